@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# Each target makes on a fresh Debian 12 or 13 what it needs, as root or with sudo: see vm/root.sh.
+
+.PHONY: demo test check torture setup clean
+
+demo: ## A Rust policy schedules a real kernel's tasks and survives its own bugs
+	@./baton demo
+
+test: ## Everything that is tested, in booted kernels too
+	@vm/enter cargo xtask test
+
+check: ## Formatting, lints and house rules
+	@vm/enter cargo xtask check
+
+torture: ## Ten minutes of stress under wfq
+	@./baton torture
+
+setup: ## Only the Debian root
+	@vm/root.sh
+
+clean: ## What was built; the root and downloaded crates stay
+	@vm/enter sh -c 'cd "$${BATON_CACHE:?}" && find . -mindepth 1 -maxdepth 1 \
+		! -name root ! -name root.lock ! -name root.tmp ! -name cargo -exec rm -rf {} +'

@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What runs in the kernel, as files: where they are looked for, what they are made from, when they are stale.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Instant, SystemTime};
+
+use crate::error::{Error, Result};
+use crate::{kernel, names};
+
+pub const CORE: &str = "baton.ko";
+pub const SHIM: &str = "shim.bpf.o";
+
+/// File of a policy's module.
+pub fn module_of(policy: &str) -> String {
+    format!("baton_{policy}.ko")
+}
+
+/// Where everything is kept that can be made again.
+pub fn cache() -> PathBuf {
+    std::env::var_os("BATON_CACHE").map_or_else(|| PathBuf::from("/var/cache/baton"), PathBuf::from)
+}
+
+/// Where what was built for a kernel is put.
+pub fn output_dir(release: &str) -> PathBuf {
+    cache().join("kernel").join(release)
+}
+
+/// The places where the running kernel's files are looked for.
+pub struct Search(Vec<PathBuf>);
+
+impl Search {
+    /// `first` comes from --modules or $BATON_MODULES.
+    pub fn new(first: Option<&Path>) -> Self {
+        let release = kernel::release();
+        let usual = [Path::new("/usr/lib/baton").join(&release), output_dir(&release)];
+        Self(first.map(Path::to_path_buf).into_iter().chain(usual).collect())
+    }
+
+    pub fn find(&self, file: &str) -> Result<PathBuf> {
+        self.0.iter().map(|dir| dir.join(file)).find(|path| path.exists()).ok_or_else(|| {
+            let places: Vec<_> = self.0.iter().map(|dir| dir.display().to_string()).collect();
+            Error::user(
+                format!("there is no {file} for kernel {} in {}", kernel::release(), places.join(", ")),
+                "build it (baton build POLICY), or say where it is (--modules DIR)",
+            )
+        })
+    }
+}
+
+/// Baton's source tree: given by $BATON_SOURCE, or around the current directory, this program, or the place where this
+/// program was compiled.
+pub fn source() -> Result<PathBuf> {
+    if let Some(given) = std::env::var_os("BATON_SOURCE").map(PathBuf::from) {
+        return match is_source(&given) {
+            true => Ok(given),
+            false => Err(Error::user(
+                format!("$BATON_SOURCE is {}, which is not Baton's source tree", given.display()),
+                "set it to the directory with policies/ and hosts/kernel/build.sh",
+            )),
+        };
+    }
+    let starts = [std::env::current_dir().ok(), std::env::current_exe().ok(), Some(env!("CARGO_MANIFEST_DIR").into())];
+    let found = starts.iter().flatten().flat_map(|start| start.ancestors()).find(|dir| is_source(dir));
+    found.map(Path::to_path_buf).ok_or_else(|| {
+        Error::user("Baton's source tree was not found", "go there, or set BATON_SOURCE to it")
+    })
+}
+
+fn is_source(dir: &Path) -> bool {
+    dir.join("hosts/kernel/build.sh").is_file() && dir.join("policy/api/Cargo.toml").is_file()
+}
+
+/// A policy's source.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// As the kernel knows it.
+    pub name: String,
+    pub dir: PathBuf,
+}
+
+impl Policy {
+    /// `text` is a path, or a name in the source tree's policies/, or a name in the current directory.
+    pub fn find(text: &str) -> Result<Self> {
+        let tree = source()?.join("policies");
+        let dashed = text.replace('_', "-");
+        let candidates = match text.contains('/') || text == "." {
+            true => vec![PathBuf::from(text)],
+            false => vec![tree.join(text), tree.join(dashed), PathBuf::from(text)],
+        };
+        let Some(dir) = candidates.iter().find(|dir| dir.is_dir()) else {
+            return Err(Error::user(
+                format!("there is no policy '{text}': neither in {} nor here", tree.display()),
+                "check the name, give a path, or begin one: baton new NAME",
+            ));
+        };
+        let dir = fs::canonicalize(dir).map_err(|e| Error::file(format!("reading {}", dir.display()), &e))?;
+        let name = match fs::read_to_string(dir.join("Cargo.toml")) {
+            Ok(toml) => package_name(&toml).map(str::to_owned),
+            Err(_) if has_c_file(&dir) => dir.file_name().and_then(OsStr::to_str).map(str::to_owned),
+            Err(_) => None,
+        };
+        let name = name.and_then(|name| names::policy(&name).ok()).ok_or_else(|| {
+            Error::user(
+                format!("{} is no policy: it has neither a Cargo.toml with a name for a policy nor a C file", dir.display()),
+                "give the directory of a policy; `baton new NAME` makes one",
+            )
+        })?;
+        Ok(Self { name, dir })
+    }
+}
+
+fn has_c_file(dir: &Path) -> bool {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    entries.into_iter().any(|e| e.path().extension() == Some(OsStr::new("c")))
+}
+
+/// The first `name = "..."`, as build.sh reads it.
+fn package_name(toml: &str) -> Option<&str> {
+    let line = toml.lines().find_map(|line| line.strip_prefix("name")?.trim_start().strip_prefix('='))?;
+    line.trim().strip_prefix('"')?.split('"').next()
+}
+
+/// The kernel that build.sh builds for: the newest whose headers are installed.
+pub fn headers_release() -> Result<String> {
+    let entries = fs::read_dir("/usr/src").into_iter().flatten().flatten();
+    let names = entries.filter_map(|e| Some(e.file_name().to_str()?.strip_prefix("linux-headers-")?.to_owned()));
+    names.filter(|name| name.ends_with("-cloud-amd64")).max_by_key(|name| version_key(name)).ok_or_else(|| {
+        Error::environment(
+            "no kernel headers to build against are installed here",
+            "run baton inside Baton's Debian root, which has them: vm/enter baton ...",
+        )
+    })
+}
+
+/// Orders versions by their numbers, as `sort -V` does.
+fn version_key(text: &str) -> Vec<u64> {
+    text.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok()).collect()
+}
+
+/// What can be built.
+pub enum Target<'a> {
+    Core,
+    Policy(&'a Policy),
+}
+
+impl Target<'_> {
+    fn title(&self) -> String {
+        match self {
+            Target::Core => "the core".into(),
+            Target::Policy(policy) => format!("the policy {}", policy.name),
+        }
+    }
+
+    fn files(&self) -> Vec<String> {
+        match self {
+            Target::Core => vec![CORE.into(), SHIM.into()],
+            Target::Policy(policy) => vec![module_of(&policy.name)],
+        }
+    }
+
+    /// Changed by each build that went well; modules themselves are left alone when nothing in them changes.
+    fn stamp(&self) -> String {
+        match self {
+            Target::Core => ".core.built".into(),
+            Target::Policy(policy) => format!(".{}.built", policy.name),
+        }
+    }
+
+    /// Builds, whether needed or not. Says so on standard error.
+    pub fn build(&self) -> Result<PathBuf> {
+        let (source, release) = (source()?, headers_release()?);
+        let out = output_dir(&release);
+        let made = fs::create_dir_all(&out).and_then(|()| File::create(out.join(format!("{}.new", self.stamp()))));
+        let stamp = made.map_err(|e| Error::file(format!("writing into {}", out.display()), &e))?;
+        eprintln!("baton: building {} for kernel {release}", self.title());
+        let start = Instant::now();
+        let mut command = Command::new(source.join("hosts/kernel/build.sh"));
+        match self {
+            Target::Core => command.arg("core"),
+            Target::Policy(policy) => command.arg("policy").arg(&policy.dir),
+        };
+        // The compilers' messages go where ours go; nothing of a build belongs on standard output.
+        let status = command.arg(&out).stdin(Stdio::null()).stdout(std::io::stderr()).status();
+        let status = status.map_err(|e| Error::environment(format!("the build cannot be run: {e}"), "check hosts/kernel"))?;
+        if !status.success() {
+            return Err(Error::user(
+                format!("building {} failed; the compiler's messages are above", self.title()),
+                "mend the first of them and build again",
+            ));
+        }
+        // Dated from the beginning, so that what was changed meanwhile counts as newer.
+        drop(stamp);
+        let stamp = out.join(self.stamp());
+        fs::rename(out.join(format!("{}.new", self.stamp())), &stamp)
+            .map_err(|e| Error::file(format!("writing {}", stamp.display()), &e))?;
+        eprintln!("baton: built {} ({:.1} s)", self.title(), start.elapsed().as_secs_f32());
+        Ok(out)
+    }
+
+    /// Builds what is missing, or older than its source. Gives where it is.
+    pub fn ensure(&self) -> Result<PathBuf> {
+        let out = output_dir(&headers_release()?);
+        let built = fs::metadata(out.join(self.stamp())).and_then(|m| m.modified()).ok();
+        let complete = self.files().iter().all(|file| out.join(file).exists());
+        let tree = source()?;
+        let mut sources = vec![tree.join("hosts"), tree.join("policy")];
+        if let Target::Policy(policy) = self {
+            sources.push(policy.dir.clone());
+        }
+        match built {
+            Some(built) if complete && sources.iter().all(|dir| newest(dir) <= built) => Ok(out),
+            _ => self.build(),
+        }
+    }
+}
+
+/// When the newest file in a directory was changed.
+fn newest(dir: &Path) -> SystemTime {
+    let mut newest = SystemTime::UNIX_EPOCH;
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        let Ok(meta) = entry.metadata() else { continue };
+        // what tests and builds leave does not count
+        if meta.is_dir() && !["target", "tests"].contains(&entry.file_name().to_str().unwrap_or("")) {
+            newest = newest.max(self::newest(&entry.path()));
+        } else if meta.is_file() && entry.file_name() != "Cargo.lock" {
+            newest = newest.max(meta.modified().unwrap_or(newest));
+        }
+    }
+    newest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn names_of_packages() {
+        let check = |toml: &str, expected: Option<&str>| assert_eq!(package_name(toml), expected);
+        check("[package]\nname = \"wfq\"\nversion = \"1\"\n", Some("wfq"));
+        check("[package]\nname=\"my-one\" # x\n", Some("my-one"));
+        check("[package]\nnames = \"x\"\n", None);
+        check("", None);
+    }
+
+    #[test]
+    fn newer_versions_come_later() {
+        let check = |older: &str, newer: &str| assert!(version_key(older) < version_key(newer), "{older} {newer}");
+        check("7.2.9+deb14-cloud-amd64", "7.2.12+deb14-cloud-amd64");
+        check("6.18.1-cloud-amd64", "7.1-cloud-amd64");
+    }
+
+    #[test]
+    fn the_newest_file_counts() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir_all(dir.path().join("src")).unwrap();
+        fs::create_dir_all(dir.path().join("target")).unwrap();
+        let touch = |path: &str, age: u64| {
+            let file = File::create(dir.path().join(path)).unwrap();
+            let time = SystemTime::now() - Duration::from_secs(age);
+            file.set_modified(time).unwrap();
+            fs::metadata(dir.path().join(path)).unwrap().modified().unwrap()
+        };
+        touch("Cargo.toml", 100);
+        let source = touch("src/lib.rs", 50);
+        touch("target/x", 1);
+        assert_eq!(newest(dir.path()), source);
+    }
+
+    #[test]
+    fn policies_of_the_tree_are_found_by_name() {
+        let fifo = Policy::find("fifo").unwrap();
+        assert_eq!(fifo.name, "fifo");
+        assert!(fifo.dir.ends_with("policies/fifo"));
+        assert_eq!(Policy::find(fifo.dir.to_str().unwrap()).unwrap(), fifo);
+        assert!(Policy::find("no_such_policy").unwrap_err().to_string().contains("no_such_policy"));
+    }
+}

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The command line, and nothing else: help, man pages and completions are made from this one definition.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
+
+use crate::names;
+
+/// A workbench for Linux CPU schedulers.
+///
+/// Loads scheduling policies into the running kernel, gives them tasks, shows what they do, and tries them out in a guest.
+/// `baton doctor` says what this machine can do.
+#[derive(Parser, Debug)]
+#[command(
+    name = "baton",
+    version,
+    max_term_width = 110,
+    after_help = "Exit codes: 0 done; 1 what was asked for failed; 2 wrong usage; 3 the machine lacks something; 4 a policy \
+                  faulted. `run` and `vm run` give the exit code of their command."
+)]
+pub struct Cli {
+    /// Where to look first for baton.ko, baton_POLICY.ko and shim.bpf.o.
+    ///
+    /// Then come /usr/lib/baton/RELEASE and $BATON_CACHE/kernel/RELEASE, with the kernel's release.
+    #[arg(long, global = true, value_name = "DIR", env = "BATON_MODULES")]
+    pub modules: Option<PathBuf>,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    /// Say what this machine can do, what is missing and how to get it.
+    ///
+    /// Exit code 0 when policies can run on this machine's own kernel, else 1.
+    Doctor {
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Begin a policy: a copy of the template.
+    New(New),
+    /// Build policies, and what they need in the kernel.
+    Build(Build),
+    /// Load a policy and let it schedule. Doing it twice does no harm.
+    Load(Load),
+    /// Stop a policy and give its tasks back to the kernel's scheduler.
+    ///
+    /// With the last policy the core goes, too.
+    Unload(Unload),
+    /// List the policies that are loaded.
+    List {
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Show policies, counters and faults.
+    Status {
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Give running tasks to a policy that is loaded.
+    Attach(Attach),
+    /// Take tasks from their policies, back to the kernel's scheduler.
+    Detach(Detach),
+    /// Run a command, and all it starts, under a policy.
+    Run(Run),
+    /// Work with a guest: the stock kernel in QEMU.
+    Vm {
+        #[command(subcommand)]
+        command: VmCommand,
+    },
+    /// Print the man page of baton or of one of its commands.
+    Man(Man),
+    /// Print completions for a shell.
+    Completions {
+        /// The shell.
+        shell: Shell,
+    },
+}
+
+#[derive(Args, Debug, Clone, Copy)]
+pub struct Output {
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct New {
+    /// Name of the policy: a letter, then letters, digits and _.
+    #[arg(value_parser = names::new_policy)]
+    pub name: String,
+    /// Where to put it: DIR/NAME.
+    #[arg(long, default_value = ".")]
+    pub dir: PathBuf,
+}
+
+#[derive(Args, Debug)]
+pub struct Build {
+    /// A policy: a name in Baton's policies/ or here, or a path. Without any, only the core is built.
+    #[arg(value_name = "POLICY")]
+    pub policies: Vec<String>,
+}
+
+/// How a policy is to be loaded.
+#[derive(Args, Debug, Clone, Default)]
+pub struct LoadOptions {
+    /// Options of the policy: KEY=VALUE,KEY=VALUE.
+    #[arg(long, value_parser = names::options)]
+    pub options: Option<String>,
+    /// Give it every normal task of the machine, not only those that are attached.
+    #[arg(long)]
+    pub all: bool,
+    /// Task slots, 256 to 1048576; tasks beyond run under the fallback. [default: 32768]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(256..=1 << 20))]
+    pub max_tasks: Option<u32>,
+    /// A queued task that waits longer than this is a stall, in ms. [default: 10000]
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(10..=3_600_000))]
+    pub stall: Option<u32>,
+    /// The policy's module, when it is not in the search path.
+    #[arg(long, value_name = "FILE")]
+    pub module: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub struct Load {
+    /// Name of the policy.
+    #[arg(value_parser = names::policy)]
+    pub policy: String,
+    #[command(flatten)]
+    pub how: LoadOptions,
+}
+
+#[derive(Args, Debug)]
+#[group(required = true, multiple = false)]
+pub struct Unload {
+    /// Name of the policy.
+    #[arg(value_parser = names::policy)]
+    pub policy: Option<String>,
+    /// Every policy, the shim and the core.
+    #[arg(long)]
+    pub everything: bool,
+}
+
+/// Which tasks.
+#[derive(Args, Debug)]
+#[group(required = true, multiple = false)]
+pub struct Which {
+    /// This thread; with --threads all of its process.
+    #[arg(long)]
+    pub pid: Option<u32>,
+    /// All tasks that are in this cgroup (v2) now, and below it. A path, or a name under /sys/fs/cgroup.
+    #[arg(long, value_name = "PATH")]
+    pub cgroup: Option<PathBuf>,
+    /// Every normal task of the machine.
+    #[arg(long)]
+    pub all: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct Attach {
+    /// Name of the policy.
+    #[arg(value_parser = names::policy)]
+    pub policy: String,
+    #[command(flatten)]
+    pub which: Which,
+    /// With --pid: all threads of the process.
+    #[arg(long, requires = "pid")]
+    pub threads: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct Detach {
+    #[command(flatten)]
+    pub which: Which,
+    /// With --pid: all threads of the process.
+    #[arg(long, requires = "pid")]
+    pub threads: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct Run {
+    /// Name of the policy; it is loaded if it is not.
+    #[arg(short, long, value_parser = names::policy)]
+    pub policy: String,
+    #[command(flatten)]
+    pub how: LoadOptions,
+    /// The command and its arguments.
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub command: Vec<String>,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum VmCommand {
+    /// Boot the stock kernel, run a command there, bring back its output and exit code.
+    ///
+    /// What is missing or older than its source is built first. A complaint in the guest's kernel log is a failure.
+    Run(VmRun),
+}
+
+#[derive(Args, Debug)]
+pub struct VmRun {
+    /// Policy to run the command under: a name in Baton's policies/ or here, or a path.
+    #[arg(short, long)]
+    pub policy: Option<String>,
+    /// Give it every normal task of the guest.
+    #[arg(long, requires = "policy")]
+    pub all: bool,
+    /// Options of the policy: KEY=VALUE,KEY=VALUE.
+    #[arg(long, value_parser = names::options, requires = "policy")]
+    pub options: Option<String>,
+    /// Further policies to take along, for `baton load` inside. May be repeated.
+    #[arg(long = "with", value_name = "POLICY")]
+    pub with: Vec<String>,
+    /// Number of CPUs.
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=255))]
+    pub cpus: u32,
+    /// Shape of the CPUs: NUMA nodes x cores x hardware threads, for example 2x4x2.
+    #[arg(long, value_name = "NxCxT", conflicts_with = "cpus")]
+    pub topology: Option<baton_vm::Topology>,
+    /// Count instructions: 1 ns of guest time is 1 instruction, and a run repeats. Several times slower.
+    #[arg(long)]
+    pub icount: bool,
+    /// Memory in MiB; files in the guest live there, too.
+    #[arg(long, value_name = "MB", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(128..))]
+    pub memory: u32,
+    /// How long it may take on this machine's clock, in seconds, boot included.
+    #[arg(long, value_name = "S", default_value_t = 300)]
+    pub timeout: u64,
+    /// A file or directory to take along; without DEST into the command's directory. A program brings its libraries.
+    #[arg(long = "in", value_name = "FILE[:DEST]", value_parser = names::file_in)]
+    pub files_in: Vec<names::FileIn>,
+    /// A file or directory of the guest to bring back.
+    #[arg(long = "out", value_name = "GUESTFILE:HOSTFILE", value_parser = names::file_out)]
+    pub files_out: Vec<names::FileOut>,
+    /// Where to put the guest's kernel log.
+    #[arg(long, value_name = "FILE")]
+    pub log: Option<PathBuf>,
+    /// The command and its arguments, as in the guest. If it is a program of this machine, it is taken along.
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub command: Vec<String>,
+}
+
+#[derive(Args, Debug)]
+pub struct Man {
+    /// The command, for example `vm run`; without it, baton itself.
+    #[arg(value_name = "COMMAND")]
+    pub command: Vec<String>,
+    /// Write the pages of all commands into this directory instead.
+    #[arg(long, conflicts_with = "command")]
+    pub dir: Option<PathBuf>,
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `baton attach` and `baton detach`: which tasks belong to which policy.
+
+use std::process::ExitCode;
+
+use baton_abi::BatonPolicyState;
+
+use super::load;
+use crate::artefacts::Search;
+use crate::cli::{Attach, Detach, Which};
+use crate::device::Device;
+use crate::error::{Error, Result};
+use crate::kernel::{self, Lock};
+use crate::{shim, tasks};
+
+pub fn attach(search: &Search, args: &Attach) -> Result<ExitCode> {
+    kernel::require_root("giving tasks to a policy")?;
+    let policy = args.policy.as_str();
+    let device = Device::open()?;
+    let info = device.policy(policy)?;
+    match info.map(|info| info.state) {
+        None => return Err(Error::user(format!("no policy {policy} is loaded"), format!("load it: baton load {policy}"))),
+        Some(state) if state == BatonPolicyState::Running as u32 => {}
+        Some(_) => {
+            return Err(Error::user(
+                format!("the policy {policy} is not running"),
+                format!("see its fault (baton status), and start it: baton load {policy}"),
+            ))
+        }
+    }
+    let _lock = Lock::take()?;
+    if args.which.all {
+        load::attach(search, &device, true)?;
+        device.assign(0, Some(policy), false).map_err(|e| load::not_default(policy, e))?;
+        eprintln!("baton: every normal task without a policy of its own is given to {policy}");
+        return Ok(ExitCode::SUCCESS);
+    }
+    if device.core()?.attached == 0 {
+        load::attach(search, &device, false)?;
+    }
+    let given = tasks::give_all(&device, policy, || threads(&args.which, args.threads))?;
+    eprintln!("baton: {given} threads are given to {policy}, with all they will start");
+    Ok(ExitCode::SUCCESS)
+}
+
+pub fn detach(search: &Search, args: &Detach) -> Result<ExitCode> {
+    kernel::require_root("taking tasks from a policy")?;
+    let device = Device::open()?;
+    let _lock = Lock::take()?;
+    if !args.which.all {
+        let list = threads(&args.which, args.threads)?;
+        for pid in &list {
+            tasks::take(&device, *pid)?;
+        }
+        eprintln!("baton: {} threads belong to no policy of their own any more", list.len());
+        return Ok(ExitCode::SUCCESS);
+    }
+    device.assign(0, None, false).map_err(|e| Error::baton(format!("the default was not taken back: {e}")))?;
+    let core = device.core()?;
+    if core.attached != 0 && core.all != 0 {
+        load::attach_partial(search, &device)?;
+    } else {
+        tasks::take_all(&device, None)?;
+    }
+    if device.core()?.attached == 0 && shim::is_pinned() {
+        shim::remove_stale_pin();
+    }
+    eprintln!("baton: all tasks are back with the kernel's scheduler");
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The threads that are meant, as they are now.
+fn threads(which: &Which, whole_process: bool) -> Result<Vec<u32>> {
+    match (which.pid, &which.cgroup) {
+        (Some(pid), _) if whole_process => tasks::threads_of(pid),
+        (Some(pid), _) => Ok(vec![pid]),
+        (None, Some(cgroup)) => tasks::threads_in(cgroup),
+        (None, None) => Ok(Vec::new()),
+    }
+}

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `baton build`.
+
+use std::process::ExitCode;
+
+use crate::artefacts::{module_of, Policy, Target, CORE, SHIM};
+use crate::cli::Build;
+use crate::error::Result;
+
+pub fn build(args: &Build) -> Result<ExitCode> {
+    let policies = args.policies.iter().map(|text| Policy::find(text)).collect::<Result<Vec<_>>>()?;
+    let out = match policies.is_empty() {
+        true => Target::Core.build()?,
+        false => Target::Core.ensure()?,
+    };
+    for policy in &policies {
+        Target::Policy(policy).build()?;
+        eprintln!("baton: {}", out.join(module_of(&policy.name)).display());
+    }
+    if policies.is_empty() {
+        eprintln!("baton: {}\nbaton: {}", out.join(CORE).display(), out.join(SHIM).display());
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `baton load`: core, policy, start, shim, default, in this order, so that being killed between two steps leaves nothing
+//! but a machine that goes on, and doing it again completes it:
+//!
+//! - core or policy loaded, nothing attached: the kernel's scheduler has all tasks;
+//! - shim attached but not pinned: it goes with this process;
+//! - shim attached, no default yet: tasks of Baton's without a policy run under the fallback.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use baton_abi::{BatonPolicyInfo, BatonPolicyState};
+use rustix::io::Errno;
+
+use crate::artefacts::{module_of, Search, CORE, SHIM};
+use crate::cli::{Load, LoadOptions};
+use crate::device::{text, Device, Refused};
+use crate::error::{Error, Result};
+use crate::kernel::{self, Lock};
+use crate::{shim, tasks};
+
+const STALL_PARAMETER: &str = "/sys/module/baton/parameters/stall_ms";
+
+pub fn command(search: &Search, args: &Load) -> Result<ExitCode> {
+    let device = load(search, &args.policy, &args.how)?;
+    let tasks = match (device.core()?.all != 0, args.how.all) {
+        (true, true) => "every normal task of the machine is its",
+        (true, false) => "give it tasks: baton attach, baton run (every other normal task is Baton's, too)",
+        (false, _) => "give it tasks: baton attach, baton run",
+    };
+    eprintln!("baton: {} is running; {tasks}", args.policy);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Loads a policy and all it needs, as far as it is not there yet.
+pub fn load(search: &Search, policy: &str, how: &LoadOptions) -> Result<Device> {
+    kernel::require_root("loading a policy")?;
+    let _lock = Lock::take()?;
+    if !kernel::has_sched_ext() {
+        return Err(Error::environment(
+            format!("this kernel ({}) has no sched_ext", kernel::release()),
+            "boot one with CONFIG_SCHED_CLASS_EXT (Debian: 7.0 or newer), or use a guest: baton vm run",
+        ));
+    }
+    if let Some(other) = kernel::attached_scheduler().filter(|name| name != "baton") {
+        return Err(Error::environment(
+            format!("the scheduler {other} is attached to sched_ext, which has one at a time"),
+            "end that one first",
+        ));
+    }
+    let device = core(search, how)?;
+    module(search, &device, policy, how)?;
+    start(&device, policy, how)?;
+    attach(search, &device, how.all)?;
+    if how.all {
+        device.assign(0, Some(policy), false).map_err(|e| not_default(policy, e))?;
+    }
+    Ok(device)
+}
+
+/// Loads baton.ko, or fits the one that is loaded.
+fn core(search: &Search, how: &LoadOptions) -> Result<Device> {
+    let Some(device) = Device::open_if_loaded()? else {
+        let mut parameters = Vec::new();
+        parameters.extend(how.max_tasks.map(|n| format!("max_tasks={n}")));
+        parameters.extend(how.stall.map(|ms| format!("stall_ms={ms}")));
+        kernel::load_module(&search.find(CORE)?, &parameters.join(" "))?;
+        // the device's node is made by the kernel's devtmpfs, or by udev a moment later
+        kernel::wait_until(Duration::from_secs(2), || Ok(Device::open_if_loaded()?.is_some()))?;
+        return Device::open_if_loaded()?.ok_or_else(|| {
+            Error::environment("the core is loaded, but /dev/baton is not there", "mount devtmpfs on /dev, and load again")
+        });
+    };
+    let slots = device.core()?.max_tasks;
+    if let Some(wanted) = how.max_tasks.filter(|wanted| *wanted != slots) {
+        return Err(Error::user(
+            format!("the core is loaded with {slots} task slots and cannot change to {wanted}"),
+            "unload it first (baton unload --everything), or leave --max-tasks away",
+        ));
+    }
+    if let Some(ms) = how.stall {
+        std::fs::write(STALL_PARAMETER, ms.to_string())
+            .map_err(|e| Error::environment(format!("{STALL_PARAMETER} cannot be written: {e}"), "run this as root"))?;
+    }
+    Ok(device)
+}
+
+/// Loads the policy's module, if it is not loaded.
+fn module(search: &Search, device: &Device, policy: &str, how: &LoadOptions) -> Result<()> {
+    if device.policy(policy)?.is_some() {
+        return Ok(());
+    }
+    let file = match &how.module {
+        Some(file) => file.clone(),
+        None => search.find(&module_of(policy))?,
+    };
+    kernel::load_module(&file, "")?;
+    if device.policy(policy)?.is_some() {
+        return Ok(());
+    }
+    Err(Error::user(
+        format!("{} is loaded, but the policy in it is not called {policy}", file.display()),
+        "give the policy's own name, which `baton list` shows now",
+    ))
+}
+
+/// Starts the policy; one that was stopped by a fault is started anew.
+fn start(device: &Device, policy: &str, how: &LoadOptions) -> Result<()> {
+    let gone = || Error::user(format!("the policy {policy} was unloaded meanwhile"), "load it again");
+    let info: BatonPolicyInfo = device.policy(policy)?.ok_or_else(gone)?;
+    let options = how.options.as_deref();
+    if info.state == BatonPolicyState::Running as u32 {
+        let running = text(&info.options);
+        return match options.filter(|wanted| *wanted != running) {
+            None => Ok(()),
+            Some(wanted) => Err(Error::user(
+                format!("{policy} is running with the options '{running}', not '{wanted}'"),
+                format!("unload it first: baton unload {policy}"),
+            )),
+        };
+    }
+    if info.state == BatonPolicyState::Faulted as u32 {
+        eprintln!("baton: {policy} was stopped by a fault (see baton status) and is started anew");
+        device.stop(policy).map_err(|_| gone())?;
+    }
+    device.start(policy, options.unwrap_or("")).map_err(|refused| not_started(policy, &refused))
+}
+
+fn not_started(policy: &str, refused: &Refused) -> Error {
+    let Refused { errno, message } = refused;
+    match *errno {
+        Errno::FAULT => Error::policy(
+            policy,
+            format!("{policy} faulted while it was made: {message}"),
+            format!("mend it, then: baton build {policy} && baton unload {policy} && baton load {policy}"),
+        ),
+        Errno::INVAL if !message.is_empty() => {
+            Error::user(format!("{policy} cannot be made: {message}"), "check its --options; its source says which it has")
+        }
+        Errno::INVAL => Error::policy(
+            policy,
+            format!("{policy} cannot be made, and does not say why"),
+            "see the kernel's log (dmesg), and its source (create, or new)",
+        ),
+        Errno::NOMEM => Error::environment(format!("there is no memory for {policy}"), "free memory and try again"),
+        Errno::NOENT => Error::user(format!("{policy} was unloaded meanwhile"), "load it again"),
+        Errno::BUSY => Error::user(format!("{policy} was started meanwhile by another command"), "see baton status"),
+        errno => Error::baton(format!("{policy} was not started: {errno}")),
+    }
+}
+
+/// Attaches the shim in the wanted manner. One that has every task is left so when only some are asked for.
+pub fn attach(search: &Search, device: &Device, all: bool) -> Result<()> {
+    let core = device.core()?;
+    if core.attached != 0 && (core.all != 0 || !all) {
+        return Ok(());
+    }
+    if core.attached != 0 {
+        let busy: Vec<_> = device.policies()?.iter().filter(|p| p.tasks > 0).map(|p| text(&p.name)).collect();
+        if !busy.is_empty() {
+            return Err(Error::user(
+                format!("the shim must be attached anew to take every task, but {} have tasks", busy.join(", ")),
+                "take them back first (baton detach --all), then ask again",
+            ));
+        }
+        shim::detach(device)?;
+    }
+    let fit = shim::Fit { all, nr_cpus: core.nr_cpus, max_tasks: core.max_tasks };
+    shim::attach(&search.find(SHIM)?, fit)?;
+    match device.core()?.attached {
+        0 => Err(Error::environment(
+            "the kernel detached the shim at once",
+            "its log says why (dmesg | grep sched_ext)",
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Attaches the shim for class SCHED_EXT alone: tasks of other classes return to the kernel's scheduler.
+pub fn attach_partial(search: &Search, device: &Device) -> Result<()> {
+    tasks::take_all(device, None)?;
+    shim::detach(device)?;
+    attach(search, device, false)
+}
+
+pub fn not_default(policy: &str, errno: Errno) -> Error {
+    match errno {
+        Errno::NODEV => {
+            Error::policy(policy, format!("{policy} is not running, so it gets no tasks"), "see its fault: baton status")
+        }
+        Errno::NOENT => Error::user(format!("{policy} was unloaded meanwhile"), "load it again"),
+        other => Error::baton(format!("{policy} was not made the default: {other}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Blame;
+
+    #[test]
+    fn a_policy_that_is_not_started() {
+        let check = |errno, message: &str, blame: Blame, word: &str| {
+            let error = not_started("wfq", &Refused { errno, message: message.into() });
+            assert_eq!(error.blame, blame);
+            assert!(error.to_string().contains(word), "{error}");
+        };
+        check(Errno::INVAL, "the policy has no option of that name", Blame::User, "no option of that name");
+        check(Errno::INVAL, "", Blame::Policy("wfq".into()), "does not say why");
+        check(Errno::FAULT, "boom, src/lib.rs:7", Blame::Policy("wfq".into()), "boom, src/lib.rs:7");
+        check(Errno::NOMEM, "", Blame::Environment, "memory");
+        check(Errno::IO, "", Blame::Baton, "not started");
+    }
+}

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! One module for each command, each with a function that does it and gives the exit code.
+
+mod attach;
+mod build;
+mod doctor;
+mod load;
+mod new;
+mod pages;
+mod run;
+mod status;
+mod unload;
+pub mod vm;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use serde::Serialize;
+
+use crate::artefacts::Search;
+use crate::cli::{Cli, Command, VmCommand};
+use crate::error::{Error, Result};
+
+pub fn run(cli: Cli) -> Result<ExitCode> {
+    let search = Search::new(cli.modules.as_deref());
+    match cli.command {
+        Command::Doctor { output } => doctor::doctor(&search, output.json),
+        Command::New(args) => new::new(&args),
+        Command::Build(args) => build::build(&args),
+        Command::Load(args) => load::command(&search, &args),
+        Command::Unload(args) => unload::command(&args),
+        Command::List { output } => status::list(output.json),
+        Command::Status { output } => status::status(output.json),
+        Command::Attach(args) => attach::attach(&search, &args),
+        Command::Detach(args) => attach::detach(&search, &args),
+        Command::Run(args) => run::run(&search, &args),
+        Command::Vm { command: VmCommand::Run(args) } => vm::run(&args),
+        Command::Man(args) => pages::man(&args),
+        Command::Completions { shell } => pages::completions(shell),
+    }
+}
+
+/// Prints on standard output. Whoever stopped reading there is not told.
+pub fn print(text: impl AsRef<[u8]>) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_ref()).and_then(|()| out.flush()) {
+        Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => Err(Error::file("writing to standard output", &e)),
+        _ => Ok(()),
+    }
+}
+
+/// Prints as JSON.
+pub fn print_json(value: &impl Serialize) -> Result<()> {
+    let text = serde_json::to_string_pretty(value).map_err(|e| Error::baton(format!("no JSON came of it: {e}")))?;
+    print(format!("{text}\n"))
+}

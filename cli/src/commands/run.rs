@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `baton run`: a command under a policy. This process joins the policy and starts the command, which inherits class and
+//! policy, as does all that it starts.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, ExitCode};
+
+use rustix::process::{pidfd_open, pidfd_send_signal, Pid, PidfdFlags, Signal};
+use signal_hook::consts::{SIGALRM, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::iterator::exfiltrator::WithOrigin;
+use signal_hook::iterator::SignalsInfo;
+
+use super::load;
+use crate::artefacts::Search;
+use crate::cli::Run;
+use crate::device::Device;
+use crate::error::{Error, Result};
+use crate::status::Fault;
+use crate::{report, tasks};
+
+pub fn run(search: &Search, args: &Run) -> Result<ExitCode> {
+    let device = load::load(search, &args.policy, &args.how)?;
+    if !args.how.all {
+        tasks::give(&device, &device.core()?, std::process::id(), &args.policy)?;
+    }
+    let before = last_fault(&device, &args.policy)?.map_or(0, |fault| fault.serial);
+    // Before the command is started, so that no signal falls between.
+    let signals = SignalsInfo::<WithOrigin>::new([SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM])
+        .map_err(|e| Error::environment(format!("signals cannot be received: {e}"), "try again"))?;
+    let mut child = start(&args.command)?;
+    forward(signals, &child)?;
+    let status = child.wait().map_err(|e| Error::environment(format!("waiting for the command: {e}"), "try again"))?;
+    // A policy that was unloaded meanwhile had no fault that can still be seen.
+    if let Some(fault) = last_fault(&device, &args.policy)?.filter(|fault| fault.serial > before) {
+        eprint!("{}", report::fault(&fault));
+    }
+    Ok(ExitCode::from(exit_code(status.code(), status.signal())))
+}
+
+/// The command's own, or 128 and the number of the signal that killed it.
+fn exit_code(code: Option<i32>, signal: Option<i32>) -> u8 {
+    code.or(signal.map(|n| 128 + n)).unwrap_or(1) as u8
+}
+
+fn start(command: &[String]) -> Result<Child> {
+    let (program, arguments) = command.split_first().ok_or_else(|| Error::baton("there is no command"))?;
+    Command::new(program).args(arguments).spawn().map_err(|e| {
+        let what = format!("{program} cannot be run: {e}");
+        match e.kind() {
+            std::io::ErrorKind::NotFound => Error::user(what, "check its name, or give its path"),
+            _ => Error::user(what, "check that it is a program and may be executed"),
+        }
+    })
+}
+
+/// Passes signals from other processes on to the command. Those from the terminal go to all its processes anyway, and are
+/// only kept from ending this one.
+fn forward(mut signals: SignalsInfo<WithOrigin>, child: &Child) -> Result<()> {
+    let pid = Pid::from_raw(child.id() as i32).ok_or_else(|| Error::baton("the command has no pid"))?;
+    // By descriptor, as the number may be another's once the command has ended.
+    let command = pidfd_open(pid, PidfdFlags::empty())
+        .map_err(|e| Error::environment(format!("the command cannot be watched: {e}"), "try again"))?;
+    std::thread::spawn(move || {
+        for origin in &mut signals {
+            if let Some(signal) = Signal::from_named_raw(origin.signal).filter(|_| origin.process.is_some()) {
+                // It fails when the command has ended, and then there is nobody to tell.
+                let _ = pidfd_send_signal(&command, signal);
+            }
+        }
+    });
+    Ok(())
+}
+
+fn last_fault(device: &Device, policy: &str) -> Result<Option<Fault>> {
+    let Some(info) = device.policy(policy)? else { return Ok(None) };
+    Ok(device.fault(info.index)?.map(|fault| Fault::new(&fault, Some(&info))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exit_codes() {
+        let check = |code, signal, expected| assert_eq!(exit_code(code, signal), expected);
+        check(Some(0), None, 0);
+        check(Some(77), None, 77);
+        check(None, Some(15), 143);
+    }
+}

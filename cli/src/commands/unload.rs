@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `baton unload`: the tasks leave first, then the policy stops, then its module goes; with the last policy shim and core.
+//! Killed between two steps, the rest is done by doing it again.
+
+use std::process::ExitCode;
+
+use rustix::io::Errno;
+
+use crate::cli::Unload;
+use crate::device::{text, Device};
+use crate::error::{Error, Result};
+use crate::kernel::{self, Lock};
+use crate::{shim, tasks};
+
+pub fn command(args: &Unload) -> Result<ExitCode> {
+    kernel::require_root("unloading")?;
+    let _lock = Lock::take()?;
+    match &args.policy {
+        Some(policy) => one(policy)?,
+        None => everything()?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn one(policy: &str) -> Result<()> {
+    let not_loaded = || Error::user(format!("no policy {policy} is loaded"), "see which are: baton list");
+    let device = Device::open_if_loaded()?.ok_or_else(not_loaded)?;
+    let info = device.policy(policy)?.ok_or_else(not_loaded)?;
+    let core = device.core()?;
+    if device.policies()?.len() == 1 {
+        return everything();
+    }
+    tasks::take_all(&device, Some(info.id))?;
+    remove(&device, policy)?;
+    if core.all != 0 && core.default_policy == info.id {
+        eprintln!(
+            "baton: {policy} had every normal task; they run first come, first served now.\n\
+             baton: give them to another (baton attach POLICY --all), or back to the kernel (baton detach --all)"
+        );
+    }
+    Ok(())
+}
+
+fn everything() -> Result<()> {
+    let Some(device) = Device::open_if_loaded()? else {
+        shim::remove_stale_pin();
+        return kernel::unload_module("baton");
+    };
+    if device.core()?.attached != 0 {
+        tasks::take_all(&device, None)?;
+        // In the kernel's own hands before the policies go: no moment under the fallback.
+        shim::detach(&device)?;
+    }
+    for info in device.policies()? {
+        remove(&device, &text(&info.name))?;
+    }
+    shim::remove_stale_pin();
+    drop(device);
+    kernel::unload_module("baton")
+}
+
+/// Stops a policy and removes its module.
+fn remove(device: &Device, policy: &str) -> Result<()> {
+    match device.stop(policy) {
+        Ok(()) | Err(Errno::NOENT) => {}
+        Err(errno) => return Err(Error::baton(format!("{policy} was not stopped: {errno}"))),
+    }
+    kernel::unload_module(&format!("baton_{policy}"))?;
+    match device.policy(policy)? {
+        None => Ok(()),
+        Some(_) => Err(Error::user(
+            format!("{policy} is stopped, but it is not in a module called baton_{policy}"),
+            "remove its module by its own name: rmmod NAME",
+        )),
+    }
+}

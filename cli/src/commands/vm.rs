@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `baton vm run`: the stock kernel in a guest, with this program, the core and policies at the places where they are
+//! looked for on any machine.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use baton_vm::{FileIn, Kernel, Outcome, Vm};
+
+use crate::artefacts::{module_of, Policy, Target, CORE, SHIM};
+use crate::cli::VmRun;
+use crate::error::{Error, Result};
+use crate::names::FileOut;
+
+const BATON: &str = "/usr/bin/baton";
+
+pub fn run(args: &VmRun) -> Result<ExitCode> {
+    let policies = args.policy.iter().chain(&args.with).map(|text| Policy::find(text)).collect::<Result<Vec<_>>>()?;
+    let mut files_in = guest_files(&policies)?;
+    files_in.extend(args.files_in.iter().map(|f| FileIn { host: f.host.clone(), guest: f.guest.clone() }));
+    let (command, program) = guest_command(args, policies.first().map(|p| p.name.as_str()));
+    let mut vm = Vm {
+        cpus: args.cpus,
+        topology: args.topology,
+        memory_mb: args.memory,
+        icount: args.icount,
+        command,
+        files_in,
+        files_out: args.files_out.iter().map(|f| f.guest.clone()).collect(),
+        timeout: Duration::from_secs(args.timeout),
+        ..Default::default()
+    };
+    match program {
+        Program::Installed(name) if !vm.tools.contains(&name) => vm.tools.push(name),
+        Program::File(path) => vm.files_in.push(FileIn { guest: path.display().to_string(), host: path }),
+        _ => {}
+    }
+    let (outcome, complaint) = match vm.run(&mut std::io::stdout()) {
+        Ok(outcome) => (outcome, None),
+        Err(baton_vm::Error::Complaints { complaints, outcome }) => (*outcome, Some(complaints)),
+        Err(error) => return Err(vm_error(error)),
+    };
+    if let Some(log) = &args.log {
+        fs::write(log, &outcome.kernel_log).map_err(|e| Error::file(format!("writing {}", log.display()), &e))?;
+    }
+    for file in &args.files_out {
+        bring_back(&outcome, file)?;
+    }
+    if let Some(complaints) = complaint {
+        return Err(Error::baton(format!(
+            "the command ended with {}, but the guest's kernel complained:\n  {}",
+            outcome.exit_code,
+            complaints.join("\n  ")
+        )));
+    }
+    Ok(ExitCode::from(outcome.exit_code as u8))
+}
+
+/// What a guest needs for these policies; built first when missing or stale. This program is there in any case.
+pub fn guest_files(policies: &[Policy]) -> Result<Vec<FileIn>> {
+    let own = std::env::current_exe().map_err(|e| Error::file("looking for this program", &e))?;
+    let mut files = vec![FileIn { host: own, guest: BATON.into() }];
+    if policies.is_empty() {
+        return Ok(files);
+    }
+    let kernel = Kernel::of_root().map_err(vm_error)?;
+    let mut take = |dir: &Path, file: &str| {
+        files.push(FileIn { host: dir.join(file), guest: format!("/usr/lib/baton/{}/{file}", kernel.release) });
+    };
+    let out = Target::Core.ensure()?;
+    if out.file_name().and_then(|n| n.to_str()) != Some(kernel.release.as_str()) {
+        return Err(Error::environment(
+            format!("modules are built into {}, but the guest's kernel is {}", out.display(), kernel.release),
+            "bring headers and kernel of the Debian root to one version: remove the root, and vm/root.sh makes it anew",
+        ));
+    }
+    take(&out, CORE);
+    take(&out, SHIM);
+    for policy in policies {
+        take(&Target::Policy(policy).ensure()?, &module_of(&policy.name));
+    }
+    Ok(files)
+}
+
+/// Where the command's program comes from.
+#[derive(Debug, PartialEq, Eq)]
+enum Program {
+    /// On this machine's PATH.
+    Installed(String),
+    /// A file of this machine, by its absolute path.
+    File(PathBuf),
+    /// The guest has it: an applet of busybox, or a file of --in.
+    Guest,
+}
+
+/// The command as the guest runs it, and what it needs from here.
+fn guest_command(args: &VmRun, policy: Option<&str>) -> (Vec<String>, Program) {
+    let mut command = args.command.clone();
+    let program = match command.first() {
+        Some(name) if name.contains('/') => match fs::canonicalize(name) {
+            Ok(path) if path.is_file() && !args.files_in.iter().any(|f| f.guest == *name) => {
+                command[0] = path.display().to_string();
+                Program::File(path)
+            }
+            _ => Program::Guest,
+        },
+        Some(name) if name != "baton" && is_installed(name) => Program::Installed(name.clone()),
+        _ => Program::Guest,
+    };
+    let Some(policy) = policy.filter(|_| args.policy.is_some()) else { return (command, program) };
+    let mut whole: Vec<String> = [BATON, "run", "--policy", policy].map(String::from).to_vec();
+    if args.all {
+        whole.push("--all".into());
+    }
+    whole.extend(args.options.iter().map(|options| format!("--options={options}")));
+    whole.push("--".into());
+    whole.extend(command);
+    (whole, program)
+}
+
+fn is_installed(name: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).any(|dir| dir.join(name).is_file());
+    found
+}
+
+/// Writes what came back under the name asked for; of a directory all below it.
+fn bring_back(outcome: &Outcome, file: &FileOut) -> Result<()> {
+    let below = format!("{}/", file.guest);
+    let mut found = false;
+    for (path, data) in &outcome.files {
+        let to = match (path == &file.guest, path.strip_prefix(&below)) {
+            (true, _) => file.host.clone(),
+            (false, Some(rest)) => file.host.join(rest),
+            (false, None) => continue,
+        };
+        found = true;
+        let parent = to.parent().filter(|p| !p.as_os_str().is_empty());
+        let made = parent.map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(&to, data));
+        made.map_err(|e| Error::file(format!("writing {}", to.display()), &e))?;
+    }
+    match found {
+        true => Ok(()),
+        false => Err(Error::user(
+            format!("the guest had no file {} (the command ended with {})", file.guest, outcome.exit_code),
+            "check what the command writes; paths are absolute in the guest",
+        )),
+    }
+}
+
+pub fn vm_error(error: baton_vm::Error) -> Error {
+    // What a dead guest printed must not come after our words about it.
+    let _ = std::io::stdout().flush();
+    let text = error.to_string();
+    match error {
+        baton_vm::Error::User(_) => Error::user(text, "see baton vm run --help"),
+        baton_vm::Error::Environment(_) | baton_vm::Error::Io { .. } => {
+            Error::environment(text, "`baton doctor` says what a guest needs")
+        }
+        baton_vm::Error::TimedOut { .. } => Error::user(text, "give it more --timeout, or find out what it waits for"),
+        baton_vm::Error::Died { .. } | baton_vm::Error::Complaints { .. } => Error::baton(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{Cli, Command, VmCommand};
+    use clap::Parser;
+    use std::collections::BTreeMap;
+
+    fn parse(line: &str) -> VmRun {
+        let words = ["baton", "vm", "run"].into_iter().chain(line.split_whitespace());
+        match Cli::parse_from(words).command {
+            Command::Vm { command: VmCommand::Run(args) } => args,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn commands_in_the_guest() {
+        let check = |line: &str, expected: &str, program: Program| {
+            let args = parse(line);
+            let (command, found) = guest_command(&args, args.policy.as_deref());
+            assert_eq!((command.join(" "), found), (expected.to_owned(), program), "{line}");
+        };
+        let installed = |name: &str| Program::Installed(name.into());
+        check("-- sh -c x", "sh -c x", installed("sh"));
+        check("-- no_such_program", "no_such_program", Program::Guest);
+        check("-p wfq -- sh", "/usr/bin/baton run --policy wfq -- sh", installed("sh"));
+        check(
+            "-p wfq --all --options slice=3ms -- /bin/none",
+            "/usr/bin/baton run --policy wfq --all --options=slice=3ms -- /bin/none",
+            Program::Guest,
+        );
+        check("--with wfq -- baton load wfq", "baton load wfq", Program::Guest);
+        check("--in Cargo.toml:/x/y -- /x/y", "/x/y", Program::Guest);
+        let own = fs::canonicalize("Cargo.toml").unwrap();
+        check("-- ./Cargo.toml a", &format!("{} a", own.display()), Program::File(own.clone()));
+    }
+
+    #[test]
+    fn files_come_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = [("/tmp/a", "1"), ("/tmp/d/b", "2"), ("/tmp/d/e/c", "3")];
+        let outcome = Outcome {
+            exit_code: 0,
+            output: Vec::new(),
+            kernel_log: String::new(),
+            complaints: Vec::new(),
+            files: files.iter().map(|(path, data)| (path.to_string(), data.as_bytes().to_vec())).collect::<BTreeMap<_, _>>(),
+        };
+        let check = |guest: &str, host: &str, expected: &[(&str, &str)]| {
+            let file = FileOut { guest: guest.into(), host: dir.path().join(host) };
+            assert_eq!(bring_back(&outcome, &file).is_ok(), !expected.is_empty());
+            for (path, text) in expected {
+                assert_eq!(fs::read_to_string(dir.path().join(path)).unwrap(), *text);
+            }
+        };
+        check("/tmp/a", "x", &[("x", "1")]);
+        check("/tmp/d", "new/y", &[("new/y/b", "2"), ("new/y/e/c", "3")]);
+        check("/tmp/none", "z", &[]);
+    }
+}

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The control device: each request of hosts/kernel/ioctl.h as one typed call.
+
+use std::fs::{File, OpenOptions};
+use std::io::ErrorKind;
+
+use baton_abi::*;
+use rustix::io::Errno;
+use rustix::ioctl::{self, opcode, Opcode};
+
+use crate::error::{Error, Result};
+
+const PATH: &str = "/dev/baton";
+const GROUP: u8 = 0xBA;
+
+const CORE: Opcode = opcode::read_write::<BatonCoreInfo>(GROUP, 0);
+const POLICY: Opcode = opcode::read_write::<BatonPolicyInfo>(GROUP, 1);
+const FAULT: Opcode = opcode::read_write::<BatonFault>(GROUP, 2);
+const CPU: Opcode = opcode::read_write::<BatonCpuInfo>(GROUP, 3);
+const START: Opcode = opcode::read_write::<BatonStart>(GROUP, 4);
+const STOP: Opcode = opcode::read_write::<BatonStop>(GROUP, 5);
+const ASSIGN: Opcode = opcode::read_write::<BatonAssign>(GROUP, 6);
+const TASK: Opcode = opcode::read_write::<BatonTaskInfo>(GROUP, 7);
+
+/// The open control device. Only root can have one.
+pub struct Device(File);
+
+/// Why a policy was not started.
+pub struct Refused {
+    pub errno: Errno,
+    /// What the policy said; empty if nothing.
+    pub message: String,
+}
+
+impl Device {
+    /// The device of the core that is loaded; `None` when there is none.
+    pub fn open_if_loaded() -> Result<Option<Self>> {
+        match OpenOptions::new().read(true).write(true).open(PATH) {
+            Ok(file) => {
+                let device = Self(file);
+                let abi = device.core()?.abi;
+                if abi == BATON_ABI {
+                    return Ok(Some(device));
+                }
+                Err(Error::user(
+                    format!("the core in the kernel has version {abi} of the interface, this command version {BATON_ABI}"),
+                    "unload the core with the command it came with (baton unload --everything), or restart the machine",
+                ))
+            }
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+            Err(e) if e.kind() == ErrorKind::PermissionDenied => {
+                Err(Error::environment(format!("{PATH} is for root only"), "run this as root (sudo)"))
+            }
+            Err(e) => Err(Error::environment(format!("{PATH} cannot be opened: {e}"), "see the kernel's log (dmesg)")),
+        }
+    }
+
+    /// The device of the core that is loaded.
+    pub fn open() -> Result<Self> {
+        Self::open_if_loaded()?
+            .ok_or_else(|| Error::user("Baton's core is not loaded", "load a policy first: baton load POLICY"))
+    }
+
+    /// `T` must be the structure that belongs to the request.
+    fn request<const REQUEST: Opcode, T: Copy>(&self, value: &mut T) -> std::result::Result<(), Errno> {
+        // SAFETY: the requests above pair each number with its structure, whose size is part of the number; the kernel
+        // writes no more than that, and every bit pattern is a value of these structures of integers.
+        unsafe { ioctl::ioctl(&self.0, ioctl::Updater::<REQUEST, T>::new(value)) }
+    }
+
+    /// A request that fails only when something is wrong with Baton.
+    fn ask<const REQUEST: Opcode, T: Copy>(&self, mut value: T, what: &str) -> Result<T> {
+        match self.request::<REQUEST, T>(&mut value) {
+            Ok(()) => Ok(value),
+            Err(Errno::PERM) => Err(Error::environment("the core is for root only", "run this as root (sudo)")),
+            Err(Errno::NOTTY) => Err(Error::user(
+                format!("the core in the kernel does not know the request for {what}: it is of another version"),
+                "unload it with the command it came with, or restart the machine",
+            )),
+            Err(e) => Err(Error::baton(format!("the core does not say what {what} is: {e}"))),
+        }
+    }
+
+    pub fn core(&self) -> Result<BatonCoreInfo> {
+        self.ask::<CORE, _>(BatonCoreInfo::default(), "its state")
+    }
+
+    /// All policies that are loaded.
+    pub fn policies(&self) -> Result<Vec<BatonPolicyInfo>> {
+        let mut found = Vec::new();
+        for index in 0..BATON_MAX_POLICIES as u32 {
+            let info = self.ask::<POLICY, _>(no_policy(index), "a policy")?;
+            if info.id != 0 {
+                found.push(info);
+            }
+        }
+        Ok(found)
+    }
+
+    /// The policy of that name, if it is loaded.
+    pub fn policy(&self, name: &str) -> Result<Option<BatonPolicyInfo>> {
+        Ok(self.policies()?.into_iter().find(|p| text(&p.name) == name))
+    }
+
+    /// The last fault of the policy at `index`; `None` if it had none.
+    pub fn fault(&self, index: u32) -> Result<Option<BatonFault>> {
+        let fault = self.ask::<FAULT, _>(no_fault(index), "a fault")?;
+        Ok((fault.kind != 0).then_some(fault))
+    }
+
+    pub fn cpu(&self, cpu: u32) -> Result<BatonCpuInfo> {
+        self.ask::<CPU, _>(BatonCpuInfo { cpu, ..Default::default() }, "a CPU")
+    }
+
+    /// All task slots that are in use.
+    pub fn tasks(&self) -> Result<Vec<BatonTaskInfo>> {
+        let mut found = Vec::new();
+        for slot in 0..self.core()?.max_tasks {
+            let info = self.ask::<TASK, _>(BatonTaskInfo { slot, ..Default::default() }, "a task")?;
+            if info.pid != 0 {
+                found.push(info);
+            }
+        }
+        Ok(found)
+    }
+
+    pub fn start(&self, name: &str, options: &str) -> std::result::Result<(), Refused> {
+        let mut start = BatonStart { name: field(name), options: field(options), message: [0; BATON_MESSAGE_LEN] };
+        self.request::<START, _>(&mut start).map_err(|errno| Refused { errno, message: text(&start.message) })
+    }
+
+    pub fn stop(&self, name: &str) -> std::result::Result<(), Errno> {
+        self.request::<STOP, _>(&mut BatonStop { name: field(name) })
+    }
+
+    /// Gives thread `pid` (0: all that are assigned to none) to a policy; `None` takes it away.
+    /// With `set_class` the thread also joins, or leaves, class SCHED_EXT.
+    pub fn assign(&self, pid: u32, policy: Option<&str>, set_class: bool) -> std::result::Result<(), Errno> {
+        let name = field(policy.unwrap_or(""));
+        self.request::<ASSIGN, _>(&mut BatonAssign { pid, set_class: set_class.into(), name })
+    }
+}
+
+fn no_policy(index: u32) -> BatonPolicyInfo {
+    BatonPolicyInfo {
+        index,
+        state: 0,
+        id: 0,
+        version: 0,
+        tasks: 0,
+        queued: 0,
+        memory: 0,
+        refusals: 0,
+        faults: 0,
+        name: [0; BATON_NAME_LEN],
+        options: [0; BATON_OPTIONS_LEN],
+    }
+}
+
+fn no_fault(index: u32) -> BatonFault {
+    BatonFault {
+        index,
+        kind: 0,
+        method: 0,
+        cpu: 0,
+        pid: 0,
+        line: 0,
+        now: 0,
+        serial: 0,
+        policy: [0; BATON_NAME_LEN],
+        comm: [0; 16],
+        file: [0; 96],
+        message: [0; BATON_MESSAGE_LEN],
+        nr_events: 0,
+        reserved: 0,
+        events: [BatonEvent::default(); 10],
+    }
+}
+
+/// A text as the kernel has it: NUL-terminated, else cut. Names and options were checked for length before.
+fn field<const LEN: usize>(text: &str) -> [u8; LEN] {
+    let mut field = [0; LEN];
+    let len = text.len().min(LEN - 1);
+    field[..len].copy_from_slice(&text.as_bytes()[..len]);
+    field
+}
+
+/// The text in a field of the kernel's.
+pub fn text(field: &[u8]) -> String {
+    let end = field.iter().position(|b| *b == 0).unwrap_or(field.len());
+    String::from_utf8_lossy(&field[..end]).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Direction (both), size of the structure, type, number: as _IOWR makes it of the C header's structures.
+    fn check(request: Opcode, number: u32, size: u32) {
+        assert_eq!(request as u32, 3 << 30 | size << 16 | 0xBA << 8 | number, "request {number}: size {size}");
+    }
+
+    #[test]
+    fn requests_have_the_numbers_of_the_c_header() {
+        check(CORE, 0, 40);
+        check(POLICY, 1, 336);
+        check(FAULT, 2, 512);
+        check(CPU, 3, 64);
+        check(START, 4, 448);
+        check(STOP, 5, 32);
+        check(ASSIGN, 6, 40);
+        check(TASK, 7, 40);
+    }
+
+    #[test]
+    fn texts_in_fields() {
+        assert_eq!(field::<4>("ab"), *b"ab\0\0");
+        assert_eq!(field::<4>("abcdef"), *b"abc\0");
+        assert_eq!(text(b"ab\0cd"), "ab");
+        assert_eq!(text(b"abcd"), "abcd");
+    }
+}

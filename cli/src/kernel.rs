@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The running kernel: its modules and the state of sched_ext.
+
+use std::ffi::CString;
+use std::fs::{self, File};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{flock, FlockOperation};
+use rustix::io::Errno;
+use rustix::system::{delete_module, finit_module, uname};
+
+use crate::error::{Error, Result};
+
+/// How long a module may stay in use after its last user went: the kernel frees BPF programs after a grace period or two.
+const UNLOAD_PATIENCE: Duration = Duration::from_secs(10);
+const O_NONBLOCK: i32 = 0o4000;
+
+/// What `uname -r` says.
+pub fn release() -> String {
+    uname().release().to_string_lossy().into_owned()
+}
+
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Only root loads modules.
+pub fn require_root(what: &str) -> Result<()> {
+    match is_root() {
+        true => Ok(()),
+        false => Err(Error::environment(format!("{what} is for root only"), "run this as root (sudo)")),
+    }
+}
+
+/// Held while the kernel's state is changed, so that two commands do not cross. Gone with the process, however it ends.
+pub struct Lock {
+    _file: File,
+}
+
+impl Lock {
+    pub fn take() -> Result<Self> {
+        let path = "/run/baton.lock";
+        let file = File::options().create(true).truncate(false).write(true).open(path);
+        let file = file.map_err(|e| Error::file(format!("opening {path}"), &e))?;
+        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+            eprintln!("baton: waiting for another baton command to end");
+            flock(&file, FlockOperation::LockExclusive).map_err(|e| Error::file(format!("locking {path}"), &e.into()))?;
+        }
+        Ok(Self { _file: file })
+    }
+}
+
+/// Is a module there? One that is still coming or going counts.
+pub fn has_module(name: &str) -> bool {
+    Path::new("/sys/module").join(name).join("refcnt").exists()
+}
+
+/// The name of a module's file is its name, with .ko.
+pub fn load_module(file: &Path, parameters: &str) -> Result<()> {
+    let module = fs::read(file).map_err(|e| Error::file(format!("reading {}", file.display()), &e))?;
+    let built_for = vermagic(&module);
+    if let Some(built_for) = built_for.filter(|built_for| *built_for != release()) {
+        return Err(Error::user(
+            format!("{} was built for kernel {built_for}, and this is {}", file.display(), release()),
+            "build it for this kernel (baton build), or give the right file with --module or --modules",
+        ));
+    }
+    let open = File::open(file).map_err(|e| Error::file(format!("opening {}", file.display()), &e))?;
+    let parameters = CString::new(parameters).map_err(|_| Error::baton("a module parameter has a NUL"))?;
+    match finit_module(&open, &parameters, 0) {
+        Ok(()) => Ok(()),
+        Err(errno) => Err(not_loaded(&file.display().to_string(), errno)),
+    }
+}
+
+/// `vermagic=7.2.12+deb14-cloud-amd64 SMP preempt ...`, as `modinfo` shows it, gives the release.
+fn vermagic(module: &[u8]) -> Option<&str> {
+    const KEY: &[u8] = b"vermagic=";
+    let at = module.windows(KEY.len()).position(|w| w == KEY)? + KEY.len();
+    let end = module[at..].iter().position(|b| matches!(b, 0 | b' '))?;
+    std::str::from_utf8(&module[at..at + end]).ok()
+}
+
+fn not_loaded(file: &str, errno: Errno) -> Error {
+    let what = |why: &str| format!("the kernel does not load {file}: {why}");
+    match errno {
+        Errno::NOEXEC => Error::user(
+            what("it is no module for this kernel, or was built for another version of Baton's interface"),
+            "build it again (baton build); the kernel's log (dmesg) has the details",
+        ),
+        Errno::EXIST => Error::user(
+            what("a module or a policy of that name is loaded already"),
+            "unload that first (baton unload POLICY), or give this policy another name",
+        ),
+        Errno::NOENT => Error::environment(
+            what("this kernel lacks a symbol that it needs, or it was built with another core"),
+            "the kernel's log names it (dmesg | grep Unknown); `baton doctor` says what is needed",
+        ),
+        Errno::NOSPC => Error::user(what("16 policies are loaded, which is the most"), "unload one (baton unload POLICY)"),
+        Errno::INVAL => Error::user(
+            what("the module is malformed, or its policy lacks a needed function"),
+            "build it again (baton build); the kernel's log (dmesg) has the details",
+        ),
+        Errno::NOMEM => Error::environment(what("there is no memory for it"), "free memory, or ask for fewer --max-tasks"),
+        Errno::PERM => Error::environment(
+            what("it is not permitted (no root, or modules are disabled until the next boot)"),
+            "run this as root, and see `baton doctor`; `baton vm run` works all the same",
+        ),
+        Errno::KEYREJECTED | Errno::NOKEY | Errno::BADMSG => Error::environment(
+            what("it accepts signed modules only (Secure Boot or lockdown)"),
+            "sign the module, or switch lockdown off; `baton vm run` works all the same",
+        ),
+        other => Error::environment(what(&other.to_string()), "the kernel's log (dmesg) may say more"),
+    }
+}
+
+/// Unloads a module; one that is not there is no error. Waits a moment while it is in use.
+pub fn unload_module(name: &str) -> Result<()> {
+    let c_name = CString::new(name).map_err(|_| Error::baton("a module's name has a NUL"))?;
+    let start = Instant::now();
+    loop {
+        match delete_module(&c_name, O_NONBLOCK) {
+            Ok(()) | Err(Errno::NOENT) => return Ok(()),
+            Err(Errno::AGAIN | Errno::BUSY | Errno::WOULDBLOCK) if start.elapsed() < UNLOAD_PATIENCE => {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            Err(Errno::PERM) => {
+                return Err(Error::environment(
+                    format!("the module {name} cannot be unloaded: not permitted"),
+                    "run this as root; a kernel with modules disabled keeps it until the next boot",
+                ))
+            }
+            Err(errno) => {
+                return Err(Error::user(
+                    format!("the module {name} cannot be unloaded: {errno}"),
+                    format!("something still uses it: see /sys/module/{name}/holders and `baton status`"),
+                ))
+            }
+        }
+    }
+}
+
+/// The scheduler that sched_ext runs, if one is attached or on its way in or out.
+pub fn attached_scheduler() -> Option<String> {
+    let state = fs::read_to_string("/sys/kernel/sched_ext/state").ok()?;
+    if state.trim() == "disabled" {
+        return None;
+    }
+    let ops = fs::read_to_string("/sys/kernel/sched_ext/root/ops").unwrap_or_default();
+    Some(if ops.trim().is_empty() { "(without a name)".into() } else { ops.trim().into() })
+}
+
+/// Can this kernel have schedulers at all?
+pub fn has_sched_ext() -> bool {
+    Path::new("/sys/kernel/sched_ext").exists()
+}
+
+/// Checks until it holds, or the time is over.
+pub fn wait_until(limit: Duration, mut holds: impl FnMut() -> Result<bool>) -> Result<bool> {
+    let start = Instant::now();
+    loop {
+        if holds()? {
+            return Ok(true);
+        }
+        if start.elapsed() >= limit {
+            return Ok(false);
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Blame;
+
+    #[test]
+    fn the_release_a_module_was_built_for() {
+        let check = |module: &[u8], expected: Option<&str>| assert_eq!(vermagic(module), expected);
+        check(b"\x7fELF..\0vermagic=7.2.12+deb14-cloud-amd64 SMP preempt\0name=x\0", Some("7.2.12+deb14-cloud-amd64"));
+        check(b"\0vermagic=6.18\0", Some("6.18"));
+        check(b"vermagic=6.18", None);
+        check(b"no module", None);
+    }
+
+    #[test]
+    fn each_errno_says_who_is_at_fault() {
+        let check = |errno, blame, word: &str| {
+            let error = not_loaded("x.ko", errno);
+            assert_eq!(error.blame, blame, "{errno}");
+            assert!(error.to_string().contains(word), "{error}");
+        };
+        check(Errno::NOEXEC, Blame::User, "baton build");
+        check(Errno::EXIST, Blame::User, "unload");
+        check(Errno::NOENT, Blame::Environment, "lacks a symbol");
+        check(Errno::KEYREJECTED, Blame::Environment, "signed");
+        check(Errno::PERM, Blame::Environment, "root");
+        check(Errno::IO, Blame::Environment, "dmesg");
+    }
+}

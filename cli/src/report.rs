@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! State and faults in words: tables and reports for people. Pure, so that tests hold it against golden files.
+
+use std::fmt::Write;
+
+use crate::status::{Core, Cpu, Fault, Policy, Status};
+
+/// Columns under their titles: texts to the left, numbers (as their cells begin with a digit) to the right.
+pub fn table(titles: &[&str], rows: &[Vec<String>]) -> String {
+    let numeric = |column: usize| {
+        let mut cells = rows.iter().filter_map(|row| row.get(column)).filter(|cell| *cell != "-").peekable();
+        cells.peek().is_some() && cells.all(|cell| cell.starts_with(|c: char| c.is_ascii_digit()))
+    };
+    let columns: Vec<(usize, bool)> = (0..titles.len())
+        .map(|i| {
+            let cells = rows.iter().filter_map(|row| row.get(i)).map(|cell| cell.chars().count());
+            (cells.max().unwrap_or(0).max(titles[i].chars().count()), numeric(i))
+        })
+        .collect();
+    let mut text = String::new();
+    let mut line = |cells: &mut dyn Iterator<Item = &str>| {
+        let cells = cells.zip(&columns).map(|(cell, (width, numeric))| match numeric {
+            true => format!("{cell:>width$}"),
+            false => format!("{cell:<width$}"),
+        });
+        text.push_str(cells.collect::<Vec<_>>().join("  ").trim_end());
+        text.push('\n');
+    };
+    line(&mut titles.iter().copied());
+    for row in rows {
+        line(&mut row.iter().map(String::as_str));
+    }
+    text
+}
+
+/// A size in memory, to three digits.
+pub fn bytes(n: u64) -> String {
+    let (value, unit) = match n {
+        0..1024 => return format!("{n} B"),
+        1024..0x10_0000 => (n as f64 / 1024.0, "KiB"),
+        0x10_0000..0x4000_0000 => (n as f64 / 1048576.0, "MiB"),
+        _ => (n as f64 / 1073741824.0, "GiB"),
+    };
+    match value {
+        0.0..9.95 => format!("{value:.1} {unit}"),
+        _ => format!("{value:.0} {unit}"),
+    }
+}
+
+/// What `baton list` prints.
+pub fn list(policies: &[Policy]) -> String {
+    if policies.is_empty() {
+        return "no policy is loaded; load one: baton load POLICY\n".into();
+    }
+    let rows = policies.iter().map(|p| {
+        let options = if p.options.is_empty() { "-" } else { &p.options };
+        vec![
+            p.name.clone(),
+            p.state.into(),
+            p.tasks.to_string(),
+            p.queued.to_string(),
+            bytes(p.memory_bytes),
+            p.refusals.to_string(),
+            p.faults.to_string(),
+            options.into(),
+        ]
+    });
+    table(&["POLICY", "STATE", "TASKS", "QUEUED", "MEMORY", "REFUSALS", "FAULTS", "OPTIONS"], &rows.collect::<Vec<_>>())
+}
+
+/// What `baton status` prints.
+pub fn status(status: &Status) -> String {
+    let mut text = core(&status.core);
+    text.push('\n');
+    text.push_str(&list(&status.policies));
+    text.push('\n');
+    text.push_str(&cpus(&status.cpus));
+    for one in &status.faults {
+        text.push('\n');
+        text.push_str(&fault(one));
+    }
+    text
+}
+
+fn core(core: &Core) -> String {
+    let shim = match (core.attached, core.all) {
+        (true, true) => "attached, every normal task is Baton's",
+        (true, false) => "attached, tasks of class SCHED_EXT are Baton's",
+        (false, _) => "not attached: the kernel's own scheduler has all tasks",
+    };
+    let mut text = format!("shim      {shim}\n");
+    let default = match (&core.default_policy, core.attached) {
+        (Some(policy), _) => policy.as_str(),
+        (None, true) => "none: tasks of Baton's without a policy run first come, first served",
+        (None, false) => "none",
+    };
+    let _ = writeln!(text, "default   {default}");
+    let _ = write!(text, "tasks     {} of {} slots", core.tasks, core.max_tasks);
+    if core.no_slot > 0 {
+        let _ = write!(text, "; {} got none and ran under the fallback (see --max-tasks)", core.no_slot);
+    }
+    let _ = writeln!(text, "\nstall     a queued task may wait {} ms", core.stall_ms);
+    text
+}
+
+fn cpus(cpus: &[Cpu]) -> String {
+    let rows = cpus.iter().map(|c| {
+        let counters = [c.dispatches, c.picks, c.enqueues, c.directs, c.refusals, c.fallbacks, c.timers];
+        let name = if c.online { c.cpu.to_string() } else { format!("{} (off)", c.cpu) };
+        std::iter::once(name).chain(counters.map(|n| n.to_string())).collect()
+    });
+    let titles = ["CPU", "DISPATCHES", "PICKS", "ENQUEUES", "DIRECT", "REFUSALS", "FALLBACK", "TIMERS"];
+    table(&titles, &rows.collect::<Vec<_>>())
+}
+
+/// A fault in full.
+pub fn fault(fault: &Fault) -> String {
+    let mut text = format!("FAULT of policy {}: {} in {}\n", fault.policy, fault.kind, fault.method);
+    let mut line = |title: &str, value: &str| {
+        let _ = writeln!(text, "  {title:<9} {value}");
+    };
+    line("at fault", &format!("the policy {}", fault.policy));
+    if let Some(place) = &fault.place {
+        line("source", place);
+    }
+    if !fault.message.is_empty() {
+        line("message", &fault.message);
+    }
+    if let Some(task) = &fault.task {
+        let comm = if task.comm.is_empty() { String::new() } else { format!(" ({})", task.comm) };
+        line("task", &format!("{}{comm}", task.pid));
+    }
+    let at = fault.at_ns as f64 / 1e9;
+    line("when", &format!("{at:.6} s of the scheduler's clock, on CPU {}; fault no. {}", fault.cpu, fault.serial));
+    for (i, call) in fault.calls.iter().enumerate() {
+        let ago = fault.at_ns.saturating_sub(call.at_ns) as f64 / 1e3;
+        let pid = call.pid.map_or(String::new(), |pid| format!("  task {pid}"));
+        let title = if i == 0 { "calls" } else { "" };
+        line(title, format!("{ago:>10.1} us before  {:<21}{pid}", call.method).trim_end());
+    }
+    line(
+        "now",
+        &match fault.stopped {
+            true => format!("the policy is stopped; its tasks ({}) go on under the fallback, all others as before", fault.tasks),
+            false => "the policy was loaded again since".into(),
+        },
+    );
+    for (i, advice) in advice(fault).iter().enumerate() {
+        line(if i == 0 { "to do" } else { "" }, advice);
+    }
+    text
+}
+
+/// What to do about a fault.
+fn advice(fault: &Fault) -> Vec<String> {
+    let policy = &fault.policy;
+    let cause = match fault.kind {
+        "panic" => "mend that line, or the arguments it was given",
+        "out of memory" => "let it keep less, or allocate when it is made and not in a call",
+        "stack overflow" => "replace the recursion by a loop, and large local values by storage that is made once",
+        "deadlock" => "take each lock once, and several always in the same order",
+        "lock timeout" => "hold locks for less long: no loop over all tasks inside",
+        "lost task" => "keep each Schedulable in a queue, or return it; the call before dropped one",
+        "stall" => "see that pick_next_task comes to every queued task, on a CPU that the task may use",
+        "refusal loop" => "take pick_refused to heart: a refused Schedulable must not be returned unchanged for the same CPU",
+        "runaway call" => "bound the loops of that method",
+        _ => "see the message",
+    };
+    vec![
+        cause.to_owned(),
+        format!("then: baton build {policy} && baton unload {policy} && baton load {policy}"),
+        format!("or give its tasks back to the kernel's scheduler: baton unload {policy}"),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::status::{Call, Task};
+
+    /// Golden files are made anew with BATON_BLESS=1.
+    fn check(name: &str, got: &str) {
+        let path = format!("{}/tests/golden/{name}.txt", env!("CARGO_MANIFEST_DIR"));
+        if std::env::var_os("BATON_BLESS").is_some() {
+            std::fs::write(&path, got).unwrap();
+        }
+        let expected = std::fs::read_to_string(&path).unwrap_or_default();
+        assert_eq!(got, expected, "{path} differs; if the new text is right: BATON_BLESS=1 cargo test -p baton-cli");
+    }
+
+    fn panicked() -> Fault {
+        let call = |at_ns, method, pid| Call { at_ns, method, pid };
+        Fault {
+            policy: "wfq".into(),
+            stopped: true,
+            tasks: 17,
+            kind: "panic",
+            method: "pick_next_task",
+            cpu: 1,
+            task: Some(Task { pid: 412, comm: "stress-ng".into() }),
+            place: Some("policies/wfq/src/lib.rs:123".into()),
+            message: "index out of bounds: the len is 4 but the index is 9".into(),
+            at_ns: 12_345_678_901,
+            serial: 1,
+            calls: vec![
+                call(12_344_475_000, "task_wakeup", Some(412)),
+                call(12_345_678_101, "select_task_rq", Some(1)),
+                call(12_345_678_901, "pick_next_task", None),
+            ],
+        }
+    }
+
+    fn whole() -> Status {
+        let policy = |name: &str, state, tasks, memory_bytes, options: &str| Policy {
+            name: name.into(),
+            state,
+            id: 17,
+            version: 1,
+            tasks,
+            queued: 3,
+            memory_bytes,
+            refusals: 2,
+            faults: 0,
+            options: options.into(),
+        };
+        let cpu = |cpu, online| Cpu {
+            cpu,
+            online,
+            dispatches: 123_456,
+            picks: 120_000,
+            enqueues: 99,
+            directs: 1_000,
+            refusals: 0,
+            fallbacks: 5,
+            timers: 7,
+        };
+        Status {
+            core: Core {
+                abi: 1,
+                attached: true,
+                all: true,
+                nr_cpus: 2,
+                max_tasks: 32768,
+                tasks: 104,
+                no_slot: 3,
+                default_policy: Some("fifo".into()),
+                stall_ms: 10000,
+            },
+            policies: vec![policy("wfq", "faulted", 17, 5 << 20, "slice=3ms"), policy("fifo", "running", 104, 2000, "")],
+            cpus: vec![cpu(0, true), cpu(1, false)],
+            faults: vec![panicked()],
+        }
+    }
+
+    #[test]
+    fn a_panic_in_full() {
+        check("fault-panic", &fault(&panicked()));
+    }
+
+    #[test]
+    fn a_stall_that_is_over() {
+        let stall = Fault {
+            kind: "stall",
+            method: "-",
+            stopped: false,
+            place: None,
+            message: "the task was queued and not picked for longer than the stall limit".into(),
+            calls: Vec::new(),
+            ..panicked()
+        };
+        check("fault-stall", &fault(&stall));
+    }
+
+    #[test]
+    fn the_whole_status() {
+        check("status", &status(&whole()));
+        check("status-json", &format!("{}\n", serde_json::to_string_pretty(&whole()).unwrap()));
+    }
+
+    #[test]
+    fn an_idle_core() {
+        let mut idle = whole();
+        idle.core = Core { attached: false, all: false, default_policy: None, no_slot: 0, ..idle.core };
+        idle.policies.clear();
+        idle.faults.clear();
+        check("status-idle", &status(&idle));
+    }
+
+    #[test]
+    fn every_kind_of_fault_has_advice() {
+        for kind in baton_abi::BATON_FAULT_NAMES.into_iter().skip(1) {
+            assert_ne!(advice(&Fault { kind, ..panicked() })[0], "see the message", "{kind}");
+        }
+    }
+
+    #[test]
+    fn sizes() {
+        let check = |n, expected| assert_eq!(bytes(n), expected);
+        check(0, "0 B");
+        check(1023, "1023 B");
+        check(1536, "1.5 KiB");
+        check(10 << 10, "10 KiB");
+        check(5 << 20, "5.0 MiB");
+        check(3 << 30, "3.0 GiB");
+    }
+}

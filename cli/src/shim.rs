@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The shim: a BPF object that is fitted to the machine, loaded, attached to sched_ext, and kept by a pin.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use libbpf_rs::btf::{types, Btf};
+use libbpf_rs::{set_print, AsRawLibbpf, ErrorKind, MapCore, ObjectBuilder, OpenObject, PrintLevel};
+
+use crate::device::Device;
+use crate::error::{Error, Result};
+use crate::kernel;
+
+/// The link is kept here, so that the shim outlives the command; removing the file detaches it.
+pub const PIN: &str = "/sys/fs/bpf/baton/link";
+
+/// How long attaching and detaching may take: sched_ext goes through all tasks of the machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What the shim is fitted to.
+#[derive(Clone, Copy, Debug)]
+pub struct Fit {
+    /// Every normal task of the machine, not those of class SCHED_EXT alone.
+    pub all: bool,
+    /// Possible CPUs.
+    pub nr_cpus: u32,
+    /// Task slots of the core.
+    pub max_tasks: u32,
+}
+
+/// Attaches the shim and pins it. Until it is pinned it goes with this process.
+pub fn attach(object: &Path, fit: Fit) -> Result<()> {
+    prepare_pin()?;
+    let constants = KernelConstants::read()?;
+    let quiet = set_print(Some((PrintLevel::Warn, keep)));
+    let done = open_and_attach(object, fit, &constants);
+    set_print(quiet);
+    done.map_err(|e| not_attached(&e))
+}
+
+/// Takes the shim from sched_ext: every task is back in the kernel's own classes when this returns.
+pub fn detach(device: &Device) -> Result<()> {
+    match fs::remove_file(PIN) {
+        Ok(()) => {}
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
+        Err(e) => return Err(Error::file(format!("removing {PIN}"), &e)),
+    }
+    let gone = || Ok(device.core()?.attached == 0 && kernel::attached_scheduler().as_deref() != Some("baton"));
+    match kernel::wait_until(PATIENCE, gone)? {
+        true => Ok(()),
+        false => Err(Error::environment(
+            "the shim stays attached although its pin is gone: another process holds its link",
+            "find it (bpftool link show; bpftool struct_ops show) and end it",
+        )),
+    }
+}
+
+/// Removes what a shim left that the kernel has thrown out.
+pub fn remove_stale_pin() {
+    // Where there is none, or no BPF file system, nothing is stale.
+    let _ = fs::remove_file(PIN);
+}
+
+/// Is a link pinned? It may be one of a shim that the kernel has thrown out.
+pub fn is_pinned() -> bool {
+    Path::new(PIN).exists()
+}
+
+fn prepare_pin() -> Result<()> {
+    remove_stale_pin();
+    let dir = Path::new(PIN).parent().expect("the pin is in a directory");
+    fs::create_dir_all(dir).map_err(|e| {
+        Error::environment(
+            format!("{} cannot be made: {e}", dir.display()),
+            "mount the BPF file system: mount -t bpf bpf /sys/fs/bpf",
+        )
+    })
+}
+
+/// Values that the kernel may or may not have; 0 stands for none.
+struct KernelConstants {
+    immed: u64,
+    reenq: u64,
+    switch_partial: u64,
+}
+
+impl KernelConstants {
+    fn read() -> Result<Self> {
+        let btf = Btf::from_vmlinux().map_err(|e| {
+            Error::environment(
+                format!("the kernel does not describe its types (BTF): {e}"),
+                "use a kernel with CONFIG_DEBUG_INFO_BTF; `baton doctor` says what else is needed",
+            )
+        })?;
+        let switch_partial = enum_value(&btf, "scx_ops_flags", "SCX_OPS_SWITCH_PARTIAL").ok_or_else(|| {
+            Error::environment("this kernel has no sched_ext", "boot one with CONFIG_SCHED_CLASS_EXT, or use `baton vm run`")
+        })?;
+        Ok(Self {
+            immed: enum_value(&btf, "scx_enq_flags", "SCX_ENQ_IMMED").unwrap_or(0),
+            reenq: enum_value(&btf, "scx_enq_flags", "SCX_ENQ_REENQ").unwrap_or(0),
+            switch_partial,
+        })
+    }
+}
+
+/// The value of an enumerator in the kernel's types.
+pub fn enum_value(btf: &Btf<'_>, of: &str, name: &str) -> Option<u64> {
+    let name = Some(OsStr::new(name));
+    if let Some(wide) = btf.type_by_name::<types::Enum64>(of) {
+        return wide.iter().find(|m| m.name == name).map(|m| m.value as u64);
+    }
+    let narrow = btf.type_by_name::<types::Enum>(of)?;
+    let found = narrow.iter().find(|m| m.name == name).map(|m| m.value as u64);
+    found
+}
+
+fn open_and_attach(object: &Path, fit: Fit, constants: &KernelConstants) -> libbpf_rs::Result<()> {
+    let mut shim = ObjectBuilder::default().open_file(object)?;
+    let places = Places::of(&shim).ok_or_else(|| malformed("it has not the variables of Baton's shim"))?;
+    for mut map in shim.maps_mut() {
+        let name = map.name().to_string_lossy().into_owned();
+        if name == "slots" {
+            map.set_max_entries(fit.max_tasks)?;
+        } else if name == "baton_ops" && !fit.all {
+            let ops = map.initial_value_mut().ok_or_else(|| malformed("its scheduler has no value"))?;
+            places.ops_flags.or(ops, constants.switch_partial)?;
+        } else if name.ends_with(".rodata") {
+            let data = map.initial_value_mut().ok_or_else(|| malformed("its constants have no value"))?;
+            places.all_tasks.or(data, fit.all.into())?;
+            // its value before is 1
+            places.nr_cpus.set(data, fit.nr_cpus.into())?;
+            places.immed.or(data, constants.immed)?;
+            places.reenq.or(data, constants.reenq)?;
+        }
+    }
+    let mut shim = shim.load()?;
+    let mut ops = shim.maps_mut().find(|m| m.name() == "baton_ops").ok_or_else(|| malformed("it has no scheduler"))?;
+    let mut link = ops.attach_struct_ops()?;
+    link.pin(PIN)
+}
+
+fn malformed(why: &str) -> libbpf_rs::Error {
+    libbpf_rs::Error::with_invalid_data(why.to_owned())
+}
+
+/// Where in a map's value a variable is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Place {
+    offset: usize,
+    size: usize,
+}
+
+impl Place {
+    fn set(self, data: &mut [u8], value: u64) -> libbpf_rs::Result<()> {
+        let bytes = value.to_le_bytes();
+        let (place, value) = data
+            .get_mut(self.offset..self.offset + self.size)
+            .zip(bytes.get(..self.size))
+            .ok_or_else(|| malformed("one of its variables is out of place"))?;
+        place.copy_from_slice(value);
+        Ok(())
+    }
+
+    /// Adds bits to what is there.
+    fn or(self, data: &mut [u8], bits: u64) -> libbpf_rs::Result<()> {
+        let mut old = [0; 8];
+        let there = data.get(self.offset..self.offset + self.size).zip(old.get_mut(..self.size));
+        let (there, place) = there.ok_or_else(|| malformed("one of its variables is out of place"))?;
+        place.copy_from_slice(there);
+        self.set(data, u64::from_le_bytes(old) | bits)
+    }
+}
+
+/// The places that a loader fills.
+struct Places {
+    all_tasks: Place,
+    nr_cpus: Place,
+    immed: Place,
+    reenq: Place,
+    ops_flags: Place,
+}
+
+impl Places {
+    fn of(shim: &OpenObject) -> Option<Self> {
+        // SAFETY: the pointer is to the object that `shim` owns, which outlives the types read from it here.
+        let raw = unsafe { shim.as_libbpf_object().as_ref() };
+        let btf = Btf::from_bpf_object(raw).ok()??;
+        let constants = btf.type_by_name::<types::DataSec>(".rodata")?;
+        let constant = |name: &str| {
+            let found = constants.iter().find(|at| {
+                btf.type_by_id::<types::Var>(at.ty).is_some_and(|var| var.name() == Some(OsStr::new(name)))
+            });
+            found.map(|at| Place { offset: at.offset as usize, size: at.size })
+        };
+        let ops = btf.type_by_name::<types::Struct>("sched_ext_ops")?;
+        let flags = ops.iter().find(|member| member.name == Some(OsStr::new("flags")))?;
+        let types::MemberAttr::Normal { offset } = flags.attr else { return None };
+        Some(Self {
+            all_tasks: constant("all_tasks")?,
+            nr_cpus: constant("nr_cpus")?,
+            immed: constant("immed")?,
+            reenq: constant("reenq")?,
+            ops_flags: Place { offset: offset as usize / 8, size: 8 },
+        })
+    }
+}
+
+/// What libbpf said since the last [`not_attached`].
+static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+fn keep(_: PrintLevel, line: String) {
+    if let Ok(mut said) = SAID.lock() {
+        said.push(line.trim_end().to_owned());
+    }
+}
+
+/// The most lines of libbpf's that an error shows: the last are about the cause, but the verifier can say thousands.
+const MAX_SAID: usize = 30;
+
+fn not_attached(error: &libbpf_rs::Error) -> Error {
+    let said = SAID.lock().map(|mut said| std::mem::take(&mut *said)).unwrap_or_default();
+    let said: String = said[said.len().saturating_sub(MAX_SAID)..].iter().map(|line| format!("\n  {line}")).collect();
+    let what = |why: &str| format!("the shim could not be attached: {why} ({error}){said}");
+    let dmesg = "the kernel's log (dmesg | grep sched_ext) and `baton doctor` say more; `baton vm run` works all the same";
+    match error.kind() {
+        ErrorKind::NotFound => Error::environment(what("the kernel lacks a function that it calls"), dmesg),
+        ErrorKind::PermissionDenied => Error::environment(what("not permitted"), "run this as root; lockdown forbids BPF"),
+        ErrorKind::ResourceBusy => Error::environment(
+            what("another scheduler is attached to sched_ext"),
+            "end that one first; `cat /sys/kernel/sched_ext/root/ops` says which it is",
+        ),
+        ErrorKind::InvalidData => Error::user(what("shim.bpf.o is not what it should be"), "build it again: baton build"),
+        _ => Error::environment(what("the kernel refused it"), dmesg),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_filled_where_they_are() {
+        let check = |place: Place, before: [u8; 8], bits: u64, after: Option<[u8; 8]>| {
+            let mut data = before;
+            assert_eq!(place.or(&mut data, bits).ok().map(|()| data), after, "{place:?}");
+        };
+        check(Place { offset: 2, size: 4 }, [0; 8], 0x0102, Some([0, 0, 2, 1, 0, 0, 0, 0]));
+        check(Place { offset: 0, size: 8 }, [4, 0, 0, 0, 0, 0, 0, 0], 1 << 33 | 8, Some([12, 0, 0, 0, 2, 0, 0, 0]));
+        check(Place { offset: 6, size: 4 }, [0; 8], 1, None);
+        check(Place { offset: 0, size: 9 }, [0; 8], 1, None);
+        let mut data = [1, 0, 0, 0];
+        Place { offset: 0, size: 4 }.set(&mut data, 6).unwrap();
+        assert_eq!(data, [6, 0, 0, 0]);
+    }
+}

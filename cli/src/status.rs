@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The state of core and policies, as it is shown: read from the control device once, then plain data, which `--json`
+//! prints as it is and `report` in words.
+
+use baton_abi::*;
+use serde::Serialize;
+
+use crate::device::{text, Device};
+use crate::error::Result;
+
+#[derive(Serialize, Debug, Clone, PartialEq)]
+pub struct Status {
+    pub core: Core,
+    pub policies: Vec<Policy>,
+    pub cpus: Vec<Cpu>,
+    /// The last fault of each policy that had one, the newest first.
+    pub faults: Vec<Fault>,
+}
+
+#[derive(Serialize, Debug, Clone, PartialEq)]
+pub struct Core {
+    pub abi: u32,
+    /// The shim is attached to sched_ext.
+    pub attached: bool,
+    /// All normal tasks of the machine are Baton's, not those of class SCHED_EXT alone.
+    pub all: bool,
+    pub nr_cpus: u32,
+    /// Task slots, and how many are in use.
+    pub max_tasks: u32,
+    pub tasks: u32,
+    /// Tasks that got no slot.
+    pub no_slot: u64,
+    /// The policy of tasks that were given to none.
+    pub default_policy: Option<String>,
+    pub stall_ms: u32,
+}
+
+#[derive(Serialize, Debug, Clone, PartialEq)]
+pub struct Policy {
+    pub name: String,
+    pub state: &'static str,
+    pub id: u32,
+    pub version: u32,
+    /// Tasks that belong to it, and those of them that wait in its queues.
+    pub tasks: u32,
+    pub queued: u32,
+    pub memory_bytes: u64,
+    pub refusals: u64,
+    pub faults: u64,
+    pub options: String,
+}
+
+#[derive(Serialize, Debug, Clone, PartialEq)]
+pub struct Cpu {
+    pub cpu: u32,
+    pub online: bool,
+    pub dispatches: u64,
+    pub picks: u64,
+    pub enqueues: u64,
+    pub directs: u64,
+    pub refusals: u64,
+    pub fallbacks: u64,
+    pub timers: u64,
+}
+
+#[derive(Serialize, Debug, Clone, PartialEq)]
+pub struct Fault {
+    pub policy: String,
+    /// Is the policy stopped by it still?
+    pub stopped: bool,
+    /// Tasks that belonged to the policy as this was read.
+    pub tasks: u32,
+    pub kind: &'static str,
+    pub method: &'static str,
+    pub cpu: u32,
+    pub task: Option<Task>,
+    /// `file:line` in the policy's source, where there is one.
+    pub place: Option<String>,
+    pub message: String,
+    /// Time of the scheduler's clock.
+    pub at_ns: u64,
+    /// Number of the fault since the core was loaded.
+    pub serial: u64,
+    /// The last calls on that CPU, oldest first.
+    pub calls: Vec<Call>,
+}
+
+#[derive(Serialize, Debug, Clone, PartialEq)]
+pub struct Task {
+    pub pid: u32,
+    pub comm: String,
+}
+
+#[derive(Serialize, Debug, Clone, PartialEq)]
+pub struct Call {
+    pub at_ns: u64,
+    pub method: &'static str,
+    pub pid: Option<u32>,
+}
+
+impl Status {
+    pub fn read(device: &Device) -> Result<Self> {
+        let core = device.core()?;
+        let infos = device.policies()?;
+        let default = infos.iter().find(|p| p.id == core.default_policy && p.id != 0);
+        let mut faults = Vec::new();
+        for info in &infos {
+            faults.extend(device.fault(info.index)?.map(|fault| Fault::new(&fault, Some(info))));
+        }
+        faults.sort_by_key(|fault| std::cmp::Reverse(fault.serial));
+        Ok(Self {
+            core: Core {
+                abi: core.abi,
+                attached: core.attached != 0,
+                all: core.all != 0,
+                nr_cpus: core.nr_cpus,
+                max_tasks: core.max_tasks,
+                tasks: core.tasks,
+                no_slot: core.no_slot,
+                default_policy: default.map(|p| text(&p.name)),
+                stall_ms: core.stall_ms,
+            },
+            policies: infos.iter().map(Policy::new).collect(),
+            cpus: (0..core.nr_cpus).map(|cpu| Ok(Cpu::new(&device.cpu(cpu)?))).collect::<Result<_>>()?,
+            faults,
+        })
+    }
+}
+
+impl Policy {
+    pub fn new(info: &BatonPolicyInfo) -> Self {
+        Self {
+            name: text(&info.name),
+            state: state_name(info.state),
+            id: info.id,
+            version: info.version,
+            tasks: info.tasks,
+            queued: info.queued,
+            memory_bytes: info.memory,
+            refusals: info.refusals,
+            faults: info.faults,
+            options: text(&info.options),
+        }
+    }
+}
+
+impl Cpu {
+    fn new(info: &BatonCpuInfo) -> Self {
+        Self {
+            cpu: info.cpu,
+            online: info.online != 0,
+            dispatches: info.dispatches,
+            picks: info.picks,
+            enqueues: info.enqueues,
+            directs: info.directs,
+            refusals: info.refusals,
+            fallbacks: info.fallbacks,
+            timers: info.timers,
+        }
+    }
+}
+
+impl Fault {
+    /// `policy` is the one that had it, if it is still loaded.
+    pub fn new(fault: &BatonFault, policy: Option<&BatonPolicyInfo>) -> Self {
+        let file = text(&fault.file);
+        let events = fault.events.iter().take(fault.nr_events as usize);
+        Self {
+            policy: text(&fault.policy),
+            stopped: policy.is_some_and(|p| p.state == BatonPolicyState::Faulted as u32),
+            tasks: policy.map_or(0, |p| p.tasks),
+            kind: BATON_FAULT_NAMES.get(fault.kind as usize).unwrap_or(&"unknown fault"),
+            method: method_name(fault.method),
+            cpu: fault.cpu,
+            task: (fault.pid != 0).then(|| Task { pid: fault.pid, comm: text(&fault.comm) }),
+            place: (!file.is_empty()).then(|| format!("{file}:{}", fault.line)),
+            message: text(&fault.message),
+            at_ns: fault.now,
+            serial: fault.serial,
+            calls: events
+                .map(|e| Call { at_ns: e.now, method: method_name(e.method), pid: (e.pid != 0).then_some(e.pid) })
+                .collect(),
+        }
+    }
+}
+
+fn method_name(number: u32) -> &'static str {
+    BATON_METHOD_NAMES.get(number as usize).unwrap_or(&"?")
+}
+
+pub fn state_name(number: u32) -> &'static str {
+    ["absent", "loaded", "running", "faulted"].get(number as usize).unwrap_or(&"?")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_names() {
+        assert_eq!(method_name(BatonMethod::PickNextTask as u32), "pick_next_task");
+        assert_eq!(method_name(BatonMethod::ExitIdle as u32), "exit_idle");
+        assert_eq!(method_name(99), "?");
+        assert_eq!(state_name(BatonPolicyState::Faulted as u32), "faulted");
+        assert_eq!(state_name(BatonPolicyState::Registered as u32), "loaded");
+        assert_eq!(BATON_FAULT_NAMES[BatonFaultKind::Runaway as usize], "runaway call");
+    }
+}

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Tasks of the machine: the threads of a process or a cgroup, their scheduling class, giving and taking them.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use baton_abi::BatonCoreInfo;
+use rustix::io::Errno;
+
+use crate::device::Device;
+use crate::error::{Error, Result};
+
+/// `SCHED_EXT` of the kernel's uapi.
+const SCHED_EXT: u32 = 7;
+
+/// Is the thread of class SCHED_EXT? False when it has gone.
+fn is_ext(pid: u32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| policy_in_stat(&stat) == Some(SCHED_EXT))
+}
+
+/// Field 41 of a stat file. The name, field 2, may have anything in it, but it ends at the last parenthesis.
+fn policy_in_stat(stat: &str) -> Option<u32> {
+    let (_, from_third) = stat.rsplit_once(')')?;
+    from_third.split_whitespace().nth(41 - 3)?.parse().ok()
+}
+
+/// All threads of the process that `pid` is a thread of.
+pub fn threads_of(pid: u32) -> Result<Vec<u32>> {
+    let dir = format!("/proc/{pid}/task");
+    let entries = fs::read_dir(&dir).map_err(|_| no_thread(pid))?;
+    Ok(entries.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok()).collect())
+}
+
+/// All threads in a cgroup and below it, as they are now.
+pub fn threads_in(cgroup: &Path) -> Result<Vec<u32>> {
+    let mut found = Vec::new();
+    let mut dirs = vec![cgroup_dir(cgroup)?];
+    while let Some(dir) = dirs.pop() {
+        // Not cgroup.procs, which cannot be read in a threaded cgroup.
+        let threads = fs::read_to_string(dir.join("cgroup.threads")).unwrap_or_default();
+        found.extend(threads.lines().filter_map(|line| line.parse::<u32>().ok()));
+        let entries = fs::read_dir(&dir).into_iter().flatten().flatten();
+        dirs.extend(entries.filter(|e| e.file_type().is_ok_and(|t| t.is_dir())).map(|e| e.path()));
+    }
+    Ok(found)
+}
+
+fn cgroup_dir(cgroup: &Path) -> Result<PathBuf> {
+    let below = cgroup.strip_prefix("/").unwrap_or(cgroup);
+    let candidates = [cgroup.to_path_buf(), Path::new("/sys/fs/cgroup").join(below)];
+    candidates.into_iter().find(|dir| dir.join("cgroup.threads").exists()).ok_or_else(|| {
+        Error::user(
+            format!("{} is no cgroup (version 2)", cgroup.display()),
+            "give its directory below /sys/fs/cgroup, where cgroup2 must be mounted",
+        )
+    })
+}
+
+fn no_thread(pid: u32) -> Error {
+    Error::user(format!("there is no thread {pid}"), "check the number: ps -eLf")
+}
+
+/// Gives a thread to a policy. Where Baton has all normal tasks, its class stays as it is.
+pub fn give(device: &Device, core: &BatonCoreInfo, pid: u32, policy: &str) -> Result<()> {
+    device.assign(pid, Some(policy), core.all == 0).map_err(|errno| match errno {
+        Errno::NOENT => Error::user(format!("no policy {policy} is loaded"), format!("load it: baton load {policy}")),
+        Errno::SRCH if Path::new(&format!("/proc/{pid}")).exists() => Error::user(
+            format!("thread {pid} cannot be given to a policy: it has no task slot ({} are in use)", core.tasks),
+            "load the core with more: baton unload --everything, then baton load POLICY --max-tasks N",
+        ),
+        Errno::SRCH => no_thread(pid),
+        Errno::INVAL => Error::user(
+            format!("thread {pid} is a real-time or deadline task, whose class Baton leaves alone"),
+            format!("make it a normal task first: chrt --other --pid 0 {pid}"),
+        ),
+        Errno::PERM => Error::environment(format!("thread {pid} may not be given away"), "run this as root"),
+        other => Error::baton(format!("thread {pid} was not given to {policy}: {other}")),
+    })
+}
+
+/// Gives all these threads to a policy, and those that they start meanwhile; `list` tells them anew. How many there were.
+pub fn give_all(device: &Device, policy: &str, list: impl Fn() -> Result<Vec<u32>>) -> Result<usize> {
+    let core = device.core()?;
+    let mut given = BTreeSet::new();
+    loop {
+        let new: Vec<u32> = list()?.into_iter().filter(|pid| !given.contains(pid)).collect();
+        if new.is_empty() {
+            return Ok(given.len());
+        }
+        for pid in new {
+            match give(device, &core, pid, policy) {
+                Err(e) if Path::new(&format!("/proc/{pid}")).exists() => return Err(e),
+                _ => given.insert(pid),
+            };
+        }
+    }
+}
+
+/// Takes a thread from its policy; if it was of class SCHED_EXT it becomes a normal task. One that has gone is no error.
+pub fn take(device: &Device, pid: u32) -> Result<()> {
+    match device.assign(pid, None, is_ext(pid)) {
+        // real-time meanwhile: it has left already
+        Ok(()) | Err(Errno::SRCH | Errno::INVAL) => Ok(()),
+        Err(errno) => Err(Error::baton(format!("thread {pid} was not taken from its policy: {errno}"))),
+    }
+}
+
+/// Takes all tasks from the policy with this id; with `None` all tasks from all policies, and every task of class SCHED_EXT.
+/// A task may fork while this goes through the slots, so it goes again until it finds none, a few times at most: what is
+/// left then runs on, under the fallback.
+pub fn take_all(device: &Device, policy: Option<u32>) -> Result<usize> {
+    const ROUNDS: usize = 5;
+    let mut taken = BTreeSet::new();
+    for _ in 0..ROUNDS {
+        let before = taken.len();
+        for task in device.tasks()? {
+            let wanted = match policy {
+                Some(id) => task.policy == id,
+                None => task.policy != 0 || is_ext(task.pid),
+            };
+            if wanted && !taken.contains(&task.pid) {
+                take(device, task.pid)?;
+                taken.insert(task.pid);
+            }
+        }
+        if taken.len() == before {
+            break;
+        }
+    }
+    Ok(taken.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scheduling_policy_of_a_stat_line() {
+        let check = |name: &str, policy: &str, expected: Option<u32>| {
+            let fields: Vec<_> = (3..=52).map(|n| if n == 41 { policy.to_owned() } else { n.to_string() }).collect();
+            assert_eq!(policy_in_stat(&format!("12 ({name}) {}\n", fields.join(" "))), expected);
+        };
+        check("sh", "7", Some(7));
+        check("a) b (c", "0", Some(0));
+        check("sh", "x", None);
+        assert_eq!(policy_in_stat("12 (sh) S 1 2"), None);
+        assert_eq!(policy_in_stat(""), None);
+    }
+
+    #[test]
+    fn threads_of_this_process() {
+        assert!(threads_of(std::process::id()).unwrap().contains(&std::process::id()));
+        assert!(threads_of(u32::MAX).unwrap_err().to_string().contains("no thread"));
+    }
+}

@@ -1,0 +1,492 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The hot path: select, enqueue, dispatch. Run-queue lock of the CPU in question held, interrupts off; select runs without
+//! the run-queue lock but with the task's own (pi_lock).
+
+use crate::{Arg, Core, CpuState, Fault, Host, PolicyEntry, Slot, TaskState, Verdict, DEFAULT_SLICE, FALLBACK_TURN, MAX_REFUSALS};
+use baton_abi::{
+    BATON_MAX_POLICIES, BatonCtx, BatonFaultKind, BatonMethod, BatonRefusal, BatonTask, BatonWake, BATON_ABORTED, BATON_EV_BLOCKED, BATON_F_FORK,
+    BATON_F_PREV_RUNNABLE, BATON_F_RESTORE, BATON_F_SYNC, BATON_F_WAKEUP, BATON_PICK_KEEP, BATON_PICK_NONE,
+    BATON_SELECT_DIRECT,
+};
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+/// What a policy is told of the task in `slot`.
+#[inline]
+pub(crate) fn view(slot: &Slot) -> BatonTask {
+    BatonTask {
+        slot: slot.index(),
+        pid: slot.pid(),
+        cpu: slot.cpu(),
+        nice: slot.nice(),
+        runtime: slot.runtime.load(Relaxed),
+    }
+}
+
+impl<H: Host> Core<'_, H> {
+    /// Calls a method that is about a task.
+    #[inline(always)]
+    pub(crate) fn tell(
+        &self,
+        frame: H::Frame,
+        cpu: &CpuState,
+        policy: &PolicyEntry,
+        method: BatonMethod,
+        ctx: &mut BatonCtx,
+        slot: &Slot,
+        b: Arg<'_>,
+    ) -> u64 {
+        cpu.note(ctx.now, slot.tag(), method);
+        self.host.call(frame, policy, method, ctx, Arg::Task(&view(slot)), b)
+    }
+
+    /// Calls a method that is about a CPU.
+    #[inline]
+    pub(crate) fn tell_cpu(
+        &self,
+        frame: H::Frame,
+        cpu: &CpuState,
+        policy: &PolicyEntry,
+        method: BatonMethod,
+        ctx: &mut BatonCtx,
+        which: i32,
+        b: Arg<'_>,
+    ) -> u64 {
+        cpu.note(ctx.now, u64::from(policy.index()), method);
+        self.host.call(frame, policy, method, ctx, Arg::Word(which as u64), b)
+    }
+
+    /// The id of the policy that a task should be in.
+    #[inline]
+    fn wanted(&self, slot: &Slot) -> u32 {
+        match slot.wanted.load(Relaxed) {
+            0 => self.default_policy.load(Relaxed),
+            id => id,
+        }
+    }
+
+    /// A running task has turned out to be asleep.
+    #[inline]
+    fn blocked(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx, slot: &Slot) {
+        match slot.state() {
+            TaskState::Running => {
+                slot.set(TaskState::Sleeping);
+                if self.wants.load(Relaxed) & BATON_EV_BLOCKED != 0 {
+                    self.tell_blocked(frame, cpu, ctx, slot);
+                }
+            }
+            TaskState::Fallback => self.leave_fallback(slot, TaskState::Sleeping),
+            _ => {}
+        }
+    }
+
+    #[inline(never)]
+    fn tell_blocked(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx, slot: &Slot) {
+        if let Some(policy) = self.by_id(slot.policy()).filter(|p| p.is_running() && p.wants(BATON_EV_BLOCKED)) {
+            self.tell(frame, cpu, policy, BatonMethod::TaskBlocked, ctx, slot, Arg::Word(0));
+        }
+    }
+
+    #[inline]
+    pub(crate) fn leave_fallback(&self, slot: &Slot, to: TaskState) {
+        slot.set(to);
+        self.fallback.fetch_sub(1, Relaxed);
+    }
+
+    fn enter_fallback(&self, cpu: &CpuState, slot: &Slot) -> Verdict {
+        if slot.state() != TaskState::Fallback {
+            slot.set(TaskState::Fallback);
+            self.fallback.fetch_add(1, Relaxed);
+        }
+        cpu.fallbacks.bump();
+        Verdict::Fallback
+    }
+
+    /// A waking or new task (`ctx.task`), last on CPU `ctx.cpu`, needs a CPU. Puts the answer in `ctx.cpu`; `Run` means that the
+    /// shim must insert it there directly. `cpu` is the waker's.
+    pub fn select(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx) -> Verdict {
+        let Some(slot) = self.by_handle(ctx.task) else { return Verdict::None };
+        let prev_cpu = ctx.cpu;
+        let policy = self.by_id(slot.policy()).filter(|p| p.is_running() && slot.joined());
+        let Some(policy) = policy.filter(|p| p.id() == self.wanted(slot)) else {
+            // Fallback, or a task that is about to join: an idle CPU if there is one.
+            ctx.cpu = self.any_idle(slot, prev_cpu);
+            return Verdict::None;
+        };
+        slot.runtime.store(ctx.runtime, Relaxed);
+        if slot.state() == TaskState::Running {
+            self.blocked(frame, cpu, ctx, slot);
+        }
+        let wake = BatonWake { prev_cpu, waker_cpu: cpu.number(), flags: ctx.flags & (BATON_F_SYNC | BATON_F_FORK) };
+        let answer = self.tell(frame, cpu, policy, BatonMethod::SelectTaskRq, ctx, slot, Arg::Wake(&wake));
+        let chosen = answer as u32 as i32;
+        if answer == BATON_ABORTED {
+            ctx.cpu = prev_cpu;
+            return Verdict::None;
+        }
+        if chosen != prev_cpu || answer & BATON_SELECT_DIRECT != 0 {
+            let refusal = self.check_cpu(slot, chosen);
+            if refusal.is_some() {
+                self.count_refusal(cpu, policy);
+                ctx.cpu = prev_cpu;
+                return Verdict::None;
+            }
+        }
+        ctx.cpu = chosen;
+        if answer & BATON_SELECT_DIRECT != 0 && slot.state() == TaskState::Sleeping {
+            slot.cpu.store(chosen, Relaxed);
+            slot.set(TaskState::Running);
+            cpu.directs.bump();
+            return Verdict::Run;
+        }
+        Verdict::None
+    }
+
+    fn any_idle(&self, slot: &Slot, prev_cpu: i32) -> i32 {
+        let claim = |cpu: i32| self.cpu(cpu).is_some_and(|c| c.is_idle() && self.host.may_run(slot, cpu) && c.claim_idle());
+        if claim(prev_cpu) {
+            return prev_cpu;
+        }
+        (0..self.cpus.len() as i32).find(|&c| claim(c)).unwrap_or(prev_cpu)
+    }
+
+    #[inline]
+    fn check_cpu(&self, slot: &Slot, cpu: i32) -> Option<BatonRefusal> {
+        if !self.cpu(cpu).is_some_and(CpuState::is_online) {
+            Some(BatonRefusal::CpuOffline)
+        } else if !self.host.may_run(slot, cpu) {
+            Some(BatonRefusal::NotAllowed)
+        } else {
+            None
+        }
+    }
+
+    fn count_refusal(&self, cpu: &CpuState, policy: &PolicyEntry) {
+        cpu.refusals.bump();
+        policy.refusals.fetch_add(1, Relaxed);
+    }
+
+    /// The task `ctx.task` is runnable on the run queue of CPU `ctx.cpu`, and its policy's to place. `cpu` is the CPU that
+    /// this runs on.
+    #[inline]
+    pub fn enqueue(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx) -> Verdict {
+        let Some(slot) = self.by_handle(ctx.task) else { return Verdict::Fallback };
+        slot.cpu.store(ctx.cpu, Relaxed);
+        slot.runtime.store(ctx.runtime, Relaxed);
+        if slot.epoch.load(Relaxed) != self.epoch.load(Relaxed) {
+            return self.enqueue_slow(frame, cpu, ctx, slot);
+        }
+        let policy = &self.policies[slot.policy() as usize % BATON_MAX_POLICIES];
+        // The two calls of every context switch, with their methods known at compile time.
+        match slot.state() {
+            TaskState::Sleeping if ctx.flags & BATON_F_WAKEUP != 0 => {
+                self.hand_over(frame, cpu, ctx, slot, policy, BatonMethod::TaskWakeup)
+            }
+            TaskState::Running if ctx.flags & (BATON_F_WAKEUP | BATON_F_RESTORE) == 0 && !slot.has_yielded() => {
+                self.hand_over(frame, cpu, ctx, slot, policy, BatonMethod::TaskPreempt)
+            }
+            _ => self.enqueue_slow(frame, cpu, ctx, slot),
+        }
+    }
+
+    /// Every other way of becoming runnable.
+    #[inline(never)]
+    fn enqueue_slow(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx, slot: &Slot) -> Verdict {
+        let epoch = self.epoch.load(SeqCst);
+        let policy = self.by_id(slot.policy()).filter(|p| p.is_running() && p.id() == self.wanted(slot));
+        let Some(policy) = policy else { return self.enqueue_stranger(frame, cpu, ctx, slot) };
+        slot.epoch.store(epoch, Relaxed);
+        let woken = ctx.flags & BATON_F_WAKEUP != 0;
+        let method = match slot.state() {
+            TaskState::Running if woken => {
+                // It slept unseen: a higher class took the CPU just then.
+                self.blocked(frame, cpu, ctx, slot);
+                BatonMethod::TaskWakeup
+            }
+            TaskState::Running if slot.has_yielded() => BatonMethod::TaskYield,
+            TaskState::Running if ctx.flags & BATON_F_RESTORE == 0 => BatonMethod::TaskPreempt,
+            TaskState::Queued => return self.enqueue_queued(frame, cpu, ctx, slot, policy, woken),
+            TaskState::Fallback => {
+                self.leave_fallback(slot, TaskState::Sleeping);
+                if woken { BatonMethod::TaskWakeup } else { BatonMethod::TaskRestored }
+            }
+            _ if woken => BatonMethod::TaskWakeup,
+            _ => BatonMethod::TaskRestored,
+        };
+        self.hand_over(frame, cpu, ctx, slot, policy, method)
+    }
+
+    /// Mints a token and gives it to the policy.
+    #[inline(always)]
+    fn hand_over(
+        &self,
+        frame: H::Frame,
+        cpu: &CpuState,
+        ctx: &mut BatonCtx,
+        slot: &Slot,
+        policy: &PolicyEntry,
+        method: BatonMethod,
+    ) -> Verdict {
+        let token = slot.mint(ctx.now);
+        cpu.enqueues.bump();
+        if self.tell(frame, cpu, policy, method, ctx, slot, Arg::Word(token)) != BATON_ABORTED && policy.is_running() {
+            return Verdict::None;
+        }
+        // Stopped meanwhile. Whoever takes the task out of the queue puts it on the fallback queue: this, or a rescue.
+        if slot.claim(token, TaskState::Fallback) {
+            self.fallback.fetch_add(1, Relaxed);
+            cpu.fallbacks.bump();
+            return Verdict::Fallback;
+        }
+        Verdict::None
+    }
+
+    /// The kernel took a queued task back without a word (a change of attributes, a forced move, a spell in bypass mode) and
+    /// enqueues it again: so does the core.
+    #[cold]
+    fn enqueue_queued(
+        &self,
+        frame: H::Frame,
+        cpu: &CpuState,
+        ctx: &mut BatonCtx,
+        slot: &Slot,
+        policy: &PolicyEntry,
+        woken: bool,
+    ) -> Verdict {
+        if self.take_back(frame, cpu, ctx, slot, policy, BatonMethod::TaskDequeued) == BATON_ABORTED {
+            return self.enter_fallback(cpu, slot);
+        }
+        if woken {
+            slot.set(TaskState::Running);
+            self.blocked(frame, cpu, ctx, slot);
+        }
+        let method = if woken { BatonMethod::TaskWakeup } else { BatonMethod::TaskRestored };
+        self.hand_over(frame, cpu, ctx, slot, policy, method)
+    }
+
+    /// Asks the policy for the token of a task that it has queued. The token is worthless afterwards whatever the answer.
+    pub(crate) fn take_back(
+        &self,
+        frame: H::Frame,
+        cpu: &CpuState,
+        ctx: &mut BatonCtx,
+        slot: &Slot,
+        policy: &PolicyEntry,
+        method: BatonMethod,
+    ) -> u64 {
+        let token = slot.token();
+        let answer = self.tell(frame, cpu, policy, method, ctx, slot, Arg::Word(0));
+        if answer == BATON_ABORTED || answer == 0 || Some(answer) == token {
+            return answer;
+        }
+        self.count_refusal(cpu, policy);
+        // Another task's: now nobody holds it.
+        if let Some(other) = self.by_token(answer).filter(|other| other.is_fresh(answer)) {
+            let fault = Fault { kind: BatonFaultKind::LostTask, method, pid: other.pid(), now: ctx.now };
+            self.fault(policy, &fault, Some(cpu));
+            return BATON_ABORTED;
+        }
+        answer
+    }
+
+    /// The task is in no running policy, or not in the one that it should be in.
+    #[cold]
+    fn enqueue_stranger(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx, slot: &Slot) -> Verdict {
+        self.part(frame, cpu, ctx, slot, BatonMethod::TaskDeparted);
+        // One that was assigned to a policy which is no more has the default, as if it had not been.
+        let policy = self.by_id(self.wanted(slot)).filter(|p| p.is_running());
+        let policy = policy.or_else(|| self.by_id(self.default_policy.load(Relaxed)).filter(|p| p.is_running()));
+        let Some(policy) = policy else { return self.enter_fallback(cpu, slot) };
+        if slot.state() == TaskState::Fallback {
+            self.leave_fallback(slot, TaskState::Sleeping);
+        }
+        if slot.wanted.load(Relaxed) != 0 {
+            slot.wanted.store(policy.id(), Relaxed);
+        }
+        slot.join(policy);
+        slot.epoch.store(0, Relaxed);
+        self.hand_over(frame, cpu, ctx, slot, policy, BatonMethod::TaskNew)
+    }
+
+    /// The task leaves its policy, if it has one. Leaves it in `Sleeping`, or where it was.
+    pub(crate) fn part(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx, slot: &Slot, how: BatonMethod) {
+        if slot.joined() {
+            if let Some(policy) = self.by_id(slot.policy()).filter(|p| p.is_running()) {
+                if slot.state() == TaskState::Queued && how == BatonMethod::TaskDead {
+                    self.take_back(frame, cpu, ctx, slot, policy, BatonMethod::TaskDequeued);
+                }
+                if how == BatonMethod::TaskDead {
+                    self.tell(frame, cpu, policy, how, ctx, slot, Arg::Word(0));
+                } else {
+                    self.take_back(frame, cpu, ctx, slot, policy, how);
+                }
+            }
+        }
+        slot.leave();
+        if matches!(slot.state(), TaskState::Queued | TaskState::Running) {
+            slot.set(TaskState::Sleeping);
+        }
+    }
+
+    /// CPU `ctx.cpu`, which is `cpu`, on which this runs, needs a task. `ctx.task` ran there last; it can go on if `BATON_F_PREV_RUNNABLE`.
+    #[inline]
+    pub fn dispatch(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx) -> Verdict {
+        cpu.dispatches.bump();
+        let prev = self.by_handle(ctx.task);
+        if let Some(slot) = prev {
+            slot.runtime.store(ctx.runtime, Relaxed);
+        }
+        if ctx.flags & BATON_F_PREV_RUNNABLE != 0 {
+            let prev = prev.filter(|slot| slot.state() == TaskState::Running);
+            return self.dispatch_slow(frame, cpu, ctx, prev);
+        }
+        if let Some(slot) = prev {
+            self.blocked(frame, cpu, ctx, slot);
+        }
+        // The call of every context switch: one policy runs, and its first answer is good.
+        let Some(policy) = self.policies.get(self.sole.load(Relaxed) as usize) else {
+            return self.dispatch_slow(frame, cpu, ctx, None);
+        };
+        if self.to_rescue.load(Relaxed) | self.fallback.load(Relaxed) != 0 {
+            return self.dispatch_slow(frame, cpu, ctx, None);
+        }
+        ctx.slice = 0;
+        cpu.note(ctx.now, u64::from(policy.index()), BatonMethod::PickNextTask);
+        let (which, none) = (Arg::Word(ctx.cpu as u64), Arg::Word(0));
+        let answer = self.host.call(frame, policy, BatonMethod::PickNextTask, ctx, which, none);
+        if let Some(slot) = self.by_token(answer) {
+            if slot.policy() == policy.id() && self.host.may_run(slot, ctx.cpu) && slot.claim(answer, TaskState::Running) {
+                return self.run(cpu, ctx, slot, answer);
+            }
+        }
+        self.dispatch_on(frame, cpu, ctx, policy, answer)
+    }
+
+    #[inline(always)]
+    fn run(&self, cpu: &CpuState, ctx: &mut BatonCtx, slot: &Slot, token: u64) -> Verdict {
+        if ctx.slice == 0 {
+            ctx.slice = DEFAULT_SLICE;
+        }
+        slot.cpu.store(ctx.cpu, Relaxed);
+        cpu.picks.bump();
+        ctx.task = token;
+        Verdict::Run
+    }
+
+    /// The sole policy's first answer was not a good token: goes on from there.
+    #[inline(never)]
+    fn dispatch_on(
+        &self,
+        frame: H::Frame,
+        cpu: &CpuState,
+        ctx: &mut BatonCtx,
+        policy: &PolicyEntry,
+        first: u64,
+    ) -> Verdict {
+        match self.pick(frame, cpu, ctx, policy, None, Some(first)) {
+            Verdict::None => Verdict::Fallback,
+            verdict => verdict,
+        }
+    }
+
+    #[inline(never)]
+    fn dispatch_slow(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx, prev: Option<&Slot>) -> Verdict {
+        if self.rescue_pending() {
+            return Verdict::Rescue;
+        }
+        if self.fallback.load(Relaxed) != 0 && cpu.dispatches.get() % u64::from(FALLBACK_TURN) == 0 {
+            return Verdict::Fallback;
+        }
+        for policy in self.running() {
+            let prev = prev.filter(|slot| slot.policy() == policy.id());
+            match self.pick(frame, cpu, ctx, policy, prev, None) {
+                Verdict::None => {}
+                verdict => return verdict,
+            }
+        }
+        Verdict::Fallback
+    }
+
+    /// Asks one policy for a task; `first` is its answer if it was asked once already.
+    fn pick(
+        &self,
+        frame: H::Frame,
+        cpu: &CpuState,
+        ctx: &mut BatonCtx,
+        policy: &PolicyEntry,
+        prev: Option<&Slot>,
+        mut first: Option<u64>,
+    ) -> Verdict {
+        let task = prev.map(view);
+        let which = ctx.cpu;
+        for _ in 0..MAX_REFUSALS {
+            let answer = first.take().unwrap_or_else(|| {
+                ctx.slice = 0;
+                let prev = task.as_ref().map_or(Arg::Word(0), Arg::Task);
+                self.tell_cpu(frame, cpu, policy, BatonMethod::PickNextTask, ctx, which, prev)
+            });
+            let answer = match answer {
+                BATON_ABORTED => return Verdict::None,
+                BATON_PICK_KEEP if prev.is_some() => {
+                    ctx.slice = if ctx.slice == 0 { DEFAULT_SLICE } else { ctx.slice };
+                    return Verdict::Keep;
+                }
+                BATON_PICK_KEEP => {
+                    self.count_refusal(cpu, policy);
+                    continue;
+                }
+                BATON_PICK_NONE if prev.is_some() => return Verdict::None,
+                BATON_PICK_NONE => {
+                    match self.tell_cpu(frame, cpu, policy, BatonMethod::NewlyIdle, ctx, which, Arg::Word(0)) {
+                        BATON_PICK_NONE | BATON_ABORTED => return Verdict::None,
+                        token => token,
+                    }
+                }
+                token => token,
+            };
+            match self.check(answer, policy, which) {
+                Ok(slot) => return self.run(cpu, ctx, slot, answer),
+                Err(why) => {
+                    self.count_refusal(cpu, policy);
+                    cpu.note(ctx.now, u64::from(policy.index()), BatonMethod::PickRefused);
+                    let (token, why) = (Arg::Word(answer), Arg::Word(why as u64));
+                    self.host.call(frame, policy, BatonMethod::PickRefused, ctx, token, why);
+                    if !policy.is_running() {
+                        return Verdict::None;
+                    }
+                }
+            }
+        }
+        let fault = Fault { kind: BatonFaultKind::RefusalLoop, method: BatonMethod::PickNextTask, pid: 0, now: ctx.now };
+        self.fault(policy, &fault, Some(cpu));
+        Verdict::None
+    }
+
+    /// Is this token good for running its task on `cpu`? If so the task is claimed.
+    #[inline]
+    fn check(&self, token: u64, policy: &PolicyEntry, cpu: i32) -> Result<&Slot, BatonRefusal> {
+        let slot = self.by_token(token).ok_or(BatonRefusal::Stale)?;
+        if !slot.is_fresh(token) {
+            return Err(BatonRefusal::Stale);
+        }
+        if slot.policy() != policy.id() {
+            return Err(BatonRefusal::Foreign);
+        }
+        if !self.host.may_run(slot, cpu) {
+            return Err(BatonRefusal::NotAllowed);
+        }
+        if slot.claim(token, TaskState::Running) { Ok(slot) } else { Err(BatonRefusal::Stale) }
+    }
+
+    /// A policy dropped a `Schedulable` in the call that `cpu` made last. True when that lost the task, and the policy has been
+    /// stopped for it.
+    pub fn dropped(&self, token: u64, cpu: &CpuState) -> bool {
+        let Some(slot) = self.by_token(token).filter(|slot| slot.is_fresh(token)) else { return false };
+        let (index, event) = cpu.event(0);
+        let Some(policy) = self.policies.get(index as usize) else { return false };
+        let method = crate::policy::method(event.method);
+        let fault = Fault { kind: BatonFaultKind::LostTask, method, pid: slot.pid(), now: event.now };
+        self.fault(policy, &fault, Some(cpu));
+        core::sync::atomic::fence(SeqCst);
+        true
+    }
+}

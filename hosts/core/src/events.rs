@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The rarer events: a task's life and attributes, ticks, CPUs. Run-queue lock of the task held and interrupts off, except where
+//! said.
+
+use crate::{Arg, Core, CpuState, Host, PolicyEntry, Slot, TaskState, Verdict, BALANCE_TICKS};
+use baton_abi::{BatonCtx, BatonMethod, BATON_EV_BALANCE, BATON_EV_IDLE, BATON_EV_TICK};
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+/// Answer to [`Core::init_task`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Init {
+    /// The task's handle.
+    Handle(u64),
+    /// All slots are taken: the task will run under the fallback.
+    Full,
+}
+
+/// What the host knows of a new task.
+#[derive(Clone, Copy, Debug)]
+pub struct TaskFacts {
+    /// What the host knows it by; not 0.
+    pub opaque: usize,
+    /// Thread id.
+    pub pid: u32,
+    /// Handle of the parent, whose policy the task inherits; 0 for none.
+    pub parent: u64,
+}
+
+impl<'a, H: Host> Core<'a, H> {
+    /// A task has come to be, or was there when the host began. Process context, no lock.
+    pub fn init_task(&self, facts: &TaskFacts) -> Init {
+        let taken = self.host.with_slots_locked(|| {
+            let head = self.free.load(Relaxed);
+            let slot = self.slots.get((head as usize).wrapping_sub(1))?;
+            self.free.store(slot.next_free.load(Relaxed), Relaxed);
+            self.in_use.fetch_add(1, Relaxed);
+            self.used.fetch_max(head, SeqCst);
+            Some((head.wrapping_sub(1), slot))
+        });
+        let Some((index, slot)) = taken else { return Init::Full };
+        slot.occupy(index, facts.opaque, facts.pid);
+        if let Some(parent) = self.by_handle(facts.parent) {
+            slot.wanted.store(parent.wanted.load(Relaxed), Relaxed);
+        }
+        Init::Handle(slot.handle())
+    }
+
+    /// The task comes into Baton's scheduling class.
+    pub fn enable_task(&self, handle: u64, nice: i32) {
+        if let Some(slot) = self.by_handle(handle) {
+            slot.nice.store(nice, Relaxed);
+            if slot.state() == TaskState::Outside {
+                slot.set(TaskState::Sleeping);
+            }
+        }
+    }
+
+    /// The task leaves Baton's scheduling class, or is dead.
+    pub fn disable_task(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx, dead: bool) {
+        let Some(slot) = self.by_handle(ctx.task) else { return };
+        let how = if dead { BatonMethod::TaskDead } else { BatonMethod::TaskDeparted };
+        self.part(frame, cpu, ctx, slot, how);
+        if slot.state() == TaskState::Fallback {
+            self.leave_fallback(slot, TaskState::Outside);
+        } else {
+            slot.set(TaskState::Outside);
+        }
+    }
+
+    /// The task is gone. It was disabled before, if it was ever enabled.
+    pub fn exit_task(&self, handle: u64) {
+        let Some(slot) = self.by_handle(handle) else { return };
+        slot.vacate();
+        self.host.with_slots_locked(|| {
+            slot.next_free.store(self.free.load(Relaxed), Relaxed);
+            self.free.store(self.index_of(slot).wrapping_add(1), Relaxed);
+            self.in_use.fetch_sub(1, Relaxed);
+        });
+    }
+
+    /// The policy that has been told of this task, if it is running.
+    fn policy_of(&self, slot: &Slot) -> Option<&PolicyEntry> {
+        self.by_id(slot.policy()).filter(|p| p.is_running())
+    }
+
+    /// The nice value of a task has changed.
+    pub fn set_nice(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx, nice: i32) {
+        let Some(slot) = self.by_handle(ctx.task) else { return };
+        if slot.nice.swap(nice, Relaxed) == nice {
+            return;
+        }
+        if let Some(policy) = self.policy_of(slot) {
+            slot.runtime.store(ctx.runtime, Relaxed);
+            self.tell(frame, cpu, policy, BatonMethod::TaskPrioChanged, ctx, slot, Arg::Word(0));
+        }
+    }
+
+    /// The CPUs that a task may use have changed. A queued task stays queued: the kernel enqueues it again if it must move, and a
+    /// pick for the wrong CPU is refused.
+    pub fn set_affinity(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx) {
+        let Some(slot) = self.by_handle(ctx.task) else { return };
+        if let Some(policy) = self.policy_of(slot) {
+            self.tell(frame, cpu, policy, BatonMethod::TaskAffinityChanged, ctx, slot, Arg::Word(0));
+        }
+    }
+
+    /// The task, which is running, yields.
+    pub fn yield_task(&self, handle: u64) -> Verdict {
+        if let Some(slot) = self.by_handle(handle) {
+            slot.set_yielded();
+        }
+        Verdict::Expire
+    }
+
+    /// The tick, with `ctx.task` running on CPU `ctx.cpu`, where this runs.
+    pub fn tick(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx) -> Verdict {
+        let Some(slot) = self.by_handle(ctx.task) else { return Verdict::None };
+        let which = ctx.cpu;
+        slot.runtime.store(ctx.runtime, Relaxed);
+        let ticks = cpu.ticks.load(Relaxed).wrapping_add(1);
+        cpu.ticks.store(ticks, Relaxed);
+        if let Some(policy) = self.policy_of(slot) {
+            if policy.wants(BATON_EV_TICK) {
+                self.tell(frame, cpu, policy, BatonMethod::TaskTick, ctx, slot, Arg::Word(0));
+            }
+            if ticks % BALANCE_TICKS == 0 && policy.wants(BATON_EV_BALANCE) {
+                self.tell_cpu(frame, cpu, policy, BatonMethod::Balance, ctx, which, Arg::Word(0));
+            }
+        }
+        // Not where it should be: off the CPU with it, so that it is enqueued anew. Likewise while tasks wait for rescue.
+        let wanted = match slot.wanted.load(Relaxed) {
+            0 => self.default_policy(),
+            id => id,
+        };
+        let moves = slot.policy() != wanted && self.by_id(wanted).is_some_and(PolicyEntry::is_running);
+        if moves || self.rescue_pending() { Verdict::Expire } else { Verdict::None }
+    }
+
+    /// The timer that a policy armed on CPU `ctx.cpu` has run out. Hard interrupt, no lock.
+    pub fn timer(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx, policy: usize) {
+        let Some(policy) = self.policies.get(policy) else { return };
+        if policy.is_running() {
+            let which = ctx.cpu;
+            cpu.timers.bump();
+            self.tell_cpu(frame, cpu, policy, BatonMethod::Timer, ctx, which, Arg::Word(0));
+        }
+    }
+
+    /// CPU `ctx.cpu` goes idle, or leaves idle.
+    pub fn set_idle(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx, idle: bool) {
+        let which = ctx.cpu;
+        cpu.idle.store(u32::from(idle), Relaxed);
+        let method = if idle { BatonMethod::EnterIdle } else { BatonMethod::ExitIdle };
+        for policy in self.running().filter(|p| p.wants(BATON_EV_IDLE)) {
+            self.tell_cpu(frame, cpu, policy, method, ctx, which, Arg::Word(0));
+        }
+    }
+
+    /// CPU `ctx.cpu` comes online or goes offline. Process context, interrupts off, no run-queue lock; `this` is where this
+    /// runs.
+    pub fn set_online(&self, frame: H::Frame, this: &CpuState, ctx: &mut BatonCtx, online: bool) {
+        let which = ctx.cpu;
+        let Some(cpu) = self.cpu(which) else { return };
+        cpu.online.store(u32::from(online), Relaxed);
+        cpu.idle.store(0, Relaxed);
+        let method = if online { BatonMethod::CpuOnline } else { BatonMethod::CpuOffline };
+        for policy in self.running() {
+            self.tell_cpu(frame, this, policy, method, ctx, which, Arg::Word(0));
+        }
+    }
+
+    /// Notes whether a CPU is online when the host begins. No policy is running.
+    pub fn note_online(&self, cpu: i32, online: bool) {
+        if let Some(cpu) = self.cpu(cpu) {
+            cpu.online.store(u32::from(online), Relaxed);
+        }
+    }
+
+    /// Is the CPU idle, and claimed by nobody?
+    pub fn is_idle(&self, cpu: i32) -> bool {
+        self.cpu(cpu).is_some_and(CpuState::is_idle)
+    }
+}

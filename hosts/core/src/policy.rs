@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The table of policies.
+
+use crate::{Core, Fault, Host};
+use baton_abi::{BatonFaultKind, BatonMethod, BatonPolicyState};
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use Ordering::{Relaxed, SeqCst};
+
+/// A place in the table of policies. See [`BatonPolicyState`] for its states.
+pub struct PolicyEntry {
+    pub(crate) state: AtomicU32,
+    /// Unique since the core was made; 0 when the place is free.
+    pub(crate) id: AtomicU32,
+    pub(crate) events: AtomicU32,
+    /// Place in the table.
+    pub(crate) index: AtomicU32,
+    /// The host's: where the policy's functions are. Set while no task is in the policy.
+    pub ops: AtomicUsize,
+    /// The host's: the policy itself, given to each function.
+    pub this: AtomicUsize,
+    /// Answers refused.
+    pub refusals: AtomicU64,
+    /// Faults.
+    pub faults: AtomicU64,
+}
+
+/// Why a policy was not started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StartError {
+    /// There is no such place, or it is free.
+    Absent,
+    /// It is running, or was stopped by a fault and not yet unloaded.
+    Busy,
+}
+
+impl PolicyEntry {
+    pub(crate) const fn new() -> Self {
+        Self {
+            state: AtomicU32::new(BatonPolicyState::Absent as u32),
+            id: AtomicU32::new(0),
+            events: AtomicU32::new(0),
+            index: AtomicU32::new(0),
+            ops: AtomicUsize::new(0),
+            this: AtomicUsize::new(0),
+            refusals: AtomicU64::new(0),
+            faults: AtomicU64::new(0),
+        }
+    }
+
+    /// Its state.
+    #[inline]
+    pub fn state(&self) -> BatonPolicyState {
+        match self.state.load(Relaxed) {
+            1 => BatonPolicyState::Registered,
+            2 => BatonPolicyState::Running,
+            3 => BatonPolicyState::Faulted,
+            _ => BatonPolicyState::Absent,
+        }
+    }
+
+    /// Does it schedule tasks?
+    #[inline]
+    pub fn is_running(&self) -> bool {
+        self.state.load(Relaxed) == BatonPolicyState::Running as u32
+    }
+
+    /// Its id; 0 when the place is free.
+    #[inline]
+    pub fn id(&self) -> u32 {
+        self.id.load(Relaxed)
+    }
+
+    /// Its place in the table.
+    #[inline]
+    pub fn index(&self) -> u32 {
+        self.index.load(Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn wants(&self, event: u32) -> bool {
+        self.events.load(Relaxed) & event != 0
+    }
+}
+
+impl<H: Host> Core<'_, H> {
+    /// All places of the table.
+    pub fn policies(&self) -> &[PolicyEntry] {
+        &self.policies
+    }
+
+    /// The policy with this id, if it is still there.
+    #[inline]
+    pub(crate) fn by_id(&self, id: u32) -> Option<&PolicyEntry> {
+        let entry = self.policies.get(id as usize % self.policies.len())?;
+        (id != 0 && entry.id() == id).then_some(entry)
+    }
+
+    /// Takes a free place for a policy. Under the control mutex. `None` when the table is full.
+    pub fn register(&self, ops: usize, events: u32) -> Option<&PolicyEntry> {
+        // The id says which place it is, so that finding a policy by id is one look.
+        let places = self.policies.len() as u32;
+        let mut id = self.last_id.load(Relaxed);
+        for _ in 0..places {
+            id = id.wrapping_add(1).max(1);
+            let entry = self.policies.get((id % places) as usize)?;
+            if entry.state() == BatonPolicyState::Absent {
+                self.last_id.store(id, Relaxed);
+                entry.index.store(id % places, Relaxed);
+                entry.ops.store(ops, Relaxed);
+                entry.events.store(events, Relaxed);
+                entry.refusals.store(0, Relaxed);
+                entry.faults.store(0, Relaxed);
+                entry.id.store(id, Relaxed);
+                entry.state.store(BatonPolicyState::Registered as u32, SeqCst);
+                return Some(entry);
+            }
+        }
+        None
+    }
+
+    /// Frees the place of a policy that is not running. Under the control mutex.
+    pub fn unregister(&self, entry: &PolicyEntry) {
+        debug_assert!(!entry.is_running());
+        if self.default_policy.load(Relaxed) == entry.id() {
+            self.default_policy.store(0, Relaxed);
+        }
+        entry.state.store(BatonPolicyState::Absent as u32, SeqCst);
+        entry.id.store(0, Relaxed);
+    }
+
+    /// Lets a registered policy schedule. Under the control mutex; `this` must be ready.
+    pub fn start(&self, entry: &PolicyEntry, this: usize) -> Result<(), StartError> {
+        match entry.state() {
+            BatonPolicyState::Registered => {}
+            BatonPolicyState::Absent => return Err(StartError::Absent),
+            _ => return Err(StartError::Busy),
+        }
+        entry.this.store(this, Relaxed);
+        entry.state.store(BatonPolicyState::Running as u32, SeqCst);
+        self.running.fetch_or(1 << entry.index(), SeqCst);
+        self.note_sole();
+        self.wants.fetch_or(entry.events.load(Relaxed), SeqCst);
+        self.next_epoch();
+        Ok(())
+    }
+
+    /// Ends a policy's scheduling. Under the control mutex. Its tasks go to the fallback as they are met; calls that began
+    /// before may still be under way, which the host must wait out before it frees the policy. Returns `this`, or 0 when
+    /// there was nothing to stop.
+    pub fn stop(&self, entry: &PolicyEntry) -> usize {
+        if self.default_policy.load(Relaxed) == entry.id() {
+            self.default_policy.store(0, Relaxed);
+        }
+        self.next_epoch();
+        match entry.state() {
+            BatonPolicyState::Running => {
+                if self.halt(entry, BatonPolicyState::Registered) {
+                    self.host.kick_all();
+                } else {
+                    // A fault was first.
+                    entry.state.store(BatonPolicyState::Registered as u32, SeqCst);
+                }
+            }
+            BatonPolicyState::Faulted => entry.state.store(BatonPolicyState::Registered as u32, SeqCst),
+            _ => return 0,
+        }
+        entry.this.swap(0, SeqCst)
+    }
+
+    /// Sets the policy of tasks that were assigned to none. Under the control mutex.
+    pub fn set_default(&self, entry: Option<&PolicyEntry>) {
+        self.default_policy.store(entry.map_or(0, PolicyEntry::id), Relaxed);
+        self.next_epoch();
+        self.host.kick_all();
+    }
+
+    /// Assigns a task. It changes over when it is next enqueued, and leaves its old policy then.
+    pub fn assign(&self, slot: &crate::Slot, entry: Option<&PolicyEntry>) {
+        slot.wanted.store(entry.map_or(0, PolicyEntry::id), Relaxed);
+        slot.epoch.store(0, Relaxed);
+    }
+
+    /// Stops a policy because of a fault, once. Any context. False when it was not running.
+    pub fn fault(&self, entry: &PolicyEntry, fault: &Fault, cpu: Option<&crate::CpuState>) -> bool {
+        debug_assert!(fault.kind != BatonFaultKind::None);
+        if !self.halt(entry, BatonPolicyState::Faulted) {
+            return false;
+        }
+        entry.faults.fetch_add(1, Relaxed);
+        self.host.report(entry, fault, cpu);
+        self.host.kick_all();
+        true
+    }
+
+    /// As [`Core::fault`], for the call that this CPU made last. Gives the policy's place in the table.
+    pub fn fault_in_call(&self, cpu: &crate::CpuState, kind: BatonFaultKind) -> bool {
+        let (index, event) = cpu.event(0);
+        let Some(entry) = self.policies.get(index as usize) else { return false };
+        self.fault(entry, &Fault { kind, method: method(event.method), pid: event.pid, now: event.now }, Some(cpu))
+    }
+
+    /// After a change of `running`. Two changes at once may leave a sole policy unnoticed, which costs time but is not wrong; one
+    /// that has stopped answers nothing good, and is asked no more when it is next noticed.
+    fn note_sole(&self) {
+        let running = self.running.load(SeqCst);
+        let sole = if running.is_power_of_two() { running.trailing_zeros() } else { crate::NO_SOLE };
+        self.sole.store(sole, SeqCst);
+    }
+
+    fn halt(&self, entry: &PolicyEntry, to: BatonPolicyState) -> bool {
+        if entry.state.compare_exchange(BatonPolicyState::Running as u32, to as u32, SeqCst, Relaxed).is_err() {
+            return false;
+        }
+        self.running.fetch_and(!(1 << entry.index()), SeqCst);
+        self.note_sole();
+        self.next_epoch();
+        self.rescue_all();
+        true
+    }
+}
+
+/// The method with this number.
+pub(crate) fn method(number: u32) -> BatonMethod {
+    use BatonMethod::*;
+    const ALL: [BatonMethod; 25] = [
+        None, Create, Destroy, SelectTaskRq, TaskNew, TaskWakeup, TaskPreempt, TaskYield, TaskRestored, PickNextTask, NewlyIdle,
+        PickRefused, Balance, TaskBlocked, TaskDequeued, TaskDeparted, TaskDead, TaskAffinityChanged, TaskPrioChanged, TaskTick,
+        Timer, CpuOnline, CpuOffline, EnterIdle, ExitIdle,
+    ];
+    ALL.get(number as usize).copied().unwrap_or(None)
+}

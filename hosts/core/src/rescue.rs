@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Tasks that a stopped policy had queued: each CPU's dispatch looks through a few slots and moves what it finds to the fallback
+//! queue, until all slots have been seen. No list of a policy's tasks is kept for this, as it would cost every enqueue.
+
+use crate::{Core, Host, Slot, TaskState};
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+/// Slots that one step looks at, at most.
+const STEP: u32 = 512;
+
+impl<'a, H: Host> Core<'a, H> {
+    /// Some policy has stopped: have all slots looked through, from the last to the first.
+    pub(crate) fn rescue_all(&self) {
+        self.to_rescue.store(self.used().len() as u32, SeqCst);
+    }
+
+    /// Is there anything to look through?
+    #[inline]
+    pub fn rescue_pending(&self) -> bool {
+        self.to_rescue.load(Relaxed) != 0
+    }
+
+    /// The next task that is stranded in a stopped policy; the caller must put it on the fallback queue. `None` when none is
+    /// left, or when this step found none and another is needed (`rescue_pending`).
+    pub fn rescue_one(&self) -> Option<&'a Slot> {
+        for _ in 0..STEP {
+            // A stop that comes meanwhile starts the count again: the swap fails and the walk goes on from there.
+            let left = self.to_rescue.load(SeqCst);
+            let index = left.checked_sub(1)?;
+            if self.to_rescue.compare_exchange(left, index, SeqCst, Relaxed).is_err() {
+                continue;
+            }
+            let Some(slot) = self.slots.get(index as usize) else { continue };
+            if self.rescue(slot) {
+                return Some(slot);
+            }
+        }
+        None
+    }
+
+    /// Takes a queued task from a policy that is not running any more.
+    pub(crate) fn rescue(&self, slot: &Slot) -> bool {
+        let Some(token) = slot.token() else { return false };
+        if self.by_id(slot.policy()).is_some_and(|p| p.is_running()) || !slot.claim(token, TaskState::Fallback) {
+            return false;
+        }
+        self.fallback.fetch_add(1, Relaxed);
+        true
+    }
+
+    /// Starts another look through the slots if any task is stranded: an enqueue can slip in behind the first. True if so.
+    pub fn rescue_stranded(&self) -> bool {
+        let stranded = self.used().iter().any(|slot| {
+            slot.state() == TaskState::Queued && !self.by_id(slot.policy()).is_some_and(|p| p.is_running())
+        });
+        if stranded {
+            self.rescue_all();
+            self.host.kick_all();
+        }
+        stranded
+    }
+
+    /// The task that has waited longest beyond `limit` ns in a running policy's queue, if any: a stall.
+    pub fn find_stall(&self, now: u64, limit: u64) -> Option<&'a Slot> {
+        self.used()
+            .iter()
+            .filter(|slot| slot.state() == TaskState::Queued)
+            .filter(|slot| now.saturating_sub(slot.queued_at.load(Relaxed)) > limit)
+            .filter(|slot| self.by_id(slot.policy()).is_some_and(|p| p.is_running()))
+            .max_by_key(|slot| now.saturating_sub(slot.queued_at.load(Relaxed)))
+    }
+
+    /// Stops the policy whose queue `slot` has waited in for too long.
+    pub fn fault_stall(&self, slot: &Slot, now: u64) {
+        if let Some(policy) = self.by_id(slot.policy()) {
+            let fault = crate::Fault {
+                kind: baton_abi::BatonFaultKind::Stall,
+                method: baton_abi::BatonMethod::None,
+                pid: slot.pid(),
+                now,
+            };
+            self.fault(policy, &fault, self.cpu(slot.cpu()));
+        }
+    }
+}

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A task, as the core knows it.
+
+use crate::PolicyEntry;
+use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use Ordering::Relaxed;
+
+/// Where a task stands.
+///
+/// ```text
+///             init            enable                 enqueue (mints a token)
+///   Free ----------> Outside ---------> Sleeping ------------------------------> Queued
+///    ^                  ^                 |  ^  ^                                |  |  ^
+///    |      exit        |    disable      |  |  |    dispatch: it blocked        |  |  | enqueue: preempted, yielded,
+///    +------------------+-----------------+  |  +---------------- Running <------+  |  | restored (mints the next token)
+///                       (from any state)     |                    |   ^    pick,    |  |
+///                                            |                    |   |    select   |  |
+///                                            |                    |   |             |  |
+///                                            +------ Fallback <---+---|-------------+  |
+///                                                    |      enqueue without a policy;  |
+///                                                    |      rescue of a stopped one's  |
+///                                                    +---------------------------------+
+/// ```
+///
+/// Who moves it: the kernel event named, under the run-queue lock of the task; but `Queued -> Running` (a pick) and
+/// `Queued -> Fallback` (a rescue) come from any CPU, by compare-and-swap of state and generation together.
+#[repr(u8)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TaskState {
+    /// The slot is no task's.
+    Free = 0,
+    /// A task of another scheduling class.
+    Outside = 1,
+    /// Not runnable, as far as is known.
+    Sleeping = 2,
+    /// Its token is with its policy.
+    Queued = 3,
+    /// Picked: on a CPU, or on its way there. No token exists.
+    Running = 4,
+    /// Runnable or running without a policy. No token exists.
+    Fallback = 5,
+}
+
+impl TaskState {
+    #[inline]
+    fn of(word: u64) -> Self {
+        match word as u8 {
+            1 => Self::Outside,
+            2 => Self::Sleeping,
+            3 => Self::Queued,
+            4 => Self::Running,
+            5 => Self::Fallback,
+            _ => Self::Free,
+        }
+    }
+}
+
+/// In the word of a running task: it asked to yield.
+const YIELDED: u64 = 1 << 8;
+
+/// In the word: the generation.
+const GENERATION: u64 = !0xffff_ffff;
+
+/// One task. 128 bytes, so that neighbours on two CPUs do not share a pair of cache lines.
+#[repr(C, align(128))]
+#[derive(Default)]
+pub struct Slot {
+    /// State in the low byte, above it [`YIELDED`]; generation of the newest token in the high half.
+    word: AtomicU64,
+    /// When it was last queued, ns.
+    pub(crate) queued_at: AtomicU64,
+    /// What identifies the task in the notes of calls: thread id in the high half, the policy's place in the table.
+    tag: AtomicU64,
+    /// Id of the policy that it belongs to and that has been told of it; 0 for none. Changed only in the task's own events.
+    policy: AtomicU32,
+    /// Id of the policy that it was assigned to; 0 for the default.
+    pub(crate) wanted: AtomicU32,
+    /// The core's epoch when `policy` was last found to be running and the one wanted; 0 when it must be looked at again.
+    pub(crate) epoch: AtomicU32,
+    /// The CPU that it was queued on last.
+    pub(crate) cpu: AtomicI32,
+    pub(crate) pid: AtomicU32,
+    pub(crate) nice: AtomicI32,
+    /// CPU time used when last seen, ns.
+    pub(crate) runtime: AtomicU64,
+    /// What the host knows the task by; 0 when the slot is free.
+    pub(crate) opaque: AtomicUsize,
+    /// Which task's the slot is; part of the handle.
+    serial: AtomicU32,
+    index: AtomicU32,
+    /// Next free slot, plus one. Guarded by the host's slot lock.
+    pub(crate) next_free: AtomicU32,
+}
+
+impl Slot {
+    /// Its state.
+    #[inline]
+    pub fn state(&self) -> TaskState {
+        TaskState::of(self.word.load(Relaxed))
+    }
+
+    /// Id of its policy, 0 for none.
+    #[inline]
+    pub fn policy(&self) -> u32 {
+        self.policy.load(Relaxed)
+    }
+
+    /// Thread id.
+    pub fn pid(&self) -> u32 {
+        self.pid.load(Relaxed)
+    }
+
+    /// Nice value.
+    pub fn nice(&self) -> i32 {
+        self.nice.load(Relaxed)
+    }
+
+    /// The CPU that it was queued on last.
+    pub fn cpu(&self) -> i32 {
+        self.cpu.load(Relaxed)
+    }
+
+    /// What the host knows the task by; 0 when the slot is free.
+    #[inline]
+    pub fn opaque(&self) -> usize {
+        self.opaque.load(Relaxed)
+    }
+
+    /// Number of the slot.
+    #[inline]
+    pub fn index(&self) -> u32 {
+        self.index.load(Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn serial(&self) -> u32 {
+        self.serial.load(Relaxed)
+    }
+
+    /// What the shim knows the task by.
+    pub fn handle(&self) -> u64 {
+        u64::from(self.serial()) << 32 | u64::from(self.index().wrapping_add(1))
+    }
+
+    /// Makes the slot a new task's.
+    pub(crate) fn occupy(&self, index: u32, opaque: usize, pid: u32) {
+        self.index.store(index, Relaxed);
+        self.serial.store(self.serial().wrapping_add(1).max(1), Relaxed);
+        self.policy.store(0, Relaxed);
+        self.wanted.store(0, Relaxed);
+        self.epoch.store(0, Relaxed);
+        self.nice.store(0, Relaxed);
+        self.cpu.store(0, Relaxed);
+        self.pid.store(pid, Relaxed);
+        self.opaque.store(opaque, Ordering::Release);
+        self.set(TaskState::Outside);
+    }
+
+    /// Ends the task's use of the slot.
+    pub(crate) fn vacate(&self) {
+        self.serial.store(self.serial().wrapping_add(1).max(1), Relaxed);
+        self.opaque.store(0, Relaxed);
+        self.set(TaskState::Free);
+    }
+
+    /// Moves to a state without a token; tokens made before stay stale for ever.
+    #[inline]
+    pub(crate) fn set(&self, state: TaskState) {
+        debug_assert!(state != TaskState::Queued);
+        let generation = self.word.load(Relaxed) & GENERATION;
+        self.word.store(generation | state as u64, Ordering::Release);
+    }
+
+    /// Moves to `Queued` and makes the next token.
+    #[inline]
+    pub(crate) fn mint(&self, now: u64) -> u64 {
+        debug_assert!(!matches!(self.state(), TaskState::Free | TaskState::Outside));
+        // Generation 0 is no token: skip it when the count wraps.
+        let generation = ((self.word.load(Relaxed) >> 32) as u32).wrapping_add(1).max(1);
+        self.queued_at.store(now, Relaxed);
+        self.word.store(u64::from(generation) << 32 | TaskState::Queued as u64, Ordering::Release);
+        u64::from(generation) << 32 | u64::from(self.index().wrapping_add(1))
+    }
+
+    /// Is this the newest token of a queued task?
+    #[inline]
+    pub(crate) fn is_fresh(&self, token: u64) -> bool {
+        self.word.load(Ordering::Acquire) == (token & GENERATION) | TaskState::Queued as u64
+    }
+
+    /// Takes the task out of `Queued`, if `token` is its newest and nobody was first.
+    #[inline]
+    pub(crate) fn claim(&self, token: u64, to: TaskState) -> bool {
+        let generation = token & GENERATION;
+        self.word
+            .compare_exchange(generation | TaskState::Queued as u64, generation | to as u64, Ordering::AcqRel, Relaxed)
+            .is_ok()
+    }
+
+    /// The token of a queued task.
+    pub(crate) fn token(&self) -> Option<u64> {
+        let word = self.word.load(Ordering::Acquire);
+        (TaskState::of(word) == TaskState::Queued)
+            .then(|| (word & GENERATION) | u64::from(self.index().wrapping_add(1)))
+    }
+
+    /// Has a policy been told of it?
+    #[inline]
+    pub(crate) fn joined(&self) -> bool {
+        self.policy() != 0
+    }
+
+    /// The task is this policy's from now on.
+    pub(crate) fn join(&self, policy: &PolicyEntry) {
+        self.tag.store(u64::from(self.pid()) << 32 | u64::from(policy.index()), Relaxed);
+        self.policy.store(policy.id(), Relaxed);
+    }
+
+    /// The task is no policy's from now on.
+    pub(crate) fn leave(&self) {
+        self.policy.store(0, Relaxed);
+        self.epoch.store(0, Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn tag(&self) -> u64 {
+        self.tag.load(Relaxed)
+    }
+
+    /// The task, which is running, asks to yield. Its next event forgets that.
+    pub(crate) fn set_yielded(&self) {
+        let word = self.word.load(Relaxed);
+        if TaskState::of(word) == TaskState::Running {
+            self.word.store(word | YIELDED, Relaxed);
+        }
+    }
+
+    /// Has the running task asked to yield?
+    #[inline]
+    pub(crate) fn has_yielded(&self) -> bool {
+        self.word.load(Relaxed) & YIELDED != 0
+    }
+}

@@ -1,0 +1,143 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0-only
+# Builds what runs in the kernel, inside the Debian testing root:
+#   build.sh core OUTDIR          baton.ko and shim.bpf.o
+#   build.sh policy DIR OUTDIR    baton_NAME.ko of the policy in DIR (a Rust crate, or a folder with one C file)
+# Work is kept under $BATON_CACHE/build, so that a second build is quick. Prints nothing but errors.
+set -euo pipefail
+
+here=$(cd "$(dirname "$0")" && pwd)
+top=$(cd "$here/../.." && pwd)
+cache=${BATON_CACHE:-/var/cache/baton}
+
+die() {
+	echo "baton build: $*" >&2
+	exit 1
+}
+
+headers=$(ls -d /usr/src/linux-headers-*-cloud-amd64 2>/dev/null | sort -V | tail -n 1)
+[ -n "$headers" ] || die "no kernel headers are installed (environment). Run inside the root (vm/enter), which has them."
+release=${headers#/usr/src/linux-headers-}
+
+# core and alloc for the kernel's code model: no SSE, no red zone, no relocations that the module loader refuses (GOT), thunks for
+# indirect jumps and returns, landing pads for IBT.
+export RUSTC_BOOTSTRAP=1
+kernel_flags="-Crelocation-model=static -Ccode-model=kernel -Cno-redzone=y -Zcf-protection=branch \
+-Zfunction-return=thunk-extern -Zretpoline-external-thunk -Cjump-tables=n -Zplt=yes -Zdirect-access-external-data=yes"
+
+# rust_object CRATE_DIR NAME OUT ROOT...: the crate's static library as one object, keeping what the ROOT symbols need.
+rust_object() {
+	local dir=$1 name=$2 out=$3 roots=()
+	shift 3
+	for root in "$@"; do roots+=(-u "$root"); done
+	(cd "$dir" && CARGO_TARGET_DIR="$cache/build/rust" RUSTFLAGS="$kernel_flags --remap-path-prefix=$top/=" \
+		cargo build --quiet --release -Zbuild-std=core,alloc --target x86_64-unknown-none)
+	ld -r --gc-sections "${roots[@]}" -o "$out.raw" "$cache/build/rust/x86_64-unknown-none/release/lib$name.a"
+	# The policy's functions check their stack by the host's symbol (guard.S).
+	objcopy --strip-debug -R .llvmbc -R .llvmcmd -R .comment --redefine-sym mcount=baton_stack_check "$out.raw" "$out.new"
+	rm "$out.raw"
+	if cmp -s "$out.new" "$out"; then rm "$out.new"; else mv "$out.new" "$out"; fi
+}
+
+# copy FILE... DIR: only what has changed, so that make sees no more than there is.
+copy() {
+	local dir=${*: -1} file
+	mkdir -p "$dir"
+	for file in "${@:1:$#-1}"; do
+		cmp -s "$file" "$dir/$(basename "$file")" || cp "$file" "$dir/"
+	done
+}
+
+module() {
+	local dir=$1 log
+	shift
+	log=$dir/make.log
+	make -s -C "/lib/modules/$release/build" M="$dir" "$@" modules >"$log" 2>&1 || { cat "$log" >&2; return 1; }
+	# objtool has no word for a function that changes stacks for good
+	grep -E 'warning:|error:' "$log" | grep -v 'skipping BTF\|baton_unwind\|rust_begin_unwind' >&2 || :
+}
+
+build_core() {
+	local out=$1 dir=$cache/build/$release/core
+	copy "$here"/*.[chS] "$top/policy/c/baton.h" "$dir"
+	rm -f "$dir/policy_module.c" "$dir/shim.bpf.c"
+	cp "$here/Kbuild.core" "$dir/Kbuild"
+	local exports=()
+	mapfile -t exports < <(grep -ohE '\bbaton_core_[a-z_]+\(' "$here/core.h" | tr -d '(' | sort -u)
+	rust_object "$here/core-lib" baton_core_lib "$dir/core_lib.o_shipped" "${exports[@]}"
+	! nm "$dir/core_lib.o_shipped" | grep -q baton_core_must_not_panic ||
+		die "the rules (hosts/core) can panic: baton_core_must_not_panic is linked in (Baton's own fault)"
+	module "$dir"
+	[ -e "$dir/vmlinux.h" ] || bpftool btf dump file "$headers/vmlinux" format c >"$dir/vmlinux.h"
+	copy "$here/shim.bpf.c" "$dir/bpf"
+	clang -O2 -g -target bpf -mcpu=v3 -D__TARGET_ARCH_x86 -fms-extensions -Wall -Wno-microsoft-anon-tag \
+		-Wno-missing-declarations -I"$dir" -c "$dir/bpf/shim.bpf.c" -o "$dir/shim.bpf.o"
+	copy "$dir/baton.ko" "$dir/shim.bpf.o" "$out"
+}
+
+# The crate around a policy crate: its own functions check their stack, those of the glue cannot recurse.
+wrap() {
+	local policy=$1 package=$2 dir=$3
+	mkdir -p "$dir/src"
+	cat >"$dir/Cargo.toml.new" <<-TOML
+		cargo-features = ["profile-rustflags"]
+		[package]
+		name = "baton-module-$package"
+		version = "0.1.0"
+		edition = "2021"
+		[lib]
+		name = "baton_module_${package//-/_}"
+		crate-type = ["staticlib"]
+		[dependencies]
+		policy = { package = "$package", path = "$policy" }
+		baton-glue = { path = "$here/glue" }
+		[profile.release]
+		panic = "abort"
+		lto = "fat"
+		codegen-units = 1
+		opt-level = 3
+		overflow-checks = true
+		[profile.release.package.$package]
+		rustflags = ["-Zinstrument-mcount"]
+		[workspace]
+	TOML
+	cmp -s "$dir/Cargo.toml.new" "$dir/Cargo.toml" && rm "$dir/Cargo.toml.new" || mv "$dir/Cargo.toml.new" "$dir/Cargo.toml"
+	printf '#![no_std]\nbaton_glue::export!(policy::BatonPolicy);\n' >"$dir/src/lib.rs.new"
+	cmp -s "$dir/src/lib.rs.new" "$dir/src/lib.rs" && rm "$dir/src/lib.rs.new" || mv "$dir/src/lib.rs.new" "$dir/src/lib.rs"
+}
+
+build_policy() {
+	local policy out=$2 package name dir sources=()
+	policy=$(cd "$1" && pwd)
+	if [ -e "$policy/Cargo.toml" ]; then
+		package=$(sed -n 's/^name *= *"\(.*\)"/\1/p' "$policy/Cargo.toml" | head -n 1)
+		name=${package//-/_}
+	else
+		package=$(basename "$policy")
+		name=${package//-/_}
+		mapfile -t sources < <(cd "$policy" && ls ./*.c)
+		[ ${#sources[@]} -gt 0 ] || die "$policy has neither a Cargo.toml nor a C file (user)"
+	fi
+	dir=$cache/build/$release/policy-$name
+	local core=$cache/build/$release/core
+	[ -e "$core/Module.symvers" ] || build_core "$out"
+	copy "$here/policy_module.c" "$here/register.h" "$top/policy/c/baton.h" "$dir"
+	cp "$here/Kbuild.policy" "$dir/Kbuild"
+	if [ ${#sources[@]} -gt 0 ]; then
+		copy "${sources[@]/#/$policy/}" "$dir"
+	else
+		wrap "$policy" "$package" "$dir/wrapper"
+		rust_object "$dir/wrapper" "baton_module_$name" "$dir/policy_code.o_shipped" BATON_POLICY_OPS
+	fi
+	module "$dir" BATON_POLICY="$name" BATON_C="${sources[*]#./}" KBUILD_EXTRA_SYMBOLS="$core/Module.symvers"
+	copy "$dir/baton_$name.ko" "$out"
+}
+
+mkdir -p "$cache/build"
+exec 9>"$cache/build/lock"
+flock 9
+case ${1-} in
+core) build_core "${2:?OUTDIR}" ;;
+policy) build_policy "${2:?DIR}" "${3:?OUTDIR}" ;;
+*) die "usage: build.sh core OUTDIR | policy DIR OUTDIR (user)" ;;
+esac

@@ -1,0 +1,441 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The control device /dev/baton, the table of policies, and the watch for stalls.
+ *
+ * Only root opens the device. Each request is one ioctl with one structure of fixed size, which is copied in, checked, and copied
+ * out. Everything here is in process context under baton_control_mutex, but for the watch, which takes no lock.
+ */
+#include <linux/capability.h>
+#include <linux/cpu.h>
+#include <linux/ctype.h>
+#include <linux/export.h>
+#include <linux/fs.h>
+#include <linux/miscdevice.h>
+#include <linux/module.h>
+#include <linux/rcupdate.h>
+#include <linux/sched/signal.h>
+#include <linux/sched/task.h>
+#include <linux/slab.h>
+#include <linux/topology.h>
+#include <linux/uaccess.h>
+#include <linux/workqueue.h>
+#include <uapi/linux/sched/types.h>
+
+#include "core.h"
+#include "ioctl.h"
+#include "register.h"
+
+#define WATCH_PERIOD (HZ / 2)
+
+struct baton_place baton_places[BATON_MAX_POLICIES];
+DEFINE_MUTEX(baton_control_mutex);
+u32 baton_stall_ms = 10000;
+module_param_named(stall_ms, baton_stall_ms, uint, 0644);
+MODULE_PARM_DESC(stall_ms, "a queued task that waits longer is a stall of its policy, ms");
+
+static struct baton_place *find(const char *name)
+{
+	int i;
+
+	for (i = 0; i < BATON_MAX_POLICIES; i++)
+		if (baton_places[i].ops && !strcmp(baton_places[i].name, name))
+			return &baton_places[i];
+	return NULL;
+}
+
+static u32 index_of(const struct baton_place *place)
+{
+	return place - baton_places;
+}
+
+static bool valid(const struct baton_policy *ops)
+{
+	int i, len = strnlen(ops->name, BATON_NAME_LEN);
+
+	if (len == 0 || len == BATON_NAME_LEN)
+		return false;
+	for (i = 0; i < len; i++)
+		if (!islower(ops->name[i]) && !isdigit(ops->name[i]) && ops->name[i] != '_')
+			return false;
+	return ops->create && ops->destroy && ops->task_new && ops->task_wakeup && ops->task_preempt && ops->task_yield &&
+	       ops->task_restored && ops->pick_next_task && ops->pick_refused && ops->task_dequeued && ops->task_departed;
+}
+
+int baton_register(const struct baton_policy *ops, struct module *module)
+{
+	struct baton_place *place;
+	s32 index;
+	int err = 0;
+
+	if (ops->abi != BATON_ABI) {
+		pr_notice("baton: a policy module was built for version %u of the interface, and this is version %u: build it again\n",
+			  ops->abi, BATON_ABI);
+		return -ENOEXEC;
+	}
+	if (!valid(ops))
+		return -EINVAL;
+	mutex_lock(&baton_control_mutex);
+	if (find(ops->name)) {
+		err = -EEXIST;
+		goto out;
+	}
+	index = baton_core_register(ops, ops->events);
+	if (index < 0) {
+		err = -ENOSPC;
+		goto out;
+	}
+	place = &baton_places[index];
+	memset(place, 0, sizeof(*place));
+	INIT_LIST_HEAD(&place->blocks);
+	raw_res_spin_lock_init(&place->memory_lock);
+	strscpy(place->name, ops->name, sizeof(place->name));
+	place->module = module;
+	err = baton_timers_add(place);
+	if (err)
+		baton_core_unregister(index);
+	else
+		place->ops = ops;
+out:
+	mutex_unlock(&baton_control_mutex);
+	return err;
+}
+EXPORT_SYMBOL_GPL(baton_register);
+
+void baton_unregister(const struct baton_policy *ops)
+{
+	struct baton_place *place;
+
+	mutex_lock(&baton_control_mutex);
+	place = find(ops->name);
+	if (place && place->ops == ops) {
+		baton_core_unregister(index_of(place));
+		place->ops = NULL;
+		/* a call that read the place before may be under way: see the entry of Host::call */
+		synchronize_rcu();
+		baton_timers_remove(place);
+	}
+	mutex_unlock(&baton_control_mutex);
+}
+EXPORT_SYMBOL_GPL(baton_unregister);
+
+/* Fills `cpus` with dense ids of what each CPU is part of. */
+static void read_topology(struct baton_cpu *cpus)
+{
+	u32 cores = 0, llcs = 0;
+	int cpu, other;
+
+	for_each_possible_cpu(cpu) {
+		struct baton_cpu *at = &cpus[cpu];
+		bool core_known = false, llc_known = false;
+
+		for_each_possible_cpu(other) {
+			if (other >= cpu)
+				break;
+			if (!core_known && topology_physical_package_id(other) == topology_physical_package_id(cpu) &&
+			    topology_core_id(other) == topology_core_id(cpu)) {
+				at->core = cpus[other].core;
+				core_known = true;
+			}
+			if (!llc_known && cpu_data(other).topo.llc_id == cpu_data(cpu).topo.llc_id) {
+				at->llc = cpus[other].llc;
+				llc_known = true;
+			}
+		}
+		if (!core_known)
+			at->core = cores++;
+		if (!llc_known)
+			at->llc = llcs++;
+		at->node = max(cpu_to_node(cpu), 0);
+		at->online = cpu_online(cpu);
+	}
+}
+
+/* Stops a policy that is running or faulted, and takes back all that it has. */
+static void stop(struct baton_place *place)
+{
+	bool faulted = baton_core_state(index_of(place)) == BATON_POLICY_STATE_FAULTED;
+	void *this = baton_core_stop(index_of(place));
+
+	if (!this)
+		return;
+	/* Calls run with interrupts off, which is a read-side section. */
+	synchronize_rcu();
+	baton_timers_stop(place);
+	baton_core_rescue_again();
+	/* What a faulted policy thinks of its own state is not to be relied on: its memory is taken back without asking it. */
+	if (!faulted)
+		baton_destroy(place, this);
+	baton_free_all(place);
+	place->this = NULL;
+	module_put(place->module);
+}
+
+/* What the policy said as it panicked while it was made. */
+static void describe_panic(char *text, size_t size)
+{
+	const struct baton_last_words *words = baton_creating_last_words();
+
+	scnprintf(text, size, "%s, %s:%u", words->message, words->file, words->line);
+}
+
+static int start(struct baton_start *arg)
+{
+	struct baton_core_info core = {};
+	struct baton_env env = {};
+	struct baton_place *place;
+	struct baton_cpu *cpus;
+	bool faulted = false;
+	int err = 0;
+
+	place = find(arg->name);
+	if (!place)
+		return -ENOENT;
+	if (baton_core_state(index_of(place)) != BATON_POLICY_STATE_REGISTERED)
+		return -EBUSY;
+	if (!try_module_get(place->module))
+		return -ENOENT;
+	cpus = kvcalloc(nr_cpu_ids, sizeof(*cpus), GFP_KERNEL);
+	if (!cpus) {
+		module_put(place->module);
+		return -ENOMEM;
+	}
+	cpus_read_lock();
+	read_topology(cpus);
+	cpus_read_unlock();
+	baton_core_info(&core);
+	baton_fault_clear(place);
+	strscpy(place->options, arg->options, sizeof(place->options));
+	arg->message[0] = 0;
+	env.cpus = cpus;
+	env.nr_cpus = nr_cpu_ids;
+	env.max_tasks = core.max_tasks;
+	env.options = place->options;
+	env.message = arg->message;
+	place->this = baton_create(place, &env, &faulted);
+	kvfree(cpus);
+	if (!place->this) {
+		if (faulted)
+			describe_panic(arg->message, sizeof(arg->message));
+		err = faulted ? -EFAULT : -EINVAL;
+		baton_free_all(place);
+		module_put(place->module);
+		return err;
+	}
+	baton_core_start(index_of(place), place->this);
+	return 0;
+}
+
+/* Moves a thread into or out of class SCHED_EXT; its nice value stays. */
+static int set_class(struct task_struct *task, bool ext)
+{
+	struct sched_attr attr = { .size = sizeof(attr), .sched_policy = ext ? SCHED_EXT : SCHED_NORMAL };
+
+	if (task->policy != SCHED_EXT && task->policy != SCHED_NORMAL && task->policy != SCHED_BATCH && task->policy != SCHED_IDLE)
+		return -EINVAL;	/* real-time: not ours to change */
+	attr.sched_nice = task_nice(task);
+	return sched_setattr_nocheck(task, &attr);
+}
+
+static int assign(const struct baton_assign *arg)
+{
+	struct baton_place *place = NULL;
+	struct task_struct *task;
+	int err = 0;
+
+	if (arg->set_class > 1)
+		return -EINVAL;
+	if (arg->name[0]) {
+		place = find(arg->name);
+		if (!place)
+			return -ENOENT;
+	}
+	if (!arg->pid) {
+		if (place && baton_core_state(index_of(place)) != BATON_POLICY_STATE_RUNNING)
+			return -ENODEV;
+		baton_core_set_default(place ? (s32)index_of(place) : -1);
+		return 0;
+	}
+	rcu_read_lock();
+	task = pid_task(find_vpid(arg->pid), PIDTYPE_PID);
+	if (task)
+		get_task_struct(task);
+	rcu_read_unlock();
+	if (!task)
+		return -ESRCH;
+	if (!baton_core_assign(task->pid, place ? (s32)index_of(place) : -1))
+		err = -ESRCH;
+	else if (arg->set_class)
+		err = set_class(task, place);
+	put_task_struct(task);
+	return err;
+}
+
+static void policy_info(struct baton_policy_info *info)
+{
+	const struct baton_place *place;
+	u32 index = info->index;
+
+	memset(info, 0, sizeof(*info));
+	info->index = index;
+	place = &baton_places[index];
+	if (!place->ops)
+		return;
+	baton_core_policy_info(info);
+	info->version = place->ops->version;
+	info->memory = place->memory;
+	strscpy(info->name, place->name, sizeof(info->name));
+	strscpy(info->options, place->options, sizeof(info->options));
+}
+
+static int task_info(struct baton_task_info *info)
+{
+	struct task_struct *task;
+
+	if (!baton_core_task_info(info))
+		return -EINVAL;
+	memset(info->comm, 0, sizeof(info->comm));
+	rcu_read_lock();
+	task = info->pid ? pid_task(find_pid_ns(info->pid, &init_pid_ns), PIDTYPE_PID) : NULL;
+	if (task)
+		strscpy(info->comm, task->comm, sizeof(info->comm));
+	rcu_read_unlock();
+	return 0;
+}
+
+union request {
+	struct baton_core_info core;
+	struct baton_policy_info policy;
+	struct baton_fault fault;
+	struct baton_cpu_info cpu;
+	struct baton_start start;
+	struct baton_stop stop;
+	struct baton_assign assign;
+	struct baton_task_info task;
+};
+
+/* Strings from user space end where they should. */
+static bool terminated(const char *text, size_t size)
+{
+	return strnlen(text, size) < size;
+}
+
+static int handle(unsigned int cmd, union request *r)
+{
+	struct baton_place *place;
+
+	switch (cmd) {
+	case BATON_IOC_CORE:
+		memset(&r->core, 0, sizeof(r->core));
+		baton_core_info(&r->core);
+		r->core.attached = READ_ONCE(baton_attached);
+		r->core.all = READ_ONCE(baton_attached_all);
+		r->core.nr_cpus = nr_cpu_ids;
+		r->core.no_slot = READ_ONCE(baton_no_slot);
+		r->core.stall_ms = READ_ONCE(baton_stall_ms);
+		return 0;
+	case BATON_IOC_POLICY:
+		if (r->policy.index >= BATON_MAX_POLICIES)
+			return -EINVAL;
+		policy_info(&r->policy);
+		return 0;
+	case BATON_IOC_FAULT:
+		if (r->fault.index >= BATON_MAX_POLICIES)
+			return -EINVAL;
+		r->fault = baton_places[r->fault.index].fault;
+		return 0;
+	case BATON_IOC_CPU:
+		return baton_core_cpu_info(&r->cpu) ? 0 : -EINVAL;
+	case BATON_IOC_TASK:
+		return task_info(&r->task);
+	case BATON_IOC_START:
+		if (!terminated(r->start.name, sizeof(r->start.name)) || !terminated(r->start.options, sizeof(r->start.options)))
+			return -EINVAL;
+		return start(&r->start);
+	case BATON_IOC_STOP:
+		if (!terminated(r->stop.name, sizeof(r->stop.name)))
+			return -EINVAL;
+		place = find(r->stop.name);
+		if (!place)
+			return -ENOENT;
+		stop(place);
+		return 0;
+	case BATON_IOC_ASSIGN:
+		if (!terminated(r->assign.name, sizeof(r->assign.name)))
+			return -EINVAL;
+		return assign(&r->assign);
+	}
+	return -ENOTTY;
+}
+
+static long control(struct file *file, unsigned int cmd, unsigned long arg)
+{
+	void __user *user = (void __user *)arg;
+	union request *request;
+	long err;
+
+	if (!capable(CAP_SYS_ADMIN))
+		return -EPERM;
+	if (_IOC_TYPE(cmd) != BATON_IOC_TYPE || _IOC_SIZE(cmd) > sizeof(*request))
+		return -ENOTTY;
+	request = kzalloc(sizeof(*request), GFP_KERNEL);
+	if (!request)
+		return -ENOMEM;
+	if (copy_from_user(request, user, _IOC_SIZE(cmd))) {
+		err = -EFAULT;
+		goto out;
+	}
+	/* Not interruptible: what a killed tool began is finished. */
+	mutex_lock(&baton_control_mutex);
+	err = handle(cmd, request);
+	mutex_unlock(&baton_control_mutex);
+	/* A policy that could not be made says why. */
+	if ((!err || cmd == BATON_IOC_START) && copy_to_user(user, request, _IOC_SIZE(cmd)))
+		err = -EFAULT;
+out:
+	kfree(request);
+	return err;
+}
+
+static void watch(struct work_struct *work);
+static DECLARE_DELAYED_WORK(watch_work, watch);
+
+static void watch(struct work_struct *work)
+{
+	unsigned long flags;
+
+	if (READ_ONCE(baton_attached)) {
+		baton_core_rescue_again();
+		/* The report is made on this CPU: see raw_cpu_ptr there. */
+		local_irq_save(flags);
+		baton_core_check_stall(baton_coarse_now(), (u64)READ_ONCE(baton_stall_ms) * NSEC_PER_MSEC);
+		local_irq_restore(flags);
+	}
+	schedule_delayed_work(&watch_work, WATCH_PERIOD);
+}
+
+static const struct file_operations control_fops = {
+	.owner = THIS_MODULE,
+	.unlocked_ioctl = control,
+};
+
+static struct miscdevice control_device = {
+	.minor = MISC_DYNAMIC_MINOR,
+	.name = "baton",
+	.fops = &control_fops,
+	.mode = 0600,
+};
+
+int baton_control_init(void)
+{
+	int err = misc_register(&control_device);
+
+	if (!err)
+		schedule_delayed_work(&watch_work, WATCH_PERIOD);
+	return err;
+}
+
+void baton_control_exit(void)
+{
+	misc_deregister(&control_device);
+	cancel_delayed_work_sync(&watch_work);
+}

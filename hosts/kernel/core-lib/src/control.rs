@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What the control device asks of the rules. Process context, under the control mutex, except where said.
+
+use crate::core;
+use baton_abi::{BatonCoreInfo, BatonCpuInfo, BatonEvent, BatonFaultKind, BatonPolicyInfo, BatonPolicyState, BatonTaskInfo};
+use baton_core::{CpuState, PolicyEntry, TaskState};
+use ::core::sync::atomic::Ordering::Relaxed;
+
+fn place(index: u32) -> Option<&'static PolicyEntry> {
+    core().policies().get(index as usize)
+}
+
+/// Registers a policy; its place in the table, or -1 when that is full.
+#[no_mangle]
+pub extern "C" fn baton_core_register(ops: usize, events: u32) -> i32 {
+    core().register(ops, events).map_or(-1, |entry| entry.index() as i32)
+}
+
+/// Forgets a policy that is not running.
+#[no_mangle]
+pub extern "C" fn baton_core_unregister(index: u32) {
+    if let Some(entry) = place(index) {
+        core().unregister(entry);
+    }
+}
+
+/// Starts a policy. False when it is not in state "registered".
+#[no_mangle]
+pub extern "C" fn baton_core_start(index: u32, this: usize) -> bool {
+    place(index).is_some_and(|entry| core().start(entry, this).is_ok())
+}
+
+/// Stops a policy; what `create` returned, or 0. The caller must wait until calls under way are over.
+#[no_mangle]
+pub extern "C" fn baton_core_stop(index: u32) -> usize {
+    place(index).map_or(0, |entry| core().stop(entry))
+}
+
+/// State of a policy (`BatonPolicyState`). Any context.
+#[no_mangle]
+pub extern "C" fn baton_core_state(index: u32) -> u32 {
+    place(index).map_or(BatonPolicyState::Absent, PolicyEntry::state) as u32
+}
+
+/// Sets the policy of all tasks without one of their own; -1 for none.
+#[no_mangle]
+pub extern "C" fn baton_core_set_default(index: i32) {
+    core().set_default(u32::try_from(index).ok().and_then(place));
+}
+
+/// Assigns the task with this thread id to a policy; -1 for none. False when there is no such task.
+#[no_mangle]
+pub extern "C" fn baton_core_assign(pid: u32, index: i32) -> bool {
+    let slot = core().used().iter().find(|slot| slot.pid() == pid && slot.state() != TaskState::Free);
+    if let Some(slot) = slot {
+        core().assign(slot, u32::try_from(index).ok().and_then(place));
+    }
+    slot.is_some()
+}
+
+/// Has all slots looked through for tasks stranded in stopped policies. Any context.
+#[no_mangle]
+pub extern "C" fn baton_core_rescue_again() -> bool {
+    core().rescue_stranded()
+}
+
+/// Stops the policy of a task that has waited for more than `limit` ns. Any context.
+#[no_mangle]
+pub extern "C" fn baton_core_check_stall(now: u64, limit: u64) {
+    if let Some(slot) = core().find_stall(now, limit) {
+        core().fault_stall(slot, now);
+    }
+}
+
+/// Stops the policy that this CPU called last, for a fault in that call. False when it was stopped already. In the call.
+#[no_mangle]
+pub extern "C" fn baton_core_fault_in_call(cpu: i32, kind: BatonFaultKind) -> bool {
+    core().cpu(cpu).is_some_and(|cpu| core().fault_in_call(cpu, kind))
+}
+
+/// Place in the table of the policy that this CPU called last. In the call.
+#[no_mangle]
+pub extern "C" fn baton_core_current_policy(cpu: i32) -> u32 {
+    core().cpu(cpu).map_or(0, |cpu| cpu.event(0).0)
+}
+
+/// The call that this CPU made `back` calls ago.
+///
+/// # Safety
+/// Host-call: `cpu` was given to `baton_khost_report`, and `out` is writable.
+#[no_mangle]
+pub unsafe extern "C" fn baton_core_event(cpu: *const CpuState, back: usize, out: *mut BatonEvent) {
+    // SAFETY: Host-call. The caller's promise.
+    unsafe { *out = (*cpu).event(back).1 };
+}
+
+/// Fills in what the rules know of themselves.
+///
+/// # Safety
+/// Host-call: `info` is valid.
+#[no_mangle]
+pub unsafe extern "C" fn baton_core_info(info: *mut BatonCoreInfo) {
+    // SAFETY: Host-call. The caller's promise.
+    let info = unsafe { &mut *info };
+    info.abi = baton_abi::BATON_ABI;
+    info.max_tasks = core().slots().len() as u32;
+    info.tasks = core().tasks();
+    info.default_policy = core().default_policy();
+}
+
+/// Fills in what the rules know of the policy at `info.index`.
+///
+/// # Safety
+/// Host-call: `info` is valid.
+#[no_mangle]
+pub unsafe extern "C" fn baton_core_policy_info(info: *mut BatonPolicyInfo) {
+    // SAFETY: Host-call. The caller's promise.
+    let info = unsafe { &mut *info };
+    let Some(entry) = place(info.index) else { return };
+    info.state = entry.state() as u32;
+    info.id = entry.id();
+    info.refusals = entry.refusals.load(Relaxed);
+    info.faults = entry.faults.load(Relaxed);
+    let members = core().used().iter().filter(|slot| slot.state() != TaskState::Free && slot.policy() == info.id);
+    for slot in members.filter(|_| info.id != 0) {
+        info.tasks = info.tasks.wrapping_add(1);
+        info.queued = info.queued.wrapping_add(u32::from(slot.state() == TaskState::Queued));
+    }
+}
+
+/// Fills in the counters of the CPU `info.cpu`. False when there is no such CPU.
+///
+/// # Safety
+/// Host-call: `info` is valid.
+#[no_mangle]
+pub unsafe extern "C" fn baton_core_cpu_info(info: *mut BatonCpuInfo) -> bool {
+    // SAFETY: Host-call. The caller's promise.
+    let info = unsafe { &mut *info };
+    let Some(cpu) = core().cpu(info.cpu as i32) else { return false };
+    *info = BatonCpuInfo {
+        cpu: info.cpu,
+        online: u32::from(cpu.is_online()),
+        dispatches: cpu.dispatches.get(),
+        picks: cpu.picks.get(),
+        enqueues: cpu.enqueues.get(),
+        directs: cpu.directs.get(),
+        refusals: cpu.refusals.get(),
+        fallbacks: cpu.fallbacks.get(),
+        timers: cpu.timers.get(),
+    };
+    true
+}
+
+/// Fills in what the rules know of the slot `info.slot`. False when there is no such slot.
+///
+/// # Safety
+/// Host-call: `info` is valid.
+#[no_mangle]
+pub unsafe extern "C" fn baton_core_task_info(info: *mut BatonTaskInfo) -> bool {
+    // SAFETY: Host-call. The caller's promise.
+    let info = unsafe { &mut *info };
+    let Some(slot) = core().slots().get(info.slot as usize) else { return false };
+    let state = slot.state();
+    info.state = state as u32;
+    info.pid = if state == TaskState::Free { 0 } else { slot.pid() };
+    info.policy = slot.policy();
+    info.cpu = slot.cpu();
+    info.nice = slot.nice();
+    true
+}

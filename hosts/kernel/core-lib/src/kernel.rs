@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The kernel as the rules see it.
+
+use baton_abi::{BatonCtx, BatonFaultKind, BatonMethod, BatonPolicy};
+use baton_core::{Arg, CpuState, Fault, Host, PolicyEntry, Slot};
+use core::ffi::c_void;
+
+/// A CPU's `struct baton_frame` (`../core.h`).
+pub type Frame = *mut c_void;
+
+extern "C" {
+    fn baton_guard(this: usize, ctx: *mut BatonCtx, a: u64, b: u64, func: usize, frame: Frame) -> u64;
+    fn baton_khost_may_run(task: usize, cpu: i32) -> bool;
+    fn baton_khost_kick_all();
+    fn baton_khost_report(policy: u32, kind: BatonFaultKind, method: BatonMethod, pid: u32, now: u64, cpu: *const CpuState);
+    fn baton_khost_lock_slots() -> u64;
+    fn baton_khost_unlock_slots(flags: u64);
+}
+
+pub struct Kernel;
+
+/// The function behind a method; 0 when the policy has none. The functions stand in the order of [`BatonMethod`], behind the
+/// policy's description.
+#[inline(always)]
+fn function(ops: *const BatonPolicy, method: BatonMethod) -> usize {
+    const FIRST: usize = core::mem::offset_of!(BatonPolicy, create);
+    const LAST: usize = core::mem::offset_of!(BatonPolicy, exit_idle);
+    const _: () = assert!(FIRST + 8 * (BatonMethod::ExitIdle as usize - BatonMethod::Create as usize) == LAST);
+    const _: () = assert!(LAST + 8 == size_of::<BatonPolicy>());
+    let place = (method as usize).wrapping_sub(BatonMethod::Create as usize);
+    if place > BatonMethod::ExitIdle as usize - BatonMethod::Create as usize {
+        return 0;
+    }
+    // SAFETY: Policy-alive, and the place is one of the functions': see the assertions.
+    unsafe { *ops.byte_add(FIRST).cast::<usize>().add(place) }
+}
+
+#[inline(always)]
+fn word(arg: Arg<'_>) -> u64 {
+    match arg {
+        Arg::Word(word) => word,
+        Arg::Task(task) => core::ptr::from_ref(task) as u64,
+        Arg::Wake(wake) => core::ptr::from_ref(wake) as u64,
+    }
+}
+
+impl Host for Kernel {
+    type Frame = Frame;
+
+    #[inline(always)]
+    fn call(
+        &self,
+        frame: Frame,
+        policy: &PolicyEntry,
+        method: BatonMethod,
+        ctx: &mut BatonCtx,
+        a: Arg<'_>,
+        b: Arg<'_>,
+    ) -> u64 {
+        use core::sync::atomic::Ordering::Relaxed;
+        let ops = policy.ops.load(Relaxed) as *const BatonPolicy;
+        // Policy-alive: `ops` is set at registration, and the module stays until the policy is stopped and all calls that began
+        // before are over (`control.c`).
+        let func = function(ops, method);
+        if func == 0 {
+            return 0;
+        }
+        // SAFETY: Policy-alive; the arguments are those of the method (`baton_abi::BatonPolicy`).
+        unsafe { baton_guard(policy.this.load(Relaxed), ctx, word(a), word(b), func, frame) }
+    }
+
+    #[inline(always)]
+    fn may_run(&self, slot: &Slot, cpu: i32) -> bool {
+        // SAFETY: Task-alive. A slot's task is not freed before its exit_task and a grace period; interrupts are off.
+        unsafe { baton_khost_may_run(slot.opaque(), cpu) }
+    }
+
+    fn kick_all(&self) {
+        // SAFETY: Kernel-call. No arguments.
+        unsafe { baton_khost_kick_all() }
+    }
+
+    #[cold]
+    fn report(&self, policy: &PolicyEntry, fault: &Fault, cpu: Option<&CpuState>) {
+        let cpu = cpu.map_or(core::ptr::null(), core::ptr::from_ref);
+        // SAFETY: Kernel-call. Plain numbers, and a CPU state that lives for ever.
+        unsafe { baton_khost_report(policy.index(), fault.kind, fault.method, fault.pid, fault.now, cpu) }
+    }
+
+    fn with_slots_locked<R>(&self, f: impl FnOnce() -> R) -> R {
+        // SAFETY: Kernel-call. `f` does not leave but by returning: the rules do not panic.
+        let flags = unsafe { baton_khost_lock_slots() };
+        let result = f();
+        // SAFETY: Kernel-call. Locked above.
+        unsafe { baton_khost_unlock_slots(flags) };
+        result
+    }
+}

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Inside baton.ko: what its C files and the rules (core-lib) say to each other.
+ *
+ * Lock order: control_mutex > a run-queue lock (the kernel's) > a policy's own locks > slot_lock, memory locks.
+ */
+#ifndef BATON_CORE_H
+#define BATON_CORE_H
+
+#include <linux/hrtimer.h>
+#include <linux/jiffies.h>
+#include <linux/list.h>
+#include <linux/mutex.h>
+#include <linux/percpu.h>
+#include <linux/sched.h>
+#include <linux/types.h>
+#include <asm/rqspinlock.h>
+
+#include "baton.h"
+
+#define BATON_STACK_GRANT 4096	/* bytes of stack that a call may use */
+
+struct baton_cpu_state;	/* core-lib's */
+
+/*
+ * One CPU's way out of a policy. Used with interrupts off by that CPU alone; guard.S knows the first eight words.
+ */
+struct baton_frame {
+	u64 sp;			/* stack at the entry of the call under way */
+	u64 limit;		/* lowest stack address that the call may reach; 0 outside a call */
+	u64 saved[6];		/* rbx, rbp, r12 to r15 */
+	s32 held_before;	/* resilient locks that this CPU held as the call began */
+	u32 out_of_memory;	/* an allocation failed in this call */
+	const struct baton_cpu_state *cpu;	/* this CPU, as the rules know it */
+};
+
+DECLARE_PER_CPU(struct baton_frame, baton_frame);
+
+struct baton_timer {
+	struct hrtimer timer;
+	u32 policy;
+};
+
+/* One place in the table of policies: the C side of baton_core's PolicyEntry. Guarded by control_mutex where not said. */
+struct baton_place {
+	const struct baton_policy *ops;
+	struct module *module;		/* held while the policy is running or faulted */
+	void *this;
+	struct baton_timer __percpu *timers;
+	char name[BATON_NAME_LEN];
+	char options[BATON_OPTIONS_LEN];
+	/* memory.c; guarded by memory_lock, which may be taken with interrupts off */
+	rqspinlock_t memory_lock;
+	struct list_head blocks;
+	u64 memory;
+	/* fault.c; written once per start by the CPU that stops the policy, read under control_mutex */
+	struct baton_fault fault;
+};
+
+extern struct baton_place baton_places[BATON_MAX_POLICIES];
+extern struct mutex baton_control_mutex;
+extern u32 baton_stall_ms;
+
+/* What is kept of a panic until the report is made: this CPU's, or that of a policy in the making. */
+struct baton_last_words {
+	u32 line;
+	char file[96];
+	char message[BATON_MESSAGE_LEN];
+};
+struct baton_last_words *baton_last_words(void);
+const struct baton_last_words *baton_creating_last_words(void);
+
+/* guard.S */
+u64 baton_guard(void *this, struct baton_ctx *ctx, u64 a, u64 b, unsigned long func, struct baton_frame *frame);
+void __noreturn baton_unwind(struct baton_frame *frame);
+
+/* host.c */
+void __noreturn baton_abandon(struct baton_frame *frame, enum baton_fault_kind kind);
+int baton_host_init(void);
+void baton_host_exit(void);
+struct baton_frame *baton_current_frame(void);
+void baton_khost_kick_all(void);
+
+/* memory.c */
+void *baton_create(struct baton_place *place, const struct baton_env *env, bool *faulted);
+void baton_destroy(struct baton_place *place, void *this);
+void baton_free_all(struct baton_place *place);
+bool baton_creating(void);
+struct baton_frame *baton_creating_frame(void);
+void baton_memory_exit(void);
+
+/* timer.c */
+int baton_timers_add(struct baton_place *place);
+void baton_timers_stop(struct baton_place *place);
+void baton_timers_remove(struct baton_place *place);
+
+/* control.c */
+int baton_control_init(void);
+void baton_control_exit(void);
+
+/* fault.c */
+void baton_fault_clear(struct baton_place *place);
+void baton_fault_exit(void);
+
+/* shim_calls.c */
+int baton_shim_init(void);
+extern u32 baton_attached;
+extern u32 baton_attached_all;
+extern u64 baton_no_slot;
+
+/* core-lib */
+size_t baton_core_slot_size(void);
+size_t baton_core_cpu_size(void);
+void baton_core_init(void *slots, size_t nr_slots, void *cpus, size_t nr_cpus);
+const struct baton_cpu_state *baton_core_cpu(s32 cpu);
+u32 baton_core_select(struct baton_ctx *ctx, struct baton_frame *frame, const struct baton_cpu_state *cpu);
+u32 baton_core_enqueue(struct baton_ctx *ctx, struct baton_frame *frame, const struct baton_cpu_state *cpu);
+u32 baton_core_dispatch(struct baton_ctx *ctx, struct baton_frame *frame, const struct baton_cpu_state *cpu);
+u32 baton_core_tick(struct baton_ctx *ctx, struct baton_frame *frame, const struct baton_cpu_state *cpu);
+u32 baton_core_yield(struct baton_ctx *ctx, struct baton_frame *frame, const struct baton_cpu_state *cpu);
+u32 baton_core_idle(struct baton_ctx *ctx, struct baton_frame *frame, const struct baton_cpu_state *cpu, bool idle);
+u32 baton_core_online(struct baton_ctx *ctx, struct baton_frame *frame, const struct baton_cpu_state *cpu, bool online);
+u32 baton_core_enable(struct baton_ctx *ctx, struct baton_frame *frame, const struct baton_cpu_state *cpu, s32 nice);
+u32 baton_core_disable(struct baton_ctx *ctx, struct baton_frame *frame, const struct baton_cpu_state *cpu, bool dead);
+u32 baton_core_nice(struct baton_ctx *ctx, struct baton_frame *frame, const struct baton_cpu_state *cpu, s32 nice);
+u32 baton_core_affinity(struct baton_ctx *ctx, struct baton_frame *frame, const struct baton_cpu_state *cpu);
+u32 baton_core_timer(struct baton_ctx *ctx, struct baton_frame *frame, const struct baton_cpu_state *cpu, u32 policy);
+u64 baton_core_init_task(struct task_struct *task, u32 pid, u64 parent);
+void baton_core_exit_task(u64 handle);
+u64 baton_core_rescue(void);
+bool baton_core_rescue_pending(void);
+struct task_struct *baton_core_task_of_slot(u32 slot);
+bool baton_core_is_idle(s32 cpu);
+bool baton_core_claim_idle(s32 cpu);
+bool baton_core_is_online(s32 cpu);
+void baton_core_note_online(s32 cpu, bool online);
+bool baton_core_dropped(u64 token, s32 cpu);
+s32 baton_core_register(const struct baton_policy *ops, u32 events);
+void baton_core_unregister(u32 index);
+bool baton_core_start(u32 index, void *this);
+void *baton_core_stop(u32 index);
+u32 baton_core_state(u32 index);
+void baton_core_set_default(s32 index);
+bool baton_core_assign(u32 pid, s32 index);
+bool baton_core_rescue_again(void);
+void baton_core_check_stall(u64 now, u64 limit);
+bool baton_core_fault_in_call(s32 cpu, enum baton_fault_kind kind);
+u32 baton_core_current_policy(s32 cpu);
+void baton_core_event(const void *cpu, size_t back, struct baton_event *out);
+void baton_core_info(struct baton_core_info *info);
+void baton_core_policy_info(struct baton_policy_info *info);
+bool baton_core_cpu_info(struct baton_cpu_info *info);
+bool baton_core_task_info(struct baton_task_info *info);
+
+/*
+ * The time that events are stamped with: coarse, but one load. A policy that asks for the time gets the exact one (host.c).
+ */
+static inline u64 baton_coarse_now(void)
+{
+	return (u64)jiffies * TICK_NSEC;
+}
+
+#endif

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The report of a fault: made once, by the CPU that stops the policy, with a run-queue lock held as like as not. So nothing is
+ * printed here directly; the one line in the kernel's log comes from a work, a moment later.
+ */
+#include <linux/irq_work.h>
+#include <linux/rcupdate.h>
+#include <linux/pid.h>
+#include <linux/string.h>
+
+#include "core.h"
+
+static atomic64_t serial;
+
+static const char *const kinds[] = {
+	"none", "panic", "out of memory", "stack overflow", "deadlock", "lock timeout", "lost task", "stall", "refusal loop",
+	"runaway call",
+};
+
+static void log_faults(struct irq_work *work)
+{
+	static u64 logged;	/* irq_work of one kind does not run on two CPUs at once */
+	u64 newest = logged;
+	int i;
+
+	for (i = 0; i < BATON_MAX_POLICIES; i++) {
+		const struct baton_fault *fault = &baton_places[i].fault;
+
+		if (fault->kind == 0 || fault->serial <= logged)
+			continue;
+		newest = max(newest, fault->serial);
+		pr_notice("baton: policy %s stopped: %s in method %u, pid %u, cpu %u: %s %s:%u\n", fault->policy,
+			  fault->kind < ARRAY_SIZE(kinds) ? kinds[fault->kind] : "?", fault->method, fault->pid, fault->cpu,
+			  fault->message, fault->file, fault->line);
+	}
+	logged = newest;
+}
+static DEFINE_IRQ_WORK(log_work, log_faults);
+
+void baton_khost_report(u32 policy, enum baton_fault_kind kind, enum baton_method method, u32 pid, u64 now, const void *cpu);
+void baton_khost_report(u32 policy, enum baton_fault_kind kind, enum baton_method method, u32 pid, u64 now, const void *cpu)
+{
+	struct baton_last_words *words = baton_last_words();
+	struct baton_fault *fault = &baton_places[policy].fault;
+	struct task_struct *task;
+	u32 i;
+
+	memset(fault, 0, sizeof(*fault));
+	fault->index = policy;
+	fault->method = method;
+	fault->cpu = raw_smp_processor_id();
+	fault->pid = pid;
+	fault->now = now;
+	fault->serial = atomic64_inc_return(&serial);
+	strscpy(fault->policy, baton_places[policy].name, sizeof(fault->policy));
+	if (pid) {
+		rcu_read_lock();
+		task = pid_task(find_pid_ns(pid, &init_pid_ns), PIDTYPE_PID);
+		if (task)
+			strscpy(fault->comm, task->comm, sizeof(fault->comm));
+		rcu_read_unlock();
+	}
+	if (kind == BATON_FAULT_KIND_PANIC || kind == BATON_FAULT_KIND_OUT_OF_MEMORY || kind == BATON_FAULT_KIND_DEADLOCK ||
+	    kind == BATON_FAULT_KIND_LOCK_TIMEOUT || kind == BATON_FAULT_KIND_STACK_OVERFLOW) {
+		strscpy(fault->file, words->file, sizeof(fault->file));
+		strscpy(fault->message, words->message, sizeof(fault->message));
+		fault->line = words->line;
+	} else if (kind == BATON_FAULT_KIND_LOST_TASK) {
+		strscpy(fault->message, "a Schedulable was dropped: its task would never have run again", sizeof(fault->message));
+	} else if (kind == BATON_FAULT_KIND_STALL) {
+		strscpy(fault->message, "the task was queued and not picked for longer than the stall limit", sizeof(fault->message));
+	} else if (kind == BATON_FAULT_KIND_REFUSAL_LOOP) {
+		strscpy(fault->message, "64 answers in a row were refused", sizeof(fault->message));
+	}
+	for (i = 0; cpu && i < ARRAY_SIZE(fault->events); i++) {
+		baton_core_event(cpu, ARRAY_SIZE(fault->events) - 1 - i, &fault->events[fault->nr_events]);
+		if (fault->events[fault->nr_events].now)
+			fault->nr_events++;
+	}
+	smp_store_release(&fault->kind, kind);
+	irq_work_queue(&log_work);
+}
+
+void baton_fault_clear(struct baton_place *place)
+{
+	memset(&place->fault, 0, sizeof(place->fault));
+}
+
+/* Waits for the log line. Process context; nothing can fault any more. */
+void baton_fault_exit(void)
+{
+	irq_work_sync(&log_work);
+}

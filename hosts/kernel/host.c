@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * What the host gives a policy: locks, time, kicks, the end of a call that went wrong. The exported functions here are those that
+ * policy/seam/src/host_kernel.rs declares.
+ *
+ * Context: inside a call of a policy, that is with interrupts off on one CPU, often with a run-queue lock held; `create` and
+ * `destroy` alone run in process context. Nothing here sleeps, allocates or prints, but for the one line of a fault.
+ */
+#include <linux/cpumask.h>
+#include <linux/export.h>
+#include <linux/irqflags.h>
+#include <linux/random.h>
+#include <linux/sched.h>
+#include <linux/sched/clock.h>
+#include <linux/smp.h>
+
+#include "core.h"
+
+DEFINE_PER_CPU(struct baton_frame, baton_frame);
+static DEFINE_PER_CPU(struct baton_last_words, last_words);
+static struct baton_last_words creating_words;	/* guarded by baton_control_mutex */
+static DEFINE_PER_CPU(call_single_data_t, kick_data);
+static DEFINE_PER_CPU(u64, random_state);
+static DEFINE_RAW_SPINLOCK(slot_lock);	/* the list of free slots, in core-lib */
+
+/* The frame of the call under way. */
+struct baton_frame *baton_current_frame(void)
+{
+	return likely(irqs_disabled()) ? this_cpu_ptr(&baton_frame) : baton_creating_frame();
+}
+
+struct baton_last_words *baton_last_words(void)
+{
+	return baton_creating() ? &creating_words : raw_cpu_ptr(&last_words);
+}
+
+const struct baton_last_words *baton_creating_last_words(void)
+{
+	return &creating_words;
+}
+
+/* Ends the call under way: its locks are released, newest first, and baton_guard returns. The fault must have been reported. */
+void __noreturn baton_abandon(struct baton_frame *frame, enum baton_fault_kind kind)
+{
+	struct rqspinlock_held *held = raw_cpu_ptr(&rqspinlock_held_locks);
+
+	if (!baton_creating())
+		baton_core_fault_in_call(smp_processor_id(), kind);
+	while (!baton_creating() && held->cnt > frame->held_before && held->cnt <= RES_NR_HELD)
+		res_spin_unlock((rqspinlock_t *)held->locks[held->cnt - 1]);
+	frame->out_of_memory = 0;
+	baton_unwind(frame);
+}
+
+static void say(const char *what)
+{
+	struct baton_last_words *words = baton_last_words();
+
+	strscpy(words->message, what, sizeof(words->message));
+	words->file[0] = 0;
+	words->line = 0;
+}
+
+void baton_host_lock(rqspinlock_t *lock);
+notrace void baton_host_lock(rqspinlock_t *lock)
+{
+	int err;
+
+	if (unlikely(!this_cpu_read(baton_frame.limit))) {
+		say("a lock was taken while the policy was being made; use Lock::get_mut there");
+		baton_abandon(baton_current_frame(), BATON_FAULT_KIND_PANIC);
+	}
+	err = res_spin_lock(lock);
+	if (unlikely(err)) {
+		say(err == -EDEADLK ? "the lock is held by this CPU already, or by one that waits for a lock of this CPU's" :
+				      "the lock was not released for 250 ms");
+		baton_abandon(this_cpu_ptr(&baton_frame),
+			      err == -EDEADLK ? BATON_FAULT_KIND_DEADLOCK : BATON_FAULT_KIND_LOCK_TIMEOUT);
+	}
+}
+EXPORT_SYMBOL_GPL(baton_host_lock);
+
+bool baton_host_try_lock(rqspinlock_t *lock);
+bool baton_host_try_lock(rqspinlock_t *lock)
+{
+	/* A resilient lock has no trylock; a look first makes waiting unlikely, and a wait is bounded all the same. */
+	if (atomic_read(&lock->val))
+		return false;
+	baton_host_lock(lock);
+	return true;
+}
+EXPORT_SYMBOL_GPL(baton_host_try_lock);
+
+void baton_host_unlock(rqspinlock_t *lock);
+notrace void baton_host_unlock(rqspinlock_t *lock)
+{
+	/* The kernel's table of held locks, which finds deadlocks, is a stack. It tells what to release when a call is abandoned. */
+	struct rqspinlock_held *held = this_cpu_ptr(&rqspinlock_held_locks);
+
+	u32 last = held->cnt - 1;
+
+	if (likely(last < RES_NR_HELD && held->locks[last] == lock)) {
+		/* res_spin_unlock(), without looking at the table again */
+		smp_store_release(&lock->locked, 0);
+		WRITE_ONCE(held->locks[last], NULL);
+		this_cpu_dec(rqspinlock_held_locks.cnt);
+		return;
+	}
+	say("locks must be released in the reverse order of taking them, and a call may hold 31");
+	baton_abandon(this_cpu_ptr(&baton_frame), BATON_FAULT_KIND_DEADLOCK);
+}
+EXPORT_SYMBOL_GPL(baton_host_unlock);
+
+void __noreturn baton_host_panic(const char *file, size_t file_len, u32 line, const char *message, size_t message_len);
+void __noreturn baton_host_panic(const char *file, size_t file_len, u32 line, const char *message, size_t message_len)
+{
+	struct baton_last_words *words = baton_last_words();
+	struct baton_frame *frame = baton_current_frame();
+
+	words->line = line;
+	strscpy(words->file, file, min(file_len + 1, sizeof(words->file)));
+	strscpy(words->message, message, min(message_len + 1, sizeof(words->message)));
+	baton_abandon(frame, frame->out_of_memory ? BATON_FAULT_KIND_OUT_OF_MEMORY : BATON_FAULT_KIND_PANIC);
+}
+EXPORT_SYMBOL_GPL(baton_host_panic);
+
+/* From guard.S: the stack granted to the call is used up. What is left below is the host's, and enough for this. */
+void __noreturn baton_stack_overflow(void);
+void __noreturn baton_stack_overflow(void)
+{
+	struct baton_frame *frame = this_cpu_ptr(&baton_frame);
+
+	frame->limit = 0;
+	say("the call used up the 4096 bytes of stack that a policy is granted; is there a recursion?");
+	baton_abandon(frame, BATON_FAULT_KIND_STACK_OVERFLOW);
+}
+
+void baton_host_token_dropped(u64 token);
+void baton_host_token_dropped(u64 token)
+{
+	if (baton_creating() || !baton_core_dropped(token, smp_processor_id()))
+		return;
+	baton_abandon(this_cpu_ptr(&baton_frame), BATON_FAULT_KIND_LOST_TASK);
+}
+EXPORT_SYMBOL_GPL(baton_host_token_dropped);
+
+u64 baton_host_now(void);
+u64 baton_host_now(void)
+{
+	return local_clock();
+}
+EXPORT_SYMBOL_GPL(baton_host_now);
+
+u64 baton_host_random(void);
+u64 baton_host_random(void)
+{
+	/* xorshift64: a number a few instructions; seeded at init, never 0 */
+	u64 x = raw_cpu_read(random_state);
+
+	x ^= x << 13;
+	x ^= x >> 7;
+	x ^= x << 17;
+	raw_cpu_write(random_state, x);
+	return x;
+}
+EXPORT_SYMBOL_GPL(baton_host_random);
+
+/* For the rules: may the task run on this CPU now? The caller keeps the task alive. */
+bool baton_khost_may_run(struct task_struct *task, s32 cpu);
+bool baton_khost_may_run(struct task_struct *task, s32 cpu)
+{
+	if (unlikely(!task || (u32)cpu >= nr_cpu_ids))
+		return false;
+	if (task_cpu(task) == cpu)
+		return cpumask_test_cpu(cpu, task->cpus_ptr);
+	return cpumask_test_cpu(cpu, task->cpus_ptr) && !task->migration_disabled && cpu_active(cpu);
+}
+
+bool baton_host_may_run(u32 slot, s32 cpu);
+bool baton_host_may_run(u32 slot, s32 cpu)
+{
+	return baton_khost_may_run(baton_core_task_of_slot(slot), cpu);
+}
+EXPORT_SYMBOL_GPL(baton_host_may_run);
+
+bool baton_host_cpu_online(s32 cpu);
+bool baton_host_cpu_online(s32 cpu)
+{
+	return baton_core_is_online(cpu);
+}
+EXPORT_SYMBOL_GPL(baton_host_cpu_online);
+
+bool baton_host_cpu_idle(s32 cpu);
+bool baton_host_cpu_idle(s32 cpu)
+{
+	return baton_core_is_idle(cpu);
+}
+EXPORT_SYMBOL_GPL(baton_host_cpu_idle);
+
+bool baton_host_claim_idle(s32 cpu);
+bool baton_host_claim_idle(s32 cpu)
+{
+	return baton_core_claim_idle(cpu);
+}
+EXPORT_SYMBOL_GPL(baton_host_claim_idle);
+
+/* Ends the slice of what runs here, and has the CPU look for a task. Hard interrupt, or the CPU itself with interrupts off. */
+static void kick_here(void *unused)
+{
+	current->scx.slice = 0;	/* means nothing to a task of another class */
+	set_tsk_need_resched(current);
+	set_preempt_need_resched();
+}
+
+/* Has every CPU dispatch soon. Any context; nothing is lost when a kick of before is still on its way. */
+void baton_khost_kick_all(void)
+{
+	unsigned long flags;
+	int cpu;
+
+	local_irq_save(flags);
+	for_each_online_cpu(cpu) {
+		if (cpu == smp_processor_id())
+			kick_here(NULL);
+		else
+			smp_call_function_single_async(cpu, per_cpu_ptr(&kick_data, cpu));
+	}
+	local_irq_restore(flags);
+}
+
+u64 baton_khost_lock_slots(void);
+u64 baton_khost_lock_slots(void)
+{
+	unsigned long flags;
+
+	raw_spin_lock_irqsave(&slot_lock, flags);
+	return flags;
+}
+
+void baton_khost_unlock_slots(u64 flags);
+void baton_khost_unlock_slots(u64 flags)
+{
+	raw_spin_unlock_irqrestore(&slot_lock, (unsigned long)flags);
+}
+
+int baton_host_init(void)
+{
+	int cpu;
+
+	for_each_possible_cpu(cpu) {
+		INIT_CSD(per_cpu_ptr(&kick_data, cpu), kick_here, NULL);
+		per_cpu(random_state, cpu) = get_random_u64() | 1;
+		per_cpu(baton_frame, cpu).cpu = baton_core_cpu(cpu);
+	}
+	return 0;
+}
+
+static void nothing(void *unused)
+{
+}
+
+/* Waits until no kick is on its way. Process context; nothing can fault any more. */
+void baton_host_exit(void)
+{
+	on_each_cpu(nothing, NULL, 1);
+}

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Numbers of the control device's requests; the structures are in baton.h. cli/src/device.rs has the same numbers. */
+#ifndef BATON_IOCTL_H
+#define BATON_IOCTL_H
+
+#include <linux/ioctl.h>
+
+#define BATON_IOC_TYPE 0xBA
+#define BATON_IOC_CORE _IOWR(BATON_IOC_TYPE, 0, struct baton_core_info)
+#define BATON_IOC_POLICY _IOWR(BATON_IOC_TYPE, 1, struct baton_policy_info)
+#define BATON_IOC_FAULT _IOWR(BATON_IOC_TYPE, 2, struct baton_fault)
+#define BATON_IOC_CPU _IOWR(BATON_IOC_TYPE, 3, struct baton_cpu_info)
+#define BATON_IOC_START _IOWR(BATON_IOC_TYPE, 4, struct baton_start)
+#define BATON_IOC_STOP _IOWR(BATON_IOC_TYPE, 5, struct baton_stop)
+#define BATON_IOC_ASSIGN _IOWR(BATON_IOC_TYPE, 6, struct baton_assign)
+#define BATON_IOC_TASK _IOWR(BATON_IOC_TYPE, 7, struct baton_task_info)
+
+#endif

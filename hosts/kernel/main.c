@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* baton.ko: the core. Makes the tables and brings up its parts. */
+#include <linux/cpumask.h>
+#include <linux/log2.h>
+#include <linux/module.h>
+#include <linux/vmalloc.h>
+
+#include "core.h"
+
+#define MIN_TASKS 256
+#define MAX_TASKS (1 << 20)
+
+static uint max_tasks = 32768;
+module_param(max_tasks, uint, 0444);
+MODULE_PARM_DESC(max_tasks, "task slots (256 to 1048576); tasks beyond run under the fallback");
+
+static void *slots, *cpus;
+
+static int __init baton_init(void)
+{
+	int err;
+
+	max_tasks = clamp(max_tasks, MIN_TASKS, MAX_TASKS);
+	/* vmalloc gives whole pages, so the alignment that the rules want is there */
+	slots = vzalloc(array_size(max_tasks, baton_core_slot_size()));
+	cpus = vzalloc(array_size(nr_cpu_ids, baton_core_cpu_size()));
+	if (!slots || !cpus) {
+		err = -ENOMEM;
+		goto free;
+	}
+	baton_core_init(slots, max_tasks, cpus, nr_cpu_ids);
+	err = baton_host_init();
+	if (err)
+		goto free;
+	err = baton_control_init();
+	if (err)
+		goto free;
+	err = baton_shim_init();
+	if (err) {
+		baton_control_exit();
+		goto free;
+	}
+	return 0;
+free:
+	vfree(slots);
+	vfree(cpus);
+	return err;
+}
+
+/* No policy module and no shim is loaded: both hold references. */
+static void __exit baton_exit(void)
+{
+	baton_control_exit();
+	baton_host_exit();
+	baton_fault_exit();
+	baton_memory_exit();
+	vfree(slots);
+	vfree(cpus);
+}
+
+module_init(baton_init);
+module_exit(baton_exit);
+MODULE_LICENSE("GPL");
+MODULE_DESCRIPTION("Baton: a workbench for CPU schedulers");

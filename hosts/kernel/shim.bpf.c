@@ -1,0 +1,420 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The shim: a sched_ext scheduler that decides nothing. Each callback fills a struct baton_ctx, calls a kfunc of baton.ko, and
+ * carries out the answer. It is attached once and stays while policies come and go.
+ *
+ * Context: as sched_ext has it; all but init_task run with interrupts off or in the hotplug path, and most with a run-queue lock
+ * held.
+ *
+ * How a task is known. Its handle (slot, and which use of the slot) is in p->scx.dsq_vtime, a field of sched_ext's that is free
+ * to a scheduler without priority queues: one load on the hot path. The task storage keeps the handle while the task is of
+ * another class, as the kernel clears the field then. From a slot to its task leads an array of references, filled in init_task
+ * and emptied in exit_task.
+ *
+ * What is not here, and why. ops.dequeue, ops.quiescent, ops.stopping: each costs every context switch, and what they would
+ * say is found out at the next dispatch or enqueue (hosts/core, "lazy notices"). ops.runnable, ops.running: nobody asks.
+ */
+#include "vmlinux.h"
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+
+#include "baton.h"
+#include "shim.h"
+
+char _license[] SEC("license") = "GPL";
+
+#define FALLBACK_DSQ 1		/* tasks without a policy, first come first served */
+#define FALLBACK_SLICE 20000000ULL
+#define MAX_STEPS 64		/* of a rescue, per dispatch */
+#define MAX_DRAIN 16		/* tasks rescued per dispatch; below ops.dispatch_max_batch */
+#define MAX_RT_PRIO_NICE_0 120	/* static_prio of nice 0 */
+
+/* include/uapi/asm-generic/errno-base.h: macros, so not in BTF */
+#define ESRCH 3
+#define ENOMEM 12
+#define EBUSY 16
+
+/* kernel/sched/sched.h: macros, so not in BTF; stable since 2016. */
+#define ENQUEUE_RESTORE 0x2ULL
+#define ENQUEUE_MIGRATED 0x40000ULL
+#define WF_FORK 0x4ULL
+#define WF_SYNC 0x10ULL
+
+/* Set by the loader. */
+const volatile u32 all_tasks;	/* 1: every normal task of the machine; else those of class SCHED_EXT */
+const volatile u32 nr_cpus = 1;	/* possible CPUs */
+const volatile u64 immed;	/* SCX_ENQ_IMMED where the kernel has it: gives tasks back when a higher class takes the CPU */
+const volatile u64 reenq;	/* SCX_ENQ_REENQ where the kernel has it */
+
+extern u32 baton_select(struct baton_ctx *call) __ksym;
+extern u32 baton_enqueue(struct baton_ctx *call) __ksym;
+extern u32 baton_dispatch(struct baton_ctx *call) __ksym;
+extern u64 baton_init_task(struct baton_ctx *call) __ksym;
+extern u32 baton_event(struct baton_ctx *call, u32 event, s32 more) __ksym;
+extern u64 baton_rescue(struct baton_ctx *call) __ksym;
+
+extern struct task_struct *bpf_task_acquire(struct task_struct *p) __ksym;
+extern void bpf_task_release(struct task_struct *p) __ksym;
+
+struct slot_ref {
+	struct task_struct __kptr *task;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 32768);	/* set by the loader to the core's max_tasks */
+	__type(key, u32);
+	__type(value, struct slot_ref);
+} slots SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, u64);
+} handles SEC(".maps");
+
+/* As the kernel's, where the thread_info is in the task. */
+static __always_inline s32 task_cpu(const struct task_struct *p)
+{
+	return p->thread_info.cpu;
+}
+
+static __always_inline void set_slice(struct task_struct *p, u64 slice)
+{
+	if (bpf_ksym_exists(scx_bpf_task_set_slice))
+		scx_bpf_task_set_slice(p, slice);
+	else
+		p->scx.slice = slice;
+}
+
+static __always_inline void set_handle(struct task_struct *p, u64 handle)
+{
+	if (bpf_ksym_exists(scx_bpf_task_set_dsq_vtime))
+		scx_bpf_task_set_dsq_vtime(p, handle);
+	else
+		p->scx.dsq_vtime = handle;
+}
+
+/* Carries out one kick, if it was asked for. A CPU that the machine does not have would end the whole scheduler. */
+static __always_inline void kick(const struct baton_ctx *call, u32 i)
+{
+	u32 cpu;
+
+	if (i >= call->nr_kicks)
+		return;
+	cpu = call->kicks[i] & ~BATON_KICK_PREEMPT;
+	if (cpu < nr_cpus)
+		scx_bpf_kick_cpu(cpu, call->kicks[i] & BATON_KICK_PREEMPT ? SCX_KICK_PREEMPT : SCX_KICK_IDLE);
+}
+
+static __always_inline void kick_all(const struct baton_ctx *call)
+{
+	if (!call->nr_kicks)
+		return;
+	kick(call, 0);
+	kick(call, 1);
+	kick(call, 2);
+	kick(call, 3);
+}
+
+/* What every callback about a task begins with. The time is added by the kfunc. `slice` and
+ * `kicks` are answers: left as they are. */
+#define ABOUT(call, p, which_cpu, what)					\
+	struct baton_ctx call;						\
+	call.now = scx_bpf_now();					\
+	call.task = (p)->scx.dsq_vtime;					\
+	call.runtime = (p)->se.sum_exec_runtime;				\
+	call.cpu = (which_cpu);						\
+	call.flags = (what);						\
+	call.nr_kicks = 0
+
+SEC("struct_ops/baton_select_cpu")
+s32 BPF_PROG(baton_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
+{
+	ABOUT(call, p, prev_cpu, (wake_flags & WF_SYNC ? BATON_F_SYNC : 0) | (wake_flags & WF_FORK ? BATON_F_FORK : 0));
+
+	if (baton_select(&call) == BATON_V_RUN)
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, SCX_SLICE_DFL, immed);
+	kick_all(&call);
+	return call.cpu;
+}
+
+SEC("struct_ops/baton_enqueue_task")
+void BPF_PROG(baton_enqueue_task, struct task_struct *p, u64 enq_flags)
+{
+	/* BATON_F_WAKEUP is SCX_ENQ_WAKEUP */
+	u32 flags = enq_flags & BATON_F_WAKEUP;
+
+	if (enq_flags & (ENQUEUE_RESTORE | ENQUEUE_MIGRATED | reenq))
+		flags |= (enq_flags & ENQUEUE_RESTORE ? BATON_F_RESTORE : 0) | (enq_flags & reenq ? BATON_F_REENQ : 0);
+	ABOUT(call, p, task_cpu(p), flags);
+
+	if (baton_enqueue(&call) == BATON_V_FALLBACK)
+		scx_bpf_dsq_insert(p, FALLBACK_DSQ, FALLBACK_SLICE, enq_flags);
+	kick_all(&call);
+}
+
+/* `handle` is call->task or a rescued one. The slot's number is put into the context, as a program that needs more than 64 bytes
+ * of stack is given one of its own, which costs every call in it. */
+static __always_inline void insert_slot(struct baton_ctx *call, u64 handle, u64 dsq, u64 slice, u64 enq_flags)
+{
+	struct slot_ref *ref;
+	struct task_struct *p;
+
+	call->flags = (u32)handle - 1;
+	ref = bpf_map_lookup_elem(&slots, &call->flags);
+	if (!ref)
+		return;
+	/* programs that do not sleep are RCU readers */
+	p = ref->task;
+	if (p)
+		scx_bpf_dsq_insert(p, dsq, slice, enq_flags);
+}
+
+/* Moves tasks that a stopped policy had queued to the fallback queue. */
+static __noinline int rescue(struct baton_ctx *call)
+{
+	u32 i, drained = 0;
+
+	if (!call)
+		return 0;
+	bpf_for(i, 0, MAX_STEPS) {
+		u64 handle = baton_rescue(call);
+
+		if (handle == BATON_RESCUE_DONE || drained >= MAX_DRAIN)
+			break;
+		if (handle == BATON_RESCUE_MORE)
+			continue;
+		insert_slot(call, handle, FALLBACK_DSQ, FALLBACK_SLICE, 0);
+		/* where it is bound to an idle CPU */
+		if ((u32)call->cpu < nr_cpus)
+			scx_bpf_kick_cpu(call->cpu, SCX_KICK_IDLE);
+		drained++;
+	}
+	return 0;
+}
+
+SEC("struct_ops/baton_dispatch_cpu")
+void BPF_PROG(baton_dispatch_cpu, s32 cpu, struct task_struct *prev)
+{
+	struct baton_ctx call;
+	u32 verdict;
+
+	call.cpu = cpu;
+	call.nr_kicks = 0;
+	call.task = 0;
+	call.flags = 0;
+	if (prev) {
+		call.task = prev->scx.dsq_vtime;
+		call.runtime = prev->se.sum_exec_runtime;
+		if (prev->scx.flags & SCX_TASK_QUEUED)
+			call.flags = BATON_F_PREV_RUNNABLE;
+	}
+	verdict = baton_dispatch(&call);
+	if (verdict == BATON_V_RUN) {
+		insert_slot(&call, call.task, SCX_DSQ_LOCAL, call.slice, immed);
+	} else if (verdict == BATON_V_KEEP) {
+		if (prev)
+			set_slice(prev, call.slice);
+	} else {
+		if (verdict == BATON_V_RESCUE)
+			rescue(&call);
+		scx_bpf_dsq_move_to_local(FALLBACK_DSQ);
+	}
+	kick_all(&call);
+}
+
+SEC("struct_ops/baton_tick_task")
+void BPF_PROG(baton_tick_task, struct task_struct *p)
+{
+	ABOUT(call, p, task_cpu(p), 0);
+
+	if (baton_event(&call, BATON_E_TICK, 0) == BATON_V_EXPIRE)
+		set_slice(p, 0);
+	kick_all(&call);
+}
+
+SEC("struct_ops/baton_yield_task")
+bool BPF_PROG(baton_yield_task, struct task_struct *from, struct task_struct *to)
+{
+	ABOUT(call, from, task_cpu(from), 0);
+
+	if (to)
+		return false;
+	baton_event(&call, BATON_E_YIELD, 0);
+	set_slice(from, 0);
+	return true;
+}
+
+SEC("struct_ops/baton_set_weight")
+void BPF_PROG(baton_set_weight, struct task_struct *p, u32 weight)
+{
+	ABOUT(call, p, task_cpu(p), 0);
+
+	/* The nice value, as the weight given here is the cgroup scale's, rounded. */
+	baton_event(&call, BATON_E_NICE, p->static_prio - MAX_RT_PRIO_NICE_0);
+	kick_all(&call);
+}
+
+SEC("struct_ops/baton_set_cpumask")
+void BPF_PROG(baton_set_cpumask, struct task_struct *p, const struct cpumask *mask)
+{
+	ABOUT(call, p, task_cpu(p), 0);
+
+	baton_event(&call, BATON_E_AFFINITY, 0);
+	kick_all(&call);
+}
+
+static __always_inline void about_cpu(s32 cpu, u32 event, s32 more)
+{
+	struct baton_ctx call = { .cpu = cpu };
+
+	baton_event(&call, event, more);
+	kick_all(&call);
+}
+
+SEC("struct_ops/baton_update_idle")
+void BPF_PROG(baton_update_idle, s32 cpu, bool idle)
+{
+	about_cpu(cpu, BATON_E_IDLE, idle);
+}
+
+SEC("struct_ops/baton_cpu_online")
+void BPF_PROG(baton_cpu_online, s32 cpu)
+{
+	about_cpu(cpu, BATON_E_ONLINE, 1);
+}
+
+SEC("struct_ops/baton_cpu_offline")
+void BPF_PROG(baton_cpu_offline, s32 cpu)
+{
+	about_cpu(cpu, BATON_E_ONLINE, 0);
+}
+
+SEC("struct_ops.s/baton_init_task_op")
+s32 BPF_PROG(baton_init_task_op, struct task_struct *p, struct scx_init_task_args *args)
+{
+	struct baton_ctx call = { .runtime = (u64)p, .cpu = p->pid };
+	struct task_struct *old, *ref;
+	struct slot_ref *place;
+	u64 *stored;
+	u32 slot;
+
+	stored = bpf_task_storage_get(&handles, p, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!stored)
+		return -ENOMEM;
+	*stored = 0;
+	if (args->fork) {
+		/* read through the task storage, as the parent may be of another class for now */
+		u64 *parent = bpf_task_storage_get(&handles, bpf_get_current_task_btf(), NULL, 0);
+
+		call.task = parent ? *parent : 0;
+	}
+	call.task = baton_init_task(&call);
+	if (!call.task)
+		return 0;	/* no slot left: counted, and run by the fallback */
+	slot = (u32)call.task - 1;
+	place = bpf_map_lookup_elem(&slots, &slot);
+	ref = bpf_task_acquire(p);
+	if (!place || !ref) {
+		if (ref)
+			bpf_task_release(ref);
+		baton_event(&call, BATON_E_EXIT, 0);
+		return -ESRCH;
+	}
+	old = bpf_kptr_xchg(&place->task, ref);
+	if (old)
+		bpf_task_release(old);
+	*stored = call.task;
+	return 0;
+}
+
+SEC("struct_ops/baton_exit_task")
+void BPF_PROG(baton_exit_task, struct task_struct *p, struct scx_exit_task_args *args)
+{
+	u64 *stored = bpf_task_storage_get(&handles, p, NULL, 0);
+	struct baton_ctx call = {};
+	struct task_struct *old;
+	struct slot_ref *place;
+	u32 slot;
+
+	if (!stored || !*stored)
+		return;
+	call.task = *stored;
+	*stored = 0;
+	slot = (u32)call.task - 1;
+	place = bpf_map_lookup_elem(&slots, &slot);
+	if (place) {
+		old = bpf_kptr_xchg(&place->task, NULL);
+		if (old)
+			bpf_task_release(old);
+	}
+	baton_event(&call, BATON_E_EXIT, 0);
+}
+
+SEC("struct_ops/baton_enable")
+void BPF_PROG(baton_enable, struct task_struct *p)
+{
+	u64 *stored = bpf_task_storage_get(&handles, p, NULL, 0);
+	struct baton_ctx call = {};
+
+	if (!stored)
+		return;
+	call.task = *stored;
+	set_handle(p, call.task);
+	baton_event(&call, BATON_E_ENABLE, p->static_prio - MAX_RT_PRIO_NICE_0);
+}
+
+SEC("struct_ops/baton_disable")
+void BPF_PROG(baton_disable, struct task_struct *p)
+{
+	ABOUT(call, p, task_cpu(p), 0);
+
+	/* TASK_DEAD, include/linux/sched.h */
+	baton_event(&call, BATON_E_DISABLE, !!(p->__state & 0x80));
+	kick_all(&call);
+}
+
+SEC("struct_ops.s/baton_init")
+s32 BPF_PROG(baton_init)
+{
+	struct baton_ctx call = {};
+	s32 err = scx_bpf_create_dsq(FALLBACK_DSQ, -1);
+
+	if (err)
+		return err;
+	return baton_event(&call, BATON_E_ATTACH, all_tasks) ? -EBUSY : 0;
+}
+
+SEC("struct_ops/baton_exit")
+void BPF_PROG(baton_exit, struct scx_exit_info *info)
+{
+	struct baton_ctx call = {};
+
+	baton_event(&call, BATON_E_DETACH, 0);
+}
+
+SEC(".struct_ops.link")
+struct sched_ext_ops baton_ops = {
+	.select_cpu = (void *)baton_select_cpu,
+	.enqueue = (void *)baton_enqueue_task,
+	.dispatch = (void *)baton_dispatch_cpu,
+	.tick = (void *)baton_tick_task,
+	.yield = (void *)baton_yield_task,
+	.set_weight = (void *)baton_set_weight,
+	.set_cpumask = (void *)baton_set_cpumask,
+	.update_idle = (void *)baton_update_idle,
+	.cpu_online = (void *)baton_cpu_online,
+	.cpu_offline = (void *)baton_cpu_offline,
+	.init_task = (void *)baton_init_task_op,
+	.exit_task = (void *)baton_exit_task,
+	.enable = (void *)baton_enable,
+	.disable = (void *)baton_disable,
+	.init = (void *)baton_init,
+	.exit = (void *)baton_exit,
+	.flags = SCX_OPS_ENQ_EXITING | SCX_OPS_ENQ_MIGRATION_DISABLED,	/* the loader adds SCX_OPS_SWITCH_PARTIAL */
+	.timeout_ms = 30000,
+	.name = "baton",
+};

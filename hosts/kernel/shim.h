@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Between shim.bpf.c and shim_calls.c. */
+#ifndef BATON_SHIM_H
+#define BATON_SHIM_H
+
+/* Numbers of baton_core's Verdict. */
+#define BATON_V_NONE 0
+#define BATON_V_RUN 1
+#define BATON_V_KEEP 2
+#define BATON_V_FALLBACK 3
+#define BATON_V_EXPIRE 4
+#define BATON_V_RESCUE 5
+
+/* The rarer events, for the kfunc baton_event(); `more` is said behind each. */
+#define BATON_E_ATTACH 1	/* 1 when all normal tasks are Baton's */
+#define BATON_E_DETACH 2
+#define BATON_E_ENABLE 3	/* nice */
+#define BATON_E_DISABLE 4	/* 1 when the task is dead */
+#define BATON_E_EXIT 5
+#define BATON_E_NICE 6		/* nice */
+#define BATON_E_AFFINITY 7
+#define BATON_E_TICK 8
+#define BATON_E_YIELD 9
+#define BATON_E_IDLE 10		/* 1 when going idle */
+#define BATON_E_ONLINE 11	/* 1 when coming online */
+
+/* Answers of the kfunc baton_rescue() that are not handles. */
+#define BATON_RESCUE_DONE 0
+#define BATON_RESCUE_MORE 1
+
+#endif

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The kfuncs that shim.bpf.c calls. Each hands its context to the rules (core-lib) with this CPU's frame and number.
+ *
+ * Context: as said there: interrupts off, but for init_task (process context, may sleep), attach, detach and the hotplug events
+ * (process context), which are turned off here where a policy is called.
+ */
+#include <linux/bpf.h>
+#include <linux/btf.h>
+#include <linux/btf_ids.h>
+#include <linux/cpumask.h>
+#include <linux/sched.h>
+
+#include "core.h"
+#include "shim.h"
+
+u32 baton_attached;
+u32 baton_attached_all;
+u64 baton_no_slot;
+
+__bpf_kfunc_start_defs();
+
+__bpf_kfunc u32 baton_select(struct baton_ctx *ctx)
+{
+	struct baton_frame *frame = this_cpu_ptr(&baton_frame);
+
+	ctx->now = baton_coarse_now();
+	return baton_core_select(ctx, frame, frame->cpu);
+}
+
+__bpf_kfunc u32 baton_enqueue(struct baton_ctx *ctx)
+{
+	struct baton_frame *frame = this_cpu_ptr(&baton_frame);
+
+	ctx->now = baton_coarse_now();
+	return baton_core_enqueue(ctx, frame, frame->cpu);
+}
+
+__bpf_kfunc u32 baton_dispatch(struct baton_ctx *ctx)
+{
+	struct baton_frame *frame = this_cpu_ptr(&baton_frame);
+
+	ctx->now = baton_coarse_now();
+	return baton_core_dispatch(ctx, frame, frame->cpu);
+}
+
+/* In: runtime = the task's address, cpu = its pid, task = the parent's handle. */
+__bpf_kfunc u64 baton_init_task(struct baton_ctx *ctx)
+{
+	u64 handle = baton_core_init_task((struct task_struct *)ctx->runtime, ctx->cpu, ctx->task);
+
+	if (!handle)
+		WRITE_ONCE(baton_no_slot, baton_no_slot + 1);
+	return handle;
+}
+
+/* A handle, or BATON_RESCUE_*. Out: cpu = where the task is. */
+__bpf_kfunc u64 baton_rescue(struct baton_ctx *ctx)
+{
+	u64 handle = baton_core_rescue();
+	struct task_struct *task;
+
+	if (!handle)
+		return baton_core_rescue_pending() ? BATON_RESCUE_MORE : BATON_RESCUE_DONE;
+	task = baton_core_task_of_slot((u32)handle - 1);
+	if (task)
+		ctx->cpu = task_cpu(task);
+	return handle;
+}
+
+static u32 attach(bool all)
+{
+	int cpu;
+
+	/* One shim at a time: sched_ext sees to that, but for a foreign one that calls our kfuncs. */
+	if (cmpxchg(&baton_attached, 0, 1))
+		return 1;
+	for_each_possible_cpu(cpu)
+		baton_core_note_online(cpu, cpu_online(cpu));
+	WRITE_ONCE(baton_attached_all, all);
+	return 0;
+}
+
+__bpf_kfunc u32 baton_event(struct baton_ctx *ctx, u32 event, s32 more)
+{
+	struct baton_frame *frame;
+	unsigned long flags;
+	u32 verdict = BATON_V_NONE;
+	const struct baton_cpu_state *cpu;
+
+	switch (event) {
+	case BATON_E_ATTACH:
+		return attach(more);
+	case BATON_E_DETACH:
+		WRITE_ONCE(baton_attached, 0);
+		return 0;
+	case BATON_E_EXIT:
+		baton_core_exit_task(ctx->task);
+		return 0;
+	}
+	ctx->now = baton_coarse_now();
+	local_irq_save(flags);
+	frame = this_cpu_ptr(&baton_frame);
+	cpu = frame->cpu;
+	switch (event) {
+	case BATON_E_ENABLE:
+		verdict = baton_core_enable(ctx, frame, cpu, more);
+		break;
+	case BATON_E_DISABLE:
+		verdict = baton_core_disable(ctx, frame, cpu, more);
+		break;
+	case BATON_E_NICE:
+		verdict = baton_core_nice(ctx, frame, cpu, more);
+		break;
+	case BATON_E_AFFINITY:
+		verdict = baton_core_affinity(ctx, frame, cpu);
+		break;
+	case BATON_E_TICK:
+		verdict = baton_core_tick(ctx, frame, cpu);
+		break;
+	case BATON_E_YIELD:
+		verdict = baton_core_yield(ctx, frame, cpu);
+		break;
+	case BATON_E_IDLE:
+		verdict = baton_core_idle(ctx, frame, cpu, more);
+		break;
+	case BATON_E_ONLINE:
+		verdict = baton_core_online(ctx, frame, cpu, more);
+		break;
+	}
+	local_irq_restore(flags);
+	return verdict;
+}
+
+__bpf_kfunc_end_defs();
+
+BTF_KFUNCS_START(baton_kfuncs)
+BTF_ID_FLAGS(func, baton_select)
+BTF_ID_FLAGS(func, baton_enqueue)
+BTF_ID_FLAGS(func, baton_dispatch)
+BTF_ID_FLAGS(func, baton_init_task)
+BTF_ID_FLAGS(func, baton_rescue)
+BTF_ID_FLAGS(func, baton_event)
+BTF_KFUNCS_END(baton_kfuncs)
+
+static const struct btf_kfunc_id_set baton_kfunc_set = {
+	.owner = THIS_MODULE,
+	.set = &baton_kfuncs,
+};
+
+int baton_shim_init(void)
+{
+	return register_btf_kfunc_id_set(BPF_PROG_TYPE_STRUCT_OPS, &baton_kfunc_set);
+}

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * One high-resolution timer per policy and CPU, for slices finer than the kernel's tick. Armed by a policy on the CPU that it
+ * runs on, often with the run-queue lock held, as the kernel's own hrtick is (kernel/sched/core.c): so the timer is of the
+ * hard-interrupt kind, which wakes no softirq thread. It is called back in hard-interrupt context on the same CPU.
+ */
+#include <linux/export.h>
+
+#include "core.h"
+
+static void carry_out(const struct baton_ctx *ctx)
+{
+	/* No BPF program is at hand to kick a single CPU; a timer that kicks is rare enough to kick them all. */
+	if (ctx->nr_kicks)
+		baton_khost_kick_all();
+}
+
+static enum hrtimer_restart expired(struct hrtimer *timer)
+{
+	struct baton_timer *own = container_of(timer, struct baton_timer, timer);
+	s32 cpu = smp_processor_id();
+	struct baton_ctx ctx = { .now = baton_coarse_now(), .cpu = cpu };
+	struct baton_frame *frame = this_cpu_ptr(&baton_frame);
+
+	/* What was interrupted may hold resilient locks of its own. */
+	frame->held_before = this_cpu_read(rqspinlock_held_locks.cnt);
+	baton_core_timer(&ctx, frame, frame->cpu, own->policy);
+	frame->held_before = 0;
+	carry_out(&ctx);
+	return HRTIMER_NORESTART;
+}
+
+static struct baton_timer *own_timer(void)
+{
+	u32 policy = baton_core_current_policy(smp_processor_id());
+
+	return policy < BATON_MAX_POLICIES && baton_places[policy].timers ? this_cpu_ptr(baton_places[policy].timers) : NULL;
+}
+
+void baton_host_arm_timer(u64 after_ns);
+void baton_host_arm_timer(u64 after_ns)
+{
+	struct baton_timer *own;
+
+	if (baton_creating())
+		return;
+	own = own_timer();
+	/* In its own callback a timer must not be started with the CPU's base lock free to others: it is not, interrupts are off. */
+	if (own)
+		hrtimer_start(&own->timer, ns_to_ktime(min_t(u64, after_ns, KTIME_MAX)), HRTIMER_MODE_REL_PINNED_HARD);
+}
+EXPORT_SYMBOL_GPL(baton_host_arm_timer);
+
+void baton_host_cancel_timer(void);
+void baton_host_cancel_timer(void)
+{
+	struct baton_timer *own;
+
+	if (baton_creating())
+		return;
+	own = own_timer();
+	if (own)
+		hrtimer_try_to_cancel(&own->timer);
+}
+EXPORT_SYMBOL_GPL(baton_host_cancel_timer);
+
+/* Process context, under the control mutex, before the policy is started. */
+int baton_timers_add(struct baton_place *place)
+{
+	int cpu;
+
+	place->timers = alloc_percpu(struct baton_timer);
+	if (!place->timers)
+		return -ENOMEM;
+	for_each_possible_cpu(cpu) {
+		struct baton_timer *own = per_cpu_ptr(place->timers, cpu);
+
+		hrtimer_setup(&own->timer, expired, CLOCK_MONOTONIC, HRTIMER_MODE_REL_PINNED_HARD);
+		own->policy = place - baton_places;
+	}
+	return 0;
+}
+
+/* Process context, after the policy was stopped and calls under way are over: no timer is armed after this. */
+void baton_timers_stop(struct baton_place *place)
+{
+	int cpu;
+
+	for_each_possible_cpu(cpu)
+		hrtimer_cancel(&per_cpu_ptr(place->timers, cpu)->timer);
+}
+
+void baton_timers_remove(struct baton_place *place)
+{
+	free_percpu(place->timers);
+	place->timers = NULL;
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `fifo`: one first-in first-out queue for each CPU.
+//!
+//! 1. A waking or new task goes to an idle CPU, the nearest to where it ran last; a task woken by one that is about to sleep
+//!    takes the waker's CPU instead. If no CPU is idle it stays where it ran last.
+//! 2. There it waits at the end of that CPU's queue.
+//! 3. A CPU runs the first of its queue, for a slice (`slice`, 20 ms). At the end of the slice the task goes to the end of the
+//!    queue.
+//! 4. Queues are never evened out.
+#![no_std]
+#![forbid(unsafe_code)]
+
+use baton::{
+    runqueue::Fifo, Cpu, Ctx, Env, Events, Lock, PerCpu, PerTask, Pick, Placement, Refusal, Schedulable, Scheduler, Task, Wake,
+    DEFAULT_SLICE,
+};
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+/// The policy.
+pub struct PerCpuFifo {
+    queues: PerCpu<Lock<Fifo>>,
+    /// In which CPU's queue a task was put last.
+    home: PerTask<AtomicU32>,
+    near: baton::Topology,
+    slice: u64,
+}
+
+impl PerCpuFifo {
+    #[inline]
+    fn push(&self, task: &Task, baton: Schedulable) {
+        self.home.of(task).store(task.cpu.number() as u32, Relaxed);
+        self.queues[task.cpu].lock().push_back(baton);
+    }
+}
+
+impl Scheduler for PerCpuFifo {
+    const NAME: &'static str = "fifo";
+    const EVENTS: Events = Events::NONE;
+
+    fn new(env: &Env<'_>) -> Result<Self, &'static str> {
+        env.known_options(&["slice"])?;
+        Ok(Self {
+            queues: env.per_cpu(|_| Lock::new(env.fifo())),
+            home: env.per_task(),
+            near: env.topology().clone(),
+            slice: env.duration("slice", DEFAULT_SLICE)?,
+        })
+    }
+
+    fn select_task_rq(&self, ctx: &Ctx<'_>, task: &Task, wake: &Wake) -> Placement {
+        if wake.sync && ctx.may_run(task, wake.waker_cpu) && self.queues[wake.waker_cpu].lock().is_empty() {
+            return Placement::Queue(wake.waker_cpu);
+        }
+        let near = self.near.near(wake.prev_cpu).iter().copied();
+        let mut idle = near.filter(|&cpu| ctx.is_idle(cpu) && ctx.may_run(task, cpu));
+        idle.find(|&cpu| ctx.claim_idle(cpu)).map_or(Placement::Queue(wake.prev_cpu), Placement::Run)
+    }
+
+    fn task_new(&self, _: &Ctx<'_>, task: &Task, baton: Schedulable) {
+        self.push(task, baton);
+    }
+
+    fn task_wakeup(&self, _: &Ctx<'_>, task: &Task, baton: Schedulable) {
+        self.push(task, baton);
+    }
+
+    fn task_preempt(&self, _: &Ctx<'_>, task: &Task, baton: Schedulable) {
+        self.push(task, baton);
+    }
+
+    fn task_yield(&self, _: &Ctx<'_>, task: &Task, baton: Schedulable) {
+        self.push(task, baton);
+    }
+
+    fn task_restored(&self, _: &Ctx<'_>, task: &Task, baton: Schedulable) {
+        self.push(task, baton);
+    }
+
+    fn pick_next_task(&self, _: &Ctx<'_>, cpu: Cpu, prev: Option<&Task>) -> Pick {
+        match self.queues[cpu].lock().pop_front() {
+            Some(task) => Pick::Run { task, slice: self.slice },
+            None if prev.is_some() => Pick::Keep { slice: self.slice },
+            None => Pick::Nothing,
+        }
+    }
+
+    fn pick_refused(&self, ctx: &Ctx<'_>, baton: Schedulable, why: Refusal) {
+        if matches!(why, Refusal::Stale | Refusal::Foreign) {
+            return;
+        }
+        // Its CPU has gone, or it may not use it any more: to the first that will do.
+        let home = Cpu::new(self.home.slot(baton.slot()).load(Relaxed));
+        let cpu = self.near.near(home).iter().copied().find(|&cpu| ctx.baton_may_run(&baton, cpu)).unwrap_or(home);
+        self.home.slot(baton.slot()).store(cpu.number() as u32, Relaxed);
+        self.queues[cpu].lock().push_back(baton);
+        // A CPU that is busy will come to it by itself.
+        let _ = ctx.kick(cpu, baton::Kick::Idle);
+    }
+
+    fn task_dequeued(&self, _: &Ctx<'_>, task: &Task) -> Option<Schedulable> {
+        let home = Cpu::new(self.home.of(task).load(Relaxed));
+        self.queues[home].lock().remove(task.slot)
+    }
+}
+
+baton::policy!(PerCpuFifo);

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `wfq`: weighted fair queueing per CPU, after Enoki 4.2.1 and the kernel's former CFS.
+//!
+//! 1. A task's *vruntime* grows by the CPU time that it uses, times 1024, divided by its weight (kernel's table, by nice).
+//! 2. Each CPU runs, of the tasks queued for it, the one with the lowest vruntime. The lowest that it has picked so far is the
+//!    CPU's own vruntime, which never goes back; a task that moves keeps its distance to the CPU's.
+//! 3. A task that wakes up gets at least its CPU's vruntime less a credit (`credit`, 3 ms): sleeping earns no more than that. A
+//!    new task begins one slice behind.
+//! 4. A slice is the period (`period`, 12 ms) shared by those who wait and the one who runs, and at least `min_slice` (3 ms).
+//!    Where nobody waits, nobody is interrupted for a whole period.
+//! 5. At each tick, a running task that is more than `min_slice` ahead of the first in the queue is preempted.
+//! 6. A waking task goes to an idle CPU, the nearest to where it ran last; if the waker is about to sleep and nobody waits
+//!    there, to the waker's CPU; else to where it ran last.
+//! 7. A CPU that would go idle steals from the longest queue; a busy CPU with a queue wakes an idle one at its tick.
+#![no_std]
+#![forbid(unsafe_code)]
+
+use baton::{
+    runqueue::Tree, weight::NICE_0, Cpu, Ctx, Env, Events, Kick, Lock, PerCpu, PerTask, Pick, Placement, Refusal, Schedulable,
+    Scheduler, Task, Topology, Wake,
+};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+/// The queue of one CPU.
+struct Queue {
+    tasks: Tree,
+    /// Rule 2; ns at weight 1024.
+    vruntime: u64,
+}
+
+/// One CPU. `waiting` is the length of the queue, for others to read without the lock.
+struct PerCpuState {
+    queue: Lock<Queue>,
+    waiting: AtomicU32,
+}
+
+/// One task. Written in the task's own calls, which the host never makes two of at once, and by the CPU that steals it.
+#[derive(Default)]
+struct TaskState {
+    vruntime: AtomicU64,
+    /// CPU time that is in `vruntime` already, ns.
+    charged: AtomicU64,
+    /// The CPU whose vruntime this one's is relative to; in whose queue it is, if in any.
+    home: AtomicU32,
+}
+
+/// The policy.
+pub struct Wfq {
+    cpus: PerCpu<PerCpuState>,
+    tasks: PerTask<TaskState>,
+    topology: Topology,
+    period: u64,
+    min_slice: u64,
+    credit: u64,
+}
+
+/// Is `a` before `b`? As the kernel compares vruntimes, so that the count may wrap.
+#[inline]
+fn before(a: u64, b: u64) -> bool {
+    (a.wrapping_sub(b) as i64) < 0
+}
+
+/// Rule 1.
+#[inline]
+fn weighted(ns: u64, task: &Task) -> u64 {
+    match task.weight() {
+        NICE_0 => ns,
+        // A slot's first charge may be of a long-lived task: no overflow below 2^54 ns, half a year.
+        weight => ns.min(1 << 53).wrapping_mul(u64::from(NICE_0)) / u64::from(weight),
+    }
+}
+
+impl Wfq {
+    /// Adds what the task has run since it was last here, and gives its vruntime.
+    #[inline]
+    fn charge(&self, task: &Task) -> u64 {
+        let state = self.tasks.of(task);
+        let ran = task.runtime.saturating_sub(state.charged.load(Relaxed));
+        let vruntime = state.vruntime.load(Relaxed).wrapping_add(weighted(ran, task));
+        state.charged.store(task.runtime, Relaxed);
+        state.vruntime.store(vruntime, Relaxed);
+        vruntime
+    }
+
+    /// Rule 2, second half: what the vruntime of the task in `slot` is on `cpu`. Call without a queue's lock held.
+    #[inline]
+    fn settle(&self, slot: u32, cpu: Cpu) -> u64 {
+        let state = self.tasks.slot(slot);
+        let home = Cpu::new(state.home.load(Relaxed));
+        let vruntime = state.vruntime.load(Relaxed);
+        if home == cpu {
+            return vruntime;
+        }
+        let was = self.cpus[home].queue.lock().vruntime;
+        let is = self.cpus[cpu].queue.lock().vruntime;
+        let vruntime = vruntime.wrapping_sub(was).wrapping_add(is);
+        state.home.store(cpu.number() as u32, Relaxed);
+        state.vruntime.store(vruntime, Relaxed);
+        vruntime
+    }
+
+    /// Puts a task into the queue of `cpu`, where its vruntime is `place(vruntime of the task, of the CPU)`.
+    #[inline]
+    fn insert(&self, slot: u32, cpu: Cpu, vruntime: u64, baton: Schedulable, place: impl FnOnce(u64, u64) -> u64) {
+        let at = &self.cpus[cpu];
+        let mut queue = at.queue.lock();
+        let vruntime = place(vruntime, queue.vruntime);
+        self.tasks.slot(slot).vruntime.store(vruntime, Relaxed);
+        queue.tasks.insert(vruntime, baton);
+        at.waiting.store(queue.tasks.len() as u32, Relaxed);
+    }
+
+    /// A task that was running, or is back after a change, keeps its vruntime.
+    #[inline]
+    fn put_back(&self, task: &Task, baton: Schedulable) {
+        self.charge(task);
+        let vruntime = self.settle(task.slot, task.cpu);
+        self.insert(task.slot, task.cpu, vruntime, baton, |own, _| own);
+    }
+
+    /// Takes the first task of `cpu`'s queue that `fits`.
+    #[inline]
+    fn take(&self, cpu: Cpu, fits: impl FnMut(u32) -> bool) -> Option<Schedulable> {
+        let at = &self.cpus[cpu];
+        let mut queue = at.queue.lock();
+        let (_, baton) = queue.tasks.pop_where(fits)?;
+        at.waiting.store(queue.tasks.len() as u32, Relaxed);
+        Some(baton)
+    }
+
+    /// Rule 4, with `waiting` tasks left in the queue.
+    #[inline]
+    fn slice(&self, waiting: usize) -> u64 {
+        match waiting {
+            0 => self.period,
+            _ => (self.period / (waiting as u64 + 1)).max(self.min_slice),
+        }
+    }
+
+    /// Queues a task for the nearest CPU that it may use.
+    fn rehome(&self, ctx: &Ctx<'_>, baton: Schedulable, from: Cpu) {
+        let slot = baton.slot();
+        let near = self.topology.near(from).iter().copied();
+        let cpu = near.filter(|&cpu| ctx.is_online(cpu)).find(|&cpu| ctx.baton_may_run(&baton, cpu)).unwrap_or(from);
+        let vruntime = self.settle(slot, cpu);
+        self.insert(slot, cpu, vruntime, baton, |own, _| own);
+        // A CPU that is busy will come to it by itself.
+        let _ = ctx.kick(cpu, Kick::Idle);
+    }
+}
+
+impl Scheduler for Wfq {
+    const NAME: &'static str = "wfq";
+    const EVENTS: Events = Events::TICK;
+
+    fn new(env: &Env<'_>) -> Result<Self, &'static str> {
+        env.known_options(&["period", "min_slice", "credit"])?;
+        Ok(Self {
+            cpus: env.per_cpu(|_| PerCpuState {
+                queue: Lock::new(Queue { tasks: env.tree(), vruntime: 0 }),
+                waiting: AtomicU32::new(0),
+            }),
+            tasks: env.per_task(),
+            topology: env.topology().clone(),
+            period: env.duration("period", 12_000_000)?,
+            min_slice: env.duration("min_slice", 3_000_000)?.max(1),
+            credit: env.duration("credit", 3_000_000)?,
+        })
+    }
+
+    fn select_task_rq(&self, ctx: &Ctx<'_>, task: &Task, wake: &Wake) -> Placement {
+        if wake.sync && self.cpus[wake.waker_cpu].waiting.load(Relaxed) == 0 && ctx.may_run(task, wake.waker_cpu) {
+            return Placement::Queue(wake.waker_cpu);
+        }
+        let near = self.topology.near(wake.prev_cpu).iter().copied();
+        let mut idle = near.filter(|&cpu| ctx.is_idle(cpu) && ctx.may_run(task, cpu));
+        Placement::Queue(idle.find(|&cpu| ctx.claim_idle(cpu)).unwrap_or(wake.prev_cpu))
+    }
+
+    fn task_new(&self, _: &Ctx<'_>, task: &Task, baton: Schedulable) {
+        let state = self.tasks.of(task);
+        state.charged.store(task.runtime, Relaxed);
+        state.home.store(task.cpu.number() as u32, Relaxed);
+        self.insert(task.slot, task.cpu, 0, baton, |_, cpu| cpu.wrapping_add(weighted(self.min_slice, task)));
+    }
+
+    fn task_wakeup(&self, _: &Ctx<'_>, task: &Task, baton: Schedulable) {
+        self.charge(task);
+        let vruntime = self.settle(task.slot, task.cpu);
+        self.insert(task.slot, task.cpu, vruntime, baton, |own, cpu| {
+            let least = cpu.wrapping_sub(self.credit);
+            if before(own, least) { least } else { own }
+        });
+    }
+
+    fn task_preempt(&self, _: &Ctx<'_>, task: &Task, baton: Schedulable) {
+        self.put_back(task, baton);
+    }
+
+    fn task_yield(&self, _: &Ctx<'_>, task: &Task, baton: Schedulable) {
+        // Behind the one that would run next.
+        self.charge(task);
+        let vruntime = self.settle(task.slot, task.cpu);
+        let first = self.cpus[task.cpu].queue.lock().tasks.first();
+        let behind = first.map_or(vruntime, |(key, _)| if before(vruntime, key) { key } else { vruntime });
+        self.insert(task.slot, task.cpu, behind, baton, |own, _| own);
+    }
+
+    fn task_restored(&self, _: &Ctx<'_>, task: &Task, baton: Schedulable) {
+        self.put_back(task, baton);
+    }
+
+    fn pick_next_task(&self, _: &Ctx<'_>, cpu: Cpu, prev: Option<&Task>) -> Pick {
+        let running = prev.map(|task| self.charge(task));
+        let at = &self.cpus[cpu];
+        let mut queue = at.queue.lock();
+        let waiting = queue.tasks.len();
+        let Some((vruntime, _)) = queue.tasks.first() else {
+            return if prev.is_some() { Pick::Keep { slice: self.slice(0) } } else { Pick::Nothing };
+        };
+        if running.is_some_and(|own| before(own, vruntime)) {
+            return Pick::Keep { slice: self.slice(waiting) };
+        }
+        if before(queue.vruntime, vruntime) {
+            queue.vruntime = vruntime;
+        }
+        let Some((_, task)) = queue.tasks.pop_first() else { return Pick::Nothing };
+        at.waiting.store(waiting as u32 - 1, Relaxed);
+        Pick::Run { task, slice: self.slice(waiting - 1 + usize::from(prev.is_some())) }
+    }
+
+    fn newly_idle(&self, ctx: &Ctx<'_>, cpu: Cpu) -> Option<Schedulable> {
+        let near = self.topology.near(cpu).iter().copied();
+        let longest = near.filter(|&c| c != cpu).max_by_key(|&c| self.cpus[c].waiting.load(Relaxed))?;
+        if self.cpus[longest].waiting.load(Relaxed) == 0 {
+            return None;
+        }
+        let others = self.topology.near(cpu).iter().copied().filter(|&c| c != cpu && c != longest);
+        let baton = core::iter::once(longest)
+            .chain(others)
+            .filter(|&c| self.cpus[c].waiting.load(Relaxed) != 0)
+            .find_map(|c| self.take(c, |slot| ctx.slot_may_run(slot, cpu)))?;
+        self.settle(baton.slot(), cpu);
+        Some(baton)
+    }
+
+    fn pick_refused(&self, ctx: &Ctx<'_>, baton: Schedulable, why: Refusal) {
+        if !matches!(why, Refusal::Stale | Refusal::Foreign) {
+            let home = Cpu::new(self.tasks.slot(baton.slot()).home.load(Relaxed));
+            self.rehome(ctx, baton, home);
+        }
+    }
+
+    fn task_dequeued(&self, _: &Ctx<'_>, task: &Task) -> Option<Schedulable> {
+        let home = Cpu::new(self.tasks.of(task).home.load(Relaxed));
+        let at = &self.cpus[home];
+        let mut queue = at.queue.lock();
+        let (_, baton) = queue.tasks.remove(task.slot)?;
+        at.waiting.store(queue.tasks.len() as u32, Relaxed);
+        Some(baton)
+    }
+
+    fn task_prio_changed(&self, _: &Ctx<'_>, task: &Task) {
+        // What it ran so far was at the old weight; the difference for one slice is nothing.
+        self.charge(task);
+    }
+
+    fn task_tick(&self, ctx: &Ctx<'_>, task: &Task) {
+        let at = &self.cpus[task.cpu];
+        if at.waiting.load(Relaxed) == 0 {
+            return;
+        }
+        let vruntime = self.charge(task);
+        let Some((first, slot)) = at.queue.lock().tasks.first() else { return };
+        if before(first.wrapping_add(self.min_slice), vruntime) {
+            // A tick never comes with more kicks than fit.
+            let _ = ctx.kick(task.cpu, Kick::Preempt);
+        }
+        let near = self.topology.near(task.cpu).iter().copied();
+        if let Some(idle) = near.filter(|&cpu| ctx.is_idle(cpu)).find(|&cpu| ctx.slot_may_run(slot, cpu)) {
+            let _ = ctx.kick(idle, Kick::Idle);
+        }
+    }
+
+    fn cpu_offline(&self, ctx: &Ctx<'_>, cpu: Cpu) {
+        while let Some(baton) = self.take(cpu, |_| true) {
+            self.rehome(ctx, baton, cpu);
+        }
+    }
+}
+
+baton::policy!(Wfq);

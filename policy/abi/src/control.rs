@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The control device `/dev/baton` (root only). Each request is one ioctl with one fixed-size structure; the kernel checks
+//! every field before use.
+
+use crate::{BATON_MESSAGE_LEN, BATON_NAME_LEN, BATON_OPTIONS_LEN};
+
+/// State of a policy.
+///
+/// ```text
+///   registered --start--> running --stop--> registered
+///                            |                  ^
+///                            +----fault--> faulted --stop--+
+/// ```
+/// Moved under the control mutex, but for `running -> faulted`, which any CPU does once, by compare and swap.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BatonPolicyState {
+    /// No policy in this place of the table.
+    Absent = 0,
+    /// The module is loaded; the policy schedules nothing.
+    Registered = 1,
+    /// The policy schedules its tasks.
+    Running = 2,
+    /// The policy was stopped by a fault; its tasks run under the fallback.
+    Faulted = 3,
+}
+
+/// `BATON_IOC_CORE`: the core itself.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BatonCoreInfo {
+    /// [`crate::BATON_ABI`].
+    pub abi: u32,
+    /// 1 while the shim is attached to sched_ext.
+    pub attached: u32,
+    /// 1 when all normal tasks of the machine are Baton's, 0 when only those of class SCHED_EXT are.
+    pub all: u32,
+    /// Number of possible CPUs.
+    pub nr_cpus: u32,
+    /// Number of task slots, and how many are in use.
+    pub max_tasks: u32,
+    pub tasks: u32,
+    /// Tasks that got no slot since the core was loaded; they run under the fallback.
+    pub no_slot: u64,
+    /// Id of the policy that unassigned tasks get; 0 for none.
+    pub default_policy: u32,
+    /// A queued task that waits longer than this is a stall, ms.
+    pub stall_ms: u32,
+}
+
+/// `BATON_IOC_POLICY`: one policy. In: `index`. Out: the rest.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct BatonPolicyInfo {
+    /// Place in the table, below `BATON_MAX_POLICIES`.
+    pub index: u32,
+    /// `BatonPolicyState`.
+    pub state: u32,
+    /// Unique since the core was loaded; 0 when absent.
+    pub id: u32,
+    pub version: u32,
+    /// Tasks that belong to it.
+    pub tasks: u32,
+    /// Tasks whose `Schedulable` it holds.
+    pub queued: u32,
+    /// Memory it has allocated, bytes.
+    pub memory: u64,
+    /// `BatonRefusal` answers so far.
+    pub refusals: u64,
+    /// Faults so far.
+    pub faults: u64,
+    pub name: [u8; BATON_NAME_LEN],
+    pub options: [u8; BATON_OPTIONS_LEN],
+}
+
+/// `BATON_IOC_FAULT`: the last fault of a policy. In: `index`. Out: the rest.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct BatonFault {
+    pub index: u32,
+    /// `BatonFaultKind`; `None` if there was no fault.
+    pub kind: u32,
+    /// `BatonMethod`.
+    pub method: u32,
+    pub cpu: u32,
+    /// The task the call was about; 0 if none.
+    pub pid: u32,
+    /// Source line, 0 if not known.
+    pub line: u32,
+    /// When, ns of the scheduler clock.
+    pub now: u64,
+    /// Number of the fault since the core was loaded.
+    pub serial: u64,
+    pub policy: [u8; BATON_NAME_LEN],
+    pub comm: [u8; 16],
+    /// Source file, NUL-terminated.
+    pub file: [u8; 96],
+    /// What the policy or the host said, NUL-terminated.
+    pub message: [u8; BATON_MESSAGE_LEN],
+    /// The last calls on that CPU, oldest first: `nr_events` of them.
+    pub nr_events: u32,
+    pub reserved: u32,
+    pub events: [BatonEvent; 10],
+}
+
+/// One call into a policy, as the core remembers it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BatonEvent {
+    pub now: u64,
+    /// `BatonMethod`.
+    pub method: u32,
+    pub pid: u32,
+}
+
+/// `BATON_IOC_CPU`: counters of one CPU. In: `cpu`. Out: the rest.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BatonCpuInfo {
+    pub cpu: u32,
+    pub online: u32,
+    /// Calls to pick, and how many gave a task of a policy.
+    pub dispatches: u64,
+    pub picks: u64,
+    /// Tasks taken over by a policy.
+    pub enqueues: u64,
+    /// Tasks handed straight to an idle CPU.
+    pub directs: u64,
+    /// Answers refused.
+    pub refusals: u64,
+    /// Tasks run by the fallback.
+    pub fallbacks: u64,
+    /// Calls of a policy's timer.
+    pub timers: u64,
+}
+
+/// `BATON_IOC_START`: start a registered policy.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct BatonStart {
+    pub name: [u8; BATON_NAME_LEN],
+    pub options: [u8; BATON_OPTIONS_LEN],
+    /// Out: why the policy could not be made, NUL-terminated.
+    pub message: [u8; BATON_MESSAGE_LEN],
+}
+
+/// `BATON_IOC_STOP`: stop a policy; its tasks go on under the default policy or the fallback.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct BatonStop {
+    pub name: [u8; BATON_NAME_LEN],
+}
+
+/// `BATON_IOC_ASSIGN`: give a task, or all unassigned tasks, to a policy.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct BatonAssign {
+    /// The thread, in the caller's pid namespace; 0 sets the policy of all tasks that have none of their own.
+    pub pid: u32,
+    /// 1: also move the thread into (or, with an empty name, out of) class SCHED_EXT.
+    pub set_class: u32,
+    /// The policy; empty for none.
+    pub name: [u8; BATON_NAME_LEN],
+}
+
+/// `BATON_IOC_TASK`: one task slot. In: `slot`. Out: the rest.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BatonTaskInfo {
+    pub slot: u32,
+    /// 0 when the slot is free.
+    pub pid: u32,
+    /// Id of its policy, 0 for none.
+    pub policy: u32,
+    /// Number of its state, see `hosts/core`.
+    pub state: u32,
+    pub cpu: i32,
+    pub nice: i32,
+    pub comm: [u8; 16],
+}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What a call may do.
+
+use crate::{Cpu, Kick, KickRefused, Schedulable, Task};
+use baton_seam::host;
+use core::{cell::Cell, marker::PhantomData};
+
+/// Kicks that one call can ask for.
+pub const MAX_KICKS: usize = 4;
+
+/// The powers of one call. It cannot be kept beyond the call, nor given to another thread. All that a policy can learn or cause
+/// goes through here (or through a lock or an allocation), so that a recording holds every input.
+pub struct Ctx<'a> {
+    kicks: Kicks<'a>,
+    _not_send: PhantomData<*const ()>,
+}
+
+/// Where the kicks of one call are noted, for the host.
+#[derive(Clone, Copy, Debug)]
+pub struct Kicks<'a> {
+    /// How many there are; 0 as the call begins.
+    pub count: &'a Cell<u32>,
+    /// CPU number, with [`Kicks::PREEMPT`] or not.
+    pub places: &'a [Cell<u32>; MAX_KICKS],
+}
+
+impl Kicks<'_> {
+    /// Marks a [`Kick::Preempt`].
+    pub const PREEMPT: u32 = 1 << 31;
+}
+
+impl<'a> Ctx<'a> {
+    /// For hosts: the surroundings of a call.
+    #[inline]
+    pub fn new(kicks: Kicks<'a>) -> Self {
+        Self { kicks, _not_send: PhantomData }
+    }
+
+    /// The time, ns of the host's scheduler clock. Does not go back on one CPU.
+    #[inline]
+    pub fn now(&self) -> u64 {
+        host::now()
+    }
+
+    /// Wakes or preempts a CPU after the call. A second kick of the same kind for the same CPU counts as one.
+    pub fn kick(&self, cpu: Cpu, kick: Kick) -> Result<(), KickRefused> {
+        let wanted = cpu.number() as u32 | if kick == Kick::Preempt { Kicks::PREEMPT } else { 0 };
+        let count = self.kicks.count.get() as usize;
+        if self.kicks.places.iter().take(count).any(|place| place.get() == wanted) {
+            return Ok(());
+        }
+        self.kicks.places.get(count).ok_or(KickRefused)?.set(wanted);
+        self.kicks.count.set(count as u32 + 1);
+        Ok(())
+    }
+
+    /// Calls [`crate::Scheduler::timer`] on the CPU that makes this call, `after_ns` from now (at least 1 µs), once. It
+    /// replaces the timer set before.
+    pub fn arm_timer(&self, after_ns: u64) {
+        host::arm_timer(after_ns.max(1_000));
+    }
+
+    /// Stops the timer of the CPU that makes this call.
+    pub fn cancel_timer(&self) {
+        host::cancel_timer();
+    }
+
+    /// A random number.
+    pub fn random(&self) -> u64 {
+        host::random()
+    }
+
+    /// May the task run on that CPU now? It may change at any time until the task is picked.
+    #[inline]
+    pub fn may_run(&self, task: &Task, cpu: Cpu) -> bool {
+        host::may_run(task.slot, cpu.number())
+    }
+
+    /// May this queued task run on that CPU now?
+    #[inline]
+    pub fn baton_may_run(&self, baton: &Schedulable, cpu: Cpu) -> bool {
+        host::may_run(baton.slot(), cpu.number())
+    }
+
+    /// May the task in that slot run on that CPU now?
+    #[inline]
+    pub fn slot_may_run(&self, slot: u32, cpu: Cpu) -> bool {
+        host::may_run(slot, cpu.number())
+    }
+
+    /// Is the CPU online?
+    pub fn is_online(&self, cpu: Cpu) -> bool {
+        host::cpu_online(cpu.number())
+    }
+
+    /// Is the CPU idle, and claimed by nobody?
+    #[inline]
+    pub fn is_idle(&self, cpu: Cpu) -> bool {
+        host::cpu_idle(cpu.number())
+    }
+
+    /// Claims an idle CPU for a task; false when it was not idle, or another was first. The claim ends when the CPU is next
+    /// idle.
+    #[inline]
+    pub fn claim_idle(&self, cpu: Cpu) -> bool {
+        host::claim_idle(cpu.number())
+    }
+}

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What a policy is made from.
+
+use crate::{
+    runqueue::{Fifo, List, Tree},
+    storage::{PerCpu, PerTask},
+    Cpu, Topology,
+};
+use alloc::sync::Arc;
+use baton_seam::Links;
+
+/// The machine, the options, and the makings of run queues and storage.
+pub struct Env<'a> {
+    topology: Topology,
+    max_tasks: u32,
+    options: &'a str,
+    links: Arc<Links>,
+}
+
+impl<'a> Env<'a> {
+    /// For hosts: an environment with fresh links. `options` is `key=value,key=value`.
+    pub fn new(topology: Topology, max_tasks: u32, options: &'a str) -> Self {
+        Self { topology, max_tasks, options, links: Arc::new(Links::new(max_tasks)) }
+    }
+
+    /// The machine's CPUs.
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// Task slots are below this.
+    pub fn max_tasks(&self) -> u32 {
+        self.max_tasks
+    }
+
+    /// The value of an option, in ns, µs, ms or s (`slice=3ms`; a bare number is ns); `default` when it was not given.
+    pub fn duration(&self, key: &str, default: u64) -> Result<u64, &'static str> {
+        let Some(text) = self.option(key) else { return Ok(default) };
+        let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+        let unit = match &text[digits..] {
+            "" | "ns" => 1,
+            "us" => 1_000,
+            "ms" => 1_000_000,
+            "s" => 1_000_000_000,
+            _ => return Err("a duration must be a number with ns, us, ms or s"),
+        };
+        let number: u64 = text[..digits].parse().map_err(|_| "a duration must be a number with ns, us, ms or s")?;
+        number.checked_mul(unit).ok_or("a duration is too long")
+    }
+
+    /// The value of an option, a number; `default` when it was not given.
+    pub fn number(&self, key: &str, default: u64) -> Result<u64, &'static str> {
+        self.option(key).map_or(Ok(default), |text| text.parse().map_err(|_| "an option must be a whole number"))
+    }
+
+    /// The text of an option.
+    pub fn option(&self, key: &str) -> Option<&'a str> {
+        self.options.split(',').filter_map(|pair| pair.split_once('=')).find(|(k, _)| k.trim() == key).map(|(_, v)| v.trim())
+    }
+
+    /// Refuses options other than these.
+    pub fn known_options(&self, known: &[&str]) -> Result<(), &'static str> {
+        let unknown = |pair: &&str| !pair.trim().is_empty() && !known.contains(&pair.split('=').next().unwrap_or("").trim());
+        match self.options.split(',').find(unknown) {
+            None => Ok(()),
+            Some(_) => Err("the policy has no option of that name"),
+        }
+    }
+
+    /// An empty first-in first-out queue.
+    pub fn fifo(&self) -> Fifo {
+        Fifo::new(Arc::clone(&self.links))
+    }
+
+    /// An empty list ordered by key.
+    pub fn list(&self) -> List {
+        List::new(Arc::clone(&self.links))
+    }
+
+    /// An empty red-black tree ordered by key.
+    pub fn tree(&self) -> Tree {
+        Tree::new(Arc::clone(&self.links))
+    }
+
+    /// One `T` for each CPU, each on cache lines of its own.
+    pub fn per_cpu<T>(&self, make: impl FnMut(Cpu) -> T) -> PerCpu<T> {
+        PerCpu::new(self.topology.cpus(), make)
+    }
+
+    /// One `T` for each task slot. A slot's value is that of the task before until the policy sets it (in `task_new`).
+    pub fn per_task<T: Default>(&self) -> PerTask<T> {
+        PerTask::new(self.max_tasks)
+    }
+}

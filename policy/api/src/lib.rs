@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What a scheduling policy is written against.
+//!
+//! A policy is a crate with one type that implements [`Scheduler`] and one line, `baton::policy!(Type);`. It is `no_std`, has
+//! no unsafe code, and knows nothing of the host that runs it: the kernel module, the simulator, a checker.
+#![doc = include_str!("../API.md")]
+#![no_std]
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+extern crate alloc;
+
+mod ctx;
+mod env;
+pub mod runqueue;
+mod scheduler;
+mod storage;
+mod topology;
+mod types;
+pub mod weight;
+
+pub use baton_seam::Schedulable;
+pub use ctx::{Ctx, Kicks, MAX_KICKS};
+pub use env::Env;
+pub use scheduler::Scheduler;
+pub use storage::{PerCpu, PerTask};
+pub use topology::{Place, Topology};
+pub use types::{Cpu, Events, Kick, KickRefused, Pick, Placement, Refusal, Task, Wake};
+
+/// A lock of the host's around a `T`. Taking it twice, or in an order that two CPUs take crosswise, is found by the host and
+/// stops the policy instead of the machine. Release locks in the reverse order of taking them.
+pub type Lock<T> = lock_api::Mutex<baton_seam::RawLock, T>;
+
+/// The slice that a task gets where the policy gives none, ns (the kernel's SCX_SLICE_DFL).
+pub const DEFAULT_SLICE: u64 = 20_000_000;
+
+/// Names the type that implements [`Scheduler`], for the host that the policy is built into.
+#[macro_export]
+macro_rules! policy {
+    ($scheduler:ty) => {
+        #[doc(hidden)]
+        pub type BatonPolicy = $scheduler;
+    };
+}

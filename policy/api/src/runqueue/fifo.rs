@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! First in, first out.
+
+use super::chain::Chain;
+use crate::Schedulable;
+use alloc::sync::Arc;
+use baton_seam::{Links, NIL};
+
+/// A queue in the order of arrival, made by [`Env::fifo`](crate::Env::fifo). See the [module](super) for what all run queues
+/// have in common.
+pub struct Fifo(Chain);
+
+impl Fifo {
+    pub(crate) fn new(links: Arc<Links>) -> Self {
+        Self(Chain::new(links))
+    }
+
+    /// How many tasks wait.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.0.parking.len()
+    }
+
+    /// True when none waits.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.0.head == NIL
+    }
+
+    /// Puts a task at the end.
+    #[inline]
+    pub fn push_back(&mut self, task: Schedulable) {
+        let slot = self.0.parking.park(task);
+        self.0.join(slot, self.0.tail, NIL);
+    }
+
+    /// Puts a task before all others.
+    #[inline]
+    pub fn push_front(&mut self, task: Schedulable) {
+        let slot = self.0.parking.park(task);
+        self.0.join(slot, NIL, self.0.head);
+    }
+
+    /// Takes the first task.
+    #[inline]
+    pub fn pop_front(&mut self) -> Option<Schedulable> {
+        self.0.pop_front()
+    }
+
+    /// Slot of the first task.
+    #[inline]
+    pub fn front(&self) -> Option<u32> {
+        self.0.front()
+    }
+
+    /// Takes the task in that slot, wherever it is; `None` when it is not in this queue.
+    #[inline]
+    pub fn remove(&mut self, slot: u32) -> Option<Schedulable> {
+        self.0.remove(slot)
+    }
+
+    /// Is the task in that slot in this queue?
+    #[inline]
+    pub fn contains(&self, slot: u32) -> bool {
+        self.0.parking.has(slot)
+    }
+
+    /// Takes the first task that fits: whose slot `fits` is true of. O(n) when many do not.
+    #[inline]
+    pub fn pop_where(&mut self, mut fits: impl FnMut(u32) -> bool) -> Option<Schedulable> {
+        let slot = self.iter().find(|&slot| fits(slot))?;
+        self.remove(slot)
+    }
+
+    /// The slots of all tasks, first to last.
+    #[inline]
+    pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
+        self.0.iter()
+    }
+}
+
+impl core::fmt::Debug for Fifo {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}

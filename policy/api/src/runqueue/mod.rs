@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Run queues: where a policy keeps the [`Schedulable`](crate::Schedulable)s that it holds.
+//!
+//! | | order | put in | take the first | take any |
+//! | --- | --- | --- | --- | --- |
+//! | [`Fifo`] | of arrival | O(1) | O(1) | O(1) |
+//! | [`List`] | by key | O(n), at once when the key is the largest | O(1) | O(1) |
+//! | [`Tree`] | by key | O(log n) | O(log n), `first` O(1) | O(log n) |
+//!
+//! All are made by [`Env`](crate::Env), share one link per task slot, and never allocate. They are not locked: put them
+//! behind a [`Lock`](crate::Lock), which two queues may share. Putting a task of another host, or a task of which an older
+//! `Schedulable` is still queued, into a queue panics. Dropping a queue that is not empty drops its tasks, which the host
+//! notices.
+//!
+//! **Keys** are compared as the kernel compares virtual run times: `a` is before `b` when the wrapping difference `a - b` is
+//! negative as a signed number, so that a clock may pass 2^64. All keys in one queue at a time must therefore lie within 2^63
+//! of each other; otherwise the order (nothing else) is arbitrary. Equal keys keep the order of their insertion.
+
+mod chain;
+mod fifo;
+mod list;
+mod nodes;
+mod tree;
+
+pub use fifo::Fifo;
+pub use list::List;
+pub use tree::Tree;
+
+/// Is key `a` before key `b`?
+#[inline]
+fn before(a: u64, b: u64) -> bool {
+    (a.wrapping_sub(b) as i64) < 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::before;
+
+    #[test]
+    fn keys_are_ordered_across_the_wrap() {
+        assert!(before(1, 2) && !before(2, 1) && !before(2, 2));
+        assert!(before(u64::MAX, 0) && !before(0, u64::MAX));
+        assert!(before(u64::MAX - 5, 1 << 62));
+    }
+}

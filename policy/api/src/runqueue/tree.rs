@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A red-black tree ordered by key.
+
+use super::nodes::Nodes;
+use crate::Schedulable;
+use alloc::sync::Arc;
+use baton_seam::{Links, Parking, NIL};
+
+/// A red-black tree ordered by key, which remembers its first task (as the kernel's `rb_root_cached`). Made by
+/// [`Env::tree`](crate::Env::tree). See the [module](super) for what all run queues have in common, and for the order of keys.
+pub struct Tree {
+    parking: Parking,
+    root: u32,
+    first: u32,
+}
+
+impl Tree {
+    pub(crate) fn new(links: Arc<Links>) -> Self {
+        Self { parking: Parking::new(links), root: NIL, first: NIL }
+    }
+
+    /// How many tasks wait.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.parking.len()
+    }
+
+    /// True when none waits.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.first == NIL
+    }
+
+    /// Puts a task after all those whose keys are not larger. O(log n).
+    #[inline]
+    pub fn insert(&mut self, key: u64, task: Schedulable) {
+        let slot = self.parking.park(task);
+        let mut nodes = self.nodes();
+        let is_first = nodes.put(key, slot);
+        self.root = nodes.root;
+        if is_first {
+            self.first = slot;
+        }
+    }
+
+    /// Key and slot of the first task. O(1).
+    #[inline]
+    pub fn first(&self) -> Option<(u64, u32)> {
+        (self.first != NIL).then(|| (self.nodes().key(self.first), self.first))
+    }
+
+    /// Takes the first task; its key comes with it.
+    #[inline]
+    pub fn pop_first(&mut self) -> Option<(u64, Schedulable)> {
+        let slot = self.first;
+        if slot == NIL {
+            return None;
+        }
+        if self.len() > 1 {
+            return self.remove(slot);
+        }
+        self.root = NIL;
+        self.first = NIL;
+        Some((self.nodes().key(slot), self.parking.unpark(slot)?))
+    }
+
+    /// Takes the task in that slot, wherever it is; `None` when it is not in this tree. O(log n).
+    #[inline]
+    pub fn remove(&mut self, slot: u32) -> Option<(u64, Schedulable)> {
+        let task = self.parking.unpark(slot)?;
+        let mut nodes = self.nodes();
+        let key = nodes.key(slot);
+        let first = if slot == self.first { nodes.after(slot) } else { self.first };
+        nodes.cut(slot);
+        self.root = nodes.root;
+        self.first = first;
+        Some((key, task))
+    }
+
+    /// Is the task in that slot in this tree?
+    #[inline]
+    pub fn contains(&self, slot: u32) -> bool {
+        self.parking.has(slot)
+    }
+
+    /// Takes the first task that fits: whose slot `fits` is true of. O(n) when many do not.
+    #[inline]
+    pub fn pop_where(&mut self, mut fits: impl FnMut(u32) -> bool) -> Option<(u64, Schedulable)> {
+        let (_, slot) = self.iter().find(|&(_, slot)| fits(slot))?;
+        self.remove(slot)
+    }
+
+    /// Keys and slots of all tasks, first to last.
+    #[inline]
+    pub fn iter(&self) -> impl Iterator<Item = (u64, u32)> + '_ {
+        let nodes = self.nodes();
+        let mut next = self.first;
+        core::iter::from_fn(move || {
+            let slot = next;
+            if slot == NIL {
+                return None;
+            }
+            next = nodes.after(slot);
+            Some((nodes.key(slot), slot))
+        })
+    }
+
+    #[inline]
+    fn nodes(&self) -> Nodes<'_> {
+        Nodes { links: self.parking.links(), root: self.root }
+    }
+}
+
+impl core::fmt::Debug for Tree {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}

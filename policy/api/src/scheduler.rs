@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The trait that a policy implements.
+
+use crate::{Cpu, Ctx, Env, Events, Pick, Placement, Refusal, Schedulable, Task, Wake};
+
+/// A scheduling policy.
+///
+/// **Who calls.** The host, from the kernel's scheduler. Methods take `&self`: several CPUs are in a policy at once, so it
+/// locks its own state ([`crate::Lock`]), per CPU where it can. In the kernel, interrupts are off and the run-queue lock of
+/// the CPU named is held, except where a method says otherwise; a method must be short and cannot sleep.
+///
+/// **The baton.** `task_new`, `task_wakeup`, `task_preempt`, `task_yield` and `task_restored` hand over the task's one
+/// [`Schedulable`]. The policy keeps it, in a run queue, until it answers a pick with it or the host asks for it back.
+///
+/// **A wrong answer** never reaches the kernel: the host checks it, and gives a refused `Schedulable` back with the reason
+/// ([`Scheduler::pick_refused`]). A panic, a deadlock, a dropped `Schedulable` or a task that waits too long stops the policy;
+/// its tasks go on under the host's fallback.
+pub trait Scheduler: Sized + Send + Sync {
+    /// Name by which tools know the policy: `[a-z0-9_]`, at most 31 characters.
+    const NAME: &'static str;
+    /// Version, for people and for the upgrade.
+    const VERSION: u32 = 1;
+    /// The notifications that the policy wants; one it does not want costs nothing. A method behind an event that is left
+    /// out is never called.
+    const EVENTS: Events = Events::ALL;
+
+    /// Makes the policy. May allocate as much as the host's limit allows; later methods get small blocks only (8 KiB).
+    /// `Err` says, in a line for the user, what is wrong with the options.
+    fn new(env: &Env<'_>) -> Result<Self, &'static str>;
+
+    /// A task wakes up or is new: on which CPU's run queue? [`Placement::Run`] hands it straight to an idle CPU, past the
+    /// policy's queues. Called by the waker, without the run-queue lock. Not called for a task that is bound to one CPU. A
+    /// CPU that is not allowed is replaced by the kernel's choice.
+    fn select_task_rq(&self, ctx: &Ctx<'_>, task: &Task, wake: &Wake) -> Placement {
+        let _ = (ctx, task);
+        Placement::Queue(wake.prev_cpu)
+    }
+
+    /// The task has joined the policy and is runnable, on the run queue of `task.cpu`.
+    fn task_new(&self, ctx: &Ctx<'_>, task: &Task, baton: Schedulable);
+
+    /// The task woke up, on the run queue of `task.cpu`.
+    fn task_wakeup(&self, ctx: &Ctx<'_>, task: &Task, baton: Schedulable);
+
+    /// The task was running on `task.cpu` and is runnable still: its slice is over, another task was picked, or a higher class
+    /// took the CPU.
+    fn task_preempt(&self, ctx: &Ctx<'_>, task: &Task, baton: Schedulable);
+
+    /// As `task_preempt`, because the task asked for it (sched_yield).
+    fn task_yield(&self, ctx: &Ctx<'_>, task: &Task, baton: Schedulable);
+
+    /// The task is back on the run queue of `task.cpu` after [`Scheduler::task_dequeued`], after a change of attributes, or
+    /// because the kernel could not run it where it was picked.
+    fn task_restored(&self, ctx: &Ctx<'_>, task: &Task, baton: Schedulable);
+
+    /// Which task should `cpu` run now? `prev` is the task that was running there, if it is still runnable and of this
+    /// policy: its `Schedulable` is the host's, and comes back by `task_preempt` when another task is picked.
+    /// [`Pick::Keep`] lets it go on. Called by `cpu` itself. Wrong answers come back through `pick_refused`, and the host
+    /// asks again; a policy that is refused 64 times in one call is stopped.
+    fn pick_next_task(&self, ctx: &Ctx<'_>, cpu: Cpu, prev: Option<&Task>) -> Pick;
+
+    /// `cpu` is about to go idle, as `pick_next_task` had nothing: the policy may give it a task from elsewhere.
+    fn newly_idle(&self, ctx: &Ctx<'_>, cpu: Cpu) -> Option<Schedulable> {
+        let _ = (ctx, cpu);
+        None
+    }
+
+    /// The host did not take this `Schedulable`, and why. A stale one may be dropped; another must be kept, or the task is lost.
+    fn pick_refused(&self, ctx: &Ctx<'_>, baton: Schedulable, why: Refusal);
+
+    /// Called now and then by each busy CPU (every 16 ticks) to even out the queues. [`Events::BALANCE`].
+    fn balance(&self, ctx: &Ctx<'_>, cpu: Cpu) {
+        let _ = (ctx, cpu);
+    }
+
+    /// The task, which was running, went to sleep. May come late: at the latest before the next call about this task.
+    /// [`Events::BLOCKED`].
+    fn task_blocked(&self, ctx: &Ctx<'_>, task: &Task) {
+        let _ = (ctx, task);
+    }
+
+    /// The host takes a queued task back for a change of its attributes or a forced move; `task_restored` follows. `None` when
+    /// the policy has it in no queue.
+    fn task_dequeued(&self, ctx: &Ctx<'_>, task: &Task) -> Option<Schedulable>;
+
+    /// The task leaves the policy (another class, another policy, unload). `None` when the policy has it in no queue.
+    fn task_departed(&self, ctx: &Ctx<'_>, task: &Task) -> Option<Schedulable> {
+        self.task_dequeued(ctx, task)
+    }
+
+    /// The task is gone; its slot will be used for another. It was not queued.
+    fn task_dead(&self, ctx: &Ctx<'_>, task: &Task) {
+        let _ = (ctx, task);
+    }
+
+    /// The CPUs that the task may use have changed.
+    fn task_affinity_changed(&self, ctx: &Ctx<'_>, task: &Task) {
+        let _ = (ctx, task);
+    }
+
+    /// The task's nice value has changed, to `task.nice`.
+    fn task_prio_changed(&self, ctx: &Ctx<'_>, task: &Task) {
+        let _ = (ctx, task);
+    }
+
+    /// The kernel's tick, while the task is running. [`Events::TICK`].
+    fn task_tick(&self, ctx: &Ctx<'_>, task: &Task) {
+        let _ = (ctx, task);
+    }
+
+    /// The timer that this policy armed on this CPU ([`Ctx::arm_timer`]) has run out. Hard interrupt context; no run-queue
+    /// lock is held.
+    fn timer(&self, ctx: &Ctx<'_>, cpu: Cpu) {
+        let _ = (ctx, cpu);
+    }
+
+    /// The CPU comes online. Process context, interrupts off, no run-queue lock.
+    fn cpu_online(&self, ctx: &Ctx<'_>, cpu: Cpu) {
+        let _ = (ctx, cpu);
+    }
+
+    /// The CPU goes offline: it will pick no more. Tasks queued for it should be given to others; the kernel moves and restores
+    /// those on its run queue itself. Process context, interrupts off, no run-queue lock.
+    fn cpu_offline(&self, ctx: &Ctx<'_>, cpu: Cpu) {
+        let _ = (ctx, cpu);
+    }
+
+    /// The CPU goes idle. [`Events::IDLE`].
+    fn enter_idle(&self, ctx: &Ctx<'_>, cpu: Cpu) {
+        let _ = (ctx, cpu);
+    }
+
+    /// The CPU leaves idle. [`Events::IDLE`].
+    fn exit_idle(&self, ctx: &Ctx<'_>, cpu: Cpu) {
+        let _ = (ctx, cpu);
+    }
+}

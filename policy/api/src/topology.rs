@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The machine's CPUs.
+
+use crate::Cpu;
+use alloc::{boxed::Box, vec::Vec};
+
+/// Where a CPU is. Ids are dense and start at 0; CPUs with the same id share the thing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// Physical core: CPUs of one core are SMT siblings.
+    pub core: u32,
+    /// Last-level cache.
+    pub llc: u32,
+    /// NUMA node.
+    pub node: u32,
+}
+
+/// The CPUs that the machine can have (online or not), and who shares what.
+#[derive(Clone, Debug)]
+pub struct Topology {
+    places: Box<[Place]>,
+    near: Box<[Box<[Cpu]>]>,
+}
+
+impl Topology {
+    /// Of the places of CPUs 0, 1, ...
+    pub fn new(places: Vec<Place>) -> Self {
+        let distance = |a: Place, b: Place| {
+            u32::from(a.core != b.core) + u32::from(a.llc != b.llc) + u32::from(a.node != b.node)
+        };
+        let near = (0..places.len())
+            .map(|from| {
+                let mut cpus: Vec<Cpu> = (0..places.len() as u32).map(Cpu::new).collect();
+                let count = places.len();
+                // Nearest first; among equals, round from `from`, so that not everyone tries CPU 0 first.
+                cpus.sort_by_key(|c| (distance(places[from], places[c.index()]), (c.index() + count - from) % count));
+                cpus.into_boxed_slice()
+            })
+            .collect();
+        Self { places: places.into_boxed_slice(), near }
+    }
+
+    /// Number of CPUs, at least 1; CPU numbers are below it.
+    pub fn nr_cpus(&self) -> usize {
+        self.places.len()
+    }
+
+    /// All CPUs.
+    pub fn cpus(&self) -> impl Iterator<Item = Cpu> + '_ {
+        (0..self.places.len() as u32).map(Cpu::new)
+    }
+
+    /// Where a CPU is. Panics for a CPU that the machine does not have.
+    pub fn place(&self, cpu: Cpu) -> Place {
+        self.places[cpu.index()]
+    }
+
+    /// All CPUs, the nearest to `cpu` first, which is itself: then its SMT siblings, those under the same LLC, of the same
+    /// node, the rest. Panics for a CPU that the machine does not have.
+    #[inline]
+    pub fn near(&self, cpu: Cpu) -> &[Cpu] {
+        &self.near[cpu.index()]
+    }
+
+    /// Do they share a last-level cache?
+    pub fn same_llc(&self, a: Cpu, b: Cpu) -> bool {
+        self.place(a).llc == self.place(b).llc
+    }
+}

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The small values that methods take and give.
+
+use crate::{weight, Schedulable};
+
+/// A CPU, by the kernel's number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Cpu(u32);
+
+impl Cpu {
+    /// The CPU with this number.
+    #[inline]
+    pub const fn new(number: u32) -> Self {
+        Self(number)
+    }
+
+    /// Its number, for indexing.
+    #[inline]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    /// Its number as the kernel writes it.
+    #[inline]
+    pub const fn number(self) -> i32 {
+        self.0 as i32
+    }
+}
+
+impl core::fmt::Display for Cpu {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+/// A task, as it was when the call began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Task {
+    /// The task's slot: below [`crate::Env::max_tasks`], its own for as long as it lives.
+    pub slot: u32,
+    /// Thread id, for messages.
+    pub pid: u32,
+    /// The CPU whose run queue the task is on, or was on last.
+    pub cpu: Cpu,
+    /// Nice value, -20 to 19.
+    pub nice: i32,
+    /// CPU time it has used since it was created, ns. Never decreases.
+    pub runtime: u64,
+}
+
+impl Task {
+    /// The kernel's load weight for its nice value: 15 to 88761, 1024 at nice 0.
+    #[inline]
+    pub fn weight(&self) -> u32 {
+        weight::of_nice(self.nice)
+    }
+}
+
+/// How a task comes to need a CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wake {
+    /// Where it ran last.
+    pub prev_cpu: Cpu,
+    /// Where the waker runs.
+    pub waker_cpu: Cpu,
+    /// The waker says that it will sleep at once (WF_SYNC).
+    pub sync: bool,
+    /// The task is new (WF_FORK).
+    pub fork: bool,
+}
+
+/// Answer to [`crate::Scheduler::select_task_rq`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// On this CPU's run queue; `task_wakeup` or `task_new` follows.
+    Queue(Cpu),
+    /// Straight to this CPU, which is idle and was claimed ([`crate::Ctx::claim_idle`]); no call follows.
+    Run(Cpu),
+}
+
+/// Answer to [`crate::Scheduler::pick_next_task`].
+#[derive(Debug, PartialEq, Eq)]
+pub enum Pick {
+    /// Run this task, for at most `slice` ns ([`crate::DEFAULT_SLICE`] if 0). The kernel checks slices at its tick (1 to 10
+    /// ms); a finer limit needs [`crate::Ctx::arm_timer`].
+    Run {
+        /// Its baton.
+        task: Schedulable,
+        /// ns.
+        slice: u64,
+    },
+    /// The running task (`prev`) goes on, for at most `slice` ns more.
+    Keep {
+        /// ns.
+        slice: u64,
+    },
+    /// Nothing to run.
+    Nothing,
+}
+
+/// Why the host did not take a `Schedulable`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// It is not the task's newest, or the task is not queued any more. It is worthless: drop it.
+    Stale,
+    /// The task belongs to another policy. It is worthless: drop it.
+    Foreign,
+    /// The task may not run on that CPU (affinity, or migration disabled).
+    NotAllowed,
+    /// The CPU is offline.
+    CpuOffline,
+    /// `Keep` was answered, or will not do, where nothing was running.
+    NothingToKeep,
+}
+
+/// What a kick does to the CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kick {
+    /// If idle, it asks the policy for a task.
+    Idle,
+    /// Its running task is preempted, if that is a task of Baton's.
+    Preempt,
+}
+
+/// A kick was refused: too many in one call, or no such CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KickRefused;
+
+/// A set of notifications.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Events(u32);
+
+impl Events {
+    /// None of them.
+    pub const NONE: Self = Self(0);
+    /// `task_blocked`.
+    pub const BLOCKED: Self = Self(1);
+    /// `task_tick`.
+    pub const TICK: Self = Self(2);
+    /// `enter_idle`, `exit_idle`.
+    pub const IDLE: Self = Self(4);
+    /// `balance`.
+    pub const BALANCE: Self = Self(8);
+    /// All of them.
+    pub const ALL: Self = Self(15);
+
+    /// Both sets.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// As the C interface has them.
+    pub const fn bits(self) -> u32 {
+        self.0
+    }
+}

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The run queues against models made of `Vec` and `BTreeMap`: several queues over the links of one `Env`, random steps, every
+//! answer compared, and no `Schedulable` lost or doubled.
+
+use baton::{
+    runqueue::{Fifo, List, Tree},
+    Env, Place, Schedulable, Topology,
+};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+const SLOTS: u32 = 24;
+
+fn env() -> Env<'static> {
+    Env::new(Topology::new(vec![Place::default()]), SLOTS, "")
+}
+
+/// The host's part: the task's next `Schedulable`.
+fn mint(slot: u32, generation: u32) -> Schedulable {
+    // SAFETY: One-baton. Tests make one for a slot only when the last one of that slot was given back.
+    unsafe { Schedulable::from_raw(u64::from(generation) << 32 | u64::from(slot + 1)) }.expect("a well-formed token")
+}
+
+/// Gives a `Schedulable` back to the host.
+fn retire(task: Schedulable) -> (u32, u32) {
+    let identity = (task.slot(), task.generation());
+    let _ = task.into_raw();
+    identity
+}
+
+/// A queue and its model: ordered by key, then by arrival. A `Fifo` has keys too, which order its pushes.
+enum Queue {
+    Fifo(Fifo),
+    List(List),
+    Tree(Tree),
+}
+
+/// By (offset of the key, number of the arrival): slot and generation.
+type Model = BTreeMap<(u64, i64), (u32, u32)>;
+
+struct Pair {
+    queue: Queue,
+    model: Model,
+    base: u64,
+    arrivals: i64,
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// Put the slot in, with this offset of the key, wherever it is not queued already.
+    Put { slot: u32, offset: u64, front: bool },
+    Pop,
+    Remove { slot: u32 },
+    /// Take the first whose slot has these low bits.
+    PopWhere { low: u32 },
+}
+
+impl Pair {
+    fn new(queue: Queue, base: u64) -> Self {
+        Self { queue, model: Model::new(), base, arrivals: 0 }
+    }
+
+    fn put(&mut self, slot: u32, generation: u32, offset: u64, front: bool) {
+        self.arrivals += 1;
+        let task = mint(slot, generation);
+        let key = self.base.wrapping_add(offset);
+        let place = match &mut self.queue {
+            Queue::Fifo(q) if front => {
+                q.push_front(task);
+                (0, -self.arrivals)
+            }
+            Queue::Fifo(q) => {
+                q.push_back(task);
+                (0, self.arrivals)
+            }
+            Queue::List(q) => {
+                q.insert(key, task);
+                (offset, self.arrivals)
+            }
+            Queue::Tree(q) => {
+                q.insert(key, task);
+                (offset, self.arrivals)
+            }
+        };
+        self.model.insert(place, (slot, generation));
+    }
+
+    /// Takes what `place` names out of both, and compares.
+    fn take(
+        &mut self,
+        place: Option<(u64, i64)>,
+        fifo: impl FnOnce(&mut Fifo) -> Option<Schedulable>,
+        list: impl FnOnce(&mut List) -> Option<(u64, Schedulable)>,
+        tree: impl FnOnce(&mut Tree) -> Option<(u64, Schedulable)>,
+    ) -> Option<u32> {
+        let expected = place.map(|place| (place.0, self.model.remove(&place).expect("a place of the model")));
+        let base = self.base;
+        let keyed = |(key, task): (u64, Schedulable)| (key.wrapping_sub(base), retire(task));
+        let got = match &mut self.queue {
+            Queue::Fifo(q) => fifo(q).map(|task| (0, retire(task))),
+            Queue::List(q) => list(q).map(keyed),
+            Queue::Tree(q) => tree(q).map(keyed),
+        };
+        assert_eq!(got, expected);
+        got.map(|(_, (slot, _))| slot)
+    }
+
+    fn find(&self, mut fits: impl FnMut(u32) -> bool) -> Option<(u64, i64)> {
+        self.model.iter().find(|(_, &(slot, _))| fits(slot)).map(|(&place, _)| place)
+    }
+
+    fn step(&mut self, step: &Step) -> Option<u32> {
+        match *step {
+            Step::Put { .. } => None,
+            Step::Pop => self.take(self.find(|_| true), Fifo::pop_front, List::pop_first, Tree::pop_first),
+            Step::Remove { slot } => {
+                self.take(self.find(|s| s == slot), |q| q.remove(slot), |q| q.remove(slot), |q| q.remove(slot))
+            }
+            Step::PopWhere { low } => {
+                let fits = |slot: u32| slot % 4 == low;
+                self.take(self.find(fits), |q| q.pop_where(fits), |q| q.pop_where(fits), |q| q.pop_where(fits))
+            }
+        }
+    }
+
+    /// Compares all that can be read.
+    fn check(&self) {
+        let expected: Vec<(u64, u32)> = self.model.iter().map(|(place, task)| (place.0, task.0)).collect();
+        let base = self.base;
+        let offset = |(key, slot): (u64, u32)| (key.wrapping_sub(base), slot);
+        let (got, first, len, is_empty): (Vec<_>, _, _, _) = match &self.queue {
+            Queue::Fifo(q) => (q.iter().map(|s| (0, s)).collect(), q.front().map(|s| (0, s)), q.len(), q.is_empty()),
+            Queue::List(q) => (q.iter().map(offset).collect(), q.first().map(offset), q.len(), q.is_empty()),
+            Queue::Tree(q) => (q.iter().map(offset).collect(), q.first().map(offset), q.len(), q.is_empty()),
+        };
+        assert_eq!(got, expected);
+        assert_eq!(first, expected.first().copied());
+        assert_eq!((len, is_empty), (expected.len(), expected.is_empty()));
+        // One past the last slot, too: a slot that no task has is in no queue.
+        for slot in 0..=SLOTS {
+            let got = match &self.queue {
+                Queue::Fifo(q) => q.contains(slot),
+                Queue::List(q) => q.contains(slot),
+                Queue::Tree(q) => q.contains(slot),
+            };
+            assert_eq!(got, expected.iter().any(|entry| entry.1 == slot), "contains({slot})");
+        }
+    }
+}
+
+fn steps() -> impl Strategy<Value = Vec<(usize, Step)>> {
+    let step = prop_oneof![
+        5 => (0..SLOTS, 0..12_u64, any::<bool>()).prop_map(|(slot, offset, front)| Step::Put { slot, offset, front }),
+        2 => Just(Step::Pop),
+        2 => (0..=SLOTS).prop_map(|slot| Step::Remove { slot }),
+        1 => (0..4_u32).prop_map(|low| Step::PopWhere { low }),
+    ];
+    proptest::collection::vec((0..5_usize, step), 0..300)
+}
+
+proptest! {
+    #[test]
+    fn queues_agree_with_their_models(
+        steps in steps(),
+        base in prop_oneof![Just(0), Just(u64::MAX - 6), Just(i64::MAX as u64 - 6), any::<u64>()],
+    ) {
+        let env = env();
+        let mut pairs = [
+            Pair::new(Queue::Fifo(env.fifo()), base),
+            Pair::new(Queue::Fifo(env.fifo()), base),
+            Pair::new(Queue::List(env.list()), base),
+            Pair::new(Queue::Tree(env.tree()), base),
+            Pair::new(Queue::Tree(env.tree()), base),
+        ];
+        // The host's view: by slot, the newest generation, and whether a queue has it.
+        let mut tasks = [(0_u32, false); SLOTS as usize];
+        for (at, step) in &steps {
+            if let Step::Put { slot, offset, front } = *step {
+                let task = &mut tasks[slot as usize];
+                if !task.1 {
+                    *task = (task.0 + 1, true);
+                    pairs[*at].put(slot, task.0, offset, front);
+                }
+            } else if let Some(slot) = pairs[*at].step(step) {
+                tasks[slot as usize].1 = false;
+            }
+            pairs[*at].check();
+        }
+        for pair in &mut pairs {
+            pair.check();
+            while let Some(slot) = pair.step(&Step::Pop) {
+                tasks[slot as usize].1 = false;
+            }
+        }
+        prop_assert!(tasks.iter().all(|task| !task.1), "a Schedulable was lost");
+    }
+}
+
+#[test]
+fn equal_keys_keep_their_order() {
+    let env = env();
+    let (mut list, mut tree) = (env.list(), env.tree());
+    for slot in 0..8 {
+        list.insert(7, mint(slot, 1));
+        tree.insert(7, mint(slot + 8, 1));
+    }
+    for slot in 0..8 {
+        assert_eq!(list.pop_first().map(|(key, task)| (key, retire(task))), Some((7, (slot, 1))));
+        assert_eq!(tree.pop_first().map(|(key, task)| (key, retire(task))), Some((7, (slot + 8, 1))));
+    }
+}
+
+#[test]
+fn a_queue_does_not_give_what_another_holds() {
+    let env = env();
+    let (mut one, mut other, mut tree) = (env.fifo(), env.fifo(), env.tree());
+    one.push_back(mint(3, 1));
+    assert_eq!(other.remove(3).map(retire), None);
+    assert_eq!(tree.remove(3).map(|(_, task)| retire(task)), None);
+    assert_eq!(one.remove(3).map(retire), Some((3, 1)));
+    assert_eq!(one.remove(3).map(retire), None);
+}
+
+#[test]
+fn debug_shows_the_order() {
+    let env = env();
+    let (mut fifo, mut list, mut tree) = (env.fifo(), env.list(), env.tree());
+    fifo.push_back(mint(1, 1));
+    fifo.push_front(mint(0, 1));
+    list.insert(5, mint(2, 1));
+    tree.insert(4, mint(3, 1));
+    assert_eq!(format!("{fifo:?} {list:?} {tree:?}"), "[0, 1] [(5, 2)] [(4, 3)]");
+    fifo.remove(1).map(retire);
+    fifo.remove(0).map(retire);
+    list.remove(2).map(|(_, task)| retire(task));
+    tree.remove(3).map(|(_, task)| retire(task));
+}
+
+#[test]
+#[should_panic(expected = "was not given back")]
+fn an_older_schedulable_of_the_task_must_not_be_queued() {
+    let env = env();
+    let (mut one, mut other) = (env.fifo(), env.tree());
+    one.push_back(mint(3, 1));
+    other.insert(0, mint(3, 2));
+}
+
+#[test]
+#[should_panic(expected = "index out of bounds")]
+fn a_task_of_another_host_is_refused() {
+    env().fifo().push_back(mint(SLOTS, 1));
+}
+
+#[test]
+#[should_panic(expected = "a Schedulable was dropped: slot 5, generation 9")]
+fn dropping_a_queue_drops_its_tasks() {
+    let mut queue = env().tree();
+    queue.insert(0, mint(5, 9));
+    drop(queue);
+}

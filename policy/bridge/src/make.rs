@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The making and unmaking of a policy.
+
+use alloc::{boxed::Box, vec::Vec};
+use baton::{Env, Place, Scheduler, Topology};
+use baton_abi::{BatonEnv, BATON_MESSAGE_LEN};
+use core::ffi::{c_char, c_void, CStr};
+
+pub(crate) extern "C" fn create<S: Scheduler>(env: *const BatonEnv) -> *mut c_void {
+    // SAFETY: Host-call. The host gives an environment that is valid during the call, with `nr_cpus` CPUs and a
+    // NUL-terminated option string.
+    let (raw, cpus, options) = unsafe {
+        let raw = &*env;
+        (raw, core::slice::from_raw_parts(raw.cpus, raw.nr_cpus as usize), CStr::from_ptr(raw.options))
+    };
+    let places: Vec<Place> = cpus.iter().map(|c| Place { core: c.core, llc: c.llc, node: c.node }).collect();
+    let made = options
+        .to_str()
+        .map_err(|_| "the options are not UTF-8")
+        .and_then(|options| S::new(&Env::new(Topology::new(places), raw.max_tasks, options)));
+    match made {
+        Ok(policy) => Box::into_raw(Box::new(policy)).cast(),
+        Err(why) => {
+            say(raw.message, why);
+            core::ptr::null_mut()
+        }
+    }
+}
+
+pub(crate) extern "C" fn destroy<S: Scheduler>(this: *mut c_void) {
+    // SAFETY: Host-call. `create` made it of a Box of the same type, and the host calls this once and nothing after.
+    drop(unsafe { Box::from_raw(this.cast::<S>()) });
+}
+
+fn say(message: *mut c_char, why: &str) {
+    for (i, byte) in why.bytes().take(BATON_MESSAGE_LEN - 1).chain([0]).enumerate() {
+        // SAFETY: Host-call. The host's buffer has BATON_MESSAGE_LEN bytes.
+        unsafe { message.add(i).write(byte as c_char) };
+    }
+}

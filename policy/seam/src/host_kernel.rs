@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The host as the kernel module sees it: functions that `baton.ko` exports (`hosts/kernel/host.c`).
+//!
+//! Context of all of them: inside a call of a policy, interrupts off, on one CPU; but for `lock`, also in `create`.
+
+use core::sync::atomic::AtomicU32;
+
+mod c {
+    use core::sync::atomic::AtomicU32;
+    extern "C" {
+        pub fn baton_host_lock(word: *const AtomicU32);
+        pub fn baton_host_try_lock(word: *const AtomicU32) -> bool;
+        pub fn baton_host_unlock(word: *const AtomicU32);
+        pub fn baton_host_token_dropped(token: u64);
+        pub fn baton_host_now() -> u64;
+        pub fn baton_host_random() -> u64;
+        pub fn baton_host_arm_timer(after_ns: u64);
+        pub fn baton_host_cancel_timer();
+        pub fn baton_host_may_run(slot: u32, cpu: i32) -> bool;
+        pub fn baton_host_cpu_online(cpu: i32) -> bool;
+        pub fn baton_host_cpu_idle(cpu: i32) -> bool;
+        pub fn baton_host_claim_idle(cpu: i32) -> bool;
+    }
+}
+
+/// Takes a lock. Does not return when that would deadlock.
+#[inline]
+pub fn lock(word: &AtomicU32) {
+    // SAFETY: Kernel-call. The word outlives the call and is used as a lock only.
+    unsafe { c::baton_host_lock(word) }
+}
+
+/// Takes a lock if it is free.
+#[inline]
+pub fn try_lock(word: &AtomicU32) -> bool {
+    // SAFETY: Kernel-call, as above.
+    unsafe { c::baton_host_try_lock(word) }
+}
+
+/// Releases the lock taken last.
+#[inline]
+pub fn unlock(word: &AtomicU32) {
+    // SAFETY: Kernel-call, as above.
+    unsafe { c::baton_host_unlock(word) }
+}
+
+/// A policy dropped a `Schedulable`.
+pub fn token_dropped(token: u64) {
+    // SAFETY: Kernel-call. Plain numbers only.
+    unsafe { c::baton_host_token_dropped(token) }
+}
+
+/// The time, ns of the scheduler clock.
+pub fn now() -> u64 {
+    // SAFETY: Kernel-call. No arguments.
+    unsafe { c::baton_host_now() }
+}
+
+/// A random number, recorded.
+pub fn random() -> u64 {
+    // SAFETY: Kernel-call. Plain numbers only.
+    unsafe { c::baton_host_random() }
+}
+
+/// Sets this CPU's timer of this policy, ns from now.
+pub fn arm_timer(after_ns: u64) {
+    // SAFETY: Kernel-call. Plain numbers only.
+    unsafe { c::baton_host_arm_timer(after_ns) }
+}
+
+/// Stops this CPU's timer of this policy.
+pub fn cancel_timer() {
+    // SAFETY: Kernel-call. Plain numbers only.
+    unsafe { c::baton_host_cancel_timer() }
+}
+
+/// May the task in this slot run on that CPU now?
+#[inline]
+pub fn may_run(slot: u32, cpu: i32) -> bool {
+    // SAFETY: Kernel-call. Both numbers are checked there.
+    unsafe { c::baton_host_may_run(slot, cpu) }
+}
+
+/// Is the CPU online?
+#[inline]
+pub fn cpu_online(cpu: i32) -> bool {
+    // SAFETY: Kernel-call. The number is checked there.
+    unsafe { c::baton_host_cpu_online(cpu) }
+}
+
+/// Is the CPU idle, and not claimed by anyone?
+#[inline]
+pub fn cpu_idle(cpu: i32) -> bool {
+    // SAFETY: Kernel-call. The number is checked there.
+    unsafe { c::baton_host_cpu_idle(cpu) }
+}
+
+/// Claims an idle CPU; false when it was not idle or another was first.
+#[inline]
+pub fn claim_idle(cpu: i32) -> bool {
+    // SAFETY: Kernel-call. The number is checked there.
+    unsafe { c::baton_host_claim_idle(cpu) }
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The baton itself.
+
+use crate::host;
+use core::num::NonZeroU32;
+
+/// Proof that one task is runnable and is this policy's to place.
+///
+/// At any time at most one exists per task. It can be neither copied nor made by a policy; it is received with the methods
+/// that report a runnable task, kept in a run queue, and given back by picking the task or when the host asks for it.
+/// Dropping one loses the task: the host finds out at once and names the policy, the task and the method.
+///
+/// It holds the task's slot and a generation. The host keeps the newest generation of each task, so that an old
+/// `Schedulable` which a policy kept is refused as stale (Enoki 3.1 checks only the CPU).
+#[derive(PartialEq, Eq, Hash)]
+#[must_use = "a dropped Schedulable is a lost task"]
+pub struct Schedulable {
+    slot: u32,
+    generation: NonZeroU32,
+}
+
+impl Schedulable {
+    /// Index of the task's slot, below the host's `max_tasks`.
+    #[inline]
+    pub fn slot(&self) -> u32 {
+        self.slot
+    }
+
+    /// Which of the task's runnable periods this is.
+    #[inline]
+    pub fn generation(&self) -> u32 {
+        self.generation.get()
+    }
+
+    /// Makes a `Schedulable` of what [`Schedulable::into_raw`] gave: slot plus one below, generation above. `None` if `raw`
+    /// is not of that form.
+    ///
+    /// # Safety
+    /// One-baton: no other `Schedulable` of the same raw value exists, and none will be made while this one exists.
+    #[inline]
+    pub unsafe fn from_raw(raw: u64) -> Option<Self> {
+        let generation = NonZeroU32::new((raw >> 32) as u32)?;
+        let slot = (raw as u32).checked_sub(1)?;
+        Some(Self { slot, generation })
+    }
+
+    /// Gives the `Schedulable` up without losing the task.
+    #[inline]
+    pub fn into_raw(self) -> u64 {
+        let raw = self.raw();
+        core::mem::forget(self);
+        raw
+    }
+
+    #[inline]
+    fn raw(&self) -> u64 {
+        u64::from(self.generation.get()) << 32 | u64::from(self.slot.wrapping_add(1))
+    }
+}
+
+impl Drop for Schedulable {
+    #[cold]
+    #[inline(never)]
+    fn drop(&mut self) {
+        host::token_dropped(self.raw());
+    }
+}
+
+impl core::fmt::Debug for Schedulable {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "Schedulable(slot {}, generation {})", self.slot, self.generation)
+    }
+}

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: GPL-2.0-only
+use crate::Outcome;
+
+/// What can go wrong with a guest, sorted by who can do something about it.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The caller asked for something that cannot be: a file that does not exist, a malformed topology.
+    #[error("{0}")]
+    User(String),
+    /// This machine lacks something: QEMU, the kernel, a tool, memory.
+    #[error("{0}")]
+    Environment(String),
+    /// The guest ended without having reported an exit code, usually by a kernel panic.
+    #[error("the guest died before its command had ended ({how}); its kernel log:\n{log_tail}")]
+    Died {
+        /// What is known about the end of QEMU.
+        how: String,
+        /// The last lines of the guest's kernel log.
+        log_tail: String,
+    },
+    /// The guest was stopped because its time was over.
+    #[error(
+        "the guest was stopped after {seconds} s ({state}); its kernel log:\n{log_tail}\n\
+         If the command needs longer, give it a longer timeout"
+    )]
+    TimedOut {
+        /// The timeout, in seconds.
+        seconds: u64,
+        /// Whether the command had ended by then.
+        state: &'static str,
+        /// The last lines of the guest's kernel log.
+        log_tail: String,
+    },
+    /// The command ended, but the guest's kernel complained meanwhile. The outcome is complete.
+    #[error("the guest's kernel complained:\n  {}", complaints.join("\n  "))]
+    Complaints {
+        /// The lines found by [`crate::kernel_log::complaints`].
+        complaints: Vec<String>,
+        /// What the run gave all the same.
+        outcome: Box<Outcome>,
+    },
+    /// A system call of ours failed.
+    #[error("{doing}: {source}")]
+    Io {
+        /// What was being done, to which file.
+        doing: String,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+}
+
+/// Adds to a system error what was being done.
+pub(crate) trait Doing<T> {
+    fn doing(self, what: impl FnOnce() -> String) -> Result<T, Error>;
+}
+
+impl<T, E: Into<std::io::Error>> Doing<T> for Result<T, E> {
+    fn doing(self, what: impl FnOnce() -> String) -> Result<T, Error> {
+        self.map_err(|e| Error::Io { doing: what(), source: e.into() })
+    }
+}

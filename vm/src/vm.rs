@@ -1,0 +1,372 @@
+// SPDX-License-Identifier: GPL-2.0-only
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufWriter, Read, Seek, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{memfd_create, MemfdFlags};
+use rustix::process::{getpid, getppid, set_parent_process_death_signal, Signal};
+
+use crate::error::Doing;
+use crate::initramfs::which;
+use crate::qemu::{self, Accelerator, Machine, MAX_CPUS};
+use crate::{cpio, kernel_log, Error, Initramfs, Kernel, Result, Topology};
+
+/// The programs, besides busybox's applets, that every guest has unless told otherwise.
+pub const DEFAULT_TOOLS: &[&str] = &["perf", "hackbench", "stress-ng", "bpftool", "taskset", "chrt"];
+
+/// How many lines of the kernel's log an error shows.
+const LOG_TAIL: usize = 25;
+
+/// A file or directory to put into the guest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileIn {
+    /// Where it is here. A program brings its shared libraries along.
+    pub host: PathBuf,
+    /// Its absolute path in the guest.
+    pub guest: String,
+}
+
+/// A guest to be booted for one command. Make it with `Vm { command, ..Default::default() }`.
+#[derive(Debug, Clone)]
+pub struct Vm {
+    /// Number of CPUs, 1 to 255; a topology overrides it. Default 2.
+    pub cpus: u32,
+    /// Shape of the CPUs.
+    pub topology: Option<Topology>,
+    /// Memory in MiB; the files in the guest live there, too. Default 1024.
+    pub memory_mb: u32,
+    /// Count instructions: 1 ns of guest time is 1 instruction, and a run repeats. Several times slower. Default false.
+    pub icount: bool,
+    /// The program to run and its arguments. A program that is installed here is taken along; any other name must be an
+    /// applet of busybox, one of `tools`, or a path that `files_in` fills.
+    pub command: Vec<String>,
+    /// Programs to take along, by name. Default [`DEFAULT_TOOLS`]; fewer boot faster under `icount`.
+    pub tools: Vec<String>,
+    /// Other files to take along.
+    pub files_in: Vec<FileIn>,
+    /// Absolute paths in the guest of files or directories to bring back. What does not exist is not brought back.
+    pub files_out: Vec<String>,
+    /// Additions to the kernel's command line.
+    pub kernel_args: Vec<String>,
+    /// How long the guest may take on this machine's clock, boot included. Default 5 minutes.
+    pub timeout: Duration,
+    /// Whether a complaint in the kernel's log leaves the run a success. Default false.
+    pub tolerate_complaints: bool,
+}
+
+impl Default for Vm {
+    fn default() -> Self {
+        Vm {
+            cpus: 2,
+            topology: None,
+            memory_mb: 1024,
+            icount: false,
+            command: Vec::new(),
+            tools: DEFAULT_TOOLS.iter().map(|t| t.to_string()).collect(),
+            files_in: Vec::new(),
+            files_out: Vec::new(),
+            kernel_args: Vec::new(),
+            timeout: Duration::from_secs(300),
+            tolerate_complaints: false,
+        }
+    }
+}
+
+/// What came of a guest that ran its command to the end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outcome {
+    /// The command's exit code; 128 + n when signal n killed it.
+    pub exit_code: i32,
+    /// All the command printed, on standard output and standard error in the order written.
+    pub output: Vec<u8>,
+    /// Everything the kernel printed.
+    pub kernel_log: String,
+    /// The kernel's complaints in it; empty unless they were tolerated.
+    pub complaints: Vec<String>,
+    /// The files brought back, by absolute path in the guest.
+    pub files: BTreeMap<String, Vec<u8>>,
+}
+
+impl Vm {
+    /// Boots the guest, runs the command, passing its output on to `output` as it comes, and powers off.
+    ///
+    /// QEMU dies with the thread that called this. With `BATON_KVM=1` in the environment the host's virtualisation is
+    /// used, if a trial boot shows that it can run this kernel; `icount` goes before it.
+    ///
+    /// # Errors
+    /// See [`Error`]. A command that fails is not an error, but an [`Outcome`] with its exit code.
+    pub fn run(&self, output: &mut (dyn Write + Send)) -> Result<Outcome> {
+        let accelerator = match self.icount {
+            true => Accelerator::Icount,
+            false if kvm_works() => Accelerator::Kvm,
+            false => Accelerator::Fast,
+        };
+        self.run_on(accelerator, output)
+    }
+
+    fn run_on(&self, accelerator: Accelerator, output: &mut (dyn Write + Send)) -> Result<Outcome> {
+        if self.command.is_empty() {
+            return Err(Error::User("there is no command for the guest to run".into()));
+        }
+        if !(1..=MAX_CPUS).contains(&self.cpus) {
+            return Err(Error::User(format!("a guest has 1 to {MAX_CPUS} CPUs, not {}", self.cpus)));
+        }
+        let initrd = self.initramfs()?;
+        let (console, control) = (memory_file("console")?, memory_file("control")?);
+        let kernel = Kernel::of_root()?;
+        let arguments = qemu::arguments(&Machine {
+            accelerator,
+            cpus: self.cpus,
+            topology: self.topology,
+            memory_mb: self.memory_mb,
+            kernel: &kernel.image,
+            kernel_args: &self.kernel_args,
+            initrd: &path_of(&initrd),
+            console: &path_of(&console),
+            control: &path_of(&control),
+        });
+        let (end, captured) = self.supervise(spawn(&arguments)?, output)?;
+
+        let console = text_of(console)?;
+        let log_tail = kernel_log::excerpt(&console, LOG_TAIL);
+        let report = Report::parse(&bytes_of(control)?);
+        let status = match end {
+            End::Exited(status, messages) if !status.success() => {
+                return Err(Error::Environment(format!(
+                    "QEMU failed ({status}): {}",
+                    if messages.trim().is_empty() { "it said nothing" } else { messages.trim() }
+                )));
+            }
+            End::Exited(status, _) => status,
+            End::Stopped => {
+                let state = match report {
+                    Some(_) => "the command had ended, but the guest did not power off",
+                    None => "the command had not ended",
+                };
+                return Err(Error::TimedOut { seconds: self.timeout.as_secs(), state, log_tail });
+            }
+        };
+        let Some(report) = report else {
+            return Err(Error::Died { how: format!("QEMU: {status}"), log_tail });
+        };
+        let complaints = kernel_log::complaints(&console);
+        let outcome = Outcome {
+            exit_code: report.exit_code,
+            output: captured,
+            kernel_log: console,
+            complaints: complaints.clone(),
+            files: report.files,
+        };
+        if complaints.is_empty() || self.tolerate_complaints {
+            Ok(outcome)
+        } else {
+            Err(Error::Complaints { complaints, outcome: Box::new(outcome) })
+        }
+    }
+
+    /// All the guest's files as a memory file.
+    fn initramfs(&self) -> Result<File> {
+        let file = BufWriter::with_capacity(1 << 20, memory_file("initramfs")?);
+        let mut guest = Initramfs::new(file, include_str!("../init"))?;
+        for tool in &self.tools {
+            guest.tool(tool)?;
+        }
+        for FileIn { host, guest: path } in &self.files_in {
+            guest.host_path(host, path)?;
+        }
+        let program = &self.command[0];
+        if !program.contains('/') && !is_applet(program) && which(program).is_some() {
+            guest.tool(program)?;
+        }
+        let command = format!("exec {}\n", self.command.iter().map(|a| quote(a)).collect::<Vec<_>>().join(" "));
+        guest.file("/run/baton/command", 0o644, command.as_bytes())?;
+        let out: String = self.files_out.iter().map(|path| format!("{path}\n")).collect();
+        guest.file("/run/baton/out", 0o644, out.as_bytes())?;
+        guest.finish()?.into_inner().map_err(|e| e.into_error()).doing(|| "writing the guest's initramfs".into())
+    }
+
+    /// Passes the output on until QEMU ends or the time is over.
+    fn supervise(&self, mut qemu: Child, output: &mut (dyn Write + Send)) -> Result<(End, Vec<u8>)> {
+        let deadline = Instant::now() + self.timeout;
+        let mut stdout = qemu.stdout.take().expect("QEMU's standard output is a pipe");
+        let mut stderr = qemu.stderr.take().expect("QEMU's standard error is a pipe");
+        let nobody_listens = AtomicBool::new(false);
+        std::thread::scope(|threads| {
+            let forward = threads.spawn(|| {
+                let result = forward(&mut stdout, output);
+                nobody_listens.store(result.is_err(), Ordering::Relaxed);
+                result
+            });
+            let messages = threads.spawn(move || {
+                let mut text = Vec::new();
+                // What cannot be read any more is not worth an error of its own: the exit status tells.
+                let _ = stderr.read_to_end(&mut text);
+                String::from_utf8_lossy(&text).into_owned()
+            });
+            let status = loop {
+                if let Some(status) = qemu.try_wait().doing(|| "waiting for QEMU".into())? {
+                    break Some(status);
+                }
+                if Instant::now() >= deadline || nobody_listens.load(Ordering::Relaxed) {
+                    qemu.kill().doing(|| "stopping QEMU".into())?;
+                    qemu.wait().doing(|| "waiting for QEMU".into())?;
+                    break None;
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            };
+            let messages = messages.join().expect("reading does not panic");
+            let forwarded = forward.join().expect("the output's write does not panic");
+            let captured = forwarded.doing(|| "passing on the guest's output".into())?;
+            Ok((status.map_or(End::Stopped, |status| End::Exited(status, messages)), captured))
+        })
+    }
+}
+
+/// Copies until the end of `from`, and gives what was copied.
+fn forward(from: &mut impl Read, to: &mut (dyn Write + Send)) -> std::io::Result<Vec<u8>> {
+    let mut captured = Vec::new();
+    let mut buffer = [0; 8192];
+    loop {
+        match from.read(&mut buffer)? {
+            0 => return Ok(captured),
+            n => {
+                captured.extend_from_slice(&buffer[..n]);
+                to.write_all(&buffer[..n])?;
+                to.flush()?;
+            }
+        }
+    }
+}
+
+/// How QEMU ended.
+enum End {
+    /// By itself, with what it printed on standard error.
+    Exited(ExitStatus, String),
+    /// By us, because the time was over.
+    Stopped,
+}
+
+/// What the guest's first process sends when the command has ended: `exit CODE`, newline, a cpio archive.
+struct Report {
+    exit_code: i32,
+    files: BTreeMap<String, Vec<u8>>,
+}
+
+impl Report {
+    /// Nothing when the guest did not get to the end of its report.
+    fn parse(control: &[u8]) -> Option<Report> {
+        let newline = control.iter().position(|b| *b == b'\n')?;
+        let line = std::str::from_utf8(&control[..newline]).ok()?;
+        let exit_code = line.strip_prefix("exit ")?.parse().ok()?;
+        let entries = cpio::read(&control[newline + 1..]).ok()?;
+        let files = entries.into_iter().filter(|e| e.mode & cpio::S_IFMT == cpio::S_IFREG);
+        let files = files.map(|e| (format!("/{}", e.name.trim_start_matches('/')), e.data)).collect();
+        Some(Report { exit_code, files })
+    }
+}
+
+/// Whether a guest of ours boots on the host's virtualisation, found out once, and only if BATON_KVM=1 asks for it.
+fn kvm_works() -> bool {
+    static WORKS: OnceLock<bool> = OnceLock::new();
+    *WORKS.get_or_init(|| {
+        let asked = std::env::var_os("BATON_KVM").is_some_and(|v| v == "1");
+        let trial = Vm {
+            cpus: 1,
+            command: vec!["true".into()],
+            tools: Vec::new(),
+            timeout: Duration::from_secs(10),
+            ..Default::default()
+        };
+        asked && qemu::kvm_device().is_ok() && trial.run_on(Accelerator::Kvm, &mut std::io::sink()).is_ok()
+    })
+}
+
+fn spawn(arguments: &[String]) -> Result<Child> {
+    const QEMU: &str = "qemu-system-x86_64";
+    let us = getpid();
+    let mut command = Command::new(QEMU);
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // SAFETY: between fork and exec only two system calls are made, and nothing is allocated.
+    unsafe {
+        command.pre_exec(move || {
+            set_parent_process_death_signal(Some(Signal::KILL))?;
+            // If we died before the call above, no signal will ever come.
+            match getppid() == Some(us) {
+                true => Ok(()),
+                false => Err(std::io::ErrorKind::Interrupted.into()),
+            }
+        });
+    }
+    command.spawn().map_err(|e| {
+        Error::Environment(format!(
+            "{QEMU} cannot be started ({e}); run inside Baton's Debian root (vm/enter), which has it, or install it"
+        ))
+    })
+}
+
+fn memory_file(name: &str) -> Result<File> {
+    let fd = memfd_create(format!("baton-{name}"), MemfdFlags::CLOEXEC).doing(|| "making a memory file".into())?;
+    Ok(File::from(fd))
+}
+
+/// The path under which QEMU opens a file that is open here.
+fn path_of(file: &File) -> PathBuf {
+    PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()))
+}
+
+fn bytes_of(mut file: File) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.rewind().and_then(|()| file.read_to_end(&mut bytes)).doing(|| "reading what the guest sent".into())?;
+    Ok(bytes)
+}
+
+/// A serial console ends its lines with a carriage return and a newline.
+fn text_of(file: File) -> Result<String> {
+    Ok(String::from_utf8_lossy(&bytes_of(file)?).replace('\r', ""))
+}
+
+fn is_applet(name: &str) -> bool {
+    let list = Command::new("busybox").arg("--list").output();
+    list.is_ok_and(|o| String::from_utf8_lossy(&o.stdout).lines().any(|applet| applet == name))
+}
+
+/// One word for a shell.
+fn quote(word: &str) -> String {
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quoting_survives_a_shell() {
+        for word in ["", "plain", "two words", "it's", "$HOME `x` \\ \"q\"", "a\nb", "*"] {
+            let script = format!("printf %s {}", quote(word));
+            let output = Command::new("sh").arg("-c").arg(script).output().unwrap();
+            assert_eq!(String::from_utf8(output.stdout).unwrap(), word);
+        }
+    }
+
+    #[test]
+    fn reports() {
+        let mut archive = cpio::Writer::new(b"exit 137\n".to_vec());
+        archive.entry("tmp", cpio::S_IFDIR | 0o755, &[]).unwrap();
+        archive.entry("tmp/a", cpio::S_IFREG | 0o644, b"data").unwrap();
+        let whole = archive.finish().unwrap();
+        let report = Report::parse(&whole).unwrap();
+        assert_eq!(report.exit_code, 137);
+        assert_eq!(report.files, BTreeMap::from([("/tmp/a".to_owned(), b"data".to_vec())]));
+        for cut in [0, 4, 9, 50, whole.len() - 20] {
+            assert!(Report::parse(&whole[..cut]).is_none(), "cut at {cut}");
+        }
+        assert!(Report::parse(b"exit x\n").is_none());
+    }
+}
