@@ -64,9 +64,9 @@ pub fn source() -> Result<PathBuf> {
     }
     let starts = [std::env::current_dir().ok(), std::env::current_exe().ok(), Some(env!("CARGO_MANIFEST_DIR").into())];
     let found = starts.iter().flatten().flat_map(|start| start.ancestors()).find(|dir| is_source(dir));
-    found.map(Path::to_path_buf).ok_or_else(|| {
-        Error::user("Baton's source tree was not found", "go there, or set BATON_SOURCE to it")
-    })
+    found
+        .map(Path::to_path_buf)
+        .ok_or_else(|| Error::user("Baton's source tree was not found", "go there, or set BATON_SOURCE to it"))
 }
 
 fn is_source(dir: &Path) -> bool {
@@ -104,7 +104,10 @@ impl Policy {
         };
         let name = name.and_then(|name| names::policy(&name).ok()).ok_or_else(|| {
             Error::user(
-                format!("{} is no policy: it has neither a Cargo.toml with a name for a policy nor a C file", dir.display()),
+                format!(
+                    "{} is no policy: it has neither a Cargo.toml with a name for a policy nor a C file",
+                    dir.display()
+                ),
                 "give the directory of a policy; `baton new NAME` makes one",
             )
         })?;
@@ -184,7 +187,8 @@ impl Target<'_> {
         };
         // The compilers' messages go where ours go; nothing of a build belongs on standard output.
         let status = command.arg(&out).stdin(Stdio::null()).stdout(std::io::stderr()).status();
-        let status = status.map_err(|e| Error::environment(format!("the build cannot be run: {e}"), "check hosts/kernel"))?;
+        let status =
+            status.map_err(|e| Error::environment(format!("the build cannot be run: {e}"), "check hosts/kernel"))?;
         if !status.success() {
             return Err(Error::user(
                 format!("building {} failed; the compiler's messages are above", self.title()),

@@ -43,7 +43,9 @@ impl Device {
                     return Ok(Some(device));
                 }
                 Err(Error::user(
-                    format!("the core in the kernel has version {abi} of the interface, this command version {BATON_ABI}"),
+                    format!(
+                        "the core in the kernel has version {abi} of the interface, this command version {BATON_ABI}"
+                    ),
                     "unload the core with the command it came with (baton unload --everything), or restart the machine",
                 ))
             }
@@ -197,7 +199,7 @@ mod tests {
 
     /// Direction (both), size of the structure, type, number: as _IOWR makes it of the C header's structures.
     fn check(request: Opcode, number: u32, size: u32) {
-        assert_eq!(request as u32, 3 << 30 | size << 16 | 0xBA << 8 | number, "request {number}: size {size}");
+        assert_eq!(request, 3 << 30 | size << 16 | 0xBA << 8 | number, "request {number}: size {size}");
     }
 
     #[test]

@@ -45,15 +45,11 @@ impl Lock {
         let file = file.map_err(|e| Error::file(format!("opening {path}"), &e))?;
         if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
             eprintln!("baton: waiting for another baton command to end");
-            flock(&file, FlockOperation::LockExclusive).map_err(|e| Error::file(format!("locking {path}"), &e.into()))?;
+            flock(&file, FlockOperation::LockExclusive)
+                .map_err(|e| Error::file(format!("locking {path}"), &e.into()))?;
         }
         Ok(Self { _file: file })
     }
-}
-
-/// Is a module there? One that is still coming or going counts.
-pub fn has_module(name: &str) -> bool {
-    Path::new("/sys/module").join(name).join("refcnt").exists()
 }
 
 /// The name of a module's file is its name, with .ko.
@@ -97,12 +93,16 @@ fn not_loaded(file: &str, errno: Errno) -> Error {
             what("this kernel lacks a symbol that it needs, or it was built with another core"),
             "the kernel's log names it (dmesg | grep Unknown); `baton doctor` says what is needed",
         ),
-        Errno::NOSPC => Error::user(what("16 policies are loaded, which is the most"), "unload one (baton unload POLICY)"),
+        Errno::NOSPC => {
+            Error::user(what("16 policies are loaded, which is the most"), "unload one (baton unload POLICY)")
+        }
         Errno::INVAL => Error::user(
             what("the module is malformed, or its policy lacks a needed function"),
             "build it again (baton build); the kernel's log (dmesg) has the details",
         ),
-        Errno::NOMEM => Error::environment(what("there is no memory for it"), "free memory, or ask for fewer --max-tasks"),
+        Errno::NOMEM => {
+            Error::environment(what("there is no memory for it"), "free memory, or ask for fewer --max-tasks")
+        }
         Errno::PERM => Error::environment(
             what("it is not permitted (no root, or modules are disabled until the next boot)"),
             "run this as root, and see `baton doctor`; `baton vm run` works all the same",

@@ -120,7 +120,7 @@ mod tests {
         check(options("slice=3ms, x=1,"), Some("slice=3ms,x=1".into()));
         check(options(""), Some(String::new()));
         check(options("a=b=c"), Some("a=b=c".into()));
-        for wrong in ["slice", "=3", "a=1,a=2", "a=1\n", &format!("a={}", "1".repeat(254))] {
+        for wrong in ["slice", "=3", "a=1,a=2", "a=1\n2", &format!("a={}", "1".repeat(254))] {
             check(options(wrong), None);
         }
         check(options(&format!("a={}", "1".repeat(253))), Some(format!("a={}", "1".repeat(253))));

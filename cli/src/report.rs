@@ -115,7 +115,11 @@ fn cpus(cpus: &[Cpu]) -> String {
 
 /// A fault in full.
 pub fn fault(fault: &Fault) -> String {
-    let mut text = format!("FAULT of policy {}: {} in {}\n", fault.policy, fault.kind, fault.method);
+    let mut text = format!("FAULT of policy {}: {}", fault.policy, fault.kind);
+    if fault.method != "-" {
+        let _ = write!(text, " in {}", fault.method);
+    }
+    text.push('\n');
     let mut line = |title: &str, value: &str| {
         let _ = writeln!(text, "  {title:<9} {value}");
     };
@@ -141,8 +145,11 @@ pub fn fault(fault: &Fault) -> String {
     line(
         "now",
         &match fault.stopped {
-            true => format!("the policy is stopped; its tasks ({}) go on under the fallback, all others as before", fault.tasks),
-            false => "the policy was loaded again since".into(),
+            true => format!(
+                "the policy is stopped; its tasks ({}) go on under the fallback, all others as before",
+                fault.tasks
+            ),
+            false => "the policy was stopped by hand since, and has no tasks".into(),
         },
     );
     for (i, advice) in advice(fault).iter().enumerate() {
@@ -162,7 +169,9 @@ fn advice(fault: &Fault) -> Vec<String> {
         "lock timeout" => "hold locks for less long: no loop over all tasks inside",
         "lost task" => "keep each Schedulable in a queue, or return it; the call before dropped one",
         "stall" => "see that pick_next_task comes to every queued task, on a CPU that the task may use",
-        "refusal loop" => "take pick_refused to heart: a refused Schedulable must not be returned unchanged for the same CPU",
+        "refusal loop" => {
+            "take pick_refused to heart: a refused Schedulable must not be returned unchanged for the same CPU"
+        }
         "runaway call" => "bound the loops of that method",
         _ => "see the message",
     };
@@ -246,7 +255,10 @@ mod tests {
                 default_policy: Some("fifo".into()),
                 stall_ms: 10000,
             },
-            policies: vec![policy("wfq", "faulted", 17, 5 << 20, "slice=3ms"), policy("fifo", "running", 104, 2000, "")],
+            policies: vec![
+                policy("wfq", "faulted", 17, 5 << 20, "slice=3ms"),
+                policy("fifo", "running", 104, 2000, ""),
+            ],
             cpus: vec![cpu(0, true), cpu(1, false)],
             faults: vec![panicked()],
         }

@@ -2,10 +2,10 @@
 //! The shim: a BPF object that is fitted to the machine, loaded, attached to sched_ext, and kept by a pin.
 
 use std::ffi::OsStr;
-use std::fs;
 use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
+use std::{fs, io};
 
 use libbpf_rs::btf::{types, Btf};
 use libbpf_rs::{set_print, AsRawLibbpf, ErrorKind, MapCore, ObjectBuilder, OpenObject, PrintLevel};
@@ -45,7 +45,7 @@ pub fn attach(object: &Path, fit: Fit) -> Result<()> {
 pub fn detach(device: &Device) -> Result<()> {
     match fs::remove_file(PIN) {
         Ok(()) => {}
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {}
         Err(e) => return Err(Error::file(format!("removing {PIN}"), &e)),
     }
     let gone = || Ok(device.core()?.attached == 0 && kernel::attached_scheduler().as_deref() != Some("baton"));
@@ -96,7 +96,10 @@ impl KernelConstants {
             )
         })?;
         let switch_partial = enum_value(&btf, "scx_ops_flags", "SCX_OPS_SWITCH_PARTIAL").ok_or_else(|| {
-            Error::environment("this kernel has no sched_ext", "boot one with CONFIG_SCHED_CLASS_EXT, or use `baton vm run`")
+            Error::environment(
+                "this kernel has no sched_ext",
+                "boot one with CONFIG_SCHED_CLASS_EXT, or use `baton vm run`",
+            )
         })?;
         Ok(Self {
             immed: enum_value(&btf, "scx_enq_flags", "SCX_ENQ_IMMED").unwrap_or(0),
@@ -143,7 +146,7 @@ fn open_and_attach(object: &Path, fit: Fit, constants: &KernelConstants) -> libb
 }
 
 fn malformed(why: &str) -> libbpf_rs::Error {
-    libbpf_rs::Error::with_invalid_data(why.to_owned())
+    io::Error::new(io::ErrorKind::InvalidData, why).into()
 }
 
 /// Where in a map's value a variable is.
@@ -190,9 +193,9 @@ impl Places {
         let btf = Btf::from_bpf_object(raw).ok()??;
         let constants = btf.type_by_name::<types::DataSec>(".rodata")?;
         let constant = |name: &str| {
-            let found = constants.iter().find(|at| {
-                btf.type_by_id::<types::Var>(at.ty).is_some_and(|var| var.name() == Some(OsStr::new(name)))
-            });
+            let found = constants
+                .iter()
+                .find(|at| btf.type_by_id::<types::Var>(at.ty).is_some_and(|var| var.name() == Some(OsStr::new(name))));
             found.map(|at| Place { offset: at.offset as usize, size: at.size })
         };
         let ops = btf.type_by_name::<types::Struct>("sched_ext_ops")?;
@@ -224,15 +227,22 @@ fn not_attached(error: &libbpf_rs::Error) -> Error {
     let said = SAID.lock().map(|mut said| std::mem::take(&mut *said)).unwrap_or_default();
     let said: String = said[said.len().saturating_sub(MAX_SAID)..].iter().map(|line| format!("\n  {line}")).collect();
     let what = |why: &str| format!("the shim could not be attached: {why} ({error}){said}");
-    let dmesg = "the kernel's log (dmesg | grep sched_ext) and `baton doctor` say more; `baton vm run` works all the same";
+    let dmesg =
+        "the kernel's log (dmesg | grep sched_ext) and `baton doctor` say more; `baton vm run` works all the same";
+    if let Some(other) = kernel::attached_scheduler() {
+        return Error::environment(
+            what(&format!("the scheduler {other} is attached to sched_ext")),
+            "end that one first",
+        );
+    }
     match error.kind() {
         ErrorKind::NotFound => Error::environment(what("the kernel lacks a function that it calls"), dmesg),
-        ErrorKind::PermissionDenied => Error::environment(what("not permitted"), "run this as root; lockdown forbids BPF"),
-        ErrorKind::ResourceBusy => Error::environment(
-            what("another scheduler is attached to sched_ext"),
-            "end that one first; `cat /sys/kernel/sched_ext/root/ops` says which it is",
-        ),
-        ErrorKind::InvalidData => Error::user(what("shim.bpf.o is not what it should be"), "build it again: baton build"),
+        ErrorKind::PermissionDenied => {
+            Error::environment(what("not permitted"), "run this as root; lockdown forbids BPF")
+        }
+        ErrorKind::InvalidData => {
+            Error::user(what("shim.bpf.o is not what it should be"), "build it again: baton build")
+        }
         _ => Error::environment(what("the kernel refused it"), dmesg),
     }
 }

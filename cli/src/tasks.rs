@@ -80,19 +80,24 @@ pub fn give(device: &Device, core: &BatonCoreInfo, pid: u32, policy: &str) -> Re
 }
 
 /// Gives all these threads to a policy, and those that they start meanwhile; `list` tells them anew. How many there were.
+/// Threads that end meanwhile are no error, unless all have.
 pub fn give_all(device: &Device, policy: &str, list: impl Fn() -> Result<Vec<u32>>) -> Result<usize> {
     let core = device.core()?;
-    let mut given = BTreeSet::new();
+    let mut tried = BTreeSet::new();
+    let mut given = 0;
+    let mut gone = None;
     loop {
-        let new: Vec<u32> = list()?.into_iter().filter(|pid| !given.contains(pid)).collect();
+        let new: Vec<u32> = list()?.into_iter().filter(|pid| !tried.contains(pid)).collect();
         if new.is_empty() {
-            return Ok(given.len());
+            return gone.filter(|_| given == 0).map_or(Ok(given), Err);
         }
         for pid in new {
+            tried.insert(pid);
             match give(device, &core, pid, policy) {
+                Ok(()) => given += 1,
                 Err(e) if Path::new(&format!("/proc/{pid}")).exists() => return Err(e),
-                _ => given.insert(pid),
-            };
+                Err(e) => gone = Some(e),
+            }
         }
     }
 }

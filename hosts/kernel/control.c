@@ -18,14 +18,13 @@
 #include <linux/slab.h>
 #include <linux/topology.h>
 #include <linux/uaccess.h>
-#include <linux/workqueue.h>
 #include <uapi/linux/sched/types.h>
 
 #include "core.h"
 #include "ioctl.h"
 #include "register.h"
 
-#define WATCH_PERIOD (HZ / 2)
+#define WATCH_MS 500
 
 struct baton_place baton_places[BATON_MAX_POLICIES];
 DEFINE_MUTEX(baton_control_mutex);
@@ -396,21 +395,20 @@ out:
 	return err;
 }
 
-static void watch(struct work_struct *work);
-static DECLARE_DELAYED_WORK(watch_work, watch);
+/*
+ * The watch for stalls and stranded tasks. In hard-interrupt context: a work would be run by a thread, which a policy that has all
+ * tasks of the machine may be starving.
+ */
+static struct hrtimer watch_timer;
 
-static void watch(struct work_struct *work)
+static enum hrtimer_restart watch(struct hrtimer *timer)
 {
-	unsigned long flags;
-
 	if (READ_ONCE(baton_attached)) {
 		baton_core_rescue_again();
-		/* The report is made on this CPU: see raw_cpu_ptr there. */
-		local_irq_save(flags);
 		baton_core_check_stall(baton_coarse_now(), (u64)READ_ONCE(baton_stall_ms) * NSEC_PER_MSEC);
-		local_irq_restore(flags);
 	}
-	schedule_delayed_work(&watch_work, WATCH_PERIOD);
+	hrtimer_forward_now(timer, ms_to_ktime(WATCH_MS));
+	return HRTIMER_RESTART;
 }
 
 static const struct file_operations control_fops = {
@@ -429,13 +427,15 @@ int baton_control_init(void)
 {
 	int err = misc_register(&control_device);
 
-	if (!err)
-		schedule_delayed_work(&watch_work, WATCH_PERIOD);
-	return err;
+	if (err)
+		return err;
+	hrtimer_setup(&watch_timer, watch, CLOCK_MONOTONIC, HRTIMER_MODE_REL_HARD);
+	hrtimer_start(&watch_timer, ms_to_ktime(WATCH_MS), HRTIMER_MODE_REL_HARD);
+	return 0;
 }
 
 void baton_control_exit(void)
 {
 	misc_deregister(&control_device);
-	cancel_delayed_work_sync(&watch_work);
+	hrtimer_cancel(&watch_timer);
 }

@@ -104,7 +104,7 @@ static __always_inline void kick(const struct baton_ctx *call, u32 i)
 
 	if (i >= call->nr_kicks)
 		return;
-	cpu = call->kicks[i] & ~BATON_KICK_PREEMPT;
+	cpu = call->kicks[i] & (BATON_KICK_PREEMPT - 1);
 	if (cpu < nr_cpus)
 		scx_bpf_kick_cpu(cpu, call->kicks[i] & BATON_KICK_PREEMPT ? SCX_KICK_PREEMPT : SCX_KICK_IDLE);
 }
@@ -181,9 +181,13 @@ static __noinline int rescue(struct baton_ctx *call)
 	if (!call)
 		return 0;
 	bpf_for(i, 0, MAX_STEPS) {
-		u64 handle = baton_rescue(call);
+		u64 handle;
 
-		if (handle == BATON_RESCUE_DONE || drained >= MAX_DRAIN)
+		/* What baton_rescue() gives is ours to insert: no call too many. */
+		if (drained >= MAX_DRAIN)
+			break;
+		handle = baton_rescue(call);
+		if (handle == BATON_RESCUE_DONE)
 			break;
 		if (handle == BATON_RESCUE_MORE)
 			continue;

@@ -63,7 +63,7 @@
 /*
  The kicked CPU's running task is preempted.
  */
-#define BATON_KICK_PREEMPT 2147483648
+#define BATON_KICK_PREEMPT 32768
 
 /*
  The task was woken from sleep.
@@ -285,11 +285,11 @@ typedef uint32_t baton_policy_state;
 
 /*
  One call's surroundings. The shim makes it on its stack, the core and the policy fill in answers, and the shim
- carries them out. Not shared between CPUs.
+ carries them out. Not shared between CPUs. 56 bytes: with 64, BPF gives the shim a stack of its own, which costs every call.
  */
 struct baton_ctx {
   /*
-   Now, ns.
+   Now, ns, to the kernel's tick; 0 as the shim gives it.
    */
   uint64_t now;
   /*
@@ -320,7 +320,7 @@ struct baton_ctx {
   /*
    Out: CPU number, with [`BATON_KICK_PREEMPT`] or not.
    */
-  uint32_t kicks[BATON_MAX_KICKS];
+  uint16_t kicks[BATON_MAX_KICKS];
   /*
    Padding.
    */

@@ -19,7 +19,9 @@ pub fn attach(search: &Search, args: &Attach) -> Result<ExitCode> {
     let device = Device::open()?;
     let info = device.policy(policy)?;
     match info.map(|info| info.state) {
-        None => return Err(Error::user(format!("no policy {policy} is loaded"), format!("load it: baton load {policy}"))),
+        None => {
+            return Err(Error::user(format!("no policy {policy} is loaded"), format!("load it: baton load {policy}")))
+        }
         Some(state) if state == BatonPolicyState::Running as u32 => {}
         Some(_) => {
             return Err(Error::user(
@@ -39,7 +41,7 @@ pub fn attach(search: &Search, args: &Attach) -> Result<ExitCode> {
         load::attach(search, &device, false)?;
     }
     let given = tasks::give_all(&device, policy, || threads(&args.which, args.threads))?;
-    eprintln!("baton: {given} threads are given to {policy}, with all they will start");
+    eprintln!("baton: threads given to {policy}, with all they will start: {given}");
     Ok(ExitCode::SUCCESS)
 }
 
@@ -52,7 +54,7 @@ pub fn detach(search: &Search, args: &Detach) -> Result<ExitCode> {
         for pid in &list {
             tasks::take(&device, *pid)?;
         }
-        eprintln!("baton: {} threads belong to no policy of their own any more", list.len());
+        eprintln!("baton: threads without a policy of their own now: {}", list.len());
         return Ok(ExitCode::SUCCESS);
     }
     device.assign(0, None, false).map_err(|e| Error::baton(format!("the default was not taken back: {e}")))?;

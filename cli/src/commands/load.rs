@@ -68,7 +68,10 @@ fn core(search: &Search, how: &LoadOptions) -> Result<Device> {
         // the device's node is made by the kernel's devtmpfs, or by udev a moment later
         kernel::wait_until(Duration::from_secs(2), || Ok(Device::open_if_loaded()?.is_some()))?;
         return Device::open_if_loaded()?.ok_or_else(|| {
-            Error::environment("the core is loaded, but /dev/baton is not there", "mount devtmpfs on /dev, and load again")
+            Error::environment(
+                "the core is loaded, but /dev/baton is not there",
+                "mount devtmpfs on /dev, and load again",
+            )
         });
     };
     let slots = device.core()?.max_tasks;
@@ -134,9 +137,10 @@ fn not_started(policy: &str, refused: &Refused) -> Error {
             format!("{policy} faulted while it was made: {message}"),
             format!("mend it, then: baton build {policy} && baton unload {policy} && baton load {policy}"),
         ),
-        Errno::INVAL if !message.is_empty() => {
-            Error::user(format!("{policy} cannot be made: {message}"), "check its --options; its source says which it has")
-        }
+        Errno::INVAL if !message.is_empty() => Error::user(
+            format!("{policy} cannot be made: {message}"),
+            "check its --options; its source says which it has",
+        ),
         Errno::INVAL => Error::policy(
             policy,
             format!("{policy} cannot be made, and does not say why"),
@@ -159,7 +163,7 @@ pub fn attach(search: &Search, device: &Device, all: bool) -> Result<()> {
         let busy: Vec<_> = device.policies()?.iter().filter(|p| p.tasks > 0).map(|p| text(&p.name)).collect();
         if !busy.is_empty() {
             return Err(Error::user(
-                format!("the shim must be attached anew to take every task, but {} have tasks", busy.join(", ")),
+                format!("the shim must be attached anew to take every task, but tasks belong to {}", busy.join(", ")),
                 "take them back first (baton detach --all), then ask again",
             ));
         }
@@ -168,10 +172,9 @@ pub fn attach(search: &Search, device: &Device, all: bool) -> Result<()> {
     let fit = shim::Fit { all, nr_cpus: core.nr_cpus, max_tasks: core.max_tasks };
     shim::attach(&search.find(SHIM)?, fit)?;
     match device.core()?.attached {
-        0 => Err(Error::environment(
-            "the kernel detached the shim at once",
-            "its log says why (dmesg | grep sched_ext)",
-        )),
+        0 => {
+            Err(Error::environment("the kernel detached the shim at once", "its log says why (dmesg | grep sched_ext)"))
+        }
         _ => Ok(()),
     }
 }
@@ -185,9 +188,11 @@ pub fn attach_partial(search: &Search, device: &Device) -> Result<()> {
 
 pub fn not_default(policy: &str, errno: Errno) -> Error {
     match errno {
-        Errno::NODEV => {
-            Error::policy(policy, format!("{policy} is not running, so it gets no tasks"), "see its fault: baton status")
-        }
+        Errno::NODEV => Error::policy(
+            policy,
+            format!("{policy} is not running, so it gets no tasks"),
+            "see its fault: baton status",
+        ),
         Errno::NOENT => Error::user(format!("{policy} was unloaded meanwhile"), "load it again"),
         other => Error::baton(format!("{policy} was not made the default: {other}")),
     }

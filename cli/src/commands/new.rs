@@ -12,7 +12,8 @@ use crate::error::{Error, Result};
 
 pub fn new(args: &New) -> Result<ExitCode> {
     let (name, source) = (&args.name, artefacts::source()?);
-    let parent = fs::canonicalize(&args.dir).map_err(|e| Error::file(format!("looking for {}", args.dir.display()), &e))?;
+    let parent =
+        fs::canonicalize(&args.dir).map_err(|e| Error::file(format!("looking for {}", args.dir.display()), &e))?;
     let dir = parent.join(name);
     fs::create_dir(&dir).map_err(|e| Error::file(format!("making {}", dir.display()), &e))?;
     let template = source.join("policies/template");
@@ -102,7 +103,10 @@ mod tests {
     #[test]
     fn names_are_replaced_where_they_are_names() {
         let check = |text: &str, expected: &str| assert_eq!(renamed(text, "mine"), expected);
-        check("    const NAME: &'static str = \"template\";\n// x\n", "    const NAME: &'static str = \"mine\";\n// x\n");
+        check(
+            "    const NAME: &'static str = \"template\";\n// x\n",
+            "    const NAME: &'static str = \"mine\";\n// x\n",
+        );
         check("//! `template`: a template of a policy", "//! `mine`: a template of a policy");
         check("use template::Policy;", "use mine::Policy;");
     }

@@ -31,9 +31,8 @@ fn page(command: &mut clap::Command, path: &[String]) -> Result<Vec<u8>> {
             Error::user(format!("there is no command '{}'", path.join(" ")), "see which there are: baton --help")
         })?;
     }
-    let full_name = std::iter::once("baton").chain(path.iter().map(String::as_str)).collect::<Vec<_>>().join("-");
     let mut page = Vec::new();
-    clap_mangen::Man::new(command.clone().name(full_name))
+    clap_mangen::Man::new(command.clone())
         .render(&mut page)
         .map_err(|e| Error::baton(format!("no man page came of it: {e}")))?;
     Ok(page)

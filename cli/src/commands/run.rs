@@ -24,6 +24,8 @@ pub fn run(search: &Search, args: &Run) -> Result<ExitCode> {
         tasks::give(&device, &device.core()?, std::process::id(), &args.policy)?;
     }
     let before = last_fault(&device, &args.policy)?.map_or(0, |fault| fault.serial);
+    // An open device would keep the command from unloading the core.
+    drop(device);
     // Before the command is started, so that no signal falls between.
     let signals = SignalsInfo::<WithOrigin>::new([SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM])
         .map_err(|e| Error::environment(format!("signals cannot be received: {e}"), "try again"))?;
@@ -31,8 +33,10 @@ pub fn run(search: &Search, args: &Run) -> Result<ExitCode> {
     forward(signals, &child)?;
     let status = child.wait().map_err(|e| Error::environment(format!("waiting for the command: {e}"), "try again"))?;
     // A policy that was unloaded meanwhile had no fault that can still be seen.
-    if let Some(fault) = last_fault(&device, &args.policy)?.filter(|fault| fault.serial > before) {
-        eprint!("{}", report::fault(&fault));
+    if let Some(device) = Device::open_if_loaded()? {
+        if let Some(fault) = last_fault(&device, &args.policy)?.filter(|fault| fault.serial > before) {
+            eprint!("{}", report::fault(&fault));
+        }
     }
     Ok(ExitCode::from(exit_code(status.code(), status.signal())))
 }

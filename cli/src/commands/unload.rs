@@ -28,6 +28,8 @@ fn one(policy: &str) -> Result<()> {
     let info = device.policy(policy)?.ok_or_else(not_loaded)?;
     let core = device.core()?;
     if device.policies()?.len() == 1 {
+        // An open device would keep the core.
+        drop(device);
         return everything();
     }
     tasks::take_all(&device, Some(info.id))?;

@@ -211,7 +211,10 @@ mod tests {
             output: Vec::new(),
             kernel_log: String::new(),
             complaints: Vec::new(),
-            files: files.iter().map(|(path, data)| (path.to_string(), data.as_bytes().to_vec())).collect::<BTreeMap<_, _>>(),
+            files: files
+                .iter()
+                .map(|(path, data)| (path.to_string(), data.as_bytes().to_vec()))
+                .collect::<BTreeMap<_, _>>(),
         };
         let check = |guest: &str, host: &str, expected: &[(&str, &str)]| {
             let file = FileOut { guest: guest.into(), host: dir.path().join(host) };

@@ -1,106 +1,189 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `fifo`: one first-in first-out queue for each CPU.
+//! `faulty`: a policy that misbehaves on demand, to show and test that the host contains it.
 //!
-//! 1. A waking or new task goes to an idle CPU, the nearest to where it ran last; a task woken by one that is about to sleep
-//!    takes the waker's CPU instead. If no CPU is idle it stays where it ran last.
-//! 2. There it waits at the end of that CPU's queue.
-//! 3. A CPU runs the first of its queue, for a slice (`slice`, 20 ms). At the end of the slice the task goes to the end of the
-//!    queue.
-//! 4. Queues are never evened out.
+//! 1. All tasks wait in one first-in first-out queue; a CPU runs the first that it may.
+//! 2. With the option `fault=KIND`, the `after`-th call of the method that fits the kind (2,000) does the wrong thing, once or
+//!    from then on.
 #![no_std]
 #![forbid(unsafe_code)]
 
+extern crate alloc;
+
+mod wrong;
+
 use baton::{
-    runqueue::Fifo, Cpu, Ctx, Env, Events, Lock, PerCpu, PerTask, Pick, Placement, Refusal, Schedulable, Scheduler, Task, Wake,
-    DEFAULT_SLICE,
+    runqueue::Fifo, Cpu, Ctx, Env, Kick, Lock, PerCpu, Pick, Placement, Refusal, Schedulable, Scheduler, Task, Topology, Wake,
 };
-use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use wrong::Fault;
 
 /// The policy.
-pub struct PerCpuFifo {
-    queues: PerCpu<Lock<Fifo>>,
-    /// In which CPU's queue a task was put last.
-    home: PerTask<AtomicU32>,
-    near: baton::Topology,
-    slice: u64,
+pub struct Faulty {
+    queue: Lock<Fifo>,
+    /// One kept when it should have been given back ([`Fault::Stale`]).
+    kept: Lock<Option<Schedulable>>,
+    /// For [`Fault::Cycle`].
+    crosswise: [Lock<u64>; 2],
+    waiting_with: [AtomicU64; 2],
+    topology: Topology,
+    cpus: PerCpu<AtomicU64>,
+    fault: Option<Fault>,
+    after: u64,
+    calls: AtomicU64,
 }
 
-impl PerCpuFifo {
-    #[inline]
-    fn push(&self, task: &Task, baton: Schedulable) {
-        self.home.of(task).store(task.cpu.number() as u32, Relaxed);
-        self.queues[task.cpu].lock().push_back(baton);
+impl Faulty {
+    /// Is it time for the fault `kind`? Counts the call.
+    fn is_due(&self, kind: Fault) -> bool {
+        self.fault == Some(kind) && self.calls.fetch_add(1, Relaxed) >= self.after
+    }
+
+    fn enqueue(&self, ctx: &Ctx<'_>, baton: Schedulable) {
+        self.queue.lock().push_back(baton);
+        // Whoever is idle: the queue is everybody's.
+        if let Some(idle) = self.topology.cpus().find(|&cpu| ctx.is_idle(cpu)) {
+            let _ = ctx.kick(idle, Kick::Idle);
+        }
     }
 }
 
-impl Scheduler for PerCpuFifo {
-    const NAME: &'static str = "fifo";
-    const EVENTS: Events = Events::NONE;
+impl Scheduler for Faulty {
+    const NAME: &'static str = "faulty";
 
     fn new(env: &Env<'_>) -> Result<Self, &'static str> {
-        env.known_options(&["slice"])?;
+        env.known_options(&["fault", "after"])?;
+        let fault = env.option("fault").map(Fault::from_name).transpose()?;
+        if fault == Some(Fault::Create) {
+            wrong::index(0);
+        }
+        if fault == Some(Fault::CreateMemory) {
+            wrong::memory();
+        }
         Ok(Self {
-            queues: env.per_cpu(|_| Lock::new(env.fifo())),
-            home: env.per_task(),
-            near: env.topology().clone(),
-            slice: env.duration("slice", DEFAULT_SLICE)?,
+            queue: Lock::new(env.fifo()),
+            kept: Lock::new(None),
+            crosswise: [Lock::new(0), Lock::new(0)],
+            waiting_with: [AtomicU64::new(0), AtomicU64::new(0)],
+            topology: env.topology().clone(),
+            cpus: env.per_cpu(|_| AtomicU64::new(0)),
+            fault,
+            after: env.number("after", 2_000)?,
+            calls: AtomicU64::new(0),
         })
     }
 
     fn select_task_rq(&self, ctx: &Ctx<'_>, task: &Task, wake: &Wake) -> Placement {
-        if wake.sync && ctx.may_run(task, wake.waker_cpu) && self.queues[wake.waker_cpu].lock().is_empty() {
-            return Placement::Queue(wake.waker_cpu);
+        if self.is_due(Fault::Select) {
+            wrong::index(self.calls.load(Relaxed));
         }
-        let near = self.near.near(wake.prev_cpu).iter().copied();
-        let mut idle = near.filter(|&cpu| ctx.is_idle(cpu) && ctx.may_run(task, cpu));
-        idle.find(|&cpu| ctx.claim_idle(cpu)).map_or(Placement::Queue(wake.prev_cpu), Placement::Run)
-    }
-
-    fn task_new(&self, _: &Ctx<'_>, task: &Task, baton: Schedulable) {
-        self.push(task, baton);
-    }
-
-    fn task_wakeup(&self, _: &Ctx<'_>, task: &Task, baton: Schedulable) {
-        self.push(task, baton);
-    }
-
-    fn task_preempt(&self, _: &Ctx<'_>, task: &Task, baton: Schedulable) {
-        self.push(task, baton);
-    }
-
-    fn task_yield(&self, _: &Ctx<'_>, task: &Task, baton: Schedulable) {
-        self.push(task, baton);
-    }
-
-    fn task_restored(&self, _: &Ctx<'_>, task: &Task, baton: Schedulable) {
-        self.push(task, baton);
-    }
-
-    fn pick_next_task(&self, _: &Ctx<'_>, cpu: Cpu, prev: Option<&Task>) -> Pick {
-        match self.queues[cpu].lock().pop_front() {
-            Some(task) => Pick::Run { task, slice: self.slice },
-            None if prev.is_some() => Pick::Keep { slice: self.slice },
-            None => Pick::Nothing,
+        if self.is_due(Fault::SelectCpu) {
+            return Placement::Run(Cpu::new(4_000));
         }
+        let mut idle = self.topology.near(wake.prev_cpu).iter().copied().filter(|&cpu| ctx.may_run(task, cpu));
+        Placement::Queue(idle.find(|&cpu| ctx.claim_idle(cpu)).unwrap_or(wake.prev_cpu))
+    }
+
+    fn task_new(&self, ctx: &Ctx<'_>, _: &Task, baton: Schedulable) {
+        self.enqueue(ctx, baton);
+    }
+
+    fn task_wakeup(&self, ctx: &Ctx<'_>, task: &Task, baton: Schedulable) {
+        if self.is_due(Fault::Index) {
+            wrong::index(self.calls.load(Relaxed));
+        }
+        if self.is_due(Fault::Overflow) {
+            wrong::overflow(task.runtime);
+        }
+        if self.is_due(Fault::Unwrap) {
+            wrong::unwrap(&self.topology);
+        }
+        if self.is_due(Fault::Memory) {
+            wrong::memory();
+        }
+        if self.is_due(Fault::Recursion) {
+            wrong::recursion(task.runtime);
+        }
+        if self.is_due(Fault::Timer) {
+            ctx.arm_timer(20_000);
+        }
+        if self.is_due(Fault::Runaway) {
+            wrong::run_away(&self.calls);
+        }
+        self.enqueue(ctx, baton);
+    }
+
+    fn task_preempt(&self, ctx: &Ctx<'_>, _: &Task, baton: Schedulable) {
+        self.enqueue(ctx, baton);
+    }
+
+    fn task_yield(&self, ctx: &Ctx<'_>, _: &Task, baton: Schedulable) {
+        if self.is_due(Fault::Dropped) {
+            drop(baton);
+            return;
+        }
+        self.enqueue(ctx, baton);
+    }
+
+    fn task_restored(&self, ctx: &Ctx<'_>, _: &Task, baton: Schedulable) {
+        self.enqueue(ctx, baton);
+    }
+
+    fn pick_next_task(&self, ctx: &Ctx<'_>, cpu: Cpu, _: Option<&Task>) -> Pick {
+        self.cpus[cpu].fetch_add(1, Relaxed);
+        if self.is_due(Fault::Stall) {
+            return Pick::Nothing;
+        }
+        if self.is_due(Fault::Deadlock) {
+            wrong::deadlock(&self.queue);
+        }
+        if self.is_due(Fault::Cycle) {
+            wrong::cycle(&self.crosswise, &self.waiting_with, cpu);
+        }
+        if self.is_due(Fault::Stale) {
+            if let Some(task) = self.kept.lock().take() {
+                return Pick::Run { task, slice: 0 };
+            }
+        }
+        // Wrong every other time, so that it is refused and goes on; or always.
+        let wrong_now = self.calls.load(Relaxed) % 2 == 0;
+        let careless = (self.is_due(Fault::NotAllowed) && wrong_now) || self.is_due(Fault::Loop);
+        let task = self.queue.lock().pop_where(|slot| careless != ctx.slot_may_run(slot, cpu));
+        let task = task.or_else(|| self.queue.lock().pop_where(|slot| ctx.slot_may_run(slot, cpu)));
+        task.map_or(Pick::Nothing, |task| Pick::Run { task, slice: 3_000_000 })
     }
 
     fn pick_refused(&self, ctx: &Ctx<'_>, baton: Schedulable, why: Refusal) {
-        if matches!(why, Refusal::Stale | Refusal::Foreign) {
-            return;
+        match why {
+            Refusal::Stale | Refusal::Foreign => {}
+            // To the front, so that it is the next answer again.
+            _ if self.fault == Some(Fault::Loop) => self.queue.lock().push_front(baton),
+            _ => {
+                let allowed = self.topology.cpus().find(|&cpu| ctx.baton_may_run(&baton, cpu));
+                self.queue.lock().push_back(baton);
+                if let Some(cpu) = allowed {
+                    let _ = ctx.kick(cpu, Kick::Idle);
+                }
+            }
         }
-        // Its CPU has gone, or it may not use it any more: to the first that will do.
-        let home = Cpu::new(self.home.slot(baton.slot()).load(Relaxed));
-        let cpu = self.near.near(home).iter().copied().find(|&cpu| ctx.baton_may_run(&baton, cpu)).unwrap_or(home);
-        self.home.slot(baton.slot()).store(cpu.number() as u32, Relaxed);
-        self.queues[cpu].lock().push_back(baton);
-        // A CPU that is busy will come to it by itself.
-        let _ = ctx.kick(cpu, baton::Kick::Idle);
     }
 
     fn task_dequeued(&self, _: &Ctx<'_>, task: &Task) -> Option<Schedulable> {
-        let home = Cpu::new(self.home.of(task).load(Relaxed));
-        self.queues[home].lock().remove(task.slot)
+        let baton = self.queue.lock().remove(task.slot);
+        match baton {
+            Some(baton) if self.is_due(Fault::Stale) => {
+                // One kept before is stale by now, and may be dropped.
+                *self.kept.lock() = Some(baton);
+                None
+            }
+            baton => baton,
+        }
+    }
+
+    fn timer(&self, _: &Ctx<'_>, _: Cpu) {
+        if self.fault == Some(Fault::Timer) {
+            wrong::index(self.calls.load(Relaxed));
+        }
     }
 }
 
-baton::policy!(PerCpuFifo);
+baton::policy!(Faulty);

@@ -12,7 +12,7 @@ use crate::{BATON_MESSAGE_LEN, BATON_NAME_LEN, BATON_OPTIONS_LEN};
 ///                            +----fault--> faulted --stop--+
 /// ```
 /// Moved under the control mutex, but for `running -> faulted`, which any CPU does once, by compare and swap.
-#[repr(u32)]
+#[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BatonPolicyState {
     /// No policy in this place of the table.

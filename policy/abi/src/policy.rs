@@ -19,12 +19,12 @@ pub const BATON_ABORTED: u64 = u64::MAX;
 pub const BATON_MAX_KICKS: usize = 4;
 
 /// The kicked CPU leaves idle and asks its policy for a task; a busy one is left alone.
-pub const BATON_KICK_IDLE: u32 = 0;
+pub const BATON_KICK_IDLE: u16 = 0;
 /// The kicked CPU's running task is preempted.
-pub const BATON_KICK_PREEMPT: u32 = 0x8000_0000;
+pub const BATON_KICK_PREEMPT: u16 = 0x8000;
 
 /// One call's surroundings. The shim makes it on its stack, the core and the policy fill in answers, and the shim
-/// carries them out. Not shared between CPUs.
+/// carries them out. Not shared between CPUs. 56 bytes: with 64, BPF gives the shim a stack of its own, which costs every call.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BatonCtx {
@@ -44,7 +44,7 @@ pub struct BatonCtx {
     /// Out: kicks asked for in `kicks`.
     pub nr_kicks: u32,
     /// Out: CPU number, with [`BATON_KICK_PREEMPT`] or not.
-    pub kicks: [u32; BATON_MAX_KICKS],
+    pub kicks: [u16; BATON_MAX_KICKS],
     /// Padding.
     pub reserved: u32,
 }
@@ -127,7 +127,7 @@ pub struct BatonEnv {
 pub const BATON_MESSAGE_LEN: usize = 160;
 
 /// Why the host did not take a policy's answer.
-#[repr(u32)]
+#[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BatonRefusal {
     /// The token is not the task's newest, or the task is not queued any more.
@@ -207,7 +207,7 @@ pub struct BatonPolicy {
 }
 
 /// The methods of a policy, for fault reports and counters.
-#[repr(u32)]
+#[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BatonMethod {
     None = 0,
@@ -245,7 +245,7 @@ pub const BATON_METHOD_NAMES: [&str; 25] = [
 ];
 
 /// What a policy did wrong.
-#[repr(u32)]
+#[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BatonFaultKind {
     None = 0,

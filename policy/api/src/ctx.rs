@@ -21,12 +21,12 @@ pub struct Kicks<'a> {
     /// How many there are; 0 as the call begins.
     pub count: &'a Cell<u32>,
     /// CPU number, with [`Kicks::PREEMPT`] or not.
-    pub places: &'a [Cell<u32>; MAX_KICKS],
+    pub places: &'a [Cell<u16>; MAX_KICKS],
 }
 
 impl Kicks<'_> {
     /// Marks a [`Kick::Preempt`].
-    pub const PREEMPT: u32 = 1 << 31;
+    pub const PREEMPT: u16 = 1 << 15;
 }
 
 impl<'a> Ctx<'a> {
@@ -44,7 +44,8 @@ impl<'a> Ctx<'a> {
 
     /// Wakes or preempts a CPU after the call. A second kick of the same kind for the same CPU counts as one.
     pub fn kick(&self, cpu: Cpu, kick: Kick) -> Result<(), KickRefused> {
-        let wanted = cpu.number() as u32 | if kick == Kick::Preempt { Kicks::PREEMPT } else { 0 };
+        let number = u16::try_from(cpu.index()).ok().filter(|n| n & Kicks::PREEMPT == 0).ok_or(KickRefused)?;
+        let wanted = number | if kick == Kick::Preempt { Kicks::PREEMPT } else { 0 };
         let count = self.kicks.count.get() as usize;
         if self.kicks.places.iter().take(count).any(|place| place.get() == wanted) {
             return Ok(());

@@ -22,5 +22,5 @@ fn a_ctx_cannot_go_to_another_thread() {
     impl<T> Unique<()> for T {}
     impl<T: Send> Unique<IfSend> for T {}
     impl<T: Sync> Unique<IfSync> for T {}
-    assert!(<Ctx<'_> as Unique<_>>::HOLDS);
+    const { assert!(<Ctx<'_> as Unique<_>>::HOLDS) }
 }

@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `baton doctor`: what this machine can do. The kernel is asked for each thing that Baton needs of it, by name in its own
+//! description of types and symbols; its version says nothing.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use libbpf_rs::btf::{types, Btf};
+use serde::Serialize;
+
+use super::{print, print_json};
+use crate::artefacts::{self, Search, CORE, SHIM};
+use crate::error::Result;
+use crate::{kernel, shim};
+
+/// What something is needed for.
+#[derive(Serialize, Debug, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+enum Need {
+    /// To run policies on this kernel.
+    Native,
+    /// To build policies here.
+    Build,
+    /// To run policies in a guest.
+    Vm,
+    /// Better with it.
+    Optional,
+}
+
+/// One thing that was looked for.
+#[derive(Serialize, Debug, Clone, PartialEq, Eq)]
+struct Check {
+    what: &'static str,
+    needed_for: Need,
+    ok: bool,
+    /// What was found.
+    found: String,
+    /// How to get it; empty when it is there.
+    get: String,
+}
+
+#[derive(Serialize, Debug)]
+struct Report {
+    kernel: String,
+    /// Policies can run on this machine's kernel, be built here, run in a guest here.
+    native: bool,
+    build: bool,
+    vm: bool,
+    checks: Vec<Check>,
+}
+
+pub fn doctor(search: &Search, json: bool) -> Result<ExitCode> {
+    let checks = [rights(), sched_ext(), functions(), symbols(), surroundings(search), building(), guest()].concat();
+    let report = Report::new(kernel::release(), checks);
+    match json {
+        true => print_json(&report)?,
+        false => print(report.text())?,
+    }
+    Ok(if report.native { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+impl Report {
+    fn new(kernel: String, checks: Vec<Check>) -> Self {
+        let all = |need| checks.iter().filter(|c| c.needed_for == need).all(|c| c.ok);
+        Self { kernel, native: all(Need::Native), build: all(Need::Build), vm: all(Need::Vm), checks }
+    }
+
+    fn text(&self) -> String {
+        let mut text = format!("kernel {}\n", self.kernel);
+        let width = self.checks.iter().map(|c| c.what.len()).max().unwrap_or(0);
+        for (need, title) in [
+            (Need::Native, "To run policies on this kernel"),
+            (Need::Optional, "Better with it"),
+            (Need::Build, "To build policies here"),
+            (Need::Vm, "To run policies in a guest"),
+        ] {
+            text.push_str(&format!("\n{title}\n"));
+            for c in self.checks.iter().filter(|c| c.needed_for == need) {
+                let state = if c.ok { "ok" } else { "missing" };
+                text.push_str(format!("  {state:<8} {:<width$}  {}", c.what, c.found).trim_end());
+                text.push('\n');
+                if !c.ok {
+                    text.push_str(&format!("  {:8} {:width$}  get it: {}\n", "", "", c.get));
+                }
+            }
+        }
+        let can = |yes: bool| if yes { "yes" } else { "no" };
+        text.push_str(&format!(
+            "\npolicies on this kernel: {}; in a guest (baton vm run): {}; building them here: {}\n",
+            can(self.native),
+            can(self.vm && self.build),
+            can(self.build)
+        ));
+        text
+    }
+}
+
+fn check(what: &'static str, needed_for: Need, found: std::result::Result<String, String>, get: &str) -> Check {
+    let ok = found.is_ok();
+    let found = found.unwrap_or_else(|why| why);
+    Check { what, needed_for, ok, found, get: if ok { String::new() } else { get.into() } }
+}
+
+/// `Ok` and `Err` with no or the same words.
+fn yes_if(yes: bool, otherwise: &str) -> std::result::Result<String, String> {
+    if yes {
+        Ok(String::new())
+    } else {
+        Err(otherwise.into())
+    }
+}
+
+fn rights() -> Vec<Check> {
+    let disabled = fs::read_to_string("/proc/sys/kernel/modules_disabled").unwrap_or_default();
+    let lockdown = fs::read_to_string("/sys/kernel/security/lockdown").unwrap_or_default();
+    let modules = match (disabled.trim(), lockdown.contains('[') && !lockdown.contains("[none]")) {
+        ("1", _) => Err("modules are disabled until the next boot".into()),
+        ("", _) => Err("the kernel has no modules".into()),
+        (_, true) => Err(format!("lockdown: {}", lockdown.trim())),
+        _ => Ok(String::new()),
+    };
+    vec![
+        check(
+            "root",
+            Need::Native,
+            yes_if(kernel::is_root(), "modules and BPF are for root only"),
+            "run baton as root (sudo)",
+        ),
+        check("loading modules", Need::Native, modules, "boot without Secure Boot and lockdown, with modules enabled"),
+    ]
+}
+
+const NEWER_KERNEL: &str = "boot a kernel with CONFIG_SCHED_CLASS_EXT and CONFIG_DEBUG_INFO_BTF (Debian: testing's)";
+
+fn sched_ext() -> Vec<Check> {
+    let attached = match kernel::attached_scheduler() {
+        Some(other) if other != "baton" => Err(format!("{other} is attached")),
+        Some(_) => Ok("Baton's shim is attached".into()),
+        None => Ok(String::new()),
+    };
+    let isolated = fs::read_to_string("/sys/devices/system/cpu/isolated").unwrap_or_default();
+    let isolated = isolated.trim();
+    vec![
+        check("sched_ext", Need::Native, yes_if(kernel::has_sched_ext(), "no /sys/kernel/sched_ext"), NEWER_KERNEL),
+        check("no other scheduler", Need::Native, attached, "end that one first; sched_ext has one at a time"),
+        check(
+            "no isolated CPUs",
+            Need::Native,
+            if isolated.is_empty() { Ok(String::new()) } else { Err(format!("isolcpus={isolated}")) },
+            "boot without isolcpus=, which sched_ext refuses; use affinities or cgroups",
+        ),
+    ]
+}
+
+/// The functions of sched_ext that the shim calls, under any of their names, with the number of their parameters. A kernel
+/// whose types were described by an old pahole has them with one too many, and refuses every scheduler.
+const FUNCTIONS: &[(&[&str], usize)] = &[
+    (&["scx_bpf_create_dsq"], 2),
+    (&["scx_bpf_dsq_insert___v2", "scx_bpf_dsq_insert"], 4),
+    (&["scx_bpf_dsq_move_to_local___v2", "scx_bpf_dsq_move_to_local"], 0),
+    (&["scx_bpf_kick_cpu"], 2),
+    (&["scx_bpf_task_cpu"], 1),
+    (&["scx_bpf_now"], 0),
+    (&["bpf_task_acquire"], 1),
+    (&["bpf_task_release"], 1),
+];
+
+fn functions() -> Vec<Check> {
+    const NAME: &str = "functions for schedulers";
+    let btf = match Btf::from_vmlinux() {
+        Ok(btf) => btf,
+        Err(e) => {
+            let none =
+                check(NAME, Need::Native, Err(format!("the kernel does not describe its types: {e}")), NEWER_KERNEL);
+            return vec![none];
+        }
+    };
+    let mut problems = Vec::new();
+    for (names, parameters) in FUNCTIONS {
+        match names.iter().find_map(|name| parameters_of(&btf, name)) {
+            None => problems.push(format!("no {}", names[names.len() - 1])),
+            Some(n) if *parameters != 0 && n != *parameters => {
+                problems.push(format!("{} with {n} parameters", names[0]))
+            }
+            Some(_) => {}
+        }
+    }
+    let found = if problems.is_empty() { Ok(format!("all {}", FUNCTIONS.len())) } else { Err(problems.join(", ")) };
+    let flag = |what, name: &str, without: &str| {
+        let has = shim::enum_value(&btf, "scx_enq_flags", name).is_some();
+        check(what, Need::Optional, yes_if(has, without), "boot a newer kernel (7.1)")
+    };
+    vec![
+        check(
+            "types (BTF)",
+            Need::Native,
+            yes_if(btf.type_by_name::<types::Struct>("sched_ext_ops").is_some(), "no sched_ext_ops"),
+            NEWER_KERNEL,
+        ),
+        check(
+            NAME,
+            Need::Native,
+            found,
+            "boot a kernel whose types are whole (Debian: testing's, not stable-backports')",
+        ),
+        flag("SCX_ENQ_IMMED", "SCX_ENQ_IMMED", "a task whose CPU is taken by a higher class waits there"),
+        flag("SCX_ENQ_REENQ", "SCX_ENQ_REENQ", "and is not told apart when it comes back"),
+    ]
+}
+
+/// How many parameters a function of the kernel has.
+fn parameters_of(btf: &Btf<'_>, name: &str) -> Option<usize> {
+    let function = btf.type_by_name::<types::Func>(name)?;
+    let prototype = function.next_type().and_then(|t| types::FuncProto::try_from(t).ok())?;
+    Some(prototype.len())
+}
+
+/// What the core links against that only newer kernels have, under any of its names.
+const SYMBOLS: &[(&str, &[&str])] = &[
+    ("lock with deadlock detection", &["resilient_queued_spin_lock_slowpath"]),
+    ("allocation in any context", &["_kmalloc_nolock_noprof", "kmalloc_nolock_noprof", "kmalloc_nolock"]),
+    ("freeing in any context", &["kfree_nolock"]),
+    ("functions of modules for BPF", &["register_btf_kfunc_id_set"]),
+    ("change of scheduling class", &["sched_setattr_nocheck"]),
+];
+
+fn symbols() -> Vec<Check> {
+    let known = fs::read_to_string("/proc/kallsyms").unwrap_or_default();
+    SYMBOLS
+        .iter()
+        .map(|(what, names)| {
+            let found = match known.is_empty() {
+                true => Err("cannot be told without /proc/kallsyms".into()),
+                false => yes_if(has_symbol(&known, names), &format!("no {}", names[0])),
+            };
+            check(what, Need::Native, found, "boot a newer kernel (6.18 or later)")
+        })
+        .collect()
+}
+
+/// Lines are `ADDRESS TYPE NAME`, with `[MODULE]` behind for those of modules.
+fn has_symbol(known: &str, names: &[&str]) -> bool {
+    known.lines().filter_map(|line| line.split_whitespace().nth(2)).any(|symbol| names.contains(&symbol))
+}
+
+fn surroundings(search: &Search) -> Vec<Check> {
+    let bpffs = mounted("/sys/fs/bpf", "bpf");
+    let files = search.find(CORE).and_then(|core| search.find(SHIM).map(|_| core));
+    let found = files.map(|core| core.display().to_string()).map_err(|e| e.what);
+    vec![
+        check("BPF file system", Need::Native, yes_if(bpffs, "not mounted"), "mount -t bpf bpf /sys/fs/bpf"),
+        check("Baton's core", Need::Native, found, "baton build POLICY (with this kernel's headers)"),
+    ]
+}
+
+fn mounted(dir: &str, kind: &str) -> bool {
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let found = mounts
+        .lines()
+        .map(|line| line.split(' ').collect::<Vec<_>>())
+        .any(|m| m.len() > 2 && m[1] == dir && m[2] == kind);
+    found
+}
+
+fn program(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).map(|dir| dir.join(name)).find(|file| file.is_file());
+    found
+}
+
+const ROOT: &str = "run baton inside Baton's Debian root: vm/enter baton ...";
+
+fn building() -> Vec<Check> {
+    let headers = artefacts::headers_release();
+    let headers = headers.map(|release| format!("for kernel {release}")).map_err(|e| e.what);
+    let missing: Vec<_> = ["cargo", "clang", "make", "gcc", "pahole", "bpftool", "objcopy"]
+        .into_iter()
+        .filter(|p| program(p).is_none())
+        .collect();
+    let tools = if missing.is_empty() { Ok(String::new()) } else { Err(format!("no {}", missing.join(", "))) };
+    let source = artefacts::source();
+    let core_source =
+        ["/usr/lib/rustlib/src/rust/library/core", "/usr/src/rustc"].iter().any(|dir| Path::new(dir).exists());
+    vec![
+        check(
+            "Baton's source",
+            Need::Build,
+            source.map(|s| s.display().to_string()).map_err(|e| e.what),
+            "set BATON_SOURCE to it",
+        ),
+        check("kernel headers", Need::Build, headers, ROOT),
+        check("compilers and tools", Need::Build, tools, ROOT),
+        check(
+            "source of Rust's core library",
+            Need::Build,
+            yes_if(core_source, "package rust-src is not installed"),
+            ROOT,
+        ),
+    ]
+}
+
+fn guest() -> Vec<Check> {
+    let qemu = program("qemu-system-x86_64").map(|p| p.display().to_string());
+    let kernel = baton_vm::Kernel::of_root().map(|k| k.release).map_err(|e| e.to_string());
+    let tools: Vec<_> =
+        baton_vm::DEFAULT_TOOLS.iter().copied().chain(["busybox", "ldd"]).filter(|p| program(p).is_none()).collect();
+    let tools = if tools.is_empty() { Ok(String::new()) } else { Err(format!("no {}", tools.join(", "))) };
+    vec![
+        check("QEMU", Need::Vm, qemu.ok_or("no qemu-system-x86_64".into()), ROOT),
+        check("kernel for the guest", Need::Vm, kernel, "make Baton's Debian root: vm/root.sh"),
+        check("programs for the guest", Need::Vm, tools, ROOT),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_says_what_can_be_done() {
+        let made = |checks| Report::new("7.2.12".into(), checks);
+        let there = |what, need| check(what, need, Ok("found".into()), "x");
+        let missing = |what, need| check(what, need, Err("not here".into()), "apt install it");
+        let report =
+            made(vec![there("root", Need::Native), missing("sched_ext", Need::Native), there("QEMU", Need::Vm)]);
+        assert!(!report.native && report.vm && report.build);
+        let text = report.text();
+        for line in ["  ok       root       found\n", "  missing  sched_ext  not here\n", "get it: apt install it\n"] {
+            assert!(text.contains(line), "no {line:?} in:\n{text}");
+        }
+        assert!(
+            text.ends_with("policies on this kernel: no; in a guest (baton vm run): yes; building them here: yes\n")
+        );
+        assert!(made(vec![there("root", Need::Native), missing("IMMED", Need::Optional)]).native);
+    }
+
+    #[test]
+    fn symbols_of_the_kernel() {
+        let known = "0000 T kfree_nolock\n0000 t scx_do\t[scx]\n";
+        assert!(has_symbol(known, &["x", "kfree_nolock"]));
+        assert!(has_symbol(known, &["scx_do"]));
+        assert!(!has_symbol(known, &["kfree", "[scx]", "T"]));
+    }
+}

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The wrong things, each in a function of its own so that a report's line tells which it was.
+
+use alloc::vec::Vec;
+use baton::{runqueue::Fifo, Cpu, Lock, Topology};
+use core::{
+    hint::black_box,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+/// Kinds of faults, by the names that the option `fault` takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    Index,
+    Overflow,
+    Unwrap,
+    Memory,
+    Recursion,
+    Deadlock,
+    Cycle,
+    NotAllowed,
+    Stale,
+    Dropped,
+    Stall,
+    Loop,
+    Timer,
+    Select,
+    SelectCpu,
+    Runaway,
+    Create,
+    CreateMemory,
+}
+
+impl Fault {
+    pub fn from_name(name: &str) -> Result<Self, &'static str> {
+        Ok(match name {
+            "index" => Self::Index,
+            "overflow" => Self::Overflow,
+            "unwrap" => Self::Unwrap,
+            "memory" => Self::Memory,
+            "recursion" => Self::Recursion,
+            "deadlock" => Self::Deadlock,
+            "cycle" => Self::Cycle,
+            "not-allowed" => Self::NotAllowed,
+            "stale" => Self::Stale,
+            "dropped" => Self::Dropped,
+            "stall" => Self::Stall,
+            "loop" => Self::Loop,
+            "timer" => Self::Timer,
+            "select" => Self::Select,
+            "select-cpu" => Self::SelectCpu,
+            "runaway" => Self::Runaway,
+            "create" => Self::Create,
+            "create-memory" => Self::CreateMemory,
+            _ => return Err("fault is not one of those in policies/faulty/src/wrong.rs"),
+        })
+    }
+}
+
+pub fn index(n: u64) {
+    let three = black_box([1_u8, 2, 3]);
+    black_box(three[(n as usize & 7) | 4]);
+}
+
+pub fn overflow(n: u64) {
+    black_box(black_box(u64::MAX) + black_box(n | 1));
+}
+
+pub fn unwrap(topology: &Topology) {
+    let far = topology.cpus().find(|cpu| cpu.index() == usize::MAX);
+    black_box(far.unwrap());
+}
+
+pub fn memory() {
+    let mut hoard = Vec::new();
+    loop {
+        hoard.push(black_box(Vec::<u8>::with_capacity(4_000)));
+    }
+}
+
+#[inline(never)]
+#[allow(unconditional_recursion, reason = "it is the point")]
+pub fn recursion(n: u64) -> u64 {
+    let deep = black_box([n; 16]);
+    recursion(deep[3] ^ 1) + black_box(deep)[5]
+}
+
+pub fn deadlock(queue: &Lock<Fifo>) {
+    let once = queue.lock();
+    let twice = queue.lock();
+    black_box((once.len(), twice.len()));
+}
+
+/// Takes two locks in the order that the other CPU does not, after a wait for the other to have its first.
+pub fn cycle(locks: &[Lock<u64>; 2], waiting_with: &[AtomicU64; 2], cpu: Cpu) {
+    let own = cpu.index() & 1;
+    let mut first = locks[own].lock();
+    waiting_with[own].store(1, Relaxed);
+    for _ in 0..20_000_000 {
+        if waiting_with[1 - own].load(Relaxed) != 0 {
+            let mut second = locks[1 - own].lock();
+            *second += 1;
+            break;
+        }
+        core::hint::spin_loop();
+    }
+    waiting_with[own].store(0, Relaxed);
+    *first += 1;
+}
+
+/// Never returns, and calls nothing.
+pub fn run_away(calls: &AtomicU64) {
+    while calls.load(Relaxed) != 0 {
+        core::hint::spin_loop();
+    }
+}

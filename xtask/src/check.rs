@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `cargo xtask check`: the gate.
+
+use crate::{
+    edges,
+    files::{self, File},
+    header, rules,
+    steps::{cargo, run_all, Step},
+    Result,
+};
+use std::path::Path;
+
+/// What is checked, in order. The quick ones come first.
+const STEPS: &[Step] = &[
+    ("house rules", house_rules),
+    ("allowed dependencies", allowed_edges),
+    ("policy/c/baton.h", header::check),
+    ("formatting", formatting),
+    ("clippy", clippy),
+];
+
+/// Crates that are built for the kernel's target only, and so are no members of the workspace.
+const KERNEL_CRATES: &[&str] = &["hosts/kernel/core-lib/Cargo.toml", "hosts/kernel/glue/Cargo.toml"];
+
+/// `cargo xtask check`.
+pub fn check(root: &Path) -> Result {
+    run_all("check", STEPS, root)
+}
+
+fn house_rules(root: &Path) -> Result {
+    let files = files::list(root)?;
+    let mut found: Vec<String> = files.iter().flat_map(rules::of_file).collect();
+    found.extend(rules::policies_forbid_unsafe(&files));
+    found.extend(rules::architecture_paths(&files, |path| root.join(path).exists()));
+    none(found, "the house rules")
+}
+
+fn allowed_edges(root: &Path) -> Result {
+    let files: Vec<File> = files::list(root)?;
+    none(edges::violations(root, &files)?, "the table of dependencies")
+}
+
+fn none(found: Vec<String>, what: &str) -> Result {
+    match found.len() {
+        0 => Ok(()),
+        count => Err(format!("{}\n{count} breaches of {what}; fix the files named", found.join("\n"))),
+    }
+}
+
+fn formatting(root: &Path) -> Result {
+    cargo(root, &["fmt", "--all", "--check"])?;
+    KERNEL_CRATES.iter().try_for_each(|manifest| cargo(root, &["fmt", "--manifest-path", manifest, "--check"]))
+}
+
+fn clippy(root: &Path) -> Result {
+    // Beyond clippy's own choice: each `unsafe` says why it is sound.
+    let lints = ["-D", "warnings", "-D", "clippy::undocumented_unsafe_blocks"];
+    let mut arguments = vec!["clippy", "--quiet", "--all-targets", "--"];
+    arguments.extend(lints);
+    cargo(root, &arguments)
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `cargo xtask COMMAND`: what is done to the repository rather than by it.
+
+mod check;
+mod edges;
+mod files;
+mod header;
+mod rules;
+mod steps;
+
+use std::{path::PathBuf, process::ExitCode};
+
+const USAGE: &str = "\
+usage: cargo xtask COMMAND
+  check    formatting, lints and the house rules: what must hold before a change is handed in
+  test     check, then all tests
+  header   writes policy/c/baton.h anew from policy/abi";
+
+/// What a command gives up with: lines for the user that say what is wrong and what to do.
+type Result<T = ()> = std::result::Result<T, String>;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let command = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["check"] => check::check,
+        ["test"] => steps::test,
+        ["header"] => header::write,
+        ["help" | "--help" | "-h"] => {
+            println!("{USAGE}");
+            return ExitCode::SUCCESS;
+        }
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match root().and_then(|root| command(&root)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("{message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The repository. Cargo says at run time where this package lies: the path it was compiled under may be another clone's.
+fn root() -> Result<PathBuf> {
+    let package = std::env::var_os("CARGO_MANIFEST_DIR").ok_or("xtask must be run by cargo: cargo xtask COMMAND")?;
+    let package = PathBuf::from(package);
+    package.parent().map(PathBuf::from).ok_or_else(|| "xtask lies at the root of the file system".into())
+}

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `cargo xtask test`, and how a step of it, or of the check, is run.
+
+use crate::{check, Result};
+use std::{ffi::OsString, path::Path, process::Command, time::Instant};
+
+/// Its name, and what does it to the repository at a path.
+pub type Step = (&'static str, fn(&Path) -> Result);
+
+/// The steps of `cargo xtask test`, in order: the first that fails ends it.
+const TEST_STEPS: &[Step] = &[("check", check::check), ("tests on this machine", workspace_tests)];
+
+/// `cargo xtask test`: what `make test` runs.
+pub fn test(root: &Path) -> Result {
+    run_all("test", TEST_STEPS, root)
+}
+
+fn workspace_tests(root: &Path) -> Result {
+    cargo(root, &["test", "--workspace"])
+}
+
+/// Runs steps one by one, saying which, and how long each took.
+pub fn run_all(name: &str, steps: &[Step], root: &Path) -> Result {
+    for (index, (step, run)) in steps.iter().enumerate() {
+        println!("== {name} {}/{}: {step}", index + 1, steps.len());
+        let start = Instant::now();
+        run(root).map_err(|message| format!("{message}\n== {name}: FAILED in {step}"))?;
+        println!("== {name} {}/{}: {step}: ok, {:.1} s", index + 1, steps.len(), start.elapsed().as_secs_f64());
+    }
+    Ok(())
+}
+
+/// Runs cargo with its output where ours goes.
+pub fn cargo(root: &Path, arguments: &[&str]) -> Result {
+    let shown = format!("cargo {}", arguments.join(" "));
+    let status = cargo_command(root, arguments).status().map_err(|e| cannot_run(&shown, &e))?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(format!("`{shown}` failed ({status}); see above"))
+    }
+}
+
+/// Runs cargo and returns what it printed.
+pub fn cargo_output(root: &Path, arguments: &[&str]) -> Result<Vec<u8>> {
+    let shown = format!("cargo {}", arguments.join(" "));
+    let output = cargo_command(root, arguments).output().map_err(|e| cannot_run(&shown, &e))?;
+    if output.status.success() {
+        Ok(output.stdout)
+    } else {
+        Err(format!("`{shown}` failed ({}):\n{}", output.status, String::from_utf8_lossy(&output.stderr)))
+    }
+}
+
+fn cargo_command(root: &Path, arguments: &[&str]) -> Command {
+    // The cargo that runs this, which names itself.
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
+    let mut command = Command::new(cargo);
+    command.args(arguments).current_dir(root);
+    command
+}
+
+/// The message when a program could not even be started.
+pub fn cannot_run(shown: &str, error: &std::io::Error) -> String {
+    format!("cannot run `{shown}`: {error}; it must be installed and in PATH (vm/enter has all that is needed)")
+}
