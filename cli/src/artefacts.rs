@@ -176,10 +176,9 @@ impl Target<'_> {
     pub fn build(&self) -> Result<PathBuf> {
         let (source, release) = (source()?, headers_release()?);
         let out = output_dir(&release);
-        let made = fs::create_dir_all(&out).and_then(|()| File::create(out.join(format!("{}.new", self.stamp()))));
-        let stamp = made.map_err(|e| Error::file(format!("writing into {}", out.display()), &e))?;
+        fs::create_dir_all(&out).map_err(|e| Error::file(format!("making {}", out.display()), &e))?;
         eprintln!("baton: building {} for kernel {release}", self.title());
-        let start = Instant::now();
+        let (begun, start) = (SystemTime::now(), Instant::now());
         let mut command = Command::new(source.join("hosts/kernel/build.sh"));
         match self {
             Target::Core => command.arg("core"),
@@ -196,9 +195,9 @@ impl Target<'_> {
             ));
         }
         // Dated from the beginning, so that what was changed meanwhile counts as newer.
-        drop(stamp);
         let stamp = out.join(self.stamp());
-        fs::rename(out.join(format!("{}.new", self.stamp())), &stamp)
+        File::create(&stamp)
+            .and_then(|file| file.set_modified(begun))
             .map_err(|e| Error::file(format!("writing {}", stamp.display()), &e))?;
         eprintln!("baton: built {} ({:.1} s)", self.title(), start.elapsed().as_secs_f32());
         Ok(out)

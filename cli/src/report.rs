@@ -74,7 +74,7 @@ pub fn status(status: &Status) -> String {
     text.push('\n');
     text.push_str(&list(&status.policies));
     text.push('\n');
-    text.push_str(&cpus(&status.cpus));
+    text.push_str(&cpus(&status.cpus, status.core.attached));
     for one in &status.faults {
         text.push('\n');
         text.push_str(&fault(one));
@@ -103,10 +103,11 @@ fn core(core: &Core) -> String {
     text
 }
 
-fn cpus(cpus: &[Cpu]) -> String {
+/// Which CPUs are online the core knows while it is attached.
+fn cpus(cpus: &[Cpu], attached: bool) -> String {
     let rows = cpus.iter().map(|c| {
         let counters = [c.dispatches, c.picks, c.enqueues, c.directs, c.refusals, c.fallbacks, c.timers];
-        let name = if c.online { c.cpu.to_string() } else { format!("{} (off)", c.cpu) };
+        let name = if c.online || !attached { c.cpu.to_string() } else { format!("{} (off)", c.cpu) };
         std::iter::once(name).chain(counters.map(|n| n.to_string())).collect()
     });
     let titles = ["CPU", "DISPATCHES", "PICKS", "ENQUEUES", "DIRECT", "REFUSALS", "FALLBACK", "TIMERS"];
@@ -134,13 +135,13 @@ pub fn fault(fault: &Fault) -> String {
         let comm = if task.comm.is_empty() { String::new() } else { format!(" ({})", task.comm) };
         line("task", &format!("{}{comm}", task.pid));
     }
-    let at = fault.at_ns as f64 / 1e9;
-    line("when", &format!("{at:.6} s of the scheduler's clock, on CPU {}; fault no. {}", fault.cpu, fault.serial));
+    line("where", &format!("on CPU {}; fault no. {} since the core was loaded", fault.cpu, fault.serial));
     for (i, call) in fault.calls.iter().enumerate() {
-        let ago = fault.at_ns.saturating_sub(call.at_ns) as f64 / 1e3;
+        // The clock of these times is the tick.
+        let ago = fault.at_ns.saturating_sub(call.at_ns) / 1_000_000;
         let pid = call.pid.map_or(String::new(), |pid| format!("  task {pid}"));
         let title = if i == 0 { "calls" } else { "" };
-        line(title, format!("{ago:>10.1} us before  {:<21}{pid}", call.method).trim_end());
+        line(title, format!("{ago:>6} ms before  {:<21}{pid}", call.method).trim_end());
     }
     line(
         "now",
@@ -172,7 +173,6 @@ fn advice(fault: &Fault) -> Vec<String> {
         "refusal loop" => {
             "take pick_refused to heart: a refused Schedulable must not be returned unchanged for the same CPU"
         }
-        "runaway call" => "bound the loops of that method",
         _ => "see the message",
     };
     vec![

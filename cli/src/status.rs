@@ -203,6 +203,5 @@ mod tests {
         assert_eq!(method_name(99), "?");
         assert_eq!(state_name(BatonPolicyState::Faulted as u32), "faulted");
         assert_eq!(state_name(BatonPolicyState::Registered as u32), "loaded");
-        assert_eq!(BATON_FAULT_NAMES[BatonFaultKind::Runaway as usize], "runaway call");
     }
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The control device /dev/baton, the table of policies, and the watch for stalls.
+ * The control device /dev/baton, and the table of policies.
  *
  * Only root opens the device. Each request is one ioctl with one structure of fixed size, which is copied in, checked, and copied
- * out. Everything here is in process context under baton_control_mutex, but for the watch, which takes no lock.
+ * out. Everything here is in process context under baton_control_mutex.
  */
 #include <linux/capability.h>
 #include <linux/cpu.h>
@@ -23,8 +23,6 @@
 #include "core.h"
 #include "ioctl.h"
 #include "register.h"
-
-#define WATCH_MS 500
 
 struct baton_place baton_places[BATON_MAX_POLICIES];
 DEFINE_MUTEX(baton_control_mutex);
@@ -395,22 +393,6 @@ out:
 	return err;
 }
 
-/*
- * The watch for stalls and stranded tasks. In hard-interrupt context: a work would be run by a thread, which a policy that has all
- * tasks of the machine may be starving.
- */
-static struct hrtimer watch_timer;
-
-static enum hrtimer_restart watch(struct hrtimer *timer)
-{
-	if (READ_ONCE(baton_attached)) {
-		baton_core_rescue_again();
-		baton_core_check_stall(baton_coarse_now(), (u64)READ_ONCE(baton_stall_ms) * NSEC_PER_MSEC);
-	}
-	hrtimer_forward_now(timer, ms_to_ktime(WATCH_MS));
-	return HRTIMER_RESTART;
-}
-
 static const struct file_operations control_fops = {
 	.owner = THIS_MODULE,
 	.unlocked_ioctl = control,
@@ -425,17 +407,10 @@ static struct miscdevice control_device = {
 
 int baton_control_init(void)
 {
-	int err = misc_register(&control_device);
-
-	if (err)
-		return err;
-	hrtimer_setup(&watch_timer, watch, CLOCK_MONOTONIC, HRTIMER_MODE_REL_HARD);
-	hrtimer_start(&watch_timer, ms_to_ktime(WATCH_MS), HRTIMER_MODE_REL_HARD);
-	return 0;
+	return misc_register(&control_device);
 }
 
 void baton_control_exit(void)
 {
 	misc_deregister(&control_device);
-	hrtimer_cancel(&watch_timer);
 }

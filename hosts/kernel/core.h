@@ -94,6 +94,10 @@ int baton_timers_add(struct baton_place *place);
 void baton_timers_stop(struct baton_place *place);
 void baton_timers_remove(struct baton_place *place);
 
+/* watch.c */
+void baton_watch_init(void);
+void baton_watch_exit(void);
+
 /* control.c */
 int baton_control_init(void);
 void baton_control_exit(void);

@@ -14,7 +14,6 @@ static atomic64_t serial;
 
 static const char *const kinds[] = {
 	"none", "panic", "out of memory", "stack overflow", "deadlock", "lock timeout", "lost task", "stall", "refusal loop",
-	"runaway call",
 };
 
 static void log_faults(struct irq_work *work)

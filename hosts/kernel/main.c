@@ -40,6 +40,7 @@ static int __init baton_init(void)
 		baton_control_exit();
 		goto free;
 	}
+	baton_watch_init();
 	return 0;
 free:
 	vfree(slots);
@@ -51,6 +52,7 @@ free:
 static void __exit baton_exit(void)
 {
 	baton_control_exit();
+	baton_watch_exit();
 	baton_host_exit();
 	baton_fault_exit();
 	baton_memory_exit();

@@ -7,107 +7,68 @@
 #if defined(__KERNEL__)
 #include <linux/types.h>
 #elif !defined(__VMLINUX_H__)
-#include <stdint.h>
 #include <stdbool.h>
+#include <stdint.h>
 #endif
 #ifndef UINT64_MAX
 #define UINT64_MAX (~0ULL)
 #endif
 
-
-/*
- Version of everything in this crate. A policy module built for another version is refused at registration.
- */
+// Version of everything in this crate. A policy module built for another version is refused at registration.
 #define BATON_ABI 1
 
-/*
- Longest name of a policy, with the terminating NUL.
- */
+// Longest name of a policy, with the terminating NUL.
 #define BATON_NAME_LEN 32
 
-/*
- Longest option string of a policy, with the terminating NUL.
- */
+// Longest option string of a policy, with the terminating NUL.
 #define BATON_OPTIONS_LEN 256
 
-/*
- At most this many policies are registered at once.
- */
+// At most this many policies are registered at once.
 #define BATON_MAX_POLICIES 16
 
-/*
- Answer of a pick: nothing to run.
- */
+// Answer of a pick: nothing to run.
 #define BATON_PICK_NONE 0
 
-/*
- Answer of a pick: the task that is running goes on.
- */
+// Answer of a pick: the task that is running goes on.
 #define BATON_PICK_KEEP 1
 
-/*
- What an abandoned call yields in place of an answer.
- */
+// What an abandoned call yields in place of an answer.
 #define BATON_ABORTED UINT64_MAX
 
-/*
- At most this many CPUs can be kicked from one call; a further kick is refused to the policy.
- */
+// At most this many CPUs can be kicked from one call; a further kick is refused to the policy.
 #define BATON_MAX_KICKS 4
 
-/*
- The kicked CPU leaves idle and asks its policy for a task; a busy one is left alone.
- */
+// The kicked CPU leaves idle and asks its policy for a task; a busy one is left alone.
 #define BATON_KICK_IDLE 0
 
-/*
- The kicked CPU's running task is preempted.
- */
+// The kicked CPU's running task is preempted.
 #define BATON_KICK_PREEMPT 32768
 
-/*
- The task was woken from sleep.
- */
+// The task was woken from sleep.
 #define BATON_F_WAKEUP (1 << 0)
 
-/*
- The waker is about to sleep (WF_SYNC).
- */
+// The waker is about to sleep (WF_SYNC).
 #define BATON_F_SYNC (1 << 1)
 
-/*
- The task is new (WF_FORK) or runs another program (WF_EXEC).
- */
+// The task is new (WF_FORK) or runs another program (WF_EXEC).
 #define BATON_F_FORK (1 << 2)
 
-/*
- The task comes back after a change of its attributes, or a forced move.
- */
+// The task comes back after a change of its attributes, or a forced move.
 #define BATON_F_RESTORE (1 << 3)
 
-/*
- Of a dispatch: `task`, which ran last on this CPU, can go on running.
- */
+// Of a dispatch: `task`, which ran last on this CPU, can go on running.
 #define BATON_F_PREV_RUNNABLE (1 << 4)
 
-/*
- The kernel takes the task back from a CPU that it could not get (SCX_ENQ_REENQ).
- */
+// The kernel takes the task back from a CPU that it could not get (SCX_ENQ_REENQ).
 #define BATON_F_REENQ (1 << 5)
 
-/*
- Set in the answer of `select_task_rq`: run it there at once, past the policy's queues.
- */
+// Set in the answer of `select_task_rq`: run it there at once, past the policy's queues.
 #define BATON_SELECT_DIRECT 4294967296
 
-/*
- Length of a message from a policy, with the terminating NUL.
- */
+// Length of a message from a policy, with the terminating NUL.
 #define BATON_MESSAGE_LEN 160
 
-/*
- Bits of `events` in [`BatonPolicy`]: the notifications a policy wants to be called for.
- */
+// Bits of `events` in `baton_policy`: the notifications a policy wants to be called for.
 #define BATON_EV_BLOCKED (1 << 0)
 
 #define BATON_EV_TICK (1 << 1)
@@ -118,658 +79,358 @@
 
 #define BATON_EV_ALL 15
 
-/*
- Why the host did not take a policy's answer.
- */
-enum baton_refusal
-#if __STDC_VERSION__ >= 202311L
-  : uint32_t
-#endif // __STDC_VERSION__ >= 202311L
- {
-  /*
-   The token is not the task's newest, or the task is not queued any more.
-   */
-  BATON_REFUSAL_STALE = 1,
-  /*
-   The task belongs to another policy.
-   */
-  BATON_REFUSAL_FOREIGN = 2,
-  /*
-   The task may not run on that CPU (affinity, or migration disabled).
-   */
-  BATON_REFUSAL_NOT_ALLOWED = 3,
-  /*
-   The CPU is offline or out of range.
-   */
-  BATON_REFUSAL_CPU_OFFLINE = 4,
-  /*
-   "Keep" was answered where no task can be kept.
-   */
-  BATON_REFUSAL_NOTHING_TO_KEEP = 5,
-};
-#if __STDC_VERSION__ >= 202311L
-typedef enum baton_refusal baton_refusal;
-#else
-typedef uint32_t baton_refusal;
-#endif // __STDC_VERSION__ >= 202311L
-
-/*
- The methods of a policy, for fault reports and counters.
- */
-enum baton_method
-#if __STDC_VERSION__ >= 202311L
-  : uint32_t
-#endif // __STDC_VERSION__ >= 202311L
- {
-  BATON_METHOD_NONE = 0,
-  BATON_METHOD_CREATE,
-  BATON_METHOD_DESTROY,
-  BATON_METHOD_SELECT_TASK_RQ,
-  BATON_METHOD_TASK_NEW,
-  BATON_METHOD_TASK_WAKEUP,
-  BATON_METHOD_TASK_PREEMPT,
-  BATON_METHOD_TASK_YIELD,
-  BATON_METHOD_TASK_RESTORED,
-  BATON_METHOD_PICK_NEXT_TASK,
-  BATON_METHOD_NEWLY_IDLE,
-  BATON_METHOD_PICK_REFUSED,
-  BATON_METHOD_BALANCE,
-  BATON_METHOD_TASK_BLOCKED,
-  BATON_METHOD_TASK_DEQUEUED,
-  BATON_METHOD_TASK_DEPARTED,
-  BATON_METHOD_TASK_DEAD,
-  BATON_METHOD_TASK_AFFINITY_CHANGED,
-  BATON_METHOD_TASK_PRIO_CHANGED,
-  BATON_METHOD_TASK_TICK,
-  BATON_METHOD_TIMER,
-  BATON_METHOD_CPU_ONLINE,
-  BATON_METHOD_CPU_OFFLINE,
-  BATON_METHOD_ENTER_IDLE,
-  BATON_METHOD_EXIT_IDLE,
-};
-#if __STDC_VERSION__ >= 202311L
-typedef enum baton_method baton_method;
-#else
-typedef uint32_t baton_method;
-#endif // __STDC_VERSION__ >= 202311L
-
-/*
- What a policy did wrong.
- */
-enum baton_fault_kind
-#if __STDC_VERSION__ >= 202311L
-  : uint32_t
-#endif // __STDC_VERSION__ >= 202311L
- {
-  BATON_FAULT_KIND_NONE = 0,
-  /*
-   A panic: index out of range, overflow, `unwrap` on None, or one of the policy's own.
-   */
-  BATON_FAULT_KIND_PANIC = 1,
-  /*
-   The policy's memory limit, or the machine's memory, was exhausted.
-   */
-  BATON_FAULT_KIND_OUT_OF_MEMORY = 2,
-  /*
-   The call used up the stack that the host grants.
-   */
-  BATON_FAULT_KIND_STACK_OVERFLOW = 3,
-  /*
-   A lock was taken twice by one CPU, or two CPUs wait for each other's.
-   */
-  BATON_FAULT_KIND_DEADLOCK = 4,
-  /*
-   A lock was not granted in time.
-   */
-  BATON_FAULT_KIND_LOCK_TIMEOUT = 5,
-  /*
-   A `Schedulable` was dropped: the task would never run again.
-   */
-  BATON_FAULT_KIND_LOST_TASK = 6,
-  /*
-   A task was runnable for longer than the stall limit without being picked.
-   */
-  BATON_FAULT_KIND_STALL = 7,
-  /*
-   The policy answered with refused tokens, call after call.
-   */
-  BATON_FAULT_KIND_REFUSAL_LOOP = 8,
-  /*
-   A call did not return in time.
-   */
-  BATON_FAULT_KIND_RUNAWAY = 9,
-};
-#if __STDC_VERSION__ >= 202311L
-typedef enum baton_fault_kind baton_fault_kind;
-#else
-typedef uint32_t baton_fault_kind;
-#endif // __STDC_VERSION__ >= 202311L
-
-/*
- State of a policy.
-
- ```text
-   registered --start--> running --stop--> registered
-                            |                  ^
-                            +----fault--> faulted --stop--+
- ```
- Moved under the control mutex, but for `running -> faulted`, which any CPU does once, by compare and swap.
- */
-enum baton_policy_state
-#if __STDC_VERSION__ >= 202311L
-  : uint32_t
-#endif // __STDC_VERSION__ >= 202311L
- {
-  /*
-   No policy in this place of the table.
-   */
-  BATON_POLICY_STATE_ABSENT = 0,
-  /*
-   The module is loaded; the policy schedules nothing.
-   */
-  BATON_POLICY_STATE_REGISTERED = 1,
-  /*
-   The policy schedules its tasks.
-   */
-  BATON_POLICY_STATE_RUNNING = 2,
-  /*
-   The policy was stopped by a fault; its tasks run under the fallback.
-   */
-  BATON_POLICY_STATE_FAULTED = 3,
-};
-#if __STDC_VERSION__ >= 202311L
-typedef enum baton_policy_state baton_policy_state;
-#else
-typedef uint32_t baton_policy_state;
-#endif // __STDC_VERSION__ >= 202311L
-
-/*
- One call's surroundings. The shim makes it on its stack, the core and the policy fill in answers, and the shim
- carries them out. Not shared between CPUs. 56 bytes: with 64, BPF gives the shim a stack of its own, which costs every call.
- */
-struct baton_ctx {
-  /*
-   Now, ns, to the kernel's tick; 0 as the shim gives it.
-   */
-  uint64_t now;
-  /*
-   In: the task the call is about, as the shim knows it (slot plus one, and the slot's serial); 0 if none.
-   Out, of a dispatch: the task to run.
-   */
-  uint64_t task;
-  /*
-   CPU time that `task` has used since it was created, ns.
-   */
-  uint64_t runtime;
-  /*
-   Out: how long the task may run, ns; 0 leaves the host's default.
-   */
-  uint64_t slice;
-  /*
-   In: the CPU the call is about. Out, of a select: the CPU chosen.
-   */
-  int32_t cpu;
-  /*
-   In: `BATON_F_*`.
-   */
-  uint32_t flags;
-  /*
-   Out: kicks asked for in `kicks`.
-   */
-  uint32_t nr_kicks;
-  /*
-   Out: CPU number, with [`BATON_KICK_PREEMPT`] or not.
-   */
-  uint16_t kicks[BATON_MAX_KICKS];
-  /*
-   Padding.
-   */
-  uint32_t reserved;
+// State of a policy.
+//
+//   registered --start--> running --stop--> registered
+//                            |                  ^
+//                            +----fault--> faulted --stop--+
+// Moved under the control mutex, but for `running -> faulted`, which any CPU does once, by compare and swap.
+enum baton_policy_state {
+	// No policy in this place of the table.
+	BATON_POLICY_STATE_ABSENT = 0,
+	// The module is loaded; the policy schedules nothing.
+	BATON_POLICY_STATE_REGISTERED = 1,
+	// The policy schedules its tasks.
+	BATON_POLICY_STATE_RUNNING = 2,
+	// The policy was stopped by a fault; its tasks run under the fallback.
+	BATON_POLICY_STATE_FAULTED = 3,
 };
 
-/*
- What a policy is told of a task. A copy, made for one call.
- */
-struct baton_task {
-  /*
-   Slot of the task: below the `max_tasks` of [`BatonEnv`], and reused after the task is dead.
-   */
-  uint32_t slot;
-  /*
-   Thread id in the initial namespace.
-   */
-  uint32_t pid;
-  /*
-   The CPU whose run queue the task is on, or was on last.
-   */
-  int32_t cpu;
-  /*
-   Nice value, -20 to 19.
-   */
-  int32_t nice;
-  /*
-   CPU time used since the task was created, ns.
-   */
-  uint64_t runtime;
+// Why the host did not take a policy's answer.
+enum baton_refusal {
+	// The token is not the task's newest, or the task is not queued any more.
+	BATON_REFUSAL_STALE = 1,
+	// The task belongs to another policy.
+	BATON_REFUSAL_FOREIGN = 2,
+	// The task may not run on that CPU (affinity, or migration disabled).
+	BATON_REFUSAL_NOT_ALLOWED = 3,
+	// The CPU is offline or out of range.
+	BATON_REFUSAL_CPU_OFFLINE = 4,
+	// "Keep" was answered where no task can be kept.
+	BATON_REFUSAL_NOTHING_TO_KEEP = 5,
 };
 
-/*
- A waking or new task asks for a CPU.
- */
-struct baton_wake {
-  /*
-   Where it ran last.
-   */
-  int32_t prev_cpu;
-  /*
-   The CPU on which the waker runs.
-   */
-  int32_t waker_cpu;
-  /*
-   `BATON_F_SYNC`, `BATON_F_FORK`.
-   */
-  uint32_t flags;
+// The methods of a policy, for fault reports and counters.
+enum baton_method {
+	BATON_METHOD_NONE = 0,
+	BATON_METHOD_CREATE,
+	BATON_METHOD_DESTROY,
+	BATON_METHOD_SELECT_TASK_RQ,
+	BATON_METHOD_TASK_NEW,
+	BATON_METHOD_TASK_WAKEUP,
+	BATON_METHOD_TASK_PREEMPT,
+	BATON_METHOD_TASK_YIELD,
+	BATON_METHOD_TASK_RESTORED,
+	BATON_METHOD_PICK_NEXT_TASK,
+	BATON_METHOD_NEWLY_IDLE,
+	BATON_METHOD_PICK_REFUSED,
+	BATON_METHOD_BALANCE,
+	BATON_METHOD_TASK_BLOCKED,
+	BATON_METHOD_TASK_DEQUEUED,
+	BATON_METHOD_TASK_DEPARTED,
+	BATON_METHOD_TASK_DEAD,
+	BATON_METHOD_TASK_AFFINITY_CHANGED,
+	BATON_METHOD_TASK_PRIO_CHANGED,
+	BATON_METHOD_TASK_TICK,
+	BATON_METHOD_TIMER,
+	BATON_METHOD_CPU_ONLINE,
+	BATON_METHOD_CPU_OFFLINE,
+	BATON_METHOD_ENTER_IDLE,
+	BATON_METHOD_EXIT_IDLE,
 };
 
-/*
- Where a CPU is. Ids are dense and start at 0; CPUs with the same id share the thing.
- */
-struct baton_cpu {
-  /*
-   Physical core: CPUs of one core are SMT siblings.
-   */
-  uint32_t core;
-  /*
-   Last-level cache.
-   */
-  uint32_t llc;
-  /*
-   NUMA node.
-   */
-  uint32_t node;
-  /*
-   1 when the CPU was online as this was read.
-   */
-  uint32_t online;
+// What a policy did wrong.
+enum baton_fault_kind {
+	BATON_FAULT_KIND_NONE = 0,
+	// A panic: index out of range, overflow, `unwrap` on None, or one of the policy's own.
+	BATON_FAULT_KIND_PANIC = 1,
+	// The policy's memory limit, or the machine's memory, was exhausted.
+	BATON_FAULT_KIND_OUT_OF_MEMORY = 2,
+	// The call used up the stack that the host grants.
+	BATON_FAULT_KIND_STACK_OVERFLOW = 3,
+	// A lock was taken twice by one CPU, or two CPUs wait for each other's.
+	BATON_FAULT_KIND_DEADLOCK = 4,
+	// A lock was not granted in time.
+	BATON_FAULT_KIND_LOCK_TIMEOUT = 5,
+	// A `Schedulable` was dropped: the task would never run again.
+	BATON_FAULT_KIND_LOST_TASK = 6,
+	// A task was runnable for longer than the stall limit without being picked.
+	BATON_FAULT_KIND_STALL = 7,
+	// The policy answered with refused tokens, call after call.
+	BATON_FAULT_KIND_REFUSAL_LOOP = 8,
 };
 
-/*
- What a policy is given when it is made.
- */
-struct baton_env {
-  /*
-   `nr_cpus` entries; valid during the call only.
-   */
-  const struct baton_cpu *cpus;
-  /*
-   Number of possible CPUs; CPU numbers are below it.
-   */
-  uint32_t nr_cpus;
-  /*
-   Number of task slots.
-   */
-  uint32_t max_tasks;
-  /*
-   The options given at load, NUL-terminated UTF-8; valid during the call only.
-   */
-  const char *options;
-  /*
-   Where a policy that cannot be made says why: [`BATON_MESSAGE_LEN`] bytes, NUL-terminated; valid during the call only.
-   */
-  char *message;
+// `BATON_IOC_CORE`: the core itself.
+struct baton_core_info {
+	// `BATON_ABI`.
+	uint32_t abi;
+	// 1 while the shim is attached to sched_ext.
+	uint32_t attached;
+	// 1 when all normal tasks of the machine are Baton's, 0 when only those of class SCHED_EXT are.
+	uint32_t all;
+	// Number of possible CPUs.
+	uint32_t nr_cpus;
+	// Number of task slots, and how many are in use.
+	uint32_t max_tasks;
+	uint32_t tasks;
+	// Tasks that got no slot since the core was loaded; they run under the fallback.
+	uint64_t no_slot;
+	// Id of the policy that unassigned tasks get; 0 for none.
+	uint32_t default_policy;
+	// A queued task that waits longer than this is a stall, ms.
+	uint32_t stall_ms;
 };
 
-/*
- A `Schedulable` as C sees it: the task's slot plus one in the low half, its generation in the high half.
- Never 0 or 1, see [`BATON_PICK_NONE`] and [`BATON_PICK_KEEP`].
- */
+// `BATON_IOC_POLICY`: one policy. In: `index`. Out: the rest.
+struct baton_policy_info {
+	// Place in the table, below `BATON_MAX_POLICIES`.
+	uint32_t index;
+	// `baton_policy_state`.
+	uint32_t state;
+	// Unique since the core was loaded; 0 when absent.
+	uint32_t id;
+	uint32_t version;
+	// Tasks that belong to it.
+	uint32_t tasks;
+	// Tasks whose `Schedulable` it holds.
+	uint32_t queued;
+	// Memory it has allocated, bytes.
+	uint64_t memory;
+	// `baton_refusal` answers so far.
+	uint64_t refusals;
+	// Faults so far.
+	uint64_t faults;
+	uint8_t name[BATON_NAME_LEN];
+	uint8_t options[BATON_OPTIONS_LEN];
+};
+
+// One call into a policy, as the core remembers it.
+struct baton_event {
+	uint64_t now;
+	// `baton_method`.
+	uint32_t method;
+	uint32_t pid;
+};
+
+// `BATON_IOC_FAULT`: the last fault of a policy. In: `index`. Out: the rest.
+struct baton_fault {
+	uint32_t index;
+	// `baton_fault_kind`; `None` if there was no fault.
+	uint32_t kind;
+	// `baton_method`.
+	uint32_t method;
+	uint32_t cpu;
+	// The task the call was about; 0 if none.
+	uint32_t pid;
+	// Source line, 0 if not known.
+	uint32_t line;
+	// When, ns of the scheduler clock.
+	uint64_t now;
+	// Number of the fault since the core was loaded.
+	uint64_t serial;
+	uint8_t policy[BATON_NAME_LEN];
+	uint8_t comm[16];
+	// Source file, NUL-terminated.
+	uint8_t file[96];
+	// What the policy or the host said, NUL-terminated.
+	uint8_t message[BATON_MESSAGE_LEN];
+	// The last calls on that CPU, oldest first: `nr_events` of them.
+	uint32_t nr_events;
+	uint32_t reserved;
+	struct baton_event events[10];
+};
+
+// `BATON_IOC_CPU`: counters of one CPU. In: `cpu`. Out: the rest.
+struct baton_cpu_info {
+	uint32_t cpu;
+	uint32_t online;
+	// Calls to pick, and how many gave a task of a policy.
+	uint64_t dispatches;
+	uint64_t picks;
+	// Tasks taken over by a policy.
+	uint64_t enqueues;
+	// Tasks handed straight to an idle CPU.
+	uint64_t directs;
+	// Answers refused.
+	uint64_t refusals;
+	// Tasks run by the fallback.
+	uint64_t fallbacks;
+	// Calls of a policy's timer.
+	uint64_t timers;
+};
+
+// `BATON_IOC_START`: start a registered policy.
+struct baton_start {
+	uint8_t name[BATON_NAME_LEN];
+	uint8_t options[BATON_OPTIONS_LEN];
+	// Out: why the policy could not be made, NUL-terminated.
+	uint8_t message[BATON_MESSAGE_LEN];
+};
+
+// `BATON_IOC_STOP`: stop a policy; its tasks go on under the default policy or the fallback.
+struct baton_stop {
+	uint8_t name[BATON_NAME_LEN];
+};
+
+// `BATON_IOC_ASSIGN`: give a task, or all unassigned tasks, to a policy.
+struct baton_assign {
+	// The thread, in the caller's pid namespace; 0 sets the policy of all tasks that have none of their own.
+	uint32_t pid;
+	// 1: also move the thread into (or, with an empty name, out of) class SCHED_EXT.
+	uint32_t set_class;
+	// The policy; empty for none.
+	uint8_t name[BATON_NAME_LEN];
+};
+
+// `BATON_IOC_TASK`: one task slot. In: `slot`. Out: the rest.
+struct baton_task_info {
+	uint32_t slot;
+	// 0 when the slot is free.
+	uint32_t pid;
+	// Id of its policy, 0 for none.
+	uint32_t policy;
+	// Number of its state, see `hosts/core`.
+	uint32_t state;
+	int32_t cpu;
+	int32_t nice;
+	uint8_t comm[16];
+};
+
+// A `Schedulable` as C sees it: the task's slot plus one in the low half, its generation in the high half.
+// Never 0 or 1, see `BATON_PICK_NONE` and `BATON_PICK_KEEP`.
 typedef uint64_t baton_token;
 
-/*
- A policy as the core sees it. `this` is what `create` made. All but `create` and `destroy` run with interrupts off and
- usually with a kernel run-queue lock held: they must not sleep, and several CPUs are in them at once.
- An absent function (NULL) is skipped; those marked "needed" must be there.
+// One call's surroundings. The shim makes it on its stack, the core and the policy fill in answers, and the shim
+// carries them out. Not shared between CPUs. 56 bytes: with 64, BPF gives the shim a stack of its own, which costs every call.
+struct baton_ctx {
+	// Now, ns, to the kernel's tick; 0 as the shim gives it.
+	uint64_t now;
+	// In: the task the call is about, as the shim knows it (slot plus one, and the slot's serial); 0 if none.
+	// Out, of a dispatch: the task to run.
+	uint64_t task;
+	// CPU time that `task` has used since it was created, ns.
+	uint64_t runtime;
+	// Out: how long the task may run, ns; 0 leaves the host's default.
+	uint64_t slice;
+	// In: the CPU the call is about. Out, of a select: the CPU chosen.
+	int32_t cpu;
+	// In: `BATON_F_*`.
+	uint32_t flags;
+	// Out: kicks asked for in `kicks`.
+	uint32_t nr_kicks;
+	// Out: CPU number, with `BATON_KICK_PREEMPT` or not.
+	uint16_t kicks[BATON_MAX_KICKS];
+	// Padding.
+	uint32_t reserved;
+};
 
- Functions that take a `BatonToken` own it from then on. See the trait `Scheduler` of the crate `baton`, whose methods these
- are, for when each is called and what a wrong answer costs.
- */
+// What a policy is told of a task. A copy, made for one call.
+struct baton_task {
+	// Slot of the task: below the `max_tasks` of `baton_env`, and reused after the task is dead.
+	uint32_t slot;
+	// Thread id in the initial namespace.
+	uint32_t pid;
+	// The CPU whose run queue the task is on, or was on last.
+	int32_t cpu;
+	// Nice value, -20 to 19.
+	int32_t nice;
+	// CPU time used since the task was created, ns.
+	uint64_t runtime;
+};
+
+// A waking or new task asks for a CPU.
+struct baton_wake {
+	// Where it ran last.
+	int32_t prev_cpu;
+	// The CPU on which the waker runs.
+	int32_t waker_cpu;
+	// `BATON_F_SYNC`, `BATON_F_FORK`.
+	uint32_t flags;
+};
+
+// Where a CPU is. Ids are dense and start at 0; CPUs with the same id share the thing.
+struct baton_cpu {
+	// Physical core: CPUs of one core are SMT siblings.
+	uint32_t core;
+	// Last-level cache.
+	uint32_t llc;
+	// NUMA node.
+	uint32_t node;
+	// 1 when the CPU was online as this was read.
+	uint32_t online;
+};
+
+// What a policy is given when it is made.
+struct baton_env {
+	// `nr_cpus` entries; valid during the call only.
+	const struct baton_cpu *cpus;
+	// Number of possible CPUs; CPU numbers are below it.
+	uint32_t nr_cpus;
+	// Number of task slots.
+	uint32_t max_tasks;
+	// The options given at load, NUL-terminated UTF-8; valid during the call only.
+	const char *options;
+	// Where a policy that cannot be made says why: `BATON_MESSAGE_LEN` bytes, NUL-terminated; valid during the call only.
+	char *message;
+};
+
+// A policy as the core sees it. `this` is what `create` made. All but `create` and `destroy` run with interrupts off and
+// usually with a kernel run-queue lock held: they must not sleep, and several CPUs are in them at once.
+// An absent function (NULL) is skipped; those marked "needed" must be there.
+//
+// Functions that take a `baton_token` own it from then on. See the trait `Scheduler` of the crate `baton`, whose methods these
+// are, for when each is called and what a wrong answer costs.
 struct baton_policy {
-  /*
-   [`crate::BATON_ABI`] the policy was built with.
-   */
-  uint32_t abi;
-  /*
-   Version of the policy, for people.
-   */
-  uint32_t version;
-  /*
-   `BATON_EV_*`.
-   */
-  uint32_t events;
-  /*
-   1 for a policy in C, whose stack use is not bounded by the host.
-   */
-  uint32_t language;
-  /*
-   Name, NUL-terminated: `[a-z0-9_]`.
-   */
-  char name[BATON_NAME_LEN];
-  /*
-   Needed. Process context, may sleep and allocate. Returns NULL when it cannot.
-   */
-  void *(*create)(const struct baton_env *env);
-  /*
-   Needed. Process context; no other call is under way or will come.
-   */
-  void (*destroy)(void *this);
-  /*
-   The CPU, or'ed with [`BATON_SELECT_DIRECT`].
-   */
-  uint64_t (*select_task_rq)(void *this,
-                             struct baton_ctx *ctx,
-                             const struct baton_task *task,
-                             const struct baton_wake *wake);
-  /*
-   Needed.
-   */
-  void (*task_new)(void *this,
-                   struct baton_ctx *ctx,
-                   const struct baton_task *task,
-                   baton_token token);
-  /*
-   Needed.
-   */
-  void (*task_wakeup)(void *this,
-                      struct baton_ctx *ctx,
-                      const struct baton_task *task,
-                      baton_token token);
-  /*
-   Needed.
-   */
-  void (*task_preempt)(void *this,
-                       struct baton_ctx *ctx,
-                       const struct baton_task *task,
-                       baton_token token);
-  /*
-   Needed.
-   */
-  void (*task_yield)(void *this,
-                     struct baton_ctx *ctx,
-                     const struct baton_task *task,
-                     baton_token token);
-  /*
-   Needed.
-   */
-  void (*task_restored)(void *this,
-                        struct baton_ctx *ctx,
-                        const struct baton_task *task,
-                        baton_token token);
-  /*
-   Needed. A token, [`BATON_PICK_NONE`] or [`BATON_PICK_KEEP`]; `prev` may be NULL. The slice goes into `ctx`.
-   */
-  uint64_t (*pick_next_task)(void *this,
-                             struct baton_ctx *ctx,
-                             int32_t cpu,
-                             const struct baton_task *prev);
-  /*
-   A token or [`BATON_PICK_NONE`].
-   */
-  uint64_t (*newly_idle)(void *this, struct baton_ctx *ctx, int32_t cpu);
-  /*
-   Needed.
-   */
-  void (*pick_refused)(void *this, struct baton_ctx *ctx, baton_token token, baton_refusal why);
-  void (*balance)(void *this, struct baton_ctx *ctx, int32_t cpu);
-  void (*task_blocked)(void *this, struct baton_ctx *ctx, const struct baton_task *task);
-  /*
-   Needed. The token, or 0.
-   */
-  baton_token (*task_dequeued)(void *this, struct baton_ctx *ctx, const struct baton_task *task);
-  /*
-   Needed. The token, or 0.
-   */
-  baton_token (*task_departed)(void *this, struct baton_ctx *ctx, const struct baton_task *task);
-  void (*task_dead)(void *this, struct baton_ctx *ctx, const struct baton_task *task);
-  void (*task_affinity_changed)(void *this, struct baton_ctx *ctx, const struct baton_task *task);
-  void (*task_prio_changed)(void *this, struct baton_ctx *ctx, const struct baton_task *task);
-  void (*task_tick)(void *this, struct baton_ctx *ctx, const struct baton_task *task);
-  void (*timer)(void *this, struct baton_ctx *ctx, int32_t cpu);
-  void (*cpu_online)(void *this, struct baton_ctx *ctx, int32_t cpu);
-  void (*cpu_offline)(void *this, struct baton_ctx *ctx, int32_t cpu);
-  void (*enter_idle)(void *this, struct baton_ctx *ctx, int32_t cpu);
-  void (*exit_idle)(void *this, struct baton_ctx *ctx, int32_t cpu);
-};
-
-/*
- `BATON_IOC_CORE`: the core itself.
- */
-struct baton_core_info {
-  /*
-   [`crate::BATON_ABI`].
-   */
-  uint32_t abi;
-  /*
-   1 while the shim is attached to sched_ext.
-   */
-  uint32_t attached;
-  /*
-   1 when all normal tasks of the machine are Baton's, 0 when only those of class SCHED_EXT are.
-   */
-  uint32_t all;
-  /*
-   Number of possible CPUs.
-   */
-  uint32_t nr_cpus;
-  /*
-   Number of task slots, and how many are in use.
-   */
-  uint32_t max_tasks;
-  uint32_t tasks;
-  /*
-   Tasks that got no slot since the core was loaded; they run under the fallback.
-   */
-  uint64_t no_slot;
-  /*
-   Id of the policy that unassigned tasks get; 0 for none.
-   */
-  uint32_t default_policy;
-  /*
-   A queued task that waits longer than this is a stall, ms.
-   */
-  uint32_t stall_ms;
-};
-
-/*
- `BATON_IOC_POLICY`: one policy. In: `index`. Out: the rest.
- */
-struct baton_policy_info {
-  /*
-   Place in the table, below `BATON_MAX_POLICIES`.
-   */
-  uint32_t index;
-  /*
-   `BatonPolicyState`.
-   */
-  uint32_t state;
-  /*
-   Unique since the core was loaded; 0 when absent.
-   */
-  uint32_t id;
-  uint32_t version;
-  /*
-   Tasks that belong to it.
-   */
-  uint32_t tasks;
-  /*
-   Tasks whose `Schedulable` it holds.
-   */
-  uint32_t queued;
-  /*
-   Memory it has allocated, bytes.
-   */
-  uint64_t memory;
-  /*
-   `BatonRefusal` answers so far.
-   */
-  uint64_t refusals;
-  /*
-   Faults so far.
-   */
-  uint64_t faults;
-  uint8_t name[BATON_NAME_LEN];
-  uint8_t options[BATON_OPTIONS_LEN];
-};
-
-/*
- One call into a policy, as the core remembers it.
- */
-struct baton_event {
-  uint64_t now;
-  /*
-   `BatonMethod`.
-   */
-  uint32_t method;
-  uint32_t pid;
-};
-
-/*
- `BATON_IOC_FAULT`: the last fault of a policy. In: `index`. Out: the rest.
- */
-struct baton_fault {
-  uint32_t index;
-  /*
-   `BatonFaultKind`; `None` if there was no fault.
-   */
-  uint32_t kind;
-  /*
-   `BatonMethod`.
-   */
-  uint32_t method;
-  uint32_t cpu;
-  /*
-   The task the call was about; 0 if none.
-   */
-  uint32_t pid;
-  /*
-   Source line, 0 if not known.
-   */
-  uint32_t line;
-  /*
-   When, ns of the scheduler clock.
-   */
-  uint64_t now;
-  /*
-   Number of the fault since the core was loaded.
-   */
-  uint64_t serial;
-  uint8_t policy[BATON_NAME_LEN];
-  uint8_t comm[16];
-  /*
-   Source file, NUL-terminated.
-   */
-  uint8_t file[96];
-  /*
-   What the policy or the host said, NUL-terminated.
-   */
-  uint8_t message[BATON_MESSAGE_LEN];
-  /*
-   The last calls on that CPU, oldest first: `nr_events` of them.
-   */
-  uint32_t nr_events;
-  uint32_t reserved;
-  struct baton_event events[10];
-};
-
-/*
- `BATON_IOC_CPU`: counters of one CPU. In: `cpu`. Out: the rest.
- */
-struct baton_cpu_info {
-  uint32_t cpu;
-  uint32_t online;
-  /*
-   Calls to pick, and how many gave a task of a policy.
-   */
-  uint64_t dispatches;
-  uint64_t picks;
-  /*
-   Tasks taken over by a policy.
-   */
-  uint64_t enqueues;
-  /*
-   Tasks handed straight to an idle CPU.
-   */
-  uint64_t directs;
-  /*
-   Answers refused.
-   */
-  uint64_t refusals;
-  /*
-   Tasks run by the fallback.
-   */
-  uint64_t fallbacks;
-  /*
-   Calls of a policy's timer.
-   */
-  uint64_t timers;
-};
-
-/*
- `BATON_IOC_START`: start a registered policy.
- */
-struct baton_start {
-  uint8_t name[BATON_NAME_LEN];
-  uint8_t options[BATON_OPTIONS_LEN];
-  /*
-   Out: why the policy could not be made, NUL-terminated.
-   */
-  uint8_t message[BATON_MESSAGE_LEN];
-};
-
-/*
- `BATON_IOC_STOP`: stop a policy; its tasks go on under the default policy or the fallback.
- */
-struct baton_stop {
-  uint8_t name[BATON_NAME_LEN];
-};
-
-/*
- `BATON_IOC_ASSIGN`: give a task, or all unassigned tasks, to a policy.
- */
-struct baton_assign {
-  /*
-   The thread, in the caller's pid namespace; 0 sets the policy of all tasks that have none of their own.
-   */
-  uint32_t pid;
-  /*
-   1: also move the thread into (or, with an empty name, out of) class SCHED_EXT.
-   */
-  uint32_t set_class;
-  /*
-   The policy; empty for none.
-   */
-  uint8_t name[BATON_NAME_LEN];
-};
-
-/*
- `BATON_IOC_TASK`: one task slot. In: `slot`. Out: the rest.
- */
-struct baton_task_info {
-  uint32_t slot;
-  /*
-   0 when the slot is free.
-   */
-  uint32_t pid;
-  /*
-   Id of its policy, 0 for none.
-   */
-  uint32_t policy;
-  /*
-   Number of its state, see `hosts/core`.
-   */
-  uint32_t state;
-  int32_t cpu;
-  int32_t nice;
-  uint8_t comm[16];
+	// `BATON_ABI` the policy was built with.
+	uint32_t abi;
+	// Version of the policy, for people.
+	uint32_t version;
+	// `BATON_EV_*`.
+	uint32_t events;
+	// 1 for a policy in C, whose stack use is not bounded by the host.
+	uint32_t language;
+	// Name, NUL-terminated: `[a-z0-9_]`.
+	char name[BATON_NAME_LEN];
+	// Needed. Process context, may sleep and allocate. Returns NULL when it cannot.
+	void *(*create)(const struct baton_env *env);
+	// Needed. Process context; no other call is under way or will come.
+	void (*destroy)(void *this);
+	// The CPU, or'ed with `BATON_SELECT_DIRECT`.
+	uint64_t (*select_task_rq)(void *this,
+				   struct baton_ctx *ctx,
+				   const struct baton_task *task,
+				   const struct baton_wake *wake);
+	// Needed.
+	void (*task_new)(void *this, struct baton_ctx *ctx, const struct baton_task *task, baton_token token);
+	// Needed.
+	void (*task_wakeup)(void *this, struct baton_ctx *ctx, const struct baton_task *task, baton_token token);
+	// Needed.
+	void (*task_preempt)(void *this, struct baton_ctx *ctx, const struct baton_task *task, baton_token token);
+	// Needed.
+	void (*task_yield)(void *this, struct baton_ctx *ctx, const struct baton_task *task, baton_token token);
+	// Needed.
+	void (*task_restored)(void *this, struct baton_ctx *ctx, const struct baton_task *task, baton_token token);
+	// Needed. A token, `BATON_PICK_NONE` or `BATON_PICK_KEEP`; `prev` may be NULL. The slice goes into `ctx`.
+	uint64_t (*pick_next_task)(void *this, struct baton_ctx *ctx, int32_t cpu, const struct baton_task *prev);
+	// A token or `BATON_PICK_NONE`.
+	uint64_t (*newly_idle)(void *this, struct baton_ctx *ctx, int32_t cpu);
+	// Needed.
+	void (*pick_refused)(void *this, struct baton_ctx *ctx, baton_token token, enum baton_refusal why);
+	void (*balance)(void *this, struct baton_ctx *ctx, int32_t cpu);
+	void (*task_blocked)(void *this, struct baton_ctx *ctx, const struct baton_task *task);
+	// Needed. The token, or 0.
+	baton_token (*task_dequeued)(void *this, struct baton_ctx *ctx, const struct baton_task *task);
+	// Needed. The token, or 0.
+	baton_token (*task_departed)(void *this, struct baton_ctx *ctx, const struct baton_task *task);
+	void (*task_dead)(void *this, struct baton_ctx *ctx, const struct baton_task *task);
+	void (*task_affinity_changed)(void *this, struct baton_ctx *ctx, const struct baton_task *task);
+	void (*task_prio_changed)(void *this, struct baton_ctx *ctx, const struct baton_task *task);
+	void (*task_tick)(void *this, struct baton_ctx *ctx, const struct baton_task *task);
+	void (*timer)(void *this, struct baton_ctx *ctx, int32_t cpu);
+	void (*cpu_online)(void *this, struct baton_ctx *ctx, int32_t cpu);
+	void (*cpu_offline)(void *this, struct baton_ctx *ctx, int32_t cpu);
+	void (*enter_idle)(void *this, struct baton_ctx *ctx, int32_t cpu);
+	void (*exit_idle)(void *this, struct baton_ctx *ctx, int32_t cpu);
 };
 
 #endif  /* BATON_H */

@@ -102,7 +102,11 @@ mod tests {
             a_crate("new", &[]),
         ];
         let found = compare(crates.iter(), allowed);
-        let starts = ["policies/* must not depend on baton-seam", "crate new has no row", "xtask/src/edges.rs has a row for gone"];
+        let starts = [
+            "policies/* must not depend on baton-seam",
+            "crate new has no row",
+            "xtask/src/edges.rs has a row for gone",
+        ];
         assert_eq!(found.len(), starts.len(), "{found:?}");
         for (found, start) in found.iter().zip(starts) {
             assert!(found.starts_with(start), "{found}");

@@ -33,7 +33,8 @@ fn generate(root: &Path) -> Result<String> {
     let names: Vec<(&str, String)> = sources.iter().flat_map(|(_, text)| types(text)).collect();
     config.export.include = names.iter().map(|(rust, _)| (*rust).into()).collect();
     config.export.rename = names.iter().map(|(rust, c)| ((*rust).into(), c.clone())).collect();
-    let builder = sources.iter().fold(cbindgen::Builder::new().with_config(config), |builder, (path, _)| builder.with_src(path));
+    let builder =
+        sources.iter().fold(cbindgen::Builder::new().with_config(config), |builder, (path, _)| builder.with_src(path));
     let bindings = builder.generate().map_err(|e| format!("cbindgen does not take {SOURCE}: {e}"))?;
     let mut header = Vec::new();
     bindings.write(&mut header);
@@ -95,7 +96,8 @@ mod tests {
     #[test]
     fn types_and_their_c_names() {
         let source = "/// Doc.\npub struct BatonCtx {\n    pub now: u64,\n}\npub type BatonToken = u64;\n#[repr(C)]\npub enum BatonFaultKind {";
-        let expected = [("BatonCtx", "baton_ctx"), ("BatonToken", "baton_token"), ("BatonFaultKind", "baton_fault_kind")];
+        let expected =
+            [("BatonCtx", "baton_ctx"), ("BatonToken", "baton_token"), ("BatonFaultKind", "baton_fault_kind")];
         assert_eq!(types(source), expected.map(|(rust, c)| (rust, c.to_owned())));
     }
 

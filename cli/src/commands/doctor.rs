@@ -189,7 +189,7 @@ fn functions() -> Vec<Check> {
     let found = if problems.is_empty() { Ok(format!("all {}", FUNCTIONS.len())) } else { Err(problems.join(", ")) };
     let flag = |what, name: &str, without: &str| {
         let has = shim::enum_value(&btf, "scx_enq_flags", name).is_some();
-        check(what, Need::Optional, yes_if(has, without), "boot a newer kernel (7.1)")
+        check(what, Need::Optional, yes_if(has, without), "boot a newer kernel")
     };
     vec![
         check(

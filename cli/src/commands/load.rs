@@ -39,7 +39,7 @@ pub fn load(search: &Search, policy: &str, how: &LoadOptions) -> Result<Device> 
     if !kernel::has_sched_ext() {
         return Err(Error::environment(
             format!("this kernel ({}) has no sched_ext", kernel::release()),
-            "boot one with CONFIG_SCHED_CLASS_EXT (Debian: 7.0 or newer), or use a guest: baton vm run",
+            "boot one with CONFIG_SCHED_CLASS_EXT (Debian: testing's), or use a guest: baton vm run",
         ));
     }
     if let Some(other) = kernel::attached_scheduler().filter(|name| name != "baton") {

@@ -37,7 +37,8 @@ pub fn new(args: &New) -> Result<ExitCode> {
 /// A package that belongs to no workspace, wherever it is.
 fn manifest(name: &str, api: &Path) -> String {
     format!(
-        "[package]\n\
+        "# SPDX-License-Identifier: GPL-2.0-only\n\
+         [package]\n\
          name = \"{name}\"\n\
          version = \"0.1.0\"\n\
          edition = \"2021\"\n\

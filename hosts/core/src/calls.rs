@@ -57,8 +57,8 @@ impl<H: Host> Core<'_, H> {
 
     /// The id of the policy that a task should be in.
     #[inline]
-    fn wanted(&self, slot: &Slot) -> u32 {
-        match slot.wanted.load(Relaxed) {
+    pub(crate) fn wanted(&self, slot: &Slot) -> u32 {
+        match slot.wanted.load(SeqCst) {
             0 => self.default_policy.load(Relaxed),
             id => id,
         }
@@ -115,6 +115,9 @@ impl<H: Host> Core<'_, H> {
         slot.runtime.store(ctx.runtime, Relaxed);
         if slot.state() == TaskState::Running {
             self.blocked(frame, cpu, ctx, slot);
+            if !policy.is_running() {
+                return Verdict::None;
+            }
         }
         let wake = BatonWake { prev_cpu, waker_cpu: cpu.number(), flags: ctx.flags & (BATON_F_SYNC | BATON_F_FORK) };
         let answer = self.tell(frame, cpu, policy, BatonMethod::SelectTaskRq, ctx, slot, Arg::Wake(&wake));
@@ -191,17 +194,16 @@ impl<H: Host> Core<'_, H> {
     /// Every other way of becoming runnable.
     #[inline(never)]
     fn enqueue_slow(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx, slot: &Slot) -> Verdict {
-        let epoch = self.epoch.load(SeqCst);
+        let woken = ctx.flags & BATON_F_WAKEUP != 0;
+        if woken && slot.state() == TaskState::Running {
+            // It slept unseen: a higher class took the CPU just then. Told first, as a policy that fails in this is left.
+            self.blocked(frame, cpu, ctx, slot);
+        }
+        // Noted as looked at before it is: an assignment that comes meanwhile takes the note away again.
+        slot.epoch.store(self.epoch.load(SeqCst), SeqCst);
         let policy = self.by_id(slot.policy()).filter(|p| p.is_running() && p.id() == self.wanted(slot));
         let Some(policy) = policy else { return self.enqueue_stranger(frame, cpu, ctx, slot) };
-        slot.epoch.store(epoch, Relaxed);
-        let woken = ctx.flags & BATON_F_WAKEUP != 0;
         let method = match slot.state() {
-            TaskState::Running if woken => {
-                // It slept unseen: a higher class took the CPU just then.
-                self.blocked(frame, cpu, ctx, slot);
-                BatonMethod::TaskWakeup
-            }
             TaskState::Running if slot.has_yielded() => BatonMethod::TaskYield,
             TaskState::Running if ctx.flags & BATON_F_RESTORE == 0 => BatonMethod::TaskPreempt,
             TaskState::Queued => return self.enqueue_queued(frame, cpu, ctx, slot, policy, woken),
@@ -252,12 +254,16 @@ impl<H: Host> Core<'_, H> {
         policy: &PolicyEntry,
         woken: bool,
     ) -> Verdict {
-        if self.take_back(frame, cpu, ctx, slot, policy, BatonMethod::TaskDequeued) == BATON_ABORTED {
-            return self.enter_fallback(cpu, slot);
-        }
-        if woken {
+        self.take_back(frame, cpu, ctx, slot, policy, BatonMethod::TaskDequeued);
+        slot.withdraw();
+        if slot.state() == TaskState::Fallback {
+            self.leave_fallback(slot, TaskState::Sleeping);
+        } else if woken {
             slot.set(TaskState::Running);
             self.blocked(frame, cpu, ctx, slot);
+        }
+        if !policy.is_running() {
+            return self.enqueue_stranger(frame, cpu, ctx, slot);
         }
         let method = if woken { BatonMethod::TaskWakeup } else { BatonMethod::TaskRestored };
         self.hand_over(frame, cpu, ctx, slot, policy, method)
@@ -293,38 +299,43 @@ impl<H: Host> Core<'_, H> {
     fn enqueue_stranger(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx, slot: &Slot) -> Verdict {
         self.part(frame, cpu, ctx, slot, BatonMethod::TaskDeparted);
         // One that was assigned to a policy which is no more has the default, as if it had not been.
-        let policy = self.by_id(self.wanted(slot)).filter(|p| p.is_running());
+        let assigned = slot.wanted.load(SeqCst);
+        let policy = self.by_id(assigned).filter(|p| p.is_running());
         let policy = policy.or_else(|| self.by_id(self.default_policy.load(Relaxed)).filter(|p| p.is_running()));
         let Some(policy) = policy else { return self.enter_fallback(cpu, slot) };
         if slot.state() == TaskState::Fallback {
             self.leave_fallback(slot, TaskState::Sleeping);
         }
-        if slot.wanted.load(Relaxed) != 0 {
-            slot.wanted.store(policy.id(), Relaxed);
+        if policy.id() != assigned {
+            // Unless it has just been assigned anew.
+            let _ = slot.wanted.compare_exchange(assigned, 0, SeqCst, Relaxed);
         }
         slot.join(policy);
         slot.epoch.store(0, Relaxed);
         self.hand_over(frame, cpu, ctx, slot, policy, BatonMethod::TaskNew)
     }
 
-    /// The task leaves its policy, if it has one. Leaves it in `Sleeping`, or where it was.
+    /// The task leaves its policy, if it has one. It was queued or running: then it is `Sleeping`, or in the fallback if a rescue
+    /// was first; else it is what it was.
     pub(crate) fn part(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx, slot: &Slot, how: BatonMethod) {
         if slot.joined() {
             if let Some(policy) = self.by_id(slot.policy()).filter(|p| p.is_running()) {
                 if slot.state() == TaskState::Queued && how == BatonMethod::TaskDead {
                     self.take_back(frame, cpu, ctx, slot, policy, BatonMethod::TaskDequeued);
                 }
-                if how == BatonMethod::TaskDead {
-                    self.tell(frame, cpu, policy, how, ctx, slot, Arg::Word(0));
-                } else {
+                if how != BatonMethod::TaskDead {
                     self.take_back(frame, cpu, ctx, slot, policy, how);
+                } else if policy.is_running() {
+                    self.tell(frame, cpu, policy, how, ctx, slot, Arg::Word(0));
                 }
             }
         }
-        slot.leave();
-        if matches!(slot.state(), TaskState::Queued | TaskState::Running) {
+        // Before it leaves, as a queued task of no policy would be rescued.
+        slot.withdraw();
+        if slot.state() == TaskState::Running {
             slot.set(TaskState::Sleeping);
         }
+        slot.leave();
     }
 
     /// CPU `ctx.cpu`, which is `cpu`, on which this runs, needs a task. `ctx.task` ran there last; it can go on if `BATON_F_PREV_RUNNABLE`.
@@ -336,7 +347,8 @@ impl<H: Host> Core<'_, H> {
             slot.runtime.store(ctx.runtime, Relaxed);
         }
         if ctx.flags & BATON_F_PREV_RUNNABLE != 0 {
-            let prev = prev.filter(|slot| slot.state() == TaskState::Running);
+            // One that is to change over must be enqueued for that: it is not there to be kept.
+            let prev = prev.filter(|slot| slot.state() == TaskState::Running && !self.moves(slot));
             return self.dispatch_slow(frame, cpu, ctx, prev);
         }
         if let Some(slot) = prev {
@@ -383,9 +395,16 @@ impl<H: Host> Core<'_, H> {
         first: u64,
     ) -> Verdict {
         match self.pick(frame, cpu, ctx, policy, None, Some(first)) {
-            Verdict::None => Verdict::Fallback,
+            Verdict::None => self.found_nothing(cpu),
             verdict => verdict,
         }
+    }
+
+    /// No policy has a task for this CPU.
+    fn found_nothing(&self, cpu: &CpuState) -> Verdict {
+        cpu.found_nothing();
+        // One that has failed just now may have had some, and this CPU may be the only one to look.
+        if self.rescue_pending() { Verdict::Rescue } else { Verdict::Fallback }
     }
 
     #[inline(never)]
@@ -393,8 +412,9 @@ impl<H: Host> Core<'_, H> {
         if self.rescue_pending() {
             return Verdict::Rescue;
         }
-        if self.fallback.load(Relaxed) != 0 && cpu.dispatches.get() % u64::from(FALLBACK_TURN) == 0 {
-            return Verdict::Fallback;
+        let fallback = self.fallback.load(Relaxed) | self.overflow.load(Relaxed);
+        if fallback != 0 && cpu.dispatches.get() % u64::from(FALLBACK_TURN) == 0 {
+            return Verdict::Turn;
         }
         for policy in self.running() {
             let prev = prev.filter(|slot| slot.policy() == policy.id());
@@ -403,7 +423,7 @@ impl<H: Host> Core<'_, H> {
                 verdict => return verdict,
             }
         }
-        Verdict::Fallback
+        self.found_nothing(cpu)
     }
 
     /// Asks one policy for a task; `first` is its answer if it was asked once already.
@@ -426,13 +446,15 @@ impl<H: Host> Core<'_, H> {
             });
             let answer = match answer {
                 BATON_ABORTED => return Verdict::None,
-                BATON_PICK_KEEP if prev.is_some() => {
+                BATON_PICK_KEEP => {
+                    let Some(slot) = prev else {
+                        self.count_refusal(cpu, policy);
+                        continue;
+                    };
+                    // If it has asked to yield, that is answered.
+                    slot.set(TaskState::Running);
                     ctx.slice = if ctx.slice == 0 { DEFAULT_SLICE } else { ctx.slice };
                     return Verdict::Keep;
-                }
-                BATON_PICK_KEEP => {
-                    self.count_refusal(cpu, policy);
-                    continue;
                 }
                 BATON_PICK_NONE if prev.is_some() => return Verdict::None,
                 BATON_PICK_NONE => {

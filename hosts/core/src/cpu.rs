@@ -43,6 +43,8 @@ pub struct CpuState {
     number: AtomicU32,
     pub(crate) ticks: AtomicU32,
     next_event: AtomicU32,
+    /// 1 while idle, claimed or not.
+    pub(crate) asleep: AtomicU32,
     events: [Event; EVENTS_KEPT],
     /// Calls to dispatch.
     pub dispatches: Counter,
@@ -99,7 +101,14 @@ impl CpuState {
     /// Claims it; false when it was not idle.
     #[inline]
     pub fn claim_idle(&self) -> bool {
-        self.is_idle() && self.idle.swap(0, Relaxed) != 0
+        // One that is going offline idles too.
+        self.is_idle() && self.is_online() && self.idle.swap(0, Relaxed) != 0
+    }
+
+    /// It looked for a task and found none. If it was claimed while it was idle, that came to nothing: it stays idle, of which
+    /// the kernel gives no notice, and may be claimed again.
+    pub(crate) fn found_nothing(&self) {
+        self.idle.store(self.asleep.load(Relaxed), Relaxed);
     }
 
     /// Is it online?

@@ -37,7 +37,11 @@ impl<'a, H: Host> Core<'a, H> {
             self.used.fetch_max(head, SeqCst);
             Some((head.wrapping_sub(1), slot))
         });
-        let Some((index, slot)) = taken else { return Init::Full };
+        let Some((index, slot)) = taken else {
+            self.overflow.store(1, SeqCst);
+            self.note_sole();
+            return Init::Full;
+        };
         slot.occupy(index, facts.opaque, facts.pid);
         if let Some(parent) = self.by_handle(facts.parent) {
             slot.wanted.store(parent.wanted.load(Relaxed), Relaxed);
@@ -123,17 +127,22 @@ impl<'a, H: Host> Core<'a, H> {
             if policy.wants(BATON_EV_TICK) {
                 self.tell(frame, cpu, policy, BatonMethod::TaskTick, ctx, slot, Arg::Word(0));
             }
-            if ticks % BALANCE_TICKS == 0 && policy.wants(BATON_EV_BALANCE) {
+            if ticks % BALANCE_TICKS == 0 && policy.wants(BATON_EV_BALANCE) && policy.is_running() {
                 self.tell_cpu(frame, cpu, policy, BatonMethod::Balance, ctx, which, Arg::Word(0));
             }
         }
         // Not where it should be: off the CPU with it, so that it is enqueued anew. Likewise while tasks wait for rescue.
-        let wanted = match slot.wanted.load(Relaxed) {
-            0 => self.default_policy(),
-            id => id,
-        };
-        let moves = slot.policy() != wanted && self.by_id(wanted).is_some_and(PolicyEntry::is_running);
-        if moves || self.rescue_pending() { Verdict::Expire } else { Verdict::None }
+        if self.moves(slot) || self.rescue_pending() { Verdict::Expire } else { Verdict::None }
+    }
+
+    /// Is the task to change over to another policy when it is next enqueued?
+    pub(crate) fn moves(&self, slot: &Slot) -> bool {
+        // The note of its last enqueue holds: that found it where it should be.
+        if slot.epoch.load(Relaxed) == self.epoch.load(Relaxed) {
+            return false;
+        }
+        let wanted = self.wanted(slot);
+        slot.policy() != wanted && self.by_id(wanted).is_some_and(PolicyEntry::is_running)
     }
 
     /// The timer that a policy armed on CPU `ctx.cpu` has run out. Hard interrupt, no lock.
@@ -150,6 +159,7 @@ impl<'a, H: Host> Core<'a, H> {
     pub fn set_idle(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx, idle: bool) {
         let which = ctx.cpu;
         cpu.idle.store(u32::from(idle), Relaxed);
+        cpu.asleep.store(u32::from(idle), Relaxed);
         let method = if idle { BatonMethod::EnterIdle } else { BatonMethod::ExitIdle };
         for policy in self.running().filter(|p| p.wants(BATON_EV_IDLE)) {
             self.tell_cpu(frame, cpu, policy, method, ctx, which, Arg::Word(0));
@@ -163,6 +173,7 @@ impl<'a, H: Host> Core<'a, H> {
         let Some(cpu) = self.cpu(which) else { return };
         cpu.online.store(u32::from(online), Relaxed);
         cpu.idle.store(0, Relaxed);
+        cpu.asleep.store(0, Relaxed);
         let method = if online { BatonMethod::CpuOnline } else { BatonMethod::CpuOffline };
         for policy in self.running() {
             self.tell_cpu(frame, this, policy, method, ctx, which, Arg::Word(0));
@@ -173,6 +184,9 @@ impl<'a, H: Host> Core<'a, H> {
     pub fn note_online(&self, cpu: i32, online: bool) {
         if let Some(cpu) = self.cpu(cpu) {
             cpu.online.store(u32::from(online), Relaxed);
+            // What it was at the end of the shim before this one is not known to hold.
+            cpu.idle.store(0, Relaxed);
+            cpu.asleep.store(0, Relaxed);
         }
     }
 

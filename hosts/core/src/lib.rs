@@ -48,8 +48,11 @@ pub enum Verdict {
     Fallback = 3,
     /// Tick or yield: end the running task's slice.
     Expire = 4,
-    /// Dispatch: move what [`Core::rescue_one`] gives to the fallback queue, then take one from there.
+    /// Dispatch: move what [`Core::rescue_one`] gives to the fallback queue, then take one from there; if there is none that may
+    /// run here, dispatch again, as no policy has been asked.
     Rescue = 5,
+    /// Dispatch: it is the fallback queue's turn. Take one from there; if there is none that may run here, dispatch again.
+    Turn = 6,
 }
 
 /// A refused pick is asked again; after this many in one dispatch the policy is stopped.
@@ -79,8 +82,10 @@ pub struct Core<'a, H: Host> {
     last_id: AtomicU32,
     /// One bit for each running policy, by place in the table. Written under the control mutex and by faults.
     running: AtomicU32,
-    /// Place of the running policy if there is exactly one, else [`NO_SOLE`]. Written as `running`.
+    /// Place of the running policy if there is exactly one and all tasks have slots, else [`NO_SOLE`]. Written as `running`.
     sole: AtomicU32,
+    /// 1 since a task got no slot. Such tasks are on the fallback queue, and nobody counts them there.
+    overflow: AtomicU32,
     /// The events that some running policy wants. Written as `running`.
     wants: AtomicU32,
     /// Counts the changes that can put a task into another policy. Never 0.
@@ -115,6 +120,7 @@ impl<'a, H: Host> Core<'a, H> {
             last_id: AtomicU32::new(0),
             running: AtomicU32::new(0),
             sole: AtomicU32::new(NO_SOLE),
+            overflow: AtomicU32::new(0),
             wants: AtomicU32::new(0),
             epoch: AtomicU32::new(1),
             fallback: AtomicU32::new(0),

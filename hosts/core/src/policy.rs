@@ -16,7 +16,7 @@ pub struct PolicyEntry {
     pub(crate) index: AtomicU32,
     /// The host's: where the policy's functions are. Set while no task is in the policy.
     pub ops: AtomicUsize,
-    /// The host's: the policy itself, given to each function.
+    /// The host's: the policy itself, given to each function. Stays after a stop, for calls that are under way.
     pub this: AtomicUsize,
     /// Answers refused.
     pub refusals: AtomicU64,
@@ -135,11 +135,20 @@ impl<H: Host> Core<'_, H> {
             BatonPolicyState::Absent => return Err(StartError::Absent),
             _ => return Err(StartError::Busy),
         }
+        // Tasks of its last run, and what is left in the queues that it had then.
+        for slot in self.used() {
+            slot.forget(entry.id());
+        }
+        self.rescue_stranded();
         entry.this.store(this, Relaxed);
+        self.wants.fetch_or(entry.events.load(Relaxed), SeqCst);
         entry.state.store(BatonPolicyState::Running as u32, SeqCst);
         self.running.fetch_or(1 << entry.index(), SeqCst);
+        // Its first call may have been quicker than this, and its last.
+        if entry.state.load(SeqCst) != BatonPolicyState::Running as u32 {
+            self.running.fetch_and(!(1 << entry.index()), SeqCst);
+        }
         self.note_sole();
-        self.wants.fetch_or(entry.events.load(Relaxed), SeqCst);
         self.next_epoch();
         Ok(())
     }
@@ -164,7 +173,7 @@ impl<H: Host> Core<'_, H> {
             BatonPolicyState::Faulted => entry.state.store(BatonPolicyState::Registered as u32, SeqCst),
             _ => return 0,
         }
-        entry.this.swap(0, SeqCst)
+        entry.this.load(Relaxed)
     }
 
     /// Sets the policy of tasks that were assigned to none. Under the control mutex.
@@ -176,8 +185,9 @@ impl<H: Host> Core<'_, H> {
 
     /// Assigns a task. It changes over when it is next enqueued, and leaves its old policy then.
     pub fn assign(&self, slot: &crate::Slot, entry: Option<&PolicyEntry>) {
-        slot.wanted.store(entry.map_or(0, PolicyEntry::id), Relaxed);
-        slot.epoch.store(0, Relaxed);
+        // In this order, which an enqueue that is looking at both relies on.
+        slot.wanted.store(entry.map_or(0, PolicyEntry::id), SeqCst);
+        slot.epoch.store(0, SeqCst);
     }
 
     /// Stops a policy because of a fault, once. Any context. False when it was not running.
@@ -199,12 +209,17 @@ impl<H: Host> Core<'_, H> {
         self.fault(entry, &Fault { kind, method: method(event.method), pid: event.pid, now: event.now }, Some(cpu))
     }
 
-    /// After a change of `running`. Two changes at once may leave a sole policy unnoticed, which costs time but is not wrong; one
-    /// that has stopped answers nothing good, and is asked no more when it is next noticed.
-    fn note_sole(&self) {
-        let running = self.running.load(SeqCst);
-        let sole = if running.is_power_of_two() { running.trailing_zeros() } else { crate::NO_SOLE };
-        self.sole.store(sole, SeqCst);
+    /// After a change of `running` or `overflow`. Several CPUs may do so at once: whoever writes last has looked after that, so
+    /// that a policy which has stopped does not stay the sole one; nothing else keeps the fast path from entering it.
+    pub(crate) fn note_sole(&self) {
+        loop {
+            let before = (self.running.load(SeqCst), self.overflow.load(SeqCst));
+            let is_sole = before.0.is_power_of_two() && before.1 == 0;
+            self.sole.store(if is_sole { before.0.trailing_zeros() } else { crate::NO_SOLE }, SeqCst);
+            if before == (self.running.load(SeqCst), self.overflow.load(SeqCst)) {
+                return;
+            }
+        }
     }
 
     fn halt(&self, entry: &PolicyEntry, to: BatonPolicyState) -> bool {

@@ -163,10 +163,11 @@ impl Slot {
         self.set(TaskState::Free);
     }
 
-    /// Moves to a state without a token; tokens made before stay stale for ever.
+    /// Moves between states without a token; tokens made before stay stale for ever. Out of `Queued` lead only the ways by
+    /// compare-and-swap ([`Slot::claim`], [`Slot::withdraw`]), as a pick or a rescue may be first.
     #[inline]
     pub(crate) fn set(&self, state: TaskState) {
-        debug_assert!(state != TaskState::Queued);
+        debug_assert!(state != TaskState::Queued && self.state() != TaskState::Queued);
         let generation = self.word.load(Relaxed) & GENERATION;
         self.word.store(generation | state as u64, Ordering::Release);
     }
@@ -174,7 +175,7 @@ impl Slot {
     /// Moves to `Queued` and makes the next token.
     #[inline]
     pub(crate) fn mint(&self, now: u64) -> u64 {
-        debug_assert!(!matches!(self.state(), TaskState::Free | TaskState::Outside));
+        debug_assert!(!matches!(self.state(), TaskState::Free | TaskState::Outside | TaskState::Queued));
         // Generation 0 is no token: skip it when the count wraps.
         let generation = ((self.word.load(Relaxed) >> 32) as u32).wrapping_add(1).max(1);
         self.queued_at.store(now, Relaxed);
@@ -195,6 +196,14 @@ impl Slot {
         self.word
             .compare_exchange(generation | TaskState::Queued as u64, generation | to as u64, Ordering::AcqRel, Relaxed)
             .is_ok()
+    }
+
+    /// In an event of the task itself: if it is queued it is `Sleeping` from now on, and its token is worthless. A pick or a
+    /// rescue that was first has made it `Running` or `Fallback`.
+    pub(crate) fn withdraw(&self) {
+        if let Some(token) = self.token() {
+            self.claim(token, TaskState::Sleeping);
+        }
     }
 
     /// The token of a queued task.
@@ -222,12 +231,18 @@ impl Slot {
         self.epoch.store(0, Relaxed);
     }
 
+    /// The policy with this id begins anew, and has been told of no task yet.
+    pub(crate) fn forget(&self, policy: u32) {
+        // A task's own events make it join running policies only, so the id does not come back.
+        let _ = self.policy.compare_exchange(policy, 0, Relaxed, Relaxed);
+    }
+
     #[inline]
     pub(crate) fn tag(&self) -> u64 {
         self.tag.load(Relaxed)
     }
 
-    /// The task, which is running, asks to yield. Its next event forgets that.
+    /// The task, which is running, asks to yield. Its next change of state forgets that.
     pub(crate) fn set_yielded(&self) {
         let word = self.word.load(Relaxed);
         if TaskState::of(word) == TaskState::Running {

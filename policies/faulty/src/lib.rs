@@ -106,9 +106,6 @@ impl Scheduler for Faulty {
         if self.is_due(Fault::Timer) {
             ctx.arm_timer(20_000);
         }
-        if self.is_due(Fault::Runaway) {
-            wrong::run_away(&self.calls);
-        }
         self.enqueue(ctx, baton);
     }
 

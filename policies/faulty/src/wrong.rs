@@ -26,7 +26,6 @@ pub enum Fault {
     Timer,
     Select,
     SelectCpu,
-    Runaway,
     Create,
     CreateMemory,
 }
@@ -49,7 +48,6 @@ impl Fault {
             "timer" => Self::Timer,
             "select" => Self::Select,
             "select-cpu" => Self::SelectCpu,
-            "runaway" => Self::Runaway,
             "create" => Self::Create,
             "create-memory" => Self::CreateMemory,
             _ => return Err("fault is not one of those in policies/faulty/src/wrong.rs"),
@@ -106,11 +104,4 @@ pub fn cycle(locks: &[Lock<u64>; 2], waiting_with: &[AtomicU64; 2], cpu: Cpu) {
     }
     waiting_with[own].store(0, Relaxed);
     *first += 1;
-}
-
-/// Never returns, and calls nothing.
-pub fn run_away(calls: &AtomicU64) {
-    while calls.load(Relaxed) != 0 {
-        core::hint::spin_loop();
-    }
 }

@@ -1,81 +1,94 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `fifo`: one first-in first-out queue for each CPU.
+//! `template`: one first-in first-out queue for each CPU.
 //!
-//! 1. A waking or new task goes to an idle CPU, the nearest to where it ran last; a task woken by one that is about to sleep
-//!    takes the waker's CPU instead. If no CPU is idle it stays where it ran last.
-//! 2. There it waits at the end of that CPU's queue.
-//! 3. A CPU runs the first of its queue, for a slice (`slice`, 20 ms). At the end of the slice the task goes to the end of the
-//!    queue.
-//! 4. Queues are never evened out.
+//! 1. A waking or new task is handed straight to an idle CPU, the nearest to where it ran last.
+//! 2. If no CPU is idle, it waits at the end of the queue of the CPU where it ran last.
+//! 3. A CPU runs the first task of its queue for a slice (option `slice`, 20 ms), and then puts it at the end.
+//!
+//! How to read this: a policy is one type that implements [`Scheduler`]. The host calls its methods at each event of a task
+//! or a CPU, from several CPUs at once, with interrupts off. A method is short, never waits, and locks what it shares.
+//!
+//! A [`Schedulable`] is the right to run one task now; there is never more than one for a task. The policy gets it when the
+//! task can run, keeps it in a queue, and gives it back as the answer to a pick. Dropping one is a fault, as its task would
+//! never run again.
 #![no_std]
 #![forbid(unsafe_code)]
 
 use baton::{
-    runqueue::Fifo, Cpu, Ctx, Env, Events, Lock, PerCpu, PerTask, Pick, Placement, Refusal, Schedulable, Scheduler, Task, Wake,
-    DEFAULT_SLICE,
+    runqueue::Fifo, Cpu, Ctx, Env, Events, Kick, Lock, PerCpu, Pick, Placement, Refusal, Schedulable, Scheduler, Task,
+    Topology, Wake, DEFAULT_SLICE,
 };
-use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// The policy.
-pub struct PerCpuFifo {
+/// The policy: all that it knows. `&self` is shared by all CPUs, so what changes is behind a [`Lock`] or in an atomic.
+pub struct Template {
+    /// Indexed by CPU. A queue takes any number of tasks and never allocates.
     queues: PerCpu<Lock<Fifo>>,
-    /// In which CPU's queue a task was put last.
-    home: PerTask<AtomicU32>,
-    near: baton::Topology,
+    topology: Topology,
+    /// How long a task runs before the next one's turn, ns.
     slice: u64,
 }
 
-impl PerCpuFifo {
-    #[inline]
-    fn push(&self, task: &Task, baton: Schedulable) {
-        self.home.of(task).store(task.cpu.number() as u32, Relaxed);
-        self.queues[task.cpu].lock().push_back(baton);
+impl Template {
+    /// Rule 2. The lock is released at the end of the line.
+    fn wait_for(&self, cpu: Cpu, baton: Schedulable) {
+        self.queues[cpu].lock().push_back(baton);
     }
 }
 
-impl Scheduler for PerCpuFifo {
-    const NAME: &'static str = "fifo";
+impl Scheduler for Template {
+    const NAME: &'static str = "template";
+
+    /// No tick, no notice of sleep or idleness: what is not asked for costs nothing. See [`Events`] for what there is.
     const EVENTS: Events = Events::NONE;
 
+    /// Called once, when the policy is loaded: the place to allocate. An error is shown to whoever loads it.
     fn new(env: &Env<'_>) -> Result<Self, &'static str> {
         env.known_options(&["slice"])?;
         Ok(Self {
             queues: env.per_cpu(|_| Lock::new(env.fifo())),
-            home: env.per_task(),
-            near: env.topology().clone(),
+            topology: env.topology().clone(),
             slice: env.duration("slice", DEFAULT_SLICE)?,
         })
     }
 
+    /// Rule 1. Two CPUs may see the same idle CPU; only one of them can claim it.
     fn select_task_rq(&self, ctx: &Ctx<'_>, task: &Task, wake: &Wake) -> Placement {
-        if wake.sync && ctx.may_run(task, wake.waker_cpu) && self.queues[wake.waker_cpu].lock().is_empty() {
-            return Placement::Queue(wake.waker_cpu);
+        let mut near = self.topology.near(wake.prev_cpu).iter().copied().filter(|&cpu| ctx.may_run(task, cpu));
+        match near.find(|&cpu| ctx.claim_idle(cpu)) {
+            Some(idle) => Placement::Run(idle),
+            None => Placement::Queue(wake.prev_cpu),
         }
-        let near = self.near.near(wake.prev_cpu).iter().copied();
-        let mut idle = near.filter(|&cpu| ctx.is_idle(cpu) && ctx.may_run(task, cpu));
-        idle.find(|&cpu| ctx.claim_idle(cpu)).map_or(Placement::Queue(wake.prev_cpu), Placement::Run)
     }
 
+    // Five ways in which a task comes to wait. This policy treats them alike; another would, say, let a task that wakes up go
+    // before one whose slice is over. `task.cpu` is the CPU that select_task_rq chose, or where the task ran.
+
+    /// It is new here.
     fn task_new(&self, _: &Ctx<'_>, task: &Task, baton: Schedulable) {
-        self.push(task, baton);
+        self.wait_for(task.cpu, baton);
     }
 
+    /// It slept.
     fn task_wakeup(&self, _: &Ctx<'_>, task: &Task, baton: Schedulable) {
-        self.push(task, baton);
+        self.wait_for(task.cpu, baton);
     }
 
+    /// It was running and wants to go on, but its slice is over, or another took the CPU.
     fn task_preempt(&self, _: &Ctx<'_>, task: &Task, baton: Schedulable) {
-        self.push(task, baton);
+        self.wait_for(task.cpu, baton);
     }
 
+    /// It was running and lets others go first.
     fn task_yield(&self, _: &Ctx<'_>, task: &Task, baton: Schedulable) {
-        self.push(task, baton);
+        self.wait_for(task.cpu, baton);
     }
 
+    /// The kernel took it out to change it (its nice value, its CPUs), and puts it back.
     fn task_restored(&self, _: &Ctx<'_>, task: &Task, baton: Schedulable) {
-        self.push(task, baton);
+        self.wait_for(task.cpu, baton);
     }
 
+    /// Rule 3. `prev` is the task that runs on the CPU now, if it wants to go on; with nobody waiting, it does.
     fn pick_next_task(&self, _: &Ctx<'_>, cpu: Cpu, prev: Option<&Task>) -> Pick {
         match self.queues[cpu].lock().pop_front() {
             Some(task) => Pick::Run { task, slice: self.slice },
@@ -84,23 +97,25 @@ impl Scheduler for PerCpuFifo {
         }
     }
 
+    /// The task that was picked may not run on that CPU, and here it is again. It waits for one that it may use.
     fn pick_refused(&self, ctx: &Ctx<'_>, baton: Schedulable, why: Refusal) {
         if matches!(why, Refusal::Stale | Refusal::Foreign) {
-            return;
+            return; // worthless: a newer one exists, so this one may be dropped
         }
-        // Its CPU has gone, or it may not use it any more: to the first that will do.
-        let home = Cpu::new(self.home.slot(baton.slot()).load(Relaxed));
-        let cpu = self.near.near(home).iter().copied().find(|&cpu| ctx.baton_may_run(&baton, cpu)).unwrap_or(home);
-        self.home.slot(baton.slot()).store(cpu.number() as u32, Relaxed);
-        self.queues[cpu].lock().push_back(baton);
-        // A CPU that is busy will come to it by itself.
-        let _ = ctx.kick(cpu, baton::Kick::Idle);
+        if let Some(cpu) = self.topology.cpus().find(|&cpu| ctx.baton_may_run(&baton, cpu)) {
+            self.wait_for(cpu, baton);
+            // If it is idle, it would not look at its queue by itself. (An error means that too many kicks were asked for.)
+            let _ = ctx.kick(cpu, Kick::Idle);
+        } else {
+            self.wait_for(Cpu::new(0), baton);
+        }
     }
 
+    /// The host wants a waiting task back, wherever it is. Also what happens when a task leaves the policy.
     fn task_dequeued(&self, _: &Ctx<'_>, task: &Task) -> Option<Schedulable> {
-        let home = Cpu::new(self.home.of(task).load(Relaxed));
-        self.queues[home].lock().remove(task.slot)
+        self.queues.iter().find_map(|queue| queue.lock().remove(task.slot))
     }
 }
 
-baton::policy!(PerCpuFifo);
+// The one line that tells the host which type the policy is.
+baton::policy!(Template);

@@ -265,11 +265,9 @@ pub enum BatonFaultKind {
     Stall = 7,
     /// The policy answered with refused tokens, call after call.
     RefusalLoop = 8,
-    /// A call did not return in time.
-    Runaway = 9,
 }
 
 /// Names of [`BatonFaultKind`], by number.
-pub const BATON_FAULT_NAMES: [&str; 10] = [
-    "none", "panic", "out of memory", "stack overflow", "deadlock", "lock timeout", "lost task", "stall", "refusal loop", "runaway call",
+pub const BATON_FAULT_NAMES: [&str; 9] = [
+    "none", "panic", "out of memory", "stack overflow", "deadlock", "lock timeout", "lost task", "stall", "refusal loop",
 ];

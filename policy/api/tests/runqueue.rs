@@ -48,11 +48,19 @@ struct Pair {
 #[derive(Clone, Debug)]
 enum Step {
     /// Put the slot in, with this offset of the key, wherever it is not queued already.
-    Put { slot: u32, offset: u64, front: bool },
+    Put {
+        slot: u32,
+        offset: u64,
+        front: bool,
+    },
     Pop,
-    Remove { slot: u32 },
+    Remove {
+        slot: u32,
+    },
     /// Take the first whose slot has these low bits.
-    PopWhere { low: u32 },
+    PopWhere {
+        low: u32,
+    },
 }
 
 impl Pair {

@@ -153,5 +153,7 @@ impl Drop for Parking {
 #[cold]
 #[inline(never)]
 fn parked_twice() -> ! {
-    panic!("the task is in a run queue already: an older Schedulable of it was not given back when the host asked for it")
+    panic!(
+        "the task is in a run queue already: an older Schedulable of it was not given back when the host asked for it"
+    )
 }

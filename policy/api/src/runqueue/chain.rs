@@ -4,8 +4,8 @@
 //! In a link, `a` is the next slot and `b` the one before, [`NIL`] at the ends.
 
 use crate::Schedulable;
-use baton_seam::{Link, Links, Parking, NIL};
 use alloc::sync::Arc;
+use baton_seam::{Link, Links, Parking, NIL};
 use core::sync::atomic::Ordering::Relaxed;
 
 #[derive(Debug)]

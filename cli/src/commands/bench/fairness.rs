@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Is CPU time shared as the weights say? The equivalence tests of Enoki's appendix A.1, with CPU hogs: threads that count
+//! to a fixed number. The numbers are sized by a calibration, so that a test takes the same time of the clock everywhere.
+
+use std::hint::black_box;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Barrier, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::setpriority_process;
+use rustix::thread::{sched_getcpu, sched_setaffinity, CpuSet};
+use rustix::time::{clock_gettime, ClockId};
+
+use crate::error::{Error, Result};
+
+/// The kernel's weights of nice 0, 5 and 19.
+const WEIGHT_0: f64 = 1024.0;
+const WEIGHT_5: f64 = 335.0;
+const WEIGHT_19: f64 = 15.0;
+
+/// How much a hog counts between two looks at the clock.
+const CHUNK: Duration = Duration::from_micros(50);
+/// A hog that was away for longer than this had been scheduled out, not interrupted.
+const AWAY: Duration = Duration::from_millis(1);
+/// CPUs of the test that moves a hog.
+pub const CPUS: u32 = 4;
+
+/// One test and the bound that a fair policy holds.
+pub struct Test {
+    pub metric: &'static str,
+    pub unit: &'static str,
+    pub what: &'static str,
+    pub least: f64,
+    pub most: f64,
+    pub measure: fn(Speed) -> Result<f64>,
+}
+
+/// The tests, each of which gives one number.
+pub const TESTS: &[Test] = &[
+    Test {
+        metric: "finish_spread",
+        unit: "percent",
+        what: "five equal hogs on one CPU finish together: last minus first, of the whole time",
+        least: 0.0,
+        most: 2.0,
+        measure: equal_hogs,
+    },
+    Test {
+        metric: "nice_19_share",
+        unit: "of its weight's share",
+        what: "a hog of nice 19 beside four of nice 0 gets 15 / (4 * 1024 + 15) of their CPU",
+        least: 0.97,
+        most: 1.03,
+        measure: nice_19,
+    },
+    Test {
+        metric: "rejoin_spread",
+        unit: "percent",
+        what: "one hog per CPU, one of them forced upon another for a moment: all finish together again",
+        least: 0.0,
+        most: 2.0,
+        measure: rejoin,
+    },
+];
+
+impl Test {
+    pub fn holds(&self, value: f64) -> bool {
+        (self.least..=self.most).contains(&value)
+    }
+}
+
+/// How far this machine counts in a time, on a quiet CPU.
+#[derive(Debug, Clone, Copy)]
+pub struct Speed {
+    per_ms: u64,
+}
+
+impl Speed {
+    pub fn calibrate() -> Self {
+        const SAMPLE: u64 = 500_000;
+        let best = (0..5).map(|_| {
+            let start = Instant::now();
+            count(SAMPLE);
+            start.elapsed()
+        });
+        let ns = best.min().map_or(1, |best| best.as_nanos().max(1));
+        Self { per_ms: (u128::from(SAMPLE) * 1_000_000 / ns).max(1) as u64 }
+    }
+
+    fn work(self, time: Duration) -> u64 {
+        self.per_ms * time.as_micros() as u64 / 1000
+    }
+}
+
+fn count(n: u64) {
+    for i in 0..n {
+        black_box(i);
+    }
+}
+
+/// Counts to `work`, and calls `each` once per chunk with what is done.
+fn hog(speed: Speed, work: u64, mut each: impl FnMut(u64) -> Result<()>) -> Result<()> {
+    let chunk = speed.work(CHUNK).max(1);
+    let mut done = 0;
+    while done < work {
+        count(chunk);
+        done += chunk;
+        each(done)?;
+    }
+    Ok(())
+}
+
+fn cpu_set(cpus: impl IntoIterator<Item = usize>) -> CpuSet {
+    let mut set = CpuSet::new();
+    cpus.into_iter().for_each(|cpu| set.set(cpu));
+    set
+}
+
+/// Binds the calling thread to CPUs.
+pub fn bind(cpus: impl IntoIterator<Item = usize>) -> Result<()> {
+    sched_setaffinity(None, &cpu_set(cpus))
+        .map_err(|e| Error::environment(format!("a thread cannot be bound to its CPU: {e}"), "use a machine with more CPUs"))
+}
+
+/// Sets the nice value of the calling thread.
+fn nice(value: i32) -> Result<()> {
+    setpriority_process(None, value)
+        .map_err(|e| Error::environment(format!("nice cannot be set to {value}: {e}"), "run this as root"))
+}
+
+fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+type Body<'a> = Box<dyn FnOnce() -> Result<()> + Send + 'a>;
+/// From when to when a hog ran.
+type Span = (Instant, Instant);
+
+/// Last finish minus first, in percent of the time from the first start to the last finish.
+fn spread(spans: &[Span]) -> f64 {
+    let start = spans.iter().map(|s| s.0).min();
+    let ends = (spans.iter().map(|s| s.1).min(), spans.iter().map(|s| s.1).max());
+    match (start, ends) {
+        (Some(start), (Some(first), Some(last))) => {
+            100.0 * (last - first).as_secs_f64() / (last - start).as_secs_f64()
+        }
+        _ => f64::NAN,
+    }
+}
+
+/// Runs one body per thread, all from the same moment on.
+fn together(bodies: Vec<Body>, ready: impl Fn() -> Result<()> + Sync) -> Result<Vec<Span>> {
+    let (barrier, ready) = (&Barrier::new(bodies.len()), &ready);
+    thread::scope(|scope| {
+        let threads: Vec<_> = bodies
+            .into_iter()
+            .map(|body| {
+                scope.spawn(move || {
+                    // One that cannot get ready must not leave the others waiting.
+                    let ready = ready();
+                    barrier.wait();
+                    ready?;
+                    let start = Instant::now();
+                    body().map(|()| (start, Instant::now()))
+                })
+            })
+            .collect();
+        threads.into_iter().map(|t| t.join().map_err(|_| panicked())?).collect()
+    })
+}
+
+fn equal_hogs(speed: Speed) -> Result<f64> {
+    let work = speed.work(Duration::from_millis(300));
+    let bodies = (0..5).map(|_| Box::new(move || hog(speed, work, |_| Ok(()))) as Body).collect();
+    together(bodies, || bind([0])).map(|spans| spread(&spans))
+}
+
+fn nice_19(speed: Speed) -> Result<f64> {
+    let share = share(speed, 19, 4, Duration::from_millis(1500))?;
+    Ok(share / (WEIGHT_19 / (4.0 * WEIGHT_0 + WEIGHT_19)))
+}
+
+/// What a hog of nice 5 gets beside one of nice 0, in percent. Its weight says [`NICE_5_SHARE`].
+pub fn nice_5(speed: Speed) -> Result<f64> {
+    share(speed, 5, 1, Duration::from_millis(400)).map(|share| 100.0 * share)
+}
+
+pub const NICE_5_SHARE: f64 = 100.0 * WEIGHT_5 / (WEIGHT_5 + WEIGHT_0);
+
+/// The share of CPU time of a hog of nice `value` on one CPU with `others` of nice 0, until the first of those has counted
+/// for `time`.
+///
+/// It is taken between the first and the last moment at which the hog came back to the CPU. Between two such moments are
+/// whole rounds of everybody, so that the share is exact after a few, where counting from an arbitrary moment would need
+/// many: a slice of nice 19 comes about once a second. A hog that came back less than three times gives 0.
+fn share(speed: Speed, value: i32, others: usize, time: Duration) -> Result<f64> {
+    let over = &AtomicBool::new(false);
+    let returns = &Mutex::new(Vec::new());
+    let work = speed.work(time);
+    let mut bodies: Vec<Body> = vec![Box::new(move || {
+        nice(value)?;
+        let chunk = speed.work(CHUNK).max(1);
+        let (mut found, mut last) = (Vec::new(), Instant::now());
+        while !over.load(Relaxed) {
+            count(chunk);
+            let now = Instant::now();
+            if now - last > AWAY {
+                found.push((now, cpu_time()));
+            }
+            last = now;
+        }
+        *returns.lock().map_err(|_| panicked())? = found;
+        Ok(())
+    })];
+    for _ in 0..others {
+        bodies.push(Box::new(move || {
+            let result = hog(speed, work, |_| Ok(()));
+            over.store(true, Relaxed);
+            result
+        }));
+    }
+    together(bodies, || bind([0]))?;
+    let returns = returns.lock().map_err(|_| panicked())?;
+    Ok(match returns[..] {
+        [first, _, .., last] => (last.1 - first.1).as_secs_f64() / (last.0 - first.0).as_secs_f64(),
+        _ => 0.0,
+    })
+}
+
+fn panicked() -> Error {
+    Error::baton("a hog panicked")
+}
+
+fn rejoin(speed: Speed) -> Result<f64> {
+    const FORCED: Duration = Duration::from_millis(20);
+    let work = speed.work(Duration::from_millis(400));
+    let cpus = 0..CPUS as usize;
+    let victim = &AtomicUsize::new(usize::MAX);
+    let all = cpus.clone();
+    let mut bodies: Vec<Body> = vec![Box::new(move || {
+        let mut forced = None;
+        hog(speed, work, |done| match forced {
+            None if done > work / 4 && victim.load(Relaxed) != usize::MAX => {
+                forced = Some(Some(Instant::now()));
+                bind([victim.load(Relaxed)])
+            }
+            Some(Some(since)) if since.elapsed() > FORCED => {
+                forced = Some(None);
+                bind(all.clone())
+            }
+            _ => Ok(()),
+        })
+    })];
+    bodies.push(Box::new(move || {
+        hog(speed, work, |_| {
+            victim.store(sched_getcpu(), Relaxed);
+            Ok(())
+        })
+    }));
+    for _ in 2..CPUS {
+        bodies.push(Box::new(move || hog(speed, work, |_| Ok(()))));
+    }
+    together(bodies, || bind(cpus.clone())).map(|spans| spread(&spans))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spreads() {
+        let zero = Instant::now();
+        let span = |start, end| (zero + Duration::from_millis(start), zero + Duration::from_millis(end));
+        let check = |spans: &[Span], expected: f64| assert!((spread(spans) - expected).abs() < 1e-9, "{spans:?}");
+        check(&[span(0, 100), span(1, 98), span(5, 99)], 2.0);
+        check(&[span(3, 7)], 0.0);
+        assert!(spread(&[]).is_nan());
+    }
+
+    #[test]
+    fn bounds() {
+        let check = |metric: &str, value: f64, expected: bool| {
+            let test = TESTS.iter().find(|t| t.metric == metric).unwrap();
+            assert_eq!(test.holds(value), expected, "{metric} {value}");
+        };
+        check("finish_spread", 1.9, true);
+        check("finish_spread", 2.1, false);
+        check("finish_spread", f64::NAN, false);
+        check("nice_19_share", 1.02, true);
+        check("nice_19_share", 0.9, false);
+        check("rejoin_spread", 50.0, false);
+    }
+
+    #[test]
+    fn work_is_proportional_to_time() {
+        let speed = Speed { per_ms: 1000 };
+        assert_eq!(speed.work(Duration::from_millis(3)), 3000);
+        assert_eq!(speed.work(CHUNK), 50);
+        assert!(Speed::calibrate().per_ms > 0);
+    }
+}

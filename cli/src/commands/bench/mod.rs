@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `baton bench`: schedulers beside each other, all in the same boot, each in charge of every task of the machine.
+//!
+//! Times on shared machines are noise, so the default is a guest that counts instructions: there 1 ns of its clock is one
+//! instruction executed, and a difference of one per cent means something. This command boots that guest once for each number
+//! of CPUs and runs itself there with `--here`.
+
+pub mod fairness;
+pub mod loads;
+pub mod report;
+pub mod subject;
+
+use std::fs;
+use std::io::Write;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use baton_vm::{FileIn, Vm};
+use clap::ValueEnum;
+
+use super::vm::{guest_files, vm_error};
+use super::{print, print_json};
+use crate::artefacts::Search;
+use crate::error::{Error, Result};
+use crate::kernel;
+use report::{entries, median, Report, Series};
+use subject::Subject;
+
+/// Each subject has its turn this often, so that drift of the machine shows as spread and not as a difference.
+const ROUNDS: u32 = 2;
+const PIPE_LOOPS: u32 = 10_000;
+const HACKBENCH: (u32, u32) = (1, 200);
+/// Policies that must hold the bounds of `fairness`.
+const FAIR: &[&str] = &["wfq"];
+const REPORT_IN_GUEST: &str = "/tmp/report.json";
+/// For one boot. Half a minute is usual for the boot alone, on a busy machine more.
+const TIMEOUT: Duration = Duration::from_secs(1800);
+
+#[derive(clap::Args, Debug)]
+pub struct Bench {
+    /// What to measure.
+    pub what: What,
+    /// Count instructions. Default in a guest; with --here it says that this machine's clock does.
+    #[arg(long)]
+    pub icount: bool,
+    /// Numbers of CPUs, with one guest for each. [default: 1,2; fairness: 4]
+    #[arg(long, value_name = "N,N", value_delimiter = ',', conflicts_with = "here",
+          value_parser = clap::value_parser!(u32).range(1..=255))]
+    pub cpus: Vec<u32>,
+    /// Runs of each subject. [default: pipe 10, hackbench 4, fairness 2]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub runs: Option<u32>,
+    /// Only this subject: eevdf, scx_simple, "scx_simple -f", scx_userland, or a policy. May be repeated.
+    #[arg(long = "subject", value_name = "NAME", value_parser = Subject::parse)]
+    pub subjects: Vec<Subject>,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// Measure on this machine and not in a guest: every normal task of it changes schedulers.
+    #[arg(long)]
+    pub here: bool,
+}
+
+#[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
+pub enum What {
+    /// Two processes that wake each other (perf bench sched pipe).
+    Pipe,
+    /// Many processes that send each other messages (hackbench).
+    Hackbench,
+    /// Hogs that share CPUs by their weights. Exit code 1 when wfq does not hold a bound.
+    Fairness,
+}
+
+impl What {
+    fn name(self) -> &'static str {
+        match self {
+            What::Pipe => "pipe",
+            What::Hackbench => "hackbench",
+            What::Fairness => "fairness",
+        }
+    }
+
+    fn usual_runs(self) -> u32 {
+        match self {
+            What::Pipe => 10,
+            What::Hackbench => 4,
+            What::Fairness => 2,
+        }
+    }
+
+    fn usual_cpus(self) -> Vec<u32> {
+        match self {
+            What::Pipe | What::Hackbench => vec![1, 2],
+            What::Fairness => vec![fairness::CPUS],
+        }
+    }
+}
+
+impl Bench {
+    fn runs(&self) -> u32 {
+        self.runs.unwrap_or(self.what.usual_runs())
+    }
+
+    fn subjects(&self) -> Vec<Subject> {
+        match (self.subjects.is_empty(), self.what) {
+            (false, _) => self.subjects.clone(),
+            (true, What::Fairness) => vec![Subject::Eevdf, Subject::Policy("wfq".into())],
+            (true, _) => Subject::usual(),
+        }
+    }
+}
+
+pub fn command(search: &Search, args: &Bench) -> Result<ExitCode> {
+    let (report, code) = if args.here { here(search, args)? } else { in_guests(args)? };
+    match args.json {
+        true => print_json(&report)?,
+        false => print(report::text(&report))?,
+    }
+    Ok(code)
+}
+
+/// Boots a guest for each number of CPUs, and puts their reports together.
+fn in_guests(args: &Bench) -> Result<(Report, ExitCode)> {
+    let files_in = guest_with(&args.subjects())?;
+    let tools: &[&str] = match args.what {
+        What::Pipe => &["perf"],
+        What::Hackbench => &["hackbench"],
+        What::Fairness => &[],
+    };
+    let all_cpus = if args.cpus.is_empty() { args.what.usual_cpus() } else { args.cpus.clone() };
+    let (mut whole, mut code) = (None::<Report>, ExitCode::SUCCESS);
+    for cpus in all_cpus {
+        eprintln!("baton: booting a guest with {cpus} CPUs that counts instructions");
+        let vm = Vm {
+            cpus,
+            icount: true,
+            command: guest_command(args),
+            tools: tools.iter().map(|t| t.to_string()).collect(),
+            files_in: files_in.clone(),
+            files_out: vec![REPORT_IN_GUEST.into()],
+            timeout: TIMEOUT,
+            ..Default::default()
+        };
+        let outcome = vm.run(&mut std::io::stderr()).map_err(vm_error)?;
+        let file = outcome.files.get(REPORT_IN_GUEST);
+        let report = file.and_then(|file| serde_json::from_slice::<Report>(file).ok()).ok_or_else(|| {
+            Error::environment(
+                format!("the guest measured nothing (exit code {}); its messages are above", outcome.exit_code),
+                "do as they say, or see more with: baton vm run -- baton bench ... --here",
+            )
+        })?;
+        if outcome.exit_code != 0 {
+            code = ExitCode::from(outcome.exit_code as u8);
+        }
+        match &mut whole {
+            None => whole = Some(report),
+            Some(whole) => whole.results.extend(report.results),
+        }
+    }
+    let report = whole.ok_or_else(|| Error::user("there is no number of CPUs to measure with", "give --cpus 1,2"))?;
+    Ok((report, code))
+}
+
+/// What a guest needs for these subjects, built first when missing or stale.
+pub fn guest_with(subjects: &[Subject]) -> Result<Vec<FileIn>> {
+    let policies = subjects.iter().filter_map(Subject::policy).collect::<Result<Vec<_>>>()?;
+    let mut files = guest_files(&policies)?;
+    if subjects.iter().any(|s| matches!(s, Subject::Scx { .. })) {
+        let dir = subject::build_examples()?;
+        for program in ["scx_simple", "scx_userland"] {
+            files.push(FileIn { host: dir.join(program), guest: format!("{}/{program}", subject::SCX_IN_GUEST) });
+        }
+    }
+    Ok(files)
+}
+
+/// Standard error is the guest's console, so the report goes into a file.
+fn guest_command(args: &Bench) -> Vec<String> {
+    let subjects: String = args.subjects().iter().map(|s| format!(" --subject '{}'", s.name())).collect();
+    let bench = format!("baton bench {} --here --icount --json --runs {}{subjects}", args.what.name(), args.runs());
+    ["sh".into(), "-c".into(), format!("{bench} >{REPORT_IN_GUEST}")].into()
+}
+
+/// Measures on this machine.
+fn here(search: &Search, args: &Bench) -> Result<(Report, ExitCode)> {
+    kernel::require_root("putting a scheduler in charge")?;
+    let cpus = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
+    let (results, code) = match args.what {
+        What::Pipe => {
+            let (metric, unit, scale) = match args.icount {
+                true => ("instructions_per_op", "instructions", 1.0),
+                false => ("time_per_op", "us", 1e3),
+            };
+            let series = compare(search, args, |run| loads::pipe(run.size(PIPE_LOOPS)).map(|ns| ns / scale))?;
+            (entries(cpus, metric, unit, &series, true), ExitCode::SUCCESS)
+        }
+        What::Hackbench => {
+            let (metric, unit, scale) = match args.icount {
+                true => ("instructions", "instructions", 1.0),
+                false => ("time", "s", 1e9),
+            };
+            let (groups, loops) = HACKBENCH;
+            let series = compare(search, args, |run| loads::hackbench(groups, run.size(loops)).map(|ns| ns / scale))?;
+            (entries(cpus, metric, unit, &series, true), ExitCode::SUCCESS)
+        }
+        What::Fairness => fair(search, args, cpus)?,
+    };
+    let machine = if args.icount { "QEMU that counts instructions".into() } else { processor() };
+    Ok((Report { bench: args.what.name().into(), kernel: kernel::release(), machine, results }, code))
+}
+
+/// The processor's name.
+fn processor() -> String {
+    let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let name = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    name.map_or("a processor without a name", |(_, name)| name.trim()).into()
+}
+
+/// What a run is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Run {
+    /// To fill caches and let queues settle; its number is thrown away.
+    WarmUp,
+    Measured,
+}
+
+impl Run {
+    fn size(self, whole: u32) -> u32 {
+        match self {
+            Run::WarmUp => whole / 5,
+            Run::Measured => whole,
+        }
+    }
+}
+
+/// Gives each subject two turns, and the first (by default the baseline) one more at the end, so that drift of the machine
+/// shows as spread and not as a difference.
+fn compare(search: &Search, args: &Bench, measure: impl Fn(Run) -> Result<f64>) -> Result<Vec<Series>> {
+    let subjects = args.subjects();
+    let runs = args.runs();
+    let mut series: Vec<_> =
+        subjects.iter().map(|s| Series { subject: s.name(), values: Vec::with_capacity(runs as usize) }).collect();
+    let (first_half, second_half) = (runs.div_ceil(2), runs / 2);
+    for (turns, share) in [(&subjects[..], first_half), (&subjects[..], second_half), (&subjects[..1], first_half)] {
+        if share == 0 {
+            continue;
+        }
+        for (subject, series) in turns.iter().zip(&mut series) {
+            let start = Instant::now();
+            let values = subject.measure(search, || {
+                measure(Run::WarmUp)?;
+                (0..share).map(|_| measure(Run::Measured)).collect::<Result<Vec<_>>>()
+            })?;
+            eprintln!(
+                "baton: {:<15} {:>12.0} (median of {}; {:.1} s of the clock here)",
+                series.subject,
+                median(&values),
+                values.len(),
+                start.elapsed().as_secs_f64()
+            );
+            series.values.extend(values);
+        }
+    }
+    Ok(series)
+}
+
+/// Measures how fair the subjects are, and judges those that must be.
+fn fair(search: &Search, args: &Bench, cpus: u32) -> Result<(Vec<report::Entry>, ExitCode)> {
+    if cpus < fairness::CPUS {
+        return Err(Error::user(
+            format!("this machine has {cpus} CPUs, and the tests of fairness need {}", fairness::CPUS),
+            "use a larger one, or a guest (without --here)",
+        ));
+    }
+    let (mut results, mut code) = (Vec::new(), ExitCode::SUCCESS);
+    let speed = fairness::Speed::calibrate();
+    for subject in args.subjects() {
+        let measured = subject.measure(search, || {
+            fairness::TESTS
+                .iter()
+                .map(|test| (0..args.runs()).map(|_| (test.measure)(speed)).collect::<Result<Vec<_>>>())
+                .collect::<Result<Vec<_>>>()
+        })?;
+        for (test, values) in fairness::TESTS.iter().zip(measured) {
+            let judged = FAIR.contains(&subject.name().as_str());
+            let broken = judged && !values.iter().all(|value| test.holds(*value));
+            if broken {
+                code = ExitCode::FAILURE;
+            }
+            let verdict = match (judged, broken) {
+                (false, _) => "for comparison",
+                (true, false) => "holds",
+                (true, true) => "DOES NOT HOLD",
+            };
+            let shown: Vec<_> = values.iter().map(|v| format!("{v:.3}")).collect();
+            let _ = writeln!(
+                std::io::stderr(),
+                "baton: {}: {}: {} {}, bound {} to {}: {verdict}",
+                subject.name(),
+                test.what,
+                shown.join(", "),
+                test.unit,
+                test.least,
+                test.most
+            );
+            let series = [Series { subject: subject.name(), values }];
+            results.extend(entries(cpus, test.metric, test.unit, &series, false));
+        }
+    }
+    Ok((results, code))
+}

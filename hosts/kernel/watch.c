@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The watch: stalled tasks, and tasks stranded in a stopped policy.
+ *
+ * In hard-interrupt context: a thread could be starved by the very policy that has all tasks of the machine.
+ *
+ * A call that never returns is not bounded. The CPU in it has interrupts off and holds a run-queue lock, on which other CPUs soon
+ * wait with interrupts off, too; so whoever would send it an NMI is stuck before it can notice. (Tried, on two CPUs.)
+ */
+#include "core.h"
+
+#define WATCH_MS 500
+
+static struct hrtimer timer;
+
+static enum hrtimer_restart watch(struct hrtimer *own)
+{
+	if (READ_ONCE(baton_attached)) {
+		baton_core_rescue_again();
+		baton_core_check_stall(baton_coarse_now(), (u64)READ_ONCE(baton_stall_ms) * NSEC_PER_MSEC);
+	}
+	hrtimer_forward_now(own, ms_to_ktime(WATCH_MS));
+	return HRTIMER_RESTART;
+}
+
+/* Process context. */
+void baton_watch_init(void)
+{
+	hrtimer_setup(&timer, watch, CLOCK_MONOTONIC, HRTIMER_MODE_REL_HARD);
+	hrtimer_start(&timer, ms_to_ktime(WATCH_MS), HRTIMER_MODE_REL_HARD);
+}
+
+/* Process context; no policy is registered. */
+void baton_watch_exit(void)
+{
+	hrtimer_cancel(&timer);
+}

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * `fifo_c`: one first-in first-out queue for each CPU, in C.
+ *
+ * 1. A task woken by one that is about to sleep goes to the waker's CPU, if nobody waits there. Any other waking or new task is
+ *    handed to an idle CPU, the first from where it ran last upwards. If no CPU is idle it stays where it ran last.
+ * 2. There it waits at the end of that CPU's queue.
+ * 3. A CPU runs the first of its queue for the host's default slice (20 ms). At the end of the slice the task goes to the end of the
+ *    queue.
+ * 4. Queues are never evened out.
+ *
+ * These are the rules of policies/fifo, on the interface that lies under the Rust one (policy/c/baton.h).
+ *
+ * Context. All but create and destroy run with interrupts off, mostly with a kernel run-queue lock held, on several CPUs at once:
+ * nothing here may sleep, print or allocate.
+ *
+ * Locks. A queue's lock guards its list, and `linked` of every task that is in the list. The locks are the host's
+ * (baton_host_lock), not raw_res_spin_lock: a deadlock then ends this policy and not the machine, and what is held is released.
+ * A function holds one lock at a time.
+ *
+ * Memory. From baton_host_alloc(), so that the host counts it, and takes it back when the policy was stopped by a fault; destroy
+ * is not called then.
+ *
+ * What C does not have here: a bound on the stack, and checks of indices and pointers. A wrong pointer is an oops.
+ */
+#include <linux/atomic.h>
+#include <linux/string.h>
+#include <asm/rqspinlock.h>
+
+#include "baton.h"
+
+/* Exported by baton.ko (hosts/kernel/host.c, hosts/kernel/memory.c). */
+extern void baton_host_lock(rqspinlock_t *lock);	/* a lock that cannot be had ends the call, and the policy */
+extern void baton_host_unlock(rqspinlock_t *lock);	/* in the reverse order of locking */
+extern bool baton_host_may_run(u32 slot, s32 cpu);	/* may the task run on that CPU now? */
+extern bool baton_host_claim_idle(s32 cpu);		/* false when the CPU was not idle, or another was first */
+extern void *baton_host_alloc(size_t size, size_t align);	/* NULL when there is no memory; not zeroed */
+extern void baton_host_free(void *at);
+
+extern const struct baton_policy BATON_POLICY_OPS;
+
+#define NOWHERE (-1)
+#define NO_SLOT (~0U)
+
+/* A task that waits, by slot. */
+struct waiter {
+	/*
+	 * Its token; 0 when the task is in no queue. Whoever changes it from 0 puts the task into a queue, whoever takes the task
+	 * out changes it to 0.
+	 */
+	u64 token;
+	s32 linked;		/* the CPU whose list it is in, or NOWHERE */
+	s32 home;		/* the CPU whose list it was put into last */
+	u32 next, prev;		/* slots, or NO_SLOT */
+};
+
+struct queue {
+	rqspinlock_t lock;
+	u32 first, last;	/* slots, or NO_SLOT */
+} __aligned(128);		/* lines are fetched in pairs */
+
+struct fifo {
+	u32 nr_cpus;
+	struct waiter *waiters;
+	struct queue queues[];
+};
+
+static u32 slot_of(baton_token token)
+{
+	return (u32)token - 1;
+}
+
+static u32 generation_of(baton_token token)
+{
+	return token >> 32;
+}
+
+/* The queue's lock is held. */
+static void link_last(struct fifo *fifo, s32 cpu, u32 slot)
+{
+	struct queue *queue = &fifo->queues[cpu];
+	struct waiter *waiter = &fifo->waiters[slot];
+
+	waiter->next = NO_SLOT;
+	waiter->prev = queue->last;
+	if (queue->last == NO_SLOT)
+		WRITE_ONCE(queue->first, slot);
+	else
+		fifo->waiters[queue->last].next = slot;
+	queue->last = slot;
+	WRITE_ONCE(waiter->home, cpu);
+	WRITE_ONCE(waiter->linked, cpu);
+}
+
+/* The queue's lock is held, and the task is in its list. Gives the newest token of the task. */
+static baton_token unlink(struct fifo *fifo, s32 cpu, u32 slot)
+{
+	struct queue *queue = &fifo->queues[cpu];
+	struct waiter *waiter = &fifo->waiters[slot];
+
+	if (waiter->prev == NO_SLOT)
+		WRITE_ONCE(queue->first, waiter->next);
+	else
+		fifo->waiters[waiter->prev].next = waiter->next;
+	if (waiter->next == NO_SLOT)
+		queue->last = waiter->prev;
+	else
+		fifo->waiters[waiter->next].prev = waiter->prev;
+	WRITE_ONCE(waiter->linked, NOWHERE);
+	/* Only now may another CPU put the task into its own queue. */
+	return xchg(&waiter->token, 0);
+}
+
+/*
+ * Puts a task at the end of a queue.
+ *
+ * Mostly it is in none. But one CPU may be putting a refused token back while the kernel enqueues the same task anew on another: then
+ * whoever is first has put it into a queue, and the newer token is the one that counts.
+ */
+static void put(struct fifo *fifo, s32 cpu, baton_token token)
+{
+	struct queue *queue = &fifo->queues[cpu];
+	struct waiter *waiter = &fifo->waiters[slot_of(token)];
+	u64 there = 0;
+
+	baton_host_lock(&queue->lock);
+	while (!try_cmpxchg(&waiter->token, &there, token)) {
+		/* Generations wrap. */
+		if (there && (s32)(generation_of(there) - generation_of(token)) > 0)
+			break;
+	}
+	if (!there)
+		link_last(fifo, cpu, slot_of(token));
+	baton_host_unlock(&queue->lock);
+}
+
+static void *fifo_create(const struct baton_env *env)
+{
+	struct fifo *fifo;
+	u32 i;
+
+	if (env->options[0]) {
+		strscpy(env->message, "fifo_c has no options", BATON_MESSAGE_LEN);
+		return NULL;
+	}
+	fifo = baton_host_alloc(struct_size(fifo, queues, env->nr_cpus), __alignof__(*fifo));
+	if (!fifo)
+		goto no_memory;
+	fifo->waiters = baton_host_alloc(array_size(env->max_tasks, sizeof(*fifo->waiters)), __alignof__(*fifo->waiters));
+	if (!fifo->waiters)
+		goto no_memory;	/* the host takes back what was allocated */
+	fifo->nr_cpus = env->nr_cpus;
+	for (i = 0; i < env->nr_cpus; i++) {
+		raw_res_spin_lock_init(&fifo->queues[i].lock);
+		fifo->queues[i].first = NO_SLOT;
+		fifo->queues[i].last = NO_SLOT;
+	}
+	for (i = 0; i < env->max_tasks; i++)
+		fifo->waiters[i] = (struct waiter){ .linked = NOWHERE };
+	return fifo;
+no_memory:
+	strscpy(env->message, "there is no memory for the queues", BATON_MESSAGE_LEN);
+	return NULL;
+}
+
+static void fifo_destroy(void *this)
+{
+	struct fifo *fifo = this;
+
+	baton_host_free(fifo->waiters);
+	baton_host_free(fifo);
+}
+
+static u64 fifo_select_task_rq(void *this, struct baton_ctx *ctx, const struct baton_task *task, const struct baton_wake *wake)
+{
+	struct fifo *fifo = this;
+	s32 cpu = wake->prev_cpu;
+	u32 i;
+
+	if ((wake->flags & BATON_F_SYNC) && READ_ONCE(fifo->queues[wake->waker_cpu].first) == NO_SLOT &&
+	    baton_host_may_run(task->slot, wake->waker_cpu))
+		return (u32)wake->waker_cpu;
+	for (i = 0; i < fifo->nr_cpus; i++) {
+		if (baton_host_may_run(task->slot, cpu) && baton_host_claim_idle(cpu))
+			return (u32)cpu | BATON_SELECT_DIRECT;
+		cpu = cpu + 1 < (s32)fifo->nr_cpus ? cpu + 1 : 0;
+	}
+	return (u32)wake->prev_cpu;
+}
+
+/* All of task_new, task_wakeup, task_preempt, task_yield and task_restored. */
+static void fifo_put(void *this, struct baton_ctx *ctx, const struct baton_task *task, baton_token token)
+{
+	put(this, task->cpu, token);
+}
+
+static u64 fifo_pick_next_task(void *this, struct baton_ctx *ctx, s32 cpu, const struct baton_task *prev)
+{
+	struct fifo *fifo = this;
+	struct queue *queue = &fifo->queues[cpu];
+	baton_token token = BATON_PICK_NONE;
+
+	baton_host_lock(&queue->lock);
+	if (queue->first != NO_SLOT)
+		token = unlink(fifo, cpu, queue->first);
+	baton_host_unlock(&queue->lock);
+	if (token != BATON_PICK_NONE)
+		return token;
+	return prev ? BATON_PICK_KEEP : BATON_PICK_NONE;
+}
+
+static void fifo_pick_refused(void *this, struct baton_ctx *ctx, baton_token token, enum baton_refusal why)
+{
+	struct fifo *fifo = this;
+	s32 cpu;
+
+	if (why == BATON_REFUSAL_STALE || why == BATON_REFUSAL_FOREIGN)
+		return;	/* worthless */
+	for (cpu = 0; cpu < (s32)fifo->nr_cpus; cpu++)
+		if (baton_host_may_run(slot_of(token), cpu))
+			break;
+	if (cpu == (s32)fifo->nr_cpus)
+		cpu = READ_ONCE(fifo->waiters[slot_of(token)].home);
+	put(fifo, cpu, token);
+	/* A busy CPU comes to it by itself, and so does an idle one for which there is no room here, with its next task. */
+	if (ctx->nr_kicks < BATON_MAX_KICKS)
+		ctx->kicks[ctx->nr_kicks++] = cpu | BATON_KICK_IDLE;
+}
+
+/* Both task_dequeued and task_departed. */
+static baton_token fifo_take(void *this, struct baton_ctx *ctx, const struct baton_task *task)
+{
+	struct fifo *fifo = this;
+	struct waiter *waiter = &fifo->waiters[task->slot];
+	s32 home = READ_ONCE(waiter->home);
+	baton_token token = BATON_PICK_NONE;
+
+	baton_host_lock(&fifo->queues[home].lock);
+	if (READ_ONCE(waiter->linked) == home)
+		token = unlink(fifo, home, task->slot);
+	baton_host_unlock(&fifo->queues[home].lock);
+	return token;
+}
+
+const struct baton_policy BATON_POLICY_OPS = {
+	.abi = BATON_ABI,
+	.version = 1,
+	.events = 0,
+	.language = 1,
+	.name = "fifo_c",
+	.create = fifo_create,
+	.destroy = fifo_destroy,
+	.select_task_rq = fifo_select_task_rq,
+	.task_new = fifo_put,
+	.task_wakeup = fifo_put,
+	.task_preempt = fifo_put,
+	.task_yield = fifo_put,
+	.task_restored = fifo_put,
+	.pick_next_task = fifo_pick_next_task,
+	.pick_refused = fifo_pick_refused,
+	.task_dequeued = fifo_take,
+	.task_departed = fifo_take,
+};

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The life of policies, tasks and the tool.
+
+use crate::{
+    tool::{baton, baton_fails, check, hackbench, must, policy, release, run, status, stress},
+    Case,
+};
+use std::{
+    fs,
+    process::{Command, Stdio},
+    thread::sleep,
+    time::Duration,
+};
+
+pub fn cases() -> Vec<Case> {
+    macro_rules! case {
+        ($name:literal, $run:expr) => {
+            Case { name: $name, run: || $run }
+        };
+    }
+    vec![
+        case!("fifo runs all tasks", runs_all("fifo")),
+        case!("wfq runs all tasks", runs_all("wfq")),
+        case!("fifo_c runs all tasks", runs_all("fifo_c")),
+        case!("template runs all tasks", runs_all("template")),
+        case!("baton run and its children", runs_some()),
+        case!("attach and detach", attaches()),
+        case!("fork, affinity, nice, class changes", life()),
+        case!("CPU hotplug", hotplug()),
+        case!("cgroup moves", cgroups()),
+        case!("more tasks than slots", few_slots()),
+        case!("kill -9 of the tool at any point", killed()),
+        case!("unload with tasks in the policy", unload_busy()),
+        case!("load the same policy twice", twice()),
+        case!("rmmod by hand of a running policy", rmmod()),
+        case!("a module built for another kernel", other_kernel()),
+        case!("a module built for another ABI", other_abi()),
+        case!("options that the policy does not have", baton_fails(&["load", "wfq", "--options", "colour=red"], "option")),
+    ]
+}
+
+fn is_well(name: &str) -> Result<(), String> {
+    let status = status()?;
+    let entry = policy(&status, name)?;
+    check(entry["state"] == "running" && entry["faults"] == 0, || format!("{name} is not well: {status}"))
+}
+
+fn runs_all(name: &str) -> Result<(), String> {
+    baton(&["load", name, "--all"])?;
+    hackbench(2, 50)?;
+    stress(&["--switch", "2", "--cpu", "2", "--yield", "1", "--timeout", "1"])?;
+    let picks: u64 = status()?["cpus"].as_array().into_iter().flatten().filter_map(|cpu| cpu["picks"].as_u64()).sum();
+    check(picks > 500, || format!("only {picks} picks"))?;
+    is_well(name)
+}
+
+fn runs_some() -> Result<(), String> {
+    must("baton", &["run", "-p", "wfq", "--", "hackbench", "-g", "2", "-l", "50"])?;
+    let code = run("baton", &["run", "-p", "wfq", "--", "sh", "-c", "exit 7"])?.code;
+    check(code == Some(7), || format!("the exit code is {code:?}, not 7"))?;
+    is_well("wfq")
+}
+
+fn attaches() -> Result<(), String> {
+    baton(&["load", "wfq"])?;
+    let mut child = Command::new("sleep").arg("600").spawn().map_err(|e| e.to_string())?;
+    let pid = child.id().to_string();
+    let members = || -> Result<u64, String> { Ok(policy(&status()?, "wfq")?["tasks"].as_u64().unwrap_or(0)) };
+    let result = (|| {
+        baton(&["attach", "wfq", "--pid", &pid])?;
+        check_class(child.id(), 7)?;
+        baton(&["detach", "--pid", &pid])?;
+        check_class(child.id(), 0)?;
+        check(members()? == 0, || "the task is still a member".into())
+    })();
+    child.kill().and_then(|()| child.wait()).map_err(|e| e.to_string())?;
+    result
+}
+
+/// The scheduling class of a thread, as the kernel says (SCHED_EXT is 7).
+fn check_class(pid: u32, expected: u32) -> Result<(), String> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).map_err(|e| e.to_string())?;
+    // Field 41; the name in field 2 may have spaces.
+    let class = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(38)).unwrap_or("?");
+    check(class == expected.to_string(), || format!("the task is of class {class}, not {expected}"))
+}
+
+fn life() -> Result<(), String> {
+    baton(&["load", "wfq", "--all"])?;
+    stress(&[
+        "--fork", "2", "--exec", "2", "--clone", "2", "--affinity", "2", "--nice", "2", "--schedpolicy", "2", "--futex", "2",
+        "--timeout", "3",
+    ])?;
+    is_well("wfq")
+}
+
+fn hotplug() -> Result<(), String> {
+    baton(&["load", "wfq", "--all"])?;
+    let mut load = Command::new("stress-ng")
+        .args(["--cpu", "4", "--switch", "2", "--timeout", "4", "--quiet"])
+        .spawn()
+        .map_err(|e| e.to_string())?;
+    for _ in 0..4 {
+        for state in ["0", "1"] {
+            sleep(Duration::from_millis(200));
+            fs::write("/sys/devices/system/cpu/cpu1/online", state).map_err(|e| format!("hotplug: {e}"))?;
+        }
+    }
+    let ended = load.wait().map_err(|e| e.to_string())?;
+    check(ended.success(), || format!("stress-ng ended with {ended}"))?;
+    is_well("wfq")
+}
+
+fn cgroups() -> Result<(), String> {
+    baton(&["load", "wfq", "--all"])?;
+    let groups = ["/sys/fs/cgroup/baton-a", "/sys/fs/cgroup/baton-b"];
+    // Without the controller a move means nothing to the scheduler.
+    fs::write("/sys/fs/cgroup/cgroup.subtree_control", "+cpu").map_err(|e| format!("cgroup cpu controller: {e}"))?;
+    for group in groups {
+        fs::create_dir_all(group).map_err(|e| e.to_string())?;
+    }
+    let mut load = Command::new("stress-ng").args(["--cpu", "2", "--timeout", "3", "--quiet"]).spawn().map_err(|e| e.to_string())?;
+    for round in 0..40 {
+        let _ = fs::write(format!("{}/cgroup.procs", groups[round % 2]), load.id().to_string());
+        sleep(Duration::from_millis(50));
+    }
+    let ended = load.wait().map_err(|e| e.to_string())?;
+    for group in groups {
+        fs::remove_dir(group).map_err(|e| format!("{group}: {e}"))?;
+    }
+    check(ended.success(), || format!("stress-ng ended with {ended}"))?;
+    is_well("wfq")
+}
+
+fn few_slots() -> Result<(), String> {
+    baton(&["load", "wfq", "--all", "--max-tasks", "256"])?;
+    hackbench(8, 10)?;
+    let status = status()?;
+    check(status["core"]["no_slot"].as_u64().unwrap_or(0) > 0, || format!("no task was without a slot: {status}"))?;
+    is_well("wfq")
+}
+
+fn killed() -> Result<(), String> {
+    for command in [&["load", "wfq", "--all"][..], &["run", "-p", "wfq", "--", "hackbench", "-g", "1", "-l", "20"], &["unload", "wfq"]] {
+        for step in 0..8 {
+            let mut tool = Command::new("baton")
+                .args(command)
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .map_err(|e| e.to_string())?;
+            sleep(Duration::from_millis(step * 12));
+            tool.kill().and_then(|()| tool.wait()).map_err(|e| e.to_string())?;
+            hackbench(1, 5)?;
+        }
+        // A new one takes over whatever was left.
+        baton(&["load", "wfq", "--all"])?;
+        hackbench(1, 20)?;
+        is_well("wfq")?;
+    }
+    Ok(())
+}
+
+fn unload_busy() -> Result<(), String> {
+    for all in [true, false] {
+        baton(if all { &["load", "wfq", "--all"][..] } else { &["load", "wfq"] })?;
+        let arguments: &[&str] = if all {
+            &["-c", "hackbench -g 3 -l 100"]
+        } else {
+            &["-c", "baton run -p wfq -- hackbench -g 3 -l 100"]
+        };
+        let mut load = Command::new("sh").args(arguments).stdout(Stdio::null()).spawn().map_err(|e| e.to_string())?;
+        sleep(Duration::from_millis(100));
+        baton(&["unload", "wfq"])?;
+        let ended = load.wait().map_err(|e| e.to_string())?;
+        check(ended.success(), || format!("the load ended with {ended} after the unload"))?;
+    }
+    Ok(())
+}
+
+fn twice() -> Result<(), String> {
+    baton(&["load", "wfq"])?;
+    baton(&["load", "wfq"])?;
+    is_well("wfq")
+}
+
+fn rmmod() -> Result<(), String> {
+    baton(&["load", "wfq", "--all"])?;
+    for module in ["baton_wfq", "baton"] {
+        let ran = run("rmmod", &[module])?;
+        check(ran.code != Some(0), || format!("rmmod {module} was not refused"))?;
+    }
+    hackbench(1, 20)?;
+    is_well("wfq")
+}
+
+/// A copy of fifo's module, changed.
+fn changed_module(change: impl Fn(&mut Vec<u8>) -> Result<(), String>) -> Result<String, String> {
+    let mut bytes = fs::read(format!("/usr/lib/baton/{}/baton_fifo.ko", release()?)).map_err(|e| e.to_string())?;
+    change(&mut bytes)?;
+    let path = "/tmp/baton_fifo.ko".to_owned();
+    fs::write(&path, bytes).map_err(|e| e.to_string())?;
+    Ok(path)
+}
+
+fn replace(bytes: &mut [u8], old: &[u8], new: &[u8]) -> Result<(), String> {
+    let at = bytes.windows(old.len()).position(|w| w == old).ok_or("the module does not have what is to be changed")?;
+    bytes[at..at + new.len()].copy_from_slice(new);
+    Ok(())
+}
+
+fn other_kernel() -> Result<(), String> {
+    let module = changed_module(|bytes| replace(bytes, b"vermagic=", b"vermagic=6.1.0-not-this-one\0"))?;
+    baton_fails(&["load", "fifo", "--module", &module], "kernel")
+}
+
+fn other_abi() -> Result<(), String> {
+    // The description of the policy: interface 1, version 1, no events, in Rust, "fifo".
+    let mut here = Vec::new();
+    for word in [1_u32, 1, 0, 0] {
+        here.extend(word.to_le_bytes());
+    }
+    here.extend(b"fifo\0");
+    let module = changed_module(|bytes| replace(bytes, &here, &99_u32.to_le_bytes()))?;
+    baton_fails(&["load", "fifo", "--module", &module], "interface")
+}

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The tests that run inside a booted kernel, as root, by way of the tool that a user has: `baton`.
+//!
+//! `baton-booted [--repeat N] [WORD]`: all cases, or those whose name has WORD in it, each N times in a row. Every case begins
+//! and ends with nothing loaded, and fails when the machine does not go on scheduling or something stays behind. The kernel's log
+//! is judged by the one that boots the guest (crate baton-vm).
+
+mod cases;
+mod containment;
+mod tool;
+
+use std::{process::ExitCode, time::Instant};
+
+/// A test: its name, and what it does.
+struct Case {
+    name: &'static str,
+    run: fn() -> Result<(), String>,
+}
+
+fn main() -> ExitCode {
+    let mut repeat = 1;
+    let mut filter = String::new();
+    let mut args = std::env::args().skip(1);
+    while let Some(arg) = args.next() {
+        if arg == "--repeat" {
+            repeat = args.next().and_then(|n| n.parse().ok()).unwrap_or(1);
+        } else {
+            filter = arg;
+        }
+    }
+    let cases: Vec<Case> =
+        containment::cases().into_iter().chain(cases::cases()).filter(|case| case.name.contains(&filter)).collect();
+    let (mut passed, mut failed) = (0, 0);
+    for case in &cases {
+        let begin = Instant::now();
+        match (0..repeat).try_for_each(|_| one(case)) {
+            Ok(()) => {
+                passed += 1;
+                println!("ok      {} ({repeat} x, {:.1} s)", case.name, begin.elapsed().as_secs_f64());
+            }
+            Err(why) => {
+                failed += 1;
+                println!("FAILED  {}: {why}", case.name);
+            }
+        }
+    }
+    println!("{passed} passed, {failed} failed");
+    if failed == 0 && passed > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// One run of a case, with what must hold around every case.
+fn one(case: &Case) -> Result<(), String> {
+    let result = (case.run)();
+    let cleaned = tool::unload_everything();
+    result?;
+    cleaned?;
+    tool::hackbench(1, 20)
+}

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The tool and the loads, as a script would call them.
+
+use serde_json::Value;
+use std::{
+    fs,
+    process::{Command, Output},
+};
+
+/// What a command said and how it ended.
+pub struct Ran {
+    pub code: Option<i32>,
+    pub text: String,
+}
+
+pub fn run(program: &str, args: &[&str]) -> Result<Ran, String> {
+    let Output { status, stdout, stderr } =
+        Command::new(program).args(args).output().map_err(|e| format!("{program} does not start: {e}"))?;
+    let text = String::from_utf8_lossy(&stdout).into_owned() + &String::from_utf8_lossy(&stderr);
+    Ok(Ran { code: status.code(), text })
+}
+
+/// Runs a command that must succeed.
+pub fn must(program: &str, args: &[&str]) -> Result<String, String> {
+    let ran = run(program, args)?;
+    if ran.code == Some(0) { Ok(ran.text) } else { Err(format!("{program} {args:?} ended with {:?}: {}", ran.code, ran.text)) }
+}
+
+pub fn baton(args: &[&str]) -> Result<String, String> {
+    must("baton", args)
+}
+
+/// Runs `baton` where it must fail, with `expected` in what it says.
+pub fn baton_fails(args: &[&str], expected: &str) -> Result<(), String> {
+    let ran = run("baton", args)?;
+    if ran.code != Some(0) && ran.text.contains(expected) {
+        return Ok(());
+    }
+    Err(format!("baton {args:?} should fail with {expected:?}, and ended with {:?}: {}", ran.code, ran.text))
+}
+
+pub fn status() -> Result<Value, String> {
+    let text = baton(&["status", "--json"])?;
+    serde_json::from_str(&text).map_err(|e| format!("baton status --json is not JSON ({e}): {text}"))
+}
+
+/// The entry of a policy in the status.
+pub fn policy(status: &Value, name: &str) -> Result<Value, String> {
+    let policies = status["policies"].as_array().ok_or("the status has no policies")?;
+    policies.iter().find(|p| p["name"] == name).cloned().ok_or(format!("{name} is not in the status: {status}"))
+}
+
+/// The pipes and processes of hackbench: `groups` times 40 tasks. It ends only when every one of them was scheduled.
+pub fn hackbench(groups: u32, loops: u32) -> Result<(), String> {
+    must("hackbench", &["-g", &groups.to_string(), "-l", &loops.to_string()]).map(|_| ())
+}
+
+pub fn stress(args: &[&str]) -> Result<(), String> {
+    must("stress-ng", &[args, &["--quiet"]].concat()).map(|_| ())
+}
+
+pub fn sched_ext_state() -> String {
+    fs::read_to_string("/sys/kernel/sched_ext/state").unwrap_or_default().trim().to_owned()
+}
+
+pub fn check(holds: bool, what: impl Fn() -> String) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(what()) }
+}
+
+/// Unloads all, and looks whether anything is left.
+pub fn unload_everything() -> Result<(), String> {
+    baton(&["unload", "--everything"])?;
+    check(!fs::exists("/sys/module/baton").unwrap_or(true), || "baton.ko is still loaded".into())?;
+    check(!fs::exists("/sys/fs/bpf/baton/link").unwrap_or(true), || "the shim's link is still pinned".into())?;
+    check(sched_ext_state() == "disabled", || format!("sched_ext is {} after the unload", sched_ext_state()))
+}
+
+/// The kernel's release.
+pub fn release() -> Result<String, String> {
+    Ok(must("uname", &["-r"])?.trim().to_owned())
+}
