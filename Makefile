@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # Each target makes on a fresh Debian 12 or 13 what it needs, as root or with sudo: see vm/root.sh.
 
-.PHONY: demo test check torture setup clean
+.PHONY: demo test check containment torture setup clean
 
 demo: ## A Rust policy schedules a real kernel's tasks and survives its own bugs
 	@./baton demo
@@ -11,6 +11,9 @@ test: ## Everything that is tested, in booted kernels too
 
 check: ## Formatting, lints and house rules
 	@vm/enter cargo xtask check
+
+containment: ## Every case in a booted kernel, 20 times in a row
+	@vm/enter cargo xtask booted 20
 
 torture: ## Ten minutes of stress under wfq
 	@./baton torture

@@ -16,6 +16,25 @@ static const char *const kinds[] = {
 	"none", "panic", "out of memory", "stack overflow", "deadlock", "lock timeout", "lost task", "stall", "refusal loop",
 };
 
+/* As `enum baton_method` numbers them. */
+static const char *const methods[] = {
+	"-", "create", "destroy", "select_task_rq", "task_new", "task_wakeup", "task_preempt", "task_yield", "task_restored",
+	"pick_next_task", "newly_idle", "pick_refused", "balance", "task_blocked", "task_dequeued", "task_departed", "task_dead",
+	"task_affinity_changed", "task_prio_changed", "task_tick", "timer", "cpu_online", "cpu_offline", "enter_idle",
+	"exit_idle",
+};
+
+static const char *name(const char *const *names, size_t count, u32 number)
+{
+	return number < count ? names[number] : "?";
+}
+
+/* A coarse time (core.h) as ns since the boot. */
+static u64 since_boot(u64 coarse)
+{
+	return coarse - (u64)INITIAL_JIFFIES * TICK_NSEC;
+}
+
 static void log_faults(struct irq_work *work)
 {
 	static u64 logged;	/* irq_work of one kind does not run on two CPUs at once */
@@ -28,9 +47,9 @@ static void log_faults(struct irq_work *work)
 		if (fault->kind == 0 || fault->serial <= logged)
 			continue;
 		newest = max(newest, fault->serial);
-		pr_notice("baton: policy %s stopped: %s in method %u, pid %u, cpu %u: %s %s:%u\n", fault->policy,
-			  fault->kind < ARRAY_SIZE(kinds) ? kinds[fault->kind] : "?", fault->method, fault->pid, fault->cpu,
-			  fault->message, fault->file, fault->line);
+		pr_notice("baton: policy %s stopped: %s in %s, pid %u, cpu %u: %s %s:%u\n", fault->policy,
+			  name(kinds, ARRAY_SIZE(kinds), fault->kind), name(methods, ARRAY_SIZE(methods), fault->method),
+			  fault->pid, fault->cpu, fault->message, fault->file, fault->line);
 	}
 	logged = newest;
 }
@@ -49,7 +68,7 @@ void baton_khost_report(u32 policy, enum baton_fault_kind kind, enum baton_metho
 	fault->method = method;
 	fault->cpu = raw_smp_processor_id();
 	fault->pid = pid;
-	fault->now = now;
+	fault->now = now ? since_boot(now) : 0;
 	fault->serial = atomic64_inc_return(&serial);
 	strscpy(fault->policy, baton_places[policy].name, sizeof(fault->policy));
 	if (pid) {
@@ -73,8 +92,10 @@ void baton_khost_report(u32 policy, enum baton_fault_kind kind, enum baton_metho
 	}
 	for (i = 0; cpu && i < ARRAY_SIZE(fault->events); i++) {
 		baton_core_event(cpu, ARRAY_SIZE(fault->events) - 1 - i, &fault->events[fault->nr_events]);
-		if (fault->events[fault->nr_events].now)
+		if (fault->events[fault->nr_events].now) {
+			fault->events[fault->nr_events].now = since_boot(fault->events[fault->nr_events].now);
 			fault->nr_events++;
+		}
 	}
 	smp_store_release(&fault->kind, kind);
 	irq_work_queue(&log_work);

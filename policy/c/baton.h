@@ -224,7 +224,7 @@ struct baton_fault {
 	uint32_t pid;
 	// Source line, 0 if not known.
 	uint32_t line;
-	// When, ns of the scheduler clock.
+	// When, ns since the boot, to the kernel's tick.
 	uint64_t now;
 	// Number of the fault since the core was loaded.
 	uint64_t serial;

@@ -16,6 +16,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("baton-core-lib", &["baton-abi", "baton-core"]),
     ("baton-glue", &["baton-abi", "baton-bridge"]),
     ("baton-vm", &[]),
+    ("baton-booted", &[]),
     ("baton-cli", &[ANY]),
     ("xtask", &[]),
 ];

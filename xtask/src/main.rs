@@ -8,12 +8,17 @@ mod header;
 mod rules;
 mod steps;
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
   check    formatting, lints and the house rules: what must hold before a change is handed in
   test     check, then all tests
+  booted [TIMES [WORD]]
+           only the tests in a booted kernel, each so often in a row; those with WORD in their name
   header   writes policy/c/baton.h anew from policy/abi";
 
 /// What a command gives up with: lines for the user that say what is wrong and what to do.
@@ -21,10 +26,13 @@ type Result<T = ()> = std::result::Result<T, String>;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let command = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["check"] => check::check,
-        ["test"] => steps::test,
-        ["header"] => header::write,
+    let command: Box<dyn Fn(&Path) -> Result> = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["check"] => Box::new(check::check),
+        ["test"] => Box::new(steps::test),
+        ["header"] => Box::new(header::write),
+        ["booted"] => Box::new(|root| steps::booted(root, "1", "")),
+        ["booted", times] => Box::new(move |root| steps::booted(root, times, "")),
+        ["booted", times, word] => Box::new(move |root| steps::booted(root, times, word)),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
             return ExitCode::SUCCESS;

@@ -2,13 +2,25 @@
 //! `cargo xtask test`, and how a step of it, or of the check, is run.
 
 use crate::{check, Result};
-use std::{ffi::OsString, path::Path, process::Command, time::Instant};
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Instant,
+};
 
 /// Its name, and what does it to the repository at a path.
 pub type Step = (&'static str, fn(&Path) -> Result);
 
 /// The steps of `cargo xtask test`, in order: the first that fails ends it.
-const TEST_STEPS: &[Step] = &[("check", check::check), ("tests on this machine", workspace_tests)];
+const TEST_STEPS: &[Step] =
+    &[("check", check::check), ("tests on this machine", workspace_tests), ("tests in a booted kernel", booted_tests)];
+
+/// The policies that the booted tests load.
+const BOOTED_POLICIES: [&str; 5] = ["faulty", "fifo", "wfq", "fifo-c", "template"];
+
+/// How often each booted test is run in a row by `make test`; `make containment` runs them 20 times.
+const BOOTED_REPEAT: &str = "2";
 
 /// `cargo xtask test`: what `make test` runs.
 pub fn test(root: &Path) -> Result {
@@ -17,6 +29,30 @@ pub fn test(root: &Path) -> Result {
 
 fn workspace_tests(root: &Path) -> Result {
     cargo(root, &["test", "--workspace"])
+}
+
+fn booted_tests(root: &Path) -> Result {
+    booted(root, BOOTED_REPEAT, "")
+}
+
+/// `cargo xtask booted [REPEAT [WORD]]`: the tests that run in a booted kernel (tests/booted), in one guest with two CPUs that
+/// counts instructions, so that a run is the same each time.
+pub fn booted(root: &Path, repeat: &str, word: &str) -> Result {
+    cargo(root, &["build", "--release", "--package", "baton-cli", "--package", "baton-booted"])?;
+    let target =
+        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from).join("release");
+    let guest = "/usr/bin/baton-booted";
+    let mut tool = Command::new(target.join("baton"));
+    tool.args(["vm", "run", "--icount", "--cpus", "2", "--memory", "2000", "--timeout", "3600"]);
+    tool.args(BOOTED_POLICIES.iter().flat_map(|policy| ["--with", policy]));
+    tool.arg("--in").arg(format!("{}:{guest}", target.join("baton-booted").display()));
+    tool.args(["--", guest, "--repeat", repeat, word]).current_dir(root);
+    let status = tool.status().map_err(|e| cannot_run("baton vm run", &e))?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(format!("the booted tests failed ({status}); see above"))
+    }
 }
 
 /// Runs steps one by one, saying which, and how long each took.

@@ -2,11 +2,13 @@
 //! The hot path: select, enqueue, dispatch. Run-queue lock of the CPU in question held, interrupts off; select runs without
 //! the run-queue lock but with the task's own (pi_lock).
 
-use crate::{Arg, Core, CpuState, Fault, Host, PolicyEntry, Slot, TaskState, Verdict, DEFAULT_SLICE, FALLBACK_TURN, MAX_REFUSALS};
+use crate::{
+    Arg, Core, CpuState, Fault, Host, PolicyEntry, Slot, TaskState, Verdict, DEFAULT_SLICE, FALLBACK_TURN, MAX_REFUSALS,
+};
 use baton_abi::{
-    BATON_MAX_POLICIES, BatonCtx, BatonFaultKind, BatonMethod, BatonRefusal, BatonTask, BatonWake, BATON_ABORTED, BATON_EV_BLOCKED, BATON_F_FORK,
-    BATON_F_PREV_RUNNABLE, BATON_F_RESTORE, BATON_F_SYNC, BATON_F_WAKEUP, BATON_PICK_KEEP, BATON_PICK_NONE,
-    BATON_SELECT_DIRECT,
+    BatonCtx, BatonFaultKind, BatonMethod, BatonRefusal, BatonTask, BatonWake, BATON_ABORTED, BATON_EV_BLOCKED,
+    BATON_F_FORK, BATON_F_PREV_RUNNABLE, BATON_F_RESTORE, BATON_F_SYNC, BATON_F_WAKEUP, BATON_MAX_POLICIES,
+    BATON_PICK_KEEP, BATON_PICK_NONE, BATON_SELECT_DIRECT,
 };
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
@@ -145,7 +147,8 @@ impl<H: Host> Core<'_, H> {
     }
 
     fn any_idle(&self, slot: &Slot, prev_cpu: i32) -> i32 {
-        let claim = |cpu: i32| self.cpu(cpu).is_some_and(|c| c.is_idle() && self.host.may_run(slot, cpu) && c.claim_idle());
+        let claim =
+            |cpu: i32| self.cpu(cpu).is_some_and(|c| c.is_idle() && self.host.may_run(slot, cpu) && c.claim_idle());
         if claim(prev_cpu) {
             return prev_cpu;
         }
@@ -209,7 +212,11 @@ impl<H: Host> Core<'_, H> {
             TaskState::Queued => return self.enqueue_queued(frame, cpu, ctx, slot, policy, woken),
             TaskState::Fallback => {
                 self.leave_fallback(slot, TaskState::Sleeping);
-                if woken { BatonMethod::TaskWakeup } else { BatonMethod::TaskRestored }
+                if woken {
+                    BatonMethod::TaskWakeup
+                } else {
+                    BatonMethod::TaskRestored
+                }
             }
             _ if woken => BatonMethod::TaskWakeup,
             _ => BatonMethod::TaskRestored,
@@ -366,7 +373,10 @@ impl<H: Host> Core<'_, H> {
         let (which, none) = (Arg::Word(ctx.cpu as u64), Arg::Word(0));
         let answer = self.host.call(frame, policy, BatonMethod::PickNextTask, ctx, which, none);
         if let Some(slot) = self.by_token(answer) {
-            if slot.policy() == policy.id() && self.host.may_run(slot, ctx.cpu) && slot.claim(answer, TaskState::Running) {
+            if slot.policy() == policy.id()
+                && self.host.may_run(slot, ctx.cpu)
+                && slot.claim(answer, TaskState::Running)
+            {
                 return self.run(cpu, ctx, slot, answer);
             }
         }
@@ -404,7 +414,11 @@ impl<H: Host> Core<'_, H> {
     fn found_nothing(&self, cpu: &CpuState) -> Verdict {
         cpu.found_nothing();
         // One that has failed just now may have had some, and this CPU may be the only one to look.
-        if self.rescue_pending() { Verdict::Rescue } else { Verdict::Fallback }
+        if self.rescue_pending() {
+            Verdict::Rescue
+        } else {
+            Verdict::Fallback
+        }
     }
 
     #[inline(never)]
@@ -413,7 +427,7 @@ impl<H: Host> Core<'_, H> {
             return Verdict::Rescue;
         }
         let fallback = self.fallback.load(Relaxed) | self.overflow.load(Relaxed);
-        if fallback != 0 && cpu.dispatches.get() % u64::from(FALLBACK_TURN) == 0 {
+        if fallback != 0 && cpu.dispatches.get().is_multiple_of(u64::from(FALLBACK_TURN)) {
             return Verdict::Turn;
         }
         for policy in self.running() {
@@ -478,7 +492,8 @@ impl<H: Host> Core<'_, H> {
                 }
             }
         }
-        let fault = Fault { kind: BatonFaultKind::RefusalLoop, method: BatonMethod::PickNextTask, pid: 0, now: ctx.now };
+        let fault =
+            Fault { kind: BatonFaultKind::RefusalLoop, method: BatonMethod::PickNextTask, pid: 0, now: ctx.now };
         self.fault(policy, &fault, Some(cpu));
         Verdict::None
     }
@@ -496,7 +511,11 @@ impl<H: Host> Core<'_, H> {
         if !self.host.may_run(slot, cpu) {
             return Err(BatonRefusal::NotAllowed);
         }
-        if slot.claim(token, TaskState::Running) { Ok(slot) } else { Err(BatonRefusal::Stale) }
+        if slot.claim(token, TaskState::Running) {
+            Ok(slot)
+        } else {
+            Err(BatonRefusal::Stale)
+        }
     }
 
     /// A policy dropped a `Schedulable` in the call that `cpu` made last. True when that lost the task, and the policy has been

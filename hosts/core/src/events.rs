@@ -127,12 +127,16 @@ impl<'a, H: Host> Core<'a, H> {
             if policy.wants(BATON_EV_TICK) {
                 self.tell(frame, cpu, policy, BatonMethod::TaskTick, ctx, slot, Arg::Word(0));
             }
-            if ticks % BALANCE_TICKS == 0 && policy.wants(BATON_EV_BALANCE) && policy.is_running() {
+            if ticks.is_multiple_of(BALANCE_TICKS) && policy.wants(BATON_EV_BALANCE) && policy.is_running() {
                 self.tell_cpu(frame, cpu, policy, BatonMethod::Balance, ctx, which, Arg::Word(0));
             }
         }
         // Not where it should be: off the CPU with it, so that it is enqueued anew. Likewise while tasks wait for rescue.
-        if self.moves(slot) || self.rescue_pending() { Verdict::Expire } else { Verdict::None }
+        if self.moves(slot) || self.rescue_pending() {
+            Verdict::Expire
+        } else {
+            Verdict::None
+        }
     }
 
     /// Is the task to change over to another policy when it is next enqueued?

@@ -12,7 +12,15 @@ pub trait Host {
     /// Calls a method of a policy; [`baton_abi::BATON_ABORTED`] when the call was abandoned (the host has then reported the
     /// fault through [`crate::Core::fault`]). An absent method answers 0. `a` and `b` are the method's arguments as the C
     /// interface passes them; see [`crate::PolicyEntry`] for which.
-    fn call(&self, frame: Self::Frame, policy: &PolicyEntry, method: BatonMethod, ctx: &mut BatonCtx, a: Arg<'_>, b: Arg<'_>) -> u64;
+    fn call(
+        &self,
+        frame: Self::Frame,
+        policy: &PolicyEntry,
+        method: BatonMethod,
+        ctx: &mut BatonCtx,
+        a: Arg<'_>,
+        b: Arg<'_>,
+    ) -> u64;
 
     /// May the task run on that CPU now?
     fn may_run(&self, slot: &Slot, cpu: i32) -> bool;

@@ -238,9 +238,31 @@ impl<H: Host> Core<'_, H> {
 pub(crate) fn method(number: u32) -> BatonMethod {
     use BatonMethod::*;
     const ALL: [BatonMethod; 25] = [
-        None, Create, Destroy, SelectTaskRq, TaskNew, TaskWakeup, TaskPreempt, TaskYield, TaskRestored, PickNextTask, NewlyIdle,
-        PickRefused, Balance, TaskBlocked, TaskDequeued, TaskDeparted, TaskDead, TaskAffinityChanged, TaskPrioChanged, TaskTick,
-        Timer, CpuOnline, CpuOffline, EnterIdle, ExitIdle,
+        None,
+        Create,
+        Destroy,
+        SelectTaskRq,
+        TaskNew,
+        TaskWakeup,
+        TaskPreempt,
+        TaskYield,
+        TaskRestored,
+        PickNextTask,
+        NewlyIdle,
+        PickRefused,
+        Balance,
+        TaskBlocked,
+        TaskDequeued,
+        TaskDeparted,
+        TaskDead,
+        TaskAffinityChanged,
+        TaskPrioChanged,
+        TaskTick,
+        Timer,
+        CpuOnline,
+        CpuOffline,
+        EnterIdle,
+        ExitIdle,
     ];
     ALL.get(number as usize).copied().unwrap_or(None)
 }

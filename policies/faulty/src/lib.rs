@@ -12,7 +12,8 @@ extern crate alloc;
 mod wrong;
 
 use baton::{
-    runqueue::Fifo, Cpu, Ctx, Env, Kick, Lock, PerCpu, Pick, Placement, Refusal, Schedulable, Scheduler, Task, Topology, Wake,
+    runqueue::Fifo, Cpu, Ctx, Env, Kick, Lock, PerCpu, Pick, Placement, Refusal, Schedulable, Scheduler, Task,
+    Topology, Wake,
 };
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use wrong::Fault;
@@ -142,7 +143,7 @@ impl Scheduler for Faulty {
             }
         }
         // Wrong every other time, so that it is refused and goes on; or always.
-        let wrong_now = self.calls.load(Relaxed) % 2 == 0;
+        let wrong_now = self.calls.load(Relaxed).is_multiple_of(2);
         let careless = (self.is_due(Fault::NotAllowed) && wrong_now) || self.is_due(Fault::Loop);
         let task = self.queue.lock().pop_where(|slot| careless != ctx.slot_may_run(slot, cpu));
         let task = task.or_else(|| self.queue.lock().pop_where(|slot| ctx.slot_may_run(slot, cpu)));
@@ -168,8 +169,11 @@ impl Scheduler for Faulty {
         let baton = self.queue.lock().remove(task.slot);
         match baton {
             Some(baton) if self.is_due(Fault::Stale) => {
-                // One kept before is stale by now, and may be dropped.
-                *self.kept.lock() = Some(baton);
+                let mut kept = self.kept.lock();
+                if kept.is_some() {
+                    return Some(baton);
+                }
+                *kept = Some(baton);
                 None
             }
             baton => baton,

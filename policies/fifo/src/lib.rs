@@ -11,8 +11,8 @@
 #![forbid(unsafe_code)]
 
 use baton::{
-    runqueue::Fifo, Cpu, Ctx, Env, Events, Lock, PerCpu, PerTask, Pick, Placement, Refusal, Schedulable, Scheduler, Task, Wake,
-    DEFAULT_SLICE,
+    runqueue::Fifo, Cpu, Ctx, Env, Events, Lock, PerCpu, PerTask, Pick, Placement, Refusal, Schedulable, Scheduler,
+    Task, Wake, DEFAULT_SLICE,
 };
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 

@@ -16,8 +16,8 @@
 #![forbid(unsafe_code)]
 
 use baton::{
-    runqueue::Tree, weight::NICE_0, Cpu, Ctx, Env, Events, Kick, Lock, PerCpu, PerTask, Pick, Placement, Refusal, Schedulable,
-    Scheduler, Task, Topology, Wake,
+    runqueue::Tree, weight::NICE_0, Cpu, Ctx, Env, Events, Kick, Lock, PerCpu, PerTask, Pick, Placement, Refusal,
+    Schedulable, Scheduler, Task, Topology, Wake,
 };
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -189,7 +189,11 @@ impl Scheduler for Wfq {
         let vruntime = self.settle(task.slot, task.cpu);
         self.insert(task.slot, task.cpu, vruntime, baton, |own, cpu| {
             let least = cpu.wrapping_sub(self.credit);
-            if before(own, least) { least } else { own }
+            if before(own, least) {
+                least
+            } else {
+                own
+            }
         });
     }
 

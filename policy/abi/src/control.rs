@@ -87,7 +87,7 @@ pub struct BatonFault {
     pub pid: u32,
     /// Source line, 0 if not known.
     pub line: u32,
-    /// When, ns of the scheduler clock.
+    /// When, ns since the boot, to the kernel's tick.
     pub now: u64,
     /// Number of the fault since the core was loaded.
     pub serial: u64,

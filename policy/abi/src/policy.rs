@@ -172,29 +172,40 @@ pub struct BatonPolicy {
     /// Needed. Process context; no other call is under way or will come.
     pub destroy: Option<extern "C" fn(this: *mut c_void)>,
     /// The CPU, or'ed with [`BATON_SELECT_DIRECT`].
-    pub select_task_rq: Option<extern "C" fn(this: *mut c_void, ctx: *mut BatonCtx, task: *const BatonTask, wake: *const BatonWake) -> u64>,
+    pub select_task_rq: Option<
+        extern "C" fn(this: *mut c_void, ctx: *mut BatonCtx, task: *const BatonTask, wake: *const BatonWake) -> u64,
+    >,
     /// Needed.
-    pub task_new: Option<extern "C" fn(this: *mut c_void, ctx: *mut BatonCtx, task: *const BatonTask, token: BatonToken)>,
+    pub task_new:
+        Option<extern "C" fn(this: *mut c_void, ctx: *mut BatonCtx, task: *const BatonTask, token: BatonToken)>,
     /// Needed.
-    pub task_wakeup: Option<extern "C" fn(this: *mut c_void, ctx: *mut BatonCtx, task: *const BatonTask, token: BatonToken)>,
+    pub task_wakeup:
+        Option<extern "C" fn(this: *mut c_void, ctx: *mut BatonCtx, task: *const BatonTask, token: BatonToken)>,
     /// Needed.
-    pub task_preempt: Option<extern "C" fn(this: *mut c_void, ctx: *mut BatonCtx, task: *const BatonTask, token: BatonToken)>,
+    pub task_preempt:
+        Option<extern "C" fn(this: *mut c_void, ctx: *mut BatonCtx, task: *const BatonTask, token: BatonToken)>,
     /// Needed.
-    pub task_yield: Option<extern "C" fn(this: *mut c_void, ctx: *mut BatonCtx, task: *const BatonTask, token: BatonToken)>,
+    pub task_yield:
+        Option<extern "C" fn(this: *mut c_void, ctx: *mut BatonCtx, task: *const BatonTask, token: BatonToken)>,
     /// Needed.
-    pub task_restored: Option<extern "C" fn(this: *mut c_void, ctx: *mut BatonCtx, task: *const BatonTask, token: BatonToken)>,
+    pub task_restored:
+        Option<extern "C" fn(this: *mut c_void, ctx: *mut BatonCtx, task: *const BatonTask, token: BatonToken)>,
     /// Needed. A token, [`BATON_PICK_NONE`] or [`BATON_PICK_KEEP`]; `prev` may be NULL. The slice goes into `ctx`.
-    pub pick_next_task: Option<extern "C" fn(this: *mut c_void, ctx: *mut BatonCtx, cpu: i32, prev: *const BatonTask) -> u64>,
+    pub pick_next_task:
+        Option<extern "C" fn(this: *mut c_void, ctx: *mut BatonCtx, cpu: i32, prev: *const BatonTask) -> u64>,
     /// A token or [`BATON_PICK_NONE`].
     pub newly_idle: Option<extern "C" fn(this: *mut c_void, ctx: *mut BatonCtx, cpu: i32) -> u64>,
     /// Needed.
-    pub pick_refused: Option<extern "C" fn(this: *mut c_void, ctx: *mut BatonCtx, token: BatonToken, why: BatonRefusal)>,
+    pub pick_refused:
+        Option<extern "C" fn(this: *mut c_void, ctx: *mut BatonCtx, token: BatonToken, why: BatonRefusal)>,
     pub balance: Option<extern "C" fn(this: *mut c_void, ctx: *mut BatonCtx, cpu: i32)>,
     pub task_blocked: Option<extern "C" fn(this: *mut c_void, ctx: *mut BatonCtx, task: *const BatonTask)>,
     /// Needed. The token, or 0.
-    pub task_dequeued: Option<extern "C" fn(this: *mut c_void, ctx: *mut BatonCtx, task: *const BatonTask) -> BatonToken>,
+    pub task_dequeued:
+        Option<extern "C" fn(this: *mut c_void, ctx: *mut BatonCtx, task: *const BatonTask) -> BatonToken>,
     /// Needed. The token, or 0.
-    pub task_departed: Option<extern "C" fn(this: *mut c_void, ctx: *mut BatonCtx, task: *const BatonTask) -> BatonToken>,
+    pub task_departed:
+        Option<extern "C" fn(this: *mut c_void, ctx: *mut BatonCtx, task: *const BatonTask) -> BatonToken>,
     pub task_dead: Option<extern "C" fn(this: *mut c_void, ctx: *mut BatonCtx, task: *const BatonTask)>,
     pub task_affinity_changed: Option<extern "C" fn(this: *mut c_void, ctx: *mut BatonCtx, task: *const BatonTask)>,
     pub task_prio_changed: Option<extern "C" fn(this: *mut c_void, ctx: *mut BatonCtx, task: *const BatonTask)>,
@@ -239,9 +250,31 @@ pub enum BatonMethod {
 
 /// Names of [`BatonMethod`], by number.
 pub const BATON_METHOD_NAMES: [&str; 25] = [
-    "-", "create", "destroy", "select_task_rq", "task_new", "task_wakeup", "task_preempt", "task_yield", "task_restored",
-    "pick_next_task", "newly_idle", "pick_refused", "balance", "task_blocked", "task_dequeued", "task_departed", "task_dead",
-    "task_affinity_changed", "task_prio_changed", "task_tick", "timer", "cpu_online", "cpu_offline", "enter_idle", "exit_idle",
+    "-",
+    "create",
+    "destroy",
+    "select_task_rq",
+    "task_new",
+    "task_wakeup",
+    "task_preempt",
+    "task_yield",
+    "task_restored",
+    "pick_next_task",
+    "newly_idle",
+    "pick_refused",
+    "balance",
+    "task_blocked",
+    "task_dequeued",
+    "task_departed",
+    "task_dead",
+    "task_affinity_changed",
+    "task_prio_changed",
+    "task_tick",
+    "timer",
+    "cpu_online",
+    "cpu_offline",
+    "enter_idle",
+    "exit_idle",
 ];
 
 /// What a policy did wrong.
@@ -269,5 +302,13 @@ pub enum BatonFaultKind {
 
 /// Names of [`BatonFaultKind`], by number.
 pub const BATON_FAULT_NAMES: [&str; 9] = [
-    "none", "panic", "out of memory", "stack overflow", "deadlock", "lock timeout", "lost task", "stall", "refusal loop",
+    "none",
+    "panic",
+    "out of memory",
+    "stack overflow",
+    "deadlock",
+    "lock timeout",
+    "lost task",
+    "stall",
+    "refusal loop",
 ];

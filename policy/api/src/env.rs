@@ -55,12 +55,17 @@ impl<'a> Env<'a> {
 
     /// The text of an option.
     pub fn option(&self, key: &str) -> Option<&'a str> {
-        self.options.split(',').filter_map(|pair| pair.split_once('=')).find(|(k, _)| k.trim() == key).map(|(_, v)| v.trim())
+        self.options
+            .split(',')
+            .filter_map(|pair| pair.split_once('='))
+            .find(|(k, _)| k.trim() == key)
+            .map(|(_, v)| v.trim())
     }
 
     /// Refuses options other than these.
     pub fn known_options(&self, known: &[&str]) -> Result<(), &'static str> {
-        let unknown = |pair: &&str| !pair.trim().is_empty() && !known.contains(&pair.split('=').next().unwrap_or("").trim());
+        let unknown =
+            |pair: &&str| !pair.trim().is_empty() && !known.contains(&pair.split('=').next().unwrap_or("").trim());
         match self.options.split(',').find(unknown) {
             None => Ok(()),
             Some(_) => Err("the policy has no option of that name"),

@@ -25,9 +25,8 @@ pub struct Topology {
 impl Topology {
     /// Of the places of CPUs 0, 1, ...
     pub fn new(places: Vec<Place>) -> Self {
-        let distance = |a: Place, b: Place| {
-            u32::from(a.core != b.core) + u32::from(a.llc != b.llc) + u32::from(a.node != b.node)
-        };
+        let distance =
+            |a: Place, b: Place| u32::from(a.core != b.core) + u32::from(a.llc != b.llc) + u32::from(a.node != b.node);
         let near = (0..places.len())
             .map(|from| {
                 let mut cpus: Vec<Cpu> = (0..places.len() as u32).map(Cpu::new).collect();

@@ -79,22 +79,14 @@ fn enter<S: Scheduler, R>(this: *mut c_void, ctx: *mut BatonCtx, f: impl FnOnce(
     let policy = unsafe { &*this.cast::<S>() };
     // SAFETY: Host-call. The host lends its context to this call alone.
     let raw = unsafe { &mut *ctx };
-    let kicks = Kicks {
-        count: Cell::from_mut(&mut raw.nr_kicks),
-        places: Cell::from_mut(&mut raw.kicks).as_array_of_cells(),
-    };
+    let kicks =
+        Kicks { count: Cell::from_mut(&mut raw.nr_kicks), places: Cell::from_mut(&mut raw.kicks).as_array_of_cells() };
     f(policy, &Ctx::new(kicks), &mut raw.slice)
 }
 
 #[inline(always)]
 fn view(task: &BatonTask) -> Task {
-    Task {
-        slot: task.slot,
-        pid: task.pid,
-        cpu: Cpu::new(task.cpu as u32),
-        nice: task.nice,
-        runtime: task.runtime,
-    }
+    Task { slot: task.slot, pid: task.pid, cpu: Cpu::new(task.cpu as u32), nice: task.nice, runtime: task.runtime }
 }
 
 /// Enters the policy about a task.
@@ -182,19 +174,26 @@ extern "C" fn select_task_rq<S: Scheduler>(
     }
 }
 
-extern "C" fn pick_next_task<S: Scheduler>(this: *mut c_void, ctx: *mut BatonCtx, cpu: i32, prev: *const BatonTask) -> u64 {
+extern "C" fn pick_next_task<S: Scheduler>(
+    this: *mut c_void,
+    ctx: *mut BatonCtx,
+    cpu: i32,
+    prev: *const BatonTask,
+) -> u64 {
     // SAFETY: Host-call. The host gives NULL or a task that is valid during the call.
     let prev = unsafe { prev.as_ref() }.map(view);
-    enter::<S, _>(this, ctx, |policy, ctx, allowed| match policy.pick_next_task(ctx, Cpu::new(cpu as u32), prev.as_ref()) {
-        Pick::Run { task, slice } => {
-            *allowed = slice;
-            task.into_raw()
+    enter::<S, _>(this, ctx, |policy, ctx, allowed| {
+        match policy.pick_next_task(ctx, Cpu::new(cpu as u32), prev.as_ref()) {
+            Pick::Run { task, slice } => {
+                *allowed = slice;
+                task.into_raw()
+            }
+            Pick::Keep { slice } => {
+                *allowed = slice;
+                BATON_PICK_KEEP
+            }
+            Pick::Nothing => BATON_PICK_NONE,
         }
-        Pick::Keep { slice } => {
-            *allowed = slice;
-            BATON_PICK_KEEP
-        }
-        Pick::Nothing => BATON_PICK_NONE,
     })
 }
 

@@ -35,7 +35,10 @@ pub fn cases() -> Vec<Case> {
         case!("rmmod by hand of a running policy", rmmod()),
         case!("a module built for another kernel", other_kernel()),
         case!("a module built for another ABI", other_abi()),
-        case!("options that the policy does not have", baton_fails(&["load", "wfq", "--options", "colour=red"], "option")),
+        case!(
+            "options that the policy does not have",
+            baton_fails(&["load", "wfq", "--options", "colour=red"], "option")
+        ),
     ]
 }
 
@@ -88,8 +91,22 @@ fn check_class(pid: u32, expected: u32) -> Result<(), String> {
 fn life() -> Result<(), String> {
     baton(&["load", "wfq", "--all"])?;
     stress(&[
-        "--fork", "2", "--exec", "2", "--clone", "2", "--affinity", "2", "--nice", "2", "--schedpolicy", "2", "--futex", "2",
-        "--timeout", "3",
+        "--fork",
+        "2",
+        "--exec",
+        "2",
+        "--clone",
+        "2",
+        "--affinity",
+        "2",
+        "--nice",
+        "2",
+        "--schedpolicy",
+        "2",
+        "--futex",
+        "2",
+        "--timeout",
+        "3",
     ])?;
     is_well("wfq")
 }
@@ -119,7 +136,10 @@ fn cgroups() -> Result<(), String> {
     for group in groups {
         fs::create_dir_all(group).map_err(|e| e.to_string())?;
     }
-    let mut load = Command::new("stress-ng").args(["--cpu", "2", "--timeout", "3", "--quiet"]).spawn().map_err(|e| e.to_string())?;
+    let mut load = Command::new("stress-ng")
+        .args(["--cpu", "2", "--timeout", "3", "--quiet"])
+        .spawn()
+        .map_err(|e| e.to_string())?;
     for round in 0..40 {
         let _ = fs::write(format!("{}/cgroup.procs", groups[round % 2]), load.id().to_string());
         sleep(Duration::from_millis(50));
@@ -141,7 +161,11 @@ fn few_slots() -> Result<(), String> {
 }
 
 fn killed() -> Result<(), String> {
-    for command in [&["load", "wfq", "--all"][..], &["run", "-p", "wfq", "--", "hackbench", "-g", "1", "-l", "20"], &["unload", "wfq"]] {
+    for command in [
+        &["load", "wfq", "--all"][..],
+        &["run", "-p", "wfq", "--", "hackbench", "-g", "1", "-l", "20"],
+        &["unload", "wfq"],
+    ] {
         for step in 0..8 {
             let mut tool = Command::new("baton")
                 .args(command)
@@ -164,11 +188,8 @@ fn killed() -> Result<(), String> {
 fn unload_busy() -> Result<(), String> {
     for all in [true, false] {
         baton(if all { &["load", "wfq", "--all"][..] } else { &["load", "wfq"] })?;
-        let arguments: &[&str] = if all {
-            &["-c", "hackbench -g 3 -l 100"]
-        } else {
-            &["-c", "baton run -p wfq -- hackbench -g 3 -l 100"]
-        };
+        let arguments: &[&str] =
+            if all { &["-c", "hackbench -g 3 -l 100"] } else { &["-c", "baton run -p wfq -- hackbench -g 3 -l 100"] };
         let mut load = Command::new("sh").args(arguments).stdout(Stdio::null()).spawn().map_err(|e| e.to_string())?;
         sleep(Duration::from_millis(100));
         baton(&["unload", "wfq"])?;

@@ -23,7 +23,11 @@ pub fn run(program: &str, args: &[&str]) -> Result<Ran, String> {
 /// Runs a command that must succeed.
 pub fn must(program: &str, args: &[&str]) -> Result<String, String> {
     let ran = run(program, args)?;
-    if ran.code == Some(0) { Ok(ran.text) } else { Err(format!("{program} {args:?} ended with {:?}: {}", ran.code, ran.text)) }
+    if ran.code == Some(0) {
+        Ok(ran.text)
+    } else {
+        Err(format!("{program} {args:?} ended with {:?}: {}", ran.code, ran.text))
+    }
 }
 
 pub fn baton(args: &[&str]) -> Result<String, String> {
@@ -64,7 +68,11 @@ pub fn sched_ext_state() -> String {
 }
 
 pub fn check(holds: bool, what: impl Fn() -> String) -> Result<(), String> {
-    if holds { Ok(()) } else { Err(what()) }
+    if holds {
+        Ok(())
+    } else {
+        Err(what())
+    }
 }
 
 /// Unloads all, and looks whether anything is left.

@@ -2,8 +2,8 @@
 //! A host in user space: policies are closures, and a task's allowed CPUs are a mask.
 
 use baton_abi::{
-    BatonCtx, BatonFaultKind, BatonMethod, BatonRefusal, BatonTask, BatonWake, BATON_ABORTED,
-    BATON_PICK_KEEP, BATON_PICK_NONE,
+    BatonCtx, BatonFaultKind, BatonMethod, BatonRefusal, BatonTask, BatonWake, BATON_ABORTED, BATON_PICK_KEEP,
+    BATON_PICK_NONE,
 };
 use baton_core::{Arg, Core, CpuState, Fault, Host, PolicyEntry, Slot, TaskFacts, TaskState};
 use std::sync::{
@@ -40,7 +40,11 @@ impl Call<'_> {
     /// The policy drops a token in this call.
     pub fn drop_token(&self, token: u64) -> u64 {
         let lost = self.core.dropped(token, self.core.cpu(self.here).unwrap());
-        if lost { BATON_ABORTED } else { 0 }
+        if lost {
+            BATON_ABORTED
+        } else {
+            0
+        }
     }
 
     /// May the task of this token run on that CPU?
@@ -74,13 +78,34 @@ pub struct TestHost {
 impl Host for TestHost {
     type Frame = i32;
 
-    fn call(&self, here: i32, policy: &PolicyEntry, method: BatonMethod, ctx: &mut BatonCtx, a: Arg<'_>, b: Arg<'_>) -> u64 {
+    fn call(
+        &self,
+        here: i32,
+        policy: &PolicyEntry,
+        method: BatonMethod,
+        ctx: &mut BatonCtx,
+        a: Arg<'_>,
+        b: Arg<'_>,
+    ) -> u64 {
         let this = policy.this.load(SeqCst);
         assert!(this != 0, "{method:?} of a policy that was never started");
-        assert!(!self.strict.load(SeqCst) || policy.is_running(), "{method:?} of a policy that is {:?}", policy.state());
+        assert!(
+            !self.strict.load(SeqCst) || policy.is_running(),
+            "{method:?} of a policy that is {:?}",
+            policy.state()
+        );
         let model = self.policies.read().unwrap()[this - 1].clone();
-        let mut call =
-            Call { core: self.core.get().unwrap(), policy, method, ctx, task: None, wake: None, what: 0, token: 0, here };
+        let mut call = Call {
+            core: self.core.get().unwrap(),
+            policy,
+            method,
+            ctx,
+            task: None,
+            wake: None,
+            what: 0,
+            token: 0,
+            here,
+        };
         match a {
             Arg::Word(word) => call.what = word,
             Arg::Task(task) => call.task = Some(*task),
@@ -169,7 +194,9 @@ pub fn fifo(call: &mut Call<'_>, queue: &Mutex<Vec<u64>>) -> u64 {
                 None => BATON_PICK_NONE,
             };
         }
-        M::PickRefused if call.token == BatonRefusal::NotAllowed as u64 => queue.push(call.what),
+        M::PickRefused if call.token == BatonRefusal::NotAllowed as u64 && !queue.contains(&call.what) => {
+            queue.push(call.what);
+        }
         M::TaskDequeued | M::TaskDeparted => {
             let slot = call.task.unwrap().slot;
             let at = queue.iter().position(|&token| token as u32 == slot + 1);
@@ -194,4 +221,3 @@ pub fn rescue_all(core: &TestCore) -> Vec<&'static Slot> {
     }
     found
 }
-

@@ -1,1 +1,384 @@
 // SPDX-License-Identifier: GPL-2.0-only
+//! What sched_ext does to one shim (kernel/sched/ext/ext.c, 7.2), as far as the rules can tell: tasks wake, are queued, picked,
+//! preempted and moved, and the shim carries out the verdicts. It does nothing that the kernel could not do.
+
+use crate::host::{self, TestCore};
+use baton_abi::{BatonCtx, BATON_F_PREV_RUNNABLE, BATON_F_REENQ, BATON_F_RESTORE, BATON_F_WAKEUP};
+use baton_core::{Slot, TaskState, Verdict};
+use std::collections::VecDeque;
+
+pub const CPUS: i32 = 3;
+/// Tasks that the shim moves in one dispatch when it is told to rescue.
+const RESCUED_AT_ONCE: usize = 2;
+
+/// Where a task is, to the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Not runnable, or of another class.
+    Away,
+    /// With the rules: `enqueue` took it (SCX_OPSS_QUEUED).
+    Custody,
+    /// On the fallback queue.
+    Fallback,
+    /// On a CPU's local queue.
+    Local(i32),
+    OnCpu(i32),
+}
+
+pub struct Task {
+    pub pid: u32,
+    pub handle: u64,
+    pub place: Place,
+    pub runnable: bool,
+    /// Of Baton's class.
+    pub ours: bool,
+    /// Whose run queue it is on, or was on last.
+    pub rq: i32,
+    pub mask: u64,
+}
+
+/// What ends a task's turn on a CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    Blocks,
+    Expires,
+    /// Dies: blocks, and is gone after the switch.
+    Dies,
+}
+
+pub struct Kernel {
+    pub core: &'static TestCore,
+    pub tasks: Vec<Task>,
+    local: Vec<VecDeque<usize>>,
+    current: Vec<Option<usize>>,
+    online: Vec<bool>,
+    fallback: VecDeque<usize>,
+    pids: u32,
+    /// Called with each task and token that a dispatch says is to run, and the CPU.
+    pub on_run: Box<dyn Fn(&Task, u64, i32)>,
+    /// Called with each CPU that is about to idle.
+    pub on_idle: Box<dyn Fn(&Kernel, i32)>,
+}
+
+impl Kernel {
+    pub fn new(core: &'static TestCore) -> Self {
+        Self {
+            core,
+            tasks: Vec::new(),
+            local: vec![VecDeque::new(); CPUS as usize],
+            current: vec![None; CPUS as usize],
+            online: vec![true; CPUS as usize],
+            fallback: VecDeque::new(),
+            pids: 0,
+            on_run: Box::new(|_, _, _| {}),
+            on_idle: Box::new(|_, _| {}),
+        }
+    }
+
+    pub fn slot(&self, at: usize) -> &'static Slot {
+        self.core.by_handle(self.tasks[at].handle).expect("a task's slot is its own until it exits")
+    }
+
+    pub fn is_online(&self, cpu: i32) -> bool {
+        self.online[cpu as usize]
+    }
+
+    pub fn current(&self, cpu: i32) -> Option<usize> {
+        self.current[cpu as usize]
+    }
+
+    fn ctx(&self, at: usize, cpu: i32, flags: u32) -> BatonCtx {
+        BatonCtx { task: self.tasks[at].handle, cpu, flags, ..BatonCtx::default() }
+    }
+
+    fn allowed(&self, at: usize, cpu: i32) -> bool {
+        self.tasks[at].mask & (1 << cpu) != 0 && self.is_online(cpu)
+    }
+
+    /// select_fallback_rq(): widens the mask when no CPU of it is online.
+    fn fallback_rq(&mut self, at: usize) -> i32 {
+        if let Some(cpu) = (0..CPUS).find(|&cpu| self.allowed(at, cpu)) {
+            return cpu;
+        }
+        self.set_mask(at, !0);
+        (0..CPUS).find(|&cpu| self.is_online(cpu)).expect("a CPU is online")
+    }
+
+    fn set_mask(&mut self, at: usize, mask: u64) {
+        self.tasks[at].mask = mask;
+        host::set_mask(self.core, self.slot(at), mask);
+        let mut ctx = self.ctx(at, self.tasks[at].rq, 0);
+        if self.tasks[at].ours {
+            self.core.set_affinity(0, self.core.cpu(0).unwrap(), &mut ctx);
+        }
+    }
+
+    pub fn fork(&mut self, parent: Option<usize>) {
+        self.pids += 1;
+        let parent_handle = parent.map_or(0, |parent| self.tasks[parent].handle);
+        let Some(handle) = host::new_task(self.core, self.pids, parent_handle) else { return };
+        let rq = (0..CPUS).find(|&cpu| self.is_online(cpu)).expect("a CPU is online");
+        self.tasks.push(Task { pid: self.pids, handle, place: Place::Away, runnable: false, ours: true, rq, mask: !0 });
+        self.wake(self.tasks.len() - 1, 0);
+    }
+
+    /// try_to_wake_up() or wake_up_new_task() on CPU `here`.
+    pub fn wake(&mut self, at: usize, here: i32) {
+        if self.tasks[at].runnable || !self.tasks[at].ours {
+            return;
+        }
+        let mut cpu = self.tasks[at].rq;
+        let is_new = self.slot(at).policy() == 0 && self.slot(at).state() == TaskState::Sleeping;
+        let mut direct = false;
+        if self.tasks[at].mask.count_ones() > 1 {
+            let mut ctx = self.ctx(at, cpu, 0);
+            direct = self.core.select(here, self.core.cpu(here).unwrap(), &mut ctx) == Verdict::Run;
+            cpu = ctx.cpu;
+            assert!(!direct || self.allowed(at, cpu), "handed to a CPU that it may not use");
+        }
+        if !self.allowed(at, cpu) {
+            cpu = self.fallback_rq(at);
+        }
+        self.tasks[at].runnable = true;
+        self.tasks[at].rq = cpu;
+        if direct {
+            self.to_local(at, cpu);
+        } else {
+            self.enqueue(at, here, if is_new { 0 } else { BATON_F_WAKEUP });
+        }
+    }
+
+    /// ops.enqueue(), for a runnable task that is nowhere.
+    fn enqueue(&mut self, at: usize, here: i32, flags: u32) {
+        assert_eq!(self.tasks[at].place, Place::Away);
+        let mut ctx = self.ctx(at, self.tasks[at].rq, flags);
+        match self.core.enqueue(here, self.core.cpu(here).unwrap(), &mut ctx) {
+            Verdict::None => self.tasks[at].place = Place::Custody,
+            Verdict::Fallback => self.to_fallback(at),
+            other => panic!("{other:?} of an enqueue"),
+        }
+    }
+
+    fn to_fallback(&mut self, at: usize) {
+        self.fallback.push_back(at);
+        self.tasks[at].place = Place::Fallback;
+    }
+
+    fn to_local(&mut self, at: usize, cpu: i32) {
+        self.local[cpu as usize].push_back(at);
+        self.tasks[at].place = Place::Local(cpu);
+        self.tasks[at].rq = cpu;
+    }
+
+    /// dequeue_task_scx(): the kernel takes it from where it is, without a word.
+    fn dequeue(&mut self, at: usize) {
+        match self.tasks[at].place {
+            Place::Fallback => self.fallback.retain(|&other| other != at),
+            Place::Local(cpu) => self.local[cpu as usize].retain(|&other| other != at),
+            Place::OnCpu(cpu) => self.current[cpu as usize] = None,
+            Place::Away | Place::Custody => {}
+        }
+        self.tasks[at].place = Place::Away;
+    }
+
+    /// A change of attributes: `change` happens while the task is off its queue. One that is on a CPU stays there.
+    pub fn change(&mut self, at: usize, here: i32, change: impl FnOnce(&mut Self)) {
+        let place = self.tasks[at].place;
+        let is_queued = !matches!(place, Place::Away | Place::OnCpu(_));
+        if is_queued {
+            self.dequeue(at);
+        }
+        change(self);
+        if is_queued && self.tasks[at].place == Place::Away && self.tasks[at].ours && self.tasks[at].runnable {
+            self.enqueue(at, here, BATON_F_RESTORE);
+        }
+    }
+
+    /// sched_setaffinity(), and the move by the stopper if the task must leave its CPU.
+    pub fn set_affinity(&mut self, at: usize, here: i32, mask: u64) {
+        self.change(at, here, |kernel| kernel.set_mask(at, mask));
+        let rq = self.tasks[at].rq;
+        if self.tasks[at].runnable && !self.allowed(at, rq) {
+            self.migrate(at, here);
+        }
+    }
+
+    fn migrate(&mut self, at: usize, here: i32) {
+        self.dequeue(at);
+        self.tasks[at].rq = self.fallback_rq(at);
+        if self.tasks[at].ours && self.tasks[at].runnable {
+            self.enqueue(at, here, 0);
+        }
+    }
+
+    /// Out of Baton's class, where what becomes of the task is not told, and back.
+    pub fn set_class(&mut self, at: usize, here: i32, ours: bool) {
+        if self.tasks[at].ours == ours {
+            return;
+        }
+        if !ours {
+            self.dequeue(at);
+            let mut ctx = self.ctx(at, self.tasks[at].rq, 0);
+            self.core.disable_task(here, self.core.cpu(here).unwrap(), &mut ctx, false);
+            self.tasks[at].ours = false;
+        } else {
+            self.core.enable_task(self.tasks[at].handle, 0);
+            self.tasks[at].ours = true;
+            if self.tasks[at].runnable {
+                let rq = self.tasks[at].rq;
+                self.tasks[at].rq = if self.allowed(at, rq) { rq } else { self.fallback_rq(at) };
+                self.enqueue(at, here, BATON_F_RESTORE);
+            }
+        }
+    }
+
+    /// A higher class takes the CPU: who runs there waits on its local queue, or has just gone to sleep.
+    pub fn higher_class(&mut self, cpu: i32, blocks: bool) {
+        let Some(at) = self.current[cpu as usize].take() else { return };
+        self.tasks[at].place = Place::Away;
+        self.tasks[at].runnable = !blocks;
+        if !blocks {
+            self.local[cpu as usize].push_front(at);
+            self.tasks[at].place = Place::Local(cpu);
+        }
+    }
+
+    /// SCX_ENQ_IMMED: what cannot run at once is given back.
+    pub fn reenqueue_local(&mut self, cpu: i32) {
+        for at in std::mem::take(&mut self.local[cpu as usize]) {
+            self.tasks[at].place = Place::Away;
+            self.enqueue(at, cpu, BATON_F_REENQ);
+        }
+    }
+
+    /// A spell in bypass mode: what was queued runs without a word.
+    pub fn bypass(&mut self) {
+        for at in 0..self.tasks.len() {
+            if matches!(self.tasks[at].place, Place::Custody | Place::Fallback) {
+                self.dequeue(at);
+                self.to_local(at, self.tasks[at].rq);
+            }
+        }
+    }
+
+    pub fn set_online(&mut self, cpu: i32, online: bool) {
+        let others = (0..CPUS).filter(|&other| other != cpu && self.is_online(other)).count();
+        if self.is_online(cpu) == online || (!online && others == 0) {
+            return;
+        }
+        let mut ctx = BatonCtx { cpu, ..BatonCtx::default() };
+        self.core.set_online(cpu, self.core.cpu(cpu).unwrap(), &mut ctx, online);
+        self.online[cpu as usize] = online;
+        if online {
+            return;
+        }
+        let here = (0..CPUS).find(|&other| self.is_online(other)).expect("a CPU is online");
+        for at in 0..self.tasks.len() {
+            if self.tasks[at].rq == cpu && self.tasks[at].place != Place::Away {
+                self.migrate(at, here);
+            }
+        }
+    }
+
+    /// __schedule() on a CPU, whose current task's turn ends. With `race`, the attributes of what is picked change meanwhile.
+    pub fn schedule(&mut self, cpu: i32, turn: Turn, race: bool) {
+        if !self.is_online(cpu) {
+            return;
+        }
+        let prev = self.current[cpu as usize].take();
+        if let Some(at) = prev {
+            self.tasks[at].place = Place::Away;
+            self.tasks[at].runnable = turn == Turn::Expires;
+        }
+        let keeps = self.local[cpu as usize].is_empty() && self.dispatch(cpu, prev, race);
+        let next = if keeps { prev } else { self.local[cpu as usize].pop_front() };
+        let prev_runs = prev.filter(|&at| self.tasks[at].runnable);
+        // Nothing else: the kernel keeps what can go on.
+        let next = next.or(prev_runs);
+        if let Some(at) = prev_runs.filter(|_| next != prev) {
+            self.enqueue(at, cpu, 0);
+        }
+        if next.is_some() != prev.is_some() {
+            let mut ctx = BatonCtx { cpu, ..BatonCtx::default() };
+            self.core.set_idle(cpu, self.core.cpu(cpu).unwrap(), &mut ctx, next.is_none());
+        }
+        self.current[cpu as usize] = next;
+        match next {
+            Some(at) => self.tasks[at].place = Place::OnCpu(cpu),
+            None => (self.on_idle)(self, cpu),
+        }
+        if let Some(at) = prev.filter(|_| turn == Turn::Dies) {
+            self.exit(at, cpu);
+        }
+    }
+
+    /// scx_dispatch_sched(): true when the task that ran before is to go on.
+    fn dispatch(&mut self, cpu: i32, prev: Option<usize>, race: bool) -> bool {
+        let state = self.core.cpu(cpu).unwrap();
+        for _ in 0..32 {
+            let mut ctx = BatonCtx { cpu, ..BatonCtx::default() };
+            if let Some(at) = prev {
+                ctx.task = self.tasks[at].handle;
+                ctx.flags = if self.tasks[at].runnable { BATON_F_PREV_RUNNABLE } else { 0 };
+            }
+            let verdict = self.core.dispatch(cpu, state, &mut ctx);
+            match verdict {
+                Verdict::Run => {
+                    let pid = host::slot_of(self.core, ctx.task).pid();
+                    let at = self.tasks.iter().position(|task| task.pid == pid).expect("a task that is there");
+                    (self.on_run)(&self.tasks[at], ctx.task, cpu);
+                    if race {
+                        self.change(at, (cpu + 1) % CPUS, |_| {});
+                    }
+                    // finish_dispatch(): only what is in custody. Else it is tried again.
+                    if self.tasks[at].place == Place::Custody && self.allowed(at, cpu) {
+                        self.to_local(at, cpu);
+                        return false;
+                    }
+                }
+                Verdict::Keep => {
+                    let at = prev.expect("a task to keep");
+                    assert!(self.tasks[at].runnable && self.slot(at).state() == TaskState::Running);
+                    return true;
+                }
+                Verdict::Fallback | Verdict::Turn | Verdict::Rescue => {
+                    if verdict == Verdict::Rescue {
+                        self.rescue();
+                    }
+                    let waiting = self.fallback.iter().position(|&at| self.allowed(at, cpu));
+                    if let Some(at) = waiting.and_then(|waiting| self.fallback.remove(waiting)) {
+                        self.to_local(at, cpu);
+                        return false;
+                    }
+                    if verdict == Verdict::Fallback {
+                        return false;
+                    }
+                }
+                other => panic!("{other:?} of a dispatch"),
+            }
+        }
+        false
+    }
+
+    fn rescue(&mut self) {
+        for _ in 0..RESCUED_AT_ONCE {
+            let Some(slot) = self.core.rescue_one() else { return };
+            let at = self.tasks.iter().position(|task| task.pid == slot.pid()).expect("a task that is there");
+            if self.tasks[at].place == Place::Custody {
+                self.to_fallback(at);
+            }
+        }
+    }
+
+    /// sched_ext_dead()
+    fn exit(&mut self, at: usize, cpu: i32) {
+        let mut ctx = self.ctx(at, cpu, 0);
+        self.core.disable_task(cpu, self.core.cpu(cpu).unwrap(), &mut ctx, true);
+        self.core.exit_task(self.tasks[at].handle);
+        self.tasks.remove(at);
+        let moved = |other: usize| other - usize::from(other > at);
+        self.local.iter_mut().for_each(|queue| queue.iter_mut().for_each(|other| *other = moved(*other)));
+        self.fallback.iter_mut().for_each(|other| *other = moved(*other));
+        self.current.iter_mut().for_each(|other| *other = other.map(moved));
+    }
+}

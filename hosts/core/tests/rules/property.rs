@@ -1,1 +1,239 @@
 // SPDX-License-Identifier: GPL-2.0-only
+//! Whatever the kernel does, and whatever policies answer: the rules hold.
+
+use crate::{
+    host::{self, Call, TestCore},
+    kernel::{Kernel, Place, Turn, CPUS},
+};
+use baton_abi::{BatonCtx, BatonFaultKind, BatonMethod as M, BATON_ABORTED, BATON_PICK_KEEP, BATON_SELECT_DIRECT};
+use baton_core::{Fault, PolicyEntry, TaskState};
+use proptest::prelude::*;
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Arc, Mutex},
+};
+
+const SLOTS: usize = 7;
+const POLICIES: usize = 3;
+
+/// What policies have been given and have answered.
+#[derive(Default)]
+struct Ledger {
+    /// Every token, and by slot the newest.
+    tokens: Vec<u64>,
+    newest: HashMap<u32, u64>,
+    /// Those that a task was run for.
+    used: HashSet<u64>,
+    /// Who answered the last pick.
+    answered: u32,
+    random: u64,
+}
+
+impl Ledger {
+    fn draw(&mut self, below: usize) -> usize {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        (self.random >> 20) as usize % below.max(1)
+    }
+
+    fn any_token(&mut self) -> u64 {
+        let at = self.draw(self.tokens.len());
+        self.tokens.get(at).copied().unwrap_or(2)
+    }
+}
+
+/// First come, first served; but one answer in `mischief` is wrong (0: none is).
+fn answer(call: &mut Call<'_>, queue: &Mutex<Vec<u64>>, ledger: &Mutex<Ledger>, mischief: usize) -> u64 {
+    let mut book = ledger.lock().unwrap();
+    let minted = matches!(call.method, M::TaskNew | M::TaskWakeup | M::TaskPreempt | M::TaskYield | M::TaskRestored);
+    if minted {
+        let (slot, token) = (call.task.unwrap().slot, call.token);
+        assert!(!book.tokens.contains(&token), "a token is made once");
+        book.tokens.push(token);
+        book.newest.insert(slot, token);
+    }
+    if matches!(call.method, M::PickNextTask | M::NewlyIdle) {
+        book.answered = call.policy.id();
+    }
+    if mischief == 0 || book.draw(mischief) != 0 {
+        drop(book);
+        return host::fifo(call, queue);
+    }
+    let (choice, any) = (book.draw(8), book.any_token());
+    let garbage = book.random;
+    drop(book);
+    match (call.method, choice) {
+        (_, 0) => call.abort(BatonFaultKind::Panic),
+        (_, 1) => call.drop_token(any),
+        (M::SelectTaskRq, 2) => garbage % 5 | BATON_SELECT_DIRECT,
+        (M::PickNextTask | M::NewlyIdle | M::TaskDequeued | M::TaskDeparted, 2) => any,
+        (M::PickNextTask, 3) => BATON_PICK_KEEP,
+        (M::PickNextTask, 4) => BATON_ABORTED,
+        (M::PickNextTask | M::TaskDequeued | M::SelectTaskRq, 5) => garbage,
+        // A token that is put away and forgotten.
+        (_, 6) => 0,
+        _ => host::fifo(call, queue),
+    }
+}
+
+struct Trial {
+    kernel: Kernel,
+    policies: Vec<&'static PolicyEntry>,
+    ledger: Arc<Mutex<Ledger>>,
+    mischief: usize,
+}
+
+impl Trial {
+    fn new(seed: u64, mischief: usize) -> Self {
+        let core: &'static TestCore = host::new_core(SLOTS, CPUS, true);
+        let ledger = Arc::new(Mutex::new(Ledger { random: seed | 1, ..Ledger::default() }));
+        let mut kernel = Kernel::new(core);
+        let book = ledger.clone();
+        kernel.on_run = Box::new(move |task, token, cpu| {
+            let mut book = book.lock().unwrap();
+            let slot = host::slot_of(core, token);
+            assert_eq!(book.newest.get(&slot.index()), Some(&token), "a token that is not the newest was taken");
+            assert!(book.used.insert(token), "a token was taken twice");
+            assert_eq!(slot.policy(), book.answered, "a foreign token was taken");
+            assert!(core.policies().iter().any(|entry| entry.id() == slot.policy() && entry.is_running()));
+            assert!(task.mask & (1 << cpu) != 0, "a CPU that is not allowed");
+            assert_eq!(slot.state(), TaskState::Running);
+        });
+        if mischief == 0 {
+            kernel.on_idle = Box::new(|kernel, cpu| {
+                for task in kernel.tasks.iter().filter(|task| task.place == Place::Custody) {
+                    assert!(task.mask & (1 << cpu) == 0, "CPU {cpu} idles while task {} waits", task.pid);
+                }
+            });
+        }
+        let policies = (0..POLICIES).map(|_| host::register(core)).collect();
+        Self { kernel, policies, ledger, mischief }
+    }
+
+    fn start(&self, at: usize) {
+        let (ledger, mischief, queue) = (self.ledger.clone(), self.mischief, Mutex::new(Vec::new()));
+        let policy = move |call: &mut Call<'_>| answer(call, &queue, &ledger, mischief);
+        if self.policies[at].state() == baton_abi::BatonPolicyState::Registered {
+            host::start(self.kernel.core, self.policies[at], Arc::new(policy));
+        }
+    }
+
+    fn step(&mut self, (what, who, more): (u8, u8, u8)) {
+        let (core, cpu) = (self.kernel.core, i32::from(who) % CPUS);
+        let here = core.cpu(cpu).unwrap();
+        let policy = self.policies[usize::from(who) % POLICIES];
+        let task = Some(usize::from(who)).filter(|_| !self.kernel.tasks.is_empty()).map(|at| at % self.kernel.tasks.len());
+        let running = self.kernel.current(cpu);
+        let mut ctx = BatonCtx { cpu, ..BatonCtx::default() };
+        match (what % 40, task) {
+            (0..=2, _) => self.kernel.fork(task),
+            (3..=9, Some(at)) => self.kernel.wake(at, i32::from(more) % CPUS),
+            (10..=14, _) => self.kernel.schedule(cpu, Turn::Blocks, more % 8 == 0),
+            (15..=19, _) => self.kernel.schedule(cpu, Turn::Expires, more % 8 == 0),
+            (20, _) => self.kernel.schedule(cpu, Turn::Dies, false),
+            (21, _) => self.kernel.higher_class(cpu, more % 2 == 0),
+            (22, Some(at)) => self.kernel.set_affinity(at, cpu, u64::from(more % 7) + 1),
+            (23, Some(at)) => self.kernel.change(at, cpu, |_| {}),
+            (24, Some(at)) => self.kernel.set_class(at, cpu, more % 2 == 0),
+            (25, Some(at)) if self.kernel.tasks[at].ours => {
+                ctx.task = self.kernel.tasks[at].handle;
+                core.set_nice(cpu, here, &mut ctx, i32::from(more % 4));
+            }
+            (26, _) => self.kernel.reenqueue_local(cpu),
+            (27, _) => self.kernel.bypass(),
+            (28, _) => self.kernel.set_online(cpu, more % 4 != 0),
+            (29, Some(at)) => core.assign(self.kernel.slot(at), (more % 4 != 0).then_some(policy)),
+            (30, _) => core.set_default((more % 4 != 0).then_some(policy)),
+            (31 | 32, _) => self.start(usize::from(who) % POLICIES),
+            (33, _) if more % 2 == 0 => drop(core.stop(policy)),
+            (33, _) => {
+                core.fault(policy, &Fault { kind: BatonFaultKind::Stall, method: M::None, pid: 0, now: 0 }, None);
+            }
+            (34, _) => core.timer(cpu, here, &mut ctx, policy.index() as usize),
+            (35, _) => drop(core.rescue_stranded()),
+            (36 | 37, _) => {
+                if let Some(at) = running {
+                    ctx.task = self.kernel.tasks[at].handle;
+                    let verdict = core.tick(cpu, here, &mut ctx);
+                    if verdict == baton_core::Verdict::Expire {
+                        self.kernel.schedule(cpu, Turn::Expires, false);
+                    }
+                }
+            }
+            (38, _) => {
+                if let Some(at) = running {
+                    core.yield_task(self.kernel.tasks[at].handle);
+                    self.kernel.schedule(cpu, Turn::Expires, false);
+                }
+            }
+            _ => drop(core.cpu(cpu).map(|cpu| cpu.claim_idle())),
+        }
+    }
+
+    /// What holds at rest.
+    fn look(&self) {
+        let core = self.kernel.core;
+        assert_eq!(core.tasks() as usize, self.kernel.tasks.len(), "slots in use");
+        assert_eq!(core.fallback_tasks() as usize, host::count(core, TaskState::Fallback), "tasks in the fallback");
+        for (at, task) in self.kernel.tasks.iter().enumerate() {
+            let slot = self.kernel.slot(at);
+            let in_running = core.policies().iter().any(|entry| entry.id() == slot.policy() && entry.is_running());
+            let state = slot.state();
+            assert_eq!(slot.pid(), task.pid);
+            assert_eq!(state == TaskState::Outside, !task.ours);
+            match task.place {
+                Place::Custody => {
+                    assert_eq!(state, TaskState::Queued, "task {} is with the rules", task.pid);
+                    assert!(in_running || core.rescue_pending(), "task {} is stranded", task.pid);
+                }
+                Place::Fallback => assert_eq!(state, TaskState::Fallback),
+                Place::Away => assert!(!task.runnable || !task.ours, "task {} is lost", task.pid),
+                Place::Local(cpu) | Place::OnCpu(cpu) => assert!(self.kernel.is_online(cpu)),
+            }
+        }
+    }
+
+    /// Every task that can run does, until it sleeps. A policy that lies may sit on its tasks: then policies are stopped first.
+    fn drain(&mut self) {
+        if self.mischief != 0 {
+            self.policies.iter().for_each(|policy| drop(self.kernel.core.stop(policy)));
+        }
+        for _ in 0..4 * SLOTS {
+            (0..CPUS).for_each(|cpu| self.kernel.schedule(cpu, Turn::Blocks, false));
+            self.look();
+        }
+        for task in self.kernel.tasks.iter().filter(|task| task.ours) {
+            assert!(!task.runnable, "task {} never runs: {:?}", task.pid, task.place);
+        }
+    }
+}
+
+fn trial(seed: u64, mischief: usize, steps: &[(u8, u8, u8)]) {
+    let mut trial = Trial::new(seed, mischief);
+    trial.start(0);
+    trial.kernel.core.set_default(Some(trial.policies[0]));
+    for &step in steps {
+        trial.step(step);
+        trial.look();
+    }
+    trial.drain();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 600, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn policies_that_are_right(seed: u64, steps in prop::collection::vec(any::<(u8, u8, u8)>(), 1..300)) {
+        trial(seed, 0, &steps);
+    }
+
+    #[test]
+    fn policies_that_are_often_wrong(
+        seed: u64,
+        mischief in 2..40usize,
+        steps in prop::collection::vec(any::<(u8, u8, u8)>(), 1..300),
+    ) {
+        trial(seed, mischief, &steps);
+    }
+}

@@ -1,1 +1,174 @@
 // SPDX-License-Identifier: GPL-2.0-only
+//! Answers that are not taken. The number behind `pick_refused` is the reason: 1 stale, 2 foreign, 3 not allowed.
+
+use crate::script::check;
+
+const TWO_POLICIES: &str = "
+    start a
+    start b
+    default a
+    new 1
+    new 2
+    assign 2 b
+    wake 1 @0 => a.task_new 1; none; [queued]
+    wake 2 @0 => b.task_new 2; none; [queued]
+";
+
+#[test]
+fn stale() {
+    check(
+        "start a
+         default a
+         new 1
+         wake 1 @0 => a.task_new 1; none; [queued]
+         pick @0 => a.pick_next_task @0; run 1
+         answer a pick_next_task token 1
+         pick @1 => a.pick_next_task @1; a.pick_refused 1 1; a.pick_next_task @1; a.newly_idle @1; fallback
+         put 1 @0 => a.task_preempt 1; none; [queued]
+         answer a pick_next_task old 1
+         pick @0 => a.pick_next_task @0; a.pick_refused 1 1; a.pick_next_task @0; run 1",
+    );
+}
+
+#[test]
+fn garbage() {
+    check(
+        "start a
+         default a
+         answer a pick_next_task garbage
+         pick @0 => a.pick_next_task @0; a.pick_refused garbage 1; a.pick_next_task @0; a.newly_idle @0; fallback",
+    );
+}
+
+#[test]
+fn foreign() {
+    check(&format!(
+        "{TWO_POLICIES}
+         answer a pick_next_task token 2
+         pick @0 => a.pick_next_task @0; a.pick_refused 2 2; a.pick_next_task @0; run 1
+         pick @1 => a.pick_next_task @1; a.newly_idle @1; b.pick_next_task @1; run 2"
+    ));
+}
+
+#[test]
+fn not_allowed() {
+    check(
+        "start a
+         default a
+         new 1
+         mask 1 10
+         wake 1 @1 => a.task_new 1; none; [queued]
+         answer a pick_next_task token 1
+         pick @0 => a.pick_next_task @0; a.pick_refused 1 3; a.pick_next_task @0; a.newly_idle @0; fallback
+         answer a task_preempt meanwhile mask 1 01
+         pick @1 => a.pick_next_task @1; run 1
+         put 1 @1 => a.task_preempt 1; none; [queued]
+         pick @1 => a.pick_next_task @1; a.newly_idle @1; fallback
+         pick @0 => a.pick_next_task @0; run 1",
+    );
+}
+
+#[test]
+fn an_answer_of_newly_idle_is_checked_too() {
+    check(&format!(
+        "{TWO_POLICIES}
+         stop b
+         rescue => rescued 2
+         answer a pick_next_task none
+         answer a newly_idle token 2
+         pick @0 => a.pick_next_task @0; a.newly_idle @0; a.pick_refused 2 1; a.pick_next_task @0; run 1"
+    ));
+}
+
+#[test]
+fn nothing_to_keep() {
+    check(
+        "start a
+         default a
+         new 1
+         wake 1 @0 => a.task_new 1; none; [queued]
+         answer a pick_next_task keep
+         pick @0 => a.pick_next_task @0; a.pick_next_task @0; run 1",
+    );
+}
+
+#[test]
+fn a_task_of_another_policy_is_not_there_to_be_kept() {
+    check(&format!(
+        "{TWO_POLICIES}
+         answer a pick_next_task none
+         pick @0 => a.pick_next_task @0; a.newly_idle @0; b.pick_next_task @0; run 2
+         answer a pick_next_task keep
+         pick @0 keeping 2 => a.pick_next_task @0; a.pick_next_task @0; run 1"
+    ));
+}
+
+#[test]
+fn a_cpu_that_is_not_there_or_not_allowed() {
+    let script = |answer: &str, outcome: &str| {
+        check(&format!(
+            "start a
+             default a
+             new 1
+             wake 1 @0 => a.task_new 1; none; [queued]
+             pick @0 => a.pick_next_task @0; run 1
+             pick @0 after 1 => a.task_blocked 1; a.pick_next_task @0; a.newly_idle @0; fallback
+             mask 1 01
+             answer a select_task_rq {answer}
+             select 1 @0 => a.select_task_rq 1; {outcome}; [sleeping]"
+        ));
+    };
+    script("cpu 1", "none @0");
+    script("run 1", "none @0");
+    script("cpu 7", "none @0");
+    script("garbage", "none @0");
+    script("meanwhile offline 0", "a.cpu_offline @0; none @0");
+}
+
+#[test]
+fn a_loop_of_refusals_is_a_fault() {
+    let mut script = String::from("start a\ndefault a\nnew 1\nwake 1 @0 => a.task_new 1; none; [queued]\n");
+    script += &"answer a pick_next_task garbage\n".repeat(64);
+    script += "pick @0 => ";
+    script += &"a.pick_next_task @0; a.pick_refused garbage 1; ".repeat(64);
+    script += "rescue; report: a refusal loop in pick_next_task, 0\n";
+    script += "rescue => rescued 1\n";
+    check(&script);
+
+    let mut script = String::from("start a\n");
+    script += &"answer a pick_next_task keep\n".repeat(64);
+    script += "pick @0 => ";
+    script += &"a.pick_next_task @0; ".repeat(64);
+    // There are no tasks to rescue.
+    script += "fallback; report: a refusal loop in pick_next_task, 0\n";
+    check(&script);
+}
+
+#[test]
+fn what_a_policy_gives_back_is_checked() {
+    // Its own older token, and nothing: the task goes on.
+    check(
+        "start a
+         default a
+         new 1
+         wake 1 @0 => a.task_new 1; none; [queued]
+         restore 1 @0 => a.task_dequeued 1; a.task_restored 1; none; [queued]
+         answer a task_dequeued old 1
+         restore 1 @0 => a.task_dequeued 1; a.task_restored 1; none; [queued]
+         answer a task_dequeued none
+         restore 1 @0 => a.task_dequeued 1; a.task_restored 1; none; [queued]",
+    );
+    // Another task's, which is lost by that.
+    check(
+        "start a
+         default a
+         new 1
+         new 2
+         wake 1 @0 => a.task_new 1; none; [queued]
+         wake 2 @0 => a.task_new 2; none; [queued]
+         answer a task_dequeued token 2
+         restore 1 @0 => a.task_dequeued 1; fallback; [fallback]; report: a lost task in task_dequeued, 2
+         rescue => rescued 2
+         counts => 2 tasks, 2 fallback",
+    );
+}

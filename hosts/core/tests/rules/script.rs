@@ -14,7 +14,7 @@
 //! ```
 //! Without an action a policy is first come, first served. Actions:
 //! `none`, `keep`, `abort`, `token N` (N's newest), `old N` (the one before), `garbage`, `drop N`, `cpu C`, `run C`, `slice NS`,
-//! and `meanwhile EVENT`: what another CPU does while the policy is in that call.
+//! and `meanwhile EVENT & EVENT`: what other CPUs do while the policy is in that call.
 
 use crate::host::{self, Call, TestCore};
 use baton_abi::{
@@ -36,17 +36,17 @@ const DEFAULT_SLICE: u64 = 20_000_000;
 pub fn check(script: &str) {
     let world = Arc::new(World::new());
     let lines = script.lines().map(str::trim).filter(|line| !line.is_empty());
-    let (mut expected, mut found) = (String::new(), String::new());
-    for line in lines {
-        let (event, outcome) = line.split_once("=>").unwrap_or((line, ""));
-        expected += format!("{} => {}", event.trim(), outcome.trim()).trim_end();
+    for (number, line) in lines.enumerate() {
+        let (event, expected) = line.split_once("=>").unwrap_or((line, ""));
         world.run(event.trim());
-        let log = std::mem::take(&mut *world.log.lock().unwrap()).join("; ");
-        found += format!("{} => {log}", event.trim()).trim_end();
-        expected.push('\n');
-        found.push('\n');
+        let found = std::mem::take(&mut *world.log.lock().unwrap()).join("; ");
+        assert!(
+            expected.trim() == found,
+            "event {number}, `{}`\nexpected: {}\nfound:    {found}\nin:\n{script}",
+            event.trim(),
+            expected.trim()
+        );
     }
-    assert!(expected == found, "expected:\n{expected}\nfound:\n{found}");
 }
 
 struct World {
@@ -132,7 +132,7 @@ impl World {
                 host::fifo(call, queue)
             }
             "meanwhile" => {
-                self.run(rest);
+                rest.split(" & ").for_each(|event| self.run(event));
                 host::fifo(call, queue)
             }
             _ => panic!("no such action: {answer}"),
@@ -166,7 +166,9 @@ impl World {
         match word(0) {
             "start" => self.start(word(1).chars().next().unwrap()),
             "stop" => drop(core.stop(self.policy(word(1)).unwrap())),
-            "unregister" => core.unregister(self.policies.lock().unwrap().remove(&word(1).chars().next().unwrap()).unwrap()),
+            "unregister" => {
+                core.unregister(self.policies.lock().unwrap().remove(&word(1).chars().next().unwrap()).unwrap())
+            }
             "fault" => {
                 let fault = Fault { kind: BatonFaultKind::Deadlock, method: BatonMethod::None, pid: 0, now };
                 core.fault(self.policy(word(1)).unwrap(), &fault, None);
@@ -250,7 +252,8 @@ impl World {
             }
         }
         for (place, fault) in core.host().reports.lock().unwrap().drain(..) {
-            let name = self.policies.lock().unwrap().iter().find(|(_, entry)| entry.index() == place).map(|(name, _)| *name);
+            let name =
+                self.policies.lock().unwrap().iter().find(|(_, entry)| entry.index() == place).map(|(name, _)| *name);
             let (kind, method) = (BATON_FAULT_NAMES[fault.kind as usize], BATON_METHOD_NAMES[fault.method as usize]);
             self.say(format!("report: {} {kind} in {method}, {}", name.unwrap(), fault.pid));
         }

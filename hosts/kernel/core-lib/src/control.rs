@@ -2,9 +2,11 @@
 //! What the control device asks of the rules. Process context, under the control mutex, except where said.
 
 use crate::core;
-use baton_abi::{BatonCoreInfo, BatonCpuInfo, BatonEvent, BatonFaultKind, BatonPolicyInfo, BatonPolicyState, BatonTaskInfo};
-use baton_core::{CpuState, PolicyEntry, TaskState};
 use ::core::sync::atomic::Ordering::Relaxed;
+use baton_abi::{
+    BatonCoreInfo, BatonCpuInfo, BatonEvent, BatonFaultKind, BatonPolicyInfo, BatonPolicyState, BatonTaskInfo,
+};
+use baton_core::{CpuState, PolicyEntry, TaskState};
 
 fn place(index: u32) -> Option<&'static PolicyEntry> {
     core().policies().get(index as usize)

@@ -12,7 +12,14 @@ extern "C" {
     fn baton_guard(this: usize, ctx: *mut BatonCtx, a: u64, b: u64, func: usize, frame: Frame) -> u64;
     fn baton_khost_may_run(task: usize, cpu: i32) -> bool;
     fn baton_khost_kick_all();
-    fn baton_khost_report(policy: u32, kind: BatonFaultKind, method: BatonMethod, pid: u32, now: u64, cpu: *const CpuState);
+    fn baton_khost_report(
+        policy: u32,
+        kind: BatonFaultKind,
+        method: BatonMethod,
+        pid: u32,
+        now: u64,
+        cpu: *const CpuState,
+    );
     fn baton_khost_lock_slots() -> u64;
     fn baton_khost_unlock_slots(flags: u64);
 }
