@@ -76,7 +76,7 @@ int baton_register(const struct baton_policy *ops, struct module *module)
 		err = -EEXIST;
 		goto out;
 	}
-	index = baton_core_register(ops, ops->events);
+	index = baton_core_register(ops, (ops->events & BATON_EV_ALL) | (ops->select_task_rq ? 0 : BATON_EV_NO_SELECT));
 	if (index < 0) {
 		err = -ENOSPC;
 		goto out;

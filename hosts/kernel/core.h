@@ -30,7 +30,6 @@ struct baton_frame {
 	u64 limit;		/* lowest stack address that the call may reach; 0 outside a call */
 	u64 saved[6];		/* rbx, rbp, r12 to r15 */
 	s32 held_before;	/* resilient locks that this CPU held as the call began */
-	u32 out_of_memory;	/* an allocation failed in this call */
 	const struct baton_cpu_state *cpu;	/* this CPU, as the rules know it */
 };
 

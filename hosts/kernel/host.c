@@ -48,7 +48,6 @@ void __noreturn baton_abandon(struct baton_frame *frame, enum baton_fault_kind k
 		baton_core_fault_in_call(smp_processor_id(), kind);
 	while (!baton_creating() && held->cnt > frame->held_before && held->cnt <= RES_NR_HELD)
 		res_spin_unlock((rqspinlock_t *)held->locks[held->cnt - 1]);
-	frame->out_of_memory = 0;
 	baton_unwind(frame);
 }
 
@@ -120,7 +119,9 @@ void __noreturn baton_host_panic(const char *file, size_t file_len, u32 line, co
 	words->line = line;
 	strscpy(words->file, file, min(file_len + 1, sizeof(words->file)));
 	strscpy(words->message, message, min(message_len + 1, sizeof(words->message)));
-	baton_abandon(frame, frame->out_of_memory ? BATON_FAULT_KIND_OUT_OF_MEMORY : BATON_FAULT_KIND_PANIC);
+	/* The words of Rust's library when an allocation that cannot fail has failed. */
+	baton_abandon(frame, strstarts(words->message, "memory allocation of ") ? BATON_FAULT_KIND_OUT_OF_MEMORY :
+										  BATON_FAULT_KIND_PANIC);
 }
 EXPORT_SYMBOL_GPL(baton_host_panic);
 

@@ -60,10 +60,10 @@ void *baton_host_alloc(size_t size, size_t align)
 	void *base, *at;
 
 	if (!place || check_add_overflow(size, sizeof(*block) + align, &total) || place->memory + total > MEMORY_LIMIT)
-		goto full;
+		return NULL;
 	base = nolock ? kmalloc_nolock(total, 0, NUMA_NO_NODE) : kvmalloc(total, GFP_KERNEL | __GFP_NOWARN);
 	if (!base)
-		goto full;
+		return NULL;
 	at = PTR_ALIGN(base + sizeof(*block), max_t(size_t, align, 16));
 	block = at - sizeof(*block);
 	*block = (struct block){ .place = place, .base = base, .size = total, .nolock = nolock };
@@ -72,15 +72,12 @@ void *baton_host_alloc(size_t size, size_t align)
 			kfree_nolock(base);
 		else
 			kvfree(base);
-		goto full;
+		return NULL;
 	}
 	list_add(&block->list, &place->blocks);
 	place->memory += total;
 	raw_res_spin_unlock_irqrestore(&place->memory_lock, flags);
 	return at;
-full:
-	baton_current_frame()->out_of_memory = 1;
-	return NULL;
 }
 EXPORT_SYMBOL_GPL(baton_host_alloc);
 
@@ -112,7 +109,7 @@ void baton_host_free(void *at)
 	} else if (!irqs_disabled()) {
 		kvfree(block->base);
 	} else {
-		/* kvfree may sleep, and a run-queue lock may be held, so that a work cannot be queued either: at the next free. */
+		/* kvfree may sleep, and a run-queue lock may be held, so that a work cannot be queued either: when the policy is unloaded. */
 		llist_add(&block->later, &later);
 	}
 }

@@ -79,6 +79,9 @@
 
 #define BATON_EV_ALL 15
 
+// Added by the host: the policy has no `select_task_rq`, and tasks stay where they ran last.
+#define BATON_EV_NO_SELECT (1 << 4)
+
 // State of a policy.
 //
 //   registered --start--> running --stop--> registered

@@ -7,8 +7,8 @@ use crate::{
 };
 use baton_abi::{
     BatonCtx, BatonFaultKind, BatonMethod, BatonRefusal, BatonTask, BatonWake, BATON_ABORTED, BATON_EV_BLOCKED,
-    BATON_F_FORK, BATON_F_PREV_RUNNABLE, BATON_F_RESTORE, BATON_F_SYNC, BATON_F_WAKEUP, BATON_MAX_POLICIES,
-    BATON_PICK_KEEP, BATON_PICK_NONE, BATON_SELECT_DIRECT,
+    BATON_EV_NO_SELECT, BATON_F_FORK, BATON_F_PREV_RUNNABLE, BATON_F_RESTORE, BATON_F_SYNC, BATON_F_WAKEUP,
+    BATON_MAX_POLICIES, BATON_PICK_KEEP, BATON_PICK_NONE, BATON_SELECT_DIRECT,
 };
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
@@ -108,18 +108,21 @@ impl<H: Host> Core<'_, H> {
     pub fn select(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx) -> Verdict {
         let Some(slot) = self.by_handle(ctx.task) else { return Verdict::None };
         let prev_cpu = ctx.cpu;
-        let policy = self.by_id(slot.policy()).filter(|p| p.is_running() && slot.joined());
-        let Some(policy) = policy.filter(|p| p.id() == self.wanted(slot)) else {
+        if slot.epoch.load(Relaxed) != self.epoch.load(Relaxed) && !self.is_settled(slot) {
             // Fallback, or a task that is about to join: an idle CPU if there is one.
             ctx.cpu = self.any_idle(slot, prev_cpu);
             return Verdict::None;
-        };
+        }
+        let policy = &self.policies[slot.policy() as usize % BATON_MAX_POLICIES];
         slot.runtime.store(ctx.runtime, Relaxed);
         if slot.state() == TaskState::Running {
             self.blocked(frame, cpu, ctx, slot);
             if !policy.is_running() {
                 return Verdict::None;
             }
+        }
+        if policy.wants(BATON_EV_NO_SELECT) {
+            return Verdict::None;
         }
         let wake = BatonWake { prev_cpu, waker_cpu: cpu.number(), flags: ctx.flags & (BATON_F_SYNC | BATON_F_FORK) };
         let answer = self.tell(frame, cpu, policy, BatonMethod::SelectTaskRq, ctx, slot, Arg::Wake(&wake));
@@ -144,6 +147,11 @@ impl<H: Host> Core<'_, H> {
             return Verdict::Run;
         }
         Verdict::None
+    }
+
+    /// Is the task in the policy that it should be in, and that one running?
+    fn is_settled(&self, slot: &Slot) -> bool {
+        self.by_id(slot.policy()).is_some_and(|p| p.is_running() && p.id() == self.wanted(slot))
     }
 
     fn any_idle(&self, slot: &Slot, prev_cpu: i32) -> i32 {

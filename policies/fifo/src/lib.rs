@@ -48,7 +48,7 @@ impl Scheduler for PerCpuFifo {
     }
 
     fn select_task_rq(&self, ctx: &Ctx<'_>, task: &Task, wake: &Wake) -> Placement {
-        if wake.sync && ctx.may_run(task, wake.waker_cpu) {
+        if wake.sync && (wake.waker_cpu == wake.prev_cpu || ctx.may_run(task, wake.waker_cpu)) {
             return Placement::Queue(wake.waker_cpu);
         }
         let near = self.near.near(wake.prev_cpu).iter().copied();

@@ -169,8 +169,10 @@ impl Scheduler for Wfq {
     }
 
     fn select_task_rq(&self, ctx: &Ctx<'_>, task: &Task, wake: &Wake) -> Placement {
-        if wake.sync && self.cpus[wake.waker_cpu].waiting.load(Relaxed) == 0 && ctx.may_run(task, wake.waker_cpu) {
-            return Placement::Queue(wake.waker_cpu);
+        let waker = wake.waker_cpu;
+        let nobody_waits = self.cpus[waker].waiting.load(Relaxed) == 0;
+        if wake.sync && nobody_waits && (waker == wake.prev_cpu || ctx.may_run(task, waker)) {
+            return Placement::Queue(waker);
         }
         let near = self.topology.near(wake.prev_cpu).iter().copied();
         let mut idle = near.filter(|&cpu| ctx.is_idle(cpu) && ctx.may_run(task, cpu));

@@ -148,6 +148,8 @@ pub const BATON_EV_TICK: u32 = 1 << 1;
 pub const BATON_EV_IDLE: u32 = 1 << 2;
 pub const BATON_EV_BALANCE: u32 = 1 << 3;
 pub const BATON_EV_ALL: u32 = 0xf;
+/// Added by the host: the policy has no `select_task_rq`, and tasks stay where they ran last.
+pub const BATON_EV_NO_SELECT: u32 = 1 << 4;
 
 /// A policy as the core sees it. `this` is what `create` made. All but `create` and `destroy` run with interrupts off and
 /// usually with a kernel run-queue lock held: they must not sleep, and several CPUs are in them at once.

@@ -30,7 +30,7 @@ pub trait Scheduler: Sized + Send + Sync {
 
     /// A task wakes up or is new: on which CPU's run queue? [`Placement::Run`] hands it straight to an idle CPU, past the
     /// policy's queues. Called by the waker, without the run-queue lock. Not called for a task that is bound to one CPU. A
-    /// CPU that is not allowed is replaced by the kernel's choice.
+    /// CPU that is not allowed is refused, and counted: the task stays where it ran last.
     fn select_task_rq(&self, ctx: &Ctx<'_>, task: &Task, wake: &Wake) -> Placement {
         let _ = (ctx, task);
         Placement::Queue(wake.prev_cpu)

@@ -107,9 +107,9 @@ pub enum Refusal {
     Foreign,
     /// The task may not run on that CPU (affinity, or migration disabled).
     NotAllowed,
-    /// The CPU is offline.
+    /// The CPU is offline. (Of `select_task_rq`: counted, and the task stays where it ran last.)
     CpuOffline,
-    /// `Keep` was answered, or will not do, where nothing was running.
+    /// `Keep` was answered where nothing was running. (Counted, and asked again.)
     NothingToKeep,
 }
 
@@ -122,7 +122,7 @@ pub enum Kick {
     Preempt,
 }
 
-/// A kick was refused: too many in one call, or no such CPU.
+/// A kick was refused: too many in one call, or a CPU number beyond 32767.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KickRefused;
 

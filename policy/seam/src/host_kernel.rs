@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The host as the kernel module sees it: functions that `baton.ko` exports (`hosts/kernel/host.c`).
 //!
-//! Context of all of them: inside a call of a policy, interrupts off, on one CPU; but for `lock`, also in `create`.
+//! Context of all of them: inside a call of a policy, interrupts off, on one CPU. In `create` a lock is a fault; the rest does nothing.
 
 use core::sync::atomic::AtomicU32;
 

@@ -8,7 +8,10 @@
 
 use crate::Schedulable;
 use alloc::{boxed::Box, sync::Arc, vec::Vec};
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{
+    AtomicU32, AtomicU64,
+    Ordering::{AcqRel, Acquire, Relaxed},
+};
 
 /// "No link": an index that no slot has. It fits 31 bits, so that a queue can keep a flag beside an index.
 pub const NIL: u32 = u32::MAX >> 1;
@@ -16,9 +19,9 @@ pub const NIL: u32 = u32::MAX >> 1;
 /// A slot's place in a queue. What `a`, `b`, `c` and `key` mean is the queue's business.
 #[derive(Debug)]
 pub struct Link {
-    /// Number of the [`Parking`] that parked the slot's `Schedulable` last (high half), and its generation, 0 when it is
-    /// parked no more (low half). One word, so that another queue's CPU never sees half a change. Private: it is what makes
-    /// unparking sound.
+    /// Number of the [`Parking`] that has the slot's `Schedulable` (high half), and its generation (low half); 0 when it is
+    /// parked nowhere. Changed by exchange only, as two queues under two locks may want the link at once; whoever has it owns
+    /// the fields below. Private: it is what makes unparking sound.
     parked: AtomicU64,
     pub a: AtomicU32,
     pub b: AtomicU32,
@@ -83,56 +86,80 @@ impl Parking {
         self.len == 0
     }
 
-    /// Takes a `Schedulable` in and returns its slot.
+    /// Takes a `Schedulable` in. The slot, which the queue must now put in order; or `None` when another `Schedulable` of the same
+    /// task is parked, here or in another queue: then the newer of the two has its place, and the older is dropped, which is
+    /// no loss as the host takes the newest only. That happens when a refused one is put back while the task is enqueued anew.
     ///
-    /// Panics when the slot is not of this policy's host, or when another `Schedulable` of the same task is parked already:
-    /// the policy then kept one that the host had asked for.
+    /// Panics when the slot is not of this policy's host.
     #[inline]
-    pub fn park(&mut self, task: Schedulable) -> u32 {
+    pub fn park(&mut self, task: Schedulable) -> Option<u32> {
         let slot = task.slot();
         let link = &self.links.links[slot as usize];
-        if link.parked.load(Relaxed) as u32 != 0 {
-            parked_twice();
+        let word = u64::from(self.number) << 32 | u64::from(task.generation());
+        if link.parked.compare_exchange(0, word, AcqRel, Relaxed).is_err() {
+            return self.park_again(task);
         }
-        link.parked.store(u64::from(self.number) << 32 | task.into_raw() >> 32, Relaxed);
+        core::mem::forget(task);
         // Cannot wrap: there are fewer slots than 2^31.
         self.len = self.len.wrapping_add(1);
-        slot
+        Some(slot)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn park_again(&mut self, task: Schedulable) -> Option<u32> {
+        let (slot, generation) = (task.slot(), task.generation());
+        let link = &self.links.links[slot as usize];
+        loop {
+            let old = link.parked.load(Acquire);
+            // A free link is this queue's; another's keeps its number, as the slot is in that one's order.
+            let number = if old == 0 { u64::from(self.number) } else { old >> 32 };
+            if old != 0 && (generation.wrapping_sub(old as u32) as i32) < 0 {
+                drop(task);
+                return None;
+            }
+            if link.parked.compare_exchange(old, number << 32 | u64::from(generation), AcqRel, Relaxed).is_err() {
+                continue;
+            }
+            core::mem::forget(task);
+            if old == 0 {
+                self.len = self.len.wrapping_add(1);
+                return Some(slot);
+            }
+            // SAFETY: One-baton. The word held the one of this generation until the exchange.
+            drop(unsafe { Schedulable::from_raw(old << 32 | u64::from(slot.wrapping_add(1))) });
+            return None;
+        }
     }
 
     /// True when the slot's `Schedulable` is parked here.
     #[inline]
     pub fn has(&self, slot: u32) -> bool {
-        self.links.links.get(slot as usize).is_some_and(|link| self.generation(link) != 0)
+        self.links
+            .links
+            .get(slot as usize)
+            .is_some_and(|link| link.parked.load(Relaxed) >> 32 == u64::from(self.number))
     }
 
     /// Gives the slot's `Schedulable` back; `None` when it is not parked here.
     #[inline]
     pub fn unpark(&mut self, slot: u32) -> Option<Schedulable> {
         let link = self.links.links.get(slot as usize)?;
-        let generation = self.generation(link);
-        if generation == 0 {
-            return None;
+        let mut parked = link.parked.load(Relaxed);
+        loop {
+            if parked == 0 || parked >> 32 != u64::from(self.number) {
+                return None;
+            }
+            // The generation may change meanwhile (`park_again`); the number does not.
+            match link.parked.compare_exchange(parked, 0, AcqRel, Relaxed) {
+                Ok(_) => break,
+                Err(now) => parked = now,
+            }
         }
-        link.parked.store(u64::from(self.number) << 32, Relaxed);
         self.len = self.len.wrapping_sub(1);
-        // SAFETY: One-baton. This word was stored by `park`, which consumed the one Schedulable of that value; it is cleared
-        // here before another can be made. A word with this number is read and written through this one `Parking` only
-        // (it is not Clone, and numbers are unique among `links`), which is borrowed mutably.
-        unsafe { Schedulable::from_raw(generation << 32 | u64::from(slot.wrapping_add(1))) }
-    }
-
-    /// Generation of what is parked here for a link; 0 when nothing is.
-    #[inline]
-    fn generation(&self, link: &Link) -> u64 {
-        let parked = link.parked.load(Relaxed);
-        // A word of another parking keeps its number in the high half after this.
-        let mine = parked ^ u64::from(self.number) << 32;
-        if mine >> 32 == 0 {
-            mine
-        } else {
-            0
-        }
+        // SAFETY: One-baton. This word was stored by `park`, which consumed the one Schedulable of that value; the exchange took
+        // it out before another can be made.
+        unsafe { Schedulable::from_raw(parked << 32 | u64::from(slot.wrapping_add(1))) }
     }
 }
 
@@ -148,12 +175,4 @@ impl Drop for Parking {
             drop(self.unpark(slot));
         }
     }
-}
-
-#[cold]
-#[inline(never)]
-fn parked_twice() -> ! {
-    panic!(
-        "the task is in a run queue already: an older Schedulable of it was not given back when the host asked for it"
-    )
 }

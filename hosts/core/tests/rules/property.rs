@@ -9,7 +9,7 @@ use baton_abi::{BatonCtx, BatonFaultKind, BatonMethod as M, BATON_ABORTED, BATON
 use baton_core::{Fault, PolicyEntry, TaskState};
 use proptest::prelude::*;
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, HashSet},
     sync::{Arc, Mutex},
 };
 
@@ -21,7 +21,7 @@ const POLICIES: usize = 3;
 struct Ledger {
     /// Every token, and by slot the newest.
     tokens: Vec<u64>,
-    newest: HashMap<u32, u64>,
+    newest: BTreeMap<u32, u64>,
     /// Those that a task was run for.
     used: HashSet<u64>,
     /// Who answered the last pick.
@@ -37,9 +37,11 @@ impl Ledger {
         (self.random >> 20) as usize % below.max(1)
     }
 
+    /// One that may be fresh, or any that ever was.
     fn any_token(&mut self) -> u64 {
-        let at = self.draw(self.tokens.len());
-        self.tokens.get(at).copied().unwrap_or(2)
+        let (is_new, at) = (self.draw(2) == 0, self.draw(self.tokens.len()));
+        let newest = self.newest.values().nth(at % self.newest.len().max(1));
+        newest.filter(|_| is_new).or(self.tokens.get(at)).copied().unwrap_or(2)
     }
 }
 
@@ -123,7 +125,8 @@ impl Trial {
         let (core, cpu) = (self.kernel.core, i32::from(who) % CPUS);
         let here = core.cpu(cpu).unwrap();
         let policy = self.policies[usize::from(who) % POLICIES];
-        let task = Some(usize::from(who)).filter(|_| !self.kernel.tasks.is_empty()).map(|at| at % self.kernel.tasks.len());
+        let task =
+            Some(usize::from(who)).filter(|_| !self.kernel.tasks.is_empty()).map(|at| at % self.kernel.tasks.len());
         let running = self.kernel.current(cpu);
         let mut ctx = BatonCtx { cpu, ..BatonCtx::default() };
         match (what % 40, task) {
@@ -146,7 +149,9 @@ impl Trial {
             (29, Some(at)) => core.assign(self.kernel.slot(at), (more % 4 != 0).then_some(policy)),
             (30, _) => core.set_default((more % 4 != 0).then_some(policy)),
             (31 | 32, _) => self.start(usize::from(who) % POLICIES),
-            (33, _) if more % 2 == 0 => drop(core.stop(policy)),
+            (33, _) if more % 2 == 0 => {
+                core.stop(policy);
+            }
             (33, _) => {
                 core.fault(policy, &Fault { kind: BatonFaultKind::Stall, method: M::None, pid: 0, now: 0 }, None);
             }
@@ -197,7 +202,9 @@ impl Trial {
     /// Every task that can run does, until it sleeps. A policy that lies may sit on its tasks: then policies are stopped first.
     fn drain(&mut self) {
         if self.mischief != 0 {
-            self.policies.iter().for_each(|policy| drop(self.kernel.core.stop(policy)));
+            for policy in &self.policies {
+                self.kernel.core.stop(policy);
+            }
         }
         for _ in 0..4 * SLOTS {
             (0..CPUS).for_each(|cpu| self.kernel.schedule(cpu, Turn::Blocks, false));

@@ -72,7 +72,10 @@ impl Chain {
     /// Takes a slot out, wherever it is.
     #[inline]
     pub fn remove(&mut self, slot: u32) -> Option<Schedulable> {
-        let task = self.parking.unpark(slot)?;
+        if !self.parking.has(slot) {
+            return None;
+        }
+        // Out of the order first: once unparked, the link may be another queue's.
         let links = self.parking.links();
         let link = &links[slot as usize];
         let (next, prev) = (link.a.load(Relaxed), link.b.load(Relaxed));
@@ -86,7 +89,7 @@ impl Chain {
         } else {
             links[next as usize].b.store(prev, Relaxed);
         }
-        Some(task)
+        self.parking.unpark(slot)
     }
 
     /// The slots in order.

@@ -30,15 +30,17 @@ impl Fifo {
     /// Puts a task at the end.
     #[inline]
     pub fn push_back(&mut self, task: Schedulable) {
-        let slot = self.0.parking.park(task);
-        self.0.join(slot, self.0.tail, NIL);
+        if let Some(slot) = self.0.parking.park(task) {
+            self.0.join(slot, self.0.tail, NIL);
+        }
     }
 
     /// Puts a task before all others.
     #[inline]
     pub fn push_front(&mut self, task: Schedulable) {
-        let slot = self.0.parking.park(task);
-        self.0.join(slot, NIL, self.0.head);
+        if let Some(slot) = self.0.parking.park(task) {
+            self.0.join(slot, NIL, self.0.head);
+        }
     }
 
     /// Takes the first task.

@@ -31,7 +31,7 @@ impl List {
     /// Puts a task after all those whose keys are not larger. O(n) in the number of larger ones.
     #[inline]
     pub fn insert(&mut self, key: u64, task: Schedulable) {
-        let slot = self.0.parking.park(task);
+        let Some(slot) = self.0.parking.park(task) else { return };
         let links = self.0.parking.links();
         links[slot as usize].key.store(key, Relaxed);
         let (mut prev, mut next) = (self.0.tail, NIL);

@@ -34,7 +34,7 @@ impl Tree {
     /// Puts a task after all those whose keys are not larger. O(log n).
     #[inline]
     pub fn insert(&mut self, key: u64, task: Schedulable) {
-        let slot = self.parking.park(task);
+        let Some(slot) = self.parking.park(task) else { return };
         let mut nodes = self.nodes();
         let is_first = nodes.put(key, slot);
         self.root = nodes.root;
@@ -67,14 +67,17 @@ impl Tree {
     /// Takes the task in that slot, wherever it is; `None` when it is not in this tree. O(log n).
     #[inline]
     pub fn remove(&mut self, slot: u32) -> Option<(u64, Schedulable)> {
-        let task = self.parking.unpark(slot)?;
+        if !self.parking.has(slot) {
+            return None;
+        }
+        // Out of the order first: once unparked, the link may be another queue's.
         let mut nodes = self.nodes();
         let key = nodes.key(slot);
         let first = if slot == self.first { nodes.after(slot) } else { self.first };
         nodes.cut(slot);
         self.root = nodes.root;
         self.first = first;
-        Some((key, task))
+        Some((key, self.parking.unpark(slot)?))
     }
 
     /// Is the task in that slot in this tree?
