@@ -46,6 +46,11 @@ pub enum Turn {
     Dies,
 }
 
+/// Told of each task that is run: the task, its token, the CPU.
+type OnRun = Box<dyn Fn(&Task, u64, i32)>;
+/// Told of each CPU that goes idle.
+type OnIdle = Box<dyn Fn(&Kernel, i32)>;
+
 pub struct Kernel {
     pub core: &'static TestCore,
     pub tasks: Vec<Task>,
@@ -55,9 +60,9 @@ pub struct Kernel {
     fallback: VecDeque<usize>,
     pids: u32,
     /// Called with each task and token that a dispatch says is to run, and the CPU.
-    pub on_run: Box<dyn Fn(&Task, u64, i32)>,
+    pub on_run: OnRun,
     /// Called with each CPU that is about to idle.
-    pub on_idle: Box<dyn Fn(&Kernel, i32)>,
+    pub on_idle: OnIdle,
 }
 
 impl Kernel {
@@ -142,7 +147,7 @@ impl Kernel {
         self.tasks[at].runnable = true;
         self.tasks[at].rq = cpu;
         if direct {
-            self.to_local(at, cpu);
+            self.put_on_local(at, cpu);
         } else {
             self.enqueue(at, here, if is_new { 0 } else { BATON_F_WAKEUP });
         }
@@ -154,17 +159,17 @@ impl Kernel {
         let mut ctx = self.ctx(at, self.tasks[at].rq, flags);
         match self.core.enqueue(here, self.core.cpu(here).unwrap(), &mut ctx) {
             Verdict::None => self.tasks[at].place = Place::Custody,
-            Verdict::Fallback => self.to_fallback(at),
+            Verdict::Fallback => self.put_on_fallback(at),
             other => panic!("{other:?} of an enqueue"),
         }
     }
 
-    fn to_fallback(&mut self, at: usize) {
+    fn put_on_fallback(&mut self, at: usize) {
         self.fallback.push_back(at);
         self.tasks[at].place = Place::Fallback;
     }
 
-    fn to_local(&mut self, at: usize, cpu: i32) {
+    fn put_on_local(&mut self, at: usize, cpu: i32) {
         self.local[cpu as usize].push_back(at);
         self.tasks[at].place = Place::Local(cpu);
         self.tasks[at].rq = cpu;
@@ -256,7 +261,7 @@ impl Kernel {
         for at in 0..self.tasks.len() {
             if matches!(self.tasks[at].place, Place::Custody | Place::Fallback) {
                 self.dequeue(at);
-                self.to_local(at, self.tasks[at].rq);
+                self.put_on_local(at, self.tasks[at].rq);
             }
         }
     }
@@ -332,7 +337,7 @@ impl Kernel {
                     }
                     // finish_dispatch(): only what is in custody. Else it is tried again.
                     if self.tasks[at].place == Place::Custody && self.allowed(at, cpu) {
-                        self.to_local(at, cpu);
+                        self.put_on_local(at, cpu);
                         return false;
                     }
                 }
@@ -347,7 +352,7 @@ impl Kernel {
                     }
                     let waiting = self.fallback.iter().position(|&at| self.allowed(at, cpu));
                     if let Some(at) = waiting.and_then(|waiting| self.fallback.remove(waiting)) {
-                        self.to_local(at, cpu);
+                        self.put_on_local(at, cpu);
                         return false;
                     }
                     if verdict == Verdict::Fallback {
@@ -365,7 +370,7 @@ impl Kernel {
             let Some(slot) = self.core.rescue_one() else { return };
             let at = self.tasks.iter().position(|task| task.pid == slot.pid()).expect("a task that is there");
             if self.tasks[at].place == Place::Custody {
-                self.to_fallback(at);
+                self.put_on_fallback(at);
             }
         }
     }

@@ -68,7 +68,7 @@ fn answer(call: &mut Call<'_>, queue: &Mutex<Vec<u64>>, ledger: &Mutex<Ledger>, 
     match (call.method, choice) {
         (_, 0) => call.abort(BatonFaultKind::Panic),
         (_, 1) => call.drop_token(any),
-        (M::SelectTaskRq, 2) => garbage % 5 | BATON_SELECT_DIRECT,
+        (M::SelectTaskRq, 2) => (garbage % 5) | BATON_SELECT_DIRECT,
         (M::PickNextTask | M::NewlyIdle | M::TaskDequeued | M::TaskDeparted, 2) => any,
         (M::PickNextTask, 3) => BATON_PICK_KEEP,
         (M::PickNextTask, 4) => BATON_ABORTED,
@@ -125,8 +125,7 @@ impl Trial {
         let (core, cpu) = (self.kernel.core, i32::from(who) % CPUS);
         let here = core.cpu(cpu).unwrap();
         let policy = self.policies[usize::from(who) % POLICIES];
-        let task =
-            Some(usize::from(who)).filter(|_| !self.kernel.tasks.is_empty()).map(|at| at % self.kernel.tasks.len());
+        let task = usize::from(who).checked_rem(self.kernel.tasks.len());
         let running = self.kernel.current(cpu);
         let mut ctx = BatonCtx { cpu, ..BatonCtx::default() };
         match (what % 40, task) {

@@ -29,7 +29,7 @@ impl Meeting {
         let mut spins = 0;
         while self.came.load(SeqCst) < all {
             spins += 1;
-            if spins % 4096 == 0 {
+            if spins % 128 == 0 {
                 thread::yield_now();
             }
             hint::spin_loop();
@@ -139,7 +139,7 @@ fn each_token_ends_in_one_run_or_one_rescue() {
 #[test]
 fn one_of_many_wins_a_token() {
     let _machine = have_the_machine();
-    const ROUNDS: usize = 20_000;
+    const ROUNDS: usize = 4000;
     const PICKERS: i32 = 2;
     let core = host::new_core(1, PICKERS + 1, false);
     let entry = host::register(core);
@@ -177,7 +177,8 @@ fn one_of_many_wins_a_token() {
                         look(core, cpu, &mut found);
                     }
                     outcomes.fetch_add((found.ran.len() + found.rescued.len()) as u32, SeqCst);
-                    (found.ran.clear(), found.rescued.clear());
+                    found.ran.clear();
+                    found.rescued.clear();
                     barrier.wait();
                 }
             });
@@ -215,7 +216,7 @@ fn policies_that_stop_at_once_are_not_entered_again() {
         for (cpu, entry) in entries.into_iter().enumerate() {
             let (barrier, calls) = (&barrier, calls.clone());
             scope.spawn(move || {
-                for round in 0..20_000 {
+                for round in 0..4000 {
                     if cpu == 0 {
                         for entry in entries {
                             let calls = calls.clone();
@@ -256,7 +257,7 @@ fn a_policy_that_fails_before_its_start_is_over() {
     let (barrier, started, calls) = (Meeting::new(2), AtomicBool::new(false), Arc::new(AtomicU32::new(0)));
     thread::scope(|scope| {
         scope.spawn(|| {
-            for _ in 0..10_000 {
+            for _ in 0..3000 {
                 barrier.wait();
                 let seen = calls.clone();
                 let policy = move |call: &mut Call<'_>| {
@@ -269,7 +270,7 @@ fn a_policy_that_fails_before_its_start_is_over() {
                 core.stop(entry);
             }
         });
-        for round in 0..10_000 {
+        for round in 0..3000 {
             barrier.wait();
             // Enqueued over and over until the policy has it, and has failed.
             while !(started.load(SeqCst) && calls.load(SeqCst) > 0) {
@@ -306,14 +307,14 @@ fn an_assignment_is_never_missed() {
     core.assign(slot, Some(entries[0]));
     thread::scope(|scope| {
         scope.spawn(|| {
-            for round in 0..20_000 {
+            for round in 0..4000 {
                 barrier.wait();
                 dawdle(round);
                 core.assign(slot, Some(entries[round % 2]));
                 barrier.wait();
             }
         });
-        for round in 0..20_000 {
+        for round in 0..4000 {
             // So that the enqueue has to look.
             core.set_default(None);
             barrier.wait();
