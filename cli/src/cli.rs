@@ -6,6 +6,9 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
+use crate::commands::bench::Bench;
+use crate::commands::demo::Demo;
+use crate::commands::torture::Torture;
 use crate::names;
 
 /// A workbench for Linux CPU schedulers.
@@ -70,6 +73,12 @@ pub enum Command {
         #[command(subcommand)]
         command: VmCommand,
     },
+    /// Measure schedulers beside each other, in instructions.
+    Bench(Bench),
+    /// See a policy in Rust schedule a stock kernel, and survive a panic.
+    Demo(Demo),
+    /// Try a policy with everything that can happen to tasks, at once.
+    Torture(Torture),
     /// Print the man page of baton or of one of its commands.
     Man(Man),
     /// Print completions for a shell.

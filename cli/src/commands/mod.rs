@@ -2,13 +2,16 @@
 //! One module for each command, each with a function that does it and gives the exit code.
 
 mod attach;
+pub mod bench;
 mod build;
+pub mod demo;
 mod doctor;
 mod load;
 mod new;
 mod pages;
 mod run;
 mod status;
+pub mod torture;
 mod unload;
 pub mod vm;
 
@@ -35,6 +38,9 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Detach(args) => attach::detach(&search, &args),
         Command::Run(args) => run::run(&search, &args),
         Command::Vm { command: VmCommand::Run(args) } => vm::run(&args),
+        Command::Bench(args) => bench::command(&search, &args),
+        Command::Demo(args) => demo::demo(&search, &args),
+        Command::Torture(args) => torture::torture(&args),
         Command::Man(args) => pages::man(&args),
         Command::Completions { shell } => pages::completions(shell),
     }

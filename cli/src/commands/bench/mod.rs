@@ -26,8 +26,6 @@ use crate::kernel;
 use report::{entries, median, Report, Series};
 use subject::Subject;
 
-/// Each subject has its turn this often, so that drift of the machine shows as spread and not as a difference.
-const ROUNDS: u32 = 2;
 const PIPE_LOOPS: u32 = 10_000;
 const HACKBENCH: (u32, u32) = (1, 200);
 /// Policies that must hold the bounds of `fairness`.

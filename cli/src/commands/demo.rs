@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `baton demo`: in one guest, a policy schedules the stock kernel's tasks beside its own scheduler, and another one panics.
+
+use std::io::Write;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use baton_vm::Vm;
+
+use super::bench::fairness::{self, Speed, NICE_5_SHARE};
+use super::bench::subject::Subject;
+use super::bench::{guest_with, loads};
+use super::vm::vm_error;
+use super::{load, print, unload};
+use crate::artefacts::Search;
+use crate::cli::{LoadOptions, Unload};
+use crate::device::Device;
+use crate::error::{Error, Result};
+use crate::kernel;
+use crate::report;
+use crate::status::Status;
+
+const PIPE_LOOPS: u32 = 3_000;
+const HACKBENCH: (u32, u32) = (1, 100);
+
+#[derive(clap::Args, Debug)]
+pub struct Demo {
+    /// On this machine and not in a guest: every normal task of it changes schedulers, and one of them fails on purpose.
+    #[arg(long)]
+    pub here: bool,
+}
+
+fn subjects() -> [Subject; 3] {
+    let scx_simple = Subject::Scx { program: "scx_simple", options: &[] };
+    [Subject::Eevdf, scx_simple, Subject::Policy("wfq".into())]
+}
+
+pub fn demo(search: &Search, args: &Demo) -> Result<ExitCode> {
+    if args.here {
+        return here(search);
+    }
+    let start = Instant::now();
+    say("building wfq, a scheduler in safe Rust, and faulty, which panics when told to");
+    let mut wanted = subjects().to_vec();
+    wanted.push(Subject::Policy("faulty".into()));
+    let files_in = guest_with(&wanted)?;
+    say("booting an unmodified Debian kernel in a guest with 2 CPUs that counts instructions");
+    let vm = Vm {
+        cpus: 2,
+        icount: true,
+        command: ["baton", "demo", "--here"].map(String::from).to_vec(),
+        tools: ["perf", "hackbench"].map(String::from).to_vec(),
+        files_in,
+        timeout: Duration::from_secs(900),
+        ..Default::default()
+    };
+    let outcome = vm.run(&mut std::io::stdout()).map_err(vm_error)?;
+    say(&format!("the guest's kernel log is clean; {:.0} s in all", start.elapsed().as_secs_f64()));
+    Ok(ExitCode::from(outcome.exit_code as u8))
+}
+
+fn say(text: &str) {
+    let _ = writeln!(std::io::stderr(), "baton demo: {text}");
+}
+
+/// What one subject did.
+struct Row {
+    name: String,
+    pipe: f64,
+    hackbench: f64,
+    share: f64,
+}
+
+fn here(search: &Search) -> Result<ExitCode> {
+    kernel::require_root("putting a scheduler in charge")?;
+    say(&format!("this is Linux {}, as its distributor built it", kernel::release()));
+    let speed = Speed::calibrate();
+    let mut rows = Vec::new();
+    for subject in subjects() {
+        say(&format!("{} schedules every task of this machine", subject.name()));
+        rows.push(subject.measure(search, || {
+            loads::pipe(PIPE_LOOPS / 5)?;
+            Ok(Row {
+                name: subject.name(),
+                pipe: loads::pipe(PIPE_LOOPS)?,
+                hackbench: loads::hackbench(HACKBENCH.0, HACKBENCH.1)?,
+                share: fairness::nice_5(speed)?,
+            })
+        })?);
+    }
+    print(table(&rows))?;
+    fault(search)
+}
+
+fn table(rows: &[Row]) -> String {
+    let titles = ["scheduler", "pipe, ns/op", "", "hackbench, ms", "", "nice 5 beside nice 0"];
+    let Some(base) = rows.first() else { return String::new() };
+    let cells = rows.iter().map(|row| {
+        vec![
+            row.name.clone(),
+            format!("{:.0}", row.pipe),
+            format!("{:.3}", row.pipe / base.pipe),
+            format!("{:.1}", row.hackbench / 1e6),
+            format!("{:.3}", row.hackbench / base.hackbench),
+            format!("{:.1} %", row.share),
+        ]
+    });
+    format!(
+        "\n{}\n1 ns of this guest is 1 instruction; the third and fifth columns are ratios to EEVDF. By its weight a task of\n\
+         nice 5 gets {NICE_5_SHARE:.1} %. (scx_simple knows no weights without -f.)\n\n",
+        report::table(&titles, &cells.collect::<Vec<_>>())
+    )
+}
+
+/// A policy panics under load; the load goes on.
+fn fault(search: &Search) -> Result<ExitCode> {
+    let options = "fault=index,after=200";
+    say(&format!("now faulty schedules every task, with {options}: its 200th wakeup reads beyond an array"));
+    let how = LoadOptions { all: true, options: Some(options.into()), ..Default::default() };
+    drop(load::load(search, "faulty", &how)?);
+    let (groups, loops) = HACKBENCH;
+    let ended = loads::hackbench(groups, loops)?;
+    say(&format!("hackbench ran to its end through the panic, in {:.1} ms; `baton status` says:", ended / 1e6));
+    let status = Status::read(&Device::open()?)?;
+    let Some(fault) = status.faults.first() else {
+        return Err(Error::baton("the policy was to panic, and did not"));
+    };
+    print(format!("\n{}\n", report::fault(fault)))?;
+    unload::command(&Unload { policy: None, everything: true })?;
+    say("unloaded; the kernel's own scheduler has all tasks again");
+    Ok(ExitCode::SUCCESS)
+}
