@@ -119,8 +119,9 @@ fn cpu_set(cpus: impl IntoIterator<Item = usize>) -> CpuSet {
 
 /// Binds the calling thread to CPUs.
 pub fn bind(cpus: impl IntoIterator<Item = usize>) -> Result<()> {
-    sched_setaffinity(None, &cpu_set(cpus))
-        .map_err(|e| Error::environment(format!("a thread cannot be bound to its CPU: {e}"), "use a machine with more CPUs"))
+    sched_setaffinity(None, &cpu_set(cpus)).map_err(|e| {
+        Error::environment(format!("a thread cannot be bound to its CPU: {e}"), "use a machine with more CPUs")
+    })
 }
 
 /// Sets the nice value of the calling thread.
@@ -143,9 +144,7 @@ fn spread(spans: &[Span]) -> f64 {
     let start = spans.iter().map(|s| s.0).min();
     let ends = (spans.iter().map(|s| s.1).min(), spans.iter().map(|s| s.1).max());
     match (start, ends) {
-        (Some(start), (Some(first), Some(last))) => {
-            100.0 * (last - first).as_secs_f64() / (last - start).as_secs_f64()
-        }
+        (Some(start), (Some(first), Some(last))) => 100.0 * (last - first).as_secs_f64() / (last - start).as_secs_f64(),
         _ => f64::NAN,
     }
 }

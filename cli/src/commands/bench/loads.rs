@@ -59,7 +59,8 @@ mod tests {
     #[test]
     fn what_perf_prints() {
         let check = |text: &str, expected: Option<f64>| assert_eq!(pipe_time(text), expected);
-        let whole = "# Running 'sched/pipe' benchmark:\n# Executed 10000 pipe operations between two processes\n\n     \
+        let whole =
+            "# Running 'sched/pipe' benchmark:\n# Executed 10000 pipe operations between two processes\n\n     \
                      Total time: 0.104 [sec]\n\n      10.420600 usecs/op\n           95963 ops/sec\n";
         check(whole, Some(10420.6));
         check("     Total time: 0.104 [sec]\n", None);
@@ -69,7 +70,10 @@ mod tests {
     #[test]
     fn what_hackbench_prints() {
         let check = |text: &str, expected: Option<f64>| assert_eq!(hackbench_time(text), expected);
-        check("Running in process mode with 2 groups using 40 file descriptors each (== 80 tasks)\nTime: 1.25\n", Some(1.25e9));
+        check(
+            "Running in process mode with 2 groups using 40 file descriptors each (== 80 tasks)\nTime: 1.25\n",
+            Some(1.25e9),
+        );
         check("Time: x\n", None);
         check("", None);
     }

@@ -147,7 +147,8 @@ mod tests {
     #[test]
     fn the_json_is_what_was_agreed() {
         let json = serde_json::to_value(measured()).unwrap();
-        let names = |value: &serde_json::Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
+        let names =
+            |value: &serde_json::Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
         assert_eq!(names(&json), "bench kernel machine results");
         let first = &json["results"][0];
         assert_eq!(names(first), "cpus max median metric min ratio_to_eevdf runs subject unit");
