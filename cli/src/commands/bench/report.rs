@@ -171,7 +171,7 @@ mod tests {
         let expected = "pipe on 7.2, QEMU\n\ninstructions_per_op (instructions)\n\
                         SUBJECT  CPUS  MEDIAN   MIN   MAX  RUNS  / EEVDF\n\
                         eevdf       1    9010  9000  9100     3    1.000\n\
-                        wfq         1    8005  8000  8010     2    0.889\n";
+                        wfq         1    8005  8000  8010     2    0.888\n";
         assert_eq!(text(&measured()), expected);
     }
 }
