@@ -27,8 +27,9 @@ pub struct Torture {
     /// Policy that has all tasks.
     #[arg(long, default_value = "wfq", value_parser = names::policy)]
     pub policy: String,
-    /// A task that is queued for longer than this fails the run, in ms of the guest's time.
-    #[arg(long, default_value_t = 1000)]
+    /// A task that is queued for longer than this fails the run, in ms of the guest's time. A fair policy lets a task of nice 19
+    /// wait for more than a second beside a few of nice 0, and the guest's CPUs share one of this machine's.
+    #[arg(long, default_value_t = 10_000)]
     pub stall: u32,
     /// Count instructions: the guest's time is exact, and passes several times slower than the clock here.
     #[arg(long)]
