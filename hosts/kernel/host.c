@@ -20,6 +20,7 @@ DEFINE_PER_CPU(struct baton_frame, baton_frame);
 static DEFINE_PER_CPU(struct baton_last_words, last_words);
 static struct baton_last_words creating_words;	/* guarded by baton_control_mutex */
 static DEFINE_PER_CPU(call_single_data_t, kick_data);
+static DEFINE_PER_CPU(unsigned long, kick_sent);	/* bit 0: kick_data is on its way */
 static DEFINE_PER_CPU(u64, random_state);
 static DEFINE_RAW_SPINLOCK(slot_lock);	/* the list of free slots, in core-lib */
 
@@ -213,6 +214,22 @@ static void kick_here(void *unused)
 	set_preempt_need_resched();
 }
 
+static void kicked(void *unused)
+{
+	/* kick_data is free again before this is called */
+	clear_bit_unlock(0, this_cpu_ptr(&kick_sent));
+	kick_here(NULL);
+}
+
+/* Sends a kick. Two CPUs must not use one kick_data at once: smp_call_function_single_async() leaves that to its callers. */
+static void kick(int cpu)
+{
+	if (test_and_set_bit_lock(0, per_cpu_ptr(&kick_sent, cpu)))
+		return;
+	if (smp_call_function_single_async(cpu, per_cpu_ptr(&kick_data, cpu)))
+		clear_bit_unlock(0, per_cpu_ptr(&kick_sent, cpu));
+}
+
 /* Has every CPU dispatch soon. Any context; nothing is lost when a kick of before is still on its way. */
 void baton_khost_kick_all(void)
 {
@@ -224,7 +241,7 @@ void baton_khost_kick_all(void)
 		if (cpu == smp_processor_id())
 			kick_here(NULL);
 		else
-			smp_call_function_single_async(cpu, per_cpu_ptr(&kick_data, cpu));
+			kick(cpu);
 	}
 	local_irq_restore(flags);
 }
@@ -249,7 +266,7 @@ int baton_host_init(void)
 	int cpu;
 
 	for_each_possible_cpu(cpu) {
-		INIT_CSD(per_cpu_ptr(&kick_data, cpu), kick_here, NULL);
+		INIT_CSD(per_cpu_ptr(&kick_data, cpu), kicked, NULL);
 		per_cpu(random_state, cpu) = get_random_u64() | 1;
 		per_cpu(baton_frame, cpu).cpu = baton_core_cpu(cpu);
 	}

@@ -54,6 +54,7 @@ extern u64 baton_init_task(struct baton_ctx *call) __ksym;
 extern u32 baton_event(struct baton_ctx *call, u32 event, s32 more) __ksym;
 extern u64 baton_rescue(struct baton_ctx *call) __ksym;
 
+extern bool bpf_cpumask_test_cpu(u32 cpu, const struct cpumask *cpumask) __ksym;
 extern struct task_struct *bpf_task_acquire(struct task_struct *p) __ksym;
 extern void bpf_task_release(struct task_struct *p) __ksym;
 
@@ -169,8 +170,16 @@ static __always_inline void insert_slot(struct baton_ctx *call, u64 handle, u64 
 		return;
 	/* programs that do not sleep are RCU readers */
 	p = ref->task;
-	if (p)
-		scx_bpf_dsq_insert(p, dsq, slice, enq_flags);
+	if (!p)
+		return;
+	scx_bpf_dsq_insert(p, dsq, slice, enq_flags);
+	/*
+	 * A task of another run queue may have been dequeued, given another mask and enqueued again since the rules looked. The
+	 * insertion notes which enqueue it is for, so a look after it is final. A wrong CPU would end the whole scheduler.
+	 */
+	if (dsq == SCX_DSQ_LOCAL && task_cpu(p) != call->cpu &&
+	    (p->migration_disabled || !bpf_cpumask_test_cpu(call->cpu, p->cpus_ptr)))
+		scx_bpf_dispatch_cancel();
 }
 
 /* Moves tasks that a stopped policy had queued to the fallback queue. */
@@ -204,28 +213,35 @@ SEC("struct_ops/baton_dispatch_cpu")
 void BPF_PROG(baton_dispatch_cpu, s32 cpu, struct task_struct *prev)
 {
 	struct baton_ctx call;
-	u32 verdict;
+	u32 verdict, tries;
 
-	call.cpu = cpu;
 	call.nr_kicks = 0;
-	call.task = 0;
-	call.flags = 0;
-	if (prev) {
-		call.task = prev->scx.dsq_vtime;
-		call.runtime = prev->se.sum_exec_runtime;
-		if (prev->scx.flags & SCX_TASK_QUEUED)
-			call.flags = BATON_F_PREV_RUNNABLE;
-	}
-	verdict = baton_dispatch(&call);
-	if (verdict == BATON_V_RUN) {
-		insert_slot(&call, call.task, SCX_DSQ_LOCAL, call.slice, immed);
-	} else if (verdict == BATON_V_KEEP) {
-		if (prev)
-			set_slice(prev, call.slice);
-	} else {
+	/* Again when a rescue, or the fallback queue's turn, has nothing for this CPU: no policy has been asked then. */
+#pragma clang loop unroll(disable)
+	for (tries = 0; tries < 3; tries++) {
+		call.cpu = cpu;
+		call.task = 0;
+		call.flags = 0;
+		if (prev) {
+			call.task = prev->scx.dsq_vtime;
+			call.runtime = prev->se.sum_exec_runtime;
+			if (prev->scx.flags & SCX_TASK_QUEUED)
+				call.flags = BATON_F_PREV_RUNNABLE;
+		}
+		verdict = baton_dispatch(&call);
+		if (verdict == BATON_V_RUN) {
+			insert_slot(&call, call.task, SCX_DSQ_LOCAL, call.slice, immed);
+			break;
+		}
+		if (verdict == BATON_V_KEEP) {
+			if (prev)
+				set_slice(prev, call.slice);
+			break;
+		}
 		if (verdict == BATON_V_RESCUE)
 			rescue(&call);
-		scx_bpf_dsq_move_to_local(FALLBACK_DSQ);
+		if (scx_bpf_dsq_move_to_local(FALLBACK_DSQ) || verdict == BATON_V_FALLBACK)
+			break;
 	}
 	kick_all(&call);
 }

@@ -16,8 +16,10 @@
 #![forbid(unsafe_code)]
 
 use baton::{
-    runqueue::Tree, weight::NICE_0, Cpu, Ctx, Env, Events, Kick, Lock, PerCpu, PerTask, Pick, Placement, Refusal,
-    Schedulable, Scheduler, Task, Topology, Wake,
+    runqueue::{Fifo, Tree},
+    weight::NICE_0,
+    Cpu, Ctx, Env, Events, Kick, Lock, PerCpu, PerTask, Pick, Placement, Refusal, Schedulable, Scheduler, Task,
+    Topology, Wake,
 };
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -26,6 +28,16 @@ struct Queue {
     tasks: Tree,
     /// Rule 2; ns at weight 1024.
     vruntime: u64,
+}
+
+impl Queue {
+    /// Rule 2: the CPU's vruntime follows the lowest, of a task that runs alone too, so that who comes later starts beside it.
+    #[inline]
+    fn advance(&mut self, lowest: u64) {
+        if before(self.vruntime, lowest) {
+            self.vruntime = lowest;
+        }
+    }
 }
 
 /// One CPU. `waiting` is the length of the queue, for others to read without the lock.
@@ -48,6 +60,8 @@ struct TaskState {
 pub struct Wfq {
     cpus: PerCpu<PerCpuState>,
     tasks: PerTask<TaskState>,
+    /// Tasks that no CPU may run for the moment: bound to one that is going offline. The kernel enqueues them anew.
+    limbo: Lock<Fifo>,
     topology: Topology,
     period: u64,
     min_slice: u64,
@@ -141,7 +155,8 @@ impl Wfq {
     fn rehome(&self, ctx: &Ctx<'_>, baton: Schedulable, from: Cpu) {
         let slot = baton.slot();
         let near = self.topology.near(from).iter().copied();
-        let cpu = near.filter(|&cpu| ctx.is_online(cpu)).find(|&cpu| ctx.baton_may_run(&baton, cpu)).unwrap_or(from);
+        let allowed = near.filter(|&cpu| ctx.is_online(cpu)).find(|&cpu| ctx.baton_may_run(&baton, cpu));
+        let Some(cpu) = allowed else { return self.limbo.lock().push_back(baton) };
         let vruntime = self.settle(slot, cpu);
         self.insert(slot, cpu, vruntime, baton, |own, _| own);
         // A CPU that is busy will come to it by itself.
@@ -161,6 +176,7 @@ impl Scheduler for Wfq {
                 waiting: AtomicU32::new(0),
             }),
             tasks: env.per_task(),
+            limbo: Lock::new(env.fifo()),
             topology: env.topology().clone(),
             period: env.duration("period", 12_000_000)?,
             min_slice: env.duration("min_slice", 3_000_000)?.max(1),
@@ -221,15 +237,13 @@ impl Scheduler for Wfq {
         let at = &self.cpus[cpu];
         let mut queue = at.queue.lock();
         let waiting = queue.tasks.len();
-        let Some((vruntime, _)) = queue.tasks.first() else {
-            return if prev.is_some() { Pick::Keep { slice: self.slice(0) } } else { Pick::Nothing };
-        };
-        if running.is_some_and(|own| before(own, vruntime)) {
+        let first = queue.tasks.first();
+        if let Some(own) = running.filter(|&own| first.is_none_or(|(vruntime, _)| before(own, vruntime))) {
+            queue.advance(own);
             return Pick::Keep { slice: self.slice(waiting) };
         }
-        if before(queue.vruntime, vruntime) {
-            queue.vruntime = vruntime;
-        }
+        let Some((vruntime, _)) = first else { return Pick::Nothing };
+        queue.advance(vruntime);
         let Some((_, task)) = queue.tasks.pop_first() else { return Pick::Nothing };
         at.waiting.store(waiting as u32 - 1, Relaxed);
         Pick::Run { task, slice: self.slice(waiting - 1 + usize::from(prev.is_some())) }
@@ -261,9 +275,12 @@ impl Scheduler for Wfq {
         let home = Cpu::new(self.tasks.of(task).home.load(Relaxed));
         let at = &self.cpus[home];
         let mut queue = at.queue.lock();
-        let (_, baton) = queue.tasks.remove(task.slot)?;
-        at.waiting.store(queue.tasks.len() as u32, Relaxed);
-        Some(baton)
+        if let Some((_, baton)) = queue.tasks.remove(task.slot) {
+            at.waiting.store(queue.tasks.len() as u32, Relaxed);
+            return Some(baton);
+        }
+        drop(queue);
+        self.limbo.lock().remove(task.slot)
     }
 
     fn task_prio_changed(&self, _: &Ctx<'_>, task: &Task) {
@@ -273,11 +290,10 @@ impl Scheduler for Wfq {
 
     fn task_tick(&self, ctx: &Ctx<'_>, task: &Task) {
         let at = &self.cpus[task.cpu];
-        if at.waiting.load(Relaxed) == 0 {
-            return;
-        }
         let vruntime = self.charge(task);
-        let Some((first, slot)) = at.queue.lock().tasks.first() else { return };
+        let mut queue = at.queue.lock();
+        let Some((first, slot)) = queue.tasks.first() else { return queue.advance(vruntime) };
+        drop(queue);
         if before(first.wrapping_add(self.min_slice), vruntime) {
             // A tick never comes with more kicks than fit.
             let _ = ctx.kick(task.cpu, Kick::Preempt);
@@ -285,6 +301,15 @@ impl Scheduler for Wfq {
         let near = self.topology.near(task.cpu).iter().copied();
         if let Some(idle) = near.filter(|&cpu| ctx.is_idle(cpu)).find(|&cpu| ctx.slot_may_run(slot, cpu)) {
             let _ = ctx.kick(idle, Kick::Idle);
+        }
+    }
+
+    fn cpu_online(&self, ctx: &Ctx<'_>, cpu: Cpu) {
+        // As many as there are now: one that still has nowhere to go comes back.
+        let count = self.limbo.lock().len();
+        for _ in 0..count {
+            let Some(baton) = self.limbo.lock().pop_front() else { return };
+            self.rehome(ctx, baton, cpu);
         }
     }
 
