@@ -83,7 +83,6 @@ fn prepare_pin() -> Result<()> {
 /// Values that the kernel may or may not have; 0 stands for none.
 struct KernelConstants {
     immed: u64,
-    reenq: u64,
     switch_partial: u64,
 }
 
@@ -101,11 +100,7 @@ impl KernelConstants {
                 "boot one with CONFIG_SCHED_CLASS_EXT, or use `baton vm run`",
             )
         })?;
-        Ok(Self {
-            immed: enum_value(&btf, "scx_enq_flags", "SCX_ENQ_IMMED").unwrap_or(0),
-            reenq: enum_value(&btf, "scx_enq_flags", "SCX_ENQ_REENQ").unwrap_or(0),
-            switch_partial,
-        })
+        Ok(Self { immed: enum_value(&btf, "scx_enq_flags", "SCX_ENQ_IMMED").unwrap_or(0), switch_partial })
     }
 }
 
@@ -136,7 +131,6 @@ fn open_and_attach(object: &Path, fit: Fit, constants: &KernelConstants) -> libb
             // its value before is 1
             places.nr_cpus.set(data, fit.nr_cpus.into())?;
             places.immed.or(data, constants.immed)?;
-            places.reenq.or(data, constants.reenq)?;
         }
     }
     let mut shim = shim.load()?;
@@ -182,7 +176,6 @@ struct Places {
     all_tasks: Place,
     nr_cpus: Place,
     immed: Place,
-    reenq: Place,
     ops_flags: Place,
 }
 
@@ -205,7 +198,6 @@ impl Places {
             all_tasks: constant("all_tasks")?,
             nr_cpus: constant("nr_cpus")?,
             immed: constant("immed")?,
-            reenq: constant("reenq")?,
             ops_flags: Place { offset: offset as usize / 8, size: 8 },
         })
     }

@@ -79,6 +79,7 @@ int baton_host_init(void);
 void baton_host_exit(void);
 struct baton_frame *baton_current_frame(void);
 void baton_khost_kick_all(void);
+void baton_khost_kick(const struct baton_ctx *ctx);
 
 /* memory.c */
 void *baton_create(struct baton_place *place, const struct baton_env *env, bool *faulted);
@@ -131,10 +132,10 @@ u32 baton_core_timer(struct baton_ctx *ctx, struct baton_frame *frame, const str
 u64 baton_core_init_task(struct task_struct *task, u32 pid, u64 parent);
 void baton_core_exit_task(u64 handle);
 u64 baton_core_rescue(void);
-bool baton_core_rescue_pending(void);
 struct task_struct *baton_core_task_of_slot(u32 slot);
 bool baton_core_is_idle(s32 cpu);
 bool baton_core_claim_idle(s32 cpu);
+bool baton_core_is_asleep(s32 cpu);
 bool baton_core_is_online(s32 cpu);
 void baton_core_note_online(s32 cpu, bool online);
 bool baton_core_dropped(u64 token, s32 cpu);

@@ -32,9 +32,7 @@ SYM_FUNC_START(baton_guard)
 	mov	%r13, 40(%r9)
 	mov	%r14, 48(%r9)
 	mov	%r15, 56(%r9)
-	sub	$8, %rsp	/* Rust wants 16-byte alignment */
 	CALL_NOSPEC r8
-	add	$8, %rsp
 	movq	$0, PER_CPU_VAR(baton_frame + 8)
 	RET
 SYM_FUNC_END(baton_guard)

@@ -169,7 +169,7 @@ EXPORT_SYMBOL_GPL(baton_host_random);
 
 /* For the rules: may the task run on this CPU now? The caller keeps the task alive. */
 bool baton_khost_may_run(struct task_struct *task, s32 cpu);
-bool baton_khost_may_run(struct task_struct *task, s32 cpu)
+notrace bool baton_khost_may_run(struct task_struct *task, s32 cpu)
 {
 	if (unlikely(!task || (u32)cpu >= nr_cpu_ids))
 		return false;
@@ -244,6 +244,23 @@ void baton_khost_kick_all(void)
 			kick(cpu);
 	}
 	local_irq_restore(flags);
+}
+
+/* Carries out the kicks of a call that no BPF program made. Interrupts off. */
+void baton_khost_kick(const struct baton_ctx *ctx)
+{
+	u32 i;
+
+	for (i = 0; i < min(ctx->nr_kicks, BATON_MAX_KICKS); i++) {
+		int cpu = ctx->kicks[i] & (BATON_KICK_PREEMPT - 1);
+
+		if (!(ctx->kicks[i] & BATON_KICK_PREEMPT) && !baton_core_is_asleep(cpu))
+			continue;
+		if (cpu == smp_processor_id())
+			kick_here(NULL);
+		else if (cpu < nr_cpu_ids && cpu_online(cpu))
+			kick(cpu);
+	}
 }
 
 u64 baton_khost_lock_slots(void);

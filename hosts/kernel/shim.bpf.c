@@ -26,8 +26,7 @@ char _license[] SEC("license") = "GPL";
 
 #define FALLBACK_DSQ 1		/* tasks without a policy, first come first served */
 #define FALLBACK_SLICE 20000000ULL
-#define MAX_STEPS 64		/* of a rescue, per dispatch */
-#define MAX_DRAIN 16		/* tasks rescued per dispatch; below ops.dispatch_max_batch */
+#define MAX_TRIES 16		/* of a dispatch; each may insert a task: below ops.dispatch_max_batch */
 #define MAX_RT_PRIO_NICE_0 120	/* static_prio of nice 0 */
 
 /* include/uapi/asm-generic/errno-base.h: macros, so not in BTF */
@@ -35,24 +34,24 @@ char _license[] SEC("license") = "GPL";
 #define ENOMEM 12
 #define EBUSY 16
 
-/* kernel/sched/sched.h: macros, so not in BTF; stable since 2016. */
-#define ENQUEUE_RESTORE 0x2ULL
-#define ENQUEUE_MIGRATED 0x40000ULL
-#define WF_FORK 0x4ULL
-#define WF_SYNC 0x10ULL
+/*
+ * Flags that the rules have from the kernel as they are. kernel/sched/sched.h: SCX_ENQ_WAKEUP and ENQUEUE_RESTORE; WF_FORK and
+ * WF_SYNC. Macros, so not in BTF; stable since 2016.
+ */
+#define ENQUEUE_FLAGS (BATON_F_WAKEUP | BATON_F_RESTORE)
+#define WAKE_FLAGS (BATON_F_FORK | BATON_F_SYNC)
 
 /* Set by the loader. */
 const volatile u32 all_tasks;	/* 1: every normal task of the machine; else those of class SCHED_EXT */
 const volatile u32 nr_cpus = 1;	/* possible CPUs */
 const volatile u64 immed;	/* SCX_ENQ_IMMED where the kernel has it: gives tasks back when a higher class takes the CPU */
-const volatile u64 reenq;	/* SCX_ENQ_REENQ where the kernel has it */
 
 extern u32 baton_select(struct baton_ctx *call) __ksym;
 extern u32 baton_enqueue(struct baton_ctx *call) __ksym;
 extern u32 baton_dispatch(struct baton_ctx *call) __ksym;
 extern u64 baton_init_task(struct baton_ctx *call) __ksym;
 extern u32 baton_event(struct baton_ctx *call, u32 event, s32 more) __ksym;
-extern u64 baton_rescue(struct baton_ctx *call) __ksym;
+extern bool baton_rescue(struct baton_ctx *call) __ksym;
 
 extern bool bpf_cpumask_test_cpu(u32 cpu, const struct cpumask *cpumask) __ksym;
 extern struct task_struct *bpf_task_acquire(struct task_struct *p) __ksym;
@@ -134,7 +133,7 @@ static __always_inline void kick_all(const struct baton_ctx *call)
 SEC("struct_ops/baton_select_cpu")
 s32 BPF_PROG(baton_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 {
-	ABOUT(call, p, prev_cpu, (wake_flags & WF_SYNC ? BATON_F_SYNC : 0) | (wake_flags & WF_FORK ? BATON_F_FORK : 0));
+	ABOUT(call, p, prev_cpu, wake_flags & WAKE_FLAGS);
 
 	if (baton_select(&call) == BATON_V_RUN)
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, SCX_SLICE_DFL, immed);
@@ -145,27 +144,27 @@ s32 BPF_PROG(baton_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_fla
 SEC("struct_ops/baton_enqueue_task")
 void BPF_PROG(baton_enqueue_task, struct task_struct *p, u64 enq_flags)
 {
-	/* BATON_F_WAKEUP is SCX_ENQ_WAKEUP */
-	u32 flags = enq_flags & BATON_F_WAKEUP;
-
-	if (enq_flags & (ENQUEUE_RESTORE | ENQUEUE_MIGRATED | reenq))
-		flags |= (enq_flags & ENQUEUE_RESTORE ? BATON_F_RESTORE : 0) | (enq_flags & reenq ? BATON_F_REENQ : 0);
-	ABOUT(call, p, task_cpu(p), flags);
+	ABOUT(call, p, task_cpu(p), enq_flags & ENQUEUE_FLAGS);
 
 	if (baton_enqueue(&call) == BATON_V_FALLBACK)
 		scx_bpf_dsq_insert(p, FALLBACK_DSQ, FALLBACK_SLICE, enq_flags);
 	kick_all(&call);
 }
 
-/* `handle` is call->task or a rescued one. The slot's number is put into the context, as a program that needs more than 64 bytes
- * of stack is given one of its own, which costs every call in it. */
-static __always_inline void insert_slot(struct baton_ctx *call, u64 handle, u64 dsq, u64 slice, u64 enq_flags)
+/*
+ * The task is call->task. The slot's number is put into the context, and its place kept from being computed early and spilled: a
+ * program that needs more than 48 bytes of stack is given one of its own, which costs every call in it.
+ */
+static __always_inline void insert_slot(struct baton_ctx *call, u64 dsq, u64 slice, u64 enq_flags)
 {
 	struct slot_ref *ref;
 	struct task_struct *p;
+	u32 *slot;
 
-	call->flags = (u32)handle - 1;
-	ref = bpf_map_lookup_elem(&slots, &call->flags);
+	asm volatile("" : "+r"(call));
+	slot = (u32 *)&call->now;
+	*slot = (u32)call->task - 1;
+	ref = bpf_map_lookup_elem(&slots, slot);
 	if (!ref)
 		return;
 	/* programs that do not sleep are RCU readers */
@@ -182,33 +181,6 @@ static __always_inline void insert_slot(struct baton_ctx *call, u64 handle, u64 
 		scx_bpf_dispatch_cancel();
 }
 
-/* Moves tasks that a stopped policy had queued to the fallback queue. */
-static __noinline int rescue(struct baton_ctx *call)
-{
-	u32 i, drained = 0;
-
-	if (!call)
-		return 0;
-	bpf_for(i, 0, MAX_STEPS) {
-		u64 handle;
-
-		/* What baton_rescue() gives is ours to insert: no call too many. */
-		if (drained >= MAX_DRAIN)
-			break;
-		handle = baton_rescue(call);
-		if (handle == BATON_RESCUE_DONE)
-			break;
-		if (handle == BATON_RESCUE_MORE)
-			continue;
-		insert_slot(call, handle, FALLBACK_DSQ, FALLBACK_SLICE, 0);
-		/* where it is bound to an idle CPU */
-		if ((u32)call->cpu < nr_cpus)
-			scx_bpf_kick_cpu(call->cpu, SCX_KICK_IDLE);
-		drained++;
-	}
-	return 0;
-}
-
 SEC("struct_ops/baton_dispatch_cpu")
 void BPF_PROG(baton_dispatch_cpu, s32 cpu, struct task_struct *prev)
 {
@@ -216,21 +188,21 @@ void BPF_PROG(baton_dispatch_cpu, s32 cpu, struct task_struct *prev)
 	u32 verdict, tries;
 
 	call.nr_kicks = 0;
-	/* Again when a rescue, or the fallback queue's turn, has nothing for this CPU: no policy has been asked then. */
+	/* Again after a rescue, and when the fallback queue's turn has nothing for this CPU: no policy has been asked then. */
 #pragma clang loop unroll(disable)
-	for (tries = 0; tries < 3; tries++) {
+	for (tries = 0; tries < MAX_TRIES; tries++) {
 		call.cpu = cpu;
-		call.task = 0;
-		call.flags = 0;
 		if (prev) {
 			call.task = prev->scx.dsq_vtime;
 			call.runtime = prev->se.sum_exec_runtime;
-			if (prev->scx.flags & SCX_TASK_QUEUED)
-				call.flags = BATON_F_PREV_RUNNABLE;
+			call.flags = prev->scx.flags & SCX_TASK_QUEUED ? BATON_F_PREV_RUNNABLE : 0;
+		} else {
+			call.task = 0;
+			call.flags = 0;
 		}
 		verdict = baton_dispatch(&call);
 		if (verdict == BATON_V_RUN) {
-			insert_slot(&call, call.task, SCX_DSQ_LOCAL, call.slice, immed);
+			insert_slot(&call, SCX_DSQ_LOCAL, call.slice, immed);
 			break;
 		}
 		if (verdict == BATON_V_KEEP) {
@@ -238,11 +210,20 @@ void BPF_PROG(baton_dispatch_cpu, s32 cpu, struct task_struct *prev)
 				set_slice(prev, call.slice);
 			break;
 		}
-		if (verdict == BATON_V_RESCUE)
-			rescue(&call);
+		if (verdict == BATON_V_RESCUE && tries < MAX_TRIES - 1) {
+			/* a task that a stopped policy had queued; it may be bound to an idle CPU */
+			if (baton_rescue(&call)) {
+				insert_slot(&call, FALLBACK_DSQ, FALLBACK_SLICE, 0);
+				if ((u32)call.cpu < nr_cpus)
+					scx_bpf_kick_cpu(call.cpu, SCX_KICK_IDLE);
+			}
+			continue;
+		}
 		if (scx_bpf_dsq_move_to_local(FALLBACK_DSQ) || verdict == BATON_V_FALLBACK)
 			break;
 	}
+	if (tries == MAX_TRIES)
+		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 	kick_all(&call);
 }
 

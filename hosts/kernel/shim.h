@@ -25,8 +25,4 @@
 #define BATON_E_IDLE 10		/* 1 when going idle */
 #define BATON_E_ONLINE 11	/* 1 when coming online */
 
-/* Answers of the kfunc baton_rescue() that are not handles. */
-#define BATON_RESCUE_DONE 0
-#define BATON_RESCUE_MORE 1
-
 #endif

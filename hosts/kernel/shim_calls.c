@@ -20,7 +20,8 @@ u64 baton_no_slot;
 
 __bpf_kfunc_start_defs();
 
-__bpf_kfunc u32 baton_select(struct baton_ctx *ctx)
+/* Not traced, the three of every context switch: the rules that they call can be. */
+__bpf_kfunc notrace u32 baton_select(struct baton_ctx *ctx)
 {
 	struct baton_frame *frame = this_cpu_ptr(&baton_frame);
 
@@ -28,7 +29,7 @@ __bpf_kfunc u32 baton_select(struct baton_ctx *ctx)
 	return baton_core_select(ctx, frame, frame->cpu);
 }
 
-__bpf_kfunc u32 baton_enqueue(struct baton_ctx *ctx)
+__bpf_kfunc notrace u32 baton_enqueue(struct baton_ctx *ctx)
 {
 	struct baton_frame *frame = this_cpu_ptr(&baton_frame);
 
@@ -36,7 +37,7 @@ __bpf_kfunc u32 baton_enqueue(struct baton_ctx *ctx)
 	return baton_core_enqueue(ctx, frame, frame->cpu);
 }
 
-__bpf_kfunc u32 baton_dispatch(struct baton_ctx *ctx)
+__bpf_kfunc notrace u32 baton_dispatch(struct baton_ctx *ctx)
 {
 	struct baton_frame *frame = this_cpu_ptr(&baton_frame);
 
@@ -54,18 +55,17 @@ __bpf_kfunc u64 baton_init_task(struct baton_ctx *ctx)
 	return handle;
 }
 
-/* A handle, or BATON_RESCUE_*. Out: cpu = where the task is. */
-__bpf_kfunc u64 baton_rescue(struct baton_ctx *ctx)
+/* Out: task = one to put on the fallback queue, or 0; cpu = where it is. True if there is one. */
+__bpf_kfunc bool baton_rescue(struct baton_ctx *ctx)
 {
-	u64 handle = baton_core_rescue();
 	struct task_struct *task;
 
-	if (!handle)
-		return baton_core_rescue_pending() ? BATON_RESCUE_MORE : BATON_RESCUE_DONE;
-	task = baton_core_task_of_slot((u32)handle - 1);
-	if (task)
-		ctx->cpu = task_cpu(task);
-	return handle;
+	ctx->task = baton_core_rescue();
+	task = baton_core_task_of_slot((u32)ctx->task - 1);
+	if (!task)
+		return false;
+	ctx->cpu = task_cpu(task);
+	return true;
 }
 
 static u32 attach(bool all)

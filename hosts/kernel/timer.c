@@ -8,13 +8,6 @@
 
 #include "core.h"
 
-static void carry_out(const struct baton_ctx *ctx)
-{
-	/* No BPF program is at hand to kick a single CPU; a timer that kicks is rare enough to kick them all. */
-	if (ctx->nr_kicks)
-		baton_khost_kick_all();
-}
-
 static enum hrtimer_restart expired(struct hrtimer *timer)
 {
 	struct baton_timer *own = container_of(timer, struct baton_timer, timer);
@@ -26,7 +19,7 @@ static enum hrtimer_restart expired(struct hrtimer *timer)
 	frame->held_before = this_cpu_read(rqspinlock_held_locks.cnt);
 	baton_core_timer(&ctx, frame, frame->cpu, own->policy);
 	frame->held_before = 0;
-	carry_out(&ctx);
+	baton_khost_kick(&ctx);
 	return HRTIMER_NORESTART;
 }
 

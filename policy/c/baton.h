@@ -44,23 +44,20 @@
 // The kicked CPU's running task is preempted.
 #define BATON_KICK_PREEMPT 32768
 
-// The task was woken from sleep.
+// The task was woken from sleep (SCX_ENQ_WAKEUP).
 #define BATON_F_WAKEUP (1 << 0)
 
-// The waker is about to sleep (WF_SYNC).
-#define BATON_F_SYNC (1 << 1)
+// The task comes back after a change of its attributes (ENQUEUE_RESTORE).
+#define BATON_F_RESTORE (1 << 1)
 
-// The task is new (WF_FORK) or runs another program (WF_EXEC).
+// The task is new (WF_FORK).
 #define BATON_F_FORK (1 << 2)
 
-// The task comes back after a change of its attributes, or a forced move.
-#define BATON_F_RESTORE (1 << 3)
-
 // Of a dispatch: `task`, which ran last on this CPU, can go on running.
-#define BATON_F_PREV_RUNNABLE (1 << 4)
+#define BATON_F_PREV_RUNNABLE (1 << 3)
 
-// The kernel takes the task back from a CPU that it could not get (SCX_ENQ_REENQ).
-#define BATON_F_REENQ (1 << 5)
+// The waker is about to sleep (WF_SYNC).
+#define BATON_F_SYNC (1 << 4)
 
 // Set in the answer of `select_task_rq`: run it there at once, past the policy's queues.
 #define BATON_SELECT_DIRECT 4294967296
@@ -304,7 +301,7 @@ struct baton_task_info {
 typedef uint64_t baton_token;
 
 // One call's surroundings. The shim makes it on its stack, the core and the policy fill in answers, and the shim
-// carries them out. Not shared between CPUs. 56 bytes: with 64, BPF gives the shim a stack of its own, which costs every call.
+// carries them out. Not shared between CPUs. 48 bytes: with more, BPF gives the shim a stack of its own, which costs every call.
 struct baton_ctx {
 	// Now, ns, to the kernel's tick; 0 as the shim gives it.
 	uint64_t now;
@@ -318,13 +315,11 @@ struct baton_ctx {
 	// In: the CPU the call is about. Out, of a select: the CPU chosen.
 	int32_t cpu;
 	// In: `BATON_F_*`.
-	uint32_t flags;
+	uint16_t flags;
 	// Out: kicks asked for in `kicks`.
-	uint32_t nr_kicks;
+	uint16_t nr_kicks;
 	// Out: CPU number, with `BATON_KICK_PREEMPT` or not.
 	uint16_t kicks[BATON_MAX_KICKS];
-	// Padding.
-	uint32_t reserved;
 };
 
 // What a policy is told of a task. A copy, made for one call.
@@ -348,7 +343,7 @@ struct baton_wake {
 	// The CPU on which the waker runs.
 	int32_t waker_cpu;
 	// `BATON_F_SYNC`, `BATON_F_FORK`.
-	uint32_t flags;
+	uint16_t flags;
 };
 
 // Where a CPU is. Ids are dense and start at 0; CPUs with the same id share the thing.

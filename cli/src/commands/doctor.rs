@@ -205,7 +205,6 @@ fn functions() -> Vec<Check> {
             "boot a kernel whose types are whole (Debian: testing's, not stable-backports')",
         ),
         flag("SCX_ENQ_IMMED", "SCX_ENQ_IMMED", "a task whose CPU is taken by a higher class waits there"),
-        flag("SCX_ENQ_REENQ", "SCX_ENQ_REENQ", "and is not told apart when it comes back"),
     ]
 }
 

@@ -84,6 +84,7 @@ impl<H: Host> Core<'_, H> {
     #[inline(never)]
     fn tell_blocked(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx, slot: &Slot) {
         if let Some(policy) = self.by_id(slot.policy()).filter(|p| p.is_running() && p.wants(BATON_EV_BLOCKED)) {
+            slot.runtime.store(ctx.runtime, Relaxed);
             self.tell(frame, cpu, policy, BatonMethod::TaskBlocked, ctx, slot, Arg::Word(0));
         }
     }
@@ -126,6 +127,9 @@ impl<H: Host> Core<'_, H> {
         }
         let wake = BatonWake { prev_cpu, waker_cpu: cpu.number(), flags: ctx.flags & (BATON_F_SYNC | BATON_F_FORK) };
         let answer = self.tell(frame, cpu, policy, BatonMethod::SelectTaskRq, ctx, slot, Arg::Wake(&wake));
+        if answer == u64::from(prev_cpu as u32) {
+            return Verdict::None;
+        }
         let chosen = answer as u32 as i32;
         if answer == BATON_ABORTED {
             ctx.cpu = prev_cpu;
@@ -358,12 +362,12 @@ impl<H: Host> Core<'_, H> {
     pub fn dispatch(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx) -> Verdict {
         cpu.dispatches.bump();
         let prev = self.by_handle(ctx.task);
-        if let Some(slot) = prev {
-            slot.runtime.store(ctx.runtime, Relaxed);
-        }
         if ctx.flags & BATON_F_PREV_RUNNABLE != 0 {
             // One that is to change over must be enqueued for that: it is not there to be kept.
             let prev = prev.filter(|slot| slot.state() == TaskState::Running && !self.moves(slot));
+            if let Some(slot) = prev {
+                slot.runtime.store(ctx.runtime, Relaxed);
+            }
             return self.dispatch_slow(frame, cpu, ctx, prev);
         }
         if let Some(slot) = prev {

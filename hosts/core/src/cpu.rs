@@ -98,6 +98,11 @@ impl CpuState {
         self.idle.load(Relaxed) != 0
     }
 
+    /// Is it idle, claimed or not?
+    pub fn is_asleep(&self) -> bool {
+        self.asleep.load(Relaxed) != 0
+    }
+
     /// Claims it; false when it was not idle.
     #[inline]
     pub fn claim_idle(&self) -> bool {

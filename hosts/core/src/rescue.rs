@@ -5,8 +5,8 @@
 use crate::{Core, Host, Slot, TaskState};
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-/// Slots that one step looks at, at most.
-const STEP: u32 = 512;
+/// Slots that one step looks at, at most. A dispatch takes up to 16 steps (`shim.bpf.c`): a core of usual size in one go.
+const STEP: u32 = 2048;
 
 impl<'a, H: Host> Core<'a, H> {
     /// Some policy has stopped: have all slots looked through, from the last to the first.

@@ -31,6 +31,15 @@ impl PerCpuFifo {
         self.home.of(task).store(task.cpu.number() as u32, Relaxed);
         self.queues[task.cpu].lock().push_back(baton);
     }
+
+    /// The nearest idle CPU, or else the one where the task ran last. Apart from the rest, so that the other wakeups need no
+    /// registers for it.
+    #[inline(never)]
+    fn idle_cpu(&self, ctx: &Ctx<'_>, task: &Task, prev_cpu: Cpu) -> Placement {
+        let near = self.near.near(prev_cpu).iter().copied();
+        let mut idle = near.filter(|&cpu| ctx.is_idle(cpu) && ctx.may_run(task, cpu));
+        idle.find(|&cpu| ctx.claim_idle(cpu)).map_or(Placement::Queue(prev_cpu), Placement::Run)
+    }
 }
 
 impl Scheduler for PerCpuFifo {
@@ -51,9 +60,7 @@ impl Scheduler for PerCpuFifo {
         if wake.sync && (wake.waker_cpu == wake.prev_cpu || ctx.may_run(task, wake.waker_cpu)) {
             return Placement::Queue(wake.waker_cpu);
         }
-        let near = self.near.near(wake.prev_cpu).iter().copied();
-        let mut idle = near.filter(|&cpu| ctx.is_idle(cpu) && ctx.may_run(task, cpu));
-        idle.find(|&cpu| ctx.claim_idle(cpu)).map_or(Placement::Queue(wake.prev_cpu), Placement::Run)
+        self.idle_cpu(ctx, task, wake.prev_cpu)
     }
 
     fn task_new(&self, _: &Ctx<'_>, task: &Task, baton: Schedulable) {

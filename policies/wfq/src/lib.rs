@@ -7,11 +7,14 @@
 //! 3. A task that wakes up gets at least its CPU's vruntime less a credit (`credit`, 3 ms): sleeping earns no more than that. A
 //!    new task begins one slice behind.
 //! 4. A slice is the period (`period`, 12 ms) shared by those who wait and the one who runs, and at least `min_slice` (3 ms).
-//!    Where nobody waits, nobody is interrupted for a whole period.
+//!    Where nobody waits, nobody is interrupted for a whole period. A task lighter than nice 0 has that much less, down to
+//!    `light_slice` (0.5 ms), kept by a timer: so that what it then has to wait for is short, too.
 //! 5. At each tick, a running task that is more than `min_slice` ahead of the first in the queue is preempted.
 //! 6. A waking task goes to an idle CPU, the nearest to where it ran last; if the waker is about to sleep and nobody waits
 //!    there, to the waker's CPU; else to where it ran last.
 //! 7. A CPU that would go idle steals from the longest queue; a busy CPU with a queue wakes an idle one at its tick.
+//! 8. Nobody waits for ever, whatever the weights: a busy CPU looks through its queue now and then (`look`, 200 ms), and who is
+//!    found waiting the third time is next.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -21,13 +24,15 @@ use baton::{
     Cpu, Ctx, Env, Events, Kick, Lock, PerCpu, PerTask, Pick, Placement, Refusal, Schedulable, Scheduler, Task,
     Topology, Wake,
 };
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// The queue of one CPU.
 struct Queue {
     tasks: Tree,
     /// Rule 2; ns at weight 1024.
     vruntime: u64,
+    /// When rule 8 was applied last, ns.
+    looked: u64,
 }
 
 impl Queue {
@@ -44,6 +49,8 @@ impl Queue {
 struct PerCpuState {
     queue: Lock<Queue>,
     waiting: AtomicU32,
+    /// Whether a task runs there whose slice a timer ends.
+    timed: AtomicBool,
 }
 
 /// One task. Written in the task's own calls, which the host never makes two of at once, and by the CPU that steals it.
@@ -54,6 +61,10 @@ struct TaskState {
     charged: AtomicU64,
     /// The CPU whose vruntime this one's is relative to; in whose queue it is, if in any.
     home: AtomicU32,
+    /// Weight, as of its last change.
+    weight: AtomicU32,
+    /// How often it was found waiting (rule 8). Guarded by the lock of the queue that it is in.
+    found: AtomicU32,
 }
 
 /// The policy.
@@ -66,7 +77,12 @@ pub struct Wfq {
     period: u64,
     min_slice: u64,
     credit: u64,
+    light_slice: u64,
+    look: u64,
 }
+
+/// A task that is found waiting so often is next (rule 8).
+const FOUND_TOO_OFTEN: u32 = 3;
 
 /// Is `a` before `b`? As the kernel compares vruntimes, so that the count may wrap.
 #[inline]
@@ -119,7 +135,9 @@ impl Wfq {
         let at = &self.cpus[cpu];
         let mut queue = at.queue.lock();
         let vruntime = place(vruntime, queue.vruntime);
-        self.tasks.slot(slot).vruntime.store(vruntime, Relaxed);
+        let state = self.tasks.slot(slot);
+        state.vruntime.store(vruntime, Relaxed);
+        state.found.store(0, Relaxed);
         queue.tasks.insert(vruntime, baton);
         at.waiting.store(queue.tasks.len() as u32, Relaxed);
     }
@@ -142,12 +160,40 @@ impl Wfq {
         Some(baton)
     }
 
-    /// Rule 4, with `waiting` tasks left in the queue.
+    /// Rule 4, for the task in `slot` on the CPU `at`, with `waiting` tasks left in the queue.
     #[inline]
-    fn slice(&self, waiting: usize) -> u64 {
-        match waiting {
-            0 => self.period,
-            _ => (self.period / (waiting as u64 + 1)).max(self.min_slice),
+    fn slice(&self, ctx: &Ctx<'_>, at: &PerCpuState, slot: u32, waiting: usize) -> u64 {
+        if waiting == 0 {
+            return self.period;
+        }
+        let slice = (self.period / (waiting as u64 + 1)).max(self.min_slice);
+        let weight = self.tasks.slot(slot).weight.load(Relaxed);
+        if weight >= NICE_0 {
+            return slice;
+        }
+        let slice = (slice * u64::from(weight) / u64::from(NICE_0)).max(self.light_slice);
+        at.timed.store(true, Relaxed);
+        ctx.arm_timer(slice);
+        slice
+    }
+
+    /// Rule 8.
+    fn look_through(&self, queue: &mut Queue) {
+        let mut too_often = 0;
+        for (_, slot) in queue.tasks.iter() {
+            let found = &self.tasks.slot(slot).found;
+            let times = found.load(Relaxed) + 1;
+            found.store(times, Relaxed);
+            too_often += usize::from(times >= FOUND_TOO_OFTEN);
+        }
+        let front = queue.vruntime.wrapping_sub(self.period);
+        for _ in 0..too_often {
+            let tired = |slot| self.tasks.slot(slot).found.load(Relaxed) >= FOUND_TOO_OFTEN;
+            let Some((_, baton)) = queue.tasks.pop_where(tired) else { return };
+            let state = self.tasks.slot(baton.slot());
+            state.found.store(0, Relaxed);
+            state.vruntime.store(front, Relaxed);
+            queue.tasks.insert(front, baton);
         }
     }
 
@@ -169,11 +215,12 @@ impl Scheduler for Wfq {
     const EVENTS: Events = Events::TICK;
 
     fn new(env: &Env<'_>) -> Result<Self, &'static str> {
-        env.known_options(&["period", "min_slice", "credit"])?;
+        env.known_options(&["period", "min_slice", "credit", "light_slice", "look"])?;
         Ok(Self {
             cpus: env.per_cpu(|_| PerCpuState {
-                queue: Lock::new(Queue { tasks: env.tree(), vruntime: 0 }),
+                queue: Lock::new(Queue { tasks: env.tree(), vruntime: 0, looked: 0 }),
                 waiting: AtomicU32::new(0),
+                timed: AtomicBool::new(false),
             }),
             tasks: env.per_task(),
             limbo: Lock::new(env.fifo()),
@@ -181,6 +228,8 @@ impl Scheduler for Wfq {
             period: env.duration("period", 12_000_000)?,
             min_slice: env.duration("min_slice", 3_000_000)?.max(1),
             credit: env.duration("credit", 3_000_000)?,
+            light_slice: env.duration("light_slice", 500_000)?.max(1),
+            look: env.duration("look", 200_000_000)?,
         })
     }
 
@@ -199,6 +248,7 @@ impl Scheduler for Wfq {
         let state = self.tasks.of(task);
         state.charged.store(task.runtime, Relaxed);
         state.home.store(task.cpu.number() as u32, Relaxed);
+        state.weight.store(task.weight(), Relaxed);
         self.insert(task.slot, task.cpu, 0, baton, |_, cpu| cpu.wrapping_add(weighted(self.min_slice, task)));
     }
 
@@ -232,21 +282,26 @@ impl Scheduler for Wfq {
         self.put_back(task, baton);
     }
 
-    fn pick_next_task(&self, _: &Ctx<'_>, cpu: Cpu, prev: Option<&Task>) -> Pick {
-        let running = prev.map(|task| self.charge(task));
+    fn pick_next_task(&self, ctx: &Ctx<'_>, cpu: Cpu, prev: Option<&Task>) -> Pick {
+        let running = prev.map(|task| (task.slot, self.charge(task)));
         let at = &self.cpus[cpu];
+        if at.timed.load(Relaxed) {
+            at.timed.store(false, Relaxed);
+        }
         let mut queue = at.queue.lock();
         let waiting = queue.tasks.len();
         let first = queue.tasks.first();
-        if let Some(own) = running.filter(|&own| first.is_none_or(|(vruntime, _)| before(own, vruntime))) {
+        let goes_on = running.filter(|&(_, own)| first.is_none_or(|(vruntime, _)| before(own, vruntime)));
+        if let Some((slot, own)) = goes_on {
             queue.advance(own);
-            return Pick::Keep { slice: self.slice(waiting) };
+            return Pick::Keep { slice: self.slice(ctx, at, slot, waiting) };
         }
-        let Some((vruntime, _)) = first else { return Pick::Nothing };
+        let Some((vruntime, slot)) = first else { return Pick::Nothing };
         queue.advance(vruntime);
         let Some((_, task)) = queue.tasks.pop_first() else { return Pick::Nothing };
         at.waiting.store(waiting as u32 - 1, Relaxed);
-        Pick::Run { task, slice: self.slice(waiting - 1 + usize::from(prev.is_some())) }
+        let others = waiting - 1 + usize::from(prev.is_some());
+        Pick::Run { task, slice: self.slice(ctx, at, slot, others) }
     }
 
     fn newly_idle(&self, ctx: &Ctx<'_>, cpu: Cpu) -> Option<Schedulable> {
@@ -284,14 +339,30 @@ impl Scheduler for Wfq {
     }
 
     fn task_prio_changed(&self, _: &Ctx<'_>, task: &Task) {
-        // What it ran so far was at the old weight; the difference for one slice is nothing.
-        self.charge(task);
+        // What it ran since its last charge was at the old weight; the difference for one slice is nothing.
+        let vruntime = self.charge(task);
+        let state = self.tasks.of(task);
+        let old = state.weight.swap(task.weight(), Relaxed);
+        let home = &self.cpus[Cpu::new(state.home.load(Relaxed))];
+        let cpu = home.queue.lock().vruntime;
+        // What it is ahead by is to be waited for at the new weight (kernel/sched/fair.c, rescale_entity). If it is queued, the
+        // host takes it back and restores it.
+        let ahead = vruntime.wrapping_sub(cpu);
+        if before(cpu, vruntime) && old != 0 {
+            let ahead = ahead.min(1 << 40) * u64::from(old) / u64::from(task.weight());
+            state.vruntime.store(cpu.wrapping_add(ahead), Relaxed);
+        }
     }
 
     fn task_tick(&self, ctx: &Ctx<'_>, task: &Task) {
         let at = &self.cpus[task.cpu];
         let vruntime = self.charge(task);
         let mut queue = at.queue.lock();
+        let now = ctx.now();
+        if now.wrapping_sub(queue.looked) >= self.look {
+            queue.looked = now;
+            self.look_through(&mut queue);
+        }
         let Some((first, slot)) = queue.tasks.first() else { return queue.advance(vruntime) };
         drop(queue);
         if before(first.wrapping_add(self.min_slice), vruntime) {
@@ -301,6 +372,13 @@ impl Scheduler for Wfq {
         let near = self.topology.near(task.cpu).iter().copied();
         if let Some(idle) = near.filter(|&cpu| ctx.is_idle(cpu)).find(|&cpu| ctx.slot_may_run(slot, cpu)) {
             let _ = ctx.kick(idle, Kick::Idle);
+        }
+    }
+
+    fn timer(&self, ctx: &Ctx<'_>, cpu: Cpu) {
+        // The task that it was for may have gone to sleep.
+        if self.cpus[cpu].timed.load(Relaxed) {
+            let _ = ctx.kick(cpu, Kick::Preempt);
         }
     }
 

@@ -24,7 +24,7 @@ pub const BATON_KICK_IDLE: u16 = 0;
 pub const BATON_KICK_PREEMPT: u16 = 0x8000;
 
 /// One call's surroundings. The shim makes it on its stack, the core and the policy fill in answers, and the shim
-/// carries them out. Not shared between CPUs. 56 bytes: with 64, BPF gives the shim a stack of its own, which costs every call.
+/// carries them out. Not shared between CPUs. 48 bytes: with more, BPF gives the shim a stack of its own, which costs every call.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BatonCtx {
@@ -40,27 +40,25 @@ pub struct BatonCtx {
     /// In: the CPU the call is about. Out, of a select: the CPU chosen.
     pub cpu: i32,
     /// In: `BATON_F_*`.
-    pub flags: u32,
+    pub flags: u16,
     /// Out: kicks asked for in `kicks`.
-    pub nr_kicks: u32,
+    pub nr_kicks: u16,
     /// Out: CPU number, with [`BATON_KICK_PREEMPT`] or not.
     pub kicks: [u16; BATON_MAX_KICKS],
-    /// Padding.
-    pub reserved: u32,
 }
 
-/// The task was woken from sleep.
-pub const BATON_F_WAKEUP: u32 = 1 << 0;
-/// The waker is about to sleep (WF_SYNC).
-pub const BATON_F_SYNC: u32 = 1 << 1;
-/// The task is new (WF_FORK) or runs another program (WF_EXEC).
-pub const BATON_F_FORK: u32 = 1 << 2;
-/// The task comes back after a change of its attributes, or a forced move.
-pub const BATON_F_RESTORE: u32 = 1 << 3;
+// The bits are the kernel's where it has such a flag, so that the shim passes them on as they are.
+
+/// The task was woken from sleep (SCX_ENQ_WAKEUP).
+pub const BATON_F_WAKEUP: u16 = 1 << 0;
+/// The task comes back after a change of its attributes (ENQUEUE_RESTORE).
+pub const BATON_F_RESTORE: u16 = 1 << 1;
+/// The task is new (WF_FORK).
+pub const BATON_F_FORK: u16 = 1 << 2;
 /// Of a dispatch: `task`, which ran last on this CPU, can go on running.
-pub const BATON_F_PREV_RUNNABLE: u32 = 1 << 4;
-/// The kernel takes the task back from a CPU that it could not get (SCX_ENQ_REENQ).
-pub const BATON_F_REENQ: u32 = 1 << 5;
+pub const BATON_F_PREV_RUNNABLE: u16 = 1 << 3;
+/// The waker is about to sleep (WF_SYNC).
+pub const BATON_F_SYNC: u16 = 1 << 4;
 
 /// What a policy is told of a task. A copy, made for one call.
 #[repr(C)]
@@ -87,7 +85,7 @@ pub struct BatonWake {
     /// The CPU on which the waker runs.
     pub waker_cpu: i32,
     /// `BATON_F_SYNC`, `BATON_F_FORK`.
-    pub flags: u32,
+    pub flags: u16,
 }
 
 /// Set in the answer of `select_task_rq`: run it there at once, past the policy's queues.

@@ -19,7 +19,7 @@ pub struct Ctx<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct Kicks<'a> {
     /// How many there are; 0 as the call begins.
-    pub count: &'a Cell<u32>,
+    pub count: &'a Cell<u16>,
     /// CPU number, with [`Kicks::PREEMPT`] or not.
     pub places: &'a [Cell<u16>; MAX_KICKS],
 }
@@ -51,7 +51,7 @@ impl<'a> Ctx<'a> {
             return Ok(());
         }
         self.kicks.places.get(count).ok_or(KickRefused)?.set(wanted);
-        self.kicks.count.set(count as u32 + 1);
+        self.kicks.count.set(count as u16 + 1);
         Ok(())
     }
 

@@ -8,6 +8,7 @@
 
 use crate::Schedulable;
 use alloc::{boxed::Box, sync::Arc, vec::Vec};
+use core::num::NonZeroU32;
 use core::sync::atomic::{
     AtomicU32, AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed},
@@ -127,7 +128,7 @@ impl Parking {
                 return Some(slot);
             }
             // SAFETY: One-baton. The word held the one of this generation until the exchange.
-            drop(unsafe { Schedulable::from_raw(old << 32 | u64::from(slot.wrapping_add(1))) });
+            drop(NonZeroU32::new(old as u32).map(|old| unsafe { Schedulable::from_parts(slot, old) }));
             return None;
         }
     }
@@ -147,7 +148,8 @@ impl Parking {
         let link = self.links.links.get(slot as usize)?;
         let mut parked = link.parked.load(Relaxed);
         loop {
-            if parked == 0 || parked >> 32 != u64::from(self.number) {
+            // A free link is of no queue: numbers begin at 1.
+            if parked >> 32 != u64::from(self.number) {
                 return None;
             }
             // The generation may change meanwhile (`park_again`); the number does not.
@@ -157,9 +159,10 @@ impl Parking {
             }
         }
         self.len = self.len.wrapping_sub(1);
+        let generation = NonZeroU32::new(parked as u32)?;
         // SAFETY: One-baton. This word was stored by `park`, which consumed the one Schedulable of that value; the exchange took
         // it out before another can be made.
-        unsafe { Schedulable::from_raw(parked << 32 | u64::from(slot.wrapping_add(1))) }
+        Some(unsafe { Schedulable::from_parts(slot, generation) })
     }
 }
 

@@ -44,6 +44,15 @@ impl Schedulable {
         Some(Self { slot, generation })
     }
 
+    /// Makes a `Schedulable` of its slot and its generation.
+    ///
+    /// # Safety
+    /// One-baton: as for [`Schedulable::from_raw`].
+    #[inline]
+    pub(crate) unsafe fn from_parts(slot: u32, generation: NonZeroU32) -> Self {
+        Self { slot, generation }
+    }
+
     /// Gives the `Schedulable` up without losing the task.
     #[inline]
     pub fn into_raw(self) -> u64 {

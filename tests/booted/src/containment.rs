@@ -19,7 +19,7 @@ pub fn cases() -> Vec<Case> {
         case!("memory exhausted", stops("memory", "out of memory", "task_wakeup", None, work)),
         case!("stack-hungry recursion", stops("recursion", "stack overflow", "task_wakeup", None, work)),
         case!("self-deadlock", stops("deadlock", "deadlock", "pick_next_task", None, work)),
-        case!("lock cycle between two CPUs", stops("cycle", "deadlock", "pick_next_task", None, work)),
+        case!("lock cycle between two CPUs", stops("cycle", "deadlock", "pick_next_task", None, yields)),
         case!("Schedulable dropped", stops("dropped", "lost task", "task_yield", None, yields)),
         case!("pick that never picks (stall)", stops("stall", "stall", "-", None, work)),
         case!("refused answers for ever", stops("loop", "refusal loop", "pick_next_task", None, affinity)),

@@ -3,13 +3,13 @@
 //! preempted and moved, and the shim carries out the verdicts. It does nothing that the kernel could not do.
 
 use crate::host::{self, TestCore};
-use baton_abi::{BatonCtx, BATON_F_PREV_RUNNABLE, BATON_F_REENQ, BATON_F_RESTORE, BATON_F_WAKEUP};
+use baton_abi::{BatonCtx, BATON_F_PREV_RUNNABLE, BATON_F_RESTORE, BATON_F_WAKEUP};
 use baton_core::{Slot, TaskState, Verdict};
 use std::collections::VecDeque;
 
 pub const CPUS: i32 = 3;
-/// Tasks that the shim moves in one dispatch when it is told to rescue.
-const RESCUED_AT_ONCE: usize = 2;
+/// How often the shim asks in one dispatch. Fewer than in the kernel, so that a rescue takes several.
+const TRIES: u32 = 4;
 
 /// Where a task is, to the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,7 +92,7 @@ impl Kernel {
         self.current[cpu as usize]
     }
 
-    fn ctx(&self, at: usize, cpu: i32, flags: u32) -> BatonCtx {
+    fn ctx(&self, at: usize, cpu: i32, flags: u16) -> BatonCtx {
         BatonCtx { task: self.tasks[at].handle, cpu, flags, ..BatonCtx::default() }
     }
 
@@ -154,7 +154,7 @@ impl Kernel {
     }
 
     /// ops.enqueue(), for a runnable task that is nowhere.
-    fn enqueue(&mut self, at: usize, here: i32, flags: u32) {
+    fn enqueue(&mut self, at: usize, here: i32, flags: u16) {
         assert_eq!(self.tasks[at].place, Place::Away);
         let mut ctx = self.ctx(at, self.tasks[at].rq, flags);
         match self.core.enqueue(here, self.core.cpu(here).unwrap(), &mut ctx) {
@@ -252,7 +252,7 @@ impl Kernel {
     pub fn reenqueue_local(&mut self, cpu: i32) {
         for at in std::mem::take(&mut self.local[cpu as usize]) {
             self.tasks[at].place = Place::Away;
-            self.enqueue(at, cpu, BATON_F_REENQ);
+            self.enqueue(at, cpu, 0);
         }
     }
 
@@ -320,7 +320,7 @@ impl Kernel {
     /// scx_dispatch_sched(): true when the task that ran before is to go on.
     fn dispatch(&mut self, cpu: i32, prev: Option<usize>, race: bool) -> bool {
         let state = self.core.cpu(cpu).unwrap();
-        for _ in 0..32 {
+        for attempt in 0..TRIES {
             let mut ctx = BatonCtx { cpu, ..BatonCtx::default() };
             if let Some(at) = prev {
                 ctx.task = self.tasks[at].handle;
@@ -346,10 +346,8 @@ impl Kernel {
                     assert!(self.tasks[at].runnable && self.slot(at).state() == TaskState::Running);
                     return true;
                 }
+                Verdict::Rescue if attempt + 1 < TRIES => self.rescue(),
                 Verdict::Fallback | Verdict::Turn | Verdict::Rescue => {
-                    if verdict == Verdict::Rescue {
-                        self.rescue();
-                    }
                     let waiting = self.fallback.iter().position(|&at| self.allowed(at, cpu));
                     if let Some(at) = waiting.and_then(|waiting| self.fallback.remove(waiting)) {
                         self.put_on_local(at, cpu);
@@ -362,16 +360,15 @@ impl Kernel {
                 other => panic!("{other:?} of a dispatch"),
             }
         }
-        false
+        // The shim kicks its own CPU.
+        self.dispatch(cpu, prev, race)
     }
 
     fn rescue(&mut self) {
-        for _ in 0..RESCUED_AT_ONCE {
-            let Some(slot) = self.core.rescue_one() else { return };
-            let at = self.tasks.iter().position(|task| task.pid == slot.pid()).expect("a task that is there");
-            if self.tasks[at].place == Place::Custody {
-                self.put_on_fallback(at);
-            }
+        let Some(slot) = self.core.rescue_one() else { return };
+        let at = self.tasks.iter().position(|task| task.pid == slot.pid()).expect("a task that is there");
+        if self.tasks[at].place == Place::Custody {
+            self.put_on_fallback(at);
         }
     }
 

@@ -138,12 +138,6 @@ pub extern "C" fn baton_core_rescue() -> u64 {
     core().rescue_one().map_or(0, Slot::handle)
 }
 
-/// Is anything left to rescue?
-#[no_mangle]
-pub extern "C" fn baton_core_rescue_pending() -> bool {
-    core().rescue_pending()
-}
-
 /// What the host knows the task in this slot by; 0 when there is none.
 #[no_mangle]
 pub extern "C" fn baton_core_task_of_slot(slot: u32) -> usize {
@@ -160,6 +154,12 @@ pub extern "C" fn baton_core_is_idle(cpu: i32) -> bool {
 #[no_mangle]
 pub extern "C" fn baton_core_claim_idle(cpu: i32) -> bool {
     core().cpu(cpu).is_some_and(CpuState::claim_idle)
+}
+
+/// See [`CpuState::is_asleep`].
+#[no_mangle]
+pub extern "C" fn baton_core_is_asleep(cpu: i32) -> bool {
+    core().cpu(cpu).is_some_and(CpuState::is_asleep)
 }
 
 /// See [`CpuState::is_online`].
