@@ -228,9 +228,11 @@ pub struct VmRun {
     /// Shape of the CPUs: NUMA nodes x cores x hardware threads, for example 2x4x2.
     #[arg(long, value_name = "NxCxT", conflicts_with = "cpus")]
     pub topology: Option<baton_vm::Topology>,
-    /// Count instructions: 1 ns of guest time is 1 instruction, and a run repeats. Several times slower.
-    #[arg(long)]
-    pub icount: bool,
+    /// Count instructions: each is 2^N ns of guest time (0 to 10), and a run repeats. With 0 several times slower, with each more
+    /// a second of guest time is half the work.
+    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "0",
+          value_parser = clap::value_parser!(u8).range(0..=10))]
+    pub icount: Option<u8>,
     /// Memory in MiB; files in the guest live there, too.
     #[arg(long, value_name = "MB", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(128..))]
     pub memory: u32,

@@ -65,7 +65,7 @@ impl Device {
 
     /// `T` must be the structure that belongs to the request.
     fn request<const REQUEST: Opcode, T: Copy>(&self, value: &mut T) -> std::result::Result<(), Errno> {
-        // SAFETY: the requests above pair each number with its structure, whose size is part of the number; the kernel
+        // SAFETY: Sized-request. The requests above pair each number with its structure, whose size is part of the number; the kernel
         // writes no more than that, and every bit pattern is a value of these structures of integers.
         unsafe { ioctl::ioctl(&self.0, ioctl::Updater::<REQUEST, T>::new(value)) }
     }

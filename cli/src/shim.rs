@@ -181,7 +181,7 @@ struct Places {
 
 impl Places {
     fn of(shim: &OpenObject) -> Option<Self> {
-        // SAFETY: the pointer is to the object that `shim` owns, which outlives the types read from it here.
+        // SAFETY: Borrowed-object. The pointer is to the object that `shim` owns, which outlives the types read from it here.
         let raw = unsafe { shim.as_libbpf_object().as_ref() };
         let btf = Btf::from_bpf_object(raw).ok()??;
         let constants = btf.type_by_name::<types::DataSec>(".rodata")?;

@@ -59,7 +59,7 @@ module() {
 
 build_core() {
 	local out=$1 dir=$cache/build/$release/core
-	copy "$here"/*.[chS] "$top/policy/c/baton.h" "$dir"
+	copy "$here"/*.[chS] "$top"/policy/c/*.h "$dir"
 	rm -f "$dir/policy_module.c" "$dir/shim.bpf.c"
 	cp "$here/Kbuild.core" "$dir/Kbuild"
 	local exports=()
@@ -121,7 +121,7 @@ build_policy() {
 	dir=$cache/build/$release/policy-$name
 	local core=$cache/build/$release/core
 	[ -e "$core/Module.symvers" ] || build_core "$out"
-	copy "$here/policy_module.c" "$here/register.h" "$top/policy/c/baton.h" "$dir"
+	copy "$here/policy_module.c" "$here/register.h" "$top"/policy/c/*.h "$dir"
 	cp "$here/Kbuild.policy" "$dir/Kbuild"
 	if [ ${#sources[@]} -gt 0 ]; then
 		copy "${sources[@]/#/$policy/}" "$dir"

@@ -15,6 +15,7 @@
 #include <linux/smp.h>
 
 #include "core.h"
+#include "host.h"
 
 DEFINE_PER_CPU(struct baton_frame, baton_frame);
 static DEFINE_PER_CPU(struct baton_last_words, last_words);
@@ -61,7 +62,6 @@ static void say(const char *what)
 	words->line = 0;
 }
 
-void baton_host_lock(rqspinlock_t *lock);
 notrace void baton_host_lock(rqspinlock_t *lock)
 {
 	int err;
@@ -80,7 +80,6 @@ notrace void baton_host_lock(rqspinlock_t *lock)
 }
 EXPORT_SYMBOL_GPL(baton_host_lock);
 
-bool baton_host_try_lock(rqspinlock_t *lock);
 bool baton_host_try_lock(rqspinlock_t *lock)
 {
 	/* A resilient lock has no trylock; a look first makes waiting unlikely, and a wait is bounded all the same. */
@@ -91,7 +90,6 @@ bool baton_host_try_lock(rqspinlock_t *lock)
 }
 EXPORT_SYMBOL_GPL(baton_host_try_lock);
 
-void baton_host_unlock(rqspinlock_t *lock);
 notrace void baton_host_unlock(rqspinlock_t *lock)
 {
 	/* The kernel's table of held locks, which finds deadlocks, is a stack. It tells what to release when a call is abandoned. */
@@ -111,7 +109,6 @@ notrace void baton_host_unlock(rqspinlock_t *lock)
 }
 EXPORT_SYMBOL_GPL(baton_host_unlock);
 
-void __noreturn baton_host_panic(const char *file, size_t file_len, u32 line, const char *message, size_t message_len);
 void __noreturn baton_host_panic(const char *file, size_t file_len, u32 line, const char *message, size_t message_len)
 {
 	struct baton_last_words *words = baton_last_words();
@@ -137,7 +134,6 @@ void __noreturn baton_stack_overflow(void)
 	baton_abandon(frame, BATON_FAULT_KIND_STACK_OVERFLOW);
 }
 
-void baton_host_token_dropped(u64 token);
 void baton_host_token_dropped(u64 token)
 {
 	if (baton_creating() || !baton_core_dropped(token, smp_processor_id()))
@@ -146,14 +142,12 @@ void baton_host_token_dropped(u64 token)
 }
 EXPORT_SYMBOL_GPL(baton_host_token_dropped);
 
-u64 baton_host_now(void);
 u64 baton_host_now(void)
 {
 	return local_clock();
 }
 EXPORT_SYMBOL_GPL(baton_host_now);
 
-u64 baton_host_random(void);
 u64 baton_host_random(void)
 {
 	/* xorshift64: a number a few instructions; seeded at init, never 0 */
@@ -173,33 +167,33 @@ notrace bool baton_khost_may_run(struct task_struct *task, s32 cpu)
 {
 	if (unlikely(!task || (u32)cpu >= nr_cpu_ids))
 		return false;
+	/*
+	 * Where it is, a task whose CPUs have all gone offline runs on, as in the kernel's own classes: until a CPU of its comes
+	 * back, or its next wakeup gives it another mask.
+	 */
 	if (task_cpu(task) == cpu)
-		return cpumask_test_cpu(cpu, task->cpus_ptr);
+		return cpumask_test_cpu(cpu, task->cpus_ptr) || !cpumask_intersects(task->cpus_ptr, cpu_active_mask);
 	return cpumask_test_cpu(cpu, task->cpus_ptr) && !task->migration_disabled && cpu_active(cpu);
 }
 
-bool baton_host_may_run(u32 slot, s32 cpu);
 bool baton_host_may_run(u32 slot, s32 cpu)
 {
 	return baton_khost_may_run(baton_core_task_of_slot(slot), cpu);
 }
 EXPORT_SYMBOL_GPL(baton_host_may_run);
 
-bool baton_host_cpu_online(s32 cpu);
 bool baton_host_cpu_online(s32 cpu)
 {
 	return baton_core_is_online(cpu);
 }
 EXPORT_SYMBOL_GPL(baton_host_cpu_online);
 
-bool baton_host_cpu_idle(s32 cpu);
 bool baton_host_cpu_idle(s32 cpu)
 {
 	return baton_core_is_idle(cpu);
 }
 EXPORT_SYMBOL_GPL(baton_host_cpu_idle);
 
-bool baton_host_claim_idle(s32 cpu);
 bool baton_host_claim_idle(s32 cpu)
 {
 	return baton_core_claim_idle(cpu);

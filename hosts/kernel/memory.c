@@ -12,6 +12,7 @@
 #include <linux/workqueue.h>
 
 #include "core.h"
+#include "host.h"
 
 #define MEMORY_LIMIT (256ULL << 20)
 
@@ -49,7 +50,6 @@ static struct baton_place *current_place(void)
 	return policy < BATON_MAX_POLICIES ? &baton_places[policy] : NULL;
 }
 
-void *baton_host_alloc(size_t size, size_t align);
 void *baton_host_alloc(size_t size, size_t align)
 {
 	struct baton_place *place = current_place();
@@ -92,12 +92,15 @@ static void free_later(struct work_struct *work)
 }
 static DECLARE_WORK(later_work, free_later);
 
-void baton_host_free(void *at);
 void baton_host_free(void *at)
 {
 	struct block *block = at - sizeof(*block);
-	struct baton_place *place = block->place;
+	struct baton_place *place;
 	unsigned long flags;
+
+	if (!at)
+		return;
+	place = block->place;
 
 	if (raw_res_spin_lock_irqsave(&place->memory_lock, flags))
 		return;	/* stays in the list, and is freed with the policy */

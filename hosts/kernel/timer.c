@@ -7,6 +7,7 @@
 #include <linux/export.h>
 
 #include "core.h"
+#include "host.h"
 
 static enum hrtimer_restart expired(struct hrtimer *timer)
 {
@@ -30,7 +31,6 @@ static struct baton_timer *own_timer(void)
 	return policy < BATON_MAX_POLICIES && baton_places[policy].timers ? this_cpu_ptr(baton_places[policy].timers) : NULL;
 }
 
-void baton_host_arm_timer(u64 after_ns);
 void baton_host_arm_timer(u64 after_ns)
 {
 	struct baton_timer *own;
@@ -44,7 +44,6 @@ void baton_host_arm_timer(u64 after_ns)
 }
 EXPORT_SYMBOL_GPL(baton_host_arm_timer);
 
-void baton_host_cancel_timer(void);
 void baton_host_cancel_timer(void)
 {
 	struct baton_timer *own;

@@ -9,7 +9,8 @@
  */
 #include "core.h"
 
-#define WATCH_MS 500
+#define WATCH_MS 500	/* at most; a quarter of the stall limit where that is shorter */
+#define WATCH_MIN_MS 10
 
 static struct hrtimer timer;
 
@@ -19,7 +20,7 @@ static enum hrtimer_restart watch(struct hrtimer *own)
 		baton_core_rescue_again();
 		baton_core_check_stall(baton_coarse_now(), (u64)READ_ONCE(baton_stall_ms) * NSEC_PER_MSEC);
 	}
-	hrtimer_forward_now(own, ms_to_ktime(WATCH_MS));
+	hrtimer_forward_now(own, ms_to_ktime(clamp(READ_ONCE(baton_stall_ms) / 4, WATCH_MIN_MS, WATCH_MS)));
 	return HRTIMER_RESTART;
 }
 

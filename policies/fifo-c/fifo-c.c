@@ -9,7 +9,7 @@
  *    queue.
  * 4. Queues are never evened out.
  *
- * These are the rules of policies/fifo, on the interface that lies under the Rust one (policy/c/baton.h).
+ * These are the rules of policies/fifo, on the interface that lies under the Rust one (policy/c).
  *
  * Context. All but create and destroy run with interrupts off, mostly with a kernel run-queue lock held, on several CPUs at once:
  * nothing here may sleep, print or allocate.
@@ -25,17 +25,9 @@
  */
 #include <linux/atomic.h>
 #include <linux/string.h>
-#include <asm/rqspinlock.h>
 
 #include "baton.h"
-
-/* Exported by baton.ko (hosts/kernel/host.c, hosts/kernel/memory.c). */
-extern void baton_host_lock(rqspinlock_t *lock);	/* a lock that cannot be had ends the call, and the policy */
-extern void baton_host_unlock(rqspinlock_t *lock);	/* in the reverse order of locking */
-extern bool baton_host_may_run(u32 slot, s32 cpu);	/* may the task run on that CPU now? */
-extern bool baton_host_claim_idle(s32 cpu);		/* false when the CPU was not idle, or another was first */
-extern void *baton_host_alloc(size_t size, size_t align);	/* NULL when there is no memory; not zeroed */
-extern void baton_host_free(void *at);
+#include "host.h"
 
 extern const struct baton_policy BATON_POLICY_OPS;
 
@@ -194,9 +186,8 @@ static void fifo_put(void *this, struct baton_ctx *ctx, const struct baton_task 
 	put(this, task->cpu, token);
 }
 
-static u64 fifo_pick_next_task(void *this, struct baton_ctx *ctx, s32 cpu, const struct baton_task *prev)
+static baton_token take_first(struct fifo *fifo, s32 cpu)
 {
-	struct fifo *fifo = this;
 	struct queue *queue = &fifo->queues[cpu];
 	baton_token token = BATON_PICK_NONE;
 
@@ -204,18 +195,23 @@ static u64 fifo_pick_next_task(void *this, struct baton_ctx *ctx, s32 cpu, const
 	if (queue->first != NO_SLOT)
 		token = unlink(fifo, cpu, queue->first);
 	baton_host_unlock(&queue->lock);
+	return token;
+}
+
+static u64 fifo_pick_next_task(void *this, struct baton_ctx *ctx, s32 cpu, const struct baton_task *prev)
+{
+	baton_token token = take_first(this, cpu);
+
 	if (token != BATON_PICK_NONE)
 		return token;
 	return prev ? BATON_PICK_KEEP : BATON_PICK_NONE;
 }
 
-static void fifo_pick_refused(void *this, struct baton_ctx *ctx, baton_token token, enum baton_refusal why)
+/* Its CPU has gone, or it may not use it any more. If there is no other for it, the kernel will enqueue it anew. */
+static void rehome(struct fifo *fifo, struct baton_ctx *ctx, baton_token token)
 {
-	struct fifo *fifo = this;
 	s32 cpu;
 
-	if (why == BATON_REFUSAL_STALE || why == BATON_REFUSAL_FOREIGN)
-		return;	/* worthless */
 	for (cpu = 0; cpu < (s32)fifo->nr_cpus; cpu++)
 		if (baton_host_may_run(slot_of(token), cpu))
 			break;
@@ -225,6 +221,13 @@ static void fifo_pick_refused(void *this, struct baton_ctx *ctx, baton_token tok
 	/* A busy CPU comes to it by itself, and so does an idle one for which there is no room here, with its next task. */
 	if (ctx->nr_kicks < BATON_MAX_KICKS)
 		ctx->kicks[ctx->nr_kicks++] = cpu | BATON_KICK_IDLE;
+}
+
+static void fifo_pick_refused(void *this, struct baton_ctx *ctx, baton_token token, enum baton_refusal why)
+{
+	/* those are worthless */
+	if (why != BATON_REFUSAL_STALE && why != BATON_REFUSAL_FOREIGN)
+		rehome(this, ctx, token);
 }
 
 /* Both task_dequeued and task_departed. */
@@ -240,6 +243,26 @@ static baton_token fifo_take(void *this, struct baton_ctx *ctx, const struct bat
 		token = unlink(fifo, home, task->slot);
 	baton_host_unlock(&fifo->queues[home].lock);
 	return token;
+}
+
+static void fifo_cpu_offline(void *this, struct baton_ctx *ctx, s32 cpu)
+{
+	struct fifo *fifo = this;
+	struct queue *queue = &fifo->queues[cpu];
+	u32 slot, waiting = 0;
+
+	baton_host_lock(&queue->lock);
+	for (slot = queue->first; slot != NO_SLOT; slot = fifo->waiters[slot].next)
+		waiting++;
+	baton_host_unlock(&queue->lock);
+	/* as many as there are now: one that has nowhere to go comes back */
+	while (waiting--) {
+		baton_token token = take_first(fifo, cpu);
+
+		if (token == BATON_PICK_NONE)
+			return;
+		rehome(fifo, ctx, token);
+	}
 }
 
 const struct baton_policy BATON_POLICY_OPS = {
@@ -260,4 +283,5 @@ const struct baton_policy BATON_POLICY_OPS = {
 	.pick_refused = fifo_pick_refused,
 	.task_dequeued = fifo_take,
 	.task_departed = fifo_take,
+	.cpu_offline = fifo_cpu_offline,
 };

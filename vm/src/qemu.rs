@@ -107,9 +107,12 @@ impl Kernel {
 pub enum Accelerator {
     /// Translation, one host thread for each guest CPU. Quick; guest times mean nothing.
     Fast,
-    /// Translation on one thread that counts instructions: 1 ns of guest time is 1 instruction, and the same guest
+    /// Translation on one thread that counts instructions: each is 2 to the power of `shift` ns of guest time, and the same guest
     /// gives the same numbers to the last digit.
-    Icount,
+    Icount {
+        /// 0 for 1 ns per instruction. At most 10.
+        shift: u8,
+    },
     /// The host's own virtualisation.
     Kvm,
 }
@@ -154,9 +157,9 @@ pub fn arguments(m: &Machine) -> Vec<String> {
         // One thread for all CPUs: with one each, a CPU can run an instruction that another has just patched away (the kernel's
         // static keys, toggled as sched_ext is attached), and dies of the trap that stood there.
         Accelerator::Fast => add("-accel", "tcg,thread=single".into()),
-        Accelerator::Icount => {
+        Accelerator::Icount { shift } => {
             add("-accel", "tcg,thread=single".into());
-            add("-icount", "shift=0,sleep=off".into());
+            add("-icount", format!("shift={shift},sleep=off"));
             // Two inputs that would differ from run to run: the time of day, and what the processor's rdrand returns.
             add("-rtc", "base=2026-01-01T00:00:00,clock=vm".into());
             add("-seed", "1".into());
@@ -194,7 +197,7 @@ pub fn arguments(m: &Machine) -> Vec<String> {
     add("-chardev", "stdio,id=output,signal=off".into());
     add("-serial", "chardev:output".into());
     add("-chardev", format!("file,id=control,path={}", m.control.display()));
-    if m.accelerator == Accelerator::Icount {
+    if matches!(m.accelerator, Accelerator::Icount { .. }) {
         // A virtio device answers when the host gets round to it; only the slow serial port answers at once.
         add("-serial", "chardev:control".into());
     } else {
@@ -286,7 +289,7 @@ mod tests {
             ],
         );
         assert!(!fast.contains("-icount") && !fast.contains("-numa"), "{fast}");
-        let icount = line(Accelerator::Icount, 1, None);
+        let icount = line(Accelerator::Icount { shift: 0 }, 1, None);
         check_line(&icount, &["-accel tcg,thread=single -icount shift=0,sleep=off", "-serial chardev:control"]);
         assert!(!icount.contains("virtio"), "{icount}");
         check_line(&line(Accelerator::Kvm, 1, None), &["-accel kvm -cpu host"]);

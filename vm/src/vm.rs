@@ -42,8 +42,9 @@ pub struct Vm {
     pub topology: Option<Topology>,
     /// Memory in MiB; the files in the guest live there, too. Default 1024.
     pub memory_mb: u32,
-    /// Count instructions: 1 ns of guest time is 1 instruction, and a run repeats. Several times slower. Default false.
-    pub icount: bool,
+    /// Count instructions, each of which is 2 to this power of ns of guest time (0 to 10); a run repeats. With 0, several times
+    /// slower than without; each more halves the work of a second of guest time. Default none.
+    pub icount: Option<u8>,
     /// The program to run and its arguments. A program that is installed here is taken along; any other name must be an
     /// applet of busybox, one of `tools`, or a path that `files_in` fills.
     pub command: Vec<String>,
@@ -67,7 +68,7 @@ impl Default for Vm {
             cpus: 2,
             topology: None,
             memory_mb: 1024,
-            icount: false,
+            icount: None,
             command: Vec::new(),
             tools: DEFAULT_TOOLS.iter().map(|t| t.to_string()).collect(),
             files_in: Vec::new(),
@@ -104,9 +105,9 @@ impl Vm {
     /// See [`Error`]. A command that fails is not an error, but an [`Outcome`] with its exit code.
     pub fn run(&self, output: &mut (dyn Write + Send)) -> Result<Outcome> {
         let accelerator = match self.icount {
-            true => Accelerator::Icount,
-            false if kvm_works() => Accelerator::Kvm,
-            false => Accelerator::Fast,
+            Some(shift) => Accelerator::Icount { shift: shift.min(10) },
+            None if kvm_works() => Accelerator::Kvm,
+            None => Accelerator::Fast,
         };
         self.run_on(accelerator, output)
     }
@@ -293,7 +294,7 @@ fn spawn(arguments: &[String]) -> Result<Child> {
     let us = getpid();
     let mut command = Command::new(QEMU);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    // SAFETY: between fork and exec only two system calls are made, and nothing is allocated.
+    // SAFETY: Fork-quiet. Between fork and exec only two system calls are made, and nothing is allocated.
     unsafe {
         command.pre_exec(move || {
             set_parent_process_death_signal(Some(Signal::KILL))?;

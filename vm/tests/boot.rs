@@ -69,7 +69,7 @@ fn a_guest_that_panics_or_hangs_is_named_with_its_log() {
 fn counted_instructions_repeat_exactly() {
     let vm = Vm {
         cpus: 1,
-        icount: true,
+        icount: Some(0),
         files_out: vec!["/tmp/big".into()],
         ..shell("seq 40000 >/tmp/big; cat /proc/uptime /proc/interrupts")
     };

@@ -36,14 +36,15 @@ fn booted_tests(root: &Path) -> Result {
 }
 
 /// `cargo xtask booted [REPEAT [WORD]]`: the tests that run in a booted kernel (tests/booted), in one guest with two CPUs that
-/// counts instructions, so that a run is the same each time.
+/// counts instructions, so that its clock does not depend on what else this machine does. An instruction is 4 ns: a slow machine,
+/// on which the tests that wait for its clock to pass end sooner.
 pub fn booted(root: &Path, repeat: &str, word: &str) -> Result {
     cargo(root, &["build", "--release", "--package", "baton-cli", "--package", "baton-booted"])?;
     let target =
         std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from).join("release");
     let guest = "/usr/bin/baton-booted";
     let mut tool = Command::new(target.join("baton"));
-    tool.args(["vm", "run", "--icount", "--cpus", "2", "--memory", "2000", "--timeout", "3600"]);
+    tool.args(["vm", "run", "--icount=2", "--cpus", "2", "--memory", "2000", "--timeout", "3600"]);
     tool.args(BOOTED_POLICIES.iter().flat_map(|policy| ["--with", policy]));
     tool.arg("--in").arg(format!("{}:{guest}", target.join("baton-booted").display()));
     tool.args(["--", guest, "--repeat", repeat, word]).current_dir(root);

@@ -47,7 +47,7 @@ pub fn demo(search: &Search, args: &Demo) -> Result<ExitCode> {
     say("booting an unmodified Debian kernel in a guest with 2 CPUs that counts instructions");
     let vm = Vm {
         cpus: 2,
-        icount: true,
+        icount: Some(0),
         command: ["baton", "demo", "--here"].map(String::from).to_vec(),
         tools: ["perf", "hackbench"].map(String::from).to_vec(),
         files_in,

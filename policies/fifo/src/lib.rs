@@ -32,6 +32,17 @@ impl PerCpuFifo {
         self.queues[task.cpu].lock().push_back(baton);
     }
 
+    /// Its CPU has gone, or it may not use it any more: to the nearest that will do. If there is none, the kernel will enqueue it
+    /// anew.
+    fn rehome(&self, ctx: &Ctx<'_>, baton: Schedulable) {
+        let home = Cpu::new(self.home.slot(baton.slot()).load(Relaxed));
+        let cpu = self.near.near(home).iter().copied().find(|&cpu| ctx.baton_may_run(&baton, cpu)).unwrap_or(home);
+        self.home.slot(baton.slot()).store(cpu.number() as u32, Relaxed);
+        self.queues[cpu].lock().push_back(baton);
+        // A CPU that is busy will come to it by itself.
+        let _ = ctx.kick(cpu, baton::Kick::Idle);
+    }
+
     /// The nearest idle CPU, or else the one where the task ran last. Apart from the rest, so that the other wakeups need no
     /// registers for it.
     #[inline(never)]
@@ -95,18 +106,21 @@ impl Scheduler for PerCpuFifo {
         if matches!(why, Refusal::Stale | Refusal::Foreign) {
             return;
         }
-        // Its CPU has gone, or it may not use it any more: to the first that will do.
-        let home = Cpu::new(self.home.slot(baton.slot()).load(Relaxed));
-        let cpu = self.near.near(home).iter().copied().find(|&cpu| ctx.baton_may_run(&baton, cpu)).unwrap_or(home);
-        self.home.slot(baton.slot()).store(cpu.number() as u32, Relaxed);
-        self.queues[cpu].lock().push_back(baton);
-        // A CPU that is busy will come to it by itself.
-        let _ = ctx.kick(cpu, baton::Kick::Idle);
+        self.rehome(ctx, baton);
     }
 
     fn task_dequeued(&self, _: &Ctx<'_>, task: &Task) -> Option<Schedulable> {
         let home = Cpu::new(self.home.of(task).load(Relaxed));
         self.queues[home].lock().remove(task.slot)
+    }
+
+    fn cpu_offline(&self, ctx: &Ctx<'_>, cpu: Cpu) {
+        let waiting = self.queues[cpu].lock().len();
+        for _ in 0..waiting {
+            let first = self.queues[cpu].lock().pop_front();
+            let Some(baton) = first else { return };
+            self.rehome(ctx, baton);
+        }
     }
 }
 

@@ -33,6 +33,18 @@ impl Template {
     fn wait_for(&self, cpu: Cpu, baton: Schedulable) {
         self.queues[cpu].lock().push_back(baton);
     }
+
+    /// For one that cannot stay where it is: the first CPU that it may use.
+    fn wait_elsewhere(&self, ctx: &Ctx<'_>, baton: Schedulable) {
+        if let Some(cpu) = self.topology.cpus().find(|&cpu| ctx.baton_may_run(&baton, cpu)) {
+            self.wait_for(cpu, baton);
+            // If it is idle, it would not look at its queue by itself. (An error means that too many kicks were asked for.)
+            let _ = ctx.kick(cpu, Kick::Idle);
+        } else {
+            // The kernel is about to move it, and will say so.
+            self.wait_for(Cpu::new(0), baton);
+        }
+    }
 }
 
 impl Scheduler for Template {
@@ -102,18 +114,24 @@ impl Scheduler for Template {
         if matches!(why, Refusal::Stale | Refusal::Foreign) {
             return; // worthless: a newer one exists, so this one may be dropped
         }
-        if let Some(cpu) = self.topology.cpus().find(|&cpu| ctx.baton_may_run(&baton, cpu)) {
-            self.wait_for(cpu, baton);
-            // If it is idle, it would not look at its queue by itself. (An error means that too many kicks were asked for.)
-            let _ = ctx.kick(cpu, Kick::Idle);
-        } else {
-            self.wait_for(Cpu::new(0), baton);
-        }
+        self.wait_elsewhere(ctx, baton);
     }
 
     /// The host wants a waiting task back, wherever it is. Also what happens when a task leaves the policy.
     fn task_dequeued(&self, _: &Ctx<'_>, task: &Task) -> Option<Schedulable> {
         self.queues.iter().find_map(|queue| queue.lock().remove(task.slot))
+    }
+
+    /// A CPU that goes offline will not pick again.
+    fn cpu_offline(&self, ctx: &Ctx<'_>, cpu: Cpu) {
+        let waiting = self.queues[cpu].lock().len();
+        for _ in 0..waiting {
+            // In a line of its own: in the condition of an `if let`, the lock would be held to the end of the block.
+            let first = self.queues[cpu].lock().pop_front();
+            if let Some(baton) = first {
+                self.wait_elsewhere(ctx, baton);
+            }
+        }
     }
 }
 

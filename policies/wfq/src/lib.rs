@@ -39,9 +39,7 @@ impl Queue {
     /// Rule 2: the CPU's vruntime follows the lowest, of a task that runs alone too, so that who comes later starts beside it.
     #[inline]
     fn advance(&mut self, lowest: u64) {
-        if before(self.vruntime, lowest) {
-            self.vruntime = lowest;
-        }
+        self.vruntime = later(self.vruntime, lowest);
     }
 }
 
@@ -71,7 +69,7 @@ struct TaskState {
 pub struct Wfq {
     cpus: PerCpu<PerCpuState>,
     tasks: PerTask<TaskState>,
-    /// Tasks that no CPU may run for the moment: bound to one that is going offline. The kernel enqueues them anew.
+    /// Tasks that no CPU may run: on one that is going offline, and bound to it. The kernel enqueues them anew.
     limbo: Lock<Fifo>,
     topology: Topology,
     period: u64,
@@ -88,6 +86,15 @@ const FOUND_TOO_OFTEN: u32 = 3;
 #[inline]
 fn before(a: u64, b: u64) -> bool {
     (a.wrapping_sub(b) as i64) < 0
+}
+
+#[inline]
+fn later(a: u64, b: u64) -> u64 {
+    if before(a, b) {
+        b
+    } else {
+        a
+    }
 }
 
 /// Rule 1.
@@ -255,14 +262,7 @@ impl Scheduler for Wfq {
     fn task_wakeup(&self, _: &Ctx<'_>, task: &Task, baton: Schedulable) {
         self.charge(task);
         let vruntime = self.settle(task.slot, task.cpu);
-        self.insert(task.slot, task.cpu, vruntime, baton, |own, cpu| {
-            let least = cpu.wrapping_sub(self.credit);
-            if before(own, least) {
-                least
-            } else {
-                own
-            }
-        });
+        self.insert(task.slot, task.cpu, vruntime, baton, |own, cpu| later(own, cpu.wrapping_sub(self.credit)));
     }
 
     fn task_preempt(&self, _: &Ctx<'_>, task: &Task, baton: Schedulable) {
@@ -274,7 +274,7 @@ impl Scheduler for Wfq {
         self.charge(task);
         let vruntime = self.settle(task.slot, task.cpu);
         let first = self.cpus[task.cpu].queue.lock().tasks.first();
-        let behind = first.map_or(vruntime, |(key, _)| if before(vruntime, key) { key } else { vruntime });
+        let behind = first.map_or(vruntime, |(key, _)| later(vruntime, key));
         self.insert(task.slot, task.cpu, behind, baton, |own, _| own);
     }
 
@@ -305,15 +305,13 @@ impl Scheduler for Wfq {
     }
 
     fn newly_idle(&self, ctx: &Ctx<'_>, cpu: Cpu) -> Option<Schedulable> {
-        let near = self.topology.near(cpu).iter().copied();
-        let longest = near.filter(|&c| c != cpu).max_by_key(|&c| self.cpus[c].waiting.load(Relaxed))?;
-        if self.cpus[longest].waiting.load(Relaxed) == 0 {
-            return None;
-        }
-        let others = self.topology.near(cpu).iter().copied().filter(|&c| c != cpu && c != longest);
-        let baton = core::iter::once(longest)
-            .chain(others)
-            .filter(|&c| self.cpus[c].waiting.load(Relaxed) != 0)
+        let others = || self.topology.near(cpu).iter().copied().filter(|&c| c != cpu);
+        let waiting = |c: Cpu| self.cpus[c].waiting.load(Relaxed);
+        let longest = others().max_by_key(|&c| waiting(c));
+        let baton = longest
+            .into_iter()
+            .chain(others())
+            .filter(|&c| waiting(c) != 0)
             .find_map(|c| self.take(c, |slot| ctx.slot_may_run(slot, cpu)))?;
         self.settle(baton.slot(), cpu);
         Some(baton)

@@ -35,7 +35,7 @@ pub fn cases() -> Vec<Case> {
 }
 
 fn work() -> Result<(), String> {
-    hackbench(1, 60)
+    hackbench(1, 20)
 }
 
 fn five_hundred() -> Result<(), String> {
@@ -82,13 +82,13 @@ fn stops(
     check(report["calls"].as_array().is_some_and(|calls| !calls.is_empty()), || format!("no last calls: {report}"))?;
     // The shim stays, and the machine goes on under the fallback.
     check(sched_ext_state() == "enabled", || format!("sched_ext is {}", sched_ext_state()))?;
-    hackbench(1, 20)
+    hackbench(1, 5)
 }
 
 /// The answer is refused and counted, and the policy goes on.
 fn refused(fault: &str, work: fn() -> Result<(), String>) -> Result<(), String> {
     load(fault)?;
-    hackbench(1, 60)?;
+    hackbench(1, 20)?;
     work()?;
     let status = status()?;
     let faulty = policy(&status, "faulty")?;

@@ -131,7 +131,7 @@ fn in_guests(args: &Bench) -> Result<(Report, ExitCode)> {
         eprintln!("baton: booting a guest with {cpus} CPUs that counts instructions");
         let vm = Vm {
             cpus,
-            icount: true,
+            icount: Some(0),
             command: guest_command(args),
             tools: tools.iter().map(|t| t.to_string()).collect(),
             files_in: files_in.clone(),

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What a host gives to a policy, in the kernel: exported by baton.ko to GPL modules. The other half of the C interface is baton.h,
+ * what a policy gives to a host.
+ *
+ * Context: all may be called from every method of a policy and none sleeps, but for `create` and `destroy`, which may use the
+ * memory functions only.
+ */
+#ifndef BATON_HOST_H
+#define BATON_HOST_H
+
+#include <linux/types.h>
+#include <asm/rqspinlock.h>
+
+/*
+ * A policy's locks are these, not raw_res_spin_lock: one that cannot be had (a deadlock, or not in time) ends the call and the
+ * policy, not the machine, and what the call holds is released. Up to 31 at once, released in the reverse order.
+ */
+void baton_host_lock(rqspinlock_t *lock);
+bool baton_host_try_lock(rqspinlock_t *lock);	/* false when it is taken */
+void baton_host_unlock(rqspinlock_t *lock);
+
+/* NULL when there is no memory, or more than 8 KiB are asked for outside `create`. Not zeroed; align is a power of two. */
+void *baton_host_alloc(size_t size, size_t align);
+void baton_host_free(void *at);			/* NULL is nothing */
+
+u64 baton_host_now(void);			/* ns; does not go back on one CPU */
+u64 baton_host_random(void);
+
+/* Has the policy's `timer` called on this CPU, once; ns from now. Replaces the one armed before. */
+void baton_host_arm_timer(u64 after_ns);
+void baton_host_cancel_timer(void);
+
+bool baton_host_may_run(u32 slot, s32 cpu);	/* may the task run on that CPU now? It may change until it is picked. */
+bool baton_host_cpu_online(s32 cpu);
+bool baton_host_cpu_idle(s32 cpu);		/* idle, and claimed by nobody */
+bool baton_host_claim_idle(s32 cpu);		/* false when it was not idle, or another was first */
+
+/* For the glue of policies in Rust: a panic, and a Schedulable that was dropped. */
+void __noreturn baton_host_panic(const char *file, size_t file_len, u32 line, const char *message, size_t message_len);
+void baton_host_token_dropped(u64 token);
+
+#endif
