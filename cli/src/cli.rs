@@ -57,6 +57,10 @@ pub enum Command {
         #[command(flatten)]
         output: Output,
     },
+    /// Put another version of a policy in the place of the one that runs, with its state.
+    Upgrade(Upgrade),
+    /// Bring the version back that ran before the last upgrade.
+    Rollback(Rollback),
     /// Show policies, counters and faults.
     Status {
         #[command(flatten)]
@@ -139,6 +143,33 @@ pub struct Load {
     pub policy: String,
     #[command(flatten)]
     pub how: LoadOptions,
+}
+
+#[derive(Args, Debug)]
+pub struct Upgrade {
+    /// Name of the policy, which is running.
+    #[arg(value_parser = names::policy)]
+    pub policy: String,
+    /// The new version's module. [default: the one in the search path, as of `baton build`]
+    #[arg(long, value_name = "FILE")]
+    pub module: Option<PathBuf>,
+    /// Options of the new version. [default: those of the running one]
+    #[arg(long, value_parser = names::options)]
+    pub options: Option<String>,
+    /// Bring the old version back if the new one has a fault within this time: 30s, 500ms. The command waits for the end.
+    #[arg(long, value_name = "TIME", value_parser = names::duration)]
+    pub probation: Option<std::time::Duration>,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+#[derive(Args, Debug)]
+pub struct Rollback {
+    /// Name of the policy, which is running.
+    #[arg(value_parser = names::policy)]
+    pub policy: String,
+    #[command(flatten)]
+    pub output: Output,
 }
 
 #[derive(Args, Debug)]

@@ -21,6 +21,7 @@ const START: Opcode = opcode::read_write::<BatonStart>(GROUP, 4);
 const STOP: Opcode = opcode::read_write::<BatonStop>(GROUP, 5);
 const ASSIGN: Opcode = opcode::read_write::<BatonAssign>(GROUP, 6);
 const TASK: Opcode = opcode::read_write::<BatonTaskInfo>(GROUP, 7);
+const UPGRADE: Opcode = opcode::read_write::<BatonUpgrade>(GROUP, 8);
 
 /// The open control device. Only root can have one.
 pub struct Device(File);
@@ -135,6 +136,30 @@ impl Device {
         self.request::<STOP, _>(&mut BatonStop { name: field(name) })
     }
 
+    /// Puts the version of a policy that is loaded to come next in the place of the running one; with `rollback` the one before.
+    /// What was done, or why not, is in the answer.
+    pub fn upgrade(
+        &self,
+        name: &str,
+        options: &str,
+        rollback: bool,
+        probation_ms: u32,
+    ) -> (std::result::Result<(), Errno>, BatonUpgrade) {
+        let no_type = BatonStateType { name: [0; BATON_NAME_LEN], version: 0, reserved: 0, layout: 0 };
+        let mut upgrade = BatonUpgrade {
+            name: field(name),
+            options: field(options),
+            rollback: rollback.into(),
+            probation: probation_ms,
+            message: [0; BATON_MESSAGE_LEN],
+            change: BatonChange::default(),
+            running: no_type,
+            state: no_type,
+            older: no_type,
+        };
+        (self.request::<UPGRADE, _>(&mut upgrade), upgrade)
+    }
+
     /// Gives thread `pid` (0: all that are assigned to none) to a policy; `None` takes it away.
     /// With `set_class` the thread also joins, or leaves, class SCHED_EXT.
     pub fn assign(&self, pid: u32, policy: Option<&str>, set_class: bool) -> std::result::Result<(), Errno> {
@@ -156,6 +181,9 @@ fn no_policy(index: u32) -> BatonPolicyInfo {
         faults: 0,
         name: [0; BATON_NAME_LEN],
         options: [0; BATON_OPTIONS_LEN],
+        modules: [[0; BATON_MODULE_LEN]; 3],
+        changes: 0,
+        history: [BatonChange::default(); BATON_CHANGES_KEPT],
     }
 }
 
@@ -205,13 +233,14 @@ mod tests {
     #[test]
     fn requests_have_the_numbers_of_the_c_header() {
         check(CORE, 0, 40);
-        check(POLICY, 1, 336);
+        check(POLICY, 1, 920);
         check(FAULT, 2, 512);
         check(CPU, 3, 64);
         check(START, 4, 448);
         check(STOP, 5, 32);
         check(ASSIGN, 6, 40);
         check(TASK, 7, 40);
+        check(UPGRADE, 8, 648);
     }
 
     #[test]

@@ -6,9 +6,12 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use object::{Object, ObjectSection};
 use rustix::fs::{flock, FlockOperation};
 use rustix::io::Errno;
-use rustix::system::{delete_module, finit_module, uname};
+use rustix::system::{delete_module, finit_module, init_module, uname};
+
+use baton_abi::BATON_MODULE_LEN;
 
 use crate::error::{Error, Result};
 
@@ -54,6 +57,14 @@ impl Lock {
 
 /// The name of a module's file is its name, with .ko.
 pub fn load_module(file: &Path, parameters: &str) -> Result<()> {
+    read_module(file)?;
+    let open = File::open(file).map_err(|e| Error::file(format!("opening {}", file.display()), &e))?;
+    let parameters = CString::new(parameters).map_err(|_| Error::baton("a module parameter has a NUL"))?;
+    finit_module(&open, &parameters, 0).map_err(|errno| not_loaded(&file.display().to_string(), errno))
+}
+
+/// The bytes of a module that was built for this kernel.
+fn read_module(file: &Path) -> Result<Vec<u8>> {
     let module = fs::read(file).map_err(|e| Error::file(format!("reading {}", file.display()), &e))?;
     let built_for = vermagic(&module);
     if let Some(built_for) = built_for.filter(|built_for| *built_for != release()) {
@@ -62,12 +73,33 @@ pub fn load_module(file: &Path, parameters: &str) -> Result<()> {
             "build it for this kernel (baton build), or give the right file with --module or --modules",
         ));
     }
-    let open = File::open(file).map_err(|e| Error::file(format!("opening {}", file.display()), &e))?;
-    let parameters = CString::new(parameters).map_err(|_| Error::baton("a module parameter has a NUL"))?;
-    match finit_module(&open, &parameters, 0) {
-        Ok(()) => Ok(()),
-        Err(errno) => Err(not_loaded(&file.display().to_string(), errno)),
+    Ok(module)
+}
+
+/// As [`load_module`], under another name: the kernel has one module of a name at a time, and two versions of a policy have the
+/// same. The name is in the module's own `struct module`, in a section of that alone.
+pub fn load_module_as(file: &Path, name: &str) -> Result<()> {
+    let mut bytes = read_module(file)?;
+    let malformed = || Error::user(format!("{} is no kernel module", file.display()), "build it again (baton build)");
+    let (start, len) = {
+        let object = object::File::parse(&*bytes).map_err(|_| malformed())?;
+        let section = object.section_by_name(".gnu.linkonce.this_module").ok_or_else(malformed)?;
+        section.file_range().ok_or_else(malformed)?
+    };
+    let this_module = usize::try_from(start)
+        .ok()
+        .zip(usize::try_from(start + len).ok())
+        .and_then(|(start, end)| bytes.get_mut(start..end))
+        .ok_or_else(malformed)?;
+    // The structure is zero but for a few fields, of which the name is the first that is not.
+    let at = this_module.iter().position(|b| *b != 0).ok_or_else(malformed)?;
+    let place = this_module.get_mut(at..at + BATON_MODULE_LEN - 8).ok_or_else(malformed)?;
+    if name.len() >= place.len() {
+        return Err(Error::baton(format!("the module name {name} is too long")));
     }
+    place.fill(0);
+    place[..name.len()].copy_from_slice(name.as_bytes());
+    init_module(&bytes, c"").map_err(|errno| not_loaded(&file.display().to_string(), errno))
 }
 
 /// `vermagic=7.2.12+deb14-cloud-amd64 SMP preempt ...`, as `modinfo` shows it, gives the release.

@@ -2,6 +2,7 @@
 //! The small languages of the command line: names of policies, their options, files of a guest.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use baton_abi::{BATON_NAME_LEN, BATON_OPTIONS_LEN};
 
@@ -58,6 +59,23 @@ pub struct FileIn {
     pub host: PathBuf,
     /// Absolute path in the guest.
     pub guest: String,
+}
+
+/// A time: `30s`, `500ms`.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_lowercase());
+    let ms = match &text[digits.len()..] {
+        "ms" => 1,
+        "s" => 1_000,
+        "min" => 60_000,
+        _ => return Err("a time is a whole number and ms, s or min: 30s".into()),
+    };
+    let number: u32 = digits.parse().map_err(|_| "a time is a whole number and ms, s or min: 30s")?;
+    number
+        .checked_mul(ms)
+        .filter(|ms| (1..=86_400_000).contains(ms))
+        .map(|ms| Duration::from_millis(ms.into()))
+        .ok_or_else(|| "a time is 1 ms to a day".into())
 }
 
 /// `FILE[:DEST]`; a command in the guest begins in `/`, so that is where a file without DEST goes.

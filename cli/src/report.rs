@@ -231,6 +231,8 @@ mod tests {
             refusals: 2,
             faults: 0,
             options: options.into(),
+            can_roll_back: false,
+            history: vec![],
         };
         let cpu = |cpu, online| Cpu {
             cpu,

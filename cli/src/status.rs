@@ -48,6 +48,42 @@ pub struct Policy {
     pub refusals: u64,
     pub faults: u64,
     pub options: String,
+    /// The version before is kept, for a rollback.
+    pub can_roll_back: bool,
+    /// The last changes of version, oldest first.
+    pub history: Vec<Change>,
+}
+
+/// One change of a policy's version.
+#[derive(Serialize, Debug, Clone, PartialEq)]
+pub struct Change {
+    /// ns since the boot.
+    pub at_ns: u64,
+    pub kind: &'static str,
+    pub from_version: u32,
+    pub to_version: u32,
+    /// The new version began with a state of its own.
+    pub anew: bool,
+    /// How long all CPUs were held; 0 when none was.
+    pub held_ns: u64,
+    /// What the policy allocated for it.
+    pub memory_bytes: u64,
+}
+
+pub fn change(change: &BatonChange) -> Change {
+    Change {
+        at_ns: change.now,
+        kind: match change.kind {
+            k if k == BatonChangeKind::Rollback as u32 => "rollback",
+            k if k == BatonChangeKind::FaultRollback as u32 => "rollback after a fault",
+            _ => "upgrade",
+        },
+        from_version: change.from_version,
+        to_version: change.to_version,
+        anew: change.anew != 0,
+        held_ns: change.held,
+        memory_bytes: change.memory,
+    }
 }
 
 #[derive(Serialize, Debug, Clone, PartialEq)]
@@ -140,6 +176,8 @@ impl Policy {
             refusals: info.refusals,
             faults: info.faults,
             options: text(&info.options),
+            can_roll_back: info.modules[2][0] != 0,
+            history: info.history.iter().filter(|c| c.kind != 0).map(change).collect(),
         }
     }
 }

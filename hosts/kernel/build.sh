@@ -22,6 +22,9 @@ release=${headers#/usr/src/linux-headers-}
 # core and alloc for the kernel's code model: no SSE, no red zone, no relocations that the module loader refuses (GOT), thunks for
 # indirect jumps and returns, landing pads for IBT.
 export RUSTC_BOOTSTRAP=1
+# In the layout of states (policy/api/src/state.rs).
+BATON_RUSTC=$(rustc --version)
+export BATON_RUSTC
 kernel_flags="-Crelocation-model=static -Ccode-model=kernel -Cno-redzone=y -Zcf-protection=branch \
 -Zfunction-return=thunk-extern -Zretpoline-external-thunk -Cjump-tables=n -Zplt=yes -Zdirect-access-external-data=yes"
 

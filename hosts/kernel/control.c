@@ -35,7 +35,7 @@ static struct baton_place *find(const char *name)
 	int i;
 
 	for (i = 0; i < BATON_MAX_POLICIES; i++)
-		if (baton_places[i].ops && !strcmp(baton_places[i].name, name))
+		if (baton_places[i].active && !strcmp(baton_places[i].name, name))
 			return &baton_places[i];
 	return NULL;
 }
@@ -58,11 +58,45 @@ static bool valid(const struct baton_policy *ops)
 	       ops->task_restored && ops->pick_next_task && ops->pick_refused && ops->task_dequeued && ops->task_departed;
 }
 
+u32 baton_events_of(const struct baton_version *version)
+{
+	return (version->ops.events & BATON_EV_ALL) | (version->ops.select_task_rq ? 0 : BATON_EV_NO_SELECT);
+}
+
+/* A second version of a policy that is running waits to come next. */
+static int register_version(struct baton_version *version)
+{
+	struct baton_place *place = find(version->ops.name);
+	s32 index;
+	int err;
+
+	if (place) {
+		if (baton_core_state(index_of(place)) != BATON_POLICY_STATE_RUNNING || place->next)
+			return -EEXIST;
+		place->next = version;
+		return 0;
+	}
+	index = baton_core_register(baton_events_of(version));
+	if (index < 0)
+		return -ENOSPC;
+	place = &baton_places[index];
+	memset(place, 0, sizeof(*place));
+	INIT_LIST_HEAD(&place->blocks);
+	raw_res_spin_lock_init(&place->memory_lock);
+	place->memory_limit = BATON_MEMORY_LIMIT;
+	strscpy(place->name, version->ops.name, sizeof(place->name));
+	err = baton_timers_add(place);
+	if (err)
+		baton_core_unregister(index);
+	else
+		place->active = version;
+	return err;
+}
+
 int baton_register(const struct baton_policy *ops, struct module *module)
 {
-	struct baton_place *place;
-	s32 index;
-	int err = 0;
+	struct baton_version *version;
+	int err;
 
 	if (ops->abi != BATON_ABI) {
 		pr_notice("baton: a policy module was built for version %u of the interface, and this is version %u: build it again\n",
@@ -71,32 +105,27 @@ int baton_register(const struct baton_policy *ops, struct module *module)
 	}
 	if (!valid(ops))
 		return -EINVAL;
+	version = kzalloc(sizeof(*version), GFP_KERNEL);
+	if (!version)
+		return -ENOMEM;
+	version->ops = *ops;
+	version->registered = ops;
+	version->module = module;
 	mutex_lock(&baton_control_mutex);
-	if (find(ops->name)) {
-		err = -EEXIST;
-		goto out;
-	}
-	index = baton_core_register(ops, (ops->events & BATON_EV_ALL) | (ops->select_task_rq ? 0 : BATON_EV_NO_SELECT));
-	if (index < 0) {
-		err = -ENOSPC;
-		goto out;
-	}
-	place = &baton_places[index];
-	memset(place, 0, sizeof(*place));
-	INIT_LIST_HEAD(&place->blocks);
-	raw_res_spin_lock_init(&place->memory_lock);
-	strscpy(place->name, ops->name, sizeof(place->name));
-	place->module = module;
-	err = baton_timers_add(place);
-	if (err)
-		baton_core_unregister(index);
-	else
-		place->ops = ops;
-out:
+	err = register_version(version);
 	mutex_unlock(&baton_control_mutex);
+	if (err)
+		kfree(version);
 	return err;
 }
 EXPORT_SYMBOL_GPL(baton_register);
+
+/* Forgets a version that is not the current one. Its module, which is let go, may stay loaded. */
+void baton_forget_version(struct baton_version **version)
+{
+	kfree(*version);
+	*version = NULL;
+}
 
 void baton_unregister(const struct baton_policy *ops)
 {
@@ -104,12 +133,17 @@ void baton_unregister(const struct baton_policy *ops)
 
 	mutex_lock(&baton_control_mutex);
 	place = find(ops->name);
-	if (place && place->ops == ops) {
+	if (place && place->next && place->next->registered == ops) {
+		baton_forget_version(&place->next);
+	} else if (place && place->active->registered == ops) {
+		struct baton_version *version = place->active;
+
 		baton_core_unregister(index_of(place));
-		place->ops = NULL;
+		place->active = NULL;
 		/* a call that read the place before may be under way: see the entry of Host::call */
 		synchronize_rcu();
 		baton_timers_remove(place);
+		kfree(version);
 	}
 	mutex_unlock(&baton_control_mutex);
 }
@@ -151,9 +185,8 @@ static void read_topology(struct baton_cpu *cpus)
 static void stop(struct baton_place *place)
 {
 	bool faulted = baton_core_state(index_of(place)) == BATON_POLICY_STATE_FAULTED;
-	void *this = baton_core_stop(index_of(place));
 
-	if (!this)
+	if (!baton_core_stop(index_of(place)))
 		return;
 	/* Calls run with interrupts off, which is a read-side section. */
 	synchronize_rcu();
@@ -161,64 +194,91 @@ static void stop(struct baton_place *place)
 	baton_core_rescue_again();
 	/* What a faulted policy thinks of its own state is not to be relied on: its memory is taken back without asking it. */
 	if (!faulted)
-		baton_destroy(place, this);
+		baton_make(place, place->active->ops.destroy, place->active->this, NULL);
 	baton_free_all(place);
-	place->this = NULL;
-	module_put(place->module);
+	module_put(place->active->module);
+	place->on_probation = false;
+	if (place->before) {
+		module_put(place->before->module);
+		baton_forget_version(&place->before);
+	}
+	if (place->next)
+		baton_forget_version(&place->next);
 }
 
 /* What the policy said as it panicked while it was made. */
-static void describe_panic(char *text, size_t size)
+void baton_describe_panic(char *text, size_t size)
 {
 	const struct baton_last_words *words = baton_creating_last_words();
 
-	scnprintf(text, size, "%s, %s:%u", words->message, words->file, words->line);
+	if (words->line)
+		scnprintf(text, size, "%s, %s:%u", words->message, words->file, words->line);
+	else
+		scnprintf(text, size, "%s", words->message);
+}
+
+/* What a policy is made from. Process context. */
+int baton_begin_making(struct baton_making *making, const char *options, char *message)
+{
+	struct baton_core_info core = {};
+
+	making->cpus = kvcalloc(nr_cpu_ids, sizeof(*making->cpus), GFP_KERNEL);
+	if (!making->cpus)
+		return -ENOMEM;
+	cpus_read_lock();
+	read_topology(making->cpus);
+	cpus_read_unlock();
+	baton_core_info(&core);
+	message[0] = 0;
+	making->env = (struct baton_env){
+		.cpus = making->cpus,
+		.nr_cpus = nr_cpu_ids,
+		.max_tasks = core.max_tasks,
+		.options = options,
+		.message = message,
+	};
+	return 0;
+}
+
+void baton_end_making(struct baton_making *making)
+{
+	kvfree(making->cpus);
 }
 
 static int start(struct baton_start *arg)
 {
-	struct baton_core_info core = {};
-	struct baton_env env = {};
+	struct baton_version *version;
+	struct baton_making making;
 	struct baton_place *place;
-	struct baton_cpu *cpus;
-	bool faulted = false;
-	int err = 0;
+	u64 made;
+	int err;
 
 	place = find(arg->name);
 	if (!place)
 		return -ENOENT;
 	if (baton_core_state(index_of(place)) != BATON_POLICY_STATE_REGISTERED)
 		return -EBUSY;
-	if (!try_module_get(place->module))
+	version = place->active;
+	if (!try_module_get(version->module))
 		return -ENOENT;
-	cpus = kvcalloc(nr_cpu_ids, sizeof(*cpus), GFP_KERNEL);
-	if (!cpus) {
-		module_put(place->module);
-		return -ENOMEM;
-	}
-	cpus_read_lock();
-	read_topology(cpus);
-	cpus_read_unlock();
-	baton_core_info(&core);
 	baton_fault_clear(place);
 	strscpy(place->options, arg->options, sizeof(place->options));
-	arg->message[0] = 0;
-	env.cpus = cpus;
-	env.nr_cpus = nr_cpu_ids;
-	env.max_tasks = core.max_tasks;
-	env.options = place->options;
-	env.message = arg->message;
-	place->this = baton_create(place, &env, &faulted);
-	kvfree(cpus);
-	if (!place->this) {
-		if (faulted)
-			describe_panic(arg->message, sizeof(arg->message));
-		err = faulted ? -EFAULT : -EINVAL;
-		baton_free_all(place);
-		module_put(place->module);
+	err = baton_begin_making(&making, place->options, arg->message);
+	if (err) {
+		module_put(version->module);
 		return err;
 	}
-	baton_core_start(index_of(place), place->this);
+	made = baton_make(place, version->ops.create, &making.env, NULL);
+	baton_end_making(&making);
+	if (!made || made == BATON_ABORTED) {
+		if (made)
+			baton_describe_panic(arg->message, sizeof(arg->message));
+		baton_free_all(place);
+		module_put(version->module);
+		return made ? -EFAULT : -EINVAL;
+	}
+	version->this = (void *)made;
+	baton_core_start(index_of(place), version);
 	return 0;
 }
 
@@ -267,21 +327,35 @@ static int assign(const struct baton_assign *arg)
 	return err;
 }
 
+static void name_module(u8 *name, const struct baton_version *version)
+{
+	if (version)
+		strscpy(name, version->module->name, BATON_MODULE_LEN);
+}
+
 static void policy_info(struct baton_policy_info *info)
 {
 	const struct baton_place *place;
 	u32 index = info->index;
+	u64 i, kept;
 
 	memset(info, 0, sizeof(*info));
 	info->index = index;
 	place = &baton_places[index];
-	if (!place->ops)
+	if (!place->active)
 		return;
 	baton_core_policy_info(info);
-	info->version = place->ops->version;
+	info->version = place->active->ops.version;
 	info->memory = place->memory;
 	strscpy(info->name, place->name, sizeof(info->name));
 	strscpy(info->options, place->options, sizeof(info->options));
+	name_module(info->modules[0], place->active);
+	name_module(info->modules[1], place->next);
+	name_module(info->modules[2], place->before);
+	info->changes = place->changes;
+	kept = min(place->changes, BATON_CHANGES_KEPT);
+	for (i = 0; i < kept; i++)
+		info->history[i] = place->history[(place->changes - kept + i) % BATON_CHANGES_KEPT];
 }
 
 static int task_info(struct baton_task_info *info)
@@ -308,6 +382,7 @@ union request {
 	struct baton_stop stop;
 	struct baton_assign assign;
 	struct baton_task_info task;
+	struct baton_upgrade upgrade;
 };
 
 /* Strings from user space end where they should. */
@@ -360,6 +435,12 @@ static int handle(unsigned int cmd, union request *r)
 		if (!terminated(r->assign.name, sizeof(r->assign.name)))
 			return -EINVAL;
 		return assign(&r->assign);
+	case BATON_IOC_UPGRADE:
+		if (!terminated(r->upgrade.name, sizeof(r->upgrade.name)) ||
+		    !terminated(r->upgrade.options, sizeof(r->upgrade.options)) || r->upgrade.rollback > 1)
+			return -EINVAL;
+		place = find(r->upgrade.name);
+		return place ? baton_upgrade(place, &r->upgrade) : -ENOENT;
 	}
 	return -ENOTTY;
 }
@@ -386,7 +467,7 @@ static long control(struct file *file, unsigned int cmd, unsigned long arg)
 	err = handle(cmd, request);
 	mutex_unlock(&baton_control_mutex);
 	/* A policy that could not be made says why. */
-	if ((!err || cmd == BATON_IOC_START) && copy_to_user(user, request, _IOC_SIZE(cmd)))
+	if ((!err || cmd == BATON_IOC_START || cmd == BATON_IOC_UPGRADE) && copy_to_user(user, request, _IOC_SIZE(cmd)))
 		err = -EFAULT;
 out:
 	kfree(request);

@@ -18,6 +18,7 @@
 
 #include "baton.h"
 
+#define BATON_MEMORY_LIMIT (256ULL << 20)	/* bytes that a policy may have */
 #define BATON_STACK_GRANT 4096	/* bytes of stack that a call may use */
 
 struct baton_cpu_state;	/* core-lib's */
@@ -40,18 +41,33 @@ struct baton_timer {
 	u32 policy;
 };
 
+/* One version of a policy. The first two fields are known to core-lib/src/kernel.rs, and read by every call. */
+struct baton_version {
+	void *this;			/* set before the version runs, and not changed while it does */
+	struct baton_policy ops;	/* a copy: one pointer leads to all that a call needs */
+	const struct baton_policy *registered;
+	struct module *module;		/* held while the version is running or faulted, or kept for a rollback */
+};
+
 /* One place in the table of policies: the C side of baton_core's PolicyEntry. Guarded by control_mutex where not said. */
 struct baton_place {
-	const struct baton_policy *ops;
-	struct module *module;		/* held while the policy is running or faulted */
-	void *this;
+	struct baton_version *active;	/* NULL when the place is free */
+	struct baton_version *next;	/* loaded to come after */
+	struct baton_version *before;	/* kept for a rollback; its module is held */
 	struct baton_timer __percpu *timers;
 	char name[BATON_NAME_LEN];
 	char options[BATON_OPTIONS_LEN];
+	char options_before[BATON_OPTIONS_LEN];
+	/* upgrade.c */
+	u64 changes;
+	struct baton_change history[BATON_CHANGES_KEPT];	/* the last is at changes - 1, modulo its length */
+	unsigned long probation_end;	/* jiffies */
+	bool on_probation;
 	/* memory.c; guarded by memory_lock, which may be taken with interrupts off */
 	rqspinlock_t memory_lock;
 	struct list_head blocks;
 	u64 memory;
+	u64 memory_limit;
 	/* fault.c; written once per start by the CPU that stops the policy, read under control_mutex */
 	struct baton_fault fault;
 };
@@ -70,7 +86,7 @@ struct baton_last_words *baton_last_words(void);
 const struct baton_last_words *baton_creating_last_words(void);
 
 /* guard.S */
-u64 baton_guard(void *this, struct baton_ctx *ctx, u64 a, u64 b, unsigned long func, struct baton_frame *frame);
+u64 baton_guard(void *this, void *ctx, u64 a, u64 b, unsigned long func, struct baton_frame *frame);
 void __noreturn baton_unwind(struct baton_frame *frame);
 
 /* host.c */
@@ -82,8 +98,7 @@ void baton_khost_kick_all(void);
 void baton_khost_kick(const struct baton_ctx *ctx);
 
 /* memory.c */
-void *baton_create(struct baton_place *place, const struct baton_env *env, bool *faulted);
-void baton_destroy(struct baton_place *place, void *this);
+u64 baton_make(struct baton_place *place, const void *func, const void *first, const void *second);
 void baton_free_all(struct baton_place *place);
 bool baton_creating(void);
 struct baton_frame *baton_creating_frame(void);
@@ -98,7 +113,21 @@ void baton_timers_remove(struct baton_place *place);
 void baton_watch_init(void);
 void baton_watch_exit(void);
 
+/* upgrade.c */
+int baton_upgrade(struct baton_place *place, struct baton_upgrade *arg);
+void baton_upgrade_fault(void);
+void baton_upgrade_exit(void);
+
 /* control.c */
+struct baton_making {
+	struct baton_env env;
+	struct baton_cpu *cpus;
+};
+int baton_begin_making(struct baton_making *making, const char *options, char *message);
+void baton_end_making(struct baton_making *making);
+u32 baton_events_of(const struct baton_version *version);
+void baton_describe_panic(char *text, size_t size);
+void baton_forget_version(struct baton_version **version);
 int baton_control_init(void);
 void baton_control_exit(void);
 
@@ -139,12 +168,15 @@ bool baton_core_is_asleep(s32 cpu);
 bool baton_core_is_online(s32 cpu);
 void baton_core_note_online(s32 cpu, bool online);
 bool baton_core_dropped(u64 token, s32 cpu);
-s32 baton_core_register(const struct baton_policy *ops, u32 events);
+s32 baton_core_register(u32 events);
 void baton_core_unregister(u32 index);
-bool baton_core_start(u32 index, void *this);
-void *baton_core_stop(u32 index);
+bool baton_core_start(u32 index, const struct baton_version *version);
+bool baton_core_stop(u32 index);
+void baton_core_swap(u32 index, const struct baton_version *version, u32 events);
+void baton_core_hand_anew(u32 index, bool is_new, u64 now, struct baton_frame *frame, const struct baton_cpu_state *cpu);
 u32 baton_core_state(u32 index);
 void baton_core_set_default(s32 index);
+bool baton_core_is_default(u32 index);
 bool baton_core_assign(u32 pid, s32 index);
 bool baton_core_rescue_again(void);
 void baton_core_check_stall(u64 now, u64 limit);

@@ -48,7 +48,7 @@ void __noreturn baton_abandon(struct baton_frame *frame, enum baton_fault_kind k
 
 	if (!baton_creating())
 		baton_core_fault_in_call(smp_processor_id(), kind);
-	while (!baton_creating() && held->cnt > frame->held_before && held->cnt <= RES_NR_HELD)
+	while (irqs_disabled() && held->cnt > frame->held_before && held->cnt <= RES_NR_HELD)
 		res_spin_unlock((rqspinlock_t *)held->locks[held->cnt - 1]);
 	baton_unwind(frame);
 }

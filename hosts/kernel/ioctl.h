@@ -14,5 +14,6 @@
 #define BATON_IOC_STOP _IOWR(BATON_IOC_TYPE, 5, struct baton_stop)
 #define BATON_IOC_ASSIGN _IOWR(BATON_IOC_TYPE, 6, struct baton_assign)
 #define BATON_IOC_TASK _IOWR(BATON_IOC_TYPE, 7, struct baton_task_info)
+#define BATON_IOC_UPGRADE _IOWR(BATON_IOC_TYPE, 8, struct baton_upgrade)
 
 #endif

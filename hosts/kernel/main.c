@@ -55,6 +55,7 @@ static void __exit baton_exit(void)
 	baton_watch_exit();
 	baton_host_exit();
 	baton_fault_exit();
+	baton_upgrade_exit();
 	baton_memory_exit();
 	vfree(slots);
 	vfree(cpus);

@@ -14,8 +14,6 @@
 #include "core.h"
 #include "host.h"
 
-#define MEMORY_LIMIT (256ULL << 20)
-
 struct block {
 	struct list_head list;
 	struct llist_node later;
@@ -28,16 +26,17 @@ struct block {
 /* The policy that is being made or unmade, by which task. Guarded by baton_control_mutex. */
 static struct baton_place *creating;
 static struct task_struct *creator;
+static bool standing_still;	/* made while all CPUs are held, with interrupts off */
 static struct baton_frame creating_frame;
 
 bool baton_creating(void)
 {
-	return READ_ONCE(creator) == current && !irqs_disabled();
+	return READ_ONCE(creator) == current && (standing_still || !irqs_disabled());
 }
 
 struct baton_frame *baton_creating_frame(void)
 {
-	return &creating_frame;
+	return standing_still ? this_cpu_ptr(&baton_frame) : &creating_frame;
 }
 
 static struct baton_place *current_place(void)
@@ -59,7 +58,7 @@ void *baton_host_alloc(size_t size, size_t align)
 	size_t total;
 	void *base, *at;
 
-	if (!place || check_add_overflow(size, sizeof(*block) + align, &total) || place->memory + total > MEMORY_LIMIT)
+	if (!place || check_add_overflow(size, sizeof(*block) + align, &total) || place->memory + total > place->memory_limit)
 		return NULL;
 	base = nolock ? kmalloc_nolock(total, 0, NUMA_NO_NODE) : kvmalloc(total, GFP_KERNEL | __GFP_NOWARN);
 	if (!base)
@@ -101,7 +100,6 @@ void baton_host_free(void *at)
 	if (!at)
 		return;
 	place = block->place;
-
 	if (raw_res_spin_lock_irqsave(&place->memory_lock, flags))
 		return;	/* stays in the list, and is freed with the policy */
 	list_del(&block->list);
@@ -118,32 +116,21 @@ void baton_host_free(void *at)
 }
 EXPORT_SYMBOL_GPL(baton_host_free);
 
-static u64 guarded(struct baton_place *place, unsigned long func, void *first, bool *faulted)
+/*
+ * Calls a function that makes or unmakes a policy: func(first, second), or BATON_ABORTED when that was abandoned. Under the control
+ * mutex; process context, or with all CPUs held (upgrade.c).
+ */
+u64 baton_make(struct baton_place *place, const void *func, const void *first, const void *second)
 {
 	u64 result;
 
 	creating = place;
+	standing_still = irqs_disabled();
 	WRITE_ONCE(creator, current);
-	result = baton_guard(first, NULL, 0, 0, func, &creating_frame);
+	result = baton_guard((void *)first, (void *)second, 0, 0, (unsigned long)func, baton_creating_frame());
 	WRITE_ONCE(creator, NULL);
-	*faulted = result == BATON_ABORTED;
+	standing_still = false;
 	return result;
-}
-
-/* Makes the policy. Process context, under the control mutex. */
-void *baton_create(struct baton_place *place, const struct baton_env *env, bool *faulted)
-{
-	u64 result = guarded(place, (unsigned long)place->ops->create, (void *)env, faulted);
-
-	return *faulted ? NULL : (void *)result;
-}
-
-/* Unmakes it. Process context, under the control mutex; no call is under way. */
-void baton_destroy(struct baton_place *place, void *this)
-{
-	bool faulted;
-
-	guarded(place, (unsigned long)place->ops->destroy, this, &faulted);
 }
 
 /* Frees what the policy has left. Process context, under the control mutex; no call is under way. */

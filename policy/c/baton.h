@@ -15,7 +15,7 @@
 #endif
 
 // Version of everything in this crate. A policy module built for another version is refused at registration.
-#define BATON_ABI 1
+#define BATON_ABI 2
 
 // Longest name of a policy, with the terminating NUL.
 #define BATON_NAME_LEN 32
@@ -25,6 +25,12 @@
 
 // At most this many policies are registered at once.
 #define BATON_MAX_POLICIES 16
+
+// Longest name of a module, with the terminating NUL.
+#define BATON_MODULE_LEN 64
+
+// Changes of version that are remembered for each policy.
+#define BATON_CHANGES_KEPT 8
 
 // Answer of a pick: nothing to run.
 #define BATON_PICK_NONE 0
@@ -96,6 +102,17 @@ enum baton_policy_state {
 	BATON_POLICY_STATE_FAULTED = 3,
 };
 
+// Why the version of a policy changed.
+enum baton_change_kind {
+	BATON_CHANGE_KIND_NONE = 0,
+	// By an upgrade.
+	BATON_CHANGE_KIND_UPGRADE = 1,
+	// By hand, or because a condition of the probation was broken.
+	BATON_CHANGE_KIND_ROLLBACK = 2,
+	// Because the new version had a fault while on probation.
+	BATON_CHANGE_KIND_FAULT_ROLLBACK = 3,
+};
+
 // Why the host did not take a policy's answer.
 enum baton_refusal {
 	// The token is not the task's newest, or the task is not queued any more.
@@ -137,6 +154,11 @@ enum baton_method {
 	BATON_METHOD_CPU_OFFLINE,
 	BATON_METHOD_ENTER_IDLE,
 	BATON_METHOD_EXIT_IDLE,
+	BATON_METHOD_REREGISTER_PREPARE,
+	BATON_METHOD_REREGISTER_INIT,
+	BATON_METHOD_REREGISTER_DROP,
+	BATON_METHOD_REREGISTER_CONVERT,
+	BATON_METHOD_REREGISTER_TAKE,
 };
 
 // What a policy did wrong.
@@ -181,6 +203,22 @@ struct baton_core_info {
 	uint32_t stall_ms;
 };
 
+// One change of the version of a policy.
+struct baton_change {
+	// When, ns since the boot.
+	uint64_t now;
+	// `baton_change_kind`.
+	uint32_t kind;
+	// 1 when the new version began with a state of its own, as it could not take over the old one's.
+	uint32_t anew;
+	uint32_t from_version;
+	uint32_t to_version;
+	// How long all CPUs were held, ns; 0 when none was.
+	uint64_t held;
+	// What the policy allocated for the change, bytes.
+	uint64_t memory;
+};
+
 // `BATON_IOC_POLICY`: one policy. In: `index`. Out: the rest.
 struct baton_policy_info {
 	// Place in the table, below `BATON_MAX_POLICIES`.
@@ -202,6 +240,43 @@ struct baton_policy_info {
 	uint64_t faults;
 	uint8_t name[BATON_NAME_LEN];
 	uint8_t options[BATON_OPTIONS_LEN];
+	// Names of the modules of its versions: the current one, the one that is loaded to come next, and the one before.
+	uint8_t modules[3][BATON_MODULE_LEN];
+	// Upgrades and rollbacks so far.
+	uint64_t changes;
+	// The last of them, oldest first; `kind` is 0 where there is none.
+	struct baton_change history[BATON_CHANGES_KEPT];
+};
+
+// The type of a state that one version of a policy hands to the next. Two are the same when all fields are.
+struct baton_state_type {
+	// Name of the type, NUL-terminated; empty when there is no state.
+	char name[BATON_NAME_LEN];
+	// Version that its author gave it.
+	uint32_t version;
+	// Padding.
+	uint32_t reserved;
+	// Of everything that decides how it lies in memory, down to the last field.
+	uint64_t layout;
+};
+
+// `BATON_IOC_UPGRADE`: puts the version that is loaded to come next in the place of the running one, or the one before.
+struct baton_upgrade {
+	uint8_t name[BATON_NAME_LEN];
+	// For the new version; not of a rollback, which brings the old ones back.
+	uint8_t options[BATON_OPTIONS_LEN];
+	// 1: back to the version before.
+	uint32_t rollback;
+	// A fault within this time brings the version before back, ms; 0 for none.
+	uint32_t probation;
+	// Out: why it was refused, NUL-terminated.
+	uint8_t message[BATON_MESSAGE_LEN];
+	// Out: what was done.
+	struct baton_change change;
+	// Out: the state that the running version hands on, and the two that the other takes.
+	struct baton_state_type running;
+	struct baton_state_type state;
+	struct baton_state_type older;
 };
 
 // One call into a policy, as the core remembers it.
@@ -389,6 +464,10 @@ struct baton_policy {
 	uint32_t language;
 	// Name, NUL-terminated: `[a-z0-9_]`.
 	char name[BATON_NAME_LEN];
+	// The state that `reregister_prepare` gives and `reregister_init` takes.
+	struct baton_state_type state;
+	// The state of another version that `reregister_convert` takes.
+	struct baton_state_type older;
 	// Needed. Process context, may sleep and allocate. Returns NULL when it cannot.
 	void *(*create)(const struct baton_env *env);
 	// Needed. Process context; no other call is under way or will come.
@@ -429,6 +508,19 @@ struct baton_policy {
 	void (*cpu_offline)(void *this, struct baton_ctx *ctx, int32_t cpu);
 	void (*enter_idle)(void *this, struct baton_ctx *ctx, int32_t cpu);
 	void (*exit_idle)(void *this, struct baton_ctx *ctx, int32_t cpu);
+	// The state of the running version, to be shared with the next. Process context; other calls go on meanwhile. Returns NULL
+	// when it cannot. There if `state` is, as are the next two.
+	void *(*reregister_prepare)(void *this);
+	// As `create`, of a state, which it owns from then on. Other calls of the version that gave the state go on meanwhile.
+	void *(*reregister_init)(const struct baton_env *env, void *state);
+	// Gives up a state of this version's that nobody took. Process context.
+	void (*reregister_drop)(void *state);
+	// Makes a state of one of the type `older`, as far as it can while that one is in use. Process context. NULL when it cannot.
+	// There if `older` is, as is the next.
+	void *(*reregister_convert)(const struct baton_env *env, const void *older);
+	// Brings over, into a policy made of a converted state, what only can be while nothing moves: every CPU stands still, with
+	// interrupts off. 0, or not 0 when it cannot.
+	uint64_t (*reregister_take)(void *this, const void *older);
 };
 
 #endif  /* BATON_H */

@@ -17,7 +17,7 @@ const TEST_STEPS: &[Step] =
     &[("check", check::check), ("tests on this machine", workspace_tests), ("tests in a booted kernel", booted_tests)];
 
 /// The policies that the booted tests load.
-const BOOTED_POLICIES: [&str; 5] = ["faulty", "fifo", "wfq", "fifo-c", "template"];
+const BOOTED_POLICIES: [&str; 7] = ["faulty", "fifo", "wfq", "fifo-c", "template", "relay-v1", "relay-v2"];
 
 /// How often each booted test is run in a row by `make test`; `make containment` runs them 20 times.
 const BOOTED_REPEAT: &str = "2";

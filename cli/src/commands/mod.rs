@@ -13,6 +13,7 @@ mod run;
 mod status;
 pub mod torture;
 mod unload;
+mod upgrade;
 pub mod vm;
 
 use std::io::Write;
@@ -32,6 +33,8 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Build(args) => build::build(&args),
         Command::Load(args) => load::command(&search, &args),
         Command::Unload(args) => unload::command(&args),
+        Command::Upgrade(args) => upgrade::upgrade(&search, &args),
+        Command::Rollback(args) => upgrade::rollback(&args),
         Command::List { output } => status::list(output.json),
         Command::Status { output } => status::status(output.json),
         Command::Attach(args) => attach::attach(&search, &args),

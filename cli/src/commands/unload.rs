@@ -4,6 +4,7 @@
 
 use std::process::ExitCode;
 
+use baton_abi::BatonPolicyInfo;
 use rustix::io::Errno;
 
 use crate::cli::Unload;
@@ -33,7 +34,7 @@ fn one(policy: &str) -> Result<()> {
         return everything();
     }
     tasks::take_all(&device, Some(info.id))?;
-    remove(&device, policy)?;
+    remove(&device, &info)?;
     if core.all != 0 && core.default_policy == info.id {
         eprintln!(
             "baton: {policy} had every normal task; they run first come, first served now.\n\
@@ -54,7 +55,7 @@ fn everything() -> Result<()> {
         shim::detach(&device)?;
     }
     for info in device.policies()? {
-        remove(&device, &text(&info.name))?;
+        remove(&device, &info)?;
     }
     shim::remove_stale_pin();
     drop(device);
@@ -62,17 +63,21 @@ fn everything() -> Result<()> {
 }
 
 /// Stops a policy and removes its module.
-fn remove(device: &Device, policy: &str) -> Result<()> {
+fn remove(device: &Device, info: &BatonPolicyInfo) -> Result<()> {
+    let policy = &text(&info.name);
     match device.stop(policy) {
         Ok(()) | Err(Errno::NOENT) => {}
         Err(errno) => return Err(Error::baton(format!("{policy} was not stopped: {errno}"))),
     }
-    kernel::unload_module(&format!("baton_{policy}"))?;
+    // The current version last: with it the policy goes.
+    for name in info.modules.iter().rev().map(|name| text(name)).filter(|name| !name.is_empty()) {
+        kernel::unload_module(&name)?;
+    }
     match device.policy(policy)? {
         None => Ok(()),
         Some(_) => Err(Error::user(
-            format!("{policy} is stopped, but it is not in a module called baton_{policy}"),
-            "remove its module by its own name: rmmod NAME",
+            format!("{policy} is stopped, but its module is still loaded: another command is at work on it"),
+            format!("try again: baton unload {policy}"),
         )),
     }
 }

@@ -14,10 +14,9 @@ pub struct PolicyEntry {
     pub(crate) events: AtomicU32,
     /// Place in the table.
     pub(crate) index: AtomicU32,
-    /// The host's: where the policy's functions are. Set while no task is in the policy.
-    pub ops: AtomicUsize,
-    /// The host's: the policy itself, given to each function. Stays after a stop, for calls that are under way.
-    pub this: AtomicUsize,
+    /// The host's: the version of the policy that runs. An upgrade is one store to it. Stays after a stop, for calls that are
+    /// under way.
+    pub version: AtomicUsize,
     /// Answers refused.
     pub refusals: AtomicU64,
     /// Faults.
@@ -40,8 +39,7 @@ impl PolicyEntry {
             id: AtomicU32::new(0),
             events: AtomicU32::new(0),
             index: AtomicU32::new(0),
-            ops: AtomicUsize::new(0),
-            this: AtomicUsize::new(0),
+            version: AtomicUsize::new(0),
             refusals: AtomicU64::new(0),
             faults: AtomicU64::new(0),
         }
@@ -96,7 +94,7 @@ impl<H: Host> Core<'_, H> {
     }
 
     /// Takes a free place for a policy. Under the control mutex. `None` when the table is full.
-    pub fn register(&self, ops: usize, events: u32) -> Option<&PolicyEntry> {
+    pub fn register(&self, events: u32) -> Option<&PolicyEntry> {
         // The id says which place it is, so that finding a policy by id is one look.
         let places = self.policies.len() as u32;
         let mut id = self.last_id.load(Relaxed);
@@ -106,7 +104,6 @@ impl<H: Host> Core<'_, H> {
             if entry.state() == BatonPolicyState::Absent {
                 self.last_id.store(id, Relaxed);
                 entry.index.store(id % places, Relaxed);
-                entry.ops.store(ops, Relaxed);
                 entry.events.store(events, Relaxed);
                 entry.refusals.store(0, Relaxed);
                 entry.faults.store(0, Relaxed);
@@ -128,8 +125,8 @@ impl<H: Host> Core<'_, H> {
         entry.id.store(0, Relaxed);
     }
 
-    /// Lets a registered policy schedule. Under the control mutex; `this` must be ready.
-    pub fn start(&self, entry: &PolicyEntry, this: usize) -> Result<(), StartError> {
+    /// Lets a registered policy schedule. Under the control mutex; `version` must be ready.
+    pub fn start(&self, entry: &PolicyEntry, version: usize) -> Result<(), StartError> {
         match entry.state() {
             BatonPolicyState::Registered => {}
             BatonPolicyState::Absent => return Err(StartError::Absent),
@@ -140,7 +137,7 @@ impl<H: Host> Core<'_, H> {
             slot.forget(entry.id());
         }
         self.rescue_stranded();
-        entry.this.store(this, Relaxed);
+        entry.version.store(version, Relaxed);
         self.wants.fetch_or(entry.events.load(Relaxed), SeqCst);
         entry.state.store(BatonPolicyState::Running as u32, SeqCst);
         self.running.fetch_or(1 << entry.index(), SeqCst);
@@ -154,9 +151,8 @@ impl<H: Host> Core<'_, H> {
     }
 
     /// Ends a policy's scheduling. Under the control mutex. Its tasks go to the fallback as they are met; calls that began
-    /// before may still be under way, which the host must wait out before it frees the policy. Returns `this`, or 0 when
-    /// there was nothing to stop.
-    pub fn stop(&self, entry: &PolicyEntry) -> usize {
+    /// before may still be under way, which the host must wait out before it frees the policy. False when there was nothing to stop.
+    pub fn stop(&self, entry: &PolicyEntry) -> bool {
         if self.default_policy.load(Relaxed) == entry.id() {
             self.default_policy.store(0, Relaxed);
         }
@@ -171,9 +167,18 @@ impl<H: Host> Core<'_, H> {
                 }
             }
             BatonPolicyState::Faulted => entry.state.store(BatonPolicyState::Registered as u32, SeqCst),
-            _ => return 0,
+            _ => return false,
         }
-        entry.this.load(Relaxed)
+        true
+    }
+
+    /// Puts another version of a policy in the place of the one that runs: the next call that begins is its. Calls of the old
+    /// one may still be under way, which the host must wait out before it frees that. No task is touched. Under the control
+    /// mutex. `events` is for the host's calls to come, and may be the new version's before the version is.
+    pub fn swap(&self, entry: &PolicyEntry, version: usize, events: u32) {
+        entry.events.store(events, Relaxed);
+        self.wants.fetch_or(events, SeqCst);
+        entry.version.store(version, Ordering::Release);
     }
 
     /// Sets the policy of tasks that were assigned to none. Under the control mutex.
@@ -237,7 +242,7 @@ impl<H: Host> Core<'_, H> {
 /// The method with this number.
 pub(crate) fn method(number: u32) -> BatonMethod {
     use BatonMethod::*;
-    const ALL: [BatonMethod; 25] = [
+    const ALL: [BatonMethod; 30] = [
         None,
         Create,
         Destroy,
@@ -263,6 +268,11 @@ pub(crate) fn method(number: u32) -> BatonMethod {
         CpuOffline,
         EnterIdle,
         ExitIdle,
+        ReregisterPrepare,
+        ReregisterInit,
+        ReregisterDrop,
+        ReregisterConvert,
+        ReregisterTake,
     ];
     ALL.get(number as usize).copied().unwrap_or(None)
 }

@@ -18,11 +18,14 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+extern crate alloc;
+
+use alloc::sync::Arc;
 use baton::{
     runqueue::{Fifo, Tree},
     weight::NICE_0,
     Cpu, Ctx, Env, Events, Kick, Lock, PerCpu, PerTask, Pick, Placement, Refusal, Schedulable, Scheduler, Task,
-    Topology, Wake,
+    Topology, Upgrade, Wake,
 };
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -33,14 +36,6 @@ struct Queue {
     vruntime: u64,
     /// When rule 8 was applied last, ns.
     looked: u64,
-}
-
-impl Queue {
-    /// Rule 2: the CPU's vruntime follows the lowest, of a task that runs alone too, so that who comes later starts beside it.
-    #[inline]
-    fn advance(&mut self, lowest: u64) {
-        self.vruntime = later(self.vruntime, lowest);
-    }
 }
 
 /// One CPU. `waiting` is the length of the queue, for others to read without the lock.
@@ -65,12 +60,23 @@ struct TaskState {
     found: AtomicU32,
 }
 
-/// The policy.
-pub struct Wfq {
+/// All that changes, and one version hands to the next.
+#[derive(Clone)]
+pub struct Shared {
     cpus: PerCpu<PerCpuState>,
     tasks: PerTask<TaskState>,
     /// Tasks that no CPU may run: on one that is going offline, and bound to it. The kernel enqueues them anew.
-    limbo: Lock<Fifo>,
+    limbo: Arc<Lock<Fifo>>,
+}
+
+baton::state!(Queue, version 1 { tasks, vruntime, looked });
+baton::state!(PerCpuState, version 1 { queue, waiting, timed });
+baton::state!(TaskState, version 1 { vruntime, charged, home, weight, found });
+baton::state!(Shared, version 1 { cpus, tasks, limbo });
+
+/// The policy.
+pub struct Wfq {
+    shared: Shared,
     topology: Topology,
     period: u64,
     min_slice: u64,
@@ -90,11 +96,7 @@ fn before(a: u64, b: u64) -> bool {
 
 #[inline]
 fn later(a: u64, b: u64) -> u64 {
-    if before(a, b) {
-        b
-    } else {
-        a
-    }
+    [a, b][usize::from(before(a, b))]
 }
 
 /// Rule 1.
@@ -111,7 +113,7 @@ impl Wfq {
     /// Adds what the task has run since it was last here, and gives its vruntime.
     #[inline]
     fn charge(&self, task: &Task) -> u64 {
-        let state = self.tasks.of(task);
+        let state = self.shared.tasks.of(task);
         let ran = task.runtime.saturating_sub(state.charged.load(Relaxed));
         let vruntime = state.vruntime.load(Relaxed).wrapping_add(weighted(ran, task));
         state.charged.store(task.runtime, Relaxed);
@@ -122,14 +124,14 @@ impl Wfq {
     /// Rule 2, second half: what the vruntime of the task in `slot` is on `cpu`. Call without a queue's lock held.
     #[inline]
     fn settle(&self, slot: u32, cpu: Cpu) -> u64 {
-        let state = self.tasks.slot(slot);
+        let state = self.shared.tasks.slot(slot);
         let home = Cpu::new(state.home.load(Relaxed));
         let vruntime = state.vruntime.load(Relaxed);
         if home == cpu {
             return vruntime;
         }
-        let was = self.cpus[home].queue.lock().vruntime;
-        let is = self.cpus[cpu].queue.lock().vruntime;
+        let was = self.shared.cpus[home].queue.lock().vruntime;
+        let is = self.shared.cpus[cpu].queue.lock().vruntime;
         let vruntime = vruntime.wrapping_sub(was).wrapping_add(is);
         state.home.store(cpu.number() as u32, Relaxed);
         state.vruntime.store(vruntime, Relaxed);
@@ -138,29 +140,30 @@ impl Wfq {
 
     /// Puts a task into the queue of `cpu`, where its vruntime is `place(vruntime of the task, of the CPU)`.
     #[inline]
-    fn insert(&self, slot: u32, cpu: Cpu, vruntime: u64, baton: Schedulable, place: impl FnOnce(u64, u64) -> u64) {
-        let at = &self.cpus[cpu];
+    fn insert(&self, cpu: Cpu, baton: Schedulable, place: impl FnOnce(u64, u64) -> u64) {
+        let slot = baton.slot();
+        let vruntime = self.settle(slot, cpu);
+        let at = &self.shared.cpus[cpu];
         let mut queue = at.queue.lock();
         let vruntime = place(vruntime, queue.vruntime);
-        let state = self.tasks.slot(slot);
+        let state = self.shared.tasks.slot(slot);
         state.vruntime.store(vruntime, Relaxed);
         state.found.store(0, Relaxed);
         queue.tasks.insert(vruntime, baton);
         at.waiting.store(queue.tasks.len() as u32, Relaxed);
     }
 
-    /// A task that was running, or is back after a change, keeps its vruntime.
+    /// Puts a task into its CPU's queue, charged for what it ran.
     #[inline]
-    fn put_back(&self, task: &Task, baton: Schedulable) {
+    fn put(&self, task: &Task, baton: Schedulable, place: impl FnOnce(u64, u64) -> u64) {
         self.charge(task);
-        let vruntime = self.settle(task.slot, task.cpu);
-        self.insert(task.slot, task.cpu, vruntime, baton, |own, _| own);
+        self.insert(task.cpu, baton, place);
     }
 
     /// Takes the first task of `cpu`'s queue that `fits`.
     #[inline]
     fn take(&self, cpu: Cpu, fits: impl FnMut(u32) -> bool) -> Option<Schedulable> {
-        let at = &self.cpus[cpu];
+        let at = &self.shared.cpus[cpu];
         let mut queue = at.queue.lock();
         let (_, baton) = queue.tasks.pop_where(fits)?;
         at.waiting.store(queue.tasks.len() as u32, Relaxed);
@@ -174,7 +177,7 @@ impl Wfq {
             return self.period;
         }
         let slice = (self.period / (waiting as u64 + 1)).max(self.min_slice);
-        let weight = self.tasks.slot(slot).weight.load(Relaxed);
+        let weight = self.shared.tasks.slot(slot).weight.load(Relaxed);
         if weight >= NICE_0 {
             return slice;
         }
@@ -186,18 +189,11 @@ impl Wfq {
 
     /// Rule 8.
     fn look_through(&self, queue: &mut Queue) {
-        let mut too_often = 0;
-        for (_, slot) in queue.tasks.iter() {
-            let found = &self.tasks.slot(slot).found;
-            let times = found.load(Relaxed) + 1;
-            found.store(times, Relaxed);
-            too_often += usize::from(times >= FOUND_TOO_OFTEN);
-        }
+        let found = |slot| &self.shared.tasks.slot(slot).found;
+        queue.tasks.iter().for_each(|(_, slot)| found(slot).store(found(slot).load(Relaxed) + 1, Relaxed));
         let front = queue.vruntime.wrapping_sub(self.period);
-        for _ in 0..too_often {
-            let tired = |slot| self.tasks.slot(slot).found.load(Relaxed) >= FOUND_TOO_OFTEN;
-            let Some((_, baton)) = queue.tasks.pop_where(tired) else { return };
-            let state = self.tasks.slot(baton.slot());
+        while let Some((_, baton)) = queue.tasks.pop_where(|slot| found(slot).load(Relaxed) >= FOUND_TOO_OFTEN) {
+            let state = self.shared.tasks.slot(baton.slot());
             state.found.store(0, Relaxed);
             state.vruntime.store(front, Relaxed);
             queue.tasks.insert(front, baton);
@@ -206,31 +202,27 @@ impl Wfq {
 
     /// Queues a task for the nearest CPU that it may use.
     fn rehome(&self, ctx: &Ctx<'_>, baton: Schedulable, from: Cpu) {
-        let slot = baton.slot();
         let near = self.topology.near(from).iter().copied();
         let allowed = near.filter(|&cpu| ctx.is_online(cpu)).find(|&cpu| ctx.baton_may_run(&baton, cpu));
-        let Some(cpu) = allowed else { return self.limbo.lock().push_back(baton) };
-        let vruntime = self.settle(slot, cpu);
-        self.insert(slot, cpu, vruntime, baton, |own, _| own);
+        let Some(cpu) = allowed else { return self.shared.limbo.lock().push_back(baton) };
+        self.insert(cpu, baton, |own, _| own);
         // A CPU that is busy will come to it by itself.
         let _ = ctx.kick(cpu, Kick::Idle);
     }
 }
 
-impl Scheduler for Wfq {
-    const NAME: &'static str = "wfq";
-    const EVENTS: Events = Events::TICK;
+impl Upgrade for Wfq {
+    type State = Shared;
+    type Older = Shared;
 
-    fn new(env: &Env<'_>) -> Result<Self, &'static str> {
+    fn reregister_prepare(&self) -> Shared {
+        self.shared.clone()
+    }
+
+    fn reregister_init(env: &Env<'_>, shared: Shared) -> Result<Self, &'static str> {
         env.known_options(&["period", "min_slice", "credit", "light_slice", "look"])?;
         Ok(Self {
-            cpus: env.per_cpu(|_| PerCpuState {
-                queue: Lock::new(Queue { tasks: env.tree(), vruntime: 0, looked: 0 }),
-                waiting: AtomicU32::new(0),
-                timed: AtomicBool::new(false),
-            }),
-            tasks: env.per_task(),
-            limbo: Lock::new(env.fifo()),
+            shared,
             topology: env.topology().clone(),
             period: env.duration("period", 12_000_000)?,
             min_slice: env.duration("min_slice", 3_000_000)?.max(1),
@@ -239,10 +231,22 @@ impl Scheduler for Wfq {
             look: env.duration("look", 200_000_000)?,
         })
     }
+}
+
+impl Scheduler for Wfq {
+    const NAME: &'static str = "wfq";
+    const EVENTS: Events = Events::TICK;
+
+    fn new(env: &Env<'_>) -> Result<Self, &'static str> {
+        let queue = || Lock::new(Queue { tasks: env.tree(), vruntime: 0, looked: 0 });
+        let cpu = |_| PerCpuState { queue: queue(), waiting: AtomicU32::new(0), timed: AtomicBool::new(false) };
+        let limbo = Arc::new(Lock::new(env.fifo()));
+        Self::reregister_init(env, Shared { cpus: env.per_cpu(cpu), tasks: env.per_task(), limbo })
+    }
 
     fn select_task_rq(&self, ctx: &Ctx<'_>, task: &Task, wake: &Wake) -> Placement {
         let waker = wake.waker_cpu;
-        let nobody_waits = self.cpus[waker].waiting.load(Relaxed) == 0;
+        let nobody_waits = self.shared.cpus[waker].waiting.load(Relaxed) == 0;
         if wake.sync && nobody_waits && (waker == wake.prev_cpu || ctx.may_run(task, waker)) {
             return Placement::Queue(waker);
         }
@@ -252,39 +256,34 @@ impl Scheduler for Wfq {
     }
 
     fn task_new(&self, _: &Ctx<'_>, task: &Task, baton: Schedulable) {
-        let state = self.tasks.of(task);
+        let state = self.shared.tasks.of(task);
         state.charged.store(task.runtime, Relaxed);
         state.home.store(task.cpu.number() as u32, Relaxed);
         state.weight.store(task.weight(), Relaxed);
-        self.insert(task.slot, task.cpu, 0, baton, |_, cpu| cpu.wrapping_add(weighted(self.min_slice, task)));
+        self.insert(task.cpu, baton, |_, cpu| cpu.wrapping_add(weighted(self.min_slice, task)));
     }
 
     fn task_wakeup(&self, _: &Ctx<'_>, task: &Task, baton: Schedulable) {
-        self.charge(task);
-        let vruntime = self.settle(task.slot, task.cpu);
-        self.insert(task.slot, task.cpu, vruntime, baton, |own, cpu| later(own, cpu.wrapping_sub(self.credit)));
+        self.put(task, baton, |own, cpu| later(own, cpu.wrapping_sub(self.credit)));
     }
 
     fn task_preempt(&self, _: &Ctx<'_>, task: &Task, baton: Schedulable) {
-        self.put_back(task, baton);
+        self.put(task, baton, |own, _| own);
     }
 
     fn task_yield(&self, _: &Ctx<'_>, task: &Task, baton: Schedulable) {
         // Behind the one that would run next.
-        self.charge(task);
-        let vruntime = self.settle(task.slot, task.cpu);
-        let first = self.cpus[task.cpu].queue.lock().tasks.first();
-        let behind = first.map_or(vruntime, |(key, _)| later(vruntime, key));
-        self.insert(task.slot, task.cpu, behind, baton, |own, _| own);
+        let first = self.shared.cpus[task.cpu].queue.lock().tasks.first();
+        self.put(task, baton, |own, _| first.map_or(own, |(key, _)| later(own, key)));
     }
 
     fn task_restored(&self, _: &Ctx<'_>, task: &Task, baton: Schedulable) {
-        self.put_back(task, baton);
+        self.put(task, baton, |own, _| own);
     }
 
     fn pick_next_task(&self, ctx: &Ctx<'_>, cpu: Cpu, prev: Option<&Task>) -> Pick {
         let running = prev.map(|task| (task.slot, self.charge(task)));
-        let at = &self.cpus[cpu];
+        let at = &self.shared.cpus[cpu];
         if at.timed.load(Relaxed) {
             at.timed.store(false, Relaxed);
         }
@@ -293,11 +292,12 @@ impl Scheduler for Wfq {
         let first = queue.tasks.first();
         let goes_on = running.filter(|&(_, own)| first.is_none_or(|(vruntime, _)| before(own, vruntime)));
         if let Some((slot, own)) = goes_on {
-            queue.advance(own);
+            // Rule 2: the CPU's follows the lowest, of a task that runs alone too, so that who comes later starts beside it.
+            queue.vruntime = later(queue.vruntime, own);
             return Pick::Keep { slice: self.slice(ctx, at, slot, waiting) };
         }
         let Some((vruntime, slot)) = first else { return Pick::Nothing };
-        queue.advance(vruntime);
+        queue.vruntime = later(queue.vruntime, vruntime);
         let Some((_, task)) = queue.tasks.pop_first() else { return Pick::Nothing };
         at.waiting.store(waiting as u32 - 1, Relaxed);
         let others = waiting - 1 + usize::from(prev.is_some());
@@ -306,7 +306,7 @@ impl Scheduler for Wfq {
 
     fn newly_idle(&self, ctx: &Ctx<'_>, cpu: Cpu) -> Option<Schedulable> {
         let others = || self.topology.near(cpu).iter().copied().filter(|&c| c != cpu);
-        let waiting = |c: Cpu| self.cpus[c].waiting.load(Relaxed);
+        let waiting = |c: Cpu| self.shared.cpus[c].waiting.load(Relaxed);
         let longest = others().max_by_key(|&c| waiting(c));
         let baton = longest
             .into_iter()
@@ -319,29 +319,29 @@ impl Scheduler for Wfq {
 
     fn pick_refused(&self, ctx: &Ctx<'_>, baton: Schedulable, why: Refusal) {
         if !matches!(why, Refusal::Stale | Refusal::Foreign) {
-            let home = Cpu::new(self.tasks.slot(baton.slot()).home.load(Relaxed));
+            let home = Cpu::new(self.shared.tasks.slot(baton.slot()).home.load(Relaxed));
             self.rehome(ctx, baton, home);
         }
     }
 
     fn task_dequeued(&self, _: &Ctx<'_>, task: &Task) -> Option<Schedulable> {
-        let home = Cpu::new(self.tasks.of(task).home.load(Relaxed));
-        let at = &self.cpus[home];
+        let home = Cpu::new(self.shared.tasks.of(task).home.load(Relaxed));
+        let at = &self.shared.cpus[home];
         let mut queue = at.queue.lock();
         if let Some((_, baton)) = queue.tasks.remove(task.slot) {
             at.waiting.store(queue.tasks.len() as u32, Relaxed);
             return Some(baton);
         }
         drop(queue);
-        self.limbo.lock().remove(task.slot)
+        self.shared.limbo.lock().remove(task.slot)
     }
 
     fn task_prio_changed(&self, _: &Ctx<'_>, task: &Task) {
         // What it ran since its last charge was at the old weight; the difference for one slice is nothing.
         let vruntime = self.charge(task);
-        let state = self.tasks.of(task);
+        let state = self.shared.tasks.of(task);
         let old = state.weight.swap(task.weight(), Relaxed);
-        let home = &self.cpus[Cpu::new(state.home.load(Relaxed))];
+        let home = &self.shared.cpus[Cpu::new(state.home.load(Relaxed))];
         let cpu = home.queue.lock().vruntime;
         // What it is ahead by is to be waited for at the new weight (kernel/sched/fair.c, rescale_entity). If it is queued, the
         // host takes it back and restores it.
@@ -353,7 +353,7 @@ impl Scheduler for Wfq {
     }
 
     fn task_tick(&self, ctx: &Ctx<'_>, task: &Task) {
-        let at = &self.cpus[task.cpu];
+        let at = &self.shared.cpus[task.cpu];
         let vruntime = self.charge(task);
         let mut queue = at.queue.lock();
         let now = ctx.now();
@@ -361,7 +361,7 @@ impl Scheduler for Wfq {
             queue.looked = now;
             self.look_through(&mut queue);
         }
-        let Some((first, slot)) = queue.tasks.first() else { return queue.advance(vruntime) };
+        let Some((first, slot)) = queue.tasks.first() else { return queue.vruntime = later(queue.vruntime, vruntime) };
         drop(queue);
         if before(first.wrapping_add(self.min_slice), vruntime) {
             // A tick never comes with more kicks than fit.
@@ -375,16 +375,16 @@ impl Scheduler for Wfq {
 
     fn timer(&self, ctx: &Ctx<'_>, cpu: Cpu) {
         // The task that it was for may have gone to sleep.
-        if self.cpus[cpu].timed.load(Relaxed) {
+        if self.shared.cpus[cpu].timed.load(Relaxed) {
             let _ = ctx.kick(cpu, Kick::Preempt);
         }
     }
 
     fn cpu_online(&self, ctx: &Ctx<'_>, cpu: Cpu) {
         // As many as there are now: one that still has nowhere to go comes back.
-        let count = self.limbo.lock().len();
+        let count = self.shared.limbo.lock().len();
         for _ in 0..count {
-            let Some(baton) = self.limbo.lock().pop_front() else { return };
+            let Some(baton) = self.shared.limbo.lock().pop_front() else { return };
             self.rehome(ctx, baton, cpu);
         }
     }
@@ -396,4 +396,4 @@ impl Scheduler for Wfq {
     }
 }
 
-baton::policy!(Wfq);
+baton::policy!(Wfq, upgrade);

@@ -2,7 +2,7 @@
 //! The control device `/dev/baton` (root only). Each request is one ioctl with one fixed-size structure; the kernel checks
 //! every field before use.
 
-use crate::{BATON_MESSAGE_LEN, BATON_NAME_LEN, BATON_OPTIONS_LEN};
+use crate::{BatonStateType, BATON_MESSAGE_LEN, BATON_NAME_LEN, BATON_OPTIONS_LEN};
 
 /// State of a policy.
 ///
@@ -71,6 +71,69 @@ pub struct BatonPolicyInfo {
     pub faults: u64,
     pub name: [u8; BATON_NAME_LEN],
     pub options: [u8; BATON_OPTIONS_LEN],
+    /// Names of the modules of its versions: the current one, the one that is loaded to come next, and the one before.
+    pub modules: [[u8; BATON_MODULE_LEN]; 3],
+    /// Upgrades and rollbacks so far.
+    pub changes: u64,
+    /// The last of them, oldest first; `kind` is 0 where there is none.
+    pub history: [BatonChange; BATON_CHANGES_KEPT],
+}
+
+/// Longest name of a module, with the terminating NUL.
+pub const BATON_MODULE_LEN: usize = 64;
+/// Changes of version that are remembered for each policy.
+pub const BATON_CHANGES_KEPT: usize = 8;
+
+/// Why the version of a policy changed.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BatonChangeKind {
+    None = 0,
+    /// By an upgrade.
+    Upgrade = 1,
+    /// By hand, or because a condition of the probation was broken.
+    Rollback = 2,
+    /// Because the new version had a fault while on probation.
+    FaultRollback = 3,
+}
+
+/// One change of the version of a policy.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BatonChange {
+    /// When, ns since the boot.
+    pub now: u64,
+    /// `BatonChangeKind`.
+    pub kind: u32,
+    /// 1 when the new version began with a state of its own, as it could not take over the old one's.
+    pub anew: u32,
+    pub from_version: u32,
+    pub to_version: u32,
+    /// How long all CPUs were held, ns; 0 when none was.
+    pub held: u64,
+    /// What the policy allocated for the change, bytes.
+    pub memory: u64,
+}
+
+/// `BATON_IOC_UPGRADE`: puts the version that is loaded to come next in the place of the running one, or the one before.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct BatonUpgrade {
+    pub name: [u8; BATON_NAME_LEN],
+    /// For the new version; not of a rollback, which brings the old ones back.
+    pub options: [u8; BATON_OPTIONS_LEN],
+    /// 1: back to the version before.
+    pub rollback: u32,
+    /// A fault within this time brings the version before back, ms; 0 for none.
+    pub probation: u32,
+    /// Out: why it was refused, NUL-terminated.
+    pub message: [u8; BATON_MESSAGE_LEN],
+    /// Out: what was done.
+    pub change: BatonChange,
+    /// Out: the state that the running version hands on, and the two that the other takes.
+    pub running: BatonStateType,
+    pub state: BatonStateType,
+    pub older: BatonStateType,
 }
 
 /// `BATON_IOC_FAULT`: the last fault of a policy. In: `index`. Out: the rest.

@@ -140,6 +140,20 @@ pub enum BatonRefusal {
     NothingToKeep = 5,
 }
 
+/// The type of a state that one version of a policy hands to the next. Two are the same when all fields are.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatonStateType {
+    /// Name of the type, NUL-terminated; empty when there is no state.
+    pub name: [c_char; BATON_NAME_LEN],
+    /// Version that its author gave it.
+    pub version: u32,
+    /// Padding.
+    pub reserved: u32,
+    /// Of everything that decides how it lies in memory, down to the last field.
+    pub layout: u64,
+}
+
 /// Bits of `events` in [`BatonPolicy`]: the notifications a policy wants to be called for.
 pub const BATON_EV_BLOCKED: u32 = 1 << 0;
 pub const BATON_EV_TICK: u32 = 1 << 1;
@@ -167,6 +181,10 @@ pub struct BatonPolicy {
     pub language: u32,
     /// Name, NUL-terminated: `[a-z0-9_]`.
     pub name: [c_char; BATON_NAME_LEN],
+    /// The state that `reregister_prepare` gives and `reregister_init` takes.
+    pub state: BatonStateType,
+    /// The state of another version that `reregister_convert` takes.
+    pub older: BatonStateType,
     /// Needed. Process context, may sleep and allocate. Returns NULL when it cannot.
     pub create: Option<extern "C" fn(env: *const BatonEnv) -> *mut c_void>,
     /// Needed. Process context; no other call is under way or will come.
@@ -215,6 +233,19 @@ pub struct BatonPolicy {
     pub cpu_offline: Option<extern "C" fn(this: *mut c_void, ctx: *mut BatonCtx, cpu: i32)>,
     pub enter_idle: Option<extern "C" fn(this: *mut c_void, ctx: *mut BatonCtx, cpu: i32)>,
     pub exit_idle: Option<extern "C" fn(this: *mut c_void, ctx: *mut BatonCtx, cpu: i32)>,
+    /// The state of the running version, to be shared with the next. Process context; other calls go on meanwhile. Returns NULL
+    /// when it cannot. There if `state` is, as are the next two.
+    pub reregister_prepare: Option<extern "C" fn(this: *mut c_void) -> *mut c_void>,
+    /// As `create`, of a state, which it owns from then on. Other calls of the version that gave the state go on meanwhile.
+    pub reregister_init: Option<extern "C" fn(env: *const BatonEnv, state: *mut c_void) -> *mut c_void>,
+    /// Gives up a state of this version's that nobody took. Process context.
+    pub reregister_drop: Option<extern "C" fn(state: *mut c_void)>,
+    /// Makes a state of one of the type `older`, as far as it can while that one is in use. Process context. NULL when it cannot.
+    /// There if `older` is, as is the next.
+    pub reregister_convert: Option<extern "C" fn(env: *const BatonEnv, older: *const c_void) -> *mut c_void>,
+    /// Brings over, into a policy made of a converted state, what only can be while nothing moves: every CPU stands still, with
+    /// interrupts off. 0, or not 0 when it cannot.
+    pub reregister_take: Option<extern "C" fn(this: *mut c_void, older: *const c_void) -> u64>,
 }
 
 /// The methods of a policy, for fault reports and counters.
@@ -246,10 +277,15 @@ pub enum BatonMethod {
     CpuOffline,
     EnterIdle,
     ExitIdle,
+    ReregisterPrepare,
+    ReregisterInit,
+    ReregisterDrop,
+    ReregisterConvert,
+    ReregisterTake,
 }
 
 /// Names of [`BatonMethod`], by number.
-pub const BATON_METHOD_NAMES: [&str; 25] = [
+pub const BATON_METHOD_NAMES: [&str; 30] = [
     "-",
     "create",
     "destroy",
@@ -275,6 +311,11 @@ pub const BATON_METHOD_NAMES: [&str; 25] = [
     "cpu_offline",
     "enter_idle",
     "exit_idle",
+    "reregister_prepare",
+    "reregister_init",
+    "reregister_drop",
+    "reregister_convert",
+    "reregister_take",
 ];
 
 /// What a policy did wrong.

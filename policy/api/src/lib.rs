@@ -14,6 +14,7 @@ mod ctx;
 mod env;
 pub mod runqueue;
 mod scheduler;
+mod state;
 mod storage;
 mod topology;
 mod types;
@@ -22,7 +23,10 @@ pub mod weight;
 pub use baton_seam::Schedulable;
 pub use ctx::{Ctx, Kicks, MAX_KICKS};
 pub use env::Env;
-pub use scheduler::Scheduler;
+pub use scheduler::{Scheduler, Upgrade};
+#[doc(hidden)]
+pub use state::layout_of;
+pub use state::{Layout, State};
 pub use storage::{PerCpu, PerTask};
 pub use topology::{Place, Topology};
 pub use types::{Cpu, Events, Kick, KickRefused, Pick, Placement, Refusal, Task, Wake};
@@ -34,11 +38,24 @@ pub type Lock<T> = lock_api::Mutex<baton_seam::RawLock, T>;
 /// The slice that a task gets where the policy gives none, ns (the kernel's SCX_SLICE_DFL).
 pub const DEFAULT_SLICE: u64 = 20_000_000;
 
-/// Names the type that implements [`Scheduler`], for the host that the policy is built into.
+/// Names the type that implements [`Scheduler`], for the host that the policy is built into; with `, upgrade` one that implements
+/// [`Upgrade`], too.
 #[macro_export]
 macro_rules! policy {
     ($scheduler:ty) => {
         #[doc(hidden)]
-        pub type BatonPolicy = $scheduler;
+        pub type BatonPolicy = $crate::Plain<$scheduler>;
+    };
+    ($scheduler:ty, upgrade) => {
+        #[doc(hidden)]
+        pub type BatonPolicy = $crate::Upgradable<$scheduler>;
     };
 }
+
+/// For hosts: a policy as `baton::policy!` names it.
+#[doc(hidden)]
+pub struct Plain<S: Scheduler>(core::marker::PhantomData<S>);
+
+/// For hosts: a policy whose versions can be exchanged.
+#[doc(hidden)]
+pub struct Upgradable<S: Upgrade>(core::marker::PhantomData<S>);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The trait that a policy implements.
 
-use crate::{Cpu, Ctx, Env, Events, Pick, Placement, Refusal, Schedulable, Task, Wake};
+use crate::{Cpu, Ctx, Env, Events, Pick, Placement, Refusal, Schedulable, State, Task, Wake};
 
 /// A scheduling policy.
 ///
@@ -133,5 +133,42 @@ pub trait Scheduler: Sized + Send + Sync {
     /// The CPU leaves idle. [`Events::IDLE`].
     fn exit_idle(&self, ctx: &Ctx<'_>, cpu: Cpu) {
         let _ = (ctx, cpu);
+    }
+}
+
+/// A policy whose running version can be replaced by another, with its state (Enoki 3.2).
+///
+/// The state is shared, not moved: what the running version changes while it runs is behind locks and atomics already, so both
+/// versions can have it at once. The new one is made of it while the old one goes on, then one pointer is swapped, and no CPU
+/// waits. Only a state of another type has to be converted, the last part of it while everything stands still.
+///
+/// None of these methods but [`Upgrade::reregister_take`] may take a lock: a CPU that interrupts it may want it, too.
+pub trait Upgrade: Scheduler {
+    /// What this version hands on, and is made of: clones of [`PerCpu`](crate::PerCpu), [`PerTask`](crate::PerTask) and
+    /// [`Arc`](alloc::sync::Arc), which share what they lead to. A type is the same in two versions when its name, its version and
+    /// its layout are. Whoever changes what a field means gives the type a new version.
+    type State: State;
+
+    /// The state of another version, for [`Upgrade::reregister_convert`]; `Self::State` when there is none to convert.
+    type Older: State;
+
+    /// Hands the state on. Other calls go on meanwhile.
+    fn reregister_prepare(&self) -> Self::State;
+
+    /// Makes this version of a state. The version that gave it goes on meanwhile, and stays if this is an error.
+    fn reregister_init(env: &Env<'_>, state: Self::State) -> Result<Self, &'static str>;
+
+    /// Makes a state of another version's, which goes on meanwhile: shares what both have, allocates what is new, and copies values
+    /// that seldom change.
+    fn reregister_convert(env: &Env<'_>, older: &Self::Older) -> Result<Self::State, &'static str> {
+        let _ = (env, older);
+        Err("this version converts no state")
+    }
+
+    /// Brings over from a state that was converted what changes with every call: queues, and values of tasks. Everything stands
+    /// still, and this version has not been called yet. It must not allocate much.
+    fn reregister_take(&self, older: &Self::Older) -> Result<(), &'static str> {
+        let _ = older;
+        Ok(())
     }
 }

@@ -2,7 +2,7 @@
 //! Per-CPU and per-task storage.
 
 use crate::{Cpu, Task};
-use alloc::{boxed::Box, vec::Vec};
+use alloc::{sync::Arc, vec::Vec};
 use core::ops::Index;
 
 /// On cache lines of its own: 128 bytes, as x86 fetches lines in pairs.
@@ -10,9 +10,16 @@ use core::ops::Index;
 #[repr(align(128))]
 struct Padded<T>(T);
 
-/// One value for each CPU, indexed by [`Cpu`].
+/// One value for each CPU, indexed by [`Cpu`]. A clone is another way to the same values: this is how one version of a policy shares
+/// them with the next.
 #[derive(Debug)]
-pub struct PerCpu<T>(Box<[Padded<T>]>);
+pub struct PerCpu<T>(Arc<[Padded<T>]>);
+
+impl<T> Clone for PerCpu<T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
 
 impl<T> PerCpu<T> {
     pub(crate) fn new(cpus: impl Iterator<Item = Cpu>, mut make: impl FnMut(Cpu) -> T) -> Self {
@@ -36,15 +43,21 @@ impl<T> Index<Cpu> for PerCpu<T> {
 }
 
 /// One value for each task slot. Use atomics (relaxed) or a lock for what changes: the host never makes two calls about the
-/// same task at once, except picking it.
+/// same task at once, except picking it. A clone is another way to the same values.
 #[derive(Debug)]
-pub struct PerTask<T>(Box<[T]>);
+pub struct PerTask<T>(Arc<[T]>);
+
+impl<T> Clone for PerTask<T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
 
 impl<T: Default> PerTask<T> {
     pub(crate) fn new(max_tasks: u32) -> Self {
         let mut values = Vec::with_capacity(max_tasks as usize);
         values.resize_with(max_tasks as usize, T::default);
-        Self(values.into_boxed_slice())
+        Self(values.into())
     }
 }
 
@@ -53,6 +66,12 @@ impl<T> PerTask<T> {
     #[inline]
     pub fn of(&self, task: &Task) -> &T {
         &self.0[task.slot as usize]
+    }
+
+    /// Number of slots.
+    #[allow(clippy::len_without_is_empty, reason = "a host without slots there is not")]
+    pub fn len(&self) -> u32 {
+        self.0.len() as u32
     }
 
     /// The value of a slot. Panics for a slot that the host does not have.

@@ -7,6 +7,9 @@
 extern crate alloc;
 
 mod make;
+mod upgrade;
+
+pub use upgrade::Exchange;
 
 use baton::{Cpu, Ctx, Events, Kicks, Pick, Placement, Refusal, Schedulable, Scheduler, Task, Wake};
 use baton_abi::*;
@@ -15,8 +18,13 @@ use core::{
     ffi::{c_char, c_void},
 };
 
-/// The functions of a policy.
-pub const fn ops<S: Scheduler>() -> BatonPolicy {
+/// The functions of a policy, as `baton::policy!` names it.
+pub const fn ops<P: Exchange>() -> BatonPolicy {
+    P::OPS
+}
+
+/// Those of one whose versions cannot be exchanged.
+const fn plain<S: Scheduler>() -> BatonPolicy {
     BatonPolicy {
         abi: BATON_ABI,
         version: S::VERSION,
@@ -47,6 +55,13 @@ pub const fn ops<S: Scheduler>() -> BatonPolicy {
         cpu_offline: Some(cpu_offline::<S>),
         enter_idle: Some(enter_idle::<S>),
         exit_idle: Some(exit_idle::<S>),
+        state: upgrade::NO_STATE,
+        older: upgrade::NO_STATE,
+        reregister_prepare: None,
+        reregister_init: None,
+        reregister_drop: None,
+        reregister_convert: None,
+        reregister_take: None,
     }
 }
 

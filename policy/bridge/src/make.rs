@@ -7,6 +7,11 @@ use baton_abi::{BatonEnv, BATON_MESSAGE_LEN};
 use core::ffi::{c_char, c_void, CStr};
 
 pub(crate) extern "C" fn create<S: Scheduler>(env: *const BatonEnv) -> *mut c_void {
+    with_env(env, |env| S::new(env))
+}
+
+/// Makes something of an environment; NULL, and the reason in the host's message, when it cannot be made.
+pub(crate) fn with_env<T>(env: *const BatonEnv, make: impl FnOnce(&Env<'_>) -> Result<T, &'static str>) -> *mut c_void {
     // SAFETY: Host-call. The host gives an environment that is valid during the call, with `nr_cpus` CPUs and a
     // NUL-terminated option string.
     let (raw, cpus, options) = unsafe {
@@ -17,9 +22,9 @@ pub(crate) extern "C" fn create<S: Scheduler>(env: *const BatonEnv) -> *mut c_vo
     let made = options
         .to_str()
         .map_err(|_| "the options are not UTF-8")
-        .and_then(|options| S::new(&Env::new(Topology::new(places), raw.max_tasks, options)));
+        .and_then(|options| make(&Env::new(Topology::new(places), raw.max_tasks, options)));
     match made {
-        Ok(policy) => Box::into_raw(Box::new(policy)).cast(),
+        Ok(made) => Box::into_raw(Box::new(made)).cast(),
         Err(why) => {
             say(raw.message, why);
             core::ptr::null_mut()

@@ -2,7 +2,7 @@
 //! The life of policies, tasks and the tool.
 
 use crate::{
-    tool::{baton, baton_fails, check, hackbench, must, policy, release, run, status, stress},
+    tool::{baton, baton_fails, changed_module, check, hackbench, must, policy, replace, run, status, stress},
     Case,
 };
 use std::{
@@ -215,33 +215,18 @@ fn rmmod() -> Result<(), String> {
     is_well("wfq")
 }
 
-/// A copy of fifo's module, changed.
-fn changed_module(change: impl Fn(&mut Vec<u8>) -> Result<(), String>) -> Result<String, String> {
-    let mut bytes = fs::read(format!("/usr/lib/baton/{}/baton_fifo.ko", release()?)).map_err(|e| e.to_string())?;
-    change(&mut bytes)?;
-    let path = "/tmp/baton_fifo.ko".to_owned();
-    fs::write(&path, bytes).map_err(|e| e.to_string())?;
-    Ok(path)
-}
-
-fn replace(bytes: &mut [u8], old: &[u8], new: &[u8]) -> Result<(), String> {
-    let at = bytes.windows(old.len()).position(|w| w == old).ok_or("the module does not have what is to be changed")?;
-    bytes[at..at + new.len()].copy_from_slice(new);
-    Ok(())
-}
-
 fn other_kernel() -> Result<(), String> {
-    let module = changed_module(|bytes| replace(bytes, b"vermagic=", b"vermagic=6.1.0-not-this-one\0"))?;
+    let module = changed_module("fifo", |bytes| replace(bytes, b"vermagic=", b"vermagic=6.1.0-not-this-one\0"))?;
     baton_fails(&["load", "fifo", "--module", &module], "kernel")
 }
 
 fn other_abi() -> Result<(), String> {
-    // The description of the policy: interface 1, version 1, no events, in Rust, "fifo".
+    // The description of the policy: interface 2, version 1, no events, in Rust, "fifo".
     let mut here = Vec::new();
-    for word in [1_u32, 1, 0, 0] {
+    for word in [2_u32, 1, 0, 0] {
         here.extend(word.to_le_bytes());
     }
     here.extend(b"fifo\0");
-    let module = changed_module(|bytes| replace(bytes, &here, &99_u32.to_le_bytes()))?;
+    let module = changed_module("fifo", |bytes| replace(bytes, &here, &99_u32.to_le_bytes()))?;
     baton_fails(&["load", "fifo", "--module", &module], "interface")
 }

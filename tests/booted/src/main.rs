@@ -8,6 +8,7 @@
 mod cases;
 mod containment;
 mod tool;
+mod upgrade;
 
 use std::{process::ExitCode, time::Instant};
 
@@ -28,8 +29,12 @@ fn main() -> ExitCode {
             filter = arg;
         }
     }
-    let cases: Vec<Case> =
-        containment::cases().into_iter().chain(cases::cases()).filter(|case| case.name.contains(&filter)).collect();
+    let cases: Vec<Case> = containment::cases()
+        .into_iter()
+        .chain(cases::cases())
+        .chain(upgrade::cases())
+        .filter(|case| case.name.contains(&filter))
+        .collect();
     let (mut passed, mut failed) = (0, 0);
     for case in &cases {
         let begin = Instant::now();

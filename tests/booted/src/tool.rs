@@ -4,7 +4,7 @@
 use serde_json::Value;
 use std::{
     fs,
-    process::{Command, Output},
+    process::{Child, Command, Output, Stdio},
 };
 
 /// What a command said and how it ended.
@@ -81,6 +81,47 @@ pub fn unload_everything() -> Result<(), String> {
     check(!fs::exists("/sys/module/baton").unwrap_or(true), || "baton.ko is still loaded".into())?;
     check(!fs::exists("/sys/fs/bpf/baton/link").unwrap_or(true), || "the shim's link is still pinned".into())?;
     check(sched_ext_state() == "disabled", || format!("sched_ext is {} after the unload", sched_ext_state()))
+}
+
+/// A load in the background.
+pub struct Load(Child);
+
+impl Load {
+    pub fn hackbench(groups: u32, loops: u32) -> Result<Self, String> {
+        Command::new("hackbench")
+            .args(["-g", &groups.to_string(), "-l", &loops.to_string()])
+            .stdout(Stdio::null())
+            .spawn()
+            .map(Self)
+            .map_err(|e| format!("hackbench does not start: {e}"))
+    }
+
+    /// Waits for its end, which must be a good one.
+    pub fn end(mut self) -> Result<(), String> {
+        let ended = self.0.wait().map_err(|e| e.to_string())?;
+        check(ended.success(), || format!("the load ended with {ended}"))
+    }
+}
+
+/// The file of a policy's module.
+pub fn module(policy: &str) -> Result<String, String> {
+    Ok(format!("/usr/lib/baton/{}/baton_{policy}.ko", release()?))
+}
+
+/// A copy of a policy's module, changed.
+pub fn changed_module(policy: &str, change: impl Fn(&mut Vec<u8>) -> Result<(), String>) -> Result<String, String> {
+    let mut bytes = fs::read(module(policy)?).map_err(|e| e.to_string())?;
+    change(&mut bytes)?;
+    let path = format!("/tmp/baton_{policy}.ko");
+    fs::write(&path, bytes).map_err(|e| e.to_string())?;
+    Ok(path)
+}
+
+/// Replaces the first `old` by `new`, which is not longer.
+pub fn replace(bytes: &mut [u8], old: &[u8], new: &[u8]) -> Result<(), String> {
+    let at = bytes.windows(old.len()).position(|w| w == old).ok_or("the module does not have what is to be changed")?;
+    bytes[at..at + new.len()].copy_from_slice(new);
+    Ok(())
 }
 
 /// The kernel's release.

@@ -87,7 +87,7 @@ impl Host for TestHost {
         a: Arg<'_>,
         b: Arg<'_>,
     ) -> u64 {
-        let this = policy.this.load(SeqCst);
+        let this = policy.version.load(SeqCst);
         assert!(this != 0, "{method:?} of a policy that was never started");
         assert!(
             !self.strict.load(SeqCst) || policy.is_running(),
@@ -153,17 +153,19 @@ pub fn new_core(slots: usize, cpus: i32, strict: bool) -> &'static TestCore {
 
 /// Registers a policy that wants all events.
 pub fn register(core: &TestCore) -> &PolicyEntry {
-    core.register(1, baton_abi::BATON_EV_ALL).expect("the table has room")
+    core.register(baton_abi::BATON_EV_ALL).expect("the table has room")
+}
+
+/// Makes a version of a policy of these functions.
+pub fn version(core: &TestCore, policy: Policy) -> usize {
+    let mut policies = core.host().policies.write().unwrap();
+    policies.push(policy);
+    policies.len()
 }
 
 /// Starts a registered policy with these functions.
 pub fn start(core: &TestCore, entry: &PolicyEntry, policy: Policy) {
-    let this = {
-        let mut policies = core.host().policies.write().unwrap();
-        policies.push(policy);
-        policies.len()
-    };
-    assert_eq!(core.start(entry, this), Ok(()));
+    assert_eq!(core.start(entry, version(core, policy)), Ok(()));
 }
 
 /// A new task in Baton's class, and its handle. `pid` is what the host knows it by, too.

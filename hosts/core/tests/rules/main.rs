@@ -13,3 +13,4 @@ mod refusals;
 mod script;
 mod threads;
 mod transitions;
+mod versions;

@@ -14,8 +14,8 @@ fn place(index: u32) -> Option<&'static PolicyEntry> {
 
 /// Registers a policy; its place in the table, or -1 when that is full.
 #[no_mangle]
-pub extern "C" fn baton_core_register(ops: usize, events: u32) -> i32 {
-    core().register(ops, events).map_or(-1, |entry| entry.index() as i32)
+pub extern "C" fn baton_core_register(events: u32) -> i32 {
+    core().register(events).map_or(-1, |entry| entry.index() as i32)
 }
 
 /// Forgets a policy that is not running.
@@ -26,16 +26,32 @@ pub extern "C" fn baton_core_unregister(index: u32) {
     }
 }
 
-/// Starts a policy. False when it is not in state "registered".
+/// Starts a policy, as this version (`struct baton_version`). False when it is not in state "registered".
 #[no_mangle]
-pub extern "C" fn baton_core_start(index: u32, this: usize) -> bool {
-    place(index).is_some_and(|entry| core().start(entry, this).is_ok())
+pub extern "C" fn baton_core_start(index: u32, version: usize) -> bool {
+    place(index).is_some_and(|entry| core().start(entry, version).is_ok())
 }
 
-/// Stops a policy; what `create` returned, or 0. The caller must wait until calls under way are over.
+/// Stops a policy; false when there is nothing to stop. The caller must wait until calls under way are over.
 #[no_mangle]
-pub extern "C" fn baton_core_stop(index: u32) -> usize {
-    place(index).map_or(0, |entry| core().stop(entry))
+pub extern "C" fn baton_core_stop(index: u32) -> bool {
+    place(index).is_some_and(|entry| core().stop(entry))
+}
+
+/// Puts this version in the place of the one that runs. The caller must wait until calls under way are over.
+#[no_mangle]
+pub extern "C" fn baton_core_swap(index: u32, version: usize, events: u32) {
+    if let Some(entry) = place(index) {
+        core().swap(entry, version, events);
+    }
+}
+
+/// See [`baton_core::Core::hand_anew`].
+#[no_mangle]
+pub extern "C" fn baton_core_hand_anew(index: u32, is_new: bool, now: u64, frame: crate::Frame, cpu: &CpuState) {
+    if let Some(entry) = place(index) {
+        core().hand_anew(entry, is_new, now, frame, cpu);
+    }
 }
 
 /// State of a policy (`BatonPolicyState`). Any context.
@@ -48,6 +64,12 @@ pub extern "C" fn baton_core_state(index: u32) -> u32 {
 #[no_mangle]
 pub extern "C" fn baton_core_set_default(index: i32) {
     core().set_default(u32::try_from(index).ok().and_then(place));
+}
+
+/// Has this policy all tasks without one of their own?
+#[no_mangle]
+pub extern "C" fn baton_core_is_default(index: u32) -> bool {
+    place(index).is_some_and(|entry| entry.id() != 0 && entry.id() == core().default_policy())
 }
 
 /// Assigns the task with this thread id to a policy; -1 for none. False when there is no such task.

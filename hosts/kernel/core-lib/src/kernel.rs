@@ -26,20 +26,26 @@ extern "C" {
 
 pub struct Kernel;
 
+/// The head of `struct baton_version` (`../core.h`): what a call needs of a version, behind one pointer.
+#[repr(C)]
+struct Version {
+    this: usize,
+    ops: BatonPolicy,
+}
+
 /// The function behind a method; 0 when the policy has none. The functions stand in the order of [`BatonMethod`], behind the
 /// policy's description.
 #[inline(always)]
-fn function(ops: *const BatonPolicy, method: BatonMethod) -> usize {
-    const FIRST: usize = core::mem::offset_of!(BatonPolicy, create);
-    const LAST: usize = core::mem::offset_of!(BatonPolicy, exit_idle);
-    const _: () = assert!(FIRST + 8 * (BatonMethod::ExitIdle as usize - BatonMethod::Create as usize) == LAST);
-    const _: () = assert!(LAST + 8 == size_of::<BatonPolicy>());
+fn function(version: *const Version, method: BatonMethod) -> usize {
+    const FIRST: usize = core::mem::offset_of!(Version, ops) + core::mem::offset_of!(BatonPolicy, create);
+    const COUNT: usize = BatonMethod::ReregisterTake as usize - BatonMethod::Create as usize + 1;
+    const _: () = assert!(FIRST + 8 * COUNT == size_of::<Version>());
     let place = (method as usize).wrapping_sub(BatonMethod::Create as usize);
-    if place > BatonMethod::ExitIdle as usize - BatonMethod::Create as usize {
+    if place >= COUNT {
         return 0;
     }
     // SAFETY: Policy-alive, and the place is one of the functions': see the assertions.
-    unsafe { *ops.byte_add(FIRST).cast::<usize>().add(place) }
+    unsafe { *version.byte_add(FIRST).cast::<usize>().add(place) }
 }
 
 #[inline(always)]
@@ -65,15 +71,15 @@ impl Host for Kernel {
         b: Arg<'_>,
     ) -> u64 {
         use core::sync::atomic::Ordering::Relaxed;
-        let ops = policy.ops.load(Relaxed) as *const BatonPolicy;
-        // Policy-alive: `ops` is set at registration, and the module stays until the policy is stopped and all calls that began
-        // before are over (`control.c`).
-        let func = function(ops, method);
+        // Policy-alive: a version stays until another has its place, or the policy is stopped, and all calls that began before
+        // are over (`control.c`, `upgrade.c`). One load, so that function and state are of the same version.
+        let version = policy.version.load(Relaxed) as *const Version;
+        let func = function(version, method);
         if func == 0 {
             return 0;
         }
         // SAFETY: Policy-alive; the arguments are those of the method (`baton_abi::BatonPolicy`).
-        unsafe { baton_guard(policy.this.load(Relaxed), ctx, word(a), word(b), func, frame) }
+        unsafe { baton_guard((*version).this, ctx, word(a), word(b), func, frame) }
     }
 
     #[inline(always)]

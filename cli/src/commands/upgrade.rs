@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `baton upgrade` and `baton rollback`: another version of a policy takes the place of the one that runs.
+//!
+//! The new version's module is loaded first, under a name of its own, and does nothing; then one request exchanges the versions;
+//! then the module of the version that is not kept any more is unloaded. Killed between two steps, either version runs, and doing
+//! it again first removes a module that was left over.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use baton_abi::{BatonPolicyInfo, BatonPolicyState, BatonStateType, BatonUpgrade};
+use rustix::io::Errno;
+use serde::Serialize;
+
+use super::{print, print_json};
+use crate::artefacts::{module_of, Search};
+use crate::cli::{Rollback, Upgrade};
+use crate::device::{text, Device};
+use crate::error::{Error, Result};
+use crate::kernel::{self, Lock};
+use crate::status::{self, Change};
+
+/// Which of a policy's modules is which (`BatonPolicyInfo::modules`).
+const CURRENT: usize = 0;
+const NEXT: usize = 1;
+const BEFORE: usize = 2;
+
+#[derive(Serialize)]
+struct Done {
+    policy: String,
+    #[serde(flatten)]
+    change: Change,
+    /// Of the whole command, on this machine's clock.
+    command_ms: f64,
+}
+
+pub fn upgrade(search: &Search, args: &Upgrade) -> Result<ExitCode> {
+    let begin = Instant::now();
+    kernel::require_root("upgrading a policy")?;
+    let lock = Lock::take()?;
+    let device = Device::open()?;
+    let file = match &args.module {
+        Some(file) => file.clone(),
+        None => search.find(&module_of(&args.policy))?,
+    };
+    let done = exchange(&device, &args.policy, &file, args.options.as_deref(), args.probation)?;
+    report(&args.policy, &done, begin, args.output.json)?;
+    let Some(probation) = args.probation else { return Ok(ExitCode::SUCCESS) };
+    drop(lock);
+    watch(&device, &args.policy, &done, probation)
+}
+
+/// Loads the module as the next version, and exchanges the two.
+pub fn exchange(
+    device: &Device,
+    policy: &str,
+    file: &Path,
+    options: Option<&str>,
+    probation: Option<Duration>,
+) -> Result<Change> {
+    let info = running(device, policy)?;
+    // Left by a command that was killed, or by a rollback.
+    unload(&info, NEXT)?;
+    let name = free_name(policy, &info);
+    kernel::load_module_as(file, &name)?;
+    let options = options.map_or_else(|| text(&info.options), str::to_owned);
+    let probation = probation.map_or(0, |p| p.as_millis().try_into().unwrap_or(u32::MAX));
+    let (result, answer) = device.upgrade(policy, &options, false, probation);
+    match result {
+        Ok(()) => {
+            unload(&info, BEFORE)?;
+            Ok(status::change(&answer.change))
+        }
+        Err(errno) => {
+            kernel::unload_module(&name)?;
+            Err(refused(policy, errno, &answer))
+        }
+    }
+}
+
+pub fn rollback(args: &Rollback) -> Result<ExitCode> {
+    let begin = Instant::now();
+    kernel::require_root("rolling a policy back")?;
+    let _lock = Lock::take()?;
+    let device = Device::open()?;
+    running(&device, &args.policy)?;
+    let (result, answer) = device.upgrade(&args.policy, "", true, 0);
+    result.map_err(|errno| refused(&args.policy, errno, &answer))?;
+    // The version that was rolled back, unless there was one to come next already.
+    let info = running(&device, &args.policy)?;
+    unload(&info, NEXT)?;
+    report(&args.policy, &status::change(&answer.change), begin, args.output.json)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn running(device: &Device, policy: &str) -> Result<BatonPolicyInfo> {
+    let info = device
+        .policy(policy)?
+        .ok_or_else(|| Error::user(format!("no policy {policy} is loaded"), format!("load it: baton load {policy}")))?;
+    if info.state == BatonPolicyState::Running as u32 {
+        return Ok(info);
+    }
+    Err(Error::user(
+        format!("{policy} is not running"),
+        format!("start it: baton load {policy} (baton status says why it is not)"),
+    ))
+}
+
+fn unload(info: &BatonPolicyInfo, which: usize) -> Result<()> {
+    match text(&info.modules[which]) {
+        name if name.is_empty() => Ok(()),
+        name => kernel::unload_module(&name),
+    }
+}
+
+/// A name that no module of the policy has: `baton_wfq_2` and so on.
+fn free_name(policy: &str, info: &BatonPolicyInfo) -> String {
+    let taken = [text(&info.modules[CURRENT]), text(&info.modules[BEFORE])];
+    let mut names = (2..).map(|n| format!("baton_{policy}_{n}"));
+    names.find(|name| !taken.contains(name)).unwrap_or_default()
+}
+
+fn type_name(t: &BatonStateType) -> String {
+    let name: Vec<u8> = t.name.iter().map(|c| *c as u8).collect();
+    match text(&name) {
+        name if name.is_empty() => "none".into(),
+        name => format!("{name} version {} (layout {:016x})", t.version, t.layout),
+    }
+}
+
+fn refused(policy: &str, errno: Errno, answer: &BatonUpgrade) -> Error {
+    let message = text(&answer.message);
+    let goes_on = "the running version goes on as before";
+    match errno {
+        Errno::PROTOTYPE => {
+            let (state, older) = (type_name(&answer.state), type_name(&answer.older));
+            let takes = if state == older { state } else { format!("{state}, or converts {older}") };
+            Error::policy(
+                policy,
+                format!(
+                    "{policy} was not exchanged: {message}\n  running:  hands on {}\n  new:      takes {takes}",
+                    type_name(&answer.running)
+                ),
+                format!("have the new version convert that state (Upgrade::Older), or load it in its place: baton unload {policy}; {goes_on}"),
+            )
+        }
+        Errno::FAULT => Error::policy(policy, message, format!("mend it; {goes_on}")),
+        Errno::INVAL if !message.is_empty() => {
+            Error::policy(policy, message, format!("check its --options, and its source; {goes_on}"))
+        }
+        Errno::NODEV | Errno::NOENT if !message.is_empty() => {
+            Error::user(format!("{policy}: {message}"), "see baton status")
+        }
+        Errno::NOENT => {
+            Error::user(format!("{policy} was unloaded meanwhile"), format!("load it: baton load {policy}"))
+        }
+        Errno::NOTTY => Error::user(
+            "the core in the kernel is of another version and cannot exchange versions",
+            "unload it with the command it came with, or restart the machine",
+        ),
+        Errno::NOMEM => {
+            Error::environment("there is no memory for it", format!("free memory and try again; {goes_on}"))
+        }
+        other => Error::baton(format!("{policy} was not exchanged: {other}")),
+    }
+}
+
+fn report(policy: &str, change: &Change, begin: Instant, json: bool) -> Result<()> {
+    let command_ms = begin.elapsed().as_secs_f64() * 1e3;
+    if json {
+        return print_json(&Done { policy: policy.into(), change: change.clone(), command_ms });
+    }
+    let held = match change.held_ns {
+        0 => "no CPU was held".to_owned(),
+        ns => format!("all CPUs were held for {:.1} us", ns as f64 / 1e3),
+    };
+    let state = if change.anew { "a state of its own" } else { "the state of the version before" };
+    print(format!(
+        "{policy}: version {} in the place of version {}, with {state}; {held}; {} bytes allocated for it\n",
+        change.to_version, change.from_version, change.memory_bytes
+    ))
+}
+
+/// Waits for the end of a probation. The core sees to it alone; this only says how it ended.
+fn watch(device: &Device, policy: &str, done: &Change, probation: Duration) -> Result<ExitCode> {
+    eprintln!(
+        "baton: on probation for {:.1} s; a fault brings version {} back",
+        probation.as_secs_f64(),
+        done.from_version
+    );
+    let changes = device.policy(policy)?.map_or(0, |info| info.changes);
+    let over = kernel::wait_until(probation, || Ok(device.policy(policy)?.is_none_or(|info| info.changes != changes)))?;
+    if !over {
+        eprintln!("baton: version {} has passed its probation", done.to_version);
+        return Ok(ExitCode::SUCCESS);
+    }
+    Err(Error::policy(
+        policy,
+        format!("version {} of {policy} did not pass its probation, and is not running any more", done.to_version),
+        "see baton status for the fault",
+    ))
+}

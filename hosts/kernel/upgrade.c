@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Another version of a policy takes the place of the one that runs: an upgrade, or a rollback to the version before.
+ *
+ * The two versions share the state that the running one hands on (reregister_prepare), so the new one is made of it
+ * (reregister_init) while the old one goes on, and then one pointer is swapped. No CPU waits. Only a state of another type is
+ * converted (reregister_convert), and what of it changes with every call is taken over while all CPUs stand still
+ * (reregister_take). Whatever fails before the swap, the running version has not noticed.
+ *
+ * What a version left unfinished by a panic has allocated stays allocated until the policy is unloaded: the state that it was given
+ * is the running version's too, and might lead to it.
+ *
+ * Process context, under the control mutex, but where said.
+ */
+#include <linux/irq_work.h>
+#include <linux/jiffies.h>
+#include <linux/module.h>
+#include <linux/sched/clock.h>
+#include <linux/stop_machine.h>
+#include <linux/workqueue.h>
+
+#include "core.h"
+
+#define TRANSFER_LIMIT (32ULL << 20)	/* bytes that a new version may allocate on top of what it takes over, twice */
+
+static u32 index_of(const struct baton_place *place)
+{
+	return place - baton_places;
+}
+
+static bool same_type(const struct baton_state_type *a, const struct baton_state_type *b)
+{
+	return a->name[0] && a->version == b->version && a->layout == b->layout && !strncmp(a->name, b->name, BATON_NAME_LEN);
+}
+
+static int refuse(struct baton_upgrade *arg, int err, const char *why)
+{
+	strscpy(arg->message, why, sizeof(arg->message));
+	return err;
+}
+
+/* A call failed: the version's own words, if it has any. */
+static int failed(struct baton_upgrade *arg, u64 result, const char *what)
+{
+	char why[BATON_MESSAGE_LEN];
+
+	if (result == BATON_ABORTED)
+		baton_describe_panic(why, sizeof(why));
+	else
+		strscpy(why, arg->message, sizeof(why));
+	scnprintf(arg->message, sizeof(arg->message), "%s: %s", what, why[0] ? why : "it does not say why");
+	return result == BATON_ABORTED ? -EFAULT : -EINVAL;
+}
+
+static bool is_failure(u64 made)
+{
+	return !made || made == BATON_ABORTED;
+}
+
+struct hold {
+	struct baton_place *place;
+	struct baton_version *to;
+	const void *older;	/* NULL: `to` takes nothing over, and knows no task */
+	u64 result;
+	u64 held;
+};
+
+/* All other CPUs stand still, and interrupts are off. */
+static int change_while_held(void *data)
+{
+	struct hold *hold = data;
+	struct baton_frame *frame = this_cpu_ptr(&baton_frame);
+	u64 begin = local_clock();
+
+	if (hold->older)
+		hold->result = baton_make(hold->place, hold->to->ops.reregister_take, hold->to->this, hold->older);
+	if (!hold->result)
+		baton_core_swap(index_of(hold->place), hold->to, baton_events_of(hold->to));
+	/* A version that took nothing over, or one whose queues were half taken from it. */
+	if (hold->result || !hold->older)
+		baton_core_hand_anew(index_of(hold->place), !hold->older, baton_coarse_now(), frame, frame->cpu);
+	hold->held = local_clock() - begin;
+	return 0;
+}
+
+static int hold_and_change(struct baton_place *place, struct baton_version *to, const void *older, struct baton_upgrade *arg)
+{
+	struct hold hold = { .place = place, .to = to, .older = older };
+
+	stop_machine(change_while_held, &hold, NULL);
+	arg->change.held = hold.held;
+	if (hold.result)
+		return failed(arg, hold.result, "the new version could not take the state over");
+	return 0;
+}
+
+/* From a state of the same type: it is made of it, and takes its place. No CPU is held. */
+static int change_same(struct baton_place *place, struct baton_version *to, struct baton_making *making, void *state,
+		       struct baton_upgrade *arg)
+{
+	u64 made = baton_make(place, to->ops.reregister_init, &making->env, state);
+
+	if (is_failure(made))
+		return failed(arg, made, "the new version could not be made of the state");
+	to->this = (void *)made;
+	baton_core_swap(index_of(place), to, baton_events_of(to));
+	return 0;
+}
+
+static int change_converted(struct baton_place *place, struct baton_version *to, struct baton_making *making, void *older,
+			    struct baton_upgrade *arg)
+{
+	u64 state, made;
+	int err;
+
+	state = baton_make(place, to->ops.reregister_convert, &making->env, older);
+	if (is_failure(state))
+		return failed(arg, state, "the new version could not convert the state");
+	made = baton_make(place, to->ops.reregister_init, &making->env, (void *)state);
+	if (is_failure(made))
+		return failed(arg, made, "the new version could not be made of the converted state");
+	to->this = (void *)made;
+	err = hold_and_change(place, to, older, arg);
+	if (err)
+		baton_make(place, to->ops.destroy, to->this, NULL);
+	return err;
+}
+
+/* It begins with a state of its own, and every task of the policy is new to it. */
+static int change_anew(struct baton_place *place, struct baton_version *to, struct baton_making *making, struct baton_upgrade *arg)
+{
+	u64 made = baton_make(place, to->ops.create, &making->env, NULL);
+
+	if (is_failure(made))
+		return failed(arg, made, "the version before could not be made");
+	to->this = (void *)made;
+	arg->change.anew = 1;
+	return hold_and_change(place, to, NULL, arg);
+}
+
+static int change(struct baton_place *place, struct baton_version *to, struct baton_making *making, struct baton_upgrade *arg)
+{
+	const struct baton_version *from = place->active;
+	bool same = same_type(&from->ops.state, &to->ops.state);
+	u64 state;
+	int err;
+
+	if (!same && !same_type(&from->ops.state, &to->ops.older)) {
+		if (arg->rollback)
+			return change_anew(place, to, making, arg);
+		return refuse(arg, -EPROTOTYPE, from->ops.state.name[0] ? "the states are of different types" :
+									   "the running version hands no state on");
+	}
+	state = baton_make(place, from->ops.reregister_prepare, from->this, NULL);
+	if (is_failure(state)) {
+		if (arg->rollback)
+			return change_anew(place, to, making, arg);
+		return failed(arg, state, "the running version could not hand its state on");
+	}
+	if (same)
+		return change_same(place, to, making, (void *)state, arg);
+	err = change_converted(place, to, making, (void *)state, arg);
+	baton_make(place, from->ops.reregister_drop, (void *)state, NULL);
+	return err;
+}
+
+static void remember(struct baton_place *place, const struct baton_change *change)
+{
+	place->history[place->changes++ % BATON_CHANGES_KEPT] = *change;
+}
+
+int baton_upgrade(struct baton_place *place, struct baton_upgrade *arg)
+{
+	struct baton_version *to = arg->rollback ? place->before : place->next;
+	struct baton_version *from = place->active;
+	char options[BATON_OPTIONS_LEN];
+	struct baton_making making;
+	u64 memory = place->memory;
+	int err;
+
+	arg->message[0] = 0;
+	if (baton_core_state(index_of(place)) != BATON_POLICY_STATE_RUNNING)
+		return refuse(arg, -ENODEV, "the policy is not running");
+	if (!to)
+		return refuse(arg, -ENOENT, arg->rollback ? "no version before is kept" : "no other version is loaded");
+	arg->running = from->ops.state;
+	arg->state = to->ops.state;
+	arg->older = to->ops.older;
+	arg->change = (struct baton_change){
+		.kind = arg->rollback ? BATON_CHANGE_KIND_ROLLBACK : BATON_CHANGE_KIND_UPGRADE,
+		.from_version = from->ops.version,
+		.to_version = to->ops.version,
+	};
+	/* That of a rollback is held already. */
+	if (!arg->rollback && !try_module_get(to->module))
+		return refuse(arg, -ENOENT, "the other version is being unloaded");
+	if (arg->rollback)
+		memcpy(options, place->options_before, sizeof(options));
+	else
+		strscpy(options, arg->options, sizeof(options));
+	err = baton_begin_making(&making, options, arg->message);
+	if (!err) {
+		place->memory_limit = min(place->memory_limit, 2 * place->memory + TRANSFER_LIMIT);
+		err = change(place, to, &making, arg);
+		place->memory_limit = BATON_MEMORY_LIMIT;
+		baton_end_making(&making);
+	}
+	if (err) {
+		if (!arg->rollback)
+			module_put(to->module);
+		return err;
+	}
+	arg->change.memory = place->memory > memory ? place->memory - memory : 0;
+	/* Calls of the old version that began before the swap run with interrupts off, which is a read-side section. */
+	synchronize_rcu();
+	baton_make(place, from->ops.destroy, from->this, NULL);
+	from->this = NULL;
+	arg->change.now = ktime_get_boottime_ns();
+	if (arg->rollback) {
+		module_put(from->module);
+		place->before = NULL;
+		/* It may come again: as a version that is loaded. */
+		if (place->next)
+			baton_forget_version(&from);
+		else
+			place->next = from;
+	} else {
+		if (place->before) {
+			module_put(place->before->module);
+			baton_forget_version(&place->before);
+		}
+		place->before = from;
+		place->next = NULL;
+		memcpy(place->options_before, place->options, sizeof(place->options));
+	}
+	place->active = to;
+	memcpy(place->options, options, sizeof(place->options));
+	place->on_probation = !arg->rollback && arg->probation;
+	place->probation_end = jiffies + msecs_to_jiffies(arg->probation);
+	remember(place, &arg->change);
+	return 0;
+}
+
+/*
+ * A version on probation had a fault. What its state is like after a call that was cut short nobody knows: the version before
+ * begins anew, under the same id, so that its tasks come back from the fallback one by one.
+ */
+static void bring_back(struct baton_place *place)
+{
+	struct baton_version *from = place->active, *to = place->before;
+	bool was_default = baton_core_is_default(index_of(place));
+	struct baton_change change = {
+		.kind = BATON_CHANGE_KIND_FAULT_ROLLBACK,
+		.anew = 1,
+		.from_version = from->ops.version,
+		.to_version = to->ops.version,
+	};
+	char message[BATON_MESSAGE_LEN];
+	struct baton_making making;
+	u64 made;
+
+	place->on_probation = false;
+	baton_core_stop(index_of(place));
+	synchronize_rcu();
+	baton_timers_stop(place);
+	baton_core_rescue_again();
+	baton_free_all(place);
+	from->this = NULL;
+	place->before = NULL;
+	place->active = to;
+	memcpy(place->options, place->options_before, sizeof(place->options));
+	module_put(from->module);
+	if (place->next)
+		baton_forget_version(&from);
+	else
+		place->next = from;
+	if (baton_begin_making(&making, place->options, message))
+		return module_put(to->module);
+	made = baton_make(place, to->ops.create, &making.env, NULL);
+	baton_end_making(&making);
+	if (is_failure(made)) {
+		pr_notice("baton: policy %s: the version before could not be made: %s\n", place->name, message);
+		baton_free_all(place);
+		return module_put(to->module);
+	}
+	to->this = (void *)made;
+	change.now = ktime_get_boottime_ns();
+	remember(place, &change);
+	baton_core_start(index_of(place), to);
+	if (was_default)
+		baton_core_set_default(index_of(place));
+	pr_notice("baton: policy %s: version %u had a fault on probation, version %u is back\n", place->name,
+		  change.from_version, change.to_version);
+}
+
+static void bring_back_all(struct work_struct *work)
+{
+	int i;
+
+	mutex_lock(&baton_control_mutex);
+	for (i = 0; i < BATON_MAX_POLICIES; i++) {
+		struct baton_place *place = &baton_places[i];
+
+		if (place->active && place->on_probation && place->before &&
+		    baton_core_state(i) == BATON_POLICY_STATE_FAULTED && time_before(jiffies, place->probation_end))
+			bring_back(place);
+	}
+	mutex_unlock(&baton_control_mutex);
+}
+static DECLARE_WORK(bring_back_work, bring_back_all);
+
+/* A policy has been stopped by a fault. From an irq_work (fault.c): a run-queue lock may be held where the fault was. */
+void baton_upgrade_fault(void)
+{
+	schedule_work(&bring_back_work);
+}
+
+/* No policy is registered. */
+void baton_upgrade_exit(void)
+{
+	flush_work(&bring_back_work);
+}

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Types of states that one version of a policy hands to the next ([`crate::Upgrade`]).
+//!
+//! The next version was compiled at another time, so the host compares what decides how a value lies in memory: names, sizes,
+//! places and types of all fields, and the compiler. Enoki (3.2) casts a pointer and hopes.
+
+use crate::{
+    runqueue::{Fifo, List, Tree},
+    Lock, PerCpu, PerTask,
+};
+use alloc::{boxed::Box, sync::Arc, vec::Vec};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU16, AtomicU32, AtomicU64, AtomicU8, AtomicUsize};
+
+/// A type that can be handed to another version. For a type of your own: `baton::state!`.
+pub trait State: Sized + Send + Sync + 'static {
+    /// What decides how it lies in memory. Made by `baton::state!`, which a type must not do without.
+    #[doc(hidden)]
+    const LAYOUT: Layout;
+}
+
+/// What decides how a type lies in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Name of the type, without its path.
+    pub name: &'static str,
+    /// The version that its author gave it; 0 for types that are not an author's.
+    pub version: u32,
+    /// Of names, sizes, places and types, all the way down, and of the compiler.
+    pub hash: u64,
+}
+
+/// The compiler that made this, where the build says so: types of its library may lie differently in another's.
+const COMPILER: &str = match option_env!("BATON_RUSTC") {
+    Some(version) => version,
+    None => "",
+};
+
+/// Of this crate's own types, whose fields are not looked at: to be raised when one changes.
+const CONTAINERS: u64 = 1;
+
+impl Layout {
+    /// For `baton::state!`: of a structure without its fields.
+    #[doc(hidden)]
+    pub const fn of<T>(name: &'static str, version: u32) -> Self {
+        let hash = text(word(text(0xcbf2_9ce4_8422_2325, COMPILER), CONTAINERS), name);
+        Self {
+            name,
+            version,
+            hash: word(word(word(hash, version as u64), size_of::<T>() as u64), align_of::<T>() as u64),
+        }
+    }
+
+    /// For `baton::state!`: one field more.
+    #[doc(hidden)]
+    pub const fn field(self, name: &str, offset: usize, of: Self) -> Self {
+        Self { hash: word(word(text(self.hash, name), offset as u64), of.hash), ..self }
+    }
+}
+
+/// For `baton::state!`: the layout of the field that the function gives.
+#[doc(hidden)]
+pub const fn layout_of<S, F: State>(_: fn(&S) -> &F) -> Layout {
+    F::LAYOUT
+}
+
+/// FNV-1a.
+const fn byte(hash: u64, byte: u8) -> u64 {
+    (hash ^ byte as u64).wrapping_mul(0x100_0000_01b3)
+}
+
+const fn word(mut hash: u64, word: u64) -> u64 {
+    let bytes = word.to_le_bytes();
+    let mut i = 0;
+    while i < bytes.len() {
+        hash = byte(hash, bytes[i]);
+        i += 1;
+    }
+    hash
+}
+
+const fn text(mut hash: u64, text: &str) -> u64 {
+    let bytes = text.as_bytes();
+    let mut i = 0;
+    while i < bytes.len() {
+        hash = byte(hash, bytes[i]);
+        i += 1;
+    }
+    word(hash, bytes.len() as u64)
+}
+
+/// Makes a structure a [`State`]: its version, and the names of all its fields, whose types are states, too.
+///
+/// ```
+/// struct TaskState { vruntime: core::sync::atomic::AtomicU64, weight: u32 }
+/// baton::state!(TaskState, version 1 { vruntime, weight });
+/// ```
+#[macro_export]
+macro_rules! state {
+    ($type:ident, version $version:literal { $($field:ident),* $(,)? }) => {
+        impl $crate::State for $type {
+            const LAYOUT: $crate::Layout = $crate::Layout::of::<$type>(stringify!($type), $version)
+                $(.field(stringify!($field), core::mem::offset_of!($type, $field),
+                    $crate::layout_of(|state: &$type| &state.$field)))*;
+        }
+        // One that is not named is an error here.
+        const _: fn(&$type) = |state| {
+            let $type { $($field: _),* } = state;
+        };
+    };
+}
+
+macro_rules! plain {
+    ($($type:ty)*) => {$(
+        impl State for $type {
+            const LAYOUT: Layout = Layout::of::<Self>(stringify!($type), 0);
+        }
+    )*};
+}
+plain!(() bool u8 u16 u32 u64 usize i8 i16 i32 i64 isize Fifo List Tree);
+plain!(AtomicBool AtomicU8 AtomicU16 AtomicU32 AtomicU64 AtomicUsize AtomicI32 AtomicI64);
+
+macro_rules! of_one {
+    ($($type:ident)*) => {$(
+        impl<T: State> State for $type<T> {
+            const LAYOUT: Layout = Layout::of::<Self>(stringify!($type), 0).field("", 0, T::LAYOUT);
+        }
+    )*};
+}
+of_one!(Option Vec Box Arc Lock PerCpu PerTask);
+
+impl<T: State, const N: usize> State for [T; N] {
+    const LAYOUT: Layout = Layout::of::<Self>("array", 0).field("", N, T::LAYOUT);
+}
+
+impl<A: State, B: State> State for (A, B) {
+    const LAYOUT: Layout = Layout::of::<Self>("pair", 0).field("0", core::mem::offset_of!(Self, 0), A::LAYOUT).field(
+        "1",
+        core::mem::offset_of!(Self, 1),
+        B::LAYOUT,
+    );
+}

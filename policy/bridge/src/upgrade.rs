@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The exchange of versions.
+
+use crate::make::with_env;
+use alloc::boxed::Box;
+use baton::{Layout, Plain, Scheduler, State, Upgradable, Upgrade};
+use baton_abi::{BatonEnv, BatonPolicy, BatonStateType, BATON_NAME_LEN};
+use core::ffi::{c_char, c_void};
+
+/// A policy as `baton::policy!` names it: with or without the functions of [`Upgrade`].
+pub trait Exchange {
+    /// All its functions.
+    const OPS: BatonPolicy;
+}
+
+impl<S: Scheduler> Exchange for Plain<S> {
+    const OPS: BatonPolicy = crate::plain::<S>();
+}
+
+impl<S: Upgrade> Exchange for Upgradable<S> {
+    const OPS: BatonPolicy = BatonPolicy {
+        state: state_type(S::State::LAYOUT),
+        older: state_type(S::Older::LAYOUT),
+        reregister_prepare: Some(prepare::<S>),
+        reregister_init: Some(init::<S>),
+        reregister_drop: Some(drop_state::<S>),
+        reregister_convert: Some(convert::<S>),
+        reregister_take: Some(take::<S>),
+        ..crate::plain::<S>()
+    };
+}
+
+/// No state is handed on.
+pub(crate) const NO_STATE: BatonStateType =
+    BatonStateType { name: [0; BATON_NAME_LEN], version: 0, reserved: 0, layout: 0 };
+
+const fn state_type(layout: Layout) -> BatonStateType {
+    let bytes = layout.name.as_bytes();
+    assert!(!bytes.is_empty() && bytes.len() < BATON_NAME_LEN, "a state's type has a name of 1 to 31 characters");
+    let mut name = [0; BATON_NAME_LEN];
+    let mut i = 0;
+    while i < bytes.len() {
+        name[i] = bytes[i] as c_char;
+        i += 1;
+    }
+    BatonStateType { name, version: layout.version, reserved: 0, layout: layout.hash }
+}
+
+extern "C" fn prepare<S: Upgrade>(this: *mut c_void) -> *mut c_void {
+    // SAFETY: Host-call. The host gives what `create` or `init` made, which lives until `destroy`.
+    let policy = unsafe { &*this.cast::<S>() };
+    Box::into_raw(Box::new(policy.reregister_prepare())).cast()
+}
+
+extern "C" fn init<S: Upgrade>(env: *const BatonEnv, state: *mut c_void) -> *mut c_void {
+    // SAFETY: Same-state. The host has compared the types, and gives what `prepare` or `convert` of such a version made, once.
+    let state = unsafe { Box::from_raw(state.cast::<S::State>()) };
+    with_env(env, |env| S::reregister_init(env, *state))
+}
+
+extern "C" fn drop_state<S: Upgrade>(state: *mut c_void) {
+    // SAFETY: Same-state. As above; it is this version's own.
+    drop(unsafe { Box::from_raw(state.cast::<S::State>()) });
+}
+
+extern "C" fn convert<S: Upgrade>(env: *const BatonEnv, older: *const c_void) -> *mut c_void {
+    // SAFETY: Same-state. The host has compared the types, and keeps it to the end of the exchange.
+    let older = unsafe { &*older.cast::<S::Older>() };
+    with_env(env, |env| S::reregister_convert(env, older))
+}
+
+extern "C" fn take<S: Upgrade>(this: *mut c_void, older: *const c_void) -> u64 {
+    // SAFETY: Host-call and Same-state. As above.
+    let (policy, older) = unsafe { (&*this.cast::<S>(), &*older.cast::<S::Older>()) };
+    policy.reregister_take(older).is_err().into()
+}
