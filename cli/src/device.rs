@@ -233,14 +233,14 @@ mod tests {
     #[test]
     fn requests_have_the_numbers_of_the_c_header() {
         check(CORE, 0, 40);
-        check(POLICY, 1, 920);
+        check(POLICY, 1, 1048);
         check(FAULT, 2, 512);
         check(CPU, 3, 64);
         check(START, 4, 448);
         check(STOP, 5, 32);
         check(ASSIGN, 6, 40);
         check(TASK, 7, 40);
-        check(UPGRADE, 8, 648);
+        check(UPGRADE, 8, 664);
     }
 
     #[test]

@@ -198,7 +198,7 @@ pub fn wait_until(limit: Duration, mut holds: impl FnMut() -> Result<bool>) -> R
         if start.elapsed() >= limit {
             return Ok(false);
         }
-        std::thread::sleep(Duration::from_millis(10));
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 

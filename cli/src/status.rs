@@ -64,8 +64,11 @@ pub struct Change {
     pub to_version: u32,
     /// The new version began with a state of its own.
     pub anew: bool,
-    /// How long all CPUs were held; 0 when none was.
+    /// How long CPUs were held, from when the first was asked to stand still to when all went on; 0 when none was.
     pub held_ns: u64,
+    /// How much of that was in the policy's own code, and in the core's.
+    pub policy_ns: u64,
+    pub core_ns: u64,
     /// What the policy allocated for it.
     pub memory_bytes: u64,
 }
@@ -82,6 +85,8 @@ pub fn change(change: &BatonChange) -> Change {
         to_version: change.to_version,
         anew: change.anew != 0,
         held_ns: change.held,
+        policy_ns: change.policy,
+        core_ns: change.core,
         memory_bytes: change.memory,
     }
 }

@@ -62,7 +62,7 @@ struct hold {
 	struct baton_version *to;
 	const void *older;	/* NULL: `to` takes nothing over, and knows no task */
 	u64 result;
-	u64 held;
+	u64 in_callback, in_policy;	/* ns */
 };
 
 /* All other CPUs stand still, and interrupts are off. */
@@ -72,14 +72,16 @@ static int change_while_held(void *data)
 	struct baton_frame *frame = this_cpu_ptr(&baton_frame);
 	u64 begin = local_clock();
 
-	if (hold->older)
+	if (hold->older) {
 		hold->result = baton_make(hold->place, hold->to->ops.reregister_take, hold->to->this, hold->older);
+		hold->in_policy = local_clock() - begin;
+	}
 	if (!hold->result)
 		baton_core_swap(index_of(hold->place), hold->to, baton_events_of(hold->to));
 	/* A version that took nothing over, or one whose queues were half taken from it. */
 	if (hold->result || !hold->older)
 		baton_core_hand_anew(index_of(hold->place), !hold->older, baton_coarse_now(), frame, frame->cpu);
-	hold->held = local_clock() - begin;
+	hold->in_callback = local_clock() - begin;
 	return 0;
 }
 
@@ -87,8 +89,12 @@ static int hold_and_change(struct baton_place *place, struct baton_version *to, 
 {
 	struct hold hold = { .place = place, .to = to, .older = older };
 
+	u64 begin = local_clock();
+
 	stop_machine(change_while_held, &hold, NULL);
-	arg->change.held = hold.held;
+	arg->change.held = local_clock() - begin;
+	arg->change.policy = hold.in_policy;
+	arg->change.core = hold.in_callback - hold.in_policy;
 	if (hold.result)
 		return failed(arg, hold.result, "the new version could not take the state over");
 	return 0;

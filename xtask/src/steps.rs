@@ -20,7 +20,7 @@ const TEST_STEPS: &[Step] =
 const BOOTED_POLICIES: [&str; 7] = ["faulty", "fifo", "wfq", "fifo-c", "template", "relay-v1", "relay-v2"];
 
 /// How often each booted test is run in a row by `make test`; `make containment` runs them 20 times.
-const BOOTED_REPEAT: &str = "2";
+const BOOTED_REPEAT: &str = "1";
 
 /// `cargo xtask test`: what `make test` runs.
 pub fn test(root: &Path) -> Result {

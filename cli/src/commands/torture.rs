@@ -9,7 +9,7 @@ use baton_vm::Vm;
 use super::bench::guest_with;
 use super::bench::subject::Subject;
 use super::vm::vm_error;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::names;
 
 /// What runs in the guest: SECONDS, POLICY and STALL are put in. The core's own watch is the judge of who waits too long; the
@@ -31,6 +31,9 @@ pub struct Torture {
     /// Policy that has all tasks.
     #[arg(long, default_value = "wfq", value_parser = names::policy)]
     pub policy: String,
+    /// Versions of the policy, of which one takes the place of the other all the time.
+    #[arg(long, value_name = "POLICY,POLICY", value_delimiter = ',')]
+    pub versions: Vec<String>,
     /// A task that is queued for longer than this fails the run, in ms of the guest's time; at least 50.
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(50..))]
     pub stall: u32,
@@ -38,9 +41,13 @@ pub struct Torture {
 
 pub fn torture(args: &Torture) -> Result<ExitCode> {
     let seconds = (args.minutes * 60.0).ceil().max(1.0) as u64;
+    let versions = args.versions.iter().map(|v| names::policy(v)).collect::<std::result::Result<Vec<_>, _>>();
+    let versions = versions.map_err(|why| Error::user(why, "give the names of two policies: --versions A,B"))?;
+    let built = if versions.is_empty() { std::slice::from_ref(&args.policy) } else { &versions };
     let script = SCRIPT
         .replace("@SECONDS@", &seconds.to_string())
         .replace("@POLICY@", &args.policy)
+        .replace("@VERSIONS@", &versions.join(" "))
         // The core looks every quarter of its limit, so that it finds it exceeded by a quarter at most.
         .replace("@STALL@", &(args.stall * 4 / 5).to_string());
     let vm = Vm {
@@ -49,7 +56,7 @@ pub fn torture(args: &Torture) -> Result<ExitCode> {
         icount: Some(SHIFT),
         command: vec!["sh".into(), "-c".into(), script],
         tools: vec!["stress-ng".into()],
-        files_in: guest_with(&[Subject::Policy(args.policy.clone())])?,
+        files_in: guest_with(&built.iter().cloned().map(Subject::Policy).collect::<Vec<_>>())?,
         timeout: Duration::from_secs(300 + seconds * 6),
         ..Default::default()
     };

@@ -13,37 +13,56 @@ fail() {
 	exit 1
 }
 
-# One round first, so that what the kernel keeps for good after a first use is there before the count.
-baton load @POLICY@ --all && stress-ng --fork 1 --switch 1 --timeout 2 --quiet && baton unload --everything || fail "first round"
-before=$(slab)
-baton load @POLICY@ --all --stall @STALL@ || fail "load"
-echo +cpu >/sys/fs/cgroup/cgroup.subtree_control
-mkdir -p /sys/fs/cgroup/a /sys/fs/cgroup/b
-stress-ng --switch 2 --pipe 2 --cpu 2 --fork 2 --exec 1 --clone 1 --affinity 2 --nice 1 --schedpolicy 1 --futex 2 --yield 1 \
-	--timeout @SECONDS@ --quiet &
-load=$!
-hotplugs=0
-moves=0
-while kill -0 $load 2>/dev/null; do
-	for state in 0 1; do
-		echo $state >/sys/devices/system/cpu/cpu1/online || fail "hotplug"
-		for group in a b; do
-			echo $load >/sys/fs/cgroup/$group/cgroup.procs 2>/dev/null && moves=$((moves + 1))
-			for task in $(cat /proc/$load/task/$load/children 2>/dev/null | head -c 60); do
-				echo "$task" 2>/dev/null >/sys/fs/cgroup/$group/cgroup.procs && moves=$((moves + 1))
+module() {
+	[ -z "$1" ] || echo --module "/usr/lib/baton/$(uname -r)/baton_$1.ko"
+}
+
+# storm SECONDS [VERSION VERSION]: everything at once, under the policy.
+storm() {
+	seconds=$1
+	shift
+	baton load @POLICY@ --all --stall @STALL@ $(module "$1") || fail "load"
+	stress-ng --switch 2 --pipe 2 --cpu 2 --fork 2 --exec 1 --clone 1 --affinity 2 --nice 1 --schedpolicy 1 --futex 2 --yield 1 \
+		--timeout "$seconds" --quiet &
+	load=$!
+	hotplugs=0
+	moves=0
+	upgrades=0
+	while kill -0 $load 2>/dev/null; do
+		for state in 0 1; do
+			echo $state >/sys/devices/system/cpu/cpu1/online || fail "hotplug"
+			for group in a b; do
+				echo $load >/sys/fs/cgroup/$group/cgroup.procs 2>/dev/null && moves=$((moves + 1))
+				for task in $(cat /proc/$load/task/$load/children 2>/dev/null | head -c 60); do
+					echo "$task" 2>/dev/null >/sys/fs/cgroup/$group/cgroup.procs && moves=$((moves + 1))
+				done
+			done
+			if [ -z "@VERSIONS@" ]; then
+				sleep 0.3
+			fi
+			# The first is loaded: from the second on, and around.
+			for version in $2 $1; do
+				baton upgrade @POLICY@ $(module "$version") >/dev/null || fail "upgrade to $version"
+				upgrades=$((upgrades + 1))
 			done
 		done
-		sleep 0.3
+		hotplugs=$((hotplugs + 1))
 	done
-	hotplugs=$((hotplugs + 1))
-done
-wait $load || fail "stress-ng ended with $?"
-baton status --json >/tmp/status
-grep -q '"state": "running"' /tmp/status || fail "the policy is not running any more"
-baton list
-baton unload --everything || fail "unload"
+	wait $load || fail "stress-ng ended with $?"
+	baton status --json >/tmp/status
+	grep -q '"state": "running"' /tmp/status || fail "the policy is not running any more"
+	baton list
+	baton unload --everything || fail "unload"
+}
+
+echo +cpu >/sys/fs/cgroup/cgroup.subtree_control
+mkdir -p /sys/fs/cgroup/a /sys/fs/cgroup/b
+# A short one first, so that what the kernel keeps for good after a first use is there before the count.
+storm 20 @VERSIONS@
+before=$(slab)
+storm @SECONDS@ @VERSIONS@
 after=$(slab)
-echo "torture: @SECONDS@ s, $hotplugs hotplug rounds, $moves cgroup moves; kernel memory $before KiB before, $after KiB after"
+echo "torture: @SECONDS@ s, $hotplugs hotplug rounds, $moves cgroup moves, $upgrades upgrades; kernel memory $before KiB before, $after KiB after"
 # What differs by chance: caches of tasks and names that are gone.
 [ $((after - before)) -lt 4096 ] || fail "kernel memory grew by $((after - before)) KiB"
 echo "torture: held"

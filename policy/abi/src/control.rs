@@ -109,8 +109,11 @@ pub struct BatonChange {
     pub anew: u32,
     pub from_version: u32,
     pub to_version: u32,
-    /// How long all CPUs were held, ns; 0 when none was.
+    /// How long CPUs were held, ns: from when the first was asked to stand still to when all went on. 0 when none was.
     pub held: u64,
+    /// How much of that was in the policy's own code, and in the core's, ns. The rest is the kernel's, to stop and start.
+    pub policy: u64,
+    pub core: u64,
     /// What the policy allocated for the change, bytes.
     pub memory: u64,
 }

@@ -9,6 +9,7 @@ pub mod fairness;
 pub mod loads;
 pub mod report;
 pub mod subject;
+mod upgrade;
 
 use std::fs;
 use std::io::Write;
@@ -41,11 +42,11 @@ pub struct Bench {
     /// Count instructions. Default in a guest; with --here it says that this machine's clock does.
     #[arg(long)]
     pub icount: bool,
-    /// Numbers of CPUs, with one guest for each. [default: 1,2; fairness: 4]
+    /// Numbers of CPUs, with one guest for each. [default: 1,2; fairness: 4; upgrade: 1,2,4,8]
     #[arg(long, value_name = "N,N", value_delimiter = ',', conflicts_with = "here",
           value_parser = clap::value_parser!(u32).range(1..=255))]
     pub cpus: Vec<u32>,
-    /// Runs of each subject. [default: pipe 10, hackbench 4, fairness 2]
+    /// Runs of each subject. [default: pipe 10, hackbench 4, fairness 2, upgrade 200]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub runs: Option<u32>,
     /// Only this subject: eevdf, scx_simple, "scx_simple -f", scx_userland, or a policy. May be repeated.
@@ -67,6 +68,8 @@ pub enum What {
     Hackbench,
     /// Hogs that share CPUs by their weights. Exit code 1 when wfq does not hold a bound.
     Fairness,
+    /// Versions of a policy that take each other's place: how long tasks have no scheduler.
+    Upgrade,
 }
 
 impl What {
@@ -75,6 +78,7 @@ impl What {
             What::Pipe => "pipe",
             What::Hackbench => "hackbench",
             What::Fairness => "fairness",
+            What::Upgrade => "upgrade",
         }
     }
 
@@ -83,6 +87,7 @@ impl What {
             What::Pipe => 10,
             What::Hackbench => 4,
             What::Fairness => 2,
+            What::Upgrade => 200,
         }
     }
 
@@ -90,6 +95,7 @@ impl What {
         match self {
             What::Pipe | What::Hackbench => vec![1, 2],
             What::Fairness => vec![fairness::CPUS],
+            What::Upgrade => vec![1, 2, 4, 8],
         }
     }
 }
@@ -103,6 +109,7 @@ impl Bench {
         match (self.subjects.is_empty(), self.what) {
             (false, _) => self.subjects.clone(),
             (true, What::Fairness) => vec![Subject::Eevdf, Subject::Policy("wfq".into())],
+            (true, What::Upgrade) => upgrade::subjects(),
             (true, _) => Subject::usual(),
         }
     }
@@ -122,7 +129,7 @@ fn in_guests(args: &Bench) -> Result<(Report, ExitCode)> {
     let files_in = guest_with(&args.subjects())?;
     let tools: &[&str] = match args.what {
         What::Pipe => &["perf"],
-        What::Hackbench => &["hackbench"],
+        What::Hackbench | What::Upgrade => &["hackbench"],
         What::Fairness => &[],
     };
     let all_cpus = if args.cpus.is_empty() { args.what.usual_cpus() } else { args.cpus.clone() };
@@ -202,6 +209,10 @@ fn here(search: &Search, args: &Bench) -> Result<(Report, ExitCode)> {
             (entries(cpus, metric, unit, &series, true), ExitCode::SUCCESS)
         }
         What::Fairness => fair(search, args, cpus)?,
+        What::Upgrade => {
+            let unit = if args.icount { "instructions" } else { "ns" };
+            (upgrade::measure(search, cpus, args.runs(), unit)?, ExitCode::SUCCESS)
+        }
     };
     let machine = if args.icount { "QEMU that counts instructions".into() } else { processor() };
     Ok((Report { bench: args.what.name().into(), kernel: kernel::release(), machine, results }, code))

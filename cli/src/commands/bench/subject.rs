@@ -184,6 +184,22 @@ impl Drop for Example {
     }
 }
 
+/// Stops an example and starts it again, so many times: how long it was not attached each time, ns.
+pub fn restarts(program: &'static str, times: u32) -> Result<Vec<f64>> {
+    let mut example = Example::start(program, &[])?;
+    let mut took = Vec::new();
+    for _ in 0..times {
+        let begin = std::time::Instant::now();
+        drop(example);
+        gone(program)?;
+        example = Example::start(program, &[])?;
+        took.push(begin.elapsed().as_nanos() as f64);
+    }
+    drop(example);
+    gone(program)?;
+    Ok(took)
+}
+
 /// Waits until the kernel's own scheduler has all tasks again.
 fn gone(program: &str) -> Result<()> {
     match kernel::wait_until(PATIENCE, || Ok(kernel::attached_scheduler().is_none()))? {
