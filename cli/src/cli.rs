@@ -61,6 +61,8 @@ pub enum Command {
     Upgrade(Upgrade),
     /// Bring the version back that ran before the last upgrade.
     Rollback(Rollback),
+    /// Give all tasks of a policy to another one, which is loaded for that.
+    Switch(Switch),
     /// Show policies, counters and faults.
     Status {
         #[command(flatten)]
@@ -168,6 +170,27 @@ pub struct Rollback {
     /// Name of the policy, which is running.
     #[arg(value_parser = names::policy)]
     pub policy: String,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+#[derive(Args, Debug)]
+pub struct Switch {
+    /// Name of the policy that has the tasks.
+    #[arg(value_parser = names::policy)]
+    pub from: String,
+    /// Name of the policy that gets them.
+    #[arg(value_parser = names::policy)]
+    pub to: String,
+    /// Options of the policy that gets them: KEY=VALUE,KEY=VALUE.
+    #[arg(long, value_parser = names::options)]
+    pub options: Option<String>,
+    /// The module of the policy that gets them, when it is not in the search path.
+    #[arg(long, value_name = "FILE")]
+    pub module: Option<PathBuf>,
+    /// Leave the first policy loaded, without tasks.
+    #[arg(long)]
+    pub keep: bool,
     #[command(flatten)]
     pub output: Output,
 }

@@ -22,6 +22,7 @@ const STOP: Opcode = opcode::read_write::<BatonStop>(GROUP, 5);
 const ASSIGN: Opcode = opcode::read_write::<BatonAssign>(GROUP, 6);
 const TASK: Opcode = opcode::read_write::<BatonTaskInfo>(GROUP, 7);
 const UPGRADE: Opcode = opcode::read_write::<BatonUpgrade>(GROUP, 8);
+const SWITCH: Opcode = opcode::read_write::<BatonSwitch>(GROUP, 9);
 
 /// The open control device. Only root can have one.
 pub struct Device(File);
@@ -160,6 +161,12 @@ impl Device {
         (self.request::<UPGRADE, _>(&mut upgrade), upgrade)
     }
 
+    /// Gives all tasks of one policy to another: how long CPUs were held, ns.
+    pub fn switch(&self, from: &str, to: &str) -> std::result::Result<u64, Errno> {
+        let mut switch = BatonSwitch { from: field(from), to: field(to), held: 0 };
+        self.request::<SWITCH, _>(&mut switch).map(|()| switch.held)
+    }
+
     /// Gives thread `pid` (0: all that are assigned to none) to a policy; `None` takes it away.
     /// With `set_class` the thread also joins, or leaves, class SCHED_EXT.
     pub fn assign(&self, pid: u32, policy: Option<&str>, set_class: bool) -> std::result::Result<(), Errno> {
@@ -241,6 +248,7 @@ mod tests {
         check(ASSIGN, 6, 40);
         check(TASK, 7, 40);
         check(UPGRADE, 8, 664);
+        check(SWITCH, 9, 72);
     }
 
     #[test]

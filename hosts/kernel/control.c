@@ -383,12 +383,32 @@ union request {
 	struct baton_assign assign;
 	struct baton_task_info task;
 	struct baton_upgrade upgrade;
+	struct baton_switch change;
 };
 
 /* Strings from user space end where they should. */
 static bool terminated(const char *text, size_t size)
 {
 	return strnlen(text, size) < size;
+}
+
+static int switch_policies(struct baton_switch *arg)
+{
+	struct baton_place *from, *to;
+
+	if (!terminated(arg->from, sizeof(arg->from)) || !terminated(arg->to, sizeof(arg->to)))
+		return -EINVAL;
+	from = find(arg->from);
+	to = find(arg->to);
+	if (!from || !to)
+		return -ENOENT;
+	if (from == to)
+		return -EINVAL;
+	if (baton_core_state(index_of(from)) != BATON_POLICY_STATE_RUNNING ||
+	    baton_core_state(index_of(to)) != BATON_POLICY_STATE_RUNNING)
+		return -ENODEV;
+	arg->held = baton_switch(from, to);
+	return 0;
 }
 
 static int handle(unsigned int cmd, union request *r)
@@ -441,6 +461,8 @@ static int handle(unsigned int cmd, union request *r)
 			return -EINVAL;
 		place = find(r->upgrade.name);
 		return place ? baton_upgrade(place, &r->upgrade) : -ENOENT;
+	case BATON_IOC_SWITCH:
+		return switch_policies(&r->change);
 	}
 	return -ENOTTY;
 }

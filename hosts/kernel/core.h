@@ -115,6 +115,7 @@ void baton_watch_exit(void);
 
 /* upgrade.c */
 int baton_upgrade(struct baton_place *place, struct baton_upgrade *arg);
+u64 baton_switch(struct baton_place *from, struct baton_place *to);
 void baton_upgrade_fault(void);
 void baton_upgrade_exit(void);
 
@@ -173,6 +174,7 @@ void baton_core_unregister(u32 index);
 bool baton_core_start(u32 index, const struct baton_version *version);
 bool baton_core_stop(u32 index);
 void baton_core_swap(u32 index, const struct baton_version *version, u32 events);
+void baton_core_hand_over(u32 from, u32 to, u64 now, struct baton_frame *frame, const struct baton_cpu_state *cpu);
 void baton_core_hand_anew(u32 index, bool is_new, u64 now, struct baton_frame *frame, const struct baton_cpu_state *cpu);
 u32 baton_core_state(u32 index);
 void baton_core_set_default(s32 index);

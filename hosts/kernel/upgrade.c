@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Another version of a policy takes the place of the one that runs: an upgrade, or a rollback to the version before.
+ * Another version of a policy takes the place of the one that runs: an upgrade, or a rollback to the version before. And another
+ * policy takes over the tasks of one.
  *
  * The two versions share the state that the running one hands on (reregister_prepare), so the new one is made of it
  * (reregister_init) while the old one goes on, and then one pointer is swapped. No CPU waits. Only a state of another type is
@@ -245,6 +246,30 @@ int baton_upgrade(struct baton_place *place, struct baton_upgrade *arg)
 	place->probation_end = jiffies + msecs_to_jiffies(arg->probation);
 	remember(place, &arg->change);
 	return 0;
+}
+
+struct handover {
+	u32 from, to;
+};
+
+/* All other CPUs stand still, and interrupts are off. */
+static int hand_over_while_held(void *data)
+{
+	const struct handover *handover = data;
+	struct baton_frame *frame = this_cpu_ptr(&baton_frame);
+
+	baton_core_hand_over(handover->from, handover->to, baton_coarse_now(), frame, frame->cpu);
+	return 0;
+}
+
+/* All tasks of one policy become another's; both are running. How long CPUs were held, ns. */
+u64 baton_switch(struct baton_place *from, struct baton_place *to)
+{
+	struct handover handover = { .from = index_of(from), .to = index_of(to) };
+	u64 begin = local_clock();
+
+	stop_machine(hand_over_while_held, &handover, NULL);
+	return local_clock() - begin;
 }
 
 /*

@@ -282,6 +282,14 @@ struct baton_upgrade {
 	struct baton_state_type older;
 };
 
+// `BATON_IOC_SWITCH`: gives all tasks of one running policy to another.
+struct baton_switch {
+	uint8_t from[BATON_NAME_LEN];
+	uint8_t to[BATON_NAME_LEN];
+	// Out: how long CPUs were held, ns, as in `baton_change`.
+	uint64_t held;
+};
+
 // One call into a policy, as the core remembers it.
 struct baton_event {
 	uint64_t now;

@@ -58,6 +58,12 @@ pub fn load(search: &Search, policy: &str, how: &LoadOptions) -> Result<Device> 
     Ok(device)
 }
 
+/// Loads a policy and starts it, without tasks, into a core that is loaded. The caller has the lock.
+pub fn prepare(search: &Search, device: &Device, policy: &str, how: &LoadOptions) -> Result<()> {
+    module(search, device, policy, how)?;
+    start(device, policy, how)
+}
+
 /// Loads baton.ko, or fits the one that is loaded.
 fn core(search: &Search, how: &LoadOptions) -> Result<Device> {
     let Some(device) = Device::open_if_loaded()? else {

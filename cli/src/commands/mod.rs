@@ -11,6 +11,7 @@ mod new;
 mod pages;
 mod run;
 mod status;
+mod switch;
 pub mod torture;
 mod unload;
 mod upgrade;
@@ -34,6 +35,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Load(args) => load::command(&search, &args),
         Command::Unload(args) => unload::command(&args),
         Command::Upgrade(args) => upgrade::upgrade(&search, &args),
+        Command::Switch(args) => switch::command(&search, &args),
         Command::Rollback(args) => upgrade::rollback(&args),
         Command::List { output } => status::list(output.json),
         Command::Status { output } => status::status(output.json),

@@ -22,8 +22,10 @@ storm() {
 	seconds=$1
 	shift
 	baton load @POLICY@ --all --stall @STALL@ $(module "$1") || fail "load"
-	stress-ng --switch 2 --pipe 2 --cpu 2 --fork 2 --exec 1 --clone 1 --affinity 2 --nice 1 --schedpolicy 1 --futex 2 --yield 1 \
-		--timeout "$seconds" --quiet &
+	stressors="--switch 2 --pipe 2 --cpu 2 --fork 2 --exec 1 --clone 1 --affinity 2 --nice 1 --schedpolicy 1 --futex 2 --yield 1"
+	# Fewer, so that an upgrade, which is a task among them, takes its turn soon.
+	[ -z "$1" ] || stressors="--switch 1 --cpu 1 --fork 1 --affinity 2"
+	stress-ng $stressors --timeout "$seconds" --quiet &
 	load=$!
 	hotplugs=0
 	moves=0
@@ -41,7 +43,7 @@ storm() {
 				sleep 0.3
 			fi
 			# The first is loaded: from the second on, and around.
-			for version in $2 $1; do
+			for version in $2 $1 $2 $1 $2 $1 $2 $1; do
 				baton upgrade @POLICY@ $(module "$version") >/dev/null || fail "upgrade to $version"
 				upgrades=$((upgrades + 1))
 			done

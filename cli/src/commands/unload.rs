@@ -62,6 +62,11 @@ fn everything() -> Result<()> {
     kernel::unload_module("baton")
 }
 
+/// Stops a policy that has no tasks, and removes its module. The caller has the lock.
+pub fn remove_named(device: &Device, policy: &str) -> Result<()> {
+    device.policy(policy)?.map_or(Ok(()), |info| remove(device, &info))
+}
+
 /// Stops a policy and removes its module.
 fn remove(device: &Device, info: &BatonPolicyInfo) -> Result<()> {
     let policy = &text(&info.name);

@@ -197,10 +197,10 @@ impl<H: Host> Core<'_, H> {
         // The two calls of every context switch, with their methods known at compile time.
         match slot.state() {
             TaskState::Sleeping if ctx.flags & BATON_F_WAKEUP != 0 => {
-                self.hand_over(frame, cpu, ctx, slot, policy, BatonMethod::TaskWakeup)
+                self.give(frame, cpu, ctx, slot, policy, BatonMethod::TaskWakeup)
             }
             TaskState::Running if ctx.flags & (BATON_F_WAKEUP | BATON_F_RESTORE) == 0 && !slot.has_yielded() => {
-                self.hand_over(frame, cpu, ctx, slot, policy, BatonMethod::TaskPreempt)
+                self.give(frame, cpu, ctx, slot, policy, BatonMethod::TaskPreempt)
             }
             _ => self.enqueue_slow(frame, cpu, ctx, slot),
         }
@@ -233,12 +233,12 @@ impl<H: Host> Core<'_, H> {
             _ if woken => BatonMethod::TaskWakeup,
             _ => BatonMethod::TaskRestored,
         };
-        self.hand_over(frame, cpu, ctx, slot, policy, method)
+        self.give(frame, cpu, ctx, slot, policy, method)
     }
 
     /// Mints a token and gives it to the policy.
     #[inline(always)]
-    fn hand_over(
+    fn give(
         &self,
         frame: H::Frame,
         cpu: &CpuState,
@@ -285,7 +285,7 @@ impl<H: Host> Core<'_, H> {
             return self.enqueue_stranger(frame, cpu, ctx, slot);
         }
         let method = if woken { BatonMethod::TaskWakeup } else { BatonMethod::TaskRestored };
-        self.hand_over(frame, cpu, ctx, slot, policy, method)
+        self.give(frame, cpu, ctx, slot, policy, method)
     }
 
     /// Asks the policy for the token of a task that it has queued. The token is worthless afterwards whatever the answer.
@@ -331,7 +331,7 @@ impl<H: Host> Core<'_, H> {
         }
         slot.join(policy);
         slot.epoch.store(0, Relaxed);
-        self.hand_over(frame, cpu, ctx, slot, policy, BatonMethod::TaskNew)
+        self.give(frame, cpu, ctx, slot, policy, BatonMethod::TaskNew)
     }
 
     /// The task leaves its policy, if it has one. It was queued or running: then it is `Sleeping`, or in the fallback if a rescue

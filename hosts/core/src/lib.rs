@@ -17,6 +17,7 @@
 mod calls;
 mod cpu;
 mod events;
+mod handover;
 mod host;
 mod policy;
 mod rescue;

@@ -2,8 +2,7 @@
 //! Tasks that a stopped policy had queued: each CPU's dispatch looks through a few slots and moves what it finds to the fallback
 //! queue, until all slots have been seen. No list of a policy's tasks is kept for this, as it would cost every enqueue.
 
-use crate::{Arg, Core, Host, Slot, TaskState};
-use baton_abi::BatonMethod;
+use crate::{Core, Host, Slot, TaskState};
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 /// Slots that one step looks at, at most. A dispatch takes up to 16 steps (`shim.bpf.c`): a core of usual size in one go.
@@ -61,34 +60,6 @@ impl<'a, H: Host> Core<'a, H> {
         stranded
     }
 
-    /// Gives every queued task of a running policy to it anew, with a new token each: what its queues hold may be gone, and is
-    /// stale from now on. With `is_new` it knows no task: all are told to it as new, those that are not queued when they next
-    /// are. O(tasks). Every other CPU stands still, interrupts are off; `cpu` is this one.
-    pub fn hand_anew(
-        &self,
-        entry: &crate::PolicyEntry,
-        is_new: bool,
-        now: u64,
-        frame: H::Frame,
-        cpu: &crate::CpuState,
-    ) {
-        let mut ctx = crate::plain_ctx(now);
-        let method = if is_new { BatonMethod::TaskNew } else { BatonMethod::TaskRestored };
-        for slot in self.used().iter().filter(|slot| slot.policy() == entry.id()) {
-            match slot.token() {
-                Some(token) if entry.is_running() => {
-                    slot.claim(token, TaskState::Sleeping);
-                    let token = Arg::Word(slot.mint(now));
-                    ctx.nr_kicks = 0;
-                    self.tell(frame, cpu, entry, method, &mut ctx, slot, token);
-                }
-                None if is_new => slot.leave(),
-                _ => {}
-            }
-        }
-        self.host.kick_all();
-    }
-
     /// The task that has waited longest beyond `limit` ns in a running policy's queue, if any: a stall.
     pub fn find_stall(&self, now: u64, limit: u64) -> Option<&'a Slot> {
         self.used()
@@ -104,7 +75,7 @@ impl<'a, H: Host> Core<'a, H> {
         if let Some(policy) = self.by_id(slot.policy()) {
             let fault = crate::Fault {
                 kind: baton_abi::BatonFaultKind::Stall,
-                method: BatonMethod::None,
+                method: baton_abi::BatonMethod::None,
                 pid: slot.pid(),
                 now,
             };

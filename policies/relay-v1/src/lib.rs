@@ -8,9 +8,12 @@
 
 use baton::{
     runqueue::Fifo, Cpu, Ctx, Env, Kick, Lock, PerCpu, PerTask, Pick, Placement, Refusal, Schedulable, Scheduler, Task,
-    Topology, Upgrade, Wake, DEFAULT_SLICE,
+    Topology, Upgrade, Wake,
 };
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+/// ns. Short, so that who upgrades it gets its turn soon.
+const SLICE: u64 = 3_000_000;
 
 /// What version 1 hands on.
 #[derive(Clone)]
@@ -133,9 +136,9 @@ impl Scheduler for Relay {
         match first {
             Some(task) => {
                 self.shared.picks.slot(task.slot()).fetch_add(1, Relaxed);
-                Pick::Run { task, slice: DEFAULT_SLICE }
+                Pick::Run { task, slice: SLICE }
             }
-            None if prev.is_some() => Pick::Keep { slice: DEFAULT_SLICE },
+            None if prev.is_some() => Pick::Keep { slice: SLICE },
             None => Pick::Nothing,
         }
     }

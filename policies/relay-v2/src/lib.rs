@@ -12,7 +12,7 @@ extern crate alloc;
 use alloc::vec::Vec;
 use baton::{
     runqueue::Fifo, Cpu, Ctx, Env, Kick, Lock, PerCpu, PerTask, Pick, Placement, Refusal, Schedulable, Scheduler, Task,
-    Topology, Upgrade, Wake, DEFAULT_SLICE,
+    Topology, Upgrade, Wake,
 };
 use core::{
     hint::black_box,
@@ -29,6 +29,9 @@ struct TaskState {
     picks: AtomicU64,
     home: AtomicU32,
 }
+
+/// ns. Short, so that who upgrades it gets its turn soon.
+const SLICE: u64 = 3_000_000;
 
 /// What version 2 hands on.
 #[derive(Clone)]
@@ -216,9 +219,9 @@ impl Scheduler for Relay {
             Some(task) => {
                 queue.picks += 1;
                 self.shared.tasks.slot(task.slot()).picks.fetch_add(1, Relaxed);
-                Pick::Run { task, slice: DEFAULT_SLICE }
+                Pick::Run { task, slice: SLICE }
             }
-            None if prev.is_some() => Pick::Keep { slice: DEFAULT_SLICE },
+            None if prev.is_some() => Pick::Keep { slice: SLICE },
             None => Pick::Nothing,
         }
     }

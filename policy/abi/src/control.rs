@@ -139,6 +139,16 @@ pub struct BatonUpgrade {
     pub older: BatonStateType,
 }
 
+/// `BATON_IOC_SWITCH`: gives all tasks of one running policy to another.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct BatonSwitch {
+    pub from: [u8; BATON_NAME_LEN],
+    pub to: [u8; BATON_NAME_LEN],
+    /// Out: how long CPUs were held, ns, as in [`BatonChange`].
+    pub held: u64,
+}
+
 /// `BATON_IOC_FAULT`: the last fault of a policy. In: `index`. Out: the rest.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]

@@ -38,6 +38,8 @@ pub fn cases() -> Vec<Case> {
         case!("kill -9 of an upgrade at each step", killed()),
         case!("two upgrades at once", two_at_once()),
         case!("upgrade of a policy that is being unloaded", unloading()),
+        case!("switches under load", switches()),
+        case!("switch refused", switch_refused()),
     ]
 }
 
@@ -234,4 +236,34 @@ fn unloading() -> Result<(), String> {
         hackbench(1, 2)?;
     }
     Ok(())
+}
+
+/// The kernel's own count of what it had to do for a scheduler that did not.
+fn kernel_events() -> String {
+    std::fs::read_to_string("/sys/kernel/sched_ext/root/events").unwrap_or_default()
+}
+
+fn switches() -> Result<(), String> {
+    baton(&["load", "fifo", "--all"])?;
+    let enabled = || std::fs::read_to_string("/sys/kernel/sched_ext/enable_seq").unwrap_or_default();
+    let (before, sequence) = (fallbacks(&status()?), enabled());
+    let load = Load::hackbench(1, 2_000)?;
+    for _ in 0..10 {
+        baton(&["switch", "fifo", "wfq"])?;
+        baton(&["switch", "wfq", "fifo"])?;
+    }
+    load.end()?;
+    let status = is_running("fifo", 1)?;
+    check(policy(&status, "wfq").is_err(), || format!("wfq is still there: {status}"))?;
+    check(fallbacks(&status) == before, || format!("tasks went to the fallback (before {before}): {status}"))?;
+    check(enabled() == sequence, || format!("sched_ext was taken away and back: {}", kernel_events()))
+}
+
+fn switch_refused() -> Result<(), String> {
+    baton(&["load", "fifo", "--all"])?;
+    baton_fails(&["switch", "fifo", "fifo"], "has its tasks already")?;
+    baton_fails(&["switch", "wfq", "fifo"], "no policy wfq is loaded")?;
+    baton_fails(&["switch", "fifo", "wfq", "--options", "colour=red"], "option")?;
+    is_running("fifo", 1)?;
+    hackbench(1, 5)
 }

@@ -99,3 +99,35 @@ fn drain_one(core: &TestCore) -> u64 {
     assert_eq!(core.dispatch(0, core.cpu(0).unwrap(), &mut ctx), Verdict::Run);
     host::slot_of(core, ctx.task).handle()
 }
+
+#[test]
+fn another_policy_gets_all_tasks_in_the_order_of_the_first() {
+    let (old, new) = (Arc::new(Version::default()), Arc::new(Version::default()));
+    let (core, from) = with_queued(&old);
+    let to = host::register(core);
+    host::start(core, to, policy(&new));
+    let running = drain_one(core);
+    // Last in, first out: the order is that of its picks, not of the slots.
+    old.queue.lock().unwrap().reverse();
+    core.hand_over(from, to, 0, 0, core.cpu(0).unwrap());
+    assert!(old.queue.lock().unwrap().is_empty());
+    assert!(new.came.lock().unwrap().iter().all(|method| *method == BatonMethod::TaskNew));
+    assert_eq!(drain(core), (2..=TASKS).rev().collect::<Vec<_>>());
+    assert_eq!((core.fallback_tasks(), core.default_policy()), (0, to.id()));
+    // The one that was running is told as new when it is next enqueued.
+    let mut ctx = BatonCtx { task: running, ..BatonCtx::default() };
+    assert_eq!(core.enqueue(0, core.cpu(0).unwrap(), &mut ctx), Verdict::None);
+    assert_eq!(new.queue.lock().unwrap().len(), 1);
+    assert_eq!(core.by_handle(running).unwrap().policy(), to.id());
+}
+
+#[test]
+fn what_the_first_policy_never_picks_is_handed_over_too() {
+    let (old, new) = (Arc::new(Version::default()), Arc::new(Version::default()));
+    let (core, from) = with_queued(&old);
+    let to = host::register(core);
+    host::start(core, to, policy(&new));
+    old.queue.lock().unwrap().clear();
+    core.hand_over(from, to, 0, 0, core.cpu(0).unwrap());
+    assert_eq!(drain(core), (1..=TASKS).collect::<Vec<_>>());
+}

@@ -66,6 +66,14 @@ pub extern "C" fn baton_core_set_default(index: i32) {
     core().set_default(u32::try_from(index).ok().and_then(place));
 }
 
+/// See [`baton_core::Core::hand_over`].
+#[no_mangle]
+pub extern "C" fn baton_core_hand_over(from: u32, to: u32, now: u64, frame: crate::Frame, cpu: &CpuState) {
+    if let (Some(from), Some(to)) = (place(from), place(to)) {
+        core().hand_over(from, to, now, frame, cpu);
+    }
+}
+
 /// Has this policy all tasks without one of their own?
 #[no_mangle]
 pub extern "C" fn baton_core_is_default(index: u32) -> bool {
