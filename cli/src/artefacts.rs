@@ -12,6 +12,7 @@ use crate::{kernel, names};
 
 pub const CORE: &str = "baton.ko";
 pub const SHIM: &str = "shim.bpf.o";
+pub const LATENCY: &str = "latency.bpf.o";
 
 /// File of a policy's module.
 pub fn module_of(policy: &str) -> String {
@@ -159,7 +160,7 @@ impl Target<'_> {
 
     fn files(&self) -> Vec<String> {
         match self {
-            Target::Core => vec![CORE.into(), SHIM.into()],
+            Target::Core => vec![CORE.into(), SHIM.into(), LATENCY.into()],
             Target::Policy(policy) => vec![module_of(&policy.name)],
         }
     }

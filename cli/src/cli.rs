@@ -161,6 +161,9 @@ pub struct Upgrade {
     /// Bring the old version back if the new one has a fault within this time: 30s, 500ms. The command waits for the end.
     #[arg(long, value_name = "TIME", value_parser = names::duration)]
     pub probation: Option<std::time::Duration>,
+    /// Also bring it back if, within that time, 1 % of wakeups wait for longer than this: 5ms.
+    #[arg(long, value_name = "TIME", value_parser = names::duration, requires = "probation")]
+    pub max_p99_wakeup: Option<std::time::Duration>,
     #[command(flatten)]
     pub output: Output,
 }

@@ -8,6 +8,7 @@ mod commands;
 mod device;
 mod error;
 mod kernel;
+mod latency;
 mod names;
 mod report;
 mod shim;

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0-only
 # Builds what runs in the kernel, inside the Debian testing root:
-#   build.sh core OUTDIR          baton.ko and shim.bpf.o
+#   build.sh core OUTDIR          baton.ko, shim.bpf.o and latency.bpf.o
 #   build.sh policy DIR OUTDIR    baton_NAME.ko of the policy in DIR (a Rust crate, or a folder with one C file)
 # Work is kept under $BATON_CACHE/build, so that a second build is quick. Prints nothing but errors.
 set -euo pipefail
@@ -63,7 +63,7 @@ module() {
 build_core() {
 	local out=$1 dir=$cache/build/$release/core
 	copy "$here"/*.[chS] "$top"/policy/c/*.h "$dir"
-	rm -f "$dir/policy_module.c" "$dir/shim.bpf.c"
+	rm -f "$dir/policy_module.c" "$dir"/*.bpf.c
 	cp "$here/Kbuild.core" "$dir/Kbuild"
 	local exports=()
 	mapfile -t exports < <(grep -ohE '\bbaton_core_[a-z_]+\(' "$here/core.h" | tr -d '(' | sort -u)
@@ -72,10 +72,13 @@ build_core() {
 		die "the rules (hosts/core) can panic: baton_core_must_not_panic is linked in (Baton's own fault)"
 	module "$dir"
 	[ -e "$dir/vmlinux.h" ] || bpftool btf dump file "$headers/vmlinux" format c >"$dir/vmlinux.h"
-	copy "$here/shim.bpf.c" "$dir/bpf"
-	clang -O2 -g -target bpf -mcpu=v3 -D__TARGET_ARCH_x86 -fms-extensions -Wall -Wno-microsoft-anon-tag \
-		-Wno-missing-declarations -I"$dir" -c "$dir/bpf/shim.bpf.c" -o "$dir/shim.bpf.o"
-	copy "$dir/baton.ko" "$dir/shim.bpf.o" "$out"
+	local object
+	for object in shim latency; do
+		copy "$here/$object.bpf.c" "$dir/bpf"
+		clang -O2 -g -target bpf -mcpu=v3 -D__TARGET_ARCH_x86 -fms-extensions -Wall -Wno-microsoft-anon-tag \
+			-Wno-missing-declarations -I"$dir" -c "$dir/bpf/$object.bpf.c" -o "$dir/$object.bpf.o"
+	done
+	copy "$dir/baton.ko" "$dir/shim.bpf.o" "$dir/latency.bpf.o" "$out"
 }
 
 # The crate around a policy crate: its own functions check their stack, those of the glue cannot recurse.

@@ -14,13 +14,16 @@ use rustix::io::Errno;
 use serde::Serialize;
 
 use super::{print, print_json};
-use crate::artefacts::{module_of, Search};
+use crate::artefacts::{module_of, Search, LATENCY};
 use crate::cli::{Rollback, Upgrade};
 use crate::device::{text, Device};
 use crate::error::{Error, Result};
 use crate::kernel::{self, Lock};
+use crate::latency::{self, Latency};
 use crate::status::{self, Change};
 
+/// How often the condition of a probation is looked at.
+const LOOK: Duration = Duration::from_millis(250);
 /// Which of a policy's modules is which (`BatonPolicyInfo::modules`).
 const CURRENT: usize = 0;
 const NEXT: usize = 1;
@@ -48,7 +51,8 @@ pub fn upgrade(search: &Search, args: &Upgrade) -> Result<ExitCode> {
     report(&args.policy, &done, begin, args.output.json)?;
     let Some(probation) = args.probation else { return Ok(ExitCode::SUCCESS) };
     drop(lock);
-    watch(&device, &args.policy, &done, probation)
+    let limit = args.max_p99_wakeup.map(|limit| Ok((limit, Latency::start(&search.find(LATENCY)?)?))).transpose()?;
+    watch(&device, &args.policy, &done, probation, limit)
 }
 
 /// Loads the module as the next version, and exchanges the two.
@@ -182,22 +186,40 @@ fn report(policy: &str, change: &Change, begin: Instant, json: bool) -> Result<(
     ))
 }
 
-/// Waits for the end of a probation. The core sees to it alone; this only says how it ended.
-fn watch(device: &Device, policy: &str, done: &Change, probation: Duration) -> Result<ExitCode> {
-    eprintln!(
-        "baton: on probation for {:.1} s; a fault brings version {} back",
-        probation.as_secs_f64(),
-        done.from_version
-    );
+/// Waits for the end of a probation. That a fault brings the old version back is the core's, and does not need this command; the
+/// condition is watched here.
+fn watch(
+    device: &Device,
+    policy: &str,
+    done: &Change,
+    probation: Duration,
+    limit: Option<(Duration, Latency)>,
+) -> Result<ExitCode> {
+    let (from, to) = (done.from_version, done.to_version);
+    eprintln!("baton: on probation for {:.1} s; a fault brings version {from} back", probation.as_secs_f64());
     let changes = device.policy(policy)?.map_or(0, |info| info.changes);
-    let over = kernel::wait_until(probation, || Ok(device.policy(policy)?.is_none_or(|info| info.changes != changes)))?;
-    if !over {
-        eprintln!("baton: version {} has passed its probation", done.to_version);
-        return Ok(ExitCode::SUCCESS);
+    let changed = || Ok(device.policy(policy)?.is_none_or(|info| info.changes != changes));
+    let failed = |why: &str, next: &str| {
+        Err(Error::policy(policy, format!("version {to} of {policy} did not pass its probation: {why}"), next))
+    };
+    let end = Instant::now() + probation;
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        if kernel::wait_until(left.min(LOOK), changed)? {
+            return failed("it is not running any more", "see baton status for the fault");
+        }
+        if let Some((limit, latency)) = &limit {
+            let p99 = latency::percentile(&latency.waits()?, 99).filter(|p99| p99 > limit);
+            if let Some(p99) = p99 {
+                let (result, answer) = device.upgrade(policy, "", true, 0);
+                result.map_err(|errno| refused(policy, errno, &answer))?;
+                let why = format!("1 % of wakeups waited for {:.3} ms or longer", p99.as_secs_f64() * 1e3);
+                return failed(&why, &format!("version {from} is back; baton upgrade tries again"));
+            }
+        }
+        if left.is_zero() {
+            eprintln!("baton: version {to} has passed its probation");
+            return Ok(ExitCode::SUCCESS);
+        }
     }
-    Err(Error::policy(
-        policy,
-        format!("version {} of {policy} did not pass its probation, and is not running any more", done.to_version),
-        "see baton status for the fault",
-    ))
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use baton_vm::{FileIn, Kernel, Outcome, Vm};
 
-use crate::artefacts::{module_of, Policy, Target, CORE, SHIM};
+use crate::artefacts::{module_of, Policy, Target, CORE, LATENCY, SHIM};
 use crate::cli::VmRun;
 use crate::error::{Error, Result};
 use crate::names::FileOut;
@@ -79,6 +79,7 @@ pub fn guest_files(policies: &[Policy]) -> Result<Vec<FileIn>> {
     }
     take(&out, CORE);
     take(&out, SHIM);
+    take(&out, LATENCY);
     for policy in policies {
         take(&Target::Policy(policy).ensure()?, &module_of(&policy.name));
     }

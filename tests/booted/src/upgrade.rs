@@ -34,6 +34,7 @@ pub fn cases() -> Vec<Case> {
         case!("upgrade: the queues are taken with a deadlock", fails("take-deadlock", "the lock is held by this CPU")),
         case!("upgrade: the queues are refused", fails("take-refuses", "could not take the state over")),
         case!("probation that fails by a fault", probation()),
+        case!("probation that fails by its condition", condition()),
         case!("rollback, also after a second upgrade", rolls_back()),
         case!("kill -9 of an upgrade at each step", killed()),
         case!("two upgrades at once", two_at_once()),
@@ -162,6 +163,21 @@ fn probation() -> Result<(), String> {
     hackbench(1, 5)?;
     let tasks = policy(&crate::tool::status()?, "relay")?["tasks"].as_u64().unwrap_or(0);
     check(tasks > 0, || format!("no task came back: {status}"))
+}
+
+fn condition() -> Result<(), String> {
+    load_relay(V1)?;
+    let load = Load::hackbench(1, 1_000)?;
+    let module = module(V2)?;
+    let upgrade = ["upgrade", "relay", "--module", &module, "--options", "", "--probation"];
+    // 40 tasks on two CPUs wait for longer than a millisecond, and not for a minute.
+    baton_fails(&[&upgrade[..], &["30s", "--max-p99-wakeup", "1ms"]].concat(), "1 % of wakeups waited")?;
+    let status = is_running("relay", 1)?;
+    let last = policy(&status, "relay")?["history"].as_array().and_then(|history| history.last().cloned());
+    check(last.unwrap_or_default()["kind"] == "rollback", || format!("the history does not say so: {status}"))?;
+    baton(&[&upgrade[..], &["500ms", "--max-p99-wakeup", "1min"]].concat())?;
+    load.end()?;
+    is_running("relay", 2).map(|_| ())
 }
 
 fn rolls_back() -> Result<(), String> {
