@@ -63,6 +63,8 @@ pub enum Command {
     Rollback(Rollback),
     /// Give all tasks of a policy to another one, which is loaded for that.
     Switch(Switch),
+    /// Say which policies are asked first on each CPU, and show in which order they are.
+    Order(Order),
     /// Show policies, counters and faults.
     Status {
         #[command(flatten)]
@@ -194,6 +196,15 @@ pub struct Switch {
     /// Leave the first policy loaded, without tasks.
     #[arg(long)]
     pub keep: bool,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+#[derive(Args, Debug)]
+pub struct Order {
+    /// Names of policies, the first to be asked first. The others stay behind them as they are.
+    #[arg(value_name = "POLICY", num_args = 0..=16, value_parser = names::policy)]
+    pub first: Vec<String>,
     #[command(flatten)]
     pub output: Output,
 }

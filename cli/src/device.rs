@@ -23,6 +23,7 @@ const ASSIGN: Opcode = opcode::read_write::<BatonAssign>(GROUP, 6);
 const TASK: Opcode = opcode::read_write::<BatonTaskInfo>(GROUP, 7);
 const UPGRADE: Opcode = opcode::read_write::<BatonUpgrade>(GROUP, 8);
 const SWITCH: Opcode = opcode::read_write::<BatonSwitch>(GROUP, 9);
+const ORDER: Opcode = opcode::read_write::<BatonOrder>(GROUP, 10);
 
 /// The open control device. Only root can have one.
 pub struct Device(File);
@@ -89,7 +90,7 @@ impl Device {
         self.ask::<CORE, _>(BatonCoreInfo::default(), "its state")
     }
 
-    /// All policies that are loaded.
+    /// All policies that are loaded, in the order in which they are asked.
     pub fn policies(&self) -> Result<Vec<BatonPolicyInfo>> {
         let mut found = Vec::new();
         for index in 0..BATON_MAX_POLICIES as u32 {
@@ -98,6 +99,7 @@ impl Device {
                 found.push(info);
             }
         }
+        found.sort_by_key(|info| info.rank);
         Ok(found)
     }
 
@@ -167,6 +169,13 @@ impl Device {
         self.request::<SWITCH, _>(&mut switch).map(|()| switch.held)
     }
 
+    /// Has these policies asked first, in this order. At most 16.
+    pub fn set_order(&self, first: &[String]) -> std::result::Result<(), Errno> {
+        let mut order = BatonOrder { names: [[0; BATON_NAME_LEN]; BATON_MAX_POLICIES] };
+        order.names.iter_mut().zip(first).for_each(|(place, name)| *place = field(name));
+        self.request::<ORDER, _>(&mut order)
+    }
+
     /// Gives thread `pid` (0: all that are assigned to none) to a policy; `None` takes it away.
     /// With `set_class` the thread also joins, or leaves, class SCHED_EXT.
     pub fn assign(&self, pid: u32, policy: Option<&str>, set_class: bool) -> std::result::Result<(), Errno> {
@@ -183,6 +192,8 @@ fn no_policy(index: u32) -> BatonPolicyInfo {
         version: 0,
         tasks: 0,
         queued: 0,
+        rank: 0,
+        reserved: 0,
         memory: 0,
         refusals: 0,
         faults: 0,
@@ -240,15 +251,16 @@ mod tests {
     #[test]
     fn requests_have_the_numbers_of_the_c_header() {
         check(CORE, 0, 40);
-        check(POLICY, 1, 1048);
+        check(POLICY, 1, 992);
         check(FAULT, 2, 512);
         check(CPU, 3, 64);
         check(START, 4, 448);
         check(STOP, 5, 32);
         check(ASSIGN, 6, 40);
         check(TASK, 7, 40);
-        check(UPGRADE, 8, 664);
+        check(UPGRADE, 8, 656);
         check(SWITCH, 9, 72);
+        check(ORDER, 10, 512);
     }
 
     #[test]

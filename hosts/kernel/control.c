@@ -384,6 +384,7 @@ union request {
 	struct baton_task_info task;
 	struct baton_upgrade upgrade;
 	struct baton_switch change;
+	struct baton_order order;
 };
 
 /* Strings from user space end where they should. */
@@ -408,6 +409,24 @@ static int switch_policies(struct baton_switch *arg)
 	    baton_core_state(index_of(to)) != BATON_POLICY_STATE_RUNNING)
 		return -ENODEV;
 	arg->held = baton_switch(from, to);
+	return 0;
+}
+
+static int set_order(const struct baton_order *arg)
+{
+	u32 places[BATON_MAX_POLICIES], count;
+
+	for (count = 0; count < BATON_MAX_POLICIES && arg->names[count][0]; count++) {
+		const struct baton_place *place;
+
+		if (!terminated(arg->names[count], sizeof(arg->names[count])))
+			return -EINVAL;
+		place = find(arg->names[count]);
+		if (!place)
+			return -ENOENT;
+		places[count] = index_of(place);
+	}
+	baton_core_set_order(places, count);
 	return 0;
 }
 
@@ -463,6 +482,8 @@ static int handle(unsigned int cmd, union request *r)
 		return place ? baton_upgrade(place, &r->upgrade) : -ENOENT;
 	case BATON_IOC_SWITCH:
 		return switch_policies(&r->change);
+	case BATON_IOC_ORDER:
+		return set_order(&r->order);
 	}
 	return -ENOTTY;
 }

@@ -174,6 +174,7 @@ void baton_core_unregister(u32 index);
 bool baton_core_start(u32 index, const struct baton_version *version);
 bool baton_core_stop(u32 index);
 void baton_core_swap(u32 index, const struct baton_version *version, u32 events);
+void baton_core_set_order(const u32 *first, size_t count);
 void baton_core_hand_over(u32 from, u32 to, u64 now, struct baton_frame *frame, const struct baton_cpu_state *cpu);
 void baton_core_hand_anew(u32 index, bool is_new, u64 now, struct baton_frame *frame, const struct baton_cpu_state *cpu);
 u32 baton_core_state(u32 index);

@@ -16,5 +16,6 @@
 #define BATON_IOC_TASK _IOWR(BATON_IOC_TYPE, 7, struct baton_task_info)
 #define BATON_IOC_UPGRADE _IOWR(BATON_IOC_TYPE, 8, struct baton_upgrade)
 #define BATON_IOC_SWITCH _IOWR(BATON_IOC_TYPE, 9, struct baton_switch)
+#define BATON_IOC_ORDER _IOWR(BATON_IOC_TYPE, 10, struct baton_order)
 
 #endif

@@ -235,6 +235,10 @@ struct baton_policy_info {
 	uint32_t tasks;
 	// Tasks whose `Schedulable` it holds.
 	uint32_t queued;
+	// How many policies are asked before it.
+	uint32_t rank;
+	// Padding.
+	uint32_t reserved;
 	// Memory it has allocated, bytes.
 	uint64_t memory;
 	// `baton_refusal` answers so far.
@@ -288,6 +292,12 @@ struct baton_switch {
 	uint8_t to[BATON_NAME_LEN];
 	// Out: how long CPUs were held, ns, as in `baton_change`.
 	uint64_t held;
+};
+
+// `BATON_IOC_ORDER`: the order in which policies are asked on each CPU.
+struct baton_order {
+	// The first of them; an empty name ends the list. The others stay behind these as they are.
+	uint8_t names[BATON_MAX_POLICIES][BATON_NAME_LEN];
 };
 
 // One call into a policy, as the core remembers it.

@@ -8,6 +8,7 @@ pub mod demo;
 mod doctor;
 mod load;
 mod new;
+mod order;
 mod pages;
 mod run;
 mod status;
@@ -36,6 +37,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Unload(args) => unload::command(&args),
         Command::Upgrade(args) => upgrade::upgrade(&search, &args),
         Command::Switch(args) => switch::command(&search, &args),
+        Command::Order(args) => order::command(&args),
         Command::Rollback(args) => upgrade::rollback(&args),
         Command::List { output } => status::list(output.json),
         Command::Status { output } => status::status(output.json),

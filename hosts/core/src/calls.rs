@@ -3,7 +3,8 @@
 //! the run-queue lock but with the task's own (pi_lock).
 
 use crate::{
-    Arg, Core, CpuState, Fault, Host, PolicyEntry, Slot, TaskState, Verdict, DEFAULT_SLICE, FALLBACK_TURN, MAX_REFUSALS,
+    order::NOBODY, Arg, Core, CpuState, Fault, Host, PolicyEntry, Slot, TaskState, Verdict, DEFAULT_SLICE,
+    FALLBACK_TURN, MAX_REFUSALS,
 };
 use baton_abi::{
     BatonCtx, BatonFaultKind, BatonMethod, BatonRefusal, BatonTask, BatonWake, BATON_ABORTED, BATON_EV_BLOCKED,
@@ -250,6 +251,7 @@ impl<H: Host> Core<'_, H> {
         let token = slot.mint(ctx.now);
         cpu.enqueues.bump();
         if self.tell(frame, cpu, policy, method, ctx, slot, Arg::Word(token)) != BATON_ABORTED && policy.is_running() {
+            self.preempt_later(ctx, policy);
             return Verdict::None;
         }
         // Stopped meanwhile. Whoever takes the task out of the queue puts it on the fallback queue: this, or a rescue.
@@ -425,6 +427,7 @@ impl<H: Host> Core<'_, H> {
     /// No policy has a task for this CPU.
     fn found_nothing(&self, cpu: &CpuState) -> Verdict {
         cpu.found_nothing();
+        self.runs(cpu, NOBODY);
         // One that has failed just now may have had some, and this CPU may be the only one to look.
         if self.rescue_pending() {
             Verdict::Rescue
@@ -440,6 +443,7 @@ impl<H: Host> Core<'_, H> {
         }
         let fallback = self.fallback.load(Relaxed) | self.overflow.load(Relaxed);
         if fallback != 0 && cpu.dispatches.get().is_multiple_of(u64::from(FALLBACK_TURN)) {
+            self.runs(cpu, NOBODY);
             return Verdict::Turn;
         }
         for policy in self.running() {
@@ -492,7 +496,10 @@ impl<H: Host> Core<'_, H> {
                 token => token,
             };
             match self.check(answer, policy, which) {
-                Ok(slot) => return self.run(cpu, ctx, slot, answer),
+                Ok(slot) => {
+                    self.runs(cpu, policy.index());
+                    return self.run(cpu, ctx, slot, answer);
+                }
                 Err(why) => {
                     self.count_refusal(cpu, policy);
                     cpu.note(ctx.now, u64::from(policy.index()), BatonMethod::PickRefused);

@@ -45,6 +45,8 @@ pub struct CpuState {
     next_event: AtomicU32,
     /// 1 while idle, claimed or not.
     pub(crate) asleep: AtomicU32,
+    /// Place of the policy whose task runs here, as of the last time that several were asked; 16 for nobody's.
+    pub(crate) current: AtomicU32,
     events: [Event; EVENTS_KEPT],
     /// Calls to dispatch.
     pub dispatches: Counter,

@@ -19,6 +19,7 @@ mod cpu;
 mod events;
 mod handover;
 mod host;
+mod order;
 mod policy;
 mod rescue;
 mod slot;
@@ -31,7 +32,7 @@ pub use slot::{Slot, TaskState};
 
 use baton_abi::{BatonCtx, BATON_MAX_POLICIES};
 use core::sync::atomic::{
-    AtomicU32,
+    AtomicU32, AtomicU64,
     Ordering::{Relaxed, SeqCst},
 };
 
@@ -83,6 +84,8 @@ pub struct Core<'a, H: Host> {
     last_id: AtomicU32,
     /// One bit for each running policy, by place in the table. Written under the control mutex and by faults.
     running: AtomicU32,
+    /// In which order policies are asked: places, four bits each, the first lowest. Written under the control mutex.
+    order: AtomicU64,
     /// Place of the running policy if there is exactly one and all tasks have slots, else [`NO_SOLE`]. Written as `running`.
     sole: AtomicU32,
     /// 1 since a task got no slot. Such tasks are on the fallback queue, and nobody counts them there.
@@ -120,6 +123,7 @@ impl<'a, H: Host> Core<'a, H> {
             default_policy: AtomicU32::new(0),
             last_id: AtomicU32::new(0),
             running: AtomicU32::new(0),
+            order: AtomicU64::new(order::AS_IN_TABLE),
             sole: AtomicU32::new(NO_SOLE),
             overflow: AtomicU32::new(0),
             wants: AtomicU32::new(0),
@@ -142,17 +146,6 @@ impl<'a, H: Host> Core<'a, H> {
         if self.epoch.fetch_add(1, SeqCst) == u32::MAX {
             self.epoch.fetch_add(1, SeqCst);
         }
-    }
-
-    /// The running policies, in the order in which they are asked.
-    #[inline]
-    fn running(&self) -> impl Iterator<Item = &PolicyEntry> {
-        let mut places = self.running.load(Relaxed);
-        core::iter::from_fn(move || {
-            let place = places.trailing_zeros();
-            places &= places.wrapping_sub(1);
-            self.policies.get(place as usize)
-        })
     }
 
     /// All slots.

@@ -103,6 +103,7 @@ impl<H: Host> Core<'_, H> {
             let entry = self.policies.get((id % places) as usize)?;
             if entry.state() == BatonPolicyState::Absent {
                 self.last_id.store(id, Relaxed);
+                self.put_last(id % places);
                 entry.index.store(id % places, Relaxed);
                 entry.events.store(events, Relaxed);
                 entry.refusals.store(0, Relaxed);

@@ -2,7 +2,7 @@
 //! The control device `/dev/baton` (root only). Each request is one ioctl with one fixed-size structure; the kernel checks
 //! every field before use.
 
-use crate::{BatonStateType, BATON_MESSAGE_LEN, BATON_NAME_LEN, BATON_OPTIONS_LEN};
+use crate::{BatonStateType, BATON_MAX_POLICIES, BATON_MESSAGE_LEN, BATON_NAME_LEN, BATON_OPTIONS_LEN};
 
 /// State of a policy.
 ///
@@ -63,6 +63,10 @@ pub struct BatonPolicyInfo {
     pub tasks: u32,
     /// Tasks whose `Schedulable` it holds.
     pub queued: u32,
+    /// How many policies are asked before it.
+    pub rank: u32,
+    /// Padding.
+    pub reserved: u32,
     /// Memory it has allocated, bytes.
     pub memory: u64,
     /// `BatonRefusal` answers so far.
@@ -147,6 +151,14 @@ pub struct BatonSwitch {
     pub to: [u8; BATON_NAME_LEN],
     /// Out: how long CPUs were held, ns, as in [`BatonChange`].
     pub held: u64,
+}
+
+/// `BATON_IOC_ORDER`: the order in which policies are asked on each CPU.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct BatonOrder {
+    /// The first of them; an empty name ends the list. The others stay behind these as they are.
+    pub names: [[u8; BATON_NAME_LEN]; BATON_MAX_POLICIES],
 }
 
 /// `BATON_IOC_FAULT`: the last fault of a policy. In: `index`. Out: the rest.

@@ -142,6 +142,8 @@ fn in_guests(args: &Bench) -> Result<(Report, ExitCode)> {
             command: guest_command(args),
             tools: tools.iter().map(|t| t.to_string()).collect(),
             files_in: files_in.clone(),
+            // Thousands of tasks need theirs.
+            memory_mb: if args.what == What::Upgrade { 4000 } else { 1024 },
             files_out: vec![REPORT_IN_GUEST.into()],
             timeout: TIMEOUT,
             ..Default::default()

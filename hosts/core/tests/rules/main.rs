@@ -8,6 +8,7 @@ mod faults;
 mod host;
 mod kernel;
 mod membership;
+mod order;
 mod property;
 mod refusals;
 mod script;

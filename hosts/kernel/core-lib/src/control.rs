@@ -66,6 +66,16 @@ pub extern "C" fn baton_core_set_default(index: i32) {
     core().set_default(u32::try_from(index).ok().and_then(place));
 }
 
+/// See [`baton_core::Core::set_order`].
+///
+/// # Safety
+/// Host-call: `first` has `count` places.
+#[no_mangle]
+pub unsafe extern "C" fn baton_core_set_order(first: *const u32, count: usize) {
+    // SAFETY: Host-call. The caller's promise.
+    core().set_order(unsafe { ::core::slice::from_raw_parts(first, count) });
+}
+
 /// See [`baton_core::Core::hand_over`].
 #[no_mangle]
 pub extern "C" fn baton_core_hand_over(from: u32, to: u32, now: u64, frame: crate::Frame, cpu: &CpuState) {
@@ -151,6 +161,8 @@ pub unsafe extern "C" fn baton_core_policy_info(info: *mut BatonPolicyInfo) {
     let Some(entry) = place(info.index) else { return };
     info.state = entry.state() as u32;
     info.id = entry.id();
+    let before = core().order().take_while(|place| *place != info.index);
+    info.rank = before.filter(|place| self::place(*place).is_some_and(|other| other.id() != 0)).count() as u32;
     info.refusals = entry.refusals.load(Relaxed);
     info.faults = entry.faults.load(Relaxed);
     let members = core().used().iter().filter(|slot| slot.state() != TaskState::Free && slot.policy() == info.id);

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Several policies at once: in which order they are asked, and who preempts whom.
+//!
+//! The administrator sets the order (SaaKM's, but changed at any time). On each CPU a policy is asked when those before it have
+//! nothing there, and a task that becomes runnable preempts one of a later policy.
+
+use crate::{Core, CpuState, Host, PolicyEntry, NO_SOLE};
+use baton_abi::{BatonCtx, BATON_KICK_PREEMPT, BATON_MAX_POLICIES};
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+/// All places in their own order: four bits each, the first lowest.
+pub(crate) const AS_IN_TABLE: u64 = 0xfedc_ba98_7654_3210;
+const _: () = assert!(BATON_MAX_POLICIES == 16);
+
+/// What runs on a CPU is no policy's.
+pub(crate) const NOBODY: u32 = BATON_MAX_POLICIES as u32;
+
+/// The places of an order, first to last.
+fn places(mut order: u64) -> impl Iterator<Item = u32> {
+    core::iter::repeat_with(move || {
+        let place = (order & 0xf) as u32;
+        order >>= 4;
+        place
+    })
+    .take(BATON_MAX_POLICIES)
+}
+
+impl<H: Host> Core<'_, H> {
+    /// The running policies, in the order in which they are asked.
+    #[inline]
+    pub(crate) fn running(&self) -> impl Iterator<Item = &PolicyEntry> {
+        let running = self.running.load(Relaxed);
+        let last = running.count_ones() as usize;
+        let in_order = places(self.order.load(Relaxed)).filter(move |place| running & 1 << place != 0);
+        in_order.take(last).filter_map(|place| self.policies.get(place as usize))
+    }
+
+    /// Sets the order: those in `first`, by their places in the table, and then the others as they are. A place that is named twice
+    /// counts once. Under the control mutex.
+    pub fn set_order(&self, first: &[u32]) {
+        let old = self.order.load(Relaxed);
+        let mut order = 0;
+        let mut taken = 0_u32;
+        let mut at = 0_u32;
+        for place in first.iter().copied().chain(places(old)) {
+            if place >= NOBODY || taken & 1 << place != 0 {
+                continue;
+            }
+            taken |= 1 << place;
+            order |= u64::from(place).wrapping_shl(at);
+            at = at.wrapping_add(4);
+        }
+        self.order.store(order, SeqCst);
+    }
+
+    /// The place in the table of each policy, first to last.
+    pub fn order(&self) -> impl Iterator<Item = u32> {
+        places(self.order.load(Relaxed))
+    }
+
+    /// Puts a policy behind all others. Under the control mutex.
+    pub(crate) fn put_last(&self, place: u32) {
+        let mut others = [NOBODY; BATON_MAX_POLICIES];
+        let old = places(self.order.load(Relaxed)).filter(|&other| other != place);
+        others.iter_mut().zip(old).for_each(|(to, other)| *to = other);
+        self.set_order(&others);
+    }
+
+    /// A task of `policy` has become runnable on CPU `ctx.cpu`: a task of a later policy there makes way for it.
+    #[inline]
+    pub(crate) fn preempt_later(&self, ctx: &mut BatonCtx, policy: &PolicyEntry) {
+        if self.sole.load(Relaxed) == NO_SOLE {
+            self.preempt_later_slow(ctx, policy);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn preempt_later_slow(&self, ctx: &mut BatonCtx, policy: &PolicyEntry) {
+        let Some(cpu) = self.cpu(ctx.cpu) else { return };
+        let current = cpu.current.load(Relaxed);
+        let first = self.order().find(|&place| place == policy.index() || place == current);
+        if cpu.is_asleep() || current == policy.index() || first != Some(policy.index()) {
+            return;
+        }
+        if let Some(kick) = ctx.kicks.get_mut(ctx.nr_kicks as usize) {
+            *kick = ctx.cpu as u16 | BATON_KICK_PREEMPT;
+            ctx.nr_kicks = ctx.nr_kicks.wrapping_add(1);
+        }
+    }
+
+    /// Notes whose task a CPU runs from now on.
+    #[inline]
+    pub(crate) fn runs(&self, cpu: &CpuState, place: u32) {
+        cpu.current.store(place, Relaxed);
+    }
+}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Several policies at once: who is asked first, and who makes way.
+
+use crate::host::{self, TestCore};
+use baton_abi::{BatonCtx, BATON_F_PREV_RUNNABLE, BATON_F_WAKEUP, BATON_KICK_PREEMPT};
+use baton_core::{PolicyEntry, Verdict};
+use std::sync::{Arc, Mutex};
+
+type Queue = Arc<Mutex<Vec<u64>>>;
+
+fn start(core: &'static TestCore) -> (&'static PolicyEntry, Queue) {
+    let (entry, queue) = (host::register(core), Queue::default());
+    let own = queue.clone();
+    host::start(core, entry, Arc::new(move |call: &mut host::Call<'_>| host::fifo(call, &own)));
+    (entry, queue)
+}
+
+/// A new task of a policy; its handle.
+fn task(core: &TestCore, pid: u32, entry: &PolicyEntry) -> u64 {
+    let handle = host::new_task(core, pid, 0).unwrap();
+    core.assign(core.by_handle(handle).unwrap(), Some(entry));
+    handle
+}
+
+/// The kicks that came of waking a task on CPU 0.
+fn wake(core: &TestCore, task: u64) -> Vec<u16> {
+    let mut ctx = BatonCtx { task, flags: BATON_F_WAKEUP, ..BatonCtx::default() };
+    assert_eq!(core.enqueue(0, core.cpu(0).unwrap(), &mut ctx), Verdict::None);
+    ctx.kicks[..ctx.nr_kicks as usize].to_vec()
+}
+
+/// What CPU 0 runs next, after `prev`, which can go on.
+fn pick(core: &TestCore, prev: Option<u64>) -> (Verdict, u32) {
+    let flags = if prev.is_some() { BATON_F_PREV_RUNNABLE } else { 0 };
+    let mut ctx = BatonCtx { task: prev.unwrap_or(0), flags, ..BatonCtx::default() };
+    let verdict = core.dispatch(0, core.cpu(0).unwrap(), &mut ctx);
+    (verdict, if verdict == Verdict::Run { host::slot_of(core, ctx.task).pid() } else { 0 })
+}
+
+#[test]
+fn the_order_is_the_administrators() {
+    let core = host::new_core(8, 1, true);
+    let ((a, _), (b, _), (c, _)) = (start(core), start(core), start(core));
+    for (order, expected) in [(vec![], [1, 2, 3]), (vec![c, a], [3, 1, 2]), (vec![b, b, c], [2, 3, 1])] {
+        core.set_order(&order.iter().map(|entry| entry.index()).collect::<Vec<_>>());
+        let tasks: Vec<u64> = [a, b, c].iter().zip(1..).map(|(entry, pid)| task(core, pid, entry)).collect();
+        tasks.iter().for_each(|task| drop(wake(core, *task)));
+        assert_eq!(expected.map(|_| pick(core, None).1), expected, "{:?}", order.len());
+        for task in tasks {
+            core.disable_task(0, core.cpu(0).unwrap(), &mut BatonCtx { task, ..BatonCtx::default() }, true);
+            core.exit_task(task);
+        }
+    }
+    // A newcomer is last, also in a place that was free before those of the others.
+    core.stop(b);
+    core.unregister(b);
+    let order = |core: &TestCore| core.order().filter(|at| core.policies()[*at as usize].id() != 0).collect::<Vec<_>>();
+    assert_eq!(order(core), [c.index(), a.index()]);
+    let newcomer = host::register(core);
+    assert_eq!(order(core), [c.index(), a.index(), newcomer.index()]);
+}
+
+#[test]
+fn a_task_preempts_those_of_later_policies_only() {
+    let core = host::new_core(8, 1, true);
+    let ((a, _), (b, _)) = (start(core), start(core));
+    let kick = vec![BATON_KICK_PREEMPT];
+    let (early, late, later) = (task(core, 1, a), task(core, 2, b), task(core, 3, b));
+    assert_eq!(wake(core, late), []);
+    assert_eq!(pick(core, None), (Verdict::Run, 2));
+    assert_eq!(wake(core, later), [], "of the same policy");
+    assert_eq!(wake(core, early), kick);
+    assert_eq!(pick(core, Some(late)), (Verdict::Run, 1));
+    // The task that made way comes back to its policy, and does not preempt in turn.
+    let mut ctx = BatonCtx { task: late, ..BatonCtx::default() };
+    assert_eq!(core.enqueue(0, core.cpu(0).unwrap(), &mut ctx), Verdict::None);
+    assert_eq!(ctx.nr_kicks, 0);
+    // The other way around.
+    core.set_order(&[b.index()]);
+    let mut ctx = BatonCtx { task: early, ..BatonCtx::default() };
+    assert_eq!(core.enqueue(0, core.cpu(0).unwrap(), &mut ctx), Verdict::None);
+    assert_eq!(pick(core, None), (Verdict::Run, 3));
+    assert_eq!(pick(core, None), (Verdict::Run, 2));
+}
+
+#[test]
+fn nobody_is_preempted_where_one_policy_runs_or_the_cpu_idles() {
+    let core = host::new_core(8, 1, true);
+    let (a, _) = start(core);
+    let (first, second) = (task(core, 1, a), task(core, 2, a));
+    assert_eq!(wake(core, first), []);
+    assert_eq!(pick(core, None).1, 1);
+    assert_eq!(wake(core, second), []);
+    let (_b, _) = start(core);
+    let third = task(core, 3, a);
+    core.set_idle(0, core.cpu(0).unwrap(), &mut BatonCtx::default(), true);
+    assert_eq!(wake(core, third), []);
+}
