@@ -12,8 +12,8 @@ test: ## Everything that is tested, in booted kernels too
 check: ## Formatting, lints and house rules
 	@vm/enter cargo xtask check
 
-containment: ## Every case in a booted kernel, 20 times in a row
-	@vm/enter cargo xtask booted 20
+containment: ## Whatever a policy or the tool does wrong, 20 times in a row
+	@vm/enter cargo xtask booted 20 containment
 
 torture: ## Ten minutes of stress under wfq
 	@./baton torture

@@ -29,6 +29,17 @@ pub fn cases() -> Vec<Case> {
         case!("CPU hotplug", hotplug()),
         case!("cgroup moves", cgroups()),
         case!("more tasks than slots", few_slots()),
+    ]
+}
+
+/// What belongs to containment, and is no policy's fault.
+pub fn of_containment() -> Vec<Case> {
+    macro_rules! case {
+        ($name:literal, $run:expr) => {
+            Case { name: $name, run: || $run }
+        };
+    }
+    vec![
         case!("kill -9 of the tool at any point", killed()),
         case!("unload with tasks in the policy", unload_busy()),
         case!("load the same policy twice", twice()),

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The tests that run inside a booted kernel, as root, by way of the tool that a user has: `baton`.
 //!
-//! `baton-booted [--repeat N] [WORD]`: all cases, or those whose name has WORD in it, each N times in a row. Every case begins
+//! `baton-booted [--repeat N] [WORD]`: all cases, or those of the group WORD (containment, life, upgrade), or whose name has
+//! WORD in it, each N times in a row. Every case begins
 //! and ends with nothing loaded, and fails when the machine does not go on scheduling or something stays behind. The kernel's log
 //! is judged by the one that boots the guest (crate baton-vm).
 
@@ -29,11 +30,15 @@ fn main() -> ExitCode {
             filter = arg;
         }
     }
-    let cases: Vec<Case> = containment::cases()
+    let groups = [
+        ("containment", containment::cases().into_iter().chain(cases::of_containment()).collect::<Vec<_>>()),
+        ("life", cases::cases()),
+        ("upgrade", upgrade::cases()),
+    ];
+    let chosen = |group: &str, case: &Case| group == filter || case.name.contains(&filter);
+    let cases: Vec<Case> = groups
         .into_iter()
-        .chain(cases::cases())
-        .chain(upgrade::cases())
-        .filter(|case| case.name.contains(&filter))
+        .flat_map(|(group, cases)| cases.into_iter().filter(move |case| chosen(group, case)))
         .collect();
     let (mut passed, mut failed) = (0, 0);
     for case in &cases {
