@@ -9,6 +9,7 @@ use clap_complete::Shell;
 use crate::commands::bench::Bench;
 use crate::commands::demo::Demo;
 use crate::commands::torture::Torture;
+use crate::cpulist::CpuList;
 use crate::names;
 
 /// A workbench for Linux CPU schedulers.
@@ -65,6 +66,13 @@ pub enum Command {
     Switch(Switch),
     /// Say which policies are asked first on each CPU, and show in which order they are.
     Order(Order),
+    /// Guarantee a policy a share of each CPU's time while it has tasks for it, whoever is before it in the order.
+    Share(Share),
+    /// Give CPUs to some policies alone.
+    Partition {
+        #[command(subcommand)]
+        command: PartitionCommand,
+    },
     /// Show policies, counters and faults.
     Status {
         #[command(flatten)]
@@ -207,6 +215,49 @@ pub struct Order {
     pub first: Vec<String>,
     #[command(flatten)]
     pub output: Output,
+}
+
+#[derive(Args, Debug)]
+pub struct Share {
+    /// Name of the policy.
+    #[arg(value_parser = names::policy)]
+    pub policy: String,
+    /// Percent; 0 for none. The shares of all policies are 100 at most.
+    #[arg(value_parser = clap::value_parser!(u32).range(0..=100))]
+    pub percent: u32,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum PartitionCommand {
+    /// Make a partition: its policies' tasks run on its CPUs alone, and no other policy's do there.
+    Create {
+        /// Its name: small letters, digits, _ and -.
+        name: String,
+        /// Its CPUs, as the kernel writes them: 2-5,7.
+        #[arg(long, value_name = "CPUS")]
+        cpus: CpuList,
+        /// A policy that is loaded. May be repeated.
+        #[arg(long = "policy", value_name = "POLICY", required = true, value_parser = names::policy)]
+        policies: Vec<String>,
+    },
+    /// Give a partition other CPUs. Tasks leave those that it has no more at once.
+    Resize {
+        /// Its name.
+        name: String,
+        /// All CPUs that it is to have.
+        #[arg(long, value_name = "CPUS")]
+        cpus: CpuList,
+    },
+    /// End a partition: its CPUs are all policies', and its policies have all CPUs.
+    Destroy {
+        /// Its name.
+        name: String,
+    },
+    /// List the partitions.
+    List {
+        #[command(flatten)]
+        output: Output,
+    },
 }
 
 #[derive(Args, Debug)]

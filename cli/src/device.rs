@@ -8,7 +8,9 @@ use baton_abi::*;
 use rustix::io::Errno;
 use rustix::ioctl::{self, opcode, Opcode};
 
+use crate::cpulist::CpuList;
 use crate::error::{Error, Result};
+use crate::status::Partition;
 
 const PATH: &str = "/dev/baton";
 const GROUP: u8 = 0xBA;
@@ -24,6 +26,8 @@ const TASK: Opcode = opcode::read_write::<BatonTaskInfo>(GROUP, 7);
 const UPGRADE: Opcode = opcode::read_write::<BatonUpgrade>(GROUP, 8);
 const SWITCH: Opcode = opcode::read_write::<BatonSwitch>(GROUP, 9);
 const ORDER: Opcode = opcode::read_write::<BatonOrder>(GROUP, 10);
+const SHARE: Opcode = opcode::read_write::<BatonShare>(GROUP, 11);
+const PARTITION: Opcode = opcode::read_write::<BatonPartition>(GROUP, 12);
 
 /// The open control device. Only root can have one.
 pub struct Device(File);
@@ -32,6 +36,13 @@ pub struct Device(File);
 pub struct Refused {
     pub errno: Errno,
     /// What the policy said; empty if nothing.
+    pub message: String,
+}
+
+/// Why a partition was not changed.
+pub struct Unset {
+    pub errno: Errno,
+    /// What the core said; empty if nothing.
     pub message: String,
 }
 
@@ -176,6 +187,39 @@ impl Device {
         self.request::<ORDER, _>(&mut order)
     }
 
+    /// Guarantees a policy a share of each CPU's time, in percent.
+    pub fn set_share(&self, policy: &str, percent: u32) -> std::result::Result<(), Errno> {
+        self.request::<SHARE, _>(&mut BatonShare { name: field(policy), share: percent })
+    }
+
+    /// All partitions.
+    pub fn partitions(&self) -> Result<Vec<Partition>> {
+        let mut found = Vec::new();
+        for index in 0..BATON_MAX_PARTITIONS as u32 {
+            let info = self.ask::<PARTITION, _>(BatonPartition { index, ..no_partition() }, "a partition")?;
+            if info.name[0] != 0 {
+                let policies = info.policies.iter().filter(|name| name[0] != 0).map(|name| text(name)).collect();
+                found.push(Partition { name: text(&info.name), cpus: CpuList(info.cpus), policies });
+            }
+        }
+        Ok(found)
+    }
+
+    /// Makes a partition what is said here; without CPUs and policies it is ended. How long CPUs were held, ns.
+    pub fn set_partition(
+        &self,
+        name: &str,
+        cpus: &CpuList,
+        policies: &[String],
+    ) -> std::result::Result<u64, Unset> {
+        let mut partition = BatonPartition { set: 1, name: field(name), cpus: cpus.0, ..no_partition() };
+        partition.policies.iter_mut().zip(policies).for_each(|(place, name)| *place = field(name));
+        match self.request::<PARTITION, _>(&mut partition) {
+            Ok(()) => Ok(partition.held),
+            Err(errno) => Err(Unset { errno, message: text(&partition.message) }),
+        }
+    }
+
     /// Gives thread `pid` (0: all that are assigned to none) to a policy; `None` takes it away.
     /// With `set_class` the thread also joins, or leaves, class SCHED_EXT.
     pub fn assign(&self, pid: u32, policy: Option<&str>, set_class: bool) -> std::result::Result<(), Errno> {
@@ -193,15 +237,28 @@ fn no_policy(index: u32) -> BatonPolicyInfo {
         tasks: 0,
         queued: 0,
         rank: 0,
-        reserved: 0,
+        share: 0,
         memory: 0,
         refusals: 0,
         faults: 0,
         name: [0; BATON_NAME_LEN],
         options: [0; BATON_OPTIONS_LEN],
         modules: [[0; BATON_MODULE_LEN]; 3],
+        partition: [0; BATON_NAME_LEN],
         changes: 0,
         history: [BatonChange::default(); BATON_CHANGES_KEPT],
+    }
+}
+
+fn no_partition() -> BatonPartition {
+    BatonPartition {
+        set: 0,
+        index: 0,
+        name: [0; BATON_NAME_LEN],
+        cpus: [0; BATON_CPU_WORDS],
+        policies: [[0; BATON_NAME_LEN]; BATON_MAX_POLICIES],
+        message: [0; BATON_MESSAGE_LEN],
+        held: 0,
     }
 }
 
@@ -251,7 +308,7 @@ mod tests {
     #[test]
     fn requests_have_the_numbers_of_the_c_header() {
         check(CORE, 0, 40);
-        check(POLICY, 1, 992);
+        check(POLICY, 1, 1024);
         check(FAULT, 2, 512);
         check(CPU, 3, 64);
         check(START, 4, 448);
@@ -261,6 +318,8 @@ mod tests {
         check(UPGRADE, 8, 656);
         check(SWITCH, 9, 72);
         check(ORDER, 10, 512);
+        check(SHARE, 11, 36);
+        check(PARTITION, 12, 1232);
     }
 
     #[test]

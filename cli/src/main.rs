@@ -5,6 +5,7 @@
 mod artefacts;
 mod cli;
 mod commands;
+mod cpulist;
 mod device;
 mod error;
 mod kernel;

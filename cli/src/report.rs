@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use crate::status::{Core, Cpu, Fault, Policy, Status};
+use crate::status::{Core, Cpu, Fault, Partition, Policy, Status};
 
 /// Columns under their titles: texts to the left, numbers (as their cells begin with a digit) to the right.
 pub fn table(titles: &[&str], rows: &[Vec<String>]) -> String {
@@ -62,10 +62,21 @@ pub fn list(policies: &[Policy]) -> String {
             bytes(p.memory_bytes),
             p.refusals.to_string(),
             p.faults.to_string(),
+            if p.share == 0 { "-".into() } else { format!("{} %", p.share) },
             options.into(),
         ]
     });
-    table(&["POLICY", "STATE", "TASKS", "QUEUED", "MEMORY", "REFUSALS", "FAULTS", "OPTIONS"], &rows.collect::<Vec<_>>())
+    let titles = ["POLICY", "STATE", "TASKS", "QUEUED", "MEMORY", "REFUSALS", "FAULTS", "SHARE", "OPTIONS"];
+    table(&titles, &rows.collect::<Vec<_>>())
+}
+
+/// What `baton partition list` prints.
+pub fn partitions(partitions: &[Partition]) -> String {
+    if partitions.is_empty() {
+        return "there is no partition; every policy has all CPUs\n".into();
+    }
+    let rows = partitions.iter().map(|p| vec![p.name.clone(), p.cpus.to_string(), p.policies.join(", ")]);
+    table(&["PARTITION", "CPUS", "POLICIES"], &rows.collect::<Vec<_>>())
 }
 
 /// What `baton status` prints.
@@ -74,6 +85,10 @@ pub fn status(status: &Status) -> String {
     text.push('\n');
     text.push_str(&list(&status.policies));
     text.push('\n');
+    if !status.partitions.is_empty() {
+        text.push_str(&partitions(&status.partitions));
+        text.push('\n');
+    }
     text.push_str(&cpus(&status.cpus, status.core.attached));
     for one in &status.faults {
         text.push('\n');
@@ -231,6 +246,8 @@ mod tests {
             refusals: 2,
             faults: 0,
             options: options.into(),
+            share: if name == "wfq" { 20 } else { 0 },
+            partition: (name == "wfq").then(|| "fast".into()),
             can_roll_back: false,
             history: vec![],
         };
@@ -261,6 +278,11 @@ mod tests {
                 policy("wfq", "faulted", 17, 5 << 20, "slice=3ms"),
                 policy("fifo", "running", 104, 2000, ""),
             ],
+            partitions: vec![crate::status::Partition {
+                name: "fast".into(),
+                cpus: "2-5".parse().unwrap(),
+                policies: vec!["wfq".into()],
+            }],
             cpus: vec![cpu(0, true), cpu(1, false)],
             faults: vec![panicked()],
         }

@@ -5,6 +5,7 @@
 use baton_abi::*;
 use serde::Serialize;
 
+use crate::cpulist::CpuList;
 use crate::device::{text, Device};
 use crate::error::Result;
 
@@ -12,6 +13,7 @@ use crate::error::Result;
 pub struct Status {
     pub core: Core,
     pub policies: Vec<Policy>,
+    pub partitions: Vec<Partition>,
     pub cpus: Vec<Cpu>,
     /// The last fault of each policy that had one, the newest first.
     pub faults: Vec<Fault>,
@@ -35,6 +37,14 @@ pub struct Core {
     pub stall_ms: u32,
 }
 
+/// CPUs that only some policies have.
+#[derive(Serialize, Debug, Clone, PartialEq)]
+pub struct Partition {
+    pub name: String,
+    pub cpus: CpuList,
+    pub policies: Vec<String>,
+}
+
 #[derive(Serialize, Debug, Clone, PartialEq)]
 pub struct Policy {
     pub name: String,
@@ -48,6 +58,9 @@ pub struct Policy {
     pub refusals: u64,
     pub faults: u64,
     pub options: String,
+    /// What it is guaranteed of each CPU's time, percent.
+    pub share: u32,
+    pub partition: Option<String>,
     /// The version before is kept, for a rollback.
     pub can_roll_back: bool,
     /// The last changes of version, oldest first.
@@ -162,6 +175,7 @@ impl Status {
                 stall_ms: core.stall_ms,
             },
             policies: infos.iter().map(Policy::new).collect(),
+            partitions: device.partitions()?,
             cpus: (0..core.nr_cpus).map(|cpu| Ok(Cpu::new(&device.cpu(cpu)?))).collect::<Result<_>>()?,
             faults,
         })
@@ -181,6 +195,8 @@ impl Policy {
             refusals: info.refusals,
             faults: info.faults,
             options: text(&info.options),
+            share: info.share,
+            partition: (info.partition[0] != 0).then(|| text(&info.partition)),
             can_roll_back: info.modules[2][0] != 0,
             history: info.history.iter().filter(|c| c.kind != 0).map(change).collect(),
         }

@@ -30,7 +30,7 @@ u32 baton_stall_ms = 10000;
 module_param_named(stall_ms, baton_stall_ms, uint, 0644);
 MODULE_PARM_DESC(stall_ms, "a queued task that waits longer is a stall of its policy, ms");
 
-static struct baton_place *find(const char *name)
+struct baton_place *baton_find(const char *name)
 {
 	int i;
 
@@ -66,7 +66,7 @@ u32 baton_events_of(const struct baton_version *version)
 /* A second version of a policy that is running waits to come next. */
 static int register_version(struct baton_version *version)
 {
-	struct baton_place *place = find(version->ops.name);
+	struct baton_place *place = baton_find(version->ops.name);
 	s32 index;
 	int err;
 
@@ -132,12 +132,13 @@ void baton_unregister(const struct baton_policy *ops)
 	struct baton_place *place;
 
 	mutex_lock(&baton_control_mutex);
-	place = find(ops->name);
+	place = baton_find(ops->name);
 	if (place && place->next && place->next->registered == ops) {
 		baton_forget_version(&place->next);
 	} else if (place && place->active->registered == ops) {
 		struct baton_version *version = place->active;
 
+		baton_partition_leave(place);
 		baton_core_unregister(index_of(place));
 		place->active = NULL;
 		/* a call that read the place before may be under way: see the entry of Host::call */
@@ -149,8 +150,8 @@ void baton_unregister(const struct baton_policy *ops)
 }
 EXPORT_SYMBOL_GPL(baton_unregister);
 
-/* Fills `cpus` with dense ids of what each CPU is part of. */
-static void read_topology(struct baton_cpu *cpus)
+/* Fills `cpus` with dense ids of what each CPU is part of. To a policy, the CPUs of other partitions are offline. */
+static void read_topology(struct baton_cpu *cpus, u32 partition)
 {
 	u32 cores = 0, llcs = 0;
 	int cpu, other;
@@ -177,7 +178,7 @@ static void read_topology(struct baton_cpu *cpus)
 		if (!llc_known)
 			at->llc = llcs++;
 		at->node = max(cpu_to_node(cpu), 0);
-		at->online = cpu_online(cpu);
+		at->online = cpu_online(cpu) && baton_core_partition_of_cpu(cpu) == partition;
 	}
 }
 
@@ -218,7 +219,7 @@ void baton_describe_panic(char *text, size_t size)
 }
 
 /* What a policy is made from. Process context. */
-int baton_begin_making(struct baton_making *making, const char *options, char *message)
+int baton_begin_making(const struct baton_place *place, struct baton_making *making, const char *options, char *message)
 {
 	struct baton_core_info core = {};
 
@@ -226,7 +227,7 @@ int baton_begin_making(struct baton_making *making, const char *options, char *m
 	if (!making->cpus)
 		return -ENOMEM;
 	cpus_read_lock();
-	read_topology(making->cpus);
+	read_topology(making->cpus, baton_core_partition_of_policy(index_of(place)));
 	cpus_read_unlock();
 	baton_core_info(&core);
 	message[0] = 0;
@@ -253,7 +254,7 @@ static int start(struct baton_start *arg)
 	u64 made;
 	int err;
 
-	place = find(arg->name);
+	place = baton_find(arg->name);
 	if (!place)
 		return -ENOENT;
 	if (baton_core_state(index_of(place)) != BATON_POLICY_STATE_REGISTERED)
@@ -263,7 +264,7 @@ static int start(struct baton_start *arg)
 		return -ENOENT;
 	baton_fault_clear(place);
 	strscpy(place->options, arg->options, sizeof(place->options));
-	err = baton_begin_making(&making, place->options, arg->message);
+	err = baton_begin_making(place, &making, place->options, arg->message);
 	if (err) {
 		module_put(version->module);
 		return err;
@@ -302,7 +303,7 @@ static int assign(const struct baton_assign *arg)
 	if (arg->set_class > 1)
 		return -EINVAL;
 	if (arg->name[0]) {
-		place = find(arg->name);
+		place = baton_find(arg->name);
 		if (!place)
 			return -ENOENT;
 	}
@@ -352,6 +353,7 @@ static void policy_info(struct baton_policy_info *info)
 	name_module(info->modules[0], place->active);
 	name_module(info->modules[1], place->next);
 	name_module(info->modules[2], place->before);
+	strscpy(info->partition, baton_partition_name(baton_core_partition_of_policy(index)), sizeof(info->partition));
 	info->changes = place->changes;
 	kept = min(place->changes, BATON_CHANGES_KEPT);
 	for (i = 0; i < kept; i++)
@@ -385,6 +387,8 @@ union request {
 	struct baton_upgrade upgrade;
 	struct baton_switch change;
 	struct baton_order order;
+	struct baton_share share;
+	struct baton_partition partition;
 };
 
 /* Strings from user space end where they should. */
@@ -399,8 +403,8 @@ static int switch_policies(struct baton_switch *arg)
 
 	if (!terminated(arg->from, sizeof(arg->from)) || !terminated(arg->to, sizeof(arg->to)))
 		return -EINVAL;
-	from = find(arg->from);
-	to = find(arg->to);
+	from = baton_find(arg->from);
+	to = baton_find(arg->to);
 	if (!from || !to)
 		return -ENOENT;
 	if (from == to)
@@ -408,6 +412,9 @@ static int switch_policies(struct baton_switch *arg)
 	if (baton_core_state(index_of(from)) != BATON_POLICY_STATE_RUNNING ||
 	    baton_core_state(index_of(to)) != BATON_POLICY_STATE_RUNNING)
 		return -ENODEV;
+	if (baton_core_partition_of_policy(index_of(to)) &&
+	    baton_core_partition_of_policy(index_of(to)) != baton_core_partition_of_policy(index_of(from)))
+		return -EXDEV;
 	arg->held = baton_switch(from, to);
 	return 0;
 }
@@ -421,7 +428,7 @@ static int set_order(const struct baton_order *arg)
 
 		if (!terminated(arg->names[count], sizeof(arg->names[count])))
 			return -EINVAL;
-		place = find(arg->names[count]);
+		place = baton_find(arg->names[count]);
 		if (!place)
 			return -ENOENT;
 		places[count] = index_of(place);
@@ -465,7 +472,7 @@ static int handle(unsigned int cmd, union request *r)
 	case BATON_IOC_STOP:
 		if (!terminated(r->stop.name, sizeof(r->stop.name)))
 			return -EINVAL;
-		place = find(r->stop.name);
+		place = baton_find(r->stop.name);
 		if (!place)
 			return -ENOENT;
 		stop(place);
@@ -478,12 +485,26 @@ static int handle(unsigned int cmd, union request *r)
 		if (!terminated(r->upgrade.name, sizeof(r->upgrade.name)) ||
 		    !terminated(r->upgrade.options, sizeof(r->upgrade.options)) || r->upgrade.rollback > 1)
 			return -EINVAL;
-		place = find(r->upgrade.name);
+		place = baton_find(r->upgrade.name);
 		return place ? baton_upgrade(place, &r->upgrade) : -ENOENT;
 	case BATON_IOC_SWITCH:
 		return switch_policies(&r->change);
 	case BATON_IOC_ORDER:
 		return set_order(&r->order);
+	case BATON_IOC_SHARE:
+		if (!terminated(r->share.name, sizeof(r->share.name)))
+			return -EINVAL;
+		place = baton_find(r->share.name);
+		if (!place)
+			return -ENOENT;
+		return baton_core_set_share(index_of(place), r->share.share) ? 0 : -ERANGE;
+	case BATON_IOC_PARTITION:
+		if (r->partition.set)
+			return baton_set_partition(&r->partition);
+		if (r->partition.index >= BATON_MAX_PARTITIONS)
+			return -EINVAL;
+		baton_partition_info(&r->partition);
+		return 0;
 	}
 	return -ENOTTY;
 }
@@ -509,8 +530,8 @@ static long control(struct file *file, unsigned int cmd, unsigned long arg)
 	mutex_lock(&baton_control_mutex);
 	err = handle(cmd, request);
 	mutex_unlock(&baton_control_mutex);
-	/* A policy that could not be made says why. */
-	if ((!err || cmd == BATON_IOC_START || cmd == BATON_IOC_UPGRADE) && copy_to_user(user, request, _IOC_SIZE(cmd)))
+	/* What was refused comes with the reason. */
+	if ((!err || cmd == BATON_IOC_START || cmd == BATON_IOC_UPGRADE || cmd == BATON_IOC_PARTITION) && copy_to_user(user, request, _IOC_SIZE(cmd)))
 		err = -EFAULT;
 out:
 	kfree(request);

@@ -119,12 +119,21 @@ u64 baton_switch(struct baton_place *from, struct baton_place *to);
 void baton_upgrade_fault(void);
 void baton_upgrade_exit(void);
 
+/* partition.c */
+extern u32 baton_partitioned;
+int baton_set_partition(struct baton_partition *arg);
+void baton_partition_info(struct baton_partition *arg);
+const char *baton_partition_name(u32 id);
+void baton_partition_leave(const struct baton_place *place);
+void baton_partition_switch(const struct baton_place *from, const struct baton_place *to, bool begin);
+
 /* control.c */
+struct baton_place *baton_find(const char *name);
 struct baton_making {
 	struct baton_env env;
 	struct baton_cpu *cpus;
 };
-int baton_begin_making(struct baton_making *making, const char *options, char *message);
+int baton_begin_making(const struct baton_place *place, struct baton_making *making, const char *options, char *message);
 void baton_end_making(struct baton_making *making);
 u32 baton_events_of(const struct baton_version *version);
 void baton_describe_panic(char *text, size_t size);
@@ -175,6 +184,13 @@ bool baton_core_start(u32 index, const struct baton_version *version);
 bool baton_core_stop(u32 index);
 void baton_core_swap(u32 index, const struct baton_version *version, u32 events);
 void baton_core_set_order(const u32 *first, size_t count);
+bool baton_core_set_share(u32 index, u32 percent);
+void baton_core_set_partition(u32 id, const u64 *cpus, size_t words, u32 policies, u64 now, struct baton_frame *frame,
+			      const struct baton_cpu_state *cpu);
+u32 baton_core_partition_of_cpu(s32 cpu);
+u32 baton_core_partition_of_policy(u32 index);
+bool baton_core_serves(s32 here, s32 cpu);
+void baton_core_relieve(void);
 void baton_core_hand_over(u32 from, u32 to, u64 now, struct baton_frame *frame, const struct baton_cpu_state *cpu);
 void baton_core_hand_anew(u32 index, bool is_new, u64 now, struct baton_frame *frame, const struct baton_cpu_state *cpu);
 u32 baton_core_state(u32 index);

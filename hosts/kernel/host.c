@@ -176,27 +176,33 @@ notrace bool baton_khost_may_run(struct task_struct *task, s32 cpu)
 	return cpumask_test_cpu(cpu, task->cpus_ptr) && !task->migration_disabled && cpu_active(cpu);
 }
 
+/* Is the policy whose call this is asked on that CPU? */
+static bool serves(s32 cpu)
+{
+	return likely(!READ_ONCE(baton_partitioned)) || baton_core_serves(smp_processor_id(), cpu);
+}
+
 bool baton_host_may_run(u32 slot, s32 cpu)
 {
-	return baton_khost_may_run(baton_core_task_of_slot(slot), cpu);
+	return baton_khost_may_run(baton_core_task_of_slot(slot), cpu) && serves(cpu);
 }
 EXPORT_SYMBOL_GPL(baton_host_may_run);
 
 bool baton_host_cpu_online(s32 cpu)
 {
-	return baton_core_is_online(cpu);
+	return baton_core_is_online(cpu) && serves(cpu);
 }
 EXPORT_SYMBOL_GPL(baton_host_cpu_online);
 
 bool baton_host_cpu_idle(s32 cpu)
 {
-	return baton_core_is_idle(cpu);
+	return baton_core_is_idle(cpu) && serves(cpu);
 }
 EXPORT_SYMBOL_GPL(baton_host_cpu_idle);
 
 bool baton_host_claim_idle(s32 cpu)
 {
-	return baton_core_claim_idle(cpu);
+	return serves(cpu) && baton_core_claim_idle(cpu);
 }
 EXPORT_SYMBOL_GPL(baton_host_claim_idle);
 

@@ -17,5 +17,7 @@
 #define BATON_IOC_UPGRADE _IOWR(BATON_IOC_TYPE, 8, struct baton_upgrade)
 #define BATON_IOC_SWITCH _IOWR(BATON_IOC_TYPE, 9, struct baton_switch)
 #define BATON_IOC_ORDER _IOWR(BATON_IOC_TYPE, 10, struct baton_order)
+#define BATON_IOC_SHARE _IOWR(BATON_IOC_TYPE, 11, struct baton_share)
+#define BATON_IOC_PARTITION _IOWR(BATON_IOC_TYPE, 12, struct baton_partition)
 
 #endif

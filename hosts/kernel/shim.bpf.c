@@ -145,9 +145,11 @@ SEC("struct_ops/baton_enqueue_task")
 void BPF_PROG(baton_enqueue_task, struct task_struct *p, u64 enq_flags)
 {
 	ABOUT(call, p, task_cpu(p), enq_flags & ENQUEUE_FLAGS);
+	u32 verdict;
 
-	if (baton_enqueue(&call) == BATON_V_FALLBACK)
-		scx_bpf_dsq_insert(p, FALLBACK_DSQ, FALLBACK_SLICE, enq_flags);
+	verdict = baton_enqueue(&call);
+	if (verdict != BATON_V_NONE)
+		scx_bpf_dsq_insert(p, verdict == BATON_V_FALLBACK ? FALLBACK_DSQ : SCX_DSQ_LOCAL, FALLBACK_SLICE, enq_flags);
 	kick_all(&call);
 }
 
@@ -219,8 +221,14 @@ void BPF_PROG(baton_dispatch_cpu, s32 cpu, struct task_struct *prev)
 			}
 			continue;
 		}
-		if (scx_bpf_dsq_move_to_local(FALLBACK_DSQ) || verdict == BATON_V_FALLBACK)
+		if (verdict != BATON_V_NOTHING && scx_bpf_dsq_move_to_local(FALLBACK_DSQ))
 			break;
+		if (verdict == BATON_V_FALLBACK || verdict == BATON_V_NOTHING) {
+			/* Without a slice it is enqueued (SCX_OPS_ENQ_LAST). */
+			if (prev && call.slice)
+				set_slice(prev, call.slice);
+			break;
+		}
 	}
 	if (tries == MAX_TRIES)
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
@@ -415,7 +423,7 @@ struct sched_ext_ops baton_ops = {
 	.disable = (void *)baton_disable,
 	.init = (void *)baton_init,
 	.exit = (void *)baton_exit,
-	.flags = SCX_OPS_ENQ_EXITING | SCX_OPS_ENQ_MIGRATION_DISABLED,	/* the loader adds SCX_OPS_SWITCH_PARTIAL */
+	.flags = SCX_OPS_ENQ_LAST | SCX_OPS_ENQ_EXITING | SCX_OPS_ENQ_MIGRATION_DISABLED,	/* the loader adds SCX_OPS_SWITCH_PARTIAL */
 	.timeout_ms = 30000,
 	.name = "baton",
 };

@@ -11,6 +11,8 @@
 #define BATON_V_EXPIRE 4
 #define BATON_V_RESCUE 5
 #define BATON_V_TURN 6
+#define BATON_V_LOCAL 7
+#define BATON_V_NOTHING 8
 
 /* The rarer events, for the kfunc baton_event(); `more` is said behind each. */
 #define BATON_E_ATTACH 1	/* 1 when all normal tasks are Baton's */

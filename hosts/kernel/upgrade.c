@@ -205,7 +205,7 @@ int baton_upgrade(struct baton_place *place, struct baton_upgrade *arg)
 		memcpy(options, place->options_before, sizeof(options));
 	else
 		strscpy(options, arg->options, sizeof(options));
-	err = baton_begin_making(&making, options, arg->message);
+	err = baton_begin_making(place, &making, options, arg->message);
 	if (!err) {
 		place->memory_limit = min(place->memory_limit, 2 * place->memory + TRANSFER_LIMIT);
 		err = change(place, to, &making, arg);
@@ -258,7 +258,9 @@ static int hand_over_while_held(void *data)
 	const struct handover *handover = data;
 	struct baton_frame *frame = this_cpu_ptr(&baton_frame);
 
+	baton_partition_switch(&baton_places[handover->from], &baton_places[handover->to], true);
 	baton_core_hand_over(handover->from, handover->to, baton_coarse_now(), frame, frame->cpu);
+	baton_partition_switch(&baton_places[handover->from], &baton_places[handover->to], false);
 	return 0;
 }
 
@@ -305,7 +307,7 @@ static void bring_back(struct baton_place *place)
 		baton_forget_version(&from);
 	else
 		place->next = from;
-	if (baton_begin_making(&making, place->options, message))
+	if (baton_begin_making(place, &making, place->options, message))
 		return module_put(to->module);
 	made = baton_make(place, to->ops.create, &making.env, NULL);
 	baton_end_making(&making);

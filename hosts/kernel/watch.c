@@ -18,6 +18,7 @@ static enum hrtimer_restart watch(struct hrtimer *own)
 {
 	if (READ_ONCE(baton_attached)) {
 		baton_core_rescue_again();
+		baton_core_relieve();
 		baton_core_check_stall(baton_coarse_now(), (u64)READ_ONCE(baton_stall_ms) * NSEC_PER_MSEC);
 	}
 	hrtimer_forward_now(own, ms_to_ktime(clamp(READ_ONCE(baton_stall_ms) / 4, WATCH_MIN_MS, WATCH_MS)));

@@ -32,6 +32,12 @@
 // Changes of version that are remembered for each policy.
 #define BATON_CHANGES_KEPT 8
 
+// Partitions at most.
+#define BATON_MAX_PARTITIONS 16
+
+// Words of a partition's CPUs: of 4096, one bit each, the first lowest.
+#define BATON_CPU_WORDS 64
+
 // Answer of a pick: nothing to run.
 #define BATON_PICK_NONE 0
 
@@ -237,8 +243,8 @@ struct baton_policy_info {
 	uint32_t queued;
 	// How many policies are asked before it.
 	uint32_t rank;
-	// Padding.
-	uint32_t reserved;
+	// Share of each CPU's time that it is guaranteed, percent; 0 for none.
+	uint32_t share;
 	// Memory it has allocated, bytes.
 	uint64_t memory;
 	// `baton_refusal` answers so far.
@@ -249,6 +255,8 @@ struct baton_policy_info {
 	uint8_t options[BATON_OPTIONS_LEN];
 	// Names of the modules of its versions: the current one, the one that is loaded to come next, and the one before.
 	uint8_t modules[3][BATON_MODULE_LEN];
+	// Name of its partition; empty for none.
+	uint8_t partition[BATON_NAME_LEN];
 	// Upgrades and rollbacks so far.
 	uint64_t changes;
 	// The last of them, oldest first; `kind` is 0 where there is none.
@@ -298,6 +306,29 @@ struct baton_switch {
 struct baton_order {
 	// The first of them; an empty name ends the list. The others stay behind these as they are.
 	uint8_t names[BATON_MAX_POLICIES][BATON_NAME_LEN];
+};
+
+// `BATON_IOC_SHARE`: guarantees a policy a share of each CPU's time while it has tasks for it.
+struct baton_share {
+	uint8_t name[BATON_NAME_LEN];
+	// Percent; 0 for none. All shares together are 100 at most.
+	uint32_t share;
+};
+
+// `BATON_IOC_PARTITION`: CPUs that only some policies have.
+struct baton_partition {
+	// 0: asks for what there is at `index`, below `BATON_MAX_PARTITIONS`; an empty name comes back if there is nothing. 1: makes
+	// the partition `name` what is said here, or ends it, if it is to have no CPU and no policy.
+	uint32_t set;
+	uint32_t index;
+	uint8_t name[BATON_NAME_LEN];
+	uint64_t cpus[BATON_CPU_WORDS];
+	// Its policies; an empty name ends the list.
+	uint8_t policies[BATON_MAX_POLICIES][BATON_NAME_LEN];
+	// Out: why it was refused, NUL-terminated.
+	uint8_t message[BATON_MESSAGE_LEN];
+	// Out: how long CPUs were held, ns, as in `baton_change`.
+	uint64_t held;
 };
 
 // One call into a policy, as the core remembers it.

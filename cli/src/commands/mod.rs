@@ -10,6 +10,7 @@ mod load;
 mod new;
 mod order;
 mod pages;
+mod partition;
 mod run;
 mod status;
 mod switch;
@@ -38,6 +39,8 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Upgrade(args) => upgrade::upgrade(&search, &args),
         Command::Switch(args) => switch::command(&search, &args),
         Command::Order(args) => order::command(&args),
+        Command::Share(args) => partition::share(&args),
+        Command::Partition { command } => partition::command(&command),
         Command::Rollback(args) => upgrade::rollback(&args),
         Command::List { output } => status::list(output.json),
         Command::Status { output } => status::status(output.json),

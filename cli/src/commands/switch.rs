@@ -56,6 +56,10 @@ fn not_switched(from: &str, to: &str, errno: Errno) -> Error {
             format!("{from} or {to} is not running, so that there is nothing to switch"),
             "baton status says why",
         ),
+        Errno::XDEV => Error::user(
+            format!("{to} is in a partition that {from} is not in"),
+            "take it out first: baton partition destroy",
+        ),
         other => Error::baton(format!("{from} was not switched to {to}: {other}")),
     }
 }

@@ -3,8 +3,7 @@
 //! the run-queue lock but with the task's own (pi_lock).
 
 use crate::{
-    order::NOBODY, Arg, Core, CpuState, Fault, Host, PolicyEntry, Slot, TaskState, Verdict, DEFAULT_SLICE,
-    FALLBACK_TURN, MAX_REFUSALS,
+    order, Arg, Core, CpuState, Fault, Host, PolicyEntry, Slot, TaskState, Verdict, DEFAULT_SLICE, MAX_REFUSALS, NO_SOLE,
 };
 use baton_abi::{
     BatonCtx, BatonFaultKind, BatonMethod, BatonRefusal, BatonTask, BatonWake, BATON_ABORTED, BATON_EV_BLOCKED,
@@ -90,31 +89,18 @@ impl<H: Host> Core<'_, H> {
         }
     }
 
-    #[inline]
-    pub(crate) fn leave_fallback(&self, slot: &Slot, to: TaskState) {
-        slot.set(to);
-        self.fallback.fetch_sub(1, Relaxed);
-    }
-
-    fn enter_fallback(&self, cpu: &CpuState, slot: &Slot) -> Verdict {
-        if slot.state() != TaskState::Fallback {
-            slot.set(TaskState::Fallback);
-            self.fallback.fetch_add(1, Relaxed);
-        }
-        cpu.fallbacks.bump();
-        Verdict::Fallback
-    }
-
     /// A waking or new task (`ctx.task`), last on CPU `ctx.cpu`, needs a CPU. Puts the answer in `ctx.cpu`; `Run` means that the
     /// shim must insert it there directly. `cpu` is the waker's.
     pub fn select(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx) -> Verdict {
         let Some(slot) = self.by_handle(ctx.task) else { return Verdict::None };
-        let prev_cpu = ctx.cpu;
-        if slot.epoch.load(Relaxed) != self.epoch.load(Relaxed) && !self.is_settled(slot) {
-            // Fallback, or a task that is about to join: an idle CPU if there is one.
-            ctx.cpu = self.any_idle(slot, prev_cpu);
-            return Verdict::None;
+        if slot.epoch.load(Relaxed) != self.epoch.load(Relaxed) {
+            let Some(home) = self.settled_home(slot, ctx.cpu) else {
+                ctx.cpu = self.any_idle(slot, ctx.cpu);
+                return Verdict::None;
+            };
+            ctx.cpu = home;
         }
+        let prev_cpu = ctx.cpu;
         let policy = &self.policies[slot.policy() as usize % BATON_MAX_POLICIES];
         slot.runtime.store(ctx.runtime, Relaxed);
         if slot.state() == TaskState::Running {
@@ -137,7 +123,7 @@ impl<H: Host> Core<'_, H> {
             return Verdict::None;
         }
         if chosen != prev_cpu || answer & BATON_SELECT_DIRECT != 0 {
-            let refusal = self.check_cpu(slot, chosen);
+            let refusal = self.check_cpu(slot, policy, chosen);
             if refusal.is_some() {
                 self.count_refusal(cpu, policy);
                 ctx.cpu = prev_cpu;
@@ -148,29 +134,24 @@ impl<H: Host> Core<'_, H> {
         if answer & BATON_SELECT_DIRECT != 0 && slot.state() == TaskState::Sleeping {
             slot.cpu.store(chosen, Relaxed);
             slot.set(TaskState::Running);
+            if let Some(chosen) = self.cpu(chosen).filter(|_| self.sole.load(Relaxed) == NO_SOLE) {
+                self.runs(chosen, policy.index(), Some(slot));
+            }
             cpu.directs.bump();
             return Verdict::Run;
         }
         Verdict::None
     }
 
-    /// Is the task in the policy that it should be in, and that one running?
-    fn is_settled(&self, slot: &Slot) -> bool {
-        self.by_id(slot.policy()).is_some_and(|p| p.is_running() && p.id() == self.wanted(slot))
-    }
-
-    fn any_idle(&self, slot: &Slot, prev_cpu: i32) -> i32 {
-        let claim =
-            |cpu: i32| self.cpu(cpu).is_some_and(|c| c.is_idle() && self.host.may_run(slot, cpu) && c.claim_idle());
-        if claim(prev_cpu) {
-            return prev_cpu;
-        }
-        (0..self.cpus.len() as i32).find(|&c| claim(c)).unwrap_or(prev_cpu)
+    /// If the task is in the policy that it should be in, and that one running: where that is to think it was.
+    fn settled_home(&self, slot: &Slot, prev_cpu: i32) -> Option<i32> {
+        let policy = self.by_id(slot.policy()).filter(|p| p.is_running() && p.id() == self.wanted(slot))?;
+        self.home(slot, policy, prev_cpu)
     }
 
     #[inline]
-    fn check_cpu(&self, slot: &Slot, cpu: i32) -> Option<BatonRefusal> {
-        if !self.cpu(cpu).is_some_and(CpuState::is_online) {
+    fn check_cpu(&self, slot: &Slot, policy: &PolicyEntry, cpu: i32) -> Option<BatonRefusal> {
+        if !self.cpu(cpu).is_some_and(|cpu| cpu.is_online() && self.serves(policy, cpu)) {
             Some(BatonRefusal::CpuOffline)
         } else if !self.host.may_run(slot, cpu) {
             Some(BatonRefusal::NotAllowed)
@@ -210,15 +191,28 @@ impl<H: Host> Core<'_, H> {
     /// Every other way of becoming runnable.
     #[inline(never)]
     fn enqueue_slow(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx, slot: &Slot) -> Verdict {
+        let (is_leaving, on) = (slot.is_leaving(), ctx.cpu);
+        let verdict = self.enqueue_anew(frame, cpu, ctx, slot);
+        // Where nothing else makes the CPU look.
+        if is_leaving || slot.cpu() != on {
+            order::kick(ctx, slot.cpu(), 0);
+        }
+        verdict
+    }
+
+    fn enqueue_anew(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx, slot: &Slot) -> Verdict {
         let woken = ctx.flags & BATON_F_WAKEUP != 0;
         if woken && slot.state() == TaskState::Running {
             // It slept unseen: a higher class took the CPU just then. Told first, as a policy that fails in this is left.
             self.blocked(frame, cpu, ctx, slot);
         }
         // Noted as looked at before it is: an assignment that comes meanwhile takes the note away again.
-        slot.epoch.store(self.epoch.load(SeqCst), SeqCst);
+        let epoch = if self.is_partitioned() { 0 } else { self.epoch.load(SeqCst) };
+        slot.epoch.store(epoch, SeqCst);
         let policy = self.by_id(slot.policy()).filter(|p| p.is_running() && p.id() == self.wanted(slot));
-        let Some(policy) = policy else { return self.enqueue_stranger(frame, cpu, ctx, slot) };
+        let home = policy.and_then(|policy| self.home(slot, policy, ctx.cpu));
+        let (Some(policy), Some(home)) = (policy, home) else { return self.enqueue_stranger(frame, cpu, ctx, slot) };
+        slot.cpu.store(home, Relaxed);
         let method = match slot.state() {
             TaskState::Running if slot.has_yielded() => BatonMethod::TaskYield,
             TaskState::Running if ctx.flags & BATON_F_RESTORE == 0 => BatonMethod::TaskPreempt,
@@ -251,7 +245,7 @@ impl<H: Host> Core<'_, H> {
         let token = slot.mint(ctx.now);
         cpu.enqueues.bump();
         if self.tell(frame, cpu, policy, method, ctx, slot, Arg::Word(token)) != BATON_ABORTED && policy.is_running() {
-            self.preempt_later(ctx, policy);
+            self.preempt_later(ctx, slot, policy);
             return Verdict::None;
         }
         // Stopped meanwhile. Whoever takes the task out of the queue puts it on the fallback queue: this, or a rescue.
@@ -323,7 +317,9 @@ impl<H: Host> Core<'_, H> {
         let assigned = slot.wanted.load(SeqCst);
         let policy = self.by_id(assigned).filter(|p| p.is_running());
         let policy = policy.or_else(|| self.by_id(self.default_policy.load(Relaxed)).filter(|p| p.is_running()));
-        let Some(policy) = policy else { return self.enter_fallback(cpu, slot) };
+        let home = policy.and_then(|policy| self.home(slot, policy, ctx.cpu));
+        let (Some(policy), Some(home)) = (policy, home) else { return self.enter_fallback(cpu, ctx, slot) };
+        slot.cpu.store(home, Relaxed);
         if slot.state() == TaskState::Fallback {
             self.leave_fallback(slot, TaskState::Sleeping);
         }
@@ -365,12 +361,7 @@ impl<H: Host> Core<'_, H> {
         cpu.dispatches.bump();
         let prev = self.by_handle(ctx.task);
         if ctx.flags & BATON_F_PREV_RUNNABLE != 0 {
-            // One that is to change over must be enqueued for that: it is not there to be kept.
-            let prev = prev.filter(|slot| slot.state() == TaskState::Running && !self.moves(slot));
-            if let Some(slot) = prev {
-                slot.runtime.store(ctx.runtime, Relaxed);
-            }
-            return self.dispatch_slow(frame, cpu, ctx, prev);
+            return self.dispatch_with_prev(frame, cpu, ctx, prev);
         }
         if let Some(slot) = prev {
             self.blocked(frame, cpu, ctx, slot);
@@ -424,16 +415,24 @@ impl<H: Host> Core<'_, H> {
         }
     }
 
-    /// No policy has a task for this CPU.
-    fn found_nothing(&self, cpu: &CpuState) -> Verdict {
-        cpu.found_nothing();
-        self.runs(cpu, NOBODY);
-        // One that has failed just now may have had some, and this CPU may be the only one to look.
-        if self.rescue_pending() {
-            Verdict::Rescue
-        } else {
-            Verdict::Fallback
+    /// The task that ran last could go on. What the kernel is to do with it if there is nothing else is in `ctx.slice`: let it go on
+    /// for so long; or, when it is 0, enqueue it.
+    #[inline(never)]
+    fn dispatch_with_prev(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx, prev: Option<&Slot>) -> Verdict {
+        // One that is to change over, or to leave this CPU, must be enqueued for that: it is not there to be kept.
+        let stays = prev.is_none_or(|slot| !self.moves(slot) && self.may_stay(slot, cpu));
+        if let Some(slot) = prev.filter(|_| !stays) {
+            slot.set_leaving();
         }
+        let prev = prev.filter(|slot| slot.state() == TaskState::Running && stays);
+        if let Some(slot) = prev {
+            slot.runtime.store(ctx.runtime, Relaxed);
+        }
+        let verdict = self.dispatch_slow(frame, cpu, ctx, prev);
+        if !matches!(verdict, Verdict::Run | Verdict::Keep) {
+            ctx.slice = if stays { DEFAULT_SLICE } else { 0 };
+        }
+        verdict
     }
 
     #[inline(never)]
@@ -441,18 +440,23 @@ impl<H: Host> Core<'_, H> {
         if self.rescue_pending() {
             return Verdict::Rescue;
         }
-        let fallback = self.fallback.load(Relaxed) | self.overflow.load(Relaxed);
-        if fallback != 0 && cpu.dispatches.get().is_multiple_of(u64::from(FALLBACK_TURN)) {
-            self.runs(cpu, NOBODY);
+        self.charge(cpu, ctx.task, ctx.runtime);
+        if self.is_fallbacks_turn(cpu) {
+            self.runs(cpu, order::NOBODY, None);
             return Verdict::Turn;
         }
-        for policy in self.running() {
+        let owed = self.owed(cpu);
+        for policy in owed.into_iter().chain(self.running().filter(|policy| self.serves(policy, cpu))) {
             let prev = prev.filter(|slot| slot.policy() == policy.id());
             match self.pick(frame, cpu, ctx, policy, prev, None) {
-                Verdict::None => {}
-                verdict => return verdict,
+                Verdict::None => self.wants_nothing(cpu, policy),
+                verdict => {
+                    cpu.by_right.store(u32::from(owed.is_some_and(|owed| owed.index() == policy.index())), Relaxed);
+                    return verdict;
+                }
             }
         }
+        ctx.slice = 0;
         self.found_nothing(cpu)
     }
 
@@ -483,6 +487,7 @@ impl<H: Host> Core<'_, H> {
                     };
                     // If it has asked to yield, that is answered.
                     slot.set(TaskState::Running);
+                    self.runs(cpu, policy.index(), prev);
                     ctx.slice = if ctx.slice == 0 { DEFAULT_SLICE } else { ctx.slice };
                     return Verdict::Keep;
                 }
@@ -497,7 +502,7 @@ impl<H: Host> Core<'_, H> {
             };
             match self.check(answer, policy, which) {
                 Ok(slot) => {
-                    self.runs(cpu, policy.index());
+                    self.runs(cpu, policy.index(), Some(slot));
                     return self.run(cpu, ctx, slot, answer);
                 }
                 Err(why) => {

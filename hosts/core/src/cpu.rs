@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A CPU, as the core knows it.
 
-use baton_abi::{BatonEvent, BatonMethod};
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use baton_abi::{BatonEvent, BatonMethod, BATON_MAX_POLICIES};
+use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Calls remembered per CPU, for fault reports. A power of two.
 pub const EVENTS_KEPT: usize = 16;
@@ -47,6 +47,17 @@ pub struct CpuState {
     pub(crate) asleep: AtomicU32,
     /// Place of the policy whose task runs here, as of the last time that several were asked; 16 for nobody's.
     pub(crate) current: AtomicU32,
+    /// Number of the partition that it is in; 0 for none.
+    pub(crate) partition: AtomicU32,
+    /// The one that it was in before the change that is being told of.
+    pub(crate) was_in: AtomicU32,
+    /// 1 when what runs here was asked for out of order (`share.rs`).
+    pub(crate) by_right: AtomicU32,
+    /// The handle of the task that runs here, and how much of its CPU time is accounted for, ns (`share.rs`).
+    pub(crate) charged_task: AtomicU64,
+    pub(crate) charged: AtomicU64,
+    /// By place in the table: how far this CPU is behind the policy's share, ns (`share.rs`).
+    pub(crate) owed: [AtomicI64; BATON_MAX_POLICIES],
     events: [Event; EVENTS_KEPT],
     /// Calls to dispatch.
     pub dispatches: Counter,
@@ -116,6 +127,11 @@ impl CpuState {
     /// the kernel gives no notice, and may be claimed again.
     pub(crate) fn found_nothing(&self) {
         self.idle.store(self.asleep.load(Relaxed), Relaxed);
+    }
+
+    /// The partition that it is in; [`crate::FREE`] for none.
+    pub fn partition(&self) -> u32 {
+        self.partition.load(Relaxed)
     }
 
     /// Is it online?

@@ -132,7 +132,8 @@ impl<'a, H: Host> Core<'a, H> {
             }
         }
         // Not where it should be: off the CPU with it, so that it is enqueued anew. Likewise while tasks wait for rescue.
-        if self.moves(slot) || self.rescue_pending() {
+        let stays = !self.moves(slot) && self.may_stay(slot, cpu);
+        if !stays || self.rescue_pending() || self.share_ends(cpu, ctx.task, ctx.runtime) {
             Verdict::Expire
         } else {
             Verdict::None
@@ -147,6 +148,15 @@ impl<'a, H: Host> Core<'a, H> {
         }
         let wanted = self.wanted(slot);
         slot.policy() != wanted && self.by_id(wanted).is_some_and(PolicyEntry::is_running)
+    }
+
+    /// May the task, which runs on `cpu`, go on there? Its policy may have stopped, or have the CPU no more.
+    pub(crate) fn may_stay(&self, slot: &Slot, cpu: &CpuState) -> bool {
+        match self.by_id(slot.policy()) {
+            Some(policy) => policy.is_running() && self.serves(policy, cpu),
+            None if slot.state() == TaskState::Running => false,
+            None => !self.is_partitioned() || self.is_common(cpu) || !self.may_run_apart(slot),
+        }
     }
 
     /// The timer that a policy armed on CPU `ctx.cpu` has run out. Hard interrupt, no lock.
@@ -165,7 +175,7 @@ impl<'a, H: Host> Core<'a, H> {
         cpu.idle.store(u32::from(idle), Relaxed);
         cpu.asleep.store(u32::from(idle), Relaxed);
         let method = if idle { BatonMethod::EnterIdle } else { BatonMethod::ExitIdle };
-        for policy in self.running().filter(|p| p.wants(BATON_EV_IDLE)) {
+        for policy in self.running().filter(|p| p.wants(BATON_EV_IDLE) && self.serves(p, cpu)) {
             self.tell_cpu(frame, cpu, policy, method, ctx, which, Arg::Word(0));
         }
     }
@@ -179,7 +189,7 @@ impl<'a, H: Host> Core<'a, H> {
         cpu.idle.store(0, Relaxed);
         cpu.asleep.store(0, Relaxed);
         let method = if online { BatonMethod::CpuOnline } else { BatonMethod::CpuOffline };
-        for policy in self.running() {
+        for policy in self.running().filter(|policy| self.serves(policy, cpu)) {
             self.tell_cpu(frame, this, policy, method, ctx, which, Arg::Word(0));
         }
     }

@@ -26,7 +26,7 @@ impl<H: Host> Core<'_, H> {
 
     /// Gives all tasks of one running policy to another: the queued ones in the order in which the first picks them, CPU by CPU,
     /// the others when they are next queued, or next on their CPU. What was assigned to the first, and the tasks that were
-    /// assigned to none if it had those, are the other's. O(tasks). Where and how as [`Core::hand_anew`].
+    /// assigned to none if it had those, are the other's; so are its place in the order and its share. O(tasks). Where and how as [`Core::hand_anew`].
     pub fn hand_over(&self, from: &PolicyEntry, to: &PolicyEntry, now: u64, frame: H::Frame, cpu: &CpuState) {
         let mut ctx = plain_ctx(now);
         for which in 0..self.cpus.len() as i32 {
@@ -52,6 +52,12 @@ impl<H: Host> Core<'_, H> {
                 None => slot.leave(),
             }
         }
+        self.take_place(to, from);
+        let share = from.share.load(Relaxed);
+        if share != 0 {
+            self.set_share(from, 0);
+            self.set_share(to, share);
+        }
         if self.default_policy.load(Relaxed) == from.id() {
             self.default_policy.store(to.id(), Relaxed);
         }
@@ -60,7 +66,7 @@ impl<H: Host> Core<'_, H> {
     }
 
     /// Takes a queued task from where it is, and gives it to a policy with a new token.
-    fn hand(
+    pub(crate) fn hand(
         &self,
         frame: H::Frame,
         cpu: &CpuState,

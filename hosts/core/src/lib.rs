@@ -17,16 +17,20 @@
 mod calls;
 mod cpu;
 mod events;
+mod fallback;
 mod handover;
 mod host;
 mod order;
+mod partition;
 mod policy;
 mod rescue;
+mod share;
 mod slot;
 
 pub use cpu::{CpuState, EVENTS_KEPT};
 pub use events::{Init, TaskFacts};
 pub use host::{Arg, Fault, Host};
+pub use partition::{Partition, FREE};
 pub use policy::{PolicyEntry, StartError};
 pub use slot::{Slot, TaskState};
 
@@ -55,13 +59,14 @@ pub enum Verdict {
     Rescue = 5,
     /// Dispatch: it is the fallback queue's turn. Take one from there; if there is none that may run here, dispatch again.
     Turn = 6,
+    /// Enqueue: put the task on the queue of the CPU that it is on.
+    Local = 7,
+    /// Dispatch: there is nothing, on the fallback queue neither.
+    Nothing = 8,
 }
 
 /// A refused pick is asked again; after this many in one dispatch the policy is stopped.
 pub const MAX_REFUSALS: u32 = 64;
-
-/// While a policy has tasks, the fallback queue is served first on one dispatch in this many.
-const FALLBACK_TURN: u32 = 4;
 
 /// The slice where a policy gives none, ns (the kernel's SCX_SLICE_DFL).
 const DEFAULT_SLICE: u64 = 20_000_000;
@@ -88,6 +93,12 @@ pub struct Core<'a, H: Host> {
     order: AtomicU64,
     /// Place of the running policy if there is exactly one and all tasks have slots, else [`NO_SOLE`]. Written as `running`.
     sole: AtomicU32,
+    /// The policies that have shares, as `running`. Written under the control mutex.
+    shared: AtomicU32,
+    /// 1 while there is a partition. Written while all other CPUs stand still.
+    partitioned: AtomicU32,
+    /// 1 while a partition's CPUs may run what is on the fallback queue. Written by the watch and with `partitioned`.
+    relief: AtomicU32,
     /// 1 since a task got no slot. Such tasks are on the fallback queue, and nobody counts them there.
     overflow: AtomicU32,
     /// The events that some running policy wants. Written as `running`.
@@ -125,6 +136,9 @@ impl<'a, H: Host> Core<'a, H> {
             running: AtomicU32::new(0),
             order: AtomicU64::new(order::AS_IN_TABLE),
             sole: AtomicU32::new(NO_SOLE),
+            shared: AtomicU32::new(0),
+            partitioned: AtomicU32::new(0),
+            relief: AtomicU32::new(0),
             overflow: AtomicU32::new(0),
             wants: AtomicU32::new(0),
             epoch: AtomicU32::new(1),

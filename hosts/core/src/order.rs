@@ -4,7 +4,7 @@
 //! The administrator sets the order (SaaKM's, but changed at any time). On each CPU a policy is asked when those before it have
 //! nothing there, and a task that becomes runnable preempts one of a later policy.
 
-use crate::{Core, CpuState, Host, PolicyEntry, NO_SOLE};
+use crate::{Core, Host, PolicyEntry, Slot, NO_SOLE};
 use baton_abi::{BatonCtx, BATON_KICK_PREEMPT, BATON_MAX_POLICIES};
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
@@ -58,6 +58,15 @@ impl<H: Host> Core<'_, H> {
         places(self.order.load(Relaxed))
     }
 
+    /// One policy comes where another is, and that behind it. Under the control mutex.
+    pub(crate) fn take_place(&self, policy: &PolicyEntry, of: &PolicyEntry) {
+        let mut order = [NOBODY; BATON_MAX_POLICIES + 1];
+        let old = places(self.order.load(Relaxed)).filter(|&place| place != policy.index());
+        let new = old.flat_map(|place| [(place == of.index()).then_some(policy.index()), Some(place)]).flatten();
+        order.iter_mut().zip(new).for_each(|(to, place)| *to = place);
+        self.set_order(&order);
+    }
+
     /// Puts a policy behind all others. Under the control mutex.
     pub(crate) fn put_last(&self, place: u32) {
         let mut others = [NOBODY; BATON_MAX_POLICIES];
@@ -66,32 +75,31 @@ impl<H: Host> Core<'_, H> {
         self.set_order(&others);
     }
 
-    /// A task of `policy` has become runnable on CPU `ctx.cpu`: a task of a later policy there makes way for it.
+    /// A task of `policy`, in `slot`, has become runnable: a task of a later policy on its CPU makes way for it.
     #[inline]
-    pub(crate) fn preempt_later(&self, ctx: &mut BatonCtx, policy: &PolicyEntry) {
+    pub(crate) fn preempt_later(&self, ctx: &mut BatonCtx, slot: &Slot, policy: &PolicyEntry) {
         if self.sole.load(Relaxed) == NO_SOLE {
-            self.preempt_later_slow(ctx, policy);
+            self.preempt_later_slow(ctx, slot.cpu(), policy);
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn preempt_later_slow(&self, ctx: &mut BatonCtx, policy: &PolicyEntry) {
-        let Some(cpu) = self.cpu(ctx.cpu) else { return };
+    fn preempt_later_slow(&self, ctx: &mut BatonCtx, number: i32, policy: &PolicyEntry) {
+        let Some(cpu) = self.cpu(number) else { return };
         let current = cpu.current.load(Relaxed);
         let first = self.order().find(|&place| place == policy.index() || place == current);
-        if cpu.is_asleep() || current == policy.index() || first != Some(policy.index()) {
+        if cpu.is_asleep() || current == policy.index() || first != Some(policy.index()) || self.is_by_right(cpu) {
             return;
         }
-        if let Some(kick) = ctx.kicks.get_mut(ctx.nr_kicks as usize) {
-            *kick = ctx.cpu as u16 | BATON_KICK_PREEMPT;
-            ctx.nr_kicks = ctx.nr_kicks.wrapping_add(1);
-        }
+        kick(ctx, number, BATON_KICK_PREEMPT);
     }
+}
 
-    /// Notes whose task a CPU runs from now on.
-    #[inline]
-    pub(crate) fn runs(&self, cpu: &CpuState, place: u32) {
-        cpu.current.store(place, Relaxed);
+/// Adds a kick to those that the policy asked for, if there is room.
+pub(crate) fn kick(ctx: &mut BatonCtx, cpu: i32, how: u16) {
+    if let Some(kick) = ctx.kicks.get_mut(ctx.nr_kicks as usize) {
+        *kick = cpu as u16 | how;
+        ctx.nr_kicks = ctx.nr_kicks.wrapping_add(1);
     }
 }

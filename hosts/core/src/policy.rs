@@ -14,6 +14,10 @@ pub struct PolicyEntry {
     pub(crate) events: AtomicU32,
     /// Place in the table.
     pub(crate) index: AtomicU32,
+    /// Guaranteed share of each CPU's time, percent; 0 for none. Written under the control mutex.
+    pub share: AtomicU32,
+    /// Number of the partition that it is in; 0 for none. Written while all other CPUs stand still.
+    pub(crate) partition: AtomicU32,
     /// The host's: the version of the policy that runs. An upgrade is one store to it. Stays after a stop, for calls that are
     /// under way.
     pub version: AtomicUsize,
@@ -39,6 +43,8 @@ impl PolicyEntry {
             id: AtomicU32::new(0),
             events: AtomicU32::new(0),
             index: AtomicU32::new(0),
+            share: AtomicU32::new(0),
+            partition: AtomicU32::new(0),
             version: AtomicUsize::new(0),
             refusals: AtomicU64::new(0),
             faults: AtomicU64::new(0),
@@ -66,6 +72,11 @@ impl PolicyEntry {
     #[inline]
     pub fn id(&self) -> u32 {
         self.id.load(Relaxed)
+    }
+
+    /// The partition that it is in; [`crate::FREE`] for none.
+    pub fn partition(&self) -> u32 {
+        self.partition.load(Relaxed)
     }
 
     /// Its place in the table.
@@ -116,9 +127,10 @@ impl<H: Host> Core<'_, H> {
         None
     }
 
-    /// Frees the place of a policy that is not running. Under the control mutex.
+    /// Frees the place of a policy that is not running, and is in no partition. Under the control mutex.
     pub fn unregister(&self, entry: &PolicyEntry) {
-        debug_assert!(!entry.is_running());
+        debug_assert!(!entry.is_running() && entry.partition.load(Relaxed) == crate::FREE);
+        self.set_share(entry, 0);
         if self.default_policy.load(Relaxed) == entry.id() {
             self.default_policy.store(0, Relaxed);
         }
@@ -215,14 +227,15 @@ impl<H: Host> Core<'_, H> {
         self.fault(entry, &Fault { kind, method: method(event.method), pid: event.pid, now: event.now }, Some(cpu))
     }
 
-    /// After a change of `running` or `overflow`. Several CPUs may do so at once: whoever writes last has looked after that, so
+    /// After a change of `running`, `overflow` or `partitioned`. Several CPUs may do so at once: whoever writes last has looked after that, so
     /// that a policy which has stopped does not stay the sole one; nothing else keeps the fast path from entering it.
     pub(crate) fn note_sole(&self) {
         loop {
-            let before = (self.running.load(SeqCst), self.overflow.load(SeqCst));
+            let look = || (self.running.load(SeqCst), self.overflow.load(SeqCst) | self.partitioned.load(SeqCst));
+            let before = look();
             let is_sole = before.0.is_power_of_two() && before.1 == 0;
             self.sole.store(if is_sole { before.0.trailing_zeros() } else { crate::NO_SOLE }, SeqCst);
-            if before == (self.running.load(SeqCst), self.overflow.load(SeqCst)) {
+            if before == look() {
                 return;
             }
         }

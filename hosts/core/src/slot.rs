@@ -58,6 +58,12 @@ impl TaskState {
 /// In the word of a running task: it asked to yield.
 const YIELDED: u64 = 1 << 8;
 
+/// In the word of a task that runs: it was told to leave its CPU, to which nothing else may come by itself.
+const LEAVING: u64 = 1 << 9;
+
+/// In the word of a task in the fallback: it waits, or runs, on its own CPU's queue, not on the fallback's.
+const BOUND: u64 = 1 << 10;
+
 /// In the word: the generation.
 const GENERATION: u64 = !0xffff_ffff;
 
@@ -65,7 +71,7 @@ const GENERATION: u64 = !0xffff_ffff;
 #[repr(C, align(128))]
 #[derive(Default)]
 pub struct Slot {
-    /// State in the low byte, above it [`YIELDED`]; generation of the newest token in the high half.
+    /// State in the low byte, above it [`YIELDED`], [`LEAVING`] and [`BOUND`]; generation of the newest token in the high half.
     word: AtomicU64,
     /// When it was last queued, ns.
     pub(crate) queued_at: AtomicU64,
@@ -244,9 +250,37 @@ impl Slot {
 
     /// The task, which is running, asks to yield. Its next change of state forgets that.
     pub(crate) fn set_yielded(&self) {
+        if self.state() == TaskState::Running {
+            self.mark(YIELDED);
+        }
+    }
+
+    /// The task, which runs, is not to stay on its CPU. Its next change of state forgets that.
+    pub(crate) fn set_leaving(&self) {
+        self.mark(LEAVING);
+    }
+
+    /// Was it told to leave its CPU?
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.word.load(Relaxed) & LEAVING != 0
+    }
+
+    /// The task, in the fallback, is on its own CPU's queue. Its next change of state forgets that.
+    pub(crate) fn set_bound(&self) {
+        self.mark(BOUND);
+    }
+
+    /// Is it on the fallback queue, or come from there?
+    pub(crate) fn waits_in_fallback(&self) -> bool {
         let word = self.word.load(Relaxed);
-        if TaskState::of(word) == TaskState::Running {
-            self.word.store(word | YIELDED, Relaxed);
+        TaskState::of(word) == TaskState::Fallback && word & BOUND == 0
+    }
+
+    /// For a state without a token, which only the task's own events leave.
+    fn mark(&self, bit: u64) {
+        let word = self.word.load(Relaxed);
+        if matches!(TaskState::of(word), TaskState::Running | TaskState::Fallback) {
+            self.word.store(word | bit, Relaxed);
         }
     }
 

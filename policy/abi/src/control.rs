@@ -65,8 +65,8 @@ pub struct BatonPolicyInfo {
     pub queued: u32,
     /// How many policies are asked before it.
     pub rank: u32,
-    /// Padding.
-    pub reserved: u32,
+    /// Share of each CPU's time that it is guaranteed, percent; 0 for none.
+    pub share: u32,
     /// Memory it has allocated, bytes.
     pub memory: u64,
     /// `BatonRefusal` answers so far.
@@ -77,6 +77,8 @@ pub struct BatonPolicyInfo {
     pub options: [u8; BATON_OPTIONS_LEN],
     /// Names of the modules of its versions: the current one, the one that is loaded to come next, and the one before.
     pub modules: [[u8; BATON_MODULE_LEN]; 3],
+    /// Name of its partition; empty for none.
+    pub partition: [u8; BATON_NAME_LEN],
     /// Upgrades and rollbacks so far.
     pub changes: u64,
     /// The last of them, oldest first; `kind` is 0 where there is none.
@@ -159,6 +161,38 @@ pub struct BatonSwitch {
 pub struct BatonOrder {
     /// The first of them; an empty name ends the list. The others stay behind these as they are.
     pub names: [[u8; BATON_NAME_LEN]; BATON_MAX_POLICIES],
+}
+
+/// `BATON_IOC_SHARE`: guarantees a policy a share of each CPU's time while it has tasks for it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct BatonShare {
+    pub name: [u8; BATON_NAME_LEN],
+    /// Percent; 0 for none. All shares together are 100 at most.
+    pub share: u32,
+}
+
+/// Partitions at most.
+pub const BATON_MAX_PARTITIONS: usize = 16;
+/// Words of a partition's CPUs: of 4096, one bit each, the first lowest.
+pub const BATON_CPU_WORDS: usize = 64;
+
+/// `BATON_IOC_PARTITION`: CPUs that only some policies have.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct BatonPartition {
+    /// 0: asks for what there is at `index`, below `BATON_MAX_PARTITIONS`; an empty name comes back if there is nothing. 1: makes
+    /// the partition `name` what is said here, or ends it, if it is to have no CPU and no policy.
+    pub set: u32,
+    pub index: u32,
+    pub name: [u8; BATON_NAME_LEN],
+    pub cpus: [u64; BATON_CPU_WORDS],
+    /// Its policies; an empty name ends the list.
+    pub policies: [[u8; BATON_NAME_LEN]; BATON_MAX_POLICIES],
+    /// Out: why it was refused, NUL-terminated.
+    pub message: [u8; BATON_MESSAGE_LEN],
+    /// Out: how long CPUs were held, ns, as in [`BatonChange`].
+    pub held: u64,
 }
 
 /// `BATON_IOC_FAULT`: the last fault of a policy. In: `index`. Out: the rest.

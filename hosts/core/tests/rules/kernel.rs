@@ -3,7 +3,7 @@
 //! preempted and moved, and the shim carries out the verdicts. It does nothing that the kernel could not do.
 
 use crate::host::{self, TestCore};
-use baton_abi::{BatonCtx, BATON_F_PREV_RUNNABLE, BATON_F_RESTORE, BATON_F_WAKEUP};
+use baton_abi::{BatonCtx, BATON_KICK_PREEMPT, BATON_F_PREV_RUNNABLE, BATON_F_RESTORE, BATON_F_WAKEUP};
 use baton_core::{Slot, TaskState, Verdict};
 use std::collections::VecDeque;
 
@@ -58,6 +58,7 @@ pub struct Kernel {
     current: Vec<Option<usize>>,
     online: Vec<bool>,
     fallback: VecDeque<usize>,
+    kicked: Vec<i32>,
     pids: u32,
     /// Called with each task and token that a dispatch says is to run, and the CPU.
     pub on_run: OnRun,
@@ -74,6 +75,7 @@ impl Kernel {
             current: vec![None; CPUS as usize],
             online: vec![true; CPUS as usize],
             fallback: VecDeque::new(),
+            kicked: Vec::new(),
             pids: 0,
             on_run: Box::new(|_, _, _| {}),
             on_idle: Box::new(|_, _| {}),
@@ -160,7 +162,20 @@ impl Kernel {
         match self.core.enqueue(here, self.core.cpu(here).unwrap(), &mut ctx) {
             Verdict::None => self.tasks[at].place = Place::Custody,
             Verdict::Fallback => self.put_on_fallback(at),
+            Verdict::Local => self.put_on_local(at, self.tasks[at].rq),
             other => panic!("{other:?} of an enqueue"),
+        }
+        for kick in &ctx.kicks[..usize::from(ctx.nr_kicks)] {
+            self.kicked.push(i32::from(kick & (BATON_KICK_PREEMPT - 1)));
+        }
+    }
+
+    /// The kicks of idle CPUs arrive.
+    fn deliver_kicks(&mut self) {
+        while let Some(cpu) = self.kicked.pop() {
+            if self.is_online(cpu) && self.current(cpu).is_none() {
+                self.schedule(cpu, Turn::Expires, false);
+            }
         }
     }
 
@@ -297,9 +312,8 @@ impl Kernel {
         }
         let keeps = self.local[cpu as usize].is_empty() && self.dispatch(cpu, prev, race);
         let next = if keeps { prev } else { self.local[cpu as usize].pop_front() };
+        // SCX_OPS_ENQ_LAST: what could go on, but was given no slice, is enqueued, and the CPU idles.
         let prev_runs = prev.filter(|&at| self.tasks[at].runnable);
-        // Nothing else: the kernel keeps what can go on.
-        let next = next.or(prev_runs);
         if let Some(at) = prev_runs.filter(|_| next != prev) {
             self.enqueue(at, cpu, 0);
         }
@@ -310,16 +324,19 @@ impl Kernel {
         self.current[cpu as usize] = next;
         match next {
             Some(at) => self.tasks[at].place = Place::OnCpu(cpu),
+            None if self.kicked.contains(&cpu) => {}
             None => (self.on_idle)(self, cpu),
         }
         if let Some(at) = prev.filter(|_| turn == Turn::Dies) {
             self.exit(at, cpu);
         }
+        self.deliver_kicks();
     }
 
     /// scx_dispatch_sched(): true when the task that ran before is to go on.
     fn dispatch(&mut self, cpu: i32, prev: Option<usize>, race: bool) -> bool {
         let state = self.core.cpu(cpu).unwrap();
+        let goes_on = |ctx: &BatonCtx| ctx.flags & BATON_F_PREV_RUNNABLE != 0 && ctx.slice != 0;
         for attempt in 0..TRIES {
             let mut ctx = BatonCtx { cpu, ..BatonCtx::default() };
             if let Some(at) = prev {
@@ -354,9 +371,10 @@ impl Kernel {
                         return false;
                     }
                     if verdict == Verdict::Fallback {
-                        return false;
+                        return goes_on(&ctx);
                     }
                 }
+                Verdict::Nothing => return goes_on(&ctx),
                 other => panic!("{other:?} of a dispatch"),
             }
         }

@@ -76,6 +76,57 @@ pub unsafe extern "C" fn baton_core_set_order(first: *const u32, count: usize) {
     core().set_order(unsafe { ::core::slice::from_raw_parts(first, count) });
 }
 
+/// See [`baton_core::Core::set_share`].
+#[no_mangle]
+pub extern "C" fn baton_core_set_share(index: u32, percent: u32) -> bool {
+    place(index).is_some_and(|entry| core().set_share(entry, percent))
+}
+
+/// See [`baton_core::Core::set_partition`]; `cpus` has one bit for each CPU, in `words` words.
+///
+/// # Safety
+/// Host-call: `cpus` has `words` words.
+#[no_mangle]
+pub unsafe extern "C" fn baton_core_set_partition(
+    id: u32,
+    cpus: *const u64,
+    words: usize,
+    policies: u32,
+    now: u64,
+    frame: crate::Frame,
+    cpu: &CpuState,
+) {
+    // SAFETY: Host-call. The caller's promise.
+    let cpus = unsafe { ::core::slice::from_raw_parts(cpus, words) };
+    let has = |cpu: i32| cpus.get(cpu as usize / 64).is_some_and(|word| word & 1 << (cpu as u32 % 64) != 0);
+    core().set_partition(&baton_core::Partition { id, cpus: has, policies }, now, frame, cpu);
+}
+
+/// The partition that a CPU is in; 0 for none.
+#[no_mangle]
+pub extern "C" fn baton_core_partition_of_cpu(cpu: i32) -> u32 {
+    core().cpu(cpu).map_or(baton_core::FREE, CpuState::partition)
+}
+
+/// The partition that a policy is in; 0 for none.
+#[no_mangle]
+pub extern "C" fn baton_core_partition_of_policy(index: u32) -> u32 {
+    place(index).map_or(baton_core::FREE, PolicyEntry::partition)
+}
+
+/// Is the policy that CPU `here` called last asked on CPU `cpu`? Any context.
+#[no_mangle]
+pub extern "C" fn baton_core_serves(here: i32, cpu: i32) -> bool {
+    let policy = core().cpu(here).and_then(|here| place(here.event(0).0));
+    policy.zip(core().cpu(cpu)).is_some_and(|(policy, cpu)| core().serves(policy, cpu))
+}
+
+/// See [`baton_core::Core::relieve`].
+#[no_mangle]
+pub extern "C" fn baton_core_relieve() {
+    core().relieve();
+}
+
 /// See [`baton_core::Core::hand_over`].
 #[no_mangle]
 pub extern "C" fn baton_core_hand_over(from: u32, to: u32, now: u64, frame: crate::Frame, cpu: &CpuState) {
@@ -163,6 +214,7 @@ pub unsafe extern "C" fn baton_core_policy_info(info: *mut BatonPolicyInfo) {
     info.id = entry.id();
     let before = core().order().take_while(|place| *place != info.index);
     info.rank = before.filter(|place| self::place(*place).is_some_and(|other| other.id() != 0)).count() as u32;
+    info.share = entry.share.load(Relaxed);
     info.refusals = entry.refusals.load(Relaxed);
     info.faults = entry.faults.load(Relaxed);
     let members = core().used().iter().filter(|slot| slot.state() != TaskState::Free && slot.policy() == info.id);

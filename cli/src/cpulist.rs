@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Sets of CPUs as the kernel writes them: `0,2-5` (its documentation: cpulist).
+
+use std::fmt;
+use std::str::FromStr;
+
+use baton_abi::BATON_CPU_WORDS;
+use serde::{Deserialize, Serialize};
+
+const CPUS: u32 = BATON_CPU_WORDS as u32 * 64;
+
+/// A set of CPUs 0 to 4095.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct CpuList(pub [u64; BATON_CPU_WORDS]);
+
+impl CpuList {
+    pub const EMPTY: Self = Self([0; BATON_CPU_WORDS]);
+
+    pub fn has(&self, cpu: u32) -> bool {
+        cpu < CPUS && self.0[cpu as usize / 64] & 1 << (cpu % 64) != 0
+    }
+
+    fn add(&mut self, cpu: u32) {
+        self.0[cpu as usize / 64] |= 1 << (cpu % 64);
+    }
+
+    /// Those that are in both.
+    pub fn common(&self, other: &Self) -> Option<u32> {
+        (0..CPUS).find(|&cpu| self.has(cpu) && other.has(cpu))
+    }
+}
+
+impl FromStr for CpuList {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let number = |part: &str| match part.trim().parse::<u32>() {
+            Ok(cpu) if cpu < CPUS => Ok(cpu),
+            Ok(_) => Err(format!("CPUs are numbered 0 to {}", CPUS - 1)),
+            Err(_) => Err(format!("'{part}' in '{text}' is no CPU: write CPUs as 0,2-5")),
+        };
+        let mut list = Self::EMPTY;
+        for part in text.split(',') {
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            let (first, last) = (number(first)?, number(last)?);
+            if first > last {
+                return Err(format!("{first}-{last} in '{text}' goes backwards"));
+            }
+            (first..=last).for_each(|cpu| list.add(cpu));
+        }
+        Ok(list)
+    }
+}
+
+impl fmt::Display for CpuList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut ranges: Vec<(u32, u32)> = Vec::new();
+        for cpu in (0..CPUS).filter(|&cpu| self.has(cpu)) {
+            match ranges.last_mut() {
+                Some((_, last)) if *last + 1 == cpu => *last = cpu,
+                _ => ranges.push((cpu, cpu)),
+            }
+        }
+        let texts = ranges.iter().map(|(a, b)| if a == b { a.to_string() } else { format!("{a}-{b}") });
+        f.write_str(&texts.collect::<Vec<_>>().join(","))
+    }
+}
+
+impl fmt::Debug for CpuList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CPUs {self}")
+    }
+}
+
+impl TryFrom<String> for CpuList {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<CpuList> for String {
+    fn from(list: CpuList) -> Self {
+        list.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn read_and_written() {
+        let check = |text: &str, expected: Option<&str>| {
+            assert_eq!(text.parse::<CpuList>().ok().map(|list| list.to_string()).as_deref(), expected, "{text}");
+        };
+        check("3", Some("3"));
+        check("0,2-5", Some("0,2-5"));
+        check("5,4, 3,7,63-65", Some("3-5,7,63-65"));
+        check("4095", Some("4095"));
+        for wrong in ["", "a", "1-", "5-2", "4096", "1,,2", "-1"] {
+            check(wrong, None);
+        }
+        assert_eq!("1-3".parse::<CpuList>().unwrap().common(&"3-9".parse().unwrap()), Some(3));
+        assert_eq!("1-3".parse::<CpuList>().unwrap().common(&CpuList::EMPTY), None);
+    }
+}

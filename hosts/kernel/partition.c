@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Partitions: CPUs that only some policies have. Which CPU and which policy is in which is in the rules (hosts/core/src/partition.rs);
+ * here are the names, and the checks of what is asked for. Process context under baton_control_mutex, but where said.
+ */
+#include <linux/bitmap.h>
+#include <linux/cpumask.h>
+#include <linux/ctype.h>
+#include <linux/sched/clock.h>
+#include <linux/slab.h>
+#include <linux/stop_machine.h>
+
+#include "core.h"
+
+static char names[BATON_MAX_PARTITIONS][BATON_NAME_LEN];	/* of partition i + 1; empty if there is none */
+u32 baton_partitioned;	/* 1 while there is one */
+
+struct change {
+	u32 id;
+	u64 cpus[BATON_CPU_WORDS];
+	u32 policies;
+};
+
+static u32 index_of(const struct baton_place *place)
+{
+	return place - baton_places;
+}
+
+const char *baton_partition_name(u32 id)
+{
+	return id && id <= BATON_MAX_PARTITIONS ? names[id - 1] : "";
+}
+
+/* The partition of that name, or 0. With an empty name: a free one. */
+static u32 find(const char *name)
+{
+	u32 i;
+
+	for (i = 0; i < BATON_MAX_PARTITIONS; i++)
+		if (!strcmp(names[i], name))
+			return i + 1;
+	return 0;
+}
+
+static bool has(const u64 *cpus, u32 cpu)
+{
+	return cpu / 64 < BATON_CPU_WORDS && cpus[cpu / 64] & BIT_ULL(cpu % 64);
+}
+
+/* What a partition is now. Any context. */
+static void read_partition(u32 id, struct change *is)
+{
+	int cpu, i;
+
+	memset(is, 0, sizeof(*is));
+	is->id = id;
+	for_each_possible_cpu(cpu)
+		if (baton_core_partition_of_cpu(cpu) == id && cpu / 64 < BATON_CPU_WORDS)
+			is->cpus[cpu / 64] |= BIT_ULL(cpu % 64);
+	for (i = 0; i < BATON_MAX_POLICIES; i++)
+		if (baton_core_partition_of_policy(i) == id)
+			is->policies |= BIT(i);
+}
+
+static void note_partitioned(void)
+{
+	bool any = false;
+	int cpu;
+
+	for_each_possible_cpu(cpu)
+		any |= baton_core_partition_of_cpu(cpu) != 0;
+	WRITE_ONCE(baton_partitioned, any);
+}
+
+/* All other CPUs stand still, and interrupts are off. */
+static int change_while_held(void *data)
+{
+	const struct change *to = data;
+	struct baton_frame *frame = this_cpu_ptr(&baton_frame);
+
+	/* While policies are told they must see which CPUs are theirs. */
+	WRITE_ONCE(baton_partitioned, 1);
+	baton_core_set_partition(to->id, to->cpus, BATON_CPU_WORDS, to->policies, baton_coarse_now(), frame, frame->cpu);
+	note_partitioned();
+	return 0;
+}
+
+static bool valid(const char *name)
+{
+	size_t i, len = strnlen(name, BATON_NAME_LEN);
+
+	for (i = 0; i < len && len < BATON_NAME_LEN; i++)
+		if (!islower(name[i]) && !isdigit(name[i]) && name[i] != '_' && name[i] != '-')
+			return false;
+	return len && len < BATON_NAME_LEN;
+}
+
+static int refuse(struct baton_partition *arg, int err, const char *why)
+{
+	strscpy(arg->message, why, sizeof(arg->message));
+	return err;
+}
+
+static int check_cpus(struct baton_partition *arg, u32 id)
+{
+	bool any_left = false;
+	u32 cpu, owner;
+
+	for (cpu = 0; cpu < BATON_CPU_WORDS * 64; cpu++) {
+		if (has(arg->cpus, cpu) && (cpu >= nr_cpu_ids || !cpu_possible(cpu))) {
+			scnprintf(arg->message, sizeof(arg->message), "there is no CPU %u", cpu);
+			return -EINVAL;
+		}
+	}
+	for_each_possible_cpu(cpu) {
+		owner = baton_core_partition_of_cpu(cpu);
+		if (has(arg->cpus, cpu) && owner && owner != id) {
+			scnprintf(arg->message, sizeof(arg->message), "CPU %u is in partition %s", cpu, baton_partition_name(owner));
+			return -EBUSY;
+		}
+		any_left |= cpu_online(cpu) && !has(arg->cpus, cpu) && (!owner || owner == id);
+	}
+	return any_left ? 0 : refuse(arg, -EINVAL, "no CPU that is online would be left for all others");
+}
+
+/* Makes a partition what is said, or ends it. Everything is checked before anything is done. */
+int baton_set_partition(struct baton_partition *arg)
+{
+	struct change *to;
+	bool empty;
+	u64 begin;
+	int i, err = 0;
+	u32 id;
+
+	arg->message[0] = 0;
+	if (!valid(arg->name))
+		return refuse(arg, -EINVAL, "the name of a partition is of a to z, 0 to 9, _ and -, at most 31");
+	to = kzalloc(sizeof(*to), GFP_KERNEL);
+	if (!to)
+		return -ENOMEM;
+	id = find(arg->name);
+	for (i = 0; i < BATON_MAX_POLICIES && arg->policies[i][0]; i++) {
+		const char *name = arg->policies[i];
+		const struct baton_place *place = strnlen(name, BATON_NAME_LEN) < BATON_NAME_LEN ? baton_find(name) : NULL;
+		u32 owner = place ? baton_core_partition_of_policy(index_of(place)) : 0;
+
+		if (!place) {
+			scnprintf(arg->message, sizeof(arg->message), "no policy %.31s is loaded", name);
+			err = -ENOENT;
+			goto out;
+		}
+		if (owner && owner != id) {
+			scnprintf(arg->message, sizeof(arg->message), "policy %s is in partition %s", name, baton_partition_name(owner));
+			err = -EBUSY;
+			goto out;
+		}
+		to->policies |= BIT(index_of(place));
+	}
+	memcpy(to->cpus, arg->cpus, sizeof(to->cpus));
+	empty = !memchr_inv(arg->cpus, 0, sizeof(arg->cpus));
+	if (empty != !to->policies)
+		err = refuse(arg, -EINVAL, "a partition has at least one CPU and one policy");
+	else if (empty && !id)
+		err = refuse(arg, -ENOENT, "there is no such partition");
+	else if (!empty)
+		err = check_cpus(arg, id);
+	if (!err && !id) {
+		id = find("");
+		if (!id)
+			err = refuse(arg, -ENOSPC, "there are 16 partitions already");
+	}
+	if (err)
+		goto out;
+	to->id = id;
+	begin = local_clock();
+	stop_machine(change_while_held, to, NULL);
+	arg->held = local_clock() - begin;
+	if (empty)
+		names[id - 1][0] = 0;
+	else
+		strscpy(names[id - 1], arg->name, sizeof(names[id - 1]));
+out:
+	kfree(to);
+	return err;
+}
+
+void baton_partition_info(struct baton_partition *arg)
+{
+	u32 index = arg->index, i, count = 0;
+	struct change *is = kzalloc(sizeof(*is), GFP_KERNEL);
+
+	memset(arg, 0, sizeof(*arg));
+	arg->index = index;
+	if (is && names[index][0]) {
+		read_partition(index + 1, is);
+		strscpy(arg->name, names[index], sizeof(arg->name));
+		memcpy(arg->cpus, is->cpus, sizeof(arg->cpus));
+		for (i = 0; i < BATON_MAX_POLICIES; i++)
+			if (is->policies & BIT(i))
+				strscpy(arg->policies[count++], baton_places[i].name, BATON_NAME_LEN);
+	}
+	kfree(is);
+}
+
+/* A policy that is not running is about to be forgotten. A partition goes with its last one. */
+void baton_partition_leave(const struct baton_place *place)
+{
+	u32 id = baton_core_partition_of_policy(index_of(place));
+	struct change *to;
+
+	if (!id)
+		return;
+	to = kzalloc(sizeof(*to), GFP_KERNEL | __GFP_NOFAIL);
+	read_partition(id, to);
+	to->policies &= ~BIT(index_of(place));
+	if (!to->policies) {
+		memset(to->cpus, 0, sizeof(to->cpus));
+		names[id - 1][0] = 0;
+	}
+	stop_machine(change_while_held, to, NULL);
+	kfree(to);
+}
+
+/*
+ * Around a switch: first the policy that gets the tasks comes into the partition of the one that has them; after it, that one
+ * leaves. All other CPUs stand still, and interrupts are off.
+ */
+void baton_partition_switch(const struct baton_place *from, const struct baton_place *to, bool begin)
+{
+	static struct change change;	/* too large for the stack; guarded by baton_control_mutex */
+	u32 id = baton_core_partition_of_policy(index_of(from));
+
+	if (!id)
+		return;
+	read_partition(id, &change);
+	change.policies |= BIT(index_of(to));
+	if (!begin)
+		change.policies &= ~BIT(index_of(from));
+	change_while_held(&change);
+}
