@@ -278,7 +278,7 @@ pub struct Which {
     /// This thread; with --threads all of its process.
     #[arg(long)]
     pub pid: Option<u32>,
-    /// All tasks that are in this cgroup (v2) now, and below it. A path, or a name under /sys/fs/cgroup.
+    /// All tasks that are in this cgroup (v2) or below it, now and later. A path, or a name under /sys/fs/cgroup.
     #[arg(long, value_name = "PATH")]
     pub cgroup: Option<PathBuf>,
     /// Every normal task of the machine.

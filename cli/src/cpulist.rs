@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Sets of CPUs as the kernel writes them: `0,2-5` (its documentation: cpulist).
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
@@ -10,24 +11,25 @@ use serde::{Deserialize, Serialize};
 const CPUS: u32 = BATON_CPU_WORDS as u32 * 64;
 
 /// A set of CPUs 0 to 4095.
-#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct CpuList(pub [u64; BATON_CPU_WORDS]);
+pub struct CpuList(BTreeSet<u32>);
 
 impl CpuList {
-    pub const EMPTY: Self = Self([0; BATON_CPU_WORDS]);
-
-    pub fn has(&self, cpu: u32) -> bool {
-        cpu < CPUS && self.0[cpu as usize / 64] & 1 << (cpu % 64) != 0
+    /// As the control device has them.
+    pub fn from_words(words: &[u64; BATON_CPU_WORDS]) -> Self {
+        Self((0..CPUS).filter(|cpu| words[*cpu as usize / 64] & 1 << (cpu % 64) != 0).collect())
     }
 
-    fn add(&mut self, cpu: u32) {
-        self.0[cpu as usize / 64] |= 1 << (cpu % 64);
+    pub fn words(&self) -> [u64; BATON_CPU_WORDS] {
+        let mut words = [0; BATON_CPU_WORDS];
+        self.0.iter().for_each(|cpu| words[*cpu as usize / 64] |= 1 << (cpu % 64));
+        words
     }
 
-    /// Those that are in both.
+    /// The first that is in both.
     pub fn common(&self, other: &Self) -> Option<u32> {
-        (0..CPUS).find(|&cpu| self.has(cpu) && other.has(cpu))
+        self.0.intersection(&other.0).next().copied()
     }
 }
 
@@ -40,14 +42,14 @@ impl FromStr for CpuList {
             Ok(_) => Err(format!("CPUs are numbered 0 to {}", CPUS - 1)),
             Err(_) => Err(format!("'{part}' in '{text}' is no CPU: write CPUs as 0,2-5")),
         };
-        let mut list = Self::EMPTY;
+        let mut list = Self::default();
         for part in text.split(',') {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
             let (first, last) = (number(first)?, number(last)?);
             if first > last {
                 return Err(format!("{first}-{last} in '{text}' goes backwards"));
             }
-            (first..=last).for_each(|cpu| list.add(cpu));
+            list.0.extend(first..=last);
         }
         Ok(list)
     }
@@ -56,7 +58,7 @@ impl FromStr for CpuList {
 impl fmt::Display for CpuList {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut ranges: Vec<(u32, u32)> = Vec::new();
-        for cpu in (0..CPUS).filter(|&cpu| self.has(cpu)) {
+        for &cpu in &self.0 {
             match ranges.last_mut() {
                 Some((_, last)) if *last + 1 == cpu => *last = cpu,
                 _ => ranges.push((cpu, cpu)),
@@ -104,6 +106,8 @@ mod tests {
             check(wrong, None);
         }
         assert_eq!("1-3".parse::<CpuList>().unwrap().common(&"3-9".parse().unwrap()), Some(3));
-        assert_eq!("1-3".parse::<CpuList>().unwrap().common(&CpuList::EMPTY), None);
+        assert_eq!("1-3".parse::<CpuList>().unwrap().common(&CpuList::default()), None);
+        let list: CpuList = "0,64-66,4095".parse().unwrap();
+        assert_eq!(CpuList::from_words(&list.words()), list);
     }
 }

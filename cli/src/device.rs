@@ -28,6 +28,7 @@ const SWITCH: Opcode = opcode::read_write::<BatonSwitch>(GROUP, 9);
 const ORDER: Opcode = opcode::read_write::<BatonOrder>(GROUP, 10);
 const SHARE: Opcode = opcode::read_write::<BatonShare>(GROUP, 11);
 const PARTITION: Opcode = opcode::read_write::<BatonPartition>(GROUP, 12);
+const RULE: Opcode = opcode::read_write::<BatonRule>(GROUP, 13);
 
 /// The open control device. Only root can have one.
 pub struct Device(File);
@@ -199,25 +200,45 @@ impl Device {
             let info = self.ask::<PARTITION, _>(BatonPartition { index, ..no_partition() }, "a partition")?;
             if info.name[0] != 0 {
                 let policies = info.policies.iter().filter(|name| name[0] != 0).map(|name| text(name)).collect();
-                found.push(Partition { name: text(&info.name), cpus: CpuList(info.cpus), policies });
+                found.push(Partition { name: text(&info.name), cpus: CpuList::from_words(&info.cpus), policies });
             }
         }
         Ok(found)
     }
 
     /// Makes a partition what is said here; without CPUs and policies it is ended. How long CPUs were held, ns.
-    pub fn set_partition(
-        &self,
-        name: &str,
-        cpus: &CpuList,
-        policies: &[String],
-    ) -> std::result::Result<u64, Unset> {
-        let mut partition = BatonPartition { set: 1, name: field(name), cpus: cpus.0, ..no_partition() };
+    pub fn set_partition(&self, name: &str, cpus: &CpuList, policies: &[String]) -> std::result::Result<u64, Unset> {
+        let mut partition = BatonPartition { set: 1, name: field(name), cpus: cpus.words(), ..no_partition() };
         partition.policies.iter_mut().zip(policies).for_each(|(place, name)| *place = field(name));
         match self.request::<PARTITION, _>(&mut partition) {
             Ok(()) => Ok(partition.held),
             Err(errno) => Err(Unset { errno, message: text(&partition.message) }),
         }
+    }
+
+    /// The cgroups that belong to policies: their ids, and the policies' names.
+    pub fn rules(&self) -> Result<Vec<(u64, String)>> {
+        let mut found = Vec::new();
+        for index in 0..BATON_MAX_RULES as u32 {
+            let rule = BatonRule { set: 0, index, cgroup: 0, name: [0; BATON_NAME_LEN] };
+            let rule = self.ask::<RULE, _>(rule, "a cgroup's policy")?;
+            if rule.cgroup != 0 {
+                found.push((rule.cgroup, text(&rule.name)));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Gives a cgroup to a policy, or to none.
+    pub fn set_rule(&self, cgroup: u64, policy: Option<&str>) -> std::result::Result<(), Errno> {
+        let name = field(policy.unwrap_or(""));
+        self.request::<RULE, _>(&mut BatonRule { set: 1, index: 0, cgroup, name })
+    }
+
+    /// Has every task looked at again: whose its cgroup is.
+    pub fn apply_rules(&self) -> Result<()> {
+        let rule = BatonRule { set: 2, index: 0, cgroup: 0, name: [0; BATON_NAME_LEN] };
+        self.ask::<RULE, _>(rule, "the policy of each cgroup").map(|_| ())
     }
 
     /// Gives thread `pid` (0: all that are assigned to none) to a policy; `None` takes it away.
@@ -320,6 +341,7 @@ mod tests {
         check(ORDER, 10, 512);
         check(SHARE, 11, 36);
         check(PARTITION, 12, 1232);
+        check(RULE, 13, 48);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! they do; `device`, `kernel` and `shim` are the ways into the kernel, `status` and `report` the way out to people.
 
 mod artefacts;
+mod cgroups;
 mod cli;
 mod commands;
 mod cpulist;

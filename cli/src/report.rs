@@ -89,6 +89,11 @@ pub fn status(status: &Status) -> String {
         text.push_str(&partitions(&status.partitions));
         text.push('\n');
     }
+    if !status.cgroups.is_empty() {
+        let rows = status.cgroups.iter().map(|c| vec![c.cgroup.clone(), c.policy.clone()]);
+        text.push_str(&table(&["CGROUP", "POLICY"], &rows.collect::<Vec<_>>()));
+        text.push('\n');
+    }
     text.push_str(&cpus(&status.cpus, status.core.attached));
     for one in &status.faults {
         text.push('\n');
@@ -283,6 +288,7 @@ mod tests {
                 cpus: "2-5".parse().unwrap(),
                 policies: vec!["wfq".into()],
             }],
+            cgroups: vec![crate::status::Cgroup { cgroup: "batch".into(), policy: "wfq".into() }],
             cpus: vec![cpu(0, true), cpu(1, false)],
             faults: vec![panicked()],
         }

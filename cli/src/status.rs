@@ -5,6 +5,7 @@
 use baton_abi::*;
 use serde::Serialize;
 
+use crate::cgroups;
 use crate::cpulist::CpuList;
 use crate::device::{text, Device};
 use crate::error::Result;
@@ -14,6 +15,7 @@ pub struct Status {
     pub core: Core,
     pub policies: Vec<Policy>,
     pub partitions: Vec<Partition>,
+    pub cgroups: Vec<Cgroup>,
     pub cpus: Vec<Cpu>,
     /// The last fault of each policy that had one, the newest first.
     pub faults: Vec<Fault>,
@@ -35,6 +37,14 @@ pub struct Core {
     /// The policy of tasks that were given to none.
     pub default_policy: Option<String>,
     pub stall_ms: u32,
+}
+
+/// A cgroup whose tasks belong to a policy.
+#[derive(Serialize, Debug, Clone, PartialEq)]
+pub struct Cgroup {
+    /// Below /sys/fs/cgroup.
+    pub cgroup: String,
+    pub policy: String,
 }
 
 /// CPUs that only some policies have.
@@ -176,6 +186,7 @@ impl Status {
             },
             policies: infos.iter().map(Policy::new).collect(),
             partitions: device.partitions()?,
+            cgroups: cgroups::rules(device)?,
             cpus: (0..core.nr_cpus).map(|cpu| Ok(Cpu::new(&device.cpu(cpu)?))).collect::<Result<_>>()?,
             faults,
         })

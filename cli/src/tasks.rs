@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Tasks of the machine: the threads of a process or a cgroup, their scheduling class, giving and taking them.
+//! Tasks of the machine: the threads of a process, their scheduling class, giving and taking them.
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use baton_abi::BatonCoreInfo;
 use rustix::io::Errno;
@@ -30,31 +30,6 @@ pub fn threads_of(pid: u32) -> Result<Vec<u32>> {
     let dir = format!("/proc/{pid}/task");
     let entries = fs::read_dir(&dir).map_err(|_| no_thread(pid))?;
     Ok(entries.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok()).collect())
-}
-
-/// All threads in a cgroup and below it, as they are now.
-pub fn threads_in(cgroup: &Path) -> Result<Vec<u32>> {
-    let mut found = Vec::new();
-    let mut dirs = vec![cgroup_dir(cgroup)?];
-    while let Some(dir) = dirs.pop() {
-        // Not cgroup.procs, which cannot be read in a threaded cgroup.
-        let threads = fs::read_to_string(dir.join("cgroup.threads")).unwrap_or_default();
-        found.extend(threads.lines().filter_map(|line| line.parse::<u32>().ok()));
-        let entries = fs::read_dir(&dir).into_iter().flatten().flatten();
-        dirs.extend(entries.filter(|e| e.file_type().is_ok_and(|t| t.is_dir())).map(|e| e.path()));
-    }
-    Ok(found)
-}
-
-fn cgroup_dir(cgroup: &Path) -> Result<PathBuf> {
-    let below = cgroup.strip_prefix("/").unwrap_or(cgroup);
-    let candidates = [cgroup.to_path_buf(), Path::new("/sys/fs/cgroup").join(below)];
-    candidates.into_iter().find(|dir| dir.join("cgroup.threads").exists()).ok_or_else(|| {
-        Error::user(
-            format!("{} is no cgroup (version 2)", cgroup.display()),
-            "give its directory below /sys/fs/cgroup, where cgroup2 must be mounted",
-        )
-    })
 }
 
 fn no_thread(pid: u32) -> Error {

@@ -139,6 +139,7 @@ void baton_unregister(const struct baton_policy *ops)
 		struct baton_version *version = place->active;
 
 		baton_partition_leave(place);
+		baton_cgroup_change(place, NULL);
 		baton_core_unregister(index_of(place));
 		place->active = NULL;
 		/* a call that read the place before may be under way: see the entry of Host::call */
@@ -284,7 +285,7 @@ static int start(struct baton_start *arg)
 }
 
 /* Moves a thread into or out of class SCHED_EXT; its nice value stays. */
-static int set_class(struct task_struct *task, bool ext)
+int baton_set_class(struct task_struct *task, bool ext)
 {
 	struct sched_attr attr = { .size = sizeof(attr), .sched_policy = ext ? SCHED_EXT : SCHED_NORMAL };
 
@@ -323,7 +324,7 @@ static int assign(const struct baton_assign *arg)
 	if (!baton_core_assign(task->pid, place ? (s32)index_of(place) : -1))
 		err = -ESRCH;
 	else if (arg->set_class)
-		err = set_class(task, place);
+		err = baton_set_class(task, place);
 	put_task_struct(task);
 	return err;
 }
@@ -389,6 +390,7 @@ union request {
 	struct baton_order order;
 	struct baton_share share;
 	struct baton_partition partition;
+	struct baton_rule rule;
 };
 
 /* Strings from user space end where they should. */
@@ -416,7 +418,34 @@ static int switch_policies(struct baton_switch *arg)
 	    baton_core_partition_of_policy(index_of(to)) != baton_core_partition_of_policy(index_of(from)))
 		return -EXDEV;
 	arg->held = baton_switch(from, to);
+	baton_cgroup_change(from, to);
 	return 0;
+}
+
+static int rule(struct baton_rule *arg)
+{
+	const struct baton_place *place = NULL;
+
+	switch (arg->set) {
+	case 0:
+		if (arg->index >= BATON_MAX_RULES)
+			return -EINVAL;
+		baton_cgroup_info(arg);
+		return 0;
+	case 1:
+		if (!terminated(arg->name, sizeof(arg->name)))
+			return -EINVAL;
+		if (arg->name[0]) {
+			place = baton_find(arg->name);
+			if (!place)
+				return -ENODEV;
+		}
+		return baton_cgroup_set(arg->cgroup, place);
+	case 2:
+		baton_cgroup_apply();
+		return 0;
+	}
+	return -EINVAL;
 }
 
 static int set_order(const struct baton_order *arg)
@@ -505,6 +534,8 @@ static int handle(unsigned int cmd, union request *r)
 			return -EINVAL;
 		baton_partition_info(&r->partition);
 		return 0;
+	case BATON_IOC_RULE:
+		return rule(&r->rule);
 	}
 	return -ENOTTY;
 }

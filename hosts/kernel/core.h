@@ -127,7 +127,15 @@ const char *baton_partition_name(u32 id);
 void baton_partition_leave(const struct baton_place *place);
 void baton_partition_switch(const struct baton_place *from, const struct baton_place *to, bool begin);
 
+/* cgroup.c */
+int baton_cgroup_set(u64 cgroup, const struct baton_place *place);
+void baton_cgroup_apply(void);
+void baton_cgroup_info(struct baton_rule *arg);
+void baton_cgroup_change(const struct baton_place *from, const struct baton_place *to);
+void baton_cgroup_exit(void);
+
 /* control.c */
+int baton_set_class(struct task_struct *task, bool ext);
 struct baton_place *baton_find(const char *name);
 struct baton_making {
 	struct baton_env env;
@@ -197,6 +205,7 @@ u32 baton_core_state(u32 index);
 void baton_core_set_default(s32 index);
 bool baton_core_is_default(u32 index);
 bool baton_core_assign(u32 pid, s32 index);
+bool baton_core_assign_by_rule(u32 slot, s32 index);
 bool baton_core_rescue_again(void);
 void baton_core_check_stall(u64 now, u64 limit);
 bool baton_core_fault_in_call(s32 cpu, enum baton_fault_kind kind);

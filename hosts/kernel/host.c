@@ -161,6 +161,15 @@ u64 baton_host_random(void)
 }
 EXPORT_SYMBOL_GPL(baton_host_random);
 
+/*
+ * A BPF program, as which all callbacks of the shim run, disables migration of whichever task it interrupts, if RCU is preemptible
+ * (rcu_read_lock_dont_migrate()): that one may be the very task that is being enqueued.
+ */
+static bool migration_disabled(const struct task_struct *task)
+{
+	return task->migration_disabled > (IS_ENABLED(CONFIG_PREEMPT_RCU) && task == current);
+}
+
 /* For the rules: may the task run on this CPU now? The caller keeps the task alive. */
 bool baton_khost_may_run(struct task_struct *task, s32 cpu);
 notrace bool baton_khost_may_run(struct task_struct *task, s32 cpu)
@@ -173,7 +182,7 @@ notrace bool baton_khost_may_run(struct task_struct *task, s32 cpu)
 	 */
 	if (task_cpu(task) == cpu)
 		return cpumask_test_cpu(cpu, task->cpus_ptr) || !cpumask_intersects(task->cpus_ptr, cpu_active_mask);
-	return cpumask_test_cpu(cpu, task->cpus_ptr) && !task->migration_disabled && cpu_active(cpu);
+	return cpumask_test_cpu(cpu, task->cpus_ptr) && cpu_active(cpu) && (!task->migration_disabled || !migration_disabled(task));
 }
 
 /* Is the policy whose call this is asked on that CPU? */

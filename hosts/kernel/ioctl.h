@@ -19,5 +19,6 @@
 #define BATON_IOC_ORDER _IOWR(BATON_IOC_TYPE, 10, struct baton_order)
 #define BATON_IOC_SHARE _IOWR(BATON_IOC_TYPE, 11, struct baton_share)
 #define BATON_IOC_PARTITION _IOWR(BATON_IOC_TYPE, 12, struct baton_partition)
+#define BATON_IOC_RULE _IOWR(BATON_IOC_TYPE, 13, struct baton_rule)
 
 #endif

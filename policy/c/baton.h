@@ -38,6 +38,9 @@
 // Words of a partition's CPUs: of 4096, one bit each, the first lowest.
 #define BATON_CPU_WORDS 64
 
+// Cgroups at most that belong to policies.
+#define BATON_MAX_RULES 64
+
 // Answer of a pick: nothing to run.
 #define BATON_PICK_NONE 0
 
@@ -329,6 +332,17 @@ struct baton_partition {
 	uint8_t message[BATON_MESSAGE_LEN];
 	// Out: how long CPUs were held, ns, as in `baton_change`.
 	uint64_t held;
+};
+
+// `BATON_IOC_RULE`: cgroups (version 2) whose tasks, now and later, belong to a policy.
+struct baton_rule {
+	// 0: asks for the rule at `index`, below `BATON_MAX_RULES`; `cgroup` is 0 if there is none. 1: gives `cgroup` to the policy
+	// `name`, or, if that is empty, to none. 2: has all tasks looked at again, as after the shim was attached.
+	uint32_t set;
+	uint32_t index;
+	// Its id: the inode number of its directory.
+	uint64_t cgroup;
+	uint8_t name[BATON_NAME_LEN];
 };
 
 // One call into a policy, as the core remembers it.

@@ -19,6 +19,9 @@ const TEST_STEPS: &[Step] =
 /// The policies that the booted tests load.
 const BOOTED_POLICIES: [&str; 7] = ["faulty", "fifo", "wfq", "fifo-c", "template", "relay-v1", "relay-v2"];
 
+/// CPUs of the guests: each test is for one of them.
+const BOOTED_CPUS: [&str; 2] = ["2", "4"];
+
 /// How often each booted test is run in a row by `make test`; `make containment` runs them 20 times.
 const BOOTED_REPEAT: &str = "1";
 
@@ -35,16 +38,22 @@ fn booted_tests(root: &Path) -> Result {
     booted(root, BOOTED_REPEAT, "")
 }
 
-/// `cargo xtask booted [REPEAT [WORD]]`: the tests that run in a booted kernel (tests/booted), in one guest with two CPUs that
-/// counts instructions, so that its clock does not depend on what else this machine does. An instruction is 4 ns: a slow machine,
+/// `cargo xtask booted [REPEAT [WORD]]`: the tests that run in a booted kernel (tests/booted), in guests that count instructions, so that its clock does not depend on what else this machine does. An instruction is 4 ns: a slow machine,
 /// on which the tests that wait for its clock to pass end sooner.
 pub fn booted(root: &Path, repeat: &str, word: &str) -> Result {
     cargo(root, &["build", "--release", "--package", "baton-cli", "--package", "baton-booted"])?;
     let target =
         std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from).join("release");
+    for cpus in BOOTED_CPUS {
+        booted_guest(root, &target, cpus, repeat, word)?;
+    }
+    Ok(())
+}
+
+fn booted_guest(root: &Path, target: &Path, cpus: &str, repeat: &str, word: &str) -> Result {
     let guest = "/usr/bin/baton-booted";
     let mut tool = Command::new(target.join("baton"));
-    tool.args(["vm", "run", "--icount=2", "--cpus", "2", "--memory", "2000", "--timeout", "3600"]);
+    tool.args(["vm", "run", "--icount=2", "--cpus", cpus, "--memory", "2000", "--timeout", "3600"]);
     tool.args(BOOTED_POLICIES.iter().flat_map(|policy| ["--with", policy]));
     tool.arg("--in").arg(format!("{}:{guest}", target.join("baton-booted").display()));
     tool.args(["--", guest, "--repeat", repeat, word]).current_dir(root);

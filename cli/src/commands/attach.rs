@@ -11,7 +11,7 @@ use crate::cli::{Attach, Detach, Which};
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::kernel::{self, Lock};
-use crate::{shim, tasks};
+use crate::{cgroups, shim, tasks};
 
 pub fn attach(search: &Search, args: &Attach) -> Result<ExitCode> {
     kernel::require_root("giving tasks to a policy")?;
@@ -40,6 +40,11 @@ pub fn attach(search: &Search, args: &Attach) -> Result<ExitCode> {
     if device.core()?.attached == 0 {
         load::attach(search, &device, false)?;
     }
+    if let Some(cgroup) = &args.which.cgroup {
+        cgroups::give(&device, &cgroups::find(cgroup)?, Some(policy))?;
+        eprintln!("baton: what is in {} or below it, now and later, is {policy}'s", cgroup.display());
+        return Ok(ExitCode::SUCCESS);
+    }
     let given = tasks::give_all(&device, policy, || threads(&args.which, args.threads))?;
     eprintln!("baton: threads given to {policy}, with all they will start: {given}");
     Ok(ExitCode::SUCCESS)
@@ -50,6 +55,9 @@ pub fn detach(search: &Search, args: &Detach) -> Result<ExitCode> {
     let device = Device::open()?;
     let _lock = Lock::take()?;
     if !args.which.all {
+        if let Some(cgroup) = &args.which.cgroup {
+            cgroups::give(&device, &cgroups::find(cgroup)?, None)?;
+        }
         let list = threads(&args.which, args.threads)?;
         for pid in &list {
             tasks::take(&device, *pid)?;
@@ -76,7 +84,7 @@ fn threads(which: &Which, whole_process: bool) -> Result<Vec<u32>> {
     match (which.pid, &which.cgroup) {
         (Some(pid), _) if whole_process => tasks::threads_of(pid),
         (Some(pid), _) => Ok(vec![pid]),
-        (None, Some(cgroup)) => tasks::threads_in(cgroup),
+        (None, Some(cgroup)) => cgroups::threads(&cgroups::find(cgroup)?),
         (None, None) => Ok(Vec::new()),
     }
 }

@@ -181,7 +181,8 @@ pub fn attach(search: &Search, device: &Device, all: bool) -> Result<()> {
         0 => {
             Err(Error::environment("the kernel detached the shim at once", "its log says why (dmesg | grep sched_ext)"))
         }
-        _ => Ok(()),
+        // The shim knows tasks from now on, and not yet whose they are.
+        _ => device.apply_rules(),
     }
 }
 

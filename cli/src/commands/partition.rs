@@ -34,7 +34,7 @@ pub fn command(command: &PartitionCommand) -> Result<ExitCode> {
         PartitionCommand::Destroy { name } => {
             let (device, _lock) = begin()?;
             find(&device, name)?.ok_or_else(|| absent(name))?;
-            device.set_partition(name, &CpuList::EMPTY, &[]).map_err(|e| refused(name, &e))?;
+            device.set_partition(name, &CpuList::default(), &[]).map_err(|e| refused(name, &e))?;
             eprintln!("baton: the CPUs of partition {name} are all policies' again");
             Ok(ExitCode::SUCCESS)
         }
@@ -55,7 +55,10 @@ fn find(device: &Device, name: &str) -> Result<Option<Partition>> {
 fn set(device: &Device, name: &str, cpus: &CpuList, policies: &[String]) -> Result<ExitCode> {
     let held = device.set_partition(name, cpus, policies).map_err(|e| refused(name, &e))?;
     let policies = policies.join(", ");
-    eprintln!("baton: CPUs {cpus} run tasks of {policies} only, and no others do; CPUs were held for {} us", held / 1000);
+    eprintln!(
+        "baton: CPUs {cpus} run tasks of {policies} only, and no others do; CPUs were held for {} us",
+        held / 1000
+    );
     Ok(ExitCode::SUCCESS)
 }
 

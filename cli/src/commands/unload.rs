@@ -33,6 +33,10 @@ fn one(policy: &str) -> Result<()> {
         drop(device);
         return everything();
     }
+    for (cgroup, _) in device.rules()?.iter().filter(|(_, owner)| owner == policy) {
+        // Its cgroup may be gone, and the rule with it.
+        let _ = device.set_rule(*cgroup, None);
+    }
     tasks::take_all(&device, Some(info.id))?;
     remove(&device, &info)?;
     if core.all != 0 && core.default_policy == info.id {
@@ -49,6 +53,9 @@ fn everything() -> Result<()> {
         shim::remove_stale_pin();
         return kernel::unload_module("baton");
     };
+    for (cgroup, _) in device.rules()? {
+        let _ = device.set_rule(cgroup, None);
+    }
     if device.core()?.attached != 0 {
         tasks::take_all(&device, None)?;
         // In the kernel's own hands before the policies go: no moment under the fallback.

@@ -3,7 +3,8 @@
 //! the run-queue lock but with the task's own (pi_lock).
 
 use crate::{
-    order, Arg, Core, CpuState, Fault, Host, PolicyEntry, Slot, TaskState, Verdict, DEFAULT_SLICE, MAX_REFUSALS, NO_SOLE,
+    order, Arg, Core, CpuState, Fault, Host, PolicyEntry, Slot, TaskState, Verdict, DEFAULT_SLICE, MAX_REFUSALS,
+    NO_SOLE,
 };
 use baton_abi::{
     BatonCtx, BatonFaultKind, BatonMethod, BatonRefusal, BatonTask, BatonWake, BATON_ABORTED, BATON_EV_BLOCKED,
@@ -218,6 +219,11 @@ impl<H: Host> Core<'_, H> {
             TaskState::Running if ctx.flags & BATON_F_RESTORE == 0 => BatonMethod::TaskPreempt,
             TaskState::Queued => return self.enqueue_queued(frame, cpu, ctx, slot, policy, woken),
             TaskState::Fallback => {
+                // Rescued from a policy that runs, which does not know.
+                self.take_back(frame, cpu, ctx, slot, policy, BatonMethod::TaskDequeued);
+                if !policy.is_running() {
+                    return self.enqueue_stranger(frame, cpu, ctx, slot);
+                }
                 self.leave_fallback(slot, TaskState::Sleeping);
                 if woken {
                     BatonMethod::TaskWakeup
@@ -245,7 +251,10 @@ impl<H: Host> Core<'_, H> {
         let token = slot.mint(ctx.now);
         cpu.enqueues.bump();
         if self.tell(frame, cpu, policy, method, ctx, slot, Arg::Word(token)) != BATON_ABORTED && policy.is_running() {
-            self.preempt_later(ctx, slot, policy);
+            // One that had to go from a CPU has nobody to send away from there.
+            if method != BatonMethod::TaskPreempt {
+                self.preempt_later(ctx, slot, policy);
+            }
             return Verdict::None;
         }
         // Stopped meanwhile. Whoever takes the task out of the queue puts it on the fallback queue: this, or a rescue.
@@ -442,7 +451,7 @@ impl<H: Host> Core<'_, H> {
         }
         self.charge(cpu, ctx.task, ctx.runtime);
         if self.is_fallbacks_turn(cpu) {
-            self.runs(cpu, order::NOBODY, None);
+            self.runs(cpu, order::FALLBACK, None);
             return Verdict::Turn;
         }
         let owed = self.owed(cpu);

@@ -45,7 +45,7 @@ pub struct CpuState {
     next_event: AtomicU32,
     /// 1 while idle, claimed or not.
     pub(crate) asleep: AtomicU32,
-    /// Place of the policy whose task runs here, as of the last time that several were asked; 16 for nobody's.
+    /// Place of the policy whose task runs here, as of the last time that several were asked; 16 and 17 for nobody's (`order.rs`).
     pub(crate) current: AtomicU32,
     /// Number of the partition that it is in; 0 for none.
     pub(crate) partition: AtomicU32,

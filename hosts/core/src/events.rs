@@ -45,6 +45,7 @@ impl<'a, H: Host> Core<'a, H> {
         slot.occupy(index, facts.opaque, facts.pid);
         if let Some(parent) = self.by_handle(facts.parent) {
             slot.wanted.store(parent.wanted.load(Relaxed), Relaxed);
+            slot.by_rule.store(parent.by_rule.load(Relaxed), Relaxed);
         }
         Init::Handle(slot.handle())
     }
@@ -147,7 +148,8 @@ impl<'a, H: Host> Core<'a, H> {
             return false;
         }
         let wanted = self.wanted(slot);
-        slot.policy() != wanted && self.by_id(wanted).is_some_and(PolicyEntry::is_running)
+        let may_join = |policy: &PolicyEntry| policy.is_running() && self.has_room(slot, policy);
+        slot.policy() != wanted && self.by_id(wanted).is_some_and(may_join)
     }
 
     /// May the task, which runs on `cpu`, go on there? Its policy may have stopped, or have the CPU no more.

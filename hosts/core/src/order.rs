@@ -12,8 +12,11 @@ use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 pub(crate) const AS_IN_TABLE: u64 = 0xfedc_ba98_7654_3210;
 const _: () = assert!(BATON_MAX_POLICIES == 16);
 
-/// What runs on a CPU is no policy's.
+/// What runs on a CPU is no policy's, and makes way for any.
 pub(crate) const NOBODY: u32 = BATON_MAX_POLICIES as u32;
+
+/// What runs on a CPU is no policy's, and has its turn.
+pub(crate) const FALLBACK: u32 = NOBODY + 1;
 
 /// The places of an order, first to last.
 fn places(mut order: u64) -> impl Iterator<Item = u32> {
@@ -89,7 +92,12 @@ impl<H: Host> Core<'_, H> {
         let Some(cpu) = self.cpu(number) else { return };
         let current = cpu.current.load(Relaxed);
         let first = self.order().find(|&place| place == policy.index() || place == current);
-        if cpu.is_asleep() || current == policy.index() || first != Some(policy.index()) || self.is_by_right(cpu) {
+        if cpu.is_asleep()
+            || current == FALLBACK
+            || current == policy.index()
+            || first != Some(policy.index())
+            || self.is_by_right(cpu)
+        {
             return;
         }
         kick(ctx, number, BATON_KICK_PREEMPT);

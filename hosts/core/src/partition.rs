@@ -47,7 +47,8 @@ impl<H: Host> Core<'_, H> {
         if self.cpu(near).is_some_and(&fits) {
             return Some(near);
         }
-        let all = || self.cpus.iter().filter(|cpu| fits(cpu) && cpu.is_online() && self.host.may_run(slot, cpu.number()));
+        let all =
+            || self.cpus.iter().filter(|cpu| fits(cpu) && cpu.is_online() && self.host.may_run(slot, cpu.number()));
         let any = || all().nth(slot.index().checked_rem(all().count() as u32)? as usize);
         all().find(|cpu| cpu.is_idle()).or_else(any).map(CpuState::number)
     }
@@ -147,6 +148,15 @@ impl<H: Host> Core<'_, H> {
         if self.relief.swap(u32::from(relief), SeqCst) == 0 && relief {
             self.host.kick_all();
         }
+    }
+
+    /// Has the policy a CPU that the task may use? The last can go offline while the task is queued.
+    pub(crate) fn has_room(&self, slot: &Slot, policy: &PolicyEntry) -> bool {
+        if !self.is_partitioned() {
+            return true;
+        }
+        let mut cpus = self.cpus.iter().filter(|cpu| cpu.is_online() && self.serves(policy, cpu));
+        cpus.any(|cpu| self.host.may_run(slot, cpu.number()))
     }
 
     /// May the task run on a CPU that runs those without a policy anyway?

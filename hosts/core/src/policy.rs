@@ -203,9 +203,24 @@ impl<H: Host> Core<'_, H> {
 
     /// Assigns a task. It changes over when it is next enqueued, and leaves its old policy then.
     pub fn assign(&self, slot: &crate::Slot, entry: Option<&PolicyEntry>) {
+        slot.by_rule.store(0, Relaxed);
         // In this order, which an enqueue that is looking at both relies on.
         slot.wanted.store(entry.map_or(0, PolicyEntry::id), SeqCst);
         slot.epoch.store(0, SeqCst);
+    }
+
+    /// What a task was assigned to by name holds. Any other is assigned to this policy, or, if it was to another by a rule, to none.
+    /// True if that is a change. Under the control mutex.
+    pub fn assign_by_rule(&self, slot: &crate::Slot, entry: Option<&PolicyEntry>) -> bool {
+        let (wanted, by_rule) = (slot.wanted.load(SeqCst), slot.by_rule.load(Relaxed) != 0);
+        let is_free = by_rule || self.by_id(wanted).is_none();
+        let new = entry.map_or(0, PolicyEntry::id);
+        if slot.state() == crate::TaskState::Free || !is_free || wanted == new || (new == 0 && !by_rule) {
+            return false;
+        }
+        self.assign(slot, entry);
+        slot.by_rule.store(u32::from(new != 0), Relaxed);
+        true
     }
 
     /// Stops a policy because of a fault, once. Any context. False when it was not running.

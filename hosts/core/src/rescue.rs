@@ -38,21 +38,26 @@ impl<'a, H: Host> Core<'a, H> {
         None
     }
 
-    /// Takes a queued task from a policy that is not running any more.
+    /// Takes a queued task from a policy that is not running any more, or has lost all CPUs that the task may use.
     pub(crate) fn rescue(&self, slot: &Slot) -> bool {
         let Some(token) = slot.token() else { return false };
-        if self.by_id(slot.policy()).is_some_and(|p| p.is_running()) || !slot.claim(token, TaskState::Fallback) {
+        if !self.is_stranded(slot) || !slot.claim(token, TaskState::Fallback) {
             return false;
         }
         self.fallback.fetch_add(1, Relaxed);
         true
     }
 
+    fn is_stranded(&self, slot: &Slot) -> bool {
+        match self.by_id(slot.policy()).filter(|policy| policy.is_running()) {
+            Some(policy) => !self.has_room(slot, policy),
+            None => true,
+        }
+    }
+
     /// Starts another look through the slots if any task is stranded: an enqueue can slip in behind the first. True if so.
     pub fn rescue_stranded(&self) -> bool {
-        let stranded = self.used().iter().any(|slot| {
-            slot.state() == TaskState::Queued && !self.by_id(slot.policy()).is_some_and(|p| p.is_running())
-        });
+        let stranded = self.used().iter().any(|slot| slot.state() == TaskState::Queued && self.is_stranded(slot));
         if stranded {
             self.rescue_all();
             self.host.kick_all();

@@ -81,6 +81,8 @@ pub struct Slot {
     policy: AtomicU32,
     /// Id of the policy that it was assigned to; 0 for the default.
     pub(crate) wanted: AtomicU32,
+    /// 1 when `wanted` is by a rule of the host's, as for a cgroup, and not by name.
+    pub(crate) by_rule: AtomicU32,
     /// The core's epoch when `policy` was last found to be running and the one wanted; 0 when it must be looked at again.
     pub(crate) epoch: AtomicU32,
     /// The CPU that it was queued on last.
@@ -154,6 +156,7 @@ impl Slot {
         self.serial.store(self.serial().wrapping_add(1).max(1), Relaxed);
         self.policy.store(0, Relaxed);
         self.wanted.store(0, Relaxed);
+        self.by_rule.store(0, Relaxed);
         self.epoch.store(0, Relaxed);
         self.nice.store(0, Relaxed);
         self.cpu.store(0, Relaxed);

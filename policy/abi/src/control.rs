@@ -195,6 +195,22 @@ pub struct BatonPartition {
     pub held: u64,
 }
 
+/// Cgroups at most that belong to policies.
+pub const BATON_MAX_RULES: usize = 64;
+
+/// `BATON_IOC_RULE`: cgroups (version 2) whose tasks, now and later, belong to a policy.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct BatonRule {
+    /// 0: asks for the rule at `index`, below `BATON_MAX_RULES`; `cgroup` is 0 if there is none. 1: gives `cgroup` to the policy
+    /// `name`, or, if that is empty, to none. 2: has all tasks looked at again, as after the shim was attached.
+    pub set: u32,
+    pub index: u32,
+    /// Its id: the inode number of its directory.
+    pub cgroup: u64,
+    pub name: [u8; BATON_NAME_LEN],
+}
+
 /// `BATON_IOC_FAULT`: the last fault of a policy. In: `index`. Out: the rest.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]

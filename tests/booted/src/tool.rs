@@ -103,6 +103,65 @@ impl Load {
     }
 }
 
+/// A task that never sleeps, until it is dropped.
+pub struct Hog(Child);
+
+impl Hog {
+    /// Of the kernel's own class, wherever it may run.
+    pub fn plain() -> Result<Self, String> {
+        Self::spawn(None)
+    }
+
+    /// Of this policy, on these CPUs alone.
+    pub fn of(policy: &str, cpus: Option<&str>) -> Result<Self, String> {
+        let hog = Self::spawn(cpus)?;
+        baton(&["attach", policy, "--pid", &hog.pid()])?;
+        Ok(hog)
+    }
+
+    fn spawn(cpus: Option<&str>) -> Result<Self, String> {
+        const LOOP: [&str; 3] = ["sh", "-c", "while :; do :; done"];
+        let bound = cpus.map(|cpus| ["taskset", "-c", cpus]);
+        let words: Vec<&str> = bound.iter().flatten().chain(&LOOP).copied().collect();
+        Command::new(words[0]).args(&words[1..]).spawn().map(Self).map_err(|e| format!("{words:?} does not start: {e}"))
+    }
+
+    pub fn pid(&self) -> String {
+        self.0.id().to_string()
+    }
+
+    /// Fields of its stat file, from the third on.
+    fn stat(&self) -> Result<Vec<String>, String> {
+        let path = format!("/proc/{}/stat", self.pid());
+        let stat = fs::read_to_string(&path).map_err(|e| format!("{path} is not read: {e}"))?;
+        let (_, fields) = stat.rsplit_once(')').ok_or("a stat file without a name")?;
+        Ok(fields.split_whitespace().map(str::to_owned).collect())
+    }
+
+    fn field(&self, number: usize) -> Result<u64, String> {
+        let fields = self.stat()?;
+        fields.get(number - 3).and_then(|field| field.parse().ok()).ok_or("a stat file that is too short".into())
+    }
+
+    /// CPU time that it has had, s.
+    pub fn ran(&self) -> Result<f64, String> {
+        Ok((self.field(14)? + self.field(15)?) as f64 / 100.0)
+    }
+
+    /// The CPU that it is on, or was on last.
+    pub fn cpu(&self) -> Result<u32, String> {
+        Ok(self.field(39)? as u32)
+    }
+}
+
+impl Drop for Hog {
+    fn drop(&mut self) {
+        // It may have been killed already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// The file of a policy's module.
 pub fn module(policy: &str) -> Result<String, String> {
     Ok(format!("/usr/lib/baton/{}/baton_{policy}.ko", release()?))

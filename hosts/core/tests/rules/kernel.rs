@@ -3,7 +3,7 @@
 //! preempted and moved, and the shim carries out the verdicts. It does nothing that the kernel could not do.
 
 use crate::host::{self, TestCore};
-use baton_abi::{BatonCtx, BATON_KICK_PREEMPT, BATON_F_PREV_RUNNABLE, BATON_F_RESTORE, BATON_F_WAKEUP};
+use baton_abi::{BatonCtx, BATON_F_PREV_RUNNABLE, BATON_F_RESTORE, BATON_F_WAKEUP, BATON_KICK_PREEMPT};
 use baton_core::{Slot, TaskState, Verdict};
 use std::collections::VecDeque;
 

@@ -96,3 +96,20 @@ fn nobody_is_preempted_where_one_policy_runs_or_the_cpu_idles() {
     core.set_idle(0, core.cpu(0).unwrap(), &mut BatonCtx::default(), true);
     assert_eq!(wake(core, third), []);
 }
+
+#[test]
+fn the_turn_of_tasks_without_a_policy_is_not_cut_short() {
+    let core = host::new_core(8, 1, true);
+    let ((a, _), (_b, _)) = (start(core), start(core));
+    let (first, second, without) = (task(core, 1, a), task(core, 2, a), host::new_task(core, 3, 0).unwrap());
+    let mut ctx = BatonCtx { task: without, flags: BATON_F_WAKEUP, ..BatonCtx::default() };
+    assert_eq!(core.enqueue(0, core.cpu(0).unwrap(), &mut ctx), Verdict::Fallback);
+    wake(core, first);
+    assert_eq!(pick(core, None), (Verdict::Run, 1));
+    let turn = (0..4).map(|_| pick(core, Some(first)).0).find(|verdict| *verdict == Verdict::Turn);
+    assert_eq!(turn, Some(Verdict::Turn));
+    let mut ctx = BatonCtx { task: first, ..BatonCtx::default() };
+    assert_eq!(core.enqueue(0, core.cpu(0).unwrap(), &mut ctx), Verdict::None);
+    assert_eq!(ctx.nr_kicks, 0, "the task that made way does not come back at once");
+    assert_eq!(wake(core, second), [], "nor does another take the turn away");
+}

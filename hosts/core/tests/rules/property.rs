@@ -3,10 +3,10 @@
 
 use crate::{
     host::{self, Call, TestCore},
-    kernel::{Kernel, Place, Turn, CPUS},
+    kernel::{Kernel, Place, Task, Turn, CPUS},
 };
 use baton_abi::{BatonCtx, BatonFaultKind, BatonMethod as M, BATON_ABORTED, BATON_PICK_KEEP, BATON_SELECT_DIRECT};
-use baton_core::{Fault, PolicyEntry, TaskState};
+use baton_core::{Fault, Partition, PolicyEntry, TaskState, FREE};
 use proptest::prelude::*;
 use std::{
     collections::{BTreeMap, HashSet},
@@ -100,11 +100,18 @@ impl Trial {
             assert_eq!(slot.policy(), book.answered, "a foreign token was taken");
             assert!(core.policies().iter().any(|entry| entry.id() == slot.policy() && entry.is_running()));
             assert!(task.mask & (1 << cpu) != 0, "a CPU that is not allowed");
+            let policy = core.policies().iter().find(|entry| entry.id() == slot.policy()).unwrap();
+            assert_eq!(policy.partition(), core.cpu(cpu).unwrap().partition(), "a CPU of another partition");
             assert_eq!(slot.state(), TaskState::Running);
         });
         if mischief == 0 {
             kernel.on_idle = Box::new(|kernel, cpu| {
-                for task in kernel.tasks.iter().filter(|task| task.place == Place::Custody) {
+                let serves = |task: &Task| {
+                    let policy = kernel.core.by_handle(task.handle).map_or(0, |slot| slot.policy());
+                    let policy = kernel.core.policies().iter().find(|entry| entry.id() == policy && policy != 0);
+                    policy.is_some_and(|policy| policy.partition() == kernel.core.cpu(cpu).unwrap().partition())
+                };
+                for task in kernel.tasks.iter().filter(|task| task.place == Place::Custody && serves(task)) {
                     assert!(task.mask & (1 << cpu) == 0, "CPU {cpu} idles while task {} waits", task.pid);
                 }
             });
@@ -128,7 +135,7 @@ impl Trial {
         let task = usize::from(who).checked_rem(self.kernel.tasks.len());
         let running = self.kernel.current(cpu);
         let mut ctx = BatonCtx { cpu, ..BatonCtx::default() };
-        match (what % 40, task) {
+        match (what % 44, task) {
             (0..=2, _) => self.kernel.fork(task),
             (3..=9, Some(at)) => self.kernel.wake(at, i32::from(more) % CPUS),
             (10..=14, _) => self.kernel.schedule(cpu, Turn::Blocks, more % 8 == 0),
@@ -171,7 +178,31 @@ impl Trial {
                     self.kernel.schedule(cpu, Turn::Expires, false);
                 }
             }
-            _ => drop(core.cpu(cpu).map(|cpu| cpu.claim_idle())),
+            (39, _) => drop(core.cpu(cpu).map(|cpu| cpu.claim_idle())),
+            (40, _) => self.partition(u32::from(who % 2) + 1, more),
+            (41, _) => core.set_partition(
+                &Partition { id: u32::from(who % 2) + 1, cpus: |_| false, policies: 0 },
+                0,
+                cpu,
+                here,
+            ),
+            (42, _) => core.relieve(),
+            _ => drop(core.set_share(policy, u32::from(more % 60))),
+        }
+    }
+
+    /// As the control device lets it be asked for: nothing is in two partitions, and a CPU that is online is in none.
+    fn partition(&self, id: u32, wish: u8) {
+        let core = self.kernel.core;
+        let of = |cpu: i32| core.cpu(cpu).unwrap().partition();
+        let cpus = move |cpu: i32| wish & 1 << cpu != 0;
+        let is_free = |partition: u32| partition == FREE || partition == id;
+        let taken = (0..CPUS).any(|cpu| cpus(cpu) && !is_free(of(cpu)));
+        let left = (0..CPUS).any(|cpu| self.kernel.is_online(cpu) && !cpus(cpu) && is_free(of(cpu)));
+        let wanted = |at: usize| wish & 8 << at != 0 && is_free(self.policies[at].partition());
+        let policies = (0..POLICIES).filter(|&at| wanted(at)).fold(0, |bits, at| bits | 1 << self.policies[at].index());
+        if !taken && left && policies != 0 && (0..CPUS).any(cpus) {
+            core.set_partition(&Partition { id, cpus, policies }, 0, 0, core.cpu(0).unwrap());
         }
     }
 
@@ -207,6 +238,8 @@ impl Trial {
         }
         for _ in 0..4 * SLOTS {
             (0..CPUS).for_each(|cpu| self.kernel.schedule(cpu, Turn::Blocks, false));
+            self.kernel.core.rescue_stranded();
+            self.kernel.core.relieve();
             self.look();
         }
         for task in self.kernel.tasks.iter().filter(|task| task.ours) {

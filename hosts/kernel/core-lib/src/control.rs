@@ -151,6 +151,13 @@ pub extern "C" fn baton_core_assign(pid: u32, index: i32) -> bool {
     slot.is_some()
 }
 
+/// See [`baton_core::Core::assign_by_rule`].
+#[no_mangle]
+pub extern "C" fn baton_core_assign_by_rule(slot: u32, index: i32) -> bool {
+    let entry = u32::try_from(index).ok().and_then(place);
+    core().slots().get(slot as usize).is_some_and(|slot| core().assign_by_rule(slot, entry))
+}
+
 /// Has all slots looked through for tasks stranded in stopped policies. Any context.
 #[no_mangle]
 pub extern "C" fn baton_core_rescue_again() -> bool {

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Cgroups (version 2) and the policies that their tasks belong to.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+
+use crate::device::Device;
+use crate::error::{Error, Result};
+use crate::status::Cgroup;
+
+const ROOT: &str = "/sys/fs/cgroup";
+
+/// The directory of a cgroup: of a path, or a name below the root.
+pub fn find(cgroup: &Path) -> Result<PathBuf> {
+    let below = cgroup.strip_prefix("/").unwrap_or(cgroup);
+    let candidates = [Path::new(ROOT).join(below), cgroup.to_path_buf()];
+    candidates.into_iter().find(|dir| dir.join("cgroup.threads").exists()).ok_or_else(|| {
+        Error::user(
+            format!("{} is no cgroup (version 2)", cgroup.display()),
+            "give its directory below /sys/fs/cgroup, where cgroup2 must be mounted",
+        )
+    })
+}
+
+/// A cgroup's name: its directory below the root.
+pub fn name(dir: &Path) -> String {
+    dir.strip_prefix(ROOT).unwrap_or(dir).to_string_lossy().into_owned()
+}
+
+/// A cgroup and those below it.
+fn tree(dir: &Path) -> Vec<PathBuf> {
+    let mut found = vec![dir.to_path_buf()];
+    let mut at = 0;
+    while let Some(dir) = found.get(at) {
+        let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+        let below = entries.filter(|e| e.file_type().is_ok_and(|t| t.is_dir())).map(|e| e.path());
+        found.extend(below.collect::<Vec<_>>());
+        at += 1;
+    }
+    found
+}
+
+/// All threads that are in a cgroup or below it now.
+pub fn threads(dir: &Path) -> Result<Vec<u32>> {
+    // Not cgroup.procs, which cannot be read in a threaded cgroup.
+    let lists = tree(dir).into_iter().map(|dir| fs::read_to_string(dir.join("cgroup.threads")).unwrap_or_default());
+    Ok(lists.flat_map(|list| list.lines().filter_map(|line| line.parse().ok()).collect::<Vec<u32>>()).collect())
+}
+
+/// Gives a cgroup, with all below it that has no policy of its own, to a policy, or to none. One that had none is no error.
+pub fn give(device: &Device, dir: &Path, policy: Option<&str>) -> Result<()> {
+    let id = fs::metadata(dir).map_err(|e| Error::file(format!("looking at {}", dir.display()), &e))?.ino();
+    match device.set_rule(id, policy) {
+        Ok(()) => Ok(()),
+        Err(Errno::NOENT) if policy.is_none() => Ok(()),
+        Err(errno) => Err(not_given(&name(dir), policy.unwrap_or("none"), errno)),
+    }
+}
+
+fn not_given(cgroup: &str, policy: &str, errno: Errno) -> Error {
+    let what = |why: &str| format!("the cgroup {cgroup} was not given to {policy}: {why}");
+    match errno {
+        Errno::SRCH => Error::user(what("it is gone, or not of version 2"), "check its path below /sys/fs/cgroup"),
+        Errno::NODEV => Error::user(what("that policy is not loaded"), format!("load it: baton load {policy}")),
+        Errno::NOSPC => Error::user(what("64 cgroups have policies already"), "give their common parent instead"),
+        Errno::OPNOTSUPP => Error::environment(
+            what("this kernel has no tracepoints, which tell of tasks that move"),
+            "attach tasks by --pid, or use a kernel with CONFIG_TRACEPOINTS",
+        ),
+        other => Error::baton(what(&other.to_string())),
+    }
+}
+
+/// All cgroups that have policies.
+pub fn rules(device: &Device) -> Result<Vec<Cgroup>> {
+    let rules = device.rules()?;
+    if rules.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut found = Vec::new();
+    for dir in tree(Path::new(ROOT)) {
+        let Ok(id) = fs::metadata(&dir).map(|data| data.ino()) else { continue };
+        let policy = rules.iter().find(|(cgroup, _)| *cgroup == id);
+        found.extend(policy.map(|(_, policy)| Cgroup { cgroup: name(&dir), policy: policy.clone() }));
+    }
+    Ok(found)
+}
