@@ -19,7 +19,7 @@ packages="
 ca-certificates make gcc libc6-dev pkgconf git cpio xz-utils zstd procps util-linux python3-minimal
 rustc cargo rust-src rust-clippy rustfmt
 linux-headers-cloud-amd64 kmod pahole bpftool clang llvm libbpf-dev libelf-dev zlib1g-dev
-qemu-system-x86 busybox-static linux-perf rt-tests stress-ng
+qemu-system-x86 busybox-static systemd linux-perf rt-tests stress-ng
 "
 # Counts up when this script changes in a way that an existing root must follow.
 edition=1

@@ -9,6 +9,7 @@ use clap_complete::Shell;
 use crate::commands::bench::Bench;
 use crate::commands::demo::Demo;
 use crate::commands::torture::Torture;
+use crate::config;
 use crate::cpulist::CpuList;
 use crate::names;
 
@@ -72,6 +73,15 @@ pub enum Command {
     Partition {
         #[command(subcommand)]
         command: PartitionCommand,
+    },
+    /// Bring the machine to what a configuration file says: policies, order, options, members, shares, partitions.
+    ///
+    /// All of it or nothing; what is so already is left alone.
+    Apply(Apply),
+    /// Print what the machine runs, as a configuration file.
+    Export {
+        #[command(flatten)]
+        output: Output,
     },
     /// Show policies, counters and faults.
     Status {
@@ -218,6 +228,18 @@ pub struct Order {
 }
 
 #[derive(Args, Debug)]
+pub struct Apply {
+    /// The file.
+    #[arg(default_value = config::PATH)]
+    pub file: PathBuf,
+    /// Only say what would be done.
+    #[arg(long)]
+    pub dry_run: bool,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+#[derive(Args, Debug)]
 pub struct Share {
     /// Name of the policy.
     #[arg(value_parser = names::policy)]
@@ -232,6 +254,7 @@ pub enum PartitionCommand {
     /// Make a partition: its policies' tasks run on its CPUs alone, and no other policy's do there.
     Create {
         /// Its name: small letters, digits, _ and -.
+        #[arg(value_parser = names::partition)]
         name: String,
         /// Its CPUs, as the kernel writes them: 2-5,7.
         #[arg(long, value_name = "CPUS")]
@@ -352,6 +375,9 @@ pub struct VmRun {
     #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "0",
           value_parser = clap::value_parser!(u8).range(0..=10))]
     pub icount: Option<u8>,
+    /// Have systemd as the guest's first process, and the command as one of its services.
+    #[arg(long)]
+    pub systemd: bool,
     /// Memory in MiB; files in the guest live there, too.
     #[arg(long, value_name = "MB", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(128..))]
     pub memory: u32,

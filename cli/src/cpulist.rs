@@ -27,6 +27,24 @@ impl CpuList {
         words
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Takes these away.
+    pub fn remove(&mut self, others: &Self) {
+        self.0.retain(|cpu| !others.0.contains(cpu));
+    }
+
+    /// Takes all but these away.
+    pub fn keep(&mut self, these: &Self) {
+        self.0.retain(|cpu| these.0.contains(cpu));
+    }
+
+    pub fn first_not_in(&self, others: &Self) -> Option<u32> {
+        self.0.difference(&others.0).next().copied()
+    }
+
     /// The first that is in both.
     pub fn common(&self, other: &Self) -> Option<u32> {
         self.0.intersection(&other.0).next().copied()

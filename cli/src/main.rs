@@ -6,6 +6,7 @@ mod artefacts;
 mod cgroups;
 mod cli;
 mod commands;
+mod config;
 mod cpulist;
 mod device;
 mod error;

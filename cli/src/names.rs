@@ -19,6 +19,15 @@ pub fn policy(text: &str) -> Result<String, String> {
     Ok(name)
 }
 
+/// The name of a partition: `[a-z0-9_-]`.
+pub fn partition(text: &str) -> Result<String, String> {
+    let known = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '_' | '-');
+    if text.is_empty() || text.len() >= BATON_NAME_LEN || !text.chars().all(known) {
+        return Err(format!("a partition's name has small letters, digits, _ and -, at most {}", BATON_NAME_LEN - 1));
+    }
+    Ok(text.into())
+}
+
 /// As [`policy`], and fit for a Rust package.
 pub fn new_policy(text: &str) -> Result<String, String> {
     let name = policy(text)?;

@@ -154,10 +154,12 @@ void BPF_PROG(baton_enqueue_task, struct task_struct *p, u64 enq_flags)
 }
 
 /*
+ * False when the task is gone or may not be here any more: then there must be another round, as the CPU would idle.
+ *
  * The task is call->task. The slot's number is put into the context, and its place kept from being computed early and spilled: a
  * program that needs more than 48 bytes of stack is given one of its own, which costs every call in it.
  */
-static __always_inline void insert_slot(struct baton_ctx *call, u64 dsq, u64 slice, u64 enq_flags)
+static __always_inline bool insert_slot(struct baton_ctx *call, u64 dsq, u64 slice, u64 enq_flags)
 {
 	struct slot_ref *ref;
 	struct task_struct *p;
@@ -168,19 +170,22 @@ static __always_inline void insert_slot(struct baton_ctx *call, u64 dsq, u64 sli
 	*slot = (u32)call->task - 1;
 	ref = bpf_map_lookup_elem(&slots, slot);
 	if (!ref)
-		return;
+		return false;
 	/* programs that do not sleep are RCU readers */
 	p = ref->task;
 	if (!p)
-		return;
+		return false;
 	scx_bpf_dsq_insert(p, dsq, slice, enq_flags);
 	/*
 	 * A task of another run queue may have been dequeued, given another mask and enqueued again since the rules looked. The
 	 * insertion notes which enqueue it is for, so a look after it is final. A wrong CPU would end the whole scheduler.
 	 */
 	if (dsq == SCX_DSQ_LOCAL && task_cpu(p) != call->cpu &&
-	    (p->migration_disabled || !bpf_cpumask_test_cpu(call->cpu, p->cpus_ptr)))
+	    (p->migration_disabled || !bpf_cpumask_test_cpu(call->cpu, p->cpus_ptr))) {
 		scx_bpf_dispatch_cancel();
+		return false;
+	}
+	return true;
 }
 
 SEC("struct_ops/baton_dispatch_cpu")
@@ -204,8 +209,9 @@ void BPF_PROG(baton_dispatch_cpu, s32 cpu, struct task_struct *prev)
 		}
 		verdict = baton_dispatch(&call);
 		if (verdict == BATON_V_RUN) {
-			insert_slot(&call, SCX_DSQ_LOCAL, call.slice, immed);
-			break;
+			if (insert_slot(&call, SCX_DSQ_LOCAL, call.slice, immed))
+				break;
+			continue;
 		}
 		if (verdict == BATON_V_KEEP) {
 			if (prev)

@@ -20,6 +20,7 @@ mod error;
 mod initramfs;
 pub mod kernel_log;
 pub mod qemu;
+mod systemd;
 mod vm;
 
 pub use error::Error;

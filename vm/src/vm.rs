@@ -16,7 +16,7 @@ use rustix::process::{getpid, getppid, set_parent_process_death_signal, Signal};
 use crate::error::Doing;
 use crate::initramfs::which;
 use crate::qemu::{self, Accelerator, Machine, MAX_CPUS};
-use crate::{cpio, kernel_log, Error, Initramfs, Kernel, Result, Topology};
+use crate::{cpio, kernel_log, systemd, Error, Initramfs, Kernel, Result, Topology};
 
 /// The programs, besides busybox's applets, that every guest has unless told otherwise.
 pub const DEFAULT_TOOLS: &[&str] = &["perf", "hackbench", "stress-ng", "bpftool", "taskset", "chrt"];
@@ -45,6 +45,8 @@ pub struct Vm {
     /// Count instructions, each of which is 2 to this power of ns of guest time (0 to 10); a run repeats. With 0, several times
     /// slower than without; each more halves the work of a second of guest time. Default none.
     pub icount: Option<u8>,
+    /// Whether systemd is the guest's first process, and the command one of its services. Default false.
+    pub systemd: bool,
     /// The program to run and its arguments. A program that is installed here is taken along; any other name must be an
     /// applet of busybox, one of `tools`, or a path that `files_in` fills.
     pub command: Vec<String>,
@@ -69,6 +71,7 @@ impl Default for Vm {
             topology: None,
             memory_mb: 1024,
             icount: None,
+            systemd: false,
             command: Vec::new(),
             tools: DEFAULT_TOOLS.iter().map(|t| t.to_string()).collect(),
             files_in: Vec::new(),
@@ -181,6 +184,9 @@ impl Vm {
         }
         for FileIn { host, guest: path } in &self.files_in {
             guest.host_path(host, path)?;
+        }
+        if self.systemd {
+            systemd::add(&mut guest)?;
         }
         let program = &self.command[0];
         if !program.contains('/') && !is_applet(program) && which(program).is_some() {

@@ -19,8 +19,21 @@ const TEST_STEPS: &[Step] =
 /// The policies that the booted tests load.
 const BOOTED_POLICIES: [&str; 7] = ["faulty", "fifo", "wfq", "fifo-c", "template", "relay-v1", "relay-v2"];
 
-/// CPUs of the guests: each test is for one of them.
-const BOOTED_CPUS: [&str; 2] = ["2", "4"];
+/// The guests: each test is for one of them.
+const BOOTED_GUESTS: [&[&str]; 3] = [
+    &["--cpus", "2"],
+    &["--cpus", "4"],
+    // One that has systemd, and applies a configuration as it boots.
+    &[
+        "--systemd",
+        "--in",
+        "packaging/baton.service:/etc/systemd/system/baton.service",
+        "--in",
+        "tests/booted/multi-user.conf:/etc/systemd/system/multi-user.target.d/baton.conf",
+        "--in",
+        "tests/booted/baton.toml:/etc/baton.toml",
+    ],
+];
 
 /// How often each booted test is run in a row by `make test`; `make containment` runs them 20 times.
 const BOOTED_REPEAT: &str = "1";
@@ -44,16 +57,16 @@ pub fn booted(root: &Path, repeat: &str, word: &str) -> Result {
     cargo(root, &["build", "--release", "--package", "baton-cli", "--package", "baton-booted"])?;
     let target =
         std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from).join("release");
-    for cpus in BOOTED_CPUS {
-        booted_guest(root, &target, cpus, repeat, word)?;
+    for machine in BOOTED_GUESTS {
+        booted_guest(root, &target, machine, repeat, word)?;
     }
     Ok(())
 }
 
-fn booted_guest(root: &Path, target: &Path, cpus: &str, repeat: &str, word: &str) -> Result {
+fn booted_guest(root: &Path, target: &Path, machine: &[&str], repeat: &str, word: &str) -> Result {
     let guest = "/usr/bin/baton-booted";
     let mut tool = Command::new(target.join("baton"));
-    tool.args(["vm", "run", "--icount=2", "--cpus", cpus, "--memory", "2000", "--timeout", "3600"]);
+    tool.args(["vm", "run", "--icount=2", "--memory", "2000", "--timeout", "3600"]).args(machine);
     tool.args(BOOTED_POLICIES.iter().flat_map(|policy| ["--with", policy]));
     tool.arg("--in").arg(format!("{}:{guest}", target.join("baton-booted").display()));
     tool.args(["--", guest, "--repeat", repeat, word]).current_dir(root);

@@ -36,6 +36,19 @@ pub fn command(search: &Search, args: &Load) -> Result<ExitCode> {
 pub fn load(search: &Search, policy: &str, how: &LoadOptions) -> Result<Device> {
     kernel::require_root("loading a policy")?;
     let _lock = Lock::take()?;
+    require_sched_ext()?;
+    let device = core(search, how)?;
+    module(search, &device, policy, how)?;
+    start(&device, policy, how)?;
+    attach(search, &device, how.all)?;
+    if how.all {
+        device.assign(0, Some(policy), false).map_err(|e| not_default(policy, e))?;
+    }
+    Ok(device)
+}
+
+/// The kernel must have sched_ext, and no other scheduler in it.
+pub fn require_sched_ext() -> Result<()> {
     if !kernel::has_sched_ext() {
         return Err(Error::environment(
             format!("this kernel ({}) has no sched_ext", kernel::release()),
@@ -48,14 +61,7 @@ pub fn load(search: &Search, policy: &str, how: &LoadOptions) -> Result<Device> 
             "end that one first",
         ));
     }
-    let device = core(search, how)?;
-    module(search, &device, policy, how)?;
-    start(&device, policy, how)?;
-    attach(search, &device, how.all)?;
-    if how.all {
-        device.assign(0, Some(policy), false).map_err(|e| not_default(policy, e))?;
-    }
-    Ok(device)
+    Ok(())
 }
 
 /// Loads a policy and starts it, without tasks, into a core that is loaded. The caller has the lock.
@@ -64,8 +70,8 @@ pub fn prepare(search: &Search, device: &Device, policy: &str, how: &LoadOptions
     start(device, policy, how)
 }
 
-/// Loads baton.ko, or fits the one that is loaded.
-fn core(search: &Search, how: &LoadOptions) -> Result<Device> {
+/// Loads baton.ko, or fits the one that is loaded. The caller has the lock.
+pub fn core(search: &Search, how: &LoadOptions) -> Result<Device> {
     let Some(device) = Device::open_if_loaded()? else {
         let mut parameters = Vec::new();
         parameters.extend(how.max_tasks.map(|n| format!("max_tasks={n}")));
@@ -88,10 +94,15 @@ fn core(search: &Search, how: &LoadOptions) -> Result<Device> {
         ));
     }
     if let Some(ms) = how.stall {
-        std::fs::write(STALL_PARAMETER, ms.to_string())
-            .map_err(|e| Error::environment(format!("{STALL_PARAMETER} cannot be written: {e}"), "run this as root"))?;
+        set_stall(ms)?;
     }
     Ok(device)
+}
+
+/// How long a queued task may wait.
+pub fn set_stall(ms: u32) -> Result<()> {
+    std::fs::write(STALL_PARAMETER, ms.to_string())
+        .map_err(|e| Error::environment(format!("{STALL_PARAMETER} cannot be written: {e}"), "run this as root"))
 }
 
 /// Loads the policy's module, if it is not loaded.
@@ -135,7 +146,7 @@ fn start(device: &Device, policy: &str, how: &LoadOptions) -> Result<()> {
     device.start(policy, options.unwrap_or("")).map_err(|refused| not_started(policy, &refused))
 }
 
-fn not_started(policy: &str, refused: &Refused) -> Error {
+pub fn not_started(policy: &str, refused: &Refused) -> Error {
     let Refused { errno, message } = refused;
     match *errno {
         Errno::FAULT => Error::policy(
@@ -186,11 +197,19 @@ pub fn attach(search: &Search, device: &Device, all: bool) -> Result<()> {
     }
 }
 
+/// Attaches the shim in just this manner. If it was attached in the other, all tasks are the kernel's for a moment.
+pub fn attach_anew(search: &Search, device: &Device, all: bool) -> Result<()> {
+    let core = device.core()?;
+    if core.attached != 0 && (core.all != 0) != all {
+        tasks::take_all(device, None)?;
+        shim::detach(device)?;
+    }
+    attach(search, device, all)
+}
+
 /// Attaches the shim for class SCHED_EXT alone: tasks of other classes return to the kernel's scheduler.
 pub fn attach_partial(search: &Search, device: &Device) -> Result<()> {
-    tasks::take_all(device, None)?;
-    shim::detach(device)?;
-    attach(search, device, false)
+    attach_anew(search, device, false)
 }
 
 pub fn not_default(policy: &str, errno: Errno) -> Error {

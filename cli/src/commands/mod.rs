@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! One module for each command, each with a function that does it and gives the exit code.
 
+mod apply;
 mod attach;
 pub mod bench;
 mod build;
@@ -39,6 +40,8 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Upgrade(args) => upgrade::upgrade(&search, &args),
         Command::Switch(args) => switch::command(&search, &args),
         Command::Order(args) => order::command(&args),
+        Command::Apply(args) => apply::apply(&search, &args),
+        Command::Export { output } => apply::export(output),
         Command::Share(args) => partition::share(&args),
         Command::Partition { command } => partition::command(&command),
         Command::Rollback(args) => upgrade::rollback(&args),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `baton torture`: everything that can happen to a task, at once, for minutes, under a policy that has them all.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use baton_vm::Vm;
 
 use super::bench::guest_with;
 use super::bench::subject::Subject;
-use super::vm::vm_error;
+use super::vm::boot;
 use crate::error::{Error, Result};
 use crate::names;
 
@@ -37,6 +38,9 @@ pub struct Torture {
     /// A task that is queued for longer than this fails the run, in ms of the guest's time; at least 50.
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(50..))]
     pub stall: u32,
+    /// Where to put the guest's kernel log.
+    #[arg(long, value_name = "FILE")]
+    pub log: Option<PathBuf>,
 }
 
 pub fn torture(args: &Torture) -> Result<ExitCode> {
@@ -61,6 +65,5 @@ pub fn torture(args: &Torture) -> Result<ExitCode> {
         ..Default::default()
     };
     eprintln!("baton: {} for {seconds} s of guest time on {} CPUs", args.policy, args.cpus);
-    let outcome = vm.run(&mut std::io::stdout()).map_err(vm_error)?;
-    Ok(ExitCode::from(outcome.exit_code as u8))
+    boot(&vm, args.log.as_deref(), |_| Ok(()))
 }

@@ -23,7 +23,8 @@ pub fn command(args: &Unload) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn one(policy: &str) -> Result<()> {
+/// Takes a policy's tasks back and removes it. The caller has the lock.
+pub fn one(policy: &str) -> Result<()> {
     let not_loaded = || Error::user(format!("no policy {policy} is loaded"), "see which are: baton list");
     let device = Device::open_if_loaded()?.ok_or_else(not_loaded)?;
     let info = device.policy(policy)?.ok_or_else(not_loaded)?;
@@ -48,7 +49,8 @@ fn one(policy: &str) -> Result<()> {
     Ok(())
 }
 
-fn everything() -> Result<()> {
+/// Removes all that Baton has in the kernel. The caller has the lock.
+pub fn everything() -> Result<()> {
     let Some(device) = Device::open_if_loaded()? else {
         shim::remove_stale_pin();
         return kernel::unload_module("baton");

@@ -13,7 +13,7 @@ use baton_abi::{BatonPolicyInfo, BatonPolicyState, BatonStateType, BatonUpgrade}
 use rustix::io::Errno;
 use serde::Serialize;
 
-use super::{print, print_json};
+use super::{load, print, print_json};
 use crate::artefacts::{module_of, Search, LATENCY};
 use crate::cli::{Rollback, Upgrade};
 use crate::device::{text, Device};
@@ -63,6 +63,17 @@ pub fn exchange(
     options: Option<&str>,
     probation: Option<Duration>,
 ) -> Result<Change> {
+    try_exchange(device, policy, file, options, probation)?.map_err(|(errno, answer)| refused(policy, errno, &answer))
+}
+
+/// As [`exchange`]; what the core refuses is the inner error.
+fn try_exchange(
+    device: &Device,
+    policy: &str,
+    file: &Path,
+    options: Option<&str>,
+    probation: Option<Duration>,
+) -> Result<std::result::Result<Change, (Errno, Box<BatonUpgrade>)>> {
     let info = running(device, policy)?;
     // Left by a command that was killed, or by a rollback.
     unload(&info, NEXT)?;
@@ -74,13 +85,38 @@ pub fn exchange(
     match result {
         Ok(()) => {
             unload(&info, BEFORE)?;
-            Ok(status::change(&answer.change))
+            Ok(Ok(status::change(&answer.change)))
         }
         Err(errno) => {
             kernel::unload_module(&name)?;
-            Err(refused(policy, errno, &answer))
+            Ok(Err((errno, Box::new(answer))))
         }
     }
+}
+
+/// Has a running policy go on with other options: as an upgrade to itself, or, if it hands no state on, from a new start, for which
+/// its tasks are without a policy for a moment.
+pub fn change_options(device: &Device, policy: &str, file: &Path, options: &str) -> Result<()> {
+    match try_exchange(device, policy, file, Some(options), None)? {
+        Ok(_) => Ok(()),
+        Err((Errno::PROTOTYPE, answer)) if answer.running.name[0] == 0 => restart(device, policy, options),
+        Err((errno, answer)) => Err(refused(policy, errno, &answer)),
+    }
+}
+
+fn restart(device: &Device, policy: &str, options: &str) -> Result<()> {
+    let info = running(device, policy)?;
+    let is_default = device.core()?.default_policy == info.id;
+    device.stop(policy).map_err(|errno| Error::baton(format!("{policy} was not stopped: {errno}")))?;
+    let started = device.start(policy, options).map_err(|refused| load::not_started(policy, &refused));
+    if started.is_err() {
+        let as_before = device.start(policy, &text(&info.options));
+        as_before.map_err(|refused| load::not_started(policy, &refused))?;
+    }
+    if is_default {
+        device.assign(0, Some(policy), false).map_err(|errno| load::not_default(policy, errno))?;
+    }
+    started
 }
 
 pub fn rollback(args: &Rollback) -> Result<ExitCode> {

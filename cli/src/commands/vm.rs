@@ -25,6 +25,7 @@ pub fn run(args: &VmRun) -> Result<ExitCode> {
     let mut vm = Vm {
         cpus: args.cpus,
         topology: args.topology,
+        systemd: args.systemd,
         memory_mb: args.memory,
         icount: args.icount,
         command,
@@ -38,17 +39,20 @@ pub fn run(args: &VmRun) -> Result<ExitCode> {
         Program::File(path) => vm.files_in.push(FileIn { guest: path.display().to_string(), host: path }),
         _ => {}
     }
+    boot(&vm, args.log.as_deref(), |outcome| args.files_out.iter().try_for_each(|file| bring_back(outcome, file)))
+}
+
+/// Boots a guest, keeps its kernel's log, and does what is to be done with its files, whether or not its kernel complained.
+pub fn boot(vm: &Vm, log: Option<&Path>, files: impl FnOnce(&Outcome) -> Result<()>) -> Result<ExitCode> {
     let (outcome, complaint) = match vm.run(&mut std::io::stdout()) {
         Ok(outcome) => (outcome, None),
         Err(baton_vm::Error::Complaints { complaints, outcome }) => (*outcome, Some(complaints)),
         Err(error) => return Err(vm_error(error)),
     };
-    if let Some(log) = &args.log {
+    if let Some(log) = log {
         fs::write(log, &outcome.kernel_log).map_err(|e| Error::file(format!("writing {}", log.display()), &e))?;
     }
-    for file in &args.files_out {
-        bring_back(&outcome, file)?;
-    }
+    files(&outcome)?;
     if let Some(complaints) = complaint {
         return Err(Error::baton(format!(
             "the command ended with {}, but the guest's kernel complained:\n  {}",

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The tests that run inside a booted kernel, as root, by way of the tool that a user has: `baton`.
 //!
-//! `baton-booted [--repeat N] [WORD]`: all cases, or those of the group WORD (containment, life, upgrade, several), or whose name
-//! has WORD in it, each N times in a row; of these, those for a machine of so many CPUs as it has. Every case begins and ends with nothing loaded, and fails when the machine does not go on scheduling or something stays behind. The kernel's log
+//! `baton-booted [--repeat N] [WORD]`: all cases, or those of the group WORD (containment, life, upgrade, several, configuration,
+//! systemd), or whose name has WORD in it, each N times in a row; of these, those for a machine like this. Every case begins and ends with nothing loaded, and fails when the machine does not go on scheduling or something stays behind. The kernel's log
 //! is judged by the one that boots the guest (crate baton-vm).
 
 mod cases;
+mod configuration;
 mod containment;
 mod several;
 mod tool;
@@ -30,16 +31,21 @@ fn main() -> ExitCode {
             filter = arg;
         }
     }
+    let is_systemd = std::fs::exists("/run/systemd/system").unwrap_or(false);
+    let cpus = std::thread::available_parallelism().map_or(0, usize::from);
+    let machine = if is_systemd { "systemd" } else { ["", "", "2", "", "4"].get(cpus).copied().unwrap_or("") };
     let groups = [
-        ("containment", 2, containment::cases().into_iter().chain(cases::of_containment()).collect::<Vec<_>>()),
-        ("life", 2, cases::cases()),
-        ("upgrade", 2, upgrade::cases()),
-        ("several", 4, several::cases()),
+        ("containment", "2", containment::cases().into_iter().chain(cases::of_containment()).collect::<Vec<_>>()),
+        ("life", "2", cases::cases()),
+        ("upgrade", "2", upgrade::cases()),
+        ("several", "4", several::cases()),
+        ("configuration", "4", configuration::cases()),
+        ("systemd", "systemd", configuration::of_systemd()),
     ];
     let chosen = |group: &str, case: &Case| group == filter || case.name.contains(&filter);
     let cases: Vec<Case> = groups
         .into_iter()
-        .filter(|(_, cpus, _)| *cpus == std::thread::available_parallelism().map_or(0, usize::from))
+        .filter(|(_, on, _)| *on == machine)
         .flat_map(|(group, _, cases)| cases.into_iter().filter(move |case| chosen(group, case)))
         .collect();
     let (mut passed, mut failed) = (0, 0);

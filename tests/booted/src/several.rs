@@ -283,7 +283,7 @@ fn refused() -> Result<(), String> {
     create("other", "0-1", "template", "no CPU that is online would be left")?;
     create("other", "900", "template", "there is no CPU 900")?;
     create("other", "1", "nobody", "no policy nobody is loaded")?;
-    create("Other!", "1", "template", "the name of a partition")?;
+    create("Other!", "1", "template", "partition's name has small letters")?;
     create("fast", "1", "template", "there is a partition fast already")?;
     baton_fails(&["partition", "resize", "nowhere", "--cpus", "1"], "there is no partition nowhere")?;
     baton_fails(&["partition", "destroy", "nowhere"], "there is no partition nowhere")?;

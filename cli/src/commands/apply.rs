@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `baton apply`: brings the machine to what a file says, or leaves it as it is. `baton export` writes such a file.
+//!
+//! Everything that can be known before is checked before anything is done. A step that fails all the same is answered by the plan
+//! back to how it was.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use baton_abi::BatonPolicyState;
+use serde::Serialize;
+
+use super::{load, partition, print, print_json, unload, upgrade};
+use crate::artefacts::{module_of, Search, CORE, SHIM};
+use crate::cgroups;
+use crate::cli::{Apply, LoadOptions, Output};
+use crate::config::plan::{plan, Loaded, Step};
+use crate::config::{self, unplaced, Config, Machine, Policy};
+use crate::cpulist::CpuList;
+use crate::device::{text, Device};
+use crate::error::{Error, Result};
+use crate::kernel::{self, Lock};
+
+#[derive(Serialize)]
+struct Done {
+    /// What was done, or, in a dry run, would be.
+    steps: Vec<String>,
+    dry_run: bool,
+}
+
+pub fn apply(search: &Search, args: &Apply) -> Result<ExitCode> {
+    let to = Config::read(&args.file, &machine()?)?;
+    kernel::require_root("changing what the machine runs")?;
+    let _lock = Lock::take()?;
+    let (mut is, loaded) = current()?;
+    forget_idle(&mut is, &to)?;
+    let steps = plan(&is, loaded, &to);
+    check(search, &is, loaded, &to, &steps)?;
+    if !args.dry_run {
+        for (done, step) in steps.iter().enumerate() {
+            if !args.output.json {
+                eprintln!("baton: {step}");
+            }
+            if let Err(error) = perform(search, step) {
+                return Err(undone(search, &is, &steps[..done], step, error));
+            }
+        }
+    }
+    let texts: Vec<String> = steps.iter().map(Step::to_string).collect();
+    match (args.output.json, args.dry_run) {
+        (true, dry_run) => print_json(&Done { steps: texts, dry_run })?,
+        (false, _) if steps.is_empty() => print(format!("nothing to do: all is as {} says\n", args.file.display()))?,
+        (false, true) => print(texts.iter().map(|step| format!("would {step}\n")).collect::<String>())?,
+        (false, false) => print(format!("all is as {} says now\n", args.file.display()))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+pub fn export(output: Output) -> Result<ExitCode> {
+    let (config, _) = current()?;
+    match output.json {
+        true => print_json(&config)?,
+        false => {
+            let body =
+                toml::to_string(&config).map_err(|e| Error::baton(format!("no configuration came of it: {e}")))?;
+            print(format!(
+                "# What this machine runs. For {}; baton apply brings a machine to it.\n{body}",
+                config::PATH
+            ))?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn machine() -> Result<Machine> {
+    let list = |name: &str| {
+        let path = Path::new("/sys/devices/system/cpu").join(name);
+        let text =
+            std::fs::read_to_string(&path).map_err(|e| Error::file(format!("reading {}", path.display()), &e))?;
+        text.trim().parse::<CpuList>().map_err(|why| Error::baton(format!("{}: {why}", path.display())))
+    };
+    let has_cgroup = |name: &str| cgroups::find(Path::new(name)).is_ok();
+    Ok(Machine { possible: list("possible")?, online: list("online")?, has_cgroup })
+}
+
+/// What the machine runs.
+fn current() -> Result<(Config, Loaded)> {
+    let Some(device) = Device::open_if_loaded()? else { return Ok((Config::default(), Loaded::default())) };
+    let core = device.core()?;
+    let rules = cgroups::rules(&device)?;
+    let policies = device.policies()?.into_iter().map(|info| {
+        let name = text(&info.name);
+        let cgroups = rules.iter().filter(|rule| rule.policy == name).map(|rule| unplaced(rule.cgroup.clone()));
+        Policy {
+            cgroups: cgroups.collect(),
+            options: Some(text(&info.options)).filter(|options| !options.is_empty()).map(unplaced),
+            default: info.id == core.default_policy,
+            share: Some(info.share).filter(|share| *share != 0).map(unplaced),
+            ..Policy::named(&name)
+        }
+    });
+    let partitions = device.partitions()?.into_iter().map(|partition| config::Partition {
+        name: unplaced(partition.name),
+        cpus: unplaced(partition.cpus),
+        policies: unplaced(partition.policies),
+    });
+    let config = Config {
+        all: core.attached != 0 && core.all != 0,
+        max_tasks: Some(unplaced(core.max_tasks)),
+        stall_ms: Some(unplaced(core.stall_ms)),
+        policies: policies.collect(),
+        partitions: partitions.collect(),
+    };
+    Ok((config, Loaded { core: true, attached: core.attached != 0 }))
+}
+
+/// A policy whose module is loaded, but which was never started, as by a command that was killed, counts as not there if it is
+/// wanted: it is to be loaded.
+fn forget_idle(is: &mut Config, to: &Config) -> Result<()> {
+    let Some(device) = Device::open_if_loaded()? else { return Ok(()) };
+    let idle = device.policies()?.into_iter().filter(|info| info.state == BatonPolicyState::Registered as u32);
+    let idle: Vec<String> = idle.map(|info| text(&info.name)).collect();
+    let wanted = |name: &str| to.policies.iter().any(|policy| policy.name() == name);
+    is.policies.retain(|policy| !idle.iter().any(|name| name == policy.name()) || !wanted(policy.name()));
+    Ok(())
+}
+
+/// What can be known to fail, before anything is done.
+fn check(search: &Search, is: &Config, loaded: Loaded, to: &Config, steps: &[Step]) -> Result<()> {
+    let slots = |config: &Config| config.max_tasks.as_ref().map(|n| *n.get_ref());
+    if let (true, Some(wanted)) = (loaded.core && !to.policies.is_empty(), slots(to)) {
+        if slots(is) != Some(wanted) {
+            return Err(Error::user(
+                format!("the core is loaded with {} task slots and cannot change to {wanted}", slots(is).unwrap_or(0)),
+                "unload it first (baton unload --everything), or leave max_tasks away; nothing was changed",
+            ));
+        }
+    }
+    for step in steps {
+        match step {
+            Step::Core { .. } => drop(search.find(CORE)?),
+            Step::Attach { .. } => drop(search.find(SHIM)?),
+            Step::Load { policy, module, .. } => drop(module_file(search, policy, module)?),
+            Step::Options { policy, module, .. } => drop(module_file(search, policy, module)?),
+            _ => {}
+        }
+    }
+    if !steps.is_empty() && !to.policies.is_empty() {
+        load::require_sched_ext()?;
+    }
+    let Some(device) = Device::open_if_loaded()? else { return Ok(()) };
+    let wanted = |name: &str| to.policies.iter().any(|policy| policy.name() == name);
+    let faulted = device
+        .policies()?
+        .into_iter()
+        .find(|info| info.state == BatonPolicyState::Faulted as u32 && wanted(&text(&info.name)));
+    match faulted.map(|info| text(&info.name)) {
+        None => Ok(()),
+        Some(name) => Err(Error::user(
+            format!("the policy {name} was stopped by a fault"),
+            format!("see its fault (baton status), then start it (baton load {name}); nothing was changed"),
+        )),
+    }
+}
+
+fn module_file(search: &Search, policy: &str, module: &Option<PathBuf>) -> Result<PathBuf> {
+    module.clone().map_or_else(|| search.find(&module_of(policy)), Ok)
+}
+
+fn perform(search: &Search, step: &Step) -> Result<()> {
+    if let Step::Core { max_tasks } = step {
+        let how = LoadOptions { max_tasks: *max_tasks, ..Default::default() };
+        return load::core(search, &how).map(drop);
+    }
+    if *step == Step::UnloadAll {
+        return unload::everything();
+    }
+    let device = Device::open()?;
+    match step {
+        Step::Core { .. } | Step::UnloadAll => Ok(()),
+        Step::Stall { ms } => load::set_stall(*ms),
+        Step::Load { policy, module, options } => {
+            let how = LoadOptions { options: Some(options.clone()), module: module.clone(), ..Default::default() };
+            load::prepare(search, &device, policy, &how)
+        }
+        Step::Options { policy, module, options } => {
+            upgrade::change_options(&device, policy, &module_file(search, policy, module)?, options)
+        }
+        Step::Attach { all } => load::attach_anew(search, &device, *all),
+        Step::Share { policy, percent } => partition::set_share(&device, policy, *percent),
+        Step::Order { policies } => {
+            device.set_order(policies).map_err(|errno| Error::baton(format!("the order was not set: {errno}")))
+        }
+        Step::Partition { name, cpus, policies } => {
+            device.set_partition(name, cpus, policies).map(drop).map_err(|why| partition::refused(name, &why))
+        }
+        Step::Cgroup { cgroup, policy } => {
+            cgroups::give(&device, &cgroups::find(Path::new(cgroup))?, policy.as_deref())
+        }
+        Step::Default { policy } => device.assign(0, policy.as_deref(), false).map_err(|errno| match policy {
+            Some(policy) => load::not_default(policy, errno),
+            None => Error::baton(format!("the default was not taken back: {errno}")),
+        }),
+        Step::Unload { policy } => unload::one(policy),
+    }
+}
+
+/// A step failed: back to how it was.
+fn undone(search: &Search, was: &Config, done: &[Step], step: &Step, error: Error) -> Error {
+    let back = || -> Result<()> {
+        let (is, loaded) = current()?;
+        let mut to = was.clone();
+        // The core was not loaded, so nothing was.
+        if was.max_tasks.is_none() {
+            to.policies.clear();
+        }
+        plan(&is, loaded, &to).iter().try_for_each(|step| perform(search, step))
+    };
+    let what = format!("could not {step}: {}", error.what);
+    match (done.is_empty(), back()) {
+        (true, Ok(())) => Error { what, next: format!("{}; nothing was changed", error.next), ..error },
+        (false, Ok(())) => Error { what, next: format!("{}; the machine is as it was before", error.next), ..error },
+        (_, Err(second)) => Error {
+            what: format!("{what}\n  and on the way back: {}", second.what),
+            next: format!("{}; see what runs now (baton export), and apply again", error.next),
+            ..error
+        },
+    }
+}

@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `/etc/baton.toml`: what the machine is to be like. Read and checked here; what there is to do about it is in [`plan`], and done
+//! by `baton apply`.
+
+pub mod plan;
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use toml::Spanned;
+
+use crate::cpulist::CpuList;
+use crate::error::{Error, Result};
+use crate::names;
+
+/// Where it is looked for.
+pub const PATH: &str = "/etc/baton.toml";
+
+/// A whole file.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// Baton schedules every normal task of the machine, not only those of class SCHED_EXT.
+    #[serde(default)]
+    pub all: bool,
+    /// Task slots.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_tasks: Option<Spanned<u32>>,
+    /// A queued task that waits longer is a stall, ms.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stall_ms: Option<Spanned<u32>>,
+    /// In the order in which they are asked.
+    #[serde(default, rename = "policy", skip_serializing_if = "Vec::is_empty")]
+    pub policies: Vec<Policy>,
+    #[serde(default, rename = "partition", skip_serializing_if = "Vec::is_empty")]
+    pub partitions: Vec<Partition>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Policy {
+    pub name: Spanned<String>,
+    /// Its module, if it is not in the search path.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub module: Option<Spanned<PathBuf>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub options: Option<Spanned<String>>,
+    /// It has the tasks that nothing gives to another.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub default: bool,
+    /// Percent of each CPU.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub share: Option<Spanned<u32>>,
+    /// Their tasks are its.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cgroups: Vec<Spanned<String>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Partition {
+    pub name: Spanned<String>,
+    pub cpus: Spanned<CpuList>,
+    pub policies: Spanned<Vec<String>>,
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+/// A value that no file has.
+pub fn unplaced<T>(value: T) -> Spanned<T> {
+    Spanned::new(0..0, value)
+}
+
+impl Policy {
+    pub fn named(name: &str) -> Self {
+        let name = unplaced(name.to_owned());
+        Self { name, module: None, options: None, default: false, share: None, cgroups: Vec::new() }
+    }
+
+    pub fn name(&self) -> &str {
+        self.name.get_ref()
+    }
+
+    pub fn options(&self) -> &str {
+        self.options.as_ref().map_or("", |options| options.get_ref())
+    }
+
+    pub fn share(&self) -> u32 {
+        self.share.as_ref().map_or(0, |share| *share.get_ref())
+    }
+}
+
+/// What a file is held against.
+pub struct Machine {
+    /// CPUs that there are.
+    pub possible: CpuList,
+    pub online: CpuList,
+    /// Is there such a cgroup?
+    pub has_cgroup: fn(&str) -> bool,
+}
+
+impl Config {
+    /// Reads and checks a file. An error names the line and the cause.
+    pub fn read(path: &Path, machine: &Machine) -> Result<Self> {
+        let text = std::fs::read_to_string(path).map_err(|e| Error::file(format!("reading {}", path.display()), &e))?;
+        Self::parse(&text, machine).map_err(|(at, why)| {
+            let line = text.get(..at.start).unwrap_or(&text).matches('\n').count() + 1;
+            let quoted = text.lines().nth(line - 1).unwrap_or("").trim();
+            Error::user(
+                format!("{}, line {line}: {why}\n  {line:>4} | {quoted}", path.display()),
+                "mend that line; nothing was changed (docs/configuration.md has all keys)",
+            )
+        })
+    }
+
+    fn parse(text: &str, machine: &Machine) -> std::result::Result<Self, (Range<usize>, String)> {
+        let mut config: Self =
+            toml::from_str(text).map_err(|e| (e.span().unwrap_or(0..0), e.message().replace('\n', "; ")))?;
+        config.check(machine)?;
+        Ok(config)
+    }
+
+    /// What cannot be, with where it stands. Also brings names and options into the kernel's form.
+    fn check(&mut self, machine: &Machine) -> std::result::Result<(), (Range<usize>, String)> {
+        self.check_core()?;
+        let (mut names, mut cgroups, mut shares) = (BTreeSet::new(), BTreeSet::new(), 0_u32);
+        let mut has_default = false;
+        for policy in &mut self.policies {
+            let at = policy.name.span();
+            *policy.name.get_mut() = names::policy(policy.name()).map_err(|why| (at.clone(), why))?;
+            if !names.insert(policy.name().to_owned()) {
+                return Err((at, format!("the policy {} is there twice", policy.name())));
+            }
+            if policy.default && std::mem::replace(&mut has_default, true) {
+                return Err((at, "a second policy is the default: there is one".into()));
+            }
+            if policy.default && !self.all {
+                return Err((at, "a default policy needs `all = true` at the top, which makes tasks Baton's".into()));
+            }
+            if let Some(options) = &mut policy.options {
+                let at = options.span();
+                *options.get_mut() = names::options(options.get_ref()).map_err(|why| (at, why))?;
+            }
+            if let Some(share) = &policy.share {
+                shares = shares.saturating_add(*share.get_ref());
+                if shares > 100 {
+                    return Err((share.span(), format!("with this the shares are {shares} %, more than 100")));
+                }
+            }
+            if let Some(module) = policy.module.as_ref().filter(|module| !module.get_ref().is_file()) {
+                return Err((module.span(), format!("there is no file {}", module.get_ref().display())));
+            }
+            for cgroup in &mut policy.cgroups {
+                let at = cgroup.span();
+                let name = cgroup.get_ref().trim_matches('/').to_owned();
+                *cgroup.get_mut() = name.clone();
+                if !(machine.has_cgroup)(&name) {
+                    return Err((at, format!("there is no cgroup /{name} (version 2)")));
+                }
+                if !cgroups.insert(name.clone()) {
+                    return Err((at, format!("the cgroup /{name} is there twice")));
+                }
+            }
+        }
+        if names.len() > baton_abi::BATON_MAX_POLICIES || cgroups.len() > baton_abi::BATON_MAX_RULES {
+            return Err((0..0, "there are at most 16 policies, and at most 64 cgroups that have one".into()));
+        }
+        self.check_partitions(machine, &names)
+    }
+
+    fn check_core(&self) -> std::result::Result<(), (Range<usize>, String)> {
+        let limits = [(&self.max_tasks, "max_tasks", 256..=1 << 20), (&self.stall_ms, "stall_ms", 10..=3_600_000)];
+        for (value, name, limits) in limits {
+            if let Some(value) = value.as_ref().filter(|value| !limits.contains(value.get_ref())) {
+                return Err((value.span(), format!("{name} is {} to {}", limits.start(), limits.end())));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_partitions(
+        &self,
+        machine: &Machine,
+        policies: &BTreeSet<String>,
+    ) -> std::result::Result<(), (Range<usize>, String)> {
+        let mut left = machine.online.clone();
+        for (i, partition) in self.partitions.iter().enumerate() {
+            let (name, cpus) = (partition.name.get_ref(), partition.cpus.get_ref());
+            let earlier = &self.partitions[..i];
+            names::partition(name).map_err(|why| (partition.name.span(), why))?;
+            if earlier.iter().any(|other| other.name.get_ref() == name) {
+                return Err((partition.name.span(), format!("the partition {name} is there twice")));
+            }
+            if let Some(cpu) = cpus.first_not_in(&machine.possible) {
+                return Err((partition.cpus.span(), format!("there is no CPU {cpu}")));
+            }
+            for other in earlier {
+                if let Some(cpu) = cpus.common(other.cpus.get_ref()) {
+                    return Err((partition.cpus.span(), format!("CPU {cpu} is in {} already", other.name.get_ref())));
+                }
+            }
+            let at = partition.policies.span();
+            if partition.policies.get_ref().is_empty() {
+                return Err((at, "a partition has at least one policy".into()));
+            }
+            for policy in partition.policies.get_ref() {
+                if !policies.contains(policy) {
+                    return Err((at, format!("there is no [[policy]] {policy}")));
+                }
+                if earlier.iter().any(|other| other.policies.get_ref().contains(policy)) {
+                    return Err((at, format!("the policy {policy} is in another partition already")));
+                }
+            }
+            left.remove(cpus);
+            if left.is_empty() {
+                return Err((partition.cpus.span(), "no CPU that is online is left for all other tasks".into()));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn machine() -> Machine {
+        let cpus = |text: &str| text.parse::<CpuList>().unwrap();
+        Machine { possible: cpus("0-7"), online: cpus("0-3"), has_cgroup: |name| name != "nowhere" }
+    }
+
+    const GOOD: &str = r#"
+        all = true
+        stall_ms = 5000
+
+        [[policy]]
+        name = "fifo-c"
+        options = "slice=3ms, x=1"
+        share = 20
+        cgroups = ["/latency.slice/", "a/b"]
+
+        [[policy]]
+        name = "wfq"
+        default = true
+
+        [[partition]]
+        name = "fast"
+        cpus = "2-3,5"
+        policies = ["wfq"]
+    "#;
+
+    #[test]
+    fn a_good_file() {
+        let config = Config::parse(GOOD, &machine()).unwrap();
+        assert_eq!(config.policies[0].name(), "fifo_c");
+        assert_eq!(config.policies[0].options(), "slice=3ms,x=1");
+        assert_eq!(config.policies[0].cgroups[0].get_ref(), "latency.slice");
+        assert_eq!((config.policies[0].share(), config.policies[1].share()), (20, 0));
+        assert_eq!(config.partitions[0].cpus.get_ref().to_string(), "2-3,5");
+        // What is written reads as the same.
+        let written = toml::to_string(&config).unwrap();
+        assert_eq!(Config::parse(&written, &machine()).unwrap(), config);
+        assert_eq!(Config::parse("", &machine()).unwrap(), Config::default());
+    }
+
+    #[test]
+    fn bad_files() {
+        // The first line that `old` is in is changed, and named.
+        let check = |old: &str, new: &str, word: &str| {
+            let text = GOOD.replacen(old, new, 1);
+            let (at, why) = Config::parse(&text, &machine()).unwrap_err();
+            let changed = text.lines().zip(GOOD.lines()).position(|(a, b)| a != b).unwrap();
+            assert_eq!(text[..at.start].matches('\n').count(), changed, "{why}");
+            assert!(why.contains(word), "{why}");
+        };
+        check("all = true", "all = maybe", "");
+        check("stall_ms", "stal_ms", "unknown field");
+        check("5000", "5", "10 to 3600000");
+        check("\"fifo-c\"", "\"wfq \"", "small letters");
+        check("name = \"wfq\"", "name = \"fifo_c\"", "twice");
+        check("slice=3ms,", "slice,", "KEY=VALUE");
+        check("share = 20", "share = 120", "more than 100");
+        check("share = 20", "share = -1", "");
+        check("\"a/b\"", "\"nowhere\"", "no cgroup /nowhere");
+        check("\"a/b\"", "\"latency.slice\"", "twice");
+        check("2-3,5", "2-3,8", "no CPU 8");
+        check("2-3,5", "2-", "'' in '2-'");
+        check("2-3,5", "0-3", "no CPU that is online");
+        check("[\"wfq\"]", "[\"nobody\"]", "no [[policy]] nobody");
+        check("[\"wfq\"]", "[]", "at least one policy");
+        check("\"fast\"", "\"Fast\"", "small letters");
+        let whole = |text: &str| Config::parse(text, &machine()).unwrap_err().1;
+        assert!(whole("[[policy]]\nname = \"wfq\"\ndefault = true").contains("needs `all = true`"));
+        let two = format!("{GOOD}\n[[partition]]\nname = \"b\"\ncpus = \"3\"\npolicies = [\"fifo_c\"]");
+        assert!(whole(&two).contains("CPU 3 is in fast already"));
+        let two = format!("{GOOD}\n[[partition]]\nname = \"b\"\ncpus = \"1\"\npolicies = [\"wfq\"]");
+        assert!(whole(&two).contains("another partition already"));
+        assert!(whole("[[policy]\n").contains(""));
+    }
+}

@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What there is to do to bring the machine from one configuration to another. Pure: both are given.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use super::{Config, Policy};
+use crate::cpulist::CpuList;
+
+/// One step. Each can be done, and each plan back undoes it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// Loads the core with so many task slots.
+    Core {
+        max_tasks: Option<u32>,
+    },
+    Stall {
+        ms: u32,
+    },
+    /// Loads a policy and starts it, without tasks.
+    Load {
+        policy: String,
+        module: Option<PathBuf>,
+        options: String,
+    },
+    /// Exchanges a policy for itself with other options: with its state, if it hands that on.
+    Options {
+        policy: String,
+        module: Option<PathBuf>,
+        options: String,
+    },
+    /// Attaches the shim for all tasks, or for those of class SCHED_EXT.
+    Attach {
+        all: bool,
+    },
+    Share {
+        policy: String,
+        percent: u32,
+    },
+    Order {
+        policies: Vec<String>,
+    },
+    /// With no CPUs and no policies the partition is ended.
+    Partition {
+        name: String,
+        cpus: CpuList,
+        policies: Vec<String>,
+    },
+    Cgroup {
+        cgroup: String,
+        policy: Option<String>,
+    },
+    Default {
+        policy: Option<String>,
+    },
+    Unload {
+        policy: String,
+    },
+    /// The shim and the core go.
+    UnloadAll,
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let with = |options: &String| match options.is_empty() {
+            true => "without options".into(),
+            false => format!("with {options}"),
+        };
+        match self {
+            Self::Core { max_tasks: None } => write!(f, "load the core"),
+            Self::Core { max_tasks: Some(slots) } => write!(f, "load the core with {slots} task slots"),
+            Self::Stall { ms } => write!(f, "a queued task may wait {ms} ms"),
+            Self::Load { policy, options, .. } => write!(f, "load {policy} {}", with(options)),
+            Self::Options { policy, options, .. } => write!(f, "run {policy} {}", with(options)),
+            Self::Attach { all: true } => write!(f, "take every normal task of the machine"),
+            Self::Attach { all: false } => write!(f, "take tasks of class SCHED_EXT only"),
+            Self::Share { policy, percent } => write!(f, "a share of {percent} % for {policy}"),
+            Self::Order { policies } => write!(f, "ask policies in the order {}", policies.join(", ")),
+            Self::Partition { name, policies, .. } if policies.is_empty() => write!(f, "end partition {name}"),
+            Self::Partition { name, cpus, policies } => {
+                write!(f, "partition {name}: CPUs {cpus} for {}", policies.join(", "))
+            }
+            Self::Cgroup { cgroup, policy: Some(policy) } => write!(f, "give cgroup /{cgroup} to {policy}"),
+            Self::Cgroup { cgroup, policy: None } => write!(f, "take cgroup /{cgroup} from its policy"),
+            Self::Default { policy: Some(policy) } => write!(f, "give all other tasks to {policy}"),
+            Self::Default { policy: None } => write!(f, "give all other tasks to no policy"),
+            Self::Unload { policy } => write!(f, "unload {policy}"),
+            Self::UnloadAll => write!(f, "unload the core"),
+        }
+    }
+}
+
+/// What the kernel has that a configuration does not say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Loaded {
+    pub core: bool,
+    pub attached: bool,
+}
+
+/// The steps from `is` to `to`, in an order in which each can be done: what makes room comes first, and tasks go from their old
+/// policy to their new one directly.
+pub fn plan(is: &Config, loaded: Loaded, to: &Config) -> Vec<Step> {
+    let mut steps = Vec::new();
+    if to.policies.is_empty() {
+        if loaded.core {
+            steps.push(Step::UnloadAll);
+        }
+        return steps;
+    }
+    if !loaded.core {
+        steps.push(Step::Core { max_tasks: to.max_tasks.as_ref().map(|n| *n.get_ref()) });
+    }
+    if let Some(ms) = to.stall_ms.as_ref().map(|ms| *ms.get_ref()) {
+        if is.stall_ms.as_ref().map(|ms| *ms.get_ref()) != Some(ms) {
+            steps.push(Step::Stall { ms });
+        }
+    }
+    for policy in &to.policies {
+        let (name, options) = (policy.name().to_owned(), policy.options().to_owned());
+        let module = policy.module.as_ref().map(|module| module.get_ref().clone());
+        match find(is, policy.name()) {
+            None => steps.push(Step::Load { policy: name, module, options }),
+            Some(old) if old.options() != options => steps.push(Step::Options { policy: name, module, options }),
+            Some(_) => {}
+        }
+    }
+    if !loaded.attached || is.all != to.all {
+        steps.push(Step::Attach { all: to.all });
+    }
+    orders(is, to, &mut steps);
+    shares(is, to, &mut steps);
+    partitions(is, to, &mut steps);
+    memberships(is, to, loaded, &mut steps);
+    let gone = is.policies.iter().filter(|policy| find(to, policy.name()).is_none());
+    steps.extend(gone.map(|policy| Step::Unload { policy: policy.name().to_owned() }));
+    steps
+}
+
+fn find<'c>(config: &'c Config, name: &str) -> Option<&'c Policy> {
+    config.policies.iter().find(|policy| policy.name() == name)
+}
+
+fn orders(is: &Config, to: &Config, steps: &mut Vec<Step>) {
+    let wanted: Vec<String> = to.policies.iter().map(|policy| policy.name().to_owned()).collect();
+    // New ones come behind the others as they are loaded; those that go do not count.
+    let stay = is.policies.iter().map(Policy::name).filter(|name| find(to, name).is_some());
+    let come = wanted.iter().map(String::as_str).filter(|name| find(is, name).is_none());
+    if !stay.chain(come).eq(wanted.iter().map(String::as_str)) {
+        steps.push(Step::Order { policies: wanted });
+    }
+}
+
+/// Smaller ones first, so that there are never more than 100 %.
+fn shares(is: &Config, to: &Config, steps: &mut Vec<Step>) {
+    let before = |name: &str| find(is, name).map_or(0, Policy::share);
+    let gone = is.policies.iter().filter(|policy| find(to, policy.name()).is_none() && policy.share() != 0);
+    steps.extend(gone.map(|policy| Step::Share { policy: policy.name().to_owned(), percent: 0 }));
+    for smaller in [true, false] {
+        let changed = to.policies.iter().filter(|policy| {
+            let (old, new) = (before(policy.name()), policy.share());
+            old != new && (new < old) == smaller
+        });
+        steps.extend(changed.map(|policy| Step::Share { policy: policy.name().to_owned(), percent: policy.share() }));
+    }
+}
+
+/// First each partition gives up what it is not to have, so that nothing is ever in two.
+fn partitions(is: &Config, to: &Config, steps: &mut Vec<Step>) {
+    let sorted = |mut names: Vec<String>| {
+        names.sort();
+        names
+    };
+    let parts = |config: &Config| -> Vec<(String, CpuList, Vec<String>)> {
+        let part = |p: &super::Partition| {
+            (p.name.get_ref().clone(), p.cpus.get_ref().clone(), sorted(p.policies.get_ref().clone()))
+        };
+        config.partitions.iter().map(part).collect()
+    };
+    let (old, new) = (parts(is), parts(to));
+    for (name, cpus, policies) in &old {
+        let target = new.iter().find(|(other, ..)| other == name);
+        let (mut kept, mut members) = (cpus.clone(), policies.clone());
+        match target {
+            Some((_, wanted, wanted_policies)) => {
+                kept.keep(wanted);
+                members.retain(|policy| wanted_policies.contains(policy));
+            }
+            None => kept = CpuList::default(),
+        }
+        if kept.is_empty() || members.is_empty() {
+            (kept, members) = (CpuList::default(), Vec::new());
+        }
+        if (&kept, &members) != (cpus, policies) {
+            let is_final = target.is_some_and(|(_, wanted, _)| *wanted == kept) && members == *policies;
+            if !is_final {
+                steps.push(Step::Partition { name: name.clone(), cpus: kept, policies: members });
+            }
+        }
+    }
+    let changed = new.into_iter().filter(|part| !old.contains(part));
+    steps.extend(changed.map(|(name, cpus, policies)| Step::Partition { name, cpus, policies }));
+}
+
+fn memberships(is: &Config, to: &Config, loaded: Loaded, steps: &mut Vec<Step>) {
+    let rules = |config: &Config| -> Vec<(String, String)> {
+        let of = |policy: &Policy| -> Vec<_> {
+            policy.cgroups.iter().map(|cgroup| (cgroup.get_ref().clone(), policy.name().to_owned())).collect()
+        };
+        config.policies.iter().flat_map(of).collect()
+    };
+    let (old, new) = (rules(is), rules(to));
+    let fresh = new.iter().filter(|rule| !old.contains(rule));
+    steps.extend(fresh.map(|(cgroup, policy)| Step::Cgroup { cgroup: cgroup.clone(), policy: Some(policy.clone()) }));
+    let gone = old.iter().filter(|(cgroup, _)| !new.iter().any(|(other, _)| other == cgroup));
+    steps.extend(gone.map(|(cgroup, _)| Step::Cgroup { cgroup: cgroup.clone(), policy: None }));
+    let default = |config: &Config| config.policies.iter().find(|p| p.default).map(|p| p.name().to_owned());
+    let is_default = default(is).filter(|_| loaded.attached);
+    if is_default != default(to) {
+        steps.push(Step::Default { policy: default(to) });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{unplaced, Partition};
+    use super::*;
+
+    const RUNNING: Loaded = Loaded { core: true, attached: true };
+
+    fn part(name: &str, cpus: &str, policies: &[&str]) -> Partition {
+        Partition {
+            name: unplaced(name.into()),
+            cpus: unplaced(cpus.parse().unwrap()),
+            policies: unplaced(policies.iter().map(|p| (*p).to_owned()).collect()),
+        }
+    }
+
+    fn config(policies: &[&str], partitions: Vec<Partition>) -> Config {
+        Config { policies: policies.iter().map(|name| Policy::named(name)).collect(), partitions, ..Config::default() }
+    }
+
+    fn check(is: &Config, to: &Config, expected: &[&str]) {
+        let steps: Vec<String> = plan(is, RUNNING, to).iter().map(Step::to_string).collect();
+        assert_eq!(steps, expected);
+        assert_eq!(plan(to, RUNNING, to), [], "nothing is to be done twice");
+    }
+
+    #[test]
+    fn from_nothing_and_to_nothing() {
+        let to = config(&["a", "b"], Vec::new());
+        let none = Loaded::default();
+        let steps: Vec<String> = plan(&Config::default(), none, &to).iter().map(Step::to_string).collect();
+        let expected =
+            ["load the core", "load a without options", "load b without options", "take tasks of class SCHED_EXT only"];
+        assert_eq!(steps, expected);
+        assert_eq!(plan(&Config::default(), none, &Config::default()), []);
+        assert_eq!(plan(&to, RUNNING, &Config::default()), [Step::UnloadAll]);
+    }
+
+    #[test]
+    fn policies_come_and_go_in_order() {
+        let ab = config(&["a", "b"], Vec::new());
+        check(&ab, &config(&["a", "b", "c"], Vec::new()), &["load c without options"]);
+        check(&ab, &config(&["b"], Vec::new()), &["unload a"]);
+        check(&ab, &config(&["b", "a"], Vec::new()), &["ask policies in the order b, a"]);
+        let expected = ["load c without options", "ask policies in the order c, b", "unload a"];
+        check(&ab, &config(&["c", "b"], Vec::new()), &expected);
+        let mut other = ab.clone();
+        other.policies[1].options = Some(unplaced("x=1".into()));
+        check(&ab, &other, &["run b with x=1"]);
+        check(&other, &ab, &["run b without options"]);
+    }
+
+    #[test]
+    fn shares_never_are_more_than_a_hundred_percent() {
+        let with = |shares: [u32; 2]| {
+            let mut config = config(&["a", "b"], Vec::new());
+            config.policies.iter_mut().zip(shares).for_each(|(policy, share)| policy.share = Some(unplaced(share)));
+            config
+        };
+        check(&with([80, 20]), &with([20, 80]), &["a share of 20 % for a", "a share of 80 % for b"]);
+        check(&with([20, 80]), &with([80, 0]), &["a share of 0 % for b", "a share of 80 % for a"]);
+    }
+
+    #[test]
+    fn cpus_go_from_one_partition_to_another() {
+        let of = |a: &str, b: &str| config(&["a", "b"], vec![part("x", a, &["a"]), part("y", b, &["b"])]);
+        let expected = ["partition x: CPUs 1 for a", "partition y: CPUs 2-3 for b"];
+        check(&of("1-2", "3"), &of("1", "2-3"), &expected);
+        let expected = ["end partition x", "end partition y", "partition x: CPUs 2 for a", "partition y: CPUs 1 for b"];
+        check(&of("1", "2"), &of("2", "1"), &expected);
+        let swapped = config(&["a", "b"], vec![part("x", "1", &["b"]), part("y", "2", &["a"])]);
+        let expected = ["end partition x", "end partition y", "partition x: CPUs 1 for b", "partition y: CPUs 2 for a"];
+        check(&of("1", "2"), &swapped, &expected);
+        let both = config(&["a", "b"], vec![part("x", "1-2", &["b", "a"])]);
+        check(&of("1", "2"), &both, &["end partition y", "partition x: CPUs 1-2 for a, b"]);
+        check(&both, &config(&["a", "b"], Vec::new()), &["end partition x"]);
+    }
+
+    #[test]
+    fn members_move_from_policy_to_policy() {
+        let with = |owner: usize, default: usize| {
+            let mut config = config(&["a", "b"], Vec::new());
+            config.all = true;
+            config.policies[owner].cgroups = vec![unplaced("x".into())];
+            config.policies[default].default = true;
+            config
+        };
+        check(&with(0, 0), &with(1, 1), &["give cgroup /x to b", "give all other tasks to b"]);
+        let mut none = with(0, 0);
+        none.policies[0].cgroups.clear();
+        none.policies[0].default = false;
+        check(&with(0, 0), &none, &["take cgroup /x from its policy", "give all other tasks to no policy"]);
+        let mut some = none.clone();
+        some.all = false;
+        check(&none, &some, &["take tasks of class SCHED_EXT only"]);
+    }
+}
