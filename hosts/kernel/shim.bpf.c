@@ -159,7 +159,7 @@ void BPF_PROG(baton_enqueue_task, struct task_struct *p, u64 enq_flags)
  * The task is call->task. The slot's number is put into the context, and its place kept from being computed early and spilled: a
  * program that needs more than 48 bytes of stack is given one of its own, which costs every call in it.
  */
-static __always_inline bool insert_slot(struct baton_ctx *call, u64 dsq, u64 slice, u64 enq_flags)
+static __always_inline bool insert_slot(struct baton_ctx *call, u64 dsq)
 {
 	struct slot_ref *ref;
 	struct task_struct *p;
@@ -175,7 +175,7 @@ static __always_inline bool insert_slot(struct baton_ctx *call, u64 dsq, u64 sli
 	p = ref->task;
 	if (!p)
 		return false;
-	scx_bpf_dsq_insert(p, dsq, slice, enq_flags);
+	scx_bpf_dsq_insert(p, dsq, call->slice, dsq == SCX_DSQ_LOCAL ? immed : 0);
 	/*
 	 * A task of another run queue may have been dequeued, given another mask and enqueued again since the rules looked. The
 	 * insertion notes which enqueue it is for, so a look after it is final. A wrong CPU would end the whole scheduler.
@@ -195,10 +195,10 @@ void BPF_PROG(baton_dispatch_cpu, s32 cpu, struct task_struct *prev)
 	u32 verdict, tries;
 
 	call.nr_kicks = 0;
+	call.cpu = cpu;
 	/* Again after a rescue, and when the fallback queue's turn has nothing for this CPU: no policy has been asked then. */
 #pragma clang loop unroll(disable)
 	for (tries = 0; tries < MAX_TRIES; tries++) {
-		call.cpu = cpu;
 		if (prev) {
 			call.task = prev->scx.dsq_vtime;
 			call.runtime = prev->se.sum_exec_runtime;
@@ -209,7 +209,7 @@ void BPF_PROG(baton_dispatch_cpu, s32 cpu, struct task_struct *prev)
 		}
 		verdict = baton_dispatch(&call);
 		if (verdict == BATON_V_RUN) {
-			if (insert_slot(&call, SCX_DSQ_LOCAL, call.slice, immed))
+			if (insert_slot(&call, SCX_DSQ_LOCAL))
 				break;
 			continue;
 		}
@@ -221,9 +221,10 @@ void BPF_PROG(baton_dispatch_cpu, s32 cpu, struct task_struct *prev)
 		if (verdict == BATON_V_RESCUE && tries < MAX_TRIES - 1) {
 			/* a task that a stopped policy had queued; it may be bound to an idle CPU */
 			if (baton_rescue(&call)) {
-				insert_slot(&call, FALLBACK_DSQ, FALLBACK_SLICE, 0);
-				if ((u32)call.cpu < nr_cpus)
-					scx_bpf_kick_cpu(call.cpu, SCX_KICK_IDLE);
+				call.slice = FALLBACK_SLICE;
+				insert_slot(&call, FALLBACK_DSQ);
+				if ((u32)call.runtime < nr_cpus)
+					scx_bpf_kick_cpu(call.runtime, SCX_KICK_IDLE);
 			}
 			continue;
 		}
@@ -237,7 +238,7 @@ void BPF_PROG(baton_dispatch_cpu, s32 cpu, struct task_struct *prev)
 		}
 	}
 	if (tries == MAX_TRIES)
-		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+		scx_bpf_kick_cpu(call.cpu, SCX_KICK_IDLE);
 	kick_all(&call);
 }
 

@@ -70,15 +70,12 @@ impl<H: Host> Core<'_, H> {
     /// A running task has turned out to be asleep.
     #[inline]
     fn blocked(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx, slot: &Slot) {
-        match slot.state() {
-            TaskState::Running => {
-                slot.set(TaskState::Sleeping);
-                if self.wants.load(Relaxed) & BATON_EV_BLOCKED != 0 {
-                    self.tell_blocked(frame, cpu, ctx, slot);
-                }
+        if slot.block() {
+            if self.wants.load(Relaxed) & BATON_EV_BLOCKED != 0 {
+                self.tell_blocked(frame, cpu, ctx, slot);
             }
-            TaskState::Fallback => self.leave_fallback(slot, TaskState::Sleeping),
-            _ => {}
+        } else if slot.state() == TaskState::Fallback {
+            self.leave_fallback(slot, TaskState::Sleeping);
         }
     }
 
@@ -250,7 +247,9 @@ impl<H: Host> Core<'_, H> {
     ) -> Verdict {
         let token = slot.mint(ctx.now);
         cpu.enqueues.bump();
-        if self.tell(frame, cpu, policy, method, ctx, slot, Arg::Word(token)) != BATON_ABORTED && policy.is_running() {
+        // A call that was abandoned has stopped its policy.
+        self.tell(frame, cpu, policy, method, ctx, slot, Arg::Word(token));
+        if policy.is_running() {
             // One that had to go from a CPU has nobody to send away from there.
             if method != BatonMethod::TaskPreempt {
                 self.preempt_later(ctx, slot, policy);
@@ -368,11 +367,10 @@ impl<H: Host> Core<'_, H> {
     #[inline]
     pub fn dispatch(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx) -> Verdict {
         cpu.dispatches.bump();
-        let prev = self.by_handle(ctx.task);
         if ctx.flags & BATON_F_PREV_RUNNABLE != 0 {
-            return self.dispatch_with_prev(frame, cpu, ctx, prev);
+            return self.dispatch_with_prev(frame, cpu, ctx);
         }
-        if let Some(slot) = prev {
+        if let Some(slot) = self.by_handle(ctx.task) {
             self.blocked(frame, cpu, ctx, slot);
         }
         // The call of every context switch: one policy runs, and its first answer is good.
@@ -427,7 +425,8 @@ impl<H: Host> Core<'_, H> {
     /// The task that ran last could go on. What the kernel is to do with it if there is nothing else is in `ctx.slice`: let it go on
     /// for so long; or, when it is 0, enqueue it.
     #[inline(never)]
-    fn dispatch_with_prev(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx, prev: Option<&Slot>) -> Verdict {
+    fn dispatch_with_prev(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx) -> Verdict {
+        let prev = self.by_handle(ctx.task);
         // One that is to change over, or to leave this CPU, must be enqueued for that: it is not there to be kept.
         let stays = prev.is_none_or(|slot| !self.moves(slot) && self.may_stay(slot, cpu));
         if let Some(slot) = prev.filter(|_| !stays) {

@@ -181,6 +181,17 @@ impl Slot {
         self.word.store(generation | state as u64, Ordering::Release);
     }
 
+    /// Moves a running task to `Sleeping`; false when it is not running.
+    #[inline]
+    pub(crate) fn block(&self) -> bool {
+        let word = self.word.load(Relaxed);
+        let is_running = TaskState::of(word) == TaskState::Running;
+        if is_running {
+            self.word.store((word & GENERATION) | TaskState::Sleeping as u64, Ordering::Release);
+        }
+        is_running
+    }
+
     /// Moves to `Queued` and makes the next token.
     #[inline]
     pub(crate) fn mint(&self, now: u64) -> u64 {
