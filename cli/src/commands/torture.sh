@@ -28,7 +28,7 @@ storm() {
 	baton load @POLICY@ --all --stall @STALL@ $(module "$1") || fail "load"
 	stressors="--switch 2 --pipe 2 --cpu 2 --fork 2 --exec 1 --clone 1 --affinity 2 --nice 1 --schedpolicy 1 --futex 2 --yield 1"
 	# Fewer, so that an upgrade, which is a task among them, takes its turn soon.
-	[ -z "$1" ] || stressors="--switch 1 --cpu 1 --fork 1 --affinity 2"
+	[ -z "$1" ] || stressors="--switch 1 --affinity 1"
 	stress-ng $stressors --timeout "$seconds" --quiet &
 	load=$!
 	hotplugs=0
