@@ -95,6 +95,7 @@ int baton_host_init(void);
 void baton_host_exit(void);
 struct baton_frame *baton_current_frame(void);
 void baton_khost_kick_all(void);
+void baton_khost_evict(void);
 void baton_khost_kick(const struct baton_ctx *ctx);
 
 /* memory.c */

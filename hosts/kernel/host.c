@@ -8,11 +8,13 @@
  */
 #include <linux/cpumask.h>
 #include <linux/export.h>
+#include <linux/irq_work.h>
 #include <linux/irqflags.h>
 #include <linux/random.h>
 #include <linux/sched.h>
 #include <linux/sched/clock.h>
 #include <linux/smp.h>
+#include <linux/workqueue.h>
 
 #include "core.h"
 #include "host.h"
@@ -272,6 +274,37 @@ void baton_khost_kick(const struct baton_ctx *ctx)
 	}
 }
 
+/*
+ * Eviction: sched_ext keeps a runnable task on its CPU while there is no other. (SCX_OPS_ENQ_LAST would have it enqueued; but on a CPU
+ * that is going offline that leaves it on the local queue, and the CPU idle, while the hotplug waits for a grace period which may
+ * depend on the task.) So another comes: a work item's thread, bound to the CPU; and as the task has no slice left, it is enqueued.
+ */
+struct eviction {
+	struct irq_work begin;
+	struct work_struct other;
+};
+
+static DEFINE_PER_CPU(struct eviction, evictions);
+
+static void come_and_go(struct work_struct *work)
+{
+}
+
+/* Hard interrupt, on the CPU in question, after the dispatch. */
+static void begin_eviction(struct irq_work *work)
+{
+	struct eviction *eviction = container_of(work, struct eviction, begin);
+
+	current->scx.slice = 0;	/* means nothing to a task of another class */
+	queue_work_on(smp_processor_id(), system_highpri_wq, &eviction->other);
+}
+
+/* In a dispatch: has the task that ran before enqueued, if it goes on. */
+void baton_khost_evict(void)
+{
+	irq_work_queue(&this_cpu_ptr(&evictions)->begin);
+}
+
 u64 baton_khost_lock_slots(void);
 u64 baton_khost_lock_slots(void)
 {
@@ -292,6 +325,10 @@ int baton_host_init(void)
 	int cpu;
 
 	for_each_possible_cpu(cpu) {
+		struct eviction *eviction = per_cpu_ptr(&evictions, cpu);
+
+		init_irq_work(&eviction->begin, begin_eviction);
+		INIT_WORK(&eviction->other, come_and_go);
 		INIT_CSD(per_cpu_ptr(&kick_data, cpu), kicked, NULL);
 		per_cpu(random_state, cpu) = get_random_u64() | 1;
 		per_cpu(baton_frame, cpu).cpu = baton_core_cpu(cpu);
@@ -303,8 +340,14 @@ static void nothing(void *unused)
 {
 }
 
-/* Waits until no kick is on its way. Process context; nothing can fault any more. */
+/* Waits until no kick and no eviction is on its way. Process context; nothing can fault any more. */
 void baton_host_exit(void)
 {
+	int cpu;
+
 	on_each_cpu(nothing, NULL, 1);
+	for_each_possible_cpu(cpu) {
+		irq_work_sync(&per_cpu_ptr(&evictions, cpu)->begin);
+		cancel_work_sync(&per_cpu_ptr(&evictions, cpu)->other);
+	}
 }

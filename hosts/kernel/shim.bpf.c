@@ -230,12 +230,8 @@ void BPF_PROG(baton_dispatch_cpu, s32 cpu, struct task_struct *prev)
 		}
 		if (verdict != BATON_V_NOTHING && scx_bpf_dsq_move_to_local(FALLBACK_DSQ))
 			break;
-		if (verdict == BATON_V_FALLBACK || verdict == BATON_V_NOTHING) {
-			/* Without a slice it is enqueued (SCX_OPS_ENQ_LAST). */
-			if (prev && call.slice)
-				set_slice(prev, call.slice);
+		if (verdict == BATON_V_FALLBACK || verdict == BATON_V_NOTHING)
 			break;
-		}
 	}
 	if (tries == MAX_TRIES)
 		scx_bpf_kick_cpu(call.cpu, SCX_KICK_IDLE);
@@ -430,7 +426,7 @@ struct sched_ext_ops baton_ops = {
 	.disable = (void *)baton_disable,
 	.init = (void *)baton_init,
 	.exit = (void *)baton_exit,
-	.flags = SCX_OPS_ENQ_LAST | SCX_OPS_ENQ_EXITING | SCX_OPS_ENQ_MIGRATION_DISABLED,	/* the loader adds SCX_OPS_SWITCH_PARTIAL */
+	.flags = SCX_OPS_ENQ_EXITING | SCX_OPS_ENQ_MIGRATION_DISABLED,	/* the loader adds SCX_OPS_SWITCH_PARTIAL */
 	.timeout_ms = 30000,
 	.name = "baton",
 };

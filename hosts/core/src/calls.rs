@@ -422,8 +422,7 @@ impl<H: Host> Core<'_, H> {
         }
     }
 
-    /// The task that ran last could go on. What the kernel is to do with it if there is nothing else is in `ctx.slice`: let it go on
-    /// for so long; or, when it is 0, enqueue it.
+    /// The task that ran last could go on, and does, if there is nothing else.
     #[inline(never)]
     fn dispatch_with_prev(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx) -> Verdict {
         let prev = self.by_handle(ctx.task);
@@ -437,8 +436,8 @@ impl<H: Host> Core<'_, H> {
             slot.runtime.store(ctx.runtime, Relaxed);
         }
         let verdict = self.dispatch_slow(frame, cpu, ctx, prev);
-        if !matches!(verdict, Verdict::Run | Verdict::Keep) {
-            ctx.slice = if stays { DEFAULT_SLICE } else { 0 };
+        if !stays && matches!(verdict, Verdict::Fallback | Verdict::Nothing) {
+            self.host.evict(cpu.number());
         }
         verdict
     }
@@ -464,7 +463,6 @@ impl<H: Host> Core<'_, H> {
                 }
             }
         }
-        ctx.slice = 0;
         self.found_nothing(cpu)
     }
 

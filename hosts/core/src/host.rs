@@ -28,6 +28,10 @@ pub trait Host {
     /// Makes every CPU dispatch soon. Any context.
     fn kick_all(&self);
 
+    /// The task that runs on `cpu` is not to stay there, and nothing else is there to run: has it enqueued, soon. In a dispatch on
+    /// that CPU.
+    fn evict(&self, cpu: i32);
+
     /// A policy has just been stopped by a fault: keep the report. Any context; at most once per start of a policy.
     fn report(&self, policy: &PolicyEntry, fault: &Fault, cpu: Option<&CpuState>);
 

@@ -58,7 +58,7 @@ impl TaskState {
 /// In the word of a running task: it asked to yield.
 const YIELDED: u64 = 1 << 8;
 
-/// In the word of a task that runs: it was told to leave its CPU, to which nothing else may come by itself.
+/// In the word of a task that runs: it is to leave its CPU ([`crate::Host::evict`]).
 const LEAVING: u64 = 1 << 9;
 
 /// In the word of a task in the fallback: it waits, or runs, on its own CPU's queue, not on the fallback's.

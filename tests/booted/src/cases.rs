@@ -2,7 +2,7 @@
 //! The life of policies, tasks and the tool.
 
 use crate::{
-    tool::{baton, baton_fails, changed_module, check, hackbench, must, policy, replace, run, status, stress},
+    tool::{baton, baton_fails, changed_module, check, hackbench, is_well, must, policy, replace, run, status, stress},
     Case,
 };
 use std::{
@@ -13,11 +13,6 @@ use std::{
 };
 
 pub fn cases() -> Vec<Case> {
-    macro_rules! case {
-        ($name:literal, $run:expr) => {
-            Case { name: $name, run: || $run }
-        };
-    }
     vec![
         case!("fifo runs all tasks", runs_all("fifo")),
         case!("wfq runs all tasks", runs_all("wfq")),
@@ -34,11 +29,6 @@ pub fn cases() -> Vec<Case> {
 
 /// What belongs to containment, and is no policy's fault.
 pub fn of_containment() -> Vec<Case> {
-    macro_rules! case {
-        ($name:literal, $run:expr) => {
-            Case { name: $name, run: || $run }
-        };
-    }
     vec![
         case!("kill -9 of the tool at any point", killed()),
         case!("unload with tasks in the policy", unload_busy()),
@@ -51,12 +41,6 @@ pub fn of_containment() -> Vec<Case> {
             baton_fails(&["load", "wfq", "--options", "colour=red"], "option")
         ),
     ]
-}
-
-fn is_well(name: &str) -> Result<(), String> {
-    let status = status()?;
-    let entry = policy(&status, name)?;
-    check(entry["state"] == "running" && entry["faults"] == 0, || format!("{name} is not well: {status}"))
 }
 
 fn runs_all(name: &str) -> Result<(), String> {

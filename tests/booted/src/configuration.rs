@@ -12,12 +12,6 @@ use std::{
     time::Duration,
 };
 
-macro_rules! case {
-    ($name:literal, $run:expr) => {
-        Case { name: $name, run: || $run }
-    };
-}
-
 pub fn cases() -> Vec<Case> {
     vec![
         case!("apply: from nothing, twice, exported, and to something else", applied()),

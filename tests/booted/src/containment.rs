@@ -7,11 +7,6 @@ use crate::{
 };
 
 pub fn cases() -> Vec<Case> {
-    macro_rules! case {
-        ($name:literal, $run:expr) => {
-            Case { name: $name, run: || $run }
-        };
-    }
     vec![
         case!("index out of range", stops("index", "panic", "task_wakeup", Some("wrong.rs"), work)),
         case!("arithmetic overflow", stops("overflow", "panic", "task_wakeup", Some("wrong.rs"), work)),

@@ -5,6 +5,12 @@
 //! systemd), or whose name has WORD in it, each N times in a row; of these, those for a machine like this. Every case begins and ends with nothing loaded, and fails when the machine does not go on scheduling or something stays behind. The kernel's log
 //! is judged by the one that boots the guest (crate baton-vm).
 
+macro_rules! case {
+    ($name:literal, $run:expr) => {
+        Case { name: $name, run: || $run }
+    };
+}
+
 mod cases;
 mod configuration;
 mod containment;

@@ -2,7 +2,7 @@
 //! Several policies at once: order, shares, membership, partitions. In a guest with four CPUs.
 
 use crate::{
-    tool::{baton, baton_fails, check, hackbench, policy, run, status, Hog},
+    tool::{baton, baton_fails, check, hackbench, is_well, policy, run, status, Hog},
     Case,
 };
 use std::{
@@ -13,11 +13,6 @@ use std::{
 };
 
 pub fn cases() -> Vec<Case> {
-    macro_rules! case {
-        ($name:literal, $run:expr) => {
-            Case { name: $name, run: || $run }
-        };
-    }
     vec![
         case!("several: one policy before the other", ordered()),
         case!("several: a share for the later policy", shares()),
@@ -29,12 +24,6 @@ pub fn cases() -> Vec<Case> {
         case!("partition: a switch and an upgrade in it", exchanged()),
         case!("three policies and two partitions, and a fault in one", together()),
     ]
-}
-
-fn is_well(name: &str) -> Result<(), String> {
-    let status = status()?;
-    let entry = policy(&status, name)?;
-    check(entry["state"] == "running" && entry["faults"] == 0, || format!("{name} is not well: {status}"))
 }
 
 /// How long a command takes, in s of the guest's clock.

@@ -54,6 +54,13 @@ pub fn policy(status: &Value, name: &str) -> Result<Value, String> {
     policies.iter().find(|p| p["name"] == name).cloned().ok_or(format!("{name} is not in the status: {status}"))
 }
 
+/// The policy is running, and had no fault.
+pub fn is_well(name: &str) -> Result<(), String> {
+    let status = status()?;
+    let entry = policy(&status, name)?;
+    check(entry["state"] == "running" && entry["faults"] == 0, || format!("{name} is not well: {status}"))
+}
+
 /// The pipes and processes of hackbench: `groups` times 40 tasks. It ends only when every one of them was scheduled.
 pub fn hackbench(groups: u32, loops: u32) -> Result<(), String> {
     must("hackbench", &["-g", &groups.to_string(), "-l", &loops.to_string()]).map(|_| ())

@@ -14,11 +14,6 @@ use std::{
 };
 
 pub fn cases() -> Vec<Case> {
-    macro_rules! case {
-        ($name:literal, $run:expr) => {
-            Case { name: $name, run: || $run }
-        };
-    }
     vec![
         case!("upgrades under load", same_state()),
         case!("upgrades to another state and back", other_state()),

@@ -70,6 +70,8 @@ pub struct TestHost {
     masks: Vec<AtomicU64>,
     pub reports: Mutex<Vec<(u32, Fault)>>,
     pub kicks: AtomicU32,
+    /// CPUs whose task is to be enqueued, one bit each.
+    pub evictions: AtomicU64,
     slots_lock: Mutex<()>,
     /// Only one thread is in the rules: then no policy may be entered that is not running.
     strict: AtomicBool,
@@ -125,6 +127,10 @@ impl Host for TestHost {
 
     fn kick_all(&self) {
         self.kicks.fetch_add(1, SeqCst);
+    }
+
+    fn evict(&self, cpu: i32) {
+        self.evictions.fetch_or(1 << cpu, SeqCst);
     }
 
     fn report(&self, policy: &PolicyEntry, fault: &Fault, _: Option<&CpuState>) {

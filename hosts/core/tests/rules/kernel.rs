@@ -6,6 +6,7 @@ use crate::host::{self, TestCore};
 use baton_abi::{BatonCtx, BATON_F_PREV_RUNNABLE, BATON_F_RESTORE, BATON_F_WAKEUP, BATON_KICK_PREEMPT};
 use baton_core::{Slot, TaskState, Verdict};
 use std::collections::VecDeque;
+use std::sync::atomic::Ordering::SeqCst;
 
 pub const CPUS: i32 = 3;
 /// How often the shim asks in one dispatch. Fewer than in the kernel, so that a rescue takes several.
@@ -312,8 +313,9 @@ impl Kernel {
         }
         let keeps = self.local[cpu as usize].is_empty() && self.dispatch(cpu, prev, race);
         let next = if keeps { prev } else { self.local[cpu as usize].pop_front() };
-        // SCX_OPS_ENQ_LAST: what could go on, but was given no slice, is enqueued, and the CPU idles.
         let prev_runs = prev.filter(|&at| self.tasks[at].runnable);
+        // Nothing else: the kernel keeps what can go on.
+        let next = next.or(prev_runs);
         if let Some(at) = prev_runs.filter(|_| next != prev) {
             self.enqueue(at, cpu, 0);
         }
@@ -324,19 +326,25 @@ impl Kernel {
         self.current[cpu as usize] = next;
         match next {
             Some(at) => self.tasks[at].place = Place::OnCpu(cpu),
-            None if self.kicked.contains(&cpu) => {}
             None => (self.on_idle)(self, cpu),
         }
         if let Some(at) = prev.filter(|_| turn == Turn::Dies) {
             self.exit(at, cpu);
         }
         self.deliver_kicks();
+        // Another thread comes for a moment; what was on the CPU has no slice left.
+        if self.core.host().evictions.fetch_and(!(1 << cpu), SeqCst) & 1 << cpu != 0 {
+            if let Some(at) = self.current[cpu as usize].take() {
+                self.tasks[at].place = Place::Away;
+                self.enqueue(at, cpu, 0);
+                self.schedule(cpu, Turn::Expires, false);
+            }
+        }
     }
 
     /// scx_dispatch_sched(): true when the task that ran before is to go on.
     fn dispatch(&mut self, cpu: i32, prev: Option<usize>, race: bool) -> bool {
         let state = self.core.cpu(cpu).unwrap();
-        let goes_on = |ctx: &BatonCtx| ctx.flags & BATON_F_PREV_RUNNABLE != 0 && ctx.slice != 0;
         for attempt in 0..TRIES {
             let mut ctx = BatonCtx { cpu, ..BatonCtx::default() };
             if let Some(at) = prev {
@@ -371,10 +379,10 @@ impl Kernel {
                         return false;
                     }
                     if verdict == Verdict::Fallback {
-                        return goes_on(&ctx);
+                        return false;
                     }
                 }
-                Verdict::Nothing => return goes_on(&ctx),
+                Verdict::Nothing => return false,
                 other => panic!("{other:?} of a dispatch"),
             }
         }

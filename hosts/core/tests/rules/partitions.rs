@@ -96,7 +96,8 @@ fn what_is_queued_moves_and_what_runs_leaves() {
     assert!(core.host().kicks.load(std::sync::atomic::Ordering::SeqCst) > kicks);
     assert!(host::rescue_all(core).is_empty());
     assert_eq!(core.by_handle(queued).unwrap().cpu(), 2);
-    assert_eq!(dispatch(core, 0, running), (Verdict::Fallback, 0, 0), "without a slice it is enqueued");
+    assert_eq!(dispatch(core, 0, running), (Verdict::Fallback, 0, 0));
+    assert_eq!(core.host().evictions.load(std::sync::atomic::Ordering::SeqCst), 1, "it is enqueued, then");
     let mut ctx = BatonCtx { task: running, cpu: 0, ..BatonCtx::default() };
     assert_eq!(core.enqueue(0, core.cpu(0).unwrap(), &mut ctx), Verdict::None);
     assert_eq!(ctx.kicks[..ctx.nr_kicks as usize], [2], "where it is now, nobody else makes the CPU look");

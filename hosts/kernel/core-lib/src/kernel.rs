@@ -12,6 +12,7 @@ extern "C" {
     fn baton_guard(this: usize, ctx: *mut BatonCtx, a: u64, b: u64, func: usize, frame: Frame) -> u64;
     fn baton_khost_may_run(task: usize, cpu: i32) -> bool;
     fn baton_khost_kick_all();
+    fn baton_khost_evict();
     fn baton_khost_report(
         policy: u32,
         kind: BatonFaultKind,
@@ -101,6 +102,12 @@ impl Host for Kernel {
     fn kick_all(&self) {
         // SAFETY: Kernel-call. No arguments.
         unsafe { baton_khost_kick_all() }
+    }
+
+    #[cold]
+    fn evict(&self, _cpu: i32) {
+        // SAFETY: Kernel-call. On the CPU in question, with interrupts off.
+        unsafe { baton_khost_evict() }
     }
 
     #[cold]
