@@ -40,7 +40,15 @@ fn is_required(method: BatonMethod) -> bool {
     use BatonMethod::*;
     matches!(
         method,
-        TaskNew | TaskWakeup | TaskPreempt | TaskYield | TaskRestored | PickNextTask | PickRefused | TaskDequeued | TaskDeparted
+        TaskNew
+            | TaskWakeup
+            | TaskPreempt
+            | TaskYield
+            | TaskRestored
+            | PickNextTask
+            | PickRefused
+            | TaskDequeued
+            | TaskDeparted
     )
 }
 
