@@ -13,11 +13,11 @@ use crate::status::Cgroup;
 
 const ROOT: &str = "/sys/fs/cgroup";
 
-/// The directory of a cgroup: of a path, or a name below the root.
+/// The directory of a cgroup, given by that or by its name below the root. Always the same for the same cgroup.
 pub fn find(cgroup: &Path) -> Result<PathBuf> {
-    let below = cgroup.strip_prefix("/").unwrap_or(cgroup);
-    let candidates = [Path::new(ROOT).join(below), cgroup.to_path_buf()];
-    candidates.into_iter().find(|dir| dir.join("cgroup.threads").exists()).ok_or_else(|| {
+    let below = cgroup.strip_prefix(ROOT).or_else(|_| cgroup.strip_prefix("/")).unwrap_or(cgroup);
+    let dir = fs::canonicalize(Path::new(ROOT).join(below)).ok();
+    dir.filter(|dir| dir.starts_with(ROOT) && dir.join("cgroup.threads").exists()).ok_or_else(|| {
         Error::user(
             format!("{} is no cgroup (version 2)", cgroup.display()),
             "give its directory below /sys/fs/cgroup, where cgroup2 must be mounted",
@@ -50,14 +50,22 @@ pub fn threads(dir: &Path) -> Result<Vec<u32>> {
     Ok(lists.flat_map(|list| list.lines().filter_map(|line| line.parse().ok()).collect::<Vec<u32>>()).collect())
 }
 
-/// Gives a cgroup, with all below it that has no policy of its own, to a policy, or to none. One that had none is no error.
-pub fn give(device: &Device, dir: &Path, policy: Option<&str>) -> Result<()> {
-    let id = fs::metadata(dir).map_err(|e| Error::file(format!("looking at {}", dir.display()), &e))?.ino();
-    match device.set_rule(id, policy) {
-        Ok(()) => Ok(()),
-        Err(Errno::NOENT) if policy.is_none() => Ok(()),
-        Err(errno) => Err(not_given(&name(dir), policy.unwrap_or("none"), errno)),
+/// Gives a cgroup, with all below it that has no policy of its own, to a policy.
+pub fn give(device: &Device, dir: &Path, policy: &str) -> Result<()> {
+    device.set_rule(id(dir)?, Some(policy)).map_err(|errno| not_given(&name(dir), policy, errno))
+}
+
+/// Takes a cgroup from its policy: its tasks are those of the next cgroup around it that has one. False when it had none.
+pub fn take(device: &Device, dir: &Path) -> Result<bool> {
+    match device.set_rule(id(dir)?, None) {
+        Ok(()) => Ok(true),
+        Err(Errno::NOENT) => Ok(false),
+        Err(errno) => Err(not_given(&name(dir), "none", errno)),
     }
+}
+
+fn id(dir: &Path) -> Result<u64> {
+    Ok(fs::metadata(dir).map_err(|e| Error::file(format!("looking at {}", dir.display()), &e))?.ino())
 }
 
 fn not_given(cgroup: &str, policy: &str, errno: Errno) -> Error {

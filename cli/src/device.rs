@@ -335,7 +335,7 @@ mod tests {
         check(START, 4, 448);
         check(STOP, 5, 32);
         check(ASSIGN, 6, 40);
-        check(TASK, 7, 40);
+        check(TASK, 7, 44);
         check(UPGRADE, 8, 656);
         check(SWITCH, 9, 72);
         check(ORDER, 10, 512);

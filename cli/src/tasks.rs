@@ -86,7 +86,8 @@ pub fn take(device: &Device, pid: u32) -> Result<()> {
     }
 }
 
-/// Takes all tasks from the policy with this id; with `None` all tasks from all policies, and every task of class SCHED_EXT.
+/// Takes all tasks from the policy with this id, but for those that were given to another since; with `None` all tasks from all
+/// policies, and every task of class SCHED_EXT.
 /// A task may fork while this goes through the slots, so it goes again until it finds none, a few times at most: what is
 /// left then runs on, under the fallback.
 pub fn take_all(device: &Device, policy: Option<u32>) -> Result<usize> {
@@ -96,8 +97,8 @@ pub fn take_all(device: &Device, policy: Option<u32>) -> Result<usize> {
         let before = taken.len();
         for task in device.tasks()? {
             let wanted = match policy {
-                Some(id) => task.policy == id,
-                None => task.policy != 0 || is_ext(task.pid),
+                Some(id) => task.wanted == id || (task.wanted == 0 && task.policy == id && is_ext(task.pid)),
+                None => task.wanted != 0 || task.policy != 0 || is_ext(task.pid),
             };
             if wanted && !taken.contains(&task.pid) {
                 take(device, task.pid)?;

@@ -17,6 +17,7 @@
 #include "core.h"
 
 #define SETTLED HZ	/* a fork that began before a change is over so long after it */
+#define AGAIN_MS 10
 
 static struct {
 	u64 cgroup;	/* its id, which is never used again; 0 for no rule */
@@ -24,7 +25,7 @@ static struct {
 } rules[BATON_MAX_RULES];
 
 static bool watching;
-static unsigned long changed;	/* jiffies of the last change seen */
+static unsigned long changed;	/* jiffies of the last change: of a rule, of a task's cgroup, or of what came of them */
 
 /* The place of the policy that the task's cgroup belongs to, or -1. The innermost rule counts. In an RCU read-side section. */
 static s32 policy_of(struct task_struct *task)
@@ -39,23 +40,31 @@ static s32 policy_of(struct task_struct *task)
 	return -1;
 }
 
-/* Puts every task where its cgroup says. O(task slots). */
+static void look(struct work_struct *work);
+static DECLARE_DELAYED_WORK(look_work, look);
+
+/*
+ * Puts every task where its cgroup says. O(task slots). A child that is not whole yet is in no cgroup of its own, and its class must not
+ * be changed: it is looked at again.
+ */
 void baton_cgroup_apply(void)
 {
-	struct baton_core_info core = {};
+	bool any = false, again = false;
 	u32 slot;
 
-	baton_core_info(&core);
-	for (slot = 0; slot < core.max_tasks; slot++) {
+	for (slot = 0; slot < baton_core_used_slots(); slot++) {
 		struct task_struct *task;
 		s32 policy = -1;
 		bool is_new = false;
 
 		rcu_read_lock();
 		task = baton_core_task_of_slot(slot);
-		if (task && !(task->flags & PF_EXITING)) {
+		if (task && READ_ONCE(task->__state) & TASK_NEW) {
+			again = true;
+		} else if (task && !(task->flags & PF_EXITING)) {
 			policy = policy_of(task);
 			is_new = baton_core_assign_by_rule(slot, policy);
+			any |= is_new;
 		}
 		if (is_new)
 			get_task_struct(task);
@@ -68,6 +77,11 @@ void baton_cgroup_apply(void)
 		}
 		cond_resched();
 	}
+	/* A fork that is under way may have copied what was before. */
+	if (any)
+		WRITE_ONCE(changed, jiffies);
+	if (again && watching)
+		schedule_delayed_work(&look_work, msecs_to_jiffies(AGAIN_MS));
 }
 
 static void look(struct work_struct *work)
@@ -76,12 +90,11 @@ static void look(struct work_struct *work)
 	baton_cgroup_apply();
 	mutex_unlock(&baton_control_mutex);
 }
-static DECLARE_WORK(look_work, look);
 
 static void note_change(void)
 {
 	WRITE_ONCE(changed, jiffies);
-	schedule_work(&look_work);
+	mod_delayed_work(system_wq, &look_work, 0);
 }
 
 /* Tracepoint cgroup_attach_task: interrupts off, locks of the cgroups' held. */
@@ -98,8 +111,10 @@ static void forked(void *data, struct task_struct *parent, struct task_struct *c
 	rcu_read_lock();
 	moved = task_dfl_cgroup(parent) != task_dfl_cgroup(child);
 	rcu_read_unlock();
-	if (moved || time_before(jiffies, READ_ONCE(changed) + SETTLED))
+	if (moved)
 		note_change();
+	else if (time_before(jiffies, READ_ONCE(changed) + SETTLED))
+		schedule_delayed_work(&look_work, 1);
 }
 
 static struct {
@@ -138,6 +153,7 @@ static int start_watching(void)
 	for (i = 0; i < ARRAY_SIZE(probes) && !err; i++)
 		err = probes[i].at ? tracepoint_probe_register(probes[i].at, probes[i].probe, NULL) : -EOPNOTSUPP;
 	watching = true;
+	WRITE_ONCE(changed, jiffies);
 	if (err)
 		stop_watching(i - 1);
 	return err;
@@ -154,17 +170,26 @@ static void tidy(void)
 		stop_watching(ARRAY_SIZE(probes));
 }
 
+static bool is_gone(u64 cgroup)
+{
+	struct cgroup *found = cgroup_get_from_id(cgroup);
+
+	if (IS_ERR(found))
+		return true;
+	cgroup_put(found);
+	return false;
+}
+
 /* Gives a cgroup to a policy, or, with place NULL, to none. */
 int baton_cgroup_set(u64 cgroup, const struct baton_place *place)
 {
-	struct cgroup *found;
 	int i, at = -1, err;
 
 	if (!cgroup)
 		return -EINVAL;
 	/* its own, else the first that is free */
 	for (i = 0; i < BATON_MAX_RULES; i++)
-		if (rules[i].cgroup == cgroup || (at < 0 && !rules[i].cgroup))
+		if (rules[i].cgroup == cgroup || (at < 0 && (!rules[i].cgroup || is_gone(rules[i].cgroup))))
 			at = i;
 	if (!place) {
 		if (at < 0 || rules[at].cgroup != cgroup)
@@ -173,38 +198,29 @@ int baton_cgroup_set(u64 cgroup, const struct baton_place *place)
 	} else {
 		if (at < 0)
 			return -ENOSPC;
-		found = cgroup_get_from_id(cgroup);
-		if (IS_ERR(found))
+		if (is_gone(cgroup))
 			return -ESRCH;
-		cgroup_put(found);
 		err = start_watching();
 		if (err)
 			return err;
 		rules[at].cgroup = cgroup;
 		rules[at].policy = place - baton_places;
 	}
+	WRITE_ONCE(changed, jiffies);
 	baton_cgroup_apply();
 	tidy();
 	return 0;
 }
 
-/* The rule at an index; those of cgroups that are gone are forgotten. */
+/* The rule at an index. */
 void baton_cgroup_info(struct baton_rule *arg)
 {
-	struct cgroup *found;
 	u32 index = arg->index;
 
 	memset(arg, 0, sizeof(*arg));
 	arg->index = index;
 	if (!rules[index].cgroup)
 		return;
-	found = cgroup_get_from_id(rules[index].cgroup);
-	if (IS_ERR(found)) {
-		rules[index].cgroup = 0;
-		tidy();
-		return;
-	}
-	cgroup_put(found);
 	arg->cgroup = rules[index].cgroup;
 	strscpy(arg->name, baton_places[rules[index].policy].name, sizeof(arg->name));
 }
@@ -212,6 +228,7 @@ void baton_cgroup_info(struct baton_rule *arg)
 /* All that is one policy's is another's; or, with NULL, nobody's, as the policy is about to be forgotten. */
 void baton_cgroup_change(const struct baton_place *from, const struct baton_place *to)
 {
+	bool any = false;
 	int i;
 
 	for (i = 0; i < BATON_MAX_RULES; i++) {
@@ -221,12 +238,15 @@ void baton_cgroup_change(const struct baton_place *from, const struct baton_plac
 			rules[i].policy = to - baton_places;
 		else
 			rules[i].cgroup = 0;
+		any = true;
 	}
+	if (any)
+		baton_cgroup_apply();
 	tidy();
 }
 
 /* No policy is registered, so there is no rule, and nothing that could queue the work. */
 void baton_cgroup_exit(void)
 {
-	cancel_work_sync(&look_work);
+	cancel_delayed_work_sync(&look_work);
 }

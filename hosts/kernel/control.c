@@ -528,6 +528,8 @@ static int handle(unsigned int cmd, union request *r)
 			return -ENOENT;
 		return baton_core_set_share(index_of(place), r->share.share) ? 0 : -ERANGE;
 	case BATON_IOC_PARTITION:
+		if (r->partition.set > 1)
+			return -EINVAL;
 		if (r->partition.set)
 			return baton_set_partition(&r->partition);
 		if (r->partition.index >= BATON_MAX_PARTITIONS)

@@ -200,6 +200,8 @@ u32 baton_core_partition_of_cpu(s32 cpu);
 u32 baton_core_partition_of_policy(u32 index);
 bool baton_core_serves(s32 here, s32 cpu);
 void baton_core_relieve(void);
+s32 baton_core_rescued_home(u64 handle, s32 near);
+u32 baton_core_used_slots(void);
 void baton_core_hand_over(u32 from, u32 to, u64 now, struct baton_frame *frame, const struct baton_cpu_state *cpu);
 void baton_core_hand_anew(u32 index, bool is_new, u64 now, struct baton_frame *frame, const struct baton_cpu_state *cpu);
 u32 baton_core_state(u32 index);

@@ -55,7 +55,7 @@ __bpf_kfunc u64 baton_init_task(struct baton_ctx *ctx)
 	return handle;
 }
 
-/* Out: task = one to put on the fallback queue, or 0; runtime = the CPU where it is. True if there is one. */
+/* Out: task = one to put on the fallback queue, or 0; runtime = the CPU that is to look for it. True if there is one. */
 __bpf_kfunc bool baton_rescue(struct baton_ctx *ctx)
 {
 	struct task_struct *task;
@@ -64,7 +64,7 @@ __bpf_kfunc bool baton_rescue(struct baton_ctx *ctx)
 	task = baton_core_task_of_slot((u32)ctx->task - 1);
 	if (!task)
 		return false;
-	ctx->runtime = task_cpu(task);
+	ctx->runtime = baton_core_rescued_home(ctx->task, task_cpu(task));
 	return true;
 }
 

@@ -435,6 +435,8 @@ struct baton_task_info {
 	int32_t cpu;
 	int32_t nice;
 	uint8_t comm[16];
+	// Id of the policy that it was assigned to, 0 for none.
+	uint32_t wanted;
 };
 
 // A `Schedulable` as C sees it: the task's slot plus one in the low half, its generation in the high half.

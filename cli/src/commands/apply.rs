@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use baton_abi::BatonPolicyState;
+use baton_abi::{BatonPolicyState, BATON_MAX_POLICIES};
 use serde::Serialize;
 
 use super::{load, partition, print, print_json, unload, upgrade};
@@ -33,7 +33,10 @@ pub fn apply(search: &Search, args: &Apply) -> Result<ExitCode> {
     kernel::require_root("changing what the machine runs")?;
     let _lock = Lock::take()?;
     let (mut is, loaded) = current()?;
-    forget_idle(&mut is, &to)?;
+    // The kernel does not know where modules come from; for the way back, they are where they will be.
+    for policy in &mut is.policies {
+        policy.module = to.policies.iter().find(|other| other.name() == policy.name()).and_then(|p| p.module.clone());
+    }
     let steps = plan(&is, loaded, &to);
     check(search, &is, loaded, &to, &steps)?;
     if !args.dry_run {
@@ -45,6 +48,7 @@ pub fn apply(search: &Search, args: &Apply) -> Result<ExitCode> {
                 return Err(undone(search, &is, &steps[..done], step, error));
             }
         }
+        settle()?;
     }
     let texts: Vec<String> = steps.iter().map(Step::to_string).collect();
     match (args.output.json, args.dry_run) {
@@ -79,8 +83,8 @@ fn machine() -> Result<Machine> {
             std::fs::read_to_string(&path).map_err(|e| Error::file(format!("reading {}", path.display()), &e))?;
         text.trim().parse::<CpuList>().map_err(|why| Error::baton(format!("{}: {why}", path.display())))
     };
-    let has_cgroup = |name: &str| cgroups::find(Path::new(name)).is_ok();
-    Ok(Machine { possible: list("possible")?, online: list("online")?, has_cgroup })
+    let cgroup = |name: &str| cgroups::find(Path::new(name)).ok().map(|dir| cgroups::name(&dir));
+    Ok(Machine { possible: list("possible")?, online: list("online")?, cgroup })
 }
 
 /// What the machine runs.
@@ -95,6 +99,7 @@ fn current() -> Result<(Config, Loaded)> {
             cgroups: cgroups.collect(),
             options: Some(text(&info.options)).filter(|options| !options.is_empty()).map(unplaced),
             default: info.id == core.default_policy,
+            is_idle: info.state == BatonPolicyState::Registered as u32,
             share: Some(info.share).filter(|share| *share != 0).map(unplaced),
             ..Policy::named(&name)
         }
@@ -112,17 +117,6 @@ fn current() -> Result<(Config, Loaded)> {
         partitions: partitions.collect(),
     };
     Ok((config, Loaded { core: true, attached: core.attached != 0 }))
-}
-
-/// A policy whose module is loaded, but which was never started, as by a command that was killed, counts as not there if it is
-/// wanted: it is to be loaded.
-fn forget_idle(is: &mut Config, to: &Config) -> Result<()> {
-    let Some(device) = Device::open_if_loaded()? else { return Ok(()) };
-    let idle = device.policies()?.into_iter().filter(|info| info.state == BatonPolicyState::Registered as u32);
-    let idle: Vec<String> = idle.map(|info| text(&info.name)).collect();
-    let wanted = |name: &str| to.policies.iter().any(|policy| policy.name() == name);
-    is.policies.retain(|policy| !idle.iter().any(|name| name == policy.name()) || !wanted(policy.name()));
-    Ok(())
 }
 
 /// What can be known to fail, before anything is done.
@@ -147,6 +141,13 @@ fn check(search: &Search, is: &Config, loaded: Loaded, to: &Config, steps: &[Ste
     }
     if !steps.is_empty() && !to.policies.is_empty() {
         load::require_sched_ext()?;
+    }
+    let come = steps.iter().filter(|step| matches!(step, Step::Load { .. })).count();
+    if is.policies.iter().filter(|policy| !policy.is_idle).count() + come > BATON_MAX_POLICIES {
+        return Err(Error::user(
+            format!("with those that go there would be more than {BATON_MAX_POLICIES} policies at once"),
+            "unload some first (baton unload); nothing was changed",
+        ));
     }
     let Some(device) = Device::open_if_loaded()? else { return Ok(()) };
     let wanted = |name: &str| to.policies.iter().any(|policy| policy.name() == name);
@@ -195,7 +196,11 @@ fn perform(search: &Search, step: &Step) -> Result<()> {
             device.set_partition(name, cpus, policies).map(drop).map_err(|why| partition::refused(name, &why))
         }
         Step::Cgroup { cgroup, policy } => {
-            cgroups::give(&device, &cgroups::find(Path::new(cgroup))?, policy.as_deref())
+            let dir = cgroups::find(Path::new(cgroup))?;
+            match policy {
+                Some(policy) => cgroups::give(&device, &dir, policy),
+                None => cgroups::take(&device, &dir).map(drop),
+            }
         }
         Step::Default { policy } => device.assign(0, policy.as_deref(), false).map_err(|errno| match policy {
             Some(policy) => load::not_default(policy, errno),
@@ -205,16 +210,31 @@ fn perform(search: &Search, step: &Step) -> Result<()> {
     }
 }
 
+/// Every task is where its cgroup says, whatever a command that was killed has left.
+fn settle() -> Result<()> {
+    match Device::open_if_loaded()? {
+        Some(device) if device.core()?.attached != 0 => device.apply_rules(),
+        _ => Ok(()),
+    }
+}
+
 /// A step failed: back to how it was.
 fn undone(search: &Search, was: &Config, done: &[Step], step: &Step, error: Error) -> Error {
     let back = || -> Result<()> {
+        for step in done.iter().rev() {
+            if let Step::Options { policy, .. } = step {
+                let before = was.policies.iter().find(|old| old.name() == policy).map_or("", Policy::options);
+                upgrade::undo_options(&Device::open()?, policy, before)?;
+            }
+        }
         let (is, loaded) = current()?;
         let mut to = was.clone();
         // The core was not loaded, so nothing was.
         if was.max_tasks.is_none() {
             to.policies.clear();
         }
-        plan(&is, loaded, &to).iter().try_for_each(|step| perform(search, step))
+        plan(&is, loaded, &to).iter().try_for_each(|step| perform(search, step))?;
+        settle()
     };
     let what = format!("could not {step}: {}", error.what);
     match (done.is_empty(), back()) {

@@ -41,7 +41,7 @@ pub fn attach(search: &Search, args: &Attach) -> Result<ExitCode> {
         load::attach(search, &device, false)?;
     }
     if let Some(cgroup) = &args.which.cgroup {
-        cgroups::give(&device, &cgroups::find(cgroup)?, Some(policy))?;
+        cgroups::give(&device, &cgroups::find(cgroup)?, policy)?;
         eprintln!("baton: what is in {} or below it, now and later, is {policy}'s", cgroup.display());
         return Ok(ExitCode::SUCCESS);
     }
@@ -56,14 +56,23 @@ pub fn detach(search: &Search, args: &Detach) -> Result<ExitCode> {
     let _lock = Lock::take()?;
     if !args.which.all {
         if let Some(cgroup) = &args.which.cgroup {
-            cgroups::give(&device, &cgroups::find(cgroup)?, None)?;
+            if cgroups::take(&device, &cgroups::find(cgroup)?)? {
+                eprintln!("baton: the cgroup {} has no policy of its own any more", cgroup.display());
+                return Ok(ExitCode::SUCCESS);
+            }
         }
         let list = threads(&args.which, args.threads)?;
         for pid in &list {
             tasks::take(&device, *pid)?;
         }
+        // What was given by name is what its cgroup says again.
+        device.apply_rules()?;
         eprintln!("baton: threads without a policy of their own now: {}", list.len());
         return Ok(ExitCode::SUCCESS);
+    }
+    for (cgroup, _) in device.rules()? {
+        // One that is gone has taken its rule with it.
+        let _ = device.set_rule(cgroup, None);
     }
     device.assign(0, None, false).map_err(|e| Error::baton(format!("the default was not taken back: {e}")))?;
     let core = device.core()?;

@@ -202,7 +202,10 @@ pub fn attach_anew(search: &Search, device: &Device, all: bool) -> Result<()> {
     let core = device.core()?;
     if core.attached != 0 && (core.all != 0) != all {
         tasks::take_all(device, None)?;
-        shim::detach(device)?;
+        if let Err(error) = shim::detach(device) {
+            device.apply_rules()?;
+            return Err(error);
+        }
     }
     attach(search, device, all)
 }

@@ -40,6 +40,8 @@ pub fn one(policy: &str) -> Result<()> {
     }
     tasks::take_all(&device, Some(info.id))?;
     remove(&device, &info)?;
+    // What it had by name may be in a cgroup of another's.
+    device.apply_rules()?;
     if core.all != 0 && core.default_policy == info.id {
         eprintln!(
             "baton: {policy} had every normal task; they run first come, first served now.\n\

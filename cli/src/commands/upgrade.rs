@@ -104,6 +104,17 @@ pub fn change_options(device: &Device, policy: &str, file: &Path, options: &str)
     }
 }
 
+/// Takes back what [`change_options`] did.
+pub fn undo_options(device: &Device, policy: &str, options: &str) -> Result<()> {
+    let info = running(device, policy)?;
+    if info.modules[BEFORE][0] == 0 {
+        return restart(device, policy, options);
+    }
+    let (result, answer) = device.upgrade(policy, "", true, 0);
+    result.map_err(|errno| refused(policy, errno, &answer))?;
+    unload(&running(device, policy)?, NEXT)
+}
+
 fn restart(device: &Device, policy: &str, options: &str) -> Result<()> {
     let info = running(device, policy)?;
     let is_default = device.core()?.default_policy == info.id;

@@ -56,6 +56,9 @@ pub struct Policy {
     /// Their tasks are its.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cgroups: Vec<Spanned<String>>,
+    /// Its module is loaded, but it was never started, as by a command that was killed.
+    #[serde(skip)]
+    pub is_idle: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -78,7 +81,7 @@ pub fn unplaced<T>(value: T) -> Spanned<T> {
 impl Policy {
     pub fn named(name: &str) -> Self {
         let name = unplaced(name.to_owned());
-        Self { name, module: None, options: None, default: false, share: None, cgroups: Vec::new() }
+        Self { name, module: None, options: None, default: false, share: None, cgroups: Vec::new(), is_idle: false }
     }
 
     pub fn name(&self) -> &str {
@@ -99,8 +102,8 @@ pub struct Machine {
     /// CPUs that there are.
     pub possible: CpuList,
     pub online: CpuList,
-    /// Is there such a cgroup?
-    pub has_cgroup: fn(&str) -> bool,
+    /// The one name of a cgroup, if there is such a one.
+    pub cgroup: fn(&str) -> Option<String>,
 }
 
 impl Config {
@@ -156,11 +159,10 @@ impl Config {
             }
             for cgroup in &mut policy.cgroups {
                 let at = cgroup.span();
-                let name = cgroup.get_ref().trim_matches('/').to_owned();
+                let Some(name) = (machine.cgroup)(cgroup.get_ref()) else {
+                    return Err((at, format!("there is no cgroup {} (version 2)", cgroup.get_ref())));
+                };
                 *cgroup.get_mut() = name.clone();
-                if !(machine.has_cgroup)(&name) {
-                    return Err((at, format!("there is no cgroup /{name} (version 2)")));
-                }
                 if !cgroups.insert(name.clone()) {
                     return Err((at, format!("the cgroup /{name} is there twice")));
                 }
@@ -183,11 +185,17 @@ impl Config {
     }
 
     fn check_partitions(
-        &self,
+        &mut self,
         machine: &Machine,
         policies: &BTreeSet<String>,
     ) -> std::result::Result<(), (Range<usize>, String)> {
         let mut left = machine.online.clone();
+        for partition in &mut self.partitions {
+            let at = partition.policies.span();
+            for policy in partition.policies.get_mut() {
+                *policy = names::policy(policy).map_err(|why| (at.clone(), why))?;
+            }
+        }
         for (i, partition) in self.partitions.iter().enumerate() {
             let (name, cpus) = (partition.name.get_ref(), partition.cpus.get_ref());
             let earlier = &self.partitions[..i];
@@ -207,7 +215,10 @@ impl Config {
             if partition.policies.get_ref().is_empty() {
                 return Err((at, "a partition has at least one policy".into()));
             }
-            for policy in partition.policies.get_ref() {
+            for (j, policy) in partition.policies.get_ref().iter().enumerate() {
+                if partition.policies.get_ref()[..j].contains(policy) {
+                    return Err((at, format!("the policy {policy} is there twice")));
+                }
                 if !policies.contains(policy) {
                     return Err((at, format!("there is no [[policy]] {policy}")));
                 }
@@ -230,7 +241,11 @@ mod tests {
 
     fn machine() -> Machine {
         let cpus = |text: &str| text.parse::<CpuList>().unwrap();
-        Machine { possible: cpus("0-7"), online: cpus("0-3"), has_cgroup: |name| name != "nowhere" }
+        Machine {
+            possible: cpus("0-7"),
+            online: cpus("0-3"),
+            cgroup: |name| (name != "nowhere").then(|| name.trim_matches('/').to_owned()),
+        }
     }
 
     const GOOD: &str = r#"
@@ -285,13 +300,14 @@ mod tests {
         check("slice=3ms,", "slice,", "KEY=VALUE");
         check("share = 20", "share = 120", "more than 100");
         check("share = 20", "share = -1", "");
-        check("\"a/b\"", "\"nowhere\"", "no cgroup /nowhere");
+        check("\"a/b\"", "\"nowhere\"", "no cgroup nowhere");
         check("\"a/b\"", "\"latency.slice\"", "twice");
         check("2-3,5", "2-3,8", "no CPU 8");
         check("2-3,5", "2-", "'' in '2-'");
         check("2-3,5", "0-3", "no CPU that is online");
         check("[\"wfq\"]", "[\"nobody\"]", "no [[policy]] nobody");
         check("[\"wfq\"]", "[]", "at least one policy");
+        check("[\"wfq\"]", "[\"wfq\", \"wfq\"]", "there twice");
         check("\"fast\"", "\"Fast\"", "small letters");
         let whole = |text: &str| Config::parse(text, &machine()).unwrap_err().1;
         assert!(whole("[[policy]]\nname = \"wfq\"\ndefault = true").contains("needs `all = true`"));
@@ -299,6 +315,6 @@ mod tests {
         assert!(whole(&two).contains("CPU 3 is in fast already"));
         let two = format!("{GOOD}\n[[partition]]\nname = \"b\"\ncpus = \"1\"\npolicies = [\"wfq\"]");
         assert!(whole(&two).contains("another partition already"));
-        assert!(whole("[[policy]\n").contains(""));
+        assert!(!whole("[[policy]\n").is_empty());
     }
 }

@@ -119,6 +119,7 @@ pub fn plan(is: &Config, loaded: Loaded, to: &Config) -> Vec<Step> {
         let (name, options) = (policy.name().to_owned(), policy.options().to_owned());
         let module = policy.module.as_ref().map(|module| module.get_ref().clone());
         match find(is, policy.name()) {
+            Some(old) if old.is_idle => steps.push(Step::Load { policy: name, module, options }),
             None => steps.push(Step::Load { policy: name, module, options }),
             Some(old) if old.options() != options => steps.push(Step::Options { policy: name, module, options }),
             Some(_) => {}
@@ -177,10 +178,10 @@ fn partitions(is: &Config, to: &Config, steps: &mut Vec<Step>) {
         config.partitions.iter().map(part).collect()
     };
     let (old, new) = (parts(is), parts(to));
-    for (name, cpus, policies) in &old {
-        let target = new.iter().find(|(other, ..)| other == name);
+    let mut now = Vec::new();
+    for (name, cpus, policies) in old {
         let (mut kept, mut members) = (cpus.clone(), policies.clone());
-        match target {
+        match new.iter().find(|(other, ..)| *other == name) {
             Some((_, wanted, wanted_policies)) => {
                 kept.keep(wanted);
                 members.retain(|policy| wanted_policies.contains(policy));
@@ -190,14 +191,12 @@ fn partitions(is: &Config, to: &Config, steps: &mut Vec<Step>) {
         if kept.is_empty() || members.is_empty() {
             (kept, members) = (CpuList::default(), Vec::new());
         }
-        if (&kept, &members) != (cpus, policies) {
-            let is_final = target.is_some_and(|(_, wanted, _)| *wanted == kept) && members == *policies;
-            if !is_final {
-                steps.push(Step::Partition { name: name.clone(), cpus: kept, policies: members });
-            }
+        if (&kept, &members) != (&cpus, &policies) {
+            steps.push(Step::Partition { name: name.clone(), cpus: kept.clone(), policies: members.clone() });
         }
+        now.push((name, kept, members));
     }
-    let changed = new.into_iter().filter(|part| !old.contains(part));
+    let changed = new.into_iter().filter(|part| !now.contains(part));
     steps.extend(changed.map(|(name, cpus, policies)| Step::Partition { name, cpus, policies }));
 }
 
@@ -209,10 +208,10 @@ fn memberships(is: &Config, to: &Config, loaded: Loaded, steps: &mut Vec<Step>) 
         config.policies.iter().flat_map(of).collect()
     };
     let (old, new) = (rules(is), rules(to));
-    let fresh = new.iter().filter(|rule| !old.contains(rule));
-    steps.extend(fresh.map(|(cgroup, policy)| Step::Cgroup { cgroup: cgroup.clone(), policy: Some(policy.clone()) }));
     let gone = old.iter().filter(|(cgroup, _)| !new.iter().any(|(other, _)| other == cgroup));
     steps.extend(gone.map(|(cgroup, _)| Step::Cgroup { cgroup: cgroup.clone(), policy: None }));
+    let fresh = new.iter().filter(|rule| !old.contains(rule));
+    steps.extend(fresh.map(|(cgroup, policy)| Step::Cgroup { cgroup: cgroup.clone(), policy: Some(policy.clone()) }));
     let default = |config: &Config| config.policies.iter().find(|p| p.default).map(|p| p.name().to_owned());
     let is_default = default(is).filter(|_| loaded.attached);
     if is_default != default(to) {
@@ -269,6 +268,11 @@ mod tests {
         other.policies[1].options = Some(unplaced("x=1".into()));
         check(&ab, &other, &["run b with x=1"]);
         check(&other, &ab, &["run b without options"]);
+        let mut idle = ab.clone();
+        idle.policies[0].is_idle = true;
+        idle.policies[0].share = Some(unplaced(30));
+        let steps: Vec<String> = plan(&idle, RUNNING, &ab).iter().map(Step::to_string).collect();
+        assert_eq!(steps, ["load a without options", "a share of 0 % for a"]);
     }
 
     #[test]
@@ -287,6 +291,8 @@ mod tests {
         let of = |a: &str, b: &str| config(&["a", "b"], vec![part("x", a, &["a"]), part("y", b, &["b"])]);
         let expected = ["partition x: CPUs 1 for a", "partition y: CPUs 2-3 for b"];
         check(&of("1-2", "3"), &of("1", "2-3"), &expected);
+        let expected = ["partition y: CPUs 1 for b", "partition x: CPUs 2-3 for a"];
+        check(&of("3", "1-2"), &of("2-3", "1"), &expected);
         let expected = ["end partition x", "end partition y", "partition x: CPUs 2 for a", "partition y: CPUs 1 for b"];
         check(&of("1", "2"), &of("2", "1"), &expected);
         let swapped = config(&["a", "b"], vec![part("x", "1", &["b"]), part("y", "2", &["a"])]);

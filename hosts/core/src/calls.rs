@@ -61,9 +61,10 @@ impl<H: Host> Core<'_, H> {
     /// The id of the policy that a task should be in.
     #[inline]
     pub(crate) fn wanted(&self, slot: &Slot) -> u32 {
+        // One that has stopped may come back, and has its tasks again then.
         match slot.wanted.load(SeqCst) {
-            0 => self.default_policy.load(Relaxed),
-            id => id,
+            id if self.by_id(id).is_some_and(PolicyEntry::is_running) => id,
+            _ => self.default_policy.load(Relaxed),
         }
     }
 
@@ -132,7 +133,7 @@ impl<H: Host> Core<'_, H> {
         if answer & BATON_SELECT_DIRECT != 0 && slot.state() == TaskState::Sleeping {
             slot.cpu.store(chosen, Relaxed);
             slot.set(TaskState::Running);
-            if let Some(chosen) = self.cpu(chosen).filter(|_| self.sole.load(Relaxed) == NO_SOLE) {
+            if let Some(chosen) = self.cpu(chosen).filter(|cpu| self.sole.load(Relaxed) == NO_SOLE && cpu.is_asleep()) {
                 self.runs(chosen, policy.index(), Some(slot));
             }
             cpu.directs.bump();
@@ -331,7 +332,7 @@ impl<H: Host> Core<'_, H> {
         if slot.state() == TaskState::Fallback {
             self.leave_fallback(slot, TaskState::Sleeping);
         }
-        if policy.id() != assigned {
+        if self.by_id(assigned).is_none() {
             // Unless it has just been assigned anew.
             let _ = slot.wanted.compare_exchange(assigned, 0, SeqCst, Relaxed);
         }

@@ -44,8 +44,9 @@ impl<'a, H: Host> Core<'a, H> {
         };
         slot.occupy(index, facts.opaque, facts.pid);
         if let Some(parent) = self.by_handle(facts.parent) {
-            slot.wanted.store(parent.wanted.load(Relaxed), Relaxed);
-            slot.by_rule.store(parent.by_rule.load(Relaxed), Relaxed);
+            // In this order: see `assign_by_rule`.
+            slot.wanted.store(parent.wanted.load(SeqCst), Relaxed);
+            slot.by_rule.store(parent.by_rule.load(SeqCst), Relaxed);
         }
         Init::Handle(slot.handle())
     }

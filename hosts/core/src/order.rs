@@ -104,10 +104,11 @@ impl<H: Host> Core<'_, H> {
     }
 }
 
-/// Adds a kick to those that the policy asked for, if there is room.
+/// Adds a kick to those that the policy asked for; in place of its last, if there is no room, as this one is needed.
 pub(crate) fn kick(ctx: &mut BatonCtx, cpu: i32, how: u16) {
-    if let Some(kick) = ctx.kicks.get_mut(ctx.nr_kicks as usize) {
+    let at = (ctx.nr_kicks as usize).min(ctx.kicks.len().wrapping_sub(1));
+    if let Some(kick) = ctx.kicks.get_mut(at) {
         *kick = cpu as u16 | how;
-        ctx.nr_kicks = ctx.nr_kicks.wrapping_add(1);
+        ctx.nr_kicks = at.wrapping_add(1) as u16;
     }
 }

@@ -145,8 +145,24 @@ impl<H: Host> Core<'_, H> {
         let relief = self.is_partitioned()
             && (self.overflow.load(Relaxed) != 0
                 || self.used().iter().any(|slot| slot.waits_in_fallback() && !self.may_run_apart(slot)));
-        if self.relief.swap(u32::from(relief), SeqCst) == 0 && relief {
+        match relief {
+            true => self.begin_relief(),
+            false => self.relief.store(0, SeqCst),
+        }
+    }
+
+    /// A partition's CPUs may run what is on the fallback queue, until the next look.
+    pub(crate) fn begin_relief(&self) {
+        if self.relief.swap(1, SeqCst) == 0 {
             self.host.kick_all();
+        }
+    }
+
+    /// Where a rescued task, which is on `near`, is to be looked for: that CPU is kicked.
+    pub fn rescued_home(&self, slot: &Slot, near: i32) -> i32 {
+        match self.is_partitioned() {
+            false => near,
+            true => self.near(slot, near, |cpu| self.is_common(cpu)).unwrap_or(near),
         }
     }
 

@@ -160,6 +160,7 @@ impl<H: Host> Core<'_, H> {
         }
         self.note_sole();
         self.next_epoch();
+        self.relieve();
         Ok(())
     }
 
@@ -212,14 +213,16 @@ impl<H: Host> Core<'_, H> {
     /// What a task was assigned to by name holds. Any other is assigned to this policy, or, if it was to another by a rule, to none.
     /// True if that is a change. Under the control mutex.
     pub fn assign_by_rule(&self, slot: &crate::Slot, entry: Option<&PolicyEntry>) -> bool {
-        let (wanted, by_rule) = (slot.wanted.load(SeqCst), slot.by_rule.load(Relaxed) != 0);
+        let (wanted, by_rule) = (slot.wanted.load(SeqCst), slot.by_rule.load(SeqCst) != 0);
         let is_free = by_rule || self.by_id(wanted).is_none();
         let new = entry.map_or(0, PolicyEntry::id);
         if slot.state() == crate::TaskState::Free || !is_free || wanted == new || (new == 0 && !by_rule) {
             return false;
         }
-        self.assign(slot, entry);
-        slot.by_rule.store(u32::from(new != 0), Relaxed);
+        // In this order, and never back, as a child may be copying both meanwhile.
+        slot.by_rule.store(1, SeqCst);
+        slot.wanted.store(new, SeqCst);
+        slot.epoch.store(0, SeqCst);
         true
     }
 

@@ -45,6 +45,9 @@ impl<'a, H: Host> Core<'a, H> {
             return false;
         }
         self.fallback.fetch_add(1, Relaxed);
+        if self.is_partitioned() && !self.may_run_apart(slot) {
+            self.begin_relief();
+        }
         true
     }
 

@@ -30,6 +30,8 @@ impl<H: Host> Core<'_, H> {
         let bit = 1 << entry.index();
         if percent == 0 {
             self.shared.fetch_and(!bit, SeqCst);
+            let owed = self.cpus.iter().filter_map(|cpu| cpu.owed.get(entry.index() as usize));
+            owed.for_each(|owed| owed.store(0, Relaxed));
         } else {
             self.shared.fetch_or(bit, SeqCst);
         }
@@ -51,9 +53,9 @@ impl<H: Host> Core<'_, H> {
         }
     }
 
-    /// The task with this handle is on `cpu` still, or was until now, and has run for `runtime` ns in its life.
+    /// The task with this handle (0 for none) is on `cpu` still, or was until now, and has run for `runtime` ns in its life.
     pub(crate) fn charge(&self, cpu: &CpuState, task: u64, runtime: u64) {
-        if self.shared.load(Relaxed) == 0 || cpu.charged_task.load(Relaxed) != task {
+        if self.shared.load(Relaxed) == 0 || task == 0 || cpu.charged_task.load(Relaxed) != task {
             return;
         }
         let ran = runtime.saturating_sub(cpu.charged.load(Relaxed)).min(MOST as u64) as i64;

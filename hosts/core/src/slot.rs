@@ -81,7 +81,7 @@ pub struct Slot {
     policy: AtomicU32,
     /// Id of the policy that it was assigned to; 0 for the default.
     pub(crate) wanted: AtomicU32,
-    /// 1 when `wanted` is by a rule of the host's, as for a cgroup, and not by name.
+    /// 1 when `wanted` is, or was last, by a rule of the host's, as for a cgroup, and not by name.
     pub(crate) by_rule: AtomicU32,
     /// The core's epoch when `policy` was last found to be running and the one wanted; 0 when it must be looked at again.
     pub(crate) epoch: AtomicU32,
@@ -111,6 +111,11 @@ impl Slot {
     #[inline]
     pub fn policy(&self) -> u32 {
         self.policy.load(Relaxed)
+    }
+
+    /// Id of the policy that it was assigned to; 0 for none.
+    pub fn wanted(&self) -> u32 {
+        self.wanted.load(Relaxed)
     }
 
     /// Thread id.

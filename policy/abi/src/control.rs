@@ -315,4 +315,6 @@ pub struct BatonTaskInfo {
     pub cpu: i32,
     pub nice: i32,
     pub comm: [u8; 16],
+    /// Id of the policy that it was assigned to, 0 for none.
+    pub wanted: u32,
 }

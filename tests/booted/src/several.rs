@@ -141,7 +141,19 @@ fn by_cgroup() -> Result<(), String> {
     hackbench(1, 5)?;
     baton_fails(&["attach", "wfq", "--cgroup", "nowhere"], "no cgroup")?;
     parent.kill().and_then(|()| parent.wait()).map_err(|e| e.to_string())?;
-    is_well("wfq")
+    is_well("wfq")?;
+    // From policy to policy, also what sleeps meanwhile, and what was given to the first by name.
+    let script = format!("echo $$ >{OUTER}/cgroup.procs; sleep 1; while :; do :; done");
+    let mut sleeper = Command::new("sh").args(["-c", &script]).spawn().map_err(|e| e.to_string())?;
+    baton(&["load", "template"])?;
+    baton(&["attach", "template", "--cgroup", "outer"])?;
+    baton(&["unload", "wfq"])?;
+    sleep(Duration::from_secs(1));
+    let all_there = soon("not all are the second policy's", || Ok(members("template")? == 2));
+    sleeper.kill().and_then(|()| sleeper.wait()).map_err(|e| e.to_string())?;
+    all_there?;
+    drop(early);
+    is_well("template")
 }
 
 /// Each of these is on one of these CPUs, 20 times in a row.

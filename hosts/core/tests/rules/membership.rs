@@ -90,7 +90,7 @@ fn several_policies_are_asked_in_their_order() {
 
 #[test]
 fn assigned_to_a_policy_that_stops() {
-    // The default, as if it had not been assigned: also when the default changes later.
+    // The default, as if it had not been assigned, also when that changes later; until its policy is back.
     check(
         "start a
          start b
@@ -102,7 +102,10 @@ fn assigned_to_a_policy_that_stops() {
          restore 1 @0 => a.task_new 1; none; [queued]
          start c
          default c
-         restore 1 @0 => a.task_departed 1; c.task_new 1; none; [queued]",
+         restore 1 @0 => a.task_departed 1; c.task_new 1; none; [queued]
+         stop b
+         start b
+         restore 1 @0 => c.task_departed 1; b.task_new 1; none; [queued]",
     );
 }
 

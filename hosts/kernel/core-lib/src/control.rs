@@ -121,6 +121,18 @@ pub extern "C" fn baton_core_serves(here: i32, cpu: i32) -> bool {
     policy.zip(core().cpu(cpu)).is_some_and(|(policy, cpu)| core().serves(policy, cpu))
 }
 
+/// See [`baton_core::Core::rescued_home`].
+#[no_mangle]
+pub extern "C" fn baton_core_rescued_home(handle: u64, near: i32) -> i32 {
+    core().by_handle(handle).map_or(near, |slot| core().rescued_home(slot, near))
+}
+
+/// Slots that have ever been in use; those beyond never were.
+#[no_mangle]
+pub extern "C" fn baton_core_used_slots() -> u32 {
+    core().used().len() as u32
+}
+
 /// See [`baton_core::Core::relieve`].
 #[no_mangle]
 pub extern "C" fn baton_core_relieve() {
@@ -269,5 +281,6 @@ pub unsafe extern "C" fn baton_core_task_info(info: *mut BatonTaskInfo) -> bool 
     info.policy = slot.policy();
     info.cpu = slot.cpu();
     info.nice = slot.nice();
+    info.wanted = slot.wanted();
     true
 }
