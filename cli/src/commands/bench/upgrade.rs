@@ -21,8 +21,8 @@ use crate::status::Change;
 const EXAMPLE: &str = "scx_simple";
 /// For each upgrade of `wfq`, so many fewer of the others, which take longer.
 const FEWER: u32 = 10;
-/// Groups of hackbench, 40 tasks each: 40, 1,000 and 5,000 tasks.
-const GROUPS: [u32; 3] = [1, 25, 125];
+/// Tasks that sleep all the time, beside the 40 of hackbench. More that are awake would measure how long the tool itself waits.
+const SLEEPERS: [u32; 3] = [10, 1_000, 5_000];
 
 /// What the guest needs.
 pub fn subjects() -> Vec<Subject> {
@@ -30,21 +30,34 @@ pub fn subjects() -> Vec<Subject> {
     policies.into_iter().chain([Subject::Scx { program: EXAMPLE, options: &[] }]).collect()
 }
 
-/// hackbench, again and again until this goes.
+/// hackbench, again and again, and tasks that sleep, until this goes.
 struct Load(Child);
 
 impl Load {
-    fn start(groups: u32) -> Result<Self> {
-        let script = format!("while :; do hackbench -g {groups} -l 1000; done");
+    fn start(sleepers: u32) -> Result<Self> {
+        let script = format!(
+            "i=0; while [ $i -lt {sleepers} ]; do sleep 100000 & i=$((i + 1)); done; while :; do hackbench -g 1 -l 1000; done"
+        );
         let mut command = Command::new("setsid");
         let command = command.args(["sh", "-c", &script]).stdin(Stdio::null()).stdout(Stdio::null());
         nice(0)?;
         let child = command.spawn().map_err(|e| Error::file("starting hackbench", &e))?;
         // Loading a module is work, too, and 40 tasks are in the way of it.
         nice(-20)?;
-        // All its tasks are there soon.
-        std::thread::sleep(Duration::from_millis(50 + 10 * u64::from(groups)));
-        Ok(Self(child))
+        let load = Self(child);
+        while load.count()? < sleepers as usize {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        // The tasks of hackbench are there soon.
+        std::thread::sleep(Duration::from_millis(50));
+        Ok(load)
+    }
+
+    /// Processes that the load has started and not waited for.
+    fn count(&self) -> Result<usize> {
+        let path = format!("/proc/{0}/task/{0}/children", self.0.id());
+        let children = std::fs::read_to_string(&path).map_err(|e| Error::file(format!("reading {path}"), &e))?;
+        Ok(children.split_whitespace().count())
     }
 }
 
@@ -77,11 +90,11 @@ fn fallbacks(device: &Device) -> Result<u64> {
 }
 
 /// Upgrades `policy` so many times under hackbench, to each of these modules in turn.
-fn row(search: &Search, policy: &str, modules: &[&str], groups: u32, runs: u32) -> Result<Row> {
+fn row(search: &Search, policy: &str, modules: &[&str], sleepers: u32, runs: u32) -> Result<Row> {
     let files = modules.iter().map(|module| search.find(&module_of(module))).collect::<Result<Vec<_>>>()?;
     let how = LoadOptions { all: true, module: files.first().cloned(), ..Default::default() };
     let device = load::load(search, policy, &how)?;
-    let load = Load::start(groups)?;
+    let load = Load::start(sleepers)?;
     let before = fallbacks(&device)?;
     let turns = files.iter().cycle().skip(1).take(runs as usize);
     let changes = turns.map(|file| upgrade::exchange(&device, policy, file, None, None)).collect::<Result<Vec<_>>>()?;
@@ -117,7 +130,7 @@ pub fn measure(search: &Search, cpus: u32, runs: u32, unit: &str) -> Result<Vec<
     let few = (runs / FEWER).max(2);
     let ways = [("wfq", "wfq", &["wfq"][..], runs), ("relay, converted", "relay", &["relay_v1", "relay_v2"], few)];
     for (subject, policy, modules, runs) in ways {
-        let row = row(search, policy, modules, GROUPS[0], runs)?;
+        let row = row(search, policy, modules, 0, runs)?;
         let of = |f: fn(&Change) -> u64| row.changes.iter().map(|c| f(c) as f64).collect::<Vec<_>>();
         eprintln!("baton: {subject}: {runs} upgrades, {} tasks left, {} lost", row.left, row.lost);
         results.extend(blackout(cpus, subject, unit, &of(|c| c.held_ns)));
@@ -127,13 +140,13 @@ pub fn measure(search: &Search, cpus: u32, runs: u32, unit: &str) -> Result<Vec<
         results.extend(single(cpus, subject, "tasks_lost", "tasks", row.lost as f64));
     }
     // The core's part does not grow with the number of tasks.
-    for groups in GROUPS.iter().filter(|groups| cpus == 2 || **groups == GROUPS[0]) {
-        let row = row(search, "relay", &["relay_v1", "relay_v2"], *groups, few)?;
+    for sleepers in SLEEPERS.into_iter().filter(|_| cpus == 2) {
+        let row = row(search, "relay", &["relay_v1", "relay_v2"], sleepers, few)?;
         let core: Vec<f64> = row.changes.iter().map(|c| c.core_ns as f64).collect();
-        let metric = format!("cores_part_with_{}_tasks", groups * 40);
+        let metric = format!("cores_part_with_{sleepers}_tasks");
         results.extend(single(cpus, "relay, converted", &metric, unit, percentile(&core, 50)));
     }
-    let load = Load::start(GROUPS[0])?;
+    let load = Load::start(0)?;
     let restarts = subject::restarts(EXAMPLE, few)?;
     drop(load);
     let subject = format!("{EXAMPLE}, stopped and started");
