@@ -94,7 +94,7 @@ static void look(struct work_struct *work)
 static void note_change(void)
 {
 	WRITE_ONCE(changed, jiffies);
-	mod_delayed_work(system_wq, &look_work, 0);
+	schedule_delayed_work(&look_work, 0);
 }
 
 /* Tracepoint cgroup_attach_task: interrupts off, locks of the cgroups' held. */

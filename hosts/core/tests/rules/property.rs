@@ -111,7 +111,13 @@ impl Trial {
                     let policy = kernel.core.policies().iter().find(|entry| entry.id() == policy && policy != 0);
                     policy.is_some_and(|policy| policy.partition() == kernel.core.cpu(cpu).unwrap().partition())
                 };
-                for task in kernel.tasks.iter().filter(|task| task.place == Place::Custody && serves(task)) {
+                let is_free = kernel.core.cpu(cpu).unwrap().partition() == FREE;
+                let waits = |task: &&Task| match task.place {
+                    Place::Custody => serves(task),
+                    Place::Fallback => is_free,
+                    _ => false,
+                };
+                for task in kernel.tasks.iter().filter(waits) {
                     assert!(task.mask & (1 << cpu) == 0, "CPU {cpu} idles while task {} waits", task.pid);
                 }
             });
