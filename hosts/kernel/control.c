@@ -564,7 +564,8 @@ static long control(struct file *file, unsigned int cmd, unsigned long arg)
 	err = handle(cmd, request);
 	mutex_unlock(&baton_control_mutex);
 	/* What was refused comes with the reason. */
-	if ((!err || cmd == BATON_IOC_START || cmd == BATON_IOC_UPGRADE || cmd == BATON_IOC_PARTITION) && copy_to_user(user, request, _IOC_SIZE(cmd)))
+	if ((!err || cmd == BATON_IOC_START || cmd == BATON_IOC_UPGRADE || cmd == BATON_IOC_PARTITION) &&
+	    copy_to_user(user, request, _IOC_SIZE(cmd)))
 		err = -EFAULT;
 out:
 	kfree(request);

@@ -26,7 +26,8 @@ impl<H: Host> Core<'_, H> {
 
     /// Gives all tasks of one running policy to another: the queued ones in the order in which the first picks them, CPU by CPU,
     /// the others when they are next queued, or next on their CPU. What was assigned to the first, and the tasks that were
-    /// assigned to none if it had those, are the other's; so are its place in the order and its share. O(tasks). Where and how as [`Core::hand_anew`].
+    /// assigned to none if it had those, are the other's; so are its place in the order and its share. O(tasks). Where and how as
+    /// [`Core::hand_anew`].
     pub fn hand_over(&self, from: &PolicyEntry, to: &PolicyEntry, now: u64, frame: H::Frame, cpu: &CpuState) {
         let mut ctx = plain_ctx(now);
         for which in 0..self.cpus.len() as i32 {

@@ -245,8 +245,8 @@ impl<H: Host> Core<'_, H> {
         self.fault(entry, &Fault { kind, method: method(event.method), pid: event.pid, now: event.now }, Some(cpu))
     }
 
-    /// After a change of `running`, `overflow` or `partitioned`. Several CPUs may do so at once: whoever writes last has looked after that, so
-    /// that a policy which has stopped does not stay the sole one; nothing else keeps the fast path from entering it.
+    /// After a change of `running`, `overflow` or `partitioned`. Several CPUs may do so at once: whoever writes last has looked after
+    /// that, so that a policy which has stopped does not stay the sole one; nothing else keeps the fast path from entering it.
     pub(crate) fn note_sole(&self) {
         loop {
             let look = || (self.running.load(SeqCst), self.overflow.load(SeqCst) | self.partitioned.load(SeqCst));

@@ -2,8 +2,9 @@
 //! The tests that run inside a booted kernel, as root, by way of the tool that a user has: `baton`.
 //!
 //! `baton-booted [--repeat N] [WORD]`: all cases, or those of the group WORD (containment, life, upgrade, several, configuration,
-//! systemd), or whose name has WORD in it, each N times in a row; of these, those for a machine like this. Every case begins and ends with nothing loaded, and fails when the machine does not go on scheduling or something stays behind. The kernel's log
-//! is judged by the one that boots the guest (crate baton-vm).
+//! systemd), or whose name has WORD in it, each N times in a row; of these, those for a machine like this. Every case begins and ends
+//! with nothing loaded, and fails when the machine does not go on scheduling or something stays behind. The kernel's log is judged
+//! by the one that boots the guest (crate baton-vm).
 
 macro_rules! case {
     ($name:literal, $run:expr) => {
@@ -38,8 +39,8 @@ fn main() -> ExitCode {
         }
     }
     let is_systemd = std::fs::exists("/run/systemd/system").unwrap_or(false);
-    let cpus = std::thread::available_parallelism().map_or(0, usize::from);
-    let machine = if is_systemd { "systemd" } else { ["", "", "2", "", "4"].get(cpus).copied().unwrap_or("") };
+    let cpus = std::thread::available_parallelism().map_or(0, usize::from).to_string();
+    let machine = if is_systemd { "systemd" } else { &cpus };
     let groups = [
         ("containment", "2", containment::cases().into_iter().chain(cases::of_containment()).collect::<Vec<_>>()),
         ("life", "2", cases::cases()),
