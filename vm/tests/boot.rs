@@ -12,9 +12,9 @@ fn shell(script: &str) -> Vm {
 
 #[test]
 fn a_command_gives_code_output_and_files() {
-    let input = concat!(env!("CARGO_MANIFEST_DIR"), "/src/cpio.rs");
+    let input = format!("{}/src/cpio.rs", std::env::var("CARGO_MANIFEST_DIR").unwrap());
     let vm = Vm {
-        files_in: vec![FileIn { host: input.into(), guest: "/data/in".into() }],
+        files_in: vec![FileIn { host: input.clone().into(), guest: "/data/in".into() }],
         files_out: vec!["/tmp/made".into(), "/tmp/missing".into()],
         topology: Some("2x2x2".parse().unwrap()),
         ..shell(
