@@ -517,7 +517,8 @@ struct baton_env {
 
 // A policy as the core sees it. `this` is what `create` made. All but `create` and `destroy` run with interrupts off and
 // usually with a kernel run-queue lock held: they must not sleep, and several CPUs are in them at once.
-// An absent function (NULL) is skipped; those marked "needed" must be there.
+// An absent function (NULL) is skipped; those marked "needed" must be there. In user space a policy in Rust unwinds out of a call
+// that is abandoned.
 //
 // Functions that take a `baton_token` own it from then on. See the trait `Scheduler` of the crate `baton`, whose methods these
 // are, for when each is called and what a wrong answer costs.

@@ -15,6 +15,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("baton-core", &["baton-abi"]),
     ("baton-core-lib", &["baton-abi", "baton-core"]),
     ("baton-glue", &["baton-abi", "baton-bridge"]),
+    ("baton-native-glue", &["baton-abi", "baton-bridge", "baton-seam"]),
+    ("baton-native", &["baton-abi", "baton-core", "baton-native-glue", "baton-seam"]),
     ("baton-vm", &[]),
     ("baton-booted", &[]),
     ("baton-cli", &[ANY]),

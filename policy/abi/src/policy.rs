@@ -165,7 +165,8 @@ pub const BATON_EV_NO_SELECT: u32 = 1 << 4;
 
 /// A policy as the core sees it. `this` is what `create` made. All but `create` and `destroy` run with interrupts off and
 /// usually with a kernel run-queue lock held: they must not sleep, and several CPUs are in them at once.
-/// An absent function (NULL) is skipped; those marked "needed" must be there.
+/// An absent function (NULL) is skipped; those marked "needed" must be there. In user space a policy in Rust unwinds out of a call
+/// that is abandoned.
 ///
 /// Functions that take a `BatonToken` own it from then on. See the trait `Scheduler` of the crate `baton`, whose methods these
 /// are, for when each is called and what a wrong answer costs.
@@ -186,66 +187,72 @@ pub struct BatonPolicy {
     /// The state of another version that `reregister_convert` takes.
     pub older: BatonStateType,
     /// Needed. Process context, may sleep and allocate. Returns NULL when it cannot.
-    pub create: Option<extern "C" fn(env: *const BatonEnv) -> *mut c_void>,
+    pub create: Option<extern "C-unwind" fn(env: *const BatonEnv) -> *mut c_void>,
     /// Needed. Process context; no other call is under way or will come.
-    pub destroy: Option<extern "C" fn(this: *mut c_void)>,
+    pub destroy: Option<extern "C-unwind" fn(this: *mut c_void)>,
     /// The CPU, or'ed with [`BATON_SELECT_DIRECT`].
     pub select_task_rq: Option<
-        extern "C" fn(this: *mut c_void, ctx: *mut BatonCtx, task: *const BatonTask, wake: *const BatonWake) -> u64,
+        extern "C-unwind" fn(
+            this: *mut c_void,
+            ctx: *mut BatonCtx,
+            task: *const BatonTask,
+            wake: *const BatonWake,
+        ) -> u64,
     >,
     /// Needed.
     pub task_new:
-        Option<extern "C" fn(this: *mut c_void, ctx: *mut BatonCtx, task: *const BatonTask, token: BatonToken)>,
+        Option<extern "C-unwind" fn(this: *mut c_void, ctx: *mut BatonCtx, task: *const BatonTask, token: BatonToken)>,
     /// Needed.
     pub task_wakeup:
-        Option<extern "C" fn(this: *mut c_void, ctx: *mut BatonCtx, task: *const BatonTask, token: BatonToken)>,
+        Option<extern "C-unwind" fn(this: *mut c_void, ctx: *mut BatonCtx, task: *const BatonTask, token: BatonToken)>,
     /// Needed.
     pub task_preempt:
-        Option<extern "C" fn(this: *mut c_void, ctx: *mut BatonCtx, task: *const BatonTask, token: BatonToken)>,
+        Option<extern "C-unwind" fn(this: *mut c_void, ctx: *mut BatonCtx, task: *const BatonTask, token: BatonToken)>,
     /// Needed.
     pub task_yield:
-        Option<extern "C" fn(this: *mut c_void, ctx: *mut BatonCtx, task: *const BatonTask, token: BatonToken)>,
+        Option<extern "C-unwind" fn(this: *mut c_void, ctx: *mut BatonCtx, task: *const BatonTask, token: BatonToken)>,
     /// Needed.
     pub task_restored:
-        Option<extern "C" fn(this: *mut c_void, ctx: *mut BatonCtx, task: *const BatonTask, token: BatonToken)>,
+        Option<extern "C-unwind" fn(this: *mut c_void, ctx: *mut BatonCtx, task: *const BatonTask, token: BatonToken)>,
     /// Needed. A token, [`BATON_PICK_NONE`] or [`BATON_PICK_KEEP`]; `prev` may be NULL. The slice goes into `ctx`.
     pub pick_next_task:
-        Option<extern "C" fn(this: *mut c_void, ctx: *mut BatonCtx, cpu: i32, prev: *const BatonTask) -> u64>,
+        Option<extern "C-unwind" fn(this: *mut c_void, ctx: *mut BatonCtx, cpu: i32, prev: *const BatonTask) -> u64>,
     /// A token or [`BATON_PICK_NONE`].
-    pub newly_idle: Option<extern "C" fn(this: *mut c_void, ctx: *mut BatonCtx, cpu: i32) -> u64>,
+    pub newly_idle: Option<extern "C-unwind" fn(this: *mut c_void, ctx: *mut BatonCtx, cpu: i32) -> u64>,
     /// Needed.
     pub pick_refused:
-        Option<extern "C" fn(this: *mut c_void, ctx: *mut BatonCtx, token: BatonToken, why: BatonRefusal)>,
-    pub balance: Option<extern "C" fn(this: *mut c_void, ctx: *mut BatonCtx, cpu: i32)>,
-    pub task_blocked: Option<extern "C" fn(this: *mut c_void, ctx: *mut BatonCtx, task: *const BatonTask)>,
+        Option<extern "C-unwind" fn(this: *mut c_void, ctx: *mut BatonCtx, token: BatonToken, why: BatonRefusal)>,
+    pub balance: Option<extern "C-unwind" fn(this: *mut c_void, ctx: *mut BatonCtx, cpu: i32)>,
+    pub task_blocked: Option<extern "C-unwind" fn(this: *mut c_void, ctx: *mut BatonCtx, task: *const BatonTask)>,
     /// Needed. The token, or 0.
     pub task_dequeued:
-        Option<extern "C" fn(this: *mut c_void, ctx: *mut BatonCtx, task: *const BatonTask) -> BatonToken>,
+        Option<extern "C-unwind" fn(this: *mut c_void, ctx: *mut BatonCtx, task: *const BatonTask) -> BatonToken>,
     /// Needed. The token, or 0.
     pub task_departed:
-        Option<extern "C" fn(this: *mut c_void, ctx: *mut BatonCtx, task: *const BatonTask) -> BatonToken>,
-    pub task_dead: Option<extern "C" fn(this: *mut c_void, ctx: *mut BatonCtx, task: *const BatonTask)>,
-    pub task_affinity_changed: Option<extern "C" fn(this: *mut c_void, ctx: *mut BatonCtx, task: *const BatonTask)>,
-    pub task_prio_changed: Option<extern "C" fn(this: *mut c_void, ctx: *mut BatonCtx, task: *const BatonTask)>,
-    pub task_tick: Option<extern "C" fn(this: *mut c_void, ctx: *mut BatonCtx, task: *const BatonTask)>,
-    pub timer: Option<extern "C" fn(this: *mut c_void, ctx: *mut BatonCtx, cpu: i32)>,
-    pub cpu_online: Option<extern "C" fn(this: *mut c_void, ctx: *mut BatonCtx, cpu: i32)>,
-    pub cpu_offline: Option<extern "C" fn(this: *mut c_void, ctx: *mut BatonCtx, cpu: i32)>,
-    pub enter_idle: Option<extern "C" fn(this: *mut c_void, ctx: *mut BatonCtx, cpu: i32)>,
-    pub exit_idle: Option<extern "C" fn(this: *mut c_void, ctx: *mut BatonCtx, cpu: i32)>,
+        Option<extern "C-unwind" fn(this: *mut c_void, ctx: *mut BatonCtx, task: *const BatonTask) -> BatonToken>,
+    pub task_dead: Option<extern "C-unwind" fn(this: *mut c_void, ctx: *mut BatonCtx, task: *const BatonTask)>,
+    pub task_affinity_changed:
+        Option<extern "C-unwind" fn(this: *mut c_void, ctx: *mut BatonCtx, task: *const BatonTask)>,
+    pub task_prio_changed: Option<extern "C-unwind" fn(this: *mut c_void, ctx: *mut BatonCtx, task: *const BatonTask)>,
+    pub task_tick: Option<extern "C-unwind" fn(this: *mut c_void, ctx: *mut BatonCtx, task: *const BatonTask)>,
+    pub timer: Option<extern "C-unwind" fn(this: *mut c_void, ctx: *mut BatonCtx, cpu: i32)>,
+    pub cpu_online: Option<extern "C-unwind" fn(this: *mut c_void, ctx: *mut BatonCtx, cpu: i32)>,
+    pub cpu_offline: Option<extern "C-unwind" fn(this: *mut c_void, ctx: *mut BatonCtx, cpu: i32)>,
+    pub enter_idle: Option<extern "C-unwind" fn(this: *mut c_void, ctx: *mut BatonCtx, cpu: i32)>,
+    pub exit_idle: Option<extern "C-unwind" fn(this: *mut c_void, ctx: *mut BatonCtx, cpu: i32)>,
     /// The state of the running version, to be shared with the next. Process context; other calls go on meanwhile. Returns NULL
     /// when it cannot. There if `state` is, as are the next two.
-    pub reregister_prepare: Option<extern "C" fn(this: *mut c_void) -> *mut c_void>,
+    pub reregister_prepare: Option<extern "C-unwind" fn(this: *mut c_void) -> *mut c_void>,
     /// As `create`, of a state, which it owns from then on. Other calls of the version that gave the state go on meanwhile.
-    pub reregister_init: Option<extern "C" fn(env: *const BatonEnv, state: *mut c_void) -> *mut c_void>,
+    pub reregister_init: Option<extern "C-unwind" fn(env: *const BatonEnv, state: *mut c_void) -> *mut c_void>,
     /// Gives up a state of this version's that nobody took. Process context.
-    pub reregister_drop: Option<extern "C" fn(state: *mut c_void)>,
+    pub reregister_drop: Option<extern "C-unwind" fn(state: *mut c_void)>,
     /// Makes a state of one of the type `older`, as far as it can while that one is in use. Process context. NULL when it cannot.
     /// There if `older` is, as is the next.
-    pub reregister_convert: Option<extern "C" fn(env: *const BatonEnv, older: *const c_void) -> *mut c_void>,
+    pub reregister_convert: Option<extern "C-unwind" fn(env: *const BatonEnv, older: *const c_void) -> *mut c_void>,
     /// Brings over, into a policy made of a converted state, what only can be while nothing moves: every CPU stands still, with
     /// interrupts off. 0, or not 0 when it cannot.
-    pub reregister_take: Option<extern "C" fn(this: *mut c_void, older: *const c_void) -> u64>,
+    pub reregister_take: Option<extern "C-unwind" fn(this: *mut c_void, older: *const c_void) -> u64>,
 }
 
 /// The methods of a policy, for fault reports and counters.

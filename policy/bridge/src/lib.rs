@@ -131,7 +131,7 @@ fn give(baton: Option<Schedulable>) -> BatonToken {
 
 macro_rules! with_baton {
     ($($method:ident)*) => {$(
-        extern "C" fn $method<S: Scheduler>(this: *mut c_void, ctx: *mut BatonCtx, task: *const BatonTask, token: BatonToken) {
+        extern "C-unwind" fn $method<S: Scheduler>(this: *mut c_void, ctx: *mut BatonCtx, task: *const BatonTask, token: BatonToken) {
             about::<S, _>(this, ctx, task, |policy, ctx, task| {
                 if let Some(baton) = receive(token) {
                     policy.$method(ctx, task, baton);
@@ -144,7 +144,7 @@ with_baton!(task_new task_wakeup task_preempt task_yield task_restored);
 
 macro_rules! about_task {
     ($($method:ident)*) => {$(
-        extern "C" fn $method<S: Scheduler>(this: *mut c_void, ctx: *mut BatonCtx, task: *const BatonTask) {
+        extern "C-unwind" fn $method<S: Scheduler>(this: *mut c_void, ctx: *mut BatonCtx, task: *const BatonTask) {
             about::<S, _>(this, ctx, task, |policy, ctx, task| policy.$method(ctx, task));
         }
     )*};
@@ -153,7 +153,7 @@ about_task!(task_blocked task_dead task_affinity_changed task_prio_changed task_
 
 macro_rules! about_cpu {
     ($($method:ident)*) => {$(
-        extern "C" fn $method<S: Scheduler>(this: *mut c_void, ctx: *mut BatonCtx, cpu: i32) {
+        extern "C-unwind" fn $method<S: Scheduler>(this: *mut c_void, ctx: *mut BatonCtx, cpu: i32) {
             enter::<S, _>(this, ctx, |policy, ctx, _| policy.$method(ctx, Cpu::new(cpu as u32)));
         }
     )*};
@@ -162,14 +162,14 @@ about_cpu!(balance timer cpu_online cpu_offline enter_idle exit_idle);
 
 macro_rules! take_back {
     ($($method:ident)*) => {$(
-        extern "C" fn $method<S: Scheduler>(this: *mut c_void, ctx: *mut BatonCtx, task: *const BatonTask) -> BatonToken {
+        extern "C-unwind" fn $method<S: Scheduler>(this: *mut c_void, ctx: *mut BatonCtx, task: *const BatonTask) -> BatonToken {
             about::<S, _>(this, ctx, task, |policy, ctx, task| give(policy.$method(ctx, task)))
         }
     )*};
 }
 take_back!(task_dequeued task_departed);
 
-extern "C" fn select_task_rq<S: Scheduler>(
+extern "C-unwind" fn select_task_rq<S: Scheduler>(
     this: *mut c_void,
     ctx: *mut BatonCtx,
     task: *const BatonTask,
@@ -189,7 +189,7 @@ extern "C" fn select_task_rq<S: Scheduler>(
     }
 }
 
-extern "C" fn pick_next_task<S: Scheduler>(
+extern "C-unwind" fn pick_next_task<S: Scheduler>(
     this: *mut c_void,
     ctx: *mut BatonCtx,
     cpu: i32,
@@ -212,11 +212,16 @@ extern "C" fn pick_next_task<S: Scheduler>(
     })
 }
 
-extern "C" fn newly_idle<S: Scheduler>(this: *mut c_void, ctx: *mut BatonCtx, cpu: i32) -> u64 {
+extern "C-unwind" fn newly_idle<S: Scheduler>(this: *mut c_void, ctx: *mut BatonCtx, cpu: i32) -> u64 {
     enter::<S, _>(this, ctx, |policy, ctx, _| give(policy.newly_idle(ctx, Cpu::new(cpu as u32))))
 }
 
-extern "C" fn pick_refused<S: Scheduler>(this: *mut c_void, ctx: *mut BatonCtx, token: BatonToken, why: BatonRefusal) {
+extern "C-unwind" fn pick_refused<S: Scheduler>(
+    this: *mut c_void,
+    ctx: *mut BatonCtx,
+    token: BatonToken,
+    why: BatonRefusal,
+) {
     let why = match why {
         BatonRefusal::Stale => Refusal::Stale,
         BatonRefusal::Foreign => Refusal::Foreign,

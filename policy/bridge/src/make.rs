@@ -6,7 +6,7 @@ use baton::{Env, Place, Scheduler, Topology};
 use baton_abi::{BatonEnv, BATON_MESSAGE_LEN};
 use core::ffi::{c_char, c_void, CStr};
 
-pub(crate) extern "C" fn create<S: Scheduler>(env: *const BatonEnv) -> *mut c_void {
+pub(crate) extern "C-unwind" fn create<S: Scheduler>(env: *const BatonEnv) -> *mut c_void {
     with_env(env, |env| S::new(env))
 }
 
@@ -32,7 +32,7 @@ pub(crate) fn with_env<T>(env: *const BatonEnv, make: impl FnOnce(&Env<'_>) -> R
     }
 }
 
-pub(crate) extern "C" fn destroy<S: Scheduler>(this: *mut c_void) {
+pub(crate) extern "C-unwind" fn destroy<S: Scheduler>(this: *mut c_void) {
     // SAFETY: Host-call. `create` made it of a Box of the same type, and the host calls this once and nothing after.
     drop(unsafe { Box::from_raw(this.cast::<S>()) });
 }

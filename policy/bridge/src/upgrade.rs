@@ -46,30 +46,30 @@ const fn state_type(layout: Layout) -> BatonStateType {
     BatonStateType { name, version: layout.version, reserved: 0, layout: layout.hash }
 }
 
-extern "C" fn prepare<S: Upgrade>(this: *mut c_void) -> *mut c_void {
+extern "C-unwind" fn prepare<S: Upgrade>(this: *mut c_void) -> *mut c_void {
     // SAFETY: Host-call. The host gives what `create` or `init` made, which lives until `destroy`.
     let policy = unsafe { &*this.cast::<S>() };
     Box::into_raw(Box::new(policy.reregister_prepare())).cast()
 }
 
-extern "C" fn init<S: Upgrade>(env: *const BatonEnv, state: *mut c_void) -> *mut c_void {
+extern "C-unwind" fn init<S: Upgrade>(env: *const BatonEnv, state: *mut c_void) -> *mut c_void {
     // SAFETY: Same-state. The host has compared the types, and gives what `prepare` or `convert` of such a version made, once.
     let state = unsafe { Box::from_raw(state.cast::<S::State>()) };
     with_env(env, |env| S::reregister_init(env, *state))
 }
 
-extern "C" fn drop_state<S: Upgrade>(state: *mut c_void) {
+extern "C-unwind" fn drop_state<S: Upgrade>(state: *mut c_void) {
     // SAFETY: Same-state. As above; it is this version's own.
     drop(unsafe { Box::from_raw(state.cast::<S::State>()) });
 }
 
-extern "C" fn convert<S: Upgrade>(env: *const BatonEnv, older: *const c_void) -> *mut c_void {
+extern "C-unwind" fn convert<S: Upgrade>(env: *const BatonEnv, older: *const c_void) -> *mut c_void {
     // SAFETY: Same-state. The host has compared the types, and keeps it to the end of the exchange.
     let older = unsafe { &*older.cast::<S::Older>() };
     with_env(env, |env| S::reregister_convert(env, older))
 }
 
-extern "C" fn take<S: Upgrade>(this: *mut c_void, older: *const c_void) -> u64 {
+extern "C-unwind" fn take<S: Upgrade>(this: *mut c_void, older: *const c_void) -> u64 {
     // SAFETY: Host-call and Same-state. As above.
     let (policy, older) = unsafe { (&*this.cast::<S>(), &*older.cast::<S::Older>()) };
     policy.reregister_take(older).is_err().into()

@@ -1,149 +1,183 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The host of a policy that runs in user space: an object, installed per thread by the simulator, a checker or a test.
+//! The host of a policy that runs in user space: a table of functions, installed per thread by the simulator, a checker or a test.
+//!
+//! The policy may be a library of its own, with its own copy of this crate and of the standard library: so the functions are C's,
+//! nothing unwinds through them, and a call that is to be abandoned is unwound on this side ([`abandon`]).
 
 use core::sync::atomic::{AtomicU32, Ordering};
-use std::{cell::RefCell, rc::Rc};
+use std::{boxed::Box, cell::Cell, panic, ptr, thread};
 
-/// What a host gives a policy. The functions of this module call the one that is installed on the thread.
-pub trait Host {
-    /// Takes a lock. May panic instead of returning when that would deadlock.
-    fn lock(&self, word: &AtomicU32);
+/// What a host gives a policy. The functions of this module call those of the table that is installed on the thread. All are called
+/// on that thread, inside a call of the policy.
+#[repr(C)]
+pub struct Table {
+    /// Takes a lock. False when that cannot be: the call is abandoned.
+    pub lock: extern "C" fn(word: *const AtomicU32) -> bool,
     /// Takes a lock if it is free.
-    fn try_lock(&self, word: &AtomicU32) -> bool;
-    /// Releases a lock.
-    fn unlock(&self, word: &AtomicU32);
-    /// A policy dropped a `Schedulable`.
-    fn token_dropped(&self, token: u64);
+    pub try_lock: extern "C" fn(word: *const AtomicU32) -> bool,
+    /// Releases a lock. False when it is not the one taken last: the call is abandoned.
+    pub unlock: extern "C" fn(word: *const AtomicU32) -> bool,
+    /// A policy dropped a `Schedulable`. False when that lost a task: the call is abandoned.
+    pub token_dropped: extern "C" fn(token: u64) -> bool,
+    /// The policy has panicked: the call is being abandoned. File and message are UTF-8, not terminated, valid during the call.
+    pub panicked: extern "C" fn(file: *const u8, file_len: usize, line: u32, message: *const u8, message_len: usize),
     /// The time, ns.
-    fn now(&self) -> u64;
+    pub now: extern "C" fn() -> u64,
     /// A random number.
-    fn random(&self) -> u64;
+    pub random: extern "C" fn() -> u64,
     /// Sets this CPU's timer of this policy, ns from now.
-    fn arm_timer(&self, after_ns: u64);
+    pub arm_timer: extern "C" fn(after_ns: u64),
     /// Stops this CPU's timer of this policy.
-    fn cancel_timer(&self);
+    pub cancel_timer: extern "C" fn(),
     /// May the task in this slot run on that CPU now?
-    fn may_run(&self, slot: u32, cpu: i32) -> bool;
+    pub may_run: extern "C" fn(slot: u32, cpu: i32) -> bool,
     /// Is the CPU online?
-    fn cpu_online(&self, cpu: i32) -> bool;
+    pub cpu_online: extern "C" fn(cpu: i32) -> bool,
     /// Is the CPU idle, and not claimed by anyone?
-    fn cpu_idle(&self, cpu: i32) -> bool;
+    pub cpu_idle: extern "C" fn(cpu: i32) -> bool,
     /// Claims an idle CPU; false when it was not idle or another was first.
-    fn claim_idle(&self, cpu: i32) -> bool;
-}
-
-/// The host of a thread that has none installed: locks spin, all CPUs are online and busy, a dropped `Schedulable` panics.
-struct Bare;
-
-impl Host for Bare {
-    fn lock(&self, word: &AtomicU32) {
-        while !self.try_lock(word) {
-            std::thread::yield_now();
-        }
-    }
-    fn try_lock(&self, word: &AtomicU32) -> bool {
-        word.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
-    }
-    fn unlock(&self, word: &AtomicU32) {
-        word.store(0, Ordering::Release);
-    }
-    fn token_dropped(&self, token: u64) {
-        if !std::thread::panicking() {
-            panic!("a Schedulable was dropped: slot {}, generation {}", (token as u32).wrapping_sub(1), token >> 32);
-        }
-    }
-    fn now(&self) -> u64 {
-        0
-    }
-    fn random(&self) -> u64 {
-        0
-    }
-    fn arm_timer(&self, _after_ns: u64) {}
-    fn cancel_timer(&self) {}
-    fn may_run(&self, _slot: u32, _cpu: i32) -> bool {
-        true
-    }
-    fn cpu_online(&self, _cpu: i32) -> bool {
-        true
-    }
-    fn cpu_idle(&self, _cpu: i32) -> bool {
-        false
-    }
-    fn claim_idle(&self, _cpu: i32) -> bool {
-        false
-    }
+    pub claim_idle: extern "C" fn(cpu: i32) -> bool,
 }
 
 std::thread_local! {
-    static HOST: RefCell<Rc<dyn Host>> = RefCell::new(Rc::new(Bare));
+    static TABLE: Cell<*const Table> = const { Cell::new(ptr::null()) };
+    static IN_CALL: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Installs `host` on this thread and returns the one before.
-pub fn install(host: Rc<dyn Host>) -> Rc<dyn Host> {
-    HOST.replace(host)
+/// Installs a host on this thread, or none, and returns the one before.
+pub fn install(table: Option<&'static Table>) -> Option<&'static Table> {
+    let before = TABLE.replace(table.map_or(ptr::null(), ptr::from_ref));
+    // SAFETY: Installed. Only this function writes it, from a reference that lives for ever.
+    unsafe { before.as_ref() }
 }
 
-fn with<R>(f: impl FnOnce(&dyn Host) -> R) -> R {
-    let host = HOST.with_borrow(Rc::clone);
-    f(&*host)
+#[inline]
+fn table() -> Option<&'static Table> {
+    // SAFETY: Installed. As above.
+    unsafe { TABLE.get().as_ref() }
 }
 
-/// See [`Host::lock`].
+/// What unwinds when a host ends a call.
+struct Abandoned;
+
+/// Ends the call under way.
+#[cold]
+fn abandon() {
+    // One that is being unwound already is.
+    if !thread::panicking() {
+        panic::resume_unwind(Box::new(Abandoned));
+    }
+}
+
+/// Makes one call of a policy; `None` when it was abandoned: it panicked, which the host has been told, or the host ended it.
+#[inline]
+pub fn guard<R>(call: impl FnOnce() -> R) -> Option<R> {
+    let was_in_call = IN_CALL.replace(true);
+    let result = panic::catch_unwind(panic::AssertUnwindSafe(call));
+    IN_CALL.set(was_in_call);
+    result.ok()
+}
+
+/// Has panics inside [`guard`] told to the host, not to the terminal. Once for each copy of this crate.
+pub fn report_panics() {
+    let others = panic::take_hook();
+    panic::set_hook(Box::new(move |info| {
+        let Some(table) = table().filter(|_| IN_CALL.get()) else { return others(info) };
+        let (file, line) = info.location().map_or(("", 0), |at| (at.file(), at.line()));
+        let message = info.payload_as_str().unwrap_or("");
+        (table.panicked)(file.as_ptr(), file.len(), line, message.as_ptr(), message.len());
+    }));
+}
+
+/// Takes a lock. Without a host it spins.
 pub fn lock(word: &AtomicU32) {
-    with(|h| h.lock(word))
+    match table() {
+        Some(table) if (table.lock)(word) => {}
+        Some(_) => abandon(),
+        None => {
+            while !try_lock(word) {
+                thread::yield_now();
+            }
+        }
+    }
 }
 
-/// See [`Host::try_lock`].
+/// Takes a lock if it is free.
 pub fn try_lock(word: &AtomicU32) -> bool {
-    with(|h| h.try_lock(word))
+    match table() {
+        Some(table) => (table.try_lock)(word),
+        None => word.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok(),
+    }
 }
 
-/// See [`Host::unlock`].
+/// Releases a lock.
 pub fn unlock(word: &AtomicU32) {
-    with(|h| h.unlock(word))
+    match table() {
+        Some(table) if (table.unlock)(word) => {}
+        Some(_) => abandon(),
+        None => word.store(0, Ordering::Release),
+    }
 }
 
-/// See [`Host::token_dropped`].
+/// A policy dropped a `Schedulable`. Without a host that is a panic.
 pub fn token_dropped(token: u64) {
-    with(|h| h.token_dropped(token))
+    if thread::panicking() {
+        return;
+    }
+    match table() {
+        Some(table) if (table.token_dropped)(token) => {}
+        Some(_) => abandon(),
+        None => {
+            panic!("a Schedulable was dropped: slot {}, generation {}", (token as u32).wrapping_sub(1), token >> 32)
+        }
+    }
 }
 
-/// See [`Host::now`].
+/// The time, ns; 0 without a host.
+#[inline]
 pub fn now() -> u64 {
-    with(|h| h.now())
+    table().map_or(0, |table| (table.now)())
 }
 
-/// See [`Host::random`].
+/// A random number; 0 without a host.
 pub fn random() -> u64 {
-    with(|h| h.random())
+    table().map_or(0, |table| (table.random)())
 }
 
-/// See [`Host::arm_timer`].
+/// Sets this CPU's timer of this policy, ns from now.
 pub fn arm_timer(after_ns: u64) {
-    with(|h| h.arm_timer(after_ns))
+    if let Some(table) = table() {
+        (table.arm_timer)(after_ns);
+    }
 }
 
-/// See [`Host::cancel_timer`].
+/// Stops this CPU's timer of this policy.
 pub fn cancel_timer() {
-    with(|h| h.cancel_timer())
+    if let Some(table) = table() {
+        (table.cancel_timer)();
+    }
 }
 
-/// See [`Host::may_run`].
+/// May the task in this slot run on that CPU now? Without a host it may.
+#[inline]
 pub fn may_run(slot: u32, cpu: i32) -> bool {
-    with(|h| h.may_run(slot, cpu))
+    table().is_none_or(|table| (table.may_run)(slot, cpu))
 }
 
-/// See [`Host::cpu_online`].
+/// Is the CPU online? Without a host it is.
+#[inline]
 pub fn cpu_online(cpu: i32) -> bool {
-    with(|h| h.cpu_online(cpu))
+    table().is_none_or(|table| (table.cpu_online)(cpu))
 }
 
-/// See [`Host::cpu_idle`].
+/// Is the CPU idle, and not claimed by anyone? Without a host it is not.
+#[inline]
 pub fn cpu_idle(cpu: i32) -> bool {
-    with(|h| h.cpu_idle(cpu))
+    table().is_some_and(|table| (table.cpu_idle)(cpu))
 }
 
-/// See [`Host::claim_idle`].
+/// Claims an idle CPU; false when it was not idle or another was first.
+#[inline]
 pub fn claim_idle(cpu: i32) -> bool {
-    with(|h| h.claim_idle(cpu))
+    table().is_some_and(|table| (table.claim_idle)(cpu))
 }

@@ -9,8 +9,8 @@
 //! - [`RawLock`], the host's lock;
 //! - the powers behind `baton::Ctx` ([`host`]).
 //!
-//! In the kernel (`target_os = "none"`) the host is a set of C functions of `baton.ko`, called directly. Elsewhere it is an
-//! object implementing [`host::Host`], installed per thread; without one, a plain stand-in serves unit tests.
+//! In the kernel (`target_os = "none"`) the host is a set of C functions of `baton.ko`, called directly. Elsewhere it is a
+//! table of functions ([`host::Table`]), installed per thread; without one, a plain stand-in serves unit tests.
 #![no_std]
 #![deny(unsafe_op_in_unsafe_fn)]
 

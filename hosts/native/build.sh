@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0-only
+# Builds a policy for user space, inside the Debian testing root:
+#   build.sh DIR OUTDIR    baton_NAME.so of the policy in DIR (a Rust crate, or a folder with C files)
+# Work is kept under $BATON_CACHE/build, so that a second build is quick. Prints nothing but errors.
+set -euo pipefail
+
+here=$(cd "$(dirname "$0")" && pwd)
+top=$(cd "$here/../.." && pwd)
+cache=${BATON_CACHE:-/var/cache/baton}
+policy=$(cd "${1:?DIR}" && pwd)
+out=${2:?OUTDIR}
+
+# In the layout of states (policy/api/src/state.rs).
+BATON_RUSTC=$(rustc --version)
+export BATON_RUSTC
+
+# write FILE: standard input, if that is another text.
+write() {
+	mkdir -p "$(dirname "$1")"
+	cat >"$1.new"
+	if cmp -s "$1.new" "$1"; then rm "$1.new"; else mv "$1.new" "$1"; fi
+}
+
+build_rust() {
+	local package name dir
+	package=$(sed -n 's/^name *= *"\(.*\)"/\1/p' "$policy/Cargo.toml" | head -n 1)
+	name=${package//-/_}
+	dir=$cache/build/native/$name
+	write "$dir/Cargo.toml" <<-TOML
+		[package]
+		name = "baton-native-$package"
+		version = "0.1.0"
+		edition = "2021"
+		[lib]
+		name = "baton_native_$name"
+		crate-type = ["cdylib"]
+		[dependencies]
+		policy = { package = "$package", path = "$policy" }
+		baton-native-glue = { path = "$here/glue" }
+		[profile.release]
+		lto = "fat"
+		codegen-units = 1
+		overflow-checks = true
+		debug = "line-tables-only"
+		[workspace]
+	TOML
+	write "$dir/src/lib.rs" <<<'baton_native_glue::export!(policy::BatonPolicy);'
+	(cd "$dir" && CARGO_TARGET_DIR="$cache/build/native-target" RUSTFLAGS="--remap-path-prefix=$top/=" \
+		cargo build --quiet --release)
+	install -D "$cache/build/native-target/release/libbaton_native_$name.so" "$out/baton_$name.so"
+}
+
+mkdir -p "$cache/build"
+exec 9>"$cache/build/native.lock"
+flock 9
+if [ -e "$policy/Cargo.toml" ]; then
+	build_rust
+else
+	echo "baton build: $policy has no Cargo.toml (user)" >&2
+	exit 1
+fi

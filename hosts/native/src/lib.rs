@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Policies in user space, for the simulator and the checkers: a policy is a library `baton_NAME.so` (`build.sh` here makes it of the
+//! same source as the kernel's module), or linked in. It is called through one function that comes back whatever the policy does.
+//!
+//! A library stays loaded to the end of the process: what it gave may lead into it.
+#![deny(unsafe_op_in_unsafe_fn)]
+#![warn(missing_docs)]
+
+use std::ffi::{c_char, CStr, CString};
+use std::path::Path;
+
+use baton_abi::{
+    BatonCpu, BatonCtx, BatonEnv, BatonMethod, BatonPolicy, BATON_ABI, BATON_ABORTED, BATON_EV_NO_SELECT,
+    BATON_MESSAGE_LEN,
+};
+use baton_core::Arg;
+
+pub use baton_native_glue::{module, NativePolicy};
+pub use baton_seam::host::Table;
+
+/// A policy that can be made.
+#[derive(Clone, Copy)]
+pub struct Policy(&'static NativePolicy);
+
+impl Policy {
+    /// One that is linked in: `Policy::linked(baton_native::module!(wfq::BatonPolicy))`.
+    pub const fn linked(policy: &'static NativePolicy) -> Self {
+        Self(policy)
+    }
+
+    /// One in a library. The error says what is wrong with it.
+    pub fn open(path: &Path) -> Result<Self, String> {
+        // SAFETY: Library. `build.sh` made it, and a policy has no code that runs when it is loaded.
+        let library = unsafe { libloading::Library::new(path) }.map_err(|e| format!("{}: {e}", path.display()))?;
+        let library = Box::leak(Box::new(library));
+        // SAFETY: Library. The glue declares this name with this type; the version is looked at before anything else in it is.
+        let symbol = unsafe { library.get::<*const &'static NativePolicy>(b"BATON_NATIVE\0") };
+        let symbol = symbol.map_err(|_| format!("{} is no policy of Baton's", path.display()))?;
+        // SAFETY: Library. As above; the library is never unloaded.
+        let policy = unsafe { **symbol };
+        match policy.abi {
+            BATON_ABI => Ok(Self(policy)),
+            other => Err(format!("{} was built for version {other} of the interface, not {BATON_ABI}", path.display())),
+        }
+    }
+
+    /// Its description.
+    pub fn ops(&self) -> &'static BatonPolicy {
+        self.0.ops
+    }
+
+    /// Its name.
+    pub fn name(&self) -> String {
+        let name = self.ops().name.iter().take_while(|&&c| c != 0);
+        name.map(|&c| char::from(c as u8)).collect()
+    }
+
+    /// The events that it wants, as the core is told them.
+    pub fn events(&self) -> u32 {
+        self.ops().events | if self.ops().select_task_rq.is_none() { BATON_EV_NO_SELECT } else { 0 }
+    }
+
+    /// Gives its calls on this thread a host, or none.
+    pub fn install(&self, table: Option<&'static Table>) {
+        (self.0.install)(table);
+    }
+
+    /// Calls a method that has no instance, or is not about scheduling; [`BATON_ABORTED`] when it was abandoned.
+    fn call(&self, method: BatonMethod, this: usize, a: u64, b: u64) -> u64 {
+        (self.0.call)(method, this, &mut BatonCtx::default(), a, b)
+    }
+
+    /// Makes an instance. `options` as for `baton load`. The error is the policy's own, or says that it failed.
+    pub fn make(&self, cpus: &[BatonCpu], max_tasks: u32, options: &str) -> Result<Instance, String> {
+        self.with_env(cpus, max_tasks, options, |env| self.call(BatonMethod::Create, 0, env, 0))
+    }
+
+    /// Makes an instance of the state that `from` hands on, converting it if it is of another type; both then share what they share.
+    /// Nothing is called meanwhile. The error says why it was refused.
+    pub fn make_from(
+        &self,
+        from: &Instance,
+        cpus: &[BatonCpu],
+        max_tasks: u32,
+        options: &str,
+    ) -> Result<Instance, String> {
+        let (old, new) = (from.policy.ops(), self.ops());
+        let converts = new.reregister_convert.is_some() && new.older == old.state && new.state != old.state;
+        if old.reregister_prepare.is_none() || new.reregister_init.is_none() || (new.state != old.state && !converts) {
+            return Err("their states are not of one type".into());
+        }
+        let older = from.policy.call(BatonMethod::ReregisterPrepare, from.this, 0, 0);
+        if older == BATON_ABORTED || older == 0 {
+            return Err("the running version failed to hand its state on".into());
+        }
+        if !converts {
+            return self
+                .with_env(cpus, max_tasks, options, |env| self.call(BatonMethod::ReregisterInit, 0, env, older));
+        }
+        let drop_older = || from.policy.call(BatonMethod::ReregisterDrop, 0, older, 0);
+        let made = self.with_env(cpus, max_tasks, options, |env| {
+            match self.call(BatonMethod::ReregisterConvert, 0, env, older) {
+                BATON_ABORTED => BATON_ABORTED,
+                0 => 0,
+                state => self.call(BatonMethod::ReregisterInit, 0, env, state),
+            }
+        });
+        let taken = made.and_then(|made| match self.call(BatonMethod::ReregisterTake, made.this, older, 0) {
+            0 => Ok(made),
+            _ => Err("the new version failed to take over the queues".into()),
+        });
+        drop_older();
+        taken
+    }
+
+    fn with_env(
+        &self,
+        cpus: &[BatonCpu],
+        max_tasks: u32,
+        options: &str,
+        make: impl FnOnce(u64) -> u64,
+    ) -> Result<Instance, String> {
+        let options = CString::new(options).map_err(|_| "the options have a NUL in them")?;
+        let mut message: [c_char; BATON_MESSAGE_LEN] = [0; BATON_MESSAGE_LEN];
+        let env = BatonEnv {
+            cpus: cpus.as_ptr(),
+            nr_cpus: cpus.len() as u32,
+            max_tasks,
+            options: options.as_ptr(),
+            message: message.as_mut_ptr(),
+        };
+        match make(core::ptr::from_ref(&env) as u64) {
+            BATON_ABORTED => Err("it failed while it was being made".into()),
+            0 => {
+                // SAFETY: Host-call. The policy wrote a string with its NUL into the buffer, which began as zeros.
+                let message = unsafe { CStr::from_ptr(message.as_ptr()) };
+                Err(message.to_string_lossy().into_owned())
+            }
+            this => Ok(Instance { policy: *self, this: this as usize }),
+        }
+    }
+}
+
+/// A policy that was made.
+pub struct Instance {
+    policy: Policy,
+    this: usize,
+}
+
+impl Instance {
+    /// What it is an instance of.
+    pub fn policy(&self) -> Policy {
+        self.policy
+    }
+
+    /// Calls a method, whose arguments are as `baton_core::Host::call` has them; [`BATON_ABORTED`] when the call was abandoned.
+    #[inline]
+    pub fn call(&self, method: BatonMethod, ctx: &mut BatonCtx, a: Arg<'_>, b: Arg<'_>) -> u64 {
+        (self.policy.0.call)(method, self.this, ctx, word(a), word(b))
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        self.policy.call(BatonMethod::Destroy, self.this, 0, 0);
+    }
+}
+
+#[inline]
+fn word(arg: Arg<'_>) -> u64 {
+    match arg {
+        Arg::Word(word) => word,
+        Arg::Task(task) => core::ptr::from_ref(task) as u64,
+        Arg::Wake(wake) => core::ptr::from_ref(wake) as u64,
+    }
+}
