@@ -17,6 +17,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("baton-glue", &["baton-abi", "baton-bridge"]),
     ("baton-native-glue", &["baton-abi", "baton-bridge", "baton-seam"]),
     ("baton-native", &["baton-abi", "baton-core", "baton-native-glue", "baton-seam"]),
+    ("baton-sim", &["baton-abi", "baton-core", "baton-native", "baton-seam", POLICY]),
     ("baton-vm", &[]),
     ("baton-booted", &[]),
     ("baton-cli", &[ANY]),
@@ -59,7 +60,11 @@ fn add_crates(root: &Path, crates: &mut BTreeMap<String, Crate>, arguments: &[&s
         let row = if path.starts_with("policies/") { POLICY } else { text(&package["name"]) }.to_owned();
         // Ours are those given by path.
         let ours = package["dependencies"].as_array().into_iter().flatten().filter(|d| d["path"].is_string());
-        let depends_on = ours.map(|d| text(&d["name"]).to_owned()).collect();
+        let row_of = |d: &Value| match Path::new(text(&d["path"])).starts_with(root.join("policies")) {
+            true => POLICY.to_owned(),
+            false => text(&d["name"]).to_owned(),
+        };
+        let depends_on = ours.map(row_of).collect();
         crates.insert(path, Crate { row, depends_on });
     }
     Ok(())

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The shape of a machine, and sets of its CPUs.
+
+use std::str::FromStr;
+
+use baton_abi::BatonCpu;
+
+/// CPUs of a machine, at most.
+pub const MAX_CPUS: usize = 4096;
+
+/// What two CPUs have in common, from most to least.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Distance {
+    /// They are one.
+    Same,
+    /// A physical core.
+    Core,
+    /// A last-level cache.
+    Llc,
+    /// A NUMA node.
+    Node,
+    /// The machine.
+    Machine,
+}
+
+/// Where the CPUs of a machine are. `2x16x2` is 2 NUMA nodes of 16 cores of 2 hardware threads each; `2x16x2/4` the same with 4 cores
+/// to a last-level cache, otherwise one cache to a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Topology {
+    cpus: Vec<BatonCpu>,
+}
+
+impl Topology {
+    /// So many nodes, cores in each, threads in each core, cores to a last-level cache.
+    pub fn new(nodes: usize, cores: usize, threads: usize, cores_per_llc: usize) -> Result<Self, String> {
+        let count = nodes.checked_mul(cores).and_then(|n| n.checked_mul(threads)).filter(|&n| n <= MAX_CPUS && n > 0);
+        let count = count.ok_or_else(|| format!("a machine has 1 to {MAX_CPUS} CPUs"))?;
+        if cores_per_llc == 0 || cores % cores_per_llc != 0 {
+            return Err(format!("{cores} cores cannot be shared out to caches of {cores_per_llc}"));
+        }
+        let place = |cpu: usize| {
+            let core = cpu / threads;
+            let (core, llc, node) = (core as u32, (core / cores_per_llc) as u32, (core / cores) as u32);
+            BatonCpu { core, llc, node, online: 1 }
+        };
+        Ok(Self { cpus: (0..count).map(place).collect() })
+    }
+
+    /// Of the places of CPUs 0, 1, ...; ids dense from 0.
+    pub fn of(cpus: Vec<BatonCpu>) -> Result<Self, String> {
+        match cpus.len() {
+            1..=MAX_CPUS => Ok(Self { cpus }),
+            _ => Err(format!("a machine has 1 to {MAX_CPUS} CPUs")),
+        }
+    }
+
+    /// By CPU number.
+    pub fn cpus(&self) -> &[BatonCpu] {
+        &self.cpus
+    }
+
+    /// How far apart two CPUs are.
+    pub fn distance(&self, a: usize, b: usize) -> Distance {
+        let (x, y) = (self.cpus[a], self.cpus[b]);
+        if a == b {
+            Distance::Same
+        } else if x.core == y.core {
+            Distance::Core
+        } else if x.llc == y.llc {
+            Distance::Llc
+        } else if x.node == y.node {
+            Distance::Node
+        } else {
+            Distance::Machine
+        }
+    }
+}
+
+impl FromStr for Topology {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || {
+            format!("'{text}' is no topology: NODESxCORESxTHREADS or NODESxCORESxTHREADS/CORES_PER_LLC, as 2x16x2/8")
+        };
+        let (shape, llc) = text.split_once('/').map_or((text, None), |(shape, llc)| (shape, Some(llc)));
+        let numbers: Result<Vec<usize>, _> = shape.split('x').map(str::parse).collect();
+        let [nodes, cores, threads] = numbers.map_err(|_| wrong())?[..] else { return Err(wrong()) };
+        let llc = llc.map_or(Ok(cores), |llc| llc.parse().map_err(|_| wrong()))?;
+        Self::new(nodes, cores, threads, llc)
+    }
+}
+
+/// A set of CPUs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct CpuMask(Vec<u64>);
+
+impl CpuMask {
+    /// Of these.
+    pub fn of(cpus: impl IntoIterator<Item = usize>) -> Self {
+        let mut mask = Self::default();
+        for cpu in cpus {
+            if mask.0.len() <= cpu / 64 {
+                mask.0.resize(cpu / 64 + 1, 0);
+            }
+            mask.0[cpu / 64] |= 1 << (cpu % 64);
+        }
+        mask
+    }
+
+    /// Is it in it?
+    #[inline]
+    pub fn has(&self, cpu: usize) -> bool {
+        self.0.get(cpu / 64).is_some_and(|word| word & 1 << (cpu % 64) != 0)
+    }
+
+    /// Those in it, upwards.
+    pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
+        self.0
+            .iter()
+            .enumerate()
+            .flat_map(|(at, &word)| (0..64).filter(move |bit| word & 1 << bit != 0).map(move |bit| at * 64 + bit))
+    }
+
+    /// How many.
+    pub fn count(&self) -> usize {
+        self.0.iter().map(|word| word.count_ones() as usize).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shapes() {
+        let check = |text: &str, expected: Result<usize, &str>| match (text.parse::<Topology>(), expected) {
+            (Ok(topology), Ok(cpus)) => assert_eq!(topology.cpus().len(), cpus, "{text}"),
+            (Err(why), Err(part)) => assert!(why.contains(part), "{text}: {why}"),
+            (got, _) => panic!("{text}: {got:?}"),
+        };
+        check("2x16x2", Ok(64));
+        check("1x8x1/4", Ok(8));
+        check("64x64x1", Ok(4096));
+        check("64x64x2", Err("1 to 4096"));
+        check("0x1x1", Err("1 to 4096"));
+        check("1x8x1/3", Err("shared out"));
+        check("8", Err("no topology"));
+        check("axbxc", Err("no topology"));
+        let topology: Topology = "2x4x2/2".parse().unwrap();
+        let far = |b| topology.distance(0, b);
+        assert_eq!([far(0), far(1), far(2), far(4), far(8)], {
+            use Distance::*;
+            [Same, Core, Llc, Node, Machine]
+        });
+    }
+
+    #[test]
+    fn sets_of_cpus() {
+        let mask = CpuMask::of([3, 64, 200]);
+        assert_eq!(mask.iter().collect::<Vec<_>>(), [3, 64, 200]);
+        assert!(mask.has(64) && !mask.has(65) && !mask.has(4000) && mask.count() == 3);
+    }
+}
