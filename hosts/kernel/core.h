@@ -182,6 +182,7 @@ void baton_core_exit_task(u64 handle);
 u64 baton_core_rescue(void);
 struct task_struct *baton_core_task_of_slot(u32 slot);
 bool baton_core_is_idle(s32 cpu);
+bool baton_core_is_any_idle(void);
 bool baton_core_claim_idle(s32 cpu);
 bool baton_core_is_asleep(s32 cpu);
 bool baton_core_is_online(s32 cpu);

@@ -211,6 +211,12 @@ bool baton_host_cpu_idle(s32 cpu)
 }
 EXPORT_SYMBOL_GPL(baton_host_cpu_idle);
 
+bool baton_host_any_idle(void)
+{
+	return baton_core_is_any_idle();
+}
+EXPORT_SYMBOL_GPL(baton_host_any_idle);
+
 bool baton_host_claim_idle(s32 cpu)
 {
 	return serves(cpu) && baton_core_claim_idle(cpu);

@@ -34,6 +34,7 @@ void baton_host_cancel_timer(void);
 bool baton_host_may_run(u32 slot, s32 cpu);	/* may the task run on that CPU now? It may change until it is picked. */
 bool baton_host_cpu_online(s32 cpu);
 bool baton_host_cpu_idle(s32 cpu);		/* idle, and claimed by nobody */
+bool baton_host_any_idle(void);			/* false: none is; one look, where asking for each is one per CPU */
 bool baton_host_claim_idle(s32 cpu);		/* false when it was not idle, or another was first */
 
 /* For the glue of policies in Rust: a panic, and a Schedulable that was dropped. */

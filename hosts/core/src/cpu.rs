@@ -116,19 +116,6 @@ impl CpuState {
         self.asleep.load(Relaxed) != 0
     }
 
-    /// Claims it; false when it was not idle.
-    #[inline]
-    pub fn claim_idle(&self) -> bool {
-        // One that is going offline idles too.
-        self.is_idle() && self.is_online() && self.idle.swap(0, Relaxed) != 0
-    }
-
-    /// It looked for a task and found none. If it was claimed while it was idle, that came to nothing: it stays idle, of which
-    /// the kernel gives no notice, and may be claimed again.
-    pub(crate) fn found_nothing(&self) {
-        self.idle.store(self.asleep.load(Relaxed), Relaxed);
-    }
-
     /// The partition that it is in; [`crate::FREE`] for none.
     pub fn partition(&self) -> u32 {
         self.partition.load(Relaxed)

@@ -175,7 +175,7 @@ impl<'a, H: Host> Core<'a, H> {
     /// CPU `ctx.cpu` goes idle, or leaves idle.
     pub fn set_idle(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx, idle: bool) {
         let which = ctx.cpu;
-        cpu.idle.store(u32::from(idle), Relaxed);
+        self.mark_idle(cpu, idle);
         cpu.asleep.store(u32::from(idle), Relaxed);
         let method = if idle { BatonMethod::EnterIdle } else { BatonMethod::ExitIdle };
         for policy in self.running().filter(|p| p.wants(BATON_EV_IDLE) && self.serves(p, cpu)) {
@@ -189,7 +189,7 @@ impl<'a, H: Host> Core<'a, H> {
         let which = ctx.cpu;
         let Some(cpu) = self.cpu(which) else { return };
         cpu.online.store(u32::from(online), Relaxed);
-        cpu.idle.store(0, Relaxed);
+        self.mark_idle(cpu, false);
         cpu.asleep.store(0, Relaxed);
         let method = if online { BatonMethod::CpuOnline } else { BatonMethod::CpuOffline };
         for policy in self.running().filter(|policy| self.serves(policy, cpu)) {
@@ -202,9 +202,33 @@ impl<'a, H: Host> Core<'a, H> {
         if let Some(cpu) = self.cpu(cpu) {
             cpu.online.store(u32::from(online), Relaxed);
             // What it was at the end of the shim before this one is not known to hold.
-            cpu.idle.store(0, Relaxed);
+            self.mark_idle(cpu, false);
             cpu.asleep.store(0, Relaxed);
         }
+    }
+
+    /// Notes that a CPU is idle and claimed by nobody, or is not. True when it was.
+    pub(crate) fn mark_idle(&self, cpu: &CpuState, idle: bool) -> bool {
+        let was = cpu.idle.swap(u32::from(idle), Relaxed) != 0;
+        match (was, idle) {
+            (false, true) => drop(self.idle_cpus.fetch_add(1, Relaxed)),
+            (true, false) => drop(self.idle_cpus.fetch_sub(1, Relaxed)),
+            _ => {}
+        }
+        was
+    }
+
+    /// Is any CPU idle, and claimed by nobody? One look, where looking at each would be one per CPU.
+    #[inline]
+    pub fn is_any_idle(&self) -> bool {
+        self.idle_cpus.load(Relaxed) != 0
+    }
+
+    /// Claims a CPU; false when it was not idle, or another was first. Any context.
+    #[inline]
+    pub fn claim_idle(&self, cpu: i32) -> bool {
+        // One that is going offline idles too.
+        self.cpu(cpu).is_some_and(|cpu| cpu.is_idle() && cpu.is_online() && self.mark_idle(cpu, false))
     }
 
     /// Is the CPU idle, and claimed by nobody?

@@ -42,13 +42,13 @@ impl<H: Host> Core<'_, H> {
                 c.is_idle()
                     && (!self.is_partitioned() || self.is_common(c))
                     && self.host.may_run(slot, cpu)
-                    && c.claim_idle()
+                    && self.claim_idle(cpu)
             })
         };
         if claim(prev_cpu) {
             return prev_cpu;
         }
-        let idle = (0..self.cpus.len() as i32).find(|&c| claim(c));
+        let idle = (0..self.cpus.len() as i32).find(|&c| self.is_any_idle() && claim(c));
         idle.unwrap_or_else(|| match self.is_partitioned() {
             false => prev_cpu,
             true => self.near(slot, prev_cpu, |cpu| self.is_common(cpu)).unwrap_or(prev_cpu),
@@ -69,7 +69,11 @@ impl<H: Host> Core<'_, H> {
 
     /// No policy has a task for this CPU.
     pub(crate) fn found_nothing(&self, cpu: &CpuState) -> Verdict {
-        cpu.found_nothing();
+        // If it was claimed while it was idle, that came to nothing: it stays idle, of which the kernel gives no notice, and may be
+        // claimed again.
+        if cpu.is_asleep() && !cpu.is_idle() {
+            self.mark_idle(cpu, true);
+        }
         self.runs(cpu, NOBODY, None);
         // One that has failed just now may have had some, and this CPU may be the only one to look.
         if self.rescue_pending() {

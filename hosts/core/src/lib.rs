@@ -105,6 +105,8 @@ pub struct Core<'a, H: Host> {
     wants: AtomicU32,
     /// Counts the changes that can put a task into another policy. Never 0.
     epoch: AtomicU32,
+    /// CPUs that are idle and claimed by nobody.
+    idle_cpus: AtomicU32,
     /// Tasks under the fallback: queued or running.
     fallback: AtomicU32,
     /// Not 0 while tasks of a stopped policy may be left in its queues: the number of slots yet to look at.
@@ -142,6 +144,7 @@ impl<'a, H: Host> Core<'a, H> {
             overflow: AtomicU32::new(0),
             wants: AtomicU32::new(0),
             epoch: AtomicU32::new(1),
+            idle_cpus: AtomicU32::new(0),
             fallback: AtomicU32::new(0),
             to_rescue: AtomicU32::new(0),
             free: AtomicU32::new(u32::from(!slots.is_empty())),

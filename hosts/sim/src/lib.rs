@@ -1,9 +1,183 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The simulator: a deterministic machine on which policies run as they are.
+//!
+//! Discrete events, one thread, one seed: the same run to the bit on every machine ([`stats::LogHash`]). The rules are those of the
+//! kernel (`baton_core`); what is simulated is what lies below them: CPUs, run queues, time, and tasks with programs.
 #![deny(unsafe_op_in_unsafe_fn)]
 #![warn(missing_docs)]
 
+pub mod cost;
+mod fault;
+mod host;
+mod machine;
+mod queue;
 pub mod rng;
+pub mod stats;
 pub mod topology;
 pub mod trace;
 pub mod world;
+
+use baton_abi::BatonFault;
+use baton_core::{Core, CpuState, Slot};
+use baton_native::Policy;
+
+use cost::Costs;
+use host::{Installed, SimHost, TABLE};
+use machine::Machine;
+use stats::Stats;
+use topology::Topology;
+use trace::Sink;
+use world::World;
+
+/// A policy that takes part.
+#[derive(Clone)]
+pub struct PolicySpec {
+    /// It.
+    pub policy: Policy,
+    /// Its options, as for `baton load`.
+    pub options: String,
+}
+
+/// What takes the CPUs' time beside the tasks: at random moments, of random length, with these means; 0 for never.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Noise {
+    /// From one task of a higher class to the next on a CPU, ns.
+    pub higher_every: u64,
+    /// How long one has the CPU, ns.
+    pub higher_for: u64,
+    /// From one interrupt to the next on a CPU, ns.
+    pub interrupt_every: u64,
+    /// How long one takes, ns.
+    pub interrupt_for: u64,
+}
+
+/// A machine, and what runs on it but for the workload.
+#[derive(Clone)]
+pub struct Config {
+    /// The CPUs.
+    pub topology: Topology,
+    /// The policies, the first to be asked first. The last has the tasks that are assigned to none.
+    pub policies: Vec<PolicySpec>,
+    /// Further versions, for [`world::Happening::Upgrade`].
+    pub versions: Vec<Policy>,
+    /// Which group's tasks are assigned to which policy, by place.
+    pub assign: Vec<(String, usize)>,
+    /// Decides all chance.
+    pub seed: u64,
+    /// How long, ns.
+    pub duration: u64,
+    /// A queued task that waits longer is a stall, ns.
+    pub stall: u64,
+    /// What the kernel's own work costs.
+    pub costs: Costs,
+    /// What else takes time.
+    pub noise: Noise,
+    /// Task slots.
+    pub max_tasks: u32,
+}
+
+impl Config {
+    /// A second of a machine of that shape.
+    pub fn new(topology: Topology) -> Self {
+        Self {
+            topology,
+            policies: Vec::new(),
+            versions: Vec::new(),
+            assign: Vec::new(),
+            seed: 1,
+            duration: 1_000_000_000,
+            stall: 10_000_000_000,
+            costs: Costs::default(),
+            noise: Noise::default(),
+            max_tasks: 32_768,
+        }
+    }
+
+    /// The place of the policy that a group's tasks are assigned to.
+    fn assigned(&self, group: &str) -> Option<usize> {
+        self.assign.iter().find(|(name, _)| name == group).map(|(_, policy)| *policy)
+    }
+}
+
+/// What came of a run.
+pub struct Outcome {
+    /// Its counts.
+    pub stats: Stats,
+    /// Calls of policies.
+    pub calls: u64,
+    /// Answers of policies that were refused.
+    pub refusals: u64,
+    /// The fault that ended it; more than one when several came at the same moment.
+    pub faults: Vec<BatonFault>,
+}
+
+/// Why a run did not begin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SimError {
+    /// A policy could not be made: its name, and why.
+    Policy(String, String),
+    /// The configuration is wrong.
+    Config(String),
+}
+
+/// Runs a workload. `sink` is told of everything.
+pub fn run(config: &Config, world: World, sink: Option<&mut dyn Sink>) -> Result<Outcome, SimError> {
+    if config.policies.is_empty() || config.policies.len() > baton_abi::BATON_MAX_POLICIES {
+        return Err(SimError::Config(format!("1 to {} policies can run", baton_abi::BATON_MAX_POLICIES)));
+    }
+    if let Some((group, _)) = config.assign.iter().find(|(_, policy)| *policy >= config.policies.len()) {
+        return Err(SimError::Config(format!("the group {group} is assigned to a policy that there is not")));
+    }
+    let cpus = config.topology.cpus();
+    let slots: Vec<Slot> = (0..config.max_tasks).map(|_| Slot::default()).collect();
+    let states: Vec<CpuState> = cpus.iter().map(|_| CpuState::default()).collect();
+    let host = SimHost::new(cpus.len(), slots.len(), config.seed);
+    let core: Core<'_, SimHost> = Core::new(host, &slots, &states);
+    // SAFETY: On-stack. It goes before the core does.
+    let _installed = unsafe { Installed::new(&core) };
+    for cpu in 0..cpus.len() {
+        core.note_online(cpu as i32, true);
+    }
+    start(config, &core)?;
+    // A trait object's lifetime shrinks where it is coerced only.
+    let sink = sink.map(|sink| sink as &mut dyn Sink);
+    let mut machine = Machine::new(&core, config, world, sink);
+    machine.run();
+    let mut faults = core.host().reports.take();
+    for fault in &mut faults {
+        if let Some(name) = machine.name_of(fault.pid) {
+            fault::name_task(fault, name);
+        }
+    }
+    let stats = machine.stats;
+    let outcome = Outcome {
+        stats,
+        calls: core.host().calls.get(),
+        refusals: core.policies().iter().map(|entry| entry.refusals.load(std::sync::atomic::Ordering::Relaxed)).sum(),
+        faults,
+    };
+    // Policies end while their host is there.
+    core.host().instances.take();
+    Ok(outcome)
+}
+
+/// Makes the policies and starts them.
+fn start(config: &Config, core: &Core<'_, SimHost>) -> Result<(), SimError> {
+    for spec in &config.policies {
+        let host = core.host();
+        spec.policy.install(Some(&TABLE));
+        let name = spec.policy.name();
+        let made = spec.policy.make(config.topology.cpus(), config.max_tasks, &spec.options);
+        let made = made.map_err(|why| {
+            let why = host.take_words().map_or(why.clone(), |words| format!("{why}: {words}"));
+            SimError::Policy(name.clone(), why)
+        })?;
+        host.instances.borrow_mut().push(made);
+        let version = host.instances.borrow().len();
+        let entry = core.register(spec.policy.events()).expect("there are no more than there are places");
+        host.names.borrow_mut().push((entry.index(), name));
+        core.start(entry, version).expect("it has just been registered");
+        core.set_default(Some(entry));
+    }
+    Ok(())
+}

@@ -35,7 +35,7 @@ impl Topology {
     pub fn new(nodes: usize, cores: usize, threads: usize, cores_per_llc: usize) -> Result<Self, String> {
         let count = nodes.checked_mul(cores).and_then(|n| n.checked_mul(threads)).filter(|&n| n <= MAX_CPUS && n > 0);
         let count = count.ok_or_else(|| format!("a machine has 1 to {MAX_CPUS} CPUs"))?;
-        if cores_per_llc == 0 || cores % cores_per_llc != 0 {
+        if cores_per_llc == 0 || !cores.is_multiple_of(cores_per_llc) {
             return Err(format!("{cores} cores cannot be shared out to caches of {cores_per_llc}"));
         }
         let place = |cpu: usize| {

@@ -250,7 +250,7 @@ impl Scheduler for Wfq {
         if wake.sync && nobody_waits && (waker == wake.prev_cpu || ctx.may_run(task, waker)) {
             return Placement::Queue(waker);
         }
-        let near = self.topology.near(wake.prev_cpu).iter().copied();
+        let near = self.topology.near(wake.prev_cpu).iter().copied().take_while(|_| ctx.any_idle());
         let mut idle = near.filter(|&cpu| ctx.is_idle(cpu) && ctx.may_run(task, cpu));
         Placement::Queue(idle.find(|&cpu| ctx.claim_idle(cpu)).unwrap_or(wake.prev_cpu))
     }
@@ -367,7 +367,7 @@ impl Scheduler for Wfq {
             // A tick never comes with more kicks than fit.
             let _ = ctx.kick(task.cpu, Kick::Preempt);
         }
-        let near = self.topology.near(task.cpu).iter().copied();
+        let near = self.topology.near(task.cpu).iter().copied().take_while(|_| ctx.any_idle());
         if let Some(idle) = near.filter(|&cpu| ctx.is_idle(cpu)).find(|&cpu| ctx.slot_may_run(slot, cpu)) {
             let _ = ctx.kick(idle, Kick::Idle);
         }

@@ -100,6 +100,13 @@ impl<'a> Ctx<'a> {
         host::cpu_idle(cpu.number())
     }
 
+    /// May any CPU of the machine be idle, and claimed by nobody? False: [`Ctx::is_idle`] is false for each, so that a busy machine of
+    /// many CPUs is not searched at every wakeup.
+    #[inline]
+    pub fn any_idle(&self) -> bool {
+        host::any_idle()
+    }
+
     /// Claims an idle CPU for a task; false when it was not idle, or another was first. The claim ends when the CPU is next
     /// idle.
     #[inline]

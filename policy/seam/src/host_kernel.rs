@@ -19,6 +19,7 @@ mod c {
         pub fn baton_host_may_run(slot: u32, cpu: i32) -> bool;
         pub fn baton_host_cpu_online(cpu: i32) -> bool;
         pub fn baton_host_cpu_idle(cpu: i32) -> bool;
+        pub fn baton_host_any_idle() -> bool;
         pub fn baton_host_claim_idle(cpu: i32) -> bool;
     }
 }
@@ -93,6 +94,13 @@ pub fn cpu_online(cpu: i32) -> bool {
 pub fn cpu_idle(cpu: i32) -> bool {
     // SAFETY: Kernel-call. The number is checked there.
     unsafe { c::baton_host_cpu_idle(cpu) }
+}
+
+/// May any CPU be idle?
+#[inline]
+pub fn any_idle() -> bool {
+    // SAFETY: Kernel-call. No arguments.
+    unsafe { c::baton_host_any_idle() }
 }
 
 /// Claims an idle CPU; false when it was not idle or another was first.

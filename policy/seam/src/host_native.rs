@@ -35,6 +35,8 @@ pub struct Table {
     pub cpu_online: extern "C" fn(cpu: i32) -> bool,
     /// Is the CPU idle, and not claimed by anyone?
     pub cpu_idle: extern "C" fn(cpu: i32) -> bool,
+    /// May any CPU be idle?
+    pub any_idle: extern "C" fn() -> bool,
     /// Claims an idle CPU; false when it was not idle or another was first.
     pub claim_idle: extern "C" fn(cpu: i32) -> bool,
 }
@@ -174,6 +176,12 @@ pub fn cpu_online(cpu: i32) -> bool {
 #[inline]
 pub fn cpu_idle(cpu: i32) -> bool {
     table().is_some_and(|table| (table.cpu_idle)(cpu))
+}
+
+/// May any CPU be idle? Without a host none is.
+#[inline]
+pub fn any_idle() -> bool {
+    table().is_some_and(|table| (table.any_idle)())
 }
 
 /// Claims an idle CPU; false when it was not idle or another was first.

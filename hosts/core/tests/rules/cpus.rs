@@ -87,7 +87,7 @@ fn one_of_many_wins_a_claim() {
                         core.set_idle(0, cpu, &mut BatonCtx::default(), true);
                     }
                     barrier.wait();
-                    won.fetch_add(usize::from(cpu.claim_idle()), SeqCst);
+                    won.fetch_add(usize::from(core.claim_idle(0)), SeqCst);
                     barrier.wait();
                     if thread == 0 {
                         assert_eq!(won.swap(0, SeqCst), 1);

@@ -184,7 +184,7 @@ impl Trial {
                     self.kernel.schedule(cpu, Turn::Expires, false);
                 }
             }
-            (39, _) => drop(core.cpu(cpu).map(|cpu| cpu.claim_idle())),
+            (39, _) => drop(core.claim_idle(cpu)),
             (40, _) => self.partition(u32::from(who % 2) + 1, more),
             (41, _) => core.set_partition(
                 &Partition { id: u32::from(who % 2) + 1, cpus: |_| false, policies: 0 },

@@ -201,7 +201,7 @@ impl World {
                 core.set_online(0, here, &mut ctx, word(0) == "online");
             }
             "claim" => {
-                let claimed = core.cpu(word(1).parse().unwrap()).unwrap().claim_idle();
+                let claimed = core.claim_idle(word(1).parse().unwrap());
                 self.say(if claimed { "yes" } else { "no" });
             }
             "timer" => core.timer(cpu, here, &mut ctx, self.policy(word(1)).unwrap().index() as usize),

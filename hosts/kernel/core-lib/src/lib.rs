@@ -150,10 +150,16 @@ pub extern "C" fn baton_core_is_idle(cpu: i32) -> bool {
     core().is_idle(cpu)
 }
 
-/// See [`CpuState::claim_idle`].
+/// See [`Core::is_any_idle`].
+#[no_mangle]
+pub extern "C" fn baton_core_is_any_idle() -> bool {
+    core().is_any_idle()
+}
+
+/// See [`Core::claim_idle`].
 #[no_mangle]
 pub extern "C" fn baton_core_claim_idle(cpu: i32) -> bool {
-    core().cpu(cpu).is_some_and(CpuState::claim_idle)
+    core().claim_idle(cpu)
 }
 
 /// See [`CpuState::is_asleep`].

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What a policy did wrong, as the kernel host reports it: the counterpart of `hosts/kernel/fault.c`.
+
+use baton_abi::{BatonEvent, BatonFault, BatonFaultKind};
+use baton_core::{CpuState, Fault, EVENTS_KEPT};
+
+/// What a policy, or the host for it, said when it failed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LastWords {
+    pub message: String,
+    pub file: String,
+    pub line: u32,
+}
+
+fn fill<const N: usize>(text: &str) -> [u8; N] {
+    let mut bytes = [0; N];
+    let mut end = text.len().min(N - 1);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    bytes[..end].copy_from_slice(&text.as_bytes()[..end]);
+    bytes
+}
+
+/// What a fault's kind says by itself, for those that are found by the rules.
+fn of_kind(kind: BatonFaultKind) -> Option<&'static str> {
+    match kind {
+        BatonFaultKind::LostTask => Some("a Schedulable was dropped: its task would never have run again"),
+        BatonFaultKind::Stall => Some("the task was queued and not picked for longer than the stall limit"),
+        BatonFaultKind::RefusalLoop => Some("64 answers in a row were refused"),
+        _ => None,
+    }
+}
+
+/// The report of a fault that was found on the CPU `here`; `cpu` is the one whose last calls belong to it.
+pub(crate) fn report(
+    policy: (u32, &str),
+    fault: &Fault,
+    words: LastWords,
+    (now, here): (u64, u32),
+    serial: u64,
+    cpu: Option<&CpuState>,
+) -> BatonFault {
+    let words = match of_kind(fault.kind) {
+        Some(message) => LastWords { message: message.into(), ..LastWords::default() },
+        None => words,
+    };
+    let mut report = BatonFault {
+        index: policy.0,
+        kind: fault.kind as u32,
+        method: fault.method as u32,
+        cpu: here,
+        pid: fault.pid,
+        line: words.line,
+        now,
+        serial,
+        policy: fill(policy.1),
+        // The machine knows the tasks' names.
+        comm: [0; 16],
+        file: fill(&words.file),
+        message: fill(&words.message),
+        nr_events: 0,
+        reserved: 0,
+        events: [BatonEvent::default(); 10],
+    };
+    let kept = report.events.len().min(EVENTS_KEPT);
+    let events = (0..kept).rev().filter_map(|back| cpu.map(|cpu| cpu.event(back).1)).filter(|event| event.method != 0);
+    for event in events {
+        report.events[report.nr_events as usize] = event;
+        report.nr_events += 1;
+    }
+    report
+}
+
+/// Adds the name of the task.
+pub(crate) fn name_task(report: &mut BatonFault, name: &str) {
+    report.comm = fill(name);
+}

@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What the machine is to the rules and to a policy: the counterpart of `hosts/kernel/host.c`.
+//!
+//! Everything is on one thread. What a call may change is in cells; what it asks of the machine (kicks of all, timers, evictions) is
+//! noted here, and done by the machine when the call is over.
+
+use std::cell::{Cell, RefCell};
+use std::ptr;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use baton_abi::{BatonCtx, BatonFault, BatonFaultKind, BatonMethod};
+use baton_core::{Arg, Core, CpuState, Fault, Host, PolicyEntry, Slot};
+use baton_native::{Instance, Table};
+
+use crate::fault::{self, LastWords};
+use crate::rng::Rng;
+use crate::topology::CpuMask;
+
+pub(crate) type SimCore<'a> = Core<'a, SimHost>;
+
+/// What the kernel knows of the task in a slot.
+#[derive(Default)]
+pub(crate) struct Facts {
+    /// task_cpu()
+    pub rq: Cell<u32>,
+    /// Its set of CPUs: 0 for all, else a place in `masks` plus one.
+    pub mask: Cell<u32>,
+}
+
+/// A policy arms its timer on a CPU, to run out then, or stops it.
+pub(crate) struct TimerRequest {
+    pub cpu: u32,
+    pub policy: u32,
+    pub at: Option<u64>,
+}
+
+pub(crate) struct SimHost {
+    pub now: Cell<u64>,
+    /// The CPU on which this runs.
+    pub here: Cell<u32>,
+    /// The events that the rules were told of, and the calls of policies.
+    pub calls: Cell<u64>,
+    pub facts: Box<[Facts]>,
+    pub masks: RefCell<Vec<Rc<CpuMask>>>,
+    /// By CPU: cpu_active().
+    pub active: Box<[Cell<bool>]>,
+    pub timers: RefCell<Vec<TimerRequest>>,
+    pub kicks_all: Cell<bool>,
+    pub evictions: RefCell<Vec<u32>>,
+    pub reports: RefCell<Vec<BatonFault>>,
+    /// By a policy's version, less one.
+    pub instances: RefCell<Vec<Instance>>,
+    /// Names, by place in the core's table.
+    pub names: RefCell<Vec<(u32, String)>>,
+    rng: RefCell<Rng>,
+    /// Place of the policy whose call is under way.
+    calling: Cell<Option<u32>>,
+    /// Addresses of the locks that the call holds, the newest last.
+    held: RefCell<Vec<usize>>,
+    words: RefCell<LastWords>,
+}
+
+impl SimHost {
+    pub fn new(cpus: usize, slots: usize, seed: u64) -> Self {
+        Self {
+            now: Cell::new(0),
+            here: Cell::new(0),
+            calls: Cell::new(0),
+            facts: (0..slots).map(|_| Facts::default()).collect(),
+            masks: RefCell::default(),
+            active: (0..cpus).map(|_| Cell::new(true)).collect(),
+            timers: RefCell::default(),
+            kicks_all: Cell::new(false),
+            evictions: RefCell::default(),
+            reports: RefCell::default(),
+            instances: RefCell::default(),
+            names: RefCell::default(),
+            rng: RefCell::new(Rng::new(seed, u64::MAX)),
+            calling: Cell::new(None),
+            held: RefCell::default(),
+            words: RefCell::default(),
+        }
+    }
+
+    /// Is the CPU in the set?
+    #[inline]
+    pub fn mask_has(&self, mask: u32, cpu: u32) -> bool {
+        mask == 0 || self.masks.borrow()[mask as usize - 1].has(cpu as usize)
+    }
+
+    fn is_active(&self, cpu: u32) -> bool {
+        self.active.get(cpu as usize).is_some_and(Cell::get)
+    }
+
+    /// baton_khost_may_run()
+    #[inline]
+    fn task_may_run(&self, slot: u32, cpu: i32) -> bool {
+        let (Some(facts), Ok(cpu)) = (self.facts.get(slot as usize), u32::try_from(cpu)) else { return false };
+        let mask = facts.mask.get();
+        if facts.rq.get() == cpu {
+            // Where it is, a task whose CPUs have all gone offline runs on.
+            return self.mask_has(mask, cpu) || !self.any_active(mask);
+        }
+        self.is_active(cpu) && self.mask_has(mask, cpu)
+    }
+
+    /// Is any CPU of the set online?
+    pub fn any_active(&self, mask: u32) -> bool {
+        (0..self.active.len() as u32).any(|cpu| self.is_active(cpu) && self.mask_has(mask, cpu))
+    }
+
+    fn say(&self, message: &str) {
+        *self.words.borrow_mut() = LastWords { message: message.into(), ..LastWords::default() };
+    }
+
+    /// What a policy that could not be made said, if it panicked.
+    pub fn take_words(&self) -> Option<String> {
+        let LastWords { message, file, line } = self.words.take();
+        match (message.is_empty(), file.is_empty()) {
+            (true, _) => None,
+            (false, true) => Some(message),
+            (false, false) => Some(format!("{message} ({file}:{line})")),
+        }
+    }
+}
+
+impl Host for SimHost {
+    type Frame = ();
+
+    #[inline]
+    fn call(
+        &self,
+        _: (),
+        policy: &PolicyEntry,
+        method: BatonMethod,
+        ctx: &mut BatonCtx,
+        a: Arg<'_>,
+        b: Arg<'_>,
+    ) -> u64 {
+        self.calls.set(self.calls.get() + 1);
+        let outer = self.calling.replace(Some(policy.index()));
+        let instances = self.instances.borrow();
+        let answer = instances[policy.version.load(Relaxed) - 1].call(method, ctx, a, b);
+        self.calling.set(outer);
+        answer
+    }
+
+    #[inline]
+    fn may_run(&self, slot: &Slot, cpu: i32) -> bool {
+        self.task_may_run(slot.index(), cpu)
+    }
+
+    fn kick_all(&self) {
+        self.kicks_all.set(true);
+    }
+
+    fn evict(&self, cpu: i32) {
+        self.evictions.borrow_mut().push(cpu as u32);
+    }
+
+    fn report(&self, policy: &PolicyEntry, fault: &Fault, cpu: Option<&CpuState>) {
+        let names = self.names.borrow();
+        let name = names.iter().find(|(index, _)| *index == policy.index()).map_or("", |(_, name)| name);
+        let mut reports = self.reports.borrow_mut();
+        let serial = reports.len() as u64 + 1;
+        let at = (self.now.get(), self.here.get());
+        reports.push(fault::report((policy.index(), name), fault, self.words.take(), at, serial, cpu));
+    }
+
+    fn with_slots_locked<R>(&self, f: impl FnOnce() -> R) -> R {
+        f()
+    }
+}
+
+thread_local! {
+    static CORE: Cell<*const SimCore<'static>> = const { Cell::new(ptr::null()) };
+}
+
+/// The core of the simulation that runs on this thread, as long as this lives.
+pub(crate) struct Installed(*const SimCore<'static>);
+
+impl Installed {
+    /// # Safety
+    /// On-stack: the core outlives the result.
+    pub unsafe fn new(core: &SimCore<'_>) -> Self {
+        Self(CORE.replace(ptr::from_ref(core).cast()))
+    }
+}
+
+impl Drop for Installed {
+    fn drop(&mut self) {
+        CORE.set(self.0);
+    }
+}
+
+#[inline]
+fn with<R>(f: impl FnOnce(&SimCore<'_>, &SimHost) -> R) -> R {
+    // SAFETY: On-stack. Policies are called while a simulation is on the stack only, and the reference does not leave this call.
+    let core = unsafe { CORE.get().as_ref() }.expect("a policy is called by a simulation");
+    f(core, core.host())
+}
+
+/// Ends the call under way with a fault.
+fn fail(kind: BatonFaultKind) {
+    with(|core, host| {
+        if host.calling.get().is_some() {
+            let cpu = core.cpu(host.here.get() as i32).expect("this runs on a CPU");
+            core.fault_in_call(cpu, kind);
+        }
+    });
+}
+
+/// Is the policy whose call this is asked on that CPU?
+fn serves(core: &SimCore<'_>, host: &SimHost, cpu: i32) -> bool {
+    let policy = host.calling.get().map(|index| &core.policies()[index as usize]);
+    core.cpu(cpu).is_some_and(|cpu| policy.is_none_or(|policy| core.serves(policy, cpu)))
+}
+
+/// SAFETY of what follows, the word: Mutual-exclusion. It is a lock of the policy's, which lives during the call.
+extern "C" fn lock(word: *const AtomicU32) -> bool {
+    if !try_lock(word) {
+        with(|_, host| host.say("the lock is held by this CPU already"));
+        fail(BatonFaultKind::Deadlock);
+        return false;
+    }
+    true
+}
+
+extern "C" fn try_lock(word: *const AtomicU32) -> bool {
+    with(|_, host| {
+        if host.calling.get().is_none() {
+            host.say("a lock was taken while the policy was being made; use Lock::get_mut there");
+            return false;
+        }
+        // SAFETY: Mutual-exclusion. See above.
+        let is_free = unsafe { &*word }.swap(1, Relaxed) == 0;
+        if is_free {
+            host.held.borrow_mut().push(word as usize);
+        }
+        is_free
+    })
+}
+
+extern "C" fn unlock(word: *const AtomicU32) -> bool {
+    let in_order = with(|_, host| {
+        let mut held = host.held.borrow_mut();
+        let at = held.iter().rposition(|&other| other == word as usize);
+        let in_order = at.is_some_and(|at| at + 1 == held.len());
+        at.map(|at| held.remove(at));
+        // SAFETY: Mutual-exclusion. See above.
+        unsafe { &*word }.store(0, Relaxed);
+        if !in_order {
+            host.say("locks must be released in the reverse order of taking them, and a call may hold 31");
+        }
+        in_order
+    });
+    if !in_order {
+        fail(BatonFaultKind::Deadlock);
+    }
+    in_order
+}
+
+extern "C" fn token_dropped(token: u64) -> bool {
+    with(|core, host| {
+        let cpu = core.cpu(host.here.get() as i32).expect("this runs on a CPU");
+        // A policy that ends drops what it has.
+        host.calling.get().is_none() || !core.dropped(token, cpu)
+    })
+}
+
+extern "C" fn panicked(file: *const u8, file_len: usize, line: u32, message: *const u8, message_len: usize) {
+    // SAFETY: Host-call. The glue gives two texts that live during the call.
+    let (file, message) =
+        unsafe { (std::slice::from_raw_parts(file, file_len), std::slice::from_raw_parts(message, message_len)) };
+    with(|_, host| {
+        *host.words.borrow_mut() = LastWords {
+            message: String::from_utf8_lossy(message).into_owned(),
+            file: String::from_utf8_lossy(file).into_owned(),
+            line,
+        };
+    });
+    fail(BatonFaultKind::Panic);
+}
+
+extern "C" fn now() -> u64 {
+    with(|_, host| host.now.get())
+}
+
+extern "C" fn random() -> u64 {
+    with(|_, host| host.rng.borrow_mut().any())
+}
+
+fn request(at: Option<u64>) {
+    with(|_, host| {
+        let Some(policy) = host.calling.get() else { return };
+        host.timers.borrow_mut().push(TimerRequest { cpu: host.here.get(), policy, at });
+    });
+}
+
+extern "C" fn arm_timer(after_ns: u64) {
+    let now = with(|_, host| host.now.get());
+    request(Some(now.saturating_add(after_ns)));
+}
+
+extern "C" fn cancel_timer() {
+    request(None);
+}
+
+extern "C" fn may_run(slot: u32, cpu: i32) -> bool {
+    with(|core, host| host.task_may_run(slot, cpu) && serves(core, host, cpu))
+}
+
+extern "C" fn cpu_online(cpu: i32) -> bool {
+    with(|core, host| core.cpu(cpu).is_some_and(CpuState::is_online) && serves(core, host, cpu))
+}
+
+extern "C" fn cpu_idle(cpu: i32) -> bool {
+    with(|core, host| core.is_idle(cpu) && serves(core, host, cpu))
+}
+
+extern "C" fn any_idle() -> bool {
+    with(|core, _| core.is_any_idle())
+}
+
+extern "C" fn claim_idle(cpu: i32) -> bool {
+    with(|core, host| serves(core, host, cpu) && core.claim_idle(cpu))
+}
+
+pub(crate) static TABLE: Table = Table {
+    lock,
+    try_lock,
+    unlock,
+    token_dropped,
+    panicked,
+    now,
+    random,
+    arm_timer,
+    cancel_timer,
+    may_run,
+    cpu_online,
+    cpu_idle,
+    any_idle,
+    claim_idle,
+};

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What happens to tasks and CPUs from outside: changes of attributes (sched_change_begin() and _end()), hotplug, another policy,
+//! another version.
+
+use std::rc::Rc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use baton_abi::{BatonCtx, BATON_F_RESTORE};
+use baton_core::PolicyEntry;
+
+use super::{Machine, Place};
+use crate::host::TABLE;
+use crate::topology::CpuMask;
+use crate::trace::{Event, Left};
+use crate::world::{Happening, TaskRef};
+
+impl<'m> Machine<'m> {
+    pub(super) fn from_outside(&mut self, at: u32) {
+        let what = self.happenings[at as usize].clone();
+        // Whoever does it is an administrator's task, on the first CPU.
+        let here = self.any_online(0);
+        self.from_within(what, here);
+    }
+
+    /// On CPU `here`.
+    pub(super) fn from_within(&mut self, what: Happening, here: u32) {
+        let find = |machine: &Self, task: TaskRef| machine.by_ref.get(task.0 as usize).copied().flatten();
+        match what {
+            Happening::Online(cpu, online) if (cpu as usize) < self.cpus.len() => self.set_online(cpu, online),
+            Happening::Affinity(task, mask) => {
+                if let Some(at) = find(self, task) {
+                    let mask = mask.map_or(0, |mask| self.intern(mask));
+                    self.set_affinity(at, mask, here);
+                }
+            }
+            Happening::Nice(task, nice) => {
+                if let Some(at) = find(self, task) {
+                    self.set_nice(at, nice.clamp(-20, 19), here);
+                }
+            }
+            Happening::Assign(task, policy) => {
+                if let Some(at) = find(self, task) {
+                    let handle = self.tasks[at as usize].handle;
+                    let slot = self.core.by_handle(handle).expect("a task's slot is its own until it exits");
+                    self.core.assign_by_rule(slot, self.entry(policy));
+                }
+            }
+            Happening::HigherClass(cpu, ns) if (cpu as usize) < self.cpus.len() => self.higher_begins(cpu, ns),
+            Happening::Interrupt(cpu, ns) if (cpu as usize) < self.cpus.len() => self.interrupt(cpu, ns),
+            Happening::Upgrade(policy, version) => self.upgrade(policy, version, here),
+            Happening::Online(..) | Happening::HigherClass(..) | Happening::Interrupt(..) => {}
+        }
+    }
+
+    /// The place in `masks` plus one of a set.
+    pub(super) fn intern(&self, mask: Rc<CpuMask>) -> u32 {
+        let mut masks = self.host().masks.borrow_mut();
+        let found = masks.iter().position(|other| **other == *mask);
+        found.unwrap_or_else(|| {
+            masks.push(mask);
+            masks.len() - 1
+        }) as u32
+            + 1
+    }
+
+    pub(super) fn set_mask(&mut self, at: u32, mask: u32) {
+        let slot = self.tasks[at as usize].slot;
+        self.host().facts[slot as usize].mask.set(mask);
+        let cpu = self.rq(at);
+        let mut ctx = self.ctx(at, cpu, 0);
+        let here = self.enter(cpu);
+        self.core.set_affinity((), here, &mut ctx);
+        self.settle(cpu, &ctx);
+    }
+
+    /// A change of a queued task's attributes takes it off its queue; one that runs stays where it is.
+    fn change(&mut self, at: u32, here: u32, change: impl FnOnce(&mut Self)) {
+        if let Place::OnCpu(cpu) = self.tasks[at as usize].place {
+            self.account(cpu);
+        }
+        let is_queued = self.tasks[at as usize].place.waits();
+        if is_queued {
+            self.dequeue(at);
+        }
+        change(self);
+        if is_queued {
+            self.enqueue(at, here, BATON_F_RESTORE);
+            self.wakeup_preempt(self.rq(at), here);
+        }
+    }
+
+    fn set_nice(&mut self, at: u32, nice: i32, here: u32) {
+        self.change(at, here, |machine| {
+            machine.tasks[at as usize].nice = nice;
+            let mut ctx = machine.ctx(at, machine.rq(at), 0);
+            let state = machine.enter(here);
+            machine.core.set_nice((), state, &mut ctx, nice);
+            machine.settle(here, &ctx);
+        });
+    }
+
+    /// sched_setaffinity(), and the stopper's move of a task that must leave its CPU.
+    fn set_affinity(&mut self, at: u32, mask: u32, here: u32) {
+        if !self.host().any_active(mask) {
+            return;
+        }
+        self.change(at, here, |machine| machine.set_mask(at, mask));
+        if self.tasks[at as usize].runnable && !self.allowed(at, self.rq(at)) {
+            if let Place::OnCpu(cpu) = self.tasks[at as usize].place {
+                self.higher_begins(cpu, self.config.costs.switch);
+            }
+            self.migrate(at, here);
+        }
+    }
+
+    /// move_queued_task()
+    fn migrate(&mut self, at: u32, here: u32) {
+        self.dequeue(at);
+        let cpu = self.fallback_rq(at, self.rq(at));
+        self.set_rq(at, cpu);
+        if self.tasks[at as usize].runnable {
+            self.enqueue(at, here, 0);
+            self.wakeup_preempt(self.rq(at), here);
+        }
+    }
+
+    /// sched_cpu_activate(); sched_cpu_deactivate() and balance_push(), by which all tasks leave the CPU.
+    fn set_online(&mut self, cpu: u32, online: bool) {
+        let others =
+            self.cpus.iter().enumerate().filter(|(other, state)| *other != cpu as usize && state.online).count();
+        if self.cpus[cpu as usize].online == online || (!online && others == 0) {
+            return;
+        }
+        self.account(cpu);
+        self.host().active[cpu as usize].set(online);
+        let mut ctx = self.cpu_ctx(cpu);
+        let here = self.enter(cpu);
+        self.core.set_online((), here, &mut ctx, online);
+        self.settle(cpu, &ctx);
+        self.tell(Event::Online { cpu, online });
+        let target = &mut self.cpus[cpu as usize];
+        target.online = online;
+        if online {
+            return self.schedule(cpu, Left::Blocked);
+        }
+        // The rules have it as busy from now on.
+        self.idle -= u32::from(std::mem::take(&mut target.told_idle));
+        let curr = target.curr;
+        if let Some(at) = curr {
+            let id = self.tasks[at as usize].id;
+            let target = &mut self.cpus[cpu as usize];
+            target.curr = None;
+            target.turn = target.turn.wrapping_add(1);
+            self.set_place(at, Place::Local(cpu));
+            self.tell(Event::Switch { cpu, prev: Some((id, Left::Preempted)), next: None, migrated: false });
+        }
+        let here = self.any_online(cpu);
+        for at in 0..self.tasks.len() as u32 {
+            let task = &self.tasks[at as usize];
+            if self.by_ref[task.id.0 as usize] == Some(at) && task.place != Place::Away && self.rq(at) == cpu {
+                self.migrate(at, here);
+            }
+        }
+    }
+
+    /// The core's entry of a policy, by its place in the configuration.
+    fn entry(&self, policy: usize) -> Option<&'m PolicyEntry> {
+        let index = self.host().names.borrow().get(policy).map(|(index, _)| *index)?;
+        let core = self.core;
+        core.policies().get(index as usize)
+    }
+
+    /// `hosts/kernel/upgrade.c`. Deviation: the version that goes is kept to the end of the run, and none is refused a second time.
+    fn upgrade(&mut self, policy: usize, version: usize, here: u32) {
+        let Some(entry) = self.entry(policy).filter(|entry| entry.is_running()) else { return };
+        let Some(new) = self.config.versions.get(version) else { return };
+        let host = self.host();
+        self.enter(here);
+        new.install(Some(&TABLE));
+        let running = entry.version.load(Relaxed) - 1;
+        let options = &self.config.policies[policy].options;
+        let made = new.make_from(
+            &host.instances.borrow()[running],
+            self.config.topology.cpus(),
+            host.facts.len() as u32,
+            options,
+        );
+        match made {
+            Ok(made) => {
+                host.instances.borrow_mut().push(made);
+                let version = host.instances.borrow().len();
+                self.core.swap(entry, version, new.events());
+                self.stats.upgrades += 1;
+            }
+            Err(why) => {
+                let said = host.take_words().map_or(why.clone(), |words| format!("{why}: {words}"));
+                self.stats.refused.push(said);
+            }
+        }
+        self.settle(here, &BatonCtx::default());
+    }
+}

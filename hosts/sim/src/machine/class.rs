@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Higher classes and interrupts: what takes a CPU's time without asking a policy.
+
+use super::{Machine, Place};
+use crate::queue::Next;
+use crate::trace::{Event, Left};
+
+impl Machine<'_> {
+    /// A task of a higher class takes a CPU for so long: put_prev_task_scx() and reenq_local().
+    pub(super) fn higher_begins(&mut self, cpu: u32, ns: u64) {
+        if !self.cpus[cpu as usize].online {
+            return;
+        }
+        self.account(cpu);
+        let target = &mut self.cpus[cpu as usize];
+        let was_higher = std::mem::replace(&mut target.higher, true);
+        target.higher_turn = target.higher_turn.wrapping_add(1);
+        let turn = target.higher_turn;
+        self.queue.push(self.now + ns, Next::HigherEnds { cpu, turn });
+        if was_higher {
+            return;
+        }
+        let curr = target.curr.take();
+        target.turn = target.turn.wrapping_add(1);
+        if let Some(at) = curr {
+            let task = &self.tasks[at as usize];
+            let (id, returns) = (task.id, task.slice > 0 && !task.immed);
+            self.set_place(at, Place::Away);
+            if returns {
+                // With a rest of its slice it stays first on the local queue.
+                self.cpus[cpu as usize].local.push_front(at);
+                self.set_place(at, Place::Local(cpu));
+            } else {
+                self.enqueue(at, cpu, 0);
+            }
+            self.stats.switches += 1;
+            self.tell(Event::Switch { cpu, prev: Some((id, Left::Preempted)), next: None, migrated: false });
+        }
+        self.tell(Event::Higher { cpu, begins: true });
+        self.reenqueue_if_busy(cpu, cpu);
+        self.note_idle(cpu);
+    }
+
+    pub(super) fn higher_ends(&mut self, cpu: u32) {
+        self.cpus[cpu as usize].higher = false;
+        self.tell(Event::Higher { cpu, begins: false });
+        if self.cpus[cpu as usize].online {
+            self.schedule(cpu, Left::Blocked);
+        }
+    }
+
+    /// An interrupt takes so much of what runs there.
+    pub(super) fn interrupt(&mut self, cpu: u32, ns: u64) {
+        self.account(cpu);
+        self.steal(cpu, ns);
+    }
+
+    /// The eviction of `hosts/kernel/host.c`: another thread comes, and the task, which has no slice left, is enqueued.
+    pub(super) fn evict(&mut self, cpu: u32) {
+        self.account(cpu);
+        if let Some(at) = self.cpus[cpu as usize].curr {
+            self.tasks[at as usize].slice = 0;
+            self.higher_begins(cpu, self.config.costs.switch);
+        }
+    }
+
+    /// The noise of a machine that is not ours alone.
+    pub(super) fn begin_noise(&mut self, cpu: u32) {
+        let noise = &self.config.noise;
+        for (interrupt, period) in [(false, noise.higher_every), (true, noise.interrupt_every)] {
+            if period > 0 {
+                let first = self.noise.exponential(period);
+                self.queue.push(first, Next::Noise { cpu, interrupt });
+            }
+        }
+    }
+
+    pub(super) fn make_noise(&mut self, cpu: u32, interrupt: bool) {
+        let noise = &self.config.noise;
+        let (period, length) = match interrupt {
+            true => (noise.interrupt_every, noise.interrupt_for),
+            false => (noise.higher_every, noise.higher_for),
+        };
+        let length = self.noise.exponential(length).max(1);
+        let next = self.now + self.noise.exponential(period).max(1);
+        self.queue.push(next, Next::Noise { cpu, interrupt });
+        match interrupt {
+            true => self.interrupt(cpu, length),
+            false => self.higher_begins(cpu, length),
+        }
+    }
+}

@@ -1,0 +1,474 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The machine: CPUs, run queues, and the part of the kernel between tasks and the rules (kernel/sched/core.c and
+//! kernel/sched/ext/ext.c of 7.2, and the shim, `hosts/kernel/shim.bpf.c`).
+//!
+//! It does nothing that the kernel could not do. Each rule names what it stands for; where it differs from the kernel on purpose, the
+//! comment begins with "Deviation:", and `docs/simulator.md` lists those.
+//!
+//! Time stands still while an event is dealt with. What the kernel's own work costs (`Costs`) is added to what the task on that CPU has
+//! to do, or to the way of an interrupt.
+
+mod change;
+mod class;
+mod program;
+mod schedule;
+mod wake;
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use baton_abi::{BatonCtx, BATON_KICK_PREEMPT};
+use baton_core::CpuState;
+
+use crate::host::{SimCore, SimHost};
+use crate::queue::{Next, Queue};
+use crate::rng::Rng;
+use crate::stats::Stats;
+use crate::trace::{Event, Sink};
+use crate::world::{Item, Program, Source, Spawn, TaskRef, Thing, World};
+use crate::Config;
+
+/// SCX_SLICE_DFL
+const DEFAULT_SLICE: u64 = 20_000_000;
+
+/// Where a task is, to the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// Not runnable.
+    Away,
+    /// With the rules: ops.enqueue() took it (SCX_OPSS_QUEUED).
+    Custody,
+    /// On the fallback queue.
+    Fallback,
+    /// On a CPU's local queue.
+    Local(u32),
+    OnCpu(u32),
+}
+
+impl Place {
+    fn waits(self) -> bool {
+        matches!(self, Place::Custody | Place::Fallback | Place::Local(_))
+    }
+}
+
+struct Task {
+    id: TaskRef,
+    handle: u64,
+    slot: u32,
+    place: Place,
+    runnable: bool,
+    /// p->scx.slice, ns
+    slice: u64,
+    /// SCX_TASK_IMMED: it is given back when it cannot run at once.
+    immed: bool,
+    /// Where it ran last.
+    last_cpu: Option<u32>,
+    nice: i32,
+    /// p->se.sum_exec_runtime, ns
+    runtime: u64,
+    /// What it has to do before its program is asked again, ns at full speed.
+    remaining: u64,
+    /// When it was woken, ns, until it runs.
+    woken_at: Option<u64>,
+    /// Counts its sleeps: tells a timer of this one from one of before. Not begun anew with the next task here.
+    turn: u32,
+    group: u16,
+    /// Someone resumed it before it suspended itself.
+    resumed: bool,
+    /// It sleeps in [`crate::world::Op::Suspend`].
+    suspended: bool,
+    item: Option<Item>,
+    child: Option<TaskRef>,
+    rng: Rng,
+    program: Option<Box<dyn Program>>,
+    name: Rc<str>,
+}
+
+struct Cpu {
+    curr: Option<u32>,
+    local: VecDeque<u32>,
+    online: bool,
+    /// A task of a higher class has it.
+    higher: bool,
+    /// Counts the spells of a higher class.
+    higher_turn: u32,
+    /// The rules were told that it is idle.
+    told_idle: bool,
+    /// It is on its way to look whom to run (TIF_NEED_RESCHED), and with that the running task's slice ends.
+    resched: bool,
+    preempt: bool,
+    has_tick: bool,
+    /// Counts who ran, so that what was to happen to one does not happen to the next.
+    turn: u32,
+    /// Up to when the running task's time is accounted for, ns.
+    since: u64,
+    /// From when on it works, ns.
+    work_from: u64,
+    /// In 1/1024.
+    speed: u64,
+    /// Other hardware threads of its core.
+    siblings: Box<[u32]>,
+    /// By policy: counts settings of its timer.
+    timers: Vec<(u32, u32)>,
+}
+
+pub(crate) struct Machine<'m> {
+    core: &'m SimCore<'m>,
+    config: &'m Config,
+    now: u64,
+    queue: Queue,
+    cpus: Vec<Cpu>,
+    tasks: Vec<Task>,
+    /// Places in `tasks` that are free.
+    free: Vec<u32>,
+    /// By number: the place in `tasks`, while the task lives.
+    by_ref: Vec<Option<u32>>,
+    /// The tasks of the workload, until they come.
+    to_come: Vec<Option<Spawn>>,
+    fallback: VecDeque<u32>,
+    things: Vec<Thing>,
+    sources: Vec<(Box<dyn Source>, Rng)>,
+    arrivals: Vec<Option<(crate::world::Object, Item)>>,
+    happenings: Vec<crate::world::Happening>,
+    noise: Rng,
+    /// Runnable tasks that no CPU runs; CPUs that are online and idle; both as they were told last.
+    waiting: u32,
+    idle: u32,
+    told_load: (u32, u32),
+    pub stats: Stats,
+    sink: Option<&'m mut dyn Sink>,
+}
+
+impl<'m> Machine<'m> {
+    pub fn new(core: &'m SimCore<'m>, config: &'m Config, world: World, sink: Option<&'m mut dyn Sink>) -> Self {
+        let places = config.topology.cpus();
+        let siblings = |cpu: usize| {
+            let mut others: Vec<u32> = Vec::new();
+            // Threads of a core stand together.
+            let near = cpu.saturating_sub(64)..(cpu + 64).min(places.len());
+            others
+                .extend(near.filter(|&other| other != cpu && places[other].core == places[cpu].core).map(|c| c as u32));
+            others.into_boxed_slice()
+        };
+        let cpu = |cpu: usize| Cpu {
+            curr: None,
+            local: VecDeque::new(),
+            online: true,
+            higher: false,
+            higher_turn: 0,
+            told_idle: false,
+            resched: false,
+            preempt: false,
+            has_tick: false,
+            turn: 0,
+            since: 0,
+            work_from: 0,
+            speed: 1024,
+            siblings: siblings(cpu),
+            timers: Vec::new(),
+        };
+        let World { things, groups, tasks, sources, mut happenings } = world;
+        happenings.sort_by_key(|(at, _)| *at);
+        let mut machine = Self {
+            core,
+            config,
+            now: 0,
+            queue: Queue::default(),
+            cpus: (0..places.len()).map(cpu).collect(),
+            tasks: Vec::new(),
+            free: Vec::new(),
+            by_ref: vec![None; tasks.len()],
+            to_come: Vec::new(),
+            fallback: VecDeque::new(),
+            things,
+            arrivals: vec![None; sources.len()],
+            sources: Vec::new(),
+            happenings: Vec::new(),
+            noise: Rng::new(config.seed, u64::MAX - 1),
+            waiting: 0,
+            idle: 0,
+            told_load: (0, 0),
+            stats: Stats::new(&groups),
+            sink,
+        };
+        for (at, spawn) in tasks.into_iter().enumerate() {
+            machine.queue.push(spawn.at, Next::Start { task: at as u32 });
+            machine.to_come.push(Some(spawn));
+        }
+        for (at, source) in sources.into_iter().enumerate() {
+            machine.sources.push((source, Rng::new(config.seed, 1 << 40 | at as u64)));
+            machine.next_arrival(at as u32);
+        }
+        for (at, (time, what)) in happenings.into_iter().enumerate() {
+            machine.queue.push(time, Next::Happening { at: at as u32 });
+            machine.happenings.push(what);
+        }
+        machine
+    }
+
+    /// Runs to the end of the duration, or to the first fault.
+    pub fn run(&mut self) {
+        for cpu in 0..self.cpus.len() as u32 {
+            self.note_idle(cpu);
+            self.begin_noise(cpu);
+        }
+        self.queue.push(self.config.stall / 4, Next::Watch);
+        while let Some((at, next)) = self.queue.pop() {
+            let end = at.min(self.config.duration);
+            self.stats.pass(end - self.now, self.waiting.min(self.idle), self.idle);
+            self.now = end;
+            self.host().now.set(end);
+            if at > self.config.duration {
+                break;
+            }
+            self.happen(next);
+            self.tell_load();
+            if !self.host().reports.borrow().is_empty() {
+                break;
+            }
+        }
+        (0..self.cpus.len() as u32).for_each(|cpu| self.account(cpu));
+        for at in 0..self.tasks.len() {
+            self.end_of(at as u32, true);
+        }
+        self.stats.duration = self.now;
+    }
+
+    fn happen(&mut self, next: Next) {
+        match next {
+            Next::Done { cpu, turn } if self.cpus[cpu as usize].turn == turn => self.done(cpu),
+            Next::Resched { cpu } => self.reschedule(cpu),
+            Next::Tick { cpu } => self.tick(cpu),
+            Next::Timer { cpu, policy, turn } => self.timer(cpu, policy, turn),
+            Next::WakeUp { task, turn } if self.tasks[task as usize].turn == turn => {
+                // hrtimer_wakeup(), on the CPU where the sleep began.
+                let here = self.any_online(self.rq(task));
+                self.wake(task, here, false);
+            }
+            Next::Start { task } => self.start(task),
+            Next::Arrival { source } => self.arrive(source),
+            Next::Happening { at } => self.from_outside(at),
+            Next::HigherEnds { cpu, turn } if self.cpus[cpu as usize].higher_turn == turn => self.higher_ends(cpu),
+            Next::Noise { cpu, interrupt } => self.make_noise(cpu, interrupt),
+            Next::Evict { cpu } => self.evict(cpu),
+            Next::Watch => self.watch(),
+            Next::Done { .. } | Next::WakeUp { .. } | Next::HigherEnds { .. } => {}
+        }
+    }
+
+    fn host(&self) -> &'m SimHost {
+        self.core.host()
+    }
+
+    fn state(&self, cpu: u32) -> &'m CpuState {
+        self.core.cpu(cpu as i32).expect("the machine has this CPU")
+    }
+
+    /// The context of a call about a task.
+    fn ctx(&self, at: u32, cpu: u32, flags: u16) -> BatonCtx {
+        let task = &self.tasks[at as usize];
+        BatonCtx {
+            now: self.now,
+            task: task.handle,
+            runtime: task.runtime,
+            cpu: cpu as i32,
+            flags,
+            ..BatonCtx::default()
+        }
+    }
+
+    /// The context of a call about a CPU.
+    fn cpu_ctx(&self, cpu: u32) -> BatonCtx {
+        BatonCtx { now: self.now, cpu: cpu as i32, ..BatonCtx::default() }
+    }
+
+    /// A call to the rules is about to be made on this CPU.
+    fn enter(&mut self, here: u32) -> &'m CpuState {
+        self.stats.events += 1;
+        self.host().here.set(here);
+        self.state(here)
+    }
+
+    /// After a call to the rules on the CPU `here`: carries out what they and the policies asked for.
+    fn settle(&mut self, here: u32, ctx: &BatonCtx) {
+        for &kick in &ctx.kicks[..usize::from(ctx.nr_kicks)] {
+            let cpu = u32::from(kick & (BATON_KICK_PREEMPT - 1));
+            self.kick(cpu, here, kick & BATON_KICK_PREEMPT != 0);
+        }
+        let host = self.host();
+        if host.kicks_all.replace(false) {
+            (0..self.cpus.len() as u32).for_each(|cpu| self.kick(cpu, here, true));
+        }
+        if !host.timers.borrow().is_empty() {
+            for request in host.timers.take() {
+                self.set_timer(request.cpu, request.policy, request.at);
+            }
+        }
+        if !host.evictions.borrow().is_empty() {
+            // irq_work, and the wakeup of a work item's thread
+            let soon = self.now + self.config.costs.ipi + self.config.costs.wakeup;
+            for cpu in host.evictions.take() {
+                self.queue.push(soon, Next::Evict { cpu });
+            }
+        }
+    }
+
+    /// scx_kick_cpu() without and with SCX_KICK_PREEMPT. One without is for a CPU that is idle.
+    fn kick(&mut self, cpu: u32, here: u32, preempt: bool) {
+        let Some(target) = self.cpus.get_mut(cpu as usize) else { return };
+        if !target.online || target.higher || (!preempt && target.curr.is_some()) {
+            return;
+        }
+        target.preempt |= preempt;
+        self.resched(cpu, here);
+    }
+
+    /// resched_curr()
+    fn resched(&mut self, cpu: u32, here: u32) {
+        let target = &mut self.cpus[cpu as usize];
+        if target.resched {
+            return;
+        }
+        target.resched = true;
+        let costs = &self.config.costs;
+        let way = if cpu == here { 0 } else { costs.ipi };
+        let idle = if target.curr.is_none() && !target.higher { costs.idle_exit } else { 0 };
+        self.queue.push(self.now + way + idle, Next::Resched { cpu });
+    }
+
+    fn reschedule(&mut self, cpu: u32) {
+        let target = &mut self.cpus[cpu as usize];
+        target.resched = false;
+        let preempt = std::mem::take(&mut target.preempt);
+        if !target.online || target.higher {
+            return;
+        }
+        self.account(cpu);
+        if let Some(at) = self.cpus[cpu as usize].curr.filter(|_| preempt) {
+            self.tasks[at as usize].slice = 0;
+        }
+        self.schedule(cpu, crate::trace::Left::Preempted);
+    }
+
+    fn set_timer(&mut self, cpu: u32, policy: u32, at: Option<u64>) {
+        let timers = &mut self.cpus[cpu as usize].timers;
+        let found = timers.iter_mut().find(|(of, _)| *of == policy);
+        let turn = match found {
+            Some((_, turn)) => {
+                *turn = turn.wrapping_add(1);
+                *turn
+            }
+            None => {
+                timers.push((policy, 0));
+                0
+            }
+        };
+        if let Some(at) = at {
+            self.queue.push(at, Next::Timer { cpu, policy, turn });
+        }
+    }
+
+    fn timer(&mut self, cpu: u32, policy: u32, turn: u32) {
+        if !self.cpus[cpu as usize].timers.contains(&(policy, turn)) {
+            return;
+        }
+        self.set_timer(cpu, policy, None);
+        self.account(cpu);
+        self.steal(cpu, self.config.costs.tick_work);
+        let mut ctx = self.cpu_ctx(cpu);
+        let here = self.enter(cpu);
+        self.core.timer((), here, &mut ctx, policy as usize);
+        self.settle(cpu, &ctx);
+    }
+
+    /// scheduler_tick(), while the CPU is busy with a task of ours.
+    fn tick(&mut self, cpu: u32) {
+        let target = &mut self.cpus[cpu as usize];
+        let Some(at) = target.curr else {
+            target.has_tick = false;
+            return;
+        };
+        self.queue.push(self.now + self.config.costs.tick, Next::Tick { cpu });
+        self.account(cpu);
+        self.steal(cpu, self.config.costs.tick_work);
+        let mut ctx = self.ctx(at, cpu, 0);
+        let here = self.enter(cpu);
+        if self.core.tick((), here, &mut ctx) == baton_core::Verdict::Expire {
+            self.tasks[at as usize].slice = 0;
+        }
+        self.settle(cpu, &ctx);
+        if self.tasks[at as usize].slice == 0 {
+            self.resched(cpu, cpu);
+        }
+    }
+
+    /// What an interrupt or the kernel takes of a CPU's time: the task that runs there is done so much later.
+    fn steal(&mut self, cpu: u32, work: u64) {
+        if let Some(at) = self.cpus[cpu as usize].curr {
+            self.tasks[at as usize].remaining += work;
+        }
+    }
+
+    /// The watch of `hosts/kernel/watch.c`, four times in the limit.
+    fn watch(&mut self) {
+        self.queue.push(self.now + (self.config.stall / 4).max(1), Next::Watch);
+        if let Some(slot) = self.core.find_stall(self.now, self.config.stall) {
+            self.core.fault_stall(slot, self.now);
+        }
+        self.core.rescue_stranded();
+        self.core.relieve();
+        self.settle(0, &BatonCtx::default());
+    }
+
+    /// A task's run queue: task_cpu().
+    fn rq(&self, at: u32) -> u32 {
+        self.host().facts[self.tasks[at as usize].slot as usize].rq.get()
+    }
+
+    fn set_rq(&mut self, at: u32, cpu: u32) {
+        self.host().facts[self.tasks[at as usize].slot as usize].rq.set(cpu);
+    }
+
+    fn mask(&self, at: u32) -> u32 {
+        self.host().facts[self.tasks[at as usize].slot as usize].mask.get()
+    }
+
+    /// is_cpu_allowed()
+    fn allowed(&self, at: u32, cpu: u32) -> bool {
+        self.host().mask_has(self.mask(at), cpu) && self.cpus[cpu as usize].online
+    }
+
+    /// That CPU, or another if it is offline.
+    fn any_online(&self, cpu: u32) -> u32 {
+        match self.cpus[cpu as usize].online {
+            true => cpu,
+            false => (0..self.cpus.len() as u32).find(|&cpu| self.cpus[cpu as usize].online).expect("a CPU is online"),
+        }
+    }
+
+    fn set_place(&mut self, at: u32, place: Place) {
+        let task = &mut self.tasks[at as usize];
+        self.waiting = self.waiting + u32::from(place.waits()) - u32::from(task.place.waits());
+        task.place = place;
+    }
+
+    fn tell(&mut self, event: Event) {
+        self.stats.hash.event(self.now, &event);
+        if let Some(sink) = &mut self.sink {
+            sink.event(self.now, &event);
+        }
+    }
+
+    fn tell_load(&mut self) {
+        let load = (self.waiting, self.idle);
+        if self.told_load != load {
+            self.told_load = load;
+            self.tell(Event::Load { waiting: load.0, idle: load.1 });
+        }
+    }
+
+    /// The names of the tasks that faults are about.
+    pub fn name_of(&self, pid: u32) -> Option<&str> {
+        self.tasks.iter().find(|task| task.id.0 + 1 == pid).map(|task| &*task.name)
+    }
+}

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What tasks do: their programs' operations.
+
+use super::Machine;
+use crate::queue::Next;
+use crate::trace::Left;
+use crate::world::{Cx, Happening, Item, Object, Op, TaskRef, Thing};
+
+/// Operations that take no time, in a row: more is a program that goes round in a circle, and one of them is made to take time.
+const AT_ONCE: u32 = 1_000;
+
+impl Machine<'_> {
+    /// The task that runs on a CPU has done what it had to do: what next?
+    pub(super) fn step(&mut self, cpu: u32, at: u32) {
+        let turn = self.cpus[cpu as usize].turn;
+        for count in 0.. {
+            let Some(op) = self.ask(at) else { return };
+            self.perform(cpu, at, op);
+            // It sleeps, or was sent away.
+            if self.cpus[cpu as usize].turn != turn || self.cpus[cpu as usize].curr != Some(at) {
+                return;
+            }
+            let task = &mut self.tasks[at as usize];
+            if count == AT_ONCE {
+                task.remaining = task.remaining.max(1);
+            }
+            if task.remaining > 0 {
+                return self.arm(cpu);
+            }
+        }
+    }
+
+    fn ask(&mut self, at: u32) -> Option<Op> {
+        let now = self.now;
+        let task = &mut self.tasks[at as usize];
+        let mut program = task.program.take()?;
+        let mut cx = Cx { now, rng: &mut task.rng, me: task.id, item: task.item.take(), child: task.child.take() };
+        let op = program.next(&mut cx);
+        task.program = Some(program);
+        Some(op)
+    }
+
+    fn perform(&mut self, cpu: u32, at: u32, op: Op) {
+        let syscall = self.config.costs.syscall;
+        match op {
+            Op::Run(work) => self.steal(cpu, work),
+            Op::Response(ns) => self.stats.response(self.tasks[at as usize].group, ns),
+            Op::Done(count) => self.stats.done(self.tasks[at as usize].group, count),
+            Op::Sleep(ns) => self.sleep(cpu, at, self.now.saturating_add(ns.max(1))),
+            Op::SleepUntil(then) if then > self.now => self.sleep(cpu, at, then),
+            Op::SleepUntil(_) => self.steal(cpu, syscall),
+            Op::Down(object) => match self.semaphore(object) {
+                (count, _) if *count > 0 => {
+                    *count -= 1;
+                    self.steal(cpu, syscall);
+                }
+                (_, waiters) => {
+                    waiters.push_back(at);
+                    self.block(cpu);
+                }
+            },
+            Op::Up { to, sync } => {
+                self.steal(cpu, syscall);
+                self.up(to, cpu, sync);
+            }
+            Op::Barrier(object) => self.barrier(object, cpu, at),
+            Op::Take(object) => {
+                let (items, waiters) = self.items(object);
+                match items.pop_front() {
+                    Some(item) => {
+                        self.tasks[at as usize].item = Some(item);
+                        self.steal(cpu, syscall);
+                    }
+                    None => {
+                        waiters.push_back(at);
+                        self.block(cpu);
+                    }
+                }
+            }
+            Op::Put { to, item } => {
+                self.steal(cpu, syscall);
+                self.put(to, item, cpu);
+            }
+            Op::WaitCondition { condition, mutex } => {
+                let Thing::Condition { waiters } = &mut self.things[condition.0 as usize] else { return };
+                waiters.push_back((at, mutex));
+                self.up(mutex, cpu, true);
+                self.block(cpu);
+            }
+            Op::Signal { condition, all } => {
+                self.steal(cpu, syscall);
+                self.signal(condition, all, cpu);
+            }
+            Op::Suspend => {
+                let task = &mut self.tasks[at as usize];
+                if std::mem::take(&mut task.resumed) {
+                    return self.steal(cpu, syscall);
+                }
+                task.suspended = true;
+                self.block(cpu);
+            }
+            Op::Resume(other) => {
+                self.steal(cpu, syscall);
+                let Some(other) = self.by_ref.get(other.0 as usize).copied().flatten() else { return };
+                match std::mem::take(&mut self.tasks[other as usize].suspended) {
+                    true => self.wake(other, cpu, false),
+                    false => self.tasks[other as usize].resumed = true,
+                }
+            }
+            Op::Yield => {
+                self.steal(cpu, syscall);
+                let handle = self.tasks[at as usize].handle;
+                self.enter(cpu);
+                self.core.yield_task(handle);
+                self.tasks[at as usize].slice = 0;
+                self.schedule(cpu, Left::Yielded);
+            }
+            Op::Fork(spawn) => {
+                self.steal(cpu, self.config.costs.fork);
+                let child: Option<TaskRef> = self.fork(at, *spawn, cpu);
+                self.tasks[at as usize].child = child;
+            }
+            Op::Nice(nice) => {
+                self.steal(cpu, syscall);
+                self.from_within(Happening::Nice(self.tasks[at as usize].id, nice), cpu);
+            }
+            Op::Affinity(mask) => {
+                self.steal(cpu, syscall);
+                self.from_within(Happening::Affinity(self.tasks[at as usize].id, mask), cpu);
+            }
+            Op::Exit => self.schedule(cpu, Left::Dead),
+        }
+    }
+
+    fn block(&mut self, cpu: u32) {
+        self.schedule(cpu, Left::Blocked);
+    }
+
+    fn sleep(&mut self, cpu: u32, at: u32, until: u64) {
+        let turn = self.tasks[at as usize].turn;
+        self.queue.push(until, Next::WakeUp { task: at, turn });
+        self.block(cpu);
+    }
+
+    fn semaphore(&mut self, object: Object) -> (&mut u64, &mut std::collections::VecDeque<u32>) {
+        match &mut self.things[object.0 as usize] {
+            Thing::Semaphore { count, waiters } => (count, waiters),
+            _ => panic!("a program takes something else for a semaphore"),
+        }
+    }
+
+    fn items(
+        &mut self,
+        object: Object,
+    ) -> (&mut std::collections::VecDeque<Item>, &mut std::collections::VecDeque<u32>) {
+        match &mut self.things[object.0 as usize] {
+            Thing::Queue { items, waiters } => (items, waiters),
+            _ => panic!("a program takes something else for a queue"),
+        }
+    }
+
+    /// Gives one to a semaphore: straight to the first who waits.
+    fn up(&mut self, object: Object, here: u32, sync: bool) {
+        let (count, waiters) = self.semaphore(object);
+        match waiters.pop_front() {
+            Some(first) => self.wake(first, here, sync),
+            None => *count += 1,
+        }
+    }
+
+    fn put(&mut self, object: Object, item: Item, here: u32) {
+        let (items, waiters) = self.items(object);
+        match waiters.pop_front() {
+            Some(first) => {
+                self.tasks[first as usize].item = Some(item);
+                self.wake(first, here, false);
+            }
+            None => items.push_back(item),
+        }
+    }
+
+    fn barrier(&mut self, object: Object, cpu: u32, at: u32) {
+        let Thing::Barrier { of, waiters } = &mut self.things[object.0 as usize] else {
+            panic!("a program takes something else for a barrier")
+        };
+        if waiters.len() as u32 + 1 < *of {
+            waiters.push(at);
+            return self.block(cpu);
+        }
+        let others = std::mem::take(waiters);
+        self.steal(cpu, self.config.costs.syscall);
+        others.into_iter().for_each(|other| self.wake(other, cpu, false));
+    }
+
+    fn signal(&mut self, condition: Object, all: bool, here: u32) {
+        loop {
+            let Thing::Condition { waiters } = &mut self.things[condition.0 as usize] else {
+                panic!("a program takes something else for a condition")
+            };
+            let Some((first, mutex)) = waiters.pop_front() else { return };
+            // As futex requeueing does: it sleeps on, for the mutex, when that is taken.
+            match self.semaphore(mutex) {
+                (count, _) if *count > 0 => {
+                    *count -= 1;
+                    self.wake(first, here, false);
+                }
+                (_, waiters) => waiters.push_back(first),
+            }
+            if !all {
+                return;
+            }
+        }
+    }
+
+    /// Says when the next item of a source comes.
+    pub(super) fn next_arrival(&mut self, at: u32) {
+        let (source, rng) = &mut self.sources[at as usize];
+        if let Some((time, to, item)) = source.next(rng) {
+            self.arrivals[at as usize] = Some((to, item));
+            self.queue.push(time.max(self.now), Next::Arrival { source: at });
+        }
+    }
+
+    /// A network card's interrupt: each source has its CPU.
+    pub(super) fn arrive(&mut self, at: u32) {
+        if let Some((to, item)) = self.arrivals[at as usize].take() {
+            let here = self.any_online(at % self.cpus.len() as u32);
+            self.put(to, item, here);
+        }
+        self.next_arrival(at);
+    }
+}

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What a run is counted by.
+
+use std::rc::Rc;
+
+use crate::report::Histogram;
+use crate::topology::Distance;
+use crate::trace::{Event, Left};
+
+/// A number that tells two runs apart: of everything that happened, in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogHash(u64);
+
+impl Default for LogHash {
+    fn default() -> Self {
+        Self(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl LogHash {
+    fn add(&mut self, word: u64) {
+        self.0 = (self.0 ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 ^= self.0 >> 29;
+    }
+
+    pub(crate) fn event(&mut self, now: u64, event: &Event) {
+        let pair = |a: u32, b: u32| u64::from(a) << 32 | u64::from(b);
+        let task = |task: Option<crate::world::TaskRef>| task.map_or(u32::MAX, |task| task.0);
+        let (kind, first, second) = match *event {
+            Event::New { task } => (1, u64::from(task.0), 0),
+            Event::Wake { task, cpu, waker } => (2, u64::from(task.0), pair(cpu, waker)),
+            Event::Switch { cpu, prev, next, migrated } => {
+                let left = prev.map_or(Left::Blocked, |(_, left)| left) as u64;
+                let who = pair(task(prev.map(|(task, _)| task)), task(next));
+                (3, u64::from(cpu) << 8 | left << 1 | u64::from(migrated), who)
+            }
+            Event::Higher { cpu, begins } => (4, pair(cpu, begins.into()), 0),
+            Event::Online { cpu, online } => (5, pair(cpu, online.into()), 0),
+            Event::Load { waiting, idle } => (6, pair(waiting, idle), 0),
+            Event::Fault { policy } => (7, policy.into(), 0),
+        };
+        self.add(now);
+        self.add(kind ^ first.rotate_left(8));
+        self.add(second);
+    }
+
+    /// The number.
+    pub fn value(&self) -> u64 {
+        self.0
+    }
+}
+
+/// What a group of tasks did.
+#[derive(Clone, Debug)]
+pub struct GroupStats {
+    /// Its name.
+    pub name: Rc<str>,
+    /// Tasks that there were in it.
+    pub tasks: u64,
+    /// From a wakeup to the CPU, ns.
+    pub wakeups: Histogram,
+    /// Responses that its programs measured, ns.
+    pub responses: Histogram,
+    /// What its programs counted.
+    pub done: u64,
+    /// CPU time that its tasks used, ns.
+    pub runtime: u64,
+    /// By task that is alive at the end: CPU time in ns, and nice value.
+    pub shares: Vec<(u64, i32)>,
+}
+
+/// What a run is counted by.
+#[derive(Clone, Debug)]
+pub struct Stats {
+    /// Of everything that happened.
+    pub hash: LogHash,
+    /// Events of the kernel that the rules were told of.
+    pub events: u64,
+    /// Changes of the task that a CPU runs.
+    pub switches: u64,
+    /// Tasks that went on on another CPU: of the same core, last-level cache, node, machine.
+    pub migrations: [u64; 4],
+    /// CPU time that was idle, ns, of all CPUs that were online.
+    pub idle: u64,
+    /// CPU time that was idle while a task waited for a CPU, ns: of so many CPUs at most as tasks waited.
+    pub idle_while_waiting: u64,
+    /// Tasks that could not be made.
+    pub no_slot: u64,
+    /// Versions of policies that took another's place.
+    pub upgrades: u64,
+    /// Why others did not.
+    pub refused: Vec<String>,
+    /// How long it was, ns.
+    pub duration: u64,
+    /// The groups of tasks.
+    pub groups: Vec<GroupStats>,
+}
+
+impl Stats {
+    pub(crate) fn new(groups: &[Rc<str>]) -> Self {
+        let group = |name: &Rc<str>| GroupStats {
+            name: name.clone(),
+            tasks: 0,
+            wakeups: Histogram::default(),
+            responses: Histogram::default(),
+            done: 0,
+            runtime: 0,
+            shares: Vec::new(),
+        };
+        let all: Rc<str> = "tasks".into();
+        Self {
+            hash: LogHash::default(),
+            events: 0,
+            switches: 0,
+            migrations: [0; 4],
+            idle: 0,
+            idle_while_waiting: 0,
+            no_slot: 0,
+            upgrades: 0,
+            refused: Vec::new(),
+            duration: 0,
+            groups: if groups.is_empty() { vec![group(&all)] } else { groups.iter().map(group).collect() },
+        }
+    }
+
+    pub(crate) fn group_name(&self, group: u16) -> &str {
+        &self.groups[usize::from(group)].name
+    }
+
+    pub(crate) fn pass(&mut self, ns: u64, idle_while_waiting: u32, idle: u32) {
+        self.idle += ns * u64::from(idle);
+        self.idle_while_waiting += ns * u64::from(idle_while_waiting);
+    }
+
+    pub(crate) fn new_task(&mut self, group: u16) {
+        self.groups[usize::from(group)].tasks += 1;
+    }
+
+    pub(crate) fn wakeup(&mut self, group: u16, ns: u64) {
+        self.groups[usize::from(group)].wakeups.record(ns);
+    }
+
+    pub(crate) fn response(&mut self, group: u16, ns: u64) {
+        self.groups[usize::from(group)].responses.record(ns);
+    }
+
+    pub(crate) fn done(&mut self, group: u16, count: u64) {
+        self.groups[usize::from(group)].done += count;
+    }
+
+    pub(crate) fn migration(&mut self, distance: Distance) {
+        let level = distance as usize - Distance::Core as usize;
+        self.migrations[level] += 1;
+    }
+
+    pub(crate) fn end_of(&mut self, group: u16, runtime: u64, nice: i32, alive: bool) {
+        let group = &mut self.groups[usize::from(group)];
+        group.runtime += runtime;
+        if alive {
+            group.shares.push((runtime, nice));
+        }
+    }
+}
