@@ -19,6 +19,11 @@ pub fn module_of(policy: &str) -> String {
     format!("baton_{policy}.ko")
 }
 
+/// File of a policy for user space.
+fn library_of(policy: &str) -> String {
+    format!("baton_{policy}.so")
+}
+
 /// Where everything is kept that can be made again.
 pub fn cache() -> PathBuf {
     std::env::var_os("BATON_CACHE").map_or_else(|| PathBuf::from("/var/cache/baton"), PathBuf::from)
@@ -148,6 +153,8 @@ fn version_key(text: &str) -> Vec<u64> {
 pub enum Target<'a> {
     Core,
     Policy(&'a Policy),
+    /// A policy, for the simulator and the checkers.
+    Native(&'a Policy),
 }
 
 impl Target<'_> {
@@ -155,6 +162,7 @@ impl Target<'_> {
         match self {
             Target::Core => "the core".into(),
             Target::Policy(policy) => format!("the policy {}", policy.name),
+            Target::Native(policy) => format!("the policy {} for user space", policy.name),
         }
     }
 
@@ -162,6 +170,7 @@ impl Target<'_> {
         match self {
             Target::Core => vec![CORE.into(), SHIM.into(), LATENCY.into()],
             Target::Policy(policy) => vec![module_of(&policy.name)],
+            Target::Native(policy) => vec![library_of(&policy.name)],
         }
     }
 
@@ -169,26 +178,39 @@ impl Target<'_> {
     fn stamp(&self) -> String {
         match self {
             Target::Core => ".core.built".into(),
-            Target::Policy(policy) => format!(".{}.built", policy.name),
+            Target::Policy(policy) | Target::Native(policy) => format!(".{}.built", policy.name),
+        }
+    }
+
+    /// Where it is put, and for which kernel it is.
+    fn place(&self) -> Result<(PathBuf, String)> {
+        match self {
+            Target::Native(_) => Ok((cache().join("native"), String::new())),
+            Target::Core | Target::Policy(_) => {
+                let release = headers_release()?;
+                Ok((output_dir(&release), format!(" for kernel {release}")))
+            }
         }
     }
 
     /// Builds, whether needed or not. Says so on standard error.
     pub fn build(&self) -> Result<PathBuf> {
-        let (source, release) = (source()?, headers_release()?);
-        let out = output_dir(&release);
+        let source = source()?;
+        let (out, whose) = self.place()?;
         fs::create_dir_all(&out).map_err(|e| Error::file(format!("making {}", out.display()), &e))?;
-        eprintln!("baton: building {} for kernel {release}", self.title());
+        eprintln!("baton: building {}{whose}", self.title());
         let (begun, start) = (SystemTime::now(), Instant::now());
-        let mut command = Command::new(source.join("hosts/kernel/build.sh"));
+        let host = if matches!(self, Target::Native(_)) { "hosts/native" } else { "hosts/kernel" };
+        let mut command = Command::new(source.join(host).join("build.sh"));
         match self {
             Target::Core => command.arg("core"),
             Target::Policy(policy) => command.arg("policy").arg(&policy.dir),
+            Target::Native(policy) => command.arg(&policy.dir),
         };
         // The compilers' messages go where ours go; nothing of a build belongs on standard output.
         let status = command.arg(&out).stdin(Stdio::null()).stdout(std::io::stderr()).status();
         let status =
-            status.map_err(|e| Error::environment(format!("the build cannot be run: {e}"), "check hosts/kernel"))?;
+            status.map_err(|e| Error::environment(format!("the build cannot be run: {e}"), format!("check {host}")))?;
         if !status.success() {
             return Err(Error::user(
                 format!("building {} failed; the compiler's messages are above", self.title()),
@@ -206,12 +228,15 @@ impl Target<'_> {
 
     /// Builds what is missing, or older than its source. Gives where it is.
     pub fn ensure(&self) -> Result<PathBuf> {
-        let out = output_dir(&headers_release()?);
+        let (out, _) = self.place()?;
         let built = fs::metadata(out.join(self.stamp())).and_then(|m| m.modified()).ok();
         let complete = self.files().iter().all(|file| out.join(file).exists());
         let tree = source()?;
-        let mut sources = vec![tree.join("hosts"), tree.join("policy")];
-        if let Target::Policy(policy) = self {
+        let mut sources = match self {
+            Target::Native(_) => vec![tree.join("hosts/native"), tree.join("policy")],
+            Target::Core | Target::Policy(_) => vec![tree.join("hosts/core"), tree.join("hosts/kernel"), tree.join("policy")],
+        };
+        if let Target::Policy(policy) | Target::Native(policy) = self {
             sources.push(policy.dir.clone());
         }
         match built {
@@ -219,6 +244,14 @@ impl Target<'_> {
             _ => self.build(),
         }
     }
+}
+
+/// A policy in user space, from its name or path; built first where that is needed.
+pub fn native(text: &str) -> Result<baton_native::Policy> {
+    let policy = Policy::find(text)?;
+    let library = Target::Native(&policy).ensure()?.join(library_of(&policy.name));
+    baton_native::Policy::open(&library)
+        .map_err(|why| Error::environment(why, format!("build it again: rm {}, and the same command", library.display())))
 }
 
 /// When the newest file in a directory was changed.

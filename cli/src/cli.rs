@@ -8,6 +8,7 @@ use clap_complete::Shell;
 
 use crate::commands::bench::Bench;
 use crate::commands::demo::Demo;
+use crate::commands::sim::Sim;
 use crate::commands::torture::Torture;
 use crate::config;
 use crate::cpulist::CpuList;
@@ -105,6 +106,11 @@ pub enum Command {
     Demo(Demo),
     /// Try a policy with everything that can happen to tasks, at once.
     Torture(Torture),
+    /// Run policies on a simulated machine.
+    ///
+    /// Exit codes of a policy's fault: 42 a task waited too long; 44 a policy whose answers were refused again and again; 43 any
+    /// other.
+    Sim(Box<Sim>),
     /// Print the man page of baton or of one of its commands.
     Man(Man),
     /// Print completions for a shell.

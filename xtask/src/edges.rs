@@ -17,7 +17,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("baton-glue", &["baton-abi", "baton-bridge"]),
     ("baton-native-glue", &["baton-abi", "baton-bridge", "baton-seam"]),
     ("baton-native", &["baton-abi", "baton-core", "baton-native-glue", "baton-seam"]),
-    ("baton-sim", &["baton-abi", "baton-core", "baton-native", "baton-seam", POLICY]),
+    ("baton-sim", &["baton", "baton-abi", "baton-core", "baton-native", "baton-seam", POLICY]),
     ("baton-vm", &[]),
     ("baton-booted", &[]),
     ("baton-cli", &[ANY]),

@@ -13,6 +13,7 @@ mod order;
 mod pages;
 mod partition;
 mod run;
+pub mod sim;
 mod status;
 mod switch;
 pub mod torture;
@@ -54,6 +55,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Bench(args) => bench::command(&search, &args),
         Command::Demo(args) => demo::demo(&search, &args),
         Command::Torture(args) => torture::torture(&args),
+        Command::Sim(args) => sim::sim(&args),
         Command::Man(args) => pages::man(&args),
         Command::Completions { shell } => pages::completions(shell),
     }

@@ -10,6 +10,7 @@ pub mod cost;
 mod fault;
 mod host;
 mod machine;
+pub mod outcome;
 pub mod perfetto;
 mod queue;
 pub mod report;
@@ -20,14 +21,14 @@ pub mod topology;
 pub mod trace;
 pub mod world;
 
-use baton_abi::BatonFault;
 use baton_core::{Core, CpuState, Slot};
 use baton_native::Policy;
+
+pub use outcome::Outcome;
 
 use cost::Costs;
 use host::{Installed, SimHost, TABLE};
 use machine::Machine;
-use stats::Stats;
 use topology::Topology;
 use trace::Sink;
 use world::World;
@@ -100,18 +101,6 @@ impl Config {
     fn assigned(&self, group: &str) -> Option<usize> {
         self.assign.iter().find(|(name, _)| name == group).map(|(_, policy)| *policy)
     }
-}
-
-/// What came of a run.
-pub struct Outcome {
-    /// Its counts.
-    pub stats: Stats,
-    /// Calls of policies.
-    pub calls: u64,
-    /// Answers of policies that were refused.
-    pub refusals: u64,
-    /// The fault that ended it; more than one when several came at the same moment.
-    pub faults: Vec<BatonFault>,
 }
 
 /// Why a run did not begin.

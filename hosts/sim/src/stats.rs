@@ -65,7 +65,7 @@ pub struct GroupStats {
     pub done: u64,
     /// CPU time that its tasks used, ns.
     pub runtime: u64,
-    /// By task that is alive at the end: CPU time in ns, and nice value.
+    /// By task that could run from the beginning to the end: CPU time in ns, and nice value.
     pub shares: Vec<(u64, i32)>,
 }
 
@@ -82,8 +82,14 @@ pub struct Stats {
     pub migrations: [u64; 4],
     /// CPU time that was idle, ns, of all CPUs that were online.
     pub idle: u64,
-    /// CPU time that was idle while a task waited for a CPU, ns: of so many CPUs at most as tasks waited.
+    /// The part of it while a task waited for a CPU.
     pub idle_while_waiting: u64,
+    /// Of that, of so many CPUs at most as tasks waited.
+    pub wasted: u64,
+    /// CPU time of higher classes, ns.
+    pub higher: u64,
+    /// CPU time that was offline, ns.
+    pub offline: u64,
     /// Tasks that could not be made.
     pub no_slot: u64,
     /// Versions of policies that took another's place.
@@ -115,6 +121,9 @@ impl Stats {
             migrations: [0; 4],
             idle: 0,
             idle_while_waiting: 0,
+            wasted: 0,
+            higher: 0,
+            offline: 0,
             no_slot: 0,
             upgrades: 0,
             refused: Vec::new(),
@@ -127,9 +136,15 @@ impl Stats {
         &self.groups[usize::from(group)].name
     }
 
-    pub(crate) fn pass(&mut self, ns: u64, idle_while_waiting: u32, idle: u32) {
+    /// So many ns pass, with so many tasks that wait, and CPUs that are idle, of a higher class, and offline.
+    pub(crate) fn pass(&mut self, ns: u64, waiting: u32, [idle, higher, offline]: [u32; 3]) {
         self.idle += ns * u64::from(idle);
-        self.idle_while_waiting += ns * u64::from(idle_while_waiting);
+        if waiting > 0 {
+            self.idle_while_waiting += ns * u64::from(idle);
+        }
+        self.wasted += ns * u64::from(waiting.min(idle));
+        self.higher += ns * u64::from(higher);
+        self.offline += ns * u64::from(offline);
     }
 
     pub(crate) fn new_task(&mut self, group: u16) {
@@ -153,10 +168,11 @@ impl Stats {
         self.migrations[level] += 1;
     }
 
-    pub(crate) fn end_of(&mut self, group: u16, runtime: u64, nice: i32, alive: bool) {
+    /// A task is over, or the run is; could it always run?
+    pub(crate) fn end_of(&mut self, group: u16, runtime: u64, nice: i32, always: bool) {
         let group = &mut self.groups[usize::from(group)];
         group.runtime += runtime;
-        if alive {
+        if always {
             group.shares.push((runtime, nice));
         }
     }

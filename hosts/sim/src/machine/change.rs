@@ -140,6 +140,7 @@ impl<'m> Machine<'m> {
         self.tell(Event::Online { cpu, online });
         let target = &mut self.cpus[cpu as usize];
         target.online = online;
+        self.offline = if online { self.offline - 1 } else { self.offline + 1 };
         if online {
             return self.schedule(cpu, Left::Blocked);
         }

@@ -20,6 +20,7 @@ impl Machine<'_> {
         if was_higher {
             return;
         }
+        self.higher += 1;
         let curr = target.curr.take();
         target.turn = target.turn.wrapping_add(1);
         if let Some(at) = curr {
@@ -43,6 +44,7 @@ impl Machine<'_> {
 
     pub(super) fn higher_ends(&mut self, cpu: u32) {
         self.cpus[cpu as usize].higher = false;
+        self.higher -= 1;
         self.tell(Event::Higher { cpu, begins: false });
         if self.cpus[cpu as usize].online {
             self.schedule(cpu, Left::Blocked);

@@ -73,6 +73,8 @@ struct Task {
     /// Counts its sleeps: tells a timer of this one from one of before. Not begun anew with the next task here.
     turn: u32,
     group: u16,
+    /// It came at the beginning, and has never slept.
+    always_ran: bool,
     /// Someone resumed it before it suspended itself.
     resumed: bool,
     /// It sleeps in [`crate::world::Op::Suspend`].
@@ -134,6 +136,9 @@ pub(crate) struct Machine<'m> {
     /// Runnable tasks that no CPU runs; CPUs that are online and idle; both as they were told last.
     waiting: u32,
     idle: u32,
+    /// CPUs that a higher class has; that are offline.
+    higher: u32,
+    offline: u32,
     told_load: (u32, u32),
     pub stats: Stats,
     sink: Option<&'m mut dyn Sink>,
@@ -187,6 +192,8 @@ impl<'m> Machine<'m> {
             noise: Rng::new(config.seed, u64::MAX - 1),
             waiting: 0,
             idle: 0,
+            higher: 0,
+            offline: 0,
             told_load: (0, 0),
             stats: Stats::new(&groups),
             sink,
@@ -215,7 +222,7 @@ impl<'m> Machine<'m> {
         self.queue.push(self.config.stall / 4, Next::Watch);
         while let Some((at, next)) = self.queue.pop() {
             let end = at.min(self.config.duration);
-            self.stats.pass(end - self.now, self.waiting.min(self.idle), self.idle);
+            self.stats.pass(end - self.now, self.waiting, [self.idle, self.higher, self.offline]);
             self.now = end;
             self.host().now.set(end);
             if at > self.config.duration {

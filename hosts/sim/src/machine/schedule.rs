@@ -51,6 +51,7 @@ impl Machine<'_> {
         let goes_on = matches!(left, Left::Preempted | Left::Yielded);
         if let Some(at) = prev {
             self.tasks[at as usize].runnable = goes_on;
+            self.tasks[at as usize].always_ran &= goes_on;
             // balance_one(): with a rest of its slice it has priority.
             if goes_on && self.tasks[at as usize].slice > 0 {
                 return;
@@ -253,7 +254,7 @@ impl Machine<'_> {
     pub(super) fn end_of(&mut self, at: u32, alive: bool) {
         let task = &self.tasks[at as usize];
         if self.by_ref[task.id.0 as usize] == Some(at) {
-            self.stats.end_of(task.group, task.runtime, task.nice, alive);
+            self.stats.end_of(task.group, task.runtime, task.nice, alive && task.always_ran);
         }
     }
 }

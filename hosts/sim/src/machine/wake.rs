@@ -59,6 +59,7 @@ impl Machine<'_> {
             woken_at: None,
             turn,
             group,
+            always_ran: self.now == 0,
             resumed: false,
             suspended: false,
             item: None,

@@ -38,7 +38,7 @@ fn two_tasks_take_turns() {
                 outcome.stats.switches,
                 outcome.stats.migrations,
                 outcome.stats.hash.value(),
-                outcome.stats.groups[0].wakeups.quantile(0.5)
+                outcome.stats.groups[0].wakeups.percentiles().p50
             );
         }
     }

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `baton sim`: policies on a simulated machine, one after the other or beside each other.
+
+mod run;
+mod spec;
+mod tables;
+
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use baton_abi::BatonFaultKind;
+use baton_sim::report::Run;
+
+use super::{print, print_json};
+use crate::error::{Error, Result};
+use crate::names;
+use crate::status::Fault;
+use run::{Job, Traced};
+pub use spec::{Assign, Cost, Noisy, Offline, Party, Shape, Sweep, Swap};
+
+#[derive(clap::Args, Debug)]
+pub struct Sim {
+    /// Policies, the first to be asked first; the last has the tasks that are assigned to none. A name or path, with or without
+    /// options: wfq, wfq:period=6ms,credit=1ms.
+    #[arg(value_name = "POLICY", required_unless_present_any = ["compare", "workloads"])]
+    pub policies: Vec<Party>,
+    /// What runs: a workload with its keys, several joined by +, or a JSON file of rt-app's. See --workloads.
+    #[arg(short, long, default_value = "pipe", value_name = "WORKLOAD")]
+    pub workload: String,
+    /// List the workloads and their keys.
+    #[arg(long)]
+    pub workloads: bool,
+    /// Shape of the machine: NUMA nodes x cores x hardware threads, and cores to a last-level cache if not all of a node:
+    /// 2x16x2, 1x64x1/8; or `live`, this machine's.
+    #[arg(long, default_value = "1x4x1")]
+    pub topology: Shape,
+    /// How long, in simulated time.
+    #[arg(long, default_value = "1s", value_name = "TIME", value_parser = names::duration)]
+    pub duration: Duration,
+    /// Decides all chance: the same seed, the same run.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Run each of these by itself, and show them beside each other.
+    #[arg(long, value_name = "POLICY,POLICY", value_delimiter = ',', conflicts_with = "policies")]
+    pub compare: Vec<Party>,
+    /// Run with several values of an option of the policy, on all CPUs of this machine: slice=1ms..20ms, or with the number of
+    /// steps: slice=1ms..20ms/10.
+    #[arg(long, value_name = "KEY=FROM..TO", conflicts_with = "compare")]
+    pub sweep: Option<Sweep>,
+    /// Give a group's tasks to one of the policies.
+    #[arg(long, value_name = "GROUP=POLICY")]
+    pub assign: Vec<Assign>,
+    /// Put another version of a policy in the place of the one that runs, at that time: 500ms:relay-v2.
+    #[arg(long, value_name = "TIME:POLICY")]
+    pub upgrade: Vec<Swap>,
+    /// Take a CPU offline for a while: 3@100ms..200ms.
+    #[arg(long, value_name = "CPU@FROM..TO")]
+    pub offline: Vec<Offline>,
+    /// What else takes the CPUs' time, on average: higher=10ms/50us is 50 µs of higher classes every 10 ms; interrupt=1ms/5us.
+    #[arg(long, value_name = "KIND=EVERY/FOR", value_delimiter = ',')]
+    pub noise: Vec<Noisy>,
+    /// What the machine's own work costs, ns: switch=1200,ipi=500. A wrong name lists them all.
+    #[arg(long, value_name = "NAME=NS", value_delimiter = ',')]
+    pub cost: Vec<Cost>,
+    /// A queued task that waits longer than this is a stall, in ms.
+    #[arg(long, value_name = "MS", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(10..=3_600_000))]
+    pub stall: u64,
+    /// Task slots; tasks beyond are not made.
+    #[arg(long, value_name = "N", default_value_t = 131_072, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    pub max_tasks: u32,
+    /// Write a trace for ui.perfetto.dev.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["compare", "sweep"])]
+    pub trace: Option<PathBuf>,
+    /// Write the runs as JSON, with timelines, for `baton report`.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Exit codes of a fault, as scxsim has them.
+const STALL: u8 = 42;
+const POLICY_ERROR: u8 = 43;
+const DISPATCH_LOOP: u8 = 44;
+
+pub fn sim(args: &Sim) -> Result<ExitCode> {
+    if args.workloads {
+        print(tables::workloads())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let jobs = Job::all(args)?;
+    let trace = match &args.trace {
+        Some(path) => {
+            let file = File::create(path).map_err(|e| Error::file(format!("making {}", path.display()), &e))?;
+            Some(Traced { out: BufWriter::new(file), path: path.clone() })
+        }
+        None => None,
+    };
+    let done = match trace {
+        Some(trace) => vec![jobs[0].run_traced(args.output.is_some(), trace)?],
+        None => run::all(&jobs, args.output.is_some())?,
+    };
+    let runs: Vec<&Run> = done.iter().map(|done| &done.run).collect();
+    if let Some(path) = &args.output {
+        let text = serde_json::to_string(&runs).map_err(|e| Error::baton(format!("no JSON came of it: {e}")))?;
+        std::fs::write(path, text).map_err(|e| Error::file(format!("writing {}", path.display()), &e))?;
+    }
+    match args.json {
+        true => print_json(&runs)?,
+        false => print(tables::runs(&runs))?,
+    }
+    let mut code = ExitCode::SUCCESS;
+    for fault in done.iter().flat_map(|done| &done.faults) {
+        eprint!("\n{}", crate::report::fault(fault));
+        code = ExitCode::from(exit_code(fault));
+    }
+    Ok(code)
+}
+
+fn exit_code(fault: &Fault) -> u8 {
+    let is = |kind: BatonFaultKind| fault.kind == baton_abi::BATON_FAULT_NAMES[kind as usize];
+    if is(BatonFaultKind::Stall) {
+        STALL
+    } else if is(BatonFaultKind::RefusalLoop) {
+        DISPATCH_LOOP
+    } else {
+        POLICY_ERROR
+    }
+}

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The runs of one command, on all CPUs of this machine.
+
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::Mutex;
+
+use baton_sim::outcome::{Names, Outcome};
+use baton_sim::perfetto::Perfetto;
+use baton_sim::report::Run;
+use baton_sim::timeline::Collector;
+use baton_sim::trace::{Event, Sink};
+use baton_sim::world::{Happening, TaskRef, World};
+use baton_sim::{Config, Noise, PolicySpec, SimError};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::{Offline, Party, Sim};
+use crate::artefacts;
+use crate::error::{Error, Result};
+use crate::names;
+use crate::status::Fault;
+
+/// One run to be made.
+pub struct Job {
+    config: Config,
+    policy: String,
+    topology: String,
+    workload: String,
+    offline: Vec<Offline>,
+    /// When, which policy, and the version that takes its place.
+    upgrades: Vec<(u64, usize, usize)>,
+}
+
+/// One that was made.
+pub struct Done {
+    pub run: Run,
+    pub faults: Vec<Fault>,
+}
+
+/// Where a trace goes.
+pub struct Traced {
+    pub out: BufWriter<File>,
+    pub path: PathBuf,
+}
+
+impl Job {
+    pub fn all(args: &Sim) -> Result<Vec<Self>> {
+        let parties: Vec<Vec<Party>> = match &args.sweep {
+            _ if !args.compare.is_empty() => args.compare.iter().map(|party| vec![party.clone()]).collect(),
+            None => vec![args.policies.clone()],
+            Some(sweep) => {
+                let with = |value: &String| {
+                    let mut parties = args.policies.clone();
+                    let options = &mut parties.last_mut().expect("there is one").options;
+                    *options = join(options, &sweep.key, value);
+                    parties
+                };
+                sweep.values.iter().map(with).collect()
+            }
+        };
+        parties.iter().map(|parties| Self::new(args, parties)).collect()
+    }
+
+    fn new(args: &Sim, parties: &[Party]) -> Result<Self> {
+        let mut config = Config::new(args.topology.topology.clone());
+        for party in parties {
+            config.policies.push(PolicySpec { policy: artefacts::native(&party.policy)?, options: party.options.clone() });
+        }
+        config.seed = args.seed;
+        config.duration = args.duration.as_nanos() as u64;
+        config.stall = args.stall * 1_000_000;
+        config.max_tasks = args.max_tasks;
+        let all: Vec<String> = config.policies.iter().map(|spec| spec.policy.name()).collect();
+        for assign in &args.assign {
+            let policy = names::policy(&assign.policy).unwrap_or_default();
+            let place = all.iter().position(|name| *name == policy).ok_or_else(|| {
+                Error::user(format!("{} is none of the policies of this run", assign.policy), format!("they are: {}", all.join(", ")))
+            })?;
+            config.assign.push((assign.group.clone(), place));
+        }
+        for cost in &args.cost {
+            let mut costs = config.costs.by_name();
+            let named = costs.iter_mut().find(|(name, _)| *name == cost.name);
+            *named.expect("its name was looked at").1 = cost.ns;
+        }
+        for noise in &args.noise {
+            let Noise { higher_every, higher_for, interrupt_every, interrupt_for } = &mut config.noise;
+            let (every, length) =
+                if noise.is_interrupt { (interrupt_every, interrupt_for) } else { (higher_every, higher_for) };
+            (*every, *length) = (noise.every, noise.length);
+        }
+        let mut upgrades = Vec::new();
+        for swap in &args.upgrade {
+            let version = artefacts::native(&swap.policy)?;
+            let place = all.iter().position(|name| *name == version.name()).ok_or_else(|| {
+                let what = format!("{} is a version of {}, which is none of the policies of this run", swap.policy, version.name());
+                Error::user(what, format!("they are: {}", all.join(", ")))
+            })?;
+            config.versions.push(version);
+            upgrades.push((swap.at, place, config.versions.len() - 1));
+        }
+        for offline in &args.offline {
+            if offline.cpu as usize >= config.topology.cpus().len() {
+                return Err(Error::user(format!("there is no CPU {}", offline.cpu), "the first is 0; see --topology"));
+            }
+        }
+        let shown = parties.iter().map(|party| match party.options.is_empty() {
+            true => party.policy.clone(),
+            false => format!("{}:{}", party.policy, party.options),
+        });
+        Ok(Self {
+            config,
+            policy: shown.collect::<Vec<_>>().join(" "),
+            topology: args.topology.name.clone(),
+            workload: args.workload.clone(),
+            offline: args.offline.clone(),
+            upgrades,
+        })
+    }
+
+    fn world(&self) -> Result<World> {
+        let mut world = World::new();
+        let cpus = self.config.topology.cpus().len();
+        baton_sim::workloads::build(&self.workload, self.config.seed, cpus, &mut world)
+            .map_err(|why| Error::user(why, "see `baton sim --workloads` for what there is"))?;
+        for offline in &self.offline {
+            world.happens(offline.from, Happening::Online(offline.cpu, false));
+            world.happens(offline.to, Happening::Online(offline.cpu, true));
+        }
+        for &(at, policy, version) in &self.upgrades {
+            world.happens(at, Happening::Upgrade(policy, version));
+        }
+        Ok(world)
+    }
+
+    fn run(&self, with_timeline: bool) -> Result<Done> {
+        let mut timeline = with_timeline.then(|| self.collector());
+        let outcome = self.simulate(timeline.as_mut().map(|timeline| timeline as &mut dyn Sink))?;
+        Ok(self.done(&outcome, timeline))
+    }
+
+    pub fn run_traced(&self, with_timeline: bool, to: Traced) -> Result<Done> {
+        let perfetto = Perfetto::new(to.out, self.config.topology.cpus().len());
+        let mut both = Both { perfetto, timeline: with_timeline.then(|| self.collector()) };
+        let outcome = self.simulate(Some(&mut both))?;
+        both.perfetto
+            .finish(outcome.stats.duration)
+            .map_err(|e| Error::file(format!("writing {}", to.path.display()), &e))?;
+        Ok(self.done(&outcome, both.timeline))
+    }
+
+    fn collector(&self) -> Collector {
+        Collector::new(self.config.topology.cpus().len(), self.config.duration)
+    }
+
+    fn simulate(&self, sink: Option<&mut dyn Sink>) -> Result<Outcome> {
+        baton_sim::run(&self.config, self.world()?, sink).map_err(|error| match error {
+            SimError::Policy(name, why) => Error::policy(&name, format!("it could not be made: {why}"), "mend that, or its options"),
+            SimError::Config(why) => Error::user(why, "change the arguments"),
+        })
+    }
+
+    fn done(&self, outcome: &Outcome, timeline: Option<Collector>) -> Done {
+        let names =
+            Names { policy: self.policy.clone(), workload: self.workload.clone(), topology: self.topology.clone() };
+        let timeline = timeline.map(|timeline| timeline.finish(outcome.stats.duration).0);
+        let faults: Vec<Fault> = outcome.faults.iter().map(|fault| Fault { stopped: true, ..Fault::new(fault, None) }).collect();
+        let lines = faults.iter().map(|fault| format!("{}: {} in {}: {}", fault.policy, fault.kind, fault.method, fault.message));
+        Done { run: outcome.report(&self.config, names, lines.collect(), timeline), faults }
+    }
+}
+
+/// A trace and a timeline at once.
+struct Both {
+    perfetto: Perfetto<BufWriter<File>>,
+    timeline: Option<Collector>,
+}
+
+impl Sink for Both {
+    fn task(&mut self, task: TaskRef, group: &str, name: &str) {
+        self.perfetto.task(task, group, name);
+    }
+
+    fn event(&mut self, now: u64, event: &Event) {
+        self.perfetto.event(now, event);
+        if let Some(timeline) = &mut self.timeline {
+            timeline.event(now, event);
+        }
+    }
+}
+
+/// `KEY=VALUE` in the place of what was given for KEY.
+fn join(options: &str, key: &str, value: &str) -> String {
+    let others = options.split(',').filter(|pair| !pair.is_empty() && pair.split('=').next() != Some(key));
+    others.map(str::to_owned).chain([format!("{key}={value}")]).collect::<Vec<_>>().join(",")
+}
+
+/// All of them, as many at once as this machine has CPUs.
+pub fn all(jobs: &[Job], with_timeline: bool) -> Result<Vec<Done>> {
+    let bar = if jobs.len() > 1 { ProgressBar::new(jobs.len() as u64) } else { ProgressBar::hidden() };
+    bar.set_style(ProgressStyle::with_template("{bar:40} {pos}/{len} runs, {eta} to go").expect("the template is right"));
+    let (next, results) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let workers = std::thread::available_parallelism().map_or(1, usize::from).min(jobs.len());
+    std::thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                while let Some((at, job)) = Some(next.fetch_add(1, Relaxed)).and_then(|at| Some((at, jobs.get(at)?))) {
+                    let done = job.run(with_timeline);
+                    results.lock().unwrap_or_else(|e| e.into_inner()).push((at, done));
+                    bar.inc(1);
+                }
+            });
+        }
+    });
+    bar.finish_and_clear();
+    let mut results = results.into_inner().unwrap_or_else(|e| e.into_inner());
+    results.sort_by_key(|(at, _)| *at);
+    results.into_iter().map(|(_, done)| done).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_takes_the_place_of_another() {
+        let check = |options: &str, expected: &str| assert_eq!(join(options, "slice", "5ms"), expected);
+        check("", "slice=5ms");
+        check("slice=1ms", "slice=5ms");
+        check("a=1,slice=1ms,b=2", "a=1,b=2,slice=5ms");
+    }
+}

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The small languages of `baton sim`'s arguments. Each reads its own text, and says what is wrong with it.
+
+use std::str::FromStr;
+
+use baton_sim::topology::Topology;
+
+use crate::names;
+
+/// A policy that takes part: `NAME`, `NAME:KEY=VALUE,...`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Party {
+    pub policy: String,
+    pub options: String,
+}
+
+impl FromStr for Party {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (policy, options) = text.split_once(':').unwrap_or((text, ""));
+        if policy.is_empty() {
+            return Err("the name of a policy is missing".into());
+        }
+        Ok(Self { policy: policy.into(), options: names::options(options)? })
+    }
+}
+
+/// A machine's shape, and what it was called.
+#[derive(Clone, Debug)]
+pub struct Shape {
+    pub name: String,
+    pub topology: Topology,
+}
+
+impl FromStr for Shape {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let topology = match text {
+            "live" => Topology::live()?,
+            text => text.parse()?,
+        };
+        Ok(Self { name: text.into(), topology })
+    }
+}
+
+/// A time as people write it, in ns.
+fn time(text: &str) -> Result<u64, String> {
+    names::duration(text).map(|time| time.as_nanos() as u64)
+}
+
+/// `KEY=FROM..TO[/STEPS]`: values of an option.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sweep {
+    pub key: String,
+    /// As they are given to the policy.
+    pub values: Vec<String>,
+}
+
+impl FromStr for Sweep {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("'{text}' is not KEY=FROM..TO or KEY=FROM..TO/STEPS");
+        let (key, range) = text.split_once('=').ok_or_else(wrong)?;
+        let (range, steps) = range.split_once('/').map_or((range, None), |(range, steps)| (range, Some(steps)));
+        let (from, to) = range.split_once("..").ok_or_else(wrong)?;
+        let steps: u32 = steps.map_or(Ok(8), |steps| steps.parse().map_err(|_| wrong()))?;
+        // Numbers are numbers, times are in ns.
+        let (low, high, unit) = match (from.parse::<u64>(), to.parse::<u64>()) {
+            (Ok(low), Ok(high)) => (low, high, ""),
+            _ => (time(from)?, time(to)?, "ns"),
+        };
+        if low == 0 || low >= high || !(2..=100).contains(&steps) {
+            return Err(format!("{text}: it must go from a value above 0 to a greater one, in 2 to 100 steps"));
+        }
+        // Each is as many times the last: what an option does depends on its magnitude.
+        let step = (high as f64 / low as f64).powf(1.0 / f64::from(steps - 1));
+        let value = |at: u32| match at {
+            at if at + 1 == steps => high,
+            at => (low as f64 * step.powi(at as i32)).round() as u64,
+        };
+        Ok(Self { key: key.into(), values: (0..steps).map(|at| format!("{}{unit}", value(at))).collect() })
+    }
+}
+
+/// `GROUP=POLICY`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Assign {
+    pub group: String,
+    pub policy: String,
+}
+
+impl FromStr for Assign {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (group, policy) = text.split_once('=').ok_or_else(|| format!("'{text}' is not GROUP=POLICY"))?;
+        Ok(Self { group: group.into(), policy: policy.into() })
+    }
+}
+
+/// `TIME:POLICY`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Swap {
+    pub at: u64,
+    pub policy: String,
+}
+
+impl FromStr for Swap {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (at, policy) = text.split_once(':').ok_or_else(|| format!("'{text}' is not TIME:POLICY"))?;
+        Ok(Self { at: time(at)?, policy: policy.into() })
+    }
+}
+
+/// `CPU@FROM..TO`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Offline {
+    pub cpu: u32,
+    pub from: u64,
+    pub to: u64,
+}
+
+impl FromStr for Offline {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("'{text}' is not CPU@FROM..TO");
+        let (cpu, range) = text.split_once('@').ok_or_else(wrong)?;
+        let (from, to) = range.split_once("..").ok_or_else(wrong)?;
+        let (from, to) = (time(from)?, time(to)?);
+        if from >= to {
+            return Err(format!("{text}: the end is not after the beginning"));
+        }
+        Ok(Self { cpu: cpu.parse().map_err(|_| wrong())?, from, to })
+    }
+}
+
+/// `higher=EVERY/FOR` or `interrupt=EVERY/FOR`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Noisy {
+    pub is_interrupt: bool,
+    pub every: u64,
+    pub length: u64,
+}
+
+impl FromStr for Noisy {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("'{text}' is not higher=EVERY/FOR or interrupt=EVERY/FOR");
+        let (kind, times) = text.split_once('=').ok_or_else(wrong)?;
+        let (every, length) = times.split_once('/').ok_or_else(wrong)?;
+        let is_interrupt = match kind {
+            "higher" => false,
+            "interrupt" => true,
+            _ => return Err(wrong()),
+        };
+        Ok(Self { is_interrupt, every: time(every)?, length: time(length)? })
+    }
+}
+
+/// `NAME=NS`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cost {
+    pub name: String,
+    pub ns: u64,
+}
+
+impl FromStr for Cost {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, ns) = text.split_once('=').ok_or_else(|| format!("'{text}' is not NAME=NS"))?;
+        let mut costs = baton_sim::cost::Costs::default();
+        let names = costs.by_name().map(|(name, _)| name);
+        if !names.contains(&name) {
+            return Err(format!("there is no cost '{name}', but: {}", names.join(", ")));
+        }
+        let ns = ns.parse().ok().filter(|&ns: &u64| ns <= 1_000_000_000).ok_or("a cost is 0 to 1000000000 ns")?;
+        // A machine whose clock does not tick, or whose siblings stand still, would not come to an end.
+        if ns == 0 && ["tick", "smt"].contains(&name) {
+            return Err(format!("{name} must be more than 0"));
+        }
+        Ok(Self { name: name.into(), ns })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check<T: FromStr<Err = String> + std::fmt::Debug>(text: &str, expected: Result<&str, &str>) {
+        match (text.parse::<T>(), expected) {
+            (Ok(got), Ok(part)) => assert!(format!("{got:?}").contains(part), "{text}: {got:?}"),
+            (Err(why), Err(part)) => assert!(why.contains(part), "{text}: {why}"),
+            (got, _) => panic!("{text}: {got:?}"),
+        }
+    }
+
+    #[test]
+    fn arguments() {
+        check::<Party>("wfq", Ok("policy: \"wfq\", options: \"\""));
+        check::<Party>("wfq:period=6ms, credit=1ms", Ok("options: \"period=6ms,credit=1ms\""));
+        check::<Party>(":a=b", Err("missing"));
+        check::<Party>("wfq:period", Err("KEY=VALUE"));
+        check::<Sweep>("slice=1ms..4ms/3", Ok("values: [\"1000000ns\", \"2000000ns\", \"4000000ns\"]"));
+        check::<Sweep>("n=1..100/3", Ok("[\"1\", \"10\", \"100\"]"));
+        check::<Sweep>("n=5..5", Err("greater"));
+        check::<Sweep>("n=5", Err("FROM..TO"));
+        check::<Assign>("rocks=fifo", Ok("group: \"rocks\""));
+        check::<Assign>("rocks", Err("GROUP=POLICY"));
+        check::<Swap>("500ms:relay-v2", Ok("at: 500000000"));
+        check::<Offline>("3@100ms..200ms", Ok("cpu: 3, from: 100000000"));
+        check::<Offline>("3@200ms..100ms", Err("not after"));
+        check::<Noisy>("higher=10ms/50us", Ok("every: 10000000, length: 50000"));
+        check::<Noisy>("lower=10ms/50us", Err("higher=EVERY/FOR"));
+        check::<Cost>("switch=100", Ok("ns: 100"));
+        check::<Cost>("swich=100", Err("idle_exit"));
+        check::<Cost>("tick=0", Err("more than 0"));
+        check::<Shape>("1x4x1", Ok("name: \"1x4x1\""));
+        check::<Shape>("4", Err("topology"));
+    }
+}

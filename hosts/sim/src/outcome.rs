@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What came of a run, and what people want to see of it.
+
+use baton_abi::BatonFault;
+
+use crate::report::{CpuTotals, Fairness, GroupReport, Histogram, Migrations, Run, VERSION};
+use crate::stats::{GroupStats, Stats};
+use crate::timeline::Timeline;
+use crate::Config;
+
+/// What came of a run.
+pub struct Outcome {
+    /// Its counts.
+    pub stats: Stats,
+    /// Calls of policies.
+    pub calls: u64,
+    /// Answers of policies that were refused.
+    pub refusals: u64,
+    /// The fault that ended it; more than one when several came at the same moment.
+    pub faults: Vec<BatonFault>,
+}
+
+/// How a run is called.
+pub struct Names {
+    /// The policy, or the policies in their order.
+    pub policy: String,
+    /// The workload.
+    pub workload: String,
+    /// The machine.
+    pub topology: String,
+}
+
+impl Outcome {
+    /// For people and for files. `faults` are lines for those that there were.
+    pub fn report(&self, config: &Config, names: Names, faults: Vec<String>, timeline: Option<Timeline>) -> Run {
+        let stats = &self.stats;
+        let cpus = config.topology.cpus().len() as u64;
+        let [core, llc, node, machine] = stats.migrations;
+        Run {
+            version: VERSION,
+            policy: names.policy,
+            workload: names.workload,
+            topology: names.topology,
+            seed: config.seed,
+            duration_ns: stats.duration,
+            hash: format!("{:016x}", stats.hash.value()),
+            events: stats.events,
+            groups: stats.groups.iter().map(group).collect(),
+            cpu: CpuTotals {
+                switches: stats.switches,
+                migrations: Migrations { core, llc, node, machine },
+                busy_ns: (stats.duration * cpus).saturating_sub(stats.idle + stats.higher + stats.offline),
+                idle_ns: stats.idle,
+                idle_while_waiting_ns: stats.idle_while_waiting,
+                wasted_ns: stats.wasted,
+                higher_ns: stats.higher,
+                offline_ns: stats.offline,
+            },
+            fairness: fairness(stats),
+            faults,
+            timeline,
+        }
+    }
+}
+
+fn group(group: &GroupStats) -> GroupReport {
+    let response = |histogram: &Histogram| (histogram.count() > 0).then(|| histogram.percentiles());
+    GroupReport {
+        name: group.name.to_string(),
+        tasks: group.tasks,
+        cpu_ns: group.runtime,
+        wakeup: group.wakeups.percentiles(),
+        wakeup_curve: group.wakeups.curve(),
+        response: response(&group.responses),
+        response_curve: group.responses.curve(),
+        operations: group.done,
+    }
+}
+
+/// Of the tasks that could always run, if there are two.
+fn fairness(stats: &Stats) -> Option<Fairness> {
+    let shares = stats.groups.iter().flat_map(|group| &group.shares);
+    let shares: Vec<(f64, f64)> = shares.map(|&(ran, nice)| (ran as f64, f64::from(baton::weight::of_nice(nice)))).collect();
+    if shares.len() < 2 {
+        return None;
+    }
+    let scaled = || shares.iter().map(|(ran, weight)| ran / weight);
+    let (sum, squares): (f64, f64) = (scaled().sum(), scaled().map(|x| x * x).sum());
+    let (all, weights): (f64, f64) = (shares.iter().map(|s| s.0).sum(), shares.iter().map(|s| s.1).sum());
+    let lag = shares.iter().map(|(ran, weight)| all * weight / weights - ran).fold(0.0, f64::max);
+    let jain = if squares > 0.0 { sum * sum / (shares.len() as f64 * squares) } else { 1.0 };
+    Some(Fairness { jain, worst_lag_ns: lag as u64 })
+}
