@@ -19,6 +19,7 @@ pub mod stats;
 pub mod timeline;
 pub mod topology;
 pub mod trace;
+pub mod workloads;
 pub mod world;
 
 use baton_core::{Core, CpuState, Slot};

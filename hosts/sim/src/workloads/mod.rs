@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Workloads: what is made of `NAME`, `NAME:key=value,key=value`, an rt-app file, or several of these joined with `+`.
+//!
+//! Each built-in one is a file here, whose header says what it models and after whom. All are endless, and end with the simulation.
+//! docs/workloads.md is for people.
+
+mod forkjoin;
+mod hackbench;
+mod hogs;
+#[cfg(test)]
+mod ideal;
+mod kbuild;
+mod memcached;
+mod open;
+mod pipe;
+mod random;
+mod rocksdb;
+pub mod rtapp;
+mod schbench;
+mod spec;
+#[cfg(test)]
+mod tests;
+
+pub use spec::{Key, Kind};
+
+use crate::rng::Rng;
+use crate::topology::MAX_CPUS;
+use crate::world::{Group, World};
+use spec::Params;
+
+/// Tasks of a workload before any of them forks, at most.
+pub const MAX_TASKS: usize = 100_000;
+
+/// A built-in workload.
+pub struct Workload {
+    /// Its name in a spec.
+    pub name: &'static str,
+    /// What it is, in one line.
+    pub help: &'static str,
+    /// What can be said of it.
+    pub keys: &'static [Key],
+    add: fn(&mut Stage<'_>) -> Result<(), String>,
+}
+
+/// Where a part of a workload is put.
+struct Stage<'a> {
+    world: &'a mut World,
+    params: Params,
+    /// This part's own chance, for what is decided before the simulation begins.
+    rng: Rng,
+    cpus: usize,
+    /// Its group: the name, with a number when the mix has several of the kind.
+    name: String,
+}
+
+impl Stage<'_> {
+    fn group(&mut self) -> Group {
+        self.world.group(&self.name)
+    }
+
+    /// Refused before anything is made, so that a slip of the pen does not eat all memory.
+    fn room_for(&self, tasks: u64) -> Result<(), String> {
+        match self.world.tasks() as u64 + tasks {
+            all if all > MAX_TASKS as u64 => {
+                Err(format!("{}: {all} tasks; a workload begins with at most {MAX_TASKS}", self.name))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+static BUILT_IN: [Workload; 9] = [
+    pipe::WORKLOAD,
+    hackbench::WORKLOAD,
+    schbench::WORKLOAD,
+    forkjoin::WORKLOAD,
+    rocksdb::WORKLOAD,
+    memcached::WORKLOAD,
+    kbuild::WORKLOAD,
+    hogs::WORKLOAD,
+    random::WORKLOAD,
+];
+
+/// All that are built in.
+pub fn list() -> &'static [Workload] {
+    &BUILT_IN
+}
+
+/// All that are built in with their keys, for people.
+pub fn listing() -> String {
+    let mut text = String::new();
+    for workload in list() {
+        text += &format!("{:<12}{}\n", workload.name, workload.help);
+        for key in workload.keys {
+            text += &format!("    {:<12}{} ({}; default {})\n", key.name, key.help, key.kind, key.default);
+        }
+    }
+    text
+}
+
+/// Puts a workload into a world whose machine has so many CPUs. What is wrong with the spec is said in one sentence; the world is then
+/// of no use.
+pub fn build(spec: &str, seed: u64, nr_cpus: usize, world: &mut World) -> Result<(), String> {
+    if !(1..=MAX_CPUS).contains(&nr_cpus) {
+        return Err(format!("a machine has 1 to {MAX_CPUS} CPUs, not {nr_cpus}"));
+    }
+    let mut seen: Vec<&str> = Vec::new();
+    for (number, part) in spec.split('+').map(str::trim).enumerate() {
+        let (name, keys) = part.split_once(':').unwrap_or((part, ""));
+        // A list of nice values has a '/' too, after the name.
+        if part.ends_with(".json") || name.contains('/') {
+            let text = std::fs::read_to_string(part).map_err(|why| format!("{part}: {why}"))?;
+            rtapp::add(&text, nr_cpus, world).map_err(|why| format!("{part}: {why}"))?;
+            continue;
+        }
+        let Some(workload) = list().iter().find(|workload| workload.name == name) else {
+            let names: Vec<_> = list().iter().map(|workload| workload.name).collect();
+            return Err(format!("'{name}' is no workload: {}, or an rt-app file (.json)", names.join(", ")));
+        };
+        let params = Params::parse(name, workload.keys, keys, nr_cpus)?;
+        let before = seen.iter().filter(|&&other| other == name).count();
+        let own = if before == 0 { name.to_string() } else { format!("{name}-{}", before + 1) };
+        seen.push(name);
+        let rng = Rng::new(seed, number as u64);
+        (workload.add)(&mut Stage { world, params, rng, cpus: nr_cpus, name: own })?;
+    }
+    Ok(())
+}

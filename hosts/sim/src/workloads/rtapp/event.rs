@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The events of a phase: what a key and its value say.
+
+use super::json::Json;
+use super::parse::{int, micros, object, text, Global, Place, MOST};
+
+/// An event, with its key as it is in the file.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Event {
+    pub(super) key: String,
+    pub(super) what: What,
+}
+
+/// Times in ns.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum What {
+    /// CPU time.
+    Run(u64),
+    /// Computes until so much time has gone by.
+    Runtime(u64),
+    Sleep(u64),
+    Timer {
+        name: String,
+        period: u64,
+        absolute: bool,
+    },
+    Lock(String),
+    Unlock(String),
+    Wait(Condition),
+    Signal(String),
+    Broad(String),
+    Sync(Condition),
+    Barrier(String),
+    /// The task that the name is of, or rather all that suspend on it.
+    Suspend(String),
+    Resume(String),
+    Yield,
+    Fork(String),
+}
+
+/// What `wait` and `sync` name.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Condition {
+    pub(super) name: String,
+    pub(super) mutex: String,
+}
+
+/// By prefix, as in rt-app: `run`, `run1`, `runA` are `run`. What is a prefix of another comes after it.
+const PREFIXES: [&str; 17] = [
+    "lock", "unlock", "wait", "signal", "broad", "sync", "sleep", "runtime", "run", "timer", "suspend", "resume",
+    "mem", "iorun", "yield", "barrier", "fork",
+];
+
+fn prefix(key: &str) -> Option<&'static str> {
+    // It begins as `mem` does, and is none.
+    if key.starts_with("membind") {
+        return None;
+    }
+    PREFIXES.into_iter().find(|prefix| key.starts_with(prefix))
+}
+
+pub(super) fn is_one(key: &str) -> bool {
+    prefix(key).is_some()
+}
+
+/// memset() writes so many bytes in a nanosecond, about, when the buffer is greater than the inner caches.
+const BYTES_PER_NS: u64 = 10;
+/// What a write() to /dev/null costs, ns: it does not look at the bytes.
+const WRITE: u64 = 200;
+
+pub(super) fn read(place: Place<'_>, key: &str, value: &Json, global: &Global) -> Result<Event, String> {
+    let what = what(place, key, value, global).map_err(|why| place.wrong(key, why))?;
+    Ok(Event { key: key.into(), what })
+}
+
+fn what(place: Place<'_>, key: &str, value: &Json, global: &Global) -> Result<What, String> {
+    let bytes = || int(value, 0, MOST).map(|bytes| bytes as u64);
+    Ok(match prefix(key).ok_or("rt-app has no such event")? {
+        // As rt-app: a whole number of loops.
+        "run" => What::Run(micros(value)? / global.loop_ns * global.loop_ns),
+        "runtime" => What::Runtime(micros(value)?),
+        "sleep" => What::Sleep(micros(value)?),
+        "mem" => What::Run(bytes()?.div_ceil(BYTES_PER_NS)),
+        "iorun" => What::Run(bytes()?.div_ceil(global.buffer) * WRITE),
+        "timer" => timer(value)?,
+        "lock" => What::Lock(name(value)?),
+        "unlock" => What::Unlock(name(value)?),
+        "wait" => What::Wait(condition(value)?),
+        "signal" => What::Signal(name(value)?),
+        "broad" => What::Broad(name(value)?),
+        "sync" => What::Sync(condition(value)?),
+        "barrier" => What::Barrier(name(value)?),
+        // workgen fills in the task's own name.
+        "suspend" if text(value)?.is_empty() => What::Suspend(place.task.into()),
+        "suspend" => What::Suspend(name(value)?),
+        "resume" => What::Resume(name(value)?),
+        "yield" => {
+            text(value)?;
+            What::Yield
+        }
+        _ => What::Fork(name(value)?),
+    })
+}
+
+fn name(value: &Json) -> Result<String, String> {
+    match text(value)? {
+        "" => Err("a name is needed".into()),
+        name => Ok(name.into()),
+    }
+}
+
+fn condition(value: &Json) -> Result<Condition, String> {
+    let (mut of, mut mutex) = (None, None);
+    for (key, value) in object(value)? {
+        match key.as_str() {
+            "ref" => of = Some(name(value)?),
+            "mutex" => mutex = Some(name(value)?),
+            _ => return Err(format!("it has ref and mutex, not '{key}'")),
+        }
+    }
+    match (of, mutex) {
+        (Some(name), Some(mutex)) => Ok(Condition { name, mutex }),
+        _ => Err("it needs ref and mutex".into()),
+    }
+}
+
+fn timer(value: &Json) -> Result<What, String> {
+    let (mut of, mut period, mut absolute) = (None, None, false);
+    for (key, value) in object(value)? {
+        match key.as_str() {
+            "ref" => of = Some(name(value)?),
+            "period" => period = Some(micros(value)?),
+            "mode" => {
+                absolute = match text(value)? {
+                    "absolute" => true,
+                    "relative" => false,
+                    other => return Err(format!("mode '{other}' is neither relative nor absolute")),
+                }
+            }
+            _ => return Err(format!("a timer has ref, period and mode, not '{key}'")),
+        }
+    }
+    match (of, period) {
+        (Some(name), Some(period)) => Ok(What::Timer { name, period, absolute }),
+        _ => Err("it needs ref and period".into()),
+    }
+}

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Workload files of rt-app (github.com/scheduler-tools/rt-app), read as its doc/tutorial.txt says. What cannot be modelled is an
+//! error with the task, the phase, the key and the reason; nothing is passed over. docs/workloads.md has the table.
+
+mod check;
+mod event;
+mod json;
+mod parse;
+mod program;
+#[cfg(test)]
+mod tests;
+
+use crate::world::World;
+
+/// Puts the tasks of an rt-app file into a world whose machine has so many CPUs.
+pub fn add(text: &str, nr_cpus: usize, world: &mut World) -> Result<(), String> {
+    let file = parse::file(&json::parse(text)?, nr_cpus)?;
+    check::tasks(&file)?;
+    program::add(file, world)
+}
