@@ -234,7 +234,9 @@ impl Target<'_> {
         let tree = source()?;
         let mut sources = match self {
             Target::Native(_) => vec![tree.join("hosts/native"), tree.join("policy")],
-            Target::Core | Target::Policy(_) => vec![tree.join("hosts/core"), tree.join("hosts/kernel"), tree.join("policy")],
+            Target::Core | Target::Policy(_) => {
+                vec![tree.join("hosts/core"), tree.join("hosts/kernel"), tree.join("policy")]
+            }
         };
         if let Target::Policy(policy) | Target::Native(policy) = self {
             sources.push(policy.dir.clone());
@@ -250,8 +252,9 @@ impl Target<'_> {
 pub fn native(text: &str) -> Result<baton_native::Policy> {
     let policy = Policy::find(text)?;
     let library = Target::Native(&policy).ensure()?.join(library_of(&policy.name));
-    baton_native::Policy::open(&library)
-        .map_err(|why| Error::environment(why, format!("build it again: rm {}, and the same command", library.display())))
+    baton_native::Policy::open(&library).map_err(|why| {
+        Error::environment(why, format!("build it again: rm {}, and the same command", library.display()))
+    })
 }
 
 /// When the newest file in a directory was changed.

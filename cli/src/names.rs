@@ -72,19 +72,19 @@ pub struct FileIn {
 
 /// A time: `30s`, `500ms`.
 pub fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = "a time is a whole number and ns, us, ms, s or min: 30s";
     let digits = text.trim_end_matches(|c: char| c.is_ascii_lowercase());
-    let ms = match &text[digits.len()..] {
-        "ms" => 1,
-        "s" => 1_000,
-        "min" => 60_000,
-        _ => return Err("a time is a whole number and ms, s or min: 30s".into()),
+    let ns = match &text[digits.len()..] {
+        "ns" => 1,
+        "us" => 1_000,
+        "ms" => 1_000_000,
+        "s" => 1_000_000_000,
+        "min" => 60_000_000_000,
+        _ => return Err(wrong.into()),
     };
-    let number: u32 = digits.parse().map_err(|_| "a time is a whole number and ms, s or min: 30s")?;
-    number
-        .checked_mul(ms)
-        .filter(|ms| (1..=86_400_000).contains(ms))
-        .map(|ms| Duration::from_millis(ms.into()))
-        .ok_or_else(|| "a time is 1 ms to a day".into())
+    let number: u64 = digits.parse().map_err(|_| wrong)?;
+    let time = number.checked_mul(ns).filter(|&ns| (1..=86_400_000_000_000).contains(&ns));
+    time.map(Duration::from_nanos).ok_or_else(|| "a time is 1 ns to a day".into())
 }
 
 /// `FILE[:DEST]`; a command in the guest begins in `/`, so that is where a file without DEST goes.

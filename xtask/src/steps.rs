@@ -51,8 +51,9 @@ fn booted_tests(root: &Path) -> Result {
     booted(root, BOOTED_REPEAT, "")
 }
 
-/// `cargo xtask booted [REPEAT [WORD]]`: the tests that run in a booted kernel (tests/booted), in guests that count instructions, so that its clock does not depend on what else this machine does. An instruction is 4 ns: a slow machine,
-/// on which the tests that wait for its clock to pass end sooner.
+/// `cargo xtask booted [REPEAT [WORD]]`: the tests that run in a booted kernel (tests/booted), in guests that count instructions, so
+/// that its clock does not depend on what else this machine does. An instruction is 4 ns: a slow machine, on which the tests that wait
+/// for its clock to pass end sooner.
 pub fn booted(root: &Path, repeat: &str, word: &str) -> Result {
     cargo(root, &["build", "--release", "--package", "baton-cli", "--package", "baton-booted"])?;
     let target =
@@ -66,7 +67,9 @@ pub fn booted(root: &Path, repeat: &str, word: &str) -> Result {
 fn booted_guest(root: &Path, target: &Path, machine: &[&str], repeat: &str, word: &str) -> Result {
     let guest = "/usr/bin/baton-booted";
     let mut tool = Command::new(target.join("baton"));
-    tool.args(["vm", "run", "--icount=2", "--memory", "2000", "--timeout", "3600"]).args(machine);
+    // For a machine that is busy with other things: alone, once takes some ten minutes, and each time more two.
+    let timeout = 3600 + 600 * repeat.parse().unwrap_or(1);
+    tool.args(["vm", "run", "--icount=2", "--memory", "2000", "--timeout", &timeout.to_string()]).args(machine);
     tool.args(BOOTED_POLICIES.iter().flat_map(|policy| ["--with", policy]));
     tool.arg("--in").arg(format!("{}:{guest}", target.join("baton-booted").display()));
     tool.args(["--", guest, "--repeat", repeat, word]).current_dir(root);

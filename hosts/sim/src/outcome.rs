@@ -80,7 +80,8 @@ fn group(group: &GroupStats) -> GroupReport {
 /// Of the tasks that could always run, if there are two.
 fn fairness(stats: &Stats) -> Option<Fairness> {
     let shares = stats.groups.iter().flat_map(|group| &group.shares);
-    let shares: Vec<(f64, f64)> = shares.map(|&(ran, nice)| (ran as f64, f64::from(baton::weight::of_nice(nice)))).collect();
+    let shares: Vec<(f64, f64)> =
+        shares.map(|&(ran, nice)| (ran as f64, f64::from(baton::weight::of_nice(nice)))).collect();
     if shares.len() < 2 {
         return None;
     }

@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::names;
 use crate::status::Fault;
 use run::{Job, Traced};
-pub use spec::{Assign, Cost, Noisy, Offline, Party, Shape, Sweep, Swap};
+pub use spec::{Assign, Cost, Noisy, Offline, Party, Shape, Swap, Sweep};
 
 #[derive(clap::Args, Debug)]
 pub struct Sim {

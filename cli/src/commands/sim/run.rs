@@ -66,7 +66,9 @@ impl Job {
     fn new(args: &Sim, parties: &[Party]) -> Result<Self> {
         let mut config = Config::new(args.topology.topology.clone());
         for party in parties {
-            config.policies.push(PolicySpec { policy: artefacts::native(&party.policy)?, options: party.options.clone() });
+            config
+                .policies
+                .push(PolicySpec { policy: artefacts::native(&party.policy)?, options: party.options.clone() });
         }
         config.seed = args.seed;
         config.duration = args.duration.as_nanos() as u64;
@@ -76,7 +78,10 @@ impl Job {
         for assign in &args.assign {
             let policy = names::policy(&assign.policy).unwrap_or_default();
             let place = all.iter().position(|name| *name == policy).ok_or_else(|| {
-                Error::user(format!("{} is none of the policies of this run", assign.policy), format!("they are: {}", all.join(", ")))
+                Error::user(
+                    format!("{} is none of the policies of this run", assign.policy),
+                    format!("they are: {}", all.join(", ")),
+                )
             })?;
             config.assign.push((assign.group.clone(), place));
         }
@@ -95,7 +100,11 @@ impl Job {
         for swap in &args.upgrade {
             let version = artefacts::native(&swap.policy)?;
             let place = all.iter().position(|name| *name == version.name()).ok_or_else(|| {
-                let what = format!("{} is a version of {}, which is none of the policies of this run", swap.policy, version.name());
+                let what = format!(
+                    "{} is a version of {}, which is none of the policies of this run",
+                    swap.policy,
+                    version.name()
+                );
                 Error::user(what, format!("they are: {}", all.join(", ")))
             })?;
             config.versions.push(version);
@@ -157,7 +166,9 @@ impl Job {
 
     fn simulate(&self, sink: Option<&mut dyn Sink>) -> Result<Outcome> {
         baton_sim::run(&self.config, self.world()?, sink).map_err(|error| match error {
-            SimError::Policy(name, why) => Error::policy(&name, format!("it could not be made: {why}"), "mend that, or its options"),
+            SimError::Policy(name, why) => {
+                Error::policy(&name, format!("it could not be made: {why}"), "mend that, or its options")
+            }
             SimError::Config(why) => Error::user(why, "change the arguments"),
         })
     }
@@ -166,8 +177,11 @@ impl Job {
         let names =
             Names { policy: self.policy.clone(), workload: self.workload.clone(), topology: self.topology.clone() };
         let timeline = timeline.map(|timeline| timeline.finish(outcome.stats.duration).0);
-        let faults: Vec<Fault> = outcome.faults.iter().map(|fault| Fault { stopped: true, ..Fault::new(fault, None) }).collect();
-        let lines = faults.iter().map(|fault| format!("{}: {} in {}: {}", fault.policy, fault.kind, fault.method, fault.message));
+        let faults: Vec<Fault> =
+            outcome.faults.iter().map(|fault| Fault { stopped: true, ..Fault::new(fault, None) }).collect();
+        let lines = faults
+            .iter()
+            .map(|fault| format!("{}: {} in {}: {}", fault.policy, fault.kind, fault.method, fault.message));
         Done { run: outcome.report(&self.config, names, lines.collect(), timeline), faults }
     }
 }
@@ -200,7 +214,9 @@ fn join(options: &str, key: &str, value: &str) -> String {
 /// All of them, as many at once as this machine has CPUs.
 pub fn all(jobs: &[Job], with_timeline: bool) -> Result<Vec<Done>> {
     let bar = if jobs.len() > 1 { ProgressBar::new(jobs.len() as u64) } else { ProgressBar::hidden() };
-    bar.set_style(ProgressStyle::with_template("{bar:40} {pos}/{len} runs, {eta} to go").expect("the template is right"));
+    bar.set_style(
+        ProgressStyle::with_template("{bar:40} {pos}/{len} runs, {eta} to go").expect("the template is right"),
+    );
     let (next, results) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let workers = std::thread::available_parallelism().map_or(1, usize::from).min(jobs.len());
     std::thread::scope(|scope| {

@@ -35,7 +35,8 @@ fn times(of: &Percentiles) -> [String; 3] {
 pub fn runs(runs: &[&Run]) -> String {
     let mut text = String::new();
     if let Some(first) = runs.first() {
-        text = format!("{} on {}, seed {}, {}\n\n", first.workload, first.topology, first.seed, time(first.duration_ns));
+        text =
+            format!("{} on {}, seed {}, {}\n\n", first.workload, first.topology, first.seed, time(first.duration_ns));
     }
     let groups = runs.iter().flat_map(|run| run.groups.iter().map(move |group| (run, group)));
     let rows = groups.map(|(run, group)| {
@@ -45,8 +46,7 @@ pub fn runs(runs: &[&Run]) -> String {
         let [r50, r99, rmax] = times(&group.response.unwrap_or_default());
         vec![run.policy.clone(), group.name.clone(), group.tasks.to_string(), w50, w99, wmax, r50, r99, rmax, rate]
     });
-    let titles =
-        ["POLICY", "GROUP", "TASKS", "WAKEUP p50", "p99", "max", "RESPONSE p50", "p99", "max", "OPERATIONS/s"];
+    let titles = ["POLICY", "GROUP", "TASKS", "WAKEUP p50", "p99", "max", "RESPONSE p50", "p99", "max", "OPERATIONS/s"];
     text.push_str(&table(&titles, &rows.collect::<Vec<_>>()));
     text.push('\n');
     let rows = runs.iter().map(|run| {
@@ -67,7 +67,9 @@ pub fn runs(runs: &[&Run]) -> String {
     let titles =
         ["POLICY", "EVENTS", "SWITCHES", "MIGRATIONS core/llc/node/machine", "IDLE", "WASTED", "FAIRNESS", "LOG"];
     text.push_str(&table(&titles, &rows.collect::<Vec<_>>()));
-    text.push_str("\nWASTED: CPU time idle while a task waited for a CPU. LOG: two runs with the same number are the same run.\n");
+    text.push_str(
+        "\nWASTED: CPU time idle while a task waited for a CPU. LOG: two runs with the same number are the same run.\n",
+    );
     text
 }
 
