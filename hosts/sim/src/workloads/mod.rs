@@ -111,6 +111,9 @@ pub fn build(spec: &str, seed: u64, nr_cpus: usize, world: &mut World) -> Result
         if part.ends_with(".json") || name.contains('/') {
             let text = std::fs::read_to_string(part).map_err(|why| format!("{part}: {why}"))?;
             rtapp::add(&text, nr_cpus, world).map_err(|why| format!("{part}: {why}"))?;
+            if world.tasks() > MAX_TASKS {
+                return Err(format!("{part}: {} tasks; a workload begins with at most {MAX_TASKS}", world.tasks()));
+            }
             continue;
         }
         let Some(workload) = list().iter().find(|workload| workload.name == name) else {

@@ -70,12 +70,14 @@ struct Life {
     role: Role,
     cpus: usize,
     mortal: Option<Mortal>,
+    /// What was taken last.
+    item: Option<Item>,
     todo: VecDeque<Op>,
 }
 
 impl Life {
     fn of(role: Role, cpus: usize) -> Self {
-        Self { role, cpus, mortal: None, todo: VecDeque::new() }
+        Self { role, cpus, mortal: None, item: None, todo: VecDeque::new() }
     }
 
     /// A round of what it does; never without time in it.
@@ -118,7 +120,7 @@ impl Life {
                 todo.extend([Op::Down(*room), Op::Put { to: *queue, item }]);
             }
             Role::Consumer { room, queue } => {
-                if let Some(item) = cx.item {
+                if let Some(item) = self.item.take() {
                     todo.extend([Op::Response(cx.now.saturating_sub(item.due)), Op::Done(1)]);
                 }
                 todo.extend([Op::Take(*queue), Op::Up { to: *room, sync: rng.one_in(2) }]);
@@ -143,6 +145,7 @@ impl Life {
 
 impl Program for Life {
     fn next(&mut self, cx: &mut Cx<'_>) -> Op {
+        self.item = cx.item.or(self.item);
         if self.todo.is_empty() {
             if let Some(mortal) = &mut self.mortal {
                 if mortal.rounds == 0 {
@@ -270,7 +273,10 @@ fn happen(stage: &mut Stage<'_>, first: TaskRef, tasks: u64) {
     let mut all: Vec<(u64, Happening)> = Vec::new();
     let mut offline_until = vec![0; stage.cpus];
     let mut at = LATEST;
-    while rate > 0 {
+    if rate == 0 {
+        return;
+    }
+    loop {
         at += 1 + rng.exponential(S / rate);
         if at >= length {
             break;

@@ -44,7 +44,7 @@ impl fmt::Display for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let units = [(S, "s"), (MS, "ms"), (US, "us")];
         let (unit, name) =
-            units.into_iter().find(|(unit, _)| self.0 >= *unit && self.0 % unit == 0).unwrap_or((1, "ns"));
+            units.into_iter().find(|(unit, _)| self.0 >= *unit && self.0.is_multiple_of(*unit)).unwrap_or((1, "ns"));
         write!(f, "{}{name}", self.0 / unit)
     }
 }

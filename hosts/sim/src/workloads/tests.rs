@@ -57,13 +57,10 @@ fn every_workload_by_its_defaults_does_something_and_the_same_again() {
 #[test]
 fn a_seed_is_a_run_on_every_machine() {
     // Numbers of today: they change when a workload does, and must be the same on every machine until then.
-    let check = |spec: &str, expected: u64| {
-        let hash = ideal(spec, 42, 8, 5 * MS).hash();
-        assert_eq!(hash, expected, "{spec}: {hash:#x}");
-    };
-    check("random", 0);
-    check("memcached", 0);
-    check("rocksdb+hogs:nice=19", 0);
+    let specs = ["random", "memcached", "rocksdb+hogs:nice=19", "forkjoin+build:compile=1ms"];
+    let hashes = specs.map(|spec| ideal(spec, 42, 8, 5 * MS).hash());
+    let expected = [0x87cd_66e3_f462_7b4f, 0x3bc3_333f_91a1_bcb8, 0x51fb_2bea_b77a_1ffc, 0x6938_3293_0b29_88fe];
+    assert_eq!(hashes, expected, "{hashes:#x?}");
 }
 
 #[test]
@@ -223,4 +220,18 @@ fn a_mix_is_all_of_its_parts() {
     let mix = ideal("pipe+hogs:n=2+pipe:pairs=2", 1, 4, MS);
     let tasks: Vec<_> = mix.groups.iter().map(|(name, seen)| (name.as_str(), seen.tasks)).collect();
     assert_eq!(tasks, [("hogs", 2), ("pipe", 2), ("pipe-2", 4)]);
+}
+
+#[test]
+fn the_page_has_all_workloads_and_keys_with_their_defaults() {
+    let page = include_str!("../../../../docs/workloads.md");
+    for workload in list() {
+        let begin = page.find(&format!("### `{}`", workload.name)).unwrap_or_else(|| panic!("{}", workload.name));
+        let section = page[begin + 4..].split("\n##").next().unwrap_or_default();
+        for key in workload.keys {
+            let row = section.lines().find(|line| line.starts_with('|') && line.contains(&format!("`{}`", key.name)));
+            let row = row.unwrap_or_else(|| panic!("{}: {}", workload.name, key.name));
+            assert!(row.contains(key.default), "{}: {row}", workload.name);
+        }
+    }
 }

@@ -84,7 +84,7 @@ fn tasks_meet() {
         "{'tasks': {'a': {'loop': 1, 'suspend': '', 'run': 5}, 'b': {'loop': 1, 'run': 10, 'resume': 'a'}}}",
         1_000,
         "0 a-0: down 1; 0 b-0: run 10000; 0 a-0: wait 0 1; 10000 b-0: down 1; 10000 b-0: broad 0; 10000 b-0: up 1; \
-         10000 b-0: exit; 10000 a-0: up 1; 10000 a-0: run 5000; 15000 a-0: exit",
+         10000 a-0: up 1; 10000 a-0: run 5000; 10000 b-0: exit; 15000 a-0: exit",
     );
     check(
         "{'tasks': {'a': {'loop': 1, 'lock': 'm', 'wait': {'ref': 'c', 'mutex': 'm'}, 'unlock': 'm'}, \
