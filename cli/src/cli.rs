@@ -111,6 +111,8 @@ pub enum Command {
     /// Exit codes of a policy's fault: 42 a task waited too long; 44 a policy whose answers were refused again and again; 43 any
     /// other.
     Sim(Box<Sim>),
+    /// Make a page of simulated runs: numbers side by side, latency curves, timelines of CPUs.
+    Report(Report),
     /// Print the man page of baton or of one of its commands.
     Man(Man),
     /// Print completions for a shell.
@@ -412,4 +414,14 @@ pub struct Man {
     /// Write the pages of all commands into this directory instead.
     #[arg(long, conflicts_with = "command")]
     pub dir: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub struct Report {
+    /// Files with runs, as `baton sim --json` prints them. The first run is what others are compared with.
+    #[arg(value_name = "RUN.json", required = true)]
+    pub runs: Vec<PathBuf>,
+    /// Where to put the page; - for standard output.
+    #[arg(short, long, value_name = "FILE.html", default_value = "report.html")]
+    pub output: PathBuf,
 }

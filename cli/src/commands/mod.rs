@@ -12,6 +12,7 @@ mod new;
 mod order;
 mod pages;
 mod partition;
+mod report;
 mod run;
 pub mod sim;
 mod status;
@@ -56,6 +57,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Demo(args) => demo::demo(&search, &args),
         Command::Torture(args) => torture::torture(&args),
         Command::Sim(args) => sim::sim(&args),
+        Command::Report(args) => report::command(&args),
         Command::Man(args) => pages::man(&args),
         Command::Completions { shell } => pages::completions(shell),
     }

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: GPL-2.0-only
+// The runs, and their numbers side by side.
+"use strict";
+
+// Rows: a title, where in the run the number is, how it is shown, and which way is better (-1 less, 1 more, 0 neither).
+const OF_TIMES = [["p50", -1], ["p90", -1], ["p99", -1], ["p99.9", -1], ["max", -1], ["mean", -1]];
+const OF_MACHINE = [
+  ["context switches", "cpu/switches", "count", 0],
+  ["migrations within a core", "cpu/migrations/core", "count", 0],
+  ["migrations within a cache", "cpu/migrations/llc", "count", 0],
+  ["migrations within a node", "cpu/migrations/node", "count", 0],
+  ["migrations between nodes", "cpu/migrations/machine", "count", 0],
+  ["busy", "cpu/busy_ns", "ns", 0],
+  ["idle", "cpu/idle_ns", "ns", 0],
+  ["idle while work waits", "cpu/idle_while_waiting_ns", "ns", -1],
+  ["idle that waiting tasks could use", "cpu/wasted_ns", "ns", -1],
+  ["higher classes", "cpu/higher_ns", "ns", 0],
+  ["offline", "cpu/offline_ns", "ns", 0],
+  ["fairness (Jain's index)", "fairness/jain", "index", 1],
+  ["furthest behind its share", "fairness/worst_lag_ns", "ns", -1],
+  ["simulated time", "duration_ns", "ns", 0],
+  ["events", "events", "count", 0],
+];
+
+// The number at a path of a run; undefined where there is none. A group is found by its name.
+function numberAt(run, path) {
+  let value = run;
+  for (const name of path.split("/")) {
+    if (value === undefined || value === null) return undefined;
+    value = Array.isArray(value) ? value.find((one) => one.name === decodeURIComponent(name)) : value[name];
+  }
+  return value;
+}
+
+function groupNames() {
+  return [...new Set(RUNS.flatMap((run) => run.groups.map((group) => group.name)))];
+}
+
+function sections() {
+  const times = (path, title) =>
+    OF_TIMES.map(([name, better]) => [`${title} ${name}`, `${path}/${name.replace(".", "")}`, "ns", better]);
+  const found = groupNames().map((name) => {
+    const path = `groups/${encodeURIComponent(name)}`;
+    const rows = [
+      ["tasks", `${path}/tasks`, "count", 0],
+      ["CPU time", `${path}/cpu_ns`, "ns", 0],
+      ["operations", `${path}/operations`, "count", 1],
+      ["wakeups", `${path}/wakeup/count`, "count", 0],
+      ...times(`${path}/wakeup`, "wakeup"),
+      ["responses", `${path}/response/count`, "count", 0],
+      ...times(`${path}/response`, "response"),
+    ];
+    return [name, rows];
+  });
+  return [...found, ["Machine", OF_MACHINE]];
+}
+
+function ratio(value, base, better) {
+  if (base === 0 || value === undefined || base === undefined) return make("span", { class: "ratio", text: "" });
+  const times = value / base;
+  // Below 2 % it is not called better or worse.
+  const way = Math.abs(times - 1) < 0.02 ? 0 : Math.sign(times - 1) * better;
+  const word = way > 0 ? "better" : way < 0 ? "worse" : "";
+  const kind = way > 0 ? "ratio good" : way < 0 ? "ratio bad" : "ratio";
+  return make("span", { class: kind, title: word, text: `× ${times >= 1000 ? grouped(Math.round(times)) : digits(times)}` });
+}
+
+function drawNumbers() {
+  const base = Number(byId("base").value);
+  // As wide as a ratio, so that what has none stands in line with what has one.
+  const gap = () => (RUNS.length > 1 ? [make("span", { class: "ratio" })] : []);
+  const head = RUNS.map((_, at) =>
+    make("th", { scope: "col" }, make("span", { class: "dot", style: `--color:${runColor(at)}` }), runName(at), ...gap()));
+  const body = make("tbody");
+  for (const [title, rows] of sections()) {
+    const kept = rows.filter(([, path]) => RUNS.some((run) => numberAt(run, path) !== undefined));
+    // What is 0 in all runs says nothing, save where that is what one hopes for.
+    const said = kept.filter(([, path, , better]) => better !== 0 || RUNS.some((run) => numberAt(run, path)));
+    if (said.length > 0) body.append(make("tr", {}, make("th", { colspan: RUNS.length + 1, scope: "rowgroup", text: title })));
+    for (const [label, path, kind, better] of said) {
+      const row = make("tr", {}, make("th", { scope: "row", text: label }));
+      RUNS.forEach((run, at) => {
+        const value = numberAt(run, path);
+        const cell = make("td", { "data-run": at, "data-key": path });
+        if (value === undefined || value === null) cell.append("–");
+        else {
+          const [text, exact] = SHOW[kind](value);
+          cell.dataset.value = value;
+          if (exact) cell.title = exact;
+          cell.append(make("span", { class: "value", text }));
+        }
+        if (at === base) cell.append(...gap());
+        else cell.append(ratio(value, numberAt(RUNS[base], path), better));
+        row.append(cell);
+      });
+      body.append(row);
+    }
+  }
+  const table = make("table", {}, make("thead", {}, make("tr", {}, make("td"), ...head)), body);
+  byId("numbers").replaceChildren(table);
+}
+
+function drawRuns() {
+  const cards = RUNS.map((run, at) => {
+    const facts = [
+      ["workload", run.workload], ["machine", run.topology], ["seed", run.seed], ["time", showTime(run.duration_ns)],
+      ["hash", run.hash], ["events", grouped(run.events)],
+    ];
+    const list = facts.flatMap(([name, value]) => [
+      make("dt", { text: name }),
+      make("dd", { text: value, "data-run": at, "data-fact": name, class: name === "hash" || name === "seed" ? "mono" : "" }),
+    ]);
+    const faults = run.faults.map((fault) => make("p", { class: "faults", text: `fault: ${fault}` }));
+    return make("article", { class: "run", style: `--color:${runColor(at)}` }, make("h3", { text: runName(at) }), make("dl", {}, ...list), ...faults);
+  });
+  byId("runs").replaceChildren(...cards);
+}
+
+function startNumbers() {
+  drawRuns();
+  const base = byId("base");
+  base.append(...RUNS.map((_, at) => make("option", { value: at, text: runName(at) })));
+  byId("base-label").hidden = RUNS.length < 2;
+  base.addEventListener("change", drawNumbers);
+  drawNumbers();
+}

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Headless Chromium: opens a page in a window and says what is on it.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Put in front of the page's own scripts: notes all that goes wrong.
+const WATCH: &str = "<script>
+const WRONG = [];
+for (const name of ['error', 'securitypolicyviolation', 'unhandledrejection'])
+  addEventListener(name, (event) => WRONG.push(name + ': ' + (event.message || event.violatedDirective || event.reason)), true);
+for (const name of ['error', 'warn']) console[name] = (...all) => WRONG.push('console: ' + all.join(' '));
+</script>";
+
+/// Put behind them: uses the keyboard, and writes down what a dump of the elements does not show.
+const ASK: &str = "<script>
+const press = (element, key) => { element.focus(); element.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true, cancelable: true })); };
+const note = (name, value) => { document.documentElement.dataset[name] = value; };
+setTimeout(() => {
+  note('red', [...document.querySelectorAll('.timeline canvas')].map((canvas) => {
+    const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+    let red = 0;
+    for (let at = 0; at < data.length; at += 4) if (data[at + 3] > 0 && data[at] > 170 && data[at + 1] < 100) red += 1;
+    return red / (data.length / 4);
+  }).join(' '));
+  for (const value of ['tail', 'all']) document.querySelector(`input[value=${value}]`).click();
+  const curves = document.getElementById('curves');
+  press(curves, 'End');
+  note('readcurve', document.getElementById('curves-read').textContent);
+  const canvas = document.querySelector('.timeline canvas');
+  if (canvas) {
+    press(canvas, 'ArrowDown');
+    note('readtimeline', canvas.nextElementSibling.textContent);
+    canvas.blur();
+  }
+  curves.blur();
+  note('curves', document.querySelectorAll('#curves .curve').length);
+  note('toowide', Math.max(0, document.documentElement.scrollWidth - innerWidth));
+  if (document.documentElement.dataset.drawn !== 'yes') WRONG.push('the page is not drawn');
+  note('errors', WRONG.join('; '));
+}, 200);
+</script>";
+
+/// A number in the table.
+#[derive(Debug)]
+pub struct Cell {
+    pub run: usize,
+    /// Its path in the run.
+    pub key: String,
+    /// In full.
+    pub value: String,
+    /// As it is shown.
+    pub text: String,
+}
+
+/// What is on the page.
+#[derive(Debug)]
+pub struct Dom {
+    pub cells: Vec<Cell>,
+    /// By run and name.
+    pub facts: BTreeMap<(usize, String), String>,
+    pub errors: String,
+    pub too_wide: String,
+    pub curves: usize,
+    /// Which part of each timeline is red.
+    pub red: Vec<f64>,
+    pub read_curve: String,
+    pub read_timeline: String,
+}
+
+/// Opens a page in a window of that width, leaving a picture.
+pub fn open(page: &Path, width: u32, dark: bool, picture: &str) -> Dom {
+    let text = std::fs::read_to_string(page).unwrap();
+    let text = text.replacen("<head>", &format!("<head>{WATCH}"), 1).replacen("</body>", &format!("{ASK}</body>"), 1);
+    let watched = page.with_file_name(format!("{picture}.html"));
+    std::fs::write(&watched, text).unwrap();
+    let height = if width < 600 { 3600 } else { 2600 };
+    let cache = std::env::var_os("BATON_CACHE").map_or_else(std::env::temp_dir, PathBuf::from).join("report");
+    std::fs::create_dir_all(&cache).unwrap();
+    let mut browser = Command::new("chromium-headless-shell");
+    // Its sandbox does not work for root; its own profile is the test's, so that nothing is shared or left.
+    browser.args([
+        "--no-sandbox",
+        "--disable-gpu",
+        "--hide-scrollbars",
+        "--virtual-time-budget=3000",
+        "--disable-dev-shm-usage",
+    ]);
+    browser.arg(format!("--user-data-dir={}", page.with_file_name("profile").display()));
+    browser.arg(format!("--window-size={width},{height}"));
+    browser.args(dark.then_some("--blink-settings=preferredColorScheme=0"));
+    browser.arg(format!("--screenshot={}", cache.join(format!("{picture}.png")).display()));
+    browser.arg("--dump-dom").arg(format!("file://{}", watched.display()));
+    let output = browser.output().expect("chromium-headless-shell is needed: vm/enter has it");
+    let dom = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && dom.contains("</html>"), "{}", String::from_utf8_lossy(&output.stderr));
+    read(&dom)
+}
+
+fn read(dom: &str) -> Dom {
+    let root = tags(dom, "<html").next().unwrap().0;
+    let about = |name: &str| attribute(root, name).unwrap_or_else(|| panic!("the page was not asked: {root}"));
+    let run = |tag: &str| attribute(tag, "data-run").map(|run| run.parse().unwrap());
+    let cell = |(tag, text): (&str, &str)| {
+        let key = attribute(tag, "data-key")?;
+        let value = attribute(tag, "data-value")?;
+        // The span that the number is in is the first thing in the cell.
+        let text = text.split_once('>')?.1.split('<').next()?.to_owned();
+        Some(Cell { run: run(tag)?, key, value, text: unescape(&text) })
+    };
+    let fact = |(tag, text): (&str, &str)| {
+        Some(((run(tag)?, attribute(tag, "data-fact")?), unescape(text.split('<').next()?)))
+    };
+    Dom {
+        cells: tags(dom, "<td ").filter_map(cell).collect(),
+        facts: tags(dom, "<dd ").filter_map(fact).collect(),
+        errors: about("data-errors"),
+        too_wide: about("data-toowide"),
+        curves: about("data-curves").parse().unwrap(),
+        red: about("data-red").split_whitespace().map(|share| share.parse().unwrap()).collect(),
+        read_curve: about("data-readcurve"),
+        read_timeline: attribute(root, "data-readtimeline").unwrap_or_default(),
+    }
+}
+
+/// The tags that begin so, each with the text behind it.
+fn tags<'a>(dom: &'a str, begin: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
+    dom.split(begin).skip(1).filter_map(|rest| rest.split_once('>'))
+}
+
+fn attribute(tag: &str, name: &str) -> Option<String> {
+    let (_, rest) = tag.split_once(&format!("{name}=\""))?;
+    rest.split('"').next().map(unescape)
+}
+
+fn unescape(text: &str) -> String {
+    let plain = [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&nbsp;", "\u{a0}"), ("&amp;", "&")];
+    plain.iter().fold(text.to_owned(), |text, (escaped, plain)| text.replace(escaped, plain))
+}
