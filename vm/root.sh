@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # Makes the Debian testing root that holds kernel, headers, compilers, QEMU and tools of one age:
 #
-#   vm/root.sh          once about 2 minutes and 3 GB in $BATON_CACHE/root (default /var/cache/baton/root);
+#   vm/root.sh          once about 2 minutes and 3.5 GB in $BATON_CACHE/root (default /var/cache/baton/root);
 #                       afterwards a few milliseconds. With a changed package list, only what is missing is installed.
 #
 # To get newer packages, remove $BATON_CACHE/root and run it again. Safe against two at once, and against being killed:
@@ -14,12 +14,14 @@ here=$(cd "$(dirname "$0")" && pwd -P)
 suite=forky
 mirror=${BATON_DEBIAN_MIRROR:-http://deb.debian.org/debian}
 
-# What the root holds, and for what. linux-source and the kernel image are added when the headers' version is known.
+# What the root holds, and for what. The last line is for tests of files for other programs: protoc reads traces, the browser (350 MB
+# with all it needs; the full chromium would be 570) opens pages. linux-source and the kernel image are added when the headers' version is known.
 packages="
 ca-certificates make gcc libc6-dev pkgconf git cpio xz-utils zstd procps util-linux python3-minimal
 rustc cargo rust-src rust-clippy rustfmt
 linux-headers-cloud-amd64 kmod pahole bpftool clang llvm libbpf-dev libelf-dev zlib1g-dev
 qemu-system-x86 busybox-static systemd linux-perf rt-tests stress-ng
+protobuf-compiler chromium-headless-shell fonts-dejavu-core
 "
 # Counts up when this script changes in a way that an existing root must follow.
 edition=1
@@ -116,7 +118,7 @@ for keyring in /usr/share/keyrings/debian-archive-keyring.pgp /usr/share/keyring
 	[ ! -e "$keyring" ] || break
 done
 
-say "making a Debian $suite root in $root: about 2 minutes, 3 GB, once"
+say "making a Debian $suite root in $root: about 2 minutes, 3.5 GB, once"
 start=$(date +%s)
 rm -rf --one-file-system "$root.tmp"
 # Check-Valid-Until is off because a mirror may serve an older snapshot; the signature is checked all the same.

@@ -2,7 +2,7 @@
 // Latency as curves: which share of times is not above a time. Its tail as a logarithm, where 99 % and 99.9 % are one step apart.
 "use strict";
 
-const MARGIN = { left: 56, right: 12, top: 10, bottom: 28 };
+const MARGIN = { left: 52, leftOfTail: 76, right: 12, top: 10, bottom: 28 };
 // Where the crosshair is, as a part of the width; null when there is none.
 let curveCursor = null;
 let curvePlace = null;
@@ -48,8 +48,9 @@ function drawCurves() {
     return;
   }
   const width = svg.clientWidth, height = svg.clientHeight;
-  const inner = { x: MARGIN.left, y: MARGIN.top, w: width - MARGIN.left - MARGIN.right, h: height - MARGIN.top - MARGIN.bottom };
   const tail = document.querySelector("input[name=scale]:checked").value === "tail";
+  const left = tail ? MARGIN.leftOfTail : MARGIN.left;
+  const inner = { x: left, y: MARGIN.top, w: width - left - MARGIN.right, h: height - MARGIN.top - MARGIN.bottom };
   const points = choice.curves.flat().map(([time]) => Math.max(1, time));
   const low = 10 ** Math.floor(Math.log10(Math.min(...points)) + 1e-9);
   const high = 10 ** Math.ceil(Math.log10(Math.max(...points, low * 10)) - 1e-9);

@@ -39,7 +39,8 @@ function showTime(ns) {
   let [scale, unit] = UNITS[0];
   // 999.6 µs would be shown as 1000 µs.
   for (const [s, u] of UNITS) if (Math.abs(ns) >= s * 0.9995) [scale, unit] = [s, u];
-  return scale === 1 ? `${Math.round(ns)} ns` : `${digits(ns / scale)} ${unit}`;
+  const value = ns / scale;
+  return scale === 1 || value >= 999.5 ? `${grouped(Math.round(value))} ${unit}` : `${digits(value)} ${unit}`;
 }
 
 const grouped = (n) => String(n).replace(/\B(?=(\d{3})+(?!\d))/g, " ");
