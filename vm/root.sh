@@ -14,8 +14,9 @@ here=$(cd "$(dirname "$0")" && pwd -P)
 suite=forky
 mirror=${BATON_DEBIAN_MIRROR:-http://deb.debian.org/debian}
 
-# What the root holds, and for what. The last line is for tests of files for other programs: protoc reads traces, the browser (350 MB
-# with all it needs; the full chromium would be 570) opens pages. linux-source and the kernel image are added when the headers' version is known.
+# What the root holds, and for what. linux-source and the kernel image are added when the headers' version is known.
+# The last line is for tests of files that other programs read: protoc decodes traces, the browser opens pages (350 MB
+# with all that it needs; the full chromium would be 570).
 packages="
 ca-certificates make gcc libc6-dev pkgconf git cpio xz-utils zstd procps util-linux python3-minimal
 rustc cargo rust-src rust-clippy rustfmt

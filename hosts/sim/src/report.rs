@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::timeline::Timeline;
+use crate::timeline::{Timeline, Times};
 
 /// The version of the format. Counts up when a field changes its meaning, or goes.
 pub const VERSION: u32 = 1;
@@ -86,6 +86,22 @@ pub struct CpuTotals {
     pub higher_ns: u64,
     /// CPU time offline.
     pub offline_ns: u64,
+}
+
+impl CpuTotals {
+    /// Of what [`crate::timeline::Collector`] found, and of what only the machine knows.
+    pub fn new(times: Times, switches: u64, migrations: Migrations) -> Self {
+        Self {
+            switches,
+            migrations,
+            busy_ns: times.busy,
+            idle_ns: times.idle,
+            idle_while_waiting_ns: times.idle_while_waiting,
+            wasted_ns: times.wasted,
+            higher_ns: times.higher,
+            offline_ns: times.offline,
+        }
+    }
 }
 
 /// How far tasks moved: what the old and the new CPU have in common.
