@@ -136,53 +136,68 @@ fn cpus(cpus: &[Cpu], attached: bool) -> String {
 
 /// A fault in full.
 pub fn fault(fault: &Fault) -> String {
+    let mut text = fault_head(fault, &format!("; fault no. {} since the core was loaded", fault.serial), |ns| {
+        // The clock of these times is the tick.
+        format!("{:>6} ms", ns / 1_000_000)
+    });
+    let now = match fault.stopped {
+        true => {
+            format!("the policy is stopped; its tasks ({}) go on under the fallback, all others as before", fault.tasks)
+        }
+        false => "the policy was stopped by hand since, and has no tasks".into(),
+    };
+    line(&mut text, "now", &now);
+    let policy = &fault.policy;
+    line(&mut text, "to do", cause(fault));
+    line(&mut text, "", &format!("then: baton build {policy} && baton unload {policy} && baton load {policy}"));
+    line(&mut text, "", &format!("or give its tasks back to the kernel's scheduler: baton unload {policy}"));
+    text
+}
+
+/// A fault of a simulated run, which ended there.
+pub fn simulated_fault(fault: &Fault) -> String {
+    let mut text = fault_head(fault, "", |ns| format!("{:>9.1} µs", ns as f64 / 1e3));
+    line(&mut text, "now", &format!("the run ended here, after {:.3} ms of simulated time", fault.at_ns as f64 / 1e6));
+    line(&mut text, "to do", cause(fault));
+    line(&mut text, "", "then: the same command again, which comes to the same place");
+    text
+}
+
+fn line(text: &mut String, title: &str, value: &str) {
+    let _ = writeln!(text, "  {title:<9} {value}");
+}
+
+/// What happened, where, and what came before it.
+fn fault_head(fault: &Fault, serial: &str, time: impl Fn(u64) -> String) -> String {
     let mut text = format!("FAULT of policy {}: {}", fault.policy, fault.kind);
     if fault.method != "-" {
         let _ = write!(text, " in {}", fault.method);
     }
     text.push('\n');
-    let mut line = |title: &str, value: &str| {
-        let _ = writeln!(text, "  {title:<9} {value}");
-    };
-    line("at fault", &format!("the policy {}", fault.policy));
+    line(&mut text, "at fault", &format!("the policy {}", fault.policy));
     if let Some(place) = &fault.place {
-        line("source", place);
+        line(&mut text, "source", place);
     }
     if !fault.message.is_empty() {
-        line("message", &fault.message);
+        line(&mut text, "message", &fault.message);
     }
     if let Some(task) = &fault.task {
         let comm = if task.comm.is_empty() { String::new() } else { format!(" ({})", task.comm) };
-        line("task", &format!("{}{comm}", task.pid));
+        line(&mut text, "task", &format!("{}{comm}", task.pid));
     }
-    line("where", &format!("on CPU {}; fault no. {} since the core was loaded", fault.cpu, fault.serial));
+    line(&mut text, "where", &format!("on CPU {}{serial}", fault.cpu));
     for (i, call) in fault.calls.iter().enumerate() {
-        // The clock of these times is the tick.
-        let ago = fault.at_ns.saturating_sub(call.at_ns) / 1_000_000;
+        let ago = time(fault.at_ns.saturating_sub(call.at_ns));
         let pid = call.pid.map_or(String::new(), |pid| format!("  task {pid}"));
         let title = if i == 0 { "calls" } else { "" };
-        line(title, format!("{ago:>6} ms before  {:<21}{pid}", call.method).trim_end());
-    }
-    line(
-        "now",
-        &match fault.stopped {
-            true => format!(
-                "the policy is stopped; its tasks ({}) go on under the fallback, all others as before",
-                fault.tasks
-            ),
-            false => "the policy was stopped by hand since, and has no tasks".into(),
-        },
-    );
-    for (i, advice) in advice(fault).iter().enumerate() {
-        line(if i == 0 { "to do" } else { "" }, advice);
+        line(&mut text, title, format!("{ago} before  {:<21}{pid}", call.method).trim_end());
     }
     text
 }
 
 /// What to do about a fault.
-fn advice(fault: &Fault) -> Vec<String> {
-    let policy = &fault.policy;
-    let cause = match fault.kind {
+fn cause(fault: &Fault) -> &'static str {
+    match fault.kind {
         "panic" => "mend that line, or the arguments it was given",
         "out of memory" => "let it keep less, or allocate when it is made and not in a call",
         "stack overflow" => "replace the recursion by a loop, and large local values by storage that is made once",
@@ -194,12 +209,7 @@ fn advice(fault: &Fault) -> Vec<String> {
             "take pick_refused to heart: a refused Schedulable must not be returned unchanged for the same CPU"
         }
         _ => "see the message",
-    };
-    vec![
-        cause.to_owned(),
-        format!("then: baton build {policy} && baton unload {policy} && baton load {policy}"),
-        format!("or give its tasks back to the kernel's scheduler: baton unload {policy}"),
-    ]
+    }
 }
 
 #[cfg(test)]
@@ -332,7 +342,7 @@ mod tests {
     #[test]
     fn every_kind_of_fault_has_advice() {
         for kind in baton_abi::BATON_FAULT_NAMES.into_iter().skip(1) {
-            assert_ne!(advice(&Fault { kind, ..panicked() })[0], "see the message", "{kind}");
+            assert_ne!(cause(&Fault { kind, ..panicked() }), "see the message", "{kind}");
         }
     }
 

@@ -11,6 +11,8 @@ cache=${BATON_CACHE:-/var/cache/baton}
 policy=$(cd "${1:?DIR}" && pwd)
 out=${2:?OUTDIR}
 
+# For the one feature of the wrapper that is not stable: alloc_error_hook.
+export RUSTC_BOOTSTRAP=1
 # In the layout of states (policy/api/src/state.rs).
 BATON_RUSTC=$(rustc --version)
 export BATON_RUSTC
@@ -45,7 +47,10 @@ build_rust() {
 		debug = "line-tables-only"
 		[workspace]
 	TOML
-	write "$dir/src/lib.rs" <<<'baton_native_glue::export!(policy::BatonPolicy);'
+	write "$dir/src/lib.rs" <<-RUST
+		#![feature(alloc_error_hook)]
+		baton_native_glue::export!(policy::BatonPolicy);
+	RUST
 	(cd "$dir" && CARGO_TARGET_DIR="$cache/build/native-target" RUSTFLAGS="--remap-path-prefix=$top/=" \
 		cargo build --quiet --release)
 	install -D "$cache/build/native-target/release/libbaton_native_$name.so" "$out/baton_$name.so"

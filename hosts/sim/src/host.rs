@@ -8,6 +8,7 @@ use std::cell::{Cell, RefCell};
 use std::ptr;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::Arc;
 
 use baton_abi::{BatonCtx, BatonFault, BatonFaultKind, BatonMethod};
 use baton_core::{Arg, Core, CpuState, Fault, Host, PolicyEntry, Slot};
@@ -16,6 +17,7 @@ use baton_native::{Instance, Table};
 use crate::fault::{self, LastWords};
 use crate::rng::Rng;
 use crate::topology::CpuMask;
+use crate::UnderWay;
 
 pub(crate) type SimCore<'a> = Core<'a, SimHost>;
 
@@ -39,8 +41,9 @@ pub(crate) struct SimHost {
     pub now: Cell<u64>,
     /// The CPU on which this runs.
     pub here: Cell<u32>,
-    /// The events that the rules were told of, and the calls of policies.
+    /// Calls of policies.
     pub calls: Cell<u64>,
+    under_way: Arc<UnderWay>,
     pub facts: Box<[Facts]>,
     pub masks: RefCell<Vec<Rc<CpuMask>>>,
     /// By CPU: cpu_active().
@@ -62,11 +65,12 @@ pub(crate) struct SimHost {
 }
 
 impl SimHost {
-    pub fn new(cpus: usize, slots: usize, seed: u64) -> Self {
+    pub fn new(cpus: usize, slots: usize, seed: u64, under_way: Arc<UnderWay>) -> Self {
         Self {
             now: Cell::new(0),
             here: Cell::new(0),
             calls: Cell::new(0),
+            under_way,
             facts: (0..slots).map(|_| Facts::default()).collect(),
             masks: RefCell::default(),
             active: (0..cpus).map(|_| Cell::new(true)).collect(),
@@ -139,10 +143,12 @@ impl Host for SimHost {
         b: Arg<'_>,
     ) -> u64 {
         self.calls.set(self.calls.get() + 1);
+        self.under_way.begin(self.calls.get(), method);
         let outer = self.calling.replace(Some(policy.index()));
         let instances = self.instances.borrow();
         let answer = instances[policy.version.load(Relaxed) - 1].call(method, ctx, a, b);
         self.calling.set(outer);
+        self.under_way.end();
         answer
     }
 
@@ -273,14 +279,12 @@ extern "C" fn panicked(file: *const u8, file_len: usize, line: u32, message: *co
     // SAFETY: Host-call. The glue gives two texts that live during the call.
     let (file, message) =
         unsafe { (std::slice::from_raw_parts(file, file_len), std::slice::from_raw_parts(message, message_len)) };
-    with(|_, host| {
-        *host.words.borrow_mut() = LastWords {
-            message: String::from_utf8_lossy(message).into_owned(),
-            file: String::from_utf8_lossy(file).into_owned(),
-            line,
-        };
-    });
-    fail(BatonFaultKind::Panic);
+    let message = String::from_utf8_lossy(message).into_owned();
+    // The words of Rust's library when an allocation that cannot fail has failed; where that was in the library says nothing.
+    let is_memory = message.starts_with("memory allocation of ");
+    let (file, line) = if is_memory { (String::new(), 0) } else { (String::from_utf8_lossy(file).into_owned(), line) };
+    with(|_, host| *host.words.borrow_mut() = LastWords { message, file, line });
+    fail(if is_memory { BatonFaultKind::OutOfMemory } else { BatonFaultKind::Panic });
 }
 
 extern "C" fn now() -> u64 {

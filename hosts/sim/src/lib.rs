@@ -22,6 +22,10 @@ pub mod trace;
 pub mod workloads;
 pub mod world;
 
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::Arc;
+
+use baton_abi::BatonMethod;
 use baton_core::{Core, CpuState, Slot};
 use baton_native::Policy;
 
@@ -79,6 +83,27 @@ pub struct Config {
     pub noise: Noise,
     /// Task slots.
     pub max_tasks: u32,
+    /// Where another thread sees the call that is under way.
+    pub under_way: Arc<UnderWay>,
+}
+
+/// The call of a policy that is under way: for a thread that watches for one which does not come back, as nothing here can end it.
+#[derive(Debug, Default)]
+pub struct UnderWay(AtomicU64);
+
+impl UnderWay {
+    pub(crate) fn begin(&self, count: u64, method: BatonMethod) {
+        self.0.store(count << 8 | method as u64, Relaxed);
+    }
+
+    pub(crate) fn end(&self) {
+        self.0.store(0, Relaxed);
+    }
+
+    /// The number of the call, and the method's; `None` between calls.
+    pub fn look(&self) -> Option<(u64, u32)> {
+        Some(self.0.load(Relaxed)).filter(|&word| word != 0).map(|word| (word >> 8, word as u32 & 0xff))
+    }
 }
 
 impl Config {
@@ -95,6 +120,7 @@ impl Config {
             costs: Costs::default(),
             noise: Noise::default(),
             max_tasks: 32_768,
+            under_way: Arc::default(),
         }
     }
 
@@ -124,7 +150,7 @@ pub fn run(config: &Config, world: World, sink: Option<&mut dyn Sink>) -> Result
     let cpus = config.topology.cpus();
     let slots: Vec<Slot> = (0..config.max_tasks).map(|_| Slot::default()).collect();
     let states: Vec<CpuState> = cpus.iter().map(|_| CpuState::default()).collect();
-    let host = SimHost::new(cpus.len(), slots.len(), config.seed);
+    let host = SimHost::new(cpus.len(), slots.len(), config.seed, config.under_way.clone());
     let core: Core<'_, SimHost> = Core::new(host, &slots, &states);
     // SAFETY: On-stack. It goes before the core does.
     let _installed = unsafe { Installed::new(&core) };
@@ -146,7 +172,7 @@ pub fn run(config: &Config, world: World, sink: Option<&mut dyn Sink>) -> Result
     let outcome = Outcome {
         stats,
         calls: core.host().calls.get(),
-        refusals: core.policies().iter().map(|entry| entry.refusals.load(std::sync::atomic::Ordering::Relaxed)).sum(),
+        refusals: core.policies().iter().map(|entry| entry.refusals.load(Relaxed)).sum(),
         faults,
     };
     // Policies end while their host is there.

@@ -115,7 +115,7 @@ pub fn sim(args: &Sim) -> Result<ExitCode> {
     }
     let mut code = ExitCode::SUCCESS;
     for fault in done.iter().flat_map(|done| &done.faults) {
-        eprint!("\n{}", crate::report::fault(fault));
+        eprint!("\n{}", crate::report::simulated_fault(fault));
         code = ExitCode::from(exit_code(fault));
     }
     Ok(code)

@@ -5,7 +5,8 @@ use std::fs::File;
 use std::io::BufWriter;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::Mutex;
+use std::sync::{mpsc, Mutex};
+use std::time::Duration;
 
 use baton_sim::outcome::{Names, Outcome};
 use baton_sim::perfetto::Perfetto;
@@ -13,7 +14,7 @@ use baton_sim::report::Run;
 use baton_sim::timeline::Collector;
 use baton_sim::trace::{Event, Sink};
 use baton_sim::world::{Happening, TaskRef, World};
-use baton_sim::{Config, Noise, PolicySpec, SimError};
+use baton_sim::{Config, Noise, PolicySpec, SimError, UnderWay};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::{Offline, Party, Sim};
@@ -165,6 +166,9 @@ impl Job {
     }
 
     fn simulate(&self, sink: Option<&mut dyn Sink>) -> Result<Outcome> {
+        let (_running, over) = mpsc::channel::<()>();
+        let (under_way, policy) = (self.config.under_way.clone(), self.policy.clone());
+        std::thread::spawn(move || watch(&under_way, &policy, &over));
         baton_sim::run(&self.config, self.world()?, sink).map_err(|error| match error {
             SimError::Policy(name, why) => {
                 Error::policy(&name, format!("it could not be made: {why}"), "mend that, or its options")
@@ -185,6 +189,28 @@ impl Job {
         Done { run: outcome.report(&self.config, names, lines.collect(), timeline), faults }
     }
 }
+
+/// Ends this program when a call of a policy does not come back: nothing else can. Until the other end of `over` goes.
+fn watch(under_way: &UnderWay, policy: &str, over: &mpsc::Receiver<()>) {
+    let mut seen = None;
+    while over.recv_timeout(PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout) {
+        let now = under_way.look();
+        if let Some((_, method)) = now.filter(|_| now == seen) {
+            let method = baton_abi::BATON_METHOD_NAMES.get(method as usize).unwrap_or(&"?");
+            eprintln!(
+                "FAULT of policy {policy}: does not come back from {method}\n  at fault  the policy {policy}\n  message   a call has \
+                 lasted for {} s of this machine's time\n  to do     see that its loops end; one that waits for another CPU waits \
+                 for ever here, as calls come one at a time",
+                PATIENCE.as_secs()
+            );
+            std::process::exit(super::POLICY_ERROR.into());
+        }
+        seen = now;
+    }
+}
+
+/// How long a call may last, of this machine's time.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A trace and a timeline at once.
 struct Both {

@@ -3,12 +3,15 @@
 //! do. The counterpart of `hosts/kernel/glue` and `hosts/kernel/guard.S`.
 #![deny(unsafe_op_in_unsafe_fn)]
 
+mod memory;
+
 use baton_abi::{BatonCtx, BatonMethod, BatonPolicy, BatonRefusal, BatonTask, BatonWake, BATON_ABI, BATON_ABORTED};
 use baton_seam::host;
 use std::{ffi::c_void, sync::Once};
 
 #[doc(hidden)]
 pub use baton_bridge::ops;
+pub use memory::Bounded;
 
 /// A policy in user space: what `baton_NAME.so` has under the name `BATON_NATIVE`, or `module!` gives.
 #[repr(C)]
@@ -55,7 +58,13 @@ fn refusal(number: u64) -> BatonRefusal {
 #[inline(always)]
 #[doc(hidden)]
 pub fn call(ops: &BatonPolicy, method: BatonMethod, this: usize, ctx: *mut BatonCtx, a: u64, b: u64) -> u64 {
-    host::guard(|| dispatch(ops, method, this as *mut c_void, ctx, a, b)).unwrap_or(BATON_ABORTED)
+    use BatonMethod::{Create, Destroy, ReregisterConvert, ReregisterDrop, ReregisterInit, ReregisterPrepare};
+    let is_small =
+        !matches!(method, Create | Destroy | ReregisterPrepare | ReregisterInit | ReregisterConvert | ReregisterDrop);
+    let outer = memory::small_only(is_small);
+    let answer = host::guard(|| dispatch(ops, method, this as *mut c_void, ctx, a, b)).unwrap_or(BATON_ABORTED);
+    memory::small_only(outer);
+    answer
 }
 
 #[inline(always)]
@@ -138,10 +147,23 @@ macro_rules! module {
 #[doc(hidden)]
 pub use baton_abi::{BatonCtx as Ctx, BatonMethod as Method, BatonPolicy as Ops};
 
-/// Makes the policy of this type the library's.
+/// Makes the policy of this type the library's. The library has the feature `alloc_error_hook`, so that memory which is not there is a
+/// panic and not the end of the process.
 #[macro_export]
 macro_rules! export {
     ($scheduler:ty) => {
+        #[global_allocator]
+        static MEMORY: $crate::Bounded = $crate::Bounded::new();
+        #[used]
+        #[link_section = ".init_array"]
+        static HOOK: extern "C" fn() = {
+            extern "C" fn hook() {
+                std::alloc::set_alloc_error_hook(|layout| {
+                    panic!("memory allocation of {} bytes failed", layout.size())
+                });
+            }
+            hook
+        };
         #[no_mangle]
         pub static BATON_NATIVE: &$crate::NativePolicy = $crate::module!($scheduler);
     };
