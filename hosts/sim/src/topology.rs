@@ -74,7 +74,7 @@ impl Topology {
             let alone = format!("cpu {cpu}");
             let core = read("topology/thread_siblings_list").unwrap_or(alone.clone());
             // The highest level is the last.
-            let llc = (0..8).filter_map(|index| read(&format!("cache/index{index}/shared_cpu_list"))).last();
+            let llc = (0..8).filter_map(|index| read(&format!("cache/index{index}/shared_cpu_list"))).next_back();
             let node = (0..MAX_CPUS).find(|node| dir.join(format!("node{node}")).exists()).unwrap_or(0);
             BatonCpu {
                 core: dense(0, core),

@@ -12,7 +12,7 @@
 //! 5. At each tick, a running task that is more than `min_slice` ahead of the first in the queue is preempted.
 //! 6. A waking task goes to an idle CPU, the nearest to where it ran last; if the waker is about to sleep and nobody waits
 //!    there, to the waker's CPU; else to where it ran last.
-//! 7. A CPU that would go idle steals from the longest queue; a busy CPU with a queue wakes an idle one at its tick.
+//! 7. A CPU that would go idle steals from the longest queue; a busy one wakes an idle one at its tick, and for who is preempted.
 //! 8. Nobody waits for ever, whatever the weights: a busy CPU looks through its queue now and then (`look`, 200 ms), and who is
 //!    found waiting the third time is next.
 #![no_std]
@@ -200,6 +200,14 @@ impl Wfq {
         }
     }
 
+    /// Has the nearest idle CPU that may run the waiting task in `slot` look for work.
+    fn offer(&self, ctx: &Ctx<'_>, from: Cpu, slot: u32) {
+        let near = self.topology.near(from).iter().copied().take_while(|_| ctx.any_idle());
+        if let Some(idle) = near.filter(|&cpu| ctx.is_idle(cpu)).find(|&cpu| ctx.slot_may_run(slot, cpu)) {
+            let _ = ctx.kick(idle, Kick::Idle);
+        }
+    }
+
     /// Queues a task for the nearest CPU that it may use.
     fn rehome(&self, ctx: &Ctx<'_>, baton: Schedulable, from: Cpu) {
         let near = self.topology.near(from).iter().copied();
@@ -267,8 +275,9 @@ impl Scheduler for Wfq {
         self.put(task, baton, |own, cpu| later(own, cpu.wrapping_sub(self.credit)));
     }
 
-    fn task_preempt(&self, _: &Ctx<'_>, task: &Task, baton: Schedulable) {
+    fn task_preempt(&self, ctx: &Ctx<'_>, task: &Task, baton: Schedulable) {
         self.put(task, baton, |own, _| own);
+        self.offer(ctx, task.cpu, task.slot);
     }
 
     fn task_yield(&self, _: &Ctx<'_>, task: &Task, baton: Schedulable) {
@@ -284,9 +293,7 @@ impl Scheduler for Wfq {
     fn pick_next_task(&self, ctx: &Ctx<'_>, cpu: Cpu, prev: Option<&Task>) -> Pick {
         let running = prev.map(|task| (task.slot, self.charge(task)));
         let at = &self.shared.cpus[cpu];
-        if at.timed.load(Relaxed) {
-            at.timed.store(false, Relaxed);
-        }
+        at.timed.store(false, Relaxed);
         let mut queue = at.queue.lock();
         let waiting = queue.tasks.len();
         let first = queue.tasks.first();
@@ -296,12 +303,11 @@ impl Scheduler for Wfq {
             queue.vruntime = later(queue.vruntime, own);
             return Pick::Keep { slice: self.slice(ctx, at, slot, waiting) };
         }
-        let Some((vruntime, slot)) = first else { return Pick::Nothing };
+        let Some((vruntime, task)) = queue.tasks.pop_first() else { return Pick::Nothing };
         queue.vruntime = later(queue.vruntime, vruntime);
-        let Some((_, task)) = queue.tasks.pop_first() else { return Pick::Nothing };
         at.waiting.store(waiting as u32 - 1, Relaxed);
         let others = waiting - 1 + usize::from(prev.is_some());
-        Pick::Run { task, slice: self.slice(ctx, at, slot, others) }
+        Pick::Run { slice: self.slice(ctx, at, task.slot(), others), task }
     }
 
     fn newly_idle(&self, ctx: &Ctx<'_>, cpu: Cpu) -> Option<Schedulable> {
@@ -341,8 +347,7 @@ impl Scheduler for Wfq {
         let vruntime = self.charge(task);
         let state = self.shared.tasks.of(task);
         let old = state.weight.swap(task.weight(), Relaxed);
-        let home = &self.shared.cpus[Cpu::new(state.home.load(Relaxed))];
-        let cpu = home.queue.lock().vruntime;
+        let cpu = self.shared.cpus[Cpu::new(state.home.load(Relaxed))].queue.lock().vruntime;
         // What it is ahead by is to be waited for at the new weight (kernel/sched/fair.c, rescale_entity). If it is queued, the
         // host takes it back and restores it.
         let ahead = vruntime.wrapping_sub(cpu);
@@ -353,9 +358,8 @@ impl Scheduler for Wfq {
     }
 
     fn task_tick(&self, ctx: &Ctx<'_>, task: &Task) {
-        let at = &self.shared.cpus[task.cpu];
         let vruntime = self.charge(task);
-        let mut queue = at.queue.lock();
+        let mut queue = self.shared.cpus[task.cpu].queue.lock();
         let now = ctx.now();
         if now.wrapping_sub(queue.looked) >= self.look {
             queue.looked = now;
@@ -367,10 +371,7 @@ impl Scheduler for Wfq {
             // A tick never comes with more kicks than fit.
             let _ = ctx.kick(task.cpu, Kick::Preempt);
         }
-        let near = self.topology.near(task.cpu).iter().copied().take_while(|_| ctx.any_idle());
-        if let Some(idle) = near.filter(|&cpu| ctx.is_idle(cpu)).find(|&cpu| ctx.slot_may_run(slot, cpu)) {
-            let _ = ctx.kick(idle, Kick::Idle);
-        }
+        self.offer(ctx, task.cpu, slot);
     }
 
     fn timer(&self, ctx: &Ctx<'_>, cpu: Cpu) {

@@ -8,6 +8,7 @@
 pub mod fairness;
 pub mod loads;
 pub mod report;
+mod sim;
 pub mod subject;
 mod upgrade;
 
@@ -42,11 +43,11 @@ pub struct Bench {
     /// Count instructions. Default in a guest; with --here it says that this machine's clock does.
     #[arg(long)]
     pub icount: bool,
-    /// Numbers of CPUs, with one guest for each. [default: 1,2; fairness: 4; upgrade: 1,2,4,8]
+    /// Numbers of CPUs, with one guest for each. [default: 1,2; fairness: 4; upgrade: 1,2,4,8; sim: 1 to 4096]
     #[arg(long, value_name = "N,N", value_delimiter = ',', conflicts_with = "here",
-          value_parser = clap::value_parser!(u32).range(1..=255))]
+          value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub cpus: Vec<u32>,
-    /// Runs of each subject. [default: pipe 10, hackbench 4, fairness 2, upgrade 200]
+    /// Runs of each subject. [default: pipe 10, hackbench 4, fairness 2, upgrade 200, sim 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub runs: Option<u32>,
     /// Only this subject: eevdf, scx_simple, "scx_simple -f", scx_userland, or a policy. May be repeated.
@@ -70,6 +71,8 @@ pub enum What {
     Fairness,
     /// Versions of a policy that take each other's place: how long tasks have no scheduler.
     Upgrade,
+    /// What the simulator costs, on this machine: events per second, and memory per task.
+    Sim,
 }
 
 impl What {
@@ -79,6 +82,7 @@ impl What {
             What::Hackbench => "hackbench",
             What::Fairness => "fairness",
             What::Upgrade => "upgrade",
+            What::Sim => "sim",
         }
     }
 
@@ -88,6 +92,7 @@ impl What {
             What::Hackbench => 4,
             What::Fairness => 2,
             What::Upgrade => 200,
+            What::Sim => 3,
         }
     }
 
@@ -96,6 +101,7 @@ impl What {
             What::Pipe | What::Hackbench => vec![1, 2],
             What::Fairness => vec![fairness::CPUS],
             What::Upgrade => vec![1, 2, 4, 8],
+            What::Sim => Vec::new(),
         }
     }
 }
@@ -108,6 +114,7 @@ impl Bench {
     fn subjects(&self) -> Vec<Subject> {
         match (self.subjects.is_empty(), self.what) {
             (false, _) => self.subjects.clone(),
+            (true, What::Sim) => vec![Subject::Policy("wfq".into())],
             (true, What::Fairness) => vec![Subject::Eevdf, Subject::Policy("wfq".into())],
             (true, What::Upgrade) => upgrade::subjects(),
             (true, _) => Subject::usual(),
@@ -116,7 +123,8 @@ impl Bench {
 }
 
 pub fn command(search: &Search, args: &Bench) -> Result<ExitCode> {
-    let (report, code) = if args.here { here(search, args)? } else { in_guests(args)? };
+    let is_here = args.here || args.what == What::Sim;
+    let (report, code) = if is_here { here(search, args)? } else { in_guests(args)? };
     match args.json {
         true => print_json(&report)?,
         false => print(report::text(&report))?,
@@ -130,7 +138,7 @@ fn in_guests(args: &Bench) -> Result<(Report, ExitCode)> {
     let tools: &[&str] = match args.what {
         What::Pipe => &["perf"],
         What::Hackbench | What::Upgrade => &["hackbench"],
-        What::Fairness => &[],
+        What::Fairness | What::Sim => &[],
     };
     let all_cpus = if args.cpus.is_empty() { args.what.usual_cpus() } else { args.cpus.clone() };
     let (mut whole, mut code) = (None::<Report>, ExitCode::SUCCESS);
@@ -190,7 +198,9 @@ fn guest_command(args: &Bench) -> Vec<String> {
 
 /// Measures on this machine.
 fn here(search: &Search, args: &Bench) -> Result<(Report, ExitCode)> {
-    kernel::require_root("putting a scheduler in charge")?;
+    if args.what != What::Sim {
+        kernel::require_root("putting a scheduler in charge")?;
+    }
     let cpus = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
     let (results, code) = match args.what {
         What::Pipe => {
@@ -215,6 +225,7 @@ fn here(search: &Search, args: &Bench) -> Result<(Report, ExitCode)> {
             let unit = if args.icount { "instructions" } else { "ns" };
             (upgrade::measure(search, cpus, args.runs(), unit)?, ExitCode::SUCCESS)
         }
+        What::Sim => return Ok((sim::bench(args)?, ExitCode::SUCCESS)),
     };
     let machine = if args.icount { "QEMU that counts instructions".into() } else { processor() };
     Ok((Report { bench: args.what.name().into(), kernel: kernel::release(), machine, results }, code))

@@ -15,15 +15,15 @@ use crate::trace::{Event, Left};
 use crate::world::{Happening, TaskRef};
 
 impl<'m> Machine<'m> {
-    pub(super) fn from_outside(&mut self, at: u32) {
+    pub(super) fn happens_at(&mut self, at: u32) {
         let what = self.happenings[at as usize].clone();
         // Whoever does it is an administrator's task, on the first CPU.
         let here = self.any_online(0);
-        self.from_within(what, here);
+        self.change_now(what, here);
     }
 
     /// On CPU `here`.
-    pub(super) fn from_within(&mut self, what: Happening, here: u32) {
+    pub(super) fn change_now(&mut self, what: Happening, here: u32) {
         let find = |machine: &Self, task: TaskRef| machine.by_ref.get(task.0 as usize).copied().flatten();
         match what {
             Happening::Online(cpu, online) if (cpu as usize) < self.cpus.len() => self.set_online(cpu, online),
@@ -180,12 +180,14 @@ impl<'m> Machine<'m> {
         new.install(Some(&TABLE));
         let running = entry.version.load(Relaxed) - 1;
         let options = &self.config.policies[policy].options;
+        host.taking_over.set(true);
         let made = new.make_from(
             &host.instances.borrow()[running],
             self.config.topology.cpus(),
             host.facts.len() as u32,
             options,
         );
+        host.taking_over.set(false);
         match made {
             Ok(made) => {
                 host.instances.borrow_mut().push(made);

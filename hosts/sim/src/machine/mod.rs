@@ -254,7 +254,7 @@ impl<'m> Machine<'m> {
             }
             Next::Start { task } => self.start(task),
             Next::Arrival { source } => self.arrive(source),
-            Next::Happening { at } => self.from_outside(at),
+            Next::Happening { at } => self.happens_at(at),
             Next::HigherEnds { cpu, turn } if self.cpus[cpu as usize].higher_turn == turn => self.higher_ends(cpu),
             Next::Noise { cpu, interrupt } => self.make_noise(cpu, interrupt),
             Next::Evict { cpu } => self.evict(cpu),

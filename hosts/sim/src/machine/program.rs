@@ -122,11 +122,11 @@ impl Machine<'_> {
             }
             Op::Nice(nice) => {
                 self.steal(cpu, syscall);
-                self.from_within(Happening::Nice(self.tasks[at as usize].id, nice), cpu);
+                self.change_now(Happening::Nice(self.tasks[at as usize].id, nice), cpu);
             }
             Op::Affinity(mask) => {
                 self.steal(cpu, syscall);
-                self.from_within(Happening::Affinity(self.tasks[at as usize].id, mask), cpu);
+                self.change_now(Happening::Affinity(self.tasks[at as usize].id, mask), cpu);
             }
             Op::Exit => self.schedule(cpu, Left::Dead),
         }

@@ -196,7 +196,7 @@ impl Machine<'_> {
                     continue;
                 }
                 Verdict::Fallback | Verdict::Turn | Verdict::Rescue => {
-                    let found = self.from_fallback(cpu);
+                    let found = self.take_fallback(cpu);
                     if found.is_none() && verdict == Verdict::Turn {
                         self.settle(cpu, &ctx);
                         continue;
@@ -214,7 +214,7 @@ impl Machine<'_> {
     }
 
     /// consume_dispatch_q()
-    fn from_fallback(&mut self, cpu: u32) -> Option<u32> {
+    fn take_fallback(&mut self, cpu: u32) -> Option<u32> {
         let first = self.fallback.iter().copied().find(|&at| self.allowed(at, cpu))?;
         self.dequeue(first);
         self.insert_local(first, cpu, false);

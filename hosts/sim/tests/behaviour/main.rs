@@ -1,10 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What runs on the simulated machine, and how, under the policies that there are.
 
-mod plain;
+mod faults;
+mod life;
+mod same;
 
 use baton_native::{module, Policy};
 use baton_sim::{topology::Topology, world::World, Config, Outcome, PolicySpec};
+
+/// The policies of this tree, in Rust.
+pub fn shipped() -> [Policy; 5] {
+    [fifo(), wfq(), template(), relay_v1(), relay_v2()]
+}
 
 pub fn fifo() -> Policy {
     Policy::linked(module!(fifo::BatonPolicy))
@@ -12,6 +19,22 @@ pub fn fifo() -> Policy {
 
 pub fn wfq() -> Policy {
     Policy::linked(module!(wfq::BatonPolicy))
+}
+
+pub fn template() -> Policy {
+    Policy::linked(module!(template::BatonPolicy))
+}
+
+pub fn relay_v1() -> Policy {
+    Policy::linked(module!(relay_v1::BatonPolicy))
+}
+
+pub fn relay_v2() -> Policy {
+    Policy::linked(module!(relay_v2::BatonPolicy))
+}
+
+pub fn faulty() -> Policy {
+    Policy::linked(module!(faulty::BatonPolicy))
 }
 
 /// A machine of that shape under one policy, for so long, ms.
@@ -24,6 +47,14 @@ pub fn machine(topology: &str, policy: Policy, ms: u64) -> Config {
 /// Runs to the end, without a fault.
 pub fn run(config: &Config, world: World) -> Outcome {
     let outcome = baton_sim::run(config, world, None).unwrap();
-    assert!(outcome.faults.is_empty(), "{:?}", String::from_utf8_lossy(&outcome.faults[0].message));
+    let said = outcome.faults.first().map(|fault| String::from_utf8_lossy(&fault.message).into_owned());
+    assert_eq!(said, None);
     outcome
+}
+
+/// A workload, by its description.
+pub fn workload(text: &str, config: &Config) -> World {
+    let mut world = World::new();
+    baton_sim::workloads::build(text, config.seed, config.topology.cpus().len(), &mut world).unwrap();
+    world
 }

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What happens to tasks and CPUs.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use baton_sim::topology::CpuMask;
+use baton_sim::trace::{Event, Sink};
+use baton_sim::world::{Cx, Happening, Op, Spawn, TaskRef, World};
+use baton_sim::{Outcome, PolicySpec};
+
+use crate::{fifo, machine, relay_v1, relay_v2, run, shipped, wfq};
+
+fn hog(name: &str) -> Spawn {
+    Spawn::new(name, |_: &mut Cx<'_>| Op::Run(1_000_000))
+}
+
+/// Works for so long, ns, and then sleeps as long, over and over.
+fn sleeper(ns: u64) -> Spawn {
+    let mut works = false;
+    Spawn::new("sleeper", move |_: &mut Cx<'_>| {
+        works = !works;
+        if works {
+            Op::Run(ns)
+        } else {
+            Op::Sleep(ns)
+        }
+    })
+}
+
+/// Keeps where each task runs, and looks that no task is in two places, and none where it must not be.
+struct Watcher {
+    runs: Rc<RefCell<Vec<(u64, u32, TaskRef)>>>,
+    on: Vec<Option<TaskRef>>,
+    offline: Vec<bool>,
+}
+
+impl Watcher {
+    fn new(cpus: usize) -> Self {
+        Self { runs: Rc::default(), on: vec![None; cpus], offline: vec![false; cpus] }
+    }
+}
+
+impl Sink for Watcher {
+    fn task(&mut self, _: TaskRef, _: &str, _: &str) {}
+
+    fn event(&mut self, now: u64, event: &Event) {
+        match *event {
+            Event::Switch { cpu, prev, next, .. } => {
+                assert_eq!(
+                    self.on[cpu as usize],
+                    prev.map(|(task, _)| task),
+                    "at {now}: another left CPU {cpu} than was there"
+                );
+                assert!(
+                    next.is_none() || !self.on.contains(&next) || prev.map(|p| p.0) == next,
+                    "at {now}: {next:?} is in two places"
+                );
+                assert!(
+                    next.is_none() || !self.offline[cpu as usize],
+                    "at {now}: CPU {cpu} runs a task and is offline"
+                );
+                self.on[cpu as usize] = next;
+                self.runs.borrow_mut().extend(next.map(|task| (now, cpu, task)));
+            }
+            Event::Online { cpu, online } => self.offline[cpu as usize] = !online,
+            _ => {}
+        }
+    }
+}
+
+fn watched(config: &baton_sim::Config, world: World) -> (Outcome, Vec<(u64, u32, TaskRef)>) {
+    let mut watcher = Watcher::new(config.topology.cpus().len());
+    let runs = watcher.runs.clone();
+    let outcome = baton_sim::run(config, world, Some(&mut watcher)).unwrap();
+    assert!(outcome.faults.is_empty());
+    let runs = runs.borrow().clone();
+    (outcome, runs)
+}
+
+#[test]
+fn hogs_share_by_weight() {
+    let mut world = World::new();
+    for nice in [0, 0, 5] {
+        world.task(hog("hog").nice(nice));
+    }
+    let outcome = run(&machine("1x1x1", wfq(), 4_000), world);
+    let shares: Vec<u64> = outcome.stats.groups[0].shares.iter().map(|share| share.0 / 1_000_000).collect();
+    // 1024, 1024 and 335 of 2383
+    for (got, expected) in shares.iter().zip([1718, 1718, 562]) {
+        assert!(got.abs_diff(expected) < 40, "{shares:?}");
+    }
+}
+
+#[test]
+fn a_task_keeps_to_its_cpus() {
+    for policy in shipped() {
+        let mut world = World::new();
+        let bound = world.task(Spawn { affinity: Some(Rc::new(CpuMask::of([1, 2]))), ..sleeper(100_000) });
+        (0..6).for_each(|_| _ = world.task(sleeper(150_000)));
+        world.happens(10_000_000, Happening::Affinity(bound, Some(Rc::new(CpuMask::of([3])))));
+        let (_, runs) = watched(&machine("1x4x1", policy, 20), world);
+        let mine = |after: u64| runs.iter().filter(move |run| run.2 == bound && (run.0 >= 10_000_000) == (after > 0));
+        assert!(mine(0).count() > 5 && mine(0).all(|run| [1, 2].contains(&run.1)), "{}", policy.name());
+        assert!(mine(1).count() > 5 && mine(1).all(|run| run.1 == 3), "{}", policy.name());
+    }
+}
+
+#[test]
+fn a_cpu_that_is_offline_runs_nothing() {
+    for policy in shipped() {
+        let mut world = World::new();
+        (0..8).for_each(|_| _ = world.task(sleeper(200_000)));
+        (0..4).for_each(|_| _ = world.task(hog("hog")));
+        world.happens(10_000_000, Happening::Online(1, false));
+        world.happens(30_000_000, Happening::Online(1, true));
+        // Behind four hogs with whole slices a task waits for 80 ms.
+        let (outcome, runs) = watched(&machine("1x2x1", policy, 300), world);
+        assert!(runs.iter().any(|run| run.1 == 1 && run.0 > 30_000_000), "{}: CPU 1 is not used again", policy.name());
+        assert_eq!(outcome.stats.offline, 20_000_000);
+    }
+}
+
+#[test]
+fn a_higher_class_sends_tasks_elsewhere() {
+    let mut world = World::new();
+    world.task(hog("hog"));
+    world.happens(5_000_000, Happening::HigherClass(0, 10_000_000));
+    let (outcome, runs) = watched(&machine("1x2x1", wfq(), 20), world);
+    assert_eq!((runs[0].1, runs.last().unwrap().1), (0, 1), "{runs:?}");
+    assert_eq!(outcome.stats.higher, 10_000_000);
+}
+
+#[test]
+fn children_come_and_go() {
+    let mut world = World::new();
+    let mut step = 0;
+    world.task(Spawn::new("parent", move |_: &mut Cx<'_>| {
+        step += 1;
+        match step {
+            1..=500 if step % 2 == 1 => {
+                let mut done = false;
+                Op::Fork(Box::new(Spawn::new("child", move |_: &mut Cx<'_>| {
+                    done = !done;
+                    if done {
+                        Op::Run(10_000)
+                    } else {
+                        Op::Exit
+                    }
+                })))
+            }
+            1..=500 => Op::Sleep(20_000),
+            _ => Op::Exit,
+        }
+    }));
+    let mut config = machine("1x2x1", wfq(), 100);
+    // Slots are used again.
+    config.max_tasks = 16;
+    let outcome = run(&config, world);
+    assert_eq!((outcome.stats.groups[0].tasks, outcome.stats.no_slot), (251, 0));
+}
+
+#[test]
+fn a_version_takes_anothers_place_in_mid_run() {
+    let mut config = machine("1x4x1", relay_v1(), 100);
+    config.versions = vec![relay_v2(), relay_v1(), wfq()];
+    let mut world = World::new();
+    (0..12).for_each(|_| _ = world.task(sleeper(300_000)));
+    for (at, version) in [(20, 0), (40, 1), (60, 0), (80, 2)] {
+        world.happens(at * 1_000_000, Happening::Upgrade(0, version));
+    }
+    let (outcome, _) = watched(&config, world);
+    assert_eq!(outcome.stats.upgrades, 3, "{:?}", outcome.stats.refused);
+    assert!(
+        outcome.stats.refused.len() == 1 && outcome.stats.refused[0].contains("not of one type"),
+        "{:?}",
+        outcome.stats.refused
+    );
+}
+
+#[test]
+fn two_policies_in_order() {
+    let mut config = machine("1x1x1", fifo(), 500);
+    config.policies.push(PolicySpec { policy: wfq(), options: String::new() });
+    config.assign = vec![("first".into(), 0)];
+    let mut world = World::new();
+    let (first, rest) = (world.group("first"), world.group("rest"));
+    world.task(sleeper(1_000_000).group(first));
+    world.task(hog("hog").group(rest));
+    let outcome = run(&config, world);
+    let [first, rest] = &outcome.stats.groups[..] else { panic!("two groups") };
+    // Half of the time is the first's, whatever the rest wants: it does not wait.
+    assert!(first.wakeups.percentiles().p99 < 20_000, "{:?}", first.wakeups.percentiles());
+    assert!(first.runtime.abs_diff(250_000_000) < 10_000_000 && rest.runtime > 200_000_000);
+}
+
+#[test]
+fn a_sibling_takes_its_part_of_a_core() {
+    let done = |topology: &str| {
+        let mut world = World::new();
+        for _ in 0..2 {
+            let mut works = false;
+            world.task(Spawn::new("hog", move |_: &mut Cx<'_>| {
+                works = !works;
+                if works {
+                    Op::Run(1_000_000)
+                } else {
+                    Op::Done(1)
+                }
+            }));
+        }
+        run(&machine(topology, wfq(), 200), world).stats.groups[0].done
+    };
+    let (alone, shared) = (done("1x2x1"), done("1x1x2"));
+    let ratio = shared as f64 / alone as f64;
+    assert!((ratio - 640.0 / 1024.0).abs() < 0.02, "{ratio}");
+}
