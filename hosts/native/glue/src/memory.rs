@@ -9,7 +9,7 @@ use std::{
 };
 
 /// What a library's policies may have together, bytes. More than in the kernel: it may be asked for a machine of 4,096 CPUs.
-const LIMIT: usize = 2 << 30;
+const LIMIT: usize = 512 << 20;
 
 /// The largest block outside the methods that make a policy, bytes.
 const SMALL: usize = 8 << 10;
