@@ -43,7 +43,8 @@ pub struct Table {
 
 std::thread_local! {
     static TABLE: Cell<*const Table> = const { Cell::new(ptr::null()) };
-    static IN_CALL: Cell<bool> = const { Cell::new(false) };
+    /// Calls under way. More than one where a host's CPUs are coroutines of one thread: then they do not end in the order of their beginnings.
+    static IN_CALL: Cell<u32> = const { Cell::new(0) };
 }
 
 /// Installs a host on this thread, or none, and returns the one before.
@@ -74,9 +75,9 @@ fn abandon() {
 /// Makes one call of a policy; `None` when it was abandoned: it panicked, which the host has been told, or the host ended it.
 #[inline]
 pub fn guard<R>(call: impl FnOnce() -> R) -> Option<R> {
-    let was_in_call = IN_CALL.replace(true);
+    IN_CALL.set(IN_CALL.get() + 1);
     let result = panic::catch_unwind(panic::AssertUnwindSafe(call));
-    IN_CALL.set(was_in_call);
+    IN_CALL.set(IN_CALL.get() - 1);
     result.ok()
 }
 
@@ -84,7 +85,7 @@ pub fn guard<R>(call: impl FnOnce() -> R) -> Option<R> {
 pub fn report_panics() {
     let others = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
-        let Some(table) = table().filter(|_| IN_CALL.get()) else { return others(info) };
+        let Some(table) = table().filter(|_| IN_CALL.get() != 0) else { return others(info) };
         let (file, line) = info.location().map_or(("", 0), |at| (at.file(), at.line()));
         let message = info.payload_as_str().unwrap_or("");
         (table.panicked)(file.as_ptr(), file.len(), line, message.as_ptr(), message.len());

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The end of a schedule, which decides on what only time can tell. Events have ended; the CPUs go on by turns, one tick each.
+//!
+//! 1. Nobody wakes or sleeps: after [`CALM`] ticks no CPU idles while a task waits that it could run, and no CPU is claimed still.
+//! 2. Some tasks nap, for as long as it takes the next to run: everybody runs within the time that [`limit`] gives.
+//! 3. Who runs goes to sleep: in the end nobody is left.
+
+use crate::kernel::{Turn, TICK};
+use crate::machine::{Cpu, Place, Task};
+use crate::story::Kind;
+use crate::world::World;
+use crate::Property;
+use std::rc::Rc;
+
+/// Ticks without wakeups, after which work is where it can be done: eight calls to `balance`.
+const CALM: u64 = 128;
+
+/// Ticks that a task of the largest weight may wait: a second, which is ten rounds of slices for all.
+const PATIENCE: u64 = 250;
+
+/// Ticks of the second part if nobody waits for long.
+const BUSTLE: u64 = 32;
+
+/// How often the CPUs ask for tasks in the third part, at most.
+const ASKS: usize = 64;
+
+/// The weights of the kernel's table are 1.25 to the power of the nice value, nearly. Who is lighter than the heaviest may wait for
+/// longer, but not for more than four times as long.
+fn limit(tasks: &[Rc<Task>], nice: i32) -> u64 {
+    let heaviest = tasks.iter().filter(|task| task.is_alive()).map(|task| task.nice.get()).min().unwrap_or(nice);
+    PATIENCE * 5_u64.pow((nice - heaviest).clamp(0, 7) as u32) / 4_u64.pow((nice - heaviest).clamp(0, 7) as u32)
+}
+
+impl World {
+    /// Looks at what is left of the schedule.
+    pub fn drain(&self) {
+        self.alone.set(true);
+        self.settle();
+        self.stay_calm();
+        self.bustle();
+        self.empty();
+    }
+
+    fn on_each(&self, mut what: impl FnMut(&Cpu)) {
+        for cpu in &self.cpus {
+            if self.over.get() {
+                return;
+            }
+            self.here.set(Some(cpu.number));
+            if !cpu.off.get() {
+                what(cpu);
+            }
+        }
+    }
+
+    fn all(&self) -> Vec<Rc<Task>> {
+        self.tasks.borrow().clone()
+    }
+
+    /// What is still under way comes to its end. A CPU that is off stays off in half of the schedules.
+    fn settle(&self) {
+        self.tell(Kind::Part, || "no more events come".into());
+        self.on_each(|_| self.serve());
+        for cpu in &self.cpus {
+            self.here.set(Some(cpu.number));
+            if cpu.off.get() && cpu.random.once_in(2) && !self.over.get() {
+                self.go_online();
+            }
+        }
+        let first = self.cpus.iter().find(|cpu| cpu.active.get()).map(|cpu| cpu.number);
+        for task in self.all() {
+            self.here.set(first);
+            if !self.over.get() && !task.ours.get() {
+                self.set_class(task.pid, true);
+            }
+            if !self.over.get() && self.cpus[0].random.once_in(2) {
+                self.wake(task.pid, 0);
+            }
+        }
+        self.on_each(|_| self.serve());
+    }
+
+    /// One tick on each CPU.
+    fn tick_all(&self, number: u64) {
+        // Of a long time only the first ticks are told, and the last.
+        let told = self.story.borrow().as_ref().map_or(0, Vec::len);
+        self.now.set(self.now.get() + TICK);
+        self.on_each(|cpu| {
+            if cpu.timer.get().is_some_and(|at| at <= self.now.get()) {
+                self.expire_timer();
+            }
+            if cpu.current.get().is_some() {
+                self.tick();
+            }
+            self.serve();
+            self.nap(cpu);
+        });
+        // Who was kicked by one that came later.
+        self.on_each(|_| self.serve());
+        if let Some(story) = self.story.borrow_mut().as_mut().filter(|_| number >= 8 && !self.over.get()) {
+            story.truncate(told);
+        }
+    }
+
+    /// In the second part: who naps has had its tick, and is woken as soon as the CPU has gone on.
+    fn nap(&self, cpu: &Cpu) {
+        let Some(task) = cpu.current.get().map(|pid| self.task(pid)).filter(|task| task.naps.get()) else { return };
+        if !self.over.get() {
+            self.schedule(Turn::Blocks);
+            self.wake(task.pid, 0);
+            self.serve();
+        }
+    }
+
+    fn stay_calm(&self) {
+        if self.over.get() {
+            return;
+        }
+        self.tell(Kind::Part, || format!("nobody wakes or sleeps for {CALM} ticks"));
+        for number in 0..CALM {
+            if self.over.get() {
+                return;
+            }
+            self.tick_all(number);
+            // The rest would be the same.
+            if number >= 4 && self.all().iter().all(|task| !task.waits()) {
+                break;
+            }
+        }
+        let idles = |cpu: &&Cpu| !cpu.off.get() && cpu.current.get().is_none() && !cpu.resched.get();
+        for cpu in self.cpus.iter().filter(idles) {
+            self.here.set(Some(cpu.number));
+            let waiting = self.all().into_iter().find(|task| task.waits() && task.may_use(cpu.number));
+            let state = self.state(cpu.number);
+            if state.is_asleep() && !state.is_idle() {
+                let while_what = waiting.map_or(String::new(), |task| format!(", while task {} waits", task.pid));
+                let what = || format!("CPU {} was claimed, got nothing to do, and can be claimed no more{while_what}", cpu.number);
+                return self.fail(Property::ClaimedIdle, what, None);
+            }
+            if let Some(task) = waiting.filter(|_| !self.without.contains(&Property::WorkConservation)) {
+                let what = || {
+                    let (idle, rq) = (cpu.number, task.rq.get());
+                    format!("CPU {idle} idles for {CALM} ticks, while task {} waits on CPU {rq} and could run there", task.pid)
+                };
+                return self.fail(Property::WorkConservation, what, None);
+            }
+        }
+    }
+
+    fn bustle(&self) {
+        if self.over.get() {
+            return;
+        }
+        let random = &self.cpus[0].random;
+        let tasks = self.all();
+        if tasks.iter().filter(|task| task.is_alive()).count() > 2 {
+            tasks.iter().for_each(|task| task.naps.set(random.once_in(2)));
+        }
+        let napping: Vec<String> = tasks.iter().filter(|t| t.is_alive() && t.naps.get()).map(|t| t.pid.to_string()).collect();
+        self.tell(Kind::Part, || match napping.is_empty() {
+            true => "everybody wants to run".into(),
+            false => format!("everybody wants to run; these sleep for a moment each time they have run: {}", napping.join(", ")),
+        });
+        // Who waits after the first ticks is watched until it has run.
+        let mut watched = Vec::new();
+        for number in 0.. {
+            self.tick_all(number);
+            if self.over.get() {
+                return;
+            }
+            tasks.iter().filter(|task| task.waits()).for_each(|task| task.waited.set(task.waited.get() + 1));
+            if number == BUSTLE {
+                watched.clone_from(&tasks);
+            }
+            watched.retain(|task| task.waits() && task.waited.get() > number - BUSTLE);
+            if let Some(task) = watched.iter().find(|task| task.waited.get() > limit(&tasks, task.nice.get())) {
+                return self.waited_too_long(task);
+            }
+            if number >= BUSTLE && watched.is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// It waits for good, or until somebody asks.
+    fn waited_too_long(&self, task: &Task) {
+        let ticks = task.waited.get();
+        let told = self.story.borrow().as_ref().map_or(0, Vec::len);
+        self.ask_all();
+        if self.over.get() {
+            return;
+        }
+        let (pid, rq) = (task.pid, task.rq.get());
+        if task.waits() {
+            return self.fail(Property::LostTask, || format!("task {pid} can run, and no CPU picks it, though all ask"), None);
+        }
+        if let Some(story) = self.story.borrow_mut().as_mut() {
+            story.truncate(told);
+        }
+        let others: Vec<String> = self.cpus.iter().filter_map(|cpu| cpu.current.get()).map(|pid| pid.to_string()).collect();
+        let why = || {
+            format!("task {pid} (nice {}) waits on CPU {rq} for {ticks} ticks of 4 ms, and others run (tasks {})", task.nice.get(), others.join(", "))
+        };
+        self.fail(Property::BoundedWait, why, None);
+    }
+
+    /// All CPUs ask for tasks until none comes; who runs goes to sleep.
+    fn ask_all(&self) {
+        for _ in 0..ASKS {
+            let mut ran = false;
+            self.on_each(|cpu| {
+                self.stop();
+                self.schedule(if cpu.current.get().is_some() { Turn::Blocks } else { Turn::Asked });
+                ran |= cpu.current.get().is_some();
+            });
+            if !ran {
+                return;
+            }
+        }
+    }
+
+    fn empty(&self) {
+        if self.over.get() {
+            return;
+        }
+        self.tell(Kind::Part, || "who runs goes to sleep, and all CPUs ask for tasks".into());
+        self.ask_all();
+        if let Some(task) = self.all().into_iter().find(|task| task.waits()) {
+            let lost = || format!("task {} can run, and no CPU picks it, though all ask", task.pid);
+            let is_queued = task.place.get() == Place::Custody;
+            debug_assert!(is_queued, "who is on a local queue runs");
+            self.fail(Property::LostTask, lost, None);
+        }
+    }
+}

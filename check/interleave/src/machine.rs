@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What the simulated machine consists of.
+
+use crate::locks::Key;
+use crate::random::Random;
+use crate::seed::Seed;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+
+/// Where a task is, to the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Not runnable, or on its way.
+    Away,
+    /// With the rules: `enqueue` took it (SCX_OPSS_QUEUED).
+    Custody,
+    /// On the local queue of a CPU.
+    Local(usize),
+    OnCpu(usize),
+}
+
+pub struct Task {
+    pub pid: u32,
+    pub handle: u64,
+    pub place: Cell<Place>,
+    pub runnable: Cell<bool>,
+    /// Of Baton's class.
+    pub ours: Cell<bool>,
+    pub alive: Cell<bool>,
+    /// It exits, and nothing wakes it any more.
+    pub dying: Cell<bool>,
+    /// Whose run queue it is on, or was on last.
+    pub rq: Cell<usize>,
+    /// The CPUs that it may use, one bit each (`cpus_ptr`).
+    pub mask: Cell<u32>,
+    pub nice: Cell<i32>,
+    /// ns.
+    pub runtime: Cell<u64>,
+    /// What is left of its slice, ns.
+    pub slice: Cell<u64>,
+    /// The last token of its that a pick was answered with.
+    pub answered: Cell<u64>,
+    /// Counts its enqueues (the QSEQ of `scx.ops_state`).
+    pub enqueues: Cell<u64>,
+    /// The CPU that takes it over from another's run queue (`scx.holding_cpu`).
+    pub holding: Cell<Option<usize>>,
+    /// Between two run queues (TASK_ON_RQ_MIGRATING).
+    pub migrating: Cell<bool>,
+    /// It runs where it may not any more, and the stopper is to move it.
+    pub to_move: Cell<bool>,
+    /// In the final part: it sleeps after each run, for a moment.
+    pub naps: Cell<bool>,
+    /// In the final part: for how many ticks it has been waiting.
+    pub waited: Cell<u64>,
+}
+
+impl Task {
+    pub fn new(pid: u32, handle: u64, rq: usize, nice: i32) -> Self {
+        Self {
+            pid,
+            handle,
+            place: Cell::new(Place::Away),
+            runnable: Cell::new(false),
+            ours: Cell::new(true),
+            alive: Cell::new(true),
+            dying: Cell::new(false),
+            rq: Cell::new(rq),
+            mask: Cell::new(!0),
+            nice: Cell::new(nice),
+            runtime: Cell::new(0),
+            slice: Cell::new(0),
+            answered: Cell::new(0),
+            enqueues: Cell::new(0),
+            holding: Cell::new(None),
+            migrating: Cell::new(false),
+            to_move: Cell::new(false),
+            naps: Cell::new(false),
+            waited: Cell::new(0),
+        }
+    }
+
+    pub fn is_alive(&self) -> bool {
+        self.alive.get()
+    }
+
+    pub fn slot(&self) -> u32 {
+        (self.handle as u32).wrapping_sub(1)
+    }
+
+    pub fn may_use(&self, cpu: usize) -> bool {
+        self.mask.get() & 1 << cpu != 0
+    }
+
+    /// Can it run, and does not?
+    pub fn waits(&self) -> bool {
+        self.is_alive() && self.ours.get() && self.runnable.get() && !matches!(self.place.get(), Place::OnCpu(_))
+    }
+}
+
+/// What a CPU may do in one schedule beside running tasks: each is in half of the schedules, so that every mixture comes up.
+#[derive(Clone, Copy, Debug)]
+pub struct Kinds {
+    pub yields: bool,
+    pub exits: bool,
+    pub forks: bool,
+    pub affinity: bool,
+    pub nice: bool,
+    pub class: bool,
+    pub hotplug: bool,
+    pub upgrade: bool,
+    pub ticks: bool,
+}
+
+impl Kinds {
+    pub fn new(seed: &Seed) -> Self {
+        let random = Random::new(seed.number ^ 0xca5e);
+        let half = || random.once_in(2);
+        Self {
+            yields: half(),
+            exits: half(),
+            forks: half(),
+            affinity: half(),
+            nice: half(),
+            class: half(),
+            hotplug: half(),
+            upgrade: half(),
+            ticks: half(),
+        }
+    }
+}
+
+pub struct Cpu {
+    pub number: usize,
+    pub random: Random,
+    pub local: RefCell<VecDeque<u32>>,
+    /// By pid.
+    pub current: Cell<Option<u32>>,
+    /// The idle task runs (`is_idle_task(rq->curr)`).
+    pub idle: Cell<bool>,
+    /// TIF_NEED_RESCHED.
+    pub resched: Cell<bool>,
+    /// SCX_RQ_IN_BALANCE.
+    pub in_balance: Cell<bool>,
+    /// cpu_active().
+    pub active: Cell<bool>,
+    /// It is off, and does nothing.
+    pub off: Cell<bool>,
+    /// When the policy's timer runs out.
+    pub timer: Cell<Option<u64>>,
+    /// Kicks that were asked for, as the rules have them.
+    pub kicks: RefCell<Vec<u16>>,
+    pub waits_for: Cell<Option<Key>>,
+    /// The policy's locks that it holds, in the order of their taking.
+    pub held: RefCell<Vec<Key>>,
+    /// A call of the policy is being unwound.
+    pub abandoning: Cell<bool>,
+    /// It is in the rules.
+    pub inside: Cell<bool>,
+    /// Another CPU was in the rules, too, since this was last unset.
+    pub overlapped: Cell<bool>,
+    /// File, line and message of a panic, or of what else went wrong.
+    pub words: RefCell<(String, u32, String)>,
+}
+
+impl Cpu {
+    pub fn new(seed: &Seed, number: usize) -> Self {
+        Self {
+            number,
+            random: Random::new(seed.number.wrapping_mul(5).wrapping_add(number as u64)),
+            local: RefCell::default(),
+            current: Cell::new(None),
+            idle: Cell::new(false),
+            resched: Cell::new(false),
+            in_balance: Cell::new(false),
+            active: Cell::new(true),
+            off: Cell::new(false),
+            timer: Cell::new(None),
+            kicks: RefCell::default(),
+            waits_for: Cell::new(None),
+            held: RefCell::default(),
+            abandoning: Cell::new(false),
+            inside: Cell::new(false),
+            overlapped: Cell::new(false),
+            words: RefCell::default(),
+        }
+    }
+}

@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Goes through schedules, and shortens the story of what it finds.
+
+use crate::choose::{Chooser, Decision, Source};
+use crate::random::Random;
+use crate::seed::{Seed, Way};
+use crate::story::{Finding, Line, Story};
+use crate::table::TABLE;
+use crate::world::{self, World};
+use crate::{Options, Property};
+use baton_native::Policy;
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Schedules explored, without those for a shorter story.
+    pub schedules: u64,
+    /// Scheduling points in them.
+    pub points: u64,
+    /// How long that took.
+    pub elapsed: Duration,
+    /// What was found, told as shortly as is known.
+    pub story: Option<Story>,
+    /// How many lines the story had at first.
+    pub first_lines: usize,
+}
+
+/// How far it is.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// Schedules explored.
+    pub schedules: u64,
+    /// Since the beginning.
+    pub elapsed: Duration,
+    /// Something was found, and its story has so many lines now.
+    pub lines: Option<usize>,
+}
+
+/// Schedules between two looks at the clock.
+const CHUNK: usize = 32;
+
+/// Of so many schedules one is spent on going through all of a few small ones.
+const SYSTEMATIC: u64 = 8;
+
+/// A schedule that was run.
+struct Ran {
+    seed: Seed,
+    decisions: Vec<Decision>,
+    points: u64,
+    finding: Option<Finding>,
+    lines: Option<Vec<Line>>,
+}
+
+/// What the thread is at: shuttle takes neither the seeds nor the results with it.
+struct Job {
+    policy: Policy,
+    options: Options,
+    tell: bool,
+    seeds: VecDeque<Seed>,
+    ran: Vec<Ran>,
+    error: Option<String>,
+}
+
+std::thread_local! {
+    static JOB: RefCell<Option<Job>> = const { RefCell::new(None) };
+}
+
+fn with_job<R>(f: impl FnOnce(&mut Job) -> R) -> R {
+    JOB.with_borrow_mut(|job| f(job.as_mut().expect("a job is under way")))
+}
+
+struct FromJob;
+
+impl Source for FromJob {
+    fn next(&mut self) -> Option<Seed> {
+        with_job(|job| {
+            let stop = job.error.is_some() || job.ran.last().is_some_and(|ran| ran.finding.is_some());
+            if stop {
+                return None;
+            }
+            job.seeds.pop_front()
+        })
+    }
+
+    fn ended(&mut self, decisions: &[Decision]) {
+        with_job(|job| job.ran.last_mut().into_iter().for_each(|ran| ran.decisions = decisions.to_vec()));
+    }
+}
+
+fn config(tell: bool) -> shuttle::Config {
+    let mut config = shuttle::Config::new();
+    // Finding a source line takes more of it.
+    config.stack_size = if tell { 4 << 20 } else { 256 << 10 };
+    config.failure_persistence = shuttle::FailurePersistence::None;
+    config.max_steps = shuttle::MaxSteps::None;
+    config.silence_warnings = true;
+    config
+}
+
+/// Runs schedules in their order, up to the first that finds something.
+fn run(policy: Policy, options: &Options, seeds: Vec<Seed>, tell: bool) -> Result<Vec<Ran>, String> {
+    let job = Job { policy, options: options.clone(), tell, seeds: seeds.into(), ran: Vec::new(), error: None };
+    JOB.set(Some(job));
+    shuttle::Runner::new(Chooser::new(FromJob), config(tell)).run(run_one);
+    let job = JOB.take().expect("the job is still there");
+    match job.error {
+        Some(error) => Err(error),
+        None => Ok(job.ran),
+    }
+}
+
+fn run_one() {
+    let (policy, options, tell) = with_job(|job| (job.policy, job.options.clone(), job.tell));
+    let world = world::begin(options.without.clone(), tell);
+    let seed = world.seed.clone();
+    let made = world.set_up(policy, &options.policy);
+    if made.is_ok() && !world.over.get() {
+        run_cpus(&world, options.next);
+        if !world.over.get() {
+            world.drain();
+        }
+    }
+    let points = world.points.get();
+    let (finding, lines) = world::end(world);
+    with_job(|job| {
+        job.error = made.err();
+        job.ran.push(Ran { seed, decisions: Vec::new(), points, finding, lines });
+    });
+}
+
+/// All CPUs at once.
+fn run_cpus(world: &Rc<World>, next: Option<Policy>) {
+    world.tell(crate::story::Kind::Part, || "all CPUs at once".into());
+    world.here.set(None);
+    world.alone.set(false);
+    let cpu = |number| move || world::world().run(number, next);
+    let threads: Vec<_> = (0..world.cpus.len()).map(|number| shuttle::thread::spawn(cpu(number))).collect();
+    for thread in threads {
+        thread.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause));
+    }
+}
+
+/// The policy is told of its host, once for each thread. Shuttle's hook for panics must be there before, so that it sees none of the
+/// policy's.
+fn install(policy: Policy, next: Option<Policy>) {
+    struct None;
+    impl Source for None {
+        fn next(&mut self) -> Option<Seed> {
+            Option::None
+        }
+        fn ended(&mut self, _: &[Decision]) {}
+    }
+    shuttle::Runner::new(Chooser::new(None), config(false)).run(|| ());
+    policy.install(Some(&TABLE));
+    next.into_iter().for_each(|next| next.install(Some(&TABLE)));
+}
+
+/// The `index`th schedule.
+fn seed(options: &Options, index: u64) -> Seed {
+    let number = options.first.wrapping_add(index);
+    let random = Random::new(number ^ 0x5eed);
+    let way = [Way::Random, Way::Pct(2), Way::Random, Way::Pct(3)][(index % 4) as usize];
+    let pick = |given: usize, from: &[usize]| if given == 0 { from[random.below(from.len())] } else { given };
+    let (cpus, tasks) = (pick(options.cpus, &[2, 2, 3, 4]), pick(options.tasks, &[2, 3, 4, 5, 6]));
+    Seed { way, cpus, tasks, events: [3, 6, 10, 16][random.below(4)], number, moves: Vec::new() }
+}
+
+/// All schedules of a few small scripts that differ from the usual in at most two places, those with fewer first.
+struct Systematic {
+    left: VecDeque<Seed>,
+}
+
+impl Systematic {
+    fn new(options: &Options) -> Self {
+        let given = |given: usize| if given == 0 { 2 } else { given };
+        let script = |number| Seed {
+            way: Way::All(2),
+            cpus: given(options.cpus),
+            tasks: given(options.tasks),
+            events: 3,
+            number: options.first.wrapping_add(number),
+            moves: Vec::new(),
+        };
+        Self { left: (0..4).map(script).collect() }
+    }
+
+    fn follow(&mut self, ran: &Ran) {
+        let Way::All(most) = ran.seed.way else { return };
+        // What is queued is enough for long: memory is not to grow for ever.
+        if ran.seed.moves.len() >= usize::from(most) || self.left.len() > 100_000 {
+            return;
+        }
+        let first = ran.seed.moves.last().map_or(0, |&(decision, _)| decision as usize + 1);
+        for (index, decision) in ran.decisions.iter().enumerate().skip(first) {
+            for thread in (0..8).filter(|thread| decision.could & 1 << thread != 0 && *thread != decision.chosen) {
+                let mut seed = ran.seed.clone();
+                seed.moves.push((index as u32, thread));
+                self.left.push_back(seed);
+            }
+        }
+    }
+}
+
+/// Explores schedules until something is found, or enough have been. The error says why there was nothing to check.
+pub fn check(policy: Policy, options: &Options, progress: &mut dyn FnMut(&Progress)) -> Result<Outcome, String> {
+    install(policy, options.next);
+    let start = Instant::now();
+    let mut outcome =
+        Outcome { schedules: 0, points: 0, elapsed: Duration::ZERO, story: None, first_lines: 0 };
+    let mut systematic = Systematic::new(options);
+    let mut index = 0;
+    while outcome.schedules < options.schedules && start.elapsed() < options.time {
+        let room = (options.schedules - outcome.schedules).min(CHUNK as u64);
+        let is_systematic = outcome.schedules / CHUNK as u64 % SYSTEMATIC == 0 && !systematic.left.is_empty();
+        let seeds: Vec<Seed> = match is_systematic {
+            true => systematic.left.drain(..(room as usize).min(systematic.left.len())).collect(),
+            false => (index..index + room).map(|index| seed(options, index)).collect(),
+        };
+        index += if is_systematic { 0 } else { room };
+        let ran = run(policy, options, seeds, false)?;
+        outcome.schedules += ran.len() as u64;
+        outcome.points += ran.iter().map(|ran| ran.points).sum::<u64>();
+        ran.iter().for_each(|ran| systematic.follow(ran));
+        outcome.elapsed = start.elapsed();
+        progress(&Progress { schedules: outcome.schedules, elapsed: outcome.elapsed, lines: None });
+        let failed = ran.last().and_then(|ran| ran.finding.as_ref().map(|finding| (&ran.seed, finding.property)));
+        if let Some((seed, property)) = failed {
+            let story = tell(policy, options, seed.clone())?;
+            outcome.first_lines = story.told().len();
+            outcome.story = Some(shorten(policy, options, story, property, &outcome, progress)?);
+            break;
+        }
+    }
+    Ok(outcome)
+}
+
+/// The story of one schedule, to the letter as before.
+pub fn replay(policy: Policy, options: &Options, seed: Seed) -> Result<Story, String> {
+    install(policy, options.next);
+    tell(policy, options, seed)
+}
+
+fn tell(policy: Policy, options: &Options, seed: Seed) -> Result<Story, String> {
+    let ran = run(policy, options, vec![seed], true)?.pop().expect("one seed is one schedule");
+    Ok(Story { policy: policy.name(), seed: ran.seed, finding: ran.finding, lines: ran.lines.unwrap_or_default() })
+}
+
+/// Looks for another schedule in which the same property does not hold, on fewer CPUs, with fewer tasks and events, and of those for the
+/// one that takes the fewest lines.
+fn shorten(
+    policy: Policy,
+    options: &Options,
+    mut best: Story,
+    property: Property,
+    outcome: &Outcome,
+    progress: &mut dyn FnMut(&Progress),
+) -> Result<Story, String> {
+    let start = Instant::now();
+    let (cpus, tasks, events) = (best.seed.cpus, best.seed.tasks, best.seed.events);
+    let mut sizes: Vec<_> = (cpus.min(2)..=cpus)
+        .flat_map(|c| (1..=tasks).flat_map(move |t| (1..=events).map(move |e| (c, t, e))))
+        .collect();
+    sizes.sort_by_key(|&(c, t, e)| (c * e + 2 * t, c, t));
+    let without = Options { without: options.without.clone(), ..options.clone() };
+    for round in 0.. {
+        for &(cpus, tasks, events) in &sizes {
+            if start.elapsed() > options.shorten {
+                return Ok(best);
+            }
+            // Larger ones may be told in fewer lines, but seldom.
+            if cpus * events + tasks > best.seed.cpus * best.seed.events + best.seed.tasks {
+                break;
+            }
+            let seed = |n: u64| Seed {
+                way: [Way::Random, Way::Pct(2), Way::Random, Way::Pct(3)][(n % 4) as usize],
+                cpus,
+                tasks,
+                events,
+                number: options.first.wrapping_add(round * CHUNK as u64 + n),
+                moves: Vec::new(),
+            };
+            let ran = run(policy, &without, (0..CHUNK as u64).map(seed).collect(), false)?;
+            let Some(ran) = ran.last().filter(|ran| ran.finding.as_ref().is_some_and(|f| f.property == property)) else {
+                continue;
+            };
+            let story = tell(policy, options, ran.seed.clone())?;
+            if story.told().len() < best.told().len() {
+                best = story;
+                let elapsed = outcome.elapsed + start.elapsed();
+                progress(&Progress { schedules: outcome.schedules, elapsed, lines: Some(best.told().len()) });
+            }
+        }
+    }
+    Ok(best)
+}

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What happened in a schedule, in words.
+
+use crate::seed::Seed;
+use crate::world::World;
+use crate::Property;
+use std::backtrace::Backtrace;
+use std::fmt;
+
+/// What kind of thing a line tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A heading: a part of the schedule begins.
+    Part,
+    /// Something happens to a task or a CPU.
+    Event,
+    /// A call of the policy, and its answer.
+    Call,
+    /// A lock is taken, waited for, released.
+    Lock,
+    /// What was found.
+    End,
+}
+
+/// One line of a story.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// Where it happens, if on a CPU.
+    pub cpu: Option<usize>,
+    /// What kind of thing it tells.
+    pub kind: Kind,
+    /// In words.
+    pub text: String,
+}
+
+/// A fault as the kernel would report it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// As `baton status` names it.
+    pub kind: &'static str,
+    /// In which method.
+    pub method: &'static str,
+    /// Thread id of the task that it is about; 0 for none.
+    pub task: u32,
+    /// On which CPU.
+    pub cpu: Option<usize>,
+    /// File of a panic; empty if there was none.
+    pub file: String,
+    /// Its line.
+    pub line: u32,
+    /// What it said.
+    pub message: String,
+}
+
+/// What is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The property that does not hold.
+    pub property: Property,
+    /// In a sentence.
+    pub what: String,
+    /// The fault, where the kernel would have found one, too.
+    pub report: Option<Report>,
+}
+
+/// A schedule in which the policy goes wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Story {
+    /// The policy's name.
+    pub policy: String,
+    /// By which it can be had again.
+    pub seed: Seed,
+    /// What is wrong; `None` if the schedule went well.
+    pub finding: Option<Finding>,
+    /// What happened, to the end.
+    pub lines: Vec<Line>,
+}
+
+impl Story {
+    /// The lines that matter: what is about locks only where it is about a deadlock.
+    pub fn told(&self) -> Vec<&Line> {
+        let locks = self.finding.as_ref().is_none_or(|finding| finding.property == Property::Deadlock);
+        self.lines.iter().filter(|line| locks || line.kind != Kind::Lock).collect()
+    }
+}
+
+impl fmt::Display for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.kind, self.cpu) {
+            (Kind::Part, _) => write!(f, "-- {}", self.text),
+            (Kind::End, _) => write!(f, "=> {}", self.text),
+            (Kind::Event, Some(cpu)) => write!(f, "CPU {cpu}: {}", self.text),
+            (_, Some(cpu)) => write!(f, "CPU {cpu}:   {}", self.text),
+            (_, None) => f.write_str(&self.text),
+        }
+    }
+}
+
+impl fmt::Display for Story {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, line) in self.told().iter().enumerate() {
+            writeln!(f, "{:4}  {line}", index + 1)?;
+        }
+        let Some(finding) = &self.finding else { return writeln!(f, "\nnothing is wrong in this schedule") };
+        writeln!(f, "\n{} of policy {}: {}", finding.property.name(), self.policy, finding.what)?;
+        writeln!(f, "  at fault  the policy {}", self.policy)?;
+        if let Some(report) = &finding.report {
+            writeln!(f, "  fault     {} in {}", report.kind, report.method)?;
+            if !report.file.is_empty() {
+                writeln!(f, "  source    {}:{}", report.file, report.line)?;
+            }
+            if !report.message.is_empty() {
+                writeln!(f, "  message   {}", report.message)?;
+            }
+            if report.task != 0 {
+                writeln!(f, "  task      {}", report.task)?;
+            }
+            if let Some(cpu) = report.cpu {
+                writeln!(f, "  where     on CPU {cpu}")?;
+            }
+        }
+        writeln!(f, "  seed      {}", self.seed)
+    }
+}
+
+/// Parts of paths that are not the policy's own.
+const FOREIGN: [&str; 9] = [
+    "/lock_api-",
+    "/rustc/",
+    "/rustlib/",
+    "library/",
+    "policy/seam/",
+    "policy/api/",
+    "policy/bridge/",
+    "hosts/native/",
+    "check/interleave/src/",
+];
+
+impl World {
+    /// Where in the policy the call under way has got to, if the story is wanted: `file:line`.
+    pub fn site(&self) -> Option<String> {
+        self.story.borrow().as_ref()?;
+        let trace = Backtrace::force_capture().to_string();
+        let places = trace.lines().filter_map(|line| line.trim_start().strip_prefix("at "));
+        let own = places.into_iter().find(|place| !FOREIGN.iter().any(|part| place.contains(part)))?;
+        // Without the column.
+        Some(own.rsplit_once(':').map_or(own, |(place, _)| place).trim_start_matches("./").to_owned())
+    }
+}

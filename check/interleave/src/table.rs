@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What a policy is given: the functions by which it calls its host, each a scheduling point. They find the CPU by what
+//! [`World`](crate::world::World) notes.
+
+use crate::locks::Key;
+use crate::story::Kind;
+use crate::world::{try_world, World};
+use baton_abi::BatonFaultKind;
+use baton_native::Table;
+use std::rc::Rc;
+use std::sync::atomic::AtomicU32;
+
+pub static TABLE: Table = Table {
+    lock,
+    try_lock,
+    unlock,
+    token_dropped,
+    panicked,
+    now,
+    random,
+    arm_timer,
+    cancel_timer,
+    may_run,
+    cpu_online,
+    cpu_idle,
+    claim_idle,
+};
+
+/// The schedule, if the policy is called in it: not while it is made or given up.
+fn inside() -> Option<Rc<World>> {
+    try_world().filter(|world| !world.outside.get() && world.here.get().is_some())
+}
+
+fn key(word: *const AtomicU32) -> Key {
+    Key::Policy(word as usize)
+}
+
+/// The call under way ends here.
+fn end(world: &World, kind: BatonFaultKind, why: String) -> bool {
+    let me = world.me();
+    if me.abandoning.get() {
+        return false;
+    }
+    *me.words.borrow_mut() = (String::new(), 0, why);
+    me.abandoning.set(true);
+    world.core.fault_in_call(world.state(me.number), kind);
+    false
+}
+
+extern "C" fn lock(word: *const AtomicU32) -> bool {
+    let Some(world) = inside() else {
+        // As in the kernel, where the policy must use Lock::get_mut while it is made.
+        return try_world().is_none_or(|world| world.here.get().is_some());
+    };
+    if world.is_endless() {
+        return end(&world, BatonFaultKind::LockTimeout, "the call goes on for ever".into());
+    }
+    match world.take(key(word)) {
+        Ok(()) => true,
+        Err(why) => end(&world, BatonFaultKind::Deadlock, why),
+    }
+}
+
+extern "C" fn try_lock(word: *const AtomicU32) -> bool {
+    let Some(world) = inside() else { return true };
+    world.point();
+    world.try_take(key(word))
+}
+
+extern "C" fn unlock(word: *const AtomicU32) -> bool {
+    let Some(world) = inside() else { return true };
+    let (me, key) = (world.me(), key(word));
+    let last = me.held.borrow().last().copied();
+    if last != Some(key) {
+        return me.abandoning.get()
+            || end(&world, BatonFaultKind::Deadlock, "locks must be released in the reverse order of taking them".into());
+    }
+    me.held.borrow_mut().pop();
+    world.release(key);
+    true
+}
+
+extern "C" fn token_dropped(token: u64) -> bool {
+    let Some(world) = inside() else { return true };
+    let me = world.me();
+    if me.abandoning.get() || !world.core.dropped(token, world.state(me.number)) {
+        return true;
+    }
+    me.abandoning.set(true);
+    false
+}
+
+extern "C" fn panicked(file: *const u8, file_len: usize, line: u32, message: *const u8, message_len: usize) {
+    let text = |at: *const u8, len: usize| {
+        // SAFETY: Host-call. The seam gives what is valid during the call.
+        let bytes = unsafe { std::slice::from_raw_parts(at, len) };
+        String::from_utf8_lossy(bytes).into_owned()
+    };
+    let Some(world) = try_world() else { return };
+    let words = (text(file, file_len), line, text(message, message_len));
+    let Some(here) = world.here.get().filter(|_| !world.outside.get()) else { return };
+    let me = &world.cpus[here];
+    if me.abandoning.replace(true) {
+        return;
+    }
+    let kind = match words.2.starts_with("memory allocation of ") {
+        true => BatonFaultKind::OutOfMemory,
+        false => BatonFaultKind::Panic,
+    };
+    *me.words.borrow_mut() = words;
+    world.core.fault_in_call(world.state(here), kind);
+}
+
+extern "C" fn now() -> u64 {
+    try_world().map_or(0, |world| world.now.get())
+}
+
+extern "C" fn random() -> u64 {
+    inside().map_or(0, |world| {
+        world.point();
+        world.random.next()
+    })
+}
+
+extern "C" fn arm_timer(after_ns: u64) {
+    if let Some(world) = inside() {
+        world.me().timer.set(Some(world.now.get().saturating_add(after_ns)));
+    }
+}
+
+extern "C" fn cancel_timer() {
+    if let Some(world) = inside() {
+        world.me().timer.set(None);
+    }
+}
+
+extern "C" fn may_run(slot: u32, cpu: i32) -> bool {
+    let Some(world) = inside() else { return true };
+    world.point();
+    world.may_run(slot, cpu)
+}
+
+extern "C" fn cpu_online(cpu: i32) -> bool {
+    let Some(world) = inside() else { return true };
+    world.point();
+    world.core.cpu(cpu).is_some_and(|cpu| cpu.is_online())
+}
+
+extern "C" fn cpu_idle(cpu: i32) -> bool {
+    let Some(world) = inside() else { return false };
+    world.point();
+    world.core.is_idle(cpu)
+}
+
+extern "C" fn claim_idle(cpu: i32) -> bool {
+    let Some(world) = inside() else { return false };
+    world.point();
+    let claimed = world.core.cpu(cpu).is_some_and(|cpu| cpu.claim_idle());
+    if claimed {
+        world.tell(Kind::Call, || format!("claims CPU {cpu}, which is idle"));
+    }
+    claimed
+}

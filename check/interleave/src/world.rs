@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! One schedule's state: the simulated machine, the policy under the rules, and what has been found.
+//!
+//! All of it is on one thread of the operating system, and changes hands at [`World::point`] only: so plain cells do, and `here` says
+//! which CPU it is that runs.
+
+use crate::arena::Arena;
+use crate::host::Checker;
+use crate::locks::Locks;
+use crate::machine::{Cpu, Task};
+use crate::random::Random;
+use crate::seed::Seed;
+use crate::story::{Finding, Kind, Line, Report};
+use crate::Property;
+use baton_core::{Core, CpuState, Slot};
+use baton_native::Instance;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+/// Task slots: six tasks, and those that they fork.
+pub const SLOTS: usize = 8;
+
+/// A schedule that comes to so many scheduling points has a call in it that does not return.
+const MOST_POINTS: u64 = 200_000;
+
+pub struct World {
+    pub seed: Seed,
+    /// The CPU that runs now.
+    pub here: Cell<Option<usize>>,
+    /// Nobody else runs: the beginning and the end of a schedule are told in order.
+    pub alone: Cell<bool>,
+    /// The policy is being made, or was given up: it has no powers.
+    pub outside: Cell<bool>,
+    /// ns.
+    pub now: Cell<u64>,
+    pub points: Cell<u64>,
+    pub random: Random,
+    pub cpus: Vec<Cpu>,
+    pub tasks: RefCell<Vec<Rc<Task>>>,
+    pub locks: Locks,
+    pub instances: RefCell<Vec<Rc<Instance>>>,
+    pub without: Vec<Property>,
+    pub finding: RefCell<Option<Finding>>,
+    /// The policy was stopped, or something was found: nothing new is begun.
+    pub over: Cell<bool>,
+    /// What happens, if that is wanted.
+    pub story: RefCell<Option<Vec<Line>>>,
+    /// A CPU is going offline, or is (`cpu_hotplug_lock`).
+    pub hotplug: Cell<bool>,
+    pub upgraded: Cell<bool>,
+    gives_way: Cell<bool>,
+    // Borrows from the next two, so it goes before them.
+    pub core: Core<'static, Checker>,
+    _slots: Arena<Slot>,
+    _states: Arena<CpuState>,
+}
+
+std::thread_local! {
+    static WORLD: RefCell<Option<Rc<World>>> = const { RefCell::new(None) };
+    static SEED: RefCell<Option<Seed>> = const { RefCell::new(None) };
+}
+
+/// The schedule that runs.
+pub fn world() -> Rc<World> {
+    WORLD.with_borrow(|world| world.clone()).expect("a policy is called inside a schedule only")
+}
+
+/// The one that runs, if one does.
+pub fn try_world() -> Option<Rc<World>> {
+    WORLD.with_borrow(|world| world.clone())
+}
+
+pub fn set_seed(seed: Seed) {
+    SEED.set(Some(seed));
+}
+
+/// Begins a schedule: that of the seed that was set last.
+pub fn begin(without: Vec<Property>, tell: bool) -> Rc<World> {
+    let seed = SEED.take().expect("the chooser has set it");
+    let (slots, states) = (Arena::new(SLOTS), Arena::new(seed.cpus));
+    let core = Core::new(Checker, slots.get(), states.get());
+    let world = Rc::new(World {
+        here: Cell::new(None),
+        alone: Cell::new(true),
+        outside: Cell::new(true),
+        now: Cell::new(1_000_000_000),
+        points: Cell::new(0),
+        random: Random::new(seed.number ^ 0xbead),
+        cpus: (0..seed.cpus).map(|cpu| Cpu::new(&seed, cpu)).collect(),
+        tasks: RefCell::default(),
+        locks: Locks::default(),
+        instances: RefCell::default(),
+        without,
+        finding: RefCell::default(),
+        over: Cell::new(false),
+        story: RefCell::new(tell.then(Vec::new)),
+        hotplug: Cell::new(false),
+        upgraded: Cell::new(false),
+        gives_way: Cell::new(false),
+        core,
+        _slots: slots,
+        _states: states,
+        seed,
+    });
+    WORLD.set(Some(world.clone()));
+    world
+}
+
+/// Ends the schedule that runs. What the policy still holds is no loss any more.
+pub fn end(world: Rc<World>) -> (Option<Finding>, Option<Vec<Line>>) {
+    world.outside.set(true);
+    world.here.set(Some(0));
+    world.instances.borrow_mut().clear();
+    WORLD.set(None);
+    (world.finding.take(), world.story.take())
+}
+
+/// Threads whose CPU waits for a lock, one bit each; the thread of CPU 0 is 1.
+pub fn waiting_threads() -> u8 {
+    let waiting = |world: &Rc<World>| {
+        let waits = |cpu: &&Cpu| cpu.waits_for.get().is_some();
+        world.cpus.iter().filter(waits).fold(0, |set, cpu| set | 2 << cpu.number)
+    };
+    try_world().as_ref().map_or(0, waiting)
+}
+
+/// Whether the one that runs spins, and wants another to go on.
+pub fn take_gives_way() -> bool {
+    try_world().is_some_and(|world| world.gives_way.replace(false))
+}
+
+impl World {
+    /// The CPU that runs now.
+    pub fn me(&self) -> &Cpu {
+        &self.cpus[self.here.get().expect("a CPU runs")]
+    }
+
+    /// The rules' state of a CPU.
+    pub fn state(&self, cpu: usize) -> &'static CpuState {
+        self.core.cpu(cpu as i32).expect("the machine has this CPU")
+    }
+
+    /// Another CPU may go on here.
+    pub fn point(&self) {
+        let Some(here) = self.here.get().filter(|_| !self.alone.get()) else { return };
+        // Not while a call is being unwound: the standard library counts panics by thread, and the CPUs are all on one.
+        if self.cpus[here].abandoning.get() {
+            return;
+        }
+        self.points.set(self.points.get() + 1);
+        self.now.set(self.now.get() + 200);
+        self.switch();
+    }
+
+    /// As [`World::point`], for one that can do nothing until another has gone on.
+    pub fn give_way(&self) {
+        self.gives_way.set(true);
+        self.point();
+    }
+
+    pub fn switch(&self) {
+        let here = self.here.get();
+        shuttle::thread::yield_now();
+        self.here.set(here);
+    }
+
+    /// Has it gone on for so long that some call must be in a loop?
+    pub fn is_endless(&self) -> bool {
+        self.points.get() > MOST_POINTS
+    }
+
+    /// Adds to the story.
+    pub fn tell(&self, kind: Kind, text: impl FnOnce() -> String) {
+        if let Some(story) = self.story.borrow_mut().as_mut() {
+            story.push(Line { cpu: self.here.get(), kind, text: text() });
+        }
+    }
+
+    /// Notes what was found, if it is the first, and ends the schedule.
+    pub fn fail(&self, property: Property, what: impl FnOnce() -> String, report: Option<Report>) {
+        if self.over.replace(true) || self.without.contains(&property) {
+            return;
+        }
+        let what = what();
+        self.tell(Kind::End, || what.clone());
+        *self.finding.borrow_mut() = Some(Finding { property, what, report });
+    }
+
+    /// The task in a slot, if it is one's.
+    pub fn task_in(&self, slot: u32) -> Option<Rc<Task>> {
+        self.tasks.borrow().iter().find(|task| task.is_alive() && task.slot() == slot).cloned()
+    }
+
+    /// The task that a token names.
+    pub fn task_of(&self, token: u64) -> Option<Rc<Task>> {
+        self.task_in((token as u32).wrapping_sub(1))
+    }
+}

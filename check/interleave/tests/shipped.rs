@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The policies that Baton comes with keep all properties but those that their rules say they do not have.
+
+use baton_interleave::{check, Options, Property};
+use baton_native::Policy;
+use std::time::Duration;
+
+fn passes(policy: Policy, without: &[Property], next: Option<Policy>) {
+    let time = std::env::var("BATON_CHECK_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(5);
+    let options = Options {
+        schedules: 1_000_000,
+        time: Duration::from_secs(time),
+        without: without.to_vec(),
+        next,
+        ..Options::default()
+    };
+    let outcome = check(policy, &options, &mut |_| ()).expect("the policy can be made");
+    println!(
+        "{} passes {} schedules with {} scheduling points in {:.1} s",
+        policy.name(),
+        outcome.schedules,
+        outcome.points,
+        outcome.elapsed.as_secs_f64()
+    );
+    if let Some(story) = outcome.story {
+        panic!("{story}");
+    }
+}
+
+/// Queues are never evened out: rule 4 of `fifo`, and the same of those that are made after it.
+const NOT_EVENED_OUT: &[Property] = &[Property::WorkConservation];
+
+macro_rules! linked {
+    ($policy:ident) => {
+        Policy::linked(baton_native::module!($policy::BatonPolicy))
+    };
+}
+
+#[test]
+fn fifo_passes() {
+    passes(linked!(fifo), NOT_EVENED_OUT, None);
+}
+
+#[test]
+fn wfq_passes() {
+    passes(linked!(wfq), &[], None);
+}
+
+#[test]
+fn template_passes() {
+    passes(linked!(template), NOT_EVENED_OUT, None);
+}
+
+#[test]
+fn relay_passes_and_is_upgraded_to_its_second_version() {
+    passes(linked!(relay_v1), NOT_EVENED_OUT, Some(linked!(relay_v2)));
+}
+
+#[test]
+fn the_second_relay_passes_and_is_followed_by_the_first() {
+    passes(linked!(relay_v2), NOT_EVENED_OUT, Some(linked!(relay_v1)));
+}
