@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A task that is taken back is looked for on the CPU where it is to go, not where it was queued.
+
+use crate::base::{Base, Planted, Variant};
+use baton::{Ctx, Schedulable, Task};
+
+pub struct Bug(Base);
+
+impl Variant for Bug {
+    fn new(env: &baton::Env<'_>) -> Self {
+        Self(Base::new(env))
+    }
+    fn base(&self) -> &Base {
+        &self.0
+    }
+
+    fn take_back(&self, _: &Ctx<'_>, task: &Task) -> Option<Schedulable> {
+        self.0.queues[task.cpu].lock().remove(task.slot)
+    }
+}
+
+baton::policy!(Planted<Bug>);

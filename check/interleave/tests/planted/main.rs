@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Small policies with one mistake each: the checker finds it, tells it, and can tell it again.
+#![forbid(unsafe_code)]
+
+mod base;
+mod affinity_while_queued;
+mod any_idle_cpu;
+mod balance_once;
+mod claimed_idle;
+mod double_insert;
+mod dropped_on_yield;
+mod exit_and_steal;
+mod forgotten_offline;
+mod index_of_online;
+mod kept_after_migration;
+mod length_then_take;
+mod light_starves;
+mod lock_order;
+mod lost_wakeup;
+mod refused_twice;
+mod steal_of_running;
+mod steal_off_by_one;
+mod upgrade_forgets;
+mod wakeup_credit;
+
+use baton_interleave::{check, replay, Options, Outcome, Property};
+use baton_native::Policy;
+use std::time::Duration;
+
+/// Checks a policy with a mistake that breaks this property.
+fn finds(name: &str, policy: Policy, property: Property, options: &Options) {
+    let outcome = check(policy, options, &mut |_| ()).expect("the policy can be made");
+    let Outcome { schedules, elapsed, story, first_lines, .. } = outcome;
+    let story = story.unwrap_or_else(|| panic!("{name}: nothing was found in {schedules} schedules"));
+    let lines = story.told().len();
+    println!(
+        "{name}: {} in schedule {schedules}, after {:.2} s, {first_lines} lines, shortened to {lines}",
+        property.name(),
+        elapsed.as_secs_f64()
+    );
+    let finding = story.finding.as_ref().expect("a story that was found has an end");
+    assert_eq!(finding.property, property, "{story}");
+    let again = replay(policy, options, story.seed.to_string().parse().expect("a seed can be read")).expect("as before");
+    assert_eq!(again, story, "the same seed gives another story");
+    assert!(story.to_string().contains(&finding.what));
+}
+
+fn options() -> Options {
+    let time = Duration::from_secs(60);
+    Options { schedules: 1_000_000, time, shorten: Duration::from_millis(700), ..Options::default() }
+}
+
+macro_rules! planted {
+    ($($name:ident: $property:ident $(without $without:ident)?,)*) => {$(
+        #[test]
+        fn $name() {
+            let without = vec![$(Property::$without)?];
+            let policy = Policy::linked(baton_native::module!($name::BatonPolicy));
+            finds(stringify!($name), policy, Property::$property, &Options { without, ..options() });
+        }
+    )*};
+}
+
+planted! {
+    lock_order: Deadlock,
+    dropped_on_yield: LostTask,
+    kept_after_migration: Discipline,
+    lost_wakeup: LostTask,
+    claimed_idle: ClaimedIdle,
+    steal_of_running: Panic,
+    light_starves: BoundedWait,
+    steal_off_by_one: WorkConservation,
+    balance_once: WorkConservation,
+    exit_and_steal: Panic,
+    affinity_while_queued: Discipline,
+    double_insert: Panic,
+    wakeup_credit: BoundedWait,
+    upgrade_forgets: LostTask,
+    refused_twice: Deadlock,
+    index_of_online: Panic,
+    forgotten_offline: LostTask without WorkConservation,
+    length_then_take: Panic,
+    any_idle_cpu: Discipline,
+}
+
+#[test]
+fn the_right_one_passes() {
+    let options = Options { schedules: 5_000, time: Duration::from_secs(20), ..options() };
+    let policy = Policy::linked(baton_native::module!(base::BatonPolicy));
+    let outcome = check(policy, &options, &mut |_| ()).expect("the policy can be made");
+    println!("the right one passes {} schedules in {:.1} s", outcome.schedules, outcome.elapsed.as_secs_f64());
+    if let Some(story) = outcome.story {
+        panic!("{story}");
+    }
+}

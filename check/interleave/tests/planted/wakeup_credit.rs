@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Who wakes up goes before all others, however short it slept.
+
+use crate::base::{Base, Planted, Variant};
+use baton::{Ctx, Schedulable, Task};
+
+pub struct Bug(Base);
+
+impl Variant for Bug {
+    fn new(env: &baton::Env<'_>) -> Self {
+        Self(Base::new(env))
+    }
+    fn base(&self) -> &Base {
+        &self.0
+    }
+
+    fn wakeup(&self, _: &Ctx<'_>, task: &Task, baton: Schedulable) {
+        self.0.queues[task.cpu].lock().push_front(baton);
+    }
+}
+
+baton::policy!(Planted<Bug>);
