@@ -111,7 +111,9 @@ impl Scheduler for PerCpuFifo {
 
     fn task_dequeued(&self, _: &Ctx<'_>, task: &Task) -> Option<Schedulable> {
         let home = Cpu::new(self.home.of(task).load(Relaxed));
-        self.queues[home].lock().remove(task.slot)
+        let baton = self.queues[home].lock().remove(task.slot);
+        // One that was refused and is put back while the task is queued anew may leave it in another queue than was noted.
+        baton.or_else(|| self.queues.iter().find_map(|queue| queue.lock().remove(task.slot)))
     }
 
     fn cpu_offline(&self, ctx: &Ctx<'_>, cpu: Cpu) {

@@ -152,7 +152,9 @@ impl Scheduler for Relay {
 
     fn task_dequeued(&self, _: &Ctx<'_>, task: &Task) -> Option<Schedulable> {
         let home = Cpu::new(self.shared.home.of(task).load(Relaxed));
-        self.shared.queues[home].lock().remove(task.slot)
+        let baton = self.shared.queues[home].lock().remove(task.slot);
+        // One that was refused and is put back while the task is queued anew may leave it in another queue than was noted.
+        baton.or_else(|| self.shared.queues.iter().find_map(|queue| queue.lock().remove(task.slot)))
     }
 
     fn cpu_offline(&self, ctx: &Ctx<'_>, cpu: Cpu) {

@@ -235,7 +235,9 @@ impl Scheduler for Relay {
 
     fn task_dequeued(&self, _: &Ctx<'_>, task: &Task) -> Option<Schedulable> {
         let home = Cpu::new(self.shared.tasks.of(task).home.load(Relaxed));
-        self.shared.cpus[home].lock().tasks.remove(task.slot)
+        let baton = self.shared.cpus[home].lock().tasks.remove(task.slot);
+        // One that was refused and is put back while the task is queued anew may leave it in another queue than was noted.
+        baton.or_else(|| self.shared.cpus.iter().find_map(|queue| queue.lock().tasks.remove(task.slot)))
     }
 
     fn cpu_offline(&self, ctx: &Ctx<'_>, cpu: Cpu) {
