@@ -63,9 +63,9 @@ fn how(seed: &Seed) -> How {
                 priorities[at] = priorities[other];
                 priorities[other] = at as i64;
             }
-            // How long the schedule will be is not known: about so long, or shorter.
-            let length = (30 * seed.cpus * (seed.events + 1)) >> random.below(4);
-            let changes = (1..depth).map(|_| random.below(length.max(1)) as u64).collect();
+            // How long the schedule will be is not known, and not to depend on the number of events: it may be broken off earlier.
+            let length = (seed.cpus * 16) << random.below(6);
+            let changes = (1..depth).map(|_| random.below(length) as u64).collect();
             How::Pct { random, priorities, changes, lowest: -1, step: 0 }
         }
         Way::All(_) => How::All { moves: seed.moves.clone(), count: 0 },

@@ -3,7 +3,7 @@
 //! four simulated CPUs, in thousands of orders, each from the beginning.
 //!
 //! The CPUs are threads of `shuttle`: coroutines of one thread, of which one goes on until it comes to a scheduling point. Such are the
-//! entry to a method and its end, the taking of a lock, and whatever else a policy asks its host. What the simulated kernel does between
+//! entry to a method and its end, the taking of a lock and its release, and whatever else a policy asks its host. What the simulated kernel does between
 //! them is in `kernel`, function by function of the real one; it has the same points. A policy's own atomics are none.
 //!
 //! What a schedule does is in its [`Seed`] whole: the machine, the way in which the next CPU is chosen, and a number of which all chance

@@ -147,14 +147,7 @@ fn run_cpus(world: &Rc<World>, next: Option<Policy>) {
 /// The policy is told of its host, once for each thread. Shuttle's hook for panics must be there before, so that it sees none of the
 /// policy's.
 fn install(policy: Policy, next: Option<Policy>) {
-    struct None;
-    impl Source for None {
-        fn next(&mut self) -> Option<Seed> {
-            Option::None
-        }
-        fn ended(&mut self, _: &[Decision]) {}
-    }
-    shuttle::Runner::new(Chooser::new(None), config(false)).run(|| ());
+    shuttle::Runner::new(shuttle::scheduler::RoundRobinScheduler::new(1), config(false)).run(|| ());
     policy.install(Some(&TABLE));
     next.into_iter().for_each(|next| next.install(Some(&TABLE)));
 }
@@ -261,11 +254,25 @@ fn shorten(
 ) -> Result<Story, String> {
     let start = Instant::now();
     let (cpus, tasks, events) = (best.seed.cpus, best.seed.tasks, best.seed.events);
+    let mut try_seeds = |seeds: Vec<Seed>, best: &mut Story| -> Result<(), String> {
+        let ran = run(policy, options, seeds, false)?;
+        let same = |ran: &&Ran| ran.finding.as_ref().is_some_and(|finding| finding.property == property);
+        let Some(ran) = ran.last().filter(same) else { return Ok(()) };
+        let story = tell(policy, options, ran.seed.clone())?;
+        if story.told().len() < best.told().len() {
+            *best = story;
+            let elapsed = outcome.elapsed + start.elapsed();
+            progress(&Progress { schedules: outcome.schedules, elapsed, lines: Some(best.told().len()) });
+        }
+        Ok(())
+    };
+    // The same, broken off earlier: what begins no more is not needed.
+    let earlier = (1..events).map(|events| Seed { events, ..best.seed.clone() }).collect();
+    try_seeds(earlier, &mut best)?;
     let mut sizes: Vec<_> = (cpus.min(2)..=cpus)
         .flat_map(|c| (1..=tasks).flat_map(move |t| (1..=events).map(move |e| (c, t, e))))
         .collect();
     sizes.sort_by_key(|&(c, t, e)| (c * e + 2 * t, c, t));
-    let without = Options { without: options.without.clone(), ..options.clone() };
     for round in 0.. {
         for &(cpus, tasks, events) in &sizes {
             if start.elapsed() > options.shorten {
@@ -283,16 +290,7 @@ fn shorten(
                 number: options.first.wrapping_add(round * CHUNK as u64 + n),
                 moves: Vec::new(),
             };
-            let ran = run(policy, &without, (0..CHUNK as u64).map(seed).collect(), false)?;
-            let Some(ran) = ran.last().filter(|ran| ran.finding.as_ref().is_some_and(|f| f.property == property)) else {
-                continue;
-            };
-            let story = tell(policy, options, ran.seed.clone())?;
-            if story.told().len() < best.told().len() {
-                best = story;
-                let elapsed = outcome.elapsed + start.elapsed();
-                progress(&Progress { schedules: outcome.schedules, elapsed, lines: Some(best.told().len()) });
-            }
+            try_seeds((0..CHUNK as u64).map(seed).collect(), &mut best)?;
         }
     }
     Ok(best)

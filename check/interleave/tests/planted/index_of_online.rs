@@ -30,15 +30,12 @@ impl Variant for Bug {
     }
     fn offline(&self, ctx: &Ctx<'_>, cpu: Cpu) {
         self.online.lock().retain(|&other| other != cpu);
-        while let Some(baton) = self.steal_all(cpu) {
+        let waiting = self.base.queues[cpu].lock().len();
+        for _ in 0..waiting {
+            let first = self.base.queues[cpu].lock().pop_front();
+            let Some(baton) = first else { return };
             self.base.rehome(ctx, baton);
         }
-    }
-}
-
-impl Bug {
-    fn steal_all(&self, cpu: Cpu) -> Option<baton::Schedulable> {
-        self.base.queues[cpu].lock().pop_front()
     }
 }
 

@@ -16,8 +16,8 @@ impl Variant for Bug {
 
     fn steal(&self, ctx: &Ctx<'_>, cpu: Cpu) -> Option<Schedulable> {
         let own = self.0.queues[cpu].lock();
-        let from = self.0.others(cpu).next()?;
-        let stolen = self.0.queues[from].lock().pop_where(|slot| ctx.slot_may_run(slot, cpu));
+        let mut others = self.0.others(cpu);
+        let stolen = others.find_map(|from| self.0.queues[from].lock().pop_where(|slot| ctx.slot_may_run(slot, cpu)));
         drop(own);
         stolen
     }

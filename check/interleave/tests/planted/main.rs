@@ -35,7 +35,7 @@ fn finds(name: &str, policy: Policy, property: Property, options: &Options) {
     let lines = story.told().len();
     println!(
         "{name}: {} in schedule {schedules}, after {:.2} s, {first_lines} lines, shortened to {lines}",
-        property.name(),
+        story.finding.as_ref().map_or("-", |finding| finding.property.name()),
         elapsed.as_secs_f64()
     );
     let finding = story.finding.as_ref().expect("a story that was found has an end");
@@ -65,7 +65,7 @@ planted! {
     lock_order: Deadlock,
     dropped_on_yield: LostTask,
     kept_after_migration: Discipline,
-    lost_wakeup: LostTask,
+    lost_wakeup: LostTask without WorkConservation,
     claimed_idle: ClaimedIdle,
     steal_of_running: Panic,
     light_starves: BoundedWait,

@@ -20,8 +20,8 @@ impl Variant for Bug {
         self.yielded[task.cpu].lock().push_back(baton);
     }
     fn next(&self, _: &Ctx<'_>, cpu: Cpu) -> Option<Schedulable> {
-        let first = self.base.queues[cpu].lock().pop_front();
-        first.or_else(|| self.yielded[cpu].lock().pop_front())
+        let first = self.yielded[cpu].lock().pop_front();
+        first.or_else(|| self.base.queues[cpu].lock().pop_front())
     }
     fn take_back(&self, _: &Ctx<'_>, task: &Task) -> Option<Schedulable> {
         self.base.queues.iter().chain(self.yielded.iter()).find_map(|queue| queue.lock().remove(task.slot))
