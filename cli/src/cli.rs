@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::commands::bench::Bench;
+use crate::commands::check::Check;
 use crate::commands::demo::Demo;
 use crate::commands::sim::Sim;
 use crate::commands::torture::Torture;
@@ -113,6 +114,10 @@ pub enum Command {
     Sim(Box<Sim>),
     /// Make a page of simulated runs: numbers side by side, latency curves, timelines of CPUs.
     Report(Report),
+    /// Look for an order of events in which a policy goes wrong, on simulated CPUs.
+    ///
+    /// Exit code 4 when one is found.
+    Check(Check),
     /// Print the man page of baton or of one of its commands.
     Man(Man),
     /// Print completions for a shell.

@@ -28,7 +28,7 @@ mod world;
 
 pub use search::{check, replay, Outcome, Progress};
 pub use seed::{Seed, Way};
-pub use story::{Finding, Line, Story};
+pub use story::{Finding, Kind, Line, Report, Story, Told};
 
 use baton_native::Policy;
 use std::time::Duration;

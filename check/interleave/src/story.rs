@@ -5,7 +5,7 @@ use crate::seed::Seed;
 use crate::world::World;
 use crate::Property;
 use std::backtrace::Backtrace;
-use std::fmt;
+use std::fmt::{self, Write};
 
 /// What kind of thing a line tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,10 +77,55 @@ pub struct Story {
 }
 
 impl Story {
-    /// The lines that matter: what is about locks only where it is about a deadlock.
-    pub fn told(&self) -> Vec<&Line> {
+    /// The lines that matter: what is about locks only where it is about a deadlock. What repeats itself is told once.
+    pub fn told(&self) -> Vec<Told<'_>> {
         let locks = self.finding.as_ref().is_none_or(|finding| finding.property == Property::Deadlock);
-        self.lines.iter().filter(|line| locks || line.kind != Kind::Lock).collect()
+        let lines: Vec<&Line> = self.lines.iter().filter(|line| locks || line.kind != Kind::Lock).collect();
+        let mut told = Vec::new();
+        let mut rest = &lines[..];
+        while !rest.is_empty() {
+            let (period, times) = repeats(rest);
+            told.extend(rest[..period].iter().map(|line| Told::Line(line)));
+            if times > 1 {
+                told.push(Told::Again { lines: period, times: times - 1 });
+            }
+            rest = &rest[period * times..];
+        }
+        told
+    }
+}
+
+/// A line as it is told.
+#[derive(Clone, Copy, Debug)]
+pub enum Told<'s> {
+    /// Itself.
+    Line(&'s Line),
+    /// The last lines come again.
+    Again {
+        /// How many lines.
+        lines: usize,
+        /// How often.
+        times: usize,
+    },
+}
+
+/// How many lines these begin with that come again at once, and how often in all; one line once if none do.
+fn repeats(lines: &[&Line]) -> (usize, usize) {
+    let count = |period: usize| lines.chunks_exact(period).take_while(|chunk| **chunk == lines[..period]).count();
+    let most = LONGEST_REPEAT.min(lines.len());
+    (1..=most).map(|period| (period, count(period))).find(|&(_, times)| times >= 3).unwrap_or((1, 1))
+}
+
+/// Lines that are looked for again.
+const LONGEST_REPEAT: usize = 12;
+
+impl fmt::Display for Told<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Line(line) => line.fmt(f),
+            Self::Again { lines: 1, times } => write!(f, "(that comes {times} times more)"),
+            Self::Again { lines, times } => write!(f, "(the last {lines} lines come {times} times more)"),
+        }
     }
 }
 
@@ -101,8 +146,22 @@ impl fmt::Display for Story {
         for (index, line) in self.told().iter().enumerate() {
             writeln!(f, "{:4}  {line}", index + 1)?;
         }
-        let Some(finding) = &self.finding else { return writeln!(f, "\nnothing is wrong in this schedule") };
-        writeln!(f, "\n{} of policy {}: {}", finding.property.name(), self.policy, finding.what)?;
+        writeln!(f)?;
+        f.write_str(&self.verdict())
+    }
+}
+
+impl Story {
+    /// What is wrong, as a report.
+    pub fn verdict(&self) -> String {
+        let mut text = String::new();
+        let _ = self.write_verdict(&mut text);
+        text
+    }
+
+    fn write_verdict(&self, f: &mut String) -> fmt::Result {
+        let Some(finding) = &self.finding else { return writeln!(f, "nothing is wrong in this schedule") };
+        writeln!(f, "{} of policy {}: {}", finding.property.name(), self.policy, finding.what)?;
         writeln!(f, "  at fault  the policy {}", self.policy)?;
         if let Some(report) = &finding.report {
             writeln!(f, "  fault     {} in {}", report.kind, report.method)?;

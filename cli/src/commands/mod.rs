@@ -5,6 +5,7 @@ mod apply;
 mod attach;
 pub mod bench;
 mod build;
+pub mod check;
 pub mod demo;
 mod doctor;
 mod load;
@@ -58,6 +59,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Torture(args) => torture::torture(&args),
         Command::Sim(args) => sim::sim(&args),
         Command::Report(args) => report::command(&args),
+        Command::Check(args) => check::check(&args),
         Command::Man(args) => pages::man(&args),
         Command::Completions { shell } => pages::completions(shell),
     }

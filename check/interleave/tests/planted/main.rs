@@ -42,6 +42,7 @@ fn finds(name: &str, policy: Policy, property: Property, options: &Options) {
     assert_eq!(finding.property, property, "{story}");
     let again = replay(policy, options, story.seed.to_string().parse().expect("a seed can be read")).expect("as before");
     assert_eq!(again, story, "the same seed gives another story");
+    println!("{story}");
     assert!(story.to_string().contains(&finding.what));
 }
 

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `baton check`: looks for the order of events in which a policy goes wrong.
+
+use std::io::{BufRead, IsTerminal};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Duration;
+
+use baton_interleave::{Options, Outcome, Progress, Property, Seed, Story};
+use serde_json::{json, Value};
+
+use crate::artefacts::{self, Policy};
+use crate::commands::{print, print_json};
+use crate::error::{Error, Result};
+use crate::names;
+
+#[derive(clap::Args, Debug)]
+pub struct Check {
+    /// Policies: names in Baton's policies/ or here, or paths.
+    #[arg(value_name = "POLICY", required = true)]
+    pub policies: Vec<String>,
+    /// How many schedules to explore for each policy.
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    pub schedules: u64,
+    /// For how long at most, for each policy.
+    #[arg(long, value_name = "S", default_value_t = 60)]
+    pub seconds: u64,
+    /// CPUs. [default: 2 to 4 by turns]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=4))]
+    pub cpus: Option<u8>,
+    /// Tasks at the beginning. [default: 2 to 6 by turns]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=6))]
+    pub tasks: Option<u8>,
+    /// A property that the policy does not mean to have. May be repeated.
+    #[arg(long, value_name = "PROPERTY", value_parser = property)]
+    pub without: Vec<Property>,
+    /// Options of the policy: KEY=VALUE,KEY=VALUE.
+    #[arg(long, value_parser = names::options)]
+    pub options: Option<String>,
+    /// The version that takes the policy's place in an upgrade. [default: the policy itself, if it can be upgraded]
+    #[arg(long, value_name = "POLICY")]
+    pub upgrade_to: Option<String>,
+    /// Where the numbers of seeds begin: another part of the schedules.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub first: u64,
+    /// Tell the story of this schedule.
+    #[arg(long, value_name = "SEED", conflicts_with_all = ["schedules", "seconds", "cpus", "tasks", "first"])]
+    pub replay: Option<Seed>,
+    /// Go through it line by line, at Enter.
+    #[arg(long, requires = "replay")]
+    pub step: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+fn property(text: &str) -> std::result::Result<Property, String> {
+    Property::ALL.into_iter().find(|property| property.name() == text).ok_or_else(|| {
+        let names = Property::ALL.map(Property::name);
+        format!("there is no such property; there are {}", names.join(", "))
+    })
+}
+
+pub fn check(args: &Check) -> Result<ExitCode> {
+    let options = Options {
+        policy: args.options.clone().unwrap_or_default(),
+        cpus: args.cpus.map_or(0, usize::from),
+        tasks: args.tasks.map_or(0, usize::from),
+        schedules: args.schedules,
+        time: Duration::from_secs(args.seconds),
+        first: args.first,
+        without: args.without.clone(),
+        next: args.upgrade_to.as_deref().map(native_policy).transpose()?,
+        ..Options::default()
+    };
+    let mut results = Vec::new();
+    let mut has_failed = false;
+    for text in &args.policies {
+        let policy = native_policy(text)?;
+        let user = |why| Error::user(format!("{text} cannot be checked: {why}"), "check its options (--options)");
+        let (outcome, story) = match &args.replay {
+            Some(seed) => (None, Some(baton_interleave::replay(policy, &options, seed.clone()).map_err(user)?)),
+            None => {
+                let outcome = baton_interleave::check(policy, &options, &mut progress(text)).map_err(user)?;
+                let story = outcome.story.clone();
+                (Some(outcome), story)
+            }
+        };
+        has_failed |= story.as_ref().is_some_and(|story| story.finding.is_some());
+        if args.json {
+            results.push(as_json(&policy.name(), outcome.as_ref(), story.as_ref()));
+            continue;
+        }
+        if let Some(story) = &story {
+            tell(story, args.step)?;
+        }
+        if let Some(outcome) = &outcome {
+            print(summary(args, text, outcome))?;
+        }
+    }
+    if args.json {
+        print_json(&results)?;
+    }
+    Ok(if has_failed { ExitCode::from(4) } else { ExitCode::SUCCESS })
+}
+
+/// The policy that a user means, built for user space.
+fn native_policy(text: &str) -> Result<baton_native::Policy> {
+    let policy = Policy::find(text)?;
+    let out = artefacts::cache().join("native");
+    let mut build = Command::new(artefacts::source()?.join("hosts/native/build.sh"));
+    build.arg(&policy.dir).arg(&out).stdin(Stdio::null()).stdout(std::io::stderr());
+    let status = build.status().map_err(|e| Error::environment(format!("the build cannot be run: {e}"), "check hosts/native"))?;
+    if !status.success() {
+        let what = format!("building the policy {} failed; the compiler's messages are above", policy.name);
+        return Err(Error::user(what, "mend the first of them and check again"));
+    }
+    let file = out.join(format!("baton_{}.so", policy.name.replace('-', "_")));
+    baton_native::Policy::open(&file).map_err(|why| Error::environment(why, "remove that file and check again"))
+}
+
+/// Says how far it is, on a terminal.
+fn progress(policy: &str) -> impl FnMut(&Progress) + use<'_> {
+    let is_terminal = std::io::stderr().is_terminal();
+    let mut last = Duration::ZERO;
+    move |progress| {
+        if is_terminal && progress.elapsed - last > Duration::from_millis(200) {
+            last = progress.elapsed;
+            let what = progress.lines.map_or(String::new(), |lines| format!("; shortening the story: {lines} lines"));
+            eprint!("\r\x1b[K{policy}: {} schedules, {:.0} s{what}\r", progress.schedules, last.as_secs_f64());
+        }
+    }
+}
+
+fn tell(story: &Story, step: bool) -> Result<()> {
+    if !step {
+        return print(story.to_string());
+    }
+    let stdin = std::io::stdin();
+    let waits = stdin.is_terminal();
+    for (index, line) in story.told().iter().enumerate() {
+        print(format!("{:4}  {line}{}", index + 1, if waits { "" } else { "\n" }))?;
+        if waits {
+            let mut enter = String::new();
+            stdin.lock().read_line(&mut enter).map_err(|e| Error::file("reading standard input", &e))?;
+        }
+    }
+    print(format!("\n{}", story.verdict()))
+}
+
+fn summary(args: &Check, text: &str, outcome: &Outcome) -> String {
+    let Outcome { schedules, points, elapsed, .. } = outcome;
+    let explored = format!("{schedules} schedules with {points} scheduling points in {:.1} s", elapsed.as_secs_f64());
+    let left_out = args.without.iter().map(|property| property.name()).collect::<Vec<_>>().join(", ");
+    let without = if left_out.is_empty() { String::new() } else { format!(" (without {left_out})") };
+    let Some(story) = &outcome.story else { return format!("{text}: nothing found in {explored}{without}\n") };
+    let mut again = format!("baton check {text} --replay {}", story.seed);
+    args.options.iter().for_each(|options| again.push_str(&format!(" --options {options}")));
+    args.upgrade_to.iter().for_each(|next| again.push_str(&format!(" --upgrade-to {next}")));
+    args.without.iter().for_each(|property| again.push_str(&format!(" --without {}", property.name())));
+    let mut text = format!("  again     {again}\n  explored  {explored}{without}\n");
+    if story.finding.as_ref().is_some_and(|finding| finding.property == Property::WorkConservation) {
+        text.push_str("  to do     if the policy does not mean to keep all CPUs busy: --without work-conservation\n");
+    }
+    text
+}
+
+fn as_json(policy: &str, outcome: Option<&Outcome>, story: Option<&Story>) -> Value {
+    let finding = story.and_then(|story| story.finding.as_ref());
+    let fault = finding.and_then(|finding| finding.report.as_ref()).map(|report| {
+        json!({
+            "kind": report.kind,
+            "method": report.method,
+            "task": report.task,
+            "cpu": report.cpu,
+            "file": report.file,
+            "line": report.line,
+            "message": report.message,
+        })
+    });
+    json!({
+        "policy": policy,
+        "schedules": outcome.map(|outcome| outcome.schedules),
+        "points": outcome.map(|outcome| outcome.points),
+        "seconds": outcome.map(|outcome| outcome.elapsed.as_secs_f64()),
+        "passed": finding.is_none(),
+        "property": finding.map(|finding| finding.property.name()),
+        "what": finding.map(|finding| &finding.what),
+        "fault": fault,
+        "seed": story.map(|story| story.seed.to_string()),
+        "story": story.map(|story| story.told().iter().map(ToString::to_string).collect::<Vec<_>>()),
+    })
+}
