@@ -145,14 +145,19 @@ impl World {
             let state = self.state(cpu.number);
             if state.is_asleep() && !state.is_idle() {
                 let while_what = waiting.map_or(String::new(), |task| format!(", while task {} waits", task.pid));
-                let what = || format!("CPU {} was claimed, got nothing to do, and can be claimed no more{while_what}", cpu.number);
+                let what = || {
+                    format!("CPU {} was claimed, got nothing to do, and can be claimed no more{while_what}", cpu.number)
+                };
                 return self.fail(Property::ClaimedIdle, what, None);
             }
             if let Some(task) = waiting.filter(|_| !self.without.contains(&Property::WorkConservation)) {
                 let (idle, rq) = (cpu.number, task.rq.get());
                 if !self.is_lost(&task) {
                     let what = || {
-                        format!("CPU {idle} idles for {CALM} ticks, while task {} waits on CPU {rq} and could run there", task.pid)
+                        format!(
+                            "CPU {idle} idles for {CALM} ticks, while task {} waits on CPU {rq} and could run there",
+                            task.pid
+                        )
                     };
                     self.fail(Property::WorkConservation, what, None);
                 }
@@ -170,10 +175,14 @@ impl World {
         if tasks.iter().filter(|task| task.is_alive()).count() > 2 {
             tasks.iter().for_each(|task| task.naps.set(random.once_in(2)));
         }
-        let napping: Vec<String> = tasks.iter().filter(|t| t.is_alive() && t.naps.get()).map(|t| t.pid.to_string()).collect();
+        let napping: Vec<String> =
+            tasks.iter().filter(|t| t.is_alive() && t.naps.get()).map(|t| t.pid.to_string()).collect();
         self.tell(Kind::Part, || match napping.is_empty() {
             true => "everybody wants to run".into(),
-            false => format!("everybody wants to run; these sleep for a moment each time they have run: {}", napping.join(", ")),
+            false => format!(
+                "everybody wants to run; these sleep for a moment each time they have run: {}",
+                napping.join(", ")
+            ),
         });
         // Who waits after the first ticks is watched until it has run.
         let mut watched = Vec::new();
@@ -202,7 +211,11 @@ impl World {
         self.tell(Kind::Part, || "who runs goes to sleep, and all CPUs ask for tasks".into());
         self.ask_all();
         if task.waits() && !self.over.get() {
-            self.fail(Property::LostTask, || format!("task {} can run, and no CPU picks it, though all ask", task.pid), None);
+            self.fail(
+                Property::LostTask,
+                || format!("task {} can run, and no CPU picks it, though all ask", task.pid),
+                None,
+            );
         }
         if let Some(story) = self.story.borrow_mut().as_mut().filter(|_| !self.over.get()) {
             story.truncate(told);
@@ -219,7 +232,10 @@ impl World {
         }
         let what = || {
             let nice = task.nice.get();
-            format!("task {pid} (nice {nice}) waits on CPU {rq} for {ticks} ticks of 4 ms; others run ({})", running.join(", "))
+            format!(
+                "task {pid} (nice {nice}) waits on CPU {rq} for {ticks} ticks of 4 ms; others run ({})",
+                running.join(", ")
+            )
         };
         self.fail(Property::BoundedWait, what, None);
     }

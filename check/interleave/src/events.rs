@@ -30,7 +30,7 @@ impl World {
         self.here.set(Some(0));
         self.core.start(entry, 1).map_err(|why| format!("the policy cannot be started: {why:?}"))?;
         self.core.set_default(Some(entry));
-        self.tell(Kind::Part, || format!("{} tasks are made on {} CPUs", self.seed.tasks, self.cpus.len()));
+        self.tell(Kind::Part, || format!("CPUs: {}; tasks: {}", self.cpus.len(), self.seed.tasks));
         for number in 0..self.seed.tasks {
             self.here.set(Some(number % self.cpus.len()));
             self.fork(0);
@@ -182,7 +182,9 @@ impl World {
             Ok(made) => {
                 self.instances.borrow_mut().push(Rc::new(made));
                 let version = self.instances.borrow().len();
-                self.tell(Kind::Event, || format!("version {version} of the policy takes the place of version {}", version - 1));
+                self.tell(Kind::Event, || {
+                    format!("version {version} of the policy takes the place of version {}", version - 1)
+                });
                 self.core.swap(self.policy(), version, new.events());
             }
             Err(why) => self.tell(Kind::Event, || format!("an upgrade is refused: {why}")),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The host of the rules: calls the policy, and looks at what it answers beyond what the rules do.
 
-use crate::story::{Kind, Line, Report};
+use crate::story::{Kind, Report};
 use crate::world::{world, World};
 use crate::Property;
 use baton_abi::{
@@ -31,7 +31,6 @@ impl Host for Checker {
         if let Some(task) = call.refused.and_then(|token| world.task_of(token)) {
             task.answered.set(0);
         }
-        let told = world.story.borrow().as_ref().map_or(0, Vec::len);
         let alone = call.begin(&world);
         let answer = instance.call(method, ctx, a, b);
         me.abandoning.set(false);
@@ -41,7 +40,7 @@ impl Host for Checker {
             held.into_iter().for_each(|key| world.release(key));
             return answer;
         }
-        call.tell_answer(&world, told, answer);
+        call.tell_answer(&world, answer);
         if let Some(key) = me.held.borrow().last() {
             let name = world.lock_name(*key);
             world.fail(Property::Deadlock, || format!("{} returns while it holds {name}", call.name()), None);
@@ -81,7 +80,9 @@ impl Host for Checker {
         let (property, what) = match fault.kind {
             K::Deadlock => (Property::Deadlock, format!("{method}: {}", report.message)),
             K::LockTimeout => (Property::BoundedWait, format!("{method} does not come to an end")),
-            K::LostTask => (Property::LostTask, format!("task {} is lost in {method}: its Schedulable is gone", fault.pid)),
+            K::LostTask => {
+                (Property::LostTask, format!("task {} is lost in {method}: its Schedulable is gone", fault.pid))
+            }
             K::RefusalLoop => (Property::Discipline, format!("{method} answers what is refused, 64 times")),
             _ => (Property::Panic, format!("{} in {method}: {}", report.kind, report.message)),
         };
@@ -165,7 +166,8 @@ impl Call {
             (M::TaskPrioChanged, Some(task)) => format!("{name}(task {}, nice {})", task.pid, task.nice),
             (M::PickRefused, _) => {
                 let Arg::Word(why) = b else { return name.into() };
-                let why = ["", "stale", "foreign", "not allowed there", "CPU offline", "nothing to keep"][why as usize % 6];
+                let why =
+                    ["", "stale", "foreign", "not allowed there", "CPU offline", "nothing to keep"][why as usize % 6];
                 format!("{name}({}: {why})", name_of(world, what))
             }
             (_, Some(task)) => format!("{name}(task {} on CPU {})", task.pid, task.cpu),
@@ -184,9 +186,10 @@ impl Call {
         self.task.is_some_and(|task| world.core.slots()[task.slot as usize].state() == TaskState::Queued)
     }
 
-    fn tell_answer(&self, world: &World, told: usize, answer: u64) {
-        let mut story = world.story.borrow_mut();
-        let Some(story) = story.as_mut() else { return };
+    fn tell_answer(&self, world: &World, answer: u64) {
+        if world.story.borrow().is_none() {
+            return;
+        }
         let answer = match self.method {
             M::PickNextTask | M::NewlyIdle => match answer {
                 BATON_PICK_NONE => "nothing".into(),
@@ -199,14 +202,7 @@ impl Call {
             M::TaskDequeued | M::TaskDeparted => format!("gives {} back", name_of(world, answer)),
             _ => return,
         };
-        let is_last = story.len() == told;
-        match story.last_mut().filter(|_| is_last) {
-            Some(line) => line.text = format!("{} -> {answer}", line.text),
-            None => {
-                let text = format!("{} -> {answer}", self.name());
-                story.push(Line { cpu: world.here.get(), kind: Kind::Call, text });
-            }
-        }
+        world.tell(Kind::Answer, || format!("{} -> {answer}", self.name()));
     }
 
     /// What the rules put up with, and a right policy does not do.
@@ -216,7 +212,8 @@ impl Call {
             (M::SelectTaskRq, Some(task)) => {
                 // The mask cannot change meanwhile: the task's pi_lock is held.
                 let chosen = answer as u32 as i32;
-                let may = |cpu: i32| world.task_in(task.slot).is_some_and(|task| task.mask.get() >> (cpu & 31) & 1 != 0);
+                let may =
+                    |cpu: i32| world.task_in(task.slot).is_some_and(|task| task.mask.get() >> (cpu & 31) & 1 != 0);
                 if chosen != self.prev_cpu && !may(chosen) {
                     let what = || format!("{name} puts task {} on CPU {chosen}, which it may not use", task.pid);
                     world.fail(Property::Discipline, what, None);
@@ -238,7 +235,8 @@ impl Call {
             (M::TaskDequeued | M::TaskDeparted, Some(task))
                 if must_have && answer == 0 && self.is_queued(world) && !world.me().overlapped.get() =>
             {
-                let what = || format!("{name} gives nothing back, but task {} is queued: its Schedulable is kept", task.pid);
+                let what =
+                    || format!("{name} gives nothing back, but task {} is queued: its Schedulable is kept", task.pid);
                 world.fail(Property::Discipline, what, None);
             }
             _ => {}

@@ -41,7 +41,14 @@ impl World {
     }
 
     fn ctx(&self, task: &Task, cpu: usize, flags: u16) -> BatonCtx {
-        BatonCtx { now: self.now.get(), task: task.handle, runtime: task.runtime.get(), cpu: cpu as i32, flags, ..BatonCtx::default() }
+        BatonCtx {
+            now: self.now.get(),
+            task: task.handle,
+            runtime: task.runtime.get(),
+            cpu: cpu as i32,
+            flags,
+            ..BatonCtx::default()
+        }
     }
 
     /// The kicks that a call asked for: sent once the run-queue lock is free (scx_kick_cpu() defers them to an irq_work).
@@ -272,7 +279,9 @@ impl World {
         let task = self.task(pid);
         let rq = self.lock_task(&task);
         if !task.dying.get() && task.ours.get() != ours && !matches!(task.place.get(), Place::OnCpu(_)) {
-            self.tell(Kind::Event, || format!("task {pid} {}", if ours { "is back in Baton's class" } else { "leaves for another class" }));
+            self.tell(Kind::Event, || {
+                format!("task {pid} {}", if ours { "is back in Baton's class" } else { "leaves for another class" })
+            });
             if ours {
                 return self.come_back(&task, rq);
             }
@@ -371,7 +380,9 @@ impl World {
                     task.slice.set(0);
                 }
                 Turn::Blocks | Turn::Dies => {
-                    self.tell(Kind::Event, || format!("task {pid} {}", ["goes to sleep", "exits"][usize::from(turn == Turn::Dies)]));
+                    self.tell(Kind::Event, || {
+                        format!("task {pid} {}", ["goes to sleep", "exits"][usize::from(turn == Turn::Dies)])
+                    });
                     task.runnable.set(false);
                     task.dying.set(turn == Turn::Dies);
                 }

@@ -202,8 +202,7 @@ impl Systematic {
 pub fn check(policy: Policy, options: &Options, progress: &mut dyn FnMut(&Progress)) -> Result<Outcome, String> {
     install(policy, options.next);
     let start = Instant::now();
-    let mut outcome =
-        Outcome { schedules: 0, points: 0, elapsed: Duration::ZERO, story: None, first_lines: 0 };
+    let mut outcome = Outcome { schedules: 0, points: 0, elapsed: Duration::ZERO, story: None, first_lines: 0 };
     let mut systematic = Systematic::new(options);
     let mut index = 0;
     while outcome.schedules < options.schedules && start.elapsed() < options.time {

@@ -104,14 +104,17 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        for text in ["rnd-2c4t8e-0x1f", "pct3-4c6t12e-0xffffffffffffffff", "all2-1c1t1e-0x0", "all1-2c2t3e-0x7:12>1.40>2"] {
+        for text in
+            ["rnd-2c4t8e-0x1f", "pct3-4c6t12e-0xffffffffffffffff", "all2-1c1t1e-0x0", "all1-2c2t3e-0x7:12>1.40>2"]
+        {
             assert_eq!(text.parse::<Seed>().unwrap().to_string(), text);
         }
     }
 
     #[test]
     fn what_is_no_seed_is_refused() {
-        for text in ["", "rnd", "rnd-2c4t8e-31", "pct-2c4t8e-0x1", "rnd-9c4t8e-0x1", "rnd-2c4t8e-0x1:5", "é-2c4t8e-0x1"] {
+        for text in ["", "rnd", "rnd-2c4t8e-31", "pct-2c4t8e-0x1", "rnd-9c4t8e-0x1", "rnd-2c4t8e-0x1:5", "é-2c4t8e-0x1"]
+        {
             assert!(text.parse::<Seed>().is_err(), "{text}");
         }
     }

@@ -5,6 +5,7 @@ use crate::seed::Seed;
 use crate::world::World;
 use crate::Property;
 use std::backtrace::Backtrace;
+use std::borrow::Cow;
 use std::fmt::{self, Write};
 
 /// What kind of thing a line tells.
@@ -14,8 +15,10 @@ pub enum Kind {
     Part,
     /// Something happens to a task or a CPU.
     Event,
-    /// A call of the policy, and its answer.
+    /// A call of the policy begins.
     Call,
+    /// It has ended with an answer.
+    Answer,
     /// A lock is taken, waited for, released.
     Lock,
     /// What was found.
@@ -80,12 +83,25 @@ impl Story {
     /// The lines that matter: what is about locks only where it is about a deadlock. What repeats itself is told once.
     pub fn told(&self) -> Vec<Told<'_>> {
         let locks = self.finding.as_ref().is_none_or(|finding| finding.property == Property::Deadlock);
-        let lines: Vec<&Line> = self.lines.iter().filter(|line| locks || line.kind != Kind::Lock).collect();
+        let mut lines: Vec<Cow<'_, Line>> = Vec::new();
+        for line in self.lines.iter().filter(|line| locks || line.kind != Kind::Lock) {
+            // The answer goes where the call is, if nothing else came between.
+            match lines
+                .last_mut()
+                .filter(|last| line.kind == Kind::Answer && last.kind == Kind::Call && last.cpu == line.cpu)
+            {
+                Some(last) => {
+                    let answer = line.text.split_once(" -> ").map_or("", |(_, answer)| answer);
+                    last.to_mut().text = format!("{} -> {answer}", last.text);
+                }
+                None => lines.push(Cow::Borrowed(line)),
+            }
+        }
         let mut told = Vec::new();
         let mut rest = &lines[..];
         while !rest.is_empty() {
             let (period, times) = repeats(rest);
-            told.extend(rest[..period].iter().map(|line| Told::Line(line)));
+            told.extend(rest[..period].iter().cloned().map(Told::Line));
             if times > 1 {
                 told.push(Told::Again { lines: period, times: times - 1 });
             }
@@ -96,10 +112,10 @@ impl Story {
 }
 
 /// A line as it is told.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub enum Told<'s> {
     /// Itself.
-    Line(&'s Line),
+    Line(Cow<'s, Line>),
     /// The last lines come again.
     Again {
         /// How many lines.
@@ -110,7 +126,7 @@ pub enum Told<'s> {
 }
 
 /// How many lines these begin with that come again at once, and how often in all; one line once if none do.
-fn repeats(lines: &[&Line]) -> (usize, usize) {
+fn repeats(lines: &[Cow<'_, Line>]) -> (usize, usize) {
     let count = |period: usize| lines.chunks_exact(period).take_while(|chunk| **chunk == lines[..period]).count();
     let most = LONGEST_REPEAT.min(lines.len());
     (1..=most).map(|period| (period, count(period))).find(|&(_, times)| times >= 3).unwrap_or((1, 1))
@@ -182,17 +198,17 @@ impl Story {
     }
 }
 
-/// Parts of paths that are not the policy's own.
+/// Crates whose functions are not the policy's own.
 const FOREIGN: [&str; 9] = [
-    "/lock_api-",
-    "/rustc/",
-    "/rustlib/",
-    "library/",
-    "policy/seam/",
-    "policy/api/",
-    "policy/bridge/",
-    "hosts/native/",
-    "check/interleave/src/",
+    "baton_interleave::",
+    "baton_native_glue::",
+    "baton_bridge::",
+    "baton_seam::",
+    "baton::",
+    "lock_api::",
+    "alloc::",
+    "core::",
+    "std::",
 ];
 
 impl World {
@@ -200,8 +216,18 @@ impl World {
     pub fn site(&self) -> Option<String> {
         self.story.borrow().as_ref()?;
         let trace = Backtrace::force_capture().to_string();
-        let places = trace.lines().filter_map(|line| line.trim_start().strip_prefix("at "));
-        let own = places.into_iter().find(|place| !FOREIGN.iter().any(|part| place.contains(part)))?;
+        // Lines by turns: the number of a frame and its function, and the place.
+        let mut lines = trace.lines().map(str::trim_start);
+        let is_own = |line: &str| {
+            let function = line.split_once(": ").map(|(_, function)| function.trim_start_matches(['<', '&']));
+            function.is_some_and(|function| !FOREIGN.iter().any(|foreign| function.starts_with(foreign)))
+        };
+        let own = loop {
+            let function = lines.next()?;
+            if !function.starts_with("at ") && is_own(function) {
+                break lines.next()?.strip_prefix("at ")?;
+            }
+        };
         // Without the column.
         Some(own.rsplit_once(':').map_or(own, |(place, _)| place).trim_start_matches("./").to_owned())
     }

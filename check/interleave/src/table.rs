@@ -73,7 +73,11 @@ extern "C" fn unlock(word: *const AtomicU32) -> bool {
     let last = me.held.borrow().last().copied();
     if last != Some(key) {
         return me.abandoning.get()
-            || end(&world, BatonFaultKind::Deadlock, "locks must be released in the reverse order of taking them".into());
+            || end(
+                &world,
+                BatonFaultKind::Deadlock,
+                "locks must be released in the reverse order of taking them".into(),
+            );
     }
     me.held.borrow_mut().pop();
     world.release(key);

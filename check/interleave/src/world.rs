@@ -171,6 +171,9 @@ impl World {
 
     /// Adds to the story.
     pub fn tell(&self, kind: Kind, text: impl FnOnce() -> String) {
+        if self.over.get() && kind != Kind::End {
+            return;
+        }
         if let Some(story) = self.story.borrow_mut().as_mut() {
             story.push(Line { cpu: self.here.get(), kind, text: text() });
         }

@@ -85,6 +85,9 @@ pub fn check(args: &Check) -> Result<ExitCode> {
                 (Some(outcome), story)
             }
         };
+        if std::io::stderr().is_terminal() {
+            eprint!("\r\x1b[K");
+        }
         has_failed |= story.as_ref().is_some_and(|story| story.finding.is_some());
         if args.json {
             results.push(as_json(&policy.name(), outcome.as_ref(), story.as_ref()));
@@ -109,7 +112,9 @@ fn native_policy(text: &str) -> Result<baton_native::Policy> {
     let out = artefacts::cache().join("native");
     let mut build = Command::new(artefacts::source()?.join("hosts/native/build.sh"));
     build.arg(&policy.dir).arg(&out).stdin(Stdio::null()).stdout(std::io::stderr());
-    let status = build.status().map_err(|e| Error::environment(format!("the build cannot be run: {e}"), "check hosts/native"))?;
+    let status = build
+        .status()
+        .map_err(|e| Error::environment(format!("the build cannot be run: {e}"), "check hosts/native"))?;
     if !status.success() {
         let what = format!("building the policy {} failed; the compiler's messages are above", policy.name);
         return Err(Error::user(what, "mend the first of them and check again"));

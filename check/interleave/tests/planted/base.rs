@@ -6,8 +6,8 @@
 //! 3. At the tick, a CPU with a queue wakes the idle ones that could take from it.
 
 use baton::{
-    runqueue::Fifo, Cpu, Ctx, Env, Kick, Lock, PerCpu, Pick, Placement, Refusal, Schedulable, Scheduler, Task, Topology,
-    Wake,
+    runqueue::Fifo, Cpu, Ctx, Env, Kick, Lock, PerCpu, Pick, Placement, Refusal, Schedulable, Scheduler, Task,
+    Topology, Wake,
 };
 
 pub struct Base {

@@ -2,10 +2,10 @@
 //! Small policies with one mistake each: the checker finds it, tells it, and can tell it again.
 #![forbid(unsafe_code)]
 
-mod base;
 mod affinity_while_queued;
 mod any_idle_cpu;
 mod balance_once;
+mod base;
 mod claimed_idle;
 mod double_insert;
 mod dropped_on_yield;
@@ -40,7 +40,8 @@ fn finds(name: &str, policy: Policy, property: Property, options: &Options) {
     );
     let finding = story.finding.as_ref().expect("a story that was found has an end");
     assert_eq!(finding.property, property, "{story}");
-    let again = replay(policy, options, story.seed.to_string().parse().expect("a seed can be read")).expect("as before");
+    let again =
+        replay(policy, options, story.seed.to_string().parse().expect("a seed can be read")).expect("as before");
     assert_eq!(again, story, "the same seed gives another story");
     println!("{story}");
     assert!(story.to_string().contains(&finding.what));
