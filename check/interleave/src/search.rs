@@ -207,7 +207,8 @@ pub fn check(policy: Policy, options: &Options, progress: &mut dyn FnMut(&Progre
     let mut index = 0;
     while outcome.schedules < options.schedules && start.elapsed() < options.time {
         let room = (options.schedules - outcome.schedules).min(CHUNK as u64);
-        let is_systematic = outcome.schedules / CHUNK as u64 % SYSTEMATIC == 0 && !systematic.left.is_empty();
+        let is_systematic =
+            (outcome.schedules / CHUNK as u64).is_multiple_of(SYSTEMATIC) && !systematic.left.is_empty();
         let seeds: Vec<Seed> = match is_systematic {
             true => systematic.left.drain(..(room as usize).min(systematic.left.len())).collect(),
             false => (index..index + room).map(|index| seed(options, index)).collect(),

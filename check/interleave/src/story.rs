@@ -198,36 +198,20 @@ impl Story {
     }
 }
 
-/// Crates whose functions are not the policy's own.
-const FOREIGN: [&str; 9] = [
-    "baton_interleave::",
-    "baton_native_glue::",
-    "baton_bridge::",
-    "baton_seam::",
-    "baton::",
-    "lock_api::",
-    "alloc::",
-    "core::",
-    "std::",
-];
+/// Parts of the paths of what is between the policy and this.
+const BETWEEN: [&str; 7] =
+    ["/lock_api-", "/rustc", "library/", "policy/seam/", "policy/api/", "policy/bridge/", "hosts/native/"];
 
 impl World {
     /// Where in the policy the call under way has got to, if the story is wanted: `file:line`.
     pub fn site(&self) -> Option<String> {
         self.story.borrow().as_ref()?;
         let trace = Backtrace::force_capture().to_string();
-        // Lines by turns: the number of a frame and its function, and the place.
-        let mut lines = trace.lines().map(str::trim_start);
-        let is_own = |line: &str| {
-            let function = line.split_once(": ").map(|(_, function)| function.trim_start_matches(['<', '&']));
-            function.is_some_and(|function| !FOREIGN.iter().any(|foreign| function.starts_with(foreign)))
-        };
-        let own = loop {
-            let function = lines.next()?;
-            if !function.starts_with("at ") && is_own(function) {
-                break lines.next()?.strip_prefix("at ")?;
-            }
-        };
+        let places = trace.lines().filter_map(|line| line.trim_start().strip_prefix("at "));
+        // The innermost are this crate's; the last of them is one of the functions that the policy is given.
+        let is_given = |place: &&str| place.contains("src/table.rs:");
+        let mut outer = places.skip_while(|place| !is_given(place)).skip_while(is_given);
+        let own = outer.find(|place| !BETWEEN.iter().any(|part| place.contains(part)))?;
         // Without the column.
         Some(own.rsplit_once(':').map_or(own, |(place, _)| place).trim_start_matches("./").to_owned())
     }
