@@ -18,11 +18,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("baton-native-glue", &["baton-abi", "baton-bridge", "baton-seam"]),
     ("baton-native", &["baton-abi", "baton-core", "baton-native-glue", "baton-seam"]),
     ("baton-sim", &["baton", "baton-abi", "baton-core", "baton-native", "baton-seam", POLICY]),
-    ("baton-interleave", &["baton-abi", "baton-core", "baton-native", "baton-seam", "baton", ANY_POLICY]),
-    (
-        "baton-interleave",
-        &["baton-abi", "baton-core", "baton-native", "baton", "fifo", "wfq", "template", "relay-v1", "relay-v2"],
-    ),
+    ("baton-interleave", &["baton", "baton-abi", "baton-core", "baton-native", POLICY]),
     ("baton-vm", &[]),
     ("baton-booted", &[]),
     ("baton-cli", &[ANY]),

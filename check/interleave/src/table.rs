@@ -23,6 +23,7 @@ pub static TABLE: Table = Table {
     may_run,
     cpu_online,
     cpu_idle,
+    any_idle,
     claim_idle,
 };
 
@@ -158,10 +159,16 @@ extern "C" fn cpu_idle(cpu: i32) -> bool {
     world.core.is_idle(cpu)
 }
 
+extern "C" fn any_idle() -> bool {
+    let Some(world) = inside() else { return false };
+    world.point();
+    world.core.is_any_idle()
+}
+
 extern "C" fn claim_idle(cpu: i32) -> bool {
     let Some(world) = inside() else { return false };
     world.point();
-    let claimed = world.core.cpu(cpu).is_some_and(|cpu| cpu.claim_idle());
+    let claimed = world.core.claim_idle(cpu);
     if claimed {
         world.tell(Kind::Call, || format!("claims CPU {cpu}, which is idle"));
     }

@@ -2,13 +2,13 @@
 //! `baton check`: looks for the order of events in which a policy goes wrong.
 
 use std::io::{BufRead, IsTerminal};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::ExitCode;
 use std::time::Duration;
 
 use baton_interleave::{Options, Outcome, Progress, Property, Seed, Story};
 use serde_json::{json, Value};
 
-use crate::artefacts::{self, Policy};
+use crate::artefacts;
 use crate::commands::{print, print_json};
 use crate::error::{Error, Result};
 use crate::names;
@@ -69,13 +69,13 @@ pub fn check(args: &Check) -> Result<ExitCode> {
         time: Duration::from_secs(args.seconds),
         first: args.first,
         without: args.without.clone(),
-        next: args.upgrade_to.as_deref().map(native_policy).transpose()?,
+        next: args.upgrade_to.as_deref().map(artefacts::native).transpose()?,
         ..Options::default()
     };
     let mut results = Vec::new();
     let mut has_failed = false;
     for text in &args.policies {
-        let policy = native_policy(text)?;
+        let policy = artefacts::native(text)?;
         let user = |why| Error::user(format!("{text} cannot be checked: {why}"), "check its options (--options)");
         let (outcome, story) = match &args.replay {
             Some(seed) => (None, Some(baton_interleave::replay(policy, &options, seed.clone()).map_err(user)?)),
@@ -104,23 +104,6 @@ pub fn check(args: &Check) -> Result<ExitCode> {
         print_json(&results)?;
     }
     Ok(if has_failed { ExitCode::from(4) } else { ExitCode::SUCCESS })
-}
-
-/// The policy that a user means, built for user space.
-fn native_policy(text: &str) -> Result<baton_native::Policy> {
-    let policy = Policy::find(text)?;
-    let out = artefacts::cache().join("native");
-    let mut build = Command::new(artefacts::source()?.join("hosts/native/build.sh"));
-    build.arg(&policy.dir).arg(&out).stdin(Stdio::null()).stdout(std::io::stderr());
-    let status = build
-        .status()
-        .map_err(|e| Error::environment(format!("the build cannot be run: {e}"), "check hosts/native"))?;
-    if !status.success() {
-        let what = format!("building the policy {} failed; the compiler's messages are above", policy.name);
-        return Err(Error::user(what, "mend the first of them and check again"));
-    }
-    let file = out.join(format!("baton_{}.so", policy.name.replace('-', "_")));
-    baton_native::Policy::open(&file).map_err(|why| Error::environment(why, "remove that file and check again"))
 }
 
 /// Says how far it is, on a terminal.

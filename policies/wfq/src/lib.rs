@@ -12,7 +12,8 @@
 //! 5. At each tick, a running task that is more than `min_slice` ahead of the first in the queue is preempted.
 //! 6. A waking task goes to an idle CPU, the nearest to where it ran last; if the waker is about to sleep and nobody waits
 //!    there, to the waker's CPU; else to where it ran last.
-//! 7. A CPU that would go idle steals from the longest queue; a busy one wakes an idle one at its tick, and for who is preempted.
+//! 7. A CPU that would go idle steals from the longest queue; a busy one wakes an idle one at its tick, if that may run one of the
+//!    first eight who wait, and for who is preempted.
 //! 8. Nobody waits for ever, whatever the weights: a busy CPU looks through its queue now and then (`look`, 200 ms), and who is
 //!    found waiting the third time is next.
 #![no_std]
@@ -89,12 +90,10 @@ pub struct Wfq {
 const FOUND_TOO_OFTEN: u32 = 3;
 
 /// Is `a` before `b`? As the kernel compares vruntimes, so that the count may wrap.
-#[inline]
 fn before(a: u64, b: u64) -> bool {
     (a.wrapping_sub(b) as i64) < 0
 }
 
-#[inline]
 fn later(a: u64, b: u64) -> u64 {
     [a, b][usize::from(before(a, b))]
 }
@@ -200,10 +199,10 @@ impl Wfq {
         }
     }
 
-    /// Has the nearest idle CPU that may run the waiting task in `slot` look for work.
-    fn offer(&self, ctx: &Ctx<'_>, from: Cpu, slot: u32) {
+    /// Has the nearest idle CPU that is fit look for work.
+    fn offer(&self, ctx: &Ctx<'_>, from: Cpu, is_fit: impl Fn(Cpu) -> bool) {
         let near = self.topology.near(from).iter().copied().take_while(|_| ctx.any_idle());
-        if let Some(idle) = near.filter(|&cpu| ctx.is_idle(cpu)).find(|&cpu| ctx.slot_may_run(slot, cpu)) {
+        if let Some(idle) = near.filter(|&cpu| ctx.is_idle(cpu)).find(|&cpu| is_fit(cpu)) {
             let _ = ctx.kick(idle, Kick::Idle);
         }
     }
@@ -277,7 +276,7 @@ impl Scheduler for Wfq {
 
     fn task_preempt(&self, ctx: &Ctx<'_>, task: &Task, baton: Schedulable) {
         self.put(task, baton, |own, _| own);
-        self.offer(ctx, task.cpu, task.slot);
+        self.offer(ctx, task.cpu, |cpu| ctx.may_run(task, cpu));
     }
 
     fn task_yield(&self, _: &Ctx<'_>, task: &Task, baton: Schedulable) {
@@ -332,14 +331,15 @@ impl Scheduler for Wfq {
 
     fn task_dequeued(&self, _: &Ctx<'_>, task: &Task) -> Option<Schedulable> {
         let home = Cpu::new(self.shared.tasks.of(task).home.load(Relaxed));
-        let at = &self.shared.cpus[home];
-        let mut queue = at.queue.lock();
-        if let Some((_, baton)) = queue.tasks.remove(task.slot) {
+        let remove = |at: &PerCpuState| {
+            let mut queue = at.queue.lock();
+            let (_, baton) = queue.tasks.remove(task.slot)?;
             at.waiting.store(queue.tasks.len() as u32, Relaxed);
-            return Some(baton);
-        }
-        drop(queue);
-        self.shared.limbo.lock().remove(task.slot)
+            Some(baton)
+        };
+        let baton = remove(&self.shared.cpus[home]).or_else(|| self.shared.limbo.lock().remove(task.slot));
+        // One that was refused and is put back while the task is queued anew may leave it in another queue than was noted.
+        baton.or_else(|| self.shared.cpus.iter().find_map(remove))
     }
 
     fn task_prio_changed(&self, _: &Ctx<'_>, task: &Task) {
@@ -365,13 +365,13 @@ impl Scheduler for Wfq {
             queue.looked = now;
             self.look_through(&mut queue);
         }
-        let Some((first, slot)) = queue.tasks.first() else { return queue.vruntime = later(queue.vruntime, vruntime) };
-        drop(queue);
+        let Some((first, _)) = queue.tasks.first() else { return queue.vruntime = later(queue.vruntime, vruntime) };
         if before(first.wrapping_add(self.min_slice), vruntime) {
             // A tick never comes with more kicks than fit.
             let _ = ctx.kick(task.cpu, Kick::Preempt);
         }
-        self.offer(ctx, task.cpu, slot);
+        let can_use = |cpu| queue.tasks.iter().take(8).any(|(_, slot)| ctx.slot_may_run(slot, cpu));
+        self.offer(ctx, task.cpu, can_use);
     }
 
     fn timer(&self, ctx: &Ctx<'_>, cpu: Cpu) {
