@@ -165,7 +165,7 @@ impl<'m> Machine<'m> {
     }
 
     /// The core's entry of a policy, by its place in the configuration.
-    fn entry(&self, policy: usize) -> Option<&'m PolicyEntry> {
+    pub(super) fn entry(&self, policy: usize) -> Option<&'m PolicyEntry> {
         let index = self.host().names.borrow().get(policy).map(|(index, _)| *index)?;
         let core = self.core;
         core.policies().get(index as usize)

@@ -76,13 +76,9 @@ impl Machine<'_> {
         self.by_ref[id.0 as usize] = Some(at);
         self.host().facts[slot as usize].mask.set(mask);
         self.set_rq(at, here);
-        if let Some(policy) = self.config.assigned(self.stats.group_name(group)) {
-            let entry = self
-                .core
-                .policies()
-                .iter()
-                .find(|entry| entry.version.load(std::sync::atomic::Ordering::Relaxed) == policy + 1);
-            self.core.assign(self.core.by_handle(handle).expect("as above"), entry);
+        let assigned = self.config.assigned(self.stats.group_name(group));
+        if let Some(entry) = assigned.and_then(|place| self.entry(place)) {
+            self.core.assign(self.core.by_handle(handle).expect("as above"), Some(entry));
         }
         self.core.enable_task(handle, nice);
         self.stats.new_task(group);
