@@ -17,10 +17,11 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("baton-glue", &["baton-abi", "baton-bridge"]),
     ("baton-native-glue", &["baton-abi", "baton-bridge", "baton-seam"]),
     ("baton-native", &["baton-abi", "baton-core", "baton-native-glue", "baton-seam"]),
-    ("baton-sim", &["baton", "baton-abi", "baton-core", "baton-native", "baton-seam", POLICY]),
+    ("baton-conformance", &[]),
+    ("baton-sim", &["baton", "baton-abi", "baton-conformance", "baton-core", "baton-native", "baton-seam", POLICY]),
     ("baton-interleave", &["baton", "baton-abi", "baton-core", "baton-native", POLICY]),
     ("baton-vm", &[]),
-    ("baton-booted", &[]),
+    ("baton-booted", &["baton-conformance"]),
     ("baton-cli", &[ANY]),
     ("xtask", &[]),
 ];

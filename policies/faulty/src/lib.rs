@@ -104,6 +104,9 @@ impl Scheduler for Faulty {
         if self.is_due(Fault::Recursion) {
             wrong::recursion(task.runtime);
         }
+        if self.is_due(Fault::Forever) {
+            wrong::forever();
+        }
         if self.is_due(Fault::Timer) {
             ctx.arm_timer(20_000);
         }

@@ -16,6 +16,8 @@ pub enum Fault {
     Unwrap,
     Memory,
     Recursion,
+    /// Does not come back. Not for a kernel: nothing ends it there.
+    Forever,
     Deadlock,
     Cycle,
     NotAllowed,
@@ -38,6 +40,7 @@ impl Fault {
             "unwrap" => Self::Unwrap,
             "memory" => Self::Memory,
             "recursion" => Self::Recursion,
+            "forever" => Self::Forever,
             "deadlock" => Self::Deadlock,
             "cycle" => Self::Cycle,
             "not-allowed" => Self::NotAllowed,
@@ -81,6 +84,12 @@ pub fn memory() {
 pub fn recursion(n: u64) -> u64 {
     let deep = black_box([n; 16]);
     recursion(deep[3] ^ 1) + black_box(deep)[5]
+}
+
+pub fn forever() {
+    while black_box(true) {
+        core::hint::spin_loop();
+    }
 }
 
 pub fn deadlock(queue: &Lock<Fifo>) {

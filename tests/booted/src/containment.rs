@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Whatever a policy does wrong, its tasks go on and the report says what it was. The policy is `policies/faulty`.
 
+use baton_conformance::{of_option, Fault};
+
 use crate::{
     tool::{baton, baton_fails, check, hackbench, policy, sched_ext_state, status, stress},
     Case,
@@ -8,19 +10,19 @@ use crate::{
 
 pub fn cases() -> Vec<Case> {
     vec![
-        case!("index out of range", stops("index", "panic", "task_wakeup", Some("wrong.rs"), work)),
-        case!("arithmetic overflow", stops("overflow", "panic", "task_wakeup", Some("wrong.rs"), work)),
-        case!("unwrap on None", stops("unwrap", "panic", "task_wakeup", Some("wrong.rs"), work)),
-        case!("memory exhausted", stops("memory", "out of memory", "task_wakeup", None, work)),
-        case!("stack-hungry recursion", stops("recursion", "stack overflow", "task_wakeup", None, work)),
-        case!("self-deadlock", stops("deadlock", "deadlock", "pick_next_task", None, work)),
-        case!("lock cycle between two CPUs", stops("cycle", "deadlock", "pick_next_task", None, yields)),
-        case!("Schedulable dropped", stops("dropped", "lost task", "task_yield", None, yields)),
-        case!("pick that never picks (stall)", stops("stall", "stall", "-", None, work)),
-        case!("refused answers for ever", stops("loop", "refusal loop", "pick_next_task", None, affinity)),
-        case!("fault in a timer callback", stops("timer", "panic", "timer", Some("wrong.rs"), work)),
-        case!("fault in select_task_rq", stops("select", "panic", "select_task_rq", Some("wrong.rs"), work)),
-        case!("fault under 500 tasks", stops("index", "panic", "task_wakeup", Some("wrong.rs"), five_hundred)),
+        case!("index out of range", stops(of_option("index"), work)),
+        case!("arithmetic overflow", stops(of_option("overflow"), work)),
+        case!("unwrap on None", stops(of_option("unwrap"), work)),
+        case!("memory exhausted", stops(of_option("memory"), work)),
+        case!("stack-hungry recursion", stops(of_option("recursion"), work)),
+        case!("self-deadlock", stops(of_option("deadlock"), work)),
+        case!("lock cycle between two CPUs", stops(of_option("cycle"), yields)),
+        case!("Schedulable dropped", stops(of_option("dropped"), yields)),
+        case!("pick that never picks (stall)", stops(of_option("stall"), work)),
+        case!("refused answers for ever", stops(of_option("loop"), affinity)),
+        case!("fault in a timer callback", stops(of_option("timer"), work)),
+        case!("fault in select_task_rq", stops(of_option("select"), work)),
+        case!("fault under 500 tasks", stops(of_option("index"), five_hundred)),
         case!("Schedulable for a CPU that is not allowed", refused("not-allowed", affinity)),
         case!("Schedulable kept and returned later", refused("stale", affinity)),
         case!("a CPU that does not exist", refused("select-cpu", work)),
@@ -51,14 +53,9 @@ fn load(fault: &str) -> Result<(), String> {
 }
 
 /// The fault stops the policy; the load that ran into it ends well, and the report is right.
-fn stops(
-    fault: &str,
-    kind: &str,
-    method: &str,
-    file: Option<&str>,
-    work: fn() -> Result<(), String>,
-) -> Result<(), String> {
-    load(fault)?;
+fn stops(expected: Fault, work: fn() -> Result<(), String>) -> Result<(), String> {
+    let Fault { option, kind, method, file, .. } = expected;
+    load(option)?;
     work()?;
     let status = status()?;
     let faulty = policy(&status, "faulty")?;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The tests that run inside a booted kernel, as root, by way of the tool that a user has: `baton`.
 //!
-//! `baton-booted [--repeat N] [WORD]`: all cases, or those of the group WORD (containment, life, upgrade, several, configuration,
-//! systemd), or whose name has WORD in it, each N times in a row; of these, those for a machine like this. Every case begins and ends
+//! `baton-booted [--repeat N] [WORD]`: all cases, or those of the group WORD (containment, life, conformance, upgrade, several,
+//! configuration, systemd), or whose name has WORD in it, each N times in a row; of these, those for a machine like this. Every case begins and ends
 //! with nothing loaded, and fails when the machine does not go on scheduling or something stays behind. The kernel's log is judged
 //! by the one that boots the guest (crate baton-vm).
 
@@ -14,6 +14,7 @@ macro_rules! case {
 
 mod cases;
 mod configuration;
+mod conformance;
 mod containment;
 mod several;
 mod tool;
@@ -32,6 +33,16 @@ fn main() -> ExitCode {
     let mut filter = String::new();
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
+        if arg == "--act" {
+            let acted = conformance::act(args.next().and_then(|n| n.parse().ok()).unwrap_or(usize::MAX));
+            return acted.map_or_else(
+                |why| {
+                    println!("{why}");
+                    ExitCode::FAILURE
+                },
+                |()| ExitCode::SUCCESS,
+            );
+        }
         if arg == "--repeat" {
             repeat = args.next().and_then(|n| n.parse().ok()).unwrap_or(1);
         } else {
@@ -44,6 +55,7 @@ fn main() -> ExitCode {
     let groups = [
         ("containment", "2", containment::cases().into_iter().chain(cases::of_containment()).collect::<Vec<_>>()),
         ("life", "2", cases::cases()),
+        ("conformance", "2", conformance::cases()),
         ("upgrade", "2", upgrade::cases()),
         ("several", "4", several::cases()),
         ("configuration", "4", configuration::cases()),

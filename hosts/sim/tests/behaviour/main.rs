@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What runs on the simulated machine, and how, under the policies that there are.
 
+mod conforms;
 mod faults;
 mod life;
 mod same;
@@ -31,6 +32,10 @@ pub fn relay_v1() -> Policy {
 
 pub fn relay_v2() -> Policy {
     Policy::linked(module!(relay_v2::BatonPolicy))
+}
+
+pub fn witness() -> Policy {
+    Policy::linked(module!(witness::BatonPolicy))
 }
 
 pub fn faulty() -> Policy {

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `witness`: notes which calls it gets about one task, and tells them by a panic. For the conformance of hosts
+//! (`policy/conformance`).
+//!
+//! 1. All tasks wait in one first-in first-out queue; a CPU runs the first that it may.
+//! 2. The task whose nice value becomes 1 is the one that notes are taken of from then on, a letter for each call but picks and
+//!    preemptions.
+//! 3. When its nice value becomes 19, the policy panics with the letters as its message.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+use alloc::string::String;
+use baton::{
+    runqueue::Fifo, Cpu, Ctx, Env, Events, Kick, Lock, Pick, Placement, Refusal, Schedulable, Scheduler, Task,
+    Topology, Wake,
+};
+
+/// Letters kept.
+const MOST: usize = 100;
+
+/// Of whom, and what.
+#[derive(Default)]
+struct Notes {
+    slot: Option<u32>,
+    letters: String,
+}
+
+/// The policy.
+pub struct Witness {
+    queue: Lock<Fifo>,
+    notes: Lock<Notes>,
+    topology: Topology,
+}
+
+impl Witness {
+    fn note(&self, task: &Task, letter: char) {
+        let mut notes = self.notes.lock();
+        if notes.slot == Some(task.slot) && notes.letters.len() < MOST {
+            notes.letters.push(letter);
+        }
+    }
+
+    fn enqueue(&self, ctx: &Ctx<'_>, baton: Schedulable) {
+        let slot = baton.slot();
+        self.queue.lock().push_back(baton);
+        let fits = |&cpu: &Cpu| ctx.is_idle(cpu) && ctx.slot_may_run(slot, cpu);
+        if let Some(idle) = self.topology.cpus().find(fits) {
+            let _ = ctx.kick(idle, Kick::Idle);
+        }
+    }
+}
+
+impl Scheduler for Witness {
+    const NAME: &'static str = "witness";
+    const EVENTS: Events = Events::BLOCKED;
+
+    fn new(env: &Env<'_>) -> Result<Self, &'static str> {
+        env.known_options(&[])?;
+        let notes = Notes { letters: String::with_capacity(MOST), ..Notes::default() };
+        Ok(Self { queue: Lock::new(env.fifo()), notes: Lock::new(notes), topology: env.topology().clone() })
+    }
+
+    fn select_task_rq(&self, _: &Ctx<'_>, task: &Task, wake: &Wake) -> Placement {
+        self.note(task, 's');
+        Placement::Queue(wake.prev_cpu)
+    }
+
+    fn task_new(&self, ctx: &Ctx<'_>, task: &Task, baton: Schedulable) {
+        self.note(task, 'n');
+        self.enqueue(ctx, baton);
+    }
+
+    fn task_wakeup(&self, ctx: &Ctx<'_>, task: &Task, baton: Schedulable) {
+        self.note(task, 'w');
+        self.enqueue(ctx, baton);
+    }
+
+    fn task_preempt(&self, ctx: &Ctx<'_>, _: &Task, baton: Schedulable) {
+        self.enqueue(ctx, baton);
+    }
+
+    fn task_yield(&self, ctx: &Ctx<'_>, task: &Task, baton: Schedulable) {
+        self.note(task, 'y');
+        self.enqueue(ctx, baton);
+    }
+
+    fn task_restored(&self, ctx: &Ctx<'_>, task: &Task, baton: Schedulable) {
+        self.note(task, 'r');
+        self.enqueue(ctx, baton);
+    }
+
+    fn pick_next_task(&self, ctx: &Ctx<'_>, cpu: Cpu, prev: Option<&Task>) -> Pick {
+        match self.queue.lock().pop_where(|slot| ctx.slot_may_run(slot, cpu)) {
+            Some(task) => Pick::Run { task, slice: baton::DEFAULT_SLICE },
+            None if prev.is_some() => Pick::Keep { slice: baton::DEFAULT_SLICE },
+            None => Pick::Nothing,
+        }
+    }
+
+    fn pick_refused(&self, ctx: &Ctx<'_>, baton: Schedulable, why: Refusal) {
+        if !matches!(why, Refusal::Stale | Refusal::Foreign) {
+            self.enqueue(ctx, baton);
+        }
+    }
+
+    fn task_blocked(&self, _: &Ctx<'_>, task: &Task) {
+        self.note(task, 'b');
+    }
+
+    fn task_dequeued(&self, _: &Ctx<'_>, task: &Task) -> Option<Schedulable> {
+        self.note(task, 'd');
+        self.queue.lock().remove(task.slot)
+    }
+
+    fn task_departed(&self, _: &Ctx<'_>, task: &Task) -> Option<Schedulable> {
+        self.note(task, 'l');
+        self.queue.lock().remove(task.slot)
+    }
+
+    fn task_affinity_changed(&self, _: &Ctx<'_>, task: &Task) {
+        self.note(task, 'a');
+    }
+
+    fn task_prio_changed(&self, _: &Ctx<'_>, task: &Task) {
+        let mut notes = self.notes.lock();
+        match task.nice {
+            1 => *notes = Notes { slot: Some(task.slot), letters: core::mem::take(&mut notes.letters) },
+            19 if notes.slot == Some(task.slot) => panic!("calls: {}", notes.letters),
+            _ => {
+                drop(notes);
+                return self.note(task, 'i');
+            }
+        }
+        notes.letters.clear();
+    }
+}
+
+baton::policy!(Witness);
