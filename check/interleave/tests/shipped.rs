@@ -6,10 +6,10 @@ use baton_native::Policy;
 use std::time::Duration;
 
 fn passes(policy: Policy, without: &[Property], next: Option<Policy>) {
-    let time = std::env::var("BATON_CHECK_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(5);
     let options = Options {
-        schedules: 1_000_000,
-        time: Duration::from_secs(time),
+        schedules: 5_000,
+        // However slow this machine is.
+        time: Duration::from_secs(3600),
         without: without.to_vec(),
         next,
         ..Options::default()

@@ -13,7 +13,7 @@
 //! 6. A waking task goes to an idle CPU, the nearest to where it ran last; if the waker is about to sleep and nobody waits
 //!    there, to the waker's CPU; else to where it ran last.
 //! 7. A CPU that would go idle steals from the longest queue; a busy one wakes an idle one at its tick, if that may run one of the
-//!    first eight who wait, and for who is preempted.
+//!    first eight who wait, and for who is preempted or restored.
 //! 8. Nobody waits for ever, whatever the weights: a busy CPU looks through its queue now and then (`look`, 200 ms), and who is
 //!    found waiting the third time is next.
 #![no_std]
@@ -285,8 +285,8 @@ impl Scheduler for Wfq {
         self.put(task, baton, |own, _| first.map_or(own, |(key, _)| later(own, key)));
     }
 
-    fn task_restored(&self, _: &Ctx<'_>, task: &Task, baton: Schedulable) {
-        self.put(task, baton, |own, _| own);
+    fn task_restored(&self, ctx: &Ctx<'_>, task: &Task, baton: Schedulable) {
+        self.task_preempt(ctx, task, baton);
     }
 
     fn pick_next_task(&self, ctx: &Ctx<'_>, cpu: Cpu, prev: Option<&Task>) -> Pick {
