@@ -176,7 +176,7 @@ impl World {
             return;
         }
         self.outside.set(true);
-        let made = new.make_from(&old, &topology(self.cpus.len()), SLOTS as u32, "");
+        let made = new.make_from(&old, &topology(self.cpus.len()), SLOTS as u32, "", |_| ());
         self.outside.set(false);
         match made {
             Ok(made) => {
@@ -187,7 +187,7 @@ impl World {
                 });
                 self.core.swap(self.policy(), version, new.events());
             }
-            Err(why) => self.tell(Kind::Event, || format!("an upgrade is refused: {why}")),
+            Err(refused) => self.tell(Kind::Event, || format!("an upgrade is refused: {}", refused.why)),
         }
     }
 }

@@ -83,6 +83,9 @@ pub fn run(policy: &str, shape: Shape, nodes: u32, cores: u32, seed: u64) -> Run
         groups: vec![group("workers", &wakeup, Some(&response)), group("noise", &wakeup, None)],
         cpu: CpuTotals::new(times, switches, Migrations { core: 0, llc: 210, node: 34, machine: rng.below(9) }),
         fairness: Some(Fairness { jain: 0.9 + rng.unit() / 10.0, worst_lag_ns: 3_200_000 }),
+        upgrades: 0,
+        refused_upgrades: vec![],
+        tasks_not_made: 0,
         faults: vec![],
         timeline: Some(timeline),
     }

@@ -76,26 +76,28 @@ impl Policy {
     }
 
     /// Makes an instance of the state that `from` hands on, converting it if it is of another type; both then share what they share.
-    /// Nothing is called meanwhile. The error says why it was refused.
+    /// Nothing is called meanwhile. `taking_over` is told when the part begins, and ends, in which locks may be taken.
     pub fn make_from(
         &self,
         from: &Instance,
         cpus: &[BatonCpu],
         max_tasks: u32,
         options: &str,
-    ) -> Result<Instance, String> {
+        taking_over: impl Fn(bool),
+    ) -> Result<Instance, Refused> {
+        let refused = |why: String| Refused { why, half_taken: false };
         let (old, new) = (from.policy.ops(), self.ops());
         let converts = new.reregister_convert.is_some() && new.older == old.state && new.state != old.state;
         if old.reregister_prepare.is_none() || new.reregister_init.is_none() || (new.state != old.state && !converts) {
-            return Err("their states are not of one type".into());
+            return Err(refused("their states are not of one type".into()));
         }
         let older = from.policy.call(BatonMethod::ReregisterPrepare, from.this, 0, 0);
         if older == BATON_ABORTED || older == 0 {
-            return Err("the running version failed to hand its state on".into());
+            return Err(refused("the running version failed to hand its state on".into()));
         }
         if !converts {
-            return self
-                .with_env(cpus, max_tasks, options, |env| self.call(BatonMethod::ReregisterInit, 0, env, older));
+            let init = |env| self.call(BatonMethod::ReregisterInit, 0, env, older);
+            return self.with_env(cpus, max_tasks, options, init).map_err(refused);
         }
         let drop_older = || from.policy.call(BatonMethod::ReregisterDrop, 0, older, 0);
         let made = self.with_env(cpus, max_tasks, options, |env| {
@@ -105,9 +107,14 @@ impl Policy {
                 state => self.call(BatonMethod::ReregisterInit, 0, env, state),
             }
         });
-        let taken = made.and_then(|made| match self.call(BatonMethod::ReregisterTake, made.this, older, 0) {
-            0 => Ok(made),
-            _ => Err("the new version failed to take over the queues".into()),
+        let taken = made.map_err(refused).and_then(|made| {
+            taking_over(true);
+            let answer = self.call(BatonMethod::ReregisterTake, made.this, older, 0);
+            taking_over(false);
+            match answer {
+                0 => Ok(made),
+                _ => Err(Refused { why: "the new version failed to take over the queues".into(), half_taken: true }),
+            }
         });
         drop_older();
         taken
@@ -139,6 +146,15 @@ impl Policy {
             this => Ok(Instance { policy: *self, this: this as usize }),
         }
     }
+}
+
+/// Why a version did not take another's place.
+#[derive(Debug)]
+pub struct Refused {
+    /// For people.
+    pub why: String,
+    /// It had begun to take queues over: what they held is nowhere now.
+    pub half_taken: bool,
 }
 
 /// A policy that was made.

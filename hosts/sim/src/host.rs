@@ -117,6 +117,11 @@ impl SimHost {
         (0..self.active.len() as u32).any(|cpu| self.is_active(cpu) && self.mask_has(mask, cpu))
     }
 
+    /// Is a call under way in which locks may be taken?
+    fn may_lock(&self) -> bool {
+        self.calling.get().is_some() || self.taking_over.get()
+    }
+
     fn say(&self, message: &str) {
         *self.words.borrow_mut() = LastWords { message: message.into(), ..LastWords::default() };
     }
@@ -228,18 +233,21 @@ fn serves(core: &SimCore<'_>, host: &SimHost, cpu: i32) -> bool {
 
 /// SAFETY of what follows, the word: Mutual-exclusion. It is a lock of the policy's, which lives during the call.
 extern "C" fn lock(word: *const AtomicU32) -> bool {
-    if !try_lock(word) {
-        with(|_, host| host.say("the lock is held by this CPU already"));
-        fail(BatonFaultKind::Deadlock);
+    if !with(|_, host| host.may_lock()) {
+        with(|_, host| host.say("a lock was taken while the policy was being made; use Lock::get_mut there"));
         return false;
     }
-    true
+    let is_ours = try_lock(word);
+    if !is_ours {
+        with(|_, host| host.say("the lock is held by this CPU already"));
+        fail(BatonFaultKind::Deadlock);
+    }
+    is_ours
 }
 
 extern "C" fn try_lock(word: *const AtomicU32) -> bool {
     with(|_, host| {
-        if host.calling.get().is_none() && !host.taking_over.get() {
-            host.say("a lock was taken while the policy was being made; use Lock::get_mut there");
+        if !host.may_lock() {
             return false;
         }
         // SAFETY: Mutual-exclusion. See above.

@@ -157,7 +157,10 @@ pub fn run(config: &Config, world: World, sink: Option<&mut dyn Sink>) -> Result
     for cpu in 0..cpus.len() {
         core.note_online(cpu as i32, true);
     }
-    start(config, &core)?;
+    if let Err(why) = start(config, &core) {
+        core.host().instances.take();
+        return Err(why);
+    }
     // A trait object's lifetime shrinks where it is coerced only.
     let sink = sink.map(|sink| sink as &mut dyn Sink);
     let mut machine = Machine::new(&core, config, world, sink);

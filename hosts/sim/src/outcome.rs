@@ -57,6 +57,9 @@ impl Outcome {
                 offline_ns: stats.offline,
             },
             fairness: fairness(stats),
+            upgrades: stats.upgrades,
+            refused_upgrades: stats.refused.clone(),
+            tasks_not_made: stats.no_slot,
             faults,
             timeline,
         }

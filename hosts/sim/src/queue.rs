@@ -10,7 +10,7 @@ pub(crate) enum Next {
     /// What the task on a CPU was to do is done, if it has not left since.
     Done { cpu: u32, turn: u32 },
     /// A CPU looks whom to run.
-    Resched { cpu: u32 },
+    Resched { cpu: u32, turn: u32 },
     /// A CPU's tick.
     Tick { cpu: u32 },
     /// A policy's timer on a CPU, if it has not been set anew since.

@@ -36,6 +36,15 @@ pub struct Run {
     /// Where the workload has tasks to compare.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fairness: Option<Fairness>,
+    /// Versions of policies that took another's place.
+    #[serde(default)]
+    pub upgrades: u64,
+    /// Why others did not, each in a line.
+    #[serde(default)]
+    pub refused_upgrades: Vec<String>,
+    /// Tasks that there were no slots for.
+    #[serde(default)]
+    pub tasks_not_made: u64,
     /// Faults, each in a line.
     #[serde(default)]
     pub faults: Vec<String>,

@@ -132,8 +132,8 @@ impl Stats {
         }
     }
 
-    pub(crate) fn group_name(&self, group: u16) -> &str {
-        &self.groups[usize::from(group)].name
+    pub(crate) fn group_name(&self, group: u32) -> &str {
+        &self.groups[group as usize].name
     }
 
     /// So many ns pass, with so many tasks that wait, and CPUs that are idle, of a higher class, and offline.
@@ -147,20 +147,20 @@ impl Stats {
         self.offline += ns * u64::from(offline);
     }
 
-    pub(crate) fn new_task(&mut self, group: u16) {
-        self.groups[usize::from(group)].tasks += 1;
+    pub(crate) fn new_task(&mut self, group: u32) {
+        self.groups[group as usize].tasks += 1;
     }
 
-    pub(crate) fn wakeup(&mut self, group: u16, ns: u64) {
-        self.groups[usize::from(group)].wakeups.record(ns);
+    pub(crate) fn wakeup(&mut self, group: u32, ns: u64) {
+        self.groups[group as usize].wakeups.record(ns);
     }
 
-    pub(crate) fn response(&mut self, group: u16, ns: u64) {
-        self.groups[usize::from(group)].responses.record(ns);
+    pub(crate) fn response(&mut self, group: u32, ns: u64) {
+        self.groups[group as usize].responses.record(ns);
     }
 
-    pub(crate) fn done(&mut self, group: u16, count: u64) {
-        self.groups[usize::from(group)].done += count;
+    pub(crate) fn done(&mut self, group: u32, count: u64) {
+        self.groups[group as usize].done += count;
     }
 
     pub(crate) fn migration(&mut self, distance: Distance) {
@@ -169,8 +169,8 @@ impl Stats {
     }
 
     /// A task is over, or the run is; could it always run?
-    pub(crate) fn end_of(&mut self, group: u16, runtime: u64, nice: i32, always: bool) {
-        let group = &mut self.groups[usize::from(group)];
+    pub(crate) fn end_of(&mut self, group: u32, runtime: u64, nice: i32, always: bool) {
+        let group = &mut self.groups[group as usize];
         group.runtime += runtime;
         if always {
             group.shares.push((runtime, nice));

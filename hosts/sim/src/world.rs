@@ -16,7 +16,7 @@ pub struct Object(pub(crate) u32);
 
 /// A set of tasks that reports count together: a number given by [`World::group`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Group(pub(crate) u16);
+pub struct Group(pub(crate) u32);
 
 /// A task, as programs know it: a number given by [`World::task`] or [`Op::Fork`], never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -235,7 +235,7 @@ impl World {
         Group(found.unwrap_or_else(|| {
             self.groups.push(name.into());
             self.groups.len() - 1
-        }) as u16)
+        }) as u32)
     }
 
     /// Adds a task. Tasks are numbered from 0 as they are added; children of [`Op::Fork`] come after them.
@@ -252,6 +252,16 @@ impl World {
     /// Adds something that happens then, ns.
     pub fn happens(&mut self, at: u64, what: Happening) {
         self.happenings.push((at, what));
+    }
+
+    /// Is there a group of that name?
+    pub fn has_group(&self, name: &str) -> bool {
+        self.groups.iter().any(|group| &**group == name)
+    }
+
+    /// Names of the groups.
+    pub fn group_names(&self) -> impl Iterator<Item = &str> {
+        self.groups.iter().map(|group| &**group)
     }
 
     /// Tasks so far.

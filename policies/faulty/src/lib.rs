@@ -113,7 +113,10 @@ impl Scheduler for Faulty {
         self.enqueue(ctx, baton);
     }
 
-    fn task_preempt(&self, ctx: &Ctx<'_>, _: &Task, baton: Schedulable) {
+    fn task_preempt(&self, ctx: &Ctx<'_>, task: &Task, baton: Schedulable) {
+        if self.is_due(Fault::Kick) {
+            let _ = ctx.kick(task.cpu, Kick::Preempt);
+        }
         self.enqueue(ctx, baton);
     }
 

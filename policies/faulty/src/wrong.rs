@@ -18,6 +18,8 @@ pub enum Fault {
     Recursion,
     /// Does not come back. Not for a kernel: nothing ends it there.
     Forever,
+    /// Sends each task away that it has just picked.
+    Kick,
     Deadlock,
     Cycle,
     NotAllowed,
@@ -41,6 +43,7 @@ impl Fault {
             "memory" => Self::Memory,
             "recursion" => Self::Recursion,
             "forever" => Self::Forever,
+            "kick" => Self::Kick,
             "deadlock" => Self::Deadlock,
             "cycle" => Self::Cycle,
             "not-allowed" => Self::NotAllowed,

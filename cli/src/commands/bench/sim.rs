@@ -50,6 +50,10 @@ fn memory() -> u64 {
 fn measure(spec: &PolicySpec, cpus: u32, tasks: u32) -> Result<(f64, f64, f64)> {
     // As machines of that size are: nodes of at most 64 cores.
     let nodes = cpus.div_ceil(64);
+    if !cpus.is_multiple_of(nodes) {
+        let next = format!("a machine of more than 64 CPUs has nodes of equal size: {}", cpus - cpus % nodes);
+        return Err(Error::user(format!("{cpus} CPUs cannot be shared out to {nodes} nodes"), next));
+    }
     let topology = Topology::new(nodes as usize, (cpus / nodes) as usize, 1, (cpus / nodes) as usize);
     let mut config = Config::new(topology.map_err(|why| Error::user(why, "give other --cpus"))?);
     config.policies = vec![spec.clone()];
@@ -68,6 +72,10 @@ fn measure(spec: &PolicySpec, cpus: u32, tasks: u32) -> Result<(f64, f64, f64)> 
     let outcome =
         baton_sim::run(&config, world, None).map_err(|e| Error::baton(format!("the simulation failed: {e:?}")))?;
     let seconds = (cpu_time() - begin).as_secs_f64();
+    if let Some(fault) = outcome.faults.first() {
+        let fault = crate::status::Fault::new(fault, None);
+        return Err(Error::policy(&fault.policy, format!("it failed: {}", fault.message), "see it with: baton sim"));
+    }
     // Once more, to look at its memory while it is there.
     config.duration = 1_000_000;
     let mut world = World::new();

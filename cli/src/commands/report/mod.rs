@@ -111,6 +111,9 @@ mod tests {
             groups: vec![],
             cpu: Default::default(),
             fairness: None,
+            upgrades: 0,
+            refused_upgrades: vec![],
+            tasks_not_made: 0,
             faults: vec![],
             timeline: None,
         }

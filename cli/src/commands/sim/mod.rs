@@ -114,6 +114,18 @@ pub fn sim(args: &Sim) -> Result<ExitCode> {
         false => print(tables::runs(&runs))?,
     }
     let mut code = ExitCode::SUCCESS;
+    for run in &runs {
+        if run.tasks_not_made > 0 {
+            eprintln!(
+                "baton: {}: {} tasks were not made, as there was no slot: see --max-tasks",
+                run.policy, run.tasks_not_made
+            );
+        }
+        for why in &run.refused_upgrades {
+            eprintln!("baton: {}: an upgrade was refused: {why}", run.policy);
+            code = ExitCode::FAILURE;
+        }
+    }
     for fault in done.iter().flat_map(|done| &done.faults) {
         eprint!("\n{}", crate::report::simulated_fault(fault));
         code = ExitCode::from(exit_code(fault));

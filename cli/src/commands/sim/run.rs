@@ -112,6 +112,9 @@ impl Job {
             upgrades.push((swap.at, place, config.versions.len() - 1));
         }
         for offline in &args.offline {
+            if config.topology.cpus().len() == 1 {
+                return Err(Error::user("the only CPU cannot go offline", "give the machine more: --topology 1x2x1"));
+            }
             if offline.cpu as usize >= config.topology.cpus().len() {
                 return Err(Error::user(format!("there is no CPU {}", offline.cpu), "the first is 0; see --topology"));
             }
@@ -135,6 +138,11 @@ impl Job {
         let cpus = self.config.topology.cpus().len();
         baton_sim::workloads::build(&self.workload, self.config.seed, cpus, &mut world)
             .map_err(|why| Error::user(why, "see `baton sim --workloads` for what there is"))?;
+        if let Some((group, _)) = self.config.assign.iter().find(|(group, _)| !world.has_group(group)) {
+            let groups: Vec<&str> = world.group_names().collect();
+            let what = format!("the workload has no group {group}");
+            return Err(Error::user(what, format!("its groups are: {}", groups.join(", "))));
+        }
         for offline in &self.offline {
             world.happens(offline.from, Happening::Online(offline.cpu, false));
             world.happens(offline.to, Happening::Online(offline.cpu, true));

@@ -182,6 +182,9 @@ impl FromStr for Cost {
             return Err(format!("there is no cost '{name}', but: {}", names.join(", ")));
         }
         let ns = ns.parse().ok().filter(|&ns: &u64| ns <= 1_000_000_000).ok_or("a cost is 0 to 1000000000 ns")?;
+        if name == "smt" && ns > 1_024 {
+            return Err("smt is a part of 1024".into());
+        }
         // A machine whose clock does not tick, or whose siblings stand still, would not come to an end.
         if ns == 0 && ["tick", "smt"].contains(&name) {
             return Err(format!("{name} must be more than 0"));

@@ -153,7 +153,7 @@ pub use baton_abi::{BatonCtx as Ctx, BatonMethod as Method, BatonPolicy as Ops};
 macro_rules! export {
     ($scheduler:ty) => {
         #[global_allocator]
-        static MEMORY: $crate::Bounded = $crate::Bounded::new();
+        static MEMORY: $crate::Bounded = $crate::Bounded;
         #[used]
         #[link_section = ".init_array"]
         static HOOK: extern "C" fn() = {

@@ -5,10 +5,10 @@
 use std::{
     alloc::{GlobalAlloc, Layout, System},
     cell::Cell,
-    sync::atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
-/// What a library's policies may have together, bytes. More than in the kernel: it may be asked for a machine of 4,096 CPUs.
+/// What the policies of one thread may have together, bytes: a simulation is on one thread. More than in the kernel, as a machine may be
+/// of 4,096 CPUs.
 const LIMIT: usize = 512 << 20;
 
 /// The largest block outside the methods that make a policy, bytes.
@@ -16,6 +16,7 @@ const SMALL: usize = 8 << 10;
 
 thread_local! {
     static IS_SMALL: Cell<bool> = const { Cell::new(false) };
+    static USED: Cell<usize> = const { Cell::new(0) };
 }
 
 /// From now on this thread is in a method that gets small blocks only, or is not. Gives what held before.
@@ -24,34 +25,26 @@ pub(crate) fn small_only(is_small: bool) -> bool {
 }
 
 /// The allocator of a library, whose policies it bounds.
-pub struct Bounded {
-    used: AtomicUsize,
-}
-
-impl Bounded {
-    /// With nothing used.
-    #[allow(clippy::new_without_default, reason = "a static needs a constant")]
-    pub const fn new() -> Self {
-        Self { used: AtomicUsize::new(0) }
-    }
-}
+pub struct Bounded;
 
 // SAFETY: Allocator. All blocks are the system's; some are refused, as an allocator may.
 unsafe impl GlobalAlloc for Bounded {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let used = self.used.fetch_add(layout.size(), Relaxed) + layout.size();
+        let used = USED.get().wrapping_add(layout.size());
         // What is being unwound must come to an end.
         let is_bound = !std::thread::panicking();
-        if is_bound && (used > LIMIT || (layout.size() > SMALL && IS_SMALL.get())) {
-            self.used.fetch_sub(layout.size(), Relaxed);
+        // What another thread allocated and this one freed leaves less than nothing, which is no bound.
+        let is_over = used > LIMIT && used < usize::MAX / 2;
+        if is_bound && (is_over || (layout.size() > SMALL && IS_SMALL.get())) {
             return std::ptr::null_mut();
         }
+        USED.set(used);
         // SAFETY: Allocator. As the caller promises.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        self.used.fetch_sub(layout.size(), Relaxed);
+        USED.set(USED.get().wrapping_sub(layout.size()));
         // SAFETY: Allocator. As the caller promises.
         unsafe { System.dealloc(at, layout) }
     }

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use baton_abi::{BatonCtx, BATON_F_RESTORE};
 use baton_core::PolicyEntry;
+use baton_native::Refused;
 
 use super::{Machine, Place};
 use crate::host::TABLE;
@@ -63,14 +64,14 @@ impl<'m> Machine<'m> {
             + 1
     }
 
-    pub(super) fn set_mask(&mut self, at: u32, mask: u32) {
+    /// set_cpus_allowed(), on CPU `here`.
+    pub(super) fn set_mask(&mut self, at: u32, mask: u32, here: u32) {
         let slot = self.tasks[at as usize].slot;
         self.host().facts[slot as usize].mask.set(mask);
-        let cpu = self.rq(at);
-        let mut ctx = self.ctx(at, cpu, 0);
-        let here = self.enter(cpu);
-        self.core.set_affinity((), here, &mut ctx);
-        self.settle(cpu, &ctx);
+        let mut ctx = self.ctx(at, self.rq(at), 0);
+        let state = self.enter(here);
+        self.core.set_affinity((), state, &mut ctx);
+        self.settle(here, &ctx);
     }
 
     /// A change of a queued task's attributes takes it off its queue; one that runs stays where it is.
@@ -85,7 +86,10 @@ impl<'m> Machine<'m> {
         change(self);
         if is_queued {
             self.enqueue(at, here, BATON_F_RESTORE);
-            self.wakeup_preempt(self.rq(at), here);
+            // A CPU that idles is not told of a task that comes back, but by what is on its own queue.
+            if let Place::Local(cpu) = self.tasks[at as usize].place {
+                self.wakeup_preempt(cpu, here);
+            }
         }
     }
 
@@ -104,7 +108,7 @@ impl<'m> Machine<'m> {
         if !self.host().any_active(mask) {
             return;
         }
-        self.change(at, here, |machine| machine.set_mask(at, mask));
+        self.change(at, here, |machine| machine.set_mask(at, mask, here));
         if self.tasks[at as usize].runnable && !self.allowed(at, self.rq(at)) {
             if let Place::OnCpu(cpu) = self.tasks[at as usize].place {
                 self.higher_begins(cpu, self.config.costs.switch);
@@ -116,7 +120,7 @@ impl<'m> Machine<'m> {
     /// move_queued_task()
     fn migrate(&mut self, at: u32, here: u32) {
         self.dequeue(at);
-        let cpu = self.fallback_rq(at, self.rq(at));
+        let cpu = self.fallback_rq(at, self.rq(at), here);
         self.set_rq(at, cpu);
         if self.tasks[at as usize].runnable {
             self.enqueue(at, here, 0);
@@ -124,7 +128,8 @@ impl<'m> Machine<'m> {
         }
     }
 
-    /// sched_cpu_activate(); sched_cpu_deactivate() and balance_push(), by which all tasks leave the CPU.
+    /// sched_cpu_activate(); sched_cpu_deactivate() and balance_push(), by which all tasks leave the CPU, those of higher classes, too.
+    /// Deviation: it takes no time, where the kernel waits for an RCU grace period between the two halves.
     fn set_online(&mut self, cpu: u32, online: bool) {
         let others =
             self.cpus.iter().enumerate().filter(|(other, state)| *other != cpu as usize && state.online).count();
@@ -144,6 +149,12 @@ impl<'m> Machine<'m> {
         if online {
             return self.schedule(cpu, Left::Blocked);
         }
+        if std::mem::take(&mut target.higher) {
+            target.higher_turn = target.higher_turn.wrapping_add(1);
+            self.higher -= 1;
+            self.tell(Event::Higher { cpu, begins: false });
+        }
+        let target = &mut self.cpus[cpu as usize];
         // The rules have it as busy from now on.
         self.idle -= u32::from(std::mem::take(&mut target.told_idle));
         let curr = target.curr;
@@ -155,6 +166,7 @@ impl<'m> Machine<'m> {
             self.set_place(at, Place::Local(cpu));
             self.tell(Event::Switch { cpu, prev: Some((id, Left::Preempted)), next: None, migrated: false });
         }
+        self.note_siblings(cpu);
         let here = self.any_online(cpu);
         for at in 0..self.tasks.len() as u32 {
             let task = &self.tasks[at as usize];
@@ -180,14 +192,13 @@ impl<'m> Machine<'m> {
         new.install(Some(&TABLE));
         let running = entry.version.load(Relaxed) - 1;
         let options = &self.config.policies[policy].options;
-        host.taking_over.set(true);
         let made = new.make_from(
             &host.instances.borrow()[running],
             self.config.topology.cpus(),
             host.facts.len() as u32,
             options,
+            |taking_over| host.taking_over.set(taking_over),
         );
-        host.taking_over.set(false);
         match made {
             Ok(made) => {
                 host.instances.borrow_mut().push(made);
@@ -195,7 +206,11 @@ impl<'m> Machine<'m> {
                 self.core.swap(entry, version, new.events());
                 self.stats.upgrades += 1;
             }
-            Err(why) => {
+            Err(Refused { why, half_taken }) => {
+                // What its queues held is on the way to nowhere (undo of take, upgrade.c).
+                if half_taken {
+                    self.core.hand_anew(entry, false, self.now, (), self.state(here));
+                }
                 let said = host.take_words().map_or(why.clone(), |words| format!("{why}: {words}"));
                 self.stats.refused.push(said);
             }

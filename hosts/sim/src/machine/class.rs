@@ -14,9 +14,12 @@ impl Machine<'_> {
         self.account(cpu);
         let target = &mut self.cpus[cpu as usize];
         let was_higher = std::mem::replace(&mut target.higher, true);
+        // Two of a higher class run one after the other.
+        let begin = if was_higher { target.higher_until } else { self.now };
+        target.higher_until = begin.saturating_add(ns);
         target.higher_turn = target.higher_turn.wrapping_add(1);
-        let turn = target.higher_turn;
-        self.queue.push(self.now + ns, Next::HigherEnds { cpu, turn });
+        let (end, turn) = (target.higher_until, target.higher_turn);
+        self.queue.push(end, Next::HigherEnds { cpu, turn });
         if was_higher {
             return;
         }
@@ -40,18 +43,20 @@ impl Machine<'_> {
         self.tell(Event::Higher { cpu, begins: true });
         self.reenqueue_if_busy(cpu, cpu);
         self.note_idle(cpu);
+        self.note_siblings(cpu);
     }
 
     pub(super) fn higher_ends(&mut self, cpu: u32) {
         self.cpus[cpu as usize].higher = false;
         self.higher -= 1;
         self.tell(Event::Higher { cpu, begins: false });
-        if self.cpus[cpu as usize].online {
-            self.schedule(cpu, Left::Blocked);
-        }
+        debug_assert!(self.cpus[cpu as usize].curr.is_none() && self.cpus[cpu as usize].online);
+        self.schedule(cpu, Left::Blocked);
+        self.note_siblings(cpu);
     }
 
-    /// An interrupt takes so much of what runs there.
+    /// An interrupt takes so much of what runs there. Deviation: it counts as the task's own time, as in kernels without
+    /// CONFIG_IRQ_TIME_ACCOUNTING, and costs nothing where nobody runs.
     pub(super) fn interrupt(&mut self, cpu: u32, ns: u64) {
         self.account(cpu);
         self.steal(cpu, ns);

@@ -72,7 +72,7 @@ struct Task {
     woken_at: Option<u64>,
     /// Counts its sleeps: tells a timer of this one from one of before. Not begun anew with the next task here.
     turn: u32,
-    group: u16,
+    group: u32,
     /// It came at the beginning, and has never slept.
     always_ran: bool,
     /// Someone resumed it before it suspended itself.
@@ -92,13 +92,18 @@ struct Cpu {
     online: bool,
     /// A task of a higher class has it.
     higher: bool,
-    /// Counts the spells of a higher class.
+    /// Until when, ns, and a count of its spells.
+    higher_until: u64,
     higher_turn: u32,
     /// The rules were told that it is idle.
     told_idle: bool,
     /// It is on its way to look whom to run (TIF_NEED_RESCHED), and with that the running task's slice ends.
     resched: bool,
     preempt: bool,
+    /// Tells a way to look from one that a look of before has made needless.
+    resched_turn: u32,
+    /// Interrupts are off until then, ns: in `__schedule()`.
+    deaf_until: u64,
     has_tick: bool,
     /// Counts who ran, so that what was to happen to one does not happen to the next.
     turn: u32,
@@ -147,23 +152,26 @@ pub(crate) struct Machine<'m> {
 impl<'m> Machine<'m> {
     pub fn new(core: &'m SimCore<'m>, config: &'m Config, world: World, sink: Option<&'m mut dyn Sink>) -> Self {
         let places = config.topology.cpus();
+        let mut cores: Vec<Vec<u32>> = vec![Vec::new(); places.len()];
+        for (cpu, place) in places.iter().enumerate() {
+            cores[place.core as usize].push(cpu as u32);
+        }
         let siblings = |cpu: usize| {
-            let mut others: Vec<u32> = Vec::new();
-            // Threads of a core stand together.
-            let near = cpu.saturating_sub(64)..(cpu + 64).min(places.len());
-            others
-                .extend(near.filter(|&other| other != cpu && places[other].core == places[cpu].core).map(|c| c as u32));
-            others.into_boxed_slice()
+            let threads = cores[places[cpu].core as usize].iter().copied();
+            threads.filter(|&other| other as usize != cpu).collect()
         };
         let cpu = |cpu: usize| Cpu {
             curr: None,
             local: VecDeque::new(),
             online: true,
             higher: false,
+            higher_until: 0,
             higher_turn: 0,
             told_idle: false,
             resched: false,
             preempt: false,
+            resched_turn: 0,
+            deaf_until: 0,
             has_tick: false,
             turn: 0,
             since: 0,
@@ -219,7 +227,7 @@ impl<'m> Machine<'m> {
             self.note_idle(cpu);
             self.begin_noise(cpu);
         }
-        self.queue.push(self.config.stall / 4, Next::Watch);
+        self.queue.push(10_000_000, Next::Watch);
         while let Some((at, next)) = self.queue.pop() {
             let end = at.min(self.config.duration);
             self.stats.pass(end - self.now, self.waiting, [self.idle, self.higher, self.offline]);
@@ -230,7 +238,9 @@ impl<'m> Machine<'m> {
             }
             self.happen(next);
             self.tell_load();
-            if !self.host().reports.borrow().is_empty() {
+            let stopped: Vec<u32> = self.host().reports.borrow().iter().map(|fault| fault.index).collect();
+            if !stopped.is_empty() {
+                stopped.into_iter().for_each(|policy| self.tell(Event::Fault { policy }));
                 break;
             }
         }
@@ -244,7 +254,7 @@ impl<'m> Machine<'m> {
     fn happen(&mut self, next: Next) {
         match next {
             Next::Done { cpu, turn } if self.cpus[cpu as usize].turn == turn => self.done(cpu),
-            Next::Resched { cpu } => self.reschedule(cpu),
+            Next::Resched { cpu, turn } if self.cpus[cpu as usize].resched_turn == turn => self.reschedule(cpu),
             Next::Tick { cpu } => self.tick(cpu),
             Next::Timer { cpu, policy, turn } => self.timer(cpu, policy, turn),
             Next::WakeUp { task, turn } if self.tasks[task as usize].turn == turn => {
@@ -259,7 +269,7 @@ impl<'m> Machine<'m> {
             Next::Noise { cpu, interrupt } => self.make_noise(cpu, interrupt),
             Next::Evict { cpu } => self.evict(cpu),
             Next::Watch => self.watch(),
-            Next::Done { .. } | Next::WakeUp { .. } | Next::HigherEnds { .. } => {}
+            Next::Done { .. } | Next::Resched { .. } | Next::WakeUp { .. } | Next::HigherEnds { .. } => {}
         }
     }
 
@@ -313,7 +323,7 @@ impl<'m> Machine<'m> {
         }
         if !host.evictions.borrow().is_empty() {
             // irq_work, and the wakeup of a work item's thread
-            let soon = self.now + self.config.costs.ipi + self.config.costs.wakeup;
+            let soon = self.now + (self.config.costs.ipi + self.config.costs.wakeup).max(1);
             for cpu in host.evictions.take() {
                 self.queue.push(soon, Next::Evict { cpu });
             }
@@ -326,7 +336,15 @@ impl<'m> Machine<'m> {
         if !target.online || target.higher || (!preempt && target.curr.is_some()) {
             return;
         }
-        target.preempt |= preempt;
+        // The kicker ends the slice, under the lock of that run queue; its own irq_work comes after what it is doing.
+        if preempt && cpu != here {
+            self.account(cpu);
+            if let Some(at) = self.cpus[cpu as usize].curr {
+                self.tasks[at as usize].slice = 0;
+            }
+        } else {
+            target.preempt |= preempt;
+        }
         self.resched(cpu, here);
     }
 
@@ -340,7 +358,10 @@ impl<'m> Machine<'m> {
         let costs = &self.config.costs;
         let way = if cpu == here { 0 } else { costs.ipi };
         let idle = if target.curr.is_none() && !target.higher { costs.idle_exit } else { 0 };
-        self.queue.push(self.now + way + idle, Next::Resched { cpu });
+        // Never at once, so that who sends itself away has time pass.
+        let at = (self.now + way + idle).max(target.deaf_until).max(self.now + 1);
+        let turn = target.resched_turn;
+        self.queue.push(at, Next::Resched { cpu, turn });
     }
 
     fn reschedule(&mut self, cpu: u32) {
@@ -380,6 +401,8 @@ impl<'m> Machine<'m> {
             return;
         }
         self.set_timer(cpu, policy, None);
+        // Timers of a CPU that goes offline move to another.
+        let cpu = self.any_online(cpu);
         self.account(cpu);
         self.steal(cpu, self.config.costs.tick_work);
         let mut ctx = self.cpu_ctx(cpu);
@@ -412,13 +435,14 @@ impl<'m> Machine<'m> {
     /// What an interrupt or the kernel takes of a CPU's time: the task that runs there is done so much later.
     fn steal(&mut self, cpu: u32, work: u64) {
         if let Some(at) = self.cpus[cpu as usize].curr {
-            self.tasks[at as usize].remaining += work;
+            let remaining = &mut self.tasks[at as usize].remaining;
+            *remaining = remaining.saturating_add(work);
         }
     }
 
-    /// The watch of `hosts/kernel/watch.c`, four times in the limit.
+    /// The watch of `hosts/kernel/watch.c`.
     fn watch(&mut self) {
-        self.queue.push(self.now + (self.config.stall / 4).max(1), Next::Watch);
+        self.queue.push(self.now + (self.config.stall / 4).clamp(10_000_000, 500_000_000), Next::Watch);
         if let Some(slot) = self.core.find_stall(self.now, self.config.stall) {
             self.core.fault_stall(slot, self.now);
         }

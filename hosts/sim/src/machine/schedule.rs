@@ -22,8 +22,8 @@ impl Machine<'_> {
         task.slice = task.slice.saturating_sub(delta);
         target.since = self.now;
         if self.now > target.work_from {
-            let done = ((self.now - target.work_from) * target.speed) >> 10;
-            task.remaining = task.remaining.saturating_sub(done);
+            let done = (u128::from(self.now - target.work_from) * u128::from(target.speed)) >> 10;
+            task.remaining = task.remaining.saturating_sub(done as u64);
             target.work_from = self.now;
         }
     }
@@ -32,8 +32,9 @@ impl Machine<'_> {
     pub(super) fn arm(&mut self, cpu: u32) {
         let target = &self.cpus[cpu as usize];
         let Some(at) = target.curr else { return };
-        let need = (self.tasks[at as usize].remaining << 10).div_ceil(target.speed);
-        self.queue.push(target.work_from.max(self.now) + need, Next::Done { cpu, turn: target.turn });
+        let need = (u128::from(self.tasks[at as usize].remaining) << 10).div_ceil(u128::from(target.speed));
+        let need = u64::try_from(need).unwrap_or(u64::MAX);
+        self.queue.push(target.work_from.max(self.now).saturating_add(need), Next::Done { cpu, turn: target.turn });
     }
 
     pub(super) fn done(&mut self, cpu: u32) {
@@ -57,6 +58,12 @@ impl Machine<'_> {
                 return;
             }
         }
+        // Whoever wanted a look has it; what is asked for from here on comes after it.
+        let target = &mut self.cpus[cpu as usize];
+        target.resched = false;
+        target.preempt = false;
+        target.resched_turn = target.resched_turn.wrapping_add(1);
+        target.deaf_until = self.now + self.config.costs.switch;
         let next = match self.cpus[cpu as usize].local.front().copied() {
             Some(first) => Some(first),
             None => self.dispatch(cpu, prev.map(|at| (at, goes_on))),
@@ -145,14 +152,15 @@ impl Machine<'_> {
     }
 
     /// The speed of the other threads of a core, when one of them has begun or ended.
-    fn note_siblings(&mut self, cpu: u32) {
+    pub(super) fn note_siblings(&mut self, cpu: u32) {
         if self.cpus[cpu as usize].siblings.is_empty() {
             return;
         }
         let siblings = self.cpus[cpu as usize].siblings.clone();
         for &other in siblings.iter().chain([&cpu]) {
             let target = &self.cpus[other as usize];
-            let shared = target.siblings.iter().any(|&s| self.cpus[s as usize].curr.is_some());
+            let is_busy = |cpu: u32| self.cpus[cpu as usize].curr.is_some() || self.cpus[cpu as usize].higher;
+            let shared = target.siblings.iter().any(|&sibling| is_busy(sibling));
             let speed = if shared { self.config.costs.smt } else { 1024 };
             if speed == target.speed {
                 continue;

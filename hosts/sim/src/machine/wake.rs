@@ -114,10 +114,10 @@ impl Machine<'_> {
             cpu = ctx.cpu as u32;
             self.settle(here, &ctx);
         } else if !self.allowed(at, cpu) {
-            cpu = self.fallback_rq(at, cpu);
+            cpu = self.fallback_rq(at, cpu, here);
         }
         if !self.allowed(at, cpu) {
-            cpu = self.fallback_rq(at, cpu);
+            cpu = self.fallback_rq(at, cpu, here);
         }
         let task = &mut self.tasks[at as usize];
         task.runnable = true;
@@ -152,7 +152,7 @@ impl Machine<'_> {
     }
 
     /// select_fallback_rq(): a CPU of the node, else any; if none of its set is online the set is widened.
-    pub(super) fn fallback_rq(&mut self, at: u32, near: u32) -> u32 {
+    pub(super) fn fallback_rq(&mut self, at: u32, near: u32, here: u32) -> u32 {
         let node = self.config.topology.cpus()[near as usize].node;
         let all = 0..self.cpus.len() as u32;
         let found = all
@@ -161,7 +161,7 @@ impl Machine<'_> {
             .chain(all)
             .find(|&cpu| self.allowed(at, cpu));
         found.unwrap_or_else(|| {
-            self.set_mask(at, 0);
+            self.set_mask(at, 0, here);
             self.any_online(near)
         })
     }

@@ -121,7 +121,7 @@ impl Ideal {
     }
 
     fn seen(&mut self, task: u32) -> &mut Seen {
-        let name = &self.world.groups[usize::from(self.tasks[task as usize].group.0)];
+        let name = &self.world.groups[self.tasks[task as usize].group.0 as usize];
         self.groups.entry(name.to_string()).or_default()
     }
 

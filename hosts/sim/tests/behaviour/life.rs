@@ -9,7 +9,7 @@ use baton_sim::trace::{Event, Sink};
 use baton_sim::world::{Cx, Happening, Op, Spawn, TaskRef, World};
 use baton_sim::{Outcome, PolicySpec};
 
-use crate::{fifo, machine, relay_v1, relay_v2, run, shipped, wfq};
+use crate::{faulty, fifo, machine, relay_v1, relay_v2, run, shipped, wfq};
 
 fn hog(name: &str) -> Spawn {
     Spawn::new(name, |_: &mut Cx<'_>| Op::Run(1_000_000))
@@ -33,11 +33,12 @@ struct Watcher {
     runs: Rc<RefCell<Vec<(u64, u32, TaskRef)>>>,
     on: Vec<Option<TaskRef>>,
     offline: Vec<bool>,
+    higher: Vec<bool>,
 }
 
 impl Watcher {
     fn new(cpus: usize) -> Self {
-        Self { runs: Rc::default(), on: vec![None; cpus], offline: vec![false; cpus] }
+        Self { runs: Rc::default(), on: vec![None; cpus], offline: vec![false; cpus], higher: vec![false; cpus] }
     }
 }
 
@@ -60,10 +61,12 @@ impl Sink for Watcher {
                     next.is_none() || !self.offline[cpu as usize],
                     "at {now}: CPU {cpu} runs a task and is offline"
                 );
+                assert!(next.is_none() || !self.higher[cpu as usize], "at {now}: CPU {cpu} is of a higher class");
                 self.on[cpu as usize] = next;
                 self.runs.borrow_mut().extend(next.map(|task| (now, cpu, task)));
             }
             Event::Online { cpu, online } => self.offline[cpu as usize] = !online,
+            Event::Higher { cpu, begins } => self.higher[cpu as usize] = begins,
             _ => {}
         }
     }
@@ -214,4 +217,33 @@ fn a_sibling_takes_its_part_of_a_core() {
     let (alone, shared) = (done("1x2x1"), done("1x1x2"));
     let ratio = shared as f64 / alone as f64;
     assert!((ratio - 640.0 / 1024.0).abs() < 0.02, "{ratio}");
+}
+
+#[test]
+fn a_higher_class_on_a_cpu_that_goes_and_comes() {
+    let mut world = World::new();
+    (0..3).for_each(|_| _ = world.task(hog("hog")));
+    world.happens(5_000_000, Happening::HigherClass(1, 20_000_000));
+    world.happens(6_000_000, Happening::HigherClass(1, 50_000));
+    world.happens(8_000_000, Happening::Online(1, false));
+    world.happens(10_000_000, Happening::Online(1, true));
+    world.happens(12_000_000, Happening::HigherClass(0, 4_000_000));
+    world.happens(13_000_000, Happening::HigherClass(0, 1_000_000));
+    let (outcome, _) = watched(&machine("1x2x1", wfq(), 100), world);
+    // 3 ms until it went offline; 5 ms, one after the other, on the first.
+    assert_eq!((outcome.stats.higher, outcome.stats.offline), (8_000_000, 2_000_000));
+    let ran: u64 = outcome.stats.groups[0].runtime;
+    assert!(ran > 185_000_000, "a hog was lost: {ran}");
+}
+
+#[test]
+fn a_policy_that_sends_itself_away_ends_some_day() {
+    let mut config = machine("1x1x1", faulty(), 100);
+    config.policies[0].options = "fault=kick,after=10".into();
+    config.stall = 20_000_000;
+    let mut world = World::new();
+    (0..2).for_each(|_| _ = world.task(hog("hog")));
+    // Each round takes its time, so that the end comes, whatever the hogs get done.
+    let outcome = baton_sim::run(&config, world, None).unwrap();
+    assert!(outcome.stats.switches > 1_000, "{}", outcome.stats.switches);
 }
