@@ -54,7 +54,7 @@ pub const BEHAVIOURS: &[Behaviour] = &[
     Behaviour { name: "each sleep is told", steps: &[Sleep, Sleep, Sleep], calls: "bwbwbw" },
     Behaviour { name: "a task that yields to nobody goes on", steps: &[Yield, Yield], calls: "" },
     Behaviour { name: "a nice value changes while the task runs", steps: &[Nice(5), Nice(5), Nice(10)], calls: "ii" },
-    Behaviour { name: "a task binds itself to where it is", steps: &[Bind(0), Unbind], calls: "aa" },
+    Behaviour { name: "a change of CPUs that is none", steps: &[Bind(0), Unbind, Unbind], calls: "a" },
     Behaviour { name: "a task must leave its CPU", steps: &[Bind(1), Bind(0)], calls: "adradr" },
     Behaviour { name: "it sleeps where it was sent", steps: &[Bind(1), Sleep, Unbind, Sleep], calls: "adrbwabsw" },
     Behaviour { name: "a thread is made and waited for", steps: &[Thread], calls: "bw" },

@@ -105,7 +105,8 @@ impl<'m> Machine<'m> {
 
     /// sched_setaffinity(), and the stopper's move of a task that must leave its CPU.
     fn set_affinity(&mut self, at: u32, mask: u32, here: u32) {
-        if !self.host().any_active(mask) {
+        // __set_cpus_allowed_ptr(): what changes nothing is not told, and a set without a CPU that is online is refused.
+        if self.mask(at) == mask || !self.host().any_active(mask) {
             return;
         }
         self.change(at, here, |machine| machine.set_mask(at, mask, here));
