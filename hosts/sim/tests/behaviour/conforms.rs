@@ -51,3 +51,35 @@ fn a_task_comes_with_the_calls_that_it_should() {
         assert_eq!(calls(behaviour), behaviour.calls, "{}", behaviour.name);
     }
 }
+
+/// Each place that is marked has its row in docs/simulator.md, and no other has.
+#[test]
+fn deviations_are_listed() {
+    fn marked(dir: &std::path::Path, found: &mut Vec<String>) {
+        for entry in std::fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                marked(&path, found);
+            } else {
+                let text = std::fs::read_to_string(&path).unwrap();
+                let marks = text.lines().filter(|line| line.contains("Deviation: ")).count();
+                found.extend((0..marks).map(|_| path.display().to_string()));
+            }
+        }
+    }
+    let root = std::env::var("CARGO_MANIFEST_DIR").unwrap();
+    let source = format!("{root}/src/");
+    let mut found = Vec::new();
+    marked(std::path::Path::new(&source), &mut found);
+    let mut found: Vec<&str> = found.iter().map(|path| path.trim_start_matches(&source)).collect();
+    let docs = std::fs::read_to_string(format!("{root}/../../docs/simulator.md")).unwrap();
+    let mut listed: Vec<&str> = docs
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `"))
+        .filter_map(|line| line.split('`').next())
+        .filter(|place| place.ends_with(".rs"))
+        .collect();
+    found.sort_unstable();
+    listed.sort_unstable();
+    assert_eq!(found, listed);
+}
