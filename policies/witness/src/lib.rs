@@ -2,7 +2,8 @@
 //! `witness`: notes which calls it gets about one task, and tells them by a panic. For the conformance of hosts
 //! (`policy/conformance`).
 //!
-//! 1. All tasks wait in one first-in first-out queue; a CPU runs the first that it may.
+//! 1. Each CPU has a first-in first-out queue, and takes tasks from its own only: a task that must leave its CPU is not taken
+//!    away before the host moves it.
 //! 2. The task whose nice value becomes 1 is the one that notes are taken of from then on, a letter for each call but picks and
 //!    preemptions.
 //! 3. When its nice value becomes 19, the policy panics with the letters as its message.
@@ -13,7 +14,7 @@ extern crate alloc;
 
 use alloc::string::String;
 use baton::{
-    runqueue::Fifo, Cpu, Ctx, Env, Events, Kick, Lock, Pick, Placement, Refusal, Schedulable, Scheduler, Task,
+    runqueue::Fifo, Cpu, Ctx, Env, Events, Kick, Lock, PerCpu, Pick, Placement, Refusal, Schedulable, Scheduler, Task,
     Topology, Wake,
 };
 
@@ -29,7 +30,7 @@ struct Notes {
 
 /// The policy.
 pub struct Witness {
-    queue: Lock<Fifo>,
+    queues: PerCpu<Lock<Fifo>>,
     notes: Lock<Notes>,
     topology: Topology,
 }
@@ -42,13 +43,13 @@ impl Witness {
         }
     }
 
-    fn enqueue(&self, ctx: &Ctx<'_>, baton: Schedulable) {
-        let slot = baton.slot();
-        self.queue.lock().push_back(baton);
-        let fits = |&cpu: &Cpu| ctx.is_idle(cpu) && ctx.slot_may_run(slot, cpu);
-        if let Some(idle) = self.topology.cpus().find(fits) {
-            let _ = ctx.kick(idle, Kick::Idle);
-        }
+    fn enqueue(&self, ctx: &Ctx<'_>, cpu: Cpu, baton: Schedulable) {
+        self.queues[cpu].lock().push_back(baton);
+        let _ = ctx.kick(cpu, Kick::Idle);
+    }
+
+    fn remove(&self, task: &Task) -> Option<Schedulable> {
+        self.queues.iter().find_map(|queue| queue.lock().remove(task.slot))
     }
 }
 
@@ -59,7 +60,11 @@ impl Scheduler for Witness {
     fn new(env: &Env<'_>) -> Result<Self, &'static str> {
         env.known_options(&[])?;
         let notes = Notes { letters: String::with_capacity(MOST), ..Notes::default() };
-        Ok(Self { queue: Lock::new(env.fifo()), notes: Lock::new(notes), topology: env.topology().clone() })
+        Ok(Self {
+            queues: env.per_cpu(|_| Lock::new(env.fifo())),
+            notes: Lock::new(notes),
+            topology: env.topology().clone(),
+        })
     }
 
     fn select_task_rq(&self, _: &Ctx<'_>, task: &Task, wake: &Wake) -> Placement {
@@ -69,30 +74,30 @@ impl Scheduler for Witness {
 
     fn task_new(&self, ctx: &Ctx<'_>, task: &Task, baton: Schedulable) {
         self.note(task, 'n');
-        self.enqueue(ctx, baton);
+        self.enqueue(ctx, task.cpu, baton);
     }
 
     fn task_wakeup(&self, ctx: &Ctx<'_>, task: &Task, baton: Schedulable) {
         self.note(task, 'w');
-        self.enqueue(ctx, baton);
+        self.enqueue(ctx, task.cpu, baton);
     }
 
-    fn task_preempt(&self, ctx: &Ctx<'_>, _: &Task, baton: Schedulable) {
-        self.enqueue(ctx, baton);
+    fn task_preempt(&self, ctx: &Ctx<'_>, task: &Task, baton: Schedulable) {
+        self.enqueue(ctx, task.cpu, baton);
     }
 
     fn task_yield(&self, ctx: &Ctx<'_>, task: &Task, baton: Schedulable) {
         self.note(task, 'y');
-        self.enqueue(ctx, baton);
+        self.enqueue(ctx, task.cpu, baton);
     }
 
     fn task_restored(&self, ctx: &Ctx<'_>, task: &Task, baton: Schedulable) {
         self.note(task, 'r');
-        self.enqueue(ctx, baton);
+        self.enqueue(ctx, task.cpu, baton);
     }
 
     fn pick_next_task(&self, ctx: &Ctx<'_>, cpu: Cpu, prev: Option<&Task>) -> Pick {
-        match self.queue.lock().pop_where(|slot| ctx.slot_may_run(slot, cpu)) {
+        match self.queues[cpu].lock().pop_where(|slot| ctx.slot_may_run(slot, cpu)) {
             Some(task) => Pick::Run { task, slice: baton::DEFAULT_SLICE },
             None if prev.is_some() => Pick::Keep { slice: baton::DEFAULT_SLICE },
             None => Pick::Nothing,
@@ -100,8 +105,9 @@ impl Scheduler for Witness {
     }
 
     fn pick_refused(&self, ctx: &Ctx<'_>, baton: Schedulable, why: Refusal) {
-        if !matches!(why, Refusal::Stale | Refusal::Foreign) {
-            self.enqueue(ctx, baton);
+        let fits = self.topology.cpus().find(|&cpu| ctx.baton_may_run(&baton, cpu));
+        if let (Some(cpu), false) = (fits, matches!(why, Refusal::Stale | Refusal::Foreign)) {
+            self.enqueue(ctx, cpu, baton);
         }
     }
 
@@ -111,12 +117,12 @@ impl Scheduler for Witness {
 
     fn task_dequeued(&self, _: &Ctx<'_>, task: &Task) -> Option<Schedulable> {
         self.note(task, 'd');
-        self.queue.lock().remove(task.slot)
+        self.remove(task)
     }
 
     fn task_departed(&self, _: &Ctx<'_>, task: &Task) -> Option<Schedulable> {
         self.note(task, 'l');
-        self.queue.lock().remove(task.slot)
+        self.remove(task)
     }
 
     fn task_affinity_changed(&self, _: &Ctx<'_>, task: &Task) {
