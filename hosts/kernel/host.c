@@ -163,6 +163,15 @@ u64 baton_host_random(void)
 }
 EXPORT_SYMBOL_GPL(baton_host_random);
 
+u32 baton_recording;	/* not 0 while calls are recorded; read by policies, too */
+EXPORT_SYMBOL_GPL(baton_recording);
+
+/* A policy has read a value that others change without a lock. */
+void baton_host_read(u64 value)
+{
+}
+EXPORT_SYMBOL_GPL(baton_host_read);
+
 /*
  * A BPF program, as which all callbacks of the shim run, disables migration of whichever task it interrupts, if RCU is preemptible
  * (rcu_read_lock_dont_migrate()): that one may be the very task that is being enqueued.

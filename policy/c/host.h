@@ -27,6 +27,13 @@ void baton_host_free(void *at);			/* NULL is nothing */
 u64 baton_host_now(void);			/* ns; does not go back on one CPU */
 u64 baton_host_random(void);
 
+/*
+ * Tells the host of a value that was read and that other CPUs change without a lock: an input of the policy, which a recording must
+ * have. Needed only while baton_recording is not 0.
+ */
+void baton_host_read(u64 value);
+extern u32 baton_recording;
+
 /* Has the policy's `timer` called on this CPU, once; ns from now. Replaces the one armed before. */
 void baton_host_arm_timer(u64 after_ns);
 void baton_host_cancel_timer(void);

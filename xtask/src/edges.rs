@@ -18,6 +18,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("baton-native-glue", &["baton-abi", "baton-bridge", "baton-seam"]),
     ("baton-native", &["baton-abi", "baton-core", "baton-native-glue", "baton-seam"]),
     ("baton-conformance", &[]),
+    ("baton-trace", &["baton-abi"]),
     ("baton-sim", &["baton", "baton-abi", "baton-conformance", "baton-core", "baton-native", "baton-seam", POLICY]),
     ("baton-interleave", &["baton", "baton-abi", "baton-core", "baton-native", POLICY]),
     ("baton-vm", &[]),

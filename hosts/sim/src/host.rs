@@ -306,6 +306,10 @@ extern "C" fn random() -> u64 {
     with(|_, host| host.rng.borrow_mut().any())
 }
 
+extern "C" fn read(value: u64) -> u64 {
+    value
+}
+
 fn request(at: Option<u64>) {
     with(|_, host| {
         let Some(policy) = host.calling.get() else { return };
@@ -350,6 +354,7 @@ pub(crate) static TABLE: Table = Table {
     panicked,
     now,
     random,
+    read,
     arm_timer,
     cancel_timer,
     may_run,

@@ -25,7 +25,7 @@ use alloc::sync::Arc;
 use baton::{
     runqueue::{Fifo, Tree},
     weight::NICE_0,
-    Cpu, Ctx, Env, Events, Kick, Lock, PerCpu, PerTask, Pick, Placement, Refusal, Schedulable, Scheduler, Task,
+    Cpu, Ctx, Env, Events, Kick, Lock, PerCpu, PerTask, Pick, Placement, Refusal, Schedulable, Scheduler, Shared, Task,
     Topology, Upgrade, Wake,
 };
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -42,7 +42,7 @@ struct Queue {
 /// One CPU. `waiting` is the length of the queue, for others to read without the lock.
 struct PerCpuState {
     queue: Lock<Queue>,
-    waiting: AtomicU32,
+    waiting: Shared<u32>,
     /// Whether a task runs there whose slice a timer ends.
     timed: AtomicBool,
 }
@@ -63,7 +63,7 @@ struct TaskState {
 
 /// All that changes, and one version hands to the next.
 #[derive(Clone)]
-pub struct Shared {
+pub struct Kept {
     cpus: PerCpu<PerCpuState>,
     tasks: PerTask<TaskState>,
     /// Tasks that no CPU may run: on one that is going offline, and bound to it. The kernel enqueues them anew.
@@ -73,11 +73,11 @@ pub struct Shared {
 baton::state!(Queue, version 1 { tasks, vruntime, looked });
 baton::state!(PerCpuState, version 1 { queue, waiting, timed });
 baton::state!(TaskState, version 1 { vruntime, charged, home, weight, found });
-baton::state!(Shared, version 1 { cpus, tasks, limbo });
+baton::state!(Kept, version 1 { cpus, tasks, limbo });
 
 /// The policy.
 pub struct Wfq {
-    shared: Shared,
+    shared: Kept,
     topology: Topology,
     period: u64,
     min_slice: u64,
@@ -149,7 +149,7 @@ impl Wfq {
         state.vruntime.store(vruntime, Relaxed);
         state.found.store(0, Relaxed);
         queue.tasks.insert(vruntime, baton);
-        at.waiting.store(queue.tasks.len() as u32, Relaxed);
+        at.waiting.set(queue.tasks.len() as u32);
     }
 
     /// Puts a task into its CPU's queue, charged for what it ran.
@@ -165,7 +165,7 @@ impl Wfq {
         let at = &self.shared.cpus[cpu];
         let mut queue = at.queue.lock();
         let (_, baton) = queue.tasks.pop_where(fits)?;
-        at.waiting.store(queue.tasks.len() as u32, Relaxed);
+        at.waiting.set(queue.tasks.len() as u32);
         Some(baton)
     }
 
@@ -219,14 +219,14 @@ impl Wfq {
 }
 
 impl Upgrade for Wfq {
-    type State = Shared;
-    type Older = Shared;
+    type State = Kept;
+    type Older = Kept;
 
-    fn reregister_prepare(&self) -> Shared {
+    fn reregister_prepare(&self) -> Kept {
         self.shared.clone()
     }
 
-    fn reregister_init(env: &Env<'_>, shared: Shared) -> Result<Self, &'static str> {
+    fn reregister_init(env: &Env<'_>, shared: Kept) -> Result<Self, &'static str> {
         env.known_options(&["period", "min_slice", "credit", "light_slice", "look"])?;
         Ok(Self {
             shared,
@@ -246,14 +246,14 @@ impl Scheduler for Wfq {
 
     fn new(env: &Env<'_>) -> Result<Self, &'static str> {
         let queue = || Lock::new(Queue { tasks: env.tree(), vruntime: 0, looked: 0 });
-        let cpu = |_| PerCpuState { queue: queue(), waiting: AtomicU32::new(0), timed: AtomicBool::new(false) };
+        let cpu = |_| PerCpuState { queue: queue(), waiting: Shared::new(0), timed: AtomicBool::new(false) };
         let limbo = Arc::new(Lock::new(env.fifo()));
-        Self::reregister_init(env, Shared { cpus: env.per_cpu(cpu), tasks: env.per_task(), limbo })
+        Self::reregister_init(env, Kept { cpus: env.per_cpu(cpu), tasks: env.per_task(), limbo })
     }
 
     fn select_task_rq(&self, ctx: &Ctx<'_>, task: &Task, wake: &Wake) -> Placement {
         let waker = wake.waker_cpu;
-        let nobody_waits = self.shared.cpus[waker].waiting.load(Relaxed) == 0;
+        let nobody_waits = self.shared.cpus[waker].waiting.get() == 0;
         if wake.sync && nobody_waits && (waker == wake.prev_cpu || ctx.may_run(task, waker)) {
             return Placement::Queue(waker);
         }
@@ -304,14 +304,14 @@ impl Scheduler for Wfq {
         }
         let Some((vruntime, task)) = queue.tasks.pop_first() else { return Pick::Nothing };
         queue.vruntime = later(queue.vruntime, vruntime);
-        at.waiting.store(waiting as u32 - 1, Relaxed);
+        at.waiting.set(waiting as u32 - 1);
         let others = waiting - 1 + usize::from(prev.is_some());
         Pick::Run { slice: self.slice(ctx, at, task.slot(), others), task }
     }
 
     fn newly_idle(&self, ctx: &Ctx<'_>, cpu: Cpu) -> Option<Schedulable> {
         let others = || self.topology.near(cpu).iter().copied().filter(|&c| c != cpu);
-        let waiting = |c: Cpu| self.shared.cpus[c].waiting.load(Relaxed);
+        let waiting = |c: Cpu| self.shared.cpus[c].waiting.get();
         let longest = others().max_by_key(|&c| waiting(c));
         let baton = longest
             .into_iter()
@@ -334,7 +334,7 @@ impl Scheduler for Wfq {
         let remove = |at: &PerCpuState| {
             let mut queue = at.queue.lock();
             let (_, baton) = queue.tasks.remove(task.slot)?;
-            at.waiting.store(queue.tasks.len() as u32, Relaxed);
+            at.waiting.set(queue.tasks.len() as u32);
             Some(baton)
         };
         let baton = remove(&self.shared.cpus[home]).or_else(|| self.shared.limbo.lock().remove(task.slot));

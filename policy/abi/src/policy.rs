@@ -62,7 +62,7 @@ pub const BATON_F_SYNC: u16 = 1 << 4;
 
 /// What a policy is told of a task. A copy, made for one call.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BatonTask {
     /// Slot of the task: below the `max_tasks` of [`BatonEnv`], and reused after the task is dead.
     pub slot: u32,
@@ -78,7 +78,7 @@ pub struct BatonTask {
 
 /// A waking or new task asks for a CPU.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BatonWake {
     /// Where it ran last.
     pub prev_cpu: i32,

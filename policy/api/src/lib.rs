@@ -14,6 +14,7 @@ mod ctx;
 mod env;
 pub mod runqueue;
 mod scheduler;
+mod shared;
 mod state;
 mod storage;
 mod topology;
@@ -24,6 +25,7 @@ pub use baton_seam::Schedulable;
 pub use ctx::{Ctx, Kicks, MAX_KICKS};
 pub use env::Env;
 pub use scheduler::{Scheduler, Upgrade};
+pub use shared::{Shared, Word};
 #[doc(hidden)]
 pub use state::layout_of;
 pub use state::{Layout, State};

@@ -6,6 +6,7 @@
 
 use crate::{
     runqueue::{Fifo, List, Tree},
+    shared::{Shared, Word},
     Lock, PerCpu, PerTask,
 };
 use alloc::{boxed::Box, sync::Arc, vec::Vec};
@@ -127,6 +128,10 @@ macro_rules! of_one {
     )*};
 }
 of_one!(Option Vec Box Arc Lock PerCpu PerTask);
+
+impl<T: Word + Send + Sync> State for Shared<T> {
+    const LAYOUT: Layout = Layout::of::<Self>("Shared", 0).field(T::NAME, 0, Layout::of::<T>(T::NAME, 0));
+}
 
 impl<T: State, const N: usize> State for [T; N] {
     const LAYOUT: Layout = Layout::of::<Self>("array", 0).field("", N, T::LAYOUT);

@@ -45,6 +45,29 @@ pub struct Behaviour {
     pub calls: &'static str,
 }
 
+/// A move that the kernel makes at once, and how it may be told of where the task is quick to sleep: until it has been moved, or a
+/// moment longer (affine_move_task() in kernel/sched/core.c waits for the stopper).
+const MOVE: &str = "adr";
+const MOVES: [&str; 3] = [MOVE, "adrbw", "abw"];
+
+impl Behaviour {
+    /// Are these the calls that its policy gets?
+    pub fn fits(&self, calls: &str) -> bool {
+        fits(self.calls, calls)
+    }
+}
+
+fn fits(expected: &str, calls: &str) -> bool {
+    if let Some(rest) = expected.strip_prefix(MOVE) {
+        return MOVES.iter().any(|told| calls.strip_prefix(told).is_some_and(|calls| fits(rest, calls)));
+    }
+    match (expected.chars().next(), calls.chars().next()) {
+        (Some(one), Some(other)) if one == other => fits(&expected[1..], &calls[1..]),
+        (None, None) => true,
+        _ => false,
+    }
+}
+
 use Step::{Bind, Nice, Sleep, Thread, Unbind, Yield};
 
 /// All of them.
@@ -128,4 +151,20 @@ const fn same(a: &str, b: &str) -> bool {
         at += 1;
     }
     a.len() == b.len() && at == a.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_move_may_be_slept_through() {
+        let one = Behaviour { name: "", steps: &[], calls: "adrbwsadr" };
+        for calls in ["adrbwsadr", "adrbwbwsadr", "abwbwsadr", "adrbwsabw", "abwbwsadrbw"] {
+            assert!(one.fits(calls), "{calls}");
+        }
+        for calls in ["", "adrbws", "abwsadr", "adrbwsadrb", "adrbwsadrbwbw", "aadr", "adrsadr"] {
+            assert!(!one.fits(calls), "{calls}");
+        }
+    }
 }

@@ -3,7 +3,7 @@
 //!
 //! Context of all of them: inside a call of a policy, interrupts off, on one CPU. In `create` a lock is a fault; the rest does nothing.
 
-use core::sync::atomic::AtomicU32;
+use core::sync::atomic::{AtomicU32, Ordering};
 
 mod c {
     use core::sync::atomic::AtomicU32;
@@ -14,6 +14,8 @@ mod c {
         pub fn baton_host_token_dropped(token: u64);
         pub fn baton_host_now() -> u64;
         pub fn baton_host_random() -> u64;
+        pub fn baton_host_read(value: u64);
+        pub static baton_recording: AtomicU32;
         pub fn baton_host_arm_timer(after_ns: u64);
         pub fn baton_host_cancel_timer();
         pub fn baton_host_may_run(slot: u32, cpu: i32) -> bool;
@@ -61,6 +63,18 @@ pub fn now() -> u64 {
 pub fn random() -> u64 {
     // SAFETY: Kernel-call. Plain numbers only.
     unsafe { c::baton_host_random() }
+}
+
+/// Passes on a value that was read without a lock.
+#[inline(always)]
+pub fn read(value: u64) -> u64 {
+    // SAFETY: Kernel-call. The static is baton.ko's for as long as this module is; the rest is plain numbers.
+    unsafe {
+        if c::baton_recording.load(Ordering::Relaxed) != 0 {
+            c::baton_host_read(value);
+        }
+    }
+    value
 }
 
 /// Sets this CPU's timer of this policy, ns from now.

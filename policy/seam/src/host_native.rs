@@ -29,6 +29,8 @@ pub struct Table {
     pub arm_timer: extern "C" fn(after_ns: u64),
     /// Stops this CPU's timer of this policy.
     pub cancel_timer: extern "C" fn(),
+    /// A value was read that others change without a lock; the answer is what the policy gets.
+    pub read: extern "C" fn(value: u64) -> u64,
     /// May the task in this slot run on that CPU now?
     pub may_run: extern "C" fn(slot: u32, cpu: i32) -> bool,
     /// Is the CPU online?
@@ -145,6 +147,12 @@ pub fn now() -> u64 {
 /// A random number; 0 without a host.
 pub fn random() -> u64 {
     table().map_or(0, |table| (table.random)())
+}
+
+/// Passes on a value that was read without a lock.
+#[inline]
+pub fn read(value: u64) -> u64 {
+    table().map_or(value, |table| (table.read)(value))
 }
 
 /// Sets this CPU's timer of this policy, ns from now.
