@@ -107,6 +107,10 @@ pub enum Command {
     Demo(Demo),
     /// Try a policy with everything that can happen to tasks, at once.
     Torture(Torture),
+    /// Record what a running policy is asked, and answers, for `baton replay`.
+    ///
+    /// The policy begins anew, with a new instance of it; it is not built in another way, and goes on when the recording ends.
+    Record(Record),
     /// Run policies on a simulated machine.
     ///
     /// Exit codes of a policy's fault: 42 a task waited too long; 44 a policy whose answers were refused again and again; 43 any
@@ -132,6 +136,30 @@ pub struct Output {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct Record {
+    /// Where to.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: PathBuf,
+    /// The policy. [default: the one that runs]
+    #[arg(short, long, value_name = "NAME", value_parser = names::policy)]
+    pub policy: Option<String>,
+    /// For how long; without it and without a command, until it is interrupted (Ctrl-C).
+    #[arg(long = "for", value_name = "TIME", value_parser = names::duration)]
+    pub duration: Option<std::time::Duration>,
+    /// End the recording when a CPU's ring is full, instead of losing events (which are counted).
+    #[arg(long)]
+    pub lossless: bool,
+    /// What each CPU may have in memory, MiB.
+    #[arg(long, value_name = "MIB", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=4000))]
+    pub ring: u32,
+    #[command(flatten)]
+    pub out: Output,
+    /// Record while this command runs. It is not given to the policy: for that, see `baton run`.
+    #[arg(last = true, value_name = "COMMAND", conflicts_with = "duration")]
+    pub command: Vec<String>,
 }
 
 #[derive(Args, Debug)]

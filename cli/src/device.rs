@@ -5,8 +5,10 @@ use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
 
 use baton_abi::*;
+use baton_trace::BLOCK_SIZE;
 use rustix::io::Errno;
 use rustix::ioctl::{self, opcode, Opcode};
+use rustix::mm::{self, MapFlags, ProtFlags};
 
 use crate::cpulist::CpuList;
 use crate::error::{Error, Result};
@@ -29,6 +31,9 @@ const ORDER: Opcode = opcode::read_write::<BatonOrder>(GROUP, 10);
 const SHARE: Opcode = opcode::read_write::<BatonShare>(GROUP, 11);
 const PARTITION: Opcode = opcode::read_write::<BatonPartition>(GROUP, 12);
 const RULE: Opcode = opcode::read_write::<BatonRule>(GROUP, 13);
+const RECORD: Opcode = opcode::read_write::<BatonRecord>(GROUP, 14);
+const RECORD_TAKE: Opcode = opcode::read_write::<BatonRecordBlock>(GROUP, 15);
+const RECORD_STOP: Opcode = opcode::read_write::<BatonRecordBlock>(GROUP, 16);
 
 /// The open control device. Only root can have one.
 pub struct Device(File);
@@ -249,6 +254,89 @@ impl Device {
     }
 }
 
+/// A recording that goes on for as long as this lives, at most.
+pub struct Rings {
+    device: Device,
+    /// What the core said of it.
+    pub about: BatonRecord,
+    nr_cpus: u32,
+    map: *mut u8,
+    length: usize,
+}
+
+/// A step of the reader's: the bytes of a block that is full, if there is one.
+pub struct Taken<'a> {
+    pub block: Option<&'a [u8]>,
+    /// [`BatonRecordEnd`], by number.
+    pub end: u32,
+}
+
+impl Rings {
+    /// Begins to record a policy, with so many blocks for each CPU at most. The calling thread gets a real-time priority.
+    pub fn begin(
+        device: Device,
+        policy: &str,
+        blocks: u32,
+        lossless: bool,
+    ) -> Result<std::result::Result<Self, Refused>> {
+        let mut about = BatonRecord {
+            name: field(policy),
+            blocks,
+            lossless: lossless.into(),
+            version: 0,
+            stamp_khz: 0,
+            options: [0; BATON_OPTIONS_LEN],
+            message: [0; BATON_MESSAGE_LEN],
+        };
+        let nr_cpus = device.core()?.nr_cpus;
+        if let Err(errno) = device.request::<RECORD, _>(&mut about) {
+            return Ok(Err(Refused { errno, message: text(&about.message) }));
+        }
+        // One more: for the mark of the end.
+        let length = nr_cpus as usize * (blocks as usize + 1) * BLOCK_SIZE;
+        // SAFETY: Ring-mapping. A new mapping, which nothing else is at; it is read only, and only where a block is.
+        let map = unsafe { mm::mmap(std::ptr::null_mut(), length, ProtFlags::READ, MapFlags::SHARED, &device.0, 0) };
+        let map =
+            map.map_err(|e| Error::environment(format!("the rings cannot be mapped: {e}"), "use a smaller --ring"))?;
+        Ok(Ok(Self { device, about, nr_cpus, map: map.cast(), length }))
+    }
+
+    /// CPUs that have a ring.
+    pub fn nr_cpus(&self) -> u32 {
+        self.nr_cpus
+    }
+
+    /// Gives the block back that was taken of this CPU last, and takes the next.
+    pub fn take(&mut self, cpu: u32) -> Result<Taken<'_>> {
+        let taken = BatonRecordBlock { cpu, ..Default::default() };
+        let taken = self.device.ask::<RECORD_TAKE, _>(taken, "a block of the recording")?;
+        let block = usize::try_from(taken.block).ok().map(|number| {
+            assert!((number + 1) * BLOCK_SIZE <= self.length, "the core gives blocks that are mapped");
+            // SAFETY: Ring-mapping. The block is in the mapping, and nobody writes it until it is given back.
+            unsafe { std::slice::from_raw_parts(self.map.add(number * BLOCK_SIZE), BLOCK_SIZE) }
+        });
+        Ok(Taken { block, end: taken.end })
+    }
+
+    /// What the policy was told of a CPU.
+    pub fn topology(&self, cpu: u32) -> Result<BatonCpu> {
+        let look = BatonRecordBlock { cpu, block: -1, ..Default::default() };
+        self.device.ask::<RECORD_TAKE, _>(look, "a CPU of the recording").map(|answer| answer.topology)
+    }
+
+    /// Ends it. What is in the rings can be taken then.
+    pub fn stop(&mut self) -> Result<()> {
+        self.device.ask::<RECORD_STOP, _>(BatonRecordBlock::default(), "the end of the recording").map(|_| ())
+    }
+}
+
+impl Drop for Rings {
+    fn drop(&mut self) {
+        // SAFETY: Ring-mapping. Nothing that borrowed from it is left. It cannot fail for a mapping that is there.
+        let _ = unsafe { mm::munmap(self.map.cast(), self.length) };
+    }
+}
+
 fn no_policy(index: u32) -> BatonPolicyInfo {
     BatonPolicyInfo {
         index,
@@ -342,6 +430,9 @@ mod tests {
         check(SHARE, 11, 36);
         check(PARTITION, 12, 1232);
         check(RULE, 13, 48);
+        check(RECORD, 14, 464);
+        check(RECORD_TAKE, 15, 28);
+        check(RECORD_STOP, 16, 28);
     }
 
     #[test]

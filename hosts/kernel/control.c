@@ -188,6 +188,7 @@ static void stop(struct baton_place *place)
 {
 	bool faulted = baton_core_state(index_of(place)) == BATON_POLICY_STATE_FAULTED;
 
+	baton_record_end(place, BATON_RECORD_END_UNLOADED);
 	if (!baton_core_stop(index_of(place)))
 		return;
 	/* Calls run with interrupts off, which is a read-side section. */
@@ -391,6 +392,8 @@ union request {
 	struct baton_share share;
 	struct baton_partition partition;
 	struct baton_rule rule;
+	struct baton_record record;
+	struct baton_record_block block;
 };
 
 /* Strings from user space end where they should. */
@@ -417,6 +420,7 @@ static int switch_policies(struct baton_switch *arg)
 	if (baton_core_partition_of_policy(index_of(to)) &&
 	    baton_core_partition_of_policy(index_of(to)) != baton_core_partition_of_policy(index_of(from)))
 		return -EXDEV;
+	baton_record_end(from, BATON_RECORD_END_REPLACED);
 	arg->held = baton_switch(from, to);
 	baton_cgroup_change(from, to);
 	return 0;
@@ -466,7 +470,7 @@ static int set_order(const struct baton_order *arg)
 	return 0;
 }
 
-static int handle(unsigned int cmd, union request *r)
+static int handle(struct file *file, unsigned int cmd, union request *r)
 {
 	struct baton_place *place;
 
@@ -538,6 +542,10 @@ static int handle(unsigned int cmd, union request *r)
 		return 0;
 	case BATON_IOC_RULE:
 		return rule(&r->rule);
+	case BATON_IOC_RECORD:
+	case BATON_IOC_RECORD_TAKE:
+	case BATON_IOC_RECORD_STOP:
+		return baton_record_request(file, cmd, r);
 	}
 	return -ENOTTY;
 }
@@ -561,10 +569,11 @@ static long control(struct file *file, unsigned int cmd, unsigned long arg)
 	}
 	/* Not interruptible: what a killed tool began is finished. */
 	mutex_lock(&baton_control_mutex);
-	err = handle(cmd, request);
+	err = handle(file, cmd, request);
 	mutex_unlock(&baton_control_mutex);
 	/* What was refused comes with the reason. */
-	if ((!err || cmd == BATON_IOC_START || cmd == BATON_IOC_UPGRADE || cmd == BATON_IOC_PARTITION) &&
+	if ((!err || cmd == BATON_IOC_START || cmd == BATON_IOC_UPGRADE || cmd == BATON_IOC_PARTITION ||
+	     cmd == BATON_IOC_RECORD) &&
 	    copy_to_user(user, request, _IOC_SIZE(cmd)))
 		err = -EFAULT;
 out:
@@ -572,9 +581,25 @@ out:
 	return err;
 }
 
+/* What the device's own open left there is not ours: the file's recording is. */
+static int control_open(struct inode *inode, struct file *file)
+{
+	file->private_data = NULL;
+	return 0;
+}
+
+static int control_release(struct inode *inode, struct file *file)
+{
+	baton_record_release(file);
+	return 0;
+}
+
 static const struct file_operations control_fops = {
 	.owner = THIS_MODULE,
+	.open = control_open,
+	.release = control_release,
 	.unlocked_ioctl = control,
+	.mmap = baton_record_mmap,
 };
 
 static struct miscdevice control_device = {

@@ -22,6 +22,7 @@
 #define BATON_STACK_GRANT 4096	/* bytes of stack that a call may use */
 
 struct baton_cpu_state;	/* core-lib's */
+struct baton_recording;
 
 /*
  * One CPU's way out of a policy. Used with interrupts off by that CPU alone; guard.S knows the first eight words.
@@ -32,6 +33,8 @@ struct baton_frame {
 	u64 saved[6];		/* rbx, rbp, r12 to r15 */
 	s32 held_before;	/* resilient locks that this CPU held as the call began */
 	const struct baton_cpu_state *cpu;	/* this CPU, as the rules know it */
+	struct baton_ring *ring;	/* where the call under way is recorded, or NULL */
+	u8 ended_by;			/* the fault that ended the last call that was abandoned */
 };
 
 DECLARE_PER_CPU(struct baton_frame, baton_frame);
@@ -68,6 +71,7 @@ struct baton_place {
 	struct list_head blocks;
 	u64 memory;
 	u64 memory_limit;
+	struct baton_recording *recording;	/* record.c; NULL when it is not recorded */
 	/* fault.c; written once per start by the CPU that stops the policy, read under control_mutex */
 	struct baton_fault fault;
 };
@@ -116,9 +120,16 @@ void baton_watch_exit(void);
 
 /* upgrade.c */
 int baton_upgrade(struct baton_place *place, struct baton_upgrade *arg);
+int baton_renew(struct baton_place *place, struct baton_cpu *cpus, void (*held)(struct baton_place *, void *), void *data, char *message);
 u64 baton_switch(struct baton_place *from, struct baton_place *to);
 void baton_upgrade_fault(void);
 void baton_upgrade_exit(void);
+
+/* record.c */
+void baton_record_end(struct baton_place *place, u32 why);
+int baton_record_request(struct file *file, unsigned int cmd, void *arg);
+int baton_record_mmap(struct file *file, struct vm_area_struct *vma);
+void baton_record_release(struct file *file);
 
 /* partition.c */
 extern u32 baton_partitioned;
@@ -193,6 +204,7 @@ void baton_core_unregister(u32 index);
 bool baton_core_start(u32 index, const struct baton_version *version);
 bool baton_core_stop(u32 index);
 void baton_core_swap(u32 index, const struct baton_version *version, u32 events);
+void baton_core_set_recorder(u32 index, const struct baton_recording *recording);
 void baton_core_set_order(const u32 *first, size_t count);
 bool baton_core_set_share(u32 index, u32 percent);
 void baton_core_set_partition(u32 id, const u64 *cpus, size_t words, u32 policies, u64 now, struct baton_frame *frame,

@@ -18,6 +18,7 @@
 
 #include "core.h"
 #include "host.h"
+#include "record.h"
 
 DEFINE_PER_CPU(struct baton_frame, baton_frame);
 static DEFINE_PER_CPU(struct baton_last_words, last_words);
@@ -48,6 +49,7 @@ void __noreturn baton_abandon(struct baton_frame *frame, enum baton_fault_kind k
 {
 	struct rqspinlock_held *held = raw_cpu_ptr(&rqspinlock_held_locks);
 
+	frame->ended_by = kind;
 	if (!baton_creating())
 		baton_core_fault_in_call(smp_processor_id(), kind);
 	while (irqs_disabled() && held->cnt > frame->held_before && held->cnt <= RES_NR_HELD)
@@ -79,14 +81,17 @@ notrace void baton_host_lock(rqspinlock_t *lock)
 		baton_abandon(this_cpu_ptr(&baton_frame),
 			      err == -EDEADLK ? BATON_FAULT_KIND_DEADLOCK : BATON_FAULT_KIND_LOCK_TIMEOUT);
 	}
+	baton_record(lock, lock);
 }
 EXPORT_SYMBOL_GPL(baton_host_lock);
 
 bool baton_host_try_lock(rqspinlock_t *lock)
 {
 	/* A resilient lock has no trylock; a look first makes waiting unlikely, and a wait is bounded all the same. */
-	if (atomic_read(&lock->val))
+	if (atomic_read(&lock->val)) {
+		baton_record(busy, lock);
 		return false;
+	}
 	baton_host_lock(lock);
 	return true;
 }
@@ -140,13 +145,17 @@ void baton_host_token_dropped(u64 token)
 {
 	if (baton_creating() || !baton_core_dropped(token, smp_processor_id()))
 		return;
+	baton_record(dropped, token);
 	baton_abandon(this_cpu_ptr(&baton_frame), BATON_FAULT_KIND_LOST_TASK);
 }
 EXPORT_SYMBOL_GPL(baton_host_token_dropped);
 
 u64 baton_host_now(void)
 {
-	return local_clock();
+	u64 now = local_clock();
+
+	baton_record(now, now);
+	return now;
 }
 EXPORT_SYMBOL_GPL(baton_host_now);
 
@@ -159,18 +168,10 @@ u64 baton_host_random(void)
 	x ^= x >> 7;
 	x ^= x << 17;
 	raw_cpu_write(random_state, x);
+	baton_record(random, x);
 	return x;
 }
 EXPORT_SYMBOL_GPL(baton_host_random);
-
-u32 baton_recording;	/* not 0 while calls are recorded; read by policies, too */
-EXPORT_SYMBOL_GPL(baton_recording);
-
-/* A policy has read a value that others change without a lock. */
-void baton_host_read(u64 value)
-{
-}
-EXPORT_SYMBOL_GPL(baton_host_read);
 
 /*
  * A BPF program, as which all callbacks of the shim run, disables migration of whichever task it interrupts, if RCU is preemptible
@@ -204,31 +205,46 @@ static bool serves(s32 cpu)
 
 bool baton_host_may_run(u32 slot, s32 cpu)
 {
-	return baton_khost_may_run(baton_core_task_of_slot(slot), cpu) && serves(cpu);
+	bool yes = baton_khost_may_run(baton_core_task_of_slot(slot), cpu) && serves(cpu);
+
+	baton_record(may_run, slot, cpu, yes);
+	return yes;
 }
 EXPORT_SYMBOL_GPL(baton_host_may_run);
 
 bool baton_host_cpu_online(s32 cpu)
 {
-	return baton_core_is_online(cpu) && serves(cpu);
+	bool yes = baton_core_is_online(cpu) && serves(cpu);
+
+	baton_record(cpu, BATON_RECORD_ONLINE, cpu, yes);
+	return yes;
 }
 EXPORT_SYMBOL_GPL(baton_host_cpu_online);
 
 bool baton_host_cpu_idle(s32 cpu)
 {
-	return baton_core_is_idle(cpu) && serves(cpu);
+	bool yes = baton_core_is_idle(cpu) && serves(cpu);
+
+	baton_record(cpu, BATON_RECORD_IDLE, cpu, yes);
+	return yes;
 }
 EXPORT_SYMBOL_GPL(baton_host_cpu_idle);
 
 bool baton_host_any_idle(void)
 {
-	return baton_core_is_any_idle();
+	bool yes = baton_core_is_any_idle();
+
+	baton_record(any_idle, yes);
+	return yes;
 }
 EXPORT_SYMBOL_GPL(baton_host_any_idle);
 
 bool baton_host_claim_idle(s32 cpu)
 {
-	return serves(cpu) && baton_core_claim_idle(cpu);
+	bool yes = serves(cpu) && baton_core_claim_idle(cpu);
+
+	baton_record(cpu, BATON_RECORD_CLAIM, cpu, yes);
+	return yes;
 }
 EXPORT_SYMBOL_GPL(baton_host_claim_idle);
 

@@ -20,5 +20,8 @@
 #define BATON_IOC_SHARE _IOWR(BATON_IOC_TYPE, 11, struct baton_share)
 #define BATON_IOC_PARTITION _IOWR(BATON_IOC_TYPE, 12, struct baton_partition)
 #define BATON_IOC_RULE _IOWR(BATON_IOC_TYPE, 13, struct baton_rule)
+#define BATON_IOC_RECORD _IOWR(BATON_IOC_TYPE, 14, struct baton_record)
+#define BATON_IOC_RECORD_TAKE _IOWR(BATON_IOC_TYPE, 15, struct baton_record_block)
+#define BATON_IOC_RECORD_STOP _IOWR(BATON_IOC_TYPE, 16, struct baton_record_block)
 
 #endif

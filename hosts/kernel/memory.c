@@ -13,6 +13,7 @@
 
 #include "core.h"
 #include "host.h"
+#include "record.h"
 
 struct block {
 	struct list_head list;
@@ -49,7 +50,7 @@ static struct baton_place *current_place(void)
 	return policy < BATON_MAX_POLICIES ? &baton_places[policy] : NULL;
 }
 
-void *baton_host_alloc(size_t size, size_t align)
+static void *allocate(size_t size, size_t align)
 {
 	struct baton_place *place = current_place();
 	bool nolock = irqs_disabled();
@@ -76,6 +77,15 @@ void *baton_host_alloc(size_t size, size_t align)
 	list_add(&block->list, &place->blocks);
 	place->memory += total;
 	raw_res_spin_unlock_irqrestore(&place->memory_lock, flags);
+	return at;
+}
+
+void *baton_host_alloc(size_t size, size_t align)
+{
+	void *at = allocate(size, align);
+
+	if (!at)
+		baton_record(no_memory);
 	return at;
 }
 EXPORT_SYMBOL_GPL(baton_host_alloc);

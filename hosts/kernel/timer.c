@@ -8,6 +8,7 @@
 
 #include "core.h"
 #include "host.h"
+#include "record.h"
 
 static enum hrtimer_restart expired(struct hrtimer *timer)
 {
@@ -37,6 +38,7 @@ void baton_host_arm_timer(u64 after_ns)
 
 	if (baton_creating())
 		return;
+	baton_record(arm_timer, after_ns);
 	own = own_timer();
 	/* In its own callback a timer must not be started with the CPU's base lock free to others: it is not, interrupts are off. */
 	if (own)
@@ -50,6 +52,7 @@ void baton_host_cancel_timer(void)
 
 	if (baton_creating())
 		return;
+	baton_record(cancel_timer);
 	own = own_timer();
 	if (own)
 		hrtimer_try_to_cancel(&own->timer);

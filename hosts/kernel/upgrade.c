@@ -64,6 +64,8 @@ struct hold {
 	const void *older;	/* NULL: `to` takes nothing over, and knows no task */
 	u64 result;
 	u64 in_callback, in_policy;	/* ns */
+	void (*begin)(struct baton_place *place, void *data);	/* to be called before the tasks are given, or NULL */
+	void *data;
 };
 
 /* All other CPUs stand still, and interrupts are off. */
@@ -79,6 +81,8 @@ static int change_while_held(void *data)
 	}
 	if (!hold->result)
 		baton_core_swap(index_of(hold->place), hold->to, baton_events_of(hold->to));
+	if (hold->begin)
+		hold->begin(hold->place, hold->data);
 	/* A version that took nothing over, or one whose queues were half taken from it. */
 	if (hold->result || !hold->older)
 		baton_core_hand_anew(index_of(hold->place), !hold->older, baton_coarse_now(), frame, frame->cpu);
@@ -171,6 +175,45 @@ static int change(struct baton_place *place, struct baton_version *to, struct ba
 	return err;
 }
 
+/*
+ * Another instance of the running version takes its place, with no state of it: every task of the policy is new to it. `held` is called
+ * while all CPUs stand still, before the first task is. `cpus`, with room for all, is filled in with what it is told of them.
+ */
+int baton_renew(struct baton_place *place, struct baton_cpu *cpus, void (*held)(struct baton_place *, void *), void *data, char *message)
+{
+	struct baton_version *from = place->active;
+	struct baton_version *to = kmemdup(from, sizeof(*from), GFP_KERNEL);
+	struct hold hold = { .place = place, .to = to, .begin = held, .data = data };
+	struct baton_making making;
+	u64 made;
+	int err;
+
+	if (!to)
+		return -ENOMEM;
+	err = baton_begin_making(place, &making, place->options, message);
+	if (err)
+		goto free;
+	made = baton_make(place, to->ops.create, &making.env, NULL);
+	memcpy(cpus, making.cpus, array_size(nr_cpu_ids, sizeof(*cpus)));
+	baton_end_making(&making);
+	if (is_failure(made)) {
+		if (made)
+			baton_describe_panic(message, BATON_MESSAGE_LEN);
+		err = made ? -EFAULT : -EINVAL;
+		goto free;
+	}
+	to->this = (void *)made;
+	stop_machine(change_while_held, &hold, NULL);
+	/* Calls that began before run with interrupts off, which is a read-side section. */
+	synchronize_rcu();
+	baton_make(place, from->ops.destroy, from->this, NULL);
+	place->active = to;
+	to = from;
+free:
+	kfree(to);
+	return err;
+}
+
 static void remember(struct baton_place *place, const struct baton_change *change)
 {
 	place->history[place->changes++ % BATON_CHANGES_KEPT] = *change;
@@ -185,6 +228,7 @@ int baton_upgrade(struct baton_place *place, struct baton_upgrade *arg)
 	u64 memory = place->memory;
 	int err;
 
+	baton_record_end(place, BATON_RECORD_END_REPLACED);
 	arg->message[0] = 0;
 	if (baton_core_state(index_of(place)) != BATON_POLICY_STATE_RUNNING)
 		return refuse(arg, -ENODEV, "the policy is not running");
@@ -293,6 +337,7 @@ static void bring_back(struct baton_place *place)
 	u64 made;
 
 	place->on_probation = false;
+	baton_record_end(place, BATON_RECORD_END_REPLACED);
 	baton_core_stop(index_of(place));
 	synchronize_rcu();
 	baton_timers_stop(place);

@@ -15,7 +15,7 @@
 #endif
 
 // Version of everything in this crate. A policy module built for another version is refused at registration.
-#define BATON_ABI 2
+#define BATON_ABI 3
 
 // Longest name of a policy, with the terminating NUL.
 #define BATON_NAME_LEN 32
@@ -120,6 +120,20 @@ enum baton_change_kind {
 	BATON_CHANGE_KIND_ROLLBACK = 2,
 	// Because the new version had a fault while on probation.
 	BATON_CHANGE_KIND_FAULT_ROLLBACK = 3,
+};
+
+// Why a recording has ended.
+enum baton_record_end {
+	// It goes on.
+	BATON_RECORD_END_NONE = 0,
+	// On request, or because its owner is gone.
+	BATON_RECORD_END_STOPPED = 1,
+	// A ring was full, and nothing was to be lost.
+	BATON_RECORD_END_FULL = 2,
+	// The policy was unloaded.
+	BATON_RECORD_END_UNLOADED = 3,
+	// Another version of the policy, or another policy, took its place.
+	BATON_RECORD_END_REPLACED = 4,
 };
 
 // Why the host did not take a policy's answer.
@@ -345,6 +359,49 @@ struct baton_rule {
 	uint8_t name[BATON_NAME_LEN];
 };
 
+// `BATON_IOC_RECORD`: begins to record a running policy, with a new instance of it. The recording belongs to the open file, and the
+// thread that asks gets a real-time priority (`sched_set_fifo_low`), so that it can keep up with what it reads.
+struct baton_record {
+	uint8_t name[BATON_NAME_LEN];
+	// Blocks of 64 KiB that each CPU may have: 16 to 65534.
+	uint32_t blocks;
+	// 1: when a CPU has no block left the recording ends; 0: it goes on, and what was lost is counted.
+	uint32_t lossless;
+	// Out: version of the policy.
+	uint32_t version;
+	// Out: stamps in a millisecond.
+	uint32_t stamp_khz;
+	// Out: the policy's options, NUL-terminated.
+	uint8_t options[BATON_OPTIONS_LEN];
+	// Out: why the policy could not be made anew, NUL-terminated.
+	uint8_t message[BATON_MESSAGE_LEN];
+};
+
+// Where a CPU is. Ids are dense and start at 0; CPUs with the same id share the thing.
+struct baton_cpu {
+	// Physical core: CPUs of one core are SMT siblings.
+	uint32_t core;
+	// Last-level cache.
+	uint32_t llc;
+	// NUMA node.
+	uint32_t node;
+	// 1 when the CPU was online as this was read.
+	uint32_t online;
+};
+
+// `BATON_IOC_RECORD_TAKE`: gives the block that was taken last back to its CPU, and takes the next. `BATON_IOC_RECORD_STOP`, with the same
+// structure, ends the recording: what is left can then be taken.
+struct baton_record_block {
+	// Whose.
+	uint32_t cpu;
+	// In: -1 to be told of the CPU only. Out: number of the block, which is at so many times 64 KiB in the mapping of the file; -1 when none is full.
+	int32_t block;
+	// Out: `baton_record_end`. Not 0: no more is recorded.
+	uint32_t end;
+	// Out: what the policy was told of that CPU.
+	struct baton_cpu topology;
+};
+
 // One call into a policy, as the core remembers it.
 struct baton_event {
 	uint64_t now;
@@ -487,18 +544,6 @@ struct baton_wake {
 	int32_t waker_cpu;
 	// `BATON_F_SYNC`, `BATON_F_FORK`.
 	uint16_t flags;
-};
-
-// Where a CPU is. Ids are dense and start at 0; CPUs with the same id share the thing.
-struct baton_cpu {
-	// Physical core: CPUs of one core are SMT siblings.
-	uint32_t core;
-	// Last-level cache.
-	uint32_t llc;
-	// NUMA node.
-	uint32_t node;
-	// 1 when the CPU was online as this was read.
-	uint32_t online;
 };
 
 // What a policy is given when it is made.

@@ -13,7 +13,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("baton-bridge", &["baton", "baton-abi", "baton-seam"]),
     (POLICY, &["baton"]),
     ("baton-core", &["baton-abi"]),
-    ("baton-core-lib", &["baton-abi", "baton-core"]),
+    ("baton-core-lib", &["baton-abi", "baton-core", "baton-trace"]),
     ("baton-glue", &["baton-abi", "baton-bridge"]),
     ("baton-native-glue", &["baton-abi", "baton-bridge", "baton-seam"]),
     ("baton-native", &["baton-abi", "baton-core", "baton-native-glue", "baton-seam"]),

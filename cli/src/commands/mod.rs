@@ -13,6 +13,7 @@ mod new;
 mod order;
 mod pages;
 mod partition;
+mod record;
 mod report;
 mod run;
 pub mod sim;
@@ -57,6 +58,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Bench(args) => bench::command(&search, &args),
         Command::Demo(args) => demo::demo(&search, &args),
         Command::Torture(args) => torture::torture(&args),
+        Command::Record(args) => record::record(&args),
         Command::Sim(args) => sim::sim(&args),
         Command::Report(args) => report::command(&args),
         Command::Check(args) => check::check(&args),

@@ -21,6 +21,8 @@ pub struct PolicyEntry {
     /// The host's: the version of the policy that runs. An upgrade is one store to it. Stays after a stop, for calls that are
     /// under way.
     pub version: AtomicUsize,
+    /// The host's: where calls of the policy are recorded; 0 when they are not.
+    pub recorder: AtomicUsize,
     /// Answers refused.
     pub refusals: AtomicU64,
     /// Faults.
@@ -46,6 +48,7 @@ impl PolicyEntry {
             share: AtomicU32::new(0),
             partition: AtomicU32::new(0),
             version: AtomicUsize::new(0),
+            recorder: AtomicUsize::new(0),
             refusals: AtomicU64::new(0),
             faults: AtomicU64::new(0),
         }

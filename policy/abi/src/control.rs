@@ -2,7 +2,7 @@
 //! The control device `/dev/baton` (root only). Each request is one ioctl with one fixed-size structure; the kernel checks
 //! every field before use.
 
-use crate::{BatonStateType, BATON_MAX_POLICIES, BATON_MESSAGE_LEN, BATON_NAME_LEN, BATON_OPTIONS_LEN};
+use crate::{BatonCpu, BatonStateType, BATON_MAX_POLICIES, BATON_MESSAGE_LEN, BATON_NAME_LEN, BATON_OPTIONS_LEN};
 
 /// State of a policy.
 ///
@@ -209,6 +209,57 @@ pub struct BatonRule {
     /// Its id: the inode number of its directory.
     pub cgroup: u64,
     pub name: [u8; BATON_NAME_LEN],
+}
+
+/// Why a recording has ended.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BatonRecordEnd {
+    /// It goes on.
+    None = 0,
+    /// On request, or because its owner is gone.
+    Stopped = 1,
+    /// A ring was full, and nothing was to be lost.
+    Full = 2,
+    /// The policy was unloaded.
+    Unloaded = 3,
+    /// Another version of the policy, or another policy, took its place.
+    Replaced = 4,
+}
+
+/// `BATON_IOC_RECORD`: begins to record a running policy, with a new instance of it. The recording belongs to the open file, and the
+/// thread that asks gets a real-time priority (`sched_set_fifo_low`), so that it can keep up with what it reads.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct BatonRecord {
+    pub name: [u8; BATON_NAME_LEN],
+    /// Blocks of 64 KiB that each CPU may have: 16 to 65534.
+    pub blocks: u32,
+    /// 1: when a CPU has no block left the recording ends; 0: it goes on, and what was lost is counted.
+    pub lossless: u32,
+    /// Out: version of the policy.
+    pub version: u32,
+    /// Out: stamps in a millisecond.
+    pub stamp_khz: u32,
+    /// Out: the policy's options, NUL-terminated.
+    pub options: [u8; BATON_OPTIONS_LEN],
+    /// Out: why the policy could not be made anew, NUL-terminated.
+    pub message: [u8; BATON_MESSAGE_LEN],
+}
+
+/// `BATON_IOC_RECORD_TAKE`: gives the block that was taken last back to its CPU, and takes the next. `BATON_IOC_RECORD_STOP`, with the same
+/// structure, ends the recording: what is left can then be taken.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BatonRecordBlock {
+    /// Whose.
+    pub cpu: u32,
+    /// In: -1 to be told of the CPU only. Out: number of the block, which is at so many times 64 KiB in the mapping of the file; -1 when none is full.
+    pub block: i32,
+    /// Out: `BatonRecordEnd`. Not 0: no more is recorded.
+    pub end: u32,
+    /// Out: what the policy was told of that CPU.
+    pub topology: BatonCpu,
 }
 
 /// `BATON_IOC_FAULT`: the last fault of a policy. In: `index`. Out: the rest.

@@ -14,7 +14,7 @@ pub use control::*;
 pub use policy::*;
 
 /// Version of everything in this crate. A policy module built for another version is refused at registration.
-pub const BATON_ABI: u32 = 2;
+pub const BATON_ABI: u32 = 3;
 
 /// Longest name of a policy, with the terminating NUL.
 pub const BATON_NAME_LEN: usize = 32;

@@ -119,6 +119,11 @@ impl Recorder {
         self.at != 0
     }
 
+    /// The stamp that was written last.
+    pub fn last_stamp(&self) -> u64 {
+        self.codec.last_stamp()
+    }
+
     /// Begins a block of this CPU's, whose events are later than `stamp`.
     pub fn open(&mut self, cpu: u32, stamp: u64) {
         self.codec.begin(cpu as i32, stamp);

@@ -3,14 +3,15 @@
 //!
 //! ```text
 //! event   := tag:u8 ...                        numbers are varints (LEB128), signed ones zigzag
-//! call    := method:u8 bits:u8 stamp [coarse] [cpu] [flags] about       stamp: the difference to the last
+//! call    := method:u8 bits:u8 stamp [coarse] [cpu] [flags] [carried] about   stamp: the difference to the last
+//! carried := slice count:u8 kick*
 //! about   := task prev_cpu waker_cpu flags | task token | task | which [task] | which | token why:u8
 //! task    := slot [pid nice] [cpu] runtime     runtime: the difference to what is remembered of the slot
 //! token   := generation | word                 the first when it is the task's own
 //! ```
 //! The other events are in `docs/formats/trace.md`, and below.
 
-use crate::event::{About, Call, Event, Question, Return, Shape};
+use crate::event::{About, Call, Carried, Event, Question, Return, Shape};
 use baton_abi::{BatonTask, BatonWake, BATON_MAX_KICKS};
 
 /// No event takes more bytes.
@@ -46,6 +47,7 @@ const TASK: u8 = 1 << 3;
 const KNOWN: u8 = 1 << 4;
 const TASK_CPU: u8 = 1 << 5;
 const OWN_TOKEN: u8 = 1 << 6;
+const CARRIED: u8 = 1 << 7;
 
 /// Of how many tasks something is remembered.
 const TASKS: usize = 8;
@@ -153,6 +155,10 @@ impl Codec {
         *self = Self { cpu, stamp, ..Self::default() };
     }
 
+    pub(crate) fn last_stamp(&self) -> u64 {
+        self.stamp
+    }
+
     #[inline(always)]
     fn stamp(&mut self, stamp: u64, w: &mut Writer<'_>) {
         // A stamp that went back would be a surprise; it is kept all the same.
@@ -210,6 +216,10 @@ impl Codec {
             bits |= FLAGS;
             w.word(u64::from(call.flags));
         }
+        if call.carried.slice | u64::from(call.carried.nr_kicks) != 0 {
+            bits |= CARRIED;
+            Self::carried(&call.carried, w);
+        }
         match &call.about {
             About::Waking(task, wake) => {
                 self.task(task, call.cpu, &mut bits, w);
@@ -239,18 +249,22 @@ impl Codec {
 
     #[inline(always)]
     fn answer(&mut self, end: &Return, w: &mut Writer<'_>) {
-        let plain = end.answer | end.slice | u64::from(end.nr_kicks) == 0;
+        let plain = end.answer | end.carried.slice | u64::from(end.carried.nr_kicks) == 0;
         w.byte(if plain { RETURN } else { RETURN_WITH });
         self.stamp(end.stamp, w);
         if !plain {
             w.word(end.answer & 0xffff_ffff);
             w.word(end.answer >> 32);
-            w.word(end.slice);
-            w.byte(end.nr_kicks);
-            for kick in end.kicks.iter().take(usize::from(end.nr_kicks)) {
-                w.word(u64::from(*kick));
-            }
+            Self::carried(&end.carried, w);
         }
+    }
+
+    #[inline(always)]
+    fn carried(carried: &Carried, w: &mut Writer<'_>) {
+        w.word(carried.slice);
+        let count = usize::from(carried.nr_kicks).min(BATON_MAX_KICKS);
+        w.byte(count as u8);
+        carried.kicks.iter().take(count).for_each(|kick| w.word(u64::from(*kick)));
     }
 
     /// Writes an event; the answer is how many bytes it took. No allocation, no panic.
@@ -400,6 +414,7 @@ impl Codec {
         }
         let cpu = if bits & OTHER_CPU == 0 { self.cpu } else { r.cpu()? };
         let flags = if bits & FLAGS == 0 { 0 } else { r.small()? };
+        let carried = if bits & CARRIED == 0 { Carried::default() } else { Self::read_carried(r)? };
         let about = match shape {
             Shape::Waking => {
                 let task = self.read_task(bits, cpu, r)?;
@@ -422,20 +437,23 @@ impl Codec {
             Shape::Cpu => About::Cpu(r.cpu()?),
             Shape::Refused => About::Refused(r.word()?, r.byte()?),
         };
-        Ok(Call { stamp, method, now: self.coarse, cpu, flags, about })
+        Ok(Call { stamp, method, now: self.coarse, cpu, flags, carried, about })
     }
 
     fn read_answer(&mut self, tag: u8, r: &mut Reader<'_>) -> Result<Return, Malformed> {
-        let mut end =
-            Return { stamp: self.read_stamp(r)?, answer: 0, slice: 0, nr_kicks: 0, kicks: [0; BATON_MAX_KICKS] };
+        let mut end = Return { stamp: self.read_stamp(r)?, answer: 0, carried: Carried::default() };
         if tag == RETURN_WITH {
             end.answer = u64::from(r.small::<u32>()?) | u64::from(r.small::<u32>()?) << 32;
-            end.slice = r.word()?;
-            end.nr_kicks = r.byte()?;
-            for kick in end.kicks.get_mut(..usize::from(end.nr_kicks)).ok_or(Malformed)? {
-                *kick = r.small()?;
-            }
+            end.carried = Self::read_carried(r)?;
         }
         Ok(end)
+    }
+
+    fn read_carried(r: &mut Reader<'_>) -> Result<Carried, Malformed> {
+        let mut carried = Carried { slice: r.word()?, nr_kicks: u16::from(r.byte()?), kicks: [0; BATON_MAX_KICKS] };
+        for kick in carried.kicks.get_mut(..usize::from(carried.nr_kicks)).ok_or(Malformed)? {
+            *kick = r.small()?;
+        }
+        Ok(carried)
     }
 }

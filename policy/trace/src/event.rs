@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What a recording is made of.
 
-use baton_abi::{BatonTask, BatonWake, BATON_MAX_KICKS};
+use baton_abi::{BatonCtx, BatonTask, BatonWake, BATON_MAX_KICKS};
 
 /// One event of one CPU. Events that other CPUs must wait for have a stamp: a count of the machine's clock cycles, which all CPUs
 /// agree on as far as a lock orders them (the kernel tests just that: arch/x86/kernel/tsc_sync.c).
@@ -95,6 +95,8 @@ pub struct Call {
     pub cpu: i32,
     /// `BatonCtx::flags`.
     pub flags: u16,
+    /// What the context has from calls before.
+    pub carried: Carried,
     /// What it is about.
     pub about: About,
 }
@@ -123,12 +125,27 @@ pub struct Return {
     pub stamp: u64,
     /// The method's answer.
     pub answer: u64,
+    /// What the context has then.
+    pub carried: Carried,
+}
+
+/// What calls leave in their context. Several calls may share one: what one has asked for is there as the next begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Carried {
     /// `BatonCtx::slice`, ns.
     pub slice: u64,
-    /// Kicks that were asked for.
-    pub nr_kicks: u8,
-    /// As in `BatonCtx`.
+    /// Kicks that were asked for: at most as many as there are places.
+    pub nr_kicks: u16,
+    /// As in `BatonCtx`; those beyond `nr_kicks` mean nothing.
     pub kicks: [u16; BATON_MAX_KICKS],
+}
+
+impl Carried {
+    /// What this context has.
+    #[inline(always)]
+    pub fn of(ctx: &BatonCtx) -> Self {
+        Self { slice: ctx.slice, nr_kicks: ctx.nr_kicks, kicks: ctx.kicks }
+    }
 }
 
 impl Event {

@@ -16,6 +16,6 @@ mod file;
 
 pub use block::{BlockHead, Kind, Recorder, BLOCK_SIZE, HEAD_SIZE};
 pub use codec::{Codec, Malformed, MAX_EVENT};
-pub use event::{About, Call, Event, Question, Return};
+pub use event::{About, Call, Carried, Event, Question, Return};
 #[cfg(not(target_os = "none"))]
 pub use file::{Damage, FileWriter, Header, Item, OpenError, Recording, Stream, VERSION};

@@ -3,8 +3,8 @@
 
 use baton_abi::{BatonTask, BatonWake};
 use baton_trace::{
-    About, Call, Codec, Event, FileWriter, Header, Item, OpenError, Question, Recorder, Recording, Return, BLOCK_SIZE,
-    HEAD_SIZE, MAX_EVENT,
+    About, Call, Carried, Codec, Event, FileWriter, Header, Item, OpenError, Question, Recorder, Recording, Return,
+    BLOCK_SIZE, HEAD_SIZE, MAX_EVENT,
 };
 use proptest::{collection::vec, prelude::*, sample::Index};
 
@@ -36,17 +36,27 @@ fn about() -> impl Strategy<Value = (u8, About)> {
     ]
 }
 
+fn carried() -> impl Strategy<Value = Carried> {
+    (prop_oneof![Just(0), number()], 0u16..5, any::<[u16; 4]>()).prop_map(|(slice, nr_kicks, all)| {
+        let mut kicks = [0; 4];
+        kicks[..usize::from(nr_kicks)].copy_from_slice(&all[..usize::from(nr_kicks)]);
+        Carried { slice, nr_kicks, kicks }
+    })
+}
+
 fn event() -> impl Strategy<Value = Event> {
     let question = prop_oneof![Just(Question::Online), Just(Question::Idle), Just(Question::Claim)];
     prop_oneof![
-        (number(), number(), -2..9i32, any::<u16>(), about()).prop_map(|(stamp, now, cpu, flags, (method, about))| {
-            Event::Call(Call { stamp, method, now, cpu, flags, about })
-        }),
-        (number(), number(), number(), 0u8..5, any::<[u16; 4]>()).prop_map(|(stamp, answer, slice, nr_kicks, all)| {
-            let mut kicks = [0; 4];
-            kicks[..usize::from(nr_kicks)].copy_from_slice(&all[..usize::from(nr_kicks)]);
-            Event::Return(Return { stamp, answer, slice, nr_kicks, kicks })
-        }),
+        (number(), number(), -2..9i32, any::<u16>(), carried(), about()).prop_map(
+            |(stamp, now, cpu, flags, carried, (method, about))| {
+                Event::Call(Call { stamp, method, now, cpu, flags, carried, about })
+            }
+        ),
+        (number(), number(), carried()).prop_map(|(stamp, answer, carried)| Event::Return(Return {
+            stamp,
+            answer,
+            carried
+        })),
         (number(), any::<u8>()).prop_map(|(stamp, kind)| Event::Abandoned { stamp, kind }),
         (number(), number()).prop_map(|(stamp, id)| Event::Lock { stamp, id }),
         number().prop_map(|id| Event::Busy { id }),

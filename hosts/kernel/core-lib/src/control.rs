@@ -2,7 +2,7 @@
 //! What the control device asks of the rules. Process context, under the control mutex, except where said.
 
 use crate::core;
-use ::core::sync::atomic::Ordering::Relaxed;
+use ::core::sync::atomic::Ordering::{Relaxed, Release};
 use baton_abi::{
     BatonCoreInfo, BatonCpuInfo, BatonEvent, BatonFaultKind, BatonPolicyInfo, BatonPolicyState, BatonTaskInfo,
 };
@@ -151,6 +151,14 @@ pub extern "C" fn baton_core_hand_over(from: u32, to: u32, now: u64, frame: crat
 #[no_mangle]
 pub extern "C" fn baton_core_is_default(index: u32) -> bool {
     place(index).is_some_and(|entry| entry.id() != 0 && entry.id() == core().default_policy())
+}
+
+/// Has calls of a policy recorded there; NULL to end that. Calls that have begun go on as they began. Any context.
+#[no_mangle]
+pub extern "C" fn baton_core_set_recorder(index: u32, recording: usize) {
+    if let Some(entry) = place(index) {
+        entry.recorder.store(recording, Release);
+    }
 }
 
 /// Assigns the task with this thread id to a policy; -1 for none. False when there is no such task.

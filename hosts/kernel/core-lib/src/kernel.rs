@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The kernel as the rules see it.
 
+use crate::record;
 use baton_abi::{BatonCtx, BatonFaultKind, BatonMethod, BatonPolicy};
 use baton_core::{Arg, CpuState, Fault, Host, PolicyEntry, Slot};
 use core::ffi::c_void;
@@ -68,7 +69,7 @@ fn function(version: *const Version, method: BatonMethod) -> usize {
 }
 
 #[inline(always)]
-fn word(arg: Arg<'_>) -> u64 {
+pub(crate) fn word(arg: Arg<'_>) -> u64 {
     match arg {
         Arg::Word(word) => word,
         Arg::Task(task) => core::ptr::from_ref(task) as u64,
@@ -96,6 +97,15 @@ impl Host for Kernel {
         let func = function(version, method);
         if func == 0 && !is_required(method) {
             return 0;
+        }
+        let recorder = policy.recorder.load(Relaxed);
+        if recorder != 0 {
+            // SAFETY: Policy-alive, as below.
+            let this = unsafe { (*version).this };
+            return record::call(recorder, frame, method, ctx, a, b, |ctx, a, b| {
+                // SAFETY: As below.
+                unsafe { baton_guard(this, ctx, a, b, func, frame) }
+            });
         }
         // SAFETY: Policy-alive; the arguments are those of the method (`baton_abi::BatonPolicy`).
         unsafe { baton_guard((*version).this, ctx, word(a), word(b), func, frame) }

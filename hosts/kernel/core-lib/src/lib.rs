@@ -9,6 +9,7 @@
 
 mod control;
 mod kernel;
+mod record;
 
 use baton_abi::BatonCtx;
 use baton_core::{Core, CpuState, Init, Slot, TaskFacts, Verdict};

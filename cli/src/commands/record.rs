@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `baton record`: writes what a running policy is asked, and answers, to a file.
+//!
+//! One thread empties the rings, with the real-time priority that the core gives it; this one waits for the end.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::process::{Command, ExitCode};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{mpsc, Arc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use baton_abi::{BatonPolicyState, BatonRecordEnd};
+use baton_trace::{BlockHead, FileWriter, Header, HEAD_SIZE};
+use rustix::io::Errno;
+use serde::Serialize;
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use super::{print, print_json};
+use crate::cli::Record;
+use crate::device::{text, Device, Rings};
+use crate::error::{Error, Result};
+use crate::report;
+use crate::status::Fault;
+
+/// How often the rings are looked into. The smallest ring takes 100 MB/s at that.
+const LOOK: Duration = Duration::from_millis(10);
+/// How often the end is looked for.
+const WAIT: Duration = Duration::from_millis(50);
+
+/// What a recording came to.
+#[derive(Debug, Default, Serialize)]
+struct Summary {
+    policy: String,
+    events: u64,
+    /// Of the file.
+    bytes: u64,
+    /// Events that there was no room for.
+    lost: u64,
+    /// Why it ended.
+    end: &'static str,
+    /// From the first event to the last, ns.
+    duration_ns: u64,
+}
+
+pub fn record(args: &Record) -> Result<ExitCode> {
+    let device = Device::open()?;
+    let policy = match &args.policy {
+        Some(policy) => policy.clone(),
+        None => only_policy(&device)?,
+    };
+    let file =
+        File::create(&args.output).map_err(|e| Error::file(format_args!("making {}", args.output.display()), &e))?;
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&stop))
+            .map_err(|e| Error::environment(format!("signals cannot be received: {e}"), "try again"))?;
+    }
+    let (begun, begins) = mpsc::channel();
+    let reader = {
+        let (stop, policy, blocks, lossless) = (Arc::clone(&stop), policy.clone(), args.ring * 16, args.lossless);
+        thread::spawn(move || {
+            let device = Device::open()?;
+            let rings = begin(device, &policy, blocks, lossless)?;
+            let _ = begun.send(());
+            read(rings, &policy, file, &stop)
+        })
+    };
+    // It has begun, or failed: then the reader says why.
+    let code = match begins.recv() {
+        Ok(()) => wait(args, &device, &policy, &stop, &reader),
+        Err(_) => Ok(ExitCode::SUCCESS),
+    };
+    stop.store(true, Relaxed);
+    let summary = reader.join().map_err(|_| Error::baton("the reader of the rings panicked"))??;
+    let code = code?;
+    match args.out.json {
+        true => print_json(&summary)?,
+        false => print(words(&summary, args))?,
+    }
+    let fault = device.policy(&policy)?.filter(|info| info.state == BatonPolicyState::Faulted as u32);
+    match fault.map(|info| Ok((device.fault(info.index)?, info))).transpose()? {
+        Some((Some(fault), info)) => {
+            eprint!("{}", report::fault(&Fault::new(&fault, Some(&info))));
+            Ok(ExitCode::from(4))
+        }
+        _ => Ok(code),
+    }
+}
+
+fn only_policy(device: &Device) -> Result<String> {
+    let mut running = device.policies()?.into_iter().filter(|info| info.state == BatonPolicyState::Running as u32);
+    match (running.next(), running.next()) {
+        (Some(info), None) => Ok(text(&info.name)),
+        (None, _) => Err(Error::user("no policy is running", "load one first: baton load POLICY")),
+        _ => Err(Error::user("several policies are running", "say which one: -p NAME")),
+    }
+}
+
+fn begin(device: Device, policy: &str, blocks: u32, lossless: bool) -> Result<Rings> {
+    let refused = match Rings::begin(device, policy, blocks, lossless)? {
+        Ok(rings) => return Ok(rings),
+        Err(refused) => refused,
+    };
+    Err(match refused.errno {
+        Errno::NOENT => Error::user(format!("the policy {policy} is not loaded"), format!("baton load {policy}")),
+        Errno::NODEV => Error::user(format!("the policy {policy} is not running"), "see `baton status`"),
+        Errno::BUSY => Error::user(format!("{policy} is being recorded already"), "wait for the end of that"),
+        Errno::NOMEM => Error::environment("there is not enough memory for the rings", "use a smaller --ring"),
+        Errno::OPNOTSUPP => Error::environment(
+            "the clocks of this machine's CPUs do not agree (its time stamp counter is unstable)",
+            "record on another machine, or in a guest (baton vm run)",
+        ),
+        Errno::FAULT | Errno::INVAL if !refused.message.is_empty() => Error::policy(
+            policy,
+            format!("{policy} could not be made anew: {}", refused.message),
+            "mend the policy; it goes on as it was",
+        ),
+        errno => Error::baton(format!("the recording was refused: {errno}")),
+    })
+}
+
+/// Until the recording is to end: what says so. The exit code of the command, if there is one.
+fn wait(
+    args: &Record,
+    device: &Device,
+    policy: &str,
+    stop: &AtomicBool,
+    reader: &thread::JoinHandle<Result<Summary>>,
+) -> Result<ExitCode> {
+    let end = args.duration.map(|duration| Instant::now() + duration);
+    let mut command = match args.command.split_first() {
+        Some((program, arguments)) => {
+            let started = Command::new(program).args(arguments).spawn();
+            Some(started.map_err(|e| Error::file(format_args!("running {program}"), &e))?)
+        }
+        None => None,
+    };
+    let failed = |e| Error::environment(format!("the command cannot be waited for: {e}"), "try again");
+    loop {
+        let status = command.as_mut().map(|child| child.try_wait()).transpose().map_err(failed)?.flatten();
+        if let Some(status) = status {
+            return Ok(ExitCode::from(status.code().unwrap_or(1) as u8));
+        }
+        let runs = device.policy(policy)?.is_some_and(|info| info.state == BatonPolicyState::Running as u32);
+        let is_over = stop.load(Relaxed) || end.is_some_and(|end| Instant::now() >= end) || !runs;
+        if is_over || reader.is_finished() {
+            return match &mut command {
+                Some(child) => child.wait().map_err(failed).map(|s| ExitCode::from(s.code().unwrap_or(1) as u8)),
+                None => Ok(ExitCode::SUCCESS),
+            };
+        }
+        thread::sleep(WAIT);
+    }
+}
+
+/// Empties the rings until the recording has ended.
+fn read(mut rings: Rings, policy: &str, file: File, stop: &AtomicBool) -> Result<Summary> {
+    let failed = |e: std::io::Error| Error::file("writing the recording", &e);
+    let mut summary = Summary { policy: policy.into(), ..Summary::default() };
+    let mut out = BufWriter::with_capacity(1 << 20, file);
+    let header = header(&mut rings, policy)?;
+    let mut out = FileWriter::new(&mut out, &header).map_err(failed)?;
+    let (mut first, mut last) = (u64::MAX, 0);
+    loop {
+        // Stopped before the look, so that the last look finds all.
+        let is_last = stop.load(Relaxed) || summary.end != name(0) && !summary.end.is_empty();
+        if is_last {
+            rings.stop()?;
+        }
+        for cpu in 0..rings.nr_cpus() {
+            loop {
+                let taken = rings.take(cpu)?;
+                summary.end = name(taken.end);
+                let Some(block) = taken.block else { break };
+                out.block(block).map_err(failed)?;
+                let head = block.first_chunk().and_then(|head: &[u8; HEAD_SIZE]| BlockHead::from_bytes(head));
+                let head = head.ok_or_else(|| Error::baton("the core gave a block that is none"))?;
+                summary.events += u64::from(head.events);
+                summary.lost += head.lost;
+                first = first.min(head.stamp);
+                last = last.max(head.stamp);
+            }
+        }
+        if is_last {
+            break;
+        }
+        thread::sleep(LOOK);
+    }
+    let out = out.get_mut();
+    out.flush().map_err(failed)?;
+    summary.bytes = out.get_ref().metadata().map_err(failed)?.len();
+    summary.duration_ns =
+        (last.saturating_sub(first) as u128 * 1_000_000_000 / u128::from(header.stamp_hz.max(1))) as u64;
+    Ok(summary)
+}
+
+fn header(rings: &mut Rings, policy: &str) -> Result<Header> {
+    let device = Device::open()?;
+    let release = rustix::system::uname().release().to_string_lossy().into_owned();
+    let mut header = Header {
+        policy: policy.into(),
+        version: rings.about.version,
+        options: text(&rings.about.options),
+        host: format!("kernel {release}"),
+        max_tasks: device.core()?.max_tasks,
+        stamp_hz: u64::from(rings.about.stamp_khz) * 1000,
+        ..Header::default()
+    };
+    for cpu in 0..rings.nr_cpus() {
+        let at = rings.topology(cpu)?;
+        header.cpus.push((at.core, at.llc, at.node, at.online != 0));
+    }
+    Ok(header)
+}
+
+/// Why a recording has ended.
+fn name(end: u32) -> &'static str {
+    const NONE: u32 = BatonRecordEnd::None as u32;
+    const FULL: u32 = BatonRecordEnd::Full as u32;
+    const UNLOADED: u32 = BatonRecordEnd::Unloaded as u32;
+    const REPLACED: u32 = BatonRecordEnd::Replaced as u32;
+    match end {
+        NONE => "",
+        FULL => "a ring was full",
+        UNLOADED => "the policy was unloaded",
+        REPLACED => "the policy was replaced",
+        _ => "stopped",
+    }
+}
+
+fn words(summary: &Summary, args: &Record) -> String {
+    let Summary { policy, events, bytes, lost, end, duration_ns } = summary;
+    let each = *bytes as f64 / (*events).max(1) as f64;
+    let mut text = format!(
+        "{policy}: {events} events in {:.1} s, {:.1} MiB ({each:.1} bytes each), {lost} lost; {end}\n",
+        *duration_ns as f64 / 1e9,
+        *bytes as f64 / f64::from(1 << 20),
+    );
+    if *lost != 0 {
+        text += "  a replay ends where the first event was lost: use a larger --ring\n";
+    }
+    text + &format!("  replay it:  baton replay {}\n", args.output.display())
+}

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Recording: each call of a policy, and what it does with the host, goes into this CPU's ring (`../record.c`).
+//!
+//! Context: in a call of a policy, on its CPU, interrupts off. A ring is its CPU's alone; only where blocks come from and go to is
+//! shared with the reader.
+
+use crate::kernel::{word, Frame};
+use baton_abi::{BatonCtx, BatonMethod, BatonTask, BATON_ABORTED};
+use baton_core::Arg;
+use baton_trace::{About, Call, Carried, Event, Question, Recorder, Return, BLOCK_SIZE};
+use core::{arch::asm, ffi::c_void};
+
+/// The head of `struct baton_ring` (`../record.h`).
+#[repr(C)]
+pub struct Ring {
+    /// The block that is written, or NULL: `BLOCK_SIZE` bytes.
+    block: *mut u8,
+    cpu: u32,
+    reserved: u32,
+    recorder: Recorder,
+}
+
+extern "C" {
+    fn baton_ring_enter(recorder: usize, frame: Frame) -> *mut Ring;
+    fn baton_ring_leave(frame: Frame) -> u8;
+    fn baton_ring_next(ring: *mut Ring);
+}
+
+// BATON_RECORDER_SIZE
+const _: () = assert!(size_of::<Recorder>() <= 320 && core::mem::offset_of!(Ring, recorder) == 16);
+
+/// The machine's clock: not before what came before it in the program.
+#[inline(always)]
+fn stamp() -> u64 {
+    let (low, high): (u32, u32);
+    // SAFETY: Kernel-call. It reads a counter, which the kernel has found to be stable before a recording may begin.
+    unsafe { asm!("lfence", "rdtsc", out("eax") low, out("edx") high, options(nomem, nostack)) };
+    u64::from(low) | u64::from(high) << 32
+}
+
+impl Ring {
+    #[inline(always)]
+    fn put(&mut self, event: &Event) {
+        if !self.try_put(event) {
+            self.put_anew(event);
+        }
+    }
+
+    #[inline(always)]
+    fn try_put(&mut self, event: &Event) -> bool {
+        if self.block.is_null() {
+            return false;
+        }
+        // SAFETY: Own-ring. A block is BLOCK_SIZE bytes, this ring's until it is closed.
+        let block = unsafe { core::slice::from_raw_parts_mut(self.block, BLOCK_SIZE) };
+        self.recorder.put(block, event)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn put_anew(&mut self, event: &Event) {
+        self.close();
+        // SAFETY: Own-ring. On its CPU, with interrupts off.
+        unsafe { baton_ring_next(self) };
+        self.open();
+        if !self.try_put(event) {
+            self.recorder.lose();
+        }
+    }
+
+    fn open(&mut self) {
+        if !self.block.is_null() {
+            self.recorder.open(self.cpu, self.recorder.last_stamp());
+        }
+    }
+
+    fn close(&mut self) {
+        if !self.block.is_null() {
+            // SAFETY: Own-ring, as above.
+            let block = unsafe { core::slice::from_raw_parts_mut(self.block, BLOCK_SIZE) };
+            self.recorder.close(block);
+        }
+    }
+}
+
+#[inline(always)]
+fn task(arg: &Arg<'_>) -> BatonTask {
+    match arg {
+        Arg::Task(task) => **task,
+        _ => BatonTask::default(),
+    }
+}
+
+#[inline(always)]
+fn about(method: BatonMethod, a: &Arg<'_>, b: &Arg<'_>) -> About {
+    use BatonMethod::{PickNextTask, PickRefused, TaskNew, TaskPreempt, TaskRestored, TaskWakeup, TaskYield};
+    match (method, a, b) {
+        (PickNextTask, Arg::Word(which), b) => {
+            About::Pick(*which as i32, if let Arg::Task(prev) = b { Some(**prev) } else { None })
+        }
+        (PickRefused, Arg::Word(token), Arg::Word(why)) => About::Refused(*token, *why as u8),
+        (_, Arg::Word(which), _) => About::Cpu(*which as i32),
+        (_, _, Arg::Wake(wake)) => About::Waking(task(a), **wake),
+        (TaskNew | TaskWakeup | TaskPreempt | TaskYield | TaskRestored, _, Arg::Word(token)) => {
+            About::Given(task(a), *token)
+        }
+        _ => About::Task(task(a)),
+    }
+}
+
+/// Makes a call of a policy, and records it.
+#[inline(never)]
+pub fn call(
+    recorder: usize,
+    frame: Frame,
+    method: BatonMethod,
+    ctx: &mut BatonCtx,
+    a: Arg<'_>,
+    b: Arg<'_>,
+    call: impl FnOnce(&mut BatonCtx, u64, u64) -> u64,
+) -> u64 {
+    // SAFETY: Own-ring. The recorder of a policy whose call begins is there until the call has ended.
+    let ring = unsafe { &mut *baton_ring_enter(recorder, frame) };
+    let about = about(method, &a, &b);
+    ring.put(&Event::Call(Call {
+        stamp: stamp(),
+        method: method as u8,
+        now: ctx.now,
+        cpu: ctx.cpu,
+        flags: ctx.flags,
+        carried: Carried::of(ctx),
+        about,
+    }));
+    let answer = call(ctx, word(a), word(b));
+    // SAFETY: Own-ring. As entered.
+    let kind = unsafe { baton_ring_leave(frame) };
+    let stamp = stamp();
+    ring.put(&match answer {
+        BATON_ABORTED => Event::Abandoned { stamp, kind },
+        answer => Event::Return(Return { stamp, answer, carried: Carried::of(ctx) }),
+    });
+    answer
+}
+
+macro_rules! recorded {
+    ($($(#[$doc:meta])* $name:ident($($arg:ident: $ty:ty),*) $event:expr;)*) => {$(
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// Own-ring: `ring` is that of the call under way.
+        #[no_mangle]
+        pub unsafe extern "C" fn $name(ring: *mut Ring, $($arg: $ty),*) {
+            // SAFETY: Own-ring. The caller's promise.
+            unsafe { (*ring).put(&$event) }
+        }
+    )*};
+}
+
+fn question(number: u32) -> Question {
+    match number {
+        0 => Question::Online,
+        1 => Question::Idle,
+        _ => Question::Claim,
+    }
+}
+
+recorded! {
+    /// The lock at this address was taken.
+    baton_core_record_lock(lock: *const c_void) Event::Lock { stamp: stamp(), id: lock_id(lock) };
+    /// It was asked for, and was not free.
+    baton_core_record_busy(lock: *const c_void) Event::Busy { id: lock_id(lock) };
+    /// See [`Event::Now`].
+    baton_core_record_now(now: u64) Event::Now(now);
+    /// See [`Event::Random`].
+    baton_core_record_random(number: u64) Event::Random(number);
+    /// See [`Event::Read`].
+    baton_core_record_read(value: u64) Event::Read(value);
+    /// See [`Event::MayRun`].
+    baton_core_record_may_run(slot: u32, cpu: i32, yes: bool) Event::MayRun { slot, cpu, yes };
+    /// A question about a CPU: 0 whether it is online, 1 whether it is idle, 2 for the claim of an idle one.
+    baton_core_record_cpu(which: u32, cpu: i32, yes: bool) Event::Cpu { question: question(which), cpu, yes };
+    /// See [`Event::AnyIdle`].
+    baton_core_record_any_idle(yes: bool) Event::AnyIdle(yes);
+    /// See [`Event::ArmTimer`].
+    baton_core_record_arm_timer(after: u64) Event::ArmTimer(after);
+    /// See [`Event::CancelTimer`].
+    baton_core_record_cancel_timer() Event::CancelTimer;
+    /// See [`Event::NoMemory`].
+    baton_core_record_no_memory() Event::NoMemory;
+    /// See [`Event::Dropped`].
+    baton_core_record_dropped(token: u64) Event::Dropped(token);
+}
+
+/// Kernel addresses differ in their lower bits, and locks lie on four bytes.
+fn lock_id(lock: *const c_void) -> u64 {
+    (lock as u64 & 0x3_ffff_ffff) >> 2
+}
+
+/// Ends a ring: its last block is closed, with the mark that no more comes. `block` is where to, if the ring has none open.
+///
+/// # Safety
+/// Own-ring: no call is being recorded in it any more.
+#[no_mangle]
+pub unsafe extern "C" fn baton_core_record_end(ring: *mut Ring, block: *mut u8) -> bool {
+    // SAFETY: Own-ring. The caller's promise.
+    let ring = unsafe { &mut *ring };
+    if ring.block.is_null() {
+        ring.block = block;
+        ring.open();
+    }
+    let end = Event::End { stamp: stamp() };
+    if !ring.try_put(&end) {
+        return false;
+    }
+    ring.close();
+    true
+}
+
+/// Begins a ring's first block.
+///
+/// # Safety
+/// Own-ring: nothing is being recorded in it yet.
+#[no_mangle]
+pub unsafe extern "C" fn baton_core_record_begin(ring: *mut Ring) {
+    // SAFETY: Own-ring. The caller's promise.
+    unsafe { (*ring).recorder.open((*ring).cpu, stamp()) }
+}
