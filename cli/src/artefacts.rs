@@ -248,6 +248,22 @@ impl Target<'_> {
     }
 }
 
+/// Builds core and policy without recording, and says where they are: to measure what recording costs.
+pub fn without_recording(policy: &Policy) -> Result<PathBuf> {
+    let script = source()?.join("hosts/kernel/build.sh");
+    let out = output_dir(&headers_release()?).join("without-recording");
+    for arguments in [vec!["core".as_ref()], vec!["policy".as_ref(), policy.dir.as_os_str()]] {
+        let mut command = Command::new(&script);
+        command.args(&arguments).arg(&out).env("BATON_WITHOUT_RECORDING", "1");
+        let status = command.stdin(Stdio::null()).stdout(std::io::stderr()).status();
+        let status = status.map_err(|e| Error::file(format_args!("running {}", script.display()), &e))?;
+        if !status.success() {
+            return Err(Error::baton("what is compared with does not build; the compiler's messages are above"));
+        }
+    }
+    Ok(out)
+}
+
 /// A policy in user space, from its name or path; built first where that is needed.
 pub fn native(text: &str) -> Result<baton_native::Policy> {
     let policy = Policy::find(text)?;

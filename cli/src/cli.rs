@@ -109,7 +109,8 @@ pub enum Command {
     Torture(Torture),
     /// Record what a running policy is asked, and answers, for `baton replay`.
     ///
-    /// The policy begins anew, with a new instance of it; it is not built in another way, and goes on when the recording ends.
+    /// A policy whose state can be saved is recorded from that state; any other begins anew, with its tasks. It is not built in another
+    /// way, and goes on when the recording ends.
     Record(Record),
     /// Run policies on a simulated machine.
     ///

@@ -2,7 +2,7 @@
 //! The control device: each request of hosts/kernel/ioctl.h as one typed call.
 
 use std::fs::{File, OpenOptions};
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read};
 
 use baton_abi::*;
 use baton_trace::BLOCK_SIZE;
@@ -285,6 +285,8 @@ impl Rings {
             lossless: lossless.into(),
             version: 0,
             stamp_khz: 0,
+            state_length: 0,
+            state: BatonStateType { name: [0; BATON_NAME_LEN], version: 0, reserved: 0, layout: 0 },
             options: [0; BATON_OPTIONS_LEN],
             message: [0; BATON_MESSAGE_LEN],
         };
@@ -299,6 +301,14 @@ impl Rings {
         let map =
             map.map_err(|e| Error::environment(format!("the rings cannot be mapped: {e}"), "use a smaller --ring"))?;
         Ok(Ok(Self { device, about, nr_cpus, map: map.cast(), length }))
+    }
+
+    /// The state that it begins with; empty where there is none.
+    pub fn state(&self) -> Result<Vec<u8>> {
+        let mut state = vec![0; self.about.state_length as usize];
+        let mut file = &self.device.0;
+        file.read_exact(&mut state).map_err(|e| Error::baton(format!("the policy's state cannot be read: {e}")))?;
+        Ok(state)
     }
 
     /// CPUs that have a ring.
@@ -347,6 +357,8 @@ fn no_policy(index: u32) -> BatonPolicyInfo {
         queued: 0,
         rank: 0,
         share: 0,
+        recording: 0,
+        reserved: 0,
         memory: 0,
         refusals: 0,
         faults: 0,
@@ -417,7 +429,7 @@ mod tests {
     #[test]
     fn requests_have_the_numbers_of_the_c_header() {
         check(CORE, 0, 40);
-        check(POLICY, 1, 1024);
+        check(POLICY, 1, 1032);
         check(FAULT, 2, 512);
         check(CPU, 3, 64);
         check(START, 4, 448);
@@ -430,7 +442,7 @@ mod tests {
         check(SHARE, 11, 36);
         check(PARTITION, 12, 1232);
         check(RULE, 13, 48);
-        check(RECORD, 14, 464);
+        check(RECORD, 14, 520);
         check(RECORD_TAKE, 15, 28);
         check(RECORD_STOP, 16, 28);
     }

@@ -263,6 +263,7 @@ mod tests {
             faults: 0,
             options: options.into(),
             share: if name == "wfq" { 20 } else { 0 },
+            recording: false,
             partition: (name == "wfq").then(|| "fast".into()),
             can_roll_back: false,
             history: vec![],

@@ -70,6 +70,8 @@ pub struct Policy {
     pub options: String,
     /// What it is guaranteed of each CPU's time, percent.
     pub share: u32,
+    /// Is it being recorded?
+    pub recording: bool,
     pub partition: Option<String>,
     /// The version before is kept, for a rollback.
     pub can_roll_back: bool,
@@ -207,6 +209,7 @@ impl Policy {
             faults: info.faults,
             options: text(&info.options),
             share: info.share,
+            recording: info.recording != 0,
             partition: (info.partition[0] != 0).then(|| text(&info.partition)),
             can_roll_back: info.modules[2][0] != 0,
             history: info.history.iter().filter(|c| c.kind != 0).map(change).collect(),

@@ -3,6 +3,7 @@
 # Builds what runs in the kernel, inside the Debian testing root:
 #   build.sh core OUTDIR          baton.ko, shim.bpf.o and latency.bpf.o
 #   build.sh policy DIR OUTDIR    baton_NAME.ko of the policy in DIR (a Rust crate, or a folder with one C file)
+# With BATON_WITHOUT_RECORDING=1 all of it without recording, to measure what that costs (`baton bench record`).
 # Work is kept under $BATON_CACHE/build, so that a second build is quick. Prints nothing but errors.
 set -euo pipefail
 
@@ -18,6 +19,8 @@ die() {
 headers=$(ls -d /usr/src/linux-headers-*-cloud-amd64 2>/dev/null | sort -V | tail -n 1)
 [ -n "$headers" ] || die "no kernel headers are installed (environment). Run inside the root (vm/enter), which has them."
 release=${headers#/usr/src/linux-headers-}
+without=${BATON_WITHOUT_RECORDING:+-without-recording}
+work=$cache/build/$release$without
 
 # core and alloc for the kernel's code model: no SSE, no red zone, no relocations that the module loader refuses (GOT), thunks for
 # indirect jumps and returns, landing pads for IBT.
@@ -26,16 +29,16 @@ export RUSTC_BOOTSTRAP=1
 BATON_RUSTC=$(rustc --version)
 export BATON_RUSTC
 kernel_flags="-Crelocation-model=static -Ccode-model=kernel -Cno-redzone=y -Zcf-protection=branch \
--Zfunction-return=thunk-extern -Zretpoline-external-thunk -Cjump-tables=n -Zplt=yes -Zdirect-access-external-data=yes"
+-Zfunction-return=thunk-extern -Zretpoline-external-thunk -Cjump-tables=n -Zplt=yes -Zdirect-access-external-data=yes ${without:+--cfg=baton_without_recording}"
 
 # rust_object CRATE_DIR NAME OUT ROOT...: the crate's static library as one object, keeping what the ROOT symbols need.
 rust_object() {
 	local dir=$1 name=$2 out=$3 roots=()
 	shift 3
 	for root in "$@"; do roots+=(-u "$root"); done
-	(cd "$dir" && CARGO_TARGET_DIR="$cache/build/rust" RUSTFLAGS="$kernel_flags --remap-path-prefix=$top/=" \
+	(cd "$dir" && CARGO_TARGET_DIR="$cache/build/rust$without" RUSTFLAGS="$kernel_flags --remap-path-prefix=$top/=" \
 		cargo build --quiet --release -Zbuild-std=core,alloc --target x86_64-unknown-none)
-	ld -r --gc-sections "${roots[@]}" -o "$out.raw" "$cache/build/rust/x86_64-unknown-none/release/lib$name.a"
+	ld -r --gc-sections "${roots[@]}" -o "$out.raw" "$cache/build/rust$without/x86_64-unknown-none/release/lib$name.a"
 	# The policy's functions check their stack by the host's symbol (guard.S).
 	objcopy --strip-debug -R .llvmbc -R .llvmcmd -R .comment --redefine-sym mcount=baton_stack_check "$out.raw" "$out.new"
 	rm "$out.raw"
@@ -55,13 +58,13 @@ module() {
 	local dir=$1 log
 	shift
 	log=$dir/make.log
-	make -s -C "/lib/modules/$release/build" M="$dir" "$@" modules >"$log" 2>&1 || { cat "$log" >&2; return 1; }
+	make -s -C "/lib/modules/$release/build" M="$dir" ${without:+KCFLAGS=-DBATON_WITHOUT_RECORDING} "$@" modules >"$log" 2>&1 || { cat "$log" >&2; return 1; }
 	# objtool has no word for a function that changes stacks for good
 	grep -E 'warning:|error:' "$log" | grep -v 'skipping BTF\|baton_unwind\|rust_begin_unwind' >&2 || :
 }
 
 build_core() {
-	local out=$1 dir=$cache/build/$release/core
+	local out=$1 dir=$work/core
 	copy "$here"/*.[chS] "$top"/policy/c/*.h "$dir"
 	rm -f "$dir/policy_module.c" "$dir"/*.bpf.c
 	cp "$here/Kbuild.core" "$dir/Kbuild"
@@ -124,8 +127,8 @@ build_policy() {
 		mapfile -t sources < <(cd "$policy" && ls ./*.c)
 		[ ${#sources[@]} -gt 0 ] || die "$policy has neither a Cargo.toml nor a C file (user)"
 	fi
-	dir=$cache/build/$release/policy-$name
-	local core=$cache/build/$release/core
+	dir=$work/policy-$name
+	local core=$work/core
 	[ -e "$core/Module.symvers" ] || build_core "$out"
 	copy "$here/policy_module.c" "$here/register.h" "$top"/policy/c/*.h "$dir"
 	cp "$here/Kbuild.policy" "$dir/Kbuild"

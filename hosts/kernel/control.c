@@ -6,7 +6,6 @@
  * out. Everything here is in process context under baton_control_mutex.
  */
 #include <linux/capability.h>
-#include <linux/cpu.h>
 #include <linux/ctype.h>
 #include <linux/export.h>
 #include <linux/fs.h>
@@ -16,7 +15,6 @@
 #include <linux/sched/signal.h>
 #include <linux/sched/task.h>
 #include <linux/slab.h>
-#include <linux/topology.h>
 #include <linux/uaccess.h>
 #include <uapi/linux/sched/types.h>
 
@@ -151,38 +149,6 @@ void baton_unregister(const struct baton_policy *ops)
 }
 EXPORT_SYMBOL_GPL(baton_unregister);
 
-/* Fills `cpus` with dense ids of what each CPU is part of. To a policy, the CPUs of other partitions are offline. */
-static void read_topology(struct baton_cpu *cpus, u32 partition)
-{
-	u32 cores = 0, llcs = 0;
-	int cpu, other;
-
-	for_each_possible_cpu(cpu) {
-		struct baton_cpu *at = &cpus[cpu];
-		bool core_known = false, llc_known = false;
-
-		for_each_possible_cpu(other) {
-			if (other >= cpu)
-				break;
-			if (!core_known && topology_physical_package_id(other) == topology_physical_package_id(cpu) &&
-			    topology_core_id(other) == topology_core_id(cpu)) {
-				at->core = cpus[other].core;
-				core_known = true;
-			}
-			if (!llc_known && cpu_data(other).topo.llc_id == cpu_data(cpu).topo.llc_id) {
-				at->llc = cpus[other].llc;
-				llc_known = true;
-			}
-		}
-		if (!core_known)
-			at->core = cores++;
-		if (!llc_known)
-			at->llc = llcs++;
-		at->node = max(cpu_to_node(cpu), 0);
-		at->online = cpu_online(cpu) && baton_core_partition_of_cpu(cpu) == partition;
-	}
-}
-
 /* Stops a policy that is running or faulted, and takes back all that it has. */
 static void stop(struct baton_place *place)
 {
@@ -207,45 +173,6 @@ static void stop(struct baton_place *place)
 	}
 	if (place->next)
 		baton_forget_version(&place->next);
-}
-
-/* What the policy said as it panicked while it was made. */
-void baton_describe_panic(char *text, size_t size)
-{
-	const struct baton_last_words *words = baton_creating_last_words();
-
-	if (words->line)
-		scnprintf(text, size, "%s, %s:%u", words->message, words->file, words->line);
-	else
-		scnprintf(text, size, "%s", words->message);
-}
-
-/* What a policy is made from. Process context. */
-int baton_begin_making(const struct baton_place *place, struct baton_making *making, const char *options, char *message)
-{
-	struct baton_core_info core = {};
-
-	making->cpus = kvcalloc(nr_cpu_ids, sizeof(*making->cpus), GFP_KERNEL);
-	if (!making->cpus)
-		return -ENOMEM;
-	cpus_read_lock();
-	read_topology(making->cpus, baton_core_partition_of_policy(index_of(place)));
-	cpus_read_unlock();
-	baton_core_info(&core);
-	message[0] = 0;
-	making->env = (struct baton_env){
-		.cpus = making->cpus,
-		.nr_cpus = nr_cpu_ids,
-		.max_tasks = core.max_tasks,
-		.options = options,
-		.message = message,
-	};
-	return 0;
-}
-
-void baton_end_making(struct baton_making *making)
-{
-	kvfree(making->cpus);
 }
 
 static int start(struct baton_start *arg)
@@ -350,6 +277,7 @@ static void policy_info(struct baton_policy_info *info)
 	baton_core_policy_info(info);
 	info->version = place->active->ops.version;
 	info->memory = place->memory;
+	info->recording = place->recording != NULL;
 	strscpy(info->name, place->name, sizeof(info->name));
 	strscpy(info->options, place->options, sizeof(info->options));
 	name_module(info->modules[0], place->active);
@@ -599,6 +527,7 @@ static const struct file_operations control_fops = {
 	.open = control_open,
 	.release = control_release,
 	.unlocked_ioctl = control,
+	.read = baton_record_read,
 	.mmap = baton_record_mmap,
 };
 

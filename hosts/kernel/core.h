@@ -128,6 +128,7 @@ void baton_upgrade_exit(void);
 /* record.c */
 void baton_record_end(struct baton_place *place, u32 why);
 int baton_record_request(struct file *file, unsigned int cmd, void *arg);
+ssize_t baton_record_read(struct file *file, char __user *to, size_t count, loff_t *at);
 int baton_record_mmap(struct file *file, struct vm_area_struct *vma);
 void baton_record_release(struct file *file);
 
@@ -149,17 +150,19 @@ void baton_cgroup_exit(void);
 /* control.c */
 int baton_set_class(struct task_struct *task, bool ext);
 struct baton_place *baton_find(const char *name);
+u32 baton_events_of(const struct baton_version *version);
+void baton_forget_version(struct baton_version **version);
+int baton_control_init(void);
+void baton_control_exit(void);
+
+/* making.c */
 struct baton_making {
 	struct baton_env env;
 	struct baton_cpu *cpus;
 };
 int baton_begin_making(const struct baton_place *place, struct baton_making *making, const char *options, char *message);
 void baton_end_making(struct baton_making *making);
-u32 baton_events_of(const struct baton_version *version);
 void baton_describe_panic(char *text, size_t size);
-void baton_forget_version(struct baton_version **version);
-int baton_control_init(void);
-void baton_control_exit(void);
 
 /* fault.c */
 void baton_fault_clear(struct baton_place *place);

@@ -66,7 +66,7 @@ static void say(const char *what)
 	words->line = 0;
 }
 
-notrace void baton_host_lock(rqspinlock_t *lock)
+static __always_inline void take_lock(rqspinlock_t *lock)
 {
 	int err;
 
@@ -81,7 +81,20 @@ notrace void baton_host_lock(rqspinlock_t *lock)
 		baton_abandon(this_cpu_ptr(&baton_frame),
 			      err == -EDEADLK ? BATON_FAULT_KIND_DEADLOCK : BATON_FAULT_KIND_LOCK_TIMEOUT);
 	}
+}
+
+/* Where a call may be recorded, its questions have functions of their own, so that recording costs the others one jump that is not taken. */
+static noinline void recorded_lock(rqspinlock_t *lock)
+{
+	take_lock(lock);
 	baton_record(lock, lock);
+}
+
+notrace void baton_host_lock(rqspinlock_t *lock)
+{
+	if (baton_is_recording())
+		return recorded_lock(lock);
+	take_lock(lock);
 }
 EXPORT_SYMBOL_GPL(baton_host_lock);
 
@@ -150,12 +163,17 @@ void baton_host_token_dropped(u64 token)
 }
 EXPORT_SYMBOL_GPL(baton_host_token_dropped);
 
-u64 baton_host_now(void)
+static noinline u64 recorded_now(void)
 {
 	u64 now = local_clock();
 
 	baton_record(now, now);
 	return now;
+}
+
+u64 baton_host_now(void)
+{
+	return baton_is_recording() ? recorded_now() : local_clock();
 }
 EXPORT_SYMBOL_GPL(baton_host_now);
 
@@ -203,48 +221,93 @@ static bool serves(s32 cpu)
 	return likely(!READ_ONCE(baton_partitioned)) || baton_core_serves(smp_processor_id(), cpu);
 }
 
-bool baton_host_may_run(u32 slot, s32 cpu)
+static __always_inline bool may_run(u32 slot, s32 cpu)
 {
-	bool yes = baton_khost_may_run(baton_core_task_of_slot(slot), cpu) && serves(cpu);
+	return baton_khost_may_run(baton_core_task_of_slot(slot), cpu) && serves(cpu);
+}
+
+static noinline bool recorded_may_run(u32 slot, s32 cpu)
+{
+	bool yes = may_run(slot, cpu);
 
 	baton_record(may_run, slot, cpu, yes);
 	return yes;
 }
+
+bool baton_host_may_run(u32 slot, s32 cpu)
+{
+	return baton_is_recording() ? recorded_may_run(slot, cpu) : may_run(slot, cpu);
+}
 EXPORT_SYMBOL_GPL(baton_host_may_run);
 
-bool baton_host_cpu_online(s32 cpu)
+static __always_inline bool is_online(s32 cpu)
 {
-	bool yes = baton_core_is_online(cpu) && serves(cpu);
+	return baton_core_is_online(cpu) && serves(cpu);
+}
+
+static noinline bool recorded_cpu_online(s32 cpu)
+{
+	bool yes = is_online(cpu);
 
 	baton_record(cpu, BATON_RECORD_ONLINE, cpu, yes);
 	return yes;
 }
+
+bool baton_host_cpu_online(s32 cpu)
+{
+	return baton_is_recording() ? recorded_cpu_online(cpu) : is_online(cpu);
+}
 EXPORT_SYMBOL_GPL(baton_host_cpu_online);
 
-bool baton_host_cpu_idle(s32 cpu)
+static __always_inline bool cpu_idle(s32 cpu)
 {
-	bool yes = baton_core_is_idle(cpu) && serves(cpu);
+	return baton_core_is_idle(cpu) && serves(cpu);
+}
+
+static noinline bool recorded_cpu_idle(s32 cpu)
+{
+	bool yes = cpu_idle(cpu);
 
 	baton_record(cpu, BATON_RECORD_IDLE, cpu, yes);
 	return yes;
 }
+
+bool baton_host_cpu_idle(s32 cpu)
+{
+	return baton_is_recording() ? recorded_cpu_idle(cpu) : cpu_idle(cpu);
+}
 EXPORT_SYMBOL_GPL(baton_host_cpu_idle);
 
-bool baton_host_any_idle(void)
+static noinline bool recorded_any_idle(void)
 {
 	bool yes = baton_core_is_any_idle();
 
 	baton_record(any_idle, yes);
 	return yes;
 }
+
+bool baton_host_any_idle(void)
+{
+	return baton_is_recording() ? recorded_any_idle() : baton_core_is_any_idle();
+}
 EXPORT_SYMBOL_GPL(baton_host_any_idle);
 
-bool baton_host_claim_idle(s32 cpu)
+static __always_inline bool claim_idle(s32 cpu)
 {
-	bool yes = serves(cpu) && baton_core_claim_idle(cpu);
+	return serves(cpu) && baton_core_claim_idle(cpu);
+}
+
+static noinline bool recorded_claim_idle(s32 cpu)
+{
+	bool yes = claim_idle(cpu);
 
 	baton_record(cpu, BATON_RECORD_CLAIM, cpu, yes);
 	return yes;
+}
+
+bool baton_host_claim_idle(s32 cpu)
+{
+	return baton_is_recording() ? recorded_claim_idle(cpu) : claim_idle(cpu);
 }
 EXPORT_SYMBOL_GPL(baton_host_claim_idle);
 

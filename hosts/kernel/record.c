@@ -15,6 +15,7 @@
 #include <linux/mm.h>
 #include <linux/slab.h>
 #include <linux/spinlock.h>
+#include <linux/stop_machine.h>
 #include <linux/vmalloc.h>
 #include <asm/tsc.h>
 
@@ -27,6 +28,7 @@
 #define RING_BLOCK_PAGES (RING_BLOCK / PAGE_SIZE)
 #define FIRST_BLOCKS 16		/* that a ring begins with, and is given more of as it fills */
 #define NO_BLOCK U16_MAX
+#define STATE_ROOM (1 << 20)	/* bytes that are tried for a state; more, if it says that it needs more */
 
 struct ring {
 	struct baton_ring head;
@@ -48,6 +50,9 @@ struct baton_recording {
 	bool lossless;
 	u32 end;			/* enum baton_record_end; written by any CPU when a ring is full */
 	struct baton_cpu *cpus;		/* as the policy was told */
+	void *state;			/* where the recording begins with one */
+	size_t state_room;
+	u64 state_length;		/* or BATON_ABORTED */
 	struct ring *rings[];		/* by CPU */
 };
 
@@ -160,6 +165,7 @@ static void free_recording(struct baton_recording *recording)
 
 	for_each_possible_cpu(cpu)
 		free_ring(recording->rings[cpu]);
+	vfree(recording->state);
 	kvfree(recording->cpus);
 	kvfree(recording);
 }
@@ -205,6 +211,51 @@ static void begin_while_held(struct baton_place *place, void *data)
 	for_each_possible_cpu(cpu)
 		baton_core_record_begin(&recording->rings[cpu]->head);
 	baton_core_set_recorder(index_of(place), recording);
+}
+
+struct checkpoint {
+	struct baton_place *place;
+	struct baton_recording *recording;
+};
+
+static int save_while_held(void *data)
+{
+	const struct checkpoint *checkpoint = data;
+	struct baton_recording *recording = checkpoint->recording;
+	const struct baton_version *version = checkpoint->place->active;
+	struct baton_bytes bytes = { .at = recording->state, .length = recording->state_room };
+
+	recording->state_length = baton_make(checkpoint->place, version->ops.reregister_save, version->this, &bytes);
+	if (recording->state_length <= recording->state_room)
+		begin_while_held(checkpoint->place, recording);
+	return 0;
+}
+
+/* Begins with the state that the policy has. */
+static int begin_with_state(struct baton_place *place, struct baton_recording *recording, char *message)
+{
+	struct checkpoint checkpoint = { .place = place, .recording = recording };
+	struct baton_making making;
+	int err = baton_begin_making(place, &making, place->options, message);
+
+	if (err)
+		return err;
+	memcpy(recording->cpus, making.cpus, array_size(nr_cpu_ids, sizeof(*recording->cpus)));
+	baton_end_making(&making);
+	recording->state_length = STATE_ROOM;
+	do {
+		vfree(recording->state);
+		recording->state_room = recording->state_length + STATE_ROOM;
+		recording->state = vzalloc(recording->state_room);
+		if (!recording->state)
+			return -ENOMEM;
+		stop_machine(save_while_held, &checkpoint, NULL);
+		if (recording->state_length == BATON_ABORTED) {
+			baton_describe_panic(message, BATON_MESSAGE_LEN);
+			return -EFAULT;
+		}
+	} while (recording->state_length > recording->state_room);
+	return 0;
 }
 
 /* Closes a ring's last block. No call is recorded in it any more. */
@@ -273,7 +324,10 @@ static int begin(struct file *file, struct baton_record *arg)
 	if (!recording)
 		return -ENOMEM;
 	set_recording(true);
-	err = baton_renew(place, recording->cpus, begin_while_held, recording, arg->message);
+	if (place->active->ops.reregister_save)
+		err = begin_with_state(place, recording, arg->message);
+	else
+		err = baton_renew(place, recording->cpus, begin_while_held, recording, arg->message);
 	if (err) {
 		set_recording(false);
 		free_recording(recording);
@@ -286,6 +340,9 @@ static int begin(struct file *file, struct baton_record *arg)
 	sched_set_fifo_low(current);
 	arg->version = place->active->ops.version;
 	arg->stamp_khz = tsc_khz;
+	arg->state_length = recording->state_length;
+	if (recording->state)
+		arg->state = place->active->ops.state;
 	memcpy(arg->options, place->options, sizeof(arg->options));
 	return 0;
 }
@@ -356,6 +413,15 @@ static vm_fault_t fault(struct vm_fault *vmf)
 static const struct vm_operations_struct vm_ops = {
 	.fault = fault,
 };
+
+/* The state that the recording begins with. */
+ssize_t baton_record_read(struct file *file, char __user *to, size_t count, loff_t *at)
+{
+	/* As for mmap(); the state is not changed after the recording has begun. */
+	const struct baton_recording *recording = READ_ONCE(file->private_data);
+
+	return recording ? simple_read_from_buffer(to, count, at, recording->state, recording->state_length) : -ENODATA;
+}
 
 /* All blocks of all rings, by number, to be read. */
 int baton_record_mmap(struct file *file, struct vm_area_struct *vma)

@@ -42,10 +42,17 @@ bool baton_core_record_end(struct baton_ring *ring, void *block);
 #define BATON_RECORD_IDLE 1
 #define BATON_RECORD_CLAIM 2
 
-/* Records what the call under way did, if it is recorded. Off, a jump that is not taken. */
+#ifdef BATON_WITHOUT_RECORDING
+#define baton_is_recording() false
+#else
+/* May the call under way be recorded? Off, a jump that is not taken. */
+#define baton_is_recording() static_branch_unlikely(&baton_recording_key)
+#endif
+
+/* Records what the call under way did, if it is recorded. For what is not on the hot path, or already apart from it. */
 #define baton_record(what, ...)								\
 	do {										\
-		if (static_branch_unlikely(&baton_recording_key)) {			\
+		if (baton_is_recording()) {						\
 			struct baton_ring *ring_ = this_cpu_read(baton_frame.ring);	\
 											\
 			if (ring_)							\

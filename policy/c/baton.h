@@ -182,6 +182,8 @@ enum baton_method {
 	BATON_METHOD_REREGISTER_DROP,
 	BATON_METHOD_REREGISTER_CONVERT,
 	BATON_METHOD_REREGISTER_TAKE,
+	BATON_METHOD_REREGISTER_SAVE,
+	BATON_METHOD_REREGISTER_LOAD,
 };
 
 // What a policy did wrong.
@@ -262,6 +264,9 @@ struct baton_policy_info {
 	uint32_t rank;
 	// Share of each CPU's time that it is guaranteed, percent; 0 for none.
 	uint32_t share;
+	// 1 while it is recorded.
+	uint32_t recording;
+	uint32_t reserved;
 	// Memory it has allocated, bytes.
 	uint64_t memory;
 	// `baton_refusal` answers so far.
@@ -359,7 +364,8 @@ struct baton_rule {
 	uint8_t name[BATON_NAME_LEN];
 };
 
-// `BATON_IOC_RECORD`: begins to record a running policy, with a new instance of it. The recording belongs to the open file, and the
+// `BATON_IOC_RECORD`: begins to record a running policy: from its state, where that can be saved (`reregister_save`), else with a new
+// instance of it. The recording belongs to the open file; reading that gives the state. The
 // thread that asks gets a real-time priority (`sched_set_fifo_low`), so that it can keep up with what it reads.
 struct baton_record {
 	uint8_t name[BATON_NAME_LEN];
@@ -371,6 +377,9 @@ struct baton_record {
 	uint32_t version;
 	// Out: stamps in a millisecond.
 	uint32_t stamp_khz;
+	// Out: length of the state, bytes; 0 where there is none, and then its type means nothing.
+	uint64_t state_length;
+	struct baton_state_type state;
 	// Out: the policy's options, NUL-terminated.
 	uint8_t options[BATON_OPTIONS_LEN];
 	// Out: why the policy could not be made anew, NUL-terminated.
@@ -560,6 +569,13 @@ struct baton_env {
 	char *message;
 };
 
+// Bytes of the host's, valid during a call.
+struct baton_bytes {
+	uint8_t *at;
+	// How many.
+	uintptr_t length;
+};
+
 // A policy as the core sees it. `this` is what `create` made. All but `create` and `destroy` run with interrupts off and
 // usually with a kernel run-queue lock held: they must not sleep, and several CPUs are in them at once.
 // An absent function (NULL) is skipped; those marked "needed" must be there. In user space a policy in Rust unwinds out of a call
@@ -635,6 +651,11 @@ struct baton_policy {
 	// Brings over, into a policy made of a converted state, what only can be while nothing moves: every CPU stands still, with
 	// interrupts off. 0, or not 0 when it cannot.
 	uint64_t (*reregister_take)(void *this, const void *older);
+	// Writes the state that `reregister_prepare` would give as bytes, as many as there is room for, and says how many it takes. Every CPU
+	// stands still, with interrupts off. There if `state` is, as is the next, where the state can be saved.
+	uint64_t (*reregister_save)(void *this, const struct baton_bytes *to);
+	// As `create`, of a state that such a function has written. In user space only.
+	void *(*reregister_load)(const struct baton_env *env, const struct baton_bytes *from);
 };
 
 #endif  /* BATON_H */

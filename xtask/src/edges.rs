@@ -22,7 +22,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("baton-sim", &["baton", "baton-abi", "baton-conformance", "baton-core", "baton-native", "baton-seam", POLICY]),
     ("baton-interleave", &["baton", "baton-abi", "baton-core", "baton-native", POLICY]),
     ("baton-vm", &[]),
-    ("baton-booted", &["baton-conformance"]),
+    ("baton-booted", &["baton-conformance", "baton-trace"]),
     ("baton-cli", &[ANY]),
     ("xtask", &[]),
 ];

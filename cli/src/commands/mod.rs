@@ -13,7 +13,7 @@ mod new;
 mod order;
 mod pages;
 mod partition;
-mod record;
+pub mod record;
 mod report;
 mod run;
 pub mod sim;

@@ -5,13 +5,14 @@
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
+use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{mpsc, Arc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use baton_abi::{BatonPolicyState, BatonRecordEnd};
+use baton_abi::{BatonPolicyState, BatonRecordEnd, BatonStateType};
 use baton_trace::{BlockHead, FileWriter, Header, HEAD_SIZE};
 use rustix::io::Errno;
 use serde::Serialize;
@@ -31,17 +32,69 @@ const WAIT: Duration = Duration::from_millis(50);
 
 /// What a recording came to.
 #[derive(Debug, Default, Serialize)]
-struct Summary {
+pub struct Summary {
     policy: String,
-    events: u64,
+    pub events: u64,
     /// Of the file.
-    bytes: u64,
+    pub bytes: u64,
     /// Events that there was no room for.
-    lost: u64,
+    pub lost: u64,
     /// Why it ended.
     end: &'static str,
     /// From the first event to the last, ns.
     duration_ns: u64,
+}
+
+/// A recording that goes on. Ends with this value.
+pub struct Session {
+    stop: Arc<AtomicBool>,
+    reader: Option<thread::JoinHandle<Result<Summary>>>,
+}
+
+impl Session {
+    /// Begins to record a policy that runs into a file, with so many MiB for each CPU at most.
+    pub fn begin(policy: &str, output: &Path, ring_mib: u32, lossless: bool) -> Result<Self> {
+        let file = File::create(output).map_err(|e| Error::file(format_args!("making {}", output.display()), &e))?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let (begun, begins) = mpsc::channel();
+        let (stopped, policy) = (Arc::clone(&stop), policy.to_owned());
+        let reader = thread::spawn(move || {
+            let rings = begin(Device::open()?, &policy, ring_mib * 16, lossless)?;
+            // Whoever waits for it is there.
+            let _ = begun.send(());
+            read(rings, &policy, file, &stopped)
+        });
+        let mut session = Self { stop, reader: Some(reader) };
+        match begins.recv() {
+            Ok(()) => Ok(session),
+            // The reader says why.
+            Err(_) => Err(session.join().err().unwrap_or_else(|| Error::baton("the recording did not begin"))),
+        }
+    }
+
+    /// Ends it.
+    pub fn end(mut self) -> Result<Summary> {
+        self.join()
+    }
+
+    fn is_over(&self) -> bool {
+        self.reader.as_ref().is_none_or(thread::JoinHandle::is_finished)
+    }
+
+    fn join(&mut self) -> Result<Summary> {
+        self.stop.store(true, Relaxed);
+        let panicked = || Error::baton("the reader of the rings panicked");
+        self.reader.take().map_or_else(|| Err(panicked()), |reader| reader.join().map_err(|_| panicked())?)
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if self.reader.is_some() {
+            // Whatever it came to, nobody asks.
+            let _ = self.join();
+        }
+    }
 }
 
 pub fn record(args: &Record) -> Result<ExitCode> {
@@ -50,30 +103,14 @@ pub fn record(args: &Record) -> Result<ExitCode> {
         Some(policy) => policy.clone(),
         None => only_policy(&device)?,
     };
-    let file =
-        File::create(&args.output).map_err(|e| Error::file(format_args!("making {}", args.output.display()), &e))?;
-    let stop = Arc::new(AtomicBool::new(false));
+    let interrupted = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&stop))
+        signal_hook::flag::register(signal, Arc::clone(&interrupted))
             .map_err(|e| Error::environment(format!("signals cannot be received: {e}"), "try again"))?;
     }
-    let (begun, begins) = mpsc::channel();
-    let reader = {
-        let (stop, policy, blocks, lossless) = (Arc::clone(&stop), policy.clone(), args.ring * 16, args.lossless);
-        thread::spawn(move || {
-            let device = Device::open()?;
-            let rings = begin(device, &policy, blocks, lossless)?;
-            let _ = begun.send(());
-            read(rings, &policy, file, &stop)
-        })
-    };
-    // It has begun, or failed: then the reader says why.
-    let code = match begins.recv() {
-        Ok(()) => wait(args, &device, &policy, &stop, &reader),
-        Err(_) => Ok(ExitCode::SUCCESS),
-    };
-    stop.store(true, Relaxed);
-    let summary = reader.join().map_err(|_| Error::baton("the reader of the rings panicked"))??;
+    let session = Session::begin(&policy, &args.output, args.ring, args.lossless)?;
+    let code = wait(args, &device, &policy, &interrupted, &session);
+    let summary = session.end()?;
     let code = code?;
     match args.out.json {
         true => print_json(&summary)?,
@@ -122,13 +159,7 @@ fn begin(device: Device, policy: &str, blocks: u32, lossless: bool) -> Result<Ri
 }
 
 /// Until the recording is to end: what says so. The exit code of the command, if there is one.
-fn wait(
-    args: &Record,
-    device: &Device,
-    policy: &str,
-    stop: &AtomicBool,
-    reader: &thread::JoinHandle<Result<Summary>>,
-) -> Result<ExitCode> {
+fn wait(args: &Record, device: &Device, policy: &str, interrupted: &AtomicBool, session: &Session) -> Result<ExitCode> {
     let end = args.duration.map(|duration| Instant::now() + duration);
     let mut command = match args.command.split_first() {
         Some((program, arguments)) => {
@@ -144,8 +175,8 @@ fn wait(
             return Ok(ExitCode::from(status.code().unwrap_or(1) as u8));
         }
         let runs = device.policy(policy)?.is_some_and(|info| info.state == BatonPolicyState::Running as u32);
-        let is_over = stop.load(Relaxed) || end.is_some_and(|end| Instant::now() >= end) || !runs;
-        if is_over || reader.is_finished() {
+        let is_over = interrupted.load(Relaxed) || end.is_some_and(|end| Instant::now() >= end) || !runs;
+        if is_over || session.is_over() {
             return match &mut command {
                 Some(child) => child.wait().map_err(failed).map(|s| ExitCode::from(s.code().unwrap_or(1) as u8)),
                 None => Ok(ExitCode::SUCCESS),
@@ -162,6 +193,8 @@ fn read(mut rings: Rings, policy: &str, file: File, stop: &AtomicBool) -> Result
     let mut out = BufWriter::with_capacity(1 << 20, file);
     let header = header(&mut rings, policy)?;
     let mut out = FileWriter::new(&mut out, &header).map_err(failed)?;
+    out.state(&rings.state()?).map_err(failed)?;
+    out.get_mut().flush().map_err(failed)?;
     let (mut first, mut last) = (u64::MAX, 0);
     loop {
         // Stopped before the look, so that the last look finds all.
@@ -183,14 +216,14 @@ fn read(mut rings: Rings, policy: &str, file: File, stop: &AtomicBool) -> Result
                 last = last.max(head.stamp);
             }
         }
+        // So that whoever kills this finds all but the last moment.
+        out.get_mut().flush().map_err(failed)?;
         if is_last {
             break;
         }
         thread::sleep(LOOK);
     }
-    let out = out.get_mut();
-    out.flush().map_err(failed)?;
-    summary.bytes = out.get_ref().metadata().map_err(failed)?.len();
+    summary.bytes = out.get_mut().get_ref().metadata().map_err(failed)?.len();
     summary.duration_ns =
         (last.saturating_sub(first) as u128 * 1_000_000_000 / u128::from(header.stamp_hz.max(1))) as u64;
     Ok(summary)
@@ -206,6 +239,7 @@ fn header(rings: &mut Rings, policy: &str) -> Result<Header> {
         host: format!("kernel {release}"),
         max_tasks: device.core()?.max_tasks,
         stamp_hz: u64::from(rings.about.stamp_khz) * 1000,
+        state: (rings.about.state_length != 0).then(|| state_type(&rings.about.state)),
         ..Header::default()
     };
     for cpu in 0..rings.nr_cpus() {
@@ -213,6 +247,11 @@ fn header(rings: &mut Rings, policy: &str) -> Result<Header> {
         header.cpus.push((at.core, at.llc, at.node, at.online != 0));
     }
     Ok(header)
+}
+
+fn state_type(raw: &BatonStateType) -> (String, u32, u64) {
+    let name: Vec<u8> = raw.name.iter().map(|&c| c as u8).collect();
+    (text(&name), raw.version, raw.layout)
 }
 
 /// Why a recording has ended.

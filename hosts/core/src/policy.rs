@@ -277,7 +277,7 @@ impl<H: Host> Core<'_, H> {
 /// The method with this number.
 pub(crate) fn method(number: u32) -> BatonMethod {
     use BatonMethod::*;
-    const ALL: [BatonMethod; 30] = [
+    const ALL: [BatonMethod; 32] = [
         None,
         Create,
         Destroy,
@@ -308,6 +308,8 @@ pub(crate) fn method(number: u32) -> BatonMethod {
         ReregisterDrop,
         ReregisterConvert,
         ReregisterTake,
+        ReregisterSave,
+        ReregisterLoad,
     ];
     ALL.get(number as usize).copied().unwrap_or(None)
 }

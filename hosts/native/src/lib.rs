@@ -10,7 +10,7 @@ use std::ffi::{c_char, CStr, CString};
 use std::path::Path;
 
 use baton_abi::{
-    BatonCpu, BatonCtx, BatonEnv, BatonMethod, BatonPolicy, BATON_ABI, BATON_ABORTED, BATON_EV_NO_SELECT,
+    BatonBytes, BatonCpu, BatonCtx, BatonEnv, BatonMethod, BatonPolicy, BATON_ABI, BATON_ABORTED, BATON_EV_NO_SELECT,
     BATON_MESSAGE_LEN,
 };
 use baton_core::Arg;
@@ -73,6 +73,16 @@ impl Policy {
     /// Makes an instance. `options` as for `baton load`. The error is the policy's own, or says that it failed.
     pub fn make(&self, cpus: &[BatonCpu], max_tasks: u32, options: &str) -> Result<Instance, String> {
         self.with_env(cpus, max_tasks, options, |env| self.call(BatonMethod::Create, 0, env, 0))
+    }
+
+    /// Makes an instance of a state that was saved (`reregister_save`). The error is the policy's own, or says that it failed.
+    pub fn make_of(&self, cpus: &[BatonCpu], max_tasks: u32, options: &str, state: &[u8]) -> Result<Instance, String> {
+        if self.ops().reregister_load.is_none() {
+            return Err("it has no state that can be saved".into());
+        }
+        let bytes = BatonBytes { at: state.as_ptr().cast_mut(), length: state.len() };
+        let bytes = core::ptr::from_ref(&bytes) as u64;
+        self.with_env(cpus, max_tasks, options, |env| self.call(BatonMethod::ReregisterLoad, 0, env, bytes))
     }
 
     /// Makes an instance of the state that `from` hands on, converting it if it is of another type; both then share what they share.

@@ -67,6 +67,9 @@ pub struct BatonPolicyInfo {
     pub rank: u32,
     /// Share of each CPU's time that it is guaranteed, percent; 0 for none.
     pub share: u32,
+    /// 1 while it is recorded.
+    pub recording: u32,
+    pub reserved: u32,
     /// Memory it has allocated, bytes.
     pub memory: u64,
     /// `BatonRefusal` answers so far.
@@ -227,7 +230,8 @@ pub enum BatonRecordEnd {
     Replaced = 4,
 }
 
-/// `BATON_IOC_RECORD`: begins to record a running policy, with a new instance of it. The recording belongs to the open file, and the
+/// `BATON_IOC_RECORD`: begins to record a running policy: from its state, where that can be saved (`reregister_save`), else with a new
+/// instance of it. The recording belongs to the open file; reading that gives the state. The
 /// thread that asks gets a real-time priority (`sched_set_fifo_low`), so that it can keep up with what it reads.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -241,6 +245,9 @@ pub struct BatonRecord {
     pub version: u32,
     /// Out: stamps in a millisecond.
     pub stamp_khz: u32,
+    /// Out: length of the state, bytes; 0 where there is none, and then its type means nothing.
+    pub state_length: u64,
+    pub state: BatonStateType,
     /// Out: the policy's options, NUL-terminated.
     pub options: [u8; BATON_OPTIONS_LEN],
     /// Out: why the policy could not be made anew, NUL-terminated.

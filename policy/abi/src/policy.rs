@@ -121,6 +121,15 @@ pub struct BatonEnv {
     pub message: *mut c_char,
 }
 
+/// Bytes of the host's, valid during a call.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct BatonBytes {
+    pub at: *mut u8,
+    /// How many.
+    pub length: usize,
+}
+
 /// Length of a message from a policy, with the terminating NUL.
 pub const BATON_MESSAGE_LEN: usize = 160;
 
@@ -253,6 +262,11 @@ pub struct BatonPolicy {
     /// Brings over, into a policy made of a converted state, what only can be while nothing moves: every CPU stands still, with
     /// interrupts off. 0, or not 0 when it cannot.
     pub reregister_take: Option<extern "C-unwind" fn(this: *mut c_void, older: *const c_void) -> u64>,
+    /// Writes the state that `reregister_prepare` would give as bytes, as many as there is room for, and says how many it takes. Every CPU
+    /// stands still, with interrupts off. There if `state` is, as is the next, where the state can be saved.
+    pub reregister_save: Option<extern "C-unwind" fn(this: *mut c_void, to: *const BatonBytes) -> u64>,
+    /// As `create`, of a state that such a function has written. In user space only.
+    pub reregister_load: Option<extern "C-unwind" fn(env: *const BatonEnv, from: *const BatonBytes) -> *mut c_void>,
 }
 
 /// The methods of a policy, for fault reports and counters.
@@ -289,10 +303,12 @@ pub enum BatonMethod {
     ReregisterDrop,
     ReregisterConvert,
     ReregisterTake,
+    ReregisterSave,
+    ReregisterLoad,
 }
 
 /// Names of [`BatonMethod`], by number.
-pub const BATON_METHOD_NAMES: [&str; 30] = [
+pub const BATON_METHOD_NAMES: [&str; 32] = [
     "-",
     "create",
     "destroy",
@@ -323,6 +339,8 @@ pub const BATON_METHOD_NAMES: [&str; 30] = [
     "reregister_drop",
     "reregister_convert",
     "reregister_take",
+    "reregister_save",
+    "reregister_load",
 ];
 
 /// What a policy did wrong.

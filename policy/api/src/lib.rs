@@ -13,6 +13,7 @@ extern crate alloc;
 mod ctx;
 mod env;
 pub mod runqueue;
+mod saved;
 mod scheduler;
 mod shared;
 mod state;
@@ -24,6 +25,8 @@ pub mod weight;
 pub use baton_seam::Schedulable;
 pub use ctx::{Ctx, Kicks, MAX_KICKS};
 pub use env::Env;
+#[doc(hidden)]
+pub use saved::{Load, Save, Unlike};
 pub use scheduler::{Scheduler, Upgrade};
 pub use shared::{Shared, Word};
 #[doc(hidden)]

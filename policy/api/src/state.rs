@@ -6,17 +6,28 @@
 
 use crate::{
     runqueue::{Fifo, List, Tree},
+    saved::{Load, Save, Unlike},
     shared::{Shared, Word},
     Lock, PerCpu, PerTask,
 };
 use alloc::{boxed::Box, sync::Arc, vec::Vec};
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU16, AtomicU32, AtomicU64, AtomicU8, AtomicUsize};
+use core::sync::atomic::{
+    AtomicBool, AtomicI32, AtomicI64, AtomicU16, AtomicU32, AtomicU64, AtomicU8, AtomicUsize, Ordering,
+};
 
 /// A type that can be handed to another version. For a type of your own: `baton::state!`.
 pub trait State: Sized + Send + Sync + 'static {
     /// What decides how it lies in memory. Made by `baton::state!`, which a type must not do without.
     #[doc(hidden)]
     const LAYOUT: Layout;
+
+    /// Writes its value: see [`Save`]. Nothing is called meanwhile.
+    #[doc(hidden)]
+    fn save(&self, to: &mut Save<'_>);
+
+    /// Makes it of what `save` wrote.
+    #[doc(hidden)]
+    fn load(from: &mut Load<'_>) -> Result<Self, Unlike>;
 }
 
 /// What decides how a type lies in memory.
@@ -102,6 +113,14 @@ macro_rules! state {
             const LAYOUT: $crate::Layout = $crate::Layout::of::<$type>(stringify!($type), $version)
                 $(.field(stringify!($field), core::mem::offset_of!($type, $field),
                     $crate::layout_of(|state: &$type| &state.$field)))*;
+
+            fn save(&self, to: &mut $crate::Save<'_>) {
+                $($crate::State::save(&self.$field, to);)*
+            }
+
+            fn load(from: &mut $crate::Load<'_>) -> ::core::result::Result<Self, $crate::Unlike> {
+                Ok($type { $($field: $crate::State::load(from)?),* })
+            }
         }
         // One that is not named is an error here.
         const _: fn(&$type) = |state| {
@@ -114,27 +133,154 @@ macro_rules! plain {
     ($($type:ty)*) => {$(
         impl State for $type {
             const LAYOUT: Layout = Layout::of::<Self>(stringify!($type), 0);
+
+            fn save(&self, to: &mut Save<'_>) {
+                // Of a signed one, its bits in its own width.
+                to.word(*self as u64);
+            }
+
+            fn load(from: &mut Load<'_>) -> Result<Self, Unlike> {
+                let word = from.word()?;
+                let value = word as $type;
+                if value as u64 == word { Ok(value) } else { Err(Unlike) }
+            }
         }
     )*};
 }
-plain!(() bool u8 u16 u32 u64 usize i8 i16 i32 i64 isize Fifo List Tree);
-plain!(AtomicBool AtomicU8 AtomicU16 AtomicU32 AtomicU64 AtomicUsize AtomicI32 AtomicI64);
+plain!(u8 u16 u32 u64 usize i8 i16 i32 i64 isize);
+
+impl State for () {
+    const LAYOUT: Layout = Layout::of::<Self>("()", 0);
+
+    fn save(&self, _: &mut Save<'_>) {}
+
+    fn load(_: &mut Load<'_>) -> Result<Self, Unlike> {
+        Ok(())
+    }
+}
+
+impl State for bool {
+    const LAYOUT: Layout = Layout::of::<Self>("bool", 0);
+
+    fn save(&self, to: &mut Save<'_>) {
+        to.word(u64::from(*self));
+    }
+
+    fn load(from: &mut Load<'_>) -> Result<Self, Unlike> {
+        Ok(from.word()? != 0)
+    }
+}
+
+macro_rules! atomic {
+    ($($type:ident $plain:ty,)*) => {$(
+        impl State for $type {
+            const LAYOUT: Layout = Layout::of::<Self>(stringify!($type), 0);
+
+            fn save(&self, to: &mut Save<'_>) {
+                self.load(Ordering::Relaxed).save(to);
+            }
+
+            fn load(from: &mut Load<'_>) -> Result<Self, Unlike> {
+                <$plain as State>::load(from).map(Self::new)
+            }
+        }
+    )*};
+}
+atomic! {
+    AtomicBool bool, AtomicU8 u8, AtomicU16 u16, AtomicU32 u32, AtomicU64 u64, AtomicUsize usize, AtomicI32 i32, AtomicI64 i64,
+}
+
+macro_rules! queue {
+    ($($type:ident |$queue:ident, $slot:ident| $all:expr, $key:expr, $make:ident;)*) => {$(
+        impl State for $type {
+            const LAYOUT: Layout = Layout::of::<Self>(stringify!($type), 0);
+
+            fn save(&self, to: &mut Save<'_>) {
+                let $queue = self;
+                to.word($queue.len() as u64);
+                for $slot in $all {
+                    let (key, slot) = $key;
+                    to.word(key);
+                    to.word(u64::from(slot));
+                    to.word(u64::from($queue.generation(slot)));
+                }
+            }
+
+            fn load(from: &mut Load<'_>) -> Result<Self, Unlike> {
+                let mut queue = from.env().$make();
+                for _ in 0..from.count()? {
+                    let key = from.word()?;
+                    let (slot, generation) = (<u32 as State>::load(from)?, <u32 as State>::load(from)?);
+                    if !queue.restore(key, slot, generation) {
+                        return Err(Unlike);
+                    }
+                }
+                Ok(queue)
+            }
+        }
+    )*};
+}
+queue! {
+    Fifo |queue, slot| queue.iter(), (0, slot), fifo;
+    List |queue, entry| queue.iter(), entry, list;
+    Tree |queue, entry| queue.iter(), entry, tree;
+}
 
 macro_rules! of_one {
-    ($($type:ident)*) => {$(
+    ($($type:ident |$this:ident, $to:ident, $from:ident| $save:expr, $load:expr;)*) => {$(
         impl<T: State> State for $type<T> {
             const LAYOUT: Layout = Layout::of::<Self>(stringify!($type), 0).field("", 0, T::LAYOUT);
+
+            fn save(&self, $to: &mut Save<'_>) {
+                let $this = self;
+                $save
+            }
+
+            fn load($from: &mut Load<'_>) -> Result<Self, Unlike> {
+                $load
+            }
         }
     )*};
 }
-of_one!(Option Vec Box Arc Lock PerCpu PerTask);
+of_one! {
+    Option |this, to, from| {
+        to.word(u64::from(this.is_some()));
+        this.iter().for_each(|value| value.save(to));
+    }, Ok(if from.word()? == 0 { None } else { Some(T::load(from)?) });
+    Vec |this, to, from| {
+        to.word(this.len() as u64);
+        this.iter().for_each(|value| value.save(to));
+    }, (0..from.count()?).map(|_| T::load(from)).collect();
+    Box |this, to, from| T::save(this, to), T::load(from).map(Box::new);
+    Arc |this, to, from| T::save(this, to), T::load(from).map(Arc::new);
+    Lock |this, to, from| this.lock().save(to), T::load(from).map(Lock::new);
+    PerCpu |this, to, from| this.iter().for_each(|value| value.save(to)), PerCpu::load(from);
+    PerTask |this, to, from| this.iter().for_each(|value| value.save(to)), PerTask::load(from);
+}
 
 impl<T: Word + Send + Sync> State for Shared<T> {
     const LAYOUT: Layout = Layout::of::<Self>("Shared", 0).field(T::NAME, 0, Layout::of::<T>(T::NAME, 0));
+
+    fn save(&self, to: &mut Save<'_>) {
+        to.word(self.get().to_word());
+    }
+
+    fn load(from: &mut Load<'_>) -> Result<Self, Unlike> {
+        Ok(Self::new(T::from_word(from.word()?)))
+    }
 }
 
 impl<T: State, const N: usize> State for [T; N] {
     const LAYOUT: Layout = Layout::of::<Self>("array", 0).field("", N, T::LAYOUT);
+
+    fn save(&self, to: &mut Save<'_>) {
+        self.iter().for_each(|value| value.save(to));
+    }
+
+    fn load(from: &mut Load<'_>) -> Result<Self, Unlike> {
+        let values: Vec<T> = (0..N).map(|_| T::load(from)).collect::<Result<_, _>>()?;
+        values.try_into().map_err(|_| Unlike)
+    }
 }
 
 impl<A: State, B: State> State for (A, B) {
@@ -143,4 +289,13 @@ impl<A: State, B: State> State for (A, B) {
         core::mem::offset_of!(Self, 1),
         B::LAYOUT,
     );
+
+    fn save(&self, to: &mut Save<'_>) {
+        self.0.save(to);
+        self.1.save(to);
+    }
+
+    fn load(from: &mut Load<'_>) -> Result<Self, Unlike> {
+        Ok((A::load(from)?, B::load(from)?))
+    }
 }

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Per-CPU and per-task storage.
 
-use crate::{Cpu, Task};
+use crate::{
+    saved::{Load, Unlike},
+    Cpu, State, Task,
+};
 use alloc::{sync::Arc, vec::Vec};
 use core::ops::Index;
 
@@ -24,6 +27,14 @@ impl<T> Clone for PerCpu<T> {
 impl<T> PerCpu<T> {
     pub(crate) fn new(cpus: impl Iterator<Item = Cpu>, mut make: impl FnMut(Cpu) -> T) -> Self {
         Self(cpus.map(|cpu| Padded(make(cpu))).collect())
+    }
+
+    pub(crate) fn load(from: &mut Load<'_>) -> Result<Self, Unlike>
+    where
+        T: State,
+    {
+        let values: Result<Vec<_>, _> = from.env().topology().cpus().map(|_| T::load(from).map(Padded)).collect();
+        Ok(Self(values?.into()))
     }
 
     /// All values, by CPU number.
@@ -66,6 +77,18 @@ impl<T> PerTask<T> {
     #[inline]
     pub fn of(&self, task: &Task) -> &T {
         &self.0[task.slot as usize]
+    }
+
+    pub(crate) fn load(from: &mut Load<'_>) -> Result<Self, Unlike>
+    where
+        T: State,
+    {
+        let values: Result<Vec<T>, _> = (0..from.env().max_tasks()).map(|_| T::load(from)).collect();
+        Ok(Self(values?.into()))
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.0.iter()
     }
 
     /// Number of slots.

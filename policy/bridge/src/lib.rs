@@ -62,6 +62,8 @@ const fn plain<S: Scheduler>() -> BatonPolicy {
         reregister_drop: None,
         reregister_convert: None,
         reregister_take: None,
+        reregister_save: None,
+        reregister_load: None,
     }
 }
 

@@ -3,8 +3,8 @@
 
 use crate::make::with_env;
 use alloc::boxed::Box;
-use baton::{Layout, Plain, Scheduler, State, Upgradable, Upgrade};
-use baton_abi::{BatonEnv, BatonPolicy, BatonStateType, BATON_NAME_LEN};
+use baton::{Layout, Load, Plain, Save, Scheduler, State, Upgradable, Upgrade};
+use baton_abi::{BatonBytes, BatonEnv, BatonPolicy, BatonStateType, BATON_NAME_LEN};
 use core::ffi::{c_char, c_void};
 
 /// A policy as `baton::policy!` names it: with or without the functions of [`Upgrade`].
@@ -26,6 +26,8 @@ impl<S: Upgrade> Exchange for Upgradable<S> {
         reregister_drop: Some(drop_state::<S>),
         reregister_convert: Some(convert::<S>),
         reregister_take: Some(take::<S>),
+        reregister_save: Some(save::<S>),
+        reregister_load: Some(load::<S>),
         ..crate::plain::<S>()
     };
 }
@@ -73,4 +75,39 @@ extern "C-unwind" fn take<S: Upgrade>(this: *mut c_void, older: *const c_void) -
     // SAFETY: Host-call and Same-state. As above.
     let (policy, older) = unsafe { (&*this.cast::<S>(), &*older.cast::<S::Older>()) };
     policy.reregister_take(older).is_err().into()
+}
+
+/// The host's bytes.
+///
+/// # Safety
+/// Host-call: they are valid, and this call's alone.
+unsafe fn bytes<'a>(raw: *const BatonBytes) -> &'a mut [u8] {
+    // SAFETY: Host-call. The caller's promise.
+    let BatonBytes { at, length } = unsafe { *raw };
+    if length == 0 {
+        return &mut [];
+    }
+    // SAFETY: Host-call. As above.
+    unsafe { core::slice::from_raw_parts_mut(at, length) }
+}
+
+extern "C-unwind" fn save<S: Upgrade>(this: *mut c_void, to: *const BatonBytes) -> u64 {
+    // SAFETY: Host-call. The host gives what `create` or `init` made, which lives until `destroy`, and bytes of its own.
+    let (policy, to) = unsafe { (&*this.cast::<S>(), bytes(to)) };
+    let mut save = Save::new(to);
+    policy.reregister_prepare().save(&mut save);
+    save.finish() as u64
+}
+
+extern "C-unwind" fn load<S: Upgrade>(env: *const BatonEnv, from: *const BatonBytes) -> *mut c_void {
+    // SAFETY: Host-call. The host gives bytes of its own.
+    let from = unsafe { bytes(from) };
+    with_env(env, |env| {
+        let mut load = Load::new(from, env);
+        let state = S::State::load(&mut load);
+        match state {
+            Ok(state) if load.is_done() => S::reregister_init(env, state),
+            _ => Err("the saved state is not of this policy, or of another machine"),
+        }
+    })
 }

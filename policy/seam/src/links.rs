@@ -133,6 +133,21 @@ impl Parking {
         }
     }
 
+    /// Generation of the slot's `Schedulable`, which is parked here.
+    pub fn generation(&self, slot: u32) -> u32 {
+        self.links.links.get(slot as usize).map_or(0, |link| link.parked.load(Relaxed) as u32)
+    }
+
+    /// Parks the `Schedulable` of a queue that was saved, where nobody has another (One-baton: the host has a saved state loaded once, and
+    /// gives none of its tokens otherwise). False when there is no such slot, its link is in use, or the generation is none.
+    pub fn restore(&mut self, slot: u32, generation: u32) -> bool {
+        let Some(link) = self.links.links.get(slot as usize).filter(|_| generation != 0) else { return false };
+        let word = u64::from(self.number) << 32 | u64::from(generation);
+        let fits = link.parked.compare_exchange(0, word, AcqRel, Relaxed).is_ok();
+        self.len = self.len.wrapping_add(fits.into());
+        fits
+    }
+
     /// True when the slot's `Schedulable` is parked here.
     #[inline]
     pub fn has(&self, slot: u32) -> bool {

@@ -10,7 +10,7 @@
 extern crate alloc;
 extern crate std;
 
-use crate::{BlockHead, Codec, Event, Kind, HEAD_SIZE};
+use crate::{BlockHead, Codec, Event, Kind, BLOCK_SIZE, HEAD_SIZE};
 use alloc::{collections::BTreeMap, string::String, vec::Vec};
 use core::ops::Range;
 use serde::{Deserialize, Serialize};
@@ -71,6 +71,26 @@ impl<W: Write> FileWriter<W> {
         head.crc = checksum(&head.to_bytes(), payload);
         self.out.write_all(&head.to_bytes())?;
         self.out.write_all(payload)
+    }
+
+    /// Adds the state that the recording begins with.
+    pub fn state(&mut self, state: &[u8]) -> io::Result<()> {
+        for (number, part) in state.chunks(BLOCK_SIZE).enumerate() {
+            let mut head = BlockHead {
+                crc: 0,
+                kind: Kind::State,
+                cpu: 0,
+                used: part.len() as u32,
+                events: 0,
+                number: number as u64,
+                stamp: 0,
+                lost: 0,
+            };
+            head.crc = checksum(&head.to_bytes(), part);
+            self.out.write_all(&head.to_bytes())?;
+            self.out.write_all(part)?;
+        }
+        Ok(())
     }
 
     /// What it writes to.

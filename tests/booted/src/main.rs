@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The tests that run inside a booted kernel, as root, by way of the tool that a user has: `baton`.
 //!
-//! `baton-booted [--repeat N] [WORD]`: all cases, or those of the group WORD (containment, life, conformance, upgrade, several,
+//! `baton-booted [--repeat N] [WORD]`: all cases, or those of the group WORD (containment, life, conformance, upgrade, record, several,
 //! configuration, systemd), or whose name has WORD in it, each N times in a row; of these, those for a machine like this. Every case begins and ends
 //! with nothing loaded, and fails when the machine does not go on scheduling or something stays behind. The kernel's log is judged
 //! by the one that boots the guest (crate baton-vm).
@@ -16,6 +16,7 @@ mod cases;
 mod configuration;
 mod conformance;
 mod containment;
+mod record;
 mod several;
 mod tool;
 mod upgrade;
@@ -57,6 +58,7 @@ fn main() -> ExitCode {
         ("life", "2", cases::cases()),
         ("conformance", "2", conformance::cases()),
         ("upgrade", "2", upgrade::cases()),
+        ("record", "2", record::cases()),
         ("several", "4", several::cases()),
         ("configuration", "4", configuration::cases()),
         ("systemd", "systemd", configuration::of_systemd()),

@@ -7,6 +7,7 @@
 
 pub mod fairness;
 pub mod loads;
+mod record;
 pub mod report;
 mod sim;
 pub mod subject;
@@ -47,7 +48,7 @@ pub struct Bench {
     #[arg(long, value_name = "N,N", value_delimiter = ',', conflicts_with = "here",
           value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub cpus: Vec<u32>,
-    /// Runs of each subject. [default: pipe 10, hackbench 4, fairness 2, upgrade 200, sim 3]
+    /// Runs of each subject. [default: pipe 10, hackbench 4, fairness 2, upgrade 200, record 10, sim 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub runs: Option<u32>,
     /// Only this subject: eevdf, scx_simple, "scx_simple -f", scx_userland, or a policy. May be repeated.
@@ -71,6 +72,8 @@ pub enum What {
     Fairness,
     /// Versions of a policy that take each other's place: how long tasks have no scheduler.
     Upgrade,
+    /// What recording costs: pipe and hackbench under wfq, recorded, not recorded, and built without recording.
+    Record,
     /// What the simulator costs, on this machine: events per second, and memory per task.
     Sim,
 }
@@ -82,6 +85,7 @@ impl What {
             What::Hackbench => "hackbench",
             What::Fairness => "fairness",
             What::Upgrade => "upgrade",
+            What::Record => "record",
             What::Sim => "sim",
         }
     }
@@ -92,13 +96,14 @@ impl What {
             What::Hackbench => 4,
             What::Fairness => 2,
             What::Upgrade => 200,
+            What::Record => 10,
             What::Sim => 3,
         }
     }
 
     fn usual_cpus(self) -> Vec<u32> {
         match self {
-            What::Pipe | What::Hackbench => vec![1, 2],
+            What::Pipe | What::Hackbench | What::Record => vec![1, 2],
             What::Fairness => vec![fairness::CPUS],
             What::Upgrade => vec![1, 2, 4, 8],
             What::Sim => Vec::new(),
@@ -114,7 +119,7 @@ impl Bench {
     fn subjects(&self) -> Vec<Subject> {
         match (self.subjects.is_empty(), self.what) {
             (false, _) => self.subjects.clone(),
-            (true, What::Sim) => vec![Subject::Policy("wfq".into())],
+            (true, What::Sim | What::Record) => vec![Subject::Policy("wfq".into())],
             (true, What::Fairness) => vec![Subject::Eevdf, Subject::Policy("wfq".into())],
             (true, What::Upgrade) => upgrade::subjects(),
             (true, _) => Subject::usual(),
@@ -134,9 +139,13 @@ pub fn command(search: &Search, args: &Bench) -> Result<ExitCode> {
 
 /// Boots a guest for each number of CPUs, and puts their reports together.
 fn in_guests(args: &Bench) -> Result<(Report, ExitCode)> {
-    let files_in = guest_with(&args.subjects())?;
+    let mut files_in = guest_with(&args.subjects())?;
+    if args.what == What::Record {
+        files_in.extend(record::files(&args.subjects())?);
+    }
     let tools: &[&str] = match args.what {
         What::Pipe => &["perf"],
+        What::Record => &["perf", "hackbench"],
         What::Hackbench | What::Upgrade => &["hackbench"],
         What::Fairness | What::Sim => &[],
     };
@@ -225,6 +234,7 @@ fn here(search: &Search, args: &Bench) -> Result<(Report, ExitCode)> {
             let unit = if args.icount { "instructions" } else { "ns" };
             (upgrade::measure(search, cpus, args.runs(), unit)?, ExitCode::SUCCESS)
         }
+        What::Record => (record::measure(search, args, cpus)?, ExitCode::SUCCESS),
         What::Sim => return Ok((sim::bench(args)?, ExitCode::SUCCESS)),
     };
     let machine = if args.icount { "QEMU that counts instructions".into() } else { processor() };

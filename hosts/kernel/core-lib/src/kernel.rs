@@ -10,7 +10,7 @@ use core::ffi::c_void;
 pub type Frame = *mut c_void;
 
 extern "C" {
-    fn baton_guard(this: usize, ctx: *mut BatonCtx, a: u64, b: u64, func: usize, frame: Frame) -> u64;
+    pub(crate) fn baton_guard(this: usize, ctx: *mut BatonCtx, a: u64, b: u64, func: usize, frame: Frame) -> u64;
     fn baton_khost_may_run(task: usize, cpu: i32) -> bool;
     fn baton_khost_kick_all();
     fn baton_khost_evict();
@@ -58,7 +58,7 @@ fn is_required(method: BatonMethod) -> bool {
 #[inline(always)]
 fn function(version: *const Version, method: BatonMethod) -> usize {
     const FIRST: usize = core::mem::offset_of!(Version, ops) + core::mem::offset_of!(BatonPolicy, create);
-    const COUNT: usize = BatonMethod::ReregisterTake as usize - BatonMethod::Create as usize + 1;
+    const COUNT: usize = BatonMethod::ReregisterLoad as usize - BatonMethod::Create as usize + 1;
     const _: () = assert!(FIRST + 8 * COUNT == size_of::<Version>());
     let place = (method as usize).wrapping_sub(BatonMethod::Create as usize);
     if place >= COUNT {
@@ -99,13 +99,9 @@ impl Host for Kernel {
             return 0;
         }
         let recorder = policy.recorder.load(Relaxed);
-        if recorder != 0 {
+        if recorder != 0 && cfg!(not(baton_without_recording)) {
             // SAFETY: Policy-alive, as below.
-            let this = unsafe { (*version).this };
-            return record::call(recorder, frame, method, ctx, a, b, |ctx, a, b| {
-                // SAFETY: As below.
-                unsafe { baton_guard(this, ctx, a, b, func, frame) }
-            });
+            return unsafe { record::call(recorder, frame, method, ctx, a, b, (*version).this, func) };
         }
         // SAFETY: Policy-alive; the arguments are those of the method (`baton_abi::BatonPolicy`).
         unsafe { baton_guard((*version).this, ctx, word(a), word(b), func, frame) }

@@ -4,7 +4,7 @@
 //! Context: in a call of a policy, on its CPU, interrupts off. A ring is its CPU's alone; only where blocks come from and go to is
 //! shared with the reader.
 
-use crate::kernel::{word, Frame};
+use crate::kernel::{baton_guard, word, Frame};
 use baton_abi::{BatonCtx, BatonMethod, BatonTask, BATON_ABORTED};
 use baton_core::Arg;
 use baton_trace::{About, Call, Carried, Event, Question, Recorder, Return, BLOCK_SIZE};
@@ -109,15 +109,21 @@ fn about(method: BatonMethod, a: &Arg<'_>, b: &Arg<'_>) -> About {
 }
 
 /// Makes a call of a policy, and records it.
+///
+/// # Safety
+/// Policy-alive: `func` is the method of the policy that `this` is of; the arguments are that method's.
+#[cold]
 #[inline(never)]
-pub fn call(
+#[allow(clippy::too_many_arguments, reason = "those of the call, and of the guard")]
+pub unsafe fn call(
     recorder: usize,
     frame: Frame,
     method: BatonMethod,
     ctx: &mut BatonCtx,
     a: Arg<'_>,
     b: Arg<'_>,
-    call: impl FnOnce(&mut BatonCtx, u64, u64) -> u64,
+    this: usize,
+    func: usize,
 ) -> u64 {
     // SAFETY: Own-ring. The recorder of a policy whose call begins is there until the call has ended.
     let ring = unsafe { &mut *baton_ring_enter(recorder, frame) };
@@ -131,7 +137,8 @@ pub fn call(
         carried: Carried::of(ctx),
         about,
     }));
-    let answer = call(ctx, word(a), word(b));
+    // SAFETY: Policy-alive. The caller's promise.
+    let answer = unsafe { baton_guard(this, ctx, word(a), word(b), func, frame) };
     // SAFETY: Own-ring. As entered.
     let kind = unsafe { baton_ring_leave(frame) };
     let stamp = stamp();

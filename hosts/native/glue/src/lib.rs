@@ -58,9 +58,13 @@ fn refusal(number: u64) -> BatonRefusal {
 #[inline(always)]
 #[doc(hidden)]
 pub fn call(ops: &BatonPolicy, method: BatonMethod, this: usize, ctx: *mut BatonCtx, a: u64, b: u64) -> u64 {
-    use BatonMethod::{Create, Destroy, ReregisterConvert, ReregisterDrop, ReregisterInit, ReregisterPrepare};
-    let is_small =
-        !matches!(method, Create | Destroy | ReregisterPrepare | ReregisterInit | ReregisterConvert | ReregisterDrop);
+    use BatonMethod::{
+        Create, Destroy, ReregisterConvert, ReregisterDrop, ReregisterInit, ReregisterLoad, ReregisterPrepare,
+    };
+    let is_small = !matches!(
+        method,
+        Create | Destroy | ReregisterPrepare | ReregisterInit | ReregisterConvert | ReregisterDrop | ReregisterLoad
+    );
     let outer = memory::small_only(is_small);
     let answer = host::guard(|| dispatch(ops, method, this as *mut c_void, ctx, a, b)).unwrap_or(BATON_ABORTED);
     memory::small_only(outer);
@@ -128,6 +132,8 @@ fn dispatch(ops: &BatonPolicy, method: BatonMethod, this: *mut c_void, ctx: *mut
         }),
         M::ReregisterConvert => ops.reregister_convert.map_or(0, |f| f(a as *const _, b as *const c_void) as u64),
         M::ReregisterTake => ops.reregister_take.map_or(0, |f| f(this, at)),
+        M::ReregisterSave => ops.reregister_save.map_or(0, |f| f(this, a as *const _)),
+        M::ReregisterLoad => ops.reregister_load.map_or(0, |f| f(a as *const _, b as *const _) as u64),
     }
 }
 

@@ -49,6 +49,20 @@ impl Fifo {
         self.0.pop_front()
     }
 
+    /// Generation of a task that is in it.
+    pub(crate) fn generation(&self, slot: u32) -> u32 {
+        self.0.parking.generation(slot)
+    }
+
+    /// Puts a task of a saved queue at the end. False when there is no such slot, or it is taken.
+    pub(crate) fn restore(&mut self, _: u64, slot: u32, generation: u32) -> bool {
+        let fits = self.0.parking.restore(slot, generation);
+        if fits {
+            self.0.join(slot, self.0.tail, NIL);
+        }
+        fits
+    }
+
     /// Slot of the first task.
     #[inline]
     pub fn front(&self) -> Option<u32> {

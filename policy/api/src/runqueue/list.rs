@@ -42,6 +42,21 @@ impl List {
         self.0.join(slot, prev, next);
     }
 
+    /// Generation of a task that is in it.
+    pub(crate) fn generation(&self, slot: u32) -> u32 {
+        self.0.parking.generation(slot)
+    }
+
+    /// Puts a task of a saved list at the end. False when there is no such slot, or it is taken.
+    pub(crate) fn restore(&mut self, key: u64, slot: u32, generation: u32) -> bool {
+        let fits = self.0.parking.restore(slot, generation);
+        if fits {
+            self.0.link(slot).key.store(key, Relaxed);
+            self.0.join(slot, self.0.tail, NIL);
+        }
+        fits
+    }
+
     /// Key and slot of the first task.
     #[inline]
     pub fn first(&self) -> Option<(u64, u32)> {

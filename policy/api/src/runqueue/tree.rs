@@ -34,13 +34,34 @@ impl Tree {
     /// Puts a task after all those whose keys are not larger. O(log n).
     #[inline]
     pub fn insert(&mut self, key: u64, task: Schedulable) {
-        let Some(slot) = self.parking.park(task) else { return };
+        if let Some(slot) = self.parking.park(task) {
+            self.put(key, slot);
+        }
+    }
+
+    /// Puts a slot that is parked already in order.
+    #[inline]
+    fn put(&mut self, key: u64, slot: u32) {
         let mut nodes = self.nodes();
         let is_first = nodes.put(key, slot);
         self.root = nodes.root;
         if is_first {
             self.first = slot;
         }
+    }
+
+    /// Generation of a task that is in it.
+    pub(crate) fn generation(&self, slot: u32) -> u32 {
+        self.parking.generation(slot)
+    }
+
+    /// Puts a task of a saved tree in. False when there is no such slot, or it is taken.
+    pub(crate) fn restore(&mut self, key: u64, slot: u32, generation: u32) -> bool {
+        let fits = self.parking.restore(slot, generation);
+        if fits {
+            self.put(key, slot);
+        }
+        fits
     }
 
     /// Key and slot of the first task. O(1).

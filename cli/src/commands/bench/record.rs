@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What recording costs: the same load under the same policy, recorded, not recorded, and with core and policy built without recording.
+
+use std::path::Path;
+
+use baton_vm::FileIn;
+
+use super::report::{entries, median, Entry, Series};
+use super::{loads, subject::Subject, Bench, Run, HACKBENCH, PIPE_LOOPS};
+use crate::artefacts::{module_of, without_recording, Search, CORE, SHIM};
+use crate::commands::record::{Session, Summary};
+use crate::error::{Error, Result};
+
+/// Where a guest has what was built without recording.
+const WITHOUT: &str = "/usr/lib/baton/without-recording";
+const FILE: &str = "/tmp/recording";
+/// As `baton record` has it.
+const RING_MIB: u32 = 16;
+
+/// What is measured. The first is what the others are compared with.
+const SUBJECTS: [&str; 3] = ["without", "off", "recording"];
+
+/// What the guest needs, beside what every bench does.
+pub fn files(subjects: &[Subject]) -> Result<Vec<FileIn>> {
+    let mut files = Vec::new();
+    for policy in subjects.iter().filter_map(Subject::policy) {
+        let policy = policy?;
+        let out = without_recording(&policy)?;
+        for file in [CORE, SHIM, &module_of(&policy.name)] {
+            files.push(FileIn { host: out.join(file), guest: format!("{WITHOUT}/{file}") });
+        }
+    }
+    Ok(files)
+}
+
+/// Measures here: pipe's cost per operation as a ratio, bytes for each event, and what hackbench loses.
+pub fn measure(search: &Search, args: &Bench, cpus: u32) -> Result<Vec<Entry>> {
+    let without = Search::new(Some(Path::new(WITHOUT)));
+    let subjects = args.subjects();
+    let (Some(subject), 1) = (subjects.first(), subjects.len()) else {
+        return Err(Error::user("one policy is recorded at a time", "give one --subject"));
+    };
+    let name = subject.name();
+    let mut series = SUBJECTS.map(|name| Series { subject: name.into(), values: Vec::new() });
+    let mut summary = None;
+    // Each has two turns, and the first a third, so that drift shows.
+    let (half, rest) = (args.runs().div_ceil(2), args.runs() / 2);
+    for (turn, runs) in [(0, half), (1, half), (2, half), (0, rest), (1, rest), (2, rest), (0, half)] {
+        let search = if turn == 0 { &without } else { search };
+        let values = subject.measure(search, || {
+            let session = (turn == 2).then(|| Session::begin(&name, Path::new(FILE), RING_MIB, false)).transpose()?;
+            let pipe = |run: Run| loads::pipe(run.size(PIPE_LOOPS));
+            pipe(Run::WarmUp)?;
+            let values = (0..runs).map(|_| pipe(Run::Measured)).collect::<Result<Vec<_>>>()?;
+            if let Some(session) = session {
+                summary = Some(session.end()?);
+            }
+            Ok(values)
+        })?;
+        eprintln!("baton: {:<10} {:>8.0} (median of {runs})", SUBJECTS[turn], median(&values));
+        series[turn].values.extend(values);
+    }
+    let base = median(&series[0].values);
+    let ratios = series.iter().skip(1).map(|one| Series {
+        subject: one.subject.clone(),
+        values: one.values.iter().map(|value| value / base).collect(),
+    });
+    let ratios: Vec<_> = ratios.collect();
+    let mut found = entries(cpus, "instructions_per_op", "instructions", &series, false);
+    found.extend(entries(cpus, "cost_ratio", "ratio to the policy built without recording", &ratios, false));
+    let pipe = summary.ok_or_else(|| Error::user("nothing was recorded", "give --runs 1 or more"))?;
+    found.extend(single(cpus, "bytes_per_event", "bytes", pipe.bytes as f64 / pipe.events as f64));
+    let hackbench = hackbench(search, subject, &name)?;
+    found.extend(single(cpus, "hackbench_events", "events", hackbench.events as f64));
+    found.extend(single(cpus, "hackbench_lost", "events", hackbench.lost as f64));
+    found.extend(single(cpus, "hackbench_bytes_per_event", "bytes", hackbench.bytes as f64 / hackbench.events as f64));
+    Ok(found)
+}
+
+fn hackbench(search: &Search, subject: &Subject, name: &str) -> Result<Summary> {
+    subject.measure(search, || {
+        let session = Session::begin(name, Path::new(FILE), RING_MIB, false)?;
+        loads::hackbench(HACKBENCH.0, HACKBENCH.1)?;
+        session.end()
+    })
+}
+
+fn single(cpus: u32, metric: &str, unit: &str, value: f64) -> Vec<Entry> {
+    entries(cpus, metric, unit, &[Series { subject: "recording".into(), values: vec![value] }], false)
+}

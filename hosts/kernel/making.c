@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * What a policy is made of: the machine as it is told of it, and its options.
+ *
+ * Process context, under the control mutex.
+ */
+#include <linux/cpu.h>
+#include <linux/slab.h>
+#include <linux/topology.h>
+
+#include "core.h"
+
+/* Fills `cpus` with dense ids of what each CPU is part of. To a policy, the CPUs of other partitions are offline. */
+static void read_topology(struct baton_cpu *cpus, u32 partition)
+{
+	u32 cores = 0, llcs = 0;
+	int cpu, other;
+
+	for_each_possible_cpu(cpu) {
+		struct baton_cpu *at = &cpus[cpu];
+		bool core_known = false, llc_known = false;
+
+		for_each_possible_cpu(other) {
+			if (other >= cpu)
+				break;
+			if (!core_known && topology_physical_package_id(other) == topology_physical_package_id(cpu) &&
+			    topology_core_id(other) == topology_core_id(cpu)) {
+				at->core = cpus[other].core;
+				core_known = true;
+			}
+			if (!llc_known && cpu_data(other).topo.llc_id == cpu_data(cpu).topo.llc_id) {
+				at->llc = cpus[other].llc;
+				llc_known = true;
+			}
+		}
+		if (!core_known)
+			at->core = cores++;
+		if (!llc_known)
+			at->llc = llcs++;
+		at->node = max(cpu_to_node(cpu), 0);
+		at->online = cpu_online(cpu) && baton_core_partition_of_cpu(cpu) == partition;
+	}
+}
+
+/* What the policy said as it panicked while it was made. */
+void baton_describe_panic(char *text, size_t size)
+{
+	const struct baton_last_words *words = baton_creating_last_words();
+
+	if (words->line)
+		scnprintf(text, size, "%s, %s:%u", words->message, words->file, words->line);
+	else
+		scnprintf(text, size, "%s", words->message);
+}
+
+/* What a policy is made from. Process context. */
+int baton_begin_making(const struct baton_place *place, struct baton_making *making, const char *options, char *message)
+{
+	struct baton_core_info core = {};
+
+	making->cpus = kvcalloc(nr_cpu_ids, sizeof(*making->cpus), GFP_KERNEL);
+	if (!making->cpus)
+		return -ENOMEM;
+	cpus_read_lock();
+	read_topology(making->cpus, baton_core_partition_of_policy(place - baton_places));
+	cpus_read_unlock();
+	baton_core_info(&core);
+	message[0] = 0;
+	making->env = (struct baton_env){
+		.cpus = making->cpus,
+		.nr_cpus = nr_cpu_ids,
+		.max_tasks = core.max_tasks,
+		.options = options,
+		.message = message,
+	};
+	return 0;
+}
+
+void baton_end_making(struct baton_making *making)
+{
+	kvfree(making->cpus);
+}

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Recordings, and whatever happens to them: the file can be read, and the policy goes on.
+
+use crate::{
+    tool::{baton, check, is_well, run, stress, Load},
+    Case,
+};
+use baton_trace::{Event, Item, Recording};
+use serde_json::Value;
+use std::{
+    fs,
+    process::{Child, Command, ExitStatus, Stdio},
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+pub fn cases() -> Vec<Case> {
+    vec![
+        case!("a recording under load", whole()),
+        case!("recordings one after the other, of a policy without a saved state", anew()),
+        case!("kill -9 of the recorder", killed()),
+        case!("the disk is full while recording", disk_full()),
+        case!("unload while recording", ended_by(&["unload", "wfq"], "the policy was unloaded")),
+        case!("upgrade while recording", ended_by(&["upgrade", "wfq"], "the policy was replaced")),
+        case!("switch while recording", ended_by(&["switch", "wfq", "fifo"], "the policy was replaced")),
+        case!("a ring is full: events are lost, and counted", full(false)),
+        case!("a ring is full: a lossless recording ends", full(true)),
+        case!("a fault while recording", fault()),
+        case!("CPU hotplug while recording", hotplug()),
+    ]
+}
+
+const FILE: &str = "/tmp/recording";
+
+/// A recorder in the background.
+struct Recorder(Child);
+
+impl Recorder {
+    /// It has begun when the file has its header.
+    fn start(policy: &str, file: &str, more: &[&str]) -> Result<Self, String> {
+        let _ = fs::remove_file(file);
+        let mut command = Command::new("baton");
+        command.args(["record", "-p", policy, "-o", file, "--json"]).args(more);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(|e| e.to_string())?;
+        let recorder = Self(child);
+        let end = Instant::now() + Duration::from_secs(20);
+        while !recording(policy)? {
+            check(Instant::now() < end, || "the recording does not begin".into())?;
+            sleep(Duration::from_millis(20));
+        }
+        Ok(recorder)
+    }
+
+    fn signal(&self, name: &str) -> Result<(), String> {
+        run("kill", &[name, &self.0.id().to_string()]).map(|_| ())
+    }
+
+    /// Has it end, and waits for that: how, and what it printed.
+    fn end(self) -> Result<(ExitStatus, Value, String), String> {
+        self.signal("-INT")?;
+        self.wait()
+    }
+
+    fn wait(self) -> Result<(ExitStatus, Value, String), String> {
+        let output = self.0.wait_with_output().map_err(|e| e.to_string())?;
+        let summary = serde_json::from_slice(&output.stdout).unwrap_or(Value::Null);
+        Ok((output.status, summary, String::from_utf8_lossy(&output.stderr).into_owned()))
+    }
+}
+
+/// Is the policy being recorded?
+fn recording(policy: &str) -> Result<bool, String> {
+    let status = crate::tool::status()?;
+    Ok(crate::tool::policy(&status, policy)?["recording"] == true)
+}
+
+/// What can be read of a file: all its events, and whether it is whole.
+fn read(file: &str) -> Result<(Recording, u64, bool), String> {
+    let bytes = fs::read(file).map_err(|e| format!("{file}: {e}"))?;
+    let recording = Recording::parse(&bytes).map_err(|e| format!("{file}: {e}"))?;
+    let items = || recording.streams.iter().flat_map(|stream| stream.items());
+    let events = items().filter(|item| matches!(item, Item::Event(_))).count() as u64;
+    let is_whole = recording.damage.is_empty() && items().all(|item| matches!(item, Item::Event(_)));
+    Ok((recording, events, is_whole))
+}
+
+/// What was recorded is in the file, and every CPU's events end as they should.
+fn is_whole(file: &str, summary: &Value) -> Result<Recording, String> {
+    let (recording, events, is_whole) = read(file)?;
+    let ends = recording.streams.iter().all(|stream| {
+        let last = stream.items().last();
+        matches!(last, Some(Item::Event(Event::End { .. })))
+    });
+    let calls =
+        recording.streams.iter().flat_map(|s| s.items()).fold((0i64, 0i64), |(begun, ended), item| match item {
+            Item::Event(Event::Call(_)) => (begun + 1, ended),
+            Item::Event(Event::Return(_) | Event::Abandoned { .. }) => (begun, ended + 1),
+            _ => (begun, ended),
+        });
+    check(is_whole && ends && summary["lost"] == 0 && summary["events"] == events && calls.0 == calls.1, || {
+        format!("the recording is not whole: {summary}, {events} events, {} damaged, {calls:?}", recording.damage.len())
+    })?;
+    Ok(recording)
+}
+
+fn whole() -> Result<(), String> {
+    baton(&["load", "wfq", "--all"])?;
+    let recorder = Recorder::start("wfq", FILE, &[])?;
+    stress(&["--fork", "1", "--affinity", "1", "--switch", "1", "--timeout", "2s"])?;
+    Load::hackbench(1, 50)?.end()?;
+    let (status, summary, errors) = recorder.end()?;
+    check(status.success(), || format!("{status}: {errors}"))?;
+    let recording = is_whole(FILE, &summary)?;
+    check(summary["end"] == "stopped" && !recording.state.is_empty() && recording.header.state.is_some(), || {
+        format!("it does not begin with the policy's state: {summary}")
+    })?;
+    let each = summary["bytes"].as_f64().unwrap_or(f64::MAX) / summary["events"].as_f64().unwrap_or(0.0);
+    check(each <= 24.0, || format!("{each} bytes for each event"))?;
+    is_well("wfq")
+}
+
+/// Each begins with a new instance.
+fn anew() -> Result<(), String> {
+    baton(&["load", "fifo", "--all"])?;
+    let load = Load::hackbench(1, 300)?;
+    for _ in 0..3 {
+        let recorder = Recorder::start("fifo", FILE, &[])?;
+        sleep(Duration::from_millis(300));
+        let (status, summary, errors) = recorder.end()?;
+        check(status.success(), || format!("{status}: {errors}"))?;
+        let recording = is_whole(FILE, &summary)?;
+        check(recording.state.is_empty(), || "fifo has no state to be saved".into())?;
+    }
+    load.end()?;
+    is_well("fifo")
+}
+
+fn killed() -> Result<(), String> {
+    baton(&["load", "wfq", "--all"])?;
+    let load = Load::hackbench(1, 400)?;
+    let recorder = Recorder::start("wfq", FILE, &[])?;
+    sleep(Duration::from_millis(500));
+    recorder.signal("-KILL")?;
+    let (status, ..) = recorder.wait()?;
+    check(!status.success(), || "it was not killed".into())?;
+    // What it has written can be read, but for what was not written whole.
+    read(FILE)?;
+    check(!recording("wfq")?, || "the recording outlives its recorder".into())?;
+    let recorder = Recorder::start("wfq", FILE, &[])?;
+    load.end()?;
+    let (_, summary, _) = recorder.end()?;
+    is_whole(FILE, &summary)?;
+    is_well("wfq")
+}
+
+fn disk_full() -> Result<(), String> {
+    fs::create_dir_all("/tmp/small").map_err(|e| e.to_string())?;
+    crate::tool::must("mount", &["-t", "tmpfs", "-o", "size=256k", "small", "/tmp/small"])?;
+    let result = (|| {
+        baton(&["load", "wfq", "--all"])?;
+        let recorder = Recorder::start("wfq", "/tmp/small/recording", &[])?;
+        Load::hackbench(1, 400)?.end()?;
+        let (status, _, errors) = recorder.end()?;
+        check(status.code() == Some(3) && errors.contains("writing the recording"), || {
+            format!("a full disk should be told: {status}: {errors}")
+        })?;
+        let (_, events, _) = read("/tmp/small/recording")?;
+        check(events > 0, || "nothing can be read of it".into())?;
+        is_well("wfq")
+    })();
+    crate::tool::must("umount", &["/tmp/small"])?;
+    result
+}
+
+fn ended_by(command: &[&str], why: &str) -> Result<(), String> {
+    baton(&["load", "wfq", "--all"])?;
+    let load = Load::hackbench(1, 300)?;
+    let recorder = Recorder::start("wfq", FILE, &[])?;
+    sleep(Duration::from_millis(200));
+    baton(command)?;
+    let (status, summary, errors) = recorder.wait()?;
+    check(status.success() && summary["end"] == why, || format!("{status}, {summary}: {errors}"))?;
+    is_whole(FILE, &summary)?;
+    load.end()
+}
+
+/// The recorder stands still for a while.
+fn full(lossless: bool) -> Result<(), String> {
+    baton(&["load", "wfq", "--all"])?;
+    let more: &[&str] = if lossless { &["--ring", "1", "--lossless"] } else { &["--ring", "1"] };
+    let recorder = Recorder::start("wfq", FILE, more)?;
+    recorder.signal("-STOP")?;
+    Load::hackbench(2, 1_000)?.end()?;
+    recorder.signal("-CONT")?;
+    let (status, summary, errors) = if lossless { recorder.wait()? } else { recorder.end()? };
+    check(status.success(), || format!("{status}: {errors}"))?;
+    let (recording, events, _) = read(FILE)?;
+    let lost: u64 = recording
+        .streams
+        .iter()
+        .flat_map(|s| s.items())
+        .map(|i| if let Item::Gap { lost, .. } = i { lost } else { 0 })
+        .sum();
+    let expected = if lossless { "a ring was full" } else { "stopped" };
+    check(summary["end"] == expected && lost > 0 && summary["lost"] == lost && summary["events"] == events, || {
+        format!("{lost} were lost, and {events} not: {summary}")
+    })?;
+    is_well("wfq")
+}
+
+fn fault() -> Result<(), String> {
+    baton(&["load", "faulty", "--all", "--options", "fault=index,after=3000"])?;
+    let recorder = Recorder::start("faulty", FILE, &[])?;
+    Load::hackbench(1, 20)?.end()?;
+    let (status, summary, errors) = recorder.wait()?;
+    check(status.code() == Some(4) && errors.contains("wrong.rs"), || format!("{status}, {summary}: {errors}"))?;
+    let recording = is_whole(FILE, &summary)?;
+    let abandoned = |item| matches!(item, Item::Event(Event::Abandoned { .. }));
+    let count = recording.streams.iter().flat_map(|stream| stream.items()).filter(|&item| abandoned(item)).count();
+    check(count == 1, || format!("{count} calls were abandoned"))
+}
+
+fn hotplug() -> Result<(), String> {
+    baton(&["load", "wfq", "--all"])?;
+    let load = Load::hackbench(1, 300)?;
+    let recorder = Recorder::start("wfq", FILE, &[])?;
+    for online in ["0", "1", "0", "1"] {
+        fs::write("/sys/devices/system/cpu/cpu1/online", online).map_err(|e| e.to_string())?;
+        sleep(Duration::from_millis(100));
+    }
+    load.end()?;
+    let (status, summary, errors) = recorder.end()?;
+    check(status.success(), || format!("{status}: {errors}"))?;
+    is_whole(FILE, &summary)?;
+    is_well("wfq")
+}
