@@ -28,6 +28,7 @@ struct table {
 	u64 (*random)(void);
 	void (*arm_timer)(u64 after_ns);
 	void (*cancel_timer)(void);
+	u64 (*read)(u64 value);
 	bool (*may_run)(u32 slot, s32 cpu);
 	bool (*cpu_online)(s32 cpu);
 	bool (*cpu_idle)(s32 cpu);
@@ -102,6 +103,14 @@ u64 baton_host_now(void)
 u64 baton_host_random(void)
 {
 	return ASK(table->random());
+}
+
+/* Each host in user space wants to know: in the checker another CPU may go on here. */
+u32 baton_recording = 1;
+
+void baton_host_read(u64 value)
+{
+	(void)ASK(table->read(value));
 }
 
 void baton_host_arm_timer(u64 after_ns)
@@ -303,11 +312,12 @@ static void install(const struct table *host)
 /* `NativePolicy` in ../glue/src/lib.rs. */
 struct native_policy {
 	u32 abi;
+	u32 table_size;
 	const struct baton_policy *ops;
 	u64 (*call)(enum baton_method method, struct instance *instance, struct baton_ctx *ctx, u64 a, u64 b);
 	void (*install)(const struct table *host);
 };
 
-static const struct native_policy native = { BATON_ABI, &BATON_POLICY_OPS, call, install };
+static const struct native_policy native = { BATON_ABI, sizeof(struct table), &BATON_POLICY_OPS, call, install };
 
 __attribute__((visibility("default"))) const struct native_policy *const BATON_NATIVE = &native;

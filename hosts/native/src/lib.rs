@@ -42,7 +42,8 @@ impl Policy {
         // SAFETY: Library. As above; the library is never unloaded.
         let policy = unsafe { **symbol };
         match policy.abi {
-            BATON_ABI => Ok(Self(policy)),
+            BATON_ABI if policy.table_size as usize == size_of::<Table>() => Ok(Self(policy)),
+            BATON_ABI => Err(format!("{} was built for another table of host functions", path.display())),
             other => Err(format!("{} was built for version {other} of the interface, not {BATON_ABI}", path.display())),
         }
     }

@@ -25,10 +25,10 @@
 
 use baton::{
     runqueue::Tree, weight::NICE_0, Cpu, Ctx, Env, Events, Kick, Lock, PerCpu, PerTask, Pick, Placement, Refusal,
-    Schedulable, Scheduler, Task, Topology, Wake,
+    Schedulable, Scheduler, Shared, Task, Topology, Wake,
 };
 use core::iter;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The queue of one CPU, and the task that runs there: its slot, when it was charged last, and what it had used when it was picked.
 struct Queue {
@@ -39,22 +39,22 @@ struct Queue {
 /// One CPU. All but the queue is written with its lock held, and read without.
 struct PerCpuState {
     queue: Lock<Queue>,
-    min_vruntime: AtomicU64,
+    min_vruntime: Shared<u64>,
     /// Weight of those who wait, and of who runs.
-    waiting: AtomicU64,
-    running: AtomicU64,
+    waiting: Shared<u64>,
+    running: Shared<u64>,
 }
 
 /// One task. Written in its own calls, which the host never makes two of at once, and by the CPU that takes it.
 #[derive(Default)]
 struct TaskState {
-    vruntime: AtomicU64,
+    vruntime: Shared<u64>,
     /// CPU time that is in `vruntime` already, ns.
     charged: AtomicU64,
     /// As of the last charge, so that it does not change in a queue.
-    weight: AtomicU64,
+    weight: Shared<u64>,
     /// The CPU whose min_vruntime this vruntime is relative to; in whose queue it is, if in any.
-    home: AtomicU32,
+    home: Shared<u32>,
 }
 
 /// The policy.
@@ -83,17 +83,17 @@ fn weighted(ns: u64, weight: u64) -> u64 {
 
 impl PerCpuState {
     fn load(&self) -> u64 {
-        self.waiting.load(Relaxed) + self.running.load(Relaxed)
+        self.waiting.get() + self.running.get()
     }
 }
 
 impl TaskState {
     /// Adds what the task has run since it was last charged, and gives its vruntime.
     fn charge(&self, task: &Task) -> u64 {
-        self.weight.store(task.weight().into(), Relaxed);
+        self.weight.set(task.weight().into());
         let ran = task.runtime.saturating_sub(self.charged.swap(task.runtime, Relaxed));
-        self.vruntime.fetch_add(weighted(ran, task.weight().into()), Relaxed);
-        self.vruntime.load(Relaxed)
+        self.vruntime.set(self.vruntime.get().wrapping_add(weighted(ran, task.weight().into())));
+        self.vruntime.get()
     }
 }
 
@@ -102,15 +102,15 @@ impl CfsLike {
     fn vruntime(&self, queue: &Queue, now: u64) -> Option<u64> {
         let (slot, since, _) = queue.curr?;
         let state = self.tasks.slot(slot);
-        let ran = weighted(now.saturating_sub(since), state.weight.load(Relaxed));
-        Some(state.vruntime.load(Relaxed).wrapping_add(ran))
+        let ran = weighted(now.saturating_sub(since), state.weight.get());
+        Some(state.vruntime.get().wrapping_add(ran))
     }
 
     /// Who runs on `at` is another, or runs on; gives his slice (rule 3).
     fn set_curr(&self, ctx: &Ctx<'_>, at: &PerCpuState, queue: &mut Queue, curr: Option<(u32, u64)>) -> u64 {
         queue.curr = curr.map(|(slot, from)| (slot, ctx.now(), from));
-        let weight = curr.map_or(0, |(slot, _)| self.tasks.slot(slot).weight.load(Relaxed));
-        at.running.store(weight, Relaxed);
+        let weight = curr.map_or(0, |(slot, _)| self.tasks.slot(slot).weight.get());
+        at.running.set(weight);
         self.update_min(ctx, at, queue);
         let period = self.latency.max((queue.tasks.len() as u64 + 1) * self.min_granularity);
         (period * weight / at.load().max(1)).max(self.min_granularity)
@@ -120,16 +120,17 @@ impl CfsLike {
     fn update_min(&self, ctx: &Ctx<'_>, at: &PerCpuState, queue: &Queue) {
         let both = [self.vruntime(queue, ctx.now()), queue.tasks.first().map(|(vruntime, _)| vruntime)];
         let Some(lowest) = both.into_iter().flatten().reduce(|a, b| if before(b, a) { b } else { a }) else { return };
-        at.min_vruntime.store(later(at.min_vruntime.load(Relaxed), lowest), Relaxed);
+        at.min_vruntime.set(later(at.min_vruntime.get(), lowest));
     }
 
     /// Rule 2, second half: brings the vruntime of the task in `slot` to `cpu`.
     fn settle(&self, slot: u32, cpu: Cpu) -> u64 {
         let state = self.tasks.slot(slot);
-        let home = Cpu::new(state.home.swap(cpu.number() as u32, Relaxed));
-        let min = |cpu: Cpu| self.cpus[cpu].min_vruntime.load(Relaxed);
-        let vruntime = state.vruntime.load(Relaxed).wrapping_sub(min(home)).wrapping_add(min(cpu));
-        state.vruntime.store(vruntime, Relaxed);
+        let home = Cpu::new(state.home.get());
+        state.home.set(cpu.number() as u32);
+        let min = |cpu: Cpu| self.cpus[cpu].min_vruntime.get();
+        let vruntime = state.vruntime.get().wrapping_sub(min(home)).wrapping_add(min(cpu));
+        state.vruntime.set(vruntime);
         vruntime
     }
 
@@ -138,8 +139,8 @@ impl CfsLike {
     fn insert(&self, ctx: &Ctx<'_>, cpu: Cpu, baton: Schedulable, place: impl FnOnce(u64, u64) -> u64) -> Option<i64> {
         let (slot, at) = (baton.slot(), &self.cpus[cpu]);
         let state = self.tasks.slot(slot);
-        let vruntime = place(self.settle(slot, cpu), at.min_vruntime.load(Relaxed));
-        state.vruntime.store(vruntime, Relaxed);
+        let vruntime = place(self.settle(slot, cpu), at.min_vruntime.get());
+        state.vruntime.set(vruntime);
         let mut queue = at.queue.lock();
         if queue.curr.is_some_and(|(curr, ..)| curr == slot) {
             self.set_curr(ctx, at, &mut queue, None);
@@ -148,7 +149,7 @@ impl CfsLike {
         queue.tasks.insert(vruntime, baton);
         // Not so if it is in another queue already: one that was refused, and queued anew meanwhile.
         if queue.tasks.len() != waiting {
-            at.waiting.fetch_add(state.weight.load(Relaxed), Relaxed);
+            at.waiting.set(at.waiting.get() + state.weight.get());
         }
         self.update_min(ctx, at, &queue);
         self.vruntime(&queue, ctx.now()).map(|curr| curr.wrapping_sub(vruntime) as i64)
@@ -157,7 +158,7 @@ impl CfsLike {
     /// What was taken out of a queue waits no more.
     fn taken(&self, at: &PerCpuState, taken: Option<(u64, Schedulable)>) -> Option<Schedulable> {
         let (_, baton) = taken?;
-        at.waiting.fetch_sub(self.tasks.slot(baton.slot()).weight.load(Relaxed), Relaxed);
+        at.waiting.set(at.waiting.get() - self.tasks.slot(baton.slot()).weight.get());
         Some(baton)
     }
 
@@ -177,7 +178,7 @@ impl CfsLike {
 
     /// The most loaded of these where somebody waits.
     fn busiest(&self, of: impl Iterator<Item = Cpu>) -> Option<Cpu> {
-        let waiting = of.filter(|&cpu| self.cpus[cpu].waiting.load(Relaxed) != 0);
+        let waiting = of.filter(|&cpu| self.cpus[cpu].waiting.get() != 0);
         waiting.max_by_key(|&cpu| self.cpus[cpu].load())
     }
 
@@ -190,14 +191,14 @@ impl CfsLike {
     fn pull(&self, ctx: &Ctx<'_>, cpu: Cpu, percent: u64, others: impl Iterator<Item = Cpu>) -> bool {
         let load = |cpu: Cpu| self.cpus[cpu].load();
         let Some(busiest) = self.busiest(others).filter(|&c| load(c) * 100 > load(cpu) * percent) else { return false };
-        let closer = |slot| self.tasks.slot(slot).weight.load(Relaxed) < load(busiest).saturating_sub(load(cpu));
+        let closer = |slot| self.tasks.slot(slot).weight.get() < load(busiest).saturating_sub(load(cpu));
         let next = || self.take(busiest, |slot| closer(slot) && ctx.slot_may_run(slot, cpu));
-        iter::from_fn(next).take(32).map(|baton| self.insert(ctx, cpu, baton, |own, _| own)).fold(false, |_, _| true)
+        iter::from_fn(next).take(32).map(|task| self.insert(ctx, cpu, task, |own, _| own)).fold(false, |_, _| true)
     }
 
     /// To the nearest CPU that will do. If there is none it stays: the kernel will enqueue it anew.
     fn rehome(&self, ctx: &Ctx<'_>, baton: Schedulable) {
-        let home = Cpu::new(self.tasks.slot(baton.slot()).home.load(Relaxed));
+        let home = Cpu::new(self.tasks.slot(baton.slot()).home.get());
         let fits = |&cpu: &Cpu| ctx.is_online(cpu) && ctx.baton_may_run(&baton, cpu);
         let cpu = self.topology.near(home).iter().copied().find(fits).unwrap_or(home);
         self.insert(ctx, cpu, baton, |own, _| own);
@@ -212,9 +213,9 @@ impl Scheduler for CfsLike {
     fn new(env: &Env<'_>) -> Result<Self, &'static str> {
         env.known_options(&["latency", "min_granularity", "wakeup_granularity"])?;
         let queue = || Lock::new(Queue { tasks: env.tree(), curr: None });
-        let (zero, factor) = (0, 1 + u64::from(env.topology().nr_cpus().min(8).ilog2()));
-        let cpu =
-            |_| PerCpuState { queue: queue(), min_vruntime: zero.into(), waiting: zero.into(), running: zero.into() };
+        let factor = 1 + u64::from(env.topology().nr_cpus().min(8).ilog2());
+        let zero = || Shared::new(0);
+        let cpu = |_| PerCpuState { queue: queue(), min_vruntime: zero(), waiting: zero(), running: zero() };
         Ok(Self {
             cpus: env.per_cpu(cpu),
             tasks: env.per_task(),
@@ -235,7 +236,7 @@ impl Scheduler for CfsLike {
             return Placement::Queue(idle.or_else(least).unwrap_or(wake.prev_cpu));
         }
         let [waker, prev] = [wake.waker_cpu, wake.prev_cpu].map(|cpu| &self.cpus[cpu]);
-        let is_alone = wake.sync && waker.waiting.load(Relaxed) == 0;
+        let is_alone = wake.sync && waker.waiting.get() == 0;
         let is_less = || !ctx.is_idle(wake.prev_cpu) && waker.load() + u64::from(task.weight()) < prev.load();
         let pulls = (is_alone || is_less()) && ctx.may_run(task, wake.waker_cpu);
         let target = [wake.prev_cpu, wake.waker_cpu][usize::from(pulls)];
@@ -250,8 +251,8 @@ impl Scheduler for CfsLike {
     fn task_new(&self, ctx: &Ctx<'_>, task: &Task, baton: Schedulable) {
         let (state, weight) = (self.tasks.of(task), u64::from(task.weight()));
         state.charged.store(task.runtime, Relaxed);
-        state.weight.store(weight, Relaxed);
-        state.home.store(task.cpu.number() as u32, Relaxed);
+        state.weight.set(weight);
+        state.home.set(task.cpu.number() as u32);
         let slice = (self.latency * weight / (self.cpus[task.cpu].load() + weight)).max(self.min_granularity);
         self.insert(ctx, task.cpu, baton, |_, min| min.wrapping_add(weighted(slice, weight)));
     }
@@ -299,7 +300,7 @@ impl Scheduler for CfsLike {
     fn newly_idle(&self, ctx: &Ctx<'_>, cpu: Cpu) -> Option<Schedulable> {
         let all = || self.topology.near(cpu).iter().copied();
         let order = [self.busiest(self.same_llc(cpu)), self.busiest(all())].into_iter().flatten().chain(all());
-        let mut waiting = order.filter(|&from| self.cpus[from].waiting.load(Relaxed) != 0);
+        let mut waiting = order.filter(|&from| self.cpus[from].waiting.get() != 0);
         let baton = waiting.find_map(|from| self.take(from, |slot| ctx.slot_may_run(slot, cpu)))?;
         self.settle(baton.slot(), cpu);
         let (from, at) = (self.tasks.slot(baton.slot()).charged.load(Relaxed), &self.cpus[cpu]);
@@ -319,7 +320,7 @@ impl Scheduler for CfsLike {
     }
 
     fn task_dequeued(&self, _: &Ctx<'_>, task: &Task) -> Option<Schedulable> {
-        let home = Cpu::new(self.tasks.of(task).home.load(Relaxed));
+        let home = Cpu::new(self.tasks.of(task).home.get());
         let remove = |at: &PerCpuState| self.taken(at, at.queue.lock().tasks.remove(task.slot));
         // One that was refused and is put back while the task is queued anew may leave it in another queue than was noted.
         remove(&self.cpus[home]).or_else(|| self.cpus.iter().find_map(remove))
@@ -341,9 +342,7 @@ impl Scheduler for CfsLike {
 
     fn cpu_offline(&self, ctx: &Ctx<'_>, cpu: Cpu) {
         let waiting = self.cpus[cpu].queue.lock().tasks.len();
-        for _ in 0..waiting {
-            self.take(cpu, |_| true).into_iter().for_each(|baton| self.rehome(ctx, baton));
-        }
+        (0..waiting).filter_map(|_| self.take(cpu, |_| true)).for_each(|baton| self.rehome(ctx, baton));
     }
 }
 
