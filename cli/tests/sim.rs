@@ -96,3 +96,67 @@ fn runs_beside_each_other_and_files() {
     let out = sim(&format!("wfq -w pipe --duration 5ms --trace {}", path("trace")));
     assert!(out.status.success() && std::fs::metadata(path("trace")).unwrap().len() > 10_000, "{}", text(&out.stderr));
 }
+
+fn hashes(arguments: &str) -> Vec<String> {
+    let out = sim(&format!("{arguments} --json"));
+    assert!(out.status.success(), "{arguments}: {}", text(&out.stderr));
+    let runs: Vec<baton_sim::report::Run> = serde_json::from_slice(&out.stdout).unwrap();
+    runs.into_iter().map(|run| run.hash).collect()
+}
+
+/// `fifo` and `fifo_c` have the same rules but for which idle CPU is the nearest, which is the same on a machine with one cache, and for who
+/// follows its waker to where others wait already, which nobody does in these.
+#[test]
+fn a_policy_in_c_does_what_the_same_in_rust_does() {
+    for workload in ["pipe", "schbench", "forkjoin", "rocksdb", "memcached", "build", "hogs:n=12,nice=0/5/-5"] {
+        let run = format!("--compare fifo,fifo_c -w {workload} --topology 1x4x1 --duration 100ms");
+        let [rust, c] = &hashes(&run)[..] else { panic!("two runs") };
+        assert_eq!(rust, c, "{workload}");
+    }
+    // All else, and on a larger machine: no fault, and the same each time.
+    for workload in ["hackbench", "random"] {
+        let run = format!("fifo_c -w {workload} --topology 2x4x2 --duration 200ms --noise higher=3ms/100us");
+        assert_eq!(hashes(&run), hashes(&run), "{workload}");
+    }
+}
+
+#[test]
+fn what_a_policy_in_c_does_wrong_is_told() {
+    let check = |fault: &str, code: i32, parts: &[&str]| {
+        let run = "-w hackbench:groups=2 --topology 1x2x1 --stall 200 --duration 2s";
+        let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/faulty-c");
+        let out = sim(&format!("{directory}:fault={fault} {run}"));
+        let said = text(&out.stderr);
+        assert_eq!(out.status.code(), Some(code), "{fault}: {said}");
+        parts.iter().for_each(|part| assert!(said.contains(part), "{fault}: {part} is not in\n{said}"));
+    };
+    let place = "cli/tests/faulty-c/faulty-c.c:";
+    let panic = "FAULT of policy faulty_c: panic in task_wakeup";
+    check("assert", 43, &[panic, place, "it does not hold that faulty->wakeups < 100", "(hackbench"]);
+    check("large", 43, &[panic, place, "it does not hold that baton_host_alloc(9000, 8)"]);
+    check("null", 43, &[panic, "memory at 0x0 was used", "oops", "(hackbench"]);
+    check("division", 43, &[panic, "a division by zero"]);
+    check("trap", 43, &[panic, "a trap"]);
+    check("recursion", 43, &["FAULT of policy faulty_c: stack overflow in task_wakeup", "is there a recursion?"]);
+    check("deadlock", 43, &["FAULT of policy faulty_c: deadlock in task_wakeup"]);
+    check("stall", 42, &["FAULT of policy faulty_c: stall\n"]);
+    check("loop", 44, &["FAULT of policy faulty_c: refusal loop in pick_next_task"]);
+    check("create-assert", 4, &["it could not be made", place]);
+    check("create-null", 4, &["at fault: the policy faulty_c", "it could not be made: memory at 0x0"]);
+    check("destroy", 4, &["at fault: the policy faulty_c", "it could not be given up: memory at 0x0"]);
+}
+
+#[test]
+fn a_run_that_fails_takes_no_other_with_it() {
+    let out = sim("--compare faulty:fault=recursion,wfq,faulty -w hackbench:groups=1 --duration 300ms --json");
+    let said = text(&out.stderr);
+    assert_eq!(out.status.code(), Some(43), "{said}");
+    let runs: Vec<baton_sim::report::Run> = serde_json::from_slice(&out.stdout).unwrap();
+    let failed: Vec<bool> = runs.iter().map(|run| !run.faults.is_empty()).collect();
+    assert_eq!(failed, [true, false, false], "{said}");
+    assert!(runs[0].faults[0].contains("stack overflow in task_wakeup"), "{:?}", runs[0].faults);
+    assert!(runs[0].duration_ns < 300_000_000 && runs[1..].iter().all(|run| run.duration_ns == 300_000_000));
+    let out = sim("faulty:fault=recursion --sweep after=100..100000000/2 -w hackbench:groups=1 --duration 300ms");
+    assert_eq!(out.status.code(), Some(43), "{}", text(&out.stderr));
+    assert_eq!(text(&out.stdout).matches("(failed at ").count(), 1, "{}", text(&out.stdout));
+}

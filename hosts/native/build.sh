@@ -56,12 +56,33 @@ build_rust() {
 	install -D "$cache/build/native-target/release/libbaton_native_$name.so" "$out/baton_$name.so"
 }
 
+# The headers of the kernel whose words c/words.h has.
+KERNEL_HEADERS="linux/types.h linux/kernel.h linux/compiler.h linux/atomic.h linux/minmax.h linux/container_of.h linux/array_size.h \
+linux/overflow.h linux/string.h asm/rqspinlock.h"
+
+build_c() {
+	local name dir header
+	name=$(basename "$policy")
+	name=${name//-/_}
+	dir=$cache/build/native/$name
+	for header in $KERNEL_HEADERS; do
+		echo '#include "words.h"' | write "$dir/include/$header"
+	done
+	# Unaligned, aliased and wrapping as the kernel's compiler has it; with symbols, for the checker's stories.
+	${CC:-gcc} -std=gnu11 -O2 -g -shared -fPIC -fvisibility=hidden -fno-strict-aliasing -fno-strict-overflow \
+		-fstack-clash-protection -fmacro-prefix-map="$top/=" -Wall -Wextra -Wno-unused-parameter -Wl,-z,defs \
+		-I"$dir/include" -I"$here/c" -I"$top/policy/c" -I"$policy" -o "$dir/policy.so" "$here/c/host.c" "$policy"/*.c
+	install -D "$dir/policy.so" "$out/baton_$name.so"
+}
+
 mkdir -p "$cache/build"
 exec 9>"$cache/build/native.lock"
 flock 9
 if [ -e "$policy/Cargo.toml" ]; then
 	build_rust
+elif compgen -G "$policy/*.c" >/dev/null; then
+	build_c
 else
-	echo "baton build: $policy has no Cargo.toml (user)" >&2
+	echo "baton build: $policy has neither a Cargo.toml nor a C file (user)" >&2
 	exit 1
 fi

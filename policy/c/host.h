@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What a host gives to a policy, in the kernel: exported by baton.ko to GPL modules. The other half of the C interface is baton.h,
- * what a policy gives to a host.
+ * What a host gives to a policy. In the kernel: exported by baton.ko to GPL modules. In user space: hosts/native/c/host.c. The other half of
+ * the C interface is baton.h, what a policy gives to a host.
  *
  * Context: all may be called from every method of a policy and none sleeps, but for `create` and `destroy`, which may use the
  * memory functions only.
@@ -44,8 +44,17 @@ bool baton_host_cpu_idle(s32 cpu);		/* idle, and claimed by nobody */
 bool baton_host_any_idle(void);			/* false: none is; one look, where asking for each is one per CPU */
 bool baton_host_claim_idle(s32 cpu);		/* false when it was not idle, or another was first */
 
-/* For the glue of policies in Rust: a panic, and a Schedulable that was dropped. */
+/* Ends the call and stops the policy, with a report that has place and message. */
 void __noreturn baton_host_panic(const char *file, size_t file_len, u32 line, const char *message, size_t message_len);
+
+/* Does so unless the condition holds. */
+#define baton_assert(condition) do { \
+	if (unlikely(!(condition))) \
+		baton_host_panic(__FILE__, sizeof(__FILE__) - 1, __LINE__, "it does not hold that " #condition, \
+				 sizeof("it does not hold that " #condition) - 1); \
+} while (0)
+
+/* For the glue of policies in Rust: a Schedulable that was dropped. */
 void baton_host_token_dropped(u64 token);
 
 #endif

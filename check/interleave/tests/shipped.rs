@@ -46,6 +46,12 @@ fn wfq_passes() {
     passes(linked!(wfq), &[], None);
 }
 
+/// Nothing but weights bounds a wait, as the end of its rules says.
+#[test]
+fn cfs_like_passes() {
+    passes(linked!(cfs_like), &[Property::BoundedWait], None);
+}
+
 #[test]
 fn template_passes() {
     passes(linked!(template), NOT_EVENED_OUT, None);

@@ -58,7 +58,7 @@ pub struct Cell {
 #[derive(Debug)]
 pub struct Dom {
     pub cells: Vec<Cell>,
-    /// By run and name.
+    /// By run and name; what went wrong in it as `wrong 0` and so on.
     pub facts: BTreeMap<(usize, String), String>,
     pub errors: String,
     pub too_wide: String,
@@ -114,7 +114,7 @@ fn read(dom: &str) -> Dom {
     };
     Dom {
         cells: tags(dom, "<td ").filter_map(cell).collect(),
-        facts: tags(dom, "<dd ").filter_map(fact).collect(),
+        facts: tags(dom, "<dd ").chain(tags(dom, "<p ")).filter_map(fact).collect(),
         errors: about("data-errors"),
         too_wide: about("data-toowide"),
         curves: about("data-curves").parse().unwrap(),

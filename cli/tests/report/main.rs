@@ -139,3 +139,31 @@ fn names_are_only_text() {
     check_numbers(&dom, &runs);
     assert_eq!(dom.facts[&(0, "workload".to_owned())], runs[0].workload);
 }
+
+#[test]
+fn what_went_wrong_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let well = run("wfq", Shape::Spread, 1, 2, 1);
+    let mut ill = run("relay_v1", Shape::Spread, 1, 2, 1);
+    ill.upgrades = 2;
+    ill.refused_upgrades = vec!["their states are not of one <type>".into(), "it failed".into()];
+    ill.tasks_not_made = 12_345;
+    ill.faults = vec!["panic in pick_next_task".into()];
+    let runs = [well, ill];
+    let dom = check(&page(dir.path(), &runs), 700, false, "wrong-700");
+    check_numbers(&dom, &runs);
+    let told = |run: usize| {
+        let wrong = dom.facts.iter().filter(move |((of, name), _)| *of == run && name.starts_with("wrong"));
+        wrong.map(|(_, text)| text.as_str()).collect::<Vec<_>>()
+    };
+    let expected = [
+        "fault: panic in pick_next_task",
+        "upgrade refused: their states are not of one <type>",
+        "upgrade refused: it failed",
+        "tasks not made, as there was no slot: 12 345",
+    ];
+    assert_eq!((told(0), told(1)), (vec![], expected.to_vec()));
+    let shown = |key: &str| dom.cells.iter().filter(|cell| cell.key == key).map(|cell| cell.text.as_str()).collect();
+    let rows: [Vec<&str>; 2] = [shown("upgrades"), shown("tasks_not_made")];
+    assert_eq!(rows, [["0", "2"], ["0", "12 345"]]);
+}

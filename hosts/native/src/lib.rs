@@ -6,6 +6,8 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 #![warn(missing_docs)]
 
+mod trap;
+
 use std::ffi::{c_char, CStr, CString};
 use std::path::Path;
 
@@ -17,6 +19,7 @@ use baton_core::Arg;
 
 pub use baton_native_glue::{module, NativePolicy};
 pub use baton_seam::host::Table;
+pub use trap::{contained, Crash};
 
 /// A policy that can be made.
 #[derive(Clone, Copy)]
@@ -39,7 +42,8 @@ impl Policy {
         // SAFETY: Library. As above; the library is never unloaded.
         let policy = unsafe { **symbol };
         match policy.abi {
-            BATON_ABI => Ok(Self(policy)),
+            BATON_ABI if policy.table_size as usize == size_of::<Table>() => Ok(Self(policy)),
+            BATON_ABI => Err(format!("{} was built for another table of host functions", path.display())),
             other => Err(format!("{} was built for version {other} of the interface, not {BATON_ABI}", path.display())),
         }
     }
@@ -97,6 +101,9 @@ impl Policy {
     ) -> Result<Instance, Refused> {
         let refused = |why: String| Refused { why, half_taken: false };
         let (old, new) = (from.policy.ops(), self.ops());
+        if old.language != 0 || new.language != 0 {
+            return Err(refused("in user space, a policy in C cannot take another's place, nor another its".into()));
+        }
         let converts = new.reregister_convert.is_some() && new.older == old.state && new.state != old.state;
         if old.reregister_prepare.is_none() || new.reregister_init.is_none() || (new.state != old.state && !converts) {
             return Err(refused("their states are not of one type".into()));

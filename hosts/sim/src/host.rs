@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use baton_abi::{BatonCtx, BatonFault, BatonFaultKind, BatonMethod};
 use baton_core::{Arg, Core, CpuState, Fault, Host, PolicyEntry, Slot};
-use baton_native::{Instance, Table};
+use baton_native::{Crash, Instance, Policy, Table};
 
 use crate::fault::{self, LastWords};
 use crate::rng::Rng;
@@ -59,6 +59,10 @@ pub(crate) struct SimHost {
     rng: RefCell<Rng>,
     /// Place of the policy whose call is under way.
     calling: Cell<Option<u32>>,
+    /// The policy that is being made, or given up.
+    pub making: Cell<Option<Policy>>,
+    /// A policy was left in the midst of a call, or of being made.
+    pub has_crashed: Cell<bool>,
     /// A new version takes queues over: it may take locks.
     pub taking_over: Cell<bool>,
     /// Addresses of the locks that the call holds, the newest last.
@@ -84,6 +88,8 @@ impl SimHost {
             names: RefCell::default(),
             rng: RefCell::new(Rng::new(seed, u64::MAX)),
             calling: Cell::new(None),
+            making: Cell::new(None),
+            has_crashed: Cell::new(false),
             taking_over: Cell::new(false),
             held: RefCell::default(),
             words: RefCell::default(),
@@ -213,6 +219,19 @@ fn with<R>(f: impl FnOnce(&SimCore<'_>, &SimHost) -> R) -> R {
     // SAFETY: On-stack. Policies are called while a simulation is on the stack only, and the reference does not leave this call.
     let core = unsafe { CORE.get().as_ref() }.expect("a policy is called by a simulation");
     f(core, core.host())
+}
+
+/// Is a policy's code run on this thread? For the handler of a signal: it only looks.
+pub(crate) fn is_in_policy() -> bool {
+    // SAFETY: On-stack. As in `with`.
+    let host = unsafe { CORE.get().as_ref() }.map(Core::host);
+    host.is_some_and(|host| host.calling.get().is_some() || host.making.get().is_some())
+}
+
+/// What a policy does that would have ended the process, in the call that this CPU made last.
+pub(crate) fn crashed(crash: Crash) {
+    with(|_, host| host.say(&crash.to_string()));
+    fail(if crash == Crash::StackOverflow { BatonFaultKind::StackOverflow } else { BatonFaultKind::Panic });
 }
 
 /// Ends the call under way with a fault.

@@ -27,12 +27,12 @@ use std::sync::Arc;
 
 use baton_abi::BatonMethod;
 use baton_core::{Core, CpuState, Slot};
-use baton_native::Policy;
+use baton_native::{contained, Policy};
 
 pub use outcome::Outcome;
 
 use cost::Costs;
-use host::{Installed, SimHost, TABLE};
+use host::{is_in_policy, Installed, SimHost, TABLE};
 use machine::Machine;
 use topology::Topology;
 use trace::Sink;
@@ -133,7 +133,7 @@ impl Config {
 /// Why a run did not begin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SimError {
-    /// A policy could not be made: its name, and why.
+    /// A policy could not be made, or given up: its name, and why.
     Policy(String, String),
     /// The configuration is wrong.
     Config(String),
@@ -157,30 +157,74 @@ pub fn run(config: &Config, world: World, sink: Option<&mut dyn Sink>) -> Result
     for cpu in 0..cpus.len() {
         core.note_online(cpu as i32, true);
     }
-    if let Err(why) = start(config, &core) {
-        core.host().instances.take();
-        return Err(why);
+    let played = guarded(&core, "made", || start(config, &core)).and_then(|started| {
+        started?;
+        play(config, &core, world, sink)
+    });
+    let ended = end(&core);
+    if core.host().has_crashed.get() {
+        // What was left in the midst of a call is not looked at again.
+        std::mem::forget(core);
     }
+    let outcome = played?;
+    ended.map(|()| outcome)
+}
+
+/// Does something with policies beside their calls.
+fn guarded<R>(core: &Core<'_, SimHost>, what: &str, f: impl FnOnce() -> R) -> Result<R, SimError> {
+    contained(is_in_policy, f).map_err(|crash| {
+        core.host().has_crashed.set(true);
+        let name = core.host().making.take().map_or_else(String::new, |policy| policy.name());
+        SimError::Policy(name, format!("it could not be {what}: {crash}"))
+    })
+}
+
+/// From the first event to the last.
+fn play(
+    config: &Config,
+    core: &Core<'_, SimHost>,
+    world: World,
+    sink: Option<&mut dyn Sink>,
+) -> Result<Outcome, SimError> {
     // A trait object's lifetime shrinks where it is coerced only.
     let sink = sink.map(|sink| sink as &mut dyn Sink);
-    let mut machine = Machine::new(&core, config, world, sink);
-    machine.run();
+    let mut machine = Machine::new(core, config, world, sink);
+    if let Err(crash) = contained(is_in_policy, || machine.run()) {
+        core.host().has_crashed.set(true);
+        if let Some(policy) = core.host().making.take() {
+            let why = format!("it could not be put in the place of another version: {crash}");
+            return Err(SimError::Policy(policy.name(), why));
+        }
+        host::crashed(crash);
+    }
+    machine.end();
     let mut faults = core.host().reports.take();
     for fault in &mut faults {
         if let Some(name) = machine.name_of(fault.pid) {
             fault::name_task(fault, name);
         }
     }
-    let stats = machine.stats;
-    let outcome = Outcome {
-        stats,
+    Ok(Outcome {
+        stats: machine.stats,
         calls: core.host().calls.get(),
         refusals: core.policies().iter().map(|entry| entry.refusals.load(Relaxed)).sum(),
         faults,
-    };
-    // Policies end while their host is there.
-    core.host().instances.take();
-    Ok(outcome)
+    })
+}
+
+/// Policies end while their host is there.
+fn end(core: &Core<'_, SimHost>) -> Result<(), SimError> {
+    let host = core.host();
+    if host.has_crashed.get() {
+        return Ok(());
+    }
+    guarded(core, "given up", || {
+        for instance in host.instances.take() {
+            host.making.set(Some(instance.policy()));
+            drop(instance);
+        }
+        host.making.set(None);
+    })
 }
 
 /// Makes the policies and starts them.
@@ -189,10 +233,12 @@ fn start(config: &Config, core: &Core<'_, SimHost>) -> Result<(), SimError> {
         let host = core.host();
         spec.policy.install(Some(&TABLE));
         let name = spec.policy.name();
+        host.making.set(Some(spec.policy));
         let made = spec.policy.make(config.topology.cpus(), config.max_tasks, &spec.options);
+        host.making.set(None);
         let made = made.map_err(|why| {
             let why = host.take_words().map_or(why.clone(), |words| format!("{why}: {words}"));
-            SimError::Policy(name.clone(), why)
+            SimError::Policy(name.clone(), format!("it could not be made: {why}"))
         })?;
         host.instances.borrow_mut().push(made);
         let version = host.instances.borrow().len();

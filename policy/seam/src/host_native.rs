@@ -49,8 +49,9 @@ std::thread_local! {
     static IN_CALL: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Installs a host on this thread, or none, and returns the one before.
+/// Installs a host on this thread, or none, and returns the one before. No call is under way: one that was left for good does not count.
 pub fn install(table: Option<&'static Table>) -> Option<&'static Table> {
+    IN_CALL.set(0);
     let before = TABLE.replace(table.map_or(ptr::null(), ptr::from_ref));
     // SAFETY: Installed. Only this function writes it, from a reference that lives for ever.
     unsafe { before.as_ref() }

@@ -18,6 +18,7 @@ pub fn cases() -> Vec<Case> {
         case!("wfq runs all tasks", runs_all("wfq")),
         case!("fifo_c runs all tasks", runs_all("fifo_c")),
         case!("template runs all tasks", runs_all("template")),
+        case!("cfs_like runs all tasks", runs_all("cfs_like")),
         case!("baton run and its children", runs_some()),
         case!("attach and detach", attaches()),
         case!("fork, affinity, nice, class changes", life()),

@@ -20,6 +20,8 @@ const OF_MACHINE = [
   ["furthest behind its share", "fairness/worst_lag_ns", "ns", -1],
   ["simulated time", "duration_ns", "ns", 0],
   ["events", "events", "count", 0],
+  ["upgrades", "upgrades", "count", 0],
+  ["tasks that were not made", "tasks_not_made", "count", 0],
 ];
 
 // The number at a path of a run; undefined where there is none. A group is found by its name.
@@ -110,8 +112,13 @@ function drawRuns() {
       make("dt", { text: name }),
       make("dd", { text: value, "data-run": at, "data-fact": name, class: name === "hash" || name === "seed" ? "mono" : "" }),
     ]);
-    const faults = run.faults.map((fault) => make("p", { class: "faults", text: `fault: ${fault}` }));
-    return make("article", { class: "run", style: `--color:${runColor(at)}` }, make("h3", { text: runName(at) }), make("dl", {}, ...list), ...faults);
+    const wrong = [
+      ...run.faults.map((fault) => `fault: ${fault}`),
+      ...run.refused_upgrades.map((why) => `upgrade refused: ${why}`),
+      ...(run.tasks_not_made > 0 ? [`tasks not made, as there was no slot: ${grouped(run.tasks_not_made)}`] : []),
+    ];
+    const notes = wrong.map((text, number) => make("p", { class: "wrong", text, "data-run": at, "data-fact": `wrong ${number}` }));
+    return make("article", { class: "run", style: `--color:${runColor(at)}` }, make("h3", { text: runName(at) }), make("dl", {}, ...list), ...notes);
   });
   byId("runs").replaceChildren(...cards);
 }

@@ -178,9 +178,7 @@ impl Job {
         let (under_way, policy) = (self.config.under_way.clone(), self.policy.clone());
         std::thread::spawn(move || watch(&under_way, &policy, &over));
         baton_sim::run(&self.config, self.world()?, sink).map_err(|error| match error {
-            SimError::Policy(name, why) => {
-                Error::policy(&name, format!("it could not be made: {why}"), "mend that, or its options")
-            }
+            SimError::Policy(name, why) => Error::policy(&name, why, "mend that, or its options"),
             SimError::Config(why) => Error::user(why, "change the arguments"),
         })
     }
@@ -257,7 +255,9 @@ pub fn all(jobs: &[Job], with_timeline: bool) -> Result<Vec<Done>> {
         for _ in 0..workers {
             scope.spawn(|| {
                 while let Some((at, job)) = Some(next.fetch_add(1, Relaxed)).and_then(|at| Some((at, jobs.get(at)?))) {
-                    let done = job.run(with_timeline);
+                    // On a thread of its own: what a policy that fails leaves behind there disturbs no other run.
+                    let run = std::thread::scope(|scope| scope.spawn(|| job.run(with_timeline)).join());
+                    let done = run.unwrap_or_else(|cause| std::panic::resume_unwind(cause));
                     results.lock().unwrap_or_else(|e| e.into_inner()).push((at, done));
                     bar.inc(1);
                 }

@@ -31,12 +31,20 @@ fn times(of: &Percentiles) -> [String; 3] {
     }
 }
 
+/// The policy of a run, and whether the run came to its end.
+fn policy(run: &Run) -> String {
+    match run.faults.is_empty() {
+        true => run.policy.clone(),
+        false => format!("{} (failed at {})", run.policy, time(run.duration_ns)),
+    }
+}
+
 /// What `baton sim` prints.
 pub fn runs(runs: &[&Run]) -> String {
     let mut text = String::new();
     if let Some(first) = runs.first() {
-        text =
-            format!("{} on {}, seed {}, {}\n\n", first.workload, first.topology, first.seed, time(first.duration_ns));
+        let longest = runs.iter().map(|run| run.duration_ns).max().unwrap_or(0);
+        text = format!("{} on {}, seed {}, {}\n\n", first.workload, first.topology, first.seed, time(longest));
     }
     let groups = runs.iter().flat_map(|run| run.groups.iter().map(move |group| (run, group)));
     let rows = groups.map(|(run, group)| {
@@ -44,7 +52,7 @@ pub fn runs(runs: &[&Run]) -> String {
         let rate = if group.operations == 0 { "-".into() } else { format!("{:.0}", group.operations as f64 / seconds) };
         let [w50, w99, wmax] = times(&group.wakeup);
         let [r50, r99, rmax] = times(&group.response.unwrap_or_default());
-        vec![run.policy.clone(), group.name.clone(), group.tasks.to_string(), w50, w99, wmax, r50, r99, rmax, rate]
+        vec![policy(run), group.name.clone(), group.tasks.to_string(), w50, w99, wmax, r50, r99, rmax, rate]
     });
     let titles = ["POLICY", "GROUP", "TASKS", "WAKEUP p50", "p99", "max", "RESPONSE p50", "p99", "max", "OPERATIONS/s"];
     text.push_str(&table(&titles, &rows.collect::<Vec<_>>()));

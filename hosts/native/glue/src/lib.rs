@@ -18,6 +18,8 @@ pub use memory::Bounded;
 pub struct NativePolicy {
     /// [`BATON_ABI`] that it was built with.
     pub abi: u32,
+    /// Size of the table of host functions that it calls.
+    pub table_size: u32,
     /// Its description. The functions in it are called by `call` alone.
     pub ops: &'static BatonPolicy,
     /// Calls a method. `this` is what `create` gave, or 0; `a` and `b` are the method's further arguments as it has them in
@@ -33,7 +35,7 @@ impl NativePolicy {
         ops: &'static BatonPolicy,
         call: extern "C" fn(BatonMethod, usize, *mut BatonCtx, u64, u64) -> u64,
     ) -> Self {
-        Self { abi: BATON_ABI, ops, call, install }
+        Self { abi: BATON_ABI, table_size: size_of::<host::Table>() as u32, ops, call, install }
     }
 }
 

@@ -193,6 +193,7 @@ impl<'m> Machine<'m> {
         new.install(Some(&TABLE));
         let running = entry.version.load(Relaxed) - 1;
         let options = &self.config.policies[policy].options;
+        host.making.set(Some(*new));
         let made = new.make_from(
             &host.instances.borrow()[running],
             self.config.topology.cpus(),
@@ -200,6 +201,7 @@ impl<'m> Machine<'m> {
             options,
             |taking_over| host.taking_over.set(taking_over),
         );
+        host.making.set(None);
         match made {
             Ok(made) => {
                 host.instances.borrow_mut().push(made);

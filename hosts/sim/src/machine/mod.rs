@@ -238,12 +238,16 @@ impl<'m> Machine<'m> {
             }
             self.happen(next);
             self.tell_load();
-            let stopped: Vec<u32> = self.host().reports.borrow().iter().map(|fault| fault.index).collect();
-            if !stopped.is_empty() {
-                stopped.into_iter().for_each(|policy| self.tell(Event::Fault { policy }));
+            if !self.host().reports.borrow().is_empty() {
                 break;
             }
         }
+    }
+
+    /// Tells of the fault that ended the run, if one did, and brings the accounts up to date.
+    pub fn end(&mut self) {
+        let stopped: Vec<u32> = self.host().reports.borrow().iter().map(|fault| fault.index).collect();
+        stopped.into_iter().for_each(|policy| self.tell(Event::Fault { policy }));
         (0..self.cpus.len() as u32).for_each(|cpu| self.account(cpu));
         for at in 0..self.tasks.len() {
             self.end_of(at as u32, true);

@@ -9,7 +9,7 @@ use baton_sim::trace::{Event, Sink};
 use baton_sim::world::{Cx, Happening, Op, Spawn, TaskRef, World};
 use baton_sim::{Outcome, PolicySpec};
 
-use crate::{faulty, fifo, machine, relay_v1, relay_v2, run, shipped, wfq};
+use crate::{cfs_like, faulty, fifo, machine, relay_v1, relay_v2, run, shipped, wfq};
 
 fn hog(name: &str) -> Spawn {
     Spawn::new(name, |_: &mut Cx<'_>| Op::Run(1_000_000))
@@ -83,16 +83,52 @@ fn watched(config: &baton_sim::Config, world: World) -> (Outcome, Vec<(u64, u32,
 
 #[test]
 fn hogs_share_by_weight() {
+    for policy in [wfq(), cfs_like()] {
+        let mut world = World::new();
+        for nice in [0, 0, 5] {
+            world.task(hog("hog").nice(nice));
+        }
+        let outcome = run(&machine("1x1x1", policy, 4_000), world);
+        let shares: Vec<u64> = outcome.stats.groups[0].shares.iter().map(|share| share.0 / 1_000_000).collect();
+        // 1024, 1024 and 335 of 2383
+        for (got, expected) in shares.iter().zip([1718, 1718, 562]) {
+            assert!(got.abs_diff(expected) < 40, "{}: {shares:?}", policy.name());
+        }
+    }
+}
+
+/// Rule 8 of `cfs_like`: four hogs on one CPU and one on the other, all of which may use both from then on.
+#[test]
+fn busy_cpus_are_evened_out() {
     let mut world = World::new();
-    for nice in [0, 0, 5] {
-        world.task(hog("hog").nice(nice));
+    let bound = |cpu| Some(Rc::new(CpuMask::of([cpu])));
+    for cpu in [0, 0, 0, 0, 1] {
+        let task = world.task(Spawn { affinity: bound(cpu), ..hog("hog") });
+        world.happens(10_000_000, Happening::Affinity(task, None));
     }
-    let outcome = run(&machine("1x1x1", wfq(), 4_000), world);
+    let outcome = run(&machine("1x2x1", cfs_like(), 2_000), world);
     let shares: Vec<u64> = outcome.stats.groups[0].shares.iter().map(|share| share.0 / 1_000_000).collect();
-    // 1024, 1024 and 335 of 2383
-    for (got, expected) in shares.iter().zip([1718, 1718, 562]) {
-        assert!(got.abs_diff(expected) < 40, "{shares:?}");
-    }
+    // Of 2 s, three have a third of a CPU and two a half. Without it the last has all of its CPU, and the others a quarter each.
+    assert!(shares.iter().all(|share| (600..1_200).contains(share)), "{shares:?}");
+}
+
+/// Rules 4 and 5 of `cfs_like`: who sleeps much has credit, and need not wait for the tick.
+#[test]
+fn a_sleeper_preempts_a_hog() {
+    let mut world = World::new();
+    let (hogs, sleepers) = (world.group("hogs"), world.group("sleepers"));
+    world.task(hog("hog").group(hogs));
+    world.task(sleeper(1_000_000).group(sleepers));
+    let outcome = run(&machine("1x1x1", cfs_like(), 2_000), world);
+    let waits = outcome.stats.groups[1].wakeups.percentiles();
+    assert!(waits.p50 < 20_000, "{waits:?}");
+    let mut config = machine("1x1x1", cfs_like(), 2_000);
+    config.policies[0].options = "wakeup_granularity=1s".into();
+    let mut world = World::new();
+    world.task(hog("hog"));
+    world.task(sleeper(1_000_000));
+    let waits = run(&config, world).stats.groups[0].wakeups.percentiles();
+    assert!(waits.p50 > 1_000_000, "{waits:?}");
 }
 
 #[test]

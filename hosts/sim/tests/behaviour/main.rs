@@ -10,8 +10,8 @@ use baton_native::{module, Policy};
 use baton_sim::{topology::Topology, world::World, Config, Outcome, PolicySpec};
 
 /// The policies of this tree, in Rust.
-pub fn shipped() -> [Policy; 5] {
-    [fifo(), wfq(), template(), relay_v1(), relay_v2()]
+pub fn shipped() -> [Policy; 6] {
+    [fifo(), wfq(), template(), relay_v1(), relay_v2(), cfs_like()]
 }
 
 pub fn fifo() -> Policy {
@@ -32,6 +32,10 @@ pub fn relay_v1() -> Policy {
 
 pub fn relay_v2() -> Policy {
     Policy::linked(module!(relay_v2::BatonPolicy))
+}
+
+pub fn cfs_like() -> Policy {
+    Policy::linked(module!(cfs_like::BatonPolicy))
 }
 
 pub fn witness() -> Policy {

@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * What a policy in C needs around it to be called in user space: one way to call its functions that comes back whatever they do, what
+ * ../../../policy/c/host.h promises, and its memory. With the policy's own files it is the whole library. The counterpart of
+ * ../glue/src/lib.rs, whose `NativePolicy` this is; what it calls is the table of ../../../policy/seam/src/host_native.rs.
+ *
+ * A call is abandoned by a jump back to its beginning: there are only frames of C between. As in the kernel, `destroy` is not called
+ * any more then, and the memory is taken back.
+ *
+ * Where a host's CPUs are coroutines of one thread, another one may go on in each function of the table.
+ */
+#include <stdlib.h>
+
+#include "words.h"
+#include "baton.h"
+#include "host.h"
+
+extern const struct baton_policy BATON_POLICY_OPS;
+
+/* `Table` in policy/seam/src/host_native.rs. */
+struct table {
+	bool (*lock)(u32 *word);
+	bool (*try_lock)(u32 *word);
+	bool (*unlock)(u32 *word);
+	bool (*token_dropped)(u64 token);
+	void (*panicked)(const char *file, size_t file_len, u32 line, const char *message, size_t message_len);
+	u64 (*now)(void);
+	u64 (*random)(void);
+	void (*arm_timer)(u64 after_ns);
+	void (*cancel_timer)(void);
+	u64 (*read)(u64 value);
+	bool (*may_run)(u32 slot, s32 cpu);
+	bool (*cpu_online)(s32 cpu);
+	bool (*cpu_idle)(s32 cpu);
+	bool (*any_idle)(void);
+	bool (*claim_idle)(s32 cpu);
+};
+
+struct block {
+	struct block *next, **link;
+	struct instance *owner;
+	void *base;		/* what malloc gave */
+	size_t size;
+};
+
+/* What `create` made, with its memory. */
+struct instance {
+	void *policy;
+	struct block *blocks;
+	size_t used;
+	bool was_abandoned;
+};
+
+/* A call under way. */
+struct frame {
+	void *way_out[5];
+	struct instance *instance;
+	bool may_be_large;
+};
+
+static _Thread_local const struct table *table;
+static _Thread_local struct frame *frame;
+
+/* More than in the kernel, as a machine may be of 4,096 CPUs; as ../glue/src/memory.rs. */
+#define MEMORY_LIMIT ((size_t)512 << 20)
+#define SMALL 8192
+
+static void __noreturn abandon(void)
+{
+	__builtin_longjmp(frame->way_out, 1);
+}
+
+/* What the host answers. The frame is this coroutine's again afterwards. */
+#define ASK(question) ({ \
+	struct frame *mine = frame; \
+	__typeof__(question) answer = question; \
+	frame = mine; \
+	answer; \
+})
+
+void baton_host_lock(rqspinlock_t *lock)
+{
+	if (!ASK(table->lock(&lock->word)))
+		abandon();
+}
+
+bool baton_host_try_lock(rqspinlock_t *lock)
+{
+	return ASK(table->try_lock(&lock->word));
+}
+
+void baton_host_unlock(rqspinlock_t *lock)
+{
+	if (!ASK(table->unlock(&lock->word)))
+		abandon();
+}
+
+u64 baton_host_now(void)
+{
+	return ASK(table->now());
+}
+
+u64 baton_host_random(void)
+{
+	return ASK(table->random());
+}
+
+/* Each host in user space wants to know: in the checker another CPU may go on here. */
+u32 baton_recording = 1;
+
+void baton_host_read(u64 value)
+{
+	(void)ASK(table->read(value));
+}
+
+void baton_host_arm_timer(u64 after_ns)
+{
+	table->arm_timer(after_ns);
+}
+
+void baton_host_cancel_timer(void)
+{
+	table->cancel_timer();
+}
+
+bool baton_host_may_run(u32 slot, s32 cpu)
+{
+	return ASK(table->may_run(slot, cpu));
+}
+
+bool baton_host_cpu_online(s32 cpu)
+{
+	return ASK(table->cpu_online(cpu));
+}
+
+bool baton_host_cpu_idle(s32 cpu)
+{
+	return ASK(table->cpu_idle(cpu));
+}
+
+bool baton_host_any_idle(void)
+{
+	return ASK(table->any_idle());
+}
+
+bool baton_host_claim_idle(s32 cpu)
+{
+	return ASK(table->claim_idle(cpu));
+}
+
+void __noreturn baton_host_panic(const char *file, size_t file_len, u32 line, const char *message, size_t message_len)
+{
+	table->panicked(file, file_len, line, message, message_len);
+	abandon();
+}
+
+void *baton_host_alloc(size_t size, size_t align)
+{
+	struct instance *owner = frame->instance;
+	struct block *block;
+	size_t total;
+	char *base;
+
+	align = max(align, (size_t)16);
+	total = size_add(size, sizeof(*block) + align);
+	if (size_add(owner->used, total) > MEMORY_LIMIT || (size > SMALL && !frame->may_be_large))
+		return NULL;
+	base = malloc(total);
+	if (!base)
+		return NULL;
+	/* The block lies before what is given, which is aligned. */
+	block = (struct block *)(((uintptr_t)base + sizeof(*block) + align - 1) / align * align) - 1;
+	*block = (struct block){ .next = owner->blocks, .link = &owner->blocks, .owner = owner, .base = base, .size = total };
+	if (block->next)
+		block->next->link = &block->next;
+	owner->blocks = block;
+	owner->used += total;
+	return block + 1;
+}
+
+void baton_host_free(void *at)
+{
+	struct block *block = (struct block *)at - 1;
+
+	if (!at)
+		return;
+	*block->link = block->next;
+	if (block->next)
+		block->next->link = block->link;
+	block->owner->used -= block->size;
+	free(block->base);
+}
+
+static void free_instance(struct instance *instance)
+{
+	while (instance->blocks)
+		baton_host_free(instance->blocks + 1);
+	free(instance);
+}
+
+static enum baton_refusal refusal(u64 number)
+{
+	return number >= BATON_REFUSAL_STALE && number <= BATON_REFUSAL_NOTHING_TO_KEEP ? number : BATON_REFUSAL_NOTHING_TO_KEEP;
+}
+
+/* An absent function gives 0, and so does one that gives nothing. */
+#define GIVES(function, ...) (ops->function ? (u64)ops->function(this, ##__VA_ARGS__) : 0)
+#define DOES(function, ...) ({ if (ops->function) ops->function(this, ##__VA_ARGS__); 0; })
+
+static u64 dispatch(enum baton_method method, struct instance *instance, struct baton_ctx *ctx, u64 a, u64 b)
+{
+	const struct baton_policy *ops = &BATON_POLICY_OPS;
+	const struct baton_task *task = (const struct baton_task *)a;
+	void *this = instance->policy;
+	s32 cpu = (s32)a;
+
+	switch (method) {
+	case BATON_METHOD_CREATE:
+		instance->policy = ops->create((const struct baton_env *)a);
+		return instance->policy ? (u64)instance : 0;
+	case BATON_METHOD_DESTROY:
+		return DOES(destroy);
+	case BATON_METHOD_SELECT_TASK_RQ:
+		return GIVES(select_task_rq, ctx, task, (const struct baton_wake *)b);
+	case BATON_METHOD_TASK_NEW:
+		return DOES(task_new, ctx, task, b);
+	case BATON_METHOD_TASK_WAKEUP:
+		return DOES(task_wakeup, ctx, task, b);
+	case BATON_METHOD_TASK_PREEMPT:
+		return DOES(task_preempt, ctx, task, b);
+	case BATON_METHOD_TASK_YIELD:
+		return DOES(task_yield, ctx, task, b);
+	case BATON_METHOD_TASK_RESTORED:
+		return DOES(task_restored, ctx, task, b);
+	case BATON_METHOD_PICK_NEXT_TASK:
+		return GIVES(pick_next_task, ctx, cpu, (const struct baton_task *)b);
+	case BATON_METHOD_NEWLY_IDLE:
+		return GIVES(newly_idle, ctx, cpu);
+	case BATON_METHOD_PICK_REFUSED:
+		return DOES(pick_refused, ctx, a, refusal(b));
+	case BATON_METHOD_BALANCE:
+		return DOES(balance, ctx, cpu);
+	case BATON_METHOD_TASK_BLOCKED:
+		return DOES(task_blocked, ctx, task);
+	case BATON_METHOD_TASK_DEQUEUED:
+		return GIVES(task_dequeued, ctx, task);
+	case BATON_METHOD_TASK_DEPARTED:
+		return GIVES(task_departed, ctx, task);
+	case BATON_METHOD_TASK_DEAD:
+		return DOES(task_dead, ctx, task);
+	case BATON_METHOD_TASK_AFFINITY_CHANGED:
+		return DOES(task_affinity_changed, ctx, task);
+	case BATON_METHOD_TASK_PRIO_CHANGED:
+		return DOES(task_prio_changed, ctx, task);
+	case BATON_METHOD_TASK_TICK:
+		return DOES(task_tick, ctx, task);
+	case BATON_METHOD_TIMER:
+		return DOES(timer, ctx, cpu);
+	case BATON_METHOD_CPU_ONLINE:
+		return DOES(cpu_online, ctx, cpu);
+	case BATON_METHOD_CPU_OFFLINE:
+		return DOES(cpu_offline, ctx, cpu);
+	case BATON_METHOD_ENTER_IDLE:
+		return DOES(enter_idle, ctx, cpu);
+	case BATON_METHOD_EXIT_IDLE:
+		return DOES(exit_idle, ctx, cpu);
+	default:
+		/* Upgrades: baton_native::Policy::make_from refuses them, as memory belongs to one instance here. */
+		return 0;
+	}
+}
+
+/* The call itself, in a frame to which nothing is lost when it is jumped back to. */
+static noinline u64 guarded(enum baton_method method, struct instance *instance, struct baton_ctx *ctx, u64 a, u64 b)
+{
+	struct frame mine = { .instance = instance, .may_be_large = method == BATON_METHOD_CREATE };
+
+	frame = &mine;
+	if (__builtin_setjmp(mine.way_out))
+		return BATON_ABORTED;
+	return dispatch(method, instance, ctx, a, b);
+}
+
+/* `NativePolicy::call` */
+static u64 call(enum baton_method method, struct instance *instance, struct baton_ctx *ctx, u64 a, u64 b)
+{
+	u64 answer;
+
+	if (method == BATON_METHOD_DESTROY) {
+		answer = instance->was_abandoned ? 0 : guarded(method, instance, ctx, a, b);
+		free_instance(instance);
+		return answer;
+	}
+	if (method == BATON_METHOD_CREATE) {
+		instance = calloc(1, sizeof(*instance));
+		if (!instance)
+			return BATON_ABORTED;
+	}
+	answer = guarded(method, instance, ctx, a, b);
+	if (answer == BATON_ABORTED)
+		instance->was_abandoned = true;
+	if (method == BATON_METHOD_CREATE && answer != (u64)instance)
+		free_instance(instance);
+	return answer;
+}
+
+static void install(const struct table *host)
+{
+	table = host;
+}
+
+/* `NativePolicy` in ../glue/src/lib.rs. */
+struct native_policy {
+	u32 abi;
+	u32 table_size;
+	const struct baton_policy *ops;
+	u64 (*call)(enum baton_method method, struct instance *instance, struct baton_ctx *ctx, u64 a, u64 b);
+	void (*install)(const struct table *host);
+};
+
+static const struct native_policy native = { BATON_ABI, sizeof(struct table), &BATON_POLICY_OPS, call, install };
+
+__attribute__((visibility("default"))) const struct native_policy *const BATON_NATIVE = &native;
