@@ -16,6 +16,7 @@ mod queue;
 pub mod report;
 pub mod rng;
 pub mod stats;
+pub mod threads;
 pub mod timeline;
 pub mod topology;
 pub mod trace;

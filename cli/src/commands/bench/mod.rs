@@ -6,6 +6,7 @@
 //! of CPUs and runs itself there with `--here`.
 
 pub mod fairness;
+mod fidelity;
 pub mod loads;
 pub mod report;
 mod sim;
@@ -47,7 +48,7 @@ pub struct Bench {
     #[arg(long, value_name = "N,N", value_delimiter = ',', conflicts_with = "here",
           value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub cpus: Vec<u32>,
-    /// Runs of each subject. [default: pipe 10, hackbench 4, fairness 2, upgrade 200, sim 3]
+    /// Runs of each subject. [default: pipe 10, hackbench 4, fairness 2, upgrade 200, fidelity 1, sim 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub runs: Option<u32>,
     /// Only this subject: eevdf, scx_simple, "scx_simple -f", scx_userland, or a policy. May be repeated.
@@ -71,6 +72,8 @@ pub enum What {
     Fairness,
     /// Versions of a policy that take each other's place: how long tasks have no scheduler.
     Upgrade,
+    /// The simulator beside a booted kernel. Exit code 1 when a number is out of its bound without a reason.
+    Fidelity,
     /// What the simulator costs, on this machine: events per second, and memory per task.
     Sim,
 }
@@ -82,6 +85,7 @@ impl What {
             What::Hackbench => "hackbench",
             What::Fairness => "fairness",
             What::Upgrade => "upgrade",
+            What::Fidelity => "fidelity",
             What::Sim => "sim",
         }
     }
@@ -92,13 +96,14 @@ impl What {
             What::Hackbench => 4,
             What::Fairness => 2,
             What::Upgrade => 200,
+            What::Fidelity => 1,
             What::Sim => 3,
         }
     }
 
     fn usual_cpus(self) -> Vec<u32> {
         match self {
-            What::Pipe | What::Hackbench => vec![1, 2],
+            What::Pipe | What::Hackbench | What::Fidelity => vec![1, 2],
             What::Fairness => vec![fairness::CPUS],
             What::Upgrade => vec![1, 2, 4, 8],
             What::Sim => Vec::new(),
@@ -116,6 +121,7 @@ impl Bench {
             (false, _) => self.subjects.clone(),
             (true, What::Sim) => vec![Subject::Policy("wfq".into())],
             (true, What::Fairness) => vec![Subject::Eevdf, Subject::Policy("wfq".into())],
+            (true, What::Fidelity) => ["fifo", "wfq"].map(|name| Subject::Policy(name.into())).into(),
             (true, What::Upgrade) => upgrade::subjects(),
             (true, _) => Subject::usual(),
         }
@@ -123,6 +129,9 @@ impl Bench {
 }
 
 pub fn command(search: &Search, args: &Bench) -> Result<ExitCode> {
+    if args.what == What::Fidelity {
+        return fidelity::command(search, args);
+    }
     let is_here = args.here || args.what == What::Sim;
     let (report, code) = if is_here { here(search, args)? } else { in_guests(args)? };
     match args.json {
@@ -138,7 +147,7 @@ fn in_guests(args: &Bench) -> Result<(Report, ExitCode)> {
     let tools: &[&str] = match args.what {
         What::Pipe => &["perf"],
         What::Hackbench | What::Upgrade => &["hackbench"],
-        What::Fairness | What::Sim => &[],
+        What::Fairness | What::Fidelity | What::Sim => &[],
     };
     let all_cpus = if args.cpus.is_empty() { args.what.usual_cpus() } else { args.cpus.clone() };
     let (mut whole, mut code) = (None::<Report>, ExitCode::SUCCESS);
@@ -225,7 +234,7 @@ fn here(search: &Search, args: &Bench) -> Result<(Report, ExitCode)> {
             let unit = if args.icount { "instructions" } else { "ns" };
             (upgrade::measure(search, cpus, args.runs(), unit)?, ExitCode::SUCCESS)
         }
-        What::Sim => return Ok((sim::bench(args)?, ExitCode::SUCCESS)),
+        What::Sim | What::Fidelity => return Ok((sim::bench(args)?, ExitCode::SUCCESS)),
     };
     let machine = if args.icount { "QEMU that counts instructions".into() } else { processor() };
     Ok((Report { bench: args.what.name().into(), kernel: kernel::release(), machine, results }, code))

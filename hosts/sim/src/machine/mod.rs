@@ -15,7 +15,7 @@ mod schedule;
 mod wake;
 
 use std::collections::VecDeque;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use baton_abi::{BatonCtx, BATON_KICK_PREEMPT};
 use baton_core::CpuState;
@@ -83,7 +83,7 @@ struct Task {
     child: Option<TaskRef>,
     rng: Rng,
     program: Option<Box<dyn Program>>,
-    name: Rc<str>,
+    name: Arc<str>,
 }
 
 struct Cpu {

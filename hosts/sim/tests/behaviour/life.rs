@@ -3,6 +3,7 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use baton_sim::topology::CpuMask;
 use baton_sim::trace::{Event, Sink};
@@ -99,9 +100,9 @@ fn hogs_share_by_weight() {
 fn a_task_keeps_to_its_cpus() {
     for policy in shipped() {
         let mut world = World::new();
-        let bound = world.task(Spawn { affinity: Some(Rc::new(CpuMask::of([1, 2]))), ..sleeper(100_000) });
+        let bound = world.task(Spawn { affinity: Some(Arc::new(CpuMask::of([1, 2]))), ..sleeper(100_000) });
         (0..6).for_each(|_| _ = world.task(sleeper(150_000)));
-        world.happens(10_000_000, Happening::Affinity(bound, Some(Rc::new(CpuMask::of([3])))));
+        world.happens(10_000_000, Happening::Affinity(bound, Some(Arc::new(CpuMask::of([3])))));
         let (_, runs) = watched(&machine("1x4x1", policy, 20), world);
         let mine = |after: u64| runs.iter().filter(move |run| run.2 == bound && (run.0 >= 10_000_000) == (after > 0));
         assert!(mine(0).count() > 5 && mine(0).all(|run| [1, 2].contains(&run.1)), "{}", policy.name());
