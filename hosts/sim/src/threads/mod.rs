@@ -18,7 +18,7 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Instant;
 
-use rustix::thread::{clock_nanosleep_absolute, sched_yield, set_current_timer_slack};
+use rustix::thread::{clock_nanosleep_absolute, sched_setaffinity, sched_yield, set_current_timer_slack, CpuSet};
 use rustix::time::{clock_gettime, ClockId, Timespec};
 
 use crate::report::Histogram;
@@ -116,8 +116,8 @@ struct Shared {
 /// # Errors
 /// A program does what cannot be done here; there are not enough threads or files.
 pub fn run(world: World, plan: Plan, begins: impl FnOnce(u64)) -> Result<Vec<GroupRan>, String> {
-    /// For threads to come to their gate.
-    const MARGIN: u64 = 20_000_000;
+    /// For threads to come to their sleep, and for [`forget`].
+    const MARGIN: u64 = 60_000_000;
     if !world.happenings.is_empty() {
         return Err("what happens to a machine from outside cannot be done here".into());
     }
@@ -148,6 +148,7 @@ pub fn run(world: World, plan: Plan, begins: impl FnOnce(u64)) -> Result<Vec<Gro
     begins(begin);
     shared.begin.store(begin, Relaxed);
     shared.gate.wait();
+    forget(begin);
     sleep_until(begin + plan.duration);
     shared.stop.store(true, Relaxed);
     sleepers.iter().for_each(|sleeper| sleeper.wake_for_good());
@@ -167,6 +168,25 @@ pub fn run(world: World, plan: Plan, begins: impl FnOnce(u64)) -> Result<Vec<Gro
     failed.map_or(Ok(ran), Err)
 }
 
+/// Keeps each CPU busy until shortly before then, while all tasks sleep: a fair policy, which would remember for ever by how much one of
+/// them is ahead from its start as a thread, then has them all begin alike, as they do in the simulator.
+fn forget(begin: u64) {
+    let cpus = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| {
+        for cpu in 0..cpus {
+            scope.spawn(move || {
+                let mut only = CpuSet::new();
+                only.set(cpu);
+                // Where it may not, another CPU is busy.
+                let _ = sched_setaffinity(None, &only);
+                while now() + 1_000_000 < begin {
+                    count(1_000);
+                }
+            });
+        }
+    });
+}
+
 /// One task, on its thread.
 struct Task {
     id: u32,
@@ -177,12 +197,14 @@ struct Task {
     item: Option<Item>,
     done: u64,
     responses: Histogram,
+    /// What notes took, ns.
+    debt: u64,
 }
 
 impl Task {
     fn new(id: u32, spawn: Spawn, shared: Arc<Shared>, sleeper: Arc<Sleeper>) -> Self {
         let rng = Rng::new(shared.plan.seed, u64::from(id));
-        Self { id, spawn, shared, sleeper, rng, item: None, done: 0, responses: Histogram::default() }
+        Self { id, spawn, shared, sleeper, rng, item: None, done: 0, responses: Histogram::default(), debt: 0 }
     }
 
     fn live(mut self) -> Result<(u64, Histogram), String> {
@@ -191,10 +213,15 @@ impl Task {
         self.shared.gate.wait();
         self.shared.gate.wait();
         let begin = self.shared.begin.load(Relaxed);
-        sleep_until(begin + self.spawn.at);
+        // In the simulator's order, where they begin at the same time.
+        sleep_until(begin + self.spawn.at + u64::from(self.id));
+        let mut noted_since = None;
         while !self.shared.stop.load(Relaxed) {
+            let now = now();
+            // Notes cost nothing in the simulator: what they took here is taken off the next computing.
+            self.debt += noted_since.take().map_or(0, |since| now - since);
             let mut cx = Cx {
-                now: now() - begin,
+                now: now - begin,
                 rng: &mut self.rng,
                 me: TaskRef(self.id),
                 item: self.item.take(),
@@ -202,6 +229,14 @@ impl Task {
             };
             match self.spawn.program.next(&mut cx) {
                 Op::Exit => break,
+                Op::Response(ns) => {
+                    self.responses.record(ns);
+                    noted_since = Some(now);
+                }
+                Op::Done(count) => {
+                    self.done += count;
+                    noted_since = Some(now);
+                }
                 op => self.perform(op, begin)?,
             }
         }
@@ -212,7 +247,10 @@ impl Task {
         let things = &self.shared.things;
         let end = begin + self.shared.plan.duration;
         match op {
-            Op::Run(ns) => self.shared.plan.speed.run(ns, &self.shared.stop),
+            Op::Run(ns) => {
+                let rest = ns.saturating_sub(std::mem::take(&mut self.debt));
+                self.shared.plan.speed.run(rest, &self.shared.stop);
+            }
             Op::Sleep(ns) => sleep_until((now() + ns).min(end)),
             Op::SleepUntil(then) => sleep_until((begin + then).min(end)),
             Op::Down(object) => things.down(object, &self.sleeper)?,
@@ -224,8 +262,6 @@ impl Task {
                 self.item = Some(item);
             }
             Op::Yield => sched_yield(),
-            Op::Response(ns) => self.responses.record(ns),
-            Op::Done(count) => self.done += count,
             _ => return Err(format!("the task {} does what cannot be done by threads yet", self.spawn.name)),
         }
         Ok(())

@@ -108,7 +108,9 @@ fn simulate(load: &Load, measured: &Measured) -> Result<Numbers> {
         let fault = crate::status::Fault::new(fault, None);
         return Err(Error::policy(&fault.policy, format!("it failed: {}", fault.message), "see it with: baton sim"));
     }
-    Ok(counter.numbers())
+    let numbers = counter.numbers();
+    eprintln!("baton: simulated {}, {}: {numbers:?}", measured.subject, load.spec);
+    Ok(numbers)
 }
 
 /// Counts what `hosts/kernel/latency.bpf.c` counts.

@@ -19,7 +19,6 @@ const TICK: u64 = 4_000_000;
 pub struct Machine<'a> {
     probe: &'a Path,
     speed: Speed,
-    pub cpus: u32,
 }
 
 /// All subjects on this machine.
@@ -27,13 +26,13 @@ pub fn measure(search: &Search, args: &Bench) -> Result<Vec<Measured>> {
     crate::kernel::require_root("putting a scheduler in charge")?;
     let cpus = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
     let probe = search.find(LATENCY)?;
-    let machine = Machine { probe: &probe, speed: Speed::calibrate(), cpus };
+    let machine = Machine { probe: &probe, speed: Speed::calibrate() };
     let subject = |subject: &crate::commands::bench::subject::Subject| {
         subject.measure(search, || {
             let costs = costs::measure(&machine)?;
             let runs = LOADS.iter().map(|load| {
-                eprintln!("baton: {}: {}", subject.name(), load.spec);
                 let (numbers, _) = machine.run(load.world(cpus)?, load.duration(), load.counts_from())?;
+                eprintln!("baton: {}, {}: {numbers:?}", subject.name(), load.spec);
                 Ok(numbers)
             });
             Ok(Measured { subject: subject.name(), cpus, costs, runs: runs.collect::<Result<_>>()? })
