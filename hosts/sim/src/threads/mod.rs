@@ -218,6 +218,9 @@ impl Task {
         let mut noted_since = None;
         while !self.shared.stop.load(Relaxed) {
             let now = now();
+            if now >= begin + self.shared.plan.duration {
+                break;
+            }
             // Notes cost nothing in the simulator: what they took here is taken off the next computing.
             self.debt += noted_since.take().map_or(0, |since| now - since);
             let mut cx = Cx {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use baton_sim::topology::CpuMask;
 use baton_sim::trace::{Event, Sink};
 use baton_sim::world::{Cx, Happening, Op, Spawn, TaskRef, World};
-use baton_sim::{Outcome, PolicySpec};
+use baton_sim::{Config, Outcome, PolicySpec};
 
 use crate::{faulty, fifo, machine, relay_v1, relay_v2, run, shipped, wfq};
 
@@ -247,4 +247,19 @@ fn a_policy_that_sends_itself_away_ends_some_day() {
     // Each round takes its time, so that the end comes, whatever the hogs get done.
     let outcome = baton_sim::run(&config, world, None).unwrap();
     assert!(outcome.stats.switches > 1_000, "{}", outcome.stats.switches);
+}
+
+#[test]
+fn cpus_that_share_one_stream_are_together_as_fast_as_one() {
+    for policy in shipped() {
+        let done = |topology: &str, one_stream: bool| {
+            let config = Config { one_stream, ..machine(topology, policy.clone(), 400) };
+            let mut world = World::new();
+            baton_sim::workloads::build("hogs:n=2,work=1ms", 1, 1, &mut world).unwrap();
+            run(&config, world).stats.groups[0].done
+        };
+        let (one, two, shared) = (done("1x1x1", false), done("1x2x1", false), done("1x2x1", true));
+        assert!(two > one * 19 / 10, "{}: {two} on two CPUs, {one} on one", policy.name());
+        assert!(shared.abs_diff(one) * 20 <= one, "{}: {shared} on two that share, {one} on one", policy.name());
+    }
 }

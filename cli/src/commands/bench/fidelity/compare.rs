@@ -100,6 +100,7 @@ fn simulate(load: &Load, measured: &Measured) -> Result<Numbers> {
     config.policies = vec![PolicySpec { policy, options: String::new() }];
     config.seed = SEED;
     config.duration = load.duration();
+    config.one_stream = true;
     config.costs = measured.costs.costs();
     let mut counter = Counter { from: load.counts_from(), ..Counter::default() };
     let outcome = baton_sim::run(&config, load.world(measured.cpus)?, Some(&mut counter))
@@ -185,4 +186,67 @@ pub fn text(report: &Report) -> String {
         report.factor,
         table(&titles, &rows.collect::<Vec<_>>())
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use baton_sim::trace::Left;
+
+    fn numbers(switches: u64, migrations: u64, p50: u64, p99: u64) -> Numbers {
+        Numbers { switches, migrations, wakeups: 1000, p50, p99 }
+    }
+
+    #[test]
+    fn bounds() {
+        let check = |kernel: Numbers, simulator: Numbers, expected: [bool; 4]| {
+            let rows = judge("pipe", "fifo", 1, &kernel, &simulator);
+            let within: Vec<_> = rows.iter().map(|row| row.within).collect();
+            assert_eq!(within, expected, "{kernel:?} {simulator:?}");
+        };
+        let kernel = numbers(1000, 100, 2000, 4000);
+        check(kernel, kernel, [true; 4]);
+        check(kernel, numbers(1020, 98, 2300, 3400), [true; 4]);
+        check(kernel, numbers(1021, 97, 2301, 3399), [false; 4]);
+        check(numbers(1000, 0, 2000, 4000), numbers(1000, 0, 2000, 4000), [true; 4]);
+        check(numbers(1000, 0, 2000, 4000), numbers(1000, 1, 2000, 4000), [true, false, true, true]);
+    }
+
+    #[test]
+    fn only_what_is_out_of_its_bound_without_a_reason_fails() {
+        let report = |rows| Report { bench: "fidelity".into(), kernel: "7.2".into(), factor: 25, results: rows };
+        let kernel = numbers(1000, 0, 2000, 4000);
+        let mut rows = judge("pipe", "fifo", 1, &kernel, &numbers(900, 0, 2000, 4000));
+        assert!(!report(rows.clone()).holds());
+        assert!(text(&report(rows.clone())).contains("0.900  OUT OF 2 %"));
+        rows[0].reason = Some("the moon");
+        assert!(report(rows.clone()).holds());
+        assert!(text(&report(rows)).contains("out of 2 %: the moon"));
+        assert!(report(judge("pipe", "fifo", 1, &kernel, &kernel)).holds());
+    }
+
+    #[test]
+    fn waits_and_changes_are_counted_from_their_time_on() {
+        let mut counter = Counter { from: 100, ..Counter::default() };
+        let wake = |task| Event::Wake { task: TaskRef(task), cpu: 0, waker: 0 };
+        let switch = |next: u32, migrated| Event::Switch {
+            cpu: 0,
+            prev: Some((TaskRef(9), Left::Blocked)),
+            next: Some(TaskRef(next)),
+            migrated,
+        };
+        for (now, event) in [
+            (10, wake(1)),
+            (20, switch(1, true)),
+            (30, wake(2)),
+            (110, switch(2, false)),
+            (120, wake(3)),
+            (150, switch(3, true)),
+            (160, switch(2, true)),
+        ] {
+            counter.event(now, &event);
+        }
+        let expected = Numbers { switches: 3, migrations: 2, wakeups: 1, p50: 30, p99: 30 };
+        assert_eq!(counter.numbers(), expected);
+    }
 }
