@@ -234,7 +234,8 @@ fn here(search: &Search, args: &Bench) -> Result<(Report, ExitCode)> {
             let unit = if args.icount { "instructions" } else { "ns" };
             (upgrade::measure(search, cpus, args.runs(), unit)?, ExitCode::SUCCESS)
         }
-        What::Sim | What::Fidelity => return Ok((sim::bench(args)?, ExitCode::SUCCESS)),
+        What::Sim => return Ok((sim::bench(args)?, ExitCode::SUCCESS)),
+        What::Fidelity => return Err(Error::baton("bench fidelity has a report of its own")),
     };
     let machine = if args.icount { "QEMU that counts instructions".into() } else { processor() };
     Ok((Report { bench: args.what.name().into(), kernel: kernel::release(), machine, results }, code))

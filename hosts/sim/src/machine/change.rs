@@ -2,8 +2,8 @@
 //! What happens to tasks and CPUs from outside: changes of attributes (sched_change_begin() and _end()), hotplug, another policy,
 //! another version.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::Arc;
 
 use baton_abi::{BatonCtx, BATON_F_RESTORE};
 use baton_core::PolicyEntry;

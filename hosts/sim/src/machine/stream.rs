@@ -15,6 +15,8 @@ pub(super) struct Stream {
     budget: u64,
     /// Counts turns, so that the end of one that was given up does not end the next.
     turn: u32,
+    /// The next timer, as it was when the budget was made, ns.
+    timer: u64,
     /// By CPU: what waits for its turn.
     waiting: Vec<Vec<Next>>,
 }
@@ -40,9 +42,16 @@ impl Machine<'_> {
         true
     }
 
-    /// After each event: has who executes halted, or does nobody execute who could?
+    /// After each event: has who executes halted, does nobody execute who could, or was a timer set that goes off before all others?
+    /// That one ends a turn, too (qemu_timer_notify_cb()).
     pub(super) fn look_at_stream(&mut self) {
-        if self.config.one_stream && self.stream.holder.is_none_or(|cpu| !self.has_work(cpu)) {
+        if !self.config.one_stream {
+            return;
+        }
+        if self.stream.holder.is_none_or(|cpu| !self.has_work(cpu)) {
+            self.pass_on();
+        } else if self.next_timer() < self.stream.timer {
+            self.stream.timer = 0;
             self.pass_on();
         }
     }
@@ -68,7 +77,8 @@ impl Machine<'_> {
         let nr_cpus = self.cpus.len() as u32;
         let in_round = before.map_or(0..0, |cpu| cpu + 1..nr_cpus).find(|&cpu| self.has_work(cpu));
         let limit = self.next_timer().saturating_sub(self.now);
-        if in_round.is_none() {
+        if in_round.is_none() || self.stream.timer == 0 {
+            self.stream.timer = self.now + limit;
             self.stream.budget = (limit / u64::from(nr_cpus)).max(1);
         }
         let Some(cpu) = in_round.or_else(|| (0..nr_cpus).find(|&cpu| self.has_work(cpu))) else { return };
@@ -91,14 +101,12 @@ impl Machine<'_> {
 
     /// When a timer of the machine's goes off next, ns: qemu_clock_deadline_ns_all().
     fn next_timer(&self) -> u64 {
-        let tick = self.config.costs.tick;
-        let of = |(at, next): (u64, Next)| match next {
-            Next::Tick { cpu } if self.cpus[cpu as usize].curr.is_some() => {
-                Some(if at > self.now { at } else { self.now + tick })
-            }
-            Next::Timer { .. } | Next::WakeUp { .. } | Next::Arrival { .. } => Some(at).filter(|&at| at > self.now),
-            _ => None,
+        let is_timer = |next: &Next| match next {
+            Next::Tick { cpu } => self.cpus[*cpu as usize].curr.is_some(),
+            Next::Timer { .. } | Next::WakeUp { .. } | Next::Arrival { .. } => true,
+            _ => false,
         };
-        self.queue.iter().filter_map(of).min().unwrap_or(self.now + tick)
+        let timers = self.queue.iter().filter(|(at, next)| *at > self.now && is_timer(next));
+        timers.map(|(at, _)| at).min().unwrap_or(self.now + i32::MAX as u64)
     }
 }

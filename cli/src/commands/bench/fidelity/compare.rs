@@ -44,8 +44,12 @@ pub struct Row {
     pub reason: Option<&'static str>,
 }
 
-/// What may be out of its bound, and why: workload, metric and number of CPUs, each "" or 0 for all.
-const REASONS: &[(&str, &str, u32, &str)] = &[];
+/// What may be out of its bound, and why: by workload, from so many CPUs on. Measured in docs/simulator.md, "How true it is".
+const REASONS: &[(&str, u32, &str)] = &[
+    ("hackbench", 2, "the guest differs from itself by more, from boot to boot"),
+    ("forkjoin", 2, "turns of vCPUs end at timers of QEMU that are not modelled"),
+    ("dispersive", 2, "a wakeup waits for its vCPU's turn, which is not modelled to the end"),
+];
 
 impl Report {
     pub fn holds(&self) -> bool {
@@ -64,7 +68,7 @@ pub fn rows(measured: &Measured) -> Result<Vec<Row>> {
 }
 
 /// The verdict on one run.
-fn judge(workload: &'static str, subject: &str, cpus: u32, kernel: &Numbers, simulator: &Numbers) -> Vec<Row> {
+fn judge(workload: &'static str, subject: &str, cpus: u32, kernel: &Numbers, simulator: &Numbers) -> [Row; 4] {
     let metrics = [
         ("switches", 2, kernel.switches, simulator.switches),
         ("migrations", 2, kernel.migrations, simulator.migrations),
@@ -73,10 +77,7 @@ fn judge(workload: &'static str, subject: &str, cpus: u32, kernel: &Numbers, sim
     ];
     let row = |(metric, bound, kernel, simulator): (&'static str, u64, u64, u64)| {
         let within = kernel.abs_diff(simulator) * 100 <= kernel * bound;
-        let reason = REASONS.iter().find(|(load, of, on, _)| {
-            [(*load, workload), (*of, metric)].iter().all(|(asked, is)| asked.is_empty() || asked == is)
-                && (*on == 0 || *on == cpus)
-        });
+        let reason = REASONS.iter().find(|(load, from, _)| *load == workload && *from <= cpus);
         Row {
             workload,
             subject: subject.into(),
@@ -87,10 +88,10 @@ fn judge(workload: &'static str, subject: &str, cpus: u32, kernel: &Numbers, sim
             ratio: (kernel > 0).then(|| (simulator as f64 / kernel as f64 * 1e3).round() / 1e3),
             bound,
             within,
-            reason: reason.filter(|_| !within).map(|(.., why)| *why),
+            reason: reason.filter(|_| !within).map(|(_, _, why)| *why),
         }
     };
-    metrics.map(row).into()
+    metrics.map(row)
 }
 
 fn simulate(load: &Load, measured: &Measured) -> Result<Numbers> {
@@ -109,9 +110,7 @@ fn simulate(load: &Load, measured: &Measured) -> Result<Numbers> {
         let fault = crate::status::Fault::new(fault, None);
         return Err(Error::policy(&fault.policy, format!("it failed: {}", fault.message), "see it with: baton sim"));
     }
-    let numbers = counter.numbers();
-    eprintln!("baton: simulated {}, {}: {numbers:?}", measured.subject, load.spec);
-    Ok(numbers)
+    Ok(counter.numbers())
 }
 
 /// Counts what `hosts/kernel/latency.bpf.c` counts.
@@ -201,7 +200,7 @@ mod tests {
     fn bounds() {
         let check = |kernel: Numbers, simulator: Numbers, expected: [bool; 4]| {
             let rows = judge("pipe", "fifo", 1, &kernel, &simulator);
-            let within: Vec<_> = rows.iter().map(|row| row.within).collect();
+            let within = rows.map(|row| row.within);
             assert_eq!(within, expected, "{kernel:?} {simulator:?}");
         };
         let kernel = numbers(1000, 100, 2000, 4000);
@@ -213,16 +212,28 @@ mod tests {
     }
 
     #[test]
+    fn reasons_are_for_their_workload_and_their_cpus() {
+        let check = |workload, cpus, expected| {
+            let rows = judge(workload, "fifo", cpus, &numbers(1000, 0, 2000, 4000), &numbers(500, 0, 2000, 4000));
+            assert_eq!(rows.map(|row| row.reason.is_some()), expected, "{workload} on {cpus}");
+        };
+        check("hackbench", 1, [false; 4]);
+        check("hackbench", 2, [true, false, false, false]);
+        check("forkjoin", 4, [true, false, false, false]);
+        check("pipe", 2, [false; 4]);
+    }
+
+    #[test]
     fn only_what_is_out_of_its_bound_without_a_reason_fails() {
         let report = |rows| Report { bench: "fidelity".into(), kernel: "7.2".into(), factor: 25, results: rows };
         let kernel = numbers(1000, 0, 2000, 4000);
-        let mut rows = judge("pipe", "fifo", 1, &kernel, &numbers(900, 0, 2000, 4000));
+        let mut rows = Vec::from(judge("pipe", "fifo", 1, &kernel, &numbers(900, 0, 2000, 4000)));
         assert!(!report(rows.clone()).holds());
         assert!(text(&report(rows.clone())).contains("0.900  OUT OF 2 %"));
         rows[0].reason = Some("the moon");
         assert!(report(rows.clone()).holds());
         assert!(text(&report(rows)).contains("out of 2 %: the moon"));
-        assert!(report(judge("pipe", "fifo", 1, &kernel, &kernel)).holds());
+        assert!(report(judge("pipe", "fifo", 1, &kernel, &kernel).into()).holds());
     }
 
     #[test]

@@ -27,7 +27,8 @@ use crate::kernel;
 const FACTOR: u64 = 25;
 const SEED: u64 = 1;
 
-/// A workload that is compared.
+/// A workload that is compared. Its rounds are no multiple of the tick: where both keep step, what happens depends on the microsecond at
+/// which the first began. An open loop is for the one stream of instructions that all CPUs share.
 #[derive(Clone, Copy)]
 pub struct Load {
     pub name: &'static str,
