@@ -253,7 +253,7 @@ fn a_policy_that_sends_itself_away_ends_some_day() {
 fn cpus_that_share_one_stream_are_together_as_fast_as_one() {
     for policy in shipped() {
         let done = |topology: &str, one_stream: bool| {
-            let config = Config { one_stream, ..machine(topology, policy.clone(), 400) };
+            let config = Config { one_stream, ..machine(topology, policy, 400) };
             let mut world = World::new();
             baton_sim::workloads::build("hogs:n=2,work=1ms", 1, 1, &mut world).unwrap();
             run(&config, world).stats.groups[0].done
