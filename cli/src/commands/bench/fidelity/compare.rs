@@ -221,9 +221,11 @@ mod tests {
             assert_eq!(rows.map(|row| row.reason.is_some()), expected, "{workload} on {cpus}");
         };
         check("dispersive", 1, [false; 4]);
-        check("hackbench", "", 1, [true, false, false, false]);
+        check("hackbench", 1, [true, false, false, false]);
         check("forkjoin", 4, [true, false, false, false]);
         check("pipe", 2, [false; 4]);
+        let moved = judge("pipe", "wfq", 2, &numbers(1000, 0, 2000, 4000), &numbers(1000, 9, 2000, 4000));
+        assert_eq!(moved.map(|row| row.reason.is_some()), [false, true, false, false]);
     }
 
     #[test]
