@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How long tasks of Baton's wait from their wakeup until they run, measured by `hosts/kernel/latency.bpf.c` while this lives.
+//! How long tasks wait from their wakeup until they run, and how they change CPUs, measured by `hosts/kernel/latency.bpf.c` while this
+//! lives.
 
 use std::path::Path;
 use std::time::Duration;
@@ -8,8 +9,9 @@ use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder};
 
 use crate::error::{Error, Result};
 
-/// As in `hosts/kernel/latency.bpf.c`: below 8 ns one bucket for each, above 8 for each power of two.
-const BUCKETS: usize = 256;
+/// As in `hosts/kernel/latency.bpf.c`: below 64 ns one bucket for each, above 64 for each power of two.
+const BITS: u32 = 6;
+const BUCKETS: usize = 2048;
 
 /// Measures until it is dropped.
 pub struct Latency {
@@ -17,8 +19,36 @@ pub struct Latency {
     _links: Vec<Link>,
 }
 
+/// What the CPUs did between tasks of one process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// From one of them to another, or from or to idle.
+    pub switches: u64,
+    /// One of them ran on another CPU than before.
+    pub migrations: u64,
+}
+
 impl Latency {
+    /// Of all tasks of Baton's.
     pub fn start(object: &Path) -> Result<Self> {
+        let this = Self::load(object)?;
+        this.watch(0, 0, u64::MAX)?;
+        Ok(this)
+    }
+
+    /// Of the threads of this process but its first one; from and to a time that is yet to be said.
+    pub fn of_threads(object: &Path) -> Result<Self> {
+        let this = Self::load(object)?;
+        this.between(u64::MAX, u64::MAX)?;
+        Ok(this)
+    }
+
+    /// From when to when, ns of CLOCK_MONOTONIC.
+    pub fn between(&self, begin: u64, end: u64) -> Result<()> {
+        self.watch(std::process::id(), begin, end)
+    }
+
+    fn load(object: &Path) -> Result<Self> {
         let failed = |e: libbpf_rs::Error| {
             Error::environment(
                 format!("the kernel does not load {}: {e}", object.display()),
@@ -31,31 +61,58 @@ impl Latency {
         Ok(Self { object, _links: links })
     }
 
+    fn map(&self, name: &str) -> Result<libbpf_rs::Map<'_>> {
+        let map = self.object.maps().find(|map| map.name() == name);
+        map.ok_or_else(|| Error::baton(format!("latency.bpf.o has no {name} in it")))
+    }
+
+    /// `struct watch`
+    fn watch(&self, tgid: u32, begin: u64, end: u64) -> Result<()> {
+        let watch = [begin.to_ne_bytes(), end.to_ne_bytes(), u64::from(tgid).to_le_bytes()].concat();
+        let failed = |e| Error::environment(format!("the probe of waits cannot be set: {e}"), "try again");
+        self.map("watched")?.update(&0u32.to_ne_bytes(), &watch, MapFlags::ANY).map_err(failed)
+    }
+
+    /// A value of a map, of each CPU.
+    fn per_cpu(&self, map: &str, key: u32) -> Result<Vec<Vec<u8>>> {
+        let failed = |e| Error::environment(format!("the {map} cannot be read: {e}"), "try again");
+        let values = self.map(map)?.lookup_percpu(&key.to_ne_bytes(), MapFlags::ANY).map_err(failed)?;
+        Ok(values.unwrap_or_default())
+    }
+
     /// Waits so far, by bucket, of all CPUs.
     pub fn waits(&self) -> Result<Vec<u64>> {
-        let failed = |e| Error::environment(format!("the waits cannot be read: {e}"), "try again");
-        let map = self.object.maps().find(|map| map.name() == "waits");
-        let map = map.ok_or_else(|| Error::baton("latency.bpf.o has no waits in it"))?;
         let mut waits = vec![0; BUCKETS];
         for (key, total) in waits.iter_mut().enumerate() {
-            let per_cpu = map.lookup_percpu(&(key as u32).to_ne_bytes(), MapFlags::ANY).map_err(failed)?;
-            let counts = per_cpu.into_iter().flatten().filter_map(|cpu| cpu.try_into().ok().map(u64::from_ne_bytes));
-            *total = counts.sum();
+            *total = self.per_cpu("waits", key as u32)?.iter().map(|value| word(value, 0)).sum();
         }
         Ok(waits)
     }
+
+    /// Changes so far, of all CPUs.
+    pub fn changes(&self) -> Result<Changes> {
+        // struct changes
+        let cpus = self.per_cpu("cpus", 0)?;
+        let sum = |at| cpus.iter().map(|value| word(value, at)).sum();
+        Ok(Changes { switches: sum(0), migrations: sum(1) })
+    }
+}
+
+/// A u64 of a structure of the kernel's side, by its place.
+fn word(value: &[u8], at: usize) -> u64 {
+    value.chunks_exact(8).nth(at).and_then(|word| word.try_into().ok()).map_or(0, u64::from_ne_bytes)
 }
 
 /// The longest wait that counts into a bucket.
 fn upper(bucket: usize) -> Duration {
-    let next = bucket as u64 + 1;
+    let (next, size) = (bucket as u64 + 1, 1 << BITS);
     Duration::from_nanos(match next {
-        0..=8 => next - 1,
-        _ => ((8 + next % 8) << (next / 8 - 1)) - 1,
+        next if next <= size => next - 1,
+        _ => ((size + next % size) << (next / size - 1)) - 1,
     })
 }
 
-/// The wait that so many percent of them are not longer than, at most an eighth too long; `None` when there are fewer than 100.
+/// The wait that so many percent of them are not longer than, at most a 64th too long; `None` when there are fewer than 100.
 pub fn percentile(waits: &[u64], percent: u64) -> Option<Duration> {
     let count: u64 = waits.iter().sum();
     let mut left = (count >= 100).then(|| (count * percent).div_ceil(100))?;
@@ -72,13 +129,12 @@ mod tests {
 
     /// As the BPF program computes it.
     fn bucket(ns: u64) -> usize {
-        match ns {
-            0..8 => ns as usize,
-            _ => {
-                let power = ns.ilog2() as usize;
-                ((power - 2) * 8 + (ns as usize >> (power - 3) & 7)).min(BUCKETS - 1)
-            }
+        if ns < 1 << BITS {
+            return ns as usize;
         }
+        let power = ns.ilog2();
+        let bucket = ((power - BITS + 1) << BITS) as usize + (ns >> (power - BITS) & ((1 << BITS) - 1)) as usize;
+        bucket.min(BUCKETS - 1)
     }
 
     #[test]

@@ -6,7 +6,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::ptr;
-use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::Arc;
 
@@ -45,7 +44,7 @@ pub(crate) struct SimHost {
     pub calls: Cell<u64>,
     under_way: Arc<UnderWay>,
     pub facts: Box<[Facts]>,
-    pub masks: RefCell<Vec<Rc<CpuMask>>>,
+    pub masks: RefCell<Vec<Arc<CpuMask>>>,
     /// By CPU: cpu_active().
     pub active: Box<[Cell<bool>]>,
     pub timers: RefCell<Vec<TimerRequest>>,

@@ -16,6 +16,7 @@ mod queue;
 pub mod report;
 pub mod rng;
 pub mod stats;
+pub mod threads;
 pub mod timeline;
 pub mod topology;
 pub mod trace;
@@ -81,6 +82,8 @@ pub struct Config {
     pub costs: Costs,
     /// What else takes time.
     pub noise: Noise,
+    /// All CPUs share one stream of instructions, as in QEMU with `-icount`: `machine/stream.rs`.
+    pub one_stream: bool,
     /// Task slots.
     pub max_tasks: u32,
     /// Where another thread sees the call that is under way.
@@ -119,6 +122,7 @@ impl Config {
             stall: 10_000_000_000,
             costs: Costs::default(),
             noise: Noise::default(),
+            one_stream: false,
             max_tasks: 32_768,
             under_way: Arc::default(),
         }

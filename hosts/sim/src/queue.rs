@@ -31,6 +31,8 @@ pub(crate) enum Next {
     Evict { cpu: u32 },
     /// The watch for stalls.
     Watch,
+    /// Another CPU executes, where all share one stream of instructions.
+    TurnEnds { turn: u32 },
 }
 
 /// An event to come. The greatest of the heap is the earliest.
@@ -72,6 +74,16 @@ impl Queue {
     pub fn push(&mut self, at: u64, next: Next) {
         self.count += 1;
         self.heap.push(Entry { key: u128::from(at) << 64 | u128::from(self.count), next });
+    }
+
+    /// Before all others of that time.
+    pub fn push_first(&mut self, at: u64, next: Next) {
+        self.heap.push(Entry { key: u128::from(at) << 64, next });
+    }
+
+    /// In no order.
+    pub fn iter(&self) -> impl Iterator<Item = (u64, Next)> + '_ {
+        self.heap.iter().map(|entry| ((entry.key >> 64) as u64, entry.next))
     }
 
     pub fn pop(&mut self) -> Option<(u64, Next)> {

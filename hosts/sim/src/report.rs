@@ -186,6 +186,13 @@ impl Histogram {
         self.max = self.max.max(ns);
     }
 
+    /// Notes all that another one has.
+    pub fn add(&mut self, other: &Self) {
+        self.buckets.add(&other.buckets).expect("both count alike, and grow");
+        self.sum += other.sum;
+        self.max = self.max.max(other.max);
+    }
+
     /// How many were noted.
     pub fn count(&self) -> u64 {
         self.buckets.len()

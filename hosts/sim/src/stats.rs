@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What a run is counted by.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use crate::report::Histogram;
 use crate::topology::Distance;
@@ -54,7 +54,7 @@ impl LogHash {
 #[derive(Clone, Debug)]
 pub struct GroupStats {
     /// Its name.
-    pub name: Rc<str>,
+    pub name: Arc<str>,
     /// Tasks that there were in it.
     pub tasks: u64,
     /// From a wakeup to the CPU, ns.
@@ -103,8 +103,8 @@ pub struct Stats {
 }
 
 impl Stats {
-    pub(crate) fn new(groups: &[Rc<str>]) -> Self {
-        let group = |name: &Rc<str>| GroupStats {
+    pub(crate) fn new(groups: &[Arc<str>]) -> Self {
+        let group = |name: &Arc<str>| GroupStats {
             name: name.clone(),
             tasks: 0,
             wakeups: Histogram::default(),
@@ -113,7 +113,7 @@ impl Stats {
             runtime: 0,
             shares: Vec::new(),
         };
-        let all: Rc<str> = "tasks".into();
+        let all: Arc<str> = "tasks".into();
         Self {
             hash: LogHash::default(),
             events: 0,

@@ -5,7 +5,7 @@
 //! question, so that a seed decides everything.
 
 use std::collections::VecDeque;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use crate::rng::Rng;
 use crate::topology::CpuMask;
@@ -87,7 +87,7 @@ pub enum Op {
     /// Changes its nice value, -20 to 19.
     Nice(i32),
     /// Changes the CPUs that it may use; `None` for all. A set without a CPU that is online is refused, as by the kernel.
-    Affinity(Option<Rc<CpuMask>>),
+    Affinity(Option<Arc<CpuMask>>),
     /// Notes a time that the program measured, ns, as a response of its group.
     Response(u64),
     /// Notes that so much of what the group is for was done: operations, loops.
@@ -111,12 +111,12 @@ pub struct Cx<'a> {
 }
 
 /// What a task does.
-pub trait Program {
+pub trait Program: Send {
     /// What it does next; asked again when that is over. After [`Op::Exit`] it is not asked again.
     fn next(&mut self, cx: &mut Cx<'_>) -> Op;
 }
 
-impl<F: FnMut(&mut Cx<'_>) -> Op> Program for F {
+impl<F: FnMut(&mut Cx<'_>) -> Op + Send> Program for F {
     fn next(&mut self, cx: &mut Cx<'_>) -> Op {
         self(cx)
     }
@@ -125,13 +125,13 @@ impl<F: FnMut(&mut Cx<'_>) -> Op> Program for F {
 /// A task to be made.
 pub struct Spawn {
     /// Name, for people.
-    pub name: Rc<str>,
+    pub name: Arc<str>,
     /// Whom it is counted with; `None` for its parent's.
     pub group: Option<Group>,
     /// Nice value; `None` for its parent's, or 0.
     pub nice: Option<i32>,
     /// The CPUs that it may use; `None` for its parent's, or all.
-    pub affinity: Option<Rc<CpuMask>>,
+    pub affinity: Option<Arc<CpuMask>>,
     /// When it comes, ns. Of children: at once.
     pub at: u64,
     /// What it does.
@@ -140,7 +140,7 @@ pub struct Spawn {
 
 impl Spawn {
     /// A task of a group that comes at once.
-    pub fn new(name: impl Into<Rc<str>>, program: impl Program + 'static) -> Self {
+    pub fn new(name: impl Into<Arc<str>>, program: impl Program + 'static) -> Self {
         Self { name: name.into(), group: None, nice: None, affinity: None, at: 0, program: Box::new(program) }
     }
 
@@ -156,7 +156,7 @@ impl Spawn {
 }
 
 /// What arrives from outside, whether or not anybody is ready for it: an open loop.
-pub trait Source {
+pub trait Source: Send {
     /// The next item, when it comes (not before the last), and the queue that it goes into; `None` when that was all. `rng` is the
     /// source's own.
     fn next(&mut self, rng: &mut Rng) -> Option<(u64, Object, Item)>;
@@ -168,7 +168,7 @@ pub enum Happening {
     /// A CPU goes offline, or comes back. The last one that is online stays.
     Online(u32, bool),
     /// Someone changes a task's CPUs.
-    Affinity(TaskRef, Option<Rc<CpuMask>>),
+    Affinity(TaskRef, Option<Arc<CpuMask>>),
     /// Someone changes a task's nice value.
     Nice(TaskRef, i32),
     /// A task is given to another of the policies, by place: it was moved to that one's cgroup.
@@ -192,7 +192,7 @@ pub(crate) enum Thing {
 #[derive(Default)]
 pub struct World {
     pub(crate) things: Vec<Thing>,
-    pub(crate) groups: Vec<Rc<str>>,
+    pub(crate) groups: Vec<Arc<str>>,
     pub(crate) tasks: Vec<Spawn>,
     pub(crate) sources: Vec<Box<dyn Source>>,
     pub(crate) happenings: Vec<(u64, Happening)>,

@@ -6,6 +6,7 @@
 //! of CPUs and runs itself there with `--here`.
 
 pub mod fairness;
+mod fidelity;
 pub mod loads;
 mod record;
 pub mod report;
@@ -48,7 +49,7 @@ pub struct Bench {
     #[arg(long, value_name = "N,N", value_delimiter = ',', conflicts_with = "here",
           value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub cpus: Vec<u32>,
-    /// Runs of each subject. [default: pipe 10, hackbench 4, fairness 2, upgrade 200, record 10, sim 3]
+    /// Runs of each subject. [default: pipe 10, hackbench 4, fairness 2, upgrade 200, fidelity 1, record 10, sim 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub runs: Option<u32>,
     /// Only this subject: eevdf, scx_simple, "scx_simple -f", scx_userland, or a policy. May be repeated.
@@ -72,6 +73,8 @@ pub enum What {
     Fairness,
     /// Versions of a policy that take each other's place: how long tasks have no scheduler.
     Upgrade,
+    /// The simulator beside a booted kernel. Exit code 1 when a number is out of its bound without a reason.
+    Fidelity,
     /// What recording costs: pipe and hackbench under wfq, recorded, not recorded, and built without recording.
     Record,
     /// What the simulator costs, on this machine: events per second, and memory per task.
@@ -85,6 +88,7 @@ impl What {
             What::Hackbench => "hackbench",
             What::Fairness => "fairness",
             What::Upgrade => "upgrade",
+            What::Fidelity => "fidelity",
             What::Record => "record",
             What::Sim => "sim",
         }
@@ -96,6 +100,7 @@ impl What {
             What::Hackbench => 4,
             What::Fairness => 2,
             What::Upgrade => 200,
+            What::Fidelity => 1,
             What::Record => 10,
             What::Sim => 3,
         }
@@ -103,7 +108,7 @@ impl What {
 
     fn usual_cpus(self) -> Vec<u32> {
         match self {
-            What::Pipe | What::Hackbench | What::Record => vec![1, 2],
+            What::Pipe | What::Hackbench | What::Fidelity | What::Record => vec![1, 2],
             What::Fairness => vec![fairness::CPUS],
             What::Upgrade => vec![1, 2, 4, 8],
             What::Sim => Vec::new(),
@@ -121,6 +126,7 @@ impl Bench {
             (false, _) => self.subjects.clone(),
             (true, What::Sim | What::Record) => vec![Subject::Policy("wfq".into())],
             (true, What::Fairness) => vec![Subject::Eevdf, Subject::Policy("wfq".into())],
+            (true, What::Fidelity) => ["fifo", "wfq"].map(|name| Subject::Policy(name.into())).into(),
             (true, What::Upgrade) => upgrade::subjects(),
             (true, _) => Subject::usual(),
         }
@@ -128,6 +134,9 @@ impl Bench {
 }
 
 pub fn command(search: &Search, args: &Bench) -> Result<ExitCode> {
+    if args.what == What::Fidelity {
+        return fidelity::command(search, args);
+    }
     let is_here = args.here || args.what == What::Sim;
     let (report, code) = if is_here { here(search, args)? } else { in_guests(args)? };
     match args.json {
@@ -147,7 +156,7 @@ fn in_guests(args: &Bench) -> Result<(Report, ExitCode)> {
         What::Pipe => &["perf"],
         What::Record => &["perf", "hackbench"],
         What::Hackbench | What::Upgrade => &["hackbench"],
-        What::Fairness | What::Sim => &[],
+        What::Fairness | What::Fidelity | What::Sim => &[],
     };
     let all_cpus = if args.cpus.is_empty() { args.what.usual_cpus() } else { args.cpus.clone() };
     let (mut whole, mut code) = (None::<Report>, ExitCode::SUCCESS);
@@ -236,6 +245,7 @@ fn here(search: &Search, args: &Bench) -> Result<(Report, ExitCode)> {
         }
         What::Record => (record::measure(search, args, cpus)?, ExitCode::SUCCESS),
         What::Sim => return Ok((sim::bench(args)?, ExitCode::SUCCESS)),
+        What::Fidelity => return Err(Error::baton("bench fidelity has a report of its own")),
     };
     let machine = if args.icount { "QEMU that counts instructions".into() } else { processor() };
     Ok((Report { bench: args.what.name().into(), kernel: kernel::release(), machine, results }, code))

@@ -2,8 +2,8 @@
 //! What happens to tasks and CPUs from outside: changes of attributes (sched_change_begin() and _end()), hotplug, another policy,
 //! another version.
 
-use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::Arc;
 
 use baton_abi::{BatonCtx, BATON_F_RESTORE};
 use baton_core::PolicyEntry;
@@ -54,7 +54,7 @@ impl<'m> Machine<'m> {
     }
 
     /// The place in `masks` plus one of a set.
-    pub(super) fn intern(&self, mask: Rc<CpuMask>) -> u32 {
+    pub(super) fn intern(&self, mask: Arc<CpuMask>) -> u32 {
         let mut masks = self.host().masks.borrow_mut();
         let found = masks.iter().position(|other| **other == *mask);
         found.unwrap_or_else(|| {

@@ -12,10 +12,11 @@ mod change;
 mod class;
 mod program;
 mod schedule;
+mod stream;
 mod wake;
 
 use std::collections::VecDeque;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use baton_abi::{BatonCtx, BATON_KICK_PREEMPT};
 use baton_core::CpuState;
@@ -83,7 +84,7 @@ struct Task {
     child: Option<TaskRef>,
     rng: Rng,
     program: Option<Box<dyn Program>>,
-    name: Rc<str>,
+    name: Arc<str>,
 }
 
 struct Cpu {
@@ -138,6 +139,7 @@ pub(crate) struct Machine<'m> {
     arrivals: Vec<Option<(crate::world::Object, Item)>>,
     happenings: Vec<crate::world::Happening>,
     noise: Rng,
+    stream: stream::Stream,
     /// Runnable tasks that no CPU runs; CPUs that are online and idle; both as they were told last.
     waiting: u32,
     idle: u32,
@@ -176,7 +178,7 @@ impl<'m> Machine<'m> {
             turn: 0,
             since: 0,
             work_from: 0,
-            speed: 1024,
+            speed: if config.one_stream { 0 } else { 1024 },
             siblings: siblings(cpu),
             timers: Vec::new(),
         };
@@ -198,6 +200,7 @@ impl<'m> Machine<'m> {
             sources: Vec::new(),
             happenings: Vec::new(),
             noise: Rng::new(config.seed, u64::MAX - 1),
+            stream: stream::Stream::default(),
             waiting: 0,
             idle: 0,
             higher: 0,
@@ -236,7 +239,10 @@ impl<'m> Machine<'m> {
             if at > self.config.duration {
                 break;
             }
-            self.happen(next);
+            if !self.must_wait(next) {
+                self.happen(next);
+            }
+            self.look_at_stream();
             self.tell_load();
             if !self.host().reports.borrow().is_empty() {
                 break;
@@ -273,6 +279,7 @@ impl<'m> Machine<'m> {
             Next::Noise { cpu, interrupt } => self.make_noise(cpu, interrupt),
             Next::Evict { cpu } => self.evict(cpu),
             Next::Watch => self.watch(),
+            Next::TurnEnds { turn } => self.turn_ends(turn),
             Next::Done { .. } | Next::Resched { .. } | Next::WakeUp { .. } | Next::HigherEnds { .. } => {}
         }
     }
@@ -422,7 +429,8 @@ impl<'m> Machine<'m> {
             target.has_tick = false;
             return;
         };
-        self.queue.push(self.now + self.config.costs.tick, Next::Tick { cpu });
+        // tick_nohz_handler() goes on in step, however late it is.
+        self.queue.push((self.now / self.config.costs.tick + 1) * self.config.costs.tick, Next::Tick { cpu });
         self.account(cpu);
         self.steal(cpu, self.config.costs.tick_work);
         let mut ctx = self.ctx(at, cpu, 0);

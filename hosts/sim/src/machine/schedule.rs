@@ -31,7 +31,7 @@ impl Machine<'_> {
     /// Says when the running task will have done what it has to do. That may turn out to be too early: then it is said again.
     pub(super) fn arm(&mut self, cpu: u32) {
         let target = &self.cpus[cpu as usize];
-        let Some(at) = target.curr else { return };
+        let Some(at) = target.curr.filter(|_| target.speed > 0) else { return };
         let need = (u128::from(self.tasks[at as usize].remaining) << 10).div_ceil(u128::from(target.speed));
         let need = u64::try_from(need).unwrap_or(u64::MAX);
         self.queue.push(target.work_from.max(self.now).saturating_add(need), Next::Done { cpu, turn: target.turn });
@@ -123,7 +123,13 @@ impl Machine<'_> {
         }
         let target = &mut self.cpus[cpu as usize];
         target.since = self.now;
-        target.work_from = self.now + costs.switch + refill;
+        target.work_from = self.now;
+        if self.config.one_stream {
+            // Its own work, too, goes on in its turns only.
+            task.remaining = task.remaining.saturating_add(costs.switch + refill);
+        } else {
+            target.work_from += costs.switch + refill;
+        }
         if !target.has_tick {
             target.has_tick = true;
             // Ticks of all CPUs come at once, as without skew_tick.

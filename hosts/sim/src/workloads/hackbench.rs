@@ -12,9 +12,8 @@
 //! Keys: `groups`, `fds` (senders, and receivers, of a group), `loops` (messages from each sender to each receiver; 0 is endless),
 //! `datasize` (bytes; 10 of them cost a nanosecond on each side), `work` (a system call without its data), `buffer`.
 
-use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::rc::Rc;
+use std::sync::{Arc, Mutex};
 
 use super::{Key, Kind, Stage, Workload};
 use crate::world::{Cx, Object, Op, Program, Spawn};
@@ -43,11 +42,11 @@ struct Socket {
     room: Object,
     messages: Object,
     /// When those in it were sent.
-    sent: RefCell<VecDeque<u64>>,
+    sent: Mutex<VecDeque<u64>>,
 }
 
 struct Sender {
-    sockets: Rc<[Socket]>,
+    sockets: Arc<[Socket]>,
     loops: u64,
     work: u64,
     at: usize,
@@ -84,13 +83,13 @@ impl Program for Sender {
 impl Sender {
     fn send(&self, now: u64) -> Op {
         let socket = &self.sockets[self.at];
-        socket.sent.borrow_mut().push_back(now);
+        socket.sent.lock().expect("no task panics with it").push_back(now);
         Op::Up { to: socket.messages, sync: true }
     }
 }
 
 struct Receiver {
-    sockets: Rc<[Socket]>,
+    sockets: Arc<[Socket]>,
     at: usize,
     /// How many are still to come; `None`: no end of them.
     left: Option<u64>,
@@ -112,7 +111,7 @@ impl Program for Receiver {
             1 => Op::Run(self.work),
             2 => Op::Up { to: socket.room, sync: false },
             3 => {
-                let sent = socket.sent.borrow_mut().pop_front().unwrap_or(cx.now);
+                let sent = socket.sent.lock().expect("no task panics with it").pop_front().unwrap_or(cx.now);
                 Op::Response(cx.now - sent)
             }
             _ => Op::Done(1),
@@ -130,9 +129,9 @@ fn add(stage: &mut Stage<'_>) -> Result<(), String> {
         let socket = |_| Socket {
             room: stage.world.semaphore(buffer),
             messages: stage.world.semaphore(0),
-            sent: RefCell::new(VecDeque::new()),
+            sent: Mutex::new(VecDeque::new()),
         };
-        let sockets: Rc<[Socket]> = (0..fds).map(socket).collect();
+        let sockets: Arc<[Socket]> = (0..fds).map(socket).collect();
         for at in 0..fds as usize {
             let left = (loops > 0).then_some(loops * fds);
             let program = Receiver { sockets: sockets.clone(), at, left, work, step: 0 };

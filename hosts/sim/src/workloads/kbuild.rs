@@ -9,8 +9,7 @@
 //!
 //! Keys: `jobs` (-j), `objects` (of a build), `compile` (mean CPU time of cc1), `assemble`, `link`, `io` (a read from disk).
 
-use std::cell::RefCell;
-use std::rc::Rc;
+use std::sync::{Arc, Mutex};
 
 use super::{Key, Kind, Stage, Workload};
 use crate::rng::Rng;
@@ -47,7 +46,7 @@ struct Costs {
 
 /// Objects cannot be made while the simulation runs, so a place for a recipe is used again when it has ended.
 struct Places {
-    free: RefCell<Vec<Object>>,
+    free: Mutex<Vec<Object>>,
     /// A recipe, or ld, has ended.
     ended: Object,
 }
@@ -89,7 +88,7 @@ impl Program for Tool {
 struct Recipe {
     costs: Costs,
     place: Object,
-    places: Rc<Places>,
+    places: Arc<Places>,
     began: u64,
     step: u8,
 }
@@ -115,7 +114,7 @@ impl Program for Recipe {
             5 => Op::Response(cx.now - self.began),
             6 => Op::Done(1),
             7 => {
-                self.places.free.borrow_mut().push(self.place);
+                self.places.free.lock().expect("no task panics with it").push(self.place);
                 Op::Up { to: self.places.ended, sync: true }
             }
             _ => Op::Exit,
@@ -125,7 +124,7 @@ impl Program for Recipe {
 
 struct Make {
     costs: Costs,
-    places: Rc<Places>,
+    places: Arc<Places>,
     objects: u64,
     left: u64,
     running: u64,
@@ -138,7 +137,7 @@ impl Program for Make {
         if std::mem::take(&mut self.forking) {
             return self.fork();
         }
-        let free = !self.places.free.borrow().is_empty();
+        let free = !self.places.free.lock().expect("no task panics with it").is_empty();
         if (self.left > 0 && free) || (self.left == 0 && self.running == 0 && !self.linking) {
             self.forking = true;
             return Op::Run(BETWEEN);
@@ -161,7 +160,7 @@ impl Make {
             let ld = Tool { reads: 64, work: costs.link, io: costs.io, parent: self.places.ended, told: false };
             return Op::Fork(Box::new(Spawn::new("ld", ld)));
         }
-        let place = self.places.free.borrow_mut().pop();
+        let place = self.places.free.lock().expect("no task panics with it").pop();
         let place = place.expect("only a recipe that ends touches the places, and it adds one");
         self.left -= 1;
         self.running += 1;
@@ -176,7 +175,7 @@ fn add(stage: &mut Stage<'_>) -> Result<(), String> {
     stage.room_for(3 * jobs + 1)?;
     let group = stage.group();
     let free = (0..jobs).map(|_| stage.world.semaphore(0)).collect();
-    let places = Rc::new(Places { free: RefCell::new(free), ended: stage.world.semaphore(0) });
+    let places = Arc::new(Places { free: Mutex::new(free), ended: stage.world.semaphore(0) });
     let make = Make { costs, places, objects, left: objects, running: 0, forking: false, linking: false };
     stage.world.task(Spawn::new(format!("{}-make", stage.name), make).group(group));
     Ok(())

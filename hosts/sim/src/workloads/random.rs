@@ -7,9 +7,9 @@
 //!
 //! Keys: `tasks` (0: four for each CPU); `for`, how long things happen to the machine; `happenings`, of those a second.
 
-use std::cell::Cell;
 use std::collections::VecDeque;
-use std::rc::Rc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::Arc;
 
 use super::{Key, Kind, Stage, Workload};
 use crate::rng::Rng;
@@ -49,7 +49,7 @@ enum Role {
     Sleeper,
     Yielder,
     Changer,
-    Forker { living: Rc<Cell<u32>>, depth: u32 },
+    Forker { living: Arc<AtomicU32>, depth: u32 },
     Locker { outer: Object, inner: Object },
     Producer { room: Object, queue: Object },
     Consumer { room: Object, queue: Object },
@@ -63,7 +63,7 @@ enum Role {
 /// How a task that ends does.
 struct Mortal {
     rounds: u64,
-    living: Rc<Cell<u32>>,
+    living: Arc<AtomicU32>,
 }
 
 struct Life {
@@ -96,8 +96,8 @@ impl Life {
             Role::Yielder => todo.push_back(Op::Yield),
             Role::Changer => todo.extend([change(rng, self.cpus), Op::Run(span(rng, 18)), Op::Sleep(span(rng, 22))]),
             Role::Forker { living, depth } => {
-                if living.get() < CHILDREN {
-                    living.set(living.get() + 1);
+                if living.load(Relaxed) < CHILDREN {
+                    living.fetch_add(1, Relaxed);
                     let mut child = Self::of(child(rng, *depth), self.cpus);
                     child.mortal = Some(Mortal { rounds: rng.below(8), living: living.clone() });
                     let mut spawn = Spawn::new("child", child);
@@ -149,7 +149,7 @@ impl Program for Life {
         if self.todo.is_empty() {
             if let Some(mortal) = &mut self.mortal {
                 if mortal.rounds == 0 {
-                    mortal.living.set(mortal.living.get() - 1);
+                    mortal.living.fetch_sub(1, Relaxed);
                     return Op::Exit;
                 }
                 mortal.rounds -= 1;
@@ -170,14 +170,14 @@ fn nice(rng: &mut Rng) -> i32 {
     rng.below(40) as i32 - 20
 }
 
-fn mask(rng: &mut Rng, cpus: usize) -> Option<Rc<CpuMask>> {
+fn mask(rng: &mut Rng, cpus: usize) -> Option<Arc<CpuMask>> {
     match rng.below(3) {
         0 => None,
-        1 => Some(Rc::new(CpuMask::of([rng.below(cpus as u64) as usize]))),
+        1 => Some(Arc::new(CpuMask::of([rng.below(cpus as u64) as usize]))),
         _ => {
             let mut chosen: Vec<usize> = (0..cpus).filter(|_| rng.one_in(2)).collect();
             chosen.push(rng.below(cpus as u64) as usize);
-            Some(Rc::new(CpuMask::of(chosen)))
+            Some(Arc::new(CpuMask::of(chosen)))
         }
     }
 }
@@ -194,7 +194,7 @@ fn child(rng: &mut Rng, depth: u32) -> Role {
         0 => Role::Hog,
         1 => Role::Yielder,
         2 => Role::Changer,
-        3 if depth > 0 => Role::Forker { living: Rc::default(), depth: depth - 1 },
+        3 if depth > 0 => Role::Forker { living: Arc::default(), depth: depth - 1 },
         _ => Role::Sleeper,
     }
 }
@@ -209,7 +209,7 @@ fn add_some(stage: &mut Stage<'_>, group: Group, room: u64) {
         1 => vec![Role::Sleeper],
         2 => vec![Role::Yielder],
         3 => vec![Role::Changer],
-        4 => vec![Role::Forker { living: Rc::default(), depth: 2 }],
+        4 => vec![Role::Forker { living: Arc::default(), depth: 2 }],
         5 => {
             let role = Role::Locker { outer: world.semaphore(1), inner: world.semaphore(1) };
             vec![role; some as usize]

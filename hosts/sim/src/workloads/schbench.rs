@@ -10,9 +10,8 @@
 //! Keys: `messengers`, `workers` (of each), `sleep`, `work` (five multiplications of the original's default size are about 5 ms),
 //! `post` (what waking costs a message thread).
 
-use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::rc::Rc;
+use std::sync::{Arc, Mutex};
 
 use super::{Key, Kind, Stage, Workload};
 use crate::world::{Cx, Object, Op, Program, Spawn};
@@ -34,7 +33,7 @@ pub(super) const WORKLOAD: Workload = Workload {
 
 struct Messenger {
     posted: Object,
-    waiting: Rc<RefCell<VecDeque<Object>>>,
+    waiting: Arc<Mutex<VecDeque<Object>>>,
     post: u64,
     step: u8,
 }
@@ -46,7 +45,7 @@ impl Program for Messenger {
         match step {
             0 => Op::Down(self.posted),
             1 => Op::Run(self.post),
-            _ => match self.waiting.borrow_mut().pop_front() {
+            _ => match self.waiting.lock().expect("no task panics with it").pop_front() {
                 Some(worker) => Op::Up { to: worker, sync: false },
                 // Each post is preceded by an entry in the list.
                 None => Op::Done(0),
@@ -58,7 +57,7 @@ impl Program for Messenger {
 struct Worker {
     woken: Object,
     posted: Object,
-    waiting: Rc<RefCell<VecDeque<Object>>>,
+    waiting: Arc<Mutex<VecDeque<Object>>>,
     sleep: u64,
     work: u64,
     step: u8,
@@ -71,7 +70,7 @@ impl Program for Worker {
         self.step = (step + 1) % 6;
         match step {
             0 => {
-                self.waiting.borrow_mut().push_back(self.woken);
+                self.waiting.lock().expect("no task panics with it").push_back(self.woken);
                 Op::Up { to: self.posted, sync: false }
             }
             1 => Op::Down(self.woken),
@@ -94,7 +93,7 @@ fn add(stage: &mut Stage<'_>) -> Result<(), String> {
     let group = stage.group();
     for messenger in 0..messengers {
         let posted = stage.world.semaphore(0);
-        let waiting = Rc::new(RefCell::new(VecDeque::new()));
+        let waiting = Arc::new(Mutex::new(VecDeque::new()));
         let program = Messenger { posted, waiting: waiting.clone(), post, step: 0 };
         stage.world.task(Spawn::new(format!("{}-{messenger}m", stage.name), program).group(group));
         for worker in 0..workers {

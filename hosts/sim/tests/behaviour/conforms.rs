@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The simulator does what every host must (`policy/conformance`), as the kernel does (`tests/booted/src/conformance.rs`).
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use baton_conformance::{Behaviour, Step, BEGIN, BEHAVIOURS, NAP, TELL};
 use baton_sim::topology::CpuMask;
@@ -15,7 +15,7 @@ fn operations(step: Step, ended: Object) -> Vec<Op> {
         Step::Sleep => vec![Op::Sleep(NAP)],
         Step::Yield => vec![Op::Yield],
         Step::Nice(nice) => vec![Op::Nice(nice)],
-        Step::Bind(cpu) => vec![Op::Affinity(Some(Rc::new(CpuMask::of([cpu]))))],
+        Step::Bind(cpu) => vec![Op::Affinity(Some(Arc::new(CpuMask::of([cpu]))))],
         Step::Unbind => vec![Op::Affinity(None)],
         Step::Thread => {
             let mut step = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A policy's fault is what it would be in the kernel (`tests/booted/src/containment.rs`): its kind, the method, the task, file and line.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use baton_abi::{BATON_FAULT_NAMES, BATON_METHOD_NAMES};
 use baton_conformance::{Fault, Needs, FAULTS, REFUSED};
@@ -35,11 +35,11 @@ fn world() -> World {
                 Op::Sleep(50_000)
             }
         });
-        world.task(Spawn { affinity: (number < 2).then(|| Rc::new(CpuMask::of([number]))), ..sleeper });
+        world.task(Spawn { affinity: (number < 2).then(|| Arc::new(CpuMask::of([number]))), ..sleeper });
     }
     for at in 0..1_000 {
         let cpus = CpuMask::of([at as usize % 2]);
-        world.happens(at * 1_000_000, Happening::Affinity(TaskRef(0), Some(Rc::new(cpus))));
+        world.happens(at * 1_000_000, Happening::Affinity(TaskRef(0), Some(Arc::new(cpus))));
     }
     world
 }

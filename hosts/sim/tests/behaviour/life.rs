@@ -3,11 +3,12 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use baton_sim::topology::CpuMask;
 use baton_sim::trace::{Event, Sink};
 use baton_sim::world::{Cx, Happening, Op, Spawn, TaskRef, World};
-use baton_sim::{Outcome, PolicySpec};
+use baton_sim::{Config, Outcome, PolicySpec};
 
 use crate::{cfs_like, faulty, fifo, machine, relay_v1, relay_v2, run, shipped, wfq};
 
@@ -101,7 +102,7 @@ fn hogs_share_by_weight() {
 #[test]
 fn busy_cpus_are_evened_out() {
     let mut world = World::new();
-    let bound = |cpu| Some(Rc::new(CpuMask::of([cpu])));
+    let bound = |cpu| Some(Arc::new(CpuMask::of([cpu])));
     for cpu in [0, 0, 0, 0, 1] {
         let task = world.task(Spawn { affinity: bound(cpu), ..hog("hog") });
         world.happens(10_000_000, Happening::Affinity(task, None));
@@ -135,9 +136,9 @@ fn a_sleeper_preempts_a_hog() {
 fn a_task_keeps_to_its_cpus() {
     for policy in shipped() {
         let mut world = World::new();
-        let bound = world.task(Spawn { affinity: Some(Rc::new(CpuMask::of([1, 2]))), ..sleeper(100_000) });
+        let bound = world.task(Spawn { affinity: Some(Arc::new(CpuMask::of([1, 2]))), ..sleeper(100_000) });
         (0..6).for_each(|_| _ = world.task(sleeper(150_000)));
-        world.happens(10_000_000, Happening::Affinity(bound, Some(Rc::new(CpuMask::of([3])))));
+        world.happens(10_000_000, Happening::Affinity(bound, Some(Arc::new(CpuMask::of([3])))));
         let (_, runs) = watched(&machine("1x4x1", policy, 20), world);
         let mine = |after: u64| runs.iter().filter(move |run| run.2 == bound && (run.0 >= 10_000_000) == (after > 0));
         assert!(mine(0).count() > 5 && mine(0).all(|run| [1, 2].contains(&run.1)), "{}", policy.name());
@@ -282,4 +283,19 @@ fn a_policy_that_sends_itself_away_ends_some_day() {
     // Each round takes its time, so that the end comes, whatever the hogs get done.
     let outcome = baton_sim::run(&config, world, None).unwrap();
     assert!(outcome.stats.switches > 1_000, "{}", outcome.stats.switches);
+}
+
+#[test]
+fn cpus_that_share_one_stream_are_together_as_fast_as_one() {
+    for policy in shipped() {
+        let done = |topology: &str, one_stream: bool| {
+            let config = Config { one_stream, ..machine(topology, policy, 400) };
+            let mut world = World::new();
+            baton_sim::workloads::build("hogs:n=2,work=1ms", 1, 1, &mut world).unwrap();
+            run(&config, world).stats.groups[0].done
+        };
+        let (one, two, shared) = (done("1x1x1", false), done("1x2x1", false), done("1x2x1", true));
+        assert!(two > one * 19 / 10, "{}: {two} on two CPUs, {one} on one", policy.name());
+        assert!(shared.abs_diff(one) * 20 <= one, "{}: {shared} on two that share, {one} on one", policy.name());
+    }
 }

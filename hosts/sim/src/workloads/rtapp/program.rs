@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! From plain structures to what the simulator runs: names become objects, events become steps, and a thread walks over them.
 
-use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
-use std::rc::Rc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::event::{Condition, What};
 use super::parse::{File, Phase, Task};
@@ -62,7 +62,7 @@ enum Step {
 struct Stretch {
     loops: Option<u64>,
     nice: Option<i32>,
-    cpus: Option<Rc<CpuMask>>,
+    cpus: Option<Arc<CpuMask>>,
     steps: Vec<Step>,
     timed: bool,
 }
@@ -73,19 +73,25 @@ struct Kind {
     delay: u64,
     loops: Option<u64>,
     nice: i32,
-    cpus: Option<Rc<CpuMask>>,
+    cpus: Option<Arc<CpuMask>>,
     stretches: Vec<Stretch>,
     /// Are its own timers absolute?
     own: Vec<bool>,
-    forks: Cell<u32>,
+    forks: AtomicU32,
 }
 
 /// What all threads of a file have in common.
 struct Shared {
     kinds: Vec<Kind>,
-    timers: Vec<Cell<Option<u64>>>,
+    timers: Vec<Mutex<Option<u64>>>,
     absolute: Vec<bool>,
     end: Option<u64>,
+}
+
+impl Shared {
+    fn timer(&self, at: usize) -> MutexGuard<'_, Option<u64>> {
+        self.timers[at].lock().expect("no task panics with it")
+    }
 }
 
 /// Names of a file, as they become objects. Mutexes and conditions of one name are two things, as in rt-app.
@@ -121,8 +127,8 @@ fn timer(timers: &mut Vec<(String, bool)>, name: &str, absolute: bool) -> usize 
     at
 }
 
-fn mask(cpus: &Option<Vec<usize>>) -> Option<Rc<CpuMask>> {
-    cpus.as_ref().map(|cpus| Rc::new(CpuMask::of(cpus.iter().copied())))
+fn mask(cpus: &Option<Vec<usize>>) -> Option<Arc<CpuMask>> {
+    cpus.as_ref().map(|cpus| Arc::new(CpuMask::of(cpus.iter().copied())))
 }
 
 pub(super) fn add(file: File, world: &mut World) -> Result<(), String> {
@@ -133,9 +139,9 @@ pub(super) fn add(file: File, world: &mut World) -> Result<(), String> {
     for task in &file.tasks {
         kinds.push(kind(task, &file, &mut names));
     }
-    let timers = names.timers.iter().map(|_| Cell::new(None)).collect();
+    let timers = names.timers.iter().map(|_| Mutex::new(None)).collect();
     let absolute = names.timers.iter().map(|(_, absolute)| *absolute).collect();
-    let shared = Rc::new(Shared { kinds, timers, absolute, end: file.global.duration });
+    let shared = Arc::new(Shared { kinds, timers, absolute, end: file.global.duration });
     for (kind, task) in file.tasks.iter().enumerate() {
         for instance in 0..task.instances {
             world.task(spawn(&shared, kind, format!("{}-{instance}", task.name), None));
@@ -177,7 +183,7 @@ fn kind(task: &Task, file: &File, names: &mut Names<'_>) -> Kind {
         cpus: mask(&task.cpus),
         stretches,
         own: own.into_iter().map(|(_, absolute)| absolute).collect(),
-        forks: Cell::new(0),
+        forks: AtomicU32::new(0),
     }
 }
 
@@ -245,7 +251,7 @@ fn stretch<'a>(
     Stretch { loops: phase.loops, nice: phase.nice, cpus: mask(&phase.cpus), steps, timed }
 }
 
-fn spawn(shared: &Rc<Shared>, kind: usize, name: String, inherited: Option<Rc<CpuMask>>) -> Spawn {
+fn spawn(shared: &Arc<Shared>, kind: usize, name: String, inherited: Option<Arc<CpuMask>>) -> Spawn {
     let of = &shared.kinds[kind];
     let cpus = of.cpus.clone().or(inherited);
     let thread = Thread {
@@ -273,11 +279,11 @@ fn spawn(shared: &Rc<Shared>, kind: usize, name: String, inherited: Option<Rc<Cp
 }
 
 struct Thread {
-    shared: Rc<Shared>,
+    shared: Arc<Shared>,
     kind: usize,
     /// The CPUs where no phase says otherwise, and those of now.
-    usual: Option<Rc<CpuMask>>,
-    cpus: Option<Rc<CpuMask>>,
+    usual: Option<Arc<CpuMask>>,
+    cpus: Option<Arc<CpuMask>>,
     nice: i32,
     /// When its own timers went off last, ns.
     timers: Vec<Option<u64>>,
@@ -426,9 +432,9 @@ impl Thread {
             Step::Yield => self.todo.push_back(Op::Yield),
             Step::Fork(whom) => {
                 let kind = &self.shared.kinds[whom];
-                let number = kind.forks.get();
+                let number = kind.forks.load(Relaxed);
                 if number < FORKS {
-                    kind.forks.set(number + 1);
+                    kind.forks.store(number + 1, Relaxed);
                     let child = spawn(&self.shared, whom, format!("{}-fork{number}", kind.name), self.cpus.clone());
                     self.todo.push_back(Op::Fork(Box::new(child)));
                 }
@@ -447,7 +453,7 @@ impl Thread {
     /// then begins anew now, an absolute one keeps its beat.
     fn timer(&mut self, timer: Timer, period: u64, now: u64) {
         let (last, absolute) = match timer {
-            Timer::Shared(at) => (self.shared.timers[at].get(), self.shared.absolute[at]),
+            Timer::Shared(at) => (*self.shared.timer(at), self.shared.absolute[at]),
             Timer::Own(at) => (self.timers[at], self.shared.kinds[self.kind].own[at]),
         };
         let mut next = last.unwrap_or(self.first) + period;
@@ -459,7 +465,7 @@ impl Thread {
         }
         self.active_since = next;
         match timer {
-            Timer::Shared(at) => self.shared.timers[at].set(Some(next)),
+            Timer::Shared(at) => *self.shared.timer(at) = Some(next),
             Timer::Own(at) => self.timers[at] = Some(next),
         }
     }

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Is the simulator true? The same workloads in the simulator and in a booted kernel that counts instructions, under the same policies:
+//! how often CPUs change tasks, how often tasks change CPUs, how long who is woken waits.
+//!
+//! The guest measures (`guest`) what its kernel does, and what it costs; here the same is simulated with those costs, and compared
+//! (`compare`).
+
+mod compare;
+mod costs;
+mod guest;
+
+use std::process::ExitCode;
+
+use baton_sim::world::World;
+use baton_vm::Vm;
+use serde::{Deserialize, Serialize};
+
+use super::{guest_with, Bench, REPORT_IN_GUEST, TIMEOUT};
+use crate::artefacts::Search;
+use crate::commands::vm::vm_error;
+use crate::commands::{print, print_json};
+use crate::error::{Error, Result};
+use crate::kernel;
+
+/// By so much the times of the workloads are longer than what they model, as all that the guest's kernel does takes longer than on
+/// hardware: a context switch is some thousand instructions, and each of them one nanosecond.
+const FACTOR: u64 = 25;
+const SEED: u64 = 1;
+
+/// A workload that is compared. Its rounds are no multiple of the tick: where both keep step, what happens depends on the microsecond at
+/// which the first began. An open loop is for the one stream of instructions that all CPUs share.
+#[derive(Clone, Copy)]
+pub struct Load {
+    pub name: &'static str,
+    /// As for `baton sim -w`, with the times multiplied.
+    pub spec: &'static str,
+    /// For how long, ms.
+    pub ms: u64,
+}
+
+pub const LOADS: &[Load] = &[
+    Load { name: "pipe", spec: "pipe:work=25us", ms: 500 },
+    Load { name: "hackbench", spec: "hackbench:groups=1,fds=8,work=25us", ms: 4_000 },
+    Load { name: "forkjoin", spec: "forkjoin:threads=4,work=2600us", ms: 8_000 },
+    Load { name: "dispersive", spec: "rocksdb:workers=50,short=100us,long=250ms,on=1", ms: 12_000 },
+];
+
+/// The first part of a run is not counted: all tasks come at once.
+const WARM_UP: u64 = 10;
+
+impl Load {
+    fn world(&self, cpus: u32) -> Result<World> {
+        let mut world = World::new();
+        baton_sim::workloads::build(self.spec, SEED, cpus as usize, &mut world)
+            .map_err(|why| Error::baton(format!("the workload {} is wrong: {why}", self.name)))?;
+        Ok(world)
+    }
+
+    fn duration(&self) -> u64 {
+        self.ms * 1_000_000
+    }
+
+    /// From when on it counts, ns.
+    fn counts_from(&self) -> u64 {
+        self.duration() / WARM_UP
+    }
+}
+
+/// What is compared, of one run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Numbers {
+    pub switches: u64,
+    pub migrations: u64,
+    /// Wakeups whose wait was measured.
+    pub wakeups: u64,
+    /// From a wakeup to the CPU, ns.
+    pub p50: u64,
+    pub p99: u64,
+}
+
+/// A policy on a kernel.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    pub subject: String,
+    pub cpus: u32,
+    pub costs: costs::Measured,
+    /// By workload, in the order of [`LOADS`].
+    pub runs: Vec<Numbers>,
+}
+
+/// What a guest finds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Found {
+    kernel: String,
+    measured: Vec<Measured>,
+}
+
+pub fn command(search: &Search, args: &Bench) -> Result<ExitCode> {
+    if args.here {
+        let found = Found { kernel: kernel::release(), measured: guest::measure(search, args)? };
+        return print_json(&found).map(|()| ExitCode::SUCCESS);
+    }
+    let files_in = guest_with(&args.subjects())?;
+    let cpus = if args.cpus.is_empty() { args.what.usual_cpus() } else { args.cpus.clone() };
+    let (mut release, mut rows) = (String::new(), Vec::new());
+    for cpus in cpus {
+        eprintln!("baton: booting a guest with {cpus} CPUs that counts instructions");
+        let vm = Vm {
+            cpus,
+            icount: Some(0),
+            command: super::guest_command(args),
+            tools: Vec::new(),
+            files_in: files_in.clone(),
+            files_out: vec![REPORT_IN_GUEST.into()],
+            timeout: TIMEOUT,
+            ..Default::default()
+        };
+        let outcome = vm.run(&mut std::io::stderr()).map_err(vm_error)?;
+        let file = outcome.files.get(REPORT_IN_GUEST);
+        let found = file.and_then(|file| serde_json::from_slice::<Found>(file).ok()).ok_or_else(|| {
+            Error::environment(
+                format!("the guest measured nothing (exit code {}); its messages are above", outcome.exit_code),
+                "do as they say, or see more with: baton vm run -- baton bench fidelity --here",
+            )
+        })?;
+        release = found.kernel;
+        for measured in &found.measured {
+            rows.extend(compare::rows(measured)?);
+        }
+    }
+    let report = compare::Report { bench: "fidelity".into(), kernel: release, factor: FACTOR, results: rows };
+    match args.json {
+        true => print_json(&report)?,
+        false => print(compare::text(&report))?,
+    }
+    Ok(if report.holds() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
