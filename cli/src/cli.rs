@@ -9,8 +9,10 @@ use clap_complete::Shell;
 use crate::commands::bench::Bench;
 use crate::commands::check::Check;
 use crate::commands::demo::Demo;
+use crate::commands::replay::Replay;
 use crate::commands::sim::Sim;
 use crate::commands::torture::Torture;
+use crate::commands::trace::Trace;
 use crate::config;
 use crate::cpulist::CpuList;
 use crate::names;
@@ -123,6 +125,15 @@ pub enum Command {
     ///
     /// Exit code 4 when one is found.
     Check(Check),
+    /// Feed a recording to its policy, or to another, and say where that first does something else.
+    ///
+    /// Exit code 0 when it does the same, 1 when not.
+    Replay(Replay),
+    /// Look into a recording.
+    Trace {
+        #[command(subcommand)]
+        command: Trace,
+    },
     /// Print the man page of baton or of one of its commands.
     Man(Man),
     /// Print completions for a shell.

@@ -19,8 +19,15 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("baton-native", &["baton-abi", "baton-core", "baton-native-glue", "baton-seam"]),
     ("baton-conformance", &[]),
     ("baton-trace", &["baton-abi"]),
-    ("baton-sim", &["baton", "baton-abi", "baton-conformance", "baton-core", "baton-native", "baton-seam", POLICY]),
+    (
+        "baton-sim",
+        &["baton", "baton-abi", "baton-conformance", "baton-core", "baton-native", "baton-seam", "baton-trace", POLICY],
+    ),
     ("baton-interleave", &["baton", "baton-abi", "baton-core", "baton-native", POLICY]),
+    (
+        "baton-replay",
+        &["baton", "baton-abi", "baton-core", "baton-native", "baton-seam", "baton-sim", "baton-trace", POLICY],
+    ),
     ("baton-vm", &[]),
     ("baton-booted", &["baton-conformance", "baton-trace"]),
     ("baton-cli", &[ANY]),

@@ -14,12 +14,14 @@ mod order;
 mod pages;
 mod partition;
 pub mod record;
+pub mod replay;
 mod report;
 mod run;
 pub mod sim;
 mod status;
 mod switch;
 pub mod torture;
+pub mod trace;
 mod unload;
 mod upgrade;
 pub mod vm;
@@ -62,6 +64,8 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Sim(args) => sim::sim(&args),
         Command::Report(args) => report::command(&args),
         Command::Check(args) => check::check(&args),
+        Command::Replay(args) => replay::command(&args),
+        Command::Trace { command } => trace::command(&command),
         Command::Man(args) => pages::man(&args),
         Command::Completions { shell } => pages::completions(shell),
     }

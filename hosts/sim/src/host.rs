@@ -12,8 +12,10 @@ use std::sync::Arc;
 use baton_abi::{BatonCtx, BatonFault, BatonFaultKind, BatonMethod};
 use baton_core::{Arg, Core, CpuState, Fault, Host, PolicyEntry, Slot};
 use baton_native::{Crash, Instance, Policy, Table};
+use baton_trace::{Event, Question};
 
 use crate::fault::{self, LastWords};
+use crate::record::Tape;
 use crate::rng::Rng;
 use crate::topology::CpuMask;
 use crate::UnderWay;
@@ -67,10 +69,13 @@ pub(crate) struct SimHost {
     /// Addresses of the locks that the call holds, the newest last.
     held: RefCell<Vec<usize>>,
     words: RefCell<LastWords>,
+    /// Where calls are recorded, if they are.
+    pub tape: RefCell<Option<Tape>>,
+    is_recorded: bool,
 }
 
 impl SimHost {
-    pub fn new(cpus: usize, slots: usize, seed: u64, under_way: Arc<UnderWay>) -> Self {
+    pub fn new(cpus: usize, slots: usize, seed: u64, under_way: Arc<UnderWay>, tape: Option<Tape>) -> Self {
         Self {
             now: Cell::new(0),
             here: Cell::new(0),
@@ -92,6 +97,25 @@ impl SimHost {
             taking_over: Cell::new(false),
             held: RefCell::default(),
             words: RefCell::default(),
+            is_recorded: tape.is_some(),
+            tape: RefCell::new(tape),
+        }
+    }
+
+    /// Does something with the recording, if there is one.
+    #[inline(always)]
+    fn record(&self, note: impl FnOnce(&mut Tape, u32)) {
+        if self.is_recorded {
+            self.note_on_tape(note);
+        }
+    }
+
+    /// Apart from the rest, so that runs which are not recorded need no registers for it.
+    #[cold]
+    #[inline(never)]
+    fn note_on_tape(&self, note: impl FnOnce(&mut Tape, u32)) {
+        if let Some(tape) = &mut *self.tape.borrow_mut() {
+            note(tape, self.here.get());
         }
     }
 
@@ -159,7 +183,9 @@ impl Host for SimHost {
         self.under_way.begin(self.calls.get(), method);
         let outer = self.calling.replace(Some(policy.index()));
         let instances = self.instances.borrow();
+        self.record(|tape, cpu| tape.begin(cpu, method, ctx, &a, &b));
         let answer = instances[policy.version.load(Relaxed) - 1].call(method, ctx, a, b);
+        self.record(|tape, cpu| tape.end(cpu, answer, ctx));
         self.calling.set(outer);
         self.under_way.end();
         answer
@@ -236,6 +262,7 @@ pub(crate) fn crashed(crash: Crash) {
 /// Ends the call under way with a fault.
 fn fail(kind: BatonFaultKind) {
     with(|core, host| {
+        host.record(|tape, _| tape.fail(kind as u8));
         if host.calling.get().is_some() {
             let cpu = core.cpu(host.here.get() as i32).expect("this runs on a CPU");
             core.fault_in_call(cpu, kind);
@@ -255,7 +282,7 @@ extern "C" fn lock(word: *const AtomicU32) -> bool {
         with(|_, host| host.say("a lock was taken while the policy was being made; use Lock::get_mut there"));
         return false;
     }
-    let is_ours = try_lock(word);
+    let is_ours = take(word);
     if !is_ours {
         with(|_, host| host.say("the lock is held by this CPU already"));
         fail(BatonFaultKind::Deadlock);
@@ -264,6 +291,15 @@ extern "C" fn lock(word: *const AtomicU32) -> bool {
 }
 
 extern "C" fn try_lock(word: *const AtomicU32) -> bool {
+    let is_ours = take(word);
+    if !is_ours {
+        with(|_, host| host.record(|tape, cpu| tape.lock(cpu, word as usize, false)));
+    }
+    is_ours
+}
+
+/// Takes the lock if it is free.
+fn take(word: *const AtomicU32) -> bool {
     with(|_, host| {
         if !host.may_lock() {
             return false;
@@ -272,6 +308,7 @@ extern "C" fn try_lock(word: *const AtomicU32) -> bool {
         let is_free = unsafe { &*word }.swap(1, Relaxed) == 0;
         if is_free {
             host.held.borrow_mut().push(word as usize);
+            host.record(|tape, cpu| tape.lock(cpu, word as usize, true));
         }
         is_free
     })
@@ -300,7 +337,14 @@ extern "C" fn token_dropped(token: u64) -> bool {
     with(|core, host| {
         let cpu = core.cpu(host.here.get() as i32).expect("this runs on a CPU");
         // A policy that ends drops what it has.
-        host.calling.get().is_none() || !core.dropped(token, cpu)
+        let is_lost = host.calling.get().is_some() && core.dropped(token, cpu);
+        if is_lost {
+            host.record(|tape, cpu| {
+                tape.note(cpu, &Event::Dropped(token));
+                tape.fail(BatonFaultKind::LostTask as u8);
+            });
+        }
+        !is_lost
     })
 }
 
@@ -316,16 +360,26 @@ extern "C" fn panicked(file: *const u8, file_len: usize, line: u32, message: *co
     fail(if is_memory { BatonFaultKind::OutOfMemory } else { BatonFaultKind::Panic });
 }
 
+/// Gives an answer of the machine's to the policy.
+#[inline(always)]
+fn answer<T: Copy>(what: impl FnOnce(&SimCore<'_>, &SimHost) -> T, event: impl FnOnce(T) -> Event) -> T {
+    with(|core, host| {
+        let answer = what(core, host);
+        host.record(|tape, cpu| tape.note(cpu, &event(answer)));
+        answer
+    })
+}
+
 extern "C" fn now() -> u64 {
-    with(|_, host| host.now.get())
+    answer(|_, host| host.now.get(), Event::Now)
 }
 
 extern "C" fn random() -> u64 {
-    with(|_, host| host.rng.borrow_mut().any())
+    answer(|_, host| host.rng.borrow_mut().any(), Event::Random)
 }
 
 extern "C" fn read(value: u64) -> u64 {
-    value
+    answer(|_, _| value, Event::Read)
 }
 
 fn request(at: Option<u64>) {
@@ -336,32 +390,42 @@ fn request(at: Option<u64>) {
 }
 
 extern "C" fn arm_timer(after_ns: u64) {
-    let now = with(|_, host| host.now.get());
+    let now = answer(|_, host| host.now.get(), |_| Event::ArmTimer(after_ns));
     request(Some(now.saturating_add(after_ns)));
 }
 
 extern "C" fn cancel_timer() {
+    answer(|_, _| (), |()| Event::CancelTimer);
     request(None);
 }
 
 extern "C" fn may_run(slot: u32, cpu: i32) -> bool {
-    with(|core, host| host.task_may_run(slot, cpu) && serves(core, host, cpu))
+    answer(|core, host| host.task_may_run(slot, cpu) && serves(core, host, cpu), |yes| Event::MayRun { slot, cpu, yes })
 }
 
 extern "C" fn cpu_online(cpu: i32) -> bool {
-    with(|core, host| core.cpu(cpu).is_some_and(CpuState::is_online) && serves(core, host, cpu))
+    answer(
+        |core, host| core.cpu(cpu).is_some_and(CpuState::is_online) && serves(core, host, cpu),
+        |yes| Event::Cpu { question: Question::Online, cpu, yes },
+    )
 }
 
 extern "C" fn cpu_idle(cpu: i32) -> bool {
-    with(|core, host| core.is_idle(cpu) && serves(core, host, cpu))
+    answer(
+        |core, host| core.is_idle(cpu) && serves(core, host, cpu),
+        |yes| Event::Cpu { question: Question::Idle, cpu, yes },
+    )
 }
 
 extern "C" fn any_idle() -> bool {
-    with(|core, _| core.is_any_idle())
+    answer(|core, _| core.is_any_idle(), Event::AnyIdle)
 }
 
 extern "C" fn claim_idle(cpu: i32) -> bool {
-    with(|core, host| serves(core, host, cpu) && core.claim_idle(cpu))
+    answer(
+        |core, host| serves(core, host, cpu) && core.claim_idle(cpu),
+        |yes| Event::Cpu { question: Question::Claim, cpu, yes },
+    )
 }
 
 pub(crate) static TABLE: Table = Table {

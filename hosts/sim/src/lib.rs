@@ -13,6 +13,7 @@ mod machine;
 pub mod outcome;
 pub mod perfetto;
 mod queue;
+mod record;
 pub mod report;
 pub mod rng;
 pub mod stats;
@@ -23,6 +24,7 @@ pub mod trace;
 pub mod workloads;
 pub mod world;
 
+use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 
@@ -35,6 +37,7 @@ pub use outcome::Outcome;
 use cost::Costs;
 use host::{is_in_policy, Installed, SimHost, TABLE};
 use machine::Machine;
+use record::Tape;
 use topology::Topology;
 use trace::Sink;
 use world::World;
@@ -141,10 +144,42 @@ pub enum SimError {
     Policy(String, String),
     /// The configuration is wrong.
     Config(String),
+    /// The recording could not be written.
+    Recording(std::io::ErrorKind, String),
 }
 
 /// Runs a workload. `sink` is told of everything.
 pub fn run(config: &Config, world: World, sink: Option<&mut dyn Sink>) -> Result<Outcome, SimError> {
+    run_with(config, world, sink, None)
+}
+
+/// Runs a workload, and writes a recording of its policy (`baton_trace`), of which there is one, to be replayed.
+pub fn record(
+    config: &Config,
+    world: World,
+    sink: Option<&mut dyn Sink>,
+    out: Box<dyn Write>,
+) -> Result<Outcome, SimError> {
+    let [spec] = &config.policies[..] else {
+        return Err(SimError::Config("a recording is of one policy".into()));
+    };
+    if !config.versions.is_empty() {
+        return Err(SimError::Config("a recording is of one version of a policy".into()));
+    }
+    let tape = Tape::new(config, spec, out).map_err(|e| unwritten(&e))?;
+    run_with(config, world, sink, Some(tape))
+}
+
+fn unwritten(error: &io::Error) -> SimError {
+    SimError::Recording(error.kind(), error.to_string())
+}
+
+fn run_with(
+    config: &Config,
+    world: World,
+    sink: Option<&mut dyn Sink>,
+    tape: Option<Tape>,
+) -> Result<Outcome, SimError> {
     if config.policies.is_empty() || config.policies.len() > baton_abi::BATON_MAX_POLICIES {
         return Err(SimError::Config(format!("1 to {} policies can run", baton_abi::BATON_MAX_POLICIES)));
     }
@@ -154,7 +189,7 @@ pub fn run(config: &Config, world: World, sink: Option<&mut dyn Sink>) -> Result
     let cpus = config.topology.cpus();
     let slots: Vec<Slot> = (0..config.max_tasks).map(|_| Slot::default()).collect();
     let states: Vec<CpuState> = cpus.iter().map(|_| CpuState::default()).collect();
-    let host = SimHost::new(cpus.len(), slots.len(), config.seed, config.under_way.clone());
+    let host = SimHost::new(cpus.len(), slots.len(), config.seed, config.under_way.clone(), tape);
     let core: Core<'_, SimHost> = Core::new(host, &slots, &states);
     // SAFETY: On-stack. It goes before the core does.
     let _installed = unsafe { Installed::new(&core) };
@@ -165,12 +200,14 @@ pub fn run(config: &Config, world: World, sink: Option<&mut dyn Sink>) -> Result
         started?;
         play(config, &core, world, sink)
     });
+    let recorded = core.host().tape.take().map_or(Ok(()), Tape::finish);
     let ended = end(&core);
     if core.host().has_crashed.get() {
         // What was left in the midst of a call is not looked at again.
         std::mem::forget(core);
     }
     let outcome = played?;
+    recorded.map_err(|e| unwritten(&e))?;
     ended.map(|()| outcome)
 }
 

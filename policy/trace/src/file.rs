@@ -164,7 +164,7 @@ pub enum Item {
     Gap {
         /// Events that there was no room for.
         lost: u64,
-        /// Blocks that are not there; `None` when it cannot be told.
+        /// Blocks that are not there.
         blocks: u64,
     },
     /// The rest of the block cannot be read: it was written wrong, or its checksum fits by chance.
@@ -233,27 +233,8 @@ fn block_at(bytes: &[u8]) -> Option<(BlockHead, &[u8])> {
 
 impl Stream {
     /// Its events in their order, and what is missing between them.
-    pub fn items(&self) -> impl Iterator<Item = Item> + '_ {
-        let mut number = 0;
-        self.blocks.iter().flat_map(move |(head, payload)| {
-            let missing = head.number.wrapping_sub(core::mem::replace(&mut number, head.number.wrapping_add(1)));
-            let gap = (missing != 0 || head.lost != 0).then_some(Item::Gap { lost: head.lost, blocks: missing });
-            let mut codec = Codec::default();
-            codec.begin(i32::from(head.cpu), head.stamp);
-            let mut rest = payload.as_slice();
-            let events = core::iter::from_fn(move || {
-                if rest.is_empty() {
-                    return None;
-                }
-                let Ok((event, length)) = codec.read(rest) else {
-                    rest = &[];
-                    return Some(Item::Malformed);
-                };
-                rest = &rest[length..];
-                Some(Item::Event(event))
-            });
-            gap.into_iter().chain(events)
-        })
+    pub fn items(&self) -> Items<'_> {
+        Items { blocks: self.blocks.iter(), number: 0, codec: Codec::default(), rest: &[] }
     }
 
     /// How many events it says that it has.
@@ -264,5 +245,51 @@ impl Stream {
     /// Has it none?
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Are blocks missing before its last, or does it not end with the mark that no more come?
+    pub fn has_gap(&self) -> bool {
+        let in_order = self.blocks.iter().enumerate().all(|(at, (head, _))| head.number == at as u64 && head.lost == 0);
+        let last = Self { cpu: self.cpu, blocks: self.blocks.last().cloned().into_iter().collect() };
+        let end = last.items().last();
+        !in_order || !matches!(end, Some(Item::Event(Event::End { .. })))
+    }
+
+    /// Bytes of its blocks, with their heads.
+    pub fn bytes(&self) -> u64 {
+        self.blocks.iter().map(|(_, payload)| (HEAD_SIZE + payload.len()) as u64).sum()
+    }
+}
+
+/// Reads a stream.
+#[derive(Clone)]
+pub struct Items<'r> {
+    blocks: core::slice::Iter<'r, (BlockHead, Vec<u8>)>,
+    /// Of the block that should come next.
+    number: u64,
+    codec: Codec,
+    rest: &'r [u8],
+}
+
+impl Iterator for Items<'_> {
+    type Item = Item;
+
+    fn next(&mut self) -> Option<Item> {
+        while self.rest.is_empty() {
+            let (head, payload) = self.blocks.next()?;
+            self.codec.begin(i32::from(head.cpu), head.stamp);
+            self.rest = payload;
+            let missing = head.number.wrapping_sub(self.number);
+            self.number = head.number.wrapping_add(1);
+            if missing != 0 || head.lost != 0 {
+                return Some(Item::Gap { lost: head.lost, blocks: missing });
+            }
+        }
+        let Ok((event, length)) = self.codec.read(self.rest) else {
+            self.rest = &[];
+            return Some(Item::Malformed);
+        };
+        self.rest = &self.rest[length..];
+        Some(Item::Event(event))
     }
 }

@@ -13,9 +13,17 @@ mod codec;
 mod event;
 #[cfg(not(target_os = "none"))]
 mod file;
+#[cfg(not(target_os = "none"))]
+mod merge;
+#[cfg(not(target_os = "none"))]
+mod words;
 
 pub use block::{BlockHead, Kind, Recorder, BLOCK_SIZE, HEAD_SIZE};
 pub use codec::{Codec, Malformed, MAX_EVENT};
 pub use event::{About, Call, Carried, Event, Question, Return};
 #[cfg(not(target_os = "none"))]
-pub use file::{Damage, FileWriter, Header, Item, OpenError, Recording, Stream, VERSION};
+pub use file::{Damage, FileWriter, Header, Item, Items, OpenError, Recording, Stream, VERSION};
+#[cfg(not(target_os = "none"))]
+pub use merge::{Merged, Told};
+#[cfg(not(target_os = "none"))]
+pub use words::{fault_name, method_name, Words};

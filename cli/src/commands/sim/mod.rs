@@ -74,6 +74,9 @@ pub struct Sim {
     /// Write a trace for ui.perfetto.dev.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["compare", "sweep"])]
     pub trace: Option<PathBuf>,
+    /// Record what the policy is asked and answers, for `baton replay`. One policy, and no upgrade.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["compare", "sweep", "trace", "upgrade"])]
+    pub record: Option<PathBuf>,
     /// Write the runs as JSON, with timelines, for `baton report`.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
@@ -100,9 +103,10 @@ pub fn sim(args: &Sim) -> Result<ExitCode> {
         }
         None => None,
     };
-    let done = match trace {
-        Some(trace) => vec![jobs[0].run_traced(args.output.is_some(), trace)?],
-        None => run::all(&jobs, args.output.is_some())?,
+    let done = match (trace, &args.record) {
+        (Some(trace), _) => vec![jobs[0].run_traced(args.output.is_some(), trace)?],
+        (None, Some(path)) => vec![jobs[0].run_recorded(args.output.is_some(), path)?],
+        (None, None) => run::all(&jobs, args.output.is_some())?,
     };
     let runs: Vec<&Run> = done.iter().map(|done| &done.run).collect();
     if let Some(path) = &args.output {

@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io::BufWriter;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{mpsc, Mutex};
 use std::time::Duration;
@@ -169,17 +169,41 @@ impl Job {
         Ok(self.done(&outcome, both.timeline))
     }
 
+    pub fn run_recorded(&self, with_timeline: bool, path: &Path) -> Result<Done> {
+        if self.config.policies.len() != 1 {
+            return Err(Error::user("a recording is of one policy", "give one, or leave out --record"));
+        }
+        let file = File::create(path).map_err(|e| Error::file(format!("making {}", path.display()), &e))?;
+        let mut timeline = with_timeline.then(|| self.collector());
+        let sink = timeline.as_mut().map(|timeline| timeline as &mut dyn Sink);
+        let out = Box::new(BufWriter::new(file));
+        let outcome = self.watched(|world| baton_sim::record(&self.config, world, sink, out), path)?;
+        Ok(self.done(&outcome, timeline))
+    }
+
     fn collector(&self) -> Collector {
         Collector::new(self.config.topology.cpus().len(), self.config.duration)
     }
 
     fn simulate(&self, sink: Option<&mut dyn Sink>) -> Result<Outcome> {
+        self.watched(|world| baton_sim::run(&self.config, world, sink), Path::new(""))
+    }
+
+    /// Runs, with a look at calls that do not come back. `record` is where a recording goes.
+    fn watched(
+        &self,
+        run: impl FnOnce(World) -> std::result::Result<Outcome, SimError>,
+        record: &Path,
+    ) -> Result<Outcome> {
         let (_running, over) = mpsc::channel::<()>();
         let (under_way, policy) = (self.config.under_way.clone(), self.policy.clone());
         std::thread::spawn(move || watch(&under_way, &policy, &over));
-        baton_sim::run(&self.config, self.world()?, sink).map_err(|error| match error {
+        run(self.world()?).map_err(|error| match error {
             SimError::Policy(name, why) => Error::policy(&name, why, "mend that, or its options"),
             SimError::Config(why) => Error::user(why, "change the arguments"),
+            SimError::Recording(kind, why) => {
+                Error::file(format!("writing {}", record.display()), &std::io::Error::new(kind, why))
+            }
         })
     }
 

@@ -1,0 +1,474 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! One recorded CPU: makes its calls, and holds what the policy does against what it did.
+
+use std::cell::{Cell, RefCell};
+use std::ptr;
+
+use baton_abi::{BatonCtx, BatonFaultKind, BatonMethod, BATON_ABORTED};
+use baton_core::Arg;
+use baton_native::Instance;
+use baton_trace::{fault_name, method_name, About, Call, Carried, Event, Return};
+
+use crate::ahead::Ahead;
+use crate::order::{Grant, Order};
+use crate::run::Yielder;
+use crate::{Cause, Did, Divergence, End, Fault};
+
+/// What a policy said as it failed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LastWords {
+    pub message: String,
+    pub place: Option<String>,
+}
+
+/// How far the call under way is to be believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Course {
+    /// No call is under way.
+    Outside,
+    /// It is held against the recording.
+    Follows,
+    /// It is being abandoned, for this reason.
+    Failing(BatonFaultKind),
+    /// The recording was ended in the midst of it: it gets any answers until it has ended.
+    Cut,
+    /// The replay ends: as above.
+    Adrift,
+}
+
+/// One recorded CPU. Of one thread: what it is asked comes from the calls that it makes.
+pub(crate) struct Lane<'r> {
+    index: usize,
+    cpu: u16,
+    order: &'r Order,
+    ahead: RefCell<Ahead<'r>>,
+    /// Of the next event, if that has no stamp.
+    number: Cell<u64>,
+    call: Cell<Option<Call>>,
+    course: Cell<Course>,
+    /// Addresses of the locks that the call holds.
+    held: RefCell<Vec<usize>>,
+    last_words: RefCell<LastWords>,
+    /// Before the event with this number a debugger may stop.
+    stop_at: Option<u64>,
+    /// Of the coroutine that the lane is; NULL of a thread.
+    scope: Cell<*mut Yielder>,
+}
+
+/// Methods that are recorded, by number less 3.
+const METHODS: [BatonMethod; 22] = {
+    use BatonMethod::*;
+    [
+        SelectTaskRq,
+        TaskNew,
+        TaskWakeup,
+        TaskPreempt,
+        TaskYield,
+        TaskRestored,
+        PickNextTask,
+        NewlyIdle,
+        PickRefused,
+        Balance,
+        TaskBlocked,
+        TaskDequeued,
+        TaskDeparted,
+        TaskDead,
+        TaskAffinityChanged,
+        TaskPrioChanged,
+        TaskTick,
+        Timer,
+        CpuOnline,
+        CpuOffline,
+        EnterIdle,
+        ExitIdle,
+    ]
+};
+
+impl<'r> Lane<'r> {
+    pub fn new(index: usize, cpu: u16, order: &'r Order, ahead: Ahead<'r>, stop_at: Option<u64>) -> Self {
+        Self {
+            index,
+            cpu,
+            order,
+            ahead: RefCell::new(ahead),
+            number: Cell::new(0),
+            call: Cell::new(None),
+            course: Cell::new(Course::Outside),
+            held: RefCell::default(),
+            last_words: RefCell::default(),
+            stop_at,
+            scope: Cell::new(ptr::null_mut()),
+        }
+    }
+
+    /// The lane is a coroutine, which has this.
+    pub fn is_coroutine(&self, scope: *mut Yielder) {
+        self.scope.set(scope);
+    }
+
+    /// Makes all calls.
+    pub fn run(&self, policy: &Instance) {
+        loop {
+            let front = self.ahead.borrow().front().copied();
+            match front {
+                Some(Event::Call(call)) => {
+                    if self.turn(Some(call.now)).is_none() {
+                        return;
+                    }
+                    self.make(policy, &call);
+                    if self.course.replace(Course::Outside) == Course::Adrift {
+                        return;
+                    }
+                }
+                Some(Event::End { .. }) => {
+                    if self.turn(None).is_none() {
+                        return;
+                    }
+                    self.done();
+                }
+                Some(_) => {
+                    let what = "an event stands outside a call: this is not how recordings are written".into();
+                    return self.stop(End::Gap { cpu: self.cpu, what });
+                }
+                None => return,
+            }
+        }
+    }
+
+    fn stop(&self, end: End) {
+        let mut state = self.order.state();
+        self.order.end(&mut state, end);
+    }
+
+    /// Waits for the turn of the next event, which has a stamp. Its number, unless the replay ends.
+    fn turn(&self, now: Option<u64>) -> Option<u64> {
+        let number = self.order.turn(self.index, now, || {
+            // SAFETY: On-stack. It is that of the coroutine that this runs on, whose first frame has it.
+            if let Some(scope) = unsafe { self.scope.get().as_mut() } {
+                scope.yield_with(());
+            }
+        });
+        match number {
+            Some(number) => self.number.set(number),
+            None => self.course.set(Course::Adrift),
+        }
+        number
+    }
+
+    /// The next event, which has a stamp, is done.
+    fn done(&self) {
+        let (stamp, unstamped) = {
+            let mut ahead = self.ahead.borrow_mut();
+            ahead.fill();
+            (ahead.stamp, ahead.unstamped())
+        };
+        self.number.set(self.number.get() + 1);
+        self.look_for_gap();
+        self.order.done(self.index, stamp, unstamped);
+    }
+
+    /// What is missing here ends it all: what comes after it anywhere may depend on it.
+    fn look_for_gap(&self) {
+        let missing = self.ahead.borrow_mut().missing.take();
+        if let Some(what) = missing {
+            self.stop(End::Gap { cpu: self.cpu, what });
+        }
+    }
+
+    fn make(&self, policy: &Instance, call: &Call) {
+        if self.stop_at == Some(self.number.get()) {
+            crate::baton_replay_stop(self.number.get());
+        }
+        self.call.set(Some(*call));
+        self.course.set(Course::Follows);
+        self.done();
+        let Carried { slice, nr_kicks, kicks } = call.carried;
+        let mut ctx =
+            BatonCtx { now: call.now, cpu: call.cpu, flags: call.flags, slice, nr_kicks, kicks, ..BatonCtx::default() };
+        let method = METHODS[usize::from(call.method) - 3];
+        let word = |word: u64| Arg::Word(word);
+        let (a, b) = match &call.about {
+            About::Waking(task, wake) => (Arg::Task(task), Arg::Wake(wake)),
+            About::Given(task, token) => (Arg::Task(task), word(*token)),
+            About::Task(task) => (Arg::Task(task), word(0)),
+            About::Pick(cpu, prev) => (word(*cpu as u64), prev.as_ref().map_or(word(0), Arg::Task)),
+            About::Cpu(cpu) => (word(*cpu as u64), word(0)),
+            About::Refused(token, why) => (word(*token), word(u64::from(*why))),
+        };
+        let answer = policy.call(method, &mut ctx, a, b);
+        if !self.is_over() {
+            self.end(call, answer, &ctx);
+        }
+        // One that keeps a lock beyond its call, or was left in the midst of it.
+        let held = self.held.take();
+        held.iter().for_each(|address| self.order.unlock(*address));
+        self.call.set(None);
+    }
+
+    /// Holds the end of a call against the recorded one.
+    fn end(&self, call: &Call, answer: u64, ctx: &BatonCtx) {
+        let carried = Carried::of(ctx);
+        let failed = match self.course.get() {
+            Course::Failing(kind) => Some(kind),
+            _ => (answer == BATON_ABORTED).then_some(BatonFaultKind::Panic),
+        };
+        if failed == Some(BatonFaultKind::OutOfMemory) {
+            self.skip_no_memory();
+        }
+        let front = self.ahead.borrow().front().copied();
+        let did = || match failed {
+            None => Did::Answered(Return { stamp: 0, answer, carried }),
+            Some(kind) => {
+                let LastWords { message, place } = &*self.last_words.borrow();
+                let place = place.as_ref().map_or(String::new(), |place| format!(" at {place}"));
+                let (method, kind) = (method_name(call.method), fault_name(kind as u8));
+                Did::Else(format!("{method} is abandoned: {kind}{place}: {message}"))
+            }
+        };
+        match (front, failed) {
+            (Some(Event::Return(end)), None)
+                if (end.answer == answer || !gives(call.method)) && is_same(&end.carried, &carried) =>
+            {
+                if self.turn(None).is_some() {
+                    self.done();
+                }
+            }
+            (Some(Event::Abandoned { kind, .. }), Some(found)) if found as u8 == kind => {
+                if let Some(number) = self.turn(None) {
+                    self.note_fault(call, kind, number);
+                    self.done();
+                }
+            }
+            _ => self.diverge(did),
+        }
+    }
+
+    /// Goes past the note that there was no memory.
+    fn skip_no_memory(&self) {
+        let mut ahead = self.ahead.borrow_mut();
+        if ahead.front() == Some(&Event::NoMemory) {
+            ahead.pop();
+            self.number.set(self.number.get() + 1);
+        }
+    }
+
+    fn note_fault(&self, call: &Call, kind: u8, number: u64) {
+        let LastWords { message, place } = self.last_words.take();
+        let fault = Fault {
+            number,
+            now: call.now,
+            cpu: self.cpu,
+            method: method_name(call.method),
+            task: call.about.task().map(|task| task.pid),
+            kind: fault_name(kind),
+            message,
+            place,
+        };
+        self.order.state().faults.push(fault);
+    }
+
+    /// The policy does something else than what comes next in the recording.
+    #[cold]
+    fn diverge(&self, did: impl FnOnce() -> Did) {
+        if self.ahead.borrow().ends_for_want_of_memory() {
+            self.skip_no_memory();
+        }
+        let front = self.ahead.borrow().front().copied();
+        let is_stamped = self.ahead.borrow().is_stamped();
+        match front {
+            // The replay ends there anyway.
+            None => return self.course.set(Course::Adrift),
+            Some(Event::End { .. }) => return self.course.set(Course::Cut),
+            Some(Event::Abandoned { kind, .. }) if self.there_is_more(kind) => return,
+            Some(_) => {}
+        }
+        // All that came before it must be right.
+        if is_stamped && self.turn(None).is_none() {
+            return;
+        }
+        self.course.set(Course::Adrift);
+        let call = self.call.get();
+        let divergence = Divergence {
+            number: self.number.get(),
+            call: 0,
+            now: call.map_or(0, |call| call.now),
+            cpu: self.cpu,
+            method: call.map_or("-", |call| method_name(call.method)),
+            task: call.and_then(|call| call.about.task().map(|task| task.pid)),
+            expected: String::new(),
+            got: String::new(),
+            did: did(),
+            before: Vec::new(),
+            cause: Cause::OtherPolicy,
+        };
+        self.stop(End::Diverged(Box::new(divergence)));
+    }
+
+    /// Was the call ended because stack or memory of the kernel's was used up? Here there is more, and it goes on: to its end, without
+    /// being looked at.
+    fn there_is_more(&self, kind: u8) -> bool {
+        let (what, kind) = match kind {
+            kind if kind == BatonFaultKind::StackOverflow as u8 => ("stack", BatonFaultKind::StackOverflow),
+            kind if kind == BatonFaultKind::OutOfMemory as u8 => ("memory", BatonFaultKind::OutOfMemory),
+            _ => return false,
+        };
+        if let (Some(number), Some(call)) = (self.turn(None), self.call.get()) {
+            self.last_words.borrow_mut().message =
+                format!("the kernel's {what} was used up here; in a replay there is more");
+            self.note_fault(&call, kind as u8, number);
+            self.done();
+            self.course.set(Course::Cut);
+        }
+        true
+    }
+
+    /// The policy asks for something that has no stamp. `fits` takes the answer from the recorded event, if it is the same question.
+    #[inline(always)]
+    pub fn ask<R>(&self, otherwise: R, fits: impl FnOnce(&Event) -> Option<R>, did: impl FnOnce() -> Did) -> R {
+        if self.course.get() != Course::Follows {
+            return otherwise;
+        }
+        {
+            let mut ahead = self.ahead.borrow_mut();
+            if let Some(answer) = ahead.front().and_then(fits) {
+                ahead.pop();
+                self.number.set(self.number.get() + 1);
+                return answer;
+            }
+        }
+        self.diverge(did);
+        otherwise
+    }
+
+    /// Is nothing of the call under way held against the recording any more?
+    fn is_over(&self) -> bool {
+        matches!(self.course.get(), Course::Cut | Course::Adrift)
+    }
+
+    pub fn is_in_call(&self) -> bool {
+        self.course.get() != Course::Outside
+    }
+
+    pub fn lock(&self, address: usize) -> bool {
+        if self.course.get() != Course::Follows {
+            return false;
+        }
+        let front = self.ahead.borrow().front().copied();
+        match front {
+            Some(Event::Lock { id, .. }) => self.take(address, id),
+            Some(Event::Abandoned { kind, .. }) => {
+                let deadlock =
+                    [BatonFaultKind::Deadlock, BatonFaultKind::LockTimeout].into_iter().find(|k| *k as u8 == kind);
+                match deadlock {
+                    Some(kind) => self.fail(kind, "the lock was not granted, as recorded"),
+                    None => self.diverge(|| self.takes("takes", address)),
+                }
+                false
+            }
+            _ => {
+                self.diverge(|| self.takes("takes", address));
+                false
+            }
+        }
+    }
+
+    /// The call is to be abandoned.
+    fn fail(&self, kind: BatonFaultKind, why: &str) {
+        *self.last_words.borrow_mut() = LastWords { message: why.into(), place: None };
+        self.course.set(Course::Failing(kind));
+    }
+
+    fn takes(&self, how: &str, address: usize) -> Did {
+        Did::Else(format!("{how} {}", self.order.name_of_lock(address)))
+    }
+
+    fn take(&self, address: usize, id: u64) -> bool {
+        if self.turn(None).is_none() {
+            return false;
+        }
+        match self.order.lock(self.index, address, id) {
+            Grant::Granted => {
+                self.held.borrow_mut().push(address);
+                self.done();
+                return true;
+            }
+            Grant::Ended => self.course.set(Course::Adrift),
+            Grant::Other(what) => self.diverge(|| Did::Else(format!("takes {what}"))),
+            Grant::Held(by) if by == self.index => {
+                self.diverge(|| Did::Else("takes the lock, which this CPU has already".into()))
+            }
+            Grant::Held(_) => {
+                self.diverge(|| Did::Else("takes the lock, which another CPU does not release before".into()));
+            }
+        }
+        false
+    }
+
+    pub fn try_lock(&self, address: usize) -> bool {
+        if self.course.get() != Course::Follows {
+            return self.is_over();
+        }
+        let front = self.ahead.borrow().front().copied();
+        match front {
+            Some(Event::Lock { id, .. }) => self.take(address, id),
+            Some(Event::Busy { id }) => {
+                let other = self.order.is_lock(address, id).err();
+                let fits = other.is_none().then_some(false);
+                self.ask(false, |_| fits, || Did::Else(format!("tries to take {}", other.unwrap_or_default())))
+            }
+            _ => {
+                self.diverge(|| self.takes("tries to take", address));
+                false
+            }
+        }
+    }
+
+    /// False when locks are not released in the reverse order.
+    pub fn unlock(&self, address: usize) -> bool {
+        let in_order = {
+            let mut held = self.held.borrow_mut();
+            let at = held.iter().rposition(|other| *other == address);
+            let in_order = at.is_some_and(|at| at + 1 == held.len());
+            at.map(|at| held.remove(at));
+            in_order
+        };
+        self.order.unlock(address);
+        if self.course.get() != Course::Follows || in_order {
+            return true;
+        }
+        self.fail(
+            BatonFaultKind::Deadlock,
+            "locks must be released in the reverse order of taking them, and a call may hold 31",
+        );
+        false
+    }
+
+    /// False when that lost a task, as recorded.
+    pub fn dropped(&self, token: u64) -> bool {
+        let is_lost = self.ahead.borrow().front() == Some(&Event::Dropped(token));
+        if self.course.get() != Course::Follows || !is_lost {
+            return true;
+        }
+        self.ask((), |_| Some(()), || Did::Else(String::new()));
+        self.fail(BatonFaultKind::LostTask, "a Schedulable was dropped: its task would never have run again");
+        false
+    }
+
+    pub fn panicked(&self, words: LastWords, kind: BatonFaultKind) {
+        if self.course.get() == Course::Follows {
+            *self.last_words.borrow_mut() = words;
+            self.course.set(Course::Failing(kind));
+        }
+    }
+}
+
+/// Does the method give an answer? Of another the kernel has what is left in a register.
+fn gives(method: u8) -> bool {
+    use BatonMethod::{NewlyIdle, PickNextTask, SelectTaskRq, TaskDeparted, TaskDequeued};
+    [SelectTaskRq, PickNextTask, NewlyIdle, TaskDequeued, TaskDeparted].iter().any(|it| *it as u8 == method)
+}
+
+fn is_same(a: &Carried, b: &Carried) -> bool {
+    let count = usize::from(a.nr_kicks).min(a.kicks.len());
+    (a.slice, a.nr_kicks) == (b.slice, b.nr_kicks) && a.kicks[..count] == b.kicks[..count]
+}

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! One replay: an instance of the policy, and its lanes as threads or as coroutines.
+
+use std::ptr;
+use std::thread;
+use std::time::Instant;
+
+use baton_abi::BatonCpu;
+use baton_native::{Instance, Policy};
+use baton_trace::{Recording, Stream};
+use generator::{Gn, LocalGenerator, Scope};
+
+use crate::ahead::Ahead;
+use crate::lane::Lane;
+use crate::order::{Order, State};
+use crate::table::{take_words, Current, TABLE};
+use crate::{End, Options, Outcome};
+
+/// Words of a coroutine's stack: as large as a thread's, since a debugger may call functions on it.
+const STACK: usize = (1 << 20) / size_of::<usize>();
+
+/// What a coroutine lets the next one go on by.
+pub(crate) type Yielder = Scope<'static, 'static, (), ()>;
+
+/// Replays once, from the beginning. The instance is given back.
+pub(crate) fn once(recording: &Recording, policy: Policy, options: &Options) -> Result<(Outcome, Instance), String> {
+    let instance = make(recording, policy, options)?;
+    let began = Instant::now();
+    let mut aheads: Vec<Ahead<'_>> = recording.streams.iter().map(Ahead::new).collect();
+    let stamps = aheads.iter().map(|ahead| ahead.stamp).collect();
+    let order = Order::new(stamps, aheads.iter().map(Ahead::unstamped).sum(), options);
+    missing_cpus(recording, &mut aheads);
+    for (ahead, stream) in aheads.iter_mut().zip(&recording.streams) {
+        if let Some(what) = ahead.missing.take() {
+            order.end(&mut order.state(), End::Gap { cpu: stream.cpu, what });
+        }
+    }
+    let lanes = aheads.into_iter().zip(&recording.streams).enumerate();
+    match options.single {
+        true => as_coroutines(lanes, &order, &instance, options),
+        false => thread::scope(|scope| {
+            for (index, (ahead, stream)) in lanes {
+                let (order, instance, stop_at) = (&order, &instance, options.stop_at);
+                let name = format!("CPU {}", stream.cpu);
+                let lane = move || {
+                    // A lane that comes to no good end keeps none of the others waiting.
+                    let _ender = Ender(order);
+                    policy.install(Some(&TABLE));
+                    let lane = Lane::new(index, stream.cpu, order, ahead, stop_at);
+                    // SAFETY: On-stack. It goes before the lane does.
+                    let _current = unsafe { Current::new(&lane) };
+                    lane.run(instance);
+                };
+                thread::Builder::new().name(name).spawn_scoped(scope, lane).expect("threads can be made");
+            }
+        }),
+    }
+    let mut state = order.state();
+    let State { end, calls, times, faults, numbered, .. } = &mut *state;
+    let end = end.take().unwrap_or(End::Whole);
+    let events = match &end {
+        End::Diverged(divergence) => divergence.number,
+        _ => *numbered,
+    };
+    let outcome = Outcome {
+        events,
+        all: recording.streams.iter().map(Stream::len).sum(),
+        calls: *calls,
+        end,
+        faults: std::mem::take(faults),
+        elapsed: began.elapsed(),
+        recorded: times.map_or(0, |(first, last)| last - first),
+    };
+    drop(state);
+    Ok((outcome, instance))
+}
+
+/// Ends the replay when a thread panics.
+struct Ender<'r>(&'r Order);
+
+impl Drop for Ender<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            let what = "the replay itself failed".into();
+            self.0.end(&mut self.0.state(), End::Gap { cpu: 0, what });
+        }
+    }
+}
+
+fn make(recording: &Recording, policy: Policy, options: &Options) -> Result<Instance, String> {
+    let header = &recording.header;
+    if let Some((name, version, _)) = &header.state {
+        let ours = &policy.ops().state;
+        let our_name: String = ours.name.iter().take_while(|c| **c != 0).map(|c| char::from(*c as u8)).collect();
+        if (&our_name, ours.version) != (name, *version) {
+            let what = match our_name.as_str() {
+                "" => "has no state that can be saved".into(),
+                name => format!("has {name}, version {}", ours.version),
+            };
+            return Err(format!(
+                "the recording begins with a state ({name}, version {version}), and {} {what}",
+                policy.name()
+            ));
+        }
+    }
+    let cpus: Vec<BatonCpu> = header
+        .cpus
+        .iter()
+        .map(|&(core, llc, node, online)| BatonCpu { core, llc, node, online: u32::from(online) })
+        .collect();
+    if cpus.is_empty() {
+        return Err("the recording is of a machine without CPUs".into());
+    }
+    if cpus.len() > MAX_CPUS {
+        return Err(format!("the recording is of {} CPUs, and no machine has more than {MAX_CPUS}", cpus.len()));
+    }
+    if header.max_tasks > MAX_TASKS {
+        return Err(format!(
+            "the recording is of {} task slots, and no machine has more than {MAX_TASKS}",
+            header.max_tasks
+        ));
+    }
+    policy.install(Some(&TABLE));
+    take_words();
+    let text = options.policy_options.as_ref().unwrap_or(&header.options);
+    let made = match &header.state {
+        None => policy.make(&cpus, header.max_tasks, text),
+        Some(_) => policy.make_of(&cpus, header.max_tasks, text, &recording.state),
+    };
+    made.map_err(|why| match take_words() {
+        Some(words) => format!("{why}: {}", words.message),
+        None => why,
+    })
+}
+
+/// As many as Linux has.
+const MAX_CPUS: usize = 8192;
+
+/// As `baton load` has it.
+const MAX_TASKS: u32 = 1 << 20;
+
+/// Where blocks are damaged and no CPU that is there misses any, they are those of a CPU that is not there at all.
+fn missing_cpus(recording: &Recording, aheads: &mut [Ahead<'_>]) {
+    let explained = recording.streams.iter().any(Stream::has_gap);
+    if !recording.damage.is_empty() && !explained {
+        if let Some(first) = aheads.first_mut() {
+            first.missing = Some("blocks are damaged, and which CPU's they are cannot be told".into());
+        }
+    }
+}
+
+fn as_coroutines<'r>(
+    lanes: impl Iterator<Item = (usize, (Ahead<'r>, &'r Stream))>,
+    order: &'r Order,
+    instance: &'r Instance,
+    options: &Options,
+) {
+    let lanes: Vec<Lane<'r>> =
+        lanes.map(|(index, (ahead, stream))| Lane::new(index, stream.cpu, order, ahead, options.stop_at)).collect();
+    let coroutine = |lane: &'_ Lane<'r>| {
+        let lane = ptr::from_ref(lane);
+        Gn::new_scoped_opt_local(STACK, move |mut scope| {
+            // SAFETY: On-stack. The lanes outlive their coroutines.
+            let lane = unsafe { &*lane };
+            lane.is_coroutine(ptr::from_mut(&mut scope).cast());
+            lane.run(instance);
+        })
+    };
+    let mut coroutines: Vec<LocalGenerator<'_, (), ()>> = lanes.iter().map(coroutine).collect();
+    let resume = |index: usize, coroutines: &mut [LocalGenerator<'_, (), ()>]| {
+        // SAFETY: On-stack. It goes before the lanes do.
+        let _current = unsafe { Current::new(&lanes[index]) };
+        coroutines[index].resume();
+    };
+    while let Some(next) = order.next() {
+        resume(next, &mut coroutines);
+    }
+    // Those that wait are told that it is over.
+    for index in 0..coroutines.len() {
+        while !coroutines[index].is_done() {
+            resume(index, &mut coroutines);
+        }
+    }
+}

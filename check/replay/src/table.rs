@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What a policy is given: the functions by which it calls its host. They find the lane by what `run.rs` notes for the thread.
+
+use std::cell::Cell;
+use std::ptr;
+use std::sync::atomic::AtomicU32;
+
+use baton_abi::BatonFaultKind;
+use baton_native::Table;
+use baton_trace::{Event, Question};
+
+use crate::lane::{Lane, LastWords};
+use crate::Did;
+
+pub(crate) static TABLE: Table = Table {
+    lock,
+    try_lock,
+    unlock,
+    token_dropped,
+    panicked,
+    now,
+    random,
+    read,
+    arm_timer,
+    cancel_timer,
+    may_run,
+    cpu_online,
+    cpu_idle,
+    any_idle,
+    claim_idle,
+};
+
+thread_local! {
+    static LANE: Cell<*const Lane<'static>> = const { Cell::new(ptr::null()) };
+    /// What was said by a policy that failed outside of calls.
+    static LAST_WORDS: Cell<Option<LastWords>> = const { Cell::new(None) };
+}
+
+/// The lane that runs on this thread, as long as this lives.
+pub(crate) struct Current(*const Lane<'static>);
+
+impl Current {
+    /// # Safety
+    /// On-stack: the lane outlives the result.
+    pub unsafe fn new(lane: &Lane<'_>) -> Self {
+        Self(LANE.replace(ptr::from_ref(lane).cast()))
+    }
+}
+
+impl Drop for Current {
+    fn drop(&mut self) {
+        LANE.set(self.0);
+    }
+}
+
+/// What a policy that could not be made said, if it panicked.
+pub(crate) fn take_words() -> Option<LastWords> {
+    LAST_WORDS.take()
+}
+
+/// The lane whose call this is; `None` while the policy is made or given up.
+#[inline(always)]
+fn lane<'a>() -> Option<&'a Lane<'a>> {
+    // SAFETY: On-stack. It is set while the lane makes its calls only, and the reference does not leave the function that asks.
+    unsafe { LANE.get().cast::<Lane<'a>>().as_ref() }.filter(|lane| lane.is_in_call())
+}
+
+extern "C" fn lock(word: *const AtomicU32) -> bool {
+    match lane() {
+        Some(lane) => lane.lock(word as usize),
+        None => {
+            let message = "a lock was taken while the policy was being made; use Lock::get_mut there".into();
+            LAST_WORDS.set(Some(LastWords { message, place: None }));
+            false
+        }
+    }
+}
+
+extern "C" fn try_lock(word: *const AtomicU32) -> bool {
+    lane().is_some_and(|lane| lane.try_lock(word as usize))
+}
+
+extern "C" fn unlock(word: *const AtomicU32) -> bool {
+    lane().is_none_or(|lane| lane.unlock(word as usize))
+}
+
+extern "C" fn token_dropped(token: u64) -> bool {
+    lane().is_none_or(|lane| lane.dropped(token))
+}
+
+extern "C" fn panicked(file: *const u8, file_len: usize, line: u32, message: *const u8, message_len: usize) {
+    let text = |at: *const u8, len: usize| {
+        // SAFETY: Host-call. The glue gives texts that live during the call.
+        String::from_utf8_lossy(unsafe { std::slice::from_raw_parts(at, len) }).into_owned()
+    };
+    let (file, message) = (text(file, file_len), text(message, message_len));
+    // The words of Rust's library when an allocation that cannot fail has failed.
+    let is_memory = message.starts_with("memory allocation of ");
+    let place = (!is_memory && !file.is_empty()).then(|| format!("{file}:{line}"));
+    let words = LastWords { message, place };
+    match lane() {
+        Some(lane) => lane.panicked(words, if is_memory { BatonFaultKind::OutOfMemory } else { BatonFaultKind::Panic }),
+        None => LAST_WORDS.set(Some(words)),
+    }
+}
+
+/// What the policy asks for, and what it gets where nothing is recorded.
+#[inline(always)]
+fn ask<R: Copy>(otherwise: R, fits: impl FnOnce(&Event) -> Option<R>, event: impl FnOnce() -> Event) -> R {
+    match lane() {
+        Some(lane) => lane.ask(otherwise, fits, || Did::Asked(event())),
+        None => otherwise,
+    }
+}
+
+extern "C" fn now() -> u64 {
+    ask(0, |event| if let Event::Now(now) = event { Some(*now) } else { None }, || Event::Now(0))
+}
+
+extern "C" fn random() -> u64 {
+    ask(0, |event| if let Event::Random(number) = event { Some(*number) } else { None }, || Event::Random(0))
+}
+
+extern "C" fn read(value: u64) -> u64 {
+    ask(value, |event| if let Event::Read(value) = event { Some(*value) } else { None }, || Event::Read(0))
+}
+
+extern "C" fn arm_timer(after_ns: u64) {
+    ask((), |event| (*event == Event::ArmTimer(after_ns)).then_some(()), || Event::ArmTimer(after_ns));
+}
+
+extern "C" fn cancel_timer() {
+    ask((), |event| (*event == Event::CancelTimer).then_some(()), || Event::CancelTimer);
+}
+
+extern "C" fn may_run(slot: u32, cpu: i32) -> bool {
+    let fits = |event: &Event| match event {
+        Event::MayRun { slot: s, cpu: c, yes } if (*s, *c) == (slot, cpu) => Some(*yes),
+        _ => None,
+    };
+    ask(false, fits, || Event::MayRun { slot, cpu, yes: false })
+}
+
+#[inline(always)]
+fn about_cpu(question: Question, cpu: i32) -> bool {
+    let fits = |event: &Event| match event {
+        Event::Cpu { question: q, cpu: c, yes } if (*q, *c) == (question, cpu) => Some(*yes),
+        _ => None,
+    };
+    ask(false, fits, || Event::Cpu { question, cpu, yes: false })
+}
+
+extern "C" fn cpu_online(cpu: i32) -> bool {
+    about_cpu(Question::Online, cpu)
+}
+
+extern "C" fn cpu_idle(cpu: i32) -> bool {
+    about_cpu(Question::Idle, cpu)
+}
+
+extern "C" fn any_idle() -> bool {
+    ask(false, |event| if let Event::AnyIdle(yes) = event { Some(*yes) } else { None }, || Event::AnyIdle(false))
+}
+
+extern "C" fn claim_idle(cpu: i32) -> bool {
+    about_cpu(Question::Claim, cpu)
+}

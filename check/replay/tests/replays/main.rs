@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Recordings are replayed: those of the simulator, and those made by hand of what it cannot do.
+
+mod changed;
+mod damaged;
+mod same;
+mod simple;
+mod woven;
+
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex};
+
+use baton_native::{module, Policy};
+use baton_replay::{replay, End, Options, Outcome};
+use baton_sim::{world::World, Config, Noise, PolicySpec};
+use baton_trace::Recording;
+
+pub fn fifo() -> Policy {
+    Policy::linked(module!(fifo::BatonPolicy))
+}
+
+pub fn wfq() -> Policy {
+    Policy::linked(module!(wfq::BatonPolicy))
+}
+
+pub fn relay() -> Policy {
+    Policy::linked(module!(relay_v1::BatonPolicy))
+}
+
+pub fn template() -> Policy {
+    Policy::linked(module!(template::BatonPolicy))
+}
+
+pub fn faulty() -> Policy {
+    Policy::linked(module!(faulty::BatonPolicy))
+}
+
+/// A file in memory.
+#[derive(Clone, Default)]
+struct Shared(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Shared {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What a simulation comes to, as a file.
+pub fn record(policy: Policy, options: &str, workload: &str, topology: &str, ms: u64, seed: u64) -> Vec<u8> {
+    let spec = PolicySpec { policy, options: options.into() };
+    let config = Config {
+        policies: vec![spec],
+        duration: ms * 1_000_000,
+        max_tasks: 1024,
+        seed,
+        noise: Noise { higher_every: 3_000_000, higher_for: 100_000, interrupt_every: 1_000_000, interrupt_for: 3_000 },
+        ..Config::new(topology.parse().unwrap())
+    };
+    let mut world = World::new();
+    baton_sim::workloads::build(workload, seed, config.topology.cpus().len(), &mut world).unwrap();
+    let file = Shared::default();
+    baton_sim::record(&config, world, None, Box::new(file.clone())).unwrap();
+    let bytes = std::mem::take(&mut *file.0.lock().unwrap());
+    bytes
+}
+
+pub fn parse(bytes: &[u8]) -> Recording {
+    let recording = Recording::parse(bytes).unwrap();
+    assert_eq!(recording.damage, []);
+    recording
+}
+
+pub const THREADS: bool = false;
+pub const SINGLE: bool = true;
+
+/// Replays in that mode.
+pub fn run(recording: &Recording, policy: Policy, single: bool) -> Outcome {
+    replay(recording, policy, &Options { single, ..Options::default() }).unwrap()
+}
+
+/// Replays all of it, in that mode.
+pub fn is_same(recording: &Recording, policy: Policy, single: bool) -> Outcome {
+    let outcome = run(recording, policy, single);
+    assert_eq!(outcome.end, End::Whole);
+    assert_eq!(outcome.events, outcome.all);
+    outcome
+}

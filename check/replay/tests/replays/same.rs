@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A policy does again what it did.
+
+use baton_abi::{BatonBytes, BatonCpu, BatonCtx, BatonMethod};
+use baton_core::Arg;
+
+use crate::{damaged, woven};
+use crate::{faulty, fifo, is_same, parse, record, relay, template, wfq, SINGLE, THREADS};
+
+const WORKLOADS: [&str; 4] = ["pipe:pairs=6", "hackbench:groups=2,fds=4", "schbench", "random:tasks=32"];
+
+#[test]
+fn every_policy_under_every_workload() {
+    for policy in [fifo(), wfq(), relay(), template()] {
+        for workload in WORKLOADS {
+            let recording = parse(&record(policy, "", workload, "2x4x1", 30, 1));
+            let single = is_same(&recording, policy, SINGLE);
+            let threads = is_same(&recording, policy, THREADS);
+            assert_eq!((single.events, single.calls), (threads.events, threads.calls));
+            assert!(single.calls > 100, "{} under {workload}: {} calls", policy.name(), single.calls);
+        }
+    }
+}
+
+/// All of it: forks, exits, hotplug, affinity, nice values, higher classes.
+#[test]
+fn random_workloads_with_everything_that_happens_to_tasks_and_cpus() {
+    let mut methods = std::collections::BTreeSet::new();
+    for seed in 0..24 {
+        let policy = [fifo(), wfq(), relay(), template()][seed as usize % 4];
+        let shape = ["1x4x1", "1x4x2", "2x4x1", "2x4x2/2"][seed as usize / 4 % 4];
+        let recording = parse(&record(policy, "", "random:tasks=24,happenings=2000", shape, 60, seed));
+        is_same(&recording, policy, SINGLE);
+        is_same(&recording, policy, THREADS);
+        for told in recording.merged() {
+            if let baton_trace::Item::Event(baton_trace::Event::Call(call)) = told.item {
+                methods.insert(baton_trace::method_name(call.method));
+            }
+        }
+    }
+    for method in ["cpu_offline", "cpu_online", "task_affinity_changed", "task_prio_changed", "task_dead", "task_yield"]
+    {
+        assert!(methods.contains(method), "{method} is not in {methods:?}");
+    }
+}
+
+#[test]
+fn ten_times_over_in_either_way() {
+    let recording = parse(&record(wfq(), "", "random:tasks=32", "1x4x2", 100, 7));
+    for _ in 0..10 {
+        is_same(&recording, wfq(), SINGLE);
+        is_same(&recording, wfq(), THREADS);
+    }
+}
+
+/// Options, random numbers, timers.
+#[test]
+fn options_are_those_of_the_recording() {
+    let recording = parse(&record(wfq(), "period=2ms,light_slice=100us", "hogs:n=16,nice=0/5/19", "1x4x1", 200, 3));
+    let timers = recording
+        .merged()
+        .filter(|told| matches!(told.item, baton_trace::Item::Event(baton_trace::Event::ArmTimer(_))));
+    assert!(timers.count() > 10);
+    is_same(&recording, wfq(), SINGLE);
+}
+
+#[test]
+fn a_panic_is_replayed_to_its_line() {
+    let source = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../policies/faulty/src/wrong.rs"));
+    let line = source.unwrap().lines().position(|line| line.contains("three[")).unwrap() + 1;
+    let recording = parse(&record(faulty(), "fault=index,after=500", "hackbench:groups=2", "1x4x1", 1000, 1));
+    for single in [SINGLE, THREADS] {
+        let outcome = is_same(&recording, faulty(), single);
+        let [fault] = &outcome.faults[..] else { panic!("{:?}", outcome.faults) };
+        assert_eq!(fault.kind, "panic");
+        assert_eq!(fault.message, "index out of bounds: the len is 3 but the index is 5");
+        assert!(fault.place.as_ref().unwrap().ends_with(&format!("wrong.rs:{line}")), "{:?}", fault.place);
+        assert!(outcome.calls > 500);
+    }
+}
+
+/// Each kind of fault that ends a call.
+#[test]
+fn other_faults_are_replayed() {
+    for (fault, kind) in
+        [("deadlock", "deadlock"), ("dropped", "lost task"), ("unwrap", "panic"), ("overflow", "panic")]
+    {
+        let options = format!("fault={fault},after=10");
+        let recording = parse(&record(faulty(), &options, "random:tasks=32", "1x4x1", 1000, 1));
+        for single in [SINGLE, THREADS] {
+            let outcome = is_same(&recording, faulty(), single);
+            let kinds: Vec<_> = outcome.faults.iter().map(|fault| fault.kind).collect();
+            assert_eq!(kinds, [kind], "{fault}");
+        }
+    }
+}
+
+/// The state that a new instance saves.
+fn new_state(cpus: usize, max_tasks: u32) -> Vec<u8> {
+    // Without a host, as its locks are then its own.
+    let save = move || {
+        let cpus: Vec<BatonCpu> =
+            (0..cpus as u32).map(|core| BatonCpu { core, online: 1, ..BatonCpu::default() }).collect();
+        let instance = wfq().make(&cpus, max_tasks, "").unwrap();
+        let mut state = vec![0u8; 1 << 20];
+        let bytes = BatonBytes { at: state.as_mut_ptr(), length: state.len() };
+        let (at, none) = (core::ptr::from_ref(&bytes) as u64, Arg::Word(0));
+        let length = instance.call(BatonMethod::ReregisterSave, &mut BatonCtx::default(), Arg::Word(at), none);
+        state.truncate(length as usize);
+        state
+    };
+    std::thread::spawn(save).join().unwrap()
+}
+
+#[test]
+fn a_recording_that_begins_with_a_state_is_replayed_from_it() {
+    let recording = parse(&record(wfq(), "", "hackbench:groups=2", "1x4x1", 20, 1));
+    let mut header = recording.header.clone();
+    header.state = Some(("Kept".into(), 1, 0));
+    let state = new_state(header.cpus.len(), header.max_tasks);
+    assert!(!state.is_empty());
+    let recording = parse(&woven::file_from(&header, &state, &damaged::streams(&recording), baton_trace::BLOCK_SIZE));
+    for single in [SINGLE, THREADS] {
+        is_same(&recording, wfq(), single);
+    }
+}

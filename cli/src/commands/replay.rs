@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `baton replay`: a recording, fed to its policy or to another.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{mpsc, Arc};
+use std::time::Duration;
+
+use baton_native::Policy;
+use baton_replay::{Cause, Divergence, End, Fault, Options, Outcome, Until};
+use baton_trace::Recording;
+use serde_json::{json, Value};
+
+use super::trace::{self, seconds};
+use super::{print, print_json};
+use crate::artefacts;
+use crate::error::{Error, Result};
+use crate::names;
+
+#[derive(clap::Args, Debug)]
+pub struct Replay {
+    /// The recording.
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// The policy: a name in Baton's policies/ or here, a path, or a library. [default: the one that was recorded]
+    #[arg(short, long, value_name = "POLICY|FILE.so")]
+    pub policy: Option<String>,
+    /// Options of the policy: KEY=VALUE,KEY=VALUE. [default: those that were recorded]
+    #[arg(long, value_parser = names::options)]
+    pub options: Option<String>,
+    /// All CPUs on one thread, by turns. [default: a thread for each]
+    #[arg(long)]
+    pub single: bool,
+    /// Stop before the event with this number, or so long after the first: 5000, 100ms.
+    #[arg(long, value_name = "N|TIME", value_parser = until)]
+    pub until: Option<Until>,
+    /// Call the function `baton_replay_stop` just before the call that is event N: a place for a debugger's breakpoint.
+    #[arg(long, value_name = "N")]
+    pub stop_at: Option<u64>,
+    /// Print the events that were replayed, in words.
+    #[arg(long)]
+    pub print: bool,
+    /// Print JSON.
+    #[arg(long, conflicts_with = "print")]
+    pub json: bool,
+}
+
+fn until(text: &str) -> std::result::Result<Until, String> {
+    match text.parse() {
+        Ok(number) => Ok(Until::Event(number)),
+        Err(_) => names::duration(text).map(|time| Until::Time(time.as_nanos() as u64)),
+    }
+}
+
+pub fn command(args: &Replay) -> Result<ExitCode> {
+    let recording = trace::open(&args.file)?;
+    let policy = policy(args, &recording)?;
+    let options = Options {
+        single: args.single,
+        policy_options: args.options.clone(),
+        until: args.until,
+        stop_at: args.stop_at,
+        progress: Arc::default(),
+    };
+    let (_running, over) = mpsc::channel::<()>();
+    let (progress, name) = (options.progress.clone(), policy.name());
+    std::thread::spawn(move || watch(&progress, &name, &over));
+    let outcome = baton_replay::replay(&recording, policy, &options).map_err(|why| {
+        Error::user(format!("{} cannot be replayed: {why}", args.file.display()), "see docs/replay.md")
+    })?;
+    if args.print {
+        trace::print_words(&recording, 0..outcome.events)?;
+    }
+    match args.json {
+        true => print_json(&as_json(&recording, &policy, &outcome))?,
+        false => print(words(args, &recording, &policy, &outcome))?,
+    }
+    Ok(if matches!(outcome.end, End::Diverged(_)) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn policy(args: &Replay, recording: &Recording) -> Result<Policy> {
+    let header = &recording.header;
+    match &args.policy {
+        Some(file) if file.ends_with(".so") => Policy::open(file.as_ref()).map_err(|why| {
+            Error::user(why, "give a library that `baton sim` or `baton replay` has built, or a policy's name")
+        }),
+        Some(name) => artefacts::native(name),
+        // Several versions of a policy have its name.
+        None => artefacts::native(&header.policy)
+            .or_else(|error| artefacts::native(&format!("{}-v{}", header.policy, header.version)).map_err(|_| error)),
+    }
+}
+
+/// How long a replay may stand still, of this machine's time.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Ends this program when a call of a policy does not come back: nothing else can. Until the other end of `over` goes.
+fn watch(progress: &AtomicU64, policy: &str, over: &mpsc::Receiver<()>) {
+    let mut seen = None;
+    while over.recv_timeout(PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout) {
+        let now = progress.load(Relaxed);
+        if seen == Some(now) && !is_traced() {
+            let what = format!("the replay has stood still for {} s, after {} events", PATIENCE.as_secs(), now);
+            let next =
+                "a call does not come back: see where with `gdb --args baton replay --single ...`, and Ctrl-C there";
+            eprintln!("baton: {}", Error::policy(policy, what, next));
+            std::process::exit(4);
+        }
+        seen = Some(now);
+    }
+}
+
+/// Is there a debugger?
+fn is_traced() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    status.lines().any(|line| line.strip_prefix("TracerPid:").is_some_and(|pid| pid.trim() != "0"))
+}
+
+fn words(args: &Replay, recording: &Recording, policy: &Policy, outcome: &Outcome) -> String {
+    let header = &recording.header;
+    let Outcome { events, all, calls, .. } = outcome;
+    let mut text = match &outcome.end {
+        End::Whole => format!("same: all {events} events, {calls} calls\n"),
+        End::Until => format!("same: {events} of {all} events, {calls} calls, to where it was to stop\n"),
+        End::Gap { cpu, what } => {
+            format!("same: {events} of {all} events, {calls} calls, up to a gap on CPU {cpu}: {what}\n")
+        }
+        End::Diverged(divergence) => divergence_words(args, divergence),
+    };
+    for fault in &outcome.faults {
+        text.push_str(&fault_words(fault));
+    }
+    for damage in &recording.damage {
+        text.push_str(&format!("  damaged   bytes {} to {} of the file\n", damage.place.start, damage.place.end));
+    }
+    let (took, recorded) = (outcome.elapsed.as_secs_f64(), outcome.recorded as f64 / 1e9);
+    let speed = *events as f64 / took.max(1e-9);
+    text.push_str(&format!(
+        "  recorded  {} version {} on {}: {} CPUs, {recorded:.3} s\n  replayed  {} version {} in {took:.3} s: {:.2} million \
+         events a second, {:.2} times as fast as it was recorded\n",
+        header.policy,
+        header.version,
+        header.host,
+        header.cpus.len(),
+        policy.name(),
+        policy.ops().version,
+        speed / 1e6,
+        recorded / took.max(1e-9),
+    ));
+    text
+}
+
+fn divergence_words(args: &Replay, divergence: &Divergence) -> String {
+    let Divergence { number, call, now, cpu, method, task, expected, got, before, cause, .. } = divergence;
+    let task = task.map_or(String::new(), |task| format!(", about task {task}"));
+    let cause = match cause {
+        Cause::OtherPolicy => {
+            "fed the same again it does the same: the policy, or its options, are not the recorded ones"
+        }
+        Cause::Nondeterministic => {
+            "the policy is not deterministic: fed the same again it does something else again. It goes by what is not in the \
+             recording: an address, the order of a hash, a value that several CPUs change and that is not Shared"
+        }
+    };
+    format!(
+        "DIVERGENCE at event {number}: {} on CPU {cpu}, in {method}{task}\n  recorded  {expected}\n  got       {got}\n  cause     \
+         {cause}\n  before\n{}\n  see       gdb --args baton replay {} --single --stop-at {call}, and there: break baton_replay_stop\n",
+        seconds(*now),
+        before.iter().map(|line| format!("    {line}")).collect::<Vec<_>>().join("\n"),
+        args.file.display(),
+    )
+}
+
+fn fault_words(fault: &Fault) -> String {
+    let Fault { number, now, cpu, method, task, kind, message, place } = fault;
+    let task = task.map_or(String::new(), |task| format!(", about task {task}"));
+    let place = place.as_ref().map_or(String::new(), |place| format!("  source    {place}\n"));
+    format!(
+        "FAULT as recorded, at event {number}: {kind} in {method}{task}, {} on CPU {cpu}\n{place}  message   {message}\n",
+        seconds(*now)
+    )
+}
+
+fn as_json(recording: &Recording, policy: &Policy, outcome: &Outcome) -> Value {
+    let divergence = match &outcome.end {
+        End::Diverged(it) => Some(json!({
+            "event": it.number,
+            "call": it.call,
+            "now_ns": it.now,
+            "cpu": it.cpu,
+            "method": it.method,
+            "task": it.task,
+            "expected": it.expected,
+            "got": it.got,
+            "before": it.before,
+            "deterministic": it.cause == Cause::OtherPolicy,
+        })),
+        _ => None,
+    };
+    let (end, gap) = match &outcome.end {
+        End::Whole => ("whole", None),
+        End::Until => ("until", None),
+        End::Gap { cpu, what } => ("gap", Some(json!({"cpu": cpu, "what": what}))),
+        End::Diverged(_) => ("diverged", None),
+    };
+    let faults = outcome.faults.iter().map(|fault| {
+        json!({
+            "event": fault.number,
+            "now_ns": fault.now,
+            "cpu": fault.cpu,
+            "method": fault.method,
+            "task": fault.task,
+            "kind": fault.kind,
+            "message": fault.message,
+            "place": fault.place,
+        })
+    });
+    let seconds = outcome.elapsed.as_secs_f64();
+    json!({
+        "policy": policy.name(),
+        "version": policy.ops().version,
+        "recorded": {"policy": recording.header.policy, "version": recording.header.version, "host": recording.header.host},
+        "end": end,
+        "events": outcome.events,
+        "events_in_file": outcome.all,
+        "calls": outcome.calls,
+        "divergence": divergence,
+        "gap": gap,
+        "faults": faults.collect::<Vec<_>>(),
+        "damaged_places": recording.damage.len(),
+        "seconds": seconds,
+        "recorded_seconds": outcome.recorded as f64 / 1e9,
+        "events_per_second": outcome.events as f64 / seconds.max(1e-9),
+    })
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `baton replay` and `baton trace`, as a user calls them.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn baton(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_baton")).args(arguments).output().expect("baton runs")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// What it prints, and that it is well.
+fn good(arguments: &[&str]) -> String {
+    let out = baton(arguments);
+    assert!(out.status.success(), "{}{}", text(&out.stdout), text(&out.stderr));
+    text(&out.stdout)
+}
+
+fn json(arguments: &[&str]) -> Value {
+    serde_json::from_str(&good(arguments)).unwrap()
+}
+
+/// A recording of wfq, and what the simulator says of it.
+fn record(file: &str) -> Value {
+    let line = "sim wfq -w hackbench:groups=2 --duration 300ms --max-tasks 4096 --json --record";
+    let arguments: Vec<&str> = line.split(' ').chain([file]).collect();
+    json(&arguments)
+}
+
+fn name(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+#[test]
+fn a_recording_is_replayed_and_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let (file, out) = (dir.path().join("wfq.rec"), dir.path().join("wfq.pftrace"));
+    let (file, out) = (name(&file), name(&out));
+    let run = &record(file)[0];
+    for mode in [&["replay", file, "--single", "--json"][..], &["replay", file, "--json"]] {
+        let replayed = json(mode);
+        assert_eq!(replayed["end"], "whole");
+        assert_eq!(replayed["events"], replayed["events_in_file"]);
+    }
+    assert!(good(&["replay", file, "--single"]).starts_with("same: all "));
+
+    let other = baton(&["replay", file, "--single", "--options", "credit=0"]);
+    assert_eq!(other.status.code(), Some(1));
+    let said = text(&other.stdout);
+    for part in ["DIVERGENCE at event ", "\n  recorded  ", "\n  got       ", "fed the same again it does the same"] {
+        assert!(said.contains(part), "{said}");
+    }
+
+    let stats = json(&["trace", "stats", file, "--json"]);
+    let lines = good(&["trace", "json", file]);
+    let events: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(stats["events"], events.len());
+    assert_eq!(stats["calls"], events.iter().filter(|event| event["event"] == "call").count());
+    // What the policy was told and what the machine did are counted in different ways, and come to the same.
+    let near = |ours: u64, theirs: &Value| {
+        let theirs = theirs.as_u64().unwrap() as f64;
+        assert!((ours as f64 - theirs).abs() < theirs * 0.05, "{ours} {theirs}");
+    };
+    let ran = stats["tasks"].as_array().unwrap().iter().map(|task| task["runtime_ns"].as_u64().unwrap()).sum();
+    near(ran, &run["groups"][0]["cpu_ns"]);
+    near(stats["wakeup"]["p99_ns"].as_u64().unwrap(), &run["groups"][0]["wakeup"]["p99"]);
+    assert!(good(&["trace", "stats", file]).contains("\nTasks that wait with the policy: "));
+
+    let told = good(&["trace", "print", file, "--from", "10", "--to", "20"]);
+    assert_eq!(told.lines().count(), 10);
+    assert!(told.starts_with("        10  CPU "), "{told}");
+    good(&["trace", "perfetto", file, out]);
+    assert!(std::fs::metadata(out).unwrap().len() > 100_000);
+}
+
+#[test]
+fn a_fault_is_replayed() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("faulty.rec");
+    let line = "sim faulty:fault=index,after=500 -w hackbench --record";
+    let arguments: Vec<&str> = line.split(' ').chain([name(&file)]).collect();
+    assert_eq!(baton(&arguments).status.code(), Some(43));
+    let said = good(&["replay", name(&file), "--single"]);
+    assert!(said.contains("panic in task_wakeup") && said.contains("policies/faulty/src/wrong.rs:"), "{said}");
+    assert!(said.contains("the len is 3 but the index is 5"), "{said}");
+}
+
+#[test]
+fn damaged_and_foreign_files_are_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("some.rec");
+    record(name(&file));
+    let whole = std::fs::read(&file).unwrap();
+    let write = |bytes: &[u8]| std::fs::write(&file, bytes).unwrap();
+
+    write(&whole[..whole.len() * 2 / 3]);
+    let torn = json(&["replay", name(&file), "--single", "--json"]);
+    assert_eq!(torn["end"], "gap");
+    assert!(torn["events"].as_u64() < torn["events_in_file"].as_u64());
+    assert_eq!(json(&["trace", "stats", name(&file), "--json"])["damaged_places"], 1);
+
+    let refused = |bytes: &[u8], what: &str| {
+        write(bytes);
+        for command in [&["replay", name(&file)][..], &["trace", "stats", name(&file)], &["trace", "json", name(&file)]]
+        {
+            let out = baton(command);
+            assert_eq!(out.status.code(), Some(1));
+            assert!(text(&out.stderr).contains(what), "{}", text(&out.stderr));
+        }
+    };
+    refused(b"\x7fELF", "it is no recording of Baton's");
+    let mut future = whole.clone();
+    future[8] = 9;
+    refused(&future, "it is of version 9 of the format, and this Baton reads version 1");
+    let mut header = whole;
+    header[30] ^= 1;
+    refused(&header, "its checksum is wrong");
+}

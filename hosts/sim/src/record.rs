@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Records what a policy is asked and answers, as the kernel host does. A simulation is one thread, so its stamps are a count.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+
+use baton_abi::{BatonCtx, BatonMethod, BatonTask, BATON_ABORTED};
+use baton_core::Arg;
+use baton_trace::{About, Call, Carried, Event, FileWriter, Header, Recorder, Return, BLOCK_SIZE};
+
+use crate::{Config, PolicySpec};
+
+/// One CPU's part.
+#[derive(Default)]
+struct Ring {
+    recorder: Recorder,
+    block: Vec<u8>,
+}
+
+/// A recording that is being made.
+pub(crate) struct Tape {
+    file: FileWriter<Box<dyn Write>>,
+    /// The first error; after it nothing is written.
+    error: Option<io::Error>,
+    rings: Vec<Ring>,
+    /// The last stamp.
+    clock: u64,
+    /// Numbers of locks, by address.
+    locks: HashMap<usize, u64>,
+    /// A call is under way, and is not being abandoned.
+    in_call: bool,
+    /// What the call under way did wrong: the fault's number.
+    fault: u8,
+    /// The CPU whose call has not ended.
+    calling: Option<u32>,
+}
+
+impl Tape {
+    pub fn new(config: &Config, spec: &PolicySpec, out: Box<dyn Write>) -> io::Result<Self> {
+        let cpus = config.topology.cpus();
+        let header = Header {
+            policy: spec.policy.name(),
+            version: spec.policy.ops().version,
+            options: spec.options.clone(),
+            host: "simulator".into(),
+            cpus: cpus.iter().map(|cpu| (cpu.core, cpu.llc, cpu.node, cpu.online != 0)).collect(),
+            max_tasks: config.max_tasks,
+            stamp_hz: 0,
+            state: None,
+        };
+        Ok(Self {
+            file: FileWriter::new(out, &header)?,
+            error: None,
+            rings: cpus.iter().map(|_| Ring::default()).collect(),
+            clock: 0,
+            locks: HashMap::new(),
+            in_call: false,
+            fault: 0,
+            calling: None,
+        })
+    }
+
+    fn stamp(&mut self) -> u64 {
+        self.clock += 1;
+        self.clock
+    }
+
+    fn put(&mut self, cpu: u32, event: &Event) {
+        let ring = &mut self.rings[cpu as usize];
+        if ring.recorder.put(&mut ring.block, event) {
+            return;
+        }
+        self.write_block(cpu);
+        let ring = &mut self.rings[cpu as usize];
+        ring.block.resize(BLOCK_SIZE, 0);
+        // The last stamp may be this event's.
+        ring.recorder.open(cpu, self.clock - 1);
+        assert!(ring.recorder.put(&mut ring.block, event), "a new block has room");
+    }
+
+    fn write_block(&mut self, cpu: u32) {
+        let ring = &mut self.rings[cpu as usize];
+        if ring.recorder.close(&mut ring.block) && self.error.is_none() {
+            self.error = self.file.block(&ring.block).err();
+        }
+    }
+
+    /// A call begins on this CPU.
+    pub fn begin(&mut self, cpu: u32, method: BatonMethod, ctx: &BatonCtx, a: &Arg<'_>, b: &Arg<'_>) {
+        let call = Call {
+            stamp: self.stamp(),
+            method: method as u8,
+            now: ctx.now,
+            cpu: ctx.cpu,
+            flags: ctx.flags,
+            carried: Carried::of(ctx),
+            about: about(method, a, b),
+        };
+        self.put(cpu, &Event::Call(call));
+        (self.in_call, self.fault, self.calling) = (true, 0, Some(cpu));
+    }
+
+    /// It ends.
+    pub fn end(&mut self, cpu: u32, answer: u64, ctx: &BatonCtx) {
+        (self.in_call, self.calling) = (false, None);
+        let stamp = self.stamp();
+        let event = match answer {
+            BATON_ABORTED => Event::Abandoned { stamp, kind: self.fault },
+            answer => Event::Return(Return { stamp, answer, carried: Carried::of(ctx) }),
+        };
+        self.put(cpu, &event);
+    }
+
+    /// The call under way is being abandoned: what it does from now on is not the policy's doing.
+    pub fn fail(&mut self, kind: u8) {
+        if self.in_call {
+            (self.in_call, self.fault) = (false, kind);
+        }
+    }
+
+    /// What the policy does in a call.
+    pub fn note(&mut self, cpu: u32, event: &Event) {
+        if self.in_call {
+            self.put(cpu, event);
+        }
+    }
+
+    /// A lock was taken, or was not free.
+    pub fn lock(&mut self, cpu: u32, address: usize, is_ours: bool) {
+        if self.in_call {
+            let next = self.locks.len() as u64 + 1;
+            let id = *self.locks.entry(address).or_insert(next);
+            let event = if is_ours { Event::Lock { stamp: self.stamp(), id } } else { Event::Busy { id } };
+            self.put(cpu, &event);
+        }
+    }
+
+    /// Ends the recording.
+    pub fn finish(mut self) -> io::Result<()> {
+        // One that was left in the midst of it.
+        if let Some(cpu) = self.calling {
+            let event = Event::Abandoned { stamp: self.stamp(), kind: self.fault };
+            self.put(cpu, &event);
+        }
+        for cpu in 0..self.rings.len() as u32 {
+            let stamp = self.stamp();
+            self.put(cpu, &Event::End { stamp });
+            self.write_block(cpu);
+        }
+        self.error.map_or(Ok(()), Err)?;
+        self.file.get_mut().flush()
+    }
+}
+
+fn about(method: BatonMethod, a: &Arg<'_>, b: &Arg<'_>) -> About {
+    let task = |arg: &Arg<'_>| if let Arg::Task(task) = arg { **task } else { BatonTask::default() };
+    match (method, a, b) {
+        (BatonMethod::PickNextTask, Arg::Word(which), b) => {
+            About::Pick(*which as i32, matches!(b, Arg::Task(_)).then(|| task(b)))
+        }
+        (BatonMethod::PickRefused, Arg::Word(token), Arg::Word(why)) => About::Refused(*token, *why as u8),
+        (_, Arg::Word(which), _) => About::Cpu(*which as i32),
+        (_, _, Arg::Wake(wake)) => About::Waking(task(a), **wake),
+        (_, _, Arg::Word(token)) if *token != 0 => About::Given(task(a), *token),
+        _ => About::Task(task(a)),
+    }
+}

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Events for people.
+
+extern crate alloc;
+
+use crate::{About, Call, Carried, Event, Item, Question, Told};
+use alloc::{collections::BTreeMap, format, string::String, vec::Vec};
+use baton_abi::{
+    BatonTask, BATON_FAULT_NAMES, BATON_F_FORK, BATON_F_SYNC, BATON_KICK_PREEMPT, BATON_METHOD_NAMES, BATON_PICK_KEEP,
+    BATON_PICK_NONE, BATON_SELECT_DIRECT,
+};
+
+/// The name of the method with this number.
+pub fn method_name(number: u8) -> &'static str {
+    BATON_METHOD_NAMES.get(usize::from(number)).unwrap_or(&"?")
+}
+
+/// The name of the fault with this number.
+pub fn fault_name(number: u8) -> &'static str {
+    BATON_FAULT_NAMES.get(usize::from(number)).unwrap_or(&"an unknown fault")
+}
+
+/// Tells events, one after the other: it remembers which task has which slot, and which call is under way on each CPU.
+#[derive(Default)]
+pub struct Words {
+    pids: BTreeMap<u32, u32>,
+    calls: BTreeMap<u16, (u8, Carried)>,
+}
+
+impl Words {
+    /// Remembers what later events need. To be told of each event in its order.
+    pub fn note(&mut self, cpu: u16, event: &Event) {
+        match event {
+            Event::Call(call) => {
+                if let Some(task) = call.about.task() {
+                    self.pids.insert(task.slot, task.pid);
+                }
+                self.calls.insert(cpu, (call.method, call.carried));
+            }
+            Event::Return(_) | Event::Abandoned { .. } | Event::End { .. } => drop(self.calls.remove(&cpu)),
+            _ => {}
+        }
+    }
+
+    /// A task, by its slot.
+    fn slot(&self, slot: u32) -> String {
+        match self.pids.get(&slot) {
+            Some(pid) => format!("task {pid}"),
+            None => format!("the task in slot {slot}"),
+        }
+    }
+
+    fn token(&self, token: u64) -> String {
+        match (token as u32).checked_sub(1) {
+            Some(slot) => format!("{} (generation {})", self.slot(slot), token >> 32),
+            None => format!("a token that there is not ({token:#x})"),
+        }
+    }
+
+    /// An event of this CPU, before it is noted.
+    pub fn tell(&self, cpu: u16, event: &Event) -> String {
+        let yes = |yes: bool| if yes { "yes" } else { "no" };
+        match event {
+            Event::Call(call) => self.call(call),
+            Event::Return(end) => match self.calls.get(&cpu) {
+                Some((method, before)) => self.answer(*method, before, end.answer, &end.carried),
+                None => "returns".into(),
+            },
+            Event::Abandoned { kind, .. } => match self.calls.get(&cpu) {
+                Some((method, _)) => format!("{} is abandoned: {}", method_name(*method), fault_name(*kind)),
+                None => format!("a call is abandoned: {}", fault_name(*kind)),
+            },
+            Event::Lock { id, .. } => format!("takes lock {id:#x}"),
+            Event::Busy { id } => format!("does not get lock {id:#x}, which is taken"),
+            Event::Now(now) => format!("asks for the time: {}", time(*now)),
+            Event::Random(number) => format!("draws a random number: {number:#x}"),
+            Event::Read(value) => format!("reads a shared value: {value}"),
+            Event::MayRun { slot, cpu, yes: answer } => {
+                format!("asks whether {} may run on CPU {cpu}: {}", self.slot(*slot), yes(*answer))
+            }
+            Event::Cpu { question, cpu, yes: answer } => match question {
+                Question::Online => format!("asks whether CPU {cpu} is online: {}", yes(*answer)),
+                Question::Idle => format!("asks whether CPU {cpu} is idle: {}", yes(*answer)),
+                Question::Claim => format!("claims CPU {cpu}, if it is idle: {}", yes(*answer)),
+            },
+            Event::AnyIdle(answer) => format!("asks whether any CPU is idle: {}", yes(*answer)),
+            Event::ArmTimer(after) => format!("sets its timer, {} from now", length(*after)),
+            Event::CancelTimer => "stops its timer".into(),
+            Event::NoMemory => "asks for memory, and there is none".into(),
+            Event::Dropped(token) => format!("drops the Schedulable of {}", self.token(*token)),
+            Event::End { .. } => "the recording of this CPU ends".into(),
+        }
+    }
+
+    /// What is there, with its number and its CPU, as a line.
+    pub fn line(&self, told: &Told) -> String {
+        let Told { number, cpu, item } = told;
+        match item {
+            Item::Event(event) => {
+                let indent = if matches!(event, Event::Call(_) | Event::End { .. }) { "" } else { "  " };
+                format!("{number:>10}  CPU {cpu:<3} {indent}{}", self.tell(*cpu, event))
+            }
+            Item::Gap { lost, blocks } => {
+                let what =
+                    [(*lost, "events were lost as it was recorded"), (*blocks, "blocks are missing in the file")];
+                let what: Vec<String> =
+                    what.iter().filter(|(n, _)| *n != 0).map(|(n, what)| format!("{n} {what}")).collect();
+                format!("{:>10}  CPU {cpu:<3} {}", "-", what.join(", "))
+            }
+            Item::Malformed => format!("{:>10}  CPU {cpu:<3} the rest of a block cannot be read", "-"),
+        }
+    }
+
+    fn call(&self, call: &Call) -> String {
+        let name = method_name(call.method);
+        let at = time(call.now);
+        match &call.about {
+            About::Waking(task, wake) => {
+                let fork = if wake.flags & BATON_F_FORK != 0 { ", a new task" } else { "" };
+                let sync = if wake.flags & BATON_F_SYNC != 0 { ", whose waker is about to sleep" } else { "" };
+                let BatonTask { pid, .. } = task;
+                format!(
+                    "{at} {name}: task {pid}, last on CPU {}, woken on CPU {}{fork}{sync}",
+                    wake.prev_cpu, wake.waker_cpu
+                )
+            }
+            About::Given(task, token) => {
+                format!("{at} {name}: {} (generation {})", of(task), token >> 32)
+            }
+            About::Task(task) => format!("{at} {name}: {}", of(task)),
+            About::Pick(cpu, None) => format!("{at} {name} for CPU {cpu}"),
+            About::Pick(cpu, Some(task)) => format!("{at} {name} for CPU {cpu}, where task {} can go on", task.pid),
+            About::Cpu(cpu) => format!("{at} {name}: CPU {cpu}"),
+            About::Refused(token, why) => {
+                let why = match why {
+                    1 => "its token is stale",
+                    2 => "it is another policy's",
+                    3 => "it may not run there",
+                    4 => "the CPU is offline",
+                    _ => "there is nothing to keep",
+                };
+                format!("{at} {name}: {}: {why}", self.token(*token))
+            }
+        }
+    }
+
+    /// What a method answers, and asks for besides.
+    pub fn answer(&self, method: u8, before: &Carried, answer: u64, after: &Carried) -> String {
+        let what = match method {
+            3 => {
+                let how = if answer & BATON_SELECT_DIRECT != 0 { "run it at once on" } else { "queue it on" };
+                format!(": {how} CPU {}", answer as u32 as i32)
+            }
+            9 | 10 => match answer {
+                BATON_PICK_NONE => ": nothing".into(),
+                BATON_PICK_KEEP => format!(": it goes on, for {}", slice(after.slice)),
+                token if method == 9 => format!(": {}, for {}", self.token(token), slice(after.slice)),
+                token => format!(": {}", self.token(token)),
+            },
+            14 | 15 => match answer {
+                0 => ": it had none".into(),
+                token => format!(": gives back {}", self.token(token)),
+            },
+            _ => String::new(),
+        };
+        let kicks = |carried: &Carried| carried.kicks.len().min(usize::from(carried.nr_kicks));
+        let new = after.kicks.iter().take(kicks(after)).skip(kicks(before));
+        let new: String = new
+            .map(|kick| match kick & BATON_KICK_PREEMPT {
+                0 => format!(", and wakes CPU {kick} if it is idle"),
+                _ => format!(", and preempts CPU {}", kick & !BATON_KICK_PREEMPT),
+            })
+            .collect();
+        format!("{} answers{what}{new}", method_name(method))
+    }
+}
+
+impl About {
+    /// The task that it is about.
+    pub fn task(&self) -> Option<&BatonTask> {
+        match self {
+            About::Waking(task, _) | About::Given(task, _) | About::Task(task) | About::Pick(_, Some(task)) => {
+                Some(task)
+            }
+            _ => None,
+        }
+    }
+}
+
+fn of(task: &BatonTask) -> String {
+    let BatonTask { pid, cpu, nice, runtime, .. } = task;
+    let nice = if *nice == 0 { String::new() } else { format!(", nice {nice}") };
+    format!("task {pid} on CPU {cpu}, ran for {}{nice}", length(*runtime))
+}
+
+fn slice(ns: u64) -> String {
+    if ns == 0 {
+        "the usual slice".into()
+    } else {
+        length(ns)
+    }
+}
+
+/// A time, as seconds.
+fn time(ns: u64) -> String {
+    format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000)
+}
+
+/// A length of time, as people say it.
+fn length(ns: u64) -> String {
+    let (unit, name) = match ns {
+        0..1_000 => (1.0, "ns"),
+        1_000..1_000_000 => (1e3, "us"),
+        1_000_000..1_000_000_000 => (1e6, "ms"),
+        _ => (1e9, "s"),
+    };
+    // Without zeros at its end.
+    format!("{} {name}", (ns as f64 / unit * 1e3).round() / 1e3)
+}
