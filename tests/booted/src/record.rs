@@ -209,7 +209,7 @@ fn full(lossless: bool) -> Result<(), String> {
 }
 
 fn fault() -> Result<(), String> {
-    baton(&["load", "faulty", "--all", "--options", "fault=index,after=3000"])?;
+    baton(&["load", "faulty", "--all", "--options", "fault=index,after=200"])?;
     let recorder = Recorder::start("faulty", FILE, &[])?;
     Load::hackbench(1, 20)?.end()?;
     let (status, summary, errors) = recorder.wait()?;
