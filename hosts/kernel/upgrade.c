@@ -94,8 +94,10 @@ static int hold_and_change(struct baton_place *place, struct baton_version *to, 
 {
 	struct hold hold = { .place = place, .to = to, .older = older };
 
-	u64 begin = local_clock();
+	u64 begin;
 
+	baton_record_end(place, BATON_RECORD_END_REPLACED);
+	begin = local_clock();
 	stop_machine(change_while_held, &hold, NULL);
 	arg->change.held = local_clock() - begin;
 	arg->change.policy = hold.in_policy;
@@ -114,6 +116,8 @@ static int change_same(struct baton_place *place, struct baton_version *to, stru
 	if (is_failure(made))
 		return failed(arg, made, "the new version could not be made of the state");
 	to->this = (void *)made;
+	/* A recording is of one version. */
+	baton_record_end(place, BATON_RECORD_END_REPLACED);
 	baton_core_swap(index_of(place), to, baton_events_of(to));
 	return 0;
 }
@@ -228,7 +232,6 @@ int baton_upgrade(struct baton_place *place, struct baton_upgrade *arg)
 	u64 memory = place->memory;
 	int err;
 
-	baton_record_end(place, BATON_RECORD_END_REPLACED);
 	arg->message[0] = 0;
 	if (baton_core_state(index_of(place)) != BATON_POLICY_STATE_RUNNING)
 		return refuse(arg, -ENODEV, "the policy is not running");

@@ -56,13 +56,22 @@ fn a_guest_that_panics_or_hangs_is_named_with_its_log() {
         Err(Error::Died { log_tail, .. }) => assert!(log_tail.contains("Kernel panic"), "{log_tail}"),
         other => panic!("not seen: {other:?}"),
     }
-    let vm = Vm { timeout: Duration::from_secs(15), ..shell("echo hanging >/dev/kmsg; sleep 600") };
-    let start = Instant::now();
-    match vm.run(&mut std::io::sink()) {
-        Err(Error::TimedOut { seconds: 15, log_tail, .. }) => assert!(log_tail.contains("hanging"), "{log_tail}"),
-        other => panic!("not seen: {other:?}"),
+    // Where the machine is busy, a guest has not come to its command after the first of these.
+    for limit in [15, 150] {
+        let vm = Vm { timeout: Duration::from_secs(limit), ..shell("echo hanging >/dev/kmsg; sleep 600") };
+        let start = Instant::now();
+        match vm.run(&mut std::io::sink()) {
+            Err(Error::TimedOut { seconds, log_tail, .. }) => {
+                assert_eq!(seconds, limit);
+                assert!(start.elapsed() < Duration::from_secs(limit + 30));
+                if log_tail.contains("hanging") {
+                    return;
+                }
+            }
+            other => panic!("not seen: {other:?}"),
+        }
     }
-    assert!(start.elapsed() < Duration::from_secs(20));
+    panic!("the log does not have what the guest wrote");
 }
 
 #[test]

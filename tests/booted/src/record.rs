@@ -2,7 +2,7 @@
 //! Recordings, and whatever happens to them: the file can be read, and the policy goes on.
 
 use crate::{
-    tool::{baton, check, is_well, run, stress, Load},
+    tool::{baton, baton_fails, check, is_well, run, stress, Load},
     Case,
 };
 use baton_trace::{Event, Item, Recording};
@@ -22,6 +22,7 @@ pub fn cases() -> Vec<Case> {
         case!("the disk is full while recording", disk_full()),
         case!("unload while recording", ended_by(&["unload", "wfq"], "the policy was unloaded")),
         case!("upgrade while recording", ended_by(&["upgrade", "wfq"], "the policy was replaced")),
+        case!("a refused upgrade while recording", refused_upgrade()),
         case!("switch while recording", ended_by(&["switch", "wfq", "fifo"], "the policy was replaced")),
         case!("a ring is full: events are lost, and counted", full(false)),
         case!("a ring is full: a lossless recording ends", full(true)),
@@ -182,6 +183,21 @@ fn ended_by(command: &[&str], why: &str) -> Result<(), String> {
     check(status.success() && summary["end"] == why, || format!("{status}, {summary}: {errors}"))?;
     is_whole(FILE, &summary)?;
     load.end()
+}
+
+/// It goes on as if nothing had been.
+fn refused_upgrade() -> Result<(), String> {
+    baton(&["load", "wfq", "--all"])?;
+    let recorder = Recorder::start("wfq", FILE, &[])?;
+    baton_fails(&["upgrade", "wfq", "--options", "no_such=1"], "no option of that name")?;
+    baton_fails(&["rollback", "wfq"], "no version before")?;
+    Load::hackbench(1, 20)?.end()?;
+    let still = recording("wfq")?;
+    let (status, summary, errors) = recorder.end()?;
+    check(status.success(), || format!("{status}: {errors}"))?;
+    is_whole(FILE, &summary)?;
+    check(still, || "a refused upgrade ended the recording".into())?;
+    is_well("wfq")
 }
 
 /// The recorder stands still for a while.
