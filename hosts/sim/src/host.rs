@@ -12,10 +12,9 @@ use std::sync::Arc;
 use baton_abi::{BatonCtx, BatonFault, BatonFaultKind, BatonMethod};
 use baton_core::{Arg, Core, CpuState, Fault, Host, PolicyEntry, Slot};
 use baton_native::{Crash, Instance, Policy, Table};
-use baton_trace::{Event, Question};
 
 use crate::fault::{self, LastWords};
-use crate::record::Tape;
+use crate::record::{self, Tape};
 use crate::rng::Rng;
 use crate::topology::CpuMask;
 use crate::UnderWay;
@@ -103,20 +102,36 @@ impl SimHost {
     }
 
     /// Does something with the recording, if there is one.
-    #[inline(always)]
-    fn record(&self, note: impl FnOnce(&mut Tape, u32)) {
-        if self.is_recorded {
-            self.note_on_tape(note);
-        }
-    }
-
-    /// Apart from the rest, so that runs which are not recorded need no registers for it.
-    #[cold]
-    #[inline(never)]
-    fn note_on_tape(&self, note: impl FnOnce(&mut Tape, u32)) {
+    pub fn record(&self, note: impl FnOnce(&mut Tape, u32)) {
         if let Some(tape) = &mut *self.tape.borrow_mut() {
             note(tape, self.here.get());
         }
+    }
+
+    /// What policies call.
+    pub fn table(&self) -> &'static Table {
+        if self.is_recorded {
+            &record::TABLE
+        } else {
+            &TABLE
+        }
+    }
+
+    /// Apart from [`Host::call`], so that runs which are not recorded need no registers for it.
+    #[cold]
+    #[inline(never)]
+    fn call_recorded(
+        &self,
+        instance: &Instance,
+        method: BatonMethod,
+        ctx: &mut BatonCtx,
+        a: Arg<'_>,
+        b: Arg<'_>,
+    ) -> u64 {
+        self.record(|tape, cpu| tape.begin(cpu, method, ctx, &a, &b));
+        let answer = instance.call(method, ctx, a, b);
+        self.record(|tape, cpu| tape.end(cpu, answer, ctx));
+        answer
     }
 
     /// Is the CPU in the set?
@@ -183,9 +198,12 @@ impl Host for SimHost {
         self.under_way.begin(self.calls.get(), method);
         let outer = self.calling.replace(Some(policy.index()));
         let instances = self.instances.borrow();
-        self.record(|tape, cpu| tape.begin(cpu, method, ctx, &a, &b));
-        let answer = instances[policy.version.load(Relaxed) - 1].call(method, ctx, a, b);
-        self.record(|tape, cpu| tape.end(cpu, answer, ctx));
+        let instance = &instances[policy.version.load(Relaxed) - 1];
+        let answer = if self.is_recorded {
+            self.call_recorded(instance, method, ctx, a, b)
+        } else {
+            instance.call(method, ctx, a, b)
+        };
         self.calling.set(outer);
         self.under_way.end();
         answer
@@ -240,7 +258,7 @@ impl Drop for Installed {
 }
 
 #[inline]
-fn with<R>(f: impl FnOnce(&SimCore<'_>, &SimHost) -> R) -> R {
+pub(crate) fn with<R>(f: impl FnOnce(&SimCore<'_>, &SimHost) -> R) -> R {
     // SAFETY: On-stack. Policies are called while a simulation is on the stack only, and the reference does not leave this call.
     let core = unsafe { CORE.get().as_ref() }.expect("a policy is called by a simulation");
     f(core, core.host())
@@ -282,7 +300,7 @@ extern "C" fn lock(word: *const AtomicU32) -> bool {
         with(|_, host| host.say("a lock was taken while the policy was being made; use Lock::get_mut there"));
         return false;
     }
-    let is_ours = take(word);
+    let is_ours = try_lock(word);
     if !is_ours {
         with(|_, host| host.say("the lock is held by this CPU already"));
         fail(BatonFaultKind::Deadlock);
@@ -291,15 +309,6 @@ extern "C" fn lock(word: *const AtomicU32) -> bool {
 }
 
 extern "C" fn try_lock(word: *const AtomicU32) -> bool {
-    let is_ours = take(word);
-    if !is_ours {
-        with(|_, host| host.record(|tape, cpu| tape.lock(cpu, word as usize, false)));
-    }
-    is_ours
-}
-
-/// Takes the lock if it is free.
-fn take(word: *const AtomicU32) -> bool {
     with(|_, host| {
         if !host.may_lock() {
             return false;
@@ -308,7 +317,6 @@ fn take(word: *const AtomicU32) -> bool {
         let is_free = unsafe { &*word }.swap(1, Relaxed) == 0;
         if is_free {
             host.held.borrow_mut().push(word as usize);
-            host.record(|tape, cpu| tape.lock(cpu, word as usize, true));
         }
         is_free
     })
@@ -337,14 +345,7 @@ extern "C" fn token_dropped(token: u64) -> bool {
     with(|core, host| {
         let cpu = core.cpu(host.here.get() as i32).expect("this runs on a CPU");
         // A policy that ends drops what it has.
-        let is_lost = host.calling.get().is_some() && core.dropped(token, cpu);
-        if is_lost {
-            host.record(|tape, cpu| {
-                tape.note(cpu, &Event::Dropped(token));
-                tape.fail(BatonFaultKind::LostTask as u8);
-            });
-        }
-        !is_lost
+        host.calling.get().is_none() || !core.dropped(token, cpu)
     })
 }
 
@@ -360,26 +361,16 @@ extern "C" fn panicked(file: *const u8, file_len: usize, line: u32, message: *co
     fail(if is_memory { BatonFaultKind::OutOfMemory } else { BatonFaultKind::Panic });
 }
 
-/// Gives an answer of the machine's to the policy.
-#[inline(always)]
-fn answer<T: Copy>(what: impl FnOnce(&SimCore<'_>, &SimHost) -> T, event: impl FnOnce(T) -> Event) -> T {
-    with(|core, host| {
-        let answer = what(core, host);
-        host.record(|tape, cpu| tape.note(cpu, &event(answer)));
-        answer
-    })
-}
-
 extern "C" fn now() -> u64 {
-    answer(|_, host| host.now.get(), Event::Now)
+    with(|_, host| host.now.get())
 }
 
 extern "C" fn random() -> u64 {
-    answer(|_, host| host.rng.borrow_mut().any(), Event::Random)
+    with(|_, host| host.rng.borrow_mut().any())
 }
 
 extern "C" fn read(value: u64) -> u64 {
-    answer(|_, _| value, Event::Read)
+    value
 }
 
 fn request(at: Option<u64>) {
@@ -390,44 +381,35 @@ fn request(at: Option<u64>) {
 }
 
 extern "C" fn arm_timer(after_ns: u64) {
-    let now = answer(|_, host| host.now.get(), |_| Event::ArmTimer(after_ns));
+    let now = with(|_, host| host.now.get());
     request(Some(now.saturating_add(after_ns)));
 }
 
 extern "C" fn cancel_timer() {
-    answer(|_, _| (), |()| Event::CancelTimer);
     request(None);
 }
 
 extern "C" fn may_run(slot: u32, cpu: i32) -> bool {
-    answer(|core, host| host.task_may_run(slot, cpu) && serves(core, host, cpu), |yes| Event::MayRun { slot, cpu, yes })
+    with(|core, host| host.task_may_run(slot, cpu) && serves(core, host, cpu))
 }
 
 extern "C" fn cpu_online(cpu: i32) -> bool {
-    answer(
-        |core, host| core.cpu(cpu).is_some_and(CpuState::is_online) && serves(core, host, cpu),
-        |yes| Event::Cpu { question: Question::Online, cpu, yes },
-    )
+    with(|core, host| core.cpu(cpu).is_some_and(CpuState::is_online) && serves(core, host, cpu))
 }
 
 extern "C" fn cpu_idle(cpu: i32) -> bool {
-    answer(
-        |core, host| core.is_idle(cpu) && serves(core, host, cpu),
-        |yes| Event::Cpu { question: Question::Idle, cpu, yes },
-    )
+    with(|core, host| core.is_idle(cpu) && serves(core, host, cpu))
 }
 
 extern "C" fn any_idle() -> bool {
-    answer(|core, _| core.is_any_idle(), Event::AnyIdle)
+    with(|core, _| core.is_any_idle())
 }
 
 extern "C" fn claim_idle(cpu: i32) -> bool {
-    answer(
-        |core, host| serves(core, host, cpu) && core.claim_idle(cpu),
-        |yes| Event::Cpu { question: Question::Claim, cpu, yes },
-    )
+    with(|core, host| serves(core, host, cpu) && core.claim_idle(cpu))
 }
 
+/// Of runs that are not recorded; `record::TABLE` adds the recording.
 pub(crate) static TABLE: Table = Table {
     lock,
     try_lock,

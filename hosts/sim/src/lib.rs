@@ -35,7 +35,7 @@ use baton_native::{contained, Policy};
 pub use outcome::Outcome;
 
 use cost::Costs;
-use host::{is_in_policy, Installed, SimHost, TABLE};
+use host::{is_in_policy, Installed, SimHost};
 use machine::Machine;
 use record::Tape;
 use topology::Topology;
@@ -272,7 +272,7 @@ fn end(core: &Core<'_, SimHost>) -> Result<(), SimError> {
 fn start(config: &Config, core: &Core<'_, SimHost>) -> Result<(), SimError> {
     for spec in &config.policies {
         let host = core.host();
-        spec.policy.install(Some(&TABLE));
+        spec.policy.install(Some(host.table()));
         let name = spec.policy.name();
         host.making.set(Some(spec.policy));
         let made = spec.policy.make(config.topology.cpus(), config.max_tasks, &spec.options);

@@ -3,11 +3,14 @@
 
 use std::collections::HashMap;
 use std::io::{self, Write};
+use std::sync::atomic::AtomicU32;
 
-use baton_abi::{BatonCtx, BatonMethod, BatonTask, BATON_ABORTED};
+use baton_abi::{BatonCtx, BatonFaultKind, BatonMethod, BatonTask, BATON_ABORTED};
 use baton_core::Arg;
-use baton_trace::{About, Call, Carried, Event, FileWriter, Header, Recorder, Return, BLOCK_SIZE};
+use baton_native::Table;
+use baton_trace::{About, Call, Carried, Event, FileWriter, Header, Question, Recorder, Return, BLOCK_SIZE};
 
+use crate::host::{self, with};
 use crate::{Config, PolicySpec};
 
 /// One CPU's part.
@@ -164,4 +167,112 @@ fn about(method: BatonMethod, a: &Arg<'_>, b: &Arg<'_>) -> About {
         (_, _, Arg::Word(token)) if *token != 0 => About::Given(task(a), *token),
         _ => About::Task(task(a)),
     }
+}
+
+/// `host::TABLE`, each of whose answers is recorded.
+pub(crate) static TABLE: Table = Table {
+    lock,
+    try_lock,
+    unlock: host::TABLE.unlock,
+    token_dropped,
+    panicked: host::TABLE.panicked,
+    now,
+    random,
+    read,
+    arm_timer,
+    cancel_timer,
+    may_run,
+    cpu_online,
+    cpu_idle,
+    any_idle,
+    claim_idle,
+};
+
+fn note(event: &Event) {
+    with(|_, host| host.record(|tape, cpu| tape.note(cpu, event)));
+}
+
+fn note_lock(word: *const AtomicU32, is_ours: bool) {
+    with(|_, host| host.record(|tape, cpu| tape.lock(cpu, word as usize, is_ours)));
+}
+
+extern "C" fn lock(word: *const AtomicU32) -> bool {
+    let is_ours = (host::TABLE.lock)(word);
+    // One that cannot be taken ends the call.
+    if is_ours {
+        note_lock(word, true);
+    }
+    is_ours
+}
+
+extern "C" fn try_lock(word: *const AtomicU32) -> bool {
+    let is_ours = (host::TABLE.try_lock)(word);
+    note_lock(word, is_ours);
+    is_ours
+}
+
+extern "C" fn token_dropped(token: u64) -> bool {
+    let goes_on = (host::TABLE.token_dropped)(token);
+    if !goes_on {
+        note(&Event::Dropped(token));
+        with(|_, host| host.record(|tape, _| tape.fail(BatonFaultKind::LostTask as u8)));
+    }
+    goes_on
+}
+
+extern "C" fn now() -> u64 {
+    let now = (host::TABLE.now)();
+    note(&Event::Now(now));
+    now
+}
+
+extern "C" fn random() -> u64 {
+    let random = (host::TABLE.random)();
+    note(&Event::Random(random));
+    random
+}
+
+extern "C" fn read(value: u64) -> u64 {
+    note(&Event::Read(value));
+    value
+}
+
+extern "C" fn arm_timer(after_ns: u64) {
+    (host::TABLE.arm_timer)(after_ns);
+    note(&Event::ArmTimer(after_ns));
+}
+
+extern "C" fn cancel_timer() {
+    (host::TABLE.cancel_timer)();
+    note(&Event::CancelTimer);
+}
+
+extern "C" fn may_run(slot: u32, cpu: i32) -> bool {
+    let yes = (host::TABLE.may_run)(slot, cpu);
+    note(&Event::MayRun { slot, cpu, yes });
+    yes
+}
+
+/// The answer to a question about a CPU.
+fn noted(question: Question, cpu: i32, yes: bool) -> bool {
+    note(&Event::Cpu { question, cpu, yes });
+    yes
+}
+
+extern "C" fn cpu_online(cpu: i32) -> bool {
+    noted(Question::Online, cpu, (host::TABLE.cpu_online)(cpu))
+}
+
+extern "C" fn cpu_idle(cpu: i32) -> bool {
+    noted(Question::Idle, cpu, (host::TABLE.cpu_idle)(cpu))
+}
+
+extern "C" fn any_idle() -> bool {
+    let yes = (host::TABLE.any_idle)();
+    note(&Event::AnyIdle(yes));
+    yes
+}
+
+extern "C" fn claim_idle(cpu: i32) -> bool {
+    noted(Question::Claim, cpu, (host::TABLE.claim_idle)(cpu))
 }

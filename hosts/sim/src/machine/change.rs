@@ -10,7 +10,6 @@ use baton_core::PolicyEntry;
 use baton_native::Refused;
 
 use super::{Machine, Place};
-use crate::host::TABLE;
 use crate::topology::CpuMask;
 use crate::trace::{Event, Left};
 use crate::world::{Happening, TaskRef};
@@ -190,7 +189,7 @@ impl<'m> Machine<'m> {
         let Some(new) = self.config.versions.get(version) else { return };
         let host = self.host();
         self.enter(here);
-        new.install(Some(&TABLE));
+        new.install(Some(host.table()));
         let running = entry.version.load(Relaxed) - 1;
         let options = &self.config.policies[policy].options;
         host.making.set(Some(*new));
