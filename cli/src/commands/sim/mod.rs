@@ -27,7 +27,7 @@ pub struct Sim {
     /// options: wfq, wfq:period=6ms,credit=1ms.
     #[arg(value_name = "POLICY", required_unless_present_any = ["compare", "workloads"])]
     pub policies: Vec<Party>,
-    /// What runs: a workload with its keys, several joined by +, or a JSON file of rt-app's. See --workloads.
+    /// What runs: a workload with its keys, a recording as perf:FILE, a JSON file of rt-app's, or several joined by +. See --workloads.
     #[arg(short, long, default_value = "pipe", value_name = "WORKLOAD")]
     pub workload: String,
     /// List the workloads and their keys.

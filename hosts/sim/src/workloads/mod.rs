@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Workloads: what is made of `NAME`, `NAME:key=value,key=value`, an rt-app file, or several of these joined with `+`.
+//! Workloads: what is made of `NAME`, `NAME:key=value,key=value`, an rt-app file, a recording (`perf:FILE`), or several of these joined
+//! with `+`.
 //!
 //! Each built-in one is a file here, whose header says what it models and after whom. All are endless, and end with the simulation.
 //! docs/workloads.md is for people.
@@ -14,6 +15,7 @@ mod memcached;
 mod open;
 mod pipe;
 mod random;
+mod recorded;
 mod rocksdb;
 pub mod rtapp;
 mod schbench;
@@ -95,7 +97,15 @@ pub fn listing() -> String {
             text += &format!("    {:<12}{} ({}; default {})\n", key.name, key.help, key.kind, key.default);
         }
     }
-    text
+    text + "perf:FILE   a recording: the text of perf script or trace-cmd report\n"
+}
+
+/// Of a file, whose tasks are there already.
+fn few_enough(part: &str, world: &World) -> Result<(), String> {
+    match world.tasks() {
+        all if all > MAX_TASKS => Err(format!("{part}: {all} tasks; a workload begins with at most {MAX_TASKS}")),
+        _ => Ok(()),
+    }
 }
 
 /// Puts a workload into a world whose machine has so many CPUs. What is wrong with the spec is said in one sentence; the world is then
@@ -107,23 +117,34 @@ pub fn build(spec: &str, seed: u64, nr_cpus: usize, world: &mut World) -> Result
     let mut seen: Vec<&str> = Vec::new();
     for (number, part) in spec.split('+').map(str::trim).enumerate() {
         let (name, keys) = part.split_once(':').unwrap_or((part, ""));
+        let is_recording = name == "perf";
         // A list of nice values has a '/' too, after the name.
-        if part.ends_with(".json") || name.contains('/') {
+        if !is_recording && (part.ends_with(".json") || name.contains('/')) {
             let text = std::fs::read_to_string(part).map_err(|why| format!("{part}: {why}"))?;
             rtapp::add(&text, nr_cpus, world).map_err(|why| format!("{part}: {why}"))?;
-            if world.tasks() > MAX_TASKS {
-                return Err(format!("{part}: {} tasks; a workload begins with at most {MAX_TASKS}", world.tasks()));
+            few_enough(part, world)?;
+            continue;
+        }
+        let before = seen.iter().filter(|&&other| other == name).count();
+        let own = if before == 0 { name.to_string() } else { format!("{name}-{}", before + 1) };
+        seen.push(name);
+        if is_recording {
+            if keys.is_empty() {
+                return Err("perf: needs a file, as perf:FILE: the text of `perf script` or `trace-cmd report`".into());
             }
+            let bytes = std::fs::read(keys).map_err(|why| format!("{keys}: {why}"))?;
+            recorded::add(&bytes, &own, world).map_err(|why| format!("{keys}: {why}"))?;
+            few_enough(part, world)?;
             continue;
         }
         let Some(workload) = list().iter().find(|workload| workload.name == name) else {
             let names: Vec<_> = list().iter().map(|workload| workload.name).collect();
-            return Err(format!("'{name}' is no workload: {}, or an rt-app file (.json)", names.join(", ")));
+            return Err(format!(
+                "'{name}' is no workload: {}, a recording (perf:FILE), or an rt-app file (.json)",
+                names.join(", ")
+            ));
         };
         let params = Params::parse(name, workload.keys, keys, nr_cpus)?;
-        let before = seen.iter().filter(|&&other| other == name).count();
-        let own = if before == 0 { name.to_string() } else { format!("{name}-{}", before + 1) };
-        seen.push(name);
         let rng = Rng::new(seed, number as u64);
         (workload.add)(&mut Stage { world, params, rng, cpus: nr_cpus, name: own })?;
     }

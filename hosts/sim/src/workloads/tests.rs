@@ -33,6 +33,8 @@ fn wrong_specs() {
     check("hackbench:groups=2500,fds=1000", "at most 100000");
     check("hogs:n=60000+hogs:n=60000", "hogs-2: 120000 tasks");
     check("nowhere.json", "nowhere.json: No such file");
+    check("perf", "perf: needs a file, as perf:FILE");
+    check("perf:/nowhere.txt", "/nowhere.txt: No such file");
 }
 
 #[test]
