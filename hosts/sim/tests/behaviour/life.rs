@@ -10,7 +10,7 @@ use baton_sim::trace::{Event, Sink};
 use baton_sim::world::{Cx, Happening, Op, Spawn, TaskRef, World};
 use baton_sim::{Config, Outcome, PolicySpec};
 
-use crate::{cfs_like, faulty, fifo, machine, relay_v1, relay_v2, run, shipped, wfq};
+use crate::{cfs_like, faulty, fifo, machine, relay_v1, relay_v2, run, shipped, wfq, workload};
 
 fn hog(name: &str) -> Spawn {
     Spawn::new(name, |_: &mut Cx<'_>| Op::Run(1_000_000))
@@ -297,5 +297,19 @@ fn cpus_that_share_one_stream_are_together_as_fast_as_one() {
         let (one, two, shared) = (done("1x1x1", false), done("1x2x1", false), done("1x2x1", true));
         assert!(two > one * 19 / 10, "{}: {two} on two CPUs, {one} on one", policy.name());
         assert!(shared.abs_diff(one) * 20 <= one, "{}: {shared} on two that share, {one} on one", policy.name());
+    }
+}
+
+#[test]
+fn a_recording_runs_under_every_policy_and_comes_to_its_end() {
+    let spec = concat!("perf:", env!("CARGO_MANIFEST_DIR"), "/src/workloads/recorded/perf.txt");
+    for policy in shipped() {
+        for topology in ["1x1x1", "1x2x1"] {
+            let config = machine(topology, policy, 10);
+            let [one, two] = [(); 2].map(|()| run(&config, workload(spec, &config)).stats);
+            // Both operations of cc1, and as's before and after its wakeup.
+            assert_eq!(one.groups[0].done, 4, "{} on {topology}", policy.name());
+            assert_eq!(one.hash, two.hash, "{} on {topology}", policy.name());
+        }
     }
 }

@@ -9,6 +9,7 @@
 //! ```
 
 use std::collections::btree_map::{BTreeMap, Entry};
+use std::collections::BTreeSet;
 
 use super::line::{Event, Left, What, Who};
 
@@ -102,15 +103,23 @@ struct History<'a> {
 pub(super) fn tasks<'a>(events: &[Event<'a>]) -> Result<Vec<Past<'a>>, String> {
     let mut history = History::default();
     let Some(first) = events.first() else { return Ok(Vec::new()) };
-    // Who is switched out of a CPU first has had it from the beginning.
+    // Who is switched out of a CPU first has had it from the beginning, unless it was elsewhere before.
+    let mut elsewhere = BTreeSet::new();
     for event in events {
-        let What::Switch { prev, .. } = &event.what else { continue };
-        history.seen.entry(event.cpu).or_insert((event.line, event.line)).1 = event.line;
-        if let Entry::Vacant(current) = history.current.entry(event.cpu) {
-            current.insert(prev.pid);
-            if !history.by_pid.contains_key(&prev.pid) {
-                history.put_on(event.cpu, prev)?;
+        match &event.what {
+            What::Switch { prev, next, .. } => {
+                history.seen.entry(event.cpu).or_insert((event.line, event.line)).1 = event.line;
+                if let Entry::Vacant(current) = history.current.entry(event.cpu) {
+                    current.insert(prev.pid);
+                    if elsewhere.insert(prev.pid) {
+                        history.put_on(event.cpu, prev)?;
+                    }
+                }
+                elsewhere.insert(next.pid);
             }
+            What::Wakeup(who) | What::WakeupNew(who) => _ = elsewhere.insert(who.pid),
+            What::Fork { pid, .. } => _ = elsewhere.insert(*pid),
+            What::Exit => {}
         }
     }
     for event in events {

@@ -143,6 +143,14 @@ fn what_is_kept_and_what_is_not() {
          0.000030 [1] a 1 switch a:1 [120] S ==> b:2 [120]",
         "0 b: run 10000; 0 a: run 30000; 0 x: suspend; 10000 b: sleep 20000; 30000 b: exit; 30000 a: suspend",
     );
+    // And it begins so: the child came to the second CPU unseen, and is there when that is first seen.
+    check(
+        "0.000000 [0] a 1 fork comm=a pid=1 child_comm=a child_pid=2
+         0.000001 [0] a 1 new a:2 [120] CPU:001
+         0.000010 [0] a 1 switch a:1 [120] S ==> swapper/0:0 [120]
+         0.000020 [1] b 2 switch b:2 [120] S ==> swapper/1:0 [120]",
+        "0 a: fork b Some(0); 0 a: run 10000; 0 b: suspend; 10000 a: suspend",
+    );
     // A CPU without a switch has whom its lines name. Names may have blanks, colons and brackets.
     check(
         "0.000000 [1] web 5 wake [x y]:z:6 [120] CPU:001
