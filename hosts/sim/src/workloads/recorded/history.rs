@@ -143,7 +143,7 @@ impl<'a> History<'a> {
         match &event.what {
             What::Switch { prev, left, next } => self.switch(event.cpu, prev, *left, next),
             What::Wakeup(who) => {
-                let waker = if event.interrupt { None } else { self.on_cpu(event)? };
+                let waker = if event.interrupt { None } else { self.on_cpu(event) };
                 let at = self.find(who, State::Asleep { since: 0 });
                 // One that is about to sleep is awake still, and goes on.
                 if let State::Asleep { .. } = self.tasks[at].state {
@@ -160,7 +160,7 @@ impl<'a> History<'a> {
                 Ok(())
             }
             What::Fork { comm, pid } => {
-                let parent = self.on_cpu(event)?;
+                let parent = self.on_cpu(event);
                 if self.by_pid.get(pid).is_some_and(|&old| !self.tasks[old].exited) {
                     return Err(self.missing(&format!("{comm} {pid} is forked, and has not ended before")));
                 }
@@ -174,7 +174,7 @@ impl<'a> History<'a> {
                 Ok(())
             }
             What::Exit => {
-                if let Some(at) = self.on_cpu(event)? {
+                if let Some(at) = self.on_cpu(event) {
                     self.tasks[at].exited = true;
                 }
                 Ok(())
@@ -245,18 +245,14 @@ impl<'a> History<'a> {
     }
 
     /// Who is on the event's CPU; nobody when that is idle. On a CPU that never switches it is whom the line names.
-    fn on_cpu(&mut self, event: &Event<'a>) -> Result<Option<usize>, String> {
-        if !self.current.contains_key(&event.cpu) {
-            self.current.insert(event.cpu, event.pid.max(0));
-            if event.pid > 0 {
-                if self.by_pid.contains_key(&event.pid) {
-                    return Err(self.missing(&format!("nobody came to CPU {}, and it has {}", event.cpu, event.pid)));
-                }
-                let state = State::Running { cpu: event.cpu, since: 0 };
-                self.new_task(event.pid, event.comm, state, 0);
+    fn on_cpu(&mut self, event: &Event<'a>) -> Option<usize> {
+        if let Entry::Vacant(current) = self.current.entry(event.cpu) {
+            current.insert(event.pid.max(0));
+            if event.pid > 0 && !self.by_pid.contains_key(&event.pid) {
+                self.new_task(event.pid, event.comm, State::Running { cpu: event.cpu, since: 0 }, 0);
             }
         }
-        Ok(self.by_pid.get(&self.current[&event.cpu]).copied())
+        self.by_pid.get(&self.current[&event.cpu]).copied()
     }
 
     /// The task; one that comes up now has been there from the beginning, in that state.
