@@ -217,12 +217,17 @@ fn other_kernel() -> Result<(), String> {
 }
 
 fn other_abi() -> Result<(), String> {
-    // The description of the policy: interface 2, version 1, no events, in Rust, "fifo".
+    // The description of the policy: version 1, no events, in Rust, "fifo"; before it the version of the interface.
     let mut here = Vec::new();
-    for word in [2_u32, 1, 0, 0] {
+    for word in [1_u32, 0, 0] {
         here.extend(word.to_le_bytes());
     }
     here.extend(b"fifo\0");
-    let module = changed_module("fifo", |bytes| replace(bytes, &here, &99_u32.to_le_bytes()))?;
+    let module = changed_module("fifo", |bytes| {
+        let at = bytes.windows(here.len()).position(|window| window == here).and_then(|at| at.checked_sub(4));
+        let at = at.ok_or("the module does not have what is to be changed")?;
+        bytes[at..at + 4].copy_from_slice(&99_u32.to_le_bytes());
+        Ok(())
+    })?;
     baton_fails(&["load", "fifo", "--module", &module], "interface")
 }
