@@ -198,7 +198,7 @@ fn read(mut rings: Rings, policy: &str, file: File, stop: &AtomicBool) -> Result
     let (mut first, mut last) = (u64::MAX, 0);
     loop {
         // Stopped before the look, so that the last look finds all.
-        let is_last = stop.load(Relaxed) || summary.end != name(0) && !summary.end.is_empty();
+        let is_last = stop.load(Relaxed) || !summary.end.is_empty();
         if is_last {
             rings.stop()?;
         }
