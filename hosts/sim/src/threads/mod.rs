@@ -87,6 +87,8 @@ pub struct GroupRan {
     pub done: u64,
     /// Responses that they measured, ns.
     pub responses: Histogram,
+    /// Computing that they were through with, ns of an undisturbed CPU.
+    pub computed: u64,
 }
 
 /// How a workload is run.
@@ -157,9 +159,10 @@ pub fn run(world: World, plan: Plan, begins: impl FnOnce(u64)) -> Result<Vec<Gro
     let mut failed = None;
     for (group, thread) in running {
         match thread.join() {
-            Ok(Ok((done, responses))) => {
-                ran[group].done += done;
-                ran[group].responses.add(&responses);
+            Ok(Ok(task)) => {
+                ran[group].done += task.done;
+                ran[group].responses.add(&task.responses);
+                ran[group].computed += task.computed;
             }
             Ok(Err(why)) => failed = Some(why),
             Err(_) => failed = Some("a thread of the workload panicked".into()),
@@ -197,6 +200,7 @@ struct Task {
     item: Option<Item>,
     done: u64,
     responses: Histogram,
+    computed: u64,
     /// What notes took, ns.
     debt: u64,
 }
@@ -204,10 +208,11 @@ struct Task {
 impl Task {
     fn new(id: u32, spawn: Spawn, shared: Arc<Shared>, sleeper: Arc<Sleeper>) -> Self {
         let rng = Rng::new(shared.plan.seed, u64::from(id));
-        Self { id, spawn, shared, sleeper, rng, item: None, done: 0, responses: Histogram::default(), debt: 0 }
+        let responses = Histogram::default();
+        Self { id, spawn, shared, sleeper, rng, item: None, done: 0, responses, computed: 0, debt: 0 }
     }
 
-    fn live(mut self) -> Result<(u64, Histogram), String> {
+    fn live(mut self) -> Result<Self, String> {
         // The usual slack of 50 us would let a sleep be too long by that.
         let _ = set_current_timer_slack(NonZeroU64::new(1));
         self.shared.gate.wait();
@@ -238,7 +243,7 @@ impl Task {
                 op => self.perform(op, begin)?,
             }
         }
-        Ok((self.done, self.responses))
+        Ok(self)
     }
 
     fn perform(&mut self, op: Op, begin: u64) -> Result<(), String> {
@@ -248,6 +253,7 @@ impl Task {
             Op::Run(ns) => {
                 let rest = ns.saturating_sub(std::mem::take(&mut self.debt));
                 self.shared.plan.speed.run(rest, &self.shared.stop);
+                self.computed += ns;
             }
             Op::Sleep(ns) => sleep_until((now() + ns).min(end)),
             Op::SleepUntil(then) => sleep_until((begin + then).min(end)),
