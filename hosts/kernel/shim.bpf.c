@@ -119,13 +119,12 @@ static __always_inline void kick_all(const struct baton_ctx *call)
 	kick(call, 3);
 }
 
-/* What every callback about a task begins with. The time is added by the kfunc. `slice` and
- * `kicks` are answers: left as they are. */
+/* What every callback about a task begins with. `now` is added by the kfunc; of `kicks` nobody reads more than there are. */
 #define ABOUT(call, p, which_cpu, what)					\
 	struct baton_ctx call;						\
-	call.now = scx_bpf_now();					\
 	call.task = (p)->scx.dsq_vtime;					\
 	call.runtime = (p)->se.sum_exec_runtime;				\
+	call.slice = 0;							\
 	call.cpu = (which_cpu);						\
 	call.flags = (what);						\
 	call.nr_kicks = 0
@@ -195,6 +194,7 @@ void BPF_PROG(baton_dispatch_cpu, s32 cpu, struct task_struct *prev)
 	u32 verdict, tries;
 
 	call.nr_kicks = 0;
+	call.slice = 0;
 	call.cpu = cpu;
 	/* Again after a rescue, and when the fallback queue's turn has nothing for this CPU: no policy has been asked then. */
 #pragma clang loop unroll(disable)

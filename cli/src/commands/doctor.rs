@@ -160,8 +160,8 @@ const FUNCTIONS: &[(&[&str], usize)] = &[
     (&["scx_bpf_dsq_insert___v2", "scx_bpf_dsq_insert"], 4),
     (&["scx_bpf_dsq_move_to_local___v2", "scx_bpf_dsq_move_to_local"], 0),
     (&["scx_bpf_kick_cpu"], 2),
-    (&["scx_bpf_task_cpu"], 1),
-    (&["scx_bpf_now"], 0),
+    (&["scx_bpf_dispatch_cancel"], 0),
+    (&["bpf_cpumask_test_cpu"], 2),
     (&["bpf_task_acquire"], 1),
     (&["bpf_task_release"], 1),
 ];

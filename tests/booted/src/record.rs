@@ -5,7 +5,7 @@ use crate::{
     tool::{baton, baton_fails, check, is_well, run, stress, Load},
     Case,
 };
-use baton_trace::{Event, Item, Recording};
+use baton_trace::{About, Event, Item, Recording};
 use serde_json::Value;
 use std::{
     fs,
@@ -92,6 +92,14 @@ fn is_whole(file: &str, summary: &Value) -> Result<Recording, String> {
         let last = stream.items().last();
         matches!(last, Some(Item::Event(Event::End { .. })))
     });
+    // A slice is an answer: what is in its place before, a policy in C could read.
+    let given = recording.streams.iter().flat_map(|s| s.items()).find(|item| match item {
+        Item::Event(Event::Call(call)) => {
+            matches!(call.about, About::Waking(..) | About::Given(..)) && call.carried.slice != 0
+        }
+        _ => false,
+    });
+    check(given.is_none(), || format!("a call begins with a slice: {given:?}"))?;
     let calls =
         recording.streams.iter().flat_map(|s| s.items()).fold((0i64, 0i64), |(begun, ended), item| match item {
             Item::Event(Event::Call(_)) => (begun + 1, ended),
