@@ -101,7 +101,7 @@ impl What {
             What::Hackbench => 4,
             What::Fairness => 2,
             What::Upgrade => 200,
-            What::Fidelity => 1,
+            What::Fidelity => 3,
             What::Record => 10,
             What::Sim => 3,
         }

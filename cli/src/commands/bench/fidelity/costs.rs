@@ -60,7 +60,7 @@ pub fn measure(machine: &Machine<'_>) -> Result<Measured> {
 
 /// The median wait, and what was counted, which is at least 1.
 fn done(machine: &Machine<'_>, world: World) -> Result<(u64, u64)> {
-    let (numbers, groups) = machine.run(world, DURATION, 0)?;
+    let (numbers, groups) = machine.run(world, super::seed(0), DURATION, 0)?;
     match groups.iter().map(|group| group.done).sum() {
         0 => Err(Error::environment("a task did nothing in its time, so that nothing can be measured", "try again")),
         done => Ok((numbers.p50, done)),
@@ -128,7 +128,7 @@ fn tick_work(machine: &Machine<'_>) -> Result<u64> {
         last = Some(cx.now);
         Op::Run(PIECE)
     }));
-    machine.run(world, 4 * DURATION, 0)?;
+    machine.run(world, super::seed(0), 4 * DURATION, 0)?;
     let mut pieces = pieces.lock().map_err(|_| Error::baton("a task panicked"))?.clone();
     let all: u64 = pieces.iter().sum();
     pieces.sort_unstable();

@@ -6,7 +6,7 @@ use std::path::Path;
 use baton_sim::threads::{self, GroupRan, Plan, Speed};
 use baton_sim::world::World;
 
-use super::{costs, Measured, Numbers, LOADS, SEED};
+use super::{costs, Load, Measured, Numbers, LOADS};
 use crate::artefacts::{Search, LATENCY};
 use crate::commands::bench::Bench;
 use crate::error::{Error, Result};
@@ -30,11 +30,13 @@ pub fn measure(search: &Search, args: &Bench) -> Result<Vec<Measured>> {
     let subject = |subject: &crate::commands::bench::subject::Subject| {
         subject.measure(search, || {
             let costs = costs::measure(&machine)?;
-            let runs = LOADS.iter().map(|load| {
-                let (numbers, _) = machine.run(load.world(cpus)?, load.duration(), load.counts_from())?;
+            let run = |load: &Load, seed| {
+                let (numbers, _) = machine.run(load.world(cpus, seed)?, seed, load.duration(), load.counts_from())?;
                 eprintln!("baton: {}, {}: {numbers:?}", subject.name(), load.spec);
                 Ok(numbers)
-            });
+            };
+            let runs =
+                LOADS.iter().map(|load| (0..args.runs() as usize).map(|nr| run(load, super::seed(nr))).collect());
             Ok(Measured { subject: subject.name(), cpus, costs, runs: runs.collect::<Result<_>>()? })
         })
     };
@@ -43,9 +45,9 @@ pub fn measure(search: &Search, args: &Bench) -> Result<Vec<Measured>> {
 
 impl Machine<'_> {
     /// Runs a workload for so long, ns, and counts from then on.
-    pub fn run(&self, world: World, duration: u64, counts_from: u64) -> Result<(Numbers, Vec<GroupRan>)> {
+    pub fn run(&self, world: World, seed: u64, duration: u64, counts_from: u64) -> Result<(Numbers, Vec<GroupRan>)> {
         let latency = Latency::of_threads(self.probe)?;
-        let plan = Plan { seed: SEED, duration, speed: self.speed, align: TICK };
+        let plan = Plan { seed, duration, speed: self.speed, align: TICK };
         let mut watched = Ok(());
         let begins = |begin| watched = latency.between(begin + counts_from, begin + duration);
         let groups = threads::run(world, plan, begins).map_err(|why| {

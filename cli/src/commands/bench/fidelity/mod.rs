@@ -25,7 +25,6 @@ use crate::kernel;
 /// By so much the times of the workloads are longer than what they model, as all that the guest's kernel does takes longer than on
 /// hardware: a context switch is some thousand instructions, and each of them one nanosecond.
 const FACTOR: u64 = 25;
-const SEED: u64 = 1;
 
 /// A workload that is compared. Its rounds are no multiple of the tick: where both keep step, what happens depends on the microsecond at
 /// which the first began. An open loop is for the one stream of instructions that all CPUs share.
@@ -45,13 +44,18 @@ pub const LOADS: &[Load] = &[
     Load { name: "dispersive", spec: "rocksdb:workers=50,short=100us,long=250ms,on=1", ms: 12_000 },
 ];
 
+/// Of a workload's runs, each has its own.
+fn seed(run: usize) -> u64 {
+    run as u64 + 1
+}
+
 /// The first part of a run is not counted: all tasks come at once.
 const WARM_UP: u64 = 10;
 
 impl Load {
-    fn world(&self, cpus: u32) -> Result<World> {
+    fn world(&self, cpus: u32, seed: u64) -> Result<World> {
         let mut world = World::new();
-        baton_sim::workloads::build(self.spec, SEED, cpus as usize, &mut world)
+        baton_sim::workloads::build(self.spec, seed, cpus as usize, &mut world)
             .map_err(|why| Error::baton(format!("the workload {} is wrong: {why}", self.name)))?;
         Ok(world)
     }
@@ -84,8 +88,8 @@ pub struct Measured {
     pub subject: String,
     pub cpus: u32,
     pub costs: costs::Measured,
-    /// By workload, in the order of [`LOADS`].
-    pub runs: Vec<Numbers>,
+    /// By workload, in the order of [`LOADS`]: its runs.
+    pub runs: Vec<Vec<Numbers>>,
 }
 
 /// What a guest finds.
