@@ -129,6 +129,9 @@ pub enum Command {
     ///
     /// Exit code 0 when it does the same, 1 when not.
     Replay(Replay),
+    /// Save what a policy's flight recorder had when the policy failed, for `baton replay`.
+    #[command(subcommand)]
+    Fault(Fault),
     /// Look into a recording.
     Trace {
         #[command(subcommand)]
@@ -153,11 +156,15 @@ pub struct Output {
 #[derive(Args, Debug)]
 pub struct Record {
     /// Where to.
-    #[arg(short, long, value_name = "FILE")]
-    pub output: PathBuf,
+    #[arg(short, long, value_name = "FILE", required_unless_present = "flight")]
+    pub output: Option<PathBuf>,
     /// The policy. [default: the one that runs]
     #[arg(short, long, value_name = "NAME", value_parser = names::policy)]
     pub policy: Option<String>,
+    /// Into no file: have the policy's last calls always in memory, so much for each CPU, for `baton fault save`; 0 ends that.
+    #[arg(long, value_name = "MIB", conflicts_with_all = ["output", "duration", "lossless", "ring", "command"],
+          value_parser = clap::value_parser!(u32).range(0..=4000))]
+    pub flight: Option<u32>,
     /// For how long; without it and without a command, until it is interrupted (Ctrl-C).
     #[arg(long = "for", value_name = "TIME", value_parser = names::duration)]
     pub duration: Option<std::time::Duration>,
@@ -172,6 +179,23 @@ pub struct Record {
     /// Record while this command runs. It is not given to the policy: for that, see `baton run`.
     #[arg(last = true, value_name = "COMMAND", conflicts_with = "duration")]
     pub command: Vec<String>,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum Fault {
+    /// Save it to a file. It stays until the policy is unloaded, or fails again.
+    Save(FaultSave),
+}
+
+#[derive(Args, Debug)]
+pub struct FaultSave {
+    /// Where to.
+    pub output: PathBuf,
+    /// The policy. [default: the one that has failed]
+    #[arg(short, long, value_name = "NAME", value_parser = names::policy)]
+    pub policy: Option<String>,
+    #[command(flatten)]
+    pub out: Output,
 }
 
 #[derive(Args, Debug)]

@@ -193,6 +193,25 @@ impl Device {
         self.request::<ORDER, _>(&mut order)
     }
 
+    /// See [`BatonRecordHow`]; the answer is what the core says of it.
+    pub fn record(&self, policy: &str, blocks: u32, how: BatonRecordHow) -> std::result::Result<BatonRecord, Refused> {
+        let mut about = BatonRecord {
+            name: field(policy),
+            blocks,
+            how: how as u32,
+            version: 0,
+            stamp_khz: 0,
+            state_length: 0,
+            state: BatonStateType { name: [0; BATON_NAME_LEN], version: 0, reserved: 0, layout: 0 },
+            options: [0; BATON_OPTIONS_LEN],
+            message: [0; BATON_MESSAGE_LEN],
+        };
+        match self.request::<RECORD, _>(&mut about) {
+            Ok(()) => Ok(about),
+            Err(errno) => Err(Refused { errno, message: text(&about.message) }),
+        }
+    }
+
     /// Guarantees a policy a share of each CPU's time, in percent.
     pub fn set_share(&self, policy: &str, percent: u32) -> std::result::Result<(), Errno> {
         self.request::<SHARE, _>(&mut BatonShare { name: field(policy), share: percent })
@@ -254,12 +273,17 @@ impl Device {
     }
 }
 
-/// A recording that goes on for as long as this lives, at most.
+/// Rings are given in MiB, and made of blocks of 64 KiB.
+pub const BLOCKS_PER_MIB: u32 = 16;
+
+/// A recording that goes on for as long as this lives, at most; or what a flight recorder had at a fault.
 pub struct Rings {
     device: Device,
     /// What the core said of it.
     pub about: BatonRecord,
     nr_cpus: u32,
+    /// By CPU: blocks that were taken.
+    taken: Vec<i32>,
     map: *mut u8,
     length: usize,
 }
@@ -272,35 +296,27 @@ pub struct Taken<'a> {
 }
 
 impl Rings {
-    /// Begins to record a policy, with so many blocks for each CPU at most. The calling thread gets a real-time priority.
+    /// Begins to record a policy, with so many blocks for each CPU at most (the calling thread gets a real-time priority), or opens what
+    /// its flight recorder had.
     pub fn begin(
         device: Device,
         policy: &str,
         blocks: u32,
-        lossless: bool,
+        how: BatonRecordHow,
     ) -> Result<std::result::Result<Self, Refused>> {
-        let mut about = BatonRecord {
-            name: field(policy),
-            blocks,
-            lossless: lossless.into(),
-            version: 0,
-            stamp_khz: 0,
-            state_length: 0,
-            state: BatonStateType { name: [0; BATON_NAME_LEN], version: 0, reserved: 0, layout: 0 },
-            options: [0; BATON_OPTIONS_LEN],
-            message: [0; BATON_MESSAGE_LEN],
-        };
         let nr_cpus = device.core()?.nr_cpus;
-        if let Err(errno) = device.request::<RECORD, _>(&mut about) {
-            return Ok(Err(Refused { errno, message: text(&about.message) }));
-        }
+        let about = match device.record(policy, blocks, how) {
+            Ok(about) => about,
+            Err(refused) => return Ok(Err(refused)),
+        };
         // One more: for the mark of the end.
-        let length = nr_cpus as usize * (blocks as usize + 1) * BLOCK_SIZE;
+        let length = nr_cpus as usize * (about.blocks as usize + 1) * BLOCK_SIZE;
         // SAFETY: Ring-mapping. A new mapping, which nothing else is at; it is read only, and only where a block is.
         let map = unsafe { mm::mmap(std::ptr::null_mut(), length, ProtFlags::READ, MapFlags::SHARED, &device.0, 0) };
         let map =
             map.map_err(|e| Error::environment(format!("the rings cannot be mapped: {e}"), "use a smaller --ring"))?;
-        Ok(Ok(Self { device, about, nr_cpus, map: map.cast(), length }))
+        let taken = vec![0; nr_cpus as usize];
+        Ok(Ok(Self { device, about, nr_cpus, taken, map: map.cast(), length }))
     }
 
     /// The state that it begins with; empty where there is none.
@@ -318,8 +334,10 @@ impl Rings {
 
     /// Gives the block back that was taken of this CPU last, and takes the next.
     pub fn take(&mut self, cpu: u32) -> Result<Taken<'_>> {
-        let taken = BatonRecordBlock { cpu, ..Default::default() };
+        let at = &mut self.taken[cpu as usize];
+        let taken = BatonRecordBlock { cpu, block: *at, ..Default::default() };
         let taken = self.device.ask::<RECORD_TAKE, _>(taken, "a block of the recording")?;
+        *at += 1;
         let block = usize::try_from(taken.block).ok().map(|number| {
             assert!((number + 1) * BLOCK_SIZE <= self.length, "the core gives blocks that are mapped");
             // SAFETY: Ring-mapping. The block is in the mapping, and nobody writes it until it is given back.
@@ -358,7 +376,7 @@ fn no_policy(index: u32) -> BatonPolicyInfo {
         rank: 0,
         share: 0,
         recording: 0,
-        reserved: 0,
+        flight: 0,
         memory: 0,
         refusals: 0,
         faults: 0,

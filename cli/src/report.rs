@@ -148,6 +148,9 @@ pub fn fault(fault: &Fault) -> String {
     };
     line(&mut text, "now", &now);
     let policy = &fault.policy;
+    if fault.recorded {
+        line(&mut text, "recorded", &format!("save what led to it: baton fault save fault.rec -p {policy}"));
+    }
     line(&mut text, "to do", cause(fault));
     line(&mut text, "", &format!("then: baton build {policy} && baton unload {policy} && baton load {policy}"));
     line(&mut text, "", &format!("or give its tasks back to the kernel's scheduler: baton unload {policy}"));
@@ -247,6 +250,7 @@ mod tests {
                 call(12_345_678_101, "select_task_rq", Some(1)),
                 call(12_345_678_901, "pick_next_task", None),
             ],
+            recorded: true,
         }
     }
 
@@ -264,6 +268,7 @@ mod tests {
             options: options.into(),
             share: if name == "wfq" { 20 } else { 0 },
             recording: false,
+            flight_mib: 0,
             partition: (name == "wfq").then(|| "fast".into()),
             can_roll_back: false,
             history: vec![],
@@ -320,6 +325,7 @@ mod tests {
             place: None,
             message: "the task was queued and not picked for longer than the stall limit".into(),
             calls: Vec::new(),
+            recorded: false,
             ..panicked()
         };
         check("fault-stall", &fault(&stall));

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::cgroups;
 use crate::cpulist::CpuList;
-use crate::device::{text, Device};
+use crate::device::{text, Device, BLOCKS_PER_MIB};
 use crate::error::Result;
 
 #[derive(Serialize, Debug, Clone, PartialEq)]
@@ -70,8 +70,10 @@ pub struct Policy {
     pub options: String,
     /// What it is guaranteed of each CPU's time, percent.
     pub share: u32,
-    /// Is it being recorded?
+    /// Is it being recorded into a file?
     pub recording: bool,
+    /// What each CPU has of its flight recorder, MiB; 0 without one.
+    pub flight_mib: u32,
     pub partition: Option<String>,
     /// The version before is kept, for a rollback.
     pub can_roll_back: bool,
@@ -149,6 +151,8 @@ pub struct Fault {
     pub serial: u64,
     /// The last calls on that CPU, oldest first.
     pub calls: Vec<Call>,
+    /// Has a flight recorder what led to it?
+    pub recorded: bool,
 }
 
 #[derive(Serialize, Debug, Clone, PartialEq)]
@@ -210,6 +214,7 @@ impl Policy {
             options: text(&info.options),
             share: info.share,
             recording: info.recording != 0,
+            flight_mib: info.flight / BLOCKS_PER_MIB,
             partition: (info.partition[0] != 0).then(|| text(&info.partition)),
             can_roll_back: info.modules[2][0] != 0,
             history: info.history.iter().filter(|c| c.kind != 0).map(change).collect(),
@@ -253,6 +258,7 @@ impl Fault {
             calls: events
                 .map(|e| Call { at_ns: e.now, method: method_name(e.method), pid: (e.pid != 0).then_some(e.pid) })
                 .collect(),
+            recorded: policy.is_some_and(|p| p.state == BatonPolicyState::Faulted as u32 && p.flight != 0),
         }
     }
 }

@@ -155,6 +155,7 @@ static void stop(struct baton_place *place)
 	bool faulted = baton_core_state(index_of(place)) == BATON_POLICY_STATE_FAULTED;
 
 	baton_record_end(place, BATON_RECORD_END_UNLOADED);
+	baton_flight_forget(place);
 	if (!baton_core_stop(index_of(place)))
 		return;
 	/* Calls run with interrupts off, which is a read-side section. */
@@ -277,7 +278,8 @@ static void policy_info(struct baton_policy_info *info)
 	baton_core_policy_info(info);
 	info->version = place->active->ops.version;
 	info->memory = place->memory;
-	info->recording = place->recording != NULL;
+	info->recording = baton_is_recorded(place);
+	info->flight = place->flight;
 	strscpy(info->name, place->name, sizeof(info->name));
 	strscpy(info->options, place->options, sizeof(info->options));
 	name_module(info->modules[0], place->active);
@@ -498,6 +500,7 @@ static long control(struct file *file, unsigned int cmd, unsigned long arg)
 	/* Not interruptible: what a killed tool began is finished. */
 	mutex_lock(&baton_control_mutex);
 	err = handle(file, cmd, request);
+	baton_flight_go_on();
 	mutex_unlock(&baton_control_mutex);
 	/* What was refused comes with the reason. */
 	if ((!err || cmd == BATON_IOC_START || cmd == BATON_IOC_UPGRADE || cmd == BATON_IOC_PARTITION ||

@@ -72,6 +72,8 @@ struct baton_place {
 	u64 memory;
 	u64 memory_limit;
 	struct baton_recording *recording;	/* record.c; NULL when it is not recorded */
+	struct baton_recording *kept;	/* flight.c; of the last fault, or NULL */
+	u32 flight;			/* blocks that each CPU's flight recorder is to have; 0 for none */
 	/* fault.c; written once per start by the CPU that stops the policy, read under control_mutex */
 	struct baton_fault fault;
 };
@@ -127,10 +129,18 @@ void baton_upgrade_exit(void);
 
 /* record.c */
 void baton_record_end(struct baton_place *place, u32 why);
+bool baton_is_recorded(const struct baton_place *place);
 int baton_record_request(struct file *file, unsigned int cmd, void *arg);
 ssize_t baton_record_read(struct file *file, char __user *to, size_t count, loff_t *at);
 int baton_record_mmap(struct file *file, struct vm_area_struct *vma);
 void baton_record_release(struct file *file);
+
+/* flight.c */
+int baton_flight_set(struct baton_place *place, struct baton_record *arg);
+void baton_flight_go_on(void);
+struct baton_recording *baton_flight_of_fault(struct baton_place *place);
+void baton_flight_forget(struct baton_place *place);
+void baton_flight_exit(void);
 
 /* partition.c */
 extern u32 baton_partitioned;

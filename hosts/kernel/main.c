@@ -56,6 +56,7 @@ static void __exit baton_exit(void)
 	baton_host_exit();
 	baton_fault_exit();
 	baton_upgrade_exit();
+	baton_flight_exit();
 	baton_cgroup_exit();
 	baton_memory_exit();
 	vfree(slots);

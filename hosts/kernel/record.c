@@ -2,9 +2,9 @@
 /*
  * Recording: the rings that a policy's calls are written into, and the reader's side of them.
  *
- * A recording belongs to the open file of the control device that began it, and ends with it at the latest. Each CPU writes into a
- * block of its own; when that is full it goes to the reader, who sees all blocks through mmap() and gives them back by number. What is
- * in a block is core-lib's matter (record.rs, policy/trace).
+ * A recording belongs to the open file of the control device that began it, and ends with it at the latest; or it is a flight
+ * recorder's (flight.c). Each CPU writes into a block of its own; when that is full it goes to the reader, who sees all blocks through
+ * mmap() and gives them back by number. What is in a block is core-lib's matter (record.rs, policy/trace).
  *
  * Context: process context under the control mutex where not said.
  */
@@ -27,34 +27,6 @@
 #define RING_BLOCK (64 << 10)	/* policy/trace/src/block.rs */
 #define RING_BLOCK_PAGES (RING_BLOCK / PAGE_SIZE)
 #define FIRST_BLOCKS 16		/* that a ring begins with, and is given more of as it fills */
-#define NO_BLOCK U16_MAX
-#define STATE_ROOM (1 << 20)	/* bytes that are tried for a state; more, if it says that it needs more */
-
-struct ring {
-	struct baton_ring head;
-	struct baton_recording *recording;
-	raw_spinlock_t lock;	/* guards the rest; its CPU takes it once in a block. Nothing is taken under it. */
-	u16 current_block;	/* head.block's number */
-	u16 read_block;		/* the one that the reader has */
-	u32 nr_blocks;		/* of `blocks`; never fewer */
-	u32 nr_free, nr_filled, first_filled;
-	u64 lost_blocks;
-	void **blocks;		/* `bound` places */
-	u16 *free;		/* a stack of numbers */
-	u16 *filled;		/* a queue of numbers, `bound` places */
-};
-
-struct baton_recording {
-	struct baton_place *place;	/* NULL when it has ended */
-	u32 bound;			/* blocks that a ring may have, and one for the mark of the end */
-	bool lossless;
-	u32 end;			/* enum baton_record_end; written by any CPU when a ring is full */
-	struct baton_cpu *cpus;		/* as the policy was told */
-	void *state;			/* where the recording begins with one */
-	size_t state_room;
-	u64 state_length;		/* or BATON_ABORTED */
-	struct ring *rings[];		/* by CPU */
-};
 
 DEFINE_STATIC_KEY_FALSE(baton_recording_key);
 u32 baton_recording;	/* as the key, for policies in Rust */
@@ -80,20 +52,39 @@ notrace u8 baton_ring_leave(struct baton_frame *frame)
 	return frame->ended_by;
 }
 
-/* From record.rs: the block is full, or there is none. On the ring's CPU, interrupts off. */
-void baton_ring_next(struct baton_ring *head);
+/* The oldest block that is full is to be used again. The ring's lock is held. */
+void baton_ring_drop_oldest(struct ring *ring)
+{
+	ring->free[ring->nr_free++] = ring->filled[ring->first_filled];
+	ring->first_filled = (ring->first_filled + 1) % ring->recording->bound;
+	ring->nr_filled--;
+}
+
+/* From record.rs: the block is full, or there is none. On the ring's CPU, or while all stand still; interrupts off. */
 void baton_ring_next(struct baton_ring *head)
 {
 	struct ring *ring = container_of(head, struct ring, head);
 	struct baton_recording *recording = ring->recording;
+	bool is_flight = baton_is_flight(recording), has_state = recording->state.at, is_due;
 
 	raw_spin_lock(&ring->lock);
-	if (ring->current_block != NO_BLOCK)
+	if (ring->current_block != BATON_NO_BLOCK)
 		ring->filled[(ring->first_filled + ring->nr_filled++) % recording->bound] = ring->current_block;
-	ring->current_block = ring->nr_free ? ring->free[--ring->nr_free] : NO_BLOCK;
-	head->block = ring->current_block == NO_BLOCK ? NULL : ring->blocks[ring->current_block];
+	if (is_flight && !has_state && !ring->nr_free && ring->nr_filled)
+		baton_ring_drop_oldest(ring);
+	ring->current_block = ring->nr_free ? ring->free[--ring->nr_free] : BATON_NO_BLOCK;
+	head->block = ring->current_block == BATON_NO_BLOCK ? NULL : ring->blocks[ring->current_block];
+	/* What came before the newest checkpoint has as much, and there is room for what comes while the next is made. */
+	is_due = ring->nr_filled - ring->nr_before >= recording->bound * 3 / 8;
 	raw_spin_unlock(&ring->lock);
-	if (!head->block && recording->lossless && recording->place) {
+	if (!head->block)
+		ring->is_full = true;
+	if (is_flight) {
+		if (has_state && (is_due || !head->block))
+			baton_flight_wants_checkpoint(recording);
+		return;
+	}
+	if (!head->block && recording->about.how == BATON_RECORD_HOW_LOSSLESS && recording->place) {
 		WRITE_ONCE(recording->end, BATON_RECORD_END_FULL);
 		baton_core_set_recorder(index_of(recording->place), NULL);
 	}
@@ -138,19 +129,21 @@ static void free_ring(struct ring *ring)
 
 static struct ring *make_ring(struct baton_recording *recording, u32 cpu)
 {
+	/* Nobody looks after those of a flight recorder. */
+	u32 first = baton_is_flight(recording) ? recording->bound - 1 : FIRST_BLOCKS;
 	struct ring *ring = kzalloc_node(sizeof(*ring), GFP_KERNEL, cpu_to_node(cpu));
 
 	if (!ring)
 		return NULL;
 	ring->recording = recording;
 	ring->head.cpu = cpu;
-	ring->read_block = NO_BLOCK;
-	ring->current_block = NO_BLOCK;
+	ring->read_block = BATON_NO_BLOCK;
+	ring->current_block = BATON_NO_BLOCK;
 	raw_spin_lock_init(&ring->lock);
 	ring->blocks = kvcalloc(recording->bound, sizeof(*ring->blocks), GFP_KERNEL);
 	ring->free = kvcalloc(recording->bound, sizeof(*ring->free), GFP_KERNEL);
 	ring->filled = kvcalloc(recording->bound, sizeof(*ring->filled), GFP_KERNEL);
-	if (!ring->blocks || !ring->free || !ring->filled || grow(ring, FIRST_BLOCKS, recording->bound - 1)) {
+	if (!ring->blocks || !ring->free || !ring->filled || grow(ring, first, recording->bound - 1)) {
 		free_ring(ring);
 		return NULL;
 	}
@@ -165,20 +158,41 @@ static void free_recording(struct baton_recording *recording)
 
 	for_each_possible_cpu(cpu)
 		free_ring(recording->rings[cpu]);
-	vfree(recording->state);
+	vfree(recording->state.at);
+	vfree(recording->newer.at);
+	vfree(recording->spare.at);
 	kvfree(recording->cpus);
 	kvfree(recording);
 }
 
-static struct baton_recording *make_recording(u32 bound, bool lossless)
+static void free_unused(struct kref *users)
 {
+	free_recording(container_of(users, struct baton_recording, users));
+}
+
+/* One user less. */
+void baton_record_put(struct baton_recording *recording)
+{
+	kref_put(&recording->users, free_unused);
+}
+
+static struct baton_recording *make_recording(const struct baton_place *place, const struct baton_record *arg)
+{
+	const struct baton_policy *ops = &place->active->ops;
 	struct baton_recording *recording = kvzalloc(struct_size(recording, rings, nr_cpu_ids), GFP_KERNEL);
 	int cpu;
 
 	if (!recording)
 		return NULL;
-	recording->bound = bound + 1;
-	recording->lossless = lossless;
+	kref_init(&recording->users);
+	recording->about = *arg;
+	memcpy(recording->about.name, place->name, sizeof(place->name));
+	recording->about.version = ops->version;
+	recording->about.stamp_khz = tsc_khz;
+	if (ops->reregister_save)
+		recording->about.state = ops->state;
+	memcpy(recording->about.options, place->options, sizeof(place->options));
+	recording->bound = arg->blocks + 1;
 	recording->cpus = kvcalloc(nr_cpu_ids, sizeof(*recording->cpus), GFP_KERNEL);
 	if (!recording->cpus)
 		goto free;
@@ -223,10 +237,11 @@ static int save_while_held(void *data)
 	const struct checkpoint *checkpoint = data;
 	struct baton_recording *recording = checkpoint->recording;
 	const struct baton_version *version = checkpoint->place->active;
-	struct baton_bytes bytes = { .at = recording->state, .length = recording->state_room };
+	struct saved *state = &recording->state;
+	struct baton_bytes bytes = { .at = state->at, .length = state->room };
 
-	recording->state_length = baton_make(checkpoint->place, version->ops.reregister_save, version->this, &bytes);
-	if (recording->state_length <= recording->state_room)
+	state->length = baton_make(checkpoint->place, version->ops.reregister_save, version->this, &bytes);
+	if (state->length <= state->room)
 		begin_while_held(checkpoint->place, recording);
 	return 0;
 }
@@ -235,6 +250,7 @@ static int save_while_held(void *data)
 static int begin_with_state(struct baton_place *place, struct baton_recording *recording, char *message)
 {
 	struct checkpoint checkpoint = { .place = place, .recording = recording };
+	struct saved *state = &recording->state;
 	struct baton_making making;
 	int err = baton_begin_making(place, &making, place->options, message);
 
@@ -242,42 +258,41 @@ static int begin_with_state(struct baton_place *place, struct baton_recording *r
 		return err;
 	memcpy(recording->cpus, making.cpus, array_size(nr_cpu_ids, sizeof(*recording->cpus)));
 	baton_end_making(&making);
-	recording->state_length = STATE_ROOM;
 	do {
-		vfree(recording->state);
-		recording->state_room = recording->state_length + STATE_ROOM;
-		recording->state = vzalloc(recording->state_room);
-		if (!recording->state)
+		vfree(state->at);
+		state->room = state->length + BATON_STATE_ROOM;
+		state->at = vzalloc(state->room);
+		if (!state->at)
 			return -ENOMEM;
 		stop_machine(save_while_held, &checkpoint, NULL);
-		if (recording->state_length == BATON_ABORTED) {
+		if (state->length == BATON_ABORTED) {
 			baton_describe_panic(message, BATON_MESSAGE_LEN);
 			return -EFAULT;
 		}
-	} while (recording->state_length > recording->state_room);
+	} while (state->length > state->room);
 	return 0;
 }
 
 /* Closes a ring's last block. No call is recorded in it any more. */
 static void end_ring(struct ring *ring)
 {
-	u16 spare = NO_BLOCK;
+	u16 spare = BATON_NO_BLOCK;
 
-	if (ring->current_block == NO_BLOCK) {
+	if (ring->current_block == BATON_NO_BLOCK) {
 		if (!ring->nr_free && grow(ring, 1, ring->recording->bound))
 			return;
 		spare = ring->free[--ring->nr_free];
 	}
-	if (!baton_core_record_end(&ring->head, spare == NO_BLOCK ? NULL : ring->blocks[spare])) {
+	if (!baton_core_record_end(&ring->head, spare == BATON_NO_BLOCK ? NULL : ring->blocks[spare])) {
 		/* The block has no room for the mark: what is in it counts. */
 		baton_ring_next(&ring->head);
 		if (!ring->head.block || !baton_core_record_end(&ring->head, NULL))
 			return;
 	}
-	if (spare != NO_BLOCK)
+	if (spare != BATON_NO_BLOCK)
 		ring->current_block = spare;
 	ring->filled[(ring->first_filled + ring->nr_filled++) % ring->recording->bound] = ring->current_block;
-	ring->current_block = NO_BLOCK;
+	ring->current_block = BATON_NO_BLOCK;
 	ring->head.block = NULL;
 }
 
@@ -285,42 +300,47 @@ static void end_ring(struct ring *ring)
 void baton_record_end(struct baton_place *place, u32 why)
 {
 	struct baton_recording *recording = place->recording;
+	bool is_kept;
 	int cpu;
 
 	if (!recording)
 		return;
+	is_kept = baton_is_flight(recording) && baton_core_state(index_of(place)) == BATON_POLICY_STATE_FAULTED;
 	baton_core_set_recorder(index_of(place), NULL);
 	/* Calls run with interrupts off, which is a read-side section. */
 	synchronize_rcu();
 	place->recording = NULL;
 	recording->place = NULL;
 	set_recording(false);
-	cmpxchg(&recording->end, BATON_RECORD_END_NONE, why);
+	cmpxchg(&recording->end, BATON_RECORD_END_NONE, is_kept ? BATON_RECORD_END_FAULT : why);
 	for_each_possible_cpu(cpu)
 		end_ring(recording->rings[cpu]);
+	if (!baton_is_flight(recording))
+		return;
+	if (is_kept)
+		swap(place->kept, recording);
+	if (recording)
+		baton_record_put(recording);
 }
 
-static int begin(struct file *file, struct baton_record *arg)
+/* Is it recorded into a file? */
+bool baton_is_recorded(const struct baton_place *place)
+{
+	return place->recording && !baton_is_flight(place->recording);
+}
+
+/* Begins to record a policy that runs. `arg` is filled in, and checked. */
+int baton_record_begin(struct baton_place *place, struct baton_record *arg)
 {
 	struct baton_recording *recording;
-	struct baton_place *place;
 	int err;
 
-	arg->message[0] = 0;
-	if (strnlen(arg->name, sizeof(arg->name)) == sizeof(arg->name) || arg->lossless > 1 || arg->blocks < FIRST_BLOCKS ||
-	    arg->blocks >= NO_BLOCK || file->private_data)
-		return -EINVAL;
-	place = baton_find(arg->name);
-	if (!place)
-		return -ENOENT;
 	if (baton_core_state(index_of(place)) != BATON_POLICY_STATE_RUNNING)
 		return -ENODEV;
-	if (place->recording)
-		return -EBUSY;
 	/* Stamps of different CPUs must agree as far as a lock orders them. */
 	if (!boot_cpu_has(X86_FEATURE_TSC) || check_tsc_unstable())
 		return -EOPNOTSUPP;
-	recording = make_recording(arg->blocks, arg->lossless);
+	recording = make_recording(place, arg);
 	if (!recording)
 		return -ENOMEM;
 	set_recording(true);
@@ -330,20 +350,51 @@ static int begin(struct file *file, struct baton_record *arg)
 		err = baton_renew(place, recording->cpus, begin_while_held, recording, arg->message);
 	if (err) {
 		set_recording(false);
-		free_recording(recording);
+		baton_record_put(recording);
 		return err;
 	}
 	recording->place = place;
 	place->recording = recording;
+	return 0;
+}
+
+static int begin(struct file *file, struct baton_record *arg)
+{
+	bool is_fault = arg->how == BATON_RECORD_HOW_FAULT, is_off = arg->how == BATON_RECORD_HOW_FLIGHT && !arg->blocks;
+	struct baton_recording *recording;
+	struct baton_place *place;
+	int err;
+
+	arg->message[0] = 0;
+	if (strnlen(arg->name, sizeof(arg->name)) == sizeof(arg->name) || arg->how > BATON_RECORD_HOW_FAULT ||
+	    (!is_fault && !is_off && arg->blocks < FIRST_BLOCKS) || arg->blocks >= BATON_NO_BLOCK || file->private_data)
+		return -EINVAL;
+	place = baton_find(arg->name);
+	if (!place)
+		return -ENOENT;
+	switch (arg->how) {
+	case BATON_RECORD_HOW_FLIGHT:
+		return baton_flight_set(place, arg);
+	case BATON_RECORD_HOW_FAULT:
+		recording = baton_flight_of_fault(place);
+		if (!recording)
+			return -ENODATA;
+		break;
+	default:
+		if (baton_is_recorded(place))
+			return -EBUSY;
+		/* A flight recorder makes way, and goes on after it. */
+		baton_record_end(place, BATON_RECORD_END_STOPPED);
+		err = baton_record_begin(place, arg);
+		if (err)
+			return err;
+		recording = place->recording;
+		/* The reader must not wait for those that it reads of. */
+		sched_set_fifo_low(current);
+	}
 	file->private_data = recording;
-	/* The reader must not wait for those that it reads of. */
-	sched_set_fifo_low(current);
-	arg->version = place->active->ops.version;
-	arg->stamp_khz = tsc_khz;
-	arg->state_length = recording->state_length;
-	if (recording->state)
-		arg->state = place->active->ops.state;
-	memcpy(arg->options, place->options, sizeof(arg->options));
+	*arg = recording->about;
+	arg->state_length = recording->state.length;
 	return 0;
 }
 
@@ -359,17 +410,24 @@ static int take(const struct baton_recording *recording, struct baton_record_blo
 	arg->end = READ_ONCE(recording->end);
 	if (arg->block < 0)
 		return 0;
+	if (baton_is_flight(recording)) {
+		/* Of a fault: nothing changes any more, and there may be several readers. */
+		u32 block = ring->filled[(ring->first_filled + arg->block) % recording->bound];
+
+		arg->block = arg->block < ring->nr_filled ? arg->cpu * recording->bound + block : -1;
+		return 0;
+	}
 	raw_spin_lock_irq(&ring->lock);
-	if (ring->read_block != NO_BLOCK)
+	if (ring->read_block != BATON_NO_BLOCK)
 		ring->free[ring->nr_free++] = ring->read_block;
-	ring->read_block = NO_BLOCK;
+	ring->read_block = BATON_NO_BLOCK;
 	if (ring->nr_filled) {
 		ring->read_block = ring->filled[ring->first_filled % recording->bound];
 		ring->first_filled = (ring->first_filled + 1) % recording->bound;
 		ring->nr_filled--;
 	}
 	raw_spin_unlock_irq(&ring->lock);
-	arg->block = ring->read_block == NO_BLOCK ? -1 : arg->cpu * recording->bound + ring->read_block;
+	arg->block = ring->read_block == BATON_NO_BLOCK ? -1 : arg->cpu * recording->bound + ring->read_block;
 	/* A ring of which less than half is free grows. */
 	if (recording->place && ring->nr_free < ring->nr_blocks / 2)
 		grow(ring, ring->nr_blocks, recording->bound - 1);
@@ -420,7 +478,7 @@ ssize_t baton_record_read(struct file *file, char __user *to, size_t count, loff
 	/* As for mmap(); the state is not changed after the recording has begun. */
 	const struct baton_recording *recording = READ_ONCE(file->private_data);
 
-	return recording ? simple_read_from_buffer(to, count, at, recording->state, recording->state_length) : -ENODATA;
+	return recording ? simple_read_from_buffer(to, count, at, recording->state.at, recording->state.length) : -ENODATA;
 }
 
 /* All blocks of all rings, by number, to be read. */
@@ -449,6 +507,7 @@ void baton_record_release(struct file *file)
 	mutex_lock(&baton_control_mutex);
 	if (recording->place)
 		baton_record_end(recording->place, BATON_RECORD_END_STOPPED);
+	baton_record_put(recording);
+	baton_flight_go_on();
 	mutex_unlock(&baton_control_mutex);
-	free_recording(recording);
 }

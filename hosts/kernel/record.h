@@ -4,7 +4,9 @@
 #define BATON_RECORD_H
 
 #include <linux/jump_label.h>
+#include <linux/kref.h>
 #include <linux/percpu.h>
+#include <linux/spinlock.h>
 #include <linux/types.h>
 
 #include "core.h"
@@ -18,6 +20,61 @@ struct baton_ring {
 	u32 reserved;
 	u8 recorder[BATON_RECORDER_SIZE] __aligned(8);
 };
+
+#define BATON_NO_BLOCK U16_MAX
+#define BATON_STATE_ROOM (1 << 20)	/* bytes that are tried for a state; more, if it says that it needs more */
+
+/* The rest of a ring: record.c, flight.c. */
+struct ring {
+	struct baton_ring head;
+	struct baton_recording *recording;
+	raw_spinlock_t lock;	/* guards the rest; its CPU takes it once in a block. Nothing is taken under it. */
+	bool is_full;		/* since when the last checkpoint was made */
+	u16 current_block;	/* head.block's number */
+	u16 read_block;		/* the one that the reader has */
+	u32 nr_blocks;		/* of `blocks`; never fewer */
+	u32 nr_free, nr_filled, first_filled;
+	u32 nr_before;		/* of the filled, those before the newest checkpoint */
+	void **blocks;		/* `bound` places */
+	u16 *free;		/* a stack of numbers */
+	u16 *filled;		/* a queue of numbers, `bound` places */
+};
+
+/* A policy's state, as it saved it. */
+struct saved {
+	void *at;
+	size_t room;
+	u64 length;	/* of what is there; more than `room`, if it did not fit, or BATON_ABORTED */
+};
+
+struct baton_recording {
+	struct kref users;		/* the file, or the place and files that read what it keeps */
+	struct baton_place *place;	/* NULL when it has ended */
+	struct baton_record about;
+	u32 bound;			/* blocks that a ring may have, and one for the mark of the end */
+	u32 end;			/* enum baton_record_end; written by any CPU when a ring is full */
+	struct baton_cpu *cpus;		/* as the policy was told */
+	struct saved state;		/* where it begins with one */
+	/* Of a flight recorder (flight.c). */
+	struct saved newer, spare;
+	bool has_newer;
+	bool wants_checkpoint;		/* written by any CPU */
+	struct ring *rings[];		/* by CPU */
+};
+
+static inline bool baton_is_flight(const struct baton_recording *recording)
+{
+	return recording->about.how == BATON_RECORD_HOW_FLIGHT;
+}
+
+/* record.c */
+int baton_record_begin(struct baton_place *place, struct baton_record *arg);
+void baton_record_put(struct baton_recording *recording);
+void baton_ring_next(struct baton_ring *head);
+void baton_ring_drop_oldest(struct ring *ring);
+
+/* flight.c */
+void baton_flight_wants_checkpoint(struct baton_recording *recording);
 
 DECLARE_STATIC_KEY_FALSE(baton_recording_key);
 
@@ -35,6 +92,7 @@ void baton_core_record_cancel_timer(struct baton_ring *ring);
 void baton_core_record_no_memory(struct baton_ring *ring);
 void baton_core_record_dropped(struct baton_ring *ring, u64 token);
 void baton_core_record_begin(struct baton_ring *ring);
+void baton_core_record_cut(struct baton_ring *ring);
 bool baton_core_record_end(struct baton_ring *ring, void *block);
 
 /* Questions about a CPU. */

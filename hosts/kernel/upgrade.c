@@ -386,6 +386,7 @@ static void bring_back_all(struct work_struct *work)
 		    baton_core_state(i) == BATON_POLICY_STATE_FAULTED && time_before(jiffies, place->probation_end))
 			bring_back(place);
 	}
+	baton_flight_go_on();
 	mutex_unlock(&baton_control_mutex);
 }
 static DECLARE_WORK(bring_back_work, bring_back_all);

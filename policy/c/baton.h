@@ -134,6 +134,20 @@ enum baton_record_end {
 	BATON_RECORD_END_UNLOADED = 3,
 	// Another version of the policy, or another policy, took its place.
 	BATON_RECORD_END_REPLACED = 4,
+	// A fault stopped the policy.
+	BATON_RECORD_END_FAULT = 5,
+};
+
+// What `BATON_IOC_RECORD` does.
+enum baton_record_how {
+	// Records for the file that asks. Events that there is no room for are lost, and counted.
+	BATON_RECORD_HOW_LOSSY = 0,
+	// The same, but it ends when there is no room.
+	BATON_RECORD_HOW_LOSSLESS = 1,
+	// Sets the policy's flight recorder to so many blocks; 0 ends it. It belongs to no file, and keeps the newest.
+	BATON_RECORD_HOW_FLIGHT = 2,
+	// Gives the file what the flight recorder had at the policy's last fault. That stays, and is not changed.
+	BATON_RECORD_HOW_FAULT = 3,
 };
 
 // Why the host did not take a policy's answer.
@@ -264,9 +278,10 @@ struct baton_policy_info {
 	uint32_t rank;
 	// Share of each CPU's time that it is guaranteed, percent; 0 for none.
 	uint32_t share;
-	// 1 while it is recorded.
+	// 1 while it is recorded into a file.
 	uint32_t recording;
-	uint32_t reserved;
+	// Blocks of 64 KiB that each CPU has of its flight recorder; 0 while there is none.
+	uint32_t flight;
 	// Memory it has allocated, bytes.
 	uint64_t memory;
 	// `baton_refusal` answers so far.
@@ -369,10 +384,10 @@ struct baton_rule {
 // thread that asks gets a real-time priority (`sched_set_fifo_low`), so that it can keep up with what it reads.
 struct baton_record {
 	uint8_t name[BATON_NAME_LEN];
-	// Blocks of 64 KiB that each CPU may have: 16 to 65534.
+	// Blocks of 64 KiB that each CPU may have: 16 to 65534. Out, of a fault: as many as it had.
 	uint32_t blocks;
-	// 1: when a CPU has no block left the recording ends; 0: it goes on, and what was lost is counted.
-	uint32_t lossless;
+	// `baton_record_how`.
+	uint32_t how;
 	// Out: version of the policy.
 	uint32_t version;
 	// Out: stamps in a millisecond.
@@ -403,7 +418,8 @@ struct baton_cpu {
 struct baton_record_block {
 	// Whose.
 	uint32_t cpu;
-	// In: -1 to be told of the CPU only. Out: number of the block, which is at so many times 64 KiB in the mapping of the file; -1 when none is full.
+	// In: -1 to be told of the CPU only; else, of a fault, which of the CPU's blocks, from 0. Out: number of the block, which is at so
+	// many times 64 KiB in the mapping of the file; -1 when none is full.
 	int32_t block;
 	// Out: `baton_record_end`. Not 0: no more is recorded.
 	uint32_t end;

@@ -10,14 +10,14 @@ use std::process::ExitCode;
 use baton_abi::{BatonPolicyState, BATON_MAX_POLICIES};
 use serde::Serialize;
 
-use super::{load, partition, print, print_json, unload, upgrade};
+use super::{load, partition, print, print_json, record, unload, upgrade};
 use crate::artefacts::{module_of, Search, CORE, SHIM};
 use crate::cgroups;
 use crate::cli::{Apply, LoadOptions, Output};
 use crate::config::plan::{plan, Loaded, Step};
 use crate::config::{self, unplaced, Config, Machine, Policy};
 use crate::cpulist::CpuList;
-use crate::device::{text, Device};
+use crate::device::{text, Device, BLOCKS_PER_MIB};
 use crate::error::{Error, Result};
 use crate::kernel::{self, Lock};
 
@@ -101,6 +101,7 @@ fn current() -> Result<(Config, Loaded)> {
             default: info.id == core.default_policy,
             is_idle: info.state == BatonPolicyState::Registered as u32,
             share: Some(info.share).filter(|share| *share != 0).map(unplaced),
+            flight: Some(info.flight / BLOCKS_PER_MIB).filter(|mib| *mib != 0).map(unplaced),
             ..Policy::named(&name)
         }
     });
@@ -188,6 +189,7 @@ fn perform(search: &Search, step: &Step) -> Result<()> {
             upgrade::change_options(&device, policy, &module_file(search, policy, module)?, options)
         }
         Step::Attach { all } => load::attach_anew(search, &device, *all),
+        Step::Flight { policy, mib } => record::set_flight(&device, policy, *mib),
         Step::Share { policy, percent } => partition::set_share(&device, policy, *percent),
         Step::Order { policies } => {
             device.set_order(policies).map_err(|errno| Error::baton(format!("the order was not set: {errno}")))

@@ -32,7 +32,7 @@ use std::process::ExitCode;
 use serde::Serialize;
 
 use crate::artefacts::Search;
-use crate::cli::{Cli, Command, VmCommand};
+use crate::cli::{Cli, Command, Fault, VmCommand};
 use crate::error::{Error, Result};
 
 pub fn run(cli: Cli) -> Result<ExitCode> {
@@ -61,6 +61,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Demo(args) => demo::demo(&search, &args),
         Command::Torture(args) => torture::torture(&args),
         Command::Record(args) => record::record(&args),
+        Command::Fault(Fault::Save(args)) => record::save_fault(&args),
         Command::Sim(args) => sim::sim(&args),
         Command::Report(args) => report::command(&args),
         Command::Check(args) => check::check(&args),

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `baton record`: writes what a running policy is asked, and answers, to a file.
+//! `baton record`: writes what a running policy is asked, and answers, to a file. `baton fault save`: the same of what a flight
+//! recorder had.
 //!
 //! One thread empties the rings, with the real-time priority that the core gives it; this one waits for the end.
 
@@ -12,15 +13,15 @@ use std::sync::{mpsc, Arc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use baton_abi::{BatonPolicyState, BatonRecordEnd, BatonStateType};
+use baton_abi::{BatonPolicyState, BatonRecordEnd, BatonRecordHow, BatonStateType};
 use baton_trace::{BlockHead, FileWriter, Header, HEAD_SIZE};
 use rustix::io::Errno;
 use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::{print, print_json};
-use crate::cli::Record;
-use crate::device::{text, Device, Rings};
+use crate::cli::{FaultSave, Record};
+use crate::device::{text, Device, Refused, Rings, BLOCKS_PER_MIB};
 use crate::error::{Error, Result};
 use crate::report;
 use crate::status::Fault;
@@ -59,7 +60,9 @@ impl Session {
         let (begun, begins) = mpsc::channel();
         let (stopped, policy) = (Arc::clone(&stop), policy.to_owned());
         let reader = thread::spawn(move || {
-            let rings = begin(Device::open()?, &policy, ring_mib * 16, lossless)?;
+            let how = if lossless { BatonRecordHow::Lossless } else { BatonRecordHow::Lossy };
+            let rings = Rings::begin(Device::open()?, &policy, ring_mib * BLOCKS_PER_MIB, how)?;
+            let rings = rings.map_err(|why| refused(&policy, &why))?;
             // Whoever waits for it is there.
             let _ = begun.send(());
             read(rings, &policy, file, &stopped)
@@ -103,18 +106,24 @@ pub fn record(args: &Record) -> Result<ExitCode> {
         Some(policy) => policy.clone(),
         None => only_policy(&device)?,
     };
+    if let Some(mib) = args.flight {
+        set_flight(&device, &policy, mib)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    // Clap asks for one of both.
+    let output = args.output.as_deref().unwrap_or_else(|| Path::new(""));
     let interrupted = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&interrupted))
             .map_err(|e| Error::environment(format!("signals cannot be received: {e}"), "try again"))?;
     }
-    let session = Session::begin(&policy, &args.output, args.ring, args.lossless)?;
+    let session = Session::begin(&policy, output, args.ring, args.lossless)?;
     let code = wait(args, &device, &policy, &interrupted, &session);
     let summary = session.end()?;
     let code = code?;
     match args.out.json {
         true => print_json(&summary)?,
-        false => print(words(&summary, args))?,
+        false => print(words(&summary, output))?,
     }
     let fault = device.policy(&policy)?.filter(|info| info.state == BatonPolicyState::Faulted as u32);
     match fault.map(|info| Ok((device.fault(info.index)?, info))).transpose()? {
@@ -135,12 +144,41 @@ fn only_policy(device: &Device) -> Result<String> {
     }
 }
 
-fn begin(device: Device, policy: &str, blocks: u32, lossless: bool) -> Result<Rings> {
-    let refused = match Rings::begin(device, policy, blocks, lossless)? {
-        Ok(rings) => return Ok(rings),
-        Err(refused) => refused,
+/// Gives a policy a flight recorder of so many MiB for each CPU, or takes it away.
+pub fn set_flight(device: &Device, policy: &str, mib: u32) -> Result<()> {
+    let how = BatonRecordHow::Flight;
+    device.record(policy, mib * BLOCKS_PER_MIB, how).map(drop).map_err(|why| refused(policy, &why))
+}
+
+pub fn save_fault(args: &FaultSave) -> Result<ExitCode> {
+    let device = Device::open()?;
+    let policy = match &args.policy {
+        Some(policy) => policy.clone(),
+        None => failed_policy(&device)?,
     };
-    Err(match refused.errno {
+    let rings = Rings::begin(device, &policy, 0, BatonRecordHow::Fault)?.map_err(|why| refused(&policy, &why))?;
+    let output = &args.output;
+    let file = File::create(output).map_err(|e| Error::file(format_args!("making {}", output.display()), &e))?;
+    let summary = read(rings, &policy, file, &AtomicBool::new(true))?;
+    match args.out.json {
+        true => print_json(&summary)?,
+        false => print(words(&summary, output))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn failed_policy(device: &Device) -> Result<String> {
+    let mut failed = device.policies()?.into_iter().filter(|info| info.faults != 0);
+    match (failed.next(), failed.next()) {
+        (Some(info), None) => Ok(text(&info.name)),
+        (None, _) => Err(Error::user("no policy has failed", "record one that runs: baton record -o FILE")),
+        _ => Err(Error::user("several policies have failed", "say which one: -p NAME")),
+    }
+}
+
+/// Why the core does not record.
+fn refused(policy: &str, refused: &Refused) -> Error {
+    match refused.errno {
         Errno::NOENT => Error::user(format!("the policy {policy} is not loaded"), format!("baton load {policy}")),
         Errno::NODEV => Error::user(format!("the policy {policy} is not running"), "see `baton status`"),
         Errno::BUSY => Error::user(format!("{policy} is being recorded already"), "wait for the end of that"),
@@ -149,13 +187,17 @@ fn begin(device: Device, policy: &str, blocks: u32, lossless: bool) -> Result<Ri
             "the clocks of this machine's CPUs do not agree (its time stamp counter is unstable)",
             "record on another machine, or in a guest (baton vm run)",
         ),
+        Errno::NODATA => Error::user(
+            format!("{policy} had no flight recorder when it failed, or has not failed"),
+            format!("give it one: baton record -p {policy} --flight 4"),
+        ),
         Errno::FAULT | Errno::INVAL if !refused.message.is_empty() => Error::policy(
             policy,
             format!("{policy} could not be made anew: {}", refused.message),
             "mend the policy; it goes on as it was",
         ),
         errno => Error::baton(format!("the recording was refused: {errno}")),
-    })
+    }
 }
 
 /// Until the recording is to end: what says so. The exit code of the command, if there is one.
@@ -196,6 +238,7 @@ fn read(mut rings: Rings, policy: &str, file: File, stop: &AtomicBool) -> Result
     out.state(&rings.state()?).map_err(failed)?;
     out.get_mut().flush().map_err(failed)?;
     let (mut first, mut last) = (u64::MAX, 0);
+    let mut begins = vec![None; rings.nr_cpus() as usize];
     loop {
         // Stopped before the look, so that the last look finds all.
         let is_last = stop.load(Relaxed) || !summary.end.is_empty();
@@ -207,9 +250,11 @@ fn read(mut rings: Rings, policy: &str, file: File, stop: &AtomicBool) -> Result
                 let taken = rings.take(cpu)?;
                 summary.end = name(taken.end);
                 let Some(block) = taken.block else { break };
-                out.block(block).map_err(failed)?;
                 let head = block.first_chunk().and_then(|head: &[u8; HEAD_SIZE]| BlockHead::from_bytes(head));
                 let head = head.ok_or_else(|| Error::baton("the core gave a block that is none"))?;
+                // Of a flight recorder with a state to begin with, nothing is missed before that.
+                let number = *begins[cpu as usize].get_or_insert(head.number);
+                out.block(block, if header.state.is_some() { number } else { 0 }).map_err(failed)?;
                 summary.events += u64::from(head.events);
                 summary.lost += head.lost;
                 first = first.min(head.stamp);
@@ -260,16 +305,18 @@ fn name(end: u32) -> &'static str {
     const FULL: u32 = BatonRecordEnd::Full as u32;
     const UNLOADED: u32 = BatonRecordEnd::Unloaded as u32;
     const REPLACED: u32 = BatonRecordEnd::Replaced as u32;
+    const FAULT: u32 = BatonRecordEnd::Fault as u32;
     match end {
         NONE => "",
         FULL => "a ring was full",
         UNLOADED => "the policy was unloaded",
         REPLACED => "the policy was replaced",
+        FAULT => "the policy failed",
         _ => "stopped",
     }
 }
 
-fn words(summary: &Summary, args: &Record) -> String {
+fn words(summary: &Summary, output: &Path) -> String {
     let Summary { policy, events, bytes, lost, end, duration_ns } = summary;
     let each = *bytes as f64 / (*events).max(1) as f64;
     let mut text = format!(
@@ -280,5 +327,5 @@ fn words(summary: &Summary, args: &Record) -> String {
     if *lost != 0 {
         text += "  a replay ends where the first event was lost: use a larger --ring\n";
     }
-    text + &format!("  replay it:  baton replay {}\n", args.output.display())
+    text + &format!("  replay it:  baton replay {}\n", output.display())
 }

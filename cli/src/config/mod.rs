@@ -53,6 +53,9 @@ pub struct Policy {
     /// Percent of each CPU.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub share: Option<Spanned<u32>>,
+    /// What each CPU has in memory of the policy's last calls, MiB.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flight: Option<Spanned<u32>>,
     /// Their tasks are its.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cgroups: Vec<Spanned<String>>,
@@ -69,6 +72,9 @@ pub struct Partition {
     pub policies: Spanned<Vec<String>>,
 }
 
+/// MiB, as for `baton record --flight`.
+const MAX_FLIGHT: u32 = 4000;
+
 fn is_false(value: &bool) -> bool {
     !value
 }
@@ -81,7 +87,16 @@ pub fn unplaced<T>(value: T) -> Spanned<T> {
 impl Policy {
     pub fn named(name: &str) -> Self {
         let name = unplaced(name.to_owned());
-        Self { name, module: None, options: None, default: false, share: None, cgroups: Vec::new(), is_idle: false }
+        Self {
+            name,
+            module: None,
+            options: None,
+            default: false,
+            share: None,
+            flight: None,
+            cgroups: Vec::new(),
+            is_idle: false,
+        }
     }
 
     pub fn name(&self) -> &str {
@@ -90,6 +105,10 @@ impl Policy {
 
     pub fn options(&self) -> &str {
         self.options.as_ref().map_or("", |options| options.get_ref())
+    }
+
+    pub fn flight(&self) -> u32 {
+        self.flight.as_ref().map_or(0, |mib| *mib.get_ref())
     }
 
     pub fn share(&self) -> u32 {
@@ -153,6 +172,9 @@ impl Config {
                 if shares > 100 {
                     return Err((share.span(), format!("with this the shares are {shares} %, more than 100")));
                 }
+            }
+            if let Some(flight) = policy.flight.as_ref().filter(|mib| *mib.get_ref() > MAX_FLIGHT) {
+                return Err((flight.span(), format!("a flight recorder of more than {MAX_FLIGHT} MiB for each CPU")));
             }
             if let Some(module) = policy.module.as_ref().filter(|module| !module.get_ref().is_file()) {
                 return Err((module.span(), format!("there is no file {}", module.get_ref().display())));
@@ -256,6 +278,7 @@ mod tests {
         name = "fifo-c"
         options = "slice=3ms, x=1"
         share = 20
+        flight = 4
         cgroups = ["/latency.slice/", "a/b"]
 
         [[policy]]
@@ -275,6 +298,7 @@ mod tests {
         assert_eq!(config.policies[0].options(), "slice=3ms,x=1");
         assert_eq!(config.policies[0].cgroups[0].get_ref(), "latency.slice");
         assert_eq!((config.policies[0].share(), config.policies[1].share()), (20, 0));
+        assert_eq!((config.policies[0].flight(), config.policies[1].flight()), (4, 0));
         assert_eq!(config.partitions[0].cpus.get_ref().to_string(), "2-3,5");
         // What is written reads as the same.
         let written = toml::to_string(&config).unwrap();
@@ -300,6 +324,7 @@ mod tests {
         check("slice=3ms,", "slice,", "KEY=VALUE");
         check("share = 20", "share = 120", "more than 100");
         check("share = 20", "share = -1", "");
+        check("flight = 4", "flight = 4001", "more than 4000 MiB");
         check("\"a/b\"", "\"nowhere\"", "no cgroup nowhere");
         check("\"a/b\"", "\"latency.slice\"", "twice");
         check("2-3,5", "2-3,8", "no CPU 8");

@@ -37,6 +37,11 @@ pub enum Step {
         policy: String,
         percent: u32,
     },
+    /// A flight recorder of so much for each CPU; 0 takes it away.
+    Flight {
+        policy: String,
+        mib: u32,
+    },
     Order {
         policies: Vec<String>,
     },
@@ -75,6 +80,8 @@ impl fmt::Display for Step {
             Self::Attach { all: true } => write!(f, "take every normal task of the machine"),
             Self::Attach { all: false } => write!(f, "take tasks of class SCHED_EXT only"),
             Self::Share { policy, percent } => write!(f, "a share of {percent} % for {policy}"),
+            Self::Flight { policy, mib: 0 } => write!(f, "no flight recorder for {policy}"),
+            Self::Flight { policy, mib } => write!(f, "a flight recorder of {mib} MiB for {policy}"),
             Self::Order { policies } => write!(f, "ask policies in the order {}", policies.join(", ")),
             Self::Partition { name, policies, .. } if policies.is_empty() => write!(f, "end partition {name}"),
             Self::Partition { name, cpus, policies } => {
@@ -132,6 +139,7 @@ pub fn plan(is: &Config, loaded: Loaded, to: &Config) -> Vec<Step> {
     shares(is, to, &mut steps);
     partitions(is, to, &mut steps);
     memberships(is, to, loaded, &mut steps);
+    flights(is, to, &mut steps);
     let gone = is.policies.iter().filter(|policy| find(to, policy.name()).is_none());
     steps.extend(gone.map(|policy| Step::Unload { policy: policy.name().to_owned() }));
     steps
@@ -149,6 +157,13 @@ fn orders(is: &Config, to: &Config, steps: &mut Vec<Step>) {
     if !stay.chain(come).eq(wanted.iter().map(String::as_str)) {
         steps.push(Step::Order { policies: wanted });
     }
+}
+
+/// Last, as a policy that cannot save its state begins anew with it.
+fn flights(is: &Config, to: &Config, steps: &mut Vec<Step>) {
+    let before = |name: &str| find(is, name).map_or(0, Policy::flight);
+    let changed = to.policies.iter().filter(|policy| before(policy.name()) != policy.flight());
+    steps.extend(changed.map(|policy| Step::Flight { policy: policy.name().to_owned(), mib: policy.flight() }));
 }
 
 /// Smaller ones first, so that there are never more than 100 %.
@@ -273,6 +288,17 @@ mod tests {
         idle.policies[0].share = Some(unplaced(30));
         let steps: Vec<String> = plan(&idle, RUNNING, &ab).iter().map(Step::to_string).collect();
         assert_eq!(steps, ["load a without options", "a share of 0 % for a"]);
+    }
+
+    #[test]
+    fn flight_recorders_come_last() {
+        let with = |mib: u32| {
+            let mut config = config(&["a"], Vec::new());
+            config.policies[0].flight = Some(mib).filter(|mib| *mib != 0).map(unplaced);
+            config
+        };
+        check(&with(0), &with(4), &["a flight recorder of 4 MiB for a"]);
+        check(&with(4), &with(0), &["no flight recorder for a"]);
     }
 
     #[test]

@@ -84,7 +84,7 @@ impl Tape {
     fn write_block(&mut self, cpu: u32) {
         let ring = &mut self.rings[cpu as usize];
         if ring.recorder.close(&mut ring.block) && self.error.is_none() {
-            self.error = self.file.block(&ring.block).err();
+            self.error = self.file.block(&ring.block, 0).err();
         }
     }
 

@@ -67,9 +67,10 @@ pub struct BatonPolicyInfo {
     pub rank: u32,
     /// Share of each CPU's time that it is guaranteed, percent; 0 for none.
     pub share: u32,
-    /// 1 while it is recorded.
+    /// 1 while it is recorded into a file.
     pub recording: u32,
-    pub reserved: u32,
+    /// Blocks of 64 KiB that each CPU has of its flight recorder; 0 while there is none.
+    pub flight: u32,
     /// Memory it has allocated, bytes.
     pub memory: u64,
     /// `BatonRefusal` answers so far.
@@ -228,6 +229,22 @@ pub enum BatonRecordEnd {
     Unloaded = 3,
     /// Another version of the policy, or another policy, took its place.
     Replaced = 4,
+    /// A fault stopped the policy.
+    Fault = 5,
+}
+
+/// What `BATON_IOC_RECORD` does.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BatonRecordHow {
+    /// Records for the file that asks. Events that there is no room for are lost, and counted.
+    Lossy = 0,
+    /// The same, but it ends when there is no room.
+    Lossless = 1,
+    /// Sets the policy's flight recorder to so many blocks; 0 ends it. It belongs to no file, and keeps the newest.
+    Flight = 2,
+    /// Gives the file what the flight recorder had at the policy's last fault. That stays, and is not changed.
+    Fault = 3,
 }
 
 /// `BATON_IOC_RECORD`: begins to record a running policy: from its state, where that can be saved (`reregister_save`), else with a new
@@ -237,10 +254,10 @@ pub enum BatonRecordEnd {
 #[derive(Clone, Copy, Debug)]
 pub struct BatonRecord {
     pub name: [u8; BATON_NAME_LEN],
-    /// Blocks of 64 KiB that each CPU may have: 16 to 65534.
+    /// Blocks of 64 KiB that each CPU may have: 16 to 65534. Out, of a fault: as many as it had.
     pub blocks: u32,
-    /// 1: when a CPU has no block left the recording ends; 0: it goes on, and what was lost is counted.
-    pub lossless: u32,
+    /// `BatonRecordHow`.
+    pub how: u32,
     /// Out: version of the policy.
     pub version: u32,
     /// Out: stamps in a millisecond.
@@ -261,7 +278,8 @@ pub struct BatonRecord {
 pub struct BatonRecordBlock {
     /// Whose.
     pub cpu: u32,
-    /// In: -1 to be told of the CPU only. Out: number of the block, which is at so many times 64 KiB in the mapping of the file; -1 when none is full.
+    /// In: -1 to be told of the CPU only; else, of a fault, which of the CPU's blocks, from 0. Out: number of the block, which is at so
+    /// many times 64 KiB in the mapping of the file; -1 when none is full.
     pub block: i32,
     /// Out: `BatonRecordEnd`. Not 0: no more is recorded.
     pub end: u32,

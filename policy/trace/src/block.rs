@@ -119,6 +119,16 @@ impl Recorder {
         self.at != 0
     }
 
+    /// Is there a block, with no event in it?
+    pub fn is_empty(&self) -> bool {
+        self.at as usize == HEAD_SIZE
+    }
+
+    /// Events that there was no room for are not missed: what they would follow is dropped, too.
+    pub fn forget_lost(&mut self) {
+        self.lost = 0;
+    }
+
     /// The stamp that was written last.
     pub fn last_stamp(&self) -> u64 {
         self.codec.last_stamp()

@@ -63,11 +63,13 @@ impl<W: Write> FileWriter<W> {
         Ok(Self { out })
     }
 
-    /// Adds a block, as [`crate::Recorder::close`] left it. What is no block is an error.
-    pub fn block(&mut self, block: &[u8]) -> io::Result<()> {
+    /// Adds a block, as [`crate::Recorder::close`] left it. What is no block is an error. `first` is the number of its CPU's first in
+    /// the file.
+    pub fn block(&mut self, block: &[u8], first: u64) -> io::Result<()> {
         let malformed = || io::Error::new(io::ErrorKind::InvalidData, "this is no block of a recording");
         let mut head = block.first_chunk::<HEAD_SIZE>().and_then(BlockHead::from_bytes).ok_or_else(malformed)?;
         let payload = block.get(HEAD_SIZE..HEAD_SIZE + head.used as usize).ok_or_else(malformed)?;
+        head.number = head.number.wrapping_sub(first);
         head.crc = checksum(&head.to_bytes(), payload);
         self.out.write_all(&head.to_bytes())?;
         self.out.write_all(payload)

@@ -84,13 +84,13 @@ fn file(cpus: &[Vec<Event>], size: usize) -> Vec<u8> {
         for event in events {
             if !recorder.put(&mut block, event) {
                 assert!(recorder.close(&mut block));
-                out.block(&block).unwrap();
+                out.block(&block, 0).unwrap();
                 recorder.open(cpu as u32, 9);
                 assert!(recorder.put(&mut block, event));
             }
         }
         if recorder.close(&mut block) {
-            out.block(&block).unwrap();
+            out.block(&block, 0).unwrap();
         }
     }
     std::mem::take(out.get_mut())
@@ -174,13 +174,13 @@ fn what_was_lost_is_told() {
     recorder.open(3, 0);
     recorder.put(&mut block, &Event::Now(1));
     recorder.close(&mut block);
-    out.block(&block).unwrap();
+    out.block(&block, 0).unwrap();
     assert!(!recorder.put(&mut block, &Event::Now(2)), "there is no block");
     recorder.lose();
     recorder.open(3, 5);
     recorder.put(&mut block, &Event::Now(3));
     recorder.close(&mut block);
-    out.block(&block).unwrap();
+    out.block(&block, 0).unwrap();
     let recording = Recording::parse(out.get_mut()).unwrap();
     let items: Vec<_> = recording.streams[0].items().collect();
     assert_eq!(items, [Item::Event(Event::Now(1)), Item::Gap { lost: 1, blocks: 0 }, Item::Event(Event::Now(3))]);

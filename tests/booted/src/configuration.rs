@@ -47,6 +47,7 @@ stall_ms = 20000
 [[policy]]
 name = "template"
 share = 20
+flight = 1
 cgroups = ["apply"]
 
 [[policy]]
@@ -80,7 +81,12 @@ fn applied() -> Result<(), String> {
     baton(&["apply", FILE])?;
     let is = status()?;
     check(is["core"]["default_policy"] == "wfq" && is["core"]["stall_ms"] == 20_000, || is.to_string())?;
-    check(is["policies"][0]["name"] == "template" && is["policies"][0]["share"] == 20, || is.to_string())?;
+    check(
+        is["policies"][0]["name"] == "template"
+            && is["policies"][0]["share"] == 20
+            && is["policies"][0]["flight_mib"] == 1,
+        || is.to_string(),
+    )?;
     check(is["partitions"][0]["cpus"] == "2-3" && is["cgroups"][0]["cgroup"] == "apply", || is.to_string())?;
     hackbench(1, 50)?;
     let (exported, again) = (export()?, baton(&["apply", FILE])?);

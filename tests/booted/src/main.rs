@@ -16,6 +16,7 @@ mod cases;
 mod configuration;
 mod conformance;
 mod containment;
+mod flight;
 mod record;
 mod several;
 mod tool;
@@ -58,7 +59,7 @@ fn main() -> ExitCode {
         ("life", "2", cases::cases()),
         ("conformance", "2", conformance::cases()),
         ("upgrade", "2", upgrade::cases()),
-        ("record", "2", record::cases()),
+        ("record", "2", record::cases().into_iter().chain(flight::cases()).collect()),
         ("several", "4", several::cases()),
         ("configuration", "4", configuration::cases()),
         ("systemd", "systemd", configuration::of_systemd()),

@@ -86,7 +86,7 @@ fn read(file: &str) -> Result<(Recording, u64, bool), String> {
 }
 
 /// What was recorded is in the file, and every CPU's events end as they should.
-fn is_whole(file: &str, summary: &Value) -> Result<Recording, String> {
+pub fn is_whole(file: &str, summary: &Value) -> Result<Recording, String> {
     let (recording, events, is_whole) = read(file)?;
     let ends = recording.streams.iter().all(|stream| {
         let last = stream.items().last();

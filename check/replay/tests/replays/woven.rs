@@ -69,13 +69,13 @@ pub fn file_from(header: &Header, state: &[u8], cpus: &[Vec<Event>], size: usize
         for event in events {
             if !recorder.put(&mut block, event) {
                 assert!(recorder.close(&mut block));
-                out.block(&block).unwrap();
+                out.block(&block, 0).unwrap();
                 recorder.open(cpu as u32, recorder.last_stamp());
                 assert!(recorder.put(&mut block, event));
             }
         }
         if recorder.close(&mut block) {
-            out.block(&block).unwrap();
+            out.block(&block, 0).unwrap();
         }
     }
     std::mem::take(out.get_mut())

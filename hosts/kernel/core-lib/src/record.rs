@@ -232,3 +232,21 @@ pub unsafe extern "C" fn baton_core_record_begin(ring: *mut Ring) {
     // SAFETY: Own-ring. The caller's promise.
     unsafe { (*ring).recorder.open((*ring).cpu, stamp()) }
 }
+
+/// What comes is written into another block. Where there was none, nothing is lost any more.
+///
+/// # Safety
+/// Own-ring: all CPUs stand still.
+#[no_mangle]
+pub unsafe extern "C" fn baton_core_record_cut(ring: *mut Ring) {
+    // SAFETY: Own-ring. The caller's promise.
+    let ring = unsafe { &mut *ring };
+    if ring.recorder.is_empty() {
+        return;
+    }
+    ring.close();
+    ring.recorder.forget_lost();
+    // SAFETY: Own-ring, as above.
+    unsafe { baton_ring_next(ring) };
+    ring.open();
+}

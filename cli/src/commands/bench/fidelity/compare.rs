@@ -89,21 +89,25 @@ pub fn rows(measured: &Measured) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
+/// Its name, the bound in per cent, and what it is.
+type Metric = (&'static str, u64, fn(&Numbers) -> u64);
+
+const METRICS: [Metric; 4] = [
+    ("switches", 2, |numbers| numbers.switches),
+    ("migrations", 2, |numbers| numbers.migrations),
+    ("p50", 15, |numbers| numbers.p50),
+    ("p99", 15, |numbers| numbers.p99),
+];
+
 /// The verdict on the runs of a workload.
 fn judge(workload: &'static str, subject: &str, cpus: u32, kernel: &[Numbers], simulator: &[Numbers]) -> [Row; 4] {
-    let metrics: [(_, _, fn(&Numbers) -> u64); 4] = [
-        ("switches", 2, |numbers| numbers.switches),
-        ("migrations", 2, |numbers| numbers.migrations),
-        ("p50", 15, |numbers| numbers.p50),
-        ("p99", 15, |numbers| numbers.p99),
-    ];
     let sorted = |runs: &[Numbers], of: fn(&Numbers) -> u64| {
         let mut values: Vec<_> = runs.iter().map(of).collect();
         values.sort_unstable();
         values
     };
     let ends = |values: &[u64]| (values.first().copied().unwrap_or(0), values.last().copied().unwrap_or(0));
-    metrics.map(|(metric, bound, of)| {
+    METRICS.map(|(metric, bound, of)| {
         let (in_kernel, in_simulator) = (sorted(kernel, of), sorted(simulator, of));
         let median = |values: &[u64]| values.get(values.len() / 2).copied().unwrap_or(0);
         let (kernel, simulator) = (median(&in_kernel), median(&in_simulator));
