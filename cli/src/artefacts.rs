@@ -155,6 +155,8 @@ pub enum Target<'a> {
     Policy(&'a Policy),
     /// A policy, for the simulator and the checkers.
     Native(&'a Policy),
+    /// The same, for a debugger.
+    Debuggable(&'a Policy),
 }
 
 impl Target<'_> {
@@ -163,6 +165,7 @@ impl Target<'_> {
             Target::Core => "the core".into(),
             Target::Policy(policy) => format!("the policy {}", policy.name),
             Target::Native(policy) => format!("the policy {} for user space", policy.name),
+            Target::Debuggable(policy) => format!("the policy {} for a debugger", policy.name),
         }
     }
 
@@ -170,7 +173,7 @@ impl Target<'_> {
         match self {
             Target::Core => vec![CORE.into(), SHIM.into(), LATENCY.into()],
             Target::Policy(policy) => vec![module_of(&policy.name)],
-            Target::Native(policy) => vec![library_of(&policy.name)],
+            Target::Native(policy) | Target::Debuggable(policy) => vec![library_of(&policy.name)],
         }
     }
 
@@ -178,7 +181,9 @@ impl Target<'_> {
     fn stamp(&self) -> String {
         match self {
             Target::Core => ".core.built".into(),
-            Target::Policy(policy) | Target::Native(policy) => format!(".{}.built", policy.name),
+            Target::Policy(policy) | Target::Native(policy) | Target::Debuggable(policy) => {
+                format!(".{}.built", policy.name)
+            }
         }
     }
 
@@ -186,6 +191,7 @@ impl Target<'_> {
     fn place(&self) -> Result<(PathBuf, String)> {
         match self {
             Target::Native(_) => Ok((cache().join("native"), String::new())),
+            Target::Debuggable(_) => Ok((cache().join("debuggable"), String::new())),
             Target::Core | Target::Policy(_) => {
                 let release = headers_release()?;
                 Ok((output_dir(&release), format!(" for kernel {release}")))
@@ -200,12 +206,16 @@ impl Target<'_> {
         fs::create_dir_all(&out).map_err(|e| Error::file(format!("making {}", out.display()), &e))?;
         eprintln!("baton: building {}{whose}", self.title());
         let (begun, start) = (SystemTime::now(), Instant::now());
-        let host = if matches!(self, Target::Native(_)) { "hosts/native" } else { "hosts/kernel" };
+        let host = match self {
+            Target::Native(_) | Target::Debuggable(_) => "hosts/native",
+            Target::Core | Target::Policy(_) => "hosts/kernel",
+        };
         let mut command = Command::new(source.join(host).join("build.sh"));
         match self {
             Target::Core => command.arg("core"),
             Target::Policy(policy) => command.arg("policy").arg(&policy.dir),
             Target::Native(policy) => command.arg(&policy.dir),
+            Target::Debuggable(policy) => command.arg(&policy.dir).env("BATON_DEBUGGABLE", "1"),
         };
         // The compilers' messages go where ours go; nothing of a build belongs on standard output.
         let status = command.arg(&out).stdin(Stdio::null()).stdout(std::io::stderr()).status();
@@ -233,12 +243,12 @@ impl Target<'_> {
         let complete = self.files().iter().all(|file| out.join(file).exists());
         let tree = source()?;
         let mut sources = match self {
-            Target::Native(_) => vec![tree.join("hosts/native"), tree.join("policy")],
+            Target::Native(_) | Target::Debuggable(_) => vec![tree.join("hosts/native"), tree.join("policy")],
             Target::Core | Target::Policy(_) => {
                 vec![tree.join("hosts/core"), tree.join("hosts/kernel"), tree.join("policy")]
             }
         };
-        if let Target::Policy(policy) | Target::Native(policy) = self {
+        if let Target::Policy(policy) | Target::Native(policy) | Target::Debuggable(policy) = self {
             sources.push(policy.dir.clone());
         }
         match built {
@@ -271,6 +281,11 @@ pub fn native(text: &str) -> Result<baton_native::Policy> {
     baton_native::Policy::open(&library).map_err(|why| {
         Error::environment(why, format!("build it again: rm {}, and the same command", library.display()))
     })
+}
+
+/// A policy's library for a debugger; built first where that is needed.
+pub fn debuggable(policy: &Policy) -> Result<PathBuf> {
+    Ok(Target::Debuggable(policy).ensure()?.join(library_of(&policy.name)))
 }
 
 /// When the newest file in a directory was changed.

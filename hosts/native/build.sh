@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # Builds a policy for user space, inside the Debian testing root:
 #   build.sh DIR OUTDIR    baton_NAME.so of the policy in DIR (a Rust crate, or a folder with C files)
+# With BATON_DEBUGGABLE set, for a debugger: nothing is optimised away, so that all variables can be read.
 # Work is kept under $BATON_CACHE/build, so that a second build is quick. Prints nothing but errors.
 set -euo pipefail
 
@@ -10,6 +11,9 @@ top=$(cd "$here/../.." && pwd)
 cache=${BATON_CACHE:-/var/cache/baton}
 policy=$(cd "${1:?DIR}" && pwd)
 out=${2:?OUTDIR}
+
+profile=release built=release optimise=-O2
+if [ -n "${BATON_DEBUGGABLE:-}" ]; then profile=dev built=debug optimise=-O0; fi
 
 # For the one feature of the wrapper that is not stable: alloc_error_hook.
 export RUSTC_BOOTSTRAP=1
@@ -45,6 +49,9 @@ build_rust() {
 		codegen-units = 1
 		overflow-checks = true
 		debug = "line-tables-only"
+		[profile.dev]
+		debug-assertions = false
+		overflow-checks = true
 		[workspace]
 	TOML
 	write "$dir/src/lib.rs" <<-RUST
@@ -52,8 +59,8 @@ build_rust() {
 		baton_native_glue::export!(policy::BatonPolicy);
 	RUST
 	(cd "$dir" && CARGO_TARGET_DIR="$cache/build/native-target" RUSTFLAGS="--remap-path-prefix=$top/=" \
-		cargo build --quiet --release)
-	install -D "$cache/build/native-target/release/libbaton_native_$name.so" "$out/baton_$name.so"
+		cargo build --quiet --profile "$profile")
+	install -D "$cache/build/native-target/$built/libbaton_native_$name.so" "$out/baton_$name.so"
 }
 
 # The headers of the kernel whose words c/words.h has.
@@ -69,7 +76,7 @@ build_c() {
 		echo '#include "words.h"' | write "$dir/include/$header"
 	done
 	# Unaligned, aliased and wrapping as the kernel's compiler has it; with symbols, for the checker's stories.
-	${CC:-gcc} -std=gnu11 -O2 -g -shared -fPIC -fvisibility=hidden -fno-strict-aliasing -fno-strict-overflow \
+	${CC:-gcc} -std=gnu11 "$optimise" -g -shared -fPIC -fvisibility=hidden -fno-strict-aliasing -fno-strict-overflow \
 		-fstack-clash-protection -fmacro-prefix-map="$top/=" -Wall -Wextra -Wno-unused-parameter -Wl,-z,defs \
 		-I"$dir/include" -I"$here/c" -I"$top/policy/c" -I"$policy" -o "$dir/policy.so" "$here/c/host.c" "$policy"/*.c
 	install -D "$dir/policy.so" "$out/baton_$name.so"

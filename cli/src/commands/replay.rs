@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `baton replay`: a recording, fed to its policy or to another.
 
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{mpsc, Arc};
 use std::time::Duration;
@@ -38,6 +39,12 @@ pub struct Replay {
     /// Call the function `baton_replay_stop` just before the call that is event N: a place for a debugger's breakpoint.
     #[arg(long, value_name = "N")]
     pub stop_at: Option<u64>,
+    /// In the debugger, which stops where the policy fails, and at --stop-at. What comes after -- is for gdb.
+    #[arg(long, conflicts_with = "json")]
+    pub gdb: bool,
+    /// Further arguments of gdb's, as -batch -ex 'info locals'.
+    #[arg(last = true, value_name = "GDB", requires = "gdb")]
+    pub for_gdb: Vec<String>,
     /// Print the events that were replayed, in words.
     #[arg(long)]
     pub print: bool,
@@ -55,6 +62,9 @@ fn until(text: &str) -> std::result::Result<Until, String> {
 
 pub fn command(args: &Replay) -> Result<ExitCode> {
     let recording = trace::open(&args.file)?;
+    if args.gdb {
+        return Err(debug(args, &recording)?);
+    }
     let policy = policy(args, &recording)?;
     let options = Options {
         single: args.single,
@@ -77,6 +87,38 @@ pub fn command(args: &Replay) -> Result<ExitCode> {
         false => print(words(args, &recording, &policy, &outcome))?,
     }
     Ok(if matches!(outcome.end, End::Diverged(_)) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Becomes the debugger, with the same replay to run in it on one thread. Comes back only if it cannot, with the reason.
+fn debug(args: &Replay, recording: &Recording) -> Result<Error> {
+    let header = &recording.header;
+    let name = args.policy.as_ref().unwrap_or(&header.policy);
+    let of_version = format!("{}-v{}", header.policy, header.version);
+    let policy =
+        artefacts::Policy::find(name).or_else(|error| artefacts::Policy::find(&of_version).map_err(|_| error))?;
+    let library = artefacts::debuggable(&policy)?;
+    let source = artefacts::source()?;
+    // In the tree paths begin at its top: hosts/native/build.sh.
+    let inside = policy.dir.strip_prefix(&source).unwrap_or(&policy.dir);
+    let places = format!("{}/:{}/", inside.display(), policy.dir.display());
+    let own = std::env::current_exe()
+        .map_err(|e| Error::environment(format!("where this program is cannot be told: {e}"), "give /proc to it"))?;
+    let mut gdb = Command::new("gdb");
+    gdb.arg("-q").args(["-iex", "set debuginfod enabled off", "-iex", "set auto-load python-scripts off", "-iex"]);
+    gdb.arg(format!("directory {}", source.display())).arg("-x").arg(source.join("check/replay/replay.py"));
+    gdb.args(["-ex", "run"]).args(&args.for_gdb).arg("--args").arg(own).arg("replay").arg(&args.file).arg("--single");
+    gdb.arg("--policy").arg(library).env("BATON_POLICY_PLACES", places);
+    if let Some(options) = &args.options {
+        gdb.args(["--options", options]);
+    }
+    if let Some(number) = args.stop_at {
+        gdb.args(["--stop-at", &number.to_string()]);
+    }
+    let failed = gdb.exec();
+    Ok(Error::environment(
+        format!("gdb cannot be run: {failed}"),
+        "install it (apt install gdb), or run this in Baton's root, which has it: vm/enter baton replay --gdb ...",
+    ))
 }
 
 fn policy(args: &Replay, recording: &Recording) -> Result<Policy> {
@@ -102,8 +144,7 @@ fn watch(progress: &AtomicU64, policy: &str, over: &mpsc::Receiver<()>) {
         let now = progress.load(Relaxed);
         if seen == Some(now) && !is_traced() {
             let what = format!("the replay has stood still for {} s, after {} events", PATIENCE.as_secs(), now);
-            let next =
-                "a call does not come back: see where with `gdb --args baton replay --single ...`, and Ctrl-C there";
+            let next = "a call does not come back: see where with `baton replay --gdb ...`, and Ctrl-C there";
             eprintln!("baton: {}", Error::policy(policy, what, next));
             std::process::exit(4);
         }
@@ -165,7 +206,7 @@ fn divergence_words(args: &Replay, divergence: &Divergence) -> String {
     };
     format!(
         "DIVERGENCE at event {number}: {} on CPU {cpu}, in {method}{task}\n  recorded  {expected}\n  got       {got}\n  cause     \
-         {cause}\n  before\n{}\n  see       gdb --args baton replay {} --single --stop-at {call}, and there: break baton_replay_stop\n",
+         {cause}\n  before\n{}\n  see       baton replay {} --gdb --stop-at {call}\n",
         seconds(*now),
         before.iter().map(|line| format!("    {line}")).collect::<Vec<_>>().join("\n"),
         args.file.display(),

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A fault of a booted kernel, in a debugger on this machine. Boots a guest: runs inside Baton's Debian root.
+
+use std::process::Command;
+
+fn baton(arguments: &[&str]) -> String {
+    let out = Command::new(env!("CARGO_BIN_EXE_baton")).args(arguments).output().expect("baton runs");
+    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    assert!(out.status.success(), "{arguments:?}: {text}{}", String::from_utf8_lossy(&out.stderr));
+    text
+}
+
+#[test]
+fn a_fault_in_the_kernel_stops_in_the_debugger() {
+    const GUEST: &str = "
+        baton load faulty --all --options fault=index,after=3000 || exit 1
+        baton record -p faulty --flight 4 || exit 2
+        stress-ng --switch 2 --timeout 5s --quiet
+        baton fault save /tmp/fault.rec";
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("fault.rec");
+    let file = file.to_str().unwrap();
+    let out = format!("/tmp/fault.rec:{file}");
+    let guest =
+        ["--icount=2", "--cpus", "2", "--memory", "2000", "--timeout", "1200", "--with", "faulty", "--out", &out];
+    let saved = baton(&[&["vm", "run"], &guest[..], &["--", "sh", "-c", GUEST]].concat());
+    assert!(saved.contains("the policy failed"), "{saved}");
+
+    let replayed: serde_json::Value = serde_json::from_str(&baton(&["replay", file, "--single", "--json"])).unwrap();
+    assert_eq!((&replayed["end"], &replayed["faults"][0]["kind"]), (&"whole".into(), &"panic".into()), "{replayed}");
+    assert!(replayed["events"].as_u64().unwrap() > 10_000, "{replayed}");
+
+    let looks = ["-batch", "-ex", "info locals", "-ex", "up", "-ex", "print self.after", "-ex", "print baton"];
+    let seen = baton(&[&["replay", file, "--gdb", "--"], &looks[..]].concat());
+    let place = replayed["faults"][0]["place"].as_str().unwrap().rsplit('/').next().unwrap();
+    assert!(place.starts_with("wrong.rs:") && seen.contains(&format!("src/{place}")), "{place}: {seen}");
+    assert!(seen.contains("three = [1, 2, 3]") && seen.contains(" = 3000") && seen.contains("Schedulable"), "{seen}");
+
+    // And before any call that is asked for.
+    let seen = baton(&["replay", file, "--gdb", "--stop-at", "0", "--", "-batch", "-ex", "bt 2"]);
+    assert!(seen.contains("baton_replay_stop"), "{seen}");
+}
