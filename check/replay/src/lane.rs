@@ -55,35 +55,6 @@ pub(crate) struct Lane<'r> {
     scope: Cell<*mut Yielder>,
 }
 
-/// Methods that are recorded, by number less 3.
-const METHODS: [BatonMethod; 22] = {
-    use BatonMethod::*;
-    [
-        SelectTaskRq,
-        TaskNew,
-        TaskWakeup,
-        TaskPreempt,
-        TaskYield,
-        TaskRestored,
-        PickNextTask,
-        NewlyIdle,
-        PickRefused,
-        Balance,
-        TaskBlocked,
-        TaskDequeued,
-        TaskDeparted,
-        TaskDead,
-        TaskAffinityChanged,
-        TaskPrioChanged,
-        TaskTick,
-        Timer,
-        CpuOnline,
-        CpuOffline,
-        EnterIdle,
-        ExitIdle,
-    ]
-};
-
 impl<'r> Lane<'r> {
     pub fn new(index: usize, cpu: u16, order: &'r Order, ahead: Ahead<'r>, stop_at: Option<u64>) -> Self {
         Self {
@@ -185,7 +156,7 @@ impl<'r> Lane<'r> {
         let Carried { slice, nr_kicks, kicks } = call.carried;
         let mut ctx =
             BatonCtx { now: call.now, cpu: call.cpu, flags: call.flags, slice, nr_kicks, kicks, ..BatonCtx::default() };
-        let method = METHODS[usize::from(call.method) - 3];
+        let method = BatonMethod::of(call.method.into());
         let word = |word: u64| Arg::Word(word);
         let (a, b) = match &call.about {
             About::Waking(task, wake) => (Arg::Task(task), Arg::Wake(wake)),

@@ -198,7 +198,7 @@ fn torn_away(recording: &Recording) -> Option<u16> {
 /// Puts into words what was recorded there and before, and what was done.
 fn tell(divergence: &mut Divergence, recording: &Recording) {
     const BEFORE: u64 = 10;
-    let mut words = Words::default();
+    let mut words = Words::of(recording);
     for told in recording.merged() {
         let Item::Event(event) = told.item else { continue };
         if told.number == divergence.number {

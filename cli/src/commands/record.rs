@@ -55,14 +55,15 @@ pub struct Session {
 impl Session {
     /// Begins to record a policy that runs into a file, with so many MiB for each CPU at most.
     pub fn begin(policy: &str, output: &Path, ring_mib: u32, lossless: bool) -> Result<Self> {
-        let file = File::create(output).map_err(|e| Error::file(format_args!("making {}", output.display()), &e))?;
         let stop = Arc::new(AtomicBool::new(false));
         let (begun, begins) = mpsc::channel();
-        let (stopped, policy) = (Arc::clone(&stop), policy.to_owned());
+        let (stopped, policy, output) = (Arc::clone(&stop), policy.to_owned(), output.to_owned());
         let reader = thread::spawn(move || {
             let how = if lossless { BatonRecordHow::Lossless } else { BatonRecordHow::Lossy };
             let rings = Rings::begin(Device::open()?, &policy, ring_mib * BLOCKS_PER_MIB, how)?;
             let rings = rings.map_err(|why| refused(&policy, &why))?;
+            // What was in the file stays there until it is known that something comes in its place.
+            let file = create(&output)?;
             // Whoever waits for it is there.
             let _ = begun.send(());
             read(rings, &policy, file, &stopped)
@@ -157,14 +158,16 @@ pub fn save_fault(args: &FaultSave) -> Result<ExitCode> {
         None => failed_policy(&device)?,
     };
     let rings = Rings::begin(device, &policy, 0, BatonRecordHow::Fault)?.map_err(|why| refused(&policy, &why))?;
-    let output = &args.output;
-    let file = File::create(output).map_err(|e| Error::file(format_args!("making {}", output.display()), &e))?;
-    let summary = read(rings, &policy, file, &AtomicBool::new(true))?;
+    let summary = read(rings, &policy, create(&args.output)?, &AtomicBool::new(true))?;
     match args.out.json {
         true => print_json(&summary)?,
-        false => print(words(&summary, output))?,
+        false => print(words(&summary, &args.output))?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn create(path: &Path) -> Result<File> {
+    File::create(path).map_err(|e| Error::file(format_args!("making {}", path.display()), &e))
 }
 
 fn failed_policy(device: &Device) -> Result<String> {

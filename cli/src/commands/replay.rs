@@ -167,10 +167,10 @@ fn words(args: &Replay, recording: &Recording, policy: &Policy, outcome: &Outcom
         End::Gap { cpu, what } => {
             format!("same: {events} of {all} events, {calls} calls, up to a gap on CPU {cpu}: {what}\n")
         }
-        End::Diverged(divergence) => divergence_words(args, divergence),
+        End::Diverged(divergence) => divergence_words(args, divergence, recording.begin()),
     };
     for fault in &outcome.faults {
-        text.push_str(&fault_words(fault));
+        text.push_str(&fault_words(fault, recording.begin()));
     }
     for damage in &recording.damage {
         text.push_str(&format!("  damaged   bytes {} to {} of the file\n", damage.place.start, damage.place.end));
@@ -192,7 +192,7 @@ fn words(args: &Replay, recording: &Recording, policy: &Policy, outcome: &Outcom
     text
 }
 
-fn divergence_words(args: &Replay, divergence: &Divergence) -> String {
+fn divergence_words(args: &Replay, divergence: &Divergence, begin: u64) -> String {
     let Divergence { number, call, now, cpu, method, task, expected, got, before, cause, .. } = divergence;
     let task = task.map_or(String::new(), |task| format!(", about task {task}"));
     let cause = match cause {
@@ -207,19 +207,19 @@ fn divergence_words(args: &Replay, divergence: &Divergence) -> String {
     format!(
         "DIVERGENCE at event {number}: {} on CPU {cpu}, in {method}{task}\n  recorded  {expected}\n  got       {got}\n  cause     \
          {cause}\n  before\n{}\n  see       baton replay {} --gdb --stop-at {call}\n",
-        seconds(*now),
+        seconds(now.saturating_sub(begin)),
         before.iter().map(|line| format!("    {line}")).collect::<Vec<_>>().join("\n"),
         args.file.display(),
     )
 }
 
-fn fault_words(fault: &Fault) -> String {
+fn fault_words(fault: &Fault, begin: u64) -> String {
     let Fault { number, now, cpu, method, task, kind, message, place } = fault;
     let task = task.map_or(String::new(), |task| format!(", about task {task}"));
     let place = place.as_ref().map_or(String::new(), |place| format!("  source    {place}\n"));
     format!(
         "FAULT as recorded, at event {number}: {kind} in {method}{task}, {} on CPU {cpu}\n{place}  message   {message}\n",
-        seconds(*now)
+        seconds(now.saturating_sub(begin))
     )
 }
 

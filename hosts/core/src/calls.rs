@@ -555,7 +555,7 @@ impl<H: Host> Core<'_, H> {
         let Some(slot) = self.by_token(token).filter(|slot| slot.is_fresh(token)) else { return false };
         let (index, event) = cpu.event(0);
         let Some(policy) = self.policies.get(index as usize) else { return false };
-        let method = crate::policy::method(event.method);
+        let method = BatonMethod::of(event.method);
         let fault = Fault { kind: BatonFaultKind::LostTask, method, pid: slot.pid(), now: event.now };
         self.fault(policy, &fault, Some(cpu));
         core::sync::atomic::fence(SeqCst);

@@ -245,7 +245,11 @@ impl<H: Host> Core<'_, H> {
     pub fn fault_in_call(&self, cpu: &crate::CpuState, kind: BatonFaultKind) -> bool {
         let (index, event) = cpu.event(0);
         let Some(entry) = self.policies.get(index as usize) else { return false };
-        self.fault(entry, &Fault { kind, method: method(event.method), pid: event.pid, now: event.now }, Some(cpu))
+        self.fault(
+            entry,
+            &Fault { kind, method: BatonMethod::of(event.method), pid: event.pid, now: event.now },
+            Some(cpu),
+        )
     }
 
     /// After a change of `running`, `overflow` or `partitioned`. Several CPUs may do so at once: whoever writes last has looked after
@@ -272,44 +276,4 @@ impl<H: Host> Core<'_, H> {
         self.rescue_all();
         true
     }
-}
-
-/// The method with this number.
-pub(crate) fn method(number: u32) -> BatonMethod {
-    use BatonMethod::*;
-    const ALL: [BatonMethod; 32] = [
-        None,
-        Create,
-        Destroy,
-        SelectTaskRq,
-        TaskNew,
-        TaskWakeup,
-        TaskPreempt,
-        TaskYield,
-        TaskRestored,
-        PickNextTask,
-        NewlyIdle,
-        PickRefused,
-        Balance,
-        TaskBlocked,
-        TaskDequeued,
-        TaskDeparted,
-        TaskDead,
-        TaskAffinityChanged,
-        TaskPrioChanged,
-        TaskTick,
-        Timer,
-        CpuOnline,
-        CpuOffline,
-        EnterIdle,
-        ExitIdle,
-        ReregisterPrepare,
-        ReregisterInit,
-        ReregisterDrop,
-        ReregisterConvert,
-        ReregisterTake,
-        ReregisterSave,
-        ReregisterLoad,
-    ];
-    ALL.get(number as usize).copied().unwrap_or(None)
 }

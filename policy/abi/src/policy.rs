@@ -307,6 +307,48 @@ pub enum BatonMethod {
     ReregisterLoad,
 }
 
+impl BatonMethod {
+    /// The method with this number; `None` if there is none.
+    pub fn of(number: u32) -> Self {
+        use BatonMethod::*;
+        const ALL: [BatonMethod; 32] = [
+            None,
+            Create,
+            Destroy,
+            SelectTaskRq,
+            TaskNew,
+            TaskWakeup,
+            TaskPreempt,
+            TaskYield,
+            TaskRestored,
+            PickNextTask,
+            NewlyIdle,
+            PickRefused,
+            Balance,
+            TaskBlocked,
+            TaskDequeued,
+            TaskDeparted,
+            TaskDead,
+            TaskAffinityChanged,
+            TaskPrioChanged,
+            TaskTick,
+            Timer,
+            CpuOnline,
+            CpuOffline,
+            EnterIdle,
+            ExitIdle,
+            ReregisterPrepare,
+            ReregisterInit,
+            ReregisterDrop,
+            ReregisterConvert,
+            ReregisterTake,
+            ReregisterSave,
+            ReregisterLoad,
+        ];
+        ALL.get(number as usize).copied().unwrap_or(None)
+    }
+}
+
 /// Names of [`BatonMethod`], by number.
 pub const BATON_METHOD_NAMES: [&str; 32] = [
     "-",

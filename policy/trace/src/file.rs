@@ -233,6 +233,14 @@ fn block_at(bytes: &[u8]) -> Option<(BlockHead, &[u8])> {
     (checksum(raw, payload) == head.crc).then_some((head, payload))
 }
 
+impl Recording {
+    /// When the first call was, ns of the recorded machine's clock; 0 without one.
+    pub fn begin(&self) -> u64 {
+        let call = |item| if let Item::Event(Event::Call(call)) = item { Some(call.now) } else { None };
+        self.streams.iter().filter_map(|stream| stream.items().find_map(call)).min().unwrap_or(0)
+    }
+}
+
 impl Stream {
     /// Its events in their order, and what is missing between them.
     pub fn items(&self) -> Items<'_> {

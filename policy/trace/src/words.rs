@@ -3,7 +3,7 @@
 
 extern crate alloc;
 
-use crate::{About, Call, Carried, Event, Item, Question, Told};
+use crate::{About, Call, Carried, Event, Item, Question, Recording, Told};
 use alloc::{collections::BTreeMap, format, string::String, vec::Vec};
 use baton_abi::{
     BatonTask, BATON_FAULT_NAMES, BATON_F_FORK, BATON_F_SYNC, BATON_KICK_PREEMPT, BATON_METHOD_NAMES, BATON_PICK_KEEP,
@@ -23,11 +23,18 @@ pub fn fault_name(number: u8) -> &'static str {
 /// Tells events, one after the other: it remembers which task has which slot, and which call is under way on each CPU.
 #[derive(Default)]
 pub struct Words {
+    /// What times are counted from, ns.
+    begin: u64,
     pids: BTreeMap<u32, u32>,
     calls: BTreeMap<u16, (u8, Carried)>,
 }
 
 impl Words {
+    /// For the events of a recording. Times of calls are told from its first call on.
+    pub fn of(recording: &Recording) -> Self {
+        Self { begin: recording.begin(), ..Self::default() }
+    }
+
     /// Remembers what later events need. To be told of each event in its order.
     pub fn note(&mut self, cpu: u16, event: &Event) {
         match event {
@@ -113,7 +120,7 @@ impl Words {
 
     fn call(&self, call: &Call) -> String {
         let name = method_name(call.method);
-        let at = time(call.now);
+        let at = time(call.now.saturating_sub(self.begin));
         match &call.about {
             About::Waking(task, wake) => {
                 let fork = if wake.flags & BATON_F_FORK != 0 { ", a new task" } else { "" };

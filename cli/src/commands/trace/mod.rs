@@ -93,7 +93,7 @@ pub fn open(path: &Path) -> Result<Recording> {
     Ok(recording)
 }
 
-/// A time, as the recorded machine's clock had it.
+/// A time.
 pub fn seconds(ns: u64) -> String {
     format!("{}.{:09} s", ns / 1_000_000_000, ns % 1_000_000_000)
 }
@@ -110,7 +110,7 @@ fn written(write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> Result<
 /// Prints events by their numbers.
 pub fn print_words(recording: &Recording, range: Range<u64>) -> Result<()> {
     written(|out| {
-        let mut words = Words::default();
+        let mut words = Words::of(recording);
         for told in recording.merged().take_while(|told| told.number < range.end) {
             if told.number >= range.start {
                 writeln!(out, "{}", words.line(&told))?;
