@@ -27,5 +27,13 @@ fn what_a_policy_in_c_does_wrong_is_found() {
     let place = "tests/faulty-c/faulty-c.c:";
     check("deadlock", &["deadlock of policy faulty_c", "(taken at ", place]);
     check("assert", &["panic of policy faulty_c", "it does not hold that faulty->wakeups < 100", place]);
+    let overflow = "panic of policy faulty_c: stack overflow in task_wakeup: the call used up its stack";
+    check("recursion", &[overflow, "again     baton check"]);
+    check("hoard", &[overflow]);
+    check("null", &["panic in task_wakeup: memory at 0x0 was used", "  fault     panic in task_wakeup"]);
+    check("division", &["panic in task_wakeup: a division by zero"]);
+    check("trap", &["panic in task_wakeup: a trap"]);
+    check("create-null", &["panic of policy faulty_c: it could not be made: memory at 0x0 was used"]);
+    check("destroy", &["panic of policy faulty_c: it could not be given up: memory at 0x0 was used"]);
     check("stall", &["lost-task of policy faulty_c"]);
 }

@@ -138,6 +138,7 @@ fn what_a_policy_in_c_does_wrong_is_told() {
     check("division", 43, &[panic, "a division by zero"]);
     check("trap", 43, &[panic, "a trap"]);
     check("recursion", 43, &["FAULT of policy faulty_c: stack overflow in task_wakeup", "is there a recursion?"]);
+    check("hoard", 43, &["FAULT of policy faulty_c: stack overflow in task_wakeup"]);
     check("deadlock", 43, &["FAULT of policy faulty_c: deadlock in task_wakeup"]);
     check("stall", 42, &["FAULT of policy faulty_c: stall\n"]);
     check("loop", 44, &["FAULT of policy faulty_c: refusal loop in pick_next_task"]);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What the CPUs do: the machine is set up, each CPU goes through a number of events by chance, and the tasks on it are what causes them.
 
+use crate::apart::in_policy;
 use crate::kernel::{Turn, TICK};
 use crate::machine::{Cpu, Kinds, Place, Task};
 use crate::story::Kind;
@@ -22,9 +23,9 @@ impl World {
 
     /// Makes the policy, and the tasks of the beginning. The error says why there is no policy.
     pub fn set_up(&self, policy: Policy, options: &str) -> Result<(), String> {
-        let instance = policy.make(&topology(self.cpus.len()), SLOTS as u32, options)?;
+        let instance = in_policy(|| policy.make(&topology(self.cpus.len()), SLOTS as u32, options))?;
         self.instances.borrow_mut().push(Rc::new(instance));
-        self.outside.set(false);
+        self.outside.set(None);
         self.cpus.iter().for_each(|cpu| self.core.note_online(cpu.number as i32, true));
         let entry = self.core.register(policy.events()).ok_or("the table of policies is full")?;
         self.here.set(Some(0));
@@ -175,9 +176,9 @@ impl World {
         if to.reregister_init.is_none() || (from.state != to.state && !is_quiet) || self.upgraded.replace(true) {
             return;
         }
-        self.outside.set(true);
-        let made = new.make_from(&old, &topology(self.cpus.len()), SLOTS as u32, "", |_| ());
-        self.outside.set(false);
+        self.outside.set(Some("put in the place of another version"));
+        let made = in_policy(|| new.make_from(&old, &topology(self.cpus.len()), SLOTS as u32, "", |_| ()));
+        self.outside.set(None);
         match made {
             Ok(made) => {
                 self.instances.borrow_mut().push(Rc::new(made));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The host of the rules: calls the policy, and looks at what it answers beyond what the rules do.
 
+use crate::apart::in_policy;
 use crate::story::{Kind, Report};
 use crate::world::{world, World};
 use crate::Property;
@@ -32,7 +33,7 @@ impl Host for Checker {
             task.answered.set(0);
         }
         let alone = call.begin(&world);
-        let answer = instance.call(method, ctx, a, b);
+        let answer = in_policy(|| instance.call(method, ctx, a, b));
         me.abandoning.set(false);
         if answer == BATON_ABORTED {
             // Guards that were forgotten keep nobody waiting.

@@ -11,6 +11,7 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 #![warn(missing_docs)]
 
+mod apart;
 mod arena;
 mod choose;
 mod drain;
@@ -38,7 +39,7 @@ use std::time::Duration;
 pub enum Property {
     /// No lock is taken twice by one CPU, no two CPUs wait for each other's, all are released in the reverse order.
     Deadlock,
-    /// No panic, and no allocation that cannot be.
+    /// No panic, no allocation that cannot be, and nothing that would end a process.
     Panic,
     /// No `Schedulable` is dropped, and each task that can run is picked when all CPUs ask for tasks.
     LostTask,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Goes through schedules, and shortens the story of what it finds.
 
+use crate::apart::apart;
 use crate::choose::{Chooser, Decision, Source};
 use crate::random::Random;
 use crate::seed::{Seed, Way};
@@ -9,7 +10,7 @@ use crate::table::TABLE;
 use crate::world::{self, World};
 use crate::{Options, Property};
 use baton_native::Policy;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -40,19 +41,27 @@ pub struct Progress {
     pub lines: Option<usize>,
 }
 
-/// Schedules between two looks at the clock.
-const CHUNK: usize = 32;
+/// Schedules for which a thread is made.
+const BATCH: u64 = 1024;
+
+/// The same where a shorter story is looked for: of one size of machine.
+const CHUNK: u64 = 32;
 
 /// Of so many schedules one is spent on going through all of a few small ones.
 const SYSTEMATIC: u64 = 8;
 
+/// So many schedules that end with a crash are looked at for a shorter story: each leaves its stacks behind, and, told, up to 4 MiB of them.
+const MOST_CRASHES: usize = 20;
+
 /// A schedule that was run.
+#[derive(Clone)]
 struct Ran {
     seed: Seed,
     decisions: Vec<Decision>,
     points: u64,
     finding: Option<Finding>,
     lines: Option<Vec<Line>>,
+    has_crashed: bool,
 }
 
 /// What the thread is at: shuttle takes neither the seeds nor the results with it.
@@ -61,6 +70,8 @@ struct Job {
     options: Options,
     tell: bool,
     seeds: VecDeque<Seed>,
+    /// When no more is begun.
+    until: Option<Instant>,
     ran: Vec<Ran>,
     error: Option<String>,
 }
@@ -79,7 +90,7 @@ impl Source for FromJob {
     fn next(&mut self) -> Option<Seed> {
         with_job(|job| {
             let stop = job.error.is_some() || job.ran.last().is_some_and(|ran| ran.finding.is_some());
-            if stop {
+            if stop || job.until.is_some_and(|until| Instant::now() >= until) {
                 return None;
             }
             job.seeds.pop_front()
@@ -101,16 +112,33 @@ fn config(tell: bool) -> shuttle::Config {
     config
 }
 
-/// Runs schedules in their order, up to the first that finds something.
-fn run(policy: Policy, options: &Options, seeds: Vec<Seed>, tell: bool) -> Result<Vec<Ran>, String> {
-    let job = Job { policy, options: options.clone(), tell, seeds: seeds.into(), ran: Vec::new(), error: None };
-    JOB.set(Some(job));
-    shuttle::Runner::new(Chooser::new(FromJob), config(tell)).run(run_one);
-    let job = JOB.take().expect("the job is still there");
-    match job.error {
-        Some(error) => Err(error),
-        None => Ok(job.ran),
+/// Runs schedules in their order, up to the first that finds something, or until it is time.
+fn run(
+    policy: Policy,
+    options: &Options,
+    seeds: Vec<Seed>,
+    until: Option<Instant>,
+    tell: bool,
+) -> Result<Vec<Ran>, String> {
+    let job = Job { policy, options: options.clone(), tell, seeds: seeds.into(), until, ran: Vec::new(), error: None };
+    let explore = move || {
+        policy.install(Some(&TABLE));
+        job.options.next.into_iter().for_each(|next| next.install(Some(&TABLE)));
+        JOB.set(Some(job));
+        shuttle::Runner::new(Chooser::new(FromJob), config(tell)).run(run_one);
+    };
+    let (job, wreck) = apart(explore, || JOB.take().expect("the job is still there"));
+    let Some(wreck) = wreck else { return job.error.map_or(Ok(job.ran), Err) };
+    let mut ran = job.ran.clone();
+    std::mem::forget(job);
+    let crash = wreck.crash;
+    let (world, finding, lines) = wreck.tell();
+    if finding.is_none() {
+        return Err(format!("what ends a process cannot be left out: {crash}"));
     }
+    let (seed, points) = (world.seed.clone(), world.points.get());
+    ran.push(Ran { seed, decisions: Vec::new(), points, finding, lines, has_crashed: true });
+    Ok(ran)
 }
 
 fn run_one() {
@@ -128,7 +156,7 @@ fn run_one() {
     let (finding, lines) = world::end(world);
     with_job(|job| {
         job.error = made.err();
-        job.ran.push(Ran { seed, decisions: Vec::new(), points, finding, lines });
+        job.ran.push(Ran { seed, decisions: Vec::new(), points, finding, lines, has_crashed: false });
     });
 }
 
@@ -144,12 +172,9 @@ fn run_cpus(world: &Rc<World>, next: Option<Policy>) {
     }
 }
 
-/// The policy is told of its host, once for each thread. Shuttle's hook for panics must be there before, so that it sees none of the
-/// policy's.
-fn install(policy: Policy, next: Option<Policy>) {
+/// Shuttle's hook for panics, and its handler of signals, must be there before the policy's and ours, so that they see none of the policy's.
+fn set_hooks() {
     shuttle::Runner::new(shuttle::scheduler::RoundRobinScheduler::new(1), config(false)).run(|| ());
-    policy.install(Some(&TABLE));
-    next.into_iter().for_each(|next| next.install(Some(&TABLE)));
 }
 
 /// The `index`th schedule.
@@ -200,21 +225,20 @@ impl Systematic {
 
 /// Explores schedules until something is found, or enough have been. The error says why there was nothing to check.
 pub fn check(policy: Policy, options: &Options, progress: &mut dyn FnMut(&Progress)) -> Result<Outcome, String> {
-    install(policy, options.next);
+    set_hooks();
     let start = Instant::now();
     let mut outcome = Outcome { schedules: 0, points: 0, elapsed: Duration::ZERO, story: None, first_lines: 0 };
+    let until = start.checked_add(options.time);
     let mut systematic = Systematic::new(options);
     let mut index = 0;
     while outcome.schedules < options.schedules && start.elapsed() < options.time {
-        let room = (options.schedules - outcome.schedules).min(CHUNK as u64);
-        let is_systematic =
-            (outcome.schedules / CHUNK as u64).is_multiple_of(SYSTEMATIC) && !systematic.left.is_empty();
-        let seeds: Vec<Seed> = match is_systematic {
-            true => systematic.left.drain(..(room as usize).min(systematic.left.len())).collect(),
-            false => (index..index + room).map(|index| seed(options, index)).collect(),
-        };
-        index += if is_systematic { 0 } else { room };
-        let ran = run(policy, options, seeds, false)?;
+        let room = (options.schedules - outcome.schedules).min(BATCH);
+        let few = ((room / SYSTEMATIC) as usize).min(systematic.left.len());
+        let mut seeds: Vec<Seed> = systematic.left.drain(..few).collect();
+        let many = room - few as u64;
+        seeds.extend((index..index + many).map(|index| seed(options, index)));
+        index += many;
+        let ran = run(policy, options, seeds, until, false)?;
         outcome.schedules += ran.len() as u64;
         outcome.points += ran.iter().map(|ran| ran.points).sum::<u64>();
         ran.iter().for_each(|ran| systematic.follow(ran));
@@ -233,12 +257,12 @@ pub fn check(policy: Policy, options: &Options, progress: &mut dyn FnMut(&Progre
 
 /// The story of one schedule, to the letter as before.
 pub fn replay(policy: Policy, options: &Options, seed: Seed) -> Result<Story, String> {
-    install(policy, options.next);
+    set_hooks();
     tell(policy, options, seed)
 }
 
 fn tell(policy: Policy, options: &Options, seed: Seed) -> Result<Story, String> {
-    let ran = run(policy, options, vec![seed], true)?.pop().expect("one seed is one schedule");
+    let ran = run(policy, options, vec![seed], None, true)?.pop().expect("one seed is one schedule");
     Ok(Story { policy: policy.name(), seed: ran.seed, finding: ran.finding, lines: ran.lines.unwrap_or_default() })
 }
 
@@ -254,8 +278,10 @@ fn shorten(
 ) -> Result<Story, String> {
     let start = Instant::now();
     let (cpus, tasks, events) = (best.seed.cpus, best.seed.tasks, best.seed.events);
+    let crashes = Cell::new(0);
     let mut try_seeds = |seeds: Vec<Seed>, best: &mut Story| -> Result<(), String> {
-        let ran = run(policy, options, seeds, false)?;
+        let ran = run(policy, options, seeds, None, false)?;
+        crashes.set(crashes.get() + ran.iter().filter(|ran| ran.has_crashed).count());
         let same = |ran: &&Ran| ran.finding.as_ref().is_some_and(|finding| finding.property == property);
         let Some(ran) = ran.last().filter(same) else { return Ok(()) };
         let story = tell(policy, options, ran.seed.clone())?;
@@ -275,7 +301,7 @@ fn shorten(
     sizes.sort_by_key(|&(c, t, e)| (c * e + 2 * t, c, t));
     for round in 0.. {
         for &(cpus, tasks, events) in &sizes {
-            if start.elapsed() > options.shorten {
+            if start.elapsed() > options.shorten || crashes.get() >= MOST_CRASHES {
                 return Ok(best);
             }
             // Larger ones may be told in fewer lines, but seldom.
@@ -287,10 +313,10 @@ fn shorten(
                 cpus,
                 tasks,
                 events,
-                number: options.first.wrapping_add(round * CHUNK as u64 + n),
+                number: options.first.wrapping_add(round * CHUNK + n),
                 moves: Vec::new(),
             };
-            try_seeds((0..CHUNK as u64).map(seed).collect(), &mut best)?;
+            try_seeds((0..CHUNK).map(seed).collect(), &mut best)?;
         }
     }
     Ok(best)

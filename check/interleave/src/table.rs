@@ -2,6 +2,7 @@
 //! What a policy is given: the functions by which it calls its host, each a scheduling point. They find the CPU by what
 //! [`World`](crate::world::World) notes.
 
+use crate::apart::check_stack;
 use crate::locks::Key;
 use crate::story::Kind;
 use crate::world::{try_world, World};
@@ -30,7 +31,8 @@ pub static TABLE: Table = Table {
 
 /// The schedule, if the policy is called in it: not while it is made or given up.
 fn inside() -> Option<Rc<World>> {
-    try_world().filter(|world| !world.outside.get() && world.here.get().is_some())
+    check_stack();
+    try_world().filter(|world| world.outside.get().is_none() && world.here.get().is_some())
 }
 
 fn key(word: *const AtomicU32) -> Key {
@@ -38,7 +40,7 @@ fn key(word: *const AtomicU32) -> Key {
 }
 
 /// The call under way ends here.
-fn end(world: &World, kind: BatonFaultKind, why: String) -> bool {
+pub fn end(world: &World, kind: BatonFaultKind, why: String) -> bool {
     let me = world.me();
     if me.abandoning.get() {
         return false;
@@ -106,7 +108,7 @@ extern "C" fn panicked(file: *const u8, file_len: usize, line: u32, message: *co
     };
     let Some(world) = try_world() else { return };
     let words = (text(file, file_len), line, text(message, message_len));
-    let Some(here) = world.here.get().filter(|_| !world.outside.get()) else { return };
+    let Some(here) = world.here.get().filter(|_| world.outside.get().is_none()) else { return };
     let me = &world.cpus[here];
     if me.abandoning.replace(true) {
         return;
@@ -120,6 +122,7 @@ extern "C" fn panicked(file: *const u8, file_len: usize, line: u32, message: *co
 }
 
 extern "C" fn now() -> u64 {
+    check_stack();
     try_world().map_or(0, |world| world.now.get())
 }
 

@@ -4,6 +4,7 @@
 //! All of it is on one thread of the operating system, and changes hands at [`World::point`] only: so plain cells do, and `here` says
 //! which CPU it is that runs.
 
+use crate::apart::{in_policy, out_of_policy};
 use crate::arena::Arena;
 use crate::host::Checker;
 use crate::locks::Locks;
@@ -29,8 +30,8 @@ pub struct World {
     pub here: Cell<Option<usize>>,
     /// Nobody else runs: the beginning and the end of a schedule are told in order.
     pub alone: Cell<bool>,
-    /// The policy is being made, or was given up: it has no powers.
-    pub outside: Cell<bool>,
+    /// Something is done to the policy beside its calls ("made"): it has no powers.
+    pub outside: Cell<Option<&'static str>>,
     /// ns.
     pub now: Cell<u64>,
     pub points: Cell<u64>,
@@ -82,7 +83,7 @@ pub fn begin(without: Vec<Property>, tell: bool) -> Rc<World> {
     let world = Rc::new(World {
         here: Cell::new(None),
         alone: Cell::new(true),
-        outside: Cell::new(true),
+        outside: Cell::new(Some("made")),
         now: Cell::new(1_000_000_000),
         points: Cell::new(0),
         random: Random::new(seed.number ^ 0xbead),
@@ -108,11 +109,21 @@ pub fn begin(without: Vec<Property>, tell: bool) -> Rc<World> {
 
 /// Ends the schedule that runs. What the policy still holds is no loss any more.
 pub fn end(world: Rc<World>) -> (Option<Finding>, Option<Vec<Line>>) {
-    world.outside.set(true);
+    world.outside.set(Some("given up"));
     world.here.set(Some(0));
-    world.instances.borrow_mut().clear();
+    in_policy(|| world.instances.borrow_mut().clear());
     WORLD.set(None);
     (world.finding.take(), world.story.take())
+}
+
+/// Leaves the schedule that runs on this thread as it is.
+pub fn leave() -> Rc<World> {
+    WORLD.take().expect("a schedule runs")
+}
+
+/// The counterpart, on another thread.
+pub fn enter(world: Rc<World>) {
+    WORLD.set(Some(world));
 }
 
 /// Threads whose CPU waits for a lock, one bit each; the thread of CPU 0 is 1.
@@ -160,7 +171,7 @@ impl World {
 
     pub fn switch(&self) {
         let here = self.here.get();
-        shuttle::thread::yield_now();
+        out_of_policy(shuttle::thread::yield_now);
         self.here.set(here);
     }
 

@@ -32,6 +32,17 @@ static u64 deeper(u64 n)
 	return again(values[0] + 1) + values[1];
 }
 
+static u64 hoard(u64 n);
+static u64 (*volatile more)(u64 n) = hoard;
+
+static u64 hoard(u64 n)
+{
+	u64 *last = baton_host_alloc(64, 8);
+
+	*last = more(n + 1);
+	return *last + 1;
+}
+
 static bool is(const char *fault, const char *name)
 {
 	return strcmp(fault, name) == 0;
@@ -49,6 +60,8 @@ static void go_wrong(struct faulty *faulty, const char *fault)
 		__builtin_trap();
 	else if (is(fault, "recursion"))
 		deeper(1);
+	else if (is(fault, "hoard"))
+		hoard(1);
 	else if (is(fault, "large"))
 		baton_assert(baton_host_alloc(9000, 8));
 	else if (is(fault, "deadlock"))

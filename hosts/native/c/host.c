@@ -154,6 +154,14 @@ void __noreturn baton_host_panic(const char *file, size_t file_len, u32 line, co
 	abandon();
 }
 
+/* As `need_stack` in ../glue/src/memory.rs. Compiled with -fstack-clash-protection, it looks at each page. */
+static noinline void need_stack(void)
+{
+	volatile char room[8 << 10];
+
+	room[0] = 0;
+}
+
 void *baton_host_alloc(size_t size, size_t align)
 {
 	struct instance *owner = frame->instance;
@@ -165,6 +173,7 @@ void *baton_host_alloc(size_t size, size_t align)
 	total = size_add(size, sizeof(*block) + align);
 	if (size_add(owner->used, total) > MEMORY_LIMIT || (size > SMALL && !frame->may_be_large))
 		return NULL;
+	need_stack();
 	base = malloc(total);
 	if (!base)
 		return NULL;
@@ -188,6 +197,7 @@ void baton_host_free(void *at)
 	if (block->next)
 		block->next->link = block->link;
 	block->owner->used -= block->size;
+	need_stack();
 	free(block->base);
 }
 

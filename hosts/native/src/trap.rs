@@ -33,8 +33,7 @@ impl fmt::Display for Crash {
         const OOPS: &str = "(in the kernel an oops, which nothing contains)";
         match self {
             Self::StackOverflow => {
-                let mib = STACK >> 20;
-                write!(f, "the call used up {mib} MiB of stack (the kernel grants 4096 bytes); is there a recursion?")
+                f.write_str("the call used up its stack (the kernel grants 4096 bytes); is there a recursion?")
             }
             Self::BadAddress(at) => write!(f, "memory at {at:#x} was used, and is not there to be used so {OOPS}"),
             Self::Division => write!(f, "a division by zero, or one whose result has no place {OOPS}"),
@@ -49,6 +48,9 @@ const STACK: usize = 16 << 20;
 
 /// Below it, for what is used up. More than the largest step of a function that looks at each page.
 const GUARD: usize = 1 << 20;
+
+/// Around the stack pointer, on the stack of a coroutine of what is contained: whose guards are is not known here.
+const NEAR: usize = 64 << 10;
 
 /// For the handler, above the stack.
 const SIGNAL_STACK: usize = 64 << 10;
@@ -94,6 +96,16 @@ pub fn contained<F: FnOnce() -> R, R>(is_policy: fn() -> bool, f: F) -> Result<R
     }
 }
 
+/// Ends what [`contained`] runs on this thread, as a signal would. Comes back if nothing is contained.
+pub fn give_up(crash: Crash) {
+    // SAFETY: Own-stack. What is running lives in a frame of this thread's until it is over.
+    if let Some(running) = unsafe { RUNNING.get().as_ref() } {
+        running.crash.set(Some(crash));
+        // SAFETY: Own-stack. The stack pointer was noted by `on_stack`, whose caller waits; what is left is never gone back to.
+        unsafe { leave_to(running.way_out.get()) }
+    }
+}
+
 struct Job<F, R> {
     f: Option<F>,
     result: Option<std::thread::Result<R>>,
@@ -135,6 +147,15 @@ unsafe extern "C" fn on_stack(f: extern "C" fn(*mut c_void), data: *mut c_void, 
 #[unsafe(naked)]
 unsafe extern "C" fn leave() {
     naked_asm!("pop r15", "pop r14", "pop r13", "pop r12", "pop rbx", "pop rbp", "ret")
+}
+
+/// Leaves the stack for that of this stack pointer.
+///
+/// # Safety
+/// Own-stack: [`on_stack`] noted it, and has not come back.
+#[unsafe(naked)]
+unsafe extern "C" fn leave_to(way_out: usize) -> ! {
+    naked_asm!("mov rsp, rdi", "jmp {leave}", leave = sym leave)
 }
 
 /// A guard, the stack, and a stack for the handler.
@@ -192,20 +213,26 @@ impl Drop for SignalStack {
 /// The handlers that there were before ours.
 static OLD: OnceLock<Vec<libc::sigaction>> = OnceLock::new();
 
-/// Sets our handlers, the first time.
+/// Sets our handlers; each time, as a library of coroutines may have set its own since.
 fn set_handlers() {
+    // SAFETY: Own-handler. All zeros is an empty mask and no handler.
+    let empty = || unsafe { std::mem::zeroed::<libc::sigaction>() };
     OLD.get_or_init(|| {
-        let set = |signal| {
-            // SAFETY: Own-handler. All zeros is an empty mask and no handler; the structure is filled in before it is used.
-            let (mut new, mut old) = unsafe { std::mem::zeroed::<(libc::sigaction, libc::sigaction)>() };
-            new.sa_sigaction = on_signal as extern "C" fn(i32, *mut libc::siginfo_t, *mut c_void) as usize;
-            new.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
-            // SAFETY: Own-handler. The handler has the type that SA_SIGINFO asks for, and does what a handler may.
-            unsafe { libc::sigaction(signal, &new, &mut old) };
+        let look = |signal| {
+            let mut old = empty();
+            // SAFETY: Own-handler. No new one is given: nothing is changed.
+            unsafe { libc::sigaction(signal, ptr::null(), &mut old) };
             old
         };
-        SIGNALS.map(set).into()
+        SIGNALS.map(look).into()
     });
+    let mut new = empty();
+    new.sa_sigaction = on_signal as extern "C" fn(i32, *mut libc::siginfo_t, *mut c_void) as usize;
+    new.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+    for signal in SIGNALS {
+        // SAFETY: Own-handler. The handler has the type that SA_SIGINFO asks for, and does what a handler may.
+        unsafe { libc::sigaction(signal, &new, ptr::null_mut()) };
+    }
 }
 
 extern "C" fn on_signal(signal: i32, info: *mut libc::siginfo_t, context: *mut c_void) {
@@ -214,14 +241,17 @@ extern "C" fn on_signal(signal: i32, info: *mut libc::siginfo_t, context: *mut c
     let Some(running) = running.filter(|running| (running.is_policy)()) else { return not_ours(signal) };
     // SAFETY: Own-handler. The kernel gives both, valid until the handler returns.
     let (at, context) = unsafe { ((*info).si_addr() as usize, &mut *context.cast::<libc::ucontext_t>()) };
+    let registers = &mut context.uc_mcontext.gregs;
+    let is_near = (registers[libc::REG_RSP as usize] as usize).abs_diff(at) < NEAR;
     running.crash.set(Some(match signal {
-        libc::SIGSEGV | libc::SIGBUS if (running.guard..running.guard + GUARD).contains(&at) => Crash::StackOverflow,
+        libc::SIGSEGV | libc::SIGBUS if is_near || (running.guard..running.guard + GUARD).contains(&at) => {
+            Crash::StackOverflow
+        }
         libc::SIGSEGV | libc::SIGBUS => Crash::BadAddress(at),
         libc::SIGFPE => Crash::Division,
         libc::SIGILL => Crash::Instruction,
         _ => Crash::Abort,
     }));
-    let registers = &mut context.uc_mcontext.gregs;
     registers[libc::REG_RIP as usize] = leave as unsafe extern "C" fn() as usize as i64;
     registers[libc::REG_RSP as usize] = running.way_out.get() as i64;
     // Strings are copied upwards, as every function expects.

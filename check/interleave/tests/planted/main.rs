@@ -2,13 +2,16 @@
 //! Small policies with one mistake each: the checker finds it, tells it, and can tell it again.
 #![forbid(unsafe_code)]
 
+mod aborts;
 mod affinity_while_queued;
 mod any_idle_cpu;
 mod balance_once;
 mod base;
 mod claimed_idle;
+mod deep_tree;
 mod double_insert;
 mod dropped_on_yield;
+mod endless_recursion;
 mod exit_and_steal;
 mod forgotten_offline;
 mod index_of_online;
@@ -23,12 +26,12 @@ mod steal_off_by_one;
 mod upgrade_forgets;
 mod wakeup_credit;
 
-use baton_interleave::{check, replay, Options, Outcome, Property};
+use baton_interleave::{check, replay, Finding, Options, Outcome, Property};
 use baton_native::Policy;
 use std::time::Duration;
 
 /// Checks a policy with a mistake that breaks this property.
-fn finds(name: &str, policy: Policy, property: Property, options: &Options) {
+fn finds(name: &str, policy: Policy, property: Property, options: &Options) -> Finding {
     let outcome = check(policy, options, &mut |_| ()).expect("the policy can be made");
     let Outcome { schedules, elapsed, story, first_lines, .. } = outcome;
     let story = story.unwrap_or_else(|| panic!("{name}: nothing was found in {schedules} schedules"));
@@ -45,6 +48,7 @@ fn finds(name: &str, policy: Policy, property: Property, options: &Options) {
     assert_eq!(again, story, "the same seed gives another story");
     println!("{story}");
     assert!(story.to_string().contains(&finding.what));
+    finding.clone()
 }
 
 /// So many schedules, however slow this machine is: an optimized build tries 2,000 to 6,000 in a second.
@@ -84,6 +88,24 @@ planted! {
     forgotten_offline: LostTask without WorkConservation,
     length_then_take: Panic,
     any_idle_cpu: Discipline,
+}
+
+/// What would end the process is found as all else is, and those that are checked afterwards are not disturbed.
+#[test]
+fn what_ends_a_process_is_found() {
+    let check = |name: &str, policy: Policy, verdict: &str| {
+        let finding = finds(name, policy, Property::Panic, &options());
+        assert_eq!(finding.what, verdict);
+        the_right_one_passes();
+    };
+    let overflow = "the call used up its stack (the kernel grants 4096 bytes); is there a recursion?";
+    let linked = Policy::linked;
+    let policy = linked(baton_native::module!(endless_recursion::BatonPolicy));
+    check("endless_recursion", policy, &format!("stack overflow in newly_idle: {overflow}"));
+    let policy = linked(baton_native::module!(deep_tree::BatonPolicy));
+    check("deep_tree", policy, &format!("stack overflow in task_yield: {overflow}"));
+    let policy = linked(baton_native::module!(aborts::BatonPolicy));
+    check("aborts", policy, "panic in task_preempt: the call ended the process: abort()");
 }
 
 #[test]

@@ -5,6 +5,8 @@
 use std::{
     alloc::{GlobalAlloc, Layout, System},
     cell::Cell,
+    hint::black_box,
+    mem::MaybeUninit,
 };
 
 /// What the policies of one thread may have together, bytes: a simulation is on one thread. More than in the kernel, as a machine may be
@@ -24,6 +26,14 @@ pub(crate) fn small_only(is_small: bool) -> bool {
     IS_SMALL.replace(is_small)
 }
 
+/// Looks at as much of the stack as the system's allocator needs. A stack that is used up is used up here, and not in the midst of that
+/// one, which holds a lock then: who is left there (`hosts/native/src/trap.rs`) never releases it.
+#[inline(never)]
+fn need_stack() {
+    // A function of this size looks at each page.
+    black_box(&MaybeUninit::<[u8; 8 << 10]>::uninit());
+}
+
 /// The allocator of a library, whose policies it bounds.
 pub struct Bounded;
 
@@ -39,12 +49,14 @@ unsafe impl GlobalAlloc for Bounded {
             return std::ptr::null_mut();
         }
         USED.set(used);
+        need_stack();
         // SAFETY: Allocator. As the caller promises.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
         USED.set(USED.get().wrapping_sub(layout.size()));
+        need_stack();
         // SAFETY: Allocator. As the caller promises.
         unsafe { System.dealloc(at, layout) }
     }

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A policy that does what would end the process (uses up its stack, uses memory that is not there, aborts) ends a schedule.
+//!
+//! Schedules run on a thread of their own. After a crash that thread can do nothing more, as shuttle is in the midst of a step there. So it
+//! sleeps for ever, with all its stacks; what it was at is found out by the thread that waits for it, which frees nothing of it.
+
+use crate::story::{Finding, Line};
+use crate::world::{self, World};
+use crate::{table, Property};
+use baton_abi::BatonFaultKind;
+use baton_native::{contained, give_up, Crash};
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::mpsc;
+use std::{mem, panic, ptr, thread};
+
+std::thread_local! {
+    /// Where on the stack the policy's call that goes on now begins; 0 if none does.
+    static CALL: Cell<usize> = const { Cell::new(0) };
+}
+
+/// How much stack a policy's call may have used when it asks its host something, of the 256 KiB that a CPU has: the rest is for the
+/// answer, so that the host itself is never left in the midst of something. It also makes a recursion end at the same question whether
+/// the story is wanted or not.
+const MOST_STACK: usize = 128 << 10;
+
+/// Calls a policy.
+pub fn in_policy<R>(call: impl FnOnce() -> R) -> R {
+    let mark = 0_u8;
+    let outer = CALL.replace(ptr::from_ref(&mark) as usize);
+    let result = call();
+    CALL.set(outer);
+    result
+}
+
+/// Lets other CPUs go on, in the midst of a call perhaps.
+pub fn out_of_policy(others: impl FnOnce()) {
+    let call = CALL.replace(0);
+    others();
+    CALL.set(call);
+}
+
+/// Each question of a policy to its host begins so.
+pub fn check_stack() {
+    let mark = 0_u8;
+    if CALL.get().saturating_sub(ptr::from_ref(&mark) as usize) > MOST_STACK {
+        give_up(Crash::StackOverflow);
+    }
+}
+
+/// For the handler of a signal: it only looks.
+fn is_in_policy() -> bool {
+    CALL.get() != 0
+}
+
+/// A schedule that a crash has ended.
+pub struct Wreck {
+    pub crash: Crash,
+    world: Rc<World>,
+}
+
+/// What a thread gives to the one that waits for it.
+struct Handed<T>(T, Option<Wreck>);
+
+// SAFETY: Left-thread. Where there is a wreck, the thread that made it does nothing more, but sleep.
+unsafe impl<T: Send> Send for Handed<T> {}
+
+/// Runs `f` on a thread of its own, which then gives what `take` finds there. Of what comes with a wreck nothing may be freed.
+pub fn apart<T: Send + 'static>(f: impl FnOnce() + Send + 'static, take: fn() -> T) -> (T, Option<Wreck>) {
+    let (sender, receiver) = mpsc::sync_channel(1);
+    let thread = thread::spawn(move || {
+        let crash = contained(is_in_policy, f).err();
+        let wreck = crash.map(|crash| Wreck { crash, world: world::leave() });
+        let _ = sender.send(Handed(take(), wreck));
+        while crash.is_some() {
+            thread::park();
+        }
+    });
+    match receiver.recv() {
+        Ok(Handed(taken, wreck)) => (taken, wreck),
+        Err(_) => panic::resume_unwind(thread.join().expect_err("a thread that gives nothing has panicked")),
+    }
+}
+
+impl Wreck {
+    /// What there is to tell of the schedule: as [`world::end`], and its seed and points.
+    pub fn tell(self) -> (Rc<World>, Option<Finding>, Option<Vec<Line>>) {
+        let Self { crash, world } = self;
+        world::enter(world.clone());
+        // What is written to is to be a copy, as all else stays as it is.
+        let told = world.story.borrow().clone();
+        mem::forget(world.story.replace(told));
+        match world.outside.get() {
+            _ if world.over.get() => {}
+            Some(what) => world.fail(Property::Panic, || format!("it could not be {what}: {crash}"), None),
+            None => {
+                let is_overflow = crash == Crash::StackOverflow;
+                let kind = if is_overflow { BatonFaultKind::StackOverflow } else { BatonFaultKind::Panic };
+                table::end(&world, kind, crash.to_string());
+            }
+        }
+        let (finding, lines) = (world.finding.borrow().clone(), world.story.borrow().clone());
+        mem::forget(world::leave());
+        (world, finding, lines)
+    }
+}
