@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The policies that Baton comes with keep all properties but those that their rules say they do not have.
 
-use baton_interleave::{check, Options, Property};
+use baton_interleave::{check, replay, Options, Property};
 use baton_native::Policy;
 use std::time::Duration;
 
@@ -36,6 +36,12 @@ macro_rules! linked {
     };
 }
 
+/// A schedule in which it went wrong once.
+fn is_mended(policy: Policy, seed: &str) {
+    let story = replay(policy, &Options::default(), seed.parse().unwrap()).expect("the policy can be made");
+    assert!(story.finding.is_none(), "{story}");
+}
+
 #[test]
 fn fifo_passes() {
     passes(linked!(fifo), NOT_EVENED_OUT, None);
@@ -44,6 +50,8 @@ fn fifo_passes() {
 #[test]
 fn wfq_passes() {
     passes(linked!(wfq), &[], None);
+    // A CPU stole a task just before the host took it back and ran it elsewhere: it ran on, with another CPU's vruntime.
+    is_mended(linked!(wfq), "rnd-3c2t16e-0x44ae");
 }
 
 /// Nothing but weights bounds a wait, as the end of its rules says.

@@ -109,15 +109,15 @@ fn weighted(ns: u64, task: &Task) -> u64 {
 }
 
 impl Wfq {
-    /// Adds what the task has run since it was last here, and gives its vruntime.
+    /// Adds what the task has run since it was last here, and gives its vruntime on its CPU. Call without a queue's lock held.
     #[inline]
     fn charge(&self, task: &Task) -> u64 {
         let state = self.shared.tasks.of(task);
         let ran = task.runtime.saturating_sub(state.charged.load(Relaxed));
-        let vruntime = state.vruntime.load(Relaxed).wrapping_add(weighted(ran, task));
         state.charged.store(task.runtime, Relaxed);
-        state.vruntime.store(vruntime, Relaxed);
-        vruntime
+        state.vruntime.store(state.vruntime.load(Relaxed).wrapping_add(weighted(ran, task)), Relaxed);
+        // It is another CPU's, where that stole it just before the host took it back, and found out too late.
+        self.settle(task.slot, task.cpu)
     }
 
     /// Rule 2, second half: what the vruntime of the task in `slot` is on `cpu`. Call without a queue's lock held.
@@ -186,11 +186,11 @@ impl Wfq {
         slice
     }
 
-    /// Rule 8.
-    fn look_through(&self, queue: &mut Queue) {
+    /// Rule 8. `running` is the vruntime of the one that runs.
+    fn look_through(&self, queue: &mut Queue, running: u64) {
         let found = |slot| &self.shared.tasks.slot(slot).found;
         queue.tasks.iter().for_each(|(_, slot)| found(slot).store(found(slot).load(Relaxed) + 1, Relaxed));
-        let front = queue.vruntime.wrapping_sub(self.period);
+        let front = [queue.vruntime, running][usize::from(before(running, queue.vruntime))].wrapping_sub(self.period);
         while let Some((_, baton)) = queue.tasks.pop_where(|slot| found(slot).load(Relaxed) >= FOUND_TOO_OFTEN) {
             let state = self.shared.tasks.slot(baton.slot());
             state.found.store(0, Relaxed);
@@ -363,7 +363,7 @@ impl Scheduler for Wfq {
         let now = ctx.now();
         if now.wrapping_sub(queue.looked) >= self.look {
             queue.looked = now;
-            self.look_through(&mut queue);
+            self.look_through(&mut queue, vruntime);
         }
         let Some((first, _)) = queue.tasks.first() else { return queue.vruntime = later(queue.vruntime, vruntime) };
         if before(first.wrapping_add(self.min_slice), vruntime) {
