@@ -27,5 +27,7 @@ gdb.execute("set pagination off")
 gdb.execute("break core::panicking::panic_fmt")
 # A call that its host ends: a deadlock, a Schedulable that is lost. The policy's library, which has it, comes later.
 gdb.execute("break baton_seam::host::abandon")
+# The same of a policy in C: also its baton_assert.
+gdb.execute("break baton_abandon")
 gdb.execute("break baton_replay_stop")
 gdb.events.stop.connect(stopped)

@@ -313,8 +313,9 @@ impl Rings {
         let length = nr_cpus as usize * (about.blocks as usize + 1) * BLOCK_SIZE;
         // SAFETY: Ring-mapping. A new mapping, which nothing else is at; it is read only, and only where a block is.
         let map = unsafe { mm::mmap(std::ptr::null_mut(), length, ProtFlags::READ, MapFlags::SHARED, &device.0, 0) };
-        let map =
-            map.map_err(|e| Error::environment(format!("the rings cannot be mapped: {e}"), "use a smaller --ring"))?;
+        let map = map.map_err(|e| {
+            Error::environment(format!("the rings cannot be mapped: {e}"), "give fewer MiB to each CPU")
+        })?;
         let taken = vec![0; nr_cpus as usize];
         Ok(Ok(Self { device, about, nr_cpus, taken, map: map.cast(), length }))
     }
@@ -335,9 +336,9 @@ impl Rings {
     /// Gives the block back that was taken of this CPU last, and takes the next.
     pub fn take(&mut self, cpu: u32) -> Result<Taken<'_>> {
         let at = &mut self.taken[cpu as usize];
-        let taken = BatonRecordBlock { cpu, block: *at, ..Default::default() };
+        let taken = BatonRecordBlock { cpu, block: *at & i32::MAX, ..Default::default() };
         let taken = self.device.ask::<RECORD_TAKE, _>(taken, "a block of the recording")?;
-        *at += 1;
+        *at = at.wrapping_add(i32::from(taken.block >= 0));
         let block = usize::try_from(taken.block).ok().map(|number| {
             assert!((number + 1) * BLOCK_SIZE <= self.length, "the core gives blocks that are mapped");
             // SAFETY: Ring-mapping. The block is in the mapping, and nobody writes it until it is given back.

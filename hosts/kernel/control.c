@@ -138,6 +138,7 @@ void baton_unregister(const struct baton_policy *ops)
 
 		baton_partition_leave(place);
 		baton_cgroup_change(place, NULL);
+		baton_flight_forget(place);
 		baton_core_unregister(index_of(place));
 		place->active = NULL;
 		/* a call that read the place before may be under way: see the entry of Host::call */

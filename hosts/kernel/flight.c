@@ -156,6 +156,8 @@ int baton_flight_set(struct baton_place *place, struct baton_record *arg)
 {
 	int err;
 
+	if (arg->blocks && !is_running(place))
+		return -ENODEV;
 	if (place->recording && baton_is_flight(place->recording))
 		baton_record_end(place, BATON_RECORD_END_STOPPED);
 	place->flight = arg->blocks;
@@ -191,8 +193,10 @@ struct baton_recording *baton_flight_of_fault(struct baton_place *place)
 	if (place->recording && baton_is_flight(place->recording) &&
 	    baton_core_state(index_of(place)) == BATON_POLICY_STATE_FAULTED)
 		baton_record_end(place, BATON_RECORD_END_FAULT);
-	if (place->kept)
-		kref_get(&place->kept->users);
+	/* It may be of an earlier one. */
+	if (!place->kept || place->kept->fault != place->fault.serial)
+		return NULL;
+	kref_get(&place->kept->users);
 	return place->kept;
 }
 

@@ -273,27 +273,23 @@ static int begin_with_state(struct baton_place *place, struct baton_recording *r
 	return 0;
 }
 
-/* Closes a ring's last block. No call is recorded in it any more. */
+/* Closes a ring's last block, with the mark of the end. No call is recorded in it any more. */
 static void end_ring(struct ring *ring)
 {
-	u16 spare = BATON_NO_BLOCK;
+	bool has_end = false;
 
-	if (ring->current_block == BATON_NO_BLOCK) {
-		if (!ring->nr_free && grow(ring, 1, ring->recording->bound))
-			return;
-		spare = ring->free[--ring->nr_free];
+	/* Twice, where the last block has no room for the mark. */
+	while (!has_end) {
+		if (ring->current_block == BATON_NO_BLOCK) {
+			if (!ring->nr_free && grow(ring, 1, ring->recording->bound))
+				return;
+			ring->current_block = ring->free[--ring->nr_free];
+		}
+		has_end = baton_core_record_end(&ring->head, ring->blocks[ring->current_block]);
+		ring->filled[(ring->first_filled + ring->nr_filled++) % ring->recording->bound] = ring->current_block;
+		ring->current_block = BATON_NO_BLOCK;
+		ring->head.block = NULL;
 	}
-	if (!baton_core_record_end(&ring->head, spare == BATON_NO_BLOCK ? NULL : ring->blocks[spare])) {
-		/* The block has no room for the mark: what is in it counts. */
-		baton_ring_next(&ring->head);
-		if (!ring->head.block || !baton_core_record_end(&ring->head, NULL))
-			return;
-	}
-	if (spare != BATON_NO_BLOCK)
-		ring->current_block = spare;
-	ring->filled[(ring->first_filled + ring->nr_filled++) % ring->recording->bound] = ring->current_block;
-	ring->current_block = BATON_NO_BLOCK;
-	ring->head.block = NULL;
 }
 
 /* Ends the recording of a policy, if there is one. */
@@ -305,10 +301,11 @@ void baton_record_end(struct baton_place *place, u32 why)
 
 	if (!recording)
 		return;
-	is_kept = baton_is_flight(recording) && baton_core_state(index_of(place)) == BATON_POLICY_STATE_FAULTED;
 	baton_core_set_recorder(index_of(place), NULL);
 	/* Calls run with interrupts off, which is a read-side section. */
 	synchronize_rcu();
+	/* The last of these calls may have been the one that failed. */
+	is_kept = baton_is_flight(recording) && baton_core_state(index_of(place)) == BATON_POLICY_STATE_FAULTED;
 	place->recording = NULL;
 	recording->place = NULL;
 	set_recording(false);
@@ -317,6 +314,7 @@ void baton_record_end(struct baton_place *place, u32 why)
 		end_ring(recording->rings[cpu]);
 	if (!baton_is_flight(recording))
 		return;
+	recording->fault = place->fault.serial;
 	if (is_kept)
 		swap(place->kept, recording);
 	if (recording)

@@ -56,6 +56,7 @@ struct baton_recording {
 	struct baton_cpu *cpus;		/* as the policy was told */
 	struct saved state;		/* where it begins with one */
 	/* Of a flight recorder (flight.c). */
+	u64 fault;			/* number of the one that ended it */
 	struct saved newer, spare;
 	bool has_newer;
 	bool wants_checkpoint;		/* written by any CPU */

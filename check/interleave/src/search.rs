@@ -244,9 +244,12 @@ pub fn check(policy: Policy, options: &Options, progress: &mut dyn FnMut(&Progre
         ran.iter().for_each(|ran| systematic.follow(ran));
         outcome.elapsed = start.elapsed();
         progress(&Progress { schedules: outcome.schedules, elapsed: outcome.elapsed, lines: None });
-        let failed = ran.last().and_then(|ran| ran.finding.as_ref().map(|finding| (&ran.seed, finding.property)));
-        if let Some((seed, property)) = failed {
-            let story = tell(policy, options, seed.clone())?;
+        let failed = ran.last().and_then(|ran| ran.finding.as_ref().map(|finding| (&ran.seed, finding)));
+        if let Some((seed, finding)) = failed {
+            let property = finding.property;
+            let mut story = tell(policy, options, seed.clone())?;
+            // What goes by addresses may go well when it is told; it went wrong all the same.
+            story.finding.get_or_insert_with(|| finding.clone());
             outcome.first_lines = story.told().len();
             outcome.story = Some(shorten(policy, options, story, property, &outcome, progress)?);
             break;
@@ -285,7 +288,7 @@ fn shorten(
         let same = |ran: &&Ran| ran.finding.as_ref().is_some_and(|finding| finding.property == property);
         let Some(ran) = ran.last().filter(same) else { return Ok(()) };
         let story = tell(policy, options, ran.seed.clone())?;
-        if story.told().len() < best.told().len() {
+        if story.finding.is_some() && story.told().len() < best.told().len() {
             *best = story;
             let elapsed = outcome.elapsed + start.elapsed();
             progress(&Progress { schedules: outcome.schedules, elapsed, lines: Some(best.told().len()) });

@@ -42,6 +42,8 @@ pub struct Summary {
     pub lost: u64,
     /// Why it ended.
     end: &'static str,
+    /// Its beginning is there: it can be replayed.
+    whole: bool,
     /// From the first event to the last, ns.
     duration_ns: u64,
 }
@@ -55,15 +57,14 @@ pub struct Session {
 impl Session {
     /// Begins to record a policy that runs into a file, with so many MiB for each CPU at most.
     pub fn begin(policy: &str, output: &Path, ring_mib: u32, lossless: bool) -> Result<Self> {
+        let file = open(output)?;
         let stop = Arc::new(AtomicBool::new(false));
         let (begun, begins) = mpsc::channel();
-        let (stopped, policy, output) = (Arc::clone(&stop), policy.to_owned(), output.to_owned());
+        let (stopped, policy) = (Arc::clone(&stop), policy.to_owned());
         let reader = thread::spawn(move || {
             let how = if lossless { BatonRecordHow::Lossless } else { BatonRecordHow::Lossy };
             let rings = Rings::begin(Device::open()?, &policy, ring_mib * BLOCKS_PER_MIB, how)?;
             let rings = rings.map_err(|why| refused(&policy, &why))?;
-            // What was in the file stays there until it is known that something comes in its place.
-            let file = create(&output)?;
             // Whoever waits for it is there.
             let _ = begun.send(());
             read(rings, &policy, file, &stopped)
@@ -158,7 +159,7 @@ pub fn save_fault(args: &FaultSave) -> Result<ExitCode> {
         None => failed_policy(&device)?,
     };
     let rings = Rings::begin(device, &policy, 0, BatonRecordHow::Fault)?.map_err(|why| refused(&policy, &why))?;
-    let summary = read(rings, &policy, create(&args.output)?, &AtomicBool::new(true))?;
+    let summary = read(rings, &policy, open(&args.output)?, &AtomicBool::new(true))?;
     match args.out.json {
         true => print_json(&summary)?,
         false => print(words(&summary, &args.output))?,
@@ -166,8 +167,10 @@ pub fn save_fault(args: &FaultSave) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn create(path: &Path) -> Result<File> {
-    File::create(path).map_err(|e| Error::file(format_args!("making {}", path.display()), &e))
+/// What was in the file stays there until it is known that something comes in its place.
+fn open(path: &Path) -> Result<File> {
+    let opened = File::options().write(true).create(true).truncate(false).open(path);
+    opened.map_err(|e| Error::file(format_args!("making {}", path.display()), &e))
 }
 
 fn failed_policy(device: &Device) -> Result<String> {
@@ -185,7 +188,7 @@ fn refused(policy: &str, refused: &Refused) -> Error {
         Errno::NOENT => Error::user(format!("the policy {policy} is not loaded"), format!("baton load {policy}")),
         Errno::NODEV => Error::user(format!("the policy {policy} is not running"), "see `baton status`"),
         Errno::BUSY => Error::user(format!("{policy} is being recorded already"), "wait for the end of that"),
-        Errno::NOMEM => Error::environment("there is not enough memory for the rings", "use a smaller --ring"),
+        Errno::NOMEM => Error::environment("there is not enough memory for the rings", "give fewer MiB to each CPU"),
         Errno::OPNOTSUPP => Error::environment(
             "the clocks of this machine's CPUs do not agree (its time stamp counter is unstable)",
             "record on another machine, or in a guest (baton vm run)",
@@ -234,9 +237,10 @@ fn wait(args: &Record, device: &Device, policy: &str, interrupted: &AtomicBool, 
 /// Empties the rings until the recording has ended.
 fn read(mut rings: Rings, policy: &str, file: File, stop: &AtomicBool) -> Result<Summary> {
     let failed = |e: std::io::Error| Error::file("writing the recording", &e);
-    let mut summary = Summary { policy: policy.into(), ..Summary::default() };
-    let mut out = BufWriter::with_capacity(1 << 20, file);
+    let mut summary = Summary { policy: policy.into(), whole: true, ..Summary::default() };
     let header = header(&mut rings, policy)?;
+    file.set_len(0).map_err(failed)?;
+    let mut out = BufWriter::with_capacity(1 << 20, file);
     let mut out = FileWriter::new(&mut out, &header).map_err(failed)?;
     out.state(&rings.state()?).map_err(failed)?;
     out.get_mut().flush().map_err(failed)?;
@@ -257,7 +261,9 @@ fn read(mut rings: Rings, policy: &str, file: File, stop: &AtomicBool) -> Result
                 let head = head.ok_or_else(|| Error::baton("the core gave a block that is none"))?;
                 // Of a flight recorder with a state to begin with, nothing is missed before that.
                 let number = *begins[cpu as usize].get_or_insert(head.number);
-                out.block(block, if header.state.is_some() { number } else { 0 }).map_err(failed)?;
+                let is_from_state = header.state.is_some();
+                summary.whole &= is_from_state || number == 0;
+                out.block(block, if is_from_state { number } else { 0 }).map_err(failed)?;
                 summary.events += u64::from(head.events);
                 summary.lost += head.lost;
                 first = first.min(head.stamp);
@@ -320,7 +326,7 @@ fn name(end: u32) -> &'static str {
 }
 
 fn words(summary: &Summary, output: &Path) -> String {
-    let Summary { policy, events, bytes, lost, end, duration_ns } = summary;
+    let Summary { policy, events, bytes, lost, end, duration_ns, .. } = summary;
     let each = *bytes as f64 / (*events).max(1) as f64;
     let mut text = format!(
         "{policy}: {events} events in {:.1} s, {:.1} MiB ({each:.1} bytes each), {lost} lost; {end}\n",
@@ -330,5 +336,11 @@ fn words(summary: &Summary, output: &Path) -> String {
     if *lost != 0 {
         text += "  a replay ends where the first event was lost: use a larger --ring\n";
     }
-    text + &format!("  replay it:  baton replay {}\n", output.display())
+    match summary.whole {
+        true => text + &format!("  replay it:  baton replay {}\n", output.display()),
+        false => {
+            text += "  its beginning is gone, and the policy saves no state: it can be read, and not replayed\n";
+            text + &format!("  read it:    baton trace print {}\n", output.display())
+        }
+    }
 }

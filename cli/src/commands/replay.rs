@@ -40,7 +40,7 @@ pub struct Replay {
     #[arg(long, value_name = "N")]
     pub stop_at: Option<u64>,
     /// In the debugger, which stops where the policy fails, and at --stop-at. What comes after -- is for gdb.
-    #[arg(long, conflicts_with = "json")]
+    #[arg(long, conflicts_with_all = ["json", "until", "print"])]
     pub gdb: bool,
     /// Further arguments of gdb's, as -batch -ex 'info locals'.
     #[arg(last = true, value_name = "GDB", requires = "gdb")]
@@ -92,10 +92,13 @@ pub fn command(args: &Replay) -> Result<ExitCode> {
 /// Becomes the debugger, with the same replay to run in it on one thread. Comes back only if it cannot, with the reason.
 fn debug(args: &Replay, recording: &Recording) -> Result<Error> {
     let header = &recording.header;
-    let name = args.policy.as_ref().unwrap_or(&header.policy);
-    let of_version = format!("{}-v{}", header.policy, header.version);
-    let policy =
-        artefacts::Policy::find(name).or_else(|error| artefacts::Policy::find(&of_version).map_err(|_| error))?;
+    let policy = match &args.policy {
+        Some(name) => artefacts::Policy::find(name),
+        // Several versions of a policy have its name.
+        None => artefacts::Policy::find(&header.policy).or_else(|error| {
+            artefacts::Policy::find(&format!("{}-v{}", header.policy, header.version)).map_err(|_| error)
+        }),
+    }?;
     let library = artefacts::debuggable(&policy)?;
     let source = artefacts::source()?;
     // In the tree paths begin at its top: hosts/native/build.sh.

@@ -13,10 +13,10 @@ use baton_abi::{BatonPolicyInfo, BatonPolicyState, BatonStateType, BatonUpgrade}
 use rustix::io::Errno;
 use serde::Serialize;
 
-use super::{load, print, print_json};
+use super::{load, print, print_json, record};
 use crate::artefacts::{module_of, Search, LATENCY};
 use crate::cli::{Rollback, Upgrade};
-use crate::device::{text, Device};
+use crate::device::{text, Device, BLOCKS_PER_MIB};
 use crate::error::{Error, Result};
 use crate::kernel::{self, Lock};
 use crate::latency::{self, Latency};
@@ -126,6 +126,9 @@ fn restart(device: &Device, policy: &str, options: &str) -> Result<()> {
     }
     if is_default {
         device.assign(0, Some(policy), false).map_err(|errno| load::not_default(policy, errno))?;
+    }
+    if info.flight != 0 {
+        record::set_flight(device, policy, info.flight / BLOCKS_PER_MIB)?;
     }
     started
 }

@@ -65,7 +65,7 @@ static _Thread_local struct frame *frame;
 #define MEMORY_LIMIT ((size_t)512 << 20)
 #define SMALL 8192
 
-static void __noreturn abandon(void)
+static void __noreturn baton_abandon(void)
 {
 	__builtin_longjmp(frame->way_out, 1);
 }
@@ -81,7 +81,7 @@ static void __noreturn abandon(void)
 void baton_host_lock(rqspinlock_t *lock)
 {
 	if (!ASK(table->lock(&lock->word)))
-		abandon();
+		baton_abandon();
 }
 
 bool baton_host_try_lock(rqspinlock_t *lock)
@@ -92,7 +92,7 @@ bool baton_host_try_lock(rqspinlock_t *lock)
 void baton_host_unlock(rqspinlock_t *lock)
 {
 	if (!ASK(table->unlock(&lock->word)))
-		abandon();
+		baton_abandon();
 }
 
 u64 baton_host_now(void)
@@ -151,7 +151,7 @@ bool baton_host_claim_idle(s32 cpu)
 void __noreturn baton_host_panic(const char *file, size_t file_len, u32 line, const char *message, size_t message_len)
 {
 	table->panicked(file, file_len, line, message, message_len);
-	abandon();
+	baton_abandon();
 }
 
 /* As `need_stack` in ../glue/src/memory.rs. Compiled with -fstack-clash-protection, it looks at each page. */

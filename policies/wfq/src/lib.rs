@@ -47,7 +47,7 @@ struct PerCpuState {
     timed: AtomicBool,
 }
 
-/// One task. Written in the task's own calls, which the host never makes two of at once, and by the CPU that steals it.
+/// One task. Written in the task's own calls, which the host never makes two of at once.
 #[derive(Default)]
 struct TaskState {
     vruntime: AtomicU64,
@@ -116,7 +116,7 @@ impl Wfq {
         let ran = task.runtime.saturating_sub(state.charged.load(Relaxed));
         state.charged.store(task.runtime, Relaxed);
         state.vruntime.store(state.vruntime.load(Relaxed).wrapping_add(weighted(ran, task)), Relaxed);
-        // It is another CPU's, where that stole it just before the host took it back, and found out too late.
+        // It is another CPU's still where this one stole it.
         self.settle(task.slot, task.cpu)
     }
 
@@ -313,13 +313,12 @@ impl Scheduler for Wfq {
         let others = || self.topology.near(cpu).iter().copied().filter(|&c| c != cpu);
         let waiting = |c: Cpu| self.shared.cpus[c].waiting.get();
         let longest = others().max_by_key(|&c| waiting(c));
-        let baton = longest
+        // What its vruntime is here its first charge says: until it runs here, it is other CPUs' to write.
+        longest
             .into_iter()
             .chain(others())
             .filter(|&c| waiting(c) != 0)
-            .find_map(|c| self.take(c, |slot| ctx.slot_may_run(slot, cpu)))?;
-        self.settle(baton.slot(), cpu);
-        Some(baton)
+            .find_map(|c| self.take(c, |slot| ctx.slot_may_run(slot, cpu)))
     }
 
     fn pick_refused(&self, ctx: &Ctx<'_>, baton: Schedulable, why: Refusal) {

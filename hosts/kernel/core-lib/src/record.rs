@@ -203,7 +203,8 @@ fn lock_id(lock: *const c_void) -> u64 {
     (lock as u64 & 0x3_ffff_ffff) >> 2
 }
 
-/// Ends a ring: its last block is closed, with the mark that no more comes. `block` is where to, if the ring has none open.
+/// Ends a ring: its last block is closed, with the mark that no more comes; false if there was no room for that. `block` is where to, if
+/// the ring has none open.
 ///
 /// # Safety
 /// Own-ring: no call is being recorded in it any more.
@@ -216,11 +217,9 @@ pub unsafe extern "C" fn baton_core_record_end(ring: *mut Ring, block: *mut u8) 
         ring.open();
     }
     let end = Event::End { stamp: stamp() };
-    if !ring.try_put(&end) {
-        return false;
-    }
+    let has_end = ring.try_put(&end);
     ring.close();
-    true
+    has_end
 }
 
 /// Begins a ring's first block.
