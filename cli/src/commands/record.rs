@@ -239,7 +239,10 @@ fn read(mut rings: Rings, policy: &str, file: File, stop: &AtomicBool) -> Result
     let failed = |e: std::io::Error| Error::file("writing the recording", &e);
     let mut summary = Summary { policy: policy.into(), whole: true, ..Summary::default() };
     let header = header(&mut rings, policy)?;
-    file.set_len(0).map_err(failed)?;
+    // A pipe or a device has no length.
+    if file.metadata().map_err(failed)?.is_file() {
+        file.set_len(0).map_err(failed)?;
+    }
     let mut out = BufWriter::with_capacity(1 << 20, file);
     let mut out = FileWriter::new(&mut out, &header).map_err(failed)?;
     out.state(&rings.state()?).map_err(failed)?;
