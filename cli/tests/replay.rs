@@ -79,6 +79,43 @@ fn a_recording_is_replayed_and_told() {
 }
 
 #[test]
+fn what_another_policy_would_have_done_is_simulated_from_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("wfq.rec");
+    let file = name(&file);
+    record(file);
+    let what_if = ["replay", file, "--single", "--what-if"];
+    assert!(good(&what_if).starts_with("same: all "), "where nothing differs there is nothing to ask");
+
+    let other = baton(&[&what_if[..], &["--options", "credit=0"]].concat());
+    assert_eq!(other.status.code(), Some(1));
+    let said = text(&other.stdout);
+    for part in ["DIVERGENCE at event ", "\nWHAT IF from event ", "\nwfq, as recorded ", "\nwfq:credit=0 "] {
+        assert!(said.contains(part), "{said}");
+    }
+
+    let other = baton(&[&what_if[..], &["--options", "credit=0", "--json"]].concat());
+    let found: Value = serde_json::from_slice(&other.stdout).unwrap();
+    let what = &found["what_if"];
+    assert!(what["event"].as_u64() <= found["divergence"]["call"].as_u64());
+    let count = |place: &str| what["tasks"][place].as_u64().unwrap();
+    assert_eq!(count("running"), 4, "hackbench leaves no CPU idle");
+    assert_eq!(count("queued") + count("running") + count("asleep"), 80);
+    let runs = what["runs"].as_array().unwrap();
+    assert_eq!(runs.len(), 2);
+    for run in runs {
+        assert_eq!(run["groups"][0]["tasks"], 80);
+        assert_eq!(run["faults"].as_array().map(Vec::len), Some(0), "{run}");
+    }
+    assert_ne!(runs[0]["hash"], runs[1]["hash"]);
+
+    // Another policy altogether.
+    let other = baton(&["replay", file, "--single", "--what-if", "--policy", "fifo"]);
+    assert_eq!(other.status.code(), Some(1));
+    assert!(text(&other.stdout).contains("\nfifo "), "{}", text(&other.stdout));
+}
+
+#[test]
 fn a_fault_is_replayed() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("faulty.rec");

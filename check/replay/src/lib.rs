@@ -17,7 +17,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::Arc;
 use std::time::Duration;
 
-use baton_native::Policy;
+use baton_native::{Instance, Policy};
 use baton_trace::{Event, Item, Recording, Return, Stream, Words};
 
 /// How to replay.
@@ -183,6 +183,28 @@ pub fn replay(recording: &Recording, policy: Policy, options: &Options) -> Resul
         }
     }
     Ok(outcome)
+}
+
+/// Replays up to the event with this number, which is a call that no other crosses, and gives the policy as it is then. An error says
+/// why that cannot be.
+pub fn up_to(
+    recording: &Recording,
+    policy: Policy,
+    policy_options: Option<&str>,
+    number: u64,
+) -> Result<Instance, String> {
+    let options = Options {
+        single: true,
+        policy_options: policy_options.map(str::to_owned),
+        until: Some(Until::Event(number)),
+        ..Options::default()
+    };
+    let (outcome, instance) = run::once(recording, policy, &options)?;
+    match outcome.end {
+        End::Until => Ok(instance),
+        End::Diverged(it) => Err(format!("it does something else at event {} already", it.number)),
+        End::Gap { .. } | End::Whole => Err(format!("the recording has no event {number}, or it comes after a gap")),
+    }
 }
 
 /// So often is what differs replayed again: one bit of an address may be the same by chance.

@@ -25,6 +25,7 @@ pub mod trace;
 mod unload;
 mod upgrade;
 pub mod vm;
+mod what_if;
 
 use std::io::Write;
 use std::process::ExitCode;

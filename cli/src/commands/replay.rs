@@ -13,11 +13,13 @@ use baton_replay::{Cause, Divergence, End, Fault, Options, Outcome, Until};
 use baton_trace::Recording;
 use serde_json::{json, Value};
 
+use super::sim::tables;
 use super::trace::{self, seconds};
+use super::what_if::{self, Side, WhatIf};
 use super::{print, print_json};
 use crate::artefacts;
 use crate::error::{Error, Result};
-use crate::names;
+use crate::{names, report};
 
 #[derive(clap::Args, Debug)]
 pub struct Replay {
@@ -45,6 +47,9 @@ pub struct Replay {
     /// Further arguments of gdb's, as -batch -ex 'info locals'.
     #[arg(last = true, value_name = "GDB", requires = "gdb")]
     pub for_gdb: Vec<String>,
+    /// Where the policy decides otherwise, go on with it in the simulator, from that state on.
+    #[arg(long, conflicts_with = "gdb")]
+    pub what_if: bool,
     /// Print the events that were replayed, in words.
     #[arg(long)]
     pub print: bool,
@@ -73,20 +78,58 @@ pub fn command(args: &Replay) -> Result<ExitCode> {
         stop_at: args.stop_at,
         progress: Arc::default(),
     };
-    let (_running, over) = mpsc::channel::<()>();
+    let (running, over) = mpsc::channel::<()>();
     let (progress, name) = (options.progress.clone(), policy.name());
     std::thread::spawn(move || watch(&progress, &name, &over));
     let outcome = baton_replay::replay(&recording, policy, &options).map_err(|why| {
         Error::user(format!("{} cannot be replayed: {why}", args.file.display()), "see docs/replay.md")
     })?;
+    drop(running);
+    let what_if = match &outcome.end {
+        End::Diverged(divergence) if args.what_if => Some(go_on(args, &recording, policy, divergence)?),
+        _ => None,
+    };
     if args.print {
         trace::print_words(&recording, 0..outcome.events)?;
     }
     match args.json {
-        true => print_json(&as_json(&recording, &policy, &outcome))?,
-        false => print(words(args, &recording, &policy, &outcome))?,
+        true => print_json(&as_json(&recording, &policy, &outcome, what_if.as_ref()))?,
+        false => {
+            let after = what_if.as_ref().map_or_else(String::new, what_if_words);
+            print(words(args, &recording, &policy, &outcome) + &after)?;
+        }
     }
     Ok(if matches!(outcome.end, End::Diverged(_)) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn go_on(args: &Replay, recording: &Recording, policy: Policy, divergence: &Divergence) -> Result<WhatIf> {
+    let header = &recording.header;
+    let is_other = args.policy.is_some() || args.options.is_some();
+    let recorded = is_other.then(|| recorded_policy(recording).ok()).flatten();
+    let recorded =
+        recorded.map(|policy| Side { policy, options: None, name: format!("{}, as recorded", header.policy) });
+    let name = match &args.options {
+        Some(options) => format!("{}:{options}", policy.name()),
+        None => policy.name(),
+    };
+    let other = Side { policy, options: args.options.clone(), name };
+    what_if::go_on(recording, recorded.as_ref(), &other, divergence)
+}
+
+fn what_if_words(what: &WhatIf) -> String {
+    let [queued, running, asleep] = what.tasks;
+    let mut text = format!(
+        "WHAT IF from event {} on, at {}: {queued} tasks with the policy, {running} on CPUs, {asleep} asleep\n",
+        what.number,
+        seconds(what.at)
+    );
+    if what.runs.len() == 1 {
+        text += "  the recorded policy is not at hand, so there is nothing beside it\n";
+    }
+    let runs: Vec<_> = what.runs.iter().map(|done| &done.run).collect();
+    text += &tables::runs(&runs);
+    what.runs.iter().flat_map(|done| &done.faults).for_each(|fault| text += &report::fault(fault));
+    text
 }
 
 /// Becomes the debugger, with the same replay to run in it on one thread. Comes back only if it cannot, with the reason.
@@ -125,16 +168,20 @@ fn debug(args: &Replay, recording: &Recording) -> Result<Error> {
 }
 
 fn policy(args: &Replay, recording: &Recording) -> Result<Policy> {
-    let header = &recording.header;
     match &args.policy {
         Some(file) if file.ends_with(".so") => Policy::open(file.as_ref()).map_err(|why| {
             Error::user(why, "give a library that `baton sim` or `baton replay` has built, or a policy's name")
         }),
         Some(name) => artefacts::native(name),
-        // Several versions of a policy have its name.
-        None => artefacts::native(&header.policy)
-            .or_else(|error| artefacts::native(&format!("{}-v{}", header.policy, header.version)).map_err(|_| error)),
+        None => recorded_policy(recording),
     }
+}
+
+fn recorded_policy(recording: &Recording) -> Result<Policy> {
+    let header = &recording.header;
+    // Several versions of a policy have its name.
+    artefacts::native(&header.policy)
+        .or_else(|error| artefacts::native(&format!("{}-v{}", header.policy, header.version)).map_err(|_| error))
 }
 
 /// How long a replay may stand still, of this machine's time.
@@ -226,7 +273,16 @@ fn fault_words(fault: &Fault, begin: u64) -> String {
     )
 }
 
-fn as_json(recording: &Recording, policy: &Policy, outcome: &Outcome) -> Value {
+fn as_json(recording: &Recording, policy: &Policy, outcome: &Outcome, what_if: Option<&WhatIf>) -> Value {
+    let what_if = what_if.map(|it| {
+        let [queued, running, asleep] = it.tasks;
+        json!({
+            "event": it.number,
+            "at_ns": it.at,
+            "tasks": {"queued": queued, "running": running, "asleep": asleep},
+            "runs": it.runs.iter().map(|done| &done.run).collect::<Vec<_>>(),
+        })
+    });
     let divergence = match &outcome.end {
         End::Diverged(it) => Some(json!({
             "event": it.number,
@@ -270,6 +326,7 @@ fn as_json(recording: &Recording, policy: &Policy, outcome: &Outcome) -> Value {
         "events_in_file": outcome.all,
         "calls": outcome.calls,
         "divergence": divergence,
+        "what_if": what_if,
         "gap": gap,
         "faults": faults.collect::<Vec<_>>(),
         "damaged_places": recording.damage.len(),

@@ -24,6 +24,7 @@ mod order;
 mod partition;
 mod policy;
 mod rescue;
+mod resume;
 mod share;
 mod slot;
 
@@ -32,6 +33,7 @@ pub use events::{Init, TaskFacts};
 pub use host::{Arg, Fault, Host};
 pub use partition::{Partition, FREE};
 pub use policy::{PolicyEntry, StartError};
+pub use resume::{Resumed, Whereabouts};
 pub use slot::{Slot, TaskState};
 
 use baton_abi::{BatonCtx, BATON_MAX_POLICIES};

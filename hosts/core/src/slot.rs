@@ -208,6 +208,11 @@ impl Slot {
         u64::from(generation) << 32 | u64::from(self.index().wrapping_add(1))
     }
 
+    /// A policy has it already, with this token ([`crate::Core::resume`]).
+    pub(crate) fn set_queued(&self, token: u64) {
+        self.word.store((token & GENERATION) | TaskState::Queued as u64, Ordering::Release);
+    }
+
     /// Is this the newest token of a queued task?
     #[inline]
     pub(crate) fn is_fresh(&self, token: u64) -> bool {

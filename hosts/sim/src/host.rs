@@ -39,6 +39,8 @@ pub(crate) struct TimerRequest {
 
 pub(crate) struct SimHost {
     pub now: Cell<u64>,
+    /// What the policy's clock has told when the run began, ns.
+    pub clock: Cell<u64>,
     /// The CPU on which this runs.
     pub here: Cell<u32>,
     /// Calls of policies.
@@ -77,6 +79,7 @@ impl SimHost {
     pub fn new(cpus: usize, slots: usize, seed: u64, under_way: Arc<UnderWay>, tape: Option<Tape>) -> Self {
         Self {
             now: Cell::new(0),
+            clock: Cell::new(0),
             here: Cell::new(0),
             calls: Cell::new(0),
             under_way,
@@ -199,11 +202,13 @@ impl Host for SimHost {
         let outer = self.calling.replace(Some(policy.index()));
         let instances = self.instances.borrow();
         let instance = &instances[policy.version.load(Relaxed) - 1];
+        ctx.now += self.clock.get();
         let answer = if self.is_recorded {
             self.call_recorded(instance, method, ctx, a, b)
         } else {
             instance.call(method, ctx, a, b)
         };
+        ctx.now -= self.clock.get();
         self.calling.set(outer);
         self.under_way.end();
         answer
@@ -362,7 +367,7 @@ extern "C" fn panicked(file: *const u8, file_len: usize, line: u32, message: *co
 }
 
 extern "C" fn now() -> u64 {
-    with(|_, host| host.now.get())
+    with(|_, host| host.clock.get() + host.now.get())
 }
 
 extern "C" fn random() -> u64 {

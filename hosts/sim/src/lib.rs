@@ -16,6 +16,7 @@ mod queue;
 mod record;
 pub mod report;
 pub mod rng;
+pub mod scene;
 pub mod stats;
 pub mod threads;
 pub mod timeline;
@@ -30,7 +31,7 @@ use std::sync::Arc;
 
 use baton_abi::BatonMethod;
 use baton_core::{Core, CpuState, Slot};
-use baton_native::{contained, Policy};
+use baton_native::{contained, Instance, Policy};
 
 pub use outcome::Outcome;
 
@@ -38,6 +39,7 @@ use cost::Costs;
 use host::{is_in_policy, Installed, SimHost};
 use machine::Machine;
 use record::Tape;
+use scene::Scene;
 use topology::Topology;
 use trace::Sink;
 use world::World;
@@ -150,7 +152,27 @@ pub enum SimError {
 
 /// Runs a workload. `sink` is told of everything.
 pub fn run(config: &Config, world: World, sink: Option<&mut dyn Sink>) -> Result<Outcome, SimError> {
-    run_with(config, world, sink, None)
+    run_with(config, Begin::Anew(world), sink, None)
+}
+
+/// Goes on where a recording was left, with a policy as it was then, or is: `instance` knows the tasks of the scene by their slots and
+/// tokens. The configuration is [`Scene::config`], with that policy.
+pub fn go_on(
+    config: &Config,
+    scene: Scene,
+    instance: Instance,
+    sink: Option<&mut dyn Sink>,
+) -> Result<Outcome, SimError> {
+    if config.policies.len() != 1 {
+        return Err(SimError::Config("a recording is of one policy".into()));
+    }
+    run_with(config, Begin::There(scene, instance), sink, None)
+}
+
+/// How a run begins.
+enum Begin {
+    Anew(World),
+    There(Scene, Instance),
 }
 
 /// Runs a workload, and writes a recording of its policy (`baton_trace`), of which there is one, to be replayed.
@@ -167,7 +189,7 @@ pub fn record(
         return Err(SimError::Config("a recording is of one version of a policy".into()));
     }
     let tape = Tape::new(config, spec, out).map_err(|e| unwritten(&e))?;
-    run_with(config, world, sink, Some(tape))
+    run_with(config, Begin::Anew(world), sink, Some(tape))
 }
 
 fn unwritten(error: &io::Error) -> SimError {
@@ -176,7 +198,7 @@ fn unwritten(error: &io::Error) -> SimError {
 
 fn run_with(
     config: &Config,
-    world: World,
+    begin: Begin,
     sink: Option<&mut dyn Sink>,
     tape: Option<Tape>,
 ) -> Result<Outcome, SimError> {
@@ -196,10 +218,20 @@ fn run_with(
     for cpu in 0..cpus.len() {
         core.note_online(cpu as i32, true);
     }
-    let played = guarded(&core, "made", || start(config, &core)).and_then(|started| {
-        started?;
-        play(config, &core, world, sink)
-    });
+    let played = match begin {
+        Begin::Anew(world) => guarded(&core, "made", || start(config, &core)).and_then(|started| {
+            started?;
+            play(&core, Machine::new(&core, config, world, sink.map(|sink| sink as &mut dyn Sink)))
+        }),
+        Begin::There(scene, instance) => {
+            let Scene { clock, tasks, online, timers, world, .. } = scene;
+            instance.policy().install(Some(core.host().table()));
+            core.host().clock.set(clock);
+            register(&core, &config.policies[0], instance);
+            let mut machine = Machine::new(&core, config, world, sink.map(|sink| sink as &mut dyn Sink));
+            machine.resume(tasks, &online, &timers).map_err(SimError::Config).and_then(|()| play(&core, machine))
+        }
+    };
     let recorded = core.host().tape.take().map_or(Ok(()), Tape::finish);
     let ended = end(&core);
     if core.host().has_crashed.get() {
@@ -221,15 +253,7 @@ fn guarded<R>(core: &Core<'_, SimHost>, what: &str, f: impl FnOnce() -> R) -> Re
 }
 
 /// From the first event to the last.
-fn play(
-    config: &Config,
-    core: &Core<'_, SimHost>,
-    world: World,
-    sink: Option<&mut dyn Sink>,
-) -> Result<Outcome, SimError> {
-    // A trait object's lifetime shrinks where it is coerced only.
-    let sink = sink.map(|sink| sink as &mut dyn Sink);
-    let mut machine = Machine::new(core, config, world, sink);
+fn play<'m>(core: &'m Core<'m, SimHost>, mut machine: Machine<'m>) -> Result<Outcome, SimError> {
     if let Err(crash) = contained(is_in_policy, || machine.run()) {
         core.host().has_crashed.set(true);
         if let Some(policy) = core.host().making.take() {
@@ -281,12 +305,17 @@ fn start(config: &Config, core: &Core<'_, SimHost>) -> Result<(), SimError> {
             let why = host.take_words().map_or(why.clone(), |words| format!("{why}: {words}"));
             SimError::Policy(name.clone(), format!("it could not be made: {why}"))
         })?;
-        host.instances.borrow_mut().push(made);
-        let version = host.instances.borrow().len();
-        let entry = core.register(spec.policy.events()).expect("there are no more than there are places");
-        host.names.borrow_mut().push((entry.index(), name));
-        core.start(entry, version).expect("it has just been registered");
-        core.set_default(Some(entry));
+        register(core, spec, made);
     }
     Ok(())
+}
+
+fn register(core: &Core<'_, SimHost>, spec: &PolicySpec, instance: Instance) {
+    let host = core.host();
+    host.instances.borrow_mut().push(instance);
+    let version = host.instances.borrow().len();
+    let entry = core.register(spec.policy.events()).expect("there are no more than there are places");
+    host.names.borrow_mut().push((entry.index(), spec.policy.name()));
+    core.start(entry, version).expect("it has just been registered");
+    core.set_default(Some(entry));
 }

@@ -14,6 +14,8 @@ mod event;
 #[cfg(not(target_os = "none"))]
 mod file;
 #[cfg(not(target_os = "none"))]
+mod follow;
+#[cfg(not(target_os = "none"))]
 mod merge;
 #[cfg(not(target_os = "none"))]
 mod words;
@@ -23,6 +25,8 @@ pub use codec::{Codec, Malformed, MAX_EVENT};
 pub use event::{About, Call, Carried, Event, Question, Return};
 #[cfg(not(target_os = "none"))]
 pub use file::{Damage, FileWriter, Header, Item, Items, OpenError, Recording, Stream, VERSION};
+#[cfg(not(target_os = "none"))]
+pub use follow::{Follow, Step};
 #[cfg(not(target_os = "none"))]
 pub use merge::{Merged, Told};
 #[cfg(not(target_os = "none"))]

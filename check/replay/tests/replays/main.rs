@@ -5,6 +5,7 @@ mod changed;
 mod damaged;
 mod same;
 mod simple;
+mod what_if;
 mod woven;
 
 use std::io::{self, Write};

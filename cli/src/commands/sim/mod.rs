@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `baton sim`: policies on a simulated machine, one after the other or beside each other.
 
-mod run;
+pub mod run;
 mod spec;
-mod tables;
+pub mod tables;
 
 use std::fs::File;
 use std::io::BufWriter;

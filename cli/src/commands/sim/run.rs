@@ -195,29 +195,44 @@ impl Job {
         run: impl FnOnce(World) -> std::result::Result<Outcome, SimError>,
         record: &Path,
     ) -> Result<Outcome> {
-        let (_running, over) = mpsc::channel::<()>();
-        let (under_way, policy) = (self.config.under_way.clone(), self.policy.clone());
-        std::thread::spawn(move || watch(&under_way, &policy, &over));
-        run(self.world()?).map_err(|error| match error {
-            SimError::Policy(name, why) => Error::policy(&name, why, "mend that, or its options"),
-            SimError::Config(why) => Error::user(why, "change the arguments"),
-            SimError::Recording(kind, why) => {
-                Error::file(format!("writing {}", record.display()), &std::io::Error::new(kind, why))
-            }
-        })
+        let _running = watched(&self.config, &self.policy);
+        run(self.world()?).map_err(|error| failed(error, record))
     }
 
     fn done(&self, outcome: &Outcome, timeline: Option<Collector>) -> Done {
         let names =
             Names { policy: self.policy.clone(), workload: self.workload.clone(), topology: self.topology.clone() };
-        let timeline = timeline.map(|timeline| timeline.finish(outcome.stats.duration).0);
-        let faults: Vec<Fault> =
-            outcome.faults.iter().map(|fault| Fault { stopped: true, ..Fault::new(fault, None) }).collect();
-        let lines = faults
-            .iter()
-            .map(|fault| format!("{}: {} in {}: {}", fault.policy, fault.kind, fault.method, fault.message));
-        Done { run: outcome.report(&self.config, names, lines.collect(), timeline), faults }
+        done(&self.config, outcome, names, timeline)
     }
+}
+
+/// What came of a run.
+pub fn done(config: &Config, outcome: &Outcome, names: Names, timeline: Option<Collector>) -> Done {
+    let timeline = timeline.map(|timeline| timeline.finish(outcome.stats.duration).0);
+    let faults: Vec<Fault> =
+        outcome.faults.iter().map(|fault| Fault { stopped: true, ..Fault::new(fault, None) }).collect();
+    let lines =
+        faults.iter().map(|fault| format!("{}: {} in {}: {}", fault.policy, fault.kind, fault.method, fault.message));
+    Done { run: outcome.report(config, names, lines.collect(), timeline), faults }
+}
+
+/// Why a run did not begin. `record` is where a recording was to go.
+pub fn failed(error: SimError, record: &Path) -> Error {
+    match error {
+        SimError::Policy(name, why) => Error::policy(&name, why, "mend that, or its options"),
+        SimError::Config(why) => Error::user(why, "change the arguments"),
+        SimError::Recording(kind, why) => {
+            Error::file(format!("writing {}", record.display()), &std::io::Error::new(kind, why))
+        }
+    }
+}
+
+/// As long as this is there, a look at calls that do not come back.
+pub fn watched(config: &Config, policy: &str) -> mpsc::Sender<()> {
+    let (running, over) = mpsc::channel::<()>();
+    let (under_way, policy) = (config.under_way.clone(), policy.to_owned());
+    std::thread::spawn(move || watch(&under_way, &policy, &over));
+    running
 }
 
 /// Ends this program when a call of a policy does not come back: nothing else can. Until the other end of `over` goes.

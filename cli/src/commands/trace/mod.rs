@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `baton trace`: what is in a recording.
 
-mod follow;
 mod json;
 mod perfetto;
 mod stats;

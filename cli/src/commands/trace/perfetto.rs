@@ -9,9 +9,8 @@ use std::path::Path;
 use baton_sim::perfetto::Perfetto;
 use baton_sim::trace::{Event, Left, Sink};
 use baton_sim::world::TaskRef;
-use baton_trace::{Item, Recording};
+use baton_trace::{Follow, Item, Recording, Step};
 
-use super::follow::{Follow, Step};
 use crate::error::{Error, Result};
 
 /// Tasks as the writer knows them.
@@ -80,7 +79,7 @@ pub fn write(recording: &Recording, path: &Path) -> Result<()> {
     let out = BufWriter::new(File::create(path).map_err(|e| failed(&e))?);
     let cpus = recording.header.cpus.len();
     let mut perfetto = Perfetto::new(out, cpus);
-    let (mut follow, mut tasks) = (Follow::new(&recording.header), Tasks::default());
+    let (mut follow, mut tasks) = (Follow::new(recording), Tasks::default());
     for told in recording.merged() {
         if let Item::Event(event) = told.item {
             follow.event(told.cpu, &event, |follow, step| tasks.step(follow, cpus as u32, step, &mut perfetto));

@@ -5,10 +5,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use baton_abi::{BATON_PICK_KEEP, BATON_PICK_NONE, BATON_SELECT_DIRECT};
-use baton_trace::{fault_name, method_name, Event, Item, Recording, Return, Stream};
+use baton_trace::{fault_name, method_name, Event, Follow, Item, Recording, Return, Step, Stream};
 use serde::Serialize;
-
-use super::follow::{Follow, Step};
 
 /// Parts that the recorded time is cut into for the length of the queues.
 const PARTS: u64 = 60;
@@ -173,7 +171,7 @@ impl Stats {
             damaged_places: recording.damage.len(),
             ..Self::default()
         };
-        let (mut follow, mut gatherer) = (Follow::new(header), Gatherer::default());
+        let (mut follow, mut gatherer) = (Follow::new(recording), Gatherer::default());
         let mut locks: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
         for told in recording.merged() {
             let event = match told.item {

@@ -11,6 +11,7 @@
 mod change;
 mod class;
 mod program;
+mod resume;
 mod schedule;
 mod stream;
 mod wake;
@@ -54,6 +55,8 @@ impl Place {
 
 struct Task {
     id: TaskRef,
+    /// As the policy is told.
+    pid: u32,
     handle: u64,
     slot: u32,
     place: Place,
@@ -67,6 +70,8 @@ struct Task {
     nice: i32,
     /// p->se.sum_exec_runtime, ns
     runtime: u64,
+    /// What of that is of before the run, ns.
+    ran_before: u64,
     /// What it has to do before its program is asked again, ns at full speed.
     remaining: u64,
     /// When it was woken, ns, until it runs.
@@ -512,6 +517,6 @@ impl<'m> Machine<'m> {
 
     /// The names of the tasks that faults are about.
     pub fn name_of(&self, pid: u32) -> Option<&str> {
-        self.tasks.iter().find(|task| task.id.0 + 1 == pid).map(|task| &*task.name)
+        self.tasks.iter().find(|task| task.pid == pid).map(|task| &*task.name)
     }
 }

@@ -30,7 +30,7 @@ impl Machine<'_> {
         }
     }
 
-    fn ask(&mut self, at: u32) -> Option<Op> {
+    pub(super) fn ask(&mut self, at: u32) -> Option<Op> {
         let now = self.now;
         let task = &mut self.tasks[at as usize];
         let mut program = task.program.take()?;

@@ -268,7 +268,7 @@ impl Machine<'_> {
     pub(super) fn end_of(&mut self, at: u32, alive: bool) {
         let task = &self.tasks[at as usize];
         if self.by_ref[task.id.0 as usize] == Some(at) {
-            self.stats.end_of(task.group, task.runtime, task.nice, alive && task.always_ran);
+            self.stats.end_of(task.group, task.runtime - task.ran_before, task.nice, alive && task.always_ran);
         }
     }
 }

@@ -37,7 +37,8 @@ impl Machine<'_> {
             None => parent.map_or(0, |at| self.mask(at)),
         };
         let at = self.free.last().copied().unwrap_or(self.tasks.len() as u32);
-        let facts = TaskFacts { opaque: at as usize + 1, pid: id.0 + 1, parent: parent_handle };
+        let pid = id.0 + 1;
+        let facts = TaskFacts { opaque: at as usize + 1, pid, parent: parent_handle };
         let baton_core::Init::Handle(handle) = self.core.init_task(&facts) else {
             self.stats.no_slot += 1;
             return None;
@@ -46,6 +47,7 @@ impl Machine<'_> {
         let turn = self.tasks.get(at as usize).map_or(0, |old| old.turn);
         let task = Task {
             id,
+            pid,
             handle,
             slot,
             place: Place::Away,
@@ -55,6 +57,7 @@ impl Machine<'_> {
             last_cpu: None,
             nice,
             runtime: 0,
+            ran_before: 0,
             remaining: 0,
             woken_at: None,
             turn,
@@ -82,15 +85,18 @@ impl Machine<'_> {
         }
         self.core.enable_task(handle, nice);
         self.stats.new_task(group);
-        if self.sink.is_some() {
-            let (group, name) = (self.stats.group_name(group).to_owned(), self.tasks[at as usize].name.clone());
-            if let Some(sink) = &mut self.sink {
-                sink.task(id, &group, &name);
-            }
-        }
+        self.introduce(at);
         self.tell(Event::New { task: id });
         self.wake_with(at, here, BATON_F_FORK);
         Some(id)
+    }
+
+    /// Tells whoever watches who a new task is.
+    pub(super) fn introduce(&mut self, at: u32) {
+        let Task { id, group, name, .. } = &self.tasks[at as usize];
+        if let Some(sink) = &mut self.sink {
+            sink.task(*id, self.stats.group_name(*group), name);
+        }
     }
 
     /// try_to_wake_up() on CPU `here`, of a task that sleeps.

@@ -15,7 +15,7 @@ mod memcached;
 mod open;
 mod pipe;
 mod random;
-mod recorded;
+pub(crate) mod recorded;
 mod rocksdb;
 pub mod rtapp;
 mod schbench;

@@ -15,8 +15,9 @@ use super::line::{Event, Left, What, Who};
 
 /// What a task did, and how long that took, ns.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Act {
+pub(crate) enum Act {
     Run(u64),
+    Yield,
     /// Woke that one.
     Wake(usize),
     /// Slept until that one woke it, or it is not known who.

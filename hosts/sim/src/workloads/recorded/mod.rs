@@ -10,6 +10,9 @@ mod program;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use history::Act;
+pub(crate) use program::{spawns, Role};
+
 use crate::world::World;
 
 /// Puts the tasks of a recording into a world, as a group of that name.

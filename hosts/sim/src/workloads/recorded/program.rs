@@ -10,6 +10,7 @@ use crate::world::{Cx, Group, Item, Object, Op, Program, Spawn, World};
 #[derive(Clone, Copy)]
 enum Step {
     Run(u64),
+    Yield,
     Wake(Object),
     /// Until it is woken.
     Wait(Object),
@@ -49,6 +50,7 @@ impl Program for Actor {
         self.at += 1;
         match step {
             Step::Run(ns) => Op::Run(ns),
+            Step::Yield => Op::Yield,
             Step::Wake(to) => Op::Put { to, item: Item { due: cx.now, service: 0, tag: 0 } },
             Step::Wait(on) => self.has_done(cx.now, Op::Take(on)),
             Step::Sleep(ns) => {
@@ -83,21 +85,25 @@ fn spawn(all: &Arc<[Script]>, me: usize, group: Group) -> Spawn {
     Spawn { nice: all[me].nice, ..Spawn::new(all[me].name.clone(), actor).group(group) }
 }
 
-/// Tasks of higher classes are left out: whom they woke is woken by a timer then, and their children come by themselves.
-pub(super) fn add(tasks: &[Past<'_>], group: &str, world: &mut World) -> Result<(), String> {
-    let kept = |at: &usize| !tasks[*at].higher;
-    if !tasks.iter().any(|task| !task.higher) {
-        return Err("there is no task of the normal class in it".into());
-    }
-    let mut queues: Vec<Option<Object>> = vec![None; tasks.len()];
-    for (at, task) in tasks.iter().enumerate().filter(|(_, task)| !task.higher) {
-        if task.acts.iter().any(|act| matches!(act, Act::Sleep(_, Some(waker)) if kept(waker))) {
-            queues[at] = Some(world.queue());
-        }
-    }
+/// A task, and what it is to do.
+pub(crate) struct Role<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) nice: Option<i32>,
+    pub(crate) acts: &'a [Act],
+    /// It does not take part. Whom it woke is woken by a timer then, and its children are not made by it.
+    pub(crate) left_out: bool,
+}
+
+/// The tasks that play these roles, by the roles' order. Others make some of them ([`Act::Fork`]).
+pub(crate) fn spawns(roles: &[Role<'_>], group: Group, world: &mut World) -> Vec<Spawn> {
+    let kept = |at: &usize| !roles[*at].left_out;
+    let is_woken = |role: &Role<'_>| role.acts.iter().any(|act| matches!(act, Act::Sleep(_, Some(by)) if kept(by)));
+    let queues: Vec<Option<Object>> =
+        roles.iter().map(|role| (!role.left_out && is_woken(role)).then(|| world.queue())).collect();
     let step = |me: usize, act: &Act| {
         Some(match *act {
             Act::Run(ns) => Step::Run(ns),
+            Act::Yield => Step::Yield,
             Act::Wake(other) => Step::Wake(queues[other]?),
             Act::Sleep(ns, waker) => match (waker.filter(kept), queues[me]) {
                 (Some(_), Some(queue)) => Step::Wait(queue),
@@ -109,22 +115,35 @@ pub(super) fn add(tasks: &[Past<'_>], group: &str, world: &mut World) -> Result<
             Act::Rest => Step::Rest,
         })
     };
-    let scripts = tasks.iter().enumerate().map(|(me, task)| {
+    let scripts = roles.iter().enumerate().map(|(me, role)| {
         let mut steps: Vec<Step> = Vec::new();
-        for step in task.acts.iter().filter_map(|act| step(me, act)) {
+        for step in role.acts.iter().filter_map(|act| step(me, act)) {
             match (steps.last_mut(), step) {
                 // What was between is left out.
                 (Some(Step::Run(before)), Step::Run(ns)) => *before += ns,
                 _ => steps.push(step),
             }
         }
-        Script { name: task.comm.into(), nice: task.nice, steps }
+        Script { name: role.name.into(), nice: role.nice, steps }
     });
     let scripts: Arc<[Script]> = scripts.collect();
+    (0..roles.len()).map(|me| spawn(&scripts, me, group)).collect()
+}
+
+/// Tasks of higher classes are left out, and their children come by themselves.
+pub(super) fn add(tasks: &[Past<'_>], group: &str, world: &mut World) -> Result<(), String> {
+    if !tasks.iter().any(|task| !task.higher) {
+        return Err("there is no task of the normal class in it".into());
+    }
+    let role = |task| {
+        let Past { comm, nice, acts, higher, .. }: &Past<'_> = task;
+        Role { name: comm, nice: *nice, acts, left_out: *higher }
+    };
+    let roles: Vec<Role<'_>> = tasks.iter().map(role).collect();
     let group = world.group(group);
-    for (me, task) in tasks.iter().enumerate().filter(|(_, task)| !task.higher) {
-        if task.parent.filter(kept).is_none() {
-            world.task(Spawn { at: task.begins, ..spawn(&scripts, me, group) });
+    for (task, spawn) in tasks.iter().zip(spawns(&roles, group, world)) {
+        if !task.higher && task.parent.is_none_or(|parent| tasks[parent].higher) {
+            world.task(Spawn { at: task.begins, ..spawn });
         }
     }
     Ok(())

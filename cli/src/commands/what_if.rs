@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `baton replay --what-if`: from where a policy first decides otherwise than the recorded one, the simulator goes on with it.
+
+use std::path::Path;
+
+use baton_native::Policy;
+use baton_replay::{Divergence, End, Options, Until};
+use baton_sim::outcome::Names;
+use baton_sim::scene::{moment, Scene};
+use baton_sim::PolicySpec;
+use baton_trace::Recording;
+
+use super::sim::run::{done, failed, watched, Done};
+use crate::error::{Error, Result};
+
+/// A policy with its options, and how it is called in the tables.
+pub struct Side {
+    pub policy: Policy,
+    pub options: Option<String>,
+    pub name: String,
+}
+
+/// What came of it.
+pub struct WhatIf {
+    /// The event from which on it was simulated, and when that was, ns from the first.
+    pub number: u64,
+    pub at: u64,
+    /// Tasks that were with the policy, on CPUs, and asleep.
+    pub tasks: [usize; 3],
+    /// The recorded policy, where it is at hand, and the other.
+    pub runs: Vec<Done>,
+}
+
+/// Goes on in the simulator from before the call in which `other` decided otherwise.
+pub fn go_on(recording: &Recording, recorded: Option<&Side>, other: &Side, from: &Divergence) -> Result<WhatIf> {
+    let number = moment(recording, from.call).ok_or_else(|| {
+        Error::user(
+            format!(
+                "nothing can go on before event {}: calls cross each other up to there from the beginning",
+                from.call
+            ),
+            "record again, or look at it with `baton replay --print --until N`",
+        )
+    })?;
+    let scene = |why: String| Error::user(format!("event {number} cannot be gone on from: {why}"), "record again");
+    let first = Scene::of(recording, number).map_err(scene)?;
+    let mut what = WhatIf { number, at: 0, tasks: first.counts(), runs: Vec::new() };
+    what.at = time_of(recording, number);
+    // One whose source has changed since it was recorded is not the recorded one.
+    let recorded = recorded.filter(|side| is_recorded(recording, side, from.number));
+    for side in recorded.into_iter().chain([other]) {
+        what.runs.push(simulate(recording, side, number)?);
+    }
+    Ok(what)
+}
+
+fn time_of(recording: &Recording, number: u64) -> u64 {
+    let call = |told: baton_trace::Told| match told.item {
+        baton_trace::Item::Event(baton_trace::Event::Call(call)) if told.number == number => Some(call.now),
+        _ => None,
+    };
+    recording.merged().find_map(call).map_or(0, |now| now.saturating_sub(recording.begin()))
+}
+
+/// Does it what was recorded, where the other does not?
+fn is_recorded(recording: &Recording, side: &Side, number: u64) -> bool {
+    let options = Options {
+        single: true,
+        policy_options: side.options.clone(),
+        until: Some(Until::Event(number + 1)),
+        ..Options::default()
+    };
+    let outcome = baton_replay::replay(recording, side.policy, &options);
+    outcome.is_ok_and(|outcome| !matches!(outcome.end, End::Diverged(_)))
+}
+
+fn simulate(recording: &Recording, side: &Side, number: u64) -> Result<Done> {
+    let wrong = |why: String| Error::user(format!("{} cannot go on: {why}", side.name), "see docs/replay.md");
+    let instance = baton_replay::up_to(recording, side.policy, side.options.as_deref(), number).map_err(wrong)?;
+    let scene = Scene::of(recording, number).map_err(wrong)?;
+    let mut config = scene.config(recording).map_err(wrong)?;
+    let options = side.options.clone().unwrap_or_else(|| recording.header.options.clone());
+    config.policies.push(PolicySpec { policy: side.policy, options });
+    let names = Names {
+        policy: side.name.clone(),
+        workload: format!("what the tasks did from event {number} on"),
+        topology: format!("{} CPUs", recording.header.cpus.len()),
+    };
+    let _running = watched(&config, &side.name);
+    let outcome = baton_sim::go_on(&config, scene, instance, None).map_err(|error| failed(error, Path::new("")))?;
+    Ok(done(&config, &outcome, names, None))
+}
