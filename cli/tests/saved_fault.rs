@@ -16,13 +16,18 @@ fn a_fault_in_the_kernel_stops_in_the_debugger() {
         baton load faulty --all --options fault=index,after=3000 || exit 1
         baton record -p faulty --flight 4 || exit 2
         stress-ng --switch 2 --timeout 5s --quiet
-        baton fault save /tmp/fault.rec";
+        baton fault save /tmp/fault.rec || exit 3
+        baton unload faulty
+        baton load faulty --all --options fault=hoard,after=500 || exit 4
+        baton record -p faulty -o /tmp/hoard.rec -- stress-ng --switch 2 --timeout 1s --quiet";
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("fault.rec");
     let file = file.to_str().unwrap();
-    let out = format!("/tmp/fault.rec:{file}");
-    let guest =
-        ["--icount=2", "--cpus", "2", "--memory", "2000", "--timeout", "1200", "--with", "faulty", "--out", &out];
+    let hoard = dir.path().join("hoard.rec");
+    let hoard = hoard.to_str().unwrap();
+    let out = [format!("/tmp/fault.rec:{file}"), format!("/tmp/hoard.rec:{hoard}")];
+    let guest = "--icount=2 --cpus 2 --memory 2000 --timeout 1200 --with faulty --out";
+    let guest: Vec<&str> = guest.split(' ').chain([&*out[0], "--out", &*out[1]]).collect();
     let saved = baton(&[&["vm", "run"], &guest[..], &["--", "sh", "-c", GUEST]].concat());
     assert!(saved.contains("the policy failed"), "{saved}");
 
@@ -35,6 +40,11 @@ fn a_fault_in_the_kernel_stops_in_the_debugger() {
     let place = replayed["faults"][0]["place"].as_str().unwrap().rsplit('/').next().unwrap();
     assert!(place.starts_with("wrong.rs:") && seen.contains(&format!("src/{place}")), "{place}: {seen}");
     assert!(seen.contains("three = [1, 2, 3]") && seen.contains(" = 3000") && seen.contains("Schedulable"), "{seen}");
+
+    // Memory that there was not in the kernel there is not here.
+    assert!(baton(&["trace", "json", hoard]).contains("\"no_memory\""), "it was given all that it asked for");
+    let replayed: serde_json::Value = serde_json::from_str(&baton(&["replay", hoard, "--json"])).unwrap();
+    assert_eq!((&replayed["end"], &replayed["events"]), (&"whole".into(), &replayed["events_in_file"]), "{replayed}");
 
     // And before any call that is asked for.
     let seen = baton(&["replay", file, "--gdb", "--stop-at", "0", "--", "-batch", "-ex", "bt 2"]);

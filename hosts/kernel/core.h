@@ -34,6 +34,7 @@ struct baton_frame {
 	s32 held_before;	/* resilient locks that this CPU held as the call began */
 	const struct baton_cpu_state *cpu;	/* this CPU, as the rules know it */
 	struct baton_ring *ring;	/* where the call under way is recorded, or NULL */
+	u64 given;			/* blocks of memory that the call under way was given, if it is recorded */
 	u8 ended_by;			/* the fault that ended the last call that was abandoned */
 };
 

@@ -84,8 +84,11 @@ void *baton_host_alloc(size_t size, size_t align)
 {
 	void *at = allocate(size, align);
 
-	if (!at)
-		baton_record(no_memory);
+	/* A replay gives as often, and no more. */
+	if (at && baton_is_recording())
+		this_cpu_inc(baton_frame.given);
+	else if (!at)
+		baton_record(no_memory, this_cpu_read(baton_frame.given));
 	return at;
 }
 EXPORT_SYMBOL_GPL(baton_host_alloc);

@@ -42,6 +42,7 @@ struct baton_ring *baton_ring_enter(const struct baton_recording *recording, str
 notrace struct baton_ring *baton_ring_enter(const struct baton_recording *recording, struct baton_frame *frame)
 {
 	frame->ring = &recording->rings[smp_processor_id()]->head;
+	frame->given = 0;
 	return frame->ring;
 }
 

@@ -90,7 +90,7 @@ void baton_core_record_cpu(struct baton_ring *ring, u32 which, s32 cpu, bool yes
 void baton_core_record_any_idle(struct baton_ring *ring, bool yes);
 void baton_core_record_arm_timer(struct baton_ring *ring, u64 after);
 void baton_core_record_cancel_timer(struct baton_ring *ring);
-void baton_core_record_no_memory(struct baton_ring *ring);
+void baton_core_record_no_memory(struct baton_ring *ring, u64 after);
 void baton_core_record_dropped(struct baton_ring *ring, u64 token);
 void baton_core_record_begin(struct baton_ring *ring);
 void baton_core_record_cut(struct baton_ring *ring);

@@ -27,6 +27,7 @@ pub static TABLE: Table = Table {
     cpu_idle,
     any_idle,
     claim_idle,
+    has_memory,
 };
 
 /// The schedule, if the policy is called in it: not while it is made or given up.
@@ -185,4 +186,8 @@ extern "C" fn claim_idle(cpu: i32) -> bool {
         world.tell(Kind::Call, || format!("claims CPU {cpu}, which is idle"));
     }
     claimed
+}
+
+extern "C" fn has_memory() -> bool {
+    true
 }

@@ -48,7 +48,7 @@ impl<'r> Ahead<'r> {
 
     /// Was there no memory, and the call abandoned for that?
     pub fn ends_for_want_of_memory(&self) -> bool {
-        matches!(self.events[self.at.min(self.events.len())..], [Event::NoMemory, Event::Abandoned { .. }])
+        matches!(self.events[self.at.min(self.events.len())..], [Event::NoMemory { .. }, Event::Abandoned { .. }])
     }
 
     /// Is the next event the one with the stamp?

@@ -46,6 +46,8 @@ pub(crate) struct Lane<'r> {
     number: Cell<u64>,
     call: Cell<Option<Call>>,
     course: Cell<Course>,
+    /// So often was memory given in the call.
+    given: Cell<u64>,
     /// Addresses of the locks that the call holds.
     held: RefCell<Vec<usize>>,
     last_words: RefCell<LastWords>,
@@ -65,6 +67,7 @@ impl<'r> Lane<'r> {
             number: Cell::new(0),
             call: Cell::new(None),
             course: Cell::new(Course::Outside),
+            given: Cell::new(0),
             held: RefCell::default(),
             last_words: RefCell::default(),
             stop_at,
@@ -152,6 +155,7 @@ impl<'r> Lane<'r> {
         }
         self.call.set(Some(*call));
         self.course.set(Course::Follows);
+        self.given.set(0);
         self.done();
         let Carried { slice, nr_kicks, kicks } = call.carried;
         let mut ctx =
@@ -217,7 +221,7 @@ impl<'r> Lane<'r> {
     /// Goes past the note that there was no memory.
     fn skip_no_memory(&self) {
         let mut ahead = self.ahead.borrow_mut();
-        if ahead.front() == Some(&Event::NoMemory) {
+        if let Some(Event::NoMemory { .. }) = ahead.front() {
             ahead.pop();
             self.number.set(self.number.get() + 1);
         }
@@ -309,6 +313,21 @@ impl<'r> Lane<'r> {
         }
         self.diverge(did);
         otherwise
+    }
+
+    /// The policy asks for memory. Is there some, as there was?
+    pub fn has_memory(&self) -> bool {
+        if self.course.get() != Course::Follows {
+            return true;
+        }
+        let given = self.given.get();
+        let front = self.ahead.borrow().front().copied();
+        if front == Some(Event::NoMemory { after: given }) {
+            self.skip_no_memory();
+            return false;
+        }
+        self.given.set(given + 1);
+        true
     }
 
     /// Is nothing of the call under way held against the recording any more?

@@ -28,6 +28,7 @@ pub(crate) static TABLE: Table = Table {
     cpu_idle,
     any_idle,
     claim_idle,
+    has_memory,
 };
 
 thread_local! {
@@ -164,4 +165,8 @@ extern "C" fn any_idle() -> bool {
 
 extern "C" fn claim_idle(cpu: i32) -> bool {
     about_cpu(Question::Claim, cpu)
+}
+
+extern "C" fn has_memory() -> bool {
+    lane().is_none_or(Lane::has_memory)
 }

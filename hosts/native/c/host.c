@@ -34,6 +34,7 @@ struct table {
 	bool (*cpu_idle)(s32 cpu);
 	bool (*any_idle)(void);
 	bool (*claim_idle)(s32 cpu);
+	bool (*has_memory)(void);
 };
 
 struct block {
@@ -171,7 +172,7 @@ void *baton_host_alloc(size_t size, size_t align)
 
 	align = max(align, (size_t)16);
 	total = size_add(size, sizeof(*block) + align);
-	if (size_add(owner->used, total) > MEMORY_LIMIT || (size > SMALL && !frame->may_be_large))
+	if (!ASK(table->has_memory()) || size_add(owner->used, total) > MEMORY_LIMIT || (size > SMALL && !frame->may_be_large))
 		return NULL;
 	need_stack();
 	base = malloc(total);

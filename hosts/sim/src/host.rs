@@ -414,6 +414,10 @@ extern "C" fn claim_idle(cpu: i32) -> bool {
     with(|core, host| serves(core, host, cpu) && core.claim_idle(cpu))
 }
 
+extern "C" fn has_memory() -> bool {
+    true
+}
+
 /// Of runs that are not recorded; `record::TABLE` adds the recording.
 pub(crate) static TABLE: Table = Table {
     lock,
@@ -431,4 +435,5 @@ pub(crate) static TABLE: Table = Table {
     cpu_idle,
     any_idle,
     claim_idle,
+    has_memory,
 };

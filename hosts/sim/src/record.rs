@@ -186,6 +186,7 @@ pub(crate) static TABLE: Table = Table {
     cpu_idle,
     any_idle,
     claim_idle,
+    has_memory: host::TABLE.has_memory,
 };
 
 fn note(event: &Event) {

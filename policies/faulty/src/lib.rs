@@ -31,6 +31,8 @@ pub struct Faulty {
     fault: Option<Fault>,
     after: u64,
     calls: AtomicU64,
+    /// Blocks that were hoarded ([`Fault::Hoard`]), by which slices are longer: what it does then depends on how much memory there was.
+    hoarded: AtomicU64,
 }
 
 impl Faulty {
@@ -70,6 +72,7 @@ impl Scheduler for Faulty {
             fault,
             after: env.number("after", 2_000)?,
             calls: AtomicU64::new(0),
+            hoarded: AtomicU64::new(0),
         })
     }
 
@@ -100,6 +103,9 @@ impl Scheduler for Faulty {
         }
         if self.is_due(Fault::Memory) {
             wrong::memory();
+        }
+        if self.is_due(Fault::Hoard) && self.hoarded.load(Relaxed) == 0 {
+            self.hoarded.store(wrong::hoard(), Relaxed);
         }
         if self.is_due(Fault::Recursion) {
             wrong::recursion(task.runtime);
@@ -153,7 +159,8 @@ impl Scheduler for Faulty {
         let careless = (self.is_due(Fault::NotAllowed) && wrong_now) || self.is_due(Fault::Loop);
         let task = self.queue.lock().pop_where(|slot| careless != ctx.slot_may_run(slot, cpu));
         let task = task.or_else(|| self.queue.lock().pop_where(|slot| ctx.slot_may_run(slot, cpu)));
-        task.map_or(Pick::Nothing, |task| Pick::Run { task, slice: 3_000_000 })
+        let slice = 3_000_000 + self.hoarded.load(Relaxed);
+        task.map_or(Pick::Nothing, |task| Pick::Run { task, slice })
     }
 
     fn pick_refused(&self, ctx: &Ctx<'_>, baton: Schedulable, why: Refusal) {

@@ -15,6 +15,8 @@ pub enum Fault {
     Overflow,
     Unwrap,
     Memory,
+    /// Nothing wrong: it copes.
+    Hoard,
     Recursion,
     /// Does not come back. Not for a kernel: nothing ends it there.
     Forever,
@@ -41,6 +43,7 @@ impl Fault {
             "overflow" => Self::Overflow,
             "unwrap" => Self::Unwrap,
             "memory" => Self::Memory,
+            "hoard" => Self::Hoard,
             "recursion" => Self::Recursion,
             "forever" => Self::Forever,
             "kick" => Self::Kick,
@@ -80,6 +83,27 @@ pub fn memory() {
     loop {
         hoard.push(black_box(Vec::<u8>::with_capacity(4_000)));
     }
+}
+
+struct Link(Vec<Link>);
+
+/// Takes all memory that there is, in small blocks, and gives it back. How many blocks it got.
+pub fn hoard() -> u64 {
+    let (mut chain, mut blocks) = (Vec::new(), 0);
+    loop {
+        let mut next = Vec::new();
+        if next.try_reserve_exact(160).is_err() {
+            break;
+        }
+        next.push(Link(chain));
+        chain = next;
+        blocks += 1;
+    }
+    // One after the other, as a stack is short.
+    while let Some(Link(rest)) = chain.pop() {
+        chain = rest;
+    }
+    blocks
 }
 
 #[inline(never)]

@@ -41,6 +41,8 @@ pub struct Table {
     pub any_idle: extern "C" fn() -> bool,
     /// Claims an idle CPU; false when it was not idle or another was first.
     pub claim_idle: extern "C" fn(cpu: i32) -> bool,
+    /// Memory is asked for: may there be some?
+    pub has_memory: extern "C" fn() -> bool,
 }
 
 std::thread_local! {
@@ -198,4 +200,13 @@ pub fn any_idle() -> bool {
 #[inline]
 pub fn claim_idle(cpu: i32) -> bool {
     table().is_some_and(|table| (table.claim_idle)(cpu))
+}
+
+/// May there be memory? For the allocator of the policy's library.
+pub fn has_memory() -> bool {
+    // An allocator is asked on threads that end, too.
+    let table = TABLE.try_with(Cell::get).unwrap_or(ptr::null());
+    let is_in_call = IN_CALL.try_with(Cell::get).is_ok_and(|calls| calls != 0);
+    // SAFETY: Installed. As in `table`.
+    unsafe { table.as_ref() }.filter(|_| is_in_call).is_none_or(|table| (table.has_memory)())
 }

@@ -28,9 +28,9 @@ const RANDOM: u8 = 39;
 const READ: u8 = 40;
 const ARM_TIMER: u8 = 41;
 const CANCEL_TIMER: u8 = 42;
-const NO_MEMORY: u8 = 43;
 const DROPPED: u8 = 44;
 const END: u8 = 45;
+const NO_MEMORY: u8 = 46;
 // Each with its answer in bit 0.
 const ANY_IDLE: u8 = 48;
 const MAY_RUN: u8 = 50;
@@ -324,7 +324,10 @@ impl Codec {
                 w.word(*after);
             }
             Event::CancelTimer => w.byte(CANCEL_TIMER),
-            Event::NoMemory => w.byte(NO_MEMORY),
+            Event::NoMemory { after } => {
+                w.byte(NO_MEMORY);
+                w.word(*after);
+            }
             Event::Dropped(token) => {
                 w.byte(DROPPED);
                 w.word(*token);
@@ -368,7 +371,7 @@ impl Codec {
             READ => Event::Read(r.word()?),
             ARM_TIMER => Event::ArmTimer(r.word()?),
             CANCEL_TIMER => Event::CancelTimer,
-            NO_MEMORY => Event::NoMemory,
+            NO_MEMORY => Event::NoMemory { after: r.word()? },
             DROPPED => Event::Dropped(r.word()?),
             END => Event::End { stamp: self.read_stamp(r)? },
             _ => match tag & !1 {

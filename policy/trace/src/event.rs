@@ -61,7 +61,10 @@ pub enum Event {
     /// The policy stopped its timer.
     CancelTimer,
     /// Memory was asked for, and there was none.
-    NoMemory,
+    NoMemory {
+        /// So often was some given in this call before.
+        after: u64,
+    },
     /// A `Schedulable` was dropped, and with it this task lost.
     Dropped(u64),
     /// The recording of this CPU ends, on purpose.

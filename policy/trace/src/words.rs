@@ -93,7 +93,7 @@ impl Words {
             Event::AnyIdle(answer) => format!("asks whether any CPU is idle: {}", yes(*answer)),
             Event::ArmTimer(after) => format!("sets its timer, {} from now", length(*after)),
             Event::CancelTimer => "stops its timer".into(),
-            Event::NoMemory => "asks for memory, and there is none".into(),
+            Event::NoMemory { .. } => "asks for memory, and there is none".into(),
             Event::Dropped(token) => format!("drops the Schedulable of {}", self.token(*token)),
             Event::End { .. } => "the recording of this CPU ends".into(),
         }

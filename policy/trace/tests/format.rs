@@ -68,7 +68,7 @@ fn event() -> impl Strategy<Value = Event> {
         any::<bool>().prop_map(Event::AnyIdle),
         number().prop_map(Event::ArmTimer),
         Just(Event::CancelTimer),
-        Just(Event::NoMemory),
+        any::<u64>().prop_map(|after| Event::NoMemory { after }),
         number().prop_map(Event::Dropped),
         number().prop_map(|stamp| Event::End { stamp }),
     ]

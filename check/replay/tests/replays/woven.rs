@@ -248,7 +248,7 @@ fn a_call_that_had_too_little_is_taken_as_ended() {
         let mut cpus = crossing();
         cpus[0].truncate(3);
         if kind == 2 {
-            cpus[0].push(Event::NoMemory);
+            cpus[0].push(Event::NoMemory { after: 0 });
         }
         cpus[0].extend([Event::Abandoned { stamp: 10, kind }, Event::End { stamp: 12 }]);
         let recording = parse(&file(&header(2), &cpus, BLOCK_SIZE));

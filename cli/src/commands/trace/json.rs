@@ -51,7 +51,7 @@ fn value(item: &Item) -> Value {
         Event::AnyIdle(yes) => json!({"event": "any_idle", "yes": yes}),
         Event::ArmTimer(after) => json!({"event": "arm_timer", "after_ns": after}),
         Event::CancelTimer => json!({"event": "cancel_timer"}),
-        Event::NoMemory => json!({"event": "no_memory"}),
+        Event::NoMemory { after } => json!({"event": "no_memory", "after": after}),
         Event::Dropped(token) => json!({"event": "dropped", "token": token}),
         Event::End { .. } => json!({"event": "end"}),
     }

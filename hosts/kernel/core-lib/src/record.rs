@@ -193,7 +193,7 @@ recorded! {
     /// See [`Event::CancelTimer`].
     baton_core_record_cancel_timer() Event::CancelTimer;
     /// See [`Event::NoMemory`].
-    baton_core_record_no_memory() Event::NoMemory;
+    baton_core_record_no_memory(after: u64) Event::NoMemory { after };
     /// See [`Event::Dropped`].
     baton_core_record_dropped(token: u64) Event::Dropped(token);
 }

@@ -2,6 +2,7 @@
 //! A policy's memory in user space: the counterpart of `hosts/kernel/memory.c`, with its bounds, so that a policy which asks for too much
 //! fails here as it does there.
 
+use baton_seam::host;
 use std::{
     alloc::{GlobalAlloc, Layout, System},
     cell::Cell,
@@ -45,7 +46,8 @@ unsafe impl GlobalAlloc for Bounded {
         let is_bound = !std::thread::panicking();
         // What another thread allocated and this one freed leaves less than nothing, which is no bound.
         let is_over = used > LIMIT && used < usize::MAX / 2;
-        if is_bound && (is_over || (layout.size() > SMALL && IS_SMALL.get())) {
+        let is_too_large = layout.size() > SMALL && IS_SMALL.get();
+        if is_bound && (!host::has_memory() || is_over || is_too_large) {
             return std::ptr::null_mut();
         }
         USED.set(used);
