@@ -202,13 +202,13 @@ impl Host for SimHost {
         let outer = self.calling.replace(Some(policy.index()));
         let instances = self.instances.borrow();
         let instance = &instances[policy.version.load(Relaxed) - 1];
-        ctx.now += self.clock.get();
+        ctx.now = ctx.now.wrapping_add(self.clock.get());
         let answer = if self.is_recorded {
             self.call_recorded(instance, method, ctx, a, b)
         } else {
             instance.call(method, ctx, a, b)
         };
-        ctx.now -= self.clock.get();
+        ctx.now = ctx.now.wrapping_sub(self.clock.get());
         self.calling.set(outer);
         self.under_way.end();
         answer
@@ -367,7 +367,7 @@ extern "C" fn panicked(file: *const u8, file_len: usize, line: u32, message: *co
 }
 
 extern "C" fn now() -> u64 {
-    with(|_, host| host.clock.get() + host.now.get())
+    with(|_, host| host.clock.get().wrapping_add(host.now.get()))
 }
 
 extern "C" fn random() -> u64 {

@@ -103,7 +103,7 @@ impl Life {
 
     /// It is told how much CPU time it has used.
     fn told(&mut self, task: &BatonTask, now: u64) {
-        self.ran += task.runtime.saturating_sub(self.runtime);
+        self.ran = self.ran.saturating_add(task.runtime.saturating_sub(self.runtime));
         (self.runtime, self.counted, self.cpu) = (task.runtime.max(self.runtime), now, task.cpu);
     }
 
@@ -111,8 +111,8 @@ impl Life {
     fn count(&mut self, now: u64) {
         if let State::Running(_) = self.state {
             let ran = now.saturating_sub(self.counted);
-            self.ran += ran;
-            self.runtime += ran;
+            self.ran = self.ran.saturating_add(ran);
+            self.runtime = self.runtime.saturating_add(ran);
         }
         self.counted = now;
     }
@@ -181,7 +181,7 @@ impl History {
         match event {
             Event::Call(call) => self.call(cpu, call),
             Event::Now(now) => self.clock = self.clock.max(*now),
-            Event::ArmTimer(after) => self.set_timer(i32::from(cpu), Some(self.follow.now + after)),
+            Event::ArmTimer(after) => self.set_timer(i32::from(cpu), Some(self.follow.now.saturating_add(*after))),
             Event::CancelTimer => self.set_timer(i32::from(cpu), None),
             Event::MayRun { slot, cpu, yes } => self.may_run(*slot, *cpu, *yes),
             _ => {}
@@ -472,7 +472,7 @@ impl History {
 
 /// The CPUs that a task may use, as far as was told; `None` for all.
 fn mask(life: &Life, cpus: usize, has_choice: bool) -> Option<Arc<CpuMask>> {
-    let bound = life.bound.filter(|_| has_choice && cpus > 1 && life.granted.len() < 2);
+    let bound = life.bound.filter(|cpu| has_choice && (0..cpus as i32).contains(cpu) && life.granted.len() < 2);
     let allowed: Vec<usize> = match bound {
         Some(cpu) => vec![cpu as usize],
         None => (0..cpus).filter(|&cpu| is_allowed(life, cpu as i32)).collect(),
