@@ -155,19 +155,22 @@ pub struct Output {
 
 #[derive(Args, Debug)]
 pub struct Record {
-    /// Where to.
+    /// Where to. After an upgrade it goes on with the next version, into FILE-2, FILE-3 and so on.
     #[arg(short, long, value_name = "FILE", required_unless_present = "flight")]
     pub output: Option<PathBuf>,
     /// The policy. [default: the one that runs]
     #[arg(short, long, value_name = "NAME", value_parser = names::policy)]
     pub policy: Option<String>,
     /// Into no file: have the policy's last calls always in memory, so much for each CPU, for `baton fault save`; 0 ends that.
-    #[arg(long, value_name = "MIB", conflicts_with_all = ["output", "duration", "lossless", "ring", "command"],
+    #[arg(long, value_name = "MIB", conflicts_with_all = ["output", "duration", "checkpoint", "lossless", "ring", "command"],
           value_parser = clap::value_parser!(u32).range(0..=4000))]
     pub flight: Option<u32>,
     /// For how long; without it and without a command, until it is interrupted (Ctrl-C).
     #[arg(long = "for", value_name = "TIME", value_parser = names::duration)]
     pub duration: Option<std::time::Duration>,
+    /// How often there is a checkpoint, at which a replay can begin (--from): 1s. All CPUs stand still for it.
+    #[arg(long, value_name = "TIME", value_parser = names::duration)]
+    pub checkpoint: Option<std::time::Duration>,
     /// End the recording when a CPU's ring is full, instead of losing events (which are counted).
     #[arg(long)]
     pub lossless: bool,

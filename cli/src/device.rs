@@ -2,7 +2,8 @@
 //! The control device: each request of hosts/kernel/ioctl.h as one typed call.
 
 use std::fs::{File, OpenOptions};
-use std::io::{ErrorKind, Read};
+use std::io::ErrorKind;
+use std::os::unix::fs::FileExt;
 
 use baton_abi::*;
 use baton_trace::BLOCK_SIZE;
@@ -34,6 +35,7 @@ const RULE: Opcode = opcode::read_write::<BatonRule>(GROUP, 13);
 const RECORD: Opcode = opcode::read_write::<BatonRecord>(GROUP, 14);
 const RECORD_TAKE: Opcode = opcode::read_write::<BatonRecordBlock>(GROUP, 15);
 const RECORD_STOP: Opcode = opcode::read_write::<BatonRecordBlock>(GROUP, 16);
+const RECORD_CHECKPOINT: Opcode = opcode::read_write::<BatonRecordCheckpoint>(GROUP, 17);
 
 /// The open control device. Only root can have one.
 pub struct Device(File);
@@ -193,14 +195,22 @@ impl Device {
         self.request::<ORDER, _>(&mut order)
     }
 
-    /// See [`BatonRecordHow`]; the answer is what the core says of it.
-    pub fn record(&self, policy: &str, blocks: u32, how: BatonRecordHow) -> std::result::Result<BatonRecord, Refused> {
+    /// See [`BatonRecordHow`]; the answer is what the core says of it. `from_state`: a policy that saves none is refused.
+    pub fn record(
+        &self,
+        policy: &str,
+        blocks: u32,
+        how: BatonRecordHow,
+        from_state: bool,
+    ) -> std::result::Result<BatonRecord, Refused> {
         let mut about = BatonRecord {
             name: field(policy),
             blocks,
             how: how as u32,
             version: 0,
             stamp_khz: 0,
+            has_state: from_state.into(),
+            reserved: 0,
             state_length: 0,
             state: BatonStateType { name: [0; BATON_NAME_LEN], version: 0, reserved: 0, layout: 0 },
             options: [0; BATON_OPTIONS_LEN],
@@ -303,9 +313,10 @@ impl Rings {
         policy: &str,
         blocks: u32,
         how: BatonRecordHow,
+        from_state: bool,
     ) -> Result<std::result::Result<Self, Refused>> {
         let nr_cpus = device.core()?.nr_cpus;
-        let about = match device.record(policy, blocks, how) {
+        let about = match device.record(policy, blocks, how, from_state) {
             Ok(about) => about,
             Err(refused) => return Ok(Err(refused)),
         };
@@ -320,12 +331,34 @@ impl Rings {
         Ok(Ok(Self { device, about, nr_cpus, taken, map: map.cast(), length }))
     }
 
-    /// The state that it begins with; empty where there is none.
-    pub fn state(&self) -> Result<Vec<u8>> {
-        let mut state = vec![0; self.about.state_length as usize];
-        let mut file = &self.device.0;
-        file.read_exact(&mut state).map_err(|e| Error::baton(format!("the policy's state cannot be read: {e}")))?;
-        Ok(state)
+    /// The state that it begins with, where there is one.
+    pub fn state(&self) -> Result<Option<Vec<u8>>> {
+        match self.about.has_state {
+            0 => Ok(None),
+            _ => self.saved(0, self.about.state_length).map(Some),
+        }
+    }
+
+    /// Makes a checkpoint, or, of a fault, gives the one that is there: its stamp, and the state. `None` when there is none now.
+    pub fn checkpoint(&self) -> Result<Option<(u64, Vec<u8>)>> {
+        let mut made = BatonRecordCheckpoint::default();
+        match self.device.request::<RECORD_CHECKPOINT, _>(&mut made) {
+            Ok(()) => self.saved(made.at, made.length).map(|state| Some((made.stamp, state))),
+            // A ring is too full for it, or memory; it was the end; or a fault was first.
+            Err(Errno::AGAIN | Errno::NOMEM | Errno::NODATA | Errno::NODEV) => Ok(None),
+            Err(Errno::FAULT) => {
+                let policy = text(&self.about.name);
+                let what = format!("{policy} failed as it saved its state for a checkpoint; it goes on");
+                Err(Error::policy(&policy, what, "mend its reregister_prepare, or record it without --checkpoint"))
+            }
+            Err(errno) => Err(Error::baton(format!("a checkpoint could not be made: {errno}"))),
+        }
+    }
+
+    fn saved(&self, at: u64, length: u64) -> Result<Vec<u8>> {
+        let mut state = vec![0; length as usize];
+        let read = self.device.0.read_exact_at(&mut state, at);
+        read.map_err(|e| Error::baton(format!("the policy's state cannot be read: {e}"))).map(|()| state)
     }
 
     /// CPUs that have a ring.
@@ -378,6 +411,8 @@ fn no_policy(index: u32) -> BatonPolicyInfo {
         share: 0,
         recording: 0,
         flight: 0,
+        recorded: 0,
+        reserved: 0,
         memory: 0,
         refusals: 0,
         faults: 0,
@@ -448,7 +483,7 @@ mod tests {
     #[test]
     fn requests_have_the_numbers_of_the_c_header() {
         check(CORE, 0, 40);
-        check(POLICY, 1, 1032);
+        check(POLICY, 1, 1040);
         check(FAULT, 2, 512);
         check(CPU, 3, 64);
         check(START, 4, 448);
@@ -461,9 +496,10 @@ mod tests {
         check(SHARE, 11, 36);
         check(PARTITION, 12, 1232);
         check(RULE, 13, 48);
-        check(RECORD, 14, 520);
+        check(RECORD, 14, 528);
         check(RECORD_TAKE, 15, 28);
         check(RECORD_STOP, 16, 28);
+        check(RECORD_CHECKPOINT, 17, 24);
     }
 
     #[test]

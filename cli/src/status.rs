@@ -258,7 +258,7 @@ impl Fault {
             calls: events
                 .map(|e| Call { at_ns: e.now, method: method_name(e.method), pid: (e.pid != 0).then_some(e.pid) })
                 .collect(),
-            recorded: policy.is_some_and(|p| p.state == BatonPolicyState::Faulted as u32 && p.flight != 0),
+            recorded: policy.is_some_and(|p| p.recorded != 0),
         }
     }
 }

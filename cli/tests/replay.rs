@@ -116,6 +116,49 @@ fn what_another_policy_would_have_done_is_simulated_from_there() {
 }
 
 #[test]
+fn a_replay_begins_at_a_checkpoint() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("wfq.rec");
+    let file = name(&file);
+    let line = "sim wfq -w hackbench:groups=2 --duration 300ms --max-tasks 4096 --json --checkpoint 50ms --record";
+    json(&line.split(' ').chain([file]).collect::<Vec<_>>());
+    let all = json(&["replay", file, "--single", "--json"])["events"].as_u64().unwrap();
+    let checkpoints = json(&["trace", "stats", file, "--json"])["checkpoints"].clone();
+    let events: Vec<u64> = checkpoints.as_array().unwrap().iter().map(|it| it["event"].as_u64().unwrap()).collect();
+    assert_eq!(events.len(), 6, "{events:?}");
+    assert!(good(&["trace", "stats", file]).contains(&format!("\n{:<24}", events[4])));
+
+    let replayed = json(&["replay", file, "--json", "--from", "210ms"]);
+    assert_eq!((&replayed["end"], replayed["first"].as_u64()), (&Value::from("whole"), Some(events[3])));
+    assert_eq!(replayed["events"].as_u64(), Some(all - events[3]));
+    let until = (events[3] + 20).to_string();
+    let told = good(&["replay", file, "--single", "--from", "210ms", "--until", &until, "--print"]);
+    assert!(told.starts_with(&format!("{:>10}  CPU ", events[3])), "{told}");
+    assert!(told.contains(&format!(" from the checkpoint before event {} on", events[3])), "{told}");
+
+    let out = baton(&["replay", file, "--from", "10"]);
+    assert_eq!(out.status.code(), Some(1));
+    let said = text(&out.stderr);
+    assert!(said.contains(&format!("checkpoints are later: before events {} to {}", events[0], events[5])), "{said}");
+
+    // Something is missing early on.
+    let mut bytes = std::fs::read(file).unwrap();
+    bytes[100_000] ^= 1;
+    std::fs::write(file, &bytes).unwrap();
+    let said = good(&["replay", file, "--single"]);
+    let (_, next) = said.split_once(&format!("\n  next      baton replay {file} --from ")).expect(&said);
+    let next = next.lines().next().unwrap();
+    // What is missing has no numbers.
+    assert!(next.parse::<u64>().unwrap() < events[0], "{next}, and {events:?}");
+    assert!(good(&["replay", file, "--single", "--from", next]).contains(", to the end\n"));
+
+    let refused = baton(&["sim", "fifo", "-w", "hackbench", "--record", file, "--checkpoint", "1ms"]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(text(&refused.stderr).contains("fifo saves no state"), "{}", text(&refused.stderr));
+    assert_eq!(std::fs::read(file).unwrap(), bytes, "what is refused leaves what there is");
+}
+
+#[test]
 fn a_fault_is_replayed() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("faulty.rec");

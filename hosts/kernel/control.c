@@ -281,6 +281,7 @@ static void policy_info(struct baton_policy_info *info)
 	info->memory = place->memory;
 	info->recording = baton_is_recorded(place);
 	info->flight = place->flight;
+	info->recorded = baton_flight_has_fault(place);
 	strscpy(info->name, place->name, sizeof(info->name));
 	strscpy(info->options, place->options, sizeof(info->options));
 	name_module(info->modules[0], place->active);
@@ -325,6 +326,7 @@ union request {
 	struct baton_rule rule;
 	struct baton_record record;
 	struct baton_record_block block;
+	struct baton_record_checkpoint checkpoint;
 };
 
 /* Strings from user space end where they should. */
@@ -476,6 +478,7 @@ static int handle(struct file *file, unsigned int cmd, union request *r)
 	case BATON_IOC_RECORD:
 	case BATON_IOC_RECORD_TAKE:
 	case BATON_IOC_RECORD_STOP:
+	case BATON_IOC_RECORD_CHECKPOINT:
 		return baton_record_request(file, cmd, r);
 	}
 	return -ENOTTY;

@@ -137,8 +137,10 @@ int baton_record_mmap(struct file *file, struct vm_area_struct *vma);
 void baton_record_release(struct file *file);
 
 /* flight.c */
+int baton_flight_init(void);
 int baton_flight_set(struct baton_place *place, struct baton_record *arg);
 void baton_flight_go_on(void);
+bool baton_flight_has_fault(const struct baton_place *place);
 struct baton_recording *baton_flight_of_fault(struct baton_place *place);
 void baton_flight_forget(struct baton_place *place);
 void baton_flight_exit(void);

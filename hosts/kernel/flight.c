@@ -13,9 +13,8 @@
  * Context: process context under the control mutex where not said.
  */
 #include <linux/irq_work.h>
-#include <linux/stop_machine.h>
-#include <linux/vmalloc.h>
-#include <linux/workqueue.h>
+#include <linux/kthread.h>
+#include <linux/sched.h>
 
 #include "core.h"
 #include "record.h"
@@ -31,11 +30,11 @@ static bool is_running(const struct baton_place *place)
 }
 
 /* What was recorded before the newest checkpoint is dropped, or, if the ring was full meanwhile, all. All CPUs stand still. */
-static void cut(struct ring *ring, bool all)
+static void cut(struct ring *ring, u64 stamp, bool all)
 {
 	u32 drop;
 
-	baton_core_record_cut(&ring->head);
+	baton_core_record_cut(&ring->head, stamp, true);
 	raw_spin_lock(&ring->lock);
 	for (drop = all ? ring->nr_filled : ring->nr_before; drop; drop--)
 		baton_ring_drop_oldest(ring);
@@ -43,7 +42,7 @@ static void cut(struct ring *ring, bool all)
 	raw_spin_unlock(&ring->lock);
 	ring->is_full = false;
 	if (!ring->head.block)
-		baton_core_record_cut(&ring->head);
+		baton_core_record_cut(&ring->head, stamp, true);
 }
 
 /* All CPUs stand still, interrupts are off. */
@@ -51,23 +50,16 @@ static int checkpoint_while_held(void *data)
 {
 	struct baton_place *place = data;
 	struct baton_recording *recording = place->recording;
-	const struct baton_version *version = place->active;
-	struct saved *spare = &recording->spare;
-	struct baton_bytes bytes = { .at = spare->at, .length = spare->room };
 	bool was_full = false;
-	int cpu;
+	int cpu, err;
 
-	spare->length = 0;
-	/* A fault may have been first. */
-	if (!is_running(place))
-		return 0;
-	spare->length = baton_make(place, version->ops.reregister_save, version->this, &bytes);
-	if (spare->length > spare->room)
-		return 0;
+	err = baton_save(place, &recording->spare);
+	if (err)
+		return err;
 	for_each_possible_cpu(cpu)
 		was_full |= recording->rings[cpu]->is_full;
 	for_each_possible_cpu(cpu)
-		cut(recording->rings[cpu], was_full);
+		cut(recording->rings[cpu], recording->spare.stamp, was_full);
 	if (was_full) {
 		swap(recording->state, recording->spare);
 	} else {
@@ -85,29 +77,15 @@ static int checkpoint_while_held(void *data)
 static bool checkpoint(struct baton_place *place)
 {
 	struct baton_recording *recording = place->recording;
-	struct saved *spare = &recording->spare;
-	u64 length = recording->state.length;
+	int err;
 
 	WRITE_ONCE(recording->wants_checkpoint, false);
-	for (;;) {
-		if (spare->room < length || !spare->at) {
-			vfree(spare->at);
-			spare->room = length + BATON_STATE_ROOM;
-			spare->at = vzalloc(spare->room);
-			if (!spare->at)
-				return false;
-		}
-		stop_machine(checkpoint_while_held, place, NULL);
-		/* Made, it is not the spare one any more. */
-		length = recording->spare.length;
-		if (length == BATON_ABORTED)
-			return false;
-		if (length <= recording->spare.room)
-			return true;
-	}
+	err = baton_save_held(&recording->spare, recording->state.length, checkpoint_while_held, place);
+	/* A policy that has failed meanwhile leaves what it has. */
+	return !err || err == -ENODEV;
 }
 
-static void look(struct work_struct *work)
+static void look(struct kthread_work *work)
 {
 	int i;
 
@@ -125,11 +103,13 @@ static void look(struct work_struct *work)
 	}
 	mutex_unlock(&baton_control_mutex);
 }
-static DECLARE_WORK(look_work, look);
+static DEFINE_KTHREAD_WORK(look_work, look);
+/* A thread of its own, since a policy may have all normal tasks, and this must not wait for it. */
+static struct kthread_worker *looker;
 
 static void look_soon(struct irq_work *work)
 {
-	queue_work(system_highpri_wq, &look_work);
+	kthread_queue_work(looker, &look_work);
 }
 static DEFINE_IRQ_WORK(look_irq_work, look_soon);
 
@@ -142,31 +122,28 @@ void baton_flight_wants_checkpoint(struct baton_recording *recording)
 	irq_work_queue(&look_irq_work);
 }
 
-static int begin(struct baton_place *place, char *message)
+static int begin(struct baton_place *place, u32 blocks, char *message)
 {
-	struct baton_record about = { .blocks = place->flight, .how = BATON_RECORD_HOW_FLIGHT };
+	struct baton_record about = { .blocks = blocks, .how = BATON_RECORD_HOW_FLIGHT };
 	int err = baton_record_begin(place, &about);
 
 	memcpy(message, about.message, sizeof(about.message));
+	if (!err)
+		place->flight = blocks;
 	return err;
 }
 
-/* Gives a policy a flight recorder of so many blocks for each CPU, or, with 0, takes it away. */
+/* Gives a policy a flight recorder of so many blocks for each CPU, or, with 0, takes it away. One that it has goes on until then. */
 int baton_flight_set(struct baton_place *place, struct baton_record *arg)
 {
-	int err;
-
-	if (arg->blocks && !is_running(place))
-		return -ENODEV;
-	if (place->recording && baton_is_flight(place->recording))
+	if (!arg->blocks && place->recording && baton_is_flight(place->recording))
 		baton_record_end(place, BATON_RECORD_END_STOPPED);
-	place->flight = arg->blocks;
-	if (!arg->blocks || place->recording)
+	/* After a recording into a file it begins. */
+	if (!arg->blocks || baton_is_recorded(place)) {
+		place->flight = arg->blocks;
 		return 0;
-	err = begin(place, arg->message);
-	if (err)
-		place->flight = 0;
-	return err;
+	}
+	return is_running(place) ? begin(place, arg->blocks, arg->message) : -ENODEV;
 }
 
 /* After whatever may have ended a flight recorder that is wanted: another version came, a recording into a file is over. */
@@ -180,22 +157,33 @@ void baton_flight_go_on(void)
 
 		if (!place->active || !place->flight || place->recording || !is_running(place))
 			continue;
-		if (begin(place, message)) {
+		if (begin(place, place->flight, message)) {
 			pr_notice("baton: policy %s: the flight recorder could not begin again %s\n", place->name, message);
 			place->flight = 0;
 		}
 	}
 }
 
+/* Has a fault frozen the recorder, which has not been ended yet? */
+static bool is_frozen(const struct baton_place *place)
+{
+	return place->recording && baton_is_flight(place->recording) &&
+	       baton_core_state(index_of(place)) == BATON_POLICY_STATE_FAULTED;
+}
+
+/* Is there a recording of the last fault? What is kept may be of an earlier one. */
+bool baton_flight_has_fault(const struct baton_place *place)
+{
+	return is_frozen(place) || (place->kept && place->kept->fault == place->fault.serial);
+}
+
 /* The recording of the last fault; NULL when there is none. Its user must put it. */
 struct baton_recording *baton_flight_of_fault(struct baton_place *place)
 {
-	if (place->recording && baton_is_flight(place->recording) &&
-	    baton_core_state(index_of(place)) == BATON_POLICY_STATE_FAULTED)
-		baton_record_end(place, BATON_RECORD_END_FAULT);
-	/* It may be of an earlier one. */
-	if (!place->kept || place->kept->fault != place->fault.serial)
+	if (!baton_flight_has_fault(place))
 		return NULL;
+	if (is_frozen(place))
+		baton_record_end(place, BATON_RECORD_END_FAULT);
 	kref_get(&place->kept->users);
 	return place->kept;
 }
@@ -209,9 +197,19 @@ void baton_flight_forget(struct baton_place *place)
 	place->kept = NULL;
 }
 
+/* Before a policy can be registered. */
+int baton_flight_init(void)
+{
+	looker = kthread_run_worker(0, "baton_flight");
+	if (IS_ERR(looker))
+		return PTR_ERR(looker);
+	sched_set_fifo_low(looker->task);
+	return 0;
+}
+
 /* No policy is registered. */
 void baton_flight_exit(void)
 {
 	irq_work_sync(&look_irq_work);
-	flush_work(&look_work);
+	kthread_destroy_worker(looker);
 }

@@ -23,5 +23,6 @@
 #define BATON_IOC_RECORD _IOWR(BATON_IOC_TYPE, 14, struct baton_record)
 #define BATON_IOC_RECORD_TAKE _IOWR(BATON_IOC_TYPE, 15, struct baton_record_block)
 #define BATON_IOC_RECORD_STOP _IOWR(BATON_IOC_TYPE, 16, struct baton_record_block)
+#define BATON_IOC_RECORD_CHECKPOINT _IOWR(BATON_IOC_TYPE, 17, struct baton_record_checkpoint)
 
 #endif

@@ -32,16 +32,21 @@ static int __init baton_init(void)
 	err = baton_host_init();
 	if (err)
 		goto free;
-	err = baton_control_init();
+	err = baton_flight_init();
 	if (err)
 		goto free;
+	err = baton_control_init();
+	if (err)
+		goto no_flight;
 	err = baton_shim_init();
-	if (err) {
-		baton_control_exit();
-		goto free;
-	}
+	if (err)
+		goto no_control;
 	baton_watch_init();
 	return 0;
+no_control:
+	baton_control_exit();
+no_flight:
+	baton_flight_exit();
 free:
 	vfree(slots);
 	vfree(cpus);

@@ -15,7 +15,6 @@
 #include <linux/mm.h>
 #include <linux/slab.h>
 #include <linux/spinlock.h>
-#include <linux/stop_machine.h>
 #include <linux/vmalloc.h>
 #include <asm/tsc.h>
 
@@ -66,7 +65,7 @@ void baton_ring_next(struct baton_ring *head)
 {
 	struct ring *ring = container_of(head, struct ring, head);
 	struct baton_recording *recording = ring->recording;
-	bool is_flight = baton_is_flight(recording), has_state = recording->state.at, is_due;
+	bool is_flight = baton_is_flight(recording), has_state = recording->about.has_state, is_due;
 
 	raw_spin_lock(&ring->lock);
 	if (ring->current_block != BATON_NO_BLOCK)
@@ -97,11 +96,21 @@ void baton_host_read(u64 value)
 }
 EXPORT_SYMBOL_GPL(baton_host_read);
 
+/* Do so many blocks leave enough memory for others? Where there is none, the kernel kills whom it likes. */
+static bool is_room_for(u64 blocks)
+{
+	return blocks * RING_BLOCK_PAGES <= max(si_mem_available(), 0) / 2;
+}
+
 /* Gives a ring more blocks, up to `bound` in all. */
 static int grow(struct ring *ring, u32 count, u32 bound)
 {
-	while (count-- && ring->nr_blocks < bound) {
-		void *block = vzalloc_node(RING_BLOCK, cpu_to_node(ring->head.cpu));
+	count = min(count, bound - ring->nr_blocks);
+	if (!is_room_for(count))
+		return -ENOMEM;
+	while (count--) {
+		void *block = vmalloc_huge_node(RING_BLOCK, GFP_KERNEL | __GFP_ZERO | __GFP_RETRY_MAYFAIL | __GFP_NOWARN,
+						cpu_to_node(ring->head.cpu));
 
 		if (!block)
 			return -ENOMEM;
@@ -128,10 +137,8 @@ static void free_ring(struct ring *ring)
 	kfree(ring);
 }
 
-static struct ring *make_ring(struct baton_recording *recording, u32 cpu)
+static struct ring *make_ring(struct baton_recording *recording, u32 cpu, u32 first)
 {
-	/* Nobody looks after those of a flight recorder. */
-	u32 first = baton_is_flight(recording) ? recording->bound - 1 : FIRST_BLOCKS;
 	struct ring *ring = kzalloc_node(sizeof(*ring), GFP_KERNEL, cpu_to_node(cpu));
 
 	if (!ring)
@@ -180,9 +187,14 @@ void baton_record_put(struct baton_recording *recording)
 static struct baton_recording *make_recording(const struct baton_place *place, const struct baton_record *arg)
 {
 	const struct baton_policy *ops = &place->active->ops;
-	struct baton_recording *recording = kvzalloc(struct_size(recording, rings, nr_cpu_ids), GFP_KERNEL);
+	/* Nobody looks after those of a flight recorder. */
+	u32 first = arg->how == BATON_RECORD_HOW_FLIGHT ? arg->blocks : FIRST_BLOCKS;
+	struct baton_recording *recording;
 	int cpu;
 
+	if (!is_room_for((u64)first * num_possible_cpus()))
+		return NULL;
+	recording = kvzalloc(struct_size(recording, rings, nr_cpu_ids), GFP_KERNEL);
 	if (!recording)
 		return NULL;
 	kref_init(&recording->users);
@@ -190,6 +202,7 @@ static struct baton_recording *make_recording(const struct baton_place *place, c
 	memcpy(recording->about.name, place->name, sizeof(place->name));
 	recording->about.version = ops->version;
 	recording->about.stamp_khz = tsc_khz;
+	recording->about.has_state = ops->reregister_save != NULL;
 	if (ops->reregister_save)
 		recording->about.state = ops->state;
 	memcpy(recording->about.options, place->options, sizeof(place->options));
@@ -198,7 +211,7 @@ static struct baton_recording *make_recording(const struct baton_place *place, c
 	if (!recording->cpus)
 		goto free;
 	for_each_possible_cpu(cpu) {
-		recording->rings[cpu] = make_ring(recording, cpu);
+		recording->rings[cpu] = make_ring(recording, cpu, first);
 		if (!recording->rings[cpu])
 			goto free;
 	}
@@ -228,30 +241,25 @@ static void begin_while_held(struct baton_place *place, void *data)
 	baton_core_set_recorder(index_of(place), recording);
 }
 
-struct checkpoint {
+struct beginning {
 	struct baton_place *place;
 	struct baton_recording *recording;
 };
 
-static int save_while_held(void *data)
+static int save_and_begin(void *data)
 {
-	const struct checkpoint *checkpoint = data;
-	struct baton_recording *recording = checkpoint->recording;
-	const struct baton_version *version = checkpoint->place->active;
-	struct saved *state = &recording->state;
-	struct baton_bytes bytes = { .at = state->at, .length = state->room };
+	const struct beginning *beginning = data;
+	int err = baton_save(beginning->place, &beginning->recording->state);
 
-	state->length = baton_make(checkpoint->place, version->ops.reregister_save, version->this, &bytes);
-	if (state->length <= state->room)
-		begin_while_held(checkpoint->place, recording);
-	return 0;
+	if (!err)
+		begin_while_held(beginning->place, beginning->recording);
+	return err;
 }
 
 /* Begins with the state that the policy has. */
 static int begin_with_state(struct baton_place *place, struct baton_recording *recording, char *message)
 {
-	struct checkpoint checkpoint = { .place = place, .recording = recording };
-	struct saved *state = &recording->state;
+	struct beginning beginning = { .place = place, .recording = recording };
 	struct baton_making making;
 	int err = baton_begin_making(place, &making, place->options, message);
 
@@ -259,19 +267,10 @@ static int begin_with_state(struct baton_place *place, struct baton_recording *r
 		return err;
 	memcpy(recording->cpus, making.cpus, array_size(nr_cpu_ids, sizeof(*recording->cpus)));
 	baton_end_making(&making);
-	do {
-		vfree(state->at);
-		state->room = state->length + BATON_STATE_ROOM;
-		state->at = vzalloc(state->room);
-		if (!state->at)
-			return -ENOMEM;
-		stop_machine(save_while_held, &checkpoint, NULL);
-		if (state->length == BATON_ABORTED) {
-			baton_describe_panic(message, BATON_MESSAGE_LEN);
-			return -EFAULT;
-		}
-	} while (state->length > state->room);
-	return 0;
+	err = baton_save_held(&recording->state, 0, save_and_begin, &beginning);
+	if (err == -EFAULT)
+		baton_describe_panic(message, BATON_MESSAGE_LEN);
+	return err;
 }
 
 /* Closes a ring's last block, with the mark of the end. No call is recorded in it any more. */
@@ -297,7 +296,7 @@ static void end_ring(struct ring *ring)
 void baton_record_end(struct baton_place *place, u32 why)
 {
 	struct baton_recording *recording = place->recording;
-	bool is_kept;
+	bool has_failed, is_kept;
 	int cpu;
 
 	if (!recording)
@@ -306,11 +305,12 @@ void baton_record_end(struct baton_place *place, u32 why)
 	/* Calls run with interrupts off, which is a read-side section. */
 	synchronize_rcu();
 	/* The last of these calls may have been the one that failed. */
-	is_kept = baton_is_flight(recording) && baton_core_state(index_of(place)) == BATON_POLICY_STATE_FAULTED;
+	has_failed = baton_core_state(index_of(place)) == BATON_POLICY_STATE_FAULTED;
+	is_kept = baton_is_flight(recording) && has_failed;
 	place->recording = NULL;
 	recording->place = NULL;
 	set_recording(false);
-	cmpxchg(&recording->end, BATON_RECORD_END_NONE, is_kept ? BATON_RECORD_END_FAULT : why);
+	cmpxchg(&recording->end, BATON_RECORD_END_NONE, has_failed ? BATON_RECORD_END_FAULT : why);
 	for_each_possible_cpu(cpu)
 		end_ring(recording->rings[cpu]);
 	if (!baton_is_flight(recording))
@@ -328,10 +328,10 @@ bool baton_is_recorded(const struct baton_place *place)
 	return place->recording && !baton_is_flight(place->recording);
 }
 
-/* Begins to record a policy that runs. `arg` is filled in, and checked. */
+/* Begins to record a policy that runs. `arg` is filled in, and checked. Only then a flight recorder that it has makes way. */
 int baton_record_begin(struct baton_place *place, struct baton_record *arg)
 {
-	struct baton_recording *recording;
+	struct baton_recording *before = place->recording, *recording;
 	int err;
 
 	if (baton_core_state(index_of(place)) != BATON_POLICY_STATE_RUNNING)
@@ -354,6 +354,13 @@ int baton_record_begin(struct baton_place *place, struct baton_record *arg)
 	}
 	recording->place = place;
 	place->recording = recording;
+	if (before) {
+		/* Calls that began before run with interrupts off, which is a read-side section. */
+		synchronize_rcu();
+		set_recording(false);
+		before->place = NULL;
+		baton_record_put(before);
+	}
 	return 0;
 }
 
@@ -382,8 +389,9 @@ static int begin(struct file *file, struct baton_record *arg)
 	default:
 		if (baton_is_recorded(place))
 			return -EBUSY;
-		/* A flight recorder makes way, and goes on after it. */
-		baton_record_end(place, BATON_RECORD_END_STOPPED);
+		if (arg->has_state && !place->active->ops.reregister_save)
+			return -EPROTOTYPE;
+		/* A flight recorder goes on after it. */
 		err = baton_record_begin(place, arg);
 		if (err)
 			return err;
@@ -444,6 +452,8 @@ int baton_record_request(struct file *file, unsigned int cmd, void *arg)
 		return -ENODATA;
 	if (cmd == BATON_IOC_RECORD_TAKE)
 		return take(recording, arg);
+	if (cmd == BATON_IOC_RECORD_CHECKPOINT)
+		return baton_checkpoint(recording, arg);
 	if (recording->place)
 		baton_record_end(recording->place, BATON_RECORD_END_STOPPED);
 	return 0;
@@ -470,15 +480,6 @@ static vm_fault_t fault(struct vm_fault *vmf)
 static const struct vm_operations_struct vm_ops = {
 	.fault = fault,
 };
-
-/* The state that the recording begins with. */
-ssize_t baton_record_read(struct file *file, char __user *to, size_t count, loff_t *at)
-{
-	/* As for mmap(); the state is not changed after the recording has begun. */
-	const struct baton_recording *recording = READ_ONCE(file->private_data);
-
-	return recording ? simple_read_from_buffer(to, count, at, recording->state.at, recording->state.length) : -ENODATA;
-}
 
 /* All blocks of all rings, by number, to be read. */
 int baton_record_mmap(struct file *file, struct vm_area_struct *vma)

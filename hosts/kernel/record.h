@@ -45,6 +45,7 @@ struct saved {
 	void *at;
 	size_t room;
 	u64 length;	/* of what is there; more than `room`, if it did not fit, or BATON_ABORTED */
+	u64 stamp;	/* of when it was saved */
 };
 
 struct baton_recording {
@@ -54,10 +55,11 @@ struct baton_recording {
 	u32 bound;			/* blocks that a ring may have, and one for the mark of the end */
 	u32 end;			/* enum baton_record_end; written by any CPU when a ring is full */
 	struct baton_cpu *cpus;		/* as the policy was told */
-	struct saved state;		/* where it begins with one */
+	struct saved state;		/* where it begins with one; of a file's, the newest, if there were checkpoints */
+	struct saved spare;
 	/* Of a flight recorder (flight.c). */
 	u64 fault;			/* number of the one that ended it */
-	struct saved newer, spare;
+	struct saved newer;
 	bool has_newer;
 	bool wants_checkpoint;		/* written by any CPU */
 	struct ring *rings[];		/* by CPU */
@@ -73,6 +75,11 @@ int baton_record_begin(struct baton_place *place, struct baton_record *arg);
 void baton_record_put(struct baton_recording *recording);
 void baton_ring_next(struct baton_ring *head);
 void baton_ring_drop_oldest(struct ring *ring);
+
+/* checkpoint.c */
+int baton_save(struct baton_place *place, struct saved *to);
+int baton_save_held(struct saved *to, u64 length, int (*held)(void *), void *data);
+int baton_checkpoint(struct baton_recording *recording, struct baton_record_checkpoint *arg);
 
 /* flight.c */
 void baton_flight_wants_checkpoint(struct baton_recording *recording);
@@ -93,7 +100,7 @@ void baton_core_record_cancel_timer(struct baton_ring *ring);
 void baton_core_record_no_memory(struct baton_ring *ring, u64 after);
 void baton_core_record_dropped(struct baton_ring *ring, u64 token);
 void baton_core_record_begin(struct baton_ring *ring);
-void baton_core_record_cut(struct baton_ring *ring);
+void baton_core_record_cut(struct baton_ring *ring, u64 stamp, bool forget);
 bool baton_core_record_end(struct baton_ring *ring, void *block);
 
 /* Questions about a CPU. */

@@ -282,6 +282,9 @@ struct baton_policy_info {
 	uint32_t recording;
 	// Blocks of 64 KiB that each CPU has of its flight recorder; 0 while there is none.
 	uint32_t flight;
+	// 1 while what a flight recorder had at the last fault can be had.
+	uint32_t recorded;
+	uint32_t reserved;
 	// Memory it has allocated, bytes.
 	uint64_t memory;
 	// `baton_refusal` answers so far.
@@ -392,7 +395,10 @@ struct baton_record {
 	uint32_t version;
 	// Out: stamps in a millisecond.
 	uint32_t stamp_khz;
-	// Out: length of the state, bytes; 0 where there is none, and then its type means nothing.
+	// In: 1, to be recorded from a state only: a policy that saves none is refused (`EPROTOTYPE`). Out: 1 where it begins with a state.
+	uint32_t has_state;
+	uint32_t reserved;
+	// Out: length of the state, bytes, and its type. Without one they mean nothing.
 	uint64_t state_length;
 	struct baton_state_type state;
 	// Out: the policy's options, NUL-terminated.
@@ -425,6 +431,16 @@ struct baton_record_block {
 	uint32_t end;
 	// Out: what the policy was told of that CPU.
 	struct baton_cpu topology;
+};
+
+// `BATON_IOC_RECORD_CHECKPOINT`: the policy's state between two events. Of a recording that goes on, it is made, and takes the place of the
+// state that was read before; `EAGAIN` while a CPU's ring is too full. Of a fault, it is the second one that is kept; `ENODATA` without.
+struct baton_record_checkpoint {
+	// Out: what comes after it has later stamps, and is in blocks whose own stamps are not less.
+	uint64_t stamp;
+	// Out: where in the file it is read, and its length, bytes.
+	uint64_t at;
+	uint64_t length;
 };
 
 // One call into a policy, as the core remembers it.

@@ -29,7 +29,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &["baton", "baton-abi", "baton-core", "baton-native", "baton-seam", "baton-sim", "baton-trace", POLICY],
     ),
     ("baton-vm", &[]),
-    ("baton-booted", &["baton-conformance", "baton-trace"]),
+    ("baton-booted", &["baton-conformance", "baton-native", "baton-replay", "baton-trace", POLICY]),
     ("baton-cli", &[ANY]),
     ("xtask", &[]),
 ];

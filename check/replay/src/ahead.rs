@@ -21,8 +21,9 @@ pub(crate) struct Ahead<'r> {
 }
 
 impl<'r> Ahead<'r> {
-    pub fn new(stream: &'r Stream) -> Self {
-        let items = stream.items();
+    /// From the checkpoint with this stamp; 0 is the beginning.
+    pub fn new(stream: &'r Stream, from: u64) -> Self {
+        let items = stream.items_from(from);
         let mut ahead = Self { items, events: Vec::new(), at: 0, stamp: NEVER, ended: false, missing: None };
         ahead.fill();
         ahead

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use baton_native::{Instance, Policy};
-use baton_trace::{Event, Item, Recording, Return, Stream, Words};
+use baton_trace::{Event, Item, Mark, Recording, Return, Stream, Words};
 
 /// How to replay.
 #[derive(Clone, Default)]
@@ -27,6 +27,8 @@ pub struct Options {
     pub single: bool,
     /// Options of the policy, in the place of the recorded ones.
     pub policy_options: Option<String>,
+    /// The checkpoint to begin at, in the place of the beginning.
+    pub from: Option<Mark>,
     /// Where to stop.
     pub until: Option<Until>,
     /// Before the event with this number, where it is a call, [`baton_replay_stop`] is called.
@@ -140,6 +142,8 @@ pub struct Fault {
 /// What came of it.
 #[derive(Clone, Debug)]
 pub struct Outcome {
+    /// Number of the first event that was replayed, or would have been.
+    pub first: u64,
     /// Events that were replayed.
     pub events: u64,
     /// Events that the file has.
@@ -154,6 +158,31 @@ pub struct Outcome {
     pub elapsed: Duration,
     /// How long what was replayed took when it was recorded, ns.
     pub recorded: u64,
+}
+
+/// The last checkpoint that is not later than this: an event's number, or how long after the first call. The error says why there is
+/// none.
+pub fn checkpoint_before(recording: &Recording, place: Until) -> Result<Mark, String> {
+    let marks = recording.marks();
+    let begin = recording.begin();
+    let is_before = |mark: &Mark| match place {
+        Until::Event(number) => mark.number <= number,
+        Until::Time(after) => mark.now.saturating_sub(begin) <= after,
+    };
+    let found = marks.iter().rfind(|mark| is_before(mark));
+    found.copied().ok_or_else(|| match &marks[..] {
+        [] => "it has no checkpoints".into(),
+        [only] => format!("its only checkpoint is later: before event {}", only.number),
+        [first, .., last] => {
+            format!("its {} checkpoints are later: before events {} to {}", marks.len(), first.number, last.number)
+        }
+    })
+}
+
+/// Where a replay that ended at a gap can be taken up again: the first checkpoint that may be after it.
+pub fn checkpoint_after(recording: &Recording, outcome: &Outcome, options: &Options) -> Option<Mark> {
+    let (from, place) = (options.from.map_or(0, |mark| mark.stamp), outcome.first + outcome.events);
+    recording.marks().into_iter().find(|mark| mark.stamp > from && mark.number >= place)
 }
 
 /// Replays a recording. An error says why it cannot be.

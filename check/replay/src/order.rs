@@ -21,6 +21,7 @@ enum Wait {
 pub(crate) struct Order {
     state: Mutex<State>,
     wait: Wait,
+    begin: u64,
     until: Option<Until>,
     progress: Arc<AtomicU64>,
 }
@@ -91,7 +92,8 @@ pub(crate) enum Grant {
 }
 
 impl Order {
-    pub fn new(stamps: Vec<u64>, unstamped: u64, options: &Options) -> Self {
+    /// By lane the stamps of the first events that have one; events that have their numbers already; when the recording began, ns.
+    pub fn new(stamps: Vec<u64>, numbered: u64, begin: u64, options: &Options) -> Self {
         let lanes = stamps.len();
         let wait = match options.single {
             true => Wait::Yield,
@@ -102,13 +104,13 @@ impl Order {
             waits: vec![false; lanes],
             wants_lock: None,
             end: None,
-            numbered: unstamped,
+            numbered,
             calls: 0,
             times: None,
             faults: Vec::new(),
             locks: Locks::default(),
         };
-        Self { state: Mutex::new(state), wait, until: options.until, progress: options.progress.clone() }
+        Self { state: Mutex::new(state), wait, begin, until: options.until, progress: options.progress.clone() }
     }
 
     pub fn state(&self) -> MutexGuard<'_, State> {
@@ -154,18 +156,18 @@ impl Order {
         if state.end.is_some() {
             return None;
         }
-        let begin = state.times.map_or(now.unwrap_or(0), |(first, _)| first);
         let is_over = match self.until {
             None => false,
             Some(Until::Event(number)) => state.numbered >= number,
-            Some(Until::Time(after)) => now.is_some_and(|now| now.saturating_sub(begin) >= after),
+            Some(Until::Time(after)) => now.is_some_and(|now| now.saturating_sub(self.begin) >= after),
         };
         if is_over {
             self.end(&mut state, End::Until);
             return None;
         }
         if let Some(now) = now {
-            state.times = Some((begin, now.max(begin)));
+            let first = state.times.map_or(now, |(first, _)| first);
+            state.times = Some((first, now.max(first)));
             state.calls += 1;
         }
         Some(state.numbered)

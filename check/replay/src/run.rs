@@ -22,13 +22,15 @@ const STACK: usize = (1 << 20) / size_of::<usize>();
 /// What a coroutine lets the next one go on by.
 pub(crate) type Yielder = Scope<'static, 'static, (), ()>;
 
-/// Replays once, from the beginning. The instance is given back.
+/// Replays once. The instance is given back.
 pub(crate) fn once(recording: &Recording, policy: Policy, options: &Options) -> Result<(Outcome, Instance), String> {
     let instance = make(recording, policy, options)?;
     let began = Instant::now();
-    let mut aheads: Vec<Ahead<'_>> = recording.streams.iter().map(Ahead::new).collect();
+    let (from, first) = options.from.map_or((0, 0), |mark| (mark.stamp, mark.number));
+    let mut aheads: Vec<Ahead<'_>> = recording.streams.iter().map(|stream| Ahead::new(stream, from)).collect();
     let stamps = aheads.iter().map(|ahead| ahead.stamp).collect();
-    let order = Order::new(stamps, aheads.iter().map(Ahead::unstamped).sum(), options);
+    let numbered = first + aheads.iter().map(Ahead::unstamped).sum::<u64>();
+    let order = Order::new(stamps, numbered, recording.begin(), options);
     missing_cpus(recording, &mut aheads);
     for (ahead, stream) in aheads.iter_mut().zip(&recording.streams) {
         if let Some(what) = ahead.missing.take() {
@@ -58,12 +60,13 @@ pub(crate) fn once(recording: &Recording, policy: Policy, options: &Options) -> 
     let mut state = order.state();
     let State { end, calls, times, faults, numbered, .. } = &mut *state;
     let end = end.take().unwrap_or(End::Whole);
-    let events = match &end {
+    let last = match &end {
         End::Diverged(divergence) => divergence.number,
         _ => *numbered,
     };
     let outcome = Outcome {
-        events,
+        first,
+        events: last - first,
         all: recording.streams.iter().map(Stream::len).sum(),
         calls: *calls,
         end,
@@ -120,12 +123,19 @@ fn make(recording: &Recording, policy: Policy, options: &Options) -> Result<Inst
             header.max_tasks
         ));
     }
+    let state = match (&options.from, &header.state) {
+        (Some(_), None) => return Err("its header says nothing of states".into()),
+        (Some(mark), Some(_)) => Some(recording.checkpoints.get(mark.index).map(|point| &point.state)),
+        (None, Some(_)) => Some(recording.state.as_ref()),
+        (None, None) => None,
+    };
+    let state = state.map(|state| state.ok_or("the state that it begins with is damaged, or not there")).transpose()?;
     policy.install(Some(&TABLE));
     take_words();
     let text = options.policy_options.as_ref().unwrap_or(&header.options);
-    let made = match &header.state {
+    let made = match state {
         None => policy.make(&cpus, header.max_tasks, text),
-        Some(_) => policy.make_of(&cpus, header.max_tasks, text, &recording.state),
+        Some(state) => policy.make_of(&cpus, header.max_tasks, text, state),
     };
     made.map_err(|why| match take_words() {
         Some(words) => format!("{why}: {}", words.message),
@@ -139,10 +149,11 @@ const MAX_CPUS: usize = 8192;
 /// As `baton load` has it.
 const MAX_TASKS: u32 = 1 << 20;
 
-/// Where blocks are damaged and no CPU that is there misses any, they are those of a CPU that is not there at all.
+/// Where blocks are damaged, no CPU that is there misses any, and some are not there at all: they may be theirs.
 fn missing_cpus(recording: &Recording, aheads: &mut [Ahead<'_>]) {
     let explained = recording.streams.iter().any(Stream::has_gap);
-    if !recording.damage.is_empty() && !explained {
+    let all_are_there = recording.streams.len() >= recording.header.cpus.len();
+    if !recording.damage.is_empty() && !explained && !all_are_there {
         if let Some(first) = aheads.first_mut() {
             first.missing = Some("blocks are damaged, and which CPU's they are cannot be told".into());
         }

@@ -5,9 +5,9 @@
 //! One thread empties the rings, with the real-time priority that the core gives it; this one waits for the end.
 
 use std::fs::File;
-use std::io::{BufWriter, Write};
-use std::path::Path;
-use std::process::{Command, ExitCode};
+use std::io::{BufWriter, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{mpsc, Arc};
 use std::thread;
@@ -31,21 +31,119 @@ const LOOK: Duration = Duration::from_millis(10);
 /// How often the end is looked for.
 const WAIT: Duration = Duration::from_millis(50);
 
+/// How to record.
+pub struct How {
+    /// What each CPU may have in memory, MiB.
+    pub ring: u32,
+    /// It ends when a ring is full.
+    pub lossless: bool,
+    /// How often there is a checkpoint.
+    pub checkpoint: Option<Duration>,
+}
+
 /// What a recording came to.
-#[derive(Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Summary {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<PathBuf>,
     policy: String,
+    /// Of the policy.
+    version: u32,
     pub events: u64,
     /// Of the file.
     pub bytes: u64,
     /// Events that there was no room for.
     pub lost: u64,
+    checkpoints: u64,
     /// Why it ended.
     end: &'static str,
     /// Its beginning is there: it can be replayed.
     whole: bool,
     /// From the first event to the last, ns.
     duration_ns: u64,
+}
+
+/// All files of one command: a policy that was upgraded has several.
+#[derive(Serialize)]
+struct Report {
+    /// Their sums, and how the last one ended.
+    #[serde(flatten)]
+    all: Summary,
+    files: Vec<Summary>,
+}
+
+impl Report {
+    fn of(files: Vec<Summary>) -> Self {
+        let mut all = Summary { file: None, ..files.last().cloned().unwrap_or_default() };
+        for file in files.iter().rev().skip(1) {
+            all.events += file.events;
+            all.bytes += file.bytes;
+            all.lost += file.lost;
+            all.checkpoints += file.checkpoints;
+            all.duration_ns += file.duration_ns;
+            all.whole &= file.whole;
+        }
+        Self { all, files }
+    }
+
+    fn print(&self, as_json: bool) -> Result<()> {
+        match as_json {
+            true => print_json(self),
+            false => print(self.files.iter().map(words).collect::<String>()),
+        }
+    }
+}
+
+/// Where a recording goes.
+struct Output {
+    path: PathBuf,
+    file: File,
+    /// It was not there before.
+    is_new: bool,
+}
+
+impl Output {
+    /// What was in the file stays there until it is known that something comes in its place.
+    fn open(path: &Path) -> Result<Self> {
+        let open = |is_new| File::options().write(true).create(true).truncate(false).create_new(is_new).open(path);
+        let (opened, is_new) = match open(true) {
+            Err(e) if e.kind() == ErrorKind::AlreadyExists => (open(false), false),
+            opened => (opened, true),
+        };
+        let file = opened.map_err(|e| Error::file(format_args!("making {}", path.display()), &e))?;
+        Ok(Self { path: path.to_owned(), file, is_new })
+    }
+
+    /// Nothing comes.
+    fn give_up(self) {
+        if self.is_new {
+            // It does no harm where it cannot be removed.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+
+    /// A pipe or a device has no length, and no second one beside it.
+    fn is_regular(&self) -> bool {
+        self.file.metadata().is_ok_and(|metadata| metadata.is_file())
+    }
+}
+
+/// Counts what is written.
+struct Counted {
+    file: BufWriter<File>,
+    bytes: u64,
+}
+
+impl Write for Counted {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let written = self.file.write(bytes)?;
+        self.bytes += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.file.flush()
+    }
 }
 
 /// A recording that goes on. Ends with this value.
@@ -55,19 +153,29 @@ pub struct Session {
 }
 
 impl Session {
-    /// Begins to record a policy that runs into a file, with so many MiB for each CPU at most.
-    pub fn begin(policy: &str, output: &Path, ring_mib: u32, lossless: bool) -> Result<Self> {
-        let file = open(output)?;
+    /// Begins to record a policy that runs into a file.
+    pub fn begin(policy: &str, output: &Path, how: &How) -> Result<Self> {
+        let output = Output::open(output)?;
         let stop = Arc::new(AtomicBool::new(false));
         let (begun, begins) = mpsc::channel();
         let (stopped, policy) = (Arc::clone(&stop), policy.to_owned());
+        let &How { ring, lossless, checkpoint } = how;
         let reader = thread::spawn(move || {
             let how = if lossless { BatonRecordHow::Lossless } else { BatonRecordHow::Lossy };
-            let rings = Rings::begin(Device::open()?, &policy, ring_mib * BLOCKS_PER_MIB, how)?;
-            let rings = rings.map_err(|why| refused(&policy, &why))?;
+            let rings = Device::open().and_then(|device| {
+                let rings = Rings::begin(device, &policy, ring * BLOCKS_PER_MIB, how, checkpoint.is_some())?;
+                rings.map_err(|why| refused(&policy, &why))
+            });
+            let rings = match rings {
+                Ok(rings) => rings,
+                Err(error) => {
+                    output.give_up();
+                    return Err(error);
+                }
+            };
             // Whoever waits for it is there.
             let _ = begun.send(());
-            read(rings, &policy, file, &stopped)
+            read(rings, &policy, output, checkpoint, &stopped)
         });
         let mut session = Self { stop, reader: Some(reader) };
         match begins.recv() {
@@ -119,14 +227,9 @@ pub fn record(args: &Record) -> Result<ExitCode> {
         signal_hook::flag::register(signal, Arc::clone(&interrupted))
             .map_err(|e| Error::environment(format!("signals cannot be received: {e}"), "try again"))?;
     }
-    let session = Session::begin(&policy, output, args.ring, args.lossless)?;
-    let code = wait(args, &device, &policy, &interrupted, &session);
-    let summary = session.end()?;
+    let (files, code) = record_all(args, &device, &policy, output, &interrupted)?;
+    Report::of(files).print(args.out.json)?;
     let code = code?;
-    match args.out.json {
-        true => print_json(&summary)?,
-        false => print(words(&summary, output))?,
-    }
     let fault = device.policy(&policy)?.filter(|info| info.state == BatonPolicyState::Faulted as u32);
     match fault.map(|info| Ok((device.fault(info.index)?, info))).transpose()? {
         Some((Some(fault), info)) => {
@@ -135,6 +238,91 @@ pub fn record(args: &Record) -> Result<ExitCode> {
         }
         _ => Ok(code),
     }
+}
+
+/// Until when a policy is recorded.
+struct Until<'a> {
+    interrupted: &'a AtomicBool,
+    end: Option<Instant>,
+    command: Option<Child>,
+}
+
+impl<'a> Until<'a> {
+    /// Starts the command, if there is one.
+    fn begin(args: &Record, interrupted: &'a AtomicBool) -> Result<Self> {
+        let command = match args.command.split_first() {
+            Some((program, arguments)) => {
+                let started = Command::new(program).args(arguments).spawn();
+                Some(started.map_err(|e| Error::file(format_args!("running {program}"), &e))?)
+            }
+            None => None,
+        };
+        Ok(Self { interrupted, end: args.duration.map(|duration| Instant::now() + duration), command })
+    }
+
+    fn is_over(&mut self) -> Result<bool> {
+        let status = self.command.as_mut().map(Child::try_wait).transpose().map_err(lost)?.flatten();
+        let is_late = self.end.is_some_and(|end| Instant::now() >= end);
+        Ok(status.is_some() || is_late || self.interrupted.load(Relaxed))
+    }
+
+    /// Waits for the command. Its exit code.
+    fn finish(self) -> Result<ExitCode> {
+        let status = self.command.map(|mut command| command.wait()).transpose().map_err(lost)?;
+        Ok(status.map_or(ExitCode::SUCCESS, |status| ExitCode::from(status.code().unwrap_or(1) as u8)))
+    }
+}
+
+fn lost(e: std::io::Error) -> Error {
+    Error::environment(format!("the command cannot be waited for: {e}"), "try again")
+}
+
+/// Records one version after the other: what came of each, and the command's exit code.
+fn record_all(
+    args: &Record,
+    device: &Device,
+    policy: &str,
+    output: &Path,
+    interrupted: &AtomicBool,
+) -> Result<(Vec<Summary>, Result<ExitCode>)> {
+    let how = How { ring: args.ring, lossless: args.lossless, checkpoint: args.checkpoint };
+    // Changes of its version so far, while it runs.
+    let changes = || {
+        let info = device.policy(policy)?.filter(|info| info.state == BatonPolicyState::Running as u32);
+        Ok(info.map(|info| info.changes))
+    };
+    let mut before = changes()?;
+    let mut session = Session::begin(policy, output, &how)?;
+    let mut until = Until::begin(args, interrupted)?;
+    let mut files = Vec::new();
+    loop {
+        while !session.is_over() && changes()?.is_some() && !until.is_over()? {
+            thread::sleep(WAIT);
+        }
+        let summary = session.end()?;
+        let now = changes()?;
+        let was_upgraded = summary.end == REPLACED && now.is_some() && now != before;
+        files.push(summary);
+        if !was_upgraded || !output.is_file() || until.is_over()? {
+            return Ok((files, until.finish()));
+        }
+        before = now;
+        session = match Session::begin(policy, &numbered(output, files.len() + 1), &how) {
+            Ok(session) => session,
+            Err(error) => return Ok((files, Err(error))),
+        };
+    }
+}
+
+/// The name of the file with this number: wfq-2.rec beside wfq.rec.
+fn numbered(first: &Path, number: usize) -> PathBuf {
+    let mut name = first.file_stem().unwrap_or_default().to_owned();
+    name.push(format!("-{number}"));
+    if let Some(extension) = first.extension() {
+        name.push(".");
+        name.push(extension);
+    }
+    first.with_file_name(name)
 }
 
 fn only_policy(device: &Device) -> Result<String> {
@@ -149,7 +337,7 @@ fn only_policy(device: &Device) -> Result<String> {
 /// Gives a policy a flight recorder of so many MiB for each CPU, or takes it away.
 pub fn set_flight(device: &Device, policy: &str, mib: u32) -> Result<()> {
     let how = BatonRecordHow::Flight;
-    device.record(policy, mib * BLOCKS_PER_MIB, how).map(drop).map_err(|why| refused(policy, &why))
+    device.record(policy, mib * BLOCKS_PER_MIB, how, false).map(drop).map_err(|why| refused(policy, &why))
 }
 
 pub fn save_fault(args: &FaultSave) -> Result<ExitCode> {
@@ -158,19 +346,11 @@ pub fn save_fault(args: &FaultSave) -> Result<ExitCode> {
         Some(policy) => policy.clone(),
         None => failed_policy(&device)?,
     };
-    let rings = Rings::begin(device, &policy, 0, BatonRecordHow::Fault)?.map_err(|why| refused(&policy, &why))?;
-    let summary = read(rings, &policy, open(&args.output)?, &AtomicBool::new(true))?;
-    match args.out.json {
-        true => print_json(&summary)?,
-        false => print(words(&summary, &args.output))?,
-    }
+    let rings =
+        Rings::begin(device, &policy, 0, BatonRecordHow::Fault, false)?.map_err(|why| refused(&policy, &why))?;
+    let summary = read(rings, &policy, Output::open(&args.output)?, None, &AtomicBool::new(true))?;
+    Report::of(vec![summary]).print(args.out.json)?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// What was in the file stays there until it is known that something comes in its place.
-fn open(path: &Path) -> Result<File> {
-    let opened = File::options().write(true).create(true).truncate(false).open(path);
-    opened.map_err(|e| Error::file(format_args!("making {}", path.display()), &e))
 }
 
 fn failed_policy(device: &Device) -> Result<String> {
@@ -193,6 +373,10 @@ fn refused(policy: &str, refused: &Refused) -> Error {
             "the clocks of this machine's CPUs do not agree (its time stamp counter is unstable)",
             "record on another machine, or in a guest (baton vm run)",
         ),
+        Errno::PROTOTYPE => Error::user(
+            format!("{policy} saves no state, so there can be no checkpoints"),
+            "leave out --checkpoint; docs/upgrade.md says how a policy saves its state",
+        ),
         Errno::NODATA => Error::user(
             format!("{policy} had no flight recorder when it failed, or has not failed"),
             format!("give it one: baton record -p {policy} --flight 4"),
@@ -206,49 +390,39 @@ fn refused(policy: &str, refused: &Refused) -> Error {
     }
 }
 
-/// Until the recording is to end: what says so. The exit code of the command, if there is one.
-fn wait(args: &Record, device: &Device, policy: &str, interrupted: &AtomicBool, session: &Session) -> Result<ExitCode> {
-    let end = args.duration.map(|duration| Instant::now() + duration);
-    let mut command = match args.command.split_first() {
-        Some((program, arguments)) => {
-            let started = Command::new(program).args(arguments).spawn();
-            Some(started.map_err(|e| Error::file(format_args!("running {program}"), &e))?)
-        }
-        None => None,
-    };
-    let failed = |e| Error::environment(format!("the command cannot be waited for: {e}"), "try again");
-    loop {
-        let status = command.as_mut().map(|child| child.try_wait()).transpose().map_err(failed)?.flatten();
-        if let Some(status) = status {
-            return Ok(ExitCode::from(status.code().unwrap_or(1) as u8));
-        }
-        let runs = device.policy(policy)?.is_some_and(|info| info.state == BatonPolicyState::Running as u32);
-        let is_over = interrupted.load(Relaxed) || end.is_some_and(|end| Instant::now() >= end) || !runs;
-        if is_over || session.is_over() {
-            return match &mut command {
-                Some(child) => child.wait().map_err(failed).map(|s| ExitCode::from(s.code().unwrap_or(1) as u8)),
-                None => Ok(ExitCode::SUCCESS),
-            };
-        }
-        thread::sleep(WAIT);
-    }
-}
-
 /// Empties the rings until the recording has ended.
-fn read(mut rings: Rings, policy: &str, file: File, stop: &AtomicBool) -> Result<Summary> {
+fn read(
+    mut rings: Rings,
+    policy: &str,
+    output: Output,
+    checkpoint: Option<Duration>,
+    stop: &AtomicBool,
+) -> Result<Summary> {
     let failed = |e: std::io::Error| Error::file("writing the recording", &e);
-    let mut summary = Summary { policy: policy.into(), whole: true, ..Summary::default() };
     let header = header(&mut rings, policy)?;
-    // A pipe or a device has no length.
-    if file.metadata().map_err(failed)?.is_file() {
-        file.set_len(0).map_err(failed)?;
+    let mut summary = Summary {
+        file: Some(output.path.clone()),
+        policy: policy.into(),
+        version: header.version,
+        whole: true,
+        ..Summary::default()
+    };
+    if output.is_regular() {
+        output.file.set_len(0).map_err(failed)?;
     }
-    let mut out = BufWriter::with_capacity(1 << 20, file);
+    let mut out = Counted { file: BufWriter::with_capacity(1 << 20, output.file), bytes: 0 };
     let mut out = FileWriter::new(&mut out, &header).map_err(failed)?;
-    out.state(&rings.state()?).map_err(failed)?;
+    if let Some(state) = rings.state()? {
+        out.state(0, &state).map_err(failed)?;
+    }
     out.get_mut().flush().map_err(failed)?;
     let (mut first, mut last) = (u64::MAX, 0);
     let mut begins = vec![None; rings.nr_cpus() as usize];
+    let mut due = checkpoint.map(|every| Instant::now() + every);
+    // Of a fault, the second state that is kept.
+    if rings.about.how == BatonRecordHow::Flight as u32 {
+        due = Some(Instant::now());
+    }
     loop {
         // Stopped before the look, so that the last look finds all.
         let is_last = stop.load(Relaxed) || !summary.end.is_empty();
@@ -273,6 +447,14 @@ fn read(mut rings: Rings, policy: &str, file: File, stop: &AtomicBool) -> Result
                 last = last.max(head.stamp);
             }
         }
+        // The rings have been emptied just now.
+        if due.is_some_and(|due| Instant::now() >= due) {
+            if let Some((stamp, state)) = rings.checkpoint()? {
+                out.state(stamp, &state).map_err(failed)?;
+                summary.checkpoints += 1;
+                due = checkpoint.map(|every| Instant::now() + every);
+            }
+        }
         // So that whoever kills this finds all but the last moment.
         out.get_mut().flush().map_err(failed)?;
         if is_last {
@@ -280,7 +462,7 @@ fn read(mut rings: Rings, policy: &str, file: File, stop: &AtomicBool) -> Result
         }
         thread::sleep(LOOK);
     }
-    summary.bytes = out.get_mut().get_ref().metadata().map_err(failed)?.len();
+    summary.bytes = out.get_mut().bytes;
     summary.duration_ns =
         (last.saturating_sub(first) as u128 * 1_000_000_000 / u128::from(header.stamp_hz.max(1))) as u64;
     Ok(summary)
@@ -296,7 +478,7 @@ fn header(rings: &mut Rings, policy: &str) -> Result<Header> {
         host: format!("kernel {release}"),
         max_tasks: device.core()?.max_tasks,
         stamp_hz: u64::from(rings.about.stamp_khz) * 1000,
-        state: (rings.about.state_length != 0).then(|| state_type(&rings.about.state)),
+        state: (rings.about.has_state != 0).then(|| state_type(&rings.about.state)),
         ..Header::default()
     };
     for cpu in 0..rings.nr_cpus() {
@@ -311,39 +493,71 @@ fn state_type(raw: &BatonStateType) -> (String, u32, u64) {
     (text(&name), raw.version, raw.layout)
 }
 
+const REPLACED: &str = "the policy was replaced";
+
 /// Why a recording has ended.
 fn name(end: u32) -> &'static str {
     const NONE: u32 = BatonRecordEnd::None as u32;
     const FULL: u32 = BatonRecordEnd::Full as u32;
     const UNLOADED: u32 = BatonRecordEnd::Unloaded as u32;
-    const REPLACED: u32 = BatonRecordEnd::Replaced as u32;
+    const BY_ANOTHER: u32 = BatonRecordEnd::Replaced as u32;
     const FAULT: u32 = BatonRecordEnd::Fault as u32;
     match end {
         NONE => "",
         FULL => "a ring was full",
         UNLOADED => "the policy was unloaded",
-        REPLACED => "the policy was replaced",
+        BY_ANOTHER => REPLACED,
         FAULT => "the policy failed",
         _ => "stopped",
     }
 }
 
-fn words(summary: &Summary, output: &Path) -> String {
-    let Summary { policy, events, bytes, lost, end, duration_ns, .. } = summary;
+fn words(summary: &Summary) -> String {
+    let Summary { file, policy, version, events, bytes, lost, checkpoints, end, duration_ns, .. } = summary;
+    let file = file.as_deref().unwrap_or_else(|| Path::new("")).display();
     let each = *bytes as f64 / (*events).max(1) as f64;
     let mut text = format!(
-        "{policy}: {events} events in {:.1} s, {:.1} MiB ({each:.1} bytes each), {lost} lost; {end}\n",
+        "{policy} version {version}: {events} events in {:.1} s, {:.1} MiB ({each:.1} bytes each), {lost} lost; {end}\n",
         *duration_ns as f64 / 1e9,
         *bytes as f64 / f64::from(1 << 20),
     );
     if *lost != 0 {
         text += "  a replay ends where the first event was lost: use a larger --ring\n";
     }
+    if *checkpoints != 0 {
+        text += &format!("  {checkpoints} checkpoints, where a replay can begin: --from\n");
+    }
     match summary.whole {
-        true => text + &format!("  replay it:  baton replay {}\n", output.display()),
+        true => text + &format!("  replay it:  baton replay {file}\n"),
         false => {
             text += "  its beginning is gone, and the policy saves no state: it can be read, and not replayed\n";
-            text + &format!("  read it:    baton trace print {}\n", output.display())
+            text + &format!("  read it:    baton trace print {file}\n")
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_later_versions_have_numbers() {
+        let check = |first: &str, expected: &str| assert_eq!(numbered(Path::new(first), 2), Path::new(expected));
+        check("wfq.rec", "wfq-2.rec");
+        check("/tmp/a.b/wfq", "/tmp/a.b/wfq-2");
+        check("./x.y.rec", "./x.y-2.rec");
+    }
+
+    #[test]
+    fn what_was_not_there_is_not_there_when_nothing_comes() {
+        let dir = std::env::temp_dir().join(format!("baton-output-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let (new, old) = (dir.join("new"), dir.join("old"));
+        std::fs::write(&old, "kept").unwrap();
+        Output::open(&new).unwrap().give_up();
+        Output::open(&old).unwrap().give_up();
+        assert!(!new.exists());
+        assert_eq!(std::fs::read(&old).unwrap(), b"kept");
+        std::fs::remove_dir_all(&dir).unwrap();
     }
 }

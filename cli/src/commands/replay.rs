@@ -35,8 +35,11 @@ pub struct Replay {
     /// All CPUs on one thread, by turns. [default: a thread for each]
     #[arg(long)]
     pub single: bool,
-    /// Stop before the event with this number, or so long after the first: 5000, 100ms.
-    #[arg(long, value_name = "N|TIME", value_parser = until)]
+    /// Begin at the last checkpoint that is not after the event with this number, or not later than this after the first call: 5000, 100ms.
+    #[arg(long, value_name = "N|TIME", value_parser = place)]
+    pub from: Option<Until>,
+    /// Stop before the event with this number, or so long after the first call: 5000, 100ms.
+    #[arg(long, value_name = "N|TIME", value_parser = place)]
     pub until: Option<Until>,
     /// Call the function `baton_replay_stop` just before the call that is event N: a place for a debugger's breakpoint.
     #[arg(long, value_name = "N")]
@@ -48,7 +51,7 @@ pub struct Replay {
     #[arg(last = true, value_name = "GDB", requires = "gdb")]
     pub for_gdb: Vec<String>,
     /// Where the policy decides otherwise, go on with it in the simulator, from that state on.
-    #[arg(long, conflicts_with = "gdb")]
+    #[arg(long, conflicts_with_all = ["gdb", "from"])]
     pub what_if: bool,
     /// Print the events that were replayed, in words.
     #[arg(long)]
@@ -58,10 +61,18 @@ pub struct Replay {
     pub json: bool,
 }
 
-fn until(text: &str) -> std::result::Result<Until, String> {
+fn place(text: &str) -> std::result::Result<Until, String> {
     match text.parse() {
         Ok(number) => Ok(Until::Event(number)),
         Err(_) => names::duration(text).map(|time| Until::Time(time.as_nanos() as u64)),
+    }
+}
+
+/// As `place` reads it.
+fn as_argument(place: Until) -> String {
+    match place {
+        Until::Event(number) => number.to_string(),
+        Until::Time(ns) => format!("{ns}ns"),
     }
 }
 
@@ -71,9 +82,16 @@ pub fn command(args: &Replay) -> Result<ExitCode> {
         return Err(debug(args, &recording)?);
     }
     let policy = policy(args, &recording)?;
+    let from = args.from.map(|place| baton_replay::checkpoint_before(&recording, place)).transpose().map_err(|why| {
+        Error::user(
+            format!("{} cannot be replayed from there: {why}", args.file.display()),
+            "leave out --from, or see `baton trace stats`; `baton record` and `baton sim` make checkpoints with --checkpoint TIME",
+        )
+    })?;
     let options = Options {
         single: args.single,
         policy_options: args.options.clone(),
+        from,
         until: args.until,
         stop_at: args.stop_at,
         progress: Arc::default(),
@@ -89,14 +107,18 @@ pub fn command(args: &Replay) -> Result<ExitCode> {
         End::Diverged(divergence) if args.what_if => Some(go_on(args, &recording, policy, divergence)?),
         _ => None,
     };
+    let next = match outcome.end {
+        End::Gap { .. } => baton_replay::checkpoint_after(&recording, &outcome, &options).map(|mark| mark.number),
+        _ => None,
+    };
     if args.print {
-        trace::print_words(&recording, 0..outcome.events)?;
+        trace::print_words(&recording, outcome.first..outcome.first + outcome.events)?;
     }
     match args.json {
-        true => print_json(&as_json(&recording, &policy, &outcome, what_if.as_ref()))?,
+        true => print_json(&as_json(&recording, &policy, &outcome, next, what_if.as_ref()))?,
         false => {
             let after = what_if.as_ref().map_or_else(String::new, what_if_words);
-            print(words(args, &recording, &policy, &outcome) + &after)?;
+            print(words(args, &recording, &policy, &outcome, next) + &after)?;
         }
     }
     Ok(if matches!(outcome.end, End::Diverged(_)) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
@@ -157,6 +179,9 @@ fn debug(args: &Replay, recording: &Recording) -> Result<Error> {
     if let Some(options) = &args.options {
         gdb.args(["--options", options]);
     }
+    if let Some(from) = args.from {
+        gdb.args(["--from", &as_argument(from)]);
+    }
     if let Some(number) = args.stop_at {
         gdb.args(["--stop-at", &number.to_string()]);
     }
@@ -208,14 +233,21 @@ fn is_traced() -> bool {
     status.lines().any(|line| line.strip_prefix("TracerPid:").is_some_and(|pid| pid.trim() != "0"))
 }
 
-fn words(args: &Replay, recording: &Recording, policy: &Policy, outcome: &Outcome) -> String {
+/// `next` is the event from which on it can be replayed after a gap.
+fn words(args: &Replay, recording: &Recording, policy: &Policy, outcome: &Outcome, next: Option<u64>) -> String {
     let header = &recording.header;
-    let Outcome { events, all, calls, .. } = outcome;
+    let Outcome { first, events, all, calls, .. } = outcome;
+    let from = if *first == 0 { String::new() } else { format!(" from the checkpoint before event {first} on") };
     let mut text = match &outcome.end {
-        End::Whole => format!("same: all {events} events, {calls} calls\n"),
-        End::Until => format!("same: {events} of {all} events, {calls} calls, to where it was to stop\n"),
+        End::Whole if *first == 0 => format!("same: all {events} events, {calls} calls\n"),
+        End::Whole => format!("same: {events} of {all} events{from}, {calls} calls, to the end\n"),
+        End::Until => format!("same: {events} of {all} events{from}, {calls} calls, to where it was to stop\n"),
         End::Gap { cpu, what } => {
-            format!("same: {events} of {all} events, {calls} calls, up to a gap on CPU {cpu}: {what}\n")
+            let next = match next {
+                Some(number) => format!("  next      baton replay {} --from {number}\n", args.file.display()),
+                None => String::new(),
+            };
+            format!("same: {events} of {all} events{from}, {calls} calls, up to a gap on CPU {cpu}: {what}\n{next}")
         }
         End::Diverged(divergence) => divergence_words(args, divergence, recording.begin()),
     };
@@ -245,6 +277,7 @@ fn words(args: &Replay, recording: &Recording, policy: &Policy, outcome: &Outcom
 fn divergence_words(args: &Replay, divergence: &Divergence, begin: u64) -> String {
     let Divergence { number, call, now, cpu, method, task, expected, got, before, cause, .. } = divergence;
     let task = task.map_or(String::new(), |task| format!(", about task {task}"));
+    let from = args.from.map_or(String::new(), |place| format!(" --from {}", as_argument(place)));
     let cause = match cause {
         Cause::OtherPolicy => {
             "fed the same again it does the same: the policy, or its options, are not the recorded ones"
@@ -256,7 +289,7 @@ fn divergence_words(args: &Replay, divergence: &Divergence, begin: u64) -> Strin
     };
     format!(
         "DIVERGENCE at event {number}: {} on CPU {cpu}, in {method}{task}\n  recorded  {expected}\n  got       {got}\n  cause     \
-         {cause}\n  before\n{}\n  see       baton replay {} --gdb --stop-at {call}\n",
+         {cause}\n  before\n{}\n  see       baton replay {}{from} --gdb --stop-at {call}\n",
         seconds(now.saturating_sub(begin)),
         before.iter().map(|line| format!("    {line}")).collect::<Vec<_>>().join("\n"),
         args.file.display(),
@@ -273,7 +306,13 @@ fn fault_words(fault: &Fault, begin: u64) -> String {
     )
 }
 
-fn as_json(recording: &Recording, policy: &Policy, outcome: &Outcome, what_if: Option<&WhatIf>) -> Value {
+fn as_json(
+    recording: &Recording,
+    policy: &Policy,
+    outcome: &Outcome,
+    next: Option<u64>,
+    what_if: Option<&WhatIf>,
+) -> Value {
     let what_if = what_if.map(|it| {
         let [queued, running, asleep] = it.tasks;
         json!({
@@ -301,7 +340,7 @@ fn as_json(recording: &Recording, policy: &Policy, outcome: &Outcome, what_if: O
     let (end, gap) = match &outcome.end {
         End::Whole => ("whole", None),
         End::Until => ("until", None),
-        End::Gap { cpu, what } => ("gap", Some(json!({"cpu": cpu, "what": what}))),
+        End::Gap { cpu, what } => ("gap", Some(json!({"cpu": cpu, "what": what, "next": next}))),
         End::Diverged(_) => ("diverged", None),
     };
     let faults = outcome.faults.iter().map(|fault| {
@@ -322,6 +361,7 @@ fn as_json(recording: &Recording, policy: &Policy, outcome: &Outcome, what_if: O
         "version": policy.ops().version,
         "recorded": {"policy": recording.header.policy, "version": recording.header.version, "host": recording.header.host},
         "end": end,
+        "first": outcome.first,
         "events": outcome.events,
         "events_in_file": outcome.all,
         "calls": outcome.calls,

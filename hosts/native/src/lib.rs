@@ -186,6 +186,25 @@ impl Instance {
         self.policy
     }
 
+    /// Its state, as `Policy::make_of` takes it; `None` when it failed at saving that, or saves none.
+    pub fn save(&self) -> Option<Vec<u8>> {
+        self.policy.ops().reregister_save?;
+        let mut state = Vec::new();
+        loop {
+            let bytes = BatonBytes { at: state.as_mut_ptr(), length: state.len() };
+            let to = core::ptr::from_ref(&bytes) as u64;
+            let length = self.policy.call(BatonMethod::ReregisterSave, self.this, to, 0);
+            match usize::try_from(length) {
+                Ok(length) if length <= state.len() => {
+                    state.truncate(length);
+                    return Some(state);
+                }
+                Ok(length) if length as u64 != BATON_ABORTED => state.resize(length, 0),
+                _ => return None,
+            }
+        }
+    }
+
     /// Calls a method, whose arguments are as `baton_core::Host::call` has them; [`BATON_ABORTED`] when the call was abandoned.
     #[inline]
     pub fn call(&self, method: BatonMethod, ctx: &mut BatonCtx, a: Arg<'_>, b: Arg<'_>) -> u64 {

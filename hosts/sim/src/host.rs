@@ -65,7 +65,7 @@ pub(crate) struct SimHost {
     pub making: Cell<Option<Policy>>,
     /// A policy was left in the midst of a call, or of being made.
     pub has_crashed: Cell<bool>,
-    /// A new version takes queues over: it may take locks.
+    /// A new version takes queues over, or one saves its state: it may take locks.
     pub taking_over: Cell<bool>,
     /// Addresses of the locks that the call holds, the newest last.
     held: RefCell<Vec<usize>>,
@@ -73,10 +73,19 @@ pub(crate) struct SimHost {
     /// Where calls are recorded, if they are.
     pub tape: RefCell<Option<Tape>>,
     is_recorded: bool,
+    /// How often the recording has a checkpoint, ns.
+    pub checkpoint_every: Option<u64>,
 }
 
 impl SimHost {
-    pub fn new(cpus: usize, slots: usize, seed: u64, under_way: Arc<UnderWay>, tape: Option<Tape>) -> Self {
+    pub fn new(
+        cpus: usize,
+        slots: usize,
+        seed: u64,
+        under_way: Arc<UnderWay>,
+        tape: Option<(Tape, Option<u64>)>,
+    ) -> Self {
+        let (tape, checkpoint_every) = tape.map_or((None, None), |(tape, every)| (Some(tape), every));
         Self {
             now: Cell::new(0),
             clock: Cell::new(0),
@@ -100,6 +109,7 @@ impl SimHost {
             held: RefCell::default(),
             words: RefCell::default(),
             is_recorded: tape.is_some(),
+            checkpoint_every,
             tape: RefCell::new(tape),
         }
     }
@@ -109,6 +119,20 @@ impl SimHost {
         if let Some(tape) = &mut *self.tape.borrow_mut() {
             note(tape, self.here.get());
         }
+    }
+
+    /// Has the policy that is recorded save its state, between two events. The error is what it said when it failed at that.
+    pub fn checkpoint(&self) -> Result<(), String> {
+        let instances = self.instances.borrow();
+        let instance = instances.last().expect("a recording is of one policy, which has been made");
+        self.making.set(Some(instance.policy()));
+        self.taking_over.set(true);
+        let state = instance.save();
+        self.taking_over.set(false);
+        self.making.set(None);
+        let state = state.ok_or_else(|| self.take_words().unwrap_or_default())?;
+        self.record(|tape, _| tape.checkpoint(&state));
+        Ok(())
     }
 
     /// What policies call.

@@ -175,12 +175,14 @@ enum Begin {
     There(Scene, Instance),
 }
 
-/// Runs a workload, and writes a recording of its policy (`baton_trace`), of which there is one, to be replayed.
+/// Runs a workload, and writes a recording of its policy (`baton_trace`), of which there is one, to be replayed: with a checkpoint every
+/// so often, ns, if that is given.
 pub fn record(
     config: &Config,
     world: World,
     sink: Option<&mut dyn Sink>,
     out: Box<dyn Write>,
+    checkpoint: Option<u64>,
 ) -> Result<Outcome, SimError> {
     let [spec] = &config.policies[..] else {
         return Err(SimError::Config("a recording is of one policy".into()));
@@ -188,19 +190,28 @@ pub fn record(
     if !config.versions.is_empty() {
         return Err(SimError::Config("a recording is of one version of a policy".into()));
     }
-    let tape = Tape::new(config, spec, out).map_err(|e| unwritten(&e))?;
-    run_with(config, Begin::Anew(world), sink, Some(tape))
+    if checkpoint.is_some() && spec.policy.ops().reregister_save.is_none() {
+        return Err(SimError::Config(format!("{} saves no state, so there can be no checkpoints", spec.policy.name())));
+    }
+    let tape = Tape::new(config, spec, checkpoint.is_some(), out).map_err(|e| unwritten(&e))?;
+    run_with(config, Begin::Anew(world), sink, Some((tape, checkpoint)))
 }
 
 fn unwritten(error: &io::Error) -> SimError {
     SimError::Recording(error.kind(), error.to_string())
 }
 
+fn unsaved(core: &Core<'_, SimHost>, why: &str) -> SimError {
+    let names = core.host().names.borrow();
+    let name = names.last().map_or_else(String::new, |(_, name)| name.clone());
+    SimError::Policy(name, format!("its state could not be saved: {why}"))
+}
+
 fn run_with(
     config: &Config,
     begin: Begin,
     sink: Option<&mut dyn Sink>,
-    tape: Option<Tape>,
+    tape: Option<(Tape, Option<u64>)>,
 ) -> Result<Outcome, SimError> {
     if config.policies.is_empty() || config.policies.len() > baton_abi::BATON_MAX_POLICIES {
         return Err(SimError::Config(format!("1 to {} policies can run", baton_abi::BATON_MAX_POLICIES)));
@@ -221,6 +232,9 @@ fn run_with(
     let played = match begin {
         Begin::Anew(world) => guarded(&core, "made", || start(config, &core)).and_then(|started| {
             started?;
+            if core.host().checkpoint_every.is_some() {
+                guarded(&core, "saved", || core.host().checkpoint().map_err(|why| unsaved(&core, &why)))??;
+            }
             play(&core, Machine::new(&core, config, world, sink.map(|sink| sink as &mut dyn Sink)))
         }),
         Begin::There(scene, instance) => {
@@ -257,12 +271,19 @@ fn play<'m>(core: &'m Core<'m, SimHost>, mut machine: Machine<'m>) -> Result<Out
     if let Err(crash) = contained(is_in_policy, || machine.run()) {
         core.host().has_crashed.set(true);
         if let Some(policy) = core.host().making.take() {
+            // A recording is of one version.
+            if core.host().checkpoint_every.is_some() {
+                return Err(unsaved(core, &crash.to_string()));
+            }
             let why = format!("it could not be put in the place of another version: {crash}");
             return Err(SimError::Policy(policy.name(), why));
         }
         host::crashed(crash);
     }
     machine.end();
+    if let Some(why) = machine.unsaved.take() {
+        return Err(unsaved(core, &why));
+    }
     let mut faults = core.host().reports.take();
     for fault in &mut faults {
         if let Some(name) = machine.name_of(fault.pid) {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 use std::sync::atomic::AtomicU32;
 
-use baton_abi::{BatonCtx, BatonFaultKind, BatonMethod, BatonTask, BATON_ABORTED};
+use baton_abi::{BatonCtx, BatonFaultKind, BatonMethod, BatonStateType, BatonTask, BATON_ABORTED};
 use baton_core::Arg;
 use baton_native::Table;
 use baton_trace::{About, Call, Carried, Event, FileWriter, Header, Question, Recorder, Return, BLOCK_SIZE};
@@ -36,10 +36,13 @@ pub(crate) struct Tape {
     fault: u8,
     /// The CPU whose call has not ended.
     calling: Option<u32>,
+    /// It has the state that it begins with.
+    has_begun: bool,
 }
 
 impl Tape {
-    pub fn new(config: &Config, spec: &PolicySpec, out: Box<dyn Write>) -> io::Result<Self> {
+    /// `with_state`: it begins with the policy's state, and has checkpoints.
+    pub fn new(config: &Config, spec: &PolicySpec, with_state: bool, out: Box<dyn Write>) -> io::Result<Self> {
         let cpus = config.topology.cpus();
         let header = Header {
             policy: spec.policy.name(),
@@ -49,7 +52,7 @@ impl Tape {
             cpus: cpus.iter().map(|cpu| (cpu.core, cpu.llc, cpu.node, cpu.online != 0)).collect(),
             max_tasks: config.max_tasks,
             stamp_hz: 0,
-            state: None,
+            state: with_state.then(|| state_type(&spec.policy.ops().state)),
         };
         Ok(Self {
             file: FileWriter::new(out, &header)?,
@@ -60,7 +63,22 @@ impl Tape {
             in_call: false,
             fault: 0,
             calling: None,
+            has_begun: false,
         })
+    }
+
+    /// Adds the policy's state, between two events: what comes after it goes into other blocks.
+    pub fn checkpoint(&mut self, state: &[u8]) {
+        let stamp = if std::mem::replace(&mut self.has_begun, true) { self.stamp() } else { 0 };
+        for cpu in (0..self.rings.len() as u32).filter(|_| stamp != 0) {
+            self.write_block(cpu);
+            let ring = &mut self.rings[cpu as usize];
+            ring.block.resize(BLOCK_SIZE, 0);
+            ring.recorder.open(cpu, stamp);
+        }
+        if self.error.is_none() {
+            self.error = self.file.state(stamp, state).err();
+        }
     }
 
     fn stamp(&mut self) -> u64 {
@@ -153,6 +171,11 @@ impl Tape {
         self.error.map_or(Ok(()), Err)?;
         self.file.get_mut().flush()
     }
+}
+
+fn state_type(raw: &BatonStateType) -> (String, u32, u64) {
+    let name = raw.name.iter().take_while(|&&c| c != 0).map(|&c| char::from(c as u8));
+    (name.collect(), raw.version, raw.layout)
 }
 
 fn about(method: BatonMethod, a: &Arg<'_>, b: &Arg<'_>) -> About {

@@ -71,6 +71,9 @@ pub struct BatonPolicyInfo {
     pub recording: u32,
     /// Blocks of 64 KiB that each CPU has of its flight recorder; 0 while there is none.
     pub flight: u32,
+    /// 1 while what a flight recorder had at the last fault can be had.
+    pub recorded: u32,
+    pub reserved: u32,
     /// Memory it has allocated, bytes.
     pub memory: u64,
     /// `BatonRefusal` answers so far.
@@ -262,7 +265,10 @@ pub struct BatonRecord {
     pub version: u32,
     /// Out: stamps in a millisecond.
     pub stamp_khz: u32,
-    /// Out: length of the state, bytes; 0 where there is none, and then its type means nothing.
+    /// In: 1, to be recorded from a state only: a policy that saves none is refused (`EPROTOTYPE`). Out: 1 where it begins with a state.
+    pub has_state: u32,
+    pub reserved: u32,
+    /// Out: length of the state, bytes, and its type. Without one they mean nothing.
     pub state_length: u64,
     pub state: BatonStateType,
     /// Out: the policy's options, NUL-terminated.
@@ -285,6 +291,18 @@ pub struct BatonRecordBlock {
     pub end: u32,
     /// Out: what the policy was told of that CPU.
     pub topology: BatonCpu,
+}
+
+/// `BATON_IOC_RECORD_CHECKPOINT`: the policy's state between two events. Of a recording that goes on, it is made, and takes the place of the
+/// state that was read before; `EAGAIN` while a CPU's ring is too full. Of a fault, it is the second one that is kept; `ENODATA` without.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BatonRecordCheckpoint {
+    /// Out: what comes after it has later stamps, and is in blocks whose own stamps are not less.
+    pub stamp: u64,
+    /// Out: where in the file it is read, and its length, bytes.
+    pub at: u64,
+    pub length: u64,
 }
 
 /// `BATON_IOC_FAULT`: the last fault of a policy. In: `index`. Out: the rest.

@@ -23,7 +23,8 @@ const MAGIC: [u8; 4] = *b"BBLK";
 pub enum Kind {
     /// Events of a CPU.
     Events = 1,
-    /// The policy's state where the recording begins, or a part of it; `number` counts them.
+    /// A part of the policy's state, where the recording begins (`stamp` is 0) or at a checkpoint: `number` counts its parts, and
+    /// `events` says how many there are.
     State = 2,
 }
 
@@ -38,7 +39,7 @@ pub struct BlockHead {
     pub cpu: u16,
     /// Length of the payload.
     pub used: u32,
-    /// Events in it.
+    /// Events in it; of a state, all its parts.
     pub events: u32,
     /// Which one of this CPU's.
     pub number: u64,
@@ -124,9 +125,19 @@ impl Recorder {
         self.at as usize == HEAD_SIZE
     }
 
+    /// Were events lost that no block tells of yet?
+    pub fn has_lost(&self) -> bool {
+        self.lost != 0
+    }
+
     /// Events that there was no room for are not missed: what they would follow is dropped, too.
     pub fn forget_lost(&mut self) {
         self.lost = 0;
+    }
+
+    /// There is no block: the next that is opened comes after this.
+    pub fn wait_from(&mut self, stamp: u64) {
+        self.codec.begin(self.cpu as i32, stamp);
     }
 
     /// The stamp that was written last.
@@ -162,10 +173,11 @@ impl Recorder {
         self.lost += 1;
     }
 
-    /// Ends the block, all but its checksum. False when there is none, or nothing in it.
+    /// Ends the block, all but its checksum. False when there is none, or nothing in it and nothing lost before it.
     pub fn close(&mut self, block: &mut [u8]) -> bool {
+        let is_worth_it = self.is_open() && (!self.is_empty() || self.has_lost());
         let used = core::mem::take(&mut self.at).saturating_sub(HEAD_SIZE as u32);
-        let Some(head) = block.first_chunk_mut::<HEAD_SIZE>().filter(|_| used != 0) else { return false };
+        let Some(head) = block.first_chunk_mut::<HEAD_SIZE>().filter(|_| is_worth_it) else { return false };
         *head = BlockHead {
             crc: 0,
             kind: Kind::Events,

@@ -11,7 +11,7 @@ extern crate alloc;
 extern crate std;
 
 use crate::{BlockHead, Codec, Event, Kind, BLOCK_SIZE, HEAD_SIZE};
-use alloc::{collections::BTreeMap, string::String, vec::Vec};
+use alloc::{collections::BTreeMap, string::String, vec, vec::Vec};
 use core::ops::Range;
 use serde::{Deserialize, Serialize};
 use std::io::{self, Write};
@@ -75,17 +75,18 @@ impl<W: Write> FileWriter<W> {
         self.out.write_all(payload)
     }
 
-    /// Adds the state that the recording begins with.
-    pub fn state(&mut self, state: &[u8]) -> io::Result<()> {
-        for (number, part) in state.chunks(BLOCK_SIZE).enumerate() {
+    /// Adds the policy's state at a checkpoint; with the stamp 0, the one that the recording begins with.
+    pub fn state(&mut self, stamp: u64, state: &[u8]) -> io::Result<()> {
+        let parts: Vec<&[u8]> = if state.is_empty() { vec![state] } else { state.chunks(BLOCK_SIZE).collect() };
+        for (number, part) in parts.iter().enumerate() {
             let mut head = BlockHead {
                 crc: 0,
                 kind: Kind::State,
                 cpu: 0,
                 used: part.len() as u32,
-                events: 0,
+                events: parts.len() as u32,
                 number: number as u64,
-                stamp: 0,
+                stamp,
                 lost: 0,
             };
             head.crc = checksum(&head.to_bytes(), part);
@@ -144,10 +145,21 @@ pub struct Recording {
     pub header: Header,
     /// The events of each CPU that has any, by CPU.
     pub streams: Vec<Stream>,
-    /// The policy's state at the beginning, where it has one.
-    pub state: Vec<u8>,
+    /// The policy's state at the beginning, where there is one and all of it is there.
+    pub state: Option<Vec<u8>>,
+    /// Its state later on, in order: those of which all is there.
+    pub checkpoints: Vec<Checkpoint>,
     /// What could not be read.
     pub damage: Vec<Damage>,
+}
+
+/// The policy's state between two events.
+#[derive(Clone)]
+pub struct Checkpoint {
+    /// What comes after it has later stamps, and is in blocks whose own stamps are not less.
+    pub stamp: u64,
+    /// As the policy saved it.
+    pub state: Vec<u8>,
 }
 
 /// One CPU's events.
@@ -195,13 +207,15 @@ impl Recording {
             return Err(OpenError::Header("its checksum is wrong".into()));
         }
         let header = serde_json::from_slice(text).map_err(|e| OpenError::Header(alloc::format!("{e}")))?;
-        let mut recording = Self { header, streams: Vec::new(), state: Vec::new(), damage: Vec::new() };
+        let mut recording =
+            Self { header, streams: Vec::new(), state: None, checkpoints: Vec::new(), damage: Vec::new() };
         recording.read_blocks(bytes, end);
         Ok(recording)
     }
 
     fn read_blocks(&mut self, bytes: &[u8], mut at: usize) {
         let mut cpus: BTreeMap<u16, Vec<(BlockHead, Vec<u8>)>> = BTreeMap::new();
+        let mut states: BTreeMap<u64, Parts<'_>> = BTreeMap::new();
         let mut bad = at;
         while at < bytes.len() {
             let Some((head, payload)) = block_at(&bytes[at..]) else {
@@ -214,7 +228,7 @@ impl Recording {
             }
             match head.kind {
                 Kind::Events => cpus.entry(head.cpu).or_default().push((head, payload.to_vec())),
-                Kind::State => self.state.extend_from_slice(payload),
+                Kind::State => drop(states.entry(head.stamp).or_default().insert(head.number, (head.events, payload))),
             }
             at += HEAD_SIZE + payload.len();
             bad = at;
@@ -223,7 +237,22 @@ impl Recording {
             self.damage.push(Damage { place: bad..bytes.len() });
         }
         self.streams = cpus.into_iter().map(|(cpu, blocks)| Stream { cpu, blocks }).collect();
+        self.state = states.remove(&0).and_then(|parts| joined(&parts));
+        let whole = states.iter().filter_map(|(&stamp, parts)| Some(Checkpoint { stamp, state: joined(parts)? }));
+        self.checkpoints = whole.collect();
     }
+}
+
+/// The parts of a state by number: how many it says that there are, and its bytes.
+type Parts<'f> = BTreeMap<u64, (u32, &'f [u8])>;
+
+/// A state, if all of it is there. One that says nothing of its parts was written before they were counted.
+fn joined(parts: &Parts<'_>) -> Option<Vec<u8>> {
+    let &(count, _) = parts.values().next()?;
+    let is_whole = (count == 0 || parts.len() == count as usize)
+        && parts.values().all(|part| part.0 == count)
+        && parts.keys().copied().eq(0..parts.len() as u64);
+    is_whole.then(|| parts.values().flat_map(|part| part.1).copied().collect())
 }
 
 fn block_at(bytes: &[u8]) -> Option<(BlockHead, &[u8])> {
@@ -244,7 +273,20 @@ impl Recording {
 impl Stream {
     /// Its events in their order, and what is missing between them.
     pub fn items(&self) -> Items<'_> {
-        Items { blocks: self.blocks.iter(), number: 0, codec: Codec::default(), rest: &[] }
+        self.items_from(0)
+    }
+
+    /// The same, of what comes after the checkpoint with this stamp; 0 is the beginning.
+    pub fn items_from(&self, stamp: u64) -> Items<'_> {
+        let before = self.blocks.iter().take_while(|(head, _)| head.stamp < stamp).count();
+        let (before, after) = self.blocks.split_at(before);
+        let number = match (before.last(), after.first()) {
+            // Each CPU goes on in a block that begins just there.
+            (_, Some((first, _))) if stamp != 0 && first.stamp == stamp => first.number,
+            (Some((last, _)), _) => last.number.wrapping_add(1),
+            (None, _) => 0,
+        };
+        Items { blocks: after.iter(), number, reached: 0, codec: Codec::default(), rest: &[] }
     }
 
     /// How many events it says that it has.
@@ -277,8 +319,17 @@ pub struct Items<'r> {
     blocks: core::slice::Iter<'r, (BlockHead, Vec<u8>)>,
     /// Of the block that should come next.
     number: u64,
+    /// The latest stamp of a block so far.
+    reached: u64,
     codec: Codec,
     rest: &'r [u8],
+}
+
+impl Items<'_> {
+    /// The latest stamp of a block so far: checkpoints with later ones are yet to come.
+    pub fn reached(&self) -> u64 {
+        self.reached
+    }
 }
 
 impl Iterator for Items<'_> {
@@ -291,6 +342,7 @@ impl Iterator for Items<'_> {
             self.rest = payload;
             let missing = head.number.wrapping_sub(self.number);
             self.number = head.number.wrapping_add(1);
+            self.reached = self.reached.max(head.stamp);
             if missing != 0 || head.lost != 0 {
                 return Some(Item::Gap { lost: head.lost, blocks: missing });
             }

@@ -16,6 +16,8 @@ mod file;
 #[cfg(not(target_os = "none"))]
 mod follow;
 #[cfg(not(target_os = "none"))]
+mod mark;
+#[cfg(not(target_os = "none"))]
 mod merge;
 #[cfg(not(target_os = "none"))]
 mod words;
@@ -24,9 +26,11 @@ pub use block::{BlockHead, Kind, Recorder, BLOCK_SIZE, HEAD_SIZE};
 pub use codec::{Codec, Malformed, MAX_EVENT};
 pub use event::{About, Call, Carried, Event, Question, Return};
 #[cfg(not(target_os = "none"))]
-pub use file::{Damage, FileWriter, Header, Item, Items, OpenError, Recording, Stream, VERSION};
+pub use file::{Checkpoint, Damage, FileWriter, Header, Item, Items, OpenError, Recording, Stream, VERSION};
 #[cfg(not(target_os = "none"))]
 pub use follow::{Follow, Step};
+#[cfg(not(target_os = "none"))]
+pub use mark::Mark;
 #[cfg(not(target_os = "none"))]
 pub use merge::{Merged, Told};
 #[cfg(not(target_os = "none"))]

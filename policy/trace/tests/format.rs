@@ -185,3 +185,50 @@ fn what_was_lost_is_told() {
     let items: Vec<_> = recording.streams[0].items().collect();
     assert_eq!(items, [Item::Event(Event::Now(1)), Item::Gap { lost: 1, blocks: 0 }, Item::Event(Event::Now(3))]);
 }
+
+/// A file with a state at the beginning and at these stamps, of so many bytes.
+fn states(lengths: &[(u64, usize)]) -> Vec<u8> {
+    let mut out = FileWriter::new(Vec::new(), &Header::default()).unwrap();
+    for &(stamp, length) in lengths {
+        out.state(stamp, &(0..length).map(|at| (at / 7) as u8).collect::<Vec<_>>()).unwrap();
+    }
+    std::mem::take(out.get_mut())
+}
+
+/// Lengths of the states that are read.
+fn lengths(bytes: &[u8]) -> (Option<usize>, Vec<(u64, usize)>) {
+    let recording = Recording::parse(bytes).unwrap();
+    let points = recording.checkpoints.iter().map(|point| (point.stamp, point.state.len()));
+    (recording.state.as_ref().map(Vec::len), points.collect())
+}
+
+#[test]
+fn states_are_read_where_all_of_them_is_there() {
+    let long = 2 * BLOCK_SIZE + 5;
+    // Also one of no bytes is a state. They are told in the order of their stamps.
+    let bytes = states(&[(0, 0), (900, 1), (7, long)]);
+    assert_eq!(lengths(&bytes), (Some(0), vec![(7, long), (900, 1)]));
+    assert_eq!(lengths(&states(&[(5, 3)])), (None, vec![(5, 3)]));
+    let state = Recording::parse(&bytes).unwrap().checkpoints.remove(0).state;
+    assert!(state.iter().enumerate().all(|(at, byte)| *byte == (at / 7) as u8));
+    // Each part of the long one is needed; the last bytes are one's own.
+    for part in 0..3 {
+        let mut torn = bytes.clone();
+        torn[bytes.len() - 1 - part * (HEAD_SIZE + BLOCK_SIZE)] ^= 1;
+        assert_eq!(lengths(&torn), (Some(0), vec![(900, 1)]));
+    }
+    assert_eq!(lengths(&bytes[..bytes.len() - HEAD_SIZE - 5]), (Some(0), vec![(900, 1)]));
+}
+
+/// Before parts were counted.
+#[test]
+fn a_state_of_yesterday_is_read() {
+    let mut bytes = states(&[(0, BLOCK_SIZE + 9)]);
+    let first = bytes.windows(4).position(|four| four == b"BBLK").unwrap();
+    for (at, length) in [(first, BLOCK_SIZE), (first + HEAD_SIZE + BLOCK_SIZE, 9)] {
+        bytes[at + 16..at + 20].fill(0);
+        let crc = crc32fast::hash(&bytes[at + 8..at + HEAD_SIZE + length]);
+        bytes[at + 4..at + 8].copy_from_slice(&crc.to_le_bytes());
+    }
+    assert_eq!(lengths(&bytes), (Some(BLOCK_SIZE + 9), vec![]));
+}

@@ -2,8 +2,8 @@
 //! Flight recorders: what a policy did last is there after a fault, from a state on.
 
 use crate::{
-    record::is_whole,
-    tool::{baton, baton_fails, check, is_well, policy, status, stress, Load},
+    record::{is_whole, replays},
+    tool::{baton, baton_fails, check, is_well, module, must, policy, status, stress, Load},
     Case,
 };
 use baton_trace::{Event, Item, Recording};
@@ -16,6 +16,8 @@ pub fn cases() -> Vec<Case> {
         case!("flight recorder: a fault of a policy without a saved state", without_state()),
         case!("flight recorder: full, of a policy without a saved state", oldest_dropped()),
         case!("flight recorder: goes on after recordings and upgrades", goes_on()),
+        case!("flight recorder: too large for the memory", too_large()),
+        case!("flight recorder: a fault on probation is kept", probation()),
     ]
 }
 
@@ -67,7 +69,12 @@ fn checkpoint() -> Result<(), String> {
     stall("wfq")?;
     let summary = save("wfq")?;
     let recording = is_whole(FILE, &summary)?;
-    check(summary["end"] == "the policy failed" && !recording.state.is_empty(), || summary.to_string())?;
+    check(summary["end"] == "the policy failed" && recording.state.is_some(), || summary.to_string())?;
+    replays(&recording, None)?;
+    // The second state that is kept.
+    let marks = recording.marks();
+    check(marks.len() == 1 && summary["checkpoints"] == 1, || format!("{marks:?} in {summary}"))?;
+    replays(&recording, marks.last().copied())?;
     // Each pick is a call, and so is each wakeup: what came before the checkpoint is not there any more.
     let saved = calls(&recording) as u64;
     check(saved > 1_000 && saved < made, || format!("{saved} calls are saved, of {made} picks alone"))?;
@@ -128,4 +135,36 @@ fn goes_on() -> Result<(), String> {
     set("wfq", "1")?;
     stall("wfq")?;
     is_whole(FILE, &save("wfq")?).map(|_| ())
+}
+
+/// It is refused, and the one that there is goes on with what it has.
+fn too_large() -> Result<(), String> {
+    baton(&["load", "wfq", "--all"])?;
+    set("wfq", "1")?;
+    Load::hackbench(1, 20)?.end()?;
+    for _ in 0..2 {
+        baton_fails(&["record", "-p", "wfq", "--flight", "4000"], "not enough memory")?;
+    }
+    let log = must("dmesg", &[])?.to_lowercase();
+    check(!log.contains("out of memory") && !log.contains("oom-kill"), || format!("somebody was killed: {log}"))?;
+    check(of("wfq")? == 1, || "the one that there was has ended".into())?;
+    is_well("wfq")?;
+    stall("wfq")?;
+    let recording = is_whole(FILE, &save("wfq")?)?;
+    replays(&recording, None)
+}
+
+/// Also when the version before has come back.
+fn probation() -> Result<(), String> {
+    baton(&["load", "relay", "--all", "--module", &module("relay_v1")?])?;
+    set("relay", "1")?;
+    let load = Load::hackbench(1, 200)?;
+    let next = module("relay_v2")?;
+    let upgrade = ["upgrade", "relay", "--module", &next, "--options", "fault=late,after=50", "--probation", "30s"];
+    baton_fails(&upgrade, "did not pass its probation")?;
+    load.end()?;
+    let now = status()?;
+    check(now["faults"][0]["recorded"] == true && policy(&now, "relay")?["state"] == "running", || now.to_string())?;
+    let recording = is_whole(FILE, &save("relay")?)?;
+    check(recording.header.version == 2, || format!("it is of version {}", recording.header.version))
 }

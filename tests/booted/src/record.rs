@@ -5,7 +5,9 @@ use crate::{
     tool::{baton, baton_fails, check, is_well, run, stress, Load},
     Case,
 };
-use baton_trace::{About, Event, Item, Recording};
+use baton_native::{module, Policy};
+use baton_replay::{replay, End, Options};
+use baton_trace::{About, Event, Item, Mark, Recording};
 use serde_json::Value;
 use std::{
     fs,
@@ -17,11 +19,14 @@ use std::{
 pub fn cases() -> Vec<Case> {
     vec![
         case!("a recording under load", whole()),
+        case!("a recording with checkpoints, each of which replays", checkpoints()),
         case!("recordings one after the other, of a policy without a saved state", anew()),
+        case!("a refused recording leaves no file", refused()),
+        case!("a recording into a pipe", pipe()),
         case!("kill -9 of the recorder", killed()),
         case!("the disk is full while recording", disk_full()),
         case!("unload while recording", ended_by(&["unload", "wfq"], "the policy was unloaded")),
-        case!("upgrade while recording", ended_by(&["upgrade", "wfq"], "the policy was replaced")),
+        case!("upgrades while recording", upgraded()),
         case!("a refused upgrade while recording", refused_upgrade()),
         case!("switch while recording", ended_by(&["switch", "wfq", "fifo"], "the policy was replaced")),
         case!("a ring is full: events are lost, and counted", full(false)),
@@ -120,11 +125,93 @@ fn whole() -> Result<(), String> {
     let (status, summary, errors) = recorder.end()?;
     check(status.success(), || format!("{status}: {errors}"))?;
     let recording = is_whole(FILE, &summary)?;
-    check(summary["end"] == "stopped" && !recording.state.is_empty() && recording.header.state.is_some(), || {
+    check(summary["end"] == "stopped" && recording.state.is_some() && recording.header.state.is_some(), || {
         format!("it does not begin with the policy's state: {summary}")
     })?;
     let each = summary["bytes"].as_f64().unwrap_or(f64::MAX) / summary["events"].as_f64().unwrap_or(0.0);
     check(each <= 24.0, || format!("{each} bytes for each event"))?;
+    is_well("wfq")
+}
+
+/// Replays a recording of wfq from its beginning, or from a checkpoint, to the end.
+pub fn replays(recording: &Recording, from: Option<Mark>) -> Result<(), String> {
+    let policy = Policy::linked(module!(wfq::BatonPolicy));
+    let outcome = replay(recording, policy, &Options { single: true, from, ..Options::default() })?;
+    check(outcome.end == End::Whole && outcome.first + outcome.events == outcome.all, || {
+        format!("from {from:?}: {outcome:?}")
+    })
+}
+
+fn checkpoints() -> Result<(), String> {
+    baton(&["load", "wfq", "--all"])?;
+    let recorder = Recorder::start("wfq", FILE, &["--checkpoint", "200ms"])?;
+    stress(&["--fork", "1", "--affinity", "1", "--timeout", "1s"])?;
+    Load::hackbench(1, 20)?.end()?;
+    let (status, summary, errors) = recorder.end()?;
+    check(status.success(), || format!("{status}: {errors}"))?;
+    let recording = is_whole(FILE, &summary)?;
+    let marks = recording.marks();
+    check(marks.len() >= 4 && summary["checkpoints"] == marks.len() && marks[0].number > 0, || {
+        format!("{marks:?} in {summary}")
+    })?;
+    replays(&recording, None)?;
+    marks.into_iter().try_for_each(|mark| replays(&recording, Some(mark)))?;
+    is_well("wfq")
+}
+
+fn refused() -> Result<(), String> {
+    let _ = fs::remove_file(FILE);
+    baton(&["load", "fifo", "--all"])?;
+    baton_fails(&["record", "-o", FILE, "-p", "nobody", "--for", "1s"], "is not loaded")?;
+    baton_fails(&["record", "-o", FILE, "-p", "fifo", "--for", "1s", "--checkpoint", "1s"], "fifo saves no state")?;
+    baton_fails(&["fault", "save", FILE, "-p", "fifo"], "has not failed")?;
+    check(!fs::exists(FILE).unwrap_or(true), || "a file was left".into())?;
+    fs::write(FILE, "kept").map_err(|e| e.to_string())?;
+    baton_fails(&["record", "-o", FILE, "-p", "nobody", "--for", "1s"], "is not loaded")?;
+    check(fs::read(FILE).is_ok_and(|text| text == b"kept"), || "what was in the file is gone".into())?;
+    is_well("fifo")
+}
+
+fn pipe() -> Result<(), String> {
+    baton(&["load", "wfq", "--all"])?;
+    let load = Load::hackbench(1, 100)?;
+    let _ = fs::remove_file(FILE);
+    let script = format!(
+        "rm -f /tmp/pipe; mkfifo /tmp/pipe; cat /tmp/pipe >{FILE} & \
+         baton record -p wfq -o /tmp/pipe --for 300ms --json && wait"
+    );
+    let text = crate::tool::must("sh", &["-c", &script])?;
+    let summary: Value = serde_json::from_str(&text).map_err(|e| format!("{e}: {text}"))?;
+    load.end()?;
+    let length = fs::metadata(FILE).map_err(|e| e.to_string())?.len();
+    check(summary["bytes"] == length, || format!("{length} bytes came through: {summary}"))?;
+    replays(&is_whole(FILE, &summary)?, None)
+}
+
+/// Each version has a file.
+fn upgraded() -> Result<(), String> {
+    baton(&["load", "wfq", "--all"])?;
+    let load = Load::hackbench(1, 400)?;
+    let recorder = Recorder::start("wfq", FILE, &[])?;
+    for _ in 0..2 {
+        sleep(Duration::from_millis(300));
+        baton(&["upgrade", "wfq"])?;
+    }
+    sleep(Duration::from_millis(500));
+    let (status, summary, errors) = recorder.end()?;
+    check(status.success(), || format!("{status}: {errors}"))?;
+    let files = summary["files"].as_array().cloned().unwrap_or_default();
+    let ends: Vec<_> = files.iter().map(|file| (file["file"].as_str(), file["end"].as_str())).collect();
+    let replaced = Some("the policy was replaced");
+    let expected =
+        [(Some(FILE), replaced), (Some("/tmp/recording-2"), replaced), (Some("/tmp/recording-3"), Some("stopped"))];
+    check(ends == expected, || format!("{summary}"))?;
+    for (file, summary) in expected.iter().zip(&files) {
+        let recording = is_whole(file.0.unwrap_or_default(), summary)?;
+        check(recording.state.is_some(), || format!("it does not begin with a state: {summary}"))?;
+        replays(&recording, None)?;
+    }
+    load.end()?;
     is_well("wfq")
 }
 
@@ -138,7 +225,7 @@ fn anew() -> Result<(), String> {
         let (status, summary, errors) = recorder.end()?;
         check(status.success(), || format!("{status}: {errors}"))?;
         let recording = is_whole(FILE, &summary)?;
-        check(recording.state.is_empty(), || "fifo has no state to be saved".into())?;
+        check(recording.state.is_none(), || "fifo has no state to be saved".into())?;
     }
     load.end()?;
     is_well("fifo")

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Files that are damaged, or no recordings.
 
+use std::sync::LazyLock;
+
 use baton_replay::{replay, End, Options, Until};
-use baton_trace::{Event, Header, Item, Recording, BLOCK_SIZE, HEAD_SIZE};
+use baton_sim::Config;
+use baton_trace::{Checkpoint, Event, Header, Item, Recording, BLOCK_SIZE, HEAD_SIZE};
 use proptest::prelude::*;
 use proptest::{collection::vec, sample::Index};
 
-use crate::{is_same, parse, record, run, wfq, woven, SINGLE, THREADS};
+use crate::{config, is_same, parse, record, record_with, run, wfq, woven, SINGLE, THREADS};
 
 /// How many inputs each property is tried with: more with BATON_FUZZ=1000000.
 fn cases() -> ProptestConfig {
@@ -14,13 +17,29 @@ fn cases() -> ProptestConfig {
     ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(cases) }
 }
 
-/// A recording with several blocks to a CPU.
+/// A recording with several blocks to a CPU, and checkpoints: as it was made, its events, and the file.
+struct Whole {
+    recording: Recording,
+    streams: Vec<Vec<Event>>,
+    file: Vec<u8>,
+}
+
+static WHOLE: LazyLock<Whole> = LazyLock::new(|| {
+    let config = Config { max_tasks: 64, ..config(wfq(), "", "1x4x1", 8, 5) };
+    let recording = parse(&record_with(&config, "random:tasks=12", Some(1_000_000)));
+    assert!(recording.checkpoints.len() > 4);
+    let streams = streams(&recording);
+    let file = in_small_blocks(&recording, &recording.checkpoints, &streams);
+    Whole { recording, streams, file }
+});
+
 fn whole() -> &'static [u8] {
-    static WHOLE: std::sync::OnceLock<Vec<u8>> = std::sync::OnceLock::new();
-    WHOLE.get_or_init(|| {
-        let recording = parse(&record(wfq(), "", "random:tasks=12", "1x4x1", 8, 5));
-        woven::file(&Header { max_tasks: 64, ..recording.header.clone() }, &streams(&recording), HEAD_SIZE + 600)
-    })
+    &WHOLE.file
+}
+
+/// Several blocks to a CPU.
+fn in_small_blocks(recording: &Recording, points: &[Checkpoint], streams: &[Vec<Event>]) -> Vec<u8> {
+    woven::file_from(&recording.header, recording.state.as_deref(), points, streams, HEAD_SIZE + 600)
 }
 
 pub fn streams(recording: &Recording) -> Vec<Vec<Event>> {
@@ -43,8 +62,12 @@ fn survives(bytes: &[u8], single: bool) {
             words.note(told.cpu, &event);
         }
     }
-    if let Ok(outcome) = replay(&recording, wfq(), &Options { single, ..Options::default() }) {
-        assert!(outcome.events <= told);
+    let marks = recording.marks();
+    // From the beginning, and from one of the checkpoints.
+    for from in [None, marks.get(bytes.len() % marks.len().max(1)).copied()] {
+        if let Ok(outcome) = replay(&recording, wfq(), &Options { single, from, ..Options::default() }) {
+            assert!(outcome.first + outcome.events <= told);
+        }
     }
 }
 
@@ -156,14 +179,45 @@ proptest! {
         survives(&file, single);
     }
 
+    /// The checksums are right, and what is in a state is not: parts in the places of others, bits flipped, some not at all.
+    #[test]
+    fn wrong_states(
+        changes in vec((any::<Index>(), any::<Index>(), any::<Index>(), 0u8..4), 1..6),
+        stamps in vec((any::<Index>(), -2i64..3), 0..3),
+        single in any::<bool>(),
+    ) {
+        let mut points = WHOLE.recording.checkpoints.clone();
+        for (point, other, place, what) in changes {
+            let other = other.get(&points).state.clone();
+            let point = point.index(points.len());
+            let state = &mut points[point].state;
+            match what {
+                0 => *state = other,
+                1 => state.truncate(place.index(state.len() + 1)),
+                2 => state.extend_from_slice(&other),
+                _ if state.is_empty() => {}
+                _ => {
+                    let place = place.index(state.len());
+                    state[place] ^= 1 << (place % 8);
+                }
+            }
+        }
+        // One that says that it is of another place.
+        for (point, by) in stamps {
+            let point = point.index(points.len());
+            points[point].stamp = points[point].stamp.saturating_add_signed(by);
+        }
+        survives(&in_small_blocks(&WHOLE.recording, &points, &WHOLE.streams), single);
+    }
+
     /// The checksums are right, and the events are nonsense: some in the places of others, some twice, some not at all.
     #[test]
     fn shuffled_events(
         moves in vec((any::<Index>(), any::<Index>(), any::<Index>(), 0u8..4), 1..8),
         single in any::<bool>(),
     ) {
-        let recording = parse(whole());
-        let mut streams = streams(&recording);
+        let Whole { recording, streams, .. } = &*WHOLE;
+        let mut streams = streams.clone();
         for (cpu, a, b, what) in moves {
             let stream = cpu.get(&streams).len();
             if stream < 2 {
@@ -183,6 +237,6 @@ proptest! {
                 }
             }
         }
-        survives(&woven::file(&recording.header, &streams, HEAD_SIZE + 600), single);
+        survives(&in_small_blocks(recording, &recording.checkpoints, &streams), single);
     }
 }

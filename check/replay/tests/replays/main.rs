@@ -2,6 +2,7 @@
 //! Recordings are replayed: those of the simulator, and those made by hand of what it cannot do.
 
 mod changed;
+mod checkpoints;
 mod damaged;
 mod same;
 mod simple;
@@ -50,23 +51,31 @@ impl Write for Shared {
     }
 }
 
-/// What a simulation comes to, as a file.
-pub fn record(policy: Policy, options: &str, workload: &str, topology: &str, ms: u64, seed: u64) -> Vec<u8> {
+/// What is simulated.
+pub fn config(policy: Policy, options: &str, topology: &str, ms: u64, seed: u64) -> Config {
     let spec = PolicySpec { policy, options: options.into() };
-    let config = Config {
+    Config {
         policies: vec![spec],
         duration: ms * 1_000_000,
         max_tasks: 1024,
         seed,
         noise: Noise { higher_every: 3_000_000, higher_for: 100_000, interrupt_every: 1_000_000, interrupt_for: 3_000 },
         ..Config::new(topology.parse().unwrap())
-    };
+    }
+}
+
+/// What a simulation comes to, as a file.
+pub fn record_with(config: &Config, workload: &str, checkpoint: Option<u64>) -> Vec<u8> {
     let mut world = World::new();
-    baton_sim::workloads::build(workload, seed, config.topology.cpus().len(), &mut world).unwrap();
+    baton_sim::workloads::build(workload, config.seed, config.topology.cpus().len(), &mut world).unwrap();
     let file = Shared::default();
-    baton_sim::record(&config, world, None, Box::new(file.clone())).unwrap();
+    baton_sim::record(config, world, None, Box::new(file.clone()), checkpoint).unwrap();
     let bytes = std::mem::take(&mut *file.0.lock().unwrap());
     bytes
+}
+
+pub fn record(policy: Policy, options: &str, workload: &str, topology: &str, ms: u64, seed: u64) -> Vec<u8> {
+    record_with(&config(policy, options, topology, ms, seed), workload, None)
 }
 
 pub fn parse(bytes: &[u8]) -> Recording {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A policy does again what it did.
 
-use baton_abi::{BatonBytes, BatonCpu, BatonCtx, BatonMethod};
-use baton_core::Arg;
+use baton_abi::BatonCpu;
+use baton_trace::BLOCK_SIZE;
 
 use crate::{damaged, woven};
 use crate::{faulty, fifo, is_same, parse, record, relay, template, wfq, SINGLE, THREADS};
@@ -101,13 +101,7 @@ fn new_state(cpus: usize, max_tasks: u32) -> Vec<u8> {
     let save = move || {
         let cpus: Vec<BatonCpu> =
             (0..cpus as u32).map(|core| BatonCpu { core, online: 1, ..BatonCpu::default() }).collect();
-        let instance = wfq().make(&cpus, max_tasks, "").unwrap();
-        let mut state = vec![0u8; 1 << 20];
-        let bytes = BatonBytes { at: state.as_mut_ptr(), length: state.len() };
-        let (at, none) = (core::ptr::from_ref(&bytes) as u64, Arg::Word(0));
-        let length = instance.call(BatonMethod::ReregisterSave, &mut BatonCtx::default(), Arg::Word(at), none);
-        state.truncate(length as usize);
-        state
+        wfq().make(&cpus, max_tasks, "").unwrap().save().unwrap()
     };
     std::thread::spawn(save).join().unwrap()
 }
@@ -119,7 +113,7 @@ fn a_recording_that_begins_with_a_state_is_replayed_from_it() {
     header.state = Some(("Kept".into(), 1, 0));
     let state = new_state(header.cpus.len(), header.max_tasks);
     assert!(!state.is_empty());
-    let recording = parse(&woven::file_from(&header, &state, &damaged::streams(&recording), baton_trace::BLOCK_SIZE));
+    let recording = parse(&woven::file_from(&header, Some(&state), &[], &damaged::streams(&recording), BLOCK_SIZE));
     for single in [SINGLE, THREADS] {
         is_same(&recording, wfq(), single);
     }

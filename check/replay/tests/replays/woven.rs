@@ -6,7 +6,7 @@ use baton::{Ctx, Lock};
 use baton_native::Policy;
 use baton_replay::End;
 use baton_trace::{
-    About, Call, Carried, Event, FileWriter, Header, Recorder, Recording, Return, BLOCK_SIZE, HEAD_SIZE,
+    About, Call, Carried, Checkpoint, Event, FileWriter, Header, Recorder, Recording, Return, BLOCK_SIZE, HEAD_SIZE,
 };
 
 use crate::simple::{simple, Twist};
@@ -56,17 +56,31 @@ fn policy() -> Policy {
 
 /// Writes events of CPUs into a file, blocks of that size.
 pub fn file(header: &Header, cpus: &[Vec<Event>], size: usize) -> Vec<u8> {
-    file_from(header, &[], cpus, size)
+    file_from(header, None, &[], cpus, size)
 }
 
-/// As `file`, of a recording that begins with a state.
-pub fn file_from(header: &Header, state: &[u8], cpus: &[Vec<Event>], size: usize) -> Vec<u8> {
+/// As `file`, of a recording that begins with a state, and has checkpoints.
+pub fn file_from(
+    header: &Header,
+    state: Option<&[u8]>,
+    points: &[Checkpoint],
+    cpus: &[Vec<Event>],
+    size: usize,
+) -> Vec<u8> {
     let mut out = FileWriter::new(Vec::new(), header).unwrap();
-    out.state(state).unwrap();
+    state.iter().for_each(|state| out.state(0, state).unwrap());
+    points.iter().for_each(|point| out.state(point.stamp, &point.state).unwrap());
     for (cpu, events) in cpus.iter().enumerate() {
         let (mut recorder, mut block) = (Recorder::default(), vec![0; size]);
+        let mut points = points.iter().peekable();
         recorder.open(cpu as u32, 0);
         for event in events {
+            while let Some(point) = points.next_if(|point| event.stamp().is_some_and(|stamp| stamp > point.stamp)) {
+                if recorder.close(&mut block) {
+                    out.block(&block, 0).unwrap();
+                }
+                recorder.open(cpu as u32, point.stamp);
+            }
             if !recorder.put(&mut block, event) {
                 assert!(recorder.close(&mut block));
                 out.block(&block, 0).unwrap();

@@ -8,14 +8,14 @@ use baton_vm::FileIn;
 use super::report::{entries, median, Entry, Series};
 use super::{loads, subject::Subject, Bench, Run, HACKBENCH, PIPE_LOOPS};
 use crate::artefacts::{module_of, without_recording, Search, CORE, SHIM};
-use crate::commands::record::{Session, Summary};
+use crate::commands::record::{How, Session, Summary};
 use crate::error::{Error, Result};
 
 /// Where a guest has what was built without recording.
 const WITHOUT: &str = "/usr/lib/baton/without-recording";
 const FILE: &str = "/tmp/recording";
 /// As `baton record` has it.
-const RING_MIB: u32 = 16;
+const HOW: How = How { ring: 16, lossless: false, checkpoint: None };
 
 /// What is measured. The first is what the others are compared with.
 const SUBJECTS: [&str; 3] = ["without", "off", "recording"];
@@ -48,7 +48,7 @@ pub fn measure(search: &Search, args: &Bench, cpus: u32) -> Result<Vec<Entry>> {
     for (turn, runs) in [(0, half), (1, half), (2, half), (0, rest), (1, rest), (2, rest), (0, half)] {
         let search = if turn == 0 { &without } else { search };
         let values = subject.measure(search, || {
-            let session = (turn == 2).then(|| Session::begin(&name, Path::new(FILE), RING_MIB, false)).transpose()?;
+            let session = (turn == 2).then(|| Session::begin(&name, Path::new(FILE), &HOW)).transpose()?;
             let pipe = |run: Run| loads::pipe(run.size(PIPE_LOOPS));
             pipe(Run::WarmUp)?;
             let values = (0..runs).map(|_| pipe(Run::Measured)).collect::<Result<Vec<_>>>()?;
@@ -79,7 +79,7 @@ pub fn measure(search: &Search, args: &Bench, cpus: u32) -> Result<Vec<Entry>> {
 
 fn hackbench(search: &Search, subject: &Subject, name: &str) -> Result<Summary> {
     subject.measure(search, || {
-        let session = Session::begin(name, Path::new(FILE), RING_MIB, false)?;
+        let session = Session::begin(name, Path::new(FILE), &HOW)?;
         loads::hackbench(HACKBENCH.0, HACKBENCH.1)?;
         session.end()
     })

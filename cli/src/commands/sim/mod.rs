@@ -77,6 +77,9 @@ pub struct Sim {
     /// Record what the policy is asked and answers, for `baton replay`. One policy, and no upgrade.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["compare", "sweep", "trace", "upgrade"])]
     pub record: Option<PathBuf>,
+    /// How often the recording has a checkpoint, of simulated time, at which a replay can begin (--from): 10ms.
+    #[arg(long, value_name = "TIME", requires = "record", value_parser = names::duration)]
+    pub checkpoint: Option<Duration>,
     /// Write the runs as JSON, with timelines, for `baton report`.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
@@ -105,7 +108,7 @@ pub fn sim(args: &Sim) -> Result<ExitCode> {
     };
     let done = match (trace, &args.record) {
         (Some(trace), _) => vec![jobs[0].run_traced(args.output.is_some(), trace)?],
-        (None, Some(path)) => vec![jobs[0].run_recorded(args.output.is_some(), path)?],
+        (None, Some(path)) => vec![jobs[0].run_recorded(args.output.is_some(), path, args.checkpoint)?],
         (None, None) => run::all(&jobs, args.output.is_some())?,
     };
     let runs: Vec<&Run> = done.iter().map(|done| &done.run).collect();

@@ -169,15 +169,23 @@ impl Job {
         Ok(self.done(&outcome, both.timeline))
     }
 
-    pub fn run_recorded(&self, with_timeline: bool, path: &Path) -> Result<Done> {
+    pub fn run_recorded(&self, with_timeline: bool, path: &Path, checkpoint: Option<Duration>) -> Result<Done> {
         if self.config.policies.len() != 1 {
             return Err(Error::user("a recording is of one policy", "give one, or leave out --record"));
+        }
+        let policy = &self.config.policies[0].policy;
+        if checkpoint.is_some() && policy.ops().reregister_save.is_none() {
+            return Err(Error::user(
+                format!("{} saves no state, so there can be no checkpoints", policy.name()),
+                "leave out --checkpoint; docs/upgrade.md says how a policy saves its state",
+            ));
         }
         let file = File::create(path).map_err(|e| Error::file(format!("making {}", path.display()), &e))?;
         let mut timeline = with_timeline.then(|| self.collector());
         let sink = timeline.as_mut().map(|timeline| timeline as &mut dyn Sink);
         let out = Box::new(BufWriter::new(file));
-        let outcome = self.watched(|world| baton_sim::record(&self.config, world, sink, out), path)?;
+        let every = checkpoint.map(|time| time.as_nanos() as u64);
+        let outcome = self.watched(|world| baton_sim::record(&self.config, world, sink, out, every), path)?;
         Ok(self.done(&outcome, timeline))
     }
 

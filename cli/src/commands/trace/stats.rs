@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use baton_abi::{BATON_PICK_KEEP, BATON_PICK_NONE, BATON_SELECT_DIRECT};
-use baton_trace::{fault_name, method_name, Event, Follow, Item, Recording, Return, Step, Stream};
+use baton_trace::{fault_name, method_name, Event, Follow, Item, Mark, Recording, Return, Step, Stream};
 use serde::Serialize;
 
 /// Parts that the recorded time is cut into for the length of the queues.
@@ -26,6 +26,8 @@ pub struct Stats {
     lost_events: u64,
     missing_blocks: u64,
     damaged_places: usize,
+    /// Where a replay can begin (--from).
+    checkpoints: Vec<Checkpoint>,
     /// By method: all, and by CPU that made them.
     methods: BTreeMap<&'static str, Calls>,
     /// What calls answered, and how they ended where that was a fault.
@@ -37,6 +39,16 @@ pub struct Stats {
     tasks: Vec<Task>,
     queue: Queue,
     locks: Vec<Lock>,
+}
+
+#[derive(Serialize)]
+struct Checkpoint {
+    /// Number of the event after it.
+    event: u64,
+    /// When the call after it began, since the first of all, ns.
+    at_ns: u64,
+    /// Of the policy's state.
+    bytes: usize,
 }
 
 #[derive(Serialize, Default)]
@@ -213,6 +225,12 @@ impl Stats {
             }
             follow.event(told.cpu, &event, |follow, step| gatherer.step(follow, step));
         }
+        let checkpoint = |mark: Mark| Checkpoint {
+            event: mark.number,
+            at_ns: mark.now.saturating_sub(recording.begin()),
+            bytes: recording.checkpoints[mark.index].state.len(),
+        };
+        stats.checkpoints = recording.marks().into_iter().map(checkpoint).collect();
         stats.duration_ns = follow.now;
         stats.bytes_per_event = stats.bytes as f64 / stats.events.max(1) as f64;
         stats.queue = gatherer.queue(follow.now);
@@ -265,6 +283,16 @@ impl fmt::Display for Stats {
             "{} events, {} calls, {:.1} bytes an event; {} events lost, {} blocks missing, {} places damaged\n",
             self.events, self.calls, self.bytes_per_event, self.lost_events, self.missing_blocks, self.damaged_places
         )?;
+        if !self.checkpoints.is_empty() {
+            writeln!(f, "{:<24}{:>12}{:>12}", "CHECKPOINT BEFORE EVENT", "AT, ms", "BYTES")?;
+            for point in self.checkpoints.iter().take(SHOWN) {
+                writeln!(f, "{:<24}{:>12}{:>12}", point.event, ms(point.at_ns), point.bytes)?;
+            }
+            if let Some(more) = self.checkpoints.len().checked_sub(SHOWN).filter(|more| *more > 0) {
+                writeln!(f, "and {more} checkpoints more (--json has all)")?;
+            }
+            writeln!(f)?;
+        }
         writeln!(f, "{:<24}{:>12}  by CPU", "METHOD", "CALLS")?;
         for (name, calls) in &self.methods {
             let by_cpu: Vec<String> = calls.by_cpu.iter().map(|(cpu, calls)| format!("{cpu}:{calls}")).collect();

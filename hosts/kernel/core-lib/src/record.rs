@@ -60,12 +60,16 @@ impl Ring {
     #[inline(never)]
     fn put_anew(&mut self, event: &Event) {
         self.close();
-        // SAFETY: Own-ring. On its CPU, with interrupts off.
-        unsafe { baton_ring_next(self) };
+        self.next();
         self.open();
         if !self.try_put(event) {
             self.recorder.lose();
         }
+    }
+
+    fn next(&mut self) {
+        // SAFETY: Own-ring. On its CPU, or while all stand still, with interrupts off.
+        unsafe { baton_ring_next(self) };
     }
 
     fn open(&mut self) {
@@ -232,20 +236,28 @@ pub unsafe extern "C" fn baton_core_record_begin(ring: *mut Ring) {
     unsafe { (*ring).recorder.open((*ring).cpu, stamp()) }
 }
 
-/// What comes is written into another block. Where there was none, nothing is lost any more.
+/// What comes is later than this stamp, and is written into another block, which begins there. Events that there was no room for are told
+/// of before it; or, with `forget`, not at all.
 ///
 /// # Safety
 /// Own-ring: all CPUs stand still.
 #[no_mangle]
-pub unsafe extern "C" fn baton_core_record_cut(ring: *mut Ring) {
+pub unsafe extern "C" fn baton_core_record_cut(ring: *mut Ring, stamp: u64, forget: bool) {
     // SAFETY: Own-ring. The caller's promise.
     let ring = unsafe { &mut *ring };
-    if ring.recorder.is_empty() {
-        return;
+    if forget {
+        ring.recorder.forget_lost();
     }
-    ring.close();
-    ring.recorder.forget_lost();
-    // SAFETY: Own-ring, as above.
-    unsafe { baton_ring_next(ring) };
-    ring.open();
+    if ring.block.is_null() && ring.recorder.has_lost() {
+        ring.next();
+        ring.open();
+    }
+    if !ring.recorder.is_empty() || ring.recorder.has_lost() {
+        ring.close();
+        ring.next();
+    }
+    match ring.block.is_null() {
+        true => ring.recorder.wait_from(stamp),
+        false => ring.recorder.open(ring.cpu, stamp),
+    }
 }

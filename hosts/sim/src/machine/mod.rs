@@ -145,6 +145,10 @@ pub(crate) struct Machine<'m> {
     happenings: Vec<crate::world::Happening>,
     noise: Rng,
     stream: stream::Stream,
+    /// When a recording's next checkpoint is due, ns.
+    next_checkpoint: u64,
+    /// The policy could not save its state. What it said.
+    pub unsaved: Option<String>,
     /// Runnable tasks that no CPU runs; CPUs that are online and idle; both as they were told last.
     waiting: u32,
     idle: u32,
@@ -206,6 +210,8 @@ impl<'m> Machine<'m> {
             happenings: Vec::new(),
             noise: Rng::new(config.seed, u64::MAX - 1),
             stream: stream::Stream::default(),
+            next_checkpoint: core.host().checkpoint_every.unwrap_or(u64::MAX),
+            unsaved: None,
             waiting: 0,
             idle: 0,
             higher: 0,
@@ -244,6 +250,9 @@ impl<'m> Machine<'m> {
             if at > self.config.duration {
                 break;
             }
+            if at >= self.next_checkpoint && !self.checkpoint() {
+                break;
+            }
             if !self.must_wait(next) {
                 self.happen(next);
             }
@@ -253,6 +262,15 @@ impl<'m> Machine<'m> {
                 break;
             }
         }
+    }
+
+    /// Has the policy save its state, and again when the next time for that has come. False when it could not.
+    #[cold]
+    fn checkpoint(&mut self) -> bool {
+        let every = self.host().checkpoint_every.unwrap_or(u64::MAX).max(1);
+        self.next_checkpoint = (self.now / every + 1).saturating_mul(every);
+        self.unsaved = self.host().checkpoint().err();
+        self.unsaved.is_none()
     }
 
     /// Tells of the fault that ended the run, if one did, and brings the accounts up to date.
