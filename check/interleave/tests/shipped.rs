@@ -61,6 +61,16 @@ fn cfs_like_passes() {
 }
 
 #[test]
+fn central_passes() {
+    passes(linked!(central), &[], Some(linked!(central)));
+}
+
+#[test]
+fn shinjuku_passes() {
+    passes(linked!(shinjuku), &[], Some(linked!(shinjuku)));
+}
+
+#[test]
 fn template_passes() {
     passes(linked!(template), NOT_EVENED_OUT, None);
 }

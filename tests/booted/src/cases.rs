@@ -19,6 +19,8 @@ pub fn cases() -> Vec<Case> {
         case!("fifo_c runs all tasks", runs_all("fifo_c")),
         case!("template runs all tasks", runs_all("template")),
         case!("cfs_like runs all tasks", runs_all("cfs_like")),
+        case!("central runs all tasks", runs_all("central")),
+        case!("shinjuku runs all tasks", runs_all("shinjuku")),
         case!("baton run and its children", runs_some()),
         case!("attach and detach", attaches()),
         case!("fork, affinity, nice, class changes", life()),

@@ -33,6 +33,14 @@ pub fn template() -> Policy {
     Policy::linked(module!(template::BatonPolicy))
 }
 
+pub fn central() -> Policy {
+    Policy::linked(module!(central::BatonPolicy))
+}
+
+pub fn shinjuku() -> Policy {
+    Policy::linked(module!(shinjuku::BatonPolicy))
+}
+
 pub fn faulty() -> Policy {
     Policy::linked(module!(faulty::BatonPolicy))
 }

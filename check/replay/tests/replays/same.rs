@@ -4,14 +4,14 @@
 use baton_abi::BatonCpu;
 use baton_trace::BLOCK_SIZE;
 
+use crate::{central, faulty, fifo, is_same, parse, record, relay, shinjuku, template, wfq, SINGLE, THREADS};
 use crate::{damaged, woven};
-use crate::{faulty, fifo, is_same, parse, record, relay, template, wfq, SINGLE, THREADS};
 
 const WORKLOADS: [&str; 4] = ["pipe:pairs=6", "hackbench:groups=2,fds=4", "schbench", "random:tasks=32"];
 
 #[test]
 fn every_policy_under_every_workload() {
-    for policy in [fifo(), wfq(), relay(), template()] {
+    for policy in [fifo(), wfq(), relay(), template(), central(), shinjuku()] {
         for workload in WORKLOADS {
             let recording = parse(&record(policy, "", workload, "2x4x1", 30, 1));
             let single = is_same(&recording, policy, SINGLE);
@@ -27,7 +27,7 @@ fn every_policy_under_every_workload() {
 fn random_workloads_with_everything_that_happens_to_tasks_and_cpus() {
     let mut methods = std::collections::BTreeSet::new();
     for seed in 0..24 {
-        let policy = [fifo(), wfq(), relay(), template()][seed as usize % 4];
+        let policy = [fifo(), wfq(), relay(), template(), central(), shinjuku()][seed as usize % 6];
         let shape = ["1x4x1", "1x4x2", "2x4x1", "2x4x2/2"][seed as usize / 4 % 4];
         let recording = parse(&record(policy, "", "random:tasks=24,happenings=2000", shape, 60, seed));
         is_same(&recording, policy, SINGLE);

@@ -3,6 +3,7 @@
 
 mod conforms;
 mod faults;
+mod latency;
 mod life;
 mod same;
 
@@ -10,8 +11,8 @@ use baton_native::{module, Policy};
 use baton_sim::{topology::Topology, world::World, Config, Outcome, PolicySpec};
 
 /// The policies of this tree, in Rust.
-pub fn shipped() -> [Policy; 6] {
-    [fifo(), wfq(), template(), relay_v1(), relay_v2(), cfs_like()]
+pub fn shipped() -> [Policy; 8] {
+    [fifo(), wfq(), template(), relay_v1(), relay_v2(), cfs_like(), central(), shinjuku()]
 }
 
 pub fn fifo() -> Policy {
@@ -36,6 +37,14 @@ pub fn relay_v2() -> Policy {
 
 pub fn cfs_like() -> Policy {
     Policy::linked(module!(cfs_like::BatonPolicy))
+}
+
+pub fn central() -> Policy {
+    Policy::linked(module!(central::BatonPolicy))
+}
+
+pub fn shinjuku() -> Policy {
+    Policy::linked(module!(shinjuku::BatonPolicy))
 }
 
 pub fn witness() -> Policy {

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `central`: one queue for the machine, first in, first out; latency first. After ghOSt's SOL, without the agent and the CPU that it needs.
+//!
+//! 1. A waking or new task goes to an idle CPU, the nearest to where it ran last. If no CPU is idle, it waits at the end of the queue.
+//! 2. A CPU that has nothing to run takes the first of the queue that it may run.
+//! 3. A task runs for a slice (`slice`, 20 ms). Then, if another waits that its CPU may run, it goes to the end of the queue.
+//! 4. A CPU that had nothing when it was asked last is sent for whoever comes into the queue: so nobody waits beside it, and what runs there
+//!    is a later policy's, if anyone's, and makes way.
+//!
+//! All CPUs take one lock, and who finds no idle CPU looks at the state of each: for machines of some dozens of CPUs.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+use alloc::sync::Arc;
+use baton::{
+    runqueue::Fifo, Cpu, Ctx, Env, Events, Kick, Lock, PerCpu, Pick, Placement, Refusal, Schedulable, Scheduler, Task,
+    Topology, Upgrade, Wake, DEFAULT_SLICE,
+};
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// What one version hands to the next.
+#[derive(Clone)]
+pub struct Kept {
+    queue: Arc<Lock<Fifo>>,
+    /// Rule 4: which CPUs had nothing when they were asked last, and have not been sent for since. Read and written with the lock held.
+    free: PerCpu<AtomicBool>,
+}
+
+baton::state!(Kept, version 1 { queue, free });
+
+/// The policy.
+pub struct Central {
+    shared: Kept,
+    topology: Topology,
+    slice: u64,
+}
+
+impl Central {
+    /// Rules 1 and 4. Where a task has just been put on a CPU's run queue by a wakeup (`woken`), that CPU looks by itself.
+    #[inline]
+    fn put(&self, ctx: &Ctx<'_>, task: &Task, baton: Schedulable, woken: bool) {
+        let mut queue = self.shared.queue.lock();
+        queue.push_back(baton);
+        let is_free = |cpu: Cpu| self.shared.free[cpu].load(Relaxed) && ctx.may_run(task, cpu);
+        let free = self.topology.near(task.cpu).iter().copied().find(|&cpu| is_free(cpu));
+        if let Some(cpu) = free {
+            self.shared.free[cpu].store(false, Relaxed);
+            if cpu != task.cpu || !woken {
+                // One kick for each call: there is room.
+                let _ = ctx.kick(cpu, Kick::Preempt);
+            }
+        }
+    }
+}
+
+impl Upgrade for Central {
+    type State = Kept;
+    type Older = Kept;
+
+    fn reregister_prepare(&self) -> Kept {
+        self.shared.clone()
+    }
+
+    fn reregister_init(env: &Env<'_>, shared: Kept) -> Result<Self, &'static str> {
+        env.known_options(&["slice"])?;
+        Ok(Self { shared, topology: env.topology().clone(), slice: env.duration("slice", DEFAULT_SLICE)? })
+    }
+}
+
+impl Scheduler for Central {
+    const NAME: &'static str = "central";
+    const EVENTS: Events = Events::NONE;
+
+    fn new(env: &Env<'_>) -> Result<Self, &'static str> {
+        let queue = Arc::new(Lock::new(env.fifo()));
+        Self::reregister_init(env, Kept { queue, free: env.per_cpu(|_| AtomicBool::new(true)) })
+    }
+
+    fn select_task_rq(&self, ctx: &Ctx<'_>, task: &Task, wake: &Wake) -> Placement {
+        let near = self.topology.near(wake.prev_cpu).iter().copied().take_while(|_| ctx.any_idle());
+        let mut idle = near.filter(|&cpu| ctx.is_idle(cpu) && ctx.may_run(task, cpu));
+        Placement::Queue(idle.find(|&cpu| ctx.claim_idle(cpu)).unwrap_or(wake.prev_cpu))
+    }
+
+    fn task_new(&self, ctx: &Ctx<'_>, task: &Task, baton: Schedulable) {
+        self.put(ctx, task, baton, true);
+    }
+
+    fn task_wakeup(&self, ctx: &Ctx<'_>, task: &Task, baton: Schedulable) {
+        self.put(ctx, task, baton, true);
+    }
+
+    fn task_preempt(&self, ctx: &Ctx<'_>, task: &Task, baton: Schedulable) {
+        self.put(ctx, task, baton, false);
+    }
+
+    fn task_yield(&self, ctx: &Ctx<'_>, task: &Task, baton: Schedulable) {
+        self.put(ctx, task, baton, false);
+    }
+
+    fn task_restored(&self, ctx: &Ctx<'_>, task: &Task, baton: Schedulable) {
+        self.put(ctx, task, baton, false);
+    }
+
+    fn pick_next_task(&self, ctx: &Ctx<'_>, cpu: Cpu, prev: Option<&Task>) -> Pick {
+        let mut queue = self.shared.queue.lock();
+        let first = queue.pop_where(|slot| ctx.slot_may_run(slot, cpu));
+        self.shared.free[cpu].store(first.is_none() && prev.is_none(), Relaxed);
+        match first {
+            Some(task) => Pick::Run { task, slice: self.slice },
+            None if prev.is_some() => Pick::Keep { slice: self.slice },
+            None => Pick::Nothing,
+        }
+    }
+
+    fn pick_refused(&self, _: &Ctx<'_>, baton: Schedulable, why: Refusal) {
+        if !matches!(why, Refusal::Stale | Refusal::Foreign) {
+            // Its CPUs have just changed. The CPU is asked again, and may not run it now.
+            self.shared.queue.lock().push_front(baton);
+        }
+    }
+
+    fn task_dequeued(&self, _: &Ctx<'_>, task: &Task) -> Option<Schedulable> {
+        self.shared.queue.lock().remove(task.slot)
+    }
+
+    fn cpu_online(&self, ctx: &Ctx<'_>, cpu: Cpu) {
+        let _queue = self.shared.queue.lock();
+        self.shared.free[cpu].store(true, Relaxed);
+        let _ = ctx.kick(cpu, Kick::Idle);
+    }
+}
+
+baton::policy!(Central, upgrade);
