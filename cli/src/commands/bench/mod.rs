@@ -10,12 +10,14 @@ mod fidelity;
 pub mod loads;
 mod record;
 pub mod report;
+mod rocksdb;
 mod sim;
 pub mod subject;
 mod upgrade;
 
 use std::fs;
 use std::io::Write;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -55,6 +57,9 @@ pub struct Bench {
     /// Only this subject: eevdf, scx_simple, "scx_simple -f", scx_userland, or a policy. May be repeated.
     #[arg(long = "subject", value_name = "NAME", value_parser = Subject::parse)]
     pub subjects: Vec<Subject>,
+    /// rocksdb: write a page with the curves.
+    #[arg(long, value_name = "FILE", conflicts_with = "here")]
+    pub page: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
@@ -75,6 +80,8 @@ pub enum What {
     Upgrade,
     /// The simulator beside a booted kernel. Exit code 1 when a number is out of its bound without a reason.
     Fidelity,
+    /// Short requests beside long ones, simulated and in a booted kernel. Exit code 1 when shinjuku does not hold a bound.
+    Rocksdb,
     /// What recording costs: pipe and hackbench under wfq, recorded, not recorded, and built without recording.
     Record,
     /// What the simulator costs, on this machine: events per second, and memory per task.
@@ -89,6 +96,7 @@ impl What {
             What::Fairness => "fairness",
             What::Upgrade => "upgrade",
             What::Fidelity => "fidelity",
+            What::Rocksdb => "rocksdb",
             What::Record => "record",
             What::Sim => "sim",
         }
@@ -102,6 +110,7 @@ impl What {
             What::Fairness => 2,
             What::Upgrade => 200,
             What::Fidelity => 3,
+            What::Rocksdb => 1,
             What::Record => 10,
             What::Sim => 3,
         }
@@ -112,6 +121,7 @@ impl What {
             What::Pipe | What::Hackbench | What::Fidelity | What::Record => vec![1, 2],
             What::Fairness => vec![fairness::CPUS],
             What::Upgrade => vec![1, 2, 4, 8],
+            What::Rocksdb => vec![1],
             What::Sim => Vec::new(),
         }
     }
@@ -129,6 +139,7 @@ impl Bench {
             (true, What::Fairness) => vec![Subject::Eevdf, Subject::Policy("wfq".into())],
             (true, What::Fidelity) => ["fifo", "wfq"].map(|name| Subject::Policy(name.into())).into(),
             (true, What::Upgrade) => upgrade::subjects(),
+            (true, What::Rocksdb) => rocksdb::subjects(),
             (true, _) => Subject::usual(),
         }
     }
@@ -137,6 +148,9 @@ impl Bench {
 pub fn command(search: &Search, args: &Bench) -> Result<ExitCode> {
     if args.what == What::Fidelity {
         return fidelity::command(search, args);
+    }
+    if args.what == What::Rocksdb {
+        return rocksdb::command(search, args);
     }
     let is_here = args.here || args.what == What::Sim;
     let (report, code) = if is_here { here(search, args)? } else { in_guests(args)? };
@@ -157,7 +171,7 @@ fn in_guests(args: &Bench) -> Result<(Report, ExitCode)> {
         What::Pipe => &["perf"],
         What::Record => &["perf", "hackbench"],
         What::Hackbench | What::Upgrade => &["hackbench"],
-        What::Fairness | What::Fidelity | What::Sim => &[],
+        What::Fairness | What::Fidelity | What::Rocksdb | What::Sim => &[],
     };
     let all_cpus = if args.cpus.is_empty() { args.what.usual_cpus() } else { args.cpus.clone() };
     let (mut whole, mut code) = (None::<Report>, ExitCode::SUCCESS);
@@ -246,7 +260,7 @@ fn here(search: &Search, args: &Bench) -> Result<(Report, ExitCode)> {
         }
         What::Record => (record::measure(search, args, cpus)?, ExitCode::SUCCESS),
         What::Sim => return Ok((sim::bench(args)?, ExitCode::SUCCESS)),
-        What::Fidelity => return Err(Error::baton("bench fidelity has a report of its own")),
+        What::Fidelity | What::Rocksdb => return Err(Error::baton("this bench has a report of its own")),
     };
     let machine = if args.icount { "QEMU that counts instructions".into() } else { processor() };
     Ok((Report { bench: args.what.name().into(), kernel: kernel::release(), machine, results }, code))

@@ -41,7 +41,7 @@ const SCX: &[Subject] = &[
 impl Subject {
     /// All that a bench measures unless told otherwise.
     pub fn usual() -> Vec<Self> {
-        let policies = ["fifo", "wfq"].map(|name| Subject::Policy(name.into()));
+        let policies = ["fifo", "wfq", "central", "shinjuku"].map(|name| Subject::Policy(name.into()));
         std::iter::once(Subject::Eevdf).chain(SCX.iter().cloned()).chain(policies).collect()
     }
 
@@ -77,6 +77,16 @@ impl Subject {
     /// # Errors
     /// When it cannot be put in charge, or was not any more in the end: what was measured is then another's.
     pub fn measure<T>(&self, search: &Search, measure: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.measure_with(search, None, measure)
+    }
+
+    /// The same; a policy has these options.
+    pub fn measure_with<T>(
+        &self,
+        search: &Search,
+        options: Option<String>,
+        measure: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
         match self {
             Subject::Eevdf => match kernel::attached_scheduler() {
                 None => measure(),
@@ -94,7 +104,7 @@ impl Subject {
                 Ok(result)
             }
             Subject::Policy(name) => {
-                drop(load::load(search, name, &LoadOptions { all: true, ..Default::default() })?);
+                drop(load::load(search, name, &LoadOptions { options, all: true, ..Default::default() })?);
                 let result = measure();
                 let running = check_policy(name);
                 unload::command(&Unload { policy: None, everything: true })?;

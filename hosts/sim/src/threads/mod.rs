@@ -18,7 +18,10 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Instant;
 
-use rustix::thread::{clock_nanosleep_absolute, sched_setaffinity, sched_yield, set_current_timer_slack, CpuSet};
+use rustix::process::setpriority_process;
+use rustix::thread::{
+    clock_nanosleep_absolute, gettid, sched_setaffinity, sched_yield, set_current_timer_slack, CpuSet,
+};
 use rustix::time::{clock_gettime, ClockId, Timespec};
 
 use crate::report::Histogram;
@@ -45,8 +48,8 @@ impl Speed {
         Self { per_ms: (u128::from(SAMPLE) * 1_000_000 / ns).max(1) as u64 }
     }
 
-    /// Computes for so long, ns of an undisturbed CPU.
-    fn run(self, ns: u64, stop: &AtomicBool) {
+    /// Computes for so long, ns of an undisturbed CPU; less if it is to stop. Gives for how long it did.
+    fn run(self, ns: u64, stop: &AtomicBool) -> u64 {
         const PIECE: u64 = 1_000_000;
         let mut left = ns;
         while left > 0 && !stop.load(Relaxed) {
@@ -54,6 +57,7 @@ impl Speed {
             count(self.per_ms * now / 1_000_000);
             left -= now;
         }
+        ns - left
     }
 }
 
@@ -62,6 +66,9 @@ fn count(n: u64) {
         black_box(i);
     }
 }
+
+/// What notes take at most, ns: a task that was longer was preempted meanwhile.
+const NOTES: u64 = 10_000;
 
 /// Now, ns of CLOCK_MONOTONIC, which is bpf_ktime_get_ns().
 fn now() -> u64 {
@@ -87,7 +94,7 @@ pub struct GroupRan {
     pub done: u64,
     /// Responses that they measured, ns.
     pub responses: Histogram,
-    /// Computing that they were through with, ns of an undisturbed CPU.
+    /// For how long they computed, ns of an undisturbed CPU.
     pub computed: u64,
 }
 
@@ -215,6 +222,10 @@ impl Task {
     fn live(mut self) -> Result<Self, String> {
         // The usual slack of 50 us would let a sleep be too long by that.
         let _ = set_current_timer_slack(NonZeroU64::new(1));
+        if let Some(nice) = self.spawn.nice {
+            setpriority_process(Some(gettid()), nice)
+                .map_err(|why| format!("a thread cannot have nice {nice}: {why}"))?;
+        }
         self.shared.gate.wait();
         self.shared.gate.wait();
         let begin = self.shared.begin.load(Relaxed);
@@ -227,7 +238,7 @@ impl Task {
                 break;
             }
             // Notes cost nothing in the simulator: what they took here is taken off the next computing.
-            self.debt += noted_since.take().map_or(0, |since| now - since);
+            self.debt += noted_since.take().map_or(0, |since: u64| NOTES.min(now - since));
             let mut cx =
                 Cx { now: now - begin, rng: &mut self.rng, me: TaskRef(self.id), item: self.item.take(), child: None };
             match self.spawn.program.next(&mut cx) {
@@ -252,8 +263,8 @@ impl Task {
         match op {
             Op::Run(ns) => {
                 let rest = ns.saturating_sub(std::mem::take(&mut self.debt));
-                self.shared.plan.speed.run(rest, &self.shared.stop);
-                self.computed += ns;
+                let left_out = ns - rest;
+                self.computed += self.shared.plan.speed.run(rest, &self.shared.stop) + left_out;
             }
             Op::Sleep(ns) => sleep_until((now() + ns).min(end)),
             Op::SleepUntil(then) => sleep_until((begin + then).min(end)),

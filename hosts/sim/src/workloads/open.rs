@@ -10,13 +10,19 @@ use crate::world::{Cx, Object, Op, Program};
 /// Takes a request, computes, answers.
 pub(super) struct Worker {
     queue: Object,
+    /// Notes responses to requests with this tag only.
+    only: Option<u32>,
     step: u8,
     due: u64,
 }
 
 impl Worker {
     pub(super) fn of(queue: Object) -> Self {
-        Self { queue, step: 0, due: 0 }
+        Self { queue, only: None, step: 0, due: 0 }
+    }
+
+    pub(super) fn noting(self, only: Option<u32>) -> Self {
+        Self { only, ..self }
     }
 }
 
@@ -27,11 +33,12 @@ impl Program for Worker {
         match step {
             0 => Op::Take(self.queue),
             1 => {
-                let service = cx.item.map_or(1, |item| {
-                    self.due = item.due;
-                    item.service
-                });
-                Op::Run(service)
+                let Some(item) = cx.item else { return Op::Run(1) };
+                self.due = item.due;
+                if self.only.is_some_and(|tag| tag != item.tag) {
+                    self.step += 1;
+                }
+                Op::Run(item.service)
             }
             2 => Op::Response(cx.now.saturating_sub(self.due)),
             _ => Op::Done(1),

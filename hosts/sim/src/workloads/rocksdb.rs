@@ -7,7 +7,8 @@
 //!
 //! The paper's second experiment is `rocksdb:nice=-20+hogs:nice=19`.
 //!
-//! Keys: `workers`; `load`, the share of `on` CPUs that the requests need; `short`, `long`, `longs` (per cent of long ones), `nice`.
+//! Keys: `workers`; `load`, the share of `on` CPUs that the requests need; `short`, `long`, `longs` (per cent of long ones), `only-short`
+//! (1: responses are those of short requests), `nice`.
 
 use super::open::{gap, Worker};
 use super::{Key, Kind, Stage, Workload};
@@ -26,6 +27,12 @@ pub(super) const WORKLOAD: Workload = Workload {
         Key { name: "short", kind: Kind::Time(1, S), default: "4us", help: "CPU time of a short request" },
         Key { name: "long", kind: Kind::Time(1, 10 * S), default: "10ms", help: "CPU time of a long request" },
         Key { name: "longs", kind: Kind::Number(0.0, 100.0), default: "0.5", help: "per cent that is long" },
+        Key {
+            name: "only-short",
+            kind: Kind::Count(0, 1),
+            default: "0",
+            help: "1: no response of a long request is noted",
+        },
         Key { name: "nice", kind: Kind::Nices, default: "0", help: "of the workers, in turn" },
     ],
     add,
@@ -54,6 +61,7 @@ impl Source for Requests {
 fn add(stage: &mut Stage<'_>) -> Result<(), String> {
     let (workers, on) = (stage.params.whole("workers"), stage.params.whole("on"));
     let (short, long, longs) = (stage.params.whole("short"), stage.params.whole("long"), stage.params.number("longs"));
+    let only = (stage.params.whole("only-short") == 1).then_some(0);
     stage.room_for(workers)?;
     let mean = (short as f64 * (100.0 - longs) + long as f64 * longs) / 100.0;
     let gap = gap(stage.params.number("load"), on, mean);
@@ -63,7 +71,7 @@ fn add(stage: &mut Stage<'_>) -> Result<(), String> {
         let nices = stage.params.nices("nice");
         let nice = nices[worker as usize % nices.len()];
         let name = format!("{}-{worker}", stage.name);
-        stage.world.task(Spawn::new(name, Worker::of(queue)).group(group).nice(nice));
+        stage.world.task(Spawn::new(name, Worker::of(queue).noting(only)).group(group).nice(nice));
     }
     stage.world.source(Requests { queue, at: 0.0, gap, short, long, longs });
     Ok(())

@@ -16,7 +16,7 @@ fn hog(name: &'static str) -> Spawn {
 /// Enoki's setting: 99.5 % of the requests take 4 us, 0.5 % 10 ms; 50 workers on 5 CPUs.
 fn requests(policy: Policy, load: &str) -> Outcome {
     let config = machine("1x5x1", policy, 500);
-    run(&config, workload(&format!("rocksdb:{load}"), &config))
+    run(&config, workload(&format!("rocksdb:only-short=1,{load}"), &config))
 }
 
 fn p99(outcome: &Outcome, group: usize) -> u64 {
@@ -29,10 +29,14 @@ fn short_requests_do_not_wait_for_long_ones() {
         let (quick, fair) = (p99(&requests(shinjuku(), load), 0), p99(&requests(cfs_like(), load), 0));
         assert!(quick < 15_000 && quick * 10 < fair, "{load}: {quick} ns under shinjuku, {fair} under cfs_like");
     }
+    // Those of short requests only.
+    let group = &requests(shinjuku(), "load=0.5").stats.groups[0];
+    let noted = group.responses.count();
+    assert!((group.done - 3 * group.done / 200..group.done).contains(&noted), "{noted} of {}", group.done);
     // The slice is what does it.
     let mut config = machine("1x5x1", shinjuku(), 500);
     config.policies[0].options = "slice=100ms".into();
-    let slow = p99(&run(&config, workload("rocksdb:load=0.7", &config)), 0);
+    let slow = p99(&run(&config, workload("rocksdb:only-short=1,load=0.7", &config)), 0);
     assert!(slow > 1_000_000, "{slow} ns without preemption");
 }
 
@@ -51,7 +55,7 @@ fn a_batch_program_has_what_is_left() {
     let mut config = machine("1x5x1", shinjuku(), 500);
     config.policies.push(PolicySpec { policy: wfq(), options: String::new() });
     config.assign = vec![("rocksdb".into(), 0)];
-    let outcome = run(&config, workload("rocksdb:load=0.6+hogs:nice=19", &config));
+    let outcome = run(&config, workload("rocksdb:only-short=1,load=0.6+hogs:nice=19", &config));
     let beside = p99(&outcome, 0);
     assert!(beside.abs_diff(alone) * 5 < alone, "{beside} ns beside a batch program, {alone} without");
     let share = outcome.stats.groups[1].runtime * 100 / (5 * 500 * MS);

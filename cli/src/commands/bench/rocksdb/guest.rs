@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The kernel's side: the requests as threads of this machine, the batch program as processes.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+
+use baton_sim::threads::{self, GroupRan, Plan, Speed};
+use baton_sim::world::{Cx, Op, Spawn, World};
+use rustix::process::{setpriority_process, Pid};
+
+use super::{latencies, requests, Found, Place, Point, Saturation, BATCH, FACTOR, MEAN, OVERLOAD, SLICE};
+use crate::artefacts::Search;
+use crate::cli::{Attach, LoadOptions, Which};
+use crate::commands::bench::subject::{check_policy, Subject};
+use crate::commands::bench::Bench;
+use crate::commands::{attach, load, unload};
+use crate::error::{Error, Result};
+use crate::kernel;
+
+/// Per cent of what eevdf can answer.
+const LOADS: &[u64] = &[50, 70, 80];
+/// For one run, ns.
+const DURATION: u64 = 8_000_000_000;
+const TICK: u64 = 4_000_000;
+/// EEVDF's slice.
+const BASE_SLICE: &str = "/sys/kernel/debug/sched/base_slice_ns";
+
+/// All subjects on this machine. The first decides what a load is.
+pub fn measure(search: &Search, args: &Bench) -> Result<Found> {
+    kernel::require_root("putting a scheduler in charge")?;
+    let _slice = BaseSlice::longer()?;
+    let speed = Speed::calibrate();
+    let mut found = Found { kernel: kernel::release(), ..Found::default() };
+    let mut whole = None;
+    for subject in args.subjects() {
+        subject.measure_with(search, options(&subject), || {
+            if whole.is_none() {
+                found.switch = hop(speed)?;
+            }
+            let busy = computed(&run(speed, &requests(OVERLOAD, 1, FACTOR))?);
+            let whole = *whole.get_or_insert(busy);
+            let answered = busy * 1e9 / MEAN;
+            eprintln!("baton: {}: {answered:.0} requests in a second can be answered", subject.name());
+            found.saturations.push(Saturation { place: Place::Kernel, subject: subject.name(), answered });
+            for &load in LOADS {
+                let spec = requests(whole * load as f64 / 100.0, 1, FACTOR);
+                found.points.push(point(&subject, load, whole, &run(speed, &spec)?, None));
+                // Where there is an order, or nice values.
+                if matches!(subject, Subject::Eevdf | Subject::Policy(_)) {
+                    let (ran, share) = beside(search, &subject, || run(speed, &spec))?;
+                    found.points.push(point(&subject, load, whole, &ran, Some(share)));
+                }
+            }
+            Ok(())
+        })?;
+    }
+    Ok(found)
+}
+
+/// Slices are longer, too.
+fn options(subject: &Subject) -> Option<String> {
+    match subject {
+        Subject::Policy(name) if name == "shinjuku" => {
+            Some(format!("slice={}ns,turn={}ms", SLICE * FACTOR, 4 * FACTOR))
+        }
+        _ => None,
+    }
+}
+
+fn run(speed: Speed, workload: &str) -> Result<Vec<GroupRan>> {
+    let mut world = World::new();
+    baton_sim::workloads::build(workload, 1, 1, &mut world)
+        .map_err(|why| Error::baton(format!("the workload {workload} is wrong: {why}")))?;
+    ran(speed, world, DURATION)
+}
+
+fn ran(speed: Speed, world: World, duration: u64) -> Result<Vec<GroupRan>> {
+    threads::run(world, Plan { seed: 1, duration, speed, align: TICK }, |_| ()).map_err(|why| {
+        Error::environment(format!("the workload does not run here: {why}"), "measure in a guest (without --here)")
+    })
+}
+
+/// The part of a CPU that went into requests.
+fn computed(groups: &[GroupRan]) -> f64 {
+    groups[0].computed as f64 / DURATION as f64
+}
+
+fn point(subject: &Subject, load: u64, whole: f64, groups: &[GroupRan], batch_share: Option<f64>) -> Point {
+    let [p50, p99, p999] = latencies(&groups[0].responses, FACTOR);
+    let point = Point {
+        place: Place::Kernel,
+        subject: subject.name(),
+        batch: batch_share.is_some(),
+        load,
+        offered: whole * load as f64 / 100.0 * 1e9 / MEAN,
+        answered: groups[0].done as f64 * FACTOR as f64 * 1e9 / DURATION as f64,
+        p50,
+        p99,
+        p999,
+        batch_share,
+    };
+    eprintln!("baton: {point:?}");
+    point
+}
+
+/// From one thread to the next, with the wakeup and two system calls, ns.
+fn hop(speed: Speed) -> Result<u64> {
+    const SHORT_RUN: u64 = 100_000_000;
+    let mut world = World::new();
+    let turns = [world.semaphore(1), world.semaphore(0)];
+    for place in 0..turns.len() {
+        let (own, other, mut at) = (turns[place], turns[1 - place], 0);
+        world.task(Spawn::new(format!("hop-{place}"), move |_: &mut Cx<'_>| {
+            at += 1;
+            match at % 3 {
+                1 => Op::Down(own),
+                2 => Op::Up { to: other, sync: true },
+                _ => Op::Done(1),
+            }
+        }));
+    }
+    let hops: u64 = ran(speed, world, SHORT_RUN)?.iter().map(|group| group.done).sum();
+    Ok(SHORT_RUN / hops.max(1))
+}
+
+/// Runs beside a batch program, of the last policy in the order; which part of all CPU time that had, per cent.
+fn beside<T>(search: &Search, subject: &Subject, run: impl FnOnce() -> Result<T>) -> Result<(T, f64)> {
+    let policy = match subject {
+        Subject::Policy(name) if name != BATCH => Some(BATCH),
+        _ => None,
+    };
+    if let Some(policy) = policy {
+        drop(load::load(search, policy, &LoadOptions::default())?);
+    }
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let hogs = (0..cpus).map(|_| Hog::start()).collect::<Result<Vec<_>>>()?;
+    for hog in hogs.iter().filter(|_| policy.is_some()) {
+        let which = Which { pid: Some(hog.0.id()), cgroup: None, all: false };
+        attach::attach(search, &Attach { policy: BATCH.into(), which, threads: false })?;
+    }
+    let used = || hogs.iter().map(Hog::cpu_time).sum::<Result<u64>>();
+    let (began, begin) = (used()?, Instant::now());
+    let result = run()?;
+    let all = begin.elapsed().as_nanos() as f64 * cpus as f64;
+    let share = (used()? - began) as f64 * 100.0 / all;
+    drop(hogs);
+    if let Some(policy) = policy {
+        check_policy(policy)?;
+        unload::one(policy)?;
+    }
+    Ok((result, share))
+}
+
+/// A process that always wants a CPU, of the lowest priority. Ends with this value.
+struct Hog(Child);
+
+impl Hog {
+    fn start() -> Result<Self> {
+        let mut command = Command::new("sh");
+        command.args(["-c", "while :; do :; done"]).stdin(Stdio::null());
+        let child = command.spawn().map_err(|e| Error::file("running sh", &e))?;
+        let pid = Pid::from_child(&child);
+        let hog = Self(child);
+        setpriority_process(Some(pid), 19).map_err(|e| Error::file("giving sh a nice value", &e.into()))?;
+        Ok(hog)
+    }
+
+    /// ns.
+    fn cpu_time(&self) -> Result<u64> {
+        let path = format!("/proc/{}/schedstat", self.0.id());
+        let text = fs::read_to_string(&path).map_err(|e| Error::file(format!("reading {path}"), &e))?;
+        let first = text.split(' ').next().and_then(|word| word.parse().ok());
+        first.ok_or_else(|| Error::baton(format!("{path} does not begin with a time: {text}")))
+    }
+}
+
+impl Drop for Hog {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// EEVDF's slice is longer by the factor, too, while this is there.
+struct BaseSlice(String);
+
+impl BaseSlice {
+    fn longer() -> Result<Self> {
+        let path = Path::new(BASE_SLICE);
+        let usual = fs::read_to_string(path).map_err(|e| Error::file(format!("reading {BASE_SLICE}"), &e))?;
+        let ns: u64 = usual.trim().parse().map_err(|_| Error::baton(format!("{BASE_SLICE} is no number: {usual}")))?;
+        fs::write(path, (ns * FACTOR).to_string()).map_err(|e| Error::file(format!("writing {BASE_SLICE}"), &e))?;
+        Ok(Self(usual))
+    }
+}
+
+impl Drop for BaseSlice {
+    fn drop(&mut self) {
+        let _ = fs::write(BASE_SLICE, self.0.trim());
+    }
+}

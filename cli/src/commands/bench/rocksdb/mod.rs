@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Short requests beside long ones: Enoki's figure 2 (section 5.4). 99.5 % of the requests take 4 us (GET), 0.5 % take 10 ms (range query), and
+//! 50 workers answer them in an open loop: a latency counts from when the request was due.
+//!
+//! Twice: in the simulator with the paper's own setting (`simulated`), and as threads of a booted kernel that counts instructions (`guest`),
+//! where all times are longer by [`FACTOR`]. What must hold is judged in `judge`, and drawn in `page`.
+
+mod guest;
+mod judge;
+mod page;
+mod simulated;
+
+use std::fs;
+use std::process::ExitCode;
+
+use baton_sim::report::Histogram;
+use baton_vm::Vm;
+use serde::{Deserialize, Serialize};
+
+use super::subject::Subject;
+use super::{guest_with, Bench, REPORT_IN_GUEST, TIMEOUT};
+use crate::artefacts::Search;
+use crate::commands::vm::vm_error;
+use crate::commands::{print, print_json};
+use crate::error::{Error, Result};
+
+/// By so much all service times and slices are longer in the guest: a context switch is thousands of its instructions, of a
+/// nanosecond each, and is to be a small part of a slice.
+const FACTOR: u64 = 12;
+
+/// GET and range query, ns.
+const SHORT: u64 = 4_000;
+const LONG: u64 = 10_000_000;
+/// What a request takes on average, ns.
+const MEAN: f64 = (SHORT as f64 * 99.5 + LONG as f64 * 0.5) / 100.0;
+/// The slice of `shinjuku`, ns.
+const SLICE: u64 = 10_000;
+/// So much is asked for where it is found out how much can be answered.
+const OVERLOAD: f64 = 1.5;
+
+/// The batch program's policy, where the requests' is not the kernel's own.
+const BATCH: &str = "wfq";
+
+/// Where something was measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Place {
+    Simulator,
+    Kernel,
+}
+
+/// One run. Times are those that are modelled: in the guest, by the factor longer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    pub place: Place,
+    pub subject: String,
+    /// Beside a batch program.
+    pub batch: bool,
+    /// What the requests need: per cent of what eevdf (in the simulator: of what the CPUs) can do.
+    pub load: u64,
+    /// Requests in a second.
+    pub offered: f64,
+    pub answered: f64,
+    /// Of GET, from when it was due to its answer, us.
+    pub p50: f64,
+    pub p99: f64,
+    pub p999: f64,
+    /// Of all CPU time, per cent.
+    pub batch_share: Option<f64>,
+}
+
+/// How much a subject can answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Saturation {
+    pub place: Place,
+    pub subject: String,
+    /// Requests in a second.
+    pub answered: f64,
+}
+
+/// All that was measured in one place.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Found {
+    /// What `uname -r` says; empty for the simulator.
+    pub kernel: String,
+    /// From one thread to the next, with the wakeup and two system calls, ns of the guest.
+    pub switch: u64,
+    pub saturations: Vec<Saturation>,
+    pub points: Vec<Point>,
+}
+
+/// What is printed.
+#[derive(Serialize, Debug)]
+struct Report<'a> {
+    bench: &'static str,
+    kernel: &'a str,
+    factor: u64,
+    switch: u64,
+    saturations: &'a [Saturation],
+    results: &'a [Point],
+    verdicts: &'a [judge::Verdict],
+}
+
+/// Percentiles of the modelled times.
+fn latencies(responses: &Histogram, factor: u64) -> [f64; 3] {
+    let times = responses.percentiles();
+    [times.p50, times.p99, times.p999].map(|ns| (ns as f64 / factor as f64).round() / 1e3)
+}
+
+/// The workload, of times longer by `factor`: a share of so many CPUs.
+fn requests(load: f64, on: u64, factor: u64) -> String {
+    format!("rocksdb:only-short=1,nice=-20,load={load:.6},on={on},short={}ns,long={}ns", SHORT * factor, LONG * factor)
+}
+
+pub fn subjects() -> Vec<Subject> {
+    let policies = ["central", "shinjuku"].map(|name| Subject::Policy(name.into()));
+    let kernels = [Subject::Eevdf, Subject::Scx { program: "scx_simple", options: &[] }];
+    kernels.into_iter().chain(policies).collect()
+}
+
+pub fn command(search: &Search, args: &Bench) -> Result<ExitCode> {
+    if args.here {
+        return print_json(&guest::measure(search, args)?).map(|()| ExitCode::SUCCESS);
+    }
+    let mut found = simulated::sweep()?;
+    let booted = in_guest(args)?;
+    found.kernel = booted.kernel;
+    found.switch = booted.switch;
+    found.saturations.extend(booted.saturations);
+    found.points.extend(booted.points);
+    let verdicts = judge::verdicts(&found);
+    if let Some(path) = &args.page {
+        let page = page::page(&found, &verdicts);
+        fs::write(path, page).map_err(|e| Error::file(format!("writing {}", path.display()), &e))?;
+    }
+    let report = Report {
+        bench: "rocksdb",
+        kernel: &found.kernel,
+        factor: FACTOR,
+        switch: found.switch,
+        saturations: &found.saturations,
+        results: &found.points,
+        verdicts: &verdicts,
+    };
+    match args.json {
+        true => print_json(&report)?,
+        false => print(judge::text(&found, &verdicts))?,
+    }
+    Ok(if verdicts.iter().all(|verdict| verdict.holds) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn in_guest(args: &Bench) -> Result<Found> {
+    let batch = Subject::Policy(BATCH.into());
+    let subjects: Vec<_> = args.subjects().into_iter().chain([batch]).collect();
+    eprintln!("baton: booting a guest that counts instructions");
+    let vm = Vm {
+        // Busy CPUs would share one stream of instructions, and who is woken would wait for his CPU's turn.
+        cpus: 1,
+        icount: Some(0),
+        command: super::guest_command(args),
+        tools: Vec::new(),
+        files_in: guest_with(&subjects)?,
+        files_out: vec![REPORT_IN_GUEST.into()],
+        timeout: TIMEOUT,
+        ..Default::default()
+    };
+    let outcome = vm.run(&mut std::io::stderr()).map_err(vm_error)?;
+    let file = outcome.files.get(REPORT_IN_GUEST);
+    file.and_then(|file| serde_json::from_slice(file).ok()).ok_or_else(|| {
+        Error::environment(
+            format!("the guest measured nothing (exit code {}); its messages are above", outcome.exit_code),
+            "do as they say, or see more with: baton vm run -- baton bench rocksdb --here",
+        )
+    })
+}
