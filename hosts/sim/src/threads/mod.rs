@@ -48,14 +48,15 @@ impl Speed {
         Self { per_ms: (u128::from(SAMPLE) * 1_000_000 / ns).max(1) as u64 }
     }
 
-    /// Computes for so long, ns of an undisturbed CPU; less if it is to stop. Gives for how long it did.
-    fn run(self, ns: u64, stop: &AtomicBool) -> u64 {
+    /// Computes for so long, ns of an undisturbed CPU; less if it is to stop, or until then. Gives for how long it did.
+    fn run(self, ns: u64, end: u64, stop: &AtomicBool) -> u64 {
         const PIECE: u64 = 1_000_000;
         let mut left = ns;
-        while left > 0 && !stop.load(Relaxed) {
-            let now = left.min(PIECE);
-            count(self.per_ms * now / 1_000_000);
-            left -= now;
+        // Who is to say stop may have to wait for a CPU himself.
+        while left > 0 && !stop.load(Relaxed) && now() < end {
+            let piece = left.min(PIECE);
+            count(self.per_ms * piece / 1_000_000);
+            left -= piece;
         }
         ns - left
     }
@@ -66,9 +67,6 @@ fn count(n: u64) {
         black_box(i);
     }
 }
-
-/// What notes take at most, ns: a task that was longer was preempted meanwhile.
-const NOTES: u64 = 10_000;
 
 /// Now, ns of CLOCK_MONOTONIC, which is bpf_ktime_get_ns().
 fn now() -> u64 {
@@ -238,7 +236,7 @@ impl Task {
                 break;
             }
             // Notes cost nothing in the simulator: what they took here is taken off the next computing.
-            self.debt += noted_since.take().map_or(0, |since: u64| NOTES.min(now - since));
+            self.debt += noted_since.take().map_or(0, |since| now - since);
             let mut cx =
                 Cx { now: now - begin, rng: &mut self.rng, me: TaskRef(self.id), item: self.item.take(), child: None };
             match self.spawn.program.next(&mut cx) {
@@ -264,7 +262,7 @@ impl Task {
             Op::Run(ns) => {
                 let rest = ns.saturating_sub(std::mem::take(&mut self.debt));
                 let left_out = ns - rest;
-                self.computed += self.shared.plan.speed.run(rest, &self.shared.stop) + left_out;
+                self.computed += self.shared.plan.speed.run(rest, end, &self.shared.stop) + left_out;
             }
             Op::Sleep(ns) => sleep_until((now() + ns).min(end)),
             Op::SleepUntil(then) => sleep_until((begin + then).min(end)),
