@@ -5,14 +5,15 @@
 //! 1. A waking or new task goes to an idle CPU, the nearest to where it ran last. If no CPU is idle, it waits at the end of the queue.
 //! 2. A CPU that has nothing to run takes the first of the queue that it may run.
 //! 3. Who has run for a slice (`slice`, 10 us; 5 us to 100 us) is preempted, by a timer, if anyone is in the queue, and is *long* until it
-//!    sleeps. Nobody is preempted before. Where nobody waits no timer is set.
+//!    sleeps. Nobody short is preempted before; a long one is for anyone in the queue. Where nobody waits no timer is set.
 //! 4. For who comes and has to wait, one CPU makes room: one that had nothing when it was asked last (a later policy's task runs there, if
-//!    any), else the one whose task has run longest, if for a slice. If none has, a timer is set for the first that will have. There is
+//!    any), else one with a long task, or one that has run for a slice. If there is none, a timer is set for the first that will have. There is
 //!    none if the waker says that it is about to sleep, nor for a task bound to one CPU, of whose waker nothing is known: there the next
 //!    who comes looks again, or the tick does.
 //! 5. Long tasks go to the back: they have a queue of their own, which is served where the other is empty, in turns of `turn` (4 ms), kept
 //!    by the tick. So are tasks of positive nice values, from the start.
-//! 6. Nobody waits for ever: a CPU that has picked `patience` (50) tasks of the queue in a row picks the first long one.
+//! 6. Nobody waits for ever: a CPU that has picked `patience` (50) tasks of the queue in a row picks the first long one,
+//!    which has a slice then.
 //!
 //! All CPUs take one lock, and who finds no idle CPU looks at the state of each: for machines of some dozens of CPUs.
 #![no_std]
@@ -37,6 +38,8 @@ struct Queues {
 struct Running {
     /// Since when, ns; 0: the CPU had nothing when it was asked last.
     since: AtomicU64,
+    /// When it can make room, ns.
+    until: AtomicU64,
     /// The CPU was sent for, and has not asked yet.
     sent_for: AtomicBool,
     /// Rule 6.
@@ -60,7 +63,7 @@ pub struct Kept {
 }
 
 baton::state!(Queues, version 1 { short, long });
-baton::state!(Running, version 1 { since, sent_for, shorts });
+baton::state!(Running, version 1 { since, until, sent_for, shorts });
 baton::state!(TaskState, version 1 { long, timed });
 baton::state!(Kept, version 1 { queues, running, tasks });
 
@@ -90,7 +93,7 @@ impl Shinjuku {
         match (running.sent_for.load(Relaxed), running.since.load(Relaxed)) {
             (true, _) => u64::MAX,
             (_, 0) => 0,
-            (_, since) => since.wrapping_add(self.slice),
+            _ => running.until.load(Relaxed),
         }
     }
 
@@ -183,7 +186,8 @@ impl Scheduler for Shinjuku {
 
     fn new(env: &Env<'_>) -> Result<Self, &'static str> {
         let queues = Arc::new(Lock::new(Queues { short: env.fifo(), long: env.fifo() }));
-        let running = env.per_cpu(|_| Running { since: 0.into(), sent_for: false.into(), shorts: 0.into() });
+        let running =
+            env.per_cpu(|_| Running { since: 0.into(), until: 0.into(), sent_for: false.into(), shorts: 0.into() });
         Self::reregister_init(env, Kept { queues, running, tasks: env.per_task() })
     }
 
@@ -229,7 +233,10 @@ impl Scheduler for Shinjuku {
         if let Some(prev) = prev.filter(|_| ran >= Some(self.slice)) {
             self.shared.tasks.of(prev).long.store(true, Relaxed);
         }
+        // A long one whose turn it is not makes room at once.
+        let has_slice = is_short || running.shorts.load(Relaxed) >= self.patience;
         running.since.store(ctx.now(), Relaxed);
+        running.until.store(ctx.now().wrapping_add(if has_slice { self.slice } else { 0 }), Relaxed);
         running.shorts.store(if is_short { running.shorts.load(Relaxed) + 1 } else { 0 }, Relaxed);
         if !queues.short.is_empty() {
             ctx.arm_timer(self.slice);

@@ -122,6 +122,12 @@ pub fn command(search: &Search, args: &Bench) -> Result<ExitCode> {
     if args.here {
         return print_json(&guest::measure(search, args)?).map(|()| ExitCode::SUCCESS);
     }
+    if !args.cpus.is_empty() || args.runs.is_some() {
+        return Err(Error::user(
+            "bench rocksdb is one run of 5 simulated CPUs, and one of a guest with one CPU",
+            "leave --cpus and --runs out",
+        ));
+    }
     let mut found = simulated::sweep()?;
     let booted = in_guest(args)?;
     found.kernel = booted.kernel;
