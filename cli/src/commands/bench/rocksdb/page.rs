@@ -46,7 +46,7 @@ pub fn page(found: &Found, verdicts: &[Verdict]) -> String {
         draw("p99 of GET beside a batch program, us", true, p99, Scale::Logarithmic);
         draw("CPU time of the batch program, %", true, |point| point.batch_share, Scale::Linear);
     }
-    let _ = write!(page, "<h2>Numbers</h2><pre>{}</pre></html>\n", text(found, verdicts));
+    let _ = writeln!(page, "<h2>Numbers</h2><pre>{}</pre></html>", text(found, verdicts));
     page
 }
 
