@@ -26,7 +26,7 @@ use crate::error::{Error, Result};
 
 /// By so much all service times and slices are longer in the guest: a context switch is thousands of its instructions, of a
 /// nanosecond each, and is to be a small part of a slice.
-const FACTOR: u64 = 12;
+const FACTOR: u64 = 16;
 
 /// GET and range query, ns.
 const SHORT: u64 = 4_000;
