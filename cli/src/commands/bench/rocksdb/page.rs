@@ -11,7 +11,7 @@ const HEIGHT: f64 = 320.0;
 /// Room for the axes' numbers: left, right, above, below.
 const MARGIN: [f64; 4] = [64.0, 110.0, 32.0, 44.0];
 /// That can be told apart by most eyes (Okabe and Ito).
-const COLOURS: [&str; 5] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9"];
+const COLOURS: [&str; 6] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00"];
 
 const HEAD: &str = "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>baton bench rocksdb</title><style>\
     body{font:15px/1.5 sans-serif;max-width:1180px;margin:2em auto;padding:0 1em;background:#fff;color:#222}\
@@ -20,6 +20,7 @@ const HEAD: &str = "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><ti
 /// One curve.
 struct Curve {
     name: String,
+    colour: &'static str,
     points: Vec<(f64, f64)>,
 }
 
@@ -36,11 +37,17 @@ pub fn page(found: &Found, verdicts: &[Verdict]) -> String {
         found.kernel
     );
     let p99: Value = |point| Some(point.p99);
+    let mut subjects: Vec<&str> = Vec::new();
+    for point in &found.points {
+        if !subjects.contains(&&*point.subject) {
+            subjects.push(&point.subject);
+        }
+    }
     for (place, name) in [(Place::Simulator, "simulated"), (Place::Kernel, "booted kernel")] {
         let _ = write!(page, "<h2>{}</h2>", if place == Place::Kernel { "In the booted kernel" } else { "Simulated" });
         let mut draw = |title: &str, batch: bool, value: Value, scale: Scale| {
             let points = found.points.iter().filter(|p| p.place == place && p.batch == batch);
-            page.push_str(&chart(&format!("{title}, {name}"), &curves(points, value), scale));
+            page.push_str(&chart(&format!("{title}, {name}"), &curves(points, value, &subjects), scale));
         };
         draw("p99 of GET, us", false, p99, Scale::Logarithmic);
         draw("p99 of GET beside a batch program, us", true, p99, Scale::Logarithmic);
@@ -50,14 +57,19 @@ pub fn page(found: &Found, verdicts: &[Verdict]) -> String {
     page
 }
 
-fn curves<'a>(points: impl Iterator<Item = &'a Point>, value: Value) -> Vec<Curve> {
+/// One for each subject that has such values. A subject has the same colour in all charts.
+fn curves<'a>(points: impl Iterator<Item = &'a Point>, value: Value, subjects: &[&str]) -> Vec<Curve> {
     let mut curves: Vec<Curve> = Vec::new();
     for point in points {
         let Some(value) = value(point) else { continue };
         let at = (point.offered / 1e3, value);
         match curves.iter_mut().find(|curve| curve.name == point.subject) {
             Some(curve) => curve.points.push(at),
-            None => curves.push(Curve { name: point.subject.clone(), points: vec![at] }),
+            None => {
+                let number = subjects.iter().position(|subject| *subject == point.subject).unwrap_or(0);
+                let colour = COLOURS[number % COLOURS.len()];
+                curves.push(Curve { name: point.subject.clone(), colour, points: vec![at] });
+            }
         }
     }
     curves
@@ -113,7 +125,7 @@ fn chart(title: &str, curves: &[Curve], scale: Scale) -> String {
         HEIGHT - 6.0
     );
     for (nr, curve) in curves.iter().enumerate() {
-        let colour = COLOURS[nr % COLOURS.len()];
+        let colour = curve.colour;
         let line: Vec<_> = curve.points.iter().map(|&(at, value)| format!("{:.1},{:.1}", x(at), y(value))).collect();
         let _ = write!(
             svg,
@@ -135,7 +147,8 @@ mod tests {
 
     #[test]
     fn curves_are_where_their_numbers_are() {
-        let curve = |name: &str, points: &[(f64, f64)]| Curve { name: name.into(), points: points.into() };
+        let curve =
+            |name: &str, points: &[(f64, f64)]| Curve { name: name.into(), colour: COLOURS[0], points: points.into() };
         let both = [curve("low", &[(0.0, 1.0), (10.0, 10.0)]), curve("high", &[(5.0, 100.0)])];
         let svg = chart("latency", &both, Scale::Logarithmic);
         // The left end is 1 at the bottom; 10 is half way up to 100, at the right end.
