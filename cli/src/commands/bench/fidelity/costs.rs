@@ -43,7 +43,7 @@ impl Measured {
 pub fn measure(machine: &Machine<'_>) -> Result<Measured> {
     let (_, rounds) = done(machine, alone())?;
     let syscall = DURATION / (2 * rounds);
-    let (ring_wait, hops) = done(machine, ring())?;
+    let (ring_wait, hops) = done(machine, ring(3))?;
     let hop = DURATION / hops;
     let (idle_exit, _) = done(machine, sleeper())?;
     let tick_work = tick_work(machine)?;
@@ -91,9 +91,10 @@ fn alone() -> World {
     world
 }
 
-fn ring() -> World {
+/// So many threads that wake each other in turn.
+pub fn ring(threads: usize) -> World {
     let mut world = World::new();
-    let turns = [world.semaphore(1), world.semaphore(0), world.semaphore(0)];
+    let turns: Vec<_> = (0..threads).map(|place| world.semaphore(u64::from(place == 0))).collect();
     for place in 0..turns.len() {
         let (own, next, mut at) = (turns[place], turns[(place + 1) % turns.len()], 0);
         world.task(Spawn::new(format!("ring-{place}"), move |_: &mut Cx<'_>| {

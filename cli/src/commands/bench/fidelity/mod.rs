@@ -6,7 +6,7 @@
 //! (`compare`).
 
 mod compare;
-mod costs;
+pub mod costs;
 mod guest;
 
 use std::process::ExitCode;

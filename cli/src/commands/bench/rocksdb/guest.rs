@@ -7,12 +7,13 @@ use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
 use baton_sim::threads::{self, GroupRan, Plan, Speed};
-use baton_sim::world::{Cx, Op, Spawn, World};
+use baton_sim::world::World;
 use rustix::process::{setpriority_process, Pid};
 
 use super::{latencies, requests, Found, Place, Point, Saturation, BATCH, FACTOR, MEAN, OVERLOAD, SLICE};
 use crate::artefacts::Search;
 use crate::cli::{Attach, LoadOptions, Which};
+use crate::commands::bench::fidelity::costs::ring;
 use crate::commands::bench::subject::{check_policy, Subject};
 use crate::commands::bench::Bench;
 use crate::commands::{attach, load, unload};
@@ -108,20 +109,7 @@ fn point(subject: &Subject, load: u64, whole: f64, groups: &[GroupRan], batch_sh
 /// From one thread to the next, with the wakeup and two system calls, ns.
 fn hop(speed: Speed) -> Result<u64> {
     const SHORT_RUN: u64 = 100_000_000;
-    let mut world = World::new();
-    let turns = [world.semaphore(1), world.semaphore(0)];
-    for place in 0..turns.len() {
-        let (own, other, mut at) = (turns[place], turns[1 - place], 0);
-        world.task(Spawn::new(format!("hop-{place}"), move |_: &mut Cx<'_>| {
-            at += 1;
-            match at % 3 {
-                1 => Op::Down(own),
-                2 => Op::Up { to: other, sync: true },
-                _ => Op::Done(1),
-            }
-        }));
-    }
-    let hops: u64 = ran(speed, world, SHORT_RUN)?.iter().map(|group| group.done).sum();
+    let hops: u64 = ran(speed, ring(2), SHORT_RUN)?.iter().map(|group| group.done).sum();
     Ok(SHORT_RUN / hops.max(1))
 }
 
