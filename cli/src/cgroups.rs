@@ -64,7 +64,8 @@ pub fn take(device: &Device, dir: &Path) -> Result<bool> {
     }
 }
 
-fn id(dir: &Path) -> Result<u64> {
+/// Its id.
+pub fn id(dir: &Path) -> Result<u64> {
     Ok(fs::metadata(dir).map_err(|e| Error::file(format!("looking at {}", dir.display()), &e))?.ino())
 }
 

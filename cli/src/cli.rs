@@ -9,6 +9,7 @@ use clap_complete::Shell;
 use crate::commands::bench::Bench;
 use crate::commands::check::Check;
 use crate::commands::demo::Demo;
+use crate::commands::hints::Hints;
 use crate::commands::replay::Replay;
 use crate::commands::sim::Sim;
 use crate::commands::torture::Torture;
@@ -77,6 +78,11 @@ pub enum Command {
     Partition {
         #[command(subcommand)]
         command: PartitionCommand,
+    },
+    /// Say which applications may give hints to a policy.
+    Hints {
+        #[command(subcommand)]
+        command: Hints,
     },
     /// Bring the machine to what a configuration file says: policies, order, options, members, shares, partitions.
     ///

@@ -32,6 +32,7 @@ const ORDER: Opcode = opcode::read_write::<BatonOrder>(GROUP, 10);
 const SHARE: Opcode = opcode::read_write::<BatonShare>(GROUP, 11);
 const PARTITION: Opcode = opcode::read_write::<BatonPartition>(GROUP, 12);
 const RULE: Opcode = opcode::read_write::<BatonRule>(GROUP, 13);
+const GRANT: Opcode = opcode::read_write::<BatonGrant>(GROUP, 18);
 const RECORD: Opcode = opcode::read_write::<BatonRecord>(GROUP, 14);
 const RECORD_TAKE: Opcode = opcode::read_write::<BatonRecordBlock>(GROUP, 15);
 const RECORD_STOP: Opcode = opcode::read_write::<BatonRecordBlock>(GROUP, 16);
@@ -275,6 +276,17 @@ impl Device {
         self.ask::<RULE, _>(rule, "the policy of each cgroup").map(|_| ())
     }
 
+    /// Grants something, or takes it back.
+    pub fn grant(&self, mut grant: BatonGrant) -> std::result::Result<(), Errno> {
+        self.request::<GRANT, _>(&mut grant)
+    }
+
+    /// All that is granted.
+    pub fn grants(&self) -> Result<Vec<BatonGrant>> {
+        let grants = (0..BATON_MAX_GRANTS as u32).map(|index| self.ask::<GRANT, _>(no_grant(index), "a grant"));
+        grants.filter(|grant| grant.as_ref().map_or(true, |grant| grant.set == 1)).collect()
+    }
+
     /// Gives thread `pid` (0: all that are assigned to none) to a policy; `None` takes it away.
     /// With `set_class` the thread also joins, or leaves, class SCHED_EXT.
     pub fn assign(&self, pid: u32, policy: Option<&str>, set_class: bool) -> std::result::Result<(), Errno> {
@@ -437,6 +449,23 @@ fn no_partition() -> BatonPartition {
     }
 }
 
+pub fn no_grant(index: u32) -> BatonGrant {
+    BatonGrant {
+        set: 0,
+        index,
+        name: [0; BATON_NAME_LEN],
+        who: 0,
+        user: 0,
+        group: 0,
+        entries: 0,
+        cgroup: 0,
+        queues: 0,
+        any_thread: 0,
+        open: 0,
+        reserved: 0,
+    }
+}
+
 fn no_fault(index: u32) -> BatonFault {
     BatonFault {
         index,
@@ -458,7 +487,7 @@ fn no_fault(index: u32) -> BatonFault {
 }
 
 /// A text as the kernel has it: NUL-terminated, else cut. Names and options were checked for length before.
-fn field<const LEN: usize>(text: &str) -> [u8; LEN] {
+pub fn field<const LEN: usize>(text: &str) -> [u8; LEN] {
     let mut field = [0; LEN];
     let len = text.len().min(LEN - 1);
     field[..len].copy_from_slice(&text.as_bytes()[..len]);
@@ -500,6 +529,7 @@ mod tests {
         check(RECORD_TAKE, 15, 28);
         check(RECORD_STOP, 16, 28);
         check(RECORD_CHECKPOINT, 17, 24);
+        check(GRANT, 18, 88);
     }
 
     #[test]

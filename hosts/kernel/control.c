@@ -52,6 +52,8 @@ static bool valid(const struct baton_policy *ops)
 	for (i = 0; i < len; i++)
 		if (!islower(ops->name[i]) && !isdigit(ops->name[i]) && ops->name[i] != '_')
 			return false;
+	if (ops->hint && (!memchr(ops->hint_type.name, 0, BATON_NAME_LEN) || !memchr(ops->reply_type.name, 0, BATON_NAME_LEN)))
+		return false;
 	return ops->create && ops->destroy && ops->task_new && ops->task_wakeup && ops->task_preempt && ops->task_yield &&
 	       ops->task_restored && ops->pick_next_task && ops->pick_refused && ops->task_dequeued && ops->task_departed;
 }
@@ -155,6 +157,7 @@ static void stop(struct baton_place *place)
 {
 	bool faulted = baton_core_state(index_of(place)) == BATON_POLICY_STATE_FAULTED;
 
+	baton_hints_withdraw(place, BATON_HINTS_END_UNLOADED);
 	baton_record_end(place, BATON_RECORD_END_UNLOADED);
 	baton_flight_forget(place);
 	if (!baton_core_stop(index_of(place)))
@@ -211,6 +214,7 @@ static int start(struct baton_start *arg)
 	}
 	version->this = (void *)made;
 	baton_core_start(index_of(place), version);
+	baton_hints_offer(place);
 	return 0;
 }
 
@@ -325,6 +329,7 @@ union request {
 	struct baton_partition partition;
 	struct baton_rule rule;
 	struct baton_record record;
+	struct baton_grant grant;
 	struct baton_record_block block;
 	struct baton_record_checkpoint checkpoint;
 };
@@ -356,6 +361,7 @@ static int switch_policies(struct baton_switch *arg)
 	baton_record_end(from, BATON_RECORD_END_REPLACED);
 	arg->held = baton_switch(from, to);
 	baton_cgroup_change(from, to);
+	baton_hints_close(from);
 	return 0;
 }
 
@@ -475,6 +481,8 @@ static int handle(struct file *file, unsigned int cmd, union request *r)
 		return 0;
 	case BATON_IOC_RULE:
 		return rule(&r->rule);
+	case BATON_IOC_GRANT:
+		return terminated(r->grant.name, sizeof(r->grant.name)) ? baton_grant(&r->grant) : -EINVAL;
 	case BATON_IOC_RECORD:
 	case BATON_IOC_RECORD_TAKE:
 	case BATON_IOC_RECORD_STOP:

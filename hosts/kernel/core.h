@@ -2,13 +2,14 @@
 /*
  * Inside baton.ko: what its C files and the rules (core-lib) say to each other.
  *
- * Lock order: control_mutex > a run-queue lock (the kernel's) > a policy's own locks > slot_lock, memory locks.
+ * Lock order: control_mutex > baton_hints_mutex > a run-queue lock (the kernel's) > a policy's own locks > slot_lock, memory locks.
  */
 #ifndef BATON_CORE_H
 #define BATON_CORE_H
 
 #include <linux/hrtimer.h>
 #include <linux/jiffies.h>
+#include <linux/jump_label_ratelimit.h>
 #include <linux/list.h>
 #include <linux/mutex.h>
 #include <linux/percpu.h>
@@ -144,6 +145,21 @@ bool baton_flight_has_fault(const struct baton_place *place);
 struct baton_recording *baton_flight_of_fault(struct baton_place *place);
 void baton_flight_forget(struct baton_place *place);
 void baton_flight_exit(void);
+
+/* hints.c */
+extern struct static_key_false_deferred baton_hints_key;	/* on while a queue is open */
+int baton_hints_init(u32 max_tasks);
+void baton_hints_exit(void);
+void baton_hints_event(struct baton_ctx *ctx, struct baton_frame *frame);
+void baton_hints_gone(u64 handle);
+extern struct mutex baton_hints_mutex;
+void baton_hints_offer(const struct baton_place *place);
+void baton_hints_withdraw(const struct baton_place *place, u32 why);
+void baton_hints_close(const struct baton_place *place);
+void baton_hints_replace(const struct baton_place *place, const struct baton_version *to);
+
+/* grants.c */
+int baton_grant(struct baton_grant *arg);
 
 /* partition.c */
 extern u32 baton_partitioned;

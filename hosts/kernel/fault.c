@@ -21,7 +21,7 @@ static const char *const methods[] = {
 	"-", "create", "destroy", "select_task_rq", "task_new", "task_wakeup", "task_preempt", "task_yield", "task_restored",
 	"pick_next_task", "newly_idle", "pick_refused", "balance", "task_blocked", "task_dequeued", "task_departed", "task_dead",
 	"task_affinity_changed", "task_prio_changed", "task_tick", "timer", "cpu_online", "cpu_offline", "enter_idle",
-	"exit_idle", "reregister_prepare", "reregister_init", "reregister_drop", "reregister_convert", "reregister_take",
+	"exit_idle", "hint", "reregister_prepare", "reregister_init", "reregister_drop", "reregister_convert", "reregister_take",
 	"reregister_save", "reregister_load",
 };
 

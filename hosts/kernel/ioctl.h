@@ -24,5 +24,10 @@
 #define BATON_IOC_RECORD_TAKE _IOWR(BATON_IOC_TYPE, 15, struct baton_record_block)
 #define BATON_IOC_RECORD_STOP _IOWR(BATON_IOC_TYPE, 16, struct baton_record_block)
 #define BATON_IOC_RECORD_CHECKPOINT _IOWR(BATON_IOC_TYPE, 17, struct baton_record_checkpoint)
+#define BATON_IOC_GRANT _IOWR(BATON_IOC_TYPE, 18, struct baton_grant)
+
+/* Those of /dev/baton-hints; policy/hints has the same numbers. */
+#define BATON_HINTS_IOC_OPEN _IOWR(BATON_IOC_TYPE, 32, struct baton_hints_open)
+#define BATON_HINTS_IOC_SEND _IOWR(BATON_IOC_TYPE, 33, struct baton_hints_send)
 
 #endif

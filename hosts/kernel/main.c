@@ -35,9 +35,12 @@ static int __init baton_init(void)
 	err = baton_flight_init();
 	if (err)
 		goto free;
-	err = baton_control_init();
+	err = baton_hints_init(max_tasks);
 	if (err)
 		goto no_flight;
+	err = baton_control_init();
+	if (err)
+		goto no_hints;
 	err = baton_shim_init();
 	if (err)
 		goto no_control;
@@ -45,6 +48,8 @@ static int __init baton_init(void)
 	return 0;
 no_control:
 	baton_control_exit();
+no_hints:
+	baton_hints_exit();
 no_flight:
 	baton_flight_exit();
 free:
@@ -57,6 +62,7 @@ free:
 static void __exit baton_exit(void)
 {
 	baton_control_exit();
+	baton_hints_exit();
 	baton_watch_exit();
 	baton_host_exit();
 	baton_fault_exit();

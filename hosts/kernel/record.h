@@ -98,6 +98,7 @@ void baton_core_record_any_idle(struct baton_ring *ring, bool yes);
 void baton_core_record_arm_timer(struct baton_ring *ring, u64 after);
 void baton_core_record_cancel_timer(struct baton_ring *ring);
 void baton_core_record_no_memory(struct baton_ring *ring, u64 after);
+void baton_core_record_reply(struct baton_ring *ring, u32 slot, const struct baton_hint *reply, u32 answer);
 void baton_core_record_dropped(struct baton_ring *ring, u64 token);
 void baton_core_record_begin(struct baton_ring *ring);
 void baton_core_record_cut(struct baton_ring *ring, u64 stamp, bool forget);

@@ -26,6 +26,8 @@ __bpf_kfunc notrace u32 baton_select(struct baton_ctx *ctx)
 	struct baton_frame *frame = this_cpu_ptr(&baton_frame);
 
 	ctx->now = baton_coarse_now();
+	if (static_branch_unlikely(&baton_hints_key.key))
+		baton_hints_event(ctx, frame);
 	return baton_core_select(ctx, frame, frame->cpu);
 }
 
@@ -34,6 +36,8 @@ __bpf_kfunc notrace u32 baton_enqueue(struct baton_ctx *ctx)
 	struct baton_frame *frame = this_cpu_ptr(&baton_frame);
 
 	ctx->now = baton_coarse_now();
+	if (static_branch_unlikely(&baton_hints_key.key))
+		baton_hints_event(ctx, frame);
 	return baton_core_enqueue(ctx, frame, frame->cpu);
 }
 
@@ -42,6 +46,8 @@ __bpf_kfunc notrace u32 baton_dispatch(struct baton_ctx *ctx)
 	struct baton_frame *frame = this_cpu_ptr(&baton_frame);
 
 	ctx->now = baton_coarse_now();
+	if (static_branch_unlikely(&baton_hints_key.key))
+		baton_hints_event(ctx, frame);
 	return baton_core_dispatch(ctx, frame, frame->cpu);
 }
 
@@ -95,6 +101,8 @@ __bpf_kfunc u32 baton_event(struct baton_ctx *ctx, u32 event, s32 more)
 		WRITE_ONCE(baton_attached, 0);
 		return 0;
 	case BATON_E_EXIT:
+		if (static_branch_unlikely(&baton_hints_key.key))
+			baton_hints_gone(ctx->task);
 		baton_core_exit_task(ctx->task);
 		return 0;
 	}
@@ -116,6 +124,8 @@ __bpf_kfunc u32 baton_event(struct baton_ctx *ctx, u32 event, s32 more)
 		verdict = baton_core_affinity(ctx, frame, cpu);
 		break;
 	case BATON_E_TICK:
+		if (static_branch_unlikely(&baton_hints_key.key))
+			baton_hints_event(ctx, frame);
 		verdict = baton_core_tick(ctx, frame, cpu);
 		break;
 	case BATON_E_YIELD:

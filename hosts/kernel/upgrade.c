@@ -79,8 +79,10 @@ static int change_while_held(void *data)
 		hold->result = baton_make(hold->place, hold->to->ops.reregister_take, hold->to->this, hold->older);
 		hold->in_policy = local_clock() - begin;
 	}
-	if (!hold->result)
+	if (!hold->result) {
+		baton_hints_replace(hold->place, hold->to);
 		baton_core_swap(index_of(hold->place), hold->to, baton_events_of(hold->to));
+	}
 	if (hold->begin)
 		hold->begin(hold->place, hold->data);
 	/* A version that took nothing over, or one whose queues were half taken from it. */
@@ -118,6 +120,7 @@ static int change_same(struct baton_place *place, struct baton_version *to, stru
 	to->this = (void *)made;
 	/* A recording is of one version. */
 	baton_record_end(place, BATON_RECORD_END_REPLACED);
+	baton_hints_replace(place, to);
 	baton_core_swap(index_of(place), to, baton_events_of(to));
 	return 0;
 }
@@ -255,7 +258,9 @@ int baton_upgrade(struct baton_place *place, struct baton_upgrade *arg)
 	err = baton_begin_making(place, &making, options, arg->message);
 	if (!err) {
 		place->memory_limit = min(place->memory_limit, 2 * place->memory + TRANSFER_LIMIT);
+		mutex_lock(&baton_hints_mutex);
 		err = change(place, to, &making, arg);
+		mutex_unlock(&baton_hints_mutex);
 		place->memory_limit = BATON_MEMORY_LIMIT;
 		baton_end_making(&making);
 	}
@@ -368,6 +373,7 @@ static void bring_back(struct baton_place *place)
 	change.now = ktime_get_boottime_ns();
 	remember(place, &change);
 	baton_core_start(index_of(place), to);
+	baton_hints_offer(place);
 	if (was_default)
 		baton_core_set_default(index_of(place));
 	pr_notice("baton: policy %s: version %u had a fault on probation, version %u is back\n", place->name,
@@ -382,6 +388,8 @@ static void bring_back_all(struct work_struct *work)
 	for (i = 0; i < BATON_MAX_POLICIES; i++) {
 		struct baton_place *place = &baton_places[i];
 
+		if (place->active && baton_core_state(i) == BATON_POLICY_STATE_FAULTED)
+			baton_hints_withdraw(place, BATON_HINTS_END_FAULT);
 		if (place->active && place->on_probation && place->before &&
 		    baton_core_state(i) == BATON_POLICY_STATE_FAULTED && time_before(jiffies, place->probation_end))
 			bring_back(place);

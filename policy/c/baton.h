@@ -15,7 +15,7 @@
 #endif
 
 // Version of everything in this crate. A policy module built for another version is refused at registration.
-#define BATON_ABI 3
+#define BATON_ABI 4
 
 // Longest name of a policy, with the terminating NUL.
 #define BATON_NAME_LEN 32
@@ -40,6 +40,29 @@
 
 // Cgroups at most that belong to policies.
 #define BATON_MAX_RULES 64
+
+// Words of a hint.
+#define BATON_HINT_WORDS 6
+
+// Fewest and most entries of a ring.
+#define BATON_HINTS_MIN_ENTRIES 16
+
+#define BATON_HINTS_MAX_ENTRIES 4096
+
+// At most so many hints are taken from a ring at one event.
+#define BATON_HINTS_AT_ONCE 16
+
+// Grants at most.
+#define BATON_MAX_GRANTS 64
+
+// Bits of `who` in `baton_grant`: what must be so. All that are given must.
+#define BATON_GRANT_USER (1 << 0)
+
+#define BATON_GRANT_GROUP (1 << 1)
+
+#define BATON_GRANT_CGROUP (1 << 2)
+
+#define BATON_GRANT_ALL 7
 
 // Answer of a pick: nothing to run.
 #define BATON_PICK_NONE 0
@@ -150,6 +173,46 @@ enum baton_record_how {
 	BATON_RECORD_HOW_FAULT = 3,
 };
 
+// Why a queue was closed.
+enum baton_hints_end {
+	// It is open.
+	BATON_HINTS_END_NONE = 0,
+	// The policy was unloaded.
+	BATON_HINTS_END_UNLOADED = 1,
+	// A version with other types took the policy's place, or another policy did.
+	BATON_HINTS_END_REPLACED = 2,
+	// A fault stopped the policy.
+	BATON_HINTS_END_FAULT = 3,
+	// What the queue was opened by is granted no more.
+	BATON_HINTS_END_REVOKED = 4,
+	// The thread that opened it is gone, or runs another program.
+	BATON_HINTS_END_GONE = 5,
+};
+
+// What became of a hint that was sent by a call.
+enum baton_hint_answer {
+	// The policy has it.
+	BATON_HINT_ANSWER_TAKEN = 0,
+	// It is no hint of the policy's type.
+	BATON_HINT_ANSWER_MALFORMED = 1,
+	// The thread that it names is not one of the sender's process, or not one of the policy's.
+	BATON_HINT_ANSWER_THREAD = 2,
+	// The sender is not, or not yet, a task of the policy.
+	BATON_HINT_ANSWER_NOT_MEMBER = 3,
+	// The policy has stopped.
+	BATON_HINT_ANSWER_STOPPED = 4,
+};
+
+// What became of a reply.
+enum baton_reply_answer {
+	// It is in the task's ring.
+	BATON_REPLY_ANSWER_SENT = 0,
+	// The task has no queue to the policy.
+	BATON_REPLY_ANSWER_NO_QUEUE = 1,
+	// The ring is full.
+	BATON_REPLY_ANSWER_FULL = 2,
+};
+
 // Why the host did not take a policy's answer.
 enum baton_refusal {
 	// The token is not the task's newest, or the task is not queued any more.
@@ -191,6 +254,7 @@ enum baton_method {
 	BATON_METHOD_CPU_OFFLINE,
 	BATON_METHOD_ENTER_IDLE,
 	BATON_METHOD_EXIT_IDLE,
+	BATON_METHOD_HINT,
 	BATON_METHOD_REREGISTER_PREPARE,
 	BATON_METHOD_REREGISTER_INIT,
 	BATON_METHOD_REREGISTER_DROP,
@@ -537,6 +601,88 @@ struct baton_task_info {
 	uint32_t wanted;
 };
 
+// A hint, or a policy's reply.
+struct baton_hint {
+	// What it says. What it has in its words follows from that; those that it does not use are 0.
+	uint32_t tag;
+	// The thread that it names, 0 for none: its id in the sender's pid namespace, as the application writes it; its slot plus one, as the
+	// policy gets it. A reply names none.
+	uint32_t thread;
+	uint64_t words[BATON_HINT_WORDS];
+};
+
+// A place for one hint in a ring, a cache line. See `policy/message/src/ring.rs` for the sequence.
+struct baton_hints_entry {
+	// Twice the number of the lap around the ring while it is the writer's, one more while it is the reader's.
+	uint32_t sequence;
+	uint32_t tag;
+	uint32_t thread;
+	uint32_t reserved;
+	uint64_t words[BATON_HINT_WORDS];
+};
+
+// What the mapping of a queue begins with, a cache line: then come the entries of the hints, and those of the replies. The host writes
+// here, and reads nothing.
+struct baton_hints_head {
+	// `baton_hints_end`: not 0 when the queue is closed.
+	uint32_t end;
+	// Entries of each of its rings, a power of two.
+	uint32_t entries;
+	// Hints that were taken from the ring and refused.
+	uint32_t refused;
+	// Replies that there was no room for.
+	uint32_t lost;
+	uint32_t reserved[12];
+};
+
+// `BATON_HINTS_IOC_OPEN`: opens the calling thread's queue to a policy. One for each open file of the device, and for each thread.
+struct baton_hints_open {
+	// Name of the policy, NUL-terminated.
+	uint8_t policy[BATON_NAME_LEN];
+	// The types that the application was built with; a `layout` of 0 is not compared.
+	struct baton_state_type hint;
+	struct baton_state_type reply;
+	// Entries of each ring that are wanted, 0 for the least. Out: as many as there are.
+	uint32_t entries;
+	// Out: bytes to be mapped.
+	uint32_t size;
+	// Out: why it was refused, NUL-terminated.
+	uint8_t message[BATON_MESSAGE_LEN];
+};
+
+// `BATON_HINTS_IOC_SEND`: one hint, which the policy has when the call is over. What is in the ring goes before it.
+struct baton_hints_send {
+	struct baton_hint hint;
+	// Out: `baton_hint_answer`.
+	uint32_t answer;
+	uint32_t reserved;
+};
+
+// `BATON_IOC_GRANT`, of the control device: who may open queues to a policy.
+struct baton_grant {
+	// 0: asks for the grant at `index`, below `BATON_MAX_GRANTS`; an empty name comes back if there is none. 1: grants. 2: takes back what was
+	// granted to the same, and closes the queues that were opened by it.
+	uint32_t set;
+	uint32_t index;
+	// Name of the policy, which need not be loaded.
+	uint8_t name[BATON_NAME_LEN];
+	// `BATON_GRANT_*`; not 0.
+	uint32_t who;
+	uint32_t user;
+	uint32_t group;
+	// Most entries of a ring.
+	uint32_t entries;
+	// Id of a cgroup (version 2), the inode number of its directory: the thread must be in it, or below.
+	uint64_t cgroup;
+	// Most queues that each user may have open by it.
+	uint32_t queues;
+	// 1: hints may name threads of other processes.
+	uint32_t any_thread;
+	// Out: queues that are open by it.
+	uint32_t open;
+	uint32_t reserved;
+};
+
 // A `Schedulable` as C sees it: the task's slot plus one in the low half, its generation in the high half.
 // Never 0 or 1, see `BATON_PICK_NONE` and `BATON_PICK_KEEP`.
 typedef uint64_t baton_token;
@@ -630,6 +776,9 @@ struct baton_policy {
 	struct baton_state_type state;
 	// The state of another version that `reregister_convert` takes.
 	struct baton_state_type older;
+	// The types of the hints that it takes and of its replies; names are empty when it takes none.
+	struct baton_state_type hint_type;
+	struct baton_state_type reply_type;
 	// Needed. Process context, may sleep and allocate. Returns NULL when it cannot.
 	void *(*create)(const struct baton_env *env);
 	// Needed. Process context; no other call is under way or will come.
@@ -670,6 +819,9 @@ struct baton_policy {
 	void (*cpu_offline)(void *this, struct baton_ctx *ctx, int32_t cpu);
 	void (*enter_idle)(void *this, struct baton_ctx *ctx, int32_t cpu);
 	void (*exit_idle)(void *this, struct baton_ctx *ctx, int32_t cpu);
+	// A hint of a task of the policy's, checked as far as the host can: 0, or 1 when it is none of the type that the policy takes. There if
+	// `hint_type` is.
+	uint64_t (*hint)(void *this, struct baton_ctx *ctx, const struct baton_task *from, const struct baton_hint *hint);
 	// The state of the running version, to be shared with the next. Process context; other calls go on meanwhile. Returns NULL
 	// when it cannot. There if `state` is, as are the next two.
 	void *(*reregister_prepare)(void *this);

@@ -44,6 +44,12 @@ bool baton_host_cpu_idle(s32 cpu);		/* idle, and claimed by nobody */
 bool baton_host_any_idle(void);			/* false: none is; one look, where asking for each is one per CPU */
 bool baton_host_claim_idle(s32 cpu);		/* false when it was not idle, or another was first */
 
+/*
+ * Replies to the task in that slot, which has a queue to this policy, with BATON_HINT_WORDS words: an enum baton_reply_answer. See
+ * docs/hints.md.
+ */
+u32 baton_host_reply(u32 slot, u32 tag, const u64 *words);
+
 /* Ends the call and stops the policy, with a report that has place and message. */
 void __noreturn baton_host_panic(const char *file, size_t file_len, u32 line, const char *message, size_t message_len);
 

@@ -9,14 +9,16 @@ use std::{collections::BTreeMap, path::Path};
 const ALLOWED: &[(&str, &[&str])] = &[
     ("baton-abi", &[]),
     ("baton-seam", &[]),
-    ("baton", &["baton-seam"]),
+    ("baton-message", &["baton-abi"]),
+    ("baton", &["baton-message", "baton-seam"]),
     ("baton-bridge", &["baton", "baton-abi", "baton-seam"]),
     (POLICY, &["baton"]),
-    ("baton-core", &["baton-abi"]),
-    ("baton-core-lib", &["baton-abi", "baton-core", "baton-trace"]),
+    ("baton-core", &["baton-abi", "baton-message"]),
+    ("baton-core-lib", &["baton-abi", "baton-core", "baton-message", "baton-trace"]),
     ("baton-glue", &["baton-abi", "baton-bridge"]),
     ("baton-native-glue", &["baton-abi", "baton-bridge", "baton-seam"]),
     ("baton-native", &["baton-abi", "baton-core", "baton-native-glue", "baton-seam"]),
+    ("baton-hints", &["baton-abi", "baton-message"]),
     ("baton-conformance", &[]),
     ("baton-trace", &["baton-abi"]),
     (
@@ -29,7 +31,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &["baton", "baton-abi", "baton-core", "baton-native", "baton-seam", "baton-sim", "baton-trace", POLICY],
     ),
     ("baton-vm", &[]),
-    ("baton-booted", &["baton-conformance", "baton-native", "baton-replay", "baton-trace", POLICY]),
+    ("baton-booted", &["baton-conformance", "baton-hints", "baton-native", "baton-replay", "baton-trace", POLICY]),
     ("baton-cli", &[ANY]),
     ("xtask", &[]),
 ];

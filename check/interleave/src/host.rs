@@ -146,7 +146,7 @@ impl Call {
                 call.task = Some(*prev);
             }
             (Arg::Word(word), _) => what = word,
-            (Arg::Wake(_), _) => unreachable!("a wake is never the first argument"),
+            (Arg::Wake(_) | Arg::Hint(_), _) => unreachable!("never the first argument"),
         }
         call.refused = (method == M::PickRefused).then_some(what);
         if world.story.borrow().is_some() {

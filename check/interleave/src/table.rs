@@ -6,7 +6,7 @@ use crate::apart::check_stack;
 use crate::locks::Key;
 use crate::story::Kind;
 use crate::world::{try_world, World};
-use baton_abi::BatonFaultKind;
+use baton_abi::{BatonFaultKind, BatonReplyAnswer};
 use baton_native::Table;
 use std::rc::Rc;
 use std::sync::atomic::AtomicU32;
@@ -28,6 +28,7 @@ pub static TABLE: Table = Table {
     any_idle,
     claim_idle,
     has_memory,
+    reply,
 };
 
 /// The schedule, if the policy is called in it: not while it is made or given up.
@@ -190,4 +191,17 @@ extern "C" fn claim_idle(cpu: i32) -> bool {
 
 extern "C" fn has_memory() -> bool {
     true
+}
+
+extern "C" fn reply(slot: u32, tag: u32, _: *const [u64; 6]) -> u32 {
+    let Some(world) = inside() else { return BatonReplyAnswer::NoQueue as u32 };
+    world.point();
+    // Whether a task reads what it is sent is its own affair.
+    let answer = match world.task_in(slot) {
+        Some(_) if world.random.once_in(4) => BatonReplyAnswer::Full,
+        Some(_) => BatonReplyAnswer::Sent,
+        None => BatonReplyAnswer::NoQueue,
+    };
+    world.tell(Kind::Call, || format!("replies {tag} to the task in slot {slot}: {answer:?}"));
+    answer as u32
 }

@@ -169,6 +169,7 @@ impl<'r> Lane<'r> {
             About::Pick(cpu, prev) => (word(*cpu as u64), prev.as_ref().map_or(word(0), Arg::Task)),
             About::Cpu(cpu) => (word(*cpu as u64), word(0)),
             About::Refused(token, why) => (word(*token), word(u64::from(*why))),
+            About::Hint(task, hint) => (Arg::Task(task), Arg::Hint(hint)),
         };
         let answer = policy.call(method, &mut ctx, a, b);
         if !self.is_over() {
@@ -454,8 +455,8 @@ impl<'r> Lane<'r> {
 
 /// Does the method give an answer? Of another the kernel has what is left in a register.
 fn gives(method: u8) -> bool {
-    use BatonMethod::{NewlyIdle, PickNextTask, SelectTaskRq, TaskDeparted, TaskDequeued};
-    [SelectTaskRq, PickNextTask, NewlyIdle, TaskDequeued, TaskDeparted].iter().any(|it| *it as u8 == method)
+    use BatonMethod::{Hint, NewlyIdle, PickNextTask, SelectTaskRq, TaskDeparted, TaskDequeued};
+    [SelectTaskRq, PickNextTask, NewlyIdle, TaskDequeued, TaskDeparted, Hint].iter().any(|it| *it as u8 == method)
 }
 
 fn is_same(a: &Carried, b: &Carried) -> bool {

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::ptr;
 use std::sync::atomic::AtomicU32;
 
-use baton_abi::BatonFaultKind;
+use baton_abi::{BatonFaultKind, BatonHint};
 use baton_native::Table;
 use baton_trace::{Event, Question};
 
@@ -29,6 +29,7 @@ pub(crate) static TABLE: Table = Table {
     any_idle,
     claim_idle,
     has_memory,
+    reply,
 };
 
 thread_local! {
@@ -169,4 +170,14 @@ extern "C" fn claim_idle(cpu: i32) -> bool {
 
 extern "C" fn has_memory() -> bool {
     lane().is_none_or(Lane::has_memory)
+}
+
+extern "C" fn reply(slot: u32, tag: u32, words: *const [u64; 6]) -> u32 {
+    // SAFETY: Host-call. The seam gives what is valid during the call.
+    let reply = BatonHint { tag, thread: 0, words: unsafe { *words } };
+    let fits = |event: &Event| match event {
+        Event::Reply { slot: s, reply: r, answer } if (*s, r) == (slot, &reply) => Some(u32::from(*answer)),
+        _ => None,
+    };
+    ask(0, fits, || Event::Reply { slot, reply, answer: 0 })
 }

@@ -8,6 +8,7 @@ mod build;
 pub mod check;
 pub mod demo;
 mod doctor;
+pub mod hints;
 mod load;
 mod new;
 mod order;
@@ -47,6 +48,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Upgrade(args) => upgrade::upgrade(&search, &args),
         Command::Switch(args) => switch::command(&search, &args),
         Command::Order(args) => order::command(&args),
+        Command::Hints { command } => hints::command(&command),
         Command::Apply(args) => apply::apply(&search, &args),
         Command::Export { output } => apply::export(output),
         Command::Share(args) => partition::share(&args),

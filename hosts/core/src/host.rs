@@ -48,6 +48,8 @@ pub enum Arg<'t> {
     Task(&'t baton_abi::BatonTask),
     /// The wake.
     Wake(&'t baton_abi::BatonWake),
+    /// The hint.
+    Hint(&'t baton_abi::BatonHint),
 }
 
 /// What went wrong, as the core knows it.

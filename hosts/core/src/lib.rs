@@ -19,6 +19,7 @@ mod cpu;
 mod events;
 mod fallback;
 mod handover;
+mod hints;
 mod host;
 mod order;
 mod partition;
@@ -30,6 +31,7 @@ mod slot;
 
 pub use cpu::{CpuState, EVENTS_KEPT};
 pub use events::{Init, TaskFacts};
+pub use hints::Drained;
 pub use host::{Arg, Fault, Host};
 pub use partition::{Partition, FREE};
 pub use policy::{PolicyEntry, StartError};

@@ -35,6 +35,7 @@ struct table {
 	bool (*any_idle)(void);
 	bool (*claim_idle)(s32 cpu);
 	bool (*has_memory)(void);
+	u32 (*reply)(u32 slot, u32 tag, const u64 *words);
 };
 
 struct block {
@@ -147,6 +148,11 @@ bool baton_host_any_idle(void)
 bool baton_host_claim_idle(s32 cpu)
 {
 	return ASK(table->claim_idle(cpu));
+}
+
+u32 baton_host_reply(u32 slot, u32 tag, const u64 *words)
+{
+	return ASK(table->reply(slot, tag, words));
 }
 
 void __noreturn baton_host_panic(const char *file, size_t file_len, u32 line, const char *message, size_t message_len)
@@ -275,6 +281,8 @@ static u64 dispatch(enum baton_method method, struct instance *instance, struct 
 		return DOES(enter_idle, ctx, cpu);
 	case BATON_METHOD_EXIT_IDLE:
 		return DOES(exit_idle, ctx, cpu);
+	case BATON_METHOD_HINT:
+		return GIVES(hint, ctx, task, (const struct baton_hint *)b);
 	default:
 		/* Upgrades: baton_native::Policy::make_from refuses them, as memory belongs to one instance here. */
 		return 0;

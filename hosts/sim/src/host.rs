@@ -9,7 +9,9 @@ use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::Arc;
 
-use baton_abi::{BatonCtx, BatonFault, BatonFaultKind, BatonMethod};
+use baton_abi::{
+    BatonCtx, BatonFault, BatonFaultKind, BatonHint, BatonMethod, BatonReplyAnswer, BATON_HINTS_MIN_ENTRIES,
+};
 use baton_core::{Arg, Core, CpuState, Fault, Host, PolicyEntry, Slot};
 use baton_native::{Crash, Instance, Policy, Table};
 
@@ -28,6 +30,8 @@ pub(crate) struct Facts {
     pub rq: Cell<u32>,
     /// Its set of CPUs: 0 for all, else a place in `masks` plus one.
     pub mask: Cell<u32>,
+    /// Replies that it has yet to read; `None` while it has no queue to its policy.
+    pub unread: Cell<Option<u32>>,
 }
 
 /// A policy arms its timer on a CPU, to run out then, or stops it.
@@ -53,6 +57,8 @@ pub(crate) struct SimHost {
     pub timers: RefCell<Vec<TimerRequest>>,
     pub kicks_all: Cell<bool>,
     pub evictions: RefCell<Vec<u32>>,
+    /// Of the calls since they were last looked at, by slot.
+    pub replies: RefCell<Vec<(u32, BatonHint)>>,
     pub reports: RefCell<Vec<BatonFault>>,
     /// By a policy's version, less one.
     pub instances: RefCell<Vec<Instance>>,
@@ -98,6 +104,7 @@ impl SimHost {
             timers: RefCell::default(),
             kicks_all: Cell::new(false),
             evictions: RefCell::default(),
+            replies: RefCell::default(),
             reports: RefCell::default(),
             instances: RefCell::default(),
             names: RefCell::default(),
@@ -442,6 +449,23 @@ extern "C" fn has_memory() -> bool {
     true
 }
 
+extern "C" fn reply(slot: u32, tag: u32, words: *const [u64; 6]) -> u32 {
+    // SAFETY: Host-call. The seam gives what is valid during the call.
+    let reply = BatonHint { tag, thread: 0, words: unsafe { *words } };
+    with(|_, host| {
+        let Some(facts) = host.facts.get(slot as usize) else { return BatonReplyAnswer::NoQueue };
+        match facts.unread.get() {
+            None => BatonReplyAnswer::NoQueue,
+            Some(BATON_HINTS_MIN_ENTRIES..) => BatonReplyAnswer::Full,
+            Some(unread) => {
+                facts.unread.set(Some(unread + 1));
+                host.replies.borrow_mut().push((slot, reply));
+                BatonReplyAnswer::Sent
+            }
+        }
+    }) as u32
+}
+
 /// Of runs that are not recorded; `record::TABLE` adds the recording.
 pub(crate) static TABLE: Table = Table {
     lock,
@@ -460,4 +484,5 @@ pub(crate) static TABLE: Table = Table {
     any_idle,
     claim_idle,
     has_memory,
+    reply,
 };

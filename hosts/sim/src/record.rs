@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 use std::sync::atomic::AtomicU32;
 
-use baton_abi::{BatonCtx, BatonFaultKind, BatonMethod, BatonStateType, BatonTask, BATON_ABORTED};
+use baton_abi::{BatonCtx, BatonFaultKind, BatonHint, BatonMethod, BatonStateType, BatonTask, BATON_ABORTED};
 use baton_core::Arg;
 use baton_native::Table;
 use baton_trace::{About, Call, Carried, Event, FileWriter, Header, Question, Recorder, Return, BLOCK_SIZE};
@@ -187,6 +187,7 @@ fn about(method: BatonMethod, a: &Arg<'_>, b: &Arg<'_>) -> About {
         (BatonMethod::PickRefused, Arg::Word(token), Arg::Word(why)) => About::Refused(*token, *why as u8),
         (_, Arg::Word(which), _) => About::Cpu(*which as i32),
         (_, _, Arg::Wake(wake)) => About::Waking(task(a), **wake),
+        (_, _, Arg::Hint(hint)) => About::Hint(task(a), **hint),
         (_, _, Arg::Word(token)) if *token != 0 => About::Given(task(a), *token),
         _ => About::Task(task(a)),
     }
@@ -210,6 +211,7 @@ pub(crate) static TABLE: Table = Table {
     any_idle,
     claim_idle,
     has_memory: host::TABLE.has_memory,
+    reply,
 };
 
 fn note(event: &Event) {
@@ -299,4 +301,12 @@ extern "C" fn any_idle() -> bool {
 
 extern "C" fn claim_idle(cpu: i32) -> bool {
     noted(Question::Claim, cpu, (host::TABLE.claim_idle)(cpu))
+}
+
+extern "C" fn reply(slot: u32, tag: u32, words: *const [u64; 6]) -> u32 {
+    let answer = (host::TABLE.reply)(slot, tag, words);
+    // SAFETY: Host-call. The seam gives what is valid during the call.
+    let reply = BatonHint { tag, thread: 0, words: unsafe { *words } };
+    note(&Event::Reply { slot, reply, answer: answer as u8 });
+    answer
 }

@@ -92,6 +92,10 @@ pub struct Stats {
     pub offline: u64,
     /// Tasks that could not be made.
     pub no_slot: u64,
+    /// Hints that tasks sent.
+    pub hints: u64,
+    /// Those of them that no policy took.
+    pub hints_refused: u64,
     /// Versions of policies that took another's place.
     pub upgrades: u64,
     /// Why others did not.
@@ -125,6 +129,8 @@ impl Stats {
             higher: 0,
             offline: 0,
             no_slot: 0,
+            hints: 0,
+            hints_refused: 0,
             upgrades: 0,
             refused: Vec::new(),
             duration: 0,

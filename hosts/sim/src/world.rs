@@ -7,6 +7,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use baton_abi::BatonHint;
+
 use crate::rng::Rng;
 use crate::topology::CpuMask;
 
@@ -79,6 +81,15 @@ pub enum Op {
     Suspend,
     /// Ends another task's [`Op::Suspend`].
     Resume(TaskRef),
+    /// Gives the task's policy a hint, at once (`BATON_HINTS_IOC_SEND`). The task has a queue from its first one on.
+    Hint {
+        /// What it says; its `thread` is not looked at.
+        hint: BatonHint,
+        /// The thread that it names.
+        thread: Option<TaskRef>,
+    },
+    /// Takes a reply of the policy's, or sleeps until there is one; it is in [`Cx::reply`] at the next question.
+    Reply,
     /// sched_yield().
     Yield,
     /// Makes a child, which inherits policy, nice value, CPUs and group unless it says otherwise. Its number is in [`Cx::child`] at the
@@ -106,6 +117,8 @@ pub struct Cx<'a> {
     pub me: TaskRef,
     /// What the last [`Op::Take`] took.
     pub item: Option<Item>,
+    /// What the last [`Op::Reply`] took.
+    pub reply: Option<BatonHint>,
     /// Whom the last [`Op::Fork`] made.
     pub child: Option<TaskRef>,
 }

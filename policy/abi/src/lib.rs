@@ -8,13 +8,15 @@
 #![forbid(unsafe_code)]
 
 mod control;
+mod hints;
 mod policy;
 
 pub use control::*;
+pub use hints::*;
 pub use policy::*;
 
 /// Version of everything in this crate. A policy module built for another version is refused at registration.
-pub const BATON_ABI: u32 = 3;
+pub const BATON_ABI: u32 = 4;
 
 /// Longest name of a policy, with the terminating NUL.
 pub const BATON_NAME_LEN: usize = 32;

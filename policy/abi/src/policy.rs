@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Between the core and a policy, and between the shim and the core.
 
-use crate::BATON_NAME_LEN;
+use crate::{BatonHint, BATON_NAME_LEN};
 use core::ffi::{c_char, c_void};
 
 /// A `Schedulable` as C sees it: the task's slot plus one in the low half, its generation in the high half.
@@ -195,6 +195,9 @@ pub struct BatonPolicy {
     pub state: BatonStateType,
     /// The state of another version that `reregister_convert` takes.
     pub older: BatonStateType,
+    /// The types of the hints that it takes and of its replies; names are empty when it takes none.
+    pub hint_type: BatonStateType,
+    pub reply_type: BatonStateType,
     /// Needed. Process context, may sleep and allocate. Returns NULL when it cannot.
     pub create: Option<extern "C-unwind" fn(env: *const BatonEnv) -> *mut c_void>,
     /// Needed. Process context; no other call is under way or will come.
@@ -249,6 +252,16 @@ pub struct BatonPolicy {
     pub cpu_offline: Option<extern "C-unwind" fn(this: *mut c_void, ctx: *mut BatonCtx, cpu: i32)>,
     pub enter_idle: Option<extern "C-unwind" fn(this: *mut c_void, ctx: *mut BatonCtx, cpu: i32)>,
     pub exit_idle: Option<extern "C-unwind" fn(this: *mut c_void, ctx: *mut BatonCtx, cpu: i32)>,
+    /// A hint of a task of the policy's, checked as far as the host can: 0, or 1 when it is none of the type that the policy takes. There if
+    /// `hint_type` is.
+    pub hint: Option<
+        extern "C-unwind" fn(
+            this: *mut c_void,
+            ctx: *mut BatonCtx,
+            from: *const BatonTask,
+            hint: *const BatonHint,
+        ) -> u64,
+    >,
     /// The state of the running version, to be shared with the next. Process context; other calls go on meanwhile. Returns NULL
     /// when it cannot. There if `state` is, as are the next two.
     pub reregister_prepare: Option<extern "C-unwind" fn(this: *mut c_void) -> *mut c_void>,
@@ -298,6 +311,7 @@ pub enum BatonMethod {
     CpuOffline,
     EnterIdle,
     ExitIdle,
+    Hint,
     ReregisterPrepare,
     ReregisterInit,
     ReregisterDrop,
@@ -311,7 +325,7 @@ impl BatonMethod {
     /// The method with this number; `None` if there is none.
     pub fn of(number: u32) -> Self {
         use BatonMethod::*;
-        const ALL: [BatonMethod; 32] = [
+        const ALL: [BatonMethod; 33] = [
             None,
             Create,
             Destroy,
@@ -337,6 +351,7 @@ impl BatonMethod {
             CpuOffline,
             EnterIdle,
             ExitIdle,
+            Hint,
             ReregisterPrepare,
             ReregisterInit,
             ReregisterDrop,
@@ -350,7 +365,7 @@ impl BatonMethod {
 }
 
 /// Names of [`BatonMethod`], by number.
-pub const BATON_METHOD_NAMES: [&str; 32] = [
+pub const BATON_METHOD_NAMES: [&str; 33] = [
     "-",
     "create",
     "destroy",
@@ -376,6 +391,7 @@ pub const BATON_METHOD_NAMES: [&str; 32] = [
     "cpu_offline",
     "enter_idle",
     "exit_idle",
+    "hint",
     "reregister_prepare",
     "reregister_init",
     "reregister_drop",

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What a call may do.
 
-use crate::{Cpu, Kick, KickRefused, Schedulable, Task};
+use crate::{Cpu, Hints, Kick, KickRefused, Message, Schedulable, Task};
 use baton_seam::host;
 use core::{cell::Cell, marker::PhantomData};
 
@@ -13,6 +13,15 @@ pub const MAX_KICKS: usize = 4;
 pub struct Ctx<'a> {
     kicks: Kicks<'a>,
     _not_send: PhantomData<*const ()>,
+}
+
+/// A reply was not sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplyRefused {
+    /// The task has no queue to this policy.
+    NoQueue,
+    /// The task has not read what it was sent before. It is told how many replies were lost.
+    Full,
 }
 
 /// Where the kicks of one call are noted, for the host.
@@ -112,5 +121,17 @@ impl<'a> Ctx<'a> {
     #[inline]
     pub fn claim_idle(&self, cpu: Cpu) -> bool {
         host::claim_idle(cpu.number())
+    }
+
+    /// Replies to the task in that slot, which has a queue to this policy: `ctx.reply::<Self>(from.slot, &reply)`. From any call, on
+    /// any CPU. The task is woken if it waits for one.
+    pub fn reply<P: Hints>(&self, slot: u32, reply: &P::Reply) -> Result<(), ReplyRefused> {
+        const { assert!(P::Reply::THREADS == 0, "a reply names no thread") }
+        let raw = reply.encode();
+        match host::reply(slot, raw.tag, &raw.words) {
+            0 => Ok(()),
+            1 => Err(ReplyRefused::NoQueue),
+            _ => Err(ReplyRefused::Full),
+        }
     }
 }

@@ -22,12 +22,13 @@ mod topology;
 mod types;
 pub mod weight;
 
+pub use baton_message::{message, Message, Thread};
 pub use baton_seam::Schedulable;
-pub use ctx::{Ctx, Kicks, MAX_KICKS};
+pub use ctx::{Ctx, Kicks, ReplyRefused, MAX_KICKS};
 pub use env::Env;
 #[doc(hidden)]
 pub use saved::{Load, Save, Unlike};
-pub use scheduler::{Scheduler, Upgrade};
+pub use scheduler::{Hints, Scheduler, Upgrade};
 pub use shared::{Shared, Word};
 #[doc(hidden)]
 pub use state::layout_of;
@@ -44,7 +45,7 @@ pub type Lock<T> = lock_api::Mutex<baton_seam::RawLock, T>;
 pub const DEFAULT_SLICE: u64 = 20_000_000;
 
 /// Names the type that implements [`Scheduler`], for the host that the policy is built into; with `, upgrade` one that implements
-/// [`Upgrade`], too.
+/// [`Upgrade`], too; with `, hints` one that implements [`Hints`]; with both, in this order.
 #[macro_export]
 macro_rules! policy {
     ($scheduler:ty) => {
@@ -55,6 +56,14 @@ macro_rules! policy {
         #[doc(hidden)]
         pub type BatonPolicy = $crate::Upgradable<$scheduler>;
     };
+    ($scheduler:ty, hints) => {
+        #[doc(hidden)]
+        pub type BatonPolicy = $crate::Hinted<$crate::Plain<$scheduler>>;
+    };
+    ($scheduler:ty, upgrade, hints) => {
+        #[doc(hidden)]
+        pub type BatonPolicy = $crate::Hinted<$crate::Upgradable<$scheduler>>;
+    };
 }
 
 /// For hosts: a policy as `baton::policy!` names it.
@@ -64,3 +73,7 @@ pub struct Plain<S: Scheduler>(core::marker::PhantomData<S>);
 /// For hosts: a policy whose versions can be exchanged.
 #[doc(hidden)]
 pub struct Upgradable<S: Upgrade>(core::marker::PhantomData<S>);
+
+/// For hosts: a policy, as one of the above, that takes hints.
+#[doc(hidden)]
+pub struct Hinted<P>(core::marker::PhantomData<P>);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The trait that a policy implements.
 
-use crate::{Cpu, Ctx, Env, Events, Pick, Placement, Refusal, Schedulable, State, Task, Wake};
+use crate::{Cpu, Ctx, Env, Events, Message, Pick, Placement, Refusal, Schedulable, State, Task, Wake};
 
 /// A scheduling policy.
 ///
@@ -134,6 +134,23 @@ pub trait Scheduler: Sized + Send + Sync {
     fn exit_idle(&self, ctx: &Ctx<'_>, cpu: Cpu) {
         let _ = (ctx, cpu);
     }
+}
+
+/// A policy that applications can give hints (Enoki 3.3), through rings in shared memory, without a system call. See `docs/hints.md`.
+pub trait Hints: Scheduler {
+    /// What they say. Made by [`message!`](crate::message).
+    type Hint: Message;
+
+    /// What the policy can reply ([`Ctx::reply`]). It names no thread.
+    type Reply: Message;
+
+    /// The task `from` said this. Called at events of that task, before anything else is asked about them: when it wakes another, when it
+    /// goes to sleep or is preempted, when it wakes up, at a tick; or at once, where it asked for that by a system call. Interrupts are
+    /// off; a run-queue lock may be held, not always that of `from.cpu`.
+    ///
+    /// An application is not trusted: the host has checked that it is a message of the type, and that a thread which it names is of the
+    /// sender's own process and a task of this policy's. What the numbers mean is for the policy to check.
+    fn hint(&self, ctx: &Ctx<'_>, from: &Task, hint: Self::Hint);
 }
 
 /// A policy whose running version can be replaced by another, with its state (Enoki 3.2).

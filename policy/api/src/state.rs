@@ -11,6 +11,7 @@ use crate::{
     Lock, PerCpu, PerTask,
 };
 use alloc::{boxed::Box, sync::Arc, vec::Vec};
+use baton_message::fnv::{text, word, BEGIN};
 use core::sync::atomic::{
     AtomicBool, AtomicI32, AtomicI64, AtomicU16, AtomicU32, AtomicU64, AtomicU8, AtomicUsize, Ordering,
 };
@@ -54,7 +55,7 @@ impl Layout {
     /// For `baton::state!`: of a structure without its fields.
     #[doc(hidden)]
     pub const fn of<T>(name: &'static str, version: u32) -> Self {
-        let hash = text(word(text(0xcbf2_9ce4_8422_2325, COMPILER), CONTAINERS), name);
+        let hash = text(word(text(BEGIN, COMPILER), CONTAINERS), name);
         Self {
             name,
             version,
@@ -73,31 +74,6 @@ impl Layout {
 #[doc(hidden)]
 pub const fn layout_of<S, F: State>(_: fn(&S) -> &F) -> Layout {
     F::LAYOUT
-}
-
-/// FNV-1a.
-const fn byte(hash: u64, byte: u8) -> u64 {
-    (hash ^ byte as u64).wrapping_mul(0x100_0000_01b3)
-}
-
-const fn word(mut hash: u64, word: u64) -> u64 {
-    let bytes = word.to_le_bytes();
-    let mut i = 0;
-    while i < bytes.len() {
-        hash = byte(hash, bytes[i]);
-        i += 1;
-    }
-    hash
-}
-
-const fn text(mut hash: u64, text: &str) -> u64 {
-    let bytes = text.as_bytes();
-    let mut i = 0;
-    while i < bytes.len() {
-        hash = byte(hash, bytes[i]);
-        i += 1;
-    }
-    word(hash, bytes.len() as u64)
 }
 
 /// Makes a structure a [`State`]: its version, and the names of all its fields, whose types are states, too.

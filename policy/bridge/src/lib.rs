@@ -6,6 +6,7 @@
 
 extern crate alloc;
 
+mod hints;
 mod make;
 mod upgrade;
 
@@ -57,6 +58,9 @@ const fn plain<S: Scheduler>() -> BatonPolicy {
         exit_idle: Some(exit_idle::<S>),
         state: upgrade::NO_STATE,
         older: upgrade::NO_STATE,
+        hint_type: upgrade::NO_STATE,
+        reply_type: upgrade::NO_STATE,
+        hint: None,
         reregister_prepare: None,
         reregister_init: None,
         reregister_drop: None,

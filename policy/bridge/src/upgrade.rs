@@ -9,15 +9,20 @@ use core::ffi::{c_char, c_void};
 
 /// A policy as `baton::policy!` names it: with or without the functions of [`Upgrade`].
 pub trait Exchange {
+    /// Its type.
+    type Scheduler: Scheduler;
+
     /// All its functions.
     const OPS: BatonPolicy;
 }
 
 impl<S: Scheduler> Exchange for Plain<S> {
+    type Scheduler = S;
     const OPS: BatonPolicy = crate::plain::<S>();
 }
 
 impl<S: Upgrade> Exchange for Upgradable<S> {
+    type Scheduler = S;
     const OPS: BatonPolicy = BatonPolicy {
         state: state_type(S::State::LAYOUT),
         older: state_type(S::Older::LAYOUT),

@@ -23,6 +23,7 @@ mod c {
         pub fn baton_host_cpu_idle(cpu: i32) -> bool;
         pub fn baton_host_any_idle() -> bool;
         pub fn baton_host_claim_idle(cpu: i32) -> bool;
+        pub fn baton_host_reply(slot: u32, tag: u32, words: *const u64) -> u32;
     }
 }
 
@@ -122,4 +123,10 @@ pub fn any_idle() -> bool {
 pub fn claim_idle(cpu: i32) -> bool {
     // SAFETY: Kernel-call. The number is checked there.
     unsafe { c::baton_host_claim_idle(cpu) }
+}
+
+/// Replies to a task; the answer is 0, or why not (`BatonReplyAnswer`).
+pub fn reply(slot: u32, tag: u32, words: &[u64; 6]) -> u32 {
+    // SAFETY: Kernel-call. The slot is checked there, and there are six words.
+    unsafe { c::baton_host_reply(slot, tag, words.as_ptr()) }
 }

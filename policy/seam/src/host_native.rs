@@ -43,6 +43,8 @@ pub struct Table {
     pub claim_idle: extern "C" fn(cpu: i32) -> bool,
     /// Memory is asked for: may there be some?
     pub has_memory: extern "C" fn() -> bool,
+    /// Replies to a task, with six words; the answer is `BatonReplyAnswer`.
+    pub reply: extern "C" fn(slot: u32, tag: u32, words: *const [u64; 6]) -> u32,
 }
 
 std::thread_local! {
@@ -209,4 +211,9 @@ pub fn has_memory() -> bool {
     let is_in_call = IN_CALL.try_with(Cell::get).is_ok_and(|calls| calls != 0);
     // SAFETY: Installed. As in `table`.
     unsafe { table.as_ref() }.filter(|_| is_in_call).is_none_or(|table| (table.has_memory)())
+}
+
+/// Replies to a task. Without a host nobody has a queue.
+pub fn reply(slot: u32, tag: u32, words: &[u64; 6]) -> u32 {
+    table().map_or(1, |table| (table.reply)(slot, tag, words))
 }

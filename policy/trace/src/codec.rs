@@ -5,17 +5,18 @@
 //! event   := tag:u8 ...                        numbers are varints (LEB128), signed ones zigzag
 //! call    := method:u8 bits:u8 stamp [coarse] [cpu] [flags] [carried] about   stamp: the difference to the last
 //! carried := slice count:u8 kick*
-//! about   := task prev_cpu waker_cpu flags | task token | task | which [task] | which | token why:u8
+//! about   := task prev_cpu waker_cpu flags | task token | task | which [task] | which | token why:u8 | task thread hint
+//! hint    := tag count:u8 word*                words of 0 at the end are left out
 //! task    := slot [pid nice] [cpu] runtime     runtime: the difference to what is remembered of the slot
 //! token   := generation | word                 the first when it is the task's own
 //! ```
 //! The other events are in `docs/formats/trace.md`, and below.
 
 use crate::event::{About, Call, Carried, Event, Question, Return, Shape};
-use baton_abi::{BatonTask, BatonWake, BATON_MAX_KICKS};
+use baton_abi::{BatonHint, BatonTask, BatonWake, BATON_MAX_KICKS};
 
 /// No event takes more bytes.
-pub const MAX_EVENT: usize = 128;
+pub const MAX_EVENT: usize = 256;
 
 const RETURN: u8 = 32;
 const RETURN_WITH: u8 = 33;
@@ -31,6 +32,7 @@ const CANCEL_TIMER: u8 = 42;
 const DROPPED: u8 = 44;
 const END: u8 = 45;
 const NO_MEMORY: u8 = 46;
+const REPLY: u8 = 47;
 // Each with its answer in bit 0.
 const ANY_IDLE: u8 = 48;
 const MAY_RUN: u8 = 50;
@@ -243,8 +245,21 @@ impl Codec {
                 w.word(*token);
                 w.byte(*why);
             }
+            About::Hint(task, hint) => {
+                self.task(task, call.cpu, &mut bits, w);
+                w.word(u64::from(hint.thread));
+                Self::hint(hint, w);
+            }
         }
         w.out[1] = bits;
+    }
+
+    /// But for the thread.
+    fn hint(hint: &BatonHint, w: &mut Writer<'_>) {
+        w.word(u64::from(hint.tag));
+        let count = hint.words.iter().rposition(|word| *word != 0).map_or(0, |last| last + 1);
+        w.byte(count as u8);
+        hint.words.iter().take(count).for_each(|word| w.word(*word));
     }
 
     #[inline(always)]
@@ -332,6 +347,12 @@ impl Codec {
                 w.byte(DROPPED);
                 w.word(*token);
             }
+            Event::Reply { slot, reply, answer } => {
+                w.byte(REPLY);
+                w.word(u64::from(*slot));
+                w.byte(*answer);
+                Self::hint(reply, w);
+            }
             Event::End { stamp } => {
                 w.byte(END);
                 self.stamp(*stamp, w);
@@ -373,6 +394,7 @@ impl Codec {
             CANCEL_TIMER => Event::CancelTimer,
             NO_MEMORY => Event::NoMemory { after: r.word()? },
             DROPPED => Event::Dropped(r.word()?),
+            REPLY => Event::Reply { slot: r.small()?, answer: r.byte()?, reply: Self::read_hint(0, r)? },
             END => Event::End { stamp: self.read_stamp(r)? },
             _ => match tag & !1 {
                 ANY_IDLE => Event::AnyIdle(yes),
@@ -439,8 +461,21 @@ impl Codec {
             }
             Shape::Cpu => About::Cpu(r.cpu()?),
             Shape::Refused => About::Refused(r.word()?, r.byte()?),
+            Shape::Hint => {
+                let (task, thread) = (self.read_task(bits, cpu, r)?, r.small()?);
+                About::Hint(task, Self::read_hint(thread, r)?)
+            }
         };
         Ok(Call { stamp, method, now: self.coarse, cpu, flags, carried, about })
+    }
+
+    fn read_hint(thread: u32, r: &mut Reader<'_>) -> Result<BatonHint, Malformed> {
+        let mut hint = BatonHint { tag: r.small()?, thread, ..BatonHint::default() };
+        let count = usize::from(r.byte()?);
+        for word in hint.words.get_mut(..count).ok_or(Malformed)? {
+            *word = r.word()?;
+        }
+        Ok(hint)
     }
 
     fn read_answer(&mut self, tag: u8, r: &mut Reader<'_>) -> Result<Return, Malformed> {

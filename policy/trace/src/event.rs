@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What a recording is made of.
 
-use baton_abi::{BatonCtx, BatonTask, BatonWake, BATON_MAX_KICKS};
+use baton_abi::{BatonCtx, BatonHint, BatonTask, BatonWake, BATON_MAX_KICKS};
 
 /// One event of one CPU. Events that other CPUs must wait for have a stamp: a count of the machine's clock cycles, which all CPUs
 /// agree on as far as a lock orders them (the kernel tests just that: arch/x86/kernel/tsc_sync.c).
@@ -67,6 +67,15 @@ pub enum Event {
     },
     /// A `Schedulable` was dropped, and with it this task lost.
     Dropped(u64),
+    /// A reply was sent to a task.
+    Reply {
+        /// Of the task.
+        slot: u32,
+        /// What it says; it names no thread.
+        reply: BatonHint,
+        /// What became of it (`BatonReplyAnswer`).
+        answer: u8,
+    },
     /// The recording of this CPU ends, on purpose.
     End {
         /// When.
@@ -119,6 +128,8 @@ pub enum About {
     Cpu(i32),
     /// A token that was refused, and why (`BatonRefusal`).
     Refused(u64, u8),
+    /// A hint, and the task that it is of.
+    Hint(BatonTask, BatonHint),
 }
 
 /// The end of a call.
@@ -171,6 +182,7 @@ pub(crate) enum Shape {
     Pick,
     Cpu,
     Refused,
+    Hint,
 }
 
 impl Shape {
@@ -185,6 +197,7 @@ impl Shape {
             11 => Shape::Refused,
             10 | 12 | 20..=24 => Shape::Cpu,
             13..=19 => Shape::Task,
+            25 => Shape::Hint,
             _ => return None,
         })
     }

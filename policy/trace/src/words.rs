@@ -6,8 +6,8 @@ extern crate alloc;
 use crate::{About, Call, Carried, Event, Item, Question, Recording, Told};
 use alloc::{collections::BTreeMap, format, string::String, vec::Vec};
 use baton_abi::{
-    BatonTask, BATON_FAULT_NAMES, BATON_F_FORK, BATON_F_SYNC, BATON_KICK_PREEMPT, BATON_METHOD_NAMES, BATON_PICK_KEEP,
-    BATON_PICK_NONE, BATON_SELECT_DIRECT,
+    BatonHint, BatonTask, BATON_FAULT_NAMES, BATON_F_FORK, BATON_F_SYNC, BATON_KICK_PREEMPT, BATON_METHOD_NAMES,
+    BATON_PICK_KEEP, BATON_PICK_NONE, BATON_SELECT_DIRECT,
 };
 
 /// The name of the method with this number.
@@ -57,6 +57,15 @@ impl Words {
         }
     }
 
+    fn hint(&self, hint: &BatonHint) -> String {
+        let thread = match hint.thread.checked_sub(1) {
+            Some(slot) => format!(" about {}", self.slot(slot)),
+            None => String::new(),
+        };
+        let count = hint.words.iter().rposition(|word| *word != 0).map_or(0, |last| last + 1);
+        format!("{} {:?}{thread}", hint.tag, &hint.words[..count])
+    }
+
     fn token(&self, token: u64) -> String {
         match (token as u32).checked_sub(1) {
             Some(slot) => format!("{} (generation {})", self.slot(slot), token >> 32),
@@ -95,6 +104,10 @@ impl Words {
             Event::CancelTimer => "stops its timer".into(),
             Event::NoMemory { .. } => "asks for memory, and there is none".into(),
             Event::Dropped(token) => format!("drops the Schedulable of {}", self.token(*token)),
+            Event::Reply { slot, reply, answer } => {
+                let answer = ["sent", "it has no queue", "its ring is full"].get(usize::from(*answer)).unwrap_or(&"?");
+                format!("replies to {} with {}: {answer}", self.slot(*slot), self.hint(reply))
+            }
             Event::End { .. } => "the recording of this CPU ends".into(),
         }
     }
@@ -148,6 +161,7 @@ impl Words {
                 };
                 format!("{at} {name}: {}: {why}", self.token(*token))
             }
+            About::Hint(task, hint) => format!("{at} {name}: {}: {}", of(task), self.hint(hint)),
         }
     }
 
@@ -164,6 +178,7 @@ impl Words {
                 token if method == 9 => format!(": {}, for {}", self.token(token), slice(after.slice)),
                 token => format!(": {}", self.token(token)),
             },
+            25 if answer != 0 => ": that is no hint of its type".into(),
             14 | 15 => match answer {
                 0 => ": it had none".into(),
                 token => format!(": gives back {}", self.token(token)),
@@ -189,6 +204,7 @@ impl About {
             About::Waking(task, _) | About::Given(task, _) | About::Task(task) | About::Pick(_, Some(task)) => {
                 Some(task)
             }
+            About::Hint(task, _) => Some(task),
             _ => None,
         }
     }

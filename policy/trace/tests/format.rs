@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What is written is read again; whatever is damaged costs its own block and nothing else.
 
-use baton_abi::{BatonTask, BatonWake};
+use baton_abi::{BatonHint, BatonTask, BatonWake};
 use baton_trace::{
     About, Call, Carried, Codec, Event, FileWriter, Header, Item, OpenError, Question, Recorder, Recording, Return,
     BLOCK_SIZE, HEAD_SIZE, MAX_EVENT,
@@ -15,6 +15,12 @@ fn number() -> impl Strategy<Value = u64> {
 fn task() -> impl Strategy<Value = BatonTask> {
     (prop_oneof![0u32..20, any::<u32>()], any::<u32>(), -2..9i32, any::<i32>(), number())
         .prop_map(|(slot, pid, cpu, nice, runtime)| BatonTask { slot, pid, cpu, nice, runtime })
+}
+
+fn hint(thread: impl Strategy<Value = u32>) -> impl Strategy<Value = BatonHint> {
+    let words = [number().boxed(), number().boxed(), Just(0).boxed(), number().boxed(), Just(0).boxed()];
+    let words = (words, prop_oneof![Just(0), number()]).prop_map(|([a, b, c, d, e], f)| [a, b, c, d, e, f]);
+    (any::<u32>(), thread, words).prop_map(|(tag, thread, words)| BatonHint { tag, thread, words })
 }
 
 fn about() -> impl Strategy<Value = (u8, About)> {
@@ -33,6 +39,7 @@ fn about() -> impl Strategy<Value = (u8, About)> {
         (any::<i32>(), proptest::option::of(task())).prop_map(|(cpu, prev)| (9, About::Pick(cpu, prev))),
         (20u8..25, any::<i32>()).prop_map(|(method, cpu)| (method, About::Cpu(cpu))),
         (number(), any::<u8>()).prop_map(|(token, why)| (11, About::Refused(token, why))),
+        (task(), hint(any::<u32>())).prop_map(|(task, hint)| (25, About::Hint(task, hint))),
     ]
 }
 
@@ -70,6 +77,11 @@ fn event() -> impl Strategy<Value = Event> {
         Just(Event::CancelTimer),
         any::<u64>().prop_map(|after| Event::NoMemory { after }),
         number().prop_map(Event::Dropped),
+        (any::<u32>(), hint(Just(0)), any::<u8>()).prop_map(|(slot, reply, answer)| Event::Reply {
+            slot,
+            reply,
+            answer
+        }),
         number().prop_map(|stamp| Event::End { stamp }),
     ]
 }

@@ -38,7 +38,7 @@ fn save(name: &str) -> Result<Value, String> {
 }
 
 /// Has the policy stopped as one whose tasks wait for too long.
-fn stall(name: &str) -> Result<(), String> {
+pub fn stall(name: &str) -> Result<(), String> {
     const LIMIT: &str = "/sys/module/baton/parameters/stall_ms";
     let load = Load::hackbench(4, 200)?;
     let usual = fs::read_to_string(LIMIT).map_err(|e| e.to_string())?;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The tests that run inside a booted kernel, as root, by way of the tool that a user has: `baton`.
 //!
-//! `baton-booted [--repeat N] [WORD]`: all cases, or those of the group WORD (containment, life, conformance, upgrade, record, several,
-//! configuration, systemd), or whose name has WORD in it, each N times in a row; of these, those for a machine like this. Every case begins and ends
+//! `baton-booted [--repeat N] [WORD]`: all cases, or those of the group WORD (containment, life, conformance, upgrade, record, hints,
+//! several, configuration, systemd), or whose name has WORD in it, each N times in a row; of these, those for a machine like this. Every case begins and ends
 //! with nothing loaded, and fails when the machine does not go on scheduling or something stays behind. The kernel's log is judged
 //! by the one that boots the guest (crate baton-vm).
 
@@ -17,6 +17,7 @@ mod configuration;
 mod conformance;
 mod containment;
 mod flight;
+mod hints;
 mod record;
 mod several;
 mod tool;
@@ -45,6 +46,9 @@ fn main() -> ExitCode {
                 |()| ExitCode::SUCCESS,
             );
         }
+        if arg == "--hints" {
+            return hints::client(&args.collect::<Vec<_>>());
+        }
         if arg == "--repeat" {
             repeat = args.next().and_then(|n| n.parse().ok()).unwrap_or(1);
         } else {
@@ -60,6 +64,7 @@ fn main() -> ExitCode {
         ("conformance", "2", conformance::cases()),
         ("upgrade", "2", upgrade::cases()),
         ("record", "2", record::cases().into_iter().chain(flight::cases()).collect()),
+        ("hints", "2", hints::cases()),
         ("several", "4", several::cases()),
         ("configuration", "4", configuration::cases()),
         ("systemd", "systemd", configuration::of_systemd()),

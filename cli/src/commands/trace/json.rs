@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Events as JSON, one to a line: their fields by name.
 
-use baton_abi::BatonTask;
+use baton_abi::{BatonHint, BatonTask};
 use baton_trace::{fault_name, method_name, About, Call, Carried, Event, Item, Question, Recording, Return};
 use serde_json::{json, Value};
 
@@ -53,6 +53,9 @@ fn value(item: &Item) -> Value {
         Event::CancelTimer => json!({"event": "cancel_timer"}),
         Event::NoMemory { after } => json!({"event": "no_memory", "after": after}),
         Event::Dropped(token) => json!({"event": "dropped", "token": token}),
+        Event::Reply { slot, reply, answer } => {
+            json!({"event": "reply", "slot": slot, "reply": hint(reply), "answer": answer})
+        }
         Event::End { .. } => json!({"event": "end"}),
     }
 }
@@ -78,6 +81,7 @@ fn call(call: &Call) -> Value {
             value["token"] = (*token).into();
             value["why"] = (*why).into();
         }
+        About::Hint(_, said) => value["hint"] = hint(said),
     }
     value
 }
@@ -85,6 +89,11 @@ fn call(call: &Call) -> Value {
 fn task(task: &BatonTask) -> Value {
     let BatonTask { slot, pid, cpu, nice, runtime } = task;
     json!({"slot": slot, "pid": pid, "cpu": cpu, "nice": nice, "runtime_ns": runtime})
+}
+
+/// The thread is a slot plus one, 0 for none.
+fn hint(hint: &BatonHint) -> Value {
+    json!({"tag": hint.tag, "thread": hint.thread, "words": hint.words})
 }
 
 fn carried(carried: &Carried) -> Value {

@@ -2,8 +2,8 @@
 //! A host in user space: policies are closures, and a task's allowed CPUs are a mask.
 
 use baton_abi::{
-    BatonCtx, BatonFaultKind, BatonMethod, BatonRefusal, BatonTask, BatonWake, BATON_ABORTED, BATON_PICK_KEEP,
-    BATON_PICK_NONE,
+    BatonCtx, BatonFaultKind, BatonHint, BatonMethod, BatonRefusal, BatonTask, BatonWake, BATON_ABORTED,
+    BATON_PICK_KEEP, BATON_PICK_NONE,
 };
 use baton_core::{Arg, Core, CpuState, Fault, Host, PolicyEntry, Slot, TaskFacts, TaskState};
 use std::sync::{
@@ -22,6 +22,7 @@ pub struct Call<'c> {
     /// The task that it is about, or that ran before.
     pub task: Option<BatonTask>,
     pub wake: Option<BatonWake>,
+    pub hint: Option<BatonHint>,
     /// The CPU that it is about, or the token that was refused.
     pub what: u64,
     /// The token that is handed over, or the reason of a refusal.
@@ -104,6 +105,7 @@ impl Host for TestHost {
             ctx,
             task: None,
             wake: None,
+            hint: None,
             what: 0,
             token: 0,
             here,
@@ -111,12 +113,13 @@ impl Host for TestHost {
         match a {
             Arg::Word(word) => call.what = word,
             Arg::Task(task) => call.task = Some(*task),
-            Arg::Wake(_) => panic!("a wake is never the first argument"),
+            Arg::Wake(_) | Arg::Hint(_) => panic!("never the first argument"),
         }
         match b {
             Arg::Word(word) => call.token = word,
             Arg::Task(task) => call.task = Some(*task),
             Arg::Wake(wake) => call.wake = Some(*wake),
+            Arg::Hint(hint) => call.hint = Some(*hint),
         }
         model(&mut call)
     }

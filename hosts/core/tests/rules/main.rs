@@ -5,6 +5,7 @@
 
 mod cpus;
 mod faults;
+mod hints;
 mod host;
 mod kernel;
 mod membership;

@@ -74,6 +74,7 @@ pub(crate) fn word(arg: Arg<'_>) -> u64 {
         Arg::Word(word) => word,
         Arg::Task(task) => core::ptr::from_ref(task) as u64,
         Arg::Wake(wake) => core::ptr::from_ref(wake) as u64,
+        Arg::Hint(hint) => core::ptr::from_ref(hint) as u64,
     }
 }
 

@@ -8,6 +8,7 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 
 mod control;
+mod hints;
 mod kernel;
 mod record;
 

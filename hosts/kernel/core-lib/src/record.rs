@@ -5,7 +5,7 @@
 //! shared with the reader.
 
 use crate::kernel::{baton_guard, word, Frame};
-use baton_abi::{BatonCtx, BatonMethod, BatonTask, BATON_ABORTED};
+use baton_abi::{BatonCtx, BatonHint, BatonMethod, BatonTask, BATON_ABORTED};
 use baton_core::Arg;
 use baton_trace::{About, Call, Carried, Event, Question, Recorder, Return, BLOCK_SIZE};
 use core::{arch::asm, ffi::c_void};
@@ -105,6 +105,7 @@ fn about(method: BatonMethod, a: &Arg<'_>, b: &Arg<'_>) -> About {
         (PickRefused, Arg::Word(token), Arg::Word(why)) => About::Refused(*token, *why as u8),
         (_, Arg::Word(which), _) => About::Cpu(*which as i32),
         (_, _, Arg::Wake(wake)) => About::Waking(task(a), **wake),
+        (_, _, Arg::Hint(hint)) => About::Hint(task(a), **hint),
         (TaskNew | TaskWakeup | TaskPreempt | TaskYield | TaskRestored, _, Arg::Word(token)) => {
             About::Given(task(a), *token)
         }
@@ -198,6 +199,8 @@ recorded! {
     baton_core_record_cancel_timer() Event::CancelTimer;
     /// See [`Event::NoMemory`].
     baton_core_record_no_memory(after: u64) Event::NoMemory { after };
+    /// See [`Event::Reply`]; `reply` is valid.
+    baton_core_record_reply(slot: u32, reply: *const BatonHint, answer: u32) Event::Reply { slot, reply: *reply, answer: answer as u8 };
     /// See [`Event::Dropped`].
     baton_core_record_dropped(token: u64) Event::Dropped(token);
 }

@@ -5,7 +5,9 @@
 
 mod memory;
 
-use baton_abi::{BatonCtx, BatonMethod, BatonPolicy, BatonRefusal, BatonTask, BatonWake, BATON_ABI, BATON_ABORTED};
+use baton_abi::{
+    BatonCtx, BatonHint, BatonMethod, BatonPolicy, BatonRefusal, BatonTask, BatonWake, BATON_ABI, BATON_ABORTED,
+};
 use baton_seam::host;
 use std::{ffi::c_void, sync::Once};
 
@@ -126,6 +128,7 @@ fn dispatch(ops: &BatonPolicy, method: BatonMethod, this: *mut c_void, ctx: *mut
         M::CpuOffline => about!(cpu_offline, cpu),
         M::EnterIdle => about!(enter_idle, cpu),
         M::ExitIdle => about!(exit_idle, cpu),
+        M::Hint => ops.hint.map_or(0, |f| f(this, ctx, task, b as *const BatonHint)),
         M::ReregisterPrepare => ops.reregister_prepare.map_or(0, |f| f(this) as u64),
         M::ReregisterInit => ops.reregister_init.map_or(0, |f| f(a as *const _, b as *mut c_void) as u64),
         M::ReregisterDrop => ops.reregister_drop.map_or(0, |f| {

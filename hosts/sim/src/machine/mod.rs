@@ -10,6 +10,7 @@
 
 mod change;
 mod class;
+mod hint;
 mod program;
 mod resume;
 mod schedule;
@@ -19,7 +20,7 @@ mod wake;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use baton_abi::{BatonCtx, BATON_KICK_PREEMPT};
+use baton_abi::{BatonCtx, BatonHint, BATON_KICK_PREEMPT};
 use baton_core::CpuState;
 
 use crate::host::{SimCore, SimHost};
@@ -86,6 +87,10 @@ struct Task {
     /// It sleeps in [`crate::world::Op::Suspend`].
     suspended: bool,
     item: Option<Item>,
+    /// Replies of its policy that it has yet to take; does it sleep for one; the one that it took last.
+    replies: VecDeque<BatonHint>,
+    awaits_reply: bool,
+    reply: Option<BatonHint>,
     child: Option<TaskRef>,
     rng: Rng,
     program: Option<Box<dyn Program>>,
@@ -354,6 +359,9 @@ impl<'m> Machine<'m> {
             for request in host.timers.take() {
                 self.set_timer(request.cpu, request.policy, request.at);
             }
+        }
+        if !host.replies.borrow().is_empty() {
+            host.replies.take().into_iter().for_each(|(slot, reply)| self.deliver(slot, reply));
         }
         if !host.evictions.borrow().is_empty() {
             // irq_work, and the wakeup of a work item's thread

@@ -34,7 +34,14 @@ impl Machine<'_> {
         let now = self.now;
         let task = &mut self.tasks[at as usize];
         let mut program = task.program.take()?;
-        let mut cx = Cx { now, rng: &mut task.rng, me: task.id, item: task.item.take(), child: task.child.take() };
+        let mut cx = Cx {
+            now,
+            rng: &mut task.rng,
+            me: task.id,
+            item: task.item.take(),
+            child: task.child.take(),
+            reply: task.reply.take(),
+        };
         let op = program.next(&mut cx);
         task.program = Some(program);
         Some(op)
@@ -107,6 +114,20 @@ impl Machine<'_> {
                     false => self.tasks[other as usize].resumed = true,
                 }
             }
+            Op::Hint { hint, thread } => {
+                self.steal(cpu, syscall);
+                self.hint(cpu, at, hint, thread);
+            }
+            Op::Reply => match self.tasks[at as usize].replies.pop_front() {
+                Some(reply) => {
+                    self.read_reply(at, reply);
+                    self.steal(cpu, syscall);
+                }
+                None => {
+                    self.tasks[at as usize].awaits_reply = true;
+                    self.block(cpu);
+                }
+            },
             Op::Yield => {
                 self.steal(cpu, syscall);
                 let handle = self.tasks[at as usize].handle;

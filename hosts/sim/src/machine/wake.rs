@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! How a task comes to a run queue: try_to_wake_up(), wake_up_new_task(), do_enqueue_task().
 
+use std::collections::VecDeque;
+
 use baton_abi::{BATON_F_FORK, BATON_F_SYNC, BATON_F_WAKEUP};
 use baton_core::{TaskFacts, Verdict};
 
@@ -66,6 +68,9 @@ impl Machine<'_> {
             resumed: false,
             suspended: false,
             item: None,
+            replies: VecDeque::new(),
+            awaits_reply: false,
+            reply: None,
             child: None,
             rng: Rng::new(self.config.seed, u64::from(id.0)),
             program: Some(program),
@@ -78,6 +83,7 @@ impl Machine<'_> {
         }
         self.by_ref[id.0 as usize] = Some(at);
         self.host().facts[slot as usize].mask.set(mask);
+        self.host().facts[slot as usize].unread.set(None);
         self.set_rq(at, here);
         let assigned = self.config.assigned(self.stats.group_name(group));
         if let Some(entry) = assigned.and_then(|place| self.entry(place)) {

@@ -237,8 +237,14 @@ impl Task {
             }
             // Notes cost nothing in the simulator: what they took here is taken off the next computing.
             self.debt += noted_since.take().map_or(0, |since| now - since);
-            let mut cx =
-                Cx { now: now - begin, rng: &mut self.rng, me: TaskRef(self.id), item: self.item.take(), child: None };
+            let mut cx = Cx {
+                now: now - begin,
+                rng: &mut self.rng,
+                me: TaskRef(self.id),
+                item: self.item.take(),
+                reply: None,
+                child: None,
+            };
             match self.spawn.program.next(&mut cx) {
                 Op::Exit => break,
                 Op::Response(ns) => {

@@ -171,7 +171,7 @@ impl Ideal {
         task.asked = if task.asked.0 == now { (now, task.asked.1 + 1) } else { (now, 0) };
         assert!(task.asked.1 < 10_000, "task {number} does things for ever in no time");
         let me = TaskRef(number);
-        let mut cx = Cx { now, rng: &mut task.rng, me, item: task.item, child: task.child.take() };
+        let mut cx = Cx { now, rng: &mut task.rng, me, item: task.item, reply: None, child: task.child.take() };
         let op = task.spawn.program.next(&mut cx);
         self.log.push(format!("{now} {}: {}", task.spawn.name, word(&op)));
         let mut next = Some(now);
@@ -245,7 +245,9 @@ impl Ideal {
             Op::Affinity(mask) => assert!(mask.is_none_or(|mask| mask.count() > 0)),
             Op::Response(time) => self.seen(number).responses.push(time),
             Op::Done(many) => self.seen(number).done += many,
-            Op::Yield => {}
+            // Nobody replies.
+            Op::Reply => next = None,
+            Op::Yield | Op::Hint { .. } => {}
             Op::Exit => {
                 self.tasks[number as usize].alive = false;
                 next = None;
@@ -278,6 +280,8 @@ pub(super) fn word(op: &Op) -> String {
         Op::Affinity(None) => "cpus all".into(),
         Op::Affinity(Some(mask)) => format!("cpus {:?}", mask.iter().collect::<Vec<_>>()),
         Op::Response(time) => format!("response {time}"),
+        Op::Hint { hint, thread } => format!("hint {} {:?} {:?}", hint.tag, thread.map(|thread| thread.0), hint.words),
+        Op::Reply => "reply".into(),
         Op::Done(many) => format!("done {many}"),
         Op::Exit => "exit".into(),
     }

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Hints: what a policy gets of what applications write, whatever that is.
+
+use crate::host::{fifo, new_core, new_task, register, start, Call, TestCore};
+use baton_abi::{
+    BatonCtx, BatonFaultKind, BatonHint, BatonHintAnswer, BatonMethod, BATON_F_WAKEUP, BATON_HINTS_AT_ONCE,
+};
+use baton_core::{plain_ctx, Drained, PolicyEntry, Slot};
+use baton_message::{
+    message,
+    ring::{put, Entry},
+    Message, Thread,
+};
+use std::sync::{Arc, Mutex};
+
+message! {
+    enum Hint, version 1 {
+        Number { number: u64 } = 1,
+        Of { thread: Thread, small: u8 } = 2,
+        Fail {} = 3,
+    }
+}
+
+/// What the policy was given, and by whom.
+type Heard = Arc<Mutex<Vec<(u32, Hint)>>>;
+
+/// A policy with one queue that notes hints, as the bridge reads them.
+fn policy(heard: &Heard) -> Arc<dyn Fn(&mut Call<'_>) -> u64 + Send + Sync> {
+    let (heard, queue) = (heard.clone(), Mutex::new(Vec::new()));
+    Arc::new(move |call| {
+        if call.method != BatonMethod::Hint {
+            return fifo(call, &queue);
+        }
+        match Hint::decode(&call.hint.unwrap()) {
+            None => 1,
+            Some(Hint::Fail {}) => call.abort(BatonFaultKind::Panic),
+            Some(hint) => {
+                heard.lock().unwrap().push((call.task.unwrap().slot, hint));
+                0
+            }
+        }
+    })
+}
+
+struct Machine {
+    core: &'static TestCore,
+    policy: &'static PolicyEntry,
+    heard: Heard,
+    /// Handles, by thread id less one. The first two are of one process; the third is another process's, the fourth another
+    /// policy's.
+    tasks: Vec<u64>,
+}
+
+impl Machine {
+    fn new() -> Self {
+        let core = new_core(8, 2, true);
+        let heard = Heard::default();
+        let (entry, other) = (register(core), register(core));
+        start(core, entry, policy(&heard));
+        start(core, other, policy(&Heard::default()));
+        core.set_default(Some(entry));
+        let tasks: Vec<u64> = (1..=4).map(|pid| new_task(core, pid, 0).unwrap()).collect();
+        core.assign(core.by_handle(tasks[3]).unwrap(), Some(other));
+        for handle in &tasks {
+            let mut ctx = BatonCtx { task: *handle, flags: BATON_F_WAKEUP, ..plain_ctx(1) };
+            core.enqueue(0, core.cpu(0).unwrap(), &mut ctx);
+        }
+        Self { core, policy: entry, heard, tasks }
+    }
+
+    fn sender(&self) -> &'static Slot {
+        self.core.by_handle(self.tasks[0]).unwrap()
+    }
+
+    /// Of a thread of the sender's process, or of another policy's task, whom the host thinks to be one.
+    fn thread_of(&self) -> impl Fn(u32) -> u64 + '_ {
+        |id| match id {
+            1 | 2 | 4 => self.tasks[id as usize - 1],
+            _ => 0,
+        }
+    }
+
+    fn drain(&self, ring: &[Entry], place: &mut u64) -> Drained {
+        let (core, cpu) = (self.core, self.core.cpu(1).unwrap());
+        core.drain(1, cpu, &mut plain_ctx(2), self.sender(), self.policy, (ring, place), self.thread_of())
+    }
+
+    fn send(&self, from: usize, hint: &BatonHint) -> BatonHintAnswer {
+        let (core, cpu) = (self.core, self.core.cpu(1).unwrap());
+        let from = core.by_handle(self.tasks[from]).unwrap();
+        core.hint(1, cpu, &mut plain_ctx(2), from, self.policy, hint, self.thread_of())
+    }
+
+    fn take_heard(&self) -> Vec<(u32, Hint)> {
+        std::mem::take(&mut self.heard.lock().unwrap())
+    }
+}
+
+fn ring(entries: usize) -> Vec<Entry> {
+    (0..entries).map(|_| Entry::default()).collect()
+}
+
+#[test]
+fn hints_come_in_order_and_so_many_at_once() {
+    let (machine, ring) = (Machine::new(), ring(32));
+    let (mut to, mut from) = (0, 0);
+    for number in 0..20 {
+        put(&ring, &mut to, &Hint::Number { number }.encode()).unwrap();
+    }
+    assert_eq!(machine.drain(&ring, &mut from), Drained { taken: BATON_HINTS_AT_ONCE, refused: 0 });
+    assert_eq!(machine.drain(&ring, &mut from), Drained { taken: 4, refused: 0 });
+    let slot = machine.sender().index();
+    let expected: Vec<_> = (0..20).map(|number| (slot, Hint::Number { number })).collect();
+    assert_eq!(machine.take_heard(), expected);
+}
+
+#[test]
+fn what_is_refused_and_why() {
+    let machine = Machine::new();
+    let of = |id: u32| Hint::Of { thread: Thread::of_id(id), small: 1 }.encode();
+    assert_eq!(machine.send(0, &of(2)), BatonHintAnswer::Taken);
+    let named = machine.core.by_handle(machine.tasks[1]).unwrap().index();
+    let sender = machine.sender().index();
+    assert_eq!(machine.take_heard(), [(sender, Hint::Of { thread: Thread::of_id(named + 1), small: 1 })]);
+    assert_eq!(machine.send(0, &of(3)), BatonHintAnswer::Thread, "of another process");
+    assert_eq!(machine.send(0, &of(4)), BatonHintAnswer::Thread, "another policy's");
+    assert_eq!(machine.send(0, &of(77)), BatonHintAnswer::Thread, "of nobody");
+    assert_eq!(machine.send(0, &BatonHint { tag: 9, ..BatonHint::default() }), BatonHintAnswer::Malformed);
+    assert_eq!(machine.send(3, &Hint::Number { number: 1 }.encode()), BatonHintAnswer::NotMember);
+    assert_eq!(machine.take_heard(), []);
+    assert_eq!(machine.send(0, &Hint::Fail {}.encode()), BatonHintAnswer::Stopped);
+    let (policy, fault) = machine.core.host().reports.lock().unwrap()[0];
+    assert_eq!((policy, fault.kind, fault.method), (machine.policy.index(), BatonFaultKind::Panic, BatonMethod::Hint));
+    assert_eq!(machine.send(0, &Hint::Number { number: 1 }.encode()), BatonHintAnswer::Stopped);
+}
+
+#[test]
+fn hints_of_one_who_is_not_there_stay() {
+    let (machine, ring) = (Machine::new(), ring(16));
+    let (mut to, mut from) = (0, 0);
+    put(&ring, &mut to, &Hint::Number { number: 5 }.encode()).unwrap();
+    let mut ctx = BatonCtx { task: machine.tasks[0], ..plain_ctx(3) };
+    machine.core.disable_task(0, machine.core.cpu(0).unwrap(), &mut ctx, false);
+    assert_eq!(machine.drain(&ring, &mut from), Drained::default());
+    machine.core.enable_task(machine.tasks[0], 0);
+    let mut ctx = BatonCtx { task: machine.tasks[0], flags: BATON_F_WAKEUP, ..plain_ctx(4) };
+    machine.core.enqueue(0, machine.core.cpu(0).unwrap(), &mut ctx);
+    assert_eq!(machine.drain(&ring, &mut from), Drained { taken: 1, refused: 0 });
+}
+
+/// xorshift64
+struct Chance(u64);
+
+impl Chance {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit
+    }
+}
+
+/// How many states of a ring are tried.
+fn states() -> u64 {
+    std::env::var("BATON_FUZZ").ok().and_then(|text| text.parse().ok()).unwrap_or(1_000_000)
+}
+
+/// Whatever is in the ring: the host goes on by one for each hint that it takes, and by 16 at most; it changes the sequences of those and
+/// nothing else; what the policy gets is of its type, and names a task of its own that the sender may name.
+#[test]
+fn hostile_rings() {
+    let machine = Machine::new();
+    let sender = machine.sender().index();
+    let mine: Vec<u32> = machine.tasks[..2].iter().map(|task| machine.core.by_handle(*task).unwrap().index()).collect();
+    let mut chance = Chance(0x9e37_79b9_7f4a_7c15);
+    let (mut taken, mut refused, mut heard) = (0, 0, 0);
+    for entries in [16, 32, 64] {
+        let ring = ring(entries);
+        let mut place = 0;
+        for _ in 0..states() / 3 {
+            for _ in 0..chance.below(20) {
+                scribble(&ring, place, &mut chance);
+            }
+            let before: Vec<_> = ring.iter().map(Entry::all_words).collect();
+            let from = place;
+            let drained = machine.drain(&ring, &mut place);
+            assert!(drained.taken <= BATON_HINTS_AT_ONCE && place == from + u64::from(drained.taken));
+            for (number, (entry, before)) in ring.iter().zip(before).enumerate() {
+                let after = entry.all_words();
+                let is_taken = (from..place).any(|at| at as usize % entries == number);
+                assert_eq!((after.1, after.2), (before.1, before.2));
+                assert!(is_taken || after.0 == before.0);
+            }
+            let got = machine.take_heard();
+            assert_eq!(got.len() as u32, drained.taken - drained.refused);
+            for (from, hint) in &got {
+                assert_eq!(*from, sender);
+                if let Hint::Of { thread, .. } = hint {
+                    assert!(mine.contains(&thread.slot()), "{hint:?}");
+                }
+            }
+            taken += drained.taken;
+            refused += drained.refused;
+            heard += got.len();
+        }
+    }
+    // It was not all noise.
+    assert!(taken > 1_000 && refused > 100 && heard > 100, "{taken} taken, {refused} refused, {heard} heard");
+    assert!(machine.policy.is_running());
+}
+
+/// Writes something into the ring, as likely as not where the host looks next, and as it may be a hint.
+fn scribble(ring: &[Entry], place: u64, chance: &mut Chance) {
+    let count = ring.len() as u64;
+    let at = if chance.below(2) == 0 { place + chance.below(18) } else { chance.next() >> 1 };
+    let ready = ((at / count) as u32).wrapping_mul(2).wrapping_add(1);
+    let sequence = match chance.below(4) {
+        0 | 1 => ready,
+        2 => ready.wrapping_add(chance.below(5) as u32).wrapping_sub(2),
+        _ => chance.next() as u32,
+    };
+    let tag = if chance.below(3) == 0 { chance.next() as u32 } else { 1 + chance.below(2) as u32 };
+    let thread = if chance.below(3) == 0 { chance.next() as u32 } else { chance.below(6) as u32 };
+    let mut words = [0; 6];
+    for _ in 0..chance.below(3) {
+        words[chance.below(3) as usize] = chance.next() >> chance.below(64);
+    }
+    let reserved = if chance.below(2) == 0 { 0 } else { chance.next() as u32 };
+    ring[(at % count) as usize].scribble(sequence, [tag, thread, reserved], words);
+}

@@ -1,0 +1,534 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Hints: the queues of applications' threads to policies, and the device /dev/baton-hints by which they are opened.
+ *
+ * A thread opens its own queue, so a queue has one writer, and whose a hint is needs no proof. Hints are read at scheduling events: of the
+ * thread that runs on the CPU (it wakes another, sleeps, is preempted, has a tick), and of the one that is woken. Nobody polls, and while
+ * no queue is open an event costs a jump that is not taken.
+ *
+ * What is mapped an application may write to at any time: it is read by core-lib/src/hints.rs alone, which believes none of it. Where
+ * the host is in a ring only the host knows.
+ *
+ * Everyone sees the device; who may open it, and what they can do with it, is granted (grants.c).
+ *
+ * Lock order: the control mutex > baton_hints_mutex. Events take neither: they find queues by slot, in an RCU read-side section.
+ */
+#include <linux/file.h>
+#include <linux/fs.h>
+#include <linux/log2.h>
+#include <linux/miscdevice.h>
+#include <linux/mm.h>
+#include <linux/module.h>
+#include <linux/pid_namespace.h>
+#include <linux/poll.h>
+#include <linux/sched/mm.h>
+#include <linux/sched/signal.h>
+#include <linux/sched/task.h>
+#include <linux/slab.h>
+#include <linux/uaccess.h>
+#include <linux/vmalloc.h>
+
+#include "hints.h"
+#include "host.h"
+#include "ioctl.h"
+#include "record.h"
+
+/* Code is patched when it changes: who opens and closes all the time has it stay on. */
+DEFINE_STATIC_KEY_DEFERRED_FALSE(baton_hints_key, HZ);
+DEFINE_MUTEX(baton_hints_mutex);
+LIST_HEAD(baton_queues);
+
+static struct baton_queue **queues;	/* by slot; read in RCU read-side sections */
+static u32 nr_slots;
+static struct workqueue_struct *freeing;
+
+/* What running policies take, by place in the table. Guarded by baton_hints_mutex. */
+static struct {
+	bool takes_hints;
+	char name[BATON_NAME_LEN];
+	struct baton_state_type hint, reply;
+} offers[BATON_MAX_POLICIES];
+
+static u32 index_of(const struct baton_place *place)
+{
+	return place - baton_places;
+}
+
+/* Closes a queue, once. Any context in which it is there. */
+void baton_queue_end(struct baton_queue *queue, u32 why)
+{
+	if (cmpxchg(&queue->end, BATON_HINTS_END_NONE, why) == BATON_HINTS_END_NONE) {
+		WRITE_ONCE(queue->head->end, why);
+		irq_work_queue(&queue->wake);
+	}
+}
+
+static void wake_readers(struct irq_work *work)
+{
+	wake_up_all(&container_of(work, struct baton_queue, wake)->wait);
+}
+
+/* The queue in a slot. In an RCU read-side section. */
+static struct baton_queue *queue_in(u32 slot)
+{
+	return slot < nr_slots ? smp_load_acquire(&queues[slot]) : NULL;
+}
+
+/* For core-lib: the handle of the thread with this id, if a hint may name it; else 0. In an RCU read-side section. */
+u64 baton_khost_thread(const struct baton_rings *rings, u32 id);
+u64 baton_khost_thread(const struct baton_rings *rings, u32 id)
+{
+	const struct baton_queue *queue = container_of(rings, struct baton_queue, rings);
+	struct task_struct *task;
+	u64 handle = 0;
+
+	rcu_read_lock();
+	task = pid_task(find_pid_ns(id, queue->ns), PIDTYPE_PID);
+	if (task && (queue->any_thread || same_thread_group(task, queue->task)))
+		handle = task->scx.dsq_vtime;
+	rcu_read_unlock();
+	return handle;
+}
+
+/* Is it open, and its thread still that which opened it? */
+static bool is_open(struct baton_queue *queue)
+{
+	if (READ_ONCE(queue->end))
+		return false;
+	if (likely(READ_ONCE(queue->task->mm) == queue->mm))
+		return true;
+	baton_queue_end(queue, BATON_HINTS_END_GONE);
+	return false;
+}
+
+/* Who has `busy` reads the ring. */
+static void read_ring(struct baton_queue *queue, struct baton_ctx *ctx, struct baton_frame *frame)
+{
+	u32 refused = baton_core_hints_drain(&queue->rings, queue->task->scx.dsq_vtime, ctx, frame, frame->cpu);
+
+	if (refused) {
+		queue->refused += refused;
+		WRITE_ONCE(queue->head->refused, queue->refused);
+	}
+}
+
+static void drain(struct baton_queue *queue, struct baton_ctx *ctx, struct baton_frame *frame)
+{
+	if (!baton_core_hints_ready(&queue->rings) || !is_open(queue))
+		return;
+	/* Another CPU reads it: as an event of the thread, too. */
+	if (test_and_set_bit_lock(0, &queue->busy))
+		return;
+	read_ring(queue, ctx, frame);
+	clear_bit_unlock(0, &queue->busy);
+}
+
+/* An event of the thread that runs here, and of the task `ctx->task`: before it, what they have said. Interrupts off. */
+void baton_hints_event(struct baton_ctx *ctx, struct baton_frame *frame)
+{
+	struct baton_queue *queue = queue_in((u32)current->scx.dsq_vtime - 1);
+
+	if (queue && queue->task == current)
+		drain(queue, ctx, frame);
+	if (ctx->task == current->scx.dsq_vtime)
+		return;
+	queue = queue_in((u32)ctx->task - 1);
+	if (queue && queue->task->scx.dsq_vtime == ctx->task)
+		drain(queue, ctx, frame);
+}
+
+/* The task of this handle is gone, or the shim is. */
+void baton_hints_gone(u64 handle)
+{
+	struct baton_queue *queue;
+
+	rcu_read_lock();
+	queue = queue_in((u32)handle - 1);
+	if (queue && cmpxchg(&queues[(u32)handle - 1], queue, NULL) == queue)
+		baton_queue_end(queue, queue->task->flags & PF_EXITING ? BATON_HINTS_END_GONE : BATON_HINTS_END_UNLOADED);
+	rcu_read_unlock();
+}
+
+static u32 send_reply(u32 slot, const struct baton_hint *reply)
+{
+	struct baton_queue *queue = queue_in(slot);
+	bool fits;
+
+	if (!queue || READ_ONCE(queue->end) || queue->rings.policy != baton_core_current_policy(smp_processor_id()))
+		return BATON_REPLY_ANSWER_NO_QUEUE;
+	raw_spin_lock(&queue->reply_lock);
+	fits = baton_core_hints_reply(&queue->rings, reply);
+	if (!fits)
+		WRITE_ONCE(queue->head->lost, ++queue->lost);
+	raw_spin_unlock(&queue->reply_lock);
+	if (!fits)
+		return BATON_REPLY_ANSWER_FULL;
+	if (wq_has_sleeper(&queue->wait))
+		irq_work_queue(&queue->wake);
+	return BATON_REPLY_ANSWER_SENT;
+}
+
+u32 baton_host_reply(u32 slot, u32 tag, const u64 *words)
+{
+	struct baton_hint reply = { .tag = tag };
+	u32 answer;
+
+	if (baton_creating())
+		return BATON_REPLY_ANSWER_NO_QUEUE;
+	memcpy(reply.words, words, sizeof(reply.words));
+	answer = send_reply(slot, &reply);
+	baton_record(reply, slot, &reply, answer);
+	return answer;
+}
+EXPORT_SYMBOL_GPL(baton_host_reply);
+
+static bool same_type(const struct baton_state_type *a, const struct baton_state_type *b)
+{
+	return a->version == b->version && (a->layout == b->layout || !a->layout) && !strncmp(a->name, b->name, BATON_NAME_LEN);
+}
+
+static void end_all(u32 policy, u32 why)
+{
+	struct baton_queue *queue;
+
+	list_for_each_entry(queue, &baton_queues, list)
+		if (queue->rings.policy == policy)
+			baton_queue_end(queue, why);
+}
+
+static void offer(u32 index, const struct baton_version *version)
+{
+	offers[index].takes_hints = version->ops.hint;
+	memcpy(offers[index].name, version->ops.name, BATON_NAME_LEN);
+	offers[index].hint = version->ops.hint_type;
+	offers[index].reply = version->ops.reply_type;
+}
+
+/* A policy runs, and takes hints if it has them. Under the control mutex. */
+void baton_hints_offer(const struct baton_place *place)
+{
+	mutex_lock(&baton_hints_mutex);
+	offer(index_of(place), place->active);
+	mutex_unlock(&baton_hints_mutex);
+}
+
+/* It does not run any more. Under the control mutex. */
+void baton_hints_withdraw(const struct baton_place *place, u32 why)
+{
+	mutex_lock(&baton_hints_mutex);
+	offers[index_of(place)].takes_hints = false;
+	end_all(index_of(place), why);
+	mutex_unlock(&baton_hints_mutex);
+}
+
+/* Its tasks are another policy's now. Under the control mutex. */
+void baton_hints_close(const struct baton_place *place)
+{
+	mutex_lock(&baton_hints_mutex);
+	end_all(index_of(place), BATON_HINTS_END_REPLACED);
+	mutex_unlock(&baton_hints_mutex);
+}
+
+/*
+ * Another version takes its place: queues go on if that takes the same. Called where the version changes, maybe with all CPUs held: the
+ * caller has baton_hints_mutex, but for a version of the same types.
+ */
+void baton_hints_replace(const struct baton_place *place, const struct baton_version *to)
+{
+	const struct baton_policy *old = &place->active->ops;
+
+	if (!old->hint == !to->ops.hint && same_type(&old->hint_type, &to->ops.hint_type) &&
+	    same_type(&old->reply_type, &to->ops.reply_type))
+		return;
+	end_all(index_of(place), BATON_HINTS_END_REPLACED);
+	offer(index_of(place), to);
+}
+
+static int refuse(struct baton_hints_open *arg, int err, const char *why)
+{
+	strscpy(arg->message, why, sizeof(arg->message));
+	return err;
+}
+
+static void free_queue(struct work_struct *work)
+{
+	struct baton_queue *queue = container_of(to_rcu_work(work), struct baton_queue, free);
+
+	irq_work_sync(&queue->wake);
+	vfree(queue->head);
+	mmdrop(queue->mm);
+	put_pid_ns(queue->ns);
+	put_task_struct(queue->task);
+	kfree(queue);
+}
+
+static struct baton_queue *make_queue(u32 entries, u32 policy, const struct baton_granted *granted)
+{
+	struct baton_queue *queue = kzalloc(sizeof(*queue), GFP_KERNEL_ACCOUNT);
+
+	if (!queue)
+		return NULL;
+	queue->size = PAGE_ALIGN(sizeof(*queue->head) + 2 * entries * sizeof(struct baton_hints_entry));
+	queue->head = __vmalloc(queue->size, GFP_KERNEL_ACCOUNT | __GFP_ZERO);
+	if (!queue->head) {
+		kfree(queue);
+		return NULL;
+	}
+	queue->head->entries = entries;
+	queue->rings = (struct baton_rings){
+		.hints = queue->head + 1,
+		.replies = (struct baton_hints_entry *)(queue->head + 1) + entries,
+		.entries = entries,
+		.policy = policy,
+	};
+	queue->task = get_task_struct(current);
+	queue->mm = current->mm;
+	mmgrab(queue->mm);
+	queue->ns = get_pid_ns(task_active_pid_ns(current));
+	queue->user = current_euid();
+	queue->grant = granted->number;
+	queue->any_thread = granted->any_thread;
+	raw_spin_lock_init(&queue->reply_lock);
+	init_waitqueue_head(&queue->wait);
+	init_irq_work(&queue->wake, wake_readers);
+	INIT_RCU_WORK(&queue->free, free_queue);
+	return queue;
+}
+
+static s32 find_offer(const char *name)
+{
+	s32 i;
+
+	for (i = 0; i < BATON_MAX_POLICIES; i++)
+		if (offers[i].takes_hints && !strcmp(offers[i].name, name))
+			return i;
+	return -1;
+}
+
+static int open_queue(struct file *file, struct baton_hints_open *arg)
+{
+	u32 entries, slot = (u32)current->scx.dsq_vtime - 1;
+	struct baton_granted granted = {};
+	struct baton_queue *queue, *old;
+	const char *why;
+	s32 policy;
+
+	if (file->private_data)
+		return refuse(arg, -EBUSY, "this file has a queue already");
+	why = baton_granted(arg->policy, &granted);
+	if (why)
+		return refuse(arg, -EACCES, why);
+	policy = find_offer(arg->policy);
+	if (policy < 0)
+		return refuse(arg, -ENOENT, "no policy of that name runs and takes hints");
+	if (!same_type(&arg->hint, &offers[policy].hint) || !same_type(&arg->reply, &offers[policy].reply))
+		return refuse(arg, -EPROTOTYPE, "the policy's hints or replies are of another type or version");
+	entries = max(arg->entries, BATON_HINTS_MIN_ENTRIES);
+	if (entries > granted.entries || !is_power_of_2(entries))
+		return refuse(arg, -EINVAL, "the number of entries is no power of two, or more than was granted");
+	if (slot >= nr_slots || !current->mm)
+		return refuse(arg, -ESRCH, "this thread is no task of Baton's: see baton run and baton attach");
+	old = queues[slot];
+	if (old && !READ_ONCE(old->end))
+		return refuse(arg, -EBUSY, "this thread has a queue already");
+	queue = make_queue(entries, policy, &granted);
+	if (!queue)
+		return -ENOMEM;
+	queue->slot = slot;
+	list_add(&queue->list, &baton_queues);
+	/* What is drained from here on is of this thread, whose slot it is until it is gone: that ends after this. */
+	smp_store_release(&queues[slot], queue);
+	/* mmap(), poll() and this may come at once. */
+	smp_store_release(&file->private_data, queue);
+	arg->entries = entries;
+	arg->size = queue->size;
+	return 0;
+}
+
+/* Sends one hint, behind those in the ring. Process context. */
+static int send(struct baton_queue *queue, struct baton_hints_send *arg)
+{
+	u32 left = queue->rings.entries;
+	bool is_sent = false;
+
+	if (queue->task != current)
+		return -EPERM;
+	if (!is_open(queue))
+		return -ESHUTDOWN;
+	while (!is_sent) {
+		struct baton_ctx ctx = {};
+		struct baton_frame *frame;
+		unsigned long flags;
+
+		local_irq_save(flags);
+		if (!test_and_set_bit_lock(0, &queue->busy)) {
+			ctx.now = baton_coarse_now();
+			ctx.cpu = smp_processor_id();
+			frame = this_cpu_ptr(&baton_frame);
+			read_ring(queue, &ctx, frame);
+			left -= min(left, BATON_HINTS_AT_ONCE);
+			if (!left || !baton_core_hints_ready(&queue->rings)) {
+				arg->answer = baton_core_hint(&queue->rings, queue->task->scx.dsq_vtime, &ctx, frame,
+							      frame->cpu, &arg->hint);
+				is_sent = true;
+			}
+			clear_bit_unlock(0, &queue->busy);
+			baton_khost_kick(&ctx);
+		}
+		local_irq_restore(flags);
+		cond_resched();
+	}
+	return 0;
+}
+
+union request {
+	struct baton_hints_open open;
+	struct baton_hints_send send;
+};
+
+static long hints_ioctl(struct file *file, unsigned int cmd, unsigned long at)
+{
+	struct baton_queue *queue = smp_load_acquire(&file->private_data);
+	void __user *user = (void __user *)at;
+	union request request;
+	long err;
+
+	if (cmd != BATON_HINTS_IOC_OPEN && cmd != BATON_HINTS_IOC_SEND)
+		return -ENOTTY;
+	if (copy_from_user(&request, user, _IOC_SIZE(cmd)))
+		return -EFAULT;
+	if (cmd == BATON_HINTS_IOC_SEND) {
+		err = queue ? send(queue, &request.send) : -ENODATA;
+	} else {
+		request.open.message[0] = 0;
+		if (strnlen(request.open.policy, BATON_NAME_LEN) == BATON_NAME_LEN)
+			return -EINVAL;
+		mutex_lock(&baton_hints_mutex);
+		err = open_queue(file, &request.open);
+		mutex_unlock(&baton_hints_mutex);
+		if (!err)
+			static_branch_deferred_inc(&baton_hints_key);
+	}
+	/* What was refused comes with the reason. */
+	if ((!err || cmd == BATON_HINTS_IOC_OPEN) && copy_to_user(user, &request, _IOC_SIZE(cmd)))
+		return -EFAULT;
+	return err;
+}
+
+static __poll_t hints_poll(struct file *file, poll_table *table)
+{
+	struct baton_queue *queue = smp_load_acquire(&file->private_data);
+	__poll_t ready = 0;
+
+	if (!queue)
+		return EPOLLERR;
+	poll_wait(file, &queue->wait, table);
+	if (baton_core_hints_unread(&queue->rings))
+		ready |= EPOLLIN | EPOLLRDNORM;
+	if (READ_ONCE(queue->end))
+		ready |= EPOLLHUP;
+	return ready;
+}
+
+static vm_fault_t hints_fault(struct vm_fault *vmf)
+{
+	const struct baton_queue *queue = vmf->vma->vm_private_data;
+
+	if (vmf->pgoff >= queue->size / PAGE_SIZE)
+		return VM_FAULT_SIGBUS;
+	vmf->page = vmalloc_to_page((void *)queue->head + vmf->pgoff * PAGE_SIZE);
+	get_page(vmf->page);
+	return 0;
+}
+
+static const struct vm_operations_struct vm_ops = {
+	.fault = hints_fault,
+};
+
+/* For the process of the thread alone: no child has it. The mapping holds the file, and that the queue. */
+static int hints_mmap(struct file *file, struct vm_area_struct *vma)
+{
+	struct baton_queue *queue = smp_load_acquire(&file->private_data);
+
+	if (!queue)
+		return -ENODATA;
+	if (current->mm != queue->mm || !(vma->vm_flags & VM_SHARED))
+		return -EPERM;
+	vm_flags_set(vma, VM_DONTCOPY | VM_DONTEXPAND | VM_DONTDUMP);
+	vma->vm_private_data = queue;
+	vma->vm_ops = &vm_ops;
+	return 0;
+}
+
+/* Who could do nothing with it does not hold the module. */
+static int hints_open(struct inode *inode, struct file *file)
+{
+	bool may;
+
+	mutex_lock(&baton_hints_mutex);
+	may = baton_may_open();
+	mutex_unlock(&baton_hints_mutex);
+	file->private_data = NULL;
+	return may ? 0 : -EACCES;
+}
+
+/* By whatever end of its owner. */
+static int hints_release(struct inode *inode, struct file *file)
+{
+	struct baton_queue *queue = file->private_data;
+
+	if (!queue)
+		return 0;
+	mutex_lock(&baton_hints_mutex);
+	list_del(&queue->list);
+	cmpxchg(&queues[queue->slot], queue, NULL);
+	mutex_unlock(&baton_hints_mutex);
+	baton_queue_end(queue, BATON_HINTS_END_GONE);
+	static_branch_slow_dec_deferred(&baton_hints_key);
+	/* Events that found it before are over after a grace period. */
+	queue_rcu_work(freeing, &queue->free);
+	return 0;
+}
+
+static const struct file_operations hints_fops = {
+	.owner = THIS_MODULE,
+	.open = hints_open,
+	.release = hints_release,
+	.unlocked_ioctl = hints_ioctl,
+	.poll = hints_poll,
+	.mmap = hints_mmap,
+};
+
+static struct miscdevice hints_device = {
+	.minor = MISC_DYNAMIC_MINOR,
+	.name = "baton-hints",
+	.fops = &hints_fops,
+	.mode = 0666,	/* see above */
+};
+
+int baton_hints_init(u32 max_tasks)
+{
+	int err = -ENOMEM;
+
+	nr_slots = max_tasks;
+	queues = vzalloc(array_size(max_tasks, sizeof(*queues)));
+	freeing = alloc_workqueue("baton_hints", WQ_UNBOUND, 0);
+	if (queues && freeing)
+		err = misc_register(&hints_device);
+	if (err) {
+		if (freeing)
+			destroy_workqueue(freeing);
+		vfree(queues);
+	}
+	return err;
+}
+
+/* No file of the device is open: each holds the module. */
+void baton_hints_exit(void)
+{
+	misc_deregister(&hints_device);
+	static_key_deferred_flush(&baton_hints_key);
+	rcu_barrier();
+	destroy_workqueue(freeing);
+	vfree(queues);
+}

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Hints of tasks, and their policy's replies: hosts/kernel/hints.c, as for hints that are sent by a call.
+
+use baton_abi::{BatonHint, BatonHintAnswer};
+use baton_core::PolicyEntry;
+
+use super::Machine;
+use crate::queue::Next;
+use crate::world::TaskRef;
+
+impl Machine<'_> {
+    /// The task that runs on a CPU says something to its policy.
+    pub(super) fn hint(&mut self, cpu: u32, at: u32, hint: BatonHint, thread: Option<TaskRef>) {
+        let facts = &self.host().facts[self.tasks[at as usize].slot as usize];
+        facts.unread.set(facts.unread.get().or(Some(0)));
+        let core = self.core;
+        let slot = core.by_handle(self.tasks[at as usize].handle).expect("the task runs");
+        let mut ctx = self.ctx(at, cpu, 0);
+        let here = self.enter(cpu);
+        let hint = BatonHint { thread: thread.map_or(0, |TaskRef(number)| number + 1), ..hint };
+        // Processes are not simulated: any task may name any other, as one who was granted that.
+        let thread_of = |id: u32| {
+            let at = self.by_ref.get(id as usize - 1).copied().flatten();
+            at.map_or(0, |at| self.tasks[at as usize].handle)
+        };
+        let policy =
+            core.policies().iter().find(|policy| policy.id() == slot.policy() && PolicyEntry::is_running(policy));
+        let answer = policy.map(|policy| core.hint((), here, &mut ctx, slot, policy, &hint, thread_of));
+        self.stats.hints += 1;
+        self.stats.hints_refused += u64::from(answer != Some(BatonHintAnswer::Taken));
+        self.settle(cpu, &ctx);
+    }
+
+    /// A reply for the task in a slot: it is woken if it waits for one, by an irq_work.
+    pub(super) fn deliver(&mut self, slot: u32, reply: BatonHint) {
+        let at = (self.core.slots()[slot as usize].opaque() as u32).wrapping_sub(1);
+        let Some(task) = self.tasks.get_mut(at as usize) else { return };
+        if !std::mem::take(&mut task.awaits_reply) {
+            return task.replies.push_back(reply);
+        }
+        let turn = task.turn;
+        let soon = self.now + self.config.costs.ipi.max(1);
+        self.queue.push(soon, Next::WakeUp { task: at, turn });
+        self.read_reply(at, reply);
+    }
+
+    pub(super) fn read_reply(&mut self, at: u32, reply: BatonHint) {
+        self.tasks[at as usize].reply = Some(reply);
+        let facts = &self.host().facts[self.tasks[at as usize].slot as usize];
+        facts.unread.set(facts.unread.get().map(|unread| unread.saturating_sub(1)));
+    }
+}

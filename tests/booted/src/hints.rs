@@ -1,0 +1,487 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Hints: applications that are right, wrong, hostile or dead, and a policy that answers.
+
+use crate::{
+    flight, record,
+    tool::{baton, baton_fails, check, is_well, Load},
+    Case,
+};
+use baton_hints::{End, Message, NotSent, OpenError, Queue, Raw, Thread, Type};
+use baton_trace::{About, Event, Item, Recording};
+use echo::{Hint, Reply};
+use rustix::thread::{gettid, set_secure_computing_mode, SecureComputingMode};
+use std::{
+    fs,
+    os::unix::process::CommandExt,
+    process::{Child, Command, ExitCode, Stdio},
+    sync::{
+        atomic::{AtomicBool, Ordering::Relaxed},
+        mpsc, Arc,
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+pub fn cases() -> Vec<Case> {
+    vec![
+        case!("hints: seen before a sleep and before a wakeup", on_time()),
+        case!("hints: sent and answered without a system call", without_calls()),
+        case!("hints: a full ring is told, and nothing is lost", full()),
+        case!("hints: what is refused, and counted", refused()),
+        case!("hints: replies that are not read", unread()),
+        case!("hints: other types, and other mistakes", mistakes()),
+        case!("hints: who is granted what", grants()),
+        case!("hints: upgrades, switches, unloads and faults", ends()),
+        case!("hints: clients that are killed", killed()),
+        case!("hints: a hostile client", hostile()),
+        case!("hints: recorded", recorded()),
+    ]
+}
+
+type Echo = Queue<Hint, Reply>;
+
+const A_WHILE: Duration = Duration::from_secs(5);
+
+fn load() -> Result<(), String> {
+    baton(&["load", "echo", "--all"]).map(|_| ())
+}
+
+fn open() -> Result<Echo, String> {
+    Queue::open("echo", 16).map_err(|e| e.to_string())
+}
+
+fn ping(number: u64) -> Hint {
+    Hint::Ping { number, times: 1 }
+}
+
+/// Asks the policy, and gives how many hints it has heard.
+fn heard(queue: &mut Echo, number: u64) -> Result<u64, String> {
+    queue.send_now(&ping(number)).map_err(|e| e.to_string())?;
+    match queue.receive() {
+        Some(Reply::Pong { number: same, heard }) if same == number => Ok(heard),
+        other => Err(format!("the answer to {number} is {other:?}")),
+    }
+}
+
+fn on_time() -> Result<(), String> {
+    load()?;
+    let mut queue = open()?;
+    // A file descriptor that a child has must be of no use to it.
+    let maps = fs::read_to_string("/proc/self/smaps").map_err(|e| e.to_string())?;
+    let flags = maps.split("/dev/baton-hints").nth(1).and_then(|rest| rest.split("VmFlags:").nth(1));
+    let flags = flags.and_then(|rest| rest.lines().next()).unwrap_or("");
+    check(flags.contains(" dc") && flags.contains(" dd"), || format!("a child would have the mapping: {flags}"))?;
+    for number in 0..50 {
+        queue.send(&ping(number)).map_err(|e| e.to_string())?;
+        thread::sleep(Duration::from_millis(2));
+        check(queue.receive().is_some(), || format!("hint {number} was not seen before the sleep"))?;
+    }
+    // In poll() itself.
+    for number in 0..50 {
+        queue.send(&ping(number)).map_err(|e| e.to_string())?;
+        let reply = queue.wait(A_WHILE).map_err(|e| e.to_string())?;
+        check(reply.is_some(), || format!("no reply to {number}"))?;
+    }
+    let (to, from) = mpsc::channel::<()>();
+    let sleeper = thread::spawn(move || from.iter().count());
+    for number in 0..50 {
+        thread::sleep(Duration::from_millis(20));
+        queue.send(&ping(number)).map_err(|e| e.to_string())?;
+        to.send(()).map_err(|e| e.to_string())?;
+        check(queue.receive().is_some(), || format!("hint {number} was not seen before the wakeup"))?;
+    }
+    drop(to);
+    check(sleeper.join().is_ok_and(|count| count == 50), || "the sleeper was not woken".into())?;
+    is_well("echo")
+}
+
+/// The client's end of what follows.
+pub fn client(args: &[String]) -> ExitCode {
+    let acted = match args.first().map(String::as_str) {
+        Some("without-calls") => rounds(),
+        Some("open") => open().map(|queue| hold(queue, args.get(1).is_some())),
+        Some("flood") => flood(),
+        _ => Err("no such client".into()),
+    };
+    match acted {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            println!("{why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn start(args: &[&str], user: u32) -> Result<Child, String> {
+    let mut command = Command::new("/usr/bin/baton-booted");
+    command.arg("--hints").args(args).stdin(Stdio::piped()).stdout(Stdio::piped());
+    if user != 0 {
+        command.uid(user).gid(user);
+    }
+    command.spawn().map_err(|e| e.to_string())
+}
+
+/// Runs a client: whether it ended well, and what it said.
+fn run(args: &[&str], user: u32) -> Result<(bool, String), String> {
+    let output = start(args, user)?.wait_with_output().map_err(|e| e.to_string())?;
+    Ok((output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned()))
+}
+
+const ROUNDS: u64 = 100;
+
+/// In a thread that the kernel ends at any system call but read and write. It makes one at the end, to say that it came so far.
+fn rounds() -> Result<(), String> {
+    let thread = thread::spawn(|| -> Result<(), String> {
+        let mut queue = open()?;
+        set_secure_computing_mode(SecureComputingMode::Strict).map_err(|e| e.to_string())?;
+        for number in 0..ROUNDS {
+            // The tick has the policy look at the ring.
+            if queue.send(&ping(number)).is_err() {
+                break;
+            }
+            while queue.receive().is_none() {
+                std::hint::spin_loop();
+            }
+            if number == ROUNDS - 1 {
+                let _ = rustix::io::write(rustix::stdio::stdout(), b"all rounds\n");
+            }
+        }
+        // Never comes back: its end is a system call, too.
+        loop {
+            std::hint::spin_loop();
+        }
+    });
+    thread.join().map_err(|_| "the thread panicked".to_owned())?
+}
+
+fn without_calls() -> Result<(), String> {
+    load()?;
+    let mut child = start(&["without-calls"], 0)?;
+    let mut said = String::new();
+    let read =
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.take().ok_or("no output")?), &mut said);
+    // It spins for ever after that, unless it was ended before.
+    let ended = child.try_wait().map_err(|e| e.to_string())?;
+    let _ = child.kill();
+    let _ = child.wait();
+    check(read.is_ok() && said == "all rounds\n" && ended.is_none(), || {
+        format!("{ROUNDS} rounds were not made without a system call: {said:?}, {ended:?}")
+    })?;
+    is_well("echo")
+}
+
+fn full() -> Result<(), String> {
+    load()?;
+    let mut queue = open()?;
+    let before = heard(&mut queue, 0)?;
+    let (mut sent, mut was_full) = (0, 0);
+    while sent < 20_000 {
+        match queue.send(&Hint::Ping { number: sent, times: 0 }) {
+            Ok(()) => sent += 1,
+            Err(NotSent::Full) => {
+                was_full += 1;
+                thread::yield_now();
+            }
+            Err(other) => return Err(other.to_string()),
+        }
+    }
+    let after = heard(&mut queue, 1)?;
+    check(was_full > 0 && after == before + sent + 1, || {
+        format!("{was_full} times full; of {sent} hints {} were heard", after - before - 1)
+    })?;
+    is_well("echo")
+}
+
+/// Whatever one likes, as if it were of the right type.
+#[derive(Clone, Copy)]
+struct Wild(Raw);
+
+impl Message for Wild {
+    const TYPE: Type = Type { layout: 0, ..Hint::TYPE };
+    const THREADS: usize = 1;
+
+    fn encode(&self) -> Raw {
+        self.0
+    }
+
+    fn decode(raw: &Raw) -> Option<Self> {
+        Some(Self(*raw))
+    }
+}
+
+fn refused() -> Result<(), String> {
+    use baton_hints::Answer;
+    load()?;
+    let mut queue = Queue::<Wild, Reply>::open("echo", 16).map_err(|e| e.to_string())?;
+    let raw = |tag, thread, word| Wild(Raw { tag, thread, words: [word, 0, 0, 0, 0, 0] });
+    let me = gettid().as_raw_nonzero().get() as u32;
+    let mut expect = |what: &str, hint: Wild, expected: Result<(), NotSent>| {
+        let got = queue.send_now(&hint);
+        check(got == expected, || format!("{what}: {got:?}"))
+    };
+    expect("a tag that there is not", raw(77, 0, 0), Err(NotSent::Refused(Answer::Malformed)))?;
+    expect("a truth that is neither", raw(2, me, 2), Err(NotSent::Refused(Answer::Malformed)))?;
+    expect("no thread where one is needed", raw(2, 0, 1), Err(NotSent::Refused(Answer::Malformed)))?;
+    expect("another process's thread", raw(2, 1, 1), Err(NotSent::Refused(Answer::Thread)))?;
+    expect("a thread that there is not", raw(2, 4_000_000, 1), Err(NotSent::Refused(Answer::Thread)))?;
+    expect("my own", raw(2, me, 1), Ok(()))?;
+    check(matches!(queue.receive(), Some(Reply::Noted { .. })), || "my own thread was not noted".into())?;
+    let before = queue.refused();
+    for _ in 0..5 {
+        queue.send(&raw(77, 0, 0)).map_err(|e| e.to_string())?;
+    }
+    thread::sleep(Duration::from_millis(5));
+    check(queue.refused() == before + 5, || format!("{} are refused, not 5", queue.refused() - before))?;
+    drop(queue);
+    let (to, from) = mpsc::channel();
+    let (stop, stopped) = mpsc::channel::<()>();
+    let other = thread::spawn(move || {
+        let _ = to.send(gettid().as_raw_nonzero().get() as u32);
+        let _ = stopped.recv();
+    });
+    let other_id = from.recv().map_err(|e| e.to_string())?;
+    let mut queue = open()?;
+    let said = queue.send_now(&Hint::First { thread: Thread::of_id(other_id), yes: true });
+    check(said == Ok(()), || format!("another thread of mine is refused: {said:?}"))?;
+    drop(stop);
+    let _ = other.join();
+    is_well("echo")
+}
+
+fn unread() -> Result<(), String> {
+    load()?;
+    let mut queue = open()?;
+    queue.send_now(&Hint::Ping { number: 1, times: 20 }).map_err(|e| e.to_string())?;
+    check(queue.lost() == 4, || format!("{} replies are lost, not 4", queue.lost()))?;
+    let read = std::iter::from_fn(|| queue.receive()).count();
+    check(read == 16, || format!("{read} replies can be read, not 16"))?;
+    heard(&mut queue, 2).map(|_| ())
+}
+
+fn mistakes() -> Result<(), String> {
+    load()?;
+    let refused = |opened: Result<Echo, OpenError>, expected: &str| match opened {
+        Err(why) if why.to_string().contains(expected) => Ok(()),
+        Err(why) => Err(format!("{why}, not {expected}")),
+        Ok(_) => Err(format!("opened, not {expected}")),
+    };
+    refused(Queue::open("nobody", 16), "no policy of that name")?;
+    refused(Queue::open("echo", 17), "no power of two")?;
+    refused(Queue::open("echo", 8192), "more than was granted")?;
+    let swapped = Queue::<Reply, Hint>::open("echo", 16).map(|_| ()).map_err(|e| e.to_string());
+    check(swapped.as_ref().is_err_and(|why| why.contains("another type")), || format!("swapped types: {swapped:?}"))?;
+    let queue = open()?;
+    refused(Queue::open("echo", 16), "a queue already")?;
+    drop(queue);
+    open()?;
+    baton(&["load", "fifo"])?;
+    refused(Queue::open("fifo", 16), "no policy of that name runs and takes hints")?;
+    is_well("echo")
+}
+
+const USER: u32 = 4711;
+
+/// Holds a queue until its input ends, and says why it was closed. With `another`, one of another thread, too.
+fn hold(queue: Echo, another: bool) {
+    let second = another.then(|| thread::spawn(|| open().err()).join().ok().flatten()).flatten();
+    println!("open {}", second.unwrap_or_default());
+    let mut queue = queue;
+    let _ = queue.wait(Duration::from_secs(60));
+    println!("{:?}", queue.end());
+}
+
+fn grants() -> Result<(), String> {
+    load()?;
+    let user = USER.to_string();
+    let (ok, said) = run(&["open"], USER)?;
+    check(!ok && said.contains("nobody has granted"), || format!("without a grant: {said}"))?;
+    baton(&["hints", "grant", "fifo", "--user", &user])?;
+    let (ok, said) = run(&["open"], USER)?;
+    check(!ok && said.contains("nobody has granted"), || format!("with another policy's: {said}"))?;
+    baton(&["hints", "revoke", "fifo", "--user", &user])?;
+    baton_fails(&["hints", "revoke", "fifo", "--user", &user], "was not granted")?;
+    baton(&["hints", "grant", "echo", "--user", &user, "--queues", "1"])?;
+    let child = start(&["open", "another"], USER)?;
+    let begin = Instant::now();
+    while !baton(&["hints", "list", "--json"])?.contains("\"open\": 1") {
+        check(begin.elapsed() < A_WHILE * 4, || "no queue is open".into())?;
+        thread::sleep(Duration::from_millis(50));
+    }
+    baton(&["hints", "revoke", "echo", "--user", &user])?;
+    let output = child.wait_with_output().map_err(|e| e.to_string())?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    check(said.contains("as many queues open as were granted") && said.contains("Some(Revoked)"), || said.to_string())?;
+    let (ok, said) = run(&["open"], USER)?;
+    check(!ok && said.contains("nobody has granted"), || format!("after the revocation: {said}"))?;
+    // By group, and by a cgroup that it is not in.
+    fs::create_dir_all("/sys/fs/cgroup/granted").map_err(|e| e.to_string())?;
+    baton(&["hints", "grant", "echo", "--group", &user, "--cgroup", "granted"])?;
+    let (ok, said) = run(&["open"], USER)?;
+    check(!ok && said.contains("nobody has granted"), || format!("outside of the cgroup: {said}"))?;
+    baton(&["hints", "revoke", "echo", "--group", &user, "--cgroup", "granted"])?;
+    fs::remove_dir("/sys/fs/cgroup/granted").map_err(|e| e.to_string())?;
+    let list = baton(&["hints", "list", "--json"])?;
+    check(list.trim() == "[]", || format!("left: {list}"))?;
+    is_well("echo")
+}
+
+fn ends() -> Result<(), String> {
+    load()?;
+    let mut queue = open()?;
+    let before = heard(&mut queue, 1)?;
+    baton(&["upgrade", "echo"])?;
+    let after = heard(&mut queue, 2)?;
+    check(queue.end().is_none() && after == before + 1, || format!("after an upgrade: {after}, {:?}", queue.end()))?;
+    let closed = |queue: &mut Echo, expected: End| {
+        // Who waits is woken.
+        let begin = Instant::now();
+        let waited = queue.wait(A_WHILE).map_err(|e| e.to_string())?;
+        let sent = queue.send(&ping(1));
+        let now = queue.send_now(&ping(1));
+        let all = NotSent::Closed(expected);
+        check(waited.is_none() && begin.elapsed() < A_WHILE && sent == Err(all) && now == Err(all), || {
+            format!("not closed as {expected:?}, but: {sent:?}, {now:?}")
+        })
+    };
+    baton(&["switch", "echo", "fifo"])?;
+    closed(&mut queue, End::Replaced)?;
+    drop(queue);
+    baton(&["switch", "fifo", "echo"])?;
+    let mut queue = open()?;
+    heard(&mut queue, 3)?;
+    flight::stall("echo")?;
+    closed(&mut queue, End::Fault)?;
+    drop(queue);
+    baton(&["unload", "echo"])?;
+    load()?;
+    let mut queue = open()?;
+    baton(&["load", "fifo"])?;
+    baton(&["attach", "fifo", "--all"])?;
+    baton(&["unload", "echo"])?;
+    closed(&mut queue, End::Unloaded)
+}
+
+/// Sends for ever, by the ring and by calls, from several threads.
+fn flood() -> Result<(), String> {
+    let threads: Vec<_> = (0..4)
+        .map(|number| {
+            thread::spawn(move || -> Result<(), String> {
+                let mut queue = open()?;
+                loop {
+                    for _ in 0..200 {
+                        let _ = queue.send(&Hint::Ping { number, times: 3 });
+                    }
+                    while queue.receive().is_some() {}
+                    queue.send_now(&ping(number)).map_err(|e| e.to_string())?;
+                }
+            })
+        })
+        .collect();
+    threads.into_iter().try_for_each(|thread| thread.join().map_err(|_| "a thread panicked".to_owned())?)
+}
+
+fn killed() -> Result<(), String> {
+    load()?;
+    let load = Load::hackbench(1, 200)?;
+    for round in 0..20 {
+        let mut child = start(&["flood"], 0)?;
+        thread::sleep(Duration::from_millis(20 + 7 * round));
+        let ended = child.try_wait().map_err(|e| e.to_string())?;
+        child.kill().map_err(|e| e.to_string())?;
+        child.wait().map_err(|e| e.to_string())?;
+        check(ended.is_none(), || format!("the client ended by itself: {ended:?}"))?;
+    }
+    load.end()?;
+    let mut queue = open()?;
+    heard(&mut queue, 1)?;
+    is_well("echo")
+}
+
+/// How long a hostile client is at work, s.
+fn hostile_seconds() -> u64 {
+    std::env::var("BATON_HOSTILE").ok().and_then(|text| text.parse().ok()).unwrap_or(5)
+}
+
+/// Threads that write whatever into what is mapped, sequences above all, while the policy reads it and writes there.
+fn hostile() -> Result<(), String> {
+    load()?;
+    let end = Instant::now() + Duration::from_secs(hostile_seconds());
+    let stop = Arc::new(AtomicBool::new(false));
+    let load = {
+        let stop = stop.clone();
+        thread::spawn(move || {
+            while !stop.load(Relaxed) {
+                crate::tool::hackbench(1, 20)?;
+            }
+            Ok::<(), String>(())
+        })
+    };
+    let attackers: Vec<_> = (1..4u32)
+        .map(|seed| {
+            thread::spawn(move || -> Result<u32, String> {
+                let mut queue = Queue::<Wild, Reply>::open("echo", 16).map_err(|e| e.to_string())?;
+                let mut chance = seed.wrapping_mul(0x9e37_79b9);
+                let mut next = || {
+                    chance ^= chance << 13;
+                    chance ^= chance >> 17;
+                    chance ^= chance << 5;
+                    chance
+                };
+                while Instant::now() < end {
+                    let memory = queue.memory();
+                    for _ in 0..1_000 {
+                        let at = next() as usize % memory.len();
+                        // Often a sequence, and often one that is believed.
+                        let at = if next() % 2 == 0 { at & !15 } else { at };
+                        let word = if next() % 2 == 0 { next() % 64 } else { next() };
+                        memory[at].store(word, Relaxed);
+                    }
+                    let (tag, thread) = (next() % 4, if next() % 2 == 0 { 0 } else { next() % 400 });
+                    let words = std::array::from_fn(|_| u64::from(next()) << (next() % 33));
+                    let _ = queue.send_now(&Wild(Raw { tag, thread, words }));
+                    let _ = queue.receive();
+                    if next() % 8 == 0 {
+                        thread::sleep(Duration::from_micros(100));
+                    }
+                }
+                // Its own rings are in disorder; a call is heard all the same.
+                let said = queue.send_now(&Wild(ping(1).encode()));
+                check(said == Ok(()), || format!("a right hint after all that: {said:?}"))?;
+                Ok(queue.refused())
+            })
+        })
+        .collect();
+    for attacker in attackers {
+        attacker.join().map_err(|_| "a thread panicked".to_owned())??;
+    }
+    stop.store(true, Relaxed);
+    load.join().map_err(|_| "a thread panicked".to_owned())??;
+    let mut queue = open()?;
+    heard(&mut queue, 1)?;
+    is_well("echo")
+}
+
+fn recorded() -> Result<(), String> {
+    const FILE: &str = "/tmp/hints";
+    load()?;
+    let recorder = thread::spawn(|| baton(&["record", "-p", "echo", "-o", FILE, "--for", "1500ms", "--json"]));
+    thread::sleep(Duration::from_millis(700));
+    let mut queue = open()?;
+    for number in 0..100 {
+        queue.send(&ping(number)).map_err(|e| e.to_string())?;
+        let reply = queue.wait(A_WHILE).map_err(|e| e.to_string())?;
+        check(reply.is_some(), || format!("no reply to {number}"))?;
+    }
+    let summary = recorder.join().map_err(|_| "a thread panicked".to_owned())??;
+    let summary = serde_json::from_str(&summary).map_err(|e| format!("{e}: {summary}"))?;
+    let recording = record::is_whole(FILE, &summary)?;
+    let (hints, replies) = said(&recording);
+    check(hints >= 100 && hints == replies, || format!("{hints} hints and {replies} replies are recorded, of 100"))
+}
+
+fn said(recording: &Recording) -> (usize, usize) {
+    let items = || recording.streams.iter().flat_map(|stream| stream.items());
+    let is_hint = |item: &Item| matches!(item, Item::Event(Event::Call(call)) if matches!(call.about, About::Hint(..)));
+    let is_reply = |item: &Item| matches!(item, Item::Event(Event::Reply { .. }));
+    (items().filter(is_hint).count(), items().filter(is_reply).count())
+}
