@@ -86,6 +86,8 @@ pub fn run(policy: &str, shape: Shape, nodes: u32, cores: u32, seed: u64) -> Run
         upgrades: 0,
         refused_upgrades: vec![],
         tasks_not_made: 0,
+        hints: 0,
+        hints_refused: 0,
         faults: vec![],
         timeline: Some(timeline),
     }

@@ -142,6 +142,10 @@ impl SimHost {
         Ok(())
     }
 
+    pub fn takes_hints(&self, policy: &PolicyEntry) -> bool {
+        self.instances.borrow()[policy.version.load(Relaxed) - 1].policy().ops().hint.is_some()
+    }
+
     /// What policies call.
     pub fn table(&self) -> &'static Table {
         if self.is_recorded {

@@ -60,6 +60,8 @@ impl Outcome {
             upgrades: stats.upgrades,
             refused_upgrades: stats.refused.clone(),
             tasks_not_made: stats.no_slot,
+            hints: stats.hints,
+            hints_refused: stats.hints_refused,
             faults,
             timeline,
         }

@@ -45,6 +45,12 @@ pub struct Run {
     /// Tasks that there were no slots for.
     #[serde(default)]
     pub tasks_not_made: u64,
+    /// Hints that tasks gave their policies.
+    #[serde(default)]
+    pub hints: u64,
+    /// Those of them that were refused.
+    #[serde(default)]
+    pub hints_refused: u64,
     /// Faults, each in a line.
     #[serde(default)]
     pub faults: Vec<String>,

@@ -41,6 +41,10 @@ pub fn shinjuku() -> Policy {
     Policy::linked(module!(shinjuku::BatonPolicy))
 }
 
+pub fn echo() -> Policy {
+    Policy::linked(module!(echo::BatonPolicy))
+}
+
 pub fn faulty() -> Policy {
     Policy::linked(module!(faulty::BatonPolicy))
 }

@@ -22,6 +22,22 @@ fn every_policy_under_every_workload() {
     }
 }
 
+/// Hints are fed as they came, and replies held against those that were sent.
+#[test]
+fn hints_and_replies() {
+    const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/examples/hints.json");
+    let recording = parse(&record(echo(), "", &format!("{EXAMPLE}+pipe"), "1x2x1", 100, 1));
+    is_same(&recording, echo(), SINGLE);
+    is_same(&recording, echo(), THREADS);
+    let has_reply = |told: &baton_trace::Told| {
+        matches!(told.item, baton_trace::Item::Event(baton_trace::Event::Reply { answer: 0, .. }))
+    };
+    assert_eq!(recording.merged().filter(has_reply).count(), 1);
+    // One that answers what was not answered: here, any that takes no hints.
+    let other = crate::run(&recording, fifo(), SINGLE);
+    assert!(matches!(other.end, baton_replay::End::Diverged(_)), "{:?}", other.end);
+}
+
 /// All of it: forks, exits, hotplug, affinity, nice values, higher classes.
 #[test]
 fn random_workloads_with_everything_that_happens_to_tasks_and_cpus() {

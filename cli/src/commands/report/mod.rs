@@ -114,6 +114,8 @@ mod tests {
             upgrades: 0,
             refused_upgrades: vec![],
             tasks_not_made: 0,
+            hints: 0,
+            hints_refused: 0,
             faults: vec![],
             timeline: None,
         }

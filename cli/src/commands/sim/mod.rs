@@ -128,6 +128,9 @@ pub fn sim(args: &Sim) -> Result<ExitCode> {
                 run.policy, run.tasks_not_made
             );
         }
+        if run.hints_refused > 0 {
+            eprintln!("baton: {}: of {} hints {} were refused", run.policy, run.hints, run.hints_refused);
+        }
         for why in &run.refused_upgrades {
             eprintln!("baton: {}: an upgrade was refused: {why}", run.policy);
             code = ExitCode::FAILURE;

@@ -25,6 +25,8 @@ impl Machine<'_> {
         };
         let policy =
             core.policies().iter().find(|policy| policy.id() == slot.policy() && PolicyEntry::is_running(policy));
+        // One that takes none has no queues.
+        let policy = policy.filter(|policy| self.host().takes_hints(policy));
         let answer = policy.map(|policy| core.hint((), here, &mut ctx, slot, policy, &hint, thread_of));
         self.stats.hints += 1;
         self.stats.hints_refused += u64::from(answer != Some(BatonHintAnswer::Taken));

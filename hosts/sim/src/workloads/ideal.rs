@@ -245,9 +245,8 @@ impl Ideal {
             Op::Affinity(mask) => assert!(mask.is_none_or(|mask| mask.count() > 0)),
             Op::Response(time) => self.seen(number).responses.push(time),
             Op::Done(many) => self.seen(number).done += many,
-            // Nobody replies.
-            Op::Reply => next = None,
-            Op::Yield | Op::Hint { .. } => {}
+            // Each hint has its reply at once.
+            Op::Yield | Op::Hint { .. } | Op::Reply => {}
             Op::Exit => {
                 self.tasks[number as usize].alive = false;
                 next = None;

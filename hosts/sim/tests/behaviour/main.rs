@@ -3,6 +3,7 @@
 
 mod conforms;
 mod faults;
+mod hints;
 mod latency;
 mod life;
 mod same;
@@ -49,6 +50,10 @@ pub fn shinjuku() -> Policy {
 
 pub fn witness() -> Policy {
     Policy::linked(module!(witness::BatonPolicy))
+}
+
+pub fn echo() -> Policy {
+    Policy::linked(module!(echo::BatonPolicy))
 }
 
 pub fn faulty() -> Policy {

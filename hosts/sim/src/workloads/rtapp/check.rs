@@ -13,6 +13,12 @@ pub(super) fn tasks(file: &File) -> Result<(), String> {
         locks(task)?;
         for (phase, event) in task.phases.iter().flat_map(|phase| phase.events.iter().map(move |event| (phase, event)))
         {
+            if let What::Hint(_, Some(whom)) = &event.what {
+                if !file.tasks.iter().any(|other| other.name == *whom && other.instances > 0) {
+                    let why = format!("there is no task '{whom}' from the beginning");
+                    return Err(place(task, phase).wrong(&event.key, why));
+                }
+            }
             let What::Fork(whom) = &event.what else { continue };
             if !file.tasks.iter().any(|other| other.name == *whom) {
                 return Err(place(task, phase).wrong(&event.key, format!("there is no task '{whom}'")));

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The events of a phase: what a key and its value say.
 
+use baton_abi::BatonHint;
+
 use super::json::Json;
 use super::parse::{int, micros, object, text, Global, Place, MOST};
 
@@ -36,6 +38,10 @@ pub(super) enum What {
     Resume(String),
     Yield,
     Fork(String),
+    /// Not rt-app's: a hint, and the task whose first instance it names.
+    Hint(BatonHint, Option<String>),
+    /// Not rt-app's: waits for a reply.
+    Reply,
 }
 
 /// What `wait` and `sync` name.
@@ -46,9 +52,9 @@ pub(super) struct Condition {
 }
 
 /// By prefix, as in rt-app: `run`, `run1`, `runA` are `run`. What is a prefix of another comes after it.
-const PREFIXES: [&str; 17] = [
+const PREFIXES: [&str; 19] = [
     "lock", "unlock", "wait", "signal", "broad", "sync", "sleep", "runtime", "run", "timer", "suspend", "resume",
-    "mem", "iorun", "yield", "barrier", "fork",
+    "mem", "iorun", "yield", "barrier", "fork", "hint", "reply",
 ];
 
 fn prefix(key: &str) -> Option<&'static str> {
@@ -98,8 +104,33 @@ fn what(place: Place<'_>, key: &str, value: &Json, global: &Global) -> Result<Wh
             text(value)?;
             What::Yield
         }
+        "hint" => hint(value)?,
+        "reply" => {
+            text(value)?;
+            What::Reply
+        }
         _ => What::Fork(name(value)?),
     })
+}
+
+/// Its tag, then its words, in order; a name among them is the thread.
+fn hint(value: &Json) -> Result<What, String> {
+    let Json::List(list) = value else { return Err(format!("an array is needed, not {}", value.kind())) };
+    let (tag, rest) = list.split_first().ok_or("a tag is needed")?;
+    let tag = int(tag, 0, i64::from(u32::MAX))? as u32;
+    let (mut hint, mut thread, mut next) = (BatonHint { tag, ..BatonHint::default() }, None, 0);
+    for part in rest {
+        match part {
+            Json::Text(_) if thread.is_some() => return Err("a hint names one thread at most".into()),
+            Json::Text(_) => thread = Some(name(part)?),
+            _ => {
+                *hint.words.get_mut(next).ok_or("a hint has six words at most")? =
+                    int(part, i64::MIN, i64::MAX)? as u64;
+                next += 1;
+            }
+        }
+    }
+    Ok(What::Hint(hint, thread))
 }
 
 fn name(value: &Json) -> Result<String, String> {

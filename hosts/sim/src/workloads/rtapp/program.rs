@@ -5,10 +5,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use baton_abi::BatonHint;
+
 use super::event::{Condition, What};
 use super::parse::{File, Phase, Task};
 use crate::topology::CpuMask;
-use crate::world::{Cx, Group, Object, Op, Program, Spawn, World};
+use crate::world::{Cx, Group, Object, Op, Program, Spawn, TaskRef, World};
 
 /// A repetition of a phase in which no time goes by costs this, ns: in rt-app each costs at least its bookkeeping.
 const REPETITION: u64 = 1_000;
@@ -57,6 +59,11 @@ enum Step {
     Barrier(Object),
     Yield,
     Fork(usize),
+    Hint {
+        hint: BatonHint,
+        thread: Option<TaskRef>,
+    },
+    Reply,
 }
 
 struct Stretch {
@@ -101,6 +108,8 @@ struct Names<'a> {
     conditions: BTreeMap<String, Object>,
     barriers: BTreeMap<String, Object>,
     timers: Vec<(String, bool)>,
+    /// Number of the file's first task.
+    first: u32,
 }
 
 impl Names<'_> {
@@ -134,7 +143,8 @@ fn mask(cpus: &Option<Vec<usize>>) -> Option<Arc<CpuMask>> {
 pub(super) fn add(file: File, world: &mut World) -> Result<(), String> {
     let (mutexes, conditions) = (BTreeMap::new(), BTreeMap::new());
     let barriers = barriers(&file, world)?;
-    let mut names = Names { world, mutexes, conditions, barriers, timers: Vec::new() };
+    let first = world.tasks() as u32;
+    let mut names = Names { world, mutexes, conditions, barriers, timers: Vec::new(), first };
     let mut kinds = Vec::new();
     for task in &file.tasks {
         kinds.push(kind(task, &file, &mut names));
@@ -246,6 +256,14 @@ fn stretch<'a>(
                 let whom = file.tasks.iter().position(|task| task.name == *name);
                 Step::Fork(whom.expect("checked when the file was read"))
             }
+            What::Hint(hint, thread) => {
+                let thread = thread.as_ref().map(|name| {
+                    let before = file.tasks.iter().take_while(|task| task.name != *name);
+                    TaskRef(names.first + before.map(|task| task.instances).sum::<u64>() as u32)
+                });
+                Step::Hint { hint: *hint, thread }
+            }
+            What::Reply => Step::Reply,
         });
     }
     Stretch { loops: phase.loops, nice: phase.nice, cpus: mask(&phase.cpus), steps, timed }
@@ -430,6 +448,8 @@ impl Thread {
             ]),
             Step::Barrier(barrier) => self.todo.push_back(Op::Barrier(barrier)),
             Step::Yield => self.todo.push_back(Op::Yield),
+            Step::Hint { hint, thread } => self.todo.push_back(Op::Hint { hint, thread }),
+            Step::Reply => self.todo.push_back(Op::Reply),
             Step::Fork(whom) => {
                 let kind = &self.shared.kinds[whom];
                 let number = kind.forks.load(Relaxed);

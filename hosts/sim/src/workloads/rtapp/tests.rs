@@ -45,6 +45,12 @@ fn tasks_do_what_the_file_says() {
         "0 run 1000; 1000 run 1000; 2000 sleep 1000; 3000 run 1000; 4000 run 1000; 5000 sleep 1000; 6000 exit",
     );
     check("'loop': 1, 'phases': [{'run': 1}, {'run': 2}]", "0 run 1000; 1000 run 2000; 3000 exit");
+    // Hints, and who they name.
+    check(
+        "'loop': 1, 'hint': [1, 7, -1], 'reply': ''",
+        "0 hint 1 None [7, 18446744073709551615, 0, 0, 0, 0]; 0 reply; 0 run 1000; 1000 exit",
+    );
+    check("'loop': 1, 'hint': [2, 't', 1]", "0 hint 2 Some(0) [1, 0, 0, 0, 0, 0]; 0 run 1000; 1000 exit");
     // A nice value stays; CPUs are the phase's, the task's, or all.
     check(
         "'loop': 1, 'priority': 3, 'cpus': [1], 'phases': {'a': {'cpus': [2, 0], 'run': 1}, 'b': {'priority': -5, 'run': 1}, \
@@ -199,6 +205,12 @@ fn wrong_files() {
         "phase 'p', key 'loop': 'm' is not as it was",
     );
     check("'resume': ''", "key 'resume': a name is needed");
+    check("'hint': 1", "key 'hint': an array is needed");
+    check("'hint': []", "key 'hint': a tag is needed");
+    check("'hint': [-1]", "key 'hint': -1 is not from 0");
+    check("'hint': [1, 1, 2, 3, 4, 5, 6, 7]", "key 'hint': a hint has six words at most");
+    check("'hint': [1, 't', 't']", "key 'hint': a hint names one thread at most");
+    check("'hint': [1, 'u']", "key 'hint': there is no task 'u' from the beginning");
     check("'fork': 'u'", "key 'fork': there is no task 'u'");
     check("'fork': 't', 'barrier': 'b'", "key 'barrier': a task that is forked cannot have one");
 }
@@ -229,7 +241,7 @@ const SEED: &str = r#"{ /* all kinds */ "global": {"duration": 1, "calibration":
  "a": {"instance": 2, "delay": 3, "cpus": [0, 1], "priority": 2, "phases": {
    "p": {"loop": 3, "run": 1, "timer": {"ref": "unique", "period": 30, "mode": "absolute"}, "barrier": "b"},
    "q": {"lock": "m", "wait": {"ref": "c", "mutex": "m"}, "unlock": "m", "mem": 10, "iorun": 10, "runtime": 40}}},
- "d": {"loop": 2, "signal": "c", "broad": "c", "sync": {"ref": "c", "mutex": "m"}, "suspend": "", "resume": "a", "yield": "",
+ "d": {"loop": 2, "signal": "c", "broad": "c", "sync": {"ref": "c", "mutex": "m"}, "suspend": "", "resume": "a", "yield": "", "hint": [1, 2, "a"], "reply": "",
    "fork": "e", "taskgroup": "/g", "sleep": 5, },
  "e": {"instance": 0, "loop": 1, "run": 1}}}"#;
 
