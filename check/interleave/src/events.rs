@@ -103,6 +103,10 @@ impl World {
 
     /// Something that the running task does, or that happens to it.
     fn event(&self, me: &Cpu, pid: u32, kinds: Kinds, next: Option<Policy>) {
+        // Nobody else's schedules change.
+        if self.hears() && me.random.once_in(5) {
+            return self.hint(pid);
+        }
         match me.random.below(20) {
             0..=3 => self.schedule(Turn::Blocks),
             4..=6 => self.schedule(Turn::Expires),

@@ -6,8 +6,8 @@ use crate::story::{Kind, Report};
 use crate::world::{world, World};
 use crate::Property;
 use baton_abi::{
-    BatonCtx, BatonFaultKind, BatonMethod as M, BatonTask, BATON_ABORTED, BATON_FAULT_NAMES, BATON_METHOD_NAMES,
-    BATON_PICK_KEEP, BATON_PICK_NONE, BATON_SELECT_DIRECT,
+    BatonCtx, BatonFaultKind, BatonHint, BatonMethod as M, BatonTask, BATON_ABORTED, BATON_FAULT_NAMES,
+    BATON_METHOD_NAMES, BATON_PICK_KEEP, BATON_PICK_NONE, BATON_SELECT_DIRECT,
 };
 use baton_core::{Arg, CpuState, Fault, Host, PolicyEntry, Slot, TaskState};
 use std::sync::atomic::Ordering::Acquire;
@@ -150,7 +150,10 @@ impl Call {
         }
         call.refused = (method == M::PickRefused).then_some(what);
         if world.story.borrow().is_some() {
-            call.text = call.describe(world, what, b);
+            call.text = match b {
+                Arg::Hint(hint) => format!("{}, of {}", call.describe(world, what, b), said(world, hint)),
+                _ => call.describe(world, what, b),
+            };
         }
         call
     }
@@ -199,6 +202,8 @@ impl Call {
             },
             M::SelectTaskRq if answer & BATON_SELECT_DIRECT != 0 => format!("straight to CPU {}", answer as u32),
             M::SelectTaskRq => format!("CPU {}", answer as u32),
+            M::Hint if answer == 0 => return,
+            M::Hint => "that is no hint of its type".into(),
             M::TaskDequeued | M::TaskDeparted if answer == 0 => "has it not".into(),
             M::TaskDequeued | M::TaskDeparted => format!("gives {} back", name_of(world, answer)),
             _ => return,
@@ -243,6 +248,12 @@ impl Call {
             _ => {}
         }
     }
+}
+
+fn said(world: &World, hint: &BatonHint) -> String {
+    let thread = hint.thread.checked_sub(1).and_then(|slot| world.task_in(slot));
+    let thread = thread.map_or(String::new(), |task| format!(" about task {}", task.pid));
+    format!("{} {:?}{thread}", hint.tag, hint.words)
 }
 
 fn name_of(world: &World, token: u64) -> String {

@@ -40,7 +40,7 @@ impl World {
         self.tasks.borrow().iter().find(|task| task.pid == pid).cloned().expect("a pid is a task's")
     }
 
-    fn ctx(&self, task: &Task, cpu: usize, flags: u16) -> BatonCtx {
+    pub fn ctx(&self, task: &Task, cpu: usize, flags: u16) -> BatonCtx {
         BatonCtx {
             now: self.now.get(),
             task: task.handle,
@@ -353,10 +353,14 @@ impl World {
         let mut ctx = BatonCtx { now: self.now.get(), cpu: me.number as i32, ..BatonCtx::default() };
         let place = self.policy().index() as usize;
         self.in_rules(|| self.core.timer((), self.state(me.number), &mut ctx, place));
-        // baton_khost_kick(): these are no BPF program's, and wake only what is asleep.
+        self.kick_plainly(&ctx);
+    }
+
+    /// baton_khost_kick(): kicks of a call that no BPF program made wake only what is asleep.
+    pub fn kick_plainly(&self, ctx: &BatonCtx) {
         let is_due = |kick: &u16| kick & BATON_KICK_PREEMPT != 0 || self.state(usize::from(*kick)).is_asleep();
         let kicks: Vec<u16> = ctx.kicks[..usize::from(ctx.nr_kicks)].iter().copied().filter(is_due).collect();
-        me.kicks.borrow_mut().extend(kicks);
+        self.me().kicks.borrow_mut().extend(kicks);
         self.send_kicks();
     }
 

@@ -16,6 +16,7 @@ mod arena;
 mod choose;
 mod drain;
 mod events;
+mod hint;
 mod host;
 mod kernel;
 mod locks;

@@ -54,6 +54,12 @@ fn wfq_passes() {
     is_mended(linked!(wfq), "rnd-3c2t16e-0x44ae");
 }
 
+/// It hears what tasks say, and answers. Who asks to go first goes before all others, for ever.
+#[test]
+fn echo_passes() {
+    passes(linked!(echo), &[Property::WorkConservation, Property::BoundedWait], Some(linked!(echo)));
+}
+
 /// Nothing but weights bounds a wait, as the end of its rules says.
 #[test]
 fn cfs_like_passes() {

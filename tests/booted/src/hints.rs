@@ -3,7 +3,7 @@
 
 use crate::{
     flight, record,
-    tool::{baton, baton_fails, check, is_well, Load},
+    tool::{baton, baton_fails, check, is_well, must, Load},
     Case,
 };
 use baton_hints::{End, Message, NotSent, OpenError, Queue, Raw, Thread, Type};
@@ -35,6 +35,7 @@ pub fn cases() -> Vec<Case> {
         case!("hints: clients that are killed", killed()),
         case!("hints: a hostile client", hostile()),
         case!("hints: recorded", recorded()),
+        case!("hints: the client in C", in_c()),
     ]
 }
 
@@ -458,6 +459,13 @@ fn hostile() -> Result<(), String> {
     load.join().map_err(|_| "a thread panicked".to_owned())??;
     let mut queue = open()?;
     heard(&mut queue, 1)?;
+    is_well("echo")
+}
+
+fn in_c() -> Result<(), String> {
+    load()?;
+    let said = must("/usr/bin/baton-hints-c", &[])?;
+    check(said.is_empty(), || said.clone())?;
     is_well("echo")
 }
 

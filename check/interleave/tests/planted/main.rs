@@ -14,6 +14,7 @@ mod dropped_on_yield;
 mod endless_recursion;
 mod exit_and_steal;
 mod forgotten_offline;
+mod hint_lock;
 mod index_of_online;
 mod kept_after_migration;
 mod length_then_take;
@@ -88,6 +89,7 @@ planted! {
     forgotten_offline: LostTask without WorkConservation,
     length_then_take: Panic,
     any_idle_cpu: Discipline,
+    hint_lock: Deadlock without WorkConservation,
 }
 
 /// What would end the process is found as all else is, and those that are checked afterwards are not disturbed.

@@ -18,7 +18,7 @@ impl Machine<'_> {
         let mut ctx = self.ctx(at, cpu, 0);
         let here = self.enter(cpu);
         let hint = BatonHint { thread: thread.map_or(0, |TaskRef(number)| number + 1), ..hint };
-        // Processes are not simulated: any task may name any other, as one who was granted that.
+        // Deviation: any task may name any other, as one who was granted that; processes are not simulated.
         let thread_of = |id: u32| {
             let at = self.by_ref.get(id as usize - 1).copied().flatten();
             at.map_or(0, |at| self.tasks[at as usize].handle)

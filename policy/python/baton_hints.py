@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""For scripts: gives hints to the scheduling policy that runs them, and reads its replies. See docs/hints.md.
+
+    with Queue("echo", ("Hint", 1), ("Reply", 1)) as queue:
+        queue.send(1, 7, 1)
+        tag, words = queue.wait(1.0)
+
+A queue is its thread's own. Sending and receiving make no system call. Stores of Python are not ordered for other processors than
+x86's, so this is for x86-64 only, as Baton is.
+"""
+
+import ctypes
+import errno
+import fcntl
+import mmap
+import os
+import select
+
+PATH = "/dev/baton-hints"
+WORDS = 6
+ENDS = ("open", "unloaded", "replaced", "fault", "revoked", "gone")
+ANSWERS = ("taken", "malformed", "thread", "not a member", "stopped")
+
+
+class _Type(ctypes.Structure):
+    _fields_ = [("name", ctypes.c_char * 32), ("version", ctypes.c_uint32), ("reserved", ctypes.c_uint32),
+                ("layout", ctypes.c_uint64)]
+
+
+class _Hint(ctypes.Structure):
+    _fields_ = [("tag", ctypes.c_uint32), ("thread", ctypes.c_uint32), ("words", ctypes.c_uint64 * WORDS)]
+
+
+class _Open(ctypes.Structure):
+    _fields_ = [("policy", ctypes.c_char * 32), ("hint", _Type), ("reply", _Type), ("entries", ctypes.c_uint32),
+                ("size", ctypes.c_uint32), ("message", ctypes.c_char * 160)]
+
+
+class _Send(ctypes.Structure):
+    _fields_ = [("hint", _Hint), ("answer", ctypes.c_uint32), ("reserved", ctypes.c_uint32)]
+
+
+class _Head(ctypes.Structure):
+    _fields_ = [("end", ctypes.c_uint32), ("entries", ctypes.c_uint32), ("refused", ctypes.c_uint32),
+                ("lost", ctypes.c_uint32), ("reserved", ctypes.c_uint32 * 12)]
+
+
+class _Entry(ctypes.Structure):
+    _fields_ = [("sequence", ctypes.c_uint32), ("tag", ctypes.c_uint32), ("thread", ctypes.c_uint32),
+                ("reserved", ctypes.c_uint32), ("words", ctypes.c_uint64 * WORDS)]
+
+
+def _request(number, kind):
+    return 3 << 30 | ctypes.sizeof(kind) << 16 | 0xBA << 8 | number
+
+
+class Full(Exception):
+    """The policy has yet to read what was sent before."""
+
+
+class Closed(Exception):
+    """The queue is closed; the argument, of ENDS, says why."""
+
+
+class Queue:
+    """The calling thread's queue to a policy. Types are a name and a version; `entries` is a power of two from 16 on."""
+
+    def __init__(self, policy, hint, reply, entries=16):
+        self._fd = os.open(PATH, os.O_RDWR | os.O_CLOEXEC)
+        ask = _Open(policy.encode(), _Type(hint[0].encode(), hint[1]), _Type(reply[0].encode(), reply[1]), entries)
+        try:
+            fcntl.ioctl(self._fd, _request(32, _Open), ask)
+        except OSError as why:
+            os.close(self._fd)
+            raise OSError(why.errno, ask.message.decode() or why.strerror, PATH) from None
+        self._entries = ask.entries
+        self._map = mmap.mmap(self._fd, ask.size)
+        self._head = _Head.from_buffer(self._map)
+        ring = _Entry * self._entries
+        self._hints = ring.from_buffer(self._map, ctypes.sizeof(_Head))
+        self._replies = ring.from_buffer(self._map, ctypes.sizeof(_Head) + ctypes.sizeof(ring))
+        self._next_hint = self._next_reply = 0
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def close(self):
+        """Closes the queue."""
+        del self._head, self._hints, self._replies
+        self._map.close()
+        os.close(self._fd)
+
+    @property
+    def refused(self):
+        """Hints that the policy did not take from the ring."""
+        return self._head.refused
+
+    @property
+    def lost(self):
+        """Replies that there was no room for."""
+        return self._head.lost
+
+    @property
+    def end(self):
+        """Why it is closed, of ENDS."""
+        return ENDS[min(self._head.end, len(ENDS) - 1)]
+
+    def _at(self, ring, place):
+        # Whose an entry is: see policy/message/src/ring.rs.
+        return ring[place % self._entries], place // self._entries * 2 & 0xFFFFFFFF
+
+    def send(self, tag, *words, thread=0):
+        """Gives the policy a hint; raises Full or Closed."""
+        if self._head.end:
+            raise Closed(self.end)
+        entry, sequence = self._at(self._hints, self._next_hint)
+        if entry.sequence != sequence:
+            raise Full()
+        entry.tag, entry.thread = tag, thread
+        entry.words[:] = list(words) + [0] * (WORDS - len(words))
+        entry.sequence = sequence + 1
+        self._next_hint += 1
+
+    def send_now(self, tag, *words, thread=0):
+        """Gives the policy a hint at once, by a system call: what became of it, of ANSWERS."""
+        ask = _Send(_Hint(tag, thread, (ctypes.c_uint64 * WORDS)(*words)))
+        try:
+            fcntl.ioctl(self._fd, _request(33, _Send), ask)
+        except OSError as why:
+            if why.errno == errno.ESHUTDOWN:
+                raise Closed(self.end) from None
+            raise
+        return ANSWERS[ask.answer]
+
+    def receive(self):
+        """The next reply, as its tag and its words; None if there is none."""
+        entry, sequence = self._at(self._replies, self._next_reply)
+        if entry.sequence != sequence + 1:
+            return None
+        reply = entry.tag, tuple(entry.words)
+        entry.sequence = sequence + 2 & 0xFFFFFFFF
+        self._next_reply += 1
+        return reply
+
+    def wait(self, seconds):
+        """The next reply; sleeps for so long until there is one. None when the time is over or the queue closed."""
+        reply = self.receive()
+        if reply is None:
+            poll = select.poll()
+            poll.register(self._fd, select.POLLIN)
+            poll.poll(seconds * 1000)
+            reply = self.receive()
+        return reply

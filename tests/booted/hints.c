@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* A client of `echo` in C, by policy/c/baton-hints.h: prints what it finds wrong. Run by hints.rs here. */
+#include <stdbool.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "baton-hints.h"
+
+static int failed;
+
+static void check(bool holds, const char *what)
+{
+	if (!holds) {
+		printf("it does not hold that %s (%s)\n", what, strerror(errno));
+		failed = 1;
+	}
+}
+#define CHECK(condition) check(condition, #condition)
+
+int main(void)
+{
+	struct baton_hint hint = { .tag = 1, .words = { 0, 1 } }, reply;
+	struct baton_hints queue;
+	int i, full = 0, replies = 0;
+
+	CHECK(baton_hints_open(&queue, "echo", "Hint", 2, "Reply", 1, 16) == -1 && strstr(queue.message, "another type"));
+	if (baton_hints_open(&queue, "echo", "Hint", 1, "Reply", 1, 16)) {
+		printf("no queue: %s (%s)\n", queue.message, strerror(errno));
+		return 1;
+	}
+	/* Through many laps. */
+	for (i = 0; i < 1000; i++) {
+		hint.words[0] = i;
+		CHECK(baton_hints_send(&queue, &hint) == 0);
+		CHECK(baton_hints_wait(&queue, &reply, 5000) == 1 && reply.tag == 1 && reply.words[0] == (uint64_t)i);
+	}
+	CHECK(baton_hints_receive(&queue, &reply) == 0);
+	/* Faster than it is read; a tick may come between. */
+	for (i = 0; i < 10000 && !full; i++)
+		full = baton_hints_send(&queue, &hint) == -1 && errno == EAGAIN;
+	CHECK(full);
+	CHECK(baton_hints_send_now(&queue, &hint) == BATON_HINT_ANSWER_TAKEN);
+	while (baton_hints_receive(&queue, &reply))
+		replies++;
+	CHECK(replies == 16 && queue.head->lost > 0);
+	hint.tag = 77;
+	CHECK(baton_hints_send_now(&queue, &hint) == BATON_HINT_ANSWER_MALFORMED);
+	hint = (struct baton_hint){ .tag = 2, .thread = getpid(), .words = { 1 } };
+	CHECK(baton_hints_send_now(&queue, &hint) == BATON_HINT_ANSWER_TAKEN);
+	CHECK(baton_hints_receive(&queue, &reply) == 1 && reply.tag == 2);
+	CHECK(baton_hints_end(&queue) == BATON_HINTS_END_NONE);
+	baton_hints_close(&queue);
+	return failed;
+}
