@@ -43,7 +43,7 @@ impl Kind {
     }
 
     /// How many threads a message can name.
-    pub const fn threads(self) -> usize {
+    pub const fn most_threads(self) -> usize {
         self.most_threads
     }
 

@@ -66,7 +66,7 @@ macro_rules! message {
 
             impl $crate::Message for $name {
                 const TYPE: $crate::Type = KIND.finish();
-                const THREADS: usize = KIND.threads();
+                const THREADS: usize = KIND.most_threads();
 
                 #[inline]
                 fn encode(&self) -> $crate::Raw {

@@ -59,7 +59,9 @@ pub unsafe extern "C" fn baton_core_hints_ready(rings: *const Rings) -> bool {
 #[no_mangle]
 pub unsafe extern "C" fn baton_core_hints_unread(rings: *const Rings) -> bool {
     // SAFETY: Shared-ring. As above.
-    unsafe { ring::is_unread(ring((*rings).replies, (*rings).entries), (&raw const (*rings).next_reply).read_volatile()) }
+    unsafe {
+        ring::is_unread(ring((*rings).replies, (*rings).entries), (&raw const (*rings).next_reply).read_volatile())
+    }
 }
 
 /// See [`baton_core::Core::drain`]; how many were refused. `from` is the handle of the queue's thread.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A machine that goes on where a recording was left ([`crate::scene`]).
 
+use std::collections::VecDeque;
+
 use baton_core::{PolicyEntry, Resumed, Whereabouts};
 
 use super::{Machine, Place, Task, DEFAULT_SLICE};
@@ -83,6 +85,9 @@ impl<'m> Machine<'m> {
             resumed: false,
             suspended: false,
             item: None,
+            replies: VecDeque::new(),
+            awaits_reply: false,
+            reply: None,
             child: None,
             rng: Rng::new(self.config.seed, u64::from(id.0)),
             program: Some(spawn.program),
