@@ -151,7 +151,7 @@ impl Call {
         call.refused = (method == M::PickRefused).then_some(what);
         if world.story.borrow().is_some() {
             call.text = match b {
-                Arg::Hint(hint) => format!("{}, of {}", call.describe(world, what, b), said(world, hint)),
+                Arg::Hint(hint) => format!("{}: {}", call.describe(world, what, b), said(world, hint)),
                 _ => call.describe(world, what, b),
             };
         }

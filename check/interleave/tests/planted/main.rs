@@ -89,7 +89,7 @@ planted! {
     forgotten_offline: LostTask without WorkConservation,
     length_then_take: Panic,
     any_idle_cpu: Discipline,
-    hint_lock: Deadlock without WorkConservation,
+    hint_lock: Deadlock,
 }
 
 /// What would end the process is found as all else is, and those that are checked afterwards are not disturbed.
