@@ -11,7 +11,6 @@ x86's, so this is for x86-64 only, as Baton is.
 
 import ctypes
 import errno
-import fcntl
 import mmap
 import os
 import select
@@ -50,8 +49,13 @@ class _Entry(ctypes.Structure):
                 ("reserved", ctypes.c_uint32), ("words", ctypes.c_uint64 * WORDS)]
 
 
-def _request(number, kind):
-    return 3 << 30 | ctypes.sizeof(kind) << 16 | 0xBA << 8 | number
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _request(fd, number, ask):
+    # Not fcntl.ioctl, which drops what the kernel says when it refuses.
+    code = 3 << 30 | ctypes.sizeof(ask) << 16 | 0xBA << 8 | number
+    return ctypes.get_errno() if _libc.ioctl(fd, ctypes.c_ulong(code), ctypes.byref(ask)) else 0
 
 
 class Full(Exception):
@@ -68,11 +72,10 @@ class Queue:
     def __init__(self, policy, hint, reply, entries=16):
         self._fd = os.open(PATH, os.O_RDWR | os.O_CLOEXEC)
         ask = _Open(policy.encode(), _Type(hint[0].encode(), hint[1]), _Type(reply[0].encode(), reply[1]), entries)
-        try:
-            fcntl.ioctl(self._fd, _request(32, _Open), ask)
-        except OSError as why:
+        failed = _request(self._fd, 32, ask)
+        if failed:
             os.close(self._fd)
-            raise OSError(why.errno, ask.message.decode() or why.strerror, PATH) from None
+            raise OSError(failed, ask.message.decode() or os.strerror(failed), PATH)
         self._entries = ask.entries
         self._map = mmap.mmap(self._fd, ask.size)
         self._head = _Head.from_buffer(self._map)
@@ -127,12 +130,11 @@ class Queue:
     def send_now(self, tag, *words, thread=0):
         """Gives the policy a hint at once, by a system call: what became of it, of ANSWERS."""
         ask = _Send(_Hint(tag, thread, (ctypes.c_uint64 * WORDS)(*words)))
-        try:
-            fcntl.ioctl(self._fd, _request(33, _Send), ask)
-        except OSError as why:
-            if why.errno == errno.ESHUTDOWN:
-                raise Closed(self.end) from None
-            raise
+        failed = _request(self._fd, 33, ask)
+        if failed == errno.ESHUTDOWN:
+            raise Closed(self.end)
+        if failed:
+            raise OSError(failed, os.strerror(failed), PATH)
         return ANSWERS[ask.answer]
 
     def receive(self):
