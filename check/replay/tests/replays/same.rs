@@ -4,7 +4,7 @@
 use baton_abi::BatonCpu;
 use baton_trace::BLOCK_SIZE;
 
-use crate::{central, faulty, fifo, is_same, parse, record, relay, shinjuku, template, wfq, SINGLE, THREADS};
+use crate::{central, echo, faulty, fifo, is_same, parse, record, relay, shinjuku, template, wfq, SINGLE, THREADS};
 use crate::{damaged, woven};
 
 const WORKLOADS: [&str; 4] = ["pipe:pairs=6", "hackbench:groups=2,fds=4", "schbench", "random:tasks=32"];
