@@ -18,8 +18,8 @@ const TEST_STEPS: &[Step] =
 
 /// The policies that the booted tests load.
 const BOOTED_POLICIES: [&str; 12] = [
-    "faulty", "fifo", "wfq", "cfs-like", "central", "shinjuku", "fifo-c", "template", "relay-v1", "relay-v2", "witness",
-    "echo",
+    "faulty", "fifo", "wfq", "cfs-like", "central", "shinjuku", "fifo-c", "template", "relay-v1", "relay-v2",
+    "witness", "echo",
 ];
 
 /// The guests: each test is for one of them.
