@@ -529,7 +529,7 @@ mod tests {
         check(RECORD_TAKE, 15, 28);
         check(RECORD_STOP, 16, 28);
         check(RECORD_CHECKPOINT, 17, 24);
-        check(GRANT, 18, 88);
+        check(GRANT, 18, 80);
     }
 
     #[test]
