@@ -112,12 +112,14 @@ impl Shinjuku {
 
     /// Has a CPU make room for a task that waits: now or, if it is short and `timed`, by a timer. Call with the queues' lock held.
     fn make_room(&self, ctx: &Ctx<'_>, task: &Task, is_short: bool, timed: bool) {
-        match self.first_due(task.cpu, |cpu| ctx.may_run(task, cpu)) {
-            Some((0, cpu)) => self.send_for(ctx, cpu),
-            Some((due, cpu)) if is_short && due <= ctx.now() => self.send_for(ctx, cpu),
+        let Some((due, cpu)) = self.first_due(task.cpu, |cpu| ctx.may_run(task, cpu)) else { return };
+        // Time passes from one look at the clock to the next.
+        let left = if due != 0 && is_short { due.saturating_sub(ctx.now()) } else { due };
+        match left {
+            0 => self.send_for(ctx, cpu),
             // The timer is that of the CPU which this call is on. What it was set for comes after that, unless it is of a CPU that this
             // task may not use: then it is late by a slice at most.
-            Some((due, _)) if is_short && timed => ctx.arm_timer(due - ctx.now()),
+            left if is_short && timed => ctx.arm_timer(left),
             _ => {}
         }
     }
@@ -220,9 +222,9 @@ impl Scheduler for Shinjuku {
 
     fn pick_next_task(&self, ctx: &Ctx<'_>, cpu: Cpu, prev: Option<&Task>) -> Pick {
         let running = &self.shared.running[cpu];
-        let mut queues = self.shared.queues.lock();
+        let (mut queues, now) = (self.shared.queues.lock(), ctx.now());
         running.sent_for.store(false, Relaxed);
-        let ran = prev.map(|_| ctx.now().saturating_sub(running.since.load(Relaxed)));
+        let ran = prev.map(|_| now.saturating_sub(running.since.load(Relaxed)));
         let Some((task, is_short)) = self.next(ctx, &mut queues, cpu, ran) else {
             if prev.is_some() {
                 return Pick::Keep { slice: DEFAULT_SLICE };
@@ -235,8 +237,8 @@ impl Scheduler for Shinjuku {
         }
         // A long one whose turn it is not makes room at once.
         let has_slice = is_short || running.shorts.load(Relaxed) >= self.patience;
-        running.since.store(ctx.now(), Relaxed);
-        running.until.store(ctx.now().wrapping_add(if has_slice { self.slice } else { 0 }), Relaxed);
+        running.since.store(now, Relaxed);
+        running.until.store(now.wrapping_add(if has_slice { self.slice } else { 0 }), Relaxed);
         running.shorts.store(if is_short { running.shorts.load(Relaxed) + 1 } else { 0 }, Relaxed);
         if !queues.short.is_empty() {
             ctx.arm_timer(self.slice);

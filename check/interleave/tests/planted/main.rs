@@ -8,6 +8,7 @@ mod any_idle_cpu;
 mod balance_once;
 mod base;
 mod claimed_idle;
+mod clock_twice;
 mod deep_tree;
 mod double_insert;
 mod dropped_on_yield;
@@ -90,6 +91,7 @@ planted! {
     length_then_take: Panic,
     any_idle_cpu: Discipline,
     hint_lock: Deadlock,
+    clock_twice: Panic,
 }
 
 /// What would end the process is found as all else is, and those that are checked afterwards are not disturbed.
