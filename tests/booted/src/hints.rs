@@ -26,6 +26,7 @@ pub fn cases() -> Vec<Case> {
     vec![
         case!("hints: seen before a sleep and before a wakeup", on_time()),
         case!("hints: sent and answered without a system call", without_calls()),
+        case!("hints: one cache line goes each way", lines()),
         case!("hints: a full ring is told, and nothing is lost", full()),
         case!("hints: what is refused, and counted", refused()),
         case!("hints: replies that are not read", unread()),
@@ -168,6 +169,39 @@ fn without_calls() -> Result<(), String> {
     check(read.is_ok() && said == "all rounds\n" && ended.is_none(), || {
         format!("{ROUNDS} rounds were not made without a system call: {said:?}, {ended:?}")
     })?;
+    is_well("echo")
+}
+
+/// Cache lines that a side writes are those that the other has to fetch. What is written again as it was would not be seen, so all is
+/// garbage before each round that need not be what it is: all but the sequences, and whether the queue is open.
+fn lines() -> Result<(), String> {
+    const ENTRIES: usize = 16;
+    const WORDS: usize = 16;
+    load()?;
+    let mut queue = open()?;
+    let look = |queue: &Echo| queue.memory().iter().map(|word| word.load(Relaxed)).collect::<Vec<_>>();
+    let changed = |before: &[u32], after: &[u32]| {
+        let lines = before.chunks(WORDS).zip(after.chunks(WORDS)).enumerate();
+        lines.filter(|(_, (before, after))| before != after).map(|(line, _)| line).collect::<Vec<_>>()
+    };
+    let mut garbage = 0x9e37_79b9_u32;
+    for round in 0..3 * ENTRIES {
+        for (place, word) in queue.memory().iter().enumerate().filter(|(place, _)| place % WORDS != 0) {
+            garbage = garbage.wrapping_mul(1_664_525).wrapping_add(1_013_904_223 ^ place as u32);
+            word.store(garbage, Relaxed);
+        }
+        let before = look(&queue);
+        queue.send(&ping(round as u64)).map_err(|e| e.to_string())?;
+        let sent = look(&queue);
+        thread::sleep(Duration::from_millis(2));
+        let answered = look(&queue);
+        check(queue.receive().is_some(), || format!("no reply in round {round}"))?;
+        let seen = [changed(&before, &sent), changed(&sent, &answered), changed(&answered, &look(&queue))];
+        let (hint, reply) = (1 + round % ENTRIES, 1 + ENTRIES + round % ENTRIES);
+        check(seen == [vec![hint], vec![hint, reply], vec![reply]], || {
+            format!("round {round} changes lines {seen:?}")
+        })?;
+    }
     is_well("echo")
 }
 
