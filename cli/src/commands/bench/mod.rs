@@ -8,10 +8,13 @@
 pub mod fairness;
 mod fidelity;
 pub mod loads;
+mod memcached;
+mod programs;
 mod record;
 pub mod report;
 mod rocksdb;
 mod sim;
+mod slow;
 pub mod subject;
 mod upgrade;
 
@@ -29,6 +32,7 @@ use super::{print, print_json};
 use crate::artefacts::Search;
 use crate::error::{Error, Result};
 use crate::kernel;
+use programs::{EXAMPLES, PROGRAMS};
 use report::{entries, median, Report, Series};
 use subject::Subject;
 
@@ -47,11 +51,11 @@ pub struct Bench {
     /// Count instructions. Default in a guest; with --here it says that this machine's clock does.
     #[arg(long)]
     pub icount: bool,
-    /// Numbers of CPUs, with one guest for each. [default: 1,2; fairness: 4; upgrade: 1,2,4,8; sim: 1 to 4096]
+    /// Numbers of CPUs, with one guest for each. [default: 1,2; memcached: 1; fairness: 4; upgrade: 1,2,4,8; sim: 1 to 4096]
     #[arg(long, value_name = "N,N", value_delimiter = ',', conflicts_with = "here",
           value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub cpus: Vec<u32>,
-    /// Runs of each subject. [default: pipe 10, hackbench 4, fairness 2, upgrade 200, fidelity 1, record 10, sim 3]
+    /// Runs of each subject. [default: pipe 20, hackbench 4, fairness 2, upgrade 200, fidelity 3, memcached 3, record 10, sim 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub runs: Option<u32>,
     /// Only this subject: eevdf, scx_simple, "scx_simple -f", scx_userland, or a policy. May be repeated.
@@ -82,6 +86,8 @@ pub enum What {
     Fidelity,
     /// Short requests beside long ones, simulated and in a booted kernel. Exit code 1 when shinjuku does not hold a bound.
     Rocksdb,
+    /// A memcached under an open loop like Facebook's ETC pool.
+    Memcached,
     /// What recording costs: pipe and hackbench under wfq, recorded, not recorded, and built without recording.
     Record,
     /// What the simulator costs, on this machine: events per second, and memory per task.
@@ -97,6 +103,7 @@ impl What {
             What::Upgrade => "upgrade",
             What::Fidelity => "fidelity",
             What::Rocksdb => "rocksdb",
+            What::Memcached => "memcached",
             What::Record => "record",
             What::Sim => "sim",
         }
@@ -109,7 +116,7 @@ impl What {
             What::Hackbench => 4,
             What::Fairness => 2,
             What::Upgrade => 200,
-            What::Fidelity => 3,
+            What::Fidelity | What::Memcached => 3,
             What::Rocksdb => 1,
             What::Record => 10,
             What::Sim => 3,
@@ -121,7 +128,8 @@ impl What {
             What::Pipe | What::Hackbench | What::Fidelity | What::Record => vec![1, 2],
             What::Fairness => vec![fairness::CPUS],
             What::Upgrade => vec![1, 2, 4, 8],
-            What::Rocksdb => vec![1],
+            // Busy CPUs would share one stream of instructions, and who is woken would wait for his CPU's turn.
+            What::Rocksdb | What::Memcached => vec![1],
             What::Sim => Vec::new(),
         }
     }
@@ -140,6 +148,7 @@ impl Bench {
             (true, What::Fidelity) => ["fifo", "wfq"].map(|name| Subject::Policy(name.into())).into(),
             (true, What::Upgrade) => upgrade::subjects(),
             (true, What::Rocksdb) => rocksdb::subjects(),
+            (true, What::Memcached) => memcached::subjects(),
             (true, _) => Subject::usual(),
         }
     }
@@ -167,10 +176,14 @@ fn in_guests(args: &Bench) -> Result<(Report, ExitCode)> {
     if args.what == What::Record {
         files_in.extend(record::files(&args.subjects())?);
     }
+    if args.what == What::Memcached {
+        files_in.extend(PROGRAMS.for_guest(&["etc"])?);
+    }
     let tools: &[&str] = match args.what {
         What::Pipe => &["perf"],
         What::Record => &["perf", "hackbench"],
         What::Hackbench | What::Upgrade => &["hackbench"],
+        What::Memcached => &["memcached"],
         What::Fairness | What::Fidelity | What::Rocksdb | What::Sim => &[],
     };
     let all_cpus = if args.cpus.is_empty() { args.what.usual_cpus() } else { args.cpus.clone() };
@@ -214,10 +227,7 @@ pub fn guest_with(subjects: &[Subject]) -> Result<Vec<FileIn>> {
     let policies = subjects.iter().filter_map(Subject::policy).collect::<Result<Vec<_>>>()?;
     let mut files = guest_files(&policies)?;
     if subjects.iter().any(|s| matches!(s, Subject::Scx { .. })) {
-        let dir = subject::build_examples()?;
-        for program in ["scx_simple", "scx_userland"] {
-            files.push(FileIn { host: dir.join(program), guest: format!("{}/{program}", subject::SCX_IN_GUEST) });
-        }
+        files.extend(EXAMPLES.for_guest(&["scx_simple", "scx_userland"])?);
     }
     Ok(files)
 }
@@ -259,6 +269,7 @@ fn here(search: &Search, args: &Bench) -> Result<(Report, ExitCode)> {
             (upgrade::measure(search, cpus, args.runs(), unit)?, ExitCode::SUCCESS)
         }
         What::Record => (record::measure(search, args, cpus)?, ExitCode::SUCCESS),
+        What::Memcached => (memcached::measure(search, args, cpus)?, ExitCode::SUCCESS),
         What::Sim => return Ok((sim::bench(args)?, ExitCode::SUCCESS)),
         What::Fidelity | What::Rocksdb => return Err(Error::baton("this bench has a report of its own")),
     };

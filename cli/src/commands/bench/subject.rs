@@ -1,23 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The schedulers that are measured, each put in charge of every normal task of the machine and taken away again.
 
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use baton_abi::BatonPolicyState;
 use rustix::process::{kill_process, Pid, Signal};
 
+use super::programs::EXAMPLES;
 use super::report::BASELINE;
-use crate::artefacts::{cache, source, Policy, Search};
+use crate::artefacts::{Policy, Search};
 use crate::cli::{LoadOptions, Unload};
 use crate::commands::{load, unload};
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::{kernel, names};
 
-/// Where a guest has the kernel's example schedulers.
-pub const SCX_IN_GUEST: &str = "/usr/lib/baton/scx";
 /// How long a scheduler may take to come or go.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -138,7 +136,7 @@ struct Example {
 
 impl Example {
     fn start(program: &'static str, options: &[&str]) -> Result<Self> {
-        let path = example(program)?;
+        let path = EXAMPLES.find(program)?;
         // It prints statistics each second.
         let mut command = Command::new(&path);
         let command = command.args(options).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -217,32 +215,6 @@ fn gone(program: &str) -> Result<()> {
         false => {
             Err(Error::environment(format!("{program} has ended, but the kernel still has its scheduler"), "see dmesg"))
         }
-    }
-}
-
-fn example(program: &str) -> Result<PathBuf> {
-    let places = [PathBuf::from(SCX_IN_GUEST), examples_dir()];
-    places.iter().map(|dir| dir.join(program)).find(|path| path.exists()).ok_or_else(|| {
-        Error::user(format!("there is no {program} here"), "build it (bench/scx/build.sh), or measure in a guest")
-    })
-}
-
-fn examples_dir() -> PathBuf {
-    cache().join("scx")
-}
-
-/// Builds the examples when missing or stale, and says where they are.
-pub fn build_examples() -> Result<PathBuf> {
-    let script = source()?.join("bench/scx/build.sh");
-    let out = examples_dir();
-    let status = Command::new(&script).arg(&out).stdin(Stdio::null()).stdout(std::io::stderr()).status();
-    match status {
-        Ok(status) if status.success() => Ok(out),
-        Ok(status) => Err(Error::environment(
-            format!("{} failed ({status}); its messages are above", script.display()),
-            "run it inside Baton's Debian root (./baton bench ...), which has what it needs",
-        )),
-        Err(e) => Err(Error::file(format!("running {}", script.display()), &e)),
     }
 }
 

@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The kernel's side: the requests as threads of this machine, the batch program as processes.
+//! The kernel's side: requests of a real RocksDB (bench/programs/rocksdb.c), the batch program as processes.
 
 use std::fs;
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
-use baton_sim::threads::{self, GroupRan, Plan, Speed};
-use baton_sim::world::World;
+use baton_sim::threads::{self, Plan, Speed};
 use rustix::process::{setpriority_process, Pid};
+use serde::Deserialize;
 
-use super::{latencies, requests, Found, Place, Point, Saturation, BATCH, FACTOR, MEAN, OVERLOAD, SLICE};
+use super::{Found, Place, Point, Saturation, BATCH, LONG, MEAN, OVERLOAD, SHORT};
 use crate::artefacts::Search;
 use crate::cli::{Attach, LoadOptions, Which};
 use crate::commands::bench::fidelity::costs::ring;
+use crate::commands::bench::loads::output;
+use crate::commands::bench::programs::PROGRAMS;
+use crate::commands::bench::slow::{self, FACTOR};
 use crate::commands::bench::subject::{check_policy, Subject};
 use crate::commands::bench::Bench;
 use crate::commands::{attach, load, unload};
@@ -25,32 +27,30 @@ const LOADS: &[u64] = &[50, 70, 80];
 /// For one run, ns.
 const DURATION: u64 = 8_000_000_000;
 const TICK: u64 = 4_000_000;
-/// EEVDF's slice.
-const BASE_SLICE: &str = "/sys/kernel/debug/sched/base_slice_ns";
 
 /// All subjects on this machine. The first decides what a load is.
 pub fn measure(search: &Search, args: &Bench) -> Result<Found> {
     kernel::require_root("putting a scheduler in charge")?;
-    let _slice = BaseSlice::longer()?;
+    let _slice = slow::BaseSlice::longer()?;
     let speed = Speed::calibrate();
     let mut found = Found { kernel: kernel::release(), ..Found::default() };
     let mut whole = None;
     for subject in args.subjects() {
-        subject.measure_with(search, options(&subject), || {
+        subject.measure_with(search, slow::options(&subject), || {
             if whole.is_none() {
                 found.switch = hop(speed)?;
             }
-            let busy = computed(&run(speed, &requests(OVERLOAD, 1, FACTOR))?);
+            let busy = run(OVERLOAD)?.computed as f64 / DURATION as f64;
             let whole = *whole.get_or_insert(busy);
             let answered = busy * 1e9 / MEAN;
             eprintln!("baton: {}: {answered:.0} requests in a second can be answered", subject.name());
             found.saturations.push(Saturation { place: Place::Kernel, subject: subject.name(), answered });
             for &load in LOADS {
-                let spec = requests(whole * load as f64 / 100.0, 1, FACTOR);
-                found.points.push(point(&subject, load, whole, &run(speed, &spec)?, None));
+                let needed = whole * load as f64 / 100.0;
+                found.points.push(point(&subject, load, whole, &run(needed)?, None));
                 // Where there is an order, or nice values.
                 if matches!(subject, Subject::Eevdf | Subject::Policy(_)) {
-                    let (ran, share) = beside(search, &subject, || run(speed, &spec))?;
+                    let (ran, share) = beside(search, &subject, || run(needed))?;
                     found.points.push(point(&subject, load, whole, &ran, Some(share)));
                 }
             }
@@ -60,43 +60,43 @@ pub fn measure(search: &Search, args: &Bench) -> Result<Found> {
     Ok(found)
 }
 
-/// Slices are longer, too.
-fn options(subject: &Subject) -> Option<String> {
-    match subject {
-        Subject::Policy(name) if name == "shinjuku" => {
-            Some(format!("slice={}ns,turn={}ms", SLICE * FACTOR, 4 * FACTOR))
-        }
-        _ => None,
-    }
+/// What the program prints.
+#[derive(Deserialize)]
+struct Ran {
+    answered: u64,
+    /// CPU time that went into requests, ns.
+    computed: u64,
+    gets: Gets,
 }
 
-fn run(speed: Speed, workload: &str) -> Result<Vec<GroupRan>> {
-    let mut world = World::new();
-    baton_sim::workloads::build(workload, 1, 1, &mut world)
-        .map_err(|why| Error::baton(format!("the workload {workload} is wrong: {why}")))?;
-    ran(speed, world, DURATION)
+/// Latencies of GET, ns.
+#[derive(Deserialize)]
+struct Gets {
+    p50: u64,
+    p99: u64,
+    p999: u64,
 }
 
-fn ran(speed: Speed, world: World, duration: u64) -> Result<Vec<GroupRan>> {
-    threads::run(world, Plan { seed: 1, duration, speed, align: TICK }, |_| ()).map_err(|why| {
-        Error::environment(format!("the workload does not run here: {why}"), "measure in a guest (without --here)")
-    })
+/// One run of requests that need this share of a CPU.
+fn run(load: f64) -> Result<Ran> {
+    let [short, long] = [SHORT, LONG].map(|ns| (ns * FACTOR).to_string());
+    let gap = (MEAN * FACTOR as f64 / load).to_string();
+    let duration = DURATION.to_string();
+    let words = ["--nice", "-20", "--gap", &gap, "--short", &short, "--long", &long, "--duration", &duration];
+    let program = PROGRAMS.find("rocksdb")?;
+    let text = output(&program.display().to_string(), &words)?;
+    serde_json::from_str(&text).map_err(|e| Error::baton(format!("{} printed {text}: {e}", program.display())))
 }
 
-/// The part of a CPU that went into requests.
-fn computed(groups: &[GroupRan]) -> f64 {
-    groups[0].computed as f64 / DURATION as f64
-}
-
-fn point(subject: &Subject, load: u64, whole: f64, groups: &[GroupRan], batch_share: Option<f64>) -> Point {
-    let [p50, p99, p999] = latencies(&groups[0].responses, FACTOR);
+fn point(subject: &Subject, load: u64, whole: f64, ran: &Ran, batch_share: Option<f64>) -> Point {
+    let [p50, p99, p999] = [ran.gets.p50, ran.gets.p99, ran.gets.p999].map(slow::us);
     let point = Point {
         place: Place::Kernel,
         subject: subject.name(),
         batch: batch_share.is_some(),
         load,
         offered: whole * load as f64 / 100.0 * 1e9 / MEAN,
-        answered: groups[0].done as f64 * FACTOR as f64 * 1e9 / DURATION as f64,
+        answered: ran.answered as f64 * FACTOR as f64 * 1e9 / DURATION as f64,
         p50,
         p99,
         p999,
@@ -109,7 +109,11 @@ fn point(subject: &Subject, load: u64, whole: f64, groups: &[GroupRan], batch_sh
 /// From one thread to the next, with the wakeup and two system calls, ns.
 fn hop(speed: Speed) -> Result<u64> {
     const SHORT_RUN: u64 = 100_000_000;
-    let hops: u64 = ran(speed, ring(2), SHORT_RUN)?.iter().map(|group| group.done).sum();
+    let plan = Plan { seed: 1, duration: SHORT_RUN, speed, align: TICK };
+    let ran = threads::run(ring(2), plan, |_| ()).map_err(|why| {
+        Error::environment(format!("threads do not run here: {why}"), "measure in a guest (without --here)")
+    })?;
+    let hops: u64 = ran.iter().map(|group| group.done).sum();
     Ok(SHORT_RUN / hops.max(1))
 }
 
@@ -168,24 +172,5 @@ impl Drop for Hog {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
-    }
-}
-
-/// EEVDF's slice is longer by the factor, too, while this is there.
-struct BaseSlice(String);
-
-impl BaseSlice {
-    fn longer() -> Result<Self> {
-        let path = Path::new(BASE_SLICE);
-        let usual = fs::read_to_string(path).map_err(|e| Error::file(format!("reading {BASE_SLICE}"), &e))?;
-        let ns: u64 = usual.trim().parse().map_err(|_| Error::baton(format!("{BASE_SLICE} is no number: {usual}")))?;
-        fs::write(path, (ns * FACTOR).to_string()).map_err(|e| Error::file(format!("writing {BASE_SLICE}"), &e))?;
-        Ok(Self(usual))
-    }
-}
-
-impl Drop for BaseSlice {
-    fn drop(&mut self) {
-        let _ = fs::write(BASE_SLICE, self.0.trim());
     }
 }

@@ -3,7 +3,8 @@
 
 use serde::Serialize;
 
-use super::{Found, Place, Point, FACTOR, SLICE};
+use super::{Found, Place, Point};
+use crate::commands::bench::slow::{FACTOR, SLICE};
 use crate::report::table;
 
 /// The one that is judged.

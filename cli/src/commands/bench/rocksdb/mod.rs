@@ -2,8 +2,8 @@
 //! Short requests beside long ones: Enoki's figure 2 (section 5.4). 99.5 % of the requests take 4 us (GET), 0.5 % take 10 ms (range query), and
 //! 50 workers answer them in an open loop: a latency counts from when the request was due.
 //!
-//! Twice: in the simulator with the paper's own setting (`simulated`), and as threads of a booted kernel that counts instructions (`guest`),
-//! where all times are longer by [`FACTOR`]. What must hold is judged in `judge`, and drawn in `page`.
+//! Twice: in the simulator with the paper's own setting (`simulated`), and with a real RocksDB in a booted kernel that counts instructions
+//! (`guest`), where all times are longer by [`FACTOR`]. What must hold is judged in `judge`, and drawn in `page`.
 
 mod guest;
 mod judge;
@@ -13,10 +13,11 @@ mod simulated;
 use std::fs;
 use std::process::ExitCode;
 
-use baton_sim::report::Histogram;
 use baton_vm::Vm;
 use serde::{Deserialize, Serialize};
 
+use super::programs::PROGRAMS;
+use super::slow::FACTOR;
 use super::subject::Subject;
 use super::{guest_with, Bench, REPORT_IN_GUEST, TIMEOUT};
 use crate::artefacts::Search;
@@ -24,17 +25,11 @@ use crate::commands::vm::vm_error;
 use crate::commands::{print, print_json};
 use crate::error::{Error, Result};
 
-/// By so much all service times and slices are longer in the guest: a context switch is thousands of its instructions, of a
-/// nanosecond each, and is to be a small part of a slice.
-const FACTOR: u64 = 16;
-
 /// GET and range query, ns.
 const SHORT: u64 = 4_000;
 const LONG: u64 = 10_000_000;
 /// What a request takes on average, ns.
 const MEAN: f64 = (SHORT as f64 * 99.5 + LONG as f64 * 0.5) / 100.0;
-/// The slice of `shinjuku`, ns.
-const SLICE: u64 = 10_000;
 /// So much is asked for where it is found out how much can be answered.
 const OVERLOAD: f64 = 1.5;
 
@@ -101,17 +96,6 @@ struct Report<'a> {
     verdicts: &'a [judge::Verdict],
 }
 
-/// Percentiles of the modelled times.
-fn latencies(responses: &Histogram, factor: u64) -> [f64; 3] {
-    let times = responses.percentiles();
-    [times.p50, times.p99, times.p999].map(|ns| (ns as f64 / factor as f64).round() / 1e3)
-}
-
-/// The workload, of times longer by `factor`: a share of so many CPUs.
-fn requests(load: f64, on: u64, factor: u64) -> String {
-    format!("rocksdb:only-short=1,nice=-20,load={load:.6},on={on},short={}ns,long={}ns", SHORT * factor, LONG * factor)
-}
-
 pub fn subjects() -> Vec<Subject> {
     let policies = ["central", "shinjuku"].map(|name| Subject::Policy(name.into()));
     let kernels = [Subject::Eevdf, Subject::Scx { program: "scx_simple", options: &[] }];
@@ -158,6 +142,8 @@ pub fn command(search: &Search, args: &Bench) -> Result<ExitCode> {
 fn in_guest(args: &Bench) -> Result<Found> {
     let batch = Subject::Policy(BATCH.into());
     let subjects: Vec<_> = args.subjects().into_iter().chain([batch]).collect();
+    let mut files_in = guest_with(&subjects)?;
+    files_in.extend(PROGRAMS.for_guest(&["rocksdb"])?);
     eprintln!("baton: booting a guest that counts instructions");
     let vm = Vm {
         // Busy CPUs would share one stream of instructions, and who is woken would wait for his CPU's turn.
@@ -165,7 +151,7 @@ fn in_guest(args: &Bench) -> Result<Found> {
         icount: Some(0),
         command: super::guest_command(args),
         tools: Vec::new(),
-        files_in: guest_with(&subjects)?,
+        files_in,
         files_out: vec![REPORT_IN_GUEST.into()],
         timeout: TIMEOUT,
         ..Default::default()

@@ -6,7 +6,7 @@ use baton_sim::topology::Topology;
 use baton_sim::world::World;
 use baton_sim::{Config, Outcome, PolicySpec};
 
-use super::{latencies, requests, Found, Place, Point, Saturation, BATCH, MEAN, OVERLOAD};
+use super::{Found, Place, Point, Saturation, BATCH, LONG, MEAN, OVERLOAD, SHORT};
 use crate::artefacts;
 use crate::error::{Error, Result};
 
@@ -24,11 +24,11 @@ pub fn sweep() -> Result<Found> {
     let mut found = Found::default();
     for name in POLICIES {
         let policy = artefacts::native(name)?;
-        let outcome = run(&[policy], &requests(OVERLOAD, CPUS as u64, 1))?;
+        let outcome = run(&[policy], &requests(OVERLOAD))?;
         let answered = per_second(&outcome);
         found.saturations.push(Saturation { place: Place::Simulator, subject: name.to_string(), answered });
         for &load in LOADS {
-            let spec = requests(load as f64 / 100.0, CPUS as u64, 1);
+            let spec = requests(load as f64 / 100.0);
             found.points.push(point(name, load, &run(&[policy], &spec)?));
             if BESIDE.contains(name) {
                 let spec = format!("{spec}+hogs:n={CPUS},nice=19");
@@ -61,13 +61,19 @@ fn run(policies: &[Policy], workload: &str) -> Result<Outcome> {
     }
 }
 
+/// The workload, of which the CPUs need this share of their time.
+fn requests(load: f64) -> String {
+    format!("rocksdb:only-short=1,nice=-20,load={load:.6},on={CPUS},short={SHORT}ns,long={LONG}ns")
+}
+
 fn per_second(outcome: &Outcome) -> f64 {
     outcome.stats.groups[0].done as f64 * 1e9 / DURATION as f64
 }
 
 fn point(subject: &str, load: u64, outcome: &Outcome) -> Point {
     let groups = &outcome.stats.groups;
-    let [p50, p99, p999] = latencies(&groups[0].responses, 1);
+    let times = groups[0].responses.percentiles();
+    let [p50, p99, p999] = [times.p50, times.p99, times.p999].map(|ns| ns as f64 / 1e3);
     let all = (CPUS as u64 * DURATION) as f64;
     Point {
         place: Place::Simulator,

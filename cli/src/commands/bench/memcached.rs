@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A real memcached under an open loop like Facebook's ETC pool (bench/programs/etc.c): Enoki, section 5.6. In a guest, whose CPU is slow,
+//! times are shown as by [`slow`].
+
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+
+use serde::Deserialize;
+
+use super::loads::output;
+use super::programs::PROGRAMS;
+use super::report::{entries, Entry, Series};
+use super::subject::Subject;
+use super::{slow, Bench};
+use crate::artefacts::Search;
+use crate::error::{Error, Result};
+
+/// Per cent of what the first subject can answer.
+const LOADS: &[u32] = &[50, 70, 80, 90];
+/// For one run, ns.
+const DURATION: u64 = 500_000_000;
+/// Between requests, where it is found out how many can be answered, ns.
+const OVERLOAD: f64 = 5_000.0;
+const PERCENTILES: [&str; 2] = ["p50", "p99"];
+const PORT: &str = "11211";
+/// Of nobody; memcached does not run as root.
+const USER: u32 = 65534;
+
+/// What the program of the load prints.
+#[derive(Deserialize)]
+struct Ran {
+    answered: u64,
+    gets: Gets,
+}
+
+/// Latencies of GET, ns.
+#[derive(Deserialize)]
+struct Gets {
+    p50: u64,
+    p99: u64,
+}
+
+pub fn subjects() -> Vec<Subject> {
+    let policies = ["fifo", "wfq", "central", "shinjuku"].map(|name| Subject::Policy(name.into()));
+    let kernels = [Subject::Eevdf, Subject::Scx { program: "scx_simple", options: &[] }];
+    kernels.into_iter().chain(policies).collect()
+}
+
+/// Measures here: requests that can be answered, and latencies of GET at shares of what the first subject answers.
+pub fn measure(search: &Search, args: &Bench, cpus: u32) -> Result<Vec<Entry>> {
+    output("ip", &["link", "set", "lo", "up"])?;
+    let _slice = slow::BaseSlice::longer()?;
+    let subjects = args.subjects();
+    let series = || subjects.iter().map(|s| Series { subject: s.name(), values: Vec::new() }).collect::<Vec<_>>();
+    let mut rates = series();
+    let mut times = LOADS.iter().map(|_| PERCENTILES.map(|_| series())).collect::<Vec<_>>();
+    let mut whole = None;
+    for (place, subject) in subjects.iter().enumerate() {
+        subject.measure_with(search, slow::options(subject), || {
+            let server = Server::start()?;
+            for run in 1..=args.runs() {
+                let rate = load(OVERLOAD, run)?.answered as f64 * 1e9 / DURATION as f64;
+                let whole = *whole.get_or_insert(rate);
+                rates[place].values.push(rate * slow::FACTOR as f64);
+                for (load_is, times) in LOADS.iter().zip(&mut times) {
+                    let gets = load(1e9 * 100.0 / (whole * f64::from(*load_is)), run)?.gets;
+                    for (series, ns) in times.iter_mut().zip([gets.p50, gets.p99]) {
+                        series[place].values.push(slow::us(ns));
+                    }
+                }
+            }
+            eprintln!("baton: {:<15} {:>12.0} requests in a second", subject.name(), rates[place].values[0]);
+            drop(server);
+            Ok(())
+        })?;
+    }
+    let mut found = entries(cpus, "answered", "requests in a second", &rates, true);
+    for (load_is, times) in LOADS.iter().zip(&times) {
+        for (percentile, series) in PERCENTILES.iter().zip(times) {
+            found.extend(entries(cpus, &format!("get_{percentile}_at_{load_is}"), "us", series, true));
+        }
+    }
+    Ok(found)
+}
+
+fn load(gap: f64, seed: u32) -> Result<Ran> {
+    let (gap, duration, seed) = (gap.to_string(), DURATION.to_string(), seed.to_string());
+    let words = ["--gap", &gap, "--duration", &duration, "--seed", &seed, "--port", PORT];
+    let program = PROGRAMS.find("etc")?;
+    let text = output(&program.display().to_string(), &words)?;
+    serde_json::from_str(&text).map_err(|e| Error::baton(format!("{} printed {text}: {e}", program.display())))
+}
+
+/// A memcached. Ends with this value.
+struct Server(Child);
+
+impl Server {
+    fn start() -> Result<Self> {
+        let mut command = Command::new("memcached");
+        command.args(["-t", "4", "-m", "64", "-U", "0", "-l", "127.0.0.1", "-p", PORT]);
+        command.uid(USER).stdin(Stdio::null()).stdout(Stdio::null());
+        command.spawn().map(Self).map_err(|e| {
+            Error::environment(
+                format!("memcached cannot be run: {e}"),
+                "install it (Debian: memcached), or measure in a guest (without --here), which has it",
+            )
+        })
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A guest's CPU is slow: a context switch is thousands of its instructions, of a nanosecond each. Slices are longer there by one factor,
+//! and so is what a request is said to take; times are shown as if they were not.
+
+use std::fs;
+use std::path::Path;
+
+use super::subject::Subject;
+use crate::error::{Error, Result};
+
+/// With it, a context switch is a small part of a slice.
+pub const FACTOR: u64 = 16;
+/// The slice of `shinjuku`, ns.
+pub const SLICE: u64 = 10_000;
+/// EEVDF's slice.
+const BASE_SLICE: &str = "/sys/kernel/debug/sched/base_slice_ns";
+
+/// A modelled time, us.
+pub fn us(ns: u64) -> f64 {
+    (ns as f64 / FACTOR as f64).round() / 1e3
+}
+
+/// The options by which a subject's slices are longer.
+pub fn options(subject: &Subject) -> Option<String> {
+    match subject {
+        Subject::Policy(name) if name == "shinjuku" => {
+            Some(format!("slice={}ns,turn={}ms", SLICE * FACTOR, 4 * FACTOR))
+        }
+        _ => None,
+    }
+}
+
+/// EEVDF's slice is longer by the factor while this is there.
+pub struct BaseSlice(String);
+
+impl BaseSlice {
+    pub fn longer() -> Result<Self> {
+        let path = Path::new(BASE_SLICE);
+        let usual = fs::read_to_string(path).map_err(|e| Error::file(format!("reading {BASE_SLICE}"), &e))?;
+        let ns: u64 = usual.trim().parse().map_err(|_| Error::baton(format!("{BASE_SLICE} is no number: {usual}")))?;
+        fs::write(path, (ns * FACTOR).to_string()).map_err(|e| Error::file(format!("writing {BASE_SLICE}"), &e))?;
+        Ok(Self(usual))
+    }
+}
+
+impl Drop for BaseSlice {
+    fn drop(&mut self) {
+        let _ = fs::write(BASE_SLICE, self.0.trim());
+    }
+}
