@@ -2,6 +2,7 @@
 //! `cargo xtask COMMAND`: what is done to the repository rather than by it.
 
 mod check;
+mod clients;
 mod edges;
 mod files;
 mod header;

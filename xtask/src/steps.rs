@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `cargo xtask test`, and how a step of it, or of the check, is run.
 
-use crate::{check, Result};
+use crate::{check, clients, Result};
 use std::{
     ffi::OsString,
     path::{Path, PathBuf},
@@ -61,33 +61,29 @@ pub fn booted(root: &Path, repeat: &str, word: &str) -> Result {
     cargo(root, &["build", "--release", "--package", "baton-cli", "--package", "baton-booted"])?;
     let target =
         std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from).join("release");
-    c_client(root, &target)?;
+    let clients = clients::files(root, &target)?;
     for machine in BOOTED_GUESTS {
-        booted_guest(root, &target, machine, repeat, word)?;
+        booted_guest(root, &target, machine, &clients, repeat, word)?;
     }
     Ok(())
 }
 
-/// A program in C that one of the tests runs.
-fn c_client(root: &Path, target: &Path) -> Result {
-    let mut compiler = Command::new("cc");
-    compiler.args(["-O2", "-Wall", "-Wextra", "-Werror", "-Ipolicy/c", "tests/booted/hints.c", "-o"]).current_dir(root);
-    match compiler.arg(target.join("baton-hints-c")).status() {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(format!("tests/booted/hints.c is not compiled ({status}); see above")),
-        Err(e) => Err(cannot_run("cc", &e)),
-    }
-}
-
-fn booted_guest(root: &Path, target: &Path, machine: &[&str], repeat: &str, word: &str) -> Result {
-    let (guest, client) = ("/usr/bin/baton-booted", target.join("baton-hints-c"));
+fn booted_guest(
+    root: &Path,
+    target: &Path,
+    machine: &[&str],
+    files: &[(PathBuf, String)],
+    repeat: &str,
+    word: &str,
+) -> Result {
+    let guest = "/usr/bin/baton-booted";
     let mut tool = Command::new(target.join("baton"));
     // For a machine that is busy with other things: alone, once takes some ten minutes, and each time more two.
     let timeout = 3600 + 600 * repeat.parse().unwrap_or(1);
     tool.args(["vm", "run", "--icount=2", "--memory", "2000", "--timeout", &timeout.to_string()]).args(machine);
     tool.args(BOOTED_POLICIES.iter().flat_map(|policy| ["--with", policy]));
     tool.arg("--in").arg(format!("{}:{guest}", target.join("baton-booted").display()));
-    tool.arg("--in").arg(format!("{}:/usr/bin/baton-hints-c", client.display()));
+    tool.args(files.iter().flat_map(|(host, guest)| ["--in".into(), format!("{}:{guest}", host.display())]));
     tool.args(["--", guest, "--repeat", repeat, word]).current_dir(root);
     let status = tool.status().map_err(|e| cannot_run("baton vm run", &e))?;
     if status.success() {

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A client of `echo` in Python, by policy/python/baton_hints.py. Run by hints.rs here: fails where something is wrong."""
+
+import itertools
+import os
+
+from baton_hints import Full, Queue
+
+try:
+    Queue("echo", ("Hint", 2), ("Reply", 1))
+except OSError as error:
+    assert "another type" in error.strerror, error
+else:
+    raise AssertionError("another version is taken")
+
+with Queue("echo", ("Hint", 1), ("Reply", 1)) as queue:
+    # Through many laps.
+    for number in range(200):
+        queue.send(1, number, 1)
+        tag, words = queue.wait(5.0)
+        assert (tag, words[0], words[2:]) == (1, number, (0, 0, 0, 0)), (tag, words)
+    assert queue.receive() is None
+    # Faster than it is read; a tick may come between.
+    try:
+        for number in range(10_000):
+            queue.send(1, number, 1)
+        raise AssertionError("it is never full")
+    except Full:
+        pass
+    assert queue.send_now(1, 7, 1) == "taken"
+    replies = list(itertools.takewhile(lambda reply: reply, iter(queue.receive, 0)))
+    assert len(replies) == 16 and queue.lost > 0, (replies, queue.lost)
+    assert queue.send_now(77) == "malformed"
+    assert queue.send_now(2, 1, thread=1) == "thread"
+    assert queue.send_now(2, 1, thread=os.getpid()) == "taken"
+    tag, words = queue.receive()
+    assert tag == 2 and queue.end == "open", (tag, queue.end)
+    queue.send(77)
+    assert queue.wait(0.05) is None and queue.refused == 1, queue.refused
