@@ -149,14 +149,26 @@ fn not_loaded(file: &str, errno: Errno) -> Error {
 
 /// Unloads a module; one that is not there is no error. Waits a moment while it is in use.
 pub fn unload_module(name: &str) -> Result<()> {
+    match remove_module(name)? {
+        true => Ok(()),
+        false => Err(Error::user(
+            format!("the module {name} cannot be unloaded: it is in use"),
+            format!("something still uses it: see /sys/module/{name}/holders and `baton status`"),
+        )),
+    }
+}
+
+/// The same; false if it is in use for longer than that.
+pub fn remove_module(name: &str) -> Result<bool> {
     let c_name = CString::new(name).map_err(|_| Error::baton("a module's name has a NUL"))?;
     let start = Instant::now();
     loop {
         match delete_module(&c_name, O_NONBLOCK) {
-            Ok(()) | Err(Errno::NOENT) => return Ok(()),
-            Err(Errno::AGAIN | Errno::BUSY | Errno::WOULDBLOCK) if start.elapsed() < UNLOAD_PATIENCE => {
+            Ok(()) | Err(Errno::NOENT) => return Ok(true),
+            Err(Errno::AGAIN | Errno::BUSY) if start.elapsed() < UNLOAD_PATIENCE => {
                 std::thread::sleep(Duration::from_millis(20));
             }
+            Err(Errno::AGAIN | Errno::BUSY) => return Ok(false),
             Err(Errno::PERM) => {
                 return Err(Error::environment(
                     format!("the module {name} cannot be unloaded: not permitted"),
@@ -164,9 +176,9 @@ pub fn unload_module(name: &str) -> Result<()> {
                 ))
             }
             Err(errno) => {
-                return Err(Error::user(
+                return Err(Error::environment(
                     format!("the module {name} cannot be unloaded: {errno}"),
-                    format!("something still uses it: see /sys/module/{name}/holders and `baton status`"),
+                    "the kernel's log (dmesg) may say more",
                 ))
             }
         }

@@ -156,7 +156,7 @@ extern struct mutex baton_hints_mutex;
 void baton_hints_offer(const struct baton_place *place);
 void baton_hints_withdraw(const struct baton_place *place, u32 why);
 void baton_hints_close(const struct baton_place *place);
-void baton_hints_replace(const struct baton_place *place, const struct baton_version *to);
+bool baton_hints_replace(const struct baton_place *place, const struct baton_version *to);
 
 /* grants.c */
 int baton_grant(struct baton_grant *arg);

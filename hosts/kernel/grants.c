@@ -66,11 +66,11 @@ bool baton_may_open(void)
 	return capable(CAP_SYS_ADMIN);
 }
 
-/* What the caller may do with this policy; or why not. */
-const char *baton_granted(const char *policy, struct baton_granted *granted)
+/* What the caller, who wants rings of so many entries, may do with this policy; or why not. */
+const char *baton_granted(const char *policy, u32 entries, struct baton_granted *granted)
 {
+	const char *why = "nobody has granted you that: see baton hints grant";
 	kuid_t user = current_euid();
-	bool any = false;
 	u32 i;
 
 	for (i = 0; i < BATON_MAX_GRANTS; i++) {
@@ -78,17 +78,16 @@ const char *baton_granted(const char *policy, struct baton_granted *granted)
 
 		if (!grant->set || strcmp(grant->name, policy) || !is_for_caller(grant))
 			continue;
-		any = true;
-		if (count(grants[i].number, &user) >= grant->queues)
-			continue;
-		*granted = (struct baton_granted){ grants[i].number, grant->entries, grant->any_thread };
-		return NULL;
+		if (entries > grant->entries) {
+			why = "that is more entries than were granted";
+		} else if (count(grants[i].number, &user) >= grant->queues) {
+			why = "you have as many queues open as were granted";
+		} else {
+			*granted = (struct baton_granted){ grants[i].number, grant->any_thread };
+			return NULL;
+		}
 	}
-	if (capable(CAP_SYS_ADMIN)) {
-		*granted = (struct baton_granted){ .entries = BATON_HINTS_MAX_ENTRIES };
-		return NULL;
-	}
-	return any ? "you have as many queues open as were granted" : "nobody has granted you that: see baton hints grant";
+	return capable(CAP_SYS_ADMIN) ? NULL : why;
 }
 
 static int set(const struct baton_grant *arg)

@@ -182,7 +182,8 @@ u32 baton_host_reply(u32 slot, u32 tag, const u64 *words)
 }
 EXPORT_SYMBOL_GPL(baton_host_reply);
 
-static bool same_type(const struct baton_state_type *a, const struct baton_state_type *b)
+/* May who knows a type as `a` use `b`? */
+static bool accepts(const struct baton_state_type *a, const struct baton_state_type *b)
 {
 	return a->version == b->version && (a->layout == b->layout || !a->layout) && !strncmp(a->name, b->name, BATON_NAME_LEN);
 }
@@ -230,18 +231,19 @@ void baton_hints_close(const struct baton_place *place)
 }
 
 /*
- * Another version takes its place: queues go on if that takes the same. Called where the version changes, maybe with all CPUs held: the
- * caller has baton_hints_mutex, but for a version of the same types.
+ * Another version takes its place: queues go on if that takes the same; if not, true. Called where the version changes, maybe with all
+ * CPUs held, under baton_hints_mutex.
  */
-void baton_hints_replace(const struct baton_place *place, const struct baton_version *to)
+bool baton_hints_replace(const struct baton_place *place, const struct baton_version *to)
 {
 	const struct baton_policy *old = &place->active->ops;
+	bool goes_on = !old->hint == !to->ops.hint && accepts(&old->hint_type, &to->ops.hint_type) &&
+		       accepts(&old->reply_type, &to->ops.reply_type);
 
-	if (!old->hint == !to->ops.hint && same_type(&old->hint_type, &to->ops.hint_type) &&
-	    same_type(&old->reply_type, &to->ops.reply_type))
-		return;
-	end_all(index_of(place), BATON_HINTS_END_REPLACED);
+	if (!goes_on)
+		end_all(index_of(place), BATON_HINTS_END_REPLACED);
 	offer(index_of(place), to);
+	return !goes_on;
 }
 
 static int refuse(struct baton_hints_open *arg, int err, const char *why)
@@ -262,7 +264,8 @@ static void free_queue(struct work_struct *work)
 	kfree(queue);
 }
 
-static struct baton_queue *make_queue(u32 entries, u32 policy, const struct baton_granted *granted)
+/* A queue of the calling thread, which nobody knows yet. */
+static struct baton_queue *make_queue(u32 entries)
 {
 	struct baton_queue *queue = kzalloc(sizeof(*queue), GFP_KERNEL_ACCOUNT);
 
@@ -279,15 +282,12 @@ static struct baton_queue *make_queue(u32 entries, u32 policy, const struct bato
 		.hints = queue->head + 1,
 		.replies = (struct baton_hints_entry *)(queue->head + 1) + entries,
 		.entries = entries,
-		.policy = policy,
 	};
 	queue->task = get_task_struct(current);
 	queue->mm = current->mm;
 	mmgrab(queue->mm);
 	queue->ns = get_pid_ns(task_active_pid_ns(current));
 	queue->user = current_euid();
-	queue->grant = granted->number;
-	queue->any_thread = granted->any_thread;
 	raw_spin_lock_init(&queue->reply_lock);
 	init_waitqueue_head(&queue->wait);
 	init_irq_work(&queue->wake, wake_readers);
@@ -305,80 +305,108 @@ static s32 find_offer(const char *name)
 	return -1;
 }
 
-static int open_queue(struct file *file, struct baton_hints_open *arg)
+/* Under baton_hints_mutex. Events look for queues already. */
+static int open_queue(struct file *file, struct baton_hints_open *arg, struct baton_queue *queue)
 {
-	u32 entries, slot = (u32)current->scx.dsq_vtime - 1;
+	u32 slot = (u32)current->scx.dsq_vtime - 1;
 	struct baton_granted granted = {};
-	struct baton_queue *queue, *old;
+	struct baton_queue *old;
 	const char *why;
 	s32 policy;
 
 	if (file->private_data)
 		return refuse(arg, -EBUSY, "this file has a queue already");
-	why = baton_granted(arg->policy, &granted);
+	why = baton_granted(arg->policy, arg->entries, &granted);
 	if (why)
 		return refuse(arg, -EACCES, why);
 	policy = find_offer(arg->policy);
 	if (policy < 0)
 		return refuse(arg, -ENOENT, "no policy of that name runs and takes hints");
-	if (!same_type(&arg->hint, &offers[policy].hint) || !same_type(&arg->reply, &offers[policy].reply))
+	if (!accepts(&arg->hint, &offers[policy].hint) || !accepts(&arg->reply, &offers[policy].reply))
 		return refuse(arg, -EPROTOTYPE, "the policy's hints or replies are of another type or version");
-	entries = max(arg->entries, BATON_HINTS_MIN_ENTRIES);
-	if (entries > granted.entries || !is_power_of_2(entries))
-		return refuse(arg, -EINVAL, "the number of entries is no power of two, or more than was granted");
-	if (slot >= nr_slots || !current->mm)
+	if (slot >= nr_slots)
 		return refuse(arg, -ESRCH, "this thread is no task of Baton's: see baton run and baton attach");
 	old = queues[slot];
 	if (old && !READ_ONCE(old->end))
 		return refuse(arg, -EBUSY, "this thread has a queue already");
-	queue = make_queue(entries, policy, &granted);
-	if (!queue)
-		return -ENOMEM;
 	queue->slot = slot;
+	queue->rings.policy = policy;
+	queue->grant = granted.number;
+	queue->any_thread = granted.any_thread;
 	list_add(&queue->list, &baton_queues);
 	/* What is drained from here on is of this thread, whose slot it is until it is gone: that ends after this. */
 	smp_store_release(&queues[slot], queue);
+	/* Unless the shim has just gone, and with it the slot: baton_hints_gone() finds this one, or it is seen here. */
+	smp_mb();
+	if ((u32)READ_ONCE(current->scx.dsq_vtime) - 1 != slot)
+		baton_queue_end(queue, BATON_HINTS_END_UNLOADED);
 	/* mmap(), poll() and this may come at once. */
 	smp_store_release(&file->private_data, queue);
-	arg->entries = entries;
 	arg->size = queue->size;
 	return 0;
 }
 
-/* Sends one hint, behind those in the ring. Process context. */
-static int send(struct baton_queue *queue, struct baton_hints_send *arg)
+static int open_ioctl(struct file *file, struct baton_hints_open *arg)
+{
+	struct baton_queue *queue;
+	int err;
+
+	arg->message[0] = 0;
+	if (strnlen(arg->policy, BATON_NAME_LEN) == BATON_NAME_LEN || !current->mm)
+		return -EINVAL;
+	arg->entries = max(arg->entries, BATON_HINTS_MIN_ENTRIES);
+	if (arg->entries > BATON_HINTS_MAX_ENTRIES || !is_power_of_2(arg->entries))
+		return refuse(arg, -EINVAL, "the number of entries is no power of two, or too large");
+	queue = make_queue(arg->entries);
+	if (!queue)
+		return -ENOMEM;
+	static_branch_deferred_inc(&baton_hints_key);
+	mutex_lock(&baton_hints_mutex);
+	err = open_queue(file, arg, queue);
+	mutex_unlock(&baton_hints_mutex);
+	if (err) {
+		static_branch_slow_dec_deferred(&baton_hints_key);
+		queue_rcu_work(freeing, &queue->free);
+	}
+	return err;
+}
+
+/*
+ * Gives the policy what is in the ring of the thread that runs here, and `arg`'s hint, if any, behind it. In process context: the
+ * thread's own, so that nobody else has the ring but an event that wakes it.
+ */
+static int give(struct baton_queue *queue, struct baton_hints_send *arg)
 {
 	u32 left = queue->rings.entries;
-	bool is_sent = false;
+	bool is_done = false;
+	int err = 0;
 
-	if (queue->task != current)
-		return -EPERM;
-	if (!is_open(queue))
-		return -ESHUTDOWN;
-	while (!is_sent) {
+	while (!is_done) {
 		struct baton_ctx ctx = {};
 		struct baton_frame *frame;
 		unsigned long flags;
 
 		local_irq_save(flags);
-		if (!test_and_set_bit_lock(0, &queue->busy)) {
+		if (!is_open(queue)) {
+			err = -ESHUTDOWN;
+			is_done = true;
+		} else if (!test_and_set_bit_lock(0, &queue->busy)) {
 			ctx.now = baton_coarse_now();
 			ctx.cpu = smp_processor_id();
 			frame = this_cpu_ptr(&baton_frame);
 			read_ring(queue, &ctx, frame);
 			left -= min(left, BATON_HINTS_AT_ONCE);
-			if (!left || !baton_core_hints_ready(&queue->rings)) {
+			is_done = !left || !baton_core_hints_ready(&queue->rings);
+			if (is_done && arg)
 				arg->answer = baton_core_hint(&queue->rings, queue->task->scx.dsq_vtime, &ctx, frame,
 							      frame->cpu, &arg->hint);
-				is_sent = true;
-			}
 			clear_bit_unlock(0, &queue->busy);
 			baton_khost_kick(&ctx);
 		}
 		local_irq_restore(flags);
 		cond_resched();
 	}
-	return 0;
+	return err;
 }
 
 union request {
@@ -397,18 +425,12 @@ static long hints_ioctl(struct file *file, unsigned int cmd, unsigned long at)
 		return -ENOTTY;
 	if (copy_from_user(&request, user, _IOC_SIZE(cmd)))
 		return -EFAULT;
-	if (cmd == BATON_HINTS_IOC_SEND) {
-		err = queue ? send(queue, &request.send) : -ENODATA;
-	} else {
-		request.open.message[0] = 0;
-		if (strnlen(request.open.policy, BATON_NAME_LEN) == BATON_NAME_LEN)
-			return -EINVAL;
-		mutex_lock(&baton_hints_mutex);
-		err = open_queue(file, &request.open);
-		mutex_unlock(&baton_hints_mutex);
-		if (!err)
-			static_branch_deferred_inc(&baton_hints_key);
-	}
+	if (cmd == BATON_HINTS_IOC_OPEN)
+		err = open_ioctl(file, &request.open);
+	else if (!queue)
+		err = -ENODATA;
+	else
+		err = queue->task == current ? give(queue, &request.send) : -EPERM;
 	/* What was refused comes with the reason. */
 	if ((!err || cmd == BATON_HINTS_IOC_OPEN) && copy_to_user(user, &request, _IOC_SIZE(cmd)))
 		return -EFAULT;
@@ -423,6 +445,9 @@ static __poll_t hints_poll(struct file *file, poll_table *table)
 	if (!queue)
 		return EPOLLERR;
 	poll_wait(file, &queue->wait, table);
+	/* Who is about to wait for an answer has been heard: a sleep alone may be no event, or one that reads too few. */
+	if (queue->task == current && baton_core_hints_ready(&queue->rings))
+		give(queue, NULL);
 	if (baton_core_hints_unread(&queue->rings))
 		ready |= EPOLLIN | EPOLLRDNORM;
 	if (READ_ONCE(queue->end))
@@ -434,7 +459,7 @@ static vm_fault_t hints_fault(struct vm_fault *vmf)
 {
 	const struct baton_queue *queue = vmf->vma->vm_private_data;
 
-	if (vmf->pgoff >= queue->size / PAGE_SIZE)
+	if (vmf->pgoff >= queue->size / PAGE_SIZE || vmf->vma->vm_mm != queue->mm)
 		return VM_FAULT_SIGBUS;
 	vmf->page = vmalloc_to_page((void *)queue->head + vmf->pgoff * PAGE_SIZE);
 	get_page(vmf->page);
@@ -472,6 +497,17 @@ static int hints_open(struct inode *inode, struct file *file)
 	return may ? 0 : -EACCES;
 }
 
+/* Its process closes it; a child that has the file, too, does not keep it open. */
+static int hints_flush(struct file *file, fl_owner_t id)
+{
+	struct baton_queue *queue = smp_load_acquire(&file->private_data);
+
+	/* Not the memory: a child has that, too, until it runs its program (vfork). */
+	if (queue && same_thread_group(current, queue->task))
+		baton_queue_end(queue, BATON_HINTS_END_GONE);
+	return 0;
+}
+
 /* By whatever end of its owner. */
 static int hints_release(struct inode *inode, struct file *file)
 {
@@ -493,6 +529,7 @@ static int hints_release(struct inode *inode, struct file *file)
 static const struct file_operations hints_fops = {
 	.owner = THIS_MODULE,
 	.open = hints_open,
+	.flush = hints_flush,
 	.release = hints_release,
 	.unlocked_ioctl = hints_ioctl,
 	.poll = hints_poll,

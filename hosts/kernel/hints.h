@@ -50,16 +50,16 @@ void baton_queue_end(struct baton_queue *queue, u32 why);
 
 /* grants.c; under baton_hints_mutex */
 struct baton_granted {
-	u64 number;	/* 0: the caller may do all */
-	u32 entries;
+	u64 number;	/* 0: none is needed */
 	bool any_thread;
 };
 bool baton_may_open(void);
-const char *baton_granted(const char *policy, struct baton_granted *granted);
+const char *baton_granted(const char *policy, u32 entries, struct baton_granted *granted);
 
-/* core-lib/src/hints.rs; interrupts off */
+/* core-lib/src/hints.rs; any context */
 bool baton_core_hints_ready(const struct baton_rings *rings);
 bool baton_core_hints_unread(const struct baton_rings *rings);
+/* Interrupts off */
 u32 baton_core_hints_drain(struct baton_rings *rings, u64 from, struct baton_ctx *ctx, struct baton_frame *frame,
 			   const struct baton_cpu_state *cpu);
 u32 baton_core_hint(struct baton_rings *rings, u64 from, struct baton_ctx *ctx, struct baton_frame *frame,

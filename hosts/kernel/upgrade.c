@@ -99,9 +99,11 @@ static int hold_and_change(struct baton_place *place, struct baton_version *to, 
 	u64 begin;
 
 	baton_record_end(place, BATON_RECORD_END_REPLACED);
+	mutex_lock(&baton_hints_mutex);
 	begin = local_clock();
 	stop_machine(change_while_held, &hold, NULL);
 	arg->change.held = local_clock() - begin;
+	mutex_unlock(&baton_hints_mutex);
 	arg->change.policy = hold.in_policy;
 	arg->change.core = hold.in_callback - hold.in_policy;
 	if (hold.result)
@@ -120,8 +122,12 @@ static int change_same(struct baton_place *place, struct baton_version *to, stru
 	to->this = (void *)made;
 	/* A recording is of one version. */
 	baton_record_end(place, BATON_RECORD_END_REPLACED);
-	baton_hints_replace(place, to);
+	mutex_lock(&baton_hints_mutex);
+	/* Who reads a ring just now gives what is in it to the old version still. */
+	if (baton_hints_replace(place, to))
+		synchronize_rcu();
 	baton_core_swap(index_of(place), to, baton_events_of(to));
+	mutex_unlock(&baton_hints_mutex);
 	return 0;
 }
 
@@ -210,7 +216,9 @@ int baton_renew(struct baton_place *place, struct baton_cpu *cpus, void (*held)(
 		goto free;
 	}
 	to->this = (void *)made;
+	mutex_lock(&baton_hints_mutex);
 	stop_machine(change_while_held, &hold, NULL);
+	mutex_unlock(&baton_hints_mutex);
 	/* Calls that began before run with interrupts off, which is a read-side section. */
 	synchronize_rcu();
 	baton_make(place, from->ops.destroy, from->this, NULL);
@@ -258,9 +266,7 @@ int baton_upgrade(struct baton_place *place, struct baton_upgrade *arg)
 	err = baton_begin_making(place, &making, options, arg->message);
 	if (!err) {
 		place->memory_limit = min(place->memory_limit, 2 * place->memory + TRANSFER_LIMIT);
-		mutex_lock(&baton_hints_mutex);
 		err = change(place, to, &making, arg);
-		mutex_unlock(&baton_hints_mutex);
 		place->memory_limit = BATON_MEMORY_LIMIT;
 		baton_end_making(&making);
 	}

@@ -70,14 +70,17 @@ class Queue:
     """The calling thread's queue to a policy. Types are a name and a version; `entries` is a power of two from 16 on."""
 
     def __init__(self, policy, hint, reply, entries=16):
-        self._fd = os.open(PATH, os.O_RDWR | os.O_CLOEXEC)
         ask = _Open(policy.encode(), _Type(hint[0].encode(), hint[1]), _Type(reply[0].encode(), reply[1]), entries)
-        failed = _request(self._fd, 32, ask)
-        if failed:
+        self._fd = os.open(PATH, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            failed = _request(self._fd, 32, ask)
+            if failed:
+                raise OSError(failed, ask.message.decode() or os.strerror(failed), PATH)
+            self._map = mmap.mmap(self._fd, ask.size)
+        except OSError:
             os.close(self._fd)
-            raise OSError(failed, ask.message.decode() or os.strerror(failed), PATH)
+            raise
         self._entries = ask.entries
-        self._map = mmap.mmap(self._fd, ask.size)
         self._head = _Head.from_buffer(self._map)
         ring = _Entry * self._entries
         self._hints = ring.from_buffer(self._map, ctypes.sizeof(_Head))
@@ -93,8 +96,10 @@ class Queue:
     def close(self):
         """Closes the queue."""
         del self._head, self._hints, self._replies
-        self._map.close()
-        os.close(self._fd)
+        try:
+            self._map.close()
+        finally:
+            os.close(self._fd)
 
     @property
     def refused(self):
@@ -111,21 +116,28 @@ class Queue:
         """Why it is closed, of ENDS."""
         return ENDS[min(self._head.end, len(ENDS) - 1)]
 
-    def _at(self, ring, place):
-        # Whose an entry is: see policy/message/src/ring.rs.
-        return ring[place % self._entries], place // self._entries * 2 & 0xFFFFFFFF
+    def _at(self, place):
+        # Where it is, and its sequence while it is the writer's: see policy/message/src/ring.rs.
+        return place % self._entries, place // self._entries * 2 & 0xFFFFFFFF
 
     def send(self, tag, *words, thread=0):
         """Gives the policy a hint; raises Full or Closed."""
         if self._head.end:
             raise Closed(self.end)
-        entry, sequence = self._at(self._hints, self._next_hint)
-        if entry.sequence != sequence:
+        if len(words) > WORDS:
+            raise ValueError(f"a hint has {WORDS} words at most")
+        place, sequence = self._at(self._next_hint)
+        # No name for the entry here: what is raised would keep it, and the mapping with it.
+        if self._hints[place].sequence != sequence:
             raise Full()
+        self._write(self._hints[place], tag, thread, words)
+        self._hints[place].sequence = sequence + 1
+        self._next_hint += 1
+
+    @staticmethod
+    def _write(entry, tag, thread, words):
         entry.tag, entry.thread = tag, thread
         entry.words[:] = list(words) + [0] * (WORDS - len(words))
-        entry.sequence = sequence + 1
-        self._next_hint += 1
 
     def send_now(self, tag, *words, thread=0):
         """Gives the policy a hint at once, by a system call: what became of it, of ANSWERS."""
@@ -139,7 +151,8 @@ class Queue:
 
     def receive(self):
         """The next reply, as its tag and its words; None if there is none."""
-        entry, sequence = self._at(self._replies, self._next_reply)
+        place, sequence = self._at(self._next_reply)
+        entry = self._replies[place]
         if entry.sequence != sequence + 1:
             return None
         reply = entry.tag, tuple(entry.words)

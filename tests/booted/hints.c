@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* A client of `echo` in C, by policy/c/baton-hints.h: prints what it finds wrong. Run by hints.rs here. */
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "baton-hints.h"
@@ -22,6 +24,7 @@ int main(void)
 	struct baton_hint hint = { .tag = 1, .words = { 0, 1 } }, reply;
 	struct baton_hints queue;
 	int i, full = 0, replies = 0;
+	pid_t child;
 
 	CHECK(baton_hints_open(&queue, "echo", "Hint", 2, "Reply", 1, 16) == -1 && strstr(queue.message, "another type"));
 	if (baton_hints_open(&queue, "echo", "Hint", 1, "Reply", 1, 16)) {
@@ -49,6 +52,17 @@ int main(void)
 	CHECK(baton_hints_send_now(&queue, &hint) == BATON_HINT_ANSWER_TAKEN);
 	CHECK(baton_hints_receive(&queue, &reply) == 1 && reply.tag == 2);
 	CHECK(baton_hints_end(&queue) == BATON_HINTS_END_NONE);
+	/* A child that has the file does not keep the queue open: this thread can open another. */
+	child = fork();
+	if (!child) {
+		pause();
+		_exit(0);
+	}
 	baton_hints_close(&queue);
+	CHECK(baton_hints_open(&queue, "echo", "Hint", 1, "Reply", 1, 16) == 0);
+	CHECK(baton_hints_send_now(&queue, &hint) == BATON_HINT_ANSWER_TAKEN);
+	baton_hints_close(&queue);
+	kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
 	return failed;
 }

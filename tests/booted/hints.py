@@ -13,6 +13,14 @@ except OSError as error:
 else:
     raise AssertionError("another version is taken")
 
+# What is raised inside closes it: the thread can open another.
+try:
+    with Queue("echo", ("Hint", 1), ("Reply", 1)) as queue:
+        while True:
+            queue.send(1, 0, 0)
+except Full:
+    pass
+
 with Queue("echo", ("Hint", 1), ("Reply", 1)) as queue:
     # Through many laps.
     for number in range(200):

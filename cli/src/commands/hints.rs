@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use baton_abi::{
     BatonGrant, BATON_GRANT_CGROUP, BATON_GRANT_GROUP, BATON_GRANT_USER, BATON_HINTS_MAX_ENTRIES,
-    BATON_HINTS_MIN_ENTRIES,
+    BATON_HINTS_MIN_ENTRIES, BATON_MAX_GRANTS,
 };
 use clap::{Args, Subcommand};
 use rustix::io::Errno;
@@ -135,7 +135,9 @@ fn set(grant: BatonGrant) -> Result<ExitCode> {
     let _lock = Lock::take()?;
     device.grant(grant).map_err(|errno| match errno {
         Errno::NOENT => Error::user("that was not granted", "see what is: baton hints list"),
-        Errno::NOSPC => Error::user("64 grants are there already", "revoke one: baton hints list"),
+        Errno::NOSPC => {
+            Error::user(format!("{BATON_MAX_GRANTS} grants are there already"), "revoke one: baton hints list")
+        }
         other => Error::baton(format!("the grant was not changed: {other}")),
     })?;
     Ok(ExitCode::SUCCESS)

@@ -70,7 +70,13 @@ pub fn everything() -> Result<()> {
     }
     shim::remove_stale_pin();
     drop(device);
-    kernel::unload_module("baton")
+    if !kernel::remove_module("baton")? {
+        eprintln!(
+            "baton: baton.ko stays loaded while applications have /dev/baton-hints open; it has no task and no policy.\n\
+             baton: to unload it, too: end them, and then: baton unload --everything"
+        );
+    }
+    Ok(())
 }
 
 /// Stops a policy that has no tasks, and removes its module. The caller has the lock.

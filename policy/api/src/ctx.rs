@@ -27,7 +27,7 @@ pub enum ReplyRefused {
 /// Where the kicks of one call are noted, for the host.
 #[derive(Clone, Copy, Debug)]
 pub struct Kicks<'a> {
-    /// How many there are; 0 as the call begins.
+    /// How many there are. 0 as the call begins, but for those of hints that were read before it, at the same event.
     pub count: &'a Cell<u16>,
     /// CPU number, with [`Kicks::PREEMPT`] or not.
     pub places: &'a [Cell<u16>; MAX_KICKS],

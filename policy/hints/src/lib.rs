@@ -35,7 +35,7 @@ use std::time::{Duration, Instant};
 
 use baton_abi::{BatonHintAnswer, BatonHintsHead, BatonHintsOpen, BatonHintsSend, BATON_MESSAGE_LEN, BATON_NAME_LEN};
 use baton_message::ring::{self, Entry};
-use rustix::event::{poll, PollFd, PollFlags};
+use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::ioctl::{self, opcode, Opcode};
 use rustix::mm::{self, MapFlags, ProtFlags};
@@ -221,17 +221,18 @@ impl<H: Message, R: Message> Queue<H, R> {
 
     /// The next reply; sleeps until there is one. `None` when the time is over, or the queue closed.
     pub fn wait(&mut self, time: Duration) -> io::Result<Option<R>> {
-        let until = Instant::now() + time;
+        // None: further away than the clock goes.
+        let until = Instant::now().checked_add(time);
         loop {
             if let Some(reply) = self.receive() {
                 return Ok(Some(reply));
             }
-            let left = until.saturating_duration_since(Instant::now());
-            if self.end().is_some() || left.is_zero() {
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            if self.end().is_some() || left.is_some_and(|left| left.is_zero()) {
                 return Ok(None);
             }
-            let left = left.try_into().map_err(io::Error::other)?;
-            match poll(&mut [PollFd::new(&self.file, PollFlags::IN)], Some(&left)) {
+            let left = left.map(Timespec::try_from).transpose().map_err(io::Error::other)?;
+            match poll(&mut [PollFd::new(&self.file, PollFlags::IN)], left.as_ref()) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno.into()),
             }

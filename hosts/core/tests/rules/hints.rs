@@ -178,9 +178,10 @@ fn hostile_rings() {
     let mine: Vec<u32> = machine.tasks[..2].iter().map(|task| machine.core.by_handle(*task).unwrap().index()).collect();
     let mut chance = Chance(0x9e37_79b9_7f4a_7c15);
     let (mut taken, mut refused, mut heard) = (0, 0, 0);
-    for entries in [16, 32, 64] {
+    // One of them comes to where sequences of 32 bits begin anew.
+    for (entries, start) in [(16, 0), (32, (32 << 31) - 100), (64, 0)] {
         let ring = ring(entries);
-        let mut place = 0;
+        let mut place = start;
         for _ in 0..states() / 3 {
             for _ in 0..chance.below(20) {
                 scribble(&ring, place, &mut chance);

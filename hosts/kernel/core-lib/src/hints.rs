@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Hints: the rings of `../hints.c`, and what is in them. Interrupts are off, and no call of a policy is under way, but for replies.
+//! Hints: the rings of `../hints.c`, and what is in them. Interrupts are off, and no call of a policy is under way, but for replies and looks.
 
 use crate::{core, lent, Frame};
 use baton_abi::{BatonCtx, BatonHint, BatonHintAnswer};
