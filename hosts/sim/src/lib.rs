@@ -9,6 +9,7 @@
 pub mod cost;
 mod fault;
 mod host;
+pub mod idle;
 mod machine;
 pub mod outcome;
 pub mod perfetto;
@@ -85,6 +86,8 @@ pub struct Config {
     pub stall: u64,
     /// What the kernel's own work costs.
     pub costs: Costs,
+    /// How CPUs sleep: of [`idle::TABLES`].
+    pub idle_states: &'static [idle::IdleState],
     /// What else takes time.
     pub noise: Noise,
     /// All CPUs share one stream of instructions, as in QEMU with `-icount`: `machine/stream.rs`.
@@ -126,6 +129,7 @@ impl Config {
             duration: 1_000_000_000,
             stall: 10_000_000_000,
             costs: Costs::default(),
+            idle_states: &[],
             noise: Noise::default(),
             one_stream: false,
             max_tasks: 32_768,

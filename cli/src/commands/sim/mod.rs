@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::names;
 use crate::status::Fault;
 use run::{Job, Traced};
-pub use spec::{Assign, Cost, Noisy, Offline, Party, Shape, Swap, Sweep};
+pub use spec::{Assign, Cost, Noisy, Offline, Party, Shape, Sleeps, Swap, Sweep};
 
 #[derive(clap::Args, Debug)]
 pub struct Sim {
@@ -65,6 +65,10 @@ pub struct Sim {
     /// What the machine's own work costs, ns: switch=1200,ipi=500. A wrong name lists them all.
     #[arg(long, value_name = "NAME=NS", value_delimiter = ',')]
     pub cost: Vec<Cost>,
+    /// How CPUs sleep, and with that how long they take to come back, in the place of the cost `idle_exit`: skl (desktops), skx
+    /// (servers), none.
+    #[arg(long, default_value = "none", value_name = "TABLE")]
+    pub idle_states: Sleeps,
     /// A queued task that waits longer than this is a stall, in ms.
     #[arg(long, value_name = "MS", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(10..=3_600_000))]
     pub stall: u64,

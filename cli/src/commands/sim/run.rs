@@ -75,6 +75,7 @@ impl Job {
         config.duration = args.duration.as_nanos() as u64;
         config.stall = args.stall * 1_000_000;
         config.max_tasks = args.max_tasks;
+        config.idle_states = args.idle_states.0;
         let all: Vec<String> = config.policies.iter().map(|spec| spec.policy.name()).collect();
         for assign in &args.assign {
             let policy = names::policy(&assign.policy).unwrap_or_default();

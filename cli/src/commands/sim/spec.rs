@@ -3,6 +3,7 @@
 
 use std::str::FromStr;
 
+use baton_sim::idle::{IdleState, TABLES};
 use baton_sim::topology::Topology;
 
 use crate::names;
@@ -193,6 +194,20 @@ impl FromStr for Cost {
     }
 }
 
+/// A table of idle states, by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sleeps(pub &'static [IdleState]);
+
+impl FromStr for Sleeps {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let names = || TABLES.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+        let found = TABLES.iter().find(|(name, _)| *name == text);
+        found.map(|(_, states)| Self(states)).ok_or_else(|| format!("there is no table '{text}', but: {}", names()))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -225,6 +240,9 @@ mod tests {
         check::<Cost>("switch=100", Ok("ns: 100"));
         check::<Cost>("swich=100", Err("idle_exit"));
         check::<Cost>("tick=0", Err("more than 0"));
+        check::<Sleeps>("skx", Ok("exit_latency: 133000"));
+        check::<Sleeps>("none", Ok("[]"));
+        check::<Sleeps>("C6", Err("none, skl, skx"));
         check::<Shape>("1x4x1", Ok("name: \"1x4x1\""));
         check::<Shape>("4", Err("topology"));
     }

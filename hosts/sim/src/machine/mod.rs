@@ -24,6 +24,7 @@ use baton_abi::{BatonCtx, BatonHint, BATON_KICK_PREEMPT};
 use baton_core::CpuState;
 
 use crate::host::{SimCore, SimHost};
+use crate::idle::History;
 use crate::queue::{Next, Queue};
 use crate::rng::Rng;
 use crate::stats::Stats;
@@ -108,6 +109,7 @@ struct Cpu {
     higher_turn: u32,
     /// The rules were told that it is idle.
     told_idle: bool,
+    idles: History,
     /// It is on its way to look whom to run (TIF_NEED_RESCHED), and with that the running task's slice ends.
     resched: bool,
     preempt: bool,
@@ -184,6 +186,7 @@ impl<'m> Machine<'m> {
             higher_until: 0,
             higher_turn: 0,
             told_idle: false,
+            idles: History::default(),
             resched: false,
             preempt: false,
             resched_turn: 0,
@@ -399,7 +402,10 @@ impl<'m> Machine<'m> {
         target.resched = true;
         let costs = &self.config.costs;
         let way = if cpu == here { 0 } else { costs.ipi };
-        let idle = if target.curr.is_none() && !target.higher { costs.idle_exit } else { 0 };
+        let idle = match target.curr.is_none() && !target.higher {
+            true => target.idles.leave(self.now, self.config.idle_states).unwrap_or(costs.idle_exit),
+            false => 0,
+        };
         // Never at once, so that who sends itself away has time pass.
         let at = (self.now + way + idle).max(target.deaf_until).max(self.now + 1);
         let turn = target.resched_turn;

@@ -150,6 +150,9 @@ impl Machine<'_> {
             return;
         }
         target.told_idle = idle;
+        if idle {
+            target.idles.enter(self.now);
+        }
         let mut ctx = self.cpu_ctx(cpu);
         let here = self.enter(cpu);
         self.core.set_idle((), here, &mut ctx, idle);
