@@ -60,6 +60,12 @@ fn echo_passes() {
     passes(linked!(echo), &[Property::WorkConservation, Property::BoundedWait], Some(linked!(echo)));
 }
 
+/// Who is of a group waits for its CPU while others are idle, as long as that is not crowded: that is what hints are for.
+#[test]
+fn locality_passes() {
+    passes(linked!(locality), NOT_EVENED_OUT, Some(linked!(locality)));
+}
+
 /// Nothing but weights bounds a wait, as the end of its rules says.
 #[test]
 fn cfs_like_passes() {

@@ -11,8 +11,9 @@
 //! 4. Who wakes up gets at least min_vruntime less half of `latency`; a new task begins a slice behind (`place_entity`).
 //! 5. Who wakes up preempts who is ahead of him by more than `wakeup_granularity`, less for the heavier (`wakeup_preempt_entity`).
 //! 6. A waking task goes to where it ran last, or to its waker: if the waker is about to sleep and alone there, or is less loaded and
-//!    nobody is idle (`wake_affine`). From there to an idle CPU with the same cache, of an idle core first (`select_idle_sibling`). A new task
-//!    goes to the nearest idle CPU of the machine, or to the least loaded (`find_idlest_cpu`).
+//!    nobody is idle (`wake_affine`). From there to an idle CPU with the same cache, of an idle core first (`select_idle_sibling`), which is
+//!    his then: nobody takes him away while it wakes up (`load_balance` wants two on a run queue). A new task goes to the nearest idle CPU of the
+//!    machine, or to the least loaded (`find_idlest_cpu`).
 //! 7. A CPU that would go idle takes a task from the most loaded that has one for it, with the same cache first (`newidle_balance`).
 //! 8. Every 16 ticks a busy CPU takes tasks from the most loaded, as long as that brings the two closer: with the same cache if that has
 //!    17 % more, any if it has 25 % more (`load_balance`). At each tick, and for who is preempted or restored, it has an idle CPU look
@@ -155,6 +156,11 @@ impl CfsLike {
         self.vruntime(&queue, ctx.now()).map(|curr| curr.wrapping_sub(vruntime) as i64)
     }
 
+    /// The vruntime of who wakes up (rule 4).
+    fn placed(&self, own: u64, min: u64) -> u64 {
+        later(own, min.wrapping_sub(self.latency / 2))
+    }
+
     /// What was taken out of a queue waits no more.
     fn taken(&self, at: &PerCpuState, taken: Option<(u64, Schedulable)>) -> Option<Schedulable> {
         let (_, baton) = taken?;
@@ -245,7 +251,14 @@ impl Scheduler for CfsLike {
             |&cpu: &Cpu| self.same_llc(cpu).take_while(|&c| core(c) == core(cpu)).all(|c| ctx.is_idle(c));
         let own = [target, wake.prev_cpu].into_iter().filter(|&cpu| self.topology.same_llc(cpu, target));
         let order = own.chain(self.same_llc(target).filter(is_idle_core)).chain(self.same_llc(target));
-        Placement::Queue(order.take_while(|_| ctx.any_idle()).find(|&cpu| is_idle(cpu)).unwrap_or(target))
+        let idle = order.take_while(|_| ctx.any_idle()).find(|&cpu| is_idle(cpu));
+        let Some(cpu) = idle else { return Placement::Queue(target) };
+        // As good as running there: who is alone on a run queue is not taken from it, however long the CPU takes to wake up.
+        let (state, at) = (self.tasks.of(task), &self.cpus[cpu]);
+        state.charge(task);
+        state.vruntime.set(self.placed(self.settle(task.slot, cpu), at.min_vruntime.get()));
+        self.set_curr(ctx, at, &mut at.queue.lock(), Some((task.slot, task.runtime)));
+        Placement::Run(cpu)
     }
 
     fn task_new(&self, ctx: &Ctx<'_>, task: &Task, baton: Schedulable) {
@@ -259,7 +272,7 @@ impl Scheduler for CfsLike {
 
     fn task_wakeup(&self, ctx: &Ctx<'_>, task: &Task, baton: Schedulable) {
         self.tasks.of(task).charge(task);
-        let before = self.insert(ctx, task.cpu, baton, |own, min| later(own, min.wrapping_sub(self.latency / 2)));
+        let before = self.insert(ctx, task.cpu, baton, |own, min| self.placed(own, min));
         let granularity = weighted(self.wakeup_granularity, task.weight().into());
         if before.is_some_and(|before| before > granularity as i64) {
             let _ = ctx.kick(task.cpu, Kick::Preempt);

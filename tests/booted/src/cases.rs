@@ -21,6 +21,7 @@ pub fn cases() -> Vec<Case> {
         case!("cfs_like runs all tasks", runs_all("cfs_like")),
         case!("central runs all tasks", runs_all("central")),
         case!("shinjuku runs all tasks", runs_all("shinjuku")),
+        case!("locality runs all tasks", runs_all("locality")),
         case!("baton run and its children", runs_some()),
         case!("attach and detach", attaches()),
         case!("fork, affinity, nice, class changes", life()),

@@ -9,7 +9,7 @@ use crate::{
 use baton_hints::{End, Message, NotSent, OpenError, Queue, Raw, Thread, Type};
 use baton_trace::{About, Event, Item, Recording};
 use echo::{Hint, Reply};
-use rustix::thread::{gettid, set_secure_computing_mode, SecureComputingMode};
+use rustix::thread::{gettid, sched_getcpu, set_secure_computing_mode, SecureComputingMode};
 use std::{
     collections::BTreeSet,
     fs,
@@ -37,6 +37,7 @@ pub fn cases() -> Vec<Case> {
         case!("hints: clients that are killed", killed()),
         case!("hints: a hostile client", hostile()),
         case!("hints: recorded", recorded()),
+        case!("hints: threads that share one share a CPU", together()),
         case!("hints: the client in C", in_language("/usr/bin/baton-hints-c", &[])),
         case!("hints: the client in Python", in_language("/usr/bin/python3", &["-S", "/usr/lib/baton/hints.py"])),
     ]
@@ -506,6 +507,44 @@ fn hostile() -> Result<(), String> {
     let mut queue = open()?;
     heard(&mut queue, 1)?;
     is_well("echo")
+}
+
+/// Two groups of two threads that sleep often, under `locality`.
+fn together() -> Result<(), String> {
+    const ROUNDS: usize = 40;
+    baton(&["load", "locality", "--all"])?;
+    let mut queue = Queue::<locality::Hint, locality::Reply>::open("locality", 16).map_err(|e| e.to_string())?;
+    let (said, ids) = mpsc::channel();
+    let start = Arc::new(AtomicBool::new(false));
+    let (mut homes, mut threads) = (Vec::new(), Vec::new());
+    for group in [1, 1, 2, 2] {
+        let (said, start) = (said.clone(), start.clone());
+        threads.push(thread::spawn(move || {
+            let _ = said.send(gettid().as_raw_nonzero().get() as u32);
+            let pause = || thread::sleep(Duration::from_millis(2));
+            while !start.load(Relaxed) {
+                pause();
+            }
+            let round = |_| {
+                pause();
+                sched_getcpu() as i32
+            };
+            (0..ROUNDS).map(round).collect::<Vec<_>>()
+        }));
+        let id = ids.recv().map_err(|e| e.to_string())?;
+        queue.send_now(&locality::Hint::Group { thread: Thread::of_id(id), group }).map_err(|e| e.to_string())?;
+        let Some(locality::Reply::Home { cpu }) = queue.receive() else { return Err("no reply".into()) };
+        homes.push(cpu);
+    }
+    start.store(true, Relaxed);
+    check(homes == [0, 0, 1, 1], || format!("homes are {homes:?}"))?;
+    for (home, thread) in homes.into_iter().zip(threads) {
+        let cpus = thread.join().map_err(|_| "a thread panicked".to_owned())?;
+        // It may be crowded there for a moment.
+        let at_home = cpus.iter().filter(|&&cpu| cpu == home).count();
+        check(at_home * 10 >= ROUNDS * 9, || format!("a thread whose home is {home} was on {cpus:?}"))?;
+    }
+    is_well("locality")
 }
 
 fn in_language(program: &str, arguments: &[&str]) -> Result<(), String> {

@@ -41,6 +41,10 @@ pub fn shinjuku() -> Policy {
     Policy::linked(module!(shinjuku::BatonPolicy))
 }
 
+pub fn locality() -> Policy {
+    Policy::linked(module!(::locality::BatonPolicy))
+}
+
 pub fn echo() -> Policy {
     Policy::linked(module!(echo::BatonPolicy))
 }

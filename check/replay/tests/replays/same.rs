@@ -4,14 +4,16 @@
 use baton_abi::BatonCpu;
 use baton_trace::BLOCK_SIZE;
 
-use crate::{central, echo, faulty, fifo, is_same, parse, record, relay, shinjuku, template, wfq, SINGLE, THREADS};
+use crate::{
+    central, echo, faulty, fifo, is_same, locality, parse, record, relay, shinjuku, template, wfq, SINGLE, THREADS,
+};
 use crate::{damaged, woven};
 
 const WORKLOADS: [&str; 4] = ["pipe:pairs=6", "hackbench:groups=2,fds=4", "schbench", "random:tasks=32"];
 
 #[test]
 fn every_policy_under_every_workload() {
-    for policy in [fifo(), wfq(), relay(), template(), central(), shinjuku()] {
+    for policy in [fifo(), wfq(), relay(), template(), central(), shinjuku(), locality()] {
         for workload in WORKLOADS {
             let recording = parse(&record(policy, "", workload, "2x4x1", 30, 1));
             let single = is_same(&recording, policy, SINGLE);
@@ -36,6 +38,10 @@ fn hints_and_replies() {
     // One that answers what was not answered: here, any that takes no hints.
     let other = crate::run(&recording, fifo(), SINGLE);
     assert!(matches!(other.end, baton_replay::End::Diverged(_)), "{:?}", other.end);
+    let recording = parse(&record(locality(), "", "schbench:workers=3,hints=1", "1x4x1", 100, 1));
+    is_same(&recording, locality(), SINGLE);
+    is_same(&recording, locality(), THREADS);
+    assert_eq!(recording.merged().filter(has_reply).count(), 4);
 }
 
 /// All of it: forks, exits, hotplug, affinity, nice values, higher classes.
@@ -43,7 +49,7 @@ fn hints_and_replies() {
 fn random_workloads_with_everything_that_happens_to_tasks_and_cpus() {
     let mut methods = std::collections::BTreeSet::new();
     for seed in 0..24 {
-        let policy = [fifo(), wfq(), relay(), template(), central(), shinjuku()][seed as usize % 6];
+        let policy = [fifo(), wfq(), relay(), template(), central(), shinjuku(), locality()][seed as usize % 7];
         let shape = ["1x4x1", "1x4x2", "2x4x1", "2x4x2/2"][seed as usize / 4 % 4];
         let recording = parse(&record(policy, "", "random:tasks=24,happenings=2000", shape, 60, seed));
         is_same(&recording, policy, SINGLE);

@@ -6,14 +6,15 @@ mod faults;
 mod hints;
 mod latency;
 mod life;
+mod locality;
 mod same;
 
 use baton_native::{module, Policy};
 use baton_sim::{topology::Topology, world::World, Config, Outcome, PolicySpec};
 
 /// The policies of this tree, in Rust.
-pub fn shipped() -> [Policy; 8] {
-    [fifo(), wfq(), template(), relay_v1(), relay_v2(), cfs_like(), central(), shinjuku()]
+pub fn shipped() -> [Policy; 9] {
+    [fifo(), wfq(), template(), relay_v1(), relay_v2(), cfs_like(), central(), shinjuku(), locality()]
 }
 
 pub fn fifo() -> Policy {
@@ -46,6 +47,10 @@ pub fn central() -> Policy {
 
 pub fn shinjuku() -> Policy {
     Policy::linked(module!(shinjuku::BatonPolicy))
+}
+
+pub fn locality() -> Policy {
+    Policy::linked(module!(::locality::BatonPolicy))
 }
 
 pub fn witness() -> Policy {
