@@ -49,6 +49,15 @@ fn real_programs_answer() {
         300.0,
     );
 
+    let (ended_well, text) = run(&program("schbench"), &["-w", "100", "-r", "300", "-u", "0"]);
+    assert!(ended_well, "{text}");
+    let waits: Value = serde_json::from_str(&text).unwrap_or_else(|e| panic!("{text}: {e}"));
+    let number = |name: &str| waits[name].as_f64().unwrap_or_else(|| panic!("no {name}: {text}"));
+    assert!(number("wakeups") > 0.0 && number("p50_ns") > 0.0 && number("p50_ns") <= number("p99_ns"), "{text}");
+    assert_eq!(waits["homes"], serde_json::json!([-1, -1]), "without hints there are no groups");
+    let (ended_well, why) = run(&program("schbench"), &["-H"]);
+    assert!(!ended_well && why.contains("the policy locality takes no hints from here"), "{why}");
+
     let (ended_well, why) = run(&program("rocksdb"), &["--workers", "many"]);
     assert!(!ended_well && why.contains("--workers is a number from 1 to 1000, not 'many'"), "{why}");
     let (ended_well, why) = run(&program("etc"), &["--what"]);

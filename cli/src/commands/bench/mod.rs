@@ -8,6 +8,7 @@
 pub mod fairness;
 mod fidelity;
 pub mod loads;
+mod locality;
 mod memcached;
 mod programs;
 mod record;
@@ -61,7 +62,7 @@ pub struct Bench {
     /// Only this subject: eevdf, scx_simple, "scx_simple -f", scx_userland, or a policy. May be repeated.
     #[arg(long = "subject", value_name = "NAME", value_parser = Subject::parse)]
     pub subjects: Vec<Subject>,
-    /// rocksdb: write a page with the curves.
+    /// rocksdb, locality: write a page with a figure.
     #[arg(long, value_name = "FILE", conflicts_with = "here")]
     pub page: Option<PathBuf>,
     /// Print JSON.
@@ -88,6 +89,9 @@ pub enum What {
     Rocksdb,
     /// A memcached under an open loop like Facebook's ETC pool.
     Memcached,
+    /// Threads that wake each other, with and without hints, simulated and in a booted kernel. Exit code 1 when locality does not hold a
+    /// bound.
+    Locality,
     /// What recording costs: pipe and hackbench under wfq, recorded, not recorded, and built without recording.
     Record,
     /// What the simulator costs, on this machine: events per second, and memory per task.
@@ -104,6 +108,7 @@ impl What {
             What::Fidelity => "fidelity",
             What::Rocksdb => "rocksdb",
             What::Memcached => "memcached",
+            What::Locality => "locality",
             What::Record => "record",
             What::Sim => "sim",
         }
@@ -117,7 +122,7 @@ impl What {
             What::Fairness => 2,
             What::Upgrade => 200,
             What::Fidelity | What::Memcached => 3,
-            What::Rocksdb => 1,
+            What::Rocksdb | What::Locality => 1,
             What::Record => 10,
             What::Sim => 3,
         }
@@ -130,7 +135,7 @@ impl What {
             What::Upgrade => vec![1, 2, 4, 8],
             // Busy CPUs would share one stream of instructions, and who is woken would wait for his CPU's turn.
             What::Rocksdb | What::Memcached => vec![1],
-            What::Sim => Vec::new(),
+            What::Locality | What::Sim => Vec::new(),
         }
     }
 }
@@ -149,6 +154,7 @@ impl Bench {
             (true, What::Upgrade) => upgrade::subjects(),
             (true, What::Rocksdb) => rocksdb::subjects(),
             (true, What::Memcached) => memcached::subjects(),
+            (true, What::Locality) => locality::subjects(),
             (true, _) => Subject::usual(),
         }
     }
@@ -160,6 +166,9 @@ pub fn command(search: &Search, args: &Bench) -> Result<ExitCode> {
     }
     if args.what == What::Rocksdb {
         return rocksdb::command(search, args);
+    }
+    if args.what == What::Locality {
+        return locality::command(search, args);
     }
     let is_here = args.here || args.what == What::Sim;
     let (report, code) = if is_here { here(search, args)? } else { in_guests(args)? };
@@ -184,7 +193,7 @@ fn in_guests(args: &Bench) -> Result<(Report, ExitCode)> {
         What::Record => &["perf", "hackbench"],
         What::Hackbench | What::Upgrade => &["hackbench"],
         What::Memcached => &["memcached"],
-        What::Fairness | What::Fidelity | What::Rocksdb | What::Sim => &[],
+        What::Fairness | What::Fidelity | What::Rocksdb | What::Locality | What::Sim => &[],
     };
     let all_cpus = if args.cpus.is_empty() { args.what.usual_cpus() } else { args.cpus.clone() };
     let (mut whole, mut code) = (None::<Report>, ExitCode::SUCCESS);
@@ -271,7 +280,9 @@ fn here(search: &Search, args: &Bench) -> Result<(Report, ExitCode)> {
         What::Record => (record::measure(search, args, cpus)?, ExitCode::SUCCESS),
         What::Memcached => (memcached::measure(search, args, cpus)?, ExitCode::SUCCESS),
         What::Sim => return Ok((sim::bench(args)?, ExitCode::SUCCESS)),
-        What::Fidelity | What::Rocksdb => return Err(Error::baton("this bench has a report of its own")),
+        What::Fidelity | What::Rocksdb | What::Locality => {
+            return Err(Error::baton("this bench has a report of its own"))
+        }
     };
     let machine = if args.icount { "QEMU that counts instructions".into() } else { processor() };
     Ok((Report { bench: args.what.name().into(), kernel: kernel::release(), machine, results }, code))

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The kernel's side: bench/programs/schbench.c on this machine.
+//!
+//! The guest's CPUs share one stream of instructions, and who is woken on another CPU waits for that one's turn. So workers sleep for long
+//! and compute shortly: at most wakeups nobody computes, and the waker goes to sleep at once, which ends its turn. With that a wakeup on
+//! another CPU is as quick as one at home: what a sleeping CPU costs is not to be seen here.
+
+use std::process::{Command, Stdio};
+
+use serde::Deserialize;
+
+use super::{Found, Place, Row, Way, MESSENGERS, WORKERS};
+use crate::artefacts::Search;
+use crate::commands::bench::subject::Subject;
+use crate::commands::bench::{programs::PROGRAMS, Bench};
+use crate::error::{Error, Result};
+use crate::kernel;
+
+pub const CPUS: u32 = 4;
+/// Of a worker, us.
+const SLEEP: u64 = 2_000;
+const WORK: u64 = 100;
+/// A run, and its warm-up, ms.
+const RUN: u64 = 20_000;
+const WARM_UP: u64 = 1_000;
+
+/// What the program prints.
+#[derive(Deserialize)]
+struct Said {
+    wakeups: u64,
+    p50_ns: u32,
+    p99_ns: u32,
+    max_ns: u32,
+    /// Of each message thread's group, if there is one.
+    homes: Vec<i32>,
+}
+
+/// All subjects on this machine.
+pub fn measure(search: &Search, args: &Bench) -> Result<Found> {
+    kernel::require_root("putting a scheduler in charge")?;
+    let mut found = Found { kernel: kernel::release(), ..Found::default() };
+    for subject in args.subjects() {
+        let rows = subject.measure(search, || ways(&subject).iter().map(|&way| run(&subject, way)).collect())?;
+        let rows: Vec<Row> = rows;
+        found.rows.extend(rows);
+    }
+    Ok(found)
+}
+
+fn ways(subject: &Subject) -> &'static [Way] {
+    match subject {
+        Subject::Eevdf => &[Way::Free, Way::Pinned],
+        Subject::Policy(name) if name == super::judge::JUDGED => &[Way::Free, Way::Hints],
+        _ => &[Way::Free],
+    }
+}
+
+fn run(subject: &Subject, way: Way) -> Result<Row> {
+    let mut command = Command::new(PROGRAMS.find("schbench")?);
+    let numbers = [("-m", MESSENGERS), ("-t", WORKERS), ("-s", SLEEP), ("-w", WORK), ("-r", RUN), ("-u", WARM_UP)];
+    for (option, number) in numbers {
+        command.args([option, &number.to_string()]);
+    }
+    match way {
+        Way::Free => &mut command,
+        Way::Pinned => command.args(["-p", "0"]),
+        Way::Hints => command.arg("-H"),
+    };
+    let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output();
+    let output = output.map_err(|e| Error::file("running schbench", &e))?;
+    let said = serde_json::from_slice::<Said>(&output.stdout).ok().filter(|_| output.status.success());
+    let said = said.ok_or_else(|| {
+        Error::baton(format!("schbench failed ({}); what it says about that is above", output.status))
+    })?;
+    let us = |ns: u32| f64::from(ns) / 1e3;
+    let (subject, idle_states) = (way.of(&subject.name()), "none".into());
+    let Said { wakeups, p50_ns, p99_ns, max_ns, homes } = said;
+    let row =
+        Row { place: Place::Kernel, idle_states, subject, wakeups, p50: us(p50_ns), p99: us(p99_ns), max: us(max_ns) };
+    eprintln!("baton: {row:?}, homes {homes:?}");
+    Ok(row)
+}

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What must hold of `locality` with hints, and the table for people.
+
+use serde::Serialize;
+
+use super::{Found, Place, Row};
+use crate::report::table;
+
+/// The one that is judged.
+pub const JUDGED: &str = "locality";
+const HINTS: &str = "locality, hints";
+/// How CPUs sleep where the simulator's rows are judged: the paper's machine.
+pub const PAPERS: &str = "skl";
+
+/// How many times one subject's wait is another's, at least.
+struct Rule {
+    place: Place,
+    which: Which,
+    of: &'static str,
+    to: &'static str,
+    least: f64,
+}
+
+#[derive(Clone, Copy)]
+enum Which {
+    P50,
+    P99,
+}
+
+impl Which {
+    fn name(self) -> &'static str {
+        match self {
+            Which::P50 => "p50",
+            Which::P99 => "p99",
+        }
+    }
+
+    fn of(self, row: &Row) -> f64 {
+        match self {
+            Which::P50 => row.p50,
+            Which::P99 => row.p99,
+        }
+    }
+}
+
+const fn rule(place: Place, which: Which, of: &'static str, to: &'static str, least: f64) -> Rule {
+    Rule { place, which, of, to, least }
+}
+
+/// In the guest no CPU sleeps, and hints have nothing to win: a wait may become twice as long at most.
+const RULES: &[Rule] = &[
+    rule(Place::Simulator, Which::P50, "cfs_like", HINTS, 5.0),
+    rule(Place::Simulator, Which::P99, "cfs_like", HINTS, 5.0),
+    rule(Place::Simulator, Which::P50, JUDGED, HINTS, 5.0),
+    rule(Place::Simulator, Which::P99, JUDGED, HINTS, 5.0),
+    rule(Place::Simulator, Which::P99, "cfs_like, one CPU", "cfs_like", 50.0),
+    rule(Place::Kernel, Which::P50, "eevdf", HINTS, 0.5),
+    rule(Place::Kernel, Which::P99, "eevdf", HINTS, 0.5),
+    rule(Place::Kernel, Which::P50, "scx_simple", HINTS, 0.5),
+    rule(Place::Kernel, Which::P99, "scx_simple", HINTS, 0.5),
+    rule(Place::Kernel, Which::P50, JUDGED, HINTS, 0.5),
+    rule(Place::Kernel, Which::P99, JUDGED, HINTS, 0.5),
+    rule(Place::Kernel, Which::P99, "eevdf, one CPU", HINTS, 5.0),
+];
+
+/// A rule, applied to what was measured.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Verdict {
+    pub place: Place,
+    pub what: String,
+    pub value: f64,
+    pub least: f64,
+    pub holds: bool,
+}
+
+/// All rules whose subjects were measured.
+pub fn verdicts(found: &Found) -> Vec<Verdict> {
+    let judged = |rule: &Rule| {
+        let row = |subject| {
+            let is_it = |row: &&Row| row.place == rule.place && row.subject == subject;
+            let is_papers = |row: &Row| row.place == Place::Kernel || row.idle_states == PAPERS;
+            found.rows.iter().filter(is_it).find(|row| is_papers(row)).map(|row| rule.which.of(row))
+        };
+        let value = row(rule.of)? / row(rule.to)?;
+        let what = format!("{} of {}, times that of {}", rule.which.name(), rule.of, rule.to);
+        let (least, holds) = (rule.least, value >= rule.least);
+        Some(Verdict { place: rule.place, what, value: (value * 1e3).round() / 1e3, least, holds })
+    };
+    RULES.iter().filter_map(judged).collect()
+}
+
+/// For people.
+pub fn text(found: &Found, verdicts: &[Verdict]) -> String {
+    let place = |place| if place == Place::Kernel { "kernel" } else { "simulator" }.to_string();
+    let us = |us: f64| format!("{us:.1}");
+    let rows = found.rows.iter().map(|row| {
+        let words = [place(row.place), row.idle_states.clone(), row.subject.clone(), row.wakeups.to_string()];
+        words.into_iter().chain([us(row.p50), us(row.p99), us(row.max)]).collect()
+    });
+    let judged = verdicts.iter().map(|v| {
+        let holds = if v.holds { "holds" } else { "DOES NOT HOLD" };
+        vec![place(v.place), v.what.clone(), format!("{:.2}", v.value), format!("{} or more", v.least), holds.into()]
+    });
+    format!(
+        "locality on {}: how long a woken worker waits, us\n\n{}\n{}",
+        found.kernel,
+        table(&["PLACE", "IDLE STATES", "SUBJECT", "WAKEUPS", "P50", "P99", "MAX"], &rows.collect::<Vec<_>>()),
+        table(&["PLACE", "WHAT", "VALUE", "BOUND", "VERDICT"], &judged.collect::<Vec<_>>())
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The paper's table 6 at both places, and with these waits of the hints.
+    fn found(p50: f64, p99: f64) -> Found {
+        let mut found = Found { kernel: "7.2".into(), ..Found::default() };
+        let mut add = |place, idle_states: &str, subject: &str, p50, p99| {
+            let (idle_states, subject) = (idle_states.into(), subject.into());
+            found.rows.push(Row { place, idle_states, subject, wakeups: 100, p50, p99, max: p99 });
+        };
+        for (place, states, fair) in [(Place::Simulator, PAPERS, "cfs_like"), (Place::Kernel, "none", "eevdf")] {
+            // Those of other CPUs are not judged.
+            add(Place::Simulator, "skx", HINTS, 1e9, 1e9);
+            add(place, states, fair, 33.0, 50.0);
+            add(place, states, &format!("{fair}, one CPU"), 17.0, 32_032.0);
+            add(place, states, JUDGED, 46.0, 49.0);
+            add(place, states, HINTS, p50, p99);
+        }
+        found
+    }
+
+    fn broken(found: &Found) -> Vec<String> {
+        let verdicts = verdicts(found);
+        // All but those of scx_simple, which was not measured.
+        assert_eq!(verdicts.len(), 10, "{verdicts:?}");
+        verdicts.into_iter().filter(|v| !v.holds).map(|v| v.what).collect()
+    }
+
+    #[test]
+    fn bounds() {
+        let check = |found: Found, expected: &[&str]| assert_eq!(broken(&found), expected);
+        check(found(2.0, 4.0), &[]);
+        check(found(6.6, 9.8), &[]);
+        check(found(6.7, 9.8), &["p50 of cfs_like, times that of locality, hints"]);
+        check(found(6.6, 9.9), &["p99 of locality, times that of locality, hints"]);
+        check(
+            found(f64::NAN, 4.0),
+            &[
+                "p50 of cfs_like, times that of locality, hints",
+                "p50 of locality, times that of locality, hints",
+                "p50 of eevdf, times that of locality, hints",
+                "p50 of locality, times that of locality, hints",
+            ],
+        );
+        let mut quick = found(2.0, 4.0);
+        quick.rows.iter_mut().filter(|row| row.subject.ends_with("one CPU")).for_each(|row| row.p99 = 19.0);
+        check(
+            quick,
+            &[
+                "p99 of cfs_like, one CPU, times that of cfs_like",
+                "p99 of eevdf, one CPU, times that of locality, hints",
+            ],
+        );
+    }
+
+    #[test]
+    fn the_table_names_what_does_not_hold() {
+        let found = found(2.0, 10.0);
+        let text = text(&found, &verdicts(&found));
+        let line = text.lines().find(|line| line.starts_with("simulator") && line.contains("p99 of locality,"));
+        let words: Vec<_> = line.unwrap_or("").split_whitespace().rev().take(7).collect();
+        assert_eq!(words, ["HOLD", "NOT", "DOES", "more", "or", "5", "4.90"], "{text}");
+    }
+}
