@@ -5,7 +5,8 @@
 //! 1. A waking or new task goes to an idle CPU, the nearest to where it ran last. If no CPU is idle, it waits at the end of the queue.
 //! 2. A CPU that has nothing to run takes the first of the queue that it may run.
 //! 3. Who has run for a slice (`slice`, 10 us; 5 us to 100 us) is preempted, by a timer, if anyone is in the queue, and is *long* until it
-//!    sleeps. Nobody short is preempted before; a long one is for anyone in the queue. Where nobody waits no timer is set.
+//!    sleeps, or is sent away `patience` times in a row before it had another slice: so that one who would have slept can. Nobody short is
+//!    preempted before; a long one is for anyone in the queue. Where nobody waits no timer is set.
 //! 4. For who comes and has to wait, one CPU makes room: one that had nothing when it was asked last (a later policy's task runs there, if
 //!    any), else one with a long task, or one that has run for a slice. If there is none, a timer is set for the first that will have. There is
 //!    none if the waker says that it is about to sleep, nor for a task bound to one CPU, of whose waker nothing is known: there the next
@@ -49,7 +50,8 @@ struct Running {
 /// One task. Written in its own calls, and where its CPU picks another.
 #[derive(Default)]
 struct TaskState {
-    long: AtomicBool,
+    /// How often it can be sent away before it is short again (rule 3); 0: it is short.
+    long: AtomicU64,
     /// Woken by one that does not say it is about to sleep.
     timed: AtomicBool,
 }
@@ -79,7 +81,7 @@ pub struct Shinjuku {
 impl Shinjuku {
     /// Puts a task at the end of its queue. True if it is the short ones'.
     fn push(&self, queues: &mut Queues, task: &Task, baton: Schedulable) -> bool {
-        let is_short = task.nice <= 0 && !self.shared.tasks.of(task).long.load(Relaxed);
+        let is_short = task.nice <= 0 && self.shared.tasks.of(task).long.load(Relaxed) == 0;
         match is_short {
             true => queues.short.push_back(baton),
             false => queues.long.push_back(baton),
@@ -127,7 +129,7 @@ impl Shinjuku {
     /// A task begins to be runnable.
     fn begin(&self, ctx: &Ctx<'_>, task: &Task, baton: Schedulable) {
         let state = self.shared.tasks.of(task);
-        state.long.store(false, Relaxed);
+        state.long.store(0, Relaxed);
         let timed = state.timed.swap(false, Relaxed);
         let mut queues = self.shared.queues.lock();
         let is_short = self.push(&mut queues, task, baton);
@@ -177,7 +179,7 @@ impl Upgrade for Shinjuku {
         if !(5_000..=100_000_000).contains(&slice) {
             return Err("a slice is 5us to 100ms; above 100us, short requests wait");
         }
-        let (turn, patience) = (env.duration("turn", 4_000_000)?, env.number("patience", 50)?);
+        let (turn, patience) = (env.duration("turn", 4_000_000)?, env.number("patience", 50)?.max(1));
         Ok(Self { shared, topology: env.topology().clone(), slice, turn, patience })
     }
 }
@@ -232,8 +234,10 @@ impl Scheduler for Shinjuku {
             running.since.store(0, Relaxed);
             return Pick::Nothing;
         };
-        if let Some(prev) = prev.filter(|_| ran >= Some(self.slice)) {
-            self.shared.tasks.of(prev).long.store(true, Relaxed);
+        if let Some(prev) = prev {
+            let long = &self.shared.tasks.of(prev).long;
+            let had_slice = ran >= Some(self.slice);
+            long.store(if had_slice { self.patience } else { long.load(Relaxed).saturating_sub(1) }, Relaxed);
         }
         // A long one whose turn it is not makes room at once.
         let has_slice = is_short || running.shorts.load(Relaxed) >= self.patience;

@@ -39,7 +39,8 @@ const SCX: &[Subject] = &[
 impl Subject {
     /// All that a bench measures unless told otherwise.
     pub fn usual() -> Vec<Self> {
-        let policies = ["fifo", "wfq", "central", "shinjuku"].map(|name| Subject::Policy(name.into()));
+        let policies =
+            ["fifo", "wfq", "cfs_like", "central", "shinjuku", "locality"].map(|name| Subject::Policy(name.into()));
         std::iter::once(Subject::Eevdf).chain(SCX.iter().cloned()).chain(policies).collect()
     }
 
