@@ -12,6 +12,7 @@ use crate::commands::demo::Demo;
 use crate::commands::hints::Hints;
 use crate::commands::replay::Replay;
 use crate::commands::sim::Sim;
+use crate::commands::threads::Threads;
 use crate::commands::torture::Torture;
 use crate::commands::trace::Trace;
 use crate::config;
@@ -143,6 +144,9 @@ pub enum Command {
         #[command(subcommand)]
         command: Trace,
     },
+    /// One of the programs that `baton bench` measures: user-level threads.
+    #[command(subcommand, hide = true)]
+    Threads(Threads),
     /// Print the man page of baton or of one of its commands.
     Man(Man),
     /// Print completions for a shell.

@@ -19,6 +19,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("baton-native-glue", &["baton-abi", "baton-bridge", "baton-seam"]),
     ("baton-native", &["baton-abi", "baton-core", "baton-native-glue", "baton-seam"]),
     ("baton-hints", &["baton-abi", "baton-message"]),
+    ("baton-runtime", &["baton-hints", POLICY]),
     ("baton-conformance", &[]),
     ("baton-trace", &["baton-abi"]),
     (

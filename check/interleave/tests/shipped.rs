@@ -83,6 +83,11 @@ fn shinjuku_passes() {
 }
 
 #[test]
+fn arbiter_passes() {
+    passes(linked!(arbiter), &[], Some(linked!(arbiter)));
+}
+
+#[test]
 fn template_passes() {
     passes(linked!(template), NOT_EVENED_OUT, None);
 }

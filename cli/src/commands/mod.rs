@@ -21,6 +21,7 @@ mod run;
 pub mod sim;
 mod status;
 mod switch;
+pub mod threads;
 pub mod torture;
 pub mod trace;
 mod unload;
@@ -70,6 +71,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Check(args) => check::check(&args),
         Command::Replay(args) => replay::command(&args),
         Command::Trace { command } => trace::command(&command),
+        Command::Threads(args) => threads::command(&args),
         Command::Man(args) => pages::man(&args),
         Command::Completions { shell } => pages::completions(shell),
     }

@@ -36,6 +36,7 @@ use std::time::{Duration, Instant};
 use baton_abi::{BatonHintAnswer, BatonHintsHead, BatonHintsOpen, BatonHintsSend, BATON_MESSAGE_LEN, BATON_NAME_LEN};
 use baton_message::ring::{self, Entry};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
+use rustix::fd::{AsFd, BorrowedFd};
 use rustix::io::Errno;
 use rustix::ioctl::{self, opcode, Opcode};
 use rustix::mm::{self, MapFlags, ProtFlags};
@@ -212,6 +213,7 @@ impl<H: Message, R: Message> Queue<H, R> {
     }
 
     /// The next reply, without a system call; `None` if there is none yet.
+    #[inline]
     pub fn receive(&mut self) -> Option<R> {
         let mut next = self.next_reply;
         let reply = ring::take(self.ring(1), &mut next);
@@ -244,6 +246,13 @@ impl<H: Message, R: Message> Queue<H, R> {
     pub fn memory(&self) -> &[AtomicU32] {
         // SAFETY: Hints-mapping. All of it, as atomics.
         unsafe { std::slice::from_raw_parts(self.map.cast::<AtomicU32>(), self.size / 4) }
+    }
+}
+
+/// Can be read when there are replies, or the queue is closed: for `poll()` with other files.
+impl<H, R> AsFd for Queue<H, R> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
     }
 }
 

@@ -22,6 +22,7 @@ pub fn cases() -> Vec<Case> {
         case!("central runs all tasks", runs_all("central")),
         case!("shinjuku runs all tasks", runs_all("shinjuku")),
         case!("locality runs all tasks", runs_all("locality")),
+        case!("arbiter runs all tasks", runs_all("arbiter")),
         case!("baton run and its children", runs_some()),
         case!("attach and detach", attaches()),
         case!("fork, affinity, nice, class changes", life()),

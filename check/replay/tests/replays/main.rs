@@ -37,6 +37,10 @@ pub fn central() -> Policy {
     Policy::linked(module!(central::BatonPolicy))
 }
 
+pub fn arbiter() -> Policy {
+    Policy::linked(module!(arbiter::BatonPolicy))
+}
+
 pub fn shinjuku() -> Policy {
     Policy::linked(module!(shinjuku::BatonPolicy))
 }

@@ -5,7 +5,8 @@ use baton_abi::BatonCpu;
 use baton_trace::BLOCK_SIZE;
 
 use crate::{
-    central, echo, faulty, fifo, is_same, locality, parse, record, relay, shinjuku, template, wfq, SINGLE, THREADS,
+    arbiter, central, echo, faulty, fifo, is_same, locality, parse, record, relay, shinjuku, template, wfq, SINGLE,
+    THREADS,
 };
 use crate::{damaged, woven};
 
@@ -13,7 +14,7 @@ const WORKLOADS: [&str; 4] = ["pipe:pairs=6", "hackbench:groups=2,fds=4", "schbe
 
 #[test]
 fn every_policy_under_every_workload() {
-    for policy in [fifo(), wfq(), relay(), template(), central(), shinjuku(), locality()] {
+    for policy in [fifo(), wfq(), relay(), template(), central(), shinjuku(), locality(), arbiter()] {
         for workload in WORKLOADS {
             let recording = parse(&record(policy, "", workload, "2x4x1", 30, 1));
             let single = is_same(&recording, policy, SINGLE);
@@ -49,7 +50,8 @@ fn hints_and_replies() {
 fn random_workloads_with_everything_that_happens_to_tasks_and_cpus() {
     let mut methods = std::collections::BTreeSet::new();
     for seed in 0..24 {
-        let policy = [fifo(), wfq(), relay(), template(), central(), shinjuku(), locality()][seed as usize % 7];
+        let policy =
+            [fifo(), wfq(), relay(), template(), central(), shinjuku(), locality(), arbiter()][seed as usize % 8];
         let shape = ["1x4x1", "1x4x2", "2x4x1", "2x4x2/2"][seed as usize / 4 % 4];
         let recording = parse(&record(policy, "", "random:tasks=24,happenings=2000", shape, 60, seed));
         is_same(&recording, policy, SINGLE);

@@ -11,6 +11,13 @@ pub fn pipe(loops: u32) -> Result<f64> {
     pipe_time(&text).ok_or_else(|| not_understood("perf bench sched pipe", &text))
 }
 
+/// The same of two user-level threads, on a core that the policy in charge grants. In ns.
+pub fn threads_pipe(loops: u32) -> Result<f64> {
+    let own = std::env::current_exe().map_err(|e| Error::file("looking for this program", &e))?;
+    let text = output(&own.display().to_string(), &["threads", "pipe", "--loops", &loops.to_string()])?;
+    pipe_time(&text).ok_or_else(|| not_understood("baton threads pipe", &text))
+}
+
 /// Time of `hackbench`: `groups` times 20 senders and 20 receivers, each sender with `loops` messages to each receiver.
 /// In ns.
 pub fn hackbench(groups: u32, loops: u32) -> Result<f64> {

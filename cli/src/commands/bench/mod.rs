@@ -5,6 +5,7 @@
 //! instruction executed, and a difference of one per cent means something. This command boots that guest once for each number
 //! of CPUs and runs itself there with `--here`.
 
+mod arbiter;
 pub mod fairness;
 mod fidelity;
 pub mod loads;
@@ -92,6 +93,8 @@ pub enum What {
     /// Threads that wake each other, with and without hints, simulated and in a booted kernel. Exit code 1 when locality does not hold a
     /// bound.
     Locality,
+    /// Two processes whose demand for cores changes, in a booted kernel with four CPUs. Exit code 1 when arbiter does not hold a bound.
+    Arbiter,
     /// What recording costs: pipe and hackbench under wfq, recorded, not recorded, and built without recording.
     Record,
     /// What the simulator costs, on this machine: events per second, and memory per task.
@@ -109,6 +112,7 @@ impl What {
             What::Rocksdb => "rocksdb",
             What::Memcached => "memcached",
             What::Locality => "locality",
+            What::Arbiter => "arbiter",
             What::Record => "record",
             What::Sim => "sim",
         }
@@ -123,6 +127,7 @@ impl What {
             What::Upgrade => 200,
             What::Fidelity | What::Memcached => 3,
             What::Rocksdb | What::Locality => 1,
+            What::Arbiter => 1,
             What::Record => 10,
             What::Sim => 3,
         }
@@ -135,6 +140,7 @@ impl What {
             What::Upgrade => vec![1, 2, 4, 8],
             // Busy CPUs would share one stream of instructions, and who is woken would wait for his CPU's turn.
             What::Rocksdb | What::Memcached => vec![1],
+            What::Arbiter => vec![4],
             What::Locality | What::Sim => Vec::new(),
         }
     }
@@ -155,6 +161,10 @@ impl Bench {
             (true, What::Rocksdb) => rocksdb::subjects(),
             (true, What::Memcached) => memcached::subjects(),
             (true, What::Locality) => locality::subjects(),
+            (true, What::Arbiter) => vec![Subject::Policy(arbiter::POLICY.into())],
+            (true, What::Pipe) => {
+                Subject::usual().into_iter().chain([Subject::Policy(arbiter::POLICY.into())]).collect()
+            }
             (true, _) => Subject::usual(),
         }
     }
@@ -169,6 +179,9 @@ pub fn command(search: &Search, args: &Bench) -> Result<ExitCode> {
     }
     if args.what == What::Locality {
         return locality::command(search, args);
+    }
+    if args.what == What::Arbiter {
+        return arbiter::command(search, args);
     }
     let is_here = args.here || args.what == What::Sim;
     let (report, code) = if is_here { here(search, args)? } else { in_guests(args)? };
@@ -193,7 +206,7 @@ fn in_guests(args: &Bench) -> Result<(Report, ExitCode)> {
         What::Record => &["perf", "hackbench"],
         What::Hackbench | What::Upgrade => &["hackbench"],
         What::Memcached => &["memcached"],
-        What::Fairness | What::Fidelity | What::Rocksdb | What::Locality | What::Sim => &[],
+        What::Fairness | What::Fidelity | What::Rocksdb | What::Locality | What::Arbiter | What::Sim => &[],
     };
     let all_cpus = if args.cpus.is_empty() { args.what.usual_cpus() } else { args.cpus.clone() };
     let (mut whole, mut code) = (None::<Report>, ExitCode::SUCCESS);
@@ -260,7 +273,11 @@ fn here(search: &Search, args: &Bench) -> Result<(Report, ExitCode)> {
                 true => ("instructions_per_op", "instructions", 1.0),
                 false => ("time_per_op", "us", 1e3),
             };
-            let series = compare(search, args, |run| loads::pipe(run.size(PIPE_LOOPS)).map(|ns| ns / scale))?;
+            let pipe = |subject: &Subject, run: Run| match subject.name() == arbiter::POLICY {
+                true => loads::threads_pipe(run.size(PIPE_LOOPS)),
+                false => loads::pipe(run.size(PIPE_LOOPS)),
+            };
+            let series = compare(search, args, |subject, run| pipe(subject, run).map(|ns| ns / scale))?;
             (entries(cpus, metric, unit, &series, true), ExitCode::SUCCESS)
         }
         What::Hackbench => {
@@ -269,7 +286,8 @@ fn here(search: &Search, args: &Bench) -> Result<(Report, ExitCode)> {
                 false => ("time", "s", 1e9),
             };
             let (groups, loops) = HACKBENCH;
-            let series = compare(search, args, |run| loads::hackbench(groups, run.size(loops)).map(|ns| ns / scale))?;
+            let hackbench = |run: Run| loads::hackbench(groups, run.size(loops));
+            let series = compare(search, args, |_, run| hackbench(run).map(|ns| ns / scale))?;
             (entries(cpus, metric, unit, &series, true), ExitCode::SUCCESS)
         }
         What::Fairness => fair(search, args, cpus)?,
@@ -280,7 +298,7 @@ fn here(search: &Search, args: &Bench) -> Result<(Report, ExitCode)> {
         What::Record => (record::measure(search, args, cpus)?, ExitCode::SUCCESS),
         What::Memcached => (memcached::measure(search, args, cpus)?, ExitCode::SUCCESS),
         What::Sim => return Ok((sim::bench(args)?, ExitCode::SUCCESS)),
-        What::Fidelity | What::Rocksdb | What::Locality => {
+        What::Fidelity | What::Rocksdb | What::Locality | What::Arbiter => {
             return Err(Error::baton("this bench has a report of its own"))
         }
     };
@@ -314,7 +332,7 @@ impl Run {
 
 /// Gives each subject two turns, and the first (by default the baseline) one more at the end, so that drift of the machine
 /// shows as spread and not as a difference.
-fn compare(search: &Search, args: &Bench, measure: impl Fn(Run) -> Result<f64>) -> Result<Vec<Series>> {
+fn compare(search: &Search, args: &Bench, measure: impl Fn(&Subject, Run) -> Result<f64>) -> Result<Vec<Series>> {
     let subjects = args.subjects();
     let runs = args.runs();
     let mut series: Vec<_> =
@@ -327,8 +345,8 @@ fn compare(search: &Search, args: &Bench, measure: impl Fn(Run) -> Result<f64>) 
         for (subject, series) in turns.iter().zip(&mut series) {
             let start = Instant::now();
             let values = subject.measure(search, || {
-                measure(Run::WarmUp)?;
-                (0..share).map(|_| measure(Run::Measured)).collect::<Result<Vec<_>>>()
+                measure(subject, Run::WarmUp)?;
+                (0..share).map(|_| measure(subject, Run::Measured)).collect::<Result<Vec<_>>>()
             })?;
             eprintln!(
                 "baton: {:<15} {:>12.0} (median of {}; {:.1} s of the clock here)",

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What runs on the simulated machine, and how, under the policies that there are.
 
+mod arbiter;
 mod conforms;
 mod faults;
 mod hints;
@@ -13,8 +14,8 @@ use baton_native::{module, Policy};
 use baton_sim::{topology::Topology, world::World, Config, Outcome, PolicySpec};
 
 /// The policies of this tree, in Rust.
-pub fn shipped() -> [Policy; 9] {
-    [fifo(), wfq(), template(), relay_v1(), relay_v2(), cfs_like(), central(), shinjuku(), locality()]
+pub fn shipped() -> [Policy; 10] {
+    [fifo(), wfq(), template(), relay_v1(), relay_v2(), cfs_like(), central(), shinjuku(), locality(), arbiter()]
 }
 
 pub fn fifo() -> Policy {
@@ -51,6 +52,10 @@ pub fn shinjuku() -> Policy {
 
 pub fn locality() -> Policy {
     Policy::linked(module!(::locality::BatonPolicy))
+}
+
+pub fn arbiter() -> Policy {
+    Policy::linked(module!(::arbiter::BatonPolicy))
 }
 
 pub fn witness() -> Policy {

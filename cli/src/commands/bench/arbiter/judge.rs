@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What must hold of `arbiter`, and the tables for people.
+
+use serde::Serialize;
+
+use super::{Cores, Found, Point, Way};
+use crate::report::table;
+
+/// From which load on kernel threads are to be worse, per cent.
+const HIGH: u64 = 85;
+
+/// What a number may be.
+#[derive(Clone, Copy, Debug)]
+enum Bound {
+    Least(f64),
+    Most(f64),
+}
+
+/// A bound of a number at each load, if it is of that load.
+struct Rule {
+    what: &'static str,
+    bound: Bound,
+    value: fn(&View<'_>) -> Option<f64>,
+}
+
+const RULES: &[Rule] = &[
+    // The notice that a process has.
+    Rule { what: "p99 of reclaims, ms", bound: Bound::Most(10.0), value: |v| Some(v.own()?.reclaim[1] / 1e3) },
+    Rule {
+        what: "p99 of grants, times the server's",
+        bound: Bound::Most(1.0),
+        value: |v| Some(v.own()?.grant[1] / v.server()?.grant[1]),
+    },
+    Rule {
+        what: "time with a core that is asked for and unused, %",
+        bound: Bound::Most(1.0),
+        value: |v| Some(v.own()?.unused),
+    },
+    Rule {
+        what: "throughput, times the server's",
+        bound: Bound::Least(0.99),
+        value: |v| v.ratio(Way::Cpusets, |p| p.answered),
+    },
+    Rule { what: "p99, times the server's", bound: Bound::Most(1.0), value: |v| v.ratio(Way::Cpusets, |p| p.p99) },
+    Rule {
+        what: "throughput, times that of threads",
+        bound: Bound::Least(0.99),
+        value: |v| v.high()?.ratio(Way::Threads, |p| p.answered),
+    },
+    Rule {
+        what: "p99, times that of threads",
+        bound: Bound::Most(1.0),
+        value: |v| v.high()?.ratio(Way::Threads, |p| p.p99),
+    },
+];
+
+/// A rule, applied at a load.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Verdict {
+    pub what: &'static str,
+    /// Per cent.
+    pub load: u64,
+    pub value: f64,
+    pub bound: String,
+    pub holds: bool,
+}
+
+/// What was measured at one load.
+#[derive(Clone, Copy)]
+struct View<'a> {
+    found: &'a Found,
+    load: u64,
+}
+
+impl View<'_> {
+    fn point(&self, way: Way) -> Option<&Point> {
+        self.found.points.iter().find(|point| point.way == way && point.load == self.load)
+    }
+
+    fn own(&self) -> Option<&Cores> {
+        self.point(Way::Arbiter)?.cores.as_ref()
+    }
+
+    fn server(&self) -> Option<&Cores> {
+        self.point(Way::Cpusets)?.cores.as_ref()
+    }
+
+    fn ratio(&self, to: Way, number: fn(&Point) -> f64) -> Option<f64> {
+        Some(number(self.point(Way::Arbiter)?) / number(self.point(to)?))
+    }
+
+    fn high(&self) -> Option<&Self> {
+        Some(self).filter(|view| view.load >= HIGH)
+    }
+}
+
+/// All rules, at all loads.
+pub fn verdicts(found: &Found) -> Vec<Verdict> {
+    let mut loads: Vec<_> = found.points.iter().map(|point| point.load).collect();
+    loads.sort_unstable();
+    loads.dedup();
+    let mut verdicts = Vec::new();
+    for load in loads {
+        for rule in RULES {
+            let Some(value) = (rule.value)(&View { found, load }) else { continue };
+            let (bound, holds) = match rule.bound {
+                Bound::Least(least) => (format!("{least} or more"), value >= least),
+                Bound::Most(most) => (format!("{most} or less"), value <= most),
+            };
+            verdicts.push(Verdict { what: rule.what, load, value: (value * 1e3).round() / 1e3, bound, holds });
+        }
+    }
+    verdicts
+}
+
+/// For people.
+pub fn text(found: &Found, verdicts: &[Verdict]) -> String {
+    let number = |value: f64| format!("{value:.0}");
+    let points = found.points.iter().map(|p| {
+        let own = [p.way.name().into(), p.load.to_string()];
+        let times = [p.offered, p.answered, p.p50, p.p99].map(number);
+        let cores = p.cores.as_ref().map(|c| {
+            let grants = [c.grants.to_string(), number(c.grant[0]), number(c.grant[1])];
+            let reclaims = [c.reclaims.to_string(), number(c.reclaim[0]), number(c.reclaim[1])];
+            grants.into_iter().chain(reclaims).chain([format!("{:.2}", c.unused)]).collect()
+        });
+        let cores: Vec<String> = cores.unwrap_or_else(|| vec!["-".into(); 7]);
+        own.into_iter().chain(times).chain(cores).collect()
+    });
+    let judged = verdicts.iter().map(|v| {
+        let holds = if v.holds { "holds" } else { "DOES NOT HOLD" };
+        vec![v.what.into(), v.load.to_string(), format!("{:.3}", v.value), v.bound.clone(), holds.into()]
+    });
+    let titles = [
+        "SUBJECT",
+        "LOAD %",
+        "OFFERED/S",
+        "ANSWERED/S",
+        "P50",
+        "P99",
+        "GRANTS",
+        "P50",
+        "P99",
+        "RECLAIMS",
+        "P50",
+        "P99",
+        "UNUSED %",
+    ];
+    format!(
+        "arbiter on {}, 4 CPUs; times in us\n\n{}\n{}",
+        found.kernel,
+        table(&titles, &points.collect::<Vec<_>>()),
+        table(&["WHAT", "LOAD %", "VALUE", "BOUND", "VERDICT"], &judged.collect::<Vec<_>>())
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// At a high load: the arbiter's numbers as parts of the others'.
+    fn found(grant: f64, answered: f64, p99: f64, unused: f64, load: u64) -> Found {
+        let cores = |part: f64, unused| {
+            let (grant, reclaim) = ([100.0 * part, 1_000.0 * part], [100.0, 9_000.0 * part]);
+            Some(Cores { grants: 5, grant, reclaims: 5, reclaim, unused })
+        };
+        let point = |way, answered, p99, cores| Point { way, load, offered: 1e4, answered, p50: 1.0, p99, cores };
+        let points = vec![
+            point(Way::Threads, 1e4, 500.0, None),
+            point(Way::Cpusets, 1e4, 500.0, cores(1.0, 5.0)),
+            point(Way::Arbiter, 1e4 * answered, 500.0 * p99, cores(grant, unused)),
+        ];
+        Found { kernel: "7.2".into(), points }
+    }
+
+    #[test]
+    fn bounds() {
+        let check = |found: Found, expected: &[usize]| {
+            let broken: Vec<_> = verdicts(&found).iter().filter(|v| !v.holds).map(|v| v.what).collect();
+            assert_eq!(broken, expected.iter().map(|&rule| RULES[rule].what).collect::<Vec<_>>());
+        };
+        check(found(1.0, 1.0, 1.0, 1.0, HIGH), &[]);
+        check(found(1.01, 1.0, 1.0, 1.0, HIGH), &[1]);
+        check(found(1.2, 1.0, 1.0, 1.0, HIGH), &[0, 1]);
+        check(found(1.0, 0.98, 1.0, 1.01, HIGH), &[2, 3, 5]);
+        check(found(1.0, 1.0, 1.01, 1.0, HIGH), &[4, 6]);
+        // Kernel threads may be better at lower loads.
+        check(found(1.0, 1.0, 1.01, 1.0, HIGH - 1), &[4]);
+        check(found(f64::NAN, 1.0, 1.0, 1.0, HIGH), &[0, 1]);
+    }
+
+    #[test]
+    fn the_table_names_what_does_not_hold() {
+        let found = found(1.0, 1.0, 1.01, 1.0, HIGH - 1);
+        let text = text(&found, &verdicts(&found));
+        let line = text.lines().find(|line| line.starts_with(RULES[4].what)).unwrap_or("");
+        let words: Vec<_> = line.split_whitespace().rev().take(7).collect();
+        assert_eq!(words, ["HOLD", "NOT", "DOES", "less", "or", "1", "1.010"], "{text}");
+    }
+}

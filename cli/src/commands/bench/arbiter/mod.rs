@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Two processes whose demand for cores changes: while one has many requests, the other has few, by turns. Enoki's section 5.6, after Arachne's.
+//!
+//! Each request is a user-level thread, that computes. The processes get their cores from the policy `arbiter`, or from a server that moves threads
+//! between sets of CPUs, under the kernel's own scheduler; or they are pools of kernel threads. In a guest that counts instructions and has
+//! one stream of them for its four CPUs: what a load is, is a part of that. What must hold is judged in `judge`.
+
+mod judge;
+
+use std::path::Path;
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::Duration;
+
+use baton_sim::report::Histogram;
+use baton_vm::Vm;
+use serde::{Deserialize, Serialize};
+
+use super::subject::Subject;
+use super::{guest_with, Bench, REPORT_IN_GUEST, TIMEOUT};
+use crate::artefacts::Search;
+use crate::commands::threads::{counts_in, now, Served, Step};
+use crate::commands::vm::vm_error;
+use crate::commands::{print, print_json};
+use crate::error::{Error, Result};
+use crate::kernel;
+
+/// The policy that is measured.
+pub const POLICY: &str = "arbiter";
+const CPUS: u32 = 4;
+/// A request's computing, ns.
+const WORK: u64 = 100_000;
+/// A phase, ns, and how many there are.
+const PHASE: u64 = 200_000_000;
+const PHASES: usize = 40;
+/// Per cent of the machine that both processes need together.
+const LOADS: &[u64] = &[50, 70, 85];
+/// Per cent of that which the busy one of the two needs.
+const BUSY: f64 = 80.0;
+const SOCKET: &str = "/tmp/baton-arbiter.socket";
+
+/// How the processes get their CPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Way {
+    /// The policy.
+    Arbiter,
+    /// The server with a socket and cpusets, under EEVDF.
+    Cpusets,
+    /// Pools of kernel threads under EEVDF.
+    Threads,
+}
+
+impl Way {
+    const ALL: [Way; 3] = [Way::Threads, Way::Cpusets, Way::Arbiter];
+
+    fn name(self) -> &'static str {
+        match self {
+            Way::Arbiter => "arbiter",
+            Way::Cpusets => "cpusets",
+            Way::Threads => "threads",
+        }
+    }
+}
+
+/// One run. Times in us.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    pub way: Way,
+    /// Per cent of the machine.
+    pub load: u64,
+    /// Requests in a second: that came, and that were answered, until the last was.
+    pub offered: f64,
+    pub answered: f64,
+    /// From when a request was due to its answer.
+    pub p50: f64,
+    pub p99: f64,
+    pub cores: Option<Cores>,
+}
+
+/// What became of requests for cores, of both processes. Times in us.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cores {
+    pub grants: u64,
+    /// From when one core more is asked for, and one is nobody's, to running on it.
+    pub grant: [f64; 2],
+    pub reclaims: u64,
+    /// From the request that made a core another's (or nobody's) to its being given back.
+    pub reclaim: [f64; 2],
+    /// The part of the time in which a core was nobody's while one more was asked for, per cent.
+    pub unused: f64,
+}
+
+/// All that was measured.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Found {
+    /// What `uname -r` says.
+    pub kernel: String,
+    pub points: Vec<Point>,
+}
+
+/// What is printed.
+#[derive(Serialize, Debug)]
+struct Report<'a> {
+    bench: &'static str,
+    kernel: &'a str,
+    results: &'a [Point],
+    verdicts: &'a [judge::Verdict],
+}
+
+pub fn command(search: &Search, args: &Bench) -> Result<ExitCode> {
+    if args.here {
+        return print_json(&here(search)?).map(|()| ExitCode::SUCCESS);
+    }
+    if !args.cpus.is_empty() || args.runs.is_some() || !args.subjects.is_empty() {
+        return Err(Error::user(
+            "bench arbiter is one run of a guest with four CPUs",
+            "leave --cpus, --runs and --subject out",
+        ));
+    }
+    let found = in_guest(args)?;
+    let verdicts = judge::verdicts(&found);
+    let report = Report { bench: "arbiter", kernel: &found.kernel, results: &found.points, verdicts: &verdicts };
+    match args.json {
+        true => print_json(&report)?,
+        false => print(judge::text(&found, &verdicts))?,
+    }
+    Ok(if verdicts.iter().all(|verdict| verdict.holds) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn in_guest(args: &Bench) -> Result<Found> {
+    eprintln!("baton: booting a guest with {CPUS} CPUs that counts instructions");
+    let vm = Vm {
+        cpus: CPUS,
+        icount: Some(0),
+        command: super::guest_command(args),
+        tools: Vec::new(),
+        files_in: guest_with(&args.subjects())?,
+        files_out: vec![REPORT_IN_GUEST.into()],
+        timeout: TIMEOUT,
+        ..Default::default()
+    };
+    let outcome = vm.run(&mut std::io::stderr()).map_err(vm_error)?;
+    let file = outcome.files.get(REPORT_IN_GUEST);
+    file.and_then(|file| serde_json::from_slice(file).ok()).ok_or_else(|| {
+        Error::environment(
+            format!("the guest measured nothing (exit code {}); its messages are above", outcome.exit_code),
+            "do as they say, or see more with: baton vm run -- baton bench arbiter --here",
+        )
+    })
+}
+
+/// All ways, on this machine.
+fn here(search: &Search) -> Result<Found> {
+    kernel::require_root("putting a scheduler in charge")?;
+    let mut found = Found { kernel: kernel::release(), points: Vec::new() };
+    let work = counts_in(Duration::from_nanos(WORK));
+    for way in Way::ALL {
+        let subject = if way == Way::Arbiter { Subject::Policy(POLICY.into()) } else { Subject::Eevdf };
+        subject.measure(search, || {
+            let _server = (way == Way::Cpusets).then(Program::server).transpose()?;
+            for &load in LOADS {
+                let point = run(way, load, work)?;
+                eprintln!("baton: {point:?}");
+                found.points.push(point);
+            }
+            Ok(())
+        })?;
+    }
+    Ok(found)
+}
+
+/// Another process of this program. Ends with this value.
+struct Program(Child);
+
+impl Program {
+    fn start(arguments: &[String]) -> Result<Self> {
+        let own = std::env::current_exe().map_err(|e| Error::file("looking for this program", &e))?;
+        let mut command = Command::new(own);
+        command.arg("threads").args(arguments).stdin(Stdio::null()).stdout(Stdio::piped());
+        command.spawn().map(Self).map_err(|e| Error::file("starting this program again", &e))
+    }
+
+    fn server() -> Result<Self> {
+        let _ = std::fs::remove_file(SOCKET);
+        let server = Self::start(&["arbiter".into(), SOCKET.into()])?;
+        match kernel::wait_until(Duration::from_secs(10), || Ok(Path::new(SOCKET).exists()))? {
+            true => Ok(server),
+            false => Err(Error::environment("the server of cores does not listen", "its messages are above")),
+        }
+    }
+
+    fn served(mut self) -> Result<Served> {
+        let Some(mut out) = self.0.stdout.take() else { return Err(Error::baton("a server without an output")) };
+        let mut text = String::new();
+        std::io::Read::read_to_string(&mut out, &mut text).map_err(|e| Error::file("reading what a server saw", &e))?;
+        serde_json::from_str(&text).map_err(|e| {
+            Error::environment(
+                format!("a server said nothing to be understood ({e}): {text}"),
+                "its messages are above",
+            )
+        })
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // One that has ended is not killed.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn run(way: Way, load: u64, work: u64) -> Result<Point> {
+    let begin = now() + 300_000_000;
+    let all = load as f64 / 100.0 * 1e9 / WORK as f64;
+    let (many, few) = (all * BUSY / 100.0, all * (100.0 - BUSY) / 100.0);
+    let both = [0usize, 1].map(|which| {
+        let rates: Vec<_> = (0..PHASES).map(|phase| if phase % 2 == which { many } else { few }.to_string()).collect();
+        let mut arguments: Vec<String> = ["serve", "--on"].map(Into::into).into();
+        arguments.push(match way {
+            Way::Arbiter => "policy".into(),
+            Way::Cpusets => format!("socket --socket {SOCKET}"),
+            Way::Threads => "threads".into(),
+        });
+        // One CPU is left for those who bring the requests.
+        let most = if way == Way::Threads { CPUS } else { CPUS - 1 };
+        arguments.push(format!("--most {most} --begin {begin} --phase {PHASE} --work {work} --seed {}", which + 1));
+        arguments.push(format!("--rates {}", rates.join(",")));
+        let arguments: Vec<_> = arguments.iter().flat_map(|some| some.split(' ')).map(String::from).collect();
+        Program::start(&arguments)
+    });
+    let [one, other] = both;
+    let served = [one?, other?].map(Program::served);
+    let [one, other] = served;
+    Ok(point(way, load, begin, &[one?, other?]))
+}
+
+fn us(ns: u64) -> f64 {
+    ns as f64 / 1e3
+}
+
+fn point(way: Way, load: u64, begin: u64, served: &[Served; 2]) -> Point {
+    let mut latencies = Histogram::default();
+    served.iter().flat_map(|one| &one.latencies).for_each(|&ns| latencies.record(ns));
+    let times = latencies.percentiles();
+    let end = served.iter().map(|one| one.end).max().unwrap_or(begin);
+    let duration = PHASE * PHASES as u64;
+    let cores = (way != Way::Threads).then(|| cores(begin, begin + duration, served));
+    Point {
+        way,
+        load,
+        offered: times.count as f64 * 1e9 / duration as f64,
+        answered: times.count as f64 * 1e9 / end.saturating_sub(begin).max(duration) as f64,
+        p50: us(times.p50),
+        p99: us(times.p99),
+        cores,
+    }
+}
+
+/// What the two histories come to, between two times.
+fn cores(begin: u64, end: u64, served: &[Served; 2]) -> Cores {
+    let mut steps: Vec<_> = served
+        .iter()
+        .enumerate()
+        .flat_map(|(who, one)| one.steps.iter().map(move |&(when, step)| (when, who, step)))
+        .collect();
+    steps.sort_by_key(|&(when, ..)| when);
+    let (mut grant, mut reclaim) = (Histogram::default(), Histogram::default());
+    let mut asked: [Vec<u64>; 2] = Default::default();
+    let (mut wanted, mut has, mut leaving) = ([0u32; 2], [0u32; 2], [Vec::new(), Vec::new()]);
+    let (mut last_request, mut free_since, mut since, mut unused) = (begin, 0, begin, 0);
+    for (when, who, step) in steps {
+        // What is over by this step, within the time.
+        let (from, until) = (since.clamp(begin, end), when.clamp(begin, end));
+        let waits = (0..2).any(|who| has[who] < wanted[who]) && has.iter().sum::<u32>() < CPUS - 1;
+        unused += if waits { until - from } else { 0 };
+        since = when;
+        match step {
+            Step::Requested(cores) => {
+                last_request = when;
+                let more = cores.saturating_sub(wanted[who]);
+                asked[who].extend((0..more).map(|_| when));
+                let fewer = wanted[who].saturating_sub(cores) as usize;
+                let left = asked[who].len().saturating_sub(fewer);
+                asked[who].truncate(left);
+                wanted[who] = cores;
+            }
+            Step::Granted => {
+                has[who] += 1;
+                if !asked[who].is_empty() {
+                    let since = asked[who].remove(0).max(free_since);
+                    if when >= begin {
+                        grant.record(when - since);
+                    }
+                }
+            }
+            Step::Reclaimed => leaving[who].push(last_request),
+            Step::Parked => {
+                free_since = if has.iter().sum::<u32>() == CPUS - 1 { when } else { free_since };
+                has[who] = has[who].saturating_sub(1);
+                // At the end they park without having been told.
+                if let Some(since) = leaving[who].pop().filter(|_| (begin..end).contains(&when)) {
+                    reclaim.record(when - since);
+                }
+                if has[who] < wanted[who] && when < end {
+                    asked[who].push(when);
+                }
+            }
+        }
+    }
+    let of = |times: &Histogram| {
+        let times = times.percentiles();
+        (times.count, [us(times.p50), us(times.p99)])
+    };
+    let ((grants, grant), (reclaims, reclaim)) = (of(&grant), of(&reclaim));
+    Cores { grants, grant, reclaims, reclaim, unused: unused as f64 * 100.0 / (end - begin) as f64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_histories_come_to() {
+        use Step::*;
+        const MS: u64 = 1_000_000;
+        let of = |steps: &[(u64, Step)]| Served {
+            steps: steps.iter().map(|&(ms, step)| (ms * MS, step)).collect(),
+            ..Served::default()
+        };
+        let one = of(&[(1, Requested(3)), (2, Granted), (2, Granted), (3, Granted), (12, Reclaimed), (14, Parked)]);
+        let other = of(&[(10, Requested(1)), (15, Granted), (50, Requested(2)), (60, Requested(1))]);
+        let cores = cores(0, 100 * MS, &[one, other]);
+        assert_eq!((cores.grants, cores.reclaims), (4, 1));
+        // Of 1, 1, 2 and 1 ms, as there is a core for it from 14 ms on; the one from 10 to 14 ms. A histogram's numbers have three digits.
+        let near =
+            |value: f64, expected: f64| assert!((value / expected - 1.0).abs() < 0.01, "{value}, not {expected}");
+        near(cores.grant[0], 1_000.0);
+        near(cores.grant[1], 2_000.0);
+        near(cores.reclaim[1], 4_000.0);
+        // From 1 to 3, and from 14 to 15: else all cores are someone's.
+        near(cores.unused, 3.0);
+    }
+}

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Programs that `baton bench` measures: two user-level threads that wake each other, and a server whose demand changes.
+
+use std::collections::VecDeque;
+use std::hint::black_box;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use baton_runtime::{channel, server, Arbiter, Event, Options, Runtime};
+use baton_sim::rng::Rng;
+use rustix::thread::{clock_nanosleep_absolute, set_current_timer_slack};
+use rustix::time::{clock_gettime, ClockId, Timespec};
+use serde::{Deserialize, Serialize};
+
+use super::{print, print_json};
+use crate::error::{Error, Result};
+
+#[derive(clap::Subcommand, Debug)]
+pub enum Threads {
+    /// Two user-level threads send each other a word, on one core of the policy `arbiter`.
+    Pipe {
+        /// How often there and back.
+        #[arg(long)]
+        loops: u32,
+    },
+    /// Grants cores by sets of CPUs, for ever.
+    Arbiter {
+        /// Where it listens.
+        socket: PathBuf,
+    },
+    /// Answers requests of an open loop.
+    Serve(Serve),
+}
+
+#[derive(clap::Args, Debug)]
+pub struct Serve {
+    /// Whose cores the threads run on: those of the policy, of the server at --socket, or kernel threads on any CPU.
+    #[arg(long)]
+    pub on: On,
+    #[arg(long, required_if_eq("on", "socket"))]
+    pub socket: Option<PathBuf>,
+    /// Activations, or kernel threads.
+    #[arg(long)]
+    pub most: u32,
+    /// When it begins, ns of CLOCK_MONOTONIC.
+    #[arg(long)]
+    pub begin: u64,
+    /// Length of a phase, ns.
+    #[arg(long)]
+    pub phase: u64,
+    /// Requests in a second, in each phase.
+    #[arg(long, value_delimiter = ',')]
+    pub rates: Vec<f64>,
+    /// What a request counts to.
+    #[arg(long)]
+    pub work: u64,
+    /// The seed of arrivals.
+    #[arg(long)]
+    pub seed: u64,
+}
+
+#[derive(clap::ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
+pub enum On {
+    Policy,
+    Socket,
+    Threads,
+}
+
+/// What happened to requests for cores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Step {
+    Requested(u32),
+    Granted,
+    Reclaimed,
+    Parked,
+}
+
+/// What a server has seen.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Served {
+    /// From when a request was due to its answer, ns.
+    pub latencies: Vec<u64>,
+    /// When the last one was answered, ns of CLOCK_MONOTONIC.
+    pub end: u64,
+    pub steps: Vec<(u64, Step)>,
+}
+
+pub fn command(args: &Threads) -> Result<ExitCode> {
+    match args {
+        Threads::Pipe { loops } => pipe(*loops)?,
+        Threads::Arbiter { socket } => {
+            let cpus = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
+            server::serve(socket, cpus).map_err(|e| Error::file(format!("serving {}", socket.display()), &e))?;
+        }
+        Threads::Serve(args) => print_json(&serve(args)?)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn start(options: Options) -> Result<Runtime> {
+    Runtime::start(options)
+        .map_err(|why| Error::environment(why.to_string(), "run it under the policy: baton run -p arbiter"))
+}
+
+fn pipe(loops: u32) -> Result<()> {
+    let runtime = start(Options::of(Arbiter::Hints, 1))?;
+    let (there, from_there) = channel(1);
+    let (back, from_back) = channel(1);
+    let begin = now();
+    let echo =
+        runtime.spawn(move || std::iter::from_fn(|| from_there.receive()).try_for_each(|word: u32| back.send(word)));
+    let caller = runtime.spawn(move || (0..loops).all(|n| there.send(n).is_ok() && from_back.receive() == Some(n)));
+    let is_right = caller.join().unwrap_or(false) && matches!(echo.join(), Ok(Ok(())));
+    let took = now() - begin;
+    runtime.end();
+    match is_right {
+        true => print(format!("{} usecs/op\n", took as f64 / 1e3 / f64::from(loops))),
+        false => Err(Error::baton("the words that came back are not those that were sent")),
+    }
+}
+
+/// As a computer counts.
+pub fn count(to: u64) {
+    for n in 0..to {
+        black_box(n);
+    }
+}
+
+/// ns of CLOCK_MONOTONIC.
+pub fn now() -> u64 {
+    let time = clock_gettime(ClockId::Monotonic);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+fn sleep_until(when: u64) {
+    let time = Timespec { tv_sec: (when / 1_000_000_000) as i64, tv_nsec: (when % 1_000_000_000) as i64 };
+    while now() < when {
+        // A signal only makes it look again.
+        let _ = clock_nanosleep_absolute(ClockId::Monotonic, &time);
+    }
+}
+
+type Latencies = Arc<Mutex<Vec<u64>>>;
+
+fn answer(work: u64, due: u64, latencies: &Latencies) {
+    count(work);
+    latencies.lock().unwrap_or_else(PoisonError::into_inner).push(now() - due);
+}
+
+fn serve(args: &Serve) -> Result<Served> {
+    // A request is to come when it is due.
+    let _ = set_current_timer_slack(std::num::NonZeroU64::new(1));
+    let latencies = Latencies::default();
+    let work = args.work;
+    let arbiter = match (args.on, &args.socket) {
+        (On::Policy, _) => Some(Arbiter::Hints),
+        (On::Socket, Some(socket)) => Some(Arbiter::Socket(socket.clone())),
+        _ => None,
+    };
+    let steps = match arbiter {
+        Some(arbiter) => {
+            let runtime = start(Options::of(arbiter, args.most))?;
+            arrivals(args, |due| {
+                let latencies = Arc::clone(&latencies);
+                drop(runtime.spawn(move || answer(work, due, &latencies)));
+            });
+            runtime.end()
+        }
+        None => {
+            let pool = Pool::new(args.most, work, &latencies);
+            arrivals(args, |due| pool.give(Some(due)));
+            pool.end();
+            Vec::new()
+        }
+    };
+    let step = |event| match event {
+        Event::Requested(cores) => Step::Requested(cores),
+        Event::Granted => Step::Granted,
+        Event::Reclaimed => Step::Reclaimed,
+        Event::Parked => Step::Parked,
+    };
+    let steps = steps.into_iter().map(|(when, event)| (when, step(event))).collect();
+    let latencies = std::mem::take(&mut *latencies.lock().unwrap_or_else(PoisonError::into_inner));
+    Ok(Served { latencies, end: now(), steps })
+}
+
+/// Poisson's, at each phase's rate; late ones at once.
+fn arrivals(args: &Serve, mut give: impl FnMut(u64)) {
+    let mut chance = Rng::new(args.seed, 0);
+    for (number, rate) in (0u64..).zip(&args.rates) {
+        let (begin, end) = (args.begin + number * args.phase, args.begin + (number + 1) * args.phase);
+        let mut due = begin;
+        loop {
+            due += chance.exponential((1e9 / rate) as u64);
+            if due >= end {
+                break;
+            }
+            sleep_until(due);
+            give(due);
+        }
+    }
+}
+
+/// Kernel threads with one queue.
+struct Pool {
+    queue: Arc<(Mutex<VecDeque<Option<u64>>>, Condvar)>,
+    threads: Vec<std::thread::JoinHandle<()>>,
+}
+
+impl Pool {
+    fn new(threads: u32, work: u64, latencies: &Latencies) -> Self {
+        let queue = Arc::<(Mutex<VecDeque<Option<u64>>>, Condvar)>::default();
+        let thread = |_| {
+            let (queue, latencies) = (Arc::clone(&queue), Arc::clone(latencies));
+            std::thread::spawn(move || loop {
+                let mut waiting = queue.0.lock().unwrap_or_else(PoisonError::into_inner);
+                while waiting.is_empty() {
+                    waiting = queue.1.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+                }
+                let first = waiting.pop_front().flatten();
+                drop(waiting);
+                let Some(due) = first else { return };
+                answer(work, due, &latencies);
+            })
+        };
+        let threads = (0..threads).map(thread).collect();
+        Self { queue, threads }
+    }
+
+    /// A request; with none, a thread ends.
+    fn give(&self, due: Option<u64>) {
+        self.queue.0.lock().unwrap_or_else(PoisonError::into_inner).push_back(due);
+        self.queue.1.notify_one();
+    }
+
+    fn end(self) {
+        self.threads.iter().for_each(|_| self.give(None));
+        for thread in self.threads {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// How far this machine counts in so long. To be asked on a quiet CPU: the fastest of some runs is believed.
+pub fn counts_in(time: Duration) -> u64 {
+    const SAMPLE: u64 = 200_000;
+    let runs = (0..9).map(|_| {
+        let begin = now();
+        count(SAMPLE);
+        now() - begin
+    });
+    let best = runs.min().unwrap_or(1).max(1);
+    (u128::from(SAMPLE) * time.as_nanos() / u128::from(best)) as u64
+}

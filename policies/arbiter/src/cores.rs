@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Rules 1 to 3 and 7: whose a core is. All with the lock held.
+
+use super::{All, Arbiter, Process, Reply, LEVELS};
+use alloc::vec::Vec;
+use baton::{Cpu, Ctx, Kick, Task};
+use core::sync::atomic::Ordering::Relaxed;
+
+/// Processes that there can be, and activations of one.
+const MOST: usize = 64;
+
+impl Arbiter {
+    /// The core of an activation.
+    pub(crate) fn core_of(&self, slot: u32) -> Option<Cpu> {
+        self.shared.tasks.slot(slot).core.load(Relaxed).checked_sub(1).map(Cpu::new)
+    }
+
+    fn is_parked(&self, slot: u32) -> bool {
+        self.shared.tasks.slot(slot).is_parked.load(Relaxed)
+    }
+
+    /// A thread becomes an activation.
+    pub(crate) fn join(&self, all: &mut All, slot: u32, leader: u32) -> bool {
+        let state = self.shared.tasks.slot(slot);
+        let at = all.processes.iter().position(|process| process.leader == leader).unwrap_or(all.processes.len());
+        if state.is_member.load(Relaxed) || at == MOST {
+            return false;
+        }
+        if at == all.processes.len() {
+            all.processes.push(Process { leader, wanted: [0; LEVELS], members: Vec::new(), able: 0, target: 0 });
+        }
+        if all.processes[at].members.len() == MOST {
+            return false;
+        }
+        all.processes[at].members.push(slot);
+        state.is_member.store(true, Relaxed);
+        state.is_parked.store(true, Relaxed);
+        true
+    }
+
+    /// The process of a leader or an activation wants so many cores at a level.
+    pub(crate) fn request(&self, all: &mut All, slot: u32, level: u8, cores: u32) -> bool {
+        let mut processes = all.processes.iter_mut();
+        let process = processes.find(|process| process.leader == slot || process.members.contains(&slot));
+        let wanted = process.and_then(|process| process.wanted.get_mut(usize::from(level)));
+        wanted.map(|wanted| *wanted = cores).is_some()
+    }
+
+    /// An activation gives its core back and waits for another.
+    pub(crate) fn park(&self, all: &mut All, slot: u32) -> bool {
+        let state = self.shared.tasks.slot(slot);
+        let is_member = state.is_member.load(Relaxed);
+        if is_member {
+            self.take(all, slot);
+            state.is_parked.store(true, Relaxed);
+        }
+        is_member
+    }
+
+    /// Takes an activation's core, if it has one.
+    fn take(&self, all: &mut All, slot: u32) {
+        if let Some(cpu) = self.core_of(slot) {
+            self.shared.tasks.slot(slot).core.store(0, Relaxed);
+            let core = &mut all.cores[cpu.index()];
+            (core.holder, core.due) = (None, 0);
+            if let Some(baton) = all.ready.remove(slot) {
+                all.plain.push_back(baton);
+            }
+        }
+    }
+
+    /// Takes an activation's core and tells it, without a notice before.
+    pub(crate) fn evict(&self, ctx: &Ctx<'_>, all: &mut All, slot: u32) {
+        if let Some(cpu) = self.core_of(slot) {
+            self.take(all, slot);
+            self.tell(ctx, slot, Reply::Reclaim { cpu: cpu.number() as u32, within: 0 });
+        }
+    }
+
+    /// Who does not read its answers finds out by what happens.
+    fn tell(&self, ctx: &Ctx<'_>, slot: u32, reply: Reply) {
+        let _ = ctx.reply::<Self>(slot, &reply);
+    }
+
+    /// A task is gone.
+    pub(crate) fn leave(&self, ctx: &Ctx<'_>, slot: u32) {
+        let mut all = self.shared.all.lock();
+        let leads = all.processes.iter().position(|process| process.leader == slot);
+        let ended = leads.map(|at| all.processes.swap_remove(at).members).unwrap_or_default();
+        let is_member = self.shared.tasks.slot(slot).is_member.load(Relaxed);
+        if !is_member && leads.is_none() {
+            return;
+        }
+        all.processes.iter_mut().for_each(|process| process.members.retain(|&member| member != slot));
+        for member in ended.into_iter().chain([slot]) {
+            self.take(&mut all, member);
+            let state = self.shared.tasks.slot(member);
+            state.is_member.store(false, Relaxed);
+            state.is_parked.store(false, Relaxed);
+        }
+        self.settle(ctx, &mut all, None);
+    }
+
+    /// Brings cores to whom they belong: after anything that has changed that. `here`: a task that runs, and where.
+    pub(crate) fn settle(&self, ctx: &Ctx<'_>, all: &mut All, here: Option<&Task>) {
+        for cpu in self.topology.cpus() {
+            let core = &all.cores[cpu.index()];
+            if let Some(holder) = core.holder.filter(|_| core.due != 0 && core.due <= ctx.now()) {
+                self.take(all, holder);
+                // One CPU is sent for; the others' turns end by themselves.
+                let _ = ctx.kick(cpu, Kick::Preempt);
+            }
+        }
+        let online = self.topology.cpus().filter(|&cpu| ctx.is_online(cpu)).count();
+        let grantable = online - self.reserved.min(online.saturating_sub(1));
+        for process in &mut all.processes {
+            let late = |slot: u32| self.core_of(slot).is_none() && !self.is_parked(slot);
+            process.able = process.members.iter().filter(|&&slot| !late(slot)).count() as u32;
+        }
+        set_targets(&mut all.processes, grantable as u32);
+        for at in 0..all.processes.len() {
+            self.reclaim(ctx, all, at);
+        }
+        for at in 0..all.processes.len() {
+            self.grant(ctx, all, at, grantable, here);
+        }
+        let next = all.cores.iter().map(|core| core.due).filter(|&due| due != 0).min();
+        if let Some(due) = next {
+            ctx.arm_timer(due.saturating_sub(ctx.now()));
+        }
+    }
+
+    /// The cores of a process that stay.
+    fn held(&self, all: &All, at: usize) -> u32 {
+        let stays = |slot: &&u32| self.core_of(**slot).is_some_and(|cpu| all.cores[cpu.index()].due == 0);
+        all.processes[at].members.iter().filter(stays).count() as u32
+    }
+
+    /// Tells activations of a process that has too many cores.
+    fn reclaim(&self, ctx: &Ctx<'_>, all: &mut All, at: usize) {
+        let mut held = self.held(all, at);
+        for cpu in self.topology.cpus() {
+            let core = &all.cores[cpu.index()];
+            let Some(holder) = core.holder.filter(|slot| all.processes[at].members.contains(slot)) else { continue };
+            if core.due == 0 && held > all.processes[at].target {
+                held -= 1;
+                all.cores[cpu.index()].due = ctx.now().saturating_add(self.within.max(1));
+                self.tell(ctx, holder, Reply::Reclaim { cpu: cpu.number() as u32, within: self.within });
+            }
+        }
+    }
+
+    /// Gives activations of a process the cores that it is to have, of those that are nobody's: who runs, the one that it runs on; else the last.
+    fn grant(&self, ctx: &Ctx<'_>, all: &mut All, at: usize, grantable: usize, here: Option<&Task>) {
+        let mut held = self.held(all, at);
+        for index in 0..all.processes[at].members.len() {
+            let slot = all.processes[at].members[index];
+            let granted = all.cores.iter().filter(|core| core.holder.is_some()).count();
+            if held >= all.processes[at].target || granted >= grantable {
+                return;
+            }
+            let own = here.filter(|task| task.slot == slot).map(|task| task.cpu);
+            let last = (0..self.topology.nr_cpus() as u32).rev().map(Cpu::new);
+            let is_free = |cpu: &Cpu| {
+                let fits = ctx.is_online(*cpu) && ctx.slot_may_run(slot, *cpu);
+                fits && all.cores[cpu.index()].holder.is_none()
+            };
+            let found = own.into_iter().chain(last).find(is_free);
+            let Some(cpu) = found.filter(|_| self.is_parked(slot)) else { continue };
+            let state = self.shared.tasks.slot(slot);
+            state.is_parked.store(false, Relaxed);
+            state.core.store(cpu.number() as u32 + 1, Relaxed);
+            all.cores[cpu.index()].holder = Some(slot);
+            held += 1;
+            if let Some(baton) = all.plain.remove(slot) {
+                all.ready.push_back(baton);
+                let _ = ctx.kick(cpu, Kick::Preempt);
+            }
+            self.tell(ctx, slot, Reply::Granted { cpu: cpu.number() as u32 });
+        }
+    }
+}
+
+/// Rule 2.
+fn set_targets(processes: &mut [Process], mut left: u32) {
+    processes.iter_mut().for_each(|process| process.target = 0);
+    for level in 0..LEVELS {
+        for round in 0.. {
+            let before = left;
+            for process in &mut *processes {
+                if left > 0 && process.wanted[level] > round && process.target < process.able {
+                    process.target += 1;
+                    left -= 1;
+                }
+            }
+            if left == before {
+                break;
+            }
+        }
+    }
+}

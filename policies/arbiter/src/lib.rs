@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `arbiter`: processes ask for cores, and schedule their own user-level threads on them. After Arachne's core arbiter (Qin et al., OSDI '18), as
+//! Enoki has it (sections 4.2.4 and 5.6).
+//!
+//! 1. A process has *activations*: threads of which each runs on a core of its own, or waits for one, asleep. It says which ones they are, and how
+//!    many cores it wants at each of eight levels (`Hint`).
+//! 2. Cores are granted level by level, 0 first; within a level one at a time, round the processes, so that they have equally many, up to what
+//!    each wants and has activations for. Who is granted a core is told so, and wakes up on its CPU.
+//! 3. A core that is for another process is reclaimed with notice: its activation is told, and gives it back (it parks) within `within` (10 ms).
+//!    If it does not, the core is taken: the activation is a plain task until it parks.
+//! 4. Everyone else is a plain task. They wait in one queue, first in, first out, each for a slice (`slice`, 20 ms). Theirs are the CPUs that are
+//!    nobody's cores: `shared` (1), where the machine has more than these, and what no process wants.
+//! 5. A core whose activation sleeps is lent to plain tasks, until that wakes up.
+//! 6. A plain task that can run on cores only takes turns with the activation there, of `turn` (4 ms): nobody waits for ever. Meanwhile that may run on a CPU that has nothing.
+//! 7. An activation that ends, leaves the policy, or may not use its CPU any more, and a CPU that goes offline, give the core back. With
+//!    its leader a process ends to be one.
+//!
+//! All CPUs take one lock, and who finds no idle CPU looks at the state of each: for machines of some dozens of CPUs.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod cores;
+mod messages;
+
+use alloc::{sync::Arc, vec::Vec};
+use baton::{
+    runqueue::Fifo, Cpu, Ctx, Env, Events, Hints, Kick, Lock, PerTask, Pick, Placement, Refusal, Schedulable,
+    Scheduler, Task, Topology, Upgrade, Wake, DEFAULT_SLICE,
+};
+use core::sync::atomic::{AtomicBool, AtomicU32};
+
+pub use messages::{Hint, Reply};
+
+/// Levels of requests.
+pub const LEVELS: usize = 8;
+
+/// A CPU.
+struct Core {
+    /// The activation that it is granted to.
+    holder: Option<u32>,
+    /// When it is taken, ns; 0: it is not reclaimed.
+    due: u64,
+    /// It had nothing when it was asked last, and has not been sent for since.
+    free: bool,
+    /// Rule 6: a plain task has just had its turn.
+    turned: bool,
+}
+
+/// A process.
+struct Process {
+    leader: u32,
+    wanted: [u32; LEVELS],
+    /// Slots of its activations.
+    members: Vec<u32>,
+    /// How many of them have a core or wait for one.
+    able: u32,
+    /// How many cores it is to have.
+    target: u32,
+}
+
+/// All that is behind the lock.
+struct All {
+    plain: Fifo,
+    /// Activations that can run, on their cores.
+    ready: Fifo,
+    cores: Vec<Core>,
+    processes: Vec<Process>,
+}
+
+/// A task. Written with the lock held.
+#[derive(Default)]
+struct TaskState {
+    is_member: AtomicBool,
+    /// An activation's core, and one; 0: none.
+    core: AtomicU32,
+    /// An activation that waits for a core.
+    is_parked: AtomicBool,
+}
+
+/// What one version hands to the next.
+#[derive(Clone)]
+pub struct Kept {
+    all: Arc<Lock<All>>,
+    tasks: PerTask<TaskState>,
+}
+
+baton::state!(Core, version 1 { holder, due, free, turned });
+baton::state!(Process, version 1 { leader, wanted, members, able, target });
+baton::state!(All, version 1 { plain, ready, cores, processes });
+baton::state!(TaskState, version 1 { is_member, core, is_parked });
+baton::state!(Kept, version 1 { all, tasks });
+
+/// The policy.
+pub struct Arbiter {
+    shared: Kept,
+    topology: Topology,
+    /// CPUs that are never granted.
+    reserved: usize,
+    within: u64,
+    turn: u64,
+    slice: u64,
+}
+
+impl Arbiter {
+    /// A task waits for a CPU: after a wakeup (`woken`), its CPU looks by itself if it is free; else its CPU is just choosing who is next.
+    fn put(&self, ctx: &Ctx<'_>, task: &Task, baton: Schedulable, woken: bool) {
+        let mut all = self.shared.all.lock();
+        let core = self.core_of(task.slot);
+        let own = core.filter(|&cpu| ctx.may_run(task, cpu) && ctx.is_online(cpu));
+        let cpu = match own {
+            Some(_) => {
+                all.ready.push_back(baton);
+                match own.filter(|&cpu| woken || cpu != task.cpu) {
+                    None => self.room(ctx, &all, task, false),
+                    own => own,
+                }
+            }
+            None => {
+                all.plain.push_back(baton);
+                self.room(ctx, &all, task, woken)
+            }
+        };
+        if let Some(cpu) = cpu {
+            let was_free = core::mem::replace(&mut all.cores[cpu.index()].free, false);
+            if !(was_free && woken && cpu == task.cpu) {
+                // The first kick of the call: there is room.
+                let _ = ctx.kick(cpu, Kick::Preempt);
+            }
+        }
+        if core != own {
+            self.evict(ctx, &mut all, task.slot);
+            self.settle(ctx, &mut all, None);
+        }
+    }
+
+    /// The CPU that is to look for a plain task: one that has nothing, or an activation's whose turn is over for one that just came.
+    fn room(&self, ctx: &Ctx<'_>, all: &All, task: &Task, woken: bool) -> Option<Cpu> {
+        let near = || self.topology.near(task.cpu).iter().copied().filter(|&cpu| ctx.may_run(task, cpu));
+        let free = |granted: bool| {
+            near().find(|cpu| all.cores[cpu.index()].free && all.cores[cpu.index()].holder.is_some() == granted)
+        };
+        let turn = || near().find(|cpu| !all.cores[cpu.index()].turned);
+        let bound = || turn().filter(|_| woken && !self.has_shared(ctx, all, task.slot));
+        free(false).or_else(|| free(true)).or_else(bound)
+    }
+
+    /// May the task run on a CPU that is nobody's core?
+    fn has_shared(&self, ctx: &Ctx<'_>, all: &All, slot: u32) -> bool {
+        let is_shared = |cpu: Cpu| all.cores[cpu.index()].holder.is_none() && ctx.is_online(cpu);
+        self.topology.cpus().any(|cpu| is_shared(cpu) && ctx.slot_may_run(slot, cpu))
+    }
+
+    /// For a CPU that has nothing: an activation whose CPU is a plain task's for a turn.
+    fn displaced(&self, ctx: &Ctx<'_>, all: &mut All, cpu: Cpu, prev: Option<&Task>) -> Option<Schedulable> {
+        let waits = |slot: u32| self.core_of(slot).is_none_or(|core| all.cores[core.index()].turned);
+        let found = all.ready.iter().find(|&slot| prev.is_none() && ctx.slot_may_run(slot, cpu) && waits(slot));
+        found.and_then(|slot| all.ready.remove(slot))
+    }
+
+    /// Rules 4 to 6: who runs next on a CPU.
+    fn next(&self, ctx: &Ctx<'_>, all: &mut All, cpu: Cpu, prev: Option<&Task>) -> Pick {
+        let fits = |slot: u32| ctx.slot_may_run(slot, cpu);
+        let Some(holder) = all.cores[cpu.index()].holder else {
+            return match all.plain.pop_where(fits).or_else(|| self.displaced(ctx, all, cpu, prev)) {
+                Some(task) => Pick::Run { task, slice: self.slice },
+                None if prev.is_some() => Pick::Keep { slice: self.slice },
+                None => Pick::Nothing,
+            };
+        };
+        let slice = self.turn;
+        if !all.cores[cpu.index()].turned {
+            let bound = all.plain.iter().find(|&slot| fits(slot) && !self.has_shared(ctx, all, slot));
+            if let Some(task) = bound.and_then(|slot| all.plain.remove(slot)) {
+                all.cores[cpu.index()].turned = true;
+                return Pick::Run { task, slice };
+            }
+        }
+        all.cores[cpu.index()].turned = false;
+        if prev.is_some_and(|prev| prev.slot == holder) {
+            return Pick::Keep { slice };
+        }
+        match all
+            .ready
+            .remove(holder)
+            .or_else(|| all.plain.pop_where(fits))
+            .or_else(|| self.displaced(ctx, all, cpu, prev))
+        {
+            Some(task) => Pick::Run { task, slice },
+            None if prev.is_some() => Pick::Keep { slice },
+            None => Pick::Nothing,
+        }
+    }
+}
+
+impl Hints for Arbiter {
+    type Hint = Hint;
+    type Reply = Reply;
+
+    fn hint(&self, ctx: &Ctx<'_>, from: &Task, hint: Hint) {
+        let mut all = self.shared.all.lock();
+        let (known, tag) = match hint {
+            Hint::Join { leader } => (self.join(&mut all, from.slot, leader.slot()), 1),
+            Hint::Request { level, cores } => (self.request(&mut all, from.slot, level, cores), 2),
+            Hint::Park {} => (self.park(&mut all, from.slot), 3),
+        };
+        match known {
+            true => self.settle(ctx, &mut all, Some(from)),
+            // Who does not read its answers is told by the host that some are lost.
+            false => drop(ctx.reply::<Self>(from.slot, &Reply::Refused { tag })),
+        }
+    }
+}
+
+impl Upgrade for Arbiter {
+    type State = Kept;
+    type Older = Kept;
+
+    fn reregister_prepare(&self) -> Kept {
+        self.shared.clone()
+    }
+
+    fn reregister_init(env: &Env<'_>, shared: Kept) -> Result<Self, &'static str> {
+        env.known_options(&["shared", "within", "turn", "slice"])?;
+        let reserved = env.number("shared", 1)? as usize;
+        let (within, turn) = (env.duration("within", 10_000_000)?, env.duration("turn", 4_000_000)?);
+        let slice = env.duration("slice", DEFAULT_SLICE)?;
+        Ok(Self { shared, topology: env.topology().clone(), reserved, within, turn, slice })
+    }
+}
+
+impl Scheduler for Arbiter {
+    const NAME: &'static str = "arbiter";
+    const EVENTS: Events = Events::NONE;
+
+    fn new(env: &Env<'_>) -> Result<Self, &'static str> {
+        let cores = env.topology().cpus().map(|_| Core { holder: None, due: 0, free: true, turned: false }).collect();
+        let all = All { plain: env.fifo(), ready: env.fifo(), cores, processes: Vec::new() };
+        Self::reregister_init(env, Kept { all: Arc::new(Lock::new(all)), tasks: env.per_task() })
+    }
+
+    fn select_task_rq(&self, ctx: &Ctx<'_>, task: &Task, wake: &Wake) -> Placement {
+        let mut all = self.shared.all.lock();
+        let core = self.core_of(task.slot).filter(|&cpu| ctx.may_run(task, cpu));
+        let claimed = if let Some(cpu) = core {
+            core.filter(|_| ctx.claim_idle(cpu))
+        } else {
+            let near = || self.topology.near(wake.prev_cpu).iter().copied().take_while(|_| ctx.any_idle());
+            let idle = |granted: bool| {
+                let mut idle = near().filter(|&cpu| ctx.is_idle(cpu) && ctx.may_run(task, cpu));
+                idle.find(|&cpu| all.cores[cpu.index()].holder.is_some() == granted && ctx.claim_idle(cpu))
+            };
+            idle(false).or_else(|| idle(true))
+        };
+        match claimed {
+            Some(cpu) => {
+                all.cores[cpu.index()].free = false;
+                Placement::Run(cpu)
+            }
+            None => Placement::Queue(core.unwrap_or(wake.prev_cpu)),
+        }
+    }
+
+    fn task_new(&self, ctx: &Ctx<'_>, task: &Task, baton: Schedulable) {
+        self.put(ctx, task, baton, true);
+    }
+
+    fn task_wakeup(&self, ctx: &Ctx<'_>, task: &Task, baton: Schedulable) {
+        self.put(ctx, task, baton, true);
+    }
+
+    fn task_preempt(&self, ctx: &Ctx<'_>, task: &Task, baton: Schedulable) {
+        self.put(ctx, task, baton, false);
+    }
+
+    fn task_yield(&self, ctx: &Ctx<'_>, task: &Task, baton: Schedulable) {
+        self.put(ctx, task, baton, false);
+    }
+
+    fn task_restored(&self, ctx: &Ctx<'_>, task: &Task, baton: Schedulable) {
+        self.put(ctx, task, baton, false);
+    }
+
+    fn pick_next_task(&self, ctx: &Ctx<'_>, cpu: Cpu, prev: Option<&Task>) -> Pick {
+        let mut all = self.shared.all.lock();
+        let due = all.cores[cpu.index()].due;
+        if due != 0 && due <= ctx.now() {
+            self.settle(ctx, &mut all, None);
+        }
+        let pick = self.next(ctx, &mut all, cpu, prev);
+        all.cores[cpu.index()].free = matches!(pick, Pick::Nothing);
+        pick
+    }
+
+    fn pick_refused(&self, _: &Ctx<'_>, baton: Schedulable, why: Refusal) {
+        if !matches!(why, Refusal::Stale | Refusal::Foreign) {
+            // Its CPUs have just changed. The CPU is asked again, and may not run it now.
+            self.shared.all.lock().plain.push_front(baton);
+        }
+    }
+
+    fn task_dequeued(&self, _: &Ctx<'_>, task: &Task) -> Option<Schedulable> {
+        let mut all = self.shared.all.lock();
+        all.ready.remove(task.slot).or_else(|| all.plain.remove(task.slot))
+    }
+
+    fn task_departed(&self, ctx: &Ctx<'_>, task: &Task) -> Option<Schedulable> {
+        let baton = self.task_dequeued(ctx, task);
+        self.leave(ctx, task.slot);
+        baton
+    }
+
+    fn task_dead(&self, ctx: &Ctx<'_>, task: &Task) {
+        self.leave(ctx, task.slot);
+    }
+
+    fn task_affinity_changed(&self, ctx: &Ctx<'_>, task: &Task) {
+        let mut all = self.shared.all.lock();
+        if self.core_of(task.slot).is_some_and(|cpu| !ctx.may_run(task, cpu)) {
+            self.evict(ctx, &mut all, task.slot);
+            self.settle(ctx, &mut all, None);
+        }
+    }
+
+    fn timer(&self, ctx: &Ctx<'_>, _: Cpu) {
+        self.settle(ctx, &mut self.shared.all.lock(), None);
+    }
+
+    fn cpu_online(&self, ctx: &Ctx<'_>, cpu: Cpu) {
+        let mut all = self.shared.all.lock();
+        all.cores[cpu.index()].free = true;
+        let _ = ctx.kick(cpu, Kick::Idle);
+        self.settle(ctx, &mut all, None);
+    }
+
+    fn cpu_offline(&self, ctx: &Ctx<'_>, cpu: Cpu) {
+        let mut all = self.shared.all.lock();
+        all.cores[cpu.index()].free = false;
+        if let Some(holder) = all.cores[cpu.index()].holder {
+            self.evict(ctx, &mut all, holder);
+        }
+        self.settle(ctx, &mut all, None);
+    }
+}
+
+baton::policy!(Arbiter, upgrade, hints);

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Where a process gets its cores from.
+
+mod hints;
+pub mod server;
+mod socket;
+
+use crate::pool::StartError;
+use rustix::event::{poll, PollFd, PollFlags};
+use rustix::fd::{BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Who grants cores.
+#[derive(Clone, Debug)]
+pub enum Arbiter {
+    /// Nobody: all activations run all the time, and share the CPUs by the kernel's rules.
+    None,
+    /// The policy `arbiter`, through hints. Who calls [`crate::Runtime::start`] must be a task of the policy's, and stay until the end.
+    Hints,
+    /// A server that moves threads between sets of CPUs ([`server`]), through its socket.
+    Socket(PathBuf),
+}
+
+/// An activation's place at its arbiter. Of its own kernel thread alone.
+pub(crate) trait Seat {
+    /// Gives its core back, if it has one, and waits for another; or until `stop` says so, which is asked when the bell is rung. False then.
+    fn wait(&mut self, bell: &OwnedFd, stop: &dyn Fn() -> bool) -> bool;
+
+    /// Is its core to be given back? Makes no system call.
+    fn must_leave(&mut self) -> bool;
+
+    /// Sleeps with its core until the bell is rung, or the arbiter says something, or for so long.
+    fn idle(&mut self, bell: &OwnedFd, time: Duration);
+
+    /// The process wants so many cores.
+    fn request(&mut self, cores: u32);
+}
+
+/// What all seats of a process are made with.
+pub(crate) struct Office {
+    arbiter: Arbiter,
+    level: u8,
+    /// The kernel thread that started the runtime.
+    leader: u32,
+    line: Option<socket::Line>,
+}
+
+impl Office {
+    pub fn open(arbiter: &Arbiter, level: u8, bells: &[OwnedFd]) -> Result<Self, StartError> {
+        let line = match arbiter {
+            Arbiter::Socket(path) => Some(socket::Line::open(path, level, bells)?),
+            _ => None,
+        };
+        let leader = rustix::thread::gettid().as_raw_nonzero().get() as u32;
+        Ok(Self { arbiter: arbiter.clone(), level, leader, line })
+    }
+
+    /// The seat of the calling thread.
+    pub fn seat(&self, index: usize) -> Result<Box<dyn Seat + '_>, StartError> {
+        Ok(match (&self.arbiter, &self.line) {
+            (Arbiter::Hints, _) => Box::new(hints::OfHints::open(self.leader, self.level)?),
+            (_, Some(line)) => Box::new(line.seat(index)),
+            _ => Box::new(Own),
+        })
+    }
+}
+
+/// Who has its core for ever.
+struct Own;
+
+impl Seat for Own {
+    fn wait(&mut self, _: &OwnedFd, stop: &dyn Fn() -> bool) -> bool {
+        !stop()
+    }
+
+    fn must_leave(&mut self) -> bool {
+        false
+    }
+
+    fn idle(&mut self, bell: &OwnedFd, time: Duration) {
+        sleep(bell, None, Some(time));
+    }
+
+    fn request(&mut self, _: u32) {}
+}
+
+/// Rings an activation's bell.
+pub(crate) fn ring(bell: &OwnedFd) {
+    // It cannot fail: the counter is far from full, as it is emptied with each look.
+    let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
+}
+
+/// Sleeps until the bell is rung or the other file can be read, or for so long.
+fn sleep(bell: &OwnedFd, other: Option<BorrowedFd<'_>>, time: Option<Duration>) {
+    let time = time.and_then(|time| time.try_into().ok());
+    let bells = PollFd::new(bell, PollFlags::IN);
+    let mut files = [bells.clone(), other.map_or(bells, |other| PollFd::from_borrowed_fd(other, PollFlags::IN))];
+    let count = if other.is_some() { 2 } else { 1 };
+    // Whatever woke it, it looks.
+    let _ = poll(&mut files[..count], time.as_ref());
+    if files[0].revents().contains(PollFlags::IN) {
+        let _ = rustix::io::read(bell, &mut [0; 8]);
+    }
+}

@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! An arbiter outside of the scheduler, as Arachne's own: a server with a socket, that moves threads between sets of CPUs. What the policy `arbiter` is
+//! compared with.
+
+use super::socket::{receive, send, Message, GRANTED, JOIN, PARK, RECLAIM, REQUEST};
+use rustix::process::Pid;
+use rustix::thread::{sched_setaffinity, CpuSet};
+use std::fs;
+use std::io;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// In this time a core that is to be given back is; else it is taken.
+const WITHIN: Duration = Duration::from_millis(10);
+const LEVELS: usize = 8;
+/// Where its sets are.
+const GROUP: &str = "/sys/fs/cgroup/baton-arbiter";
+
+/// Grants cores of these CPUs to all who connect, for ever. The first CPU is nobody's core.
+pub fn serve(socket: &Path, cpus: u32) -> io::Result<()> {
+    serve_by(socket, cpus, Sets::new(cpus))
+}
+
+/// For tests on machines that may not be changed: grants, and moves nobody.
+#[doc(hidden)]
+pub fn serve_unmoved(socket: &Path, cpus: u32) -> io::Result<()> {
+    serve_by(socket, cpus, Sets::None)
+}
+
+fn serve_by(socket: &Path, cpus: u32, sets: Sets) -> io::Result<()> {
+    let listener = UnixListener::bind(socket)?;
+    let house =
+        Arc::new((Mutex::new(House { sets, cores: vec![None; cpus as usize], processes: Vec::new() }), Condvar::new()));
+    let clock = Arc::clone(&house);
+    std::thread::spawn(move || watch(&clock));
+    for (number, stream) in listener.incoming().enumerate() {
+        let (stream, house) = (stream?, Arc::clone(&house));
+        std::thread::spawn(move || {
+            // It ends with its connection.
+            let _ = attend(&house, &stream, number as u64);
+            open(&house.0).leave(number as u64);
+        });
+    }
+    Ok(())
+}
+
+/// Whoever panicked while it had it said so; its process's numbers are whole.
+fn open(house: &Mutex<House>) -> MutexGuard<'_, House> {
+    house.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Takes what is not given back in time.
+fn watch((house, changed): &(Mutex<House>, Condvar)) {
+    let mut inside = open(house);
+    loop {
+        inside.take_overdue();
+        inside.settle();
+        let due = inside.cores.iter().flatten().filter_map(|core| core.due).min();
+        let wait = due.map_or(Duration::from_secs(3600), |due| due.saturating_duration_since(Instant::now()));
+        inside = changed.wait_timeout(inside, wait).map_or_else(|gone| gone.into_inner().0, |(inside, _)| inside);
+    }
+}
+
+fn attend((house, changed): &(Mutex<House>, Condvar), stream: &UnixStream, number: u64) -> io::Result<()> {
+    let peer = rustix::net::sockopt::socket_peercred(stream)?.pid;
+    {
+        let mut house = open(house);
+        house.sets.adopt(peer)?;
+        let to = stream.try_clone()?;
+        house.processes.push(Process { number, to, wanted: [0; LEVELS], members: Vec::new(), target: 0 });
+    }
+    loop {
+        let message = receive(stream)?;
+        let mut house = open(house);
+        house.hear(number, message);
+        house.settle();
+        changed.notify_one();
+    }
+}
+
+/// A CPU that is granted: to which activation of which process, and when it is taken.
+#[derive(Clone)]
+struct Grant {
+    process: u64,
+    activation: u32,
+    due: Option<Instant>,
+}
+
+/// An activation.
+struct Member {
+    thread: u32,
+    index: u32,
+    is_parked: bool,
+}
+
+struct Process {
+    number: u64,
+    to: UnixStream,
+    wanted: [u32; LEVELS],
+    members: Vec<Member>,
+    target: usize,
+}
+
+struct House {
+    sets: Sets,
+    cores: Vec<Option<Grant>>,
+    processes: Vec<Process>,
+}
+
+impl House {
+    fn hear(&mut self, number: u64, [what, first, second]: Message) {
+        let Some(process) = self.processes.iter_mut().find(|process| process.number == number) else { return };
+        match what {
+            JOIN => process.members.push(Member { thread: first, index: second, is_parked: true }),
+            REQUEST if (first as usize) < LEVELS => process.wanted[first as usize] = second,
+            PARK => {
+                if let Some(member) = process.members.iter_mut().find(|member| member.index == first) {
+                    member.is_parked = true;
+                }
+                self.free(|grant| grant.process == number && grant.activation == first);
+            }
+            // What it does not know it does not do.
+            _ => {}
+        }
+    }
+
+    fn leave(&mut self, number: u64) {
+        self.processes.retain(|process| process.number != number);
+        self.free(|grant| grant.process == number);
+        self.settle();
+    }
+
+    fn free(&mut self, of: impl Fn(&Grant) -> bool) {
+        for core in &mut self.cores {
+            if core.as_ref().is_some_and(&of) {
+                *core = None;
+            }
+        }
+        self.share();
+    }
+
+    fn take_overdue(&mut self) {
+        let now = Instant::now();
+        for cpu in 0..self.cores.len() {
+            let Some(grant) = self.cores[cpu].clone().filter(|grant| grant.due.is_some_and(|due| due <= now)) else {
+                continue;
+            };
+            self.cores[cpu] = None;
+            if let Some(thread) = self.thread(grant.process, grant.activation) {
+                self.sets.move_shared(thread);
+            }
+        }
+        self.share();
+    }
+
+    fn thread(&self, process: u64, activation: u32) -> Option<u32> {
+        let process = self.processes.iter().find(|one| one.number == process)?;
+        process.members.iter().find(|member| member.index == activation).map(|member| member.thread)
+    }
+
+    /// All other threads have the CPUs that are nobody's.
+    fn share(&mut self) {
+        let free: Vec<_> = (0..self.cores.len()).filter(|&cpu| self.cores[cpu].is_none()).collect();
+        self.sets.share(&free);
+    }
+
+    fn held(&self, number: u64) -> usize {
+        self.cores.iter().flatten().filter(|grant| grant.process == number && grant.due.is_none()).count()
+    }
+
+    /// As rules 2 and 3 of the policy.
+    fn settle(&mut self) {
+        let mut left = self.cores.len().saturating_sub(1);
+        self.processes.iter_mut().for_each(|process| process.target = 0);
+        for level in 0..LEVELS {
+            for round in 0.. {
+                let before = left;
+                for process in &mut self.processes {
+                    if left > 0 && process.wanted[level] > round && process.target < process.members.len() {
+                        process.target += 1;
+                        left -= 1;
+                    }
+                }
+                if left == before {
+                    break;
+                }
+            }
+        }
+        for at in 0..self.processes.len() {
+            self.reclaim(at);
+        }
+        for at in 0..self.processes.len() {
+            self.grant(at);
+        }
+    }
+
+    fn reclaim(&mut self, at: usize) {
+        let process = &self.processes[at];
+        let mut held = self.held(process.number);
+        for grant in self.cores.iter_mut().flatten() {
+            if grant.process == process.number && grant.due.is_none() && held > process.target {
+                held -= 1;
+                grant.due = Some(Instant::now() + WITHIN);
+                // One that is gone is found out by its reader.
+                let _ = send(&process.to, [RECLAIM, grant.activation, 0]);
+            }
+        }
+    }
+
+    fn grant(&mut self, at: usize) {
+        let number = self.processes[at].number;
+        let mut held = self.held(number);
+        while held < self.processes[at].target {
+            let cpu = (1..self.cores.len()).rev().find(|&cpu| self.cores[cpu].is_none());
+            let process = &mut self.processes[at];
+            let Some((cpu, member)) = cpu.zip(process.members.iter_mut().find(|member| member.is_parked)) else {
+                return;
+            };
+            member.is_parked = false;
+            let (thread, activation) = (member.thread, member.index);
+            self.cores[cpu] = Some(Grant { process: number, activation, due: None });
+            held += 1;
+            self.share();
+            self.sets.move_to(thread, cpu);
+            let _ = send(&self.processes[at].to, [GRANTED, activation, cpu as u32]);
+        }
+    }
+}
+
+/// Where threads may run: by cpusets of cgroups, or where there are none by their affinities.
+enum Sets {
+    Cgroups(PathBuf),
+    /// The CPUs for threads without a core.
+    Affinities(CpuSet),
+    /// They run where they like.
+    None,
+}
+
+impl Sets {
+    fn new(cpus: u32) -> Self {
+        let group = PathBuf::from(GROUP);
+        match Self::cgroups(&group, cpus) {
+            Ok(()) => Self::Cgroups(group),
+            Err(why) => {
+                eprintln!("arbiter: there are no cpusets ({why}); threads are moved by their affinities");
+                let mut all = CpuSet::new();
+                (0..cpus as usize).for_each(|cpu| all.set(cpu));
+                Self::Affinities(all)
+            }
+        }
+    }
+
+    fn cgroups(group: &Path, cpus: u32) -> io::Result<()> {
+        fs::write("/sys/fs/cgroup/cgroup.subtree_control", "+cpuset")?;
+        fs::create_dir_all(group)?;
+        fs::write(group.join("cgroup.subtree_control"), "+cpuset").or_else(|_| {
+            // Its children are made threaded first.
+            fs::create_dir_all(group.join("shared"))?;
+            fs::write(group.join("shared/cgroup.type"), "threaded")?;
+            fs::write(group.join("cgroup.subtree_control"), "+cpuset")
+        })?;
+        for cpu in 0..cpus {
+            Self::set(&group.join(format!("core-{cpu}")), &cpu.to_string())?;
+        }
+        Self::set(&group.join("shared"), &format!("0-{}", cpus - 1))
+    }
+
+    fn set(set: &Path, cpus: &str) -> io::Result<()> {
+        fs::create_dir_all(set)?;
+        fs::write(set.join("cgroup.type"), "threaded")?;
+        fs::write(set.join("cpuset.cpus"), cpus)
+    }
+
+    /// A process has connected: its threads are plain ones.
+    fn adopt(&mut self, process: Pid) -> io::Result<()> {
+        if let Self::Cgroups(group) = self {
+            fs::write(group.join("cgroup.procs"), process.as_raw_nonzero().to_string())?;
+            for thread in fs::read_dir(format!("/proc/{}/task", process.as_raw_nonzero()))? {
+                fs::write(group.join("shared/cgroup.threads"), thread?.file_name().as_encoded_bytes())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn move_to(&mut self, thread: u32, cpu: usize) {
+        let mut only = CpuSet::new();
+        only.set(cpu);
+        self.put(thread, &format!("core-{cpu}"), &only);
+    }
+
+    fn move_shared(&mut self, thread: u32) {
+        let set = if let Self::Affinities(shared) = self { *shared } else { CpuSet::new() };
+        self.put(thread, "shared", &set);
+    }
+
+    /// A thread that has ended cannot be moved, and need not be.
+    fn put(&mut self, thread: u32, set: &str, cpus: &CpuSet) {
+        match self {
+            Self::Cgroups(group) => drop(fs::write(group.join(set).join("cgroup.threads"), thread.to_string())),
+            Self::Affinities(_) => drop(sched_setaffinity(Pid::from_raw(thread as i32), cpus)),
+            Self::None => {}
+        }
+    }
+
+    fn share(&mut self, free: &[usize]) {
+        match self {
+            Self::Cgroups(group) => {
+                let list: Vec<_> = free.iter().map(usize::to_string).collect();
+                // The first CPU is always free: the list is never empty.
+                let _ = fs::write(group.join("shared/cpuset.cpus"), list.join(","));
+            }
+            Self::Affinities(shared) => {
+                *shared = CpuSet::new();
+                free.iter().for_each(|&cpu| shared.set(cpu));
+            }
+            Self::None => {}
+        }
+    }
+}

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! User-level threads, on cores that the process asks for: a small runtime after Arachne (Qin et al., OSDI '18).
+//!
+//! ```
+//! use baton_runtime::{Options, Runtime};
+//!
+//! let runtime = Runtime::start(Options::fixed(2)).expect("threads and stacks can be made");
+//! let sum = runtime.spawn(|| {
+//!     let parts: Vec<_> = (0..10u64).map(|n| baton_runtime::spawn(move || n * n)).collect();
+//!     parts.into_iter().map(|part| part.join().expect("it does not panic")).sum::<u64>()
+//! });
+//! assert_eq!(sum.join().expect("it does not panic"), 285);
+//! runtime.end();
+//! ```
+//!
+//! A kernel thread for each core that the process may have at most (an activation) runs user-level threads from a queue of its own, and takes
+//! others' when that is empty. Where it gets its core from is an [`Arbiter`]'s to say. A user-level thread runs until it ends, waits, or yields: one that
+//! waits in the kernel, or computes for long without [`yield_now`], keeps its core from the others.
+#![deny(unsafe_op_in_unsafe_fn)]
+#![warn(missing_docs)]
+
+mod arbiter;
+mod fiber;
+mod history;
+mod load;
+mod pool;
+mod sync;
+mod task;
+mod timer;
+
+pub use arbiter::server;
+pub use arbiter::Arbiter;
+pub use history::{Event, History};
+pub use pool::{Options, Runtime, StartError};
+pub use sync::{channel, JoinHandle, Mutex, MutexGuard, Receiver, Sender};
+pub use task::{sleep, spawn, yield_now};

@@ -1,0 +1,391 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The runtime: its activations, their queues, and when they sleep.
+
+use crate::arbiter::{ring, Arbiter, Office, Seat};
+use crate::fiber::Fiber;
+use crate::history::{Event, History, Log};
+use crate::load::{Interval, Load};
+use crate::sync::{JoinHandle, Packet};
+use crate::task::{as_worker, here, Here, Task};
+use crate::timer::Timers;
+use corosensei::stack::DefaultStack;
+use parking_lot::Mutex;
+use rustix::event::{eventfd, EventfdFlags};
+use rustix::fd::OwnedFd;
+use std::collections::VecDeque;
+use std::fmt;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU8, AtomicUsize, Ordering::SeqCst};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// So often a worker looks at the clock, and at others' queues: each time it has run so many threads.
+const LOOK_EVERY: u32 = 64;
+/// So often it listens to its arbiter, and has a thread of the queue run before who was woken last.
+const LISTEN_EVERY: u32 = 16;
+/// Stacks that are kept for the next threads.
+const SPARE_STACKS: usize = 256;
+
+/// How a runtime is to be.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Who grants cores.
+    pub arbiter: Arbiter,
+    /// At which level they are asked for: 0 before all others, to 7.
+    pub level: u8,
+    /// Cores that it always asks for.
+    pub least: u32,
+    /// Cores that it asks for at most; so many kernel threads are made.
+    pub most: u32,
+    /// How often it thinks the number over.
+    pub interval: Duration,
+    /// Bytes of a user-level thread's stack. Behind it is a page that nobody may touch.
+    pub stack: usize,
+}
+
+impl Options {
+    /// Always so many kernel threads, which nobody arbitrates.
+    pub fn fixed(cores: u32) -> Self {
+        let interval = Duration::from_millis(20);
+        Self { arbiter: Arbiter::None, level: 0, least: cores, most: cores, interval, stack: 64 << 10 }
+    }
+
+    /// From one to so many cores, as this arbiter grants them.
+    pub fn of(arbiter: Arbiter, most: u32) -> Self {
+        Self { arbiter, least: 1, ..Self::fixed(most) }
+    }
+}
+
+/// Why there is no runtime.
+#[derive(Debug)]
+pub enum StartError {
+    /// It would have no core, or fewer at most than at least, or there is no such level.
+    Options,
+    /// The arbiter is not there, or does not take it.
+    Arbiter(String),
+    /// The kernel gives no thread, or no eventfd.
+    System(std::io::Error),
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Options => f.write_str(
+                "a runtime has at least one core, at most so many as at least or more, and a level from 0 to 7",
+            ),
+            Self::Arbiter(why) => write!(f, "the arbiter grants no cores: {why}"),
+            Self::System(why) => write!(f, "the kernel gives no thread: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+/// It waits for a core.
+const PARKED: u8 = 0;
+/// It runs threads, or looks for some.
+const BUSY: u8 = 1;
+/// It sleeps with its core.
+const IDLE: u8 = 2;
+
+/// An activation, as others see it.
+struct Core {
+    queue: Mutex<VecDeque<Arc<Task>>>,
+    length: AtomicUsize,
+    state: AtomicU8,
+}
+
+/// What all activations share.
+pub(crate) struct Shared {
+    cores: Box<[Core]>,
+    bells: Box<[OwnedFd]>,
+    pub timers: Timers,
+    stacks: Mutex<Vec<DefaultStack>>,
+    options: Options,
+    /// User-level threads that have not ended.
+    live: AtomicUsize,
+    /// Activations that have a core, and of them those that sleep.
+    with_core: AtomicUsize,
+    idle: AtomicUsize,
+    stop: AtomicBool,
+    wanted: AtomicU32,
+    interval: Interval,
+    load: Load,
+    log: Log,
+}
+
+impl Shared {
+    pub fn spawn<T: Send + 'static>(self: &Arc<Self>, function: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+        let spare = self.stacks.lock().pop();
+        let stack =
+            spare.unwrap_or_else(|| DefaultStack::new(self.options.stack).expect("there is memory for a stack"));
+        let packet = Packet::new();
+        let to = Arc::clone(&packet);
+        // Whoever joins gets the panic; what the function had is not looked at any more.
+        let fiber = Fiber::new(stack, move || to.fill(catch_unwind(AssertUnwindSafe(function))));
+        self.live.fetch_add(1, SeqCst);
+        self.push(Task::new(Arc::clone(self), fiber));
+        JoinHandle(packet)
+    }
+
+    /// A thread's function is over.
+    pub fn ended(&self, stack: DefaultStack) {
+        let mut stacks = self.stacks.lock();
+        if stacks.len() < SPARE_STACKS {
+            stacks.push(stack);
+        }
+        drop(stacks);
+        if self.live.fetch_sub(1, SeqCst) == 1 && self.stop.load(SeqCst) {
+            self.bells.iter().for_each(ring);
+        }
+    }
+
+    /// Has one activation alone a core?
+    #[inline]
+    pub fn is_alone(&self) -> bool {
+        self.with_core.load(SeqCst) == 1
+    }
+
+    /// Puts a thread into a queue: this activation's, or that of the one with the shortest. If one sleeps with its core, that takes it.
+    pub fn push(&self, task: Arc<Task>) {
+        let own = here().map(|here| here.index);
+        self.put(own.unwrap_or_else(|| self.shortest()), task);
+        self.call_idle();
+    }
+
+    /// Wakes one activation that sleeps with its core.
+    fn call_idle(&self) {
+        if self.idle.load(SeqCst) == 0 {
+            return;
+        }
+        let idle = self.cores.iter().position(|core| core.state.load(SeqCst) == IDLE);
+        if let Some(idle) = idle {
+            if self.cores[idle].state.compare_exchange(IDLE, BUSY, SeqCst, SeqCst).is_ok() {
+                ring(&self.bells[idle]);
+            }
+        }
+    }
+
+    /// Puts a thread into an activation's queue.
+    #[inline]
+    pub fn put(&self, index: usize, task: Arc<Task>) {
+        let core = &self.cores[index];
+        let mut queue = core.queue.lock();
+        queue.push_back(task);
+        core.length.store(queue.len(), SeqCst);
+    }
+
+    #[inline]
+    fn take(&self, index: usize) -> Option<Arc<Task>> {
+        let core = &self.cores[index];
+        if core.length.load(SeqCst) == 0 {
+            return None;
+        }
+        let mut queue = core.queue.lock();
+        let task = queue.pop_front();
+        core.length.store(queue.len(), SeqCst);
+        task
+    }
+
+    /// The activation with a core that has the shortest queue.
+    fn shortest(&self) -> usize {
+        let with_core = self.cores.iter().enumerate().filter(|(_, core)| core.state.load(SeqCst) != PARKED);
+        with_core.min_by_key(|(_, core)| core.length.load(SeqCst)).map_or(0, |(index, _)| index)
+    }
+
+    fn waiting(&self) -> usize {
+        self.cores.iter().map(|core| core.length.load(SeqCst)).sum()
+    }
+
+    /// The next thread for an activation: of its own queue, else of another's; the other way round now and then, as nobody else may serve that.
+    fn next(&self, index: usize, others_first: bool) -> Option<Arc<Task>> {
+        let count = self.cores.len();
+        let others = || (1..count).find_map(|step| self.take((index + step) % count));
+        match others_first {
+            true => others().or_else(|| self.take(index)),
+            false => self.take(index).or_else(others),
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.stop.load(SeqCst) && self.live.load(SeqCst) == 0
+    }
+
+    /// An activation, from its first core to the end.
+    fn work(&self, here: &Here, seat: &mut dyn Seat) {
+        let index = here.index;
+        seat.request(self.wanted.load(SeqCst));
+        while seat.wait(&self.bells[index], &|| self.is_over()) {
+            self.log.note(Event::Granted);
+            self.cores[index].state.store(BUSY, SeqCst);
+            self.with_core.fetch_add(1, SeqCst);
+            self.run(here, seat);
+            self.with_core.fetch_sub(1, SeqCst);
+            self.cores[index].state.store(PARKED, SeqCst);
+            // Those in its queue are others' now.
+            for _ in 0..self.cores[index].length.load(SeqCst) {
+                self.take(index).into_iter().for_each(|task| self.put(self.shortest(), task));
+            }
+            self.call_idle();
+            self.log.note(Event::Parked);
+        }
+    }
+
+    /// Runs threads until the core is to be given back, or all is over.
+    fn run(&self, here: &Here, seat: &mut dyn Seat) {
+        let index = here.index;
+        let (mut ran, mut since) = (0u32, Instant::now());
+        loop {
+            ran = ran.wrapping_add(1);
+            let (listens, looks) = (ran.is_multiple_of(LISTEN_EVERY), ran.is_multiple_of(LOOK_EVERY));
+            self.timers.wake_due();
+            let first = here.next.take();
+            if listens && seat.must_leave() {
+                first.into_iter().for_each(|task| self.put(index, task));
+                self.log.note(Event::Reclaimed);
+                return;
+            }
+            if looks {
+                let now = Instant::now();
+                self.load.worked(now - since);
+                since = now;
+                self.think(now, seat);
+            }
+            match first {
+                // The queue's turn.
+                Some(task) if listens && self.cores[index].length.load(SeqCst) != 0 => self.put(index, task),
+                Some(task) => {
+                    task.run(here);
+                    continue;
+                }
+                None => {}
+            }
+            if let Some(task) = self.next(index, looks) {
+                task.run(here);
+                continue;
+            }
+            if self.is_over() {
+                return;
+            }
+            self.load.worked(since.elapsed());
+            if seat.must_leave() {
+                self.log.note(Event::Reclaimed);
+                return;
+            }
+            self.idle(index, seat);
+            since = Instant::now();
+            self.think(since, seat);
+        }
+    }
+
+    /// Sleeps with the core until there may be something to do.
+    fn idle(&self, index: usize, seat: &mut dyn Seat) {
+        let state = &self.cores[index].state;
+        state.store(IDLE, SeqCst);
+        self.idle.fetch_add(1, SeqCst);
+        // Who comes after this look sees that it is idle.
+        if self.waiting() == 0 && !self.is_over() {
+            seat.idle(&self.bells[index], self.timers.until_first(self.options.interval));
+        }
+        self.idle.fetch_sub(1, SeqCst);
+        state.store(BUSY, SeqCst);
+    }
+
+    /// Thinks over how many cores are wanted.
+    fn think(&self, now: Instant, seat: &mut dyn Seat) {
+        self.load.waits(self.waiting(), self.with_core.load(SeqCst));
+        let Some(time) = self.interval.is_over(now) else { return };
+        let before = self.wanted.load(SeqCst);
+        let wanted = self.load.wanted(before, time).clamp(self.options.least, self.options.most);
+        if wanted != before {
+            self.wanted.store(wanted, SeqCst);
+            self.log.note(Event::Requested(wanted));
+            seat.request(wanted);
+        }
+    }
+}
+
+/// A running runtime. Its kernel threads end with [`Runtime::end`]; without that they go on.
+pub struct Runtime {
+    shared: Arc<Shared>,
+    workers: Vec<thread::JoinHandle<()>>,
+}
+
+impl Runtime {
+    /// Makes the activations, and asks for cores.
+    pub fn start(options: Options) -> Result<Self, StartError> {
+        if options.least == 0 || options.most < options.least || options.level > 7 {
+            return Err(StartError::Options);
+        }
+        let system = StartError::System;
+        let bell = |_| eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).map_err(|e| system(e.into()));
+        let bells: Box<[OwnedFd]> = (0..options.most).map(bell).collect::<Result<_, _>>()?;
+        let office = Arc::new(Office::open(&options.arbiter, options.level, &bells)?);
+        let core = |_| Core { queue: Mutex::default(), length: 0.into(), state: PARKED.into() };
+        let shared = Arc::new(Shared {
+            cores: (0..options.most).map(core).collect(),
+            bells,
+            timers: Timers::new(),
+            stacks: Mutex::default(),
+            live: 0.into(),
+            with_core: 0.into(),
+            idle: 0.into(),
+            stop: false.into(),
+            wanted: options.least.into(),
+            interval: Interval::new(options.interval),
+            load: Load::default(),
+            log: Log::default(),
+            options,
+        });
+        shared.log.note(Event::Requested(shared.options.least));
+        let (to, ready) = std::sync::mpsc::channel();
+        let mut runtime = Self { shared, workers: Vec::new() };
+        for index in 0..runtime.shared.cores.len() {
+            let (shared, office, to) = (Arc::clone(&runtime.shared), Arc::clone(&office), to.clone());
+            let work = move || match office.seat(index) {
+                Ok(mut seat) => {
+                    let _ = to.send(None);
+                    drop(to);
+                    as_worker(index, |here| shared.work(here, &mut *seat));
+                }
+                Err(why) => drop(to.send(Some(why))),
+            };
+            let worker = thread::Builder::new().name(format!("activation-{index}")).spawn(work).map_err(system)?;
+            runtime.workers.push(worker);
+        }
+        drop(to);
+        // The receiver ends when all have said something.
+        match ready.iter().flatten().next() {
+            None => Ok(runtime),
+            Some(why) => {
+                runtime.end();
+                Err(why)
+            }
+        }
+    }
+
+    /// Makes a user-level thread. From any kernel thread.
+    ///
+    /// # Panics
+    /// When there is no memory for a stack.
+    pub fn spawn<T: Send + 'static>(&self, function: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+        self.shared.spawn(function)
+    }
+
+    /// Cores that it asks for now.
+    pub fn wanted(&self) -> u32 {
+        self.shared.wanted.load(SeqCst)
+    }
+
+    /// Waits until all user-level threads have ended, and ends the activations. Gives what became of requests for cores.
+    pub fn end(self) -> History {
+        self.shared.stop.store(true, SeqCst);
+        self.shared.bells.iter().for_each(ring);
+        for worker in self.workers {
+            // One that panicked has said so.
+            let _ = worker.join();
+        }
+        self.shared.log.take()
+    }
+}

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! User-level threads: what each is, how it waits and is woken.
+
+use crate::fiber::{self, Fiber, Pause};
+use crate::pool::Shared;
+use crate::sync::JoinHandle;
+use parking_lot::Mutex;
+use std::cell::{Cell, RefCell};
+use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
+use std::sync::Arc;
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
+
+/// It runs, or is in a queue.
+const READY: u8 = 0;
+/// It waits until it is woken.
+const PARKED: u8 = 1;
+/// It was woken before it waited.
+const WOKEN: u8 = 2;
+
+/// A user-level thread.
+///
+/// ```text
+///         gave way (worker)            wake
+///  READY ------------------> PARKED ---------> READY, into a queue
+///    |  wake                                     ^
+///    +------> WOKEN -----------------------------+  gave way (worker), or waits (itself)
+/// ```
+pub(crate) struct Task {
+    pub shared: Arc<Shared>,
+    state: AtomicU8,
+    fiber: Mutex<Option<Fiber>>,
+}
+
+/// What a kernel thread of the runtime is at.
+pub(crate) struct Here {
+    pub index: usize,
+    /// The user-level thread that runs, or ran last.
+    pub current: RefCell<Option<Arc<Task>>>,
+    /// Who goes before the queue. Nobody else can take it, so that it is used only while there is no other core.
+    pub next: Cell<Option<Arc<Task>>>,
+}
+
+thread_local! {
+    /// Lent for ever, so that nothing has to be registered or counted to look at it: some bytes of each worker are never given back.
+    static HERE: Cell<Option<&'static Here>> = const { Cell::new(None) };
+}
+
+/// What this kernel thread is at. Found anew each time: a user-level thread may be on another one after it has given way.
+#[inline(never)]
+pub(crate) fn here() -> Option<&'static Here> {
+    HERE.get()
+}
+
+/// This kernel thread is a worker while the function runs.
+pub(crate) fn as_worker(index: usize, function: impl FnOnce(&Here)) {
+    let here: &'static Here = Box::leak(Box::new(Here { index, current: RefCell::new(None), next: Cell::new(None) }));
+    HERE.set(Some(here));
+    function(here);
+    here.current.take();
+    HERE.set(None);
+}
+
+/// The user-level thread that calls.
+#[inline]
+fn current() -> Option<Arc<Task>> {
+    here().and_then(|here| here.current.borrow().clone())
+}
+
+impl Task {
+    pub fn new(shared: Arc<Shared>, fiber: Fiber) -> Arc<Self> {
+        Arc::new(Self { shared, state: AtomicU8::new(READY), fiber: Mutex::new(Some(fiber)) })
+    }
+
+    /// Runs it until it gives way. By a worker that has taken it from a queue.
+    pub fn run(self: Arc<Self>, here: &Here) {
+        here.current.replace(Some(Arc::clone(&self)));
+        let mut place = self.fiber.lock();
+        let Some(pause) = place.as_mut().and_then(Fiber::resume) else {
+            let fiber = place.take();
+            drop(place);
+            return fiber.into_iter().for_each(|fiber| self.shared.ended(fiber.into_stack()));
+        };
+        // Whoever wakes it from here on has it run again.
+        drop(place);
+        if pause == Pause::Block {
+            if self.state.compare_exchange(READY, PARKED, SeqCst, SeqCst).is_ok() {
+                return;
+            }
+            self.state.store(READY, SeqCst);
+        }
+        Arc::clone(&self.shared).put(here.index, self);
+    }
+
+    /// Lets it go on, now or when it next waits.
+    pub fn wake(self: Arc<Self>) {
+        loop {
+            let state = self.state.load(SeqCst);
+            let next = if state == PARKED { READY } else { WOKEN };
+            if self.state.compare_exchange(state, next, SeqCst, SeqCst).is_err() {
+                continue;
+            }
+            if state == PARKED {
+                // Who was to be next goes behind.
+                let behind = match here().filter(|_| self.shared.is_alone()) {
+                    Some(here) => here.next.replace(Some(self)),
+                    None => Some(self),
+                };
+                if let Some(task) = behind {
+                    Arc::clone(&task.shared).push(task);
+                }
+            }
+            return;
+        }
+    }
+}
+
+/// Who waits: a user-level thread, or a kernel thread that is no worker.
+pub(crate) enum Waiter {
+    User(Arc<Task>),
+    Kernel(Thread),
+}
+
+impl Waiter {
+    /// Who calls.
+    pub fn current() -> Self {
+        match current() {
+            Some(task) => Self::User(task),
+            None => Self::Kernel(thread::current()),
+        }
+    }
+
+    /// Is it the same one?
+    fn is(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::User(one), Self::User(other)) => Arc::ptr_eq(one, other),
+            (Self::Kernel(one), Self::Kernel(other)) => one.id() == other.id(),
+            _ => false,
+        }
+    }
+
+    pub fn wake(self) {
+        match self {
+            Self::User(task) => task.wake(),
+            Self::Kernel(thread) => thread.unpark(),
+        }
+    }
+}
+
+/// Who waits for something, in the order of arrival; each once.
+#[derive(Default)]
+pub(crate) struct Waiters(Vec<Waiter>);
+
+impl Waiters {
+    /// The caller waits, unless it does already.
+    pub fn join(&mut self) {
+        let current = Waiter::current();
+        if !self.0.iter().any(|waiter| waiter.is(&current)) {
+            self.0.push(current);
+        }
+    }
+
+    /// The caller waits no more, and takes no wakeup that is another's.
+    #[inline]
+    pub fn leave(&mut self) {
+        if !self.0.is_empty() {
+            self.remove();
+        }
+    }
+
+    #[cold]
+    fn remove(&mut self) {
+        let current = Waiter::current();
+        self.0.retain(|waiter| !waiter.is(&current));
+    }
+
+    /// The first one.
+    #[inline]
+    pub fn next(&mut self) -> Option<Waiter> {
+        match self.0.is_empty() {
+            true => None,
+            false => Some(self.0.remove(0)),
+        }
+    }
+
+    pub fn wake_all(self) {
+        self.0.into_iter().for_each(Waiter::wake);
+    }
+}
+
+/// Waits until this one is woken; returns at once if it was since it last waited. It may return without that, too.
+#[inline]
+pub(crate) fn wait() {
+    let was_woken = here().and_then(|here| {
+        let task = here.current.borrow();
+        task.as_ref().map(|task| task.state.compare_exchange(WOKEN, READY, SeqCst, SeqCst).is_ok())
+    });
+    match was_woken {
+        None => thread::park(),
+        Some(true) => {}
+        Some(false) => fiber::give_way(Pause::Block),
+    }
+}
+
+/// Makes a user-level thread of the runtime that this one is of.
+///
+/// # Panics
+/// When the caller is no user-level thread ([`crate::Runtime::spawn`] is for others), or there is no memory for a stack.
+pub fn spawn<T: Send + 'static>(function: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+    let task = current().expect("spawn is for user-level threads; others have Runtime::spawn");
+    task.shared.spawn(function)
+}
+
+/// Lets other user-level threads of this core go first. A kernel thread yields as such.
+pub fn yield_now() {
+    match here().is_some() {
+        true => fiber::give_way(Pause::Yield),
+        false => thread::yield_now(),
+    }
+}
+
+/// Sleeps for so long, at least. The core goes on with others.
+pub fn sleep(time: Duration) {
+    let Some(task) = current() else { return thread::sleep(time) };
+    let until = Instant::now() + time;
+    while Instant::now() < until {
+        task.shared.timers.add(until, Arc::clone(&task));
+        wait();
+    }
+}

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! User-level threads on kernel threads that nobody arbitrates, and on cores of the server.
+
+use baton_runtime::{channel, server, sleep, spawn, yield_now, Arbiter, Event, Mutex, Options, Runtime};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Runs a function as a user-level thread of a runtime of one core, and of one of three.
+fn check<T: Send + std::fmt::Debug + PartialEq + 'static>(function: fn() -> T, expected: T) {
+    for cores in [1, 3] {
+        let runtime = Runtime::start(Options::fixed(cores)).unwrap();
+        let result = runtime.spawn(function).join().unwrap();
+        runtime.end();
+        assert_eq!(result, expected, "{cores} cores");
+    }
+}
+
+#[test]
+fn threads_end_and_are_joined() {
+    check(
+        || (0..1_000u64).map(|n| spawn(move || n)).collect::<Vec<_>>().into_iter().map(|t| t.join().unwrap()).sum(),
+        499_500u64,
+    );
+    // Of threads too.
+    check(|| spawn(|| spawn(|| 7).join().unwrap() + 1).join().unwrap(), 8);
+}
+
+#[test]
+fn a_panic_is_the_joiners() {
+    check(|| spawn(|| panic!("on purpose")).join().map_err(|why| *why.downcast::<&str>().unwrap()), Err("on purpose"));
+}
+
+#[test]
+fn who_yields_lets_others_go_on() {
+    fn turns() -> bool {
+        let flag = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&flag);
+        let waits = spawn(move || {
+            while !seen.load(SeqCst) {
+                yield_now()
+            }
+        });
+        let sets = spawn(move || flag.store(true, SeqCst));
+        waits.join().is_ok() && sets.join().is_ok()
+    }
+    check(turns, true);
+}
+
+#[test]
+fn a_mutex_is_held_by_one_across_waits() {
+    fn count() -> u64 {
+        let mutex = Arc::new(Mutex::new(0u64));
+        let add = |mutex: Arc<Mutex<u64>>| {
+            for _ in 0..100 {
+                let mut value = mutex.lock();
+                let before = *value;
+                yield_now();
+                *value = before + 1;
+            }
+        };
+        let threads: Vec<_> = (0..20)
+            .map(|_| {
+                let mutex = Arc::clone(&mutex);
+                spawn(move || add(mutex))
+            })
+            .collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        let sum = *mutex.lock();
+        sum
+    }
+    check(count, 2_000);
+}
+
+#[test]
+fn messages_come_in_order_and_end() {
+    fn flow() -> (Vec<u32>, Option<u32>) {
+        let (to, from) = channel(3);
+        let sender = spawn(move || (0..500).for_each(|n| to.send(n).unwrap()));
+        let got: Vec<_> = (0..500).map(|_| from.receive().unwrap()).collect();
+        sender.join().unwrap();
+        (got, from.receive())
+    }
+    check(flow, ((0..500).collect(), None));
+    fn gone() -> Result<(), u32> {
+        let (to, from) = channel(1);
+        drop(from);
+        to.send(5)
+    }
+    check(gone, Err(5));
+    // Many senders that wait for room: nobody is forgotten.
+    fn many() -> u64 {
+        let (to, from) = channel(1);
+        for n in 0..100u64 {
+            let to = to.clone();
+            spawn(move || (0..20).for_each(|_| to.send(n).unwrap()));
+        }
+        drop(to);
+        std::iter::from_fn(|| from.receive()).sum()
+    }
+    check(many, 99_000);
+}
+
+#[test]
+fn sleepers_wake_in_time_and_others_run_meanwhile() {
+    fn doze() -> (bool, bool) {
+        let begin = Instant::now();
+        let sleepers: Vec<_> = (0..100).map(|_| spawn(|| sleep(Duration::from_millis(50)))).collect();
+        let other = spawn(|| 1).join().unwrap() == 1;
+        sleepers.into_iter().for_each(|sleeper| sleeper.join().unwrap());
+        let took = begin.elapsed();
+        // One after the other would be five seconds.
+        (other, (Duration::from_millis(50)..Duration::from_secs(3)).contains(&took))
+    }
+    check(doze, (true, true));
+}
+
+#[test]
+fn kernel_threads_send_and_join_too() {
+    let runtime = Runtime::start(Options::fixed(2)).unwrap();
+    let (to, from) = channel(2);
+    let sum = runtime.spawn(move || std::iter::from_fn(|| from.receive()).sum::<u64>());
+    (0..1_000u64).for_each(|n| to.send(n).unwrap());
+    drop(to);
+    assert_eq!(sum.join().unwrap(), 499_500);
+    runtime.end();
+}
+
+#[test]
+fn wrong_options_are_refused() {
+    let refused = |options: Options| Runtime::start(options).err().map(|why| why.to_string()).unwrap_or_default();
+    assert!(refused(Options::fixed(0)).contains("at least one core"));
+    assert!(refused(Options { level: 8, ..Options::fixed(1) }).contains("a level from 0 to 7"));
+    assert!(refused(Options { least: 3, ..Options::fixed(2) }).contains("at least one core"));
+    let nobody = Options::of(Arbiter::Socket("/nonexistent/socket".into()), 2);
+    assert!(refused(nobody).contains("the arbiter grants no cores: /nonexistent/socket"));
+}
+
+/// Computes in pieces until told to stop.
+fn compute(stop: Arc<AtomicBool>, done: Arc<AtomicU64>) {
+    while !stop.load(SeqCst) {
+        (0..10_000u32).for_each(|n| {
+            std::hint::black_box(n);
+        });
+        done.fetch_add(1, SeqCst);
+        yield_now();
+    }
+}
+
+fn until(what: &str, mut is: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !is() {
+        assert!(begin.elapsed() < Duration::from_secs(30), "{what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Two processes are two runtimes here. The server moves no thread: what it says is what is tested.
+#[test]
+fn the_server_grants_by_level_and_takes_back() {
+    let path = std::env::temp_dir().join(format!("baton-arbiter-{}", std::process::id()));
+    let socket = path.clone();
+    std::thread::spawn(move || server::serve_unmoved(&socket, 3));
+    until("the server listens", || path.exists());
+    let options = |level, cores| Options { level, least: cores, ..Options::of(Arbiter::Socket(path.clone()), cores) };
+    let (stop, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let low = Runtime::start(options(4, 2)).unwrap();
+    for _ in 0..4 {
+        let (stop, done) = (Arc::clone(&stop), Arc::clone(&done));
+        low.spawn(move || compute(stop, done));
+    }
+    until("the low one computes", || done.load(SeqCst) > 100);
+    let high = Runtime::start(options(0, 2)).unwrap();
+    assert_eq!(high.spawn(|| 5).join().unwrap(), 5);
+    let granted = |history: &[(u64, Event)]| history.iter().filter(|(_, event)| *event == Event::Granted).count();
+    let history = high.end();
+    assert!((1..=2).contains(&granted(&history)), "{history:?}");
+    // It has its cores back.
+    let before = done.load(SeqCst);
+    until("the low one goes on", || done.load(SeqCst) > before + 100);
+    stop.store(true, SeqCst);
+    let history = low.end();
+    assert!(granted(&history) >= 3 && history.iter().any(|(_, event)| *event == Event::Reclaimed), "{history:?}");
+    std::fs::remove_file(path).unwrap();
+}
