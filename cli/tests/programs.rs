@@ -63,3 +63,17 @@ fn real_programs_answer() {
     let (ended_well, why) = run(&program("etc"), &["--what"]);
     assert!(!ended_well && why.contains("what is '--what'?") && why.contains("--records"), "{why}");
 }
+
+#[test]
+fn the_module_with_idle_states_is_for_the_roots_kernel() {
+    let dir = tempfile::tempdir().unwrap();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bench/idle/build.sh");
+    let (built, why) = run(&script, &[dir.path().to_str().unwrap()]);
+    assert!(built, "{why}");
+    let module = dir.path().join("baton_idle.ko");
+    let (read, text) = run(Path::new("modinfo"), &[module.to_str().unwrap()]);
+    assert!(read && text.contains("cloud-amd64"), "{text}");
+    for parameter in ["name:", "exit_us:", "residency_us:"] {
+        assert!(text.lines().any(|line| line.starts_with("parm:") && line.contains(parameter)), "{parameter} {text}");
+    }
+}

@@ -23,6 +23,8 @@ pub const EXAMPLES: Programs = Programs { script: "bench/scx/build.sh", dir: "sc
 /// Loads of our own.
 pub const PROGRAMS: Programs =
     Programs { script: "bench/programs/build.sh", dir: "programs", guest: "/usr/lib/baton/programs" };
+/// The module that gives a guest idle states.
+pub const IDLE: Programs = Programs { script: "bench/idle/build.sh", dir: "idle", guest: "/usr/lib/baton/idle" };
 
 impl Programs {
     /// Builds them when missing or stale, and says which files a guest needs.

@@ -3,12 +3,13 @@
 //!
 //! The guest's CPUs share one stream of instructions, and who is woken on another CPU waits for that one's turn. So workers sleep for long
 //! and compute shortly: at most wakeups nobody computes, and the waker goes to sleep at once, which ends its turn. With that a wakeup on
-//! another CPU is as quick as one at home: what a sleeping CPU costs is not to be seen here.
+//! another CPU is as quick as one at home, but for what it takes that CPU to come back from its sleep (`idle`).
 
 use std::process::{Command, Stdio};
 
 use serde::Deserialize;
 
+use super::idle::{self, IdleStates};
 use super::{Found, Place, Row, Way, MESSENGERS, WORKERS};
 use crate::artefacts::Search;
 use crate::commands::bench::subject::Subject;
@@ -17,11 +18,13 @@ use crate::error::{Error, Result};
 use crate::kernel;
 
 pub const CPUS: u32 = 4;
+/// The paper's machine first.
+const IDLE_STATES: &[&str] = &[super::judge::PAPERS, "none"];
 /// Of a worker, us.
 const SLEEP: u64 = 2_000;
 const WORK: u64 = 100;
 /// A run, and its warm-up, ms.
-const RUN: u64 = 20_000;
+const RUN: u64 = 10_000;
 const WARM_UP: u64 = 1_000;
 
 /// What the program prints.
@@ -40,9 +43,16 @@ pub fn measure(search: &Search, args: &Bench) -> Result<Found> {
     kernel::require_root("putting a scheduler in charge")?;
     let mut found = Found { kernel: kernel::release(), ..Found::default() };
     for subject in args.subjects() {
-        let rows = subject.measure(search, || ways(&subject).iter().map(|&way| run(&subject, way)).collect())?;
-        let rows: Vec<Row> = rows;
-        found.rows.extend(rows);
+        subject.measure(search, || {
+            for choice in idle::choices(IDLE_STATES) {
+                let states = IdleStates::set(&choice)?;
+                for way in ways(&subject) {
+                    found.rows.push(run(&subject, *way, &choice)?);
+                }
+                states.reset()?;
+            }
+            Ok(())
+        })?;
     }
     Ok(found)
 }
@@ -55,7 +65,7 @@ fn ways(subject: &Subject) -> &'static [Way] {
     }
 }
 
-fn run(subject: &Subject, way: Way) -> Result<Row> {
+fn run(subject: &Subject, way: Way, idle_states: &str) -> Result<Row> {
     let mut command = Command::new(PROGRAMS.find("schbench")?);
     let numbers = [("-m", MESSENGERS), ("-t", WORKERS), ("-s", SLEEP), ("-w", WORK), ("-r", RUN), ("-u", WARM_UP)];
     for (option, number) in numbers {
@@ -73,7 +83,7 @@ fn run(subject: &Subject, way: Way) -> Result<Row> {
         Error::baton(format!("schbench failed ({}); what it says about that is above", output.status))
     })?;
     let us = |ns: u32| f64::from(ns) / 1e3;
-    let (subject, idle_states) = (way.of(&subject.name()), "none".into());
+    let (subject, idle_states) = (way.of(&subject.name()), idle_states.into());
     let Said { wakeups, p50_ns, p99_ns, max_ns, homes } = said;
     let row =
         Row { place: Place::Kernel, idle_states, subject, wakeups, p50: us(p50_ns), p99: us(p99_ns), max: us(max_ns) };

@@ -3,10 +3,11 @@
 //! measured is how long a woken worker waits.
 //!
 //! Twice: in the simulator, on the paper's kind of machine, whose idle CPUs sleep and take their time to come back (`simulated`); and as a
-//! program in a booted kernel that counts instructions (`guest`), whose idle CPUs do not sleep. What must hold is judged in `judge`, and
-//! drawn in `page`.
+//! program in a booted kernel that counts instructions (`guest`), whose idle CPUs do the same by a module (`idle`). What must hold is judged
+//! in `judge`, and drawn in `page`.
 
 mod guest;
+mod idle;
 mod judge;
 mod page;
 mod simulated;
@@ -17,7 +18,7 @@ use std::process::ExitCode;
 use baton_vm::Vm;
 use serde::{Deserialize, Serialize};
 
-use super::programs::PROGRAMS;
+use super::programs::{IDLE, PROGRAMS};
 use super::rocksdb::Place;
 use super::subject::Subject;
 use super::{guest_with, Bench, REPORT_IN_GUEST, TIMEOUT};
@@ -116,6 +117,7 @@ pub fn command(search: &Search, args: &Bench) -> Result<ExitCode> {
 fn in_guest(args: &Bench) -> Result<Found> {
     let mut files_in = guest_with(&args.subjects())?;
     files_in.extend(PROGRAMS.for_guest(&["schbench"])?);
+    files_in.extend(IDLE.for_guest(&["baton_idle.ko"])?);
     eprintln!("baton: booting a guest that counts instructions");
     let vm = Vm {
         cpus: guest::CPUS,

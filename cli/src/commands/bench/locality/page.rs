@@ -26,13 +26,13 @@ pub fn page(found: &Found, verdicts: &[Verdict]) -> String {
     let _ = write!(
         page,
         "<h1>Threads that share a hint share a CPU</h1><p>Two message threads wake two workers each; how long a woken worker waits, median \
-         (blue) and 99th percentile (red), us, on a logarithmic scale. Simulated on 8 CPUs that sleep as those of the paper's machine; and on kernel \
-         {}, in a guest with 4 CPUs that do not sleep.</p>",
+         (blue) and 99th percentile (red), us, on a logarithmic scale. Simulated on 8 CPUs, and on kernel {} in a guest with 4; their idle CPUs \
+         come back from sleep as late as those of the paper's machine.</p>",
         found.kernel
     );
-    let papers = |row: &&Row| row.place == Place::Simulator && row.idle_states == PAPERS;
-    page.push_str(&chart("simulated", found.rows.iter().filter(papers)));
-    page.push_str(&chart("booted kernel", found.rows.iter().filter(|row| row.place == Place::Kernel)));
+    let papers = |place| found.rows.iter().filter(move |row: &&Row| row.place == place && row.idle_states == PAPERS);
+    page.push_str(&chart("simulated", papers(Place::Simulator)));
+    page.push_str(&chart("booted kernel", papers(Place::Kernel)));
     let _ = write!(page, "<pre>{}</pre></html>", text(found, verdicts));
     page
 }
