@@ -159,9 +159,10 @@ fn too_large() -> Result<(), String> {
 fn probation() -> Result<(), String> {
     baton(&["load", "relay", "--all", "--module", &module("relay_v1")?])?;
     set("relay", "1")?;
-    let load = Load::hackbench(1, 200)?;
+    let load = Load::hackbench(1, 2_000)?;
     let next = module("relay_v2")?;
-    let upgrade = ["upgrade", "relay", "--module", &next, "--options", "fault=late,after=50", "--probation", "30s"];
+    // So late that the recorder is at work again: it begins when the upgrade is over, which waits for a grace period.
+    let upgrade = ["upgrade", "relay", "--module", &next, "--options", "fault=late,after=2000", "--probation", "30s"];
     baton_fails(&upgrade, "did not pass its probation")?;
     load.end()?;
     let now = status()?;
