@@ -28,6 +28,7 @@ use std::time::{Duration, Instant};
 
 use baton_vm::{FileIn, Vm};
 use clap::ValueEnum;
+use serde::de::DeserializeOwned;
 
 use super::vm::{guest_files, vm_error};
 use super::{print, print_json};
@@ -242,6 +243,29 @@ fn in_guests(args: &Bench) -> Result<(Report, ExitCode)> {
     }
     let report = whole.ok_or_else(|| Error::user("there is no number of CPUs to measure with", "give --cpus 1,2"))?;
     Ok((report, code))
+}
+
+/// Boots one guest for a bench that has a report of its own, and gives that.
+fn report_of_guest<T: DeserializeOwned>(args: &Bench, cpus: u32, files_in: Vec<FileIn>) -> Result<T> {
+    eprintln!("baton: booting a guest with {cpus} CPUs that counts instructions");
+    let vm = Vm {
+        cpus,
+        icount: Some(0),
+        command: guest_command(args),
+        tools: Vec::new(),
+        files_in,
+        files_out: vec![REPORT_IN_GUEST.into()],
+        timeout: TIMEOUT,
+        ..Default::default()
+    };
+    let outcome = vm.run(&mut std::io::stderr()).map_err(vm_error)?;
+    let file = outcome.files.get(REPORT_IN_GUEST);
+    file.and_then(|file| serde_json::from_slice(file).ok()).ok_or_else(|| {
+        Error::environment(
+            format!("the guest measured nothing (exit code {}); its messages are above", outcome.exit_code),
+            format!("do as they say, or see more with: baton vm run -- baton bench {} --here", args.what.name()),
+        )
+    })
 }
 
 /// What a guest needs for these subjects, built first when missing or stale.

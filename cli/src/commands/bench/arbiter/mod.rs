@@ -12,14 +12,12 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use baton_sim::report::Histogram;
-use baton_vm::Vm;
 use serde::{Deserialize, Serialize};
 
 use super::subject::Subject;
-use super::{guest_with, Bench, REPORT_IN_GUEST, TIMEOUT};
+use super::{guest_with, report_of_guest, Bench};
 use crate::artefacts::Search;
 use crate::commands::threads::{counts_in, now, Served, Step};
-use crate::commands::vm::vm_error;
 use crate::commands::{print, print_json};
 use crate::error::{Error, Result};
 use crate::kernel;
@@ -117,7 +115,7 @@ pub fn command(search: &Search, args: &Bench) -> Result<ExitCode> {
             "leave --cpus, --runs and --subject out",
         ));
     }
-    let found = in_guest(args)?;
+    let found: Found = report_of_guest(args, CPUS, guest_with(&args.subjects())?)?;
     let verdicts = judge::verdicts(&found);
     let report = Report { bench: "arbiter", kernel: &found.kernel, results: &found.points, verdicts: &verdicts };
     match args.json {
@@ -125,28 +123,6 @@ pub fn command(search: &Search, args: &Bench) -> Result<ExitCode> {
         false => print(judge::text(&found, &verdicts))?,
     }
     Ok(if verdicts.iter().all(|verdict| verdict.holds) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-fn in_guest(args: &Bench) -> Result<Found> {
-    eprintln!("baton: booting a guest with {CPUS} CPUs that counts instructions");
-    let vm = Vm {
-        cpus: CPUS,
-        icount: Some(0),
-        command: super::guest_command(args),
-        tools: Vec::new(),
-        files_in: guest_with(&args.subjects())?,
-        files_out: vec![REPORT_IN_GUEST.into()],
-        timeout: TIMEOUT,
-        ..Default::default()
-    };
-    let outcome = vm.run(&mut std::io::stderr()).map_err(vm_error)?;
-    let file = outcome.files.get(REPORT_IN_GUEST);
-    file.and_then(|file| serde_json::from_slice(file).ok()).ok_or_else(|| {
-        Error::environment(
-            format!("the guest measured nothing (exit code {}); its messages are above", outcome.exit_code),
-            "do as they say, or see more with: baton vm run -- baton bench arbiter --here",
-        )
-    })
 }
 
 /// All ways, on this machine.

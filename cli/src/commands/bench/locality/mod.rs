@@ -15,15 +15,13 @@ mod simulated;
 use std::fs;
 use std::process::ExitCode;
 
-use baton_vm::Vm;
 use serde::{Deserialize, Serialize};
 
 use super::programs::{IDLE, PROGRAMS};
 use super::rocksdb::Place;
 use super::subject::Subject;
-use super::{guest_with, Bench, REPORT_IN_GUEST, TIMEOUT};
+use super::{guest_with, report_of_guest, Bench};
 use crate::artefacts::Search;
-use crate::commands::vm::vm_error;
 use crate::commands::{print, print_json};
 use crate::error::{Error, Result};
 
@@ -115,26 +113,8 @@ pub fn command(search: &Search, args: &Bench) -> Result<ExitCode> {
 }
 
 fn in_guest(args: &Bench) -> Result<Found> {
-    let mut files_in = guest_with(&args.subjects())?;
-    files_in.extend(PROGRAMS.for_guest(&["schbench"])?);
-    files_in.extend(IDLE.for_guest(&["baton_idle.ko"])?);
-    eprintln!("baton: booting a guest that counts instructions");
-    let vm = Vm {
-        cpus: guest::CPUS,
-        icount: Some(0),
-        command: super::guest_command(args),
-        tools: Vec::new(),
-        files_in,
-        files_out: vec![REPORT_IN_GUEST.into()],
-        timeout: TIMEOUT,
-        ..Default::default()
-    };
-    let outcome = vm.run(&mut std::io::stderr()).map_err(vm_error)?;
-    let file = outcome.files.get(REPORT_IN_GUEST);
-    file.and_then(|file| serde_json::from_slice(file).ok()).ok_or_else(|| {
-        Error::environment(
-            format!("the guest measured nothing (exit code {}); its messages are above", outcome.exit_code),
-            "do as they say, or see more with: baton vm run -- baton bench locality --here",
-        )
-    })
+    let mut files = guest_with(&args.subjects())?;
+    files.extend(PROGRAMS.for_guest(&["schbench"])?);
+    files.extend(IDLE.for_guest(&["baton_idle.ko"])?);
+    report_of_guest(args, guest::CPUS, files)
 }

@@ -13,15 +13,13 @@ mod simulated;
 use std::fs;
 use std::process::ExitCode;
 
-use baton_vm::Vm;
 use serde::{Deserialize, Serialize};
 
 use super::programs::PROGRAMS;
 use super::slow::FACTOR;
 use super::subject::Subject;
-use super::{guest_with, Bench, REPORT_IN_GUEST, TIMEOUT};
+use super::{guest_with, report_of_guest, Bench};
 use crate::artefacts::Search;
-use crate::commands::vm::vm_error;
 use crate::commands::{print, print_json};
 use crate::error::{Error, Result};
 
@@ -142,26 +140,8 @@ pub fn command(search: &Search, args: &Bench) -> Result<ExitCode> {
 fn in_guest(args: &Bench) -> Result<Found> {
     let batch = Subject::Policy(BATCH.into());
     let subjects: Vec<_> = args.subjects().into_iter().chain([batch]).collect();
-    let mut files_in = guest_with(&subjects)?;
-    files_in.extend(PROGRAMS.for_guest(&["rocksdb"])?);
-    eprintln!("baton: booting a guest that counts instructions");
-    let vm = Vm {
-        // Busy CPUs would share one stream of instructions, and who is woken would wait for his CPU's turn.
-        cpus: 1,
-        icount: Some(0),
-        command: super::guest_command(args),
-        tools: Vec::new(),
-        files_in,
-        files_out: vec![REPORT_IN_GUEST.into()],
-        timeout: TIMEOUT,
-        ..Default::default()
-    };
-    let outcome = vm.run(&mut std::io::stderr()).map_err(vm_error)?;
-    let file = outcome.files.get(REPORT_IN_GUEST);
-    file.and_then(|file| serde_json::from_slice(file).ok()).ok_or_else(|| {
-        Error::environment(
-            format!("the guest measured nothing (exit code {}); its messages are above", outcome.exit_code),
-            "do as they say, or see more with: baton vm run -- baton bench rocksdb --here",
-        )
-    })
+    let mut files = guest_with(&subjects)?;
+    files.extend(PROGRAMS.for_guest(&["rocksdb"])?);
+    // Busy CPUs would share one stream of instructions, and who is woken would wait for his CPU's turn.
+    report_of_guest(args, 1, files)
 }
