@@ -21,6 +21,7 @@
 
 mod arbiter;
 mod fiber;
+mod files;
 mod history;
 mod load;
 mod pool;
@@ -30,6 +31,7 @@ mod timer;
 
 pub use arbiter::server;
 pub use arbiter::Arbiter;
+pub use files::{watch, Watched};
 pub use history::{Event, History};
 pub use pool::{Options, Runtime, StartError};
 pub use sync::{channel, JoinHandle, Mutex, MutexGuard, Receiver, Sender};

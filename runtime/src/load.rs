@@ -1,46 +1,59 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How many cores a process wants: one more when threads wait, one less when the others would do, as Arachne's core estimator.
+//! How many cores a process wants: as many as the work that came would have kept busy, had they been there. Arachne's estimator takes one more when
+//! threads wait and one less when the others would do, every 50 ms; where a grant takes microseconds, that time would be most of the wait.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// Threads that wait for each core in use, on average, above which one more is wanted.
-const CROWDED: f64 = 1.0;
-/// The part of the cores' time that must have been used with one core less, at most, for it to be wanted no more.
-const ROOMY: f64 = 0.75;
+/// The part of its cores' time that a process is to use: what is left is for work that comes in bursts.
+const FULL: f64 = 0.9;
+/// In this time what waits is to be done, beside what comes.
+const CATCH_UP: Duration = Duration::from_millis(20);
+/// The weight of the last interval in what a thread takes until it gives way.
+const LAST: f64 = 0.25;
 
 /// What was seen since the number was last thought over.
 #[derive(Default)]
 pub(crate) struct Load {
-    /// Time that cores were at work, ns.
+    /// Time that cores were at work, ns, and how many threads they ran.
     busy: AtomicU64,
-    /// How many waited for each core, in thousandths: the sum of samples, and how many.
-    waiting: AtomicU64,
-    samples: AtomicU64,
+    ran: AtomicU64,
+    /// The most threads that ran or waited at once.
+    most: AtomicU64,
+    /// Of the thinking before: how many waited, and the bits of what a thread takes until it gives way, ns.
+    waited: AtomicU64,
+    each: AtomicU64,
 }
 
 impl Load {
-    /// A core was at work for so long.
-    pub fn worked(&self, time: Duration) {
+    /// A core was at work for so long, and ran so many threads.
+    pub fn worked(&self, time: Duration, ran: u32) {
         self.busy.fetch_add(time.as_nanos() as u64, Relaxed);
+        self.ran.fetch_add(u64::from(ran), Relaxed);
     }
 
-    /// So many wait, for so many cores.
-    pub fn waits(&self, waiting: usize, cores: usize) {
-        self.waiting.fetch_add(waiting as u64 * 1_000 / cores.max(1) as u64, Relaxed);
-        self.samples.fetch_add(1, Relaxed);
+    /// So many run or wait.
+    #[inline]
+    pub fn are_ready(&self, threads: usize) {
+        self.most.fetch_max(threads as u64, Relaxed);
     }
 
-    /// How many are wanted after so long with so many.
-    pub fn wanted(&self, cores: u32, time: Duration) -> u32 {
-        let (busy, waiting) = (self.busy.swap(0, Relaxed) as f64, self.waiting.swap(0, Relaxed) as f64 / 1e3);
-        let waiting = waiting / self.samples.swap(0, Relaxed).max(1) as f64;
-        let used = busy / time.as_nanos().max(1) as f64;
-        match (waiting > CROWDED, used < ROOMY * f64::from(cores.saturating_sub(1))) {
-            (true, _) => cores + 1,
-            (false, true) => cores - 1,
-            (false, false) => cores,
-        }
+    /// How many cores are wanted after so long, if so many threads wait. By one at a time.
+    pub fn wanted(&self, time: Duration, waiting: usize) -> u32 {
+        let (busy, ran) = (self.busy.swap(0, Relaxed) as f64, self.ran.swap(0, Relaxed) as f64);
+        let before = f64::from_bits(self.each.load(Relaxed));
+        let each = match (ran > 0.0, before > 0.0) {
+            (true, true) => before + LAST * (busy / ran - before),
+            (true, false) => busy / ran,
+            (false, _) => before,
+        };
+        self.each.store(each.to_bits(), Relaxed);
+        let waiting = waiting as f64;
+        let more = waiting - self.waited.swap(waiting as u64, Relaxed) as f64;
+        let came = (busy + more * each) / time.as_nanos().max(1) as f64;
+        let late = waiting * each / CATCH_UP.as_nanos() as f64;
+        // As many threads as ran or waited have no use for more cores than that.
+        ((came + late) / FULL).ceil().clamp(0.0, self.most.swap(0, Relaxed) as f64) as u32
     }
 }
 
@@ -72,21 +85,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_core_more_or_less() {
-        let second = Duration::from_secs(1);
-        let check = |cores, busy_ms, waiting: &[usize], expected| {
-            let load = Load::default();
-            load.worked(Duration::from_millis(busy_ms));
-            waiting.iter().for_each(|&waiting| load.waits(waiting, cores as usize));
-            assert_eq!(load.wanted(cores, second), expected, "{cores} cores, {busy_ms} ms, {waiting:?}");
+    fn as_many_cores_as_the_work_that_came_needs() {
+        let interval = Duration::from_millis(4);
+        // Each thread takes 100 us.
+        let after = |load: &Load, ran: u32, waiting, most| {
+            load.worked(Duration::from_micros(100) * ran, ran);
+            load.are_ready(most);
+            load.wanted(interval, waiting)
         };
-        check(2, 2_000, &[6, 0], 3);
-        check(2, 2_000, &[4, 0], 2);
-        // One of two would be used for 75 %.
-        check(2, 751, &[0], 2);
-        check(2, 749, &[0], 1);
-        check(4, 2_240, &[0], 3);
-        check(1, 0, &[], 1);
+        let load = Load::default();
+        assert_eq!(after(&load, 36, 0, 9), 1, "90 % of one");
+        assert_eq!(after(&load, 37, 0, 9), 2);
+        assert_eq!(after(&load, 40, 0, 1), 1, "nobody else would run");
+        // Twice what it can do came: 40 wait, who are to be done in 20 ms.
+        assert_eq!(after(&load, 40, 40, 41), 3, "2.2 of 0.9");
+        // They are gone, by three cores: little came.
+        assert_eq!(after(&load, 60, 0, 41), 1);
+        assert_eq!(after(&load, 0, 0, 0), 0);
     }
 
     #[test]

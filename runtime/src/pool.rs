@@ -2,28 +2,32 @@
 //! The runtime: its activations, their queues, and when they sleep.
 
 use crate::arbiter::{ring, Arbiter, Office, Seat};
-use crate::fiber::Fiber;
+use crate::files::{Files, Watched};
 use crate::history::{Event, History, Log};
 use crate::load::{Interval, Load};
 use crate::sync::{JoinHandle, Packet};
-use crate::task::{as_worker, here, Here, Task};
+use crate::task::{as_worker, here, Body, Here, Task};
 use crate::timer::Timers;
 use corosensei::stack::DefaultStack;
 use parking_lot::Mutex;
 use rustix::event::{eventfd, EventfdFlags};
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd, OwnedFd};
 use std::collections::VecDeque;
 use std::fmt;
 use std::panic::{catch_unwind, AssertUnwindSafe};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU8, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU8, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// So often a worker looks at the clock, and at others' queues: each time it has run so many threads.
 const LOOK_EVERY: u32 = 64;
+/// So often a thread that comes from outside has all look.
+const ARRIVALS_EACH: u32 = 16;
 /// So often it listens to its arbiter, and has a thread of the queue run before who was woken last.
 const LISTEN_EVERY: u32 = 16;
+/// So long someone sleeps with the last core that may be given back, if nothing happens.
+const REST: Duration = Duration::from_secs(1);
 /// Stacks that are kept for the next threads.
 const SPARE_STACKS: usize = 256;
 
@@ -47,7 +51,7 @@ pub struct Options {
 impl Options {
     /// Always so many kernel threads, which nobody arbitrates.
     pub fn fixed(cores: u32) -> Self {
-        let interval = Duration::from_millis(20);
+        let interval = Duration::from_millis(4);
         Self { arbiter: Arbiter::None, level: 0, least: cores, most: cores, interval, stack: 64 << 10 }
     }
 
@@ -101,10 +105,13 @@ pub(crate) struct Shared {
     cores: Box<[Core]>,
     bells: Box<[OwnedFd]>,
     pub timers: Timers,
+    pub files: Files,
     stacks: Mutex<Vec<DefaultStack>>,
     options: Options,
     /// User-level threads that have not ended.
     live: AtomicUsize,
+    /// Threads that were put into queues by others than workers.
+    arrived: AtomicU32,
     /// Activations that have a core, and of them those that sleep.
     with_core: AtomicUsize,
     idle: AtomicUsize,
@@ -117,23 +124,30 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub fn spawn<T: Send + 'static>(self: &Arc<Self>, function: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
-        let spare = self.stacks.lock().pop();
-        let stack =
-            spare.unwrap_or_else(|| DefaultStack::new(self.options.stack).expect("there is memory for a stack"));
         let packet = Packet::new();
         let to = Arc::clone(&packet);
-        // Whoever joins gets the panic; what the function had is not looked at any more.
-        let fiber = Fiber::new(stack, move || to.fill(catch_unwind(AssertUnwindSafe(function))));
         self.live.fetch_add(1, SeqCst);
-        self.push(Task::new(Arc::clone(self), fiber));
+        // Whoever joins gets the panic; what the function had is not looked at any more.
+        self.push(Task::new(Arc::clone(self), move || to.fill(catch_unwind(AssertUnwindSafe(function)))));
         JoinHandle(packet)
     }
 
+    /// A stack for a thread that begins, if there is memory for it.
+    pub fn stack(&self) -> Option<DefaultStack> {
+        let spare = self.stacks.lock().pop();
+        spare.or_else(|| DefaultStack::new(self.options.stack).ok())
+    }
+
+    fn note_ready(&self) {
+        let running = self.with_core.load(SeqCst).saturating_sub(self.idle.load(SeqCst));
+        self.load.are_ready(running + self.waiting());
+    }
+
     /// A thread's function is over.
-    pub fn ended(&self, stack: DefaultStack) {
+    pub fn ended(&self, body: Body) {
         let mut stacks = self.stacks.lock();
-        if stacks.len() < SPARE_STACKS {
-            stacks.push(stack);
+        if let (Body::Begun(fiber), true) = (body, stacks.len() < SPARE_STACKS) {
+            stacks.push(fiber.into_stack());
         }
         drop(stacks);
         if self.live.fetch_sub(1, SeqCst) == 1 && self.stop.load(SeqCst) {
@@ -149,13 +163,19 @@ impl Shared {
 
     /// Puts a thread into a queue: this activation's, or that of the one with the shortest. If one sleeps with its core, that takes it.
     pub fn push(&self, task: Arc<Task>) {
-        let own = here().map(|here| here.index);
-        self.put(own.unwrap_or_else(|| self.shortest()), task);
+        match here() {
+            Some(here) => self.put(here.index, task),
+            None => {
+                self.put(self.shortest(), task);
+                self.arrived.fetch_add(1, Relaxed);
+            }
+        }
+        self.note_ready();
         self.call_idle();
     }
 
     /// Wakes one activation that sleeps with its core.
-    fn call_idle(&self) {
+    pub fn call_idle(&self) {
         if self.idle.load(SeqCst) == 0 {
             return;
         }
@@ -235,11 +255,19 @@ impl Shared {
     /// Runs threads until the core is to be given back, or all is over.
     fn run(&self, here: &Here, seat: &mut dyn Seat) {
         let index = here.index;
-        let (mut ran, mut since) = (0u32, Instant::now());
+        // Turns, and up to which one, when and which arrival all is in the load.
+        let (mut turn, mut told) = (0u32, 0);
+        let (mut since, mut arrived) = (Instant::now(), 0);
         loop {
-            ran = ran.wrapping_add(1);
-            let (listens, looks) = (ran.is_multiple_of(LISTEN_EVERY), ran.is_multiple_of(LOOK_EVERY));
+            let ran = turn.wrapping_sub(told);
+            turn = turn.wrapping_add(1);
+            let arrivals = self.arrived.load(Relaxed) / ARRIVALS_EACH;
+            let listens = turn.is_multiple_of(LISTEN_EVERY);
+            let looks = turn.is_multiple_of(LOOK_EVERY) || arrivals != arrived;
             self.timers.wake_due();
+            if listens {
+                self.files.look();
+            }
             let first = here.next.take();
             if listens && seat.must_leave() {
                 first.into_iter().for_each(|task| self.put(index, task));
@@ -248,8 +276,8 @@ impl Shared {
             }
             if looks {
                 let now = Instant::now();
-                self.load.worked(now - since);
-                since = now;
+                self.load.worked(now - since, ran);
+                (since, told, arrived) = (now, turn.wrapping_sub(1), arrivals);
                 self.think(now, seat);
             }
             match first {
@@ -268,13 +296,13 @@ impl Shared {
             if self.is_over() {
                 return;
             }
-            self.load.worked(since.elapsed());
+            self.load.worked(since.elapsed(), turn.wrapping_sub(told).wrapping_sub(1));
             if seat.must_leave() {
                 self.log.note(Event::Reclaimed);
                 return;
             }
             self.idle(index, seat);
-            since = Instant::now();
+            (since, told) = (Instant::now(), turn);
             self.think(since, seat);
         }
     }
@@ -285,21 +313,29 @@ impl Shared {
         state.store(IDLE, SeqCst);
         self.idle.fetch_add(1, SeqCst);
         // Who comes after this look sees that it is idle.
+        let files = self.files.await_them();
         if self.waiting() == 0 && !self.is_over() {
-            seat.idle(&self.bells[index], self.timers.until_first(self.options.interval));
+            let is_least = self.wanted.load(SeqCst) == self.options.least;
+            let time = if is_least { REST } else { self.options.interval };
+            seat.idle(&self.bells[index], files, self.timers.until_first(time));
         }
         self.idle.fetch_sub(1, SeqCst);
         state.store(BUSY, SeqCst);
+        if files.is_some() {
+            self.files.leave();
+            // Who is woken has been pushed, and another one called. Else another one is to wait for files.
+            if !self.files.look() {
+                self.call_idle();
+            }
+        }
     }
 
     /// Thinks over how many cores are wanted.
     fn think(&self, now: Instant, seat: &mut dyn Seat) {
-        self.load.waits(self.waiting(), self.with_core.load(SeqCst));
+        self.note_ready();
         let Some(time) = self.interval.is_over(now) else { return };
-        let before = self.wanted.load(SeqCst);
-        let wanted = self.load.wanted(before, time).clamp(self.options.least, self.options.most);
-        if wanted != before {
-            self.wanted.store(wanted, SeqCst);
+        let wanted = self.load.wanted(time, self.waiting()).clamp(self.options.least, self.options.most);
+        if wanted != self.wanted.swap(wanted, SeqCst) {
             self.log.note(Event::Requested(wanted));
             seat.request(wanted);
         }
@@ -327,8 +363,10 @@ impl Runtime {
             cores: (0..options.most).map(core).collect(),
             bells,
             timers: Timers::new(),
+            files: Files::new().map_err(system)?,
             stacks: Mutex::default(),
             live: 0.into(),
+            arrived: 0.into(),
             with_core: 0.into(),
             idle: 0.into(),
             stop: false.into(),
@@ -365,12 +403,17 @@ impl Runtime {
         }
     }
 
-    /// Makes a user-level thread. From any kernel thread.
-    ///
-    /// # Panics
-    /// When there is no memory for a stack.
+    /// Makes a user-level thread. From any kernel thread. It begins when there is memory for its stack.
     pub fn spawn<T: Send + 'static>(&self, function: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
         self.shared.spawn(function)
+    }
+
+    /// Watches a file for user-level threads. From any kernel thread.
+    ///
+    /// # Errors
+    /// When the kernel cannot watch it: an ordinary file, or too many.
+    pub fn watch<F: AsFd>(&self, file: F) -> std::io::Result<Watched<F>> {
+        Watched::new(&self.shared, file)
     }
 
     /// Cores that it asks for now.

@@ -29,7 +29,15 @@ const WOKEN: u8 = 2;
 pub(crate) struct Task {
     pub shared: Arc<Shared>,
     state: AtomicU8,
-    fiber: Mutex<Option<Fiber>>,
+    body: Mutex<Body>,
+}
+
+/// What it runs.
+pub(crate) enum Body {
+    /// It has no stack before it runs: those who only wait to begin cost little.
+    New(Box<dyn FnOnce() + Send>),
+    Begun(Fiber),
+    Over,
 }
 
 /// What a kernel thread of the runtime is at.
@@ -63,23 +71,31 @@ pub(crate) fn as_worker(index: usize, function: impl FnOnce(&Here)) {
 
 /// The user-level thread that calls.
 #[inline]
-fn current() -> Option<Arc<Task>> {
+pub(crate) fn current() -> Option<Arc<Task>> {
     here().and_then(|here| here.current.borrow().clone())
 }
 
 impl Task {
-    pub fn new(shared: Arc<Shared>, fiber: Fiber) -> Arc<Self> {
-        Arc::new(Self { shared, state: AtomicU8::new(READY), fiber: Mutex::new(Some(fiber)) })
+    /// The function must not unwind.
+    pub fn new(shared: Arc<Shared>, function: impl FnOnce() + Send + 'static) -> Arc<Self> {
+        Arc::new(Self { shared, state: AtomicU8::new(READY), body: Mutex::new(Body::New(Box::new(function))) })
     }
 
     /// Runs it until it gives way. By a worker that has taken it from a queue.
     pub fn run(self: Arc<Self>, here: &Here) {
         here.current.replace(Some(Arc::clone(&self)));
-        let mut place = self.fiber.lock();
-        let Some(pause) = place.as_mut().and_then(Fiber::resume) else {
-            let fiber = place.take();
+        let mut place = self.body.lock();
+        if let Body::New(_) = *place {
+            self.begin(&mut place);
+        }
+        let paused = match &mut *place {
+            Body::Begun(fiber) => fiber.resume(),
+            _ => Some(Pause::Yield),
+        };
+        let Some(pause) = paused else {
+            let body = std::mem::replace(&mut *place, Body::Over);
             drop(place);
-            return fiber.into_iter().for_each(|fiber| self.shared.ended(fiber.into_stack()));
+            return self.shared.ended(body);
         };
         // Whoever wakes it from here on has it run again.
         drop(place);
@@ -90,6 +106,14 @@ impl Task {
             self.state.store(READY, SeqCst);
         }
         Arc::clone(&self.shared).put(here.index, self);
+    }
+
+    /// On a stack, if there is memory for one; else it tries again in its next turn, when others may have ended.
+    fn begin(&self, body: &mut Body) {
+        let Some(stack) = self.shared.stack() else { return };
+        if let Body::New(function) = std::mem::replace(body, Body::Over) {
+            *body = Body::Begun(Fiber::new(stack, function));
+        }
     }
 
     /// Lets it go on, now or when it next waits.
@@ -183,8 +207,11 @@ impl Waiters {
         }
     }
 
-    pub fn wake_all(self) {
+    /// Wakes them, and says whether there was one.
+    pub fn wake_all(self) -> bool {
+        let any = !self.0.is_empty();
         self.0.into_iter().for_each(Waiter::wake);
+        any
     }
 }
 
@@ -205,7 +232,7 @@ pub(crate) fn wait() {
 /// Makes a user-level thread of the runtime that this one is of.
 ///
 /// # Panics
-/// When the caller is no user-level thread ([`crate::Runtime::spawn`] is for others), or there is no memory for a stack.
+/// When the caller is no user-level thread ([`crate::Runtime::spawn`] is for others).
 pub fn spawn<T: Send + 'static>(function: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
     let task = current().expect("spawn is for user-level threads; others have Runtime::spawn");
     task.shared.spawn(function)

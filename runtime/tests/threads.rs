@@ -183,3 +183,79 @@ fn the_server_grants_by_level_and_takes_back() {
     assert!(granted(&history) >= 3 && history.iter().any(|(_, event)| *event == Event::Reclaimed), "{history:?}");
     std::fs::remove_file(path).unwrap();
 }
+
+#[test]
+fn who_waits_for_a_file_lets_others_run() {
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+    const PEERS: usize = 40;
+    const WORDS: u64 = 50;
+    for cores in [1, 3] {
+        let runtime = Runtime::start(Options::fixed(cores)).unwrap();
+        let serve = |socket: UnixStream| {
+            socket.set_nonblocking(true).unwrap();
+            let socket = runtime.watch(socket).unwrap();
+            runtime.spawn(move || {
+                let mut sum = 0;
+                loop {
+                    let mut word = [0; 8];
+                    match socket.until_ready(|mut socket| socket.read(&mut word)) {
+                        Ok(0) => return sum,
+                        Ok(8) => sum += u64::from_le_bytes(word),
+                        other => panic!("{other:?}"),
+                    }
+                    socket.until_ready(|mut socket| socket.write_all(&word)).unwrap();
+                }
+            })
+        };
+        let (mut clients, mut servers) = (Vec::new(), Vec::new());
+        for peer in 0..PEERS as u64 {
+            let (mut ours, theirs) = UnixStream::pair().unwrap();
+            servers.push(serve(theirs));
+            clients.push(std::thread::spawn(move || {
+                for n in 0..WORDS {
+                    ours.write_all(&(peer + n).to_le_bytes()).unwrap();
+                    let mut back = [0; 8];
+                    ours.read_exact(&mut back).unwrap();
+                    assert_eq!(u64::from_le_bytes(back), peer + n);
+                }
+            }));
+        }
+        clients.into_iter().for_each(|client| client.join().unwrap());
+        for (peer, server) in (0..).zip(servers) {
+            assert_eq!(server.join().unwrap(), peer * WORDS + WORDS * (WORDS - 1) / 2);
+        }
+        runtime.end();
+    }
+}
+
+#[test]
+fn a_writer_waits_for_room_and_a_kernel_thread_may_wait_too() {
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+    const LENGTH: usize = 4 << 20;
+    let runtime = Runtime::start(Options::fixed(1)).unwrap();
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    [&ours, &theirs].into_iter().for_each(|socket| socket.set_nonblocking(true).unwrap());
+    let theirs = runtime.watch(theirs).unwrap();
+    let writer = runtime.spawn(move || {
+        let bytes: Vec<_> = (0..LENGTH).map(|n| (n % 251) as u8).collect();
+        let mut at = 0;
+        while at < LENGTH {
+            at += theirs.until_ready(|mut socket| socket.write(&bytes[at..])).unwrap();
+        }
+    });
+    let ours = runtime.watch(ours).unwrap();
+    let (mut all, mut some) = (Vec::new(), [0; 9_973]);
+    loop {
+        match ours.until_ready(|mut socket| socket.read(&mut some)).unwrap() {
+            0 => break,
+            count => all.extend_from_slice(&some[..count]),
+        }
+    }
+    assert!(all.len() == LENGTH && all.iter().enumerate().all(|(n, &byte)| byte == (n % 251) as u8));
+    writer.join().unwrap();
+    assert!(runtime.watch(std::fs::File::open("/etc/hostname").unwrap()).is_err());
+    drop(ours);
+    runtime.end();
+}

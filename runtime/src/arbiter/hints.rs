@@ -5,7 +5,7 @@ use super::{sleep, Seat};
 use crate::pool::StartError;
 use arbiter::{Hint, Reply};
 use baton_hints::{NotSent, Queue, Thread};
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 /// Entries of a queue: an activation is told one thing or two at a time.
@@ -65,7 +65,7 @@ impl Seat for OfHints {
             if stop() {
                 return false;
             }
-            sleep(bell, Some(self.queue.as_fd()), None);
+            sleep(bell, [Some(self.queue.as_fd()), None], None);
         }
     }
 
@@ -74,9 +74,9 @@ impl Seat for OfHints {
         self.must_leave
     }
 
-    fn idle(&mut self, bell: &OwnedFd, time: Duration) {
-        let other = if self.queue.end().is_none() { Some(self.queue.as_fd()) } else { None };
-        sleep(bell, other, Some(time));
+    fn idle(&mut self, bell: &OwnedFd, files: Option<BorrowedFd<'_>>, time: Duration) {
+        let own = if self.queue.end().is_none() { Some(self.queue.as_fd()) } else { None };
+        sleep(bell, [files, own], Some(time));
     }
 
     fn request(&mut self, cores: u32) {

@@ -30,8 +30,8 @@ pub(crate) trait Seat {
     /// Is its core to be given back? Makes no system call.
     fn must_leave(&mut self) -> bool;
 
-    /// Sleeps with its core until the bell is rung, or the arbiter says something, or for so long.
-    fn idle(&mut self, bell: &OwnedFd, time: Duration);
+    /// Sleeps with its core until the bell is rung, or there is something of `files`, or the arbiter says something, or for so long.
+    fn idle(&mut self, bell: &OwnedFd, files: Option<BorrowedFd<'_>>, time: Duration);
 
     /// The process wants so many cores.
     fn request(&mut self, cores: u32);
@@ -78,8 +78,8 @@ impl Seat for Own {
         false
     }
 
-    fn idle(&mut self, bell: &OwnedFd, time: Duration) {
-        sleep(bell, None, Some(time));
+    fn idle(&mut self, bell: &OwnedFd, files: Option<BorrowedFd<'_>>, time: Duration) {
+        sleep(bell, [files, None], Some(time));
     }
 
     fn request(&mut self, _: u32) {}
@@ -91,12 +91,15 @@ pub(crate) fn ring(bell: &OwnedFd) {
     let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
 }
 
-/// Sleeps until the bell is rung or the other file can be read, or for so long.
-fn sleep(bell: &OwnedFd, other: Option<BorrowedFd<'_>>, time: Option<Duration>) {
+/// Sleeps until the bell is rung or one of the others can be read, or for so long.
+fn sleep(bell: &OwnedFd, others: [Option<BorrowedFd<'_>>; 2], time: Option<Duration>) {
     let time = time.and_then(|time| time.try_into().ok());
-    let bells = PollFd::new(bell, PollFlags::IN);
-    let mut files = [bells.clone(), other.map_or(bells, |other| PollFd::from_borrowed_fd(other, PollFlags::IN))];
-    let count = if other.is_some() { 2 } else { 1 };
+    let mut files = [(); 3].map(|()| PollFd::new(bell, PollFlags::IN));
+    let mut count = 1;
+    for other in others.into_iter().flatten() {
+        files[count] = PollFd::from_borrowed_fd(other, PollFlags::IN);
+        count += 1;
+    }
     // Whatever woke it, it looks.
     let _ = poll(&mut files[..count], time.as_ref());
     if files[0].revents().contains(PollFlags::IN) {

@@ -7,7 +7,7 @@
 
 use super::{ring, sleep, Seat};
 use crate::pool::StartError;
-use rustix::fd::OwnedFd;
+use rustix::fd::{BorrowedFd, OwnedFd};
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -118,7 +118,7 @@ impl Seat for OfLine<'_> {
             if self.told().load(SeqCst) == GRANTED as u8 {
                 return true;
             }
-            sleep(bell, None, None);
+            sleep(bell, [None, None], None);
         }
     }
 
@@ -126,8 +126,8 @@ impl Seat for OfLine<'_> {
         self.told().load(SeqCst) == RECLAIM as u8
     }
 
-    fn idle(&mut self, bell: &OwnedFd, time: Duration) {
-        sleep(bell, None, Some(time));
+    fn idle(&mut self, bell: &OwnedFd, files: Option<BorrowedFd<'_>>, time: Duration) {
+        sleep(bell, [files, None], Some(time));
     }
 
     fn request(&mut self, cores: u32) {

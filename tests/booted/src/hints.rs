@@ -572,7 +572,8 @@ fn recorded() -> Result<(), String> {
     check(hints >= 100 && hints == replies, || format!("{hints} hints and {replies} replies are recorded, of 100"))
 }
 
-fn said(recording: &Recording) -> (usize, usize) {
+/// Hints and replies of a recording.
+pub fn said(recording: &Recording) -> (usize, usize) {
     let items = || recording.streams.iter().flat_map(|stream| stream.items());
     let is_hint = |item: &Item| matches!(item, Item::Event(Event::Call(call)) if matches!(call.about, About::Hint(..)));
     let is_reply = |item: &Item| matches!(item, Item::Event(Event::Reply { .. }));

@@ -2,7 +2,7 @@
 //! The tests that run inside a booted kernel, as root, by way of the tool that a user has: `baton`.
 //!
 //! `baton-booted [--repeat N] [WORD]`: all cases, or those of the group WORD (containment, life, conformance, upgrade, record, hints,
-//! several, configuration, systemd), or whose name has WORD in it, each N times in a row; of these, those for a machine like this. Every case begins and ends
+//! several, cores, configuration, systemd), or whose name has WORD in it, each N times in a row; of these, those for a machine like this. Every case begins and ends
 //! with nothing loaded, and fails when the machine does not go on scheduling or something stays behind. The kernel's log is judged
 //! by the one that boots the guest (crate baton-vm).
 
@@ -16,6 +16,7 @@ mod cases;
 mod configuration;
 mod conformance;
 mod containment;
+mod cores;
 mod flight;
 mod hints;
 mod record;
@@ -49,6 +50,9 @@ fn main() -> ExitCode {
         if arg == "--hints" {
             return hints::client(&args.collect::<Vec<_>>());
         }
+        if arg == "--cores" {
+            return cores::client(&args.collect::<Vec<_>>());
+        }
         if arg == "--repeat" {
             repeat = args.next().and_then(|n| n.parse().ok()).unwrap_or(1);
         } else {
@@ -66,6 +70,7 @@ fn main() -> ExitCode {
         ("record", "2", record::cases().into_iter().chain(flight::cases()).collect()),
         ("hints", "2", hints::cases()),
         ("several", "4", several::cases()),
+        ("cores", "4", cores::cases()),
         ("configuration", "4", configuration::cases()),
         ("systemd", "systemd", configuration::of_systemd()),
     ];

@@ -39,11 +39,11 @@ pub fn cases() -> Vec<Case> {
 const FILE: &str = "/tmp/recording";
 
 /// A recorder in the background.
-struct Recorder(Child);
+pub struct Recorder(Child);
 
 impl Recorder {
     /// It has begun when the file has its header.
-    fn start(policy: &str, file: &str, more: &[&str]) -> Result<Self, String> {
+    pub fn start(policy: &str, file: &str, more: &[&str]) -> Result<Self, String> {
         let _ = fs::remove_file(file);
         let mut command = Command::new("baton");
         command.args(["record", "-p", policy, "-o", file, "--json"]).args(more);
@@ -62,7 +62,7 @@ impl Recorder {
     }
 
     /// Has it end, and waits for that: how, and what it printed.
-    fn end(self) -> Result<(ExitStatus, Value, String), String> {
+    pub fn end(self) -> Result<(ExitStatus, Value, String), String> {
         self.signal("-INT")?;
         self.wait()
     }

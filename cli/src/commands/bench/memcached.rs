@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A real memcached under an open loop like Facebook's ETC pool (bench/programs/etc.c): Enoki, section 5.6. In a guest, whose CPU is slow,
-//! times are shown as by [`slow`].
+//! A real memcached under an open loop like Facebook's ETC pool (bench/programs/etc.c): Enoki, section 5.6. Under `arbiter` it is a server of user-level
+//! threads instead (`baton threads kv`), as there; that is measured under EEVDF, too. In a guest, whose CPU is slow, times are shown as by [`slow`].
 
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -11,7 +11,7 @@ use super::loads::output;
 use super::programs::PROGRAMS;
 use super::report::{entries, Entry, Series};
 use super::subject::Subject;
-use super::{slow, Bench};
+use super::{arbiter, slow, Bench};
 use crate::artefacts::Search;
 use crate::error::{Error, Result};
 
@@ -41,7 +41,7 @@ struct Gets {
 }
 
 pub fn subjects() -> Vec<Subject> {
-    let policies = ["fifo", "wfq", "central", "shinjuku"].map(|name| Subject::Policy(name.into()));
+    let policies = ["fifo", "wfq", "central", "shinjuku", arbiter::POLICY].map(|name| Subject::Policy(name.into()));
     let kernels = [Subject::Eevdf, Subject::Scx { program: "scx_simple", options: &[] }];
     kernels.into_iter().chain(policies).collect()
 }
@@ -51,13 +51,14 @@ pub fn measure(search: &Search, args: &Bench, cpus: u32) -> Result<Vec<Entry>> {
     output("ip", &["link", "set", "lo", "up"])?;
     let _slice = slow::BaseSlice::longer()?;
     let subjects = args.subjects();
-    let series = || subjects.iter().map(|s| Series { subject: s.name(), values: Vec::new() }).collect::<Vec<_>>();
+    let measured = measured(&subjects);
+    let series = || measured.iter().map(|m| Series { subject: m.name(), values: Vec::new() }).collect::<Vec<_>>();
     let mut rates = series();
     let mut times = LOADS.iter().map(|_| PERCENTILES.map(|_| series())).collect::<Vec<_>>();
     let mut whole = None;
-    for (place, subject) in subjects.iter().enumerate() {
+    for (place, Measured { subject, server }) in measured.iter().enumerate() {
         subject.measure_with(search, slow::options(subject), || {
-            let server = Server::start()?;
+            let running = server.start(cpus)?;
             for run in 1..=args.runs() {
                 let rate = load(OVERLOAD, run)?.answered as f64 * 1e9 / DURATION as f64;
                 let whole = *whole.get_or_insert(rate);
@@ -69,8 +70,8 @@ pub fn measure(search: &Search, args: &Bench, cpus: u32) -> Result<Vec<Entry>> {
                     }
                 }
             }
-            eprintln!("baton: {:<15} {:>12.0} requests in a second", subject.name(), rates[place].values[0]);
-            drop(server);
+            eprintln!("baton: {:<15} {:>12.0} requests in a second", rates[place].subject, rates[place].values[0]);
+            drop(running);
             Ok(())
         })?;
     }
@@ -91,24 +92,70 @@ fn load(gap: f64, seed: u32) -> Result<Ran> {
     serde_json::from_str(&text).map_err(|e| Error::baton(format!("{} printed {text}: {e}", program.display())))
 }
 
-/// A memcached. Ends with this value.
-struct Server(Child);
+/// What is measured: who schedules, and which server.
+struct Measured<'a> {
+    subject: &'a Subject,
+    server: Server,
+}
+
+/// Memcached under each, but a server of user-level threads under `arbiter`, and then under the kernel's scheduler as well.
+fn measured(subjects: &[Subject]) -> Vec<Measured<'_>> {
+    let is_arbiter = |subject: &Subject| subject.name() == arbiter::POLICY;
+    let has_arbiter = subjects.iter().any(is_arbiter);
+    let of = |subject| match is_arbiter(subject) {
+        true => vec![Measured { subject, server: Server::Kv("policy") }],
+        false if has_arbiter && *subject == Subject::Eevdf => {
+            vec![Measured { subject, server: Server::Memcached }, Measured { subject, server: Server::Kv("threads") }]
+        }
+        false => vec![Measured { subject, server: Server::Memcached }],
+    };
+    subjects.iter().flat_map(of).collect()
+}
+
+impl Measured<'_> {
+    fn name(&self) -> String {
+        match self.server {
+            Server::Memcached => self.subject.name(),
+            Server::Kv(_) => format!("{}, kv", self.subject.name()),
+        }
+    }
+}
+
+enum Server {
+    Memcached,
+    /// Of user-level threads, on these cores.
+    Kv(&'static str),
+}
+
+/// A server that runs. Ends with this value.
+struct Running(Child);
 
 impl Server {
-    fn start() -> Result<Self> {
-        let mut command = Command::new("memcached");
-        command.args(["-t", "4", "-m", "64", "-U", "0", "-l", "127.0.0.1", "-p", PORT]);
-        command.uid(USER).stdin(Stdio::null()).stdout(Stdio::null());
-        command.spawn().map(Self).map_err(|e| {
+    fn start(&self, cpus: u32) -> Result<Running> {
+        let mut command = match self {
+            Server::Memcached => {
+                let mut command = Command::new("memcached");
+                command.args(["-t", "4", "-m", "64", "-U", "0", "-l", "127.0.0.1", "-p", PORT]).uid(USER);
+                command
+            }
+            Server::Kv(on) => {
+                let own = std::env::current_exe().map_err(|e| Error::file("looking for this program", &e))?;
+                let mut command = Command::new(own);
+                command.args(["threads", "kv", "--on", on, "--most", &cpus.to_string(), "--port", PORT]);
+                command
+            }
+        };
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        command.spawn().map(Running).map_err(|e| {
             Error::environment(
-                format!("memcached cannot be run: {e}"),
-                "install it (Debian: memcached), or measure in a guest (without --here), which has it",
+                format!("the server cannot be run: {e}"),
+                "install memcached (Debian has it), or measure in a guest (without --here), which has it",
             )
         })
     }
 }
 
-impl Drop for Server {
+impl Drop for Running {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();

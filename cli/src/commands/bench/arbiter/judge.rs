@@ -7,7 +7,7 @@ use super::{Cores, Found, Point, Way};
 use crate::report::table;
 
 /// From which load on kernel threads are to be worse, per cent.
-const HIGH: u64 = 85;
+const HIGH: u64 = 80;
 
 /// What a number may be.
 #[derive(Clone, Copy, Debug)]

@@ -2,8 +2,10 @@
 //! Two processes whose demand for cores changes: while one has many requests, the other has few, by turns. Enoki's section 5.6, after Arachne's.
 //!
 //! Each request is a user-level thread, that computes. The processes get their cores from the policy `arbiter`, or from a server that moves threads
-//! between sets of CPUs, under the kernel's own scheduler; or they are pools of kernel threads. In a guest that counts instructions and has
-//! one stream of them for its four CPUs: what a load is, is a part of that. What must hold is judged in `judge`.
+//! between sets of CPUs, under the kernel's own scheduler; or they are pools of kernel threads. In a guest that counts instructions and has one
+//! stream of them for its four CPUs a request computes by the clock of its CPU, so that CPUs are beside each other all the same; only what the kernel
+//! and the runtime do, they do one after the other. One CPU is for those who bring requests: a load is a part of the three others. What must hold
+//! is judged in `judge`.
 
 mod judge;
 
@@ -17,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use super::subject::Subject;
 use super::{guest_with, report_of_guest, Bench};
 use crate::artefacts::Search;
-use crate::commands::threads::{counts_in, now, Served, Step};
+use crate::commands::threads::{now, Served, Step};
 use crate::commands::{print, print_json};
 use crate::error::{Error, Result};
 use crate::kernel;
@@ -25,15 +27,17 @@ use crate::kernel;
 /// The policy that is measured.
 pub const POLICY: &str = "arbiter";
 const CPUS: u32 = 4;
+/// Those that can be granted.
+const CORES: u32 = CPUS - 1;
 /// A request's computing, ns.
 const WORK: u64 = 100_000;
 /// A phase, ns, and how many there are.
 const PHASE: u64 = 200_000_000;
 const PHASES: usize = 40;
-/// Per cent of the machine that both processes need together.
-const LOADS: &[u64] = &[50, 70, 85];
+/// Per cent of the cores that both processes need together.
+const LOADS: &[u64] = &[50, 70, 80];
 /// Per cent of that which the busy one of the two needs.
-const BUSY: f64 = 80.0;
+const BUSY: f64 = 75.0;
 const SOCKET: &str = "/tmp/baton-arbiter.socket";
 
 /// How the processes get their CPUs.
@@ -44,18 +48,21 @@ pub enum Way {
     Arbiter,
     /// The server with a socket and cpusets, under EEVDF.
     Cpusets,
-    /// Pools of kernel threads under EEVDF.
+    /// Pools of kernel threads under EEVDF, on the same three CPUs.
     Threads,
+    /// Pools of kernel threads under EEVDF, on all four CPUs: to compare with.
+    Spread,
 }
 
 impl Way {
-    const ALL: [Way; 3] = [Way::Threads, Way::Cpusets, Way::Arbiter];
+    const ALL: [Way; 4] = [Way::Spread, Way::Threads, Way::Cpusets, Way::Arbiter];
 
     fn name(self) -> &'static str {
         match self {
             Way::Arbiter => "arbiter",
             Way::Cpusets => "cpusets",
             Way::Threads => "threads",
+            Way::Spread => "threads, 4 CPUs",
         }
     }
 }
@@ -64,7 +71,7 @@ impl Way {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Point {
     pub way: Way,
-    /// Per cent of the machine.
+    /// Per cent of the three cores.
     pub load: u64,
     /// Requests in a second: that came, and that were answered, until the last was.
     pub offered: f64,
@@ -129,13 +136,12 @@ pub fn command(search: &Search, args: &Bench) -> Result<ExitCode> {
 fn here(search: &Search) -> Result<Found> {
     kernel::require_root("putting a scheduler in charge")?;
     let mut found = Found { kernel: kernel::release(), points: Vec::new() };
-    let work = counts_in(Duration::from_nanos(WORK));
     for way in Way::ALL {
         let subject = if way == Way::Arbiter { Subject::Policy(POLICY.into()) } else { Subject::Eevdf };
         subject.measure(search, || {
             let _server = (way == Way::Cpusets).then(Program::server).transpose()?;
             for &load in LOADS {
-                let point = run(way, load, work)?;
+                let point = run(way, load)?;
                 eprintln!("baton: {point:?}");
                 found.points.push(point);
             }
@@ -186,9 +192,9 @@ impl Drop for Program {
     }
 }
 
-fn run(way: Way, load: u64, work: u64) -> Result<Point> {
+fn run(way: Way, load: u64) -> Result<Point> {
     let begin = now() + 300_000_000;
-    let all = load as f64 / 100.0 * 1e9 / WORK as f64;
+    let all = load as f64 / 100.0 * f64::from(CORES) * 1e9 / WORK as f64;
     let (many, few) = (all * BUSY / 100.0, all * (100.0 - BUSY) / 100.0);
     let both = [0usize, 1].map(|which| {
         let rates: Vec<_> = (0..PHASES).map(|phase| if phase % 2 == which { many } else { few }.to_string()).collect();
@@ -196,11 +202,11 @@ fn run(way: Way, load: u64, work: u64) -> Result<Point> {
         arguments.push(match way {
             Way::Arbiter => "policy".into(),
             Way::Cpusets => format!("socket --socket {SOCKET}"),
-            Way::Threads => "threads".into(),
+            Way::Threads => "threads --apart".into(),
+            Way::Spread => "threads".into(),
         });
-        // One CPU is left for those who bring the requests.
-        let most = if way == Way::Threads { CPUS } else { CPUS - 1 };
-        arguments.push(format!("--most {most} --begin {begin} --phase {PHASE} --work {work} --seed {}", which + 1));
+        let most = if way == Way::Spread { CPUS } else { CORES };
+        arguments.push(format!("--most {most} --begin {begin} --phase {PHASE} --work {WORK} --seed {}", which + 1));
         arguments.push(format!("--rates {}", rates.join(",")));
         let arguments: Vec<_> = arguments.iter().flat_map(|some| some.split(' ')).map(String::from).collect();
         Program::start(&arguments)
@@ -221,7 +227,7 @@ fn point(way: Way, load: u64, begin: u64, served: &[Served; 2]) -> Point {
     let times = latencies.percentiles();
     let end = served.iter().map(|one| one.end).max().unwrap_or(begin);
     let duration = PHASE * PHASES as u64;
-    let cores = (way != Way::Threads).then(|| cores(begin, begin + duration, served));
+    let cores = matches!(way, Way::Arbiter | Way::Cpusets).then(|| cores(begin, begin + duration, served));
     Point {
         way,
         load,
@@ -248,7 +254,7 @@ fn cores(begin: u64, end: u64, served: &[Served; 2]) -> Cores {
     for (when, who, step) in steps {
         // What is over by this step, within the time.
         let (from, until) = (since.clamp(begin, end), when.clamp(begin, end));
-        let waits = (0..2).any(|who| has[who] < wanted[who]) && has.iter().sum::<u32>() < CPUS - 1;
+        let waits = (0..2).any(|who| has[who] < wanted[who]) && has.iter().sum::<u32>() < CORES;
         unused += if waits { until - from } else { 0 };
         since = when;
         match step {
@@ -272,7 +278,7 @@ fn cores(begin: u64, end: u64, served: &[Served; 2]) -> Cores {
             }
             Step::Reclaimed => leaving[who].push(last_request),
             Step::Parked => {
-                free_since = if has.iter().sum::<u32>() == CPUS - 1 { when } else { free_since };
+                free_since = if has.iter().sum::<u32>() == CORES { when } else { free_since };
                 has[who] = has[who].saturating_sub(1);
                 // At the end they park without having been told.
                 if let Some(since) = leaving[who].pop().filter(|_| (begin..end).contains(&when)) {

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Programs that `baton bench` measures: two user-level threads that wake each other, and a server whose demand changes.
+//! Programs that `baton bench` measures: two user-level threads that wake each other, a server whose demand changes, and a key-value server.
+
+mod kv;
 
 use std::collections::VecDeque;
-use std::hint::black_box;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Duration;
 
 use baton_runtime::{channel, server, Arbiter, Event, Options, Runtime};
 use baton_sim::rng::Rng;
-use rustix::thread::{clock_nanosleep_absolute, set_current_timer_slack};
+use rustix::thread::{clock_nanosleep_absolute, sched_setaffinity, set_current_timer_slack, CpuSet};
 use rustix::time::{clock_gettime, ClockId, Timespec};
 use serde::{Deserialize, Serialize};
 
@@ -32,18 +32,44 @@ pub enum Threads {
     },
     /// Answers requests of an open loop.
     Serve(Serve),
+    /// Keeps values by their keys, over TCP.
+    Kv(kv::Kv),
+}
+
+/// Whose cores user-level threads run on.
+#[derive(clap::Args, Debug)]
+pub struct On {
+    /// Those of the policy, of the server at --socket, or kernel threads on any CPU.
+    #[arg(long = "on")]
+    who: Who,
+    #[arg(long, required_if_eq("who", "socket"))]
+    socket: Option<PathBuf>,
+    /// Activations, or kernel threads.
+    #[arg(long)]
+    most: u32,
+}
+
+#[derive(clap::ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
+enum Who {
+    Policy,
+    Socket,
+    Threads,
+}
+
+impl On {
+    fn arbiter(&self) -> Option<Arbiter> {
+        match (self.who, &self.socket) {
+            (Who::Policy, _) => Some(Arbiter::Hints),
+            (Who::Socket, Some(socket)) => Some(Arbiter::Socket(socket.clone())),
+            _ => None,
+        }
+    }
 }
 
 #[derive(clap::Args, Debug)]
 pub struct Serve {
-    /// Whose cores the threads run on: those of the policy, of the server at --socket, or kernel threads on any CPU.
-    #[arg(long)]
+    #[command(flatten)]
     pub on: On,
-    #[arg(long, required_if_eq("on", "socket"))]
-    pub socket: Option<PathBuf>,
-    /// Activations, or kernel threads.
-    #[arg(long)]
-    pub most: u32,
     /// When it begins, ns of CLOCK_MONOTONIC.
     #[arg(long)]
     pub begin: u64,
@@ -53,19 +79,15 @@ pub struct Serve {
     /// Requests in a second, in each phase.
     #[arg(long, value_delimiter = ',')]
     pub rates: Vec<f64>,
-    /// What a request counts to.
+    /// A request's time on a CPU, ns.
     #[arg(long)]
     pub work: u64,
+    /// Kernel threads answer on all CPUs but the first, where requests are brought.
+    #[arg(long)]
+    pub apart: bool,
     /// The seed of arrivals.
     #[arg(long)]
     pub seed: u64,
-}
-
-#[derive(clap::ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
-pub enum On {
-    Policy,
-    Socket,
-    Threads,
 }
 
 /// What happened to requests for cores.
@@ -95,6 +117,7 @@ pub fn command(args: &Threads) -> Result<ExitCode> {
             server::serve(socket, cpus).map_err(|e| Error::file(format!("serving {}", socket.display()), &e))?;
         }
         Threads::Serve(args) => print_json(&serve(args)?)?,
+        Threads::Kv(args) => kv::serve(args)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -121,13 +144,6 @@ fn pipe(loops: u32) -> Result<()> {
     }
 }
 
-/// As a computer counts.
-pub fn count(to: u64) {
-    for n in 0..to {
-        black_box(n);
-    }
-}
-
 /// ns of CLOCK_MONOTONIC.
 pub fn now() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
@@ -144,8 +160,28 @@ fn sleep_until(when: u64) {
 
 type Latencies = Arc<Mutex<Vec<u64>>>;
 
+/// Takes so much of its thread's time on a CPU, ns, however many instructions that are. Where CPUs share one stream of these, each such
+/// thread has a CPU's speed all the same: QEMU goes on with the next CPU at a spin's hint.
+fn compute_for(time: u64) {
+    let spent = || {
+        let time = clock_gettime(ClockId::ThreadCPUTime);
+        time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    };
+    let end = spent() + time;
+    loop {
+        let left = end.saturating_sub(spent());
+        if left == 0 {
+            return;
+        }
+        let until = now() + left;
+        while now() < until {
+            std::hint::spin_loop();
+        }
+    }
+}
+
 fn answer(work: u64, due: u64, latencies: &Latencies) {
-    count(work);
+    compute_for(work);
     latencies.lock().unwrap_or_else(PoisonError::into_inner).push(now() - due);
 }
 
@@ -154,14 +190,9 @@ fn serve(args: &Serve) -> Result<Served> {
     let _ = set_current_timer_slack(std::num::NonZeroU64::new(1));
     let latencies = Latencies::default();
     let work = args.work;
-    let arbiter = match (args.on, &args.socket) {
-        (On::Policy, _) => Some(Arbiter::Hints),
-        (On::Socket, Some(socket)) => Some(Arbiter::Socket(socket.clone())),
-        _ => None,
-    };
-    let steps = match arbiter {
+    let steps = match args.on.arbiter() {
         Some(arbiter) => {
-            let runtime = start(Options::of(arbiter, args.most))?;
+            let runtime = start(Options::of(arbiter, args.on.most))?;
             arrivals(args, |due| {
                 let latencies = Arc::clone(&latencies);
                 drop(runtime.spawn(move || answer(work, due, &latencies)));
@@ -169,7 +200,10 @@ fn serve(args: &Serve) -> Result<Served> {
             runtime.end()
         }
         None => {
-            let pool = Pool::new(args.most, work, &latencies);
+            let pool = Pool::new(args.on.most, work, &latencies, args.apart);
+            if args.apart {
+                run_on(0..1);
+            }
             arrivals(args, |due| pool.give(Some(due)));
             pool.end();
             Vec::new()
@@ -203,6 +237,13 @@ fn arrivals(args: &Serve, mut give: impl FnMut(u64)) {
     }
 }
 
+/// The calling thread, on these CPUs alone, if there is one of them.
+fn run_on(cpus: std::ops::Range<usize>) {
+    let mut set = CpuSet::new();
+    cpus.for_each(|cpu| set.set(cpu));
+    let _ = sched_setaffinity(None, &set);
+}
+
 /// Kernel threads with one queue.
 struct Pool {
     queue: Arc<(Mutex<VecDeque<Option<u64>>>, Condvar)>,
@@ -210,19 +251,24 @@ struct Pool {
 }
 
 impl Pool {
-    fn new(threads: u32, work: u64, latencies: &Latencies) -> Self {
+    fn new(threads: u32, work: u64, latencies: &Latencies, is_apart: bool) -> Self {
         let queue = Arc::<(Mutex<VecDeque<Option<u64>>>, Condvar)>::default();
         let thread = |_| {
             let (queue, latencies) = (Arc::clone(&queue), Arc::clone(latencies));
-            std::thread::spawn(move || loop {
-                let mut waiting = queue.0.lock().unwrap_or_else(PoisonError::into_inner);
-                while waiting.is_empty() {
-                    waiting = queue.1.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+            std::thread::spawn(move || {
+                if is_apart {
+                    run_on(1..CpuSet::MAX_CPU);
                 }
-                let first = waiting.pop_front().flatten();
-                drop(waiting);
-                let Some(due) = first else { return };
-                answer(work, due, &latencies);
+                loop {
+                    let mut waiting = queue.0.lock().unwrap_or_else(PoisonError::into_inner);
+                    while waiting.is_empty() {
+                        waiting = queue.1.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+                    }
+                    let first = waiting.pop_front().flatten();
+                    drop(waiting);
+                    let Some(due) = first else { return };
+                    answer(work, due, &latencies);
+                }
             })
         };
         let threads = (0..threads).map(thread).collect();
@@ -241,16 +287,4 @@ impl Pool {
             let _ = thread.join();
         }
     }
-}
-
-/// How far this machine counts in so long. To be asked on a quiet CPU: the fastest of some runs is believed.
-pub fn counts_in(time: Duration) -> u64 {
-    const SAMPLE: u64 = 200_000;
-    let runs = (0..9).map(|_| {
-        let begin = now();
-        count(SAMPLE);
-        now() - begin
-    });
-    let best = runs.min().unwrap_or(1).max(1);
-    (u128::from(SAMPLE) * time.as_nanos() / u128::from(best)) as u64
 }

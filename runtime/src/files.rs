@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Waiting for files, sockets above all: one epoll for all user-level threads of a runtime. Whoever has nothing else to do waits for it, one at a time.
+
+use crate::pool::Shared;
+use crate::task::{self, wait, Waiters};
+use parking_lot::Mutex;
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::event::Timespec;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::Arc;
+
+/// Events that are taken from the kernel at once.
+const AT_ONCE: usize = 32;
+/// A file says once that it changed: who has been told tries until it would have to wait.
+const CHANGES: EventFlags = EventFlags::IN.union(EventFlags::OUT).union(EventFlags::RDHUP).union(EventFlags::ET);
+
+/// Who waits for a file.
+#[derive(Default)]
+struct State {
+    /// It has changed since someone began to try.
+    changed: bool,
+    waiters: Waiters,
+}
+
+type Place = Arc<Mutex<State>>;
+
+/// All files that are watched.
+pub(crate) struct Files {
+    epoll: OwnedFd,
+    /// By their numbers in the epoll. One that is free may be another file's later: at worst that tries once in vain.
+    places: Mutex<Vec<Option<Place>>>,
+    watched: AtomicUsize,
+    /// Someone without work waits for the epoll.
+    is_awaited: AtomicBool,
+}
+
+impl Files {
+    pub fn new() -> io::Result<Self> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        Ok(Self { epoll, places: Mutex::default(), watched: 0.into(), is_awaited: false.into() })
+    }
+
+    /// The caller is about to sleep and is the one that waits for files, too, until [`Files::leave`]; if there are any, and nobody else is.
+    pub fn await_them(&self) -> Option<BorrowedFd<'_>> {
+        let is_mine = self.watched.load(SeqCst) != 0 && !self.is_awaited.swap(true, SeqCst);
+        is_mine.then(|| self.epoll.as_fd())
+    }
+
+    /// It sleeps no more.
+    pub fn leave(&self) {
+        self.is_awaited.store(false, SeqCst);
+    }
+
+    /// Wakes who waits for what has changed, and says whether there was anyone. A system call, if there is a file.
+    pub fn look(&self) -> bool {
+        if self.watched.load(SeqCst) == 0 {
+            return false;
+        }
+        let mut events: [Event; AT_ONCE] =
+            std::array::from_fn(|_| Event { flags: EventFlags::empty(), data: EventData::new_u64(0) });
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        // A signal: it looks again soon.
+        let count = epoll::wait(&self.epoll, &mut events, Some(&now)).unwrap_or(0);
+        let mut woken = false;
+        for event in &events[..count] {
+            let place = self.places.lock().get(event.data.u64() as usize).cloned().flatten();
+            let waiters = place.map(|place| {
+                let mut state = place.lock();
+                state.changed = true;
+                std::mem::take(&mut state.waiters)
+            });
+            woken |= waiters.is_some_and(Waiters::wake_all);
+        }
+        woken
+    }
+
+    fn add(&self, file: BorrowedFd<'_>, place: &Place) -> io::Result<usize> {
+        let mut places = self.places.lock();
+        let number = places.iter().position(Option::is_none).unwrap_or(places.len());
+        epoll::add(&self.epoll, file, EventData::new_u64(number as u64), CHANGES)?;
+        match places.get_mut(number) {
+            Some(free) => *free = Some(Arc::clone(place)),
+            None => places.push(Some(Arc::clone(place))),
+        }
+        self.watched.fetch_add(1, SeqCst);
+        Ok(number)
+    }
+
+    fn remove(&self, file: BorrowedFd<'_>, number: usize) {
+        // One that was closed behind its back is gone by itself.
+        let _ = epoll::delete(&self.epoll, file);
+        if let Some(place) = self.places.lock().get_mut(number) {
+            *place = None;
+        }
+        self.watched.fetch_sub(1, SeqCst);
+    }
+}
+
+/// A file, socket or pipe that user-level threads wait for without keeping their core. Made by [`watch`] or [`Runtime::watch`](crate::Runtime::watch).
+pub struct Watched<F: AsFd> {
+    file: F,
+    number: usize,
+    place: Place,
+    shared: Arc<Shared>,
+}
+
+impl<F: AsFd> Watched<F> {
+    pub(crate) fn new(shared: &Arc<Shared>, file: F) -> io::Result<Self> {
+        let place = Place::default();
+        let number = shared.files.add(file.as_fd(), &place)?;
+        let watched = Self { file, number, place, shared: Arc::clone(shared) };
+        // Whoever sleeps did not wait for files, if this is the first.
+        shared.call_idle();
+        Ok(watched)
+    }
+
+    /// The file.
+    pub fn get(&self) -> &F {
+        &self.file
+    }
+
+    /// Tries until the file need not be waited for: `attempt` is called again, after the file has changed, as long as it fails with
+    /// [`io::ErrorKind::WouldBlock`]. The file must have been set to be nonblocking. A kernel thread may call this, too.
+    ///
+    /// ```no_run
+    /// # fn of(peer: std::net::TcpStream) -> std::io::Result<()> {
+    /// use std::io::Read;
+    ///
+    /// peer.set_nonblocking(true)?;
+    /// let peer = baton_runtime::watch(peer)?;
+    /// let mut buffer = [0; 512];
+    /// let count = peer.until_ready(|mut peer| peer.read(&mut buffer))?;
+    /// # let _ = count; Ok(()) }
+    /// ```
+    pub fn until_ready<T>(&self, mut attempt: impl FnMut(&F) -> io::Result<T>) -> io::Result<T> {
+        loop {
+            self.place.lock().changed = false;
+            match attempt(&self.file) {
+                Err(why) if why.kind() == io::ErrorKind::WouldBlock => self.wait(),
+                Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
+                other => return other,
+            }
+        }
+    }
+
+    /// Waits until the file has changed since the last attempt began.
+    fn wait(&self) {
+        loop {
+            {
+                let mut state = self.place.lock();
+                if state.changed {
+                    state.waiters.leave();
+                    return;
+                }
+                state.waiters.join();
+            }
+            wait();
+        }
+    }
+}
+
+impl<F: AsFd> Drop for Watched<F> {
+    fn drop(&mut self) {
+        self.shared.files.remove(self.file.as_fd(), self.number);
+    }
+}
+
+/// Watches a file for user-level threads of the runtime that this one is of.
+///
+/// # Errors
+/// When the kernel cannot watch it: an ordinary file, or too many.
+///
+/// # Panics
+/// When the caller is no user-level thread ([`Runtime::watch`](crate::Runtime::watch) is for others).
+pub fn watch<F: AsFd>(file: F) -> io::Result<Watched<F>> {
+    let task = task::current().expect("watch is for user-level threads; others have Runtime::watch");
+    Watched::new(&task.shared, file)
+}

@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Cores that the policy `arbiter` grants to real processes with user-level threads, on four CPUs: while they behave, while they do not, and while the
+//! policy is exchanged or recorded under them.
+
+use crate::{
+    hints::said,
+    record::{is_whole, Recorder},
+    tool::{baton, check, is_well, Load},
+    Case,
+};
+use arbiter::{Hint, Reply};
+use baton_hints::{Queue, Thread};
+use baton_native::{module, Policy};
+use baton_replay::{replay, End, Options};
+use baton_runtime::{spawn, yield_now, Arbiter, Runtime};
+use rustix::thread::{gettid, sched_getcpu};
+use std::{
+    collections::BTreeSet,
+    io::{BufRead, BufReader, Write},
+    process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio},
+    sync::{
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+        Arc,
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+pub fn cases() -> Vec<Case> {
+    vec![
+        case!("arbiter: cores are granted and reclaimed", granted()),
+        case!("arbiter: who gives no core back loses it", kept()),
+        case!("arbiter: a killed process's cores are others'", killed()),
+        case!("arbiter: upgrades under processes with cores, and its end", exchanged()),
+        case!("arbiter: recorded with hints, and replayed", recorded()),
+    ]
+}
+
+const RECORDING: &str = "/tmp/cores";
+/// For what is to be so in the end: the guest is slow, and shares one stream of instructions.
+const A_WHILE: Duration = Duration::from_secs(10);
+
+type Cpus = BTreeSet<u32>;
+
+/// Where threads have been since someone asked.
+#[derive(Default)]
+struct Seen(AtomicU64);
+
+impl Seen {
+    fn here(&self) {
+        self.0.fetch_or(1 << (sched_getcpu() % 64), Relaxed);
+    }
+
+    /// What threads that run see in a time that is long enough for each of them to be seen.
+    fn look(&self) -> Vec<u32> {
+        self.0.store(0, Relaxed);
+        thread::sleep(Duration::from_millis(60));
+        let seen = self.0.load(Relaxed);
+        (0..64).filter(|cpu| seen & (1 << cpu) != 0).collect()
+    }
+}
+
+/// The clients' end of what follows: says after each line that it reads on which CPUs its threads are, until there is none.
+pub fn client(args: &[String]) -> ExitCode {
+    let cores = args.get(1).and_then(|text| text.parse().ok()).unwrap_or(1);
+    let acted = match args.first().map(String::as_str) {
+        Some("work") => work(cores),
+        Some("keep") => keep(cores),
+        _ => Err("no such client".into()),
+    };
+    match acted {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            println!("{why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn answer(seen: &Seen) -> Result<(), String> {
+    println!("ready");
+    for line in std::io::stdin().lines() {
+        line.map_err(|e| e.to_string())?;
+        let cpus: Vec<_> = seen.look().iter().map(u32::to_string).collect();
+        println!("{}", cpus.join(","));
+    }
+    Ok(())
+}
+
+/// A runtime that wants so many cores, with more threads than these.
+fn work(cores: u32) -> Result<(), String> {
+    let options = baton_runtime::Options { least: cores, ..baton_runtime::Options::of(Arbiter::Hints, cores) };
+    let runtime = Runtime::start(options).map_err(|e| e.to_string())?;
+    let (seen, stop) = (Arc::<Seen>::default(), Arc::<AtomicBool>::default());
+    let threads: Vec<_> = (0..3 * cores)
+        .map(|_| {
+            let (seen, stop) = (seen.clone(), stop.clone());
+            runtime.spawn(move || {
+                while !stop.load(Relaxed) {
+                    seen.here();
+                    // Some are made and end all the time.
+                    let _ = spawn(|| std::hint::black_box(1)).join();
+                    yield_now();
+                }
+            })
+        })
+        .collect();
+    answer(&seen)?;
+    stop.store(true, Relaxed);
+    threads.into_iter().try_for_each(|thread| thread.join().map_err(|_| "a thread panicked".to_owned()))?;
+    runtime.end();
+    Ok(())
+}
+
+/// Activations that compute and never listen.
+fn keep(cores: u32) -> Result<(), String> {
+    let leader = gettid().as_raw_nonzero().get() as u32;
+    let seen = Arc::<Seen>::default();
+    for _ in 0..cores {
+        let seen = seen.clone();
+        thread::spawn(move || -> Result<(), String> {
+            let mut queue = Queue::<Hint, Reply>::open("arbiter", 16).map_err(|e| e.to_string())?;
+            queue.send_now(&Hint::Join { leader: Thread::of_id(leader) }).map_err(|e| e.to_string())?;
+            queue.send_now(&Hint::Request { level: 0, cores }).map_err(|e| e.to_string())?;
+            while !matches!(queue.wait(A_WHILE).map_err(|e| e.to_string())?, Some(Reply::Granted { .. })) {}
+            loop {
+                seen.here();
+            }
+        });
+    }
+    answer(&seen)
+}
+
+/// Ends with this value.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        // One that has ended is not killed.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// One of the clients.
+struct Process {
+    child: Killed,
+    to: Option<ChildStdin>,
+    from: BufReader<ChildStdout>,
+}
+
+impl Process {
+    fn start(kind: &str, cores: u32) -> Result<Self, String> {
+        let mut command = Command::new("/usr/bin/baton-booted");
+        command.args(["--cores", kind, &cores.to_string()]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = Killed(command.spawn().map_err(|e| e.to_string())?);
+        let from = BufReader::new(child.0.stdout.take().ok_or("a process without an output")?);
+        let mut process = Self { to: child.0.stdin.take(), from, child };
+        let said = process.hear()?;
+        check(said == "ready", || format!("{kind} says {said:?}"))?;
+        Ok(process)
+    }
+
+    fn hear(&mut self) -> Result<String, String> {
+        let mut line = String::new();
+        self.from.read_line(&mut line).map_err(|e| e.to_string())?;
+        Ok(line.trim().to_owned())
+    }
+
+    /// The CPUs that its threads are on.
+    fn cpus(&mut self) -> Result<Cpus, String> {
+        let to = self.to.as_mut().ok_or("a process without an input")?;
+        to.write_all(b"\n").map_err(|e| format!("the process is gone: {e}"))?;
+        let said = self.hear()?;
+        let cpus: Result<_, _> = said.split(',').filter(|part| !part.is_empty()).map(str::parse).collect();
+        cpus.map_err(|e| format!("{said:?}: {e}"))
+    }
+
+    /// All its threads come to their ends.
+    fn end(mut self) -> Result<(), String> {
+        drop(self.to.take());
+        let ended = self.child.0.wait().map_err(|e| e.to_string())?;
+        check(ended.success(), || format!("a process ended with {ended}"))
+    }
+}
+
+/// Looks until the processes have so many CPUs, none of them in common: and then once more, as it is to stay so.
+fn become_so(processes: &mut [&mut Process], counts: &[usize]) -> Result<Vec<Cpus>, String> {
+    let end = Instant::now() + A_WHILE;
+    let mut before = false;
+    loop {
+        let cpus = processes.iter_mut().map(|process| process.cpus()).collect::<Result<Vec<_>, _>>()?;
+        let all: Cpus = cpus.iter().flatten().copied().collect();
+        let is_so =
+            cpus.iter().map(BTreeSet::len).eq(counts.iter().copied()) && all.len() == counts.iter().sum::<usize>();
+        if is_so && before {
+            return Ok(cpus);
+        }
+        check(Instant::now() < end, || format!("{counts:?} CPUs are to be theirs, and they are on {cpus:?}"))?;
+        before = is_so;
+    }
+}
+
+fn load() -> Result<(), String> {
+    baton(&["load", "arbiter", "--all"]).map(|_| ())
+}
+
+/// One CPU of the four is everybody's.
+fn granted() -> Result<(), String> {
+    load()?;
+    let mut one = Process::start("work", 3)?;
+    become_so(&mut [&mut one], &[3])?;
+    let mut other = Process::start("work", 3)?;
+    become_so(&mut [&mut one, &mut other], &[2, 1])?;
+    let load = Load::hackbench(1, 20)?;
+    let mut third = Process::start("work", 1)?;
+    become_so(&mut [&mut one, &mut other, &mut third], &[1, 1, 1])?;
+    load.end()?;
+    one.end()?;
+    become_so(&mut [&mut other, &mut third], &[2, 1])?;
+    third.end()?;
+    become_so(&mut [&mut other], &[3])?;
+    other.end()?;
+    is_well("arbiter")
+}
+
+/// It goes on as a plain task, on the CPU that is everybody's.
+fn kept() -> Result<(), String> {
+    load()?;
+    let mut keeper = Process::start("keep", 3)?;
+    become_so(&mut [&mut keeper], &[3])?;
+    let mut other = Process::start("work", 1)?;
+    let cpus = become_so(&mut [&mut keeper, &mut other], &[3, 1])?;
+    check(cpus[0].contains(&0), || format!("the one that lost its core is not on CPU 0: {cpus:?}"))?;
+    keeper.end()?;
+    other.end()?;
+    is_well("arbiter")
+}
+
+fn killed() -> Result<(), String> {
+    load()?;
+    let mut rest = Process::start("work", 3)?;
+    for kind in ["work", "keep", "work"] {
+        let mut victim = Process::start(kind, 1)?;
+        become_so(&mut [&mut rest, &mut victim], &[2, 1])?;
+        // By its end: SIGKILL.
+        drop(victim);
+        become_so(&mut [&mut rest], &[3])?;
+    }
+    rest.end()?;
+    is_well("arbiter")
+}
+
+fn exchanged() -> Result<(), String> {
+    load()?;
+    let mut one = Process::start("work", 3)?;
+    become_so(&mut [&mut one], &[3])?;
+    for _ in 0..4 {
+        baton(&["upgrade", "arbiter"])?;
+        become_so(&mut [&mut one], &[3])?;
+    }
+    // What it said to the first version the last one knows, and hears more.
+    let mut other = Process::start("work", 1)?;
+    become_so(&mut [&mut one, &mut other], &[2, 1])?;
+    baton(&["upgrade", "arbiter"])?;
+    other.end()?;
+    become_so(&mut [&mut one], &[3])?;
+    baton(&["switch", "arbiter", "fifo"])?;
+    check(!one.cpus()?.is_empty(), || "nothing of the process runs without the arbiter".into())?;
+    one.end()?;
+    is_well("fifo")
+}
+
+fn recorded() -> Result<(), String> {
+    load()?;
+    let mut one = Process::start("work", 3)?;
+    become_so(&mut [&mut one], &[3])?;
+    let recorder = Recorder::start("arbiter", RECORDING, &[])?;
+    let mut other = Process::start("work", 1)?;
+    become_so(&mut [&mut one, &mut other], &[2, 1])?;
+    other.end()?;
+    become_so(&mut [&mut one], &[3])?;
+    let (status, summary, errors) = recorder.end()?;
+    check(status.success(), || format!("{status}: {errors}"))?;
+    one.end()?;
+    let recording = is_whole(RECORDING, &summary)?;
+    let (hints, replies) = said(&recording);
+    // Of the other: join, request and its end; of the one: to be parked and granted again.
+    check(hints >= 3 && replies >= 3, || format!("{hints} hints and {replies} replies are recorded"))?;
+    for single in [true, false] {
+        let policy = Policy::linked(module!(::arbiter::BatonPolicy));
+        let outcome = replay(&recording, policy, &Options { single, ..Options::default() })?;
+        check(outcome.end == End::Whole && outcome.events == outcome.all, || format!("{outcome:?}"))?;
+    }
+    is_well("arbiter")
+}
