@@ -32,7 +32,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &["baton", "baton-abi", "baton-core", "baton-native", "baton-seam", "baton-sim", "baton-trace", POLICY],
     ),
     ("baton-vm", &[]),
-    ("baton-booted", &["baton-conformance", "baton-hints", "baton-native", "baton-replay", "baton-trace", POLICY]),
+    (
+        "baton-booted",
+        &["baton-conformance", "baton-hints", "baton-native", "baton-replay", "baton-runtime", "baton-trace", POLICY],
+    ),
     ("baton-cli", &[ANY]),
     ("xtask", &[]),
 ];
