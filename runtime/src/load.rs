@@ -5,8 +5,6 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// The part of its cores' time that a process is to use: what is left is for work that comes in bursts.
-const FULL: f64 = 0.9;
 /// In this time what waits is to be done, beside what comes.
 const CATCH_UP: Duration = Duration::from_millis(20);
 /// The weight of the last interval in what a thread takes until it gives way.
@@ -53,7 +51,7 @@ impl Load {
         let came = (busy + more * each) / time.as_nanos().max(1) as f64;
         let late = waiting * each / CATCH_UP.as_nanos() as f64;
         // As many threads as ran or waited have no use for more cores than that.
-        ((came + late) / FULL).ceil().clamp(0.0, self.most.swap(0, Relaxed) as f64) as u32
+        (came + late).ceil().clamp(0.0, self.most.swap(0, Relaxed) as f64) as u32
     }
 }
 
@@ -94,11 +92,11 @@ mod tests {
             load.wanted(interval, waiting)
         };
         let load = Load::default();
-        assert_eq!(after(&load, 36, 0, 9), 1, "90 % of one");
-        assert_eq!(after(&load, 37, 0, 9), 2);
-        assert_eq!(after(&load, 40, 0, 1), 1, "nobody else would run");
+        assert_eq!(after(&load, 40, 0, 9), 1, "all of one");
+        assert_eq!(after(&load, 41, 0, 9), 2);
+        assert_eq!(after(&load, 41, 0, 1), 1, "nobody else would run");
         // Twice what it can do came: 40 wait, who are to be done in 20 ms.
-        assert_eq!(after(&load, 40, 40, 41), 3, "2.2 of 0.9");
+        assert_eq!(after(&load, 40, 40, 41), 3, "2, and 0.2 for those who wait");
         // They are gone, by three cores: little came.
         assert_eq!(after(&load, 60, 0, 41), 1);
         assert_eq!(after(&load, 0, 0, 0), 0);

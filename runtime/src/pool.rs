@@ -51,7 +51,7 @@ pub struct Options {
 impl Options {
     /// Always so many kernel threads, which nobody arbitrates.
     pub fn fixed(cores: u32) -> Self {
-        let interval = Duration::from_millis(4);
+        let interval = Duration::from_millis(2);
         Self { arbiter: Arbiter::None, level: 0, least: cores, most: cores, interval, stack: 64 << 10 }
     }
 
@@ -259,16 +259,15 @@ impl Shared {
         let (mut turn, mut told) = (0u32, 0);
         let (mut since, mut arrived) = (Instant::now(), 0);
         loop {
-            let ran = turn.wrapping_sub(told);
             turn = turn.wrapping_add(1);
-            let arrivals = self.arrived.load(Relaxed) / ARRIVALS_EACH;
             let listens = turn.is_multiple_of(LISTEN_EVERY);
-            let looks = turn.is_multiple_of(LOOK_EVERY) || arrivals != arrived;
             self.timers.wake_due();
             if listens {
                 self.files.look();
             }
             let first = here.next.take();
+            let has_arrivals = || self.arrived.load(Relaxed) / ARRIVALS_EACH != arrived;
+            let looks = turn.is_multiple_of(LOOK_EVERY) || first.is_none() && has_arrivals();
             if listens && seat.must_leave() {
                 first.into_iter().for_each(|task| self.put(index, task));
                 self.log.note(Event::Reclaimed);
@@ -276,8 +275,8 @@ impl Shared {
             }
             if looks {
                 let now = Instant::now();
-                self.load.worked(now - since, ran);
-                (since, told, arrived) = (now, turn.wrapping_sub(1), arrivals);
+                self.load.worked(now - since, turn.wrapping_sub(told).wrapping_sub(1));
+                (since, told, arrived) = (now, turn.wrapping_sub(1), self.arrived.load(Relaxed) / ARRIVALS_EACH);
                 self.think(now, seat);
             }
             match first {

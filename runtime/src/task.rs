@@ -85,12 +85,9 @@ impl Task {
     pub fn run(self: Arc<Self>, here: &Here) {
         here.current.replace(Some(Arc::clone(&self)));
         let mut place = self.body.lock();
-        if let Body::New(_) = *place {
-            self.begin(&mut place);
-        }
         let paused = match &mut *place {
             Body::Begun(fiber) => fiber.resume(),
-            _ => Some(Pause::Yield),
+            body => self.begin(body),
         };
         let Some(pause) = paused else {
             let body = std::mem::replace(&mut *place, Body::Over);
@@ -108,11 +105,16 @@ impl Task {
         Arc::clone(&self.shared).put(here.index, self);
     }
 
-    /// On a stack, if there is memory for one; else it tries again in its next turn, when others may have ended.
-    fn begin(&self, body: &mut Body) {
-        let Some(stack) = self.shared.stack() else { return };
+    /// Runs it on a stack, if there is memory for one; else it tries again in its next turn, when others may have ended.
+    #[inline(never)]
+    fn begin(&self, body: &mut Body) -> Option<Pause> {
+        let Some(stack) = self.shared.stack() else { return Some(Pause::Yield) };
         if let Body::New(function) = std::mem::replace(body, Body::Over) {
             *body = Body::Begun(Fiber::new(stack, function));
+        }
+        match body {
+            Body::Begun(fiber) => fiber.resume(),
+            _ => None,
         }
     }
 

@@ -259,3 +259,35 @@ fn a_writer_waits_for_room_and_a_kernel_thread_may_wait_too() {
     drop(ours);
     runtime.end();
 }
+
+#[test]
+fn a_core_that_is_wanted_back_at_once_is_given_back() {
+    use std::io::{Read, Write};
+    let path = std::env::temp_dir().join(format!("baton-runtime-{}-hasty", std::process::id()));
+    let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    // As the messages are: what, and two numbers.
+    let server = std::thread::spawn(move || {
+        let [join, request, park, granted, reclaim] = [1, 2, 3, 4, 5];
+        let (mut peer, _) = listener.accept().unwrap();
+        let mut said = Vec::new();
+        let mut hear = |peer: &mut std::os::unix::net::UnixStream| {
+            let mut message = [0; 12];
+            peer.read_exact(&mut message).unwrap();
+            said.push(u32::from_le_bytes(message[..4].try_into().unwrap()));
+            said.clone()
+        };
+        let message = |what: u32| [what, 0, 0].map(u32::to_le_bytes).concat();
+        assert_eq!([hear(&mut peer), hear(&mut peer)][1], [join, request]);
+        peer.write_all(&[message(granted), message(reclaim)].concat()).unwrap();
+        // It asks for its number of cores again as it begins to wait.
+        while hear(&mut peer).last() != Some(&park) {}
+        peer.write_all(&message(granted)).unwrap();
+        peer
+    });
+    let runtime = Runtime::start(Options::of(Arbiter::Socket(path.clone()), 1)).unwrap();
+    let peer = server.join().unwrap();
+    assert_eq!(runtime.spawn(|| 7).join().unwrap(), 7);
+    runtime.end();
+    drop(peer);
+    std::fs::remove_file(path).unwrap();
+}

@@ -57,8 +57,12 @@ impl Seat for OfHints {
         }
         loop {
             self.listen();
+            // It may have been told already to give it back again.
+            if self.is_granted {
+                return !stop();
+            }
             // Without a policy all run, as threads of whoever schedules them now.
-            if self.is_granted || self.queue.end().is_some() {
+            if self.queue.end().is_some() {
                 self.must_leave = false;
                 return !stop();
             }

@@ -115,7 +115,8 @@ impl Seat for OfLine<'_> {
             if stop() {
                 return false;
             }
-            if self.told().load(SeqCst) == GRANTED as u8 {
+            // Or told already to give it back again, which it does as one that has it.
+            if self.told().load(SeqCst) != PARK as u8 {
                 return true;
             }
             sleep(bell, [None, None], None);

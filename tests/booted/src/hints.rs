@@ -3,7 +3,7 @@
 
 use crate::{
     flight, record,
-    tool::{baton, baton_fails, check, is_well, must, Load},
+    tool::{baton, check, is_well, must, Load},
     Case,
 };
 use baton_hints::{End, Message, NotSent, OpenError, Queue, Raw, Thread, Type};
@@ -32,7 +32,6 @@ pub fn cases() -> Vec<Case> {
         case!("hints: what is refused, and counted", refused()),
         case!("hints: replies that are not read", unread()),
         case!("hints: other types, and other mistakes", mistakes()),
-        case!("hints: who is granted what", grants()),
         case!("hints: upgrades, switches, unloads and faults", ends()),
         case!("hints: clients that are killed", killed()),
         case!("hints: a hostile client", hostile()),
@@ -45,9 +44,9 @@ pub fn cases() -> Vec<Case> {
 
 type Echo = Queue<Hint, Reply>;
 
-const A_WHILE: Duration = Duration::from_secs(5);
+pub const A_WHILE: Duration = Duration::from_secs(5);
 
-fn load() -> Result<(), String> {
+pub fn load() -> Result<(), String> {
     baton(&["load", "echo", "--all"]).map(|_| ())
 }
 
@@ -109,6 +108,7 @@ pub fn client(args: &[String]) -> ExitCode {
         Some("without-calls") => rounds(),
         Some("open") => open().map(|queue| hold(queue, args.get(1).is_some())),
         Some("flood") => flood(),
+        Some("name") => name(args.get(1).and_then(|id| id.parse().ok())),
         _ => Err("no such client".into()),
     };
     match acted {
@@ -120,7 +120,7 @@ pub fn client(args: &[String]) -> ExitCode {
     }
 }
 
-fn start(args: &[&str], user: u32) -> Result<Child, String> {
+pub fn start(args: &[&str], user: u32) -> Result<Child, String> {
     let mut command = Command::new("/usr/bin/baton-booted");
     command.arg("--hints").args(args).stdin(Stdio::piped()).stdout(Stdio::piped());
     if user != 0 {
@@ -130,7 +130,7 @@ fn start(args: &[&str], user: u32) -> Result<Child, String> {
 }
 
 /// Runs a client: whether it ended well, and what it said.
-fn run(args: &[&str], user: u32) -> Result<(bool, String), String> {
+pub fn run(args: &[&str], user: u32) -> Result<(bool, String), String> {
     let output = start(args, user)?.wait_with_output().map_err(|e| e.to_string())?;
     Ok((output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned()))
 }
@@ -323,7 +323,14 @@ fn mistakes() -> Result<(), String> {
     is_well("echo")
 }
 
-const USER: u32 = 4711;
+/// Says what becomes of a hint that names this thread, or another process's; by its id as this process sees it.
+fn name(other: Option<u32>) -> Result<(), String> {
+    let mut queue = open()?;
+    let id = other.unwrap_or_else(|| gettid().as_raw_nonzero().get() as u32);
+    let said = queue.send_now(&Hint::First { thread: Thread::of_id(id), yes: true });
+    println!("{said:?} {:?}", queue.receive());
+    Ok(())
+}
 
 /// Holds a queue until its input ends, and says why it was closed. With `another`, one of another thread, too.
 fn hold(queue: Echo, another: bool) {
@@ -332,41 +339,6 @@ fn hold(queue: Echo, another: bool) {
     let mut queue = queue;
     let _ = queue.wait(Duration::from_secs(60));
     println!("{:?}", queue.end());
-}
-
-fn grants() -> Result<(), String> {
-    load()?;
-    let user = USER.to_string();
-    let (ok, said) = run(&["open"], USER)?;
-    check(!ok && said.contains("nobody has granted"), || format!("without a grant: {said}"))?;
-    baton(&["hints", "grant", "fifo", "--user", &user])?;
-    let (ok, said) = run(&["open"], USER)?;
-    check(!ok && said.contains("nobody has granted"), || format!("with another policy's: {said}"))?;
-    baton(&["hints", "revoke", "fifo", "--user", &user])?;
-    baton_fails(&["hints", "revoke", "fifo", "--user", &user], "was not granted")?;
-    baton(&["hints", "grant", "echo", "--user", &user, "--queues", "1"])?;
-    let child = start(&["open", "another"], USER)?;
-    let begin = Instant::now();
-    while !baton(&["hints", "list", "--json"])?.contains("\"open\": 1") {
-        check(begin.elapsed() < A_WHILE * 4, || "no queue is open".into())?;
-        thread::sleep(Duration::from_millis(50));
-    }
-    baton(&["hints", "revoke", "echo", "--user", &user])?;
-    let output = child.wait_with_output().map_err(|e| e.to_string())?;
-    let said = String::from_utf8_lossy(&output.stdout);
-    check(said.contains("as many queues open as were granted") && said.contains("Some(Revoked)"), || said.to_string())?;
-    let (ok, said) = run(&["open"], USER)?;
-    check(!ok && said.contains("nobody has granted"), || format!("after the revocation: {said}"))?;
-    // By group, and by a cgroup that it is not in.
-    fs::create_dir_all("/sys/fs/cgroup/granted").map_err(|e| e.to_string())?;
-    baton(&["hints", "grant", "echo", "--group", &user, "--cgroup", "granted"])?;
-    let (ok, said) = run(&["open"], USER)?;
-    check(!ok && said.contains("nobody has granted"), || format!("outside of the cgroup: {said}"))?;
-    baton(&["hints", "revoke", "echo", "--group", &user, "--cgroup", "granted"])?;
-    fs::remove_dir("/sys/fs/cgroup/granted").map_err(|e| e.to_string())?;
-    let list = baton(&["hints", "list", "--json"])?;
-    check(list.trim() == "[]", || format!("left: {list}"))?;
-    is_well("echo")
 }
 
 fn ends() -> Result<(), String> {

@@ -18,6 +18,7 @@ mod conformance;
 mod containment;
 mod cores;
 mod flight;
+mod grants;
 mod hints;
 mod record;
 mod several;
@@ -68,7 +69,7 @@ fn main() -> ExitCode {
         ("conformance", "2", conformance::cases()),
         ("upgrade", "2", upgrade::cases()),
         ("record", "2", record::cases().into_iter().chain(flight::cases()).collect()),
-        ("hints", "2", hints::cases()),
+        ("hints", "2", hints::cases().into_iter().chain(grants::cases()).collect()),
         ("several", "4", several::cases()),
         ("cores", "4", cores::cases()),
         ("configuration", "4", configuration::cases()),

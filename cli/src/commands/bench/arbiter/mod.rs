@@ -33,11 +33,11 @@ const CORES: u32 = CPUS - 1;
 const WORK: u64 = 100_000;
 /// A phase, ns, and how many there are.
 const PHASE: u64 = 200_000_000;
-const PHASES: usize = 40;
+const PHASES: usize = 20;
 /// Per cent of the cores that both processes need together.
 const LOADS: &[u64] = &[50, 70, 80];
 /// Per cent of that which the busy one of the two needs.
-const BUSY: f64 = 75.0;
+const BUSY: f64 = 70.0;
 const SOCKET: &str = "/tmp/baton-arbiter.socket";
 
 /// How the processes get their CPUs.
@@ -55,7 +55,7 @@ pub enum Way {
 }
 
 impl Way {
-    const ALL: [Way; 4] = [Way::Spread, Way::Threads, Way::Cpusets, Way::Arbiter];
+    const ALL: [Way; 4] = [Way::Arbiter, Way::Threads, Way::Cpusets, Way::Spread];
 
     fn name(self) -> &'static str {
         match self {

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Hints: who may open a queue, and whom a hint may name.
+
+use crate::{
+    hints::{load, run, start, A_WHILE},
+    tool::{baton, baton_fails, check, is_well, must},
+    Case,
+};
+use std::{
+    fs, process, thread,
+    time::{Duration, Instant},
+};
+
+pub fn cases() -> Vec<Case> {
+    vec![
+        case!("hints: who is granted what", grants()),
+        case!("hints: granted to a group, and to a cgroup", groups()),
+        case!("hints: whom a hint may name", names()),
+    ]
+}
+
+const USER: u32 = 4711;
+const CGROUP: &str = "/sys/fs/cgroup/granted";
+
+fn wait_for_queues(count: u32) -> Result<(), String> {
+    let begin = Instant::now();
+    while !baton(&["hints", "list", "--json"])?.contains(&format!("\"open\": {count}")) {
+        check(begin.elapsed() < A_WHILE * 4, || format!("{count} queues are not open"))?;
+        thread::sleep(Duration::from_millis(50));
+    }
+    Ok(())
+}
+
+fn grants() -> Result<(), String> {
+    load()?;
+    let user = USER.to_string();
+    let (ok, said) = run(&["open"], USER)?;
+    check(!ok && said.contains("nobody has granted"), || format!("without a grant: {said}"))?;
+    baton(&["hints", "grant", "fifo", "--user", &user])?;
+    let (ok, said) = run(&["open"], USER)?;
+    check(!ok && said.contains("nobody has granted"), || format!("with another policy's: {said}"))?;
+    baton(&["hints", "revoke", "fifo", "--user", &user])?;
+    baton_fails(&["hints", "revoke", "fifo", "--user", &user], "was not granted")?;
+    baton(&["hints", "grant", "echo", "--user", &user, "--queues", "1"])?;
+    let child = start(&["open", "another"], USER)?;
+    wait_for_queues(1)?;
+    baton(&["hints", "revoke", "echo", "--user", &user])?;
+    let output = child.wait_with_output().map_err(|e| e.to_string())?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    check(said.contains("as many queues open as were granted") && said.contains("Some(Revoked)"), || said.to_string())?;
+    let (ok, said) = run(&["open"], USER)?;
+    check(!ok && said.contains("nobody has granted"), || format!("after the revocation: {said}"))?;
+    let list = baton(&["hints", "list", "--json"])?;
+    check(list.trim() == "[]", || format!("left: {list}"))?;
+    is_well("echo")
+}
+
+/// Opens one as the user, and has what was granted taken back: it is closed then.
+fn opens_until_revoked(to: &[&str]) -> Result<(), String> {
+    let child = start(&["open"], USER)?;
+    wait_for_queues(1)?;
+    baton(&[&["hints", "revoke", "echo"], to].concat())?;
+    let output = child.wait_with_output().map_err(|e| e.to_string())?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    check(said.contains("Some(Revoked)"), || format!("by {to:?}: {said}"))
+}
+
+/// This process and those that it starts.
+fn enter(cgroup: &str) -> Result<(), String> {
+    fs::write(format!("{cgroup}/cgroup.procs"), process::id().to_string()).map_err(|e| format!("{cgroup}: {e}"))
+}
+
+fn groups() -> Result<(), String> {
+    load()?;
+    let user = USER.to_string();
+    let by_group = ["--group", &user];
+    baton(&[&["hints", "grant", "echo"], &by_group[..]].concat())?;
+    opens_until_revoked(&by_group)?;
+    fs::create_dir_all(CGROUP).map_err(|e| e.to_string())?;
+    let result = (|| {
+        let both = ["--group", &user, "--cgroup", "granted"];
+        baton(&[&["hints", "grant", "echo"], &both[..]].concat())?;
+        let (ok, said) = run(&["open"], USER)?;
+        check(!ok && said.contains("nobody has granted"), || format!("outside of the cgroup: {said}"))?;
+        enter(CGROUP)?;
+        opens_until_revoked(&both)?;
+        // Of those in the cgroup everybody.
+        let by_cgroup = ["--cgroup", "granted"];
+        baton(&[&["hints", "grant", "echo"], &by_cgroup[..]].concat())?;
+        opens_until_revoked(&by_cgroup)
+    })();
+    enter("/sys/fs/cgroup")?;
+    fs::remove_dir(CGROUP).map_err(|e| e.to_string())?;
+    result?;
+    is_well("echo")
+}
+
+fn names() -> Result<(), String> {
+    load()?;
+    let (user, own) = (USER.to_string(), process::id().to_string());
+    let expect = |said: &str, expected: &str| check(said.starts_with(expected), || format!("{said}, not {expected}"));
+    baton(&["hints", "grant", "echo", "--user", &user])?;
+    expect(&run(&["name"], USER)?.1, "Ok(()) Some(Noted")?;
+    expect(&run(&["name", &own], USER)?.1, "Err(Refused(Thread))")?;
+    baton(&["hints", "grant", "echo", "--user", &user, "--any-thread"])?;
+    expect(&run(&["name", &own], USER)?.1, "Ok(()) Some(Noted")?;
+    expect(&run(&["name", "4000000"], USER)?.1, "Err(Refused(Thread))")?;
+    baton(&["hints", "revoke", "echo", "--user", &user])?;
+    // Ids are those of the sender's namespace: there it is 1.
+    expect(&must("unshare", &["-p", "-f", "/usr/bin/baton-booted", "--hints", "name", "1"])?, "Ok(()) Some(Noted")?;
+    expect(&must("unshare", &["-p", "-f", "/usr/bin/baton-booted", "--hints", "name", &own])?, "Err(Refused(Thread))")?;
+    is_well("echo")
+}
