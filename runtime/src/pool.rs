@@ -262,12 +262,20 @@ impl Shared {
             turn = turn.wrapping_add(1);
             let listens = turn.is_multiple_of(LISTEN_EVERY);
             self.timers.wake_due();
+            let first = here.next.take();
+            let first = match first {
+                // Where threads hand this core to each other, that takes a few instructions.
+                Some(task) if !listens => {
+                    task.run(here);
+                    continue;
+                }
+                first => first,
+            };
             if listens {
                 self.files.look();
             }
-            let first = here.next.take();
             let has_arrivals = || self.arrived.load(Relaxed) / ARRIVALS_EACH != arrived;
-            let looks = turn.is_multiple_of(LOOK_EVERY) || first.is_none() && has_arrivals();
+            let looks = turn.is_multiple_of(LOOK_EVERY) || has_arrivals();
             if listens && seat.must_leave() {
                 first.into_iter().for_each(|task| self.put(index, task));
                 self.log.note(Event::Reclaimed);
@@ -281,7 +289,7 @@ impl Shared {
             }
             match first {
                 // The queue's turn.
-                Some(task) if listens && self.cores[index].length.load(SeqCst) != 0 => self.put(index, task),
+                Some(task) if self.cores[index].length.load(SeqCst) != 0 => self.put(index, task),
                 Some(task) => {
                     task.run(here);
                     continue;

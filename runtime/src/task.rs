@@ -203,9 +203,10 @@ impl Waiters {
     /// The first one.
     #[inline]
     pub fn next(&mut self) -> Option<Waiter> {
-        match self.0.is_empty() {
-            true => None,
-            false => Some(self.0.remove(0)),
+        match self.0.len() {
+            // Mostly there is none or one, for whom nothing has to be moved.
+            0 | 1 => self.0.pop(),
+            _ => Some(self.0.remove(0)),
         }
     }
 
