@@ -33,7 +33,9 @@ const CORES: u32 = CPUS - 1;
 const WORK: u64 = 100_000;
 /// A phase, ns, and how many there are.
 const PHASE: u64 = 200_000_000;
-const PHASES: usize = 20;
+const PHASES: usize = 10;
+/// How often each is run, with processes and arrivals of its own: EEVDF's tails differ from run to run.
+const RUNS: u64 = 3;
 /// Per cent of the cores that both processes need together.
 const LOADS: &[u64] = &[50, 70, 80];
 /// Per cent of that which the busy one of the two needs.
@@ -67,7 +69,7 @@ impl Way {
     }
 }
 
-/// One run. Times in us.
+/// All runs of a way at a load. Times in us.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Point {
     pub way: Way,
@@ -141,7 +143,8 @@ fn here(search: &Search) -> Result<Found> {
         subject.measure(search, || {
             let _server = (way == Way::Cpusets).then(Program::server).transpose()?;
             for &load in LOADS {
-                let point = run(way, load)?;
+                let runs = (0..RUNS).map(|number| run(way, load, number)).collect::<Result<Vec<_>>>()?;
+                let point = point(way, load, &runs);
                 eprintln!("baton: {point:?}");
                 found.points.push(point);
             }
@@ -192,7 +195,10 @@ impl Drop for Program {
     }
 }
 
-fn run(way: Way, load: u64) -> Result<Point> {
+/// A run: when it began, and what the processes saw.
+type Run = (u64, [Served; 2]);
+
+fn run(way: Way, load: u64, number: u64) -> Result<Run> {
     let begin = now() + 300_000_000;
     let all = load as f64 / 100.0 * f64::from(CORES) * 1e9 / WORK as f64;
     let (many, few) = (all * BUSY / 100.0, all * (100.0 - BUSY) / 100.0);
@@ -206,7 +212,8 @@ fn run(way: Way, load: u64) -> Result<Point> {
             Way::Spread => "threads".into(),
         });
         let most = if way == Way::Spread { CPUS } else { CORES };
-        arguments.push(format!("--most {most} --begin {begin} --phase {PHASE} --work {WORK} --seed {}", which + 1));
+        arguments.push(format!("--most {most} --begin {begin} --phase {PHASE} --work {WORK}"));
+        arguments.push(format!("--seed {}", number * 2 + which as u64));
         arguments.push(format!("--rates {}", rates.join(",")));
         let arguments: Vec<_> = arguments.iter().flat_map(|some| some.split(' ')).map(String::from).collect();
         Program::start(&arguments)
@@ -214,88 +221,107 @@ fn run(way: Way, load: u64) -> Result<Point> {
     let [one, other] = both;
     let served = [one?, other?].map(Program::served);
     let [one, other] = served;
-    Ok(point(way, load, begin, &[one?, other?]))
+    Ok((begin, [one?, other?]))
 }
 
 fn us(ns: u64) -> f64 {
     ns as f64 / 1e3
 }
 
-fn point(way: Way, load: u64, begin: u64, served: &[Served; 2]) -> Point {
-    let mut latencies = Histogram::default();
-    served.iter().flat_map(|one| &one.latencies).for_each(|&ns| latencies.record(ns));
+fn point(way: Way, load: u64, runs: &[Run]) -> Point {
+    const DURATION: u64 = PHASE * PHASES as u64;
+    let (mut latencies, mut took) = (Histogram::default(), 0);
+    for (begin, served) in runs {
+        served.iter().flat_map(|one| &one.latencies).for_each(|&ns| latencies.record(ns));
+        let end = served.iter().map(|one| one.end).max().unwrap_or(0);
+        took += end.saturating_sub(*begin).max(DURATION);
+    }
     let times = latencies.percentiles();
-    let end = served.iter().map(|one| one.end).max().unwrap_or(begin);
-    let duration = PHASE * PHASES as u64;
-    let cores = matches!(way, Way::Arbiter | Way::Cpusets).then(|| cores(begin, begin + duration, served));
+    let mut grants = Grants::default();
+    runs.iter().for_each(|(begin, served)| grants.add(*begin, begin + DURATION, served));
+    let cores = matches!(way, Way::Arbiter | Way::Cpusets).then(|| grants.cores());
     Point {
         way,
         load,
-        offered: times.count as f64 * 1e9 / duration as f64,
-        answered: times.count as f64 * 1e9 / end.saturating_sub(begin).max(duration) as f64,
+        offered: times.count as f64 * 1e9 / (DURATION * runs.len() as u64) as f64,
+        answered: times.count as f64 * 1e9 / took as f64,
         p50: us(times.p50),
         p99: us(times.p99),
         cores,
     }
 }
 
-/// What the two histories come to, between two times.
-fn cores(begin: u64, end: u64, served: &[Served; 2]) -> Cores {
-    let mut steps: Vec<_> = served
-        .iter()
-        .enumerate()
-        .flat_map(|(who, one)| one.steps.iter().map(move |&(when, step)| (when, who, step)))
-        .collect();
-    steps.sort_by_key(|&(when, ..)| when);
-    let (mut grant, mut reclaim) = (Histogram::default(), Histogram::default());
-    let mut asked: [Vec<u64>; 2] = Default::default();
-    let (mut wanted, mut has, mut leaving) = ([0u32; 2], [0u32; 2], [Vec::new(), Vec::new()]);
-    let (mut last_request, mut free_since, mut since, mut unused) = (begin, 0, begin, 0);
-    for (when, who, step) in steps {
-        // What is over by this step, within the time.
-        let (from, until) = (since.clamp(begin, end), when.clamp(begin, end));
-        let waits = (0..2).any(|who| has[who] < wanted[who]) && has.iter().sum::<u32>() < CORES;
-        unused += if waits { until - from } else { 0 };
-        since = when;
-        match step {
-            Step::Requested(cores) => {
-                last_request = when;
-                let more = cores.saturating_sub(wanted[who]);
-                asked[who].extend((0..more).map(|_| when));
-                let fewer = wanted[who].saturating_sub(cores) as usize;
-                let left = asked[who].len().saturating_sub(fewer);
-                asked[who].truncate(left);
-                wanted[who] = cores;
-            }
-            Step::Granted => {
-                has[who] += 1;
-                if !asked[who].is_empty() {
-                    let since = asked[who].remove(0).max(free_since);
-                    if when >= begin {
-                        grant.record(when - since);
+/// What histories come to. In ns.
+#[derive(Default)]
+struct Grants {
+    grant: Histogram,
+    reclaim: Histogram,
+    unused: u64,
+    time: u64,
+}
+
+impl Grants {
+    /// Of two processes, between two times.
+    fn add(&mut self, begin: u64, end: u64, served: &[Served; 2]) {
+        let mut steps: Vec<_> = served
+            .iter()
+            .enumerate()
+            .flat_map(|(who, one)| one.steps.iter().map(move |&(when, step)| (when, who, step)))
+            .collect();
+        steps.sort_by_key(|&(when, ..)| when);
+        self.time += end - begin;
+        let mut asked: [Vec<u64>; 2] = Default::default();
+        let (mut wanted, mut has, mut leaving) = ([0u32; 2], [0u32; 2], [Vec::new(), Vec::new()]);
+        let (mut last_request, mut free_since, mut since) = (begin, 0, begin);
+        for (when, who, step) in steps {
+            // What is over by this step, within the time.
+            let (from, until) = (since.clamp(begin, end), when.clamp(begin, end));
+            let waits = (0..2).any(|who| has[who] < wanted[who]) && has.iter().sum::<u32>() < CORES;
+            self.unused += if waits { until - from } else { 0 };
+            since = when;
+            match step {
+                Step::Requested(cores) => {
+                    last_request = when;
+                    let more = cores.saturating_sub(wanted[who]);
+                    asked[who].extend((0..more).map(|_| when));
+                    let fewer = wanted[who].saturating_sub(cores) as usize;
+                    let left = asked[who].len().saturating_sub(fewer);
+                    asked[who].truncate(left);
+                    wanted[who] = cores;
+                }
+                Step::Granted => {
+                    has[who] += 1;
+                    if !asked[who].is_empty() {
+                        let since = asked[who].remove(0).max(free_since);
+                        if when >= begin {
+                            self.grant.record(when - since);
+                        }
                     }
                 }
-            }
-            Step::Reclaimed => leaving[who].push(last_request),
-            Step::Parked => {
-                free_since = if has.iter().sum::<u32>() == CORES { when } else { free_since };
-                has[who] = has[who].saturating_sub(1);
-                // At the end they park without having been told.
-                if let Some(since) = leaving[who].pop().filter(|_| (begin..end).contains(&when)) {
-                    reclaim.record(when - since);
-                }
-                if has[who] < wanted[who] && when < end {
-                    asked[who].push(when);
+                Step::Reclaimed => leaving[who].push(last_request),
+                Step::Parked => {
+                    free_since = if has.iter().sum::<u32>() == CORES { when } else { free_since };
+                    has[who] = has[who].saturating_sub(1);
+                    // At the end they park without having been told.
+                    if let Some(since) = leaving[who].pop().filter(|_| (begin..end).contains(&when)) {
+                        self.reclaim.record(when - since);
+                    }
+                    if has[who] < wanted[who] && when < end {
+                        asked[who].push(when);
+                    }
                 }
             }
         }
     }
-    let of = |times: &Histogram| {
-        let times = times.percentiles();
-        (times.count, [us(times.p50), us(times.p99)])
-    };
-    let ((grants, grant), (reclaims, reclaim)) = (of(&grant), of(&reclaim));
-    Cores { grants, grant, reclaims, reclaim, unused: unused as f64 * 100.0 / (end - begin) as f64 }
+
+    fn cores(&self) -> Cores {
+        let of = |times: &Histogram| {
+            let times = times.percentiles();
+            (times.count, [us(times.p50), us(times.p99)])
+        };
+        let ((grants, grant), (reclaims, reclaim)) = (of(&self.grant), of(&self.reclaim));
+        Cores { grants, grant, reclaims, reclaim, unused: self.unused as f64 * 100.0 / self.time as f64 }
+    }
 }
 
 #[cfg(test)]
@@ -312,7 +338,9 @@ mod tests {
         };
         let one = of(&[(1, Requested(3)), (2, Granted), (2, Granted), (3, Granted), (12, Reclaimed), (14, Parked)]);
         let other = of(&[(10, Requested(1)), (15, Granted), (50, Requested(2)), (60, Requested(1))]);
-        let cores = cores(0, 100 * MS, &[one, other]);
+        let mut grants = Grants::default();
+        grants.add(0, 100 * MS, &[one, other]);
+        let cores = grants.cores();
         assert_eq!((cores.grants, cores.reclaims), (4, 1));
         // Of 1, 1, 2 and 1 ms, as there is a core for it from 14 ms on; the one from 10 to 14 ms. A histogram's numbers have three digits.
         let near =
