@@ -19,8 +19,8 @@ const CHANGES: EventFlags = EventFlags::IN.union(EventFlags::OUT).union(EventFla
 /// Who waits for a file.
 #[derive(Default)]
 struct State {
-    /// It has changed since someone began to try.
-    changed: bool,
+    /// How often it has changed.
+    changes: u64,
     waiters: Waiters,
 }
 
@@ -68,7 +68,7 @@ impl Files {
             let place = self.places.lock().get(event.data.u64() as usize).cloned().flatten();
             let waiters = place.map(|place| {
                 let mut state = place.lock();
-                state.changed = true;
+                state.changes += 1;
                 std::mem::take(&mut state.waiters)
             });
             woken |= waiters.is_some_and(Waiters::wake_all);
@@ -122,7 +122,7 @@ impl<F: AsFd> Watched<F> {
     }
 
     /// Tries until the file need not be waited for: `attempt` is called again, after the file has changed, as long as it fails with
-    /// [`io::ErrorKind::WouldBlock`]. The file must have been set to be nonblocking. A kernel thread may call this, too.
+    /// [`io::ErrorKind::WouldBlock`]. The file must have been set to be nonblocking. A kernel thread may call this, too, until the runtime ends.
     ///
     /// ```no_run
     /// # fn of(peer: std::net::TcpStream) -> std::io::Result<()> {
@@ -136,21 +136,21 @@ impl<F: AsFd> Watched<F> {
     /// ```
     pub fn until_ready<T>(&self, mut attempt: impl FnMut(&F) -> io::Result<T>) -> io::Result<T> {
         loop {
-            self.place.lock().changed = false;
+            let before = self.place.lock().changes;
             match attempt(&self.file) {
-                Err(why) if why.kind() == io::ErrorKind::WouldBlock => self.wait(),
+                Err(why) if why.kind() == io::ErrorKind::WouldBlock => self.wait(before),
                 Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
                 other => return other,
             }
         }
     }
 
-    /// Waits until the file has changed since the last attempt began.
-    fn wait(&self) {
+    /// Waits until the file has changed more often than that.
+    fn wait(&self, before: u64) {
         loop {
             {
                 let mut state = self.place.lock();
-                if state.changed {
+                if state.changes != before {
                     state.waiters.leave();
                     return;
                 }

@@ -98,6 +98,8 @@ struct Core {
     queue: Mutex<VecDeque<Arc<Task>>>,
     length: AtomicUsize,
     state: AtomicU8,
+    /// What it did is in the load, since the number of cores was last thought over.
+    told: AtomicBool,
 }
 
 /// What all activations share.
@@ -117,6 +119,8 @@ pub(crate) struct Shared {
     idle: AtomicUsize,
     stop: AtomicBool,
     wanted: AtomicU32,
+    /// Held while a request is made.
+    requests: Mutex<()>,
     interval: Interval,
     load: Load,
     log: Log,
@@ -179,10 +183,10 @@ impl Shared {
         if self.idle.load(SeqCst) == 0 {
             return;
         }
-        let idle = self.cores.iter().position(|core| core.state.load(SeqCst) == IDLE);
-        if let Some(idle) = idle {
-            if self.cores[idle].state.compare_exchange(IDLE, BUSY, SeqCst, SeqCst).is_ok() {
-                ring(&self.bells[idle]);
+        for (core, bell) in self.cores.iter().zip(&self.bells) {
+            // Another may call the same one at this moment.
+            if core.state.compare_exchange(IDLE, BUSY, SeqCst, SeqCst).is_ok() {
+                return ring(bell);
             }
         }
     }
@@ -262,6 +266,9 @@ impl Shared {
             turn = turn.wrapping_add(1);
             let listens = turn.is_multiple_of(LISTEN_EVERY);
             self.timers.wake_due();
+            if listens {
+                self.files.look();
+            }
             let first = here.next.take();
             let first = match first {
                 // Where threads hand this core to each other, that takes a few instructions.
@@ -271,19 +278,17 @@ impl Shared {
                 }
                 first => first,
             };
-            if listens {
-                self.files.look();
-            }
             let has_arrivals = || self.arrived.load(Relaxed) / ARRIVALS_EACH != arrived;
             let looks = turn.is_multiple_of(LOOK_EVERY) || has_arrivals();
             if listens && seat.must_leave() {
                 first.into_iter().for_each(|task| self.put(index, task));
+                self.tell(index, since.elapsed(), turn.wrapping_sub(told).wrapping_sub(1));
                 self.log.note(Event::Reclaimed);
                 return;
             }
             if looks {
                 let now = Instant::now();
-                self.load.worked(now - since, turn.wrapping_sub(told).wrapping_sub(1));
+                self.tell(index, now - since, turn.wrapping_sub(told).wrapping_sub(1));
                 (since, told, arrived) = (now, turn.wrapping_sub(1), self.arrived.load(Relaxed) / ARRIVALS_EACH);
                 self.think(now, seat);
             }
@@ -303,15 +308,21 @@ impl Shared {
             if self.is_over() {
                 return;
             }
-            self.load.worked(since.elapsed(), turn.wrapping_sub(told).wrapping_sub(1));
+            self.tell(index, since.elapsed(), turn.wrapping_sub(told).wrapping_sub(1));
             if seat.must_leave() {
                 self.log.note(Event::Reclaimed);
                 return;
             }
             self.idle(index, seat);
             (since, told) = (Instant::now(), turn);
+            self.cores[index].told.store(true, Relaxed);
             self.think(since, seat);
         }
+    }
+
+    fn tell(&self, index: usize, time: Duration, ran: u32) {
+        self.load.worked(time, ran);
+        self.cores[index].told.store(true, Relaxed);
     }
 
     /// Sleeps with the core until there may be something to do.
@@ -341,7 +352,12 @@ impl Shared {
     fn think(&self, now: Instant, seat: &mut dyn Seat) {
         self.note_ready();
         let Some(time) = self.interval.is_over(now) else { return };
-        let wanted = self.load.wanted(time, self.waiting()).clamp(self.options.least, self.options.most);
+        // A core that computes and has said nothing all the time is in use.
+        let is_silent = |core: &&Core| !core.told.swap(false, Relaxed) && core.state.load(SeqCst) == BUSY;
+        let silent = self.cores.iter().filter(is_silent).count() as u32;
+        let wanted = self.load.wanted(time, self.waiting()).max(silent).clamp(self.options.least, self.options.most);
+        // Whoever thinks meanwhile thinks again soon; two requests at once could be heard in the wrong order.
+        let Some(_turn) = self.requests.try_lock() else { return };
         if wanted != self.wanted.swap(wanted, SeqCst) {
             self.log.note(Event::Requested(wanted));
             seat.request(wanted);
@@ -365,7 +381,7 @@ impl Runtime {
         let bell = |_| eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).map_err(|e| system(e.into()));
         let bells: Box<[OwnedFd]> = (0..options.most).map(bell).collect::<Result<_, _>>()?;
         let office = Arc::new(Office::open(&options.arbiter, options.level, &bells)?);
-        let core = |_| Core { queue: Mutex::default(), length: 0.into(), state: PARKED.into() };
+        let core = |_| Core { queue: Mutex::default(), length: 0.into(), state: PARKED.into(), told: false.into() };
         let shared = Arc::new(Shared {
             cores: (0..options.most).map(core).collect(),
             bells,
@@ -378,6 +394,7 @@ impl Runtime {
             idle: 0.into(),
             stop: false.into(),
             wanted: options.least.into(),
+            requests: Mutex::default(),
             interval: Interval::new(options.interval),
             load: Load::default(),
             log: Log::default(),

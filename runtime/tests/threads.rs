@@ -269,6 +269,7 @@ fn a_core_that_is_wanted_back_at_once_is_given_back() {
     let server = std::thread::spawn(move || {
         let [join, request, park, granted, reclaim] = [1, 2, 3, 4, 5];
         let (mut peer, _) = listener.accept().unwrap();
+        peer.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         let mut said = Vec::new();
         let mut hear = |peer: &mut std::os::unix::net::UnixStream| {
             let mut message = [0; 12];
@@ -290,4 +291,40 @@ fn a_core_that_is_wanted_back_at_once_is_given_back() {
     runtime.end();
     drop(peer);
     std::fs::remove_file(path).unwrap();
+}
+
+#[test]
+fn many_wait_for_one_file() {
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+    const ROUNDS: u32 = 200;
+    for cores in [1, 3] {
+        let runtime = Runtime::start(Options::fixed(cores)).unwrap();
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let ours = Arc::new(runtime.watch(ours).unwrap());
+        // A reader, and a writer that tries at the same time: neither takes the other's news.
+        let reader = Arc::clone(&ours);
+        let reads = runtime.spawn(move || {
+            for _ in 0..ROUNDS {
+                let mut byte = [0];
+                assert_eq!(reader.until_ready(|mut socket| socket.read(&mut byte)).unwrap(), 1);
+            }
+        });
+        let writes = runtime.spawn(move || {
+            for _ in 0..ROUNDS {
+                assert_eq!(ours.until_ready(|mut socket| socket.write(&[1])).unwrap(), 1);
+                yield_now();
+            }
+        });
+        // An answer to each, so that what is read comes at any time.
+        for _ in 0..ROUNDS {
+            let mut byte = [0];
+            theirs.read_exact(&mut byte).unwrap();
+            theirs.write_all(&byte).unwrap();
+        }
+        reads.join().unwrap();
+        writes.join().unwrap();
+        runtime.end();
+    }
 }

@@ -8,8 +8,10 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use baton_runtime::{spawn, watch, Options, Runtime, Watched};
+use baton_runtime::{sleep, spawn, watch, yield_now, Options, Runtime, Watched};
+use rustix::io::Errno;
 
 use super::{start, On};
 use crate::error::{Error, Result};
@@ -31,8 +33,14 @@ pub struct Kv {
 const MAX_KEY: usize = 250;
 const MAX_VALUE: usize = 1 << 20;
 const MAX_LINE: usize = 2048;
+/// Of answers to what came at once.
+const MAX_OUTPUT: usize = 8 << 20;
 const BUFFER: usize = 16 << 10;
 const SHARDS: usize = 64;
+/// Of memory for a key and its value, beside these, about.
+const EACH: usize = 96;
+/// Before one who could not be accepted is tried again.
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// Serves for ever.
 pub fn serve(args: &Kv) -> Result<()> {
@@ -58,6 +66,15 @@ fn accept(runtime: &Runtime, listener: TcpListener, store: &Arc<Store>) -> std::
             Ok((peer, _)) => peer,
             // Of that one connection.
             Err(why) if why.kind() == ErrorKind::ConnectionAborted => continue,
+            // Files, or memory for one: some may be given back soon.
+            Err(why)
+                if [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS]
+                    .map(Some)
+                    .contains(&Errno::from_io_error(&why)) =>
+            {
+                sleep(PAUSE);
+                continue;
+            }
             Err(why) => return why,
         };
         let store = Arc::clone(&store);
@@ -65,6 +82,7 @@ fn accept(runtime: &Runtime, listener: TcpListener, store: &Arc<Store>) -> std::
             // Whatever is wrong with a connection is its client's to notice.
             let _ = attend(peer, &store);
         }));
+        yield_now();
     });
     acceptor.join().map_or(Ok(()), Err)
 }
@@ -86,6 +104,8 @@ fn attend(peer: TcpStream, store: &Store) -> std::io::Result<()> {
         if !goes_on {
             return Ok(());
         }
+        // One that always has more to say is not alone.
+        yield_now();
     }
 }
 
@@ -97,6 +117,11 @@ fn send(peer: &Watched<TcpStream>, mut bytes: &[u8]) -> std::io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// What a key and its value take, with what keeps them.
+fn size_of(key: &[u8], value: &[u8]) -> usize {
+    key.len() + value.len() + EACH
 }
 
 struct Item {
@@ -136,6 +161,7 @@ impl Store {
         let mut at = 0;
         let goes_on = loop {
             match self.answer(&input[at..], output) {
+                Step::Done(_) if output.len() > MAX_OUTPUT => break false,
                 Step::Done(used) => at += used,
                 Step::More => break true,
                 Step::Close => break false,
@@ -160,12 +186,21 @@ impl Store {
         match words.next() {
             Some(b"get" | b"gets") => {
                 if let Some(key) = words.next() {
-                    std::iter::once(key).chain(words).for_each(|key| self.get(key, output));
+                    for key in std::iter::once(key).chain(words) {
+                        self.get(key, output);
+                        if output.len() > MAX_OUTPUT {
+                            return Step::Close;
+                        }
+                    }
                     answer = b"END\r\n";
                 }
             }
             Some(b"set") => match Set::parse(words) {
-                None => answer = b"CLIENT_ERROR bad command line format\r\n",
+                // How much of what follows is its data is not known.
+                None => {
+                    output.extend_from_slice(b"CLIENT_ERROR bad command line format\r\n");
+                    return Step::Close;
+                }
                 Some(set) if set.length > MAX_VALUE => {
                     output.extend_from_slice(b"SERVER_ERROR object too large for cache\r\n");
                     return Step::Close;
@@ -174,6 +209,7 @@ impl Store {
                 Some(set) => {
                     used += set.length + 2;
                     answer = match &rest[set.length..set.length + 2] {
+                        _ if set.expires != 0 => b"SERVER_ERROR nothing expires here\r\n",
                         b"\r\n" => self.set(&set, &rest[..set.length]),
                         _ => b"CLIENT_ERROR bad data chunk\r\n",
                     };
@@ -182,6 +218,7 @@ impl Store {
             },
             Some(b"delete") => {
                 answer = match words.next().map(|key| self.delete(key)) {
+                    Some(_) if words.next() == Some(b"noreply") => b"",
                     Some(true) => b"DELETED\r\n",
                     Some(false) => b"NOT_FOUND\r\n",
                     None => answer,
@@ -212,21 +249,21 @@ impl Store {
     }
 
     fn set(&self, set: &Set<'_>, value: &[u8]) -> &'static [u8] {
-        let size = set.key.len() + value.len();
+        let size = size_of(set.key, value);
         if self.used.fetch_add(size, Relaxed) + size > self.most {
             self.used.fetch_sub(size, Relaxed);
             return b"SERVER_ERROR out of memory storing object\r\n";
         }
         let item = Item { flags: set.flags, value: value.into() };
         if let Some(before) = self.shard(set.key).insert(set.key.into(), item) {
-            self.used.fetch_sub(set.key.len() + before.value.len(), Relaxed);
+            self.used.fetch_sub(size_of(set.key, &before.value), Relaxed);
         }
         b"STORED\r\n"
     }
 
     fn delete(&self, key: &[u8]) -> bool {
         let gone = self.shard(key).remove(key);
-        gone.map(|gone| self.used.fetch_sub(key.len() + gone.value.len(), Relaxed)).is_some()
+        gone.map(|gone| self.used.fetch_sub(size_of(key, &gone.value), Relaxed)).is_some()
     }
 }
 
@@ -250,6 +287,8 @@ impl<'a> Iterator for Words<'a> {
 struct Set<'a> {
     key: &'a [u8],
     flags: u32,
+    /// Another time than 0 would be a promise.
+    expires: i64,
     length: usize,
     is_quiet: bool,
 }
@@ -261,10 +300,9 @@ impl<'a> Set<'a> {
         }
         let key = words.next().filter(|key| key.len() <= MAX_KEY)?;
         let flags = number(words.next()?)?;
-        // Nothing expires: another time than 0 would be a promise.
-        number::<u32>(words.next()?).filter(|&expires| expires == 0)?;
+        let expires = number(words.next()?)?;
         let length = number(words.next()?)?;
-        Some(Self { key, flags, length, is_quiet: words.next() == Some(b"noreply") })
+        Some(Self { key, flags, expires, length, is_quiet: words.next() == Some(b"noreply") })
     }
 }
 
@@ -284,11 +322,11 @@ mod tests {
         ("delete a\r\n", "NOT_FOUND\r\n"),
         ("get a\r\n", "END\r\n"),
         ("set a 0 0 2\r\nxyz\r\n", "CLIENT_ERROR bad data chunk\r\nERROR\r\n"),
-        ("set a 0 60 1\r\n", "CLIENT_ERROR bad command line format\r\n"),
-        ("set a 0 0 -1\r\n", "CLIENT_ERROR bad command line format\r\n"),
+        ("set a 0 60 8\r\ndelete b\r\n", "SERVER_ERROR nothing expires here\r\n"),
+        ("delete b noreply\r\nset b 0 0 4\r\n1234\r\n", "STORED\r\n"),
         ("get\r\n", "ERROR\r\n"),
         ("\r\n", "ERROR\r\n"),
-        ("set c 0 0 90\r\n123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890\r\n",
+        ("set c 0 0 120\r\n123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890\r\n",
             "SERVER_ERROR out of memory storing object\r\n"),
     ];
 
@@ -297,14 +335,14 @@ mod tests {
         let input: Vec<u8> = TALK.iter().flat_map(|(said, _)| said.bytes()).collect();
         let expected: String = TALK.iter().map(|(_, answered)| *answered).collect();
         for part in 1..=input.len() {
-            let store = Store::new(95);
+            let store = Store::new(3 * EACH + 12);
             let (mut rest, mut output) = (Vec::new(), Vec::new());
             for some in input.chunks(part) {
                 rest.extend_from_slice(some);
                 assert!(store.answer_all(&mut rest, &mut output));
             }
             assert_eq!((String::from_utf8_lossy(&output), rest.len()), (expected.as_str().into(), 0), "by {part}");
-            assert_eq!(store.used.load(Relaxed), 5, "b and its value");
+            assert_eq!(store.used.load(Relaxed), EACH + 5, "b and its value");
         }
     }
 
@@ -316,8 +354,24 @@ mod tests {
             assert_eq!(String::from_utf8_lossy(&output), expected);
         };
         ends(&[b'a'; MAX_LINE], "CLIENT_ERROR line too long\r\n");
+        ends(b"set a 0 0 -1\r\ndelete b\r\n", "CLIENT_ERROR bad command line format\r\n");
         ends(b"set a 0 0 1048577\r\n", "SERVER_ERROR object too large for cache\r\n");
         ends(b"version\r\nquit\r\nversion\r\n", concat!("VERSION ", env!("CARGO_PKG_VERSION"), "-baton\r\n"));
+    }
+
+    #[test]
+    fn who_asks_for_too_much_at_once_is_left() {
+        let store = Store::new(2 << 20);
+        let mut said = format!("set a 0 0 {MAX_VALUE}\r\n").into_bytes();
+        said.extend(vec![b'x'; MAX_VALUE]);
+        said.extend(b"\r\n");
+        let mut output = Vec::new();
+        assert!(store.answer_all(&mut said, &mut output));
+        for asks in [format!("get{}\r\n", " a".repeat(900)), "get a\r\n".repeat(900)] {
+            output.clear();
+            assert!(!store.answer_all(&mut asks.into_bytes(), &mut output));
+            assert!((MAX_OUTPUT..MAX_OUTPUT + 2 * MAX_VALUE).contains(&output.len()));
+        }
     }
 
     #[test]
