@@ -14,8 +14,9 @@
 //! ```
 //!
 //! A kernel thread for each core that the process may have at most (an activation) runs user-level threads from a queue of its own, and takes
-//! others' when that is empty. Where it gets its core from is an [`Arbiter`]'s to say. A user-level thread runs until it ends, waits, or yields: one that
-//! waits in the kernel, or computes for long without [`yield_now`], keeps its core from the others.
+//! others' when that is empty. Where it gets its core from is an [`Arbiter`]'s to say. A user-level thread runs until it ends, waits, or yields. For
+//! sockets and pipes it waits by [`watch`]; one that waits in the kernel in another way, or computes for long without [`yield_now`], keeps its core from
+//! the others.
 #![deny(unsafe_op_in_unsafe_fn)]
 #![warn(missing_docs)]
 
