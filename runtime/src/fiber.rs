@@ -5,8 +5,6 @@ use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 use std::cell::Cell;
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
-use std::sync::Arc;
 
 /// Why a fiber gives way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,8 +36,6 @@ fn inner() -> *const Inner {
 /// A function on a stack of its own, that runs when it is resumed until it gives way.
 pub struct Fiber {
     coroutine: Coroutine<(), Pause, ()>,
-    /// Where the function gives way; null before it began.
-    inner: Arc<AtomicPtr<Inner>>,
 }
 
 // SAFETY: Own-fiber. What is on the stack was made by a function that is `Send`, and on it; a reference to what is thread-local does not
@@ -49,19 +45,15 @@ unsafe impl Send for Fiber {}
 impl Fiber {
     /// The function must not unwind.
     pub fn new(stack: DefaultStack, function: impl FnOnce() + Send + 'static) -> Self {
-        let place = Arc::new(AtomicPtr::new(ptr::null_mut()));
-        let inner = Arc::clone(&place);
         let coroutine = Coroutine::with_stack(stack, move |yielder: &Inner, ()| {
-            place.store(ptr::from_ref(yielder).cast_mut(), Relaxed);
             set_inner(yielder);
             function();
         });
-        Self { coroutine, inner }
+        Self { coroutine }
     }
 
     /// Lets it run. `None` when its function is over.
     pub fn resume(&mut self) -> Option<Pause> {
-        set_inner(self.inner.load(Relaxed));
         match self.coroutine.resume(()) {
             CoroutineResult::Yield(pause) => Some(pause),
             CoroutineResult::Return(()) => None,
@@ -80,6 +72,8 @@ pub fn give_way(pause: Pause) {
     assert!(!inner.is_null(), "only a user-level thread can give way");
     // SAFETY: Own-fiber. Who calls is on a fiber: it is the running fiber's, on whose stack this call is, so that it is there until that is over.
     unsafe { &*inner }.suspend(pause);
+    // Others ran here meanwhile, or this is another thread.
+    set_inner(inner);
 }
 
 #[cfg(test)]

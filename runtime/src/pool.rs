@@ -28,8 +28,8 @@ const ARRIVALS_EACH: u32 = 16;
 const LISTEN_EVERY: u32 = 16;
 /// So long someone sleeps with the last core that may be given back, if nothing happens.
 const REST: Duration = Duration::from_secs(1);
-/// Stacks that are kept for the next threads.
-const SPARE_STACKS: usize = 256;
+/// Stacks that are kept for the next threads. Of each some pages have been used; to have one mapped anew takes as long as some ten requests.
+const SPARE_STACKS: usize = 1024;
 
 /// How a runtime is to be.
 #[derive(Clone, Debug)]
@@ -165,17 +165,25 @@ impl Shared {
         self.with_core.load(SeqCst) == 1
     }
 
-    /// Puts a thread into a queue: this activation's, or that of the one with the shortest. If one sleeps with its core, that takes it.
+    /// Puts a thread into a queue: this activation's, or that of the one with the shortest. If one sleeps with its core, that takes it; unless
+    /// the caller is about to do so itself.
     pub fn push(&self, task: Arc<Task>) {
-        match here() {
-            Some(here) => self.put(here.index, task),
+        let takes_itself = match here() {
+            Some(here) => {
+                let before = self.cores[here.index].length.load(SeqCst);
+                self.put(here.index, task);
+                before == 0 && !here.is_inside.get()
+            }
             None => {
                 self.put(self.shortest(), task);
                 self.arrived.fetch_add(1, Relaxed);
+                false
             }
-        }
+        };
         self.note_ready();
-        self.call_idle();
+        if !takes_itself {
+            self.call_idle();
+        }
     }
 
     /// Wakes one activation that sleeps with its core.
@@ -302,6 +310,10 @@ impl Shared {
                 None => {}
             }
             if let Some(task) = self.next(index, looks) {
+                // Who goes behind it need not wait for it.
+                if self.cores[index].length.load(SeqCst) != 0 {
+                    self.call_idle();
+                }
                 task.run(here);
                 continue;
             }
@@ -341,10 +353,9 @@ impl Shared {
         state.store(BUSY, SeqCst);
         if files.is_some() {
             self.files.leave();
-            // Who is woken has been pushed, and another one called. Else another one is to wait for files.
-            if !self.files.look() {
-                self.call_idle();
-            }
+            self.files.look();
+            // Another one is to wait for files.
+            self.call_idle();
         }
     }
 

@@ -47,6 +47,8 @@ pub(crate) struct Here {
     pub current: RefCell<Option<Arc<Task>>>,
     /// Who goes before the queue. Nobody else can take it, so that it is used only while there is no other core.
     pub next: Cell<Option<Arc<Task>>>,
+    /// Does a user-level thread run? Else the worker looks for the next one, and takes what is put into its queue.
+    pub is_inside: Cell<bool>,
 }
 
 thread_local! {
@@ -62,7 +64,12 @@ pub(crate) fn here() -> Option<&'static Here> {
 
 /// This kernel thread is a worker while the function runs.
 pub(crate) fn as_worker(index: usize, function: impl FnOnce(&Here)) {
-    let here: &'static Here = Box::leak(Box::new(Here { index, current: RefCell::new(None), next: Cell::new(None) }));
+    let here: &'static Here = Box::leak(Box::new(Here {
+        index,
+        current: RefCell::new(None),
+        next: Cell::new(None),
+        is_inside: Cell::new(false),
+    }));
     HERE.set(Some(here));
     function(here);
     here.current.take();
@@ -85,10 +92,12 @@ impl Task {
     pub fn run(self: Arc<Self>, here: &Here) {
         here.current.replace(Some(Arc::clone(&self)));
         let mut place = self.body.lock();
+        here.is_inside.set(true);
         let paused = match &mut *place {
             Body::Begun(fiber) => fiber.resume(),
             body => self.begin(body),
         };
+        here.is_inside.set(false);
         let Some(pause) = paused else {
             let body = std::mem::replace(&mut *place, Body::Over);
             drop(place);
