@@ -39,7 +39,7 @@ pub enum Threads {
 /// Whose cores user-level threads run on.
 #[derive(clap::Args, Debug)]
 pub struct On {
-    /// Those of the policy, of the server at --socket, or kernel threads on any CPU.
+    /// Those of the policy, of the server at --socket, or kernel threads: so many, or one for each request.
     #[arg(long = "on")]
     who: Who,
     #[arg(long, required_if_eq("who", "socket"))]
@@ -54,6 +54,7 @@ enum Who {
     Policy,
     Socket,
     Threads,
+    Each,
 }
 
 impl On {
@@ -85,6 +86,9 @@ pub struct Serve {
     /// Kernel threads answer on all CPUs but the first, where requests are brought.
     #[arg(long)]
     pub apart: bool,
+    /// Queues of the kernel threads, among which requests are dealt by chance.
+    #[arg(long, default_value_t = 1)]
+    pub queues: u32,
     /// The seed of arrivals.
     #[arg(long)]
     pub seed: u64,
@@ -167,16 +171,13 @@ fn compute_for(time: u64) {
         let time = clock_gettime(ClockId::ThreadCPUTime);
         time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
     };
-    let end = spent() + time;
-    loop {
-        let left = end.saturating_sub(spent());
-        if left == 0 {
-            return;
-        }
+    let (end, mut left) = (spent() + time, time);
+    while left != 0 {
         let until = now() + left;
         while now() < until {
             std::hint::spin_loop();
         }
+        left = end.saturating_sub(spent());
     }
 }
 
@@ -199,13 +200,20 @@ fn serve(args: &Serve) -> Result<Served> {
             });
             runtime.end()
         }
+        None if args.on.who == Who::Each => {
+            each(args, &latencies)?;
+            Vec::new()
+        }
         None => {
-            let pool = Pool::new(args.on.most, work, &latencies, args.apart);
+            let queues = args.queues.max(1);
+            let pool = || Pool::new(args.on.most / queues, work, &latencies, args.apart);
+            let pools: Vec<_> = (0..queues).map(|_| pool()).collect();
             if args.apart {
                 run_on(0..1);
             }
-            arrivals(args, |due| pool.give(Some(due)));
-            pool.end();
+            let mut chance = Rng::new(args.seed, 1);
+            arrivals(args, |due| pools[chance.below(queues.into()) as usize].give(Some(due)));
+            pools.into_iter().for_each(Pool::end);
             Vec::new()
         }
     };
@@ -242,6 +250,25 @@ fn run_on(cpus: std::ops::Range<usize>) {
     let mut set = CpuSet::new();
     cpus.for_each(|cpu| set.set(cpu));
     let _ = sched_setaffinity(None, &set);
+}
+
+/// A kernel thread for each request, with a stack like a user-level thread's.
+fn each(args: &Serve, latencies: &Latencies) -> Result<()> {
+    let (to, from) = std::sync::mpsc::channel::<()>();
+    let (work, mut failed) = (args.work, None);
+    arrivals(args, |due| {
+        let (latencies, live) = (Arc::clone(latencies), to.clone());
+        let thread = move || {
+            answer(work, due, &latencies);
+            drop(live);
+        };
+        let made = std::thread::Builder::new().stack_size(64 << 10).spawn(thread);
+        failed = made.err().or(failed.take());
+    });
+    drop(to);
+    // It is over when nobody could say anything any more.
+    let _ = from.recv();
+    failed.map_or(Ok(()), |why| Err(Error::file("making a kernel thread for a request", &why)))
 }
 
 /// Kernel threads with one queue.

@@ -7,7 +7,7 @@ use super::{Cores, Found, Point, Way};
 use crate::report::table;
 
 /// From which load on kernel threads are to be worse, per cent.
-const HIGH: u64 = 80;
+pub const HIGH: u64 = 80;
 
 /// What a number may be.
 #[derive(Clone, Copy, Debug)]
@@ -51,6 +51,11 @@ const RULES: &[Rule] = &[
         what: "p99, times that of threads",
         bound: Bound::Most(1.0),
         value: |v| v.high()?.ratio(Way::Threads, |p| p.p99),
+    },
+    Rule {
+        what: "p99, times that of a thread for each request",
+        bound: Bound::Most(1.0),
+        value: |v| v.high()?.ratio(Way::Each, |p| p.p99),
     },
 ];
 
@@ -167,6 +172,7 @@ mod tests {
         let point = |way, answered, p99, cores| Point { way, load, offered: 1e4, answered, p50: 1.0, p99, cores };
         let points = vec![
             point(Way::Threads, 1e4, 500.0, None),
+            point(Way::Each, 1e4, 500.0, None),
             point(Way::Cpusets, 1e4, 500.0, cores(1.0, 5.0)),
             point(Way::Arbiter, 1e4 * answered, 500.0 * p99, cores(grant, unused)),
         ];
@@ -183,7 +189,7 @@ mod tests {
         check(found(1.01, 1.0, 1.0, 1.0, HIGH), &[1]);
         check(found(1.2, 1.0, 1.0, 1.0, HIGH), &[0, 1]);
         check(found(1.0, 0.98, 1.0, 1.01, HIGH), &[2, 3, 5]);
-        check(found(1.0, 1.0, 1.01, 1.0, HIGH), &[4, 6]);
+        check(found(1.0, 1.0, 1.01, 1.0, HIGH), &[4, 6, 7]);
         // Kernel threads may be better at lower loads.
         check(found(1.0, 1.0, 1.01, 1.0, HIGH - 1), &[4]);
         check(found(f64::NAN, 1.0, 1.0, 1.0, HIGH), &[0, 1]);

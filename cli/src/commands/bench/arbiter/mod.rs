@@ -2,10 +2,10 @@
 //! Two processes whose demand for cores changes: while one has many requests, the other has few, by turns. Enoki's section 5.6, after Arachne's.
 //!
 //! Each request is a user-level thread, that computes. The processes get their cores from the policy `arbiter`, or from a server that moves threads
-//! between sets of CPUs, under the kernel's own scheduler; or they are pools of kernel threads. In a guest that counts instructions and has one
-//! stream of them for its four CPUs a request computes by the clock of its CPU, so that CPUs are beside each other all the same; only what the kernel
-//! and the runtime do, they do one after the other. One CPU is for those who bring requests: a load is a part of the three others. What must hold
-//! is judged in `judge`.
+//! between sets of CPUs, under the kernel's own scheduler; or kernel threads answer: some with a queue each, as memcached's (the paper's baseline),
+//! some with one queue, or one for each request. In a guest that counts instructions and has one stream of them for its four CPUs a request computes
+//! by the clock of its CPU, so that CPUs are beside each other all the same; only what the kernel and the runtime do, they do one after the other.
+//! One CPU is for those who bring requests: a load is a part of the three others. What must hold is judged in `judge`.
 
 mod judge;
 
@@ -29,6 +29,8 @@ pub const POLICY: &str = "arbiter";
 const CPUS: u32 = 4;
 /// Those that can be granted.
 const CORES: u32 = CPUS - 1;
+/// Kernel threads of a process that have a queue each: memcached's own number.
+const WORKERS: u32 = 4;
 /// A request's computing, ns.
 const WORK: u64 = 100_000;
 /// A phase, ns, and how many there are.
@@ -50,21 +52,32 @@ pub enum Way {
     Arbiter,
     /// The server with a socket and cpusets, under EEVDF.
     Cpusets,
-    /// Pools of kernel threads under EEVDF, on the same three CPUs.
+    /// Kernel threads under EEVDF, on the same three CPUs. Each has a queue of its own, as memcached's have their connections.
     Threads,
-    /// Pools of kernel threads under EEVDF, on all four CPUs: to compare with.
-    Spread,
+    /// As few as there are CPUs, with one queue: to compare with.
+    Pool,
+    /// A kernel thread for each request, as it is a user-level thread for each, on all four CPUs.
+    Each,
 }
 
 impl Way {
-    const ALL: [Way; 4] = [Way::Arbiter, Way::Threads, Way::Cpusets, Way::Spread];
+    const ALL: [Way; 5] = [Way::Arbiter, Way::Threads, Way::Cpusets, Way::Pool, Way::Each];
 
     fn name(self) -> &'static str {
         match self {
             Way::Arbiter => "arbiter",
             Way::Cpusets => "cpusets",
             Way::Threads => "threads",
-            Way::Spread => "threads, 4 CPUs",
+            Way::Pool => "threads, one queue",
+            Way::Each => "threads, one each",
+        }
+    }
+
+    /// Per cent. Where far less is answered than comes, to see that once is enough.
+    fn loads(self) -> &'static [u64] {
+        match self {
+            Way::Each => &[judge::HIGH],
+            _ => LOADS,
         }
     }
 }
@@ -142,7 +155,7 @@ fn here(search: &Search) -> Result<Found> {
         let subject = if way == Way::Arbiter { Subject::Policy(POLICY.into()) } else { Subject::Eevdf };
         subject.measure(search, || {
             let _server = (way == Way::Cpusets).then(Program::server).transpose()?;
-            for &load in LOADS {
+            for &load in way.loads() {
                 let runs = (0..RUNS).map(|number| run(way, load, number)).collect::<Result<Vec<_>>>()?;
                 let point = point(way, load, &runs);
                 eprintln!("baton: {point:?}");
@@ -208,10 +221,11 @@ fn run(way: Way, load: u64, number: u64) -> Result<Run> {
         arguments.push(match way {
             Way::Arbiter => "policy".into(),
             Way::Cpusets => format!("socket --socket {SOCKET}"),
-            Way::Threads => "threads --apart".into(),
-            Way::Spread => "threads".into(),
+            Way::Threads => format!("threads --apart --queues {WORKERS}"),
+            Way::Pool => "threads --apart".into(),
+            Way::Each => "each".into(),
         });
-        let most = if way == Way::Spread { CPUS } else { CORES };
+        let most = if way == Way::Threads { WORKERS } else { CORES };
         arguments.push(format!("--most {most} --begin {begin} --phase {PHASE} --work {WORK}"));
         arguments.push(format!("--seed {}", number * 2 + which as u64));
         arguments.push(format!("--rates {}", rates.join(",")));
