@@ -53,17 +53,16 @@ impl Files {
         self.is_awaited.store(false, SeqCst);
     }
 
-    /// Wakes who waits for what has changed, and says whether there was anyone. A system call, if there is a file.
-    pub fn look(&self) -> bool {
+    /// Wakes who waits for what has changed. A system call, if there is a file.
+    pub fn look(&self) {
         if self.watched.load(SeqCst) == 0 {
-            return false;
+            return;
         }
         let mut events: [Event; AT_ONCE] =
             std::array::from_fn(|_| Event { flags: EventFlags::empty(), data: EventData::new_u64(0) });
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         // A signal: it looks again soon.
         let count = epoll::wait(&self.epoll, &mut events, Some(&now)).unwrap_or(0);
-        let mut woken = false;
         for event in &events[..count] {
             let place = self.places.lock().get(event.data.u64() as usize).cloned().flatten();
             let waiters = place.map(|place| {
@@ -71,9 +70,8 @@ impl Files {
                 state.changes += 1;
                 std::mem::take(&mut state.waiters)
             });
-            woken |= waiters.is_some_and(Waiters::wake_all);
+            waiters.into_iter().for_each(Waiters::wake_all);
         }
-        woken
     }
 
     fn add(&self, file: BorrowedFd<'_>, place: &Place) -> io::Result<usize> {

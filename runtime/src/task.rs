@@ -219,11 +219,9 @@ impl Waiters {
         }
     }
 
-    /// Wakes them, and says whether there was one.
-    pub fn wake_all(self) -> bool {
-        let any = !self.0.is_empty();
+    /// Wakes them.
+    pub fn wake_all(self) {
         self.0.into_iter().for_each(Waiter::wake);
-        any
     }
 }
 
