@@ -48,6 +48,11 @@ impl Files {
         is_mine.then(|| self.epoll.as_fd())
     }
 
+    /// Are there any, that nobody waits for?
+    pub fn want_someone(&self) -> bool {
+        self.watched.load(SeqCst) != 0 && !self.is_awaited.load(SeqCst)
+    }
+
     /// It sleeps no more.
     pub fn leave(&self) {
         self.is_awaited.store(false, SeqCst);

@@ -6,7 +6,7 @@ use crate::files::{Files, Watched};
 use crate::history::{Event, History, Log};
 use crate::load::{Interval, Load};
 use crate::sync::{JoinHandle, Packet};
-use crate::task::{as_worker, here, Body, Here, Task};
+use crate::task::{as_worker, here_of, Body, Here, Task};
 use crate::timer::Timers;
 use corosensei::stack::DefaultStack;
 use parking_lot::Mutex;
@@ -132,7 +132,15 @@ impl Shared {
         let to = Arc::clone(&packet);
         self.live.fetch_add(1, SeqCst);
         // Whoever joins gets the panic; what the function had is not looked at any more.
-        self.push(Task::new(Arc::clone(self), move || to.fill(catch_unwind(AssertUnwindSafe(function)))));
+        let run = move || {
+            let outcome = catch_unwind(AssertUnwindSafe(function));
+            // What nobody wants is dropped here, which may panic, too.
+            std::mem::forget(catch_unwind(AssertUnwindSafe(move || {
+                to.fill(outcome);
+                drop(to);
+            })));
+        };
+        self.push(Task::new(Arc::clone(self), run));
         JoinHandle(packet)
     }
 
@@ -168,7 +176,7 @@ impl Shared {
     /// Puts a thread into a queue: this activation's, or that of the one with the shortest. If one sleeps with its core, that takes it; unless
     /// the caller is about to do so itself.
     pub fn push(&self, task: Arc<Task>) {
-        let takes_itself = match here() {
+        let takes_itself = match here_of(self) {
             Some(here) => {
                 let before = self.cores[here.index].length.load(SeqCst);
                 self.put(here.index, task);
@@ -258,6 +266,7 @@ impl Shared {
             // Those in its queue are others' now.
             for _ in 0..self.cores[index].length.load(SeqCst) {
                 self.take(index).into_iter().for_each(|task| self.put(self.shortest(), task));
+                self.call_idle();
             }
             self.call_idle();
             self.log.note(Event::Parked);
@@ -281,6 +290,7 @@ impl Shared {
             let first = match first {
                 // Where threads hand this core to each other, that takes a few instructions.
                 Some(task) if !listens => {
+                    self.leave_to_others(index);
                     task.run(here);
                     continue;
                 }
@@ -304,16 +314,14 @@ impl Shared {
                 // The queue's turn.
                 Some(task) if self.cores[index].length.load(SeqCst) != 0 => self.put(index, task),
                 Some(task) => {
+                    self.leave_to_others(index);
                     task.run(here);
                     continue;
                 }
                 None => {}
             }
             if let Some(task) = self.next(index, looks) {
-                // Who goes behind it need not wait for it.
-                if self.cores[index].length.load(SeqCst) != 0 {
-                    self.call_idle();
-                }
+                self.leave_to_others(index);
                 task.run(here);
                 continue;
             }
@@ -337,6 +345,17 @@ impl Shared {
         self.cores[index].told.store(true, Relaxed);
     }
 
+    /// Before a thread runs, for as long as it likes: if there is anything else to be done or waited for, and someone sleeps with its core, that wakes up.
+    #[inline]
+    fn leave_to_others(&self, index: usize) {
+        if self.idle.load(SeqCst) == 0 {
+            return;
+        }
+        if self.cores[index].length.load(SeqCst) != 0 || self.timers.want_someone() || self.files.want_someone() {
+            self.call_idle();
+        }
+    }
+
     /// Sleeps with the core until there may be something to do.
     fn idle(&self, index: usize, seat: &mut dyn Seat) {
         let state = &self.cores[index].state;
@@ -344,18 +363,20 @@ impl Shared {
         self.idle.fetch_add(1, SeqCst);
         // Who comes after this look sees that it is idle.
         let files = self.files.await_them();
+        let timer = self.timers.await_first();
         if self.waiting() == 0 && !self.is_over() {
             let is_least = self.wanted.load(SeqCst) == self.options.least;
             let time = if is_least { REST } else { self.options.interval };
-            seat.idle(&self.bells[index], files, self.timers.until_first(time));
+            seat.idle(&self.bells[index], files, timer.map_or(time, |timer| timer.min(time)));
         }
         self.idle.fetch_sub(1, SeqCst);
         state.store(BUSY, SeqCst);
+        if timer.is_some() {
+            self.timers.leave();
+        }
         if files.is_some() {
             self.files.leave();
             self.files.look();
-            // Another one is to wait for files.
-            self.call_idle();
         }
     }
 
@@ -420,7 +441,7 @@ impl Runtime {
                 Ok(mut seat) => {
                     let _ = to.send(None);
                     drop(to);
-                    as_worker(index, |here| shared.work(here, &mut *seat));
+                    as_worker(&shared, index, |here| shared.work(here, &mut *seat));
                 }
                 Err(why) => drop(to.send(Some(why))),
             };

@@ -6,6 +6,7 @@ use crate::pool::Shared;
 use crate::sync::JoinHandle;
 use parking_lot::Mutex;
 use std::cell::{Cell, RefCell};
+use std::ptr;
 use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
 use std::sync::Arc;
 use std::thread::{self, Thread};
@@ -42,6 +43,8 @@ pub(crate) enum Body {
 
 /// What a kernel thread of the runtime is at.
 pub(crate) struct Here {
+    /// Whose worker it is: to compare with. There may be several runtimes in a process.
+    of: *const Shared,
     pub index: usize,
     /// The user-level thread that runs, or ran last.
     pub current: RefCell<Option<Arc<Task>>>,
@@ -62,14 +65,16 @@ pub(crate) fn here() -> Option<&'static Here> {
     HERE.get()
 }
 
-/// This kernel thread is a worker while the function runs.
-pub(crate) fn as_worker(index: usize, function: impl FnOnce(&Here)) {
-    let here: &'static Here = Box::leak(Box::new(Here {
-        index,
-        current: RefCell::new(None),
-        next: Cell::new(None),
-        is_inside: Cell::new(false),
-    }));
+/// What this kernel thread is at, if it is a worker of that runtime.
+#[inline]
+pub(crate) fn here_of(shared: &Shared) -> Option<&'static Here> {
+    here().filter(|here| ptr::eq(here.of, shared))
+}
+
+/// This kernel thread is a worker of that runtime while the function runs.
+pub(crate) fn as_worker(of: &Shared, index: usize, function: impl FnOnce(&Here)) {
+    let (current, next, is_inside) = (RefCell::new(None), Cell::new(None), Cell::new(false));
+    let here: &'static Here = Box::leak(Box::new(Here { of, index, current, next, is_inside }));
     HERE.set(Some(here));
     function(here);
     here.current.take();
@@ -137,7 +142,7 @@ impl Task {
             }
             if state == PARKED {
                 // Who was to be next goes behind.
-                let behind = match here().filter(|_| self.shared.is_alone()) {
+                let behind = match here_of(&self.shared).filter(|_| self.shared.is_alone()) {
                     Some(here) => here.next.replace(Some(self)),
                     None => Some(self),
                 };

@@ -17,6 +17,8 @@ pub(crate) struct Timers {
     begin: Instant,
     /// When the first one wakes, ns from `begin`.
     first: AtomicU64,
+    /// When the first one of those wakes up who sleep with their cores and wait for a sleeper. At latest: it may be that nobody waits.
+    awaited: AtomicU64,
     heap: Mutex<BinaryHeap<Reverse<Sleeper>>>,
 }
 
@@ -44,7 +46,12 @@ impl Ord for Sleeper {
 
 impl Timers {
     pub fn new() -> Self {
-        Self { begin: Instant::now(), first: AtomicU64::new(NEVER), heap: Mutex::default() }
+        Self {
+            begin: Instant::now(),
+            first: AtomicU64::new(NEVER),
+            awaited: AtomicU64::new(NEVER),
+            heap: Mutex::default(),
+        }
     }
 
     fn ns(&self, when: Instant) -> u64 {
@@ -76,11 +83,24 @@ impl Timers {
         }
     }
 
-    /// How long until the first one wakes, but not longer than that.
-    pub fn until_first(&self, most: Duration) -> Duration {
-        match self.first.load(SeqCst) {
-            NEVER => most,
-            first => Duration::from_nanos(first.saturating_sub(self.ns(Instant::now()))).min(most),
+    /// The caller is about to sleep, and waits for the first one, until [`Timers::leave`]; if there is one, and nobody else waits for it. How long
+    /// that is.
+    pub fn await_first(&self) -> Option<Duration> {
+        let first = self.first.load(SeqCst);
+        if first >= self.awaited.load(SeqCst) {
+            return None;
         }
+        self.awaited.store(first, SeqCst);
+        Some(Duration::from_nanos(first.saturating_sub(self.ns(Instant::now()))))
+    }
+
+    /// Is there one that nobody waits for?
+    pub fn want_someone(&self) -> bool {
+        self.first.load(SeqCst) < self.awaited.load(SeqCst)
+    }
+
+    /// It sleeps no more. If another one does, for a later one, nobody knows that any more, and one more wakes up.
+    pub fn leave(&self) {
+        self.awaited.store(NEVER, SeqCst);
     }
 }

@@ -27,5 +27,6 @@ fn who_wakes_up_alone_wakes_no_other_core() {
     };
     let slept = runtime.spawn(doze).join().unwrap();
     runtime.end();
-    assert!((TIMES..TIMES * 3 / 2).contains(&slept), "{slept}");
+    // Now and then it wakes so late that the next time is over at once.
+    assert!((TIMES / 2..TIMES * 3 / 2).contains(&slept), "{slept}");
 }

@@ -116,6 +116,66 @@ fn sleepers_wake_in_time_and_others_run_meanwhile() {
 }
 
 #[test]
+fn a_sleeper_wakes_in_time_beside_one_that_computes() {
+    let runtime = Runtime::start(Options::fixed(2)).unwrap();
+    let begin = Instant::now();
+    let sleeper = runtime.spawn(move || {
+        sleep(Duration::from_millis(40));
+        begin.elapsed()
+    });
+    std::thread::sleep(Duration::from_millis(5));
+    // Both are the same core's, mostly: the other one sleeps, and knows of neither.
+    let other = runtime.spawn(|| {
+        sleep(Duration::from_millis(10));
+        let begin = Instant::now();
+        while begin.elapsed() < Duration::from_millis(700) {}
+    });
+    let late = sleeper.join().unwrap();
+    other.join().unwrap();
+    runtime.end();
+    assert!(late < Duration::from_millis(500), "{late:?}");
+}
+
+#[test]
+fn threads_of_two_runtimes_talk() {
+    const WORDS: u32 = 1000;
+    let (many, one) = (Runtime::start(Options::fixed(3)).unwrap(), Runtime::start(Options::fixed(1)).unwrap());
+    let pairs = (0..6).map(|_| {
+        let (there, from_there) = channel(1);
+        let (back, from_back) = channel(1);
+        let echo =
+            one.spawn(move || std::iter::from_fn(|| from_there.receive()).try_for_each(|word: u32| back.send(word)));
+        let caller = many.spawn(move || (0..WORDS).all(|n| there.send(n).is_ok() && from_back.receive() == Some(n)));
+        (caller, echo)
+    });
+    for (caller, echo) in pairs.collect::<Vec<_>>() {
+        assert!(caller.join().unwrap());
+        assert!(echo.join().unwrap().is_ok());
+    }
+    many.end();
+    one.end();
+}
+
+#[test]
+fn what_nobody_takes_may_panic_as_it_goes() {
+    struct Sensitive;
+    impl Drop for Sensitive {
+        fn drop(&mut self) {
+            panic!("dropped");
+        }
+    }
+    let runtime = Runtime::start(Options::fixed(1)).unwrap();
+    let (go, when) = channel(1);
+    drop(runtime.spawn(move || {
+        when.receive();
+        Sensitive
+    }));
+    go.send(()).unwrap();
+    assert_eq!(runtime.spawn(|| 3).join().unwrap(), 3);
+    runtime.end();
+}
+
+#[test]
 fn kernel_threads_send_and_join_too() {
     let runtime = Runtime::start(Options::fixed(2)).unwrap();
     let (to, from) = channel(2);

@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
 
 use baton_runtime::{channel, server, Arbiter, Event, Options, Runtime};
 use baton_sim::rng::Rng;
@@ -39,7 +40,7 @@ pub enum Threads {
 /// Whose cores user-level threads run on.
 #[derive(clap::Args, Debug)]
 pub struct On {
-    /// Those of the policy, of the server at --socket, or kernel threads: so many, or one for each request.
+    /// Those of the policy, of the server at --socket, or kernel threads on any CPU.
     #[arg(long = "on")]
     who: Who,
     #[arg(long, required_if_eq("who", "socket"))]
@@ -54,7 +55,6 @@ enum Who {
     Policy,
     Socket,
     Threads,
-    Each,
 }
 
 impl On {
@@ -86,9 +86,12 @@ pub struct Serve {
     /// Kernel threads answer on all CPUs but the first, where requests are brought.
     #[arg(long)]
     pub apart: bool,
-    /// Queues of the kernel threads, among which requests are dealt by chance.
-    #[arg(long, default_value_t = 1)]
-    pub queues: u32,
+    /// Each kernel thread has a queue of its own, to which requests are dealt by chance. Else all have one.
+    #[arg(long)]
+    pub dealt: bool,
+    /// A kernel thread for each request, on any CPU, in place of those.
+    #[arg(long, conflicts_with_all = ["apart", "dealt"])]
+    pub each: bool,
     /// The seed of arrivals.
     #[arg(long)]
     pub seed: u64,
@@ -200,14 +203,13 @@ fn serve(args: &Serve) -> Result<Served> {
             });
             runtime.end()
         }
-        None if args.on.who == Who::Each => {
-            each(args, &latencies)?;
+        None if args.each => {
+            each(args, &latencies);
             Vec::new()
         }
         None => {
-            let queues = args.queues.max(1);
-            let pool = || Pool::new(args.on.most / queues, work, &latencies, args.apart);
-            let pools: Vec<_> = (0..queues).map(|_| pool()).collect();
+            let (queues, threads) = if args.dealt { (args.on.most, 1) } else { (1, args.on.most) };
+            let pools: Vec<_> = (0..queues).map(|_| Pool::new(threads, work, &latencies, args.apart)).collect();
             if args.apart {
                 run_on(0..1);
             }
@@ -253,22 +255,24 @@ fn run_on(cpus: std::ops::Range<usize>) {
 }
 
 /// A kernel thread for each request, with a stack like a user-level thread's.
-fn each(args: &Serve, latencies: &Latencies) -> Result<()> {
+fn each(args: &Serve, latencies: &Latencies) {
     let (to, from) = std::sync::mpsc::channel::<()>();
-    let (work, mut failed) = (args.work, None);
-    arrivals(args, |due| {
+    let work = args.work;
+    arrivals(args, |due| loop {
         let (latencies, live) = (Arc::clone(latencies), to.clone());
         let thread = move || {
             answer(work, due, &latencies);
             drop(live);
         };
-        let made = std::thread::Builder::new().stack_size(64 << 10).spawn(thread);
-        failed = made.err().or(failed.take());
+        if std::thread::Builder::new().stack_size(64 << 10).spawn(thread).is_ok() {
+            break;
+        }
+        // There are as many as there can be: it waits until some have ended.
+        std::thread::sleep(Duration::from_millis(1));
     });
     drop(to);
     // It is over when nobody could say anything any more.
     let _ = from.recv();
-    failed.map_or(Ok(()), |why| Err(Error::file("making a kernel thread for a request", &why)))
 }
 
 /// Kernel threads with one queue.

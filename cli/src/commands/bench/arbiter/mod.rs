@@ -221,9 +221,9 @@ fn run(way: Way, load: u64, number: u64) -> Result<Run> {
         arguments.push(match way {
             Way::Arbiter => "policy".into(),
             Way::Cpusets => format!("socket --socket {SOCKET}"),
-            Way::Threads => format!("threads --apart --queues {WORKERS}"),
+            Way::Threads => "threads --apart --dealt".into(),
             Way::Pool => "threads --apart".into(),
-            Way::Each => "each".into(),
+            Way::Each => "threads --each".into(),
         });
         let most = if way == Way::Threads { WORKERS } else { CORES };
         arguments.push(format!("--most {most} --begin {begin} --phase {PHASE} --work {WORK}"));
