@@ -28,7 +28,7 @@ const ARRIVALS_EACH: u32 = 16;
 const LISTEN_EVERY: u32 = 16;
 /// So long someone sleeps with the last core that may be given back, if nothing happens.
 const REST: Duration = Duration::from_secs(1);
-/// Stacks that are kept for the next threads. Of each some pages have been used; to have one mapped anew takes as long as some ten requests.
+/// Stacks that are kept for the next threads, with the pages that were used of them. To map one anew takes some 7,000 instructions.
 const SPARE_STACKS: usize = 1024;
 
 /// How a runtime is to be.
