@@ -268,6 +268,7 @@ impl Shared {
                 self.take(index).into_iter().for_each(|task| self.put(self.shortest(), task));
                 self.call_idle();
             }
+            // Files and timers are another's to wait for.
             self.call_idle();
             self.log.note(Event::Parked);
         }
