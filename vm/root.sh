@@ -16,15 +16,15 @@ mirror=${BATON_DEBIAN_MIRROR:-http://deb.debian.org/debian}
 
 # What the root holds, and for what. linux-source and the kernel image are added when the headers' version is known.
 # The last line but two is for tests of files that other programs read: protoc decodes traces, the browser opens pages (350 MB
-# with all that it needs; the full chromium would be 570). gdb is for `baton replay --gdb`. The last line is what benches load a machine
-# with.
+# with all that it needs; the full chromium would be 570). gdb is for `baton replay --gdb`, strace kills commands between two system
+# calls. The last line is what benches load a machine with.
 packages="
 ca-certificates make gcc libc6-dev pkgconf git cpio xz-utils zstd procps util-linux python3
 rustc cargo rust-src rust-clippy rustfmt
 linux-headers-cloud-amd64 kmod pahole bpftool clang llvm libbpf-dev libelf-dev zlib1g-dev
 qemu-system-x86 busybox-static systemd linux-perf rt-tests stress-ng
 protobuf-compiler chromium-headless-shell fonts-dejavu-core
-gdb
+gdb strace
 librocksdb-dev memcached
 "
 # Counts up when this script changes in a way that an existing root must follow.

@@ -138,14 +138,17 @@ impl Device {
         self.ask::<CPU, _>(BatonCpuInfo { cpu, ..Default::default() }, "a CPU")
     }
 
-    /// All task slots that are in use.
+    /// All tasks that have a slot.
     pub fn tasks(&self) -> Result<Vec<BatonTaskInfo>> {
-        let mut found = Vec::new();
-        for slot in 0..self.core()?.max_tasks {
+        let (mut found, mut slot) = (Vec::new(), 0);
+        let slots = self.core()?.max_tasks;
+        while slot < slots {
             let info = self.ask::<TASK, _>(BatonTaskInfo { slot, ..Default::default() }, "a task")?;
-            if info.pid != 0 {
-                found.push(info);
+            if info.pid == 0 {
+                break;
             }
+            slot = info.slot + 1;
+            found.push(info);
         }
         Ok(found)
     }

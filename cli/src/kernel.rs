@@ -185,6 +185,17 @@ pub fn remove_module(name: &str) -> Result<bool> {
     }
 }
 
+/// The modules that use the core, and that nothing uses: `/sys/module/baton/holders` has the former.
+pub fn unused_holders() -> Vec<String> {
+    let Ok(holders) = fs::read_dir("/sys/module/baton/holders") else { return Vec::new() };
+    let names = holders.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let is_unused = |name: &String| {
+        let count = fs::read_to_string(format!("/sys/module/{name}/refcnt"));
+        count.is_ok_and(|count| count.trim() == "0")
+    };
+    names.filter(is_unused).collect()
+}
+
 /// The scheduler that sched_ext runs, if one is attached or on its way in or out.
 pub fn attached_scheduler() -> Option<String> {
     let state = fs::read_to_string("/sys/kernel/sched_ext/state").ok()?;

@@ -585,10 +585,10 @@ struct baton_assign {
 	uint8_t name[BATON_NAME_LEN];
 };
 
-// `BATON_IOC_TASK`: one task slot. In: `slot`. Out: the rest.
+// `BATON_IOC_TASK`: a task. In: `slot`. Out: the first task at that slot or after it.
 struct baton_task_info {
 	uint32_t slot;
-	// 0 when the slot is free.
+	// 0 when there is no task any more.
 	uint32_t pid;
 	// Id of its policy, 0 for none.
 	uint32_t policy;

@@ -84,6 +84,7 @@ fn booted_guest(
     tool.args(BOOTED_POLICIES.iter().flat_map(|policy| ["--with", policy]));
     tool.arg("--in").arg(format!("{}:{guest}", target.join("baton-booted").display()));
     tool.args(files.iter().flat_map(|(host, guest)| ["--in".into(), format!("{}:{guest}", host.display())]));
+    tool.args(["--in", "/usr/bin/strace:/usr/bin/strace"]);
     tool.args(["--", guest, "--repeat", repeat, word]).current_dir(root);
     let status = tool.status().map_err(|e| cannot_run("baton vm run", &e))?;
     if status.success() {

@@ -12,6 +12,7 @@ use std::time::Duration;
 use baton_abi::{BatonPolicyInfo, BatonPolicyState};
 use rustix::io::Errno;
 
+use super::unload;
 use crate::artefacts::{module_of, Search, CORE, SHIM};
 use crate::cli::{Load, LoadOptions};
 use crate::device::{text, Device, Refused};
@@ -114,6 +115,7 @@ fn module(search: &Search, device: &Device, policy: &str, how: &LoadOptions) -> 
         Some(file) => file.clone(),
         None => search.find(&module_of(policy))?,
     };
+    unload::leftovers(device)?;
     kernel::load_module(&file, "")?;
     if device.policy(policy)?.is_some() {
         return Ok(());

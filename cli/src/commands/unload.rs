@@ -40,6 +40,7 @@ pub fn one(policy: &str) -> Result<()> {
     }
     tasks::take_all(&device, Some(info.id))?;
     remove(&device, &info)?;
+    leftovers(&device)?;
     // What it had by name may be in a cgroup of another's.
     device.apply_rules()?;
     if core.all != 0 && core.default_policy == info.id {
@@ -68,6 +69,7 @@ pub fn everything() -> Result<()> {
     for info in device.policies()? {
         remove(&device, &info)?;
     }
+    leftovers(&device)?;
     shim::remove_stale_pin();
     drop(device);
     if !kernel::remove_module("baton")? {
@@ -77,6 +79,16 @@ pub fn everything() -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// Unloads the modules of versions that no policy knows of: a command that was to unload them was killed. They would keep the core, and
+/// their names. The caller has the lock, so that no other command is about to use them.
+pub fn leftovers(device: &Device) -> Result<()> {
+    let unused = kernel::unused_holders();
+    let policies = device.policies()?;
+    let known: Vec<String> = policies.iter().flat_map(|info| info.modules.iter().map(|name| text(name))).collect();
+    let unknown = unused.iter().filter(|&name| !known.contains(name));
+    unknown.map(String::as_str).try_for_each(kernel::unload_module)
 }
 
 /// Stops a policy that has no tasks, and removes its module. The caller has the lock.

@@ -3,7 +3,7 @@
 //!
 //! The new version's module is loaded first, under a name of its own, and does nothing; then one request exchanges the versions;
 //! then the module of the version that is not kept any more is unloaded. Killed between two steps, either version runs, and doing
-//! it again first removes a module that was left over.
+//! it again first removes modules that were left over.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -13,7 +13,7 @@ use baton_abi::{BatonPolicyInfo, BatonPolicyState, BatonStateType, BatonUpgrade}
 use rustix::io::Errno;
 use serde::Serialize;
 
-use super::{load, print, print_json, record};
+use super::{load, print, print_json, record, unload};
 use crate::artefacts::{module_of, Search, LATENCY};
 use crate::cli::{Rollback, Upgrade};
 use crate::device::{text, Device, BLOCKS_PER_MIB};
@@ -75,8 +75,7 @@ fn try_exchange(
     probation: Option<Duration>,
 ) -> Result<std::result::Result<Change, (Errno, Box<BatonUpgrade>)>> {
     let info = running(device, policy)?;
-    // Left by a command that was killed, or by a rollback.
-    unload(&info, NEXT)?;
+    not_current(device, &info)?;
     let name = free_name(policy, &info);
     kernel::load_module_as(file, &name)?;
     let options = options.map_or_else(|| text(&info.options), str::to_owned);
@@ -84,7 +83,7 @@ fn try_exchange(
     let (result, answer) = device.upgrade(policy, &options, false, probation);
     match result {
         Ok(()) => {
-            unload(&info, BEFORE)?;
+            unload_version(&info, BEFORE)?;
             Ok(Ok(status::change(&answer.change)))
         }
         Err(errno) => {
@@ -112,7 +111,7 @@ pub fn undo_options(device: &Device, policy: &str, options: &str) -> Result<()> 
     }
     let (result, answer) = device.upgrade(policy, "", true, 0);
     result.map_err(|errno| refused(policy, errno, &answer))?;
-    unload(&running(device, policy)?, NEXT)
+    not_current(device, &running(device, policy)?)
 }
 
 fn restart(device: &Device, policy: &str, options: &str) -> Result<()> {
@@ -141,9 +140,7 @@ pub fn rollback(args: &Rollback) -> Result<ExitCode> {
     running(&device, &args.policy)?;
     let (result, answer) = device.upgrade(&args.policy, "", true, 0);
     result.map_err(|errno| refused(&args.policy, errno, &answer))?;
-    // The version that was rolled back, unless there was one to come next already.
-    let info = running(&device, &args.policy)?;
-    unload(&info, NEXT)?;
+    not_current(&device, &running(&device, &args.policy)?)?;
     report(&args.policy, &status::change(&answer.change), begin, args.output.json)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -161,7 +158,13 @@ fn running(device: &Device, policy: &str) -> Result<BatonPolicyInfo> {
     ))
 }
 
-fn unload(info: &BatonPolicyInfo, which: usize) -> Result<()> {
+/// Unloads the versions that are neither current nor kept: what was rolled back, and what a command left that was killed.
+fn not_current(device: &Device, info: &BatonPolicyInfo) -> Result<()> {
+    unload_version(info, NEXT)?;
+    unload::leftovers(device)
+}
+
+fn unload_version(info: &BatonPolicyInfo, which: usize) -> Result<()> {
     match text(&info.modules[which]) {
         name if name.is_empty() => Ok(()),
         name => kernel::unload_module(&name),

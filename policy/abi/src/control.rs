@@ -395,12 +395,12 @@ pub struct BatonAssign {
     pub name: [u8; BATON_NAME_LEN],
 }
 
-/// `BATON_IOC_TASK`: one task slot. In: `slot`. Out: the rest.
+/// `BATON_IOC_TASK`: a task. In: `slot`. Out: the first task at that slot or after it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BatonTaskInfo {
     pub slot: u32,
-    /// 0 when the slot is free.
+    /// 0 when there is no task any more.
     pub pid: u32,
     /// Id of its policy, 0 for none.
     pub policy: u32,

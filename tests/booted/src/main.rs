@@ -20,6 +20,7 @@ mod cores;
 mod flight;
 mod grants;
 mod hints;
+mod killed;
 mod record;
 mod several;
 mod tool;
@@ -68,6 +69,7 @@ fn main() -> ExitCode {
         ("life", "2", cases::cases()),
         ("conformance", "2", conformance::cases()),
         ("upgrade", "2", upgrade::cases()),
+        ("killed", "2", killed::cases()),
         ("record", "2", record::cases().into_iter().chain(flight::cases()).collect()),
         ("hints", "2", hints::cases().into_iter().chain(grants::cases()).collect()),
         ("several", "4", several::cases()),

@@ -61,6 +61,15 @@ pub fn is_well(name: &str) -> Result<(), String> {
     check(entry["state"] == "running" && entry["faults"] == 0, || format!("{name} is not well: {status}"))
 }
 
+/// The loaded modules of a policy, which must be two: of its versions, the one that runs and the one that is kept.
+pub fn two_modules(prefix: &str) -> Result<Vec<String>, String> {
+    let modules = fs::read_to_string("/proc/modules").map_err(|e| e.to_string())?;
+    let names = modules.lines().filter_map(|line| line.split(' ').next());
+    let found: Vec<String> = names.filter(|name| name.starts_with(prefix)).map(str::to_owned).collect();
+    check(found.len() == 2, || format!("not two modules, but {found:?}"))?;
+    Ok(found)
+}
+
 /// The pipes and processes of hackbench: `groups` times 40 tasks. It ends only when every one of them was scheduled.
 pub fn hackbench(groups: u32, loops: u32) -> Result<(), String> {
     must("hackbench", &["-g", &groups.to_string(), "-l", &loops.to_string()]).map(|_| ())

@@ -4,7 +4,8 @@
 
 use crate::{
     tool::{
-        baton, baton_fails, changed_module, check, hackbench, module, policy, replace, run, status, stress, Hog, Load,
+        baton, baton_fails, changed_module, check, hackbench, module, policy, replace, run, status, stress,
+        two_modules, Hog, Load,
     },
     Case,
 };
@@ -33,7 +34,6 @@ pub fn cases() -> Vec<Case> {
         case!("probation that fails by a fault", probation()),
         case!("probation that fails by its condition", condition()),
         case!("rollback, also after a second upgrade", rolls_back()),
-        case!("kill -9 of an upgrade at each step", killed()),
         case!("two upgrades at once", two_at_once()),
         case!("upgrade of a policy that is being unloaded", unloading()),
         case!("100 switches under load", switches()),
@@ -187,7 +187,7 @@ fn rolls_back() -> Result<(), String> {
     upgrade_relay(V2, "")?;
     upgrade_relay(V1, "")?;
     // The modules of both versions are in use.
-    let modules = must_be_loaded("baton_relay")?;
+    let modules = two_modules("baton_relay")?;
     for module in &modules {
         let ran = run("rmmod", &[module])?;
         check(ran.code != Some(0), || format!("rmmod {module} was not refused"))?;
@@ -195,32 +195,6 @@ fn rolls_back() -> Result<(), String> {
     baton(&["rollback", "relay"])?;
     load.end()?;
     is_running("relay", 2).map(|_| ())
-}
-
-fn must_be_loaded(prefix: &str) -> Result<Vec<String>, String> {
-    let modules = std::fs::read_to_string("/proc/modules").map_err(|e| e.to_string())?;
-    let names = modules.lines().filter_map(|line| line.split(' ').next());
-    let found: Vec<String> = names.filter(|name| name.starts_with(prefix)).map(str::to_owned).collect();
-    check(found.len() == 2, || format!("not two modules, but {found:?}"))?;
-    Ok(found)
-}
-
-fn killed() -> Result<(), String> {
-    baton(&["load", "wfq", "--all"])?;
-    for step in 0..16 {
-        let mut tool = Command::new("baton")
-            .args(["upgrade", "wfq"])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .map_err(|e| e.to_string())?;
-        sleep(Duration::from_millis(step * 10));
-        tool.kill().and_then(|()| tool.wait()).map_err(|e| e.to_string())?;
-        hackbench(1, 2)?;
-        is_running("wfq", 1)?;
-    }
-    baton(&["upgrade", "wfq"])?;
-    is_running("wfq", 1).map(|_| ())
 }
 
 fn two_at_once() -> Result<(), String> {

@@ -274,7 +274,8 @@ pub unsafe extern "C" fn baton_core_cpu_info(info: *mut BatonCpuInfo) -> bool {
     true
 }
 
-/// Fills in what the rules know of the slot `info.slot`. False when there is no such slot.
+/// Fills in what the rules know of the first task at the slot `info.slot` or after it; a pid of 0 if there is none. False when there is
+/// no such slot.
 ///
 /// # Safety
 /// Host-call: `info` is valid.
@@ -282,10 +283,17 @@ pub unsafe extern "C" fn baton_core_cpu_info(info: *mut BatonCpuInfo) -> bool {
 pub unsafe extern "C" fn baton_core_task_info(info: *mut BatonTaskInfo) -> bool {
     // SAFETY: Host-call. The caller's promise.
     let info = unsafe { &mut *info };
-    let Some(slot) = core().slots().get(info.slot as usize) else { return false };
-    let state = slot.state();
-    info.state = state as u32;
-    info.pid = if state == TaskState::Free { 0 } else { slot.pid() };
+    if info.slot as usize >= core().slots().len() {
+        return false;
+    }
+    let slots = core().used().get(info.slot as usize..).unwrap_or_default();
+    let Some((number, slot)) = (info.slot..).zip(slots).find(|(_, slot)| slot.state() != TaskState::Free) else {
+        info.pid = 0;
+        return true;
+    };
+    info.slot = number;
+    info.state = slot.state() as u32;
+    info.pid = slot.pid();
     info.policy = slot.policy();
     info.cpu = slot.cpu();
     info.nice = slot.nice();

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Commands that are killed before each of their steps: the machine goes on, and the same command, or another, completes it.
+
+use crate::{
+    tool::{baton, hackbench, is_well, must, run, two_modules, unload_everything},
+    Case,
+};
+use std::{collections::HashMap, fs};
+
+pub fn cases() -> Vec<Case> {
+    vec![
+        case!("kill -9 of a load at each step", load()),
+        case!("kill -9 of an upgrade at each step", upgrade()),
+        case!("kill -9 of a rollback at each step", rollback()),
+        case!("kill -9 of a switch at each step", switch()),
+        case!("kill -9 of an unload at each step", unload()),
+    ]
+}
+
+/// The system calls that are requests to the kernel's side, or load and unload modules.
+const CALLS: &str = "ioctl,init_module,finit_module,delete_module";
+const TRACE: &str = "/tmp/steps";
+
+/// A step is a system call of [`CALLS`] that is not the same as the one before it: its name, and the how manieth of that name it is.
+type Step = (String, usize);
+
+/// Runs the command, and gives its steps.
+fn steps(command: &[&str]) -> Result<Vec<Step>, String> {
+    let trace = format!("trace={CALLS}");
+    must("strace", &[&["-qq", "-o", TRACE, "-e", &trace, "baton"], command].concat())?;
+    let text = fs::read_to_string(TRACE).map_err(|e| format!("{TRACE}: {e}"))?;
+    let (mut counts, mut before, mut steps) = (HashMap::<&str, usize>::new(), "", Vec::new());
+    for line in text.lines() {
+        let Some((name, _)) = line.split_once('(') else { continue };
+        let count = counts.entry(name).or_default();
+        *count += 1;
+        // `ioctl(3, _IOC(_IOC_READ|_IOC_WRITE, 0xb7, 0x2, 0x1c8), 0x7ffd...) = 0`: all but the address.
+        let what = line.rsplit_once(", ").map_or(line, |(what, _)| what);
+        if name != "ioctl" || what != before {
+            steps.push((name.to_owned(), *count));
+        }
+        before = what;
+    }
+    match steps.len() {
+        0 | 1 => Err(format!("{command:?} has no steps: {text}")),
+        _ => Ok(steps),
+    }
+}
+
+/// Has the command killed before that step, if it comes to it.
+fn kill_before((name, which): &Step, command: &[&str]) -> Result<(), String> {
+    let (trace, inject) = (format!("trace={name}"), format!("inject={name}:signal=KILL:when={which}"));
+    let ran = run("strace", &[&["-qq", "-o", TRACE, "-e", &trace, "-e", &inject, "baton"], command].concat())?;
+    match ran.code {
+        None | Some(0) => Ok(()),
+        Some(code) => Err(format!("{command:?} ended with {code} before it was killed: {}", ran.text)),
+    }
+}
+
+fn load() -> Result<(), String> {
+    let command = ["load", "wfq", "--all"];
+    for step in steps(&command)? {
+        unload_everything()?;
+        kill_before(&step, &command)?;
+        hackbench(1, 2)?;
+        baton(&command)?;
+        is_well("wfq")?;
+    }
+    Ok(())
+}
+
+fn upgrade() -> Result<(), String> {
+    let command = ["upgrade", "wfq"];
+    baton(&["load", "wfq", "--all"])?;
+    baton(&command)?;
+    for step in steps(&command)? {
+        kill_before(&step, &command)?;
+        is_well("wfq")?;
+        hackbench(1, 2)?;
+        baton(&command)?;
+        two_modules("baton_wfq")?;
+    }
+    // Killed at the same step again and again, whatever the last one left.
+    for _ in 0..3 {
+        for step in steps(&command)? {
+            kill_before(&step, &command)?;
+            is_well("wfq")?;
+        }
+    }
+    baton(&command)?;
+    two_modules("baton_wfq").map(|_| ())
+}
+
+fn rollback() -> Result<(), String> {
+    let command = ["rollback", "wfq"];
+    baton(&["load", "wfq", "--all"])?;
+    baton(&["upgrade", "wfq"])?;
+    for step in steps(&command)? {
+        baton(&["upgrade", "wfq"])?;
+        kill_before(&step, &command)?;
+        is_well("wfq")?;
+        hackbench(1, 2)?;
+    }
+    baton(&["upgrade", "wfq"])?;
+    two_modules("baton_wfq").map(|_| ())
+}
+
+fn switch() -> Result<(), String> {
+    let (there, back) = (["switch", "fifo", "wfq"], ["switch", "wfq", "fifo"]);
+    baton(&["load", "fifo", "--all"])?;
+    let steps = steps(&there)?;
+    baton(&back)?;
+    for step in steps {
+        kill_before(&step, &there)?;
+        hackbench(1, 2)?;
+        // Where wfq has the tasks already, that is what is said, and fifo is to be unloaded.
+        run("baton", &there)?;
+        is_well("wfq")?;
+        run("baton", &["unload", "fifo"])?;
+        baton(&back)?;
+        is_well("fifo")?;
+    }
+    Ok(())
+}
+
+fn unload() -> Result<(), String> {
+    let command = ["unload", "--everything"];
+    let begin = || baton(&["load", "wfq", "--all"]).and_then(|_| baton(&["upgrade", "wfq"]));
+    begin()?;
+    for step in steps(&command)? {
+        begin()?;
+        kill_before(&step, &command)?;
+        hackbench(1, 2)?;
+        unload_everything()?;
+    }
+    Ok(())
+}
