@@ -50,6 +50,7 @@ extern u32 baton_select(struct baton_ctx *call) __ksym;
 extern u32 baton_enqueue(struct baton_ctx *call) __ksym;
 extern u32 baton_dispatch(struct baton_ctx *call) __ksym;
 extern u64 baton_init_task(struct baton_ctx *call) __ksym;
+extern void baton_idle(struct baton_ctx *call, bool idle) __ksym;
 extern u32 baton_event(struct baton_ctx *call, u32 event, s32 more) __ksym;
 extern bool baton_rescue(struct baton_ctx *call) __ksym;
 
@@ -279,30 +280,35 @@ void BPF_PROG(baton_set_cpumask, struct task_struct *p, const struct cpumask *ma
 	kick_all(&call);
 }
 
-static __always_inline void about_cpu(s32 cpu, u32 event, s32 more)
-{
-	struct baton_ctx call = { .cpu = cpu };
-
-	baton_event(&call, event, more);
-	kick_all(&call);
-}
-
 SEC("struct_ops/baton_update_idle")
 void BPF_PROG(baton_update_idle, s32 cpu, bool idle)
 {
-	about_cpu(cpu, BATON_E_IDLE, idle);
+	struct baton_ctx call;
+
+	call.cpu = cpu;
+	call.nr_kicks = 0;
+	baton_idle(&call, idle);
+	kick_all(&call);
+}
+
+static __always_inline void change_online(s32 cpu, bool online)
+{
+	struct baton_ctx call = { .cpu = cpu };
+
+	baton_event(&call, BATON_E_ONLINE, online);
+	kick_all(&call);
 }
 
 SEC("struct_ops/baton_cpu_online")
 void BPF_PROG(baton_cpu_online, s32 cpu)
 {
-	about_cpu(cpu, BATON_E_ONLINE, 1);
+	change_online(cpu, true);
 }
 
 SEC("struct_ops/baton_cpu_offline")
 void BPF_PROG(baton_cpu_offline, s32 cpu)
 {
-	about_cpu(cpu, BATON_E_ONLINE, 0);
+	change_online(cpu, false);
 }
 
 SEC("struct_ops.s/baton_init_task_op")

@@ -24,7 +24,6 @@
 #define BATON_E_AFFINITY 7
 #define BATON_E_TICK 8
 #define BATON_E_YIELD 9
-#define BATON_E_IDLE 10		/* 1 when going idle */
-#define BATON_E_ONLINE 11	/* 1 when coming online */
+#define BATON_E_ONLINE 10	/* 1 when coming online */
 
 #endif

@@ -20,7 +20,7 @@ u64 baton_no_slot;
 
 __bpf_kfunc_start_defs();
 
-/* Not traced, the three of every context switch: the rules that they call can be. */
+/* Not traced, the four of every context switch: the rules that they call can be. */
 __bpf_kfunc notrace u32 baton_select(struct baton_ctx *ctx)
 {
 	struct baton_frame *frame = this_cpu_ptr(&baton_frame);
@@ -34,11 +34,16 @@ __bpf_kfunc notrace u32 baton_select(struct baton_ctx *ctx)
 __bpf_kfunc notrace u32 baton_enqueue(struct baton_ctx *ctx)
 {
 	struct baton_frame *frame = this_cpu_ptr(&baton_frame);
+	u32 verdict;
 
 	ctx->now = baton_coarse_now();
 	if (static_branch_unlikely(&baton_hints_key.key))
 		baton_hints_event(ctx, frame);
-	return baton_core_enqueue(ctx, frame, frame->cpu);
+	verdict = baton_core_enqueue(ctx, frame, frame->cpu);
+	/* Whoever is not woken is the one that leaves this CPU, which has chosen the next already and would forget it. */
+	if (ctx->nr_kicks && ctx->flags & BATON_F_WAKEUP)
+		baton_khost_kick_here(ctx);
+	return verdict;
 }
 
 __bpf_kfunc notrace u32 baton_dispatch(struct baton_ctx *ctx)
@@ -49,6 +54,15 @@ __bpf_kfunc notrace u32 baton_dispatch(struct baton_ctx *ctx)
 	if (static_branch_unlikely(&baton_hints_key.key))
 		baton_hints_event(ctx, frame);
 	return baton_core_dispatch(ctx, frame, frame->cpu);
+}
+
+/* `ctx` has no more than `cpu` and `nr_kicks`: few policies want to know. */
+__bpf_kfunc notrace void baton_idle(struct baton_ctx *ctx, bool idle)
+{
+	struct baton_frame *frame = this_cpu_ptr(&baton_frame);
+
+	ctx->now = baton_coarse_now();
+	baton_core_idle(ctx, frame, frame->cpu, idle);
 }
 
 /* In: runtime = the task's address, cpu = its pid, task = the parent's handle. */
@@ -131,9 +145,6 @@ __bpf_kfunc u32 baton_event(struct baton_ctx *ctx, u32 event, s32 more)
 	case BATON_E_YIELD:
 		verdict = baton_core_yield(ctx, frame, cpu);
 		break;
-	case BATON_E_IDLE:
-		verdict = baton_core_idle(ctx, frame, cpu, more);
-		break;
 	case BATON_E_ONLINE:
 		verdict = baton_core_online(ctx, frame, cpu, more);
 		break;
@@ -148,6 +159,7 @@ BTF_KFUNCS_START(baton_kfuncs)
 BTF_ID_FLAGS(func, baton_select)
 BTF_ID_FLAGS(func, baton_enqueue)
 BTF_ID_FLAGS(func, baton_dispatch)
+BTF_ID_FLAGS(func, baton_idle)
 BTF_ID_FLAGS(func, baton_init_task)
 BTF_ID_FLAGS(func, baton_rescue)
 BTF_ID_FLAGS(func, baton_event)

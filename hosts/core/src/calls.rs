@@ -417,7 +417,16 @@ impl<H: Host> Core<'_, H> {
         policy: &PolicyEntry,
         first: u64,
     ) -> Verdict {
-        match self.pick(frame, cpu, ctx, policy, None, Some(first)) {
+        // Mostly it has nothing, and nothing to take from other CPUs either.
+        let mut answer = first;
+        if answer == BATON_PICK_NONE {
+            let which = ctx.cpu;
+            answer = self.tell_cpu(frame, cpu, policy, BatonMethod::NewlyIdle, ctx, which, Arg::Word(0));
+            if answer == BATON_PICK_NONE {
+                return self.found_nothing(cpu);
+            }
+        }
+        match self.pick(frame, cpu, ctx, policy, None, Some(answer)) {
             Verdict::None => self.found_nothing(cpu),
             verdict => verdict,
         }

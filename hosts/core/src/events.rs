@@ -177,6 +177,9 @@ impl<'a, H: Host> Core<'a, H> {
         let which = ctx.cpu;
         self.mark_idle(cpu, idle);
         cpu.asleep.store(u32::from(idle), Relaxed);
+        if self.wants.load(Relaxed) & BATON_EV_IDLE == 0 {
+            return;
+        }
         let method = if idle { BatonMethod::EnterIdle } else { BatonMethod::ExitIdle };
         for policy in self.running().filter(|p| p.wants(BATON_EV_IDLE) && self.serves(p, cpu)) {
             self.tell_cpu(frame, cpu, policy, method, ctx, which, Arg::Word(0));

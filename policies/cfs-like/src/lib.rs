@@ -107,27 +107,44 @@ impl CfsLike {
         Some(state.vruntime.get().wrapping_add(ran))
     }
 
-    /// Who runs on `at` is another, or runs on; gives his slice (rule 3).
-    fn set_curr(&self, ctx: &Ctx<'_>, at: &PerCpuState, queue: &mut Queue, curr: Option<(u32, u64)>) -> u64 {
-        queue.curr = curr.map(|(slot, from)| (slot, ctx.now(), from));
-        let weight = curr.map_or(0, |(slot, _)| self.tasks.slot(slot).weight.get());
-        at.running.set(weight);
-        self.update_min(ctx, at, queue);
-        let period = self.latency.max((queue.tasks.len() as u64 + 1) * self.min_granularity);
-        (period * weight / at.load().max(1)).max(self.min_granularity)
+    /// The task in `slot` runs on `at` from now on, or runs on; it has used `from` ns of CPU time, and was charged for them.
+    fn set_curr(&self, ctx: &Ctx<'_>, at: &PerCpuState, queue: &mut Queue, slot: u32, from: u64) {
+        queue.curr = Some((slot, ctx.now(), from));
+        at.running.set(self.tasks.slot(slot).weight.get());
+        self.update_min(at, queue, Some(self.tasks.slot(slot).vruntime.get()));
     }
 
-    /// Rule 2, after a change.
-    fn update_min(&self, ctx: &Ctx<'_>, at: &PerCpuState, queue: &Queue) {
-        let both = [self.vruntime(queue, ctx.now()), queue.tasks.first().map(|(vruntime, _)| vruntime)];
-        let Some(lowest) = both.into_iter().flatten().reduce(|a, b| if before(b, a) { b } else { a }) else { return };
+    /// Nobody runs on `at`.
+    fn clear_curr(&self, at: &PerCpuState, queue: &mut Queue) {
+        queue.curr = None;
+        at.running.set(0);
+    }
+
+    /// The slice of who runs on `at` (rule 3), ns.
+    fn slice(&self, at: &PerCpuState, queue: &Queue) -> u64 {
+        let period = self.latency.max((queue.tasks.len() as u64 + 1) * self.min_granularity);
+        (period * at.running.get() / at.load().max(1)).max(self.min_granularity)
+    }
+
+    /// Rule 2, after a change; `running` is the vruntime of who runs.
+    fn update_min(&self, at: &PerCpuState, queue: &Queue, running: Option<u64>) {
+        let lowest = match (running, queue.tasks.first()) {
+            (Some(running), Some((first, _))) if before(first, running) => first,
+            (Some(running), _) => running,
+            (None, Some((first, _))) => first,
+            (None, None) => return,
+        };
         at.min_vruntime.set(later(at.min_vruntime.get(), lowest));
     }
 
     /// Rule 2, second half: brings the vruntime of the task in `slot` to `cpu`.
+    #[inline(always)]
     fn settle(&self, slot: u32, cpu: Cpu) -> u64 {
         let state = self.tasks.slot(slot);
         let home = Cpu::new(state.home.get());
+        if home == cpu {
+            return state.vruntime.get();
+        }
         state.home.set(cpu.number() as u32);
         let min = |cpu: Cpu| self.cpus[cpu].min_vruntime.get();
         let vruntime = state.vruntime.get().wrapping_sub(min(home)).wrapping_add(min(cpu));
@@ -144,7 +161,8 @@ impl CfsLike {
         state.vruntime.set(vruntime);
         let mut queue = at.queue.lock();
         if queue.curr.is_some_and(|(curr, ..)| curr == slot) {
-            self.set_curr(ctx, at, &mut queue, None);
+            self.clear_curr(at, &mut queue);
+            self.update_min(at, &queue, None);
         }
         let waiting = queue.tasks.len();
         queue.tasks.insert(vruntime, baton);
@@ -152,8 +170,9 @@ impl CfsLike {
         if queue.tasks.len() != waiting {
             at.waiting.set(at.waiting.get() + state.weight.get());
         }
-        self.update_min(ctx, at, &queue);
-        self.vruntime(&queue, ctx.now()).map(|curr| curr.wrapping_sub(vruntime) as i64)
+        let running = self.vruntime(&queue, ctx.now());
+        self.update_min(at, &queue, running);
+        running.map(|curr| curr.wrapping_sub(vruntime) as i64)
     }
 
     /// The vruntime of who wakes up (rule 4).
@@ -182,6 +201,22 @@ impl CfsLike {
         }
     }
 
+    /// Rule 6 for who wakes up: an idle CPU, or else a busy one.
+    #[inline(never)]
+    fn target(&self, ctx: &Ctx<'_>, task: &Task, wake: &Wake, is_idle: impl Fn(Cpu) -> bool) -> Result<Cpu, Cpu> {
+        let [waker, prev] = [wake.waker_cpu, wake.prev_cpu].map(|cpu| &self.cpus[cpu]);
+        let is_alone = wake.sync && waker.waiting.get() == 0;
+        let is_less = || !ctx.is_idle(wake.prev_cpu) && waker.load() + u64::from(task.weight()) < prev.load();
+        let pulls = (is_alone || is_less()) && ctx.may_run(task, wake.waker_cpu);
+        let target = [wake.prev_cpu, wake.waker_cpu][usize::from(pulls)];
+        let core = |cpu: Cpu| self.topology.place(cpu).core;
+        let is_idle_core =
+            |&cpu: &Cpu| self.same_llc(cpu).take_while(|&c| core(c) == core(cpu)).all(|c| ctx.is_idle(c));
+        let own = [target, wake.prev_cpu].into_iter().filter(|&cpu| self.topology.same_llc(cpu, target));
+        let order = own.chain(self.same_llc(target).filter(is_idle_core)).chain(self.same_llc(target));
+        order.take_while(|_| ctx.any_idle()).find(|&cpu| is_idle(cpu)).ok_or(target)
+    }
+
     /// The most loaded of these where somebody waits.
     fn busiest(&self, of: impl Iterator<Item = Cpu>) -> Option<Cpu> {
         let waiting = of.filter(|&cpu| self.cpus[cpu].waiting.get() != 0);
@@ -191,6 +226,19 @@ impl CfsLike {
     /// The CPUs that share a cache with this one.
     fn same_llc(&self, cpu: Cpu) -> impl Iterator<Item = Cpu> + '_ {
         self.topology.near(cpu).iter().copied().take_while(move |&other| self.topology.same_llc(cpu, other))
+    }
+
+    /// Rule 7.
+    #[inline(never)]
+    fn steal(&self, ctx: &Ctx<'_>, cpu: Cpu) -> Option<Schedulable> {
+        let all = || self.topology.near(cpu).iter().copied();
+        let order = [self.busiest(self.same_llc(cpu)), self.busiest(all())].into_iter().flatten().chain(all());
+        let mut waiting = order.filter(|&from| self.cpus[from].waiting.get() != 0);
+        let baton = waiting.find_map(|from| self.take(from, |slot| ctx.slot_may_run(slot, cpu)))?;
+        self.settle(baton.slot(), cpu);
+        let (from, at) = (self.tasks.slot(baton.slot()).charged.load(Relaxed), &self.cpus[cpu]);
+        self.set_curr(ctx, at, &mut at.queue.lock(), baton.slot(), from);
+        Some(baton)
     }
 
     /// Rule 8: tasks for `cpu` from the most loaded of `others`, if it has `percent` of the load here. True if there was one.
@@ -241,23 +289,19 @@ impl Scheduler for CfsLike {
             let least = || allowed.min_by_key(|&cpu| self.cpus[cpu].load());
             return Placement::Queue(idle.or_else(least).unwrap_or(wake.prev_cpu));
         }
-        let [waker, prev] = [wake.waker_cpu, wake.prev_cpu].map(|cpu| &self.cpus[cpu]);
-        let is_alone = wake.sync && waker.waiting.get() == 0;
-        let is_less = || !ctx.is_idle(wake.prev_cpu) && waker.load() + u64::from(task.weight()) < prev.load();
-        let pulls = (is_alone || is_less()) && ctx.may_run(task, wake.waker_cpu);
-        let target = [wake.prev_cpu, wake.waker_cpu][usize::from(pulls)];
-        let core = |cpu: Cpu| self.topology.place(cpu).core;
-        let is_idle_core =
-            |&cpu: &Cpu| self.same_llc(cpu).take_while(|&c| core(c) == core(cpu)).all(|c| ctx.is_idle(c));
-        let own = [target, wake.prev_cpu].into_iter().filter(|&cpu| self.topology.same_llc(cpu, target));
-        let order = own.chain(self.same_llc(target).filter(is_idle_core)).chain(self.same_llc(target));
-        let idle = order.take_while(|_| ctx.any_idle()).find(|&cpu| is_idle(cpu));
-        let Some(cpu) = idle else { return Placement::Queue(target) };
+        // Whichever of the two would be the target (`wake_affine_idle`).
+        let is_near = |&prev: &Cpu| self.topology.same_llc(wake.waker_cpu, prev);
+        let idle = Some(wake.prev_cpu).filter(is_near).filter(|&prev| ctx.may_run(task, prev) && ctx.claim_idle(prev));
+        let found = idle.map_or_else(|| self.target(ctx, task, wake, is_idle), Ok);
+        let cpu = match found {
+            Ok(idle) => idle,
+            Err(busy) => return Placement::Queue(busy),
+        };
         // As good as running there: who is alone on a run queue is not taken from it, however long the CPU takes to wake up.
         let (state, at) = (self.tasks.of(task), &self.cpus[cpu]);
         state.charge(task);
         state.vruntime.set(self.placed(self.settle(task.slot, cpu), at.min_vruntime.get()));
-        self.set_curr(ctx, at, &mut at.queue.lock(), Some((task.slot, task.runtime)));
+        self.set_curr(ctx, at, &mut at.queue.lock(), task.slot, task.runtime);
         Placement::Run(cpu)
     }
 
@@ -302,23 +346,21 @@ impl Scheduler for CfsLike {
         let mut queue = at.queue.lock();
         let first = queue.tasks.first();
         if let Some((task, _)) = running.filter(|(_, own)| first.is_none_or(|(vruntime, _)| before(*own, vruntime))) {
-            return Pick::Keep { slice: self.set_curr(ctx, at, &mut queue, Some((task.slot, task.runtime))) };
+            self.set_curr(ctx, at, &mut queue, task.slot, task.runtime);
+            return Pick::Keep { slice: self.slice(at, &queue) };
         }
-        let task = self.taken(at, queue.tasks.pop_first());
-        let curr = task.as_ref().map(|task| (task.slot(), self.tasks.slot(task.slot()).charged.load(Relaxed)));
-        let slice = self.set_curr(ctx, at, &mut queue, curr);
-        task.map_or(Pick::Nothing, |task| Pick::Run { task, slice })
+        let Some(task) = self.taken(at, queue.tasks.pop_first()) else {
+            self.clear_curr(at, &mut queue);
+            return Pick::Nothing;
+        };
+        let from = self.tasks.slot(task.slot()).charged.load(Relaxed);
+        self.set_curr(ctx, at, &mut queue, task.slot(), from);
+        Pick::Run { task, slice: self.slice(at, &queue) }
     }
 
     fn newly_idle(&self, ctx: &Ctx<'_>, cpu: Cpu) -> Option<Schedulable> {
-        let all = || self.topology.near(cpu).iter().copied();
-        let order = [self.busiest(self.same_llc(cpu)), self.busiest(all())].into_iter().flatten().chain(all());
-        let mut waiting = order.filter(|&from| self.cpus[from].waiting.get() != 0);
-        let baton = waiting.find_map(|from| self.take(from, |slot| ctx.slot_may_run(slot, cpu)))?;
-        self.settle(baton.slot(), cpu);
-        let (from, at) = (self.tasks.slot(baton.slot()).charged.load(Relaxed), &self.cpus[cpu]);
-        self.set_curr(ctx, at, &mut at.queue.lock(), Some((baton.slot(), from)));
-        Some(baton)
+        let mut all = self.cpus.iter();
+        all.any(|at| at.waiting.get() != 0).then(|| self.steal(ctx, cpu)).flatten()
     }
 
     fn pick_refused(&self, ctx: &Ctx<'_>, baton: Schedulable, why: Refusal) {
@@ -344,7 +386,8 @@ impl Scheduler for CfsLike {
         let at = &self.cpus[task.cpu];
         let mut queue = at.queue.lock();
         let from = queue.curr.filter(|curr| curr.0 == task.slot).map_or(task.runtime, |(_, _, from)| from);
-        let slice = self.set_curr(ctx, at, &mut queue, Some((task.slot, from)));
+        self.set_curr(ctx, at, &mut queue, task.slot, from);
+        let slice = self.slice(at, &queue);
         let Some((first, _)) = queue.tasks.first() else { return };
         let (ran, is_ahead) = (task.runtime.saturating_sub(from), before(first.wrapping_add(slice), vruntime));
         if ran > slice || (is_ahead && ran >= self.min_granularity) {
