@@ -57,12 +57,9 @@ impl<H: Host> Core<'_, H> {
 
     /// Is it the fallback queue's turn on this CPU?
     pub(crate) fn is_fallbacks_turn(&self, cpu: &CpuState) -> bool {
-        self.has_fallback() && cpu.dispatches.get().is_multiple_of(u64::from(TURN)) && self.takes_fallback(cpu)
-    }
-
-    /// May a task without a policy be runnable? Those that became so on this CPU's run queue are counted: its lock is held.
-    fn has_fallback(&self) -> bool {
         self.fallback.load(Relaxed) | self.overflow.load(Relaxed) != 0
+            && cpu.dispatches.get().is_multiple_of(u64::from(TURN))
+            && self.takes_fallback(cpu)
     }
 
     /// Does this CPU run tasks without a policy?
@@ -71,7 +68,6 @@ impl<H: Host> Core<'_, H> {
     }
 
     /// No policy has a task for this CPU.
-    #[inline]
     pub(crate) fn found_nothing(&self, cpu: &CpuState) -> Verdict {
         // If it was claimed while it was idle, that came to nothing: it stays idle, of which the kernel gives no notice, and may be
         // claimed again.
@@ -82,7 +78,7 @@ impl<H: Host> Core<'_, H> {
         // One that has failed just now may have had some, and this CPU may be the only one to look.
         if self.rescue_pending() {
             Verdict::Rescue
-        } else if self.has_fallback() && self.takes_fallback(cpu) {
+        } else if self.takes_fallback(cpu) {
             Verdict::Fallback
         } else {
             Verdict::Nothing

@@ -39,7 +39,7 @@ use programs::{EXAMPLES, PROGRAMS};
 use report::{entries, median, Report, Series};
 use subject::Subject;
 
-const PIPE_LOOPS: u32 = 30_000;
+const PIPE_LOOPS: u32 = 10_000;
 const HACKBENCH: (u32, u32) = (1, 200);
 /// Policies that must hold the bounds of `fairness`.
 const FAIR: &[&str] = &["wfq"];
