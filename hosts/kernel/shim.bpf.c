@@ -283,10 +283,8 @@ void BPF_PROG(baton_set_cpumask, struct task_struct *p, const struct cpumask *ma
 SEC("struct_ops/baton_update_idle")
 void BPF_PROG(baton_update_idle, s32 cpu, bool idle)
 {
-	struct baton_ctx call;
+	struct baton_ctx call = { .cpu = cpu };
 
-	call.cpu = cpu;
-	call.nr_kicks = 0;
 	baton_idle(&call, idle);
 	kick_all(&call);
 }

@@ -56,7 +56,6 @@ __bpf_kfunc notrace u32 baton_dispatch(struct baton_ctx *ctx)
 	return baton_core_dispatch(ctx, frame, frame->cpu);
 }
 
-/* `ctx` has no more than `cpu` and `nr_kicks`: few policies want to know. */
 __bpf_kfunc notrace void baton_idle(struct baton_ctx *ctx, bool idle)
 {
 	struct baton_frame *frame = this_cpu_ptr(&baton_frame);
