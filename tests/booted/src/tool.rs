@@ -128,6 +128,11 @@ impl Hog {
         Self::spawn(None)
     }
 
+    /// One that sleeps for a moment between two things that it does, and so wakes up again and again.
+    pub fn that_sleeps() -> Result<Self, String> {
+        Self::run(&["sh", "-c", "while :; do sleep 0.01; done"])
+    }
+
     /// Of this policy, on these CPUs alone.
     pub fn of(policy: &str, cpus: Option<&str>) -> Result<Self, String> {
         let hog = Self::spawn(cpus)?;
@@ -138,7 +143,10 @@ impl Hog {
     fn spawn(cpus: Option<&str>) -> Result<Self, String> {
         const LOOP: [&str; 3] = ["sh", "-c", "while :; do :; done"];
         let bound = cpus.map(|cpus| ["taskset", "-c", cpus]);
-        let words: Vec<&str> = bound.iter().flatten().chain(&LOOP).copied().collect();
+        Self::run(&bound.iter().flatten().chain(&LOOP).copied().collect::<Vec<_>>())
+    }
+
+    fn run(words: &[&str]) -> Result<Self, String> {
         Command::new(words[0]).args(&words[1..]).spawn().map(Self).map_err(|e| format!("{words:?} does not start: {e}"))
     }
 

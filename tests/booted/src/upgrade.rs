@@ -164,8 +164,8 @@ fn probation() -> Result<(), String> {
 
 fn condition() -> Result<(), String> {
     load_relay(V1)?;
-    // However slow the machine is, they go on until they are dropped.
-    let _hogs = [Hog::plain()?, Hog::plain()?, Hog::plain()?, Hog::plain()?];
+    // However slow the machine is, they go on until they are dropped. Of fewer than 100 wakeups the condition says nothing.
+    let _hogs = [Hog::plain()?, Hog::plain()?, Hog::plain()?, Hog::that_sleeps()?, Hog::that_sleeps()?];
     let module = module(V2)?;
     let upgrade = ["upgrade", "relay", "--module", &module, "--options", "", "--probation"];
     // Who wakes up where they compute waits for longer than a millisecond, and not for a minute.
