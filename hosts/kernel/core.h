@@ -105,7 +105,6 @@ struct baton_frame *baton_current_frame(void);
 void baton_khost_kick_all(void);
 void baton_khost_evict(void);
 void baton_khost_kick(const struct baton_ctx *ctx);
-void baton_khost_kick_here(struct baton_ctx *ctx);
 
 /* memory.c */
 u64 baton_make(struct baton_place *place, const void *func, const void *first, const void *second);

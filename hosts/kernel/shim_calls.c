@@ -34,16 +34,11 @@ __bpf_kfunc notrace u32 baton_select(struct baton_ctx *ctx)
 __bpf_kfunc notrace u32 baton_enqueue(struct baton_ctx *ctx)
 {
 	struct baton_frame *frame = this_cpu_ptr(&baton_frame);
-	u32 verdict;
 
 	ctx->now = baton_coarse_now();
 	if (static_branch_unlikely(&baton_hints_key.key))
 		baton_hints_event(ctx, frame);
-	verdict = baton_core_enqueue(ctx, frame, frame->cpu);
-	/* Whoever is not woken is the one that leaves this CPU, which has chosen the next already and would forget it. */
-	if (ctx->nr_kicks && ctx->flags & BATON_F_WAKEUP)
-		baton_khost_kick_here(ctx);
-	return verdict;
+	return baton_core_enqueue(ctx, frame, frame->cpu);
 }
 
 __bpf_kfunc notrace u32 baton_dispatch(struct baton_ctx *ctx)
