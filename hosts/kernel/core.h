@@ -105,6 +105,7 @@ struct baton_frame *baton_current_frame(void);
 void baton_khost_kick_all(void);
 void baton_khost_evict(void);
 void baton_khost_kick(const struct baton_ctx *ctx);
+void baton_khost_kick_here(struct baton_ctx *ctx);
 
 /* memory.c */
 u64 baton_make(struct baton_place *place, const void *func, const void *first, const void *second);
@@ -213,7 +214,8 @@ u32 baton_core_enqueue(struct baton_ctx *ctx, struct baton_frame *frame, const s
 u32 baton_core_dispatch(struct baton_ctx *ctx, struct baton_frame *frame, const struct baton_cpu_state *cpu);
 u32 baton_core_tick(struct baton_ctx *ctx, struct baton_frame *frame, const struct baton_cpu_state *cpu);
 u32 baton_core_yield(struct baton_ctx *ctx, struct baton_frame *frame, const struct baton_cpu_state *cpu);
-u32 baton_core_idle(struct baton_ctx *ctx, struct baton_frame *frame, const struct baton_cpu_state *cpu, bool idle);
+u32 baton_core_tell_idle(struct baton_ctx *ctx, struct baton_frame *frame, const struct baton_cpu_state *cpu, bool idle);
+bool baton_core_note_idle(const struct baton_cpu_state *cpu, bool idle);
 u32 baton_core_online(struct baton_ctx *ctx, struct baton_frame *frame, const struct baton_cpu_state *cpu, bool online);
 u32 baton_core_enable(struct baton_ctx *ctx, struct baton_frame *frame, const struct baton_cpu_state *cpu, s32 nice);
 u32 baton_core_disable(struct baton_ctx *ctx, struct baton_frame *frame, const struct baton_cpu_state *cpu, bool dead);

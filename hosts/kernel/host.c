@@ -368,6 +368,20 @@ void baton_khost_kick(const struct baton_ctx *ctx)
 	}
 }
 
+/* Carries out the preemption of the CPU that a call is on, which needs no interrupt; its other kicks are left. Interrupts off. */
+void baton_khost_kick_here(struct baton_ctx *ctx)
+{
+	u32 i, left = 0;
+
+	for (i = 0; i < min(ctx->nr_kicks, BATON_MAX_KICKS); i++) {
+		if (ctx->kicks[i] == (smp_processor_id() | BATON_KICK_PREEMPT))
+			kick_here(NULL);
+		else
+			ctx->kicks[left++] = ctx->kicks[i];
+	}
+	ctx->nr_kicks = left;
+}
+
 /*
  * Eviction: sched_ext keeps a runnable task on its CPU while there is no other. (SCX_OPS_ENQ_LAST would have it enqueued; but on a CPU
  * that is going offline that leaves it on the local queue, and the CPU idle, while the hotplug waits for a grace period which may

@@ -50,7 +50,7 @@ extern u32 baton_select(struct baton_ctx *call) __ksym;
 extern u32 baton_enqueue(struct baton_ctx *call) __ksym;
 extern u32 baton_dispatch(struct baton_ctx *call) __ksym;
 extern u64 baton_init_task(struct baton_ctx *call) __ksym;
-extern void baton_idle(struct baton_ctx *call, bool idle) __ksym;
+extern bool baton_idle(bool idle) __ksym;
 extern u32 baton_event(struct baton_ctx *call, u32 event, s32 more) __ksym;
 extern bool baton_rescue(struct baton_ctx *call) __ksym;
 
@@ -283,10 +283,12 @@ void BPF_PROG(baton_set_cpumask, struct task_struct *p, const struct cpumask *ma
 SEC("struct_ops/baton_update_idle")
 void BPF_PROG(baton_update_idle, s32 cpu, bool idle)
 {
-	struct baton_ctx call = { .cpu = cpu };
+	if (baton_idle(idle)) {
+		struct baton_ctx call = { .cpu = cpu };
 
-	baton_idle(&call, idle);
-	kick_all(&call);
+		baton_event(&call, BATON_E_IDLE, idle);
+		kick_all(&call);
+	}
 }
 
 static __always_inline void change_online(s32 cpu, bool online)

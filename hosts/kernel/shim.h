@@ -25,5 +25,6 @@
 #define BATON_E_TICK 8
 #define BATON_E_YIELD 9
 #define BATON_E_ONLINE 10	/* 1 when coming online */
+#define BATON_E_IDLE 11		/* 1 when going idle */
 
 #endif

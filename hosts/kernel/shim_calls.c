@@ -34,11 +34,16 @@ __bpf_kfunc notrace u32 baton_select(struct baton_ctx *ctx)
 __bpf_kfunc notrace u32 baton_enqueue(struct baton_ctx *ctx)
 {
 	struct baton_frame *frame = this_cpu_ptr(&baton_frame);
+	u32 verdict;
 
 	ctx->now = baton_coarse_now();
 	if (static_branch_unlikely(&baton_hints_key.key))
 		baton_hints_event(ctx, frame);
-	return baton_core_enqueue(ctx, frame, frame->cpu);
+	verdict = baton_core_enqueue(ctx, frame, frame->cpu);
+	/* Whoever is not woken is the one that leaves this CPU, which has chosen the next already and would forget it. */
+	if (ctx->nr_kicks && ctx->flags & BATON_F_WAKEUP)
+		baton_khost_kick_here(ctx);
+	return verdict;
 }
 
 __bpf_kfunc notrace u32 baton_dispatch(struct baton_ctx *ctx)
@@ -51,12 +56,10 @@ __bpf_kfunc notrace u32 baton_dispatch(struct baton_ctx *ctx)
 	return baton_core_dispatch(ctx, frame, frame->cpu);
 }
 
-__bpf_kfunc notrace void baton_idle(struct baton_ctx *ctx, bool idle)
+/* This CPU goes idle, or leaves idle. True when a policy is to be told: then comes BATON_E_IDLE. */
+__bpf_kfunc notrace bool baton_idle(bool idle)
 {
-	struct baton_frame *frame = this_cpu_ptr(&baton_frame);
-
-	ctx->now = baton_coarse_now();
-	baton_core_idle(ctx, frame, frame->cpu, idle);
+	return baton_core_note_idle(this_cpu_read(baton_frame.cpu), idle);
 }
 
 /* In: runtime = the task's address, cpu = its pid, task = the parent's handle. */
@@ -138,6 +141,9 @@ __bpf_kfunc u32 baton_event(struct baton_ctx *ctx, u32 event, s32 more)
 		break;
 	case BATON_E_YIELD:
 		verdict = baton_core_yield(ctx, frame, cpu);
+		break;
+	case BATON_E_IDLE:
+		verdict = baton_core_tell_idle(ctx, frame, cpu, more);
 		break;
 	case BATON_E_ONLINE:
 		verdict = baton_core_online(ctx, frame, cpu, more);

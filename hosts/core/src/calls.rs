@@ -168,7 +168,7 @@ impl<H: Host> Core<'_, H> {
     /// this runs on.
     #[inline]
     pub fn enqueue(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx) -> Verdict {
-        let Some(slot) = self.by_handle(ctx.task) else { return Verdict::Fallback };
+        let Some(slot) = self.by_handle(ctx.task) else { return self.enqueue_unknown() };
         slot.cpu.store(ctx.cpu, Relaxed);
         slot.runtime.store(ctx.runtime, Relaxed);
         if slot.epoch.load(Relaxed) != self.epoch.load(Relaxed) {
@@ -185,6 +185,15 @@ impl<H: Host> Core<'_, H> {
             }
             _ => self.enqueue_slow(frame, cpu, ctx, slot),
         }
+    }
+
+    /// A task that got no slot: the fallback queue has tasks that are not counted, from now on.
+    #[cold]
+    fn enqueue_unknown(&self) -> Verdict {
+        if self.overflow.load(Relaxed) == 0 {
+            self.note_overflow();
+        }
+        Verdict::Fallback
     }
 
     /// Every other way of becoming runnable.

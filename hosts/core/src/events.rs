@@ -38,8 +38,7 @@ impl<'a, H: Host> Core<'a, H> {
             Some((head.wrapping_sub(1), slot))
         });
         let Some((index, slot)) = taken else {
-            self.overflow.store(1, SeqCst);
-            self.note_sole();
+            self.note_overflow();
             return Init::Full;
         };
         slot.occupy(index, facts.opaque, facts.pid);
@@ -172,14 +171,24 @@ impl<'a, H: Host> Core<'a, H> {
         }
     }
 
-    /// CPU `ctx.cpu` goes idle, or leaves idle.
+    /// A CPU goes idle, or leaves idle, and policies are told.
     pub fn set_idle(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx, idle: bool) {
-        let which = ctx.cpu;
+        if self.note_idle(cpu, idle) {
+            self.tell_idle(frame, cpu, ctx, idle);
+        }
+    }
+
+    /// The first half of [`Core::set_idle`]. True when there is a second: a policy wants to be told.
+    #[inline]
+    pub fn note_idle(&self, cpu: &CpuState, idle: bool) -> bool {
         self.mark_idle(cpu, idle);
         cpu.asleep.store(u32::from(idle), Relaxed);
-        if self.wants.load(Relaxed) & BATON_EV_IDLE == 0 {
-            return;
-        }
+        self.wants.load(Relaxed) & BATON_EV_IDLE != 0
+    }
+
+    /// The second half of [`Core::set_idle`]: CPU `ctx.cpu`, which is `cpu`, is idle, or no more.
+    pub fn tell_idle(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx, idle: bool) {
+        let which = ctx.cpu;
         let method = if idle { BatonMethod::EnterIdle } else { BatonMethod::ExitIdle };
         for policy in self.running().filter(|p| p.wants(BATON_EV_IDLE) && self.serves(p, cpu)) {
             self.tell_cpu(frame, cpu, policy, method, ctx, which, Arg::Word(0));

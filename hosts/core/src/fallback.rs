@@ -3,7 +3,7 @@
 
 use crate::{order::NOBODY, Core, CpuState, Host, Slot, TaskState, Verdict};
 use baton_abi::BatonCtx;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 /// While a policy has tasks, the fallback queue is served first on one dispatch in this many.
 const TURN: u32 = 4;
@@ -57,9 +57,18 @@ impl<H: Host> Core<'_, H> {
 
     /// Is it the fallback queue's turn on this CPU?
     pub(crate) fn is_fallbacks_turn(&self, cpu: &CpuState) -> bool {
+        self.has_fallback() && cpu.dispatches.get().is_multiple_of(u64::from(TURN)) && self.takes_fallback(cpu)
+    }
+
+    /// There are tasks without a slot.
+    pub(crate) fn note_overflow(&self) {
+        self.overflow.store(1, SeqCst);
+        self.note_sole();
+    }
+
+    /// May a task without a policy be runnable? Those that became so on this CPU's run queue are counted: its lock is held.
+    fn has_fallback(&self) -> bool {
         self.fallback.load(Relaxed) | self.overflow.load(Relaxed) != 0
-            && cpu.dispatches.get().is_multiple_of(u64::from(TURN))
-            && self.takes_fallback(cpu)
     }
 
     /// Does this CPU run tasks without a policy?
@@ -68,6 +77,7 @@ impl<H: Host> Core<'_, H> {
     }
 
     /// No policy has a task for this CPU.
+    #[inline]
     pub(crate) fn found_nothing(&self, cpu: &CpuState) -> Verdict {
         // If it was claimed while it was idle, that came to nothing: it stays idle, of which the kernel gives no notice, and may be
         // claimed again.
@@ -78,7 +88,7 @@ impl<H: Host> Core<'_, H> {
         // One that has failed just now may have had some, and this CPU may be the only one to look.
         if self.rescue_pending() {
             Verdict::Rescue
-        } else if self.takes_fallback(cpu) {
+        } else if self.has_fallback() && self.takes_fallback(cpu) {
             Verdict::Fallback
         } else {
             Verdict::Nothing

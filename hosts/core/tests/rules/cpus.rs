@@ -33,10 +33,10 @@ fn a_claim_that_came_to_nothing() {
         "start a
          idle 1 => a.enter_idle @1
          claim 1 => yes
-         pick @1 => a.pick_next_task @1; a.newly_idle @1; fallback
+         pick @1 => a.pick_next_task @1; a.newly_idle @1; nothing
          claim 1 => yes
          busy 1 => a.exit_idle @1
-         pick @1 => a.pick_next_task @1; a.newly_idle @1; fallback
+         pick @1 => a.pick_next_task @1; a.newly_idle @1; nothing
          claim 1 => no",
     );
 }

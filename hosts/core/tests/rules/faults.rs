@@ -60,7 +60,7 @@ fn a_new_or_woken_task() {
          new 1
          wake 1 @0 => a.task_new 1; none; [queued]
          pick @0 => a.pick_next_task @0; run 1
-         pick @0 after 1 => a.task_blocked 1; a.pick_next_task @0; a.newly_idle @0; fallback
+         pick @0 after 1 => a.task_blocked 1; a.pick_next_task @0; a.newly_idle @0; nothing
          answer a task_wakeup abort
          wake 1 @0 => a.task_wakeup 1; fallback; [fallback]; report: a panic in task_wakeup, 1",
     );
@@ -95,7 +95,7 @@ fn in_select() {
     check(&format!(
         "{QUEUED}
          pick @0 => a.pick_next_task @0; run 1
-         pick @0 after 1 => a.task_blocked 1; a.pick_next_task @0; a.newly_idle @0; fallback
+         pick @0 after 1 => a.task_blocked 1; a.pick_next_task @0; a.newly_idle @0; nothing
          answer a select_task_rq abort
          select 1 @1 => a.select_task_rq 1; none @1; [sleeping]; report: a panic in select_task_rq, 1
          wake 1 @1 => fallback; [fallback]"

@@ -83,7 +83,7 @@ fn several_policies_are_asked_in_their_order() {
          wake 2 @0 => a.task_new 2; none; [queued]
          pick @0 => a.pick_next_task @0; run 2
          pick @0 => a.pick_next_task @0; a.newly_idle @0; b.pick_next_task @0; run 1
-         pick @0 => a.pick_next_task @0; a.newly_idle @0; b.pick_next_task @0; b.newly_idle @0; fallback
+         pick @0 => a.pick_next_task @0; a.newly_idle @0; b.pick_next_task @0; b.newly_idle @0; nothing
          pick @0 keeping 1 => a.pick_next_task @0; a.newly_idle @0; b.pick_next_task @0 keeping 1; keep",
     );
 }
@@ -152,7 +152,7 @@ fn the_place_of_a_policy_is_used_again() {
     let mut script = String::from("new 1\n");
     for _ in 0..40 {
         script += "start a\ndefault a\nwake 1 @0 => a.task_new 1; none; [queued]\nstop a\nrescue => rescued 1\n";
-        script += "unregister a\npick @0 after 1 => fallback\n";
+        script += "unregister a\npick @0 after 1 => nothing\n";
     }
     check(&script);
 }
@@ -167,7 +167,7 @@ fn slots_run_out() {
          new 2
          new 3
          new 4
-         pick @0 => a.pick_next_task @0; a.newly_idle @0; fallback
+         pick @0 => a.pick_next_task @0; a.newly_idle @0; nothing
          new 5 => full
          wake 1 @0 => a.task_new 1; none; [queued]
          wake 2 @0 => a.task_new 2; none; [queued]

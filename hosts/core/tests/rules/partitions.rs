@@ -57,7 +57,7 @@ fn a_partitions_cpus_ask_its_policies_and_no_others_do() {
     assert_eq!(dispatch(core, 2, 0).1, of_a);
     assert_eq!(dispatch(core, 3, 0), (Verdict::Nothing, 0, 0), "there is a task of the other's");
     assert_eq!(dispatch(core, 1, 0).1, of_b);
-    assert_eq!(dispatch(core, 0, 0), (Verdict::Fallback, 0, 0));
+    assert_eq!(dispatch(core, 0, 0), (Verdict::Nothing, 0, 0));
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn what_is_queued_moves_and_what_runs_leaves() {
     assert!(core.host().kicks.load(std::sync::atomic::Ordering::SeqCst) > kicks);
     assert!(host::rescue_all(core).is_empty());
     assert_eq!(core.by_handle(queued).unwrap().cpu(), 2);
-    assert_eq!(dispatch(core, 0, running), (Verdict::Fallback, 0, 0));
+    assert_eq!(dispatch(core, 0, running), (Verdict::Nothing, 0, 0));
     assert_eq!(core.host().evictions.load(std::sync::atomic::Ordering::SeqCst), 1, "it is enqueued, then");
     let mut ctx = BatonCtx { task: running, cpu: 0, ..BatonCtx::default() };
     assert_eq!(core.enqueue(0, core.cpu(0).unwrap(), &mut ctx), Verdict::None);

@@ -23,7 +23,7 @@ fn stale() {
          wake 1 @0 => a.task_new 1; none; [queued]
          pick @0 => a.pick_next_task @0; run 1
          answer a pick_next_task token 1
-         pick @1 => a.pick_next_task @1; a.pick_refused 1 1; a.pick_next_task @1; a.newly_idle @1; fallback
+         pick @1 => a.pick_next_task @1; a.pick_refused 1 1; a.pick_next_task @1; a.newly_idle @1; nothing
          put 1 @0 => a.task_preempt 1; none; [queued]
          answer a pick_next_task old 1
          pick @0 => a.pick_next_task @0; a.pick_refused 1 1; a.pick_next_task @0; run 1",
@@ -36,7 +36,7 @@ fn garbage() {
         "start a
          default a
          answer a pick_next_task garbage
-         pick @0 => a.pick_next_task @0; a.pick_refused garbage 1; a.pick_next_task @0; a.newly_idle @0; fallback",
+         pick @0 => a.pick_next_task @0; a.pick_refused garbage 1; a.pick_next_task @0; a.newly_idle @0; nothing",
     );
 }
 
@@ -59,11 +59,11 @@ fn not_allowed() {
          mask 1 10
          wake 1 @1 => a.task_new 1; none; [queued]
          answer a pick_next_task token 1
-         pick @0 => a.pick_next_task @0; a.pick_refused 1 3; a.pick_next_task @0; a.newly_idle @0; fallback
+         pick @0 => a.pick_next_task @0; a.pick_refused 1 3; a.pick_next_task @0; a.newly_idle @0; nothing
          answer a task_preempt meanwhile mask 1 01
          pick @1 => a.pick_next_task @1; run 1
          put 1 @1 => a.task_preempt 1; none; [queued]
-         pick @1 => a.pick_next_task @1; a.newly_idle @1; fallback
+         pick @1 => a.pick_next_task @1; a.newly_idle @1; nothing
          pick @0 => a.pick_next_task @0; run 1",
     );
 }
@@ -112,7 +112,7 @@ fn a_cpu_that_is_not_there_or_not_allowed() {
              new 1
              wake 1 @0 => a.task_new 1; none; [queued]
              pick @0 => a.pick_next_task @0; run 1
-             pick @0 after 1 => a.task_blocked 1; a.pick_next_task @0; a.newly_idle @0; fallback
+             pick @0 after 1 => a.task_blocked 1; a.pick_next_task @0; a.newly_idle @0; nothing
              mask 1 01
              answer a select_task_rq {answer}
              select 1 @0 => a.select_task_rq 1; {outcome}; [sleeping]"
@@ -140,7 +140,7 @@ fn a_loop_of_refusals_is_a_fault() {
     script += "pick @0 => ";
     script += &"a.pick_next_task @0; ".repeat(64);
     // There are no tasks to rescue.
-    script += "fallback; report: a refusal loop in pick_next_task, 0\n";
+    script += "nothing; report: a refusal loop in pick_next_task, 0\n";
     check(&script);
 }
 

@@ -11,7 +11,7 @@ fn a_task_without_a_policy() {
          counts => 1 tasks, 1 fallback
          put 1 @0 => fallback; [fallback]
          counts => 1 tasks, 1 fallback
-         pick @0 after 1 => fallback
+         pick @0 after 1 => nothing
          counts => 1 tasks, 0 fallback
          wake 1 @0 => fallback; [fallback]
          disable 1 => [outside]
@@ -31,7 +31,7 @@ fn new_picked_preempted_blocked_woken() {
          pick @1 => a.pick_next_task @1; run 1
          put 1 @1 => a.task_preempt 1; none; [queued]
          pick @0 => a.pick_next_task @0; run 1
-         pick @0 after 1 => a.task_blocked 1; a.pick_next_task @0; a.newly_idle @0; fallback
+         pick @0 after 1 => a.task_blocked 1; a.pick_next_task @0; a.newly_idle @0; nothing
          select 1 @0 => a.select_task_rq 1; none @0; [sleeping]
          wake 1 @0 => a.task_wakeup 1; none; [queued]",
     );
@@ -106,7 +106,7 @@ fn handed_straight_to_a_cpu() {
          new 1
          wake 1 @0 => a.task_new 1; none; [queued]
          pick @0 => a.pick_next_task @0; run 1
-         pick @0 after 1 => a.task_blocked 1; a.pick_next_task @0; a.newly_idle @0; fallback
+         pick @0 after 1 => a.task_blocked 1; a.pick_next_task @0; a.newly_idle @0; nothing
          answer a select_task_rq run 1
          select 1 @0 => a.select_task_rq 1; run @1; [running]
          put 1 @1 => a.task_preempt 1; none; [queued]",
@@ -126,7 +126,7 @@ fn restored_from_the_queue_and_from_a_cpu() {
          pick @0 => a.pick_next_task @0; run 1
          restore 1 @0 => a.task_restored 1; none; [queued]
          pick @0 => a.pick_next_task @0; run 1
-         pick @0 => a.pick_next_task @0; a.newly_idle @0; fallback",
+         pick @0 => a.pick_next_task @0; a.newly_idle @0; nothing",
     );
 }
 
@@ -154,7 +154,7 @@ fn another_class_and_back() {
          new 1
          wake 1 @0 => a.task_new 1; none; [queued]
          disable 1 => a.task_departed 1; [outside]
-         pick @0 => a.pick_next_task @0; a.newly_idle @0; fallback
+         pick @0 => a.pick_next_task @0; a.newly_idle @0; nothing
          enable 1
          restore 1 @0 => a.task_new 1; none; [queued]
          pick @0 => a.pick_next_task @0; run 1
@@ -172,7 +172,7 @@ fn death() {
          new 1
          wake 1 @0 => a.task_new 1; none; [queued]
          pick @0 => a.pick_next_task @0; run 1
-         pick @0 after 1 => a.task_blocked 1; a.pick_next_task @0; a.newly_idle @0; fallback
+         pick @0 after 1 => a.task_blocked 1; a.pick_next_task @0; a.newly_idle @0; nothing
          dead 1 => a.task_dead 1; [outside]
          exit 1
          counts => 0 tasks, 0 fallback

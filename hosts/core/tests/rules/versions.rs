@@ -46,7 +46,7 @@ fn drain(core: &TestCore) -> Vec<u32> {
         let mut ctx = BatonCtx::default();
         match core.dispatch(0, core.cpu(0).unwrap(), &mut ctx) {
             Verdict::Run => picked.push(host::slot_of(core, ctx.task).pid()),
-            Verdict::Fallback => return picked,
+            Verdict::Nothing => return picked,
             other => panic!("{other:?}"),
         }
     }

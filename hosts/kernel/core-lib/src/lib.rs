@@ -103,8 +103,8 @@ shim_call! {
     baton_core_tick |ctx, frame, cpu| core().tick(frame, cpu, ctx);
     /// See [`Core::yield_task`].
     baton_core_yield |ctx, _frame, _cpu| core().yield_task(ctx.task);
-    /// See [`Core::set_idle`].
-    baton_core_idle |ctx, frame, cpu, idle: bool| { core().set_idle(frame, cpu, ctx, idle); Verdict::None };
+    /// See [`Core::tell_idle`].
+    baton_core_tell_idle |ctx, frame, cpu, idle: bool| { core().tell_idle(frame, cpu, ctx, idle); Verdict::None };
     /// See [`Core::set_online`].
     baton_core_online |ctx, frame, cpu, online: bool| { core().set_online(frame, cpu, ctx, online); Verdict::None };
     /// See [`Core::enable_task`].
@@ -117,6 +117,12 @@ shim_call! {
     baton_core_affinity |ctx, frame, cpu| { core().set_affinity(frame, cpu, ctx); Verdict::None };
     /// See [`Core::timer`].
     baton_core_timer |ctx, frame, cpu, policy: u32| { core().timer(frame, cpu, ctx, policy as usize); Verdict::None };
+}
+
+/// See [`Core::note_idle`]. On that CPU.
+#[no_mangle]
+pub extern "C" fn baton_core_note_idle(cpu: &CpuState, idle: bool) -> bool {
+    core().note_idle(cpu, idle)
 }
 
 /// See [`Core::init_task`]. The handle, or 0 when there is no slot left.
