@@ -225,6 +225,7 @@ u32 baton_core_timer(struct baton_ctx *ctx, struct baton_frame *frame, const str
 u64 baton_core_init_task(struct task_struct *task, u32 pid, u64 parent);
 void baton_core_exit_task(u64 handle);
 u64 baton_core_rescue(void);
+bool baton_core_is_rescued(u64 token);
 struct task_struct *baton_core_task_of_slot(u32 slot);
 bool baton_core_is_idle(s32 cpu);
 bool baton_core_is_any_idle(void);
@@ -247,7 +248,7 @@ u32 baton_core_partition_of_cpu(s32 cpu);
 u32 baton_core_partition_of_policy(u32 index);
 bool baton_core_serves(s32 here, s32 cpu);
 void baton_core_relieve(void);
-s32 baton_core_rescued_home(u64 handle, s32 near);
+s32 baton_core_rescued_home(u32 slot, s32 near);
 u32 baton_core_used_slots(void);
 void baton_core_hand_over(u32 from, u32 to, u64 now, struct baton_frame *frame, const struct baton_cpu_state *cpu);
 void baton_core_hand_anew(u32 index, bool is_new, u64 now, struct baton_frame *frame, const struct baton_cpu_state *cpu);

@@ -368,11 +368,16 @@ void baton_khost_kick(const struct baton_ctx *ctx)
 	}
 }
 
-/* Carries out the preemption of the CPU that a call is on, which needs no interrupt; its other kicks are left. Interrupts off. */
+/*
+ * Carries out the preemption of the CPU that a call is on, which needs no interrupt; its other kicks are left. Its run queue is locked. A task of a
+ * higher class is left alone, as by kick_one_cpu() (kernel/sched/ext/ext.c).
+ */
 void baton_khost_kick_here(struct baton_ctx *ctx)
 {
 	u32 i, left = 0;
 
+	if (!is_idle_task(current) && !(current->scx.flags & SCX_TASK_QUEUED))
+		return;
 	for (i = 0; i < min(ctx->nr_kicks, BATON_MAX_KICKS); i++) {
 		if (ctx->kicks[i] == (smp_processor_id() | BATON_KICK_PREEMPT))
 			kick_here(NULL);

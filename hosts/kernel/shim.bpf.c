@@ -53,6 +53,7 @@ extern u64 baton_init_task(struct baton_ctx *call) __ksym;
 extern bool baton_idle(bool idle) __ksym;
 extern u32 baton_event(struct baton_ctx *call, u32 event, s32 more) __ksym;
 extern bool baton_rescue(struct baton_ctx *call) __ksym;
+extern bool baton_is_rescued(struct baton_ctx *call) __ksym;
 
 extern bool bpf_cpumask_test_cpu(u32 cpu, const struct cpumask *cpumask) __ksym;
 extern struct task_struct *bpf_task_acquire(struct task_struct *p) __ksym;
@@ -223,7 +224,8 @@ void BPF_PROG(baton_dispatch_cpu, s32 cpu, struct task_struct *prev)
 			/* a task that a stopped policy had queued; it may be bound to an idle CPU */
 			if (baton_rescue(&call)) {
 				call.slice = FALLBACK_SLICE;
-				insert_slot(&call, FALLBACK_DSQ);
+				if (insert_slot(&call, FALLBACK_DSQ) && !baton_is_rescued(&call))
+					scx_bpf_dispatch_cancel();
 				if ((u32)call.runtime < nr_cpus)
 					scx_bpf_kick_cpu(call.runtime, SCX_KICK_IDLE);
 			}

@@ -40,8 +40,8 @@ __bpf_kfunc notrace u32 baton_enqueue(struct baton_ctx *ctx)
 	if (static_branch_unlikely(&baton_hints_key.key))
 		baton_hints_event(ctx, frame);
 	verdict = baton_core_enqueue(ctx, frame, frame->cpu);
-	/* Whoever is not woken is the one that leaves this CPU, which has chosen the next already and would forget it. */
-	if (ctx->nr_kicks && ctx->flags & BATON_F_WAKEUP)
+	/* This may be within __schedule(), which would forget it, but not at a wakeup. And the lock of this CPU's run queue must be held. */
+	if (ctx->nr_kicks && ctx->flags & BATON_F_WAKEUP && ctx->cpu == smp_processor_id())
 		baton_khost_kick_here(ctx);
 	return verdict;
 }
@@ -76,13 +76,21 @@ __bpf_kfunc u64 baton_init_task(struct baton_ctx *ctx)
 __bpf_kfunc bool baton_rescue(struct baton_ctx *ctx)
 {
 	struct task_struct *task;
+	u32 slot;
 
 	ctx->task = baton_core_rescue();
-	task = baton_core_task_of_slot((u32)ctx->task - 1);
+	slot = (u32)ctx->task - 1;
+	task = baton_core_task_of_slot(slot);
 	if (!task)
 		return false;
-	ctx->runtime = baton_core_rescued_home(ctx->task, task_cpu(task));
+	ctx->runtime = baton_core_rescued_home(slot, task_cpu(task));
 	return true;
+}
+
+/* In: task = what baton_rescue() gave, which has been inserted. False when that must be taken back. */
+__bpf_kfunc bool baton_is_rescued(struct baton_ctx *ctx)
+{
+	return baton_core_is_rescued(ctx->task);
 }
 
 static u32 attach(bool all)
@@ -162,6 +170,7 @@ BTF_ID_FLAGS(func, baton_dispatch)
 BTF_ID_FLAGS(func, baton_idle)
 BTF_ID_FLAGS(func, baton_init_task)
 BTF_ID_FLAGS(func, baton_rescue)
+BTF_ID_FLAGS(func, baton_is_rescued)
 BTF_ID_FLAGS(func, baton_event)
 BTF_KFUNCS_END(baton_kfuncs)
 

@@ -225,6 +225,7 @@ impl<H: Host> Core<'_, H> {
             TaskState::Running if slot.has_yielded() => BatonMethod::TaskYield,
             TaskState::Running if ctx.flags & BATON_F_RESTORE == 0 => BatonMethod::TaskPreempt,
             TaskState::Queued => return self.enqueue_queued(frame, cpu, ctx, slot, policy, woken),
+            TaskState::Fallback if slot.is_rescued() => return self.enter_fallback(cpu, ctx, slot),
             TaskState::Fallback => {
                 // Rescued from a policy that runs, which does not know.
                 self.take_back(frame, cpu, ctx, slot, policy, BatonMethod::TaskDequeued);
@@ -289,9 +290,10 @@ impl<H: Host> Core<'_, H> {
     ) -> Verdict {
         self.take_back(frame, cpu, ctx, slot, policy, BatonMethod::TaskDequeued);
         slot.withdraw();
-        if slot.state() == TaskState::Fallback {
-            self.leave_fallback(slot, TaskState::Sleeping);
-        } else if woken {
+        if slot.is_rescued() {
+            return self.enter_fallback(cpu, ctx, slot);
+        }
+        if woken {
             slot.set(TaskState::Running);
             self.blocked(frame, cpu, ctx, slot);
         }
@@ -337,6 +339,9 @@ impl<H: Host> Core<'_, H> {
         let policy = policy.or_else(|| self.by_id(self.default_policy.load(Relaxed)).filter(|p| p.is_running()));
         let home = policy.and_then(|policy| self.home(slot, policy, ctx.cpu));
         let (Some(policy), Some(home)) = (policy, home) else { return self.enter_fallback(cpu, ctx, slot) };
+        if slot.is_rescued() {
+            return self.enter_fallback(cpu, ctx, slot);
+        }
         slot.cpu.store(home, Relaxed);
         if slot.state() == TaskState::Fallback {
             self.leave_fallback(slot, TaskState::Sleeping);

@@ -15,7 +15,8 @@ impl<H: Host> Core<'_, H> {
         self.fallback.fetch_sub(1, Relaxed);
     }
 
-    /// The task is runnable on the run queue of CPU `ctx.cpu`, and has no policy. `cpu` is where this runs.
+    /// The task is runnable on the run queue of CPU `ctx.cpu`, and has no policy; or it was rescued, and has not been enqueued since: then a CPU
+    /// may be about to put it on the fallback queue whatever is said here ([`Core::is_rescued`]). `cpu` is where this runs.
     pub(crate) fn enter_fallback(&self, cpu: &CpuState, ctx: &BatonCtx, slot: &Slot) -> Verdict {
         if slot.state() != TaskState::Fallback {
             self.fallback.fetch_add(1, Relaxed);
@@ -66,7 +67,8 @@ impl<H: Host> Core<'_, H> {
         self.note_sole();
     }
 
-    /// May a task without a policy be runnable? Those that became so on this CPU's run queue are counted: its lock is held.
+    /// May a task without a policy be runnable? Those that were enqueued on this CPU's run queue are counted, as its lock is held; for one that another
+    /// CPU rescues, this one is kicked afterwards.
     fn has_fallback(&self) -> bool {
         self.fallback.load(Relaxed) | self.overflow.load(Relaxed) != 0
     }

@@ -20,9 +20,10 @@ impl<'a, H: Host> Core<'a, H> {
         self.to_rescue.load(Relaxed) != 0
     }
 
-    /// The next task that is stranded in a stopped policy; the caller must put it on the fallback queue. `None` when none is
-    /// left, or when this step found none and another is needed (`rescue_pending`).
-    pub fn rescue_one(&self) -> Option<&'a Slot> {
+    /// The next task that is stranded in a stopped policy, and the token that it was stranded with. The caller must put it on the fallback
+    /// queue, and take it from there if it is not [`Core::is_rescued`] any more then. `None` when none is left, or when this step found none
+    /// and another is needed (`rescue_pending`).
+    pub fn rescue_one(&self) -> Option<(&'a Slot, u64)> {
         for _ in 0..STEP {
             // A stop that comes meanwhile starts the count again: the swap fails and the walk goes on from there.
             let left = self.to_rescue.load(SeqCst);
@@ -31,24 +32,32 @@ impl<'a, H: Host> Core<'a, H> {
                 continue;
             }
             let Some(slot) = self.slots.get(index as usize) else { continue };
-            if self.rescue(slot) {
-                return Some(slot);
+            if let Some(token) = self.rescue(slot) {
+                return Some((slot, token));
             }
         }
         None
     }
 
     /// Takes a queued task from a policy that is not running any more, or has lost all CPUs that the task may use.
-    pub(crate) fn rescue(&self, slot: &Slot) -> bool {
-        let Some(token) = slot.token() else { return false };
-        if !self.is_stranded(slot) || !slot.claim(token, TaskState::Fallback) {
-            return false;
-        }
+    fn rescue(&self, slot: &Slot) -> Option<u64> {
+        let token = slot.token().filter(|_| self.is_stranded(slot))?;
+        // Counted before anyone can take it off the count again.
         self.fallback.fetch_add(1, Relaxed);
+        if !slot.rescue(token) {
+            self.fallback.fetch_sub(1, Relaxed);
+            return None;
+        }
         if self.is_partitioned() && !self.may_run_apart(slot) {
             self.begin_relief();
         }
-        true
+        Some(token)
+    }
+
+    /// Is the task as [`Core::rescue_one`] left it? To be asked after the insertion, which is for an enqueue that had begun by then. If the core
+    /// is told of another one before this, that has said where the task goes; if after, it goes to the fallback queue by both.
+    pub fn is_rescued(&self, token: u64) -> bool {
+        self.by_token(token).is_some_and(|slot| slot.is_rescued_with(token))
     }
 
     fn is_stranded(&self, slot: &Slot) -> bool {

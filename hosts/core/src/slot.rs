@@ -64,6 +64,9 @@ const LEAVING: u64 = 1 << 9;
 /// In the word of a task in the fallback: it waits, or runs, on its own CPU's queue, not on the fallback's.
 const BOUND: u64 = 1 << 10;
 
+/// In the word of a task in the fallback: a rescue has it there, and it has not been enqueued since.
+const RESCUED: u64 = 1 << 11;
+
 /// In the word: the generation.
 const GENERATION: u64 = !0xffff_ffff;
 
@@ -71,7 +74,7 @@ const GENERATION: u64 = !0xffff_ffff;
 #[repr(C, align(128))]
 #[derive(Default)]
 pub struct Slot {
-    /// State in the low byte, above it [`YIELDED`], [`LEAVING`] and [`BOUND`]; generation of the newest token in the high half.
+    /// State in the low byte, above it [`YIELDED`], [`LEAVING`], [`BOUND`] and [`RESCUED`]; generation of the newest token in the high half.
     word: AtomicU64,
     /// When it was last queued, ns.
     pub(crate) queued_at: AtomicU64,
@@ -222,10 +225,30 @@ impl Slot {
     /// Takes the task out of `Queued`, if `token` is its newest and nobody was first.
     #[inline]
     pub(crate) fn claim(&self, token: u64, to: TaskState) -> bool {
+        self.unqueue(token, to as u64)
+    }
+
+    /// Takes it to the fallback in the same way, by a CPU that is to put it there.
+    pub(crate) fn rescue(&self, token: u64) -> bool {
+        self.unqueue(token, TaskState::Fallback as u64 | RESCUED)
+    }
+
+    #[inline]
+    fn unqueue(&self, token: u64, to: u64) -> bool {
         let generation = token & GENERATION;
-        self.word
-            .compare_exchange(generation | TaskState::Queued as u64, generation | to as u64, Ordering::AcqRel, Relaxed)
-            .is_ok()
+        let queued = generation | TaskState::Queued as u64;
+        self.word.compare_exchange(queued, generation | to, Ordering::AcqRel, Relaxed).is_ok()
+    }
+
+    /// Was it rescued, and has not been enqueued since?
+    pub(crate) fn is_rescued(&self) -> bool {
+        let word = self.word.load(Ordering::Acquire);
+        TaskState::of(word) == TaskState::Fallback && word & RESCUED != 0
+    }
+
+    /// The same, and from who held this token.
+    pub(crate) fn is_rescued_with(&self, token: u64) -> bool {
+        self.is_rescued() && (self.word.load(Relaxed) ^ token) & GENERATION == 0
     }
 
     /// In an event of the task itself: if it is queued it is `Sleeping` from now on, and its token is worthless. A pick or a

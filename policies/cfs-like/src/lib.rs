@@ -137,7 +137,7 @@ impl CfsLike {
         at.min_vruntime.set(later(at.min_vruntime.get(), lowest));
     }
 
-    /// Rule 2, second half: brings the vruntime of the task in `slot` to `cpu`.
+    /// Rule 2, second half: brings the vruntime of the task in `slot` to `cpu`. (Each wakeup comes here: a call would cost it 25 instructions.)
     #[inline(always)]
     fn settle(&self, slot: u32, cpu: Cpu) -> u64 {
         let state = self.tasks.slot(slot);

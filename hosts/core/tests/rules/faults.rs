@@ -193,7 +193,26 @@ fn a_rescue_by_another_cpu_while_the_task_is_taken_back() {
         "{QUEUED}
          start b
          answer a task_dequeued meanwhile stop a & rescue & default b
-         restore 1 @0 => a.task_dequeued 1; rescued 1; b.task_new 1; none; [queued]
+         restore 1 @0 => a.task_dequeued 1; rescued 1; fallback; [fallback]
+         counts => 2 tasks, 1 fallback
+         put 1 @0 => b.task_new 1; none; [queued]
+         counts => 2 tasks, 0 fallback"
+    ));
+}
+
+/// Who rescues it may be about to insert it into the fallback queue, and the insertion may be for this very enqueue: were it a policy's by then,
+/// it would wait on a queue that nobody counts it on.
+#[test]
+fn a_rescued_task_that_is_enqueued_anew_goes_to_the_fallback_queue_once() {
+    check(&format!(
+        "{QUEUED}
+         start b
+         default b
+         stop a
+         rescue => rescued 1
+         restore 1 @0 => fallback; [fallback]
+         counts => 2 tasks, 1 fallback
+         restore 1 @0 => b.task_new 1; none; [queued]
          counts => 2 tasks, 0 fallback"
     ));
 }

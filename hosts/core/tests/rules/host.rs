@@ -228,7 +228,7 @@ pub fn count(core: &TestCore, state: TaskState) -> usize {
 pub fn rescue_all(core: &TestCore) -> Vec<&'static Slot> {
     let mut found = Vec::new();
     while core.rescue_pending() {
-        found.extend(core.rescue_one());
+        found.extend(core.rescue_one().map(|(slot, _)| slot));
     }
     found
 }

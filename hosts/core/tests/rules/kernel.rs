@@ -47,6 +47,17 @@ pub enum Turn {
     Dies,
 }
 
+/// Between the rules' answer and its insertion, the task is taken off its queue and enqueued anew. The insertion is for the enqueue that it finds
+/// begun (SCX_OPSS_QSEQ_MASK), and waits for its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Race {
+    None,
+    /// The rules are told of it before the insertion.
+    Before,
+    /// After it.
+    Across,
+}
+
 /// Told of each task that is run: the task, its token, the CPU.
 type OnRun = Box<dyn Fn(&Task, u64, i32)>;
 /// Told of each CPU that goes idle.
@@ -175,7 +186,7 @@ impl Kernel {
     fn deliver_kicks(&mut self) {
         while let Some(cpu) = self.kicked.pop() {
             if self.is_online(cpu) && self.current(cpu).is_none() {
-                self.schedule(cpu, Turn::Expires, false);
+                self.schedule(cpu, Turn::Expires, Race::None);
             }
         }
     }
@@ -301,8 +312,8 @@ impl Kernel {
         }
     }
 
-    /// __schedule() on a CPU, whose current task's turn ends. With `race`, the attributes of what is picked change meanwhile.
-    pub fn schedule(&mut self, cpu: i32, turn: Turn, race: bool) {
+    /// __schedule() on a CPU, whose current task's turn ends. With a race, the attributes of what is picked, or rescued, change meanwhile.
+    pub fn schedule(&mut self, cpu: i32, turn: Turn, race: Race) {
         if !self.is_online(cpu) {
             return;
         }
@@ -337,13 +348,13 @@ impl Kernel {
             if let Some(at) = self.current[cpu as usize].take() {
                 self.tasks[at].place = Place::Away;
                 self.enqueue(at, cpu, 0);
-                self.schedule(cpu, Turn::Expires, false);
+                self.schedule(cpu, Turn::Expires, Race::None);
             }
         }
     }
 
     /// scx_dispatch_sched(): true when the task that ran before is to go on.
-    fn dispatch(&mut self, cpu: i32, prev: Option<usize>, race: bool) -> bool {
+    fn dispatch(&mut self, cpu: i32, prev: Option<usize>, race: Race) -> bool {
         let state = self.core.cpu(cpu).unwrap();
         for attempt in 0..TRIES {
             let mut ctx = BatonCtx { cpu, ..BatonCtx::default() };
@@ -357,7 +368,7 @@ impl Kernel {
                     let pid = host::slot_of(self.core, ctx.task).pid();
                     let at = self.tasks.iter().position(|task| task.pid == pid).expect("a task that is there");
                     (self.on_run)(&self.tasks[at], ctx.task, cpu);
-                    if race {
+                    if race != Race::None {
                         self.change(at, (cpu + 1) % CPUS, |_| {});
                     }
                     // finish_dispatch(): only what is in custody. Else it is tried again.
@@ -371,7 +382,7 @@ impl Kernel {
                     assert!(self.tasks[at].runnable && self.slot(at).state() == TaskState::Running);
                     return true;
                 }
-                Verdict::Rescue if attempt + 1 < TRIES => self.rescue(),
+                Verdict::Rescue if attempt + 1 < TRIES => self.rescue(cpu, race),
                 Verdict::Fallback | Verdict::Turn | Verdict::Rescue => {
                     let waiting = self.fallback.iter().position(|&at| self.allowed(at, cpu));
                     if let Some(at) = waiting.and_then(|waiting| self.fallback.remove(waiting)) {
@@ -390,9 +401,20 @@ impl Kernel {
         self.dispatch(cpu, prev, race)
     }
 
-    fn rescue(&mut self) {
-        let Some(slot) = self.core.rescue_one() else { return };
+    fn rescue(&mut self, cpu: i32, race: Race) {
+        let Some((slot, token)) = self.core.rescue_one() else { return };
         let at = self.tasks.iter().position(|task| task.pid == slot.pid()).expect("a task that is there");
+        let again = |kernel: &mut Self| kernel.change(at, (cpu + 1) % CPUS, |_| {});
+        if race == Race::Before {
+            again(self);
+        }
+        if !self.core.is_rescued(token) {
+            return;
+        }
+        if race == Race::Across {
+            again(self);
+        }
+        // finish_dispatch()
         if self.tasks[at].place == Place::Custody {
             self.put_on_fallback(at);
         }

@@ -142,6 +142,7 @@ fn a_policy_that_begins_anew_is_told_of_its_tasks_anew() {
          default a
          rescue => rescued 1
          wake 2 @0 => a.task_new 2; none; [queued]
+         put 1 @0 => fallback; [fallback]
          put 1 @0 => a.task_new 1; none; [queued]
          counts => 2 tasks, 0 fallback",
     );

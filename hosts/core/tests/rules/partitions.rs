@@ -115,8 +115,12 @@ fn tasks_that_cannot_be_in_their_policys_partition_are_without_a_policy() {
     let slot = core.by_handle(task).unwrap();
     assert_eq!((slot.state(), slot.policy()), (TaskState::Fallback, 0));
     partition(core, 1, &[0, 2], &[a]);
-    let mut ctx = BatonCtx { task, cpu: 0, flags: BATON_F_WAKEUP, ..BatonCtx::default() };
-    assert_eq!(core.enqueue(0, core.cpu(0).unwrap(), &mut ctx), Verdict::None, "it is its policy's again");
+    let enqueue = |flags: u16| {
+        let mut ctx = BatonCtx { task, cpu: 0, flags, ..BatonCtx::default() };
+        core.enqueue(0, core.cpu(0).unwrap(), &mut ctx)
+    };
+    assert_eq!(enqueue(0), Verdict::Local, "it has just been rescued");
+    assert_eq!(enqueue(BATON_F_WAKEUP), Verdict::None, "it is its policy's again");
     assert_eq!(slot.policy(), a.id());
 }
 

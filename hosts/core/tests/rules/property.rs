@@ -3,7 +3,7 @@
 
 use crate::{
     host::{self, Call, TestCore},
-    kernel::{Kernel, Place, Task, Turn, CPUS},
+    kernel::{Kernel, Place, Race, Task, Turn, CPUS},
 };
 use baton_abi::{BatonCtx, BatonFaultKind, BatonMethod as M, BATON_ABORTED, BATON_PICK_KEEP, BATON_SELECT_DIRECT};
 use baton_core::{Fault, Partition, PolicyEntry, TaskState, FREE};
@@ -140,13 +140,18 @@ impl Trial {
         let policy = self.policies[usize::from(who) % POLICIES];
         let task = usize::from(who).checked_rem(self.kernel.tasks.len());
         let running = self.kernel.current(cpu);
+        let race = match more % 16 {
+            0 => Race::Before,
+            1 => Race::Across,
+            _ => Race::None,
+        };
         let mut ctx = BatonCtx { cpu, ..BatonCtx::default() };
         match (what % 44, task) {
             (0..=2, _) => self.kernel.fork(task),
             (3..=9, Some(at)) => self.kernel.wake(at, i32::from(more) % CPUS),
-            (10..=14, _) => self.kernel.schedule(cpu, Turn::Blocks, more % 8 == 0),
-            (15..=19, _) => self.kernel.schedule(cpu, Turn::Expires, more % 8 == 0),
-            (20, _) => self.kernel.schedule(cpu, Turn::Dies, false),
+            (10..=14, _) => self.kernel.schedule(cpu, Turn::Blocks, race),
+            (15..=19, _) => self.kernel.schedule(cpu, Turn::Expires, race),
+            (20, _) => self.kernel.schedule(cpu, Turn::Dies, Race::None),
             (21, _) => self.kernel.higher_class(cpu, more % 2 == 0),
             (22, Some(at)) => self.kernel.set_affinity(at, cpu, u64::from(more % 7) + 1),
             (23, Some(at)) => self.kernel.change(at, cpu, |_| {}),
@@ -174,14 +179,14 @@ impl Trial {
                     ctx.task = self.kernel.tasks[at].handle;
                     let verdict = core.tick(cpu, here, &mut ctx);
                     if verdict == baton_core::Verdict::Expire {
-                        self.kernel.schedule(cpu, Turn::Expires, false);
+                        self.kernel.schedule(cpu, Turn::Expires, Race::None);
                     }
                 }
             }
             (38, _) => {
                 if let Some(at) = running {
                     core.yield_task(self.kernel.tasks[at].handle);
-                    self.kernel.schedule(cpu, Turn::Expires, false);
+                    self.kernel.schedule(cpu, Turn::Expires, Race::None);
                 }
             }
             (39, _) => drop(core.claim_idle(cpu)),
@@ -243,7 +248,7 @@ impl Trial {
             }
         }
         for _ in 0..4 * SLOTS {
-            (0..CPUS).for_each(|cpu| self.kernel.schedule(cpu, Turn::Blocks, false));
+            (0..CPUS).for_each(|cpu| self.kernel.schedule(cpu, Turn::Blocks, Race::None));
             self.kernel.core.rescue_stranded();
             self.kernel.core.relieve();
             self.look();

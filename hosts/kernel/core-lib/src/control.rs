@@ -123,8 +123,8 @@ pub extern "C" fn baton_core_serves(here: i32, cpu: i32) -> bool {
 
 /// See [`baton_core::Core::rescued_home`].
 #[no_mangle]
-pub extern "C" fn baton_core_rescued_home(handle: u64, near: i32) -> i32 {
-    core().by_handle(handle).map_or(near, |slot| core().rescued_home(slot, near))
+pub extern "C" fn baton_core_rescued_home(slot: u32, near: i32) -> i32 {
+    core().slots().get(slot as usize).map_or(near, |slot| core().rescued_home(slot, near))
 }
 
 /// Slots that have ever been in use; those beyond never were.

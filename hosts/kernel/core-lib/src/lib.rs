@@ -140,10 +140,16 @@ pub extern "C" fn baton_core_exit_task(handle: u64) {
     core().exit_task(handle);
 }
 
-/// See [`Core::rescue_one`]. The task's handle, or 0.
+/// See [`Core::rescue_one`]. The token, or 0.
 #[no_mangle]
 pub extern "C" fn baton_core_rescue() -> u64 {
-    core().rescue_one().map_or(0, Slot::handle)
+    core().rescue_one().map_or(0, |(_, token)| token)
+}
+
+/// See [`Core::is_rescued`].
+#[no_mangle]
+pub extern "C" fn baton_core_is_rescued(token: u64) -> bool {
+    core().is_rescued(token)
 }
 
 /// What the host knows the task in this slot by; 0 when there is none.

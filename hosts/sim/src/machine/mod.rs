@@ -381,7 +381,7 @@ impl<'m> Machine<'m> {
         if !target.online || target.higher || (!preempt && target.curr.is_some()) {
             return;
         }
-        // The kicker ends the slice, under the lock of that run queue; its own irq_work comes after what it is doing.
+        // The kicker ends the slice, under the lock of that run queue; of its own CPU after what it is doing.
         if preempt && cpu != here {
             self.account(cpu);
             if let Some(at) = self.cpus[cpu as usize].curr {

@@ -240,7 +240,7 @@ impl Machine<'_> {
 
     /// A task that a stopped policy had queued goes to the fallback queue.
     fn rescue(&mut self, cpu: u32) {
-        let Some(slot) = self.core.rescue_one() else { return };
+        let Some((slot, _)) = self.core.rescue_one() else { return };
         let at = slot.opaque() as u32 - 1;
         if self.tasks[at as usize].place == Place::Custody {
             self.fallback.push_back(at);
