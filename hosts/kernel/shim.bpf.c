@@ -100,7 +100,7 @@ static __always_inline void set_handle(struct task_struct *p, u64 handle)
 }
 
 /* Carries out one kick, if it was asked for. A CPU that the machine does not have would end the whole scheduler. */
-static __always_inline void kick(const struct baton_ctx *call, u32 i)
+static __always_inline void kick(const struct baton_ctx *call, u32 i, u64 other)
 {
 	u32 cpu;
 
@@ -108,18 +108,30 @@ static __always_inline void kick(const struct baton_ctx *call, u32 i)
 		return;
 	cpu = call->kicks[i] & (BATON_KICK_PREEMPT - 1);
 	if (cpu < nr_cpus)
-		scx_bpf_kick_cpu(cpu, call->kicks[i] & BATON_KICK_PREEMPT ? SCX_KICK_PREEMPT : SCX_KICK_IDLE);
+		scx_bpf_kick_cpu(cpu, call->kicks[i] & BATON_KICK_PREEMPT ? SCX_KICK_PREEMPT : other);
+}
+
+/* `other` is how a CPU is kicked that is not to be preempted. */
+static __always_inline void kick_all_by(const struct baton_ctx *call, u64 other)
+{
+	if (!call->nr_kicks)
+		return;
+	kick(call, 0, other);
+	kick(call, 1, other);
+	kick(call, 2, other);
+	kick(call, 3, other);
 }
 
 static __always_inline void kick_all(const struct baton_ctx *call)
 {
-	if (!call->nr_kicks)
-		return;
-	kick(call, 0);
-	kick(call, 1);
-	kick(call, 2);
-	kick(call, 3);
+	kick_all_by(call, SCX_KICK_IDLE);
 }
+
+/*
+ * How a CPU is kicked for a task that is being inserted into the fallback queue: SCX_KICK_IDLE leaves a CPU alone that is busy now, and which may
+ * have looked and gone idle by the time the task is there, after the callback. This one comes later than that.
+ */
+#define KICK_AFTER 0
 
 /* What every callback about a task begins with. `now` is added by the kfunc; of `kicks` nobody reads more than there are. */
 #define ABOUT(call, p, which_cpu, what)					\
@@ -151,42 +163,48 @@ void BPF_PROG(baton_enqueue_task, struct task_struct *p, u64 enq_flags)
 	verdict = baton_enqueue(&call);
 	if (verdict != BATON_V_NONE)
 		scx_bpf_dsq_insert(p, verdict == BATON_V_FALLBACK ? FALLBACK_DSQ : SCX_DSQ_LOCAL, FALLBACK_SLICE, enq_flags);
-	kick_all(&call);
+	kick_all_by(&call, verdict == BATON_V_FALLBACK ? KICK_AFTER : SCX_KICK_IDLE);
 }
 
 /*
  * False when the task is gone or may not be here any more: then there must be another round, as the CPU would idle.
  *
- * The task is call->task. The slot's number is put into the context, and its place kept from being computed early and spilled: a
- * program that needs more than 48 bytes of stack is given one of its own, which costs every call in it.
+ * The task is call->task. What a program needs more than 48 bytes of stack for is in the context, whose place is kept from being computed early and
+ * spilled: else it is given a stack of its own, which costs every call in it.
  */
 static __always_inline bool insert_slot(struct baton_ctx *call, u64 dsq)
 {
 	struct slot_ref *ref;
 	struct task_struct *p;
-	u32 *slot;
+	u32 *word;	/* the slot's number, then the room that there was */
 
 	asm volatile("" : "+r"(call));
-	slot = (u32 *)&call->now;
-	*slot = (u32)call->task - 1;
-	ref = bpf_map_lookup_elem(&slots, slot);
+	word = (u32 *)&call->now;
+	*word = (u32)call->task - 1;
+	ref = bpf_map_lookup_elem(&slots, word);
 	if (!ref)
 		return false;
 	/* programs that do not sleep are RCU readers */
 	p = ref->task;
 	if (!p)
 		return false;
-	scx_bpf_dsq_insert(p, dsq, call->slice, dsq == SCX_DSQ_LOCAL ? immed : 0);
+	if (dsq == SCX_DSQ_LOCAL && task_cpu(p) == call->cpu) {
+		scx_bpf_dsq_insert(p, dsq, call->slice, immed);
+		return true;
+	}
 	/*
 	 * A task of another run queue may have been dequeued, given another mask and enqueued again since the rules looked. The
 	 * insertion notes which enqueue it is for, so a look after it is final. A wrong CPU would end the whole scheduler.
 	 */
-	if (dsq == SCX_DSQ_LOCAL && task_cpu(p) != call->cpu &&
-	    (p->migration_disabled || !bpf_cpumask_test_cpu(call->cpu, p->cpus_ptr))) {
+	*word = scx_bpf_dispatch_nr_slots();
+	scx_bpf_dsq_insert(p, dsq, call->slice, dsq == SCX_DSQ_LOCAL ? immed : 0);
+	if (dsq == SCX_DSQ_LOCAL ? !p->migration_disabled && bpf_cpumask_test_cpu(call->cpu, p->cpus_ptr) :
+				   baton_is_rescued(call))
+		return true;
+	/* What has died meanwhile is not inserted. */
+	if (scx_bpf_dispatch_nr_slots() < *word)
 		scx_bpf_dispatch_cancel();
-		return false;
-	}
-	return true;
+	return false;
 }
 
 SEC("struct_ops/baton_dispatch_cpu")
@@ -224,10 +242,9 @@ void BPF_PROG(baton_dispatch_cpu, s32 cpu, struct task_struct *prev)
 			/* a task that a stopped policy had queued; it may be bound to an idle CPU */
 			if (baton_rescue(&call)) {
 				call.slice = FALLBACK_SLICE;
-				if (insert_slot(&call, FALLBACK_DSQ) && !baton_is_rescued(&call))
-					scx_bpf_dispatch_cancel();
+				insert_slot(&call, FALLBACK_DSQ);
 				if ((u32)call.runtime < nr_cpus)
-					scx_bpf_kick_cpu(call.runtime, SCX_KICK_IDLE);
+					scx_bpf_kick_cpu(call.runtime, KICK_AFTER);
 			}
 			continue;
 		}

@@ -142,13 +142,18 @@ impl<H: Host> Core<'_, H> {
     /// The watch, and every change of a partition: may a partition's CPUs run what waits on the fallback queue? Only while something
     /// waits there that may run nowhere else, which it could when it was put there. O(tasks). Any context.
     pub fn relieve(&self) {
-        let relief = self.is_partitioned()
-            && (self.overflow.load(Relaxed) != 0
-                || self.used().iter().any(|slot| slot.waits_in_fallback() && !self.may_run_apart(slot)));
-        match relief {
-            true => self.begin_relief(),
-            false => self.relief.store(0, SeqCst),
+        if !self.needs_relief() {
+            self.relief.store(0, SeqCst);
         }
+        // Again, as a rescue may have begun it between the look and the store.
+        if self.needs_relief() {
+            self.begin_relief();
+        }
+    }
+
+    fn needs_relief(&self) -> bool {
+        let needs = |slot: &Slot| slot.waits_in_fallback() && !self.may_run_apart(slot);
+        self.is_partitioned() && (self.overflow.load(Relaxed) != 0 || self.used().iter().any(needs))
     }
 
     /// A partition's CPUs may run what is on the fallback queue, until the next look.
