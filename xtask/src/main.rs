@@ -20,6 +20,8 @@ usage: cargo xtask COMMAND
   test     check, then all tests
   booted [TIMES [WORD]]
            only the tests in a booted kernel, each so often in a row; those with WORD in their name
+  hostile SECONDS
+           a hostile client of hint queues in a booted kernel, so long, with load beside it
   header   writes policy/c/baton.h anew from policy/abi";
 
 /// What a command gives up with: lines for the user that say what is wrong and what to do.
@@ -34,6 +36,7 @@ fn main() -> ExitCode {
         ["booted"] => Box::new(|root| steps::booted(root, "1", "")),
         ["booted", times] => Box::new(move |root| steps::booted(root, times, "")),
         ["booted", times, word] => Box::new(move |root| steps::booted(root, times, word)),
+        ["hostile", seconds] => Box::new(move |root| steps::hostile(root, seconds)),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
             return ExitCode::SUCCESS;

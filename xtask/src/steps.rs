@@ -41,6 +41,9 @@ const BOOTED_GUESTS: [&[&str]; 3] = [
 /// How often each booted test is run in a row by `make test`; `make containment` runs them 20 times.
 const BOOTED_REPEAT: &str = "1";
 
+/// The program of the booted tests, in a guest.
+const BOOTED_PROGRAM: &str = "/usr/bin/baton-booted";
+
 /// `cargo xtask test`: what `make test` runs.
 pub fn test(root: &Path) -> Result {
     run_all("test", TEST_STEPS, root)
@@ -58,39 +61,54 @@ fn booted_tests(root: &Path) -> Result {
 /// that its clock does not depend on what else this machine does. An instruction is 4 ns: a slow machine, on which the tests that wait
 /// for its clock to pass end sooner.
 pub fn booted(root: &Path, repeat: &str, word: &str) -> Result {
-    cargo(root, &["build", "--release", "--package", "baton-cli", "--package", "baton-booted"])?;
-    let target =
-        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from).join("release");
-    let clients = clients::files(root, &target)?;
+    // For a machine that is busy with other things: alone, once takes some ten minutes, and each time more two.
+    let timeout = (3600 + 600 * repeat.parse().unwrap_or(1)).to_string();
+    let built = Built::new(root)?;
     for machine in BOOTED_GUESTS {
-        booted_guest(root, &target, machine, &clients, repeat, word)?;
+        let machine = [&["--icount=2", "--timeout", &timeout], machine].concat();
+        built.in_guest(&machine, &[BOOTED_PROGRAM, "--repeat", repeat, word])?;
     }
     Ok(())
 }
 
-fn booted_guest(
-    root: &Path,
-    target: &Path,
-    machine: &[&str],
-    files: &[(PathBuf, String)],
-    repeat: &str,
-    word: &str,
-) -> Result {
-    let guest = "/usr/bin/baton-booted";
-    let mut tool = Command::new(target.join("baton"));
-    // For a machine that is busy with other things: alone, once takes some ten minutes, and each time more two.
-    let timeout = 3600 + 600 * repeat.parse().unwrap_or(1);
-    tool.args(["vm", "run", "--icount=2", "--memory", "2000", "--timeout", &timeout.to_string()]).args(machine);
-    tool.args(BOOTED_POLICIES.iter().flat_map(|policy| ["--with", policy]));
-    tool.arg("--in").arg(format!("{}:{guest}", target.join("baton-booted").display()));
-    tool.args(files.iter().flat_map(|(host, guest)| ["--in".into(), format!("{}:{guest}", host.display())]));
-    tool.args(["--in", "/usr/bin/strace:/usr/bin/strace"]);
-    tool.args(["--", guest, "--repeat", repeat, word]).current_dir(root);
-    let status = tool.status().map_err(|e| cannot_run("baton vm run", &e))?;
-    if status.success() {
-        Ok(())
-    } else {
-        Err(format!("the booted tests failed ({status}); see above"))
+/// `cargo xtask hostile SECONDS`: a hostile client of hint queues is at work so long, with load beside it, by this machine's clock.
+pub fn hostile(root: &Path, seconds: &str) -> Result {
+    let timeout = seconds.parse::<u64>().map_err(|e| format!("{seconds}: {e}; it takes a number of seconds"))? + 600;
+    let machine = ["--cpus", "2", "--timeout", &timeout.to_string()];
+    Built::new(root)?.in_guest(&machine, &[BOOTED_PROGRAM, "--hostile", seconds])
+}
+
+/// What the booted tests need, built.
+struct Built<'a> {
+    root: &'a Path,
+    target: PathBuf,
+    /// The programs of other languages that are clients of hint queues, and where they go in a guest.
+    clients: Vec<(PathBuf, String)>,
+}
+
+impl<'a> Built<'a> {
+    fn new(root: &'a Path) -> Result<Self> {
+        cargo(root, &["build", "--release", "--package", "baton-cli", "--package", "baton-booted"])?;
+        let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+        let target = target.join("release");
+        Ok(Built { root, clients: clients::files(root, &target)?, target })
+    }
+
+    /// Boots a guest, with these options of `baton vm run`, and runs a command in it.
+    fn in_guest(&self, machine: &[&str], command: &[&str]) -> Result {
+        let mut tool = Command::new(self.target.join("baton"));
+        tool.args(["vm", "run", "--memory", "2000"]).args(machine);
+        tool.args(BOOTED_POLICIES.iter().flat_map(|policy| ["--with", policy]));
+        tool.arg("--in").arg(format!("{}:{BOOTED_PROGRAM}", self.target.join("baton-booted").display()));
+        tool.args(self.clients.iter().flat_map(|(host, guest)| ["--in".into(), format!("{}:{guest}", host.display())]));
+        tool.args(["--in", "/usr/bin/strace:/usr/bin/strace"]);
+        tool.arg("--").args(command).current_dir(self.root);
+        let status = tool.status().map_err(|e| cannot_run("baton vm run", &e))?;
+        if status.success() {
+            Ok(())
+        } else {
+            Err(format!("the booted tests failed ({status}); see above"))
+        }
     }
 }
 

@@ -34,7 +34,7 @@ pub fn cases() -> Vec<Case> {
         case!("hints: other types, and other mistakes", mistakes()),
         case!("hints: upgrades, switches, unloads and faults", ends()),
         case!("hints: clients that are killed", killed()),
-        case!("hints: a hostile client", hostile()),
+        case!("hints: a hostile client", hostile(5)),
         case!("hints: recorded", recorded()),
         case!("hints: threads that share one share a CPU", together()),
         case!("hints: the client in C", in_language("/usr/bin/baton-hints-c", &[])),
@@ -417,15 +417,11 @@ fn killed() -> Result<(), String> {
     is_well("echo")
 }
 
-/// How long a hostile client is at work, s.
-fn hostile_seconds() -> u64 {
-    std::env::var("BATON_HOSTILE").ok().and_then(|text| text.parse().ok()).unwrap_or(5)
-}
-
-/// Threads that write whatever into what is mapped, sequences above all, while the policy reads it and writes there.
-fn hostile() -> Result<(), String> {
+/// Threads that write whatever into what is mapped, sequences above all, while the policy reads it and writes there,
+/// for so many seconds.
+pub fn hostile(seconds: u64) -> Result<(), String> {
     load()?;
-    let end = Instant::now() + Duration::from_secs(hostile_seconds());
+    let end = Instant::now() + Duration::from_secs(seconds);
     let stop = Arc::new(AtomicBool::new(false));
     let load = {
         let stop = stop.clone();

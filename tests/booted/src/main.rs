@@ -5,6 +5,8 @@
 //! several, cores, configuration, systemd), or whose name has WORD in it, each N times in a row; of these, those for a machine like this. Every case begins and ends
 //! with nothing loaded, and fails when the machine does not go on scheduling or something stays behind. The kernel's log is judged
 //! by the one that boots the guest (crate baton-vm).
+//!
+//! `baton-booted --hostile SECONDS`: only the hostile client of hint queues, so long.
 
 macro_rules! case {
     ($name:literal, $run:expr) => {
@@ -40,14 +42,15 @@ fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
         if arg == "--act" {
-            let acted = conformance::act(args.next().and_then(|n| n.parse().ok()).unwrap_or(usize::MAX));
-            return acted.map_or_else(
-                |why| {
-                    println!("{why}");
-                    ExitCode::FAILURE
-                },
-                |()| ExitCode::SUCCESS,
-            );
+            return told(conformance::act(args.next().and_then(|n| n.parse().ok()).unwrap_or(usize::MAX)));
+        }
+        if arg == "--hostile" {
+            let Some(seconds) = args.next().and_then(|n| n.parse().ok()) else {
+                return told(Err("--hostile SECONDS".into()));
+            };
+            let result = one(|| hints::hostile(seconds));
+            println!("a hostile client, {seconds} s: {}", if result.is_ok() { "ok" } else { "FAILED" });
+            return told(result);
         }
         if arg == "--hints" {
             return hints::client(&args.collect::<Vec<_>>());
@@ -86,7 +89,7 @@ fn main() -> ExitCode {
     let (mut passed, mut failed) = (0, 0);
     for case in &cases {
         let begin = Instant::now();
-        match (0..repeat).try_for_each(|_| one(case)) {
+        match (0..repeat).try_for_each(|_| one(case.run)) {
             Ok(()) => {
                 passed += 1;
                 println!("ok      {} ({repeat} x, {:.1} s of the guest)", case.name, begin.elapsed().as_secs_f64());
@@ -106,9 +109,20 @@ fn main() -> ExitCode {
     }
 }
 
+/// An end that says why, if it is a bad one.
+fn told(result: Result<(), String>) -> ExitCode {
+    result.map_or_else(
+        |why| {
+            println!("{why}");
+            ExitCode::FAILURE
+        },
+        |()| ExitCode::SUCCESS,
+    )
+}
+
 /// One run of a case, with what must hold around every case.
-fn one(case: &Case) -> Result<(), String> {
-    let result = (case.run)();
+fn one(case: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
+    let result = case();
     let cleaned = tool::unload_everything();
     result?;
     cleaned?;
