@@ -8,10 +8,13 @@ use baton_abi::{
 use baton_core::{plain_ctx, Drained, PolicyEntry, Slot};
 use baton_message::{
     message,
-    ring::{put, Entry},
-    Message, Thread,
+    ring::{is_unread, put, Entry, Full},
+    Message, Raw, Thread,
 };
-use std::sync::{Arc, Mutex};
+use std::sync::{
+    atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    Arc, Mutex,
+};
 
 message! {
     enum Hint, version 1 {
@@ -91,6 +94,11 @@ impl Machine {
         core.hint(1, cpu, &mut plain_ctx(2), from, self.policy, hint, self.thread_of())
     }
 
+    /// Slots of the tasks that the sender may name.
+    fn mine(&self) -> Vec<u32> {
+        self.tasks[..2].iter().map(|task| self.core.by_handle(*task).unwrap().index()).collect()
+    }
+
     fn take_heard(&self) -> Vec<(u32, Hint)> {
         std::mem::take(&mut self.heard.lock().unwrap())
     }
@@ -164,7 +172,10 @@ impl Chance {
     }
 }
 
-/// How many states of a ring are tried.
+/// Rings of so many entries, and the place where they are begun. One of them comes to where sequences of 32 bits begin anew.
+const RINGS: [(usize, u64); 3] = [(16, 0), (32, (32 << 31) - 100), (64, 0)];
+
+/// How many states of rings are tried, at least.
 fn states() -> u64 {
     std::env::var("BATON_FUZZ").ok().and_then(|text| text.parse().ok()).unwrap_or(1_000_000)
 }
@@ -174,15 +185,13 @@ fn states() -> u64 {
 #[test]
 fn hostile_rings() {
     let machine = Machine::new();
-    let sender = machine.sender().index();
-    let mine: Vec<u32> = machine.tasks[..2].iter().map(|task| machine.core.by_handle(*task).unwrap().index()).collect();
+    let (sender, mine) = (machine.sender().index(), machine.mine());
     let mut chance = Chance(0x9e37_79b9_7f4a_7c15);
     let (mut taken, mut refused, mut heard) = (0, 0, 0);
-    // One of them comes to where sequences of 32 bits begin anew.
-    for (entries, start) in [(16, 0), (32, (32 << 31) - 100), (64, 0)] {
+    for (entries, start) in RINGS {
         let ring = ring(entries);
         let mut place = start;
-        for _ in 0..states() / 3 {
+        for _ in 0..states().div_ceil(RINGS.len() as u64) {
             for _ in 0..chance.below(20) {
                 scribble(&ring, place, &mut chance);
             }
@@ -212,6 +221,107 @@ fn hostile_rings() {
     // It was not all noise.
     assert!(taken > 1_000 && refused > 100 && heard > 100, "{taken} taken, {refused} refused, {heard} heard");
     assert!(machine.policy.is_running());
+}
+
+/// Whatever is in a ring of replies: the host writes a reply where its place is, if the sequence there says that it may, and nothing
+/// else; and looks at one sequence to see whether the last one was read.
+#[test]
+fn hostile_replies() {
+    let mut chance = Chance(0x2545_f491_4f6c_dd1d);
+    let (mut sent, mut full, mut unread) = (0, 0, 0);
+    for (entries, start) in RINGS {
+        let ring = ring(entries);
+        let sequence = |place: u64| ((place / entries as u64) as u32).wrapping_mul(2);
+        let mut place = start;
+        for _ in 0..states().div_ceil(RINGS.len() as u64) {
+            for _ in 0..chance.below(4) {
+                scribble(&ring, place, &mut chance);
+            }
+            // The reader is done with the lap before.
+            if chance.below(2) == 0 {
+                let (_, small, words) = ring[place as usize % entries].all_words();
+                ring[place as usize % entries].scribble(sequence(place), small, words);
+            }
+            let before: Vec<_> = ring.iter().map(Entry::all_words).collect();
+            let last = place.checked_sub(1);
+            let is_last_there = last.is_some_and(|at| before[at as usize % entries].0 == sequence(at).wrapping_add(1));
+            assert_eq!(is_unread(&ring, place), is_last_there);
+            unread += u64::from(is_last_there);
+
+            let reply = Raw { tag: chance.next() as u32, thread: 0, words: std::array::from_fn(|_| chance.next()) };
+            let (from, mut expected) = (place, before);
+            let entry = &mut expected[from as usize % entries];
+            let answer = put(&ring, &mut place, &reply);
+            if entry.0 == sequence(from) {
+                *entry = (sequence(from).wrapping_add(1), [reply.tag, reply.thread, entry.1[2]], reply.words);
+                assert_eq!((answer, place), (Ok(()), from + 1));
+                sent += 1;
+            } else {
+                assert_eq!((answer, place), (Err(Full), from));
+                full += 1;
+            }
+            assert_eq!(ring.iter().map(Entry::all_words).collect::<Vec<_>>(), expected);
+        }
+    }
+    assert!(sent + full >= states());
+    assert!(sent > 1_000 && full > 1_000 && unread > 1_000, "{sent} sent, {full} times full, {unread} times unread");
+}
+
+/// Another thread writes into both rings while the host reads hints and writes replies: what the policy gets is what was judged.
+#[test]
+fn hostile_while_the_host_looks() {
+    const ENTRIES: usize = 16;
+    let machine = Machine::new();
+    let (sender, mine) = (machine.sender().index(), machine.mine());
+    let (hints, replies) = (ring(ENTRIES), ring(ENTRIES));
+    // Where the host is in them: a client that guesses right.
+    let (at_hint, at_reply, stop) = (AtomicU64::new(0), AtomicU64::new(ENTRIES as u64), AtomicBool::new(false));
+    let (mut place, mut next_reply) = (0, ENTRIES as u64);
+    let (mut heard, mut sent, mut meanwhile) = (0, 0, 0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut chance = Chance(0x9e37_79b9_7f4a_7c15);
+            while !stop.load(Relaxed) {
+                scribble(&hints, at_hint.load(Relaxed), &mut chance);
+                scribble(&replies, at_reply.load(Relaxed) - ENTRIES as u64, &mut chance);
+            }
+        });
+        // Stops the other thread even if something does not hold.
+        let _stop = Stop(&stop);
+        while heard < 10_000 || sent < 10_000 || meanwhile < 10_000 {
+            let before: Vec<_> = hints.iter().map(Entry::all_words).collect();
+            let from = place;
+            let drained = machine.drain(&hints, &mut place);
+            at_hint.store(place, Relaxed);
+            assert!(drained.taken <= BATON_HINTS_AT_ONCE && place == from + u64::from(drained.taken));
+            // The host changes sequences alone.
+            meanwhile += u64::from(hints.iter().zip(before).any(|(entry, before)| entry.all_words().2 != before.2));
+            let got = machine.take_heard();
+            assert_eq!(got.len() as u32, drained.taken - drained.refused);
+            heard += got.len();
+            for (from, hint) in &got {
+                assert_eq!(*from, sender);
+                if let Hint::Of { thread, .. } = hint {
+                    assert!(mine.contains(&thread.slot()), "{hint:?}");
+                }
+            }
+            let from = next_reply;
+            let answer = put(&replies, &mut next_reply, &Hint::Number { number: from }.encode());
+            assert_eq!(next_reply, from + u64::from(answer.is_ok()));
+            sent += u64::from(answer.is_ok());
+            at_reply.store(next_reply, Relaxed);
+        }
+    });
+    assert!(machine.policy.is_running());
+}
+
+/// Has another thread stop as it is dropped.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
 }
 
 /// Writes something into the ring, as likely as not where the host looks next, and as it may be a hint.
