@@ -79,6 +79,21 @@ fn a_recording_is_replayed_and_told() {
 }
 
 #[test]
+fn a_policy_in_c_is_replayed() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("fifo_c.rec");
+    let file = name(&file);
+    let line = "sim fifo_c -w random:tasks=24 --topology 2x4x1 --duration 100ms --json --record";
+    good(&line.split(' ').chain([file]).collect::<Vec<_>>());
+    for mode in [&["replay", file, "--single", "--json"][..], &["replay", file, "--json"]] {
+        let replayed = json(mode);
+        assert_eq!(replayed["end"], "whole");
+        assert_eq!(replayed["events"], replayed["events_in_file"]);
+        assert!(replayed["events"].as_u64() > Some(1_000), "{replayed}");
+    }
+}
+
+#[test]
 fn what_another_policy_would_have_done_is_simulated_from_there() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("wfq.rec");

@@ -25,6 +25,10 @@ pub fn wfq() -> Policy {
     Policy::linked(module!(wfq::BatonPolicy))
 }
 
+pub fn cfs_like() -> Policy {
+    Policy::linked(module!(cfs_like::BatonPolicy))
+}
+
 pub fn relay() -> Policy {
     Policy::linked(module!(relay_v1::BatonPolicy))
 }
@@ -55,6 +59,11 @@ pub fn echo() -> Policy {
 
 pub fn faulty() -> Policy {
     Policy::linked(module!(faulty::BatonPolicy))
+}
+
+/// The policies of this tree, in Rust.
+pub fn shipped() -> [Policy; 10] {
+    [fifo(), wfq(), cfs_like(), central(), shinjuku(), locality(), arbiter(), template(), echo(), relay()]
 }
 
 /// A file in memory.

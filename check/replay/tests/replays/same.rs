@@ -2,19 +2,16 @@
 //! A policy does again what it did.
 
 use baton_abi::BatonCpu;
-use baton_trace::BLOCK_SIZE;
+use baton_trace::{About, Event, Item, Recording, BLOCK_SIZE};
 
-use crate::{
-    arbiter, central, echo, faulty, fifo, is_same, locality, parse, record, relay, shinjuku, template, wfq, SINGLE,
-    THREADS,
-};
+use crate::{arbiter, echo, faulty, fifo, is_same, locality, parse, record, shipped, wfq, SINGLE, THREADS};
 use crate::{damaged, woven};
 
 const WORKLOADS: [&str; 4] = ["pipe:pairs=6", "hackbench:groups=2,fds=4", "schbench", "random:tasks=32"];
 
 #[test]
 fn every_policy_under_every_workload() {
-    for policy in [fifo(), wfq(), relay(), template(), central(), shinjuku(), locality(), arbiter()] {
+    for policy in shipped() {
         for workload in WORKLOADS {
             let recording = parse(&record(policy, "", workload, "2x4x1", 30, 1));
             let single = is_same(&recording, policy, SINGLE);
@@ -25,33 +22,43 @@ fn every_policy_under_every_workload() {
     }
 }
 
-/// Hints are fed as they came, and replies held against those that were sent.
+/// Hints of a recording, and replies that were sent.
+fn said(recording: &Recording) -> (usize, usize) {
+    let is_hint = |item| matches!(item, Item::Event(Event::Call(call)) if matches!(call.about, About::Hint(..)));
+    let is_reply = |item| matches!(item, Item::Event(Event::Reply { answer: 0, .. }));
+    let count = |is: &dyn Fn(Item) -> bool| recording.merged().filter(|told| is(told.item)).count();
+    (count(&is_hint), count(&is_reply))
+}
+
+/// Hints are fed as they came, and replies held against those that were sent: of each policy that takes some.
 #[test]
 fn hints_and_replies() {
-    const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/examples/hints.json");
-    let recording = parse(&record(echo(), "", &format!("{EXAMPLE}+pipe"), "1x2x1", 100, 1));
-    is_same(&recording, echo(), SINGLE);
-    is_same(&recording, echo(), THREADS);
-    let has_reply = |told: &baton_trace::Told| {
-        matches!(told.item, baton_trace::Item::Event(baton_trace::Event::Reply { answer: 0, .. }))
+    const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/examples");
+    let example = |name: &str, more: &str| format!("{EXAMPLES}/{name}{more}");
+    let recorded = |policy, workload: &str, topology, expected| {
+        let recording = parse(&record(policy, "", workload, topology, 100, 1));
+        assert_eq!(said(&recording), expected, "{} under {workload}", policy.name());
+        let single = is_same(&recording, policy, SINGLE);
+        let threads = is_same(&recording, policy, THREADS);
+        assert_eq!((single.events, single.calls), (threads.events, threads.calls));
+        recording
     };
-    assert_eq!(recording.merged().filter(has_reply).count(), 1);
+    let recording = recorded(echo(), &example("hints.json", "+pipe"), "1x2x1", (1, 1));
     // One that answers what was not answered: here, any that takes no hints.
     let other = crate::run(&recording, fifo(), SINGLE);
     assert!(matches!(other.end, baton_replay::End::Diverged(_)), "{:?}", other.end);
-    let recording = parse(&record(locality(), "", "schbench:workers=3,hints=1", "1x4x1", 100, 1));
-    is_same(&recording, locality(), SINGLE);
-    is_same(&recording, locality(), THREADS);
-    assert_eq!(recording.merged().filter(has_reply).count(), 4);
+    // A message thread says of itself and its three workers that they are of a group.
+    recorded(locality(), "schbench:workers=3,hints=1", "1x4x1", (4, 4));
+    // An activation joins and asks for a core, and is told of its grant.
+    recorded(arbiter(), &example("arbiter.json", "+hackbench"), "1x4x1", (2, 1));
 }
 
 /// All of it: forks, exits, hotplug, affinity, nice values, higher classes.
 #[test]
 fn random_workloads_with_everything_that_happens_to_tasks_and_cpus() {
     let mut methods = std::collections::BTreeSet::new();
-    for seed in 0..24 {
-        let policy =
-            [fifo(), wfq(), relay(), template(), central(), shinjuku(), locality(), arbiter()][seed as usize % 8];
+    for seed in 0..30 {
+        let policy = shipped()[seed as usize % shipped().len()];
         let shape = ["1x4x1", "1x4x2", "2x4x1", "2x4x2/2"][seed as usize / 4 % 4];
         let recording = parse(&record(policy, "", "random:tasks=24,happenings=2000", shape, 60, seed));
         is_same(&recording, policy, SINGLE);
