@@ -3,6 +3,24 @@
 
 use crate::world::World;
 use baton_abi::{BatonHint, BatonHintAnswer};
+use std::collections::BTreeMap;
+
+/// What tasks and their policy said to each other.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Said {
+    /// Hints that the policy took.
+    pub hints: u64,
+    /// Replies that were sent, by tag.
+    pub replies: BTreeMap<u32, u64>,
+}
+
+impl Said {
+    /// Both together.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.hints += other.hints;
+        other.replies.iter().for_each(|(tag, count)| *self.replies.entry(*tag).or_default() += count);
+    }
+}
 
 /// Hints that are tried, until the policy takes one.
 const TRIES: usize = 24;
@@ -28,6 +46,7 @@ impl World {
             let state = self.state(me.number);
             let said = self.in_rules(|| self.core.hint((), state, &mut ctx, slot, self.policy(), &hint, handle_of));
             self.kick_plainly(&ctx);
+            self.said.borrow_mut().hints += u64::from(said == BatonHintAnswer::Taken);
             if said != BatonHintAnswer::Malformed || self.over.get() {
                 return;
             }

@@ -28,6 +28,7 @@ mod story;
 mod table;
 mod world;
 
+pub use hint::Said;
 pub use search::{check, replay, Outcome, Progress};
 pub use seed::{Seed, Way};
 pub use story::{Finding, Kind, Line, Report, Story, Told};

@@ -3,6 +3,7 @@
 
 use crate::apart::apart;
 use crate::choose::{Chooser, Decision, Source};
+use crate::hint::Said;
 use crate::random::Random;
 use crate::seed::{Seed, Way};
 use crate::story::{Finding, Line, Story};
@@ -22,6 +23,8 @@ pub struct Outcome {
     pub schedules: u64,
     /// Scheduling points in them.
     pub points: u64,
+    /// Hints and replies in them; `None` if the policy takes no hints.
+    pub said: Option<Said>,
     /// How long that took.
     pub elapsed: Duration,
     /// What was found, told as shortly as is known.
@@ -59,6 +62,7 @@ struct Ran {
     seed: Seed,
     decisions: Vec<Decision>,
     points: u64,
+    said: Option<Said>,
     finding: Option<Finding>,
     lines: Option<Vec<Line>>,
     has_crashed: bool,
@@ -137,7 +141,7 @@ fn run(
         return Err(format!("what ends a process cannot be left out: {crash}"));
     }
     let (seed, points) = (world.seed.clone(), world.points.get());
-    ran.push(Ran { seed, decisions: Vec::new(), points, finding, lines, has_crashed: true });
+    ran.push(Ran { seed, decisions: Vec::new(), points, said: None, finding, lines, has_crashed: true });
     Ok(ran)
 }
 
@@ -153,10 +157,11 @@ fn run_one() {
         }
     }
     let points = world.points.get();
+    let said = world.hears().then(|| world.said.take());
     let (finding, lines) = world::end(world);
     with_job(|job| {
         job.error = made.err();
-        job.ran.push(Ran { seed, decisions: Vec::new(), points, finding, lines, has_crashed: false });
+        job.ran.push(Ran { seed, decisions: Vec::new(), points, said, finding, lines, has_crashed: false });
     });
 }
 
@@ -227,7 +232,8 @@ impl Systematic {
 pub fn check(policy: Policy, options: &Options, progress: &mut dyn FnMut(&Progress)) -> Result<Outcome, String> {
     set_hooks();
     let start = Instant::now();
-    let mut outcome = Outcome { schedules: 0, points: 0, elapsed: Duration::ZERO, story: None, first_lines: 0 };
+    let mut outcome =
+        Outcome { schedules: 0, points: 0, said: None, elapsed: Duration::ZERO, story: None, first_lines: 0 };
     let until = start.checked_add(options.time);
     let mut systematic = Systematic::new(options);
     let mut index = 0;
@@ -241,6 +247,7 @@ pub fn check(policy: Policy, options: &Options, progress: &mut dyn FnMut(&Progre
         let ran = run(policy, options, seeds, until, false)?;
         outcome.schedules += ran.len() as u64;
         outcome.points += ran.iter().map(|ran| ran.points).sum::<u64>();
+        ran.iter().filter_map(|ran| ran.said.as_ref()).for_each(|said| outcome.said.get_or_insert_default().add(said));
         ran.iter().for_each(|ran| systematic.follow(ran));
         outcome.elapsed = start.elapsed();
         progress(&Progress { schedules: outcome.schedules, elapsed: outcome.elapsed, lines: None });

@@ -206,6 +206,9 @@ extern "C" fn reply(slot: u32, tag: u32, _: *const [u64; 6]) -> u32 {
         Some(_) => BatonReplyAnswer::Sent,
         None => BatonReplyAnswer::NoQueue,
     };
+    if answer == BatonReplyAnswer::Sent {
+        *world.said.borrow_mut().replies.entry(tag).or_default() += 1;
+    }
     world.tell(Kind::Call, || format!("replies {tag} to the task in slot {slot}: {answer:?}"));
     answer as u32
 }

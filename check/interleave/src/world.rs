@@ -6,6 +6,7 @@
 
 use crate::apart::{in_policy, out_of_policy};
 use crate::arena::Arena;
+use crate::hint::Said;
 use crate::host::Checker;
 use crate::locks::Locks;
 use crate::machine::{Cpu, Task};
@@ -35,6 +36,7 @@ pub struct World {
     /// ns.
     pub now: Cell<u64>,
     pub points: Cell<u64>,
+    pub said: RefCell<Said>,
     pub random: Random,
     pub cpus: Vec<Cpu>,
     pub tasks: RefCell<Vec<Rc<Task>>>,
@@ -86,6 +88,7 @@ pub fn begin(without: Vec<Property>, tell: bool) -> Rc<World> {
         outside: Cell::new(Some("made")),
         now: Cell::new(1_000_000_000),
         points: Cell::new(0),
+        said: RefCell::default(),
         random: Random::new(seed.number ^ 0xbead),
         cpus: (0..seed.cpus).map(|cpu| Cpu::new(&seed, cpu)).collect(),
         tasks: RefCell::default(),

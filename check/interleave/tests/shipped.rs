@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The policies that Baton comes with keep all properties but those that their rules say they do not have.
 
-use baton_interleave::{check, replay, Options, Property};
+use baton_interleave::{check, replay, Options, Property, Said};
 use baton_native::Policy;
 use std::time::Duration;
 
-fn passes(policy: Policy, without: &[Property], next: Option<Policy>) {
+/// Checks a policy, and gives what it and its tasks said to each other.
+fn passes(policy: Policy, without: &[Property], next: Option<Policy>) -> Option<Said> {
+    const SCHEDULES: u64 = 5_000;
     let options = Options {
-        schedules: 5_000,
+        schedules: SCHEDULES,
         // However slow this machine is.
         time: Duration::from_secs(3600),
         without: without.to_vec(),
@@ -16,14 +18,26 @@ fn passes(policy: Policy, without: &[Property], next: Option<Policy>) {
     };
     let outcome = check(policy, &options, &mut |_| ()).expect("the policy can be made");
     println!(
-        "{} passes {} schedules with {} scheduling points in {:.1} s",
+        "{} passes {} schedules with {} scheduling points in {:.1} s: {:?}",
         policy.name(),
         outcome.schedules,
         outcome.points,
-        outcome.elapsed.as_secs_f64()
+        outcome.elapsed.as_secs_f64(),
+        outcome.said
     );
     if let Some(story) = outcome.story {
         panic!("{story}");
+    }
+    assert_eq!(outcome.schedules, SCHEDULES);
+    outcome.said
+}
+
+/// Of one that takes hints: some were taken, and each of these replies, by tag, was sent in some schedules.
+fn passes_with(policy: Policy, without: &[Property], replies: &[u32]) {
+    let said = passes(policy, without, Some(policy)).expect("it takes hints");
+    assert!(said.hints > 1_000, "{said:?}");
+    for tag in replies {
+        assert!(said.replies.get(tag) >= Some(&10), "reply {tag} in {said:?}");
     }
 }
 
@@ -44,7 +58,7 @@ fn is_mended(policy: Policy, seed: &str) {
 
 #[test]
 fn fifo_passes() {
-    passes(linked!(fifo), NOT_EVENED_OUT, None);
+    assert_eq!(passes(linked!(fifo), NOT_EVENED_OUT, None), None);
 }
 
 #[test]
@@ -57,13 +71,13 @@ fn wfq_passes() {
 /// It hears what tasks say, and answers. Who asks to go first goes before all others, for ever.
 #[test]
 fn echo_passes() {
-    passes(linked!(echo), &[Property::WorkConservation, Property::BoundedWait], Some(linked!(echo)));
+    passes_with(linked!(echo), &[Property::WorkConservation, Property::BoundedWait], &[1, 2]);
 }
 
 /// Who is of a group waits for its CPU while others are idle, as long as that is not crowded: that is what hints are for.
 #[test]
 fn locality_passes() {
-    passes(linked!(locality), NOT_EVENED_OUT, Some(linked!(locality)));
+    passes_with(linked!(locality), NOT_EVENED_OUT, &[1]);
 }
 
 /// Nothing but weights bounds a wait, as the end of its rules says.
@@ -84,7 +98,8 @@ fn shinjuku_passes() {
 
 #[test]
 fn arbiter_passes() {
-    passes(linked!(arbiter), &[], Some(linked!(arbiter)));
+    // Granted, reclaimed, and what means nothing.
+    passes_with(linked!(arbiter), &[], &[1, 2, 3]);
 }
 
 #[test]

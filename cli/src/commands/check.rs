@@ -136,8 +136,12 @@ fn tell(story: &Story, step: bool) -> Result<()> {
 }
 
 fn summary(args: &Check, text: &str, outcome: &Outcome) -> String {
-    let Outcome { schedules, points, elapsed, .. } = outcome;
-    let explored = format!("{schedules} schedules with {points} scheduling points in {:.1} s", elapsed.as_secs_f64());
+    let Outcome { schedules, points, said, elapsed, .. } = outcome;
+    let said = said.as_ref().map_or(String::new(), |said| {
+        format!(", {} hints and {} replies", said.hints, said.replies.values().sum::<u64>())
+    });
+    let seconds = elapsed.as_secs_f64();
+    let explored = format!("{schedules} schedules with {points} scheduling points{said} in {seconds:.1} s");
     let left_out = args.without.iter().map(|property| property.name()).collect::<Vec<_>>().join(", ");
     let without = if left_out.is_empty() { String::new() } else { format!(" (without {left_out})") };
     let Some(story) = &outcome.story else { return format!("{text}: nothing found in {explored}{without}\n") };
@@ -154,6 +158,7 @@ fn summary(args: &Check, text: &str, outcome: &Outcome) -> String {
 
 fn as_json(policy: &str, outcome: Option<&Outcome>, story: Option<&Story>) -> Value {
     let finding = story.and_then(|story| story.finding.as_ref());
+    let said = outcome.and_then(|outcome| outcome.said.as_ref());
     let fault = finding.and_then(|finding| finding.report.as_ref()).map(|report| {
         json!({
             "kind": report.kind,
@@ -169,6 +174,8 @@ fn as_json(policy: &str, outcome: Option<&Outcome>, story: Option<&Story>) -> Va
         "policy": policy,
         "schedules": outcome.map(|outcome| outcome.schedules),
         "points": outcome.map(|outcome| outcome.points),
+        "hints": said.map(|said| said.hints),
+        "replies": said.map(|said| said.replies.values().sum::<u64>()),
         "seconds": outcome.map(|outcome| outcome.elapsed.as_secs_f64()),
         "passed": finding.is_none(),
         "property": finding.map(|finding| finding.property.name()),
