@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Clients of hints in other languages than Rust, for the booted tests: what a guest needs to run them.
+//! Clients of hints for the booted tests, in other languages than Rust, and the examples of `docs/hints.md`: what a guest needs to run them.
 
-use crate::{steps::cannot_run, Result};
+use crate::{
+    steps::{cannot_run, cargo},
+    Result,
+};
 use std::{
     path::{Path, PathBuf},
     process::Command,
 };
 
+/// The examples that `docs/hints.md` has, in Rust, C and Python.
+const EXAMPLES: [&str; 3] =
+    ["policy/hints/examples/echo.rs", "policy/c/examples/echo.c", "policy/python/examples/echo.py"];
 /// Where the guest has what is in Python.
 const SCRIPTS: &str = "/usr/lib/baton";
 /// Prints the files of all that the client imports.
@@ -19,21 +25,25 @@ print('\\n'.join(sorted({m.__file__ for m in sys.modules.values() if getattr(m, 
 /// Files of this machine, and where a guest has them.
 pub fn files(root: &Path, target: &Path) -> Result<Vec<(PathBuf, String)>> {
     let mut files = in_python(root)?;
-    files.push((in_c(root, target)?, "/usr/bin/baton-hints-c".into()));
+    for (source, name) in [("tests/booted/hints.c", "baton-hints-c"), (EXAMPLES[1], "baton-example-c")] {
+        files.push((in_c(root, source, target.join(name))?, format!("/usr/bin/{name}")));
+    }
+    cargo(root, &["build", "--release", "--package", "baton-hints", "--example", "echo"])?;
+    files.push((target.join("examples/echo"), "/usr/bin/baton-example-rust".into()));
     Ok(files)
 }
 
-fn in_c(root: &Path, target: &Path) -> Result<PathBuf> {
-    let (mut compiler, program) = (Command::new("cc"), target.join("baton-hints-c"));
-    compiler.args(["-O2", "-Wall", "-Wextra", "-Werror", "-Ipolicy/c", "tests/booted/hints.c", "-o"]).current_dir(root);
+fn in_c(root: &Path, source: &str, program: PathBuf) -> Result<PathBuf> {
+    let mut compiler = Command::new("cc");
+    compiler.args(["-O2", "-Wall", "-Wextra", "-Werror", "-Ipolicy/c", source, "-o"]).current_dir(root);
     match compiler.arg(&program).status() {
         Ok(status) if status.success() => Ok(program),
-        Ok(status) => Err(format!("tests/booted/hints.c is not compiled ({status}); see above")),
+        Ok(status) => Err(format!("{source} is not compiled ({status}); see above")),
         Err(e) => Err(cannot_run("cc", &e)),
     }
 }
 
-/// The interpreter, of its library what is needed, the client and its test.
+/// The interpreter, of its library what is needed, the client, its test and its example.
 fn in_python(root: &Path) -> Result<Vec<(PathBuf, String)>> {
     let interpreter = "/usr/bin/python3";
     let asked = Command::new(interpreter).args(["-B", "-S", "-c", IMPORTS]).current_dir(root).output();
@@ -46,10 +56,30 @@ fn in_python(root: &Path) -> Result<Vec<(PathBuf, String)>> {
     let library = imports.lines().filter(|file| file.starts_with("/usr/lib/python"));
     let mut files: Vec<(PathBuf, String)> = library.map(|file| (file.into(), file.into())).collect();
     files.push((interpreter.into(), interpreter.into()));
-    for script in ["policy/python/baton_hints.py", "tests/booted/hints.py"] {
+    for script in ["policy/python/baton_hints.py", "tests/booted/hints.py", EXAMPLES[2]] {
         let path = root.join(script);
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         files.push((path, format!("{SCRIPTS}/{name}")));
     }
     Ok(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What users copy is what the booted tests run: all of each example but the comment at its top.
+    #[test]
+    fn the_examples_are_in_the_docs() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let read = |path: &str| std::fs::read_to_string(root.join(path)).unwrap_or_else(|e| panic!("{path}: {e}"));
+        let docs = read("docs/hints.md");
+        for (path, language) in EXAMPLES.iter().zip(["rust", "c", "python"]) {
+            let text = read(path);
+            let (_, program) = text.split_once("\n\n").unwrap_or_else(|| panic!("{path} has no comment at its top"));
+            let expected = format!("```{language}\n{program}```\n");
+            assert!(docs.contains(&expected), "docs/hints.md does not have, as {path} has:\n{expected}");
+            assert!(docs.contains(&format!("](../{path})")), "docs/hints.md has no link to {path}");
+        }
+    }
 }

@@ -18,7 +18,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("baton-glue", &["baton-abi", "baton-bridge"]),
     ("baton-native-glue", &["baton-abi", "baton-bridge", "baton-seam"]),
     ("baton-native", &["baton-abi", "baton-core", "baton-native-glue", "baton-seam"]),
-    ("baton-hints", &["baton-abi", "baton-message"]),
+    ("baton-hints", &["baton-abi", "baton-message", POLICY]),
     ("baton-runtime", &["baton-hints", POLICY]),
     ("baton-conformance", &[]),
     ("baton-trace", &["baton-abi"]),
