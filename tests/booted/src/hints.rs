@@ -3,7 +3,7 @@
 
 use crate::{
     flight, record,
-    tool::{baton, check, is_well, must, Load},
+    tool::{baton, changed_module, check, is_well, must, replace, Load},
     Case,
 };
 use baton_hints::{End, Message, NotSent, OpenError, Queue, Raw, Thread, Type};
@@ -33,10 +33,12 @@ pub fn cases() -> Vec<Case> {
         case!("hints: replies that are not read", unread()),
         case!("hints: other types, and other mistakes", mistakes()),
         case!("hints: upgrades, switches, unloads and faults", ends()),
+        case!("hints: upgrades to another type of replies, and back", other_types()),
         case!("hints: clients that are killed", killed()),
         case!("hints: a hostile client", hostile(5)),
         case!("hints: recorded", recorded()),
         case!("hints: threads that share one share a CPU", together()),
+        case!("hints: the examples of docs/hints.md", examples()),
         case!("hints: the client in C", in_language("/usr/bin/baton-hints-c", &[])),
         case!("hints: the client in Python", in_language("/usr/bin/python3", &["-S", "/usr/lib/baton/hints.py"])),
     ]
@@ -52,6 +54,19 @@ pub fn load() -> Result<(), String> {
 
 fn open() -> Result<Echo, String> {
     Queue::open("echo", 16).map_err(|e| e.to_string())
+}
+
+/// A thread that a hint names: the one that runs here.
+pub fn this_thread() -> Thread {
+    Thread::of_id(gettid().as_raw_nonzero().get() as u32)
+}
+
+/// Says something to a policy, by a queue that is closed after that, and waits for a reply.
+pub fn say<H: Message, R: Message>(policy: &str, hint: &H) -> Result<(), String> {
+    let mut queue = Queue::<H, R>::open(policy, 16).map_err(|e| e.to_string())?;
+    queue.send(hint).map_err(|e| e.to_string())?;
+    let reply = queue.wait(A_WHILE).map_err(|e| e.to_string())?;
+    check(reply.is_some(), || format!("{policy} does not answer"))
 }
 
 fn ping(number: u64) -> Hint {
@@ -341,6 +356,18 @@ fn hold(queue: Echo, another: bool) {
     println!("{:?}", queue.end());
 }
 
+/// It is closed for that reason, and who waits is woken.
+fn is_closed<R: Message>(queue: &mut Queue<Hint, R>, expected: End) -> Result<(), String> {
+    let begin = Instant::now();
+    let waited = queue.wait(A_WHILE).map_err(|e| e.to_string())?;
+    let sent = queue.send(&ping(1));
+    let now = queue.send_now(&ping(1));
+    let all = NotSent::Closed(expected);
+    check(waited.is_none() && begin.elapsed() < A_WHILE && sent == Err(all) && now == Err(all), || {
+        format!("not closed as {expected:?}, but: {sent:?}, {now:?}")
+    })
+}
+
 fn ends() -> Result<(), String> {
     load()?;
     let mut queue = open()?;
@@ -348,25 +375,14 @@ fn ends() -> Result<(), String> {
     baton(&["upgrade", "echo"])?;
     let after = heard(&mut queue, 2)?;
     check(queue.end().is_none() && after == before + 1, || format!("after an upgrade: {after}, {:?}", queue.end()))?;
-    let closed = |queue: &mut Echo, expected: End| {
-        // Who waits is woken.
-        let begin = Instant::now();
-        let waited = queue.wait(A_WHILE).map_err(|e| e.to_string())?;
-        let sent = queue.send(&ping(1));
-        let now = queue.send_now(&ping(1));
-        let all = NotSent::Closed(expected);
-        check(waited.is_none() && begin.elapsed() < A_WHILE && sent == Err(all) && now == Err(all), || {
-            format!("not closed as {expected:?}, but: {sent:?}, {now:?}")
-        })
-    };
     baton(&["switch", "echo", "fifo"])?;
-    closed(&mut queue, End::Replaced)?;
+    is_closed(&mut queue, End::Replaced)?;
     drop(queue);
     baton(&["switch", "fifo", "echo"])?;
     let mut queue = open()?;
     heard(&mut queue, 3)?;
     flight::stall("echo")?;
-    closed(&mut queue, End::Fault)?;
+    is_closed(&mut queue, End::Fault)?;
     drop(queue);
     baton(&["unload", "echo"])?;
     load()?;
@@ -374,11 +390,58 @@ fn ends() -> Result<(), String> {
     baton(&["load", "fifo"])?;
     baton(&["attach", "fifo", "--all"])?;
     baton(&["unload", "echo"])?;
-    closed(&mut queue, End::Unloaded)?;
+    is_closed(&mut queue, End::Unloaded)?;
     let said = baton(&["unload", "--everything"])?;
     check(said.contains("baton.ko stays loaded"), || said.clone())?;
     drop(queue);
     baton(&["unload", "--everything"]).map(|_| ())
+}
+
+/// Replies as another version of `echo` has them.
+#[derive(Clone, Copy)]
+struct Renewed(Raw);
+
+impl Message for Renewed {
+    const TYPE: Type = Type { version: 2, layout: 0, ..Reply::TYPE };
+    const THREADS: usize = 0;
+
+    fn encode(&self) -> Raw {
+        self.0
+    }
+
+    fn decode(raw: &Raw) -> Option<Self> {
+        Some(Self(*raw))
+    }
+}
+
+/// The state of the other version is the same; its type of replies is not.
+fn other_types() -> Result<(), String> {
+    load()?;
+    let named = |version: u32| {
+        let mut bytes = b"Reply".to_vec();
+        bytes.resize(Reply::TYPE.name.len(), 0);
+        bytes.extend(version.to_le_bytes());
+        bytes
+    };
+    let module = changed_module("echo", |bytes| replace(bytes, &named(1), &named(2)))?;
+    let mut queue = open()?;
+    let before = heard(&mut queue, 1)?;
+    baton(&["upgrade", "echo", "--module", &module])?;
+    is_closed(&mut queue, End::Replaced)?;
+    drop(queue);
+    let refused = open().err().unwrap_or_default();
+    check(refused.contains("another type or version"), || format!("the old type is not refused: {refused}"))?;
+    let renewed = || Queue::<Hint, Renewed>::open("echo", 16).map_err(|e| e.to_string());
+    let mut queue = renewed()?;
+    queue.send_now(&ping(2)).map_err(|e| e.to_string())?;
+    check(queue.receive().is_some_and(|reply| reply.0.words[..2] == [2, before + 1]), || "no answer to 2".into())?;
+    baton(&["rollback", "echo"])?;
+    is_closed(&mut queue, End::Replaced)?;
+    drop(queue);
+    check(renewed().is_err(), || "the other type is taken after the rollback".into())?;
+    let after = heard(&mut open()?, 3)?;
+    check(after == before + 2, || format!("{after} hints were heard, not {}", before + 2))?;
+    is_well("echo")
 }
 
 /// Sends for ever, by the ring and by calls, from several threads.
@@ -513,6 +576,21 @@ fn together() -> Result<(), String> {
         check(at_home * 10 >= ROUNDS * 9, || format!("a thread whose home is {home} was on {cpus:?}"))?;
     }
     is_well("locality")
+}
+
+/// What a user finds: each says one thing to `echo`, and prints the answer.
+fn examples() -> Result<(), String> {
+    const PROGRAMS: [&[&str]; 3] = [
+        &["/usr/bin/baton-example-rust"],
+        &["/usr/bin/baton-example-c"],
+        &["/usr/bin/python3", "-S", "/usr/lib/baton/echo.py"],
+    ];
+    load()?;
+    for words in PROGRAMS {
+        let said = must(words[0], &words[1..])?;
+        check(said == "7\n", || format!("{words:?} prints {said:?}"))?;
+    }
+    is_well("echo")
 }
 
 fn in_language(program: &str, arguments: &[&str]) -> Result<(), String> {

@@ -2,6 +2,7 @@
 //! Recordings, and whatever happens to them: the file can be read, and the policy goes on.
 
 use crate::{
+    hints,
     tool::{baton, baton_fails, check, is_well, run, stress, Load},
     Case,
 };
@@ -20,6 +21,7 @@ pub fn cases() -> Vec<Case> {
     vec![
         case!("a recording under load", whole()),
         case!("a recording with checkpoints, each of which replays", checkpoints()),
+        case!("a recording of each policy, which replays", of_each()),
         case!("recordings one after the other, of a policy without a saved state", anew()),
         case!("a refused recording leaves no file", refused()),
         case!("a recording into a pipe", pipe()),
@@ -37,6 +39,9 @@ pub fn cases() -> Vec<Case> {
 }
 
 const FILE: &str = "/tmp/recording";
+
+/// Says something to a policy by a hint, and waits for the reply.
+type Says<'a> = &'a dyn Fn() -> Result<(), String>;
 
 /// A recorder in the background.
 pub struct Recorder(Child);
@@ -135,11 +140,54 @@ fn whole() -> Result<(), String> {
 
 /// Replays a recording of wfq from its beginning, or from a checkpoint, to the end.
 pub fn replays(recording: &Recording, from: Option<Mark>) -> Result<(), String> {
-    let policy = Policy::linked(module!(wfq::BatonPolicy));
+    replays_as(Policy::linked(module!(wfq::BatonPolicy)), recording, from)
+}
+
+/// The same of any policy.
+fn replays_as(policy: Policy, recording: &Recording, from: Option<Mark>) -> Result<(), String> {
     let outcome = replay(recording, policy, &Options { single: true, from, ..Options::default() })?;
     check(outcome.end == End::Whole && outcome.first + outcome.events == outcome.all, || {
-        format!("from {from:?}: {outcome:?}")
+        format!("{} from {from:?}: {outcome:?}", policy.name())
     })
+}
+
+/// Under a load; those that applications can speak to, with hints and replies. (Of `arbiter`: the case in cores.rs.)
+fn of_each() -> Result<(), String> {
+    let ping = || echo::Hint::Ping { number: 7, times: 1 };
+    let group = || locality::Hint::Group { thread: hints::this_thread(), group: 1 };
+    let says: [(Policy, Option<Says>); 8] = [
+        (Policy::linked(module!(fifo::BatonPolicy)), None),
+        (Policy::linked(module!(wfq::BatonPolicy)), None),
+        (Policy::linked(module!(cfs_like::BatonPolicy)), None),
+        (Policy::linked(module!(central::BatonPolicy)), None),
+        (Policy::linked(module!(shinjuku::BatonPolicy)), None),
+        (Policy::linked(module!(template::BatonPolicy)), None),
+        (
+            Policy::linked(module!(::locality::BatonPolicy)),
+            Some(&|| hints::say::<_, locality::Reply>("locality", &group())),
+        ),
+        (Policy::linked(module!(echo::BatonPolicy)), Some(&|| hints::say::<_, echo::Reply>("echo", &ping()))),
+    ];
+    for (policy, says) in says {
+        let name = policy.name();
+        baton(&["load", &name, "--all"])?;
+        let recorder = Recorder::start(&name, FILE, &[])?;
+        says.iter().try_for_each(|say| say())?;
+        stress(&["--affinity", "1", "--nice", "1", "--yield", "1", "--timeout", "1s"])?;
+        says.iter().try_for_each(|say| say())?;
+        let (status, summary, errors) = recorder.end()?;
+        check(status.success(), || format!("{name}: {status}: {errors}"))?;
+        let recording = is_whole(FILE, &summary)?;
+        let expected = if says.is_some() { (2, 2) } else { (0, 0) };
+        let said = hints::said(&recording);
+        check(said == expected && summary["events"].as_u64() > Some(1_000), || {
+            format!("{name}: {said:?} hints and replies are recorded, of {expected:?}: {summary}")
+        })?;
+        replays_as(policy, &recording, None)?;
+        is_well(&name)?;
+        baton(&["unload", &name])?;
+    }
+    Ok(())
 }
 
 fn checkpoints() -> Result<(), String> {
