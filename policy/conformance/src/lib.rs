@@ -12,7 +12,7 @@
 pub enum Step {
     /// Sleeps for [`NAP`].
     Sleep,
-    /// sched_yield(), with nobody else there.
+    /// sched_yield().
     Yield,
     /// Sets its nice value.
     Nice(i32),
@@ -82,6 +82,29 @@ pub const BEHAVIOURS: &[Behaviour] = &[
     Behaviour { name: "it sleeps where it was sent", steps: &[Bind(1), Sleep, Unbind, Sleep], calls: "adrbwabsw" },
     Behaviour { name: "a thread is made and waited for", steps: &[Thread], calls: "bw" },
 ];
+
+/// What several tasks do [`ROUNDS`] times, under each policy that Baton comes with, while more can run than there are CPUs (0 and 1): all of
+/// them come to the end, and who is bound runs where it is bound to.
+pub const LIFE: &[Step] = &[
+    Yield,
+    Nice(5),
+    Yield,
+    Bind(1),
+    Yield,
+    Nice(0),
+    Yield,
+    Bind(0),
+    Sleep,
+    Yield,
+    Unbind,
+    Sleep,
+    Nice(10),
+    Thread,
+    Nice(0),
+];
+
+/// See [`LIFE`].
+pub const ROUNDS: usize = 3;
 
 /// What is said of a policy that goes wrong.
 #[derive(Clone, Copy, Debug)]

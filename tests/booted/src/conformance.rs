@@ -3,16 +3,28 @@
 
 use std::{thread, time::Duration};
 
-use baton_conformance::{Step, BEGIN, BEHAVIOURS, NAP, TELL};
+use baton_conformance::{Step, BEGIN, BEHAVIOURS, LIFE, NAP, ROUNDS, TELL};
 use rustix::{process, thread as task};
 
 use crate::{
-    tool::{baton, check, run, status},
+    tool::{baton, check, is_well, run, status, Hog},
     Case,
 };
 
 pub fn cases() -> Vec<Case> {
-    vec![case!("a task comes with the calls that it should", behave())]
+    vec![
+        case!("a task comes with the calls that it should", behave()),
+        case!("fifo survives what tasks do", survives("fifo")),
+        case!("wfq survives what tasks do", survives("wfq")),
+        case!("fifo_c survives what tasks do", survives("fifo_c")),
+        case!("template survives what tasks do", survives("template")),
+        case!("cfs_like survives what tasks do", survives("cfs_like")),
+        case!("central survives what tasks do", survives("central")),
+        case!("shinjuku survives what tasks do", survives("shinjuku")),
+        case!("locality survives what tasks do", survives("locality")),
+        case!("arbiter survives what tasks do", survives("arbiter")),
+        case!("echo survives what tasks do", survives("echo")),
+    ]
 }
 
 /// Each behaviour, by this program under the witness.
@@ -29,6 +41,33 @@ fn behave() -> Result<(), String> {
             format!("{}: expected \"{}\", and got {fault}", behaviour.name, behaviour.calls)
         })?;
         baton(&["unload", "--everything"])?;
+    }
+    Ok(())
+}
+
+/// Several threads do what [`LIFE`] says beside hogs, which are killed where they wait.
+fn survives(policy: &str) -> Result<(), String> {
+    const THREADS: usize = 4;
+    baton(&["load", policy, "--all"])?;
+    let hogs = (0..3).map(|_| Hog::plain()).collect::<Result<Vec<_>, _>>()?;
+    let threads: Vec<_> = (0..THREADS).map(|_| thread::spawn(live)).collect();
+    threads.into_iter().try_for_each(|thread| thread.join().map_err(|_| "a thread panicked".to_owned())?)?;
+    drop(hogs);
+    is_well(policy)
+}
+
+/// Who is bound finds itself where it is bound to, after each step.
+fn live() -> Result<(), String> {
+    let mut bound = None;
+    for &one in std::iter::repeat_n(LIFE, ROUNDS).flatten() {
+        step(one)?;
+        match one {
+            Step::Bind(cpu) => bound = Some(cpu),
+            Step::Unbind => bound = None,
+            _ => {}
+        }
+        let cpu = task::sched_getcpu();
+        check(bound.is_none_or(|bound| bound == cpu), || format!("bound to CPU {bound:?}, on {cpu} after {one:?}"))?;
     }
     Ok(())
 }

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The simulator does what every host must (`policy/conformance`), as the kernel does (`tests/booted/src/conformance.rs`).
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use baton_conformance::{Behaviour, Step, BEGIN, BEHAVIOURS, NAP, TELL};
+use baton_conformance::{Behaviour, Step, BEGIN, BEHAVIOURS, LIFE, NAP, ROUNDS, TELL};
 use baton_sim::topology::CpuMask;
 use baton_sim::world::{Cx, Object, Op, Spawn, World};
 
-use crate::{machine, witness};
+use crate::life::{hog, watched};
+use crate::{echo, machine, shipped, witness};
 
 /// The operations of a step. A thread gives `ended` one when it ends.
 fn operations(step: Step, ended: Object) -> Vec<Op> {
@@ -49,6 +50,64 @@ fn calls(behaviour: &Behaviour) -> String {
 fn a_task_comes_with_the_calls_that_it_should() {
     for behaviour in BEHAVIOURS {
         assert_eq!(calls(behaviour), behaviour.calls, "{}", behaviour.name);
+    }
+}
+
+/// Who, by number, is bound to which CPU, if to one, and from when on, ns.
+type Bound = Arc<Mutex<Vec<(usize, u64, Option<usize>)>>>;
+
+/// Who lives as [`LIFE`] says, and notes where it is bound to.
+fn subject(number: usize, ended: Object, bound: Bound) -> Spawn {
+    let mut all = Vec::new();
+    for _ in 0..ROUNDS {
+        for &step in LIFE {
+            all.extend(operations(step, ended).into_iter().map(|operation| (Some(step), operation)));
+        }
+        all.push((None, Op::Done(1)));
+    }
+    let mut all = all.into_iter();
+    let mut before = None;
+    Spawn::new("subject", move |cx: &mut Cx<'_>| {
+        if let Some(Step::Bind(cpu)) = before {
+            bound.lock().unwrap().push((number, cx.now, Some(cpu)));
+        }
+        let (step, operation) = all.next().unwrap_or((None, Op::Exit));
+        if matches!(step, Some(Step::Bind(_) | Step::Unbind)) {
+            bound.lock().unwrap().push((number, cx.now, None));
+        }
+        before = step;
+        operation
+    })
+}
+
+#[test]
+fn every_policy_survives_what_tasks_do() {
+    const SUBJECTS: usize = 4;
+    for policy in shipped().into_iter().chain([echo()]) {
+        let mut world = World::new();
+        let bound = Bound::default();
+        let subjects: Vec<_> = (0..SUBJECTS)
+            .map(|number| {
+                let ended = world.semaphore(0);
+                world.task(subject(number, ended, bound.clone()))
+            })
+            .collect();
+        (0..2).for_each(|_| _ = world.task(hog("hog")));
+        let (outcome, runs) = watched(&machine("1x2x1", policy, 60_000), world);
+        assert_eq!(outcome.stats.groups[0].done, (SUBJECTS * ROUNDS) as u64, "{}", policy.name());
+        let bound = bound.lock().unwrap();
+        let mut looked = 0;
+        for (now, cpu, task) in runs {
+            let Some(number) = subjects.iter().position(|&subject| subject == task) else { continue };
+            // Notes of one moment are of before it and of after it: what is not clear then is not looked at.
+            let of_it = || bound.iter().filter(|&&(of, ..)| of == number);
+            let last = of_it().rfind(|&&(_, at, _)| at < now);
+            if let Some((.., Some(expected))) = last.filter(|_| of_it().all(|&(_, at, _)| at != now)) {
+                assert_eq!(cpu as usize, *expected, "{} at {now}", policy.name());
+                looked += 1;
+            }
+        }
+        assert!(looked >= SUBJECTS * ROUNDS, "{}: {looked}", policy.name());
     }
 }
 

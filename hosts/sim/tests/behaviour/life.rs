@@ -12,7 +12,7 @@ use baton_sim::{Config, Outcome, PolicySpec};
 
 use crate::{cfs_like, faulty, fifo, machine, relay_v1, relay_v2, run, shipped, wfq, workload};
 
-fn hog(name: &str) -> Spawn {
+pub fn hog(name: &str) -> Spawn {
     Spawn::new(name, |_: &mut Cx<'_>| Op::Run(1_000_000))
 }
 
