@@ -2,11 +2,11 @@
 //! Hints: applications that are right, wrong, hostile or dead, and a policy that answers.
 
 use crate::{
-    flight, record,
-    tool::{baton, changed_module, check, is_well, must, replace, Load},
+    record,
+    tool::{baton, check, is_well, must, Load},
     Case,
 };
-use baton_hints::{End, Message, NotSent, OpenError, Queue, Raw, Thread, Type};
+use baton_hints::{Message, NotSent, OpenError, Queue, Raw, Thread, Type};
 use baton_trace::{About, Event, Item, Recording};
 use echo::{Hint, Reply};
 use rustix::thread::{gettid, sched_getcpu, set_secure_computing_mode, SecureComputingMode};
@@ -32,8 +32,6 @@ pub fn cases() -> Vec<Case> {
         case!("hints: what is refused, and counted", refused()),
         case!("hints: replies that are not read", unread()),
         case!("hints: other types, and other mistakes", mistakes()),
-        case!("hints: upgrades, switches, unloads and faults", ends()),
-        case!("hints: upgrades to another type of replies, and back", other_types()),
         case!("hints: clients that are killed", killed()),
         case!("hints: a hostile client", hostile(5)),
         case!("hints: recorded", recorded()),
@@ -44,7 +42,7 @@ pub fn cases() -> Vec<Case> {
     ]
 }
 
-type Echo = Queue<Hint, Reply>;
+pub type Echo = Queue<Hint, Reply>;
 
 pub const A_WHILE: Duration = Duration::from_secs(5);
 
@@ -52,7 +50,7 @@ pub fn load() -> Result<(), String> {
     baton(&["load", "echo", "--all"]).map(|_| ())
 }
 
-fn open() -> Result<Echo, String> {
+pub fn open() -> Result<Echo, String> {
     Queue::open("echo", 16).map_err(|e| e.to_string())
 }
 
@@ -69,12 +67,12 @@ pub fn say<H: Message, R: Message>(policy: &str, hint: &H) -> Result<(), String>
     check(reply.is_some(), || format!("{policy} does not answer"))
 }
 
-fn ping(number: u64) -> Hint {
+pub fn ping(number: u64) -> Hint {
     Hint::Ping { number, times: 1 }
 }
 
 /// Asks the policy, and gives how many hints it has heard.
-fn heard(queue: &mut Echo, number: u64) -> Result<u64, String> {
+pub fn heard(queue: &mut Echo, number: u64) -> Result<u64, String> {
     queue.send_now(&ping(number)).map_err(|e| e.to_string())?;
     match queue.receive() {
         Some(Reply::Pong { number: same, heard }) if same == number => Ok(heard),
@@ -354,94 +352,6 @@ fn hold(queue: Echo, another: bool) {
     let mut queue = queue;
     let _ = queue.wait(Duration::from_secs(60));
     println!("{:?}", queue.end());
-}
-
-/// It is closed for that reason, and who waits is woken.
-fn is_closed<R: Message>(queue: &mut Queue<Hint, R>, expected: End) -> Result<(), String> {
-    let begin = Instant::now();
-    let waited = queue.wait(A_WHILE).map_err(|e| e.to_string())?;
-    let sent = queue.send(&ping(1));
-    let now = queue.send_now(&ping(1));
-    let all = NotSent::Closed(expected);
-    check(waited.is_none() && begin.elapsed() < A_WHILE && sent == Err(all) && now == Err(all), || {
-        format!("not closed as {expected:?}, but: {sent:?}, {now:?}")
-    })
-}
-
-fn ends() -> Result<(), String> {
-    load()?;
-    let mut queue = open()?;
-    let before = heard(&mut queue, 1)?;
-    baton(&["upgrade", "echo"])?;
-    let after = heard(&mut queue, 2)?;
-    check(queue.end().is_none() && after == before + 1, || format!("after an upgrade: {after}, {:?}", queue.end()))?;
-    baton(&["switch", "echo", "fifo"])?;
-    is_closed(&mut queue, End::Replaced)?;
-    drop(queue);
-    baton(&["switch", "fifo", "echo"])?;
-    let mut queue = open()?;
-    heard(&mut queue, 3)?;
-    flight::stall("echo")?;
-    is_closed(&mut queue, End::Fault)?;
-    drop(queue);
-    baton(&["unload", "echo"])?;
-    load()?;
-    let mut queue = open()?;
-    baton(&["load", "fifo"])?;
-    baton(&["attach", "fifo", "--all"])?;
-    baton(&["unload", "echo"])?;
-    is_closed(&mut queue, End::Unloaded)?;
-    let said = baton(&["unload", "--everything"])?;
-    check(said.contains("baton.ko stays loaded"), || said.clone())?;
-    drop(queue);
-    baton(&["unload", "--everything"]).map(|_| ())
-}
-
-/// Replies as another version of `echo` has them.
-#[derive(Clone, Copy)]
-struct Renewed(Raw);
-
-impl Message for Renewed {
-    const TYPE: Type = Type { version: 2, layout: 0, ..Reply::TYPE };
-    const THREADS: usize = 0;
-
-    fn encode(&self) -> Raw {
-        self.0
-    }
-
-    fn decode(raw: &Raw) -> Option<Self> {
-        Some(Self(*raw))
-    }
-}
-
-/// The state of the other version is the same; its type of replies is not.
-fn other_types() -> Result<(), String> {
-    load()?;
-    let named = |version: u32| {
-        let mut bytes = b"Reply".to_vec();
-        bytes.resize(Reply::TYPE.name.len(), 0);
-        bytes.extend(version.to_le_bytes());
-        bytes
-    };
-    let module = changed_module("echo", |bytes| replace(bytes, &named(1), &named(2)))?;
-    let mut queue = open()?;
-    let before = heard(&mut queue, 1)?;
-    baton(&["upgrade", "echo", "--module", &module])?;
-    is_closed(&mut queue, End::Replaced)?;
-    drop(queue);
-    let refused = open().err().unwrap_or_default();
-    check(refused.contains("another type or version"), || format!("the old type is not refused: {refused}"))?;
-    let renewed = || Queue::<Hint, Renewed>::open("echo", 16).map_err(|e| e.to_string());
-    let mut queue = renewed()?;
-    queue.send_now(&ping(2)).map_err(|e| e.to_string())?;
-    check(queue.receive().is_some_and(|reply| reply.0.words[..2] == [2, before + 1]), || "no answer to 2".into())?;
-    baton(&["rollback", "echo"])?;
-    is_closed(&mut queue, End::Replaced)?;
-    drop(queue);
-    check(renewed().is_err(), || "the other type is taken after the rollback".into())?;
-    let after = heard(&mut open()?, 3)?;
-    check(after == before + 2, || format!("{after} hints were heard, not {}", before + 2))?;
-    is_well("echo")
 }
 
 /// Sends for ever, by the ring and by calls, from several threads.

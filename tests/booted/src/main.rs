@@ -15,6 +15,7 @@ macro_rules! case {
 }
 
 mod cases;
+mod closed;
 mod configuration;
 mod conformance;
 mod containment;
@@ -74,7 +75,7 @@ fn main() -> ExitCode {
         ("upgrade", "2", upgrade::cases()),
         ("killed", "2", killed::cases()),
         ("record", "2", record::cases().into_iter().chain(flight::cases()).collect()),
-        ("hints", "2", hints::cases().into_iter().chain(grants::cases()).collect()),
+        ("hints", "2", hints::cases().into_iter().chain(closed::cases()).chain(grants::cases()).collect()),
         ("several", "4", several::cases()),
         ("cores", "4", cores::cases()),
         ("configuration", "4", configuration::cases()),
