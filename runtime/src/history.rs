@@ -19,17 +19,22 @@ pub enum Event {
 /// All that happened, with when: ns of CLOCK_MONOTONIC.
 pub type History = Vec<(u64, Event)>;
 
-#[derive(Default)]
-pub(crate) struct Log(Mutex<History>);
+/// With nothing in it where nobody asked for a history.
+pub(crate) struct Log(Option<Mutex<History>>);
 
 impl Log {
+    pub fn new(is_kept: bool) -> Self {
+        Self(is_kept.then(Mutex::default))
+    }
+
     pub fn note(&self, event: Event) {
+        let Some(history) = &self.0 else { return };
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         let now = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
-        self.0.lock().push((now, event));
+        history.lock().push((now, event));
     }
 
     pub fn take(&self) -> History {
-        std::mem::take(&mut self.0.lock())
+        self.0.as_ref().map(|history| std::mem::take(&mut *history.lock())).unwrap_or_default()
     }
 }

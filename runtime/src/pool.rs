@@ -46,13 +46,15 @@ pub struct Options {
     pub interval: Duration,
     /// Bytes of a user-level thread's stack. Behind it is a page that nobody may touch.
     pub stack: usize,
+    /// Keep what becomes of requests for cores until the end ([`Runtime::end`]): 16 bytes for each event, without a bound.
+    pub history: bool,
 }
 
 impl Options {
     /// Always so many kernel threads, which nobody arbitrates.
     pub fn fixed(cores: u32) -> Self {
         let interval = Duration::from_millis(2);
-        Self { arbiter: Arbiter::None, level: 0, least: cores, most: cores, interval, stack: 64 << 10 }
+        Self { arbiter: Arbiter::None, level: 0, least: cores, most: cores, interval, stack: 64 << 10, history: false }
     }
 
     /// From one to so many cores, as this arbiter grants them.
@@ -430,7 +432,7 @@ impl Runtime {
             requests: Mutex::default(),
             interval: Interval::new(options.interval),
             load: Load::default(),
-            log: Log::default(),
+            log: Log::new(options.history),
             options,
         });
         shared.log.note(Event::Requested(shared.options.least));
@@ -478,7 +480,8 @@ impl Runtime {
         self.shared.wanted.load(SeqCst)
     }
 
-    /// Waits until all user-level threads have ended, and ends the activations. Gives what became of requests for cores.
+    /// Waits until all user-level threads have ended, and ends the activations. Gives what became of requests for cores, if [`Options::history`] is set;
+    /// else nothing.
     pub fn end(self) -> History {
         self.shared.stop.store(true, SeqCst);
         self.shared.bells.iter().for_each(ring);

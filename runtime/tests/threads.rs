@@ -187,6 +187,18 @@ fn kernel_threads_send_and_join_too() {
 }
 
 #[test]
+fn what_became_of_requests_is_kept_for_who_wants_it() {
+    let events = |history| {
+        let runtime = Runtime::start(Options { history, ..Options::fixed(1) }).unwrap();
+        runtime.spawn(|| ()).join().unwrap();
+        runtime.end().into_iter().map(|(_, event)| event).collect::<Vec<_>>()
+    };
+    assert_eq!(events(true), [Event::Requested(1), Event::Granted, Event::Parked]);
+    // A server that never ends would grow by it.
+    assert_eq!(events(false), []);
+}
+
+#[test]
 fn wrong_options_are_refused() {
     let refused = |options: Options| Runtime::start(options).err().map(|why| why.to_string()).unwrap_or_default();
     assert!(refused(Options::fixed(0)).contains("at least one core"));
@@ -222,7 +234,8 @@ fn the_server_grants_by_level_and_takes_back() {
     let socket = path.clone();
     std::thread::spawn(move || server::serve_unmoved(&socket, 3));
     until("the server listens", || path.exists());
-    let options = |level, cores| Options { level, least: cores, ..Options::of(Arbiter::Socket(path.clone()), cores) };
+    let of = |cores| Options::of(Arbiter::Socket(path.clone()), cores);
+    let options = |level, cores| Options { level, least: cores, history: true, ..of(cores) };
     let (stop, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let low = Runtime::start(options(4, 2)).unwrap();
     for _ in 0..4 {

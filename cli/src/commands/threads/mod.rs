@@ -196,7 +196,7 @@ fn serve(args: &Serve) -> Result<Served> {
     let work = args.work;
     let steps = match args.on.arbiter() {
         Some(arbiter) => {
-            let runtime = start(Options::of(arbiter, args.on.most))?;
+            let runtime = start(Options { history: true, ..Options::of(arbiter, args.on.most) })?;
             arrivals(args, |due| {
                 let latencies = Arc::clone(&latencies);
                 drop(runtime.spawn(move || answer(work, due, &latencies)));
