@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use super::{Cores, Found, Point, Way};
+use super::{Cores, Found, Point, Way, LOADS};
 use crate::report::table;
 
 /// From which load on kernel threads are to be worse, per cent.
@@ -16,46 +16,58 @@ enum Bound {
     Most(f64),
 }
 
-/// A bound of a number at each load, if it is of that load.
+/// A bound of a number at each load from one on. Where there is no number it does not hold.
 struct Rule {
     what: &'static str,
+    from: u64,
     bound: Bound,
     value: fn(&View<'_>) -> Option<f64>,
 }
 
 const RULES: &[Rule] = &[
     // The notice that a process has.
-    Rule { what: "p99 of reclaims, ms", bound: Bound::Most(10.0), value: |v| Some(v.own()?.reclaim[1] / 1e3) },
+    Rule { what: "p99 of reclaims, ms", from: 0, bound: Bound::Most(10.0), value: |v| Some(v.own()?.reclaim[1] / 1e3) },
     Rule {
         what: "p99 of grants, times the server's",
+        from: 0,
         bound: Bound::Most(1.0),
         value: |v| Some(v.own()?.grant[1] / v.server()?.grant[1]),
     },
     Rule {
         what: "time with a core that is asked for and unused, %",
+        from: 0,
         bound: Bound::Most(1.0),
         value: |v| Some(v.own()?.unused),
     },
     Rule {
         what: "throughput, times the server's",
+        from: 0,
         bound: Bound::Least(0.99),
         value: |v| v.ratio(Way::Cpusets, |p| p.answered),
     },
-    Rule { what: "p99, times the server's", bound: Bound::Most(1.0), value: |v| v.ratio(Way::Cpusets, |p| p.p99) },
+    Rule {
+        what: "p99, times the server's",
+        from: 0,
+        bound: Bound::Most(1.0),
+        value: |v| v.ratio(Way::Cpusets, |p| p.p99),
+    },
     Rule {
         what: "throughput, times that of threads",
+        from: HIGH,
         bound: Bound::Least(0.99),
-        value: |v| v.high()?.ratio(Way::Threads, |p| p.answered),
+        value: |v| v.ratio(Way::Threads, |p| p.answered),
     },
     Rule {
         what: "p99, times that of threads",
+        from: HIGH,
         bound: Bound::Most(1.0),
-        value: |v| v.high()?.ratio(Way::Threads, |p| p.p99),
+        value: |v| v.ratio(Way::Threads, |p| p.p99),
     },
     Rule {
         what: "p99, times that of a thread for each request",
+        from: HIGH,
         bound: Bound::Most(1.0),
-        value: |v| v.high()?.ratio(Way::Each, |p| p.p99),
+        value: |v| v.ratio(Way::Each, |p| p.p99),
     },
 ];
 
@@ -65,6 +77,7 @@ pub struct Verdict {
     pub what: &'static str,
     /// Per cent.
     pub load: u64,
+    /// Not a number where there is none to judge.
     pub value: f64,
     pub bound: String,
     pub holds: bool,
@@ -83,31 +96,29 @@ impl View<'_> {
     }
 
     fn own(&self) -> Option<&Cores> {
-        self.point(Way::Arbiter)?.cores.as_ref()
+        self.cores(Way::Arbiter)
     }
 
     fn server(&self) -> Option<&Cores> {
-        self.point(Way::Cpusets)?.cores.as_ref()
+        self.cores(Way::Cpusets)
+    }
+
+    /// Percentiles of nothing would be the best ones.
+    fn cores(&self, way: Way) -> Option<&Cores> {
+        self.point(way)?.cores.as_ref().filter(|cores| cores.grants > 0 && cores.reclaims > 0)
     }
 
     fn ratio(&self, to: Way, number: fn(&Point) -> f64) -> Option<f64> {
         Some(number(self.point(Way::Arbiter)?) / number(self.point(to)?))
     }
-
-    fn high(&self) -> Option<&Self> {
-        Some(self).filter(|view| view.load >= HIGH)
-    }
 }
 
 /// All rules, at all loads.
 pub fn verdicts(found: &Found) -> Vec<Verdict> {
-    let mut loads: Vec<_> = found.points.iter().map(|point| point.load).collect();
-    loads.sort_unstable();
-    loads.dedup();
     let mut verdicts = Vec::new();
-    for load in loads {
-        for rule in RULES {
-            let Some(value) = (rule.value)(&View { found, load }) else { continue };
+    for &load in LOADS {
+        for rule in RULES.iter().filter(|rule| rule.from <= load) {
+            let value = (rule.value)(&View { found, load }).unwrap_or(f64::NAN);
             let (bound, holds) = match rule.bound {
                 Bound::Least(least) => (format!("{least} or more"), value >= least),
                 Bound::Most(most) => (format!("{most} or less"), value <= most),
@@ -163,26 +174,39 @@ pub fn text(found: &Found, verdicts: &[Verdict]) -> String {
 mod tests {
     use super::*;
 
-    /// At a high load: the arbiter's numbers as parts of the others'.
-    fn found(grant: f64, answered: f64, p99: f64, unused: f64, load: u64) -> Found {
+    /// At one load the arbiter's numbers as parts of the others'; at all others it is as good as they.
+    fn found(grant: f64, answered: f64, p99: f64, unused: f64, at: u64) -> Found {
+        let points = LOADS.iter().flat_map(|&load| match load == at {
+            true => points(grant, answered, p99, unused, load),
+            false => points(1.0, 1.0, 1.0, 1.0, load),
+        });
+        Found { kernel: "7.2".into(), points: points.collect() }
+    }
+
+    fn points(grant: f64, answered: f64, p99: f64, unused: f64, load: u64) -> Vec<Point> {
         let cores = |part: f64, unused| {
             let (grant, reclaim) = ([100.0 * part, 1_000.0 * part], [100.0, 9_000.0 * part]);
             Some(Cores { grants: 5, grant, reclaims: 5, reclaim, unused })
         };
         let point = |way, answered, p99, cores| Point { way, load, offered: 1e4, answered, p50: 1.0, p99, cores };
-        let points = vec![
+        vec![
             point(Way::Threads, 1e4, 500.0, None),
             point(Way::Each, 1e4, 500.0, None),
             point(Way::Cpusets, 1e4, 500.0, cores(1.0, 5.0)),
             point(Way::Arbiter, 1e4 * answered, 500.0 * p99, cores(grant, unused)),
-        ];
-        Found { kernel: "7.2".into(), points }
+        ]
+    }
+
+    fn broken(found: &Found) -> Vec<(&'static str, u64)> {
+        let verdicts = verdicts(found);
+        assert_eq!(verdicts.len(), 5 + 5 + 8, "{verdicts:?}");
+        verdicts.into_iter().filter(|v| !v.holds).map(|v| (v.what, v.load)).collect()
     }
 
     #[test]
     fn bounds() {
         let check = |found: Found, expected: &[usize]| {
-            let broken: Vec<_> = verdicts(&found).iter().filter(|v| !v.holds).map(|v| v.what).collect();
+            let broken: Vec<_> = broken(&found).into_iter().map(|(what, _)| what).collect();
             assert_eq!(broken, expected.iter().map(|&rule| RULES[rule].what).collect::<Vec<_>>());
         };
         check(found(1.0, 1.0, 1.0, 1.0, HIGH), &[]);
@@ -191,13 +215,36 @@ mod tests {
         check(found(1.0, 0.98, 1.0, 1.01, HIGH), &[2, 3, 5]);
         check(found(1.0, 1.0, 1.01, 1.0, HIGH), &[4, 6, 7]);
         // Kernel threads may be better at lower loads.
-        check(found(1.0, 1.0, 1.01, 1.0, HIGH - 1), &[4]);
+        check(found(1.0, 1.0, 1.01, 1.0, LOADS[0]), &[4]);
         check(found(f64::NAN, 1.0, 1.0, 1.0, HIGH), &[0, 1]);
     }
 
     #[test]
+    fn what_was_not_measured_does_not_hold() {
+        let check = |spoil: fn(&mut Found), expected: &[usize]| {
+            let mut found = found(1.0, 1.0, 1.0, 1.0, HIGH);
+            spoil(&mut found);
+            assert_eq!(broken(&found), expected.iter().map(|&rule| (RULES[rule].what, HIGH)).collect::<Vec<_>>());
+        };
+        fn at_high(found: &mut Found, way: Way) -> &mut Point {
+            found.points.iter_mut().find(|point| point.way == way && point.load == HIGH).unwrap()
+        }
+        fn cores(found: &mut Found, way: Way) -> &mut Cores {
+            at_high(found, way).cores.as_mut().unwrap()
+        }
+        check(|found| found.points.retain(|p| p.way != Way::Arbiter || p.load != HIGH), &[0, 1, 2, 3, 4, 5, 6, 7]);
+        check(|found| found.points.retain(|p| p.way != Way::Cpusets || p.load != HIGH), &[1, 3, 4]);
+        check(|found| found.points.retain(|p| p.way != Way::Each || p.load != HIGH), &[7]);
+        check(|found| at_high(found, Way::Arbiter).cores = None, &[0, 1, 2]);
+        check(|found| cores(found, Way::Arbiter).grants = 0, &[0, 1, 2]);
+        check(|found| cores(found, Way::Arbiter).reclaims = 0, &[0, 1, 2]);
+        check(|found| cores(found, Way::Cpusets).grants = 0, &[1]);
+        assert_eq!(broken(&Found::default()).len(), 18);
+    }
+
+    #[test]
     fn the_table_names_what_does_not_hold() {
-        let found = found(1.0, 1.0, 1.01, 1.0, HIGH - 1);
+        let found = found(1.0, 1.0, 1.01, 1.0, LOADS[0]);
         let text = text(&found, &verdicts(&found));
         let line = text.lines().find(|line| line.starts_with(RULES[4].what)).unwrap_or("");
         let words: Vec<_> = line.split_whitespace().rev().take(7).collect();

@@ -68,19 +68,25 @@ const RULES: &[Rule] = &[
 pub struct Verdict {
     pub place: Place,
     pub what: String,
+    /// Not a number where there is none to judge.
     pub value: f64,
     pub least: f64,
     pub holds: bool,
 }
 
-/// All rules whose subjects were measured.
-pub fn verdicts(found: &Found) -> Vec<Verdict> {
+/// All rules; or, unless all subjects were to be measured, those whose subjects were. What is missing else does not hold.
+pub fn verdicts(found: &Found, is_all: bool) -> Vec<Verdict> {
     let judged = |rule: &Rule| {
         let row = |subject| {
-            let is_it = |row: &&Row| row.place == rule.place && row.subject == subject;
+            // Percentiles of nothing would be the best ones.
+            let is_it = |row: &&Row| row.place == rule.place && row.subject == subject && row.wakeups > 0;
             found.rows.iter().filter(is_it).find(|row| row.idle_states == PAPERS).map(|row| rule.which.of(row))
         };
-        let value = row(rule.of)? / row(rule.to)?;
+        let value = match row(rule.of).zip(row(rule.to)) {
+            Some((of, to)) => of / to,
+            None if is_all => f64::NAN,
+            None => return None,
+        };
         let what = format!("{} of {}, times that of {}", rule.which.name(), rule.of, rule.to);
         let (least, holds) = (rule.least, value >= rule.least);
         Some(Verdict { place: rule.place, what, value: (value * 1e3).round() / 1e3, least, holds })
@@ -131,7 +137,7 @@ mod tests {
     }
 
     fn broken(found: &Found) -> Vec<String> {
-        let verdicts = verdicts(found);
+        let verdicts = verdicts(found, false);
         // All but those of scx_simple, which was not measured.
         assert_eq!(verdicts.len(), 10, "{verdicts:?}");
         verdicts.into_iter().filter(|v| !v.holds).map(|v| v.what).collect()
@@ -169,9 +175,25 @@ mod tests {
     }
 
     #[test]
+    fn what_was_not_measured_does_not_hold() {
+        let mut found = found(2.0, 4.0);
+        let broken = |found: &Found| {
+            let verdicts = verdicts(found, true);
+            assert_eq!(verdicts.len(), RULES.len());
+            verdicts.into_iter().filter(|v| !v.holds).map(|v| v.what).collect::<Vec<_>>()
+        };
+        let simple = ["p50", "p99"].map(|which| format!("{which} of scx_simple, times that of {HINTS}"));
+        assert_eq!(broken(&found), simple);
+        found.rows.iter_mut().filter(|row| row.subject == HINTS).for_each(|row| row.wakeups = 0);
+        assert_eq!(broken(&found).len(), RULES.len() - 1, "all but the one that is not of hints");
+        found.rows.clear();
+        assert_eq!(broken(&found).len(), RULES.len());
+    }
+
+    #[test]
     fn the_table_names_what_does_not_hold() {
         let found = found(2.0, 10.0);
-        let text = text(&found, &verdicts(&found));
+        let text = text(&found, &verdicts(&found, false));
         let line = text.lines().find(|line| line.starts_with("simulator") && line.contains("p99 of locality,"));
         let words: Vec<_> = line.unwrap_or("").split_whitespace().rev().take(7).collect();
         assert_eq!(words, ["HOLD", "NOT", "DOES", "more", "or", "5", "4.90"], "{text}");

@@ -98,7 +98,7 @@ pub fn command(search: &Search, args: &Bench) -> Result<ExitCode> {
     }
     let mut found = in_guest(args)?;
     found.rows.splice(0..0, simulated::rows()?);
-    let verdicts = judge::verdicts(&found);
+    let verdicts = judge::verdicts(&found, args.subjects.is_empty());
     if let Some(path) = &args.page {
         let page = page::page(&found, &verdicts);
         fs::write(path, page).map_err(|e| Error::file(format!("writing {}", path.display()), &e))?;

@@ -46,6 +46,7 @@ pub struct Verdict {
     pub what: &'static str,
     /// Per cent; 0 where it is of no load.
     pub load: u64,
+    /// Not a number where there is none to judge.
     pub value: f64,
     pub bound: String,
     pub holds: bool,
@@ -54,6 +55,8 @@ pub struct Verdict {
 /// What was measured at one place.
 struct View<'a> {
     found: &'a Found,
+    /// All subjects were to be measured: what is missing is not a number. Else it is left out.
+    is_all: bool,
     place: Place,
     /// Who it is compared with.
     baseline: &'static str,
@@ -61,7 +64,8 @@ struct View<'a> {
 
 impl View<'_> {
     fn point(&self, subject: &str, batch: bool, load: u64) -> Option<&Point> {
-        let mut points = self.found.points.iter();
+        // Percentiles of nothing would be the best ones.
+        let mut points = self.found.points.iter().filter(|p| p.answered > 0.0);
         points.find(|p| p.place == self.place && p.subject == subject && p.batch == batch && p.load == load)
     }
 
@@ -72,13 +76,21 @@ impl View<'_> {
 
     /// At each load that is compared, of two points.
     fn each(&self, a: (&str, bool), b: (&str, bool), number: fn(&Point, &Point) -> f64) -> Vec<(u64, f64)> {
-        let at = |&load| Some((load, number(self.point(a.0, a.1, load)?, self.point(b.0, b.1, load)?)));
+        let at = |&load| {
+            let both = self.point(a.0, a.1, load).zip(self.point(b.0, b.1, load));
+            self.or_missing(both.map(|(a, b)| number(a, b))).map(|value| (load, value))
+        };
         AT.iter().filter_map(at).collect()
     }
 
+    fn or_missing(&self, value: Option<f64>) -> Option<f64> {
+        value.or(self.is_all.then_some(f64::NAN))
+    }
+
     fn switch(&self) -> Vec<(u64, f64)> {
-        let share = self.found.switch as f64 * 100.0 / (SLICE * FACTOR) as f64;
-        (self.place == Place::Kernel).then_some((0, share)).into_iter().collect()
+        let share = Some(self.found.switch as f64 * 100.0 / (SLICE * FACTOR) as f64).filter(|&share| share > 0.0);
+        let value = self.or_missing(share).filter(|_| self.place == Place::Kernel);
+        value.map(|share| (0, share)).into_iter().collect()
     }
 
     fn quicker(&self) -> Vec<(u64, f64)> {
@@ -87,18 +99,21 @@ impl View<'_> {
 
     /// Up to 80 % of what it can answer. In the simulator, which has all loads from 10 % on.
     fn flat(&self) -> Vec<(u64, f64)> {
-        let Some(answered) = self.answered(JUDGED).filter(|_| self.place == Place::Simulator) else {
+        if self.place != Place::Simulator {
             return Vec::new();
-        };
+        }
+        let answered = self.answered(JUDGED).unwrap_or(f64::NAN);
         let points = self.found.points.iter().filter(|p| p.place == self.place && p.subject == JUDGED && !p.batch);
         let until: Vec<_> = points.filter(|p| p.offered <= 0.8 * answered).collect();
         let lowest = until.iter().map(|p| p.p99).next().unwrap_or(f64::NAN);
-        until.iter().map(|p| (p.load, p.p99 / lowest)).max_by(|a, b| a.1.total_cmp(&b.1)).into_iter().collect()
+        let highest = until.iter().map(|p| (p.load, p.p99 / lowest)).max_by(|a, b| a.1.total_cmp(&b.1));
+        highest.or(self.or_missing(None).map(|missing| (0, missing))).into_iter().collect()
     }
 
     fn saturation(&self) -> Vec<(u64, f64)> {
         let both = self.answered(JUDGED).zip(self.answered(self.baseline));
-        both.map(|(judged, baseline)| (0, judged / baseline)).into_iter().collect()
+        let value = self.or_missing(both.map(|(judged, baseline)| judged / baseline));
+        value.map(|value| (0, value)).into_iter().collect()
     }
 
     fn batch(&self) -> Vec<(u64, f64)> {
@@ -113,10 +128,11 @@ impl View<'_> {
     }
 }
 
-/// All rules, at both places.
-pub fn verdicts(found: &Found) -> Vec<Verdict> {
+/// All rules, at both places; or, unless all subjects were to be measured, those whose subjects were. What is missing else does not hold.
+pub fn verdicts(found: &Found, is_all: bool) -> Vec<Verdict> {
     let views = [(Place::Simulator, "cfs_like"), (Place::Kernel, "eevdf")].map(|(place, baseline)| View {
         found,
+        is_all,
         place,
         baseline,
     });
@@ -194,7 +210,7 @@ mod tests {
     }
 
     fn broken(found: &Found) -> Vec<&'static str> {
-        let verdicts = verdicts(found);
+        let verdicts = verdicts(found, false);
         assert_eq!(verdicts.len(), 10, "{verdicts:?}");
         verdicts.iter().filter(|v| v.place == Place::Kernel && !v.holds).map(|v| v.what).collect()
     }
@@ -216,14 +232,31 @@ mod tests {
 
     #[test]
     fn a_curve_that_rises_is_not_flat() {
-        let holds = |p99| verdicts(&found(p99, 50.0, p99)).iter().find(|v| v.what == RULES[2].what).unwrap().holds;
+        let holds =
+            |p99| verdicts(&found(p99, 50.0, p99), false).iter().find(|v| v.what == RULES[2].what).unwrap().holds;
         assert!(holds(20.0) && !holds(20.1));
+    }
+
+    #[test]
+    fn what_was_not_measured_does_not_hold() {
+        // Of a switch, and of a curve; of all others at two places, but for those that are at each of three loads.
+        const ALL: usize = 2 + 2 * (1 + 3 * 3);
+        let broken = |found: &Found| {
+            let verdicts = verdicts(found, true);
+            assert_eq!(verdicts.len(), ALL, "{verdicts:?}");
+            verdicts.into_iter().filter(|v| !v.holds).map(|v| (v.what, v.load)).collect::<Vec<_>>()
+        };
+        let found = found(12.0, 50.0, 12.0);
+        let at_one = [(RULES[1].what, 70), (RULES[1].what, 80), (RULES[4].what, 70), (RULES[4].what, 80)];
+        let at_one = [&at_one[..], &[(RULES[5].what, 70), (RULES[5].what, 80)]].concat();
+        assert_eq!(broken(&found), [&at_one[..], &at_one[..]].concat());
+        assert_eq!(broken(&Found::default()).len(), ALL);
     }
 
     #[test]
     fn the_table_names_what_does_not_hold() {
         let found = found(101.0, 50.0, 101.0);
-        let text = text(&found, &verdicts(&found));
+        let text = text(&found, &verdicts(&found, false));
         let line = text.lines().find(|line| line.contains("kernel") && line.contains(RULES[1].what)).unwrap_or("");
         let words: Vec<_> = line.split_whitespace().rev().take(8).collect();
         assert_eq!(words, ["HOLD", "NOT", "DOES", "more", "or", "10", "9.90", "50"], "{text}");

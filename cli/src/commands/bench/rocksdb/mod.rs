@@ -116,7 +116,7 @@ pub fn command(search: &Search, args: &Bench) -> Result<ExitCode> {
     found.switch = booted.switch;
     found.saturations.extend(booted.saturations);
     found.points.extend(booted.points);
-    let verdicts = judge::verdicts(&found);
+    let verdicts = judge::verdicts(&found, args.subjects.is_empty());
     if let Some(path) = &args.page {
         let page = page::page(&found, &verdicts);
         fs::write(path, page).map_err(|e| Error::file(format!("writing {}", path.display()), &e))?;
