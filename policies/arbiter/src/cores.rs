@@ -1,13 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Rules 1 to 3 and 7: whose a core is. All with the lock held.
 
-use super::{All, Arbiter, Process, Reply, LEVELS};
+use super::{All, Arbiter, Process, Reply, LEVELS, MOST};
 use alloc::vec::Vec;
 use baton::{Cpu, Ctx, Kick, Task};
 use core::sync::atomic::Ordering::Relaxed;
 
-/// Processes that there can be, and activations of one.
-const MOST: usize = 64;
+/// What a hint comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Heard {
+    /// It means nothing.
+    Refused,
+    /// All is as it was.
+    Same,
+    Changed,
+}
 
 impl Arbiter {
     /// The core of an activation.
@@ -20,41 +27,36 @@ impl Arbiter {
     }
 
     /// A thread becomes an activation.
-    pub(crate) fn join(&self, all: &mut All, slot: u32, leader: u32) -> bool {
+    pub(crate) fn join(&self, all: &mut All, slot: u32, leader: u32) -> Heard {
         let state = self.shared.tasks.slot(slot);
         let at = all.processes.iter().position(|process| process.leader == leader).unwrap_or(all.processes.len());
         if state.is_member.load(Relaxed) || at == MOST {
-            return false;
+            return Heard::Refused;
         }
         if at == all.processes.len() {
             all.processes.push(Process { leader, wanted: [0; LEVELS], members: Vec::new(), able: 0, target: 0 });
         }
         if all.processes[at].members.len() == MOST {
-            return false;
+            return Heard::Refused;
         }
         all.processes[at].members.push(slot);
         state.is_member.store(true, Relaxed);
         state.is_parked.store(true, Relaxed);
-        true
-    }
-
-    /// The process of a leader or an activation wants so many cores at a level.
-    pub(crate) fn request(&self, all: &mut All, slot: u32, level: u8, cores: u32) -> bool {
-        let mut processes = all.processes.iter_mut();
-        let process = processes.find(|process| process.leader == slot || process.members.contains(&slot));
-        let wanted = process.and_then(|process| process.wanted.get_mut(usize::from(level)));
-        wanted.map(|wanted| *wanted = cores).is_some()
+        Heard::Changed
     }
 
     /// An activation gives its core back and waits for another.
-    pub(crate) fn park(&self, all: &mut All, slot: u32) -> bool {
+    pub(crate) fn park(&self, all: &mut All, slot: u32) -> Heard {
         let state = self.shared.tasks.slot(slot);
-        let is_member = state.is_member.load(Relaxed);
-        if is_member {
-            self.take(all, slot);
-            state.is_parked.store(true, Relaxed);
+        if !state.is_member.load(Relaxed) {
+            return Heard::Refused;
         }
-        is_member
+        if state.is_parked.load(Relaxed) {
+            return Heard::Same;
+        }
+        self.take(all, slot);
+        state.is_parked.store(true, Relaxed);
+        Heard::Changed
     }
 
     /// Takes an activation's core, if it has one.
@@ -181,6 +183,19 @@ impl Arbiter {
     }
 }
 
+/// The process of a leader or an activation wants so many cores at a level.
+pub(crate) fn request(processes: &mut [Process], slot: u32, level: u8, cores: u32) -> Heard {
+    let process = processes.iter_mut().find(|process| process.leader == slot || process.members.contains(&slot));
+    match process.and_then(|process| process.wanted.get_mut(usize::from(level))) {
+        None => Heard::Refused,
+        Some(wanted) if *wanted == cores => Heard::Same,
+        Some(wanted) => {
+            *wanted = cores;
+            Heard::Changed
+        }
+    }
+}
+
 /// Rule 2.
 fn set_targets(processes: &mut [Process], mut left: u32) {
     processes.iter_mut().for_each(|process| process.target = 0);
@@ -197,5 +212,29 @@ fn set_targets(processes: &mut [Process], mut left: u32) {
                 break;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    #[test]
+    fn a_request_that_is_repeated_changes_nothing() {
+        let process = |leader, members| Process { leader, wanted: [0; LEVELS], members, able: 0, target: 0 };
+        let mut processes = [process(1, vec![2, 3]), process(4, vec![4])];
+        let mut check = |slot, level, cores, expected| {
+            assert_eq!(request(&mut processes, slot, level, cores), expected, "{slot} wants {cores} at {level}");
+        };
+        check(1, 0, 2, Heard::Changed);
+        // Whoever of the process says it.
+        check(3, 0, 2, Heard::Same);
+        check(3, 1, 2, Heard::Changed);
+        check(4, 0, 2, Heard::Changed);
+        check(2, 0, 0, Heard::Changed);
+        check(4, LEVELS as u8, 1, Heard::Refused);
+        check(5, 0, 1, Heard::Refused);
+        assert_eq!(processes.map(|process| process.wanted[..2].to_vec()), [[0, 2], [2, 0]]);
     }
 }

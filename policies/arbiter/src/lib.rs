@@ -30,11 +30,14 @@ use baton::{
     Scheduler, Task, Topology, Upgrade, Wake, DEFAULT_SLICE,
 };
 use core::sync::atomic::{AtomicBool, AtomicU32};
+use cores::Heard;
 
 pub use messages::{Hint, Reply};
 
 /// Levels of requests.
 pub const LEVELS: usize = 8;
+/// Processes that there can be, and activations of one. Who says [`Hint::Join`] beyond that is refused.
+pub const MOST: usize = 64;
 
 /// A CPU.
 struct Core {
@@ -200,15 +203,17 @@ impl Hints for Arbiter {
 
     fn hint(&self, ctx: &Ctx<'_>, from: &Task, hint: Hint) {
         let mut all = self.shared.all.lock();
-        let (known, tag) = match hint {
+        let (heard, tag) = match hint {
             Hint::Join { leader } => (self.join(&mut all, from.slot, leader.slot()), 1),
-            Hint::Request { level, cores } => (self.request(&mut all, from.slot, level, cores), 2),
+            Hint::Request { level, cores } => (cores::request(&mut all.processes, from.slot, level, cores), 2),
             Hint::Park {} => (self.park(&mut all, from.slot), 3),
         };
-        match known {
-            true => self.settle(ctx, &mut all, Some(from)),
+        match heard {
+            Heard::Changed => self.settle(ctx, &mut all, Some(from)),
+            // All wait for the lock meanwhile: who repeats itself is to cost them little.
+            Heard::Same => {}
             // Who does not read its answers is told by the host that some are lost.
-            false => drop(ctx.reply::<Self>(from.slot, &Reply::Refused { tag })),
+            Heard::Refused => drop(ctx.reply::<Self>(from.slot, &Reply::Refused { tag })),
         }
     }
 }
