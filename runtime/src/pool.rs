@@ -40,7 +40,7 @@ pub struct Options {
     pub level: u8,
     /// Cores that it always asks for.
     pub least: u32,
-    /// Cores that it asks for at most; so many kernel threads are made.
+    /// Cores that it asks for at most; so many kernel threads are made. With [`Arbiter::Hints`] at most 64.
     pub most: u32,
     /// How often it thinks the number over.
     pub interval: Duration,

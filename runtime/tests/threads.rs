@@ -204,6 +204,9 @@ fn wrong_options_are_refused() {
     assert!(refused(Options::fixed(0)).contains("at least one core"));
     assert!(refused(Options { level: 8, ..Options::fixed(1) }).contains("a level from 0 to 7"));
     assert!(refused(Options { least: 3, ..Options::fixed(2) }).contains("at least one core"));
+    // It is not asked before.
+    let many = Options::of(Arbiter::Hints, arbiter::MOST as u32 + 1);
+    assert!(refused(many).contains("ask for 64 cores at most"));
     let nobody = Options::of(Arbiter::Socket("/nonexistent/socket".into()), 2);
     assert!(refused(nobody).contains("the arbiter grants no cores: /nonexistent/socket"));
 }
@@ -225,6 +228,26 @@ fn until(what: &str, mut is: impl FnMut() -> bool) {
         assert!(begin.elapsed() < Duration::from_secs(30), "{what}");
         std::thread::sleep(Duration::from_millis(2));
     }
+}
+
+#[test]
+fn as_many_cores_are_wanted_as_there_is_work() {
+    let runtime = Runtime::start(Options { least: 1, ..Options::fixed(3) }).unwrap();
+    assert_eq!(runtime.wanted(), 1);
+    for _ in 0..2 {
+        let (stop, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let threads: Vec<_> = (0..9)
+            .map(|_| {
+                let (stop, done) = (Arc::clone(&stop), Arc::clone(&done));
+                runtime.spawn(move || compute(stop, done))
+            })
+            .collect();
+        until("nine want three cores", || runtime.wanted() == 3);
+        stop.store(true, SeqCst);
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        until("nobody wants the least", || runtime.wanted() == 1);
+    }
+    runtime.end();
 }
 
 /// Two processes are two runtimes here. The server moves no thread: what it says is what is tested.

@@ -3,7 +3,7 @@
 
 use super::{sleep, Seat};
 use crate::pool::StartError;
-use arbiter::{Hint, Reply};
+use arbiter::{Hint, Reply, MOST};
 use baton_hints::{NotSent, Queue, Thread};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
@@ -18,15 +18,25 @@ pub struct OfHints {
     is_new: bool,
     is_granted: bool,
     must_leave: bool,
+    /// Something that it said was not taken.
+    is_refused: bool,
 }
 
 impl OfHints {
     /// Of the calling thread.
     pub fn open(leader: u32, level: u8) -> Result<Self, StartError> {
         let queue = Queue::open("arbiter", ENTRIES).map_err(|why| StartError::Arbiter(why.to_string()))?;
-        let mut seat = Self { queue, level, is_new: true, is_granted: false, must_leave: false };
+        let mut seat = Self { queue, level, is_new: true, is_granted: false, must_leave: false, is_refused: false };
         let join = Hint::Join { leader: Thread::of_id(leader) };
         seat.queue.send_now(&join).map_err(|why| StartError::Arbiter(why.to_string()))?;
+        // What the policy has against it, it has said before the call returns.
+        seat.listen();
+        if seat.is_refused {
+            return Err(StartError::Arbiter(format!(
+                "it takes no more activations: there are {MOST} processes, or {MOST} activations that were started by this thread; end another \
+                 runtime, or ask for fewer cores (most)"
+            )));
+        }
         Ok(seat)
     }
 
@@ -42,8 +52,8 @@ impl OfHints {
             match reply {
                 Reply::Granted { .. } => (self.is_granted, self.must_leave) = (true, false),
                 Reply::Reclaim { .. } => self.must_leave = true,
-                // The number of cores is the runtime's, its leader a thread of this process: of neither is anything to be mended here.
-                Reply::Refused { .. } => {}
+                // After it has joined: its leader has ended, and of that nothing is to be mended here.
+                Reply::Refused { .. } => self.is_refused = true,
             }
         }
     }

@@ -48,6 +48,13 @@ pub(crate) struct Office {
 
 impl Office {
     pub fn open(arbiter: &Arbiter, level: u8, bells: &[OwnedFd]) -> Result<Self, StartError> {
+        if matches!(arbiter, Arbiter::Hints) && bells.len() > arbiter::MOST {
+            return Err(StartError::Arbiter(format!(
+                "{} activations are more than it takes of a process; ask for {} cores at most (most)",
+                bells.len(),
+                arbiter::MOST
+            )));
+        }
         let line = match arbiter {
             Arbiter::Socket(path) => Some(socket::Line::open(path, level, bells)?),
             _ => None,

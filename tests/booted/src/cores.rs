@@ -12,7 +12,7 @@ use arbiter::{Hint, Reply};
 use baton_hints::{Queue, Thread};
 use baton_native::{module, Policy};
 use baton_replay::{replay, End, Options};
-use baton_runtime::{spawn, yield_now, Arbiter, Runtime};
+use baton_runtime::{sleep, spawn, yield_now, Arbiter, Runtime};
 use rustix::thread::{gettid, sched_getcpu};
 use std::{
     collections::BTreeSet,
@@ -29,7 +29,9 @@ use std::{
 pub fn cases() -> Vec<Case> {
     vec![
         case!("arbiter: cores are granted and reclaimed", granted()),
+        case!("arbiter: cores come with work, and go with it", followed()),
         case!("arbiter: who gives no core back loses it", kept()),
+        case!("arbiter: who asks for more activations than there can be is told", crowded()),
         case!("arbiter: a killed process's cores are others'", killed()),
         case!("arbiter: upgrades under processes with cores, and its end", exchanged()),
         case!("arbiter: recorded with hints, and replayed", recorded()),
@@ -37,6 +39,9 @@ pub fn cases() -> Vec<Case> {
 }
 
 const RECORDING: &str = "/tmp/cores";
+/// What a client that follows its work is told: that there is much, and that there is little again.
+const BURST: &str = "burst";
+const REST: &str = "rest";
 /// For what is to be so in the end: the guest is slow, and shares one stream of instructions.
 const A_WHILE: Duration = Duration::from_secs(10);
 
@@ -65,6 +70,7 @@ pub fn client(args: &[String]) -> ExitCode {
     let cores = args.get(1).and_then(|text| text.parse().ok()).unwrap_or(1);
     let acted = match args.first().map(String::as_str) {
         Some("work") => work(cores),
+        Some("follow") => follow(cores),
         Some("keep") => keep(cores),
         _ => Err("no such client".into()),
     };
@@ -77,10 +83,10 @@ pub fn client(args: &[String]) -> ExitCode {
     }
 }
 
-fn answer(seen: &Seen) -> Result<(), String> {
+fn answer(seen: &Seen, mut heed: impl FnMut(&str)) -> Result<(), String> {
     println!("ready");
     for line in std::io::stdin().lines() {
-        line.map_err(|e| e.to_string())?;
+        heed(&line.map_err(|e| e.to_string())?);
         let cpus: Vec<_> = seen.look().iter().map(u32::to_string).collect();
         println!("{}", cpus.join(","));
     }
@@ -105,9 +111,51 @@ fn work(cores: u32) -> Result<(), String> {
             })
         })
         .collect();
-    answer(&seen)?;
+    answer(&seen, |_| ())?;
     stop.store(true, Relaxed);
     threads.into_iter().try_for_each(|thread| thread.join().map_err(|_| "a thread panicked".to_owned()))?;
+    runtime.end();
+    Ok(())
+}
+
+/// A runtime that wants cores as there is work: from [`BURST`] to [`REST`] more than so many can do, else little.
+fn follow(cores: u32) -> Result<(), String> {
+    let runtime = Runtime::start(baton_runtime::Options::of(Arbiter::Hints, cores)).map_err(|e| e.to_string())?;
+    let (seen, stop, busy) = (Arc::<Seen>::default(), Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
+    let always = {
+        let (seen, stop) = (seen.clone(), stop.clone());
+        runtime.spawn(move || {
+            while !stop.load(Relaxed) {
+                seen.here();
+                sleep(Duration::from_millis(1));
+            }
+        })
+    };
+    let burst = || {
+        for _ in 0..3 * cores {
+            let (seen, busy) = (seen.clone(), busy.clone());
+            drop(runtime.spawn(move || {
+                while busy.load(Relaxed) {
+                    seen.here();
+                    (0..20_000u32).for_each(|n| {
+                        std::hint::black_box(n);
+                    });
+                    yield_now();
+                }
+            }));
+        }
+    };
+    answer(&seen, |line| match line {
+        BURST => {
+            busy.store(true, Relaxed);
+            burst();
+        }
+        REST => busy.store(false, Relaxed),
+        _ => {}
+    })?;
+    stop.store(true, Relaxed);
+    busy.store(false, Relaxed);
+    always.join().map_err(|_| "a thread panicked".to_owned())?;
     runtime.end();
     Ok(())
 }
@@ -128,7 +176,7 @@ fn keep(cores: u32) -> Result<(), String> {
             }
         });
     }
-    answer(&seen)
+    answer(&seen, |_| ())
 }
 
 /// Ends with this value.
@@ -169,8 +217,13 @@ impl Process {
 
     /// The CPUs that its threads are on.
     fn cpus(&mut self) -> Result<Cpus, String> {
+        self.say("")
+    }
+
+    /// As above, after it has heard this.
+    fn say(&mut self, word: &str) -> Result<Cpus, String> {
         let to = self.to.as_mut().ok_or("a process without an input")?;
-        to.write_all(b"\n").map_err(|e| format!("the process is gone: {e}"))?;
+        to.write_all(format!("{word}\n").as_bytes()).map_err(|e| format!("the process is gone: {e}"))?;
         let said = self.hear()?;
         let cpus: Result<_, _> = said.split(',').filter(|part| !part.is_empty()).map(str::parse).collect();
         cpus.map_err(|e| format!("{said:?}: {e}"))
@@ -224,6 +277,23 @@ fn granted() -> Result<(), String> {
     is_well("arbiter")
 }
 
+/// By what the runtime asks for, and what is granted of it.
+fn followed() -> Result<(), String> {
+    load()?;
+    let mut one = Process::start("follow", 3)?;
+    become_so(&mut [&mut one], &[1])?;
+    one.say(BURST)?;
+    become_so(&mut [&mut one], &[3])?;
+    one.say(REST)?;
+    become_so(&mut [&mut one], &[1])?;
+    // What it has given back is another's.
+    let mut other = Process::start("work", 2)?;
+    become_so(&mut [&mut one, &mut other], &[1, 2])?;
+    one.end()?;
+    other.end()?;
+    is_well("arbiter")
+}
+
 /// It goes on as a plain task, on the CPU that is everybody's.
 fn kept() -> Result<(), String> {
     load()?;
@@ -234,6 +304,19 @@ fn kept() -> Result<(), String> {
     check(cpus[0].contains(&0), || format!("the one that lost its core is not on CPU 0: {cpus:?}"))?;
     keeper.end()?;
     other.end()?;
+    is_well("arbiter")
+}
+
+fn crowded() -> Result<(), String> {
+    load()?;
+    let start = |most| Runtime::start(baton_runtime::Options::of(Arbiter::Hints, most));
+    let runtime = start(::arbiter::MOST as u32).map_err(|e| e.to_string())?;
+    // Another's activations are this thread's, too.
+    let said = start(1).err().map(|why| why.to_string()).unwrap_or_default();
+    check(said.contains("it takes no more activations"), || format!("it starts, or says {said:?}"))?;
+    let answer = runtime.spawn(|| 7).join();
+    check(answer.is_ok_and(|number| number == 7), || "the first runtime does not go on".into())?;
+    runtime.end();
     is_well("arbiter")
 }
 

@@ -130,8 +130,9 @@ pub fn command(args: &Threads) -> Result<ExitCode> {
 }
 
 fn start(options: Options) -> Result<Runtime> {
-    Runtime::start(options)
-        .map_err(|why| Error::environment(why.to_string(), "run it under the policy: baton run -p arbiter"))
+    Runtime::start(options).map_err(|why| {
+        Error::environment(why.to_string(), "run it under the policy: baton run -p arbiter; with --most 64 or less")
+    })
 }
 
 fn pipe(loops: u32) -> Result<()> {
