@@ -4,7 +4,6 @@
 
 use super::socket::{receive, send, Message, GRANTED, JOIN, PARK, RECLAIM, REQUEST};
 use rustix::process::Pid;
-use rustix::thread::{sched_setaffinity, CpuSet};
 use std::fs;
 use std::io;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -18,25 +17,32 @@ const LEVELS: usize = 8;
 /// Where its sets are.
 const GROUP: &str = "/sys/fs/cgroup/baton-arbiter";
 
-/// Grants cores of these CPUs to all who connect, for ever. The first CPU is nobody's core.
-pub fn serve(socket: &Path, cpus: u32) -> io::Result<()> {
-    serve_by(socket, cpus, Sets::new(cpus))
+/// Grants cores of these CPUs to all who connect, until that returns; then its socket and its cgroup are removed. The first CPU is nobody's core.
+///
+/// # Errors
+/// When it cannot listen there, or there can be no cpusets: it is not the superuser's, there is no cgroup v2, or cpusets are used by version 1.
+pub fn serve(socket: &Path, cpus: u32, until: impl FnOnce()) -> io::Result<()> {
+    // Whoever finds the socket finds cpusets, too.
+    let house = House::of(cpus, Sets::new(cpus)?);
+    let (listener, inside) = (UnixListener::bind(socket)?, Arc::clone(&house));
+    std::thread::spawn(move || serve_by(&listener, &inside));
+    until();
+    // Nobody moves threads there any more.
+    drop(std::mem::replace(&mut open(&house.0).sets, Sets::None));
+    fs::remove_file(socket)
 }
 
 /// For tests on machines that may not be changed: grants, and moves nobody.
 #[doc(hidden)]
 pub fn serve_unmoved(socket: &Path, cpus: u32) -> io::Result<()> {
-    serve_by(socket, cpus, Sets::None)
+    serve_by(&UnixListener::bind(socket)?, &House::of(cpus, Sets::None))
 }
 
-fn serve_by(socket: &Path, cpus: u32, sets: Sets) -> io::Result<()> {
-    let listener = UnixListener::bind(socket)?;
-    let house =
-        Arc::new((Mutex::new(House { sets, cores: vec![None; cpus as usize], processes: Vec::new() }), Condvar::new()));
-    let clock = Arc::clone(&house);
+fn serve_by(listener: &UnixListener, house: &Arc<(Mutex<House>, Condvar)>) -> io::Result<()> {
+    let clock = Arc::clone(house);
     std::thread::spawn(move || watch(&clock));
     for (number, stream) in listener.incoming().enumerate() {
-        let (stream, house) = (stream?, Arc::clone(&house));
+        let (stream, house) = (stream?, Arc::clone(house));
         std::thread::spawn(move || {
             // It ends with its connection.
             let _ = attend(&house, &stream, number as u64);
@@ -110,6 +116,11 @@ struct House {
 }
 
 impl House {
+    fn of(cpus: u32, sets: Sets) -> Arc<(Mutex<Self>, Condvar)> {
+        let house = Self { sets, cores: vec![None; cpus as usize], processes: Vec::new() };
+        Arc::new((Mutex::new(house), Condvar::new()))
+    }
+
     fn hear(&mut self, number: u64, [what, first, second]: Message) {
         let Some(process) = self.processes.iter_mut().find(|process| process.number == number) else { return };
         match what {
@@ -229,53 +240,25 @@ impl House {
     }
 }
 
-/// Where threads may run: by cpusets of cgroups, or where there are none by their affinities.
+/// Where threads may run.
 enum Sets {
-    Cgroups(PathBuf),
-    /// The CPUs for threads without a core.
-    Affinities(CpuSet),
+    Cpusets(Group),
     /// They run where they like.
     None,
 }
 
 impl Sets {
-    fn new(cpus: u32) -> Self {
-        let group = PathBuf::from(GROUP);
-        match Self::cgroups(&group, cpus) {
-            Ok(()) => Self::Cgroups(group),
-            Err(why) => {
-                eprintln!("arbiter: there are no cpusets ({why}); threads are moved by their affinities");
-                let mut all = CpuSet::new();
-                (0..cpus as usize).for_each(|cpu| all.set(cpu));
-                Self::Affinities(all)
-            }
-        }
-    }
-
-    fn cgroups(group: &Path, cpus: u32) -> io::Result<()> {
+    fn new(cpus: u32) -> io::Result<Self> {
         fs::write("/sys/fs/cgroup/cgroup.subtree_control", "+cpuset")?;
-        fs::create_dir_all(group)?;
-        fs::write(group.join("cgroup.subtree_control"), "+cpuset").or_else(|_| {
-            // Its children are made threaded first.
-            fs::create_dir_all(group.join("shared"))?;
-            fs::write(group.join("shared/cgroup.type"), "threaded")?;
-            fs::write(group.join("cgroup.subtree_control"), "+cpuset")
-        })?;
-        for cpu in 0..cpus {
-            Self::set(&group.join(format!("core-{cpu}")), &cpu.to_string())?;
-        }
-        Self::set(&group.join("shared"), &format!("0-{}", cpus - 1))
-    }
-
-    fn set(set: &Path, cpus: &str) -> io::Result<()> {
-        fs::create_dir_all(set)?;
-        fs::write(set.join("cgroup.type"), "threaded")?;
-        fs::write(set.join("cpuset.cpus"), cpus)
+        fs::create_dir_all(GROUP)?;
+        let group = Group(PathBuf::from(GROUP));
+        group.divide(cpus)?;
+        Ok(Self::Cpusets(group))
     }
 
     /// A process has connected: its threads are plain ones.
-    fn adopt(&mut self, process: Pid) -> io::Result<()> {
-        if let Self::Cgroups(group) = self {
+    fn adopt(&self, process: Pid) -> io::Result<()> {
+        if let Self::Cpusets(Group(group)) = self {
             fs::write(group.join("cgroup.procs"), process.as_raw_nonzero().to_string())?;
             for thread in fs::read_dir(format!("/proc/{}/task", process.as_raw_nonzero()))? {
                 fs::write(group.join("shared/cgroup.threads"), thread?.file_name().as_encoded_bytes())?;
@@ -284,38 +267,73 @@ impl Sets {
         Ok(())
     }
 
-    fn move_to(&mut self, thread: u32, cpu: usize) {
-        let mut only = CpuSet::new();
-        only.set(cpu);
-        self.put(thread, &format!("core-{cpu}"), &only);
+    fn move_to(&self, thread: u32, cpu: usize) {
+        self.put(thread, &format!("core-{cpu}"));
     }
 
-    fn move_shared(&mut self, thread: u32) {
-        let set = if let Self::Affinities(shared) = self { *shared } else { CpuSet::new() };
-        self.put(thread, "shared", &set);
+    fn move_shared(&self, thread: u32) {
+        self.put(thread, "shared");
     }
 
     /// A thread that has ended cannot be moved, and need not be.
-    fn put(&mut self, thread: u32, set: &str, cpus: &CpuSet) {
-        match self {
-            Self::Cgroups(group) => drop(fs::write(group.join(set).join("cgroup.threads"), thread.to_string())),
-            Self::Affinities(_) => drop(sched_setaffinity(Pid::from_raw(thread as i32), cpus)),
-            Self::None => {}
+    fn put(&self, thread: u32, set: &str) {
+        if let Self::Cpusets(Group(group)) = self {
+            let _ = fs::write(group.join(set).join("cgroup.threads"), thread.to_string());
         }
     }
 
-    fn share(&mut self, free: &[usize]) {
-        match self {
-            Self::Cgroups(group) => {
-                let list: Vec<_> = free.iter().map(usize::to_string).collect();
-                // The first CPU is always free: the list is never empty.
-                let _ = fs::write(group.join("shared/cpuset.cpus"), list.join(","));
+    fn share(&self, free: &[usize]) {
+        if let Self::Cpusets(Group(group)) = self {
+            let list: Vec<_> = free.iter().map(usize::to_string).collect();
+            // The first CPU is always free: the list is never empty.
+            let _ = fs::write(group.join("shared/cpuset.cpus"), list.join(","));
+        }
+    }
+}
+
+/// A cgroup with a cpuset for each core, and one for all other threads. It is removed with this value.
+struct Group(PathBuf);
+
+impl Group {
+    fn divide(&self, cpus: u32) -> io::Result<()> {
+        fs::write(self.0.join("cgroup.subtree_control"), "+cpuset").or_else(|_| {
+            // Its children are made threaded first.
+            fs::create_dir_all(self.0.join("shared"))?;
+            fs::write(self.0.join("shared/cgroup.type"), "threaded")?;
+            fs::write(self.0.join("cgroup.subtree_control"), "+cpuset")
+        })?;
+        for cpu in 0..cpus {
+            Self::set(&self.0.join(format!("core-{cpu}")), &cpu.to_string())?;
+        }
+        Self::set(&self.0.join("shared"), &format!("0-{}", cpus - 1))
+    }
+
+    fn set(set: &Path, cpus: &str) -> io::Result<()> {
+        fs::create_dir_all(set)?;
+        fs::write(set.join("cgroup.type"), "threaded")?;
+        fs::write(set.join("cpuset.cpus"), cpus)
+    }
+
+    /// Processes that are still there become the root's.
+    fn remove(&self) -> io::Result<()> {
+        for process in fs::read_to_string(self.0.join("cgroup.procs"))?.lines() {
+            // It may have ended meanwhile.
+            let _ = fs::write("/sys/fs/cgroup/cgroup.procs", process);
+        }
+        for entry in fs::read_dir(&self.0)? {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                fs::remove_dir(entry.path())?;
             }
-            Self::Affinities(shared) => {
-                *shared = CpuSet::new();
-                free.iter().for_each(|&cpu| shared.set(cpu));
-            }
-            Self::None => {}
+        }
+        fs::remove_dir(&self.0)
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if let Err(why) = self.remove() {
+            eprintln!("arbiter: {} stays: {why}", self.0.display());
         }
     }
 }

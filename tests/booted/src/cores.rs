@@ -13,9 +13,11 @@ use baton_hints::{Queue, Thread};
 use baton_native::{module, Policy};
 use baton_replay::{replay, End, Options};
 use baton_runtime::{sleep, spawn, yield_now, Arbiter, Runtime};
+use rustix::process::{kill_process, Pid, Signal};
 use rustix::thread::{gettid, sched_getcpu};
 use std::{
     collections::BTreeSet,
+    fs,
     io::{BufRead, BufReader, Write},
     process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio},
     sync::{
@@ -32,6 +34,7 @@ pub fn cases() -> Vec<Case> {
         case!("arbiter: cores come with work, and go with it", followed()),
         case!("arbiter: who gives no core back loses it", kept()),
         case!("arbiter: who asks for more activations than there can be is told", crowded()),
+        case!("the server of cores: by cpusets, which go with it", served()),
         case!("arbiter: a killed process's cores are others'", killed()),
         case!("arbiter: upgrades under processes with cores, and its end", exchanged()),
         case!("arbiter: recorded with hints, and replayed", recorded()),
@@ -39,6 +42,8 @@ pub fn cases() -> Vec<Case> {
 }
 
 const RECORDING: &str = "/tmp/cores";
+const SOCKET: &str = "/tmp/cores.socket";
+const GROUP: &str = "/sys/fs/cgroup/baton-arbiter";
 /// What a client that follows its work is told: that there is much, and that there is little again.
 const BURST: &str = "burst";
 const REST: &str = "rest";
@@ -69,7 +74,8 @@ impl Seen {
 pub fn client(args: &[String]) -> ExitCode {
     let cores = args.get(1).and_then(|text| text.parse().ok()).unwrap_or(1);
     let acted = match args.first().map(String::as_str) {
-        Some("work") => work(cores),
+        Some("work") => work(Arbiter::Hints, cores),
+        Some("work-by-socket") => work(Arbiter::Socket(SOCKET.into()), cores),
         Some("follow") => follow(cores),
         Some("keep") => keep(cores),
         _ => Err("no such client".into()),
@@ -94,8 +100,8 @@ fn answer(seen: &Seen, mut heed: impl FnMut(&str)) -> Result<(), String> {
 }
 
 /// A runtime that wants so many cores, with more threads than these.
-fn work(cores: u32) -> Result<(), String> {
-    let options = baton_runtime::Options { least: cores, ..baton_runtime::Options::of(Arbiter::Hints, cores) };
+fn work(arbiter: Arbiter, cores: u32) -> Result<(), String> {
+    let options = baton_runtime::Options { least: cores, ..baton_runtime::Options::of(arbiter, cores) };
     let runtime = Runtime::start(options).map_err(|e| e.to_string())?;
     let (seen, stop) = (Arc::<Seen>::default(), Arc::<AtomicBool>::default());
     let threads: Vec<_> = (0..3 * cores)
@@ -305,6 +311,31 @@ fn kept() -> Result<(), String> {
     keeper.end()?;
     other.end()?;
     is_well("arbiter")
+}
+
+/// Without any policy.
+fn served() -> Result<(), String> {
+    let server = Command::new("baton").args(["threads", "arbiter", SOCKET]).spawn().map_err(|e| e.to_string())?;
+    let mut server = Killed(server);
+    let end = Instant::now() + A_WHILE;
+    while !is_there(SOCKET) {
+        check(Instant::now() < end, || "the server does not listen".into())?;
+        thread::sleep(Duration::from_millis(10));
+    }
+    let mut one = Process::start("work-by-socket", 3)?;
+    become_so(&mut [&mut one], &[3])?;
+    let cpuset = fs::read_to_string(format!("{GROUP}/shared/cpuset.cpus")).map_err(|e| format!("no cpuset: {e}"))?;
+    check(cpuset.trim() == "0", || format!("plain threads have {cpuset:?}"))?;
+    kill_process(Pid::from_child(&server.0), Signal::TERM).map_err(|e| e.to_string())?;
+    let ended = server.0.wait().map_err(|e| e.to_string())?;
+    check(ended.success(), || format!("the server ended with {ended}"))?;
+    check(!is_there(GROUP) && !is_there(SOCKET), || "its cgroup or its socket stays".into())?;
+    check(!one.cpus()?.is_empty(), || "nothing of the process runs without the server".into())?;
+    one.end()
+}
+
+fn is_there(path: &str) -> bool {
+    fs::exists(path).unwrap_or(true)
 }
 
 fn crowded() -> Result<(), String> {

@@ -14,6 +14,8 @@ use baton_sim::rng::Rng;
 use rustix::thread::{clock_nanosleep_absolute, sched_setaffinity, set_current_timer_slack, CpuSet};
 use rustix::time::{clock_gettime, ClockId, Timespec};
 use serde::{Deserialize, Serialize};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 
 use super::{print, print_json};
 use crate::error::{Error, Result};
@@ -26,7 +28,7 @@ pub enum Threads {
         #[arg(long)]
         loops: u32,
     },
-    /// Grants cores by sets of CPUs, for ever.
+    /// Grants cores by sets of CPUs, until a signal ends it.
     Arbiter {
         /// Where it listens.
         socket: PathBuf,
@@ -121,7 +123,13 @@ pub fn command(args: &Threads) -> Result<ExitCode> {
         Threads::Pipe { loops } => pipe(*loops)?,
         Threads::Arbiter { socket } => {
             let cpus = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
-            server::serve(socket, cpus).map_err(|e| Error::file(format!("serving {}", socket.display()), &e))?;
+            let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])
+                .map_err(|e| Error::environment(format!("signals cannot be received: {e}"), "try again"))?;
+            let until = || {
+                signals.forever().next();
+            };
+            server::serve(socket, cpus, until)
+                .map_err(|e| Error::file(format!("granting cores by cpusets at {}", socket.display()), &e))?;
         }
         Threads::Serve(args) => print_json(&serve(args)?)?,
         Threads::Kv(args) => kv::serve(args)?,

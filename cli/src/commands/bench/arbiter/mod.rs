@@ -14,6 +14,7 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use baton_sim::report::Histogram;
+use rustix::process::{kill_process, Pid, Signal};
 use serde::{Deserialize, Serialize};
 
 use super::subject::Subject;
@@ -167,7 +168,7 @@ fn here(search: &Search) -> Result<Found> {
     Ok(found)
 }
 
-/// Another process of this program. Ends with this value.
+/// Another process of this program. It is told to end with this value, and cleans up behind itself.
 struct Program(Child);
 
 impl Program {
@@ -202,8 +203,8 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // One that has ended is not killed.
-        let _ = self.0.kill();
+        // One that has ended but was not waited for keeps its number.
+        let _ = kill_process(Pid::from_child(&self.0), Signal::TERM);
         let _ = self.0.wait();
     }
 }
