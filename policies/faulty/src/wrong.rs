@@ -11,32 +11,50 @@ use core::{
 /// Kinds of faults, by the names that the option `fault` takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
+    /// Indexes an array past its end as a task wakes up.
     Index,
+    /// Adds beyond the largest number as a task wakes up.
     Overflow,
+    /// Unwraps a `None` as a task wakes up.
     Unwrap,
+    /// Allocates and frees nothing, until there is no memory.
     Memory,
     /// Nothing wrong: it copes.
     Hoard,
+    /// Calls itself until the stack ends.
     Recursion,
     /// Does not come back. Not for a kernel: nothing ends it there.
     Forever,
     /// Sends each task away that it has just picked.
     Kick,
+    /// Locks its queue, and once more.
     Deadlock,
+    /// On two CPUs, takes two locks in opposite orders ([`cycle`]).
     Cycle,
+    /// Answers every other pick with a task that may not run there, where there is one.
     NotAllowed,
+    /// Keeps what it should give back of a task that leaves, and answers a pick with that.
     Stale,
+    /// Drops what it is given of a task that yields.
     Dropped,
+    /// Picks nobody any more.
     Stall,
+    /// Answers each pick with a task that may not run there, and after the refusal with the same again.
     Loop,
+    /// As [`Fault::Index`], in a timer that it sets as a task wakes up.
     Timer,
+    /// As [`Fault::Index`], where a CPU is chosen.
     Select,
+    /// Chooses CPU 4,000 for a task.
     SelectCpu,
+    /// As [`Fault::Index`], while the policy is made.
     Create,
+    /// As [`Fault::Memory`], while the policy is made.
     CreateMemory,
 }
 
 impl Fault {
+    /// The fault of that name; of another, what the loader is told.
     pub fn from_name(name: &str) -> Result<Self, &'static str> {
         Ok(match name {
             "index" => Self::Index,
@@ -64,20 +82,24 @@ impl Fault {
     }
 }
 
+/// An index of 4 to 7 into an array of three: panics.
 pub fn index(n: u64) {
     let three = black_box([1_u8, 2, 3]);
     black_box(three[(n as usize & 7) | 4]);
 }
 
+/// A sum that 64 bits do not hold: panics, whatever `n` is.
 pub fn overflow(n: u64) {
     black_box(black_box(u64::MAX) + black_box(n | 1));
 }
 
+/// Looks for a CPU that no machine has, and takes it to be there: panics.
 pub fn unwrap(topology: &Topology) {
     let far = topology.cpus().find(|cpu| cpu.index() == usize::MAX);
     black_box(far.unwrap());
 }
 
+/// Takes memory until there is none, and does not look whether it got it.
 pub fn memory() {
     let mut hoard = Vec::new();
     loop {
@@ -106,6 +128,7 @@ pub fn hoard() -> u64 {
     blocks
 }
 
+/// Goes deeper with each call, and never comes back; what it keeps on the stack is used, so that no loop is made of it.
 #[inline(never)]
 #[allow(unconditional_recursion, reason = "it is the point")]
 pub fn recursion(n: u64) -> u64 {
@@ -113,12 +136,14 @@ pub fn recursion(n: u64) -> u64 {
     recursion(deep[3] ^ 1) + black_box(deep)[5]
 }
 
+/// Does not return.
 pub fn forever() {
     while black_box(true) {
         core::hint::spin_loop();
     }
 }
 
+/// Takes a lock that it holds.
 pub fn deadlock(queue: &Lock<Fifo>) {
     let once = queue.lock();
     let twice = queue.lock();

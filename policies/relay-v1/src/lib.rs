@@ -27,18 +27,27 @@ pub struct Shared {
 mod other {
     use super::*;
 
+    /// One CPU's.
     pub struct Queue {
+        /// How often a task was picked from it.
         pub picks: u64,
+        /// Those who wait, in their order.
         pub tasks: Fifo,
     }
 
+    /// One task's.
     pub struct TaskState {
+        /// How often it was picked, in all versions.
         pub picks: AtomicU64,
+        /// Number of the CPU in whose queue it was put last.
         pub home: AtomicU32,
     }
 
+    /// All of it.
     pub struct Shared {
+        /// The queues.
         pub cpus: PerCpu<Lock<Queue>>,
+        /// What goes with the tasks.
         pub tasks: PerTask<TaskState>,
     }
 

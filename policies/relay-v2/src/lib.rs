@@ -44,9 +44,13 @@ pub struct Shared {
 mod other {
     use super::*;
 
+    /// All of it.
     pub struct Shared {
+        /// Those who wait for each CPU, in their order.
         pub queues: PerCpu<Lock<Fifo>>,
+        /// Number of the CPU in whose queue a task was put last.
         pub home: PerTask<AtomicU32>,
+        /// How often a task was picked, in all versions.
         pub picks: PerTask<AtomicU32>,
     }
 
