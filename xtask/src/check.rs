@@ -2,9 +2,9 @@
 //! `cargo xtask check`: the gate.
 
 use crate::{
-    edges,
+    edges, figures,
     files::{self, File},
-    header, rules,
+    header, pages, rules, sizes,
     steps::{cargo, run_all, Step},
     Result,
 };
@@ -15,6 +15,9 @@ const STEPS: &[Step] = &[
     ("house rules", house_rules),
     ("allowed dependencies", allowed_edges),
     ("policy/c/baton.h", header::check),
+    ("pages of policies", policy_pages),
+    ("figures", figures::check),
+    ("lines of policies", policy_sizes),
     ("formatting", formatting),
     ("clippy", clippy),
 ];
@@ -38,6 +41,14 @@ fn house_rules(root: &Path) -> Result {
 fn allowed_edges(root: &Path) -> Result {
     let files: Vec<File> = files::list(root)?;
     none(edges::violations(root, &files)?, "the table of dependencies")
+}
+
+fn policy_pages(root: &Path) -> Result {
+    none(pages::violations(&files::list(root)?), "the rules for pages of policies")
+}
+
+fn policy_sizes(root: &Path) -> Result {
+    none(sizes::violations(&files::list(root)?), "the bounds of policies' lines")
 }
 
 fn none(found: Vec<String>, what: &str) -> Result {

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `cargo xtask COMMAND`: what is done to the repository rather than by it.
 
+mod chart;
 mod check;
 mod clients;
 mod edges;
+mod figures;
 mod files;
 mod header;
+mod pages;
 mod rules;
+mod sizes;
 mod steps;
 
 use std::{
@@ -22,7 +26,8 @@ usage: cargo xtask COMMAND
            only the tests in a booted kernel, each so often in a row; those with WORD in their name
   hostile SECONDS
            a hostile client of hint queues in a booted kernel, so long, with load beside it
-  header   writes policy/c/baton.h anew from policy/abi";
+  header   writes policy/c/baton.h anew from policy/abi
+  figures  draws docs/policies/figures anew from the tables of the pages";
 
 /// What a command gives up with: lines for the user that say what is wrong and what to do.
 type Result<T = ()> = std::result::Result<T, String>;
@@ -33,6 +38,7 @@ fn main() -> ExitCode {
         ["check"] => Box::new(check::check),
         ["test"] => Box::new(steps::test),
         ["header"] => Box::new(header::write),
+        ["figures"] => Box::new(figures::write),
         ["booted"] => Box::new(|root| steps::booted(root, "1", "")),
         ["booted", times] => Box::new(move |root| steps::booted(root, times, "")),
         ["booted", times, word] => Box::new(move |root| steps::booted(root, times, word)),

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Each policy has a page, and the page has its rules, word for word as the header of its source numbers them.
+
+use crate::files::File;
+
+/// Directories under `policies` that users have no use for.
+pub const FOR_TESTS: &[&str] = &["faulty", "relay-v1", "relay-v2", "witness"];
+const HEADING: &str = "## The rules";
+
+/// Returns what breaks it, as `path: what is wrong`.
+pub fn violations(files: &[File]) -> Vec<String> {
+    let mut found = Vec::new();
+    for source in files {
+        let Some((policy, path)) = source.path.strip_prefix("policies/").and_then(|path| path.split_once('/')) else {
+            continue;
+        };
+        // With the header: the root of the crate, or the file in C.
+        if (path != "src/lib.rs" && path != format!("{policy}.c")) || FOR_TESTS.contains(&policy) {
+            continue;
+        }
+        let page = format!("docs/policies/{}.md", policy.replace('-', "_"));
+        let rules = numbered(source.text.lines().map(comment));
+        let on_page = match files.iter().find(|file| file.path == page) {
+            Some(page) => numbered(page.text.lines().skip_while(|line| *line != HEADING).map(str::trim_start)),
+            None => {
+                found.push(format!("{page}: does not exist: a policy has a page"));
+                continue;
+            }
+        };
+        if rules.is_empty() {
+            found.push(format!("{}: the header numbers no rules", source.path));
+        } else if rules != on_page {
+            let same = rules.iter().zip(&on_page).take_while(|(rule, on_page)| rule == on_page).count();
+            let from = rules[same.min(rules.len() - 1)..].iter().take(6).copied().collect::<Vec<_>>().join(" ");
+            found.push(format!("{page}: `{HEADING}` has not the words of {} from \"{from}\" on", source.path));
+        }
+    }
+    found
+}
+
+/// What a line of a header says; nothing where it is no such line.
+fn comment(line: &str) -> &str {
+    line.strip_prefix("//!").or(line.strip_prefix(" *")).unwrap_or("").trim_start()
+}
+
+/// The words of the list that begins with `1.`, to the next empty line.
+fn numbered<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    lines
+        .skip_while(|line| !line.starts_with("1. "))
+        .take_while(|line| !line.is_empty())
+        .flat_map(str::split_whitespace)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Checks pages and sources: what is found begins with these.
+    fn check(files: &[(&str, &str)], expected: &[&str]) {
+        let files: Vec<File> =
+            files.iter().map(|(path, text)| File { path: (*path).into(), text: (*text).into() }).collect();
+        let found = violations(&files);
+        assert_eq!(found.len(), expected.len(), "{found:?}");
+        assert!(found.iter().zip(expected).all(|(found, expected)| found.contains(expected)), "{found:?}");
+    }
+
+    const RUST: (&str, &str) =
+        ("policies/a-b/src/lib.rs", "//! `a_b`: one.\n//!\n//! 1. First\n//!    one.\n//! 2. Then.\n#![no_std]\n");
+
+    #[test]
+    fn rules_are_the_same_in_other_lines() {
+        check(
+            &[RUST, ("docs/policies/a_b.md", "1. no\n\n## The rules\n\nAs in:\n\n1. First one.\n2. Then.\n\n## Z\n")],
+            &[],
+        );
+        let c = ("policies/c/c.c", "/*\n * `c`: one.\n *\n * 1. First\n *    one.\n *\n * More.\n */\n");
+        check(&[c, ("docs/policies/c.md", "## The rules\n\n1. First one.\n")], &[]);
+    }
+
+    #[test]
+    fn what_differs_is_named() {
+        check(&[RUST], &["docs/policies/a_b.md: does not exist"]);
+        check(&[RUST, ("docs/policies/a_b.md", "1. First one.\n2. Then.\n")], &["from \"1. First one. 2. Then.\""]);
+        check(&[RUST, ("docs/policies/a_b.md", "## The rules\n\n1. First\n2. Then.\n")], &["from \"one. 2. Then.\""]);
+        check(
+            &[RUST, ("docs/policies/a_b.md", "## The rules\n1. First one.\n2. Then.\n3. Last.\n")],
+            &["a_b.md: `## The"],
+        );
+        check(&[("policies/faulty/src/lib.rs", ""), ("policies/a/src/other.rs", "")], &[]);
+        check(&[("policies/a/src/lib.rs", "//! None."), ("docs/policies/a.md", "")], &["a/src/lib.rs: the header"]);
+    }
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! How long policies are, beside those of the paper that they are after.
+//!
+//! Lines of code are those of a policy's sources that are neither empty nor comment alone, up to the tests of each file. All lines are counted, too, as
+//! the paper does not say what its numbers leave out.
+
+use crate::{files::File, pages::FOR_TESTS};
+use std::collections::BTreeMap;
+
+/// Lines of code of Enoki's schedulers (SOSP '23, section 4.2), by our directory. The other policies have none to be compared with.
+const PAPER: &[(&str, usize)] = &[("arbiter", 579), ("locality", 203), ("shinjuku", 285), ("wfq", 646)];
+
+/// Where the same numbers are for people: rows of policy, lines of code, all lines, and the paper's.
+const PAGE: &str = "docs/benchmarks.md";
+
+/// Lines of one policy.
+#[derive(Debug, Default, PartialEq)]
+struct Size {
+    code: usize,
+    all: usize,
+}
+
+/// Prints the lines of each policy. Returns what is longer than in the paper, or is not what the table says.
+pub fn violations(files: &[File]) -> Vec<String> {
+    let mut found = Vec::new();
+    let page = files.iter().find(|file| file.path == PAGE).map_or("", |file| file.text.as_str());
+    for (policy, Size { code, all }) in sizes(files) {
+        let paper = PAPER.iter().find(|(name, _)| *name == policy).map(|(_, lines)| *lines);
+        let shown = paper.map_or("-".to_owned(), |lines| lines.to_string());
+        println!("   {policy}: {code} lines of code of {all}; the paper's: {shown}");
+        if let Some(paper) = paper.filter(|paper| code > *paper) {
+            found.push(format!("policies/{policy}: {code} lines of code, {paper} in the paper: make it shorter"));
+        }
+        let row = format!("| {} | {code} | {all} | {shown} |", policy.replace('-', "_"));
+        if !page.lines().any(|line| line == row) {
+            found.push(format!("{PAGE}: the table of lines has no row `{row}`"));
+        }
+    }
+    found
+}
+
+/// By directory.
+fn sizes(files: &[File]) -> BTreeMap<&str, Size> {
+    let mut sizes: BTreeMap<&str, Size> = BTreeMap::new();
+    for file in files.iter().filter(|file| ["rs", "c"].contains(&file.extension())) {
+        let Some((policy, _)) = file.path.strip_prefix("policies/").and_then(|path| path.split_once('/')) else {
+            continue;
+        };
+        if !FOR_TESTS.contains(&policy) {
+            let size = sizes.entry(policy).or_default();
+            size.code += code(&file.text);
+            size.all += file.text.lines().count();
+        }
+    }
+    sizes
+}
+
+fn code(text: &str) -> usize {
+    let mut within_comment = false;
+    let lines = text.lines().map(str::trim).take_while(|line| *line != "#[cfg(test)]");
+    let is_code = |line: &&str| {
+        let comment = within_comment || line.starts_with("/*");
+        within_comment = comment && !line.ends_with("*/");
+        !comment && !line.is_empty() && !line.starts_with("//")
+    };
+    lines.filter(is_code).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_code() {
+        let check = |text: &str, expected| assert_eq!(code(text), expected, "{text}");
+        check("// a\n\n//! b\nuse c; // d\n    /// e\n    f();\n", 2);
+        check("/*\n * a\n */\nint b; /* c */\n\t/* d\n\t   e */\n#include <f>\n", 2);
+        check("fn a() {}\n#[cfg(test)]\nmod tests {}\n", 1);
+    }
+
+    #[test]
+    fn what_is_too_long_or_not_told() {
+        let file = |path: &str, text: &str| File { path: path.into(), text: text.into() };
+        let check = |page: &str, lines: usize, expected: &[&str]| {
+            let files = [
+                file(PAGE, page),
+                file("policies/locality/src/lib.rs", &"a;\n".repeat(lines)),
+                file("policies/locality/src/more.rs", "// a\nb;\n"),
+                file("policies/faulty/src/lib.rs", "a;\n"),
+            ];
+            let found = violations(&files);
+            assert_eq!(found.len(), expected.len(), "{found:?}");
+            assert!(found.iter().zip(expected).all(|(found, start)| found.starts_with(start)), "{found:?}");
+        };
+        check("| locality | 203 | 204 | 203 |\n", 202, &[]);
+        check("| locality | 203 | 204 | 203 |\n", 201, &["docs/benchmarks.md: the table"]);
+        check("| locality | 204 | 205 | 203 |\n", 203, &["policies/locality: 204 lines"]);
+    }
+}
