@@ -1,15 +1,15 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
 # Builds the kernel's own example schedulers, to be measured beside ours: bench/scx/build.sh OUTDIR makes
-# OUTDIR/scx_simple (queues in the kernel, in virtual time or with -f in order of arrival) and OUTDIR/scx_userland (a
-# user process decides). The source is Debian's linux-source package, as it is; compiler, bpftool and libbpf are the
-# root's. About 6 seconds the first time, nothing afterwards.
+# OUTDIR/scx_simple (queues in the kernel, in virtual time or with -f in order of arrival), OUTDIR/scx_central (one CPU
+# decides for all) and OUTDIR/scx_userland (a user process decides).
+# The source is Debian's linux-source package, as it is; compiler, bpftool and libbpf are the root's. About 6 seconds the first time, nothing afterwards.
 set -eu
 [ $# = 1 ] || { echo "usage: bench/scx/build.sh OUTDIR" >&2; exit 2; }
 here=$(cd "$(dirname "$0")" && pwd -P)
 [ -e /etc/baton-root ] || exec "$here/../../vm/enter" "$here/build.sh" "$@"
 
-schedulers="scx_simple scx_userland"
+schedulers="scx_simple scx_central scx_userland"
 tarball=$(echo /usr/src/linux-source-*.tar.xz)
 vmlinux=$(echo /usr/src/linux-headers-*-cloud-amd64/vmlinux)
 for file in "$tarball" "$vmlinux"; do

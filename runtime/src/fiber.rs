@@ -18,7 +18,7 @@ pub enum Pause {
 type Inner = Yielder<(), Pause>;
 
 thread_local! {
-    /// Of the fiber that runs on this kernel thread, or ran last.
+    /// Of the fiber that runs on this kernel thread; null while none does.
     static INNER: Cell<*const Inner> = const { Cell::new(ptr::null()) };
 }
 
@@ -54,7 +54,9 @@ impl Fiber {
 
     /// Lets it run. `None` when its function is over.
     pub fn resume(&mut self) -> Option<Pause> {
-        match self.coroutine.resume(()) {
+        let result = self.coroutine.resume(());
+        set_inner(ptr::null());
+        match result {
             CoroutineResult::Yield(pause) => Some(pause),
             CoroutineResult::Return(()) => None,
         }
@@ -66,14 +68,17 @@ impl Fiber {
     }
 }
 
-/// Gives way: back to who called [`Fiber::resume`]. By a fiber only.
-pub fn give_way(pause: Pause) {
+/// Gives way: back to who called [`Fiber::resume`]. False for who is on no fiber, and has nobody to give way to.
+pub fn give_way(pause: Pause) -> bool {
     let inner = inner();
-    assert!(!inner.is_null(), "only a user-level thread can give way");
-    // SAFETY: Own-fiber. Who calls is on a fiber: it is the running fiber's, on whose stack this call is, so that it is there until that is over.
+    if inner.is_null() {
+        return false;
+    }
+    // SAFETY: Own-fiber. It is the running fiber's, on whose stack this call is, so that it is there until that is over.
     unsafe { &*inner }.suspend(pause);
     // Others ran here meanwhile, or this is another thread.
     set_inner(inner);
+    true
 }
 
 #[cfg(test)]
@@ -99,5 +104,15 @@ mod tests {
         assert_eq!((fiber.resume(), fiber.resume()), (Some(Pause::Yield), None));
         assert_eq!(from.iter().collect::<Vec<_>>(), [0, 1, 2]);
         fiber.into_stack();
+    }
+
+    #[test]
+    fn who_is_on_no_fiber_gives_way_to_nobody() {
+        assert!(!give_way(Pause::Yield));
+        let mut fiber = Fiber::new(DefaultStack::new(1 << 16).unwrap(), || assert!(give_way(Pause::Yield)));
+        assert_eq!(fiber.resume(), Some(Pause::Yield));
+        assert!(!give_way(Pause::Yield), "the fiber that ran last does not run");
+        assert_eq!(fiber.resume(), None);
+        assert!(!give_way(Pause::Block));
     }
 }

@@ -218,6 +218,14 @@ impl Shared {
         core.length.store(queue.len(), SeqCst);
     }
 
+    /// Puts a thread into an activation's queue, before all others.
+    pub fn put_first(&self, index: usize, task: Arc<Task>) {
+        let core = &self.cores[index];
+        let mut queue = core.queue.lock();
+        queue.push_front(task);
+        core.length.store(queue.len(), SeqCst);
+    }
+
     #[inline]
     fn take(&self, index: usize) -> Option<Arc<Task>> {
         let core = &self.cores[index];

@@ -6,6 +6,7 @@ use crate::pool::Shared;
 use crate::sync::JoinHandle;
 use parking_lot::Mutex;
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::ptr;
 use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
 use std::sync::Arc;
@@ -25,7 +26,7 @@ const WOKEN: u8 = 2;
 ///         gave way (worker)            wake
 ///  READY ------------------> PARKED ---------> READY, into a queue
 ///    |  wake                                     ^
-///    +------> WOKEN -----------------------------+  gave way (worker), or waits (itself)
+///    +------> WOKEN -----------------------------+  gave way (worker)
 /// ```
 pub(crate) struct Task {
     pub shared: Arc<Shared>,
@@ -110,13 +111,19 @@ impl Task {
         };
         // Whoever wakes it from here on has it run again.
         drop(place);
-        if pause == Pause::Block {
-            if self.state.compare_exchange(READY, PARKED, SeqCst, SeqCst).is_ok() {
-                return;
-            }
-            self.state.store(READY, SeqCst);
+        if pause == Pause::Yield {
+            return Arc::clone(&self.shared).put(here.index, self);
         }
-        Arc::clone(&self.shared).put(here.index, self);
+        if self.state.compare_exchange(READY, PARKED, SeqCst, SeqCst).is_err() {
+            self.goes_on(here);
+        }
+    }
+
+    /// It was woken before it waited.
+    #[cold]
+    fn goes_on(self: Arc<Self>, here: &Here) {
+        self.state.store(READY, SeqCst);
+        Arc::clone(&self.shared).put_first(here.index, self);
     }
 
     /// Runs it on a stack, if there is memory for one; else it tries again in its next turn, when others may have ended.
@@ -134,23 +141,18 @@ impl Task {
 
     /// Lets it go on, now or when it next waits.
     pub fn wake(self: Arc<Self>) {
-        loop {
-            let state = self.state.load(SeqCst);
-            let next = if state == PARKED { READY } else { WOKEN };
-            if self.state.compare_exchange(state, next, SeqCst, SeqCst).is_err() {
-                continue;
+        while self.state.compare_exchange(PARKED, READY, SeqCst, SeqCst).is_err() {
+            if self.state.compare_exchange(READY, WOKEN, SeqCst, SeqCst) != Err(PARKED) {
+                return;
             }
-            if state == PARKED {
-                // Who was to be next goes behind.
-                let behind = match here_of(&self.shared).filter(|_| self.shared.is_alone()) {
-                    Some(here) => here.next.replace(Some(self)),
-                    None => Some(self),
-                };
-                if let Some(task) = behind {
-                    Arc::clone(&task.shared).push(task);
-                }
-            }
-            return;
+        }
+        // Who was to be next goes behind.
+        let behind = match here_of(&self.shared).filter(|_| self.shared.is_alone()) {
+            Some(here) => here.next.replace(Some(self)),
+            None => Some(self),
+        };
+        if let Some(task) = behind {
+            Arc::clone(&task.shared).push(task);
         }
     }
 }
@@ -187,23 +189,36 @@ impl Waiter {
     }
 }
 
-/// Who waits for something, in the order of arrival; each once.
+/// Who waits for something, in the order of arrival; each once. Mostly there is none or one, for whom nothing is moved.
 #[derive(Default)]
-pub(crate) struct Waiters(Vec<Waiter>);
+pub(crate) struct Waiters {
+    first: Option<Waiter>,
+    /// Nobody, if there is no first one.
+    rest: VecDeque<Waiter>,
+}
 
 impl Waiters {
     /// The caller waits, unless it does already.
+    #[inline]
     pub fn join(&mut self) {
         let current = Waiter::current();
-        if !self.0.iter().any(|waiter| waiter.is(&current)) {
-            self.0.push(current);
+        match &self.first {
+            None => self.first = Some(current),
+            Some(_) => self.join_others(current),
+        }
+    }
+
+    #[cold]
+    fn join_others(&mut self, current: Waiter) {
+        if !self.first.iter().chain(&self.rest).any(|waiter| waiter.is(&current)) {
+            self.rest.push_back(current);
         }
     }
 
     /// The caller waits no more, and takes no wakeup that is another's.
     #[inline]
     pub fn leave(&mut self) {
-        if !self.0.is_empty() {
+        if self.first.is_some() {
             self.remove();
         }
     }
@@ -211,36 +226,33 @@ impl Waiters {
     #[cold]
     fn remove(&mut self) {
         let current = Waiter::current();
-        self.0.retain(|waiter| !waiter.is(&current));
+        self.rest.retain(|waiter| !waiter.is(&current));
+        if self.first.as_ref().is_some_and(|waiter| waiter.is(&current)) {
+            self.next();
+        }
     }
 
     /// The first one.
     #[inline]
     pub fn next(&mut self) -> Option<Waiter> {
-        match self.0.len() {
-            // Mostly there is none or one, for whom nothing has to be moved.
-            0 | 1 => self.0.pop(),
-            _ => Some(self.0.remove(0)),
+        let first = self.first.take();
+        if first.is_some() {
+            self.first = self.rest.pop_front();
         }
+        first
     }
 
     /// Wakes them.
     pub fn wake_all(self) {
-        self.0.into_iter().for_each(Waiter::wake);
+        self.first.into_iter().chain(self.rest).for_each(Waiter::wake);
     }
 }
 
 /// Waits until this one is woken; returns at once if it was since it last waited. It may return without that, too.
 #[inline]
 pub(crate) fn wait() {
-    let was_woken = here().and_then(|here| {
-        let task = here.current.borrow();
-        task.as_ref().map(|task| task.state.compare_exchange(WOKEN, READY, SeqCst, SeqCst).is_ok())
-    });
-    match was_woken {
-        None => thread::park(),
-        Some(true) => {}
-        Some(false) => fiber::give_way(Pause::Block),
+    if !fiber::give_way(Pause::Block) {
+        thread::park();
     }
 }
 
@@ -255,9 +267,8 @@ pub fn spawn<T: Send + 'static>(function: impl FnOnce() -> T + Send + 'static) -
 
 /// Lets other user-level threads of this core go first. A kernel thread yields as such.
 pub fn yield_now() {
-    match here().is_some() {
-        true => fiber::give_way(Pause::Yield),
-        false => thread::yield_now(),
+    if !fiber::give_way(Pause::Yield) {
+        thread::yield_now();
     }
 }
 

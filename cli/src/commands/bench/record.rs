@@ -6,7 +6,7 @@ use std::path::Path;
 use baton_vm::FileIn;
 
 use super::report::{entries, median, Entry, Series};
-use super::{loads, subject::Subject, Bench, Run, HACKBENCH, PIPE_LOOPS};
+use super::{loads, subject::Subject, Bench, Run, HACKBENCH};
 use crate::artefacts::{module_of, without_recording, Search, CORE, SHIM};
 use crate::commands::record::{How, Session, Summary};
 use crate::error::{Error, Result};
@@ -16,6 +16,9 @@ const WITHOUT: &str = "/usr/lib/baton/without-recording";
 const FILE: &str = "/tmp/recording";
 /// As `baton record` has it.
 const HOW: How = How { ring: 16, lossless: false, checkpoint: None };
+
+/// Operations of a run of pipe.
+const PIPE_LOOPS: u32 = 10_000;
 
 /// What is measured. The first is what the others are compared with.
 const SUBJECTS: [&str; 3] = ["without", "off", "recording"];

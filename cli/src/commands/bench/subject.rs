@@ -33,6 +33,7 @@ pub enum Subject {
 const SCX: &[Subject] = &[
     Subject::Scx { program: "scx_simple", options: &[] },
     Subject::Scx { program: "scx_simple", options: &["-f"] },
+    Subject::Scx { program: "scx_central", options: &[] },
     Subject::Scx { program: "scx_userland", options: &[] },
 ];
 
