@@ -51,13 +51,22 @@ struct messenger {
 
 static unsigned long nr_messengers = 2, nr_workers = 2, sleep_us = 100, work_us = 5000, run_ms = 10000, warm_up_ms = 1000;
 static bool hints;
-static uint64_t rounds_per_us, measured_from, ends_at;
+static uint64_t measured_from, ends_at;
 
 static uint64_t now(void)
 {
 	struct timespec t;
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000000000ull + t.tv_nsec;
+}
+
+/* What this thread had of CPUs, ns. */
+static uint64_t on_cpu(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
 	return t.tv_sec * 1000000000ull + t.tv_nsec;
 }
 
@@ -69,10 +78,16 @@ static void pause_for(uint64_t ns)
 		;
 }
 
-static void compute(uint64_t rounds)
+/*
+ * Takes so much of its thread's time on a CPU, ns. Where CPUs share one stream of instructions, the next one goes on at each pause, and who is
+ * woken there need not wait until this is over.
+ */
+static void compute(uint64_t ns)
 {
-	while (rounds--)
-		asm volatile("" ::: "memory");
+	uint64_t end = on_cpu() + ns;
+
+	while (on_cpu() < end)
+		asm volatile("pause" ::: "memory");
 }
 
 /* Sets a futex, and wakes who waits for it. */
@@ -109,7 +124,7 @@ static void *work(void *argument)
 			me->waits[me->nr_waits++] = at - me->woken_at;
 		if (sleep_us)
 			pause_for(sleep_us * 1000);
-		compute(work_us * rounds_per_us);
+		compute(work_us * 1000);
 	} while (at < ends_at);
 	return NULL;
 }
@@ -227,7 +242,6 @@ int main(int argc, char **argv)
 {
 	struct messenger *all;
 	unsigned long i, j;
-	uint64_t begin;
 	int option;
 
 	while ((option = getopt(argc, argv, "m:t:s:w:r:u:p:H")) != -1) {
@@ -245,10 +259,6 @@ int main(int argc, char **argv)
 	}
 	if (optind != argc || !nr_messengers || !nr_workers)
 		errx(2, USAGE);
-	begin = now();
-	compute(10000000);
-	rounds_per_us = 10000000 * 1000ull / (now() - begin) + 1;
-
 	all = calloc(nr_messengers, sizeof(*all));
 	measured_from = now() + warm_up_ms * 1000000;
 	ends_at = measured_from + run_ms * 1000000;

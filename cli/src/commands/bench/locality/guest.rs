@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The kernel's side: bench/programs/schbench.c on this machine.
 //!
-//! The guest's CPUs share one stream of instructions, and who is woken on another CPU waits for that one's turn. So workers sleep for long
-//! and compute shortly: at most wakeups nobody computes, and the waker goes to sleep at once, which ends its turn. With that a wakeup on
-//! another CPU is as quick as one at home, but for what it takes that CPU to come back from its sleep (`idle`).
+//! The guest's CPUs share one stream of instructions. Who computes leaves it to the next CPU all the time (see there), so that who is woken on
+//! another CPU does not wait for the one that computes. Where idle CPUs sleep (`idle`) workers compute shortly: those who do for long find
+//! their message thread's CPU awake.
 
 use std::process::{Command, Stdio};
 
 use serde::Deserialize;
 
 use super::idle::{self, IdleStates};
-use super::{Found, Place, Row, Way, MESSENGERS, WORKERS};
+use super::{Found, Place, Row, Way, LONG, MESSENGERS, SHORT, WORKERS};
 use crate::artefacts::Search;
 use crate::commands::bench::subject::Subject;
 use crate::commands::bench::{programs::PROGRAMS, Bench};
@@ -22,9 +22,9 @@ pub const CPUS: u32 = 4;
 const IDLE_STATES: &[&str] = &[super::judge::PAPERS, "none"];
 /// Of a worker, us.
 const SLEEP: u64 = 2_000;
-const WORK: u64 = 100;
-/// A run, and its warm-up, ms.
+/// Runs, and their warm-up, ms. A guest takes a minute for a second in which its CPUs compute most of the time.
 const RUN: u64 = 10_000;
+const LONG_RUN: u64 = 3_000;
 const WARM_UP: u64 = 1_000;
 
 /// What the program prints.
@@ -46,8 +46,10 @@ pub fn measure(search: &Search, args: &Bench) -> Result<Found> {
         subject.measure(search, || {
             for choice in idle::choices(IDLE_STATES) {
                 let states = IdleStates::set(&choice)?;
-                for way in ways(&subject) {
-                    found.rows.push(run(&subject, *way, &choice)?);
+                for work in works(&choice) {
+                    for way in ways(&subject) {
+                        found.rows.push(run(&subject, *way, &choice, *work)?);
+                    }
                 }
                 states.reset()?;
             }
@@ -65,9 +67,18 @@ fn ways(subject: &Subject) -> &'static [Way] {
     }
 }
 
-fn run(subject: &Subject, way: Way, idle_states: &str) -> Result<Row> {
+fn works(idle_states: &str) -> &'static [u64] {
+    if idle_states == super::judge::PAPERS {
+        &[SHORT]
+    } else {
+        &[SHORT, LONG]
+    }
+}
+
+fn run(subject: &Subject, way: Way, idle_states: &str, work: u64) -> Result<Row> {
     let mut command = Command::new(PROGRAMS.find("schbench")?);
-    let numbers = [("-m", MESSENGERS), ("-t", WORKERS), ("-s", SLEEP), ("-w", WORK), ("-r", RUN), ("-u", WARM_UP)];
+    let time = if work == LONG { LONG_RUN } else { RUN };
+    let numbers = [("-m", MESSENGERS), ("-t", WORKERS), ("-s", SLEEP), ("-w", work), ("-r", time), ("-u", WARM_UP)];
     for (option, number) in numbers {
         command.args([option, &number.to_string()]);
     }
@@ -85,8 +96,8 @@ fn run(subject: &Subject, way: Way, idle_states: &str) -> Result<Row> {
     let us = |ns: u32| f64::from(ns) / 1e3;
     let (subject, idle_states) = (way.of(&subject.name()), idle_states.into());
     let Said { wakeups, p50_ns, p99_ns, max_ns, homes } = said;
-    let row =
-        Row { place: Place::Kernel, idle_states, subject, wakeups, p50: us(p50_ns), p99: us(p99_ns), max: us(max_ns) };
+    let (p50, p99, max) = (us(p50_ns), us(p99_ns), us(max_ns));
+    let row = Row { place: Place::Kernel, idle_states, subject, work, wakeups, p50, p99, max };
     eprintln!("baton: {row:?}, homes {homes:?}");
     Ok(row)
 }

@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use super::{Found, Place, Row};
+use super::{Found, Place, Row, LONG, SHORT};
 use crate::report::table;
 
 /// The one that is judged.
@@ -15,6 +15,8 @@ pub const PAPERS: &str = "skl";
 /// How many times one subject's wait is another's, at least.
 struct Rule {
     place: Place,
+    /// How CPUs sleep, and how long workers compute, us.
+    setting: (&'static str, u64),
     which: Which,
     of: &'static str,
     to: &'static str,
@@ -44,8 +46,22 @@ impl Which {
 }
 
 const fn rule(place: Place, which: Which, of: &'static str, to: &'static str, least: f64) -> Rule {
-    Rule { place, which, of, to, least }
+    let work = match place {
+        Place::Simulator => LONG,
+        Place::Kernel => SHORT,
+    };
+    Rule { place, setting: (PAPERS, work), which, of, to, least }
 }
+
+/// Where idle CPUs are at hand at once, and the tail is from waiting for others alone.
+const TAIL: Rule = Rule {
+    place: Place::Kernel,
+    setting: ("none", LONG),
+    which: Which::P99,
+    of: "eevdf, one CPU",
+    to: "eevdf",
+    least: 50.0,
+};
 
 /// Of `scx_simple` only that hints are no loss: whether its threads share a CPU is left to chance, and with that its waits.
 const RULES: &[Rule] = &[
@@ -61,12 +77,16 @@ const RULES: &[Rule] = &[
     rule(Place::Kernel, Which::P50, JUDGED, HINTS, 5.0),
     rule(Place::Kernel, Which::P99, JUDGED, HINTS, 5.0),
     rule(Place::Kernel, Which::P99, "eevdf, one CPU", HINTS, 5.0),
+    TAIL,
 ];
 
 /// A rule, applied to what was measured.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
     pub place: Place,
+    pub idle_states: &'static str,
+    /// How long workers compute, us.
+    pub work: u64,
     pub what: String,
     /// Not a number where there is none to judge.
     pub value: f64,
@@ -80,7 +100,8 @@ pub fn verdicts(found: &Found, is_all: bool) -> Vec<Verdict> {
         let row = |subject| {
             // Percentiles of nothing would be the best ones.
             let is_it = |row: &&Row| row.place == rule.place && row.subject == subject && row.wakeups > 0;
-            found.rows.iter().filter(is_it).find(|row| row.idle_states == PAPERS).map(|row| rule.which.of(row))
+            let is_set = |row: &&Row| (row.idle_states.as_str(), row.work) == rule.setting;
+            found.rows.iter().filter(is_it).find(is_set).map(|row| rule.which.of(row))
         };
         let value = match row(rule.of).zip(row(rule.to)) {
             Some((of, to)) => of / to,
@@ -89,7 +110,8 @@ pub fn verdicts(found: &Found, is_all: bool) -> Vec<Verdict> {
         };
         let what = format!("{} of {}, times that of {}", rule.which.name(), rule.of, rule.to);
         let (least, holds) = (rule.least, value >= rule.least);
-        Some(Verdict { place: rule.place, what, value: (value * 1e3).round() / 1e3, least, holds })
+        let (place, (idle_states, work)) = (rule.place, rule.setting);
+        Some(Verdict { place, idle_states, work, what, value: (value * 1e3).round() / 1e3, least, holds })
     };
     RULES.iter().filter_map(judged).collect()
 }
@@ -99,18 +121,20 @@ pub fn text(found: &Found, verdicts: &[Verdict]) -> String {
     let place = |place| if place == Place::Kernel { "kernel" } else { "simulator" }.to_string();
     let us = |us: f64| format!("{us:.1}");
     let rows = found.rows.iter().map(|row| {
-        let words = [place(row.place), row.idle_states.clone(), row.subject.clone(), row.wakeups.to_string()];
-        words.into_iter().chain([us(row.p50), us(row.p99), us(row.max)]).collect()
+        let numbers = [row.work, row.wakeups].map(|number| number.to_string());
+        let words = [place(row.place), row.idle_states.clone(), row.subject.clone()].into_iter().chain(numbers);
+        words.chain([us(row.p50), us(row.p99), us(row.max)]).collect()
     });
     let judged = verdicts.iter().map(|v| {
         let holds = if v.holds { "holds" } else { "DOES NOT HOLD" };
-        vec![place(v.place), v.what.clone(), format!("{:.2}", v.value), format!("{} or more", v.least), holds.into()]
+        let (value, bound) = (format!("{:.2}", v.value), format!("{} or more", v.least));
+        vec![place(v.place), v.idle_states.into(), v.work.to_string(), v.what.clone(), value, bound, holds.into()]
     });
     format!(
-        "locality on {}: how long a woken worker waits, us\n\n{}\n{}",
+        "locality on {}: how long a woken worker waits, and computes, us\n\n{}\n{}",
         found.kernel,
-        table(&["PLACE", "IDLE STATES", "SUBJECT", "WAKEUPS", "P50", "P99", "MAX"], &rows.collect::<Vec<_>>()),
-        table(&["PLACE", "WHAT", "VALUE", "BOUND", "VERDICT"], &judged.collect::<Vec<_>>())
+        table(&["PLACE", "IDLE STATES", "SUBJECT", "WORK", "WAKEUPS", "P50", "P99", "MAX"], &rows.collect::<Vec<_>>()),
+        table(&["PLACE", "IDLE STATES", "WORK", "WHAT", "VALUE", "BOUND", "VERDICT"], &judged.collect::<Vec<_>>())
     )
 }
 
@@ -121,17 +145,19 @@ mod tests {
     /// The paper's table 6 at both places, and with these waits of the hints.
     fn found(p50: f64, p99: f64) -> Found {
         let mut found = Found { kernel: "7.2".into(), ..Found::default() };
-        let mut add = |place, idle_states: &str, subject: &str, p50, p99| {
+        let mut add = |place, (idle_states, work): (&str, u64), subject: &str, p50, p99| {
             let (idle_states, subject) = (idle_states.into(), subject.into());
-            found.rows.push(Row { place, idle_states, subject, wakeups: 100, p50, p99, max: p99 });
+            found.rows.push(Row { place, idle_states, subject, work, wakeups: 100, p50, p99, max: p99 });
         };
-        for (place, fair) in [(Place::Simulator, "cfs_like"), (Place::Kernel, "eevdf")] {
+        for (place, work, fair) in [(Place::Simulator, LONG, "cfs_like"), (Place::Kernel, SHORT, "eevdf")] {
             // Those of other CPUs are not judged.
-            add(place, "none", HINTS, 1e9, 1e9);
-            add(place, PAPERS, fair, 33.0, 50.0);
-            add(place, PAPERS, &format!("{fair}, one CPU"), 17.0, 32_032.0);
-            add(place, PAPERS, JUDGED, 46.0, 49.0);
-            add(place, PAPERS, HINTS, p50, p99);
+            add(place, ("none", work), HINTS, 1e9, 1e9);
+            for setting in [(PAPERS, work), TAIL.setting] {
+                add(place, setting, fair, 33.0, 50.0);
+                add(place, setting, &format!("{fair}, one CPU"), 17.0, 32_032.0);
+            }
+            add(place, (PAPERS, work), JUDGED, 46.0, 49.0);
+            add(place, (PAPERS, work), HINTS, p50, p99);
         }
         found
     }
@@ -139,7 +165,7 @@ mod tests {
     fn broken(found: &Found) -> Vec<String> {
         let verdicts = verdicts(found, false);
         // All but those of scx_simple, which was not measured.
-        assert_eq!(verdicts.len(), 10, "{verdicts:?}");
+        assert_eq!(verdicts.len(), 11, "{verdicts:?}");
         verdicts.into_iter().filter(|v| !v.holds).map(|v| v.what).collect()
     }
 
@@ -170,6 +196,7 @@ mod tests {
             &[
                 "p99 of cfs_like, one CPU, times that of cfs_like",
                 "p99 of eevdf, one CPU, times that of locality, hints",
+                "p99 of eevdf, one CPU, times that of eevdf",
             ],
         );
     }
@@ -185,7 +212,7 @@ mod tests {
         let simple = ["p50", "p99"].map(|which| format!("{which} of scx_simple, times that of {HINTS}"));
         assert_eq!(broken(&found), simple);
         found.rows.iter_mut().filter(|row| row.subject == HINTS).for_each(|row| row.wakeups = 0);
-        assert_eq!(broken(&found).len(), RULES.len() - 1, "all but the one that is not of hints");
+        assert_eq!(broken(&found).len(), RULES.len() - 2, "all but those that are not of hints");
         found.rows.clear();
         assert_eq!(broken(&found).len(), RULES.len());
     }

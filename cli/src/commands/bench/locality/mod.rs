@@ -28,6 +28,9 @@ use crate::error::{Error, Result};
 /// As in the paper.
 const MESSENGERS: u64 = 2;
 const WORKERS: u64 = 2;
+/// How long a worker computes, us: for the shortest waits, and as schbench has it.
+const SHORT: u64 = 100;
+const LONG: u64 = 5_000;
 
 /// How the process is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +60,8 @@ pub struct Row {
     /// How its CPUs sleep.
     pub idle_states: String,
     pub subject: String,
+    /// How long a worker computes, us.
+    pub work: u64,
     pub wakeups: u64,
     /// How long a woken worker waited, us.
     pub p50: f64,

@@ -76,6 +76,7 @@ mod tests {
             place: Place::Kernel,
             idle_states: "none".into(),
             subject: subject.into(),
+            work: 100,
             wakeups: 1,
             p50,
             p99,

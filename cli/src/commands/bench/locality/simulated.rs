@@ -7,7 +7,7 @@ use baton_sim::topology::Topology;
 use baton_sim::world::World;
 use baton_sim::{Config, PolicySpec};
 
-use super::{judge::JUDGED, Place, Row, Way, MESSENGERS, WORKERS};
+use super::{judge::JUDGED, Place, Row, Way, LONG, MESSENGERS, WORKERS};
 use crate::artefacts;
 use crate::error::{Error, Result};
 
@@ -52,5 +52,5 @@ fn run(idle_states: &str, policy: &str, way: Way) -> Result<Row> {
     let waits = outcome.stats.groups[0].responses.percentiles();
     let [p50, p99, max] = [waits.p50, waits.p99, waits.max].map(|ns| ns as f64 / 1e3);
     let (subject, idle_states) = (way.of(policy), idle_states.into());
-    Ok(Row { place: Place::Simulator, idle_states, subject, wakeups: waits.count, p50, p99, max })
+    Ok(Row { place: Place::Simulator, idle_states, subject, work: LONG, wakeups: waits.count, p50, p99, max })
 }
