@@ -34,7 +34,7 @@ static int __init baton_init(void)
 		goto free;
 	err = baton_flight_init();
 	if (err)
-		goto free;
+		goto no_host;
 	err = baton_hints_init(max_tasks);
 	if (err)
 		goto no_flight;
@@ -52,6 +52,8 @@ no_hints:
 	baton_hints_exit();
 no_flight:
 	baton_flight_exit();
+no_host:
+	baton_host_exit();
 free:
 	vfree(slots);
 	vfree(cpus);

@@ -18,17 +18,33 @@ u32 baton_attached;
 u32 baton_attached_all;
 u64 baton_no_slot;
 
+/*
+ * A CPU that is going offline still wakes who waits for that (stop_machine()), and goes idle. It takes no interrupt of its own any more:
+ * what sched_ext would have it do by one, as is the way of its kicks, would wait there until the CPU is back, and everyone's irq_work behind it. So
+ * its kicks go out from here. That of a CPU that is to find a task on the fallback queue may come too early; then the watch finds the task.
+ */
+static __always_inline void kick_from_offline(struct baton_ctx *ctx)
+{
+	if (likely(!ctx->nr_kicks || cpu_online(smp_processor_id())))
+		return;
+	baton_khost_kick(ctx);
+	ctx->nr_kicks = 0;
+}
+
 __bpf_kfunc_start_defs();
 
 /* Not traced, the four of every context switch: the rules that they call can be. */
 __bpf_kfunc notrace u32 baton_select(struct baton_ctx *ctx)
 {
 	struct baton_frame *frame = this_cpu_ptr(&baton_frame);
+	u32 verdict;
 
 	ctx->now = baton_coarse_now();
 	if (static_branch_unlikely(&baton_hints_key.key))
 		baton_hints_event(ctx, frame);
-	return baton_core_select(ctx, frame, frame->cpu);
+	verdict = baton_core_select(ctx, frame, frame->cpu);
+	kick_from_offline(ctx);
+	return verdict;
 }
 
 __bpf_kfunc notrace u32 baton_enqueue(struct baton_ctx *ctx)
@@ -43,6 +59,7 @@ __bpf_kfunc notrace u32 baton_enqueue(struct baton_ctx *ctx)
 	/* This may be within __schedule(), which would forget it, but not at a wakeup. And the lock of this CPU's run queue must be held. */
 	if (ctx->nr_kicks && ctx->flags & BATON_F_WAKEUP && ctx->cpu == smp_processor_id())
 		baton_khost_kick_here(ctx);
+	kick_from_offline(ctx);
 	return verdict;
 }
 
@@ -157,6 +174,7 @@ __bpf_kfunc u32 baton_event(struct baton_ctx *ctx, u32 event, s32 more)
 		verdict = baton_core_online(ctx, frame, cpu, more);
 		break;
 	}
+	kick_from_offline(ctx);
 	local_irq_restore(flags);
 	return verdict;
 }

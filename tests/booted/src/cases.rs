@@ -2,7 +2,9 @@
 //! The life of policies, tasks and the tool.
 
 use crate::{
-    tool::{baton, baton_fails, changed_module, check, hackbench, is_well, must, policy, replace, run, status, stress},
+    tool::{
+        baton, baton_fails, changed_module, check, hackbench, is_well, must, policy, replace, run, status, stress, Hog,
+    },
     Case,
 };
 use std::{
@@ -27,6 +29,7 @@ pub fn cases() -> Vec<Case> {
         case!("attach and detach", attaches()),
         case!("fork, affinity, nice, class changes", life()),
         case!("CPU hotplug", hotplug()),
+        case!("CPU hotplug while all wake each other", busy_hotplug()),
         case!("cgroup moves", cgroups()),
         case!("more tasks than slots", few_slots()),
     ]
@@ -126,6 +129,38 @@ fn hotplug() -> Result<(), String> {
     let ended = load.wait().map_err(|e| e.to_string())?;
     check(ended.success(), || format!("stress-ng ended with {ended}"))?;
     is_well("wfq")
+}
+
+/// How often a CPU took the interrupt in which work of its own is done (irq_work).
+fn own_interrupts(cpu: usize) -> Result<u64, String> {
+    let text = fs::read_to_string("/proc/interrupts").map_err(|e| e.to_string())?;
+    let line = text.lines().find_map(|line| line.trim().strip_prefix("IWI:")).ok_or("no IWI in /proc/interrupts")?;
+    line.split_whitespace().nth(cpu).and_then(|count| count.parse().ok()).ok_or(format!("no number for {cpu}: {line}"))
+}
+
+/// Who goes offline wakes whoever waits for that, and has it preempt someone, when it takes no interrupts any more. What it would do in one
+/// must not stay behind: as it is back, there would be no such interrupt.
+fn busy_hotplug() -> Result<(), String> {
+    const ROUNDS: usize = 40;
+    baton(&["load", "shinjuku", "--all"])?;
+    let mut hogs = (0..3).map(|_| Hog::plain()).collect::<Result<Vec<_>, _>>()?;
+    for _ in 0..4 {
+        hogs.push(Hog::that_sleeps()?);
+    }
+    for round in 0..ROUNDS {
+        for state in ["0", "1"] {
+            fs::write("/sys/devices/system/cpu/cpu1/online", state).map_err(|e| format!("hotplug: {e}"))?;
+            sleep(Duration::from_millis(20));
+        }
+        let before = own_interrupts(1)?;
+        let is_served = |_| {
+            sleep(Duration::from_millis(20));
+            own_interrupts(1).is_ok_and(|count| count > before)
+        };
+        check((0..100).any(is_served), || format!("no interrupt for work of CPU 1 since round {round}"))?;
+    }
+    drop(hogs);
+    is_well("shinjuku")
 }
 
 fn cgroups() -> Result<(), String> {
