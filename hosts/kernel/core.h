@@ -99,7 +99,7 @@ void __noreturn baton_unwind(struct baton_frame *frame);
 
 /* host.c */
 void __noreturn baton_abandon(struct baton_frame *frame, enum baton_fault_kind kind);
-int baton_host_init(void);
+void baton_host_init(void);
 void baton_host_exit(void);
 struct baton_frame *baton_current_frame(void);
 void baton_khost_kick_all(void);

@@ -3,12 +3,12 @@
  * The report of a fault: made once, by the CPU that stops the policy, with a run-queue lock held as like as not. So nothing is
  * printed here directly; the one line in the kernel's log comes from a work, a moment later.
  */
-#include <linux/irq_work.h>
 #include <linux/rcupdate.h>
 #include <linux/pid.h>
 #include <linux/string.h>
 
 #include "core.h"
+#include "interrupt.h"
 
 static atomic64_t serial;
 
@@ -55,7 +55,7 @@ static void log_faults(struct irq_work *work)
 	logged = newest;
 	baton_upgrade_fault();
 }
-static DEFINE_IRQ_WORK(log_work, log_faults);
+static struct baton_interrupt log_interrupt = BATON_INTERRUPT_INIT(log_interrupt, log_faults);
 
 void baton_khost_report(u32 policy, enum baton_fault_kind kind, enum baton_method method, u32 pid, u64 now, const void *cpu);
 void baton_khost_report(u32 policy, enum baton_fault_kind kind, enum baton_method method, u32 pid, u64 now, const void *cpu)
@@ -100,7 +100,7 @@ void baton_khost_report(u32 policy, enum baton_fault_kind kind, enum baton_metho
 		}
 	}
 	smp_store_release(&fault->kind, kind);
-	irq_work_queue(&log_work);
+	baton_interrupt(&log_interrupt);
 }
 
 void baton_fault_clear(struct baton_place *place)
@@ -111,5 +111,5 @@ void baton_fault_clear(struct baton_place *place)
 /* Waits for the log line. Process context; nothing can fault any more. */
 void baton_fault_exit(void)
 {
-	irq_work_sync(&log_work);
+	baton_interrupt_sync(&log_interrupt);
 }

@@ -12,11 +12,11 @@
  *
  * Context: process context under the control mutex where not said.
  */
-#include <linux/irq_work.h>
 #include <linux/kthread.h>
 #include <linux/sched.h>
 
 #include "core.h"
+#include "interrupt.h"
 #include "record.h"
 
 static u32 index_of(const struct baton_place *place)
@@ -111,7 +111,7 @@ static void look_soon(struct irq_work *work)
 {
 	kthread_queue_work(looker, &look_work);
 }
-static DEFINE_IRQ_WORK(look_irq_work, look_soon);
+static struct baton_interrupt look_interrupt = BATON_INTERRUPT_INIT(look_interrupt, look_soon);
 
 /* From a ring that has used much since the last checkpoint. Any context, a run-queue lock held as like as not. */
 void baton_flight_wants_checkpoint(struct baton_recording *recording)
@@ -119,7 +119,7 @@ void baton_flight_wants_checkpoint(struct baton_recording *recording)
 	if (READ_ONCE(recording->wants_checkpoint))
 		return;
 	WRITE_ONCE(recording->wants_checkpoint, true);
-	irq_work_queue(&look_irq_work);
+	baton_interrupt(&look_interrupt);
 }
 
 static int begin(struct baton_place *place, u32 blocks, char *message)
@@ -210,6 +210,6 @@ int baton_flight_init(void)
 /* No policy is registered. */
 void baton_flight_exit(void)
 {
-	irq_work_sync(&look_irq_work);
+	baton_interrupt_sync(&look_interrupt);
 	kthread_destroy_worker(looker);
 }

@@ -59,13 +59,13 @@ void baton_queue_end(struct baton_queue *queue, u32 why)
 {
 	if (cmpxchg(&queue->end, BATON_HINTS_END_NONE, why) == BATON_HINTS_END_NONE) {
 		WRITE_ONCE(queue->head->end, why);
-		irq_work_queue(&queue->wake);
+		baton_interrupt(&queue->wake);
 	}
 }
 
 static void wake_readers(struct irq_work *work)
 {
-	wake_up_all(&container_of(work, struct baton_queue, wake)->wait);
+	wake_up_all(&container_of(work, struct baton_queue, wake.work)->wait);
 }
 
 /* The queue in a slot. In an RCU read-side section. */
@@ -164,7 +164,7 @@ static u32 send_reply(u32 slot, const struct baton_hint *reply)
 	if (!fits)
 		return BATON_REPLY_ANSWER_FULL;
 	if (wq_has_sleeper(&queue->wait))
-		irq_work_queue(&queue->wake);
+		baton_interrupt(&queue->wake);
 	return BATON_REPLY_ANSWER_SENT;
 }
 
@@ -256,7 +256,7 @@ static void free_queue(struct work_struct *work)
 {
 	struct baton_queue *queue = container_of(to_rcu_work(work), struct baton_queue, free);
 
-	irq_work_sync(&queue->wake);
+	baton_interrupt_sync(&queue->wake);
 	vfree(queue->head);
 	mmdrop(queue->mm);
 	put_pid_ns(queue->ns);
@@ -290,7 +290,7 @@ static struct baton_queue *make_queue(u32 entries)
 	queue->user = current_euid();
 	raw_spin_lock_init(&queue->reply_lock);
 	init_waitqueue_head(&queue->wait);
-	init_irq_work(&queue->wake, wake_readers);
+	queue->wake = (struct baton_interrupt)BATON_INTERRUPT_INIT(queue->wake, wake_readers);
 	INIT_RCU_WORK(&queue->free, free_queue);
 	return queue;
 }

@@ -3,7 +3,6 @@
 #ifndef BATON_HINTS_H
 #define BATON_HINTS_H
 
-#include <linux/irq_work.h>
 #include <linux/list.h>
 #include <linux/mutex.h>
 #include <linux/spinlock.h>
@@ -11,6 +10,7 @@
 #include <linux/workqueue.h>
 
 #include "core.h"
+#include "interrupt.h"
 
 /* A queue as far as core-lib/src/hints.rs knows it. */
 struct baton_rings {
@@ -38,7 +38,7 @@ struct baton_queue {
 	kuid_t user;
 	u64 grant;			/* number of the one that it was opened by; 0 for none */
 	wait_queue_head_t wait;
-	struct irq_work wake;
+	struct baton_interrupt wake;
 	struct list_head list;		/* of all; guarded by baton_hints_mutex */
 	struct rcu_work free;
 };

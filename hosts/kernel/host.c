@@ -6,7 +6,6 @@
  * Context: inside a call of a policy, that is with interrupts off on one CPU, often with a run-queue lock held; `create` and
  * `destroy` alone run in process context. Nothing here sleeps, allocates or prints, but for the one line of a fault.
  */
-#include <linux/cpuhotplug.h>
 #include <linux/cpumask.h>
 #include <linux/export.h>
 #include <linux/irq_work.h>
@@ -413,7 +412,7 @@ static void begin_eviction(struct irq_work *work)
 	queue_work_on(smp_processor_id(), system_highpri_wq, &eviction->other);
 }
 
-/* In a dispatch: has the task that ran before enqueued, if it goes on. */
+/* In a dispatch, which a CPU that is going offline has none of: has the task that ran before enqueued, if it goes on. */
 void baton_khost_evict(void)
 {
 	irq_work_queue(&this_cpu_ptr(&evictions)->begin);
@@ -434,22 +433,7 @@ void baton_khost_unlock_slots(u64 flags)
 	raw_spin_unlock_irqrestore(&slot_lock, (unsigned long)flags);
 }
 
-/*
- * A CPU that went offline may have left work for its own interrupt, which it did not take any more: a reply's, a fault's. While any is left no other
- * has the interrupt sent. On the CPU that comes back, in its hotplug thread.
- */
-static int come_back(unsigned int cpu)
-{
-	local_irq_disable();
-	irq_work_run();
-	local_irq_enable();
-	return 0;
-}
-
-/* Its number among the steps of hotplug. */
-static int come_back_state;
-
-int baton_host_init(void)
+void baton_host_init(void)
 {
 	int cpu;
 
@@ -462,8 +446,6 @@ int baton_host_init(void)
 		per_cpu(random_state, cpu) = get_random_u64() | 1;
 		per_cpu(baton_frame, cpu).cpu = baton_core_cpu(cpu);
 	}
-	come_back_state = cpuhp_setup_state_nocalls(CPUHP_AP_ONLINE_DYN, "sched/baton:online", come_back, NULL);
-	return min(come_back_state, 0);
 }
 
 static void nothing(void *unused)
@@ -475,7 +457,6 @@ void baton_host_exit(void)
 {
 	int cpu;
 
-	cpuhp_remove_state_nocalls(come_back_state);
 	on_each_cpu(nothing, NULL, 1);
 	for_each_possible_cpu(cpu) {
 		irq_work_sync(&per_cpu_ptr(&evictions, cpu)->begin);

@@ -6,6 +6,7 @@
 #include <linux/vmalloc.h>
 
 #include "core.h"
+#include "interrupt.h"
 
 #define MIN_TASKS 256
 #define MAX_TASKS (1 << 20)
@@ -29,12 +30,13 @@ static int __init baton_init(void)
 		goto free;
 	}
 	baton_core_init(slots, max_tasks, cpus, nr_cpu_ids);
-	err = baton_host_init();
+	baton_host_init();
+	err = baton_interrupts_init();
 	if (err)
 		goto free;
 	err = baton_flight_init();
 	if (err)
-		goto no_host;
+		goto no_interrupts;
 	err = baton_hints_init(max_tasks);
 	if (err)
 		goto no_flight;
@@ -52,8 +54,8 @@ no_hints:
 	baton_hints_exit();
 no_flight:
 	baton_flight_exit();
-no_host:
-	baton_host_exit();
+no_interrupts:
+	baton_interrupts_exit();
 free:
 	vfree(slots);
 	vfree(cpus);
@@ -71,6 +73,7 @@ static void __exit baton_exit(void)
 	baton_upgrade_exit();
 	baton_flight_exit();
 	baton_cgroup_exit();
+	baton_interrupts_exit();
 	baton_memory_exit();
 	vfree(slots);
 	vfree(cpus);

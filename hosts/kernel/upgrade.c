@@ -13,7 +13,6 @@
  *
  * Process context, under the control mutex, but where said.
  */
-#include <linux/irq_work.h>
 #include <linux/jiffies.h>
 #include <linux/module.h>
 #include <linux/sched/clock.h>
@@ -405,7 +404,7 @@ static void bring_back_all(struct work_struct *work)
 }
 static DECLARE_WORK(bring_back_work, bring_back_all);
 
-/* A policy has been stopped by a fault. From an irq_work (fault.c): a run-queue lock may be held where the fault was. */
+/* A policy has been stopped by a fault. In an interrupt (fault.c): a run-queue lock may be held where the fault was. */
 void baton_upgrade_fault(void)
 {
 	schedule_work(&bring_back_work);

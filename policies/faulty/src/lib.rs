@@ -15,7 +15,7 @@ use baton::{
     runqueue::Fifo, Cpu, Ctx, Env, Kick, Lock, PerCpu, Pick, Placement, Refusal, Schedulable, Scheduler, Task,
     Topology, Wake,
 };
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use wrong::Fault;
 
 /// The policy.
@@ -28,6 +28,8 @@ pub struct Faulty {
     waiting_with: [AtomicU64; 2],
     topology: Topology,
     cpus: PerCpu<AtomicU64>,
+    /// Has the CPU gone offline?
+    gone: PerCpu<AtomicBool>,
     fault: Option<Fault>,
     after: u64,
     calls: AtomicU64,
@@ -69,6 +71,7 @@ impl Scheduler for Faulty {
             waiting_with: [AtomicU64::new(0), AtomicU64::new(0)],
             topology: env.topology().clone(),
             cpus: env.per_cpu(|_| AtomicU64::new(0)),
+            gone: env.per_cpu(|_| AtomicBool::new(false)),
             fault,
             after: env.number("after", 2_000)?,
             calls: AtomicU64::new(0),
@@ -190,6 +193,20 @@ impl Scheduler for Faulty {
                 None
             }
             baton => baton,
+        }
+    }
+
+    fn cpu_online(&self, _: &Ctx<'_>, cpu: Cpu) {
+        self.gone[cpu].store(false, Relaxed);
+    }
+
+    fn cpu_offline(&self, _: &Ctx<'_>, cpu: Cpu) {
+        self.gone[cpu].store(true, Relaxed);
+    }
+
+    fn enter_idle(&self, _: &Ctx<'_>, cpu: Cpu) {
+        if self.gone[cpu].load(Relaxed) && self.is_due(Fault::Offline) {
+            wrong::index(self.calls.load(Relaxed));
         }
     }
 

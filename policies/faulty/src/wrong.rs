@@ -45,6 +45,8 @@ pub enum Fault {
     Timer,
     /// As [`Fault::Index`], where a CPU is chosen.
     Select,
+    /// As [`Fault::Index`], as a CPU goes idle that is going offline.
+    Offline,
     /// Chooses CPU 4,000 for a task.
     SelectCpu,
     /// As [`Fault::Index`], while the policy is made.
@@ -74,6 +76,7 @@ impl Fault {
             "loop" => Self::Loop,
             "timer" => Self::Timer,
             "select" => Self::Select,
+            "offline" => Self::Offline,
             "select-cpu" => Self::SelectCpu,
             "create" => Self::Create,
             "create-memory" => Self::CreateMemory,

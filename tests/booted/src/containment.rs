@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Whatever a policy does wrong, its tasks go on and the report says what it was. The policy is `policies/faulty`.
 
+use std::{fs, thread::sleep, time::Duration};
+
 use baton_conformance::{of_option, Fault};
 
 use crate::{
-    tool::{baton, baton_fails, check, hackbench, policy, sched_ext_state, status, stress},
+    tool::{baton, baton_fails, check, hackbench, must, policy, sched_ext_state, status, stress},
     Case,
 };
 
@@ -22,6 +24,7 @@ pub fn cases() -> Vec<Case> {
         case!("refused answers for ever", stops(of_option("loop"), affinity)),
         case!("fault in a timer callback", stops(of_option("timer"), work)),
         case!("fault in select_task_rq", stops(of_option("select"), work)),
+        case!("fault on a CPU that is going offline", going_offline()),
         case!("fault under 500 tasks", stops(of_option("index"), five_hundred)),
         case!("Schedulable for a CPU that is not allowed", refused("not-allowed", affinity)),
         case!("Schedulable kept and returned later", refused("stale", affinity)),
@@ -75,6 +78,33 @@ fn stops(expected: Fault, work: fn() -> Result<(), String>) -> Result<(), String
     // The shim stays, and the machine goes on under the fallback.
     check(sched_ext_state() == "enabled", || format!("sched_ext is {}", sched_ext_state()))?;
     hackbench(1, 5)
+}
+
+/// What is done of a fault in an interrupt (the line in the log, the version before) is done also of one on a CPU that is going offline, and takes no
+/// interrupt any more. It does not when it goes idle for the last time; how often it does before differs.
+fn going_offline() -> Result<(), String> {
+    let online = |state: &str| fs::write("/sys/devices/system/cpu/cpu1/online", state).map_err(|e| e.to_string());
+    let lines = || must("dmesg", &[]).map(|log| log.matches("policy faulty stopped").count());
+    let mut idles = 0;
+    let mut beyond = 0;
+    while beyond < 2 {
+        check(idles < 50, || "a CPU that goes offline goes idle without end".into())?;
+        baton(&["load", "faulty", "--all", "--options", &format!("fault=offline,after={idles}")])?;
+        let before = lines()?;
+        online("0")?;
+        let is_stopped = policy(&status()?, "faulty")?["state"] == "faulted";
+        let is_told = |_| {
+            sleep(Duration::from_millis(20));
+            lines().is_ok_and(|count| count > before)
+        };
+        let is_told = !is_stopped || (0..100).any(is_told);
+        online("1")?;
+        check(is_told, || format!("the kernel's log has no fault, when the CPU goes idle after {idles} times"))?;
+        baton(&["unload", "faulty"])?;
+        idles += usize::from(is_stopped);
+        beyond += usize::from(!is_stopped);
+    }
+    check(idles > 0, || "no fault at all".into())
 }
 
 /// The answer is refused and counted, and the policy goes on.

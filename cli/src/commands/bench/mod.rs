@@ -162,7 +162,7 @@ impl Bench {
             (true, What::Rocksdb) => rocksdb::subjects(),
             (true, What::Memcached) => memcached::subjects(),
             (true, What::Locality) => locality::subjects(),
-            (true, What::Arbiter) => vec![Subject::Policy(arbiter::POLICY.into())],
+            (true, What::Arbiter) => arbiter::subjects(),
             (true, What::Pipe) => {
                 Subject::usual().into_iter().chain([Subject::Policy(arbiter::POLICY.into())]).collect()
             }

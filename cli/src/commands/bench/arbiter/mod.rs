@@ -3,9 +3,10 @@
 //!
 //! Each request is a user-level thread, that computes. The processes get their cores from the policy `arbiter`, or from a server that moves threads
 //! between sets of CPUs, under the kernel's own scheduler; or kernel threads answer: some with a queue each, as memcached's (the paper's baseline),
-//! some with one queue, or one for each request. In a guest that counts instructions and has one stream of them for its four CPUs a request computes
-//! by the clock of its CPU, so that CPUs are beside each other all the same; only what the kernel and the runtime do, they do one after the other.
-//! One CPU is for those who bring requests: a load is a part of the three others. What must hold is judged in `judge`.
+//! under the kernel's own scheduler and under sched_ext's example; some with one queue, or one for each request. In a guest that counts
+//! instructions and has one stream of them for its four CPUs a request computes by the clock of its CPU, so that CPUs are beside each other all the
+//! same; only what the kernel and the runtime do, they do one after the other. One CPU is for those who bring requests: a load is a part of the
+//! three others. What must hold is judged in `judge`.
 
 mod judge;
 
@@ -55,6 +56,8 @@ pub enum Way {
     Cpusets,
     /// Kernel threads under EEVDF, on the same three CPUs. Each has a queue of its own, as memcached's have their connections.
     Threads,
+    /// The same under sched_ext's own example.
+    Scx,
     /// As few as there are CPUs, with one queue: to compare with.
     Pool,
     /// A kernel thread for each request, as it is a user-level thread for each, on all four CPUs.
@@ -62,15 +65,25 @@ pub enum Way {
 }
 
 impl Way {
-    const ALL: [Way; 5] = [Way::Arbiter, Way::Threads, Way::Cpusets, Way::Pool, Way::Each];
+    const ALL: [Way; 6] = [Way::Arbiter, Way::Threads, Way::Scx, Way::Cpusets, Way::Pool, Way::Each];
 
     fn name(self) -> &'static str {
         match self {
             Way::Arbiter => "arbiter",
             Way::Cpusets => "cpusets",
             Way::Threads => "threads",
+            Way::Scx => "threads, scx_simple",
             Way::Pool => "threads, one queue",
             Way::Each => "threads, one each",
+        }
+    }
+
+    /// Who schedules.
+    fn subject(self) -> Subject {
+        match self {
+            Way::Arbiter => Subject::Policy(POLICY.into()),
+            Way::Scx => Subject::Scx { program: "scx_simple", options: &[] },
+            _ => Subject::Eevdf,
         }
     }
 
@@ -128,6 +141,11 @@ struct Report<'a> {
     verdicts: &'a [judge::Verdict],
 }
 
+/// What a guest needs besides its own scheduler.
+pub fn subjects() -> Vec<Subject> {
+    [Way::Arbiter, Way::Scx].map(Way::subject).into()
+}
+
 pub fn command(search: &Search, args: &Bench) -> Result<ExitCode> {
     if args.here {
         return print_json(&here(search)?).map(|()| ExitCode::SUCCESS);
@@ -153,8 +171,7 @@ fn here(search: &Search) -> Result<Found> {
     kernel::require_root("putting a scheduler in charge")?;
     let mut found = Found { kernel: kernel::release(), points: Vec::new() };
     for way in Way::ALL {
-        let subject = if way == Way::Arbiter { Subject::Policy(POLICY.into()) } else { Subject::Eevdf };
-        subject.measure(search, || {
+        way.subject().measure(search, || {
             let _server = (way == Way::Cpusets).then(Program::server).transpose()?;
             for &load in way.loads() {
                 let runs = (0..RUNS).map(|number| run(way, load, number)).collect::<Result<Vec<_>>>()?;
@@ -222,11 +239,11 @@ fn run(way: Way, load: u64, number: u64) -> Result<Run> {
         arguments.push(match way {
             Way::Arbiter => "policy".into(),
             Way::Cpusets => format!("socket --socket {SOCKET}"),
-            Way::Threads => "threads --apart --dealt".into(),
+            Way::Threads | Way::Scx => "threads --apart --dealt".into(),
             Way::Pool => "threads --apart".into(),
             Way::Each => "threads --each".into(),
         });
-        let most = if way == Way::Threads { WORKERS } else { CORES };
+        let most = if matches!(way, Way::Threads | Way::Scx) { WORKERS } else { CORES };
         arguments.push(format!("--most {most} --begin {begin} --phase {PHASE} --work {WORK}"));
         arguments.push(format!("--seed {}", number * 2 + which as u64));
         arguments.push(format!("--rates {}", rates.join(",")));

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Work for an interrupt: what must not be done where it comes up, as a run-queue lock may be held there. */
+#ifndef BATON_INTERRUPT_H
+#define BATON_INTERRUPT_H
+
+#include <linux/irq_work.h>
+#include <linux/smp.h>
+
+struct baton_interrupt {
+	struct irq_work work;
+	call_single_data_t elsewhere;	/* has another CPU begin it */
+	bool is_elsewhere;		/* `elsewhere` is on its way */
+};
+
+#define BATON_INTERRUPT_INIT(name, func) { .work = IRQ_WORK_INIT(func), .elsewhere = CSD_INIT(baton_interrupt_here, &(name)) }
+
+/* interrupt.c */
+void baton_interrupt_here(void *interrupt);
+void baton_interrupt(struct baton_interrupt *interrupt);
+void baton_interrupt_sync(struct baton_interrupt *interrupt);
+int baton_interrupts_init(void);
+void baton_interrupts_exit(void);
+
+#endif
