@@ -36,12 +36,17 @@ static u64 since_boot(u64 coarse)
 	return coarse - (u64)INITIAL_JIFFIES * TICK_NSEC;
 }
 
+/* Up to which serial they are in the log, and who is at it: two CPUs can be in this interrupt at once. */
+static DEFINE_RAW_SPINLOCK(log_lock);
+static u64 logged;
+
 static void log_faults(struct irq_work *work)
 {
-	static u64 logged;	/* irq_work of one kind does not run on two CPUs at once */
-	u64 newest = logged;
+	u64 newest;
 	int i;
 
+	raw_spin_lock(&log_lock);
+	newest = logged;
 	for (i = 0; i < BATON_MAX_POLICIES; i++) {
 		const struct baton_fault *fault = &baton_places[i].fault;
 
@@ -53,6 +58,7 @@ static void log_faults(struct irq_work *work)
 			  fault->pid, fault->cpu, fault->message, fault->file, fault->line);
 	}
 	logged = newest;
+	raw_spin_unlock(&log_lock);
 	baton_upgrade_fault();
 }
 static struct baton_interrupt log_interrupt = BATON_INTERRUPT_INIT(log_interrupt, log_faults);

@@ -26,6 +26,7 @@ void baton_interrupt(struct baton_interrupt *interrupt)
 	if (likely(cpu_online(smp_processor_id())))
 		irq_work_queue(&interrupt->work);
 	else if (!xchg(&interrupt->is_elsewhere, true))
+		/* It cannot fail: another CPU is online until this one is off, as they go one at a time. */
 		smp_call_function_single_async(cpumask_any(cpu_online_mask), &interrupt->elsewhere);
 }
 

@@ -21,7 +21,8 @@ u64 baton_no_slot;
 /*
  * A CPU that is going offline still wakes who waits for that (stop_machine()), and goes idle. It takes no interrupt of its own any more:
  * what sched_ext would have it do by one, as is the way of its kicks, would wait there until the CPU is back, and everyone's irq_work behind it. So
- * its kicks go out from here. That of a CPU that is to find a task on the fallback queue may come too early; then the watch finds the task.
+ * its kicks go out from here. That of a CPU that is to find a task on the fallback queue may come too early; then the watch has CPUs look
+ * (Core::rescue_stranded).
  */
 static __always_inline void kick_from_offline(struct baton_ctx *ctx)
 {

@@ -456,8 +456,13 @@ impl Runtime {
                 }
                 Err(why) => drop(to.send(Some(why))),
             };
-            let worker = thread::Builder::new().name(format!("activation-{index}")).spawn(work).map_err(system)?;
-            runtime.workers.push(worker);
+            match thread::Builder::new().name(format!("activation-{index}")).spawn(work) {
+                Ok(worker) => runtime.workers.push(worker),
+                Err(why) => {
+                    runtime.end();
+                    return Err(system(why));
+                }
+            }
         }
         drop(to);
         // The receiver ends when all have said something.

@@ -181,8 +181,9 @@ impl<'a, H: Host> Core<'a, H> {
     /// The first half of [`Core::set_idle`]. True when there is a second: a policy wants to be told.
     #[inline]
     pub fn note_idle(&self, cpu: &CpuState, idle: bool) -> bool {
-        self.mark_idle(cpu, idle);
+        // First: a kick of who sees the CPU idle is sent to one that sleeps.
         cpu.asleep.store(u32::from(idle), Relaxed);
+        self.mark_idle(cpu, idle);
         self.wants.load(Relaxed) & BATON_EV_IDLE != 0
     }
 

@@ -67,11 +67,14 @@ impl<'a, H: Host> Core<'a, H> {
         }
     }
 
-    /// Starts another look through the slots if any task is stranded: an enqueue can slip in behind the first. True if so.
+    /// Starts another look through the slots if any task is stranded: an enqueue can slip in behind the first. True if so. And has CPUs look if any
+    /// idles while someone waits on the fallback queue: who goes offline sends kicks before the host has put the task there.
     pub fn rescue_stranded(&self) -> bool {
         let stranded = self.used().iter().any(|slot| slot.state() == TaskState::Queued && self.is_stranded(slot));
         if stranded {
             self.rescue_all();
+        }
+        if stranded || (self.fallback.load(Relaxed) != 0 && self.is_any_idle()) {
             self.host.kick_all();
         }
         stranded

@@ -22,7 +22,7 @@ impl Arbiter {
         self.shared.tasks.slot(slot).core.load(Relaxed).checked_sub(1).map(Cpu::new)
     }
 
-    fn is_parked(&self, slot: u32) -> bool {
+    pub(crate) fn is_parked(&self, slot: u32) -> bool {
         self.shared.tasks.slot(slot).is_parked.load(Relaxed)
     }
 

@@ -322,8 +322,12 @@ impl Scheduler for Arbiter {
 
     fn task_affinity_changed(&self, ctx: &Ctx<'_>, task: &Task) {
         let mut all = self.shared.all.lock();
-        if self.core_of(task.slot).is_some_and(|cpu| !ctx.may_run(task, cpu)) {
+        let is_wrong = self.core_of(task.slot).is_some_and(|cpu| !ctx.may_run(task, cpu));
+        if is_wrong {
             self.evict(ctx, &mut all, task.slot);
+        }
+        // One that waits may have others to wait for.
+        if is_wrong || self.is_parked(task.slot) {
             self.settle(ctx, &mut all, None);
         }
     }

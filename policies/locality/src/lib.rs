@@ -6,7 +6,7 @@
 //! 2. A thread without a group wakes up where its waker is, if that is about to sleep; else on an idle CPU, the nearest to where it ran last; if
 //!    no CPU is idle it stays there.
 //! 3. A hint puts a thread into a group of the sender's, by a number of the sender's choice, or takes it out (0). A group has a home: as its
-//!    first thread comes, the CPU that is home to the fewest groups.
+//!    first thread comes, of the CPUs that this may use the one that is home to the fewest groups.
 //! 4. A thread of a group wakes up at its home, and waits there even if other CPUs are idle.
 //! 5. But not where `crowd` (4) others wait already, nor where it may not run: then, for this time, rule 2.
 //! 6. A CPU that has nothing to run takes from another's queue, the longest first, who may run there and is not of a group; of a group only
@@ -38,7 +38,7 @@ baton::message! {
 baton::message! {
     /// What the policy answers.
     pub enum Reply, version 1 {
-        /// Where it wakes up from now on: the group's home, or -1: it is of no group, or there are as many as there can be.
+        /// Where it wakes up from now on, if it may run there: the group's home; or -1: it is of no group, or there are as many as there can be.
         Home { cpu: i32 } = 1,
     }
 }
@@ -103,19 +103,19 @@ impl Locality {
         self.kept.homes.get(place as usize).map(|home| Cpu::new(home.get()))
     }
 
-    /// The CPU that is home to the fewest groups.
-    fn quietest(&self, ctx: &Ctx<'_>, groups: &[Group]) -> u32 {
+    /// Of those CPUs the one that is home to the fewest groups.
+    fn quietest(&self, groups: &[Group], fits: impl Fn(&Cpu) -> bool) -> u32 {
         let live = || groups.iter().zip(&*self.kept.homes).filter(|(group, _)| group.threads > 0);
-        let online = self.topology.cpus().filter(|&cpu| ctx.is_online(cpu)).map(|cpu| cpu.number() as u32);
-        online.min_by_key(|&cpu| live().filter(|(_, home)| home.get() == cpu).count()).unwrap_or(0)
+        let fit = self.topology.cpus().filter(fits).map(|cpu| cpu.number() as u32);
+        fit.min_by_key(|&cpu| live().filter(|(_, home)| home.get() == cpu).count()).unwrap_or(0)
     }
 
-    /// The place of a sender's group of this number, which is made if there is none.
-    fn find(&self, ctx: &Ctx<'_>, groups: &mut [Group], owner: u32, number: u32) -> Option<usize> {
+    /// The place of a sender's group of this number, which is made for the thread in that slot if there is none.
+    fn find(&self, ctx: &Ctx<'_>, groups: &mut [Group], owner: u32, number: u32, slot: u32) -> Option<usize> {
         let is_it = |group: &Group| group.threads > 0 && (group.owner, group.number) == (owner, number);
         groups.iter().position(is_it).or_else(|| {
             let free = groups.iter().position(|group| group.threads == 0)?;
-            self.kept.homes[free].set(self.quietest(ctx, groups));
+            self.kept.homes[free].set(self.quietest(groups, |&cpu| ctx.is_online(cpu) && ctx.slot_may_run(slot, cpu)));
             groups[free] = Group { owner, number, threads: 0 };
             Some(free)
         })
@@ -149,7 +149,7 @@ impl Hints for Locality {
     fn hint(&self, ctx: &Ctx<'_>, from: &Task, hint: Hint) {
         let Hint::Group { thread, group } = hint;
         let mut groups = self.kept.groups.lock();
-        let place = if group == 0 { None } else { self.find(ctx, &mut groups, from.pid, group) };
+        let place = if group == 0 { None } else { self.find(ctx, &mut groups, from.pid, group, thread.slot()) };
         self.join(&mut groups, thread.slot(), place);
         drop(groups);
         let cpu = self.home(thread.slot()).map_or(-1, Cpu::number);
@@ -263,7 +263,7 @@ impl Scheduler for Locality {
     fn cpu_offline(&self, ctx: &Ctx<'_>, cpu: Cpu) {
         let groups = self.kept.groups.lock();
         for home in self.kept.homes.iter().filter(|home| home.get() == cpu.number() as u32) {
-            home.set(self.quietest(ctx, &groups));
+            home.set(self.quietest(&groups, |&cpu| ctx.is_online(cpu)));
         }
         drop(groups);
         let waiting = self.kept.queues[cpu].lock().len();

@@ -33,8 +33,7 @@ impl OfHints {
         seat.listen();
         if seat.is_refused {
             return Err(StartError::Arbiter(format!(
-                "it takes no more activations: there are {MOST} processes, or {MOST} activations that were started by this thread; end another \
-                 runtime, or ask for fewer cores (most)"
+                "it takes no more runtimes than {MOST} at a time; end another one"
             )));
         }
         Ok(seat)
@@ -52,7 +51,7 @@ impl OfHints {
             match reply {
                 Reply::Granted { .. } => (self.is_granted, self.must_leave) = (true, false),
                 Reply::Reclaim { .. } => self.must_leave = true,
-                // After it has joined: its leader has ended, and of that nothing is to be mended here.
+                // After it has joined: the first activation has ended, as all do.
                 Reply::Refused { .. } => self.is_refused = true,
             }
         }

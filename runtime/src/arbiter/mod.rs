@@ -9,6 +9,7 @@ use crate::pool::StartError;
 use rustix::event::{poll, PollFd, PollFlags};
 use rustix::fd::{BorrowedFd, OwnedFd};
 use std::path::PathBuf;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 /// Who grants cores.
@@ -16,7 +17,7 @@ use std::time::Duration;
 pub enum Arbiter {
     /// Nobody: all activations run all the time, and share the CPUs by the kernel's rules.
     None,
-    /// The policy `arbiter`, through hints. Who calls [`crate::Runtime::start`] must be a task of the policy's, and stay until the end.
+    /// The policy `arbiter`, through hints. Who calls [`crate::Runtime::start`] must be a task of the policy's.
     Hints,
     /// A server that moves threads between sets of CPUs ([`server`]), through its socket.
     Socket(PathBuf),
@@ -41,8 +42,8 @@ pub(crate) trait Seat {
 pub(crate) struct Office {
     arbiter: Arbiter,
     level: u8,
-    /// The kernel thread that started the runtime.
-    leader: u32,
+    /// The activation that came first: it stays until the end, which who started the runtime need not.
+    leader: OnceLock<u32>,
     line: Option<socket::Line>,
 }
 
@@ -59,14 +60,16 @@ impl Office {
             Arbiter::Socket(path) => Some(socket::Line::open(path, level, bells)?),
             _ => None,
         };
-        let leader = rustix::thread::gettid().as_raw_nonzero().get() as u32;
-        Ok(Self { arbiter: arbiter.clone(), level, leader, line })
+        Ok(Self { arbiter: arbiter.clone(), level, leader: OnceLock::new(), line })
     }
 
     /// The seat of the calling thread.
     pub fn seat(&self, index: usize) -> Result<Box<dyn Seat + '_>, StartError> {
         Ok(match (&self.arbiter, &self.line) {
-            (Arbiter::Hints, _) => Box::new(hints::OfHints::open(self.leader, self.level)?),
+            (Arbiter::Hints, _) => {
+                let leader = self.leader.get_or_init(|| rustix::thread::gettid().as_raw_nonzero().get() as u32);
+                Box::new(hints::OfHints::open(*leader, self.level)?)
+            }
             (_, Some(line)) => Box::new(line.seat(index)),
             _ => Box::new(Own),
         })

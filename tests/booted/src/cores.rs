@@ -22,7 +22,7 @@ use std::{
     process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio},
     sync::{
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
-        Arc,
+        mpsc, Arc,
     },
     thread,
     time::{Duration, Instant},
@@ -33,7 +33,8 @@ pub fn cases() -> Vec<Case> {
         case!("arbiter: cores are granted and reclaimed", granted()),
         case!("arbiter: cores come with work, and go with it", followed()),
         case!("arbiter: who gives no core back loses it", kept()),
-        case!("arbiter: who asks for more activations than there can be is told", crowded()),
+        case!("arbiter: a runtime that is one too many is told", crowded()),
+        case!("arbiter: a runtime outlives the thread that started it", outlived()),
         case!("the server of cores: by cpusets, which go with it", served()),
         case!("arbiter: a killed process's cores are others'", killed()),
         case!("arbiter: upgrades under processes with cores, and its end", exchanged()),
@@ -340,13 +341,31 @@ fn is_there(path: &str) -> bool {
 
 fn crowded() -> Result<(), String> {
     load()?;
-    let start = |most| Runtime::start(baton_runtime::Options::of(Arbiter::Hints, most));
-    let runtime = start(::arbiter::MOST as u32).map_err(|e| e.to_string())?;
-    // Another's activations are this thread's, too.
-    let said = start(1).err().map(|why| why.to_string()).unwrap_or_default();
-    check(said.contains("it takes no more activations"), || format!("it starts, or says {said:?}"))?;
-    let answer = runtime.spawn(|| 7).join();
+    let start = || Runtime::start(baton_runtime::Options::of(Arbiter::Hints, 1)).map_err(|why| why.to_string());
+    let mut runtimes = (0..::arbiter::MOST).map(|_| start()).collect::<Result<Vec<_>, _>>()?;
+    let said = start().err().unwrap_or_default();
+    check(said.contains("it takes no more runtimes"), || format!("it starts, or says {said:?}"))?;
+    let answer = runtimes[0].spawn(|| 7).join();
     check(answer.is_ok_and(|number| number == 7), || "the first runtime does not go on".into())?;
+    runtimes.pop().ok_or("no runtime")?.end();
+    start()?.end();
+    runtimes.into_iter().for_each(|runtime| drop(runtime.end()));
+    is_well("arbiter")
+}
+
+/// All cores are another's as that thread ends: its activation waits for one, and has it in the end.
+fn outlived() -> Result<(), String> {
+    load()?;
+    let start = |options| Runtime::start(options).map_err(|why| why.to_string());
+    let three = baton_runtime::Options { least: 3, ..baton_runtime::Options::of(Arbiter::Hints, 3) };
+    let before = start(three)?;
+    let later = baton_runtime::Options { level: 1, ..baton_runtime::Options::of(Arbiter::Hints, 1) };
+    let runtime = thread::spawn(move || start(later)).join().map_err(|_| "a thread panicked")??;
+    let (to, answer) = mpsc::channel();
+    drop(runtime.spawn(move || to.send(7)));
+    check(answer.recv_timeout(Duration::from_millis(100)).is_err(), || "it runs without a core".into())?;
+    before.end();
+    check(answer.recv_timeout(A_WHILE) == Ok(7), || "nothing of the runtime runs".into())?;
     runtime.end();
     is_well("arbiter")
 }

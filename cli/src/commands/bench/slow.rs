@@ -20,14 +20,21 @@ pub fn us(ns: u64) -> f64 {
     (ns as f64 / FACTOR as f64).round() / 1e3
 }
 
+/// The times of policies that are longer, with their usual values, us.
+const TIMES: &[(&str, &[(&str, u64)])] = &[
+    ("arbiter", &[("within", 10_000), ("turn", 4_000), ("slice", 20_000)]),
+    ("central", &[("slice", 20_000)]),
+    ("fifo", &[("slice", 20_000)]),
+    ("locality", &[("slice", 20_000)]),
+    ("shinjuku", &[("slice", SLICE / 1_000), ("turn", 4_000)]),
+    ("wfq", &[("period", 12_000), ("min_slice", 3_000), ("credit", 3_000), ("light_slice", 500), ("look", 200_000)]),
+];
+
 /// The options by which a subject's slices are longer.
 pub fn options(subject: &Subject) -> Option<String> {
-    match subject {
-        Subject::Policy(name) if name == "shinjuku" => {
-            Some(format!("slice={}ns,turn={}ms", SLICE * FACTOR, 4 * FACTOR))
-        }
-        _ => None,
-    }
+    let (_, times) = TIMES.iter().find(|(policy, _)| subject.name() == *policy)?;
+    let longer = times.iter().map(|(option, us)| format!("{option}={}us", us * FACTOR));
+    Some(longer.collect::<Vec<_>>().join(","))
 }
 
 /// EEVDF's slice is longer by the factor while this is there.

@@ -264,7 +264,13 @@ fn all_are_rescued(end: impl Fn(&host::TestCore, &baton_core::PolicyEntry)) {
     assert_eq!(rescued.len(), TASKS as usize);
     assert_eq!(rescued.iter().collect::<HashSet<_>>().len(), TASKS as usize);
     assert_eq!(core.fallback_tasks(), TASKS);
+    let kicks = || core.host().kicks.load(SeqCst);
+    let before = kicks();
     assert!(!core.rescue_stranded());
+    assert_eq!(kicks(), before);
+    core.set_idle(1, core.cpu(1).unwrap(), &mut BatonCtx::default(), true);
+    assert!(!core.rescue_stranded());
+    assert_eq!(kicks(), before + 1, "one idles while they wait");
     assert_eq!(core.dispatch(0, core.cpu(0).unwrap(), &mut BatonCtx::default()), Verdict::Fallback);
 }
 

@@ -2,10 +2,12 @@
 //! `locality`: who shares a hint shares a CPU, within reason.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use ::locality::Hint;
 use baton::{Message, Thread};
 use baton_sim::idle::TABLES;
+use baton_sim::topology::CpuMask;
 use baton_sim::world::{Cx, Happening, Op, Spawn, TaskRef, World};
 use baton_sim::Outcome;
 
@@ -68,6 +70,21 @@ fn a_home_that_goes_offline_is_changed_for_another() {
     });
     assert_eq!(cpus(&runs, &tasks[..3], 2, 20), BTreeSet::from([0]));
     let homes = [0..3, 3..6].map(|group| cpus(&runs, &tasks[group], 21, 60));
+    assert!(homes.iter().all(|home| home.len() == 1) && homes[0] != homes[1], "{homes:?}");
+}
+
+/// Homes are given out to each in turn; theirs, which would be CPU 1, is one that they may use.
+#[test]
+fn a_home_is_where_the_thread_may_run() {
+    let mut world = World::new();
+    let allowed = Some(Arc::new(CpuMask::of([2, 3])));
+    let free = world.task(sleeper(90_000));
+    let bound: Vec<_> =
+        (1..5).map(|nr| world.task(Spawn { affinity: allowed.clone(), ..sleeper(90_000 + 7_000 * nr) })).collect();
+    let groups = [(free, 1), (bound[0], 2), (bound[1], 2), (bound[2], 3), (bound[3], 3)];
+    talker(&mut world, 1_000_000, groups.into());
+    let (_, runs) = watched(&machine("1x4x1", locality(), 60), world);
+    let homes = [0..2, 2..4].map(|group| cpus(&runs, &bound[group], 2, 60));
     assert!(homes.iter().all(|home| home.len() == 1) && homes[0] != homes[1], "{homes:?}");
 }
 
