@@ -139,7 +139,7 @@ static void say(struct messenger *me)
 	if (!queue)
 		errx(1, "no memory");
 	if (baton_hints_open(queue, "locality", "Hint", 1, "Reply", 1, 16))
-		err(1, "the policy locality takes no hints from here: %s", queue->message);
+		errx(1, "the policy locality takes no hints from here: %s", queue->message);
 	for (i = 0; i <= nr_workers; i++) {
 		hint.thread = i < nr_workers ? me->workers[i].id : gettid();
 		if (baton_hints_send_now(queue, &hint) != BATON_HINT_ANSWER_TAKEN || !baton_hints_receive(queue, &reply))

@@ -322,8 +322,10 @@ static int open_queue(struct file *file, struct baton_hints_open *arg, struct ba
 	policy = find_offer(arg->policy);
 	if (policy < 0)
 		return refuse(arg, -ENOENT, "no policy of that name runs and takes hints");
-	if (!accepts(&arg->hint, &offers[policy].hint) || !accepts(&arg->reply, &offers[policy].reply))
-		return refuse(arg, -EPROTOTYPE, "the policy's hints or replies are of another type or version");
+	if (!accepts(&arg->hint, &offers[policy].hint))
+		return refuse(arg, -EPROTOTYPE, "the policy's hints are of another type or version");
+	if (!accepts(&arg->reply, &offers[policy].reply))
+		return refuse(arg, -EPROTOTYPE, "the policy's replies are of another type or version");
 	if (slot >= nr_slots)
 		return refuse(arg, -ESRCH, "this thread is no task of Baton's: see baton run and baton attach");
 	old = queues[slot];

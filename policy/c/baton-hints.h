@@ -13,6 +13,7 @@
 #include <poll.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -31,12 +32,12 @@ struct baton_hints {
 	uint64_t next_hint, next_reply;
 	struct baton_hints_head *head;
 	struct baton_hints_entry *hints, *replies;
-	char message[BATON_MESSAGE_LEN];	/* why it was not opened, if the kernel says */
+	char message[BATON_MESSAGE_LEN];	/* why it was not opened, and what to do */
 };
 
 /*
  * Opens the calling thread's queue to a policy that takes hints of this type and version, and gives replies of that. `entries` is a power
- * of two from BATON_HINTS_MIN_ENTRIES on. 0, or -1 with errno and maybe a message.
+ * of two from BATON_HINTS_MIN_ENTRIES on. 0, or -1 with errno and a message.
  */
 static inline int baton_hints_open(struct baton_hints *queue, const char *policy, const char *hint, uint32_t hint_version,
 				   const char *reply, uint32_t reply_version, uint32_t entries)
@@ -46,14 +47,29 @@ static inline int baton_hints_open(struct baton_hints *queue, const char *policy
 	int saved;
 
 	memset(queue, 0, sizeof(*queue));
+	if (strlen(policy) >= BATON_NAME_LEN || strlen(hint) >= BATON_NAME_LEN || strlen(reply) >= BATON_NAME_LEN) {
+		snprintf(queue->message, sizeof(queue->message),
+			 "names of policies and types have at most %d letters: check them (baton status)", BATON_NAME_LEN - 1);
+		errno = ENAMETOOLONG;
+		return -1;
+	}
 	strncpy((char *)open_it.policy, policy, BATON_NAME_LEN - 1);
 	strncpy(open_it.hint.name, hint, BATON_NAME_LEN - 1);
 	strncpy(open_it.reply.name, reply, BATON_NAME_LEN - 1);
 	open_it.hint.version = hint_version;
 	open_it.reply.version = reply_version;
 	queue->fd = open(BATON_HINTS_PATH, O_RDWR | O_CLOEXEC);
-	if (queue->fd < 0)
+	if (queue->fd < 0) {
+		saved = errno;
+		if (saved == EACCES)
+			snprintf(queue->message, sizeof(queue->message),
+				 BATON_HINTS_PATH " cannot be opened: nobody has granted you that (baton hints grant)");
+		else
+			snprintf(queue->message, sizeof(queue->message),
+				 BATON_HINTS_PATH " cannot be opened: %s; is a policy loaded (baton load)?", strerror(saved));
+		errno = saved;
 		return -1;
+	}
 	if (ioctl(queue->fd, BATON_HINTS_IOC_OPEN, &open_it) == 0) {
 		at = mmap(NULL, open_it.size, PROT_READ | PROT_WRITE, MAP_SHARED, queue->fd, 0);
 		if (at != MAP_FAILED) {
@@ -67,6 +83,8 @@ static inline int baton_hints_open(struct baton_hints *queue, const char *policy
 	}
 	saved = errno;
 	memcpy(queue->message, open_it.message, sizeof(queue->message));
+	if (!queue->message[0])
+		snprintf(queue->message, sizeof(queue->message), "there is no queue: %s", strerror(saved));
 	close(queue->fd);
 	errno = saved;
 	return -1;

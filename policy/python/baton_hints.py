@@ -49,6 +49,24 @@ class _Entry(ctypes.Structure):
                 ("reserved", ctypes.c_uint32), ("words", ctypes.c_uint64 * WORDS)]
 
 
+def _name(text):
+    name = text.encode()
+    if len(name) > 31:
+        raise ValueError(f"names of policies and types have at most 31 letters, not as {text!r}: check it (baton status)")
+    return name
+
+
+def _device():
+    try:
+        return os.open(PATH, os.O_RDWR | os.O_CLOEXEC)
+    except PermissionError as error:
+        why = "it cannot be opened: nobody has granted you that (baton hints grant)"
+        raise OSError(error.errno, why, PATH) from None
+    except OSError as error:
+        why = f"it cannot be opened: {error.strerror}; is a policy loaded (baton load)?"
+        raise OSError(error.errno, why, PATH) from None
+
+
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -70,8 +88,8 @@ class Queue:
     """The calling thread's queue to a policy. Types are a name and a version; `entries` is a power of two from 16 on."""
 
     def __init__(self, policy, hint, reply, entries=16):
-        ask = _Open(policy.encode(), _Type(hint[0].encode(), hint[1]), _Type(reply[0].encode(), reply[1]), entries)
-        self._fd = os.open(PATH, os.O_RDWR | os.O_CLOEXEC)
+        ask = _Open(_name(policy), _Type(_name(hint[0]), hint[1]), _Type(_name(reply[0]), reply[1]), entries)
+        self._fd = _device()
         try:
             failed = _request(self._fd, 32, ask)
             if failed:

@@ -17,6 +17,9 @@ static void check(bool holds, const char *what)
 		failed = 1;
 	}
 }
+/* Of 32 letters. */
+#define LONG "abcdefghijklmnopqrstuvwxyzabcdef"
+#define NOBODY 65534
 #define CHECK(condition) check(condition, #condition)
 
 int main(void)
@@ -26,7 +29,14 @@ int main(void)
 	int i, full = 0, replies = 0;
 	pid_t child;
 
-	CHECK(baton_hints_open(&queue, "echo", "Hint", 2, "Reply", 1, 16) == -1 && strstr(queue.message, "another type"));
+	CHECK(baton_hints_open(&queue, "echo", "Hint", 2, "Reply", 1, 16) == -1 && strstr(queue.message, "hints are of another"));
+	CHECK(baton_hints_open(&queue, "echo", "Hint", 1, "Reply", 2, 16) == -1 && strstr(queue.message, "replies are of another"));
+	CHECK(baton_hints_open(&queue, LONG, "Hint", 1, "Reply", 1, 16) == -1 && errno == ENAMETOOLONG);
+	CHECK(strstr(queue.message, "at most 31 letters"));
+	CHECK(seteuid(NOBODY) == 0);
+	CHECK(baton_hints_open(&queue, "echo", "Hint", 1, "Reply", 1, 16) == -1 && errno == EACCES);
+	CHECK(strstr(queue.message, "nobody has granted you that (baton hints grant)"));
+	CHECK(seteuid(0) == 0);
 	if (baton_hints_open(&queue, "echo", "Hint", 1, "Reply", 1, 16)) {
 		printf("no queue: %s (%s)\n", queue.message, strerror(errno));
 		return 1;

@@ -6,12 +6,22 @@ import os
 
 from baton_hints import Full, Queue
 
-try:
-    Queue("echo", ("Hint", 2), ("Reply", 1))
-except OSError as error:
-    assert "another type" in error.strerror, error
-else:
-    raise AssertionError("another version is taken")
+
+def refused(name, hint, reply, why):
+    try:
+        Queue(name, ("Hint", hint), ("Reply", reply))
+    except (OSError, ValueError) as error:
+        assert why in str(error), error
+    else:
+        raise AssertionError(f"it is taken: not as '{why}' says")
+
+
+refused("echo", 2, 1, "hints are of another type")
+refused("echo", 1, 2, "replies are of another type")
+refused("e" * 32, 1, 1, "at most 31 letters")
+os.seteuid(65534)
+refused("echo", 1, 1, "nobody has granted you that (baton hints grant)")
+os.seteuid(0)
 
 # What is raised inside closes it: the thread can open another.
 try:

@@ -16,7 +16,7 @@ int main(void)
 	struct baton_hints queue;
 
 	if (baton_hints_open(&queue, "echo", "Hint", 1, "Reply", 1, 16))
-		err(1, "%s", queue.message);
+		errx(1, "%s", queue.message);
 	if (baton_hints_send(&queue, &hint))
 		err(1, "the hint was not sent");
 	if (baton_hints_wait(&queue, &reply, 1000) == 1)

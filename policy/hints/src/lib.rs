@@ -54,7 +54,7 @@ const SEND: Opcode = opcode::read_write::<BatonHintsSend>(0xBA, 33);
 pub enum OpenError {
     /// Baton is not loaded, or the device cannot be opened.
     Device(io::Error),
-    /// The kernel refused it, and why.
+    /// The kernel refused it, and why; or there can be no policy of that name.
     Refused(Errno, String),
 }
 
@@ -111,6 +111,17 @@ pub fn words(end: End) -> &'static str {
     }
 }
 
+/// As requests have it.
+fn name(policy: &str) -> Result<[u8; BATON_NAME_LEN], OpenError> {
+    let mut name = [0; BATON_NAME_LEN];
+    if policy.len() >= BATON_NAME_LEN {
+        let why = format!("a policy's name has at most {} letters: check it (baton status)", BATON_NAME_LEN - 1);
+        return Err(OpenError::Refused(Errno::NAMETOOLONG, why));
+    }
+    name[..policy.len()].copy_from_slice(policy.as_bytes());
+    Ok(name)
+}
+
 /// A thread's queue to a policy: hints of type `H`, replies of type `R`. Of the thread that opens it alone.
 pub struct Queue<H, R> {
     file: File,
@@ -125,10 +136,8 @@ pub struct Queue<H, R> {
 impl<H: Message, R: Message> Queue<H, R> {
     /// Opens this thread's queue. `entries`, a power of two from 16 on, is how many hints, and replies, there is room for.
     pub fn open(policy: &str, entries: u32) -> Result<Self, OpenError> {
+        let name = name(policy)?;
         let file = OpenOptions::new().read(true).write(true).open(PATH).map_err(OpenError::Device)?;
-        let mut name = [0; BATON_NAME_LEN];
-        let length = policy.len().min(BATON_NAME_LEN - 1);
-        name[..length].copy_from_slice(&policy.as_bytes()[..length]);
         let mut open = BatonHintsOpen {
             policy: name,
             hint: H::TYPE,
@@ -260,5 +269,29 @@ impl<H, R> Drop for Queue<H, R> {
     fn drop(&mut self) {
         // SAFETY: Hints-mapping. Nothing that was lent from it is left.
         let _ = unsafe { mm::munmap(self.map.cast(), self.size) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_say_what_to_do() {
+        let check = |error: OpenError, expected: &str| assert_eq!(error.to_string(), expected);
+        let device = |kind: io::ErrorKind| OpenError::Device(kind.into());
+        check(
+            device(io::ErrorKind::PermissionDenied),
+            "/dev/baton-hints cannot be opened: nobody has granted you that (baton hints grant)",
+        );
+        check(
+            device(io::ErrorKind::NotFound),
+            "/dev/baton-hints cannot be opened: entity not found; is a policy loaded (baton load)?",
+        );
+        check(
+            name(&"a".repeat(BATON_NAME_LEN)).unwrap_err(),
+            "there is no queue: a policy's name has at most 31 letters: check it (baton status)",
+        );
+        assert_eq!(name(&"a".repeat(31)).unwrap()[30..], *b"a\0");
     }
 }

@@ -92,7 +92,9 @@ fn other_types() -> Result<(), String> {
     is_closed(&mut queue, End::Replaced)?;
     drop(queue);
     let refused = open().err().unwrap_or_default();
-    check(refused.contains("another type or version"), || format!("the old type is not refused: {refused}"))?;
+    check(refused.contains("replies are of another type or version"), || {
+        format!("the old type is not refused: {refused}")
+    })?;
     let renewed = || Queue::<Hint, Renewed>::open("echo", 16).map_err(|e| e.to_string());
     let mut queue = renewed()?;
     queue.send_now(&ping(2)).map_err(|e| e.to_string())?;
