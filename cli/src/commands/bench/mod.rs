@@ -172,6 +172,7 @@ impl Bench {
 }
 
 pub fn command(search: &Search, args: &Bench) -> Result<ExitCode> {
+    check_page(args)?;
     if args.what == What::Fidelity {
         return fidelity::command(search, args);
     }
@@ -191,6 +192,18 @@ pub fn command(search: &Search, args: &Bench) -> Result<ExitCode> {
         false => print(report::text(&report))?,
     }
     Ok(code)
+}
+
+/// A page is asked for of those alone that write one.
+fn check_page(args: &Bench) -> Result<()> {
+    match args.what {
+        What::Rocksdb | What::Locality => Ok(()),
+        _ if args.page.is_none() => Ok(()),
+        what => Err(Error::user(
+            format!("bench {} writes no page", what.name()),
+            "leave --page out (--json has all numbers); bench rocksdb and bench locality write one",
+        )),
+    }
 }
 
 /// Boots a guest for each number of CPUs, and puts their reports together.
@@ -418,4 +431,31 @@ fn fair(search: &Search, args: &Bench, cpus: u32) -> Result<(Vec<report::Entry>,
         }
     }
     Ok((results, code))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{Cli, Command};
+    use clap::Parser;
+
+    fn bench(arguments: &str) -> Bench {
+        match Cli::parse_from(["baton", "bench"].into_iter().chain(arguments.split(' '))).command {
+            Command::Bench(bench) => bench,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_page_is_asked_for_where_there_is_one() {
+        for what in What::value_variants() {
+            let arguments = format!("{} --page /tmp/page", what.name());
+            let has_one = matches!(what, What::Rocksdb | What::Locality);
+            match check_page(&bench(&arguments)) {
+                Ok(()) => assert!(has_one, "{arguments}"),
+                Err(e) => assert!(!has_one && e.what == format!("bench {} writes no page", what.name()), "{e}"),
+            }
+            assert_eq!(check_page(&bench(what.name())), Ok(()));
+        }
+    }
 }
