@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 const LOADS: &[u32] = &[50, 70, 80, 90];
 /// For one run, ns.
 const DURATION: u64 = 500_000_000;
-/// Between requests, where it is found out how many can be answered, ns.
+/// Between requests for each CPU, where it is found out how many can be answered, ns.
 const OVERLOAD: f64 = 5_000.0;
 const PERCENTILES: [&str; 2] = ["p50", "p99"];
 const PORT: &str = "11211";
@@ -49,7 +49,9 @@ pub fn subjects() -> Vec<Subject> {
 /// Measures here: requests that can be answered, and latencies of GET at shares of what the first subject answers.
 pub fn measure(search: &Search, args: &Bench, cpus: u32) -> Result<Vec<Entry>> {
     output("ip", &["link", "set", "lo", "up"])?;
-    let _slice = slow::BaseSlice::longer()?;
+    let factor = slow::factor(args);
+    let _slice = args.icount.then(slow::BaseSlice::longer).transpose()?;
+    let overload = OVERLOAD / slow::at_once(args, cpus);
     let subjects = args.subjects();
     let measured = measured(&subjects);
     let series = || measured.iter().map(|m| Series { subject: m.name(), values: Vec::new() }).collect::<Vec<_>>();
@@ -57,16 +59,16 @@ pub fn measure(search: &Search, args: &Bench, cpus: u32) -> Result<Vec<Entry>> {
     let mut times = LOADS.iter().map(|_| PERCENTILES.map(|_| series())).collect::<Vec<_>>();
     let mut whole = None;
     for (place, Measured { subject, server }) in measured.iter().enumerate() {
-        subject.measure_with(search, slow::options(subject), || {
+        subject.measure_with(search, slow::options(subject).filter(|_| args.icount), || {
             let running = server.start(cpus)?;
             for run in 1..=args.runs() {
-                let rate = load(OVERLOAD, run)?.answered as f64 * 1e9 / DURATION as f64;
+                let rate = load(overload, run)?.answered as f64 * 1e9 / DURATION as f64;
                 let whole = *whole.get_or_insert(rate);
-                rates[place].values.push(rate * slow::FACTOR as f64);
+                rates[place].values.push(rate * factor as f64);
                 for (load_is, times) in LOADS.iter().zip(&mut times) {
                     let gets = load(1e9 * 100.0 / (whole * f64::from(*load_is)), run)?.gets;
                     for (series, ns) in times.iter_mut().zip([gets.p50, gets.p99]) {
-                        series[place].values.push(slow::us(ns));
+                        series[place].values.push(slow::us(ns, factor));
                     }
                 }
             }

@@ -458,4 +458,15 @@ mod tests {
             assert_eq!(check_page(&bench(what.name())), Ok(()));
         }
     }
+
+    #[test]
+    fn times_are_longer_where_instructions_are_counted() {
+        let check =
+            |arguments: &str, expected: u64| assert_eq!(slow::factor(&bench(arguments)), expected, "{arguments}");
+        check("rocksdb --here --icount", slow::FACTOR);
+        check("rocksdb --here", 1);
+        let at_once = |arguments: &str| slow::at_once(&bench(arguments), 4);
+        assert_eq!((at_once("memcached --here --icount"), at_once("memcached --here")), (1.0, 4.0));
+        assert_eq!((slow::us(16_000, slow::FACTOR), slow::us(16_000, 1)), (1.0, 16.0));
+    }
 }

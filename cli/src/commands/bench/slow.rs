@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::subject::Subject;
+use super::{subject::Subject, Bench};
 use crate::error::{Error, Result};
 
 /// With it, a context switch is a small part of a slice.
@@ -15,9 +15,23 @@ pub const SLICE: u64 = 10_000;
 /// EEVDF's slice.
 const BASE_SLICE: &str = "/sys/kernel/debug/sched/base_slice_ns";
 
+/// By which times are longer where this runs: 1 where the clock counts no instructions.
+pub fn factor(args: &Bench) -> u64 {
+    if args.icount {
+        FACTOR
+    } else {
+        1
+    }
+}
+
+/// How many of these CPUs compute at once: those that count instructions share one stream of them.
+pub fn at_once(args: &Bench, cpus: u32) -> f64 {
+    f64::from(if args.icount { 1 } else { cpus })
+}
+
 /// A modelled time, us.
-pub fn us(ns: u64) -> f64 {
-    (ns as f64 / FACTOR as f64).round() / 1e3
+pub fn us(ns: u64, factor: u64) -> f64 {
+    (ns as f64 / factor as f64).round() / 1e3
 }
 
 /// The times of policies that are longer, with their usual values, us.

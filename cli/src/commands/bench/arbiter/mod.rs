@@ -169,6 +169,7 @@ pub fn command(search: &Search, args: &Bench) -> Result<ExitCode> {
 /// All ways, on this machine.
 fn here(search: &Search) -> Result<Found> {
     kernel::require_root("putting a scheduler in charge")?;
+    check_cpus(std::thread::available_parallelism().map_or(1, |n| n.get() as u32))?;
     let mut found = Found { kernel: kernel::release(), points: Vec::new() };
     for way in Way::ALL {
         way.subject().measure(search, || {
@@ -183,6 +184,17 @@ fn here(search: &Search) -> Result<Found> {
         })?;
     }
     Ok(found)
+}
+
+/// One is for those who bring requests, and what must hold is of three others.
+fn check_cpus(cpus: u32) -> Result<()> {
+    match cpus {
+        CPUS => Ok(()),
+        _ => Err(Error::user(
+            format!("this machine has {cpus} CPUs, and bench arbiter is for {CPUS}"),
+            "use one with so many, or a guest (without --here)",
+        )),
+    }
 }
 
 /// Another process of this program. It is told to end with this value, and cleans up behind itself.
@@ -359,6 +371,14 @@ impl Grants {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn it_is_for_four_cpus() {
+        assert_eq!(check_cpus(4), Ok(()));
+        for cpus in [2, 8] {
+            assert!(check_cpus(cpus).unwrap_err().what.starts_with(&format!("this machine has {cpus} CPUs")));
+        }
+    }
 
     #[test]
     fn what_histories_come_to() {

@@ -15,7 +15,7 @@ use crate::cli::{Attach, LoadOptions, Which};
 use crate::commands::bench::fidelity::costs::ring;
 use crate::commands::bench::loads::output;
 use crate::commands::bench::programs::PROGRAMS;
-use crate::commands::bench::slow::{self, FACTOR};
+use crate::commands::bench::slow;
 use crate::commands::bench::subject::{check_policy, Subject};
 use crate::commands::bench::Bench;
 use crate::commands::{attach, load, unload};
@@ -31,27 +31,30 @@ const TICK: u64 = 4_000_000;
 /// All subjects on this machine. The first decides what a load is.
 pub fn measure(search: &Search, args: &Bench) -> Result<Found> {
     kernel::require_root("putting a scheduler in charge")?;
-    let _slice = slow::BaseSlice::longer()?;
+    let factor = slow::factor(args);
+    let _slice = args.icount.then(slow::BaseSlice::longer).transpose()?;
+    let cpus = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
+    let overload = OVERLOAD * slow::at_once(args, cpus);
     let speed = Speed::calibrate();
     let mut found = Found { kernel: kernel::release(), ..Found::default() };
     let mut whole = None;
     for subject in args.subjects() {
-        subject.measure_with(search, slow::options(&subject), || {
+        subject.measure_with(search, slow::options(&subject).filter(|_| args.icount), || {
             if whole.is_none() {
                 found.switch = hop(speed)?;
             }
-            let busy = run(OVERLOAD)?.computed as f64 / DURATION as f64;
+            let busy = run(overload, factor)?.computed as f64 / DURATION as f64;
             let whole = *whole.get_or_insert(busy);
             let answered = busy * 1e9 / MEAN;
             eprintln!("baton: {}: {answered:.0} requests in a second can be answered", subject.name());
             found.saturations.push(Saturation { place: Place::Kernel, subject: subject.name(), answered });
             for &load in LOADS {
                 let needed = whole * load as f64 / 100.0;
-                found.points.push(point(&subject, load, whole, &run(needed)?, None));
+                found.points.push(point(&subject, load, whole, &run(needed, factor)?, factor, None));
                 // Where there is an order, or nice values.
                 if matches!(subject, Subject::Eevdf | Subject::Policy(_)) {
-                    let (ran, share) = beside(search, &subject, || run(needed))?;
-                    found.points.push(point(&subject, load, whole, &ran, Some(share)));
+                    let (ran, share) = beside(search, &subject, || run(needed, factor))?;
+                    found.points.push(point(&subject, load, whole, &ran, factor, Some(share)));
                 }
             }
             Ok(())
@@ -77,10 +80,10 @@ struct Gets {
     p999: u64,
 }
 
-/// One run of requests that need this share of a CPU.
-fn run(load: f64) -> Result<Ran> {
-    let [short, long] = [SHORT, LONG].map(|ns| (ns * FACTOR).to_string());
-    let gap = (MEAN * FACTOR as f64 / load).to_string();
+/// One run of requests that need so many CPUs.
+fn run(load: f64, factor: u64) -> Result<Ran> {
+    let [short, long] = [SHORT, LONG].map(|ns| (ns * factor).to_string());
+    let gap = (MEAN * factor as f64 / load).to_string();
     let duration = DURATION.to_string();
     let words = ["--nice", "-20", "--gap", &gap, "--short", &short, "--long", &long, "--duration", &duration];
     let program = PROGRAMS.find("rocksdb")?;
@@ -88,15 +91,15 @@ fn run(load: f64) -> Result<Ran> {
     serde_json::from_str(&text).map_err(|e| Error::baton(format!("{} printed {text}: {e}", program.display())))
 }
 
-fn point(subject: &Subject, load: u64, whole: f64, ran: &Ran, batch_share: Option<f64>) -> Point {
-    let [p50, p99, p999] = [ran.gets.p50, ran.gets.p99, ran.gets.p999].map(slow::us);
+fn point(subject: &Subject, load: u64, whole: f64, ran: &Ran, factor: u64, batch_share: Option<f64>) -> Point {
+    let [p50, p99, p999] = [ran.gets.p50, ran.gets.p99, ran.gets.p999].map(|ns| slow::us(ns, factor));
     let point = Point {
         place: Place::Kernel,
         subject: subject.name(),
         batch: batch_share.is_some(),
         load,
         offered: whole * load as f64 / 100.0 * 1e9 / MEAN,
-        answered: ran.answered as f64 * FACTOR as f64 * 1e9 / DURATION as f64,
+        answered: ran.answered as f64 * factor as f64 * 1e9 / DURATION as f64,
         p50,
         p99,
         p999,

@@ -3,7 +3,8 @@
 //! 50 workers answer them in an open loop: a latency counts from when the request was due.
 //!
 //! Twice: in the simulator with the paper's own setting (`simulated`), and with a real RocksDB in a booted kernel that counts instructions
-//! (`guest`), where all times are longer by [`FACTOR`]. What must hold is judged in `judge`, and drawn in `page`.
+//! (`guest`), where all times are longer by [`FACTOR`] (not with `--here` on a machine that counts none). What must hold is judged in `judge`,
+//! and drawn in `page`.
 
 mod guest;
 mod judge;
@@ -28,7 +29,7 @@ const SHORT: u64 = 4_000;
 const LONG: u64 = 10_000_000;
 /// What a request takes on average, ns.
 const MEAN: f64 = (SHORT as f64 * 99.5 + LONG as f64 * 0.5) / 100.0;
-/// So much is asked for where it is found out how much can be answered.
+/// So much is asked for of each CPU, where it is found out how much can be answered.
 const OVERLOAD: f64 = 1.5;
 
 /// The batch program's policy, where the requests' is not the kernel's own.
