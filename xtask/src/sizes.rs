@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! How long policies are, beside those of the paper that they are after.
 //!
-//! Lines of code are those of a policy's sources that are neither empty nor comment alone, up to the tests of each file. All lines are counted, too, as
+//! Lines of code are those of a policy's sources that are neither empty nor comment alone, without modules of tests. All lines are counted, too, as
 //! the paper does not say what its numbers leave out.
 
 use crate::{files::File, pages::FOR_TESTS};
@@ -57,13 +57,32 @@ fn sizes(files: &[File]) -> BTreeMap<&str, Size> {
 
 fn code(text: &str) -> usize {
     let mut within_comment = false;
-    let lines = text.lines().map(str::trim).take_while(|line| *line != "#[cfg(test)]");
     let is_code = |line: &&str| {
+        let line = line.trim();
         let comment = within_comment || line.starts_with("/*");
         within_comment = comment && !line.ends_with("*/");
         !comment && !line.is_empty() && !line.starts_with("//")
     };
-    lines.filter(is_code).count()
+    without_tests(text).into_iter().filter(is_code).count()
+}
+
+/// The lines that are in no `mod` right after a `#[cfg(test)]`, up to its brace at the same place: all sources are formatted.
+fn without_tests(text: &str) -> Vec<&str> {
+    let mut lines = text.lines().peekable();
+    let mut left = Vec::new();
+    while let Some(line) = lines.next() {
+        let place = line.strip_suffix("#[cfg(test)]").filter(|place| place.trim().is_empty());
+        let module = place.and_then(|_| lines.next_if(|line| line.trim_start().starts_with("mod ")));
+        match place.zip(module) {
+            Some((place, module)) if module.ends_with('{') => {
+                let end = format!("{place}}}");
+                lines.by_ref().find(|line| *line == end);
+            }
+            Some(_) => {}
+            None => left.push(line),
+        }
+    }
+    left
 }
 
 #[cfg(test)]
@@ -76,6 +95,10 @@ mod tests {
         check("// a\n\n//! b\nuse c; // d\n    /// e\n    f();\n", 2);
         check("/*\n * a\n */\nint b; /* c */\n\t/* d\n\t   e */\n#include <f>\n", 2);
         check("fn a() {}\n#[cfg(test)]\nmod tests {}\n", 1);
+        check("mod a;\nmod b;\n#[cfg(test)]\nuse c;\nd;\n", 5);
+        check("#[cfg(test)]\nmod tests;\n\nb;\n", 1);
+        check("a;\n#[cfg(test)]\nmod tests {\n    fn b() {\n    }\n}\n\nc;\nd;\n", 3);
+        check("mod a {\n    #[cfg(test)]\n    mod tests {\n        b;\n    }\n    c;\n}\n", 3);
     }
 
     #[test]
