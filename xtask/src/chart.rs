@@ -70,6 +70,15 @@ pub struct Group {
     pub bars: Vec<(f64, String)>,
 }
 
+impl Chart {
+    pub fn values(&self) -> Vec<f64> {
+        match &self.shape {
+            Shape::Lines { curves, .. } => curves.iter().flat_map(|(_, points)| points).map(|point| point.1).collect(),
+            Shape::Bars { groups, .. } => groups.iter().flat_map(|group| &group.bars).map(|bar| bar.0).collect(),
+        }
+    }
+}
+
 /// The chart as a file's text.
 pub fn svg(chart: &Chart) -> Result<String> {
     let mut text = String::new();
@@ -113,10 +122,7 @@ fn draw(chart: &Chart, root: Area<'_>) -> Drawn {
 
 /// Of the values' axis: whole powers of ten, or from 0 to a tenth more than the largest.
 fn range(chart: &Chart) -> Range<f64> {
-    let values: Vec<f64> = match &chart.shape {
-        Shape::Lines { curves, .. } => curves.iter().flat_map(|(_, points)| points).map(|point| point.1).collect(),
-        Shape::Bars { groups, .. } => groups.iter().flat_map(|group| &group.bars).map(|bar| bar.0).collect(),
-    };
+    let values = chart.values();
     let (least, most) = (values.iter().copied().fold(f64::MAX, f64::min), values.iter().copied().fold(0.0, f64::max));
     match chart.logarithmic {
         true => 10f64.powf(least.log10().floor())..10f64.powf(most.log10().floor() + 1.0),

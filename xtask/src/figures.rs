@@ -8,7 +8,8 @@
 //! ```
 //!
 //! (`log` where the values' axis is logarithmic), and somewhere on the page `![...](figures/NAME.svg)`. Of columns with the same name the first is
-//! meant. A row with no number there is not drawn, nor is a curve of one point.
+//! meant. A row with no number there is not drawn, nor is a curve of one point. What an axis cannot have is refused: less than 0, nothing but 0, on a
+//! logarithmic one 0.
 
 use crate::{
     chart::{self, Chart, Group, Shape},
@@ -100,6 +101,14 @@ fn chart_of(comment: &str, table: &[Vec<&str>]) -> Result<(String, Chart)> {
     let names: Vec<&str> = needed("columns")?.split(" | ").collect();
     let columns = names.iter().map(|name| column(name)).collect::<Result<Vec<usize>>>()?;
     let cell = |row: &[&str], column: usize| row.get(column).map(|cell| (*cell).to_owned()).unwrap_or_default();
+    let number = |row: &[&str], column: usize, logarithmic: bool| {
+        let text = cell(row, column);
+        let number = number(&text);
+        match number.is_none_or(|number| number.is_finite() && number >= 0.0 && !(logarithmic && number == 0.0)) {
+            true => Ok(number),
+            false => Err(format!("`{text}` in column `{}`, row `{}`, cannot be drawn", head[column], cell(row, 0))),
+        }
+    };
     let shape = if shape == "lines" {
         let over = column(needed("over")?)?;
         let by = part("by").map(column).transpose()?;
@@ -107,7 +116,9 @@ fn chart_of(comment: &str, table: &[Vec<&str>]) -> Result<(String, Chart)> {
         for row in rows {
             for (name, &column) in names.iter().zip(&columns) {
                 let name = by.map_or((*name).to_owned(), |by| cell(row, by));
-                let (Some(x), Some(y)) = (number(&cell(row, over)), number(&cell(row, column))) else { continue };
+                let (Some(x), Some(y)) = (number(row, over, false)?, number(row, column, logarithmic)?) else {
+                    continue;
+                };
                 match curves.iter_mut().find(|curve| curve.0 == name) {
                     Some(curve) => curve.1.push((x, y)),
                     None => curves.push((name, vec![(x, y)])),
@@ -117,16 +128,21 @@ fn chart_of(comment: &str, table: &[Vec<&str>]) -> Result<(String, Chart)> {
         curves.retain(|curve| curve.1.len() > 1);
         Shape::Lines { over: head[over].to_owned(), curves }
     } else {
-        let group = |row: &Vec<&str>| {
-            let bar = |&column: &usize| Some((number(&cell(row, column))?, cell(row, column)));
-            Some(Group { name: cell(row, 0), bars: columns.iter().map(bar).collect::<Option<_>>()? })
-        };
-        Shape::Bars {
-            names: names.iter().map(|&name| name.to_owned()).collect(),
-            groups: rows.iter().filter_map(group).collect(),
+        let mut groups = Vec::new();
+        for row in rows {
+            let bar = |&column: &usize| Ok(number(row, column, logarithmic)?.map(|number| (number, cell(row, column))));
+            let bars: Vec<_> = columns.iter().map(bar).collect::<Result<_>>()?;
+            groups.extend(bars.into_iter().collect::<Option<_>>().map(|bars| Group { name: cell(row, 0), bars }));
         }
+        Shape::Bars { names: names.iter().map(|&name| name.to_owned()).collect(), groups }
     };
-    Ok((name.to_owned(), Chart { value: needed("value")?.to_owned(), logarithmic, shape }))
+    let chart = Chart { value: needed("value")?.to_owned(), logarithmic, shape };
+    match chart.values().iter().any(|value| *value > 0.0) {
+        true => Ok((name.to_owned(), chart)),
+        false => {
+            Err(format!("no row of the table has a number above 0 to draw in the columns `{}`", names.join(" | ")))
+        }
+    }
 }
 
 /// A number of a table: 1,234.5.
@@ -187,6 +203,17 @@ mod tests {
         check("<!-- figure f: bars; value: us; columns: a -->", "", "no table");
         check("<!-- figure f: bars; value: us; columns: b -->", "a\n-\n1", "no column `b`");
         check("<!-- figure f: bars; columns: a -->", "a\n-\n1", "value: ...");
+        let bars = "<!-- figure f: bars, log; value: us; columns: b -->";
+        check(bars, "a | b\n-\nx | 1\ny | 0", "`0` in column `b`, row `y`,");
+        check(bars, "a | b\n-\nx | 1\ny | NaN", "`NaN` in column `b`, row `y`,");
+        check(bars, "a | b\n-\nx | ", "no row");
+        check(bars, "a | b\n-", "no row");
+        check("<!-- figure f: bars; value: us; columns: b -->", "a | b\n-\nx | -1", "`-1` in column `b`");
+        check("<!-- figure f: bars; value: us; columns: b -->", "a | b\n-\nx | 0", "no row");
+        let lines = "<!-- figure f: lines, log; value: us; over: a; columns: b -->";
+        check(lines, "a | b\n-\n1 | 2\n2 | inf", "`inf` in column `b`, row `2`,");
+        check(lines, "a | b\n-\ninf | 2\n2 | 3", "`inf` in column `a`,");
+        check(lines, "a | b\n-\n1 | 2", "no row");
     }
 
     #[test]
