@@ -3,16 +3,21 @@
 //! compared with.
 
 use super::socket::{receive, send, Message, GRANTED, JOIN, PARK, RECLAIM, REQUEST};
+use rustix::io::Errno;
 use rustix::process::Pid;
-use std::fs;
+use std::fs::{self, File, TryLockError};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// In this time a core that is to be given back is; else it is taken.
 const WITHIN: Duration = Duration::from_millis(10);
+/// Before one who could not be accepted is tried again.
+const PAUSE: Duration = Duration::from_millis(10);
 const LEVELS: usize = 8;
 /// Where its sets are.
 const GROUP: &str = "/sys/fs/cgroup/baton-arbiter";
@@ -20,12 +25,17 @@ const GROUP: &str = "/sys/fs/cgroup/baton-arbiter";
 /// Grants cores of these CPUs to all who connect, until that returns; then its socket and its cgroup are removed. The first CPU is nobody's core.
 ///
 /// # Errors
-/// When it cannot listen there, or there can be no cpusets: it is not the superuser's, there is no cgroup v2, or cpusets are used by version 1.
+/// When it cannot listen there, or there can be no cpusets: it is not the superuser's, there is no cgroup v2, cpusets are used by version 1, or another
+/// server has them.
 pub fn serve(socket: &Path, cpus: u32, until: impl FnOnce()) -> io::Result<()> {
     // Whoever finds the socket finds cpusets, too.
     let house = House::of(cpus, Sets::new(cpus)?);
     let (listener, inside) = (UnixListener::bind(socket)?, Arc::clone(&house));
-    std::thread::spawn(move || serve_by(&listener, &inside));
+    thread::spawn(move || {
+        if let Err(why) = serve_by(&listener, &inside) {
+            eprintln!("arbiter: nobody can connect any more: {why}; end this server, and start it anew");
+        }
+    });
     until();
     // Nobody moves threads there any more.
     drop(std::mem::replace(&mut open(&house.0).sets, Sets::None));
@@ -40,16 +50,30 @@ pub fn serve_unmoved(socket: &Path, cpus: u32) -> io::Result<()> {
 
 fn serve_by(listener: &UnixListener, house: &Arc<(Mutex<House>, Condvar)>) -> io::Result<()> {
     let clock = Arc::clone(house);
-    std::thread::spawn(move || watch(&clock));
+    thread::spawn(move || watch(&clock));
     for (number, stream) in listener.incoming().enumerate() {
-        let (stream, house) = (stream?, Arc::clone(house));
-        std::thread::spawn(move || {
+        let stream = match stream {
+            Ok(stream) => stream,
+            Err(why) if passes(&why) => {
+                thread::sleep(PAUSE);
+                continue;
+            }
+            Err(why) => return Err(why),
+        };
+        let house = Arc::clone(house);
+        thread::spawn(move || {
             // It ends with its connection.
             let _ = attend(&house, &stream, number as u64);
             open(&house.0).leave(number as u64);
         });
     }
     Ok(())
+}
+
+/// Of that one connection; or files, or memory for one, of which some may be given back soon.
+fn passes(why: &io::Error) -> bool {
+    let errors = [Errno::CONNABORTED, Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS];
+    Errno::from_io_error(why).is_some_and(|errno| errors.contains(&errno))
 }
 
 /// Whoever panicked while it had it said so; its process's numbers are whole.
@@ -250,15 +274,14 @@ enum Sets {
 impl Sets {
     fn new(cpus: u32) -> io::Result<Self> {
         fs::write("/sys/fs/cgroup/cgroup.subtree_control", "+cpuset")?;
-        fs::create_dir_all(GROUP)?;
-        let group = Group(PathBuf::from(GROUP));
+        let group = Group::take(GROUP.into())?;
         group.divide(cpus)?;
         Ok(Self::Cpusets(group))
     }
 
     /// A process has connected: its threads are plain ones.
     fn adopt(&self, process: Pid) -> io::Result<()> {
-        if let Self::Cpusets(Group(group)) = self {
+        if let Self::Cpusets(Group { path: group, .. }) = self {
             fs::write(group.join("cgroup.procs"), process.as_raw_nonzero().to_string())?;
             for thread in fs::read_dir(format!("/proc/{}/task", process.as_raw_nonzero()))? {
                 fs::write(group.join("shared/cgroup.threads"), thread?.file_name().as_encoded_bytes())?;
@@ -277,13 +300,13 @@ impl Sets {
 
     /// A thread that has ended cannot be moved, and need not be.
     fn put(&self, thread: u32, set: &str) {
-        if let Self::Cpusets(Group(group)) = self {
+        if let Self::Cpusets(Group { path: group, .. }) = self {
             let _ = fs::write(group.join(set).join("cgroup.threads"), thread.to_string());
         }
     }
 
     fn share(&self, free: &[usize]) {
-        if let Self::Cpusets(Group(group)) = self {
+        if let Self::Cpusets(Group { path: group, .. }) = self {
             let list: Vec<_> = free.iter().map(usize::to_string).collect();
             // The first CPU is always free: the list is never empty.
             let _ = fs::write(group.join("shared/cpuset.cpus"), list.join(","));
@@ -292,20 +315,39 @@ impl Sets {
 }
 
 /// A cgroup with a cpuset for each core, and one for all other threads. It is removed with this value.
-struct Group(PathBuf);
+struct Group {
+    path: PathBuf,
+    /// Its directory, locked until it is removed. A killed server's lock is gone, and its group is the next one's.
+    _lock: File,
+}
 
 impl Group {
+    /// What is another server's stays as it is.
+    fn take(path: PathBuf) -> io::Result<Self> {
+        fs::create_dir_all(&path)?;
+        let lock = File::open(&path)?;
+        match lock.try_lock() {
+            // Else another one has removed what was opened.
+            Ok(()) if fs::metadata(&path)?.ino() == lock.metadata()?.ino() => Ok(Self { path, _lock: lock }),
+            Err(TryLockError::Error(why)) => Err(why),
+            Ok(()) | Err(TryLockError::WouldBlock) => {
+                let what = format!("another server of cores runs, with {}", path.display());
+                Err(io::Error::new(io::ErrorKind::ResourceBusy, what + ": connect to its socket, or end it first"))
+            }
+        }
+    }
+
     fn divide(&self, cpus: u32) -> io::Result<()> {
-        fs::write(self.0.join("cgroup.subtree_control"), "+cpuset").or_else(|_| {
+        fs::write(self.path.join("cgroup.subtree_control"), "+cpuset").or_else(|_| {
             // Its children are made threaded first.
-            fs::create_dir_all(self.0.join("shared"))?;
-            fs::write(self.0.join("shared/cgroup.type"), "threaded")?;
-            fs::write(self.0.join("cgroup.subtree_control"), "+cpuset")
+            fs::create_dir_all(self.path.join("shared"))?;
+            fs::write(self.path.join("shared/cgroup.type"), "threaded")?;
+            fs::write(self.path.join("cgroup.subtree_control"), "+cpuset")
         })?;
         for cpu in 0..cpus {
-            Self::set(&self.0.join(format!("core-{cpu}")), &cpu.to_string())?;
+            Self::set(&self.path.join(format!("core-{cpu}")), &cpu.to_string())?;
         }
-        Self::set(&self.0.join("shared"), &format!("0-{}", cpus - 1))
+        Self::set(&self.path.join("shared"), &format!("0-{}", cpus - 1))
     }
 
     fn set(set: &Path, cpus: &str) -> io::Result<()> {
@@ -316,24 +358,47 @@ impl Group {
 
     /// Processes that are still there become the root's.
     fn remove(&self) -> io::Result<()> {
-        for process in fs::read_to_string(self.0.join("cgroup.procs"))?.lines() {
+        for process in fs::read_to_string(self.path.join("cgroup.procs"))?.lines() {
             // It may have ended meanwhile.
             let _ = fs::write("/sys/fs/cgroup/cgroup.procs", process);
         }
-        for entry in fs::read_dir(&self.0)? {
+        for entry in fs::read_dir(&self.path)? {
             let entry = entry?;
             if entry.file_type()?.is_dir() {
                 fs::remove_dir(entry.path())?;
             }
         }
-        fs::remove_dir(&self.0)
+        fs::remove_dir(&self.path)
     }
 }
 
 impl Drop for Group {
     fn drop(&mut self) {
         if let Err(why) = self.remove() {
-            eprintln!("arbiter: {} stays: {why}", self.0.display());
+            eprintln!("arbiter: {} stays: {why}", self.path.display());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_is_one_servers_at_a_time() {
+        let path = std::env::temp_dir().join(format!("baton-arbiter-group-{}", std::process::id()));
+        let core = path.join("core-0");
+        fs::create_dir_all(&core).unwrap();
+        let first = File::open(&path).unwrap();
+        first.lock().unwrap();
+        let why = Group::take(path.clone()).err().map(|why| why.to_string()).unwrap_or_default();
+        assert!(why.starts_with("another server of cores runs, with /") && core.exists(), "{why}");
+        // As when it is killed.
+        drop(first);
+        let second = Group::take(path.clone()).unwrap();
+        assert!(Group::take(path.clone()).is_err());
+        // This is no cgroup: it stays.
+        drop(second);
+        fs::remove_dir_all(path).unwrap();
     }
 }

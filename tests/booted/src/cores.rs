@@ -325,6 +325,9 @@ fn served() -> Result<(), String> {
     }
     let mut one = Process::start("work-by-socket", 3)?;
     become_so(&mut [&mut one], &[3])?;
+    let second = ["threads", "arbiter", "/tmp/second.socket"];
+    crate::tool::baton_fails(&second, "another server of cores runs")?;
+    become_so(&mut [&mut one], &[3])?;
     let cpuset = fs::read_to_string(format!("{GROUP}/shared/cpuset.cpus")).map_err(|e| format!("no cpuset: {e}"))?;
     check(cpuset.trim() == "0", || format!("plain threads have {cpuset:?}"))?;
     kill_process(Pid::from_child(&server.0), Signal::TERM).map_err(|e| e.to_string())?;
