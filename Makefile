@@ -15,7 +15,7 @@ check: ## Formatting, lints and house rules
 containment: ## Whatever a policy or the tool does wrong, 20 times in a row
 	@vm/enter cargo xtask booted 20 containment
 
-hostile: ## Ten minutes of a hostile client of hint queues in a booted kernel
+hostile: ## Ten minutes of hostile clients of hint queues in a booted kernel
 	@vm/enter cargo xtask hostile 600
 
 torture: ## Ten minutes of stress under wfq

@@ -25,7 +25,7 @@ usage: cargo xtask COMMAND
   booted [TIMES [WORD]]
            only the tests in a booted kernel, each so often in a row; those with WORD in their name
   hostile SECONDS
-           a hostile client of hint queues in a booted kernel, so long, with load beside it
+           hostile clients of hint queues in a booted kernel, so long, with load beside them
   header   writes policy/c/baton.h anew from policy/abi
   figures  draws docs/policies/figures anew from the tables of the pages";
 

@@ -71,7 +71,7 @@ pub fn booted(root: &Path, repeat: &str, word: &str) -> Result {
     Ok(())
 }
 
-/// `cargo xtask hostile SECONDS`: a hostile client of hint queues is at work so long, with load beside it, by this machine's clock.
+/// `cargo xtask hostile SECONDS`: hostile clients of hint queues are at work so long, with load beside them, by this machine's clock.
 pub fn hostile(root: &Path, seconds: &str) -> Result {
     let timeout = seconds.parse::<u64>().map_err(|e| format!("{seconds}: {e}; it takes a number of seconds"))? + 600;
     let machine = ["--cpus", "2", "--timeout", &timeout.to_string()];

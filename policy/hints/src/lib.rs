@@ -203,7 +203,7 @@ impl<H: Message, R: Message> Queue<H, R> {
     }
 
     /// Gives the policy a hint at once, by a system call, after those that were sent before. It has it when this returns.
-    pub fn send_now(&mut self, hint: &H) -> Result<(), NotSent> {
+    pub fn send_now(&self, hint: &H) -> Result<(), NotSent> {
         let mut send = BatonHintsSend { hint: hint.encode(), ..BatonHintsSend::default() };
         // SAFETY: Sized-request. As above.
         let sent = unsafe { ioctl::ioctl(&self.file, ioctl::Updater::<SEND, _>::new(&mut send)) };

@@ -2,7 +2,7 @@
 //! Hints: applications that are right, wrong, hostile or dead, and a policy that answers.
 
 use crate::{
-    record,
+    hostile, record,
     tool::{baton, check, is_well, must, Load},
     Case,
 };
@@ -36,7 +36,6 @@ pub fn cases() -> Vec<Case> {
         case!("hints: replies that are not read", unread()),
         case!("hints: other types, and other mistakes", mistakes()),
         case!("hints: clients that are killed", killed()),
-        case!("hints: a hostile client", hostile(5)),
         case!("hints: recorded", recorded()),
         case!("hints: threads that share one share a CPU", together()),
         case!("hints: the examples of docs/hints.md", examples()),
@@ -124,6 +123,7 @@ pub fn client(args: &[String]) -> ExitCode {
         Some("without-calls") => rounds(),
         Some("open") => open().map(|queue| hold(queue, args.get(1).is_some())),
         Some("flood") => flood(),
+        Some("hostile") => hostile::without_end(args.get(1).map_or("", String::as_str)),
         Some("name") => name(args.get(1).and_then(|id| id.parse().ok())),
         _ => Err("no such client".into()),
     };
@@ -254,7 +254,7 @@ fn full() -> Result<(), String> {
 
 /// Whatever one likes, as if it were of the right type.
 #[derive(Clone, Copy)]
-struct Wild(Raw);
+pub struct Wild(pub Raw);
 
 impl Message for Wild {
     const TYPE: Type = Type { layout: 0, ..Hint::TYPE };
@@ -275,7 +275,7 @@ fn refused() -> Result<(), String> {
     let mut queue = Queue::<Wild, Reply>::open("echo", 16).map_err(|e| e.to_string())?;
     let raw = |tag, thread, word| Wild(Raw { tag, thread, words: [word, 0, 0, 0, 0, 0] });
     let me = gettid().as_raw_nonzero().get() as u32;
-    let mut expect = |what: &str, hint: Wild, expected: Result<(), NotSent>| {
+    let expect = |what: &str, hint: Wild, expected: Result<(), NotSent>| {
         let got = queue.send_now(&hint);
         check(got == expected, || format!("{what}: {got:?}"))
     };
@@ -300,7 +300,7 @@ fn refused() -> Result<(), String> {
         let _ = stopped.recv();
     });
     let other_id = from.recv().map_err(|e| e.to_string())?;
-    let mut queue = open()?;
+    let queue = open()?;
     let said = queue.send_now(&Hint::First { thread: Thread::of_id(other_id), yes: true });
     check(said == Ok(()), || format!("another thread of mine is refused: {said:?}"))?;
     drop(stop);
@@ -388,66 +388,6 @@ fn killed() -> Result<(), String> {
         check(ended.is_none(), || format!("the client ended by itself: {ended:?}"))?;
     }
     load.end()?;
-    let mut queue = open()?;
-    heard(&mut queue, 1)?;
-    is_well("echo")
-}
-
-/// Threads that write whatever into what is mapped, sequences above all, while the policy reads it and writes there,
-/// for so many seconds.
-pub fn hostile(seconds: u64) -> Result<(), String> {
-    load()?;
-    let end = Instant::now() + Duration::from_secs(seconds);
-    let stop = Arc::new(AtomicBool::new(false));
-    let load = {
-        let stop = stop.clone();
-        thread::spawn(move || {
-            while !stop.load(Relaxed) {
-                crate::tool::hackbench(1, 20)?;
-            }
-            Ok::<(), String>(())
-        })
-    };
-    let attackers: Vec<_> = (1..4u32)
-        .map(|seed| {
-            thread::spawn(move || -> Result<u32, String> {
-                let mut queue = Queue::<Wild, Reply>::open("echo", 16).map_err(|e| e.to_string())?;
-                let mut chance = seed.wrapping_mul(0x9e37_79b9);
-                let mut next = || {
-                    chance ^= chance << 13;
-                    chance ^= chance >> 17;
-                    chance ^= chance << 5;
-                    chance
-                };
-                while Instant::now() < end {
-                    let memory = queue.memory();
-                    for _ in 0..1_000 {
-                        let at = next() as usize % memory.len();
-                        // Often a sequence, and often one that is believed.
-                        let at = if next() % 2 == 0 { at & !15 } else { at };
-                        let word = if next() % 2 == 0 { next() % 64 } else { next() };
-                        memory[at].store(word, Relaxed);
-                    }
-                    let (tag, thread) = (next() % 4, if next() % 2 == 0 { 0 } else { next() % 400 });
-                    let words = std::array::from_fn(|_| u64::from(next()) << (next() % 33));
-                    let _ = queue.send_now(&Wild(Raw { tag, thread, words }));
-                    let _ = queue.receive();
-                    if next() % 8 == 0 {
-                        thread::sleep(Duration::from_micros(100));
-                    }
-                }
-                // Its own rings are in disorder; a call is heard all the same.
-                let said = queue.send_now(&Wild(ping(1).encode()));
-                check(said == Ok(()), || format!("a right hint after all that: {said:?}"))?;
-                Ok(queue.refused())
-            })
-        })
-        .collect();
-    for attacker in attackers {
-        attacker.join().map_err(|_| "a thread panicked".to_owned())??;
-    }
-    stop.store(true, Relaxed);
-    load.join().map_err(|_| "a thread panicked".to_owned())??;
     let mut queue = open()?;
     heard(&mut queue, 1)?;
     is_well("echo")

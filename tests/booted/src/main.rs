@@ -6,7 +6,7 @@
 //! with nothing loaded, and fails when the machine does not go on scheduling or something stays behind. The kernel's log is judged
 //! by the one that boots the guest (crate baton-vm).
 //!
-//! `baton-booted --hostile SECONDS`: only the hostile client of hint queues, so long.
+//! `baton-booted --hostile SECONDS`: only the hostile clients of hint queues, so long.
 
 macro_rules! case {
     ($name:literal, $run:expr) => {
@@ -23,6 +23,7 @@ mod cores;
 mod flight;
 mod grants;
 mod hints;
+mod hostile;
 mod killed;
 mod record;
 mod several;
@@ -49,8 +50,8 @@ fn main() -> ExitCode {
             let Some(seconds) = args.next().and_then(|n| n.parse().ok()) else {
                 return told(Err("--hostile SECONDS".into()));
             };
-            let result = one(|| hints::hostile(seconds));
-            println!("a hostile client, {seconds} s: {}", if result.is_ok() { "ok" } else { "FAILED" });
+            let result = one(|| hostile::hostile(seconds));
+            println!("hostile clients, {seconds} s: {}", if result.is_ok() { "ok" } else { "FAILED" });
             return told(result);
         }
         if arg == "--hints" {
@@ -68,6 +69,7 @@ fn main() -> ExitCode {
     let is_systemd = std::fs::exists("/run/systemd/system").unwrap_or(false);
     let cpus = std::thread::available_parallelism().map_or(0, usize::from).to_string();
     let machine = if is_systemd { "systemd" } else { &cpus };
+    let of_hints = [hints::cases(), hostile::cases(), closed::cases(), grants::cases()];
     let groups = [
         ("containment", "2", containment::cases().into_iter().chain(cases::of_containment()).collect::<Vec<_>>()),
         ("life", "2", cases::cases()),
@@ -75,7 +77,7 @@ fn main() -> ExitCode {
         ("upgrade", "2", upgrade::cases()),
         ("killed", "2", killed::cases()),
         ("record", "2", record::cases().into_iter().chain(flight::cases()).collect()),
-        ("hints", "2", hints::cases().into_iter().chain(closed::cases()).chain(grants::cases()).collect()),
+        ("hints", "2", of_hints.into_iter().flatten().collect()),
         ("several", "4", several::cases()),
         ("cores", "4", cores::cases()),
         ("configuration", "4", configuration::cases()),
