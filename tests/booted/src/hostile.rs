@@ -65,9 +65,12 @@ struct Counts {
 /// Asked again and again while a queue is open, whether that is all.
 type Over<'a> = &'a (dyn Fn() -> bool + Sync);
 
+/// What an ordinary client does.
+type Ordinary = fn() -> Result<(), String>;
+
 /// Attacks the policies, one after the other, for so many seconds in all, with load beside it. An ordinary client works after that.
 pub fn hostile(seconds: u64) -> Result<(), String> {
-    let policies: [(_, _, fn() -> Result<(), String>); 3] =
+    let policies: [(_, _, Ordinary); 3] =
         [("echo", 3, ordinary_of_echo), ("arbiter", 1, ordinary_of_arbiter), ("locality", 1, ordinary_of_locality)];
     for (policy, fifths, ordinary) in policies {
         unload_everything()?;
@@ -226,7 +229,7 @@ fn scribble(memory: &[AtomicU32], place: &AtomicU32, chance: &mut Chance) {
         }
         _ => {
             let at = chance.below(memory.len());
-            if at % LINE != 0 && at != REFUSED {
+            if !at.is_multiple_of(LINE) && at != REFUSED {
                 memory[at].store(chance.next(), Relaxed);
             }
         }
