@@ -11,6 +11,8 @@ use crate::report::table;
 const JUDGED: &str = "shinjuku";
 /// Loads at which it is compared, per cent.
 const AT: &[u64] = &[50, 70, 80];
+/// Loads that its curve in the simulator must have, per cent: to 80, as it cannot answer more than 100.
+const CURVE: &[u64] = &[10, 20, 30, 40, 50, 60, 70, 75, 80];
 
 /// What a number may be.
 #[derive(Clone, Copy, Debug)]
@@ -97,17 +99,20 @@ impl View<'_> {
         self.each((self.baseline, false), (JUDGED, false), |baseline, judged| baseline.p99 / judged.p99)
     }
 
-    /// Up to 80 % of what it can answer. In the simulator, which has all loads from 10 % on.
+    /// Up to 80 % of what it can answer. In the simulator, where all subjects are always measured.
     fn flat(&self) -> Vec<(u64, f64)> {
         if self.place != Place::Simulator {
             return Vec::new();
         }
-        let answered = self.answered(JUDGED).unwrap_or(f64::NAN);
-        let points = self.found.points.iter().filter(|p| p.place == self.place && p.subject == JUDGED && !p.batch);
-        let until: Vec<_> = points.filter(|p| p.offered <= 0.8 * answered).collect();
-        let lowest = until.iter().map(|p| p.p99).next().unwrap_or(f64::NAN);
-        let highest = until.iter().map(|p| (p.load, p.p99 / lowest)).max_by(|a, b| a.1.total_cmp(&b.1));
-        highest.or(self.or_missing(None).map(|missing| (0, missing))).into_iter().collect()
+        let point = |load| self.point(JUDGED, false, load).filter(|p| p.p99 > 0.0);
+        let lowest = point(CURVE[0]).map_or(f64::NAN, |p| p.p99);
+        let until = 0.8 * self.answered(JUDGED).unwrap_or(f64::NAN);
+        let times = CURVE.iter().filter_map(|&load| match point(load) {
+            Some(p) => (p.offered <= until).then_some((load, p.p99 / lowest)),
+            None => Some((load, f64::NAN)),
+        });
+        // What is not a number is the highest.
+        vec![times.max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((0, f64::NAN))]
     }
 
     fn saturation(&self) -> Vec<(u64, f64)> {
@@ -186,7 +191,7 @@ mod tests {
     use super::*;
     use crate::commands::bench::rocksdb::Saturation;
 
-    /// At 10 and 50 % of both places; shinjuku has this p99, and this share and p99 beside a batch program.
+    /// At 50 % of both places; shinjuku has its curve, too, with this p99 at 50 %, and this share and p99 beside a batch program.
     fn found(p99: f64, share: f64, beside: f64) -> Found {
         let mut found = Found { kernel: "7.2".into(), switch: SLICE * FACTOR / 20, ..Found::default() };
         for (place, baseline) in [(Place::Simulator, "cfs_like"), (Place::Kernel, "eevdf")] {
@@ -199,8 +204,9 @@ mod tests {
             };
             add(baseline, 50, 1_000.0, None);
             add(baseline, 50, 2_000.0, Some(48.0));
-            add(JUDGED, 10, 10.0, None);
-            add(JUDGED, 50, p99, None);
+            for &load in CURVE {
+                add(JUDGED, load, if load == 50 { p99 } else { 10.0 }, None);
+            }
             add(JUDGED, 50, beside, Some(share));
             for subject in [baseline, JUDGED] {
                 found.saturations.push(Saturation { place, subject: subject.into(), answered: 10_000.0 });
@@ -235,6 +241,25 @@ mod tests {
         let holds =
             |p99| verdicts(&found(p99, 50.0, p99), false).iter().find(|v| v.what == RULES[2].what).unwrap().holds;
         assert!(holds(20.0) && !holds(20.1));
+    }
+
+    #[test]
+    fn a_curve_with_a_gap_is_not_flat() {
+        let check = |change: fn(&mut Found), expected| {
+            let mut found = found(10.0, 50.0, 10.0);
+            change(&mut found);
+            let verdicts = verdicts(&found, false);
+            let flat: Vec<_> = verdicts.iter().filter(|v| v.what == RULES[2].what).map(|v| v.holds).collect();
+            assert_eq!(flat, [expected]);
+        };
+        check(|_| (), true);
+        check(|found| found.points.retain(|p| p.load != 10), false);
+        check(|found| found.points.retain(|p| p.load != 60), false);
+        check(|found| found.points.iter_mut().filter(|p| p.load == 60).for_each(|p| p.answered = 0.0), false);
+        check(|found| found.points.iter_mut().for_each(|p| p.p99 = 0.0), false);
+        check(|found| found.saturations.clear(), false);
+        // So much it cannot answer.
+        check(|found| found.points.iter_mut().filter(|p| p.load == 80).for_each(|p| p.offered += 1.0), true);
     }
 
     #[test]
