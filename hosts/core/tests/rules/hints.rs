@@ -15,6 +15,7 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     Arc, Mutex,
 };
+use std::time::{Duration, Instant};
 
 message! {
     enum Hint, version 1 {
@@ -288,7 +289,9 @@ fn hostile_while_the_host_looks() {
         });
         // Stops the other thread even if something does not hold.
         let _stop = Stop(&stop);
-        while heard < 10_000 || sent < 10_000 || meanwhile < 10_000 {
+        // On a machine that is busy with other things, where the two seldom run at once, it is less.
+        let end = Instant::now() + Duration::from_secs(120);
+        while (heard < 10_000 || sent < 10_000 || meanwhile < 10_000) && Instant::now() < end {
             let before: Vec<_> = hints.iter().map(Entry::all_words).collect();
             let from = place;
             let drained = machine.drain(&hints, &mut place);
@@ -312,6 +315,8 @@ fn hostile_while_the_host_looks() {
             at_reply.store(next_reply, Relaxed);
         }
     });
+    let is_enough = heard >= 100 && sent >= 100 && meanwhile >= 100;
+    assert!(is_enough, "{heard} hints heard, {sent} replies sent, {meanwhile} times written meanwhile");
     assert!(machine.policy.is_running());
 }
 
