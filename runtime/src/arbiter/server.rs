@@ -332,7 +332,7 @@ impl Group {
             Err(TryLockError::Error(why)) => Err(why),
             Ok(()) | Err(TryLockError::WouldBlock) => {
                 let what = format!("another server of cores runs, with {}", path.display());
-                Err(io::Error::new(io::ErrorKind::ResourceBusy, what + ": connect to its socket, or end it first"))
+                Err(io::Error::new(io::ErrorKind::ResourceBusy, what))
             }
         }
     }

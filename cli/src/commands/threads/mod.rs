@@ -4,6 +4,7 @@
 mod kv;
 
 use std::collections::VecDeque;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -128,8 +129,10 @@ pub fn command(args: &Threads) -> Result<ExitCode> {
             let until = || {
                 signals.forever().next();
             };
-            server::serve(socket, cpus, until)
-                .map_err(|e| Error::file(format!("granting cores by cpusets at {}", socket.display()), &e))?;
+            server::serve(socket, cpus, until).map_err(|e| match e.kind() {
+                ErrorKind::ResourceBusy => Error::user(e.to_string(), "connect to its socket, or end it first"),
+                _ => Error::file(format!("granting cores by cpusets at {}", socket.display()), &e),
+            })?;
         }
         Threads::Serve(args) => print_json(&serve(args)?)?,
         Threads::Kv(args) => kv::serve(args)?,
