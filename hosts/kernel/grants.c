@@ -44,15 +44,15 @@ static bool is_for_caller(const struct baton_grant *grant)
 	       (!(grant->who & BATON_GRANT_CGROUP) || in_cgroup(grant->cgroup));
 }
 
-/* Queues that are open by a grant: of this user, or of all if `user` is NULL. */
+/* Queues by a grant that take memory: they are open, or were closed a moment ago. Of this user, or of all if `user` is NULL. */
 static u32 count(u64 number, const kuid_t *user)
 {
 	const struct baton_queue *queue;
-	u32 open = 0;
+	u32 held = 0;
 
 	list_for_each_entry(queue, &baton_queues, list)
-		open += queue->grant == number && (!user || uid_eq(queue->user, *user));
-	return open;
+		held += queue->grant == number && (!user || uid_eq(queue->user, *user));
+	return held;
 }
 
 /* Has the caller anything to do with the device? */
@@ -82,8 +82,9 @@ const char *baton_granted(const char *policy, u32 entries, struct baton_granted 
 			why = "that is more entries than were granted";
 		} else if (count(grants[i].number, &user) >= grant->queues) {
 			why = "you have as many queues open as were granted";
+			granted->is_used_up = true;
 		} else {
-			*granted = (struct baton_granted){ grants[i].number, grant->any_thread };
+			*granted = (struct baton_granted){ .number = grants[i].number, .any_thread = grant->any_thread };
 			return NULL;
 		}
 	}

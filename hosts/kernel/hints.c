@@ -252,6 +252,9 @@ static int refuse(struct baton_hints_open *arg, int err, const char *why)
 	return err;
 }
 
+static DECLARE_WAIT_QUEUE_HEAD(freed);
+static u64 nr_freed;	/* written under baton_hints_mutex */
+
 static void free_queue(struct work_struct *work)
 {
 	struct baton_queue *queue = container_of(to_rcu_work(work), struct baton_queue, free);
@@ -261,7 +264,23 @@ static void free_queue(struct work_struct *work)
 	mmdrop(queue->mm);
 	put_pid_ns(queue->ns);
 	put_task_struct(queue->task);
+	mutex_lock(&baton_hints_mutex);
+	list_del(&queue->list);
+	WRITE_ONCE(nr_freed, nr_freed + 1);
+	mutex_unlock(&baton_hints_mutex);
 	kfree(queue);
+	wake_up_all(&freed);
+}
+
+/* Has this user closed queues that still take memory? Under baton_hints_mutex. */
+static bool has_closed(kuid_t user)
+{
+	const struct baton_queue *queue;
+
+	list_for_each_entry(queue, &baton_queues, list)
+		if (queue->is_closed && uid_eq(queue->user, user))
+			return true;
+	return false;
 }
 
 /* A queue of the calling thread, which nobody knows yet. */
@@ -305,12 +324,12 @@ static s32 find_offer(const char *name)
 	return -1;
 }
 
-/* Under baton_hints_mutex. Events look for queues already. */
-static int open_queue(struct file *file, struct baton_hints_open *arg, struct baton_queue *queue)
+/* Under baton_hints_mutex. Nothing is allocated for what is refused. */
+static int open_queue(struct file *file, struct baton_hints_open *arg)
 {
 	u32 slot = (u32)current->scx.dsq_vtime - 1;
 	struct baton_granted granted = {};
-	struct baton_queue *old;
+	struct baton_queue *queue, *old;
 	const char *why;
 	s32 policy;
 
@@ -318,7 +337,7 @@ static int open_queue(struct file *file, struct baton_hints_open *arg, struct ba
 		return refuse(arg, -EBUSY, "this file has a queue already");
 	why = baton_granted(arg->policy, arg->entries, &granted);
 	if (why)
-		return refuse(arg, -EACCES, why);
+		return refuse(arg, granted.is_used_up ? -EDQUOT : -EACCES, why);
 	policy = find_offer(arg->policy);
 	if (policy < 0)
 		return refuse(arg, -ENOENT, "no policy of that name runs and takes hints");
@@ -331,6 +350,10 @@ static int open_queue(struct file *file, struct baton_hints_open *arg, struct ba
 	old = queues[slot];
 	if (old && !READ_ONCE(old->end))
 		return refuse(arg, -EBUSY, "this thread has a queue already");
+	queue = make_queue(arg->entries);
+	if (!queue)
+		return -ENOMEM;
+	static_branch_deferred_inc(&baton_hints_key);
 	queue->slot = slot;
 	queue->rings.policy = policy;
 	queue->grant = granted.number;
@@ -350,7 +373,8 @@ static int open_queue(struct file *file, struct baton_hints_open *arg, struct ba
 
 static int open_ioctl(struct file *file, struct baton_hints_open *arg)
 {
-	struct baton_queue *queue;
+	bool again;
+	u64 seen;
 	int err;
 
 	arg->message[0] = 0;
@@ -359,18 +383,17 @@ static int open_ioctl(struct file *file, struct baton_hints_open *arg)
 	arg->entries = max(arg->entries, BATON_HINTS_MIN_ENTRIES);
 	if (arg->entries > BATON_HINTS_MAX_ENTRIES || !is_power_of_2(arg->entries))
 		return refuse(arg, -EINVAL, "the number of entries is no power of two, or too large");
-	queue = make_queue(arg->entries);
-	if (!queue)
-		return -ENOMEM;
-	static_branch_deferred_inc(&baton_hints_key);
-	mutex_lock(&baton_hints_mutex);
-	err = open_queue(file, arg, queue);
-	mutex_unlock(&baton_hints_mutex);
-	if (err) {
-		static_branch_slow_dec_deferred(&baton_hints_key);
-		queue_rcu_work(freeing, &queue->free);
-	}
-	return err;
+	do {
+		mutex_lock(&baton_hints_mutex);
+		err = open_queue(file, arg);
+		/* What the user has closed counts until its memory is free, which is soon. */
+		again = err == -EDQUOT && has_closed(current_euid());
+		seen = nr_freed;
+		mutex_unlock(&baton_hints_mutex);
+		if (again && wait_event_killable(freed, READ_ONCE(nr_freed) != seen))
+			return -EINTR;
+	} while (again);
+	return err == -EDQUOT ? -EACCES : err;
 }
 
 /*
@@ -518,7 +541,7 @@ static int hints_release(struct inode *inode, struct file *file)
 	if (!queue)
 		return 0;
 	mutex_lock(&baton_hints_mutex);
-	list_del(&queue->list);
+	queue->is_closed = true;
 	cmpxchg(&queues[queue->slot], queue, NULL);
 	mutex_unlock(&baton_hints_mutex);
 	baton_queue_end(queue, BATON_HINTS_END_GONE);

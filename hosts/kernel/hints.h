@@ -35,11 +35,12 @@ struct baton_queue {
 	unsigned long busy;		/* bit 0: its hints are being read. Tried, and never waited for with interrupts off. */
 	raw_spinlock_t reply_lock;	/* nothing is taken under it */
 	bool any_thread;
+	bool is_closed;			/* its file; guarded by baton_hints_mutex */
 	kuid_t user;
 	u64 grant;			/* number of the one that it was opened by; 0 for none */
 	wait_queue_head_t wait;
 	struct baton_interrupt wake;
-	struct list_head list;		/* of all; guarded by baton_hints_mutex */
+	struct list_head list;		/* of all that take memory; guarded by baton_hints_mutex */
 	struct rcu_work free;
 };
 
@@ -52,6 +53,7 @@ void baton_queue_end(struct baton_queue *queue, u32 why);
 struct baton_granted {
 	u64 number;	/* 0: none is needed */
 	bool any_thread;
+	bool is_used_up;	/* of what is refused: for the number of queues */
 };
 bool baton_may_open(void);
 const char *baton_granted(const char *policy, u32 entries, struct baton_granted *granted);

@@ -16,6 +16,7 @@ pub fn cases() -> Vec<Case> {
         case!("hints: who is granted what", grants()),
         case!("hints: granted to a group, and to a cgroup", groups()),
         case!("hints: whom a hint may name", names()),
+        case!("hints: what a user's queues take of the memory", memory()),
     ]
 }
 
@@ -109,5 +110,41 @@ fn names() -> Result<(), String> {
     // Ids are those of the sender's namespace: there it is 1.
     expect(&must("unshare", &["-p", "-f", "/usr/bin/baton-booted", "--hints", "name", "1"])?, "Ok(()) Some(Noted")?;
     expect(&must("unshare", &["-p", "-f", "/usr/bin/baton-booted", "--hints", "name", &own])?, "Err(Refused(Thread))")?;
+    is_well("echo")
+}
+
+/// Queues of the largest size that take memory, by the kernel's list: two rings of 256 KiB, and the pages of their head and of the guard.
+fn queues_in_memory() -> Result<usize, String> {
+    let list = fs::read_to_string("/proc/vmallocinfo").map_err(|e| format!("vmallocinfo: {e}"))?;
+    let size = |line: &str| line.split_whitespace().nth(1).and_then(|size| size.parse::<u64>().ok());
+    let is_one = |line: &&str| line.contains("[baton]") && size(line) == Some(2 * (256 << 10) + 2 * 4096);
+    Ok(list.lines().filter(is_one).count())
+}
+
+/// Runs the client that opens queues as fast as it can. Gives how many it was given, and the most that took memory at a time.
+fn insists() -> Result<(usize, usize), String> {
+    const LARGEST: &str = "4096";
+    let mut child = start(&["insist", LARGEST], USER)?;
+    let mut most = 0;
+    while child.try_wait().map_err(|e| e.to_string())?.is_none() {
+        most = most.max(queues_in_memory()?);
+    }
+    most = most.max(queues_in_memory()?);
+    let output = child.wait_with_output().map_err(|e| e.to_string())?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    let opened = said.trim().parse().map_err(|_| format!("the client said {said}"))?;
+    Ok((opened, most))
+}
+
+/// What is refused takes nothing, and what was granted no more than was granted, though it is opened and closed all the time.
+fn memory() -> Result<(), String> {
+    load()?;
+    let user = USER.to_string();
+    let found = insists()?;
+    check(found == (0, 0), || format!("without a grant, opened and in memory: {found:?}"))?;
+    baton(&["hints", "grant", "echo", "--user", &user, "--queues", "2", "--entries", "4096"])?;
+    let (opened, most) = insists()?;
+    check(opened == 300 && (1..=2).contains(&most), || format!("opened {opened}, in memory {most} of 2"))?;
+    baton(&["hints", "revoke", "echo", "--user", &user])?;
     is_well("echo")
 }

@@ -122,6 +122,7 @@ pub fn client(args: &[String]) -> ExitCode {
     let acted = match args.first().map(String::as_str) {
         Some("without-calls") => rounds(),
         Some("open") => open().map(|queue| hold(queue, args.get(1).is_some())),
+        Some("insist") => insist(args.get(1).and_then(|entries| entries.parse().ok())),
         Some("flood") => flood(),
         Some("hostile") => hostile::without_end(args.get(1).map_or("", String::as_str)),
         Some("name") => name(args.get(1).and_then(|id| id.parse().ok())),
@@ -134,6 +135,14 @@ pub fn client(args: &[String]) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Opens a queue of so many entries, and closes it, again and again; that it is refused is no reason to stop.
+fn insist(entries: Option<u32>) -> Result<(), String> {
+    let entries = entries.ok_or("how many entries?")?;
+    let opened = (0..300).filter(|_| Echo::open("echo", entries).is_ok()).count();
+    println!("{opened}");
+    Ok(())
 }
 
 pub fn start(args: &[&str], user: u32) -> Result<Child, String> {
