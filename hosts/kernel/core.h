@@ -21,18 +21,19 @@
 
 #define BATON_MEMORY_LIMIT (256ULL << 20)	/* bytes that a policy may have */
 #define BATON_STACK_GRANT 4096	/* bytes of stack that a call may use */
+#define BATON_NO_LIMIT ULONG_MAX	/* `limit` of a CPU that is in no call */
 
 struct baton_cpu_state;	/* core-lib's */
 struct baton_recording;
 
 /*
- * One CPU's way out of a policy. Used with interrupts off by that CPU alone; guard.S knows the first eight words.
+ * One CPU's way out of a policy. Used with interrupts off by that CPU alone; guard.S knows it up to `held_before`.
  */
 struct baton_frame {
 	u64 sp;			/* stack at the entry of the call under way */
-	u64 limit;		/* lowest stack address that the call may reach; 0 outside a call */
+	u64 limit;		/* lowest stack address that the call may reach, or BATON_NO_LIMIT */
 	u64 saved[6];		/* rbx, rbp, r12 to r15 */
-	s32 held_before;	/* resilient locks that this CPU held as the call began */
+	s32 held_before;	/* resilient locks that this CPU held as the call began: those of a BPF program that it interrupted */
 	const struct baton_cpu_state *cpu;	/* this CPU, as the rules know it */
 	struct baton_ring *ring;	/* where the call under way is recorded, or NULL */
 	u64 given;			/* blocks of memory that the call under way was given, if it is recorded */

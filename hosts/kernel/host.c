@@ -70,9 +70,15 @@ static __always_inline void take_lock(rqspinlock_t *lock)
 {
 	int err;
 
-	if (unlikely(!this_cpu_read(baton_frame.limit))) {
+	if (unlikely(this_cpu_read(baton_frame.limit) == BATON_NO_LIMIT)) {
 		say("a lock was taken while the policy was being made; use Lock::get_mut there");
 		baton_abandon(baton_current_frame(), BATON_FAULT_KIND_PANIC);
+	}
+	/* The kernel grants more, but does not know them again when they are to be released. */
+	BUILD_BUG_ON(BATON_MAX_LOCKS > RES_NR_HELD);
+	if (unlikely(this_cpu_read(rqspinlock_held_locks.cnt) >= BATON_MAX_LOCKS)) {
+		say("a call may hold 31 locks at once");
+		baton_abandon(this_cpu_ptr(&baton_frame), BATON_FAULT_KIND_DEADLOCK);
 	}
 	err = res_spin_lock(lock);
 	if (unlikely(err)) {
@@ -124,7 +130,7 @@ notrace void baton_host_unlock(rqspinlock_t *lock)
 		this_cpu_dec(rqspinlock_held_locks.cnt);
 		return;
 	}
-	say("locks must be released in the reverse order of taking them, and a call may hold 31");
+	say("locks must be released in the reverse order of taking them");
 	baton_abandon(this_cpu_ptr(&baton_frame), BATON_FAULT_KIND_DEADLOCK);
 }
 EXPORT_SYMBOL_GPL(baton_host_unlock);
@@ -147,11 +153,22 @@ EXPORT_SYMBOL_GPL(baton_host_panic);
 void __noreturn baton_stack_overflow(void);
 void __noreturn baton_stack_overflow(void)
 {
-	struct baton_frame *frame = this_cpu_ptr(&baton_frame);
+	if (irqs_disabled())
+		say("the call used up the 4096 bytes of stack that a policy is granted; is there a recursion?");
+	else
+		say("the stack is used up; is there a recursion?");
+	baton_abandon(baton_current_frame(), BATON_FAULT_KIND_STACK_OVERFLOW);
+}
 
-	frame->limit = 0;
-	say("the call used up the 4096 bytes of stack that a policy is granted; is there a recursion?");
-	baton_abandon(frame, BATON_FAULT_KIND_STACK_OVERFLOW);
+/* From guard.S: a call has returned, and this CPU holds locks. Comes back if it held them before. */
+void baton_check_locks(void);
+void baton_check_locks(void)
+{
+	/* What is made with interrupts on takes no locks, and its count is not kept. */
+	if (!irqs_disabled() || this_cpu_read(rqspinlock_held_locks.cnt) == this_cpu_read(baton_frame.held_before))
+		return;
+	say("the call returned with a lock held; was its guard forgotten?");
+	baton_abandon(this_cpu_ptr(&baton_frame), BATON_FAULT_KIND_DEADLOCK);
 }
 
 void baton_host_token_dropped(u64 token)
@@ -445,6 +462,7 @@ void baton_host_init(void)
 		INIT_CSD(per_cpu_ptr(&kick_data, cpu), kicked, NULL);
 		per_cpu(random_state, cpu) = get_random_u64() | 1;
 		per_cpu(baton_frame, cpu).cpu = baton_core_cpu(cpu);
+		per_cpu(baton_frame, cpu).limit = BATON_NO_LIMIT;
 	}
 }
 

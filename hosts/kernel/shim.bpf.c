@@ -254,7 +254,7 @@ void BPF_PROG(baton_dispatch_cpu, s32 cpu, struct task_struct *prev)
 			break;
 	}
 	if (tries == MAX_TRIES)
-		scx_bpf_kick_cpu(call.cpu, SCX_KICK_IDLE);
+		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 	kick_all(&call);
 }
 

@@ -17,10 +17,7 @@ static enum hrtimer_restart expired(struct hrtimer *timer)
 	struct baton_ctx ctx = { .now = baton_coarse_now(), .cpu = cpu };
 	struct baton_frame *frame = this_cpu_ptr(&baton_frame);
 
-	/* What was interrupted may hold resilient locks of its own. */
-	frame->held_before = this_cpu_read(rqspinlock_held_locks.cnt);
 	baton_core_timer(&ctx, frame, frame->cpu, own->policy);
-	frame->held_before = 0;
 	baton_khost_kick(&ctx);
 	return HRTIMER_NORESTART;
 }

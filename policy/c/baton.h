@@ -76,6 +76,9 @@
 // At most this many CPUs can be kicked from one call; a further kick is refused to the policy.
 #define BATON_MAX_KICKS 4
 
+// Locks that a call may hold at once (the kernel's RES_NR_HELD); one more is a fault.
+#define BATON_MAX_LOCKS 31
+
 // The kicked CPU leaves idle and asks its policy for a task; a busy one is left alone.
 #define BATON_KICK_IDLE 0
 

@@ -4,7 +4,7 @@
 use crate::files::File;
 
 /// Directories under `policies` that users have no use for.
-pub const FOR_TESTS: &[&str] = &["faulty", "relay-v1", "relay-v2", "witness"];
+pub const FOR_TESTS: &[&str] = &["faulty", "faulty-c", "relay-v1", "relay-v2", "witness"];
 const HEADING: &str = "## The rules";
 
 /// Returns what breaks it, as `path: what is wrong`.

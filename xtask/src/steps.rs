@@ -17,9 +17,9 @@ const TEST_STEPS: &[Step] =
     &[("check", check::check), ("tests on this machine", workspace_tests), ("tests in a booted kernel", booted_tests)];
 
 /// The policies that the booted tests load.
-const BOOTED_POLICIES: [&str; 14] = [
-    "faulty", "fifo", "wfq", "cfs-like", "central", "shinjuku", "fifo-c", "template", "relay-v1", "relay-v2",
-    "witness", "echo", "arbiter", "locality",
+const BOOTED_POLICIES: [&str; 15] = [
+    "faulty", "faulty-c", "fifo", "wfq", "cfs-like", "central", "shinjuku", "fifo-c", "template", "relay-v1",
+    "relay-v2", "witness", "echo", "arbiter", "locality",
 ];
 
 /// The guests: each test is for one of them.

@@ -6,7 +6,7 @@ use crate::apart::check_stack;
 use crate::locks::Key;
 use crate::story::Kind;
 use crate::world::{try_world, World};
-use baton_abi::{BatonFaultKind, BatonReplyAnswer};
+use baton_abi::{BatonFaultKind, BatonReplyAnswer, BATON_MAX_LOCKS};
 use baton_native::Table;
 use std::rc::Rc;
 use std::sync::atomic::AtomicU32;
@@ -60,6 +60,10 @@ extern "C" fn lock(word: *const AtomicU32) -> bool {
     };
     if world.is_endless() {
         return end(&world, BatonFaultKind::LockTimeout, "the call goes on for ever".into());
+    }
+    let held = world.me().held.borrow().iter().filter(|key| matches!(key, Key::Policy(_))).count();
+    if held >= BATON_MAX_LOCKS {
+        return end(&world, BatonFaultKind::Deadlock, "a call may hold 31 locks at once".into());
     }
     match world.take(key(word)) {
         Ok(()) => true,

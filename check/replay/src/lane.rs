@@ -172,6 +172,9 @@ impl<'r> Lane<'r> {
             About::Hint(task, hint) => (Arg::Task(task), Arg::Hint(hint)),
         };
         let answer = policy.call(method, &mut ctx, a, b);
+        if answer != BATON_ABORTED && self.course.get() == Course::Follows && !self.held.borrow().is_empty() {
+            self.fail(BatonFaultKind::Deadlock, "the call returned with a lock held; was its guard forgotten?");
+        }
         if !self.is_over() {
             self.end(call, answer, &ctx);
         }
@@ -427,10 +430,7 @@ impl<'r> Lane<'r> {
         if self.course.get() != Course::Follows || in_order {
             return true;
         }
-        self.fail(
-            BatonFaultKind::Deadlock,
-            "locks must be released in the reverse order of taking them, and a call may hold 31",
-        );
+        self.fail(BatonFaultKind::Deadlock, "locks must be released in the reverse order of taking them");
         false
     }
 

@@ -1,63 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The hot path: select, enqueue, dispatch. Run-queue lock of the CPU in question held, interrupts off; select runs without
-//! the run-queue lock but with the task's own (pi_lock).
+//! The hot path of a task: select, enqueue, and how a task comes to a policy and leaves it. The lock of the run queue in
+//! question held, interrupts off; select runs without it, but with the task's own (pi_lock).
 
-use crate::{
-    order, Arg, Core, CpuState, Fault, Host, PolicyEntry, Slot, TaskState, Verdict, DEFAULT_SLICE, MAX_REFUSALS,
-    NO_SOLE,
-};
+use crate::{order, Arg, Core, CpuState, Fault, Host, PolicyEntry, Slot, TaskState, Verdict, NO_SOLE};
 use baton_abi::{
-    BatonCtx, BatonFaultKind, BatonMethod, BatonRefusal, BatonTask, BatonWake, BATON_ABORTED, BATON_EV_BLOCKED,
-    BATON_EV_NO_SELECT, BATON_F_FORK, BATON_F_PREV_RUNNABLE, BATON_F_RESTORE, BATON_F_SYNC, BATON_F_WAKEUP,
-    BATON_MAX_POLICIES, BATON_PICK_KEEP, BATON_PICK_NONE, BATON_SELECT_DIRECT,
+    BatonCtx, BatonFaultKind, BatonMethod, BatonRefusal, BatonWake, BATON_ABORTED, BATON_EV_BLOCKED,
+    BATON_EV_NO_SELECT, BATON_F_FORK, BATON_F_RESTORE, BATON_F_SYNC, BATON_F_WAKEUP, BATON_MAX_POLICIES,
+    BATON_SELECT_DIRECT,
 };
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-/// What a policy is told of the task in `slot`.
-#[inline]
-pub(crate) fn view(slot: &Slot) -> BatonTask {
-    BatonTask {
-        slot: slot.index(),
-        pid: slot.pid(),
-        cpu: slot.cpu(),
-        nice: slot.nice(),
-        runtime: slot.runtime.load(Relaxed),
-    }
-}
-
 impl<H: Host> Core<'_, H> {
-    /// Calls a method that is about a task.
-    #[inline(always)]
-    pub(crate) fn tell(
-        &self,
-        frame: H::Frame,
-        cpu: &CpuState,
-        policy: &PolicyEntry,
-        method: BatonMethod,
-        ctx: &mut BatonCtx,
-        slot: &Slot,
-        b: Arg<'_>,
-    ) -> u64 {
-        cpu.note(ctx.now, slot.tag(), method);
-        self.host.call(frame, policy, method, ctx, Arg::Task(&view(slot)), b)
-    }
-
-    /// Calls a method that is about a CPU.
-    #[inline]
-    pub(crate) fn tell_cpu(
-        &self,
-        frame: H::Frame,
-        cpu: &CpuState,
-        policy: &PolicyEntry,
-        method: BatonMethod,
-        ctx: &mut BatonCtx,
-        which: i32,
-        b: Arg<'_>,
-    ) -> u64 {
-        cpu.note(ctx.now, u64::from(policy.index()), method);
-        self.host.call(frame, policy, method, ctx, Arg::Word(which as u64), b)
-    }
-
     /// The id of the policy that a task should be in.
     #[inline]
     pub(crate) fn wanted(&self, slot: &Slot) -> u32 {
@@ -70,7 +23,7 @@ impl<H: Host> Core<'_, H> {
 
     /// A running task has turned out to be asleep.
     #[inline]
-    fn blocked(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx, slot: &Slot) {
+    pub(crate) fn blocked(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx, slot: &Slot) {
         if slot.block() {
             if self.wants.load(Relaxed) & BATON_EV_BLOCKED != 0 {
                 self.tell_blocked(frame, cpu, ctx, slot);
@@ -112,20 +65,16 @@ impl<H: Host> Core<'_, H> {
             return Verdict::None;
         }
         let wake = BatonWake { prev_cpu, waker_cpu: cpu.number(), flags: ctx.flags & (BATON_F_SYNC | BATON_F_FORK) };
-        let answer = self.tell(frame, cpu, policy, BatonMethod::SelectTaskRq, ctx, slot, Arg::Wake(&wake));
-        if answer == u64::from(prev_cpu as u32) {
+        let answer = self.tell_quickly(frame, cpu, policy, BatonMethod::SelectTaskRq, ctx, slot, Arg::Wake(&wake));
+        ctx.cpu = prev_cpu;
+        if answer == u64::from(prev_cpu as u32) || answer == BATON_ABORTED {
             return Verdict::None;
         }
         let chosen = answer as u32 as i32;
-        if answer == BATON_ABORTED {
-            ctx.cpu = prev_cpu;
-            return Verdict::None;
-        }
         if chosen != prev_cpu || answer & BATON_SELECT_DIRECT != 0 {
             let refusal = self.check_cpu(slot, policy, chosen);
             if refusal.is_some() {
                 self.count_refusal(cpu, policy);
-                ctx.cpu = prev_cpu;
                 return Verdict::None;
             }
         }
@@ -159,7 +108,7 @@ impl<H: Host> Core<'_, H> {
         }
     }
 
-    fn count_refusal(&self, cpu: &CpuState, policy: &PolicyEntry) {
+    pub(crate) fn count_refusal(&self, cpu: &CpuState, policy: &PolicyEntry) {
         cpu.refusals.bump();
         policy.refusals.fetch_add(1, Relaxed);
     }
@@ -178,10 +127,10 @@ impl<H: Host> Core<'_, H> {
         // The two calls of every context switch, with their methods known at compile time.
         match slot.state() {
             TaskState::Sleeping if ctx.flags & BATON_F_WAKEUP != 0 => {
-                self.give(frame, cpu, ctx, slot, policy, BatonMethod::TaskWakeup)
+                self.give::<true>(frame, cpu, ctx, slot, policy, BatonMethod::TaskWakeup)
             }
             TaskState::Running if ctx.flags & (BATON_F_WAKEUP | BATON_F_RESTORE) == 0 && !slot.has_yielded() => {
-                self.give(frame, cpu, ctx, slot, policy, BatonMethod::TaskPreempt)
+                self.give::<true>(frame, cpu, ctx, slot, policy, BatonMethod::TaskPreempt)
             }
             _ => self.enqueue_slow(frame, cpu, ctx, slot),
         }
@@ -242,12 +191,12 @@ impl<H: Host> Core<'_, H> {
             _ if woken => BatonMethod::TaskWakeup,
             _ => BatonMethod::TaskRestored,
         };
-        self.give(frame, cpu, ctx, slot, policy, method)
+        self.give::<false>(frame, cpu, ctx, slot, policy, method)
     }
 
-    /// Mints a token and gives it to the policy.
+    /// Mints a token and gives it to the policy. `FIRST`: no other policy was called in this event.
     #[inline(always)]
-    fn give(
+    fn give<const FIRST: bool>(
         &self,
         frame: H::Frame,
         cpu: &CpuState,
@@ -259,7 +208,11 @@ impl<H: Host> Core<'_, H> {
         let token = slot.mint(ctx.now);
         cpu.enqueues.bump();
         // A call that was abandoned has stopped its policy.
-        self.tell(frame, cpu, policy, method, ctx, slot, Arg::Word(token));
+        if FIRST {
+            self.tell_quickly(frame, cpu, policy, method, ctx, slot, Arg::Word(token));
+        } else {
+            self.tell(frame, cpu, policy, method, ctx, slot, Arg::Word(token));
+        }
         if policy.is_running() {
             // One that had to go from a CPU has nobody to send away from there.
             if method != BatonMethod::TaskPreempt {
@@ -301,7 +254,7 @@ impl<H: Host> Core<'_, H> {
             return self.enqueue_stranger(frame, cpu, ctx, slot);
         }
         let method = if woken { BatonMethod::TaskWakeup } else { BatonMethod::TaskRestored };
-        self.give(frame, cpu, ctx, slot, policy, method)
+        self.give::<false>(frame, cpu, ctx, slot, policy, method)
     }
 
     /// Asks the policy for the token of a task that it has queued. The token is worthless afterwards whatever the answer.
@@ -352,7 +305,7 @@ impl<H: Host> Core<'_, H> {
         }
         slot.join(policy);
         slot.epoch.store(0, Relaxed);
-        self.give(frame, cpu, ctx, slot, policy, BatonMethod::TaskNew)
+        self.give::<false>(frame, cpu, ctx, slot, policy, BatonMethod::TaskNew)
     }
 
     /// The task leaves its policy, if it has one. It was queued or running: then it is `Sleeping`, or in the fallback if a rescue
@@ -378,201 +331,6 @@ impl<H: Host> Core<'_, H> {
         slot.leave();
     }
 
-    /// CPU `ctx.cpu`, which is `cpu`, on which this runs, needs a task. `ctx.task` ran there last; it can go on if `BATON_F_PREV_RUNNABLE`.
-    #[inline]
-    pub fn dispatch(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx) -> Verdict {
-        cpu.dispatches.bump();
-        if ctx.flags & BATON_F_PREV_RUNNABLE != 0 {
-            return self.dispatch_with_prev(frame, cpu, ctx);
-        }
-        if let Some(slot) = self.by_handle(ctx.task) {
-            self.blocked(frame, cpu, ctx, slot);
-        }
-        // The call of every context switch: one policy runs, and its first answer is good.
-        let Some(policy) = self.policies.get(self.sole.load(Relaxed) as usize) else {
-            return self.dispatch_slow(frame, cpu, ctx, None);
-        };
-        if self.to_rescue.load(Relaxed) | self.fallback.load(Relaxed) != 0 {
-            return self.dispatch_slow(frame, cpu, ctx, None);
-        }
-        ctx.slice = 0;
-        cpu.note(ctx.now, u64::from(policy.index()), BatonMethod::PickNextTask);
-        let (which, none) = (Arg::Word(ctx.cpu as u64), Arg::Word(0));
-        let answer = self.host.call(frame, policy, BatonMethod::PickNextTask, ctx, which, none);
-        if let Some(slot) = self.by_token(answer) {
-            if slot.policy() == policy.id()
-                && self.host.may_run(slot, ctx.cpu)
-                && slot.claim(answer, TaskState::Running)
-            {
-                return self.run(cpu, ctx, slot, answer);
-            }
-        }
-        self.dispatch_on(frame, cpu, ctx, policy, answer)
-    }
-
-    #[inline(always)]
-    fn run(&self, cpu: &CpuState, ctx: &mut BatonCtx, slot: &Slot, token: u64) -> Verdict {
-        if ctx.slice == 0 {
-            ctx.slice = DEFAULT_SLICE;
-        }
-        slot.cpu.store(ctx.cpu, Relaxed);
-        cpu.picks.bump();
-        ctx.task = token;
-        Verdict::Run
-    }
-
-    /// The sole policy's first answer was not a good token: goes on from there.
-    #[inline(never)]
-    fn dispatch_on(
-        &self,
-        frame: H::Frame,
-        cpu: &CpuState,
-        ctx: &mut BatonCtx,
-        policy: &PolicyEntry,
-        first: u64,
-    ) -> Verdict {
-        // Mostly it has nothing, and nothing to take from other CPUs either.
-        let mut answer = first;
-        if answer == BATON_PICK_NONE {
-            let which = ctx.cpu;
-            answer = self.tell_cpu(frame, cpu, policy, BatonMethod::NewlyIdle, ctx, which, Arg::Word(0));
-            if answer == BATON_PICK_NONE {
-                return self.found_nothing(cpu);
-            }
-        }
-        match self.pick(frame, cpu, ctx, policy, None, Some(answer)) {
-            Verdict::None => self.found_nothing(cpu),
-            verdict => verdict,
-        }
-    }
-
-    /// The task that ran last could go on, and does, if there is nothing else.
-    #[inline(never)]
-    fn dispatch_with_prev(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx) -> Verdict {
-        let prev = self.by_handle(ctx.task);
-        // One that is to change over, or to leave this CPU, must be enqueued for that: it is not there to be kept.
-        let stays = prev.is_none_or(|slot| !self.moves(slot) && self.may_stay(slot, cpu));
-        if let Some(slot) = prev.filter(|_| !stays) {
-            slot.set_leaving();
-        }
-        let prev = prev.filter(|slot| slot.state() == TaskState::Running && stays);
-        if let Some(slot) = prev {
-            slot.runtime.store(ctx.runtime, Relaxed);
-        }
-        let verdict = self.dispatch_slow(frame, cpu, ctx, prev);
-        if !stays && matches!(verdict, Verdict::Fallback | Verdict::Nothing) {
-            self.host.evict(cpu.number());
-        }
-        verdict
-    }
-
-    #[inline(never)]
-    fn dispatch_slow(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx, prev: Option<&Slot>) -> Verdict {
-        if self.rescue_pending() {
-            return Verdict::Rescue;
-        }
-        self.charge(cpu, ctx.task, ctx.runtime);
-        if self.is_fallbacks_turn(cpu) {
-            self.runs(cpu, order::FALLBACK, None);
-            return Verdict::Turn;
-        }
-        let owed = self.owed(cpu);
-        for policy in owed.into_iter().chain(self.running().filter(|policy| self.serves(policy, cpu))) {
-            let prev = prev.filter(|slot| slot.policy() == policy.id());
-            match self.pick(frame, cpu, ctx, policy, prev, None) {
-                Verdict::None => self.wants_nothing(cpu, policy),
-                verdict => {
-                    cpu.by_right.store(u32::from(owed.is_some_and(|owed| owed.index() == policy.index())), Relaxed);
-                    return verdict;
-                }
-            }
-        }
-        self.found_nothing(cpu)
-    }
-
-    /// Asks one policy for a task; `first` is its answer if it was asked once already.
-    fn pick(
-        &self,
-        frame: H::Frame,
-        cpu: &CpuState,
-        ctx: &mut BatonCtx,
-        policy: &PolicyEntry,
-        prev: Option<&Slot>,
-        mut first: Option<u64>,
-    ) -> Verdict {
-        let task = prev.map(view);
-        let which = ctx.cpu;
-        for _ in 0..MAX_REFUSALS {
-            let answer = first.take().unwrap_or_else(|| {
-                ctx.slice = 0;
-                let prev = task.as_ref().map_or(Arg::Word(0), Arg::Task);
-                self.tell_cpu(frame, cpu, policy, BatonMethod::PickNextTask, ctx, which, prev)
-            });
-            let answer = match answer {
-                BATON_ABORTED => return Verdict::None,
-                BATON_PICK_KEEP => {
-                    let Some(slot) = prev else {
-                        self.count_refusal(cpu, policy);
-                        continue;
-                    };
-                    // If it has asked to yield, that is answered.
-                    slot.set(TaskState::Running);
-                    self.runs(cpu, policy.index(), prev);
-                    ctx.slice = if ctx.slice == 0 { DEFAULT_SLICE } else { ctx.slice };
-                    return Verdict::Keep;
-                }
-                BATON_PICK_NONE if prev.is_some() => return Verdict::None,
-                BATON_PICK_NONE => {
-                    match self.tell_cpu(frame, cpu, policy, BatonMethod::NewlyIdle, ctx, which, Arg::Word(0)) {
-                        BATON_PICK_NONE | BATON_ABORTED => return Verdict::None,
-                        token => token,
-                    }
-                }
-                token => token,
-            };
-            match self.check(answer, policy, which) {
-                Ok(slot) => {
-                    self.runs(cpu, policy.index(), Some(slot));
-                    return self.run(cpu, ctx, slot, answer);
-                }
-                Err(why) => {
-                    self.count_refusal(cpu, policy);
-                    cpu.note(ctx.now, u64::from(policy.index()), BatonMethod::PickRefused);
-                    let (token, why) = (Arg::Word(answer), Arg::Word(why as u64));
-                    self.host.call(frame, policy, BatonMethod::PickRefused, ctx, token, why);
-                    if !policy.is_running() {
-                        return Verdict::None;
-                    }
-                }
-            }
-        }
-        let fault =
-            Fault { kind: BatonFaultKind::RefusalLoop, method: BatonMethod::PickNextTask, pid: 0, now: ctx.now };
-        self.fault(policy, &fault, Some(cpu));
-        Verdict::None
-    }
-
-    /// Is this token good for running its task on `cpu`? If so the task is claimed.
-    #[inline]
-    fn check(&self, token: u64, policy: &PolicyEntry, cpu: i32) -> Result<&Slot, BatonRefusal> {
-        let slot = self.by_token(token).ok_or(BatonRefusal::Stale)?;
-        if !slot.is_fresh(token) {
-            return Err(BatonRefusal::Stale);
-        }
-        if slot.policy() != policy.id() {
-            return Err(BatonRefusal::Foreign);
-        }
-        if !self.host.may_run(slot, cpu) {
-            return Err(BatonRefusal::NotAllowed);
-        }
-        if slot.claim(token, TaskState::Running) {
-            Ok(slot)
-        } else {
-            Err(BatonRefusal::Stale)
-        }
-    }
-
-    /// A policy dropped a `Schedulable` in the call that `cpu` made last. True when that lost the task, and the policy has been
     /// stopped for it.
     pub fn dropped(&self, token: u64, cpu: &CpuState) -> bool {
         let Some(slot) = self.by_token(token).filter(|slot| slot.is_fresh(token)) else { return false };

@@ -16,6 +16,7 @@
 
 mod calls;
 mod cpu;
+mod dispatch;
 mod events;
 mod fallback;
 mod handover;
@@ -28,6 +29,7 @@ mod rescue;
 mod resume;
 mod share;
 mod slot;
+mod tell;
 
 pub use cpu::{CpuState, EVENTS_KEPT};
 pub use events::{Init, TaskFacts};

@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::Arc;
 
 use baton_abi::{
-    BatonCtx, BatonFault, BatonFaultKind, BatonHint, BatonMethod, BatonReplyAnswer, BATON_HINTS_MIN_ENTRIES,
+    BatonCtx, BatonFault, BatonFaultKind, BatonHint, BatonMethod, BatonReplyAnswer, BATON_ABORTED,
+    BATON_HINTS_MIN_ENTRIES, BATON_MAX_LOCKS,
 };
 use baton_core::{Arg, Core, CpuState, Fault, Host, PolicyEntry, Slot};
 use baton_native::{Crash, Instance, Policy, Table};
@@ -167,9 +168,32 @@ impl SimHost {
         b: Arg<'_>,
     ) -> u64 {
         self.record(|tape, cpu| tape.begin(cpu, method, ctx, &a, &b));
-        let answer = instance.call(method, ctx, a, b);
+        let answer = self.without_locks(instance.call(method, ctx, a, b));
         self.record(|tape, cpu| tape.end(cpu, answer, ctx));
         answer
+    }
+
+    /// The answer of a call, unless that has kept a lock (baton_check_locks() in hosts/kernel/host.c).
+    #[inline]
+    fn without_locks(&self, answer: u64) -> u64 {
+        if self.held.borrow().is_empty() {
+            answer
+        } else {
+            self.release_locks(answer)
+        }
+    }
+
+    #[cold]
+    fn release_locks(&self, answer: u64) -> u64 {
+        for word in self.held.take() {
+            // SAFETY: Mutual-exclusion. It was taken in the call that ends here, in which the policy's locks live.
+            unsafe { &*(word as *const AtomicU32) }.store(0, Relaxed);
+        }
+        if answer != BATON_ABORTED {
+            self.say("the call returned with a lock held; was its guard forgotten?");
+            fail(BatonFaultKind::Deadlock);
+        }
+        BATON_ABORTED
     }
 
     /// Is the CPU in the set?
@@ -241,7 +265,7 @@ impl Host for SimHost {
         let answer = if self.is_recorded {
             self.call_recorded(instance, method, ctx, a, b)
         } else {
-            instance.call(method, ctx, a, b)
+            self.without_locks(instance.call(method, ctx, a, b))
         };
         ctx.now = ctx.now.wrapping_sub(self.clock.get());
         self.calling.set(outer);
@@ -340,9 +364,11 @@ extern "C" fn lock(word: *const AtomicU32) -> bool {
         with(|_, host| host.say("a lock was taken while the policy was being made; use Lock::get_mut there"));
         return false;
     }
-    let is_ours = try_lock(word);
+    let is_full = with(|_, host| host.held.borrow().len() == BATON_MAX_LOCKS);
+    let is_ours = !is_full && try_lock(word);
     if !is_ours {
-        with(|_, host| host.say("the lock is held by this CPU already"));
+        let why = if is_full { "a call may hold 31 locks at once" } else { "the lock is held by this CPU already" };
+        with(|_, host| host.say(why));
         fail(BatonFaultKind::Deadlock);
     }
     is_ours
@@ -371,7 +397,7 @@ extern "C" fn unlock(word: *const AtomicU32) -> bool {
         // SAFETY: Mutual-exclusion. See above.
         unsafe { &*word }.store(0, Relaxed);
         if !in_order {
-            host.say("locks must be released in the reverse order of taking them, and a call may hold 31");
+            host.say("locks must be released in the reverse order of taking them");
         }
         in_order
     });

@@ -11,6 +11,7 @@ extern crate alloc;
 
 mod wrong;
 
+use alloc::vec::Vec;
 use baton::{
     runqueue::Fifo, Cpu, Ctx, Env, Kick, Lock, PerCpu, Pick, Placement, Refusal, Schedulable, Scheduler, Task,
     Topology, Wake,
@@ -26,6 +27,8 @@ pub struct Faulty {
     /// For [`Fault::Cycle`].
     crosswise: [Lock<u64>; 2],
     waiting_with: [AtomicU64; 2],
+    /// For [`Fault::ManyLocks`] and [`Fault::KeptLock`].
+    many: Vec<Lock<u64>>,
     topology: Topology,
     cpus: PerCpu<AtomicU64>,
     /// Has the CPU gone offline?
@@ -64,11 +67,15 @@ impl Scheduler for Faulty {
         if fault == Some(Fault::CreateMemory) {
             wrong::memory();
         }
+        if fault == Some(Fault::CreateRecursion) {
+            wrong::recursion(0);
+        }
         Ok(Self {
             queue: Lock::new(env.fifo()),
             kept: Lock::new(None),
             crosswise: [Lock::new(0), Lock::new(0)],
             waiting_with: [AtomicU64::new(0), AtomicU64::new(0)],
+            many: (0..32).map(Lock::new).collect(),
             topology: env.topology().clone(),
             cpus: env.per_cpu(|_| AtomicU64::new(0)),
             gone: env.per_cpu(|_| AtomicBool::new(false)),
@@ -115,6 +122,12 @@ impl Scheduler for Faulty {
         }
         if self.is_due(Fault::Forever) {
             wrong::forever();
+        }
+        if self.is_due(Fault::ManyLocks) {
+            wrong::many_locks(&self.many);
+        }
+        if self.is_due(Fault::KeptLock) {
+            wrong::kept_lock(&self.many[0]);
         }
         if self.is_due(Fault::Timer) {
             ctx.arm_timer(20_000);
@@ -213,6 +226,17 @@ impl Scheduler for Faulty {
     fn timer(&self, _: &Ctx<'_>, _: Cpu) {
         if self.fault == Some(Fault::Timer) {
             wrong::index(self.calls.load(Relaxed));
+        }
+    }
+}
+
+impl Drop for Faulty {
+    fn drop(&mut self) {
+        if self.fault == Some(Fault::Drop) {
+            wrong::index(0);
+        }
+        if self.fault == Some(Fault::DropRecursion) {
+            wrong::recursion(0);
         }
     }
 }

@@ -31,6 +31,10 @@ pub enum Fault {
     Deadlock,
     /// On two CPUs, takes two locks in opposite orders ([`cycle`]).
     Cycle,
+    /// Takes more locks at once than a call may hold.
+    ManyLocks,
+    /// Forgets the guard of a lock, so that it is never released.
+    KeptLock,
     /// Answers every other pick with a task that may not run there, where there is one.
     NotAllowed,
     /// Keeps what it should give back of a task that leaves, and answers a pick with that.
@@ -53,6 +57,12 @@ pub enum Fault {
     Create,
     /// As [`Fault::Memory`], while the policy is made.
     CreateMemory,
+    /// As [`Fault::Recursion`], while the policy is made.
+    CreateRecursion,
+    /// As [`Fault::Index`], while the policy is unmade.
+    Drop,
+    /// As [`Fault::Recursion`], while the policy is unmade.
+    DropRecursion,
 }
 
 impl Fault {
@@ -69,6 +79,8 @@ impl Fault {
             "kick" => Self::Kick,
             "deadlock" => Self::Deadlock,
             "cycle" => Self::Cycle,
+            "many-locks" => Self::ManyLocks,
+            "kept-lock" => Self::KeptLock,
             "not-allowed" => Self::NotAllowed,
             "stale" => Self::Stale,
             "dropped" => Self::Dropped,
@@ -80,6 +92,9 @@ impl Fault {
             "select-cpu" => Self::SelectCpu,
             "create" => Self::Create,
             "create-memory" => Self::CreateMemory,
+            "create-recursion" => Self::CreateRecursion,
+            "drop" => Self::Drop,
+            "drop-recursion" => Self::DropRecursion,
             _ => return Err("fault is not one of those in policies/faulty/src/wrong.rs"),
         })
     }
@@ -151,6 +166,17 @@ pub fn deadlock(queue: &Lock<Fifo>) {
     let once = queue.lock();
     let twice = queue.lock();
     black_box((once.len(), twice.len()));
+}
+
+/// Takes each lock of a chain while it holds those before.
+pub fn many_locks(locks: &[Lock<u64>]) {
+    let guards: Vec<_> = locks.iter().map(Lock::lock).collect();
+    black_box(guards.len());
+}
+
+/// Takes a lock, and forgets that.
+pub fn kept_lock(lock: &Lock<u64>) {
+    core::mem::forget(lock.lock());
 }
 
 /// Takes two locks in the order that the other CPU does not, after a wait for the other to have its first.

@@ -70,9 +70,11 @@ enum Fault {
     InitPanic,
     InitMemory,
     InitLock,
+    InitRecursion,
     TakePanic,
     TakeDeadlock,
     TakeRefuses,
+    TakeRecursion,
     Late,
 }
 
@@ -85,9 +87,11 @@ impl Fault {
             "init-panic" => Self::InitPanic,
             "init-memory" => Self::InitMemory,
             "init-lock" => Self::InitLock,
+            "init-recursion" => Self::InitRecursion,
             "take-panic" => Self::TakePanic,
             "take-deadlock" => Self::TakeDeadlock,
             "take-refuses" => Self::TakeRefuses,
+            "take-recursion" => Self::TakeRecursion,
             "late" => Self::Late,
             _ => return Err("there is no fault of that name"),
         })
@@ -119,6 +123,14 @@ fn fault_of(env: &Env<'_>) -> Result<Option<Fault>, &'static str> {
     env.option("fault").map(Fault::from_name).transpose()
 }
 
+/// Goes deeper with each call, and never comes back; what it keeps on the stack is used, so that no loop is made of it.
+#[inline(never)]
+#[allow(unconditional_recursion, reason = "it is the point")]
+fn recursion(n: u64) -> u64 {
+    let deep = black_box([n; 16]);
+    recursion(deep[3] ^ 1) + black_box(deep)[5]
+}
+
 impl Upgrade for Relay {
     type State = Shared;
     type Older = other::Shared;
@@ -134,6 +146,9 @@ impl Upgrade for Relay {
         assert!(fault != Some(Fault::InitPanic), "asked to panic as it is made");
         if fault == Some(Fault::InitLock) {
             black_box(shared.cpus[Cpu::new(0)].lock().picks);
+        }
+        if fault == Some(Fault::InitRecursion) {
+            recursion(0);
         }
         if fault == Some(Fault::InitMemory) {
             let mut hoard = Vec::new();
@@ -163,6 +178,9 @@ impl Upgrade for Relay {
             if self.fault == Some(Fault::TakeDeadlock) {
                 let once = old.lock();
                 black_box((once.len(), old.lock().len()));
+            }
+            if self.fault == Some(Fault::TakeRecursion) {
+                recursion(0);
             }
             if self.fault == Some(Fault::TakeRefuses) {
                 return Err("asked to refuse the queues");

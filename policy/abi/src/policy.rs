@@ -18,6 +18,9 @@ pub const BATON_ABORTED: u64 = u64::MAX;
 /// At most this many CPUs can be kicked from one call; a further kick is refused to the policy.
 pub const BATON_MAX_KICKS: usize = 4;
 
+/// Locks that a call may hold at once (the kernel's RES_NR_HELD); one more is a fault.
+pub const BATON_MAX_LOCKS: usize = 31;
+
 /// The kicked CPU leaves idle and asks its policy for a task; a busy one is left alone.
 pub const BATON_KICK_IDLE: u16 = 0;
 /// The kicked CPU's running task is preempted.

@@ -144,6 +144,8 @@ pub const FAULTS: &[Fault] = &[
     fault("select", "panic", "select_task_rq", Some("wrong.rs")),
     fault("timer", "panic", "timer", Some("wrong.rs")),
     fault("deadlock", "deadlock", "pick_next_task", None),
+    fault("many-locks", "deadlock", "task_wakeup", None),
+    fault("kept-lock", "deadlock", "task_wakeup", None),
     fault("dropped", "lost task", "task_yield", None),
     fault("stall", "stall", "-", None),
     fault("loop", "refusal loop", "pick_next_task", None),

@@ -6,7 +6,7 @@ use std::{fs, thread::sleep, time::Duration};
 use baton_conformance::{of_option, Fault};
 
 use crate::{
-    tool::{baton, baton_fails, check, hackbench, must, policy, sched_ext_state, status, stress},
+    tool::{baton, baton_fails, check, hackbench, is_well, must, policy, sched_ext_state, status, stress},
     Case,
 };
 
@@ -19,6 +19,9 @@ pub fn cases() -> Vec<Case> {
         case!("stack-hungry recursion", stops(of_option("recursion"), work)),
         case!("self-deadlock", stops(of_option("deadlock"), work)),
         case!("lock cycle between two CPUs", stops(of_option("cycle"), yields)),
+        case!("more locks at once than a call may hold", keeps_locks("many-locks")),
+        case!("a lock that is never released", keeps_locks("kept-lock")),
+        case!("a context that is overwritten", overwrites()),
         case!("Schedulable dropped", stops(of_option("dropped"), yields)),
         case!("pick that never picks (stall)", stops(of_option("stall"), work)),
         case!("refused answers for ever", stops(of_option("loop"), affinity)),
@@ -31,6 +34,9 @@ pub fn cases() -> Vec<Case> {
         case!("a CPU that does not exist", refused("select-cpu", work)),
         case!("panic while the policy is made", not_made("create", "wrong.rs")),
         case!("memory exhausted while the policy is made", not_made("create-memory", "memory")),
+        case!("recursion while the policy is made", not_made("create-recursion", "the stack is used up")),
+        case!("recursion while the policy is unmade", unmade("drop-recursion")),
+        case!("panic while the policy is unmade", unmade("drop")),
     ]
 }
 
@@ -78,6 +84,37 @@ fn stops(expected: Fault, work: fn() -> Result<(), String>) -> Result<(), String
     // The shim stays, and the machine goes on under the fallback.
     check(sched_ext_state() == "enabled", || format!("sched_ext is {}", sched_ext_state()))?;
     hackbench(1, 5)
+}
+
+/// The call ends with more locks than it began with, so far as the kernel knows. Its CPU is the others' again, as if nothing had been.
+fn keeps_locks(fault: &str) -> Result<(), String> {
+    stops(of_option(fault), work)?;
+    baton(&["load", "wfq", "--all"])?;
+    stress(&["--switch", "4", "--timeout", "1"])?;
+    is_well("wfq")
+}
+
+/// A policy in C has written garbage wherever it could.
+fn overwrites() -> Result<(), String> {
+    baton(&["load", "faulty_c", "--all"])?;
+    stress(&["--switch", "2", "--affinity", "2", "--yield", "2", "--fork", "1", "--timeout", "2"])?;
+    hackbench(1, 50)?;
+    is_well("faulty_c")?;
+    // Beside another one, whose kicks are its own.
+    baton(&["load", "wfq", "--all"])?;
+    stress(&["--switch", "2", "--affinity", "2", "--timeout", "1"])?;
+    is_well("wfq")?;
+    check(sched_ext_state() == "enabled", || format!("sched_ext is {}", sched_ext_state()))
+}
+
+/// The policy goes wrong as it is unloaded: that is said, and it is gone all the same.
+fn unmade(fault: &str) -> Result<(), String> {
+    baton(&["load", "faulty", "--all", "--options", &format!("fault={fault}")])?;
+    work()?;
+    must("baton", &["unload", "faulty"])?;
+    let status = status()?;
+    check(policy(&status, "faulty").is_err(), || format!("it is still there: {status}"))?;
+    work()
 }
 
 /// What is done of a fault in an interrupt (the line in the log, the version before) is done also of one on a CPU that is going offline, and takes no

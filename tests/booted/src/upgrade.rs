@@ -28,6 +28,8 @@ pub fn cases() -> Vec<Case> {
         case!("upgrade: the import panics", fails("init-panic", "asked to panic as it is made")),
         case!("upgrade: the import runs out of memory", fails("init-memory", "memory allocation of")),
         case!("upgrade: the import deadlocks", fails("init-lock", "a lock was taken while")),
+        case!("upgrade: the import recurses without end", fails("init-recursion", "the stack is used up")),
+        case!("upgrade: the queues are taken with a recursion", fails("take-recursion", "4096 bytes of stack")),
         case!("upgrade: the queues are taken with a panic", fails("take-panic", "as the queues are taken")),
         case!("upgrade: the queues are taken with a deadlock", fails("take-deadlock", "the lock is held by this CPU")),
         case!("upgrade: the queues are refused", fails("take-refuses", "could not take the state over")),

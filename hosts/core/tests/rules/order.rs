@@ -61,6 +61,28 @@ fn the_order_is_the_administrators() {
 }
 
 #[test]
+fn a_policy_does_not_take_back_the_kicks_of_another() {
+    let core = host::new_core(8, 1, true);
+    let kicks = |kick: u16, forgets: bool| {
+        let entry = host::register(core);
+        let policy = move |call: &mut host::Call<'_>| {
+            if forgets {
+                (call.ctx.nr_kicks, call.ctx.kicks) = (0, [9; 4]);
+            }
+            call.ctx.kicks[call.ctx.nr_kicks as usize] = kick;
+            call.ctx.nr_kicks += 1;
+            0
+        };
+        host::start(core, entry, Arc::new(policy));
+    };
+    kicks(5, false);
+    kicks(6, true);
+    let mut ctx = BatonCtx::default();
+    core.set_idle(0, core.cpu(0).unwrap(), &mut ctx, true);
+    assert_eq!((ctx.nr_kicks, ctx.kicks[0]), (1, 5), "the first one's is kept");
+}
+
+#[test]
 fn a_task_preempts_those_of_later_policies_only() {
     let core = host::new_core(8, 1, true);
     let ((a, _), (b, _)) = (start(core), start(core));

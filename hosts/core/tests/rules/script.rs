@@ -31,10 +31,16 @@ const SLOTS: usize = 4;
 const CPUS: i32 = 2;
 const DEFAULT_SLICE: u64 = 20_000_000;
 
-/// Runs a script and compares.
+/// Runs a script and compares; once more with policies that write into the context what is not theirs, which changes nothing.
 #[track_caller]
 pub fn check(script: &str) {
-    let world = Arc::new(World::new());
+    compare(script, false);
+    compare(script, true);
+}
+
+#[track_caller]
+fn compare(script: &str, scribbles: bool) {
+    let world = Arc::new(World::new(scribbles));
     let lines = script.lines().map(str::trim).filter(|line| !line.is_empty());
     for (number, line) in lines.enumerate() {
         let (event, expected) = line.split_once("=>").unwrap_or((line, ""));
@@ -42,7 +48,7 @@ pub fn check(script: &str) {
         let found = std::mem::take(&mut *world.log.lock().unwrap()).join("; ");
         assert!(
             expected.trim() == found,
-            "event {number}, `{}`\nexpected: {}\nfound:    {found}\nin:\n{script}",
+            "event {number}, `{}`, with scribbles: {scribbles}\nexpected: {}\nfound:    {found}\nin:\n{script}",
             event.trim(),
             expected.trim()
         );
@@ -59,11 +65,30 @@ struct World {
     answers: Mutex<HashMap<(char, String), VecDeque<String>>>,
     log: Mutex<Vec<String>>,
     now: Mutex<u64>,
+    /// Policies write into the context what is not theirs.
+    scribbles: bool,
+}
+
+/// What a policy in C may do to its context. Its slice and its kicks are its own.
+fn scribble(ctx: &mut BatonCtx) {
+    let BatonCtx { slice, .. } = *ctx;
+    let garbage = u64::from_ne_bytes([0xb5; 8]);
+    *ctx = BatonCtx {
+        now: garbage,
+        task: garbage,
+        runtime: garbage,
+        slice,
+        cpu: -77,
+        flags: !0,
+        nr_kicks: !0,
+        kicks: [!0; 4],
+    };
 }
 
 impl World {
-    fn new() -> Self {
+    fn new(scribbles: bool) -> Self {
         Self {
+            scribbles,
             core: host::new_core(SLOTS, CPUS, true),
             policies: Mutex::default(),
             tasks: Mutex::default(),
@@ -142,7 +167,14 @@ impl World {
     fn start(self: &Arc<Self>, name: char) {
         let entry = *self.policies.lock().unwrap().entry(name).or_insert_with(|| host::register(self.core));
         let (world, queue) = (self.clone(), Mutex::new(Vec::new()));
-        host::start(self.core, entry, Arc::new(move |call: &mut Call<'_>| world.call(name, &queue, call)));
+        let policy = move |call: &mut Call<'_>| {
+            let answer = world.call(name, &queue, call);
+            if world.scribbles {
+                scribble(call.ctx);
+            }
+            answer
+        };
+        host::start(self.core, entry, Arc::new(policy));
     }
 
     fn verdict(&self, verdict: Verdict, ctx: &BatonCtx) -> String {

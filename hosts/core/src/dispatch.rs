@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The hot path of a CPU that needs a task. The lock of its run queue held, interrupts off.
+
+use crate::{
+    order,
+    tell::{view, Given},
+    Arg, Core, CpuState, Fault, Host, PolicyEntry, Slot, TaskState, Verdict, DEFAULT_SLICE, MAX_REFUSALS,
+};
+use baton_abi::{
+    BatonCtx, BatonFaultKind, BatonMethod, BatonRefusal, BATON_ABORTED, BATON_F_PREV_RUNNABLE, BATON_PICK_KEEP,
+    BATON_PICK_NONE,
+};
+use core::sync::atomic::Ordering::Relaxed;
+
+impl<H: Host> Core<'_, H> {
+    /// CPU `ctx.cpu`, which is `cpu`, on which this runs, needs a task. `ctx.task` ran there last; it can go on if `BATON_F_PREV_RUNNABLE`.
+    #[inline]
+    pub fn dispatch(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx) -> Verdict {
+        cpu.dispatches.bump();
+        if ctx.flags & BATON_F_PREV_RUNNABLE != 0 {
+            return self.dispatch_with_prev(frame, cpu, ctx);
+        }
+        if let Some(slot) = self.by_handle(ctx.task) {
+            self.blocked(frame, cpu, ctx, slot);
+        }
+        // The call of every context switch: one policy runs, and its first answer is good.
+        let Some(policy) = self.policies.get(self.sole.load(Relaxed) as usize) else {
+            return self.dispatch_slow(frame, cpu, ctx, None);
+        };
+        if self.to_rescue.load(Relaxed) | self.fallback.load(Relaxed) != 0 {
+            return self.dispatch_slow(frame, cpu, ctx, None);
+        }
+        ctx.slice = 0;
+        cpu.note(ctx.now, u64::from(policy.index()), BatonMethod::PickNextTask);
+        let (which, none) = (Arg::Word(cpu.number() as u64), Arg::Word(0));
+        let answer = self.host.call(frame, policy, BatonMethod::PickNextTask, ctx, which, none);
+        if let Some(slot) = self.by_token(answer) {
+            if slot.policy() == policy.id()
+                && self.host.may_run(slot, cpu.number())
+                && slot.claim(answer, TaskState::Running)
+            {
+                return self.run(cpu, ctx, slot, answer);
+            }
+        }
+        self.dispatch_on(frame, cpu, ctx, policy, answer)
+    }
+
+    #[inline(always)]
+    fn run(&self, cpu: &CpuState, ctx: &mut BatonCtx, slot: &Slot, token: u64) -> Verdict {
+        if ctx.slice == 0 {
+            ctx.slice = DEFAULT_SLICE;
+        }
+        ctx.cpu = cpu.number();
+        slot.cpu.store(ctx.cpu, Relaxed);
+        cpu.picks.bump();
+        ctx.task = token;
+        Verdict::Run
+    }
+
+    /// The sole policy's first answer was not a good token: goes on from there.
+    #[inline(never)]
+    fn dispatch_on(
+        &self,
+        frame: H::Frame,
+        cpu: &CpuState,
+        ctx: &mut BatonCtx,
+        policy: &PolicyEntry,
+        first: u64,
+    ) -> Verdict {
+        // Mostly it has nothing, and nothing to take from other CPUs either.
+        let mut answer = first;
+        if answer == BATON_PICK_NONE {
+            let (method, which) = (BatonMethod::NewlyIdle, cpu.number());
+            answer = self.tell_cpu_quickly(frame, cpu, policy, method, ctx, which, Arg::Word(0));
+            if answer == BATON_PICK_NONE {
+                return self.found_nothing(cpu);
+            }
+        }
+        match self.pick(frame, cpu, ctx, policy, None, Some(answer)) {
+            Verdict::None => self.found_nothing(cpu),
+            verdict => verdict,
+        }
+    }
+
+    /// The task that ran last could go on, and does, if there is nothing else.
+    #[inline(never)]
+    fn dispatch_with_prev(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx) -> Verdict {
+        let prev = self.by_handle(ctx.task);
+        // One that is to change over, or to leave this CPU, must be enqueued for that: it is not there to be kept.
+        let stays = prev.is_none_or(|slot| !self.moves(slot) && self.may_stay(slot, cpu));
+        if let Some(slot) = prev.filter(|_| !stays) {
+            slot.set_leaving();
+        }
+        let prev = prev.filter(|slot| slot.state() == TaskState::Running && stays);
+        if let Some(slot) = prev {
+            slot.runtime.store(ctx.runtime, Relaxed);
+        }
+        let verdict = self.dispatch_slow(frame, cpu, ctx, prev);
+        if !stays && matches!(verdict, Verdict::Fallback | Verdict::Nothing) {
+            self.host.evict(cpu.number());
+        }
+        verdict
+    }
+
+    #[inline(never)]
+    fn dispatch_slow(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx, prev: Option<&Slot>) -> Verdict {
+        if self.rescue_pending() {
+            return Verdict::Rescue;
+        }
+        self.charge(cpu, ctx.task, ctx.runtime);
+        if self.is_fallbacks_turn(cpu) {
+            self.runs(cpu, order::FALLBACK, None);
+            return Verdict::Turn;
+        }
+        let owed = self.owed(cpu);
+        for policy in owed.into_iter().chain(self.running().filter(|policy| self.serves(policy, cpu))) {
+            let prev = prev.filter(|slot| slot.policy() == policy.id());
+            match self.pick(frame, cpu, ctx, policy, prev, None) {
+                Verdict::None => self.wants_nothing(cpu, policy),
+                verdict => {
+                    cpu.by_right.store(u32::from(owed.is_some_and(|owed| owed.index() == policy.index())), Relaxed);
+                    return verdict;
+                }
+            }
+        }
+        self.found_nothing(cpu)
+    }
+
+    /// Asks one policy for a task; `first` is its answer if it was asked once already.
+    fn pick(
+        &self,
+        frame: H::Frame,
+        cpu: &CpuState,
+        ctx: &mut BatonCtx,
+        policy: &PolicyEntry,
+        prev: Option<&Slot>,
+        mut first: Option<u64>,
+    ) -> Verdict {
+        let task = prev.map(view);
+        let which = cpu.number();
+        for _ in 0..MAX_REFUSALS {
+            let answer = first.take().unwrap_or_else(|| {
+                ctx.slice = 0;
+                let prev = task.as_ref().map_or(Arg::Word(0), Arg::Task);
+                self.tell_cpu(frame, cpu, policy, BatonMethod::PickNextTask, ctx, which, prev)
+            });
+            let answer = match answer {
+                BATON_ABORTED => return Verdict::None,
+                BATON_PICK_KEEP => {
+                    let Some(slot) = prev else {
+                        self.count_refusal(cpu, policy);
+                        continue;
+                    };
+                    // If it has asked to yield, that is answered.
+                    slot.set(TaskState::Running);
+                    self.runs(cpu, policy.index(), prev);
+                    ctx.slice = if ctx.slice == 0 { DEFAULT_SLICE } else { ctx.slice };
+                    return Verdict::Keep;
+                }
+                BATON_PICK_NONE if prev.is_some() => return Verdict::None,
+                BATON_PICK_NONE => {
+                    match self.tell_cpu(frame, cpu, policy, BatonMethod::NewlyIdle, ctx, which, Arg::Word(0)) {
+                        BATON_PICK_NONE | BATON_ABORTED => return Verdict::None,
+                        token => token,
+                    }
+                }
+                token => token,
+            };
+            match self.check(answer, policy, which) {
+                Ok(slot) => {
+                    self.runs(cpu, policy.index(), Some(slot));
+                    return self.run(cpu, ctx, slot, answer);
+                }
+                Err(why) => {
+                    self.count_refusal(cpu, policy);
+                    cpu.note(ctx.now, u64::from(policy.index()), BatonMethod::PickRefused);
+                    let (token, why) = (Arg::Word(answer), Arg::Word(why as u64));
+                    let given = Given::of(ctx);
+                    self.host.call(frame, policy, BatonMethod::PickRefused, ctx, token, why);
+                    given.restore(ctx);
+                    if !policy.is_running() {
+                        return Verdict::None;
+                    }
+                }
+            }
+        }
+        let fault =
+            Fault { kind: BatonFaultKind::RefusalLoop, method: BatonMethod::PickNextTask, pid: 0, now: ctx.now };
+        self.fault(policy, &fault, Some(cpu));
+        Verdict::None
+    }
+
+    /// Is this token good for running its task on `cpu`? If so the task is claimed.
+    #[inline]
+    fn check(&self, token: u64, policy: &PolicyEntry, cpu: i32) -> Result<&Slot, BatonRefusal> {
+        let slot = self.by_token(token).ok_or(BatonRefusal::Stale)?;
+        if !slot.is_fresh(token) {
+            return Err(BatonRefusal::Stale);
+        }
+        if slot.policy() != policy.id() {
+            return Err(BatonRefusal::Foreign);
+        }
+        if !self.host.may_run(slot, cpu) {
+            return Err(BatonRefusal::NotAllowed);
+        }
+        if slot.claim(token, TaskState::Running) {
+            Ok(slot)
+        } else {
+            Err(BatonRefusal::Stale)
+        }
+    }
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! One call into a policy: what the policy is told, and what of its context is the host's again afterwards.
+
+use crate::{Arg, Core, CpuState, Host, PolicyEntry, Slot};
+use baton_abi::{BatonCtx, BatonMethod, BatonTask, BATON_MAX_KICKS};
+use core::sync::atomic::Ordering::Relaxed;
+
+/// What a policy is told of the task in `slot`.
+#[inline]
+pub(crate) fn view(slot: &Slot) -> BatonTask {
+    BatonTask {
+        slot: slot.index(),
+        pid: slot.pid(),
+        cpu: slot.cpu(),
+        nice: slot.nice(),
+        runtime: slot.runtime.load(Relaxed),
+    }
+}
+
+/// What the core and other policies have in a context. A policy in C can write there what it likes: after its call it is as before.
+pub(crate) struct Given {
+    now: u64,
+    task: u64,
+    runtime: u64,
+    cpu: i32,
+    flags: u16,
+    nr_kicks: u16,
+    kicks: [u16; BATON_MAX_KICKS],
+}
+
+impl Given {
+    pub(crate) fn of(ctx: &BatonCtx) -> Self {
+        let BatonCtx { now, task, runtime, cpu, flags, nr_kicks, kicks, .. } = *ctx;
+        Self { now, task, runtime, cpu, flags, nr_kicks, kicks }
+    }
+
+    /// Keeps the slice that the policy gave, and the kicks that it added.
+    pub(crate) fn restore(self, ctx: &mut BatonCtx) {
+        (ctx.now, ctx.task, ctx.runtime, ctx.cpu, ctx.flags) =
+            (self.now, self.task, self.runtime, self.cpu, self.flags);
+        ctx.nr_kicks = ctx.nr_kicks.min(BATON_MAX_KICKS as u16).max(self.nr_kicks);
+        let before = self.kicks.iter().take(usize::from(self.nr_kicks));
+        ctx.kicks.iter_mut().zip(before).for_each(|(kick, before)| *kick = *before);
+    }
+}
+
+impl<H: Host> Core<'_, H> {
+    /// Calls a method that is about a task. The context is as before afterwards, but for its answers.
+    pub(crate) fn tell(
+        &self,
+        frame: H::Frame,
+        cpu: &CpuState,
+        policy: &PolicyEntry,
+        method: BatonMethod,
+        ctx: &mut BatonCtx,
+        slot: &Slot,
+        b: Arg<'_>,
+    ) -> u64 {
+        let given = Given::of(ctx);
+        let answer = self.tell_quickly(frame, cpu, policy, method, ctx, slot, b);
+        given.restore(ctx);
+        answer
+    }
+
+    /// As [`Core::tell`], where no other policy is called in this event, and nothing is read afterwards of what the context had.
+    #[inline(always)]
+    pub(crate) fn tell_quickly(
+        &self,
+        frame: H::Frame,
+        cpu: &CpuState,
+        policy: &PolicyEntry,
+        method: BatonMethod,
+        ctx: &mut BatonCtx,
+        slot: &Slot,
+        b: Arg<'_>,
+    ) -> u64 {
+        cpu.note(ctx.now, slot.tag(), method);
+        self.host.call(frame, policy, method, ctx, Arg::Task(&view(slot)), b)
+    }
+
+    /// Calls a method that is about a CPU. The context is as before afterwards, but for its answers.
+    pub(crate) fn tell_cpu(
+        &self,
+        frame: H::Frame,
+        cpu: &CpuState,
+        policy: &PolicyEntry,
+        method: BatonMethod,
+        ctx: &mut BatonCtx,
+        which: i32,
+        b: Arg<'_>,
+    ) -> u64 {
+        let given = Given::of(ctx);
+        let answer = self.tell_cpu_quickly(frame, cpu, policy, method, ctx, which, b);
+        given.restore(ctx);
+        answer
+    }
+
+    /// As [`Core::tell_quickly`].
+    #[inline(always)]
+    pub(crate) fn tell_cpu_quickly(
+        &self,
+        frame: H::Frame,
+        cpu: &CpuState,
+        policy: &PolicyEntry,
+        method: BatonMethod,
+        ctx: &mut BatonCtx,
+        which: i32,
+        b: Arg<'_>,
+    ) -> u64 {
+        cpu.note(ctx.now, u64::from(policy.index()), method);
+        self.host.call(frame, policy, method, ctx, Arg::Word(which as u64), b)
+    }
+}

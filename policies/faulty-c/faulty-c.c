@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * `faulty_c`: a policy in C that writes into its context what is not its to write, for tests.
+ *
+ * 1. All tasks wait in one set; a CPU runs the next of it that it may, in the order of their slots.
+ * 2. Each call leaves garbage in all that the context tells of the task and the CPU.
+ */
+#include <linux/string.h>
+
+#include "baton.h"
+#include "host.h"
+
+extern const struct baton_policy BATON_POLICY_OPS;
+
+struct set {
+	rqspinlock_t lock;
+	u32 size;	/* slots */
+	u32 used;	/* no task is at or beyond this one; guarded by the lock, as is what follows */
+	u32 next;	/* where a pick begins */
+	u64 tokens[];	/* by slot; 0 where no task waits */
+};
+
+static void scribble(struct baton_ctx *ctx)
+{
+	ctx->now = ctx->task = ctx->runtime = 0xdeadbeefdeadbeef;
+	ctx->cpu = -77;
+	ctx->flags = 0xffff;
+	ctx->nr_kicks = 0xffff;
+	memset(ctx->kicks, 0x7e, sizeof(ctx->kicks));
+}
+
+static void *create(const struct baton_env *env)
+{
+	struct set *set = baton_host_alloc(struct_size(set, tokens, env->max_tasks), __alignof__(struct set));
+
+	if (set) {
+		memset(set, 0, struct_size(set, tokens, env->max_tasks));
+		set->size = env->max_tasks;
+	}
+	return set;
+}
+
+static void destroy(void *this)
+{
+	baton_host_free(this);
+}
+
+static u64 select_task_rq(void *this, struct baton_ctx *ctx, const struct baton_task *task, const struct baton_wake *wake)
+{
+	u64 cpu = (u32)wake->prev_cpu;
+
+	scribble(ctx);
+	return cpu;
+}
+
+static void put(void *this, struct baton_ctx *ctx, const struct baton_task *task, baton_token token)
+{
+	u32 slot = (u32)token - 1;
+	struct set *set = this;
+
+	baton_assert(slot < set->size);
+	baton_host_lock(&set->lock);
+	set->tokens[slot] = token;
+	set->used = max(set->used, slot + 1);
+	baton_host_unlock(&set->lock);
+	scribble(ctx);
+}
+
+static u64 pick_next_task(void *this, struct baton_ctx *ctx, s32 cpu, const struct baton_task *prev)
+{
+	struct set *set = this;
+	u64 token = BATON_PICK_NONE;
+	u32 i;
+
+	baton_host_lock(&set->lock);
+	for (i = 0; i < set->used && !token; i++) {
+		u32 slot = (set->next + i) % set->used;
+
+		if (!set->tokens[slot] || !baton_host_may_run(slot, cpu))
+			continue;
+		token = set->tokens[slot];
+		set->tokens[slot] = 0;
+		set->next = slot + 1;
+	}
+	baton_host_unlock(&set->lock);
+	scribble(ctx);
+	if (!token && prev)
+		return BATON_PICK_KEEP;
+	return token;
+}
+
+static void pick_refused(void *this, struct baton_ctx *ctx, baton_token token, enum baton_refusal why)
+{
+	if (why == BATON_REFUSAL_NOT_ALLOWED)
+		put(this, ctx, NULL, token);
+	else
+		scribble(ctx);
+}
+
+static baton_token take_back(void *this, struct baton_ctx *ctx, const struct baton_task *task)
+{
+	struct set *set = this;
+	u64 token;
+
+	baton_host_lock(&set->lock);
+	token = set->tokens[task->slot];
+	set->tokens[task->slot] = 0;
+	baton_host_unlock(&set->lock);
+	scribble(ctx);
+	return token;
+}
+
+static void about_task(void *this, struct baton_ctx *ctx, const struct baton_task *task)
+{
+	scribble(ctx);
+}
+
+static void about_cpu(void *this, struct baton_ctx *ctx, s32 cpu)
+{
+	scribble(ctx);
+}
+
+static u64 newly_idle(void *this, struct baton_ctx *ctx, s32 cpu)
+{
+	scribble(ctx);
+	return BATON_PICK_NONE;
+}
+
+const struct baton_policy BATON_POLICY_OPS = {
+	.abi = BATON_ABI,
+	.version = 1,
+	.events = BATON_EV_BLOCKED | BATON_EV_TICK | BATON_EV_IDLE | BATON_EV_BALANCE,
+	.language = 1,
+	.name = "faulty_c",
+	.create = create,
+	.destroy = destroy,
+	.select_task_rq = select_task_rq,
+	.task_new = put,
+	.task_wakeup = put,
+	.task_preempt = put,
+	.task_yield = put,
+	.task_restored = put,
+	.pick_next_task = pick_next_task,
+	.newly_idle = newly_idle,
+	.pick_refused = pick_refused,
+	.balance = about_cpu,
+	.task_blocked = about_task,
+	.task_dequeued = take_back,
+	.task_departed = take_back,
+	.task_dead = about_task,
+	.task_affinity_changed = about_task,
+	.task_prio_changed = about_task,
+	.task_tick = about_task,
+	.cpu_online = about_cpu,
+	.cpu_offline = about_cpu,
+	.enter_idle = about_cpu,
+	.exit_idle = about_cpu,
+};
