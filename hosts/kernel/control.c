@@ -152,8 +152,8 @@ void baton_unregister(const struct baton_policy *ops)
 }
 EXPORT_SYMBOL_GPL(baton_unregister);
 
-/* Stops a policy that is running or faulted, and takes back all that it has. */
-static void stop(struct baton_place *place)
+/* Stops a policy that is running or faulted, and takes back all that it has. `message`: what it did wrong as it was unmade. */
+static void stop(struct baton_place *place, char *message)
 {
 	bool faulted = baton_core_state(index_of(place)) == BATON_POLICY_STATE_FAULTED;
 
@@ -168,7 +168,7 @@ static void stop(struct baton_place *place)
 	baton_core_rescue_again();
 	/* What a faulted policy thinks of its own state is not to be relied on: its memory is taken back without asking it. */
 	if (!faulted)
-		baton_make(place, place->active->ops.destroy, place->active->this, NULL);
+		baton_unmake(place, place->active, message);
 	baton_free_all(place);
 	module_put(place->active->module);
 	place->on_probation = false;
@@ -447,7 +447,8 @@ static int handle(struct file *file, unsigned int cmd, union request *r)
 		place = baton_find(r->stop.name);
 		if (!place)
 			return -ENOENT;
-		stop(place);
+		r->stop.message[0] = 0;
+		stop(place, r->stop.message);
 		return 0;
 	case BATON_IOC_ASSIGN:
 		if (!terminated(r->assign.name, sizeof(r->assign.name)))

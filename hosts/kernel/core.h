@@ -123,6 +123,8 @@ void baton_timers_remove(struct baton_place *place);
 /* watch.c */
 void baton_watch_init(void);
 void baton_watch_exit(void);
+void baton_fallback_timers_init(void);
+void baton_fallback_timers_exit(void);
 
 /* upgrade.c */
 int baton_upgrade(struct baton_place *place, struct baton_upgrade *arg);
@@ -194,6 +196,7 @@ struct baton_making {
 int baton_begin_making(const struct baton_place *place, struct baton_making *making, const char *options, char *message);
 void baton_end_making(struct baton_making *making);
 void baton_describe_panic(char *text, size_t size);
+void baton_unmake(struct baton_place *place, const struct baton_version *version, char *message);
 
 /* fault.c */
 void baton_fault_clear(struct baton_place *place);
@@ -260,6 +263,8 @@ bool baton_core_assign(u32 pid, s32 index);
 bool baton_core_assign_by_rule(u32 slot, s32 index);
 bool baton_core_rescue_again(void);
 void baton_core_check_stall(u64 now, u64 limit);
+u64 baton_core_fallback_slice(void);
+void baton_core_end_slice(struct baton_ctx *ctx, const struct baton_cpu_state *cpu);
 bool baton_core_fault_in_call(s32 cpu, enum baton_fault_kind kind);
 u32 baton_core_current_policy(s32 cpu);
 void baton_core_event(const void *cpu, size_t back, struct baton_event *out);

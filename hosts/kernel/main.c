@@ -46,6 +46,7 @@ static int __init baton_init(void)
 	err = baton_shim_init();
 	if (err)
 		goto no_control;
+	baton_fallback_timers_init();
 	baton_watch_init();
 	return 0;
 no_control:
@@ -68,6 +69,7 @@ static void __exit baton_exit(void)
 	baton_control_exit();
 	baton_hints_exit();
 	baton_watch_exit();
+	baton_fallback_timers_exit();
 	baton_host_exit();
 	baton_fault_exit();
 	baton_upgrade_exit();

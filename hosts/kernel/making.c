@@ -53,6 +53,25 @@ void baton_describe_panic(char *text, size_t size)
 		scnprintf(text, size, "%s", words->message);
 }
 
+/*
+ * Has a version of a policy end itself. What it does wrong in that is said in the kernel's log, and in `message` (BATON_MESSAGE_LEN) if that is not NULL; its
+ * memory is left to be taken back. Under the control mutex; process context.
+ */
+void baton_unmake(struct baton_place *place, const struct baton_version *version, char *message)
+{
+	char words[BATON_MESSAGE_LEN];
+
+	/* The function returns nothing: what is there if it comes back may be anything. */
+	baton_creating_frame()->ended_by = BATON_FAULT_KIND_NONE;
+	baton_make(place, version->ops.destroy, version->this, NULL);
+	if (baton_creating_frame()->ended_by == BATON_FAULT_KIND_NONE)
+		return;
+	baton_describe_panic(words, sizeof(words));
+	pr_notice("baton: policy %s failed as it was unmade: %s\n", place->name, words);
+	if (message)
+		strscpy(message, words, BATON_MESSAGE_LEN);
+}
+
 /* What a policy is made from. Process context. */
 int baton_begin_making(const struct baton_place *place, struct baton_making *making, const char *options, char *message)
 {

@@ -24,10 +24,17 @@
 
 char _license[] SEC("license") = "GPL";
 
-#define FALLBACK_DSQ 1		/* tasks without a policy, first come first served */
-#define FALLBACK_SLICE 20000000ULL
+/*
+ * The fallback's queues, of tasks without a policy: each first come, first served. That of the kernel's threads is looked at first, as all others may
+ * depend on them. The others take turns on each CPU, so that one user's tasks, however many, keep another's from no more than their part.
+ */
+#define KTHREADS_DSQ 1
+#define USERS_DSQ 2		/* root's, and then those of the users with the same remainder */
+#define NR_USERS_DSQS 17
+
 #define MAX_TRIES 16		/* of a dispatch; each may insert a task: below ops.dispatch_max_batch */
 #define MAX_RT_PRIO_NICE_0 120	/* static_prio of nice 0 */
+#define PF_KTHREAD 0x00200000	/* include/linux/sched.h */
 
 /* include/uapi/asm-generic/errno-base.h: macros, so not in BTF */
 #define ESRCH 3
@@ -45,6 +52,10 @@ char _license[] SEC("license") = "GPL";
 const volatile u32 all_tasks;	/* 1: every normal task of the machine; else those of class SCHED_EXT */
 const volatile u32 nr_cpus = 1;	/* possible CPUs */
 const volatile u64 immed;	/* SCX_ENQ_IMMED where the kernel has it: gives tasks back when a higher class takes the CPU */
+
+/* A kernel may lack these, and so its types. */
+extern bool scx_bpf_task_set_slice(struct task_struct *p, u64 slice) __weak __ksym;
+extern bool scx_bpf_task_set_dsq_vtime(struct task_struct *p, u64 vtime) __weak __ksym;
 
 extern u32 baton_select(struct baton_ctx *call) __ksym;
 extern u32 baton_enqueue(struct baton_ctx *call) __ksym;
@@ -97,6 +108,47 @@ static __always_inline void set_handle(struct task_struct *p, u64 handle)
 		scx_bpf_task_set_dsq_vtime(p, handle);
 	else
 		p->scx.dsq_vtime = handle;
+}
+
+static __always_inline u64 fallback_of(const struct task_struct *p)
+{
+	u32 user;
+
+	if (p->flags & PF_KTHREAD)
+		return KTHREADS_DSQ;
+	user = p->real_cred->uid.val;
+	return user ? USERS_DSQ + 1 + user % (NR_USERS_DSQS - 1) : USERS_DSQ;
+}
+
+/* The place of the queue that is to be looked at first when this CPU next takes a task from the fallback. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, u32);
+} next_queue SEC(".maps");
+
+/* Takes a task from the fallback to this CPU's own queue. False when it has none that may run here. */
+static __always_inline bool take_fallback(void)
+{
+	u32 zero = 0, i, place;
+	u32 *next = bpf_map_lookup_elem(&next_queue, &zero);
+
+	if (scx_bpf_dsq_move_to_local(KTHREADS_DSQ))
+		return true;
+	if (!next)
+		return false;
+	place = *next;
+#pragma clang loop unroll(disable)
+	for (i = 0; i < NR_USERS_DSQS; i++) {
+		u64 dsq = USERS_DSQ + (place + i) % NR_USERS_DSQS;
+
+		if (scx_bpf_dsq_move_to_local(dsq)) {
+			*next = (dsq - USERS_DSQ + 1) % NR_USERS_DSQS;
+			return true;
+		}
+	}
+	return false;
 }
 
 /* Carries out one kick, if it was asked for. A CPU that the machine does not have would end the whole scheduler. */
@@ -162,7 +214,7 @@ void BPF_PROG(baton_enqueue_task, struct task_struct *p, u64 enq_flags)
 
 	verdict = baton_enqueue(&call);
 	if (verdict != BATON_V_NONE)
-		scx_bpf_dsq_insert(p, verdict == BATON_V_FALLBACK ? FALLBACK_DSQ : SCX_DSQ_LOCAL, FALLBACK_SLICE, enq_flags);
+		scx_bpf_dsq_insert(p, verdict == BATON_V_FALLBACK ? fallback_of(p) : SCX_DSQ_LOCAL, call.slice, enq_flags);
 	kick_all_by(&call, verdict == BATON_V_FALLBACK ? KICK_AFTER : SCX_KICK_IDLE);
 }
 
@@ -172,7 +224,7 @@ void BPF_PROG(baton_enqueue_task, struct task_struct *p, u64 enq_flags)
  * The task is call->task. What a program needs more than 48 bytes of stack for is in the context, whose place is kept from being computed early and
  * spilled: else it is given a stack of its own, which costs every call in it.
  */
-static __always_inline bool insert_slot(struct baton_ctx *call, u64 dsq)
+static __always_inline bool insert_slot(struct baton_ctx *call, bool local)
 {
 	struct slot_ref *ref;
 	struct task_struct *p;
@@ -188,8 +240,8 @@ static __always_inline bool insert_slot(struct baton_ctx *call, u64 dsq)
 	p = ref->task;
 	if (!p)
 		return false;
-	if (dsq == SCX_DSQ_LOCAL && task_cpu(p) == call->cpu) {
-		scx_bpf_dsq_insert(p, dsq, call->slice, immed);
+	if (local && task_cpu(p) == call->cpu) {
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, call->slice, immed);
 		return true;
 	}
 	/*
@@ -197,8 +249,8 @@ static __always_inline bool insert_slot(struct baton_ctx *call, u64 dsq)
 	 * insertion notes which enqueue it is for, so a look after it is final. A wrong CPU would end the whole scheduler.
 	 */
 	*word = scx_bpf_dispatch_nr_slots();
-	scx_bpf_dsq_insert(p, dsq, call->slice, dsq == SCX_DSQ_LOCAL ? immed : 0);
-	if (dsq == SCX_DSQ_LOCAL ? !p->migration_disabled && bpf_cpumask_test_cpu(call->cpu, p->cpus_ptr) :
+	scx_bpf_dsq_insert(p, local ? SCX_DSQ_LOCAL : fallback_of(p), call->slice, local ? immed : 0);
+	if (local ? !p->migration_disabled && bpf_cpumask_test_cpu(call->cpu, p->cpus_ptr) :
 				   baton_is_rescued(call))
 		return true;
 	/* What has died meanwhile is not inserted. */
@@ -212,6 +264,7 @@ void BPF_PROG(baton_dispatch_cpu, s32 cpu, struct task_struct *prev)
 {
 	struct baton_ctx call;
 	u32 verdict, tries;
+	u16 vain = 0;
 
 	call.nr_kicks = 0;
 	call.slice = 0;
@@ -222,14 +275,14 @@ void BPF_PROG(baton_dispatch_cpu, s32 cpu, struct task_struct *prev)
 		if (prev) {
 			call.task = prev->scx.dsq_vtime;
 			call.runtime = prev->se.sum_exec_runtime;
-			call.flags = prev->scx.flags & SCX_TASK_QUEUED ? BATON_F_PREV_RUNNABLE : 0;
+			call.flags = vain | (prev->scx.flags & SCX_TASK_QUEUED ? BATON_F_PREV_RUNNABLE : 0);
 		} else {
 			call.task = 0;
-			call.flags = 0;
+			call.flags = vain;
 		}
 		verdict = baton_dispatch(&call);
 		if (verdict == BATON_V_RUN) {
-			if (insert_slot(&call, SCX_DSQ_LOCAL))
+			if (insert_slot(&call, true))
 				break;
 			continue;
 		}
@@ -241,17 +294,18 @@ void BPF_PROG(baton_dispatch_cpu, s32 cpu, struct task_struct *prev)
 		if (verdict == BATON_V_RESCUE && tries < MAX_TRIES - 1) {
 			/* a task that a stopped policy had queued; it may be bound to an idle CPU */
 			if (baton_rescue(&call)) {
-				call.slice = FALLBACK_SLICE;
-				insert_slot(&call, FALLBACK_DSQ);
+				insert_slot(&call, false);
 				if ((u32)call.runtime < nr_cpus)
 					scx_bpf_kick_cpu(call.runtime, KICK_AFTER);
 			}
 			continue;
 		}
-		if (verdict != BATON_V_NOTHING && scx_bpf_dsq_move_to_local(FALLBACK_DSQ))
+		if (verdict != BATON_V_NOTHING && take_fallback())
 			break;
 		if (verdict == BATON_V_FALLBACK || verdict == BATON_V_NOTHING)
 			break;
+		if (verdict == BATON_V_TURN)
+			vain = BATON_TURN_IS_VAIN;
 	}
 	if (tries == MAX_TRIES)
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
@@ -401,6 +455,11 @@ void BPF_PROG(baton_enable, struct task_struct *p)
 		return;
 	call.task = *stored;
 	set_handle(p, call.task);
+	/*
+	 * One that runs goes on, without being enqueued. If a higher class took its CPU before the slice ends, it would wait at the head of the CPU's own
+	 * queue; so would any number, each before it is preempted, and nobody would be asked before each had run for its slice.
+	 */
+	set_slice(p, 1);
 	baton_event(&call, BATON_E_ENABLE, p->static_prio - MAX_RT_PRIO_NICE_0);
 }
 
@@ -418,10 +477,14 @@ SEC("struct_ops.s/baton_init")
 s32 BPF_PROG(baton_init)
 {
 	struct baton_ctx call = {};
-	s32 err = scx_bpf_create_dsq(FALLBACK_DSQ, -1);
+	u32 i;
+	s32 err;
 
-	if (err)
-		return err;
+	for (i = 0; i < 1 + NR_USERS_DSQS; i++) {
+		err = scx_bpf_create_dsq(KTHREADS_DSQ + i, -1);
+		if (err)
+			return err;
+	}
 	return baton_event(&call, BATON_E_ATTACH, all_tasks) ? -EBUSY : 0;
 }
 

@@ -90,7 +90,7 @@ __bpf_kfunc u64 baton_init_task(struct baton_ctx *ctx)
 	return handle;
 }
 
-/* Out: task = one to put on the fallback queue, or 0; runtime = the CPU that is to look for it. True if there is one. */
+/* Out: task = one to put on the fallback, or 0; runtime = the CPU that is to look for it; slice. True if there is one. */
 __bpf_kfunc bool baton_rescue(struct baton_ctx *ctx)
 {
 	struct task_struct *task;
@@ -102,6 +102,7 @@ __bpf_kfunc bool baton_rescue(struct baton_ctx *ctx)
 	if (!task)
 		return false;
 	ctx->runtime = baton_core_rescued_home(slot, task_cpu(task));
+	ctx->slice = baton_core_fallback_slice();
 	return true;
 }
 

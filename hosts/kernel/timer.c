@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * One high-resolution timer per policy and CPU, for slices finer than the kernel's tick. Armed by a policy on the CPU that it
+ * One high-resolution timer per policy and CPU, and one per CPU for the fallback, for slices finer than the kernel's tick. Armed by a policy on the CPU that it
  * runs on, often with the run-queue lock held, as the kernel's own hrtick is (kernel/sched/core.c): so the timer is of the
  * hard-interrupt kind, which wakes no softirq thread. It is called back in hard-interrupt context on the same CPU.
  */
@@ -55,6 +55,44 @@ void baton_host_cancel_timer(void)
 		hrtimer_try_to_cancel(&own->timer);
 }
 EXPORT_SYMBOL_GPL(baton_host_cancel_timer);
+
+/* Of the fallback: as the tasks get many, their slices get short. */
+static DEFINE_PER_CPU(struct hrtimer, fallback_timer);
+
+static enum hrtimer_restart slice_ended(struct hrtimer *timer)
+{
+	struct baton_ctx ctx = { .now = baton_coarse_now(), .cpu = smp_processor_id() };
+
+	baton_core_end_slice(&ctx, this_cpu_read(baton_frame.cpu));
+	baton_khost_kick(&ctx);
+	return HRTIMER_NORESTART;
+}
+
+/* In a dispatch: what this CPU takes from the fallback is to run for so long. A tick notices the end of a longer slice. */
+void baton_khost_end_slice(u64 after_ns);
+void baton_khost_end_slice(u64 after_ns)
+{
+	if (after_ns < TICK_NSEC)
+		hrtimer_start(this_cpu_ptr(&fallback_timer), ns_to_ktime(after_ns), HRTIMER_MODE_REL_PINNED_HARD);
+}
+
+/* Process context; nobody dispatches yet. */
+void baton_fallback_timers_init(void)
+{
+	int cpu;
+
+	for_each_possible_cpu(cpu)
+		hrtimer_setup(per_cpu_ptr(&fallback_timer, cpu), slice_ended, CLOCK_MONOTONIC, HRTIMER_MODE_REL_PINNED_HARD);
+}
+
+/* Process context; nobody dispatches any more. */
+void baton_fallback_timers_exit(void)
+{
+	int cpu;
+
+	for_each_possible_cpu(cpu)
+		hrtimer_cancel(per_cpu_ptr(&fallback_timer, cpu));
+}
 
 /* Process context, under the control mutex, before the policy is started. */
 int baton_timers_add(struct baton_place *place)

@@ -145,7 +145,7 @@ static int change_converted(struct baton_place *place, struct baton_version *to,
 	to->this = (void *)made;
 	err = hold_and_change(place, to, older, arg);
 	if (err)
-		baton_make(place, to->ops.destroy, to->this, NULL);
+		baton_unmake(place, to, NULL);
 	return err;
 }
 
@@ -220,7 +220,7 @@ int baton_renew(struct baton_place *place, struct baton_cpu *cpus, void (*held)(
 	mutex_unlock(&baton_hints_mutex);
 	/* Calls that began before run with interrupts off, which is a read-side section. */
 	synchronize_rcu();
-	baton_make(place, from->ops.destroy, from->this, NULL);
+	baton_unmake(place, from, NULL);
 	place->active = to;
 	to = from;
 free:
@@ -277,7 +277,7 @@ int baton_upgrade(struct baton_place *place, struct baton_upgrade *arg)
 	arg->change.memory = place->memory > memory ? place->memory - memory : 0;
 	/* Calls of the old version that began before the swap run with interrupts off, which is a read-side section. */
 	synchronize_rcu();
-	baton_make(place, from->ops.destroy, from->this, NULL);
+	baton_unmake(place, from, NULL);
 	from->this = NULL;
 	arg->change.now = ktime_get_boottime_ns();
 	if (arg->rollback) {

@@ -4,6 +4,7 @@
  *
  * 1. All tasks wait in one set; a CPU runs the next of it that it may, in the order of their slots.
  * 2. Each call leaves garbage in all that the context tells of the task and the CPU.
+ * 3. With the option fault=pointer a pick writes where nothing is, which ends the kernel.
  */
 #include <linux/string.h>
 
@@ -14,6 +15,7 @@ extern const struct baton_policy BATON_POLICY_OPS;
 
 struct set {
 	rqspinlock_t lock;
+	u64 *wild;	/* with fault=pointer; a pick writes there */
 	u32 size;	/* slots */
 	u32 used;	/* no task is at or beyond this one; guarded by the lock, as is what follows */
 	u32 next;	/* where a pick begins */
@@ -36,6 +38,8 @@ static void *create(const struct baton_env *env)
 	if (set) {
 		memset(set, 0, struct_size(set, tokens, env->max_tasks));
 		set->size = env->max_tasks;
+		if (!strcmp(env->options, "fault=pointer"))
+			set->wild = (u64 *)8;
 	}
 	return set;
 }
@@ -72,6 +76,8 @@ static u64 pick_next_task(void *this, struct baton_ctx *ctx, s32 cpu, const stru
 	u64 token = BATON_PICK_NONE;
 	u32 i;
 
+	if (set->wild)
+		WRITE_ONCE(*set->wild, 1);
 	baton_host_lock(&set->lock);
 	for (i = 0; i < set->used && !token; i++) {
 		u32 slot = (set->next + i) % set->used;

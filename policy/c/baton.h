@@ -576,6 +576,8 @@ struct baton_start {
 // `BATON_IOC_STOP`: stop a policy; its tasks go on under the default policy or the fallback.
 struct baton_stop {
 	uint8_t name[BATON_NAME_LEN];
+	// Out: what went wrong as the policy was unmade, NUL-terminated; empty if nothing. It is stopped all the same.
+	uint8_t message[BATON_MESSAGE_LEN];
 };
 
 // `BATON_IOC_ASSIGN`: give a task, or all unassigned tasks, to a policy.

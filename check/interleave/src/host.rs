@@ -63,6 +63,10 @@ impl Host for Checker {
         // Of a task whose policy was stopped, or has lost the CPU: the first ends the schedule, the second is not simulated.
     }
 
+    fn end_slice(&self, _: u64) {
+        // All slices end when the schedule has it so.
+    }
+
     fn report(&self, _: &PolicyEntry, fault: &Fault, _: Option<&CpuState>) {
         use BatonFaultKind as K;
         let world = world();

@@ -117,7 +117,7 @@ impl<H: Host> Core<'_, H> {
     /// this runs on.
     #[inline]
     pub fn enqueue(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx) -> Verdict {
-        let Some(slot) = self.by_handle(ctx.task) else { return self.enqueue_unknown() };
+        let Some(slot) = self.by_handle(ctx.task) else { return self.enqueue_unknown(ctx) };
         slot.cpu.store(ctx.cpu, Relaxed);
         slot.runtime.store(ctx.runtime, Relaxed);
         if slot.epoch.load(Relaxed) != self.epoch.load(Relaxed) {
@@ -138,10 +138,11 @@ impl<H: Host> Core<'_, H> {
 
     /// A task that got no slot: the fallback queue has tasks that are not counted, from now on.
     #[cold]
-    fn enqueue_unknown(&self) -> Verdict {
+    fn enqueue_unknown(&self, ctx: &mut BatonCtx) -> Verdict {
         if self.overflow.load(Relaxed) == 0 {
             self.note_overflow();
         }
+        ctx.slice = self.fallback_slice();
         Verdict::Fallback
     }
 

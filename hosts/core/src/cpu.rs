@@ -53,6 +53,16 @@ pub struct CpuState {
     pub(crate) was_in: AtomicU32,
     /// 1 when what runs here was asked for out of order (`share.rs`).
     pub(crate) by_right: AtomicU32,
+    /// When the fallback's turn here ends, and when its next begins, ns (`fallback.rs`).
+    pub(crate) turn_ends: AtomicU64,
+    pub(crate) next_turn: AtomicU64,
+    /// When each policy was last asked here, or had a task running at a tick, by place in the table, ns; but for what `quick` counts (`stall.rs`).
+    pub(crate) asked: [AtomicU64; BATON_MAX_POLICIES],
+    /// Of the dispatches, those in which it was not clear at once that the only policy is to be asked.
+    pub(crate) slow: Counter,
+    /// What the watch has seen: the number of quick dispatches, and a bit for each policy that was asked since the look before.
+    pub(crate) seen_quick: AtomicU64,
+    pub(crate) seen_asked: AtomicU32,
     /// The handle of the task that runs here, and how much of its CPU time is accounted for, ns (`share.rs`).
     pub(crate) charged_task: AtomicU64,
     pub(crate) charged: AtomicU64,

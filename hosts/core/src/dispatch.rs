@@ -73,11 +73,11 @@ impl<H: Host> Core<'_, H> {
             let (method, which) = (BatonMethod::NewlyIdle, cpu.number());
             answer = self.tell_cpu_quickly(frame, cpu, policy, method, ctx, which, Arg::Word(0));
             if answer == BATON_PICK_NONE {
-                return self.found_nothing(cpu);
+                return self.found_nothing(cpu, ctx);
             }
         }
         match self.pick(frame, cpu, ctx, policy, None, Some(answer)) {
-            Verdict::None => self.found_nothing(cpu),
+            Verdict::None => self.found_nothing(cpu, ctx),
             verdict => verdict,
         }
     }
@@ -104,17 +104,20 @@ impl<H: Host> Core<'_, H> {
 
     #[inline(never)]
     fn dispatch_slow(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx, prev: Option<&Slot>) -> Verdict {
+        cpu.slow.bump();
         if self.rescue_pending() {
             return Verdict::Rescue;
         }
         self.charge(cpu, ctx.task, ctx.runtime);
-        if self.is_fallbacks_turn(cpu) {
+        if self.is_fallbacks_turn(cpu, ctx) {
             self.runs(cpu, order::FALLBACK, None);
             return Verdict::Turn;
         }
         let owed = self.owed(cpu);
-        for policy in owed.into_iter().chain(self.running().filter(|policy| self.serves(policy, cpu))) {
+        let first = owed.or_else(|| self.neglected(cpu, ctx.now));
+        for policy in first.into_iter().chain(self.running().filter(|policy| self.serves(policy, cpu))) {
             let prev = prev.filter(|slot| slot.policy() == policy.id());
+            cpu.note_asked(policy, ctx.now);
             match self.pick(frame, cpu, ctx, policy, prev, None) {
                 Verdict::None => self.wants_nothing(cpu, policy),
                 verdict => {
@@ -123,7 +126,7 @@ impl<H: Host> Core<'_, H> {
                 }
             }
         }
-        self.found_nothing(cpu)
+        self.found_nothing(cpu, ctx)
     }
 
     /// Asks one policy for a task; `first` is its answer if it was asked once already.

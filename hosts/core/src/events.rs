@@ -125,6 +125,7 @@ impl<'a, H: Host> Core<'a, H> {
         let ticks = cpu.ticks.load(Relaxed).wrapping_add(1);
         cpu.ticks.store(ticks, Relaxed);
         if let Some(policy) = self.policy_of(slot) {
+            cpu.note_asked(policy, ctx.now);
             if policy.wants(BATON_EV_TICK) {
                 self.tell(frame, cpu, policy, BatonMethod::TaskTick, ctx, slot, Arg::Word(0));
             }

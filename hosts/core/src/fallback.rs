@@ -1,12 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Tasks without a policy: one first-in first-out queue of the shim's, for all CPUs. Contexts as in `calls.rs`.
+//! Tasks without a policy: the shim's fallback queues, for all CPUs. Contexts as in `calls.rs`.
+//!
+//! They are anybody's tasks, in any number, so what they can take is bounded. While policies want a CPU, the fallback has turns there, a quarter of
+//! the time. Its slices get shorter with the number of its tasks, so that each has run within [`ROUND`].
 
-use crate::{order::NOBODY, Core, CpuState, Host, Slot, TaskState, Verdict};
-use baton_abi::BatonCtx;
+use crate::{order, Core, CpuState, Host, Slot, TaskState, Verdict, DEFAULT_SLICE};
+use baton_abi::{BatonCtx, BATON_KICK_PREEMPT};
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-/// While a policy has tasks, the fallback queue is served first on one dispatch in this many.
-const TURN: u32 = 4;
+/// A host sets this in the flags of a dispatch after a [`Verdict::Turn`] for which the fallback had no task that may run there.
+pub const TURN_IS_VAIN: u16 = 1 << 15;
+
+/// The fallback has one part in this many of a CPU's time that policies want, too.
+const PARTS: u64 = 4;
+
+/// A turn's least length, ns: a few of the kernel's ticks, by which the time of events goes.
+const MIN_TURN: u64 = 10_000_000;
+
+/// Within this time, ns, each of the fallback's tasks has run: a third of what the kernel's watchdog allows.
+const ROUND: u64 = 10_000_000_000;
+
+/// A slice's least length, ns. With it a round is as long as said for up to 25,000 tasks on each CPU.
+const MIN_SLICE: u64 = 100_000;
 
 impl<H: Host> Core<'_, H> {
     #[inline]
@@ -17,12 +32,13 @@ impl<H: Host> Core<'_, H> {
 
     /// The task is runnable on the run queue of CPU `ctx.cpu`, and has no policy; or it was rescued, and has not been enqueued since: then a CPU
     /// may be about to put it on the fallback queue whatever is said here ([`Core::is_rescued`]). `cpu` is where this runs.
-    pub(crate) fn enter_fallback(&self, cpu: &CpuState, ctx: &BatonCtx, slot: &Slot) -> Verdict {
-        if slot.state() != TaskState::Fallback {
-            self.fallback.fetch_add(1, Relaxed);
+    pub(crate) fn enter_fallback(&self, cpu: &CpuState, ctx: &mut BatonCtx, slot: &Slot) -> Verdict {
+        if slot.state() != TaskState::Fallback && self.fallback.fetch_add(1, Relaxed) == 0 {
+            self.fallback_since.store(ctx.now, Relaxed);
         }
         slot.set(TaskState::Fallback);
         cpu.fallbacks.bump();
+        ctx.slice = self.fallback_slice();
         let common = match self.is_partitioned() {
             false => Some(ctx.cpu),
             true => self.near(slot, ctx.cpu, |cpu| self.is_common(cpu)),
@@ -56,9 +72,61 @@ impl<H: Host> Core<'_, H> {
         })
     }
 
-    /// Is it the fallback queue's turn on this CPU?
-    pub(crate) fn is_fallbacks_turn(&self, cpu: &CpuState) -> bool {
-        self.has_fallback() && cpu.dispatches.get().is_multiple_of(u64::from(TURN)) && self.takes_fallback(cpu)
+    /// The slice of a task without a policy, ns.
+    pub fn fallback_slice(&self) -> u64 {
+        let tasks = match self.overflow.load(Relaxed) {
+            0 => self.fallback.load(Relaxed),
+            // Some are not counted.
+            _ => self.slots.len() as u32,
+        };
+        let slice = |cpus: u64| (ROUND / PARTS).wrapping_mul(cpus) / u64::from(tasks.max(1));
+        if slice(1) >= DEFAULT_SLICE {
+            return DEFAULT_SLICE;
+        }
+        let cpus = self.cpus.iter().filter(|cpu| cpu.is_online() && self.takes_fallback(cpu)).count();
+        slice(cpus as u64).clamp(MIN_SLICE, DEFAULT_SLICE)
+    }
+
+    /// Is it the fallback's turn on this CPU, where policies may want to run something?
+    pub(crate) fn is_fallbacks_turn(&self, cpu: &CpuState, ctx: &mut BatonCtx) -> bool {
+        let is_vain = ctx.flags & TURN_IS_VAIN != 0;
+        ctx.flags &= !TURN_IS_VAIN;
+        if is_vain {
+            cpu.turn_ends.store(ctx.now, Relaxed);
+        }
+        if is_vain || !self.has_fallback() || !self.takes_fallback(cpu) {
+            return false;
+        }
+        if ctx.now < cpu.turn_ends.load(Relaxed) {
+            self.host.end_slice(self.fallback_slice());
+            return true;
+        }
+        // The first is not before policies have had their part.
+        let first = self.fallback_since.load(Relaxed).saturating_add(self.turn().wrapping_mul(PARTS - 1));
+        if ctx.now < cpu.next_turn.load(Relaxed).max(first) {
+            return false;
+        }
+        self.put_turn_off(cpu, ctx.now);
+        cpu.turn_ends.store(ctx.now.wrapping_add(self.turn()), Relaxed);
+        true
+    }
+
+    /// How long a turn is, ns.
+    fn turn(&self) -> u64 {
+        self.fallback_slice().max(MIN_TURN)
+    }
+
+    /// The fallback has the CPU now: its next turn is when policies have had their part of the time.
+    fn put_turn_off(&self, cpu: &CpuState, now: u64) {
+        self.host.end_slice(self.fallback_slice());
+        cpu.next_turn.store(now.wrapping_add(self.turn().wrapping_mul(PARTS)), Relaxed);
+    }
+
+    /// The slice of the task that this CPU takes from the fallback has ended, by the host's timer. Asks for its preemption, if it runs there still.
+    pub fn end_slice(&self, cpu: &CpuState, ctx: &mut BatonCtx) {
+        if matches!(cpu.current.load(Relaxed), order::NOBODY | order::FALLBACK) {
+            order::kick(ctx, cpu.number(), BATON_KICK_PREEMPT);
+        }
     }
 
     /// There are tasks without a slot.
@@ -80,17 +148,19 @@ impl<H: Host> Core<'_, H> {
 
     /// No policy has a task for this CPU.
     #[inline]
-    pub(crate) fn found_nothing(&self, cpu: &CpuState) -> Verdict {
+    pub(crate) fn found_nothing(&self, cpu: &CpuState, ctx: &BatonCtx) -> Verdict {
         // If it was claimed while it was idle, that came to nothing: it stays idle, of which the kernel gives no notice, and may be
         // claimed again.
         if cpu.is_asleep() && !cpu.is_idle() {
             self.mark_idle(cpu, true);
         }
-        self.runs(cpu, NOBODY, None);
+        self.runs(cpu, order::NOBODY, None);
         // One that has failed just now may have had some, and this CPU may be the only one to look.
         if self.rescue_pending() {
             Verdict::Rescue
         } else if self.has_fallback() && self.takes_fallback(cpu) {
+            // What nobody else wants is no turn.
+            self.put_turn_off(cpu, ctx.now);
             Verdict::Fallback
         } else {
             Verdict::Nothing

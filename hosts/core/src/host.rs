@@ -32,6 +32,10 @@ pub trait Host {
     /// that CPU.
     fn evict(&self, cpu: i32);
 
+    /// What this CPU takes from the fallback now is to run for `after` ns at most: calls [`crate::Core::end_slice`] then, if its ticks are too coarse
+    /// to notice. In a dispatch, on the CPU in question.
+    fn end_slice(&self, after: u64);
+
     /// A policy has just been stopped by a fault: keep the report. Any context; at most once per start of a policy.
     fn report(&self, policy: &PolicyEntry, fault: &Fault, cpu: Option<&CpuState>);
 

@@ -29,10 +29,12 @@ mod rescue;
 mod resume;
 mod share;
 mod slot;
+mod stall;
 mod tell;
 
 pub use cpu::{CpuState, EVENTS_KEPT};
 pub use events::{Init, TaskFacts};
+pub use fallback::TURN_IS_VAIN;
 pub use hints::Drained;
 pub use host::{Arg, Fault, Host};
 pub use partition::{Partition, FREE};
@@ -115,6 +117,10 @@ pub struct Core<'a, H: Host> {
     idle_cpus: AtomicU32,
     /// Tasks under the fallback: queued or running.
     fallback: AtomicU32,
+    /// When the watch looked for stalls last, ns. Written by the watch.
+    watched_at: AtomicU64,
+    /// When the first of those under the fallback came there, ns.
+    fallback_since: AtomicU64,
     /// Not 0 while tasks of a stopped policy may be left in its queues: the number of slots yet to look at.
     to_rescue: AtomicU32,
     /// Head of the list of free slots, plus one; 0 when none is free. Guarded by the host's slot lock.
@@ -152,6 +158,8 @@ impl<'a, H: Host> Core<'a, H> {
             epoch: AtomicU32::new(1),
             idle_cpus: AtomicU32::new(0),
             fallback: AtomicU32::new(0),
+            watched_at: AtomicU64::new(0),
+            fallback_since: AtomicU64::new(0),
             to_rescue: AtomicU32::new(0),
             free: AtomicU32::new(u32::from(!slots.is_empty())),
             in_use: AtomicU32::new(0),

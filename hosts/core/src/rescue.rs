@@ -79,27 +79,4 @@ impl<'a, H: Host> Core<'a, H> {
         }
         stranded
     }
-
-    /// The task that has waited longest beyond `limit` ns in a running policy's queue, if any: a stall.
-    pub fn find_stall(&self, now: u64, limit: u64) -> Option<&'a Slot> {
-        self.used()
-            .iter()
-            .filter(|slot| slot.state() == TaskState::Queued)
-            .filter(|slot| now.saturating_sub(slot.queued_at.load(Relaxed)) > limit)
-            .filter(|slot| self.by_id(slot.policy()).is_some_and(|p| p.is_running()))
-            .max_by_key(|slot| now.saturating_sub(slot.queued_at.load(Relaxed)))
-    }
-
-    /// Stops the policy whose queue `slot` has waited in for too long.
-    pub fn fault_stall(&self, slot: &Slot, now: u64) {
-        if let Some(policy) = self.by_id(slot.policy()) {
-            let fault = crate::Fault {
-                kind: baton_abi::BatonFaultKind::Stall,
-                method: baton_abi::BatonMethod::None,
-                pid: slot.pid(),
-                now,
-            };
-            self.fault(policy, &fault, self.cpu(slot.cpu()));
-        }
-    }
 }

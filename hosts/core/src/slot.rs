@@ -78,6 +78,9 @@ pub struct Slot {
     word: AtomicU64,
     /// When it was last queued, ns.
     pub(crate) queued_at: AtomicU64,
+    /// The token that the watch saw it queued with, and for how much of the wait since then its policy was asked, ns (`stall.rs`).
+    pub(crate) watched: AtomicU64,
+    pub(crate) unanswered: AtomicU64,
     /// What identifies the task in the notes of calls: thread id in the high half, the policy's place in the table.
     tag: AtomicU64,
     /// Id of the policy that it belongs to and that has been told of it; 0 for none. Changed only in the task's own events.

@@ -286,6 +286,10 @@ impl Host for SimHost {
         self.evictions.borrow_mut().push(cpu as u32);
     }
 
+    fn end_slice(&self, _: u64) {
+        // A simulated slice that is shorter than a tick ends at the next one.
+    }
+
     fn report(&self, policy: &PolicyEntry, fault: &Fault, cpu: Option<&CpuState>) {
         let names = self.names.borrow();
         let name = names.iter().find(|(index, _)| *index == policy.index()).map_or("", |(_, name)| name);

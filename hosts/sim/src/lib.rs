@@ -7,6 +7,7 @@
 #![warn(missing_docs)]
 
 pub mod cost;
+pub mod demand;
 mod fault;
 mod host;
 pub mod idle;

@@ -82,18 +82,7 @@ fn group(group: &GroupStats) -> GroupReport {
     }
 }
 
-/// Of the tasks that could always run, if there are two.
 fn fairness(stats: &Stats) -> Option<Fairness> {
-    let shares = stats.groups.iter().flat_map(|group| &group.shares);
-    let shares: Vec<(f64, f64)> =
-        shares.map(|&(ran, nice)| (ran as f64, f64::from(baton::weight::of_nice(nice)))).collect();
-    if shares.len() < 2 {
-        return None;
-    }
-    let scaled = || shares.iter().map(|(ran, weight)| ran / weight);
-    let (sum, squares): (f64, f64) = (scaled().sum(), scaled().map(|x| x * x).sum());
-    let (all, weights): (f64, f64) = (shares.iter().map(|s| s.0).sum(), shares.iter().map(|s| s.1).sum());
-    let lag = shares.iter().map(|(ran, weight)| all * weight / weights - ran).fold(0.0, f64::max);
-    let jain = if squares > 0.0 { sum * sum / (shares.len() as f64 * squares) } else { 1.0 };
-    Some(Fairness { jain, worst_lag_ns: lag as u64 })
+    let shares = stats.shares?;
+    Some(Fairness { jain: shares.jain()?, worst_lag_ns: shares.worst as u64 })
 }

@@ -132,10 +132,10 @@ pub struct Migrations {
     pub machine: u64,
 }
 
-/// How CPU time was shared against weights.
+/// How CPU time was shared, against what each task was due: its share by weight among those that wanted to run, at every moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Fairness {
-    /// Jain's index of CPU time by weight, of tasks that could always run: 1 is fair, 1/n is one task having all.
+    /// Jain's index of what tasks had by what they were due, each counted by that: 1 is fair, near 0 is those that are due little having most.
     pub jain: f64,
     /// By how much the task that was worst off is behind its share.
     pub worst_lag_ns: u64,

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use crate::demand::Shares;
 use crate::report::Histogram;
 use crate::topology::Distance;
 use crate::trace::{Event, Left};
@@ -65,8 +66,8 @@ pub struct GroupStats {
     pub done: u64,
     /// CPU time that its tasks used, ns.
     pub runtime: u64,
-    /// By task that could run from the beginning to the end: CPU time in ns, and nice value.
-    pub shares: Vec<(u64, i32)>,
+    /// That of each which was there at the end.
+    pub ran: Vec<u64>,
 }
 
 /// What a run is counted by.
@@ -102,6 +103,8 @@ pub struct Stats {
     pub refused: Vec<String>,
     /// How long it was, ns.
     pub duration: u64,
+    /// What tasks had against what they were due; nothing where the CPUs were never contended, or a task might not use all of them.
+    pub shares: Option<Shares>,
     /// The groups of tasks.
     pub groups: Vec<GroupStats>,
 }
@@ -115,7 +118,7 @@ impl Stats {
             responses: Histogram::default(),
             done: 0,
             runtime: 0,
-            shares: Vec::new(),
+            ran: Vec::new(),
         };
         let all: Arc<str> = "tasks".into();
         Self {
@@ -134,6 +137,7 @@ impl Stats {
             upgrades: 0,
             refused: Vec::new(),
             duration: 0,
+            shares: None,
             groups: if groups.is_empty() { vec![group(&all)] } else { groups.iter().map(group).collect() },
         }
     }
@@ -174,12 +178,12 @@ impl Stats {
         self.migrations[level] += 1;
     }
 
-    /// A task is over, or the run is; could it always run?
-    pub(crate) fn end_of(&mut self, group: u32, runtime: u64, nice: i32, always: bool) {
+    /// A task is over, or the run is, with the task alive.
+    pub(crate) fn end_of(&mut self, group: u32, runtime: u64, alive: bool) {
         let group = &mut self.groups[group as usize];
         group.runtime += runtime;
-        if always {
-            group.shares.push((runtime, nice));
+        if alive {
+            group.ran.push(runtime);
         }
     }
 }

@@ -97,7 +97,10 @@ impl Scheduler for Faulty {
         Placement::Queue(idle.find(|&cpu| ctx.claim_idle(cpu)).unwrap_or(wake.prev_cpu))
     }
 
-    fn task_new(&self, ctx: &Ctx<'_>, _: &Task, baton: Schedulable) {
+    fn task_new(&self, ctx: &Ctx<'_>, task: &Task, baton: Schedulable) {
+        if self.fault == Some(Fault::First) {
+            wrong::index(task.runtime);
+        }
         self.enqueue(ctx, baton);
     }
 

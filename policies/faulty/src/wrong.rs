@@ -33,6 +33,8 @@ pub enum Fault {
     Cycle,
     /// Takes more locks at once than a call may hold.
     ManyLocks,
+    /// Fails with the first task that it is told of.
+    First,
     /// Forgets the guard of a lock, so that it is never released.
     KeptLock,
     /// Answers every other pick with a task that may not run there, where there is one.
@@ -79,6 +81,7 @@ impl Fault {
             "kick" => Self::Kick,
             "deadlock" => Self::Deadlock,
             "cycle" => Self::Cycle,
+            "first" => Self::First,
             "many-locks" => Self::ManyLocks,
             "kept-lock" => Self::KeptLock,
             "not-allowed" => Self::NotAllowed,

@@ -381,6 +381,8 @@ pub struct BatonStart {
 #[derive(Clone, Copy, Debug)]
 pub struct BatonStop {
     pub name: [u8; BATON_NAME_LEN],
+    /// Out: what went wrong as the policy was unmade, NUL-terminated; empty if nothing. It is stopped all the same.
+    pub message: [u8; BATON_MESSAGE_LEN],
 }
 
 /// `BATON_IOC_ASSIGN`: give a task, or all unassigned tasks, to a policy.

@@ -6,7 +6,7 @@ use std::{fs, thread::sleep, time::Duration};
 use baton_conformance::{of_option, Fault};
 
 use crate::{
-    tool::{baton, baton_fails, check, hackbench, is_well, must, policy, sched_ext_state, status, stress},
+    tool::{baton, baton_fails, check, hackbench, is_well, must, policy, run, sched_ext_state, status, stress},
     Case,
 };
 
@@ -35,6 +35,7 @@ pub fn cases() -> Vec<Case> {
         case!("panic while the policy is made", not_made("create", "wrong.rs")),
         case!("memory exhausted while the policy is made", not_made("create-memory", "memory")),
         case!("recursion while the policy is made", not_made("create-recursion", "the stack is used up")),
+        case!("panic at the first task", first()),
         case!("recursion while the policy is unmade", unmade("drop-recursion")),
         case!("panic while the policy is unmade", unmade("drop")),
     ]
@@ -107,11 +108,26 @@ fn overwrites() -> Result<(), String> {
     check(sched_ext_state() == "enabled", || format!("sched_ext is {}", sched_ext_state()))
 }
 
+/// What runs then is measured under the fallback: the tool says so, and ends as a policy's fault does.
+fn first() -> Result<(), String> {
+    for all in [&[][..], &["--all"]] {
+        let args = [&["run", "-p", "faulty", "--options", "fault=first"], all, &["--", "true"]].concat();
+        let ran = run("baton", &args)?;
+        let is_told = ran.text.contains("FAULT of policy faulty: panic") && ran.text.contains("wrong.rs");
+        check(ran.code == Some(4) && is_told, || format!("{all:?}: {:?}: {}", ran.code, ran.text))?;
+        baton(&["unload", "faulty"])?;
+    }
+    Ok(())
+}
+
 /// The policy goes wrong as it is unloaded: that is said, and it is gone all the same.
 fn unmade(fault: &str) -> Result<(), String> {
     baton(&["load", "faulty", "--all", "--options", &format!("fault={fault}")])?;
     work()?;
-    must("baton", &["unload", "faulty"])?;
+    let ran = run("baton", &["unload", "faulty"])?;
+    check(ran.code == Some(4) && ran.text.contains("failed as it was unmade"), || {
+        format!("{:?}: {}", ran.code, ran.text)
+    })?;
     let status = status()?;
     check(policy(&status, "faulty").is_err(), || format!("it is still there: {status}"))?;
     work()

@@ -20,6 +20,7 @@ mod configuration;
 mod conformance;
 mod containment;
 mod cores;
+mod crowd;
 mod flight;
 mod grants;
 mod hints;
@@ -32,6 +33,20 @@ mod upgrade;
 
 use std::{process::ExitCode, time::Instant};
 
+/// What is run on each kernel (`make kernels`): a little of everything.
+const BRIEF: [&str; 10] = [
+    "wfq runs all tasks",
+    "fifo_c runs all tasks",
+    "baton run and its children",
+    "CPU hotplug",
+    "stack-hungry recursion",
+    "self-deadlock",
+    "pick that never picks (stall)",
+    "fault in a timer callback",
+    "upgrades to another state and back",
+    "hints: seen before a sleep and before a wakeup",
+];
+
 /// A test: its name, and what it does.
 struct Case {
     name: &'static str,
@@ -41,6 +56,7 @@ struct Case {
 fn main() -> ExitCode {
     let mut repeat = 1;
     let mut filter = String::new();
+    let mut is_brief = false;
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
         if arg == "--act" {
@@ -54,13 +70,27 @@ fn main() -> ExitCode {
             println!("hostile clients, {seconds} s: {}", if result.is_ok() { "ok" } else { "FAILED" });
             return told(result);
         }
+        if arg == "--hogs" {
+            let Some(seconds) = args.next().and_then(|n| n.parse().ok()) else {
+                return told(Err("--hogs SECONDS".into()));
+            };
+            // For longer than the kernel's watchdog waits.
+            let result = one(|| crowd::hogs(seconds)).and_then(|()| one(|| crowd::fault(seconds.min(40))));
+            println!("a user's hogs, {seconds} s: {}", if result.is_ok() { "ok" } else { "FAILED" });
+            return told(result);
+        }
+        if arg == "--service" {
+            return told(crowd::service(args.next().and_then(|n| n.parse().ok()).unwrap_or(1)));
+        }
         if arg == "--hints" {
             return hints::client(&args.collect::<Vec<_>>());
         }
         if arg == "--cores" {
             return cores::client(&args.collect::<Vec<_>>());
         }
-        if arg == "--repeat" {
+        if arg == "--brief" {
+            is_brief = true;
+        } else if arg == "--repeat" {
             repeat = args.next().and_then(|n| n.parse().ok()).unwrap_or(1);
         } else {
             filter = arg;
@@ -76,6 +106,7 @@ fn main() -> ExitCode {
         ("conformance", "2", conformance::cases()),
         ("upgrade", "2", upgrade::cases()),
         ("killed", "2", killed::cases()),
+        ("crowd", "2", crowd::cases()),
         ("record", "2", record::cases().into_iter().chain(flight::cases()).collect()),
         ("hints", "2", of_hints.into_iter().flatten().collect()),
         ("several", "4", several::cases()),
@@ -83,12 +114,16 @@ fn main() -> ExitCode {
         ("configuration", "4", configuration::cases()),
         ("systemd", "systemd", configuration::of_systemd()),
     ];
-    let chosen = |group: &str, case: &Case| group == filter || case.name.contains(&filter);
+    let chosen = |group: &str, case: &Case| match is_brief {
+        true => BRIEF.contains(&case.name),
+        false => group == filter || case.name.contains(&filter),
+    };
     let cases: Vec<Case> = groups
         .into_iter()
         .filter(|(_, on, _)| *on == machine)
         .flat_map(|(group, _, cases)| cases.into_iter().filter(move |case| chosen(group, case)))
         .collect();
+    assert!(!is_brief || cases.len() == BRIEF.len(), "{} cases of those for each kernel", cases.len());
     let (mut passed, mut failed) = (0, 0);
     for case in &cases {
         let begin = Instant::now();

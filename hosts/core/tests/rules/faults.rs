@@ -145,13 +145,54 @@ fn a_lost_task_is_named() {
 fn a_stall() {
     check(&format!(
         "{QUEUED}
-         time 100
-         stall 100 => -
+         time 90
          wake 2 @0 => a.task_new 2; none; [queued]
+         stall 100 => -
+         answer a pick_next_task none
+         pick @0 => a.pick_next_task @0; a.newly_idle @0; nothing
          time 102
          stall 100 => 1; report: a stall in -, 1
          stall 100 => -
          rescue => rescued 2 1"
+    ));
+    // On a CPU that idles the policy could have had it.
+    check(&format!(
+        "{QUEUED}
+         time 90
+         stall 100 => -
+         idle 1 => a.enter_idle @1
+         time 102
+         stall 100 => 1; report: a stall in -, 1"
+    ));
+}
+
+#[test]
+fn no_stall_where_a_policy_was_not_asked() {
+    check(&format!(
+        "{QUEUED}
+         time 90
+         stall 100 => -
+         time 190
+         stall 100 => -
+         time 290
+         stall 100 => -
+         pick @0 => a.pick_next_task @0; run 1
+         wake 2 @0 => a.task_new 2; none; [queued]
+         mask 2 10
+         time 390
+         stall 100 => -
+         answer a pick_next_task none
+         pick @0 after 1 => a.task_blocked 1; a.pick_next_task @0; a.newly_idle @0; nothing
+         time 490
+         stall 100 => -
+         answer a pick_next_task none
+         pick @1 => a.pick_next_task @1; a.newly_idle @1; nothing
+         time 590
+         stall 100 => -
+         answer a pick_next_task none
+         pick @1 => a.pick_next_task @1; a.newly_idle @1; nothing
+         time 592
+         stall 100 => 2; report: a stall in -, 2"
     ));
 }
 

@@ -136,6 +136,8 @@ impl Host for TestHost {
         self.evictions.fetch_or(1 << cpu, SeqCst);
     }
 
+    fn end_slice(&self, _: u64) {}
+
     fn report(&self, policy: &PolicyEntry, fault: &Fault, _: Option<&CpuState>) {
         self.reports.lock().unwrap().push((policy.index(), *fault));
     }

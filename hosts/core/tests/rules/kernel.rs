@@ -4,7 +4,7 @@
 
 use crate::host::{self, TestCore};
 use baton_abi::{BatonCtx, BATON_F_PREV_RUNNABLE, BATON_F_RESTORE, BATON_F_WAKEUP, BATON_KICK_PREEMPT};
-use baton_core::{Slot, TaskState, Verdict};
+use baton_core::{Slot, TaskState, Verdict, TURN_IS_VAIN};
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -71,6 +71,8 @@ pub struct Kernel {
     online: Vec<bool>,
     fallback: VecDeque<usize>,
     kicked: Vec<i32>,
+    /// ns; goes on with each dispatch.
+    now: u64,
     pids: u32,
     /// Called with each task and token that a dispatch says is to run, and the CPU.
     pub on_run: OnRun,
@@ -88,6 +90,7 @@ impl Kernel {
             online: vec![true; CPUS as usize],
             fallback: VecDeque::new(),
             kicked: Vec::new(),
+            now: 0,
             pids: 0,
             on_run: Box::new(|_, _, _| {}),
             on_idle: Box::new(|_, _| {}),
@@ -356,12 +359,15 @@ impl Kernel {
     /// scx_dispatch_sched(): true when the task that ran before is to go on.
     fn dispatch(&mut self, cpu: i32, prev: Option<usize>, race: Race) -> bool {
         let state = self.core.cpu(cpu).unwrap();
+        let mut is_vain = false;
+        self.now += 3_000_000;
         for attempt in 0..TRIES {
-            let mut ctx = BatonCtx { cpu, ..BatonCtx::default() };
+            let mut ctx = BatonCtx { now: self.now, cpu, ..BatonCtx::default() };
             if let Some(at) = prev {
                 ctx.task = self.tasks[at].handle;
                 ctx.flags = if self.tasks[at].runnable { BATON_F_PREV_RUNNABLE } else { 0 };
             }
+            ctx.flags |= if is_vain { TURN_IS_VAIN } else { 0 };
             let verdict = self.core.dispatch(cpu, state, &mut ctx);
             match verdict {
                 Verdict::Run => {
@@ -392,6 +398,7 @@ impl Kernel {
                     if verdict == Verdict::Fallback {
                         return false;
                     }
+                    is_vain = verdict == Verdict::Turn;
                 }
                 Verdict::Nothing => return false,
                 other => panic!("{other:?} of a dispatch"),

@@ -175,8 +175,9 @@ fn slots_run_out() {
          wake 3 @0 => a.task_new 3; none; [queued]
          pick @0 => a.pick_next_task @0; run 1
          pick @0 => a.pick_next_task @0; run 2
+         time 60000000
          pick @0 => turn
-         pick @0 => a.pick_next_task @0; run 3
+         pick @0 vain => a.pick_next_task @0; run 3
          disable 1 => a.task_departed 1; [outside]
          exit 1
          new 6
@@ -186,12 +187,17 @@ fn slots_run_out() {
 
 #[test]
 fn the_fallback_has_its_turn() {
-    // 1 is in the fallback; 2 is always there to be picked. One dispatch in four is the fallback's.
-    let mut script = String::from("new 1\nwake 1 @0 => fallback; [fallback]\nstart a\nnew 2\nassign 2 a\n");
+    // 1 is in the fallback; 2 is always there to be picked. One fourth of the time is the fallback's: 20 of 80 ms.
+    let mut script = String::from("time 0\nnew 1\nwake 1 @0 => fallback; [fallback]\nstart a\nnew 2\nassign 2 a\n");
     script += "wake 2 @0 => a.task_new 2; none; [queued]\n";
-    for _ in 0..3 {
-        script += &"pick @0 => a.pick_next_task @0; run 2\nput 2 @0 => a.task_preempt 2; none; [queued]\n".repeat(3);
-        script += "pick @0 => turn\n";
+    for round in 0..3_u64 {
+        for ms in [0, 30, 59] {
+            script += &format!("time {}\n", (round * 80 + ms) * 1_000_000);
+            script += "pick @0 => a.pick_next_task @0; run 2\nput 2 @0 => a.task_preempt 2; none; [queued]\n";
+        }
+        for ms in [60, 79] {
+            script += &format!("time {}\npick @0 => turn\n", (round * 80 + ms) * 1_000_000);
+        }
     }
     check(&script);
 }

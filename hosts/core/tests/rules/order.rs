@@ -120,6 +120,25 @@ fn nobody_is_preempted_where_one_policy_runs_or_the_cpu_idles() {
 }
 
 #[test]
+fn a_policy_that_comes_later_is_asked_once_a_second() {
+    let core = host::new_core(8, 1, true);
+    let ((a, _), (b, _)) = (start(core), start(core));
+    let (first, second) = (task(core, 1, a), task(core, 2, b));
+    let ask = |now: u64| {
+        let mut ctx = BatonCtx { now, ..BatonCtx::default() };
+        (core.dispatch(0, core.cpu(0).unwrap(), &mut ctx), host::slot_of(core, ctx.task).pid())
+    };
+    for round in 0..3 {
+        wake(core, first);
+        wake(core, second);
+        assert_eq!(ask(round * 2_000_000_000 + 900_000_000), (Verdict::Run, 1));
+        wake(core, first);
+        assert_eq!(ask(round * 2_000_000_000 + 1_800_000_000), (Verdict::Run, 2));
+        assert_eq!(ask(round * 2_000_000_000 + 1_900_000_000), (Verdict::Run, 1));
+    }
+}
+
+#[test]
 fn the_turn_of_tasks_without_a_policy_is_not_cut_short() {
     let core = host::new_core(8, 1, true);
     let ((a, _), (_b, _)) = (start(core), start(core));
@@ -128,8 +147,8 @@ fn the_turn_of_tasks_without_a_policy_is_not_cut_short() {
     assert_eq!(core.enqueue(0, core.cpu(0).unwrap(), &mut ctx), Verdict::Fallback);
     wake(core, first);
     assert_eq!(pick(core, None), (Verdict::Run, 1));
-    let turn = (0..4).map(|_| pick(core, Some(first)).0).find(|verdict| *verdict == Verdict::Turn);
-    assert_eq!(turn, Some(Verdict::Turn));
+    let mut ctx = BatonCtx { now: 60_000_000, task: first, flags: BATON_F_PREV_RUNNABLE, ..BatonCtx::default() };
+    assert_eq!(core.dispatch(0, core.cpu(0).unwrap(), &mut ctx), Verdict::Turn);
     let mut ctx = BatonCtx { task: first, ..BatonCtx::default() };
     assert_eq!(core.enqueue(0, core.cpu(0).unwrap(), &mut ctx), Verdict::None);
     assert_eq!(ctx.nr_kicks, 0, "the task that made way does not come back at once");

@@ -21,7 +21,7 @@ use baton_abi::{
     BatonCtx, BatonFaultKind, BatonMethod, BATON_FAULT_NAMES, BATON_F_PREV_RUNNABLE, BATON_F_RESTORE, BATON_F_WAKEUP,
     BATON_METHOD_NAMES, BATON_PICK_KEEP, BATON_PICK_NONE, BATON_SELECT_DIRECT,
 };
-use baton_core::{Fault, PolicyEntry, Slot, Verdict};
+use baton_core::{Fault, PolicyEntry, Slot, Verdict, TURN_IS_VAIN};
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
     sync::{Arc, Mutex},
@@ -251,6 +251,7 @@ impl World {
             "pick" => {
                 ctx.task = words.get(3).map_or(0, |pid| self.handle(pid));
                 ctx.flags = if word(2) == "keeping" { BATON_F_PREV_RUNNABLE } else { 0 };
+                ctx.flags |= if word(2) == "vain" { TURN_IS_VAIN } else { 0 };
                 let verdict = core.dispatch(cpu, here, &mut ctx);
                 self.say(self.verdict(verdict, &ctx));
             }

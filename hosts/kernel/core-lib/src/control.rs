@@ -4,7 +4,7 @@
 use crate::core;
 use ::core::sync::atomic::Ordering::{Relaxed, Release};
 use baton_abi::{
-    BatonCoreInfo, BatonCpuInfo, BatonEvent, BatonFaultKind, BatonPolicyInfo, BatonPolicyState, BatonTaskInfo,
+    BatonCoreInfo, BatonCpuInfo, BatonCtx, BatonEvent, BatonFaultKind, BatonPolicyInfo, BatonPolicyState, BatonTaskInfo,
 };
 use baton_core::{CpuState, PolicyEntry, TaskState};
 
@@ -182,6 +182,18 @@ pub extern "C" fn baton_core_assign_by_rule(slot: u32, index: i32) -> bool {
 #[no_mangle]
 pub extern "C" fn baton_core_rescue_again() -> bool {
     core().rescue_stranded()
+}
+
+/// See [`baton_core::Core::fallback_slice`]. Any context.
+#[no_mangle]
+pub extern "C" fn baton_core_fallback_slice() -> u64 {
+    core().fallback_slice()
+}
+
+/// See [`baton_core::Core::end_slice`]. On the CPU in question, interrupts off.
+#[no_mangle]
+pub extern "C" fn baton_core_end_slice(ctx: &mut BatonCtx, cpu: &CpuState) {
+    core().end_slice(cpu, ctx);
 }
 
 /// Stops the policy of a task that has waited for more than `limit` ns. Any context.

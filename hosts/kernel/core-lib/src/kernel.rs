@@ -14,6 +14,7 @@ extern "C" {
     fn baton_khost_may_run(task: usize, cpu: i32) -> bool;
     fn baton_khost_kick_all();
     fn baton_khost_evict();
+    fn baton_khost_end_slice(after: u64);
     fn baton_khost_report(
         policy: u32,
         kind: BatonFaultKind,
@@ -123,6 +124,11 @@ impl Host for Kernel {
     fn evict(&self, _cpu: i32) {
         // SAFETY: Kernel-call. On the CPU in question, with interrupts off.
         unsafe { baton_khost_evict() }
+    }
+
+    fn end_slice(&self, after: u64) {
+        // SAFETY: Kernel-call. On the CPU in question, with interrupts off.
+        unsafe { baton_khost_end_slice(after) }
     }
 
     #[cold]

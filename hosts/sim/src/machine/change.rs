@@ -94,7 +94,10 @@ impl<'m> Machine<'m> {
 
     fn set_nice(&mut self, at: u32, nice: i32, here: u32) {
         self.change(at, here, |machine| {
+            let was = machine.tasks[at as usize].runnable;
+            machine.set_runnable(at, false);
             machine.tasks[at as usize].nice = nice;
+            machine.set_runnable(at, was);
             let mut ctx = machine.ctx(at, machine.rq(at), 0);
             let state = machine.enter(here);
             machine.core.set_nice((), state, &mut ctx, nice);

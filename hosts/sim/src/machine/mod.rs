@@ -23,6 +23,7 @@ use std::sync::Arc;
 use baton_abi::{BatonCtx, BatonHint, BATON_KICK_PREEMPT};
 use baton_core::CpuState;
 
+use crate::demand::{Demand, Shares};
 use crate::host::{SimCore, SimHost};
 use crate::idle::History;
 use crate::queue::{Next, Queue};
@@ -81,8 +82,9 @@ struct Task {
     /// Counts its sleeps: tells a timer of this one from one of before. Not begun anew with the next task here.
     turn: u32,
     group: u32,
-    /// It came at the beginning, and has never slept.
-    always_ran: bool,
+    /// While it is runnable, what [`Demand`] said as it became so; what it was due until then, ns.
+    joined: f64,
+    due: f64,
     /// Someone resumed it before it suspended itself.
     resumed: bool,
     /// It sleeps in [`crate::world::Op::Suspend`].
@@ -158,6 +160,10 @@ pub(crate) struct Machine<'m> {
     pub unsaved: Option<String>,
     /// Runnable tasks that no CPU runs; CPUs that are online and idle; both as they were told last.
     waiting: u32,
+    demand: Demand,
+    shares: Shares,
+    /// A task may not use all CPUs.
+    bound: bool,
     idle: u32,
     /// CPUs that a higher class has; that are offline.
     higher: u32,
@@ -221,6 +227,9 @@ impl<'m> Machine<'m> {
             next_checkpoint: core.host().checkpoint_every.unwrap_or(u64::MAX),
             unsaved: None,
             waiting: 0,
+            demand: Demand::default(),
+            shares: Shares::default(),
+            bound: false,
             idle: 0,
             higher: 0,
             offline: 0,
@@ -253,6 +262,7 @@ impl<'m> Machine<'m> {
         while let Some((at, next)) = self.queue.pop() {
             let end = at.min(self.config.duration);
             self.stats.pass(end - self.now, self.waiting, [self.idle, self.higher, self.offline]);
+            self.demand.pass(end - self.now, self.cpus.len() as u32 - self.higher - self.offline);
             self.now = end;
             self.host().now.set(end);
             if at > self.config.duration {
@@ -290,6 +300,7 @@ impl<'m> Machine<'m> {
             self.end_of(at as u32, true);
         }
         self.stats.duration = self.now;
+        self.stats.shares = (self.demand.contended && !self.bound).then_some(self.shares);
     }
 
     fn happen(&mut self, next: Next) {
@@ -524,6 +535,17 @@ impl<'m> Machine<'m> {
             true => cpu,
             false => (0..self.cpus.len() as u32).find(|&cpu| self.cpus[cpu as usize].online).expect("a CPU is online"),
         }
+    }
+
+    fn set_runnable(&mut self, at: u32, runnable: bool) {
+        self.bound |= self.mask(at) != 0;
+        let task = &mut self.tasks[at as usize];
+        match (task.runnable, runnable) {
+            (false, true) => task.joined = self.demand.join(task.nice),
+            (true, false) => task.due += self.demand.leave(task.nice, task.joined),
+            _ => {}
+        }
+        task.runnable = runnable;
     }
 
     fn set_place(&mut self, at: u32, place: Place) {

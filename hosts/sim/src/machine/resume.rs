@@ -70,7 +70,7 @@ impl<'m> Machine<'m> {
             handle,
             slot,
             place: Place::Away,
-            runnable: whereabouts != Whereabouts::Asleep,
+            runnable: false,
             slice: if slice == 0 { DEFAULT_SLICE } else { slice },
             immed: false,
             last_cpu: Some(cpu),
@@ -81,7 +81,8 @@ impl<'m> Machine<'m> {
             woken_at: None,
             turn: 0,
             group,
-            always_ran: whereabouts != Whereabouts::Asleep,
+            joined: 0.0,
+            due: 0.0,
             resumed: false,
             suspended: false,
             item: None,
@@ -96,6 +97,7 @@ impl<'m> Machine<'m> {
         let mask = mask.map_or(0, |mask| self.intern(mask));
         self.host().facts[slot as usize].mask.set(mask);
         self.set_rq(at, cpu);
+        self.set_runnable(at, whereabouts != Whereabouts::Asleep);
         self.stats.new_task(group);
         self.introduce(at);
         match whereabouts {

@@ -2,7 +2,7 @@
 //! Whom a CPU runs: __schedule(), balance_one(), scx_dispatch_sched(), and the time that passes while a task runs.
 
 use baton_abi::{BatonCtx, BATON_F_PREV_RUNNABLE};
-use baton_core::Verdict;
+use baton_core::{Verdict, TURN_IS_VAIN};
 
 use super::{Machine, Place, DEFAULT_SLICE};
 use crate::queue::Next;
@@ -51,8 +51,7 @@ impl Machine<'_> {
         let prev = self.cpus[cpu as usize].curr;
         let goes_on = matches!(left, Left::Preempted | Left::Yielded);
         if let Some(at) = prev {
-            self.tasks[at as usize].runnable = goes_on;
-            self.tasks[at as usize].always_ran &= goes_on;
+            self.set_runnable(at, goes_on);
             // balance_one(): with a rest of its slice it has priority.
             if goes_on && self.tasks[at as usize].slice > 0 {
                 return;
@@ -186,11 +185,13 @@ impl Machine<'_> {
 
     /// scx_dispatch_sched() and the shim's ops.dispatch: the task to run, if any. `prev` ran there; can it go on?
     fn dispatch(&mut self, cpu: u32, prev: Option<(u32, bool)>) -> Option<u32> {
+        let mut is_vain = false;
         for attempt in 0..MAX_TRIES {
             let mut ctx = BatonCtx { now: self.now, cpu: cpu as i32, ..BatonCtx::default() };
             if let Some((at, goes_on)) = prev {
                 ctx = self.ctx(at, cpu, if goes_on { BATON_F_PREV_RUNNABLE } else { 0 });
             }
+            ctx.flags |= if is_vain { TURN_IS_VAIN } else { 0 };
             let here = self.enter(cpu);
             let verdict = self.core.dispatch((), here, &mut ctx);
             let found = match verdict {
@@ -215,6 +216,7 @@ impl Machine<'_> {
                 Verdict::Fallback | Verdict::Turn | Verdict::Rescue => {
                     let found = self.take_fallback(cpu);
                     if found.is_none() && verdict == Verdict::Turn {
+                        is_vain = true;
                         self.settle(cpu, &ctx);
                         continue;
                     }
@@ -245,7 +247,7 @@ impl Machine<'_> {
         if self.tasks[at as usize].place == Place::Custody {
             self.fallback.push_back(at);
             self.set_place(at, Place::Fallback);
-            self.tasks[at as usize].slice = DEFAULT_SLICE;
+            self.tasks[at as usize].slice = self.core.fallback_slice();
             let home = self.core.rescued_home(slot, self.rq(at) as i32);
             self.kick(home as u32, cpu, false);
         }
@@ -269,9 +271,12 @@ impl Machine<'_> {
 
     /// What the reports keep of a task.
     pub(super) fn end_of(&mut self, at: u32, alive: bool) {
-        let task = &self.tasks[at as usize];
-        if self.by_ref[task.id.0 as usize] == Some(at) {
-            self.stats.end_of(task.group, task.runtime - task.ran_before, task.nice, alive && task.always_ran);
+        if self.by_ref[self.tasks[at as usize].id.0 as usize] == Some(at) {
+            self.set_runnable(at, false);
+            let task = &self.tasks[at as usize];
+            let had = task.runtime - task.ran_before;
+            self.shares.add(had as f64, task.due);
+            self.stats.end_of(task.group, had, alive);
         }
     }
 }

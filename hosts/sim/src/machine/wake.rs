@@ -64,7 +64,8 @@ impl Machine<'_> {
             woken_at: None,
             turn,
             group,
-            always_ran: self.now == 0,
+            joined: 0.0,
+            due: 0.0,
             resumed: false,
             suspended: false,
             item: None,
@@ -131,8 +132,8 @@ impl Machine<'_> {
         if !self.allowed(at, cpu) {
             cpu = self.fallback_rq(at, cpu, here);
         }
+        self.set_runnable(at, true);
         let task = &mut self.tasks[at as usize];
-        task.runnable = true;
         task.woken_at = Some(self.now);
         let id = task.id;
         self.set_rq(at, cpu);
@@ -186,12 +187,12 @@ impl Machine<'_> {
         let state = self.enter(here);
         match self.core.enqueue((), state, &mut ctx) {
             Verdict::Fallback => {
-                self.tasks[at as usize].slice = DEFAULT_SLICE;
+                self.tasks[at as usize].slice = ctx.slice;
                 self.fallback.push_back(at);
                 self.set_place(at, Place::Fallback);
             }
             Verdict::Local => {
-                self.tasks[at as usize].slice = DEFAULT_SLICE;
+                self.tasks[at as usize].slice = ctx.slice;
                 self.insert_local(at, self.rq(at), false);
             }
             _ => self.set_place(at, Place::Custody),

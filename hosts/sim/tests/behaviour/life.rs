@@ -90,7 +90,7 @@ fn hogs_share_by_weight() {
             world.task(hog("hog").nice(nice));
         }
         let outcome = run(&machine("1x1x1", policy, 4_000), world);
-        let shares: Vec<u64> = outcome.stats.groups[0].shares.iter().map(|share| share.0 / 1_000_000).collect();
+        let shares: Vec<u64> = outcome.stats.groups[0].ran.iter().map(|ran| ran / 1_000_000).collect();
         // 1024, 1024 and 335 of 2383
         for (got, expected) in shares.iter().zip([1718, 1718, 562]) {
             assert!(got.abs_diff(expected) < 40, "{}: {shares:?}", policy.name());
@@ -108,7 +108,7 @@ fn busy_cpus_are_evened_out() {
         world.happens(10_000_000, Happening::Affinity(task, None));
     }
     let outcome = run(&machine("1x2x1", cfs_like(), 2_000), world);
-    let shares: Vec<u64> = outcome.stats.groups[0].shares.iter().map(|share| share.0 / 1_000_000).collect();
+    let shares: Vec<u64> = outcome.stats.groups[0].ran.iter().map(|ran| ran / 1_000_000).collect();
     // Of 2 s, three have a third of a CPU and two a half. Without it the last has all of its CPU, and the others a quarter each.
     assert!(shares.iter().all(|share| (600..1_200).contains(share)), "{shares:?}");
 }

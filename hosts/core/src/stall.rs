@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Stalls: tasks that a policy has queued and does not pick. A policy is at fault only for what it was asked and did not answer: the time counts in which
+//! some CPU that the task may use asked its policy for a task, ran another task of the policy's, or idled. A CPU that others keep does not count.
+
+use crate::{Core, CpuState, Host, PolicyEntry, Slot, TaskState, NO_SOLE};
+use baton_abi::BATON_MAX_POLICIES;
+use core::sync::atomic::Ordering::Relaxed;
+
+/// Each policy is asked on each CPU at least so often, ns, whatever those before it have: else one that always has something to run would starve the
+/// rest, and the kernel throws a scheduler out when a task has not run for 30 s.
+const ASK_EVERY: u64 = 1_000_000_000;
+
+impl CpuState {
+    /// A policy is asked for a task here, or a task of its runs here.
+    #[inline]
+    pub(crate) fn note_asked(&self, policy: &PolicyEntry, now: u64) {
+        self.asked[policy.index() as usize % BATON_MAX_POLICIES].store(now, Relaxed);
+    }
+
+    /// Notes which policies were asked here since then. `sole` is the place of the only one that runs, if it is.
+    fn look(&self, since: u64, sole: u32) {
+        let mut asked = 0;
+        for (place, at) in self.asked.iter().enumerate() {
+            if at.load(Relaxed) >= since {
+                asked |= 1 << place;
+            }
+        }
+        let quick = self.dispatches.get().wrapping_sub(self.slow.get());
+        if self.seen_quick.swap(quick, Relaxed) != quick && sole != NO_SOLE {
+            asked |= 1 << sole;
+        }
+        if self.is_asleep() {
+            asked = u32::MAX;
+        }
+        self.seen_asked.store(asked, Relaxed);
+    }
+}
+
+impl<'a, H: Host> Core<'a, H> {
+    /// A policy that this CPU has not asked for long: it is to be asked first.
+    pub(crate) fn neglected(&self, cpu: &CpuState, now: u64) -> Option<&PolicyEntry> {
+        let asked = |policy: &PolicyEntry| cpu.asked[policy.index() as usize % BATON_MAX_POLICIES].load(Relaxed);
+        let is_late = |policy: &&PolicyEntry| now.saturating_sub(asked(policy)) >= ASK_EVERY;
+        self.running().filter(|policy| self.serves(policy, cpu)).find(is_late)
+    }
+
+    /// The task that a running policy has had queued for longest, beyond `limit` ns of being asked, if any: a stall. Called by the watch alone, from
+    /// time to time; what comes between two calls counts as a whole.
+    pub fn find_stall(&self, now: u64, limit: u64) -> Option<&'a Slot> {
+        let since = self.watched_at.swap(now, Relaxed);
+        let sole = self.sole.load(Relaxed);
+        // Within this long at least a policy is asked that is asked at all.
+        let lately = since.min(now.saturating_sub(ASK_EVERY.min(limit / 4)));
+        self.cpus.iter().for_each(|cpu| cpu.look(lately, sole));
+        let mut longest = None;
+        let mut most = limit;
+        for slot in self.used().iter().filter(|slot| slot.state() == TaskState::Queued) {
+            let waited = now.saturating_sub(slot.queued_at.load(Relaxed));
+            let interval = now.saturating_sub(since);
+            if waited > interval {
+                let unanswered = self.unanswered(slot, waited, interval);
+                if unanswered > most {
+                    (longest, most) = (Some(slot), unanswered);
+                }
+            }
+        }
+        longest
+    }
+
+    /// For how much of the time that the task has waited its policy was asked, ns. `interval` ns of it are new.
+    fn unanswered(&self, slot: &Slot, waited: u64, interval: u64) -> u64 {
+        let Some((token, policy)) = slot.token().zip(self.by_id(slot.policy())) else { return 0 };
+        if !policy.is_running() {
+            return 0;
+        }
+        let is_new = slot.watched.swap(token, Relaxed) != token;
+        let before = if is_new { 0 } else { slot.unanswered.load(Relaxed) };
+        let more = if is_new { waited } else { interval };
+        let unanswered = if self.was_asked(slot, policy) { before.saturating_add(more) } else { before };
+        slot.unanswered.store(unanswered, Relaxed);
+        unanswered
+    }
+
+    /// Was the policy asked lately on a CPU that the task may use?
+    fn was_asked(&self, slot: &Slot, policy: &PolicyEntry) -> bool {
+        self.cpus.iter().any(|cpu| {
+            cpu.seen_asked.load(Relaxed) & 1 << policy.index() != 0
+                && cpu.is_online()
+                && self.serves(policy, cpu)
+                && self.host.may_run(slot, cpu.number())
+        })
+    }
+
+    /// Stops the policy whose queue `slot` has waited in for too long.
+    pub fn fault_stall(&self, slot: &Slot, now: u64) {
+        if let Some(policy) = self.by_id(slot.policy()) {
+            let fault = crate::Fault {
+                kind: baton_abi::BatonFaultKind::Stall,
+                method: baton_abi::BatonMethod::None,
+                pid: slot.pid(),
+                now,
+            };
+            self.fault(policy, &fault, self.cpu(slot.cpu()));
+        }
+    }
+}
