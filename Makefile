@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # Each target makes on a fresh Debian 12 or 13 what it needs, as root or with sudo: see vm/root.sh.
 
-.PHONY: demo test check containment hostile torture setup clean
+.PHONY: demo test check containment hostile kernels torture setup clean
 
 demo: ## A Rust policy schedules a real kernel's tasks and survives its own bugs
 	@./baton demo
@@ -15,8 +15,12 @@ check: ## Formatting, lints and house rules
 containment: ## Whatever a policy or the tool does wrong, 20 times in a row
 	@vm/enter cargo xtask booted 20 containment
 
-hostile: ## Ten minutes of hostile clients of hint queues in a booted kernel
+hostile: ## Ten minutes of hostile clients of hint queues in a booted kernel, and ten of a user's hogs
 	@vm/enter cargo xtask hostile 600
+	@vm/enter cargo xtask hogs 600
+
+kernels: ## Every kernel of Debian's archive that has sched_ext, tried briefly: half an hour
+	@vm/enter cargo xtask kernels
 
 torture: ## Ten minutes of stress under wfq
 	@./baton torture

@@ -28,7 +28,7 @@ gdb strace
 librocksdb-dev memcached
 "
 # Counts up when this script changes in a way that an existing root must follow.
-edition=1
+edition=2
 stamp=$(echo "$edition $suite" $packages | sha256sum | cut -c1-16)
 
 current() { [ "$(cat "$root/etc/baton-root" 2>/dev/null)" = "$stamp" ]; }
@@ -87,10 +87,13 @@ apt() {
 # version. The image is unpacked, not installed: nothing boots from the root, and its package would want an initramfs
 # generator.
 kernel() {
-	release=$(basename "$1"/usr/src/linux-headers-*-cloud-amd64 | sed 's/^linux-headers-//')
+	release=$(in_root "$1" dpkg-query -f '${Depends}' -W linux-headers-cloud-amd64 | sed 's/.*linux-headers-\([0-9][^ ]*\).*/\1/')
 	series=$(echo "$release" | sed 's/^\([0-9]*\.[0-9]*\).*/\1/')
 	say "adding the image and the source of kernel $release"
 	apt "$1" install --no-upgrade "linux-source-$series"
+	# The one that is booted unless another is named: there may be more (kernels.sh).
+	mkdir -p "$1/kernel"
+	[ -e "$1/kernel/default" ] || echo "$release" >"$1/kernel/default"
 	[ ! -d "$1/kernel/usr/lib/modules/$release" ] || return 0
 	in_root "$1" sh -euc 'mkdir -p /kernel && cd /kernel &&
 		apt-get -o APT::Sandbox::User=root download -q "linux-binary-unsigned-$1" &&

@@ -5,7 +5,10 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 use std::time::{Instant, SystemTime};
+
+use baton_vm::kernel::version_key;
 
 use crate::error::{Error, Result};
 use crate::{kernel, names};
@@ -132,21 +135,41 @@ fn package_name(toml: &str) -> Option<&str> {
     line.trim().strip_prefix('"')?.split('"').next()
 }
 
-/// The kernel that build.sh builds for: the newest whose headers are installed.
-pub fn headers_release() -> Result<String> {
-    let entries = fs::read_dir("/usr/src").into_iter().flatten().flatten();
-    let names = entries.filter_map(|e| Some(e.file_name().to_str()?.strip_prefix("linux-headers-")?.to_owned()));
-    names.filter(|name| name.ends_with("-cloud-amd64")).max_by_key(|name| version_key(name)).ok_or_else(|| {
-        Error::environment(
-            "no kernel headers to build against are installed here",
-            "run baton inside Baton's Debian root, which has them: vm/enter baton ...",
-        )
-    })
+static KERNEL: OnceLock<String> = OnceLock::new();
+
+/// From now on what is built is for this kernel; what was said first holds.
+pub fn build_for(release: &str) {
+    KERNEL.get_or_init(|| release.to_owned());
 }
 
-/// Orders versions by their numbers, as `sort -V` does.
-fn version_key(text: &str) -> Vec<u64> {
-    text.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok()).collect()
+/// The kernel that is built for: the one that was named, else the running one, else the newest whose headers are installed.
+pub fn headers_release() -> Result<String> {
+    let has_headers = |release: &str| Path::new("/lib/modules").join(release).join("build").exists();
+    if let Some(release) = KERNEL.get() {
+        return match has_headers(release) {
+            true => Ok(release.clone()),
+            false => Err(Error::environment(
+                format!(
+                    "the headers of kernel {release} are not installed here: there is no /lib/modules/{release}/build"
+                ),
+                format!(
+                    "install them (Debian: linux-headers-{release}), or run baton where they are (vm/enter baton ...)"
+                ),
+            )),
+        };
+    }
+    let running = kernel::release();
+    if has_headers(&running) {
+        return Ok(running);
+    }
+    let entries = fs::read_dir("/lib/modules").into_iter().flatten().flatten();
+    let names = entries.filter_map(|e| e.file_name().to_str().map(str::to_owned)).filter(|name| has_headers(name));
+    names.max_by_key(|name| version_key(name)).ok_or_else(|| {
+        Error::environment(
+            "no kernel headers to build against are installed here",
+            format!("install those of this kernel (Debian: linux-headers-{running}), or run baton inside Baton's Debian root: vm/enter baton ..."),
+        )
+    })
 }
 
 /// What can be built.
@@ -211,6 +234,9 @@ impl Target<'_> {
             Target::Core | Target::Policy(_) => "hosts/kernel",
         };
         let mut command = Command::new(source.join(host).join("build.sh"));
+        if let Target::Core | Target::Policy(_) = self {
+            command.env("BATON_KERNEL", headers_release()?);
+        }
         match self {
             Target::Core => command.arg("core"),
             Target::Policy(policy) => command.arg("policy").arg(&policy.dir),
@@ -221,6 +247,12 @@ impl Target<'_> {
         let status = command.arg(&out).stdin(Stdio::null()).stdout(std::io::stderr()).status();
         let status =
             status.map_err(|e| Error::environment(format!("the build cannot be run: {e}"), format!("check {host}")))?;
+        if status.code() == Some(3) {
+            return Err(Error::environment(
+                format!("{} cannot be built{whose}; what is missing is said above", self.title()),
+                "see docs/kernel-policy.md for what a kernel must have, and `baton doctor` for what this one has",
+            ));
+        }
         if !status.success() {
             return Err(Error::user(
                 format!("building {} failed; the compiler's messages are above", self.title()),
@@ -264,7 +296,7 @@ pub fn without_recording(policy: &Policy) -> Result<PathBuf> {
     let out = output_dir(&headers_release()?).join("without-recording");
     for arguments in [vec!["core".as_ref()], vec!["policy".as_ref(), policy.dir.as_os_str()]] {
         let mut command = Command::new(&script);
-        command.args(&arguments).arg(&out).env("BATON_WITHOUT_RECORDING", "1");
+        command.args(&arguments).arg(&out).env("BATON_WITHOUT_RECORDING", "1").env("BATON_KERNEL", headers_release()?);
         let status = command.stdin(Stdio::null()).stdout(std::io::stderr()).status();
         let status = status.map_err(|e| Error::file(format_args!("running {}", script.display()), &e))?;
         if !status.success() {
@@ -315,13 +347,6 @@ mod tests {
         check("[package]\nname=\"my-one\" # x\n", Some("my-one"));
         check("[package]\nnames = \"x\"\n", None);
         check("", None);
-    }
-
-    #[test]
-    fn newer_versions_come_later() {
-        let check = |older: &str, newer: &str| assert!(version_key(older) < version_key(newer), "{older} {newer}");
-        check("7.2.9+deb14-cloud-amd64", "7.2.12+deb14-cloud-amd64");
-        check("6.18.1-cloud-amd64", "7.1-cloud-amd64");
     }
 
     #[test]

@@ -226,6 +226,9 @@ pub struct Build {
     /// A policy: a name in Baton's policies/ or here, or a path. Without any, only the core is built.
     #[arg(value_name = "POLICY")]
     pub policies: Vec<String>,
+    /// The kernel to build for, as `uname -r` says it. [default: the running one, else the newest whose headers are installed]
+    #[arg(long, value_name = "RELEASE", env = "BATON_KERNEL")]
+    pub kernel: Option<String>,
 }
 
 /// How a policy is to be loaded.
@@ -474,6 +477,12 @@ pub struct VmRun {
     /// How long it may take on this machine's clock, in seconds, boot included.
     #[arg(long, value_name = "S", default_value_t = 300)]
     pub timeout: u64,
+    /// The kernel to boot: its release, or the path of its image. [default: that of Baton's Debian root]
+    #[arg(long, value_name = "RELEASE|FILE", env = "BATON_KERNEL")]
+    pub kernel: Option<String>,
+    /// Arguments to add to the kernel's command line.
+    #[arg(long, value_name = "ARGS", allow_hyphen_values = true)]
+    pub append: Option<String>,
     /// A file or directory to take along; without DEST into the command's directory. A program brings its libraries.
     #[arg(long = "in", value_name = "FILE[:DEST]", value_parser = names::file_in)]
     pub files_in: Vec<names::FileIn>,

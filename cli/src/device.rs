@@ -158,8 +158,11 @@ impl Device {
         self.request::<START, _>(&mut start).map_err(|errno| Refused { errno, message: text(&start.message) })
     }
 
-    pub fn stop(&self, name: &str) -> std::result::Result<(), Errno> {
-        self.request::<STOP, _>(&mut BatonStop { name: field(name) })
+    /// Stops a policy. What went wrong as it was unmade, if anything: it is stopped all the same.
+    pub fn stop(&self, name: &str) -> std::result::Result<Option<String>, Errno> {
+        let mut stop = BatonStop { name: field(name), message: [0; BATON_MESSAGE_LEN] };
+        self.request::<STOP, _>(&mut stop)?;
+        Ok(Some(text(&stop.message)).filter(|message| !message.is_empty()))
     }
 
     /// Puts the version of a policy that is loaded to come next in the place of the running one; with `rollback` the one before.

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0-only
-# Builds what runs in the kernel, inside the Debian testing root:
+# Builds what runs in the kernel, for kernel $BATON_KERNEL, whose headers are installed:
 #   build.sh core OUTDIR          baton.ko, shim.bpf.o and latency.bpf.o
 #   build.sh policy DIR OUTDIR    baton_NAME.ko of the policy in DIR (a Rust crate, or a folder with one C file)
+# With CC=... another compiler than the headers name; without it gcc takes the place of one that is not installed.
 # With BATON_WITHOUT_RECORDING=1 all of it without recording, to measure what that costs (`baton bench record`).
 # Work is kept under $BATON_CACHE/build, so that a second build is quick. Prints nothing but errors.
 set -euo pipefail
@@ -16,9 +17,34 @@ die() {
 	exit 1
 }
 
-headers=$(ls -d /usr/src/linux-headers-*-cloud-amd64 2>/dev/null | sort -V | tail -n 1)
-[ -n "$headers" ] || die "no kernel headers are installed (environment). Run inside the root (vm/enter), which has them."
-release=${headers#/usr/src/linux-headers-}
+# What this machine or the kernel lacks.
+lacks() {
+	echo "baton build: $*" >&2
+	exit 3
+}
+
+release=${BATON_KERNEL:?the release of the kernel to build for}
+build=/lib/modules/$release/build
+[ -e "$build/Makefile" ] || lacks "the headers of kernel $release are not installed: no $build"
+# By any of their names, as in `baton doctor`.
+while read -r names; do
+	grep -qE "	($names)	vmlinux" "$build/Module.symvers" || lacks "kernel $release has no ${names##*|}, which Baton needs: Linux 6.18 has all"
+done <<-NAMES
+	sched_setattr_nocheck
+	register_btf_kfunc_id_set
+	resilient_queued_spin_lock_slowpath
+	_kmalloc_nolock_noprof|kmalloc_nolock_noprof|kmalloc_nolock
+	kfree_nolock
+NAMES
+grep -q '^CONFIG_SCHED_CLASS_EXT=y' "$build/.config" || lacks "kernel $release was built without sched_ext (CONFIG_SCHED_CLASS_EXT)"
+# The types of the kernel, for those of the modules and for the shim.
+if [ -e "$build/vmlinux" ]; then
+	types=$build/vmlinux
+elif [ "$release" = "$(uname -r)" ] && [ -e /sys/kernel/btf/vmlinux ]; then
+	types=/sys/kernel/btf/vmlinux
+else
+	lacks "the types (BTF) of kernel $release are not here: neither $build/vmlinux nor, as another kernel runs, /sys/kernel/btf/vmlinux"
+fi
 without=${BATON_WITHOUT_RECORDING:+-without-recording}
 work=$cache/build/$release$without
 
@@ -54,13 +80,30 @@ copy() {
 	done
 }
 
+# The compiler that the headers name, as make has it, is not always there.
+if [ -z "${CC:-}" ]; then
+	named=$(printf '.PHONY: cc\ninclude %s/.kernelvariables\ncc:\n\t@echo $(CC)\n' "$build" | make -s -f - cc 2>/dev/null || :)
+	[ -z "$named" ] || command -v "${named##* }" >/dev/null || CC=gcc
+fi
+
+# A kernel whose headers have no vmlinux does not give its modules types. They are what BPF finds the core's functions by.
+add_types() {
+	local module=$1 resolve=$build/tools/bpf/resolve_btfids/resolve_btfids
+	! readelf -SW "$module" | grep -q ' \.BTF ' || return 0
+	[ -x "$resolve" ] || lacks "$module has no types (BTF), and the headers of kernel $release lack what adds them: $resolve"
+	LLVM_OBJCOPY=objcopy pahole -J --btf_features=default --btf_base "$types" "$module" &&
+		"$resolve" -b "$types" "$module" &&
+		readelf -SW "$module" | grep -q ' \.BTF ' ||
+		lacks "$module was given no types (BTF) by pahole and resolve_btfids, with those of $types"
+}
+
 module() {
 	local dir=$1 log
 	shift
 	log=$dir/make.log
-	make -s -C "/lib/modules/$release/build" M="$dir" ${without:+KCFLAGS=-DBATON_WITHOUT_RECORDING} "$@" modules >"$log" 2>&1 || { cat "$log" >&2; return 1; }
+	make -s -C "$build" M="$dir" ${CC:+CC="$CC"} ${without:+KCFLAGS=-DBATON_WITHOUT_RECORDING} "$@" modules >"$log" 2>&1 || { cat "$log" >&2; return 1; }
 	# objtool has no word for a function that changes stacks for good
-	grep -E 'warning:|error:' "$log" | grep -v 'skipping BTF\|baton_unwind\|rust_begin_unwind' >&2 || :
+	grep -E 'warning:|error:' "$log" | grep -v 'skipping BTF\|baton_unwind\|rust_begin_unwind\|compiler differs\|pahole version differs' >&2 || :
 }
 
 build_core() {
@@ -74,7 +117,11 @@ build_core() {
 	! nm "$dir/core_lib.o_shipped" | grep -q baton_core_must_not_panic ||
 		die "the rules (hosts/core) can panic: baton_core_must_not_panic is linked in (Baton's own fault)"
 	module "$dir"
-	[ -e "$dir/vmlinux.h" ] || bpftool btf dump file "$headers/vmlinux" format c >"$dir/vmlinux.h"
+	add_types "$dir/baton.ko"
+	if [ ! -s "$dir/vmlinux.h" ]; then
+		bpftool btf dump file "$types" format c >"$dir/vmlinux.h.new" || lacks "bpftool cannot read the types in $types"
+		mv "$dir/vmlinux.h.new" "$dir/vmlinux.h"
+	fi
 	local object
 	for object in shim latency; do
 		copy "$here/$object.bpf.c" "$dir/bpf"

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
+use crate::kernel_log::excerpt;
 use crate::Outcome;
+
+/// How many lines of the kernel's log an error shows.
+const LOG_TAIL: usize = 25;
 
 /// What can go wrong with a guest, sorted by who can do something about it.
 #[derive(Debug, thiserror::Error)]
@@ -11,25 +15,22 @@ pub enum Error {
     #[error("{0}")]
     Environment(String),
     /// The guest ended without having reported an exit code, usually by a kernel panic.
-    #[error("the guest died before its command had ended ({how}); its kernel log:\n{log_tail}")]
+    #[error("the guest died before its command had ended ({how}); its kernel log:\n{}", excerpt(log, LOG_TAIL))]
     Died {
         /// What is known about the end of QEMU.
         how: String,
-        /// The last lines of the guest's kernel log.
-        log_tail: String,
+        /// The guest's kernel log.
+        log: String,
     },
     /// The guest was stopped because its time was over.
-    #[error(
-        "the guest was stopped after {seconds} s ({state}); its kernel log:\n{log_tail}\n\
-         If the command needs longer, give it a longer timeout"
-    )]
+    #[error("the guest was stopped after {seconds} s ({state}); its kernel log:\n{}", excerpt(log, LOG_TAIL))]
     TimedOut {
         /// The timeout, in seconds.
         seconds: u64,
         /// Whether the command had ended by then.
         state: &'static str,
-        /// The last lines of the guest's kernel log.
-        log_tail: String,
+        /// The guest's kernel log. Where a CPU would not let go of what it did, the last in it is where that was.
+        log: String,
     },
     /// The command ended, but the guest's kernel complained meanwhile. The outcome is complete.
     #[error("the guest's kernel complained:\n  {}", complaints.join("\n  "))]

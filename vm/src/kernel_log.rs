@@ -51,6 +51,22 @@ const SIGNS: &[&str] = &[
     "disabled (unregistered from the main kernel)",
 ];
 
+/// What the last words of a kernel begin with, or those of a CPU that is asked by an NMI where it is.
+const DYING: &[&str] = &[
+    "BUG: unable to handle",
+    "BUG: kernel NULL",
+    "BUG: TASK stack guard",
+    "stack guard page was hit",
+    "kernel BUG at",
+    "Oops:",
+    "double fault",
+    "general protection fault",
+    "NMI backtrace for cpu",
+    "NMI: Not continuing",
+    "soft lockup",
+    "hard LOCKUP",
+];
+
 /// A call trace is part of the complaint before it, unless that is further away than this many lines.
 const TRACE_DISTANCE: usize = 40;
 
@@ -72,11 +88,40 @@ pub fn complaints(log: &str) -> Vec<String> {
     found
 }
 
-/// For an error message: the complaints in a log and its last `n` lines, each indented by two spaces.
+/// Where a kernel died.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Culprit<'a> {
+    /// Name of the module.
+    pub module: &'a str,
+    /// The function, and how far in it, as the kernel prints it.
+    pub place: &'a str,
+}
+
+/// The module whose code a kernel was in when it died, or when it would not go on: by the first instruction pointer of its last words, and if that is
+/// in none, as in a copy by a wrong pointer, by the first function of a module in the trace.
+pub fn culprit(log: &str) -> Option<Culprit<'_>> {
+    let dying = |line: &&str| DYING.iter().any(|sign| line.contains(sign));
+    let mut words = log.lines().map(without_time_stamp).skip_while(|line| !dying(line));
+    words.find_map(|line| {
+        // What may be left of other calls on the stack begins with a question mark.
+        let text = line.strip_prefix("RIP: 0010:").or_else(|| (!line.starts_with('?')).then_some(line))?;
+        let (place, module) = text.split_once(" [")?;
+        let is_place = place.contains("+0x") && !place.contains(' ');
+        let module = module.strip_suffix(']').filter(|module| is_place && !module.contains(' '))?;
+        Some(Culprit { module, place })
+    })
+}
+
+/// For an error message: of a log the first `n` lines of the kernel's last words; without any, its complaints and its last lines. Each is
+/// indented by two spaces.
 pub fn excerpt(log: &str, n: usize) -> String {
     let lines: Vec<_> = log.lines().filter(|l| !l.trim().is_empty()).collect();
     if lines.is_empty() {
         return "  (nothing: the kernel did not get as far as its first message)".into();
+    }
+    let dying = |line: &&str| line.contains("Kernel panic") || DYING.iter().any(|sign| line.contains(sign));
+    if let Some(first) = lines.iter().position(dying) {
+        return lines[first..].iter().take(n).map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n");
     }
     let (before, tail) = lines.split_at(lines.len().saturating_sub(n));
     let mut shown = complaints(&before.join("\n"));
@@ -165,10 +210,32 @@ mod tests {
     }
 
     #[test]
+    fn culprits() {
+        let check = |log: &str, expected| assert_eq!(culprit(log).map(|found| found.module), expected, "in:\n{log}");
+        let words =
+            "[ 1.0] Oops: 0000 [#1] SMP NOPTI\n[ 1.0] CPU: 0 UID: 0 PID: 7 Comm: a [b] Tainted: [O]=OOT_MODULE\n";
+        check(&format!("{words}[ 1.0] RIP: 0010:pick+0x1/0x2 [baton_faulty]\n"), Some("baton_faulty"));
+        let trace =
+            "[ 1.0] Call Trace:\n[ 1.0]  <TASK>\n[ 1.0]  ? old+0x1/0x2 [baton_wfq]\n[ 1.0]  pick+0x1/0x2 [baton_c]\n\
+                     [ 1.0]  baton_guard+0x4/0x5 [baton]\n";
+        check(&format!("{words}[ 1.0] RIP: 0010:memcpy+0x1/0x2\n{trace}"), Some("baton_c"));
+        check(
+            &format!(
+                "{words}[ 1.0] RIP: 0010:memcpy+0x1/0x2\n[ 1.0] Modules linked in: baton_wfq(OE) [last unloaded: x]\n"
+            ),
+            None,
+        );
+        // Not what was said before it died.
+        check(&format!("[ 0.9] RIP: 0010:a+0x1/0x2 [baton_a]\n{words}"), None);
+        check("", None);
+    }
+
+    #[test]
     fn excerpts() {
         assert_eq!(excerpt("a\nb\n\nc\n", 2), "  b\n  c");
         assert_eq!(excerpt("a", 2), "  a");
-        assert_eq!(excerpt("[ 1.0] Oops: 0\na\nb\n", 1), "  Oops: 0\n  ...\n  b");
+        assert_eq!(excerpt("[ 1.0] WARNING: 0\na\nb\n", 1), "  WARNING: 0\n  ...\n  b");
+        assert_eq!(excerpt("a\n[ 1.0] Oops: 0\nb\nc\n", 2), "  [ 1.0] Oops: 0\n  b");
         assert!(excerpt("\n", 2).contains("first message"));
     }
 }

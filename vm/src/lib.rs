@@ -18,14 +18,17 @@
 pub mod cpio;
 mod error;
 mod initramfs;
+pub mod kernel;
 pub mod kernel_log;
+mod monitor;
 pub mod qemu;
 mod systemd;
 mod vm;
 
 pub use error::Error;
 pub use initramfs::Initramfs;
-pub use qemu::{Kernel, Topology};
+pub use kernel::Kernel;
+pub use qemu::Topology;
 pub use vm::{FileIn, Outcome, Vm, DEFAULT_TOOLS};
 
 /// Result of everything here that can fail.

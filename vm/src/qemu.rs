@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! How QEMU is called: machine, clock, processors, kernel.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::str::FromStr;
 
-use crate::{error::Doing, Error, Result};
+use crate::{error::Doing, monitor, Error, Result};
 
 /// The most CPUs a guest may have: what QEMU's default machine can address.
 pub const MAX_CPUS: u32 = 255;
@@ -58,50 +58,6 @@ impl std::fmt::Display for Topology {
     }
 }
 
-/// A kernel image that can be booted.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Kernel {
-    /// The bzImage.
-    pub image: PathBuf,
-    /// What `uname -r` says in the guest; modules must be built for it.
-    pub release: String,
-}
-
-impl Kernel {
-    /// The kernel of Baton's Debian root, seen from inside or outside the root.
-    ///
-    /// # Errors
-    /// [`Error::Environment`] when there is no root, or none that is complete.
-    pub fn of_root() -> Result<Self> {
-        let cache = std::env::var_os("BATON_CACHE").map_or_else(|| PathBuf::from("/var/cache/baton"), PathBuf::from);
-        [PathBuf::from("/kernel"), cache.join("root/kernel")]
-            .iter()
-            .find_map(|place| Self::below(&place.join("usr/lib/modules")))
-            .ok_or_else(|| {
-                Error::Environment(
-                    "there is no kernel to boot: Baton's Debian root has not been made; make it with vm/root.sh".into(),
-                )
-            })
-    }
-
-    /// The newest by name of the kernels in a directory of the form `DIR/RELEASE/vmlinuz*`.
-    fn below(modules: &Path) -> Option<Self> {
-        let mut kernels: Vec<_> = std::fs::read_dir(modules)
-            .ok()?
-            .filter_map(|entry| {
-                let entry = entry.ok()?;
-                let release = entry.file_name().into_string().ok()?;
-                let mut images = std::fs::read_dir(entry.path()).ok()?.filter_map(|f| Some(f.ok()?.path()));
-                let image =
-                    images.find(|f| f.file_name().is_some_and(|n| n.as_encoded_bytes().starts_with(b"vmlinuz")))?;
-                Some(Kernel { image, release })
-            })
-            .collect();
-        kernels.sort_by(|a, b| a.release.cmp(&b.release));
-        kernels.pop()
-    }
-}
-
 /// What executes the guest's instructions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Accelerator {
@@ -138,6 +94,10 @@ pub struct Machine<'a> {
     pub console: &'a Path,
     /// Where the control channel goes.
     pub control: &'a Path,
+    /// Whether the control channel is a serial port, which any kernel knows without a module; else the quicker virtio.
+    pub serial_control: bool,
+    /// The name of the socket for looking at the guest from outside.
+    pub monitor: &'a str,
 }
 
 /// The kernel's command line for every guest:
@@ -145,9 +105,10 @@ pub struct Machine<'a> {
 /// - `loglevel=7`: warnings, too, must reach the console, for it may be all that is left of the guest;
 /// - `mitigations=off`, `nokaslr`, `random.trust_cpu=on`: fewer instructions that differ from run to run;
 /// - `tsc=reliable`: on a busy host the clock watchdog would blame the time stamp counter;
-/// - `cryptomgr.notests`: half a second of boot time.
+/// - `cryptomgr.notests`: half a second of boot time;
+/// - `unknown_nmi_panic`, `panic_sys_info=all_bt`: by an NMI a guest that hangs says where.
 const KERNEL_ARGS: &str = "console=ttyS0 panic=-1 loglevel=7 mitigations=off nokaslr random.trust_cpu=on tsc=reliable \
-                           cryptomgr.notests";
+                           cryptomgr.notests unknown_nmi_panic panic_sys_info=all_bt";
 
 /// The arguments of `qemu-system-x86_64` for a machine.
 pub fn arguments(m: &Machine) -> Vec<String> {
@@ -197,13 +158,15 @@ pub fn arguments(m: &Machine) -> Vec<String> {
     add("-chardev", "stdio,id=output,signal=off".into());
     add("-serial", "chardev:output".into());
     add("-chardev", format!("file,id=control,path={}", m.control.display()));
-    if matches!(m.accelerator, Accelerator::Icount { .. }) {
-        // A virtio device answers when the host gets round to it; only the slow serial port answers at once.
+    // A virtio device answers when the host gets round to it, and the slow serial port at once.
+    if m.serial_control || matches!(m.accelerator, Accelerator::Icount { .. }) {
         add("-serial", "chardev:control".into());
     } else {
         add("-device", "virtio-serial-pci".into());
         add("-device", "virtserialport,chardev=control".into());
     }
+    args.extend(monitor::arguments(m.monitor));
+    let mut add = |option: &str, value: String| args.extend([option.to_owned(), value]);
     add("-kernel", m.kernel.display().to_string());
     add("-initrd", m.initrd.display().to_string());
     add("-append", [&[KERNEL_ARGS.to_owned()], m.kernel_args].concat().join(" "));
@@ -263,6 +226,8 @@ mod tests {
             initrd: path("/i"),
             console: path("/c"),
             control: path("/x"),
+            serial_control: false,
+            monitor: "m",
         };
         arguments(&machine).join(" ")
     }
@@ -283,7 +248,7 @@ mod tests {
                 "-smp cpus=3,sockets=1,cores=3,threads=1",
                 "-m 1000",
                 "-kernel /k -initrd /i -append console=ttyS0 panic=-1",
-                "cryptomgr.notests isolcpus=1",
+                "cryptomgr.notests unknown_nmi_panic panic_sys_info=all_bt isolcpus=1",
                 "-chardev file,id=console,path=/c -serial chardev:console -chardev stdio,id=output",
                 "-chardev file,id=control,path=/x",
             ],

@@ -53,7 +53,7 @@ fn a_warning_in_the_kernel_log_is_a_failure() {
 #[test]
 fn a_guest_that_panics_or_hangs_is_named_with_its_log() {
     match shell("echo c >/proc/sysrq-trigger; sleep 60").run(&mut std::io::sink()) {
-        Err(Error::Died { log_tail, .. }) => assert!(log_tail.contains("Kernel panic"), "{log_tail}"),
+        Err(Error::Died { log, .. }) => assert!(log.contains("Kernel panic"), "{log}"),
         other => panic!("not seen: {other:?}"),
     }
     // Where the machine is busy, a guest has not come to its command after the first of these.
@@ -61,10 +61,10 @@ fn a_guest_that_panics_or_hangs_is_named_with_its_log() {
         let vm = Vm { timeout: Duration::from_secs(limit), ..shell("echo hanging >/dev/kmsg; sleep 600") };
         let start = Instant::now();
         match vm.run(&mut std::io::sink()) {
-            Err(Error::TimedOut { seconds, log_tail, .. }) => {
+            Err(Error::TimedOut { seconds, log, .. }) => {
                 assert_eq!(seconds, limit);
                 assert!(start.elapsed() < Duration::from_secs(limit + 30));
-                if log_tail.contains("hanging") {
+                if log.contains("hanging") {
                     return;
                 }
             }

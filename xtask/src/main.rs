@@ -8,6 +8,7 @@ mod edges;
 mod figures;
 mod files;
 mod header;
+mod kernels;
 mod pages;
 mod rules;
 mod sizes;
@@ -26,6 +27,11 @@ usage: cargo xtask COMMAND
            only the tests in a booted kernel, each so often in a row; those with WORD in their name
   hostile SECONDS
            hostile clients of hint queues in a booted kernel, so long, with load beside them
+  hogs SECONDS
+           1500 hogs of a user's in a booted kernel, so long, beside a service under a policy
+  flavours
+           the other flavours of the root's kernel, tried briefly
+  kernels  fetches the kernels of Debian's archive, tries each, and writes the table of docs/kernel-policy.md
   header   writes policy/c/baton.h anew from policy/abi
   figures  draws docs/policies/figures anew from the tables of the pages";
 
@@ -38,10 +44,13 @@ fn main() -> ExitCode {
         ["check"] => Box::new(check::check),
         ["test"] => Box::new(steps::test),
         ["header"] => Box::new(header::write),
+        ["kernels"] => Box::new(kernels::all),
+        ["flavours"] => Box::new(kernels::flavours),
         ["figures"] => Box::new(figures::write),
         ["booted"] => Box::new(|root| steps::booted(root, "1", "")),
         ["booted", times] => Box::new(move |root| steps::booted(root, times, "")),
         ["booted", times, word] => Box::new(move |root| steps::booted(root, times, word)),
+        ["hogs", seconds] => Box::new(move |root| steps::hogs(root, seconds)),
         ["hostile", seconds] => Box::new(move |root| steps::hostile(root, seconds)),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `cargo xtask test`, and how a step of it, or of the check, is run.
 
-use crate::{check, clients, Result};
+use crate::{check, clients, kernels, Result};
 use std::{
     ffi::OsString,
     path::{Path, PathBuf},
@@ -13,8 +13,12 @@ use std::{
 pub type Step = (&'static str, fn(&Path) -> Result);
 
 /// The steps of `cargo xtask test`, in order: the first that fails ends it.
-const TEST_STEPS: &[Step] =
-    &[("check", check::check), ("tests on this machine", workspace_tests), ("tests in a booted kernel", booted_tests)];
+const TEST_STEPS: &[Step] = &[
+    ("check", check::check),
+    ("tests on this machine", workspace_tests),
+    ("tests in a booted kernel", booted_tests),
+    ("its other flavours", kernels::flavours),
+];
 
 /// The policies that the booted tests load.
 const BOOTED_POLICIES: [&str; 15] = [
@@ -42,7 +46,7 @@ const BOOTED_GUESTS: [&[&str]; 3] = [
 const BOOTED_REPEAT: &str = "1";
 
 /// The program of the booted tests, in a guest.
-const BOOTED_PROGRAM: &str = "/usr/bin/baton-booted";
+pub const BOOTED_PROGRAM: &str = "/usr/bin/baton-booted";
 
 /// `cargo xtask test`: what `make test` runs.
 pub fn test(root: &Path) -> Result {
@@ -73,13 +77,22 @@ pub fn booted(root: &Path, repeat: &str, word: &str) -> Result {
 
 /// `cargo xtask hostile SECONDS`: hostile clients of hint queues are at work so long, with load beside them, by this machine's clock.
 pub fn hostile(root: &Path, seconds: &str) -> Result {
+    for_seconds(root, "--hostile", seconds)
+}
+
+/// `cargo xtask hogs SECONDS`: a user's hogs are there so long beside a service of root's, by this machine's clock.
+pub fn hogs(root: &Path, seconds: &str) -> Result {
+    for_seconds(root, "--hogs", seconds)
+}
+
+fn for_seconds(root: &Path, what: &str, seconds: &str) -> Result {
     let timeout = seconds.parse::<u64>().map_err(|e| format!("{seconds}: {e}; it takes a number of seconds"))? + 600;
     let machine = ["--cpus", "2", "--timeout", &timeout.to_string()];
-    Built::new(root)?.in_guest(&machine, &[BOOTED_PROGRAM, "--hostile", seconds])
+    Built::new(root)?.in_guest(&machine, &[BOOTED_PROGRAM, what, seconds])
 }
 
 /// What the booted tests need, built.
-struct Built<'a> {
+pub struct Built<'a> {
     root: &'a Path,
     target: PathBuf,
     /// The programs of other languages that are clients of hint queues, and where they go in a guest.
@@ -87,7 +100,7 @@ struct Built<'a> {
 }
 
 impl<'a> Built<'a> {
-    fn new(root: &'a Path) -> Result<Self> {
+    pub fn new(root: &'a Path) -> Result<Self> {
         cargo(root, &["build", "--release", "--package", "baton-cli", "--package", "baton-booted"])?;
         let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
         let target = target.join("release");
@@ -96,19 +109,25 @@ impl<'a> Built<'a> {
 
     /// Boots a guest, with these options of `baton vm run`, and runs a command in it.
     fn in_guest(&self, machine: &[&str], command: &[&str]) -> Result {
-        let mut tool = Command::new(self.target.join("baton"));
-        tool.args(["vm", "run", "--memory", "2000"]).args(machine);
-        tool.args(BOOTED_POLICIES.iter().flat_map(|policy| ["--with", policy]));
-        tool.arg("--in").arg(format!("{}:{BOOTED_PROGRAM}", self.target.join("baton-booted").display()));
-        tool.args(self.clients.iter().flat_map(|(host, guest)| ["--in".into(), format!("{}:{guest}", host.display())]));
-        tool.args(["--in", "/usr/bin/strace:/usr/bin/strace"]);
-        tool.arg("--").args(command).current_dir(self.root);
-        let status = tool.status().map_err(|e| cannot_run("baton vm run", &e))?;
+        let status = self.guest(machine, &BOOTED_POLICIES, command).status();
+        let status = status.map_err(|e| cannot_run("baton vm run", &e))?;
         if status.success() {
             Ok(())
         } else {
             Err(format!("the booted tests failed ({status}); see above"))
         }
+    }
+
+    /// The command that boots a guest with these policies.
+    pub fn guest(&self, machine: &[&str], policies: &[&str], command: &[&str]) -> Command {
+        let mut tool = Command::new(self.target.join("baton"));
+        tool.args(["vm", "run", "--memory", "2000"]).args(machine);
+        tool.args(policies.iter().flat_map(|policy| ["--with", policy]));
+        tool.arg("--in").arg(format!("{}:{BOOTED_PROGRAM}", self.target.join("baton-booted").display()));
+        tool.args(self.clients.iter().flat_map(|(host, guest)| ["--in".into(), format!("{}:{guest}", host.display())]));
+        tool.args(["--in", "/usr/bin/strace:/usr/bin/strace"]);
+        tool.arg("--").args(command).current_dir(self.root);
+        tool
     }
 }
 

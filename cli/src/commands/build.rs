@@ -3,11 +3,12 @@
 
 use std::process::ExitCode;
 
-use crate::artefacts::{module_of, Policy, Target, CORE, SHIM};
+use crate::artefacts::{self, module_of, Policy, Target, CORE, SHIM};
 use crate::cli::Build;
 use crate::error::Result;
 
 pub fn build(args: &Build) -> Result<ExitCode> {
+    args.kernel.as_deref().inspect(|release| artefacts::build_for(release));
     let policies = args.policies.iter().map(|text| Policy::find(text)).collect::<Result<Vec<_>>>()?;
     let out = match policies.is_empty() {
         true => Target::Core.build()?,

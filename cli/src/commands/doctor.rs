@@ -3,8 +3,8 @@
 //! description of types and symbols; its version says nothing.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
 
 use libbpf_rs::btf::{types, Btf};
 use serde::Serialize;
@@ -198,12 +198,7 @@ fn functions() -> Vec<Check> {
             yes_if(btf.type_by_name::<types::Struct>("sched_ext_ops").is_some(), "no sched_ext_ops"),
             NEWER_KERNEL,
         ),
-        check(
-            NAME,
-            Need::Native,
-            found,
-            "boot a kernel whose types are whole (Debian: testing's, not stable-backports')",
-        ),
+        check(NAME, Need::Native, found, "boot a kernel whose types were described by a newer pahole"),
         flag("SCX_ENQ_IMMED", "SCX_ENQ_IMMED", "a task whose CPU is taken by a higher class waits there"),
     ]
 }
@@ -270,6 +265,12 @@ fn program(name: &str) -> Option<PathBuf> {
 
 const ROOT: &str = "run baton inside Baton's Debian root: vm/enter baton ...";
 
+/// Where the compiler in PATH has its libraries.
+fn sysroot() -> Option<PathBuf> {
+    let output = Command::new("rustc").args(["--print", "sysroot"]).output().ok()?;
+    Some(PathBuf::from(String::from_utf8(output.stdout).ok()?.trim()))
+}
+
 fn building() -> Vec<Check> {
     let headers = artefacts::headers_release();
     let headers = headers.map(|release| format!("for kernel {release}")).map_err(|e| e.what);
@@ -279,8 +280,7 @@ fn building() -> Vec<Check> {
         .collect();
     let tools = if missing.is_empty() { Ok(String::new()) } else { Err(format!("no {}", missing.join(", "))) };
     let source = artefacts::source();
-    let core_source =
-        ["/usr/lib/rustlib/src/rust/library/core", "/usr/src/rustc"].iter().any(|dir| Path::new(dir).exists());
+    let core_source = sysroot().is_some_and(|dir| dir.join("lib/rustlib/src/rust/library/core").exists());
     vec![
         check(
             "Baton's source",
@@ -293,8 +293,8 @@ fn building() -> Vec<Check> {
         check(
             "source of Rust's core library",
             Need::Build,
-            yes_if(core_source, "package rust-src is not installed"),
-            ROOT,
+            yes_if(core_source, "rust-src is not installed"),
+            "install it (rustup component add rust-src; Debian: the package rust-src), or run baton inside the root: vm/enter baton ...",
         ),
     ]
 }

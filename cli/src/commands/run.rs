@@ -19,11 +19,12 @@ use crate::status::Fault;
 use crate::{report, tasks};
 
 pub fn run(search: &Search, args: &Run) -> Result<ExitCode> {
+    // Before it has any task: it may fail with its first.
+    let before = newest_fault(&args.policy)?.map_or(0, |fault| fault.serial);
     let device = load::load(search, &args.policy, &args.how)?;
     if !args.how.all {
         tasks::give(&device, &device.core()?, std::process::id(), &args.policy)?;
     }
-    let before = last_fault(&device, &args.policy)?.map_or(0, |fault| fault.serial);
     // An open device would keep the command from unloading the core.
     drop(device);
     // Before the command is started, so that no signal falls between.
@@ -32,13 +33,16 @@ pub fn run(search: &Search, args: &Run) -> Result<ExitCode> {
     let mut child = start(&args.command)?;
     forward(signals, &child)?;
     let status = child.wait().map_err(|e| Error::environment(format!("waiting for the command: {e}"), "try again"))?;
+    let code = exit_code(status.code(), status.signal());
     // A policy that was unloaded meanwhile had no fault that can still be seen.
-    if let Some(device) = Device::open_if_loaded()? {
-        if let Some(fault) = last_fault(&device, &args.policy)?.filter(|fault| fault.serial > before) {
+    match newest_fault(&args.policy)?.filter(|fault| fault.serial > before) {
+        Some(fault) => {
             eprint!("{}", report::fault(&fault));
+            let what = format!("{} was stopped by a fault while the command ran, which ended with {code}", args.policy);
+            Err(Error::policy(&args.policy, what, "see the report above; what was measured is not this policy's"))
         }
+        None => Ok(ExitCode::from(code)),
     }
-    Ok(ExitCode::from(exit_code(status.code(), status.signal())))
 }
 
 /// The command's own, or 128 and the number of the signal that killed it.
@@ -75,7 +79,8 @@ fn forward(mut signals: SignalsInfo<WithOrigin>, child: &Child) -> Result<()> {
     Ok(())
 }
 
-fn last_fault(device: &Device, policy: &str) -> Result<Option<Fault>> {
+fn newest_fault(policy: &str) -> Result<Option<Fault>> {
+    let Some(device) = Device::open_if_loaded()? else { return Ok(None) };
     let Some(info) = device.policy(policy)? else { return Ok(None) };
     Ok(device.fault(info.index)?.map(|fault| Fault::new(&fault, Some(&info))))
 }

@@ -39,7 +39,7 @@ pub fn one(policy: &str) -> Result<()> {
         let _ = device.set_rule(*cgroup, None);
     }
     tasks::take_all(&device, Some(info.id))?;
-    remove(&device, &info)?;
+    let failure = remove(&device, &info)?;
     leftovers(&device)?;
     // What it had by name may be in a cgroup of another's.
     device.apply_rules()?;
@@ -49,7 +49,7 @@ pub fn one(policy: &str) -> Result<()> {
              baton: give them to another (baton attach POLICY --all), or back to the kernel (baton detach --all)"
         );
     }
-    Ok(())
+    failure.map_or(Ok(()), Err)
 }
 
 /// Removes all that Baton has in the kernel. The caller has the lock.
@@ -66,8 +66,9 @@ pub fn everything() -> Result<()> {
         // In the kernel's own hands before the policies go: no moment under the fallback.
         shim::detach(&device)?;
     }
+    let mut failure = None;
     for info in device.policies()? {
-        remove(&device, &info)?;
+        failure = failure.or(remove(&device, &info)?);
     }
     leftovers(&device)?;
     shim::remove_stale_pin();
@@ -78,7 +79,7 @@ pub fn everything() -> Result<()> {
              baton: to unload it, too: end them, and then: baton unload --everything"
         );
     }
-    Ok(())
+    failure.map_or(Ok(()), Err)
 }
 
 /// Unloads the modules of versions that no policy knows of: a command that was to unload them was killed. They would keep the core, and
@@ -93,25 +94,36 @@ pub fn leftovers(device: &Device) -> Result<()> {
 
 /// Stops a policy that has no tasks, and removes its module. The caller has the lock.
 pub fn remove_named(device: &Device, policy: &str) -> Result<()> {
-    device.policy(policy)?.map_or(Ok(()), |info| remove(device, &info))
+    let failure = device.policy(policy)?.map_or(Ok(None), |info| remove(device, &info))?;
+    failure.map_or(Ok(()), Err)
 }
 
-/// Stops a policy and removes its module.
-fn remove(device: &Device, info: &BatonPolicyInfo) -> Result<()> {
+/// Stops a policy and removes its module. What the policy did wrong as it was unmade is no hindrance, and for the end.
+fn remove(device: &Device, info: &BatonPolicyInfo) -> Result<Option<Error>> {
     let policy = &text(&info.name);
-    match device.stop(policy) {
-        Ok(()) | Err(Errno::NOENT) => {}
+    let failure = match device.stop(policy) {
+        Ok(message) => message.map(|message| failed_at_end(policy, &message)),
+        Err(Errno::NOENT) => None,
         Err(errno) => return Err(Error::baton(format!("{policy} was not stopped: {errno}"))),
-    }
+    };
     // The current version last: with it the policy goes.
     for name in info.modules.iter().rev().map(|name| text(name)).filter(|name| !name.is_empty()) {
         kernel::unload_module(&name)?;
     }
     match device.policy(policy)? {
-        None => Ok(()),
+        None => Ok(failure),
         Some(_) => Err(Error::user(
             format!("{policy} is stopped, but its module is still loaded: another command is at work on it"),
             format!("try again: baton unload {policy}"),
         )),
     }
+}
+
+/// A policy that failed in its `Drop`.
+pub fn failed_at_end(policy: &str, message: &str) -> Error {
+    Error::policy(
+        policy,
+        format!("{policy} is stopped, but failed as it was unmade: {message}"),
+        "mend its Drop (destroy in C); its memory was taken back, and nothing is left of it",
+    )
 }

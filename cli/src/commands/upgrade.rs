@@ -117,7 +117,8 @@ pub fn undo_options(device: &Device, policy: &str, options: &str) -> Result<()> 
 fn restart(device: &Device, policy: &str, options: &str) -> Result<()> {
     let info = running(device, policy)?;
     let is_default = device.core()?.default_policy == info.id;
-    device.stop(policy).map_err(|errno| Error::baton(format!("{policy} was not stopped: {errno}")))?;
+    let message = device.stop(policy).map_err(|errno| Error::baton(format!("{policy} was not stopped: {errno}")))?;
+    message.inspect(|message| eprintln!("baton: {}", unload::failed_at_end(policy, message)));
     let started = device.start(policy, options).map_err(|refused| load::not_started(policy, &refused));
     if started.is_err() {
         let as_before = device.start(policy, &text(&info.options));

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use baton_vm::{FileIn, Kernel, Outcome, Vm};
+use baton_vm::{kernel_log, FileIn, Kernel, Outcome, Vm};
 
-use crate::artefacts::{module_of, Policy, Target, CORE, LATENCY, SHIM};
+use crate::artefacts::{self, module_of, Policy, Target, CORE, LATENCY, SHIM};
 use crate::cli::VmRun;
 use crate::error::{Error, Result};
 use crate::names::FileOut;
@@ -19,7 +19,8 @@ const BATON: &str = "/usr/bin/baton";
 
 pub fn run(args: &VmRun) -> Result<ExitCode> {
     let policies = args.policy.iter().chain(&args.with).map(|text| Policy::find(text)).collect::<Result<Vec<_>>>()?;
-    let mut files_in = guest_files(&policies)?;
+    let kernel = args.kernel.as_deref().map(Kernel::find).transpose().map_err(vm_error)?;
+    let mut files_in = files_for(kernel.as_ref(), &policies)?;
     files_in.extend(args.files_in.iter().map(|f| FileIn { host: f.host.clone(), guest: f.guest.clone() }));
     let (command, program) = guest_command(args, policies.first().map(|p| p.name.as_str()));
     let mut vm = Vm {
@@ -32,6 +33,8 @@ pub fn run(args: &VmRun) -> Result<ExitCode> {
         files_in,
         files_out: args.files_out.iter().map(|f| f.guest.clone()).collect(),
         timeout: Duration::from_secs(args.timeout),
+        kernel,
+        kernel_args: args.append.iter().cloned().collect(),
         ..Default::default()
     };
     match program {
@@ -47,40 +50,45 @@ pub fn boot(vm: &Vm, log: Option<&Path>, files: impl FnOnce(&Outcome) -> Result<
     let (outcome, complaint) = match vm.run(&mut std::io::stdout()) {
         Ok(outcome) => (outcome, None),
         Err(baton_vm::Error::Complaints { complaints, outcome }) => (*outcome, Some(complaints)),
-        Err(error) => return Err(vm_error(error)),
+        Err(error) => {
+            if let baton_vm::Error::Died { log: text, .. } | baton_vm::Error::TimedOut { log: text, .. } = &error {
+                keep(log, text)?;
+            }
+            return Err(vm_error(error));
+        }
     };
-    if let Some(log) = log {
-        fs::write(log, &outcome.kernel_log).map_err(|e| Error::file(format!("writing {}", log.display()), &e))?;
-    }
+    keep(log, &outcome.kernel_log)?;
     files(&outcome)?;
     if let Some(complaints) = complaint {
-        return Err(Error::baton(format!(
-            "the command ended with {}, but the guest's kernel complained:\n  {}",
-            outcome.exit_code,
-            complaints.join("\n  ")
-        )));
+        return Err(vm_error(baton_vm::Error::Complaints { complaints, outcome: Box::new(outcome) }));
     }
     Ok(ExitCode::from(outcome.exit_code as u8))
 }
 
-/// What a guest needs for these policies; built first when missing or stale. This program is there in any case.
+/// Writes the kernel's log, if that was asked for.
+fn keep(log: Option<&Path>, text: &str) -> Result<()> {
+    let Some(log) = log else { return Ok(()) };
+    fs::write(log, text).map_err(|e| Error::file(format!("writing {}", log.display()), &e))
+}
+
+/// As [`files_for`] the kernel of the root.
 pub fn guest_files(policies: &[Policy]) -> Result<Vec<FileIn>> {
+    files_for(None, policies)
+}
+
+/// What a guest with this kernel, or the root's, needs for these policies; built first when missing or stale. This program is there in any case.
+fn files_for(kernel: Option<&Kernel>, policies: &[Policy]) -> Result<Vec<FileIn>> {
     let own = std::env::current_exe().map_err(|e| Error::file("looking for this program", &e))?;
     let mut files = vec![FileIn { host: own, guest: BATON.into() }];
     if policies.is_empty() {
         return Ok(files);
     }
-    let kernel = Kernel::of_root().map_err(vm_error)?;
+    let kernel = kernel.cloned().map_or_else(Kernel::of_root, Ok).map_err(vm_error)?;
     let mut take = |dir: &Path, file: &str| {
         files.push(FileIn { host: dir.join(file), guest: format!("/usr/lib/baton/{}/{file}", kernel.release) });
     };
+    artefacts::build_for(&kernel.release);
     let out = Target::Core.ensure()?;
-    if out.file_name().and_then(|n| n.to_str()) != Some(kernel.release.as_str()) {
-        return Err(Error::environment(
-            format!("modules are built into {}, but the guest's kernel is {}", out.display(), kernel.release),
-            "bring headers and kernel of the Debian root to one version: remove the root, and vm/root.sh makes it anew",
-        ));
-    }
     take(&out, CORE);
     take(&out, SHIM);
     take(&out, LATENCY);
@@ -165,8 +173,56 @@ pub fn vm_error(error: baton_vm::Error) -> Error {
         baton_vm::Error::Environment(_) | baton_vm::Error::Io { .. } => {
             Error::environment(text, "`baton doctor` says what a guest needs")
         }
-        baton_vm::Error::TimedOut { .. } => Error::user(text, "give it more --timeout, or find out what it waits for"),
-        baton_vm::Error::Died { .. } | baton_vm::Error::Complaints { .. } => Error::baton(text),
+        baton_vm::Error::TimedOut { log, .. } => match policy_at_fault(&log) {
+            Some((policy, place)) => Error::policy(
+                policy,
+                format!("{text}\nA CPU does not come back from the policy {policy}: it is at {place}"),
+                "have that loop end by itself, as nobody can end it (docs/faults.md); the whole log: --log FILE",
+            ),
+            None if log.is_empty() => {
+                Error::user(text, "the kernel did not begin: give it more --memory, or more --timeout")
+            }
+            None => Error::user(text, "give it more --timeout, or find out what it waits for"),
+        },
+        baton_vm::Error::Died { log, .. } => died(text, &log),
+        baton_vm::Error::Complaints { complaints, outcome } => match policy_at_fault(&outcome.kernel_log) {
+            Some((policy, place)) => Error::policy(
+                policy,
+                format!("{text}\nIt was in the policy {policy}, at {place}"),
+                "mend that place; the kernel's whole log: --log FILE",
+            ),
+            None => complained(&complaints, outcome.exit_code),
+        },
+    }
+}
+
+fn complained(complaints: &[String], exit_code: i32) -> Error {
+    let complaints = complaints.join("\n  ");
+    Error::baton(format!("the command ended with {exit_code}, but the guest's kernel complained:\n  {complaints}"))
+}
+
+/// The policy in whose code a kernel died, or was found to be stuck, and where.
+fn policy_at_fault(log: &str) -> Option<(&str, String)> {
+    let culprit = kernel_log::culprit(log)?;
+    let (function, offset) = culprit.place.split_once('+').unwrap_or((culprit.place, "0"));
+    Some((culprit.module.strip_prefix("baton_")?, format!("{:#}+{offset}", rustc_demangle::demangle(function))))
+}
+
+fn died(text: String, log: &str) -> Error {
+    let has = |words: &str| log.contains(words);
+    match policy_at_fault(log) {
+        Some((policy, place)) => Error::policy(
+            policy,
+            format!("{text}\nIt died in the policy {policy}, at {place}"),
+            format!("mend that place; what the kernel cannot contain the simulator can: baton sim -p {policy}"),
+        ),
+        None if has("Initramfs unpacking failed") || has("System is deadlocked on memory") || has("Out of memory") => {
+            Error::user(text, "it has too little memory for its files and the command: give it more --memory")
+        }
+        None if has("reboot: ") && !has("Kernel panic") => {
+            Error::user(text, "the guest rebooted or was switched off by what ran in it: have the command end instead")
+        }
+        None => Error::baton(text),
     }
 }
 

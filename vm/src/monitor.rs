@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A look from outside at a guest that does not end: QEMU's machine protocol says what its CPUs do, and an NMI has its kernel say where.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixStream};
+use std::time::Duration;
+
+/// How often the CPUs are looked at, and how long apart: a CPU that takes no interrupt for so long is stuck.
+const LOOKS: u32 = 10;
+const APART: Duration = Duration::from_millis(100);
+
+/// The kernel has its modules, and nothing else that runs for long, from here on (arch/x86/include/asm/pgtable_64_types.h).
+const MODULES: u64 = 0xffff_ffff_c000_0000;
+
+/// The interrupt flag of a CPU's flags.
+const INTERRUPTS: u64 = 1 << 9;
+
+/// How QEMU is told to listen under this name, which is of the abstract kind: nothing is left of it.
+pub fn arguments(name: &str) -> [String; 4] {
+    [
+        "-chardev".into(),
+        format!("socket,id=monitor,path={name},abstract=on,server=on,wait=off"),
+        "-mon".into(),
+        "chardev=monitor,mode=control".into(),
+    ]
+}
+
+/// If a CPU is stuck, in a module or with interrupts off, has the guest's kernel print where all CPUs are, and end. False if none is, or nobody knows.
+pub fn ask_where(name: &str) -> bool {
+    Monitor::open(name).and_then(|mut monitor| monitor.ask_where()).unwrap_or(false)
+}
+
+struct Monitor(BufReader<UnixStream>);
+
+impl Monitor {
+    fn open(name: &str) -> std::io::Result<Self> {
+        let stream = UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?)?;
+        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+        let mut monitor = Self(BufReader::new(stream));
+        monitor.say(r#"{"execute":"qmp_capabilities"}"#)?;
+        Ok(monitor)
+    }
+
+    /// Gives the answer, as it came.
+    fn say(&mut self, command: &str) -> std::io::Result<String> {
+        writeln!(self.0.get_mut(), "{command}")?;
+        loop {
+            let mut line = String::new();
+            if self.0.read_line(&mut line)? == 0 {
+                return Err(std::io::ErrorKind::UnexpectedEof.into());
+            }
+            if line.contains("\"return\"") || line.contains("\"error\"") {
+                return Ok(line);
+            }
+        }
+    }
+
+    fn ask_where(&mut self) -> std::io::Result<bool> {
+        let mut stuck: Option<Vec<bool>> = None;
+        for _ in 0..LOOKS {
+            let text =
+                self.say(r#"{"execute":"human-monitor-command","arguments":{"command-line":"info registers -a"}}"#)?;
+            let now = closed(&text);
+            let both = |before: Vec<bool>| before.iter().zip(&now).map(|(a, b)| *a && *b).collect();
+            stuck = Some(stuck.map_or(now.clone(), both));
+            std::thread::sleep(APART);
+        }
+        let is_stuck = stuck.is_some_and(|cpus| cpus.contains(&true));
+        if is_stuck {
+            self.say(r#"{"execute":"inject-nmi"}"#)?;
+        }
+        Ok(is_stuck)
+    }
+}
+
+/// Of each CPU: is it in a module, or has it interrupts off and does not sleep? By QEMU's list of registers.
+fn closed(registers: &str) -> Vec<bool> {
+    let number = |text: &str, name: &str| {
+        let at = text.find(name)? + name.len();
+        let digits = text[at..].split(|c: char| !c.is_ascii_hexdigit()).next()?;
+        u64::from_str_radix(digits, 16).ok()
+    };
+    let cpus = registers.split("RAX=").skip(1);
+    cpus.map(|text| {
+        let (place, flags, sleeps) = (number(text, "RIP="), number(text, "RFL="), number(text, "HLT="));
+        let in_module = place.is_some_and(|place| place >= MODULES);
+        sleeps == Some(0) && (in_module || flags.is_some_and(|flags| flags & INTERRUPTS == 0))
+    })
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn registers() {
+        let cpu = |place: &str, flags: &str, halted: u32| {
+            format!(
+                "CPU#0\\r\\nRAX=0 RBX=1\\r\\nRIP={place} RFL={flags} [---] CPL=0 II=0 A20=1 SMM=0 HLT={halted}\\r\\n"
+            )
+        };
+        let in_kernel = |flags| cpu("ffffffff81000000", flags, 0);
+        assert_eq!(closed(&(in_kernel("00000246") + &in_kernel("00000046"))), [false, true]);
+        assert_eq!(closed(&cpu("ffffffffc0401000", "00000246", 0)), [true]);
+        assert_eq!(closed(&cpu("ffffffff81000000", "00000046", 1)), [false], "it is offline");
+        assert_eq!(closed("nothing"), []);
+    }
+}
