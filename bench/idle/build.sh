@@ -7,8 +7,8 @@ set -eu
 here=$(cd "$(dirname "$0")" && pwd -P)
 [ -e /etc/baton-root ] || exec "$here/../../vm/enter" "$here/build.sh" "$@"
 
-headers=$(echo /usr/src/linux-headers-*-cloud-amd64)
-[ -d "$headers" ] || { echo "bench/idle: $headers is missing or not one; make the root anew (vm/root.sh)" >&2; exit 2; }
+headers=/usr/src/linux-headers-$(cat /kernel/default)
+[ -d "$headers" ] || { echo "bench/idle: $headers is missing; make the root anew (vm/root.sh)" >&2; exit 2; }
 
 mkdir -p "$1"
 out=$(cd "$1" && pwd -P)

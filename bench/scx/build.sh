@@ -11,7 +11,7 @@ here=$(cd "$(dirname "$0")" && pwd -P)
 
 schedulers="scx_simple scx_central scx_userland"
 tarball=$(echo /usr/src/linux-source-*.tar.xz)
-vmlinux=$(echo /usr/src/linux-headers-*-cloud-amd64/vmlinux)
+vmlinux=/usr/src/linux-headers-$(cat /kernel/default)/vmlinux
 for file in "$tarball" "$vmlinux"; do
 	[ -f "$file" ] || { echo "bench/scx: $file is missing or not one file; make the root anew (vm/root.sh)" >&2; exit 2; }
 done

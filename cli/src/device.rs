@@ -522,7 +522,7 @@ mod tests {
         check(FAULT, 2, 512);
         check(CPU, 3, 64);
         check(START, 4, 448);
-        check(STOP, 5, 32);
+        check(STOP, 5, 192);
         check(ASSIGN, 6, 40);
         check(TASK, 7, 44);
         check(UPGRADE, 8, 656);

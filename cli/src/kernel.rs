@@ -225,6 +225,12 @@ pub fn wait_until(limit: Duration, mut holds: impl FnMut() -> Result<bool>) -> R
     }
 }
 
+/// The CPUs that the kernel was started without for the scheduler (isolcpus=), as it lists them; nothing where there are none.
+pub fn isolated_cpus() -> Option<String> {
+    let list = fs::read_to_string("/sys/devices/system/cpu/isolated").ok()?;
+    Some(list.trim().to_owned()).filter(|list| !list.is_empty())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

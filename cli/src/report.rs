@@ -81,7 +81,8 @@ pub fn partitions(partitions: &[Partition]) -> String {
 
 /// What `baton status` prints.
 pub fn status(status: &Status) -> String {
-    let mut text = core(&status.core);
+    let Some(found) = &status.core else { return "Baton's core is not loaded; `baton load POLICY` loads it\n".into() };
+    let mut text = core(found);
     text.push('\n');
     text.push_str(&list(&status.policies));
     text.push('\n');
@@ -94,7 +95,7 @@ pub fn status(status: &Status) -> String {
         text.push_str(&table(&["CGROUP", "POLICY"], &rows.collect::<Vec<_>>()));
         text.push('\n');
     }
-    text.push_str(&cpus(&status.cpus, status.core.attached));
+    text.push_str(&cpus(&status.cpus, found.attached));
     for one in &status.faults {
         text.push('\n');
         text.push_str(&fault(one));
@@ -285,7 +286,7 @@ mod tests {
             timers: 7,
         };
         Status {
-            core: Core {
+            core: Some(Core {
                 abi: 1,
                 attached: true,
                 all: true,
@@ -295,7 +296,7 @@ mod tests {
                 no_slot: 3,
                 default_policy: Some("fifo".into()),
                 stall_ms: 10000,
-            },
+            }),
             policies: vec![
                 policy("wfq", "faulted", 17, 5 << 20, "slice=3ms"),
                 policy("fifo", "running", 104, 2000, ""),
@@ -340,7 +341,8 @@ mod tests {
     #[test]
     fn an_idle_core() {
         let mut idle = whole();
-        idle.core = Core { attached: false, all: false, default_policy: None, no_slot: 0, ..idle.core };
+        idle.core =
+            idle.core.map(|core| Core { attached: false, all: false, default_policy: None, no_slot: 0, ..core });
         idle.policies.clear();
         idle.faults.clear();
         check("status-idle", &status(&idle));

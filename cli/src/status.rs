@@ -10,9 +10,10 @@ use crate::cpulist::CpuList;
 use crate::device::{text, Device, BLOCKS_PER_MIB};
 use crate::error::Result;
 
-#[derive(Serialize, Debug, Clone, PartialEq)]
+#[derive(Serialize, Debug, Clone, Default, PartialEq)]
 pub struct Status {
-    pub core: Core,
+    /// Nothing where the core is not loaded; then all lists are empty.
+    pub core: Option<Core>,
     pub policies: Vec<Policy>,
     pub partitions: Vec<Partition>,
     pub cgroups: Vec<Cgroup>,
@@ -179,7 +180,7 @@ impl Status {
         }
         faults.sort_by_key(|fault| std::cmp::Reverse(fault.serial));
         Ok(Self {
-            core: Core {
+            core: Some(Core {
                 abi: core.abi,
                 attached: core.attached != 0,
                 all: core.all != 0,
@@ -189,7 +190,7 @@ impl Status {
                 no_slot: core.no_slot,
                 default_policy: default.map(|p| text(&p.name)),
                 stall_ms: core.stall_ms,
-            },
+            }),
             policies: infos.iter().map(Policy::new).collect(),
             partitions: device.partitions()?,
             cgroups: cgroups::rules(device)?,

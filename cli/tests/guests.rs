@@ -45,3 +45,10 @@ fn a_command_that_reboots_or_has_too_little_memory() {
     let words = ["at fault: the command given", "--memory"];
     check("--memory 256", &["true"], 1, &words, "Kernel panic");
 }
+
+#[test]
+fn a_load_that_fails_leaves_nothing() {
+    const GUEST: &str = "baton load wfq --all; code=$?; [ ! -e /sys/module/baton ] && exit $code";
+    let words = ["isolcpus=1", "at fault: this machine"];
+    check("--with wfq --append isolcpus=1", &["sh", "-c", GUEST], 3, &words, "isolcpus=1");
+}

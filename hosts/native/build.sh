@@ -45,7 +45,7 @@ build_rust() {
 		policy = { package = "$package", path = "$policy" }
 		baton-native-glue = { path = "$here/glue" }
 		[profile.release]
-		lto = "fat"
+		lto = false
 		codegen-units = 1
 		overflow-checks = true
 		debug = "line-tables-only"

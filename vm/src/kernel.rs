@@ -109,7 +109,8 @@ pub fn version_key(release: &str) -> Vec<i64> {
         Some(Ok(number)) => vec![-1, number],
         _ => word.parse().into_iter().collect(),
     });
-    key.collect()
+    // So that what it is a candidate for comes after it.
+    key.chain([0]).collect()
 }
 
 #[cfg(test)]

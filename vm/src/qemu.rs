@@ -102,12 +102,14 @@ pub struct Machine<'a> {
 
 /// The kernel's command line for every guest:
 /// - `panic=-1`: a panic ends the guest at once;
+/// - `oops=panic`: so does an oops, most of which leave a lock that the rest of the kernel waits for;
 /// - `loglevel=7`: warnings, too, must reach the console, for it may be all that is left of the guest;
 /// - `mitigations=off`, `nokaslr`, `random.trust_cpu=on`: fewer instructions that differ from run to run;
 /// - `tsc=reliable`: on a busy host the clock watchdog would blame the time stamp counter;
 /// - `cryptomgr.notests`: half a second of boot time;
 /// - `unknown_nmi_panic`, `panic_sys_info=all_bt`: by an NMI a guest that hangs says where.
-const KERNEL_ARGS: &str = "console=ttyS0 panic=-1 loglevel=7 mitigations=off nokaslr random.trust_cpu=on tsc=reliable \
+const KERNEL_ARGS: &str =
+    "console=ttyS0 panic=-1 oops=panic loglevel=7 mitigations=off nokaslr random.trust_cpu=on tsc=reliable \
                            cryptomgr.notests unknown_nmi_panic panic_sys_info=all_bt";
 
 /// The arguments of `qemu-system-x86_64` for a machine.
@@ -247,7 +249,7 @@ mod tests {
                 "-accel tcg,thread=single",
                 "-smp cpus=3,sockets=1,cores=3,threads=1",
                 "-m 1000",
-                "-kernel /k -initrd /i -append console=ttyS0 panic=-1",
+                "-kernel /k -initrd /i -append console=ttyS0 panic=-1 oops=panic",
                 "cryptomgr.notests unknown_nmi_panic panic_sys_info=all_bt isolcpus=1",
                 "-chardev file,id=console,path=/c -serial chardev:console -chardev stdio,id=output",
                 "-chardev file,id=control,path=/x",

@@ -44,7 +44,9 @@ fn allowed_edges(root: &Path) -> Result {
 }
 
 fn policy_pages(root: &Path) -> Result {
-    none(pages::violations(&files::list(root)?), "the rules for pages of policies")
+    let files = files::list(root)?;
+    let found = [pages::violations(&files), pages::wrong_lines(&files)].concat();
+    none(found, "the rules for pages of policies")
 }
 
 fn policy_sizes(root: &Path) -> Result {

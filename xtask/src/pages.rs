@@ -38,6 +38,23 @@ pub fn violations(files: &[File]) -> Vec<String> {
     found
 }
 
+/// The source whose faults pages show, and what is on the line of the one that they show.
+const SHOWN: (&str, &str) = ("policies/faulty/src/wrong.rs", "// README.md shows this line.");
+
+/// The pages that show a fault of `policies/faulty` with another line than it has.
+pub fn wrong_lines(files: &[File]) -> Vec<String> {
+    let (path, mark) = SHOWN;
+    let source = files.iter().find(|file| file.path == path);
+    let Some(at) = source.and_then(|file| file.text.lines().position(|line| line.ends_with(mark))) else {
+        return vec![format!("{path}: no line is marked as the one that README.md shows")];
+    };
+    let line = (at + 1).to_string();
+    let pages = files.iter().filter(|file| file.extension() == "md");
+    let shown = pages.flat_map(|page| page.text.split("wrong.rs:").skip(1).map(move |rest| (page, rest)));
+    let wrong = shown.filter(|(_, rest)| rest.split(|c: char| !c.is_ascii_digit()).next() != Some(&line));
+    wrong.map(|(page, _)| format!("{}: the fault that it shows is in line {line} of {path}", page.path)).collect()
+}
+
 /// What a line of a header says; nothing where it is no such line.
 fn comment(line: &str) -> &str {
     line.strip_prefix("//!").or(line.strip_prefix(" *")).unwrap_or("").trim_start()
@@ -89,5 +106,17 @@ mod tests {
         );
         check(&[("policies/faulty/src/lib.rs", ""), ("policies/a/src/other.rs", "")], &[]);
         check(&[("policies/a/src/lib.rs", "//! None."), ("docs/policies/a.md", "")], &["a/src/lib.rs: the header"]);
+    }
+
+    #[test]
+    fn lines_that_pages_show() {
+        let source = ("policies/faulty/src/wrong.rs", "one\ntwo // README.md shows this line.\n");
+        let check = |page: &str, expected: usize| {
+            let files = [source, ("README.md", page)].map(|(path, text)| File { path: path.into(), text: text.into() });
+            assert_eq!(wrong_lines(&files).len(), expected, "{page}");
+        };
+        check("source  wrong.rs:2\nand wrong.rs:2 again", 0);
+        check("source  wrong.rs:2\nand wrong.rs:3 again", 1);
+        check("none", 0);
     }
 }

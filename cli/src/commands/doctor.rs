@@ -139,15 +139,14 @@ fn sched_ext() -> Vec<Check> {
         Some(_) => Ok("Baton's shim is attached".into()),
         None => Ok(String::new()),
     };
-    let isolated = fs::read_to_string("/sys/devices/system/cpu/isolated").unwrap_or_default();
-    let isolated = isolated.trim();
+    let isolated = kernel::isolated_cpus().map_or(Ok(String::new()), |cpus| Err(format!("isolcpus={cpus}")));
     vec![
         check("sched_ext", Need::Native, yes_if(kernel::has_sched_ext(), "no /sys/kernel/sched_ext"), NEWER_KERNEL),
         check("no other scheduler", Need::Native, attached, "end that one first; sched_ext has one at a time"),
         check(
             "no isolated CPUs",
             Need::Native,
-            if isolated.is_empty() { Ok(String::new()) } else { Err(format!("isolcpus={isolated}")) },
+            isolated,
             "boot without isolcpus=, which sched_ext refuses; use affinities or cgroups",
         ),
     ]

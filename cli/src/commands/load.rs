@@ -33,11 +33,40 @@ pub fn command(search: &Search, args: &Load) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Loads a policy and all it needs, as far as it is not there yet.
+/// Loads a policy and all it needs, as far as it is not there yet. When that fails the machine is as before.
 pub fn load(search: &Search, policy: &str, how: &LoadOptions) -> Result<Device> {
     kernel::require_root("loading a policy")?;
     let _lock = Lock::take()?;
     require_sched_ext()?;
+    let device = Device::open_if_loaded()?;
+    let had_core = device.is_some();
+    let before = device.map(|device| device.policy(policy)).transpose()?.flatten();
+    load_locked(search, policy, how).map_err(|error| match undo(policy, had_core, before.as_ref()) {
+        Ok(()) => error,
+        // Its own error is worth more than that of the way back.
+        Err(also) => {
+            Error { what: format!("{}\nand what was begun was not undone: {}", error.what, also.what), ..error }
+        }
+    })
+}
+
+/// Takes back what a load that failed has done. The caller has the lock.
+fn undo(policy: &str, had_core: bool, before: Option<&BatonPolicyInfo>) -> Result<()> {
+    if !had_core {
+        return unload::everything();
+    }
+    let Some(device) = Device::open_if_loaded()? else { return Ok(()) };
+    match before {
+        None => unload::remove_named(&device, policy),
+        Some(before) if before.state == BatonPolicyState::Registered as u32 => {
+            let stopped = device.stop(policy).map(|_| ());
+            stopped.map_err(|errno| Error::baton(format!("{policy} was not stopped: {errno}")))
+        }
+        Some(_) => Ok(()),
+    }
+}
+
+fn load_locked(search: &Search, policy: &str, how: &LoadOptions) -> Result<Device> {
     let device = core(search, how)?;
     module(search, &device, policy, how)?;
     start(&device, policy, how)?;
@@ -189,7 +218,13 @@ pub fn attach(search: &Search, device: &Device, all: bool) -> Result<()> {
         shim::detach(device)?;
     }
     let fit = shim::Fit { all, nr_cpus: core.nr_cpus, max_tasks: core.max_tasks };
-    shim::attach(&search.find(SHIM)?, fit)?;
+    shim::attach(&search.find(SHIM)?, fit).map_err(|error| match kernel::isolated_cpus() {
+        Some(cpus) => Error::environment(
+            format!("the kernel was started with isolcpus={cpus}, with which sched_ext takes no scheduler"),
+            "boot without isolcpus=; use affinities, cgroups or baton partition in its place",
+        ),
+        None => error,
+    })?;
     match device.core()?.attached {
         0 => {
             Err(Error::environment("the kernel detached the shim at once", "its log says why (dmesg | grep sched_ext)"))

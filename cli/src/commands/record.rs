@@ -19,6 +19,7 @@ use rustix::io::Errno;
 use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
+use super::sim::tables;
 use super::{print, print_json};
 use crate::cli::{FaultSave, Record};
 use crate::device::{text, Device, Refused, Rings, BLOCKS_PER_MIB};
@@ -517,8 +518,8 @@ fn words(summary: &Summary) -> String {
     let file = file.as_deref().unwrap_or_else(|| Path::new("")).display();
     let each = *bytes as f64 / (*events).max(1) as f64;
     let mut text = format!(
-        "{policy} version {version}: {events} events in {:.1} s, {:.1} MiB ({each:.1} bytes each), {lost} lost; {end}\n",
-        *duration_ns as f64 / 1e9,
+        "{policy} version {version}: {events} events in {}, {:.1} MiB ({each:.1} bytes each), {lost} lost; {end}\n",
+        tables::time(*duration_ns),
         *bytes as f64 / f64::from(1 << 20),
     );
     if *lost != 0 {

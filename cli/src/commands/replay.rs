@@ -121,6 +121,12 @@ pub fn command(args: &Replay) -> Result<ExitCode> {
             print(words(args, &recording, &policy, &outcome, next) + &after)?;
         }
     }
+    if outcome.events == 0 {
+        return Err(Error::user(
+            format!("nothing of {} could be replayed", args.file.display()),
+            "see above for why; record anew, with a larger --ring if events were lost",
+        ));
+    }
     Ok(if matches!(outcome.end, End::Diverged(_)) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 

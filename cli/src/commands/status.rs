@@ -10,10 +10,7 @@ use crate::status::Status;
 use crate::{report, shim};
 
 pub fn list(json: bool) -> Result<ExitCode> {
-    let policies = match Device::open_if_loaded()? {
-        Some(device) => Status::read(&device)?.policies,
-        None => Vec::new(),
-    };
+    let policies = read()?.policies;
     match json {
         true => print_json(&policies)?,
         false => print(report::list(&policies))?,
@@ -22,17 +19,19 @@ pub fn list(json: bool) -> Result<ExitCode> {
 }
 
 pub fn status(json: bool) -> Result<ExitCode> {
-    let status = Device::open_if_loaded()?.map(|device| Status::read(&device)).transpose()?;
-    match (&status, json) {
-        (_, true) => print_json(&status)?,
-        (None, false) => print("Baton's core is not loaded; `baton load POLICY` loads it\n")?,
-        (Some(status), false) => {
-            print(report::status(status))?;
-            if !status.core.attached && shim::is_pinned() {
-                eprintln!("baton: the kernel has thrown the shim out; its log says why (dmesg | grep sched_ext).");
-                eprintln!("baton: `baton load POLICY` attaches it again");
-            }
-        }
+    let status = read()?;
+    match json {
+        true => print_json(&status)?,
+        false => print(report::status(&status))?,
+    }
+    if !json && status.core.is_some_and(|core| !core.attached) && shim::is_pinned() {
+        eprintln!("baton: the kernel has thrown the shim out; its log says why (dmesg | grep sched_ext).");
+        eprintln!("baton: `baton load POLICY` attaches it again");
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What there is; nothing where the core is not loaded.
+fn read() -> Result<Status> {
+    Device::open_if_loaded()?.map_or_else(|| Ok(Status::default()), |device| Status::read(&device))
 }

@@ -106,7 +106,7 @@ impl Fault {
 /// An index of 4 to 7 into an array of three: panics.
 pub fn index(n: u64) {
     let three = black_box([1_u8, 2, 3]);
-    black_box(three[(n as usize & 7) | 4]);
+    black_box(three[(n as usize & 7) | 4]); // README.md shows this line.
 }
 
 /// A sum that 64 bits do not hold: panics, whatever `n` is.

@@ -83,7 +83,8 @@ fn shares() -> Result<(), String> {
     baton(&["order", "fifo", "wfq"])?;
     let (first, second) = (Hog::of("fifo", Some("1"))?, Hog::of("wfq", Some("1"))?);
     let none = share_of(&second, &first)?;
-    check(none < 1.0, || format!("{none:.1} % for the later policy, without a share"))?;
+    // A slice every second, so that it is not starved.
+    check((0.1..4.0).contains(&none), || format!("{none:.1} % for the later policy, without a share"))?;
     for share in [20_u32, 60] {
         baton(&["share", "wfq", &share.to_string()])?;
         let got = share_of(&second, &first)?;
@@ -357,7 +358,7 @@ fn together() -> Result<(), String> {
     let is_faulted = || Ok(policy(&status()?, "faulty")?["state"] == "faulted");
     check(!is_faulted()?, || "the fault was too early to see what comes before it".into())?;
     // Its calls are counted: a load of its makes the last of them.
-    baton(&["run", "-p", "faulty", "--", "hackbench", "-g", "1", "-l", "200"])?;
+    baton_fails(&["run", "-p", "faulty", "--", "hackbench", "-g", "1", "-l", "200"], "stopped by a fault")?;
     soon("the fault did not come", is_faulted)?;
     sound()?;
     run_all(&failing)?;

@@ -105,7 +105,12 @@ fn point(subject: &Subject, load: u64, whole: f64, ran: &Ran, factor: u64, batch
         p999,
         batch_share,
     };
-    eprintln!("baton: {point:?}");
+    let beside = batch_share
+        .map_or(String::new(), |share| format!(", beside a batch program with {share:.1} % of the CPU time"));
+    eprintln!(
+        "baton: {}, load {load} %: {:.0} requests a second answered, p50 {:.0}, p99 {:.0}, p99.9 {:.0} us{beside}",
+        point.subject, point.answered, point.p50, point.p99, point.p999
+    );
     point
 }
 
