@@ -161,3 +161,30 @@ fn a_run_that_fails_takes_no_other_with_it() {
     assert_eq!(out.status.code(), Some(43), "{}", text(&out.stderr));
     assert_eq!(text(&out.stdout).matches("(failed at ").count(), 1, "{}", text(&out.stdout));
 }
+
+/// What `wfq` makes of mixes of tasks: weighted shares over the whole machine, and CPUs that sleepers get from hogs that are lighter.
+#[test]
+fn wfq_shares_the_machine() {
+    let run = |workload: &str, topology: &str| -> serde_json::Value {
+        let out = sim(&format!("wfq -w {workload} --topology {topology} --duration 2s --seed 3 --json"));
+        assert!(out.status.success(), "{}", text(&out.stderr));
+        let runs: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+        runs[0].clone()
+    };
+    // The furthest behind, in percent of what a hog is due; and a task moves less often than each CPU looks for one.
+    let shares = |hogs: u32, cpus: u32| {
+        let run = run(&format!("hogs:n={hogs}"), &format!("1x{cpus}x1"));
+        let due = 2e9 * f64::from(cpus) / f64::from(hogs);
+        let behind = 100.0 * run["fairness"]["worst_lag_ns"].as_f64().unwrap() / due;
+        let moves = run["cpu"]["migrations"]["llc"].as_u64().unwrap();
+        assert!(behind < 5.0 && moves < u64::from(cpus) * 2000 / 64, "{hogs} on {cpus}: {behind} %, {moves} moves");
+    };
+    [(5, 4), (6, 4), (7, 4), (96, 64)].into_iter().for_each(|(hogs, cpus)| shares(hogs, cpus));
+    let mixed = run("rocksdb:workers=20,load=0.8+hogs:n=3,nice=19", "1x4x1");
+    let hogs = mixed["groups"][1]["cpu_ns"].as_u64().unwrap();
+    let p50 = mixed["groups"][0]["response"]["p50"].as_u64().unwrap();
+    assert!(hogs < 2_000_000_000 && p50 < 100_000, "hogs of nice 19 had {hogs} ns of 8 s, and p50 is {p50} ns");
+    let alone = run("rocksdb", "1x4x1");
+    let p90 = alone["groups"][0]["response"]["p90"].as_u64().unwrap();
+    assert!(p90 < 1_000_000, "p90 of requests is {p90} ns");
+}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `wfq`: weighted fair queueing per CPU, after Enoki 4.2.1 and the kernel's former CFS.
+//! `wfq`: weighted fair queueing over the machine, after Enoki 4.2.1 and the kernel's former CFS. Enoki's has no rules 9 to 11.
 //!
 //! 1. A task's *vruntime* grows by the CPU time that it uses, times 1024, divided by its weight (kernel's table, by nice).
 //! 2. Each CPU runs, of the tasks queued for it, the one with the lowest vruntime. The lowest that it has picked so far is the
@@ -16,6 +16,12 @@
 //!    first eight who wait, and for who is preempted or restored.
 //! 8. Nobody waits for ever, whatever the weights: a busy CPU looks through its queue now and then (`look`, 200 ms), and who is
 //!    found waiting the third time is next.
+//! 9. A task that wakes up preempts the one that runs, if that is ahead of it by more than `granularity` (1 ms). One that is not lighter is preempted so not more
+//!    often than once in `protection` (0.25 ms) on each CPU, so that who wakes many is not interrupted for each.
+//! 10. Where no CPU is idle and somebody waits already, a waking task goes to that of the nearest eight CPUs where the fewest wait; of equals, to the one whose
+//!     vruntime grows fastest, as that has the lightest tasks.
+//! 11. Now and then (every 16 ticks) a busy CPU whose vruntime has grown faster since the last time than that of another, by a quarter, takes one of the first eight
+//!     who wait on the slowest, the one that was moved so the longest ago: its own tasks get more than their share, that one's less.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -28,6 +34,7 @@ use baton::{
     Cpu, Ctx, Env, Events, Kick, Lock, PerCpu, PerTask, Pick, Placement, Refusal, Schedulable, Scheduler, Shared, Task,
     Topology, Upgrade, Wake,
 };
+use core::cmp::Reverse;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// The queue of one CPU.
@@ -45,6 +52,17 @@ struct PerCpuState {
     waiting: Shared<u32>,
     /// Whether a task runs there whose slice a timer ends.
     timed: AtomicBool,
+    /// The vruntime of the task that runs there, as of its last charge; without one, so far back that nobody preempts it.
+    running: Shared<u64>,
+    /// Its weight, as it was picked.
+    weight: Shared<u32>,
+    /// When one was last preempted for a task that woke up, ns.
+    preempted: Shared<u64>,
+    /// Rule 11: the CPU's vruntime then, and by how much it had grown.
+    mark: AtomicU64,
+    pace: Shared<u64>,
+    /// When a task was taken from here so last, ns.
+    gave: Shared<u64>,
 }
 
 /// One task. Written in the task's own calls, which the host never makes two of at once.
@@ -57,6 +75,8 @@ struct TaskState {
     home: AtomicU32,
     /// Weight, as of its last change.
     weight: AtomicU32,
+    /// When rule 11 moved it last, ns. Whoever moves it has it from its queue.
+    moved: AtomicU64,
     /// How often it was found waiting (rule 8). Guarded by the lock of the queue that it is in.
     found: AtomicU32,
 }
@@ -71,9 +91,9 @@ pub struct Kept {
 }
 
 baton::state!(Queue, version 1 { tasks, vruntime, looked });
-baton::state!(PerCpuState, version 1 { queue, waiting, timed });
-baton::state!(TaskState, version 1 { vruntime, charged, home, weight, found });
-baton::state!(Kept, version 1 { cpus, tasks, limbo });
+baton::state!(PerCpuState, version 2 { queue, waiting, timed, running, weight, preempted, mark, pace, gave });
+baton::state!(TaskState, version 2 { vruntime, charged, home, weight, moved, found });
+baton::state!(Kept, version 2 { cpus, tasks, limbo });
 
 /// The policy.
 pub struct Wfq {
@@ -84,10 +104,18 @@ pub struct Wfq {
     credit: u64,
     light_slice: u64,
     look: u64,
+    granularity: i64,
+    protection: u64,
 }
 
 /// A task that is found waiting so often is next (rule 8).
 const FOUND_TOO_OFTEN: u32 = 3;
+
+/// How far behind its CPU a task would have to be to preempt nobody.
+const FAR: u64 = 1 << 62;
+
+/// CPUs that a waking task looks at where none is idle (rule 10), and tasks of another CPU that one chooses from (rule 11).
+const NEAREST: usize = 8;
 
 /// Is `a` before `b`? As the kernel compares vruntimes, so that the count may wrap.
 fn before(a: u64, b: u64) -> bool {
@@ -110,7 +138,7 @@ fn weighted(ns: u64, task: &Task) -> u64 {
 
 impl Wfq {
     /// Adds what the task has run since it was last here, and gives its vruntime on its CPU. Call without a queue's lock held.
-    #[inline]
+    #[inline(always)]
     fn charge(&self, task: &Task) -> u64 {
         let state = self.shared.tasks.of(task);
         let ran = task.runtime.saturating_sub(state.charged.load(Relaxed));
@@ -121,7 +149,7 @@ impl Wfq {
     }
 
     /// Rule 2, second half: what the vruntime of the task in `slot` is on `cpu`. Call without a queue's lock held.
-    #[inline]
+    #[inline(always)]
     fn settle(&self, slot: u32, cpu: Cpu) -> u64 {
         let state = self.shared.tasks.slot(slot);
         let home = Cpu::new(state.home.load(Relaxed));
@@ -137,9 +165,10 @@ impl Wfq {
         vruntime
     }
 
-    /// Puts a task into the queue of `cpu`, where its vruntime is `place(vruntime of the task, of the CPU)`.
-    #[inline]
-    fn insert(&self, cpu: Cpu, baton: Schedulable, place: impl FnOnce(u64, u64) -> u64) {
+    /// Puts a task into the queue of `cpu`, where its vruntime is `place(vruntime of the task, of the CPU)`. Gives by how much the one that runs there is
+    /// ahead of it.
+    #[inline(always)]
+    fn insert(&self, cpu: Cpu, baton: Schedulable, place: impl FnOnce(u64, u64) -> u64) -> i64 {
         let slot = baton.slot();
         let vruntime = self.settle(slot, cpu);
         let at = &self.shared.cpus[cpu];
@@ -150,13 +179,14 @@ impl Wfq {
         state.found.store(0, Relaxed);
         queue.tasks.insert(vruntime, baton);
         at.waiting.set(queue.tasks.len() as u32);
+        at.running.get().wrapping_sub(vruntime) as i64
     }
 
     /// Puts a task into its CPU's queue, charged for what it ran.
-    #[inline]
-    fn put(&self, task: &Task, baton: Schedulable, place: impl FnOnce(u64, u64) -> u64) {
+    #[inline(always)]
+    fn put(&self, task: &Task, baton: Schedulable, place: impl FnOnce(u64, u64) -> u64) -> i64 {
         self.charge(task);
-        self.insert(task.cpu, baton, place);
+        self.insert(task.cpu, baton, place)
     }
 
     /// Takes the first task of `cpu`'s queue that `fits`.
@@ -199,6 +229,18 @@ impl Wfq {
         }
     }
 
+    /// Rule 10.
+    fn least_loaded(&self, ctx: &Ctx<'_>, task: &Task, own: Cpu) -> Cpu {
+        let waiting = |cpu: Cpu| self.shared.cpus[cpu].waiting.get();
+        let most = waiting(own);
+        if most == 0 {
+            return own;
+        }
+        let near = self.topology.near(own).iter().copied().take(NEAREST);
+        let fit = near.filter(|&cpu| waiting(cpu) < most && ctx.is_online(cpu) && ctx.may_run(task, cpu));
+        fit.min_by_key(|&cpu| (waiting(cpu), Reverse(self.shared.cpus[cpu].pace.get()))).unwrap_or(own)
+    }
+
     /// Has the nearest idle CPU that is fit look for work.
     fn offer(&self, ctx: &Ctx<'_>, from: Cpu, is_fit: impl Fn(Cpu) -> bool) {
         let near = self.topology.near(from).iter().copied().take_while(|_| ctx.any_idle());
@@ -227,7 +269,7 @@ impl Upgrade for Wfq {
     }
 
     fn reregister_init(env: &Env<'_>, shared: Kept) -> Result<Self, &'static str> {
-        env.known_options(&["period", "min_slice", "credit", "light_slice", "look"])?;
+        env.known_options(&["period", "min_slice", "credit", "light_slice", "look", "granularity", "protection"])?;
         Ok(Self {
             shared,
             topology: env.topology().clone(),
@@ -236,17 +278,29 @@ impl Upgrade for Wfq {
             credit: env.duration("credit", 3_000_000)?,
             light_slice: env.duration("light_slice", 500_000)?.max(1),
             look: env.duration("look", 200_000_000)?,
+            granularity: i64::try_from(env.duration("granularity", 1_000_000)?).unwrap_or(i64::MAX),
+            protection: env.duration("protection", 250_000)?,
         })
     }
 }
 
 impl Scheduler for Wfq {
     const NAME: &'static str = "wfq";
-    const EVENTS: Events = Events::TICK;
+    const EVENTS: Events = Events::TICK.and(Events::BALANCE);
 
     fn new(env: &Env<'_>) -> Result<Self, &'static str> {
         let queue = || Lock::new(Queue { tasks: env.tree(), vruntime: 0, looked: 0 });
-        let cpu = |_| PerCpuState { queue: queue(), waiting: Shared::new(0), timed: AtomicBool::new(false) };
+        let cpu = |_| PerCpuState {
+            queue: queue(),
+            waiting: Shared::new(0),
+            timed: AtomicBool::new(false),
+            running: Shared::new(FAR.wrapping_neg()),
+            weight: Shared::new(0),
+            preempted: Shared::new(0),
+            mark: AtomicU64::new(0),
+            pace: Shared::new(0),
+            gave: Shared::new(0),
+        };
         let limbo = Arc::new(Lock::new(env.fifo()));
         Self::reregister_init(env, Kept { cpus: env.per_cpu(cpu), tasks: env.per_task(), limbo })
     }
@@ -259,7 +313,9 @@ impl Scheduler for Wfq {
         }
         let near = self.topology.near(wake.prev_cpu).iter().copied().take_while(|_| ctx.any_idle());
         let mut idle = near.filter(|&cpu| ctx.is_idle(cpu) && ctx.may_run(task, cpu));
-        Placement::Queue(idle.find(|&cpu| ctx.claim_idle(cpu)).unwrap_or(wake.prev_cpu))
+        Placement::Queue(
+            idle.find(|&cpu| ctx.claim_idle(cpu)).unwrap_or_else(|| self.least_loaded(ctx, task, wake.prev_cpu)),
+        )
     }
 
     fn task_new(&self, _: &Ctx<'_>, task: &Task, baton: Schedulable) {
@@ -270,8 +326,17 @@ impl Scheduler for Wfq {
         self.insert(task.cpu, baton, |_, cpu| cpu.wrapping_add(weighted(self.min_slice, task)));
     }
 
-    fn task_wakeup(&self, _: &Ctx<'_>, task: &Task, baton: Schedulable) {
-        self.put(task, baton, |own, cpu| later(own, cpu.wrapping_sub(self.credit)));
+    fn task_wakeup(&self, ctx: &Ctx<'_>, task: &Task, baton: Schedulable) {
+        let ahead = self.put(task, baton, |own, cpu| later(own, cpu.wrapping_sub(self.credit)));
+        if ahead <= self.granularity {
+            return;
+        }
+        let at = &self.shared.cpus[task.cpu];
+        let since = ctx.now().wrapping_sub(at.preempted.get());
+        if at.weight.get() < task.weight() || since >= self.protection {
+            at.preempted.set(ctx.now());
+            let _ = ctx.kick(task.cpu, Kick::Preempt);
+        }
     }
 
     fn task_preempt(&self, ctx: &Ctx<'_>, task: &Task, baton: Schedulable) {
@@ -300,11 +365,17 @@ impl Scheduler for Wfq {
         if let Some((slot, own)) = goes_on {
             // Rule 2: the CPU's follows the lowest, of a task that runs alone too, so that who comes later starts beside it.
             queue.vruntime = later(queue.vruntime, own);
+            at.running.set(own);
             return Pick::Keep { slice: self.slice(ctx, at, slot, waiting) };
         }
-        let Some((vruntime, task)) = queue.tasks.pop_first() else { return Pick::Nothing };
+        let Some((vruntime, task)) = queue.tasks.pop_first() else {
+            at.running.set(queue.vruntime.wrapping_sub(FAR));
+            return Pick::Nothing;
+        };
         queue.vruntime = later(queue.vruntime, vruntime);
         at.waiting.set(waiting as u32 - 1);
+        at.running.set(vruntime);
+        at.weight.set(self.shared.tasks.slot(task.slot()).weight.load(Relaxed));
         let others = waiting - 1 + usize::from(prev.is_some());
         Pick::Run { slice: self.slice(ctx, at, task.slot(), others), task }
     }
@@ -319,6 +390,31 @@ impl Scheduler for Wfq {
             .chain(others())
             .filter(|&c| waiting(c) != 0)
             .find_map(|c| self.take(c, |slot| ctx.slot_may_run(slot, cpu)))
+    }
+
+    fn balance(&self, ctx: &Ctx<'_>, cpu: Cpu) {
+        let at = &self.shared.cpus[cpu];
+        let vruntime = at.queue.lock().vruntime;
+        let pace = vruntime.wrapping_sub(at.mark.swap(vruntime, Relaxed));
+        at.pace.set(pace);
+        let others = self.topology.near(cpu).iter().map(|&other| (other, &self.shared.cpus[other]));
+        let slower =
+            others.filter(|(other, at)| *other != cpu && at.waiting.get() != 0 && at.pace.get() < pace / 5 * 4);
+        // Of those that are about as slow each in its turn.
+        let key = |at: &PerCpuState| (at.pace.get() / (pace / 8).max(1), at.gave.get());
+        let Some((slowest, from)) = slower.min_by_key(|(_, at)| key(at)) else { return };
+        let moved = |slot| &self.shared.tasks.slot(slot).moved;
+        let first: Option<u32> = {
+            let queue = from.queue.lock();
+            let fit =
+                queue.tasks.iter().map(|(_, slot)| slot).take(NEAREST).filter(|&slot| ctx.slot_may_run(slot, cpu));
+            fit.min_by_key(|&slot| moved(slot).load(Relaxed))
+        };
+        if let Some(task) = first.and_then(|first| self.take(slowest, |slot| slot == first)) {
+            moved(task.slot()).store(ctx.now(), Relaxed);
+            from.gave.set(ctx.now());
+            self.insert(cpu, task, |own, _| own);
+        }
     }
 
     fn pick_refused(&self, ctx: &Ctx<'_>, baton: Schedulable, why: Refusal) {
@@ -358,6 +454,7 @@ impl Scheduler for Wfq {
 
     fn task_tick(&self, ctx: &Ctx<'_>, task: &Task) {
         let vruntime = self.charge(task);
+        self.shared.cpus[task.cpu].running.set(vruntime);
         let mut queue = self.shared.cpus[task.cpu].queue.lock();
         let now = ctx.now();
         if now.wrapping_sub(queue.looked) >= self.look {

@@ -62,7 +62,29 @@ pub const TESTS: &[Test] = &[
         most: 2.0,
         measure: rejoin,
     },
+    Test {
+        metric: "machine_shares",
+        unit: "percent",
+        what: "six equal hogs on four CPUs have two thirds of one each: the worst one's distance from that",
+        least: 0.0,
+        most: 5.0,
+        measure: six_on_four,
+    },
+    Test {
+        metric: "mixed_shares",
+        unit: "percent",
+        what: "six hogs of nice 0, three of nice 19, and four tasks that sleep after each burst of 2 ms, on four CPUs: of those of nice 0 the worst one's \
+               distance from what it is due",
+        least: 0.0,
+        most: 10.0,
+        measure: mixed,
+    },
 ];
+
+/// How long the tests of shares over the machine take, by the clock.
+const SHARED: Duration = Duration::from_secs(4);
+/// What a task of the mix works for, and then sleeps for.
+const BURST: Duration = Duration::from_millis(2);
 
 impl Test {
     pub fn holds(&self, value: f64) -> bool {
@@ -282,9 +304,100 @@ fn rejoin(speed: Speed) -> Result<f64> {
     Ok(100.0 * (most(|w| w.1) + most(|w| -w.1)) / most(|w| w.0))
 }
 
+/// A task of a mix.
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Hog { nice: i32 },
+    Burst,
+}
+
+/// Runs such tasks on [`CPUS`] CPUs for [`SHARED`]: what each had, as a part of a CPU.
+fn mix(speed: Speed, kinds: &[Kind]) -> Result<Vec<f64>> {
+    let had = &Mutex::new(vec![0.0; kinds.len()]);
+    let bodies = kinds.iter().enumerate().map(|(at, &kind)| {
+        Box::new(move || {
+            let chunk = speed.work(CHUNK).max(1);
+            if let Kind::Hog { nice: value } = kind {
+                nice(value)?;
+            }
+            let (start, before) = (Instant::now(), cpu_time());
+            while start.elapsed() < SHARED {
+                match kind {
+                    Kind::Hog { .. } => count(chunk),
+                    Kind::Burst => {
+                        let began = cpu_time();
+                        while cpu_time() - began < BURST {
+                            count(chunk);
+                        }
+                        thread::sleep(BURST);
+                    }
+                }
+            }
+            let part = (cpu_time() - before).as_secs_f64() / start.elapsed().as_secs_f64();
+            had.lock().map_err(|_| panicked())?[at] = part;
+            Ok(())
+        }) as Body
+    });
+    together(bodies.collect(), || bind(0..CPUS as usize))?;
+    let had = had.lock().map_err(|_| panicked())?;
+    Ok(had.clone())
+}
+
+/// The worst distance from what is due, in percent of that, of the tasks that `due` says something of.
+fn worst(had: &[f64], kinds: &[Kind], due: impl Fn(Kind) -> Option<f64>) -> f64 {
+    let off = had.iter().zip(kinds).filter_map(|(had, &kind)| due(kind).map(|due| 100.0 * (had / due - 1.0).abs()));
+    off.fold(0.0, f64::max)
+}
+
+fn six_on_four(speed: Speed) -> Result<f64> {
+    let kinds = [Kind::Hog { nice: 0 }; 6];
+    let had = mix(speed, &kinds)?;
+    Ok(worst(&had, &kinds, |_| Some(f64::from(CPUS) / 6.0)))
+}
+
+fn mixed(speed: Speed) -> Result<f64> {
+    let (heavy, light) = (Kind::Hog { nice: 0 }, Kind::Hog { nice: 19 });
+    let mut kinds = [heavy; 13];
+    kinds[6..9].fill(light);
+    kinds[9..].fill(Kind::Burst);
+    let had = mix(speed, &kinds)?;
+    let (rate, wants) = rate_of_mix();
+    Ok(worst(&had, &kinds, |kind| match kind {
+        Kind::Burst => Some(rate * wants),
+        kind => (kind == heavy).then_some(rate),
+    }))
+}
+
+/// What a task of nice 0 of the mix is due while it wants to run, as a part of a CPU, and which part of the time one with bursts wants to: with a rate of r
+/// its burst takes 1 / r as long as its sleep, so it wants 1 / (1 + r) of the time; and r is the weight's share among those that want to.
+fn rate_of_mix() -> (f64, f64) {
+    let mut rate = 1.0;
+    for _ in 0..100 {
+        let wanting = 6.0 + 3.0 * WEIGHT_19 / WEIGHT_0 + 4.0 / (1.0 + rate);
+        rate = f64::from(CPUS) / wanting;
+    }
+    (rate, 1.0 / (1.0 + rate))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn distances() {
+        let kinds = [Kind::Burst, Kind::Hog { nice: 19 }];
+        let due = |kind| (kind == Kind::Burst).then_some(0.5);
+        assert!((worst(&[0.4, 0.0], &kinds, due) - 20.0).abs() < 1e-9);
+        assert!((worst(&[0.6, 0.0], &kinds, due) - 20.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn what_a_mix_is_due() {
+        let (rate, wants) = rate_of_mix();
+        let all = rate * (6.0 + 3.0 * WEIGHT_19 / WEIGHT_0) + 4.0 * rate * wants;
+        assert!((all - f64::from(CPUS)).abs() < 1e-6, "{all}");
+        assert!((0.4..0.5).contains(&rate), "{rate}");
+    }
 
     #[test]
     fn spreads() {
