@@ -125,6 +125,7 @@ fn main() -> ExitCode {
         .collect();
     assert!(!is_brief || cases.len() == BRIEF.len(), "{} cases of those for each kernel", cases.len());
     let (mut passed, mut failed) = (0, 0);
+    let mut times = Vec::new();
     for case in &cases {
         let begin = Instant::now();
         match (0..repeat).try_for_each(|_| one(case.run)) {
@@ -137,7 +138,10 @@ fn main() -> ExitCode {
                 println!("FAILED  {}: {why}", case.name);
             }
         }
+        times.push((case.name, begin.elapsed()));
     }
+    times.sort_by_key(|&(_, time)| std::cmp::Reverse(time));
+    times.iter().take(10).for_each(|(name, time)| println!("{:8.1} s of the guest  {name}", time.as_secs_f64()));
     println!("{passed} passed, {failed} failed");
     // A word may be of another guest's cases.
     if failed == 0 && (passed > 0 || !filter.is_empty()) {

@@ -8,9 +8,10 @@
 //! | [`Tree`] | by key | O(log n) | O(log n), `first` O(1) | O(log n) |
 //!
 //! All are made by [`Env`](crate::Env), share one link per task slot, and never allocate. They are not locked: put them
-//! behind a [`Lock`](crate::Lock), which two queues may share. Putting a task of another host, or a task of which an older
-//! `Schedulable` is still queued, into a queue panics. Dropping a queue that is not empty drops its tasks, which the host
-//! notices.
+//! behind a [`Lock`](crate::Lock), which two queues may share. Putting a task of another host into a queue panics. Where another
+//! `Schedulable` of the same task is queued, here or in another queue, the newer of the two has its place, and the older is dropped: that
+//! is no loss, as the host takes the newest only, and happens when a refused one is put back while the task is enqueued anew. Dropping a
+//! queue that is not empty drops its tasks, which the host notices.
 //!
 //! **Keys** are compared as the kernel compares virtual run times: `a` is before `b` when the wrapping difference `a - b` is
 //! negative as a signed number, so that a clock may pass 2^64. All keys in one queue at a time must therefore lie within 2^63
