@@ -160,7 +160,9 @@ fn a_replay_begins_at_a_checkpoint() {
     let mut bytes = std::fs::read(file).unwrap();
     bytes[100_000] ^= 1;
     std::fs::write(file, &bytes).unwrap();
-    let said = good(&["replay", file, "--single"]);
+    let out = baton(&["replay", file, "--single"]);
+    assert_eq!(out.status.code(), Some(1), "nothing before it could be replayed");
+    let said = text(&out.stdout);
     let (_, next) = said.split_once(&format!("\n  next      baton replay {file} --from ")).expect(&said);
     let next = next.lines().next().unwrap();
     // What is missing has no numbers.

@@ -64,7 +64,7 @@ impl Kernel {
             Some(Kernel { image, release })
         });
         kernels.extend(installed);
-        kernels.sort_by_cached_key(|kernel| version_key(&kernel.release));
+        kernels.sort_by_cached_key(|kernel| (version_key(&kernel.release), kernel.release.clone()));
         kernels.dedup_by(|a, b| a.release == b.release);
         kernels
     }
@@ -77,7 +77,7 @@ impl Kernel {
             Some(Kernel { image: files(&dir).into_iter().find(is_image)?, release })
         });
         let mut kernels: Vec<_> = kernels.collect();
-        kernels.sort_by_cached_key(|kernel| version_key(&kernel.release));
+        kernels.sort_by_cached_key(|kernel| (version_key(&kernel.release), kernel.release.clone()));
         kernels
     }
 }
