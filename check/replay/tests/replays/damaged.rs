@@ -137,9 +137,9 @@ fn what_cannot_be_replayed_is_refused() {
     };
     let good = woven::header(2);
     let other = refused(Header { state: Some(("Other".into(), 1, 2)), ..good.clone() });
-    assert_eq!(other, "the recording begins with a state (Other, version 1), and wfq has Kept, version 1");
+    assert_eq!(other, "the recording begins with a state (Other, version 1), and wfq has Kept, version 2");
     // Its bytes are not there.
-    refused(Header { state: Some(("Kept".into(), 1, 2)), ..good.clone() });
+    refused(Header { state: Some(("Kept".into(), 2, 2)), ..good.clone() });
     assert!(refused(Header { cpus: vec![], ..good.clone() }).contains("without CPUs"));
     assert!(refused(Header { max_tasks: 1 << 21, ..good.clone() }).contains("task slots"));
     assert!(refused(Header { options: "nonsense=1".into(), ..good.clone() }).contains("option"));

@@ -141,7 +141,7 @@ fn new_state(cpus: usize, max_tasks: u32) -> Vec<u8> {
 fn a_recording_that_begins_with_a_state_is_replayed_from_it() {
     let recording = parse(&record(wfq(), "", "hackbench:groups=2", "1x4x1", 20, 1));
     let mut header = recording.header.clone();
-    header.state = Some(("Kept".into(), 1, 0));
+    header.state = Some(("Kept".into(), 2, 0));
     let state = new_state(header.cpus.len(), header.max_tasks);
     assert!(!state.is_empty());
     let recording = parse(&woven::file_from(&header, Some(&state), &[], &damaged::streams(&recording), BLOCK_SIZE));
