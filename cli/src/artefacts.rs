@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Instant, SystemTime};
 
-use baton_vm::kernel::version_key;
+use baton_vm::kernel::{version_key, Kernel};
 
 use crate::error::{Error, Result};
 use crate::{kernel, names};
@@ -142,7 +142,16 @@ pub fn build_for(release: &str) {
     KERNEL.get_or_init(|| release.to_owned());
 }
 
-/// The kernel that is built for: the one that was named, else the running one, else the newest whose headers are installed.
+/// Set once, before anything is built.
+static ALLOW_UNSAFE: OnceLock<()> = OnceLock::new();
+
+/// From now on policies may have unsafe code.
+pub fn allow_unsafe() {
+    ALLOW_UNSAFE.get_or_init(|| ());
+}
+
+/// The kernel that is built for: the one that was named, else the running one, else that which `baton vm` boots, else the newest
+/// whose headers are installed.
 pub fn headers_release() -> Result<String> {
     let has_headers = |release: &str| Path::new("/lib/modules").join(release).join("build").exists();
     if let Some(release) = KERNEL.get() {
@@ -161,6 +170,9 @@ pub fn headers_release() -> Result<String> {
     let running = kernel::release();
     if has_headers(&running) {
         return Ok(running);
+    }
+    if let Some(kernel) = Kernel::of_root().ok().filter(|kernel| has_headers(&kernel.release)) {
+        return Ok(kernel.release);
     }
     let entries = fs::read_dir("/lib/modules").into_iter().flatten().flatten();
     let names = entries.filter_map(|e| e.file_name().to_str().map(str::to_owned)).filter(|name| has_headers(name));
@@ -237,6 +249,9 @@ impl Target<'_> {
         if let Target::Core | Target::Policy(_) = self {
             command.env("BATON_KERNEL", headers_release()?);
         }
+        if ALLOW_UNSAFE.get().is_some() {
+            command.env("BATON_ALLOW_UNSAFE", "1");
+        }
         match self {
             Target::Core => command.arg("core"),
             Target::Policy(policy) => command.arg("policy").arg(&policy.dir),
@@ -256,7 +271,7 @@ impl Target<'_> {
         if !status.success() {
             return Err(Error::user(
                 format!("building {} failed; the compiler's messages are above", self.title()),
-                "mend the first of them and build again",
+                "mend the first of them and build again (unsafe code is refused without --allow-unsafe)",
             ));
         }
         // Dated from the beginning, so that what was changed meanwhile counts as newer.

@@ -226,9 +226,12 @@ pub struct Build {
     /// A policy: a name in Baton's policies/ or here, or a path. Without any, only the core is built.
     #[arg(value_name = "POLICY")]
     pub policies: Vec<String>,
-    /// The kernel to build for, as `uname -r` says it. [default: the running one, else the newest whose headers are installed]
+    /// The kernel to build for, as `uname -r` says it. [default: the running one, else that of `baton vm`]
     #[arg(long, value_name = "RELEASE", env = "BATON_KERNEL")]
     pub kernel: Option<String>,
+    /// Build a policy that has unsafe code of its own, which nothing bounds. With BATON_ALLOW_UNSAFE=1 every command does.
+    #[arg(long)]
+    pub allow_unsafe: bool,
 }
 
 /// How a policy is to be loaded.

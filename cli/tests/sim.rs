@@ -74,7 +74,7 @@ fn what_is_wrong_is_said() {
     check("wfq -w nonsense", 1, "nonsense");
     check("wfq -w pipe:nonsense=1", 1, "nonsense");
     check("no_such_policy", 1, "there is no policy 'no_such_policy'");
-    check("wfq:nonsense=1", 4, "no option of that name");
+    check("wfq:nonsense=1", 4, "no option nonsense; it has period");
     check("wfq --topology 4", 2, "NODESxCORESxTHREADS");
     check("wfq --assign a=b", 1, "none of the policies of this run");
     check("wfq --offline 9@1ms..2ms", 1, "there is no CPU 9");
@@ -145,6 +145,34 @@ fn what_a_policy_in_c_does_wrong_is_told() {
     check("create-assert", 4, &["it could not be made", place]);
     check("create-null", 4, &["at fault: the policy faulty_c", "it could not be made: memory at 0x0"]);
     check("destroy", 4, &["at fault: the policy faulty_c", "it could not be given up: memory at 0x0"]);
+}
+
+/// Unsafe code of the policy's own: not built, unless that is asked for.
+#[test]
+fn a_policy_with_unsafe_code_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let tree = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+    let code = std::fs::read_to_string(format!("{tree}/policies/template/src/lib.rs")).unwrap();
+    let code = code.replace("#![forbid(unsafe_code)]\n", "").replace("\"template\"", "\"has_unsafe\"");
+    let code =
+        code.replace("env.known_options(", "unsafe { core::hint::assert_unchecked(true) }\n        env.known_options(");
+    let package = "[package]\nname = \"has-unsafe\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[workspace]\n";
+    let package = format!("{package}[dependencies]\nbaton = {{ path = \"{tree}/policy/api\" }}\n");
+    std::fs::create_dir(dir.path().join("src")).unwrap();
+    std::fs::write(dir.path().join("src/lib.rs"), code).unwrap();
+    std::fs::write(dir.path().join("Cargo.toml"), package).unwrap();
+    let run = |allowed: Option<&str>| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_baton"));
+        command.arg("sim").arg(dir.path()).args(["-w", "pipe", "--duration", "10ms"]);
+        allowed.map(|value| command.env("BATON_ALLOW_UNSAFE", value));
+        command.output().expect("baton runs")
+    };
+    let refused = run(None);
+    let said = text(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(1), "{said}");
+    assert!(said.contains("usage of an `unsafe` block") && said.contains("--allow-unsafe"), "{said}");
+    let built = run(Some("1"));
+    assert!(built.status.success(), "{}", text(&built.stderr));
 }
 
 #[test]

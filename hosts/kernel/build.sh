@@ -4,6 +4,7 @@
 #   build.sh core OUTDIR          baton.ko, shim.bpf.o and latency.bpf.o
 #   build.sh policy DIR OUTDIR    baton_NAME.ko of the policy in DIR (a Rust crate, or a folder with one C file)
 # With CC=... another compiler than the headers name; without it gcc takes the place of one that is not installed.
+# With BATON_ALLOW_UNSAFE=1 a policy in Rust may have unsafe code of its own.
 # With BATON_WITHOUT_RECORDING=1 all of it without recording, to measure what that costs (`baton bench record`).
 # Work is kept under $BATON_CACHE/build, so that a second build is quick. Prints nothing but errors.
 set -euo pipefail
@@ -133,7 +134,8 @@ build_core() {
 
 # The crate around a policy crate: its own functions check their stack, those of the glue cannot recurse.
 wrap() {
-	local policy=$1 package=$2 dir=$3
+	local policy=$1 package=$2 dir=$3 forbid=', "-Funsafe-code"'
+	[ -z "${BATON_ALLOW_UNSAFE:-}" ] || forbid=
 	mkdir -p "$dir/src"
 	cat >"$dir/Cargo.toml.new" <<-TOML
 		cargo-features = ["profile-rustflags"]
@@ -154,7 +156,7 @@ wrap() {
 		opt-level = 3
 		overflow-checks = true
 		[profile.release.package.$package]
-		rustflags = ["-Zinstrument-mcount"]
+		rustflags = ["-Zinstrument-mcount"$forbid]
 		[workspace]
 	TOML
 	cmp -s "$dir/Cargo.toml.new" "$dir/Cargo.toml" && rm "$dir/Cargo.toml.new" || mv "$dir/Cargo.toml.new" "$dir/Cargo.toml"

@@ -201,7 +201,7 @@ s32 BPF_PROG(baton_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_fla
 	ABOUT(call, p, prev_cpu, wake_flags & WAKE_FLAGS);
 
 	if (baton_select(&call) == BATON_V_RUN)
-		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, SCX_SLICE_DFL, immed);
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, call.slice, immed);
 	kick_all(&call);
 	return call.cpu;
 }

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # Builds a policy for user space, inside the Debian testing root:
 #   build.sh DIR OUTDIR    baton_NAME.so of the policy in DIR (a Rust crate, or a folder with C files)
+# With BATON_ALLOW_UNSAFE=1 a policy in Rust may have unsafe code of its own.
 # With BATON_DEBUGGABLE set, for a debugger: nothing is optimised away, so that all variables can be read.
 # Work is kept under $BATON_CACHE/build, so that a second build is quick. Prints nothing but errors.
 set -euo pipefail
@@ -15,7 +16,7 @@ out=${2:?OUTDIR}
 profile=release built=release optimise=-O2
 if [ -n "${BATON_DEBUGGABLE:-}" ]; then profile=dev built=debug optimise=-O0; fi
 
-# For the one feature of the wrapper that is not stable: alloc_error_hook.
+# For what is not stable in the wrapper: alloc_error_hook, and flags for the policy's crate alone.
 export RUSTC_BOOTSTRAP=1
 # In the layout of states (policy/api/src/state.rs).
 BATON_RUSTC=$(rustc --version)
@@ -29,11 +30,13 @@ write() {
 }
 
 build_rust() {
-	local package name dir
+	local package name dir forbid='"-Funsafe-code"'
+	[ -z "${BATON_ALLOW_UNSAFE:-}" ] || forbid=
 	package=$(sed -n 's/^name *= *"\(.*\)"/\1/p' "$policy/Cargo.toml" | head -n 1)
 	name=${package//-/_}
 	dir=$cache/build/native/$name
 	write "$dir/Cargo.toml" <<-TOML
+		cargo-features = ["profile-rustflags"]
 		[package]
 		name = "baton-native-$package"
 		version = "0.1.0"
@@ -49,9 +52,13 @@ build_rust() {
 		codegen-units = 1
 		overflow-checks = true
 		debug = "line-tables-only"
+		[profile.release.package.$package]
+		rustflags = [$forbid]
 		[profile.dev]
 		debug-assertions = false
 		overflow-checks = true
+		[profile.dev.package.$package]
+		rustflags = [$forbid]
 		[workspace]
 	TOML
 	write "$dir/src/lib.rs" <<-RUST

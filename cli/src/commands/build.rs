@@ -9,6 +9,9 @@ use crate::error::Result;
 
 pub fn build(args: &Build) -> Result<ExitCode> {
     args.kernel.as_deref().inspect(|release| artefacts::build_for(release));
+    if args.allow_unsafe {
+        artefacts::allow_unsafe();
+    }
     let policies = args.policies.iter().map(|text| Policy::find(text)).collect::<Result<Vec<_>>>()?;
     let out = match policies.is_empty() {
         true => Target::Core.build()?,

@@ -276,7 +276,7 @@ mod tests {
             assert_eq!(error.blame, blame);
             assert!(error.to_string().contains(word), "{error}");
         };
-        check(Errno::INVAL, "the policy has no option of that name", Blame::User, "no option of that name");
+        check(Errno::INVAL, "the policy has no option k; it has none", Blame::User, "no option k");
         check(Errno::INVAL, "", Blame::Policy("wfq".into()), "does not say why");
         check(Errno::FAULT, "boom, src/lib.rs:7", Blame::Policy("wfq".into()), "boom, src/lib.rs:7");
         check(Errno::NOMEM, "", Blame::Environment, "memory");

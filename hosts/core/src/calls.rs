@@ -2,7 +2,7 @@
 //! The hot path of a task: select, enqueue, and how a task comes to a policy and leaves it. The lock of the run queue in
 //! question held, interrupts off; select runs without it, but with the task's own (pi_lock).
 
-use crate::{order, Arg, Core, CpuState, Fault, Host, PolicyEntry, Slot, TaskState, Verdict, NO_SOLE};
+use crate::{order, Arg, Core, CpuState, Fault, Host, PolicyEntry, Slot, TaskState, Verdict, DEFAULT_SLICE, NO_SOLE};
 use baton_abi::{
     BatonCtx, BatonFaultKind, BatonMethod, BatonRefusal, BatonWake, BATON_ABORTED, BATON_EV_BLOCKED,
     BATON_EV_NO_SELECT, BATON_F_FORK, BATON_F_RESTORE, BATON_F_SYNC, BATON_F_WAKEUP, BATON_MAX_POLICIES,
@@ -42,7 +42,7 @@ impl<H: Host> Core<'_, H> {
     }
 
     /// A waking or new task (`ctx.task`), last on CPU `ctx.cpu`, needs a CPU. Puts the answer in `ctx.cpu`; `Run` means that the
-    /// shim must insert it there directly. `cpu` is the waker's.
+    /// shim must insert it there directly, for `ctx.slice`. `cpu` is the waker's.
     pub fn select(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx) -> Verdict {
         let Some(slot) = self.by_handle(ctx.task) else { return Verdict::None };
         if slot.epoch.load(Relaxed) != self.epoch.load(Relaxed) {
@@ -80,6 +80,9 @@ impl<H: Host> Core<'_, H> {
         }
         ctx.cpu = chosen;
         if answer & BATON_SELECT_DIRECT != 0 && slot.state() == TaskState::Sleeping {
+            if ctx.slice == 0 {
+                ctx.slice = DEFAULT_SLICE;
+            }
             slot.cpu.store(chosen, Relaxed);
             slot.set(TaskState::Running);
             if let Some(chosen) = self.cpu(chosen).filter(|cpu| self.sole.load(Relaxed) == NO_SOLE && cpu.is_asleep()) {

@@ -66,7 +66,7 @@ impl Arbiter {
             let core = &mut all.cores[cpu.index()];
             (core.holder, core.due) = (None, 0);
             if let Some(baton) = all.ready.remove(slot) {
-                all.plain.push_back(baton);
+                let _ = all.plain.push_back(baton);
             }
         }
     }
@@ -175,7 +175,7 @@ impl Arbiter {
             all.cores[cpu.index()].holder = Some(slot);
             held += 1;
             if let Some(baton) = all.plain.remove(slot) {
-                all.ready.push_back(baton);
+                let _ = all.ready.push_back(baton);
                 let _ = ctx.kick(cpu, Kick::Preempt);
             }
             self.tell(ctx, slot, Reply::Granted { cpu: cpu.number() as u32 });

@@ -114,14 +114,14 @@ impl Arbiter {
         let own = core.filter(|&cpu| ctx.may_run(task, cpu) && ctx.is_online(cpu));
         let cpu = match own {
             Some(_) => {
-                all.ready.push_back(baton);
+                let _ = all.ready.push_back(baton);
                 match own.filter(|&cpu| woken || cpu != task.cpu) {
                     None => self.room(ctx, &all, task, false),
                     own => own,
                 }
             }
             None => {
-                all.plain.push_back(baton);
+                let _ = all.plain.push_back(baton);
                 self.room(ctx, &all, task, woken)
             }
         };
@@ -226,7 +226,7 @@ impl Upgrade for Arbiter {
         self.shared.clone()
     }
 
-    fn reregister_init(env: &Env<'_>, shared: Kept) -> Result<Self, &'static str> {
+    fn reregister_init(env: &Env<'_>, shared: Kept) -> Result<Self, baton::Error> {
         env.known_options(&["shared", "within", "turn", "slice"])?;
         let reserved = env.number("shared", 1)? as usize;
         let (within, turn) = (env.duration("within", 10_000_000)?, env.duration("turn", 4_000_000)?);
@@ -239,7 +239,7 @@ impl Scheduler for Arbiter {
     const NAME: &'static str = "arbiter";
     const EVENTS: Events = Events::NONE;
 
-    fn new(env: &Env<'_>) -> Result<Self, &'static str> {
+    fn new(env: &Env<'_>) -> Result<Self, baton::Error> {
         let cores = env.topology().cpus().map(|_| Core { holder: None, due: 0, free: true, turned: false }).collect();
         let all = All { plain: env.fifo(), ready: env.fifo(), cores, processes: Vec::new() };
         Self::reregister_init(env, Kept { all: Arc::new(Lock::new(all)), tasks: env.per_task() })
@@ -261,7 +261,7 @@ impl Scheduler for Arbiter {
         match claimed {
             Some(cpu) => {
                 all.cores[cpu.index()].free = false;
-                Placement::Run(cpu)
+                Placement::run(cpu)
             }
             None => Placement::Queue(core.unwrap_or(wake.prev_cpu)),
         }
@@ -301,7 +301,7 @@ impl Scheduler for Arbiter {
     fn pick_refused(&self, _: &Ctx<'_>, baton: Schedulable, why: Refusal) {
         if !matches!(why, Refusal::Stale | Refusal::Foreign) {
             // Its CPUs have just changed. The CPU is asked again, and may not run it now.
-            self.shared.all.lock().plain.push_front(baton);
+            let _ = self.shared.all.lock().plain.push_front(baton);
         }
     }
 

@@ -42,7 +42,7 @@ impl Central {
     #[inline]
     fn put(&self, ctx: &Ctx<'_>, task: &Task, baton: Schedulable, woken: bool) {
         let mut queue = self.shared.queue.lock();
-        queue.push_back(baton);
+        let _ = queue.push_back(baton);
         let is_free = |cpu: Cpu| self.shared.free[cpu].load(Relaxed) && ctx.may_run(task, cpu);
         let free = self.topology.near(task.cpu).iter().copied().find(|&cpu| is_free(cpu));
         if let Some(cpu) = free {
@@ -63,7 +63,7 @@ impl Upgrade for Central {
         self.shared.clone()
     }
 
-    fn reregister_init(env: &Env<'_>, shared: Kept) -> Result<Self, &'static str> {
+    fn reregister_init(env: &Env<'_>, shared: Kept) -> Result<Self, baton::Error> {
         env.known_options(&["slice"])?;
         Ok(Self { shared, topology: env.topology().clone(), slice: env.duration("slice", DEFAULT_SLICE)? })
     }
@@ -73,7 +73,7 @@ impl Scheduler for Central {
     const NAME: &'static str = "central";
     const EVENTS: Events = Events::NONE;
 
-    fn new(env: &Env<'_>) -> Result<Self, &'static str> {
+    fn new(env: &Env<'_>) -> Result<Self, baton::Error> {
         let queue = Arc::new(Lock::new(env.fifo()));
         Self::reregister_init(env, Kept { queue, free: env.per_cpu(|_| AtomicBool::new(true)) })
     }
@@ -118,7 +118,7 @@ impl Scheduler for Central {
     fn pick_refused(&self, _: &Ctx<'_>, baton: Schedulable, why: Refusal) {
         if !matches!(why, Refusal::Stale | Refusal::Foreign) {
             // Its CPUs have just changed. The CPU is asked again, and may not run it now.
-            self.shared.queue.lock().push_front(baton);
+            let _ = self.shared.queue.lock().push_front(baton);
         }
     }
 

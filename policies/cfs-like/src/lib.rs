@@ -165,7 +165,7 @@ impl CfsLike {
             self.update_min(at, &queue, None);
         }
         let waiting = queue.tasks.len();
-        queue.tasks.insert(vruntime, baton);
+        let _ = queue.tasks.insert(vruntime, baton);
         // Not so if it is in another queue already: one that was refused, and queued anew meanwhile.
         if queue.tasks.len() != waiting {
             at.waiting.set(at.waiting.get() + state.weight.get());
@@ -264,7 +264,7 @@ impl Scheduler for CfsLike {
     const NAME: &'static str = "cfs_like";
     const EVENTS: Events = Events::TICK.and(Events::BALANCE);
 
-    fn new(env: &Env<'_>) -> Result<Self, &'static str> {
+    fn new(env: &Env<'_>) -> Result<Self, baton::Error> {
         env.known_options(&["latency", "min_granularity", "wakeup_granularity"])?;
         let queue = || Lock::new(Queue { tasks: env.tree(), curr: None });
         let factor = 1 + u64::from(env.topology().nr_cpus().min(8).ilog2());
@@ -302,7 +302,7 @@ impl Scheduler for CfsLike {
         state.charge(task);
         state.vruntime.set(self.placed(self.settle(task.slot, cpu), at.min_vruntime.get()));
         self.set_curr(ctx, at, &mut at.queue.lock(), task.slot, task.runtime);
-        Placement::Run(cpu)
+        Placement::run(cpu)
     }
 
     fn task_new(&self, ctx: &Ctx<'_>, task: &Task, baton: Schedulable) {

@@ -86,9 +86,9 @@ impl Echo {
         let is_first = task.is_first.get();
         let mut queue = self.state.queues[cpu].lock();
         if is_first {
-            queue.push_front(baton);
+            let _ = queue.push_front(baton);
         } else {
-            queue.push_back(baton);
+            let _ = queue.push_back(baton);
         }
     }
 
@@ -132,7 +132,7 @@ impl Upgrade for Echo {
         self.state.clone()
     }
 
-    fn reregister_init(env: &Env<'_>, state: State) -> Result<Self, &'static str> {
+    fn reregister_init(env: &Env<'_>, state: State) -> Result<Self, baton::Error> {
         Ok(Self { state, topology: env.topology().clone() })
     }
 }
@@ -141,7 +141,7 @@ impl Scheduler for Echo {
     const NAME: &'static str = "echo";
     const EVENTS: Events = Events::NONE;
 
-    fn new(env: &Env<'_>) -> Result<Self, &'static str> {
+    fn new(env: &Env<'_>) -> Result<Self, baton::Error> {
         env.known_options(&[])?;
         let state = State {
             queues: env.per_cpu(|_| Lock::new(env.fifo())),
@@ -153,7 +153,7 @@ impl Scheduler for Echo {
 
     fn select_task_rq(&self, ctx: &Ctx<'_>, task: &Task, wake: &Wake) -> Placement {
         let mut near = self.topology.near(wake.prev_cpu).iter().copied().filter(|&cpu| ctx.may_run(task, cpu));
-        near.find(|&cpu| ctx.claim_idle(cpu)).map_or(Placement::Queue(wake.prev_cpu), Placement::Run)
+        near.find(|&cpu| ctx.claim_idle(cpu)).map_or(Placement::Queue(wake.prev_cpu), Placement::run)
     }
 
     fn task_new(&self, _: &Ctx<'_>, task: &Task, baton: Schedulable) {

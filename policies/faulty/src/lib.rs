@@ -47,7 +47,7 @@ impl Faulty {
     }
 
     fn enqueue(&self, ctx: &Ctx<'_>, baton: Schedulable) {
-        self.queue.lock().push_back(baton);
+        let _ = self.queue.lock().push_back(baton);
         // Whoever is idle: the queue is everybody's.
         if let Some(idle) = self.topology.cpus().find(|&cpu| ctx.is_idle(cpu)) {
             let _ = ctx.kick(idle, Kick::Idle);
@@ -58,7 +58,7 @@ impl Faulty {
 impl Scheduler for Faulty {
     const NAME: &'static str = "faulty";
 
-    fn new(env: &Env<'_>) -> Result<Self, &'static str> {
+    fn new(env: &Env<'_>) -> Result<Self, baton::Error> {
         env.known_options(&["fault", "after"])?;
         let fault = env.option("fault").map(Fault::from_name).transpose()?;
         if fault == Some(Fault::Create) {
@@ -91,7 +91,7 @@ impl Scheduler for Faulty {
             wrong::index(self.calls.load(Relaxed));
         }
         if self.is_due(Fault::SelectCpu) {
-            return Placement::Run(Cpu::new(4_000));
+            return Placement::run(Cpu::new(4_000));
         }
         let mut idle = self.topology.near(wake.prev_cpu).iter().copied().filter(|&cpu| ctx.may_run(task, cpu));
         Placement::Queue(idle.find(|&cpu| ctx.claim_idle(cpu)).unwrap_or(wake.prev_cpu))
@@ -186,10 +186,12 @@ impl Scheduler for Faulty {
         match why {
             Refusal::Stale | Refusal::Foreign => {}
             // To the front, so that it is the next answer again.
-            _ if self.fault == Some(Fault::Loop) => self.queue.lock().push_front(baton),
+            _ if self.fault == Some(Fault::Loop) => {
+                let _ = self.queue.lock().push_front(baton);
+            }
             _ => {
                 let allowed = self.topology.cpus().find(|&cpu| ctx.baton_may_run(&baton, cpu));
-                self.queue.lock().push_back(baton);
+                let _ = self.queue.lock().push_back(baton);
                 if let Some(cpu) = allowed {
                     let _ = ctx.kick(cpu, Kick::Idle);
                 }

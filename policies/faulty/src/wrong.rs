@@ -69,7 +69,7 @@ pub enum Fault {
 
 impl Fault {
     /// The fault of that name; of another, what the loader is told.
-    pub fn from_name(name: &str) -> Result<Self, &'static str> {
+    pub fn from_name(name: &str) -> Result<Self, baton::Error> {
         Ok(match name {
             "index" => Self::Index,
             "overflow" => Self::Overflow,
@@ -98,7 +98,7 @@ impl Fault {
             "create-recursion" => Self::CreateRecursion,
             "drop" => Self::Drop,
             "drop-recursion" => Self::DropRecursion,
-            _ => return Err("fault is not one of those in policies/faulty/src/wrong.rs"),
+            _ => return Err(alloc::format!("there is no fault {name}: see policies/faulty/src/wrong.rs").into()),
         })
     }
 }

@@ -29,7 +29,7 @@ impl PerCpuFifo {
     #[inline(always)]
     fn push(&self, task: &Task, baton: Schedulable) {
         self.home.of(task).store(task.cpu.number() as u32, Relaxed);
-        self.queues[task.cpu].lock().push_back(baton);
+        let _ = self.queues[task.cpu].lock().push_back(baton);
     }
 
     /// Its CPU has gone, or it may not use it any more: to the nearest that will do. If there is none, the kernel will enqueue it
@@ -38,7 +38,7 @@ impl PerCpuFifo {
         let home = Cpu::new(self.home.slot(baton.slot()).load(Relaxed));
         let cpu = self.near.near(home).iter().copied().find(|&cpu| ctx.baton_may_run(&baton, cpu)).unwrap_or(home);
         self.home.slot(baton.slot()).store(cpu.number() as u32, Relaxed);
-        self.queues[cpu].lock().push_back(baton);
+        let _ = self.queues[cpu].lock().push_back(baton);
         // A CPU that is busy will come to it by itself.
         let _ = ctx.kick(cpu, baton::Kick::Idle);
     }
@@ -49,7 +49,7 @@ impl PerCpuFifo {
     fn idle_cpu(&self, ctx: &Ctx<'_>, task: &Task, prev_cpu: Cpu) -> Placement {
         let near = self.near.near(prev_cpu).iter().copied();
         let mut idle = near.filter(|&cpu| ctx.is_idle(cpu) && ctx.may_run(task, cpu));
-        idle.find(|&cpu| ctx.claim_idle(cpu)).map_or(Placement::Queue(prev_cpu), Placement::Run)
+        idle.find(|&cpu| ctx.claim_idle(cpu)).map_or(Placement::Queue(prev_cpu), Placement::run)
     }
 }
 
@@ -57,7 +57,7 @@ impl Scheduler for PerCpuFifo {
     const NAME: &'static str = "fifo";
     const EVENTS: Events = Events::NONE;
 
-    fn new(env: &Env<'_>) -> Result<Self, &'static str> {
+    fn new(env: &Env<'_>) -> Result<Self, baton::Error> {
         env.known_options(&["slice"])?;
         Ok(Self {
             queues: env.per_cpu(|_| Lock::new(env.fifo())),

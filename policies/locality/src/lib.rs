@@ -86,7 +86,7 @@ pub struct Locality {
 impl Locality {
     fn push(&self, cpu: Cpu, baton: Schedulable) {
         self.kept.threads.slot(baton.slot()).queue.store(cpu.number() as u32, Relaxed);
-        self.kept.queues[cpu].lock().push_back(baton);
+        let _ = self.kept.queues[cpu].lock().push_back(baton);
     }
 
     /// Its CPU has gone, or it may not use it any more.
@@ -166,7 +166,7 @@ impl Upgrade for Locality {
         self.kept.clone()
     }
 
-    fn reregister_init(env: &Env<'_>, kept: Kept) -> Result<Self, &'static str> {
+    fn reregister_init(env: &Env<'_>, kept: Kept) -> Result<Self, baton::Error> {
         env.known_options(&["slice", "crowd"])?;
         let (slice, crowd) = (env.duration("slice", DEFAULT_SLICE)?, env.number("crowd", 4)? as usize);
         Ok(Self { kept, topology: env.topology().clone(), slice, crowd })
@@ -177,7 +177,7 @@ impl Scheduler for Locality {
     const NAME: &'static str = "locality";
     const EVENTS: Events = Events::NONE;
 
-    fn new(env: &Env<'_>) -> Result<Self, &'static str> {
+    fn new(env: &Env<'_>) -> Result<Self, baton::Error> {
         let kept = Kept {
             queues: env.per_cpu(|_| Lock::new(env.fifo())),
             threads: env.per_task(),
@@ -190,14 +190,14 @@ impl Scheduler for Locality {
     fn select_task_rq(&self, ctx: &Ctx<'_>, task: &Task, wake: &Wake) -> Placement {
         let home = self.home(task.slot).filter(|&home| ctx.may_run(task, home));
         if let Some(home) = home.filter(|&home| self.kept.queues[home].lock().len() < self.crowd) {
-            return if ctx.claim_idle(home) { Placement::Run(home) } else { Placement::Queue(home) };
+            return if ctx.claim_idle(home) { Placement::run(home) } else { Placement::Queue(home) };
         }
         if wake.sync && (wake.waker_cpu == wake.prev_cpu || ctx.may_run(task, wake.waker_cpu)) {
             return Placement::Queue(wake.waker_cpu);
         }
         let near = self.topology.near(wake.prev_cpu).iter().copied().take_while(|_| ctx.any_idle());
         let mut idle = near.filter(|&cpu| ctx.is_idle(cpu) && ctx.may_run(task, cpu));
-        idle.find(|&cpu| ctx.claim_idle(cpu)).map_or(Placement::Queue(wake.prev_cpu), Placement::Run)
+        idle.find(|&cpu| ctx.claim_idle(cpu)).map_or(Placement::Queue(wake.prev_cpu), Placement::run)
     }
 
     fn task_new(&self, _: &Ctx<'_>, task: &Task, baton: Schedulable) {

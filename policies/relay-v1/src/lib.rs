@@ -67,7 +67,7 @@ pub struct Relay {
 impl Relay {
     fn put(&self, cpu: Cpu, baton: Schedulable) {
         self.shared.home.slot(baton.slot()).store(cpu.number() as u32, Relaxed);
-        self.shared.queues[cpu].lock().push_back(baton);
+        let _ = self.shared.queues[cpu].lock().push_back(baton);
     }
 
     fn rehome(&self, ctx: &Ctx<'_>, baton: Schedulable, from: Cpu) {
@@ -85,15 +85,15 @@ impl Upgrade for Relay {
         self.shared.clone()
     }
 
-    fn reregister_init(env: &Env<'_>, shared: Shared) -> Result<Self, &'static str> {
+    fn reregister_init(env: &Env<'_>, shared: Shared) -> Result<Self, baton::Error> {
         Ok(Self { shared, topology: env.topology().clone() })
     }
 
-    fn reregister_convert(env: &Env<'_>, _: &other::Shared) -> Result<Shared, &'static str> {
+    fn reregister_convert(env: &Env<'_>, _: &other::Shared) -> Result<Shared, baton::Error> {
         Ok(Shared { queues: env.per_cpu(|_| Lock::new(env.fifo())), home: env.per_task(), picks: env.per_task() })
     }
 
-    fn reregister_take(&self, older: &other::Shared) -> Result<(), &'static str> {
+    fn reregister_take(&self, older: &other::Shared) -> Result<(), baton::Error> {
         for (own, old) in self.shared.queues.iter().zip(older.cpus.iter()) {
             core::mem::swap(&mut *own.lock(), &mut old.lock().tasks);
         }
@@ -109,7 +109,7 @@ impl Upgrade for Relay {
 impl Scheduler for Relay {
     const NAME: &'static str = "relay";
 
-    fn new(env: &Env<'_>) -> Result<Self, &'static str> {
+    fn new(env: &Env<'_>) -> Result<Self, baton::Error> {
         let queues = env.per_cpu(|_| Lock::new(env.fifo()));
         Self::reregister_init(env, Shared { queues, home: env.per_task(), picks: env.per_task() })
     }

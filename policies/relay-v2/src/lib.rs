@@ -79,7 +79,7 @@ enum Fault {
 }
 
 impl Fault {
-    fn from_name(name: &str) -> Result<Self, &'static str> {
+    fn from_name(name: &str) -> Result<Self, baton::Error> {
         Ok(match name {
             "prepare-panic" => Self::PreparePanic,
             "convert-panic" => Self::ConvertPanic,
@@ -93,7 +93,7 @@ impl Fault {
             "take-refuses" => Self::TakeRefuses,
             "take-recursion" => Self::TakeRecursion,
             "late" => Self::Late,
-            _ => return Err("there is no fault of that name"),
+            _ => return Err(alloc::format!("there is no fault {name}").into()),
         })
     }
 }
@@ -109,7 +109,7 @@ pub struct Relay {
 impl Relay {
     fn put(&self, cpu: Cpu, baton: Schedulable) {
         self.shared.tasks.slot(baton.slot()).home.store(cpu.number() as u32, Relaxed);
-        self.shared.cpus[cpu].lock().tasks.push_back(baton);
+        let _ = self.shared.cpus[cpu].lock().tasks.push_back(baton);
     }
 
     fn rehome(&self, ctx: &Ctx<'_>, baton: Schedulable, from: Cpu) {
@@ -119,7 +119,7 @@ impl Relay {
     }
 }
 
-fn fault_of(env: &Env<'_>) -> Result<Option<Fault>, &'static str> {
+fn fault_of(env: &Env<'_>) -> Result<Option<Fault>, baton::Error> {
     env.option("fault").map(Fault::from_name).transpose()
 }
 
@@ -140,7 +140,7 @@ impl Upgrade for Relay {
         self.shared.clone()
     }
 
-    fn reregister_init(env: &Env<'_>, shared: Shared) -> Result<Self, &'static str> {
+    fn reregister_init(env: &Env<'_>, shared: Shared) -> Result<Self, baton::Error> {
         env.known_options(&["fault", "after"])?;
         let fault = fault_of(env)?;
         assert!(fault != Some(Fault::InitPanic), "asked to panic as it is made");
@@ -160,17 +160,17 @@ impl Upgrade for Relay {
         Ok(Self { shared, topology: env.topology().clone(), fault, left })
     }
 
-    fn reregister_convert(env: &Env<'_>, _: &other::Shared) -> Result<Shared, &'static str> {
+    fn reregister_convert(env: &Env<'_>, _: &other::Shared) -> Result<Shared, baton::Error> {
         let fault = fault_of(env)?;
         assert!(fault != Some(Fault::ConvertPanic), "asked to panic as the state is converted");
         if fault == Some(Fault::ConvertRefuses) {
-            return Err("asked to refuse the state");
+            return Err("asked to refuse the state".into());
         }
         let queue = |_| Lock::new(Queue { picks: 0, tasks: env.fifo() });
         Ok(Shared { cpus: env.per_cpu(queue), tasks: env.per_task() })
     }
 
-    fn reregister_take(&self, older: &other::Shared) -> Result<(), &'static str> {
+    fn reregister_take(&self, older: &other::Shared) -> Result<(), baton::Error> {
         for (own, old) in self.shared.cpus.iter().zip(older.queues.iter()) {
             core::mem::swap(&mut own.lock().tasks, &mut *old.lock());
             // In the middle: one queue has been taken.
@@ -183,7 +183,7 @@ impl Upgrade for Relay {
                 recursion(0);
             }
             if self.fault == Some(Fault::TakeRefuses) {
-                return Err("asked to refuse the queues");
+                return Err("asked to refuse the queues".into());
             }
         }
         for slot in 0..older.home.len() {
@@ -199,7 +199,7 @@ impl Scheduler for Relay {
     const NAME: &'static str = "relay";
     const VERSION: u32 = 2;
 
-    fn new(env: &Env<'_>) -> Result<Self, &'static str> {
+    fn new(env: &Env<'_>) -> Result<Self, baton::Error> {
         let queue = |_| Lock::new(Queue { picks: 0, tasks: env.fifo() });
         Self::reregister_init(env, Shared { cpus: env.per_cpu(queue), tasks: env.per_task() })
     }

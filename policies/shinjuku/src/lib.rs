@@ -82,10 +82,8 @@ impl Shinjuku {
     /// Puts a task at the end of its queue. True if it is the short ones'.
     fn push(&self, queues: &mut Queues, task: &Task, baton: Schedulable) -> bool {
         let is_short = task.nice <= 0 && self.shared.tasks.of(task).long.load(Relaxed) == 0;
-        match is_short {
-            true => queues.short.push_back(baton),
-            false => queues.long.push_back(baton),
-        }
+        let queue = if is_short { &mut queues.short } else { &mut queues.long };
+        let _ = queue.push_back(baton);
         is_short
     }
 
@@ -172,12 +170,12 @@ impl Upgrade for Shinjuku {
         self.shared.clone()
     }
 
-    fn reregister_init(env: &Env<'_>, shared: Kept) -> Result<Self, &'static str> {
+    fn reregister_init(env: &Env<'_>, shared: Kept) -> Result<Self, baton::Error> {
         env.known_options(&["slice", "turn", "patience"])?;
         let slice = env.duration("slice", 10_000)?;
         // Longer ones are for guests, where all takes longer.
         if !(5_000..=100_000_000).contains(&slice) {
-            return Err("a slice is 5us to 100ms; above 100us, short requests wait");
+            return Err("a slice is 5us to 100ms; above 100us, short requests wait".into());
         }
         let (turn, patience) = (env.duration("turn", 4_000_000)?, env.number("patience", 50)?.max(1));
         Ok(Self { shared, topology: env.topology().clone(), slice, turn, patience })
@@ -188,7 +186,7 @@ impl Scheduler for Shinjuku {
     const NAME: &'static str = "shinjuku";
     const EVENTS: Events = Events::TICK;
 
-    fn new(env: &Env<'_>) -> Result<Self, &'static str> {
+    fn new(env: &Env<'_>) -> Result<Self, baton::Error> {
         let queues = Arc::new(Lock::new(Queues { short: env.fifo(), long: env.fifo() }));
         let running =
             env.per_cpu(|_| Running { since: 0.into(), until: 0.into(), sent_for: false.into(), shorts: 0.into() });
@@ -253,7 +251,7 @@ impl Scheduler for Shinjuku {
     fn pick_refused(&self, _: &Ctx<'_>, baton: Schedulable, why: Refusal) {
         if !matches!(why, Refusal::Stale | Refusal::Foreign) {
             // Its CPUs have just changed. The CPU is asked again, and may not run it now.
-            self.shared.queues.lock().short.push_front(baton);
+            let _ = self.shared.queues.lock().short.push_front(baton);
         }
     }
 

@@ -29,9 +29,9 @@ pub struct Template {
 }
 
 impl Template {
-    /// Rule 2. The lock is released at the end of the line.
+    /// Rule 2. The lock is released at the end of the line. A queue says if it has the task already, for policies that count.
     fn wait_for(&self, cpu: Cpu, baton: Schedulable) {
-        self.queues[cpu].lock().push_back(baton);
+        let _ = self.queues[cpu].lock().push_back(baton);
     }
 
     /// For one that cannot stay where it is: the first CPU that it may use.
@@ -54,7 +54,7 @@ impl Scheduler for Template {
     const EVENTS: Events = Events::NONE;
 
     /// Called once, when the policy is loaded: the place to allocate. An error is shown to whoever loads it.
-    fn new(env: &Env<'_>) -> Result<Self, &'static str> {
+    fn new(env: &Env<'_>) -> Result<Self, baton::Error> {
         env.known_options(&["slice"])?;
         Ok(Self {
             queues: env.per_cpu(|_| Lock::new(env.fifo())),
@@ -67,7 +67,7 @@ impl Scheduler for Template {
     fn select_task_rq(&self, ctx: &Ctx<'_>, task: &Task, wake: &Wake) -> Placement {
         let mut near = self.topology.near(wake.prev_cpu).iter().copied().filter(|&cpu| ctx.may_run(task, cpu));
         match near.find(|&cpu| ctx.claim_idle(cpu)) {
-            Some(idle) => Placement::Run(idle),
+            Some(idle) => Placement::Run { cpu: idle, slice: self.slice },
             None => Placement::Queue(wake.prev_cpu),
         }
     }

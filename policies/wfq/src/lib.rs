@@ -177,7 +177,7 @@ impl Wfq {
         let state = self.shared.tasks.slot(slot);
         state.vruntime.store(vruntime, Relaxed);
         state.found.store(0, Relaxed);
-        queue.tasks.insert(vruntime, baton);
+        let _ = queue.tasks.insert(vruntime, baton);
         at.waiting.set(queue.tasks.len() as u32);
         at.running.get().wrapping_sub(vruntime) as i64
     }
@@ -225,7 +225,7 @@ impl Wfq {
             let state = self.shared.tasks.slot(baton.slot());
             state.found.store(0, Relaxed);
             state.vruntime.store(front, Relaxed);
-            queue.tasks.insert(front, baton);
+            let _ = queue.tasks.insert(front, baton);
         }
     }
 
@@ -253,7 +253,10 @@ impl Wfq {
     fn rehome(&self, ctx: &Ctx<'_>, baton: Schedulable, from: Cpu) {
         let near = self.topology.near(from).iter().copied();
         let allowed = near.filter(|&cpu| ctx.is_online(cpu)).find(|&cpu| ctx.baton_may_run(&baton, cpu));
-        let Some(cpu) = allowed else { return self.shared.limbo.lock().push_back(baton) };
+        let Some(cpu) = allowed else {
+            let _ = self.shared.limbo.lock().push_back(baton);
+            return;
+        };
         self.insert(cpu, baton, |own, _| own);
         // A CPU that is busy will come to it by itself.
         let _ = ctx.kick(cpu, Kick::Idle);
@@ -268,7 +271,7 @@ impl Upgrade for Wfq {
         self.shared.clone()
     }
 
-    fn reregister_init(env: &Env<'_>, shared: Kept) -> Result<Self, &'static str> {
+    fn reregister_init(env: &Env<'_>, shared: Kept) -> Result<Self, baton::Error> {
         env.known_options(&["period", "min_slice", "credit", "light_slice", "look", "granularity", "protection"])?;
         Ok(Self {
             shared,
@@ -288,7 +291,7 @@ impl Scheduler for Wfq {
     const NAME: &'static str = "wfq";
     const EVENTS: Events = Events::TICK.and(Events::BALANCE);
 
-    fn new(env: &Env<'_>) -> Result<Self, &'static str> {
+    fn new(env: &Env<'_>) -> Result<Self, baton::Error> {
         let queue = || Lock::new(Queue { tasks: env.tree(), vruntime: 0, looked: 0 });
         let cpu = |_| PerCpuState {
             queue: queue(),

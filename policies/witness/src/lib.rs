@@ -44,7 +44,7 @@ impl Witness {
     }
 
     fn enqueue(&self, ctx: &Ctx<'_>, cpu: Cpu, baton: Schedulable) {
-        self.queues[cpu].lock().push_back(baton);
+        let _ = self.queues[cpu].lock().push_back(baton);
         let _ = ctx.kick(cpu, Kick::Idle);
     }
 
@@ -57,7 +57,7 @@ impl Scheduler for Witness {
     const NAME: &'static str = "witness";
     const EVENTS: Events = Events::BLOCKED;
 
-    fn new(env: &Env<'_>) -> Result<Self, &'static str> {
+    fn new(env: &Env<'_>) -> Result<Self, baton::Error> {
         env.known_options(&[])?;
         let notes = Notes { letters: String::with_capacity(MOST), ..Notes::default() };
         Ok(Self {

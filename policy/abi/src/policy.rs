@@ -205,7 +205,7 @@ pub struct BatonPolicy {
     pub create: Option<extern "C-unwind" fn(env: *const BatonEnv) -> *mut c_void>,
     /// Needed. Process context; no other call is under way or will come.
     pub destroy: Option<extern "C-unwind" fn(this: *mut c_void)>,
-    /// The CPU, or'ed with [`BATON_SELECT_DIRECT`].
+    /// The CPU, or'ed with [`BATON_SELECT_DIRECT`]: then the task runs there for `ctx->slice` ns, the default if 0.
     pub select_task_rq: Option<
         extern "C-unwind" fn(
             this: *mut c_void,

@@ -4,9 +4,9 @@
 use crate::{
     runqueue::{Fifo, List, Tree},
     storage::{PerCpu, PerTask},
-    Cpu, Topology,
+    Cpu, Error, Topology,
 };
-use alloc::sync::Arc;
+use alloc::{format, sync::Arc};
 use baton_seam::Links;
 
 /// The machine, the options, and the makings of run queues and storage.
@@ -33,24 +33,26 @@ impl<'a> Env<'a> {
         self.max_tasks
     }
 
-    /// The value of an option, in ns, µs, ms or s (`slice=3ms`; a bare number is ns); `default` when it was not given.
-    pub fn duration(&self, key: &str, default: u64) -> Result<u64, &'static str> {
+    /// The value of an option, in ns, us, ms or s (`slice=3ms`; a bare number is ns); `default` when it was not given.
+    pub fn duration(&self, key: &str, default: u64) -> Result<u64, Error> {
         let Some(text) = self.option(key) else { return Ok(default) };
+        let wrong = || format!("the option {key} is a duration, a whole number with ns, us, ms or s, not `{text}`");
         let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
         let unit = match &text[digits..] {
             "" | "ns" => 1,
             "us" => 1_000,
             "ms" => 1_000_000,
             "s" => 1_000_000_000,
-            _ => return Err("a duration must be a number with ns, us, ms or s"),
+            _ => return Err(wrong().into()),
         };
-        let number: u64 = text[..digits].parse().map_err(|_| "a duration must be a number with ns, us, ms or s")?;
-        number.checked_mul(unit).ok_or("a duration is too long")
+        let number: u64 = text[..digits].parse().map_err(|_| wrong())?;
+        number.checked_mul(unit).ok_or_else(|| format!("the option {key} is too long: `{text}`").into())
     }
 
     /// The value of an option, a number; `default` when it was not given.
-    pub fn number(&self, key: &str, default: u64) -> Result<u64, &'static str> {
-        self.option(key).map_or(Ok(default), |text| text.parse().map_err(|_| "an option must be a whole number"))
+    pub fn number(&self, key: &str, default: u64) -> Result<u64, Error> {
+        let Some(text) = self.option(key) else { return Ok(default) };
+        text.parse().map_err(|_| format!("the option {key} is a whole number, not `{text}`").into())
     }
 
     /// The text of an option.
@@ -63,12 +65,12 @@ impl<'a> Env<'a> {
     }
 
     /// Refuses options other than these.
-    pub fn known_options(&self, known: &[&str]) -> Result<(), &'static str> {
-        let unknown =
-            |pair: &&str| !pair.trim().is_empty() && !known.contains(&pair.split('=').next().unwrap_or("").trim());
-        match self.options.split(',').find(unknown) {
+    pub fn known_options(&self, known: &[&str]) -> Result<(), Error> {
+        let names = self.options.split(',').map(|pair| pair.split('=').next().unwrap_or("").trim());
+        match names.into_iter().find(|name| !name.is_empty() && !known.contains(name)) {
             None => Ok(()),
-            Some(_) => Err("the policy has no option of that name"),
+            Some(name) if known.is_empty() => Err(format!("the policy has no option {name}: it has none").into()),
+            Some(name) => Err(format!("the policy has no option {name}; it has {}", known.join(", ")).into()),
         }
     }
 

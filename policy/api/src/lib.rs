@@ -12,6 +12,7 @@ extern crate alloc;
 
 mod ctx;
 mod env;
+mod error;
 pub mod runqueue;
 mod saved;
 mod scheduler;
@@ -26,6 +27,7 @@ pub use baton_message::{message, Message, Thread};
 pub use baton_seam::Schedulable;
 pub use ctx::{Ctx, Kicks, ReplyRefused, MAX_KICKS};
 pub use env::Env;
+pub use error::Error;
 #[doc(hidden)]
 pub use saved::{Load, Save, Unlike};
 pub use scheduler::{Hints, Scheduler, Upgrade};

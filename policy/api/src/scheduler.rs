@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The trait that a policy implements.
 
-use crate::{Cpu, Ctx, Env, Events, Message, Pick, Placement, Refusal, Schedulable, State, Task, Wake};
+use crate::{Cpu, Ctx, Env, Error, Events, Message, Pick, Placement, Refusal, Schedulable, State, Task, Wake};
 
 /// A scheduling policy.
 ///
@@ -25,11 +25,11 @@ pub trait Scheduler: Sized + Send + Sync {
     const EVENTS: Events = Events::ALL;
 
     /// Makes the policy. May allocate as much as the host's limit allows; later methods get small blocks only (8 KiB).
-    /// `Err` says, in a line for the user, what is wrong with the options.
-    fn new(env: &Env<'_>) -> Result<Self, &'static str>;
+    /// `Err` says, in a line for the user, what is wrong with the options ([`Error`]).
+    fn new(env: &Env<'_>) -> Result<Self, Error>;
 
     /// A task wakes up or is new: on which CPU's run queue? [`Placement::Run`] hands it straight to an idle CPU, past the
-    /// policy's queues. Called by the waker, without the run-queue lock. Not called for a task that is bound to one CPU. A
+    /// policy's queues, for a slice. Called by the waker, without the run-queue lock. Not called for a task that is bound to one CPU. A
     /// CPU that is not allowed is refused, and counted: the task stays where it ran last.
     fn select_task_rq(&self, ctx: &Ctx<'_>, task: &Task, wake: &Wake) -> Placement {
         let _ = (ctx, task);
@@ -42,8 +42,9 @@ pub trait Scheduler: Sized + Send + Sync {
     /// The task woke up, on the run queue of `task.cpu`.
     fn task_wakeup(&self, ctx: &Ctx<'_>, task: &Task, baton: Schedulable);
 
-    /// The task was running on `task.cpu` and is runnable still: its slice is over, another task was picked, or a higher class
-    /// took the CPU.
+    /// The task was running and is runnable still: its slice is over, another task was picked, or a higher class took the CPU.
+    /// It ran on `task.cpu`, except where it was moved by force while it ran (its affinity changed, or its CPU goes offline):
+    /// then `task.cpu` is the CPU that it was moved to, and nothing else tells of the move.
     fn task_preempt(&self, ctx: &Ctx<'_>, task: &Task, baton: Schedulable);
 
     /// As `task_preempt`, because the task asked for it (sched_yield).
@@ -173,18 +174,18 @@ pub trait Upgrade: Scheduler {
     fn reregister_prepare(&self) -> Self::State;
 
     /// Makes this version of a state. The version that gave it goes on meanwhile, and stays if this is an error.
-    fn reregister_init(env: &Env<'_>, state: Self::State) -> Result<Self, &'static str>;
+    fn reregister_init(env: &Env<'_>, state: Self::State) -> Result<Self, Error>;
 
     /// Makes a state of another version's, which goes on meanwhile: shares what both have, allocates what is new, and copies values
     /// that seldom change.
-    fn reregister_convert(env: &Env<'_>, older: &Self::Older) -> Result<Self::State, &'static str> {
+    fn reregister_convert(env: &Env<'_>, older: &Self::Older) -> Result<Self::State, Error> {
         let _ = (env, older);
-        Err("this version converts no state")
+        Err("this version converts no state".into())
     }
 
     /// Brings over from a state that was converted what changes with every call: queues, and values of tasks. Everything stands
     /// still, and this version has not been called yet. It must not allocate much.
-    fn reregister_take(&self, older: &Self::Older) -> Result<(), &'static str> {
+    fn reregister_take(&self, older: &Self::Older) -> Result<(), Error> {
         let _ = older;
         Ok(())
     }

@@ -74,8 +74,22 @@ pub struct Wake {
 pub enum Placement {
     /// On this CPU's run queue; `task_wakeup` or `task_new` follows.
     Queue(Cpu),
-    /// Straight to this CPU, which is idle and was claimed ([`crate::Ctx::claim_idle`]); no call follows.
-    Run(Cpu),
+    /// Straight to `cpu`, which is idle and was claimed ([`crate::Ctx::claim_idle`]), for at most `slice` ns
+    /// ([`crate::DEFAULT_SLICE`] if 0); no call follows.
+    Run {
+        /// Where.
+        cpu: Cpu,
+        /// ns.
+        slice: u64,
+    },
+}
+
+impl Placement {
+    /// [`Placement::Run`] for the default slice.
+    #[inline]
+    pub const fn run(cpu: Cpu) -> Self {
+        Self::Run { cpu, slice: 0 }
+    }
 }
 
 /// Answer to [`crate::Scheduler::pick_next_task`].

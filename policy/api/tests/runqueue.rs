@@ -3,7 +3,7 @@
 //! answer compared, and no `Schedulable` lost or doubled.
 
 use baton::{
-    runqueue::{Fifo, List, Tree},
+    runqueue::{Fifo, List, Queued, Tree},
     Env, Place, Schedulable, Topology,
 };
 use proptest::prelude::*;
@@ -74,19 +74,19 @@ impl Pair {
         let key = self.base.wrapping_add(offset);
         let place = match &mut self.queue {
             Queue::Fifo(q) if front => {
-                q.push_front(task);
+                assert_eq!(q.push_front(task), Queued::New);
                 (0, -self.arrivals)
             }
             Queue::Fifo(q) => {
-                q.push_back(task);
+                assert_eq!(q.push_back(task), Queued::New);
                 (0, self.arrivals)
             }
             Queue::List(q) => {
-                q.insert(key, task);
+                assert_eq!(q.insert(key, task), Queued::New);
                 (offset, self.arrivals)
             }
             Queue::Tree(q) => {
-                q.insert(key, task);
+                assert_eq!(q.insert(key, task), Queued::New);
                 (offset, self.arrivals)
             }
         };
@@ -209,8 +209,8 @@ fn equal_keys_keep_their_order() {
     let env = env();
     let (mut list, mut tree) = (env.list(), env.tree());
     for slot in 0..8 {
-        list.insert(7, mint(slot, 1));
-        tree.insert(7, mint(slot + 8, 1));
+        let _ = list.insert(7, mint(slot, 1));
+        let _ = tree.insert(7, mint(slot + 8, 1));
     }
     for slot in 0..8 {
         assert_eq!(list.pop_first().map(|(key, task)| (key, retire(task))), Some((7, (slot, 1))));
@@ -222,7 +222,7 @@ fn equal_keys_keep_their_order() {
 fn a_queue_does_not_give_what_another_holds() {
     let env = env();
     let (mut one, mut other, mut tree) = (env.fifo(), env.fifo(), env.tree());
-    one.push_back(mint(3, 1));
+    let _ = one.push_back(mint(3, 1));
     assert_eq!(other.remove(3).map(retire), None);
     assert_eq!(tree.remove(3).map(|(_, task)| retire(task)), None);
     assert_eq!(one.remove(3).map(retire), Some((3, 1)));
@@ -233,10 +233,10 @@ fn a_queue_does_not_give_what_another_holds() {
 fn debug_shows_the_order() {
     let env = env();
     let (mut fifo, mut list, mut tree) = (env.fifo(), env.list(), env.tree());
-    fifo.push_back(mint(1, 1));
-    fifo.push_front(mint(0, 1));
-    list.insert(5, mint(2, 1));
-    tree.insert(4, mint(3, 1));
+    let _ = fifo.push_back(mint(1, 1));
+    let _ = fifo.push_front(mint(0, 1));
+    let _ = list.insert(5, mint(2, 1));
+    let _ = tree.insert(4, mint(3, 1));
     assert_eq!(format!("{fifo:?} {list:?} {tree:?}"), "[0, 1] [(5, 2)] [(4, 3)]");
     fifo.remove(1).map(retire);
     fifo.remove(0).map(retire);
@@ -250,8 +250,8 @@ fn debug_shows_the_order() {
 fn of_two_schedulables_of_a_task_the_older_is_dropped_from_its_queue() {
     let env = env();
     let (mut one, mut other) = (env.fifo(), env.tree());
-    one.push_back(mint(3, 1));
-    other.insert(0, mint(3, 2));
+    let _ = one.push_back(mint(3, 1));
+    let _ = other.insert(0, mint(3, 2));
 }
 
 #[test]
@@ -259,20 +259,20 @@ fn of_two_schedulables_of_a_task_the_older_is_dropped_from_its_queue() {
 fn of_two_schedulables_of_a_task_the_older_is_not_queued() {
     let env = env();
     let (mut one, mut other) = (env.fifo(), env.tree());
-    one.push_back(mint(3, 2));
-    other.insert(0, mint(3, 1));
+    let _ = one.push_back(mint(3, 2));
+    let _ = other.insert(0, mint(3, 1));
 }
 
 #[test]
 #[should_panic(expected = "index out of bounds")]
 fn a_task_of_another_host_is_refused() {
-    env().fifo().push_back(mint(SLOTS, 1));
+    let _ = env().fifo().push_back(mint(SLOTS, 1));
 }
 
 #[test]
 #[should_panic(expected = "a Schedulable was dropped: slot 5, generation 9")]
 fn dropping_a_queue_drops_its_tasks() {
     let mut queue = env().tree();
-    queue.insert(0, mint(5, 9));
+    let _ = queue.insert(0, mint(5, 9));
     drop(queue);
 }

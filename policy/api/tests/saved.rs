@@ -109,12 +109,12 @@ prop_compose! {
             all.tasks.slot(slot).lag.store(lag, Relaxed);
             // Keys are compared as a clock that wraps: half of all at most.
             let key = key >> 1;
-            match place {
+            let _ = match place {
                 0..3 => all.cpus.iter().nth(place as usize).unwrap().tree.lock().insert(key, mint(slot, generation)),
                 3 => all.fifo.lock().push_back(mint(slot, generation)),
                 4 => all.list.insert(key, mint(slot, generation)),
-                _ => {}
-            }
+                _ => continue,
+            };
         }
         all
     }

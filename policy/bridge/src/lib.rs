@@ -189,10 +189,15 @@ extern "C-unwind" fn select_task_rq<S: Scheduler>(
         sync: wake.flags & BATON_F_SYNC != 0,
         fork: wake.flags & BATON_F_FORK != 0,
     };
-    match about::<S, _>(this, ctx, task, |policy, ctx, task| policy.select_task_rq(ctx, task, &wake)) {
+    // SAFETY: Host-call. The host gives a task that is valid during the call.
+    let task = view(unsafe { &*task });
+    enter::<S, _>(this, ctx, |policy, ctx, allowed| match policy.select_task_rq(ctx, &task, &wake) {
         Placement::Queue(cpu) => u64::from(cpu.number() as u32),
-        Placement::Run(cpu) => u64::from(cpu.number() as u32) | BATON_SELECT_DIRECT,
-    }
+        Placement::Run { cpu, slice } => {
+            *allowed = slice;
+            u64::from(cpu.number() as u32) | BATON_SELECT_DIRECT
+        }
+    })
 }
 
 extern "C-unwind" fn pick_next_task<S: Scheduler>(

@@ -11,7 +11,7 @@ pub(crate) extern "C-unwind" fn create<S: Scheduler>(env: *const BatonEnv) -> *m
 }
 
 /// Makes something of an environment; NULL, and the reason in the host's message, when it cannot be made.
-pub(crate) fn with_env<T>(env: *const BatonEnv, make: impl FnOnce(&Env<'_>) -> Result<T, &'static str>) -> *mut c_void {
+pub(crate) fn with_env<T>(env: *const BatonEnv, make: impl FnOnce(&Env<'_>) -> Result<T, baton::Error>) -> *mut c_void {
     // SAFETY: Host-call. The host gives an environment that is valid during the call, with `nr_cpus` CPUs and a
     // NUL-terminated option string.
     let (raw, cpus, options) = unsafe {
@@ -21,12 +21,12 @@ pub(crate) fn with_env<T>(env: *const BatonEnv, make: impl FnOnce(&Env<'_>) -> R
     let places: Vec<Place> = cpus.iter().map(|c| Place { core: c.core, llc: c.llc, node: c.node }).collect();
     let made = options
         .to_str()
-        .map_err(|_| "the options are not UTF-8")
+        .map_err(|_| "the options are not UTF-8".into())
         .and_then(|options| make(&Env::new(Topology::new(places), raw.max_tasks, options)));
     match made {
         Ok(made) => Box::into_raw(Box::new(made)).cast(),
         Err(why) => {
-            say(raw.message, why);
+            say(raw.message, why.message());
             core::ptr::null_mut()
         }
     }

@@ -112,7 +112,7 @@ extern "C-unwind" fn load<S: Upgrade>(env: *const BatonEnv, from: *const BatonBy
         let state = S::State::load(&mut load);
         match state {
             Ok(state) if load.is_done() => S::reregister_init(env, state),
-            _ => Err("the saved state is not of this policy, or of another machine"),
+            _ => Err("the saved state is not of this policy, or of another machine".into()),
         }
     })
 }

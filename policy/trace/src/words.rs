@@ -169,8 +169,11 @@ impl Words {
     pub fn answer(&self, method: u8, before: &Carried, answer: u64, after: &Carried) -> String {
         let what = match method {
             3 => {
-                let how = if answer & BATON_SELECT_DIRECT != 0 { "run it at once on" } else { "queue it on" };
-                format!(": {how} CPU {}", answer as u32 as i32)
+                let cpu = answer as u32 as i32;
+                match answer & BATON_SELECT_DIRECT {
+                    0 => format!(": queue it on CPU {cpu}"),
+                    _ => format!(": run it at once on CPU {cpu}, for {}", slice(after.slice)),
+                }
             }
             9 | 10 => match answer {
                 BATON_PICK_NONE => ": nothing".into(),

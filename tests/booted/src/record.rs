@@ -332,7 +332,7 @@ fn ended_by(command: &[&str], why: &str) -> Result<(), String> {
 fn refused_upgrade() -> Result<(), String> {
     baton(&["load", "wfq", "--all"])?;
     let recorder = Recorder::start("wfq", FILE, &[])?;
-    baton_fails(&["upgrade", "wfq", "--options", "no_such=1"], "no option of that name")?;
+    baton_fails(&["upgrade", "wfq", "--options", "no_such=1"], "no option no_such; it has period")?;
     baton_fails(&["rollback", "wfq"], "no version before")?;
     Load::hackbench(1, 20)?.end()?;
     let still = recording("wfq")?;

@@ -21,7 +21,7 @@ impl Base {
     }
 
     pub fn put(&self, cpu: Cpu, baton: Schedulable) {
-        self.queues[cpu].lock().push_back(baton);
+        let _ = self.queues[cpu].lock().push_back(baton);
     }
 
     pub fn others(&self, cpu: Cpu) -> impl Iterator<Item = Cpu> + '_ {
@@ -110,7 +110,7 @@ pub struct Planted<V>(pub V);
 impl<V: Variant> Scheduler for Planted<V> {
     const NAME: &'static str = "planted";
 
-    fn new(env: &Env<'_>) -> Result<Self, &'static str> {
+    fn new(env: &Env<'_>) -> Result<Self, baton::Error> {
         Ok(Self(V::new(env)))
     }
     fn select_task_rq(&self, ctx: &Ctx<'_>, task: &Task, wake: &Wake) -> Placement {

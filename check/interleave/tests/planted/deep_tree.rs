@@ -24,7 +24,7 @@ impl Variant for Bug {
 
     fn yielded(&self, _: &Ctx<'_>, task: &Task, baton: Schedulable) {
         let mut queue = self.0.queues[task.cpu].lock();
-        queue.push_back(baton);
+        let _ = queue.push_back(baton);
         black_box(depth(queue.len()));
     }
 }

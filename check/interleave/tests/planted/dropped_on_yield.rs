@@ -17,7 +17,7 @@ impl Variant for Bug {
     fn yielded(&self, _: &Ctx<'_>, task: &Task, baton: Schedulable) {
         let mut queue = self.0.queues[task.cpu].lock();
         if !queue.is_empty() {
-            queue.push_back(baton);
+            let _ = queue.push_back(baton);
         }
     }
 }

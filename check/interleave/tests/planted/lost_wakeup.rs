@@ -20,7 +20,7 @@ impl Variant for Bug {
         &self.base
     }
     fn wakeup(&self, _: &Ctx<'_>, _: &Task, baton: Schedulable) {
-        self.inbox.lock().push_back(baton);
+        let _ = self.inbox.lock().push_back(baton);
         self.is_filled.store(true, SeqCst);
     }
     fn next(&self, _: &Ctx<'_>, cpu: Cpu) -> Option<Schedulable> {

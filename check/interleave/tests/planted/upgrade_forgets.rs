@@ -17,7 +17,7 @@ impl Variant for Bug {
         &self.base
     }
     fn yielded(&self, _: &Ctx<'_>, task: &Task, baton: Schedulable) {
-        self.yielded[task.cpu].lock().push_back(baton);
+        let _ = self.yielded[task.cpu].lock().push_back(baton);
     }
     fn next(&self, _: &Ctx<'_>, cpu: Cpu) -> Option<Schedulable> {
         let first = self.yielded[cpu].lock().pop_front();
@@ -35,7 +35,7 @@ impl Upgrade for Planted<Bug> {
     fn reregister_prepare(&self) -> Self::State {
         self.0.base.queues.clone()
     }
-    fn reregister_init(env: &Env<'_>, queues: Self::State) -> Result<Self, &'static str> {
+    fn reregister_init(env: &Env<'_>, queues: Self::State) -> Result<Self, baton::Error> {
         let base = Base { queues, topology: env.topology().clone() };
         Ok(Self(Bug { base, yielded: env.per_cpu(|_| Lock::new(env.fifo())) }))
     }

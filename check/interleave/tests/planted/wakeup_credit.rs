@@ -15,7 +15,7 @@ impl Variant for Bug {
     }
 
     fn wakeup(&self, _: &Ctx<'_>, task: &Task, baton: Schedulable) {
-        self.0.queues[task.cpu].lock().push_front(baton);
+        let _ = self.0.queues[task.cpu].lock().push_front(baton);
     }
 }
 

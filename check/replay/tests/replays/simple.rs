@@ -28,7 +28,7 @@ pub struct Simple<T: Twist> {
 
 impl<T: Twist> Simple<T> {
     fn push(&self, ctx: &Ctx<'_>, baton: Schedulable) {
-        self.queue.lock().push_back(baton);
+        let _ = self.queue.lock().push_back(baton);
         if let Some(idle) = self.topology.cpus().find(|&cpu| ctx.is_idle(cpu)) {
             let _ = ctx.kick(idle, Kick::Idle);
         }
@@ -38,7 +38,7 @@ impl<T: Twist> Simple<T> {
 impl<T: Twist> Scheduler for Simple<T> {
     const NAME: &'static str = "simple";
 
-    fn new(env: &Env<'_>) -> Result<Self, &'static str> {
+    fn new(env: &Env<'_>) -> Result<Self, baton::Error> {
         Ok(Self { queue: Lock::new(env.fifo()), topology: env.topology().clone(), twist: T::new() })
     }
 

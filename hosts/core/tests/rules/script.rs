@@ -13,7 +13,7 @@
 //! answer P METHOD ACTION                                               what P does in its next call of METHOD
 //! ```
 //! Without an action a policy is first come, first served. Actions:
-//! `none`, `keep`, `abort`, `token N` (N's newest), `old N` (the one before), `garbage`, `drop N`, `cpu C`, `run C`, `slice NS`,
+//! `none`, `keep`, `abort`, `token N` (N's newest), `old N` (the one before), `garbage`, `drop N`, `cpu C`, `run C`, `run C for NS`, `slice NS`,
 //! and `meanwhile EVENT & EVENT`: what other CPUs do while the policy is in that call.
 
 use crate::host::{self, Call, TestCore};
@@ -67,6 +67,13 @@ struct World {
     now: Mutex<u64>,
     /// Policies write into the context what is not theirs.
     scribbles: bool,
+}
+
+fn for_slice(ctx: &BatonCtx) -> String {
+    if ctx.slice == DEFAULT_SLICE {
+        return String::new();
+    }
+    format!(" for {}", ctx.slice)
 }
 
 /// What a policy in C may do to its context. Its slice and its kicks are its own.
@@ -151,7 +158,11 @@ impl World {
             "garbage" => 0x1234_5678_0000_4321,
             "drop" => call.drop_token(token(1)),
             "cpu" => rest.parse::<u64>().unwrap(),
-            "run" => rest.parse::<u64>().unwrap() | BATON_SELECT_DIRECT,
+            "run" => {
+                let (cpu, slice) = rest.split_once(" for ").unwrap_or((rest, "0"));
+                call.ctx.slice = slice.parse().unwrap();
+                cpu.parse::<u64>().unwrap() | BATON_SELECT_DIRECT
+            }
             "slice" => {
                 call.ctx.slice = rest.parse().unwrap();
                 host::fifo(call, queue)
@@ -178,7 +189,7 @@ impl World {
     }
 
     fn verdict(&self, verdict: Verdict, ctx: &BatonCtx) -> String {
-        let for_slice = if ctx.slice == DEFAULT_SLICE { String::new() } else { format!(" for {}", ctx.slice) };
+        let for_slice = for_slice(ctx);
         match verdict {
             Verdict::Run => format!("run {}{for_slice}", host::slot_of(self.core, ctx.task).pid()),
             Verdict::Keep => format!("keep{for_slice}"),
@@ -264,7 +275,10 @@ impl World {
                     "affinity" => core.set_affinity(cpu, here, &mut ctx),
                     "select" => {
                         let verdict = core.select(cpu, here, &mut ctx);
-                        self.say(format!("{} @{}", if verdict == Verdict::Run { "run" } else { "none" }, ctx.cpu));
+                        self.say(match verdict {
+                            Verdict::Run => format!("run @{}{}", ctx.cpu, for_slice(&ctx)),
+                            _ => format!("none @{}", ctx.cpu),
+                        });
                     }
                     "tick" => {
                         let verdict = core.tick(cpu, here, &mut ctx);

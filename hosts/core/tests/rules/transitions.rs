@@ -109,7 +109,11 @@ fn handed_straight_to_a_cpu() {
          pick @0 after 1 => a.task_blocked 1; a.pick_next_task @0; a.newly_idle @0; nothing
          answer a select_task_rq run 1
          select 1 @0 => a.select_task_rq 1; run @1; [running]
-         put 1 @1 => a.task_preempt 1; none; [queued]",
+         put 1 @1 => a.task_preempt 1; none; [queued]
+         pick @1 => a.pick_next_task @1; run 1
+         pick @1 after 1 => a.task_blocked 1; a.pick_next_task @1; a.newly_idle @1; nothing
+         answer a select_task_rq run 0 for 5000
+         select 1 @1 => a.select_task_rq 1; run @0 for 5000; [running]",
     );
 }
 

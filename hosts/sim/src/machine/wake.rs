@@ -118,12 +118,12 @@ impl Machine<'_> {
 
     fn wake_with(&mut self, at: u32, here: u32, flags: u16) {
         let prev = self.rq(at);
-        let (mut cpu, mut direct) = (prev, false);
+        let (mut cpu, mut direct) = (prev, None);
         // select_task_rq(): the class is asked only where there is a choice.
         if self.has_choice(at) {
             let mut ctx = self.ctx(at, prev, flags);
             let state = self.enter(here);
-            direct = self.core.select((), state, &mut ctx) == Verdict::Run;
+            direct = (self.core.select((), state, &mut ctx) == Verdict::Run).then_some(ctx.slice);
             cpu = ctx.cpu as u32;
             self.settle(here, &ctx);
         } else if !self.allowed(at, cpu) {
@@ -138,8 +138,8 @@ impl Machine<'_> {
         let id = task.id;
         self.set_rq(at, cpu);
         self.tell(Event::Wake { task: id, cpu, waker: here });
-        if direct {
-            self.tasks[at as usize].slice = DEFAULT_SLICE;
+        if let Some(slice) = direct {
+            self.tasks[at as usize].slice = slice;
             self.insert_local(at, cpu, true);
             self.reenqueue_if_busy(cpu, here);
         } else {

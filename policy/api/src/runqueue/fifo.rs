@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! First in, first out.
 
-use super::chain::Chain;
+use super::{chain::Chain, Queued};
 use crate::Schedulable;
 use alloc::sync::Arc;
 use baton_seam::{Links, NIL};
@@ -29,18 +29,18 @@ impl Fifo {
 
     /// Puts a task at the end.
     #[inline]
-    pub fn push_back(&mut self, task: Schedulable) {
-        if let Some(slot) = self.0.parking.park(task) {
-            self.0.join(slot, self.0.tail, NIL);
-        }
+    pub fn push_back(&mut self, task: Schedulable) -> Queued {
+        let Some(slot) = self.0.parking.park(task) else { return Queued::Merged };
+        self.0.join(slot, self.0.tail, NIL);
+        Queued::New
     }
 
     /// Puts a task before all others.
     #[inline]
-    pub fn push_front(&mut self, task: Schedulable) {
-        if let Some(slot) = self.0.parking.park(task) {
-            self.0.join(slot, NIL, self.0.head);
-        }
+    pub fn push_front(&mut self, task: Schedulable) -> Queued {
+        let Some(slot) = self.0.parking.park(task) else { return Queued::Merged };
+        self.0.join(slot, NIL, self.0.head);
+        Queued::New
     }
 
     /// Takes the first task.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A list ordered by key.
 
-use super::{before, chain::Chain};
+use super::{before, chain::Chain, Queued};
 use crate::Schedulable;
 use alloc::sync::Arc;
 use baton_seam::{Links, NIL};
@@ -30,8 +30,8 @@ impl List {
 
     /// Puts a task after all those whose keys are not larger. O(n) in the number of larger ones.
     #[inline]
-    pub fn insert(&mut self, key: u64, task: Schedulable) {
-        let Some(slot) = self.0.parking.park(task) else { return };
+    pub fn insert(&mut self, key: u64, task: Schedulable) -> Queued {
+        let Some(slot) = self.0.parking.park(task) else { return Queued::Merged };
         let links = self.0.parking.links();
         links[slot as usize].key.store(key, Relaxed);
         let (mut prev, mut next) = (self.0.tail, NIL);
@@ -40,6 +40,7 @@ impl List {
             prev = links[prev as usize].b.load(Relaxed);
         }
         self.0.join(slot, prev, next);
+        Queued::New
     }
 
     /// Generation of a task that is in it.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A red-black tree ordered by key.
 
-use super::nodes::Nodes;
+use super::{nodes::Nodes, Queued};
 use crate::Schedulable;
 use alloc::sync::Arc;
 use baton_seam::{Links, Parking, NIL};
@@ -33,10 +33,10 @@ impl Tree {
 
     /// Puts a task after all those whose keys are not larger. O(log n).
     #[inline]
-    pub fn insert(&mut self, key: u64, task: Schedulable) {
-        if let Some(slot) = self.parking.park(task) {
-            self.put(key, slot);
-        }
+    pub fn insert(&mut self, key: u64, task: Schedulable) -> Queued {
+        let Some(slot) = self.parking.park(task) else { return Queued::Merged };
+        self.put(key, slot);
+        Queued::New
     }
 
     /// Puts a slot that is parked already in order.

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Why a policy cannot be made.
+
+use alloc::{borrow::Cow, string::String};
+use core::fmt;
+
+/// Why a policy cannot be made, in a line for the user: what is wrong, and with which option. The host shows at most 159 bytes.
+///
+/// Made from a text or, where a value belongs into it, from `alloc::format!`: `Err("no CPU is left".into())`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error(Cow<'static, str>);
+
+impl Error {
+    /// The line.
+    pub fn message(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<&'static str> for Error {
+    fn from(text: &'static str) -> Self {
+        Self(Cow::Borrowed(text))
+    }
+}
+
+impl From<String> for Error {
+    fn from(text: String) -> Self {
+        Self(Cow::Owned(text))
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl core::error::Error for Error {}
