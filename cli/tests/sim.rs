@@ -93,8 +93,33 @@ fn runs_beside_each_other_and_files() {
     let runs: Vec<baton_sim::report::Run> = serde_json::from_slice(&out.stdout).unwrap();
     let policies: Vec<&str> = runs.iter().map(|run| run.policy.as_str()).collect();
     assert_eq!(policies, ["wfq:period=2000000ns", "wfq:period=4000000ns", "wfq:period=8000000ns"]);
-    let out = sim(&format!("wfq -w pipe --duration 5ms --trace {}", path("trace")));
-    assert!(out.status.success() && std::fs::metadata(path("trace")).unwrap().len() > 10_000, "{}", text(&out.stderr));
+    let size = |name: &str| std::fs::metadata(path(name)).unwrap().len();
+    let run = "wfq -w pipe --duration 5ms";
+    let out = sim(&format!("{run} --trace {} --record {}", path("trace"), path("recording")));
+    assert!(out.status.success() && size("trace") > 10_000 && size("recording") > 1_000, "{}", text(&out.stderr));
+    // Each is what it is without the other.
+    for alone in ["trace", "recording"] {
+        let with = path(alone);
+        let alone = path("alone");
+        let option = if with.ends_with("trace") { "--trace" } else { "--record" };
+        assert!(sim(&format!("{run} {option} {alone}")).status.success());
+        assert!(std::fs::read(&with).unwrap() == std::fs::read(&alone).unwrap(), "{option}");
+    }
+}
+
+/// An upgrade is part of what a run is known by, and is told.
+#[test]
+fn an_upgrade_is_told() {
+    let run = "wfq -w hogs:n=3 --duration 50ms";
+    let out = sim(&format!("{run} --upgrade 20ms:wfq"));
+    assert!(
+        out.status.success() && text(&out.stdout).contains("wfq: upgrades that took place: 1"),
+        "{}",
+        text(&out.stdout)
+    );
+    let [with, other, without] = ["--upgrade 20ms:wfq", "--upgrade 20ms:wfq --upgrade 30ms:wfq", "--seed 1"]
+        .map(|arguments| hashes(&format!("{run} {arguments}")).remove(0));
+    assert!(with != without && with != other, "{with} {other} {without}");
 }
 
 fn hashes(arguments: &str) -> Vec<String> {

@@ -62,6 +62,7 @@ struct hold {
 	struct baton_version *to;
 	const void *older;	/* NULL: `to` takes nothing over, and knows no task */
 	u64 result;
+	u64 end;	/* local_clock() as the change is made */
 	u64 in_callback, in_policy;	/* ns */
 	void (*begin)(struct baton_place *place, void *data);	/* to be called before the tasks are given, or NULL */
 	void *data;
@@ -75,7 +76,9 @@ static int change_while_held(void *data)
 	u64 begin = local_clock();
 
 	if (hold->older) {
-		hold->result = baton_make(hold->place, hold->to->ops.reregister_take, hold->to->this, hold->older);
+		struct baton_older older = { .state = hold->older, .nr_slots = baton_core_used_slots() };
+
+		hold->result = baton_make(hold->place, hold->to->ops.reregister_take, hold->to->this, &older);
 		hold->in_policy = local_clock() - begin;
 	}
 	if (!hold->result) {
@@ -87,21 +90,25 @@ static int change_while_held(void *data)
 	/* A version that took nothing over, or one whose queues were half taken from it. */
 	if (hold->result || !hold->older)
 		baton_core_hand_anew(index_of(hold->place), !hold->older, baton_coarse_now(), frame, frame->cpu);
-	hold->in_callback = local_clock() - begin;
+	hold->end = local_clock();
+	hold->in_callback = hold->end - begin;
 	return 0;
 }
 
 static int hold_and_change(struct baton_place *place, struct baton_version *to, const void *older, struct baton_upgrade *arg)
 {
 	struct hold hold = { .place = place, .to = to, .older = older };
-
 	u64 begin;
 
 	baton_record_end(place, BATON_RECORD_END_REPLACED);
 	mutex_lock(&baton_hints_mutex);
+	/*
+	 * From here, as no task precedes the stopper threads, to the end of the callback, when all CPUs go on: what comes after is this
+	 * task's own wait for a CPU.
+	 */
 	begin = local_clock();
 	stop_machine(change_while_held, &hold, NULL);
-	arg->change.held = local_clock() - begin;
+	arg->change.held = hold.end - begin;
 	mutex_unlock(&baton_hints_mutex);
 	arg->change.policy = hold.in_policy;
 	arg->change.core = hold.in_callback - hold.in_policy;
@@ -307,17 +314,19 @@ int baton_upgrade(struct baton_place *place, struct baton_upgrade *arg)
 
 struct handover {
 	u32 from, to;
+	u64 end;	/* local_clock() as it is made */
 };
 
 /* All other CPUs stand still, and interrupts are off. */
 static int hand_over_while_held(void *data)
 {
-	const struct handover *handover = data;
+	struct handover *handover = data;
 	struct baton_frame *frame = this_cpu_ptr(&baton_frame);
 
 	baton_partition_switch(&baton_places[handover->from], &baton_places[handover->to], true);
 	baton_core_hand_over(handover->from, handover->to, baton_coarse_now(), frame, frame->cpu);
 	baton_partition_switch(&baton_places[handover->from], &baton_places[handover->to], false);
+	handover->end = local_clock();
 	return 0;
 }
 
@@ -328,7 +337,7 @@ u64 baton_switch(struct baton_place *from, struct baton_place *to)
 	u64 begin = local_clock();
 
 	stop_machine(hand_over_while_held, &handover, NULL);
-	return local_clock() - begin;
+	return handover.end - begin;
 }
 
 /*

@@ -15,7 +15,7 @@
 #endif
 
 // Version of everything in this crate. A policy module built for another version is refused at registration.
-#define BATON_ABI 4
+#define BATON_ABI 5
 
 // Longest name of a policy, with the terminating NUL.
 #define BATON_NAME_LEN 32
@@ -759,6 +759,15 @@ struct baton_bytes {
 	uintptr_t length;
 };
 
+// What `reregister_take` brings over.
+struct baton_older {
+	// The state that was converted.
+	const void *state;
+	// Slots from here on have never had a task.
+	uint32_t nr_slots;
+	uint32_t reserved;
+};
+
 // A policy as the core sees it. `this` is what `create` made. All but `create` and `destroy` run with interrupts off and
 // usually with a kernel run-queue lock held: they must not sleep, and several CPUs are in them at once.
 // An absent function (NULL) is skipped; those marked "needed" must be there. In user space a policy in Rust unwinds out of a call
@@ -839,7 +848,7 @@ struct baton_policy {
 	void *(*reregister_convert)(const struct baton_env *env, const void *older);
 	// Brings over, into a policy made of a converted state, what only can be while nothing moves: every CPU stands still, with
 	// interrupts off. 0, or not 0 when it cannot.
-	uint64_t (*reregister_take)(void *this, const void *older);
+	uint64_t (*reregister_take)(void *this, const struct baton_older *older);
 	// Writes the state that `reregister_prepare` would give as bytes, as many as there is room for, and says how many it takes. Every CPU
 	// stands still, with interrupts off. There if `state` is, as is the next, where the state can be saved.
 	uint64_t (*reregister_save)(void *this, const struct baton_bytes *to);

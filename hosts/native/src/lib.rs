@@ -12,8 +12,8 @@ use std::ffi::{c_char, CStr, CString};
 use std::path::Path;
 
 use baton_abi::{
-    BatonBytes, BatonCpu, BatonCtx, BatonEnv, BatonMethod, BatonPolicy, BATON_ABI, BATON_ABORTED, BATON_EV_NO_SELECT,
-    BATON_MESSAGE_LEN,
+    BatonBytes, BatonCpu, BatonCtx, BatonEnv, BatonMethod, BatonOlder, BatonPolicy, BATON_ABI, BATON_ABORTED,
+    BATON_EV_NO_SELECT, BATON_MESSAGE_LEN,
 };
 use baton_core::Arg;
 
@@ -126,7 +126,8 @@ impl Policy {
         });
         let taken = made.map_err(refused).and_then(|made| {
             taking_over(true);
-            let answer = self.call(BatonMethod::ReregisterTake, made.this, older, 0);
+            let all = BatonOlder { state: older as *const _, nr_slots: max_tasks, reserved: 0 };
+            let answer = self.call(BatonMethod::ReregisterTake, made.this, core::ptr::from_ref(&all) as u64, 0);
             taking_over(false);
             match answer {
                 0 => Ok(made),

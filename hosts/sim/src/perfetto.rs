@@ -356,6 +356,10 @@ impl<W: Write> Sink for Perfetto<W> {
                 }
             }
             Event::Fault { policy } => self.mark(now, format!("fault of policy {policy}")),
+            Event::Upgrade { policy, version, done } => {
+                let what = if done { "is upgraded to" } else { "refuses" };
+                self.mark(now, format!("policy {policy} {what} version {version}"));
+            }
         }
     }
 }

@@ -39,6 +39,7 @@ impl LogHash {
             Event::Online { cpu, online } => (5, pair(cpu, online.into()), 0),
             Event::Load { waiting, idle } => (6, pair(waiting, idle), 0),
             Event::Fault { policy } => (7, policy.into(), 0),
+            Event::Upgrade { policy, version, done } => (8, pair(policy, version), done.into()),
         };
         self.add(now);
         self.add(kind ^ first.rotate_left(8));

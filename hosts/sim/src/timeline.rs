@@ -250,7 +250,7 @@ impl Sink for Collector {
                 (self.waiting, self.idle) = (waiting, idle);
                 self.waiting_now_most = self.waiting_now_most.max(waiting);
             }
-            Event::New { .. } | Event::Wake { .. } | Event::Fault { .. } => {}
+            Event::New { .. } | Event::Wake { .. } | Event::Fault { .. } | Event::Upgrade { .. } => {}
         }
     }
 }

@@ -72,6 +72,15 @@ pub enum Event {
         /// Its place.
         policy: u32,
     },
+    /// Another version was to take the place of the one that runs.
+    Upgrade {
+        /// The policy's place.
+        policy: u32,
+        /// As the new version says it.
+        version: u32,
+        /// It has taken its place; else it was refused.
+        done: bool,
+    },
 }
 
 /// Who wants to know.

@@ -158,6 +158,7 @@ fn protoc_reads_what_happened() {
         ((1 << 40) + 5, switch(1, Some((0, Left::Blocked)), None)),
         ((1 << 40) + 7, Event::Fault { policy: 3 }),
         ((1 << 40) + 8, Event::Higher { cpu: 1, begins: false }),
+        ((1 << 40) + 8, Event::Upgrade { policy: 3, version: 2, done: true }),
         ((1 << 40) + 9, Event::Online { cpu: 1, online: false }),
         ((1 << 40) + 10, switch(0, Some((1, Left::Dead)), None)),
         ((1 << 40) + 11, Event::Load { waiting: 0, idle: 1 }),
@@ -177,7 +178,12 @@ fn protoc_reads_what_happened() {
     check("Machine/idle CPUs (counter)", &[(0, "= 2"), (150, "= 1")]);
     check(
         "Machine/events",
-        &[(late(7), "mark fault of policy 3"), (late(9), "mark CPU 1 offline"), (late(12), "mark CPU 1 online")],
+        &[
+            (late(7), "mark fault of policy 3"),
+            (late(8), "mark policy 3 is upgraded to version 2"),
+            (late(9), "mark CPU 1 offline"),
+            (late(12), "mark CPU 1 online"),
+        ],
     );
     check(
         "Machine/CPUs/CPU 0",

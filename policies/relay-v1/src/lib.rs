@@ -93,11 +93,11 @@ impl Upgrade for Relay {
         Ok(Shared { queues: env.per_cpu(|_| Lock::new(env.fifo())), home: env.per_task(), picks: env.per_task() })
     }
 
-    fn reregister_take(&self, older: &other::Shared) -> Result<(), baton::Error> {
+    fn reregister_take(&self, older: &other::Shared, slots: u32) -> Result<(), baton::Error> {
         for (own, old) in self.shared.queues.iter().zip(older.cpus.iter()) {
             core::mem::swap(&mut *own.lock(), &mut old.lock().tasks);
         }
-        for slot in 0..older.tasks.len() {
+        for slot in 0..slots {
             let old = older.tasks.slot(slot);
             self.shared.home.slot(slot).store(old.home.load(Relaxed), Relaxed);
             self.shared.picks.slot(slot).store(old.picks.load(Relaxed) as u32, Relaxed);

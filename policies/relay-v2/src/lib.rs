@@ -170,7 +170,7 @@ impl Upgrade for Relay {
         Ok(Shared { cpus: env.per_cpu(queue), tasks: env.per_task() })
     }
 
-    fn reregister_take(&self, older: &other::Shared) -> Result<(), baton::Error> {
+    fn reregister_take(&self, older: &other::Shared, slots: u32) -> Result<(), baton::Error> {
         for (own, old) in self.shared.cpus.iter().zip(older.queues.iter()) {
             core::mem::swap(&mut own.lock().tasks, &mut *old.lock());
             // In the middle: one queue has been taken.
@@ -186,7 +186,7 @@ impl Upgrade for Relay {
                 return Err("asked to refuse the queues".into());
             }
         }
-        for slot in 0..older.home.len() {
+        for slot in 0..slots {
             let own = self.shared.tasks.slot(slot);
             own.home.store(older.home.slot(slot).load(Relaxed), Relaxed);
             own.picks.store(older.picks.slot(slot).load(Relaxed).into(), Relaxed);

@@ -133,6 +133,17 @@ pub struct BatonBytes {
     pub length: usize,
 }
 
+/// What `reregister_take` brings over.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct BatonOlder {
+    /// The state that was converted.
+    pub state: *const c_void,
+    /// Slots from here on have never had a task.
+    pub nr_slots: u32,
+    pub reserved: u32,
+}
+
 /// Length of a message from a policy, with the terminating NUL.
 pub const BATON_MESSAGE_LEN: usize = 160;
 
@@ -277,7 +288,7 @@ pub struct BatonPolicy {
     pub reregister_convert: Option<extern "C-unwind" fn(env: *const BatonEnv, older: *const c_void) -> *mut c_void>,
     /// Brings over, into a policy made of a converted state, what only can be while nothing moves: every CPU stands still, with
     /// interrupts off. 0, or not 0 when it cannot.
-    pub reregister_take: Option<extern "C-unwind" fn(this: *mut c_void, older: *const c_void) -> u64>,
+    pub reregister_take: Option<extern "C-unwind" fn(this: *mut c_void, older: *const BatonOlder) -> u64>,
     /// Writes the state that `reregister_prepare` would give as bytes, as many as there is room for, and says how many it takes. Every CPU
     /// stands still, with interrupts off. There if `state` is, as is the next, where the state can be saved.
     pub reregister_save: Option<extern "C-unwind" fn(this: *mut c_void, to: *const BatonBytes) -> u64>,

@@ -184,9 +184,10 @@ pub trait Upgrade: Scheduler {
     }
 
     /// Brings over from a state that was converted what changes with every call: queues, and values of tasks. Everything stands
-    /// still, and this version has not been called yet. It must not allocate much.
-    fn reregister_take(&self, older: &Self::Older) -> Result<(), Error> {
-        let _ = older;
+    /// still, and this version has not been called yet. It must not allocate much. Slots from `slots` on have never had a task:
+    /// values of tasks below are all that there is to bring over.
+    fn reregister_take(&self, older: &Self::Older, slots: u32) -> Result<(), Error> {
+        let _ = (older, slots);
         Ok(())
     }
 }

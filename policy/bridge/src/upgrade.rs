@@ -4,7 +4,7 @@
 use crate::make::with_env;
 use alloc::boxed::Box;
 use baton::{Layout, Load, Plain, Save, Scheduler, State, Upgradable, Upgrade};
-use baton_abi::{BatonBytes, BatonEnv, BatonPolicy, BatonStateType, BATON_NAME_LEN};
+use baton_abi::{BatonBytes, BatonEnv, BatonOlder, BatonPolicy, BatonStateType, BATON_NAME_LEN};
 use core::ffi::{c_char, c_void};
 
 /// A policy as `baton::policy!` names it: with or without the functions of [`Upgrade`].
@@ -76,10 +76,12 @@ extern "C-unwind" fn convert<S: Upgrade>(env: *const BatonEnv, older: *const c_v
     with_env(env, |env| S::reregister_convert(env, older))
 }
 
-extern "C-unwind" fn take<S: Upgrade>(this: *mut c_void, older: *const c_void) -> u64 {
-    // SAFETY: Host-call and Same-state. As above.
-    let (policy, older) = unsafe { (&*this.cast::<S>(), &*older.cast::<S::Older>()) };
-    policy.reregister_take(older).is_err().into()
+extern "C-unwind" fn take<S: Upgrade>(this: *mut c_void, older: *const BatonOlder) -> u64 {
+    // SAFETY: Host-call. The host gives what `init` made, and what is valid during the call.
+    let (policy, older) = unsafe { (&*this.cast::<S>(), &*older) };
+    // SAFETY: Same-state. As above.
+    let state = unsafe { &*older.state.cast::<S::Older>() };
+    policy.reregister_take(state, older.nr_slots).is_err().into()
 }
 
 /// The host's bytes.

@@ -61,6 +61,9 @@ pub struct Bench {
     /// Runs of each subject. [default: pipe 6, hackbench 4, fairness 2, upgrade 200, fidelity 3, memcached 3, record 10, sim 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub runs: Option<u32>,
+    /// For a first look: a tenth of the runs, in no more than two guests.
+    #[arg(long, conflicts_with = "runs")]
+    pub quick: bool,
     /// Only this subject: eevdf, scx_simple, "scx_simple -f", scx_central, scx_userland, or a policy. May be repeated.
     #[arg(long = "subject", value_name = "NAME", value_parser = Subject::parse)]
     pub subjects: Vec<Subject>,
@@ -149,7 +152,18 @@ impl What {
 
 impl Bench {
     fn runs(&self) -> u32 {
-        self.runs.unwrap_or(self.what.usual_runs())
+        let usual = self.what.usual_runs();
+        self.runs.unwrap_or(if self.quick { (usual / 10).max(1) } else { usual })
+    }
+
+    /// One guest for each.
+    fn guests(&self) -> Vec<u32> {
+        let usual = || self.what.usual_cpus().into_iter().take(if self.quick { 2 } else { usize::MAX });
+        if self.cpus.is_empty() {
+            usual().collect()
+        } else {
+            self.cpus.clone()
+        }
     }
 
     fn subjects(&self) -> Vec<Subject> {
@@ -173,6 +187,7 @@ impl Bench {
 
 pub fn command(search: &Search, args: &Bench) -> Result<ExitCode> {
     check_page(args)?;
+    check_quick(args)?;
     if args.what == What::Fidelity {
         return fidelity::command(search, args);
     }
@@ -206,6 +221,20 @@ fn check_page(args: &Bench) -> Result<()> {
     }
 }
 
+/// Nor is one run shortened.
+fn check_quick(args: &Bench) -> Result<()> {
+    match args.what {
+        What::Rocksdb | What::Locality | What::Arbiter if args.quick => Err(Error::user(
+            format!(
+                "bench {} has no quick form: it is one run, that ends when its bounds are judged",
+                args.what.name()
+            ),
+            "leave --quick out",
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// Boots a guest for each number of CPUs, and puts their reports together.
 fn in_guests(args: &Bench) -> Result<(Report, ExitCode)> {
     let mut files_in = guest_with(&args.subjects())?;
@@ -222,9 +251,8 @@ fn in_guests(args: &Bench) -> Result<(Report, ExitCode)> {
         What::Memcached => &["memcached"],
         What::Fairness | What::Fidelity | What::Rocksdb | What::Locality | What::Arbiter | What::Sim => &[],
     };
-    let all_cpus = if args.cpus.is_empty() { args.what.usual_cpus() } else { args.cpus.clone() };
     let (mut whole, mut code) = (None::<Report>, ExitCode::SUCCESS);
-    for cpus in all_cpus {
+    for cpus in args.guests() {
         eprintln!("baton: booting a guest with {cpus} CPUs that counts instructions");
         let vm = Vm {
             cpus,
@@ -294,7 +322,8 @@ pub fn guest_with(subjects: &[Subject]) -> Result<Vec<FileIn>> {
 /// Standard error is the guest's console, so the report goes into a file.
 fn guest_command(args: &Bench) -> Vec<String> {
     let subjects: String = args.subjects().iter().map(|s| format!(" --subject '{}'", s.name())).collect();
-    let bench = format!("baton bench {} --here --icount --json --runs {}{subjects}", args.what.name(), args.runs());
+    let runs = if args.quick { "--quick".into() } else { format!("--runs {}", args.runs()) };
+    let bench = format!("baton bench {} --here --icount --json {runs}{subjects}", args.what.name());
     ["sh".into(), "-c".into(), format!("{bench} >{REPORT_IN_GUEST}")].into()
 }
 
@@ -319,7 +348,7 @@ fn here(search: &Search, args: &Bench) -> Result<(Report, ExitCode)> {
         What::Fairness => fair(search, args, cpus)?,
         What::Upgrade => {
             let unit = if args.icount { "instructions" } else { "ns" };
-            (upgrade::measure(search, cpus, args.runs(), unit)?, ExitCode::SUCCESS)
+            (upgrade::measure(search, cpus, args, unit)?, ExitCode::SUCCESS)
         }
         What::Record => (record::measure(search, args, cpus)?, ExitCode::SUCCESS),
         What::Memcached => (memcached::measure(search, args, cpus)?, ExitCode::SUCCESS),
@@ -457,6 +486,20 @@ mod tests {
             }
             assert_eq!(check_page(&bench(what.name())), Ok(()));
         }
+    }
+
+    #[test]
+    fn a_quick_bench_is_a_tenth() {
+        let check = |arguments: &str, runs: u32, guests: &[u32]| {
+            let bench = bench(arguments);
+            assert_eq!((bench.runs(), &bench.guests()[..]), (runs, guests), "{arguments}");
+        };
+        check("upgrade --quick", 20, &[1, 2]);
+        check("pipe --quick", 1, &[1, 2]);
+        check("record --quick --cpus 4", 1, &[4]);
+        check("record", 10, &[1, 2]);
+        check_quick(&bench("upgrade --quick")).unwrap();
+        assert!(check_quick(&bench("rocksdb --quick")).unwrap_err().to_string().contains("no quick form"));
     }
 
     #[test]

@@ -49,7 +49,14 @@ pub fn measure(search: &Search, args: &Bench, cpus: u32) -> Result<Vec<Entry>> {
     // Each has two turns, and the first a third, so that drift shows.
     let (half, rest) = (args.runs().div_ceil(2), args.runs() / 2);
     for (turn, runs) in [(0, half), (1, half), (2, half), (0, rest), (1, rest), (2, rest), (0, half)] {
+        if runs == 0 {
+            continue;
+        }
         let search = if turn == 0 { &without } else { search };
+        eprintln!(
+            "baton: {name}, {}: {runs} runs of pipe",
+            ["built without recording", "not recorded", "recorded"][turn]
+        );
         let values = subject.measure(search, || {
             let session = (turn == 2).then(|| Session::begin(&name, Path::new(FILE), &HOW)).transpose()?;
             let pipe = |run: Run| loads::pipe(run.size(PIPE_LOOPS));
@@ -72,12 +79,25 @@ pub fn measure(search: &Search, args: &Bench, cpus: u32) -> Result<Vec<Entry>> {
     let mut found = entries(cpus, "instructions_per_op", "instructions", &series, false);
     found.extend(entries(cpus, "cost_ratio", "ratio to the policy built without recording", &ratios, false));
     let pipe = summary.ok_or_else(|| Error::user("nothing was recorded", "give --runs 1 or more"))?;
-    found.extend(single(cpus, "bytes_per_event", "bytes", pipe.bytes as f64 / pipe.events as f64));
+    found.extend(single(cpus, "bytes_per_event", "bytes", bytes_per_event("pipe", &pipe)?));
+    eprintln!("baton: {name}, recorded: hackbench");
     let hackbench = hackbench(search, subject, &name)?;
     found.extend(single(cpus, "hackbench_events", "events", hackbench.events as f64));
     found.extend(single(cpus, "hackbench_lost", "events", hackbench.lost as f64));
-    found.extend(single(cpus, "hackbench_bytes_per_event", "bytes", hackbench.bytes as f64 / hackbench.events as f64));
+    let bytes = bytes_per_event("hackbench", &hackbench)?;
+    found.extend(single(cpus, "hackbench_bytes_per_event", "bytes", bytes));
     Ok(found)
+}
+
+/// An error where the recording has no event: then the policy was not in charge, and no number here means anything.
+fn bytes_per_event(load: &str, recording: &Summary) -> Result<f64> {
+    match recording.events {
+        0 => Err(Error::environment(
+            format!("the recording of {load} has no events ({} were lost)", recording.lost),
+            "see that no other scheduler is attached: baton status",
+        )),
+        events => Ok(recording.bytes as f64 / events as f64),
+    }
 }
 
 fn hackbench(search: &Search, subject: &Subject, name: &str) -> Result<Summary> {

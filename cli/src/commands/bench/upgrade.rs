@@ -11,6 +11,7 @@ use rustix::process::{kill_process_group, setpriority_process, Pid, Signal};
 
 use super::report::{entries, Entry, Series};
 use super::subject::{self, Subject};
+use super::Bench;
 use crate::artefacts::{module_of, Search};
 use crate::cli::{LoadOptions, Unload};
 use crate::commands::{load, unload, upgrade};
@@ -94,10 +95,16 @@ fn row(search: &Search, policy: &str, modules: &[&str], sleepers: u32, runs: u32
     let files = modules.iter().map(|module| search.find(&module_of(module))).collect::<Result<Vec<_>>>()?;
     let how = LoadOptions { all: true, module: files.first().cloned(), ..Default::default() };
     let device = load::load(search, policy, &how)?;
+    eprintln!("baton: {policy}: {runs} upgrades under hackbench, beside {sleepers} tasks that sleep");
     let load = Load::start(sleepers)?;
     let before = fallbacks(&device)?;
-    let turns = files.iter().cycle().skip(1).take(runs as usize);
-    let changes = turns.map(|file| upgrade::exchange(&device, policy, file, None, None)).collect::<Result<Vec<_>>>()?;
+    let mut changes = Vec::new();
+    for (file, nr) in files.iter().cycle().skip(1).zip(1..=runs) {
+        changes.push(upgrade::exchange(&device, policy, file, None, None)?);
+        if nr % (runs / 5).max(1) == 0 {
+            eprintln!("baton: {policy}: {nr} of {runs}");
+        }
+    }
     let left = fallbacks(&device)? - before;
     let lost = device.policy(policy)?.map_or(u64::MAX, |info| info.faults);
     drop(load);
@@ -125,8 +132,9 @@ fn blackout(cpus: u32, subject: &str, unit: &str, ns: &[f64]) -> Vec<Entry> {
 }
 
 /// Measures all ways. `unit` is that of the machine's clock.
-pub fn measure(search: &Search, cpus: u32, runs: u32, unit: &str) -> Result<Vec<Entry>> {
+pub fn measure(search: &Search, cpus: u32, args: &Bench, unit: &str) -> Result<Vec<Entry>> {
     let mut results = Vec::new();
+    let runs = args.runs();
     let few = (runs / FEWER).max(2);
     let ways = [("wfq", "wfq", &["wfq"][..], runs), ("relay, converted", "relay", &["relay_v1", "relay_v2"], few)];
     for (subject, policy, modules, runs) in ways {
@@ -140,12 +148,15 @@ pub fn measure(search: &Search, cpus: u32, runs: u32, unit: &str) -> Result<Vec<
         results.extend(single(cpus, subject, "tasks_lost", "tasks", row.lost as f64));
     }
     // The core's part does not grow with the number of tasks.
-    for sleepers in SLEEPERS.into_iter().filter(|_| cpus == 2) {
+    for sleepers in SLEEPERS.into_iter().filter(|&sleepers| cpus == 2 && !(args.quick && sleepers > 1_000)) {
         let row = row(search, "relay", &["relay_v1", "relay_v2"], sleepers, few)?;
-        let core: Vec<f64> = row.changes.iter().map(|c| c.core_ns as f64).collect();
-        let metric = format!("cores_part_with_{sleepers}_tasks");
-        results.extend(single(cpus, "relay, converted", &metric, unit, percentile(&core, 50)));
+        for (whose, part) in [("cores", (|c: &Change| c.core_ns) as fn(&Change) -> u64), ("policys", |c| c.policy_ns)] {
+            let values: Vec<f64> = row.changes.iter().map(|c| part(c) as f64).collect();
+            let metric = format!("{whose}_part_with_{sleepers}_tasks");
+            results.extend(single(cpus, "relay, converted", &metric, unit, percentile(&values, 50)));
+        }
     }
+    eprintln!("baton: {EXAMPLE}: {few} times stopped and started");
     let load = Load::start(0)?;
     let restarts = subject::restarts(EXAMPLE, few)?;
     drop(load);

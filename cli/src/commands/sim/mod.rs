@@ -18,7 +18,7 @@ use super::{print, print_json};
 use crate::error::{Error, Result};
 use crate::names;
 use crate::status::Fault;
-use run::{Job, Traced};
+use run::{Job, Recorded, Traced};
 pub use spec::{Assign, Cost, Noisy, Offline, Party, Shape, Sleeps, Swap, Sweep};
 
 #[derive(clap::Args, Debug)]
@@ -79,7 +79,7 @@ pub struct Sim {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["compare", "sweep"])]
     pub trace: Option<PathBuf>,
     /// Record what the policy is asked and answers, for `baton replay`. One policy, and no upgrade.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["compare", "sweep", "trace", "upgrade"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["compare", "sweep", "upgrade"])]
     pub record: Option<PathBuf>,
     /// How often the recording has a checkpoint, of simulated time, at which a replay can begin (--from): 10ms.
     #[arg(long, value_name = "TIME", requires = "record", value_parser = names::duration)]
@@ -110,10 +110,10 @@ pub fn sim(args: &Sim) -> Result<ExitCode> {
         }
         None => None,
     };
-    let done = match (trace, &args.record) {
-        (Some(trace), _) => vec![jobs[0].run_traced(args.output.is_some(), trace)?],
-        (None, Some(path)) => vec![jobs[0].run_recorded(args.output.is_some(), path, args.checkpoint)?],
+    let record = args.record.as_ref().map(|path| Recorded { path, checkpoint: args.checkpoint });
+    let done = match (trace, record) {
         (None, None) => run::all(&jobs, args.output.is_some())?,
+        (trace, record) => vec![jobs[0].run(args.output.is_some(), trace, record)?],
     };
     let runs: Vec<&Run> = done.iter().map(|done| &done.run).collect();
     if let Some(path) = &args.output {

@@ -46,6 +46,13 @@ pub struct Traced {
     pub path: PathBuf,
 }
 
+/// Where a recording goes.
+pub struct Recorded<'a> {
+    pub path: &'a Path,
+    /// How often it has a checkpoint, of simulated time.
+    pub checkpoint: Option<Duration>,
+}
+
 impl Job {
     pub fn all(args: &Sim) -> Result<Vec<Self>> {
         let parties: Vec<Vec<Party>> = match &args.sweep {
@@ -154,48 +161,43 @@ impl Job {
         Ok(world)
     }
 
-    fn run(&self, with_timeline: bool) -> Result<Done> {
-        let mut timeline = with_timeline.then(|| self.collector());
-        let outcome = self.simulate(timeline.as_mut().map(|timeline| timeline as &mut dyn Sink))?;
-        Ok(self.done(&outcome, timeline))
+    /// Runs, into the files that are wanted.
+    pub fn run(&self, with_timeline: bool, trace: Option<Traced>, record: Option<Recorded<'_>>) -> Result<Done> {
+        let cpus = self.config.topology.cpus().len();
+        let (perfetto, path) = trace.map_or((None, PathBuf::new()), |to| (Some(Perfetto::new(to.out, cpus)), to.path));
+        let mut sinks = Sinks { perfetto, timeline: with_timeline.then(|| self.collector()) };
+        let is_wanted = sinks.perfetto.is_some() || sinks.timeline.is_some();
+        let sink = is_wanted.then_some(&mut sinks as &mut dyn Sink);
+        let outcome = match record {
+            None => self.watched(|world| baton_sim::run(&self.config, world, sink), Path::new(""))?,
+            Some(record) => self.record(sink, &record)?,
+        };
+        if let Some(perfetto) = sinks.perfetto {
+            let finished = perfetto.finish(outcome.stats.duration);
+            finished.map_err(|e| Error::file(format!("writing {}", path.display()), &e))?;
+        }
+        Ok(self.done(&outcome, sinks.timeline))
     }
 
-    pub fn run_traced(&self, with_timeline: bool, to: Traced) -> Result<Done> {
-        let perfetto = Perfetto::new(to.out, self.config.topology.cpus().len());
-        let mut both = Both { perfetto, timeline: with_timeline.then(|| self.collector()) };
-        let outcome = self.simulate(Some(&mut both))?;
-        both.perfetto
-            .finish(outcome.stats.duration)
-            .map_err(|e| Error::file(format!("writing {}", to.path.display()), &e))?;
-        Ok(self.done(&outcome, both.timeline))
-    }
-
-    pub fn run_recorded(&self, with_timeline: bool, path: &Path, checkpoint: Option<Duration>) -> Result<Done> {
+    fn record(&self, sink: Option<&mut dyn Sink>, to: &Recorded<'_>) -> Result<Outcome> {
         if self.config.policies.len() != 1 {
             return Err(Error::user("a recording is of one policy", "give one, or leave out --record"));
         }
         let policy = &self.config.policies[0].policy;
-        if checkpoint.is_some() && policy.ops().reregister_save.is_none() {
+        if to.checkpoint.is_some() && policy.ops().reregister_save.is_none() {
             return Err(Error::user(
                 format!("{} saves no state, so there can be no checkpoints", policy.name()),
                 "leave out --checkpoint; docs/upgrade.md says how a policy saves its state",
             ));
         }
-        let file = File::create(path).map_err(|e| Error::file(format!("making {}", path.display()), &e))?;
-        let mut timeline = with_timeline.then(|| self.collector());
-        let sink = timeline.as_mut().map(|timeline| timeline as &mut dyn Sink);
+        let file = File::create(to.path).map_err(|e| Error::file(format!("making {}", to.path.display()), &e))?;
         let out = Box::new(BufWriter::new(file));
-        let every = checkpoint.map(|time| time.as_nanos() as u64);
-        let outcome = self.watched(|world| baton_sim::record(&self.config, world, sink, out, every), path)?;
-        Ok(self.done(&outcome, timeline))
+        let every = to.checkpoint.map(|time| time.as_nanos() as u64);
+        self.watched(|world| baton_sim::record(&self.config, world, sink, out, every), to.path)
     }
 
     fn collector(&self) -> Collector {
         Collector::new(self.config.topology.cpus().len(), self.config.duration)
-    }
-
-    fn simulate(&self, sink: Option<&mut dyn Sink>) -> Result<Outcome> {
-        self.watched(|world| baton_sim::run(&self.config, world, sink), Path::new(""))
     }
 
     /// Runs, with a look at calls that do not come back. `record` is where a recording goes.
@@ -266,19 +268,23 @@ fn watch(under_way: &UnderWay, policy: &str, over: &mpsc::Receiver<()>) {
 /// How long a call may last, of this machine's time.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A trace and a timeline at once.
-struct Both {
-    perfetto: Perfetto<BufWriter<File>>,
+/// A trace, a timeline, or both.
+struct Sinks {
+    perfetto: Option<Perfetto<BufWriter<File>>>,
     timeline: Option<Collector>,
 }
 
-impl Sink for Both {
+impl Sink for Sinks {
     fn task(&mut self, task: TaskRef, group: &str, name: &str) {
-        self.perfetto.task(task, group, name);
+        if let Some(perfetto) = &mut self.perfetto {
+            perfetto.task(task, group, name);
+        }
     }
 
     fn event(&mut self, now: u64, event: &Event) {
-        self.perfetto.event(now, event);
+        if let Some(perfetto) = &mut self.perfetto {
+            perfetto.event(now, event);
+        }
         if let Some(timeline) = &mut self.timeline {
             timeline.event(now, event);
         }
@@ -304,7 +310,7 @@ pub fn all(jobs: &[Job], with_timeline: bool) -> Result<Vec<Done>> {
             scope.spawn(|| {
                 while let Some((at, job)) = Some(next.fetch_add(1, Relaxed)).and_then(|at| Some((at, jobs.get(at)?))) {
                     // On a thread of its own: what a policy that fails leaves behind there disturbs no other run.
-                    let run = std::thread::scope(|scope| scope.spawn(|| job.run(with_timeline)).join());
+                    let run = std::thread::scope(|scope| scope.spawn(|| job.run(with_timeline, None, None)).join());
                     let done = run.unwrap_or_else(|cause| std::panic::resume_unwind(cause));
                     results.lock().unwrap_or_else(|e| e.into_inner()).push((at, done));
                     bar.inc(1);

@@ -75,6 +75,9 @@ pub fn runs(runs: &[&Run]) -> String {
     let titles =
         ["POLICY", "EVENTS", "SWITCHES", "MIGRATIONS core/llc/node/machine", "IDLE", "WASTED", "FAIRNESS", "LOG"];
     text.push_str(&table(&titles, &rows.collect::<Vec<_>>()));
+    for run in runs.iter().filter(|run| run.upgrades > 0) {
+        text.push_str(&format!("\n{}: upgrades that took place: {}\n", run.policy, run.upgrades));
+    }
     text.push_str(
         "\nWASTED: CPU time idle while a task waited for a CPU. LOG: two runs with the same number are the same run.\n",
     );

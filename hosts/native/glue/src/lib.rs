@@ -136,7 +136,7 @@ fn dispatch(ops: &BatonPolicy, method: BatonMethod, this: *mut c_void, ctx: *mut
             0
         }),
         M::ReregisterConvert => ops.reregister_convert.map_or(0, |f| f(a as *const _, b as *const c_void) as u64),
-        M::ReregisterTake => ops.reregister_take.map_or(0, |f| f(this, at)),
+        M::ReregisterTake => ops.reregister_take.map_or(0, |f| f(this, a as *const _)),
         M::ReregisterSave => ops.reregister_save.map_or(0, |f| f(this, a as *const _)),
         M::ReregisterLoad => ops.reregister_load.map_or(0, |f| f(a as *const _, b as *const _) as u64),
     }

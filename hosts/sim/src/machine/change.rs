@@ -204,6 +204,7 @@ impl<'m> Machine<'m> {
             |taking_over| host.taking_over.set(taking_over),
         );
         host.making.set(None);
+        let done = made.is_ok();
         match made {
             Ok(made) => {
                 host.instances.borrow_mut().push(made);
@@ -221,5 +222,6 @@ impl<'m> Machine<'m> {
             }
         }
         self.settle(here, &BatonCtx::default());
+        self.tell(Event::Upgrade { policy: policy as u32, version: new.ops().version, done });
     }
 }
