@@ -3,7 +3,8 @@
  * `fifo_c`: one first-in first-out queue for each CPU, in C.
  *
  * 1. A task woken by one that is about to sleep goes to the waker's CPU, if nobody waits there. Any other waking or new task is
- *    handed to an idle CPU, the first from where it ran last upwards. If no CPU is idle it stays where it ran last.
+ *    handed to an idle CPU, the first from where it ran last upwards: one whose SMT siblings are idle too, if there is one. If no
+ *    CPU is idle it stays where it ran last.
  * 2. There it waits at the end of that CPU's queue.
  * 3. A CPU runs the first of its queue for the host's default slice (20 ms). At the end of the slice the task goes to the end of the
  *    queue.
@@ -53,7 +54,9 @@ struct queue {
 
 struct fifo {
 	u32 nr_cpus;
+	bool has_smt;
 	struct waiter *waiters;
+	s32 *siblings;		/* of each CPU the next one of its core, in a ring */
 	struct queue queues[];
 };
 
@@ -126,6 +129,17 @@ static void put(struct fifo *fifo, s32 cpu, baton_token token)
 	baton_host_unlock(&queue->lock);
 }
 
+/* The next CPU of the same core: the CPU itself if the core has no other. */
+static s32 next_sibling(const struct baton_env *env, u32 cpu)
+{
+	u32 next = cpu;
+
+	do
+		next = next + 1 < env->nr_cpus ? next + 1 : 0;
+	while (env->cpus[next].core != env->cpus[cpu].core);
+	return next;
+}
+
 static void *fifo_create(const struct baton_env *env)
 {
 	struct fifo *fifo;
@@ -141,8 +155,14 @@ static void *fifo_create(const struct baton_env *env)
 	fifo->waiters = baton_host_alloc(array_size(env->max_tasks, sizeof(*fifo->waiters)), __alignof__(*fifo->waiters));
 	if (!fifo->waiters)
 		goto no_memory;	/* the host takes back what was allocated */
+	fifo->siblings = baton_host_alloc(array_size(env->nr_cpus, sizeof(*fifo->siblings)), __alignof__(s32));
+	if (!fifo->siblings)
+		goto no_memory;
 	fifo->nr_cpus = env->nr_cpus;
+	fifo->has_smt = false;
 	for (i = 0; i < env->nr_cpus; i++) {
+		fifo->siblings[i] = next_sibling(env, i);
+		fifo->has_smt |= fifo->siblings[i] != (s32)i;
 		raw_res_spin_lock_init(&fifo->queues[i].lock);
 		fifo->queues[i].first = NO_SLOT;
 		fifo->queues[i].last = NO_SLOT;
@@ -159,25 +179,39 @@ static void fifo_destroy(void *this)
 {
 	struct fifo *fifo = this;
 
+	baton_host_free(fifo->siblings);
 	baton_host_free(fifo->waiters);
 	baton_host_free(fifo);
+}
+
+/* An idle CPU for a task, claimed; or NOWHERE. `whole`: only where the whole core is idle. */
+static s32 claim_idle(struct fifo *fifo, u32 slot, s32 from, bool whole)
+{
+	s32 cpu = from, other;
+
+	do {
+		for (other = fifo->siblings[cpu]; whole && other != cpu && baton_host_cpu_idle(other);)
+			other = fifo->siblings[other];
+		if ((!whole || other == cpu) && baton_host_may_run(slot, cpu) && baton_host_claim_idle(cpu))
+			return cpu;
+		cpu = cpu + 1 < (s32)fifo->nr_cpus ? cpu + 1 : 0;
+	} while (cpu != from);
+	return NOWHERE;
 }
 
 static u64 fifo_select_task_rq(void *this, struct baton_ctx *ctx, const struct baton_task *task, const struct baton_wake *wake)
 {
 	struct fifo *fifo = this;
-	s32 cpu = wake->prev_cpu;
-	u32 i;
+	s32 cpu = NOWHERE;
 
 	if ((wake->flags & BATON_F_SYNC) && READ_ONCE(fifo->queues[wake->waker_cpu].first) == NO_SLOT &&
 	    baton_host_may_run(task->slot, wake->waker_cpu))
 		return (u32)wake->waker_cpu;
-	for (i = 0; i < fifo->nr_cpus; i++) {
-		if (baton_host_may_run(task->slot, cpu) && baton_host_claim_idle(cpu))
-			return (u32)cpu | BATON_SELECT_DIRECT;
-		cpu = cpu + 1 < (s32)fifo->nr_cpus ? cpu + 1 : 0;
-	}
-	return (u32)wake->prev_cpu;
+	if (fifo->has_smt && baton_host_any_idle())
+		cpu = claim_idle(fifo, task->slot, wake->prev_cpu, true);
+	if (cpu == NOWHERE)
+		cpu = claim_idle(fifo, task->slot, wake->prev_cpu, false);
+	return cpu == NOWHERE ? (u32)wake->prev_cpu : (u32)cpu | BATON_SELECT_DIRECT;
 }
 
 /* All of task_new, task_wakeup, task_preempt, task_yield and task_restored. */

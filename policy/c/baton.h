@@ -797,7 +797,8 @@ struct baton_policy {
 	void *(*create)(const struct baton_env *env);
 	// Needed. Process context; no other call is under way or will come.
 	void (*destroy)(void *this);
-	// The CPU, or'ed with `BATON_SELECT_DIRECT`: then the task runs there for `ctx->slice` ns, the default if 0.
+	// The CPU, or'ed with `BATON_SELECT_DIRECT`: then the task runs there for `ctx->slice` ns, the default if 0. A new task
+	// (`BATON_F_FORK`) is not the policy's yet: `task_new` gives it the task whatever this answers.
 	uint64_t (*select_task_rq)(void *this,
 				   struct baton_ctx *ctx,
 				   const struct baton_task *task,

@@ -20,7 +20,10 @@ void baton_host_lock(rqspinlock_t *lock);
 bool baton_host_try_lock(rqspinlock_t *lock);	/* false when it is taken */
 void baton_host_unlock(rqspinlock_t *lock);
 
-/* NULL when there is no memory, or more than 8 KiB are asked for outside `create`. Not zeroed; align is a power of two. */
+/*
+ * NULL when there is no memory, or more than 8 KiB are asked for outside `create`. Not zeroed: in
+ * user space each byte is 0xa5. `align` is a power of two.
+ */
 void *baton_host_alloc(size_t size, size_t align);
 void baton_host_free(void *at);			/* NULL is nothing */
 

@@ -47,7 +47,10 @@ impl<H: Host> Core<'_, H> {
         let Some(slot) = self.by_handle(ctx.task) else { return Verdict::None };
         if slot.epoch.load(Relaxed) != self.epoch.load(Relaxed) {
             let Some(home) = self.settled_home(slot, ctx.cpu) else {
-                ctx.cpu = self.any_idle(slot, ctx.cpu);
+                ctx.cpu = match self.select_new(frame, cpu, ctx, slot) {
+                    Some(chosen) => chosen,
+                    None => self.any_idle(slot, ctx.cpu),
+                };
                 return Verdict::None;
             };
             ctx.cpu = home;
@@ -92,6 +95,29 @@ impl<H: Host> Core<'_, H> {
             return Verdict::Run;
         }
         Verdict::None
+    }
+
+    /// Asks the policy that a task newly made is about to join. `None` if there is none that can be asked.
+    #[cold]
+    fn select_new(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx, slot: &Slot) -> Option<i32> {
+        let is_new = ctx.flags & BATON_F_FORK != 0 && !slot.joined();
+        let policy = self.by_id(self.wanted(slot)).filter(|p| is_new && p.is_running())?;
+        let prev_cpu = self.home(slot, policy, ctx.cpu).filter(|_| !policy.wants(BATON_EV_NO_SELECT))?;
+        slot.cpu.store(prev_cpu, Relaxed);
+        slot.runtime.store(ctx.runtime, Relaxed);
+        slot.call_of(policy);
+        let wake = BatonWake { prev_cpu, waker_cpu: cpu.number(), flags: BATON_F_FORK };
+        let answer = self.tell(frame, cpu, policy, BatonMethod::SelectTaskRq, ctx, slot, Arg::Wake(&wake));
+        // `task_new` gives it the task, so that an answer to run it at once counts as one for that CPU's run queue.
+        let chosen = answer as u32 as i32;
+        if answer == BATON_ABORTED || chosen == prev_cpu {
+            return Some(prev_cpu);
+        }
+        if self.check_cpu(slot, policy, chosen).is_some() {
+            self.count_refusal(cpu, policy);
+            return Some(prev_cpu);
+        }
+        Some(chosen)
     }
 
     /// If the task is in the policy that it should be in, and that one running: where that is to think it was.

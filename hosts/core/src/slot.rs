@@ -277,8 +277,13 @@ impl Slot {
 
     /// The task is this policy's from now on.
     pub(crate) fn join(&self, policy: &PolicyEntry) {
-        self.tag.store(u64::from(self.pid()) << 32 | u64::from(policy.index()), Relaxed);
+        self.call_of(policy);
         self.policy.store(policy.id(), Relaxed);
+    }
+
+    /// The calls about the task are this policy's from now on, as far as reports of faults go.
+    pub(crate) fn call_of(&self, policy: &PolicyEntry) {
+        self.tag.store(u64::from(self.pid()) << 32 | u64::from(policy.index()), Relaxed);
     }
 
     /// The task is no policy's from now on.

@@ -251,14 +251,15 @@ impl Scheduler for Arbiter {
         let claimed = if let Some(cpu) = core {
             core.filter(|_| ctx.claim_idle(cpu))
         } else {
-            let near = || self.topology.near(wake.prev_cpu).iter().copied().take_while(|_| ctx.any_idle());
             let idle = |granted: bool| {
-                let mut idle = near().filter(|&cpu| ctx.is_idle(cpu) && ctx.may_run(task, cpu));
+                let mut idle = ctx.idle_for(&self.topology, wake).filter(|&cpu| ctx.may_run(task, cpu));
                 idle.find(|&cpu| all.cores[cpu.index()].holder.is_some() == granted && ctx.claim_idle(cpu))
             };
             idle(false).or_else(|| idle(true))
         };
         match claimed {
+            // `task_new` takes it.
+            Some(cpu) if wake.fork => Placement::Queue(cpu),
             Some(cpu) => {
                 all.cores[cpu.index()].free = false;
                 Placement::run(cpu)

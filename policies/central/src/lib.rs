@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `central`: one queue for the machine, first in, first out; latency first. After ghOSt's SOL, without the agent and the CPU that it needs.
 //!
-//! 1. A waking or new task goes to an idle CPU, the nearest to where it ran last. If no CPU is idle, it waits at the end of the queue.
+//! 1. A waking or new task goes to an idle CPU, the nearest to where it ran last, and one of an idle core before an idle SMT
+//!    sibling. If no CPU is idle, it waits at the end of the queue.
 //! 2. A CPU that has nothing to run takes the first of the queue that it may run.
 //! 3. A task runs for a slice (`slice`, 20 ms). Then, if another waits that its CPU may run, it goes to the end of the queue.
 //! 4. A CPU that had nothing when it was asked last is sent for whoever comes into the queue: so nobody waits beside it, and what runs there
@@ -79,8 +80,7 @@ impl Scheduler for Central {
     }
 
     fn select_task_rq(&self, ctx: &Ctx<'_>, task: &Task, wake: &Wake) -> Placement {
-        let near = self.topology.near(wake.prev_cpu).iter().copied().take_while(|_| ctx.any_idle());
-        let mut idle = near.filter(|&cpu| ctx.is_idle(cpu) && ctx.may_run(task, cpu));
+        let mut idle = ctx.idle_for(&self.topology, wake).filter(|&cpu| ctx.may_run(task, cpu));
         Placement::Queue(idle.find(|&cpu| ctx.claim_idle(cpu)).unwrap_or(wake.prev_cpu))
     }
 

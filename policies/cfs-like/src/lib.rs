@@ -12,8 +12,8 @@
 //! 5. Who wakes up preempts who is ahead of him by more than `wakeup_granularity`, less for the heavier (`wakeup_preempt_entity`).
 //! 6. A waking task goes to where it ran last, or to its waker: if the waker is about to sleep and alone there, or is less loaded and
 //!    nobody is idle (`wake_affine`). From there to an idle CPU with the same cache, of an idle core first (`select_idle_sibling`), which is
-//!    his then: nobody takes him away while it wakes up (`load_balance` wants two on a run queue). A new task goes to the nearest idle CPU of the
-//!    machine, or to the least loaded (`find_idlest_cpu`).
+//!    his then: nobody takes him away while it wakes up (`load_balance` wants two on a run queue). A new task goes to the nearest idle core of the
+//!    machine, else to an idle CPU, or to the least loaded (`find_idlest_cpu`).
 //! 7. A CPU that would go idle takes a task from the most loaded that has one for it, with the same cache first (`newidle_balance`).
 //! 8. Every 16 ticks a busy CPU takes tasks from the most loaded, as long as that brings the two closer: with the same cache if that has
 //!    17 % more, any if it has 25 % more (`load_balance`). At each tick, and for who is preempted or restored, it has an idle CPU look
@@ -195,8 +195,7 @@ impl CfsLike {
 
     /// Has the nearest idle CPU that is fit look for work (rule 8).
     fn offer(&self, ctx: &Ctx<'_>, from: Cpu, is_fit: impl Fn(Cpu) -> bool) {
-        let near = self.topology.near(from).iter().copied().take_while(|_| ctx.any_idle());
-        if let Some(idle) = near.filter(|&cpu| ctx.is_idle(cpu)).find(|&cpu| is_fit(cpu)) {
+        if let Some(idle) = ctx.idle_near(&self.topology, from).find(|&cpu| is_fit(cpu)) {
             let _ = ctx.kick(idle, Kick::Idle);
         }
     }
@@ -283,9 +282,8 @@ impl Scheduler for CfsLike {
     fn select_task_rq(&self, ctx: &Ctx<'_>, task: &Task, wake: &Wake) -> Placement {
         let is_idle = |cpu: Cpu| ctx.is_idle(cpu) && ctx.may_run(task, cpu) && ctx.claim_idle(cpu);
         if wake.fork {
-            let near = || self.topology.near(wake.prev_cpu).iter().copied();
-            let idle = near().take_while(|_| ctx.any_idle()).find(|&cpu| is_idle(cpu));
-            let allowed = near().filter(|&cpu| ctx.may_run(task, cpu));
+            let idle = ctx.idle_for(&self.topology, wake).find(|&cpu| is_idle(cpu));
+            let allowed = self.topology.near(wake.prev_cpu).iter().copied().filter(|&cpu| ctx.may_run(task, cpu));
             let least = || allowed.min_by_key(|&cpu| self.cpus[cpu].load());
             return Placement::Queue(idle.or_else(least).unwrap_or(wake.prev_cpu));
         }

@@ -152,8 +152,8 @@ impl Scheduler for Echo {
     }
 
     fn select_task_rq(&self, ctx: &Ctx<'_>, task: &Task, wake: &Wake) -> Placement {
-        let mut near = self.topology.near(wake.prev_cpu).iter().copied().filter(|&cpu| ctx.may_run(task, cpu));
-        near.find(|&cpu| ctx.claim_idle(cpu)).map_or(Placement::Queue(wake.prev_cpu), Placement::run)
+        let mut idle = ctx.idle_for(&self.topology, wake).filter(|&cpu| ctx.may_run(task, cpu));
+        idle.find(|&cpu| ctx.claim_idle(cpu)).map_or(Placement::Queue(wake.prev_cpu), Placement::run)
     }
 
     fn task_new(&self, _: &Ctx<'_>, task: &Task, baton: Schedulable) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `fifo`: one first-in first-out queue for each CPU.
 //!
-//! 1. A waking or new task goes to an idle CPU, the nearest to where it ran last; a task woken by one that is about to sleep
-//!    takes the waker's CPU instead. If no CPU is idle it stays where it ran last.
+//! 1. A waking or new task goes to an idle CPU, the nearest to where it ran last, and one of an idle core before an idle SMT
+//!    sibling; a task woken by one that is about to sleep takes the waker's CPU instead. If no CPU is idle it stays where it
+//!    ran last.
 //! 2. There it waits at the end of that CPU's queue.
 //! 3. A CPU runs the first of its queue, for a slice (`slice`, 20 ms). At the end of the slice the task goes to the end of the
 //!    queue.
@@ -46,10 +47,9 @@ impl PerCpuFifo {
     /// The nearest idle CPU, or else the one where the task ran last. Apart from the rest, so that the other wakeups need no
     /// registers for it.
     #[inline(never)]
-    fn idle_cpu(&self, ctx: &Ctx<'_>, task: &Task, prev_cpu: Cpu) -> Placement {
-        let near = self.near.near(prev_cpu).iter().copied();
-        let mut idle = near.filter(|&cpu| ctx.is_idle(cpu) && ctx.may_run(task, cpu));
-        idle.find(|&cpu| ctx.claim_idle(cpu)).map_or(Placement::Queue(prev_cpu), Placement::run)
+    fn idle_cpu(&self, ctx: &Ctx<'_>, task: &Task, wake: &Wake) -> Placement {
+        let mut idle = ctx.idle_for(&self.near, wake).filter(|&cpu| ctx.may_run(task, cpu));
+        idle.find(|&cpu| ctx.claim_idle(cpu)).map_or(Placement::Queue(wake.prev_cpu), Placement::run)
     }
 }
 
@@ -71,7 +71,7 @@ impl Scheduler for PerCpuFifo {
         if wake.sync && (wake.waker_cpu == wake.prev_cpu || ctx.may_run(task, wake.waker_cpu)) {
             return Placement::Queue(wake.waker_cpu);
         }
-        self.idle_cpu(ctx, task, wake.prev_cpu)
+        self.idle_cpu(ctx, task, wake)
     }
 
     fn task_new(&self, _: &Ctx<'_>, task: &Task, baton: Schedulable) {

@@ -3,8 +3,8 @@
 //! (section 4.2.3).
 //!
 //! 1. One first-in first-out queue for each CPU. Who runs has `slice` (20 ms).
-//! 2. A thread without a group wakes up where its waker is, if that is about to sleep; else on an idle CPU, the nearest to where it ran last; if
-//!    no CPU is idle it stays there.
+//! 2. A thread without a group wakes up where its waker is, if that is about to sleep; else on an idle CPU, the nearest to where it ran last, and
+//!    one of an idle core before an idle SMT sibling; if no CPU is idle it stays there.
 //! 3. A hint puts a thread into a group of the sender's, by a number of the sender's choice, or takes it out (0). A group has a home: as its
 //!    first thread comes, of the CPUs that this may use the one that is home to the fewest groups.
 //! 4. A thread of a group wakes up at its home, and waits there even if other CPUs are idle.
@@ -195,8 +195,7 @@ impl Scheduler for Locality {
         if wake.sync && (wake.waker_cpu == wake.prev_cpu || ctx.may_run(task, wake.waker_cpu)) {
             return Placement::Queue(wake.waker_cpu);
         }
-        let near = self.topology.near(wake.prev_cpu).iter().copied().take_while(|_| ctx.any_idle());
-        let mut idle = near.filter(|&cpu| ctx.is_idle(cpu) && ctx.may_run(task, cpu));
+        let mut idle = ctx.idle_for(&self.topology, wake).filter(|&cpu| ctx.may_run(task, cpu));
         idle.find(|&cpu| ctx.claim_idle(cpu)).map_or(Placement::Queue(wake.prev_cpu), Placement::run)
     }
 
@@ -229,9 +228,10 @@ impl Scheduler for Locality {
     }
 
     fn newly_idle(&self, ctx: &Ctx<'_>, cpu: Cpu) -> Option<Schedulable> {
-        let others = || self.topology.near(cpu).iter().copied().filter(|&other| other != cpu);
-        let longest = others().max_by_key(|&other| self.kept.queues[other].lock().len());
-        longest.into_iter().chain(others()).find_map(|from| {
+        let length = |&other: &Cpu| self.kept.queues[other].lock().len();
+        let longest = |level: &[Cpu]| level.iter().copied().max_by_key(length);
+        let levels = self.topology.levels(cpu).into_iter();
+        levels.flat_map(|level| longest(level).into_iter().chain(level.iter().copied())).find_map(|from| {
             let mut queue = self.kept.queues[from].lock();
             let is_crowded = queue.len() > self.crowd;
             let may_go = |slot: u32| is_crowded || self.kept.threads.slot(slot).group.get() == 0;

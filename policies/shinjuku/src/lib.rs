@@ -2,7 +2,8 @@
 //! `shinjuku`: one queue for the machine, first come, first served, and preemption after microseconds: short requests do not wait for long
 //! ones. After Shinjuku (Kaffes et al., NSDI '19) as Enoki has it (section 4.2.2).
 //!
-//! 1. A waking or new task goes to an idle CPU, the nearest to where it ran last. If no CPU is idle, it waits at the end of the queue.
+//! 1. A waking or new task goes to an idle CPU, the nearest to where it ran last, and one of an idle core before an idle SMT
+//!    sibling. If no CPU is idle, it waits at the end of the queue.
 //! 2. A CPU that has nothing to run takes the first of the queue that it may run.
 //! 3. Who has run for a slice (`slice`, 10 us; 5 us to 100 us) is preempted, by a timer, if anyone is in the queue, and is *long* until it
 //!    sleeps, or is sent away `patience` times in a row before it had another slice: so that one who would have slept can. Nobody short is
@@ -195,8 +196,7 @@ impl Scheduler for Shinjuku {
 
     fn select_task_rq(&self, ctx: &Ctx<'_>, task: &Task, wake: &Wake) -> Placement {
         self.shared.tasks.of(task).timed.store(!wake.sync, Relaxed);
-        let near = self.topology.near(wake.prev_cpu).iter().copied().take_while(|_| ctx.any_idle());
-        let mut idle = near.filter(|&cpu| ctx.is_idle(cpu) && ctx.may_run(task, cpu));
+        let mut idle = ctx.idle_for(&self.topology, wake).filter(|&cpu| ctx.may_run(task, cpu));
         Placement::Queue(idle.find(|&cpu| ctx.claim_idle(cpu)).unwrap_or(wake.prev_cpu))
     }
 

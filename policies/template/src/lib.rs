@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `template`: one first-in first-out queue for each CPU.
 //!
-//! 1. A waking or new task is handed straight to an idle CPU, the nearest to where it ran last.
+//! 1. A waking or new task is handed straight to an idle CPU, the nearest to where it ran last, and one of an idle core before
+//!    an idle SMT sibling.
 //! 2. If no CPU is idle, it waits at the end of the queue of the CPU where it ran last.
 //! 3. A CPU runs the first task of its queue for a slice (option `slice`, 20 ms), and then puts it at the end.
 //!
@@ -65,8 +66,8 @@ impl Scheduler for Template {
 
     /// Rule 1. Two CPUs may see the same idle CPU; only one of them can claim it.
     fn select_task_rq(&self, ctx: &Ctx<'_>, task: &Task, wake: &Wake) -> Placement {
-        let mut near = self.topology.near(wake.prev_cpu).iter().copied().filter(|&cpu| ctx.may_run(task, cpu));
-        match near.find(|&cpu| ctx.claim_idle(cpu)) {
+        let mut idle = ctx.idle_for(&self.topology, wake).filter(|&cpu| ctx.may_run(task, cpu));
+        match idle.find(|&cpu| ctx.claim_idle(cpu)) {
             Some(idle) => Placement::Run { cpu: idle, slice: self.slice },
             None => Placement::Queue(wake.prev_cpu),
         }

@@ -10,10 +10,11 @@
 //!    Where nobody waits, nobody is interrupted for a whole period. A task lighter than nice 0 has that much less, down to
 //!    `light_slice` (0.5 ms), kept by a timer: so that what it then has to wait for is short, too.
 //! 5. At each tick, a running task that is more than `min_slice` ahead of the first in the queue is preempted.
-//! 6. A waking task goes to an idle CPU, the nearest to where it ran last; if the waker is about to sleep and nobody waits
-//!    there, to the waker's CPU; else to where it ran last.
-//! 7. A CPU that would go idle steals from the longest queue; a busy one wakes an idle one at its tick, if that may run one of the
-//!    first eight who wait, and for who is preempted or restored.
+//! 6. A waking or new task goes to an idle CPU, the nearest to where it ran last, and one of an idle core before an idle SMT
+//!    sibling; if the waker is about to sleep and nobody waits there, to the waker's CPU; else to where it ran last.
+//! 7. A CPU that would go idle steals from the longest queue under its LLC, then of its node, then of all: of the nearest 64 of each. A busy one
+//!    wakes an idle one at its tick, if that may run one of the first eight who wait, and for who is preempted or restored; who is woken so
+//!    steals there first.
 //! 8. Nobody waits for ever, whatever the weights: a busy CPU looks through its queue now and then (`look`, 200 ms), and who is
 //!    found waiting the third time is next.
 //! 9. A task that wakes up preempts the one that runs, if that is ahead of it by more than `granularity` (1 ms). One that is not lighter is preempted so not more
@@ -63,6 +64,8 @@ struct PerCpuState {
     pace: Shared<u64>,
     /// When a task was taken from here so last, ns.
     gave: Shared<u64>,
+    /// The CPU that had this one look for work last (rule 7), until it has looked.
+    offered: Shared<u32>,
 }
 
 /// One task. Written in the task's own calls, which the host never makes two of at once.
@@ -91,7 +94,7 @@ pub struct Kept {
 }
 
 baton::state!(Queue, version 1 { tasks, vruntime, looked });
-baton::state!(PerCpuState, version 2 { queue, waiting, timed, running, weight, preempted, mark, pace, gave });
+baton::state!(PerCpuState, version 3 { queue, waiting, timed, running, weight, preempted, mark, pace, gave, offered });
 baton::state!(TaskState, version 2 { vruntime, charged, home, weight, moved, found });
 baton::state!(Kept, version 2 { cpus, tasks, limbo });
 
@@ -116,6 +119,9 @@ const FAR: u64 = 1 << 62;
 
 /// CPUs that a waking task looks at where none is idle (rule 10), and tasks of another CPU that one chooses from (rule 11).
 const NEAREST: usize = 8;
+
+/// Under its LLC, of its node and of all, CPUs that an idle one looks at for work (rule 7).
+const STEAL_FROM: usize = 64;
 
 /// Is `a` before `b`? As the kernel compares vruntimes, so that the count may wrap.
 fn before(a: u64, b: u64) -> bool {
@@ -243,8 +249,8 @@ impl Wfq {
 
     /// Has the nearest idle CPU that is fit look for work.
     fn offer(&self, ctx: &Ctx<'_>, from: Cpu, is_fit: impl Fn(Cpu) -> bool) {
-        let near = self.topology.near(from).iter().copied().take_while(|_| ctx.any_idle());
-        if let Some(idle) = near.filter(|&cpu| ctx.is_idle(cpu)).find(|&cpu| is_fit(cpu)) {
+        if let Some(idle) = ctx.idle_near(&self.topology, from).find(|&cpu| is_fit(cpu)) {
+            self.shared.cpus[idle].offered.set(from.number() as u32);
             let _ = ctx.kick(idle, Kick::Idle);
         }
     }
@@ -293,7 +299,7 @@ impl Scheduler for Wfq {
 
     fn new(env: &Env<'_>) -> Result<Self, baton::Error> {
         let queue = || Lock::new(Queue { tasks: env.tree(), vruntime: 0, looked: 0 });
-        let cpu = |_| PerCpuState {
+        let cpu = |cpu: Cpu| PerCpuState {
             queue: queue(),
             waiting: Shared::new(0),
             timed: AtomicBool::new(false),
@@ -303,6 +309,7 @@ impl Scheduler for Wfq {
             mark: AtomicU64::new(0),
             pace: Shared::new(0),
             gave: Shared::new(0),
+            offered: Shared::new(cpu.number() as u32),
         };
         let limbo = Arc::new(Lock::new(env.fifo()));
         Self::reregister_init(env, Kept { cpus: env.per_cpu(cpu), tasks: env.per_task(), limbo })
@@ -314,8 +321,7 @@ impl Scheduler for Wfq {
         if wake.sync && nobody_waits && (waker == wake.prev_cpu || ctx.may_run(task, waker)) {
             return Placement::Queue(waker);
         }
-        let near = self.topology.near(wake.prev_cpu).iter().copied().take_while(|_| ctx.any_idle());
-        let mut idle = near.filter(|&cpu| ctx.is_idle(cpu) && ctx.may_run(task, cpu));
+        let mut idle = ctx.idle_for(&self.topology, wake).filter(|&cpu| ctx.may_run(task, cpu));
         Placement::Queue(
             idle.find(|&cpu| ctx.claim_idle(cpu)).unwrap_or_else(|| self.least_loaded(ctx, task, wake.prev_cpu)),
         )
@@ -384,15 +390,20 @@ impl Scheduler for Wfq {
     }
 
     fn newly_idle(&self, ctx: &Ctx<'_>, cpu: Cpu) -> Option<Schedulable> {
-        let others = || self.topology.near(cpu).iter().copied().filter(|&c| c != cpu);
         let waiting = |c: Cpu| self.shared.cpus[c].waiting.get();
-        let longest = others().max_by_key(|&c| waiting(c));
         // What its vruntime is here its first charge says: until it runs here, it is other CPUs' to write.
-        longest
-            .into_iter()
-            .chain(others())
-            .filter(|&c| waiting(c) != 0)
-            .find_map(|c| self.take(c, |slot| ctx.slot_may_run(slot, cpu)))
+        let take = |from: Cpu| self.take(from, |slot| ctx.slot_may_run(slot, cpu));
+        let offered = Cpu::new(self.shared.cpus[cpu].offered.get());
+        if offered != cpu {
+            self.shared.cpus[cpu].offered.set(cpu.number() as u32);
+            if let Some(task) = take(offered) {
+                return Some(task);
+            }
+        }
+        self.topology.levels(cpu).into_iter().find_map(|level| {
+            let busy = || level.iter().copied().take(STEAL_FROM).filter(|&c| waiting(c) != 0);
+            busy().max_by_key(|&c| waiting(c)).into_iter().chain(busy()).find_map(take)
+        })
     }
 
     fn balance(&self, ctx: &Ctx<'_>, cpu: Cpu) {

@@ -216,7 +216,8 @@ pub struct BatonPolicy {
     pub create: Option<extern "C-unwind" fn(env: *const BatonEnv) -> *mut c_void>,
     /// Needed. Process context; no other call is under way or will come.
     pub destroy: Option<extern "C-unwind" fn(this: *mut c_void)>,
-    /// The CPU, or'ed with [`BATON_SELECT_DIRECT`]: then the task runs there for `ctx->slice` ns, the default if 0.
+    /// The CPU, or'ed with [`BATON_SELECT_DIRECT`]: then the task runs there for `ctx->slice` ns, the default if 0. A new task
+    /// (`BATON_F_FORK`) is not the policy's yet: `task_new` gives it the task whatever this answers.
     pub select_task_rq: Option<
         extern "C-unwind" fn(
             this: *mut c_void,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What a call may do.
 
-use crate::{Cpu, Hints, Kick, KickRefused, Message, Schedulable, Task};
+use crate::{Cpu, Hints, Kick, KickRefused, Message, Schedulable, Task, Topology, Wake};
 use baton_seam::host;
 use core::{cell::Cell, marker::PhantomData};
 
@@ -121,6 +121,36 @@ impl<'a> Ctx<'a> {
     #[inline]
     pub fn claim_idle(&self, cpu: Cpu) -> bool {
         host::claim_idle(cpu.number())
+    }
+
+    /// The idle CPUs, the best for a task first that ran on `from`: those of wholly idle cores under its LLC, the nearest first, then those
+    /// under its LLC whose sibling is busy; then in the same order the rest of its node, and the rest of the machine. One look
+    /// ([`Ctx::any_idle`]) where nothing is idle. Another CPU may claim any of them meanwhile: [`Ctx::claim_idle`] decides.
+    #[inline]
+    pub fn idle_near<'t>(&'t self, topology: &'t Topology, from: Cpu) -> impl Iterator<Item = Cpu> + 't {
+        let levels = topology.levels(from).into_iter().take_while(|_| self.any_idle());
+        levels.flat_map(move |level| {
+            let threads: &[Cpu] = if topology.has_smt() { level } else { &[] };
+            let idle = |of: &'t [Cpu]| of.iter().copied().filter(|&cpu| self.is_idle(cpu));
+            let is_whole = move |&cpu: &Cpu| self.is_idle_core(topology, cpu);
+            idle(level).filter(is_whole).chain(idle(threads).filter(move |cpu| !is_whole(cpu)))
+        })
+    }
+
+    /// [`Ctx::idle_near`] for a task that wakes up or is new, from where it ran last. A new one may go further to a core of its own:
+    /// wholly idle cores of the whole machine come first.
+    #[inline]
+    pub fn idle_for<'t>(&'t self, topology: &'t Topology, wake: &Wake) -> impl Iterator<Item = Cpu> + 't {
+        let is_spread = wake.fork && topology.has_smt() && self.any_idle();
+        let all: &[Cpu] = if is_spread { topology.near(wake.prev_cpu) } else { &[] };
+        let cores = all.iter().copied().filter(|&cpu| self.is_idle(cpu) && self.is_idle_core(topology, cpu));
+        cores.chain(self.idle_near(topology, wake.prev_cpu))
+    }
+
+    /// Are the SMT siblings of `cpu`, which is idle, idle too?
+    #[inline]
+    fn is_idle_core(&self, topology: &Topology, cpu: Cpu) -> bool {
+        topology.core(cpu).iter().skip(1).all(|&sibling| self.is_idle(sibling))
     }
 
     /// Replies to the task in that slot, which has a queue to this policy: `ctx.reply::<Self>(from.slot, &reply)`. From any call, on

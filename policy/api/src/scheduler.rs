@@ -31,6 +31,9 @@ pub trait Scheduler: Sized + Send + Sync {
     /// A task wakes up or is new: on which CPU's run queue? [`Placement::Run`] hands it straight to an idle CPU, past the
     /// policy's queues, for a slice. Called by the waker, without the run-queue lock. Not called for a task that is bound to one CPU. A
     /// CPU that is not allowed is refused, and counted: the task stays where it ran last.
+    ///
+    /// A new task ([`Wake::fork`]) is not the policy's yet: `task_new` gives it the task, and follows [`Placement::Run`] too. What the
+    /// policy keeps for its slot is still that of the task before.
     fn select_task_rq(&self, ctx: &Ctx<'_>, task: &Task, wake: &Wake) -> Placement {
         let _ = (ctx, task);
         Placement::Queue(wake.prev_cpu)

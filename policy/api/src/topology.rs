@@ -19,7 +19,19 @@ pub struct Place {
 #[derive(Clone, Debug)]
 pub struct Topology {
     places: Box<[Place]>,
-    near: Box<[Box<[Cpu]>]>,
+    near: Box<[Near]>,
+    has_smt: bool,
+}
+
+/// All CPUs, as one of them sees them.
+#[derive(Clone, Debug)]
+struct Near {
+    /// Nearest first, itself at the front.
+    cpus: Box<[Cpu]>,
+    /// So many of them are of its core, under its LLC, and of its node.
+    core: u32,
+    llc: u32,
+    node: u32,
 }
 
 impl Topology {
@@ -33,10 +45,14 @@ impl Topology {
                 let count = places.len();
                 // Nearest first; among equals, round from `from`, so that not everyone tries CPU 0 first.
                 cpus.sort_by_key(|c| (distance(places[from], places[c.index()]), (c.index() + count - from) % count));
-                cpus.into_boxed_slice()
+                let within =
+                    |most: u32| cpus.partition_point(|c| distance(places[from], places[c.index()]) <= most) as u32;
+                let (core, llc, node) = (within(0), within(1), within(2));
+                Near { cpus: cpus.into_boxed_slice(), core, llc, node }
             })
-            .collect();
-        Self { places: places.into_boxed_slice(), near }
+            .collect::<Box<[Near]>>();
+        let has_smt = near.iter().any(|near| near.core > 1);
+        Self { places: places.into_boxed_slice(), near, has_smt }
     }
 
     /// Number of CPUs, at least 1; CPU numbers are below it.
@@ -58,7 +74,30 @@ impl Topology {
     /// node, the rest. Panics for a CPU that the machine does not have.
     #[inline]
     pub fn near(&self, cpu: Cpu) -> &[Cpu] {
-        &self.near[cpu.index()]
+        &self.near[cpu.index()].cpus
+    }
+
+    /// [`Topology::near`] in three parts: what shares the LLC with `cpu` (itself at the front), the rest of its node, and the rest of
+    /// the machine. For searches that end at the first part where there is something.
+    #[inline]
+    pub fn levels(&self, cpu: Cpu) -> [&[Cpu]; 3] {
+        let near = &self.near[cpu.index()];
+        let (node, machine) = near.cpus.split_at(near.node as usize);
+        let (llc, node) = node.split_at(near.llc as usize);
+        [llc, node, machine]
+    }
+
+    /// The SMT siblings of `cpu`, itself at the front.
+    #[inline]
+    pub fn core(&self, cpu: Cpu) -> &[Cpu] {
+        let near = &self.near[cpu.index()];
+        &near.cpus[..near.core as usize]
+    }
+
+    /// Does any core have several CPUs?
+    #[inline]
+    pub fn has_smt(&self) -> bool {
+        self.has_smt
     }
 
     /// Do they share a last-level cache?

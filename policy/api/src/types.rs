@@ -65,7 +65,7 @@ pub struct Wake {
     pub waker_cpu: Cpu,
     /// The waker says that it will sleep at once (WF_SYNC).
     pub sync: bool,
-    /// The task is new (WF_FORK).
+    /// The task is new (WF_FORK): `task_new` comes next.
     pub fork: bool,
 }
 
@@ -75,7 +75,7 @@ pub enum Placement {
     /// On this CPU's run queue; `task_wakeup` or `task_new` follows.
     Queue(Cpu),
     /// Straight to `cpu`, which is idle and was claimed ([`crate::Ctx::claim_idle`]), for at most `slice` ns
-    /// ([`crate::DEFAULT_SLICE`] if 0); no call follows.
+    /// ([`crate::DEFAULT_SLICE`] if 0); no call follows, but `task_new` for a new task.
     Run {
         /// Where.
         cpu: Cpu,

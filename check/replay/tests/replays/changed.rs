@@ -74,8 +74,8 @@ fn another_policy_is_told_at_its_first_request() {
     for single in [SINGLE, THREADS] {
         let found = divergence(run(&recording, fifo(), single));
         assert_eq!(found.cause, Cause::OtherPolicy);
-        // wfq looks how far the one that runs is before it answers; fifo does not.
-        assert_eq!((found.method, found.got.as_str()), ("task_new", "task_new answers"));
+        // wfq looks whether tasks wait at the waker's before it looks for an idle CPU; fifo does not.
+        assert_eq!((found.method, found.got.as_str()), ("select_task_rq", "asks whether any CPU is idle"));
         assert!(found.expected.starts_with("reads a shared value"), "{found:?}");
     }
 }

@@ -74,9 +74,9 @@ fn survives(bytes: &[u8], single: bool) {
 /// What is whole is replayed, up to what is missing.
 #[test]
 fn a_missing_block_ends_a_replay_there() {
-    let recording = parse(&record(wfq(), "", "hackbench", "1x4x1", 300, 1));
+    let recording = parse(&record(wfq(), "", "hackbench", "1x4x1", 600, 1));
     let all = recording.streams.iter().map(|stream| stream.len()).sum::<u64>();
-    let bytes = record(wfq(), "", "hackbench", "1x4x1", 300, 1);
+    let bytes = record(wfq(), "", "hackbench", "1x4x1", 600, 1);
     let blocks = bytes.len() / BLOCK_SIZE;
     assert!(blocks > 10);
     for block in [blocks / 2, blocks - 1] {
@@ -95,7 +95,7 @@ fn a_missing_block_ends_a_replay_there() {
 
 #[test]
 fn a_torn_file_is_replayed_as_far_as_it_goes() {
-    let bytes = record(wfq(), "", "hackbench", "1x4x1", 300, 1);
+    let bytes = record(wfq(), "", "hackbench", "1x4x1", 600, 1);
     let torn = Recording::parse(&bytes[..bytes.len() / 2]).unwrap();
     for single in [SINGLE, THREADS] {
         let outcome = run(&torn, wfq(), single);

@@ -18,8 +18,8 @@
 
 use crate::host::{self, Call, TestCore};
 use baton_abi::{
-    BatonCtx, BatonFaultKind, BatonMethod, BATON_FAULT_NAMES, BATON_F_PREV_RUNNABLE, BATON_F_RESTORE, BATON_F_WAKEUP,
-    BATON_METHOD_NAMES, BATON_PICK_KEEP, BATON_PICK_NONE, BATON_SELECT_DIRECT,
+    BatonCtx, BatonFaultKind, BatonMethod, BATON_FAULT_NAMES, BATON_F_FORK, BATON_F_PREV_RUNNABLE, BATON_F_RESTORE,
+    BATON_F_WAKEUP, BATON_METHOD_NAMES, BATON_PICK_KEEP, BATON_PICK_NONE, BATON_SELECT_DIRECT,
 };
 use baton_core::{Fault, PolicyEntry, Slot, Verdict, TURN_IS_VAIN};
 use std::{
@@ -273,7 +273,8 @@ impl World {
                     "disable" | "dead" => core.disable_task(cpu, here, &mut ctx, word(0) == "dead"),
                     "nice" => core.set_nice(cpu, here, &mut ctx, word(2).parse().unwrap()),
                     "affinity" => core.set_affinity(cpu, here, &mut ctx),
-                    "select" => {
+                    "select" | "fork" => {
+                        ctx.flags = if word(0) == "fork" { BATON_F_FORK } else { 0 };
                         let verdict = core.select(cpu, here, &mut ctx);
                         self.say(match verdict {
                             Verdict::Run => format!("run @{}{}", ctx.cpu, for_slice(&ctx)),

@@ -38,6 +38,30 @@ fn new_picked_preempted_blocked_woken() {
 }
 
 #[test]
+fn the_policy_to_be_places_a_new_task() {
+    check(
+        "start a
+         default a
+         new 1
+         answer a select_task_rq cpu 1
+         fork 1 @0 => a.select_task_rq 1; none @1; [sleeping]
+         put 1 @1 => a.task_new 1; none; [queued]
+         new 2
+         answer a select_task_rq run 1
+         fork 2 @0 => a.select_task_rq 2; none @1; [sleeping]
+         new 3
+         mask 3 1
+         answer a select_task_rq cpu 1
+         fork 3 @0 => a.select_task_rq 3; none @0; [sleeping]
+         new 4
+         select 4 @0 => none @0; [sleeping]
+         answer a select_task_rq abort
+         fork 4 @0 => a.select_task_rq 4; none @0; [sleeping]; report: a panic in select_task_rq, 4
+         put 4 @0 => fallback; [fallback]",
+    );
+}
+
+#[test]
 fn the_slice_is_the_policys() {
     check(
         "start a

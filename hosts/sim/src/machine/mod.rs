@@ -254,6 +254,8 @@ impl<'m> Machine<'m> {
 
     /// Runs to the end of the duration, or to the first fault.
     pub fn run(&mut self) {
+        // That the policies were loaded made every CPU look, long before there was anything to run.
+        self.host().kicks_all.set(false);
         for cpu in 0..self.cpus.len() as u32 {
             self.note_idle(cpu);
             self.begin_noise(cpu);

@@ -10,7 +10,10 @@ use baton_sim::trace::{Event, Sink};
 use baton_sim::world::{Cx, Happening, Op, Spawn, TaskRef, World};
 use baton_sim::{Config, Outcome, PolicySpec};
 
-use crate::{cfs_like, faulty, fifo, machine, relay_v1, relay_v2, run, shipped, wfq, workload};
+use crate::{
+    arbiter, central, cfs_like, echo, faulty, fifo, locality, machine, relay_v1, relay_v2, run, shinjuku, shipped,
+    template, wfq, workload,
+};
 
 pub fn hog(name: &str) -> Spawn {
     Spawn::new(name, |_: &mut Cx<'_>| Op::Run(1_000_000))
@@ -94,6 +97,20 @@ fn hogs_share_by_weight() {
         // 1024, 1024 and 335 of 2383
         for (got, expected) in shares.iter().zip([1718, 1718, 562]) {
             assert!(got.abs_diff(expected) < 40, "{}: {shares:?}", policy.name());
+        }
+    }
+}
+
+/// Whoever places tasks takes idle cores before idle siblings: two threads of a core get 1.24 times as much done as one does.
+#[test]
+fn as_many_hogs_as_cores_have_a_core_each() {
+    for shape in ["1x4x2", "2x2x2/1"] {
+        let placing = [fifo(), wfq(), template(), cfs_like(), central(), shinjuku(), locality(), arbiter(), echo()];
+        for policy in placing {
+            let name = policy.name().to_owned();
+            let config = machine(shape, policy, 1_000);
+            let done = run(&config, workload("hogs:n=4", &config)).stats.groups[0].done;
+            assert!(done >= 390, "{name} on {shape}: {done} operations of 400");
         }
     }
 }
