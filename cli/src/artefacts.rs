@@ -188,8 +188,10 @@ pub fn headers_release() -> Result<String> {
 pub enum Target<'a> {
     Core,
     Policy(&'a Policy),
-    /// A policy, for the simulator and the checkers.
+    /// A policy, for the simulator and replays.
     Native(&'a Policy),
+    /// The same, for `baton check`: its atomics are scheduling points.
+    Checked(&'a Policy),
     /// The same, for a debugger.
     Debuggable(&'a Policy),
 }
@@ -200,6 +202,7 @@ impl Target<'_> {
             Target::Core => "the core".into(),
             Target::Policy(policy) => format!("the policy {}", policy.name),
             Target::Native(policy) => format!("the policy {} for user space", policy.name),
+            Target::Checked(policy) => format!("the policy {} for the checker", policy.name),
             Target::Debuggable(policy) => format!("the policy {} for a debugger", policy.name),
         }
     }
@@ -208,7 +211,9 @@ impl Target<'_> {
         match self {
             Target::Core => vec![CORE.into(), SHIM.into(), LATENCY.into()],
             Target::Policy(policy) => vec![module_of(&policy.name)],
-            Target::Native(policy) | Target::Debuggable(policy) => vec![library_of(&policy.name)],
+            Target::Native(policy) | Target::Checked(policy) | Target::Debuggable(policy) => {
+                vec![library_of(&policy.name)]
+            }
         }
     }
 
@@ -216,7 +221,7 @@ impl Target<'_> {
     fn stamp(&self) -> String {
         match self {
             Target::Core => ".core.built".into(),
-            Target::Policy(policy) | Target::Native(policy) | Target::Debuggable(policy) => {
+            Target::Policy(policy) | Target::Native(policy) | Target::Checked(policy) | Target::Debuggable(policy) => {
                 format!(".{}.built", policy.name)
             }
         }
@@ -226,6 +231,7 @@ impl Target<'_> {
     fn place(&self) -> Result<(PathBuf, String)> {
         match self {
             Target::Native(_) => Ok((cache().join("native"), String::new())),
+            Target::Checked(_) => Ok((cache().join("checked"), String::new())),
             Target::Debuggable(_) => Ok((cache().join("debuggable"), String::new())),
             Target::Core | Target::Policy(_) => {
                 let release = headers_release()?;
@@ -242,7 +248,7 @@ impl Target<'_> {
         eprintln!("baton: building {}{whose}", self.title());
         let (begun, start) = (SystemTime::now(), Instant::now());
         let host = match self {
-            Target::Native(_) | Target::Debuggable(_) => "hosts/native",
+            Target::Native(_) | Target::Checked(_) | Target::Debuggable(_) => "hosts/native",
             Target::Core | Target::Policy(_) => "hosts/kernel",
         };
         let mut command = Command::new(source.join(host).join("build.sh"));
@@ -256,6 +262,7 @@ impl Target<'_> {
             Target::Core => command.arg("core"),
             Target::Policy(policy) => command.arg("policy").arg(&policy.dir),
             Target::Native(policy) => command.arg(&policy.dir),
+            Target::Checked(policy) => command.arg(&policy.dir).env("BATON_CHECKED", "1"),
             Target::Debuggable(policy) => command.arg(&policy.dir).env("BATON_DEBUGGABLE", "1"),
         };
         // The compilers' messages go where ours go; nothing of a build belongs on standard output.
@@ -290,12 +297,16 @@ impl Target<'_> {
         let complete = self.files().iter().all(|file| out.join(file).exists());
         let tree = source()?;
         let mut sources = match self {
-            Target::Native(_) | Target::Debuggable(_) => vec![tree.join("hosts/native"), tree.join("policy")],
+            Target::Native(_) | Target::Checked(_) | Target::Debuggable(_) => {
+                vec![tree.join("hosts/native"), tree.join("policy")]
+            }
             Target::Core | Target::Policy(_) => {
                 vec![tree.join("hosts/core"), tree.join("hosts/kernel"), tree.join("policy")]
             }
         };
-        if let Target::Policy(policy) | Target::Native(policy) | Target::Debuggable(policy) = self {
+        if let Target::Policy(policy) | Target::Native(policy) | Target::Checked(policy) | Target::Debuggable(policy) =
+            self
+        {
             sources.push(policy.dir.clone());
         }
         match built {
@@ -324,7 +335,17 @@ pub fn without_recording(policy: &Policy) -> Result<PathBuf> {
 /// A policy in user space, from its name or path; built first where that is needed.
 pub fn native(text: &str) -> Result<baton_native::Policy> {
     let policy = Policy::find(text)?;
-    let library = Target::Native(&policy).ensure()?.join(library_of(&policy.name));
+    open(&policy, &Target::Native(&policy))
+}
+
+/// As [`native`], for the checker.
+pub fn checked(text: &str) -> Result<baton_native::Policy> {
+    let policy = Policy::find(text)?;
+    open(&policy, &Target::Checked(&policy))
+}
+
+fn open(policy: &Policy, target: &Target<'_>) -> Result<baton_native::Policy> {
+    let library = target.ensure()?.join(library_of(&policy.name));
     baton_native::Policy::open(&library).map_err(|why| {
         Error::environment(why, format!("build it again: rm {}, and the same command", library.display()))
     })

@@ -4,6 +4,7 @@
 #   build.sh DIR OUTDIR    baton_NAME.so of the policy in DIR (a Rust crate, or a folder with C files)
 # With BATON_ALLOW_UNSAFE=1 a policy in Rust may have unsafe code of its own.
 # With BATON_DEBUGGABLE set, for a debugger: nothing is optimised away, so that all variables can be read.
+# With BATON_CHECKED set, for the checker: its atomics are scheduling points (c/atomics.c).
 # Work is kept under $BATON_CACHE/build, so that a second build is quick. Prints nothing but errors.
 set -euo pipefail
 
@@ -15,6 +16,9 @@ out=${2:?OUTDIR}
 
 profile=release built=release optimise=-O2
 if [ -n "${BATON_DEBUGGABLE:-}" ]; then profile=dev built=debug optimise=-O0; fi
+
+points='' flavour=''
+if [ -n "${BATON_CHECKED:-}" ]; then points=$cache/build/native/atomics.o flavour=-checked; fi
 
 # For what is not stable in the wrapper: alloc_error_hook, and flags for the policy's crate alone.
 export RUSTC_BOOTSTRAP=1
@@ -30,11 +34,13 @@ write() {
 }
 
 build_rust() {
-	local package name dir forbid='"-Funsafe-code"'
-	[ -z "${BATON_ALLOW_UNSAFE:-}" ] || forbid=
+	local package name dir own=() all=("--remap-path-prefix=$top/=")
+	[ -n "${BATON_ALLOW_UNSAFE:-}" ] || own+=('"-Funsafe-code"')
+	[ -z "$points" ] || own+=('"-Cpasses=tsan"') all+=("-Clink-arg=$points")
+	own=$(IFS=,; echo "${own[*]}")
 	package=$(sed -n 's/^name *= *"\(.*\)"/\1/p' "$policy/Cargo.toml" | head -n 1)
 	name=${package//-/_}
-	dir=$cache/build/native/$name
+	dir=$cache/build/native/$name$flavour
 	write "$dir/Cargo.toml" <<-TOML
 		cargo-features = ["profile-rustflags"]
 		[package]
@@ -53,45 +59,65 @@ build_rust() {
 		overflow-checks = true
 		debug = "line-tables-only"
 		[profile.release.package.$package]
-		rustflags = [$forbid]
+		rustflags = [$own]
 		[profile.dev]
 		debug-assertions = false
 		overflow-checks = true
 		[profile.dev.package.$package]
-		rustflags = [$forbid]
+		rustflags = [$own]
 		[workspace]
 	TOML
 	write "$dir/src/lib.rs" <<-RUST
 		#![feature(alloc_error_hook)]
 		baton_native_glue::export!(policy::BatonPolicy);
 	RUST
-	(cd "$dir" && CARGO_TARGET_DIR="$cache/build/native-target" RUSTFLAGS="--remap-path-prefix=$top/=" \
+	(cd "$dir" && CARGO_TARGET_DIR="$cache/build/native-target$flavour" RUSTFLAGS="${all[*]}" \
 		cargo build --quiet --profile "$profile")
-	install -D "$cache/build/native-target/$built/libbaton_native_$name.so" "$out/baton_$name.so"
+	install -D "$cache/build/native-target$flavour/$built/libbaton_native_$name.so" "$out/baton_$name.so"
 }
 
 # The headers of the kernel whose words c/words.h has.
 KERNEL_HEADERS="linux/types.h linux/kernel.h linux/compiler.h linux/atomic.h linux/minmax.h linux/container_of.h linux/array_size.h \
 linux/overflow.h linux/string.h asm/rqspinlock.h"
 
+# READ_ONCE() and WRITE_ONCE() are atomics.
+volatile_atomics() {
+	if "${CC:-gcc}" --version | grep -q clang; then
+		echo "-mllvm -tsan-distinguish-volatile=1"
+	else
+		echo "--param=tsan-distinguish-volatile=1"
+	fi
+}
+
 build_c() {
-	local name dir header
+	local name dir header compile sources
 	name=$(basename "$policy")
 	name=${name//-/_}
-	dir=$cache/build/native/$name
+	dir=$cache/build/native/$name$flavour
 	for header in $KERNEL_HEADERS; do
 		echo '#include "words.h"' | write "$dir/include/$header"
 	done
 	# Unaligned, aliased and wrapping as the kernel's compiler has it; with symbols, for the checker's stories.
-	${CC:-gcc} -std=gnu11 "$optimise" -g -shared -fPIC -fvisibility=hidden -fno-strict-aliasing -fno-strict-overflow \
-		-fstack-clash-protection -fmacro-prefix-map="$top/=" -Wall -Wextra -Wno-unused-parameter -Wl,-z,defs \
-		-I"$dir/include" -I"$here/c" -I"$top/policy/c" -I"$policy" -o "$dir/policy.so" "$here/c/host.c" "$policy"/*.c
+	compile=("${CC:-gcc}" -std=gnu11 "$optimise" -g -fPIC -fvisibility=hidden -fno-strict-aliasing -fno-strict-overflow
+		-fstack-clash-protection -fmacro-prefix-map="$top/=" -Wall -Wextra -Wno-unused-parameter
+		-I"$dir/include" -I"$here/c" -I"$top/policy/c" -I"$policy")
+	if [ -n "$points" ]; then
+		"${compile[@]}" -r -nostdlib $(volatile_atomics) -fsanitize=thread -o "$dir/policy.o" "$policy"/*.c
+		sources=("$dir/policy.o" "$points")
+	else
+		sources=("$policy"/*.c)
+	fi
+	"${compile[@]}" -shared -Wl,-z,defs -o "$dir/policy.so" "$here/c/host.c" "${sources[@]}"
 	install -D "$dir/policy.so" "$out/baton_$name.so"
 }
 
 mkdir -p "$cache/build"
 exec 9>"$cache/build/native.lock"
 flock 9
+if [ -n "$points" ]; then
+	mkdir -p "${points%/*}"
+	"${CC:-gcc}" -O2 -fPIC -fvisibility=hidden -c -o "$points" "$here/c/atomics.c"
+fi
 if [ -e "$policy/Cargo.toml" ]; then
 	build_rust
 elif compgen -G "$policy/*.c" >/dev/null; then

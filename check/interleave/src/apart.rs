@@ -8,15 +8,25 @@ use crate::story::{Finding, Line};
 use crate::world::{self, World};
 use crate::{table, Property};
 use baton_abi::BatonFaultKind;
-use baton_native::{contained, give_up, Crash};
-use std::cell::Cell;
+use baton_native::{contained, end_endless, give_up, Crash};
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::Arc;
+use std::time::Duration;
 use std::{mem, panic, ptr, thread};
 
 std::thread_local! {
     /// Where on the stack the policy's call that goes on now begins; 0 if none does.
     static CALL: Cell<usize> = const { Cell::new(0) };
+    /// Counted by [`beat`], looked at by the thread that waits for this one.
+    static BEATS: RefCell<Arc<AtomicU64>> = RefCell::default();
+}
+
+/// A call begins, or lets others go on.
+fn beat() {
+    BEATS.with_borrow(|beats| beats.fetch_add(1, Relaxed));
 }
 
 /// How much stack a policy's call may have used when it asks its host something, of the 256 KiB that a CPU has: the rest is for the
@@ -28,6 +38,7 @@ const MOST_STACK: usize = 128 << 10;
 pub fn in_policy<R>(call: impl FnOnce() -> R) -> R {
     let mark = 0_u8;
     let outer = CALL.replace(ptr::from_ref(&mark) as usize);
+    beat();
     let result = call();
     CALL.set(outer);
     result
@@ -36,6 +47,7 @@ pub fn in_policy<R>(call: impl FnOnce() -> R) -> R {
 /// Lets other CPUs go on, in the midst of a call perhaps.
 pub fn out_of_policy(others: impl FnOnce()) {
     let call = CALL.replace(0);
+    beat();
     others();
     CALL.set(call);
 }
@@ -66,9 +78,17 @@ struct Handed<T>(T, Option<Wreck>);
 unsafe impl<T: Send> Send for Handed<T> {}
 
 /// Runs `f` on a thread of its own, which then gives what `take` finds there. Of what comes with a wreck nothing may be freed.
-pub fn apart<T: Send + 'static>(f: impl FnOnce() + Send + 'static, take: fn() -> T) -> (T, Option<Wreck>) {
+/// A call of the policy that goes on for more than `limit`, twice at most, and lets nobody else go on, is ended.
+pub fn apart<T: Send + 'static>(
+    limit: Duration,
+    f: impl FnOnce() + Send + 'static,
+    take: fn() -> T,
+) -> (T, Option<Wreck>) {
     let (sender, receiver) = mpsc::sync_channel(1);
+    let beats = Arc::new(AtomicU64::new(0));
+    let beats_there = beats.clone();
     let thread = thread::spawn(move || {
+        BEATS.set(beats_there);
         let crash = contained(is_in_policy, f).err();
         let wreck = crash.map(|crash| Wreck { crash, world: world::leave() });
         let _ = sender.send(Handed(take(), wreck));
@@ -76,9 +96,20 @@ pub fn apart<T: Send + 'static>(f: impl FnOnce() + Send + 'static, take: fn() ->
             thread::park();
         }
     });
-    match receiver.recv() {
-        Ok(Handed(taken, wreck)) => (taken, wreck),
-        Err(_) => panic::resume_unwind(thread.join().expect_err("a thread that gives nothing has panicked")),
+    let mut seen = beats.load(Relaxed);
+    loop {
+        match receiver.recv_timeout(limit) {
+            Ok(Handed(taken, wreck)) => return (taken, wreck),
+            Err(RecvTimeoutError::Timeout) => {
+                let now = beats.load(Relaxed);
+                if mem::replace(&mut seen, now) == now {
+                    end_endless(&thread);
+                }
+            }
+            Err(RecvTimeoutError::Disconnected) => {
+                panic::resume_unwind(thread.join().expect_err("a thread that gives nothing has panicked"))
+            }
+        }
     }
 }
 
@@ -94,8 +125,11 @@ impl Wreck {
             _ if world.over.get() => {}
             Some(what) => world.fail(Property::Panic, || format!("it could not be {what}: {crash}"), None),
             None => {
-                let is_overflow = crash == Crash::StackOverflow;
-                let kind = if is_overflow { BatonFaultKind::StackOverflow } else { BatonFaultKind::Panic };
+                let kind = match crash {
+                    Crash::StackOverflow => BatonFaultKind::StackOverflow,
+                    Crash::Endless => BatonFaultKind::Stall,
+                    _ => BatonFaultKind::Panic,
+                };
                 table::end(&world, kind, crash.to_string());
             }
         }

@@ -11,6 +11,7 @@ use crate::story::Kind;
 use crate::world::World;
 use crate::Property;
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// Ticks without wakeups, after which work is where it can be done: eight calls to `balance`.
@@ -27,6 +28,9 @@ const BUSTLE: u64 = 32;
 
 /// How often the CPUs ask for tasks in the third part, at most.
 const ASKS: usize = 64;
+
+/// For how many ticks a CPU has been idle beside tasks that wait: by its number, and how often it has begun to idle.
+type Beside = BTreeMap<(usize, u64), u64>;
 
 /// The weights of the kernel's table are 1.25 to the power of the nice value, nearly. Who is lighter than the heaviest may wait for
 /// longer, but not for more than four times as long.
@@ -128,29 +132,29 @@ impl World {
             return;
         }
         self.tell(Kind::Part, || format!("nobody wakes or sleeps for {CALM} ticks"));
+        let mut beside = Beside::default();
         for number in 0..CALM {
             if self.over.get() {
                 return;
             }
             self.tick_all(number);
+            self.look_for_idle(&mut beside);
             // The rest would be the same.
             if number >= 4 && self.all().iter().all(|task| !task.waits()) {
                 break;
             }
         }
-        let idles = |cpu: &&Cpu| !cpu.off.get() && cpu.current.get().is_none() && !cpu.resched.get();
-        for cpu in self.cpus.iter().filter(idles) {
+        for cpu in self.cpus.iter().filter(|cpu| cpu.idles()) {
             self.here.set(Some(cpu.number));
             let waiting = self.all().into_iter().find(|task| task.waits() && task.may_use(cpu.number));
-            let state = self.state(cpu.number);
-            if state.is_asleep() && !state.is_idle() {
+            if self.is_claimed(cpu) {
                 let while_what = waiting.map_or(String::new(), |task| format!(", while task {} waits", task.pid));
                 let what = || {
                     format!("CPU {} was claimed, got nothing to do, and can be claimed no more{while_what}", cpu.number)
                 };
                 return self.fail(Property::ClaimedIdle, what, None);
             }
-            if let Some(task) = waiting.filter(|_| !self.without.contains(&Property::WorkConservation)) {
+            if let Some(task) = waiting.filter(|_| !self.is_left_out(Property::WorkConservation)) {
                 let (idle, rq) = (cpu.number, task.rq.get());
                 if !self.is_lost(&task) {
                     let what = || {
@@ -159,11 +163,46 @@ impl World {
                             task.pid
                         )
                     };
-                    self.fail(Property::WorkConservation, what, None);
+                    self.fail_waiting(Property::WorkConservation, &task, what);
                 }
                 return;
             }
         }
+    }
+
+    /// It sleeps, and was claimed for something that has not come.
+    fn is_claimed(&self, cpu: &Cpu) -> bool {
+        let state = self.state(cpu.number);
+        state.is_asleep() && !state.is_idle()
+    }
+
+    /// After each tick: a CPU idles, and a task waits that it could run, as after the ticks before.
+    fn look_for_idle(&self, beside: &mut Beside) {
+        if self.over.get() || self.is_left_out(Property::IdleBeside) {
+            return;
+        }
+        let mut now = Beside::default();
+        for cpu in self.cpus.iter().filter(|cpu| cpu.idles() && !self.is_claimed(cpu)) {
+            let waits = |task: &Rc<Task>| task.waits() && task.may_use(cpu.number);
+            let Some(task) = self.all().into_iter().find(waits) else { continue };
+            let key = (cpu.number, cpu.idled.get());
+            let ticks = 1 + beside.get(&key).unwrap_or(&0);
+            now.insert(key, ticks);
+            if ticks > self.options.idle_ticks {
+                self.here.set(Some(cpu.number));
+                let (cpu, pid, rq) = (cpu.number, task.pid, task.rq.get());
+                if !self.is_lost(&task) {
+                    let what = || {
+                        format!(
+                            "CPU {cpu} idles for {ticks} ticks of 4 ms, while tasks wait that could run there, now task {pid} on CPU {rq}"
+                        )
+                    };
+                    self.fail_waiting(Property::IdleBeside, &task, what);
+                }
+                return;
+            }
+        }
+        *beside = now;
     }
 
     fn bustle(&self) {
@@ -186,8 +225,10 @@ impl World {
         });
         // Who waits after the first ticks is watched until it has run.
         let mut watched = Vec::new();
+        let mut beside = Beside::default();
         for number in 0.. {
             self.tick_all(number);
+            self.look_for_idle(&mut beside);
             if self.over.get() {
                 return;
             }
@@ -211,11 +252,8 @@ impl World {
         self.tell(Kind::Part, || "who runs goes to sleep, and all CPUs ask for tasks".into());
         self.ask_all();
         if task.waits() && !self.over.get() {
-            self.fail(
-                Property::LostTask,
-                || format!("task {} can run, and no CPU picks it, though all ask", task.pid),
-                None,
-            );
+            let what = || format!("task {} can run, and no CPU picks it, though all ask", task.pid);
+            self.fail_waiting(Property::LostTask, task, what);
         }
         if let Some(story) = self.story.borrow_mut().as_mut().filter(|_| !self.over.get()) {
             story.truncate(told);
@@ -237,7 +275,7 @@ impl World {
                 running.join(", ")
             )
         };
-        self.fail(Property::BoundedWait, what, None);
+        self.fail_waiting(Property::BoundedWait, task, what);
     }
 
     /// All CPUs ask for tasks until none comes; who runs goes to sleep.

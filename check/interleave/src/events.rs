@@ -6,15 +6,10 @@ use crate::kernel::{Turn, TICK};
 use crate::machine::{Cpu, Kinds, Place, Task};
 use crate::story::Kind;
 use crate::world::{World, SLOTS};
-use baton_abi::{BatonCpu, BATON_F_FORK, BATON_F_SYNC};
+use baton_abi::{BATON_F_FORK, BATON_F_SYNC};
 use baton_core::{Init, PolicyEntry, TaskFacts};
 use baton_native::Policy;
 use std::rc::Rc;
-
-/// CPUs in pairs that share a cache.
-fn topology(count: usize) -> Vec<BatonCpu> {
-    (0..count as u32).map(|cpu| BatonCpu { core: cpu, llc: cpu / 2, node: 0, online: 1 }).collect()
-}
 
 impl World {
     pub fn policy(&self) -> &PolicyEntry {
@@ -23,7 +18,7 @@ impl World {
 
     /// Makes the policy, and the tasks of the beginning. The error says why there is no policy.
     pub fn set_up(&self, policy: Policy, options: &str) -> Result<(), String> {
-        let instance = in_policy(|| policy.make(&topology(self.cpus.len()), SLOTS as u32, options))?;
+        let instance = in_policy(|| policy.make(&self.options.machine(self.cpus.len()), SLOTS as u32, options))?;
         self.instances.borrow_mut().push(Rc::new(instance));
         self.outside.set(None);
         self.cpus.iter().for_each(|cpu| self.core.note_online(cpu.number as i32, true));
@@ -181,7 +176,8 @@ impl World {
             return;
         }
         self.outside.set(Some("put in the place of another version"));
-        let made = in_policy(|| new.make_from(&old, &topology(self.cpus.len()), SLOTS as u32, "", |_| ()));
+        let machine = self.options.machine(self.cpus.len());
+        let made = in_policy(|| new.make_from(&old, &machine, SLOTS as u32, "", |_| ()));
         self.outside.set(None);
         match made {
             Ok(made) => {

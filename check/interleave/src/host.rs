@@ -33,14 +33,17 @@ impl Host for Checker {
             task.answered.set(0);
         }
         let alone = call.begin(&world);
+        world.note_state();
         let answer = in_policy(|| instance.call(method, ctx, a, b));
         me.abandoning.set(false);
+        world.note_passed((method as u32, call.task.map(|task| (task.pid, task.cpu)), answer));
         if answer == BATON_ABORTED {
             // Guards that were forgotten keep nobody waiting.
             let held = std::mem::take(&mut *me.held.borrow_mut());
             held.into_iter().for_each(|key| world.release(key));
             return answer;
         }
+        call.note_given(&world);
         call.tell_answer(&world, answer);
         if let Some(key) = me.held.borrow().last() {
             let name = world.lock_name(*key);
@@ -84,7 +87,7 @@ impl Host for Checker {
         let method = report.method;
         let (property, what) = match fault.kind {
             K::Deadlock => (Property::Deadlock, format!("{method}: {}", report.message)),
-            K::LockTimeout => (Property::BoundedWait, format!("{method} does not come to an end")),
+            K::LockTimeout | K::Stall => (Property::Endless, format!("{method} does not come to an end")),
             K::LostTask => {
                 (Property::LostTask, format!("task {} is lost in {method}: its Schedulable is gone", fault.pid))
             }
@@ -186,8 +189,31 @@ impl Call {
     /// The call begins. For one that asks for a `Schedulable` back that the policy has: true if it must be found.
     fn begin(&self, world: &World) -> bool {
         let me = world.me();
+        me.questions.set(0);
+        me.last_lock.take();
         me.overlapped.set(world.cpus.iter().any(|other| other.number != me.number && other.inside.get()));
         matches!(self.method, M::TaskDequeued | M::TaskDeparted) && self.is_queued(world)
+    }
+
+    /// Of one that gave the policy a `Schedulable`: it is somewhere now.
+    fn note_given(&self, world: &World) {
+        let gives = matches!(
+            self.method,
+            M::TaskNew | M::TaskWakeup | M::TaskPreempt | M::TaskYield | M::TaskRestored | M::PickRefused
+        );
+        if !gives || world.story.borrow().is_none() {
+            return;
+        }
+        let slot = self.task.map(|task| task.slot).or(self.refused.map(|token| (token as u32).wrapping_sub(1)));
+        if let Some(task) = slot.and_then(|slot| world.task_in(slot)) {
+            let me = world.me();
+            let under = match me.last_lock.take() {
+                Some(lock) => format!("which took {lock} last"),
+                None => "which took no lock".into(),
+            };
+            let given = format!("since {} on CPU {}, {under}", self.name(), me.number);
+            task.given.replace(Some(given));
+        }
     }
 
     fn is_queued(&self, world: &World) -> bool {

@@ -430,6 +430,7 @@ impl World {
         let me = self.me();
         if me.idle.replace(idle) != idle {
             if idle {
+                me.idled.set(me.idled.get() + 1);
                 self.tell(Kind::Event, || "idles".into());
             }
             let mut ctx = BatonCtx { now: self.now.get(), cpu: me.number as i32, ..BatonCtx::default() };

@@ -3,8 +3,9 @@
 //! four simulated CPUs, in thousands of orders, each from the beginning.
 //!
 //! The CPUs are threads of `shuttle`: coroutines of one thread, of which one goes on until it comes to a scheduling point. Such are the
-//! entry to a method and its end, the taking of a lock and its release, and whatever else a policy asks its host. What the simulated kernel does between
-//! them is in `kernel`, function by function of the real one; it has the same points. A policy's own atomics are none.
+//! entry to a method and its end, the taking of a lock and its release, whatever else a policy asks its host, and the use of an atomic by a policy that was built for it
+//! (`hosts/native/c/atomics.c`). What the simulated kernel does between them is in `kernel`, function by function of the real one; it has
+//! the same points.
 //!
 //! What a schedule does is in its [`Seed`] whole: the machine, the way in which the next CPU is chosen, and a number of which all chance
 //! comes. So the same seed gives the same story, to the letter.
@@ -14,6 +15,7 @@
 mod apart;
 mod arena;
 mod choose;
+mod coverage;
 mod drain;
 mod events;
 mod hint;
@@ -28,11 +30,13 @@ mod story;
 mod table;
 mod world;
 
-pub use hint::Said;
+pub use coverage::Coverage;
+pub use hint::{HintSample, Said};
 pub use search::{check, replay, Outcome, Progress};
 pub use seed::{Seed, Way};
 pub use story::{Finding, Kind, Line, Report, Story, Told};
 
+use baton_abi::BatonCpu;
 use baton_native::Policy;
 use std::time::Duration;
 
@@ -52,6 +56,11 @@ pub enum Property {
     /// No CPU idles while a task waits that could run there, for longer than a number of ticks after the last wakeup (Ipanema's work
     /// conservation, in its concurrent form).
     WorkConservation,
+    /// No CPU idles beside a task that it could run for more than [`Options::idle_ticks`]. The stronger form of the one before, and left
+    /// out with it.
+    IdleBeside,
+    /// Each call comes to its end.
+    Endless,
     /// Who waits runs within a time that depends on weights only, however long others want to run.
     BoundedWait,
     /// A CPU that was claimed gets something to do.
@@ -60,13 +69,15 @@ pub enum Property {
 
 impl Property {
     /// All.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::Deadlock,
         Self::Panic,
         Self::LostTask,
         Self::OnePlace,
         Self::Discipline,
         Self::WorkConservation,
+        Self::IdleBeside,
+        Self::Endless,
         Self::BoundedWait,
         Self::ClaimedIdle,
     ];
@@ -80,6 +91,8 @@ impl Property {
             Self::OnePlace => "one-place",
             Self::Discipline => "discipline",
             Self::WorkConservation => "work-conservation",
+            Self::IdleBeside => "idle-beside-waiting",
+            Self::Endless => "endless",
             Self::BoundedWait => "bounded-wait",
             Self::ClaimedIdle => "claimed-idle",
         }
@@ -93,6 +106,8 @@ pub struct Options {
     pub policy: String,
     /// CPUs; 0 for two to four by turns.
     pub cpus: usize,
+    /// The machine: its CPUs, of which there are then so many; none for pairs that share a cache.
+    pub topology: Vec<BatonCpu>,
     /// Tasks; 0 for two to six by turns.
     pub tasks: usize,
     /// How many schedules.
@@ -105,8 +120,33 @@ pub struct Options {
     pub first: u64,
     /// The properties that are not looked at.
     pub without: Vec<Property>,
+    /// For how many ticks, of 4 ms, a CPU may idle beside a task that it could run.
+    pub idle_ticks: u64,
+    /// For how long a call may go on that neither locks nor asks; at most twice as long pass until that is noticed.
+    pub call_limit: Duration,
+    /// What tasks say to the policy; small numbers by chance if there are none.
+    pub hints: Vec<HintSample>,
     /// The version that takes the place of the policy, where an upgrade is one of the events; the policy itself if it can.
     pub next: Option<Policy>,
+}
+
+impl Options {
+    /// CPUs; 0 for two to four by turns.
+    fn cpus(&self) -> usize {
+        if self.topology.is_empty() {
+            self.cpus
+        } else {
+            self.topology.len()
+        }
+    }
+
+    /// The CPUs of a machine of so many: pairs that share a cache, unless a topology was given.
+    fn machine(&self, count: usize) -> Vec<BatonCpu> {
+        if self.topology.len() == count {
+            return self.topology.clone();
+        }
+        (0..count as u32).map(|cpu| BatonCpu { core: cpu, llc: cpu / 2, node: 0, online: 1 }).collect()
+    }
 }
 
 impl Default for Options {
@@ -114,12 +154,16 @@ impl Default for Options {
         Self {
             policy: String::new(),
             cpus: 0,
+            topology: Vec::new(),
             tasks: 0,
             schedules: 10_000,
             time: Duration::from_secs(60),
             shorten: Duration::from_secs(3),
             first: 0,
             without: Vec::new(),
+            idle_ticks: 4,
+            call_limit: Duration::from_secs(2),
+            hints: Vec::new(),
             next: None,
         }
     }

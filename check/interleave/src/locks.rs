@@ -104,8 +104,12 @@ impl World {
         });
         if matches!(key, Key::Policy(_)) {
             me.held.borrow_mut().push(key);
-            let at = taken_at.map_or(String::new(), |at| format!(" at {at}"));
-            self.tell(Kind::Lock, || format!("takes {}{at}", self.lock_name(key)));
+            if self.story.borrow().is_some() {
+                let at = taken_at.map_or(String::new(), |at| format!(" at {at}"));
+                let taken = format!("{}{at}", self.lock_name(key));
+                self.tell(Kind::Lock, || format!("takes {taken}"));
+                me.last_lock.replace(Some(taken));
+            }
         }
     }
 

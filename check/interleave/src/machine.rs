@@ -48,6 +48,8 @@ pub struct Task {
     pub migrating: Cell<bool>,
     /// It runs where it may not any more, and the stopper is to move it.
     pub to_move: Cell<bool>,
+    /// In which call its `Schedulable` was given to the policy, and under which lock, if the story is wanted.
+    pub given: RefCell<Option<String>>,
     /// In the final part: it sleeps after each run, for a moment.
     pub naps: Cell<bool>,
     /// In the final part: for how many ticks it has been waiting.
@@ -74,6 +76,7 @@ impl Task {
             holding: Cell::new(None),
             migrating: Cell::new(false),
             to_move: Cell::new(false),
+            given: RefCell::default(),
             naps: Cell::new(false),
             waited: Cell::new(0),
         }
@@ -137,6 +140,8 @@ pub struct Cpu {
     pub current: Cell<Option<u32>>,
     /// The idle task runs (`is_idle_task(rq->curr)`).
     pub idle: Cell<bool>,
+    /// How often it has begun to.
+    pub idled: Cell<u64>,
     /// TIF_NEED_RESCHED.
     pub resched: Cell<bool>,
     /// SCX_RQ_IN_BALANCE.
@@ -152,6 +157,10 @@ pub struct Cpu {
     pub waits_for: Cell<Option<Key>>,
     /// The policy's locks that it holds, in the order of their taking.
     pub held: RefCell<Vec<Key>>,
+    /// The one that it took last in the call under way, and where.
+    pub last_lock: RefCell<Option<String>>,
+    /// What the call under way has asked its host.
+    pub questions: Cell<u64>,
     /// A call of the policy is being unwound.
     pub abandoning: Cell<bool>,
     /// It is in the rules.
@@ -163,6 +172,11 @@ pub struct Cpu {
 }
 
 impl Cpu {
+    /// Does it idle, and was it not asked to look again?
+    pub fn idles(&self) -> bool {
+        !self.off.get() && self.current.get().is_none() && !self.resched.get()
+    }
+
     pub fn new(seed: &Seed, number: usize) -> Self {
         Self {
             number,
@@ -170,6 +184,7 @@ impl Cpu {
             local: RefCell::default(),
             current: Cell::new(None),
             idle: Cell::new(false),
+            idled: Cell::new(0),
             resched: Cell::new(false),
             in_balance: Cell::new(false),
             active: Cell::new(true),
@@ -178,6 +193,8 @@ impl Cpu {
             kicks: RefCell::default(),
             waits_for: Cell::new(None),
             held: RefCell::default(),
+            last_lock: RefCell::default(),
+            questions: Cell::new(0),
             abandoning: Cell::new(false),
             inside: Cell::new(false),
             overlapped: Cell::new(false),

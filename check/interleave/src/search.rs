@@ -3,6 +3,7 @@
 
 use crate::apart::apart;
 use crate::choose::{Chooser, Decision, Source};
+use crate::coverage::{Coverage, Passed};
 use crate::hint::Said;
 use crate::random::Random;
 use crate::seed::{Seed, Way};
@@ -14,6 +15,7 @@ use baton_native::Policy;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// What came of it.
@@ -25,6 +27,8 @@ pub struct Outcome {
     pub points: u64,
     /// Hints and replies in them; `None` if the policy takes no hints.
     pub said: Option<Said>,
+    /// How much of what there is was seen.
+    pub coverage: Coverage,
     /// How long that took.
     pub elapsed: Duration,
     /// What was found, told as shortly as is known.
@@ -63,6 +67,7 @@ struct Ran {
     decisions: Vec<Decision>,
     points: u64,
     said: Option<Said>,
+    passed: Passed,
     finding: Option<Finding>,
     lines: Option<Vec<Line>>,
     has_crashed: bool,
@@ -71,7 +76,7 @@ struct Ran {
 /// What the thread is at: shuttle takes neither the seeds nor the results with it.
 struct Job {
     policy: Policy,
-    options: Options,
+    options: Arc<Options>,
     tell: bool,
     seeds: VecDeque<Seed>,
     /// When no more is begun.
@@ -124,14 +129,22 @@ fn run(
     until: Option<Instant>,
     tell: bool,
 ) -> Result<Vec<Ran>, String> {
-    let job = Job { policy, options: options.clone(), tell, seeds: seeds.into(), until, ran: Vec::new(), error: None };
+    let job = Job {
+        policy,
+        options: Arc::new(options.clone()),
+        tell,
+        seeds: seeds.into(),
+        until,
+        ran: Vec::new(),
+        error: None,
+    };
     let explore = move || {
         policy.install(Some(&TABLE));
         job.options.next.into_iter().for_each(|next| next.install(Some(&TABLE)));
         JOB.set(Some(job));
         shuttle::Runner::new(Chooser::new(FromJob), config(tell)).run(run_one);
     };
-    let (job, wreck) = apart(explore, || JOB.take().expect("the job is still there"));
+    let (job, wreck) = apart(options.call_limit, explore, || JOB.take().expect("the job is still there"));
     let Some(wreck) = wreck else { return job.error.map_or(Ok(job.ran), Err) };
     let mut ran = job.ran.clone();
     std::mem::forget(job);
@@ -141,13 +154,14 @@ fn run(
         return Err(format!("what ends a process cannot be left out: {crash}"));
     }
     let (seed, points) = (world.seed.clone(), world.points.get());
-    ran.push(Ran { seed, decisions: Vec::new(), points, said: None, finding, lines, has_crashed: true });
+    let passed = Passed::default();
+    ran.push(Ran { seed, decisions: Vec::new(), points, said: None, passed, finding, lines, has_crashed: true });
     Ok(ran)
 }
 
 fn run_one() {
     let (policy, options, tell) = with_job(|job| (job.policy, job.options.clone(), job.tell));
-    let world = world::begin(options.without.clone(), tell);
+    let world = world::begin(options.clone(), tell);
     let seed = world.seed.clone();
     let made = world.set_up(policy, &options.policy);
     if made.is_ok() && !world.over.get() {
@@ -158,10 +172,11 @@ fn run_one() {
     }
     let points = world.points.get();
     let said = world.hears().then(|| world.said.take());
+    let passed = world.passed();
     let (finding, lines) = world::end(world);
     with_job(|job| {
         job.error = made.err();
-        job.ran.push(Ran { seed, decisions: Vec::new(), points, said, finding, lines, has_crashed: false });
+        job.ran.push(Ran { seed, decisions: Vec::new(), points, said, passed, finding, lines, has_crashed: false });
     });
 }
 
@@ -188,7 +203,7 @@ fn seed(options: &Options, index: u64) -> Seed {
     let random = Random::new(number ^ 0x5eed);
     let way = [Way::Random, Way::Pct(2), Way::Random, Way::Pct(3)][(index % 4) as usize];
     let pick = |given: usize, from: &[usize]| if given == 0 { from[random.below(from.len())] } else { given };
-    let (cpus, tasks) = (pick(options.cpus, &[2, 2, 3, 4]), pick(options.tasks, &[2, 3, 4, 5, 6]));
+    let (cpus, tasks) = (pick(options.cpus(), &[2, 2, 3, 4]), pick(options.tasks, &[2, 3, 4, 5, 6]));
     Seed { way, cpus, tasks, events: [3, 6, 10, 16][random.below(4)], number, moves: Vec::new() }
 }
 
@@ -202,7 +217,7 @@ impl Systematic {
         let given = |given: usize| if given == 0 { 2 } else { given };
         let script = |number| Seed {
             way: Way::All(2),
-            cpus: given(options.cpus),
+            cpus: given(options.cpus()),
             tasks: given(options.tasks),
             events: 3,
             number: options.first.wrapping_add(number),
@@ -232,8 +247,15 @@ impl Systematic {
 pub fn check(policy: Policy, options: &Options, progress: &mut dyn FnMut(&Progress)) -> Result<Outcome, String> {
     set_hooks();
     let start = Instant::now();
-    let mut outcome =
-        Outcome { schedules: 0, points: 0, said: None, elapsed: Duration::ZERO, story: None, first_lines: 0 };
+    let mut outcome = Outcome {
+        schedules: 0,
+        points: 0,
+        said: None,
+        coverage: Coverage::default(),
+        elapsed: Duration::ZERO,
+        story: None,
+        first_lines: 0,
+    };
     let until = start.checked_add(options.time);
     let mut systematic = Systematic::new(options);
     let mut index = 0;
@@ -245,6 +267,9 @@ pub fn check(policy: Policy, options: &Options, progress: &mut dyn FnMut(&Progre
         seeds.extend((index..index + many).map(|index| seed(options, index)));
         index += many;
         let ran = run(policy, options, seeds, until, false)?;
+        for (number, ran) in (outcome.schedules + 1..).zip(&ran) {
+            outcome.coverage.add(number, &ran.passed);
+        }
         outcome.schedules += ran.len() as u64;
         outcome.points += ran.iter().map(|ran| ran.points).sum::<u64>();
         ran.iter().filter_map(|ran| ran.said.as_ref()).for_each(|said| outcome.said.get_or_insert_default().add(said));
@@ -305,9 +330,9 @@ fn shorten(
     // The same, broken off earlier: what begins no more is not needed.
     let earlier = (1..events).map(|events| Seed { events, ..best.seed.clone() }).collect();
     try_seeds(earlier, &mut best)?;
-    let mut sizes: Vec<_> = (cpus.min(2)..=cpus)
-        .flat_map(|c| (1..=tasks).flat_map(move |t| (1..=events).map(move |e| (c, t, e))))
-        .collect();
+    let fewest = if options.topology.is_empty() { cpus.min(2) } else { cpus };
+    let mut sizes: Vec<_> =
+        (fewest..=cpus).flat_map(|c| (1..=tasks).flat_map(move |t| (1..=events).map(move |e| (c, t, e)))).collect();
     sizes.sort_by_key(|&(c, t, e)| (c * e + 2 * t, c, t));
     for round in 0.. {
         for &(cpus, tasks, events) in &sizes {

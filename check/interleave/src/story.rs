@@ -21,6 +21,8 @@ pub enum Kind {
     Answer,
     /// A lock is taken, waited for, released.
     Lock,
+    /// The policy uses an atomic of its own, just after others have gone on.
+    Atomic,
     /// What was found.
     End,
 }
@@ -64,6 +66,8 @@ pub struct Finding {
     pub what: String,
     /// The fault, where the kernel would have found one, too.
     pub report: Option<Report>,
+    /// Of a task that waits: in which call the policy was given it, and under which lock it then put it somewhere. Of stories only.
+    pub holder: Option<String>,
 }
 
 /// A schedule in which the policy goes wrong.
@@ -179,6 +183,9 @@ impl Story {
         let Some(finding) = &self.finding else { return writeln!(f, "nothing is wrong in this schedule") };
         writeln!(f, "{} of policy {}: {}", finding.property.name(), self.policy, finding.what)?;
         writeln!(f, "  at fault  the policy {}", self.policy)?;
+        if let Some(holder) = &finding.holder {
+            writeln!(f, "  held      {holder}")?;
+        }
         if let Some(report) = &finding.report {
             writeln!(f, "  fault     {} in {}", report.kind, report.method)?;
             if !report.file.is_empty() {

@@ -7,7 +7,7 @@ use crate::locks::Key;
 use crate::story::Kind;
 use crate::world::{try_world, World};
 use baton_abi::{BatonFaultKind, BatonReplyAnswer, BATON_MAX_LOCKS};
-use baton_native::Table;
+use baton_native::{give_up, Crash, Table};
 use std::rc::Rc;
 use std::sync::atomic::AtomicU32;
 
@@ -29,12 +29,19 @@ pub static TABLE: Table = Table {
     claim_idle,
     has_memory,
     reply,
+    atomic: Some(atomic),
 };
 
 /// The schedule, if the policy is called in it: not while it is made or given up.
 fn inside() -> Option<Rc<World>> {
     check_stack();
-    try_world().filter(|world| world.outside.get().is_none() && world.here.get().is_some())
+    let world = try_world().filter(|world| world.outside.get().is_none() && world.here.get().is_some());
+    if world.as_ref().is_some_and(|world| world.has_asked_for_ever()) {
+        drop(world);
+        give_up(Crash::Endless);
+        return None;
+    }
+    world
 }
 
 fn key(word: *const AtomicU32) -> Key {
@@ -163,6 +170,17 @@ extern "C" fn read(value: u64) -> u64 {
     value
 }
 
+extern "C" fn atomic() {
+    let Some(world) = inside() else { return };
+    let before = world.points.get();
+    world.point();
+    // Only where others went on in between does it matter which one.
+    if world.points.get() > before + 1 {
+        let at = world.site().map_or(String::new(), |at| format!(" at {at}"));
+        world.tell(Kind::Atomic, || format!("uses an atomic{at}"));
+    }
+}
+
 extern "C" fn may_run(slot: u32, cpu: i32) -> bool {
     let Some(world) = inside() else { return true };
     world.point();
@@ -198,6 +216,8 @@ extern "C" fn claim_idle(cpu: i32) -> bool {
 }
 
 extern "C" fn has_memory() -> bool {
+    // A loop that allocates ends here: the system's allocator must not be left in the midst of something.
+    inside();
     true
 }
 

@@ -6,6 +6,7 @@
 
 use crate::apart::{in_policy, out_of_policy};
 use crate::arena::Arena;
+use crate::coverage::Trail;
 use crate::hint::Said;
 use crate::host::Checker;
 use crate::locks::Locks;
@@ -13,17 +14,21 @@ use crate::machine::{Cpu, Task};
 use crate::random::Random;
 use crate::seed::Seed;
 use crate::story::{Finding, Kind, Line, Report};
-use crate::Property;
+use crate::{Options, Property};
 use baton_core::{Core, CpuState, Slot};
 use baton_native::Instance;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// Task slots: six tasks, and those that they fork.
 pub const SLOTS: usize = 8;
 
 /// A schedule that comes to so many scheduling points has a call in it that does not return.
 const MOST_POINTS: u64 = 200_000;
+
+/// A call that asks its host so many questions does not return.
+const MOST_QUESTIONS: u64 = 100_000;
 
 pub struct World {
     pub seed: Seed,
@@ -42,7 +47,8 @@ pub struct World {
     pub tasks: RefCell<Vec<Rc<Task>>>,
     pub locks: Locks,
     pub instances: RefCell<Vec<Rc<Instance>>>,
-    pub without: Vec<Property>,
+    pub options: Arc<Options>,
+    pub trail: Trail,
     pub finding: RefCell<Option<Finding>>,
     /// The policy was stopped, or something was found: nothing new is begun.
     pub over: Cell<bool>,
@@ -78,7 +84,7 @@ pub fn set_seed(seed: Seed) {
 }
 
 /// Begins a schedule: that of the seed that was set last.
-pub fn begin(without: Vec<Property>, tell: bool) -> Rc<World> {
+pub fn begin(options: Arc<Options>, tell: bool) -> Rc<World> {
     let seed = SEED.take().expect("the chooser has set it");
     let (slots, states) = (Arena::new(SLOTS), Arena::new(seed.cpus));
     let core = Core::new(Checker, slots.get(), states.get());
@@ -94,7 +100,8 @@ pub fn begin(without: Vec<Property>, tell: bool) -> Rc<World> {
         tasks: RefCell::default(),
         locks: Locks::default(),
         instances: RefCell::default(),
-        without,
+        options,
+        trail: Trail::default(),
         finding: RefCell::default(),
         over: Cell::new(false),
         story: RefCell::new(tell.then(Vec::new)),
@@ -183,6 +190,21 @@ impl World {
         self.points.get() > MOST_POINTS
     }
 
+    /// The call under way asks its host something. True if it has asked too often.
+    pub fn has_asked_for_ever(&self) -> bool {
+        let questions = &self.me().questions;
+        questions.set(questions.get() + 1);
+        // One that waits for a lock ends by an answer, which is better than a crash.
+        questions.get() > MOST_QUESTIONS || self.points.get() > 2 * MOST_POINTS
+    }
+
+    /// Is this property not looked at? Who never evens queues out does not do so soon.
+    pub fn is_left_out(&self, property: Property) -> bool {
+        let without = &self.options.without;
+        let weaker = (property == Property::IdleBeside).then_some(Property::WorkConservation);
+        without.contains(&property) || weaker.is_some_and(|weaker| without.contains(&weaker))
+    }
+
     /// Adds to the story.
     pub fn tell(&self, kind: Kind, text: impl FnOnce() -> String) {
         if self.over.get() && kind != Kind::End {
@@ -195,12 +217,20 @@ impl World {
 
     /// Notes what was found, if it is the first, and ends the schedule.
     pub fn fail(&self, property: Property, what: impl FnOnce() -> String, report: Option<Report>) {
-        if self.over.replace(true) || self.without.contains(&property) {
+        if self.over.replace(true) || self.is_left_out(property) {
             return;
         }
         let what = what();
         self.tell(Kind::End, || what.clone());
-        *self.finding.borrow_mut() = Some(Finding { property, what, report });
+        *self.finding.borrow_mut() = Some(Finding { property, what, report, holder: None });
+    }
+
+    /// The same, of a task that waits: the story says, too, who has it.
+    pub fn fail_waiting(&self, property: Property, task: &Task, what: impl FnOnce() -> String) {
+        self.fail(property, what, None);
+        if let Some(finding) = self.finding.borrow_mut().as_mut() {
+            finding.holder.clone_from(&task.given.borrow());
+        }
     }
 
     /// The task in a slot, if it is one's.

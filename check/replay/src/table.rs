@@ -30,6 +30,7 @@ pub(crate) static TABLE: Table = Table {
     claim_idle,
     has_memory,
     reply,
+    atomic: None,
 };
 
 thread_local! {

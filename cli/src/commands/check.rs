@@ -5,7 +5,8 @@ use std::io::{BufRead, IsTerminal};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use baton_interleave::{Options, Outcome, Progress, Property, Seed, Story};
+use baton_interleave::{HintSample, Options, Outcome, Progress, Property, Seed, Story};
+use baton_sim::topology::Topology;
 use serde_json::{json, Value};
 
 use crate::artefacts;
@@ -27,12 +28,26 @@ pub struct Check {
     /// CPUs. [default: 2 to 4 by turns]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=4))]
     pub cpus: Option<u8>,
+    /// The machine, of four CPUs at most: NODESxCORESxTHREADS[/CORES_PER_LLC], as for `baton sim`. [default: pairs of
+    /// CPUs that share a cache]
+    #[arg(long, value_name = "TOPOLOGY", value_parser = topology, conflicts_with = "cpus")]
+    pub topology: Option<Machine>,
     /// Tasks at the beginning. [default: 2 to 6 by turns]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=6))]
     pub tasks: Option<u8>,
     /// A property that the policy does not mean to have. May be repeated.
     #[arg(long, value_name = "PROPERTY", value_parser = property)]
     pub without: Vec<Property>,
+    /// A hint that tasks give: TAG[:task] [WORD...], where a word is a number or LOW-HIGH, and `:task` has it name a
+    /// task. May be repeated. [default: small numbers by chance]
+    #[arg(long, value_name = "HINT")]
+    pub hint: Vec<HintSample>,
+    /// For how many ticks, of 4 ms, a CPU may idle beside a task that it could run.
+    #[arg(long, value_name = "TICKS", default_value_t = IDLE_TICKS)]
+    pub idle_ticks: u64,
+    /// For how many seconds a method may go on that neither locks nor asks anything.
+    #[arg(long, value_name = "S", default_value_t = CALL_LIMIT, value_parser = clap::value_parser!(u64).range(1..))]
+    pub call_limit: u64,
     /// Options of the policy: KEY=VALUE,KEY=VALUE.
     #[arg(long, value_parser = names::options)]
     pub options: Option<String>,
@@ -53,6 +68,12 @@ pub struct Check {
     pub json: bool,
 }
 
+/// Ticks.
+const IDLE_TICKS: u64 = 4;
+
+/// Seconds.
+const CALL_LIMIT: u64 = 2;
+
 fn property(text: &str) -> std::result::Result<Property, String> {
     Property::ALL.into_iter().find(|property| property.name() == text).ok_or_else(|| {
         let names = Property::ALL.map(Property::name);
@@ -60,22 +81,41 @@ fn property(text: &str) -> std::result::Result<Property, String> {
     })
 }
 
+/// A machine, as it was named.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    text: String,
+    topology: Topology,
+}
+
+fn topology(text: &str) -> std::result::Result<Machine, String> {
+    let topology: Topology = text.parse()?;
+    match topology.cpus().len() {
+        1..=4 => Ok(Machine { text: text.into(), topology }),
+        more => Err(format!("{text} has {more} CPUs; the checker has four at most")),
+    }
+}
+
 pub fn check(args: &Check) -> Result<ExitCode> {
     let options = Options {
         policy: args.options.clone().unwrap_or_default(),
         cpus: args.cpus.map_or(0, usize::from),
+        topology: args.topology.as_ref().map_or(Vec::new(), |machine| machine.topology.cpus().to_vec()),
         tasks: args.tasks.map_or(0, usize::from),
         schedules: args.schedules,
         time: Duration::from_secs(args.seconds),
         first: args.first,
         without: args.without.clone(),
-        next: args.upgrade_to.as_deref().map(artefacts::native).transpose()?,
+        idle_ticks: args.idle_ticks,
+        call_limit: Duration::from_secs(args.call_limit),
+        hints: args.hint.clone(),
+        next: args.upgrade_to.as_deref().map(artefacts::checked).transpose()?,
         ..Options::default()
     };
     let mut results = Vec::new();
     let mut has_failed = false;
     for text in &args.policies {
-        let policy = artefacts::native(text)?;
+        let policy = artefacts::checked(text)?;
         let user = |why| Error::user(format!("{text} cannot be checked: {why}"), "check its options (--options)");
         let (outcome, story) = match &args.replay {
             Some(seed) => (None, Some(baton_interleave::replay(policy, &options, seed.clone()).map_err(user)?)),
@@ -136,22 +176,47 @@ fn tell(story: &Story, step: bool) -> Result<()> {
 }
 
 fn summary(args: &Check, text: &str, outcome: &Outcome) -> String {
-    let Outcome { schedules, points, said, elapsed, .. } = outcome;
+    let Outcome { schedules, points, said, coverage, elapsed, .. } = outcome;
     let said = said.as_ref().map_or(String::new(), |said| {
-        format!(", {} hints and {} replies", said.hints, said.replies.values().sum::<u64>())
+        let by_tag = |(tag, count)| format!("{count} with tag {tag}");
+        let tags = said.replies.iter().map(by_tag).collect::<Vec<_>>().join(", ");
+        let tags = if tags.is_empty() { tags } else { format!(" ({tags})") };
+        format!(", {} hints and {} replies{tags}", said.hints, said.replies.values().sum::<u64>())
     });
     let seconds = elapsed.as_secs_f64();
     let explored = format!("{schedules} schedules with {points} scheduling points{said} in {seconds:.1} s");
+    let seen = format!(
+        "  coverage  {} different schedules, the last new one was schedule {}; {} states of the machine, the last new one in schedule {}\n",
+        coverage.schedules(),
+        coverage.last_schedule(),
+        coverage.states(),
+        coverage.last_state()
+    );
     let left_out = args.without.iter().map(|property| property.name()).collect::<Vec<_>>().join(", ");
     let without = if left_out.is_empty() { String::new() } else { format!(" (without {left_out})") };
-    let Some(story) = &outcome.story else { return format!("{text}: nothing found in {explored}{without}\n") };
+    let Some(story) = &outcome.story else {
+        return format!("{text}: nothing found in {explored}{without}\n{seen}");
+    };
     let mut again = format!("baton check {text} --replay {}", story.seed);
     args.options.iter().for_each(|options| again.push_str(&format!(" --options {options}")));
     args.upgrade_to.iter().for_each(|next| again.push_str(&format!(" --upgrade-to {next}")));
+    args.topology.iter().for_each(|machine| again.push_str(&format!(" --topology {}", machine.text)));
+    args.hint.iter().for_each(|hint| again.push_str(&format!(" --hint '{hint}'")));
+    if args.idle_ticks != IDLE_TICKS {
+        again.push_str(&format!(" --idle-ticks {}", args.idle_ticks));
+    }
+    if args.call_limit != CALL_LIMIT {
+        again.push_str(&format!(" --call-limit {}", args.call_limit));
+    }
     args.without.iter().for_each(|property| again.push_str(&format!(" --without {}", property.name())));
-    let mut text = format!("  again     {again}\n  explored  {explored}{without}\n");
-    if story.finding.as_ref().is_some_and(|finding| finding.property == Property::WorkConservation) {
+    let mut text = format!("  again     {again}\n  explored  {explored}{without}\n{seen}");
+    let property = story.finding.as_ref().map(|finding| finding.property);
+    if property == Some(Property::WorkConservation) {
         text.push_str("  to do     if the policy does not mean to keep all CPUs busy: --without work-conservation\n");
+    } else if property == Some(Property::IdleBeside) {
+        text.push_str(
+            "  to do     if the policy means to take its time: --idle-ticks N, or --without idle-beside-waiting\n",
+        );
     }
     text
 }
@@ -176,10 +241,18 @@ fn as_json(policy: &str, outcome: Option<&Outcome>, story: Option<&Story>) -> Va
         "points": outcome.map(|outcome| outcome.points),
         "hints": said.map(|said| said.hints),
         "replies": said.map(|said| said.replies.values().sum::<u64>()),
+        "replies_by_tag": said.map(|said| &said.replies),
+        "coverage": outcome.map(|outcome| json!({
+            "schedules": outcome.coverage.schedules(),
+            "last_new_schedule": outcome.coverage.last_schedule(),
+            "states": outcome.coverage.states(),
+            "last_new_state": outcome.coverage.last_state(),
+        })),
         "seconds": outcome.map(|outcome| outcome.elapsed.as_secs_f64()),
         "passed": finding.is_none(),
         "property": finding.map(|finding| finding.property.name()),
         "what": finding.map(|finding| &finding.what),
+        "holder": finding.and_then(|finding| finding.holder.as_ref()),
         "fault": fault,
         "seed": story.map(|story| story.seed.to_string()),
         "story": story.map(|story| story.told().iter().map(ToString::to_string).collect::<Vec<_>>()),

@@ -60,6 +60,9 @@ static void go_wrong(struct faulty *faulty, const char *fault)
 		__builtin_trap();
 	else if (is(fault, "recursion"))
 		deeper(1);
+	else if (is(fault, "spin"))
+		for (;;)
+			;
 	else if (is(fault, "hoard"))
 		hoard(1);
 	else if (is(fault, "large"))

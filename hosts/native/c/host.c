@@ -36,6 +36,7 @@ struct table {
 	bool (*claim_idle)(s32 cpu);
 	bool (*has_memory)(void);
 	u32 (*reply)(u32 slot, u32 tag, const u64 *words);
+	void (*atomic)(void);	/* or NULL */
 };
 
 struct block {
@@ -149,6 +150,16 @@ bool baton_host_any_idle(void)
 bool baton_host_claim_idle(s32 cpu)
 {
 	return ASK(table->claim_idle(cpu));
+}
+
+/* Of a policy that is built for the checker (atomics.c). */
+void baton_host_atomic(void)
+{
+	struct frame *mine = frame;
+
+	if (table && table->atomic)
+		table->atomic();
+	frame = mine;
 }
 
 u32 baton_host_reply(u32 slot, u32 tag, const u64 *words)

@@ -9,8 +9,10 @@
 use std::arch::naked_asm;
 use std::cell::Cell;
 use std::ffi::c_void;
+use std::os::unix::thread::JoinHandleExt;
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::sync::OnceLock;
+use std::thread::JoinHandle;
 use std::{fmt, ptr};
 
 /// What came to an end so.
@@ -26,6 +28,8 @@ pub enum Crash {
     Instruction,
     /// abort() was called (SIGABRT).
     Abort,
+    /// It was going on for too long ([`end_endless`]).
+    Endless,
 }
 
 impl fmt::Display for Crash {
@@ -38,6 +42,7 @@ impl fmt::Display for Crash {
             Self::BadAddress(at) => write!(f, "memory at {at:#x} was used, and is not there to be used so {OOPS}"),
             Self::Division => write!(f, "a division by zero, or one whose result has no place {OOPS}"),
             Self::Instruction => write!(f, "a trap, or an instruction that there is not {OOPS}"),
+            Self::Endless => write!(f, "the call was ended, as it went on and on (in the kernel nothing ends a loop)"),
             Self::Abort => f.write_str("the call ended the process: abort()"),
         }
     }
@@ -55,7 +60,10 @@ const NEAR: usize = 64 << 10;
 /// For the handler, above the stack.
 const SIGNAL_STACK: usize = 64 << 10;
 
-const SIGNALS: [i32; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGABRT];
+const SIGNALS: [i32; 6] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGABRT, ENDLESS];
+
+/// Ignored by who does not ask for it.
+const ENDLESS: i32 = libc::SIGURG;
 
 /// What [`contained`] runs, for the handler.
 struct Running {
@@ -104,6 +112,12 @@ pub fn give_up(crash: Crash) {
         // SAFETY: Own-stack. The stack pointer was noted by `on_stack`, whose caller waits; what is left is never gone back to.
         unsafe { leave_to(running.way_out.get()) }
     }
+}
+
+/// Ends what [`contained`] runs on another thread, if that is in a policy just now. It must not be in the system's allocator then.
+pub fn end_endless<T>(thread: &JoinHandle<T>) {
+    // SAFETY: Own-handler. The thread has not been joined, as its handle is there.
+    unsafe { libc::pthread_kill(thread.as_pthread_t(), ENDLESS) };
 }
 
 struct Job<F, R> {
@@ -250,6 +264,7 @@ extern "C" fn on_signal(signal: i32, info: *mut libc::siginfo_t, context: *mut c
         libc::SIGSEGV | libc::SIGBUS => Crash::BadAddress(at),
         libc::SIGFPE => Crash::Division,
         libc::SIGILL => Crash::Instruction,
+        ENDLESS => Crash::Endless,
         _ => Crash::Abort,
     }));
     registers[libc::REG_RIP as usize] = leave as unsafe extern "C" fn() as usize as i64;
@@ -260,6 +275,9 @@ extern "C" fn on_signal(signal: i32, info: *mut libc::siginfo_t, context: *mut c
 
 /// Puts the handler from before back, and has what was complained of happen again.
 fn not_ours(signal: i32) {
+    if signal == ENDLESS {
+        return;
+    }
     let place = SIGNALS.iter().position(|&other| other == signal);
     let old = place.and_then(|place| OLD.get().and_then(|old| old.get(place)));
     // SAFETY: Own-handler. It was the process's before.

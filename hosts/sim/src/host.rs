@@ -519,4 +519,5 @@ pub(crate) static TABLE: Table = Table {
     claim_idle,
     has_memory,
     reply,
+    atomic: None,
 };

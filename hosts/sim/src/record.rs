@@ -212,6 +212,7 @@ pub(crate) static TABLE: Table = Table {
     claim_idle,
     has_memory: host::TABLE.has_memory,
     reply,
+    atomic: None,
 };
 
 fn note(event: &Event) {

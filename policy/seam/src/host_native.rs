@@ -45,6 +45,8 @@ pub struct Table {
     pub has_memory: extern "C" fn() -> bool,
     /// Replies to a task, with six words; the answer is `BatonReplyAnswer`.
     pub reply: extern "C" fn(slot: u32, tag: u32, words: *const [u64; 6]) -> u32,
+    /// An atomic of the policy's own is about to be used. Only a policy that was built for the checker says so.
+    pub atomic: Option<extern "C" fn()>,
 }
 
 std::thread_local! {
@@ -216,4 +218,11 @@ pub fn has_memory() -> bool {
 /// Replies to a task. Without a host nobody has a queue.
 pub fn reply(slot: u32, tag: u32, words: &[u64; 6]) -> u32 {
     table().map_or(1, |table| (table.reply)(slot, tag, words))
+}
+
+/// An atomic of the policy's own is about to be used.
+pub fn atomic() {
+    if let Some(atomic) = table().and_then(|table| table.atomic) {
+        atomic();
+    }
 }

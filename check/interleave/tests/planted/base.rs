@@ -33,6 +33,14 @@ impl Base {
         near.find(|&cpu| ctx.claim_idle(cpu))
     }
 
+    pub fn wake_idle(&self, ctx: &Ctx<'_>, from: Cpu) {
+        let idle: Vec<Cpu> = self.others(from).filter(|&cpu| ctx.is_idle(cpu)).collect();
+        let queue = self.queues[from].lock();
+        for cpu in idle.into_iter().filter(|&cpu| queue.iter().any(|slot| ctx.slot_may_run(slot, cpu))) {
+            let _ = ctx.kick(cpu, Kick::Idle);
+        }
+    }
+
     pub fn rehome(&self, ctx: &Ctx<'_>, baton: Schedulable) {
         let allowed = self.topology.cpus().find(|&cpu| ctx.baton_may_run(&baton, cpu)).unwrap_or(Cpu::new(0));
         self.put(allowed, baton);
@@ -83,12 +91,7 @@ pub trait Variant: Sized + Send + Sync {
         let _ = task;
     }
     fn tick(&self, ctx: &Ctx<'_>, task: &Task) {
-        let base = self.base();
-        let idle: Vec<Cpu> = base.others(task.cpu).filter(|&cpu| ctx.is_idle(cpu)).collect();
-        let queue = base.queues[task.cpu].lock();
-        for cpu in idle.into_iter().filter(|&cpu| queue.iter().any(|slot| ctx.slot_may_run(slot, cpu))) {
-            let _ = ctx.kick(cpu, Kick::Idle);
-        }
+        self.base().wake_idle(ctx, task.cpu);
     }
     fn online(&self, cpu: Cpu) {
         let _ = cpu;

@@ -5,6 +5,7 @@
 mod aborts;
 mod affinity_while_queued;
 mod any_idle_cpu;
+mod asks_for_ever;
 mod balance_once;
 mod base;
 mod claimed_idle;
@@ -16,13 +17,17 @@ mod endless_recursion;
 mod exit_and_steal;
 mod forgotten_offline;
 mod hint_lock;
+mod hint_of_large_numbers;
 mod index_of_online;
 mod kept_after_migration;
+mod late_kick;
 mod length_then_take;
 mod light_starves;
 mod lock_order;
 mod lost_wakeup;
 mod refused_twice;
+mod siblings_only;
+mod spins;
 mod steal_of_running;
 mod steal_off_by_one;
 mod upgrade_forgets;
@@ -78,8 +83,8 @@ planted! {
     claimed_idle: ClaimedIdle,
     steal_of_running: Panic,
     light_starves: BoundedWait,
-    steal_off_by_one: WorkConservation,
-    balance_once: WorkConservation,
+    steal_off_by_one: WorkConservation without IdleBeside,
+    balance_once: WorkConservation without IdleBeside,
     exit_and_steal: Panic,
     affinity_while_queued: Discipline,
     double_insert: Panic,
@@ -92,6 +97,72 @@ planted! {
     any_idle_cpu: Discipline,
     hint_lock: Deadlock,
     clock_twice: Panic,
+    late_kick: IdleBeside,
+    asks_for_ever: Endless,
+}
+
+/// A loop that nothing but the time tells from a long call.
+#[test]
+fn a_loop_without_questions_is_ended() {
+    let options = Options { call_limit: Duration::from_millis(100), ..options() };
+    let policy = Policy::linked(baton_native::module!(spins::BatonPolicy));
+    finds("spins", policy, Property::Endless, &options);
+}
+
+/// Which looks after 128 ticks only.
+#[test]
+fn a_late_kick_keeps_the_weaker_property() {
+    let options = Options { schedules: 2_000, without: vec![Property::IdleBeside], ..options() };
+    let policy = Policy::linked(baton_native::module!(late_kick::BatonPolicy));
+    let outcome = check(policy, &options, &mut |_| ()).expect("the policy can be made");
+    assert!(outcome.story.is_none(), "{:?}", outcome.story);
+}
+
+/// A mistake that needs a machine of a certain shape.
+#[test]
+fn a_machine_is_of_the_shape_that_was_asked_for() {
+    let policy = Policy::linked(baton_native::module!(siblings_only::BatonPolicy));
+    let plain = Options { schedules: 2_000, ..options() };
+    let outcome = check(policy, &plain, &mut |_| ()).expect("the policy can be made");
+    assert!(outcome.story.is_none(), "{:?}", outcome.story);
+    let place = |cpu: u32| baton_abi::BatonCpu { core: cpu / 2, llc: 0, node: 0, online: 1 };
+    let options = Options { topology: (0..4).map(place).collect(), ..options() };
+    finds("siblings_only", policy, Property::IdleBeside, &options);
+}
+
+/// A mistake that needs a hint with numbers of a certain size.
+#[test]
+fn hints_are_what_was_asked_for() {
+    let policy = Policy::linked(baton_native::module!(hint_of_large_numbers::BatonPolicy));
+    let outcome =
+        check(policy, &Options { schedules: 2_000, ..options() }, &mut |_| ()).expect("the policy can be made");
+    assert!(outcome.story.is_none(), "{:?}", outcome.story);
+    let hints = vec!["77 1000-9999 0-5".parse().expect("a hint")];
+    finds("hint_of_large_numbers", policy, Property::Panic, &Options { hints, ..options() });
+}
+
+/// What waits is in some queue: the story names its lock.
+#[test]
+fn a_story_says_who_has_the_task_that_waits() {
+    let policy = Policy::linked(baton_native::module!(late_kick::BatonPolicy));
+    let holder = finds("late_kick", policy, Property::IdleBeside, &options()).holder.expect("somebody has it");
+    assert!(holder.contains("which took lock #") && holder.contains("planted/base.rs:"), "{holder}");
+}
+
+/// All that can be seen of a small machine is seen, and what was seen is counted.
+#[test]
+fn coverage_is_counted() {
+    let policy = Policy::linked(baton_native::module!(base::BatonPolicy));
+    let of = |schedules| {
+        let options = Options { schedules, cpus: 1, tasks: 1, ..options() };
+        check(policy, &options, &mut |_| ()).expect("the policy can be made").coverage
+    };
+    let (few, many) = (of(100), of(2_000));
+    assert!(few.schedules() <= 100 && few.schedules() > 20, "{}", few.schedules());
+    assert!(many.schedules() > few.schedules() && many.states() > few.states());
+    // One CPU has few orders.
+    assert!(many.schedules() < 1_900, "{}", many.schedules());
+    assert!(many.last_schedule() >= many.last_state());
 }
 
 /// What would end the process is found as all else is, and those that are checked afterwards are not disturbed.

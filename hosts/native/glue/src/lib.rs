@@ -47,6 +47,12 @@ extern "C" fn install(table: Option<&'static host::Table>) {
     host::install(table);
 }
 
+/// What `../../c/atomics.c` calls, of a policy that is built for the checker.
+#[no_mangle]
+extern "C" fn baton_host_atomic() {
+    host::atomic();
+}
+
 /// The reason of a refusal, by number.
 fn refusal(number: u64) -> BatonRefusal {
     match number {

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Who would go idle takes tasks from its SMT sibling only. Where there are none, it looks at all.
+
+use crate::base::{Base, Planted, Variant};
+use baton::{Cpu, Ctx, Schedulable};
+
+pub struct Bug(Base);
+
+impl Variant for Bug {
+    fn new(env: &baton::Env<'_>) -> Self {
+        Self(Base::new(env))
+    }
+    fn base(&self) -> &Base {
+        &self.0
+    }
+
+    fn steal(&self, ctx: &Ctx<'_>, cpu: Cpu) -> Option<Schedulable> {
+        let base = &self.0;
+        let topology = &base.topology;
+        let is_near = |&other: &Cpu| !topology.has_smt() || topology.core(other) == topology.core(cpu);
+        let mut from = base.others(cpu).filter(is_near);
+        from.find_map(|from| base.queues[from].lock().pop_where(|slot| ctx.slot_may_run(slot, cpu)))
+    }
+}
+
+baton::policy!(Planted<Bug>);
