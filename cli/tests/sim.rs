@@ -21,13 +21,68 @@ fn another_build_comes_to_the_same_log() {
     let mut compared = 0;
     for line in golden.lines().filter(|line| line.starts_with("wfq ")) {
         let [_, _, workload, hash] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
-        let out = sim(&format!("wfq -w {workload} --topology 2x4x2 --duration 20ms --max-tasks 4096 --json"));
+        let out =
+            sim(&format!("wfq -w {workload} --topology 2x4x2 --duration 20ms --max-tasks 4096 --jitter 0 --json"));
         assert!(out.status.success(), "{}", text(&out.stderr));
         let runs: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
         assert_eq!(runs[0]["hash"], hash, "{workload}");
         compared += 1;
     }
-    assert_eq!(compared, 9);
+    assert_eq!(compared, 10);
+}
+
+#[test]
+fn a_seed_changes_every_workload() {
+    for workload in ["pipe", "hackbench:groups=1", "schbench", "hogs", "hogs:n=6", "forkjoin", "requests"] {
+        let hash = |seed: u32| {
+            let out = sim(&format!("fifo -w {workload} --duration 20ms --max-tasks 4096 --seed {seed} --json"));
+            let runs: serde_json::Value = serde_json::from_slice(&out.stdout).expect(workload);
+            runs[0]["hash"].to_string()
+        };
+        assert_eq!(hash(1), hash(1), "{workload}");
+        assert_ne!(hash(1), hash(2), "{workload}");
+    }
+}
+
+#[test]
+fn seeds_give_means_and_what_they_are_within() {
+    let line = "--compare fifo,wfq -w rocksdb --duration 50ms --max-tasks 4096 --seeds 5";
+    let shown = text(&sim(line).stdout);
+    assert!(shown.contains("means of seeds 1 to 5, jitter 1 %") && shown.contains(" ±"), "{shown}");
+    let runs: serde_json::Value = serde_json::from_slice(&sim(&format!("{line} --json")).stdout).unwrap();
+    assert_eq!(runs.as_array().map(Vec::len), Some(2));
+    let of = |seed: u32| -> u64 {
+        let out = sim(&format!("fifo -w rocksdb --duration 50ms --max-tasks 4096 --seed {seed} --json"));
+        let run: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+        run[0]["groups"][0]["response"]["p99"].as_u64().unwrap()
+    };
+    let mean = (1..=5).map(of).sum::<u64>() as f64 / 5.0;
+    let [shown, low, high] = [
+        &runs[0]["groups"][0]["response"]["p99"],
+        &runs[0]["confidence"]["groups"][0]["response"]["p99"][0],
+        &runs[0]["confidence"]["groups"][0]["response"]["p99"][1],
+    ]
+    .map(|value| value.as_f64().unwrap());
+    assert!((shown - mean).abs() <= 1.0 && low < mean && mean < high, "{shown} of {mean} in {low} to {high}");
+    assert_eq!(runs[0]["seeds"], 5);
+    let refused = sim("fifo --seeds 2 --record /dev/null");
+    assert_eq!(refused.status.code(), Some(2));
+}
+
+#[test]
+fn requests_come_as_a_file_says() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "1ms 100us\n2ms 200us\n3ms 300us\n").unwrap();
+    let line = format!("fifo -w requests:file={} --duration 20ms --jitter 0 --json", file.path().display());
+    let runs: serde_json::Value = serde_json::from_slice(&sim(&line).stdout).unwrap();
+    let group = &runs[0]["groups"][0];
+    assert_eq!(group["operations"], 3);
+    let longest = group["response"]["max"].as_u64().unwrap();
+    assert!((300_000..320_000).contains(&longest), "{group}");
+    std::fs::write(file.path(), "2ms\n1ms\n").unwrap();
+    let refused = sim(&line);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(text(&refused.stderr).contains("line 2: its time is before"), "{}", text(&refused.stderr));
 }
 
 /// File and line of the index that is out of range.

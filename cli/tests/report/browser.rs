@@ -52,6 +52,10 @@ pub struct Cell {
     pub value: String,
     /// As it is shown.
     pub text: String,
+    /// What a mean is within, as it is shown.
+    pub within: String,
+    /// What it is called in comparison: better, worse, or nothing.
+    pub word: String,
 }
 
 /// What is on the page.
@@ -106,8 +110,12 @@ fn read(dom: &str) -> Dom {
         let key = attribute(tag, "data-key")?;
         let value = attribute(tag, "data-value")?;
         // The span that the number is in is the first thing in the cell.
+        let (cell, _) = text.split_once("</td>").unwrap_or((text, ""));
         let text = text.split_once('>')?.1.split('<').next()?.to_owned();
-        Some(Cell { run: run(tag)?, key, value, text: unescape(&text) })
+        let within = tags(cell, "<span class=\"within\"").next().and_then(|(_, text)| text.split('<').next());
+        let word = tags(cell, "<span class=\"ratio").next().and_then(|(tag, _)| attribute(tag, "title"));
+        let within = within.unwrap_or_default().trim().to_owned();
+        Some(Cell { run: run(tag)?, key, value, text: unescape(&text), within, word: word.unwrap_or_default() })
     };
     let fact = |(tag, text): (&str, &str)| {
         Some(((run(tag)?, attribute(tag, "data-fact")?), unescape(text.split('<').next()?)))

@@ -34,7 +34,8 @@ fn numbers(path: &str, value: &Value, found: &mut Vec<(String, f64)>) {
     match value {
         Value::Number(number) => found.push((path.to_owned(), number.as_f64().unwrap())),
         Value::Object(fields) => {
-            let skipped = ["version", "seed", "timeline", "wakeup_curve", "response_curve"];
+            let skipped =
+                ["version", "seed", "seeds", "jitter_ppm", "confidence", "timeline", "wakeup_curve", "response_curve"];
             for (name, value) in fields.iter().filter(|(name, _)| !skipped.contains(&name.as_str())) {
                 numbers(&below(name), value, found);
             }
@@ -114,6 +115,34 @@ fn two_runs_side_by_side() {
     assert!(dom.read_curve.contains("Not above") && dom.read_curve.contains("wfq"), "{}", dom.read_curve);
     assert!(dom.read_timeline.contains("CPU 1, 0 ns to"), "{}", dom.read_timeline);
     check_numbers(&check(&page, 400, true, "two-runs-400-dark"), &runs);
+}
+
+/// Means of seeds: each with what it is within, and better or worse than another only where that cannot be chance.
+#[test]
+fn series_say_what_their_means_are_within() {
+    let dir = tempfile::tempdir().unwrap();
+    let series = |policy: &str, shape: Shape, first: u64| {
+        let runs: Vec<Run> = (first..first + 4).map(|seed| run(policy, shape, 1, 4, seed)).collect();
+        let mut series = baton_sim::series::series(&runs).unwrap();
+        // As the page says it; the rest is as of single runs.
+        assert!(series.confidence.is_some());
+        series.hash = runs[0].hash.clone();
+        series
+    };
+    let runs =
+        [series("cfs-like", Shape::Piled, 1), series("wfq", Shape::Spread, 11), series("same", Shape::Spread, 21)];
+    let dom = check(&page(dir.path(), &runs), 1280, false, "series-1280");
+    let said = |run: usize, key: &str| {
+        let cell = dom.cells.iter().find(|cell| cell.run == run && cell.key == key);
+        cell.unwrap_or_else(|| panic!("{key} is not on the page"))
+    };
+    let p50 = "groups/workers/wakeup/p50";
+    assert!((0..3).all(|run| said(run, p50).within.starts_with("± ")), "{:?}", said(0, p50));
+    // Six times as long; and four draws from one distribution.
+    assert_eq!(said(1, p50).word, "better");
+    let jain = "fairness/jain";
+    assert_eq!((said(1, jain).word.as_str(), said(2, jain).word.as_str()), ("", ""));
+    assert_eq!(dom.facts.get(&(0, "seed".into())).map(String::as_str), Some("1, and 3 more"));
 }
 
 #[test]

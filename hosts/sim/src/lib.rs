@@ -19,6 +19,7 @@ mod record;
 pub mod report;
 pub mod rng;
 pub mod scene;
+pub mod series;
 pub mod stats;
 pub mod threads;
 pub mod timeline;
@@ -81,6 +82,9 @@ pub struct Config {
     pub assign: Vec<(String, usize)>,
     /// Decides all chance.
     pub seed: u64,
+    /// By how much a computing time differs from what its program says, at most, anew each time: parts in a million of it, more or less. The
+    /// tasks of the beginning come by such a part of a tick later, at most. 0: no chance but the programs' own.
+    pub jitter: u32,
     /// How long, ns.
     pub duration: u64,
     /// A queued task that waits longer is a stall, ns.
@@ -127,6 +131,7 @@ impl Config {
             versions: Vec::new(),
             assign: Vec::new(),
             seed: 1,
+            jitter: 0,
             duration: 1_000_000_000,
             stall: 10_000_000_000,
             costs: Costs::default(),

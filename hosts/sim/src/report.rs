@@ -4,6 +4,7 @@
 //! All times are in ns. The format is JSON of [`Run`]; its version is [`VERSION`], and a reader refuses any other.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::timeline::{Timeline, Times};
 
@@ -21,8 +22,18 @@ pub struct Run {
     pub workload: String,
     /// The machine, as `2x16x2`.
     pub topology: String,
-    /// The seed.
+    /// The seed; of a series the first.
     pub seed: u64,
+    /// How many seeds, from that one on: more than one in a series, whose numbers are means then (`series.rs`).
+    #[serde(default = "one")]
+    pub seeds: u64,
+    /// Of a series: what its mean is within with a probability of 95 %, for each number that differs from seed to seed. Of the shape of this, with a pair
+    /// `[low, high]` in the place of a number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confidence: Option<Value>,
+    /// By how much computing times differ from what programs say, at most, in parts of a million.
+    #[serde(default)]
+    pub jitter_ppm: u32,
     /// How much time was simulated.
     pub duration_ns: u64,
     /// Of all events, in hexadecimal: the same for the same run.
@@ -57,6 +68,10 @@ pub struct Run {
     /// What each CPU did when.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeline: Option<Timeline>,
+}
+
+fn one() -> u64 {
+    1
 }
 
 /// Tasks that are counted together.
@@ -225,26 +240,31 @@ impl Histogram {
             below += bucket.count_at_value();
             points.push(Point(bucket.value_iterated_to().min(self.max), below as f64 / count as f64));
         }
-        // Points too near to be told apart on a page go; where the curve is steep or long they are far apart in one of the two. The
-        // tail is drawn as a logarithm, so that its last points stay.
-        let mut apart = 1.002_f64;
-        while points.len() > Self::POINTS {
-            let (mut kept, last): (Vec<Point>, usize) = (Vec::new(), points.len() - 1);
-            for (at, point) in points.iter().enumerate() {
-                let far = kept.last().is_none_or(|before| {
-                    let longer = point.0 as f64 >= (before.0.max(1)) as f64 * apart;
-                    let rarer = (1.0 - point.1) * apart < 1.0 - before.1;
-                    longer && (rarer || point.1 - before.1 > (apart - 1.0) / 4.0)
-                });
-                if far || at == last {
-                    kept.push(*point);
-                }
-            }
-            points = kept;
-            apart = 1.0 + (apart - 1.0) * 1.5;
-        }
-        points
+        thin(points)
     }
+}
+
+/// A curve of at most [`Histogram::POINTS`] points, the last of them kept.
+pub(crate) fn thin(mut points: Vec<Point>) -> Vec<Point> {
+    // Points too near to be told apart on a page go; where the curve is steep or long they are far apart in one of the two. The
+    // tail is drawn as a logarithm, so that its last points stay.
+    let mut apart = 1.002_f64;
+    while points.len() > Histogram::POINTS {
+        let (mut kept, last): (Vec<Point>, usize) = (Vec::new(), points.len() - 1);
+        for (at, point) in points.iter().enumerate() {
+            let far = kept.last().is_none_or(|before| {
+                let longer = point.0 as f64 >= (before.0.max(1)) as f64 * apart;
+                let rarer = (1.0 - point.1) * apart < 1.0 - before.1;
+                longer && (rarer || point.1 - before.1 > (apart - 1.0) / 4.0)
+            });
+            if far || at == last {
+                kept.push(*point);
+            }
+        }
+        points = kept;
+        apart = 1.0 + (apart - 1.0) * 1.5;
+    }
+    points
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use crate::{
     Case,
 };
 use std::{
+    collections::BTreeMap,
     io::{BufRead, BufReader},
     os::unix::process::CommandExt,
     process::{Child, Command, Stdio},
@@ -67,14 +68,45 @@ pub fn hogs(seconds: u64) -> Result<(), String> {
     baton(&["load", "fifo"])?;
     let crowd = Crowd::start(HOGS)?;
     let service = ["run", "-p", "fifo", "--", "/usr/bin/baton-booted", "--service", &seconds.to_string()];
+    let before = others()?;
     let said = baton(&service)?;
+    let after = others()?;
     drop(crowd);
     println!("{}", said.trim());
+    println!("{}", used(&before, &after));
     let p99 = said.lines().filter_map(|line| line.split("p99 ").nth(1)?.split(' ').next()?.parse::<f64>().ok());
     let p99: Vec<f64> = p99.collect();
     check(p99.len() == TASKS.len() && p99.iter().all(|wait| *wait < LIMIT), || format!("waits: {said}"))?;
     is_well("fifo")?;
     check(sched_ext_state() == "enabled", || format!("sched_ext is {}", sched_ext_state()))
+}
+
+/// CPU time, ticks, of each thread that is not of SCHED_EXT, by its number and name: these go before those that are.
+fn others() -> Result<BTreeMap<(u32, String), u64>, String> {
+    let mut found = BTreeMap::new();
+    for process in std::fs::read_dir("/proc").map_err(|e| e.to_string())?.flatten() {
+        let threads = std::fs::read_dir(process.path().join("task")).into_iter().flatten().flatten();
+        for thread in threads {
+            let Ok(stat) = std::fs::read_to_string(thread.path().join("stat")) else { continue };
+            let Some((start, rest)) = stat.rsplit_once(')') else { continue };
+            let fields: Vec<&str> = rest.split_whitespace().collect();
+            let number = |field: usize| fields.get(field - 3).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
+            let (pid, name) = start.split_once(" (").unwrap_or((start, ""));
+            if number(41) != 7 {
+                found.insert((pid.parse().unwrap_or(0), name.to_owned()), number(14) + number(15));
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Of those the ten that used most.
+fn used(before: &BTreeMap<(u32, String), u64>, after: &BTreeMap<(u32, String), u64>) -> String {
+    let mut used: Vec<_> =
+        after.iter().map(|(thread, ticks)| (ticks - before.get(thread).unwrap_or(&0).min(ticks), &thread.1)).collect();
+    used.sort_by(|a, b| b.cmp(a));
+    let used: Vec<_> = used.iter().take(10).map(|(ticks, name)| format!("{name} {ticks}")).collect();
+    format!("ticks of other classes: {}", used.join(", "))
 }
 
 /// The policy of all tasks fails, and the fallback has the crowd and everybody else, the kernel's threads and the user's among them.
@@ -99,7 +131,8 @@ const TASKS: [(u64, u64); 4] = [(10, 0), (20, 1), (50, 5), (5, 1)];
 
 /// The service: prints how long each of its tasks waited after its wakeups.
 pub fn service(seconds: u64) -> Result<(), String> {
-    let end = Instant::now() + Duration::from_secs(seconds);
+    let start = Instant::now();
+    let end = start + Duration::from_secs(seconds);
     let tasks = TASKS.map(|(sleeps, works)| {
         thread::spawn(move || {
             let (sleeps, works) = (Duration::from_millis(sleeps), Duration::from_millis(works));
@@ -108,7 +141,12 @@ pub fn service(seconds: u64) -> Result<(), String> {
                 let due = Instant::now() + sleeps;
                 thread::sleep(sleeps);
                 let woken = Instant::now();
-                waits.push(woken - due.min(woken));
+                let wait = woken - due.min(woken);
+                if wait.as_secs_f64() * 1e3 > LIMIT {
+                    let cpu = rustix::thread::sched_getcpu();
+                    println!("at {:.1} s, on CPU {cpu}: {} ms", start.elapsed().as_secs_f64(), wait.as_millis());
+                }
+                waits.push(wait);
                 while woken.elapsed() < works {}
             }
             waits.sort();

@@ -57,11 +57,25 @@ function sections() {
   return [...found, ["Machine", OF_MACHINE]];
 }
 
-function ratio(value, base, better) {
+// Do two means differ, for all that is known of them? Those of single runs do.
+function differ(at, base, path) {
+  const [one, other] = [at, base].map((run) => RUNS[run].confidence && numberAt(RUNS[run].confidence, path));
+  return !one || !other || one[0] > other[1] || other[0] > one[1];
+}
+
+// What a mean is within, in per cent of it; nothing of a single run.
+function within(at, path) {
+  const interval = RUNS[at].confidence && numberAt(RUNS[at].confidence, path);
+  if (!interval || interval[0] + interval[1] === 0) return null;
+  const percent = ((interval[1] - interval[0]) / (interval[0] + interval[1])) * 100;
+  return make("span", { class: "within", title: "the true mean is within that with a probability of 95 %", text: ` ± ${digits(percent)} %` });
+}
+
+function ratio(value, base, better, known) {
   if (base === 0 || value === undefined || base === undefined) return make("span", { class: "ratio", text: "" });
   const times = value / base;
   // Below 2 % it is not called better or worse.
-  const way = Math.abs(times - 1) < 0.02 ? 0 : Math.sign(times - 1) * better;
+  const way = Math.abs(times - 1) < 0.02 || !known ? 0 : Math.sign(times - 1) * better;
   const word = way > 0 ? "better" : way < 0 ? "worse" : "";
   const kind = way > 0 ? "ratio good" : way < 0 ? "ratio bad" : "ratio";
   return make("span", { class: kind, title: word, text: `× ${times >= 1000 ? grouped(Math.round(times)) : digits(times)}` });
@@ -90,9 +104,11 @@ function drawNumbers() {
           cell.dataset.value = value;
           if (exact) cell.title = exact;
           cell.append(make("span", { class: "value", text }));
+          const mean = within(at, path);
+          if (mean) cell.append(mean);
         }
         if (at === base) cell.append(...gap());
-        else cell.append(ratio(value, numberAt(RUNS[base], path), better));
+        else cell.append(ratio(value, numberAt(RUNS[base], path), better, differ(at, base, path)));
         row.append(cell);
       });
       body.append(row);
@@ -105,7 +121,7 @@ function drawNumbers() {
 function drawRuns() {
   const cards = RUNS.map((run, at) => {
     const facts = [
-      ["workload", run.workload], ["machine", run.topology], ["seed", run.seed], ["time", showTime(run.duration_ns)],
+      ["workload", run.workload], ["machine", run.topology], ["seed", run.seeds > 1 ? `${run.seed}, and ${run.seeds - 1} more` : run.seed], ["time", showTime(run.duration_ns)],
       ["hash", run.hash], ["events", grouped(run.events)],
     ];
     const list = facts.flatMap(([name, value]) => [

@@ -18,7 +18,7 @@ use super::{print, print_json};
 use crate::error::{Error, Result};
 use crate::names;
 use crate::status::Fault;
-use run::{Job, Recorded, Traced};
+use run::{Done, Job, Recorded, Traced};
 pub use spec::{Assign, Cost, Noisy, Offline, Party, Shape, Sleeps, Swap, Sweep};
 
 #[derive(clap::Args, Debug)]
@@ -43,6 +43,12 @@ pub struct Sim {
     /// Decides all chance: the same seed, the same run.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
+    /// Run with so many seeds, from that one on: numbers are means, with what they are within with a probability of 95 %.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    pub seeds: u64,
+    /// By how much a computing time differs from what the workload says, at most, in per cent: anew each time, decided by the seed.
+    #[arg(long, value_name = "PERCENT", default_value = "1", value_parser = jitter)]
+    pub jitter: u32,
     /// Run each of these by itself, and show them beside each other.
     #[arg(long, value_name = "POLICY,POLICY", value_delimiter = ',', conflicts_with = "policies")]
     pub compare: Vec<Party>,
@@ -76,10 +82,10 @@ pub struct Sim {
     #[arg(long, value_name = "N", default_value_t = 131_072, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     pub max_tasks: u32,
     /// Write a trace for ui.perfetto.dev.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["compare", "sweep"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["compare", "sweep", "seeds"])]
     pub trace: Option<PathBuf>,
     /// Record what the policy is asked and answers, for `baton replay`. One policy, and no upgrade.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["compare", "sweep", "upgrade"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["compare", "sweep", "seeds", "upgrade"])]
     pub record: Option<PathBuf>,
     /// How often the recording has a checkpoint, of simulated time, at which a replay can begin (--from): 10ms.
     #[arg(long, value_name = "TIME", requires = "record", value_parser = names::duration)]
@@ -90,6 +96,15 @@ pub struct Sim {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
+}
+
+/// Per cent, in parts of a million.
+fn jitter(text: &str) -> std::result::Result<u32, String> {
+    let percent: f64 = text.parse().map_err(|_| format!("'{text}' is no number of per cent"))?;
+    match (0.0..=50.0).contains(&percent) {
+        true => Ok((percent * 10_000.0).round() as u32),
+        false => Err("0 to 50 per cent are allowed".into()),
+    }
 }
 
 /// Exit codes of a fault, as scxsim has them.
@@ -115,14 +130,14 @@ pub fn sim(args: &Sim) -> Result<ExitCode> {
         (None, None) => run::all(&jobs, args.output.is_some())?,
         (trace, record) => vec![jobs[0].run(args.output.is_some(), trace, record)?],
     };
-    let runs: Vec<&Run> = done.iter().map(|done| &done.run).collect();
+    let runs = series(&done, args.seeds)?;
     if let Some(path) = &args.output {
         let text = serde_json::to_string(&runs).map_err(|e| Error::baton(format!("no JSON came of it: {e}")))?;
         std::fs::write(path, text).map_err(|e| Error::file(format!("writing {}", path.display()), &e))?;
     }
     match args.json {
         true => print_json(&runs)?,
-        false => print(tables::runs(&runs))?,
+        false => print(tables::runs(&runs.iter().collect::<Vec<_>>()))?,
     }
     let mut code = ExitCode::SUCCESS;
     for run in &runs {
@@ -145,6 +160,15 @@ pub fn sim(args: &Sim) -> Result<ExitCode> {
         code = ExitCode::from(exit_code(fault));
     }
     Ok(code)
+}
+
+/// Runs of one configuration, which stand together, as one.
+fn series(done: &[Done], seeds: u64) -> Result<Vec<Run>> {
+    let series = |done: &[Done]| {
+        let runs: Vec<Run> = done.iter().map(|done| done.run.clone()).collect();
+        baton_sim::series::series(&runs).map_err(|why| Error::baton(format!("no means came of the runs: {why}")))
+    };
+    done.chunks(seeds as usize).map(series).collect()
 }
 
 fn exit_code(fault: &Fault) -> u8 {

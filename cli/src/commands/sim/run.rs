@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{mpsc, Mutex};
+use std::sync::{mpsc, Arc, Mutex};
 use std::time::Duration;
 
 use baton_sim::outcome::{Names, Outcome};
@@ -24,6 +24,7 @@ use crate::names;
 use crate::status::Fault;
 
 /// One run to be made.
+#[derive(Clone)]
 pub struct Job {
     config: Config,
     policy: String,
@@ -68,7 +69,16 @@ impl Job {
                 sweep.values.iter().map(with).collect()
             }
         };
-        parties.iter().map(|parties| Self::new(args, parties)).collect()
+        let seeds = |job: Self| {
+            (0..args.seeds).map(move |number| {
+                let mut job = job.clone();
+                job.config.seed = args.seed.wrapping_add(number);
+                job.config.under_way = Arc::default();
+                job
+            })
+        };
+        let jobs: Result<Vec<_>> = parties.iter().map(|parties| Self::new(args, parties)).collect();
+        Ok(jobs?.into_iter().flat_map(seeds).collect())
     }
 
     fn new(args: &Sim, parties: &[Party]) -> Result<Self> {
@@ -78,7 +88,7 @@ impl Job {
                 .policies
                 .push(PolicySpec { policy: artefacts::native(&party.policy)?, options: party.options.clone() });
         }
-        config.seed = args.seed;
+        config.jitter = args.jitter;
         config.duration = args.duration.as_nanos() as u64;
         config.stall = args.stall * 1_000_000;
         config.max_tasks = args.max_tasks;

@@ -96,6 +96,8 @@ struct Task {
     reply: Option<BatonHint>,
     child: Option<TaskRef>,
     rng: Rng,
+    /// Of its own, so that programs draw the same with it and without.
+    jitter: Rng,
     program: Option<Box<dyn Program>>,
     name: Arc<str>,
 }
@@ -237,8 +239,12 @@ impl<'m> Machine<'m> {
             stats: Stats::new(&groups),
             sink,
         };
+        let mut begins = Rng::new(config.seed, u64::MAX - 2);
         for (at, spawn) in tasks.into_iter().enumerate() {
-            machine.queue.push(spawn.at, Next::Start { task: at as u32 });
+            // Nobody makes all tasks at once, nor always in the same order.
+            let late = u64::from(config.jitter) * config.costs.tick / 1_000_000;
+            let start = spawn.at.saturating_add(begins.below(late + 1));
+            machine.queue.push(start, Next::Start { task: at as u32 });
             machine.to_come.push(Some(spawn));
         }
         for (at, source) in sources.into_iter().enumerate() {

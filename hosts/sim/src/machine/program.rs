@@ -50,7 +50,10 @@ impl Machine<'_> {
     fn perform(&mut self, cpu: u32, at: u32, op: Op) {
         let syscall = self.config.costs.syscall;
         match op {
-            Op::Run(work) => self.steal(cpu, work),
+            Op::Run(work) => {
+                let work = self.jittered(at, work);
+                self.steal(cpu, work);
+            }
             Op::Response(ns) => self.stats.response(self.tasks[at as usize].group, ns),
             Op::Done(count) => self.stats.done(self.tasks[at as usize].group, count),
             Op::Sleep(ns) => self.sleep(cpu, at, self.now.saturating_add(ns.max(1))),
@@ -150,6 +153,18 @@ impl Machine<'_> {
                 self.change_now(Happening::Affinity(self.tasks[at as usize].id, mask), cpu);
             }
             Op::Exit => self.schedule(cpu, Left::Dead),
+        }
+    }
+
+    /// What caches, memory and frequencies do to a computing time.
+    fn jittered(&mut self, at: u32, work: u64) -> u64 {
+        const WHOLE: u64 = 1_000_000;
+        match u64::from(self.config.jitter) {
+            0 => work,
+            jitter => {
+                let parts = self.tasks[at as usize].jitter.between(WHOLE - jitter, WHOLE + jitter);
+                (u128::from(work) * u128::from(parts) / u128::from(WHOLE)) as u64
+            }
         }
     }
 

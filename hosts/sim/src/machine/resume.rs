@@ -91,6 +91,7 @@ impl<'m> Machine<'m> {
             reply: None,
             child: None,
             rng: Rng::new(self.config.seed, u64::from(id.0)),
+            jitter: Rng::new(!self.config.seed, u64::from(id.0)),
             program: Some(spawn.program),
             name: spawn.name,
         });

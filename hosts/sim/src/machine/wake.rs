@@ -74,6 +74,7 @@ impl Machine<'_> {
             reply: None,
             child: None,
             rng: Rng::new(self.config.seed, u64::from(id.0)),
+            jitter: Rng::new(!self.config.seed, u64::from(id.0)),
             program: Some(program),
             name,
         };

@@ -11,11 +11,13 @@ mod hogs;
 #[cfg(test)]
 mod ideal;
 mod kbuild;
+mod law;
 mod memcached;
 mod open;
 mod pipe;
 mod random;
 pub(crate) mod recorded;
+mod requests;
 mod rocksdb;
 pub mod rtapp;
 mod schbench;
@@ -71,13 +73,14 @@ impl Stage<'_> {
     }
 }
 
-static BUILT_IN: [Workload; 9] = [
+static BUILT_IN: [Workload; 10] = [
     pipe::WORKLOAD,
     hackbench::WORKLOAD,
     schbench::WORKLOAD,
     forkjoin::WORKLOAD,
     rocksdb::WORKLOAD,
     memcached::WORKLOAD,
+    requests::WORKLOAD,
     kbuild::WORKLOAD,
     hogs::WORKLOAD,
     random::WORKLOAD,
@@ -119,7 +122,7 @@ pub fn build(spec: &str, seed: u64, nr_cpus: usize, world: &mut World) -> Result
         let (name, keys) = part.split_once(':').unwrap_or((part, ""));
         let is_recording = name == "perf";
         // A list of nice values has a '/' too, after the name.
-        if !is_recording && (part.ends_with(".json") || name.contains('/')) {
+        if !is_recording && ((part.ends_with(".json") && !part.contains('=')) || name.contains('/')) {
             let text = std::fs::read_to_string(part).map_err(|why| format!("{part}: {why}"))?;
             rtapp::add(&text, nr_cpus, world).map_err(|why| format!("{part}: {why}"))?;
             few_enough(part, world)?;

@@ -3,11 +3,13 @@
 //!
 //! ```text
 //! keys     = [ key "=" value { "," key "=" value } ]
-//! value    = count | "cpus" | time | number | nice { "/" nice }
+//! value    = count | "cpus" | time | number | nice { "/" nice } | law [ "/" number ] | path
 //! time     = digits [ "." digits ] ( "ns" | "us" | "ms" | "s" )
 //! ```
 
 use std::fmt;
+
+use super::law::{Law, LAWS};
 
 const US: u64 = 1_000;
 const MS: u64 = 1_000 * US;
@@ -24,6 +26,10 @@ pub enum Kind {
     Number(f64, f64),
     /// Nice values, -20 to 19, with `/` between them.
     Nices,
+    /// A distribution.
+    Law,
+    /// A file, whose name has neither `,` nor `+`; nothing for none.
+    Path,
 }
 
 impl fmt::Display for Kind {
@@ -33,6 +39,8 @@ impl fmt::Display for Kind {
             Self::Time(low, high) => write!(f, "time, {} to {}", Time(low), Time(high)),
             Self::Number(low, high) => write!(f, "number, {low} to {high}"),
             Self::Nices => write!(f, "nice values -20 to 19, as 0/5/19"),
+            Self::Law => f.write_str(LAWS),
+            Self::Path => f.write_str("a file"),
         }
     }
 }
@@ -66,6 +74,8 @@ enum Value {
     Whole(u64),
     Number(f64),
     Nices(Vec<i32>),
+    Law(Law),
+    Path(String),
 }
 
 /// The values of all keys of a workload.
@@ -115,6 +125,21 @@ impl Params {
         }
     }
 
+    pub(super) fn law(&self, key: &str) -> Law {
+        match self.get(key) {
+            Value::Law(law) => *law,
+            _ => unreachable!("{key} is no distribution"),
+        }
+    }
+
+    /// Empty for none.
+    pub(super) fn path(&self, key: &str) -> &str {
+        match self.get(key) {
+            Value::Path(path) => path,
+            _ => unreachable!("{key} is no file"),
+        }
+    }
+
     /// At least one.
     pub(super) fn nices(&self, key: &str) -> &[i32] {
         match self.get(key) {
@@ -137,11 +162,13 @@ fn read(kind: Kind, text: &str, cpus: usize) -> Option<Value> {
                 text.split('/').map(|nice| nice.parse().ok().filter(|nice| (-20..=19).contains(nice))).collect();
             nices.map(Value::Nices)
         }
+        Kind::Law => text.parse().ok().map(Value::Law),
+        Kind::Path => Some(Value::Path(text.into())),
     }
 }
 
 /// Of `1.5ms`: in ns. Whole numbers only, so that no rounding differs anywhere; what is less than a nanosecond is refused.
-fn time(text: &str) -> Option<u64> {
+pub(super) fn time(text: &str) -> Option<u64> {
     let at = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
     let (number, unit) = text.split_at(at);
     let unit = match unit {

@@ -7,8 +7,18 @@ use baton_sim::Noise;
 
 use crate::{machine, run, shipped, wfq, workload};
 
-const WORKLOADS: [&str; 9] =
-    ["pipe", "hackbench", "schbench", "forkjoin", "rocksdb", "memcached", "build", "hogs:n=12,nice=0/5/-5", "random"];
+const WORKLOADS: [&str; 10] = [
+    "pipe",
+    "hackbench",
+    "schbench",
+    "forkjoin",
+    "rocksdb",
+    "memcached",
+    "requests:arrivals=pareto/1.5,service=lognormal/1",
+    "build",
+    "hogs:n=12,nice=0/5/-5",
+    "random",
+];
 
 /// The file holds the numbers of the logs; `cli/tests/sim.rs` holds those of the released build against it, too. Made anew with
 /// BATON_BLESS=1.
