@@ -85,6 +85,24 @@ fn requests_come_as_a_file_says() {
     assert!(text(&refused.stderr).contains("line 2: its time is before"), "{}", text(&refused.stderr));
 }
 
+#[test]
+fn a_file_that_ends_or_gets_stuck_is_told_as_it_is() {
+    let file = tempfile::Builder::new().suffix(".json").tempfile().unwrap();
+    let run = |text: &str| {
+        std::fs::write(file.path(), text).unwrap();
+        sim(&format!("fifo -w {} --duration 4s --jitter 0 --json", file.path().display()))
+    };
+    let ends = run(r#"{"global": {"duration": 1, "frag": 1}, "tasks": {"t": {"run": 5000, "sleep": 5000}}}"#);
+    let runs: serde_json::Value = serde_json::from_slice(&ends.stdout).unwrap();
+    let group = &runs[0]["groups"][0];
+    let active = group["active_ns"].as_u64().unwrap();
+    assert!((1_000_000_000..1_020_000_000).contains(&active), "{group}");
+    assert!(!text(&ends.stderr).contains("wait for each other") && runs[0]["stuck_ns"].is_null());
+    let stuck = run(r#"{"tasks": {"a": {"run": 5000, "suspend": ""}, "b": {"run": 7000, "suspend": ""}}}"#);
+    let said = text(&stuck.stderr);
+    assert!(said.contains("from 7.0") && said.contains("ms on all tasks wait for each other"), "{said}");
+}
+
 /// File and line of the index that is out of range.
 fn place_of_the_panic() -> String {
     let file = "policies/faulty/src/wrong.rs";

@@ -34,8 +34,17 @@ fn numbers(path: &str, value: &Value, found: &mut Vec<(String, f64)>) {
     match value {
         Value::Number(number) => found.push((path.to_owned(), number.as_f64().unwrap())),
         Value::Object(fields) => {
-            let skipped =
-                ["version", "seed", "seeds", "jitter_ppm", "confidence", "timeline", "wakeup_curve", "response_curve"];
+            let skipped = [
+                "version",
+                "seed",
+                "seeds",
+                "jitter_ppm",
+                "confidence",
+                "active_ns",
+                "timeline",
+                "wakeup_curve",
+                "response_curve",
+            ];
             for (name, value) in fields.iter().filter(|(name, _)| !skipped.contains(&name.as_str())) {
                 numbers(&below(name), value, found);
             }

@@ -70,6 +70,7 @@ pub fn run(policy: &str, shape: Shape, nodes: u32, cores: u32, seed: u64) -> Run
         response: answers.map(Histogram::percentiles),
         response_curve: answers.map_or(Vec::new(), Histogram::curve),
         operations: histogram.count(),
+        active_ns: END,
     };
     Run {
         version: VERSION,
@@ -81,6 +82,7 @@ pub fn run(policy: &str, shape: Shape, nodes: u32, cores: u32, seed: u64) -> Run
         confidence: None,
         jitter_ppm: 10_000,
         duration_ns: END,
+        stuck_ns: None,
         hash: format!("{:016x}", rng.any()),
         events: 4 * switches,
         groups: vec![group("workers", &wakeup, Some(&response)), group("noise", &wakeup, None)],

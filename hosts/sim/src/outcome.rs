@@ -46,9 +46,10 @@ impl Outcome {
             confidence: None,
             jitter_ppm: config.jitter,
             duration_ns: stats.duration,
+            stuck_ns: stats.stuck,
             hash: format!("{:016x}", stats.hash.value()),
             events: stats.events,
-            groups: stats.groups.iter().map(group).collect(),
+            groups: stats.groups.iter().map(|of| group(of, stats.duration)).collect(),
             cpu: CpuTotals {
                 switches: stats.switches,
                 migrations: Migrations { core, llc, node, machine },
@@ -71,7 +72,7 @@ impl Outcome {
     }
 }
 
-fn group(group: &GroupStats) -> GroupReport {
+fn group(group: &GroupStats, duration: u64) -> GroupReport {
     let response = |histogram: &Histogram| (histogram.count() > 0).then(|| histogram.percentiles());
     GroupReport {
         name: group.name.to_string(),
@@ -82,6 +83,7 @@ fn group(group: &GroupStats) -> GroupReport {
         response: response(&group.responses),
         response_curve: group.responses.curve(),
         operations: group.done,
+        active_ns: group.active(duration),
     }
 }
 

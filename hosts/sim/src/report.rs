@@ -36,6 +36,9 @@ pub struct Run {
     pub jitter_ppm: u32,
     /// How much time was simulated.
     pub duration_ns: u64,
+    /// When all tasks that there were had come to wait for something that nobody was left to do, for ever.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stuck_ns: Option<u64>,
     /// Of all events, in hexadecimal: the same for the same run.
     pub hash: String,
     /// How many events there were.
@@ -95,6 +98,9 @@ pub struct GroupReport {
     pub response_curve: Vec<Point>,
     /// What the workload notes as done.
     pub operations: u64,
+    /// How long its tasks were there: to the end of the last of them, or of the run. Rates are of this time.
+    #[serde(default)]
+    pub active_ns: u64,
 }
 
 /// What all CPUs did.

@@ -7,7 +7,7 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 use crate::report::{thin, Point, Run};
 
 /// What tells runs apart, or is no number to take the mean of.
-const KEPT: [&str; 6] = ["version", "seed", "seeds", "jitter_ppm", "timeline", "confidence"];
+const KEPT: [&str; 7] = ["stuck_ns", "version", "seed", "seeds", "jitter_ppm", "timeline", "confidence"];
 
 /// The runs of one configuration under several seeds as one run, whose numbers are means, with the intervals that hold the true mean with a probability of
 /// 95 % (Student's t, as of independent runs); its timeline is the first run's. The error is for people: there are no runs, or they do not fit together.
@@ -128,6 +128,7 @@ mod tests {
             confidence: None,
             jitter_ppm: 10_000,
             duration_ns: 1_000,
+            stuck_ns: None,
             hash: format!("{seed:016x}"),
             events: 10,
             groups: vec![GroupReport { name: "a/b".into(), wakeup, wakeup_curve, ..GroupReport::default() }],

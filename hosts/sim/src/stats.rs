@@ -69,6 +69,20 @@ pub struct GroupStats {
     pub runtime: u64,
     /// That of each which was there at the end.
     pub ran: Vec<u64>,
+    /// How many are there now.
+    alive: u64,
+    /// When the last of them ended, ns.
+    over: u64,
+}
+
+impl GroupStats {
+    /// How long its tasks were there, of a run of this length, ns: to the end of the last of them, or of the run.
+    pub fn active(&self, duration: u64) -> u64 {
+        match self.alive {
+            0 if self.tasks > 0 => self.over,
+            _ => duration,
+        }
+    }
 }
 
 /// What a run is counted by.
@@ -104,6 +118,8 @@ pub struct Stats {
     pub refused: Vec<String>,
     /// How long it was, ns.
     pub duration: u64,
+    /// When all tasks that there were at the end had come to wait for something that nobody was left to do, ns.
+    pub stuck: Option<u64>,
     /// What tasks had against what they were due; nothing where the CPUs were never contended, or a task might not use all of them.
     pub shares: Option<Shares>,
     /// The groups of tasks.
@@ -120,6 +136,8 @@ impl Stats {
             done: 0,
             runtime: 0,
             ran: Vec::new(),
+            alive: 0,
+            over: 0,
         };
         let all: Arc<str> = "tasks".into();
         Self {
@@ -138,6 +156,7 @@ impl Stats {
             upgrades: 0,
             refused: Vec::new(),
             duration: 0,
+            stuck: None,
             shares: None,
             groups: if groups.is_empty() { vec![group(&all)] } else { groups.iter().map(group).collect() },
         }
@@ -160,6 +179,7 @@ impl Stats {
 
     pub(crate) fn new_task(&mut self, group: u32) {
         self.groups[group as usize].tasks += 1;
+        self.groups[group as usize].alive += 1;
     }
 
     pub(crate) fn wakeup(&mut self, group: u32, ns: u64) {
@@ -180,11 +200,14 @@ impl Stats {
     }
 
     /// A task is over, or the run is, with the task alive.
-    pub(crate) fn end_of(&mut self, group: u32, runtime: u64, alive: bool) {
+    pub(crate) fn end_of(&mut self, group: u32, now: u64, runtime: u64, alive: bool) {
         let group = &mut self.groups[group as usize];
         group.runtime += runtime;
         if alive {
             group.ran.push(runtime);
+        } else {
+            group.alive -= 1;
+            group.over = now;
         }
     }
 }

@@ -109,6 +109,7 @@ mod tests {
             confidence: None,
             jitter_ppm: 0,
             duration_ns: 1,
+            stuck_ns: None,
             hash: "0".into(),
             events: 0,
             groups: vec![],

@@ -147,6 +147,14 @@ pub fn sim(args: &Sim) -> Result<ExitCode> {
                 run.policy, run.tasks_not_made
             );
         }
+        if let Some(since) = run.stuck_ns {
+            let since = tables::time(since);
+            eprintln!(
+                "baton: {}: from {since} on all tasks wait for each other, and nothing can wake them: see what the workload's \
+                 tasks wait for (user)",
+                run.policy
+            );
+        }
         if run.hints_refused > 0 {
             eprintln!("baton: {}: of {} hints {} were refused", run.policy, run.hints, run.hints_refused);
         }

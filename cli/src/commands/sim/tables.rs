@@ -75,7 +75,8 @@ pub fn runs(runs: &[&Run]) -> String {
     }
     let groups = runs.iter().flat_map(|run| run.groups.iter().map(move |group| (run, group)));
     let rows = groups.map(|(run, group)| {
-        let seconds = run.duration_ns.max(1) as f64 / 1e9;
+        // A file of another version of the report has no such time.
+        let seconds = if group.active_ns == 0 { run.duration_ns } else { group.active_ns }.max(1) as f64 / 1e9;
         let operations = within(in_group(run, &group.name).and_then(|group| group.get("operations")));
         let rate = match group.operations {
             0 => "-".into(),

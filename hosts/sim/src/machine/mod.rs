@@ -147,6 +147,8 @@ pub(crate) struct Machine<'m> {
     free: Vec<u32>,
     /// By number: the place in `tasks`, while the task lives.
     by_ref: Vec<Option<u32>>,
+    /// When a task left a CPU last, ns.
+    last_ran: u64,
     /// The tasks of the workload, until they come.
     to_come: Vec<Option<Spawn>>,
     fallback: VecDeque<u32>,
@@ -218,6 +220,7 @@ impl<'m> Machine<'m> {
             tasks: Vec::new(),
             free: Vec::new(),
             by_ref: vec![None; tasks.len()],
+            last_ran: 0,
             to_come: Vec::new(),
             fallback: VecDeque::new(),
             things,
@@ -274,6 +277,7 @@ impl<'m> Machine<'m> {
             self.now = end;
             self.host().now.set(end);
             if at > self.config.duration {
+                self.queue.push_first(at, next);
                 break;
             }
             if at >= self.next_checkpoint && !self.checkpoint() {
@@ -304,6 +308,7 @@ impl<'m> Machine<'m> {
         let stopped: Vec<u32> = self.host().reports.borrow().iter().map(|fault| fault.index).collect();
         stopped.into_iter().for_each(|policy| self.tell(Event::Fault { policy }));
         (0..self.cpus.len() as u32).for_each(|cpu| self.account(cpu));
+        self.stats.stuck = self.is_stuck().then_some(self.last_ran);
         for at in 0..self.tasks.len() {
             self.end_of(at as u32, true);
         }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What tasks do: their programs' operations.
 
-use super::Machine;
+use super::{Machine, Task};
 use crate::queue::Next;
 use crate::trace::Left;
 use crate::world::{Cx, Happening, Item, Object, Op, TaskRef, Thing};
@@ -246,6 +246,19 @@ impl Machine<'_> {
                 return;
             }
         }
+    }
+
+    /// Do all tasks sleep, with nothing to come that could wake one?
+    pub(super) fn is_stuck(&self) -> bool {
+        let tasks: Vec<&Task> = self.by_ref.iter().flatten().map(|&at| &self.tasks[at as usize]).collect();
+        let wakes = |next: Next| match next {
+            Next::WakeUp { task, turn } => self.tasks[task as usize].turn == turn,
+            Next::Start { .. } | Next::Arrival { .. } => true,
+            _ => false,
+        };
+        // What policies reply, and when, is their affair.
+        let sleeps = |task: &&Task| !task.runnable && !task.awaits_reply;
+        !tasks.is_empty() && tasks.iter().all(sleeps) && !self.queue.iter().any(|(_, next)| wakes(next))
     }
 
     /// Says when the next item of a source comes.

@@ -98,6 +98,9 @@ impl Machine<'_> {
                 self.enqueue(at, cpu, 0);
             }
         }
+        if prev.is_some() {
+            self.last_ran = self.now;
+        }
         let mut migrated = false;
         if let Some(at) = next {
             migrated = self.put_on(at, cpu);
@@ -276,7 +279,7 @@ impl Machine<'_> {
             let task = &self.tasks[at as usize];
             let had = task.runtime - task.ran_before;
             self.shares.add(had as f64, task.due);
-            self.stats.end_of(task.group, had, alive);
+            self.stats.end_of(task.group, self.now, had, alive);
         }
     }
 }

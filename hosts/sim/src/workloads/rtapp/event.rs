@@ -59,7 +59,7 @@ const PREFIXES: [&str; 19] = [
 
 fn prefix(key: &str) -> Option<&'static str> {
     // It begins as `mem` does, and is none.
-    if key.starts_with("membind") {
+    if key.starts_with("membind") || key.starts_with("memrun") {
         return None;
     }
     PREFIXES.into_iter().find(|prefix| key.starts_with(prefix))

@@ -125,7 +125,8 @@ fn cpus(value: &Json, nr_cpus: usize) -> Result<Vec<usize>, String> {
 
 fn policy(value: &Json) -> Result<(), String> {
     match text(value)? {
-        "SCHED_OTHER" => Ok(()),
+        // Without the kernel's own policy they differ in nothing.
+        "SCHED_OTHER" | "SCHED_BATCH" => Ok(()),
         "SCHED_IDLE" => {
             Err("SCHED_IDLE weighs less than any nice value, and the simulator's tasks have nice values".into())
         }
@@ -202,6 +203,10 @@ fn global_key(key: &str, value: &Json, global: &mut Global) -> Result<(), String
         }
         "mem_buffer_size" => global.buffer = int(value, 1, MOST)? as u64,
         // What is logged, and memory that stays in memory, changes nothing of what tasks do.
+        // What old files say to a way of reserving CPUs that rt-app has no more.
+        "frag" => {
+            int(value, 0, MOST)?;
+        }
         "lock_pages" | "gnuplot" | "cumulative_slack" => {
             boolean(value)?;
         }
@@ -256,6 +261,7 @@ fn task(name: &str, value: &Json, nr_cpus: usize, global: &Global) -> Result<Tas
             "loop" => looped = Some(loops(value).map_err(wrong)?),
             "cpus" => task.cpus = Some(cpus(value, nr_cpus).map_err(wrong)?),
             "policy" => policy(value).map_err(wrong)?,
+            "dl-runtime" => slice(value).map_err(wrong)?,
             "priority" => task.nice = int(value, -20, 19).map_err(wrong)? as i32,
             "taskgroup" => task.taskgroup = taskgroup(value).map_err(wrong)?,
             "resources" => resources(value).map_err(wrong)?,
@@ -316,6 +322,7 @@ fn phase(task: &str, name: &str, value: &Json, nr_cpus: usize, global: &Global) 
             "loop" => phase.loops = loops(value).map_err(wrong)?,
             "cpus" => phase.cpus = Some(cpus(value, nr_cpus).map_err(wrong)?),
             "policy" => policy(value).map_err(wrong)?,
+            "dl-runtime" => slice(value).map_err(wrong)?,
             "priority" => phase.nice = Some(int(value, -20, 19).map_err(wrong)? as i32),
             "taskgroup" => match taskgroup(value).map_err(wrong)? {
                 None => {}
@@ -329,6 +336,11 @@ fn phase(task: &str, name: &str, value: &Json, nr_cpus: usize, global: &Global) 
     Ok(phase)
 }
 
+/// A normal task's wish for its slice, microseconds, which is EEVDF's: policies are not told of it. 0 is none.
+fn slice(value: &Json) -> Result<(), String> {
+    micros(value).map(drop)
+}
+
 fn taskgroup(value: &Json) -> Result<Option<String>, String> {
     match text(value)? {
         "" => Ok(None),
@@ -340,10 +352,11 @@ fn taskgroup(value: &Json) -> Result<Option<String>, String> {
 /// Why a key of a task or a phase is not taken.
 fn refused(key: &str) -> String {
     match key {
-        "dl-runtime" | "dl-period" | "dl-deadline" | "period" | "deadline" => {
-            "it is SCHED_DEADLINE's, a class above all policies"
-        }
+        "dl-period" | "dl-deadline" | "period" | "deadline" => "it is SCHED_DEADLINE's, a class above all policies",
         "util_min" | "util_max" => "utilization clamps set frequencies, and the simulated CPUs have one",
+        _ if key.starts_with("sem_") || key.starts_with("memrun") => {
+            "the simulator has no such event of rt-app's: semaphores, and memory that is computed with"
+        }
         "membind_nodes" | "nodes_membind" => "memory has no place in the simulator",
         _ => "rt-app has no such key",
     }

@@ -38,6 +38,8 @@ fn tasks_do_what_the_file_says() {
         "'loop': 1, 'run': 1, 'sleep1': 2, 'run': 3, 'runA': 4",
         "0 run 1000; 1000 sleep 2000; 3000 run 3000; 6000 run 4000; 10000 exit",
     );
+    // Another policy of normal tasks, and the slice that one asks for.
+    check("'loop': 1, 'policy': 'SCHED_BATCH', 'dl-runtime': 100000, 'run': 1", "0 run 1000; 1000 exit");
     check("'delay': 7, 'loop': 1, 'run': 1", "0 until 7000; 7000 run 1000; 8000 exit");
     // Phases, their loops, and the task's.
     check(
@@ -186,7 +188,10 @@ fn wrong_files() {
     check("'policy': 'SCHED_IDLE', 'run': 1", "weighs less than any nice value");
     check("'policy': 'SCHED_NONE', 'run': 1", "'SCHED_NONE' is no scheduling policy");
     check("'priority': 20, 'run': 1", "20 is not from -20 to 19");
-    check("'dl-runtime': 20, 'run': 1", "key 'dl-runtime': it is SCHED_DEADLINE's");
+    check("'dl-period': 20, 'run': 1", "key 'dl-period': it is SCHED_DEADLINE's");
+    check("'policy': 'SCHED_DEADLINE', 'dl-runtime': 20, 'run': 1", "SCHED_DEADLINE is a class above all policies");
+    check("'sem_wait': 's', 'run': 1", "key 'sem_wait': the simulator has no such event");
+    check("'memrun': 20, 'run': 1", "key 'memrun': the simulator has no such event");
     check("'util_min': 20, 'run': 1", "utilization clamps");
     check("'membind_nodes': [0], 'run': 1", "memory has no place");
     check("'taskgroup': 'g', 'run': 1", "'g' does not begin with '/'");
