@@ -50,7 +50,7 @@ fn the_atomics_of_shipped_policies_are_tried_in_all_orders() {
         assert_eq!(code, Some(0), "{said}");
     };
     check("wfq central shinjuku arbiter", &[]);
-    check("cfs_like", &["bounded-wait"]);
+    check("cfs_like eevdf_like", &["bounded-wait"]);
     check("fifo locality template relay_v1 relay_v2", &["work-conservation"]);
     check("echo", &["work-conservation", "bounded-wait"]);
 }

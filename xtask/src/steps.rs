@@ -21,9 +21,23 @@ const TEST_STEPS: &[Step] = &[
 ];
 
 /// The policies that the booted tests load.
-const BOOTED_POLICIES: [&str; 15] = [
-    "faulty", "faulty-c", "fifo", "wfq", "cfs-like", "central", "shinjuku", "fifo-c", "template", "relay-v1",
-    "relay-v2", "witness", "echo", "arbiter", "locality",
+const BOOTED_POLICIES: [&str; 16] = [
+    "faulty",
+    "faulty-c",
+    "fifo",
+    "wfq",
+    "cfs-like",
+    "eevdf-like",
+    "central",
+    "shinjuku",
+    "fifo-c",
+    "template",
+    "relay-v1",
+    "relay-v2",
+    "witness",
+    "echo",
+    "arbiter",
+    "locality",
 ];
 
 /// The guests: each test is for one of them.

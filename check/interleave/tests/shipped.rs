@@ -86,6 +86,12 @@ fn cfs_like_passes() {
     passes(linked!(cfs_like), &[Property::BoundedWait], None);
 }
 
+/// As `cfs_like`.
+#[test]
+fn eevdf_like_passes() {
+    passes(linked!(eevdf_like), &[Property::BoundedWait], None);
+}
+
 #[test]
 fn central_passes() {
     passes(linked!(central), &[], Some(linked!(central)));

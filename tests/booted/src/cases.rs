@@ -21,6 +21,7 @@ pub fn cases() -> Vec<Case> {
         case!("fifo_c runs all tasks", runs_all("fifo_c")),
         case!("template runs all tasks", runs_all("template")),
         case!("cfs_like runs all tasks", runs_all("cfs_like")),
+        case!("eevdf_like runs all tasks", runs_all("eevdf_like")),
         case!("central runs all tasks", runs_all("central")),
         case!("shinjuku runs all tasks", runs_all("shinjuku")),
         case!("locality runs all tasks", runs_all("locality")),

@@ -19,6 +19,7 @@ pub fn cases() -> Vec<Case> {
         case!("fifo_c survives what tasks do", survives("fifo_c")),
         case!("template survives what tasks do", survives("template")),
         case!("cfs_like survives what tasks do", survives("cfs_like")),
+        case!("eevdf_like survives what tasks do", survives("eevdf_like")),
         case!("central survives what tasks do", survives("central")),
         case!("shinjuku survives what tasks do", survives("shinjuku")),
         case!("locality survives what tasks do", survives("locality")),

@@ -159,6 +159,7 @@ fn of_each() -> Result<(), String> {
         (Policy::linked(module!(fifo::BatonPolicy)), None),
         (Policy::linked(module!(wfq::BatonPolicy)), None),
         (Policy::linked(module!(cfs_like::BatonPolicy)), None),
+        (Policy::linked(module!(eevdf_like::BatonPolicy)), None),
         (Policy::linked(module!(central::BatonPolicy)), None),
         (Policy::linked(module!(shinjuku::BatonPolicy)), None),
         (Policy::linked(module!(template::BatonPolicy)), None),

@@ -29,6 +29,10 @@ pub fn cfs_like() -> Policy {
     Policy::linked(module!(cfs_like::BatonPolicy))
 }
 
+pub fn eevdf_like() -> Policy {
+    Policy::linked(module!(eevdf_like::BatonPolicy))
+}
+
 pub fn relay() -> Policy {
     Policy::linked(module!(relay_v1::BatonPolicy))
 }
@@ -62,8 +66,8 @@ pub fn faulty() -> Policy {
 }
 
 /// The policies of this tree, in Rust.
-pub fn shipped() -> [Policy; 10] {
-    [fifo(), wfq(), cfs_like(), central(), shinjuku(), locality(), arbiter(), template(), echo(), relay()]
+pub fn shipped() -> [Policy; 11] {
+    [fifo(), wfq(), cfs_like(), eevdf_like(), central(), shinjuku(), locality(), arbiter(), template(), echo(), relay()]
 }
 
 /// A file in memory.

@@ -2,6 +2,8 @@
 //! Is CPU time shared as the weights say? The equivalence tests of Enoki's appendix A.1, with CPU hogs: threads that count
 //! to a fixed number. The numbers are sized by a calibration, so that a test takes the same time of the clock everywhere.
 
+pub mod simulated;
+
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Barrier, Mutex};

@@ -17,6 +17,7 @@ mod record;
 pub mod report;
 mod rocksdb;
 mod sim;
+mod simulate;
 mod slow;
 pub mod subject;
 mod upgrade;
@@ -171,7 +172,10 @@ impl Bench {
             (false, _) => self.subjects.clone(),
             (true, What::Sim | What::Record) => vec![Subject::Policy("wfq".into())],
             (true, What::Fairness) => vec![Subject::Eevdf, Subject::Policy("wfq".into())],
-            (true, What::Fidelity) => ["fifo", "wfq"].map(|name| Subject::Policy(name.into())).into(),
+            (true, What::Fidelity) => {
+                let policies = ["fifo", "wfq"].map(|name| Subject::Policy(name.into()));
+                policies.into_iter().chain([Subject::Eevdf]).collect()
+            }
             (true, What::Upgrade) => upgrade::subjects(),
             (true, What::Rocksdb) => rocksdb::subjects(),
             (true, What::Memcached) => memcached::subjects(),
@@ -280,6 +284,13 @@ fn in_guests(args: &Bench) -> Result<(Report, ExitCode)> {
         match &mut whole {
             None => whole = Some(report),
             Some(whole) => whole.results.extend(report.results),
+        }
+    }
+    if let (What::Fairness, Some(whole)) = (args.what, &mut whole) {
+        let (results, holds) = fairness::simulated::measure_all(&args.subjects(), FAIR)?;
+        whole.results.extend(results);
+        if !holds {
+            code = ExitCode::FAILURE;
         }
     }
     let report = whole.ok_or_else(|| Error::user("there is no number of CPUs to measure with", "give --cpus 1,2"))?;

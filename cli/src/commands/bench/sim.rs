@@ -11,6 +11,7 @@ use baton_sim::{Config, PolicySpec};
 use rustix::time::{clock_gettime, ClockId};
 
 use super::report::{entries, Report, Series};
+use super::simulate;
 use super::subject::Subject;
 use super::Bench;
 use crate::artefacts;
@@ -69,21 +70,15 @@ fn measure(spec: &PolicySpec, cpus: u32, tasks: u32) -> Result<(f64, f64, f64)> 
         world.task(task());
     }
     let begin = cpu_time();
-    let outcome =
-        baton_sim::run(&config, world, None).map_err(|e| Error::baton(format!("the simulation failed: {e:?}")))?;
+    let outcome = simulate::run(&config, world, None)?;
     let seconds = (cpu_time() - begin).as_secs_f64();
-    if let Some(fault) = outcome.faults.first() {
-        let fault = crate::status::Fault::new(fault, None);
-        return Err(Error::policy(&fault.policy, format!("it failed: {}", fault.message), "see it with: baton sim"));
-    }
     // Once more, to look at its memory while it is there.
     config.duration = 1_000_000;
     let mut world = World::new();
     for _ in 0..tasks {
         world.task(task());
     }
-    baton_sim::run(&config, world, Some(&mut peak))
-        .map_err(|e| Error::baton(format!("the simulation failed: {e:?}")))?;
+    simulate::run(&config, world, Some(&mut peak))?;
     let bytes = peak.most.saturating_sub(before) as f64 / f64::from(tasks);
     Ok((outcome.stats.events as f64, seconds, bytes))
 }

@@ -11,8 +11,8 @@ use baton_sim::world::{Cx, Happening, Op, Spawn, TaskRef, World};
 use baton_sim::{Config, Outcome, PolicySpec};
 
 use crate::{
-    arbiter, central, cfs_like, echo, faulty, fifo, locality, machine, relay_v1, relay_v2, run, shinjuku, shipped,
-    template, wfq, workload,
+    arbiter, central, cfs_like, echo, eevdf_like, faulty, fifo, locality, machine, relay_v1, relay_v2, run, shinjuku,
+    shipped, template, wfq, workload,
 };
 
 pub fn hog(name: &str) -> Spawn {
@@ -87,7 +87,7 @@ pub fn watched(config: &baton_sim::Config, world: World) -> (Outcome, Vec<(u64, 
 
 #[test]
 fn hogs_share_by_weight() {
-    for policy in [wfq(), cfs_like()] {
+    for policy in [wfq(), cfs_like(), eevdf_like()] {
         let mut world = World::new();
         for nice in [0, 0, 5] {
             world.task(hog("hog").nice(nice));
@@ -105,7 +105,8 @@ fn hogs_share_by_weight() {
 #[test]
 fn as_many_hogs_as_cores_have_a_core_each() {
     for shape in ["1x4x2", "2x2x2/1"] {
-        let placing = [fifo(), wfq(), template(), cfs_like(), central(), shinjuku(), locality(), arbiter(), echo()];
+        let placing =
+            [fifo(), wfq(), template(), cfs_like(), eevdf_like(), central(), shinjuku(), locality(), arbiter(), echo()];
         for policy in placing {
             let name = policy.name().to_owned();
             let config = machine(shape, policy, 1_000);
@@ -147,6 +148,51 @@ fn a_sleeper_preempts_a_hog() {
     world.task(sleeper(1_000_000));
     let waits = run(&config, world).stats.groups[0].wakeups.percentiles();
     assert!(waits.p50 > 1_000_000, "{waits:?}");
+}
+
+/// Rules 3 to 6 of `eevdf_like`, on one CPU: base slices are 0.7 ms. A task that slept was owed time, so
+/// that its deadline is the first as it wakes; the hog goes on to its own deadline, as long as it is
+/// eligible, and no further.
+#[test]
+fn a_running_task_is_protected_until_its_deadline() {
+    let waits = |options: &str| {
+        let mut config = machine("1x1x1", eevdf_like(), 4_000);
+        config.policies[0].options = options.into();
+        let mut world = World::new();
+        let (hogs, sleepers) = (world.group("hogs"), world.group("sleepers"));
+        world.task(hog("hog").group(hogs));
+        world.task(sleeper(200_000).group(sleepers));
+        let outcome = run(&config, world);
+        outcome.stats.groups[1].wakeups.percentiles()
+    };
+    let short = waits("");
+    assert!(short.p99 <= 720_000, "{short:?}");
+    let long = waits("base_slice=10ms");
+    assert!(long.max > 1_000_000 && long.max <= 10_100_000, "{long:?}");
+}
+
+/// Rule 5 of `eevdf_like`: a task that ran for longer than it was due and sleeps for a moment is not owed
+/// anything when it is back: it gets its share and no more.
+#[test]
+fn a_short_sleep_pays_no_debt() {
+    let mut world = World::new();
+    let (hogs, nappers) = (world.group("hogs"), world.group("nappers"));
+    world.task(hog("hog").group(hogs));
+    let mut works = false;
+    world.task(
+        Spawn::new("napper", move |_: &mut Cx<'_>| {
+            works = !works;
+            if works {
+                Op::Run(5_000_000)
+            } else {
+                Op::Sleep(50_000)
+            }
+        })
+        .group(nappers),
+    );
+    let outcome = run(&machine("1x1x1", eevdf_like(), 4_000), world);
+    let shares = [0, 1].map(|group: usize| outcome.stats.groups[group].ran[0] / 1_000_000);
+    assert!(shares.iter().all(|share| share.abs_diff(2_000) < 60), "{shares:?}");
 }
 
 #[test]

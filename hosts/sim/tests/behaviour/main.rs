@@ -14,8 +14,20 @@ use baton_native::{module, Policy};
 use baton_sim::{topology::Topology, world::World, Config, Outcome, PolicySpec};
 
 /// The policies of this tree, in Rust.
-pub fn shipped() -> [Policy; 10] {
-    [fifo(), wfq(), template(), relay_v1(), relay_v2(), cfs_like(), central(), shinjuku(), locality(), arbiter()]
+pub fn shipped() -> [Policy; 11] {
+    [
+        fifo(),
+        wfq(),
+        template(),
+        relay_v1(),
+        relay_v2(),
+        cfs_like(),
+        eevdf_like(),
+        central(),
+        shinjuku(),
+        locality(),
+        arbiter(),
+    ]
 }
 
 pub fn fifo() -> Policy {
@@ -40,6 +52,10 @@ pub fn relay_v2() -> Policy {
 
 pub fn cfs_like() -> Policy {
     Policy::linked(module!(cfs_like::BatonPolicy))
+}
+
+pub fn eevdf_like() -> Policy {
+    Policy::linked(module!(eevdf_like::BatonPolicy))
 }
 
 pub fn central() -> Policy {

@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use super::{Load, Measured, Numbers, LOADS};
 use crate::artefacts;
+use crate::commands::bench::{report::BASELINE, simulate};
 use crate::error::{Error, Result};
 use crate::report::table;
 
@@ -82,7 +83,7 @@ impl Report {
 pub fn rows(measured: &Measured) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for (load, kernel) in LOADS.iter().zip(&measured.runs) {
-        let simulated = (0..kernel.len()).map(|run| simulate(load, measured, super::seed(run)));
+        let simulated = (0..kernel.len()).map(|run| simulated(load, measured, super::seed(run)));
         let simulated = simulated.collect::<Result<Vec<_>>>()?;
         rows.extend(judge(load.name, &measured.subject, measured.cpus, kernel, &simulated));
     }
@@ -141,22 +142,25 @@ fn judge(workload: &'static str, subject: &str, cpus: u32, kernel: &[Numbers], s
     })
 }
 
-fn simulate(load: &Load, measured: &Measured, seed: u64) -> Result<Numbers> {
+/// The policy that is simulated where a subject was measured: of the kernel's own scheduler its model.
+fn simulated_as(subject: &str) -> &str {
+    match subject {
+        BASELINE => "eevdf_like",
+        policy => policy,
+    }
+}
+
+fn simulated(load: &Load, measured: &Measured, seed: u64) -> Result<Numbers> {
     let topology = Topology::new(1, measured.cpus as usize, 1, measured.cpus as usize);
     let mut config = Config::new(topology.map_err(|why| Error::user(why, "give other --cpus"))?);
-    let policy = artefacts::native(&measured.subject)?;
+    let policy = artefacts::native(simulated_as(&measured.subject))?;
     config.policies = vec![PolicySpec { policy, options: String::new() }];
     config.seed = seed;
     config.duration = load.duration();
     config.one_stream = true;
     config.costs = measured.costs.costs();
     let mut counter = Counter { from: load.counts_from(), ..Counter::default() };
-    let outcome = baton_sim::run(&config, load.world(measured.cpus, seed)?, Some(&mut counter))
-        .map_err(|e| Error::baton(format!("the simulation failed: {e:?}")))?;
-    if let Some(fault) = outcome.faults.first() {
-        let fault = crate::status::Fault::new(fault, None);
-        return Err(Error::policy(&fault.policy, format!("it failed: {}", fault.message), "see it with: baton sim"));
-    }
+    simulate::run(&config, load.world(measured.cpus, seed)?, Some(&mut counter))?;
     Ok(counter.numbers())
 }
 

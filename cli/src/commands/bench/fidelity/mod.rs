@@ -15,6 +15,7 @@ use baton_sim::world::World;
 use baton_vm::Vm;
 use serde::{Deserialize, Serialize};
 
+use super::subject::Subject;
 use super::{guest_with, Bench, REPORT_IN_GUEST, TIMEOUT};
 use crate::artefacts::Search;
 use crate::commands::vm::vm_error;
@@ -104,7 +105,9 @@ pub fn command(search: &Search, args: &Bench) -> Result<ExitCode> {
         let found = Found { kernel: kernel::release(), measured: guest::measure(search, args)? };
         return print_json(&found).map(|()| ExitCode::SUCCESS);
     }
-    let files_in = guest_with(&args.subjects())?;
+    // The probe comes with the core, and that with a policy.
+    let needed: Vec<_> = args.subjects().into_iter().chain([Subject::Policy("fifo".into())]).collect();
+    let files_in = guest_with(&needed)?;
     let cpus = if args.cpus.is_empty() { args.what.usual_cpus() } else { args.cpus.clone() };
     let (mut release, mut rows) = (String::new(), Vec::new());
     for cpus in cpus {

@@ -9,6 +9,7 @@ use baton_sim::{Config, PolicySpec};
 
 use super::{judge::JUDGED, Place, Row, Way, LONG, MESSENGERS, WORKERS};
 use crate::artefacts;
+use crate::commands::bench::simulate;
 use crate::error::{Error, Result};
 
 const CPUS: usize = 8;
@@ -40,12 +41,7 @@ fn run(idle_states: &str, policy: &str, way: Way) -> Result<Row> {
     let mut world = World::new();
     baton_sim::workloads::build(&workload, config.seed, CPUS, &mut world)
         .map_err(|why| Error::baton(format!("the workload {workload} is wrong: {why}")))?;
-    let outcome =
-        baton_sim::run(&config, world, None).map_err(|e| Error::baton(format!("the simulation failed: {e:?}")))?;
-    if let Some(fault) = outcome.faults.first() {
-        let fault = crate::status::Fault::new(fault, None);
-        return Err(Error::policy(&fault.policy, format!("it failed: {}", fault.message), "see it with: baton sim"));
-    }
+    let outcome = simulate::run(&config, world, None)?;
     if outcome.stats.hints_refused > 0 {
         return Err(Error::policy(policy, "it refused hints of its own type", "see it with: baton sim"));
     }
