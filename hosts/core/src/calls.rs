@@ -240,6 +240,11 @@ impl<H: Host> Core<'_, H> {
         // A call that was abandoned has stopped its policy.
         if FIRST {
             self.tell_quickly(frame, cpu, policy, method, ctx, slot, Arg::Word(token));
+            // The host carries kicks out by these two; where there are none, it reads neither.
+            if ctx.nr_kicks != 0 {
+                let is_wakeup = method == BatonMethod::TaskWakeup;
+                (ctx.cpu, ctx.flags) = (slot.cpu(), if is_wakeup { BATON_F_WAKEUP } else { 0 });
+            }
         } else {
             self.tell(frame, cpu, policy, method, ctx, slot, Arg::Word(token));
         }
@@ -254,6 +259,8 @@ impl<H: Host> Core<'_, H> {
         if slot.claim(token, TaskState::Fallback) {
             self.fallback.fetch_add(1, Relaxed);
             cpu.fallbacks.bump();
+            // Not the one that the policy may have asked for.
+            ctx.slice = self.fallback_slice();
             return Verdict::Fallback;
         }
         Verdict::None

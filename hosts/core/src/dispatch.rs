@@ -57,7 +57,8 @@ impl<H: Host> Core<'_, H> {
         Verdict::Run
     }
 
-    /// The sole policy's first answer was not a good token: goes on from there.
+    /// The sole policy's first answer was not a good token: goes on from there. That call was a quick one, so that of the context no more is
+    /// believed than the slice and the kicks: the time is that with which the call was noted.
     #[inline(never)]
     fn dispatch_on(
         &self,
@@ -67,11 +68,14 @@ impl<H: Host> Core<'_, H> {
         policy: &PolicyEntry,
         first: u64,
     ) -> Verdict {
+        let noted = cpu.event(0).1;
+        (ctx.now, ctx.cpu) = (noted.now, cpu.number());
         // Mostly it has nothing, and nothing to take from other CPUs either.
         let mut answer = first;
         if answer == BATON_PICK_NONE {
             let (method, which) = (BatonMethod::NewlyIdle, cpu.number());
             answer = self.tell_cpu_quickly(frame, cpu, policy, method, ctx, which, Arg::Word(0));
+            ctx.now = noted.now;
             if answer == BATON_PICK_NONE {
                 return self.found_nothing(cpu, ctx);
             }

@@ -45,7 +45,8 @@ impl Given {
 }
 
 impl<H: Host> Core<'_, H> {
-    /// Calls a method that is about a task. The context is as before afterwards, but for its answers.
+    /// Calls a method that is about a task. The context is as before afterwards, but for the kicks that the policy asked for: its slice, too, as
+    /// the next call in this event may be another policy's.
     pub(crate) fn tell(
         &self,
         frame: H::Frame,
@@ -56,13 +57,15 @@ impl<H: Host> Core<'_, H> {
         slot: &Slot,
         b: Arg<'_>,
     ) -> u64 {
-        let given = Given::of(ctx);
+        let (given, slice) = (Given::of(ctx), ctx.slice);
         let answer = self.tell_quickly(frame, cpu, policy, method, ctx, slot, b);
         given.restore(ctx);
+        ctx.slice = slice;
         answer
     }
 
-    /// As [`Core::tell`], where no other policy is called in this event, and nothing is read afterwards of what the context had.
+    /// As [`Core::tell`], where no other policy is called in this event, and the caller puts right what is read afterwards of what the
+    /// context had.
     #[inline(always)]
     pub(crate) fn tell_quickly(
         &self,

@@ -3,6 +3,7 @@
 //!
 //! `script` has the language in which most tests are written; `host` has the machine and the policies under it.
 
+mod contexts;
 mod cpus;
 mod faults;
 mod hints;

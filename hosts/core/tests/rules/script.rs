@@ -21,7 +21,7 @@ use baton_abi::{
     BatonCtx, BatonFaultKind, BatonMethod, BATON_FAULT_NAMES, BATON_F_FORK, BATON_F_PREV_RUNNABLE, BATON_F_RESTORE,
     BATON_F_WAKEUP, BATON_METHOD_NAMES, BATON_PICK_KEEP, BATON_PICK_NONE, BATON_SELECT_DIRECT,
 };
-use baton_core::{Fault, PolicyEntry, Slot, Verdict, TURN_IS_VAIN};
+use baton_core::{Fault, PolicyEntry, Slot, Verdict, EVENTS_KEPT, TURN_IS_VAIN};
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
     sync::{Arc, Mutex},
@@ -76,10 +76,12 @@ fn for_slice(ctx: &BatonCtx) -> String {
     format!(" for {}", ctx.slice)
 }
 
-/// What a policy in C may do to its context. Its slice and its kicks are its own.
-fn scribble(ctx: &mut BatonCtx) {
-    let BatonCtx { slice, .. } = *ctx;
+/// What a policy in C may do to its context. Its kicks are its own, and its slice in an answer that has one.
+fn scribble(ctx: &mut BatonCtx, method: BatonMethod) {
     let garbage = u64::from_ne_bytes([0xb5; 8]);
+    let has_slice =
+        matches!(method, BatonMethod::SelectTaskRq | BatonMethod::PickNextTask | BatonMethod::NewlyIdle);
+    let slice = if has_slice { ctx.slice } else { garbage };
     *ctx = BatonCtx {
         now: garbage,
         task: garbage,
@@ -181,7 +183,7 @@ impl World {
         let policy = move |call: &mut Call<'_>| {
             let answer = world.call(name, &queue, call);
             if world.scribbles {
-                scribble(call.ctx);
+                scribble(call.ctx, call.method);
             }
             answer
         };
@@ -292,14 +294,25 @@ impl World {
                             "put" => 0,
                             _ => panic!("no such event: {event}"),
                         };
+                        let before = (ctx.cpu, ctx.flags);
                         let verdict = core.enqueue(cpu, here, &mut ctx);
                         self.say(self.verdict(verdict, &ctx));
+                        // A host carries the kicks out by where the task was enqueued, and how.
+                        assert!(ctx.nr_kicks == 0 || (ctx.cpu, ctx.flags) == before, "{event}: {ctx:?}");
+                        let is_fallback = verdict == Verdict::Fallback;
+                        assert!(!is_fallback || ctx.slice == core.fallback_slice(), "{event}: {ctx:?}");
                     }
                 }
                 self.say(slot.map_or(String::new(), |slot| format!("[{:?}]", slot.state()).to_lowercase()));
             }
         }
+        let now = *self.now.lock().unwrap();
+        for back in 0..EVENTS_KEPT {
+            let last = here.event(back).1;
+            assert!(last.now <= now, "{event}: the call {back} before is noted at {}", last.now);
+        }
         for (place, fault) in core.host().reports.lock().unwrap().drain(..) {
+            assert!(fault.now <= now, "{event}: {fault:?} at {now}");
             let name =
                 self.policies.lock().unwrap().iter().find(|(_, entry)| entry.index() == place).map(|(name, _)| *name);
             let (kind, method) = (BATON_FAULT_NAMES[fault.kind as usize], BATON_METHOD_NAMES[fault.method as usize]);
