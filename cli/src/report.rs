@@ -207,6 +207,9 @@ fn cause(fault: &Fault) -> &'static str {
         "stack overflow" => "replace the recursion by a loop, and large local values by storage that is made once",
         "deadlock" => "take each lock once, and several always in the same order",
         "lock timeout" => "hold locks for less long: no loop over all tasks inside",
+        "lost task" if fault.method == "-" => {
+            "keep each Schedulable in a queue, or return it: mem::forget, or a collection that is forgotten, loses it"
+        }
         "lost task" => "keep each Schedulable in a queue, or return it; the call before dropped one",
         "stall" => "see that pick_next_task comes to every queued task, on a CPU that the task may use",
         "refusal loop" => {

@@ -262,7 +262,7 @@ bool baton_core_is_default(u32 index);
 bool baton_core_assign(u32 pid, s32 index);
 bool baton_core_assign_by_rule(u32 slot, s32 index);
 bool baton_core_rescue_again(void);
-void baton_core_check_stall(u64 now, u64 limit);
+void baton_core_check_stall(struct baton_ctx *ctx, struct baton_frame *frame, const struct baton_cpu_state *cpu, u64 limit);
 u64 baton_core_fallback_slice(void);
 void baton_core_end_slice(struct baton_ctx *ctx, const struct baton_cpu_state *cpu);
 bool baton_core_fault_in_call(s32 cpu, enum baton_fault_kind kind);

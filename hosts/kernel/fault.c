@@ -91,6 +91,9 @@ void baton_khost_report(u32 policy, enum baton_fault_kind kind, enum baton_metho
 		strscpy(fault->file, words->file, sizeof(fault->file));
 		strscpy(fault->message, words->message, sizeof(fault->message));
 		fault->line = words->line;
+	} else if (kind == BATON_FAULT_KIND_LOST_TASK && method == BATON_METHOD_NONE) {
+		strscpy(fault->message, "the task is queued, and the policy has its Schedulable no more: it was forgotten",
+			sizeof(fault->message));
 	} else if (kind == BATON_FAULT_KIND_LOST_TASK) {
 		strscpy(fault->message, "a Schedulable was dropped: its task would never have run again", sizeof(fault->message));
 	} else if (kind == BATON_FAULT_KIND_STALL) {

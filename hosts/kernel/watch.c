@@ -14,12 +14,22 @@
 
 static struct hrtimer timer;
 
+/* Asks a policy for what it does not pick, as a timer of its own is called back (timer.c). */
+static void check_stall(void)
+{
+	struct baton_ctx ctx = { .now = baton_coarse_now(), .cpu = smp_processor_id() };
+	struct baton_frame *frame = this_cpu_ptr(&baton_frame);
+
+	baton_core_check_stall(&ctx, frame, frame->cpu, (u64)READ_ONCE(baton_stall_ms) * NSEC_PER_MSEC);
+	baton_khost_kick(&ctx);
+}
+
 static enum hrtimer_restart watch(struct hrtimer *own)
 {
 	if (READ_ONCE(baton_attached)) {
 		baton_core_rescue_again();
 		baton_core_relieve();
-		baton_core_check_stall(baton_coarse_now(), (u64)READ_ONCE(baton_stall_ms) * NSEC_PER_MSEC);
+		check_stall();
 	}
 	hrtimer_forward_now(own, ms_to_ktime(clamp(READ_ONCE(baton_stall_ms) / 4, WATCH_MIN_MS, WATCH_MS)));
 	return HRTIMER_RESTART;

@@ -53,7 +53,7 @@ impl World {
 
     /// The kicks that a call asked for: sent once the run-queue lock is free (scx_kick_cpu() defers them to an irq_work).
     fn note_kicks(&self, ctx: &BatonCtx) {
-        self.me().kicks.borrow_mut().extend(&ctx.kicks[..usize::from(ctx.nr_kicks)]);
+        self.me().kicks.borrow_mut().extend(ctx.kicks.iter().take(usize::from(ctx.nr_kicks)));
     }
 
     /// kick_cpus_irq_workfn()
@@ -359,7 +359,7 @@ impl World {
     /// baton_khost_kick(): kicks of a call that no BPF program made wake only what is asleep.
     pub fn kick_plainly(&self, ctx: &BatonCtx) {
         let is_due = |kick: &u16| kick & BATON_KICK_PREEMPT != 0 || self.state(usize::from(*kick)).is_asleep();
-        let kicks: Vec<u16> = ctx.kicks[..usize::from(ctx.nr_kicks)].iter().copied().filter(is_due).collect();
+        let kicks: Vec<u16> = ctx.kicks.iter().take(usize::from(ctx.nr_kicks)).copied().filter(is_due).collect();
         self.me().kicks.borrow_mut().extend(kicks);
         self.send_kicks();
     }

@@ -57,8 +57,9 @@ impl<H: Host> Core<'_, H> {
         Verdict::Run
     }
 
-    /// The sole policy's first answer was not a good token: goes on from there. That call was a quick one, so that of the context no more is
-    /// believed than the slice and the kicks: the time is that with which the call was noted.
+    /// The sole policy's first answer was not a good token: goes on from there. That call was a
+    /// quick one, so that of the context no more is believed than the slice and the kicks: the time
+    /// is that with which the call was noted.
     #[inline(never)]
     fn dispatch_on(
         &self,

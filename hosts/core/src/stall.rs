@@ -1,14 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Stalls: tasks that a policy has queued and does not pick. A policy is at fault only for what it was asked and did not answer: the time counts in which
 //! some CPU that the task may use asked its policy for a task, ran another task of the policy's, or idled. A CPU that others keep does not count.
+//!
+//! A policy that has forgotten the task's token never picks it either. So it is asked for the token
+//! before it is stopped.
 
-use crate::{Core, CpuState, Host, PolicyEntry, Slot, TaskState, NO_SOLE};
-use baton_abi::BATON_MAX_POLICIES;
+use crate::{Core, CpuState, Fault, Host, PolicyEntry, Slot, TaskState, NO_SOLE};
+use baton_abi::{BatonCtx, BatonFaultKind, BatonMethod, BATON_ABORTED, BATON_MAX_POLICIES};
 use core::sync::atomic::Ordering::Relaxed;
 
 /// Each policy is asked on each CPU at least so often, ns, whatever those before it have: else one that always has something to run would starve the
 /// rest, and the kernel throws a scheduler out when a task has not run for 30 s.
 const ASK_EVERY: u64 = 1_000_000_000;
+
+/// In a slot's `unanswered`: its policy was asked for the token, and has not got it.
+const MISSING: u64 = u64::MAX;
 
 impl CpuState {
     /// A policy is asked for a task here, or a task of its runs here.
@@ -91,16 +97,44 @@ impl<'a, H: Host> Core<'a, H> {
         })
     }
 
-    /// Stops the policy whose queue `slot` has waited in for too long.
-    pub fn fault_stall(&self, slot: &Slot, now: u64) {
-        if let Some(policy) = self.by_id(slot.policy()) {
-            let fault = crate::Fault {
-                kind: baton_abi::BatonFaultKind::Stall,
-                method: baton_abi::BatonMethod::None,
-                pid: slot.pid(),
-                now,
-            };
-            self.fault(policy, &fault, self.cpu(slot.cpu()));
+    /// Judges the policy whose queue `slot` has waited in for too long. If it gives the token back,
+    /// it has stalled. If not, and the task is found to wait still by the watch's next look, it has
+    /// lost the task; until then a pick of another CPU may have come back with the token. `cpu` is
+    /// this CPU. No run-queue lock is held, interrupts are off.
+    pub fn judge_stall(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx, slot: &Slot) {
+        let waiting = slot.token().zip(self.by_id(slot.policy()).filter(|policy| policy.is_running()));
+        let Some((token, policy)) = waiting else { return };
+        let is_missing = slot.watched.load(Relaxed) == token && slot.unanswered.load(Relaxed) == MISSING;
+        let kind = if is_missing {
+            BatonFaultKind::LostTask
+        } else {
+            let answer = self.take_back(frame, cpu, ctx, slot, policy, BatonMethod::TaskDequeued);
+            if answer == BATON_ABORTED {
+                return;
+            }
+            if answer != token {
+                slot.unanswered.store(MISSING, Relaxed);
+                return;
+            }
+            BatonFaultKind::Stall
+        };
+        let fault = Fault { kind, method: BatonMethod::None, pid: slot.pid(), now: ctx.now };
+        self.fault(policy, &fault, self.cpu(slot.cpu()));
+    }
+
+    /// For a host that ends: asks for the token of each task that has been queued for more than
+    /// `waited` ns. A policy that has not got one is stopped for the lost task; no queue is as it
+    /// was afterwards. No call is under way on any CPU.
+    pub fn judge_all(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx, waited: u64) {
+        let now = ctx.now;
+        for slot in self.used().iter().filter(|slot| now.saturating_sub(slot.queued_at.load(Relaxed)) > waited) {
+            let waiting = slot.token().zip(self.by_id(slot.policy()).filter(|policy| policy.is_running()));
+            let Some((token, policy)) = waiting else { continue };
+            let answer = self.take_back(frame, cpu, ctx, slot, policy, BatonMethod::TaskDequeued);
+            if answer != BATON_ABORTED && answer != token {
+                let (kind, method) = (BatonFaultKind::LostTask, BatonMethod::None);
+                self.fault(policy, &Fault { kind, method, pid: slot.pid(), now }, self.cpu(slot.cpu()));
+            }
         }
     }
 }

@@ -45,8 +45,9 @@ impl Given {
 }
 
 impl<H: Host> Core<'_, H> {
-    /// Calls a method that is about a task. The context is as before afterwards, but for the kicks that the policy asked for: its slice, too, as
-    /// the next call in this event may be another policy's.
+    /// Calls a method that is about a task. The context is as before afterwards, but for the kicks
+    /// that the policy asked for: its slice, too, as the next call in this event may be another
+    /// policy's.
     pub(crate) fn tell(
         &self,
         frame: H::Frame,
@@ -64,8 +65,8 @@ impl<H: Host> Core<'_, H> {
         answer
     }
 
-    /// As [`Core::tell`], where no other policy is called in this event, and the caller puts right what is read afterwards of what the
-    /// context had.
+    /// As [`Core::tell`], where no other policy is called in this event, and the caller puts right
+    /// what is read afterwards of what the context had.
     #[inline(always)]
     pub(crate) fn tell_quickly(
         &self,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What a policy did wrong, as the kernel host reports it: the counterpart of `hosts/kernel/fault.c`.
 
-use baton_abi::{BatonEvent, BatonFault, BatonFaultKind};
+use baton_abi::{BatonEvent, BatonFault, BatonFaultKind, BatonMethod};
 use baton_core::{CpuState, Fault, EVENTS_KEPT};
 
 /// What a policy, or the host for it, said when it failed.
@@ -23,8 +23,11 @@ fn fill<const N: usize>(text: &str) -> [u8; N] {
 }
 
 /// What a fault's kind says by itself, for those that are found by the rules.
-fn of_kind(kind: BatonFaultKind) -> Option<&'static str> {
+fn of_kind(kind: BatonFaultKind, method: BatonMethod) -> Option<&'static str> {
     match kind {
+        BatonFaultKind::LostTask if method == BatonMethod::None => {
+            Some("the task is queued, and the policy has its Schedulable no more: it was forgotten")
+        }
         BatonFaultKind::LostTask => Some("a Schedulable was dropped: its task would never have run again"),
         BatonFaultKind::Stall => Some("the task was queued and not picked for longer than the stall limit"),
         BatonFaultKind::RefusalLoop => Some("64 answers in a row were refused"),
@@ -41,7 +44,7 @@ pub(crate) fn report(
     serial: u64,
     cpu: Option<&CpuState>,
 ) -> BatonFault {
-    let words = match of_kind(fault.kind) {
+    let words = match of_kind(fault.kind, fault.method) {
         Some(message) => LastWords { message: message.into(), ..LastWords::default() },
         None => words,
     };

@@ -278,7 +278,10 @@ fn guarded<R>(core: &Core<'_, SimHost>, what: &str, f: impl FnOnce() -> R) -> Re
 
 /// From the first event to the last.
 fn play<'m>(core: &'m Core<'m, SimHost>, mut machine: Machine<'m>) -> Result<Outcome, SimError> {
-    if let Err(crash) = contained(is_in_policy, || machine.run()) {
+    if let Err(crash) = contained(is_in_policy, || {
+        machine.run();
+        machine.judge_all();
+    }) {
         core.host().has_crashed.set(true);
         if let Some(policy) = core.host().making.take() {
             // A recording is of one version.

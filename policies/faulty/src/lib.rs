@@ -150,6 +150,10 @@ impl Scheduler for Faulty {
             drop(baton);
             return;
         }
+        if self.is_due(Fault::Forgotten) {
+            core::mem::forget(baton);
+            return;
+        }
         self.enqueue(ctx, baton);
     }
 

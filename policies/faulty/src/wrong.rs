@@ -43,6 +43,8 @@ pub enum Fault {
     Stale,
     /// Drops what it is given of a task that yields.
     Dropped,
+    /// Forgets what it is given of a task that yields, which nothing notices then.
+    Forgotten,
     /// Picks nobody any more.
     Stall,
     /// Answers each pick with a task that may not run there, and after the refusal with the same again.
@@ -87,6 +89,7 @@ impl Fault {
             "not-allowed" => Self::NotAllowed,
             "stale" => Self::Stale,
             "dropped" => Self::Dropped,
+            "forgotten" => Self::Forgotten,
             "stall" => Self::Stall,
             "loop" => Self::Loop,
             "timer" => Self::Timer,

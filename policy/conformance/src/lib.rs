@@ -147,6 +147,7 @@ pub const FAULTS: &[Fault] = &[
     fault("many-locks", "deadlock", "task_wakeup", None),
     fault("kept-lock", "deadlock", "task_wakeup", None),
     fault("dropped", "lost task", "task_yield", None),
+    fault("forgotten", "lost task", "-", None),
     fault("stall", "stall", "-", None),
     fault("loop", "refusal loop", "pick_next_task", None),
     Fault { needs: Some(Needs::BoundedMemory), ..fault("memory", "out of memory", "task_wakeup", None) },

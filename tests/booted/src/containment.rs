@@ -23,6 +23,7 @@ pub fn cases() -> Vec<Case> {
         case!("a lock that is never released", keeps_locks("kept-lock")),
         case!("a context that is overwritten", overwrites()),
         case!("Schedulable dropped", stops(of_option("dropped"), yields)),
+        case!("Schedulable forgotten", forgotten()),
         case!("pick that never picks (stall)", stops(of_option("stall"), work)),
         case!("refused answers for ever", stops(of_option("loop"), affinity)),
         case!("fault in a timer callback", stops(of_option("timer"), work)),
@@ -79,7 +80,8 @@ fn stops(expected: Fault, work: fn() -> Result<(), String>) -> Result<(), String
         let place = report["place"].as_str().unwrap_or("");
         check(place.contains(file), || format!("the report names no place in {file}: {report}"))?;
     }
-    let about_a_task = method.starts_with("task_") || method == "select_task_rq" || kind == "stall";
+    let about_a_task =
+        method.starts_with("task_") || method == "select_task_rq" || ["stall", "lost task"].contains(&kind);
     check(!about_a_task || report["task"]["pid"].as_u64().unwrap_or(0) > 0, || format!("no task is named: {report}"))?;
     check(report["calls"].as_array().is_some_and(|calls| !calls.is_empty()), || format!("no last calls: {report}"))?;
     // The shim stays, and the machine goes on under the fallback.
@@ -106,6 +108,18 @@ fn overwrites() -> Result<(), String> {
     stress(&["--switch", "2", "--affinity", "2", "--timeout", "1"])?;
     is_well("wfq")?;
     check(sched_ext_state() == "enabled", || format!("sched_ext is {}", sched_ext_state()))
+}
+
+/// Nothing notices that at once: the task is missed when it has waited for long, and the command
+/// under `baton run` for as long.
+fn forgotten() -> Result<(), String> {
+    stops(of_option("forgotten"), yields)?;
+    baton(&["unload", "faulty"])?;
+    let options = ["--stall", "1500", "--options", "fault=forgotten,after=50"];
+    let command = ["--", "stress-ng", "--yield", "2", "--timeout", "1", "--quiet"];
+    let ran = run("baton", &[&["run", "-p", "faulty"], &options[..], &command].concat())?;
+    let is_told = ran.text.contains("FAULT of policy faulty: lost task") && ran.text.contains("forgotten");
+    check(ran.code == Some(4) && is_told, || format!("{:?}: {}", ran.code, ran.text))
 }
 
 /// What runs then is measured under the fallback: the tool says so, and ends as a policy's fault does.

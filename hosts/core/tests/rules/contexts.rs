@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a policy writes into its context. Every script is run with policies that do ([`check`]); here is what else that could change.
+//! What a policy writes into its context. Every script is run with policies that do ([`check`]);
+//! here is what else that could change.
 
 use crate::script::check;
 
@@ -19,7 +20,8 @@ fn the_time_of_a_turn_is_not_the_policys() {
     );
 }
 
-/// The slice of a task that goes to the fallback is the fallback's, whatever its policy asked for before it failed.
+/// The slice of a task that goes to the fallback is the fallback's, whatever its policy asked for
+/// before it failed.
 #[test]
 fn a_slice_of_a_policy_that_has_failed() {
     for (event, method) in [("wake 1 @0", "task_wakeup"), ("put 1 @0", "task_preempt")] {
@@ -40,7 +42,8 @@ fn a_slice_of_a_policy_that_has_failed() {
     }
 }
 
-/// A slice that a method without one has written is no answer of the next: here the task slept unseen.
+/// A slice that a method without one has written is no answer of the next: here the task slept
+/// unseen.
 #[test]
 fn a_slice_of_another_call() {
     check(

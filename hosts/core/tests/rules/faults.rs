@@ -151,7 +151,7 @@ fn a_stall() {
          answer a pick_next_task none
          pick @0 => a.pick_next_task @0; a.newly_idle @0; nothing
          time 102
-         stall 100 => 1; report: a stall in -, 1
+         stall 100 => 1; a.task_dequeued 1; report: a stall in -, 1
          stall 100 => -
          rescue => rescued 2 1"
     ));
@@ -162,7 +162,57 @@ fn a_stall() {
          stall 100 => -
          idle 1 => a.enter_idle @1
          time 102
-         stall 100 => 1; report: a stall in -, 1"
+         stall 100 => 1; a.task_dequeued 1; report: a stall in -, 1"
+    ));
+}
+
+/// It is asked for the token, and once more looked at, as a pick may have been under way.
+#[test]
+fn a_forgotten_task_is_named() {
+    let forgotten = format!(
+        "{QUEUED}
+         time 90
+         stall 100 => -
+         idle 1 => a.enter_idle @1
+         time 102
+         answer a task_dequeued none
+         stall 100 => 1; a.task_dequeued 1"
+    );
+    check(&format!(
+        "{forgotten}
+         time 103
+         stall 100 => 1; report: a lost task in -, 1
+         stall 100 => -
+         rescue => rescued 1"
+    ));
+    check(&format!(
+        "{forgotten}
+         pick @0 => a.pick_next_task @0; run 1
+         time 103
+         stall 100 => -
+         put 1 @0 => a.task_preempt 1; none; [queued]
+         time 104
+         stall 100 => -"
+    ));
+    // What it answers instead is judged as ever.
+    check(&format!(
+        "{QUEUED}
+         time 90
+         stall 100 => -
+         idle 1 => a.enter_idle @1
+         time 102
+         wake 2 @0 => a.task_new 2; none; [queued]
+         answer a task_dequeued token 2
+         stall 100 => 1; a.task_dequeued 1; report: a lost task in task_dequeued, 2"
+    ));
+    check(&format!(
+        "{QUEUED}
+         time 90
+         stall 100 => -
+         idle 1 => a.enter_idle @1
+         time 102
+         answer a task_dequeued abort
+         stall 100 => 1; a.task_dequeued 1; report: a panic in task_dequeued, 1"
     ));
 }
 
@@ -192,7 +242,7 @@ fn no_stall_where_a_policy_was_not_asked() {
          answer a pick_next_task none
          pick @1 => a.pick_next_task @1; a.newly_idle @1; nothing
          time 592
-         stall 100 => 2; report: a stall in -, 2"
+         stall 100 => 2; a.task_dequeued 2; report: a stall in -, 2"
     ));
 }
 

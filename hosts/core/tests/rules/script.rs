@@ -76,11 +76,11 @@ fn for_slice(ctx: &BatonCtx) -> String {
     format!(" for {}", ctx.slice)
 }
 
-/// What a policy in C may do to its context. Its kicks are its own, and its slice in an answer that has one.
+/// What a policy in C may do to its context. Its kicks are its own, and its slice in an answer that
+/// has one.
 fn scribble(ctx: &mut BatonCtx, method: BatonMethod) {
     let garbage = u64::from_ne_bytes([0xb5; 8]);
-    let has_slice =
-        matches!(method, BatonMethod::SelectTaskRq | BatonMethod::PickNextTask | BatonMethod::NewlyIdle);
+    let has_slice = matches!(method, BatonMethod::SelectTaskRq | BatonMethod::PickNextTask | BatonMethod::NewlyIdle);
     let slice = if has_slice { ctx.slice } else { garbage };
     *ctx = BatonCtx {
         now: garbage,
@@ -258,7 +258,7 @@ impl World {
             "stall" => {
                 let stalled = core.find_stall(now, word(1).parse().unwrap());
                 self.say(stalled.map_or("-".into(), |slot| slot.pid().to_string()));
-                stalled.inspect(|slot| core.fault_stall(slot, now));
+                stalled.inspect(|slot| core.judge_stall(cpu, here, &mut ctx, slot));
             }
             "counts" => self.say(format!("{} tasks, {} fallback", core.tasks(), core.fallback_tasks())),
             "pick" => {

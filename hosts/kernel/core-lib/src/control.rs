@@ -196,11 +196,12 @@ pub extern "C" fn baton_core_end_slice(ctx: &mut BatonCtx, cpu: &CpuState) {
     core().end_slice(cpu, ctx);
 }
 
-/// Stops the policy of a task that has waited for more than `limit` ns. Any context.
+/// Judges the policy of a task that has waited for more than `limit` ns. Interrupts off, no
+/// run-queue lock held; `frame` and `cpu` are this CPU's.
 #[no_mangle]
-pub extern "C" fn baton_core_check_stall(now: u64, limit: u64) {
-    if let Some(slot) = core().find_stall(now, limit) {
-        core().fault_stall(slot, now);
+pub extern "C" fn baton_core_check_stall(ctx: &mut BatonCtx, frame: crate::Frame, cpu: &CpuState, limit: u64) {
+    if let Some(slot) = core().find_stall(ctx.now, limit) {
+        core().judge_stall(frame, cpu, ctx, slot);
     }
 }
 

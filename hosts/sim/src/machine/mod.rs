@@ -374,7 +374,8 @@ impl<'m> Machine<'m> {
 
     /// After a call to the rules on the CPU `here`: carries out what they and the policies asked for.
     fn settle(&mut self, here: u32, ctx: &BatonCtx) {
-        for &kick in &ctx.kicks[..usize::from(ctx.nr_kicks)] {
+        // A policy in C can ask for more than there is room for.
+        for &kick in ctx.kicks.iter().take(usize::from(ctx.nr_kicks)) {
             let cpu = u32::from(kick & (BATON_KICK_PREEMPT - 1));
             self.kick(cpu, here, kick & BATON_KICK_PREEMPT != 0);
         }
@@ -515,13 +516,35 @@ impl<'m> Machine<'m> {
 
     /// The watch of `hosts/kernel/watch.c`.
     fn watch(&mut self) {
-        self.queue.push(self.now + (self.config.stall / 4).clamp(10_000_000, 500_000_000), Next::Watch);
+        self.queue.push(self.now + self.watch_period(), Next::Watch);
+        let mut ctx = baton_core::plain_ctx(self.now);
         if let Some(slot) = self.core.find_stall(self.now, self.config.stall) {
-            self.core.fault_stall(slot, self.now);
+            let here = self.enter(0);
+            self.core.judge_stall((), here, &mut ctx, slot);
         }
         self.core.rescue_stranded();
         self.core.relieve();
-        self.settle(0, &BatonCtx::default());
+        self.settle(0, &ctx);
+    }
+
+    fn watch_period(&self) -> u64 {
+        (self.config.stall / 4).clamp(10_000_000, 500_000_000)
+    }
+
+    /// The run is over, perhaps before the watch could notice that a task is lost. What policies
+    /// are asked now is no part of the run.
+    pub fn judge_all(&mut self) {
+        let host = self.host();
+        if !host.reports.borrow().is_empty() {
+            return;
+        }
+        let (tape, calls, events) = (host.tape.take(), host.calls.get(), self.stats.events);
+        let here = self.enter(0);
+        self.core.judge_all((), here, &mut baton_core::plain_ctx(self.now), self.watch_period());
+        let host = self.host();
+        host.tape.replace(tape);
+        host.calls.set(calls);
+        self.stats.events = events;
     }
 
     /// A task's run queue: task_cpu().

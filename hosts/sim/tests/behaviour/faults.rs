@@ -77,6 +77,25 @@ fn what_a_policy_does_wrong_is_named() {
     FAULTS.iter().filter(|fault| fault.needs.is_none_or(|needs| needs == Needs::BoundedStack)).for_each(check);
 }
 
+/// The end of the run may come long before the watch would miss the task.
+#[test]
+fn a_forgotten_task_is_named_at_the_end() {
+    let run = |stall: u64| {
+        let mut config = machine("1x2x1", faulty(), 2_000);
+        config.policies[0].options = "fault=forgotten,after=100".into();
+        config.stall = stall;
+        baton_sim::run(&config, world(), None).unwrap()
+    };
+    let [late, soon] = [run(10_000_000_000), run(100_000_000)];
+    for outcome in [&late, &soon] {
+        let [fault] = &outcome.faults[..] else { panic!("{} faults", outcome.faults.len()) };
+        assert_eq!(BATON_FAULT_NAMES[fault.kind as usize], "lost task");
+        assert_eq!((fault.method, text(&fault.comm).as_str()), (0, "yielder"));
+        assert!(text(&fault.message).contains("forgotten"));
+    }
+    assert!(late.faults[0].now > 1_900_000_000 && soon.faults[0].now < 500_000_000);
+}
+
 /// What is left of a call that ended in mid-air disturbs no later run on the same thread.
 #[test]
 fn the_next_run_is_as_if_nothing_had_been() {
