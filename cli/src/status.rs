@@ -92,7 +92,8 @@ pub struct Change {
     pub to_version: u32,
     /// The new version began with a state of its own.
     pub anew: bool,
-    /// How long CPUs were held, from when the first was asked to stand still to when all went on; 0 when none was.
+    /// How long CPUs were held, from when the first is held for the change to when the last goes
+    /// on; 0 when none was.
     pub held_ns: u64,
     /// How much of that was in the policy's own code, and in the core's.
     pub policy_ns: u64,

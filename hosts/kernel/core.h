@@ -115,6 +115,9 @@ bool baton_creating(void);
 struct baton_frame *baton_creating_frame(void);
 void baton_memory_exit(void);
 
+/* hold.c */
+u64 baton_hold_all(void (*change)(void *data), void *data);
+
 /* timer.c */
 int baton_timers_add(struct baton_place *place);
 void baton_timers_stop(struct baton_place *place);

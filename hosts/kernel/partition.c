@@ -6,9 +6,7 @@
 #include <linux/bitmap.h>
 #include <linux/cpumask.h>
 #include <linux/ctype.h>
-#include <linux/sched/clock.h>
 #include <linux/slab.h>
-#include <linux/stop_machine.h>
 
 #include "core.h"
 
@@ -73,7 +71,7 @@ static void note_partitioned(void)
 }
 
 /* All other CPUs stand still, and interrupts are off. */
-static int change_while_held(void *data)
+static void change_while_held(void *data)
 {
 	const struct change *to = data;
 	struct baton_frame *frame = this_cpu_ptr(&baton_frame);
@@ -82,7 +80,6 @@ static int change_while_held(void *data)
 	WRITE_ONCE(baton_partitioned, 1);
 	baton_core_set_partition(to->id, to->cpus, BATON_CPU_WORDS, to->policies, baton_coarse_now(), frame, frame->cpu);
 	note_partitioned();
-	return 0;
 }
 
 static bool valid(const char *name)
@@ -128,7 +125,6 @@ int baton_set_partition(struct baton_partition *arg)
 {
 	struct change *to;
 	bool empty;
-	u64 begin;
 	int i, err = 0;
 	u32 id;
 
@@ -172,9 +168,7 @@ int baton_set_partition(struct baton_partition *arg)
 	if (err)
 		goto out;
 	to->id = id;
-	begin = local_clock();
-	stop_machine(change_while_held, to, NULL);
-	arg->held = local_clock() - begin;
+	arg->held = baton_hold_all(change_while_held, to);
 	if (empty)
 		names[id - 1][0] = 0;
 	else
@@ -217,7 +211,7 @@ void baton_partition_leave(const struct baton_place *place)
 		memset(to->cpus, 0, sizeof(to->cpus));
 		names[id - 1][0] = 0;
 	}
-	stop_machine(change_while_held, to, NULL);
+	baton_hold_all(change_while_held, to);
 	kfree(to);
 }
 

@@ -16,7 +16,6 @@
 #include <linux/jiffies.h>
 #include <linux/module.h>
 #include <linux/sched/clock.h>
-#include <linux/stop_machine.h>
 #include <linux/workqueue.h>
 
 #include "core.h"
@@ -62,14 +61,13 @@ struct hold {
 	struct baton_version *to;
 	const void *older;	/* NULL: `to` takes nothing over, and knows no task */
 	u64 result;
-	u64 end;	/* local_clock() as the change is made */
 	u64 in_callback, in_policy;	/* ns */
 	void (*begin)(struct baton_place *place, void *data);	/* to be called before the tasks are given, or NULL */
 	void *data;
 };
 
 /* All other CPUs stand still, and interrupts are off. */
-static int change_while_held(void *data)
+static void change_while_held(void *data)
 {
 	struct hold *hold = data;
 	struct baton_frame *frame = this_cpu_ptr(&baton_frame);
@@ -90,25 +88,16 @@ static int change_while_held(void *data)
 	/* A version that took nothing over, or one whose queues were half taken from it. */
 	if (hold->result || !hold->older)
 		baton_core_hand_anew(index_of(hold->place), !hold->older, baton_coarse_now(), frame, frame->cpu);
-	hold->end = local_clock();
-	hold->in_callback = hold->end - begin;
-	return 0;
+	hold->in_callback = local_clock() - begin;
 }
 
 static int hold_and_change(struct baton_place *place, struct baton_version *to, const void *older, struct baton_upgrade *arg)
 {
 	struct hold hold = { .place = place, .to = to, .older = older };
-	u64 begin;
 
 	baton_record_end(place, BATON_RECORD_END_REPLACED);
 	mutex_lock(&baton_hints_mutex);
-	/*
-	 * From here, as no task precedes the stopper threads, to the end of the callback, when all CPUs go on: what comes after is this
-	 * task's own wait for a CPU.
-	 */
-	begin = local_clock();
-	stop_machine(change_while_held, &hold, NULL);
-	arg->change.held = hold.end - begin;
+	arg->change.held = baton_hold_all(change_while_held, &hold);
 	mutex_unlock(&baton_hints_mutex);
 	arg->change.policy = hold.in_policy;
 	arg->change.core = hold.in_callback - hold.in_policy;
@@ -223,7 +212,7 @@ int baton_renew(struct baton_place *place, struct baton_cpu *cpus, void (*held)(
 	}
 	to->this = (void *)made;
 	mutex_lock(&baton_hints_mutex);
-	stop_machine(change_while_held, &hold, NULL);
+	baton_hold_all(change_while_held, &hold);
 	mutex_unlock(&baton_hints_mutex);
 	/* Calls that began before run with interrupts off, which is a read-side section. */
 	synchronize_rcu();
@@ -314,11 +303,10 @@ int baton_upgrade(struct baton_place *place, struct baton_upgrade *arg)
 
 struct handover {
 	u32 from, to;
-	u64 end;	/* local_clock() as it is made */
 };
 
 /* All other CPUs stand still, and interrupts are off. */
-static int hand_over_while_held(void *data)
+static void hand_over_while_held(void *data)
 {
 	struct handover *handover = data;
 	struct baton_frame *frame = this_cpu_ptr(&baton_frame);
@@ -326,18 +314,14 @@ static int hand_over_while_held(void *data)
 	baton_partition_switch(&baton_places[handover->from], &baton_places[handover->to], true);
 	baton_core_hand_over(handover->from, handover->to, baton_coarse_now(), frame, frame->cpu);
 	baton_partition_switch(&baton_places[handover->from], &baton_places[handover->to], false);
-	handover->end = local_clock();
-	return 0;
 }
 
 /* All tasks of one policy become another's; both are running. How long CPUs were held, ns. */
 u64 baton_switch(struct baton_place *from, struct baton_place *to)
 {
 	struct handover handover = { .from = index_of(from), .to = index_of(to) };
-	u64 begin = local_clock();
 
-	stop_machine(hand_over_while_held, &handover, NULL);
-	return handover.end - begin;
+	return baton_hold_all(hand_over_while_held, &handover);
 }
 
 /*

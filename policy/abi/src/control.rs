@@ -122,9 +122,11 @@ pub struct BatonChange {
     pub anew: u32,
     pub from_version: u32,
     pub to_version: u32,
-    /// How long CPUs were held, ns: from when the first was asked to stand still to when all went on. 0 when none was.
+    /// How long CPUs were held, ns: from when the first is held for the change to when the last
+    /// goes on. 0 when none was.
     pub held: u64,
-    /// How much of that was in the policy's own code, and in the core's, ns. The rest is the kernel's, to stop and start.
+    /// How much of that was in the policy's own code, and in the core's, ns. In the rest CPUs came,
+    /// or went on.
     pub policy: u64,
     pub core: u64,
     /// What the policy allocated for the change, bytes.
