@@ -2,7 +2,7 @@
 //! A crowd: a user's tasks in such numbers that they could keep everybody else waiting. The tasks are of no policy, so the fallback has them all.
 
 use crate::{
-    tool::{baton, check, is_well, sched_ext_state, stress},
+    tool::{baton, check, is_well, must, sched_ext_state, stress},
     Case,
 };
 use std::{
@@ -17,20 +17,23 @@ use std::{
 pub fn cases() -> Vec<Case> {
     vec![
         case!("a user's 1500 hogs beside a policy of root's", hogs(6)),
-        case!("a fault under a user's 300 hogs", fault(3)),
+        case!("a fault under 2000 tasks of users", fault(3)),
     ]
 }
 
 const HOGS: u32 = 1500;
-const NOBODY: u32 = 65534;
 
-/// Starts one process after the other. Each takes class SCHED_EXT by itself, while it runs, as anyone may.
+/// Starts one process after the other: some that sleep, and work for a moment every few seconds,
+/// and then the hogs. Each takes class SCHED_EXT by itself, while it runs, as anyone may.
 const PROGRAM: &str = "
-import os, sys
-for _ in range(int(sys.argv[1])):
+import os, sys, time
+sleepers, hogs, users = map(int, sys.argv[1:])
+for number in range(sleepers + hogs):
     if os.fork() == 0:
+        os.setuid(65534 - number % users)
         os.sched_setscheduler(0, 7, os.sched_param(0))
-        while True: pass
+        while number >= sleepers: pass
+        while True: time.sleep(2 + number % 7)
 print('there', flush=True)
 sys.stdin.read()
 ";
@@ -38,10 +41,11 @@ sys.stdin.read()
 struct Crowd(Child);
 
 impl Crowd {
-    fn start(hogs: u32) -> Result<Self, String> {
+    fn start(sleepers: u32, hogs: u32, users: u32) -> Result<Self, String> {
         let mut command = Command::new("/usr/bin/python3");
-        command.args(["-S", "-c", PROGRAM, &hogs.to_string()]).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.uid(NOBODY).gid(NOBODY).process_group(0).spawn().map_err(|e| e.to_string())?;
+        command.args(["-S", "-c", PROGRAM]).args([sleepers, hogs, users].map(|number| number.to_string()));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.process_group(0).spawn().map_err(|e| e.to_string())?;
         let said = child.stdout.take().ok_or("no output")?;
         let crowd = Self(child);
         let mut line = String::new();
@@ -66,7 +70,7 @@ const LIMIT: f64 = 100.0;
 /// A service of root's runs under a policy for so many seconds beside a crowd.
 pub fn hogs(seconds: u64) -> Result<(), String> {
     baton(&["load", "fifo"])?;
-    let crowd = Crowd::start(HOGS)?;
+    let crowd = Crowd::start(0, HOGS, 1)?;
     let service = ["run", "-p", "fifo", "--", "/usr/bin/baton-booted", "--service", &seconds.to_string()];
     let before = others()?;
     let said = baton(&service)?;
@@ -109,21 +113,66 @@ fn used(before: &BTreeMap<(u32, String), u64>, after: &BTreeMap<(u32, String), u
     format!("ticks of other classes: {}", used.join(", "))
 }
 
-/// The policy of all tasks fails, and the fallback has the crowd and everybody else, the kernel's threads and the user's among them.
+/// For longer than this the kernel's watchdog waits for no task, nor for its own thread.
+const WATCHDOG: Duration = Duration::from_secs(30);
+
+/// The policy of all tasks fails, and the fallback has the crowd and everybody else, the kernel's
+/// threads among them. After so many seconds the hogs go, and the others stay until the kernel's
+/// watchdog has had its time.
 pub fn fault(seconds: u64) -> Result<(), String> {
+    const TASKS: u32 = 2000;
+    const USERS: u32 = 8;
+    let complaints = || complaints().map(|lines| lines.len());
+    let before = complaints()?;
     baton(&["load", "faulty", "--all", "--options", "fault=index"])?;
-    // Fewer: each that is started is one more for the next to wait for.
-    let crowd = Crowd::start(HOGS / 5)?;
     let begin = Instant::now();
-    while begin.elapsed() < Duration::from_secs(seconds) {
+    // Not all are hogs: each that is started is one more for the next to wait for.
+    let sleepers = Crowd::start(TASKS - HOGS / 5, 0, USERS)?;
+    let hogs = Crowd::start(0, HOGS / 5, USERS)?;
+    let (waits, hogs_begin) = (kernel_waits()?, Instant::now());
+    while hogs_begin.elapsed() < Duration::from_secs(seconds) {
         let before = Instant::now();
         thread::sleep(Duration::from_millis(100));
         let late = before.elapsed();
         check(late < Duration::from_secs(2), || format!("root's own task slept 100 ms, and {late:?} passed"))?;
     }
-    drop(crowd);
+    let (waited, runs) = kernel_waits()?;
+    drop(hogs);
+    let mean = Duration::from_nanos((waited - waits.0) / (runs - waits.1).max(1));
+    println!("kernel threads waited {mean:?} before each of {} runs", runs - waits.1);
+    // That of a slice of a hog's that is under way, and not those of a hog of each user.
+    check(runs > waits.1 && mean < Duration::from_millis(20), || format!("a kernel thread waits for {mean:?}"))?;
+    thread::sleep(WATCHDOG.saturating_sub(begin.elapsed()) + Duration::from_secs(5));
+    drop(sleepers);
+    let lines = self::complaints()?;
+    check(lines.len() == before, || format!("the kernel's log: {}", lines.join("; ")))?;
     check(sched_ext_state() == "enabled", || format!("sched_ext is {}", sched_ext_state()))?;
     stress(&["--switch", "2", "--timeout", "1"])
+}
+
+/// What the kernel has said of tasks that do not run.
+fn complaints() -> Result<Vec<String>, String> {
+    const WORDS: [&str; 5] = ["watchdog", "runnable task stall", "rcu: INFO", "soft lockup", "blocked for more than"];
+    let log = must("dmesg", &[])?;
+    Ok(log.lines().filter(|line| WORDS.iter().any(|word| line.contains(word))).map(str::to_owned).collect())
+}
+
+/// How long the kernel's threads of normal class have waited for a CPU, ns, and how often they got
+/// one.
+fn kernel_waits() -> Result<(u64, u64), String> {
+    let (mut waited, mut runs) = (0, 0);
+    for process in std::fs::read_dir("/proc").map_err(|e| e.to_string())?.flatten() {
+        let read = |name: &str| std::fs::read_to_string(process.path().join(name));
+        let (Ok(stat), Ok(schedstat)) = (read("stat"), read("schedstat")) else { continue };
+        let fields: Vec<&str> = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace().collect();
+        // Fields 4 and 41: the parent, which is kthreadd, and the policy.
+        if fields.get(1) == Some(&"2") && fields.get(38) == Some(&"0") {
+            let number = |at: usize| schedstat.split_whitespace().nth(at).and_then(|text| text.parse::<u64>().ok());
+            waited += number(1).unwrap_or(0);
+            runs += number(2).unwrap_or(0);
+        }
+    }
+    Ok((waited, runs))
 }
 
 /// The service's tasks: how long each sleeps, and then works, ms.

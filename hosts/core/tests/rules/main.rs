@@ -5,6 +5,7 @@
 
 mod contexts;
 mod cpus;
+mod crowds;
 mod faults;
 mod hints;
 mod host;
