@@ -44,7 +44,16 @@ const struct baton_last_words *baton_creating_last_words(void)
 	return &creating_words;
 }
 
-/* Ends the call under way: its locks are released, newest first, and baton_guard returns. The fault must have been reported. */
+/*
+ * Ends the call under way: its locks are released, newest first, and baton_guard returns. The fault
+ * must have been reported.
+ *
+ * The kernel's table of held locks is the CPU's, whoever took them: a call can be made in an
+ * interrupt of a BPF program that holds some, by a timer or by a wakeup. baton_guard has noted how
+ * many there were as the call began, in whatever context; no lock below that is released here, and
+ * none of them can be released by the call, as the last lock that was taken must be the first to
+ * go.
+ */
 void __noreturn baton_abandon(struct baton_frame *frame, enum baton_fault_kind kind)
 {
 	struct rqspinlock_held *held = raw_cpu_ptr(&rqspinlock_held_locks);
@@ -74,7 +83,11 @@ static __always_inline void take_lock(rqspinlock_t *lock)
 		say("a lock was taken while the policy was being made; use Lock::get_mut there");
 		baton_abandon(baton_current_frame(), BATON_FAULT_KIND_PANIC);
 	}
-	/* The kernel grants more, but does not know them again when they are to be released. */
+	/*
+	 * The kernel grants more, but does not know them again when they are to be released. Its
+	 * table has room for so many for the whole CPU, so that those of a program that this call
+	 * interrupts count, too.
+	 */
 	BUILD_BUG_ON(BATON_MAX_LOCKS > RES_NR_HELD);
 	if (unlikely(this_cpu_read(rqspinlock_held_locks.cnt) >= BATON_MAX_LOCKS)) {
 		say("a call may hold 31 locks at once");

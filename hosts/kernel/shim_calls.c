@@ -57,7 +57,10 @@ __bpf_kfunc notrace u32 baton_enqueue(struct baton_ctx *ctx)
 	if (static_branch_unlikely(&baton_hints_key.key))
 		baton_hints_event(ctx, frame);
 	verdict = baton_core_enqueue(ctx, frame, frame->cpu);
-	/* This may be within __schedule(), which would forget it, but not at a wakeup. And the lock of this CPU's run queue must be held. */
+	/*
+	 * This may be within __schedule(), which would forget it, but not at a wakeup. And the lock of this CPU's run queue must be
+	 * held. Where there are kicks, the rules have put flags and CPU right, whatever a policy wrote there.
+	 */
 	if (ctx->nr_kicks && ctx->flags & BATON_F_WAKEUP && ctx->cpu == smp_processor_id())
 		baton_khost_kick_here(ctx);
 	kick_from_offline(ctx);
