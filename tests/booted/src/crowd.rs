@@ -141,7 +141,7 @@ pub fn fault(seconds: u64) -> Result<(), String> {
     let mean = Duration::from_nanos((waited - waits.0) / (runs - waits.1).max(1));
     println!("kernel threads waited {mean:?} before each of {} runs", runs - waits.1);
     // That of a slice of a hog's that is under way, and not those of a hog of each user.
-    check(runs > waits.1 && mean < Duration::from_millis(20), || format!("a kernel thread waits for {mean:?}"))?;
+    check(runs > waits.1 && mean < Duration::from_millis(10), || format!("a kernel thread waits for {mean:?}"))?;
     thread::sleep(WATCHDOG.saturating_sub(begin.elapsed()) + Duration::from_secs(5));
     drop(sleepers);
     let lines = self::complaints()?;
