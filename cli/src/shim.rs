@@ -8,7 +8,7 @@ use std::time::Duration;
 use std::{fs, io};
 
 use libbpf_rs::btf::{types, Btf};
-use libbpf_rs::{set_print, AsRawLibbpf, ErrorKind, MapCore, ObjectBuilder, OpenObject, PrintLevel};
+use libbpf_rs::{set_print, AsRawLibbpf, ErrorKind, MapCore, Object, ObjectBuilder, OpenObject, PrintLevel};
 
 use crate::device::Device;
 use crate::error::{Error, Result};
@@ -31,12 +31,31 @@ pub struct Fit {
     pub max_tasks: u32,
 }
 
-/// Attaches the shim and pins it. Until it is pinned it goes with this process.
-pub fn attach(object: &Path, fit: Fit) -> Result<()> {
-    prepare_pin()?;
+/// A shim that the kernel has taken, and which is not attached yet.
+pub struct Ready(Object);
+
+/// Has the kernel look at a shim. Another may be attached meanwhile.
+pub fn ready(object: &Path, fit: Fit) -> Result<Ready> {
     let constants = KernelConstants::read()?;
+    quietly(|| open_and_load(object, fit, &constants)).map(Ready)
+}
+
+impl Ready {
+    /// Attaches the shim and pins it. Until it is pinned it goes with this process.
+    pub fn attach(mut self) -> Result<()> {
+        prepare_pin()?;
+        quietly(|| {
+            let mut ops = self.0.maps_mut().find(|m| m.name() == "baton_ops");
+            let ops = ops.as_mut().ok_or_else(|| malformed("it has no scheduler"))?;
+            ops.attach_struct_ops()?.pin(PIN)
+        })
+    }
+}
+
+/// What libbpf says meanwhile is kept for the error.
+fn quietly<T>(f: impl FnOnce() -> libbpf_rs::Result<T>) -> Result<T> {
     let quiet = set_print(Some((PrintLevel::Warn, keep)));
-    let done = open_and_attach(object, fit, &constants);
+    let done = f();
     set_print(quiet);
     done.map_err(|e| not_attached(&e))
 }
@@ -115,7 +134,7 @@ pub fn enum_value(btf: &Btf<'_>, of: &str, name: &str) -> Option<u64> {
     found
 }
 
-fn open_and_attach(object: &Path, fit: Fit, constants: &KernelConstants) -> libbpf_rs::Result<()> {
+fn open_and_load(object: &Path, fit: Fit, constants: &KernelConstants) -> libbpf_rs::Result<Object> {
     let mut shim = ObjectBuilder::default().open_file(object)?;
     let places = Places::of(&shim).ok_or_else(|| malformed("it has not the variables of Baton's shim"))?;
     for mut map in shim.maps_mut() {
@@ -133,10 +152,7 @@ fn open_and_attach(object: &Path, fit: Fit, constants: &KernelConstants) -> libb
             places.immed.or(data, constants.immed)?;
         }
     }
-    let mut shim = shim.load()?;
-    let mut ops = shim.maps_mut().find(|m| m.name() == "baton_ops").ok_or_else(|| malformed("it has no scheduler"))?;
-    let mut link = ops.attach_struct_ops()?;
-    link.pin(PIN)
+    shim.load()
 }
 
 fn malformed(why: &str) -> libbpf_rs::Error {

@@ -9,7 +9,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use baton_abi::{BatonPolicyInfo, BatonPolicyState};
+use baton_abi::{BatonCoreInfo, BatonPolicyInfo, BatonPolicyState};
 use rustix::io::Errno;
 
 use super::unload;
@@ -38,10 +38,8 @@ pub fn load(search: &Search, policy: &str, how: &LoadOptions) -> Result<Device> 
     kernel::require_root("loading a policy")?;
     let _lock = Lock::take()?;
     require_sched_ext()?;
-    let device = Device::open_if_loaded()?;
-    let had_core = device.is_some();
-    let before = device.map(|device| device.policy(policy)).transpose()?.flatten();
-    load_locked(search, policy, how).map_err(|error| match undo(policy, had_core, before.as_ref()) {
+    let before = Device::open_if_loaded()?.map(|device| Before::read(&device, policy)).transpose()?;
+    load_locked(search, policy, how).map_err(|error| match undo(search, policy, before.as_ref()) {
         Ok(()) => error,
         // Its own error is worth more than that of the way back.
         Err(also) => {
@@ -50,20 +48,55 @@ pub fn load(search: &Search, policy: &str, how: &LoadOptions) -> Result<Device> 
     })
 }
 
-/// Takes back what a load that failed has done. The caller has the lock.
-fn undo(policy: &str, had_core: bool, before: Option<&BatonPolicyInfo>) -> Result<()> {
-    if !had_core {
-        return unload::everything();
+/// What a load finds.
+struct Before {
+    core: BatonCoreInfo,
+    policy: Option<BatonPolicyInfo>,
+    /// The stall limit, as the kernel's side shows it.
+    stall: String,
+}
+
+impl Before {
+    fn read(device: &Device, policy: &str) -> Result<Self> {
+        let stall = std::fs::read_to_string(STALL_PARAMETER).unwrap_or_default();
+        Ok(Self { core: device.core()?, policy: device.policy(policy)?, stall })
     }
+}
+
+/// Takes back what a load that failed has done; `before` is what it found, if there was a core. The
+/// caller has the lock.
+fn undo(search: &Search, policy: &str, before: Option<&Before>) -> Result<()> {
+    let Some(before) = before else { return unload::everything() };
     let Some(device) = Device::open_if_loaded()? else { return Ok(()) };
-    match before {
+    // The shim first: a policy that was not there before can have got tasks with it.
+    let core = device.core()?;
+    match before.core.attached {
+        0 if core.attached != 0 => shim::detach(&device)?,
+        0 => {}
+        _ => {
+            // One that is on its way out is attached until the kernel has gone through all tasks.
+            if !shim::is_pinned() {
+                shim::detach(&device)?;
+            }
+            attach_anew(search, &device, before.core.all != 0)?;
+        }
+    }
+    if let Ok(ms) = before.stall.trim().parse() {
+        set_stall(ms)?;
+    }
+    match &before.policy {
         None => unload::remove_named(&device, policy),
-        Some(before) if before.state == BatonPolicyState::Registered as u32 => {
+        // One that was stopped by a fault and is not started yet keeps its report.
+        Some(info) if !is_running(info) && device.policy(policy)?.is_some_and(|info| is_running(&info)) => {
             let stopped = device.stop(policy).map(|_| ());
             stopped.map_err(|errno| Error::baton(format!("{policy} was not stopped: {errno}")))
         }
         Some(_) => Ok(()),
     }
+}
+
+fn is_running(info: &BatonPolicyInfo) -> bool {
+    info.state == BatonPolicyState::Running as u32
 }
 
 fn load_locked(search: &Search, policy: &str, how: &LoadOptions) -> Result<Device> {
@@ -215,10 +248,14 @@ pub fn attach(search: &Search, device: &Device, all: bool) -> Result<()> {
                 "take them back first (baton detach --all), then ask again",
             ));
         }
-        shim::detach(device)?;
     }
     let fit = shim::Fit { all, nr_cpus: core.nr_cpus, max_tasks: core.max_tasks };
-    shim::attach(&search.find(SHIM)?, fit).map_err(|error| match kernel::isolated_cpus() {
+    // One that the kernel does not take costs nobody the one that is there.
+    let ready = shim::ready(&search.find(SHIM)?, fit)?;
+    if core.attached != 0 {
+        shim::detach(device)?;
+    }
+    ready.attach().map_err(|error| match kernel::isolated_cpus() {
         Some(cpus) => Error::environment(
             format!("the kernel was started with isolcpus={cpus}, with which sched_ext takes no scheduler"),
             "boot without isolcpus=; use affinities, cgroups or baton partition in its place",

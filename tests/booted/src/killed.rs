@@ -2,14 +2,16 @@
 //! Commands that are killed before each of their steps: the machine goes on, and the same command, or another, completes it.
 
 use crate::{
-    tool::{baton, hackbench, is_well, must, run, two_modules, unload_everything},
+    tool::{baton, check, hackbench, is_well, must, run, status, two_modules, unload_everything},
     Case,
 };
+use serde_json::{json, Value};
 use std::{collections::HashMap, fs};
 
 pub fn cases() -> Vec<Case> {
     vec![
         case!("kill -9 of a load at each step", load()),
+        case!("a load that fails at each step", failed_load()),
         case!("kill -9 of an upgrade at each step", upgrade()),
         case!("kill -9 of a rollback at each step", rollback()),
         case!("kill -9 of a switch at each step", switch()),
@@ -67,6 +69,45 @@ fn load() -> Result<(), String> {
         is_well("wfq")?;
     }
     Ok(())
+}
+
+/// Core and shim, and all policies with their states.
+fn loaded() -> Result<Value, String> {
+    let status = status()?;
+    let policies = status["policies"].as_array().ok_or("the status has no policies")?;
+    let policies: Vec<_> = policies.iter().map(|policy| json!([policy["name"], policy["state"]])).collect();
+    let core = &status["core"];
+    Ok(json!([core["attached"], core["all"], core["default_policy"], policies]))
+}
+
+/// Every request to the kernel's side, the module, and the last calls of the shim's, with which it
+/// is attached and kept, fails once.
+fn failed_load() -> Result<(), String> {
+    const BPF: usize = 6;
+    let command = ["load", "wfq", "--all"];
+    let begin = || unload_everything().and_then(|()| baton(&["load", "fifo"]));
+    begin()?;
+    let mut places = steps(&command)?;
+    begin()?;
+    must("strace", &[&["-qq", "-o", TRACE, "-e", "trace=bpf", "baton"], &command[..]].concat())?;
+    let calls = fs::read_to_string(TRACE).map_err(|e| format!("{TRACE}: {e}"))?.lines().count();
+    places.extend((calls.saturating_sub(BPF) + 1..=calls).map(|which| ("bpf".into(), which)));
+    begin()?;
+    let before = loaded()?;
+    let mut failures = 0;
+    for (name, which) in places {
+        let (trace, inject) = (format!("trace={name}"), format!("inject={name}:error=EIO:when={which}"));
+        let ran = run("strace", &[&["-qq", "-o", TRACE, "-e", &trace, "-e", &inject, "baton"], &command[..]].concat())?;
+        if ran.code == Some(0) {
+            begin()?;
+            continue;
+        }
+        failures += 1;
+        let after = loaded()?;
+        check(after == before, || format!("{name} {which}: {before} became {after}: {}", ran.text))?;
+        is_well("fifo")?;
+    }
+    check(failures > BPF / 2, || format!("only {failures} loads failed"))
 }
 
 fn upgrade() -> Result<(), String> {
