@@ -319,9 +319,11 @@ struct baton_change {
 	uint32_t anew;
 	uint32_t from_version;
 	uint32_t to_version;
-	// How long CPUs were held, ns: from when the first was asked to stand still to when all went on. 0 when none was.
+	// How long CPUs were held, ns: from when the first is held for the change to when the last
+	// goes on. 0 when none was.
 	uint64_t held;
-	// How much of that was in the policy's own code, and in the core's, ns. The rest is the kernel's, to stop and start.
+	// How much of that was in the policy's own code, and in the core's, ns. In the rest CPUs came,
+	// or went on.
 	uint64_t policy;
 	uint64_t core;
 	// What the policy allocated for the change, bytes.
