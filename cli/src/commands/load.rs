@@ -24,7 +24,7 @@ const STALL_PARAMETER: &str = "/sys/module/baton/parameters/stall_ms";
 
 pub fn command(search: &Search, args: &Load) -> Result<ExitCode> {
     let device = load(search, &args.policy, &args.how)?;
-    let tasks = match (device.core()?.all != 0, args.how.all) {
+    let tasks = match (args.how.all || device.core()?.all != 0, args.how.all) {
         (true, true) => "every normal task of the machine is its",
         (true, false) => "give it tasks: baton attach, baton run (every other normal task is Baton's, too)",
         (false, _) => "give it tasks: baton attach, baton run",
