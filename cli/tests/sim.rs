@@ -98,6 +98,13 @@ fn a_file_that_ends_or_gets_stuck_is_told_as_it_is() {
     let active = group["active_ns"].as_u64().unwrap();
     assert!((1_000_000_000..1_020_000_000).contains(&active), "{group}");
     assert!(!text(&ends.stderr).contains("wait for each other") && runs[0]["stuck_ns"].is_null());
+    // The rate that is printed is of the second in which there were tasks, not of all four.
+    let shown = text(&sim(&format!("fifo -w {} --duration 4s --jitter 0", file.path().display())).stdout);
+    let row = shown.lines().find(|line| line.split_whitespace().nth(1) == Some("t")).expect(&shown);
+    let rate: f64 = row.split_whitespace().last().unwrap().parse().expect(row);
+    let operations = group["operations"].as_f64().unwrap();
+    assert!((98.0..=100.0).contains(&operations), "{group}");
+    assert!((rate - operations * 1e9 / active as f64).abs() <= 0.5, "{shown}");
     let stuck = run(r#"{"tasks": {"a": {"run": 5000, "suspend": ""}, "b": {"run": 7000, "suspend": ""}}}"#);
     let said = text(&stuck.stderr);
     assert!(said.contains("from 7.0") && said.contains("ms on all tasks wait for each other"), "{said}");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! JSON as json-c and rt-app's workgen take it: comments, commas before a closing bracket, and keys that repeat in an object, in order.
+//! JSON as json-c and rt-app's workgen take it: comments, commas before a closing bracket, `suspend`
+//! without a value, and keys that repeat in an object, in order.
 //!
 //! Objects are lists here: to rt-app the order of keys is the order of events, and workgen makes two `run` into `run` and `run1`.
 
@@ -93,7 +94,7 @@ impl<'de> Deserialize<'de> for Json {
 
 /// Reads a file.
 pub(super) fn parse(text: &str) -> Result<Json, String> {
-    serde_json::from_str(&strict(text)?).map_err(|why| format!("no JSON: {why}"))
+    serde_json::from_str(&filled(&strict(text)?)).map_err(|why| format!("no JSON: {why}"))
 }
 
 /// With spaces for what JSON has not, so that lines and columns in errors are those of the file.
@@ -130,6 +131,36 @@ fn strict(text: &str) -> Result<String, String> {
     }
     // Comments are replaced whole, so no character is cut in two.
     String::from_utf8(bytes).map_err(|why| why.to_string())
+}
+
+/// With empty values for the keys `suspend...` that have none: workgen fills in the task's name, which
+/// is what an empty name stands for here. Other keys must have values, and all keys quotes: workgen
+/// adds neither, and json-c refuses such a file.
+fn filled(text: &str) -> String {
+    let (mut out, mut rest) = (String::with_capacity(text.len()), text);
+    // For each open bracket whether it is an object's, and whether a key comes next.
+    let (mut open, mut key) = (Vec::new(), false);
+    while let Some(first) = rest.chars().next() {
+        let is_string = first == '"';
+        let long = if is_string { string(rest.as_bytes()) } else { first.len_utf8() };
+        let (part, after) = rest.split_at(long);
+        out.push_str(part);
+        if is_string && key && part.starts_with("\"suspend") && after.trim_start().starts_with([',', '}']) {
+            out.push_str(": \"\"");
+        }
+        match first {
+            '{' | '[' => open.push(first == '{'),
+            '}' | ']' => drop(open.pop()),
+            _ => {}
+        }
+        key = match first {
+            '{' => true,
+            ',' => open.last() == Some(&true),
+            c => key && c.is_ascii_whitespace(),
+        };
+        rest = after;
+    }
+    out
 }
 
 /// The length of a string with its quotes.
@@ -169,6 +200,26 @@ mod tests {
         check("\n /* *", "the comment in line 2 has no end");
         check("[1,,]", "[1, ]");
         check("\"open", "\"open");
+    }
+
+    #[test]
+    fn suspend_may_have_no_value() {
+        let check = |text: &str, expected: &str| {
+            assert_eq!(filled(&text.replace('\'', "\"")), expected.replace('\'', "\""), "{text}");
+        };
+        check("{'t': {'suspend', 'run': 1}}", "{'t': {'suspend': '', 'run': 1}}");
+        check("{'t': {'run': 1, 'suspend'\n}}", "{'t': {'run': 1, 'suspend': ''\n}}");
+        check("{'suspend1' , 'suspend2'}", "{'suspend1': '' , 'suspend2': ''}");
+        // One that has a value, one that is a value, and one in an array.
+        check(
+            "{'suspend' : 'x', 'a': 'suspend', 'b': ['suspend', 'suspend']}",
+            "{'suspend' : 'x', 'a': 'suspend', 'b': ['suspend', 'suspend']}",
+        );
+        check("{'a': [1], 'suspend', 'é'}", "{'a': [1], 'suspend': '', 'é'}");
+        check("{'suspend", "{'suspend");
+        let refused = |text: &str| parse(&text.replace('\'', "\"")).expect_err(text);
+        assert_eq!(refused("{'t': {'yield', 'run': 1}}"), "no JSON: expected `:` at line 1 column 15");
+        assert_eq!(refused("{t: {'run': 1}}"), "no JSON: key must be a string at line 1 column 2");
     }
 
     #[test]

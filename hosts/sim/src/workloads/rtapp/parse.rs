@@ -352,10 +352,15 @@ fn taskgroup(value: &Json) -> Result<Option<String>, String> {
 /// Why a key of a task or a phase is not taken.
 fn refused(key: &str) -> String {
     match key {
-        "dl-period" | "dl-deadline" | "period" | "deadline" => "it is SCHED_DEADLINE's, a class above all policies",
+        "dl-period" | "dl-deadline" | "dl-reclaim" | "period" | "deadline" => {
+            "it is SCHED_DEADLINE's, a class above all policies"
+        }
         "util_min" | "util_max" => "utilization clamps set frequencies, and the simulated CPUs have one",
         _ if key.starts_with("sem_") || key.starts_with("memrun") => {
             "the simulator has no such event of rt-app's: semaphores, and memory that is computed with"
+        }
+        _ if key.starts_with("external_workload") => {
+            "the simulator cannot run a library's code; say with run how long it computes"
         }
         "membind_nodes" | "nodes_membind" => "memory has no place in the simulator",
         _ => "rt-app has no such key",

@@ -94,6 +94,13 @@ fn tasks_meet() {
         "0 a-0: down 1; 0 b-0: run 10000; 0 a-0: wait 0 1; 10000 b-0: down 1; 10000 b-0: broad 0; 10000 b-0: up 1; \
          10000 a-0: up 1; 10000 a-0: run 5000; 10000 b-0: exit; 15000 a-0: exit",
     );
+    // A suspend without a value is on the task's own name, as one with an empty name is.
+    check(
+        "{'tasks': {'a': {'loop': 1, 'suspend', 'run': 5}, 'b': {'loop': 1, 'run': 10, 'resume': 'a'}}}",
+        20,
+        "0 a-0: down 1; 0 b-0: run 10000; 0 a-0: wait 0 1; 10000 b-0: down 1; 10000 b-0: broad 0; \
+         10000 b-0: up 1; 10000 a-0: up 1; 10000 a-0: run 5000; 10000 b-0: exit; 15000 a-0: exit",
+    );
     check(
         "{'tasks': {'a': {'loop': 1, 'lock': 'm', 'wait': {'ref': 'c', 'mutex': 'm'}, 'unlock': 'm'}, \
          'b': {'loop': 1, 'run': 1, 'sync': {'ref': 'c', 'mutex': 'm'}}}}",
@@ -193,6 +200,8 @@ fn wrong_files() {
     check("'sem_wait': 's', 'run': 1", "key 'sem_wait': the simulator has no such event");
     check("'memrun': 20, 'run': 1", "key 'memrun': the simulator has no such event");
     check("'util_min': 20, 'run': 1", "utilization clamps");
+    check("'dl-reclaim': true, 'run': 1", "key 'dl-reclaim': it is SCHED_DEADLINE's");
+    check("'external_workload1': {}, 'run': 1", "cannot run a library's code");
     check("'membind_nodes': [0], 'run': 1", "memory has no place");
     check("'taskgroup': 'g', 'run': 1", "'g' does not begin with '/'");
     check("'phases': {'p': {'taskgroup': '/g', 'run': 1}}", "cannot change its group");
@@ -239,6 +248,43 @@ fn the_examples_run() {
             seen.groups.keys()
         );
     }
+}
+
+/// Each of rt-app's own examples by a file of the same structure, with the same keys: taken with so many
+/// tasks, phases and events, or refused for so what reason. Made anew with BATON_BLESS=1.
+#[test]
+fn files_as_rt_apps_examples_are_read_or_refused() {
+    let tests = concat!(env!("CARGO_MANIFEST_DIR"), "/tests");
+    let mut files: Vec<_> = std::fs::read_dir(format!("{tests}/rtapp"))
+        .expect("a folder")
+        .map(|entry| entry.expect("a file").path())
+        .collect();
+    files.sort();
+    let mut got = String::new();
+    for path in files {
+        let text = std::fs::read_to_string(&path).expect("a text");
+        let name = path.file_stem().expect("a name").to_string_lossy();
+        let said = told(&text).unwrap_or_else(|why| format!("refused: {why}"));
+        got += &format!("{name}: {said}\n");
+    }
+    let path = format!("{tests}/golden/rtapp.txt");
+    if std::env::var_os("BATON_BLESS").is_some() {
+        std::fs::write(&path, &got).expect("a file");
+    }
+    let expected = std::fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(got, expected, "{path} differs; if that is meant: BATON_BLESS=1 cargo test -p baton-sim");
+}
+
+/// How much is in a file, and how much each of its groups does in 300 ms.
+fn told(text: &str) -> Result<String, String> {
+    let file = parse::file(&json::parse(text)?, 4)?;
+    let phases: Vec<_> = file.tasks.iter().flat_map(|task| &task.phases).collect();
+    let tasks = file.tasks.iter().map(|task| task.instances).sum::<u64>();
+    let events = phases.iter().map(|phase| phase.events.len()).sum::<usize>();
+    let seen = run(text, 300_000)?;
+    let done: Vec<_> = seen.groups.iter().map(|(name, seen)| format!("{name} {}", seen.done)).collect();
+    let phases = phases.len();
+    Ok(format!("tasks {tasks}, phases {phases}, events {events}; done: {}", done.join(", ")))
 }
 
 const SEED: &str = r#"{ /* all kinds */ "global": {"duration": 1, "calibration": "CPU0", "default_policy": "SCHED_OTHER"},
