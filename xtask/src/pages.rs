@@ -41,7 +41,8 @@ pub fn violations(files: &[File]) -> Vec<String> {
 /// The source whose faults pages show, and what is on the line of the one that they show.
 const SHOWN: (&str, &str) = ("policies/faulty/src/wrong.rs", "// README.md shows this line.");
 
-/// The pages that show a fault of `policies/faulty` with another line than it has.
+/// The pages that show a fault of `policies/faulty` with another line than it has: as a place
+/// (`wrong.rs:7`), or as a debugger shows the line itself (its number, a tab, its text).
 pub fn wrong_lines(files: &[File]) -> Vec<String> {
     let (path, mark) = SHOWN;
     let source = files.iter().find(|file| file.path == path);
@@ -49,10 +50,19 @@ pub fn wrong_lines(files: &[File]) -> Vec<String> {
         return vec![format!("{path}: no line is marked as the one that README.md shows")];
     };
     let line = (at + 1).to_string();
-    let pages = files.iter().filter(|file| file.extension() == "md");
-    let shown = pages.flat_map(|page| page.text.split("wrong.rs:").skip(1).map(move |rest| (page, rest)));
-    let wrong = shown.filter(|(_, rest)| rest.split(|c: char| !c.is_ascii_digit()).next() != Some(&line));
-    wrong.map(|(page, _)| format!("{}: the fault that it shows is in line {line} of {path}", page.path)).collect()
+    let code = source.and_then(|file| file.text.lines().nth(at)).unwrap_or_default();
+    let code = code.trim_end_matches(mark).trim();
+    let mut wrong = Vec::new();
+    for page in files.iter().filter(|file| file.extension() == "md") {
+        let places = page.text.split("wrong.rs:").skip(1);
+        let places = places.map(|rest| rest.split(|c: char| !c.is_ascii_digit()).next().unwrap_or(""));
+        let listed = page.text.lines().filter_map(|shown| shown.split_once('\t'));
+        let listed = listed.filter(|(_, text)| text.trim() == code).map(|(number, _)| number);
+        for _ in places.chain(listed).filter(|shown| *shown != line) {
+            wrong.push(format!("{}: the fault that it shows is in line {line} of {path}", page.path));
+        }
+    }
+    wrong
 }
 
 /// What a line of a header says; nothing where it is no such line.
@@ -117,6 +127,10 @@ mod tests {
         };
         check("source  wrong.rs:2\nand wrong.rs:2 again", 0);
         check("source  wrong.rs:2\nand wrong.rs:3 again", 1);
+        // As gdb lists it, and other lines that begin with a number.
+        check("#2 src/wrong.rs:2\n2\t    two\n", 0);
+        check("#2 src/wrong.rs:2\n88\t    two\n", 1);
+        check("88\tanother", 0);
         check("none", 0);
     }
 }
