@@ -550,6 +550,25 @@ mod tests {
     }
 
     #[test]
+    fn what_a_recording_came_to() {
+        let of = |duration_ns, events, bytes| {
+            let policy = "wfq".to_string();
+            let summary = Summary { policy, version: 2, events, bytes, duration_ns, ..Summary::default() };
+            words(&summary).lines().next().unwrap_or_default().to_string()
+        };
+        let mib = 1 << 20;
+        let long = of(12_500_000_000, mib, 4 * mib);
+        assert!(long.starts_with("wfq version 2: 1048576 events in 12.5 s, 4.0 MiB (4.0 bytes each)"), "{long}");
+        // Short ones are not of no time, and those without events have no size of an event that is no number.
+        for (duration_ns, expected) in [(3_200_000, "in 3.20 ms,"), (45_000, "in 45.0 µs,")] {
+            let short = of(duration_ns, 10, 100);
+            assert!(short.contains(expected), "{short}");
+        }
+        let empty = of(0, 0, 128);
+        assert!(empty.contains(": 0 events in ") && !empty.contains("NaN"), "{empty}");
+    }
+
+    #[test]
     fn what_was_not_there_is_not_there_when_nothing_comes() {
         let dir = std::env::temp_dir().join(format!("baton-output-{}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();

@@ -35,3 +35,21 @@ pub fn status(json: bool) -> Result<ExitCode> {
 fn read() -> Result<Status> {
     Device::open_if_loaded()?.map_or_else(|| Ok(Status::default()), |device| Status::read(&device))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Scripts read the same lists whether the core is loaded or not.
+    #[test]
+    fn without_the_core_all_lists_are_empty() {
+        let json = serde_json::to_value(Status::default()).unwrap();
+        let names = ["policies", "partitions", "cgroups", "cpus", "faults"];
+        for name in names {
+            assert_eq!(json[name], serde_json::json!([]), "{name}");
+        }
+        assert!(json["core"].is_null());
+        assert_eq!(json.as_object().map(serde_json::Map::len), Some(names.len() + 1));
+        assert!(!report::list(&[]).contains("NaN") && !report::status(&Status::default()).is_empty());
+    }
+}

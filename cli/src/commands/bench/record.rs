@@ -111,3 +111,20 @@ fn hackbench(search: &Search, subject: &Subject, name: &str) -> Result<Summary> 
 fn single(cpus: u32, metric: &str, unit: &str, value: f64) -> Vec<Entry> {
     entries(cpus, metric, unit, &[Series { subject: "recording".into(), values: vec![value] }], false)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recording_of_no_events_has_no_size_of_one() {
+        let of = |events, bytes| {
+            let mut summary = Summary::default();
+            (summary.events, summary.bytes, summary.lost) = (events, bytes, 7);
+            bytes_per_event("pipe", &summary)
+        };
+        assert_eq!(of(4, 10), Ok(2.5));
+        let nothing = of(0, 4096).unwrap_err();
+        assert!(nothing.what.contains("no events (7 were lost)"), "{nothing}");
+    }
+}

@@ -177,7 +177,7 @@ fn here(search: &Search) -> Result<Found> {
             for &load in way.loads() {
                 let runs = (0..RUNS).map(|number| run(way, load, number)).collect::<Result<Vec<_>>>()?;
                 let point = point(way, load, &runs);
-                eprintln!("baton: {point:?}");
+                eprintln!("baton: {}", words(&point));
                 found.points.push(point);
             }
             Ok(())
@@ -236,6 +236,24 @@ impl Drop for Program {
         let _ = kill_process(Pid::from_child(&self.0), Signal::TERM);
         let _ = self.0.wait();
     }
+}
+
+/// A point, as it is told while the others are measured.
+fn words(point: &Point) -> String {
+    let Point { way, load, offered, answered, p50, p99, cores } = point;
+    let mut text = format!(
+        "{}, load {load} %: {answered:.0} of {offered:.0} requests a second answered, \
+         p50 {p50:.0}, p99 {p99:.0} us",
+        way.name()
+    );
+    if let Some(Cores { grants, grant, reclaims, reclaim, unused }) = cores {
+        text += &format!(
+            "; {grants} cores granted after p50 {:.0}, p99 {:.0} us, {reclaims} given back after \
+             p50 {:.0}, p99 {:.0} us, one unused in {unused:.1} % of the time",
+            grant[0], grant[1], reclaim[0], reclaim[1]
+        );
+    }
+    text
 }
 
 /// A run: when it began, and what the processes saw.
@@ -378,6 +396,25 @@ mod tests {
         for cpus in [2, 8] {
             assert!(check_cpus(cpus).unwrap_err().what.starts_with(&format!("this machine has {cpus} CPUs")));
         }
+    }
+
+    #[test]
+    fn progress_is_in_words() {
+        let point = |cores| Point {
+            way: Way::Arbiter,
+            load: 60,
+            offered: 1000.4,
+            answered: 999.6,
+            p50: 110.0,
+            p99: 410.5,
+            cores,
+        };
+        let plain = "arbiter, load 60 %: 1000 of 1000 requests a second answered, p50 110, p99 410 us";
+        assert_eq!(words(&point(None)), plain);
+        let cores = Cores { grants: 20, grant: [5.0, 9.4], reclaims: 18, reclaim: [7.0, 30.0], unused: 1.25 };
+        let more = "; 20 cores granted after p50 5, p99 9 us, 18 given back after p50 7, p99 30 us, \
+                    one unused in 1.2 % of the time";
+        assert_eq!(words(&point(Some(cores))), format!("{plain}{more}"));
     }
 
     #[test]

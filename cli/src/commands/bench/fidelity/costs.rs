@@ -38,6 +38,15 @@ impl Measured {
         let &Self { syscall, wakeup, switch, tick_work, idle_exit } = self;
         Costs { syscall, wakeup, switch, tick_work, idle_exit, refill: [0; 4], ..Costs::default() }
     }
+
+    /// As they are told while workloads are measured.
+    fn words(&self) -> String {
+        let Self { syscall, wakeup, switch, tick_work, idle_exit } = self;
+        format!(
+            "costs: system call {syscall} ns, wakeup {wakeup} ns, switch {switch} ns, \
+             tick {tick_work} ns, end of idle {idle_exit} ns"
+        )
+    }
 }
 
 pub fn measure(machine: &Machine<'_>) -> Result<Measured> {
@@ -54,7 +63,7 @@ pub fn measure(machine: &Machine<'_>) -> Result<Measured> {
         tick_work,
         idle_exit,
     };
-    eprintln!("baton: costs {measured:?}");
+    eprintln!("baton: {}", measured.words());
     Ok(measured)
 }
 
@@ -135,4 +144,16 @@ fn tick_work(machine: &Machine<'_>) -> Result<u64> {
     pieces.sort_unstable();
     let usual = pieces.get(pieces.len() / 2).copied().unwrap_or_default();
     Ok(all.saturating_sub(usual * pieces.len() as u64) / (all / TICK).max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_is_in_words() {
+        let costs = Measured { syscall: 1, wakeup: 2, switch: 3, tick_work: 4, idle_exit: 5 };
+        let expected = "costs: system call 1 ns, wakeup 2 ns, switch 3 ns, tick 4 ns, end of idle 5 ns";
+        assert_eq!(costs.words(), expected);
+    }
 }

@@ -32,7 +32,7 @@ pub fn measure(search: &Search, args: &Bench) -> Result<Vec<Measured>> {
             let costs = costs::measure(&machine)?;
             let run = |load: &Load, seed| {
                 let (numbers, _) = machine.run(load.world(cpus, seed)?, seed, load.duration(), load.counts_from())?;
-                eprintln!("baton: {}, {}: {numbers:?}", subject.name(), load.spec);
+                eprintln!("baton: {}, {}: {}", subject.name(), load.spec, numbers.words());
                 Ok(numbers)
             };
             let runs =

@@ -83,6 +83,17 @@ pub struct Numbers {
     pub p99: u64,
 }
 
+impl Numbers {
+    /// As they are told while others are measured.
+    fn words(&self) -> String {
+        let Self { switches, migrations, wakeups, p50, p99 } = self;
+        format!(
+            "{switches} switches, {migrations} migrations; {wakeups} wakeups waited \
+             p50 {p50} ns, p99 {p99} ns"
+        )
+    }
+}
+
 /// A policy on a kernel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measured {

@@ -98,6 +98,40 @@ fn run(subject: &Subject, way: Way, idle_states: &str, work: u64) -> Result<Row>
     let Said { wakeups, p50_ns, p99_ns, max_ns, homes } = said;
     let (p50, p99, max) = (us(p50_ns), us(p99_ns), us(max_ns));
     let row = Row { place: Place::Kernel, idle_states, subject, work, wakeups, p50, p99, max };
-    eprintln!("baton: {row:?}, homes {homes:?}");
+    eprintln!("baton: {}", words(&row, &homes));
     Ok(row)
+}
+
+/// A run, as it is told while the others go on.
+fn words(row: &Row, homes: &[i32]) -> String {
+    let Row { idle_states, subject, work, wakeups, p50, p99, max, .. } = row;
+    let wait = format!("{wakeups} wakeups waited p50 {p50:.1}, p99 {p99:.1}, max {max:.1} us");
+    let mut text = format!("{subject}, idle states {idle_states}, work {work} us: {wait}");
+    if !homes.is_empty() {
+        let homes: Vec<_> = homes.iter().map(i32::to_string).collect();
+        text += &format!("; home CPUs of the groups {}", homes.join(", "));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_is_in_words() {
+        let row = Row {
+            place: Place::Kernel,
+            idle_states: "none".into(),
+            subject: "wfq".into(),
+            work: 30,
+            wakeups: 1200,
+            p50: 3.25,
+            p99: 40.0,
+            max: 1000.04,
+        };
+        let plain = "wfq, idle states none, work 30 us: 1200 wakeups waited p50 3.2, p99 40.0, max 1000.0 us";
+        assert_eq!(words(&row, &[]), plain);
+        assert_eq!(words(&row, &[0, -1]), format!("{plain}; home CPUs of the groups 0, -1"));
+    }
 }
