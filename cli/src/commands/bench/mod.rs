@@ -28,7 +28,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use baton_vm::{FileIn, Vm};
+use baton_vm::{FileIn, Outcome, Vm};
 use clap::ValueEnum;
 use serde::de::DeserializeOwned;
 
@@ -271,13 +271,7 @@ fn in_guests(args: &Bench) -> Result<(Report, ExitCode)> {
             ..Default::default()
         };
         let outcome = vm.run(&mut std::io::stderr()).map_err(vm_error)?;
-        let file = outcome.files.get(REPORT_IN_GUEST);
-        let report = file.and_then(|file| serde_json::from_slice::<Report>(file).ok()).ok_or_else(|| {
-            Error::environment(
-                format!("the guest measured nothing (exit code {}); its messages are above", outcome.exit_code),
-                "do as they say, or see more with: baton vm run -- baton bench ... --here",
-            )
-        })?;
+        let report: Report = report_of(&outcome, args.what)?;
         if outcome.exit_code != 0 {
             code = ExitCode::from(outcome.exit_code as u8);
         }
@@ -311,13 +305,30 @@ fn report_of_guest<T: DeserializeOwned>(args: &Bench, cpus: u32, files_in: Vec<F
         ..Default::default()
     };
     let outcome = vm.run(&mut std::io::stderr()).map_err(vm_error)?;
+    report_of(&outcome, args.what)
+}
+
+/// What a guest measured. Without it the fault is whose the program in the guest says it is: its exit
+/// code is that of [`Error`], and its last words name the policy.
+fn report_of<T: DeserializeOwned>(outcome: &Outcome, what: What) -> Result<T> {
+    const POLICY: u8 = 4;
     let file = outcome.files.get(REPORT_IN_GUEST);
-    file.and_then(|file| serde_json::from_slice(file).ok()).ok_or_else(|| {
-        Error::environment(
+    if let Some(report) = file.and_then(|file| serde_json::from_slice(file).ok()) {
+        return Ok(report);
+    }
+    let output = String::from_utf8_lossy(&outcome.output);
+    let policy = output.lines().rev().find_map(|line| line.trim().strip_prefix("at fault: the policy "));
+    match policy.filter(|_| outcome.exit_code == i32::from(POLICY)) {
+        Some(policy) => Err(Error::policy(
+            policy,
+            format!("the policy {policy} failed in the guest, so there are no numbers; its fault is above"),
+            format!("mend it, and try it alone with: baton vm run -p {policy} --all -- hackbench"),
+        )),
+        None => Err(Error::environment(
             format!("the guest measured nothing (exit code {}); its messages are above", outcome.exit_code),
-            format!("do as they say, or see more with: baton vm run -- baton bench {} --here", args.what.name()),
-        )
-    })
+            format!("do as they say, or see more with: baton vm run -- baton bench {} --here", what.name()),
+        )),
+    }
 }
 
 /// What a guest needs for these subjects, built first when missing or stale.
@@ -484,6 +495,27 @@ mod tests {
             Command::Bench(bench) => bench,
             other => panic!("{other:?}"),
         }
+    }
+
+    #[test]
+    fn a_guest_without_a_report_has_its_fault_named() {
+        let end = |exit_code, output: &str, report: &str| {
+            let files = [(REPORT_IN_GUEST.to_string(), report.as_bytes().to_vec())];
+            let output = output.replace('\n', "\r\n").into_bytes();
+            let outcome =
+                Outcome { exit_code, output, kernel_log: String::new(), complaints: Vec::new(), files: files.into() };
+            report_of::<Vec<u32>>(&outcome, What::Pipe)
+        };
+        // As the program in the guest says it, a policy that is not at fault before.
+        let said = |policy: &str| Error::policy(policy, "it faulted", "look").to_string();
+        let fault = end(4, &format!("baton: {}\nbaton: {}\n", said("a"), said("faulty")), "").unwrap_err();
+        assert_eq!(fault.blame, crate::error::Blame::Policy("faulty".into()));
+        assert!(fault.what.contains("faulty failed in the guest"), "{fault}");
+        for (exit_code, output) in [(4, String::new()), (3, said("wfq")), (0, String::new())] {
+            let fault = end(exit_code, &output, "no report").unwrap_err();
+            assert_eq!(fault.blame, crate::error::Blame::Environment, "{fault}");
+        }
+        assert_eq!(end(1, "", "[1, 2]"), Ok(vec![1, 2]));
     }
 
     #[test]

@@ -14,7 +14,8 @@ use crate::cli::{LoadOptions, Unload};
 use crate::commands::{load, unload};
 use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::{kernel, names};
+use crate::status::Fault;
+use crate::{kernel, names, report};
 
 /// How long a scheduler may take to come or go.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -119,13 +120,16 @@ pub fn check_policy(name: &str) -> Result<()> {
     let device = Device::open()?;
     let info = device.policy(name)?;
     let sound = |i: &baton_abi::BatonPolicyInfo| i.state == BatonPolicyState::Running as u32 && i.faults == 0;
+    if let Some(fault) = info.and_then(|info| device.fault(info.index).transpose()).transpose()? {
+        eprint!("{}", report::fault(&Fault::new(&fault, info.as_ref())));
+    }
     match (info.is_some_and(|info| sound(&info)), device.core()?.attached) {
         (true, 1) => Ok(()),
         (true, _) => Err(Error::baton("the kernel threw the shim out while it was measured")),
         (false, _) => Err(Error::policy(
             name,
             format!("{name} faulted while it was measured, so there is no number"),
-            "see its fault: baton load and baton run it, then baton status",
+            "see its fault above",
         )),
     }
 }
