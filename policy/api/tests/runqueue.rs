@@ -8,6 +8,7 @@ use baton::{
 };
 use proptest::prelude::*;
 use std::collections::BTreeMap;
+use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 
 const SLOTS: u32 = 24;
 
@@ -261,6 +262,57 @@ fn of_two_schedulables_of_a_task_the_older_is_not_queued() {
     let (mut one, mut other) = (env.fifo(), env.tree());
     let _ = one.push_back(mint(3, 2));
     let _ = other.insert(0, mint(3, 1));
+}
+
+/// Does something where the stand-in host does not panic for a `Schedulable` that is dropped: while
+/// the thread unwinds already.
+fn unwinding<T>(does: impl FnOnce() -> T) -> T {
+    struct Last<F: FnMut()>(F);
+    impl<F: FnMut()> Drop for Last<F> {
+        fn drop(&mut self) {
+            (self.0)();
+        }
+    }
+    let (mut does, mut got) = (Some(does), None);
+    let unwound = catch_unwind(AssertUnwindSafe(|| {
+        let _last = Last(|| got = does.take().map(|does| does()));
+        resume_unwind(Box::new(()));
+    }));
+    assert!(unwound.is_err());
+    got.expect("it was done")
+}
+
+#[test]
+fn a_second_schedulable_of_a_task_is_said_to_be_merged() {
+    let env = env();
+    let queues: [fn(&Env<'static>) -> Queue; 3] =
+        [|env| Queue::Fifo(env.fifo()), |env| Queue::List(env.list()), |env| Queue::Tree(env.tree())];
+    let put = |queue: &mut Queue, generation: u32, front: bool| match queue {
+        Queue::Fifo(q) if front => q.push_front(mint(3, generation)),
+        Queue::Fifo(q) => q.push_back(mint(3, generation)),
+        Queue::List(q) => q.insert(7, mint(3, generation)),
+        Queue::Tree(q) => q.insert(7, mint(3, generation)),
+    };
+    let pop = |queue: &mut Queue| match queue {
+        Queue::Fifo(q) => q.pop_front(),
+        Queue::List(q) => q.pop_first().map(|(_, task)| task),
+        Queue::Tree(q) => q.pop_first().map(|(_, task)| task),
+    };
+    for (make, make_other, front) in queues
+        .iter()
+        .flat_map(|one| queues.iter().map(move |other| (one, other)))
+        .flat_map(|(a, b)| [(a, b, true), (a, b, false)])
+    {
+        let (mut one, mut other) = (make(&env), make_other(&env));
+        assert_eq!(put(&mut one, 1, front), Queued::New);
+        // A newer one, an older one, and a newer one in another queue: the newest has the first's place.
+        assert_eq!(unwinding(|| put(&mut one, 3, front)), Queued::Merged);
+        assert_eq!(unwinding(|| put(&mut one, 2, front)), Queued::Merged);
+        assert_eq!(unwinding(|| put(&mut other, 4, front)), Queued::Merged);
+        assert_eq!(pop(&mut other).map(retire), None);
+        assert_eq!(pop(&mut one).map(retire), Some((3, 4)));
+        assert_eq!(pop(&mut one).map(retire), None);
+    }
 }
 
 #[test]
