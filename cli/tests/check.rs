@@ -72,6 +72,14 @@ fn what_a_user_says_is_looked_at() {
     assert_eq!(code, Some(0), "{said}");
     assert!(json[0]["coverage"]["states"].as_u64() > Some(100), "{json}");
     assert!(json[0]["replies_by_tag"].is_object(), "{json}");
+    // Hints as a workload gives them.
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/examples/arbiter.json");
+    let (code, said) = check_only("arbiter", &["--schedules", "500", "-w", file, "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&said[said.find("[\n").unwrap()..]).unwrap();
+    assert!(code == Some(0) && json[0]["hints"].as_u64() > Some(100), "{said}");
+    let without = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/examples/pipeline.json");
+    let (code, said) = check_only("arbiter", &["-w", without]);
+    assert!(code == Some(1) && said.contains("none of its tasks gives a hint"), "{said}");
 }
 
 #[test]

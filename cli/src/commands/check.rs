@@ -2,9 +2,11 @@
 //! `baton check`: looks for the order of events in which a policy goes wrong.
 
 use std::io::{BufRead, IsTerminal};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use baton_abi::BatonHint;
 use baton_interleave::{HintSample, Options, Outcome, Progress, Property, Seed, Story};
 use baton_sim::topology::Topology;
 use serde_json::{json, Value};
@@ -42,6 +44,9 @@ pub struct Check {
     /// task. May be repeated. [default: small numbers by chance]
     #[arg(long, value_name = "HINT")]
     pub hint: Vec<HintSample>,
+    /// An rt-app file, as for `baton sim`, whose tasks give hints: those are given too, as with --hint.
+    #[arg(short, long, value_name = "FILE")]
+    pub workload: Option<PathBuf>,
     /// For how many ticks, of 4 ms, a CPU may idle beside a task that it could run.
     #[arg(long, value_name = "TICKS", default_value_t = IDLE_TICKS)]
     pub idle_ticks: u64,
@@ -108,7 +113,7 @@ pub fn check(args: &Check) -> Result<ExitCode> {
         without: args.without.clone(),
         idle_ticks: args.idle_ticks,
         call_limit: Duration::from_secs(args.call_limit),
-        hints: args.hint.clone(),
+        hints: hints(args)?,
         next: args.upgrade_to.as_deref().map(artefacts::checked).transpose()?,
         ..Options::default()
     };
@@ -137,13 +142,33 @@ pub fn check(args: &Check) -> Result<ExitCode> {
             tell(story, args.step)?;
         }
         if let Some(outcome) = &outcome {
-            print(summary(args, text, outcome))?;
+            print(summary(args, &options.hints, text, outcome))?;
         }
     }
     if args.json {
         print_json(&results)?;
     }
     Ok(if has_failed { ExitCode::from(4) } else { ExitCode::SUCCESS })
+}
+
+/// Those that were named, and those of the file.
+fn hints(args: &Check) -> Result<Vec<HintSample>> {
+    let mut hints = args.hint.clone();
+    if let Some(file) = &args.workload {
+        let of_file = hints_of(file);
+        hints.extend(of_file.map_err(|why| Error::user(why, "docs/workloads.md says how such a file is written"))?);
+    }
+    Ok(hints)
+}
+
+fn hints_of(file: &Path) -> std::result::Result<Vec<HintSample>, String> {
+    let hints = baton_sim::workloads::hints(file)?;
+    let sample = |(hint, is_about): (BatonHint, bool)| {
+        let about = if is_about { ":task" } else { "" };
+        let words = hint.words.map(|word| word.to_string()).join(" ");
+        format!("{}{about} {words}", hint.tag).parse()
+    };
+    hints.into_iter().map(sample).collect()
 }
 
 /// Says how far it is, on a terminal.
@@ -175,7 +200,7 @@ fn tell(story: &Story, step: bool) -> Result<()> {
     print(format!("\n{}", story.verdict()))
 }
 
-fn summary(args: &Check, text: &str, outcome: &Outcome) -> String {
+fn summary(args: &Check, hints: &[HintSample], text: &str, outcome: &Outcome) -> String {
     let Outcome { schedules, points, said, coverage, elapsed, .. } = outcome;
     let said = said.as_ref().map_or(String::new(), |said| {
         let by_tag = |(tag, count)| format!("{count} with tag {tag}");
@@ -201,7 +226,7 @@ fn summary(args: &Check, text: &str, outcome: &Outcome) -> String {
     args.options.iter().for_each(|options| again.push_str(&format!(" --options {options}")));
     args.upgrade_to.iter().for_each(|next| again.push_str(&format!(" --upgrade-to {next}")));
     args.topology.iter().for_each(|machine| again.push_str(&format!(" --topology {}", machine.text)));
-    args.hint.iter().for_each(|hint| again.push_str(&format!(" --hint '{hint}'")));
+    hints.iter().for_each(|hint| again.push_str(&format!(" --hint '{hint}'")));
     if args.idle_ticks != IDLE_TICKS {
         again.push_str(&format!(" --idle-ticks {}", args.idle_ticks));
     }

@@ -27,6 +27,10 @@ mod tests;
 
 pub use spec::{Key, Kind};
 
+use std::path::Path;
+
+use baton_abi::BatonHint;
+
 use crate::rng::Rng;
 use crate::topology::MAX_CPUS;
 use crate::world::{Group, World};
@@ -108,6 +112,17 @@ fn few_enough(part: &str, world: &World) -> Result<(), String> {
     match world.tasks() {
         all if all > MAX_TASKS => Err(format!("{part}: {all} tasks; a workload begins with at most {MAX_TASKS}")),
         _ => Ok(()),
+    }
+}
+
+/// The hints that an rt-app file's tasks give, each once, and whether it is about a thread.
+pub fn hints(path: &Path) -> Result<Vec<(BatonHint, bool)>, String> {
+    let wrong = |why: String| format!("{}: {why}", path.display());
+    let text = std::fs::read_to_string(path).map_err(|why| wrong(why.to_string()))?;
+    let hints = rtapp::hints(&text).map_err(wrong)?;
+    match hints.is_empty() {
+        true => Err(wrong("none of its tasks gives a hint".into())),
+        false => Ok(hints),
     }
 }
 

@@ -10,6 +10,9 @@ mod program;
 #[cfg(test)]
 mod tests;
 
+use baton_abi::BatonHint;
+
+use crate::topology::MAX_CPUS;
 use crate::world::World;
 
 /// Puts the tasks of an rt-app file into a world whose machine has so many CPUs.
@@ -17,4 +20,21 @@ pub fn add(text: &str, nr_cpus: usize, world: &mut World) -> Result<(), String> 
     let file = parse::file(&json::parse(text)?, nr_cpus)?;
     check::tasks(&file)?;
     program::add(file, world)
+}
+
+/// The hints that tasks of a file give, each once, and whether it is about a thread, in the order of the
+/// file.
+pub fn hints(text: &str) -> Result<Vec<(BatonHint, bool)>, String> {
+    let file = parse::file(&json::parse(text)?, MAX_CPUS)?;
+    check::tasks(&file)?;
+    let mut hints = Vec::new();
+    for event in file.tasks.iter().flat_map(|task| &task.phases).flat_map(|phase| &phase.events) {
+        if let event::What::Hint(hint, thread) = &event.what {
+            let hint = (*hint, thread.is_some());
+            if !hints.contains(&hint) {
+                hints.push(hint);
+            }
+        }
+    }
+    Ok(hints)
 }

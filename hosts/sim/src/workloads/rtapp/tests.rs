@@ -230,6 +230,20 @@ fn wrong_files() {
 }
 
 #[test]
+fn hints_of_a_file() {
+    let text = r#"{"tasks": {"a": {"phases": {"p": {"hint0": [3, -1, "b", 7], "hint1": [4]},
+        "q": {"hint0": [3, -1, "b", 7], "hint1": [4, 1]}}}, "b": {"run": 1}}}"#;
+    let of = |tag, first, second, about| {
+        let words = [first, second, 0, 0, 0, 0];
+        (BatonHint { tag, words, ..BatonHint::default() }, about)
+    };
+    let expected = vec![of(3, u64::MAX, 7, true), of(4, 0, 0, false), of(4, 1, 0, false)];
+    assert_eq!(hints(text), Ok(expected));
+    assert_eq!(hints(&one("\"run\": 1")), Ok(Vec::new()));
+    assert!(hints(&one("\"hint\": []")).is_err());
+}
+
+#[test]
 fn the_examples_run() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/examples");
     let mut files: Vec<_> =
