@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What the tool's binary needs of the machine where it runs, beside what the documentation says.
+
+use std::process::Command;
+
+/// The least glibc that docs/kernel-policy.md names.
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/kernel-policy.md");
+
+/// A version in a text, after these words.
+fn after(text: &str, words: &str) -> Option<(u32, u32)> {
+    let rest = text.split_once(words)?.1;
+    let mut numbers = rest.split(|c: char| !c.is_ascii_digit()).map(str::parse);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+}
+
+#[test]
+fn the_least_glibc_is_the_documented_one() {
+    let page = std::fs::read_to_string(PAGE).unwrap();
+    let said = after(&page, "needs glibc ").expect("the page says which glibc the tool needs");
+    let binary = env!("CARGO_BIN_EXE_baton");
+    let symbols = Command::new("objdump").args(["-T", binary]).output().expect("objdump runs");
+    let symbols = String::from_utf8_lossy(&symbols.stdout).into_owned();
+    let least = symbols.lines().filter_map(|line| after(line, "GLIBC_")).max();
+    assert_eq!(least, Some(said), "{PAGE} names another glibc than {binary} needs");
+    // Debian 12 has 2.36.
+    assert!(said <= (2, 36), "{symbols}");
+}
