@@ -276,6 +276,12 @@ fn a_policy_with_unsafe_code_is_refused() {
     let said = text(&refused.stderr);
     assert_eq!(refused.status.code(), Some(1), "{said}");
     assert!(said.contains("usage of an `unsafe` block") && said.contains("--allow-unsafe"), "{said}");
+    // Nor is it built for the kernel.
+    let refused = Command::new(env!("CARGO_BIN_EXE_baton")).arg("build").arg(dir.path()).output();
+    let refused = refused.expect("baton runs");
+    let said = text(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(1), "{said}");
+    assert!(said.contains("usage of an `unsafe` block") && said.contains("--allow-unsafe"), "{said}");
     let built = run(Some("1"));
     assert!(built.status.success(), "{}", text(&built.stderr));
 }
