@@ -18,7 +18,7 @@ const ASK: &str = "<script>
 const press = (element, key) => { element.focus(); element.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true, cancelable: true })); };
 const note = (name, value) => { document.documentElement.dataset[name] = value; };
 setTimeout(() => {
-  note('red', [...document.querySelectorAll('.timeline canvas')].map((canvas) => {
+  note('red', [...document.querySelectorAll('canvas.cpus')].map((canvas) => {
     const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
     let red = 0;
     for (let at = 0; at < data.length; at += 4) if (data[at + 3] > 0 && data[at] > 170 && data[at + 1] < 100) red += 1;
@@ -28,11 +28,16 @@ setTimeout(() => {
   const curves = document.getElementById('curves');
   press(curves, 'End');
   note('readcurve', document.getElementById('curves-read').textContent);
-  const canvas = document.querySelector('.timeline canvas');
+  const canvas = document.querySelector('canvas.cpus');
   if (canvas) {
     press(canvas, 'ArrowDown');
-    note('readtimeline', canvas.nextElementSibling.textContent);
+    note('readtimeline', canvas.closest('.timeline').querySelector('.read').textContent);
     canvas.blur();
+  }
+  try {
+    /* MORE */
+  } catch (error) {
+    WRONG.push('script of the test: ' + error);
   }
   curves.blur();
   note('curves', document.querySelectorAll('#curves .curve').length);
@@ -58,9 +63,24 @@ pub struct Cell {
     pub word: String,
 }
 
+/// How a page is opened.
+#[derive(Clone, Copy, Default)]
+pub struct Window<'a> {
+    pub width: u32,
+    pub dark: bool,
+    /// What stands behind the # of its address.
+    pub hash: &'a str,
+    /// A script that uses it; what that notes is in [`Dom::notes`].
+    pub script: &'a str,
+}
+
 /// What is on the page.
 #[derive(Debug)]
 pub struct Dom {
+    /// What the script noted, by name.
+    pub notes: BTreeMap<String, String>,
+    /// Numbers of the selected interval, by run and path.
+    pub interval: BTreeMap<(usize, String), u64>,
     pub cells: Vec<Cell>,
     /// By run and name; what went wrong in it as `wrong 0` and so on.
     pub facts: BTreeMap<(usize, String), String>,
@@ -73,16 +93,19 @@ pub struct Dom {
     pub read_timeline: String,
 }
 
-/// Opens a page in a window of that width, leaving a picture.
-pub fn open(page: &Path, width: u32, dark: bool, picture: &str) -> Dom {
+/// Opens a page in a window, leaving a picture.
+pub fn open(page: &Path, window: Window, picture: &str) -> Dom {
+    let Window { width, dark, hash, script } = window;
+    let ask = ASK.replacen("/* MORE */", script, 1);
     let text = std::fs::read_to_string(page).unwrap();
-    let text = text.replacen("<head>", &format!("<head>{WATCH}"), 1).replacen("</body>", &format!("{ASK}</body>"), 1);
+    let text = text.replacen("<head>", &format!("<head>{WATCH}"), 1).replacen("</body>", &format!("{ask}</body>"), 1);
     let watched = page.with_file_name(format!("{picture}.html"));
     std::fs::write(&watched, text).unwrap();
     let height = if width < 600 { 3600 } else { 2600 };
     let cache = std::env::var_os("BATON_CACHE").map_or_else(std::env::temp_dir, PathBuf::from).join("report");
     std::fs::create_dir_all(&cache).unwrap();
-    let mut browser = Command::new("chromium-headless-shell");
+    let mut browser = Command::new("timeout");
+    browser.args(["--kill-after=5", "60", "chromium-headless-shell"]);
     // Its sandbox does not work for root; its own profile is the test's, so that nothing is shared or left.
     browser.args([
         "--no-sandbox",
@@ -95,8 +118,13 @@ pub fn open(page: &Path, width: u32, dark: bool, picture: &str) -> Dom {
     browser.arg(format!("--window-size={width},{height}"));
     browser.args(dark.then_some("--blink-settings=preferredColorScheme=0"));
     browser.arg(format!("--screenshot={}", cache.join(format!("{picture}.png")).display()));
-    browser.arg("--dump-dom").arg(format!("file://{}", watched.display()));
-    let output = browser.output().expect("chromium-headless-shell is needed: vm/enter has it");
+    browser.arg("--dump-dom").arg(format!("file://{}#{hash}", watched.display()));
+    let needed = "chromium-headless-shell is needed: vm/enter has it";
+    let mut output = browser.output().expect(needed);
+    // On a busy machine Chromium hangs now and then, whatever the page: it is started once more.
+    if output.status.code() == Some(124) {
+        output = browser.output().expect(needed);
+    }
     let dom = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success() && dom.contains("</html>"), "{}", String::from_utf8_lossy(&output.stderr));
     read(&dom)
@@ -120,7 +148,17 @@ fn read(dom: &str) -> Dom {
     let fact = |(tag, text): (&str, &str)| {
         Some(((run(tag)?, attribute(tag, "data-fact")?), unescape(text.split('<').next()?)))
     };
+    let number = |(tag, _): (&str, &str)| {
+        let number = attribute(tag, "data-exact")?.parse().unwrap();
+        Some(((run(tag)?, attribute(tag, "data-interval")?), number))
+    };
+    let note = |part: &str| {
+        let (name, value) = part.split_once("=\"")?;
+        Some((name.to_owned(), unescape(value.split('"').next()?)))
+    };
     Dom {
+        notes: root.split("data-").skip(1).filter_map(note).collect(),
+        interval: tags(dom, "<td ").chain(tags(dom, "<li ")).filter_map(number).collect(),
         cells: tags(dom, "<td ").filter_map(cell).collect(),
         facts: tags(dom, "<dd ").chain(tags(dom, "<p ")).filter_map(fact).collect(),
         errors: about("data-errors"),

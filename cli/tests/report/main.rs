@@ -3,6 +3,8 @@
 //! nothing is wider than the window. Pictures of it are left in $BATON_CACHE/report.
 
 mod browser;
+mod detail;
+mod machine;
 mod runs;
 
 use std::collections::BTreeSet;
@@ -10,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use baton_sim::report::Run;
-use browser::{open, Dom};
+use browser::{open, Dom, Window};
 use runs::{run, Shape};
 use serde_json::Value;
 
@@ -42,6 +44,7 @@ fn numbers(path: &str, value: &Value, found: &mut Vec<(String, f64)>) {
                 "confidence",
                 "active_ns",
                 "timeline",
+                "detail",
                 "wakeup_curve",
                 "response_curve",
             ];
@@ -104,7 +107,12 @@ fn check_numbers(dom: &Dom, runs: &[Run]) {
 
 /// Opens the page in a window, and holds it against what must be so everywhere.
 fn check(page: &Path, width: u32, dark: bool, picture: &str) -> Dom {
-    let dom = open(page, width, dark, picture);
+    check_in(page, Window { width, dark, ..Window::default() }, picture)
+}
+
+fn check_in(page: &Path, window: Window, picture: &str) -> Dom {
+    let dom = open(page, window, picture);
+    let width = window.width;
     assert_eq!(dom.errors, "", "errors of the script at {width} px");
     assert_eq!(dom.too_wide, "0", "the page is wider than {width} px by so much");
     dom

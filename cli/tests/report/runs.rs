@@ -95,5 +95,6 @@ pub fn run(policy: &str, shape: Shape, nodes: u32, cores: u32, seed: u64) -> Run
         hints_refused: 0,
         faults: vec![],
         timeline: Some(timeline),
+        detail: None,
     }
 }

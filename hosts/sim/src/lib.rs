@@ -8,6 +8,7 @@
 
 pub mod cost;
 pub mod demand;
+pub mod detail;
 mod fault;
 mod host;
 pub mod idle;

@@ -31,7 +31,7 @@ pub struct Names {
 }
 
 impl Outcome {
-    /// For people and for files. `faults` are lines for those that there were.
+    /// For people and for files, without a detail. `faults` are lines for those that there were.
     pub fn report(&self, config: &Config, names: Names, faults: Vec<String>, timeline: Option<Timeline>) -> Run {
         let stats = &self.stats;
         let cpus = config.topology.cpus().len() as u64;
@@ -68,6 +68,7 @@ impl Outcome {
             hints_refused: stats.hints_refused,
             faults,
             timeline,
+            detail: None,
         }
     }
 }

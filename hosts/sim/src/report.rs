@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::detail::Detail;
 use crate::timeline::{Timeline, Times};
 
 /// The version of the format. Counts up when a field changes its meaning, or goes.
@@ -71,6 +72,9 @@ pub struct Run {
     /// What each CPU did when.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeline: Option<Timeline>,
+    /// A part of the run in full; of a series a part of the first run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<Detail>,
 }
 
 fn one() -> u64 {

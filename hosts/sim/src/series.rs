@@ -7,10 +7,10 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 use crate::report::{thin, Point, Run};
 
 /// What tells runs apart, or is no number to take the mean of.
-const KEPT: [&str; 7] = ["stuck_ns", "version", "seed", "seeds", "jitter_ppm", "timeline", "confidence"];
+const KEPT: [&str; 8] = ["stuck_ns", "version", "seed", "seeds", "jitter_ppm", "timeline", "detail", "confidence"];
 
 /// The runs of one configuration under several seeds as one run, whose numbers are means, with the intervals that hold the true mean with a probability of
-/// 95 % (Student's t, as of independent runs); its timeline is the first run's. The error is for people: there are no runs, or they do not fit together.
+/// 95 % (Student's t, as of independent runs); its timeline and detail are the first run's. The error is for people: there are no runs, or they do not fit together.
 pub fn series(runs: &[Run]) -> Result<Run, String> {
     let [first, _, ..] = runs else { return runs.first().cloned().ok_or("there are no runs".into()) };
     let values: Result<Vec<Value>, _> = runs.iter().map(serde_json::to_value).collect();
@@ -20,6 +20,7 @@ pub fn series(runs: &[Run]) -> Result<Run, String> {
     run.seeds = runs.len() as u64;
     run.confidence = Some(spread);
     run.timeline.clone_from(&first.timeline);
+    run.detail.clone_from(&first.detail);
     run.hash = format!("{:016x}", runs.iter().fold(0, |all, run| fold(all, &run.hash)));
     run.faults = runs.iter().flat_map(|run| run.faults.iter().map(|why| format!("seed {}: {why}", run.seed))).collect();
     Ok(run)
@@ -141,6 +142,7 @@ mod tests {
             hints_refused: 0,
             faults: vec![],
             timeline: None,
+            detail: None,
         }
     }
 

@@ -87,6 +87,9 @@ pub enum Event {
 pub trait Sink {
     /// A task that comes to be, its group and its name.
     fn task(&mut self, task: TaskRef, group: &str, name: &str);
+    /// The task that does the wakeup which is told next; `None`: an interrupt, or what starts the
+    /// workload.
+    fn woken_by(&mut self, _: Option<TaskRef>) {}
     /// Something happened, at that time, ns; never earlier than what was told before.
     fn event(&mut self, now: u64, event: &Event);
 }

@@ -14,8 +14,19 @@ use crate::error::{Error, Result};
 const PAGE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");
 /// In the order in which they use each other.
-const SCRIPTS: [&str; 4] =
-    [include_str!("format.js"), include_str!("table.js"), include_str!("curves.js"), include_str!("timeline.js")];
+const SCRIPTS: [&str; 11] = [
+    include_str!("format.js"),
+    include_str!("table.js"),
+    include_str!("curves.js"),
+    include_str!("detail.js"),
+    include_str!("view.js"),
+    include_str!("strip.js"),
+    include_str!("spans.js"),
+    include_str!("tasks.js"),
+    include_str!("interval.js"),
+    include_str!("timeline.js"),
+    include_str!("start.js"),
+];
 
 pub fn command(args: &Report) -> Result<ExitCode> {
     let mut runs = Vec::new();
@@ -58,6 +69,8 @@ fn run(value: serde_json::Value) -> std::result::Result<Run, String> {
     }
     let run: Run = serde_json::from_value(value).map_err(|e| format!("it is no run: {e}"))?;
     run.timeline.as_ref().map_or(Ok(()), |timeline| timeline.cells().map(drop))?;
+    let detail = run.detail.as_ref().map_or(Ok(()), |detail| detail.decode().map(drop));
+    detail.map_err(|why| format!("its detail is wrong: {why}"))?;
     Ok(run)
 }
 
@@ -122,6 +135,7 @@ mod tests {
             hints_refused: 0,
             faults: vec![],
             timeline: None,
+            detail: None,
         }
     }
 
@@ -143,6 +157,8 @@ mod tests {
         check(&good.replace("\"version\":1", "\"version\":2"), Err("of version 2"));
         check(&good.replace("\"hash\":\"0\",", ""), Err("hash"));
         check(&format!("{},{timeline}", good.trim_end_matches('}')), Err("CPU 0"));
+        let detail = r#""detail":{"from_ns":0,"to_ns":9,"cpus":1,"groups":[],"tasks":[],"events":"R0.0"}}"#;
+        check(&format!("{},{detail}", good.trim_end_matches('}')), Err("its detail is wrong"));
     }
 
     #[test]

@@ -1,11 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// What each CPU did when, and the beginning of the page. The format of the cells is told in hosts/sim/src/timeline.rs.
+// What each CPU did when: as a picture of cells, whose format is told in hosts/sim/src/timeline.rs,
+// and from near, where a run has a detail, which task it ran.
 "use strict";
 
 const STATES = [
-  ["waste", "idle while work waits"], ["busy", "busy"], ["higher", "higher class"], ["offline", "offline"], ["idle", "idle"],
+  ["waste", "idle while work waits"],
+  ["busy", "busy"],
+  ["higher", "higher class"],
+  ["offline", "offline"],
+  ["idle", "idle"],
 ];
-const GUTTER = 74, STRIP = 34, AXIS = 22;
+const STRIP = 34,
+  AXIS = 22;
+// From near, so many CPUs are shown at once.
+const BLOCK = 64,
+  ROW = 18;
 
 // The parts of each cell, one row after another: five numbers a cell, whose sum is 15.
 function decodeCells(timeline) {
@@ -36,214 +45,268 @@ function cpusPerNode(topology) {
 }
 
 class TimelineView {
-  constructor(run, at, end) {
-    Object.assign(this, { run, at, end, timeline: run.timeline, cursor: null });
-    this.canvas = make("canvas", { tabindex: 0, role: "img" });
-    this.read = make("p", { class: "read", "aria-live": "polite" });
-    const share = run.cpu.idle_while_waiting_ns / Math.max(1, run.cpu.idle_ns + run.cpu.busy_ns + run.cpu.higher_ns);
-    const said = `idle while work waits: ${showTime(run.cpu.idle_while_waiting_ns)}, ${(share * 100).toFixed(2)} % of CPU time`;
-    const title = make("h3", {}, make("span", { class: "dot", style: `--color:${runColor(at)}` }), runName(at));
-    this.element = make("div", { class: "timeline" }, make("div", { class: "head" }, title, make("span", { text: said })));
+  constructor(run, at) {
+    Object.assign(this, { run, at, timeline: run.timeline });
+    const share =
+      run.cpu.idle_while_waiting_ns /
+      Math.max(1, run.cpu.idle_ns + run.cpu.busy_ns + run.cpu.higher_ns);
+    const red = showTime(run.cpu.idle_while_waiting_ns);
+    const said = `idle while work waits: ${red}, ${(share * 100).toFixed(2)} % of CPU time`;
+    const title = make(
+      "h3",
+      {},
+      make("span", { class: "dot", style: `--color:${runColor(at)}` }),
+      runName(at),
+    );
+    const head = make("div", { class: "head" }, title, make("span", { text: said }));
+    this.element = make("div", { class: "timeline", "data-run": at }, head);
     if (!this.timeline || this.timeline.columns === 0) {
       this.element.append(make("p", { class: "note", text: "This run has no timeline." }));
       this.timeline = null;
       return;
     }
-    this.canvas.setAttribute("aria-label", `CPUs over time, ${runName(at)}: ${said}. Arrow keys move a cursor.`);
-    this.element.append(this.canvas, this.read);
+    this.strip = new Strip(this, "cpus");
+    this.strip.canvas.setAttribute(
+      "aria-label",
+      `CPUs over time, ${runName(at)}: ${said}. Arrow keys move a cursor.`,
+    );
+    this.read = make("p", { class: "read", "aria-live": "polite" });
+    this.element.append(this.strip.element, this.read);
     this.parts = decodeCells(this.timeline);
-    const rows = this.timeline.rows.length;
-    this.rowHeight = Math.floor(Math.min(18, Math.max(2, 512 / rows)));
-    this.height = STRIP + rows * this.rowHeight + AXIS;
-    this.canvas.style.height = `${this.height}px`;
-    this.listen();
+    this.detail = run.detail ? new Detail(run.detail) : null;
+    if (!this.detail) return;
+    head.append(
+      make("span", {
+        text: `in detail: ${showTime(this.detail.from)} to ${showTime(this.detail.to)}`,
+      }),
+      this.blocks(),
+    );
+    this.tasks = new TasksView(this);
+    this.interval = new IntervalView(this);
+    this.element.append(this.tasks.element, this.interval.element);
   }
 
-  listen() {
-    const { canvas, timeline } = this;
-    canvas.addEventListener("pointermove", (event) => {
-      const box = canvas.getBoundingClientRect();
-      const column = Math.floor(((event.clientX - box.left - GUTTER) / (box.width - GUTTER)) * (this.end / timeline.column_ns));
-      this.point(column, Math.floor((event.clientY - box.top - STRIP) / this.rowHeight));
+  // Which CPUs are shown from near, where there are too many for one picture.
+  blocks() {
+    const cpus = this.detail.cpus.length,
+      choice = make("select");
+    for (let first = 0; first < cpus; first += BLOCK) {
+      choice.append(
+        make("option", { value: first, text: `${first} to ${Math.min(cpus, first + BLOCK) - 1}` }),
+      );
+    }
+    choice.addEventListener("change", () => {
+      view.cpu = Number(choice.value);
+      viewChanged();
     });
-    const leave = () => { this.cursor = null; this.draw(); };
-    canvas.addEventListener("pointerleave", leave);
-    canvas.addEventListener("blur", leave);
-    canvas.addEventListener("keydown", (event) => {
-      const far = Math.max(1, Math.round(timeline.columns / 100));
-      const step = { ArrowLeft: [-far, 0], ArrowRight: [far, 0], ArrowUp: [0, -1], ArrowDown: [0, 1], Home: [-timeline.columns, 0], End: [timeline.columns, 0] }[event.key];
-      if (!step) return;
-      event.preventDefault();
-      const [column, row] = this.cursor || [0, 0];
-      this.point(column + step[0], row + step[1]);
-    });
+    this.choice = choice;
+    this.choiceLabel = make("label", { hidden: "" }, "CPUs ", choice);
+    return this.choiceLabel;
   }
 
-  point(column, row) {
-    const { columns, rows } = this.timeline;
-    this.cursor = [Math.min(columns - 1, Math.max(0, column)), Math.min(rows.length - 1, Math.max(0, row))];
-    this.draw();
+  // The part in which tasks are drawn: where there are events, and a few pixels for each run.
+  near() {
+    const part = this.detail?.within(view.from, view.to);
+    if (!part) return null;
+    const pixels =
+      ((part[1] - part[0]) / widthOfView()) * this.strip.inner * this.detail.cpus.length;
+    return pixels >= 3 * this.detail.count(...part) ? part : null;
   }
 
-  // Each pixel is the mean of the cells under it; red is drawn by its root, so that a little of it is seen.
+  // What the rows are: those of the timeline, or from near single CPUs.
+  layRows() {
+    const { rows } = this.timeline;
+    this.part = this.near();
+    if (this.part) {
+      const cpus = this.detail.cpus.length;
+      const first = Math.min(Math.floor(view.cpu / BLOCK), Math.ceil(cpus / BLOCK) - 1) * BLOCK;
+      const each = rows[0].cpus;
+      this.shown = Array.from({ length: Math.min(BLOCK, cpus - first) }, (_, at) => ({
+        first: first + at,
+        cpus: 1,
+        row: Math.floor((first + at) / each),
+      }));
+      // A few have room for arrows below the names.
+      this.rowHeight = this.shown.length <= 16 ? 26 : ROW;
+      this.choice.value = first;
+    } else {
+      this.shown = rows.map((row, at) => ({ ...row, row: at }));
+      this.rowHeight = Math.floor(Math.min(ROW, Math.max(2, 512 / rows.length)));
+    }
+    if (this.choice) this.choiceLabel.hidden = !this.part || this.detail.cpus.length <= BLOCK;
+  }
+
+  rows() {
+    return this.shown.length;
+  }
+
+  rowAt(_, y) {
+    return Math.floor((y - STRIP) / this.rowHeight);
+  }
+
+  // Each pixel is the mean of the cells under it; red is drawn by its root, so that a little of it
+  // is seen.
   image(width) {
-    const { columns, rows, column_ns } = this.timeline;
+    const { columns, column_ns } = this.timeline;
     const [waste, ...others] = STATES.map(([name]) => rgb(name));
-    const image = new ImageData(width, rows.length);
-    const perPixel = this.end / column_ns / width;
-    for (let row = 0; row < rows.length; row += 1) {
+    const image = new ImageData(width, this.shown.length);
+    const perPixel = widthOfView() / column_ns / width,
+      begin = view.from / column_ns;
+    this.shown.forEach(({ row }, y) => {
+      let before = [-1, -1];
       for (let x = 0; x < width; x += 1) {
-        const first = Math.floor(x * perPixel), last = Math.max(first + 1, Math.floor((x + 1) * perPixel));
+        const first = Math.floor(begin + x * perPixel),
+          last = Math.max(first + 1, Math.floor(begin + (x + 1) * perPixel));
         if (first >= columns) break;
+        const pixel = (y * width + x) * 4;
+        if (before[0] === first && before[1] === last) {
+          image.data.copyWithin(pixel, pixel - 4, pixel);
+          continue;
+        }
+        before = [first, last];
         const sum = [0, 0, 0, 0, 0];
         let cells = 0;
         for (let column = first; column < Math.min(last, columns); column += 1, cells += 1) {
           const at = (row * columns + column) * 5;
           for (let kind = 0; kind < 5; kind += 1) sum[kind] += this.parts[at + kind];
         }
-        const rest = cells * 15 - sum[0], red = Math.sqrt(sum[0] / (cells * 15));
-        const at = (row * width + x) * 4;
+        const rest = cells * 15 - sum[0],
+          red = Math.sqrt(sum[0] / (cells * 15));
         for (let channel = 0; channel < 3; channel += 1) {
-          const mixed = rest === 0 ? 0 : others.reduce((all, one, kind) => all + one[channel] * sum[kind + 1], 0) / rest;
-          image.data[at + channel] = waste[channel] * red + mixed * (1 - red);
+          const mixed =
+            rest === 0
+              ? 0
+              : others.reduce((all, one, kind) => all + one[channel] * sum[kind + 1], 0) / rest;
+          image.data[pixel + channel] = waste[channel] * red + mixed * (1 - red);
         }
-        image.data[at + 3] = 255;
+        image.data[pixel + 3] = 255;
       }
-    }
+    });
     return image;
   }
 
   draw() {
     if (!this.timeline) return;
-    const { canvas, timeline, rowHeight, height } = this;
-    const ratio = window.devicePixelRatio || 1, width = canvas.clientWidth, inner = width - GUTTER;
-    if (inner < 20) return;
-    const wanted = Math.round(inner * ratio), theme = color("back");
-    if (this.drawn !== `${wanted} ${theme}`) {
-      this.drawn = `${wanted} ${theme}`;
-      this.picture = make("canvas", { width: wanted, height: timeline.rows.length });
+    const { strip } = this;
+    this.layRows();
+    const { shown, rowHeight } = this,
+      bottom = STRIP + shown.length * rowHeight;
+    const pen = strip.pen(bottom + AXIS);
+    if (!pen) return;
+    const left = gutter(),
+      { inner } = strip,
+      ratio = window.devicePixelRatio || 1;
+    const wanted = Math.round(inner * ratio),
+      key = [wanted, color("back"), view.from, view.to, shown.length, shown[0].first].join();
+    if (this.drawn !== key) {
+      this.drawn = key;
+      this.picture = make("canvas", { width: wanted, height: shown.length });
       this.picture.getContext("2d").putImageData(this.image(wanted), 0, 0);
     }
-    canvas.width = Math.round(width * ratio);
-    canvas.height = Math.round(height * ratio);
-    const pen = canvas.getContext("2d");
-    pen.scale(ratio, ratio);
     pen.imageSmoothingEnabled = false;
-    const bottom = STRIP + timeline.rows.length * rowHeight;
-    pen.drawImage(this.picture, GUTTER, STRIP, inner, bottom - STRIP);
+    pen.drawImage(this.picture, left, STRIP, inner, bottom - STRIP);
+    if (this.part) strip.clip(pen, STRIP, bottom - STRIP, () => drawSpans(pen, this));
     // Rows are told apart where there is room, and nodes always.
     pen.fillStyle = color("card");
-    if (rowHeight >= 6) timeline.rows.forEach((_, row) => pen.fillRect(GUTTER, STRIP + (row + 1) * rowHeight - 1, inner, 1));
+    if (rowHeight >= 6)
+      shown.forEach((_, row) => pen.fillRect(left, STRIP + (row + 1) * rowHeight - 1, inner, 1));
+    if (this.part) strip.clip(pen, STRIP, bottom - STRIP, () => drawWakeups(pen, this));
     const node = cpusPerNode(this.run.topology);
     pen.fillStyle = color("ink");
     pen.globalAlpha = rowHeight >= 6 ? 1 : 0.5;
-    if (node) timeline.rows.forEach((row, at) => {
-      if (row.first > 0 && row.first % node < row.cpus) pen.fillRect(GUTTER - 6, STRIP + at * rowHeight - 1, inner + 6, 1);
-    });
+    if (node)
+      shown.forEach((row, at) => {
+        if (row.first > 0 && row.first % node < row.cpus)
+          pen.fillRect(left - 6, STRIP + at * rowHeight - 1, inner + 6, 1);
+      });
     pen.globalAlpha = 1;
-    this.drawLabels(pen, inner, bottom);
-    this.drawWaiting(pen, inner);
-    this.drawCursor(pen, inner, bottom);
+    this.drawLabels(pen);
+    this.drawWaiting(pen);
+    drawAxis(pen, strip, bottom);
+    strip.placeMarks();
+    this.say();
+    this.tasks?.draw();
   }
 
-  drawLabels(pen, inner, bottom) {
+  drawLabels(pen) {
     pen.fillStyle = color("soft");
-    pen.font = "12px system-ui, 'DejaVu Sans', sans-serif";
     pen.textAlign = "right";
-    pen.textBaseline = "middle";
-    const { rows } = this.timeline;
     const each = [1, 2, 4, 8, 16, 32, 64].find((n) => n * this.rowHeight >= 14) || 64;
-    rows.forEach((row, at) => {
-      if (at % each === 0) pen.fillText(`CPU ${row.first}`, GUTTER - 8, STRIP + at * this.rowHeight + Math.max(this.rowHeight / 2, 5));
+    this.shown.forEach((row, at) => {
+      if (at % each === 0)
+        pen.fillText(
+          `CPU ${row.first}`,
+          gutter() - 8,
+          STRIP + at * this.rowHeight + Math.max(this.rowHeight / 2, 5),
+        );
     });
-    pen.textBaseline = "top";
-    for (const ns of ticks(0, this.end, inner / 110)) {
-      const x = GUTTER + (inner * ns) / this.end;
-      pen.fillRect(x, bottom, 1, 4);
-      pen.textAlign = ns === 0 ? "left" : x > GUTTER + inner - 30 ? "right" : "center";
-      pen.fillText(showTick(ns), x, bottom + 7);
-    }
   }
 
-  // How many tasks waited at most, above the rows.
-  drawWaiting(pen, inner) {
-    const { waiting, column_ns } = this.timeline;
-    const most = waiting.reduce((a, b) => Math.max(a, b), 1);
-    const perPixel = this.end / column_ns / inner, room = STRIP - 8;
-    pen.fillStyle = color("accent");
-    for (let x = 0; x < inner; x += 1) {
-      const first = Math.floor(x * perPixel), last = Math.max(first + 1, Math.floor((x + 1) * perPixel));
-      const value = waiting.slice(first, last).reduce((a, b) => Math.max(a, b), 0);
+  // How many tasks waited at most, above the rows; from near, how many waited.
+  drawWaiting(pen) {
+    const { waiting, column_ns } = this.timeline,
+      { strip, part } = this;
+    const most = waiting.reduce((a, b) => Math.max(a, b), 1),
+      room = STRIP - 8;
+    const bar = (from, to, value) => {
       const high = (value / most) * room;
-      if (high > 0) pen.fillRect(GUTTER + x, STRIP - 4 - high, 1, high);
-    }
+      if (high > 0) strip.fill(pen, from, to, STRIP - 4 - high, high);
+    };
+    pen.fillStyle = color("accent");
+    const first = Math.floor(view.from / column_ns),
+      last = Math.min(waiting.length, Math.ceil(view.to / column_ns));
+    const perPixel = Math.max(1, Math.floor(widthOfView() / column_ns / strip.inner));
+    strip.clip(pen, 0, STRIP, () => {
+      for (let column = first; column < last; column += perPixel) {
+        const from = column * column_ns,
+          to = from + perPixel * column_ns;
+        if (part && from < part[1] && to > part[0]) continue;
+        bar(
+          from,
+          to,
+          waiting.slice(column, column + perPixel).reduce((a, b) => Math.max(a, b), 0),
+        );
+      }
+      if (part) eachStep(this.detail.waiting, ...part, bar);
+    });
     pen.fillStyle = color("soft");
     pen.textAlign = "right";
     pen.textBaseline = "alphabetic";
-    pen.fillText("waiting", GUTTER - 8, STRIP - 6);
-    pen.fillText(`${grouped(most)} –`, GUTTER - 1, 12);
+    pen.fillText("waiting", gutter() - 8, STRIP - 6);
+    pen.fillText(`${grouped(most)} –`, gutter() - 1, 12);
+    pen.textBaseline = "middle";
   }
 
-  drawCursor(pen, inner, bottom) {
-    if (!this.cursor) {
+  say() {
+    const { cursor } = this.strip;
+    if (!cursor) {
       this.read.textContent = "Point at a CPU, or use the arrow keys, to read it.";
       return;
     }
-    const [column, row] = this.cursor, { column_ns, columns, rows, waiting } = this.timeline;
-    const from = column * column_ns, to = Math.min(from + column_ns, Math.max(this.run.duration_ns, from + 1));
-    const x = GUTTER + (inner * from) / this.end;
-    pen.strokeStyle = color("ink");
-    pen.lineWidth = 1;
-    pen.strokeRect(Math.round(x) + 0.5, STRIP + 0.5, Math.max(1, (inner * column_ns) / this.end), bottom - STRIP - 1);
-    pen.strokeRect(GUTTER + 0.5, STRIP + row * this.rowHeight + 0.5, inner - 1, Math.max(2, this.rowHeight - 1));
-    const cell = this.parts.subarray((row * columns + column) * 5, (row * columns + column) * 5 + 5);
-    const shares = STATES.map(([, title], kind) => [title, cell[kind]]).filter(([, part]) => part > 0);
-    const said = shares.map(([title, part]) => `${title} ${Math.round((part / 15) * 100)} %`).join(", ");
-    const { first, cpus } = rows[row];
+    const { first, row, cpus } = this.shown[Math.min(cursor.row, this.shown.length - 1)];
+    if (this.part && cursor.ns >= this.part[0] && cursor.ns <= this.part[1]) {
+      this.read.replaceChildren(...sayCpu(this.detail, first, cursor.ns));
+      return;
+    }
+    const { column_ns, columns, waiting } = this.timeline;
+    const column = Math.min(columns - 1, Math.floor(cursor.ns / column_ns));
+    const from = column * column_ns,
+      to = Math.min(from + column_ns, Math.max(this.run.duration_ns, from + 1));
+    const cell = this.parts.subarray(
+      (row * columns + column) * 5,
+      (row * columns + column) * 5 + 5,
+    );
+    const shares = STATES.map(([, title], kind) => [title, cell[kind]]).filter(
+      ([, part]) => part > 0,
+    );
+    const said = shares
+      .map(([title, part]) => `${title} ${Math.round((part / 15) * 100)} %`)
+      .join(", ");
     const who = cpus > 1 ? `CPUs ${first} to ${first + cpus - 1}` : `CPU ${first}`;
     const waited = `${waiting[column]} task${waiting[column] === 1 ? "" : "s"} waited at most`;
-    this.read.replaceChildren(make("b", { text: who }), `, ${showTime(from)} to ${showTime(to)}: ${said}; ${waited}.`);
+    this.read.replaceChildren(
+      make("b", { text: who }),
+      `, ${showAt(from, column_ns)} to ${showAt(to, column_ns)}: ${said}; ${waited}.`,
+    );
   }
-}
-
-let views = [];
-
-function startTimelines() {
-  byId("key").replaceChildren(...STATES.map(([name, title]) => make("li", {}, make("i", { style: `background:var(--${name})` }), title)));
-  // One scale for all, so that they can be compared.
-  const ends = RUNS.map(({ timeline, duration_ns }) => (timeline ? Math.min(timeline.columns * timeline.column_ns, duration_ns || Infinity) : 1));
-  const end = Math.max(1, ...ends);
-  views = RUNS.map((run, at) => new TimelineView(run, at, end));
-  byId("timelines").replaceChildren(...views.map((view) => view.element));
-}
-
-function redraw() {
-  drawCurves();
-  views.forEach((view) => view.draw());
-}
-
-function startTheme() {
-  const root = document.documentElement, button = byId("theme");
-  const show = (theme) => {
-    root.dataset.theme = theme;
-    button.textContent = theme === "dark" ? "Light" : "Dark";
-    button.setAttribute("aria-label", `Change to ${theme === "dark" ? "light" : "dark"} colours`);
-  };
-  show(matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
-  button.addEventListener("click", () => { show(root.dataset.theme === "dark" ? "light" : "dark"); redraw(); });
-}
-
-function start() {
-  RUNS = JSON.parse(byId("data").textContent);
-  startTheme();
-  startNumbers();
-  startCurves();
-  startTimelines();
-  let width = 0;
-  new ResizeObserver(() => {
-    if (width !== document.body.clientWidth) redraw();
-    width = document.body.clientWidth;
-  }).observe(document.body);
-  redraw();
-  document.documentElement.dataset.drawn = "yes";
 }

@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::names;
 use crate::status::Fault;
 use run::{Done, Job, Recorded, Traced};
-pub use spec::{Assign, Cost, Noisy, Offline, Party, Shape, Sleeps, Swap, Sweep};
+pub use spec::{Assign, Cost, Noisy, Offline, Part, Party, Shape, Sleeps, Swap, Sweep};
 
 #[derive(clap::Args, Debug)]
 pub struct Sim {
@@ -90,9 +90,14 @@ pub struct Sim {
     /// How often the recording has a checkpoint, of simulated time, at which a replay can begin (--from): 10ms.
     #[arg(long, value_name = "TIME", requires = "record", value_parser = names::duration)]
     pub checkpoint: Option<Duration>,
-    /// Write the runs as JSON, with timelines, for `baton report`.
+    /// Write the runs as JSON, with timelines and detail, for `baton report`.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+    /// Which part of a run that file has in detail, with each wakeup and each time that a task runs:
+    /// 100ms..200ms, or from there on 100ms... A detail has a bound, some 15,000 wakeups, and ends
+    /// where that is reached; by default it begins with the run. With --seeds it is of the first.
+    #[arg(long, value_name = "FROM..TO", requires = "output", default_value = "0s..", hide_default_value = true)]
+    pub detail: Part,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,

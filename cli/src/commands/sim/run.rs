@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{mpsc, Arc, Mutex};
 use std::time::Duration;
 
+use baton_sim::detail::{self, LIMIT_OF_ALL};
 use baton_sim::outcome::{Names, Outcome};
 use baton_sim::perfetto::Perfetto;
 use baton_sim::report::Run;
@@ -17,7 +18,7 @@ use baton_sim::world::{Happening, TaskRef, World};
 use baton_sim::{Config, Noise, PolicySpec, SimError, UnderWay};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::{Offline, Party, Sim};
+use super::{Offline, Part, Party, Sim};
 use crate::artefacts;
 use crate::error::{Error, Result};
 use crate::names;
@@ -33,6 +34,8 @@ pub struct Job {
     offline: Vec<Offline>,
     /// When, which policy, and the version that takes its place.
     upgrades: Vec<(u64, usize, usize)>,
+    /// Which part is kept in detail, and in how many bytes. `None` of a further seed.
+    detail: Option<(Part, usize)>,
 }
 
 /// One that was made.
@@ -74,11 +77,15 @@ impl Job {
                 let mut job = job.clone();
                 job.config.seed = args.seed.wrapping_add(number);
                 job.config.under_way = Arc::default();
+                job.detail = job.detail.filter(|_| number == 0);
                 job
             })
         };
         let jobs: Result<Vec<_>> = parties.iter().map(|parties| Self::new(args, parties)).collect();
-        Ok(jobs?.into_iter().flat_map(seeds).collect())
+        let mut jobs = jobs?;
+        let limit = LIMIT_OF_ALL / jobs.len().max(1);
+        jobs.iter_mut().for_each(|job| job.detail = Some((args.detail.clone(), limit)));
+        Ok(jobs.into_iter().flat_map(seeds).collect())
     }
 
     fn new(args: &Sim, parties: &[Party]) -> Result<Self> {
@@ -148,6 +155,7 @@ impl Job {
             workload: args.workload.clone(),
             offline: args.offline.clone(),
             upgrades,
+            detail: None,
         })
     }
 
@@ -171,11 +179,15 @@ impl Job {
         Ok(world)
     }
 
-    /// Runs, into the files that are wanted.
+    /// Runs, into the files that are wanted; for the one that the run is written to with a timeline
+    /// and a detail.
     pub fn run(&self, with_timeline: bool, trace: Option<Traced>, record: Option<Recorded<'_>>) -> Result<Done> {
         let cpus = self.config.topology.cpus().len();
         let (perfetto, path) = trace.map_or((None, PathBuf::new()), |to| (Some(Perfetto::new(to.out, cpus)), to.path));
-        let mut sinks = Sinks { perfetto, timeline: with_timeline.then(|| self.collector()) };
+        let timeline = with_timeline.then(|| Collector::new(cpus, self.config.duration));
+        let detail = self.detail.as_ref().filter(|_| with_timeline);
+        let detail = detail.map(|(part, limit)| detail::Collector::new(cpus, part.from..part.to, *limit));
+        let mut sinks = Sinks { perfetto, timeline, detail };
         let is_wanted = sinks.perfetto.is_some() || sinks.timeline.is_some();
         let sink = is_wanted.then_some(&mut sinks as &mut dyn Sink);
         let outcome = match record {
@@ -186,7 +198,9 @@ impl Job {
             let finished = perfetto.finish(outcome.stats.duration);
             finished.map_err(|e| Error::file(format!("writing {}", path.display()), &e))?;
         }
-        Ok(self.done(&outcome, sinks.timeline))
+        let mut done = self.done(&outcome, sinks.timeline);
+        done.run.detail = sinks.detail.and_then(|detail| detail.finish(outcome.stats.duration));
+        Ok(done)
     }
 
     fn record(&self, sink: Option<&mut dyn Sink>, to: &Recorded<'_>) -> Result<Outcome> {
@@ -204,10 +218,6 @@ impl Job {
         let out = Box::new(BufWriter::new(file));
         let every = to.checkpoint.map(|time| time.as_nanos() as u64);
         self.watched(|world| baton_sim::record(&self.config, world, sink, out, every), to.path)
-    }
-
-    fn collector(&self) -> Collector {
-        Collector::new(self.config.topology.cpus().len(), self.config.duration)
     }
 
     /// Runs, with a look at calls that do not come back. `record` is where a recording goes.
@@ -278,26 +288,33 @@ fn watch(under_way: &UnderWay, policy: &str, over: &mpsc::Receiver<()>) {
 /// How long a call may last, of this machine's time.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A trace, a timeline, or both.
+/// A trace, a timeline with a detail, or all of them.
 struct Sinks {
     perfetto: Option<Perfetto<BufWriter<File>>>,
     timeline: Option<Collector>,
+    detail: Option<detail::Collector>,
+}
+
+impl Sinks {
+    fn each(&mut self) -> impl Iterator<Item = &mut dyn Sink> {
+        let perfetto = self.perfetto.as_mut().map(|sink| sink as &mut dyn Sink);
+        let timeline = self.timeline.as_mut().map(|sink| sink as &mut dyn Sink);
+        let detail = self.detail.as_mut().map(|sink| sink as &mut dyn Sink);
+        [perfetto, timeline, detail].into_iter().flatten()
+    }
 }
 
 impl Sink for Sinks {
     fn task(&mut self, task: TaskRef, group: &str, name: &str) {
-        if let Some(perfetto) = &mut self.perfetto {
-            perfetto.task(task, group, name);
-        }
+        self.each().for_each(|sink| sink.task(task, group, name));
+    }
+
+    fn woken_by(&mut self, waker: Option<TaskRef>) {
+        self.each().for_each(|sink| sink.woken_by(waker));
     }
 
     fn event(&mut self, now: u64, event: &Event) {
-        if let Some(perfetto) = &mut self.perfetto {
-            perfetto.event(now, event);
-        }
-        if let Some(timeline) = &mut self.timeline {
-            timeline.event(now, event);
-        }
+        self.each().for_each(|sink| sink.event(now, event));
     }
 }
 

@@ -141,6 +141,27 @@ impl FromStr for Offline {
     }
 }
 
+/// `FROM..TO` or `FROM..`: a part of a run, ns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    pub from: u64,
+    pub to: u64,
+}
+
+impl FromStr for Part {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (from, to) = text.split_once("..").ok_or_else(|| format!("'{text}' is not FROM..TO"))?;
+        let from = if matches!(from, "0" | "0s") { 0 } else { time(from)? };
+        let to = if to.is_empty() { u64::MAX } else { time(to)? };
+        if from >= to {
+            return Err(format!("{text}: the end is not after the beginning"));
+        }
+        Ok(Self { from, to })
+    }
+}
+
 /// `higher=EVERY/FOR` or `interrupt=EVERY/FOR`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Noisy {
@@ -235,6 +256,12 @@ mod tests {
         check::<Swap>("500ms:relay-v2", Ok("at: 500000000"));
         check::<Offline>("3@100ms..200ms", Ok("cpu: 3, from: 100000000"));
         check::<Offline>("3@200ms..100ms", Err("not after"));
+        check::<Part>("100ms..200ms", Ok("from: 100000000, to: 200000000"));
+        check::<Part>("0..1s", Ok("from: 0, to: 1000000000"));
+        check::<Part>("5us..", Ok("from: 5000, to: 18446744073709551615"));
+        check::<Part>("2ms..1ms", Err("not after"));
+        check::<Part>("..1ms", Err("whole number"));
+        check::<Part>("1ms", Err("FROM..TO"));
         check::<Noisy>("higher=10ms/50us", Ok("every: 10000000, length: 50000"));
         check::<Noisy>("lower=10ms/50us", Err("higher=EVERY/FOR"));
         check::<Cost>("switch=100", Ok("ns: 100"));

@@ -163,6 +163,8 @@ pub(crate) struct Machine<'m> {
     next_checkpoint: u64,
     /// The policy could not save its state. What it said.
     pub unsaved: Option<String>,
+    /// The task whose program does something now.
+    acting: Option<TaskRef>,
     /// Runnable tasks that no CPU runs; CPUs that are online and idle; both as they were told last.
     waiting: u32,
     demand: Demand,
@@ -232,6 +234,7 @@ impl<'m> Machine<'m> {
             stream: stream::Stream::default(),
             next_checkpoint: core.host().checkpoint_every.unwrap_or(u64::MAX),
             unsaved: None,
+            acting: None,
             waiting: 0,
             demand: Demand::default(),
             shares: Shares::default(),

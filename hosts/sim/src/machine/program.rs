@@ -15,7 +15,9 @@ impl Machine<'_> {
         let turn = self.cpus[cpu as usize].turn;
         for count in 0.. {
             let Some(op) = self.ask(at) else { return };
+            self.acting = Some(self.tasks[at as usize].id);
             self.perform(cpu, at, op);
+            self.acting = None;
             // It sleeps, or was sent away.
             if self.cpus[cpu as usize].turn != turn || self.cpus[cpu as usize].curr != Some(at) {
                 return;

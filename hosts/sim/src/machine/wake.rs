@@ -138,6 +138,9 @@ impl Machine<'_> {
         task.woken_at = Some(self.now);
         let id = task.id;
         self.set_rq(at, cpu);
+        if let Some(sink) = &mut self.sink {
+            sink.woken_by(self.acting);
+        }
         self.tell(Event::Wake { task: id, cpu, waker: here });
         if let Some(slice) = direct {
             self.tasks[at as usize].slice = slice;
