@@ -1,28 +1,44 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `wfq`: weighted fair queueing over the machine, after Enoki 4.2.1 and the kernel's former CFS. Enoki's has no rules 9 to 11.
+//! `wfq`: weighted fair queueing over the machine, after Enoki 4.2.1 and the kernel's former CFS.
+//! Enoki's scheduler has no rules 9 to 11.
 //!
-//! 1. A task's *vruntime* grows by the CPU time that it uses, times 1024, divided by its weight (kernel's table, by nice).
-//! 2. Each CPU runs, of the tasks queued for it, the one with the lowest vruntime. The lowest that it has picked so far is the
-//!    CPU's own vruntime, which never goes back; a task that moves keeps its distance to the CPU's.
-//! 3. A task that wakes up gets at least its CPU's vruntime less a credit (`credit`, 3 ms): sleeping earns no more than that. A
-//!    new task begins one slice behind.
-//! 4. A slice is the period (`period`, 12 ms) shared by those who wait and the one who runs, and at least `min_slice` (3 ms).
-//!    Where nobody waits, nobody is interrupted for a whole period. A task lighter than nice 0 has that much less, down to
-//!    `light_slice` (0.5 ms), kept by a timer: so that what it then has to wait for is short, too.
-//! 5. At each tick, a running task that is more than `min_slice` ahead of the first in the queue is preempted.
-//! 6. A waking or new task goes to an idle CPU, the nearest to where it ran last, and one of an idle core before an idle SMT
-//!    sibling; if the waker is about to sleep and nobody waits there, to the waker's CPU; else to where it ran last.
-//! 7. A CPU that would go idle steals from the longest queue under its LLC, then of its node, then of all: of the nearest 64 of each. A busy one
-//!    wakes an idle one at its tick, if that may run one of the first eight who wait, and for who is preempted or restored; who is woken so
-//!    steals there first.
-//! 8. Nobody waits for ever, whatever the weights: a busy CPU looks through its queue now and then (`look`, 200 ms), and who is
-//!    found waiting the third time is next.
-//! 9. A task that wakes up preempts the one that runs, if that is ahead of it by more than `granularity` (1 ms). One that is not lighter is preempted so not more
-//!    often than once in `protection` (0.25 ms) on each CPU, so that who wakes many is not interrupted for each.
-//! 10. Where no CPU is idle and somebody waits already, a waking task goes to that of the nearest eight CPUs where the fewest wait; of equals, to the one whose
-//!     vruntime grows fastest, as that has the lightest tasks.
-//! 11. Now and then (every 16 ticks) a busy CPU whose vruntime has grown faster since the last time than that of another, by a quarter, takes one of the first eight
-//!     who wait on the slowest, the one that was moved so the longest ago: its own tasks get more than their share, that one's less.
+//! 1. A task's *vruntime* grows by the CPU time that it uses, times 1024, divided by its weight
+//!    (the kernel's table, by nice value).
+//! 2. Each CPU runs the task of its queue with the lowest vruntime. The highest vruntime at which
+//!    it has picked a task so far is the CPU's own vruntime. A task that moves keeps its distance
+//!    to it.
+//! 3. A woken task gets at least its CPU's vruntime less a credit (`credit`, 0.5 ms; less for a
+//!    task heavier than nice 0): sleeping earns no more than that. A new task begins one slice
+//!    behind.
+//! 4. A slice is the period (`period`, 12 ms) divided by the number of runnable tasks, and at least
+//!    `min_slice` (3 ms). A task that runs alone has a whole period. A task lighter than nice 0
+//!    beside others has that much less, down to `light_slice` (0.5 ms), kept by a timer: what it
+//!    then has to wait for is short, too.
+//! 5. At each tick, the running task is preempted if its vruntime is ahead of the first in the
+//!    queue by more than `min_slice`, or by more than `granularity` where it has made a woken task
+//!    wait (rule 9).
+//! 6. A woken or new task goes to an idle CPU, the nearest to where it ran last, and an idle core
+//!    before an idle SMT sibling; if the waker is about to sleep and no task waits there, to the
+//!    waker's CPU; else to where it ran last.
+//! 7. A CPU that would go idle steals from the longest queue under its LLC, then of its node, then
+//!    of the machine, and looks at the nearest 64 CPUs of each. A busy CPU wakes an idle one at its
+//!    tick, if that may run one of the first eight tasks in the queue, and for a task that is
+//!    preempted or restored. The idle CPU steals from that queue first.
+//! 8. No task waits for ever, whatever the weights: a busy CPU looks through its queue now and then
+//!    (`look`, 200 ms), and a task that is found waiting the third time is next.
+//! 9. A woken task preempts the running one if that is ahead of it by more than `granularity` (0.5
+//!    ms; less for a woken task heavier than nice 0). A running task of nice 0 or heavier is
+//!    protected from its wakeup to its first tick, or until it is preempted after it ran for
+//!    `protection` (0.25 ms): it makes the first such woken task wait, and is preempted for one
+//!    that wakes up `protection` later. So short bursts are not interrupted.
+//! 10. Where no CPU is idle and a task waits already, a woken task goes to that of the nearest
+//!     eight CPUs where the fewest wait; of equals, to the one whose vruntime grows fastest, as
+//!     that has the lightest tasks.
+//! 11. Every 4 ticks a busy CPU looks for one whose vruntime has grown slower since the last time,
+//!     by a fifth, and where a task waits: under its LLC, then on its node, then in the machine, at
+//!     the nearest 64 CPUs of each. It takes one of the first eight tasks that wait on the slowest,
+//!     the one that was moved so the longest ago: its own tasks get more than their share, the
+//!     other CPU's less.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -31,20 +47,35 @@ extern crate alloc;
 use alloc::sync::Arc;
 use baton::{
     runqueue::{Fifo, Tree},
-    weight::NICE_0,
-    Cpu, Ctx, Env, Events, Kick, Lock, PerCpu, PerTask, Pick, Placement, Refusal, Schedulable, Scheduler, Shared, Task,
-    Topology, Upgrade, Wake,
+    weight::{self, NICE_0},
+    Cpu, Ctx, Env, Events, Kick, Lock, PerCpu, PerTask, Pick, Placement, Refusal,
 };
+use baton::{Schedulable, Scheduler, Shared, Task, Topology, Upgrade, Wake};
 use core::cmp::Reverse;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// The queue of one CPU.
+/// The queue of one CPU, and what its lock guards besides.
 struct Queue {
     tasks: Tree,
     /// Rule 2; ns at weight 1024.
     vruntime: u64,
+    running: Running,
     /// When rule 8 was applied last, ns.
     looked: u64,
+    /// Of the kernel, since the last look at other CPUs (rule 11).
+    ticks: u64,
+}
+
+/// The task that runs on a CPU.
+struct Running {
+    /// As of `since`. [`FAR`] behind where none runs.
+    vruntime: u64,
+    /// ns. Not kept up to date while the task is [`UNASKED`].
+    since: u64,
+    weight: u32,
+    /// From when on a woken task may preempt it (rule 9), ns; 0: at once; [`UNASKED`]: it is
+    /// protected, and no woken task has had to wait yet.
+    preemptible_from: u64,
 }
 
 /// One CPU. `waiting` is the length of the queue, for others to read without the lock.
@@ -53,16 +84,10 @@ struct PerCpuState {
     waiting: Shared<u32>,
     /// Whether a task runs there whose slice a timer ends.
     timed: AtomicBool,
-    /// The vruntime of the task that runs there, as of its last charge; without one, so far back that nobody preempts it.
-    running: Shared<u64>,
-    /// Its weight, as it was picked.
-    weight: Shared<u32>,
-    /// When one was last preempted for a task that woke up, ns.
-    preempted: Shared<u64>,
-    /// Rule 11: the CPU's vruntime then, and by how much it had grown.
+    /// Rule 11: the CPU's vruntime at the last look, and by how much it had grown.
     mark: AtomicU64,
     pace: Shared<u64>,
-    /// When a task was taken from here so last, ns.
+    /// When a task was taken from here by rule 11 last, ns.
     gave: Shared<u64>,
     /// The CPU that had this one look for work last (rule 7), until it has looked.
     offered: Shared<u32>,
@@ -78,10 +103,12 @@ struct TaskState {
     home: AtomicU32,
     /// Weight, as of its last change.
     weight: AtomicU32,
-    /// When rule 11 moved it last, ns. Whoever moves it has it from its queue.
+    /// When rule 11 moved it last, ns. Written by the CPU that takes it from its queue.
     moved: AtomicU64,
     /// How often it was found waiting (rule 8). Guarded by the lock of the queue that it is in.
     found: AtomicU32,
+    /// Whether a woken task has to wait for it (rule 9).
+    protected: AtomicBool,
 }
 
 /// All that changes, and one version hands to the next.
@@ -89,13 +116,15 @@ struct TaskState {
 pub struct Kept {
     cpus: PerCpu<PerCpuState>,
     tasks: PerTask<TaskState>,
-    /// Tasks that no CPU may run: on one that is going offline, and bound to it. The kernel enqueues them anew.
+    /// Tasks that no CPU may run: their CPU goes offline, and they are bound to it. The kernel
+    /// enqueues them anew.
     limbo: Arc<Lock<Fifo>>,
 }
 
-baton::state!(Queue, version 1 { tasks, vruntime, looked });
-baton::state!(PerCpuState, version 3 { queue, waiting, timed, running, weight, preempted, mark, pace, gave, offered });
-baton::state!(TaskState, version 2 { vruntime, charged, home, weight, moved, found });
+baton::state!(Queue, version 2 { tasks, vruntime, running, looked, ticks });
+baton::state!(Running, version 1 { vruntime, since, weight, preemptible_from });
+baton::state!(PerCpuState, version 4 { queue, waiting, timed, mark, pace, gave, offered });
+baton::state!(TaskState, version 3 { vruntime, charged, home, weight, moved, found, protected });
 baton::state!(Kept, version 2 { cpus, tasks, limbo });
 
 /// The policy.
@@ -107,92 +136,203 @@ pub struct Wfq {
     credit: u64,
     light_slice: u64,
     look: u64,
-    granularity: i64,
+    granularity: u64,
     protection: u64,
 }
+
+const OPTIONS: &[&str] = &[
+    // Of queued tasks.
+    "period",
+    "min_slice",
+    "light_slice",
+    "look",
+    // Of woken tasks.
+    "credit",
+    "granularity",
+    "protection",
+];
 
 /// A task that is found waiting so often is next (rule 8).
 const FOUND_TOO_OFTEN: u32 = 3;
 
-/// How far behind its CPU a task would have to be to preempt nobody.
+/// Further behind than any task is: where nothing runs, nothing is preempted.
 const FAR: u64 = 1 << 62;
 
-/// CPUs that a waking task looks at where none is idle (rule 10), and tasks of another CPU that one chooses from (rule 11).
+/// In [`Running::preemptible_from`].
+const UNASKED: u64 = u64::MAX;
+
+/// CPUs that a woken task looks at where none is idle (rule 10), and tasks of another CPU that one
+/// chooses from (rules 7 and 11).
 const NEAREST: usize = 8;
 
-/// Under its LLC, of its node and of all, CPUs that an idle one looks at for work (rule 7).
-const STEAL_FROM: usize = 64;
+/// Ticks from one look of a busy CPU at others to the next (rule 11).
+const BALANCED_EVERY: u64 = 4;
+
+/// CPUs of each level that one without enough work looks at (rules 7 and 11).
+const SEARCHED: usize = 64;
 
 /// Is `a` before `b`? As the kernel compares vruntimes, so that the count may wrap.
 fn before(a: u64, b: u64) -> bool {
     (a.wrapping_sub(b) as i64) < 0
 }
 
-fn later(a: u64, b: u64) -> u64 {
-    [a, b][usize::from(before(a, b))]
+fn max_vruntime(a: u64, b: u64) -> u64 {
+    if before(a, b) {
+        b
+    } else {
+        a
+    }
+}
+
+fn min_vruntime(a: u64, b: u64) -> u64 {
+    if before(a, b) {
+        a
+    } else {
+        b
+    }
 }
 
 /// Rule 1.
-#[inline]
+#[inline(always)]
 fn weighted(ns: u64, task: &Task) -> u64 {
-    match task.weight() {
-        NICE_0 => ns,
-        // A slot's first charge may be of a long-lived task: no overflow below 2^54 ns, half a year.
-        weight => ns.min(1 << 53).wrapping_mul(u64::from(NICE_0)) / u64::from(weight),
+    if task.nice == 0 {
+        return ns;
+    }
+    divided_by_weight(ns, task.nice)
+}
+
+/// [`weighted`] for tasks heavier than nice 0 only.
+#[inline(always)]
+fn less_if_heavy(ns: u64, task: &Task) -> u64 {
+    if task.nice >= 0 {
+        return ns;
+    }
+    divided_by_weight(ns, task.nice)
+}
+
+/// Out of line: most tasks are of nice 0.
+#[cold]
+#[inline(never)]
+fn divided_by_weight(ns: u64, nice: i32) -> u64 {
+    // A slot's first charge may be of a long-lived task: no overflow below 2^54 ns, half a year.
+    ns.min(1 << 53).wrapping_mul(u64::from(NICE_0)) / u64::from(weight::of_nice(nice))
+}
+
+impl Queue {
+    fn new(tasks: Tree) -> Self {
+        Self { tasks, vruntime: 0, running: Running::none(0), looked: 0, ticks: 0 }
     }
 }
 
+impl Running {
+    /// No task.
+    fn none(vruntime: u64) -> Self {
+        let vruntime = vruntime.wrapping_sub(FAR);
+        Self { vruntime, since: 0, weight: NICE_0, preemptible_from: UNASKED }
+    }
+
+    /// A task that any woken one may preempt.
+    fn unprotected(vruntime: u64, since: u64, weight: u32) -> Self {
+        Self { vruntime, since, weight, preemptible_from: 0 }
+    }
+
+    /// Has it made a woken task wait?
+    fn has_made_wait(&self) -> bool {
+        self.preemptible_from != 0 && self.preemptible_from != UNASKED
+    }
+
+    /// Its vruntime now.
+    fn vruntime_at(&self, now: u64) -> u64 {
+        let ran = now.saturating_sub(self.since).min(1 << 53) * u64::from(NICE_0);
+        self.vruntime.wrapping_add(ran / u64::from(self.weight.max(1)))
+    }
+}
+
+/// Where a task was put, and what runs there.
+struct Inserted {
+    /// The task's.
+    vruntime: u64,
+    /// By how much the running task was ahead of it when it was charged last.
+    ahead: i64,
+    /// Whether the running task is [`UNASKED`].
+    is_running_unasked: bool,
+}
+
 impl Wfq {
-    /// Adds what the task has run since it was last here, and gives its vruntime on its CPU. Call without a queue's lock held.
+    /// Adds what the task has run since it was last here, and gives its vruntime on its CPU. Call
+    /// without a queue's lock held.
     #[inline(always)]
-    fn charge(&self, task: &Task) -> u64 {
-        let state = self.shared.tasks.of(task);
+    fn charge(&self, state: &TaskState, task: &Task) -> u64 {
         let ran = task.runtime.saturating_sub(state.charged.load(Relaxed));
         state.charged.store(task.runtime, Relaxed);
-        state.vruntime.store(state.vruntime.load(Relaxed).wrapping_add(weighted(ran, task)), Relaxed);
+        let vruntime = state.vruntime.load(Relaxed).wrapping_add(weighted(ran, task));
+        state.vruntime.store(vruntime, Relaxed);
         // It is another CPU's still where this one stole it.
-        self.settle(task.slot, task.cpu)
+        self.settle(state, task.cpu)
     }
 
-    /// Rule 2, second half: what the vruntime of the task in `slot` is on `cpu`. Call without a queue's lock held.
+    /// Rule 2, second half: what the vruntime of a task is on `cpu`. Call without a queue's lock
+    /// held.
     #[inline(always)]
-    fn settle(&self, slot: u32, cpu: Cpu) -> u64 {
-        let state = self.shared.tasks.slot(slot);
-        let home = Cpu::new(state.home.load(Relaxed));
-        let vruntime = state.vruntime.load(Relaxed);
-        if home == cpu {
-            return vruntime;
+    fn settle(&self, state: &TaskState, cpu: Cpu) -> u64 {
+        let home = state.home.load(Relaxed);
+        if home != cpu.number() as u32 {
+            self.change_home(state, Cpu::new(home), cpu);
         }
+        state.vruntime.load(Relaxed)
+    }
+
+    #[inline(never)]
+    fn change_home(&self, state: &TaskState, home: Cpu, cpu: Cpu) {
         let was = self.shared.cpus[home].queue.lock().vruntime;
         let is = self.shared.cpus[cpu].queue.lock().vruntime;
-        let vruntime = vruntime.wrapping_sub(was).wrapping_add(is);
+        let vruntime = state.vruntime.load(Relaxed).wrapping_sub(was).wrapping_add(is);
         state.home.store(cpu.number() as u32, Relaxed);
         state.vruntime.store(vruntime, Relaxed);
-        vruntime
     }
 
-    /// Puts a task into the queue of `cpu`, where its vruntime is `place(vruntime of the task, of the CPU)`. Gives by how much the one that runs there is
-    /// ahead of it.
+    /// Puts a task whose home is `cpu` into its queue, where its vruntime is `place(own, of the
+    /// CPU)`.
     #[inline(always)]
-    fn insert(&self, cpu: Cpu, baton: Schedulable, place: impl FnOnce(u64, u64) -> u64) -> i64 {
-        let slot = baton.slot();
-        let vruntime = self.settle(slot, cpu);
+    fn insert(
+        &self,
+        cpu: Cpu,
+        state: &TaskState,
+        own: u64,
+        baton: Schedulable,
+        place: impl FnOnce(u64, u64) -> u64,
+    ) -> Inserted {
         let at = &self.shared.cpus[cpu];
         let mut queue = at.queue.lock();
-        let vruntime = place(vruntime, queue.vruntime);
-        let state = self.shared.tasks.slot(slot);
+        let vruntime = place(own, queue.vruntime);
         state.vruntime.store(vruntime, Relaxed);
         state.found.store(0, Relaxed);
         let _ = queue.tasks.insert(vruntime, baton);
         at.waiting.set(queue.tasks.len() as u32);
-        at.running.get().wrapping_sub(vruntime) as i64
+        Inserted {
+            vruntime,
+            ahead: queue.running.vruntime.wrapping_sub(vruntime) as i64,
+            is_running_unasked: queue.running.preemptible_from == UNASKED,
+        }
     }
 
     /// Puts a task into its CPU's queue, charged for what it ran.
     #[inline(always)]
-    fn put(&self, task: &Task, baton: Schedulable, place: impl FnOnce(u64, u64) -> u64) -> i64 {
-        self.charge(task);
-        self.insert(task.cpu, baton, place)
+    fn put<P>(&self, task: &Task, baton: Schedulable, place: P) -> Inserted
+    where
+        P: FnOnce(u64, u64) -> u64,
+    {
+        let state = self.shared.tasks.of(task);
+        let own = self.charge(state, task);
+        self.insert(task.cpu, state, own, baton, place)
+    }
+
+    /// Puts a task into the queue of another CPU, with its distance to the CPU's vruntime.
+    #[inline(never)]
+    fn move_to(&self, cpu: Cpu, baton: Schedulable) {
+        let state = self.shared.tasks.slot(baton.slot());
+        let own = self.settle(state, cpu);
+        self.insert(cpu, state, own, baton, |own, _| own);
     }
 
     /// Takes the first task of `cpu`'s queue that `fits`.
@@ -205,14 +345,13 @@ impl Wfq {
         Some(baton)
     }
 
-    /// Rule 4, for the task in `slot` on the CPU `at`, with `waiting` tasks left in the queue.
+    /// Rule 4, for a task of this weight on the CPU `at`, beside `others`.
     #[inline]
-    fn slice(&self, ctx: &Ctx<'_>, at: &PerCpuState, slot: u32, waiting: usize) -> u64 {
-        if waiting == 0 {
+    fn slice(&self, ctx: &Ctx<'_>, at: &PerCpuState, weight: u32, others: usize) -> u64 {
+        if others == 0 {
             return self.period;
         }
-        let slice = (self.period / (waiting as u64 + 1)).max(self.min_slice);
-        let weight = self.shared.tasks.slot(slot).weight.load(Relaxed);
+        let slice = (self.period / (others as u64 + 1)).max(self.min_slice);
         if weight >= NICE_0 {
             return slice;
         }
@@ -222,16 +361,36 @@ impl Wfq {
         slice
     }
 
-    /// Rule 8. `running` is the vruntime of the one that runs.
-    fn look_through(&self, queue: &mut Queue, running: u64) {
+    /// Rule 8.
+    fn look_through(&self, queue: &mut Queue) {
         let found = |slot| &self.shared.tasks.slot(slot).found;
-        queue.tasks.iter().for_each(|(_, slot)| found(slot).store(found(slot).load(Relaxed) + 1, Relaxed));
-        let front = [queue.vruntime, running][usize::from(before(running, queue.vruntime))].wrapping_sub(self.period);
-        while let Some((_, baton)) = queue.tasks.pop_where(|slot| found(slot).load(Relaxed) >= FOUND_TOO_OFTEN) {
+        for (_, slot) in queue.tasks.iter() {
+            found(slot).store(found(slot).load(Relaxed) + 1, Relaxed);
+        }
+        let front = min_vruntime(queue.vruntime, queue.running.vruntime).wrapping_sub(self.period);
+        let is_due = |slot| found(slot).load(Relaxed) >= FOUND_TOO_OFTEN;
+        while let Some((_, baton)) = queue.tasks.pop_where(is_due) {
             let state = self.shared.tasks.slot(baton.slot());
             state.found.store(0, Relaxed);
             state.vruntime.store(front, Relaxed);
             let _ = queue.tasks.insert(front, baton);
+        }
+    }
+
+    /// Rule 9, for a task of this vruntime that woke up on `cpu`. Out of line: most tasks wake up
+    /// where the running one is protected, and not far ahead.
+    #[cold]
+    #[inline(never)]
+    fn preempt_for_woken(&self, ctx: &Ctx<'_>, cpu: Cpu, vruntime: u64, granularity: u64) {
+        let now = ctx.now();
+        let running = &mut self.shared.cpus[cpu].queue.lock().running;
+        if running.preemptible_from == UNASKED {
+            running.preemptible_from = now.saturating_add(self.protection);
+            running.since = now;
+        }
+        let is_ahead = before(vruntime.wrapping_add(granularity), running.vruntime_at(now));
+        if is_ahead && now >= running.preemptible_from {
+            let _ = ctx.kick(cpu, Kick::Preempt);
         }
     }
 
@@ -243,8 +402,10 @@ impl Wfq {
             return own;
         }
         let near = self.topology.near(own).iter().copied().take(NEAREST);
-        let fit = near.filter(|&cpu| waiting(cpu) < most && ctx.is_online(cpu) && ctx.may_run(task, cpu));
-        fit.min_by_key(|&cpu| (waiting(cpu), Reverse(self.shared.cpus[cpu].pace.get()))).unwrap_or(own)
+        let shorter = near.filter(|&cpu| waiting(cpu) < most && ctx.is_online(cpu));
+        let fit = shorter.filter(|&cpu| ctx.may_run(task, cpu));
+        let pace = |cpu: Cpu| self.shared.cpus[cpu].pace.get();
+        fit.min_by_key(|&cpu| (waiting(cpu), Reverse(pace(cpu)))).unwrap_or(own)
     }
 
     /// Has the nearest idle CPU that is fit look for work.
@@ -255,15 +416,59 @@ impl Wfq {
         }
     }
 
+    /// Rule 7, for one level: a task of the longest queue, or of another if that has none for
+    /// `cpu`.
+    fn steal<T>(&self, level: &[Cpu], take: impl Fn(Cpu) -> Option<T>) -> Option<T> {
+        let waiting = |from: Cpu| self.shared.cpus[from].waiting.get();
+        let searched = || level.iter().copied().take(SEARCHED);
+        let lengths = searched().map(|from| (waiting(from), from));
+        let busy = lengths.filter(|&(length, _)| length != 0);
+        let (_, longest) = busy.max_by_key(|&(length, _)| length)?;
+        let others = || searched().filter(|&from| from != longest && waiting(from) != 0);
+        take(longest).or_else(|| others().find_map(take))
+    }
+
+    /// Rule 11, for one level: the CPU with the slowest vruntime that a task waits on.
+    fn slowest(&self, level: &[Cpu], pace: u64) -> Option<Cpu> {
+        let others = level.iter().map(|&cpu| (cpu, &self.shared.cpus[cpu])).take(SEARCHED);
+        let slower = others.filter(|(_, at)| at.waiting.get() != 0 && at.pace.get() < pace / 5 * 4);
+        // Of those that are about as slow each in its turn.
+        let order = |at: &PerCpuState| (at.pace.get() / (pace / 8).max(1), at.gave.get());
+        slower.min_by_key(|(_, at)| order(at)).map(|(cpu, _)| cpu)
+    }
+
+    /// Rule 11, for a busy CPU of this vruntime.
+    fn even_out(&self, ctx: &Ctx<'_>, cpu: Cpu, vruntime: u64) {
+        let at = &self.shared.cpus[cpu];
+        let pace = vruntime.wrapping_sub(at.mark.swap(vruntime, Relaxed));
+        at.pace.set(pace);
+        let mut levels = self.topology.levels(cpu).into_iter();
+        let Some(slowest) = levels.find_map(|level| self.slowest(level, pace)) else { return };
+        let from = &self.shared.cpus[slowest];
+        let moved = |slot: u32| &self.shared.tasks.slot(slot).moved;
+        let first: Option<u32> = {
+            let queue = from.queue.lock();
+            let slots = queue.tasks.iter().take(NEAREST).map(|(_, slot)| slot);
+            let fit = slots.filter(|&slot| ctx.slot_may_run(slot, cpu));
+            fit.min_by_key(|&slot| moved(slot).load(Relaxed))
+        };
+        let Some(first) = first else { return };
+        if let Some(task) = self.take(slowest, |slot| slot == first) {
+            moved(first).store(ctx.now(), Relaxed);
+            from.gave.set(ctx.now());
+            self.move_to(cpu, task);
+        }
+    }
+
     /// Queues a task for the nearest CPU that it may use.
     fn rehome(&self, ctx: &Ctx<'_>, baton: Schedulable, from: Cpu) {
         let near = self.topology.near(from).iter().copied();
-        let allowed = near.filter(|&cpu| ctx.is_online(cpu)).find(|&cpu| ctx.baton_may_run(&baton, cpu));
-        let Some(cpu) = allowed else {
+        let fits = |&cpu: &Cpu| ctx.is_online(cpu) && ctx.baton_may_run(&baton, cpu);
+        let Some(cpu) = near.clone().find(fits) else {
             let _ = self.shared.limbo.lock().push_back(baton);
             return;
         };
-        self.insert(cpu, baton, |own, _| own);
+        self.move_to(cpu, baton);
         // A CPU that is busy will come to it by itself.
         let _ = ctx.kick(cpu, Kick::Idle);
     }
@@ -278,16 +483,16 @@ impl Upgrade for Wfq {
     }
 
     fn reregister_init(env: &Env<'_>, shared: Kept) -> Result<Self, baton::Error> {
-        env.known_options(&["period", "min_slice", "credit", "light_slice", "look", "granularity", "protection"])?;
+        env.known_options(OPTIONS)?;
         Ok(Self {
             shared,
             topology: env.topology().clone(),
             period: env.duration("period", 12_000_000)?,
             min_slice: env.duration("min_slice", 3_000_000)?.max(1),
-            credit: env.duration("credit", 3_000_000)?,
+            credit: env.duration("credit", 500_000)?,
             light_slice: env.duration("light_slice", 500_000)?.max(1),
             look: env.duration("look", 200_000_000)?,
-            granularity: i64::try_from(env.duration("granularity", 1_000_000)?).unwrap_or(i64::MAX),
+            granularity: env.duration("granularity", 500_000)?.min(i64::MAX as u64),
             protection: env.duration("protection", 250_000)?,
         })
     }
@@ -295,17 +500,13 @@ impl Upgrade for Wfq {
 
 impl Scheduler for Wfq {
     const NAME: &'static str = "wfq";
-    const EVENTS: Events = Events::TICK.and(Events::BALANCE);
+    const EVENTS: Events = Events::TICK;
 
     fn new(env: &Env<'_>) -> Result<Self, baton::Error> {
-        let queue = || Lock::new(Queue { tasks: env.tree(), vruntime: 0, looked: 0 });
         let cpu = |cpu: Cpu| PerCpuState {
-            queue: queue(),
+            queue: Lock::new(Queue::new(env.tree())),
             waiting: Shared::new(0),
             timed: AtomicBool::new(false),
-            running: Shared::new(FAR.wrapping_neg()),
-            weight: Shared::new(0),
-            preempted: Shared::new(0),
             mark: AtomicU64::new(0),
             pace: Shared::new(0),
             gave: Shared::new(0),
@@ -317,14 +518,13 @@ impl Scheduler for Wfq {
 
     fn select_task_rq(&self, ctx: &Ctx<'_>, task: &Task, wake: &Wake) -> Placement {
         let waker = wake.waker_cpu;
-        let nobody_waits = self.shared.cpus[waker].waiting.get() == 0;
-        if wake.sync && nobody_waits && (waker == wake.prev_cpu || ctx.may_run(task, waker)) {
+        let waker_fits = || waker == wake.prev_cpu || ctx.may_run(task, waker);
+        if wake.sync && self.shared.cpus[waker].waiting.get() == 0 && waker_fits() {
             return Placement::Queue(waker);
         }
         let mut idle = ctx.idle_for(&self.topology, wake).filter(|&cpu| ctx.may_run(task, cpu));
-        Placement::Queue(
-            idle.find(|&cpu| ctx.claim_idle(cpu)).unwrap_or_else(|| self.least_loaded(ctx, task, wake.prev_cpu)),
-        )
+        let claimed = idle.find(|&cpu| ctx.claim_idle(cpu));
+        Placement::Queue(claimed.unwrap_or_else(|| self.least_loaded(ctx, task, wake.prev_cpu)))
     }
 
     fn task_new(&self, _: &Ctx<'_>, task: &Task, baton: Schedulable) {
@@ -332,23 +532,26 @@ impl Scheduler for Wfq {
         state.charged.store(task.runtime, Relaxed);
         state.home.store(task.cpu.number() as u32, Relaxed);
         state.weight.store(task.weight(), Relaxed);
-        self.insert(task.cpu, baton, |_, cpu| cpu.wrapping_add(weighted(self.min_slice, task)));
+        state.protected.store(false, Relaxed);
+        let behind = weighted(self.min_slice, task);
+        self.insert(task.cpu, state, 0, baton, |_, cpu| cpu.wrapping_add(behind));
     }
 
     fn task_wakeup(&self, ctx: &Ctx<'_>, task: &Task, baton: Schedulable) {
-        let ahead = self.put(task, baton, |own, cpu| later(own, cpu.wrapping_sub(self.credit)));
-        if ahead <= self.granularity {
-            return;
-        }
-        let at = &self.shared.cpus[task.cpu];
-        let since = ctx.now().wrapping_sub(at.preempted.get());
-        if at.weight.get() < task.weight() || since >= self.protection {
-            at.preempted.set(ctx.now());
-            let _ = ctx.kick(task.cpu, Kick::Preempt);
+        self.shared.tasks.of(task).protected.store(task.nice <= 0, Relaxed);
+        let credit = less_if_heavy(self.credit, task);
+        let woken = self.put(task, baton, |own, cpu| max_vruntime(own, cpu.wrapping_sub(credit)));
+        let granularity = less_if_heavy(self.granularity, task);
+        if woken.ahead > granularity as i64 || !woken.is_running_unasked {
+            self.preempt_for_woken(ctx, task.cpu, woken.vruntime, granularity);
         }
     }
 
     fn task_preempt(&self, ctx: &Ctx<'_>, task: &Task, baton: Schedulable) {
+        let state = self.shared.tasks.of(task);
+        if task.runtime.saturating_sub(state.charged.load(Relaxed)) >= self.protection {
+            state.protected.store(false, Relaxed);
+        }
         self.put(task, baton, |own, _| own);
         self.offer(ctx, task.cpu, |cpu| ctx.may_run(task, cpu));
     }
@@ -356,7 +559,7 @@ impl Scheduler for Wfq {
     fn task_yield(&self, _: &Ctx<'_>, task: &Task, baton: Schedulable) {
         // Behind the one that would run next.
         let first = self.shared.cpus[task.cpu].queue.lock().tasks.first();
-        self.put(task, baton, |own, _| first.map_or(own, |(key, _)| later(own, key)));
+        self.put(task, baton, |own, _| first.map_or(own, |(key, _)| max_vruntime(own, key)));
     }
 
     fn task_restored(&self, ctx: &Ctx<'_>, task: &Task, baton: Schedulable) {
@@ -364,34 +567,42 @@ impl Scheduler for Wfq {
     }
 
     fn pick_next_task(&self, ctx: &Ctx<'_>, cpu: Cpu, prev: Option<&Task>) -> Pick {
-        let running = prev.map(|task| (task.slot, self.charge(task)));
+        let running = prev.map(|task| (task, self.charge(self.shared.tasks.of(task), task)));
         let at = &self.shared.cpus[cpu];
         at.timed.store(false, Relaxed);
         let mut queue = at.queue.lock();
-        let waiting = queue.tasks.len();
-        let first = queue.tasks.first();
-        let goes_on = running.filter(|&(_, own)| first.is_none_or(|(vruntime, _)| before(own, vruntime)));
-        if let Some((slot, own)) = goes_on {
-            // Rule 2: the CPU's follows the lowest, of a task that runs alone too, so that who comes later starts beside it.
-            queue.vruntime = later(queue.vruntime, own);
-            at.running.set(own);
-            return Pick::Keep { slice: self.slice(ctx, at, slot, waiting) };
+        if let Some((task, own)) = running {
+            if queue.tasks.first().is_none_or(|(vruntime, _)| before(own, vruntime)) {
+                // Rule 2: the CPU's vruntime follows a task that runs alone, too, so that one that
+                // comes later starts beside it.
+                queue.vruntime = max_vruntime(queue.vruntime, own);
+                queue.running = Running::unprotected(own, ctx.now(), task.weight());
+                return Pick::Keep { slice: self.slice(ctx, at, task.weight(), queue.tasks.len()) };
+            }
         }
         let Some((vruntime, task)) = queue.tasks.pop_first() else {
-            at.running.set(queue.vruntime.wrapping_sub(FAR));
+            queue.running = Running::none(queue.vruntime);
             return Pick::Nothing;
         };
-        queue.vruntime = later(queue.vruntime, vruntime);
-        at.waiting.set(waiting as u32 - 1);
-        at.running.set(vruntime);
-        at.weight.set(self.shared.tasks.slot(task.slot()).weight.load(Relaxed));
-        let others = waiting - 1 + usize::from(prev.is_some());
-        Pick::Run { slice: self.slice(ctx, at, task.slot(), others), task }
+        let waiting = queue.tasks.len();
+        at.waiting.set(waiting as u32);
+        queue.vruntime = max_vruntime(queue.vruntime, vruntime);
+        let state = self.shared.tasks.slot(task.slot());
+        let weight = state.weight.load(Relaxed);
+        if state.protected.load(Relaxed) {
+            queue.running.vruntime = vruntime;
+            queue.running.weight = weight;
+            queue.running.preemptible_from = UNASKED;
+        } else {
+            queue.running = Running::unprotected(vruntime, ctx.now(), weight);
+        }
+        let others = waiting + usize::from(prev.is_some());
+        Pick::Run { slice: self.slice(ctx, at, weight, others), task }
     }
 
     fn newly_idle(&self, ctx: &Ctx<'_>, cpu: Cpu) -> Option<Schedulable> {
-        let waiting = |c: Cpu| self.shared.cpus[c].waiting.get();
-        // What its vruntime is here its first charge says: until it runs here, it is other CPUs' to write.
+        // What its vruntime is here its first charge says: until it runs here, it is other CPUs' to
+        // write.
         let take = |from: Cpu| self.take(from, |slot| ctx.slot_may_run(slot, cpu));
         let offered = Cpu::new(self.shared.cpus[cpu].offered.get());
         if offered != cpu {
@@ -400,35 +611,7 @@ impl Scheduler for Wfq {
                 return Some(task);
             }
         }
-        self.topology.levels(cpu).into_iter().find_map(|level| {
-            let busy = || level.iter().copied().take(STEAL_FROM).filter(|&c| waiting(c) != 0);
-            busy().max_by_key(|&c| waiting(c)).into_iter().chain(busy()).find_map(take)
-        })
-    }
-
-    fn balance(&self, ctx: &Ctx<'_>, cpu: Cpu) {
-        let at = &self.shared.cpus[cpu];
-        let vruntime = at.queue.lock().vruntime;
-        let pace = vruntime.wrapping_sub(at.mark.swap(vruntime, Relaxed));
-        at.pace.set(pace);
-        let others = self.topology.near(cpu).iter().map(|&other| (other, &self.shared.cpus[other]));
-        let slower =
-            others.filter(|(other, at)| *other != cpu && at.waiting.get() != 0 && at.pace.get() < pace / 5 * 4);
-        // Of those that are about as slow each in its turn.
-        let key = |at: &PerCpuState| (at.pace.get() / (pace / 8).max(1), at.gave.get());
-        let Some((slowest, from)) = slower.min_by_key(|(_, at)| key(at)) else { return };
-        let moved = |slot| &self.shared.tasks.slot(slot).moved;
-        let first: Option<u32> = {
-            let queue = from.queue.lock();
-            let fit =
-                queue.tasks.iter().map(|(_, slot)| slot).take(NEAREST).filter(|&slot| ctx.slot_may_run(slot, cpu));
-            fit.min_by_key(|&slot| moved(slot).load(Relaxed))
-        };
-        if let Some(task) = first.and_then(|first| self.take(slowest, |slot| slot == first)) {
-            moved(task.slot()).store(ctx.now(), Relaxed);
-            from.gave.set(ctx.now());
-            self.insert(cpu, task, |own, _| own);
-        }
+        self.topology.levels(cpu).into_iter().find_map(|level| self.steal(level, take))
     }
 
     fn pick_refused(&self, ctx: &Ctx<'_>, baton: Schedulable, why: Refusal) {
@@ -446,19 +629,22 @@ impl Scheduler for Wfq {
             at.waiting.set(queue.tasks.len() as u32);
             Some(baton)
         };
-        let baton = remove(&self.shared.cpus[home]).or_else(|| self.shared.limbo.lock().remove(task.slot));
-        // One that was refused and is put back while the task is queued anew may leave it in another queue than was noted.
+        let baton = remove(&self.shared.cpus[home]);
+        let baton = baton.or_else(|| self.shared.limbo.lock().remove(task.slot));
+        // One that was refused and is put back while the task is queued anew may leave it in
+        // another queue than was noted.
         baton.or_else(|| self.shared.cpus.iter().find_map(remove))
     }
 
     fn task_prio_changed(&self, _: &Ctx<'_>, task: &Task) {
-        // What it ran since its last charge was at the old weight; the difference for one slice is nothing.
-        let vruntime = self.charge(task);
+        // What it ran since its last charge was at the old weight; the difference for one slice is
+        // nothing.
         let state = self.shared.tasks.of(task);
+        let vruntime = self.charge(state, task);
         let old = state.weight.swap(task.weight(), Relaxed);
         let cpu = self.shared.cpus[Cpu::new(state.home.load(Relaxed))].queue.lock().vruntime;
-        // What it is ahead by is to be waited for at the new weight (kernel/sched/fair.c, rescale_entity). If it is queued, the
-        // host takes it back and restores it.
+        // What it is ahead by is to be waited for at the new weight (kernel/sched/fair.c,
+        // rescale_entity). If it is queued, the host takes it back and restores it.
         let ahead = vruntime.wrapping_sub(cpu);
         if before(cpu, vruntime) && old != 0 {
             let ahead = ahead.min(1 << 40) * u64::from(old) / u64::from(task.weight());
@@ -467,21 +653,34 @@ impl Scheduler for Wfq {
     }
 
     fn task_tick(&self, ctx: &Ctx<'_>, task: &Task) {
-        let vruntime = self.charge(task);
-        self.shared.cpus[task.cpu].running.set(vruntime);
-        let mut queue = self.shared.cpus[task.cpu].queue.lock();
+        let state = self.shared.tasks.of(task);
+        let vruntime = self.charge(state, task);
+        state.protected.store(false, Relaxed);
         let now = ctx.now();
+        let mut queue = self.shared.cpus[task.cpu].queue.lock();
+        let most = if queue.running.has_made_wait() { self.granularity } else { self.min_slice };
+        queue.running = Running::unprotected(vruntime, now, task.weight());
         if now.wrapping_sub(queue.looked) >= self.look {
             queue.looked = now;
-            self.look_through(&mut queue, vruntime);
+            self.look_through(&mut queue);
         }
-        let Some((first, _)) = queue.tasks.first() else { return queue.vruntime = later(queue.vruntime, vruntime) };
-        if before(first.wrapping_add(self.min_slice), vruntime) {
-            // A tick never comes with more kicks than fit.
-            let _ = ctx.kick(task.cpu, Kick::Preempt);
+        if let Some((first, _)) = queue.tasks.first() {
+            if before(first.wrapping_add(most), vruntime) {
+                // A tick never comes with more kicks than fit.
+                let _ = ctx.kick(task.cpu, Kick::Preempt);
+            }
+            let first_few = || queue.tasks.iter().take(NEAREST).map(|(_, slot)| slot);
+            let is_fit = |cpu| first_few().any(|slot| ctx.slot_may_run(slot, cpu));
+            self.offer(ctx, task.cpu, is_fit);
+        } else {
+            queue.vruntime = max_vruntime(queue.vruntime, vruntime);
         }
-        let can_use = |cpu| queue.tasks.iter().take(8).any(|(_, slot)| ctx.slot_may_run(slot, cpu));
-        self.offer(ctx, task.cpu, can_use);
+        queue.ticks = (queue.ticks + 1) % BALANCED_EVERY;
+        if queue.ticks == 0 {
+            let own = queue.vruntime;
+            drop(queue);
+            self.even_out(ctx, task.cpu, own);
+        }
     }
 
     fn timer(&self, ctx: &Ctx<'_>, cpu: Cpu) {

@@ -41,7 +41,18 @@ const TIMES: &[(&str, &[(&str, u64)])] = &[
     ("fifo", &[("slice", 20_000)]),
     ("locality", &[("slice", 20_000)]),
     ("shinjuku", &[("slice", SLICE / 1_000), ("turn", 4_000)]),
-    ("wfq", &[("period", 12_000), ("min_slice", 3_000), ("credit", 3_000), ("light_slice", 500), ("look", 200_000)]),
+    ("wfq", WFQ),
+];
+
+/// Those of `wfq`.
+const WFQ: &[(&str, u64)] = &[
+    ("period", 12_000),
+    ("min_slice", 3_000),
+    ("credit", 500),
+    ("light_slice", 500),
+    ("look", 200_000),
+    ("granularity", 500),
+    ("protection", 250),
 ];
 
 /// The options by which a subject's slices are longer.

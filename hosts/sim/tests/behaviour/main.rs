@@ -9,6 +9,7 @@ mod latency;
 mod life;
 mod locality;
 mod same;
+mod shares;
 
 use baton_native::{module, Policy};
 use baton_sim::{topology::Topology, world::World, Config, Outcome, PolicySpec};
