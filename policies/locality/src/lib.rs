@@ -230,7 +230,8 @@ impl Scheduler for Locality {
     fn newly_idle(&self, ctx: &Ctx<'_>, cpu: Cpu) -> Option<Schedulable> {
         let length = |&other: &Cpu| self.kept.queues[other].lock().len();
         let longest = |level: &[Cpu]| level.iter().copied().max_by_key(length);
-        let levels = self.topology.levels(cpu).into_iter();
+        // Each look takes a lock: the nearest 64 of each level.
+        let levels = self.topology.levels(cpu).map(|all| &all[..all.len().min(64)]).into_iter();
         levels.flat_map(|level| longest(level).into_iter().chain(level.iter().copied())).find_map(|from| {
             let mut queue = self.kept.queues[from].lock();
             let is_crowded = queue.len() > self.crowd;

@@ -8,6 +8,15 @@ use core::{cell::Cell, marker::PhantomData};
 /// Kicks that one call can ask for.
 pub const MAX_KICKS: usize = 4;
 
+/// CPUs of its node, and CPUs of the rest of the machine, that a search for an idle one looks at
+/// beyond the LLC: so that a large machine with few idle CPUs is not searched at every wakeup.
+pub const FAR_CPUS: usize = 64;
+
+#[inline]
+fn nearest(level: &[Cpu]) -> &[Cpu] {
+    &level[..level.len().min(FAR_CPUS)]
+}
+
 /// The powers of one call. It cannot be kept beyond the call, nor given to another thread. All that a policy can learn or cause
 /// goes through here (or through a lock or an allocation), so that a recording holds every input.
 pub struct Ctx<'a> {
@@ -123,13 +132,16 @@ impl<'a> Ctx<'a> {
         host::claim_idle(cpu.number())
     }
 
-    /// The idle CPUs, the best for a task first that ran on `from`: those of wholly idle cores under its LLC, the nearest first, then those
-    /// under its LLC whose sibling is busy; then in the same order the rest of its node, and the rest of the machine. One look
-    /// ([`Ctx::any_idle`]) where nothing is idle. Another CPU may claim any of them meanwhile: [`Ctx::claim_idle`] decides.
+    /// The idle CPUs, the best first for a task that ran on `from`: those of wholly idle cores
+    /// under its LLC, the nearest first, then those under its LLC whose sibling is busy; then in
+    /// the same order of the rest of its node, and of the rest of the machine, the nearest
+    /// [`FAR_CPUS`] of each. One look ([`Ctx::any_idle`]) where nothing is idle. Another CPU may
+    /// claim any of them meanwhile: [`Ctx::claim_idle`] decides.
     #[inline]
     pub fn idle_near<'t>(&'t self, topology: &'t Topology, from: Cpu) -> impl Iterator<Item = Cpu> + 't {
-        let levels = topology.levels(from).into_iter().take_while(|_| self.any_idle());
-        levels.flat_map(move |level| {
+        let [llc, node, machine] = topology.levels(from);
+        let levels = [llc, nearest(node), nearest(machine)].into_iter();
+        levels.take_while(|_| self.any_idle()).flat_map(move |level| {
             let threads: &[Cpu] = if topology.has_smt() { level } else { &[] };
             let idle = |of: &'t [Cpu]| of.iter().copied().filter(|&cpu| self.is_idle(cpu));
             let is_whole = move |&cpu: &Cpu| self.is_idle_core(topology, cpu);
@@ -137,13 +149,15 @@ impl<'a> Ctx<'a> {
         })
     }
 
-    /// [`Ctx::idle_near`] for a task that wakes up or is new, from where it ran last. A new one may go further to a core of its own:
-    /// wholly idle cores of the whole machine come first.
+    /// [`Ctx::idle_near`] for a task that wakes up or is new, from where it ran last. A new one
+    /// may go further to a core of its own: the wholly idle cores of all these CPUs come first.
     #[inline]
     pub fn idle_for<'t>(&'t self, topology: &'t Topology, wake: &Wake) -> impl Iterator<Item = Cpu> + 't {
+        let [llc, node, machine] = topology.levels(wake.prev_cpu);
         let is_spread = wake.fork && topology.has_smt() && self.any_idle();
-        let all: &[Cpu] = if is_spread { topology.near(wake.prev_cpu) } else { &[] };
-        let cores = all.iter().copied().filter(|&cpu| self.is_idle(cpu) && self.is_idle_core(topology, cpu));
+        let levels = if is_spread { [llc, nearest(node), nearest(machine)] } else { [&[][..]; 3] };
+        let idle = levels.into_iter().flatten().copied().filter(|&cpu| self.is_idle(cpu));
+        let cores = idle.filter(|&cpu| self.is_idle_core(topology, cpu));
         cores.chain(self.idle_near(topology, wake.prev_cpu))
     }
 

@@ -25,7 +25,7 @@ pub mod weight;
 
 pub use baton_message::{message, Message, Thread};
 pub use baton_seam::Schedulable;
-pub use ctx::{Ctx, Kicks, ReplyRefused, MAX_KICKS};
+pub use ctx::{Ctx, Kicks, ReplyRefused, FAR_CPUS, MAX_KICKS};
 pub use env::Env;
 pub use error::Error;
 #[doc(hidden)]
