@@ -60,6 +60,30 @@ fn quietly<T>(f: impl FnOnce() -> libbpf_rs::Result<T>) -> Result<T> {
     done.map_err(|e| not_attached(&e))
 }
 
+/// Has the kernel's verifier look at the whole shim, and lets go of it again: nothing is attached. The
+/// core must be loaded, as the shim calls it. An error is what the kernel said.
+pub fn try_out(object: &Path, fit: Fit) -> std::result::Result<(), String> {
+    let constants = KernelConstants::read().map_err(|error| error.what)?;
+    let quiet = set_print(Some((PrintLevel::Warn, keep)));
+    let done = open_and_load(object, fit, &constants);
+    set_print(quiet);
+    let said = SAID.lock().map(|mut said| std::mem::take(&mut *said)).unwrap_or_default();
+    done.map(drop).map_err(|error| match reason(&said) {
+        Some(why) => format!("the kernel refuses the shim: {why}"),
+        None => format!("the kernel refuses the shim: {error}"),
+    })
+}
+
+/// The line of libbpf's that names the cause: the last of the verifier's before its statistics, or
+/// where it did not come to that, the first that libbpf has.
+fn reason(said: &[String]) -> Option<&str> {
+    let lines: Vec<_> = said.iter().flat_map(|part| part.lines()).map(str::trim).collect();
+    let statistics = lines.iter().position(|line| line.starts_with("processed "));
+    let verifiers = statistics.and_then(|at| lines[..at].iter().rev().find(|line| !line.is_empty()));
+    let first = verifiers.or_else(|| lines.iter().find(|line| !line.is_empty()));
+    first.map(|line| line.strip_prefix("libbpf: ").unwrap_or(line))
+}
+
 /// Takes the shim from sched_ext: every task is back in the kernel's own classes when this returns.
 pub fn detach(device: &Device) -> Result<()> {
     match fs::remove_file(PIN) {
@@ -258,6 +282,29 @@ fn not_attached(error: &libbpf_rs::Error) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_cause_is_found_in_what_libbpf_says() {
+        let check = |said: &[&str], expected: Option<&str>| {
+            let said: Vec<_> = said.iter().map(ToString::to_string).collect();
+            assert_eq!(reason(&said), expected, "{said:?}");
+        };
+        check(&[], None);
+        // A call that the types of an old pahole give an argument too many.
+        check(
+            &[
+                "libbpf: prog 'baton_enqueue': BPF program load failed: -EACCES",
+                "libbpf: prog 'baton_enqueue': -- BEGIN PROG LOAD LOG --\n0: R1=ctx()\n12: (85) call x#7\n\
+                 R5 !read_ok\nprocessed 12 insns (limit 1000000)\n-- END PROG LOAD LOG --",
+                "libbpf: failed to load object 'shim.bpf.o'",
+            ],
+            Some("R5 !read_ok"),
+        );
+        check(
+            &["libbpf: extern (func ksym) 'scx_bpf_kick_cpu': not found in kernel or module BTFs", "libbpf: x"],
+            Some("extern (func ksym) 'scx_bpf_kick_cpu': not found in kernel or module BTFs"),
+        );
+    }
 
     #[test]
     fn places_are_filled_where_they_are() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `baton doctor`: what this machine can do. The kernel is asked for each thing that Baton needs of it, by name in its own
-//! description of types and symbols; its version says nothing.
+//! description of types and symbols, and its verifier is given the shim; its version says nothing.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,10 +9,13 @@ use std::process::{Command, ExitCode};
 use libbpf_rs::btf::{types, Btf};
 use serde::Serialize;
 
-use super::{print, print_json};
+use super::{load, print, print_json, unload};
 use crate::artefacts::{self, Search, CORE, SHIM};
+use crate::cli::LoadOptions;
+use crate::device::Device;
 use crate::error::Result;
-use crate::{kernel, shim};
+use crate::kernel::{self, Lock};
+use crate::shim::{self, Fit};
 
 /// What something is needed for.
 #[derive(Serialize, Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,7 +54,12 @@ struct Report {
 }
 
 pub fn doctor(search: &Search, json: bool) -> Result<ExitCode> {
-    let checks = [rights(), sched_ext(), functions(), symbols(), surroundings(search), building(), guest()].concat();
+    let mut checks = [rights(), sched_ext(), types_of_kernel(), symbols(), surroundings(search)].concat();
+    // What cannot be loaded for a reason that is known by now is not tried.
+    if checks.iter().filter(|check| check.needed_for == Need::Native && check.what != OTHER).all(|check| check.ok) {
+        checks.extend(verifier(search));
+    }
+    checks.extend([building(), guest()].concat());
     let report = Report::new(kernel::release(), checks);
     match json {
         true => print_json(&report)?,
@@ -133,6 +141,9 @@ fn rights() -> Vec<Check> {
 
 const NEWER_KERNEL: &str = "boot a kernel with CONFIG_SCHED_CLASS_EXT and CONFIG_DEBUG_INFO_BTF (Debian: testing's)";
 
+/// It is in the way of attaching alone.
+const OTHER: &str = "no other scheduler";
+
 fn sched_ext() -> Vec<Check> {
     let attached = match kernel::attached_scheduler() {
         Some(other) if other != "baton" => Err(format!("{other} is attached")),
@@ -142,7 +153,7 @@ fn sched_ext() -> Vec<Check> {
     let isolated = kernel::isolated_cpus().map_or(Ok(String::new()), |cpus| Err(format!("isolcpus={cpus}")));
     vec![
         check("sched_ext", Need::Native, yes_if(kernel::has_sched_ext(), "no /sys/kernel/sched_ext"), NEWER_KERNEL),
-        check("no other scheduler", Need::Native, attached, "end that one first; sched_ext has one at a time"),
+        check(OTHER, Need::Native, attached, "end that one first; sched_ext has one at a time"),
         check(
             "no isolated CPUs",
             Need::Native,
@@ -152,61 +163,56 @@ fn sched_ext() -> Vec<Check> {
     ]
 }
 
-/// The functions of sched_ext that the shim calls, under any of their names, with the number of their parameters. A kernel
-/// whose types were described by an old pahole has them with one too many, and refuses every scheduler.
-const FUNCTIONS: &[(&[&str], usize)] = &[
-    (&["scx_bpf_create_dsq"], 2),
-    (&["scx_bpf_dsq_insert___v2", "scx_bpf_dsq_insert"], 4),
-    (&["scx_bpf_dsq_move_to_local___v2", "scx_bpf_dsq_move_to_local"], 0),
-    (&["scx_bpf_kick_cpu"], 2),
-    (&["scx_bpf_dispatch_cancel"], 0),
-    (&["bpf_cpumask_test_cpu"], 2),
-    (&["bpf_task_acquire"], 1),
-    (&["bpf_task_release"], 1),
-];
-
-fn functions() -> Vec<Check> {
-    const NAME: &str = "functions for schedulers";
+fn types_of_kernel() -> Vec<Check> {
+    const NAME: &str = "types (BTF)";
     let btf = match Btf::from_vmlinux() {
         Ok(btf) => btf,
         Err(e) => {
-            let none =
-                check(NAME, Need::Native, Err(format!("the kernel does not describe its types: {e}")), NEWER_KERNEL);
-            return vec![none];
+            let why = format!("the kernel does not describe its types: {e}");
+            return vec![check(NAME, Need::Native, Err(why), NEWER_KERNEL)];
         }
     };
-    let mut problems = Vec::new();
-    for (names, parameters) in FUNCTIONS {
-        match names.iter().find_map(|name| parameters_of(&btf, name)) {
-            None => problems.push(format!("no {}", names[names.len() - 1])),
-            Some(n) if *parameters != 0 && n != *parameters => {
-                problems.push(format!("{} with {n} parameters", names[0]))
-            }
-            Some(_) => {}
-        }
-    }
-    let found = if problems.is_empty() { Ok(format!("all {}", FUNCTIONS.len())) } else { Err(problems.join(", ")) };
     let flag = |what, name: &str, without: &str| {
         let has = shim::enum_value(&btf, "scx_enq_flags", name).is_some();
         check(what, Need::Optional, yes_if(has, without), "boot a newer kernel")
     };
     vec![
         check(
-            "types (BTF)",
+            NAME,
             Need::Native,
             yes_if(btf.type_by_name::<types::Struct>("sched_ext_ops").is_some(), "no sched_ext_ops"),
             NEWER_KERNEL,
         ),
-        check(NAME, Need::Native, found, "boot a kernel whose types were described by a newer pahole"),
         flag("SCX_ENQ_IMMED", "SCX_ENQ_IMMED", "a task whose CPU is taken by a higher class waits there"),
     ]
 }
 
-/// How many parameters a function of the kernel has.
-fn parameters_of(btf: &Btf<'_>, name: &str) -> Option<usize> {
-    let function = btf.type_by_name::<types::Func>(name)?;
-    let prototype = function.next_type().and_then(|t| types::FuncProto::try_from(t).ok())?;
-    Some(prototype.len())
+/// Whether the kernel takes the shim, all that it calls and all that it is fitted with.
+fn verifier(search: &Search) -> Vec<Check> {
+    let found = match kernel::is_root() {
+        false => Err("only root can try it".into()),
+        true => tried(search),
+    };
+    let get = "boot a kernel whose types were described by a newer pahole (Debian: testing's)";
+    vec![check("the shim, by the verifier", Need::Native, found, get)]
+}
+
+/// Has the verifier look at the shim. A core that is not loaded is loaded for that, and unloaded again.
+fn tried(search: &Search) -> std::result::Result<String, String> {
+    let _lock = Lock::take().map_err(|error| error.what)?;
+    let device = Device::open_if_loaded().map_err(|error| error.what)?;
+    let was_loaded = device.is_some();
+    let device = device.map_or_else(|| load::core(search, &LoadOptions::default()), Ok);
+    let done = device.and_then(|device| Ok((device.core()?, search.find(SHIM)?)));
+    let done = done.map_err(|error| error.what).and_then(|(core, object)| {
+        let fit = Fit { all: true, nr_cpus: core.nr_cpus, max_tasks: core.max_tasks };
+        shim::try_out(&object, fit)
+    });
+    let left = match was_loaded {
+        false => unload::everything().map_err(|error| error.what),
+        true => Ok(()),
+    };
+    done.and(left).map(|()| "the kernel takes it".into())
 }
 
 /// What the core links against that only newer kernels have, under any of its names.

@@ -33,6 +33,7 @@ pub fn cases() -> Vec<Case> {
         case!("CPU hotplug while all wake each other", busy_hotplug()),
         case!("cgroup moves", cgroups()),
         case!("more tasks than slots", few_slots()),
+        case!("doctor misses nothing on a stock kernel", doctor()),
     ]
 }
 
@@ -59,6 +60,26 @@ fn runs_all(name: &str) -> Result<(), String> {
     let picks: u64 = status()?["cpus"].as_array().into_iter().flatten().filter_map(|cpu| cpu["picks"].as_u64()).sum();
     check(picks > 500, || format!("only {picks} picks"))?;
     is_well(name)
+}
+
+/// It tries what it says, without a core and with one, and leaves what there was.
+fn doctor() -> Result<(), String> {
+    let misses_nothing = || {
+        let text = baton(&["doctor", "--json"])?;
+        let report: serde_json::Value = serde_json::from_str(&text).map_err(|e| format!("{e}: {text}"))?;
+        let checks = report["checks"].as_array().ok_or("no checks")?;
+        let here = |check: &&serde_json::Value| check["needed_for"] == "native" || check["needed_for"] == "optional";
+        let of_here: Vec<_> = checks.iter().filter(here).collect();
+        let tried = of_here.iter().any(|check| check["what"] == "the shim, by the verifier");
+        check(tried && of_here.iter().all(|check| check["ok"] == true), || text.clone())
+    };
+    let is_loaded = || fs::metadata("/sys/module/baton").is_ok();
+    misses_nothing()?;
+    check(!is_loaded(), || "doctor left the core".into())?;
+    baton(&["load", "fifo", "--all"])?;
+    misses_nothing()?;
+    check(is_loaded(), || "doctor took the core".into())?;
+    is_well("fifo")
 }
 
 fn runs_some() -> Result<(), String> {
