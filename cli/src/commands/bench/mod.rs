@@ -172,10 +172,7 @@ impl Bench {
             (false, _) => self.subjects.clone(),
             (true, What::Sim | What::Record) => vec![Subject::Policy("wfq".into())],
             (true, What::Fairness) => vec![Subject::Eevdf, Subject::Policy("wfq".into())],
-            (true, What::Fidelity) => {
-                let policies = ["fifo", "wfq"].map(|name| Subject::Policy(name.into()));
-                policies.into_iter().chain([Subject::Eevdf]).collect()
-            }
+            (true, What::Fidelity) => ["fifo", "wfq"].map(|name| Subject::Policy(name.into())).into(),
             (true, What::Upgrade) => upgrade::subjects(),
             (true, What::Rocksdb) => rocksdb::subjects(),
             (true, What::Memcached) => memcached::subjects(),
