@@ -93,9 +93,13 @@ fn check_numbers(dom: &Dom, runs: &[Run]) {
             assert!(error <= number * 0.0051, "{path} of run {at} is {number}, the page says {}", cell.text);
             expected.insert((at, path));
         }
-        for (name, text) in
-            [("seed", run.seed.to_string()), ("hash", run.hash.clone()), ("machine", run.topology.clone())]
-        {
+        let jitter = format!("{} %", f64::from(run.jitter_ppm) / 1e4);
+        for (name, text) in [
+            ("seed", run.seed.to_string()),
+            ("hash", run.hash.clone()),
+            ("machine", run.topology.clone()),
+            ("jitter", jitter),
+        ] {
             assert_eq!(dom.facts.get(&(at, name.into())), Some(&text), "{name} of run {at}");
         }
     }

@@ -121,7 +121,8 @@ function drawNumbers() {
 function drawRuns() {
   const cards = RUNS.map((run, at) => {
     const facts = [
-      ["workload", run.workload], ["machine", run.topology], ["seed", run.seeds > 1 ? `${run.seed}, and ${run.seeds - 1} more` : run.seed], ["time", showTime(run.duration_ns)],
+      ["workload", run.workload], ["machine", run.topology], ["seed", run.seeds > 1 ? `${run.seed}, and ${run.seeds - 1} more` : run.seed], ["jitter", `${run.jitter_ppm / 1e4} %`],
+      ["time", showTime(run.duration_ns)],
       ["hash", run.hash], ["events", grouped(run.events)],
     ];
     const list = facts.flatMap(([name, value]) => [
