@@ -155,7 +155,7 @@ fn replays_as(policy: Policy, recording: &Recording, from: Option<Mark>) -> Resu
 fn of_each() -> Result<(), String> {
     let ping = || echo::Hint::Ping { number: 7, times: 1 };
     let group = || locality::Hint::Group { thread: hints::this_thread(), group: 1 };
-    let says: [(Policy, Option<Says>); 8] = [
+    let says: [(Policy, Option<Says>); 9] = [
         (Policy::linked(module!(fifo::BatonPolicy)), None),
         (Policy::linked(module!(wfq::BatonPolicy)), None),
         (Policy::linked(module!(cfs_like::BatonPolicy)), None),
