@@ -27,14 +27,15 @@
 //! 8. No task waits for ever, whatever the weights: a busy CPU looks through its queue now and then
 //!    (`look`, 200 ms), and a task that is found waiting the third time is next.
 //! 9. A woken task preempts the running one if that is ahead of it by more than `granularity` (0.5
-//!    ms; less for a woken task heavier than nice 0). A running task of nice 0 or heavier is
-//!    protected from its wakeup to its first tick, or until it is preempted after it ran for
-//!    `protection` (0.25 ms): it makes the first such woken task wait, and is preempted for one
-//!    that wakes up `protection` later. So short bursts are not interrupted.
+//!    ms; less for a woken task heavier than nice 0). A running task that is not lighter is
+//!    preempted so not more often than once in `protection` (0.25 ms) on each CPU. One of nice 0 or
+//!    heavier that has run for less than that since it woke up makes the first such woken task
+//!    wait, and is preempted for one that wakes up `protection` later: short bursts are not
+//!    interrupted.
 //! 10. Where no CPU is idle and a task waits already, a woken task goes to that of the nearest
 //!     eight CPUs where the fewest wait; of equals, to the one whose vruntime grows fastest, as
 //!     that has the lightest tasks.
-//! 11. Every 4 ticks a busy CPU looks for one whose vruntime has grown slower since the last time,
+//! 11. Every 8 ticks a busy CPU looks for one whose vruntime has grown slower since the last time,
 //!     by a fifth, and where a task waits: under its LLC, then on its node, then in the machine, at
 //!     the nearest 64 CPUs of each. It takes one of the first eight tasks that wait on the slowest,
 //!     the one that was moved so the longest ago: its own tasks get more than their share, the
@@ -44,88 +45,15 @@
 
 extern crate alloc;
 
+mod state;
+
 use alloc::sync::Arc;
-use baton::{
-    runqueue::{Fifo, Tree},
-    weight::{self, NICE_0},
-    Cpu, Ctx, Env, Events, Kick, Lock, PerCpu, PerTask, Pick, Placement, Refusal,
-};
+use baton::{weight::NICE_0, Cpu, Ctx, Env, Events, Kick, Lock, Pick, Placement, Refusal};
 use baton::{Schedulable, Scheduler, Shared, Task, Topology, Upgrade, Wake};
 use core::cmp::Reverse;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
-
-/// The queue of one CPU, and what its lock guards besides.
-struct Queue {
-    tasks: Tree,
-    /// Rule 2; ns at weight 1024.
-    vruntime: u64,
-    running: Running,
-    /// When rule 8 was applied last, ns.
-    looked: u64,
-    /// Of the kernel, since the last look at other CPUs (rule 11).
-    ticks: u64,
-}
-
-/// The task that runs on a CPU.
-struct Running {
-    /// As of `since`. [`FAR`] behind where none runs.
-    vruntime: u64,
-    /// ns. Not kept up to date while the task is [`UNASKED`].
-    since: u64,
-    weight: u32,
-    /// From when on a woken task may preempt it (rule 9), ns; 0: at once; [`UNASKED`]: it is
-    /// protected, and no woken task has had to wait yet.
-    preemptible_from: u64,
-}
-
-/// One CPU. `waiting` is the length of the queue, for others to read without the lock.
-struct PerCpuState {
-    queue: Lock<Queue>,
-    waiting: Shared<u32>,
-    /// Whether a task runs there whose slice a timer ends.
-    timed: AtomicBool,
-    /// Rule 11: the CPU's vruntime at the last look, and by how much it had grown.
-    mark: AtomicU64,
-    pace: Shared<u64>,
-    /// When a task was taken from here by rule 11 last, ns.
-    gave: Shared<u64>,
-    /// The CPU that had this one look for work last (rule 7), until it has looked.
-    offered: Shared<u32>,
-}
-
-/// One task. Written in the task's own calls, which the host never makes two of at once.
-#[derive(Default)]
-struct TaskState {
-    vruntime: AtomicU64,
-    /// CPU time that is in `vruntime` already, ns.
-    charged: AtomicU64,
-    /// The CPU whose vruntime this one's is relative to; in whose queue it is, if in any.
-    home: AtomicU32,
-    /// Weight, as of its last change.
-    weight: AtomicU32,
-    /// When rule 11 moved it last, ns. Written by the CPU that takes it from its queue.
-    moved: AtomicU64,
-    /// How often it was found waiting (rule 8). Guarded by the lock of the queue that it is in.
-    found: AtomicU32,
-    /// Whether a woken task has to wait for it (rule 9).
-    protected: AtomicBool,
-}
-
-/// All that changes, and one version hands to the next.
-#[derive(Clone)]
-pub struct Kept {
-    cpus: PerCpu<PerCpuState>,
-    tasks: PerTask<TaskState>,
-    /// Tasks that no CPU may run: their CPU goes offline, and they are bound to it. The kernel
-    /// enqueues them anew.
-    limbo: Arc<Lock<Fifo>>,
-}
-
-baton::state!(Queue, version 2 { tasks, vruntime, running, looked, ticks });
-baton::state!(Running, version 1 { vruntime, since, weight, preemptible_from });
-baton::state!(PerCpuState, version 4 { queue, waiting, timed, mark, pace, gave, offered });
-baton::state!(TaskState, version 3 { vruntime, charged, home, weight, moved, found, protected });
-baton::state!(Kept, version 2 { cpus, tasks, limbo });
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use state::{before, less_if_heavy, max_vruntime, min_vruntime, weighted};
+use state::{Kept, PerCpuState, Queue, Running, TaskState, UNASKED};
 
 /// The policy.
 pub struct Wfq {
@@ -155,98 +83,15 @@ const OPTIONS: &[&str] = &[
 /// A task that is found waiting so often is next (rule 8).
 const FOUND_TOO_OFTEN: u32 = 3;
 
-/// Further behind than any task is: where nothing runs, nothing is preempted.
-const FAR: u64 = 1 << 62;
-
-/// In [`Running::preemptible_from`].
-const UNASKED: u64 = u64::MAX;
-
 /// CPUs that a woken task looks at where none is idle (rule 10), and tasks of another CPU that one
 /// chooses from (rules 7 and 11).
 const NEAREST: usize = 8;
 
 /// Ticks from one look of a busy CPU at others to the next (rule 11).
-const BALANCED_EVERY: u64 = 4;
+const BALANCED_EVERY: u64 = 8;
 
 /// CPUs of each level that one without enough work looks at (rules 7 and 11).
 const SEARCHED: usize = 64;
-
-/// Is `a` before `b`? As the kernel compares vruntimes, so that the count may wrap.
-fn before(a: u64, b: u64) -> bool {
-    (a.wrapping_sub(b) as i64) < 0
-}
-
-fn max_vruntime(a: u64, b: u64) -> u64 {
-    if before(a, b) {
-        b
-    } else {
-        a
-    }
-}
-
-fn min_vruntime(a: u64, b: u64) -> u64 {
-    if before(a, b) {
-        a
-    } else {
-        b
-    }
-}
-
-/// Rule 1.
-#[inline(always)]
-fn weighted(ns: u64, task: &Task) -> u64 {
-    if task.nice == 0 {
-        return ns;
-    }
-    divided_by_weight(ns, task.nice)
-}
-
-/// [`weighted`] for tasks heavier than nice 0 only.
-#[inline(always)]
-fn less_if_heavy(ns: u64, task: &Task) -> u64 {
-    if task.nice >= 0 {
-        return ns;
-    }
-    divided_by_weight(ns, task.nice)
-}
-
-/// Out of line: most tasks are of nice 0.
-#[cold]
-#[inline(never)]
-fn divided_by_weight(ns: u64, nice: i32) -> u64 {
-    // A slot's first charge may be of a long-lived task: no overflow below 2^54 ns, half a year.
-    ns.min(1 << 53).wrapping_mul(u64::from(NICE_0)) / u64::from(weight::of_nice(nice))
-}
-
-impl Queue {
-    fn new(tasks: Tree) -> Self {
-        Self { tasks, vruntime: 0, running: Running::none(0), looked: 0, ticks: 0 }
-    }
-}
-
-impl Running {
-    /// No task.
-    fn none(vruntime: u64) -> Self {
-        let vruntime = vruntime.wrapping_sub(FAR);
-        Self { vruntime, since: 0, weight: NICE_0, preemptible_from: UNASKED }
-    }
-
-    /// A task that any woken one may preempt.
-    fn unprotected(vruntime: u64, since: u64, weight: u32) -> Self {
-        Self { vruntime, since, weight, preemptible_from: 0 }
-    }
-
-    /// Has it made a woken task wait?
-    fn has_made_wait(&self) -> bool {
-        self.preemptible_from != 0 && self.preemptible_from != UNASKED
-    }
-
-    /// Its vruntime now.
-    fn vruntime_at(&self, now: u64) -> u64 {
-        let ran = now.saturating_sub(self.since).min(1 << 53) * u64::from(NICE_0);
-        self.vruntime.wrapping_add(ran / u64::from(self.weight.max(1)))
-    }
-}
 
 /// Where a task was put, and what runs there.
 struct Inserted {
@@ -377,20 +222,28 @@ impl Wfq {
         }
     }
 
-    /// Rule 9, for a task of this vruntime that woke up on `cpu`. Out of line: most tasks wake up
+    /// Rule 9, for a task that woke up with this vruntime. Out of line: most tasks wake up
     /// where the running one is protected, and not far ahead.
     #[cold]
     #[inline(never)]
-    fn preempt_for_woken(&self, ctx: &Ctx<'_>, cpu: Cpu, vruntime: u64, granularity: u64) {
+    fn preempt_for_woken(&self, ctx: &Ctx<'_>, task: &Task, vruntime: u64, granularity: u64) {
         let now = ctx.now();
-        let running = &mut self.shared.cpus[cpu].queue.lock().running;
+        let queue = &mut *self.shared.cpus[task.cpu].queue.lock();
+        let running = &mut queue.running;
         if running.preemptible_from == UNASKED {
             running.preemptible_from = now.saturating_add(self.protection);
             running.since = now;
         }
-        let is_ahead = before(vruntime.wrapping_add(granularity), running.vruntime_at(now));
-        if is_ahead && now >= running.preemptible_from {
-            let _ = ctx.kick(cpu, Kick::Preempt);
+        if !before(vruntime.wrapping_add(granularity), running.vruntime_at(now)) {
+            return;
+        }
+        let is_lighter = running.weight < task.weight();
+        let is_due = is_lighter || now.wrapping_sub(queue.preempted) >= self.protection;
+        if is_due && now >= running.preemptible_from {
+            queue.preempted = now;
+            let _ = ctx.kick(task.cpu, Kick::Preempt);
+        } else {
+            running.made_wait = true;
         }
     }
 
@@ -532,26 +385,23 @@ impl Scheduler for Wfq {
         state.charged.store(task.runtime, Relaxed);
         state.home.store(task.cpu.number() as u32, Relaxed);
         state.weight.store(task.weight(), Relaxed);
-        state.protected.store(false, Relaxed);
+        state.protected.store(0, Relaxed);
         let behind = weighted(self.min_slice, task);
         self.insert(task.cpu, state, 0, baton, |_, cpu| cpu.wrapping_add(behind));
     }
 
     fn task_wakeup(&self, ctx: &Ctx<'_>, task: &Task, baton: Schedulable) {
-        self.shared.tasks.of(task).protected.store(task.nice <= 0, Relaxed);
+        let end = if task.nice <= 0 { task.runtime + self.protection } else { 0 };
+        self.shared.tasks.of(task).protected.store(end, Relaxed);
         let credit = less_if_heavy(self.credit, task);
         let woken = self.put(task, baton, |own, cpu| max_vruntime(own, cpu.wrapping_sub(credit)));
         let granularity = less_if_heavy(self.granularity, task);
         if woken.ahead > granularity as i64 || !woken.is_running_unasked {
-            self.preempt_for_woken(ctx, task.cpu, woken.vruntime, granularity);
+            self.preempt_for_woken(ctx, task, woken.vruntime, granularity);
         }
     }
 
     fn task_preempt(&self, ctx: &Ctx<'_>, task: &Task, baton: Schedulable) {
-        let state = self.shared.tasks.of(task);
-        if task.runtime.saturating_sub(state.charged.load(Relaxed)) >= self.protection {
-            state.protected.store(false, Relaxed);
-        }
         self.put(task, baton, |own, _| own);
         self.offer(ctx, task.cpu, |cpu| ctx.may_run(task, cpu));
     }
@@ -589,10 +439,11 @@ impl Scheduler for Wfq {
         queue.vruntime = max_vruntime(queue.vruntime, vruntime);
         let state = self.shared.tasks.slot(task.slot());
         let weight = state.weight.load(Relaxed);
-        if state.protected.load(Relaxed) {
+        if state.charged.load(Relaxed) < state.protected.load(Relaxed) {
             queue.running.vruntime = vruntime;
             queue.running.weight = weight;
             queue.running.preemptible_from = UNASKED;
+            queue.running.made_wait = false;
         } else {
             queue.running = Running::unprotected(vruntime, ctx.now(), weight);
         }
@@ -655,11 +506,14 @@ impl Scheduler for Wfq {
     fn task_tick(&self, ctx: &Ctx<'_>, task: &Task) {
         let state = self.shared.tasks.of(task);
         let vruntime = self.charge(state, task);
-        state.protected.store(false, Relaxed);
         let now = ctx.now();
         let mut queue = self.shared.cpus[task.cpu].queue.lock();
-        let most = if queue.running.has_made_wait() { self.granularity } else { self.min_slice };
-        queue.running = Running::unprotected(vruntime, now, task.weight());
+        let most = if queue.running.made_wait { self.granularity } else { self.min_slice };
+        if task.runtime >= state.protected.load(Relaxed) {
+            queue.running = Running::unprotected(vruntime, now, task.weight());
+        } else {
+            queue.running.vruntime = vruntime;
+        }
         if now.wrapping_sub(queue.looked) >= self.look {
             queue.looked = now;
             self.look_through(&mut queue);
