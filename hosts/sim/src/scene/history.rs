@@ -67,6 +67,12 @@ struct Life {
     ran: u64,
 }
 
+impl Then {
+    fn is_runnable(&self) -> bool {
+        !matches!(self.whereabouts, Whereabouts::Asleep)
+    }
+}
+
 impl Life {
     fn new(task: &BatonTask, state: State, now: u64) -> Self {
         Self {
@@ -472,14 +478,22 @@ impl History {
 
 /// The CPUs that a task may use, as far as was told; `None` for all.
 fn mask(life: &Life, cpus: usize, has_choice: bool) -> Option<Arc<CpuMask>> {
-    let bound = life.bound.filter(|cpu| has_choice && (0..cpus as i32).contains(cpu) && life.granted.len() < 2);
-    let allowed: Vec<usize> = match bound {
+    let is_cpu = |cpu: &i32| (0..cpus as i32).contains(cpu);
+    let bound = life.bound.filter(is_cpu).filter(|_| has_choice && life.granted.len() < 2);
+    let allowed: Vec<usize> = match bound.filter(|&cpu| !is_on_another(life, cpu)) {
         Some(cpu) => vec![cpu as usize],
         None => (0..cpus).filter(|&cpu| is_allowed(life, cpu as i32)).collect(),
     };
     (!allowed.is_empty() && allowed.len() < cpus).then(|| Arc::new(CpuMask::of(allowed)))
 }
 
+/// Is it runnable, on another CPU than this?
+fn is_on_another(life: &Life, cpu: i32) -> bool {
+    life.then.as_ref().is_some_and(|then| then.is_runnable() && then.cpu != cpu)
+}
+
+/// A task that is runnable may run where it is, whatever was told of that CPU before it came there.
 fn is_allowed(life: &Life, cpu: i32) -> bool {
-    !life.denied.contains(&cpu) || life.granted.contains(&cpu)
+    let is_denied = life.denied.contains(&cpu) && !life.granted.contains(&cpu);
+    !is_denied || life.then.as_ref().is_some_and(|then| then.is_runnable() && then.cpu == cpu)
 }
