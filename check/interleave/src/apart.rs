@@ -8,7 +8,7 @@ use crate::story::{Finding, Line};
 use crate::world::{self, World};
 use crate::{table, Property};
 use baton_abi::BatonFaultKind;
-use baton_native::{contained, end_endless, give_up, Crash};
+use baton_native::{contained, cpu_time_of, end_endless, give_up, Crash};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -78,7 +78,8 @@ struct Handed<T>(T, Option<Wreck>);
 unsafe impl<T: Send> Send for Handed<T> {}
 
 /// Runs `f` on a thread of its own, which then gives what `take` finds there. Of what comes with a wreck nothing may be freed.
-/// A call of the policy that goes on for more than `limit`, twice at most, and lets nobody else go on, is ended.
+/// A call of the policy that lets no other go on for `limit`, and had a CPU for half of that, is ended: a busy machine
+/// ends none.
 pub fn apart<T: Send + 'static>(
     limit: Duration,
     f: impl FnOnce() + Send + 'static,
@@ -96,13 +97,15 @@ pub fn apart<T: Send + 'static>(
             thread::park();
         }
     });
-    let mut seen = beats.load(Relaxed);
+    let mut seen = (beats.load(Relaxed), Duration::ZERO);
     loop {
         match receiver.recv_timeout(limit) {
             Ok(Handed(taken, wreck)) => return (taken, wreck),
             Err(RecvTimeoutError::Timeout) => {
-                let now = beats.load(Relaxed);
-                if mem::replace(&mut seen, now) == now {
+                let now = (beats.load(Relaxed), cpu_time_of(&thread));
+                if seen.0 != now.0 {
+                    seen = now;
+                } else if now.1.saturating_sub(seen.1) >= limit / 2 {
                     end_endless(&thread);
                 }
             }

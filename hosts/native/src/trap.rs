@@ -13,6 +13,7 @@ use std::os::unix::thread::JoinHandleExt;
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::sync::OnceLock;
 use std::thread::JoinHandle;
+use std::time::Duration;
 use std::{fmt, ptr};
 
 /// What came to an end so.
@@ -118,6 +119,21 @@ pub fn give_up(crash: Crash) {
 pub fn end_endless<T>(thread: &JoinHandle<T>) {
     // SAFETY: Own-handler. The thread has not been joined, as its handle is there.
     unsafe { libc::pthread_kill(thread.as_pthread_t(), ENDLESS) };
+}
+
+/// CPU time that a thread has had; zero when it is over.
+pub fn cpu_time_of<T>(thread: &JoinHandle<T>) -> Duration {
+    let mut clock = 0;
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: Own-handler. The thread has not been joined, as its handle is there; both places are this function's.
+    let failed = unsafe {
+        libc::pthread_getcpuclockid(thread.as_pthread_t(), &raw mut clock) != 0
+            || libc::clock_gettime(clock, &raw mut time) != 0
+    };
+    if failed {
+        return Duration::ZERO;
+    }
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 struct Job<F, R> {

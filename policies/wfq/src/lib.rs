@@ -35,7 +35,7 @@
 //! 10. Where no CPU is idle and a task waits already, a woken task goes to that of the nearest
 //!     eight CPUs where the fewest wait; of equals, to the one whose vruntime grows fastest, as
 //!     that has the lightest tasks.
-//! 11. Every 8 ticks a busy CPU looks for one whose vruntime has grown slower since the last time,
+//! 11. Every 16 ticks a busy CPU looks for one whose vruntime has grown slower since the last time,
 //!     by a fifth, and where a task waits: under its LLC, then on its node, then in the machine, at
 //!     the nearest 64 CPUs of each. It takes one of the first eight tasks that wait on the slowest,
 //!     the one that was moved so the longest ago: its own tasks get more than their share, the
@@ -88,7 +88,7 @@ const FOUND_TOO_OFTEN: u32 = 3;
 const NEAREST: usize = 8;
 
 /// Ticks from one look of a busy CPU at others to the next (rule 11).
-const BALANCED_EVERY: u64 = 8;
+const BALANCED_EVERY: u64 = 16;
 
 /// CPUs of each level that one without enough work looks at (rules 7 and 11).
 const SEARCHED: usize = 64;
