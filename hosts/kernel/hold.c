@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * All CPUs are held for a moment, in which something is changed that any of them could be using:
- * the version of a policy, who has which tasks.
+ * the version of a policy, or which tasks belong to which policy.
  */
 #include <linux/atomic.h>
 #include <linux/cpumask.h>
@@ -37,7 +37,7 @@ static void note_last(atomic64_t *last, s64 now)
 
 /*
  * On every CPU; by the time that it is called on any, all have their interrupts off, and run
- * nothing else. So the first to come makes the change and waits for nobody, and those that come
+ * nothing else. So the first to come makes the change and does not wait; those that come
  * later mostly find it made.
  */
 static int hold(void *data)
