@@ -2,7 +2,8 @@
 //! `cargo xtask kernels`: kernels of Debian's archive, each built for, booted, and tried briefly; the table of that in docs/kernel-policy.md.
 
 use crate::{
-    steps::{cannot_run, Built, BOOTED_PROGRAM},
+    booted::{Built, Shown, ICOUNT, PROGRAM},
+    steps::cannot_run,
     Result,
 };
 use std::{
@@ -26,8 +27,9 @@ const ENVIRONMENT: i32 = 3;
 pub fn all(root: &Path) -> Result {
     let mut table = String::from("| kernel | |\n| --- | --- |\n");
     let mut failed = Vec::new();
+    let built = Built::new(root)?;
     for release in fetched(root, &[])? {
-        let end = tried(root, &release)?;
+        let end = tried(&built, &release)?;
         println!("== kernel {release}: {}", end.text());
         table += &format!("| {release} | {} |\n", end.text());
         if let End::Failed(_) = end {
@@ -46,19 +48,26 @@ pub fn all(root: &Path) -> Result {
     }
 }
 
-/// The other flavours of the root's kernel, which must pass.
-pub fn flavours(root: &Path) -> Result {
+/// The other flavours of the root's kernel, fetched: their releases.
+pub fn flavours(root: &Path) -> Result<Vec<String>> {
     let usual =
         fs::read_to_string("/kernel/default").map_err(|e| format!("/kernel/default: {e}; make the root anew"))?;
     let version = usual.trim().trim_end_matches("-cloud-amd64");
-    for release in fetched(root, &[&format!("{version}-amd64"), &format!("{version}-rt-amd64")])? {
-        let end = tried(root, &release)?;
-        println!("== kernel {release}: {}", end.text());
-        if !matches!(end, End::Passed(_)) {
-            return Err(format!("kernel {release}: {}", end.text()));
-        }
+    fetched(root, &[&format!("{version}-amd64"), &format!("{version}-rt-amd64")])
+}
+
+/// `cargo xtask flavours`: only those.
+pub fn all_flavours(root: &Path) -> Result {
+    let built = Built::new(root)?;
+    flavours(root)?.iter().try_for_each(|release| must_pass(&built, release).map(drop))
+}
+
+/// The end of a kernel that is to pass.
+pub fn must_pass(built: &Built<'_>, release: &str) -> Result<String> {
+    match tried(built, release)? {
+        End::Passed(count) => Ok(count),
+        end => Err(end.text()),
     }
-    Ok(())
 }
 
 fn fetched(root: &Path, releases: &[&str]) -> Result<Vec<String>> {
@@ -88,19 +97,15 @@ impl End {
     }
 }
 
-fn tried(root: &Path, release: &str) -> Result<End> {
-    println!("== kernel {release}");
-    let machine = ["--kernel", release, "--cpus", "2", "--timeout", "900"];
-    let built = Built::new(root)?;
-    let mut guest = built.guest(&machine, &POLICIES, &[BOOTED_PROGRAM, "--brief"]);
-    let output = guest.output().map_err(|e| cannot_run("baton vm run", &e))?;
-    let (said, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    print!("{said}{errors}");
+fn tried(built: &Built<'_>, release: &str) -> Result<End> {
+    let machine = ["--kernel", release, "--cpus", "2", "--timeout", "1800", ICOUNT];
+    let shown = Shown::of(release, built.guest(&machine, &POLICIES, &[PROGRAM, "--brief"]))?;
     let last = |begin: &str| {
-        let mut lines = errors.lines().filter_map(|line| line.strip_prefix(begin));
-        lines.next_back().unwrap_or("no reason was given").trim_end_matches(" (environment)").to_owned()
+        let mut lines = shown.errors.lines().filter_map(|line| line.strip_prefix(begin));
+        let last = lines.next_back().unwrap_or("no reason was given");
+        last.trim_end_matches(" (environment)").to_owned()
     };
-    Ok(match (output.status.code(), said.lines().find(|line| line.contains(" passed, "))) {
+    Ok(match (shown.status.code(), shown.counted()) {
         (Some(0), Some(count)) => End::Passed(count.to_owned()),
         (Some(ENVIRONMENT), _) => End::Refused(last("baton build: ")),
         (_, Some(count)) => End::Failed(count.to_owned()),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `cargo xtask COMMAND`: what is done to the repository rather than by it.
 
+mod booted;
 mod chart;
 mod check;
 mod clients;
@@ -45,13 +46,13 @@ fn main() -> ExitCode {
         ["test"] => Box::new(steps::test),
         ["header"] => Box::new(header::write),
         ["kernels"] => Box::new(kernels::all),
-        ["flavours"] => Box::new(kernels::flavours),
+        ["flavours"] => Box::new(kernels::all_flavours),
         ["figures"] => Box::new(figures::write),
-        ["booted"] => Box::new(|root| steps::booted(root, "1", "")),
-        ["booted", times] => Box::new(move |root| steps::booted(root, times, "")),
-        ["booted", times, word] => Box::new(move |root| steps::booted(root, times, word)),
-        ["hogs", seconds] => Box::new(move |root| steps::hogs(root, seconds)),
-        ["hostile", seconds] => Box::new(move |root| steps::hostile(root, seconds)),
+        ["booted"] => Box::new(|root| booted::some(root, "1", "")),
+        ["booted", times] => Box::new(move |root| booted::some(root, times, "")),
+        ["booted", times, word] => Box::new(move |root| booted::some(root, times, word)),
+        ["hogs", seconds] => Box::new(move |root| booted::hogs(root, seconds)),
+        ["hostile", seconds] => Box::new(move |root| booted::hostile(root, seconds)),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
             return ExitCode::SUCCESS;

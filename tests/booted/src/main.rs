@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The tests that run inside a booted kernel, as root, by way of the tool that a user has: `baton`.
 //!
-//! `baton-booted [--repeat N] [WORD]`: all cases, or those of the group WORD (containment, life, conformance, upgrade, record, hints,
+//! `baton-booted [--repeat N] [--part I/N] [WORD]`: all cases, or those of the group WORD (containment, life, conformance, upgrade, record, hints,
 //! several, cores, configuration, systemd), or whose name has WORD in it, each N times in a row; of these, those for a machine like this. Every case begins and ends
 //! with nothing loaded, and fails when the machine does not go on scheduling or something stays behind. The kernel's log is judged
-//! by the one that boots the guest (crate baton-vm).
+//! by the one that boots the guest (crate baton-vm). `--part 2/3` deals them to three guests, and runs
+//! those of the second.
 //!
 //! `baton-booted --hostile SECONDS`: only the hostile clients of hint queues, so long.
 
@@ -57,6 +58,7 @@ fn main() -> ExitCode {
     let mut repeat = 1;
     let mut filter = String::new();
     let mut is_brief = false;
+    let mut part = (1, 1);
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
         if arg == "--act" {
@@ -92,6 +94,11 @@ fn main() -> ExitCode {
             is_brief = true;
         } else if arg == "--repeat" {
             repeat = args.next().and_then(|n| n.parse().ok()).unwrap_or(1);
+        } else if arg == "--part" {
+            let Some(given) = args.next().as_deref().and_then(part_of) else {
+                return told(Err("--part I/N".into()));
+            };
+            part = given;
         } else {
             filter = arg;
         }
@@ -122,6 +129,8 @@ fn main() -> ExitCode {
         .into_iter()
         .filter(|(_, on, _)| *on == machine)
         .flat_map(|(group, _, cases)| cases.into_iter().filter(move |case| chosen(group, case)))
+        .skip(part.0 - 1)
+        .step_by(part.1)
         .collect();
     assert!(!is_brief || cases.len() == BRIEF.len(), "{} cases of those for each kernel", cases.len());
     let (mut passed, mut failed) = (0, 0);
@@ -149,6 +158,13 @@ fn main() -> ExitCode {
     } else {
         ExitCode::FAILURE
     }
+}
+
+/// The numbers in "I/N".
+fn part_of(text: &str) -> Option<(usize, usize)> {
+    let (part, of) = text.split_once('/')?;
+    let (part, of) = (part.parse().ok()?, of.parse().ok()?);
+    (1..=of).contains(&part).then_some((part, of))
 }
 
 /// An end that says why, if it is a bad one.

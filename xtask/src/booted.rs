@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The tests that run in a booted kernel (tests/booted): what they need, and their guests, which
+//! run beside each other.
+
+use crate::{
+    clients, kernels,
+    steps::{cannot_run, cargo},
+    Result,
+};
+use std::{
+    io::{BufRead, BufReader, Read},
+    path::{Path, PathBuf},
+    process::{Command, ExitStatus, Stdio},
+    sync::{Mutex, PoisonError},
+    thread,
+    time::Instant,
+};
+
+/// The policies that the booted tests load.
+const POLICIES: [&str; 16] = [
+    "faulty",
+    "faulty-c",
+    "fifo",
+    "wfq",
+    "cfs-like",
+    "eevdf-like",
+    "central",
+    "shinjuku",
+    "fifo-c",
+    "template",
+    "relay-v1",
+    "relay-v2",
+    "witness",
+    "echo",
+    "arbiter",
+    "locality",
+];
+
+/// A guest of the booted tests.
+struct Guest {
+    name: &'static str,
+    /// Options of `baton vm run`.
+    machine: &'static [&'static str],
+    /// Which part of the tests for such a machine it runs: `--part` of the program.
+    part: &'static str,
+}
+
+/// The guests, the longest first. Each test is for one kind of machine; those for two CPUs, by far
+/// the most, are dealt to two guests.
+const GUESTS: [Guest; 4] = [
+    Guest { name: "2 CPUs, first half", machine: &["--cpus", "2"], part: "1/2" },
+    Guest { name: "2 CPUs, second half", machine: &["--cpus", "2"], part: "2/2" },
+    Guest { name: "4 CPUs", machine: &["--cpus", "4"], part: "1/1" },
+    // One that has systemd, and applies a configuration as it boots.
+    Guest {
+        name: "systemd",
+        machine: &[
+            "--systemd",
+            "--in",
+            "packaging/baton.service:/etc/systemd/system/baton.service",
+            "--in",
+            "tests/booted/multi-user.conf:/etc/systemd/system/multi-user.target.d/baton.conf",
+            "--in",
+            "tests/booted/baton.toml:/etc/baton.toml",
+        ],
+        part: "1/1",
+    },
+];
+
+/// Guests count instructions, so that their clock does not depend on what else this machine does.
+/// An instruction is 4 ns: a slow machine, on which the tests that wait for its clock to pass end
+/// sooner.
+pub const ICOUNT: &str = "--icount=2";
+
+/// The program of the booted tests, in a guest.
+pub const PROGRAM: &str = "/usr/bin/baton-booted";
+
+/// The last step of `cargo xtask test`: each booted test once, and a few on the kernel's other
+/// flavours.
+pub fn all(root: &Path) -> Result {
+    let built = Built::new(root)?;
+    let mut jobs = guests(&built, "1", "");
+    for release in kernels::flavours(root)? {
+        let name = format!("kernel {release}");
+        let built = &built;
+        jobs.push(Job { name, run: Box::new(move || kernels::must_pass(built, &release)) });
+    }
+    side_by_side(jobs)
+}
+
+/// `cargo xtask booted [REPEAT [WORD]]`: the tests that have WORD in their name, or are of that
+/// group, REPEAT times in a row.
+pub fn some(root: &Path, repeat: &str, word: &str) -> Result {
+    side_by_side(guests(&Built::new(root)?, repeat, word))
+}
+
+fn guests<'a>(built: &'a Built<'_>, repeat: &'a str, word: &'a str) -> Vec<Job<'a>> {
+    // For a machine that is busy with other things.
+    let timeout = (3600 + 600 * repeat.parse().unwrap_or(1)).to_string();
+    let job = |guest: &'a Guest| {
+        let machine = [&[ICOUNT, "--timeout", timeout.as_str()], guest.machine].concat();
+        let command = [PROGRAM, "--repeat", repeat, "--part", guest.part, word];
+        let command = built.guest(&machine, &POLICIES, &command);
+        Job { name: guest.name.into(), run: Box::new(move || tested(guest.name, command)) }
+    };
+    GUESTS.iter().map(job).collect()
+}
+
+/// `cargo xtask hostile SECONDS`: hostile clients of hint queues are at work so long, with load
+/// beside them, by this machine's clock.
+pub fn hostile(root: &Path, seconds: &str) -> Result {
+    for_seconds(root, "--hostile", seconds)
+}
+
+/// `cargo xtask hogs SECONDS`: a user's hogs are there so long beside a service of root's, by this
+/// machine's clock.
+pub fn hogs(root: &Path, seconds: &str) -> Result {
+    for_seconds(root, "--hogs", seconds)
+}
+
+fn for_seconds(root: &Path, what: &str, seconds: &str) -> Result {
+    let timeout = seconds.parse::<u64>();
+    let timeout = timeout.map_err(|e| format!("{seconds}: {e}; it takes a number of seconds"))? + 600;
+    let machine = ["--cpus", "2", "--timeout", &timeout.to_string()];
+    let command = Built::new(root)?.guest(&machine, &POLICIES, &[PROGRAM, what, seconds]);
+    tested(what, command).map(drop)
+}
+
+fn tested(name: &str, command: Command) -> Result<String> {
+    let shown = Shown::of(name, command)?;
+    if shown.status.success() {
+        Ok(shown.counted().unwrap_or_default().to_owned())
+    } else {
+        Err(format!("the booted tests failed ({}); see above", shown.status))
+    }
+}
+
+/// What the booted tests need, built.
+pub struct Built<'a> {
+    root: &'a Path,
+    target: PathBuf,
+    /// The programs of other languages that are clients of hint queues, and where they go in a
+    /// guest.
+    clients: Vec<(PathBuf, String)>,
+}
+
+impl<'a> Built<'a> {
+    pub fn new(root: &'a Path) -> Result<Self> {
+        cargo(root, &["build", "--release", "--package", "baton-cli", "--package", "baton-booted"])?;
+        let target = std::env::var_os("CARGO_TARGET_DIR");
+        let target = target.map_or_else(|| root.join("target"), PathBuf::from).join("release");
+        // Here, as guests that begin together would wait for each other's builds.
+        let mut build = Command::new(target.join("baton"));
+        let build = build.arg("build").args(POLICIES).current_dir(root);
+        let status = build.status().map_err(|e| cannot_run("baton build", &e))?;
+        if !status.success() {
+            return Err(format!("`baton build` failed ({status}); see above"));
+        }
+        Ok(Built { root, clients: clients::files(root, &target)?, target })
+    }
+
+    /// The command that boots a guest with these policies, options of `baton vm run`, and command.
+    pub fn guest(&self, machine: &[&str], policies: &[&str], command: &[&str]) -> Command {
+        let mut tool = Command::new(self.target.join("baton"));
+        tool.args(["vm", "run", "--memory", "2000"]).args(machine);
+        tool.args(policies.iter().flat_map(|policy| ["--with", policy]));
+        let program = self.target.join("baton-booted");
+        tool.arg("--in").arg(format!("{}:{PROGRAM}", program.display()));
+        for (host, guest) in &self.clients {
+            tool.arg("--in").arg(format!("{}:{guest}", host.display()));
+        }
+        tool.args(["--in", "/usr/bin/strace:/usr/bin/strace"]);
+        tool.arg("--").args(command).current_dir(self.root);
+        tool
+    }
+}
+
+/// A command that was run, with what it printed.
+pub struct Shown {
+    pub status: ExitStatus,
+    pub output: String,
+    pub errors: String,
+}
+
+impl Shown {
+    /// Runs a command, and prints its lines as they come, with `name` before each.
+    pub fn of(name: &str, mut command: Command) -> Result<Self> {
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().map_err(|e| cannot_run("baton vm run", &e))?;
+        let (output, errors) = (child.stdout.take(), child.stderr.take());
+        let (output, errors) = thread::scope(|scope| {
+            let output = scope.spawn(|| shown(name, output));
+            (output.join().unwrap_or_default(), shown(name, errors))
+        });
+        let status = child.wait().map_err(|e| format!("waiting for a guest: {e}"))?;
+        Ok(Self { status, output, errors })
+    }
+
+    /// The line that says how many tests passed.
+    pub fn counted(&self) -> Option<&str> {
+        self.output.lines().find(|line| line.contains(" passed, "))
+    }
+}
+
+/// Prints all lines, and returns them.
+fn shown(name: &str, from: Option<impl Read>) -> String {
+    let mut text = String::new();
+    let Some(from) = from else { return text };
+    for line in BufReader::new(from).split(b'\n').map_while(std::io::Result::ok) {
+        let line = String::from_utf8_lossy(&line);
+        println!("{name} | {}", line.trim_end_matches('\r'));
+        text.push_str(&line);
+        text.push('\n');
+    }
+    text
+}
+
+/// Work that needs no other's, and says in a line what came of it.
+pub struct Job<'a> {
+    pub name: String,
+    pub run: Box<dyn FnOnce() -> Result<String> + Send + 'a>,
+}
+
+/// Does all jobs, as many at a time as this machine has CPUs, in their order.
+pub fn side_by_side(jobs: Vec<Job<'_>>) -> Result {
+    let workers = thread::available_parallelism().map_or(1, usize::from).min(jobs.len());
+    let (jobs, ended) = (Mutex::new(jobs.into_iter()), Mutex::new(Vec::new()));
+    let work = || {
+        let next = || jobs.lock().unwrap_or_else(PoisonError::into_inner).next();
+        while let Some(job) = next() {
+            println!("== {}", job.name);
+            let begin = Instant::now();
+            let end = (job.run)();
+            let took = begin.elapsed().as_secs_f64();
+            let mut ended = ended.lock().unwrap_or_else(PoisonError::into_inner);
+            ended.push((job.name, end, took));
+        }
+    };
+    thread::scope(|scope| (0..workers).for_each(|_| drop(scope.spawn(work))));
+    let mut failed = Vec::new();
+    for (name, end, took) in ended.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        match end {
+            Ok(line) => println!("== {name}: {line}, {took:.1} s"),
+            Err(why) => {
+                println!("== {name}: FAILED, {took:.1} s");
+                failed.push(format!("{name}: {why}"));
+            }
+        }
+    }
+    if failed.is_empty() {
+        Ok(())
+    } else {
+        Err(failed.join("\n"))
+    }
+}
