@@ -24,7 +24,7 @@ std::thread_local! {
     static BEATS: RefCell<Arc<AtomicU64>> = RefCell::default();
 }
 
-/// A call begins, or lets others go on.
+/// A call begins, asks its host something, or lets others go on.
 fn beat() {
     BEATS.with_borrow(|beats| beats.fetch_add(1, Relaxed));
 }
@@ -54,6 +54,7 @@ pub fn out_of_policy(others: impl FnOnce()) {
 
 /// Each question of a policy to its host begins so.
 pub fn check_stack() {
+    beat();
     let mark = 0_u8;
     if CALL.get().saturating_sub(ptr::from_ref(&mark) as usize) > MOST_STACK {
         give_up(Crash::StackOverflow);
@@ -78,8 +79,8 @@ struct Handed<T>(T, Option<Wreck>);
 unsafe impl<T: Send> Send for Handed<T> {}
 
 /// Runs `f` on a thread of its own, which then gives what `take` finds there. Of what comes with a wreck nothing may be freed.
-/// A call of the policy that lets no other go on for `limit`, and had a CPU for half of that, is ended: a busy machine
-/// ends none.
+/// A call of the policy that neither asks its host anything nor lets others go on for `limit`, and had a CPU for half of that, is
+/// ended: a busy machine ends none. How many questions a call may ask is `World::has_asked_for_ever`'s to say.
 pub fn apart<T: Send + 'static>(
     limit: Duration,
     f: impl FnOnce() + Send + 'static,
