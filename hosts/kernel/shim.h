@@ -29,5 +29,6 @@
 #define BATON_E_YIELD 9
 #define BATON_E_ONLINE 10	/* 1 when coming online */
 #define BATON_E_IDLE 11		/* 1 when going idle */
+#define BATON_E_PICK_FAILED 12	/* of the task that baton_dispatch() gave last */
 
 #endif

@@ -146,6 +146,9 @@ __bpf_kfunc u32 baton_event(struct baton_ctx *ctx, u32 event, s32 more)
 			baton_hints_gone(ctx->task);
 		baton_core_exit_task(ctx->task);
 		return 0;
+	case BATON_E_PICK_FAILED:
+		baton_core_pick_failed(ctx->task);
+		return 0;
 	}
 	ctx->now = baton_coarse_now();
 	local_irq_save(flags);

@@ -179,6 +179,7 @@ impl<H: Host> Core<'_, H> {
                     self.runs(cpu, policy.index(), Some(slot));
                     return self.run(cpu, ctx, slot, answer);
                 }
+                Err(BatonRefusal::NotAllowed) if self.gives_up(policy, answer) => return Verdict::Rescue,
                 Err(why) => {
                     self.count_refusal(cpu, policy);
                     cpu.note(ctx.now, u64::from(policy.index()), BatonMethod::PickRefused);

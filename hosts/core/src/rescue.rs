@@ -2,7 +2,7 @@
 //! Tasks that a stopped policy had queued: each CPU's dispatch looks through a few slots and moves what it finds to the fallback
 //! queue, until all slots have been seen. No list of a policy's tasks is kept for this, as it would cost every enqueue.
 
-use crate::{Core, Host, Slot, TaskState};
+use crate::{Core, Host, PolicyEntry, Slot};
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 /// Slots that one step looks at, at most. A dispatch takes up to 16 steps (`shim.bpf.c`): a core of usual size in one go.
@@ -39,9 +39,9 @@ impl<'a, H: Host> Core<'a, H> {
         None
     }
 
-    /// Takes a queued task from a policy that is not running any more, or has lost all CPUs that the task may use.
+    /// Takes a queued task from a policy that is not running any more, has lost all CPUs that the task may use, or has given it up.
     fn rescue(&self, slot: &Slot) -> Option<u64> {
-        let token = slot.token().filter(|_| self.is_stranded(slot))?;
+        let token = slot.token().filter(|&token| self.is_stranded(slot, token))?;
         // Counted before anyone can take it off the count again.
         self.fallback.fetch_add(1, Relaxed);
         if !slot.rescue(token) {
@@ -60,7 +60,33 @@ impl<'a, H: Host> Core<'a, H> {
         self.by_token(token).is_some_and(|slot| slot.is_rescued_with(token))
     }
 
-    fn is_stranded(&self, slot: &Slot) -> bool {
+    /// Of a pick that was refused: whether the task may run on none of its policy's CPUs just now. Then a rescue takes it, and the
+    /// policy does not get it back, as it could put it nowhere. So it is for a task of a partition on the run queue of a CPU outside,
+    /// whose migration is disabled, be it only while a BPF program runs in its name.
+    pub(crate) fn gives_up(&self, policy: &PolicyEntry, token: u64) -> bool {
+        let slot = self.by_token(token).filter(|slot| self.is_partitioned() && !self.has_room(slot, policy));
+        if let Some(slot) = slot {
+            slot.given_up.store(token, Relaxed);
+            self.rescue_all();
+        }
+        slot.is_some()
+    }
+
+    /// Of a pick that the host could not carry out, as the task's migration was disabled by then: gives the task to a rescue. No harm if it
+    /// has been enqueued since.
+    pub fn pick_failed(&self, token: u64) {
+        if let Some(slot) = self.by_token(token) {
+            slot.given_up.store(token, Relaxed);
+            if slot.unpick(token) {
+                self.rescue_all();
+            }
+        }
+    }
+
+    fn is_stranded(&self, slot: &Slot, token: u64) -> bool {
+        if slot.given_up.load(Relaxed) == token {
+            return true;
+        }
         match self.by_id(slot.policy()).filter(|policy| policy.is_running()) {
             Some(policy) => !self.has_room(slot, policy),
             None => true,
@@ -70,7 +96,8 @@ impl<'a, H: Host> Core<'a, H> {
     /// Starts another look through the slots if any task is stranded: an enqueue can slip in behind the first. True if so. And has CPUs look if any
     /// idles while someone waits on the fallback queue: who goes offline sends kicks before the host has put the task there.
     pub fn rescue_stranded(&self) -> bool {
-        let stranded = self.used().iter().any(|slot| slot.state() == TaskState::Queued && self.is_stranded(slot));
+        let is_stranded = |slot: &Slot| slot.token().is_some_and(|token| self.is_stranded(slot, token));
+        let stranded = self.used().iter().any(is_stranded);
         if stranded {
             self.rescue_all();
         }

@@ -2,7 +2,7 @@
 //! Partitions: who is asked where, what becomes of tasks when that changes, and who runs what has no policy.
 
 use crate::host::{self, TestCore};
-use baton_abi::{BatonCtx, BatonMethod, BATON_F_PREV_RUNNABLE, BATON_F_WAKEUP};
+use baton_abi::{BatonCtx, BatonMethod, BATON_F_PREV_RUNNABLE, BATON_F_WAKEUP, BATON_PICK_NONE};
 use baton_core::{Partition, PolicyEntry, TaskState, Verdict};
 use std::sync::{Arc, Mutex};
 
@@ -122,6 +122,33 @@ fn tasks_that_cannot_be_in_their_policys_partition_are_without_a_policy() {
     assert_eq!(enqueue(0), Verdict::Local, "it has just been rescued");
     assert_eq!(enqueue(BATON_F_WAKEUP), Verdict::None, "it is its policy's again");
     assert_eq!(slot.policy(), a.id());
+}
+
+/// Its migration may be disabled for a moment, as it is while a BPF program runs in its name.
+#[test]
+fn a_picked_task_that_may_run_on_none_of_its_policys_cpus_just_now_is_not_the_policys_to_keep() {
+    let core = host::new_core(8, 4, true);
+    let (a, queue) = (host::register(core), Mutex::new(Vec::new()));
+    let policy = move |call: &mut host::Call<'_>| match call.method {
+        BatonMethod::PickNextTask => queue.lock().unwrap().pop().unwrap_or(BATON_PICK_NONE),
+        BatonMethod::PickRefused => panic!("it gets a task back that it could put nowhere"),
+        _ => host::fifo(call, &queue),
+    };
+    host::start(core, a, Arc::new(policy));
+    partition(core, 1, &[2, 3], &[a]);
+    let (task, _) = wake(core, 1, Some(a), 0, !0);
+    let slot = core.by_handle(task).unwrap();
+    host::set_mask(core, slot, 0b0001);
+    assert_eq!(dispatch(core, 2, 0).0, Verdict::Rescue);
+    host::set_mask(core, slot, !0);
+    assert_eq!(host::rescue_all(core).len(), 1, "its policy does not have it, wherever it may run now");
+    assert_eq!(slot.state(), TaskState::Fallback);
+    assert_eq!(dispatch(core, 2, 0).0, Verdict::Nothing);
+    let mut ctx = BatonCtx { task, cpu: 0, ..BatonCtx::default() };
+    core.enqueue(0, core.cpu(0).unwrap(), &mut ctx);
+    let mut ctx = BatonCtx { task, cpu: 0, flags: BATON_F_WAKEUP, ..BatonCtx::default() };
+    assert_eq!(core.enqueue(0, core.cpu(0).unwrap(), &mut ctx), Verdict::None, "it is its policy's again");
+    assert_eq!(dispatch(core, 2, 0).1, task);
 }
 
 #[test]

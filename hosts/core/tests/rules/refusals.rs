@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Answers that are not taken. The number behind `pick_refused` is the reason: 1 stale, 2 foreign, 3 not allowed.
 
-use crate::script::check;
+use crate::{host, script::check};
+use baton_abi::{BatonCtx, BATON_F_WAKEUP};
+use baton_core::{TaskState, Verdict};
+use std::sync::{Arc, Mutex};
 
 const TWO_POLICIES: &str = "
     start a
@@ -171,4 +174,38 @@ fn what_a_policy_gives_back_is_checked() {
          rescue => rescued 2
          counts => 2 tasks, 2 fallback",
     );
+}
+
+/// By a host whose look at the task, just before it moves it, finds its migration disabled.
+#[test]
+fn a_pick_that_failed_is_rescued() {
+    let core = host::new_core(8, 2, true);
+    let (a, queue) = (host::register(core), Mutex::new(Vec::new()));
+    host::start(core, a, Arc::new(move |call| host::fifo(call, &queue)));
+    let task = host::new_task(core, 1, 0).unwrap();
+    let slot = core.by_handle(task).unwrap();
+    core.assign(slot, Some(a));
+    let enqueue = |flags: u16| {
+        let mut ctx = BatonCtx { task, cpu: 0, flags, ..BatonCtx::default() };
+        core.enqueue(0, core.cpu(0).unwrap(), &mut ctx)
+    };
+    let pick = || {
+        let mut ctx = BatonCtx { cpu: 1, ..BatonCtx::default() };
+        (core.dispatch(1, core.cpu(1).unwrap(), &mut ctx), ctx.task)
+    };
+    assert_eq!(enqueue(BATON_F_WAKEUP), Verdict::None);
+    let (verdict, token) = pick();
+    assert_eq!(verdict, Verdict::Run);
+    core.pick_failed(token);
+    assert_eq!(pick().0, Verdict::Rescue);
+    assert_eq!(host::rescue_all(core).len(), 1);
+    assert_eq!(slot.state(), TaskState::Fallback);
+    assert_eq!(enqueue(0), Verdict::Fallback, "it has just been rescued");
+    assert_eq!(enqueue(0), Verdict::None, "it is its policy's again");
+    // If it has been enqueued meanwhile, its policy has it.
+    let (_, token) = pick();
+    assert_eq!(enqueue(0), Verdict::None);
+    core.pick_failed(token);
+    assert!(!core.rescue_pending());
+    assert_eq!(pick().0, Verdict::Run);
 }

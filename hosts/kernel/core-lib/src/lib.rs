@@ -152,6 +152,12 @@ pub extern "C" fn baton_core_is_rescued(token: u64) -> bool {
     core().is_rescued(token)
 }
 
+/// See [`Core::pick_failed`].
+#[no_mangle]
+pub extern "C" fn baton_core_pick_failed(token: u64) {
+    core().pick_failed(token);
+}
+
 /// What the host knows the task in this slot by; 0 when there is none.
 #[no_mangle]
 pub extern "C" fn baton_core_task_of_slot(slot: u32) -> usize {
