@@ -85,13 +85,13 @@ pub fn all(root: &Path) -> Result {
         let built = &built;
         jobs.push(Job { name, run: Box::new(move || kernels::must_pass(built, &release)) });
     }
-    side_by_side(jobs)
+    judged(&side_by_side(jobs))
 }
 
 /// `cargo xtask booted [REPEAT [WORD]]`: the tests that have WORD in their name, or are of that
 /// group, REPEAT times in a row.
 pub fn some(root: &Path, repeat: &str, word: &str) -> Result {
-    side_by_side(guests(&Built::new(root)?, repeat, word))
+    judged(&side_by_side(guests(&Built::new(root)?, repeat, word)))
 }
 
 fn guests<'a>(built: &'a Built<'_>, repeat: &'a str, word: &'a str) -> Vec<Job<'a>> {
@@ -221,28 +221,44 @@ pub struct Job<'a> {
     pub run: Box<dyn FnOnce() -> Result<String> + Send + 'a>,
 }
 
-/// Does all jobs, as many at a time as this machine has CPUs, in their order.
-pub fn side_by_side(jobs: Vec<Job<'_>>) -> Result {
+/// A job that is done.
+pub struct Done {
+    pub name: String,
+    pub end: Result<String>,
+    seconds: f64,
+}
+
+/// Does all jobs, as many at a time as this machine has CPUs, and gives their ends in the order of
+/// the jobs.
+pub fn side_by_side(jobs: Vec<Job<'_>>) -> Vec<Done> {
     let workers = thread::available_parallelism().map_or(1, usize::from).min(jobs.len());
-    let (jobs, ended) = (Mutex::new(jobs.into_iter()), Mutex::new(Vec::new()));
+    let jobs = Mutex::new(jobs.into_iter().enumerate());
+    let done = Mutex::new(Vec::new());
     let work = || {
         let next = || jobs.lock().unwrap_or_else(PoisonError::into_inner).next();
-        while let Some(job) = next() {
-            println!("== {}", job.name);
+        while let Some((place, Job { name, run })) = next() {
+            println!("== {name}");
             let begin = Instant::now();
-            let end = (job.run)();
-            let took = begin.elapsed().as_secs_f64();
-            let mut ended = ended.lock().unwrap_or_else(PoisonError::into_inner);
-            ended.push((job.name, end, took));
+            let end = run();
+            let seconds = begin.elapsed().as_secs_f64();
+            let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
+            done.push((place, Done { name, end, seconds }));
         }
     };
     thread::scope(|scope| (0..workers).for_each(|_| drop(scope.spawn(work))));
+    let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    done.sort_by_key(|&(place, _)| place);
+    done.into_iter().map(|(_, done)| done).collect()
+}
+
+/// Says what came of jobs, and whether each did what it should.
+pub fn judged(done: &[Done]) -> Result {
     let mut failed = Vec::new();
-    for (name, end, took) in ended.into_inner().unwrap_or_else(PoisonError::into_inner) {
+    for Done { name, end, seconds } in done {
         match end {
-            Ok(line) => println!("== {name}: {line}, {took:.1} s"),
+            Ok(line) => println!("== {name}: {line}, {seconds:.1} s"),
             Err(why) => {
-                println!("== {name}: FAILED, {took:.1} s");
+                println!("== {name}: FAILED, {seconds:.1} s");
                 failed.push(format!("{name}: {why}"));
             }
         }

@@ -2,7 +2,7 @@
 //! `cargo xtask kernels`: kernels of Debian's archive, each built for, booted, and tried briefly; the table of that in docs/kernel-policy.md.
 
 use crate::{
-    booted::{Built, Shown, ICOUNT, PROGRAM},
+    booted::{judged, side_by_side, Built, Done, Job, Shown, ICOUNT, PROGRAM},
     steps::cannot_run,
     Result,
 };
@@ -25,27 +25,23 @@ const ENVIRONMENT: i32 = 3;
 
 /// Those that Debian has, of each suite and flavour; and the table of what came of it.
 pub fn all(root: &Path) -> Result {
-    let mut table = String::from("| kernel | |\n| --- | --- |\n");
-    let mut failed = Vec::new();
     let built = Built::new(root)?;
-    for release in fetched(root, &[])? {
-        let end = tried(&built, &release)?;
-        println!("== kernel {release}: {}", end.text());
-        table += &format!("| {release} | {} |\n", end.text());
-        if let End::Failed(_) = end {
-            failed.push(release);
-        }
+    let job = |release: String| {
+        let (name, built) = (release.clone(), &built);
+        Job { name, run: Box::new(move || tried(built, &release)?.judged()) }
+    };
+    let done = side_by_side(fetched(root, &[])?.into_iter().map(job).collect());
+    let mut table = String::from("| kernel | |\n| --- | --- |\n");
+    for Done { name, end, .. } in &done {
+        let text = end.clone().unwrap_or_else(|why| format!("FAILED: {why}"));
+        table += &format!("| {name} | {text} |\n");
     }
     let page = root.join(PAGE);
     let text = fs::read_to_string(&page).map_err(|e| format!("{PAGE}: {e}"))?;
     let parts = text.split_once(BEGIN).zip(text.split_once(END));
     let ((before, _), (_, after)) = parts.ok_or(format!("{PAGE} has no place for the table of kernels"))?;
     fs::write(&page, format!("{before}{BEGIN}{table}{END}{after}")).map_err(|e| format!("{PAGE}: {e}"))?;
-    if failed.is_empty() {
-        Ok(())
-    } else {
-        Err(format!("kernels failed: {}; see above", failed.join(", ")))
-    }
+    judged(&done)
 }
 
 /// The other flavours of the root's kernel, fetched: their releases.
@@ -65,8 +61,8 @@ pub fn all_flavours(root: &Path) -> Result {
 /// The end of a kernel that is to pass.
 pub fn must_pass(built: &Built<'_>, release: &str) -> Result<String> {
     match tried(built, release)? {
-        End::Passed(count) => Ok(count),
-        end => Err(end.text()),
+        End::Refused(why) => Err(format!("refused: {why}")),
+        end => end.judged(),
     }
 }
 
@@ -88,11 +84,12 @@ enum End {
 }
 
 impl End {
-    fn text(&self) -> String {
+    /// What the table says of the kernel; an error when it failed.
+    fn judged(self) -> Result<String> {
         match self {
-            Self::Passed(count) => count.clone(),
-            Self::Refused(why) => format!("refused: {why}"),
-            Self::Failed(why) => format!("FAILED: {why}"),
+            Self::Passed(count) => Ok(count),
+            Self::Refused(why) => Ok(format!("refused: {why}")),
+            Self::Failed(why) => Err(why),
         }
     }
 }
