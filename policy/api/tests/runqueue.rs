@@ -164,7 +164,8 @@ fn steps() -> impl Strategy<Value = Vec<(usize, Step)>> {
         2 => (0..=SLOTS).prop_map(|slot| Step::Remove { slot }),
         1 => (0..4_u32).prop_map(|low| Step::PopWhere { low }),
     ];
-    proptest::collection::vec((0..5_usize, step), 0..300)
+    // Most for one tree, so that it has few tasks and many in turn.
+    proptest::collection::vec((prop_oneof![2 => Just(4_usize), 1 => 0..5_usize], step), 0..300)
 }
 
 proptest! {
@@ -327,4 +328,26 @@ fn dropping_a_queue_drops_its_tasks() {
     let mut queue = env().tree();
     let _ = queue.insert(0, mint(5, 9));
     drop(queue);
+}
+
+/// It is a list up to eight tasks, and then a tree until one is left.
+#[test]
+fn a_tree_grows_and_shrinks() {
+    let env = env();
+    let mut tree = env.tree();
+    for most in 1..SLOTS {
+        for slot in 0..most {
+            // 0, 2, 4 ... and 1, 3, 5 ... by turns from both ends.
+            let key = u64::from(if slot % 2 == 0 { slot } else { SLOTS - slot });
+            let _ = tree.insert(key, mint(slot, most));
+        }
+        let keys: Vec<u64> = tree.iter().map(|(key, _)| key).collect();
+        assert!(keys.is_sorted() && keys.len() == most as usize, "{keys:?}");
+        let taken = std::iter::from_fn(|| tree.pop_first()).map(|(key, task)| {
+            retire(task);
+            key
+        });
+        assert_eq!(taken.collect::<Vec<_>>(), keys);
+        assert!(tree.is_empty() && tree.first().is_none());
+    }
 }

@@ -21,6 +21,7 @@ mod chain;
 mod fifo;
 mod list;
 mod nodes;
+mod ring;
 mod tree;
 
 pub use fifo::Fifo;

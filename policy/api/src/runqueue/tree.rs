@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A red-black tree ordered by key.
+//! A run queue ordered by key: a red-black tree, and a list while there are few tasks.
 
-use super::{nodes::Nodes, Queued};
+use super::{nodes::Nodes, ring::Ring, Queued};
 use crate::Schedulable;
 use alloc::sync::Arc;
 use baton_seam::{Links, Parking, NIL};
+
+/// Most tasks of a list; one more makes it a tree, which it is until one is left.
+const FEW: usize = 8;
 
 /// A red-black tree ordered by key, which remembers its first task (as the kernel's `rb_root_cached`). Made by
 /// [`Env::tree`](crate::Env::tree). See the [module](super) for what all run queues have in common, and for the order of keys.
 pub struct Tree {
     parking: Parking,
+    /// [`NIL`] while it is a list.
     root: u32,
     first: u32,
 }
@@ -43,12 +47,47 @@ impl Tree {
     /// Puts a slot that is parked already in order.
     #[inline(always)]
     fn put(&mut self, key: u64, slot: u32) {
+        if self.first == NIL {
+            self.ring().begin(key, slot);
+            self.first = slot;
+        } else {
+            self.put_beside(key, slot);
+        }
+    }
+
+    fn put_beside(&mut self, key: u64, slot: u32) {
+        if self.root != NIL {
+            return self.put_in_tree(key, slot);
+        }
+        let mut ring = self.ring();
+        ring.put(key, slot);
+        self.first = ring.first;
+        if self.len() > FEW {
+            self.become_tree();
+        }
+    }
+
+    fn put_in_tree(&mut self, key: u64, slot: u32) {
         let mut nodes = self.nodes();
         let is_first = nodes.put(key, slot);
         self.root = nodes.root;
         if is_first {
             self.first = slot;
         }
+    }
+
+    #[cold]
+    fn become_tree(&mut self) {
+        let ring = self.ring();
+        let mut nodes = self.nodes();
+        let mut slot = self.first;
+        while slot != NIL {
+            // Putting it into the tree overwrites its link.
+            let next = ring.after(slot);
+            nodes.put(ring.key(slot), slot);
+            slot = next;
+        }
+        self.root = nodes.root;
     }
 
     /// Generation of a task that is in it.
@@ -68,7 +107,7 @@ impl Tree {
     /// Key and slot of the first task. O(1).
     #[inline]
     pub fn first(&self) -> Option<(u64, u32)> {
-        (self.first != NIL).then(|| (self.nodes().key(self.first), self.first))
+        (self.first != NIL).then(|| (self.ring().key(self.first), self.first))
     }
 
     /// Takes the first task; its key comes with it.
@@ -79,11 +118,10 @@ impl Tree {
             return None;
         }
         if self.len() > 1 {
-            return self.remove(slot);
+            return self.take(slot);
         }
-        self.root = NIL;
         self.first = NIL;
-        Some((self.nodes().key(slot), self.parking.unpark(slot)?))
+        Some((self.ring().key(slot), self.parking.unpark(slot)?))
     }
 
     /// Takes the task in that slot, wherever it is; `None` when it is not in this tree. O(log n).
@@ -92,14 +130,35 @@ impl Tree {
         if !self.parking.has(slot) {
             return None;
         }
+        self.take(slot)
+    }
+
+    /// Takes a task that is in it.
+    fn take(&mut self, slot: u32) -> Option<(u64, Schedulable)> {
         // Out of the order first: once unparked, the link may be another queue's.
+        let mut ring = self.ring();
+        let key = ring.key(slot);
+        if self.root == NIL {
+            ring.cut(slot);
+            self.first = ring.first;
+        } else {
+            self.cut_from_tree(slot);
+        }
+        Some((key, self.parking.unpark(slot)?))
+    }
+
+    fn cut_from_tree(&mut self, slot: u32) {
         let mut nodes = self.nodes();
-        let key = nodes.key(slot);
         let first = if slot == self.first { nodes.after(slot) } else { self.first };
         nodes.cut(slot);
         self.root = nodes.root;
         self.first = first;
-        Some((key, self.parking.unpark(slot)?))
+        // The one that is taken counts still.
+        if self.len() == 2 {
+            let mut ring = self.ring();
+            ring.begin(ring.key(first), first);
+            self.root = NIL;
+        }
     }
 
     /// Is the task in that slot in this tree?
@@ -118,16 +177,22 @@ impl Tree {
     /// Keys and slots of all tasks, first to last.
     #[inline]
     pub fn iter(&self) -> impl Iterator<Item = (u64, u32)> + '_ {
-        let nodes = self.nodes();
+        let (nodes, ring) = (self.nodes(), self.ring());
+        let is_list = self.root == NIL;
         let mut next = self.first;
         core::iter::from_fn(move || {
             let slot = next;
             if slot == NIL {
                 return None;
             }
-            next = nodes.after(slot);
-            Some((nodes.key(slot), slot))
+            next = if is_list { ring.after(slot) } else { nodes.after(slot) };
+            Some((ring.key(slot), slot))
         })
+    }
+
+    #[inline]
+    fn ring(&self) -> Ring<'_> {
+        Ring { links: self.parking.links(), first: self.first }
     }
 
     #[inline]
