@@ -14,7 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use baton_abi::{BatonPolicyState, BatonRecordEnd, BatonRecordHow, BatonStateType};
-use baton_trace::{BlockHead, FileWriter, Header, HEAD_SIZE};
+use baton_trace::{last_stamp, BlockHead, FileWriter, Header, HEAD_SIZE};
 use rustix::io::Errno;
 use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -417,7 +417,9 @@ fn read(
         out.state(0, &state).map_err(failed)?;
     }
     out.get_mut().flush().map_err(failed)?;
-    let (mut first, mut last) = (u64::MAX, 0);
+    let mut first = u64::MAX;
+    // Of each CPU.
+    let mut newest = vec![Vec::new(); rings.nr_cpus() as usize];
     let mut begins = vec![None; rings.nr_cpus() as usize];
     let mut due = checkpoint.map(|every| Instant::now() + every);
     // Of a fault, the second state that is kept.
@@ -445,7 +447,8 @@ fn read(
                 summary.events += u64::from(head.events);
                 summary.lost += head.lost;
                 first = first.min(head.stamp);
-                last = last.max(head.stamp);
+                newest[cpu as usize].clear();
+                newest[cpu as usize].extend_from_slice(block);
             }
         }
         // The rings have been emptied just now.
@@ -464,6 +467,7 @@ fn read(
         thread::sleep(LOOK);
     }
     summary.bytes = out.get_mut().bytes;
+    let last = newest.iter().filter_map(|block| last_stamp(block)).max().unwrap_or(0);
     summary.duration_ns =
         (last.saturating_sub(first) as u128 * 1_000_000_000 / u128::from(header.stamp_hz.max(1))) as u64;
     Ok(summary)

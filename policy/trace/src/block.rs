@@ -98,6 +98,19 @@ impl BlockHead {
     }
 }
 
+/// The last stamp in a block: of its last event that has one, or its own. `None` when it is no whole block.
+pub fn last_stamp(block: &[u8]) -> Option<u64> {
+    let head = BlockHead::from_bytes(block.first_chunk()?)?;
+    let mut rest = block.get(HEAD_SIZE..)?.get(..head.used as usize)?;
+    let mut codec = Codec::default();
+    codec.begin(i32::from(head.cpu), head.stamp);
+    while !rest.is_empty() {
+        let (_, length) = codec.read(rest).ok()?;
+        rest = rest.get(length..)?;
+    }
+    Some(codec.last_stamp())
+}
+
 /// Writes one CPU's blocks, used by that CPU alone. All zero is a recorder without a block.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]

@@ -22,7 +22,7 @@ mod merge;
 #[cfg(not(target_os = "none"))]
 mod words;
 
-pub use block::{BlockHead, Kind, Recorder, BLOCK_SIZE, HEAD_SIZE};
+pub use block::{last_stamp, BlockHead, Kind, Recorder, BLOCK_SIZE, HEAD_SIZE};
 pub use codec::{Codec, Malformed, MAX_EVENT};
 pub use event::{About, Call, Carried, Event, Question, Return};
 #[cfg(not(target_os = "none"))]

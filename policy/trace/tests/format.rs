@@ -3,8 +3,8 @@
 
 use baton_abi::{BatonHint, BatonTask, BatonWake};
 use baton_trace::{
-    About, Call, Carried, Codec, Event, FileWriter, Header, Item, OpenError, Question, Recorder, Recording, Return,
-    BLOCK_SIZE, HEAD_SIZE, MAX_EVENT,
+    last_stamp, About, Call, Carried, Codec, Event, FileWriter, Header, Item, OpenError, Question, Recorder, Recording,
+    Return, BLOCK_SIZE, HEAD_SIZE, MAX_EVENT,
 };
 use proptest::{collection::vec, prelude::*, sample::Index};
 
@@ -196,6 +196,22 @@ fn what_was_lost_is_told() {
     let recording = Recording::parse(out.get_mut()).unwrap();
     let items: Vec<_> = recording.streams[0].items().collect();
     assert_eq!(items, [Item::Event(Event::Now(1)), Item::Gap { lost: 1, blocks: 0 }, Item::Event(Event::Now(3))]);
+}
+
+#[test]
+fn a_blocks_last_stamp_is_that_of_its_last_event() {
+    let (mut recorder, mut block) = (Recorder::default(), vec![0; BLOCK_SIZE]);
+    recorder.open(3, 5);
+    recorder.put(&mut block, &Event::Now(1));
+    recorder.close(&mut block);
+    assert_eq!(last_stamp(&block), Some(5), "none has one");
+    recorder.open(3, 5);
+    recorder.put(&mut block, &Event::Lock { id: 1, stamp: 300_000 });
+    recorder.put(&mut block, &Event::End { stamp: 1_000_005 });
+    recorder.put(&mut block, &Event::Now(1));
+    recorder.close(&mut block);
+    assert_eq!(last_stamp(&block), Some(1_000_005));
+    assert_eq!(last_stamp(&block[..HEAD_SIZE + 3]), None, "it is torn");
 }
 
 /// A file with a state at the beginning and at these stamps, of so many bytes.
