@@ -256,7 +256,10 @@ static __always_inline bool insert_slot(struct baton_ctx *call, bool local)
 	/* What has died meanwhile is not inserted. */
 	if (scx_bpf_dispatch_nr_slots() < *word)
 		scx_bpf_dispatch_cancel();
-	/* Its migration may be disabled just because a BPF program runs in its name, while it is being switched out. */
+	/*
+	 * Its migration may be disabled just because a BPF program runs in its name, while it
+	 * is being switched out.
+	 */
 	if (local)
 		baton_event(call, BATON_E_PICK_FAILED, 0);
 	return false;

@@ -79,8 +79,9 @@ struct Handed<T>(T, Option<Wreck>);
 unsafe impl<T: Send> Send for Handed<T> {}
 
 /// Runs `f` on a thread of its own, which then gives what `take` finds there. Of what comes with a wreck nothing may be freed.
-/// A call of the policy that neither asks its host anything nor lets others go on for `limit`, and had a CPU for half of that, is
-/// ended: a busy machine ends none. How many questions a call may ask is `World::has_asked_for_ever`'s to say.
+/// A call of the policy that neither asks its host anything nor lets others go on for `limit`, and
+/// had a CPU for half of that, is ended: a busy machine ends none. How many questions a call may ask
+/// is `World::has_asked_for_ever`'s to say.
 pub fn apart<T: Send + 'static>(
     limit: Duration,
     f: impl FnOnce() + Send + 'static,

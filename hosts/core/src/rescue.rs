@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Tasks that a stopped policy had queued: each CPU's dispatch looks through a few slots and moves what it finds to the fallback
-//! queue, until all slots have been seen. No list of a policy's tasks is kept for this, as it would cost every enqueue.
+//! Tasks that are queued with a policy that is stopped, has no CPU for them, or does not have their
+//! token any more: each CPU's dispatch looks through a few slots and moves what it finds to the
+//! fallback queue, until all slots have been seen. No list of a policy's tasks is kept for this, as
+//! it would cost every enqueue.
 
 use crate::{Core, Host, PolicyEntry, Slot};
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -39,7 +41,8 @@ impl<'a, H: Host> Core<'a, H> {
         None
     }
 
-    /// Takes a queued task from a policy that is not running any more, has lost all CPUs that the task may use, or has given it up.
+    /// Takes a queued task from a policy that is not running any more, has lost all CPUs that the
+    /// task may use, or has given it up.
     fn rescue(&self, slot: &Slot) -> Option<u64> {
         let token = slot.token().filter(|&token| self.is_stranded(slot, token))?;
         // Counted before anyone can take it off the count again.
@@ -60,9 +63,10 @@ impl<'a, H: Host> Core<'a, H> {
         self.by_token(token).is_some_and(|slot| slot.is_rescued_with(token))
     }
 
-    /// Of a pick that was refused: whether the task may run on none of its policy's CPUs just now. Then a rescue takes it, and the
-    /// policy does not get it back, as it could put it nowhere. So it is for a task of a partition on the run queue of a CPU outside,
-    /// whose migration is disabled, be it only while a BPF program runs in its name.
+    /// Of a pick that was refused: whether the task may run on none of its policy's CPUs just now.
+    /// Then a rescue takes it, and the policy does not get it back, as it could put it nowhere. So it
+    /// is for a task of a partition on the run queue of a CPU outside, whose migration is disabled, be
+    /// it only while a BPF program runs in its name. The policy's CPU is in a dispatch.
     pub(crate) fn gives_up(&self, policy: &PolicyEntry, token: u64) -> bool {
         let slot = self.by_token(token).filter(|slot| self.is_partitioned() && !self.has_room(slot, policy));
         if let Some(slot) = slot {
@@ -72,8 +76,8 @@ impl<'a, H: Host> Core<'a, H> {
         slot.is_some()
     }
 
-    /// Of a pick that the host could not carry out, as the task's migration was disabled by then: gives the task to a rescue. No harm if it
-    /// has been enqueued since.
+    /// Of a pick that the host could not carry out, as the task's migration was disabled by then:
+    /// gives the task to a rescue. No harm if it has been enqueued since. In a dispatch.
     pub fn pick_failed(&self, token: u64) {
         if let Some(slot) = self.by_token(token) {
             slot.given_up.store(token, Relaxed);

@@ -81,7 +81,8 @@ pub struct Slot {
     /// The token that the watch saw it queued with, and for how much of the wait since then its policy was asked, ns (`stall.rs`).
     pub(crate) watched: AtomicU64,
     pub(crate) unanswered: AtomicU64,
-    /// The token that its policy has given up, while the task is queued with it still (`rescue.rs`).
+    /// The token that its policy has given up, while the task is queued with it still
+    /// (`rescue.rs`).
     pub(crate) given_up: AtomicU64,
     /// What identifies the task in the notes of calls: thread id in the high half, the policy's place in the table.
     tag: AtomicU64,
@@ -233,7 +234,8 @@ impl Slot {
         self.unqueue(token, to as u64)
     }
 
-    /// Takes back the last [`Slot::claim`] of a pick, unless the task has been enqueued since. It must not run.
+    /// Takes back the last [`Slot::claim`] of a pick, unless the task has been enqueued since. It
+    /// must not run.
     pub(crate) fn unpick(&self, token: u64) -> bool {
         let generation = token & GENERATION;
         let (picked, queued) = (generation | TaskState::Running as u64, generation | TaskState::Queued as u64);

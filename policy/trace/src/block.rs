@@ -98,7 +98,8 @@ impl BlockHead {
     }
 }
 
-/// The last stamp in a block: of its last event that has one, or its own. `None` when it is no whole block.
+/// The last stamp in a block: of its last event that has one, or its own. `None` when it is no whole
+/// block.
 pub fn last_stamp(block: &[u8]) -> Option<u64> {
     let head = BlockHead::from_bytes(block.first_chunk()?)?;
     let mut rest = block.get(HEAD_SIZE..)?.get(..head.used as usize)?;

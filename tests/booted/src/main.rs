@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The tests that run inside a booted kernel, as root, by way of the tool that a user has: `baton`.
 //!
-//! `baton-booted [--repeat N] [--part I/N] [WORD]`: all cases, or those of the group WORD (containment, life, conformance, upgrade, record, hints,
+//! `baton-booted [--repeat N] [--part I/N] [WORD]`: all cases, or those of the group WORD
+//! (containment, life, conformance, upgrade, record, hints,
 //! several, cores, configuration, systemd), or whose name has WORD in it, each N times in a row; of these, those for a machine like this. Every case begins and ends
 //! with nothing loaded, and fails when the machine does not go on scheduling or something stays behind. The kernel's log is judged
-//! by the one that boots the guest (crate baton-vm). `--part 2/3` deals them to three guests, and runs
-//! those of the second.
+//! by the one that boots the guest (crate baton-vm). `--part 2/3` deals them to three guests, and
+//! runs those of the second.
 //!
 //! `baton-booted --hostile SECONDS`: only the hostile clients of hint queues, so long.
 
