@@ -131,7 +131,7 @@ fn tested(name: &str, command: Command) -> Result<String> {
     if shown.status.success() {
         Ok(shown.counted().unwrap_or_default().to_owned())
     } else {
-        Err(format!("the booted tests failed ({}); see above", shown.status))
+        Err(format!("the booted tests failed ({})\n{}", shown.status, shown.findings()))
     }
 }
 
@@ -199,6 +199,16 @@ impl Shown {
     /// The line that says how many tests passed.
     pub fn counted(&self) -> Option<&str> {
         self.output.lines().find(|line| line.contains(" passed, "))
+    }
+
+    /// What there is to know of a failure, for the end of a long log: the tests that failed, what
+    /// the guest said of their machine, and how its errors end.
+    pub fn findings(&self) -> String {
+        const LAST: usize = 30;
+        let failed = self.output.lines().filter(|line| line.starts_with("FAILED  "));
+        let errors: Vec<&str> = self.errors.lines().collect();
+        let last = &errors[errors.len().saturating_sub(LAST)..];
+        failed.chain(last.iter().copied()).map(|line| format!("  {}\n", line.trim_end())).collect()
     }
 }
 

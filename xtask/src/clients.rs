@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Clients of hints for the booted tests, in other languages than Rust, and the examples of `docs/hints.md`: what a guest needs to run them.
+//! What the booted tests run that is not in Rust: clients of hints, with the examples of
+//! `docs/hints.md`, and a BPF program.
 
 use crate::{
     steps::{cannot_run, cargo},
@@ -28,18 +29,30 @@ pub fn files(root: &Path, target: &Path) -> Result<Vec<(PathBuf, String)>> {
     for (source, name) in [("tests/booted/hints.c", "baton-hints-c"), (EXAMPLES[1], "baton-example-c")] {
         files.push((in_c(root, source, target.join(name))?, format!("/usr/bin/{name}")));
     }
+    files.push((in_bpf(root, target.join("held.bpf.o"))?, format!("{SCRIPTS}/held.bpf.o")));
     cargo(root, &["build", "--release", "--package", "baton-hints", "--example", "echo"])?;
     files.push((target.join("examples/echo"), "/usr/bin/baton-example-rust".into()));
     Ok(files)
 }
 
 fn in_c(root: &Path, source: &str, program: PathBuf) -> Result<PathBuf> {
-    let mut compiler = Command::new("cc");
-    compiler.args(["-O2", "-Wall", "-Wextra", "-Werror", "-Ipolicy/c", source, "-o"]).current_dir(root);
-    match compiler.arg(&program).status() {
-        Ok(status) if status.success() => Ok(program),
+    compiled(root, &["cc", "-O2", "-Wall", "-Wextra", "-Werror", "-Ipolicy/c"], source, program)
+}
+
+/// A BPF program that the test of it loads (tests/booted/src/held.rs).
+fn in_bpf(root: &Path, object: PathBuf) -> Result<PathBuf> {
+    // Where Debian has the headers of its architecture.
+    let compiler = ["clang", "-O2", "-g", "-target", "bpf", "-I/usr/include/x86_64-linux-gnu", "-c"];
+    compiled(root, &compiler, "tests/booted/held.bpf.c", object)
+}
+
+fn compiled(root: &Path, compiler: &[&str], source: &str, output: PathBuf) -> Result<PathBuf> {
+    let mut command = Command::new(compiler[0]);
+    command.args(&compiler[1..]).args([source, "-o"]).arg(&output).current_dir(root);
+    match command.status() {
+        Ok(status) if status.success() => Ok(output),
         Ok(status) => Err(format!("{source} is not compiled ({status}); see above")),
-        Err(e) => Err(cannot_run("cc", &e)),
+        Err(e) => Err(cannot_run(compiler[0], &e)),
     }
 }
 

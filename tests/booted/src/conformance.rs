@@ -7,7 +7,7 @@ use baton_conformance::{Step, BEGIN, BEHAVIOURS, LIFE, NAP, ROUNDS, TELL};
 use rustix::{process, thread as task};
 
 use crate::{
-    tool::{baton, check, is_well, run, status, Hog},
+    tool::{Hog, baton, bind, check, is_well, run, status},
     Case,
 };
 
@@ -93,10 +93,4 @@ fn step(step: Step) -> Result<(), String> {
         Step::Thread => thread::spawn(nap).join().map_err(|_| "the thread panicked")?,
     }
     Ok(())
-}
-
-fn bind(cpus: &[usize]) -> Result<(), String> {
-    let mut set = task::CpuSet::new();
-    cpus.iter().for_each(|&cpu| set.set(cpu));
-    task::sched_setaffinity(None, &set).map_err(|e| format!("CPUs {cpus:?}: {e}"))
 }

@@ -6,6 +6,7 @@ use std::{fs, thread::sleep, time::Duration};
 use baton_conformance::{of_option, Fault};
 
 use crate::{
+    held,
     tool::{baton, baton_fails, check, hackbench, is_well, must, policy, run, sched_ext_state, status, stress},
     Case,
 };
@@ -28,6 +29,7 @@ pub fn cases() -> Vec<Case> {
         case!("refused answers for ever", stops(of_option("loop"), affinity)),
         case!("fault in a timer callback", stops(of_option("timer"), work)),
         case!("fault in select_task_rq", stops(of_option("select"), work)),
+        case!("fault in a wakeup while a BPF program holds a lock", held::stays_locked()),
         case!("fault on a CPU that is going offline", going_offline()),
         case!("fault under 500 tasks", stops(of_option("index"), five_hundred)),
         case!("Schedulable for a CPU that is not allowed", refused("not-allowed", affinity)),

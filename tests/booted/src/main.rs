@@ -25,6 +25,7 @@ mod cores;
 mod crowd;
 mod flight;
 mod grants;
+mod held;
 mod hints;
 mod hostile;
 mod killed;

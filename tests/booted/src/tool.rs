@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The tool and the loads, as a script would call them.
 
+use rustix::thread as task;
 use serde_json::Value;
 use std::{
     fs,
@@ -210,4 +211,11 @@ pub fn replace(bytes: &mut [u8], old: &[u8], new: &[u8]) -> Result<(), String> {
 /// The kernel's release.
 pub fn release() -> Result<String, String> {
     Ok(must("uname", &["-r"])?.trim().to_owned())
+}
+
+/// From now on this thread runs on these CPUs alone.
+pub fn bind(cpus: &[usize]) -> Result<(), String> {
+    let mut set = task::CpuSet::new();
+    cpus.iter().for_each(|&cpu| set.set(cpu));
+    task::sched_setaffinity(None, &set).map_err(|e| format!("CPUs {cpus:?}: {e}"))
 }

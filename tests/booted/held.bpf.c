@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * A program that holds a resilient lock for a while with interrupts on, as programs may, and then
+ * takes it once more. The kernel refuses that as a deadlock, unless somebody else has released the
+ * lock, or the kernel's record of it, in an interrupt meanwhile. tests/booted/src/held.rs runs it.
+ *
+ * Context: BPF_PROG_RUN, in a task's name.
+ */
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+
+/* How long it holds the lock, in turns of a loop: some milliseconds. */
+#define TURNS 100000
+
+char _license[] SEC("license") = "GPL";
+
+/* The kernel's, by name (include/asm-generic/rqspinlock.h). */
+struct bpf_res_spin_lock {
+	__u32 val;
+};
+
+extern int bpf_res_spin_lock(struct bpf_res_spin_lock *lock) __ksym;
+extern void bpf_res_spin_unlock(struct bpf_res_spin_lock *lock) __ksym;
+extern int bpf_iter_num_new(struct bpf_iter_num *it, int start, int end) __ksym;
+extern int *bpf_iter_num_next(struct bpf_iter_num *it) __ksym;
+extern void bpf_iter_num_destroy(struct bpf_iter_num *it) __ksym;
+
+struct value {
+	struct bpf_res_spin_lock lock;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct value);
+} locks SEC(".maps");
+
+/* Returns what the second lock says: -EDEADLK if the first still counts, 0 if it does not. */
+SEC("syscall")
+int held(void *ctx)
+{
+	/* Looked up twice, as the verifier refuses what it sees to be the same lock. */
+	__u32 key = 0;
+	struct value *first = bpf_map_lookup_elem(&locks, &key);
+	struct value *second = bpf_map_lookup_elem(&locks, &key);
+	int again = 1, i;
+
+	if (!first || !second || bpf_res_spin_lock(&first->lock))
+		return again;
+	bpf_for(i, 0, TURNS)
+		asm volatile("");
+	again = bpf_res_spin_lock(&second->lock);
+	if (!again)
+		bpf_res_spin_unlock(&second->lock);
+	bpf_res_spin_unlock(&first->lock);
+	return again;
+}
