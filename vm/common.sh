@@ -14,14 +14,15 @@ root=$BATON_CACHE/root
 say() { echo "baton: $*" >&2; }
 die() { say "$*"; exit 2; }
 
-# What a command in the root, and sudo on the way to it, may see of our environment. Everything else stays outside:
-# a build must not depend on who started it.
+# What a command in the root, and sudo on the way to it, may see of our environment. Everything else
+# stays outside: a build must not depend on who started it.
 passed_variables() {
 	env | sed -n 's/^\(BATON_[A-Za-z0-9_]*\|CI\|TERM\|NO_COLOR\|https\{0,1\}_proxy\|no_proxy\|SSL_CERT_FILE\)=.*/\1/p'
 }
 
-# become_root SCRIPT ARGS...: returns when we are root already, else runs the script again through sudo. The variables
-# go through env, because a sudoers file that allows every command may still forbid --preserve-env.
+# become_root SCRIPT ARGS...: returns when we are root already, else runs the script again through
+# sudo. The variables go through env, because a sudoers file that allows every command may still
+# forbid --preserve-env.
 become_root() {
 	[ "$(id -u)" = 0 ] && return
 	command -v sudo >/dev/null || die "this needs root to mount and chroot: run it as root, or install sudo"

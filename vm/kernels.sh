@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# Fetches kernels of Debian's archive into the Debian root, beside the one that it has: headers to build for, and an image to boot.
-# Runs inside the root:
+# Fetches kernels of Debian's archive into the Debian root, beside the one that it has: headers to
+# build for, and an image to boot. Runs inside the root:
 #
-#   vm/enter vm/kernels.sh              those of testing, unstable, experimental and backports, in all flavours of x86-64
-#   vm/enter vm/kernels.sh RELEASE...   these
+#   vm/enter vm/kernels.sh those of testing, unstable, experimental and backports, in all flavours
+#   of x86-64 vm/enter vm/kernels.sh RELEASE... these
 #
 # Prints the releases, oldest first. What is there is not fetched again: 30 MB each.
 set -eu

@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # Makes the Debian testing root that holds kernel, headers, compilers, QEMU and tools of one age:
 #
-#   vm/root.sh          once about 2 minutes and 3.5 GB in $BATON_CACHE/root (default /var/cache/baton/root);
+#   vm/root.sh once about 2 minutes and 3.5 GB in $BATON_CACHE/root (default /var/cache/baton/root);
 #                       afterwards a few milliseconds. With a changed package list, only what is missing is installed.
 #
-# To get newer packages, remove $BATON_CACHE/root and run it again. Safe against two at once, and against being killed:
-# the root appears under its name when it is complete, and its mounts live in our own mount namespace.
+# To get newer packages, remove $BATON_CACHE/root and run it again. Safe against two at once, and
+# against being killed: the root appears under its name when it is complete, and its mounts live in
+# our own mount namespace.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd -P)
 . "$here/common.sh"
@@ -14,10 +15,11 @@ here=$(cd "$(dirname "$0")" && pwd -P)
 suite=forky
 mirror=${BATON_DEBIAN_MIRROR:-http://deb.debian.org/debian}
 
-# What the root holds, and for what. linux-source and the kernel image are added when the headers' version is known.
-# The last line but two is for tests of files that other programs read: protoc decodes traces, the browser opens pages (350 MB
-# with all that it needs; the full chromium would be 570). gdb is for `baton replay --gdb`, strace kills commands between two system
-# calls. The last line is what benches load a machine with.
+# What the root holds, and for what. linux-source and the kernel image are added when the headers'
+# version is known. The last line but two is for tests of files that other programs read: protoc
+# decodes traces, the browser opens pages (350 MB with all that it needs; the full chromium would be
+# 570). gdb is for `baton replay --gdb`, strace kills commands between two system calls. The last
+# line is what benches load a machine with.
 packages="
 ca-certificates make gcc libc6-dev pkgconf git cpio xz-utils zstd procps util-linux python3
 rustc cargo rust-src rust-clippy rustfmt
@@ -76,16 +78,17 @@ in_root() (
 		${https_proxy:+"https_proxy=$https_proxy"} "$@"
 )
 
-# apt DIR ARGS...: apt-get in the root at DIR. Without a pseudo-terminal, for the root has no /dev/pts.
+# apt DIR ARGS...: apt-get in the root at DIR. Without a pseudo-terminal, for the root has no
+# /dev/pts.
 apt() {
 	dir=$1
 	shift
 	in_root "$dir" apt-get -q -y -o Dpkg::Use-Pty=0 "$@" >&2
 }
 
-# kernel DIR: adds to the root at DIR the kernel image, under /kernel, and the kernel's source, both of the headers'
-# version. The image is unpacked, not installed: nothing boots from the root, and its package would want an initramfs
-# generator.
+# kernel DIR: adds to the root at DIR the kernel image, under /kernel, and the kernel's source, both
+# of the headers' version. The image is unpacked, not installed: nothing boots from the root, and
+# its package would want an initramfs generator.
 kernel() {
 	release=$(in_root "$1" dpkg-query -f '${Depends}' -W linux-headers-cloud-amd64 | sed 's/.*linux-headers-\([0-9][^ ]*\).*/\1/')
 	series=$(echo "$release" | sed 's/^\([0-9]*\.[0-9]*\).*/\1/')
@@ -100,7 +103,8 @@ kernel() {
 		dpkg -x linux-binary-unsigned-*.deb . && rm -f linux-binary-unsigned-*.deb' sh "$release" >&2
 }
 
-# Git refuses to look at a repository of another user, and ours usually is one: inside the root we are root.
+# Git refuses to look at a repository of another user, and ours usually is one: inside the root we
+# are root.
 finish() {
 	printf '[safe]\n\tdirectory = *\n' >"$1/etc/gitconfig"
 	echo "$stamp" >"$1/etc/baton-root.new"
@@ -128,7 +132,8 @@ done
 say "making a Debian $suite root in $root: about 2 minutes, 3.5 GB, once"
 start=$(date +%s)
 rm -rf --one-file-system "$root.tmp"
-# Check-Valid-Until is off because a mirror may serve an older snapshot; the signature is checked all the same.
+# Check-Valid-Until is off because a mirror may serve an older snapshot; the signature is checked
+# all the same.
 mmdebstrap --mode=root --variant=apt --keyring="$keyring" \
 	--aptopt='Acquire::Check-Valid-Until "false"' --aptopt='APT::Install-Recommends "false"' \
 	--include="$(echo $packages | tr ' ' ,)" "$suite" "$root.tmp" "deb $mirror $suite main" >&2 ||

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Idle states for a guest, which has none: leaving one takes as long as on the processor whose table is given. Which state a CPU takes is the
- * kernel's own choice (drivers/cpuidle/governors).
+ * Idle states for a guest, which has none: leaving one takes as long as on the processor whose
+ * table is given. Which state a CPU takes is the kernel's own choice (drivers/cpuidle/governors).
  *
- * A state is the halt of any guest, after which the CPU spins for the exit latency, with interrupts off. A processor spends that time before
- * the first instruction of the interrupt; here the interrupt is handled before. Whom it wakes begins at the same time: he runs only when this
- * CPU leaves the idle loop.
+ * A state is the halt of any guest, after which the CPU spins for the exit latency, with interrupts
+ * off. A processor spends that time before the first instruction of the interrupt; here the
+ * interrupt is handled before. Whom it wakes begins at the same time: he runs only when this CPU
+ * leaves the idle loop.
  */
 #include <linux/cpu.h>
 #include <linux/cpuidle.h>
@@ -81,7 +82,10 @@ static int __init baton_idle_init(void)
 static void __exit baton_idle_exit(void)
 {
 	cpuidle_unregister(&driver);
-	/* No CPU comes here any more. One that is here leaves the halt with the first interrupt, and takes the second when it is out. */
+	/*
+	 * No CPU comes here any more. One that is here leaves the halt with the first interrupt,
+	 * and takes the second when it is out.
+	 */
 	kick_all_cpus_sync();
 	kick_all_cpus_sync();
 }

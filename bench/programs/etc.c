@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * An open loop to a memcached at 127.0.0.1, like Facebook's ETC pool (Atikoglu et al., SIGMETRICS '12): the sizes of keys and values and
- * the gaps between requests have that paper's distributions; who is asked for is uniform, as in Enoki's measurement of memcached
- * (SOSP '23, section 5.6).
+ * An open loop to a memcached at 127.0.0.1, like Facebook's ETC pool (Atikoglu et al., SIGMETRICS
+ * '12): the sizes of keys and values and the gaps between requests have that paper's distributions;
+ * who is asked for is uniform, as in Enoki's measurement of memcached (SOSP '23, section 5.6).
  *
- * One thread is all clients. It has a real-time priority (0: none), so that what is measured is the server's waiting and not its own. A request
- * that finds all connections taken waits, and its time counts from when it was due. Prints one line of JSON: how many were answered in
- * the time, and percentiles of latencies of GET, ns.
+ * One thread is all clients. It has a real-time priority (0: none), so that what is measured is the
+ * server's waiting and not its own. A request that finds all connections taken waits, and its time
+ * counts from when it was due. Prints one line of JSON: how many were answered in the time, and
+ * percentiles of latencies of GET, ns.
  */
 #include "load.h"
 
@@ -24,7 +25,8 @@
 #define MAX_VALUE 8000
 #define PATIENCE 100		/* tries to reach the server, 50 ms apart */
 
-static double connections = 64, records = 3000, updates = 3, gap = 100000, duration = 1e9, port = 11211, seed = 1, priority = 1;
+static double connections = 64, records = 3000, updates = 3, gap = 100000, duration = 1e9,
+	      port = 11211, seed = 1, priority = 1;
 
 static const struct option options[] = {
 	{ "--connections", &connections, 1, 1000 }, { "--records", &records, 1, 1e7 },
@@ -35,7 +37,10 @@ static const struct option options[] = {
 
 struct connection {
 	int fd;
-	/* A request is on its way, and counts from then; one that fills the server counts not, and was due at 0. */
+	/*
+	 * A request is on its way, and counts from then; one that fills the server counts not, and
+	 * was due at 0.
+	 */
 	int is_taken, is_get;
 	uint64_t due;
 	/* What has come of an answer's line, and how much of a value is yet to be skipped. */
@@ -70,7 +75,8 @@ static unsigned int record(uint64_t number, char key[MAX_KEY + 1])
 {
 	uint64_t random = number ^ 0x5bd1e995;
 	double u = draw_unit(&random);
-	unsigned int length = clamp(extreme(u > 0 ? u : 1e-9, 30.7984, 8.20449, 0.078688), 10, MAX_KEY);
+	unsigned int length =
+		clamp(extreme(u > 0 ? u : 1e-9, 30.7984, 8.20449, 0.078688), 10, MAX_KEY);
 
 	snprintf(key, MAX_KEY + 1, "%0*llu", (int)length, (unsigned long long)number);
 	return clamp(pareto(draw_unit(&random), 214.476, 0.348238), 1, MAX_VALUE);
@@ -180,7 +186,9 @@ static void wait_for_answers(int epoll, uint64_t until)
 
 static int reach(void)
 {
-	struct sockaddr_in at = { .sin_family = AF_INET, .sin_port = htons(port), .sin_addr = { htonl(INADDR_LOOPBACK) } };
+	struct sockaddr_in at = { .sin_family = AF_INET,
+				  .sin_port = htons(port),
+				  .sin_addr = { htonl(INADDR_LOOPBACK) } };
 	const int one = 1;
 
 	for (int i = 0; i < PATIENCE; i++) {
@@ -245,7 +253,8 @@ static void ask_all(int epoll)
 		if (!to)
 			break;
 		turn++;
-		ask(to, draw(&random) % (uint64_t)records, draw_unit(&random) * 100 >= updates, begin + (uint64_t)due);
+		ask(to, draw(&random) % (uint64_t)records, draw_unit(&random) * 100 >= updates,
+		    begin + (uint64_t)due);
 	}
 	while (now() < end)
 		wait_for_answers(epoll, end);
@@ -270,7 +279,8 @@ int main(int argc, char **argv)
 	fill(epoll);
 	/* The usual slack of 50 us would make requests late by that. */
 	prctl(PR_SET_TIMERSLACK, 1);
-	if (priority && sched_setscheduler(0, SCHED_FIFO, &(struct sched_param) { .sched_priority = priority }))
+	if (priority &&
+	    sched_setscheduler(0, SCHED_FIFO, &(struct sched_param){ .sched_priority = priority }))
 		err(1, "no real-time priority (root has it)");
 	ask_all(epoll);
 	printf("{\"answered\":%llu,\"gets\":{", (unsigned long long)answered);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the programs of an open loop share: requests that come as a Poisson process whether or not the ones before are answered, time,
- * computing, and latencies from when a request was due.
+ * What the programs of an open loop share: requests that come as a Poisson process whether or not
+ * the ones before are answered, time, computing, and latencies from when a request was due.
  */
 #ifndef BATON_LOAD_H
 #define BATON_LOAD_H
@@ -123,7 +123,8 @@ static inline void latencies_print(struct latencies *latencies)
 	for (int i = 0; i < 3; i++) {
 		size_t rank = ceil(ranks[i] * latencies->nr);
 
-		printf(",\"%s\":%llu", names[i], latencies->nr ? (unsigned long long)latencies->at[rank - 1] : 0ULL);
+		printf(",\"%s\":%llu", names[i],
+		       latencies->nr ? (unsigned long long)latencies->at[rank - 1] : 0ULL);
 	}
 }
 
@@ -149,8 +150,10 @@ static inline void parse_options(const struct option *options, int nr, int count
 			errx(2, "what is '%s'?", words[i]);
 		}
 		*option->value = strtod(words[i + 1], &end);
-		if (end == words[i + 1] || *end || !(*option->value >= option->least && *option->value <= option->most))
-			errx(2, "%s is a number from %g to %g, not '%s'", option->name, option->least, option->most, words[i + 1]);
+		if (end == words[i + 1] || *end ||
+		    !(*option->value >= option->least && *option->value <= option->most))
+			errx(2, "%s is a number from %g to %g, not '%s'", option->name,
+			     option->least, option->most, words[i + 1]);
 	}
 }
 

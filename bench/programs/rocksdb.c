@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 // libraries: -lrocksdb
 /*
- * Short and long requests of one RocksDB in memory: Enoki (SOSP '23, section 5.4), after ghOSt and Shinjuku.
+ * Short and long requests of one RocksDB in memory: Enoki (SOSP '23, section 5.4), after ghOSt and
+ * Shinjuku.
  *
- * Requests come as a Poisson process into one queue; whichever worker is free takes the next, and sleeps until it is due. A GET reads
- * one key, a range query some thousand in their order; who is done early computes until the time has gone that such a request is
- * said to take, in CPU time of its thread. The program prints one line of JSON:
+ * Requests come as a Poisson process into one queue; whichever worker is free takes the next, and
+ * sleeps until it is due. A GET reads one key, a range query some thousand in their order; who is
+ * done early computes until the time has gone that such a request is said to take, in CPU time of
+ * its thread. The program prints one line of JSON:
  *
- *   answered   requests
- *   computed   CPU time that they were said to take, of those in progress at the end what they had, ns
- *   gets       GETs, and percentiles of their latency from when they were due, ns
+ *   answered requests computed CPU time that they were said to take, of those in progress at the
+ *   end what they had, ns gets GETs, and percentiles of their latency from when they were due, ns
  *
  * Times on the command line are ns.
  */
@@ -26,7 +27,8 @@
 #define VALUE 64		/* bytes */
 #define MARGIN 100000000	/* until the first request may be due, ns */
 
-static double workers = 50, keys = 20000, gap = 100000, shorts = 4000, longs = 10000000, longs_percent = 0.5;
+static double workers = 50, keys = 20000, gap = 100000, shorts = 4000, longs = 10000000,
+	      longs_percent = 0.5;
 static double duration = 1e9, nice_value, seed = 1;
 
 static const struct option options[] = {
@@ -111,7 +113,8 @@ static void range(uint64_t *random)
 	char *why = NULL;
 	int seen = 0;
 
-	for (rocksdb_iter_seek(at, (char *)&first, sizeof(first)); seen < RANGE && rocksdb_iter_valid(at); rocksdb_iter_next(at)) {
+	for (rocksdb_iter_seek(at, (char *)&first, sizeof(first));
+	     seen < RANGE && rocksdb_iter_valid(at); rocksdb_iter_next(at)) {
 		size_t length;
 
 		rocksdb_iter_value(at, &length);
@@ -139,7 +142,8 @@ static struct request next_request(void)
 /* Until the request has had its time, or the run is over. Says how much it had. */
 static uint64_t answer(struct worker *worker, const struct request *request)
 {
-	uint64_t whole = request->is_long ? longs : shorts, since = clock_ns(CLOCK_THREAD_CPUTIME_ID), had;
+	uint64_t whole = request->is_long ? longs : shorts,
+		 since = clock_ns(CLOCK_THREAD_CPUTIME_ID), had;
 
 	if (request->is_long)
 		range(&worker->random);
@@ -205,7 +209,8 @@ int main(int argc, char **argv)
 		computed += all[i].computed;
 		latencies_join(&gets, &all[i].gets);
 	}
-	printf("{\"answered\":%llu,\"computed\":%llu,\"gets\":{", (unsigned long long)answered, (unsigned long long)computed);
+	printf("{\"answered\":%llu,\"computed\":%llu,\"gets\":{", (unsigned long long)answered,
+	       (unsigned long long)computed);
 	latencies_print(&gets);
 	printf("}}\n");
 	/* The database goes with the process. */

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Message threads wake workers by futexes: the shape of a web server, after schbench (Chris Mason), of which nothing is copied. A worker puts
- * itself on its message thread's list, posts to it, and waits. The message thread wakes all on its list and waits for the next post. A woken
- * worker sleeps (a network round), computes, and asks again.
+ * Message threads wake workers by futexes: the shape of a web server, after schbench (Chris Mason),
+ * of which nothing is copied. A worker puts itself on its message thread's list, posts to it, and
+ * waits. The message thread wakes all on its list and waits for the next post. A woken worker
+ * sleeps (a network round), computes, and asks again.
  *
- * Measured is the wakeup: from just before the message thread's futex call to the worker's first instruction after its own. With -H each
- * message thread tells the policy `locality` that it and its workers belong together.
+ * Measured is the wakeup: from just before the message thread's futex call to the worker's first
+ * instruction after its own. With -H each message thread tells the policy `locality` that it and
+ * its workers belong together.
  */
 #define _GNU_SOURCE
 #include <err.h>
@@ -49,7 +51,8 @@ struct messenger {
 	int home;			/* as the policy says */
 };
 
-static unsigned long nr_messengers = 2, nr_workers = 2, sleep_us = 100, work_us = 5000, run_ms = 10000, warm_up_ms = 1000;
+static unsigned long nr_messengers = 2, nr_workers = 2, sleep_us = 100, work_us = 5000,
+		     run_ms = 10000, warm_up_ms = 1000;
 static bool hints;
 static uint64_t measured_from, ends_at;
 
@@ -79,8 +82,8 @@ static void pause_for(uint64_t ns)
 }
 
 /*
- * Takes so much of its thread's time on a CPU, ns. Where CPUs share one stream of instructions, the next one goes on at each pause, and who is
- * woken there need not wait until this is over.
+ * Takes so much of its thread's time on a CPU, ns. Where CPUs share one stream of instructions, the
+ * next one goes on at each pause, and who is woken there need not wait until this is over.
  */
 static void compute(uint64_t ns)
 {
@@ -115,7 +118,8 @@ static void *work(void *argument)
 	do {
 		__atomic_store_n(&me->woken, 0, __ATOMIC_SEQ_CST);
 		me->next = __atomic_load_n(&messenger->waiting, __ATOMIC_SEQ_CST);
-		while (!__atomic_compare_exchange_n(&messenger->waiting, &me->next, me, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+		while (!__atomic_compare_exchange_n(&messenger->waiting, &me->next, me, false,
+						    __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
 			;
 		post(&messenger->posted);
 		wait_for(&me->woken);
@@ -133,7 +137,8 @@ static void *work(void *argument)
 static void say(struct messenger *me)
 {
 	struct baton_hint hint = { .tag = 1, .words = { 1 } }, reply;
-	struct baton_hints *queue = malloc(sizeof(*queue));	/* stays open as long as the thread is there */
+	/* stays open as long as the thread is there */
+	struct baton_hints *queue = malloc(sizeof(*queue));
 	unsigned long i;
 
 	if (!queue)
@@ -142,8 +147,10 @@ static void say(struct messenger *me)
 		errx(1, "the policy locality takes no hints from here: %s", queue->message);
 	for (i = 0; i <= nr_workers; i++) {
 		hint.thread = i < nr_workers ? me->workers[i].id : gettid();
-		if (baton_hints_send_now(queue, &hint) != BATON_HINT_ANSWER_TAKEN || !baton_hints_receive(queue, &reply))
-			errx(1, "the policy locality did not take a hint about thread %u", hint.thread);
+		if (baton_hints_send_now(queue, &hint) != BATON_HINT_ANSWER_TAKEN ||
+		    !baton_hints_receive(queue, &reply))
+			errx(1, "the policy locality did not take a hint about thread %u",
+			     hint.thread);
 		me->home = (int)reply.words[0];
 	}
 }
@@ -209,8 +216,8 @@ static void report(const struct messenger *all)
 		nr += worker->nr_waits;
 	}
 	qsort(waits, nr, sizeof(*waits), compare);
-	printf("{\"wakeups\": %zu, \"p50_ns\": %u, \"p99_ns\": %u, \"max_ns\": %u, \"homes\": [", nr, percentile(waits, nr, 500),
-	       percentile(waits, nr, 990), waits[nr - 1]);
+	printf("{\"wakeups\": %zu, \"p50_ns\": %u, \"p99_ns\": %u, \"max_ns\": %u, \"homes\": [",
+	       nr, percentile(waits, nr, 500), percentile(waits, nr, 990), waits[nr - 1]);
 	for (i = 0; i < nr_messengers; i++)
 		printf("%s%d", i ? ", " : "", all[i].home);
 	printf("]}\n");

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# For gdb, which `baton replay --gdb` runs with it: stops where the policy fails, or just before the event that was asked for, and
-# shows the policy's own frame. $BATON_POLICY_PLACES has the directories of its source, as they are in its library.
+# For gdb, which `baton replay --gdb` runs with it: stops where the policy fails, or just before the
+# event that was asked for, and shows the policy's own frame. $BATON_POLICY_PLACES has the
+# directories of its source, as they are in its library.
 import os
 
 import gdb
@@ -25,7 +26,8 @@ def stopped(event):
 gdb.execute("set breakpoint pending on")
 gdb.execute("set pagination off")
 gdb.execute("break core::panicking::panic_fmt")
-# A call that its host ends: a deadlock, a Schedulable that is lost. The policy's library, which has it, comes later.
+# A call that its host ends: a deadlock, a Schedulable that is lost. The policy's library, which has
+# it, comes later.
 gdb.execute("break baton_seam::host::abandon")
 # The same of a policy in C: also its baton_assert.
 gdb.execute("break baton_abandon")

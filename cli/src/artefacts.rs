@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What runs in the kernel, as files: where they are looked for, what they are made from, when they are stale.
+//! What runs in the kernel, as files: where they are looked for, what they are made from, when they
+//! are stale.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -44,38 +45,69 @@ impl Search {
     /// `first` comes from --modules or $BATON_MODULES.
     pub fn new(first: Option<&Path>) -> Self {
         let release = kernel::release();
-        let usual = [Path::new("/usr/lib/baton").join(&release), output_dir(&release)];
-        Self(first.map(Path::to_path_buf).into_iter().chain(usual).collect())
+        let usual = [
+            Path::new("/usr/lib/baton").join(&release),
+            output_dir(&release),
+        ];
+        Self(
+            first
+                .map(Path::to_path_buf)
+                .into_iter()
+                .chain(usual)
+                .collect(),
+        )
     }
 
     pub fn find(&self, file: &str) -> Result<PathBuf> {
-        self.0.iter().map(|dir| dir.join(file)).find(|path| path.exists()).ok_or_else(|| {
-            let places: Vec<_> = self.0.iter().map(|dir| dir.display().to_string()).collect();
-            Error::user(
-                format!("there is no {file} for kernel {} in {}", kernel::release(), places.join(", ")),
-                "build it (baton build POLICY), or say where it is (--modules DIR)",
-            )
-        })
+        self.0
+            .iter()
+            .map(|dir| dir.join(file))
+            .find(|path| path.exists())
+            .ok_or_else(|| {
+                let places: Vec<_> = self.0.iter().map(|dir| dir.display().to_string()).collect();
+                Error::user(
+                    format!(
+                        "there is no {file} for kernel {} in {}",
+                        kernel::release(),
+                        places.join(", ")
+                    ),
+                    "build it (baton build POLICY), or say where it is (--modules DIR)",
+                )
+            })
     }
 }
 
-/// Baton's source tree: given by $BATON_SOURCE, or around the current directory, this program, or the place where this
-/// program was compiled.
+/// Baton's source tree: given by $BATON_SOURCE, or around the current directory, this program, or
+/// the place where this program was compiled.
 pub fn source() -> Result<PathBuf> {
     if let Some(given) = std::env::var_os("BATON_SOURCE").map(PathBuf::from) {
         return match is_source(&given) {
             true => Ok(given),
             false => Err(Error::user(
-                format!("$BATON_SOURCE is {}, which is not Baton's source tree", given.display()),
+                format!(
+                    "$BATON_SOURCE is {}, which is not Baton's source tree",
+                    given.display()
+                ),
                 "set it to the directory with policies/ and hosts/kernel/build.sh",
             )),
         };
     }
-    let starts = [std::env::current_dir().ok(), std::env::current_exe().ok(), Some(env!("CARGO_MANIFEST_DIR").into())];
-    let found = starts.iter().flatten().flat_map(|start| start.ancestors()).find(|dir| is_source(dir));
-    found
-        .map(Path::to_path_buf)
-        .ok_or_else(|| Error::user("Baton's source tree was not found", "go there, or set BATON_SOURCE to it"))
+    let starts = [
+        std::env::current_dir().ok(),
+        std::env::current_exe().ok(),
+        Some(env!("CARGO_MANIFEST_DIR").into()),
+    ];
+    let found = starts
+        .iter()
+        .flatten()
+        .flat_map(|start| start.ancestors())
+        .find(|dir| is_source(dir));
+    found.map(Path::to_path_buf).ok_or_else(|| {
+        Error::user(
+            "Baton's source tree was not found",
+            "go there, or set BATON_SOURCE to it",
+        )
+    })
 }
 
 fn is_source(dir: &Path) -> bool {
@@ -91,7 +123,8 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// `text` is a path, or a name in the source tree's policies/, or a name in the current directory.
+    /// `text` is a path, or a name in the source tree's policies/, or a name in the current
+    /// directory.
     pub fn find(text: &str) -> Result<Self> {
         let tree = source()?.join("policies");
         let dashed = text.replace('_', "-");
@@ -101,37 +134,50 @@ impl Policy {
         };
         let Some(dir) = candidates.iter().find(|dir| dir.is_dir()) else {
             return Err(Error::user(
-                format!("there is no policy '{text}': neither in {} nor here", tree.display()),
+                format!(
+                    "there is no policy '{text}': neither in {} nor here",
+                    tree.display()
+                ),
                 "check the name, give a path, or begin one: baton new NAME",
             ));
         };
-        let dir = fs::canonicalize(dir).map_err(|e| Error::file(format!("reading {}", dir.display()), &e))?;
+        let dir = fs::canonicalize(dir)
+            .map_err(|e| Error::file(format!("reading {}", dir.display()), &e))?;
         let name = match fs::read_to_string(dir.join("Cargo.toml")) {
             Ok(toml) => package_name(&toml).map(str::to_owned),
-            Err(_) if has_c_file(&dir) => dir.file_name().and_then(OsStr::to_str).map(str::to_owned),
+            Err(_) if has_c_file(&dir) => {
+                dir.file_name().and_then(OsStr::to_str).map(str::to_owned)
+            }
             Err(_) => None,
         };
-        let name = name.and_then(|name| names::policy(&name).ok()).ok_or_else(|| {
-            Error::user(
-                format!(
-                    "{} is no policy: it has neither a Cargo.toml with a name for a policy nor a C file",
+        let name = name
+            .and_then(|name| names::policy(&name).ok())
+            .ok_or_else(|| {
+                Error::user(
+                    format!(
+                    "{} is no policy: it has neither a Cargo.toml with a name for a policy nor a C \
+                     file",
                     dir.display()
                 ),
-                "give the directory of a policy; `baton new NAME` makes one",
-            )
-        })?;
+                    "give the directory of a policy; `baton new NAME` makes one",
+                )
+            })?;
         Ok(Self { name, dir })
     }
 }
 
 fn has_c_file(dir: &Path) -> bool {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
-    entries.into_iter().any(|e| e.path().extension() == Some(OsStr::new("c")))
+    entries
+        .into_iter()
+        .any(|e| e.path().extension() == Some(OsStr::new("c")))
 }
 
 /// The first `name = "..."`, as build.sh reads it.
 fn package_name(toml: &str) -> Option<&str> {
-    let line = toml.lines().find_map(|line| line.strip_prefix("name")?.trim_start().strip_prefix('='))?;
+    let line = toml
+        .lines()
+        .find_map(|line| line.strip_prefix("name")?.trim_start().strip_prefix('='))?;
     line.trim().strip_prefix('"')?.split('"').next()
 }
 
@@ -150,19 +196,26 @@ pub fn allow_unsafe() {
     ALLOW_UNSAFE.get_or_init(|| ());
 }
 
-/// The kernel that is built for: the one that was named, else the running one, else that which `baton vm` boots, else the newest
-/// whose headers are installed.
+/// The kernel that is built for: the one that was named, else the running one, else that which
+/// `baton vm` boots, else the newest whose headers are installed.
 pub fn headers_release() -> Result<String> {
-    let has_headers = |release: &str| Path::new("/lib/modules").join(release).join("build").exists();
+    let has_headers = |release: &str| {
+        Path::new("/lib/modules")
+            .join(release)
+            .join("build")
+            .exists()
+    };
     if let Some(release) = KERNEL.get() {
         return match has_headers(release) {
             true => Ok(release.clone()),
             false => Err(Error::environment(
                 format!(
-                    "the headers of kernel {release} are not installed here: there is no /lib/modules/{release}/build"
+                    "the headers of kernel {release} are not installed here: there is no \
+                     /lib/modules/{release}/build"
                 ),
                 format!(
-                    "install them (Debian: linux-headers-{release}), or run baton where they are (vm/enter baton ...)"
+                    "install them (Debian: linux-headers-{release}), or run baton where they are \
+                     (vm/enter baton ...)"
                 ),
             )),
         };
@@ -171,15 +224,23 @@ pub fn headers_release() -> Result<String> {
     if has_headers(&running) {
         return Ok(running);
     }
-    if let Some(kernel) = Kernel::of_root().ok().filter(|kernel| has_headers(&kernel.release)) {
+    if let Some(kernel) = Kernel::of_root()
+        .ok()
+        .filter(|kernel| has_headers(&kernel.release))
+    {
         return Ok(kernel.release);
     }
     let entries = fs::read_dir("/lib/modules").into_iter().flatten().flatten();
-    let names = entries.filter_map(|e| e.file_name().to_str().map(str::to_owned)).filter(|name| has_headers(name));
+    let names = entries
+        .filter_map(|e| e.file_name().to_str().map(str::to_owned))
+        .filter(|name| has_headers(name));
     names.max_by_key(|name| version_key(name)).ok_or_else(|| {
         Error::environment(
             "no kernel headers to build against are installed here",
-            format!("install those of this kernel (Debian: linux-headers-{running}), or run baton inside Baton's Debian root: vm/enter baton ..."),
+            format!(
+                "install those of this kernel (Debian: linux-headers-{running}), or run baton \
+                inside Baton's Debian root: vm/enter baton ..."
+            ),
         )
     })
 }
@@ -217,11 +278,15 @@ impl Target<'_> {
         }
     }
 
-    /// Changed by each build that went well; modules themselves are left alone when nothing in them changes.
+    /// Changed by each build that went well; modules themselves are left alone when nothing in them
+    /// changes.
     fn stamp(&self) -> String {
         match self {
             Target::Core => ".core.built".into(),
-            Target::Policy(policy) | Target::Native(policy) | Target::Checked(policy) | Target::Debuggable(policy) => {
+            Target::Policy(policy)
+            | Target::Native(policy)
+            | Target::Checked(policy)
+            | Target::Debuggable(policy) => {
                 format!(".{}.built", policy.name)
             }
         }
@@ -244,7 +309,8 @@ impl Target<'_> {
     pub fn build(&self) -> Result<PathBuf> {
         let source = source()?;
         let (out, whose) = self.place()?;
-        fs::create_dir_all(&out).map_err(|e| Error::file(format!("making {}", out.display()), &e))?;
+        fs::create_dir_all(&out)
+            .map_err(|e| Error::file(format!("making {}", out.display()), &e))?;
         eprintln!("baton: building {}{whose}", self.title());
         let (begun, start) = (SystemTime::now(), Instant::now());
         let host = match self {
@@ -266,19 +332,35 @@ impl Target<'_> {
             Target::Debuggable(policy) => command.arg(&policy.dir).env("BATON_DEBUGGABLE", "1"),
         };
         // The compilers' messages go where ours go; nothing of a build belongs on standard output.
-        let status = command.arg(&out).stdin(Stdio::null()).stdout(std::io::stderr()).status();
-        let status =
-            status.map_err(|e| Error::environment(format!("the build cannot be run: {e}"), format!("check {host}")))?;
+        let status = command
+            .arg(&out)
+            .stdin(Stdio::null())
+            .stdout(std::io::stderr())
+            .status();
+        let status = status.map_err(|e| {
+            Error::environment(
+                format!("the build cannot be run: {e}"),
+                format!("check {host}"),
+            )
+        })?;
         if status.code() == Some(3) {
             return Err(Error::environment(
-                format!("{} cannot be built{whose}; what is missing is said above", self.title()),
-                "see docs/kernel-policy.md for what a kernel must have, and `baton doctor` for what this one has",
+                format!(
+                    "{} cannot be built{whose}; what is missing is said above",
+                    self.title()
+                ),
+                "see docs/kernel-policy.md for what a kernel must have, and `baton doctor` for \
+                 what this one has",
             ));
         }
         if !status.success() {
             return Err(Error::user(
-                format!("building {} failed; the compiler's messages are above", self.title()),
-                "mend the first of them and build again (unsafe code is refused without --allow-unsafe)",
+                format!(
+                    "building {} failed; the compiler's messages are above",
+                    self.title()
+                ),
+                "mend the first of them and build again (unsafe code is refused without \
+                 --allow-unsafe)",
             ));
         }
         // Dated from the beginning, so that what was changed meanwhile counts as newer.
@@ -286,14 +368,20 @@ impl Target<'_> {
         File::create(&stamp)
             .and_then(|file| file.set_modified(begun))
             .map_err(|e| Error::file(format!("writing {}", stamp.display()), &e))?;
-        eprintln!("baton: built {} ({:.1} s)", self.title(), start.elapsed().as_secs_f32());
+        eprintln!(
+            "baton: built {} ({:.1} s)",
+            self.title(),
+            start.elapsed().as_secs_f32()
+        );
         Ok(out)
     }
 
     /// Builds what is missing, or older than its source. Gives where it is.
     pub fn ensure(&self) -> Result<PathBuf> {
         let (out, _) = self.place()?;
-        let built = fs::metadata(out.join(self.stamp())).and_then(|m| m.modified()).ok();
+        let built = fs::metadata(out.join(self.stamp()))
+            .and_then(|m| m.modified())
+            .ok();
         let complete = self.files().iter().all(|file| out.join(file).exists());
         let tree = source()?;
         let mut sources = match self {
@@ -301,11 +389,17 @@ impl Target<'_> {
                 vec![tree.join("hosts/native"), tree.join("policy")]
             }
             Target::Core | Target::Policy(_) => {
-                vec![tree.join("hosts/core"), tree.join("hosts/kernel"), tree.join("policy")]
+                vec![
+                    tree.join("hosts/core"),
+                    tree.join("hosts/kernel"),
+                    tree.join("policy"),
+                ]
             }
         };
-        if let Target::Policy(policy) | Target::Native(policy) | Target::Checked(policy) | Target::Debuggable(policy) =
-            self
+        if let Target::Policy(policy)
+        | Target::Native(policy)
+        | Target::Checked(policy)
+        | Target::Debuggable(policy) = self
         {
             sources.push(policy.dir.clone());
         }
@@ -316,17 +410,31 @@ impl Target<'_> {
     }
 }
 
-/// Builds core and policy without recording, and says where they are: to measure what recording costs.
+/// Builds core and policy without recording, and says where they are: to measure what recording
+/// costs.
 pub fn without_recording(policy: &Policy) -> Result<PathBuf> {
     let script = source()?.join("hosts/kernel/build.sh");
     let out = output_dir(&headers_release()?).join("without-recording");
-    for arguments in [vec!["core".as_ref()], vec!["policy".as_ref(), policy.dir.as_os_str()]] {
+    for arguments in [
+        vec!["core".as_ref()],
+        vec!["policy".as_ref(), policy.dir.as_os_str()],
+    ] {
         let mut command = Command::new(&script);
-        command.args(&arguments).arg(&out).env("BATON_WITHOUT_RECORDING", "1").env("BATON_KERNEL", headers_release()?);
-        let status = command.stdin(Stdio::null()).stdout(std::io::stderr()).status();
-        let status = status.map_err(|e| Error::file(format_args!("running {}", script.display()), &e))?;
+        command
+            .args(&arguments)
+            .arg(&out)
+            .env("BATON_WITHOUT_RECORDING", "1")
+            .env("BATON_KERNEL", headers_release()?);
+        let status = command
+            .stdin(Stdio::null())
+            .stdout(std::io::stderr())
+            .status();
+        let status =
+            status.map_err(|e| Error::file(format_args!("running {}", script.display()), &e))?;
         if !status.success() {
-            return Err(Error::baton("what is compared with does not build; the compiler's messages are above"));
+            return Err(Error::baton(
+                "what is compared with does not build; the compiler's messages are above",
+            ));
         }
     }
     Ok(out)
@@ -347,13 +455,21 @@ pub fn checked(text: &str) -> Result<baton_native::Policy> {
 fn open(policy: &Policy, target: &Target<'_>) -> Result<baton_native::Policy> {
     let library = target.ensure()?.join(library_of(&policy.name));
     baton_native::Policy::open(&library).map_err(|why| {
-        Error::environment(why, format!("build it again: rm {}, and the same command", library.display()))
+        Error::environment(
+            why,
+            format!(
+                "build it again: rm {}, and the same command",
+                library.display()
+            ),
+        )
     })
 }
 
 /// A policy's library for a debugger; built first where that is needed.
 pub fn debuggable(policy: &Policy) -> Result<PathBuf> {
-    Ok(Target::Debuggable(policy).ensure()?.join(library_of(&policy.name)))
+    Ok(Target::Debuggable(policy)
+        .ensure()?
+        .join(library_of(&policy.name)))
 }
 
 /// When the newest file in a directory was changed.
@@ -362,7 +478,8 @@ fn newest(dir: &Path) -> SystemTime {
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         let Ok(meta) = entry.metadata() else { continue };
         // what tests and builds leave does not count
-        if meta.is_dir() && !["target", "tests"].contains(&entry.file_name().to_str().unwrap_or("")) {
+        if meta.is_dir() && !["target", "tests"].contains(&entry.file_name().to_str().unwrap_or(""))
+        {
             newest = newest.max(self::newest(&entry.path()));
         } else if meta.is_file() && entry.file_name() != "Cargo.lock" {
             newest = newest.max(meta.modified().unwrap_or(newest));
@@ -394,7 +511,10 @@ mod tests {
             let file = File::create(dir.path().join(path)).unwrap();
             let time = SystemTime::now() - Duration::from_secs(age);
             file.set_modified(time).unwrap();
-            fs::metadata(dir.path().join(path)).unwrap().modified().unwrap()
+            fs::metadata(dir.path().join(path))
+                .unwrap()
+                .modified()
+                .unwrap()
         };
         touch("Cargo.toml", 100);
         let source = touch("src/lib.rs", 50);
@@ -408,6 +528,9 @@ mod tests {
         assert_eq!(fifo.name, "fifo");
         assert!(fifo.dir.ends_with("policies/fifo"));
         assert_eq!(Policy::find(fifo.dir.to_str().unwrap()).unwrap(), fifo);
-        assert!(Policy::find("no_such_policy").unwrap_err().to_string().contains("no_such_policy"));
+        assert!(Policy::find("no_such_policy")
+            .unwrap_err()
+            .to_string()
+            .contains("no_such_policy"));
     }
 }

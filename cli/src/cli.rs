@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The command line, and nothing else: help, man pages and completions are made from this one definition.
+//! The command line, and nothing else: help, man pages and completions are made from this one
+//! definition.
 
 use std::path::PathBuf;
 
@@ -21,14 +22,15 @@ use crate::names;
 
 /// A workbench for Linux CPU schedulers.
 ///
-/// Loads scheduling policies into the running kernel, gives them tasks, shows what they do, and tries them out in a guest.
-/// `baton doctor` says what this machine can do.
+/// Loads scheduling policies into the running kernel, gives them tasks, shows what they do, and
+/// tries them out in a guest. `baton doctor` says what this machine can do.
 #[derive(Parser, Debug)]
 #[command(
     name = "baton",
     version,
     max_term_width = 110,
-    after_help = "Exit codes: 0 done; 1 what was asked for failed; 2 wrong usage; 3 the machine lacks something; 4 a policy \
+    after_help = "Exit codes: 0 done; 1 what was asked for failed; 2 wrong usage; 3 the machine \
+        lacks something; 4 a policy \
                   faulted. `run` and `vm run` give the exit code of their command."
 )]
 pub struct Cli {
@@ -73,7 +75,8 @@ pub enum Command {
     Switch(Switch),
     /// Say which policies are asked first on each CPU, and show in which order they are.
     Order(Order),
-    /// Guarantee a policy a share of each CPU's time while it has tasks for it, whoever is before it in the order.
+    /// Guarantee a policy a share of each CPU's time while it has tasks for it, whoever is before
+    /// it in the order.
     Share(Share),
     /// Give CPUs to some policies alone.
     Partition {
@@ -85,7 +88,8 @@ pub enum Command {
         #[command(subcommand)]
         command: Hints,
     },
-    /// Bring the machine to what a configuration file says: policies, order, options, members, shares, partitions.
+    /// Bring the machine to what a configuration file says: policies, order, options, members,
+    /// shares, partitions.
     ///
     /// All of it or nothing; what is so already is left alone.
     Apply(Apply),
@@ -118,13 +122,13 @@ pub enum Command {
     Torture(Torture),
     /// Record what a running policy is asked, and answers, for `baton replay`.
     ///
-    /// A policy whose state can be saved is recorded from that state; any other begins anew, with its tasks. It is not built in another
-    /// way, and goes on when the recording ends.
+    /// A policy whose state can be saved is recorded from that state; any other begins anew, with
+    /// its tasks. It is not built in another way, and goes on when the recording ends.
     Record(Record),
     /// Run policies on a simulated machine.
     ///
-    /// Exit codes of a policy's fault: 42 a task waited too long; 44 a policy whose answers were refused again and again; 43 any
-    /// other.
+    /// Exit codes of a policy's fault: 42 a task waited too long; 44 a policy whose answers were
+    /// refused again and again; 43 any other.
     Sim(Box<Sim>),
     /// Make a page of simulated runs: numbers side by side, latency curves, timelines of CPUs.
     Report(Report),
@@ -171,14 +175,16 @@ pub struct Record {
     /// The policy. [default: the one that runs]
     #[arg(short, long, value_name = "NAME", value_parser = names::policy)]
     pub policy: Option<String>,
-    /// Into no file: have the policy's last calls always in memory, so much for each CPU, for `baton fault save`; 0 ends that.
+    /// Into no file: have the policy's last calls always in memory, so much for each CPU, for
+    /// `baton fault save`; 0 ends that.
     #[arg(long, value_name = "MIB", conflicts_with_all = ["output", "duration", "checkpoint", "lossless", "ring", "command"],
           value_parser = clap::value_parser!(u32).range(0..=4000))]
     pub flight: Option<u32>,
     /// For how long; without it and without a command, until it is interrupted (Ctrl-C).
     #[arg(long = "for", value_name = "TIME", value_parser = names::duration)]
     pub duration: Option<std::time::Duration>,
-    /// How often there is a checkpoint, at which a replay can begin (--from): 1s. All CPUs stand still for it.
+    /// How often there is a checkpoint, at which a replay can begin (--from): 1s. All CPUs stand
+    /// still for it.
     #[arg(long, value_name = "TIME", value_parser = names::duration)]
     pub checkpoint: Option<std::time::Duration>,
     /// End the recording when a CPU's ring is full, instead of losing events (which are counted).
@@ -223,13 +229,16 @@ pub struct New {
 
 #[derive(Args, Debug)]
 pub struct Build {
-    /// A policy: a name in Baton's policies/ or here, or a path. Without any, only the core is built.
+    /// A policy: a name in Baton's policies/ or here, or a path. Without any, only the core is
+    /// built.
     #[arg(value_name = "POLICY")]
     pub policies: Vec<String>,
-    /// The kernel to build for, as `uname -r` says it. [default: the running one, else that of `baton vm`]
+    /// The kernel to build for, as `uname -r` says it. [default: the running one, else that of
+    /// `baton vm`]
     #[arg(long, value_name = "RELEASE", env = "BATON_KERNEL")]
     pub kernel: Option<String>,
-    /// Build a policy that has unsafe code of its own, which nothing bounds. With BATON_ALLOW_UNSAFE=1 every command does.
+    /// Build a policy that has unsafe code of its own, which nothing bounds. With
+    /// BATON_ALLOW_UNSAFE=1 every command does.
     #[arg(long)]
     pub allow_unsafe: bool,
 }
@@ -274,7 +283,8 @@ pub struct Upgrade {
     /// Options of the new version. [default: those of the running one]
     #[arg(long, value_parser = names::options)]
     pub options: Option<String>,
-    /// Bring the old version back if the new one has a fault within this time: 30s, 500ms. The command waits for the end.
+    /// Bring the old version back if the new one has a fault within this time: 30s, 500ms. The
+    /// command waits for the end.
     #[arg(long, value_name = "TIME", value_parser = names::duration)]
     pub probation: Option<std::time::Duration>,
     /// Also bring it back if, within that time, 1 % of wakeups wait for longer than this: 5ms.
@@ -397,7 +407,8 @@ pub struct Which {
     /// This thread; with --threads all of its process.
     #[arg(long)]
     pub pid: Option<u32>,
-    /// All tasks that are in this cgroup (v2) or below it, now and later. A path, or a name under /sys/fs/cgroup.
+    /// All tasks that are in this cgroup (v2) or below it, now and later. A path, or a name under
+    /// /sys/fs/cgroup.
     #[arg(long, value_name = "PATH")]
     pub cgroup: Option<PathBuf>,
     /// Every normal task of the machine.
@@ -442,7 +453,8 @@ pub struct Run {
 pub enum VmCommand {
     /// Boot the stock kernel, run a command there, bring back its output and exit code.
     ///
-    /// What is missing or older than its source is built first. A complaint in the guest's kernel log is a failure.
+    /// What is missing or older than its source is built first. A complaint in the guest's kernel
+    /// log is a failure.
     Run(VmRun),
 }
 
@@ -466,8 +478,8 @@ pub struct VmRun {
     /// Shape of the CPUs: NUMA nodes x cores x hardware threads, for example 2x4x2.
     #[arg(long, value_name = "NxCxT", conflicts_with = "cpus")]
     pub topology: Option<baton_vm::Topology>,
-    /// Count instructions: each is 2^N ns of guest time (0 to 10), and a run repeats. With 0 several times slower, with each more
-    /// a second of guest time is half the work.
+    /// Count instructions: each is 2^N ns of guest time (0 to 10), and a run repeats. With 0
+    /// several times slower, with each more a second of guest time is half the work.
     #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "0",
           value_parser = clap::value_parser!(u8).range(0..=10))]
     pub icount: Option<u8>,
@@ -480,13 +492,15 @@ pub struct VmRun {
     /// How long it may take on this machine's clock, in seconds, boot included.
     #[arg(long, value_name = "S", default_value_t = 300)]
     pub timeout: u64,
-    /// The kernel to boot: its release, or the path of its image. [default: that of Baton's Debian root]
+    /// The kernel to boot: its release, or the path of its image. [default: that of Baton's Debian
+    /// root]
     #[arg(long, value_name = "RELEASE|FILE", env = "BATON_KERNEL")]
     pub kernel: Option<String>,
     /// Arguments to add to the kernel's command line.
     #[arg(long, value_name = "ARGS", allow_hyphen_values = true)]
     pub append: Option<String>,
-    /// A file or directory to take along; without DEST into the command's directory. A program brings its libraries.
+    /// A file or directory to take along; without DEST into the command's directory. A program
+    /// brings its libraries.
     #[arg(long = "in", value_name = "FILE[:DEST]", value_parser = names::file_in)]
     pub files_in: Vec<names::FileIn>,
     /// A file or directory of the guest to bring back.
@@ -495,7 +509,8 @@ pub struct VmRun {
     /// Where to put the guest's kernel log.
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
-    /// The command and its arguments, as in the guest. If it is a program of this machine, it is taken along.
+    /// The command and its arguments, as in the guest. If it is a program of this machine, it is
+    /// taken along.
     #[arg(last = true, required = true, value_name = "CMD")]
     pub command: Vec<String>,
 }
@@ -512,7 +527,8 @@ pub struct Man {
 
 #[derive(Args, Debug)]
 pub struct Report {
-    /// Files with runs, as `baton sim --json` prints them. The first run is what others are compared with.
+    /// Files with runs, as `baton sim --json` prints them. The first run is what others are
+    /// compared with.
     #[arg(value_name = "RUN.json", required = true)]
     pub runs: Vec<PathBuf>,
     /// Where to put the page; - for standard output.

@@ -18,12 +18,18 @@ pub struct CpuList(BTreeSet<u32>);
 impl CpuList {
     /// As the control device has them.
     pub fn from_words(words: &[u64; BATON_CPU_WORDS]) -> Self {
-        Self((0..CPUS).filter(|cpu| words[*cpu as usize / 64] & 1 << (cpu % 64) != 0).collect())
+        Self(
+            (0..CPUS)
+                .filter(|cpu| words[*cpu as usize / 64] & 1 << (cpu % 64) != 0)
+                .collect(),
+        )
     }
 
     pub fn words(&self) -> [u64; BATON_CPU_WORDS] {
         let mut words = [0; BATON_CPU_WORDS];
-        self.0.iter().for_each(|cpu| words[*cpu as usize / 64] |= 1 << (cpu % 64));
+        self.0
+            .iter()
+            .for_each(|cpu| words[*cpu as usize / 64] |= 1 << (cpu % 64));
         words
     }
 
@@ -58,7 +64,9 @@ impl FromStr for CpuList {
         let number = |part: &str| match part.trim().parse::<u32>() {
             Ok(cpu) if cpu < CPUS => Ok(cpu),
             Ok(_) => Err(format!("CPUs are numbered 0 to {}", CPUS - 1)),
-            Err(_) => Err(format!("'{part}' in '{text}' is no CPU: write CPUs as 0,2-5")),
+            Err(_) => Err(format!(
+                "'{part}' in '{text}' is no CPU: write CPUs as 0,2-5"
+            )),
         };
         let mut list = Self::default();
         for part in text.split(',') {
@@ -82,7 +90,13 @@ impl fmt::Display for CpuList {
                 _ => ranges.push((cpu, cpu)),
             }
         }
-        let texts = ranges.iter().map(|(a, b)| if a == b { a.to_string() } else { format!("{a}-{b}") });
+        let texts = ranges.iter().map(|(a, b)| {
+            if a == b {
+                a.to_string()
+            } else {
+                format!("{a}-{b}")
+            }
+        });
         f.write_str(&texts.collect::<Vec<_>>().join(","))
     }
 }
@@ -114,7 +128,14 @@ mod tests {
     #[test]
     fn read_and_written() {
         let check = |text: &str, expected: Option<&str>| {
-            assert_eq!(text.parse::<CpuList>().ok().map(|list| list.to_string()).as_deref(), expected, "{text}");
+            assert_eq!(
+                text.parse::<CpuList>()
+                    .ok()
+                    .map(|list| list.to_string())
+                    .as_deref(),
+                expected,
+                "{text}"
+            );
         };
         check("3", Some("3"));
         check("0,2-5", Some("0,2-5"));
@@ -123,8 +144,20 @@ mod tests {
         for wrong in ["", "a", "1-", "5-2", "4096", "1,,2", "-1"] {
             check(wrong, None);
         }
-        assert_eq!("1-3".parse::<CpuList>().unwrap().common(&"3-9".parse().unwrap()), Some(3));
-        assert_eq!("1-3".parse::<CpuList>().unwrap().common(&CpuList::default()), None);
+        assert_eq!(
+            "1-3"
+                .parse::<CpuList>()
+                .unwrap()
+                .common(&"3-9".parse().unwrap()),
+            Some(3)
+        );
+        assert_eq!(
+            "1-3"
+                .parse::<CpuList>()
+                .unwrap()
+                .common(&CpuList::default()),
+            None
+        );
         let list: CpuList = "0,64-66,4095".parse().unwrap();
         assert_eq!(CpuList::from_words(&list.words()), list);
     }

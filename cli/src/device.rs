@@ -67,29 +67,43 @@ impl Device {
                 }
                 Err(Error::user(
                     format!(
-                        "the core in the kernel has version {abi} of the interface, this command version {BATON_ABI}"
+                        "the core in the kernel has version {abi} of the interface, this command \
+                         version {BATON_ABI}"
                     ),
-                    "unload the core with the command it came with (baton unload --everything), or restart the machine",
+                    "unload the core with the command it came with (baton unload --everything), or \
+                     restart the machine",
                 ))
             }
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
-            Err(e) if e.kind() == ErrorKind::PermissionDenied => {
-                Err(Error::environment(format!("{PATH} is for root only"), "run this as root (sudo)"))
-            }
-            Err(e) => Err(Error::environment(format!("{PATH} cannot be opened: {e}"), "see the kernel's log (dmesg)")),
+            Err(e) if e.kind() == ErrorKind::PermissionDenied => Err(Error::environment(
+                format!("{PATH} is for root only"),
+                "run this as root (sudo)",
+            )),
+            Err(e) => Err(Error::environment(
+                format!("{PATH} cannot be opened: {e}"),
+                "see the kernel's log (dmesg)",
+            )),
         }
     }
 
     /// The device of the core that is loaded.
     pub fn open() -> Result<Self> {
-        Self::open_if_loaded()?
-            .ok_or_else(|| Error::user("Baton's core is not loaded", "load a policy first: baton load POLICY"))
+        Self::open_if_loaded()?.ok_or_else(|| {
+            Error::user(
+                "Baton's core is not loaded",
+                "load a policy first: baton load POLICY",
+            )
+        })
     }
 
     /// `T` must be the structure that belongs to the request.
-    fn request<const REQUEST: Opcode, T: Copy>(&self, value: &mut T) -> std::result::Result<(), Errno> {
-        // SAFETY: Sized-request. The requests above pair each number with its structure, whose size is part of the number; the kernel
-        // writes no more than that, and every bit pattern is a value of these structures of integers.
+    fn request<const REQUEST: Opcode, T: Copy>(
+        &self,
+        value: &mut T,
+    ) -> std::result::Result<(), Errno> {
+        // SAFETY: Sized-request. The requests above pair each number with its structure, whose size
+        // is part of the number; the kernel writes no more than that, and every bit pattern is a
+        // value of these structures of integers.
         unsafe { ioctl::ioctl(&self.0, ioctl::Updater::<REQUEST, T>::new(value)) }
     }
 
@@ -97,12 +111,21 @@ impl Device {
     fn ask<const REQUEST: Opcode, T: Copy>(&self, mut value: T, what: &str) -> Result<T> {
         match self.request::<REQUEST, T>(&mut value) {
             Ok(()) => Ok(value),
-            Err(Errno::PERM) => Err(Error::environment("the core is for root only", "run this as root (sudo)")),
+            Err(Errno::PERM) => Err(Error::environment(
+                "the core is for root only",
+                "run this as \
+                root (sudo)",
+            )),
             Err(Errno::NOTTY) => Err(Error::user(
-                format!("the core in the kernel does not know the request for {what}: it is of another version"),
+                format!(
+                    "the core in the kernel does not know the request for {what}: it is of \
+                    another version"
+                ),
                 "unload it with the command it came with, or restart the machine",
             )),
-            Err(e) => Err(Error::baton(format!("the core does not say what {what} is: {e}"))),
+            Err(e) => Err(Error::baton(format!(
+                "the core does not say what {what} is: {e}"
+            ))),
         }
     }
 
@@ -135,7 +158,13 @@ impl Device {
     }
 
     pub fn cpu(&self, cpu: u32) -> Result<BatonCpuInfo> {
-        self.ask::<CPU, _>(BatonCpuInfo { cpu, ..Default::default() }, "a CPU")
+        self.ask::<CPU, _>(
+            BatonCpuInfo {
+                cpu,
+                ..Default::default()
+            },
+            "a CPU",
+        )
     }
 
     /// All tasks that have a slot.
@@ -143,7 +172,13 @@ impl Device {
         let (mut found, mut slot) = (Vec::new(), 0);
         let slots = self.core()?.max_tasks;
         while slot < slots {
-            let info = self.ask::<TASK, _>(BatonTaskInfo { slot, ..Default::default() }, "a task")?;
+            let info = self.ask::<TASK, _>(
+                BatonTaskInfo {
+                    slot,
+                    ..Default::default()
+                },
+                "a task",
+            )?;
             if info.pid == 0 {
                 break;
             }
@@ -154,19 +189,30 @@ impl Device {
     }
 
     pub fn start(&self, name: &str, options: &str) -> std::result::Result<(), Refused> {
-        let mut start = BatonStart { name: field(name), options: field(options), message: [0; BATON_MESSAGE_LEN] };
-        self.request::<START, _>(&mut start).map_err(|errno| Refused { errno, message: text(&start.message) })
+        let mut start = BatonStart {
+            name: field(name),
+            options: field(options),
+            message: [0; BATON_MESSAGE_LEN],
+        };
+        self.request::<START, _>(&mut start)
+            .map_err(|errno| Refused {
+                errno,
+                message: text(&start.message),
+            })
     }
 
     /// Stops a policy. What went wrong as it was unmade, if anything: it is stopped all the same.
     pub fn stop(&self, name: &str) -> std::result::Result<Option<String>, Errno> {
-        let mut stop = BatonStop { name: field(name), message: [0; BATON_MESSAGE_LEN] };
+        let mut stop = BatonStop {
+            name: field(name),
+            message: [0; BATON_MESSAGE_LEN],
+        };
         self.request::<STOP, _>(&mut stop)?;
         Ok(Some(text(&stop.message)).filter(|message| !message.is_empty()))
     }
 
-    /// Puts the version of a policy that is loaded to come next in the place of the running one; with `rollback` the one before.
-    /// What was done, or why not, is in the answer.
+    /// Puts the version of a policy that is loaded to come next in the place of the running one;
+    /// with `rollback` the one before. What was done, or why not, is in the answer.
     pub fn upgrade(
         &self,
         name: &str,
@@ -174,7 +220,12 @@ impl Device {
         rollback: bool,
         probation_ms: u32,
     ) -> (std::result::Result<(), Errno>, BatonUpgrade) {
-        let no_type = BatonStateType { name: [0; BATON_NAME_LEN], version: 0, reserved: 0, layout: 0 };
+        let no_type = BatonStateType {
+            name: [0; BATON_NAME_LEN],
+            version: 0,
+            reserved: 0,
+            layout: 0,
+        };
         let mut upgrade = BatonUpgrade {
             name: field(name),
             options: field(options),
@@ -191,18 +242,29 @@ impl Device {
 
     /// Gives all tasks of one policy to another: how long CPUs were held, ns.
     pub fn switch(&self, from: &str, to: &str) -> std::result::Result<u64, Errno> {
-        let mut switch = BatonSwitch { from: field(from), to: field(to), held: 0 };
+        let mut switch = BatonSwitch {
+            from: field(from),
+            to: field(to),
+            held: 0,
+        };
         self.request::<SWITCH, _>(&mut switch).map(|()| switch.held)
     }
 
     /// Has these policies asked first, in this order. At most 16.
     pub fn set_order(&self, first: &[String]) -> std::result::Result<(), Errno> {
-        let mut order = BatonOrder { names: [[0; BATON_NAME_LEN]; BATON_MAX_POLICIES] };
-        order.names.iter_mut().zip(first).for_each(|(place, name)| *place = field(name));
+        let mut order = BatonOrder {
+            names: [[0; BATON_NAME_LEN]; BATON_MAX_POLICIES],
+        };
+        order
+            .names
+            .iter_mut()
+            .zip(first)
+            .for_each(|(place, name)| *place = field(name));
         self.request::<ORDER, _>(&mut order)
     }
 
-    /// See [`BatonRecordHow`]; the answer is what the core says of it. `from_state`: a policy that saves none is refused.
+    /// See [`BatonRecordHow`]; the answer is what the core says of it. `from_state`: a policy that
+    /// saves none is refused.
     pub fn record(
         &self,
         policy: &str,
@@ -219,41 +281,85 @@ impl Device {
             has_state: from_state.into(),
             reserved: 0,
             state_length: 0,
-            state: BatonStateType { name: [0; BATON_NAME_LEN], version: 0, reserved: 0, layout: 0 },
+            state: BatonStateType {
+                name: [0; BATON_NAME_LEN],
+                version: 0,
+                reserved: 0,
+                layout: 0,
+            },
             options: [0; BATON_OPTIONS_LEN],
             message: [0; BATON_MESSAGE_LEN],
         };
         match self.request::<RECORD, _>(&mut about) {
             Ok(()) => Ok(about),
-            Err(errno) => Err(Refused { errno, message: text(&about.message) }),
+            Err(errno) => Err(Refused {
+                errno,
+                message: text(&about.message),
+            }),
         }
     }
 
     /// Guarantees a policy a share of each CPU's time, in percent.
     pub fn set_share(&self, policy: &str, percent: u32) -> std::result::Result<(), Errno> {
-        self.request::<SHARE, _>(&mut BatonShare { name: field(policy), share: percent })
+        self.request::<SHARE, _>(&mut BatonShare {
+            name: field(policy),
+            share: percent,
+        })
     }
 
     /// All partitions.
     pub fn partitions(&self) -> Result<Vec<Partition>> {
         let mut found = Vec::new();
         for index in 0..BATON_MAX_PARTITIONS as u32 {
-            let info = self.ask::<PARTITION, _>(BatonPartition { index, ..no_partition() }, "a partition")?;
+            let info = self.ask::<PARTITION, _>(
+                BatonPartition {
+                    index,
+                    ..no_partition()
+                },
+                "a partition",
+            )?;
             if info.name[0] != 0 {
-                let policies = info.policies.iter().filter(|name| name[0] != 0).map(|name| text(name)).collect();
-                found.push(Partition { name: text(&info.name), cpus: CpuList::from_words(&info.cpus), policies });
+                let policies = info
+                    .policies
+                    .iter()
+                    .filter(|name| name[0] != 0)
+                    .map(|name| text(name))
+                    .collect();
+                found.push(Partition {
+                    name: text(&info.name),
+                    cpus: CpuList::from_words(&info.cpus),
+                    policies,
+                });
             }
         }
         Ok(found)
     }
 
-    /// Makes a partition what is said here; without CPUs and policies it is ended. How long CPUs were held, ns.
-    pub fn set_partition(&self, name: &str, cpus: &CpuList, policies: &[String]) -> std::result::Result<u64, Unset> {
-        let mut partition = BatonPartition { set: 1, name: field(name), cpus: cpus.words(), ..no_partition() };
-        partition.policies.iter_mut().zip(policies).for_each(|(place, name)| *place = field(name));
+    /// Makes a partition what is said here; without CPUs and policies it is ended. How long CPUs
+    /// were held, ns.
+    pub fn set_partition(
+        &self,
+        name: &str,
+        cpus: &CpuList,
+        policies: &[String],
+    ) -> std::result::Result<u64, Unset> {
+        let mut partition = BatonPartition {
+            set: 1,
+            name: field(name),
+            cpus: cpus.words(),
+            ..no_partition()
+        };
+        partition
+            .policies
+            .iter_mut()
+            .zip(policies)
+            .for_each(|(place, name)| *place = field(name));
         match self.request::<PARTITION, _>(&mut partition) {
             Ok(()) => Ok(partition.held),
-            Err(errno) => Err(Unset { errno, message: text(&partition.message) }),
+            Err(errno) => Err(Unset {
+                errno,
+                message: text(&partition.message),
+            }),
         }
     }
 
@@ -261,7 +367,12 @@ impl Device {
     pub fn rules(&self) -> Result<Vec<(u64, String)>> {
         let mut found = Vec::new();
         for index in 0..BATON_MAX_RULES as u32 {
-            let rule = BatonRule { set: 0, index, cgroup: 0, name: [0; BATON_NAME_LEN] };
+            let rule = BatonRule {
+                set: 0,
+                index,
+                cgroup: 0,
+                name: [0; BATON_NAME_LEN],
+            };
             let rule = self.ask::<RULE, _>(rule, "a cgroup's policy")?;
             if rule.cgroup != 0 {
                 found.push((rule.cgroup, text(&rule.name)));
@@ -273,13 +384,24 @@ impl Device {
     /// Gives a cgroup to a policy, or to none.
     pub fn set_rule(&self, cgroup: u64, policy: Option<&str>) -> std::result::Result<(), Errno> {
         let name = field(policy.unwrap_or(""));
-        self.request::<RULE, _>(&mut BatonRule { set: 1, index: 0, cgroup, name })
+        self.request::<RULE, _>(&mut BatonRule {
+            set: 1,
+            index: 0,
+            cgroup,
+            name,
+        })
     }
 
     /// Has every task looked at again: whose its cgroup is.
     pub fn apply_rules(&self) -> Result<()> {
-        let rule = BatonRule { set: 2, index: 0, cgroup: 0, name: [0; BATON_NAME_LEN] };
-        self.ask::<RULE, _>(rule, "the policy of each cgroup").map(|_| ())
+        let rule = BatonRule {
+            set: 2,
+            index: 0,
+            cgroup: 0,
+            name: [0; BATON_NAME_LEN],
+        };
+        self.ask::<RULE, _>(rule, "the policy of each cgroup")
+            .map(|_| ())
     }
 
     /// Grants something, or takes it back.
@@ -289,22 +411,35 @@ impl Device {
 
     /// All that is granted.
     pub fn grants(&self) -> Result<Vec<BatonGrant>> {
-        let grants = (0..BATON_MAX_GRANTS as u32).map(|index| self.ask::<GRANT, _>(no_grant(index), "a grant"));
-        grants.filter(|grant| grant.as_ref().map_or(true, |grant| grant.set == 1)).collect()
+        let grants = (0..BATON_MAX_GRANTS as u32)
+            .map(|index| self.ask::<GRANT, _>(no_grant(index), "a grant"));
+        grants
+            .filter(|grant| grant.as_ref().map_or(true, |grant| grant.set == 1))
+            .collect()
     }
 
     /// Gives thread `pid` (0: all that are assigned to none) to a policy; `None` takes it away.
     /// With `set_class` the thread also joins, or leaves, class SCHED_EXT.
-    pub fn assign(&self, pid: u32, policy: Option<&str>, set_class: bool) -> std::result::Result<(), Errno> {
+    pub fn assign(
+        &self,
+        pid: u32,
+        policy: Option<&str>,
+        set_class: bool,
+    ) -> std::result::Result<(), Errno> {
         let name = field(policy.unwrap_or(""));
-        self.request::<ASSIGN, _>(&mut BatonAssign { pid, set_class: set_class.into(), name })
+        self.request::<ASSIGN, _>(&mut BatonAssign {
+            pid,
+            set_class: set_class.into(),
+            name,
+        })
     }
 }
 
 /// Rings are given in MiB, and made of blocks of 64 KiB.
 pub const BLOCKS_PER_MIB: u32 = 16;
 
-/// A recording that goes on for as long as this lives, at most; or what a flight recorder had at a fault.
+/// A recording that goes on for as long as this lives, at most; or what a flight recorder had at a
+/// fault.
 pub struct Rings {
     device: Device,
     /// What the core said of it.
@@ -324,8 +459,8 @@ pub struct Taken<'a> {
 }
 
 impl Rings {
-    /// Begins to record a policy, with so many blocks for each CPU at most (the calling thread gets a real-time priority), or opens what
-    /// its flight recorder had.
+    /// Begins to record a policy, with so many blocks for each CPU at most (the calling thread gets
+    /// a real-time priority), or opens what its flight recorder had.
     pub fn begin(
         device: Device,
         policy: &str,
@@ -340,13 +475,33 @@ impl Rings {
         };
         // One more: for the mark of the end.
         let length = nr_cpus as usize * (about.blocks as usize + 1) * BLOCK_SIZE;
-        // SAFETY: Ring-mapping. A new mapping, which nothing else is at; it is read only, and only where a block is.
-        let map = unsafe { mm::mmap(std::ptr::null_mut(), length, ProtFlags::READ, MapFlags::SHARED, &device.0, 0) };
+        // SAFETY: Ring-mapping. A new mapping, which nothing else is at; it is read only, and only
+        // where a block is.
+        let map = unsafe {
+            mm::mmap(
+                std::ptr::null_mut(),
+                length,
+                ProtFlags::READ,
+                MapFlags::SHARED,
+                &device.0,
+                0,
+            )
+        };
         let map = map.map_err(|e| {
-            Error::environment(format!("the rings cannot be mapped: {e}"), "give fewer MiB to each CPU")
+            Error::environment(
+                format!("the rings cannot be mapped: {e}"),
+                "give fewer MiB to each CPU",
+            )
         })?;
         let taken = vec![0; nr_cpus as usize];
-        Ok(Ok(Self { device, about, nr_cpus, taken, map: map.cast(), length }))
+        Ok(Ok(Self {
+            device,
+            about,
+            nr_cpus,
+            taken,
+            map: map.cast(),
+            length,
+        }))
     }
 
     /// The state that it begins with, where there is one.
@@ -357,26 +512,37 @@ impl Rings {
         }
     }
 
-    /// Makes a checkpoint, or, of a fault, gives the one that is there: its stamp, and the state. `None` when there is none now.
+    /// Makes a checkpoint, or, of a fault, gives the one that is there: its stamp, and the state.
+    /// `None` when there is none now.
     pub fn checkpoint(&self) -> Result<Option<(u64, Vec<u8>)>> {
         let mut made = BatonRecordCheckpoint::default();
         match self.device.request::<RECORD_CHECKPOINT, _>(&mut made) {
-            Ok(()) => self.saved(made.at, made.length).map(|state| Some((made.stamp, state))),
+            Ok(()) => self
+                .saved(made.at, made.length)
+                .map(|state| Some((made.stamp, state))),
             // A ring is too full for it, or memory; it was the end; or a fault was first.
             Err(Errno::AGAIN | Errno::NOMEM | Errno::NODATA | Errno::NODEV) => Ok(None),
             Err(Errno::FAULT) => {
                 let policy = text(&self.about.name);
-                let what = format!("{policy} failed as it saved its state for a checkpoint; it goes on");
-                Err(Error::policy(&policy, what, "mend its reregister_prepare, or record it without --checkpoint"))
+                let what =
+                    format!("{policy} failed as it saved its state for a checkpoint; it goes on");
+                Err(Error::policy(
+                    &policy,
+                    what,
+                    "mend its reregister_prepare, or record it without --checkpoint",
+                ))
             }
-            Err(errno) => Err(Error::baton(format!("a checkpoint could not be made: {errno}"))),
+            Err(errno) => Err(Error::baton(format!(
+                "a checkpoint could not be made: {errno}"
+            ))),
         }
     }
 
     fn saved(&self, at: u64, length: u64) -> Result<Vec<u8>> {
         let mut state = vec![0; length as usize];
         let read = self.device.0.read_exact_at(&mut state, at);
-        read.map_err(|e| Error::baton(format!("the policy's state cannot be read: {e}"))).map(|()| state)
+        read.map_err(|e| Error::baton(format!("the policy's state cannot be read: {e}")))
+            .map(|()| state)
     }
 
     /// CPUs that have a ring.
@@ -387,32 +553,54 @@ impl Rings {
     /// Gives the block back that was taken of this CPU last, and takes the next.
     pub fn take(&mut self, cpu: u32) -> Result<Taken<'_>> {
         let at = &mut self.taken[cpu as usize];
-        let taken = BatonRecordBlock { cpu, block: *at & i32::MAX, ..Default::default() };
-        let taken = self.device.ask::<RECORD_TAKE, _>(taken, "a block of the recording")?;
+        let taken = BatonRecordBlock {
+            cpu,
+            block: *at & i32::MAX,
+            ..Default::default()
+        };
+        let taken = self
+            .device
+            .ask::<RECORD_TAKE, _>(taken, "a block of the recording")?;
         *at = at.wrapping_add(i32::from(taken.block >= 0));
         let block = usize::try_from(taken.block).ok().map(|number| {
-            assert!((number + 1) * BLOCK_SIZE <= self.length, "the core gives blocks that are mapped");
-            // SAFETY: Ring-mapping. The block is in the mapping, and nobody writes it until it is given back.
+            assert!(
+                (number + 1) * BLOCK_SIZE <= self.length,
+                "the core gives blocks that are mapped"
+            );
+            // SAFETY: Ring-mapping. The block is in the mapping, and nobody writes it until it is
+            // given back.
             unsafe { std::slice::from_raw_parts(self.map.add(number * BLOCK_SIZE), BLOCK_SIZE) }
         });
-        Ok(Taken { block, end: taken.end })
+        Ok(Taken {
+            block,
+            end: taken.end,
+        })
     }
 
     /// What the policy was told of a CPU.
     pub fn topology(&self, cpu: u32) -> Result<BatonCpu> {
-        let look = BatonRecordBlock { cpu, block: -1, ..Default::default() };
-        self.device.ask::<RECORD_TAKE, _>(look, "a CPU of the recording").map(|answer| answer.topology)
+        let look = BatonRecordBlock {
+            cpu,
+            block: -1,
+            ..Default::default()
+        };
+        self.device
+            .ask::<RECORD_TAKE, _>(look, "a CPU of the recording")
+            .map(|answer| answer.topology)
     }
 
     /// Ends it. What is in the rings can be taken then.
     pub fn stop(&mut self) -> Result<()> {
-        self.device.ask::<RECORD_STOP, _>(BatonRecordBlock::default(), "the end of the recording").map(|_| ())
+        self.device
+            .ask::<RECORD_STOP, _>(BatonRecordBlock::default(), "the end of the recording")
+            .map(|_| ())
     }
 }
 
 impl Drop for Rings {
     fn drop(&mut self) {
-        // SAFETY: Ring-mapping. Nothing that borrowed from it is left. It cannot fail for a mapping that is there.
+        // SAFETY: Ring-mapping. Nothing that borrowed from it is left. It cannot fail for a mapping
+        // that is there.
         let _ = unsafe { mm::munmap(self.map.cast(), self.length) };
     }
 }
@@ -492,7 +680,8 @@ fn no_fault(index: u32) -> BatonFault {
     }
 }
 
-/// A text as the kernel has it: NUL-terminated, else cut. Names and options were checked for length before.
+/// A text as the kernel has it: NUL-terminated, else cut. Names and options were checked for length
+/// before.
 pub fn field<const LEN: usize>(text: &str) -> [u8; LEN] {
     let mut field = [0; LEN];
     let len = text.len().min(LEN - 1);
@@ -510,9 +699,14 @@ pub fn text(field: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    /// Direction (both), size of the structure, type, number: as _IOWR makes it of the C header's structures.
+    /// Direction (both), size of the structure, type, number: as _IOWR makes it of the C header's
+    /// structures.
     fn check(request: Opcode, number: u32, size: u32) {
-        assert_eq!(request, 3 << 30 | size << 16 | 0xBA << 8 | number, "request {number}: size {size}");
+        assert_eq!(
+            request,
+            3 << 30 | size << 16 | 0xBA << 8 | number,
+            "request {number}: size {size}"
+        );
     }
 
     #[test]

@@ -32,20 +32,36 @@ pub struct Error {
 
 impl Error {
     pub fn user(what: impl Into<String>, next: impl Into<String>) -> Self {
-        Self { blame: Blame::User, what: what.into(), next: next.into() }
+        Self {
+            blame: Blame::User,
+            what: what.into(),
+            next: next.into(),
+        }
     }
 
     pub fn environment(what: impl Into<String>, next: impl Into<String>) -> Self {
-        Self { blame: Blame::Environment, what: what.into(), next: next.into() }
+        Self {
+            blame: Blame::Environment,
+            what: what.into(),
+            next: next.into(),
+        }
     }
 
     pub fn policy(policy: &str, what: impl Into<String>, next: impl Into<String>) -> Self {
-        Self { blame: Blame::Policy(policy.into()), what: what.into(), next: next.into() }
+        Self {
+            blame: Blame::Policy(policy.into()),
+            what: what.into(),
+            next: next.into(),
+        }
     }
 
     pub fn baton(what: impl Into<String>) -> Self {
         let next = "this should not happen: report it, with the end of the kernel's log (dmesg)";
-        Self { blame: Blame::Baton, what: what.into(), next: next.into() }
+        Self {
+            blame: Blame::Baton,
+            what: what.into(),
+            next: next.into(),
+        }
     }
 
     /// A file operation that failed: not found is the user's, anything else the machine's.
@@ -53,7 +69,9 @@ impl Error {
         let what = format!("{doing}: {error}");
         match error.kind() {
             std::io::ErrorKind::NotFound => Self::user(what, "check the path"),
-            std::io::ErrorKind::AlreadyExists => Self::user(what, "choose another name, or remove what is there"),
+            std::io::ErrorKind::AlreadyExists => {
+                Self::user(what, "choose another name, or remove what is there")
+            }
             _ => Self::environment(what, "check rights and free space of that place"),
         }
     }
@@ -75,7 +93,11 @@ impl fmt::Display for Error {
             Blame::Policy(name) => &format!("the policy {name}"),
             Blame::Baton => "Baton itself",
         };
-        write!(f, "{}\n  at fault: {who}\n  to do:    {}", self.what, self.next)
+        write!(
+            f,
+            "{}\n  at fault: {who}\n  to do:    {}",
+            self.what, self.next
+        )
     }
 }
 
@@ -85,13 +107,28 @@ mod tests {
 
     fn check(error: Error, text: &str, code: u8) {
         assert_eq!(error.to_string(), text);
-        assert_eq!(format!("{:?}", error.exit_code()), format!("{:?}", ExitCode::from(code)));
+        assert_eq!(
+            format!("{:?}", error.exit_code()),
+            format!("{:?}", ExitCode::from(code))
+        );
     }
 
     #[test]
     fn errors_name_the_guilty() {
-        check(Error::user("a", "b"), "a\n  at fault: the command given\n  to do:    b", 1);
-        check(Error::environment("a", "b"), "a\n  at fault: this machine\n  to do:    b", 3);
-        check(Error::policy("wfq", "a", "b"), "a\n  at fault: the policy wfq\n  to do:    b", 4);
+        check(
+            Error::user("a", "b"),
+            "a\n  at fault: the command given\n  to do:    b",
+            1,
+        );
+        check(
+            Error::environment("a", "b"),
+            "a\n  at fault: this machine\n  to do:    b",
+            3,
+        );
+        check(
+            Error::policy("wfq", "a", "b"),
+            "a\n  at fault: the policy wfq\n  to do:    b",
+            4,
+        );
     }
 }

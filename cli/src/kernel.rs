@@ -15,7 +15,8 @@ use baton_abi::BATON_MODULE_LEN;
 
 use crate::error::{Error, Result};
 
-/// How long a module may stay in use after its last user went: the kernel frees BPF programs after a grace period or two.
+/// How long a module may stay in use after its last user went: the kernel frees BPF programs after
+/// a grace period or two.
 const UNLOAD_PATIENCE: Duration = Duration::from_secs(10);
 const O_NONBLOCK: i32 = 0o4000;
 
@@ -32,11 +33,15 @@ pub fn is_root() -> bool {
 pub fn require_root(what: &str) -> Result<()> {
     match is_root() {
         true => Ok(()),
-        false => Err(Error::environment(format!("{what} is for root only"), "run this as root (sudo)")),
+        false => Err(Error::environment(
+            format!("{what} is for root only"),
+            "run this as root (sudo)",
+        )),
     }
 }
 
-/// Held while the kernel's state is changed, so that two commands do not cross. Gone with the process, however it ends.
+/// Held while the kernel's state is changed, so that two commands do not cross. Gone with the
+/// process, however it ends.
 pub struct Lock {
     _file: File,
 }
@@ -44,7 +49,11 @@ pub struct Lock {
 impl Lock {
     pub fn take() -> Result<Self> {
         let path = "/run/baton.lock";
-        let file = File::options().create(true).truncate(false).write(true).open(path);
+        let file = File::options()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(path);
         let file = file.map_err(|e| Error::file(format!("opening {path}"), &e))?;
         if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
             eprintln!("baton: waiting for another baton command to end");
@@ -58,32 +67,50 @@ impl Lock {
 /// The name of a module's file is its name, with .ko.
 pub fn load_module(file: &Path, parameters: &str) -> Result<()> {
     read_module(file)?;
-    let open = File::open(file).map_err(|e| Error::file(format!("opening {}", file.display()), &e))?;
-    let parameters = CString::new(parameters).map_err(|_| Error::baton("a module parameter has a NUL"))?;
-    finit_module(&open, &parameters, 0).map_err(|errno| not_loaded(&file.display().to_string(), errno))
+    let open =
+        File::open(file).map_err(|e| Error::file(format!("opening {}", file.display()), &e))?;
+    let parameters =
+        CString::new(parameters).map_err(|_| Error::baton("a module parameter has a NUL"))?;
+    finit_module(&open, &parameters, 0)
+        .map_err(|errno| not_loaded(&file.display().to_string(), errno))
 }
 
 /// The bytes of a module that was built for this kernel.
 fn read_module(file: &Path) -> Result<Vec<u8>> {
-    let module = fs::read(file).map_err(|e| Error::file(format!("reading {}", file.display()), &e))?;
+    let module =
+        fs::read(file).map_err(|e| Error::file(format!("reading {}", file.display()), &e))?;
     let built_for = vermagic(&module);
     if let Some(built_for) = built_for.filter(|built_for| *built_for != release()) {
         return Err(Error::user(
-            format!("{} was built for kernel {built_for}, and this is {}", file.display(), release()),
-            "build it for this kernel (baton build), or give the right file with --module or --modules",
+            format!(
+                "{} was built for kernel {built_for}, and this is \
+                {}",
+                file.display(),
+                release()
+            ),
+            "build it for this kernel (baton build), or give the right file with --module or \
+             --modules",
         ));
     }
     Ok(module)
 }
 
-/// As [`load_module`], under another name: the kernel has one module of a name at a time, and two versions of a policy have the
-/// same. The name is in the module's own `struct module`, in a section of that alone.
+/// As [`load_module`], under another name: the kernel has one module of a name at a time, and two
+/// versions of a policy have the same. The name is in the module's own `struct module`, in a
+/// section of that alone.
 pub fn load_module_as(file: &Path, name: &str) -> Result<()> {
     let mut bytes = read_module(file)?;
-    let malformed = || Error::user(format!("{} is no kernel module", file.display()), "build it again (baton build)");
+    let malformed = || {
+        Error::user(
+            format!("{} is no kernel module", file.display()),
+            "build it again (baton build)",
+        )
+    };
     let (start, len) = {
         let object = object::File::parse(&*bytes).map_err(|_| malformed())?;
-        let section = object.section_by_name(".gnu.linkonce.this_module").ok_or_else(malformed)?;
+        let section = object
+            .section_by_name(".gnu.linkonce.this_module")
+            .ok_or_else(malformed)?;
         section.file_range().ok_or_else(malformed)?
     };
     let this_module = usize::try_from(start)
@@ -92,8 +119,13 @@ pub fn load_module_as(file: &Path, name: &str) -> Result<()> {
         .and_then(|(start, end)| bytes.get_mut(start..end))
         .ok_or_else(malformed)?;
     // The structure is zero but for a few fields, of which the name is the first that is not.
-    let at = this_module.iter().position(|b| *b != 0).ok_or_else(malformed)?;
-    let place = this_module.get_mut(at..at + BATON_MODULE_LEN - 8).ok_or_else(malformed)?;
+    let at = this_module
+        .iter()
+        .position(|b| *b != 0)
+        .ok_or_else(malformed)?;
+    let place = this_module
+        .get_mut(at..at + BATON_MODULE_LEN - 8)
+        .ok_or_else(malformed)?;
     if name.len() >= place.len() {
         return Err(Error::baton(format!("the module name {name} is too long")));
     }
@@ -114,7 +146,10 @@ fn not_loaded(file: &str, errno: Errno) -> Error {
     let what = |why: &str| format!("the kernel does not load {file}: {why}");
     match errno {
         Errno::NOEXEC => Error::user(
-            what("it is no module for this kernel, or was built for another version of Baton's interface"),
+            what(
+                "it is no module for this kernel, or was built for another version of Baton's \
+                interface",
+            ),
             "build it again (baton build); the kernel's log (dmesg) has the details",
         ),
         Errno::EXIST => Error::user(
@@ -125,16 +160,20 @@ fn not_loaded(file: &str, errno: Errno) -> Error {
             what("this kernel lacks a symbol that it needs, or it was built with another core"),
             "the kernel's log names it (dmesg | grep Unknown); `baton doctor` says what is needed",
         ),
-        Errno::NOSPC => {
-            Error::user(what("16 policies are loaded, which is the most"), "unload one (baton unload POLICY)")
-        }
+        Errno::NOSPC => Error::user(
+            what("16 policies are loaded, which is the most"),
+            "unload one (baton \
+                unload POLICY)",
+        ),
         Errno::INVAL => Error::user(
             what("the module is malformed, or its policy lacks a needed function"),
             "build it again (baton build); the kernel's log (dmesg) has the details",
         ),
-        Errno::NOMEM => {
-            Error::environment(what("there is no memory for it"), "free memory, or ask for fewer --max-tasks")
-        }
+        Errno::NOMEM => Error::environment(
+            what("there is no memory for it"),
+            "free memory, or ask for fewer \
+                --max-tasks",
+        ),
         Errno::PERM => Error::environment(
             what("it is not permitted (no root, or modules are disabled until the next boot)"),
             "run this as root, and see `baton doctor`; `baton vm run` works all the same",
@@ -143,7 +182,11 @@ fn not_loaded(file: &str, errno: Errno) -> Error {
             what("it accepts signed modules only (Secure Boot or lockdown)"),
             "sign the module, or switch lockdown off; `baton vm run` works all the same",
         ),
-        other => Error::environment(what(&other.to_string()), "the kernel's log (dmesg) may say more"),
+        other => Error::environment(
+            what(&other.to_string()),
+            "the kernel's log (dmesg) may say \
+            more",
+        ),
     }
 }
 
@@ -185,9 +228,12 @@ pub fn remove_module(name: &str) -> Result<bool> {
     }
 }
 
-/// The modules that use the core, and that nothing uses: `/sys/module/baton/holders` has the former.
+/// The modules that use the core, and that nothing uses: `/sys/module/baton/holders` has the
+/// former.
 pub fn unused_holders() -> Vec<String> {
-    let Ok(holders) = fs::read_dir("/sys/module/baton/holders") else { return Vec::new() };
+    let Ok(holders) = fs::read_dir("/sys/module/baton/holders") else {
+        return Vec::new();
+    };
     let names = holders.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     let is_unused = |name: &String| {
         let count = fs::read_to_string(format!("/sys/module/{name}/refcnt"));
@@ -203,7 +249,11 @@ pub fn attached_scheduler() -> Option<String> {
         return None;
     }
     let ops = fs::read_to_string("/sys/kernel/sched_ext/root/ops").unwrap_or_default();
-    Some(if ops.trim().is_empty() { "(without a name)".into() } else { ops.trim().into() })
+    Some(if ops.trim().is_empty() {
+        "(without a name)".into()
+    } else {
+        ops.trim().into()
+    })
 }
 
 /// Can this kernel have schedulers at all?
@@ -225,7 +275,8 @@ pub fn wait_until(limit: Duration, mut holds: impl FnMut() -> Result<bool>) -> R
     }
 }
 
-/// The CPUs that the kernel was started without for the scheduler (isolcpus=), as it lists them; nothing where there are none.
+/// The CPUs that the kernel was started without for the scheduler (isolcpus=), as it lists them;
+/// nothing where there are none.
 pub fn isolated_cpus() -> Option<String> {
     let list = fs::read_to_string("/sys/devices/system/cpu/isolated").ok()?;
     Some(list.trim().to_owned()).filter(|list| !list.is_empty())
@@ -239,7 +290,10 @@ mod tests {
     #[test]
     fn the_release_a_module_was_built_for() {
         let check = |module: &[u8], expected: Option<&str>| assert_eq!(vermagic(module), expected);
-        check(b"\x7fELF..\0vermagic=7.2.12+deb14-cloud-amd64 SMP preempt\0name=x\0", Some("7.2.12+deb14-cloud-amd64"));
+        check(
+            b"\x7fELF..\0vermagic=7.2.12+deb14-cloud-amd64 SMP preempt\0name=x\0",
+            Some("7.2.12+deb14-cloud-amd64"),
+        );
         check(b"\0vermagic=6.18\0", Some("6.18"));
         check(b"vermagic=6.18", None);
         check(b"no module", None);

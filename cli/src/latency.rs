@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How long tasks wait from their wakeup until they run, and how they change CPUs, measured by `hosts/kernel/latency.bpf.c` while this
-//! lives.
+//! How long tasks wait from their wakeup until they run, and how they change CPUs, measured by
+//! `hosts/kernel/latency.bpf.c` while this lives.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,7 +9,8 @@ use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder};
 
 use crate::error::{Error, Result};
 
-/// As in `hosts/kernel/latency.bpf.c`: below 64 ns one bucket for each, above 64 for each power of two.
+/// As in `hosts/kernel/latency.bpf.c`: below 64 ns one bucket for each, above 64 for each power of
+/// two.
 const BITS: u32 = 6;
 const BUCKETS: usize = 2048;
 
@@ -55,10 +56,19 @@ impl Latency {
                 "leave the condition away, or see `baton doctor`",
             )
         };
-        let object = ObjectBuilder::default().open_file(object).and_then(|open| open.load()).map_err(failed)?;
-        let links =
-            object.progs_mut().map(|prog| prog.attach()).collect::<libbpf_rs::Result<Vec<_>>>().map_err(failed)?;
-        Ok(Self { object, _links: links })
+        let object = ObjectBuilder::default()
+            .open_file(object)
+            .and_then(|open| open.load())
+            .map_err(failed)?;
+        let links = object
+            .progs_mut()
+            .map(|prog| prog.attach())
+            .collect::<libbpf_rs::Result<Vec<_>>>()
+            .map_err(failed)?;
+        Ok(Self {
+            object,
+            _links: links,
+        })
     }
 
     fn map(&self, name: &str) -> Result<libbpf_rs::Map<'_>> {
@@ -68,15 +78,30 @@ impl Latency {
 
     /// `struct watch`
     fn watch(&self, tgid: u32, begin: u64, end: u64) -> Result<()> {
-        let watch = [begin.to_ne_bytes(), end.to_ne_bytes(), u64::from(tgid).to_le_bytes()].concat();
-        let failed = |e| Error::environment(format!("the probe of waits cannot be set: {e}"), "try again");
-        self.map("watched")?.update(&0u32.to_ne_bytes(), &watch, MapFlags::ANY).map_err(failed)
+        let watch = [
+            begin.to_ne_bytes(),
+            end.to_ne_bytes(),
+            u64::from(tgid).to_le_bytes(),
+        ]
+        .concat();
+        let failed = |e| {
+            Error::environment(
+                format!("the probe of waits cannot be set: {e}"),
+                "try again",
+            )
+        };
+        self.map("watched")?
+            .update(&0u32.to_ne_bytes(), &watch, MapFlags::ANY)
+            .map_err(failed)
     }
 
     /// A value of a map, of each CPU.
     fn per_cpu(&self, map: &str, key: u32) -> Result<Vec<Vec<u8>>> {
         let failed = |e| Error::environment(format!("the {map} cannot be read: {e}"), "try again");
-        let values = self.map(map)?.lookup_percpu(&key.to_ne_bytes(), MapFlags::ANY).map_err(failed)?;
+        let values = self
+            .map(map)?
+            .lookup_percpu(&key.to_ne_bytes(), MapFlags::ANY)
+            .map_err(failed)?;
         Ok(values.unwrap_or_default())
     }
 
@@ -84,7 +109,11 @@ impl Latency {
     pub fn waits(&self) -> Result<Vec<u64>> {
         let mut waits = vec![0; BUCKETS];
         for (key, total) in waits.iter_mut().enumerate() {
-            *total = self.per_cpu("waits", key as u32)?.iter().map(|value| word(value, 0)).sum();
+            *total = self
+                .per_cpu("waits", key as u32)?
+                .iter()
+                .map(|value| word(value, 0))
+                .sum();
         }
         Ok(waits)
     }
@@ -94,13 +123,20 @@ impl Latency {
         // struct changes
         let cpus = self.per_cpu("cpus", 0)?;
         let sum = |at| cpus.iter().map(|value| word(value, at)).sum();
-        Ok(Changes { switches: sum(0), migrations: sum(1) })
+        Ok(Changes {
+            switches: sum(0),
+            migrations: sum(1),
+        })
     }
 }
 
 /// A u64 of a structure of the kernel's side, by its place.
 fn word(value: &[u8], at: usize) -> u64 {
-    value.chunks_exact(8).nth(at).and_then(|word| word.try_into().ok()).map_or(0, u64::from_ne_bytes)
+    value
+        .chunks_exact(8)
+        .nth(at)
+        .and_then(|word| word.try_into().ok())
+        .map_or(0, u64::from_ne_bytes)
 }
 
 /// The longest wait that counts into a bucket.
@@ -112,7 +148,8 @@ fn upper(bucket: usize) -> Duration {
     })
 }
 
-/// The wait that so many percent of them are not longer than, at most a 64th too long; `None` when there are fewer than 100.
+/// The wait that so many percent of them are not longer than, at most a 64th too long; `None` when
+/// there are fewer than 100.
 pub fn percentile(waits: &[u64], percent: u64) -> Option<Duration> {
     let count: u64 = waits.iter().sum();
     let mut left = (count >= 100).then(|| (count * percent).div_ceil(100))?;
@@ -133,7 +170,8 @@ mod tests {
             return ns as usize;
         }
         let power = ns.ilog2();
-        let bucket = ((power - BITS + 1) << BITS) as usize + (ns >> (power - BITS) & ((1 << BITS) - 1)) as usize;
+        let bucket = ((power - BITS + 1) << BITS) as usize
+            + (ns >> (power - BITS) & ((1 << BITS) - 1)) as usize;
         bucket.min(BUCKETS - 1)
     }
 
@@ -141,7 +179,11 @@ mod tests {
     fn buckets_border_on_each_other() {
         for bucket_number in 0..BUCKETS - 1 {
             let longest = upper(bucket_number).as_nanos() as u64;
-            assert_eq!((bucket(longest), bucket(longest + 1)), (bucket_number, bucket_number + 1), "{longest}");
+            assert_eq!(
+                (bucket(longest), bucket(longest + 1)),
+                (bucket_number, bucket_number + 1),
+                "{longest}"
+            );
         }
     }
 
@@ -149,7 +191,9 @@ mod tests {
     fn percentiles() {
         let check = |waits: &[(u64, u64)], percent, expected: Option<u64>| {
             let mut counted = vec![0; BUCKETS];
-            waits.iter().for_each(|(ns, count)| counted[bucket(*ns)] += count);
+            waits
+                .iter()
+                .for_each(|(ns, count)| counted[bucket(*ns)] += count);
             let found = percentile(&counted, percent).map(|p| bucket(p.as_nanos() as u64));
             assert_eq!(found, expected.map(bucket), "{waits:?} {percent}");
         };

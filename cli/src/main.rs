@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `baton`: builds, loads, watches and tries out scheduling policies. See `cli` for the commands and `commands` for what
-//! they do; `device`, `kernel` and `shim` are the ways into the kernel, `status` and `report` the way out to people.
+//! `baton`: builds, loads, watches and tries out scheduling policies. See `cli` for the commands
+//! and `commands` for what they do; `device`, `kernel` and `shim` are the ways into the kernel,
+//! `status` and `report` the way out to people.
 
 mod artefacts;
 mod cgroups;

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use baton_abi::{BATON_NAME_LEN, BATON_OPTIONS_LEN};
 
-/// The name of a policy as the kernel knows it: `[a-z0-9_]`. A dash, as in a package's name, becomes an underscore.
+/// The name of a policy as the kernel knows it: `[a-z0-9_]`. A dash, as in a package's name,
+/// becomes an underscore.
 pub fn policy(text: &str) -> Result<String, String> {
     let name = text.replace('-', "_");
     let known = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
@@ -14,7 +15,10 @@ pub fn policy(text: &str) -> Result<String, String> {
         return Err("a policy's name has small letters, digits and _ only".into());
     }
     if name.len() >= BATON_NAME_LEN {
-        return Err(format!("a policy's name has at most {} letters", BATON_NAME_LEN - 1));
+        return Err(format!(
+            "a policy's name has at most {} letters",
+            BATON_NAME_LEN - 1
+        ));
     }
     Ok(name)
 }
@@ -23,7 +27,10 @@ pub fn policy(text: &str) -> Result<String, String> {
 pub fn partition(text: &str) -> Result<String, String> {
     let known = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '_' | '-');
     if text.is_empty() || text.len() >= BATON_NAME_LEN || !text.chars().all(known) {
-        return Err(format!("a partition's name has small letters, digits, _ and -, at most {}", BATON_NAME_LEN - 1));
+        return Err(format!(
+            "a partition's name has small letters, digits, _ and -, at most {}",
+            BATON_NAME_LEN - 1
+        ));
     }
     Ok(text.into())
 }
@@ -32,11 +39,19 @@ pub fn partition(text: &str) -> Result<String, String> {
 pub fn new_policy(text: &str) -> Result<String, String> {
     let name = policy(text)?;
     if name != text || !name.starts_with(|c: char| c.is_ascii_lowercase()) {
-        return Err("the name must begin with a letter, and have letters, digits and _ only".into());
+        return Err(
+            "the name must begin with a letter, and have letters, digits and _ only".into(),
+        );
     }
     // Crates that a policy or its module is linked with.
-    if ["baton", "core", "alloc", "std", "policy", "test", "template"].contains(&text) {
-        return Err("that name is taken by something a policy is built with: choose another".into());
+    if [
+        "baton", "core", "alloc", "std", "policy", "test", "template",
+    ]
+    .contains(&text)
+    {
+        return Err(
+            "that name is taken by something a policy is built with: choose another".into(),
+        );
     }
     Ok(name)
 }
@@ -44,8 +59,14 @@ pub fn new_policy(text: &str) -> Result<String, String> {
 /// `KEY=VALUE,KEY=VALUE`, without spaces around the parts.
 pub fn options(text: &str) -> Result<String, String> {
     let mut pairs: Vec<(&str, &str)> = Vec::new();
-    for item in text.split(',').map(str::trim).filter(|item| !item.is_empty()) {
-        let (key, value) = item.split_once('=').ok_or_else(|| format!("'{item}' is not KEY=VALUE"))?;
+    for item in text
+        .split(',')
+        .map(str::trim)
+        .filter(|item| !item.is_empty())
+    {
+        let (key, value) = item
+            .split_once('=')
+            .ok_or_else(|| format!("'{item}' is not KEY=VALUE"))?;
         let (key, value) = (key.trim(), value.trim());
         if key.is_empty() || item.chars().any(char::is_control) {
             return Err(format!("{item:?} is not KEY=VALUE"));
@@ -55,9 +76,16 @@ pub fn options(text: &str) -> Result<String, String> {
         }
         pairs.push((key, value));
     }
-    let text = pairs.iter().map(|(k, v)| format!("{k}={v}")).collect::<Vec<_>>().join(",");
+    let text = pairs
+        .iter()
+        .map(|(k, v)| format!("{k}={v}"))
+        .collect::<Vec<_>>()
+        .join(",");
     if text.len() >= BATON_OPTIONS_LEN {
-        return Err(format!("options have at most {} letters", BATON_OPTIONS_LEN - 1));
+        return Err(format!(
+            "options have at most {} letters",
+            BATON_OPTIONS_LEN - 1
+        ));
     }
     Ok(text)
 }
@@ -83,8 +111,11 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         _ => return Err(wrong.into()),
     };
     let number: u64 = digits.parse().map_err(|_| wrong)?;
-    let time = number.checked_mul(ns).filter(|&ns| (1..=86_400_000_000_000).contains(&ns));
-    time.map(Duration::from_nanos).ok_or_else(|| "a time is 1 ns to a day".into())
+    let time = number
+        .checked_mul(ns)
+        .filter(|&ns| (1..=86_400_000_000_000).contains(&ns));
+    time.map(Duration::from_nanos)
+        .ok_or_else(|| "a time is 1 ns to a day".into())
 }
 
 /// `FILE[:DEST]`; a command in the guest begins in `/`, so that is where a file without DEST goes.
@@ -94,13 +125,19 @@ pub fn file_in(text: &str) -> Result<FileIn, String> {
         Some((_, guest)) => return Err(format!("'{guest}' is not an absolute path of the guest")),
         None => {
             let name = Path::new(text).file_name().and_then(|n| n.to_str());
-            (text, format!("/{}", name.ok_or("a file without a name needs :DEST")?))
+            (
+                text,
+                format!("/{}", name.ok_or("a file without a name needs :DEST")?),
+            )
         }
     };
     if host.is_empty() {
         return Err("there is no file before the colon".into());
     }
-    Ok(FileIn { host: host.into(), guest })
+    Ok(FileIn {
+        host: host.into(),
+        guest,
+    })
 }
 
 /// A file to bring back from the guest.
@@ -114,9 +151,10 @@ pub struct FileOut {
 /// `GUESTFILE:HOSTFILE`; a relative path in the guest is one from `/`, where the command begins.
 pub fn file_out(text: &str) -> Result<FileOut, String> {
     match text.split_once(':') {
-        Some((guest, host)) if !guest.is_empty() && !host.is_empty() => {
-            Ok(FileOut { guest: format!("/{}", guest.trim_matches('/')), host: host.into() })
-        }
+        Some((guest, host)) if !guest.is_empty() && !host.is_empty() => Ok(FileOut {
+            guest: format!("/{}", guest.trim_matches('/')),
+            host: host.into(),
+        }),
         _ => Err("write GUESTFILE:HOSTFILE".into()),
     }
 }
@@ -147,21 +185,54 @@ mod tests {
         check(options("slice=3ms, x=1,"), Some("slice=3ms,x=1".into()));
         check(options(""), Some(String::new()));
         check(options("a=b=c"), Some("a=b=c".into()));
-        for wrong in ["slice", "=3", "a=1,a=2", "a=1\n2", &format!("a={}", "1".repeat(254))] {
+        for wrong in [
+            "slice",
+            "=3",
+            "a=1,a=2",
+            "a=1\n2",
+            &format!("a={}", "1".repeat(254)),
+        ] {
             check(options(wrong), None);
         }
-        check(options(&format!("a={}", "1".repeat(253))), Some(format!("a={}", "1".repeat(253))));
+        check(
+            options(&format!("a={}", "1".repeat(253))),
+            Some(format!("a={}", "1".repeat(253))),
+        );
     }
 
     #[test]
     fn files_of_a_guest() {
-        check(file_in("d/a.txt"), Some(FileIn { host: "d/a.txt".into(), guest: "/a.txt".into() }));
-        check(file_in("a:/x/b"), Some(FileIn { host: "a".into(), guest: "/x/b".into() }));
+        check(
+            file_in("d/a.txt"),
+            Some(FileIn {
+                host: "d/a.txt".into(),
+                guest: "/a.txt".into(),
+            }),
+        );
+        check(
+            file_in("a:/x/b"),
+            Some(FileIn {
+                host: "a".into(),
+                guest: "/x/b".into(),
+            }),
+        );
         for wrong in ["a:b", "", ":/x", "/", ".."] {
             check(file_in(wrong), None);
         }
-        check(file_out("/tmp/a:b"), Some(FileOut { guest: "/tmp/a".into(), host: "b".into() }));
-        check(file_out("r.json:out/r.json"), Some(FileOut { guest: "/r.json".into(), host: "out/r.json".into() }));
+        check(
+            file_out("/tmp/a:b"),
+            Some(FileOut {
+                guest: "/tmp/a".into(),
+                host: "b".into(),
+            }),
+        );
+        check(
+            file_out("r.json:out/r.json"),
+            Some(FileOut {
+                guest: "/r.json".into(),
+                host: "out/r.json".into(),
+            }),
+        );
         for wrong in ["a", ":b", "a:"] {
             check(file_out(wrong), None);
         }

@@ -1,28 +1,42 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! State and faults in words: tables and reports for people. Pure, so that tests hold it against golden files.
+//! State and faults in words: tables and reports for people. Pure, so that tests hold it against
+//! golden files.
 
 use std::fmt::Write;
 
 use crate::status::{Core, Cpu, Fault, Partition, Policy, Status};
 
-/// Columns under their titles: texts to the left, numbers (as their cells begin with a digit) to the right.
+/// Columns under their titles: texts to the left, numbers (as their cells begin with a digit) to
+/// the right.
 pub fn table(titles: &[&str], rows: &[Vec<String>]) -> String {
     let numeric = |column: usize| {
-        let mut cells = rows.iter().filter_map(|row| row.get(column)).filter(|cell| *cell != "-").peekable();
+        let mut cells = rows
+            .iter()
+            .filter_map(|row| row.get(column))
+            .filter(|cell| *cell != "-")
+            .peekable();
         cells.peek().is_some() && cells.all(|cell| cell.starts_with(|c: char| c.is_ascii_digit()))
     };
     let columns: Vec<(usize, bool)> = (0..titles.len())
         .map(|i| {
-            let cells = rows.iter().filter_map(|row| row.get(i)).map(|cell| cell.chars().count());
-            (cells.max().unwrap_or(0).max(titles[i].chars().count()), numeric(i))
+            let cells = rows
+                .iter()
+                .filter_map(|row| row.get(i))
+                .map(|cell| cell.chars().count());
+            (
+                cells.max().unwrap_or(0).max(titles[i].chars().count()),
+                numeric(i),
+            )
         })
         .collect();
     let mut text = String::new();
     let mut line = |cells: &mut dyn Iterator<Item = &str>| {
-        let cells = cells.zip(&columns).map(|(cell, (width, numeric))| match numeric {
-            true => format!("{cell:>width$}"),
-            false => format!("{cell:<width$}"),
-        });
+        let cells = cells
+            .zip(&columns)
+            .map(|(cell, (width, numeric))| match numeric {
+                true => format!("{cell:>width$}"),
+                false => format!("{cell:<width$}"),
+            });
         text.push_str(cells.collect::<Vec<_>>().join("  ").trim_end());
         text.push('\n');
     };
@@ -53,7 +67,11 @@ pub fn list(policies: &[Policy]) -> String {
         return "no policy is loaded; load one: baton load POLICY\n".into();
     }
     let rows = policies.iter().map(|p| {
-        let options = if p.options.is_empty() { "-" } else { &p.options };
+        let options = if p.options.is_empty() {
+            "-"
+        } else {
+            &p.options
+        };
         vec![
             p.name.clone(),
             p.state.into(),
@@ -62,11 +80,17 @@ pub fn list(policies: &[Policy]) -> String {
             bytes(p.memory_bytes),
             p.refusals.to_string(),
             p.faults.to_string(),
-            if p.share == 0 { "-".into() } else { format!("{} %", p.share) },
+            if p.share == 0 {
+                "-".into()
+            } else {
+                format!("{} %", p.share)
+            },
             options.into(),
         ]
     });
-    let titles = ["POLICY", "STATE", "TASKS", "QUEUED", "MEMORY", "REFUSALS", "FAULTS", "SHARE", "OPTIONS"];
+    let titles = [
+        "POLICY", "STATE", "TASKS", "QUEUED", "MEMORY", "REFUSALS", "FAULTS", "SHARE", "OPTIONS",
+    ];
     table(&titles, &rows.collect::<Vec<_>>())
 }
 
@@ -75,13 +99,20 @@ pub fn partitions(partitions: &[Partition]) -> String {
     if partitions.is_empty() {
         return "there is no partition; every policy has all CPUs\n".into();
     }
-    let rows = partitions.iter().map(|p| vec![p.name.clone(), p.cpus.to_string(), p.policies.join(", ")]);
-    table(&["PARTITION", "CPUS", "POLICIES"], &rows.collect::<Vec<_>>())
+    let rows = partitions
+        .iter()
+        .map(|p| vec![p.name.clone(), p.cpus.to_string(), p.policies.join(", ")]);
+    table(
+        &["PARTITION", "CPUS", "POLICIES"],
+        &rows.collect::<Vec<_>>(),
+    )
 }
 
 /// What `baton status` prints.
 pub fn status(status: &Status) -> String {
-    let Some(found) = &status.core else { return "Baton's core is not loaded; `baton load POLICY` loads it\n".into() };
+    let Some(found) = &status.core else {
+        return "Baton's core is not loaded; `baton load POLICY` loads it\n".into();
+    };
     let mut text = core(found);
     text.push('\n');
     text.push_str(&list(&status.policies));
@@ -91,7 +122,10 @@ pub fn status(status: &Status) -> String {
         text.push('\n');
     }
     if !status.cgroups.is_empty() {
-        let rows = status.cgroups.iter().map(|c| vec![c.cgroup.clone(), c.policy.clone()]);
+        let rows = status
+            .cgroups
+            .iter()
+            .map(|c| vec![c.cgroup.clone(), c.policy.clone()]);
         text.push_str(&table(&["CGROUP", "POLICY"], &rows.collect::<Vec<_>>()));
         text.push('\n');
     }
@@ -118,52 +152,114 @@ fn core(core: &Core) -> String {
     let _ = writeln!(text, "default   {default}");
     let _ = write!(text, "tasks     {} of {} slots", core.tasks, core.max_tasks);
     if core.no_slot > 0 {
-        let _ = write!(text, "; {} got none and ran under the fallback (see --max-tasks)", core.no_slot);
+        let _ = write!(
+            text,
+            "; {} got none and ran under the fallback (see --max-tasks)",
+            core.no_slot
+        );
     }
-    let _ = writeln!(text, "\nstall     a queued task may wait {} ms", core.stall_ms);
+    let _ = writeln!(
+        text,
+        "\nstall     a queued task may wait {} ms",
+        core.stall_ms
+    );
     text
 }
 
 /// Which CPUs are online the core knows while it is attached.
 fn cpus(cpus: &[Cpu], attached: bool) -> String {
     let rows = cpus.iter().map(|c| {
-        let counters = [c.dispatches, c.picks, c.enqueues, c.directs, c.refusals, c.fallbacks, c.timers];
-        let name = if c.online || !attached { c.cpu.to_string() } else { format!("{} (off)", c.cpu) };
-        std::iter::once(name).chain(counters.map(|n| n.to_string())).collect()
+        let counters = [
+            c.dispatches,
+            c.picks,
+            c.enqueues,
+            c.directs,
+            c.refusals,
+            c.fallbacks,
+            c.timers,
+        ];
+        let name = if c.online || !attached {
+            c.cpu.to_string()
+        } else {
+            format!("{} (off)", c.cpu)
+        };
+        std::iter::once(name)
+            .chain(counters.map(|n| n.to_string()))
+            .collect()
     });
-    let titles = ["CPU", "DISPATCHES", "PICKS", "ENQUEUES", "DIRECT", "REFUSALS", "FALLBACK", "TIMERS"];
+    let titles = [
+        "CPU",
+        "DISPATCHES",
+        "PICKS",
+        "ENQUEUES",
+        "DIRECT",
+        "REFUSALS",
+        "FALLBACK",
+        "TIMERS",
+    ];
     table(&titles, &rows.collect::<Vec<_>>())
 }
 
 /// A fault in full.
 pub fn fault(fault: &Fault) -> String {
-    let mut text = fault_head(fault, &format!("; fault no. {} since the core was loaded", fault.serial), |ns| {
-        // The clock of these times is the tick.
-        format!("{:>6} ms", ns / 1_000_000)
-    });
+    let mut text = fault_head(
+        fault,
+        &format!("; fault no. {} since the core was loaded", fault.serial),
+        |ns| {
+            // The clock of these times is the tick.
+            format!("{:>6} ms", ns / 1_000_000)
+        },
+    );
     let now = match fault.stopped {
         true => {
-            format!("the policy is stopped; its tasks ({}) go on under the fallback, all others as before", fault.tasks)
+            format!(
+                "the policy is stopped; its tasks ({}) go on under the fallback, all others as \
+                before",
+                fault.tasks
+            )
         }
         false => "the policy was stopped by hand since, and has no tasks".into(),
     };
     line(&mut text, "now", &now);
     let policy = &fault.policy;
     if fault.recorded {
-        line(&mut text, "recorded", &format!("save what led to it: baton fault save fault.rec -p {policy}"));
+        line(
+            &mut text,
+            "recorded",
+            &format!("save what led to it: baton fault save fault.rec -p {policy}"),
+        );
     }
     line(&mut text, "to do", cause(fault));
-    line(&mut text, "", &format!("then: baton build {policy} && baton unload {policy} && baton load {policy}"));
-    line(&mut text, "", &format!("or give its tasks back to the kernel's scheduler: baton unload {policy}"));
+    line(
+        &mut text,
+        "",
+        &format!("then: baton build {policy} && baton unload {policy} && baton load {policy}"),
+    );
+    line(
+        &mut text,
+        "",
+        &format!("or give its tasks back to the kernel's scheduler: baton unload {policy}"),
+    );
     text
 }
 
 /// A fault of a simulated run, which ended there.
 pub fn simulated_fault(fault: &Fault) -> String {
     let mut text = fault_head(fault, "", |ns| format!("{:>9.1} µs", ns as f64 / 1e3));
-    line(&mut text, "now", &format!("the run ended here, after {:.3} ms of simulated time", fault.at_ns as f64 / 1e6));
+    line(
+        &mut text,
+        "now",
+        &format!(
+            "the run ended here, after {:.3} ms of simulated time",
+            fault.at_ns as f64 / 1e6
+        ),
+    );
     line(&mut text, "to do", cause(fault));
-    line(&mut text, "", "then: the same command again, which comes to the same place");
+    line(
+        &mut text,
+        "",
+        "then: the same command again, which comes to the same place",
+    );
     text
 }
 
@@ -178,7 +274,11 @@ fn fault_head(fault: &Fault, serial: &str, time: impl Fn(u64) -> String) -> Stri
         let _ = write!(text, " in {}", fault.method);
     }
     text.push('\n');
-    line(&mut text, "at fault", &format!("the policy {}", fault.policy));
+    line(
+        &mut text,
+        "at fault",
+        &format!("the policy {}", fault.policy),
+    );
     if let Some(place) = &fault.place {
         line(&mut text, "source", place);
     }
@@ -186,15 +286,25 @@ fn fault_head(fault: &Fault, serial: &str, time: impl Fn(u64) -> String) -> Stri
         line(&mut text, "message", &fault.message);
     }
     if let Some(task) = &fault.task {
-        let comm = if task.comm.is_empty() { String::new() } else { format!(" ({})", task.comm) };
+        let comm = if task.comm.is_empty() {
+            String::new()
+        } else {
+            format!(" ({})", task.comm)
+        };
         line(&mut text, "task", &format!("{}{comm}", task.pid));
     }
     line(&mut text, "where", &format!("on CPU {}{serial}", fault.cpu));
     for (i, call) in fault.calls.iter().enumerate() {
         let ago = time(fault.at_ns.saturating_sub(call.at_ns));
-        let pid = call.pid.map_or(String::new(), |pid| format!("  task {pid}"));
+        let pid = call
+            .pid
+            .map_or(String::new(), |pid| format!("  task {pid}"));
         let title = if i == 0 { "calls" } else { "" };
-        line(&mut text, title, format!("{ago} before  {:<21}{pid}", call.method).trim_end());
+        line(
+            &mut text,
+            title,
+            format!("{ago} before  {:<21}{pid}", call.method).trim_end(),
+        );
     }
     text
 }
@@ -204,16 +314,27 @@ fn cause(fault: &Fault) -> &'static str {
     match fault.kind {
         "panic" => "mend that line, or the arguments it was given",
         "out of memory" => "let it keep less, or allocate when it is made and not in a call",
-        "stack overflow" => "replace the recursion by a loop, and large local values by storage that is made once",
+        "stack overflow" => {
+            "replace the recursion by a loop, and large local values by storage \
+            that is made once"
+        }
         "deadlock" => "take each lock once, and several always in the same order",
         "lock timeout" => "hold locks for less long: no loop over all tasks inside",
         "lost task" if fault.method == "-" => {
-            "keep each Schedulable in a queue, or return it: mem::forget, or a collection that is forgotten, loses it"
+            "keep each Schedulable in a queue, or return it: mem::forget, or a collection that is \
+             forgotten, loses it"
         }
-        "lost task" => "keep each Schedulable in a queue, or return it; the call before dropped one",
-        "stall" => "see that pick_next_task comes to every queued task, on a CPU that the task may use",
+        "lost task" => {
+            "keep each Schedulable in a queue, or return it; the call before dropped \
+            one"
+        }
+        "stall" => {
+            "see that pick_next_task comes to every queued task, on a CPU that the task may \
+            use"
+        }
         "refusal loop" => {
-            "take pick_refused to heart: a refused Schedulable must not be returned unchanged for the same CPU"
+            "take pick_refused to heart: a refused Schedulable must not be returned unchanged for \
+             the same CPU"
         }
         _ => "see the message",
     }
@@ -227,12 +348,18 @@ mod tests {
     /// Golden files are made anew with BATON_BLESS=1.
     fn check(name: &str, got: &str) {
         // Asked at run time: a build directory may outlive the place that the tree was in.
-        let path = format!("{}/tests/golden/{name}.txt", std::env::var("CARGO_MANIFEST_DIR").unwrap());
+        let path = format!(
+            "{}/tests/golden/{name}.txt",
+            std::env::var("CARGO_MANIFEST_DIR").unwrap()
+        );
         if std::env::var_os("BATON_BLESS").is_some() {
             std::fs::write(&path, got).unwrap();
         }
         let expected = std::fs::read_to_string(&path).unwrap_or_default();
-        assert_eq!(got, expected, "{path} differs; if the new text is right: BATON_BLESS=1 cargo test -p baton-cli");
+        assert_eq!(
+            got, expected,
+            "{path} differs; if the new text is right: BATON_BLESS=1 cargo test -p baton-cli"
+        );
     }
 
     fn panicked() -> Fault {
@@ -244,7 +371,10 @@ mod tests {
             kind: "panic",
             method: "pick_next_task",
             cpu: 1,
-            task: Some(Task { pid: 412, comm: "stress-ng".into() }),
+            task: Some(Task {
+                pid: 412,
+                comm: "stress-ng".into(),
+            }),
             place: Some("policies/wfq/src/lib.rs:123".into()),
             message: "index out of bounds: the len is 4 but the index is 9".into(),
             at_ns: 12_345_678_901,
@@ -309,7 +439,10 @@ mod tests {
                 cpus: "2-5".parse().unwrap(),
                 policies: vec!["wfq".into()],
             }],
-            cgroups: vec![crate::status::Cgroup { cgroup: "batch".into(), policy: "wfq".into() }],
+            cgroups: vec![crate::status::Cgroup {
+                cgroup: "batch".into(),
+                policy: "wfq".into(),
+            }],
             cpus: vec![cpu(0, true), cpu(1, false)],
             faults: vec![panicked()],
         }
@@ -338,14 +471,22 @@ mod tests {
     #[test]
     fn the_whole_status() {
         check("status", &status(&whole()));
-        check("status-json", &format!("{}\n", serde_json::to_string_pretty(&whole()).unwrap()));
+        check(
+            "status-json",
+            &format!("{}\n", serde_json::to_string_pretty(&whole()).unwrap()),
+        );
     }
 
     #[test]
     fn an_idle_core() {
         let mut idle = whole();
-        idle.core =
-            idle.core.map(|core| Core { attached: false, all: false, default_policy: None, no_slot: 0, ..core });
+        idle.core = idle.core.map(|core| Core {
+            attached: false,
+            all: false,
+            default_policy: None,
+            no_slot: 0,
+            ..core
+        });
         idle.policies.clear();
         idle.faults.clear();
         check("status-idle", &status(&idle));
@@ -354,7 +495,11 @@ mod tests {
     #[test]
     fn every_kind_of_fault_has_advice() {
         for kind in baton_abi::BATON_FAULT_NAMES.into_iter().skip(1) {
-            assert_ne!(cause(&Fault { kind, ..panicked() }), "see the message", "{kind}");
+            assert_ne!(
+                cause(&Fault { kind, ..panicked() }),
+                "see the message",
+                "{kind}"
+            );
         }
     }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The shim: a BPF object that is fitted to the machine, loaded, attached to sched_ext, and kept by a pin.
+//! The shim: a BPF object that is fitted to the machine, loaded, attached to sched_ext, and kept by
+//! a pin.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -8,7 +9,9 @@ use std::time::Duration;
 use std::{fs, io};
 
 use libbpf_rs::btf::{types, Btf};
-use libbpf_rs::{set_print, AsRawLibbpf, ErrorKind, MapCore, Object, ObjectBuilder, OpenObject, PrintLevel};
+use libbpf_rs::{
+    set_print, AsRawLibbpf, ErrorKind, MapCore, Object, ObjectBuilder, OpenObject, PrintLevel,
+};
 
 use crate::device::Device;
 use crate::error::{Error, Result};
@@ -46,7 +49,9 @@ impl Ready {
         prepare_pin()?;
         quietly(|| {
             let mut ops = self.0.maps_mut().find(|m| m.name() == "baton_ops");
-            let ops = ops.as_mut().ok_or_else(|| malformed("it has no scheduler"))?;
+            let ops = ops
+                .as_mut()
+                .ok_or_else(|| malformed("it has no scheduler"))?;
             ops.attach_struct_ops()?.pin(PIN)
         })
     }
@@ -60,14 +65,17 @@ fn quietly<T>(f: impl FnOnce() -> libbpf_rs::Result<T>) -> Result<T> {
     done.map_err(|e| not_attached(&e))
 }
 
-/// Has the kernel's verifier look at the whole shim, and lets go of it again: nothing is attached. The
-/// core must be loaded, as the shim calls it. An error is what the kernel said.
+/// Has the kernel's verifier look at the whole shim, and lets go of it again: nothing is attached.
+/// The core must be loaded, as the shim calls it. An error is what the kernel said.
 pub fn try_out(object: &Path, fit: Fit) -> std::result::Result<(), String> {
     let constants = KernelConstants::read().map_err(|error| error.what)?;
     let quiet = set_print(Some((PrintLevel::Warn, keep)));
     let done = open_and_load(object, fit, &constants);
     set_print(quiet);
-    let said = SAID.lock().map(|mut said| std::mem::take(&mut *said)).unwrap_or_default();
+    let said = SAID
+        .lock()
+        .map(|mut said| std::mem::take(&mut *said))
+        .unwrap_or_default();
     done.map(drop).map_err(|error| match reason(&said) {
         Some(why) => format!("the kernel refuses the shim: {why}"),
         None => format!("the kernel refuses the shim: {error}"),
@@ -77,9 +85,14 @@ pub fn try_out(object: &Path, fit: Fit) -> std::result::Result<(), String> {
 /// The line of libbpf's that names the cause: the last of the verifier's before its statistics, or
 /// where it did not come to that, the first that libbpf has.
 fn reason(said: &[String]) -> Option<&str> {
-    let lines: Vec<_> = said.iter().flat_map(|part| part.lines()).map(str::trim).collect();
+    let lines: Vec<_> = said
+        .iter()
+        .flat_map(|part| part.lines())
+        .map(str::trim)
+        .collect();
     let statistics = lines.iter().position(|line| line.starts_with("processed "));
-    let verifiers = statistics.and_then(|at| lines[..at].iter().rev().find(|line| !line.is_empty()));
+    let verifiers =
+        statistics.and_then(|at| lines[..at].iter().rev().find(|line| !line.is_empty()));
     let first = verifiers.or_else(|| lines.iter().find(|line| !line.is_empty()));
     first.map(|line| line.strip_prefix("libbpf: ").unwrap_or(line))
 }
@@ -91,7 +104,11 @@ pub fn detach(device: &Device) -> Result<()> {
         Err(e) if e.kind() == io::ErrorKind::NotFound => {}
         Err(e) => return Err(Error::file(format!("removing {PIN}"), &e)),
     }
-    let gone = || Ok(device.core()?.attached == 0 && kernel::attached_scheduler().as_deref() != Some("baton"));
+    let gone =
+        || {
+            Ok(device.core()?.attached == 0
+                && kernel::attached_scheduler().as_deref() != Some("baton"))
+        };
     match kernel::wait_until(PATIENCE, gone)? {
         true => Ok(()),
         false => Err(Error::environment(
@@ -137,13 +154,17 @@ impl KernelConstants {
                 "use a kernel with CONFIG_DEBUG_INFO_BTF; `baton doctor` says what else is needed",
             )
         })?;
-        let switch_partial = enum_value(&btf, "scx_ops_flags", "SCX_OPS_SWITCH_PARTIAL").ok_or_else(|| {
-            Error::environment(
-                "this kernel has no sched_ext",
-                "boot one with CONFIG_SCHED_CLASS_EXT, or use `baton vm run`",
-            )
-        })?;
-        Ok(Self { immed: enum_value(&btf, "scx_enq_flags", "SCX_ENQ_IMMED").unwrap_or(0), switch_partial })
+        let switch_partial = enum_value(&btf, "scx_ops_flags", "SCX_OPS_SWITCH_PARTIAL")
+            .ok_or_else(|| {
+                Error::environment(
+                    "this kernel has no sched_ext",
+                    "boot one with CONFIG_SCHED_CLASS_EXT, or use `baton vm run`",
+                )
+            })?;
+        Ok(Self {
+            immed: enum_value(&btf, "scx_enq_flags", "SCX_ENQ_IMMED").unwrap_or(0),
+            switch_partial,
+        })
     }
 }
 
@@ -154,22 +175,34 @@ pub fn enum_value(btf: &Btf<'_>, of: &str, name: &str) -> Option<u64> {
         return wide.iter().find(|m| m.name == name).map(|m| m.value as u64);
     }
     let narrow = btf.type_by_name::<types::Enum>(of)?;
-    let found = narrow.iter().find(|m| m.name == name).map(|m| m.value as u64);
+    let found = narrow
+        .iter()
+        .find(|m| m.name == name)
+        .map(|m| m.value as u64);
     found
 }
 
-fn open_and_load(object: &Path, fit: Fit, constants: &KernelConstants) -> libbpf_rs::Result<Object> {
+fn open_and_load(
+    object: &Path,
+    fit: Fit,
+    constants: &KernelConstants,
+) -> libbpf_rs::Result<Object> {
     let mut shim = ObjectBuilder::default().open_file(object)?;
-    let places = Places::of(&shim).ok_or_else(|| malformed("it has not the variables of Baton's shim"))?;
+    let places =
+        Places::of(&shim).ok_or_else(|| malformed("it has not the variables of Baton's shim"))?;
     for mut map in shim.maps_mut() {
         let name = map.name().to_string_lossy().into_owned();
         if name == "slots" {
             map.set_max_entries(fit.max_tasks)?;
         } else if name == "baton_ops" && !fit.all {
-            let ops = map.initial_value_mut().ok_or_else(|| malformed("its scheduler has no value"))?;
+            let ops = map
+                .initial_value_mut()
+                .ok_or_else(|| malformed("its scheduler has no value"))?;
             places.ops_flags.or(ops, constants.switch_partial)?;
         } else if name.ends_with(".rodata") {
-            let data = map.initial_value_mut().ok_or_else(|| malformed("its constants have no value"))?;
+            let data = map
+                .initial_value_mut()
+                .ok_or_else(|| malformed("its constants have no value"))?;
             places.all_tasks.or(data, fit.all.into())?;
             // its value before is 1
             places.nr_cpus.set(data, fit.nr_cpus.into())?;
@@ -204,8 +237,11 @@ impl Place {
     /// Adds bits to what is there.
     fn or(self, data: &mut [u8], bits: u64) -> libbpf_rs::Result<()> {
         let mut old = [0; 8];
-        let there = data.get(self.offset..self.offset + self.size).zip(old.get_mut(..self.size));
-        let (there, place) = there.ok_or_else(|| malformed("one of its variables is out of place"))?;
+        let there = data
+            .get(self.offset..self.offset + self.size)
+            .zip(old.get_mut(..self.size));
+        let (there, place) =
+            there.ok_or_else(|| malformed("one of its variables is out of place"))?;
         place.copy_from_slice(there);
         self.set(data, u64::from_le_bytes(old) | bits)
     }
@@ -221,24 +257,36 @@ struct Places {
 
 impl Places {
     fn of(shim: &OpenObject) -> Option<Self> {
-        // SAFETY: Borrowed-object. The pointer is to the object that `shim` owns, which outlives the types read from it here.
+        // SAFETY: Borrowed-object. The pointer is to the object that `shim` owns, which outlives
+        // the types read from it here.
         let raw = unsafe { shim.as_libbpf_object().as_ref() };
         let btf = Btf::from_bpf_object(raw).ok()??;
         let constants = btf.type_by_name::<types::DataSec>(".rodata")?;
         let constant = |name: &str| {
-            let found = constants
-                .iter()
-                .find(|at| btf.type_by_id::<types::Var>(at.ty).is_some_and(|var| var.name() == Some(OsStr::new(name))));
-            found.map(|at| Place { offset: at.offset as usize, size: at.size })
+            let found = constants.iter().find(|at| {
+                btf.type_by_id::<types::Var>(at.ty)
+                    .is_some_and(|var| var.name() == Some(OsStr::new(name)))
+            });
+            found.map(|at| Place {
+                offset: at.offset as usize,
+                size: at.size,
+            })
         };
         let ops = btf.type_by_name::<types::Struct>("sched_ext_ops")?;
-        let flags = ops.iter().find(|member| member.name == Some(OsStr::new("flags")))?;
-        let types::MemberAttr::Normal { offset } = flags.attr else { return None };
+        let flags = ops
+            .iter()
+            .find(|member| member.name == Some(OsStr::new("flags")))?;
+        let types::MemberAttr::Normal { offset } = flags.attr else {
+            return None;
+        };
         Some(Self {
             all_tasks: constant("all_tasks")?,
             nr_cpus: constant("nr_cpus")?,
             immed: constant("immed")?,
-            ops_flags: Place { offset: offset as usize / 8, size: 8 },
+            ops_flags: Place {
+                offset: offset as usize / 8,
+                size: 8,
+            },
         })
     }
 }
@@ -252,15 +300,23 @@ fn keep(_: PrintLevel, line: String) {
     }
 }
 
-/// The most lines of libbpf's that an error shows: the last are about the cause, but the verifier can say thousands.
+/// The most lines of libbpf's that an error shows: the last are about the cause, but the verifier
+/// can say thousands.
 const MAX_SAID: usize = 30;
 
 fn not_attached(error: &libbpf_rs::Error) -> Error {
-    let said = SAID.lock().map(|mut said| std::mem::take(&mut *said)).unwrap_or_default();
-    let said: String = said[said.len().saturating_sub(MAX_SAID)..].iter().map(|line| format!("\n  {line}")).collect();
+    let said = SAID
+        .lock()
+        .map(|mut said| std::mem::take(&mut *said))
+        .unwrap_or_default();
+    let said: String = said[said.len().saturating_sub(MAX_SAID)..]
+        .iter()
+        .map(|line| format!("\n  {line}"))
+        .collect();
     let what = |why: &str| format!("the shim could not be attached: {why} ({error}){said}");
     let dmesg =
-        "the kernel's log (dmesg | grep sched_ext) and `baton doctor` say more; `baton vm run` works all the same";
+        "the kernel's log (dmesg | grep sched_ext) and `baton doctor` say more; `baton vm run` \
+         works all the same";
     if let Some(other) = kernel::attached_scheduler() {
         return Error::environment(
             what(&format!("the scheduler {other} is attached to sched_ext")),
@@ -268,13 +324,17 @@ fn not_attached(error: &libbpf_rs::Error) -> Error {
         );
     }
     match error.kind() {
-        ErrorKind::NotFound => Error::environment(what("the kernel lacks a function that it calls"), dmesg),
-        ErrorKind::PermissionDenied => {
-            Error::environment(what("not permitted"), "run this as root; lockdown forbids BPF")
+        ErrorKind::NotFound => {
+            Error::environment(what("the kernel lacks a function that it calls"), dmesg)
         }
-        ErrorKind::InvalidData => {
-            Error::user(what("shim.bpf.o is not what it should be"), "build it again: baton build")
-        }
+        ErrorKind::PermissionDenied => Error::environment(
+            what("not permitted"),
+            "run this as root; lockdown forbids BPF",
+        ),
+        ErrorKind::InvalidData => Error::user(
+            what("shim.bpf.o is not what it should be"),
+            "build it again: baton build",
+        ),
         _ => Error::environment(what("the kernel refused it"), dmesg),
     }
 }
@@ -294,14 +354,18 @@ mod tests {
         check(
             &[
                 "libbpf: prog 'baton_enqueue': BPF program load failed: -EACCES",
-                "libbpf: prog 'baton_enqueue': -- BEGIN PROG LOAD LOG --\n0: R1=ctx()\n12: (85) call x#7\n\
+                "libbpf: prog 'baton_enqueue': -- BEGIN PROG LOAD LOG --\n0: R1=ctx()\n12: (85) \
+                 call x#7\n\
                  R5 !read_ok\nprocessed 12 insns (limit 1000000)\n-- END PROG LOAD LOG --",
                 "libbpf: failed to load object 'shim.bpf.o'",
             ],
             Some("R5 !read_ok"),
         );
         check(
-            &["libbpf: extern (func ksym) 'scx_bpf_kick_cpu': not found in kernel or module BTFs", "libbpf: x"],
+            &[
+                "libbpf: extern (func ksym) 'scx_bpf_kick_cpu': not found in kernel or module BTFs",
+                "libbpf: x",
+            ],
             Some("extern (func ksym) 'scx_bpf_kick_cpu': not found in kernel or module BTFs"),
         );
     }
@@ -310,10 +374,24 @@ mod tests {
     fn places_are_filled_where_they_are() {
         let check = |place: Place, before: [u8; 8], bits: u64, after: Option<[u8; 8]>| {
             let mut data = before;
-            assert_eq!(place.or(&mut data, bits).ok().map(|()| data), after, "{place:?}");
+            assert_eq!(
+                place.or(&mut data, bits).ok().map(|()| data),
+                after,
+                "{place:?}"
+            );
         };
-        check(Place { offset: 2, size: 4 }, [0; 8], 0x0102, Some([0, 0, 2, 1, 0, 0, 0, 0]));
-        check(Place { offset: 0, size: 8 }, [4, 0, 0, 0, 0, 0, 0, 0], 1 << 33 | 8, Some([12, 0, 0, 0, 2, 0, 0, 0]));
+        check(
+            Place { offset: 2, size: 4 },
+            [0; 8],
+            0x0102,
+            Some([0, 0, 2, 1, 0, 0, 0, 0]),
+        );
+        check(
+            Place { offset: 0, size: 8 },
+            [4, 0, 0, 0, 0, 0, 0, 0],
+            1 << 33 | 8,
+            Some([12, 0, 0, 0, 2, 0, 0, 0]),
+        );
         check(Place { offset: 6, size: 4 }, [0; 8], 1, None);
         check(Place { offset: 0, size: 9 }, [0; 8], 1, None);
         let mut data = [1, 0, 0, 0];

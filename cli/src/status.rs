@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The state of core and policies, as it is shown: read from the control device once, then plain data, which `--json`
-//! prints as it is and `report` in words.
+//! The state of core and policies, as it is shown: read from the control device once, then plain
+//! data, which `--json` prints as it is and `report` in words.
 
 use baton_abi::*;
 use serde::Serialize;
@@ -174,10 +174,16 @@ impl Status {
     pub fn read(device: &Device) -> Result<Self> {
         let core = device.core()?;
         let infos = device.policies()?;
-        let default = infos.iter().find(|p| p.id == core.default_policy && p.id != 0);
+        let default = infos
+            .iter()
+            .find(|p| p.id == core.default_policy && p.id != 0);
         let mut faults = Vec::new();
         for info in &infos {
-            faults.extend(device.fault(info.index)?.map(|fault| Fault::new(&fault, Some(info))));
+            faults.extend(
+                device
+                    .fault(info.index)?
+                    .map(|fault| Fault::new(&fault, Some(info))),
+            );
         }
         faults.sort_by_key(|fault| std::cmp::Reverse(fault.serial));
         Ok(Self {
@@ -195,7 +201,9 @@ impl Status {
             policies: infos.iter().map(Policy::new).collect(),
             partitions: device.partitions()?,
             cgroups: cgroups::rules(device)?,
-            cpus: (0..core.nr_cpus).map(|cpu| Ok(Cpu::new(&device.cpu(cpu)?))).collect::<Result<_>>()?,
+            cpus: (0..core.nr_cpus)
+                .map(|cpu| Ok(Cpu::new(&device.cpu(cpu)?)))
+                .collect::<Result<_>>()?,
             faults,
         })
     }
@@ -219,7 +227,12 @@ impl Policy {
             flight_mib: info.flight / BLOCKS_PER_MIB,
             partition: (info.partition[0] != 0).then(|| text(&info.partition)),
             can_roll_back: info.modules[2][0] != 0,
-            history: info.history.iter().filter(|c| c.kind != 0).map(change).collect(),
+            history: info
+                .history
+                .iter()
+                .filter(|c| c.kind != 0)
+                .map(change)
+                .collect(),
         }
     }
 }
@@ -249,16 +262,25 @@ impl Fault {
             policy: text(&fault.policy),
             stopped: policy.is_some_and(|p| p.state == BatonPolicyState::Faulted as u32),
             tasks: policy.map_or(0, |p| p.tasks),
-            kind: BATON_FAULT_NAMES.get(fault.kind as usize).unwrap_or(&"unknown fault"),
+            kind: BATON_FAULT_NAMES
+                .get(fault.kind as usize)
+                .unwrap_or(&"unknown fault"),
             method: method_name(fault.method),
             cpu: fault.cpu,
-            task: (fault.pid != 0).then(|| Task { pid: fault.pid, comm: text(&fault.comm) }),
+            task: (fault.pid != 0).then(|| Task {
+                pid: fault.pid,
+                comm: text(&fault.comm),
+            }),
             place: (!file.is_empty()).then(|| format!("{file}:{}", fault.line)),
             message: text(&fault.message),
             at_ns: fault.now,
             serial: fault.serial,
             calls: events
-                .map(|e| Call { at_ns: e.now, method: method_name(e.method), pid: (e.pid != 0).then_some(e.pid) })
+                .map(|e| Call {
+                    at_ns: e.now,
+                    method: method_name(e.method),
+                    pid: (e.pid != 0).then_some(e.pid),
+                })
                 .collect(),
             recorded: policy.is_some_and(|p| p.recorded != 0),
         }
@@ -270,7 +292,9 @@ fn method_name(number: u32) -> &'static str {
 }
 
 pub fn state_name(number: u32) -> &'static str {
-    ["absent", "loaded", "running", "faulted"].get(number as usize).unwrap_or(&"?")
+    ["absent", "loaded", "running", "faulted"]
+        .get(number as usize)
+        .unwrap_or(&"?")
 }
 
 #[cfg(test)]
@@ -279,7 +303,10 @@ mod tests {
 
     #[test]
     fn numbers_have_names() {
-        assert_eq!(method_name(BatonMethod::PickNextTask as u32), "pick_next_task");
+        assert_eq!(
+            method_name(BatonMethod::PickNextTask as u32),
+            "pick_next_task"
+        );
         assert_eq!(method_name(BatonMethod::ExitIdle as u32), "exit_idle");
         assert_eq!(method_name(99), "?");
         assert_eq!(state_name(BatonPolicyState::Faulted as u32), "faulted");

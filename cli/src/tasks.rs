@@ -16,10 +16,12 @@ const SCHED_EXT: u32 = 7;
 
 /// Is the thread of class SCHED_EXT? False when it has gone.
 fn is_ext(pid: u32) -> bool {
-    fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| policy_in_stat(&stat) == Some(SCHED_EXT))
+    fs::read_to_string(format!("/proc/{pid}/stat"))
+        .is_ok_and(|stat| policy_in_stat(&stat) == Some(SCHED_EXT))
 }
 
-/// Field 41 of a stat file. The name, field 2, may have anything in it, but it ends at the last parenthesis.
+/// Field 41 of a stat file. The name, field 2, may have anything in it, but it ends at the last
+/// parenthesis.
 fn policy_in_stat(stat: &str) -> Option<u32> {
     let (_, from_third) = stat.rsplit_once(')')?;
     from_third.split_whitespace().nth(41 - 3)?.parse().ok()
@@ -29,40 +31,72 @@ fn policy_in_stat(stat: &str) -> Option<u32> {
 pub fn threads_of(pid: u32) -> Result<Vec<u32>> {
     let dir = format!("/proc/{pid}/task");
     let entries = fs::read_dir(&dir).map_err(|_| no_thread(pid))?;
-    Ok(entries.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok()).collect())
+    Ok(entries
+        .flatten()
+        .filter_map(|e| e.file_name().to_str()?.parse().ok())
+        .collect())
 }
 
 fn no_thread(pid: u32) -> Error {
-    Error::user(format!("there is no thread {pid}"), "check the number: ps -eLf")
+    Error::user(
+        format!("there is no thread {pid}"),
+        "check the number: ps -eLf",
+    )
 }
 
 /// Gives a thread to a policy. Where Baton has all normal tasks, its class stays as it is.
 pub fn give(device: &Device, core: &BatonCoreInfo, pid: u32, policy: &str) -> Result<()> {
-    device.assign(pid, Some(policy), core.all == 0).map_err(|errno| match errno {
-        Errno::NOENT => Error::user(format!("no policy {policy} is loaded"), format!("load it: baton load {policy}")),
-        Errno::SRCH if Path::new(&format!("/proc/{pid}")).exists() => Error::user(
-            format!("thread {pid} cannot be given to a policy: it has no task slot ({} are in use)", core.tasks),
-            "load the core with more: baton unload --everything, then baton load POLICY --max-tasks N",
-        ),
-        Errno::SRCH => no_thread(pid),
-        Errno::INVAL => Error::user(
-            format!("thread {pid} is a real-time or deadline task, whose class Baton leaves alone"),
-            format!("make it a normal task first: chrt --other --pid 0 {pid}"),
-        ),
-        Errno::PERM => Error::environment(format!("thread {pid} may not be given away"), "run this as root"),
-        other => Error::baton(format!("thread {pid} was not given to {policy}: {other}")),
-    })
+    device
+        .assign(pid, Some(policy), core.all == 0)
+        .map_err(|errno| match errno {
+            Errno::NOENT => Error::user(
+                format!("no policy {policy} is loaded"),
+                format!(
+                    "load it: \
+            baton load {policy}"
+                ),
+            ),
+            Errno::SRCH if Path::new(&format!("/proc/{pid}")).exists() => Error::user(
+                format!(
+                    "thread {pid} cannot be given to a policy: it has no task slot ({} are in \
+                use)",
+                    core.tasks
+                ),
+                "load the core with more: baton unload --everything, then baton load POLICY \
+             --max-tasks N",
+            ),
+            Errno::SRCH => no_thread(pid),
+            Errno::INVAL => Error::user(
+                format!(
+                    "thread {pid} is a real-time or deadline task, whose class Baton leaves alone"
+                ),
+                format!("make it a normal task first: chrt --other --pid 0 {pid}"),
+            ),
+            Errno::PERM => Error::environment(
+                format!("thread {pid} may not be given away"),
+                "run this \
+            as root",
+            ),
+            other => Error::baton(format!("thread {pid} was not given to {policy}: {other}")),
+        })
 }
 
-/// Gives all these threads to a policy, and those that they start meanwhile; `list` tells them anew. How many there were.
-/// Threads that end meanwhile are no error, unless all have.
-pub fn give_all(device: &Device, policy: &str, list: impl Fn() -> Result<Vec<u32>>) -> Result<usize> {
+/// Gives all these threads to a policy, and those that they start meanwhile; `list` tells them
+/// anew. How many there were. Threads that end meanwhile are no error, unless all have.
+pub fn give_all(
+    device: &Device,
+    policy: &str,
+    list: impl Fn() -> Result<Vec<u32>>,
+) -> Result<usize> {
     let core = device.core()?;
     let mut tried = BTreeSet::new();
     let mut given = 0;
     let mut gone = None;
     loop {
-        let new: Vec<u32> = list()?.into_iter().filter(|pid| !tried.contains(pid)).collect();
+        let new: Vec<u32> = list()?
+            .into_iter()
+            .filter(|pid| !tried.contains(pid))
+            .collect();
         if new.is_empty() {
             return gone.filter(|_| given == 0).map_or(Ok(given), Err);
         }
@@ -77,19 +111,22 @@ pub fn give_all(device: &Device, policy: &str, list: impl Fn() -> Result<Vec<u32
     }
 }
 
-/// Takes a thread from its policy; if it was of class SCHED_EXT it becomes a normal task. One that has gone is no error.
+/// Takes a thread from its policy; if it was of class SCHED_EXT it becomes a normal task. One that
+/// has gone is no error.
 pub fn take(device: &Device, pid: u32) -> Result<()> {
     match device.assign(pid, None, is_ext(pid)) {
         // real-time meanwhile: it has left already
         Ok(()) | Err(Errno::SRCH | Errno::INVAL) => Ok(()),
-        Err(errno) => Err(Error::baton(format!("thread {pid} was not taken from its policy: {errno}"))),
+        Err(errno) => Err(Error::baton(format!(
+            "thread {pid} was not taken from its policy: {errno}"
+        ))),
     }
 }
 
-/// Takes all tasks from the policy with this id, but for those that were given to another since; with `None` all tasks from all
-/// policies, and every task of class SCHED_EXT.
-/// A task may fork while this goes through the slots, so it goes again until it finds none, a few times at most: what is
-/// left then runs on, under the fallback.
+/// Takes all tasks from the policy with this id, but for those that were given to another since;
+/// with `None` all tasks from all policies, and every task of class SCHED_EXT. A task may fork
+/// while this goes through the slots, so it goes again until it finds none, a few times at most:
+/// what is left then runs on, under the fallback.
 pub fn take_all(device: &Device, policy: Option<u32>) -> Result<usize> {
     const ROUNDS: usize = 5;
     let mut taken = BTreeSet::new();
@@ -97,7 +134,9 @@ pub fn take_all(device: &Device, policy: Option<u32>) -> Result<usize> {
         let before = taken.len();
         for task in device.tasks()? {
             let wanted = match policy {
-                Some(id) => task.wanted == id || (task.wanted == 0 && task.policy == id && is_ext(task.pid)),
+                Some(id) => {
+                    task.wanted == id || (task.wanted == 0 && task.policy == id && is_ext(task.pid))
+                }
                 None => task.wanted != 0 || task.policy != 0 || is_ext(task.pid),
             };
             if wanted && !taken.contains(&task.pid) {
@@ -119,8 +158,19 @@ mod tests {
     #[test]
     fn scheduling_policy_of_a_stat_line() {
         let check = |name: &str, policy: &str, expected: Option<u32>| {
-            let fields: Vec<_> = (3..=52).map(|n| if n == 41 { policy.to_owned() } else { n.to_string() }).collect();
-            assert_eq!(policy_in_stat(&format!("12 ({name}) {}\n", fields.join(" "))), expected);
+            let fields: Vec<_> = (3..=52)
+                .map(|n| {
+                    if n == 41 {
+                        policy.to_owned()
+                    } else {
+                        n.to_string()
+                    }
+                })
+                .collect();
+            assert_eq!(
+                policy_in_stat(&format!("12 ({name}) {}\n", fields.join(" "))),
+                expected
+            );
         };
         check("sh", "7", Some(7));
         check("a) b (c", "0", Some(0));
@@ -131,7 +181,12 @@ mod tests {
 
     #[test]
     fn threads_of_this_process() {
-        assert!(threads_of(std::process::id()).unwrap().contains(&std::process::id()));
-        assert!(threads_of(u32::MAX).unwrap_err().to_string().contains("no thread"));
+        assert!(threads_of(std::process::id())
+            .unwrap()
+            .contains(&std::process::id()));
+        assert!(threads_of(u32::MAX)
+            .unwrap_err()
+            .to_string()
+            .contains("no thread"));
     }
 }

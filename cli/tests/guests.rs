@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Guests that do not come to the end of their command as they should: who is named, with which exit code, and what is left to look at. Boots guests: runs
-//! inside Baton's Debian root.
+//! Guests that do not come to the end of their command as they should: who is named, with which
+//! exit code, and what is left to look at. Boots guests: runs inside Baton's Debian root.
 
 use std::fs;
 use std::process::Command;
@@ -10,10 +10,20 @@ fn vm_run(arguments: &str, command: &[&str]) -> (Option<i32>, String, String) {
     let dir = tempfile::tempdir().unwrap();
     let log = dir.path().join("log");
     let mut baton = Command::new(env!("CARGO_BIN_EXE_baton"));
-    baton.args(["vm", "run", "--log"]).arg(&log).args(arguments.split_whitespace()).arg("--").args(command);
+    baton
+        .args(["vm", "run", "--log"])
+        .arg(&log)
+        .args(arguments.split_whitespace())
+        .arg("--")
+        .args(command);
     let out = baton.output().expect("baton runs");
-    let said = String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr);
-    (out.status.code(), said, fs::read_to_string(log).unwrap_or_default())
+    let said =
+        String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr);
+    (
+        out.status.code(),
+        said,
+        fs::read_to_string(log).unwrap_or_default(),
+    )
 }
 
 /// It ends with this code and these words, and its log has these.
@@ -21,20 +31,37 @@ fn vm_run(arguments: &str, command: &[&str]) -> (Option<i32>, String, String) {
 fn check(arguments: &str, command: &[&str], code: i32, words: &[&str], in_log: &str) {
     let (ended, said, log) = vm_run(arguments, command);
     assert_eq!(ended, Some(code), "{said}");
-    words.iter().for_each(|part| assert!(said.contains(part), "no '{part}' in: {said}"));
+    words
+        .iter()
+        .for_each(|part| assert!(said.contains(part), "no '{part}' in: {said}"));
     assert!(log.contains(in_log), "no '{in_log}' in the log: {log}");
 }
 
 #[test]
 fn a_policy_that_fails_at_its_first_task() {
-    let words = ["FAULT of policy faulty: panic", "wrong.rs", "at fault: the policy faulty"];
-    check("-p faulty --options fault=first", &["true"], 4, &words, "policy faulty stopped");
+    let words = [
+        "FAULT of policy faulty: panic",
+        "wrong.rs",
+        "at fault: the policy faulty",
+    ];
+    check(
+        "-p faulty --options fault=first",
+        &["true"],
+        4,
+        &words,
+        "policy faulty stopped",
+    );
 }
 
 #[test]
 fn a_policy_that_does_not_come_back() {
-    let words = ["does not come back from the policy faulty", "faulty::Faulty", "at fault: the policy faulty"];
-    let guest = |limit: u32| format!("-p faulty --all --options fault=forever,after=50 --timeout {limit}");
+    let words = [
+        "does not come back from the policy faulty",
+        "faulty::Faulty",
+        "at fault: the policy faulty",
+    ];
+    let guest =
+        |limit: u32| format!("-p faulty --all --options fault=forever,after=50 --timeout {limit}");
     let command = ["hackbench", "-g", "1", "-l", "1000000"];
     // Where the machine is busy, a guest has not come to its command after the first of these.
     if !vm_run(&guest(45), &command).1.contains(words[0]) {
@@ -44,13 +71,28 @@ fn a_policy_that_does_not_come_back() {
 
 #[test]
 fn a_policy_that_kills_the_kernel() {
-    let words = ["It died in the policy faulty_c, at pick_next_task", "at fault: the policy faulty_c"];
-    check("-p faulty_c --options fault=pointer", &["hackbench", "-g", "1", "-l", "10"], 4, &words, "Oops");
+    let words = [
+        "It died in the policy faulty_c, at pick_next_task",
+        "at fault: the policy faulty_c",
+    ];
+    check(
+        "-p faulty_c --options fault=pointer",
+        &["hackbench", "-g", "1", "-l", "10"],
+        4,
+        &words,
+        "Oops",
+    );
 }
 
 #[test]
 fn a_command_that_reboots_or_has_too_little_memory() {
-    check("", &["sh", "-c", "reboot -f"], 1, &["at fault: the command given", "rebooted"], "reboot: Restarting system");
+    check(
+        "",
+        &["sh", "-c", "reboot -f"],
+        1,
+        &["at fault: the command given", "rebooted"],
+        "reboot: Restarting system",
+    );
     let words = ["at fault: the command given", "--memory"];
     check("--memory 256", &["true"], 1, &words, "Kernel panic");
 }
@@ -59,5 +101,11 @@ fn a_command_that_reboots_or_has_too_little_memory() {
 fn a_load_that_fails_leaves_nothing() {
     const GUEST: &str = "baton load wfq --all; code=$?; [ ! -e /sys/module/baton ] && exit $code";
     let words = ["isolcpus=1", "at fault: this machine"];
-    check("--with wfq --append isolcpus=1", &["sh", "-c", GUEST], 3, &words, "isolcpus=1");
+    check(
+        "--with wfq --append isolcpus=1",
+        &["sh", "-c", GUEST],
+        3,
+        &words,
+        "isolcpus=1",
+    );
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! hosts/kernel/build.sh where the tools that it calls fail: by its own rules, with other programs in
-//! the place of compilers and of make. Runs inside Baton's Debian root, which has a kernel's headers.
+//! hosts/kernel/build.sh where the tools that it calls fail: by its own rules, with other programs
+//! in the place of compilers and of make. Runs inside Baton's Debian root, which has a kernel's
+//! headers.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -15,7 +16,10 @@ const PROGRAMS: [(&str, &str); 8] = [
     ("rustc", "echo rustc"),
     ("ld", "while [ \"$1\" != -o ]; do shift; done; : >\"$2\""),
     ("objcopy", "for last; do :; done; : >\"$last\""),
-    ("make", "for word; do case $word in M=*) : >\"${word#M=}/baton.ko\" ;; esac; done"),
+    (
+        "make",
+        "for word; do case $word in M=*) : >\"${word#M=}/baton.ko\" ;; esac; done",
+    ),
     ("nm", ""),
     ("pahole", ""),
     ("clang", ""),
@@ -32,8 +36,11 @@ fn build(other: &[(&str, &str)]) -> (Option<i32>, String, bool) {
         fs::write(&file, format!("#!/bin/sh\n{text}\n")).unwrap();
         fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
     }
-    let path =
-        std::env::join_paths([programs].into_iter().chain(std::env::split_paths(&std::env::var_os("PATH").unwrap())));
+    let path = std::env::join_paths(
+        [programs]
+            .into_iter()
+            .chain(std::env::split_paths(&std::env::var_os("PATH").unwrap())),
+    );
     let out = Command::new("bash")
         .args([SCRIPT, "core"])
         .arg(dir.path().join("out"))
@@ -43,7 +50,11 @@ fn build(other: &[(&str, &str)]) -> (Option<i32>, String, bool) {
         .output()
         .expect("bash runs");
     let said = String::from_utf8_lossy(&out.stderr).into_owned();
-    let header = dir.path().join("build").join(release()).join("core/vmlinux.h");
+    let header = dir
+        .path()
+        .join("build")
+        .join(release())
+        .join("core/vmlinux.h");
     (out.status.code(), said, header.exists())
 }
 
@@ -51,7 +62,8 @@ fn build(other: &[(&str, &str)]) -> (Option<i32>, String, bool) {
 fn release() -> String {
     let releases = fs::read_dir("/lib/modules").expect("/lib/modules");
     let releases = releases.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    let mut releases = releases.filter(|name| Path::new(&format!("/lib/modules/{name}/build/vmlinux")).exists());
+    let mut releases =
+        releases.filter(|name| Path::new(&format!("/lib/modules/{name}/build/vmlinux")).exists());
     releases.next().expect("a kernel's headers")
 }
 
@@ -59,16 +71,25 @@ fn release() -> String {
 fn a_core_without_types_is_no_success() {
     let (code, said, _) = build(&[("readelf", "echo ' .text '")]);
     assert_eq!(code, Some(3), "{said}");
-    assert!(said.contains("has no types (BTF)") || said.contains("was given no types (BTF)"), "{said}");
+    assert!(
+        said.contains("has no types (BTF)") || said.contains("was given no types (BTF)"),
+        "{said}"
+    );
 }
 
 #[test]
 fn types_that_cannot_be_read_leave_no_header() {
-    let fails = [("readelf", "echo ' .BTF '"), ("bpftool", "echo 'struct half {'; exit 1")];
+    let fails = [
+        ("readelf", "echo ' .BTF '"),
+        ("bpftool", "echo 'struct half {'; exit 1"),
+    ];
     let (code, said, header) = build(&fails);
     assert_eq!((code, header), (Some(3), false), "{said}");
     assert!(said.contains("bpftool cannot read the types in "), "{said}");
     // The same with one that does its work.
-    let works = [("readelf", "echo ' .BTF '"), ("bpftool", "echo 'struct whole {};'")];
+    let works = [
+        ("readelf", "echo ' .BTF '"),
+        ("bpftool", "echo 'struct whole {};'"),
+    ];
     assert!(build(&works).2);
 }

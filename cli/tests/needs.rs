@@ -18,10 +18,20 @@ fn the_least_glibc_is_the_documented_one() {
     let page = std::fs::read_to_string(PAGE).unwrap();
     let said = after(&page, "needs glibc ").expect("the page says which glibc the tool needs");
     let binary = env!("CARGO_BIN_EXE_baton");
-    let symbols = Command::new("objdump").args(["-T", binary]).output().expect("objdump runs");
+    let symbols = Command::new("objdump")
+        .args(["-T", binary])
+        .output()
+        .expect("objdump runs");
     let symbols = String::from_utf8_lossy(&symbols.stdout).into_owned();
-    let least = symbols.lines().filter_map(|line| after(line, "GLIBC_")).max();
-    assert_eq!(least, Some(said), "{PAGE} names another glibc than {binary} needs");
+    let least = symbols
+        .lines()
+        .filter_map(|line| after(line, "GLIBC_"))
+        .max();
+    assert_eq!(
+        least,
+        Some(said),
+        "{PAGE} names another glibc than {binary} needs"
+    );
     // Debian 12 has 2.36.
     assert!(said <= (2, 36), "{symbols}");
 }

@@ -7,7 +7,10 @@ use std::process::{Command, Output};
 use serde_json::Value;
 
 fn baton(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_baton")).args(arguments).output().expect("baton runs")
+    Command::new(env!("CARGO_BIN_EXE_baton"))
+        .args(arguments)
+        .output()
+        .expect("baton runs")
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -17,7 +20,12 @@ fn text(bytes: &[u8]) -> String {
 /// What it prints, and that it is well.
 fn good(arguments: &[&str]) -> String {
     let out = baton(arguments);
-    assert!(out.status.success(), "{}{}", text(&out.stdout), text(&out.stderr));
+    assert!(
+        out.status.success(),
+        "{}{}",
+        text(&out.stdout),
+        text(&out.stderr)
+    );
     text(&out.stdout)
 }
 
@@ -42,7 +50,10 @@ fn a_recording_is_replayed_and_told() {
     let (file, out) = (dir.path().join("wfq.rec"), dir.path().join("wfq.pftrace"));
     let (file, out) = (name(&file), name(&out));
     let run = &record(file)[0];
-    for mode in [&["replay", file, "--single", "--json"][..], &["replay", file, "--json"]] {
+    for mode in [
+        &["replay", file, "--single", "--json"][..],
+        &["replay", file, "--json"],
+    ] {
         let replayed = json(mode);
         assert_eq!(replayed["end"], "whole");
         assert_eq!(replayed["events"], replayed["events_in_file"]);
@@ -52,23 +63,49 @@ fn a_recording_is_replayed_and_told() {
     let other = baton(&["replay", file, "--single", "--options", "credit=0"]);
     assert_eq!(other.status.code(), Some(1));
     let said = text(&other.stdout);
-    for part in ["DIVERGENCE at event ", "\n  recorded  ", "\n  got       ", "fed the same again it does the same"] {
+    for part in [
+        "DIVERGENCE at event ",
+        "\n  recorded  ",
+        "\n  got       ",
+        "fed the same again it does the same",
+    ] {
         assert!(said.contains(part), "{said}");
     }
 
     let stats = json(&["trace", "stats", file, "--json"]);
     let lines = good(&["trace", "json", file]);
-    let events: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let events: Vec<Value> = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
     assert_eq!(stats["events"], events.len());
-    assert_eq!(stats["calls"], events.iter().filter(|event| event["event"] == "call").count());
-    // What the policy was told and what the machine did are counted in different ways, and come to the same.
+    assert_eq!(
+        stats["calls"],
+        events
+            .iter()
+            .filter(|event| event["event"] == "call")
+            .count()
+    );
+    // What the policy was told and what the machine did are counted in different ways, and come to
+    // the same.
     let near = |ours: u64, theirs: &Value| {
         let theirs = theirs.as_u64().unwrap() as f64;
-        assert!((ours as f64 - theirs).abs() < theirs * 0.05, "{ours} {theirs}");
+        assert!(
+            (ours as f64 - theirs).abs() < theirs * 0.05,
+            "{ours} {theirs}"
+        );
     };
-    let ran = stats["tasks"].as_array().unwrap().iter().map(|task| task["runtime_ns"].as_u64().unwrap()).sum();
+    let ran = stats["tasks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|task| task["runtime_ns"].as_u64().unwrap())
+        .sum();
     near(ran, &run["groups"][0]["cpu_ns"]);
-    near(stats["wakeup"]["p99_ns"].as_u64().unwrap(), &run["groups"][0]["wakeup"]["p99"]);
+    near(
+        stats["wakeup"]["p99_ns"].as_u64().unwrap(),
+        &run["groups"][0]["wakeup"]["p99"],
+    );
     assert!(good(&["trace", "stats", file]).contains("\nTasks that wait with the policy: "));
 
     let told = good(&["trace", "print", file, "--from", "10", "--to", "20"]);
@@ -85,7 +122,10 @@ fn a_policy_in_c_is_replayed() {
     let file = name(&file);
     let line = "sim fifo_c -w random:tasks=24 --topology 2x4x1 --duration 100ms --json --record";
     good(&line.split(' ').chain([file]).collect::<Vec<_>>());
-    for mode in [&["replay", file, "--single", "--json"][..], &["replay", file, "--json"]] {
+    for mode in [
+        &["replay", file, "--single", "--json"][..],
+        &["replay", file, "--json"],
+    ] {
         let replayed = json(mode);
         assert_eq!(replayed["end"], "whole");
         assert_eq!(replayed["events"], replayed["events_in_file"]);
@@ -100,12 +140,20 @@ fn what_another_policy_would_have_done_is_simulated_from_there() {
     let file = name(&file);
     record(file);
     let what_if = ["replay", file, "--single", "--what-if"];
-    assert!(good(&what_if).starts_with("same: all "), "where nothing differs there is nothing to ask");
+    assert!(
+        good(&what_if).starts_with("same: all "),
+        "where nothing differs there is nothing to ask"
+    );
 
     let other = baton(&[&what_if[..], &["--options", "credit=0"]].concat());
     assert_eq!(other.status.code(), Some(1));
     let said = text(&other.stdout);
-    for part in ["DIVERGENCE at event ", "\nWHAT IF from event ", "\nwfq, as recorded ", "\nwfq:credit=0 "] {
+    for part in [
+        "DIVERGENCE at event ",
+        "\nWHAT IF from event ",
+        "\nwfq, as recorded ",
+        "\nwfq:credit=0 ",
+    ] {
         assert!(said.contains(part), "{said}");
     }
 
@@ -127,7 +175,11 @@ fn what_another_policy_would_have_done_is_simulated_from_there() {
     // Another policy altogether.
     let other = baton(&["replay", file, "--single", "--what-if", "--policy", "fifo"]);
     assert_eq!(other.status.code(), Some(1));
-    assert!(text(&other.stdout).contains("\nfifo "), "{}", text(&other.stdout));
+    assert!(
+        text(&other.stdout).contains("\nfifo "),
+        "{}",
+        text(&other.stdout)
+    );
 }
 
 #[test]
@@ -135,44 +187,98 @@ fn a_replay_begins_at_a_checkpoint() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("wfq.rec");
     let file = name(&file);
-    let line = "sim wfq -w hackbench:groups=2 --duration 300ms --max-tasks 4096 --json --checkpoint 50ms --record";
+    let line = "sim wfq -w hackbench:groups=2 --duration 300ms --max-tasks 4096 --json \
+        --checkpoint 50ms --record";
     json(&line.split(' ').chain([file]).collect::<Vec<_>>());
-    let all = json(&["replay", file, "--single", "--json"])["events"].as_u64().unwrap();
+    let all = json(&["replay", file, "--single", "--json"])["events"]
+        .as_u64()
+        .unwrap();
     let checkpoints = json(&["trace", "stats", file, "--json"])["checkpoints"].clone();
-    let events: Vec<u64> = checkpoints.as_array().unwrap().iter().map(|it| it["event"].as_u64().unwrap()).collect();
+    let events: Vec<u64> = checkpoints
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it["event"].as_u64().unwrap())
+        .collect();
     assert_eq!(events.len(), 6, "{events:?}");
     assert!(good(&["trace", "stats", file]).contains(&format!("\n{:<24}", events[4])));
 
     let replayed = json(&["replay", file, "--json", "--from", "210ms"]);
-    assert_eq!((&replayed["end"], replayed["first"].as_u64()), (&Value::from("whole"), Some(events[3])));
+    assert_eq!(
+        (&replayed["end"], replayed["first"].as_u64()),
+        (&Value::from("whole"), Some(events[3]))
+    );
     assert_eq!(replayed["events"].as_u64(), Some(all - events[3]));
     let until = (events[3] + 20).to_string();
-    let told = good(&["replay", file, "--single", "--from", "210ms", "--until", &until, "--print"]);
-    assert!(told.starts_with(&format!("{:>10}  CPU ", events[3])), "{told}");
-    assert!(told.contains(&format!(" from the checkpoint before event {} on", events[3])), "{told}");
+    let told = good(&[
+        "replay", file, "--single", "--from", "210ms", "--until", &until, "--print",
+    ]);
+    assert!(
+        told.starts_with(&format!("{:>10}  CPU ", events[3])),
+        "{told}"
+    );
+    assert!(
+        told.contains(&format!(
+            " from the checkpoint before event {} on",
+            events[3]
+        )),
+        "{told}"
+    );
 
     let out = baton(&["replay", file, "--from", "10"]);
     assert_eq!(out.status.code(), Some(1));
     let said = text(&out.stderr);
-    assert!(said.contains(&format!("checkpoints are later: before events {} to {}", events[0], events[5])), "{said}");
+    assert!(
+        said.contains(&format!(
+            "checkpoints are later: before events {} to {}",
+            events[0], events[5]
+        )),
+        "{said}"
+    );
 
     // Something is missing early on.
     let mut bytes = std::fs::read(file).unwrap();
     bytes[100_000] ^= 1;
     std::fs::write(file, &bytes).unwrap();
     let out = baton(&["replay", file, "--single"]);
-    assert_eq!(out.status.code(), Some(1), "nothing before it could be replayed");
+    assert_eq!(
+        out.status.code(),
+        Some(1),
+        "nothing before it could be replayed"
+    );
     let said = text(&out.stdout);
-    let (_, next) = said.split_once(&format!("\n  next      baton replay {file} --from ")).expect(&said);
+    let (_, next) = said
+        .split_once(&format!("\n  next      baton replay {file} --from "))
+        .expect(&said);
     let next = next.lines().next().unwrap();
     // What is missing has no numbers.
-    assert!(next.parse::<u64>().unwrap() < events[0], "{next}, and {events:?}");
+    assert!(
+        next.parse::<u64>().unwrap() < events[0],
+        "{next}, and {events:?}"
+    );
     assert!(good(&["replay", file, "--single", "--from", next]).contains(", to the end\n"));
 
-    let refused = baton(&["sim", "fifo", "-w", "hackbench", "--record", file, "--checkpoint", "1ms"]);
+    let refused = baton(&[
+        "sim",
+        "fifo",
+        "-w",
+        "hackbench",
+        "--record",
+        file,
+        "--checkpoint",
+        "1ms",
+    ]);
     assert_eq!(refused.status.code(), Some(1));
-    assert!(text(&refused.stderr).contains("fifo saves no state"), "{}", text(&refused.stderr));
-    assert_eq!(std::fs::read(file).unwrap(), bytes, "what is refused leaves what there is");
+    assert!(
+        text(&refused.stderr).contains("fifo saves no state"),
+        "{}",
+        text(&refused.stderr)
+    );
+    assert_eq!(
+        std::fs::read(file).unwrap(),
+        bytes,
+        "what is refused leaves what there is"
+    );
 }
 
 #[test]
@@ -183,7 +289,10 @@ fn a_fault_is_replayed() {
     let arguments: Vec<&str> = line.split(' ').chain([name(&file)]).collect();
     assert_eq!(baton(&arguments).status.code(), Some(43));
     let said = good(&["replay", name(&file), "--single"]);
-    assert!(said.contains("panic in task_wakeup") && said.contains("policies/faulty/src/wrong.rs:"), "{said}");
+    assert!(
+        said.contains("panic in task_wakeup") && said.contains("policies/faulty/src/wrong.rs:"),
+        "{said}"
+    );
     assert!(said.contains("the len is 3 but the index is 5"), "{said}");
 }
 
@@ -199,12 +308,18 @@ fn damaged_and_foreign_files_are_told() {
     let torn = json(&["replay", name(&file), "--single", "--json"]);
     assert_eq!(torn["end"], "gap");
     assert!(torn["events"].as_u64() < torn["events_in_file"].as_u64());
-    assert_eq!(json(&["trace", "stats", name(&file), "--json"])["damaged_places"], 1);
+    assert_eq!(
+        json(&["trace", "stats", name(&file), "--json"])["damaged_places"],
+        1
+    );
 
     let refused = |bytes: &[u8], what: &str| {
         write(bytes);
-        for command in [&["replay", name(&file)][..], &["trace", "stats", name(&file)], &["trace", "json", name(&file)]]
-        {
+        for command in [
+            &["replay", name(&file)][..],
+            &["trace", "stats", name(&file)],
+            &["trace", "json", name(&file)],
+        ] {
             let out = baton(command);
             assert_eq!(out.status.code(), Some(1));
             assert!(text(&out.stderr).contains(what), "{}", text(&out.stderr));
@@ -213,7 +328,10 @@ fn damaged_and_foreign_files_are_told() {
     refused(b"\x7fELF", "it is no recording of Baton's");
     let mut future = whole.clone();
     future[8] = 9;
-    refused(&future, "it is of version 9 of the format, and this Baton reads version 1");
+    refused(
+        &future,
+        "it is of version 9 of the format, and this Baton reads version 1",
+    );
     let mut header = whole;
     header[30] ^= 1;
     refused(&header, "its checksum is wrong");

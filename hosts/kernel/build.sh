@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0-only
 # Builds what runs in the kernel, for kernel $BATON_KERNEL, whose headers are installed:
-#   build.sh core OUTDIR          baton.ko, shim.bpf.o and latency.bpf.o
-#   build.sh policy DIR OUTDIR    baton_NAME.ko of the policy in DIR (a Rust crate, or a folder with one C file)
-# With CC=... another compiler than the headers name; without it gcc takes the place of one that is not installed.
-# With BATON_ALLOW_UNSAFE=1 a policy in Rust may have unsafe code of its own.
-# With BATON_WITHOUT_RECORDING=1 all of it without recording, to measure what that costs (`baton bench record`).
-# Work is kept under $BATON_CACHE/build, so that a second build is quick. Prints nothing but errors.
+#   build.sh core OUTDIR baton.ko, shim.bpf.o and latency.bpf.o build.sh policy DIR OUTDIR
+#   baton_NAME.ko of the policy in DIR (a Rust crate, or a folder with one C file) With CC=...
+#   another compiler than the headers name; without it gcc takes the place of one that is not
+#   installed. With BATON_ALLOW_UNSAFE=1 a policy in Rust may have unsafe code of its own. With
+#   BATON_WITHOUT_RECORDING=1 all of it without recording, to measure what that costs
+#   (`baton bench record`). Work is kept under $BATON_CACHE/build, so that a second build is quick.
+#   Prints nothing but errors.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -49,8 +50,8 @@ fi
 without=${BATON_WITHOUT_RECORDING:+-without-recording}
 work=$cache/build/$release$without
 
-# core and alloc for the kernel's code model: no SSE, no red zone, no relocations that the module loader refuses (GOT), thunks for
-# indirect jumps and returns, landing pads for IBT.
+# core and alloc for the kernel's code model: no SSE, no red zone, no relocations that the module
+# loader refuses (GOT), thunks for indirect jumps and returns, landing pads for IBT.
 export RUSTC_BOOTSTRAP=1
 # In the layout of states (policy/api/src/state.rs).
 BATON_RUSTC=$(rustc --version)
@@ -58,7 +59,8 @@ export BATON_RUSTC
 kernel_flags="-Crelocation-model=static -Ccode-model=kernel -Cno-redzone=y -Zcf-protection=branch \
 -Zfunction-return=thunk-extern -Zretpoline-external-thunk -Cjump-tables=n -Zplt=yes -Zdirect-access-external-data=yes ${without:+--cfg=baton_without_recording}"
 
-# rust_object CRATE_DIR NAME OUT ROOT...: the crate's static library as one object, keeping what the ROOT symbols need.
+# rust_object CRATE_DIR NAME OUT ROOT...: the crate's static library as one object, keeping what the
+# ROOT symbols need.
 rust_object() {
 	local dir=$1 name=$2 out=$3 roots=()
 	shift 3
@@ -87,7 +89,8 @@ if [ -z "${CC:-}" ]; then
 	[ -z "$named" ] || command -v "${named##* }" >/dev/null || CC=gcc
 fi
 
-# A kernel whose headers have no vmlinux does not give its modules types. They are what BPF finds the core's functions by.
+# A kernel whose headers have no vmlinux does not give its modules types. They are what BPF finds
+# the core's functions by.
 add_types() {
 	local module=$1 resolve=$build/tools/bpf/resolve_btfids/resolve_btfids
 	! readelf -SW "$module" | grep -q ' \.BTF ' || return 0
@@ -132,7 +135,8 @@ build_core() {
 	copy "$dir/baton.ko" "$dir/shim.bpf.o" "$dir/latency.bpf.o" "$out"
 }
 
-# The crate around a policy crate: its own functions check their stack, those of the glue cannot recurse.
+# The crate around a policy crate: its own functions check their stack, those of the glue cannot
+# recurse.
 wrap() {
 	local policy=$1 package=$2 dir=$3 forbid=', "-Funsafe-code"'
 	[ -z "${BATON_ALLOW_UNSAFE:-}" ] || forbid=

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Membership by cgroup (version 2): tasks that are in a cgroup, or below it, belong to its policy, those that come later too.
+ * Membership by cgroup (version 2): tasks that are in a cgroup, or below it, belong to its policy,
+ * those that come later too.
  *
- * Which task that is nobody has to say: two tracepoints tell that something may have changed, and then all tasks are looked at.
- * What an administrator said of one thread (BATON_IOC_ASSIGN) goes before what its cgroup says.
+ * Which task that is nobody has to say: two tracepoints tell that something may have changed, and
+ * then all tasks are looked at. What an administrator said of one thread (BATON_IOC_ASSIGN) goes
+ * before what its cgroup says.
  *
  * Everything here is in process context under baton_control_mutex, but for the probes.
  */
@@ -25,9 +27,13 @@ static struct {
 } rules[BATON_MAX_RULES];
 
 static bool watching;
-static unsigned long changed;	/* jiffies of the last change: of a rule, of a task's cgroup, or of what came of them */
+/* jiffies of the last change: of a rule, of a task's cgroup, or of what came of them */
+static unsigned long changed;
 
-/* The place of the policy that the task's cgroup belongs to, or -1. The innermost rule counts. In an RCU read-side section. */
+/*
+ * The place of the policy that the task's cgroup belongs to, or -1. The innermost rule counts. In
+ * an RCU read-side section.
+ */
 static s32 policy_of(struct task_struct *task)
 {
 	struct cgroup *cgroup;
@@ -44,8 +50,8 @@ static void look(struct work_struct *work);
 static DECLARE_DELAYED_WORK(look_work, look);
 
 /*
- * Puts every task where its cgroup says. O(task slots). A child that is not whole yet is in no cgroup of its own, and its class must not
- * be changed: it is looked at again.
+ * Puts every task where its cgroup says. O(task slots). A child that is not whole yet is in no
+ * cgroup of its own, and its class must not be changed: it is looked at again.
  */
 void baton_cgroup_apply(void)
 {
@@ -98,12 +104,16 @@ static void note_change(void)
 }
 
 /* Tracepoint cgroup_attach_task: interrupts off, locks of the cgroups' held. */
-static void attached(void *data, struct cgroup *to, const char *path, struct task_struct *task, bool threadgroup)
+static void attached(void *data, struct cgroup *to, const char *path, struct task_struct *task,
+		     bool threadgroup)
 {
 	note_change();
 }
 
-/* Tracepoint sched_process_fork. A child has its parent's assignment, unless that changed meanwhile, or it begins elsewhere. */
+/*
+ * Tracepoint sched_process_fork. A child has its parent's assignment, unless that changed
+ * meanwhile, or it begins elsewhere.
+ */
 static void forked(void *data, struct task_struct *parent, struct task_struct *child)
 {
 	bool moved;
@@ -151,7 +161,8 @@ static int start_watching(void)
 		return 0;
 	for_each_kernel_tracepoint(find_tracepoint, NULL);
 	for (i = 0; i < ARRAY_SIZE(probes) && !err; i++)
-		err = probes[i].at ? tracepoint_probe_register(probes[i].at, probes[i].probe, NULL) : -EOPNOTSUPP;
+		err = probes[i].at ? tracepoint_probe_register(probes[i].at, probes[i].probe, NULL)
+				   : -EOPNOTSUPP;
 	watching = true;
 	WRITE_ONCE(changed, jiffies);
 	if (err)
@@ -189,7 +200,8 @@ int baton_cgroup_set(u64 cgroup, const struct baton_place *place)
 		return -EINVAL;
 	/* its own, else the first that is free */
 	for (i = 0; i < BATON_MAX_RULES; i++)
-		if (rules[i].cgroup == cgroup || (at < 0 && (!rules[i].cgroup || is_gone(rules[i].cgroup))))
+		if (rules[i].cgroup == cgroup ||
+		    (at < 0 && (!rules[i].cgroup || is_gone(rules[i].cgroup))))
 			at = i;
 	if (!place) {
 		if (at < 0 || rules[at].cgroup != cgroup)
@@ -225,7 +237,10 @@ void baton_cgroup_info(struct baton_rule *arg)
 	strscpy(arg->name, baton_places[rules[index].policy].name, sizeof(arg->name));
 }
 
-/* All that is one policy's is another's; or, with NULL, nobody's, as the policy is about to be forgotten. */
+/*
+ * All that is one policy's is another's; or, with NULL, nobody's, as the policy is about to be
+ * forgotten.
+ */
 void baton_cgroup_change(const struct baton_place *from, const struct baton_place *to)
 {
 	bool any = false;

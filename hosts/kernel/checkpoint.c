@@ -14,8 +14,8 @@
 #include "record.h"
 
 /*
- * Has the policy save its state: -ENOSPC when there is not enough room for it. All CPUs stand still, interrupts are off. What comes has
- * later stamps than it.
+ * Has the policy save its state: -ENOSPC when there is not enough room for it. All CPUs stand
+ * still, interrupts are off. What comes has later stamps than it.
  */
 int baton_save(struct baton_place *place, struct saved *to)
 {
@@ -32,7 +32,10 @@ int baton_save(struct baton_place *place, struct saved *to)
 	return to->length <= to->room ? 0 : -ENOSPC;
 }
 
-/* Has `held` called while all CPUs stand still, which saves a state of about `length` bytes to `to`; again, when it needs more room. */
+/*
+ * Has `held` called while all CPUs stand still, which saves a state of about `length` bytes to
+ * `to`; again, when it needs more room.
+ */
 int baton_save_held(struct saved *to, u64 length, int (*held)(void *), void *data)
 {
 	int err;
@@ -41,7 +44,8 @@ int baton_save_held(struct saved *to, u64 length, int (*held)(void *), void *dat
 		if (!to->at || to->room < length) {
 			vfree(to->at);
 			to->room = length + BATON_STATE_ROOM;
-			to->at = __vmalloc(to->room, GFP_KERNEL | __GFP_ZERO | __GFP_RETRY_MAYFAIL | __GFP_NOWARN);
+			to->at = __vmalloc(to->room, GFP_KERNEL | __GFP_ZERO | __GFP_RETRY_MAYFAIL |
+							     __GFP_NOWARN);
 			if (!to->at)
 				return -ENOMEM;
 		}
@@ -84,7 +88,8 @@ int baton_checkpoint(struct baton_recording *recording, struct baton_record_chec
 	} else {
 		if (!recording->place || !recording->about.has_state)
 			return -ENODATA;
-		err = baton_save_held(&recording->spare, state->length, checkpoint_while_held, recording);
+		err = baton_save_held(&recording->spare, state->length, checkpoint_while_held,
+				      recording);
 		if (err)
 			return err;
 	}

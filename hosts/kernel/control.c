@@ -2,8 +2,9 @@
 /*
  * The control device /dev/baton, and the table of policies.
  *
- * Only root opens the device. Each request is one ioctl with one structure of fixed size, which is copied in, checked, and copied
- * out. Everything here is in process context under baton_control_mutex.
+ * Only root opens the device. Each request is one ioctl with one structure of fixed size, which is
+ * copied in, checked, and copied out. Everything here is in process context under
+ * baton_control_mutex.
  */
 #include <linux/capability.h>
 #include <linux/ctype.h>
@@ -52,15 +53,18 @@ static bool valid(const struct baton_policy *ops)
 	for (i = 0; i < len; i++)
 		if (!islower(ops->name[i]) && !isdigit(ops->name[i]) && ops->name[i] != '_')
 			return false;
-	if (ops->hint && (!memchr(ops->hint_type.name, 0, BATON_NAME_LEN) || !memchr(ops->reply_type.name, 0, BATON_NAME_LEN)))
+	if (ops->hint && (!memchr(ops->hint_type.name, 0, BATON_NAME_LEN) ||
+			  !memchr(ops->reply_type.name, 0, BATON_NAME_LEN)))
 		return false;
-	return ops->create && ops->destroy && ops->task_new && ops->task_wakeup && ops->task_preempt && ops->task_yield &&
-	       ops->task_restored && ops->pick_next_task && ops->pick_refused && ops->task_dequeued && ops->task_departed;
+	return ops->create && ops->destroy && ops->task_new && ops->task_wakeup &&
+	       ops->task_preempt && ops->task_yield && ops->task_restored && ops->pick_next_task &&
+	       ops->pick_refused && ops->task_dequeued && ops->task_departed;
 }
 
 u32 baton_events_of(const struct baton_version *version)
 {
-	return (version->ops.events & BATON_EV_ALL) | (version->ops.select_task_rq ? 0 : BATON_EV_NO_SELECT);
+	return (version->ops.events & BATON_EV_ALL) |
+	       (version->ops.select_task_rq ? 0 : BATON_EV_NO_SELECT);
 }
 
 /* A second version of a policy that is running waits to come next. */
@@ -99,8 +103,9 @@ int baton_register(const struct baton_policy *ops, struct module *module)
 	int err;
 
 	if (ops->abi != BATON_ABI) {
-		pr_notice("baton: a policy module was built for version %u of the interface, and this is version %u: build it again\n",
-			  ops->abi, BATON_ABI);
+		pr_notice(
+			"baton: a policy module was built for version %u of the interface, and this is version %u: build it again\n",
+			ops->abi, BATON_ABI);
 		return -ENOEXEC;
 	}
 	if (!valid(ops))
@@ -143,7 +148,9 @@ void baton_unregister(const struct baton_policy *ops)
 		baton_flight_forget(place);
 		baton_core_unregister(index_of(place));
 		place->active = NULL;
-		/* a call that read the place before may be under way: see the entry of Host::call */
+		/*
+		 * a call that read the place before may be under way: see the entry of Host::call
+		 */
 		synchronize_rcu();
 		baton_timers_remove(place);
 		kfree(version);
@@ -152,7 +159,10 @@ void baton_unregister(const struct baton_policy *ops)
 }
 EXPORT_SYMBOL_GPL(baton_unregister);
 
-/* Stops a policy that is running or faulted, and takes back all that it has. `message`: what it did wrong as it was unmade. */
+/*
+ * Stops a policy that is running or faulted, and takes back all that it has. `message`: what it did
+ * wrong as it was unmade.
+ */
 static void stop(struct baton_place *place, char *message)
 {
 	bool faulted = baton_core_state(index_of(place)) == BATON_POLICY_STATE_FAULTED;
@@ -166,7 +176,10 @@ static void stop(struct baton_place *place, char *message)
 	synchronize_rcu();
 	baton_timers_stop(place);
 	baton_core_rescue_again();
-	/* What a faulted policy thinks of its own state is not to be relied on: its memory is taken back without asking it. */
+	/*
+	 * What a faulted policy thinks of its own state is not to be relied on: its memory is taken
+	 * back without asking it.
+	 */
 	if (!faulted)
 		baton_unmake(place, place->active, message);
 	baton_free_all(place);
@@ -221,9 +234,11 @@ static int start(struct baton_start *arg)
 /* Moves a thread into or out of class SCHED_EXT; its nice value stays. */
 int baton_set_class(struct task_struct *task, bool ext)
 {
-	struct sched_attr attr = { .size = sizeof(attr), .sched_policy = ext ? SCHED_EXT : SCHED_NORMAL };
+	struct sched_attr attr = { .size = sizeof(attr),
+				   .sched_policy = ext ? SCHED_EXT : SCHED_NORMAL };
 
-	if (task->policy != SCHED_EXT && task->policy != SCHED_NORMAL && task->policy != SCHED_BATCH && task->policy != SCHED_IDLE)
+	if (task->policy != SCHED_EXT && task->policy != SCHED_NORMAL &&
+	    task->policy != SCHED_BATCH && task->policy != SCHED_IDLE)
 		return -EINVAL;	/* real-time: not ours to change */
 	attr.sched_nice = task_nice(task);
 	return sched_setattr_nocheck(task, &attr);
@@ -291,7 +306,8 @@ static void policy_info(struct baton_policy_info *info)
 	name_module(info->modules[0], place->active);
 	name_module(info->modules[1], place->next);
 	name_module(info->modules[2], place->before);
-	strscpy(info->partition, baton_partition_name(baton_core_partition_of_policy(index)), sizeof(info->partition));
+	strscpy(info->partition, baton_partition_name(baton_core_partition_of_policy(index)),
+		sizeof(info->partition));
 	info->changes = place->changes;
 	kept = min(place->changes, BATON_CHANGES_KEPT);
 	for (i = 0; i < kept; i++)
@@ -356,7 +372,8 @@ static int switch_policies(struct baton_switch *arg)
 	    baton_core_state(index_of(to)) != BATON_POLICY_STATE_RUNNING)
 		return -ENODEV;
 	if (baton_core_partition_of_policy(index_of(to)) &&
-	    baton_core_partition_of_policy(index_of(to)) != baton_core_partition_of_policy(index_of(from)))
+	    baton_core_partition_of_policy(index_of(to)) !=
+		    baton_core_partition_of_policy(index_of(from)))
 		return -EXDEV;
 	baton_record_end(from, BATON_RECORD_END_REPLACED);
 	arg->held = baton_switch(from, to);
@@ -438,7 +455,8 @@ static int handle(struct file *file, unsigned int cmd, union request *r)
 	case BATON_IOC_TASK:
 		return task_info(&r->task);
 	case BATON_IOC_START:
-		if (!terminated(r->start.name, sizeof(r->start.name)) || !terminated(r->start.options, sizeof(r->start.options)))
+		if (!terminated(r->start.name, sizeof(r->start.name)) ||
+		    !terminated(r->start.options, sizeof(r->start.options)))
 			return -EINVAL;
 		return start(&r->start);
 	case BATON_IOC_STOP:
@@ -456,7 +474,8 @@ static int handle(struct file *file, unsigned int cmd, union request *r)
 		return assign(&r->assign);
 	case BATON_IOC_UPGRADE:
 		if (!terminated(r->upgrade.name, sizeof(r->upgrade.name)) ||
-		    !terminated(r->upgrade.options, sizeof(r->upgrade.options)) || r->upgrade.rollback > 1)
+		    !terminated(r->upgrade.options, sizeof(r->upgrade.options)) ||
+		    r->upgrade.rollback > 1)
 			return -EINVAL;
 		place = baton_find(r->upgrade.name);
 		return place ? baton_upgrade(place, &r->upgrade) : -ENOENT;
@@ -483,7 +502,8 @@ static int handle(struct file *file, unsigned int cmd, union request *r)
 	case BATON_IOC_RULE:
 		return rule(&r->rule);
 	case BATON_IOC_GRANT:
-		return terminated(r->grant.name, sizeof(r->grant.name)) ? baton_grant(&r->grant) : -EINVAL;
+		return terminated(r->grant.name, sizeof(r->grant.name)) ? baton_grant(&r->grant)
+									: -EINVAL;
 	case BATON_IOC_RECORD:
 	case BATON_IOC_RECORD_TAKE:
 	case BATON_IOC_RECORD_STOP:
@@ -516,8 +536,8 @@ static long control(struct file *file, unsigned int cmd, unsigned long arg)
 	baton_flight_go_on();
 	mutex_unlock(&baton_control_mutex);
 	/* What was refused comes with the reason. */
-	if ((!err || cmd == BATON_IOC_START || cmd == BATON_IOC_UPGRADE || cmd == BATON_IOC_PARTITION ||
-	     cmd == BATON_IOC_RECORD) &&
+	if ((!err || cmd == BATON_IOC_START || cmd == BATON_IOC_UPGRADE ||
+	     cmd == BATON_IOC_PARTITION || cmd == BATON_IOC_RECORD) &&
 	    copy_to_user(user, request, _IOC_SIZE(cmd)))
 		err = -EFAULT;
 out:

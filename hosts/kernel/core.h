@@ -2,7 +2,8 @@
 /*
  * Inside baton.ko: what its C files and the rules (core-lib) say to each other.
  *
- * Lock order: control_mutex > baton_hints_mutex > a run-queue lock (the kernel's) > a policy's own locks > slot_lock, memory locks.
+ * Lock order: control_mutex > baton_hints_mutex > a run-queue lock (the kernel's) > a policy's own
+ * locks > slot_lock, memory locks.
  */
 #ifndef BATON_CORE_H
 #define BATON_CORE_H
@@ -27,16 +28,23 @@ struct baton_cpu_state;	/* core-lib's */
 struct baton_recording;
 
 /*
- * One CPU's way out of a policy. Used with interrupts off by that CPU alone; guard.S knows it up to `held_before`.
+ * One CPU's way out of a policy. Used with interrupts off by that CPU alone; guard.S knows it up to
+ * `held_before`.
  */
 struct baton_frame {
 	u64 sp;			/* stack at the entry of the call under way */
-	u64 limit;		/* lowest stack address that the call may reach, or BATON_NO_LIMIT */
+	/* lowest stack address that the call may reach, or BATON_NO_LIMIT */
+	u64 limit;
 	u64 saved[6];		/* rbx, rbp, r12 to r15 */
-	s32 held_before;	/* resilient locks that this CPU held as the call began: those of a BPF program that it interrupted */
+	/*
+	 * resilient locks that this CPU held as the call began: those of a BPF program that it
+	 * interrupted
+	 */
+	s32 held_before;
 	const struct baton_cpu_state *cpu;	/* this CPU, as the rules know it */
 	struct baton_ring *ring;	/* where the call under way is recorded, or NULL */
-	u64 given;			/* blocks of memory that the call under way was given, if it is recorded */
+	/* blocks of memory that the call under way was given, if it is recorded */
+	u64 given;
 	u8 ended_by;			/* the fault that ended the last call that was abandoned */
 };
 
@@ -47,15 +55,23 @@ struct baton_timer {
 	u32 policy;
 };
 
-/* One version of a policy. The first two fields are known to core-lib/src/kernel.rs, and read by every call. */
+/*
+ * One version of a policy. The first two fields are known to core-lib/src/kernel.rs, and read by
+ * every call.
+ */
 struct baton_version {
-	void *this;			/* set before the version runs, and not changed while it does */
+	/* set before the version runs, and not changed while it does */
+	void *this;
 	struct baton_policy ops;	/* a copy: one pointer leads to all that a call needs */
 	const struct baton_policy *registered;
-	struct module *module;		/* held while the version is running or faulted, or kept for a rollback */
+	/* held while the version is running or faulted, or kept for a rollback */
+	struct module *module;
 };
 
-/* One place in the table of policies: the C side of baton_core's PolicyEntry. Guarded by control_mutex where not said. */
+/*
+ * One place in the table of policies: the C side of baton_core's PolicyEntry. Guarded by
+ * control_mutex where not said.
+ */
 struct baton_place {
 	struct baton_version *active;	/* NULL when the place is free */
 	struct baton_version *next;	/* loaded to come after */
@@ -66,7 +82,8 @@ struct baton_place {
 	char options_before[BATON_OPTIONS_LEN];
 	/* upgrade.c */
 	u64 changes;
-	struct baton_change history[BATON_CHANGES_KEPT];	/* the last is at changes - 1, modulo its length */
+	/* the last is at changes - 1, modulo its length */
+	struct baton_change history[BATON_CHANGES_KEPT];
 	unsigned long probation_end;	/* jiffies */
 	bool on_probation;
 	/* memory.c; guarded by memory_lock, which may be taken with interrupts off */
@@ -76,8 +93,12 @@ struct baton_place {
 	u64 memory_limit;
 	struct baton_recording *recording;	/* record.c; NULL when it is not recorded */
 	struct baton_recording *kept;	/* flight.c; of the last fault, or NULL */
-	u32 flight;			/* blocks that each CPU's flight recorder is to have; 0 for none */
-	/* fault.c; written once per start by the CPU that stops the policy, read under control_mutex */
+	/* blocks that each CPU's flight recorder is to have; 0 for none */
+	u32 flight;
+	/*
+	 * fault.c; written once per start by the CPU that stops the policy, read under
+	 * control_mutex
+	 */
 	struct baton_fault fault;
 };
 
@@ -85,7 +106,9 @@ extern struct baton_place baton_places[BATON_MAX_POLICIES];
 extern struct mutex baton_control_mutex;
 extern u32 baton_stall_ms;
 
-/* What is kept of a panic until the report is made: this CPU's, or that of a policy in the making. */
+/*
+ * What is kept of a panic until the report is made: this CPU's, or that of a policy in the making.
+ */
 struct baton_last_words {
 	u32 line;
 	char file[96];
@@ -131,7 +154,8 @@ void baton_fallback_timers_exit(void);
 
 /* upgrade.c */
 int baton_upgrade(struct baton_place *place, struct baton_upgrade *arg);
-int baton_renew(struct baton_place *place, struct baton_cpu *cpus, void (*held)(struct baton_place *, void *), void *data, char *message);
+int baton_renew(struct baton_place *place, struct baton_cpu *cpus,
+		void (*held)(struct baton_place *, void *), void *data, char *message);
 u64 baton_switch(struct baton_place *from, struct baton_place *to);
 void baton_upgrade_fault(void);
 void baton_upgrade_exit(void);
@@ -174,7 +198,8 @@ int baton_set_partition(struct baton_partition *arg);
 void baton_partition_info(struct baton_partition *arg);
 const char *baton_partition_name(u32 id);
 void baton_partition_leave(const struct baton_place *place);
-void baton_partition_switch(const struct baton_place *from, const struct baton_place *to, bool begin);
+void baton_partition_switch(const struct baton_place *from, const struct baton_place *to,
+			    bool begin);
 
 /* cgroup.c */
 int baton_cgroup_set(u64 cgroup, const struct baton_place *place);
@@ -196,7 +221,8 @@ struct baton_making {
 	struct baton_env env;
 	struct baton_cpu *cpus;
 };
-int baton_begin_making(const struct baton_place *place, struct baton_making *making, const char *options, char *message);
+int baton_begin_making(const struct baton_place *place, struct baton_making *making,
+		       const char *options, char *message);
 void baton_end_making(struct baton_making *making);
 void baton_describe_panic(char *text, size_t size);
 void baton_unmake(struct baton_place *place, const struct baton_version *version, char *message);
@@ -216,19 +242,31 @@ size_t baton_core_slot_size(void);
 size_t baton_core_cpu_size(void);
 void baton_core_init(void *slots, size_t nr_slots, void *cpus, size_t nr_cpus);
 const struct baton_cpu_state *baton_core_cpu(s32 cpu);
-u32 baton_core_select(struct baton_ctx *ctx, struct baton_frame *frame, const struct baton_cpu_state *cpu);
-u32 baton_core_enqueue(struct baton_ctx *ctx, struct baton_frame *frame, const struct baton_cpu_state *cpu);
-u32 baton_core_dispatch(struct baton_ctx *ctx, struct baton_frame *frame, const struct baton_cpu_state *cpu);
-u32 baton_core_tick(struct baton_ctx *ctx, struct baton_frame *frame, const struct baton_cpu_state *cpu);
-u32 baton_core_yield(struct baton_ctx *ctx, struct baton_frame *frame, const struct baton_cpu_state *cpu);
-u32 baton_core_tell_idle(struct baton_ctx *ctx, struct baton_frame *frame, const struct baton_cpu_state *cpu, bool idle);
+u32 baton_core_select(struct baton_ctx *ctx, struct baton_frame *frame,
+		      const struct baton_cpu_state *cpu);
+u32 baton_core_enqueue(struct baton_ctx *ctx, struct baton_frame *frame,
+		       const struct baton_cpu_state *cpu);
+u32 baton_core_dispatch(struct baton_ctx *ctx, struct baton_frame *frame,
+			const struct baton_cpu_state *cpu);
+u32 baton_core_tick(struct baton_ctx *ctx, struct baton_frame *frame,
+		    const struct baton_cpu_state *cpu);
+u32 baton_core_yield(struct baton_ctx *ctx, struct baton_frame *frame,
+		     const struct baton_cpu_state *cpu);
+u32 baton_core_tell_idle(struct baton_ctx *ctx, struct baton_frame *frame,
+			 const struct baton_cpu_state *cpu, bool idle);
 bool baton_core_note_idle(const struct baton_cpu_state *cpu, bool idle);
-u32 baton_core_online(struct baton_ctx *ctx, struct baton_frame *frame, const struct baton_cpu_state *cpu, bool online);
-u32 baton_core_enable(struct baton_ctx *ctx, struct baton_frame *frame, const struct baton_cpu_state *cpu, s32 nice);
-u32 baton_core_disable(struct baton_ctx *ctx, struct baton_frame *frame, const struct baton_cpu_state *cpu, bool dead);
-u32 baton_core_nice(struct baton_ctx *ctx, struct baton_frame *frame, const struct baton_cpu_state *cpu, s32 nice);
-u32 baton_core_affinity(struct baton_ctx *ctx, struct baton_frame *frame, const struct baton_cpu_state *cpu);
-u32 baton_core_timer(struct baton_ctx *ctx, struct baton_frame *frame, const struct baton_cpu_state *cpu, u32 policy);
+u32 baton_core_online(struct baton_ctx *ctx, struct baton_frame *frame,
+		      const struct baton_cpu_state *cpu, bool online);
+u32 baton_core_enable(struct baton_ctx *ctx, struct baton_frame *frame,
+		      const struct baton_cpu_state *cpu, s32 nice);
+u32 baton_core_disable(struct baton_ctx *ctx, struct baton_frame *frame,
+		       const struct baton_cpu_state *cpu, bool dead);
+u32 baton_core_nice(struct baton_ctx *ctx, struct baton_frame *frame,
+		    const struct baton_cpu_state *cpu, s32 nice);
+u32 baton_core_affinity(struct baton_ctx *ctx, struct baton_frame *frame,
+			const struct baton_cpu_state *cpu);
+u32 baton_core_timer(struct baton_ctx *ctx, struct baton_frame *frame,
+		     const struct baton_cpu_state *cpu, u32 policy);
 u64 baton_core_init_task(struct task_struct *task, u32 pid, u64 parent);
 void baton_core_exit_task(u64 handle);
 u64 baton_core_rescue(void);
@@ -250,23 +288,26 @@ void baton_core_swap(u32 index, const struct baton_version *version, u32 events)
 void baton_core_set_recorder(u32 index, const struct baton_recording *recording);
 void baton_core_set_order(const u32 *first, size_t count);
 bool baton_core_set_share(u32 index, u32 percent);
-void baton_core_set_partition(u32 id, const u64 *cpus, size_t words, u32 policies, u64 now, struct baton_frame *frame,
-			      const struct baton_cpu_state *cpu);
+void baton_core_set_partition(u32 id, const u64 *cpus, size_t words, u32 policies, u64 now,
+			      struct baton_frame *frame, const struct baton_cpu_state *cpu);
 u32 baton_core_partition_of_cpu(s32 cpu);
 u32 baton_core_partition_of_policy(u32 index);
 bool baton_core_serves(s32 here, s32 cpu);
 void baton_core_relieve(void);
 s32 baton_core_rescued_home(u32 slot, s32 near);
 u32 baton_core_used_slots(void);
-void baton_core_hand_over(u32 from, u32 to, u64 now, struct baton_frame *frame, const struct baton_cpu_state *cpu);
-void baton_core_hand_anew(u32 index, bool is_new, u64 now, struct baton_frame *frame, const struct baton_cpu_state *cpu);
+void baton_core_hand_over(u32 from, u32 to, u64 now, struct baton_frame *frame,
+			  const struct baton_cpu_state *cpu);
+void baton_core_hand_anew(u32 index, bool is_new, u64 now, struct baton_frame *frame,
+			  const struct baton_cpu_state *cpu);
 u32 baton_core_state(u32 index);
 void baton_core_set_default(s32 index);
 bool baton_core_is_default(u32 index);
 bool baton_core_assign(u32 pid, s32 index);
 bool baton_core_assign_by_rule(u32 slot, s32 index);
 bool baton_core_rescue_again(void);
-void baton_core_check_stall(struct baton_ctx *ctx, struct baton_frame *frame, const struct baton_cpu_state *cpu, u64 limit);
+void baton_core_check_stall(struct baton_ctx *ctx, struct baton_frame *frame,
+			    const struct baton_cpu_state *cpu, u64 limit);
 u64 baton_core_fallback_slice(void);
 void baton_core_end_slice(struct baton_ctx *ctx, const struct baton_cpu_state *cpu);
 bool baton_core_fault_in_call(s32 cpu, enum baton_fault_kind kind);
@@ -278,7 +319,8 @@ bool baton_core_cpu_info(struct baton_cpu_info *info);
 bool baton_core_task_info(struct baton_task_info *info);
 
 /*
- * The time that events are stamped with: coarse, but one load. A policy that asks for the time gets the exact one (host.c).
+ * The time that events are stamped with: coarse, but one load. A policy that asks for the time gets
+ * the exact one (host.c).
  */
 static inline u64 baton_coarse_now(void)
 {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The report of a fault: made once, by the CPU that stops the policy, with a run-queue lock held as like as not. So nothing is
- * printed here directly; the one line in the kernel's log comes from a work, a moment later.
+ * The report of a fault: made once, by the CPU that stops the policy, with a run-queue lock held as
+ * like as not. So nothing is printed here directly; the one line in the kernel's log comes from a
+ * work, a moment later.
  */
 #include <linux/rcupdate.h>
 #include <linux/pid.h>
@@ -13,16 +14,45 @@
 static atomic64_t serial;
 
 static const char *const kinds[] = {
-	"none", "panic", "out of memory", "stack overflow", "deadlock", "lock timeout", "lost task", "stall", "refusal loop",
+	"none",		"panic",     "out of memory", "stack overflow", "deadlock",
+	"lock timeout", "lost task", "stall",	      "refusal loop",
 };
 
 /* As `enum baton_method` numbers them. */
 static const char *const methods[] = {
-	"-", "create", "destroy", "select_task_rq", "task_new", "task_wakeup", "task_preempt", "task_yield", "task_restored",
-	"pick_next_task", "newly_idle", "pick_refused", "balance", "task_blocked", "task_dequeued", "task_departed", "task_dead",
-	"task_affinity_changed", "task_prio_changed", "task_tick", "timer", "cpu_online", "cpu_offline", "enter_idle",
-	"exit_idle", "hint", "reregister_prepare", "reregister_init", "reregister_drop", "reregister_convert", "reregister_take",
-	"reregister_save", "reregister_load",
+	"-",
+	"create",
+	"destroy",
+	"select_task_rq",
+	"task_new",
+	"task_wakeup",
+	"task_preempt",
+	"task_yield",
+	"task_restored",
+	"pick_next_task",
+	"newly_idle",
+	"pick_refused",
+	"balance",
+	"task_blocked",
+	"task_dequeued",
+	"task_departed",
+	"task_dead",
+	"task_affinity_changed",
+	"task_prio_changed",
+	"task_tick",
+	"timer",
+	"cpu_online",
+	"cpu_offline",
+	"enter_idle",
+	"exit_idle",
+	"hint",
+	"reregister_prepare",
+	"reregister_init",
+	"reregister_drop",
+	"reregister_convert",
+	"reregister_take",
+	"reregister_save",
+	"reregister_load",
 };
 
 static const char *name(const char *const *names, size_t count, u32 number)
@@ -36,7 +66,10 @@ static u64 since_boot(u64 coarse)
 	return coarse - (u64)INITIAL_JIFFIES * TICK_NSEC;
 }
 
-/* Up to which serial they are in the log, and who is at it: two CPUs can be in this interrupt at once. */
+/*
+ * Up to which serial they are in the log, and who is at it: two CPUs can be in this interrupt at
+ * once.
+ */
 static DEFINE_RAW_SPINLOCK(log_lock);
 static u64 logged;
 
@@ -53,9 +86,10 @@ static void log_faults(struct irq_work *work)
 		if (fault->kind == 0 || fault->serial <= logged)
 			continue;
 		newest = max(newest, fault->serial);
-		pr_notice("baton: policy %s stopped: %s in %s, pid %u, cpu %u: %s %s:%u\n", fault->policy,
-			  name(kinds, ARRAY_SIZE(kinds), fault->kind), name(methods, ARRAY_SIZE(methods), fault->method),
-			  fault->pid, fault->cpu, fault->message, fault->file, fault->line);
+		pr_notice("baton: policy %s stopped: %s in %s, pid %u, cpu %u: %s %s:%u\n",
+			  fault->policy, name(kinds, ARRAY_SIZE(kinds), fault->kind),
+			  name(methods, ARRAY_SIZE(methods), fault->method), fault->pid, fault->cpu,
+			  fault->message, fault->file, fault->line);
 	}
 	logged = newest;
 	raw_spin_unlock(&log_lock);
@@ -63,8 +97,10 @@ static void log_faults(struct irq_work *work)
 }
 static struct baton_interrupt log_interrupt = BATON_INTERRUPT_INIT(log_interrupt, log_faults);
 
-void baton_khost_report(u32 policy, enum baton_fault_kind kind, enum baton_method method, u32 pid, u64 now, const void *cpu);
-void baton_khost_report(u32 policy, enum baton_fault_kind kind, enum baton_method method, u32 pid, u64 now, const void *cpu)
+void baton_khost_report(u32 policy, enum baton_fault_kind kind, enum baton_method method, u32 pid,
+			u64 now, const void *cpu);
+void baton_khost_report(u32 policy, enum baton_fault_kind kind, enum baton_method method, u32 pid,
+			u64 now, const void *cpu)
 {
 	struct baton_last_words *words = baton_last_words();
 	struct baton_fault *fault = &baton_places[policy].fault;
@@ -86,25 +122,33 @@ void baton_khost_report(u32 policy, enum baton_fault_kind kind, enum baton_metho
 			strscpy(fault->comm, task->comm, sizeof(fault->comm));
 		rcu_read_unlock();
 	}
-	if (kind == BATON_FAULT_KIND_PANIC || kind == BATON_FAULT_KIND_OUT_OF_MEMORY || kind == BATON_FAULT_KIND_DEADLOCK ||
-	    kind == BATON_FAULT_KIND_LOCK_TIMEOUT || kind == BATON_FAULT_KIND_STACK_OVERFLOW) {
+	if (kind == BATON_FAULT_KIND_PANIC || kind == BATON_FAULT_KIND_OUT_OF_MEMORY ||
+	    kind == BATON_FAULT_KIND_DEADLOCK || kind == BATON_FAULT_KIND_LOCK_TIMEOUT ||
+	    kind == BATON_FAULT_KIND_STACK_OVERFLOW) {
 		strscpy(fault->file, words->file, sizeof(fault->file));
 		strscpy(fault->message, words->message, sizeof(fault->message));
 		fault->line = words->line;
 	} else if (kind == BATON_FAULT_KIND_LOST_TASK && method == BATON_METHOD_NONE) {
-		strscpy(fault->message, "the task is queued, and the policy has its Schedulable no more: it was forgotten",
+		strscpy(fault->message,
+			"the task is queued, and the policy has its Schedulable no more: it was forgotten",
 			sizeof(fault->message));
 	} else if (kind == BATON_FAULT_KIND_LOST_TASK) {
-		strscpy(fault->message, "a Schedulable was dropped: its task would never have run again", sizeof(fault->message));
+		strscpy(fault->message,
+			"a Schedulable was dropped: its task would never have run again",
+			sizeof(fault->message));
 	} else if (kind == BATON_FAULT_KIND_STALL) {
-		strscpy(fault->message, "the task was queued and not picked for longer than the stall limit", sizeof(fault->message));
+		strscpy(fault->message,
+			"the task was queued and not picked for longer than the stall limit",
+			sizeof(fault->message));
 	} else if (kind == BATON_FAULT_KIND_REFUSAL_LOOP) {
 		strscpy(fault->message, "64 answers in a row were refused", sizeof(fault->message));
 	}
 	for (i = 0; cpu && i < ARRAY_SIZE(fault->events); i++) {
-		baton_core_event(cpu, ARRAY_SIZE(fault->events) - 1 - i, &fault->events[fault->nr_events]);
+		baton_core_event(cpu, ARRAY_SIZE(fault->events) - 1 - i,
+				 &fault->events[fault->nr_events]);
 		if (fault->events[fault->nr_events].now) {
-			fault->events[fault->nr_events].now = since_boot(fault->events[fault->nr_events].now);
+			fault->events[fault->nr_events].now =
+				since_boot(fault->events[fault->nr_events].now);
 			fault->nr_events++;
 		}
 	}

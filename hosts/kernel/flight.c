@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The flight recorder of a policy: a recording that belongs to nobody, goes on for ever and keeps the newest, so that what led to a
- * fault can be saved and replayed after it.
+ * The flight recorder of a policy: a recording that belongs to nobody, goes on for ever and keeps
+ * the newest, so that what led to a fault can be saved and replayed after it.
  *
- * A replay needs a state to begin with. So the policy's state is saved (reregister_save) whenever a ring has used so many blocks
- * since the last time. The checkpoint before the newest is kept with all that came after it, and what is older is dropped. A policy
- * that cannot save its state begins with a new instance; when its rings are full the oldest blocks are used again, and what is
- * left can be read, and not replayed.
+ * A replay needs a state to begin with. So the policy's state is saved (reregister_save) whenever a
+ * ring has used so many blocks since the last time. The checkpoint before the newest is kept with
+ * all that came after it, and what is older is dropped. A policy that cannot save its state begins
+ * with a new instance; when its rings are full the oldest blocks are used again, and what is left
+ * can be read, and not replayed.
  *
- * A fault ends the calls, and with that freezes the recorder; it is kept until the policy is unloaded or fails again.
+ * A fault ends the calls, and with that freezes the recorder; it is kept until the policy is
+ * unloaded or fails again.
  *
  * Context: process context under the control mutex where not said.
  */
@@ -29,7 +31,10 @@ static bool is_running(const struct baton_place *place)
 	return baton_core_state(index_of(place)) == BATON_POLICY_STATE_RUNNING;
 }
 
-/* What was recorded before the newest checkpoint is dropped, or, if the ring was full meanwhile, all. All CPUs stand still. */
+/*
+ * What was recorded before the newest checkpoint is dropped, or, if the ring was full meanwhile,
+ * all. All CPUs stand still.
+ */
 static void cut(struct ring *ring, u64 stamp, bool all)
 {
 	u32 drop;
@@ -80,7 +85,8 @@ static bool checkpoint(struct baton_place *place)
 	int err;
 
 	WRITE_ONCE(recording->wants_checkpoint, false);
-	err = baton_save_held(&recording->spare, recording->state.length, checkpoint_while_held, place);
+	err = baton_save_held(&recording->spare, recording->state.length, checkpoint_while_held,
+			      place);
 	/* A policy that has failed meanwhile leaves what it has. */
 	return !err || err == -ENODEV;
 }
@@ -93,10 +99,13 @@ static void look(struct kthread_work *work)
 	for (i = 0; i < BATON_MAX_POLICIES; i++) {
 		struct baton_place *place = &baton_places[i];
 
-		if (!place->recording || !READ_ONCE(place->recording->wants_checkpoint) || !is_running(place))
+		if (!place->recording || !READ_ONCE(place->recording->wants_checkpoint) ||
+		    !is_running(place))
 			continue;
 		if (!checkpoint(place)) {
-			pr_notice("baton: policy %s: the flight recorder has ended: its state could not be saved\n", place->name);
+			pr_notice(
+				"baton: policy %s: the flight recorder has ended: its state could not be saved\n",
+				place->name);
 			place->flight = 0;
 			baton_record_end(place, BATON_RECORD_END_STOPPED);
 		}
@@ -113,7 +122,10 @@ static void look_soon(struct irq_work *work)
 }
 static struct baton_interrupt look_interrupt = BATON_INTERRUPT_INIT(look_interrupt, look_soon);
 
-/* From a ring that has used much since the last checkpoint. Any context, a run-queue lock held as like as not. */
+/*
+ * From a ring that has used much since the last checkpoint. Any context, a run-queue lock held as
+ * like as not.
+ */
 void baton_flight_wants_checkpoint(struct baton_recording *recording)
 {
 	if (READ_ONCE(recording->wants_checkpoint))
@@ -133,7 +145,10 @@ static int begin(struct baton_place *place, u32 blocks, char *message)
 	return err;
 }
 
-/* Gives a policy a flight recorder of so many blocks for each CPU, or, with 0, takes it away. One that it has goes on until then. */
+/*
+ * Gives a policy a flight recorder of so many blocks for each CPU, or, with 0, takes it away. One
+ * that it has goes on until then.
+ */
 int baton_flight_set(struct baton_place *place, struct baton_record *arg)
 {
 	if (!arg->blocks && place->recording && baton_is_flight(place->recording))
@@ -146,7 +161,10 @@ int baton_flight_set(struct baton_place *place, struct baton_record *arg)
 	return is_running(place) ? begin(place, arg->blocks, arg->message) : -ENODEV;
 }
 
-/* After whatever may have ended a flight recorder that is wanted: another version came, a recording into a file is over. */
+/*
+ * After whatever may have ended a flight recorder that is wanted: another version came, a recording
+ * into a file is over.
+ */
 void baton_flight_go_on(void)
 {
 	char message[BATON_MESSAGE_LEN];
@@ -158,7 +176,9 @@ void baton_flight_go_on(void)
 		if (!place->active || !place->flight || place->recording || !is_running(place))
 			continue;
 		if (begin(place, place->flight, message)) {
-			pr_notice("baton: policy %s: the flight recorder could not begin again %s\n", place->name, message);
+			pr_notice(
+				"baton: policy %s: the flight recorder could not begin again %s\n",
+				place->name, message);
 			place->flight = 0;
 		}
 	}

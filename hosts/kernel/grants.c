@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Who may open queues to which policy (hints.c), as the administrator has said at the control device. The superuser may without that.
+ * Who may open queues to which policy (hints.c), as the administrator has said at the control
+ * device. The superuser may without that.
  *
  * Process context, under baton_hints_mutex.
  */
@@ -21,8 +22,8 @@ static u64 last_number;
 
 static bool same_one(const struct baton_grant *a, const struct baton_grant *b)
 {
-	return a->who == b->who && a->user == b->user && a->group == b->group && a->cgroup == b->cgroup &&
-	       !strcmp(a->name, b->name);
+	return a->who == b->who && a->user == b->user && a->group == b->group &&
+	       a->cgroup == b->cgroup && !strcmp(a->name, b->name);
 }
 
 static bool in_cgroup(u64 id)
@@ -39,12 +40,17 @@ static bool in_cgroup(u64 id)
 
 static bool is_for_caller(const struct baton_grant *grant)
 {
-	return (!(grant->who & BATON_GRANT_USER) || uid_eq(current_euid(), make_kuid(&init_user_ns, grant->user))) &&
-	       (!(grant->who & BATON_GRANT_GROUP) || in_egroup_p(make_kgid(&init_user_ns, grant->group))) &&
+	return (!(grant->who & BATON_GRANT_USER) ||
+		uid_eq(current_euid(), make_kuid(&init_user_ns, grant->user))) &&
+	       (!(grant->who & BATON_GRANT_GROUP) ||
+		in_egroup_p(make_kgid(&init_user_ns, grant->group))) &&
 	       (!(grant->who & BATON_GRANT_CGROUP) || in_cgroup(grant->cgroup));
 }
 
-/* Queues by a grant that take memory: they are open, or were closed a moment ago. Of this user, or of all if `user` is NULL. */
+/*
+ * Queues by a grant that take memory: they are open, or were closed a moment ago. Of this user, or
+ * of all if `user` is NULL.
+ */
 static u32 count(u64 number, const kuid_t *user)
 {
 	const struct baton_queue *queue;
@@ -96,8 +102,8 @@ static int set(const struct baton_grant *arg)
 	u32 i, place = BATON_MAX_GRANTS;
 
 	if (!arg->who || arg->who & ~BATON_GRANT_ALL || arg->entries < BATON_HINTS_MIN_ENTRIES ||
-	    arg->entries > BATON_HINTS_MAX_ENTRIES || !is_power_of_2(arg->entries) || !arg->queues || arg->any_thread > 1 ||
-	    !arg->name[0])
+	    arg->entries > BATON_HINTS_MAX_ENTRIES || !is_power_of_2(arg->entries) ||
+	    !arg->queues || arg->any_thread > 1 || !arg->name[0])
 		return -EINVAL;
 	for (i = BATON_MAX_GRANTS; i-- > 0;)
 		if (!grants[i].what.set)

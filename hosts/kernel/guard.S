@@ -2,9 +2,10 @@
 /*
  * The way into a policy and the two ways out: returning, and being abandoned.
  *
- * A policy in Rust must not return from a panic, nor can it be unwound. So the entry keeps the stack pointer, and abandoning
- * a call goes back to it: the frames of the policy are forgotten, those of the rules are as they were. Interrupts are off
- * throughout, so the frame is this CPU's alone.
+ * A policy in Rust must not return from a panic, nor can it be unwound. So the entry keeps the
+ * stack pointer, and abandoning a call goes back to it: the frames of the policy are forgotten,
+ * those of the rules are as they were. Interrupts are off throughout, so the frame is this CPU's
+ * alone.
  */
 #include <linux/linkage.h>
 #include <linux/export.h>
@@ -26,8 +27,9 @@
 	.text
 
 /*
- * u64 baton_guard(this, ctx, a, b, func, frame): func(this, ctx, a, b), or ~0 when the call was abandoned. The registers that a
- * function must keep are in the frame, for the case that nobody is left to restore them.
+ * u64 baton_guard(this, ctx, a, b, func, frame): func(this, ctx, a, b), or ~0 when the call was
+ * abandoned. The registers that a function must keep are in the frame, for the case that nobody is
+ * left to restore them.
  */
 SYM_FUNC_START(baton_guard)
 	mov	%rsp, (%r9)
@@ -72,9 +74,10 @@ SYM_FUNC_END(baton_unwind)
 STACK_FRAME_NON_STANDARD baton_unwind
 
 /*
- * Every function of a policy in Rust that is not inlined begins with a call of this (rustc -Zinstrument-mcount): is there stack
- * left? It must keep all registers; r11 is free at the start of a function. While a policy is made or unmade it is on its task's stack,
- * with interrupts on, and no CPU has a limit for it; what is left of that stack is seen by its address.
+ * Every function of a policy in Rust that is not inlined begins with a call of this (rustc
+ * -Zinstrument-mcount): is there stack left? It must keep all registers; r11 is free at the start
+ * of a function. While a policy is made or unmade it is on its task's stack, with interrupts on,
+ * and no CPU has a limit for it; what is left of that stack is seen by its address.
  */
 SYM_FUNC_START(baton_stack_check)
 	ANNOTATE_NOENDBR

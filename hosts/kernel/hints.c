@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Hints: the queues of applications' threads to policies, and the device /dev/baton-hints by which they are opened.
+ * Hints: the queues of applications' threads to policies, and the device /dev/baton-hints by which
+ * they are opened.
  *
- * A thread opens its own queue, so a queue has one writer, and whose a hint is needs no proof. Hints are read at scheduling events: of the
- * thread that runs on the CPU (it wakes another, sleeps, is preempted, has a tick), and of the one that is woken. Nobody polls, and while
- * no queue is open an event costs a jump that is not taken.
+ * A thread opens its own queue, so a queue has one writer, and whose a hint is needs no proof.
+ * Hints are read at scheduling events: of the thread that runs on the CPU (it wakes another,
+ * sleeps, is preempted, has a tick), and of the one that is woken. Nobody polls, and while no queue
+ * is open an event costs a jump that is not taken.
  *
- * What is mapped an application may write to at any time: it is read by core-lib/src/hints.rs alone, which believes none of it. Where
- * the host is in a ring only the host knows.
+ * What is mapped an application may write to at any time: it is read by core-lib/src/hints.rs
+ * alone, which believes none of it. Where the host is in a ring only the host knows.
  *
  * Everyone sees the device; who may open it, and what they can do with it, is granted (grants.c).
  *
- * Lock order: the control mutex > baton_hints_mutex. Events take neither: they find queues by slot, in an RCU read-side section.
+ * Lock order: the control mutex > baton_hints_mutex. Events take neither: they find queues by slot,
+ * in an RCU read-side section.
  */
 #include <linux/file.h>
 #include <linux/fs.h>
@@ -74,7 +77,10 @@ static struct baton_queue *queue_in(u32 slot)
 	return slot < nr_slots ? smp_load_acquire(&queues[slot]) : NULL;
 }
 
-/* For core-lib: the handle of the thread with this id, if a hint may name it; else 0. In an RCU read-side section. */
+/*
+ * For core-lib: the handle of the thread with this id, if a hint may name it; else 0. In an RCU
+ * read-side section.
+ */
 u64 baton_khost_thread(const struct baton_rings *rings, u32 id);
 u64 baton_khost_thread(const struct baton_rings *rings, u32 id)
 {
@@ -104,7 +110,8 @@ static bool is_open(struct baton_queue *queue)
 /* Who has `busy` reads the ring. */
 static void read_ring(struct baton_queue *queue, struct baton_ctx *ctx, struct baton_frame *frame)
 {
-	u32 refused = baton_core_hints_drain(&queue->rings, queue->task->scx.dsq_vtime, ctx, frame, frame->cpu);
+	u32 refused = baton_core_hints_drain(&queue->rings, queue->task->scx.dsq_vtime, ctx, frame,
+					     frame->cpu);
 
 	if (refused) {
 		queue->refused += refused;
@@ -123,7 +130,10 @@ static void drain(struct baton_queue *queue, struct baton_ctx *ctx, struct baton
 	clear_bit_unlock(0, &queue->busy);
 }
 
-/* An event of the thread that runs here, and of the task `ctx->task`: before it, what they have said. Interrupts off. */
+/*
+ * An event of the thread that runs here, and of the task `ctx->task`: before it, what they have
+ * said. Interrupts off.
+ */
 void baton_hints_event(struct baton_ctx *ctx, struct baton_frame *frame)
 {
 	struct baton_queue *queue = queue_in((u32)current->scx.dsq_vtime - 1);
@@ -145,7 +155,8 @@ void baton_hints_gone(u64 handle)
 	rcu_read_lock();
 	queue = queue_in((u32)handle - 1);
 	if (queue && cmpxchg(&queues[(u32)handle - 1], queue, NULL) == queue)
-		baton_queue_end(queue, queue->task->flags & PF_EXITING ? BATON_HINTS_END_GONE : BATON_HINTS_END_UNLOADED);
+		baton_queue_end(queue, queue->task->flags & PF_EXITING ? BATON_HINTS_END_GONE
+								       : BATON_HINTS_END_UNLOADED);
 	rcu_read_unlock();
 }
 
@@ -154,7 +165,8 @@ static u32 send_reply(u32 slot, const struct baton_hint *reply)
 	struct baton_queue *queue = queue_in(slot);
 	bool fits;
 
-	if (!queue || READ_ONCE(queue->end) || queue->rings.policy != baton_core_current_policy(smp_processor_id()))
+	if (!queue || READ_ONCE(queue->end) ||
+	    queue->rings.policy != baton_core_current_policy(smp_processor_id()))
 		return BATON_REPLY_ANSWER_NO_QUEUE;
 	raw_spin_lock(&queue->reply_lock);
 	fits = baton_core_hints_reply(&queue->rings, reply);
@@ -185,7 +197,8 @@ EXPORT_SYMBOL_GPL(baton_host_reply);
 /* May who knows a type as `a` use `b`? */
 static bool accepts(const struct baton_state_type *a, const struct baton_state_type *b)
 {
-	return a->version == b->version && (a->layout == b->layout || !a->layout) && !strncmp(a->name, b->name, BATON_NAME_LEN);
+	return a->version == b->version && (a->layout == b->layout || !a->layout) &&
+	       !strncmp(a->name, b->name, BATON_NAME_LEN);
 }
 
 static void end_all(u32 policy, u32 why)
@@ -231,13 +244,14 @@ void baton_hints_close(const struct baton_place *place)
 }
 
 /*
- * Another version takes its place: queues go on if that takes the same; if not, true. Called where the version changes, maybe with all
- * CPUs held, under baton_hints_mutex.
+ * Another version takes its place: queues go on if that takes the same; if not, true. Called where
+ * the version changes, maybe with all CPUs held, under baton_hints_mutex.
  */
 bool baton_hints_replace(const struct baton_place *place, const struct baton_version *to)
 {
 	const struct baton_policy *old = &place->active->ops;
-	bool goes_on = !old->hint == !to->ops.hint && accepts(&old->hint_type, &to->ops.hint_type) &&
+	bool goes_on = !old->hint == !to->ops.hint &&
+		       accepts(&old->hint_type, &to->ops.hint_type) &&
 		       accepts(&old->reply_type, &to->ops.reply_type);
 
 	if (!goes_on)
@@ -290,7 +304,8 @@ static struct baton_queue *make_queue(u32 entries)
 
 	if (!queue)
 		return NULL;
-	queue->size = PAGE_ALIGN(sizeof(*queue->head) + 2 * entries * sizeof(struct baton_hints_entry));
+	queue->size =
+		PAGE_ALIGN(sizeof(*queue->head) + 2 * entries * sizeof(struct baton_hints_entry));
 	queue->head = __vmalloc(queue->size, GFP_KERNEL_ACCOUNT | __GFP_ZERO);
 	if (!queue->head) {
 		kfree(queue);
@@ -342,11 +357,14 @@ static int open_queue(struct file *file, struct baton_hints_open *arg)
 	if (policy < 0)
 		return refuse(arg, -ENOENT, "no policy of that name runs and takes hints");
 	if (!accepts(&arg->hint, &offers[policy].hint))
-		return refuse(arg, -EPROTOTYPE, "the policy's hints are of another type or version");
+		return refuse(arg, -EPROTOTYPE,
+			      "the policy's hints are of another type or version");
 	if (!accepts(&arg->reply, &offers[policy].reply))
-		return refuse(arg, -EPROTOTYPE, "the policy's replies are of another type or version");
+		return refuse(arg, -EPROTOTYPE,
+			      "the policy's replies are of another type or version");
 	if (slot >= nr_slots)
-		return refuse(arg, -ESRCH, "this thread is no task of Baton's: see baton run and baton attach");
+		return refuse(arg, -ESRCH,
+			      "this thread is no task of Baton's: see baton run and baton attach");
 	old = queues[slot];
 	if (old && !READ_ONCE(old->end))
 		return refuse(arg, -EBUSY, "this thread has a queue already");
@@ -359,9 +377,15 @@ static int open_queue(struct file *file, struct baton_hints_open *arg)
 	queue->grant = granted.number;
 	queue->any_thread = granted.any_thread;
 	list_add(&queue->list, &baton_queues);
-	/* What is drained from here on is of this thread, whose slot it is until it is gone: that ends after this. */
+	/*
+	 * What is drained from here on is of this thread, whose slot it is until it is gone: that
+	 * ends after this.
+	 */
 	smp_store_release(&queues[slot], queue);
-	/* Unless the shim has just gone, and with it the slot: baton_hints_gone() finds this one, or it is seen here. */
+	/*
+	 * Unless the shim has just gone, and with it the slot: baton_hints_gone() finds this one,
+	 * or it is seen here.
+	 */
 	smp_mb();
 	if ((u32)READ_ONCE(current->scx.dsq_vtime) - 1 != slot)
 		baton_queue_end(queue, BATON_HINTS_END_UNLOADED);
@@ -382,7 +406,8 @@ static int open_ioctl(struct file *file, struct baton_hints_open *arg)
 		return -EINVAL;
 	arg->entries = max(arg->entries, BATON_HINTS_MIN_ENTRIES);
 	if (arg->entries > BATON_HINTS_MAX_ENTRIES || !is_power_of_2(arg->entries))
-		return refuse(arg, -EINVAL, "the number of entries is no power of two, or too large");
+		return refuse(arg, -EINVAL,
+			      "the number of entries is no power of two, or too large");
 	do {
 		mutex_lock(&baton_hints_mutex);
 		err = open_queue(file, arg);
@@ -397,8 +422,9 @@ static int open_ioctl(struct file *file, struct baton_hints_open *arg)
 }
 
 /*
- * Gives the policy what is in the ring of the thread that runs here, and `arg`'s hint, if any, behind it. In process context: the
- * thread's own, so that nobody else has the ring but an event that wakes it.
+ * Gives the policy what is in the ring of the thread that runs here, and `arg`'s hint, if any,
+ * behind it. In process context: the thread's own, so that nobody else has the ring but an event
+ * that wakes it.
  */
 static int give(struct baton_queue *queue, struct baton_hints_send *arg)
 {
@@ -423,8 +449,9 @@ static int give(struct baton_queue *queue, struct baton_hints_send *arg)
 			left -= min(left, BATON_HINTS_AT_ONCE);
 			is_done = !left || !baton_core_hints_ready(&queue->rings);
 			if (is_done && arg)
-				arg->answer = baton_core_hint(&queue->rings, queue->task->scx.dsq_vtime, &ctx, frame,
-							      frame->cpu, &arg->hint);
+				arg->answer = baton_core_hint(&queue->rings,
+							      queue->task->scx.dsq_vtime, &ctx,
+							      frame, frame->cpu, &arg->hint);
 			clear_bit_unlock(0, &queue->busy);
 			baton_khost_kick(&ctx);
 		}
@@ -470,7 +497,10 @@ static __poll_t hints_poll(struct file *file, poll_table *table)
 	if (!queue)
 		return EPOLLERR;
 	poll_wait(file, &queue->wait, table);
-	/* Who is about to wait for an answer has been heard: a sleep alone may be no event, or one that reads too few. */
+	/*
+	 * Who is about to wait for an answer has been heard: a sleep alone may be no event, or one
+	 * that reads too few.
+	 */
 	if (queue->task == current && baton_core_hints_ready(&queue->rings))
 		give(queue, NULL);
 	if (baton_core_hints_unread(&queue->rings))
@@ -495,7 +525,10 @@ static const struct vm_operations_struct vm_ops = {
 	.fault = hints_fault,
 };
 
-/* For the process of the thread alone: no child has it. The mapping holds the file, and that the queue. */
+/*
+ * For the process of the thread alone: no child has it. The mapping holds the file, and that the
+ * queue.
+ */
 static int hints_mmap(struct file *file, struct vm_area_struct *vma)
 {
 	struct baton_queue *queue = smp_load_acquire(&file->private_data);

@@ -14,14 +14,18 @@
 
 /* A queue as far as core-lib/src/hints.rs knows it. */
 struct baton_rings {
-	const void *hints, *replies;	/* `entries` of each, in memory that an application writes to */
+	/* `entries` of each, in memory that an application writes to */
+	const void *hints, *replies;
 	u32 entries;
 	u32 policy;		/* place in the table */
 	u64 next_hint;		/* guarded by `busy` */
 	u64 next_reply;		/* guarded by `reply_lock` */
 };
 
-/* A thread's queue to a policy. It belongs to an open file of the device, and is freed a grace period after that is closed. */
+/*
+ * A thread's queue to a policy. It belongs to an open file of the device, and is freed a grace
+ * period after that is closed.
+ */
 struct baton_queue {
 	struct baton_rings rings;
 	struct task_struct *task;	/* the thread that opened it */
@@ -32,7 +36,8 @@ struct baton_queue {
 	u32 slot;
 	u32 end;			/* enum baton_hints_end; written once, from any context */
 	u32 refused, lost;		/* guarded as next_hint, next_reply */
-	unsigned long busy;		/* bit 0: its hints are being read. Tried, and never waited for with interrupts off. */
+	/* bit 0: its hints are being read. Tried, and never waited for with interrupts off. */
+	unsigned long busy;
 	raw_spinlock_t reply_lock;	/* nothing is taken under it */
 	bool any_thread;
 	bool is_closed;			/* its file; guarded by baton_hints_mutex */
@@ -62,10 +67,11 @@ const char *baton_granted(const char *policy, u32 entries, struct baton_granted 
 bool baton_core_hints_ready(const struct baton_rings *rings);
 bool baton_core_hints_unread(const struct baton_rings *rings);
 /* Interrupts off */
-u32 baton_core_hints_drain(struct baton_rings *rings, u64 from, struct baton_ctx *ctx, struct baton_frame *frame,
-			   const struct baton_cpu_state *cpu);
-u32 baton_core_hint(struct baton_rings *rings, u64 from, struct baton_ctx *ctx, struct baton_frame *frame,
-		    const struct baton_cpu_state *cpu, const struct baton_hint *hint);
+u32 baton_core_hints_drain(struct baton_rings *rings, u64 from, struct baton_ctx *ctx,
+			   struct baton_frame *frame, const struct baton_cpu_state *cpu);
+u32 baton_core_hint(struct baton_rings *rings, u64 from, struct baton_ctx *ctx,
+		    struct baton_frame *frame, const struct baton_cpu_state *cpu,
+		    const struct baton_hint *hint);
 bool baton_core_hints_reply(struct baton_rings *rings, const struct baton_hint *reply);
 
 #endif

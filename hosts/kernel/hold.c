@@ -64,7 +64,10 @@ static int hold(void *data)
  */
 u64 baton_hold_all(void (*change)(void *data), void *data)
 {
-	struct held held = { .change = change, .data = data, .first = ATOMIC64_INIT(S64_MAX), .last = ATOMIC64_INIT(0) };
+	struct held held = { .change = change,
+			     .data = data,
+			     .first = ATOMIC64_INIT(S64_MAX),
+			     .last = ATOMIC64_INIT(0) };
 
 	stop_machine(hold, &held, cpu_online_mask);
 	return atomic64_read(&held.last) - atomic64_read(&held.first);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What the host gives a policy: locks, time, kicks, the end of a call that went wrong. The exported functions here are those that
- * policy/seam/src/host_kernel.rs declares.
+ * What the host gives a policy: locks, time, kicks, the end of a call that went wrong. The exported
+ * functions here are those that policy/seam/src/host_kernel.rs declares.
  *
- * Context: inside a call of a policy, that is with interrupts off on one CPU, often with a run-queue lock held; `create` and
- * `destroy` alone run in process context. Nothing here sleeps, allocates or prints, but for the one line of a fault.
+ * Context: inside a call of a policy, that is with interrupts off on one CPU, often with a
+ * run-queue lock held; `create` and `destroy` alone run in process context. Nothing here sleeps,
+ * allocates or prints, but for the one line of a fault.
  */
 #include <linux/cpumask.h>
 #include <linux/export.h>
@@ -95,14 +96,19 @@ static __always_inline void take_lock(rqspinlock_t *lock)
 	}
 	err = res_spin_lock(lock);
 	if (unlikely(err)) {
-		say(err == -EDEADLK ? "the lock is held by this CPU already, or by one that waits for a lock of this CPU's" :
-				      "the lock was not released for 250 ms");
-		baton_abandon(this_cpu_ptr(&baton_frame),
-			      err == -EDEADLK ? BATON_FAULT_KIND_DEADLOCK : BATON_FAULT_KIND_LOCK_TIMEOUT);
+		say(err == -EDEADLK
+			    ? "the lock is held by this CPU already, or by one that waits for a lock of this CPU's"
+			    : "the lock was not released for 250 ms");
+		baton_abandon(this_cpu_ptr(&baton_frame), err == -EDEADLK
+								  ? BATON_FAULT_KIND_DEADLOCK
+								  : BATON_FAULT_KIND_LOCK_TIMEOUT);
 	}
 }
 
-/* Where a call may be recorded, its questions have functions of their own, so that recording costs the others one jump that is not taken. */
+/*
+ * Where a call may be recorded, its questions have functions of their own, so that recording costs
+ * the others one jump that is not taken.
+ */
 static noinline void recorded_lock(rqspinlock_t *lock)
 {
 	take_lock(lock);
@@ -119,7 +125,10 @@ EXPORT_SYMBOL_GPL(baton_host_lock);
 
 bool baton_host_try_lock(rqspinlock_t *lock)
 {
-	/* A resilient lock has no trylock; a look first makes waiting unlikely, and a wait is bounded all the same. */
+	/*
+	 * A resilient lock has no trylock; a look first makes waiting unlikely, and a wait is
+	 * bounded all the same.
+	 */
 	if (atomic_read(&lock->val)) {
 		baton_record(busy, lock);
 		return false;
@@ -131,7 +140,10 @@ EXPORT_SYMBOL_GPL(baton_host_try_lock);
 
 notrace void baton_host_unlock(rqspinlock_t *lock)
 {
-	/* The kernel's table of held locks, which finds deadlocks, is a stack. It tells what to release when a call is abandoned. */
+	/*
+	 * The kernel's table of held locks, which finds deadlocks, is a stack. It tells what to
+	 * release when a call is abandoned.
+	 */
 	struct rqspinlock_held *held = this_cpu_ptr(&rqspinlock_held_locks);
 
 	u32 last = held->cnt - 1;
@@ -148,7 +160,8 @@ notrace void baton_host_unlock(rqspinlock_t *lock)
 }
 EXPORT_SYMBOL_GPL(baton_host_unlock);
 
-void __noreturn baton_host_panic(const char *file, size_t file_len, u32 line, const char *message, size_t message_len)
+void __noreturn baton_host_panic(const char *file, size_t file_len, u32 line, const char *message,
+				 size_t message_len)
 {
 	struct baton_last_words *words = baton_last_words();
 	struct baton_frame *frame = baton_current_frame();
@@ -157,12 +170,16 @@ void __noreturn baton_host_panic(const char *file, size_t file_len, u32 line, co
 	strscpy(words->file, file, min(file_len + 1, sizeof(words->file)));
 	strscpy(words->message, message, min(message_len + 1, sizeof(words->message)));
 	/* The words of Rust's library when an allocation that cannot fail has failed. */
-	baton_abandon(frame, strstarts(words->message, "memory allocation of ") ? BATON_FAULT_KIND_OUT_OF_MEMORY :
-										  BATON_FAULT_KIND_PANIC);
+	baton_abandon(frame, strstarts(words->message, "memory allocation of ")
+				     ? BATON_FAULT_KIND_OUT_OF_MEMORY
+				     : BATON_FAULT_KIND_PANIC);
 }
 EXPORT_SYMBOL_GPL(baton_host_panic);
 
-/* From guard.S: the stack granted to the call is used up. What is left below is the host's, and enough for this. */
+/*
+ * From guard.S: the stack granted to the call is used up. What is left below is the host's, and
+ * enough for this.
+ */
 void __noreturn baton_stack_overflow(void);
 void __noreturn baton_stack_overflow(void)
 {
@@ -173,12 +190,15 @@ void __noreturn baton_stack_overflow(void)
 	baton_abandon(baton_current_frame(), BATON_FAULT_KIND_STACK_OVERFLOW);
 }
 
-/* From guard.S: a call has returned, and this CPU holds locks. Comes back if it held them before. */
+/*
+ * From guard.S: a call has returned, and this CPU holds locks. Comes back if it held them before.
+ */
 void baton_check_locks(void);
 void baton_check_locks(void)
 {
 	/* What is made with interrupts on takes no locks, and its count is not kept. */
-	if (!irqs_disabled() || this_cpu_read(rqspinlock_held_locks.cnt) == this_cpu_read(baton_frame.held_before))
+	if (!irqs_disabled() ||
+	    this_cpu_read(rqspinlock_held_locks.cnt) == this_cpu_read(baton_frame.held_before))
 		return;
 	say("the call returned with a lock held; was its guard forgotten?");
 	baton_abandon(this_cpu_ptr(&baton_frame), BATON_FAULT_KIND_DEADLOCK);
@@ -222,8 +242,9 @@ u64 baton_host_random(void)
 EXPORT_SYMBOL_GPL(baton_host_random);
 
 /*
- * A BPF program, as which all callbacks of the shim run, disables migration of whichever task it interrupts, if RCU is preemptible
- * (rcu_read_lock_dont_migrate()): that one may be the very task that is being enqueued.
+ * A BPF program, as which all callbacks of the shim run, disables migration of whichever task it
+ * interrupts, if RCU is preemptible (rcu_read_lock_dont_migrate()): that one may be the very task
+ * that is being enqueued.
  */
 static bool migration_disabled(const struct task_struct *task)
 {
@@ -237,12 +258,14 @@ notrace bool baton_khost_may_run(struct task_struct *task, s32 cpu)
 	if (unlikely(!task || (u32)cpu >= nr_cpu_ids))
 		return false;
 	/*
-	 * Where it is, a task whose CPUs have all gone offline runs on, as in the kernel's own classes: until a CPU of its comes
-	 * back, or its next wakeup gives it another mask.
+	 * Where it is, a task whose CPUs have all gone offline runs on, as in the kernel's own
+	 * classes: until a CPU of its comes back, or its next wakeup gives it another mask.
 	 */
 	if (task_cpu(task) == cpu)
-		return cpumask_test_cpu(cpu, task->cpus_ptr) || !cpumask_intersects(task->cpus_ptr, cpu_active_mask);
-	return cpumask_test_cpu(cpu, task->cpus_ptr) && cpu_active(cpu) && (!task->migration_disabled || !migration_disabled(task));
+		return cpumask_test_cpu(cpu, task->cpus_ptr) ||
+		       !cpumask_intersects(task->cpus_ptr, cpu_active_mask);
+	return cpumask_test_cpu(cpu, task->cpus_ptr) && cpu_active(cpu) &&
+	       (!task->migration_disabled || !migration_disabled(task));
 }
 
 /* Is the policy whose call this is asked on that CPU? */
@@ -341,7 +364,10 @@ bool baton_host_claim_idle(s32 cpu)
 }
 EXPORT_SYMBOL_GPL(baton_host_claim_idle);
 
-/* Ends the slice of what runs here, and has the CPU look for a task. Hard interrupt, or the CPU itself with interrupts off. */
+/*
+ * Ends the slice of what runs here, and has the CPU look for a task. Hard interrupt, or the CPU
+ * itself with interrupts off.
+ */
 static void kick_here(void *unused)
 {
 	current->scx.slice = 0;	/* means nothing to a task of another class */
@@ -356,7 +382,10 @@ static void kicked(void *unused)
 	kick_here(NULL);
 }
 
-/* Sends a kick. Two CPUs must not use one kick_data at once: smp_call_function_single_async() leaves that to its callers. */
+/*
+ * Sends a kick. Two CPUs must not use one kick_data at once: smp_call_function_single_async()
+ * leaves that to its callers.
+ */
 static void kick(int cpu)
 {
 	if (test_and_set_bit_lock(0, per_cpu_ptr(&kick_sent, cpu)))
@@ -365,7 +394,10 @@ static void kick(int cpu)
 		clear_bit_unlock(0, per_cpu_ptr(&kick_sent, cpu));
 }
 
-/* Has every CPU dispatch soon. Any context; nothing is lost when a kick of before is still on its way. */
+/*
+ * Has every CPU dispatch soon. Any context; nothing is lost when a kick of before is still on its
+ * way.
+ */
 void baton_khost_kick_all(void)
 {
 	unsigned long flags;
@@ -399,8 +431,9 @@ void baton_khost_kick(const struct baton_ctx *ctx)
 }
 
 /*
- * Carries out the preemption of the CPU that a call is on, which needs no interrupt; its other kicks are left. Its run queue is locked. A task of a
- * higher class is left alone, as by kick_one_cpu() (kernel/sched/ext/ext.c).
+ * Carries out the preemption of the CPU that a call is on, which needs no interrupt; its other
+ * kicks are left. Its run queue is locked. A task of a higher class is left alone, as by
+ * kick_one_cpu() (kernel/sched/ext/ext.c).
  */
 void baton_khost_kick_here(struct baton_ctx *ctx)
 {
@@ -418,9 +451,11 @@ void baton_khost_kick_here(struct baton_ctx *ctx)
 }
 
 /*
- * Eviction: sched_ext keeps a runnable task on its CPU while there is no other. (SCX_OPS_ENQ_LAST would have it enqueued; but on a CPU
- * that is going offline that leaves it on the local queue, and the CPU idle, while the hotplug waits for a grace period which may
- * depend on the task.) So another comes: a work item's thread, bound to the CPU; and as the task has no slice left, it is enqueued.
+ * Eviction: sched_ext keeps a runnable task on its CPU while there is no other. (SCX_OPS_ENQ_LAST
+ * would have it enqueued; but on a CPU that is going offline that leaves it on the local queue, and
+ * the CPU idle, while the hotplug waits for a grace period which may depend on the task.) So
+ * another comes: a work item's thread, bound to the CPU; and as the task has no slice left, it is
+ * enqueued.
  */
 struct eviction {
 	struct irq_work begin;
@@ -442,7 +477,10 @@ static void begin_eviction(struct irq_work *work)
 	queue_work_on(smp_processor_id(), system_highpri_wq, &eviction->other);
 }
 
-/* In a dispatch, which a CPU that is going offline has none of: has the task that ran before enqueued, if it goes on. */
+/*
+ * In a dispatch, which a CPU that is going offline has none of: has the task that ran before
+ * enqueued, if it goes on.
+ */
 void baton_khost_evict(void)
 {
 	irq_work_queue(&this_cpu_ptr(&evictions)->begin);
@@ -483,7 +521,9 @@ static void nothing(void *unused)
 {
 }
 
-/* Waits until no kick and no eviction is on its way. Process context; nothing can fault any more. */
+/*
+ * Waits until no kick and no eviction is on its way. Process context; nothing can fault any more.
+ */
 void baton_host_exit(void)
 {
 	int cpu;

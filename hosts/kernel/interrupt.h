@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Work for an interrupt: what must not be done where it comes up, as a run-queue lock may be held there. */
+/*
+ * Work for an interrupt: what must not be done where it comes up, as a run-queue lock may be held
+ * there.
+ */
 #ifndef BATON_INTERRUPT_H
 #define BATON_INTERRUPT_H
 

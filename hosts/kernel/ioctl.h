@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Numbers of the control device's requests; the structures are in baton.h. cli/src/device.rs has the same numbers. */
+/*
+ * Numbers of the control device's requests; the structures are in baton.h. cli/src/device.rs has
+ * the same numbers.
+ */
 #ifndef BATON_IOCTL_H
 #define BATON_IOCTL_H
 

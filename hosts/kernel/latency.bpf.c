@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * How long tasks wait from their wakeup until they run, as a histogram per CPU; and, where one process is watched, how often CPUs change
- * between its tasks and how often those change CPUs. Attached while somebody wants to know (a probation with a condition, `baton bench
- * fidelity`), so that it costs nothing at other times. cli/src/latency.rs reads it.
+ * How long tasks wait from their wakeup until they run, as a histogram per CPU; and, where one
+ * process is watched, how often CPUs change between its tasks and how often those change CPUs.
+ * Attached while somebody wants to know (a probation with a condition, `baton bench fidelity`), so
+ * that it costs nothing at other times. cli/src/latency.rs reads it.
  *
  * Context: tracepoints of the scheduler, interrupts off, a run-queue lock held.
  */
@@ -20,7 +21,8 @@ char _license[] SEC("license") = "GPL";
 struct watch {
 	u64 begin;	/* bpf_ktime_get_ns() */
 	u64 end;
-	u32 tgid;	/* of all its tasks but the first; 0: of all tasks of Baton's, and their waits only */
+	/* of all its tasks but the first; 0: of all tasks of Baton's, and their waits only */
+	u32 tgid;
 	u32 unused;
 };
 
@@ -32,7 +34,8 @@ struct waiter {
 struct changes {
 	u64 switches;
 	u64 migrations;
-	u32 last;	/* pid of the watched task that ran last; 0 when the CPU has been idle since */
+	/* pid of the watched task that ran last; 0 when the CPU has been idle since */
+	u32 last;
 	u32 unused;
 };
 
@@ -90,7 +93,10 @@ static __always_inline u32 bucket(u64 ns)
 
 static __always_inline bool is_watched(struct task_struct *p, struct watch *watch)
 {
-	/* The handle that the shim gives a task of Baton's, and the kernel takes from one of another class. */
+	/*
+	 * The handle that the shim gives a task of Baton's, and the kernel takes from one of
+	 * another class.
+	 */
 	return watch->tgid ? p->tgid == watch->tgid && p->pid != p->tgid : p->scx.dsq_vtime != 0;
 }
 
@@ -126,8 +132,11 @@ int BPF_PROG(on_wakeup_new, struct task_struct *p)
 	return wakes(p);
 }
 
-/* Visits of others between two of the watched are none of the workload's doing: they do not count. */
-static __always_inline void count_switch(struct task_struct *next, bool mine, struct waiter *task, bool in_time)
+/*
+ * Visits of others between two of the watched are none of the workload's doing: they do not count.
+ */
+static __always_inline void count_switch(struct task_struct *next, bool mine, struct waiter *task,
+					 bool in_time)
 {
 	u32 key = 0, here = bpf_get_smp_processor_id() + 1;
 	struct changes *cpu = bpf_map_lookup_elem(&cpus, &key);
@@ -158,7 +167,8 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 	now = bpf_ktime_get_ns();
 	mine = is_watched(next, watch);
 	if (mine)
-		task = bpf_task_storage_get(&tasks, next, NULL, watch->tgid ? BPF_LOCAL_STORAGE_GET_F_CREATE : 0);
+		task = bpf_task_storage_get(&tasks, next, NULL,
+					    watch->tgid ? BPF_LOCAL_STORAGE_GET_F_CREATE : 0);
 	if (watch->tgid)
 		count_switch(next, mine, task, is_time(watch, now));
 	if (!task || !task->woken)

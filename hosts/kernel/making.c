@@ -10,7 +10,10 @@
 
 #include "core.h"
 
-/* Fills `cpus` with dense ids of what each CPU is part of. To a policy, the CPUs of other partitions are offline. */
+/*
+ * Fills `cpus` with dense ids of what each CPU is part of. To a policy, the CPUs of other
+ * partitions are offline.
+ */
 static void read_topology(struct baton_cpu *cpus, u32 partition)
 {
 	u32 cores = 0, llcs = 0;
@@ -23,12 +26,15 @@ static void read_topology(struct baton_cpu *cpus, u32 partition)
 		for_each_possible_cpu(other) {
 			if (other >= cpu)
 				break;
-			if (!core_known && topology_physical_package_id(other) == topology_physical_package_id(cpu) &&
+			if (!core_known &&
+			    topology_physical_package_id(other) ==
+				    topology_physical_package_id(cpu) &&
 			    topology_core_id(other) == topology_core_id(cpu)) {
 				at->core = cpus[other].core;
 				core_known = true;
 			}
-			if (!llc_known && cpu_data(other).topo.llc_id == cpu_data(cpu).topo.llc_id) {
+			if (!llc_known &&
+			    cpu_data(other).topo.llc_id == cpu_data(cpu).topo.llc_id) {
 				at->llc = cpus[other].llc;
 				llc_known = true;
 			}
@@ -54,8 +60,9 @@ void baton_describe_panic(char *text, size_t size)
 }
 
 /*
- * Has a version of a policy end itself. What it does wrong in that is said in the kernel's log, and in `message` (BATON_MESSAGE_LEN) if that is not NULL; its
- * memory is left to be taken back. Under the control mutex; process context.
+ * Has a version of a policy end itself. What it does wrong in that is said in the kernel's log, and
+ * in `message` (BATON_MESSAGE_LEN) if that is not NULL; its memory is left to be taken back. Under
+ * the control mutex; process context.
  */
 void baton_unmake(struct baton_place *place, const struct baton_version *version, char *message)
 {
@@ -73,7 +80,8 @@ void baton_unmake(struct baton_place *place, const struct baton_version *version
 }
 
 /* What a policy is made from. Process context. */
-int baton_begin_making(const struct baton_place *place, struct baton_making *making, const char *options, char *message)
+int baton_begin_making(const struct baton_place *place, struct baton_making *making,
+		       const char *options, char *message)
 {
 	struct baton_core_info core = {};
 

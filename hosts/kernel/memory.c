@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A policy's memory. Every block has a header and is in the list of its policy, so that the limit holds and a policy that was
- * abandoned leaks nothing: what it held is freed when it is unloaded. Policies allocate when they are made; on the hot path the
- * API has no need to.
+ * A policy's memory. Every block has a header and is in the list of its policy, so that the limit
+ * holds and a policy that was abandoned leaks nothing: what it held is freed when it is unloaded.
+ * Policies allocate when they are made; on the hot path the API has no need to.
  */
 #include <linux/export.h>
 #include <linux/irqflags.h>
@@ -59,9 +59,11 @@ static void *allocate(size_t size, size_t align)
 	size_t total;
 	void *base, *at;
 
-	if (!place || check_add_overflow(size, sizeof(*block) + align, &total) || place->memory + total > place->memory_limit)
+	if (!place || check_add_overflow(size, sizeof(*block) + align, &total) ||
+	    place->memory + total > place->memory_limit)
 		return NULL;
-	base = nolock ? kmalloc_nolock(total, 0, NUMA_NO_NODE) : kvmalloc(total, GFP_KERNEL | __GFP_NOWARN);
+	base = nolock ? kmalloc_nolock(total, 0, NUMA_NO_NODE)
+		      : kvmalloc(total, GFP_KERNEL | __GFP_NOWARN);
 	if (!base)
 		return NULL;
 	at = PTR_ALIGN(base + sizeof(*block), max_t(size_t, align, 16));
@@ -123,15 +125,18 @@ void baton_host_free(void *at)
 	} else if (!irqs_disabled()) {
 		kvfree(block->base);
 	} else {
-		/* kvfree may sleep, and a run-queue lock may be held, so that a work cannot be queued either: when the policy is unloaded. */
+		/*
+		 * kvfree may sleep, and a run-queue lock may be held, so that a work cannot be
+		 * queued either: when the policy is unloaded.
+		 */
 		llist_add(&block->later, &later);
 	}
 }
 EXPORT_SYMBOL_GPL(baton_host_free);
 
 /*
- * Calls a function that makes or unmakes a policy: func(first, second), or BATON_ABORTED when that was abandoned. Under the control
- * mutex; process context, or with all CPUs held (upgrade.c).
+ * Calls a function that makes or unmakes a policy: func(first, second), or BATON_ABORTED when that
+ * was abandoned. Under the control mutex; process context, or with all CPUs held (upgrade.c).
  */
 u64 baton_make(struct baton_place *place, const void *func, const void *first, const void *second)
 {
@@ -140,13 +145,16 @@ u64 baton_make(struct baton_place *place, const void *func, const void *first, c
 	creating = place;
 	standing_still = irqs_disabled();
 	WRITE_ONCE(creator, current);
-	result = baton_guard((void *)first, (void *)second, 0, 0, (unsigned long)func, baton_creating_frame());
+	result = baton_guard((void *)first, (void *)second, 0, 0, (unsigned long)func,
+			     baton_creating_frame());
 	WRITE_ONCE(creator, NULL);
 	standing_still = false;
 	return result;
 }
 
-/* Frees what the policy has left. Process context, under the control mutex; no call is under way. */
+/*
+ * Frees what the policy has left. Process context, under the control mutex; no call is under way.
+ */
 void baton_free_all(struct baton_place *place)
 {
 	struct block *block, *next;

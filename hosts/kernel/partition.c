@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Partitions: CPUs that only some policies have. Which CPU and which policy is in which is in the rules (hosts/core/src/partition.rs);
- * here are the names, and the checks of what is asked for. Process context under baton_control_mutex, but where said.
+ * Partitions: CPUs that only some policies have. Which CPU and which policy is in which is in the
+ * rules (hosts/core/src/partition.rs); here are the names, and the checks of what is asked for.
+ * Process context under baton_control_mutex, but where said.
  */
 #include <linux/bitmap.h>
 #include <linux/cpumask.h>
@@ -10,7 +11,8 @@
 
 #include "core.h"
 
-static char names[BATON_MAX_PARTITIONS][BATON_NAME_LEN];	/* of partition i + 1; empty if there is none */
+/* of partition i + 1; empty if there is none */
+static char names[BATON_MAX_PARTITIONS][BATON_NAME_LEN];
 u32 baton_partitioned;	/* 1 while there is one */
 
 struct change {
@@ -78,7 +80,8 @@ static void change_while_held(void *data)
 
 	/* While policies are told they must see which CPUs are theirs. */
 	WRITE_ONCE(baton_partitioned, 1);
-	baton_core_set_partition(to->id, to->cpus, BATON_CPU_WORDS, to->policies, baton_coarse_now(), frame, frame->cpu);
+	baton_core_set_partition(to->id, to->cpus, BATON_CPU_WORDS, to->policies,
+				 baton_coarse_now(), frame, frame->cpu);
 	note_partitioned();
 }
 
@@ -112,12 +115,15 @@ static int check_cpus(struct baton_partition *arg, u32 id)
 	for_each_possible_cpu(cpu) {
 		owner = baton_core_partition_of_cpu(cpu);
 		if (has(arg->cpus, cpu) && owner && owner != id) {
-			scnprintf(arg->message, sizeof(arg->message), "CPU %u is in partition %s", cpu, baton_partition_name(owner));
+			scnprintf(arg->message, sizeof(arg->message), "CPU %u is in partition %s",
+				  cpu, baton_partition_name(owner));
 			return -EBUSY;
 		}
 		any_left |= cpu_online(cpu) && !has(arg->cpus, cpu) && (!owner || owner == id);
 	}
-	return any_left ? 0 : refuse(arg, -EINVAL, "no CPU that is online would be left for all others");
+	return any_left
+		       ? 0
+		       : refuse(arg, -EINVAL, "no CPU that is online would be left for all others");
 }
 
 /* Makes a partition what is said, or ends it. Everything is checked before anything is done. */
@@ -130,23 +136,28 @@ int baton_set_partition(struct baton_partition *arg)
 
 	arg->message[0] = 0;
 	if (!valid(arg->name))
-		return refuse(arg, -EINVAL, "the name of a partition is of a to z, 0 to 9, _ and -, at most 31");
+		return refuse(arg, -EINVAL,
+			      "the name of a partition is of a to z, 0 to 9, _ and -, at most 31");
 	to = kzalloc(sizeof(*to), GFP_KERNEL);
 	if (!to)
 		return -ENOMEM;
 	id = find(arg->name);
 	for (i = 0; i < BATON_MAX_POLICIES && arg->policies[i][0]; i++) {
 		const char *name = arg->policies[i];
-		const struct baton_place *place = strnlen(name, BATON_NAME_LEN) < BATON_NAME_LEN ? baton_find(name) : NULL;
+		const struct baton_place *place =
+			strnlen(name, BATON_NAME_LEN) < BATON_NAME_LEN ? baton_find(name) : NULL;
 		u32 owner = place ? baton_core_partition_of_policy(index_of(place)) : 0;
 
 		if (!place) {
-			scnprintf(arg->message, sizeof(arg->message), "no policy %.31s is loaded", name);
+			scnprintf(arg->message, sizeof(arg->message), "no policy %.31s is loaded",
+				  name);
 			err = -ENOENT;
 			goto out;
 		}
 		if (owner && owner != id) {
-			scnprintf(arg->message, sizeof(arg->message), "policy %s is in partition %s", name, baton_partition_name(owner));
+			scnprintf(arg->message, sizeof(arg->message),
+				  "policy %s is in partition %s", name,
+				  baton_partition_name(owner));
 			err = -EBUSY;
 			goto out;
 		}
@@ -191,7 +202,8 @@ void baton_partition_info(struct baton_partition *arg)
 		memcpy(arg->cpus, is->cpus, sizeof(arg->cpus));
 		for (i = 0; i < BATON_MAX_POLICIES; i++)
 			if (is->policies & BIT(i))
-				strscpy(arg->policies[count++], baton_places[i].name, BATON_NAME_LEN);
+				strscpy(arg->policies[count++], baton_places[i].name,
+					BATON_NAME_LEN);
 	}
 	kfree(is);
 }
@@ -216,12 +228,14 @@ void baton_partition_leave(const struct baton_place *place)
 }
 
 /*
- * Around a switch: first the policy that gets the tasks comes into the partition of the one that has them; after it, that one
- * leaves. All other CPUs stand still, and interrupts are off.
+ * Around a switch: first the policy that gets the tasks comes into the partition of the one that
+ * has them; after it, that one leaves. All other CPUs stand still, and interrupts are off.
  */
-void baton_partition_switch(const struct baton_place *from, const struct baton_place *to, bool begin)
+void baton_partition_switch(const struct baton_place *from, const struct baton_place *to,
+			    bool begin)
 {
-	static struct change change;	/* too large for the stack; guarded by baton_control_mutex */
+	/* too large for the stack; guarded by baton_control_mutex */
+	static struct change change;
 	u32 id = baton_core_partition_of_policy(index_of(from));
 
 	if (!id)

@@ -2,9 +2,10 @@
 /*
  * Recording: the rings that a policy's calls are written into, and the reader's side of them.
  *
- * A recording belongs to the open file of the control device that began it, and ends with it at the latest; or it is a flight
- * recorder's (flight.c). Each CPU writes into a block of its own; when that is full it goes to the reader, who sees all blocks through
- * mmap() and gives them back by number. What is in a block is core-lib's matter (record.rs, policy/trace).
+ * A recording belongs to the open file of the control device that began it, and ends with it at the
+ * latest; or it is a flight recorder's (flight.c). Each CPU writes into a block of its own; when
+ * that is full it goes to the reader, who sees all blocks through mmap() and gives them back by
+ * number. What is in a block is core-lib's matter (record.rs, policy/trace).
  *
  * Context: process context under the control mutex where not said.
  */
@@ -37,8 +38,10 @@ static u32 index_of(const struct baton_place *place)
 }
 
 /* From record.rs: a call that is to be recorded begins, and has ended. Interrupts off. */
-struct baton_ring *baton_ring_enter(const struct baton_recording *recording, struct baton_frame *frame);
-notrace struct baton_ring *baton_ring_enter(const struct baton_recording *recording, struct baton_frame *frame)
+struct baton_ring *baton_ring_enter(const struct baton_recording *recording,
+				    struct baton_frame *frame);
+notrace struct baton_ring *baton_ring_enter(const struct baton_recording *recording,
+					    struct baton_frame *frame)
 {
 	frame->ring = &recording->rings[smp_processor_id()]->head;
 	frame->given = 0;
@@ -60,7 +63,10 @@ void baton_ring_drop_oldest(struct ring *ring)
 	ring->nr_filled--;
 }
 
-/* From record.rs: the block is full, or there is none. On the ring's CPU, or while all stand still; interrupts off. */
+/*
+ * From record.rs: the block is full, or there is none. On the ring's CPU, or while all stand still;
+ * interrupts off.
+ */
 void baton_ring_next(struct baton_ring *head)
 {
 	struct ring *ring = container_of(head, struct ring, head);
@@ -69,12 +75,17 @@ void baton_ring_next(struct baton_ring *head)
 
 	raw_spin_lock(&ring->lock);
 	if (ring->current_block != BATON_NO_BLOCK)
-		ring->filled[(ring->first_filled + ring->nr_filled++) % recording->bound] = ring->current_block;
+		ring->filled[(ring->first_filled + ring->nr_filled++) % recording->bound] =
+			ring->current_block;
 	if (is_flight && !has_state && !ring->nr_free && ring->nr_filled)
 		baton_ring_drop_oldest(ring);
 	ring->current_block = ring->nr_free ? ring->free[--ring->nr_free] : BATON_NO_BLOCK;
-	head->block = ring->current_block == BATON_NO_BLOCK ? NULL : ring->blocks[ring->current_block];
-	/* What came before the newest checkpoint has as much, and there is room for what comes while the next is made. */
+	head->block = ring->current_block == BATON_NO_BLOCK ? NULL
+							    : ring->blocks[ring->current_block];
+	/*
+	 * What came before the newest checkpoint has as much, and there is room for what comes
+	 * while the next is made.
+	 */
 	is_due = ring->nr_filled - ring->nr_before >= recording->bound * 3 / 8;
 	raw_spin_unlock(&ring->lock);
 	if (!head->block)
@@ -96,7 +107,10 @@ void baton_host_read(u64 value)
 }
 EXPORT_SYMBOL_GPL(baton_host_read);
 
-/* Do so many blocks leave enough memory for others? Where there is none, the kernel kills whom it likes. */
+/*
+ * Do so many blocks leave enough memory for others? Where there is none, the kernel kills whom it
+ * likes.
+ */
 static bool is_room_for(u64 blocks)
 {
 	return blocks * RING_BLOCK_PAGES <= max(si_mem_available(), 0) / 2;
@@ -109,8 +123,9 @@ static int grow(struct ring *ring, u32 count, u32 bound)
 	if (!is_room_for(count))
 		return -ENOMEM;
 	while (count--) {
-		void *block = vmalloc_huge_node(RING_BLOCK, GFP_KERNEL | __GFP_ZERO | __GFP_RETRY_MAYFAIL | __GFP_NOWARN,
-						cpu_to_node(ring->head.cpu));
+		void *block = vmalloc_huge_node(
+			RING_BLOCK, GFP_KERNEL | __GFP_ZERO | __GFP_RETRY_MAYFAIL | __GFP_NOWARN,
+			cpu_to_node(ring->head.cpu));
 
 		if (!block)
 			return -ENOMEM;
@@ -151,7 +166,8 @@ static struct ring *make_ring(struct baton_recording *recording, u32 cpu, u32 fi
 	ring->blocks = kvcalloc(recording->bound, sizeof(*ring->blocks), GFP_KERNEL);
 	ring->free = kvcalloc(recording->bound, sizeof(*ring->free), GFP_KERNEL);
 	ring->filled = kvcalloc(recording->bound, sizeof(*ring->filled), GFP_KERNEL);
-	if (!ring->blocks || !ring->free || !ring->filled || grow(ring, first, recording->bound - 1)) {
+	if (!ring->blocks || !ring->free || !ring->filled ||
+	    grow(ring, first, recording->bound - 1)) {
 		free_ring(ring);
 		return NULL;
 	}
@@ -184,7 +200,8 @@ void baton_record_put(struct baton_recording *recording)
 	kref_put(&recording->users, free_unused);
 }
 
-static struct baton_recording *make_recording(const struct baton_place *place, const struct baton_record *arg)
+static struct baton_recording *make_recording(const struct baton_place *place,
+					      const struct baton_record *arg)
 {
 	const struct baton_policy *ops = &place->active->ops;
 	/* Nobody looks after those of a flight recorder. */
@@ -257,7 +274,8 @@ static int save_and_begin(void *data)
 }
 
 /* Begins with the state that the policy has. */
-static int begin_with_state(struct baton_place *place, struct baton_recording *recording, char *message)
+static int begin_with_state(struct baton_place *place, struct baton_recording *recording,
+			    char *message)
 {
 	struct beginning beginning = { .place = place, .recording = recording };
 	struct baton_making making;
@@ -286,7 +304,8 @@ static void end_ring(struct ring *ring)
 			ring->current_block = ring->free[--ring->nr_free];
 		}
 		has_end = baton_core_record_end(&ring->head, ring->blocks[ring->current_block]);
-		ring->filled[(ring->first_filled + ring->nr_filled++) % ring->recording->bound] = ring->current_block;
+		ring->filled[(ring->first_filled + ring->nr_filled++) % ring->recording->bound] =
+			ring->current_block;
 		ring->current_block = BATON_NO_BLOCK;
 		ring->head.block = NULL;
 	}
@@ -328,7 +347,10 @@ bool baton_is_recorded(const struct baton_place *place)
 	return place->recording && !baton_is_flight(place->recording);
 }
 
-/* Begins to record a policy that runs. `arg` is filled in, and checked. Only then a flight recorder that it has makes way. */
+/*
+ * Begins to record a policy that runs. `arg` is filled in, and checked. Only then a flight recorder
+ * that it has makes way.
+ */
 int baton_record_begin(struct baton_place *place, struct baton_record *arg)
 {
 	struct baton_recording *before = place->recording, *recording;
@@ -346,7 +368,8 @@ int baton_record_begin(struct baton_place *place, struct baton_record *arg)
 	if (place->active->ops.reregister_save)
 		err = begin_with_state(place, recording, arg->message);
 	else
-		err = baton_renew(place, recording->cpus, begin_while_held, recording, arg->message);
+		err = baton_renew(place, recording->cpus, begin_while_held, recording,
+				  arg->message);
 	if (err) {
 		set_recording(false);
 		baton_record_put(recording);
@@ -366,14 +389,17 @@ int baton_record_begin(struct baton_place *place, struct baton_record *arg)
 
 static int begin(struct file *file, struct baton_record *arg)
 {
-	bool is_fault = arg->how == BATON_RECORD_HOW_FAULT, is_off = arg->how == BATON_RECORD_HOW_FLIGHT && !arg->blocks;
+	bool is_fault = arg->how == BATON_RECORD_HOW_FAULT,
+	     is_off = arg->how == BATON_RECORD_HOW_FLIGHT && !arg->blocks;
 	struct baton_recording *recording;
 	struct baton_place *place;
 	int err;
 
 	arg->message[0] = 0;
-	if (strnlen(arg->name, sizeof(arg->name)) == sizeof(arg->name) || arg->how > BATON_RECORD_HOW_FAULT ||
-	    (!is_fault && !is_off && arg->blocks < FIRST_BLOCKS) || arg->blocks >= BATON_NO_BLOCK || file->private_data)
+	if (strnlen(arg->name, sizeof(arg->name)) == sizeof(arg->name) ||
+	    arg->how > BATON_RECORD_HOW_FAULT ||
+	    (!is_fault && !is_off && arg->blocks < FIRST_BLOCKS) || arg->blocks >= BATON_NO_BLOCK ||
+	    file->private_data)
 		return -EINVAL;
 	place = baton_find(arg->name);
 	if (!place)
@@ -421,7 +447,8 @@ static int take(const struct baton_recording *recording, struct baton_record_blo
 		/* Of a fault: nothing changes any more, and there may be several readers. */
 		u32 block = ring->filled[(ring->first_filled + arg->block) % recording->bound];
 
-		arg->block = arg->block < ring->nr_filled ? arg->cpu * recording->bound + block : -1;
+		arg->block = arg->block < ring->nr_filled ? arg->cpu * recording->bound + block
+							  : -1;
 		return 0;
 	}
 	raw_spin_lock_irq(&ring->lock);
@@ -434,7 +461,9 @@ static int take(const struct baton_recording *recording, struct baton_record_blo
 		ring->nr_filled--;
 	}
 	raw_spin_unlock_irq(&ring->lock);
-	arg->block = ring->read_block == BATON_NO_BLOCK ? -1 : arg->cpu * recording->bound + ring->read_block;
+	arg->block = ring->read_block == BATON_NO_BLOCK
+			     ? -1
+			     : arg->cpu * recording->bound + ring->read_block;
 	/* A ring of which less than half is free grows. */
 	if (recording->place && ring->nr_free < ring->nr_blocks / 2)
 		grow(ring, ring->nr_blocks, recording->bound - 1);
@@ -484,7 +513,10 @@ static const struct vm_operations_struct vm_ops = {
 /* All blocks of all rings, by number, to be read. */
 int baton_record_mmap(struct file *file, struct vm_area_struct *vma)
 {
-	/* Set once, before anyone can know of it; it lives as long as the file, which the mapping holds. */
+	/*
+	 * Set once, before anyone can know of it; it lives as long as the file, which the mapping
+	 * holds.
+	 */
 	struct baton_recording *recording = READ_ONCE(file->private_data);
 
 	if (!recording)

@@ -13,7 +13,10 @@
 
 #define BATON_RECORDER_SIZE 320	/* core-lib/src/record.rs checks it */
 
-/* One CPU's ring, as far as core-lib/src/record.rs knows it: that CPU's alone while calls are recorded. */
+/*
+ * One CPU's ring, as far as core-lib/src/record.rs knows it: that CPU's alone while calls are
+ * recorded.
+ */
 struct baton_ring {
 	void *block;	/* being written; NULL when there is none */
 	u32 cpu;
@@ -28,7 +31,8 @@ struct baton_ring {
 struct ring {
 	struct baton_ring head;
 	struct baton_recording *recording;
-	raw_spinlock_t lock;	/* guards the rest; its CPU takes it once in a block. Nothing is taken under it. */
+	/* guards the rest; its CPU takes it once in a block. Nothing is taken under it. */
+	raw_spinlock_t lock;
 	bool is_full;		/* since when the last checkpoint was made */
 	u16 current_block;	/* head.block's number */
 	u16 read_block;		/* the one that the reader has */
@@ -44,18 +48,23 @@ struct ring {
 struct saved {
 	void *at;
 	size_t room;
-	u64 length;	/* of what is there; more than `room`, if it did not fit, or BATON_ABORTED */
+	/* of what is there; more than `room`, if it did not fit, or BATON_ABORTED */
+	u64 length;
 	u64 stamp;	/* of when it was saved */
 };
 
 struct baton_recording {
-	struct kref users;		/* the file, or the place and files that read what it keeps */
+	/* the file, or the place and files that read what it keeps */
+	struct kref users;
 	struct baton_place *place;	/* NULL when it has ended */
 	struct baton_record about;
-	u32 bound;			/* blocks that a ring may have, and one for the mark of the end */
-	u32 end;			/* enum baton_record_end; written by any CPU when a ring is full */
+	/* blocks that a ring may have, and one for the mark of the end */
+	u32 bound;
+	/* enum baton_record_end; written by any CPU when a ring is full */
+	u32 end;
 	struct baton_cpu *cpus;		/* as the policy was told */
-	struct saved state;		/* where it begins with one; of a file's, the newest, if there were checkpoints */
+	/* where it begins with one; of a file's, the newest, if there were checkpoints */
+	struct saved state;
 	struct saved spare;
 	/* Of a flight recorder (flight.c). */
 	u64 fault;			/* number of the one that ended it */
@@ -98,7 +107,8 @@ void baton_core_record_any_idle(struct baton_ring *ring, bool yes);
 void baton_core_record_arm_timer(struct baton_ring *ring, u64 after);
 void baton_core_record_cancel_timer(struct baton_ring *ring);
 void baton_core_record_no_memory(struct baton_ring *ring, u64 after);
-void baton_core_record_reply(struct baton_ring *ring, u32 slot, const struct baton_hint *reply, u32 answer);
+void baton_core_record_reply(struct baton_ring *ring, u32 slot, const struct baton_hint *reply,
+			     u32 answer);
 void baton_core_record_dropped(struct baton_ring *ring, u64 token);
 void baton_core_record_begin(struct baton_ring *ring);
 void baton_core_record_cut(struct baton_ring *ring, u64 stamp, bool forget);
@@ -116,7 +126,10 @@ bool baton_core_record_end(struct baton_ring *ring, void *block);
 #define baton_is_recording() static_branch_unlikely(&baton_recording_key)
 #endif
 
-/* Records what the call under way did, if it is recorded. For what is not on the hot path, or already apart from it. */
+/*
+ * Records what the call under way did, if it is recorded. For what is not on the hot path, or
+ * already apart from it.
+ */
 #define baton_record(what, ...)								\
 	do {										\
 		if (baton_is_recording()) {						\

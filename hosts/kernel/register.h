@@ -7,8 +7,9 @@ struct baton_policy;
 struct module;
 
 /*
- * 0, or: -ENOEXEC it was built for another version of the interface; -EINVAL it lacks a needed function or its name is not
- * [a-z0-9_]; -EEXIST a policy of that name is registered; -ENOSPC the table is full; -ENOMEM.
+ * 0, or: -ENOEXEC it was built for another version of the interface; -EINVAL it lacks a needed
+ * function or its name is not [a-z0-9_]; -EEXIST a policy of that name is registered; -ENOSPC the
+ * table is full; -ENOMEM.
  */
 int baton_register(const struct baton_policy *ops, struct module *module);
 

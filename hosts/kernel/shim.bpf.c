@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The shim: a sched_ext scheduler that decides nothing. Each callback fills a struct baton_ctx, calls a kfunc of baton.ko, and
- * carries out the answer. It is attached once and stays while policies come and go.
+ * The shim: a sched_ext scheduler that decides nothing. Each callback fills a struct baton_ctx,
+ * calls a kfunc of baton.ko, and carries out the answer. It is attached once and stays while
+ * policies come and go.
  *
- * Context: as sched_ext has it; all but init_task run with interrupts off or in the hotplug path, and most with a run-queue lock
- * held.
+ * Context: as sched_ext has it; all but init_task run with interrupts off or in the hotplug path,
+ * and most with a run-queue lock held.
  *
- * How a task is known. Its handle (slot, and which use of the slot) is in p->scx.dsq_vtime, a field of sched_ext's that is free
- * to a scheduler without priority queues: one load on the hot path. The task storage keeps the handle while the task is of
- * another class, as the kernel clears the field then. From a slot to its task leads an array of references, filled in init_task
- * and emptied in exit_task.
+ * How a task is known. Its handle (slot, and which use of the slot) is in p->scx.dsq_vtime, a field
+ * of sched_ext's that is free to a scheduler without priority queues: one load on the hot path. The
+ * task storage keeps the handle while the task is of another class, as the kernel clears the field
+ * then. From a slot to its task leads an array of references, filled in init_task and emptied in
+ * exit_task.
  *
- * What is not here, and why. ops.dequeue, ops.quiescent, ops.stopping: each costs every context switch, and what they would
- * say is found out at the next dispatch or enqueue (hosts/core, "lazy notices"). ops.runnable, ops.running: nobody asks.
+ * What is not here, and why. ops.dequeue, ops.quiescent, ops.stopping: each costs every context
+ * switch, and what they would say is found out at the next dispatch or enqueue (hosts/core, "lazy
+ * notices"). ops.runnable, ops.running: nobody asks.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_core_read.h>
@@ -25,8 +28,9 @@
 char _license[] SEC("license") = "GPL";
 
 /*
- * The fallback's queues, of tasks without a policy: each first come, first served. That of the kernel's threads is looked at first, as all others may
- * depend on them. The others take turns on each CPU, so that one user's tasks, however many, keep another's from no more than their part.
+ * The fallback's queues, of tasks without a policy: each first come, first served. That of the
+ * kernel's threads is looked at first, as all others may depend on them. The others take turns on
+ * each CPU, so that one user's tasks, however many, keep another's from no more than their part.
  */
 #define KTHREADS_DSQ 1
 #define USERS_DSQ 2		/* root's, and then those of the users with the same remainder */
@@ -42,16 +46,18 @@ char _license[] SEC("license") = "GPL";
 #define EBUSY 16
 
 /*
- * Flags that the rules have from the kernel as they are. kernel/sched/sched.h: SCX_ENQ_WAKEUP and ENQUEUE_RESTORE; WF_FORK and
- * WF_SYNC. Macros, so not in BTF; stable since 2016.
+ * Flags that the rules have from the kernel as they are. kernel/sched/sched.h: SCX_ENQ_WAKEUP and
+ * ENQUEUE_RESTORE; WF_FORK and WF_SYNC. Macros, so not in BTF; stable since 2016.
  */
 #define ENQUEUE_FLAGS (BATON_F_WAKEUP | BATON_F_RESTORE)
 #define WAKE_FLAGS (BATON_F_FORK | BATON_F_SYNC)
 
 /* Set by the loader. */
-const volatile u32 all_tasks;	/* 1: every normal task of the machine; else those of class SCHED_EXT */
+/* 1: every normal task of the machine; else those of class SCHED_EXT */
+const volatile u32 all_tasks;
 const volatile u32 nr_cpus = 1;	/* possible CPUs */
-const volatile u64 immed;	/* SCX_ENQ_IMMED where the kernel has it: gives tasks back when a higher class takes the CPU */
+/* SCX_ENQ_IMMED where the kernel has it: gives tasks back when a higher class takes the CPU */
+const volatile u64 immed;
 
 /* A kernel may lack these, and so its types. */
 extern bool scx_bpf_task_set_slice(struct task_struct *p, u64 slice) __weak __ksym;
@@ -120,7 +126,10 @@ static __always_inline u64 fallback_of(const struct task_struct *p)
 	return user ? USERS_DSQ + 1 + user % (NR_USERS_DSQS - 1) : USERS_DSQ;
 }
 
-/* The place of the queue that is to be looked at first when this CPU next takes a task from the fallback. */
+/*
+ * The place of the queue that is to be looked at first when this CPU next takes a task from the
+ * fallback.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -128,7 +137,9 @@ struct {
 	__type(value, u32);
 } next_queue SEC(".maps");
 
-/* Takes a task from the fallback to this CPU's own queue. False when it has none that may run here. */
+/*
+ * Takes a task from the fallback to this CPU's own queue. False when it has none that may run here.
+ */
 static __always_inline bool take_fallback(void)
 {
 	u32 zero = 0, i, place;
@@ -151,7 +162,10 @@ static __always_inline bool take_fallback(void)
 	return false;
 }
 
-/* Carries out one kick, if it was asked for. A CPU that the machine does not have would end the whole scheduler. */
+/*
+ * Carries out one kick, if it was asked for. A CPU that the machine does not have would end the
+ * whole scheduler.
+ */
 static __always_inline void kick(const struct baton_ctx *call, u32 i, u64 other)
 {
 	u32 cpu;
@@ -160,7 +174,8 @@ static __always_inline void kick(const struct baton_ctx *call, u32 i, u64 other)
 		return;
 	cpu = call->kicks[i] & (BATON_KICK_PREEMPT - 1);
 	if (cpu < nr_cpus)
-		scx_bpf_kick_cpu(cpu, call->kicks[i] & BATON_KICK_PREEMPT ? SCX_KICK_PREEMPT : other);
+		scx_bpf_kick_cpu(cpu,
+				 call->kicks[i] & BATON_KICK_PREEMPT ? SCX_KICK_PREEMPT : other);
 }
 
 /* `other` is how a CPU is kicked that is not to be preempted. */
@@ -180,12 +195,16 @@ static __always_inline void kick_all(const struct baton_ctx *call)
 }
 
 /*
- * How a CPU is kicked for a task that is being inserted into the fallback queue: SCX_KICK_IDLE leaves a CPU alone that is busy now, and which may
- * have looked and gone idle by the time the task is there, after the callback. This one comes later than that.
+ * How a CPU is kicked for a task that is being inserted into the fallback queue: SCX_KICK_IDLE
+ * leaves a CPU alone that is busy now, and which may have looked and gone idle by the time the task
+ * is there, after the callback. This one comes later than that.
  */
 #define KICK_AFTER 0
 
-/* What every callback about a task begins with. `now` is added by the kfunc; of `kicks` nobody reads more than there are. */
+/*
+ * What every callback about a task begins with. `now` is added by the kfunc; of `kicks` nobody
+ * reads more than there are.
+ */
 #define ABOUT(call, p, which_cpu, what)					\
 	struct baton_ctx call;						\
 	call.task = (p)->scx.dsq_vtime;					\
@@ -214,15 +233,18 @@ void BPF_PROG(baton_enqueue_task, struct task_struct *p, u64 enq_flags)
 
 	verdict = baton_enqueue(&call);
 	if (verdict != BATON_V_NONE)
-		scx_bpf_dsq_insert(p, verdict == BATON_V_FALLBACK ? fallback_of(p) : SCX_DSQ_LOCAL, call.slice, enq_flags);
+		scx_bpf_dsq_insert(p, verdict == BATON_V_FALLBACK ? fallback_of(p) : SCX_DSQ_LOCAL,
+				   call.slice, enq_flags);
 	kick_all_by(&call, verdict == BATON_V_FALLBACK ? KICK_AFTER : SCX_KICK_IDLE);
 }
 
 /*
- * False when the task is gone or may not be here any more: then there must be another round, as the CPU would idle.
+ * False when the task is gone or may not be here any more: then there must be another round, as the
+ * CPU would idle.
  *
- * The task is call->task. What a program needs more than 48 bytes of stack for is in the context, whose place is kept from being computed early and
- * spilled: else it is given a stack of its own, which costs every call in it.
+ * The task is call->task. What a program needs more than 48 bytes of stack for is in the context,
+ * whose place is kept from being computed early and spilled: else it is given a stack of its own,
+ * which costs every call in it.
  */
 static __always_inline bool insert_slot(struct baton_ctx *call, bool local)
 {
@@ -245,11 +267,13 @@ static __always_inline bool insert_slot(struct baton_ctx *call, bool local)
 		return true;
 	}
 	/*
-	 * A task of another run queue may have been dequeued, given another mask and enqueued again since the rules looked. The
-	 * insertion notes which enqueue it is for, so a look after it is final. A wrong CPU would end the whole scheduler.
+	 * A task of another run queue may have been dequeued, given another mask and enqueued again
+	 * since the rules looked. The insertion notes which enqueue it is for, so a look after it
+	 * is final. A wrong CPU would end the whole scheduler.
 	 */
 	*word = scx_bpf_dispatch_nr_slots();
-	scx_bpf_dsq_insert(p, local ? SCX_DSQ_LOCAL : fallback_of(p), call->slice, local ? immed : 0);
+	scx_bpf_dsq_insert(p, local ? SCX_DSQ_LOCAL : fallback_of(p), call->slice,
+			   local ? immed : 0);
 	if (local ? !p->migration_disabled && bpf_cpumask_test_cpu(call->cpu, p->cpus_ptr) :
 				   baton_is_rescued(call))
 		return true;
@@ -275,13 +299,18 @@ void BPF_PROG(baton_dispatch_cpu, s32 cpu, struct task_struct *prev)
 	call.nr_kicks = 0;
 	call.slice = 0;
 	call.cpu = cpu;
-	/* Again after a rescue, and when the fallback queue's turn has nothing for this CPU: no policy has been asked then. */
+	/*
+	 * Again after a rescue, and when the fallback queue's turn has nothing for this CPU: no
+	 * policy has been asked then.
+	 */
 #pragma clang loop unroll(disable)
 	for (tries = 0; tries < MAX_TRIES; tries++) {
 		if (prev) {
 			call.task = prev->scx.dsq_vtime;
 			call.runtime = prev->se.sum_exec_runtime;
-			call.flags = vain | (prev->scx.flags & SCX_TASK_QUEUED ? BATON_F_PREV_RUNNABLE : 0);
+			call.flags =
+				vain |
+				(prev->scx.flags & SCX_TASK_QUEUED ? BATON_F_PREV_RUNNABLE : 0);
 		} else {
 			call.task = 0;
 			call.flags = vain;
@@ -298,7 +327,9 @@ void BPF_PROG(baton_dispatch_cpu, s32 cpu, struct task_struct *prev)
 			break;
 		}
 		if (verdict == BATON_V_RESCUE && tries < MAX_TRIES - 1) {
-			/* a task that a stopped policy had queued; it may be bound to an idle CPU */
+			/*
+			 * a task that a stopped policy had queued; it may be bound to an idle CPU
+			 */
 			if (baton_rescue(&call)) {
 				insert_slot(&call, false);
 				if ((u32)call.runtime < nr_cpus)
@@ -462,8 +493,9 @@ void BPF_PROG(baton_enable, struct task_struct *p)
 	call.task = *stored;
 	set_handle(p, call.task);
 	/*
-	 * One that runs goes on, without being enqueued. If a higher class took its CPU before the slice ends, it would wait at the head of the CPU's own
-	 * queue; so would any number, each before it is preempted, and nobody would be asked before each had run for its slice.
+	 * One that runs goes on, without being enqueued. If a higher class took its CPU before the
+	 * slice ends, it would wait at the head of the CPU's own queue; so would any number, each
+	 * before it is preempted, and nobody would be asked before each had run for its slice.
 	 */
 	set_slice(p, 1);
 	baton_event(&call, BATON_E_ENABLE, p->static_prio - MAX_RT_PRIO_NICE_0);
@@ -520,7 +552,8 @@ struct sched_ext_ops baton_ops = {
 	.disable = (void *)baton_disable,
 	.init = (void *)baton_init,
 	.exit = (void *)baton_exit,
-	.flags = SCX_OPS_ENQ_EXITING | SCX_OPS_ENQ_MIGRATION_DISABLED,	/* the loader adds SCX_OPS_SWITCH_PARTIAL */
+	/* the loader adds SCX_OPS_SWITCH_PARTIAL */
+	.flags = SCX_OPS_ENQ_EXITING | SCX_OPS_ENQ_MIGRATION_DISABLED,
 	.timeout_ms = 30000,
 	.name = "baton",
 };

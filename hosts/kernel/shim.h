@@ -14,7 +14,10 @@
 #define BATON_V_LOCAL 7
 #define BATON_V_NOTHING 8
 
-/* In the flags of a dispatch: the fallback had its turn, and nothing for this CPU (baton_core's TURN_IS_VAIN). */
+/*
+ * In the flags of a dispatch: the fallback had its turn, and nothing for this CPU (baton_core's
+ * TURN_IS_VAIN).
+ */
 #define BATON_TURN_IS_VAIN 0x8000
 
 /* The rarer events, for the kfunc baton_event(); `more` is said behind each. */

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The kfuncs that shim.bpf.c calls. Each hands its context to the rules (core-lib) with this CPU's frame and number.
+ * The kfuncs that shim.bpf.c calls. Each hands its context to the rules (core-lib) with this CPU's
+ * frame and number.
  *
- * Context: as said there: interrupts off, but for init_task (process context, may sleep), attach, detach and the hotplug events
- * (process context), which are turned off here where a policy is called.
+ * Context: as said there: interrupts off, but for init_task (process context, may sleep), attach,
+ * detach and the hotplug events (process context), which are turned off here where a policy is
+ * called.
  */
 #include <linux/bpf.h>
 #include <linux/btf.h>
@@ -19,10 +21,11 @@ u32 baton_attached_all;
 u64 baton_no_slot;
 
 /*
- * A CPU that is going offline still wakes who waits for that (stop_machine()), and goes idle. It takes no interrupt of its own any more:
- * what sched_ext would have it do by one, as is the way of its kicks, would wait there until the CPU is back, and everyone's irq_work behind it. So
- * its kicks go out from here. That of a CPU that is to find a task on the fallback queue may come too early; then the watch has CPUs look
- * (Core::rescue_stranded).
+ * A CPU that is going offline still wakes who waits for that (stop_machine()), and goes idle. It
+ * takes no interrupt of its own any more: what sched_ext would have it do by one, as is the way of
+ * its kicks, would wait there until the CPU is back, and everyone's irq_work behind it. So its
+ * kicks go out from here. That of a CPU that is to find a task on the fallback queue may come too
+ * early; then the watch has CPUs look (Core::rescue_stranded).
  */
 static __always_inline void kick_from_offline(struct baton_ctx *ctx)
 {
@@ -58,8 +61,9 @@ __bpf_kfunc notrace u32 baton_enqueue(struct baton_ctx *ctx)
 		baton_hints_event(ctx, frame);
 	verdict = baton_core_enqueue(ctx, frame, frame->cpu);
 	/*
-	 * This may be within __schedule(), which would forget it, but not at a wakeup. And the lock of this CPU's run queue must be
-	 * held. Where there are kicks, the rules have put flags and CPU right, whatever a policy wrote there.
+	 * This may be within __schedule(), which would forget it, but not at a wakeup. And the lock
+	 * of this CPU's run queue must be held. Where there are kicks, the rules have put flags and
+	 * CPU right, whatever a policy wrote there.
 	 */
 	if (ctx->nr_kicks && ctx->flags & BATON_F_WAKEUP && ctx->cpu == smp_processor_id())
 		baton_khost_kick_here(ctx);
@@ -93,7 +97,10 @@ __bpf_kfunc u64 baton_init_task(struct baton_ctx *ctx)
 	return handle;
 }
 
-/* Out: task = one to put on the fallback, or 0; runtime = the CPU that is to look for it; slice. True if there is one. */
+/*
+ * Out: task = one to put on the fallback, or 0; runtime = the CPU that is to look for it; slice.
+ * True if there is one.
+ */
 __bpf_kfunc bool baton_rescue(struct baton_ctx *ctx)
 {
 	struct task_struct *task;
@@ -109,7 +116,9 @@ __bpf_kfunc bool baton_rescue(struct baton_ctx *ctx)
 	return true;
 }
 
-/* In: task = what baton_rescue() gave, which has been inserted. False when that must be taken back. */
+/*
+ * In: task = what baton_rescue() gave, which has been inserted. False when that must be taken back.
+ */
 __bpf_kfunc bool baton_is_rescued(struct baton_ctx *ctx)
 {
 	return baton_core_is_rescued(ctx->task);
@@ -119,7 +128,9 @@ static u32 attach(bool all)
 {
 	int cpu;
 
-	/* One shim at a time: sched_ext sees to that, but for a foreign one that calls our kfuncs. */
+	/*
+	 * One shim at a time: sched_ext sees to that, but for a foreign one that calls our kfuncs.
+	 */
 	if (cmpxchg(&baton_attached, 0, 1))
 		return 1;
 	for_each_possible_cpu(cpu)

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * One high-resolution timer per policy and CPU, and one per CPU for the fallback, for slices finer than the kernel's tick. Armed by a policy on the CPU that it
- * runs on, often with the run-queue lock held, as the kernel's own hrtick is (kernel/sched/core.c): so the timer is of the
- * hard-interrupt kind, which wakes no softirq thread. It is called back in hard-interrupt context on the same CPU.
+ * One high-resolution timer per policy and CPU, and one per CPU for the fallback, for slices finer
+ * than the kernel's tick. Armed by a policy on the CPU that it runs on, often with the run-queue
+ * lock held, as the kernel's own hrtick is (kernel/sched/core.c): so the timer is of the
+ * hard-interrupt kind, which wakes no softirq thread. It is called back in hard-interrupt context
+ * on the same CPU.
  */
 #include <linux/export.h>
 
@@ -26,7 +28,9 @@ static struct baton_timer *own_timer(void)
 {
 	u32 policy = baton_core_current_policy(smp_processor_id());
 
-	return policy < BATON_MAX_POLICIES && baton_places[policy].timers ? this_cpu_ptr(baton_places[policy].timers) : NULL;
+	return policy < BATON_MAX_POLICIES && baton_places[policy].timers
+		       ? this_cpu_ptr(baton_places[policy].timers)
+		       : NULL;
 }
 
 void baton_host_arm_timer(u64 after_ns)
@@ -37,9 +41,13 @@ void baton_host_arm_timer(u64 after_ns)
 		return;
 	baton_record(arm_timer, after_ns);
 	own = own_timer();
-	/* In its own callback a timer must not be started with the CPU's base lock free to others: it is not, interrupts are off. */
+	/*
+	 * In its own callback a timer must not be started with the CPU's base lock free to others:
+	 * it is not, interrupts are off.
+	 */
 	if (own)
-		hrtimer_start(&own->timer, ns_to_ktime(min_t(u64, after_ns, KTIME_MAX)), HRTIMER_MODE_REL_PINNED_HARD);
+		hrtimer_start(&own->timer, ns_to_ktime(min_t(u64, after_ns, KTIME_MAX)),
+			      HRTIMER_MODE_REL_PINNED_HARD);
 }
 EXPORT_SYMBOL_GPL(baton_host_arm_timer);
 
@@ -68,12 +76,16 @@ static enum hrtimer_restart slice_ended(struct hrtimer *timer)
 	return HRTIMER_NORESTART;
 }
 
-/* In a dispatch: what this CPU takes from the fallback is to run for so long. A tick notices the end of a longer slice. */
+/*
+ * In a dispatch: what this CPU takes from the fallback is to run for so long. A tick notices the
+ * end of a longer slice.
+ */
 void baton_khost_end_slice(u64 after_ns);
 void baton_khost_end_slice(u64 after_ns)
 {
 	if (after_ns < TICK_NSEC)
-		hrtimer_start(this_cpu_ptr(&fallback_timer), ns_to_ktime(after_ns), HRTIMER_MODE_REL_PINNED_HARD);
+		hrtimer_start(this_cpu_ptr(&fallback_timer), ns_to_ktime(after_ns),
+			      HRTIMER_MODE_REL_PINNED_HARD);
 }
 
 /* Process context; nobody dispatches yet. */
@@ -82,7 +94,8 @@ void baton_fallback_timers_init(void)
 	int cpu;
 
 	for_each_possible_cpu(cpu)
-		hrtimer_setup(per_cpu_ptr(&fallback_timer, cpu), slice_ended, CLOCK_MONOTONIC, HRTIMER_MODE_REL_PINNED_HARD);
+		hrtimer_setup(per_cpu_ptr(&fallback_timer, cpu), slice_ended, CLOCK_MONOTONIC,
+			      HRTIMER_MODE_REL_PINNED_HARD);
 }
 
 /* Process context; nobody dispatches any more. */
@@ -111,7 +124,10 @@ int baton_timers_add(struct baton_place *place)
 	return 0;
 }
 
-/* Process context, after the policy was stopped and calls under way are over: no timer is armed after this. */
+/*
+ * Process context, after the policy was stopped and calls under way are over: no timer is armed
+ * after this.
+ */
 void baton_timers_stop(struct baton_place *place)
 {
 	int cpu;

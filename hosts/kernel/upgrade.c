@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Another version of a policy takes the place of the one that runs: an upgrade, or a rollback to the version before. And another
- * policy takes over the tasks of one.
+ * Another version of a policy takes the place of the one that runs: an upgrade, or a rollback to
+ * the version before. And another policy takes over the tasks of one.
  *
- * The two versions share the state that the running one hands on (reregister_prepare), so the new one is made of it
- * (reregister_init) while the old one goes on, and then one pointer is swapped. No CPU waits. Only a state of another type is
- * converted (reregister_convert), and what of it changes with every call is taken over while all CPUs stand still
- * (reregister_take). Whatever fails before the swap, the running version has not noticed.
+ * The two versions share the state that the running one hands on (reregister_prepare), so the new
+ * one is made of it (reregister_init) while the old one goes on, and then one pointer is swapped.
+ * No CPU waits. Only a state of another type is converted (reregister_convert), and what of it
+ * changes with every call is taken over while all CPUs stand still (reregister_take). Whatever
+ * fails before the swap, the running version has not noticed.
  *
- * What a version left unfinished by a panic has allocated stays allocated until the policy is unloaded: the state that it was given
- * is the running version's too, and might lead to it.
+ * What a version left unfinished by a panic has allocated stays allocated until the policy is
+ * unloaded: the state that it was given is the running version's too, and might lead to it.
  *
  * Process context, under the control mutex, but where said.
  */
@@ -29,7 +30,8 @@ static u32 index_of(const struct baton_place *place)
 
 static bool same_type(const struct baton_state_type *a, const struct baton_state_type *b)
 {
-	return a->name[0] && a->version == b->version && a->layout == b->layout && !strncmp(a->name, b->name, BATON_NAME_LEN);
+	return a->name[0] && a->version == b->version && a->layout == b->layout &&
+	       !strncmp(a->name, b->name, BATON_NAME_LEN);
 }
 
 static int refuse(struct baton_upgrade *arg, int err, const char *why)
@@ -47,7 +49,8 @@ static int failed(struct baton_upgrade *arg, u64 result, const char *what)
 		baton_describe_panic(why, sizeof(why));
 	else
 		strscpy(why, arg->message, sizeof(why));
-	scnprintf(arg->message, sizeof(arg->message), "%s: %s", what, why[0] ? why : "it does not say why");
+	scnprintf(arg->message, sizeof(arg->message), "%s: %s", what,
+		  why[0] ? why : "it does not say why");
 	return result == BATON_ABORTED ? -EFAULT : -EINVAL;
 }
 
@@ -62,7 +65,8 @@ struct hold {
 	const void *older;	/* NULL: `to` takes nothing over, and knows no task */
 	u64 result;
 	u64 in_callback, in_policy;	/* ns */
-	void (*begin)(struct baton_place *place, void *data);	/* to be called before the tasks are given, or NULL */
+	/* to be called before the tasks are given, or NULL */
+	void (*begin)(struct baton_place *place, void *data);
 	void *data;
 };
 
@@ -74,9 +78,11 @@ static void change_while_held(void *data)
 	u64 begin = local_clock();
 
 	if (hold->older) {
-		struct baton_older older = { .state = hold->older, .nr_slots = baton_core_used_slots() };
+		struct baton_older older = { .state = hold->older,
+					     .nr_slots = baton_core_used_slots() };
 
-		hold->result = baton_make(hold->place, hold->to->ops.reregister_take, hold->to->this, &older);
+		hold->result = baton_make(hold->place, hold->to->ops.reregister_take,
+					  hold->to->this, &older);
 		hold->in_policy = local_clock() - begin;
 	}
 	if (!hold->result) {
@@ -87,11 +93,13 @@ static void change_while_held(void *data)
 		hold->begin(hold->place, hold->data);
 	/* A version that took nothing over, or one whose queues were half taken from it. */
 	if (hold->result || !hold->older)
-		baton_core_hand_anew(index_of(hold->place), !hold->older, baton_coarse_now(), frame, frame->cpu);
+		baton_core_hand_anew(index_of(hold->place), !hold->older, baton_coarse_now(), frame,
+				     frame->cpu);
 	hold->in_callback = local_clock() - begin;
 }
 
-static int hold_and_change(struct baton_place *place, struct baton_version *to, const void *older, struct baton_upgrade *arg)
+static int hold_and_change(struct baton_place *place, struct baton_version *to, const void *older,
+			   struct baton_upgrade *arg)
 {
 	struct hold hold = { .place = place, .to = to, .older = older };
 
@@ -107,8 +115,8 @@ static int hold_and_change(struct baton_place *place, struct baton_version *to, 
 }
 
 /* From a state of the same type: it is made of it, and takes its place. No CPU is held. */
-static int change_same(struct baton_place *place, struct baton_version *to, struct baton_making *making, void *state,
-		       struct baton_upgrade *arg)
+static int change_same(struct baton_place *place, struct baton_version *to,
+		       struct baton_making *making, void *state, struct baton_upgrade *arg)
 {
 	u64 made = baton_make(place, to->ops.reregister_init, &making->env, state);
 
@@ -126,8 +134,8 @@ static int change_same(struct baton_place *place, struct baton_version *to, stru
 	return 0;
 }
 
-static int change_converted(struct baton_place *place, struct baton_version *to, struct baton_making *making, void *older,
-			    struct baton_upgrade *arg)
+static int change_converted(struct baton_place *place, struct baton_version *to,
+			    struct baton_making *making, void *older, struct baton_upgrade *arg)
 {
 	u64 state, made;
 	int err;
@@ -137,7 +145,8 @@ static int change_converted(struct baton_place *place, struct baton_version *to,
 		return failed(arg, state, "the new version could not convert the state");
 	made = baton_make(place, to->ops.reregister_init, &making->env, (void *)state);
 	if (is_failure(made))
-		return failed(arg, made, "the new version could not be made of the converted state");
+		return failed(arg, made,
+			      "the new version could not be made of the converted state");
 	to->this = (void *)made;
 	err = hold_and_change(place, to, older, arg);
 	if (err)
@@ -146,7 +155,8 @@ static int change_converted(struct baton_place *place, struct baton_version *to,
 }
 
 /* It begins with a state of its own, and every task of the policy is new to it. */
-static int change_anew(struct baton_place *place, struct baton_version *to, struct baton_making *making, struct baton_upgrade *arg)
+static int change_anew(struct baton_place *place, struct baton_version *to,
+		       struct baton_making *making, struct baton_upgrade *arg)
 {
 	u64 made = baton_make(place, to->ops.create, &making->env, NULL);
 
@@ -157,7 +167,8 @@ static int change_anew(struct baton_place *place, struct baton_version *to, stru
 	return hold_and_change(place, to, NULL, arg);
 }
 
-static int change(struct baton_place *place, struct baton_version *to, struct baton_making *making, struct baton_upgrade *arg)
+static int change(struct baton_place *place, struct baton_version *to, struct baton_making *making,
+		  struct baton_upgrade *arg)
 {
 	const struct baton_version *from = place->active;
 	bool same = same_type(&from->ops.state, &to->ops.state);
@@ -167,8 +178,9 @@ static int change(struct baton_place *place, struct baton_version *to, struct ba
 	if (!same && !same_type(&from->ops.state, &to->ops.older)) {
 		if (arg->rollback)
 			return change_anew(place, to, making, arg);
-		return refuse(arg, -EPROTOTYPE, from->ops.state.name[0] ? "the states are of different types" :
-									   "the running version hands no state on");
+		return refuse(arg, -EPROTOTYPE,
+			      from->ops.state.name[0] ? "the states are of different types"
+						      : "the running version hands no state on");
 	}
 	state = baton_make(place, from->ops.reregister_prepare, from->this, NULL);
 	if (is_failure(state)) {
@@ -184,10 +196,12 @@ static int change(struct baton_place *place, struct baton_version *to, struct ba
 }
 
 /*
- * Another instance of the running version takes its place, with no state of it: every task of the policy is new to it. `held` is called
- * while all CPUs stand still, before the first task is. `cpus`, with room for all, is filled in with what it is told of them.
+ * Another instance of the running version takes its place, with no state of it: every task of the
+ * policy is new to it. `held` is called while all CPUs stand still, before the first task is.
+ * `cpus`, with room for all, is filled in with what it is told of them.
  */
-int baton_renew(struct baton_place *place, struct baton_cpu *cpus, void (*held)(struct baton_place *, void *), void *data, char *message)
+int baton_renew(struct baton_place *place, struct baton_cpu *cpus,
+		void (*held)(struct baton_place *, void *), void *data, char *message)
 {
 	struct baton_version *from = place->active;
 	struct baton_version *to = kmemdup(from, sizeof(*from), GFP_KERNEL);
@@ -242,7 +256,9 @@ int baton_upgrade(struct baton_place *place, struct baton_upgrade *arg)
 	if (baton_core_state(index_of(place)) != BATON_POLICY_STATE_RUNNING)
 		return refuse(arg, -ENODEV, "the policy is not running");
 	if (!to)
-		return refuse(arg, -ENOENT, arg->rollback ? "no version before is kept" : "no other version is loaded");
+		return refuse(arg, -ENOENT,
+			      arg->rollback ? "no version before is kept"
+					    : "no other version is loaded");
 	arg->running = from->ops.state;
 	arg->state = to->ops.state;
 	arg->older = to->ops.older;
@@ -271,7 +287,10 @@ int baton_upgrade(struct baton_place *place, struct baton_upgrade *arg)
 		return err;
 	}
 	arg->change.memory = place->memory > memory ? place->memory - memory : 0;
-	/* Calls of the old version that began before the swap run with interrupts off, which is a read-side section. */
+	/*
+	 * Calls of the old version that began before the swap run with interrupts off, which is a
+	 * read-side section.
+	 */
 	synchronize_rcu();
 	baton_unmake(place, from, NULL);
 	from->this = NULL;
@@ -325,8 +344,9 @@ u64 baton_switch(struct baton_place *from, struct baton_place *to)
 }
 
 /*
- * A version on probation had a fault. What its state is like after a call that was cut short nobody knows: the version before
- * begins anew, under the same id, so that its tasks come back from the fallback one by one.
+ * A version on probation had a fault. What its state is like after a call that was cut short nobody
+ * knows: the version before begins anew, under the same id, so that its tasks come back from the
+ * fallback one by one.
  */
 static void bring_back(struct baton_place *place)
 {
@@ -363,7 +383,8 @@ static void bring_back(struct baton_place *place)
 	made = baton_make(place, to->ops.create, &making.env, NULL);
 	baton_end_making(&making);
 	if (is_failure(made)) {
-		pr_notice("baton: policy %s: the version before could not be made: %s\n", place->name, message);
+		pr_notice("baton: policy %s: the version before could not be made: %s\n",
+			  place->name, message);
 		baton_free_all(place);
 		return module_put(to->module);
 	}
@@ -374,8 +395,8 @@ static void bring_back(struct baton_place *place)
 	baton_hints_offer(place);
 	if (was_default)
 		baton_core_set_default(index_of(place));
-	pr_notice("baton: policy %s: version %u had a fault on probation, version %u is back\n", place->name,
-		  change.from_version, change.to_version);
+	pr_notice("baton: policy %s: version %u had a fault on probation, version %u is back\n",
+		  place->name, change.from_version, change.to_version);
 }
 
 static void bring_back_all(struct work_struct *work)
@@ -389,7 +410,8 @@ static void bring_back_all(struct work_struct *work)
 		if (place->active && baton_core_state(i) == BATON_POLICY_STATE_FAULTED)
 			baton_hints_withdraw(place, BATON_HINTS_END_FAULT);
 		if (place->active && place->on_probation && place->before &&
-		    baton_core_state(i) == BATON_POLICY_STATE_FAULTED && time_before(jiffies, place->probation_end))
+		    baton_core_state(i) == BATON_POLICY_STATE_FAULTED &&
+		    time_before(jiffies, place->probation_end))
 			bring_back(place);
 	}
 	baton_flight_go_on();
@@ -397,7 +419,10 @@ static void bring_back_all(struct work_struct *work)
 }
 static DECLARE_WORK(bring_back_work, bring_back_all);
 
-/* A policy has been stopped by a fault. In an interrupt (fault.c): a run-queue lock may be held where the fault was. */
+/*
+ * A policy has been stopped by a fault. In an interrupt (fault.c): a run-queue lock may be held
+ * where the fault was.
+ */
 void baton_upgrade_fault(void)
 {
 	schedule_work(&bring_back_work);

@@ -2,10 +2,12 @@
 /*
  * The watch: stalled tasks, and tasks stranded in a stopped policy.
  *
- * In hard-interrupt context: a thread could be starved by the very policy that has all tasks of the machine.
+ * In hard-interrupt context: a thread could be starved by the very policy that has all tasks of the
+ * machine.
  *
- * A call that never returns is not bounded. The CPU in it has interrupts off and holds a run-queue lock, on which other CPUs soon
- * wait with interrupts off, too; so whoever would send it an NMI is stuck before it can notice. (Tried, on two CPUs.)
+ * A call that never returns is not bounded. The CPU in it has interrupts off and holds a run-queue
+ * lock, on which other CPUs soon wait with interrupts off, too; so whoever would send it an NMI is
+ * stuck before it can notice. (Tried, on two CPUs.)
  */
 #include "core.h"
 
@@ -20,7 +22,8 @@ static void check_stall(void)
 	struct baton_ctx ctx = { .now = baton_coarse_now(), .cpu = smp_processor_id() };
 	struct baton_frame *frame = this_cpu_ptr(&baton_frame);
 
-	baton_core_check_stall(&ctx, frame, frame->cpu, (u64)READ_ONCE(baton_stall_ms) * NSEC_PER_MSEC);
+	baton_core_check_stall(&ctx, frame, frame->cpu,
+			       (u64)READ_ONCE(baton_stall_ms) * NSEC_PER_MSEC);
 	baton_khost_kick(&ctx);
 }
 
@@ -31,7 +34,8 @@ static enum hrtimer_restart watch(struct hrtimer *own)
 		baton_core_relieve();
 		check_stall();
 	}
-	hrtimer_forward_now(own, ms_to_ktime(clamp(READ_ONCE(baton_stall_ms) / 4, WATCH_MIN_MS, WATCH_MS)));
+	hrtimer_forward_now(
+		own, ms_to_ktime(clamp(READ_ONCE(baton_stall_ms) / 4, WATCH_MIN_MS, WATCH_MS)));
 	return HRTIMER_RESTART;
 }
 

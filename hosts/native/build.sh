@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0-only
 # Builds a policy for user space, inside the Debian testing root:
-#   build.sh DIR OUTDIR    baton_NAME.so of the policy in DIR (a Rust crate, or a folder with C files)
-# With BATON_ALLOW_UNSAFE=1 a policy in Rust may have unsafe code of its own.
-# With BATON_DEBUGGABLE set, for a debugger: nothing is optimised away, so that all variables can be read.
-# With BATON_CHECKED set, for the checker: its atomics are scheduling points (c/atomics.c).
-# Work is kept under $BATON_CACHE/build, so that a second build is quick. Prints nothing but errors.
+#   build.sh DIR OUTDIR baton_NAME.so of the policy in DIR (a Rust crate, or a folder with C files)
+#   With BATON_ALLOW_UNSAFE=1 a policy in Rust may have unsafe code of its own. With
+#   BATON_DEBUGGABLE set, for a debugger: nothing is optimised away, so that all variables can be
+#   read. With BATON_CHECKED set, for the checker: its atomics are scheduling points (c/atomics.c).
+#   Work is kept under $BATON_CACHE/build, so that a second build is quick. Prints nothing but
+#   errors.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -97,7 +98,8 @@ build_c() {
 	for header in $KERNEL_HEADERS; do
 		echo '#include "words.h"' | write "$dir/include/$header"
 	done
-	# Unaligned, aliased and wrapping as the kernel's compiler has it; with symbols, for the checker's stories.
+	# Unaligned, aliased and wrapping as the kernel's compiler has it; with symbols, for the checker's
+	# stories.
 	compile=("${CC:-gcc}" -std=gnu11 "$optimise" -g -fPIC -fvisibility=hidden -fno-strict-aliasing -fno-strict-overflow
 		-fstack-clash-protection -fmacro-prefix-map="$top/=" -Wall -Wextra -Wno-unused-parameter
 		-I"$dir/include" -I"$here/c" -I"$top/policy/c" -I"$policy")

@@ -17,7 +17,8 @@ struct set {
 	rqspinlock_t lock;
 	u64 *wild;	/* with fault=pointer; a pick writes there */
 	u32 size;	/* slots */
-	u32 used;	/* no task is at or beyond this one; guarded by the lock, as is what follows */
+	/* no task is at or beyond this one; guarded by the lock, as is what follows */
+	u32 used;
 	u32 next;	/* where a pick begins */
 	u64 tokens[];	/* by slot; 0 where no task waits */
 };
@@ -33,7 +34,8 @@ static void scribble(struct baton_ctx *ctx)
 
 static void *create(const struct baton_env *env)
 {
-	struct set *set = baton_host_alloc(struct_size(set, tokens, env->max_tasks), __alignof__(struct set));
+	struct set *set =
+		baton_host_alloc(struct_size(set, tokens, env->max_tasks), __alignof__(struct set));
 
 	if (set) {
 		memset(set, 0, struct_size(set, tokens, env->max_tasks));
@@ -49,7 +51,8 @@ static void destroy(void *this)
 	baton_host_free(this);
 }
 
-static u64 select_task_rq(void *this, struct baton_ctx *ctx, const struct baton_task *task, const struct baton_wake *wake)
+static u64 select_task_rq(void *this, struct baton_ctx *ctx, const struct baton_task *task,
+			  const struct baton_wake *wake)
 {
 	u64 cpu = (u32)wake->prev_cpu;
 
@@ -95,7 +98,8 @@ static u64 pick_next_task(void *this, struct baton_ctx *ctx, s32 cpu, const stru
 	return token;
 }
 
-static void pick_refused(void *this, struct baton_ctx *ctx, baton_token token, enum baton_refusal why)
+static void pick_refused(void *this, struct baton_ctx *ctx, baton_token token,
+			 enum baton_refusal why)
 {
 	if (why == BATON_REFUSAL_NOT_ALLOWED)
 		put(this, ctx, NULL, token);

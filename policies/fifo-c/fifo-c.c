@@ -2,27 +2,29 @@
 /*
  * `fifo_c`: one first-in first-out queue for each CPU, in C.
  *
- * 1. A task woken by one that is about to sleep goes to the waker's CPU, if nobody waits there. Any other waking or new task is
- *    handed to an idle CPU, the first from where it ran last upwards: one whose SMT siblings are idle too, if there is one. If no
- *    CPU is idle it stays where it ran last.
+ * 1. A task woken by one that is about to sleep goes to the waker's CPU, if nobody waits there. Any
+ *    other waking or new task is handed to an idle CPU, the first from where it ran last upwards:
+ *    one whose SMT siblings are idle too, if there is one. If no CPU is idle it stays where it ran
+ *    last.
  * 2. There it waits at the end of that CPU's queue.
- * 3. A CPU runs the first of its queue for the host's default slice (20 ms). At the end of the slice the task goes to the end of the
- *    queue.
+ * 3. A CPU runs the first of its queue for the host's default slice (20 ms). At the end of the
+ *    slice the task goes to the end of the queue.
  * 4. Queues are never evened out.
  *
  * These are the rules of policies/fifo, on the interface that lies under the Rust one (policy/c).
  *
- * Context. All but create and destroy run with interrupts off, mostly with a kernel run-queue lock held, on several CPUs at once:
- * nothing here may sleep, print or allocate.
+ * Context. All but create and destroy run with interrupts off, mostly with a kernel run-queue lock
+ * held, on several CPUs at once: nothing here may sleep, print or allocate.
  *
- * Locks. A queue's lock guards its list, and `linked` of every task that is in the list. The locks are the host's
- * (baton_host_lock), not raw_res_spin_lock: a deadlock then ends this policy and not the machine, and what is held is released.
- * A function holds one lock at a time.
+ * Locks. A queue's lock guards its list, and `linked` of every task that is in the list. The locks
+ * are the host's (baton_host_lock), not raw_res_spin_lock: a deadlock then ends this policy and not
+ * the machine, and what is held is released. A function holds one lock at a time.
  *
- * Memory. From baton_host_alloc(), so that the host counts it, and takes it back when the policy was stopped by a fault; destroy
- * is not called then.
+ * Memory. From baton_host_alloc(), so that the host counts it, and takes it back when the policy
+ * was stopped by a fault; destroy is not called then.
  *
- * What C does not have here: a bound on the stack, and checks of indices and pointers. A wrong pointer is an oops.
+ * What C does not have here: a bound on the stack, and checks of indices and pointers. A wrong
+ * pointer is an oops.
  */
 #include <linux/atomic.h>
 #include <linux/string.h>
@@ -38,8 +40,8 @@ extern const struct baton_policy BATON_POLICY_OPS;
 /* A task that waits, by slot. */
 struct waiter {
 	/*
-	 * Its token; 0 when the task is in no queue. Whoever changes it from 0 puts the task into a queue, whoever takes the task
-	 * out changes it to 0.
+	 * Its token; 0 when the task is in no queue. Whoever changes it from 0 puts the task into a
+	 * queue, whoever takes the task out changes it to 0.
 	 */
 	u64 token;
 	s32 linked;		/* the CPU whose list it is in, or NOWHERE */
@@ -109,8 +111,9 @@ static baton_token unlink(struct fifo *fifo, s32 cpu, u32 slot)
 /*
  * Puts a task at the end of a queue.
  *
- * Mostly it is in none. But one CPU may be putting a refused token back while the kernel enqueues the same task anew on another: then
- * whoever is first has put it into a queue, and the newer token is the one that counts.
+ * Mostly it is in none. But one CPU may be putting a refused token back while the kernel enqueues
+ * the same task anew on another: then whoever is first has put it into a queue, and the newer token
+ * is the one that counts.
  */
 static void put(struct fifo *fifo, s32 cpu, baton_token token)
 {
@@ -152,10 +155,12 @@ static void *fifo_create(const struct baton_env *env)
 	fifo = baton_host_alloc(struct_size(fifo, queues, env->nr_cpus), __alignof__(*fifo));
 	if (!fifo)
 		goto no_memory;
-	fifo->waiters = baton_host_alloc(array_size(env->max_tasks, sizeof(*fifo->waiters)), __alignof__(*fifo->waiters));
+	fifo->waiters = baton_host_alloc(array_size(env->max_tasks, sizeof(*fifo->waiters)),
+					 __alignof__(*fifo->waiters));
 	if (!fifo->waiters)
 		goto no_memory;	/* the host takes back what was allocated */
-	fifo->siblings = baton_host_alloc(array_size(env->nr_cpus, sizeof(*fifo->siblings)), __alignof__(s32));
+	fifo->siblings = baton_host_alloc(array_size(env->nr_cpus, sizeof(*fifo->siblings)),
+					  __alignof__(s32));
 	if (!fifo->siblings)
 		goto no_memory;
 	fifo->nr_cpus = env->nr_cpus;
@@ -190,21 +195,25 @@ static s32 claim_idle(struct fifo *fifo, u32 slot, s32 from, bool whole)
 	s32 cpu = from, other;
 
 	do {
-		for (other = fifo->siblings[cpu]; whole && other != cpu && baton_host_cpu_idle(other);)
+		for (other = fifo->siblings[cpu];
+		     whole && other != cpu && baton_host_cpu_idle(other);)
 			other = fifo->siblings[other];
-		if ((!whole || other == cpu) && baton_host_may_run(slot, cpu) && baton_host_claim_idle(cpu))
+		if ((!whole || other == cpu) && baton_host_may_run(slot, cpu) &&
+		    baton_host_claim_idle(cpu))
 			return cpu;
 		cpu = cpu + 1 < (s32)fifo->nr_cpus ? cpu + 1 : 0;
 	} while (cpu != from);
 	return NOWHERE;
 }
 
-static u64 fifo_select_task_rq(void *this, struct baton_ctx *ctx, const struct baton_task *task, const struct baton_wake *wake)
+static u64 fifo_select_task_rq(void *this, struct baton_ctx *ctx, const struct baton_task *task,
+			       const struct baton_wake *wake)
 {
 	struct fifo *fifo = this;
 	s32 cpu = NOWHERE;
 
-	if ((wake->flags & BATON_F_SYNC) && READ_ONCE(fifo->queues[wake->waker_cpu].first) == NO_SLOT &&
+	if ((wake->flags & BATON_F_SYNC) &&
+	    READ_ONCE(fifo->queues[wake->waker_cpu].first) == NO_SLOT &&
 	    baton_host_may_run(task->slot, wake->waker_cpu))
 		return (u32)wake->waker_cpu;
 	if (fifo->has_smt && baton_host_any_idle())
@@ -215,7 +224,8 @@ static u64 fifo_select_task_rq(void *this, struct baton_ctx *ctx, const struct b
 }
 
 /* All of task_new, task_wakeup, task_preempt, task_yield and task_restored. */
-static void fifo_put(void *this, struct baton_ctx *ctx, const struct baton_task *task, baton_token token)
+static void fifo_put(void *this, struct baton_ctx *ctx, const struct baton_task *task,
+		     baton_token token)
 {
 	put(this, task->cpu, token);
 }
@@ -232,7 +242,8 @@ static baton_token take_first(struct fifo *fifo, s32 cpu)
 	return token;
 }
 
-static u64 fifo_pick_next_task(void *this, struct baton_ctx *ctx, s32 cpu, const struct baton_task *prev)
+static u64 fifo_pick_next_task(void *this, struct baton_ctx *ctx, s32 cpu,
+			       const struct baton_task *prev)
 {
 	baton_token token = take_first(this, cpu);
 
@@ -241,7 +252,10 @@ static u64 fifo_pick_next_task(void *this, struct baton_ctx *ctx, s32 cpu, const
 	return prev ? BATON_PICK_KEEP : BATON_PICK_NONE;
 }
 
-/* Its CPU has gone, or it may not use it any more. If there is no other for it, the kernel will enqueue it anew. */
+/*
+ * Its CPU has gone, or it may not use it any more. If there is no other for it, the kernel will
+ * enqueue it anew.
+ */
 static void rehome(struct fifo *fifo, struct baton_ctx *ctx, baton_token token)
 {
 	s32 cpu;
@@ -252,12 +266,16 @@ static void rehome(struct fifo *fifo, struct baton_ctx *ctx, baton_token token)
 	if (cpu == (s32)fifo->nr_cpus)
 		cpu = READ_ONCE(fifo->waiters[slot_of(token)].home);
 	put(fifo, cpu, token);
-	/* A busy CPU comes to it by itself, and so does an idle one for which there is no room here, with its next task. */
+	/*
+	 * A busy CPU comes to it by itself, and so does an idle one for which there is no room
+	 * here, with its next task.
+	 */
 	if (ctx->nr_kicks < BATON_MAX_KICKS)
 		ctx->kicks[ctx->nr_kicks++] = cpu | BATON_KICK_IDLE;
 }
 
-static void fifo_pick_refused(void *this, struct baton_ctx *ctx, baton_token token, enum baton_refusal why)
+static void fifo_pick_refused(void *this, struct baton_ctx *ctx, baton_token token,
+			      enum baton_refusal why)
 {
 	/* those are worthless */
 	if (why != BATON_REFUSAL_STALE && why != BATON_REFUSAL_FOREIGN)

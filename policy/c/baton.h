@@ -14,7 +14,8 @@
 #define UINT64_MAX (~0ULL)
 #endif
 
-// Version of everything in this crate. A policy module built for another version is refused at registration.
+// Version of everything in this crate. A policy module built for another version is refused at
+// registration.
 #define BATON_ABI 5
 
 // Longest name of a policy, with the terminating NUL.
@@ -125,7 +126,8 @@
 //   registered --start--> running --stop--> registered
 //                            |                  ^
 //                            +----fault--> faulted --stop--+
-// Moved under the control mutex, but for `running -> faulted`, which any CPU does once, by compare and swap.
+// Moved under the control mutex, but for `running -> faulted`, which any CPU does once, by compare
+// and swap.
 enum baton_policy_state {
 	// No policy in this place of the table.
 	BATON_POLICY_STATE_ABSENT = 0,
@@ -170,9 +172,11 @@ enum baton_record_how {
 	BATON_RECORD_HOW_LOSSY = 0,
 	// The same, but it ends when there is no room.
 	BATON_RECORD_HOW_LOSSLESS = 1,
-	// Sets the policy's flight recorder to so many blocks; 0 ends it. It belongs to no file, and keeps the newest.
+	// Sets the policy's flight recorder to so many blocks; 0 ends it. It belongs to no file, and
+	// keeps the newest.
 	BATON_RECORD_HOW_FLIGHT = 2,
-	// Gives the file what the flight recorder had at the policy's last fault. That stays, and is not changed.
+	// Gives the file what the flight recorder had at the policy's last fault. That stays, and is
+	// not changed.
 	BATON_RECORD_HOW_FAULT = 3,
 };
 
@@ -294,7 +298,8 @@ struct baton_core_info {
 	uint32_t abi;
 	// 1 while the shim is attached to sched_ext.
 	uint32_t attached;
-	// 1 when all normal tasks of the machine are Baton's, 0 when only those of class SCHED_EXT are.
+	// 1 when all normal tasks of the machine are Baton's, 0 when only those of class SCHED_EXT
+	// are.
 	uint32_t all;
 	// Number of possible CPUs.
 	uint32_t nr_cpus;
@@ -315,7 +320,8 @@ struct baton_change {
 	uint64_t now;
 	// `baton_change_kind`.
 	uint32_t kind;
-	// 1 when the new version began with a state of its own, as it could not take over the old one's.
+	// 1 when the new version began with a state of its own, as it could not take over the old
+	// one's.
 	uint32_t anew;
 	uint32_t from_version;
 	uint32_t to_version;
@@ -362,7 +368,8 @@ struct baton_policy_info {
 	uint64_t faults;
 	uint8_t name[BATON_NAME_LEN];
 	uint8_t options[BATON_OPTIONS_LEN];
-	// Names of the modules of its versions: the current one, the one that is loaded to come next, and the one before.
+	// Names of the modules of its versions: the current one, the one that is loaded to come next,
+	// and the one before.
 	uint8_t modules[3][BATON_MODULE_LEN];
 	// Name of its partition; empty for none.
 	uint8_t partition[BATON_NAME_LEN];
@@ -372,7 +379,8 @@ struct baton_policy_info {
 	struct baton_change history[BATON_CHANGES_KEPT];
 };
 
-// The type of a state that one version of a policy hands to the next. Two are the same when all fields are.
+// The type of a state that one version of a policy hands to the next. Two are the same when all
+// fields are.
 struct baton_state_type {
 	// Name of the type, NUL-terminated; empty when there is no state.
 	char name[BATON_NAME_LEN];
@@ -384,7 +392,8 @@ struct baton_state_type {
 	uint64_t layout;
 };
 
-// `BATON_IOC_UPGRADE`: puts the version that is loaded to come next in the place of the running one, or the one before.
+// `BATON_IOC_UPGRADE`: puts the version that is loaded to come next in the place of the running
+// one, or the one before.
 struct baton_upgrade {
 	uint8_t name[BATON_NAME_LEN];
 	// For the new version; not of a rollback, which brings the old ones back.
@@ -426,8 +435,9 @@ struct baton_share {
 
 // `BATON_IOC_PARTITION`: CPUs that only some policies have.
 struct baton_partition {
-	// 0: asks for what there is at `index`, below `BATON_MAX_PARTITIONS`; an empty name comes back if there is nothing. 1: makes
-	// the partition `name` what is said here, or ends it, if it is to have no CPU and no policy.
+	// 0: asks for what there is at `index`, below `BATON_MAX_PARTITIONS`; an empty name comes back
+	// if there is nothing. 1: makes the partition `name` what is said here, or ends it, if it is
+	// to have no CPU and no policy.
 	uint32_t set;
 	uint32_t index;
 	uint8_t name[BATON_NAME_LEN];
@@ -442,8 +452,9 @@ struct baton_partition {
 
 // `BATON_IOC_RULE`: cgroups (version 2) whose tasks, now and later, belong to a policy.
 struct baton_rule {
-	// 0: asks for the rule at `index`, below `BATON_MAX_RULES`; `cgroup` is 0 if there is none. 1: gives `cgroup` to the policy
-	// `name`, or, if that is empty, to none. 2: has all tasks looked at again, as after the shim was attached.
+	// 0: asks for the rule at `index`, below `BATON_MAX_RULES`; `cgroup` is 0 if there is none. 1:
+	// gives `cgroup` to the policy `name`, or, if that is empty, to none. 2: has all tasks looked
+	// at again, as after the shim was attached.
 	uint32_t set;
 	uint32_t index;
 	// Its id: the inode number of its directory.
@@ -451,9 +462,10 @@ struct baton_rule {
 	uint8_t name[BATON_NAME_LEN];
 };
 
-// `BATON_IOC_RECORD`: begins to record a running policy: from its state, where that can be saved (`reregister_save`), else with a new
-// instance of it. The recording belongs to the open file; reading that gives the state. The
-// thread that asks gets a real-time priority (`sched_set_fifo_low`), so that it can keep up with what it reads.
+// `BATON_IOC_RECORD`: begins to record a running policy: from its state, where that can be saved
+// (`reregister_save`), else with a new instance of it. The recording belongs to the open file;
+// reading that gives the state. The thread that asks gets a real-time priority
+// (`sched_set_fifo_low`), so that it can keep up with what it reads.
 struct baton_record {
 	uint8_t name[BATON_NAME_LEN];
 	// Blocks of 64 KiB that each CPU may have: 16 to 65534. Out, of a fault: as many as it had.
@@ -464,7 +476,8 @@ struct baton_record {
 	uint32_t version;
 	// Out: stamps in a millisecond.
 	uint32_t stamp_khz;
-	// In: 1, to be recorded from a state only: a policy that saves none is refused (`EPROTOTYPE`). Out: 1 where it begins with a state.
+	// In: 1, to be recorded from a state only: a policy that saves none is refused (`EPROTOTYPE`).
+	// Out: 1 where it begins with a state.
 	uint32_t has_state;
 	uint32_t reserved;
 	// Out: length of the state, bytes, and its type. Without one they mean nothing.
@@ -488,13 +501,15 @@ struct baton_cpu {
 	uint32_t online;
 };
 
-// `BATON_IOC_RECORD_TAKE`: gives the block that was taken last back to its CPU, and takes the next. `BATON_IOC_RECORD_STOP`, with the same
-// structure, ends the recording: what is left can then be taken.
+// `BATON_IOC_RECORD_TAKE`: gives the block that was taken last back to its CPU, and takes the
+// next. `BATON_IOC_RECORD_STOP`, with the same structure, ends the recording: what is left can
+// then be taken.
 struct baton_record_block {
 	// Whose.
 	uint32_t cpu;
-	// In: -1 to be told of the CPU only; else, of a fault, which of the CPU's blocks, from 0. Out: number of the block, which is at so
-	// many times 64 KiB in the mapping of the file; -1 when none is full.
+	// In: -1 to be told of the CPU only; else, of a fault, which of the CPU's blocks, from 0. Out:
+	// number of the block, which is at so many times 64 KiB in the mapping of the file; -1 when
+	// none is full.
 	int32_t block;
 	// Out: `baton_record_end`. Not 0: no more is recorded.
 	uint32_t end;
@@ -502,8 +517,9 @@ struct baton_record_block {
 	struct baton_cpu topology;
 };
 
-// `BATON_IOC_RECORD_CHECKPOINT`: the policy's state between two events. Of a recording that goes on, it is made, and takes the place of the
-// state that was read before; `EAGAIN` while a CPU's ring is too full. Of a fault, it is the second one that is kept; `ENODATA` without.
+// `BATON_IOC_RECORD_CHECKPOINT`: the policy's state between two events. Of a recording that goes
+// on, it is made, and takes the place of the state that was read before; `EAGAIN` while a CPU's
+// ring is too full. Of a fault, it is the second one that is kept; `ENODATA` without.
 struct baton_record_checkpoint {
 	// Out: what comes after it has later stamps, and is in blocks whose own stamps are not less.
 	uint64_t stamp;
@@ -578,13 +594,15 @@ struct baton_start {
 // `BATON_IOC_STOP`: stop a policy; its tasks go on under the default policy or the fallback.
 struct baton_stop {
 	uint8_t name[BATON_NAME_LEN];
-	// Out: what went wrong as the policy was unmade, NUL-terminated; empty if nothing. It is stopped all the same.
+	// Out: what went wrong as the policy was unmade, NUL-terminated; empty if nothing. It is
+	// stopped all the same.
 	uint8_t message[BATON_MESSAGE_LEN];
 };
 
 // `BATON_IOC_ASSIGN`: give a task, or all unassigned tasks, to a policy.
 struct baton_assign {
-	// The thread, in the caller's pid namespace; 0 sets the policy of all tasks that have none of their own.
+	// The thread, in the caller's pid namespace; 0 sets the policy of all tasks that have none of
+	// their own.
 	uint32_t pid;
 	// 1: also move the thread into (or, with an empty name, out of) class SCHED_EXT.
 	uint32_t set_class;
@@ -612,15 +630,16 @@ struct baton_task_info {
 struct baton_hint {
 	// What it says. What it has in its words follows from that; those that it does not use are 0.
 	uint32_t tag;
-	// The thread that it names, 0 for none: its id in the sender's pid namespace, as the application writes it; its slot plus one, as the
-	// policy gets it. A reply names none.
+	// The thread that it names, 0 for none: its id in the sender's pid namespace, as the
+	// application writes it; its slot plus one, as the policy gets it. A reply names none.
 	uint32_t thread;
 	uint64_t words[BATON_HINT_WORDS];
 };
 
 // A place for one hint in a ring, a cache line. See `policy/message/src/ring.rs` for the sequence.
 struct baton_hints_entry {
-	// Twice the number of the lap around the ring while it is the writer's, one more while it is the reader's.
+	// Twice the number of the lap around the ring while it is the writer's, one more while it is
+	// the reader's.
 	uint32_t sequence;
 	uint32_t tag;
 	uint32_t thread;
@@ -628,8 +647,8 @@ struct baton_hints_entry {
 	uint64_t words[BATON_HINT_WORDS];
 };
 
-// What the mapping of a queue begins with, a cache line: then come the entries of the hints, and those of the replies. The host writes
-// here, and reads nothing.
+// What the mapping of a queue begins with, a cache line: then come the entries of the hints, and
+// those of the replies. The host writes here, and reads nothing.
 struct baton_hints_head {
 	// `baton_hints_end`: not 0 when the queue is closed.
 	uint32_t end;
@@ -642,7 +661,8 @@ struct baton_hints_head {
 	uint32_t reserved[12];
 };
 
-// `BATON_HINTS_IOC_OPEN`: opens the calling thread's queue to a policy. One for each open file of the device, and for each thread.
+// `BATON_HINTS_IOC_OPEN`: opens the calling thread's queue to a policy. One for each open file of
+// the device, and for each thread.
 struct baton_hints_open {
 	// Name of the policy, NUL-terminated.
 	uint8_t policy[BATON_NAME_LEN];
@@ -657,7 +677,8 @@ struct baton_hints_open {
 	uint8_t message[BATON_MESSAGE_LEN];
 };
 
-// `BATON_HINTS_IOC_SEND`: one hint, which the policy has when the call is over. What is in the ring goes before it.
+// `BATON_HINTS_IOC_SEND`: one hint, which the policy has when the call is over. What is in the
+// ring goes before it.
 struct baton_hints_send {
 	struct baton_hint hint;
 	// Out: `baton_hint_answer`.
@@ -667,8 +688,9 @@ struct baton_hints_send {
 
 // `BATON_IOC_GRANT`, of the control device: who may open queues to a policy.
 struct baton_grant {
-	// 0: asks for the grant at `index`, below `BATON_MAX_GRANTS`; an empty name comes back if there is none. 1: grants. 2: takes back what was
-	// granted to the same, and closes the queues that were opened by it.
+	// 0: asks for the grant at `index`, below `BATON_MAX_GRANTS`; an empty name comes back if
+	// there is none. 1: grants. 2: takes back what was granted to the same, and closes the queues
+	// that were opened by it.
 	uint32_t set;
 	uint32_t index;
 	// Name of the policy, which need not be loaded.
@@ -679,7 +701,8 @@ struct baton_grant {
 	uint32_t group;
 	// Most entries of a ring.
 	uint32_t entries;
-	// Id of a cgroup (version 2), the inode number of its directory: the thread must be in it, or below.
+	// Id of a cgroup (version 2), the inode number of its directory: the thread must be in it, or
+	// below.
 	uint64_t cgroup;
 	// Most queues that each user may have open by it.
 	uint32_t queues;
@@ -690,17 +713,18 @@ struct baton_grant {
 	uint32_t reserved;
 };
 
-// A `Schedulable` as C sees it: the task's slot plus one in the low half, its generation in the high half.
-// Never 0 or 1, see `BATON_PICK_NONE` and `BATON_PICK_KEEP`.
+// A `Schedulable` as C sees it: the task's slot plus one in the low half, its generation in the
+// high half. Never 0 or 1, see `BATON_PICK_NONE` and `BATON_PICK_KEEP`.
 typedef uint64_t baton_token;
 
-// One call's surroundings. The shim makes it on its stack, the core and the policy fill in answers, and the shim
-// carries them out. Not shared between CPUs. 48 bytes: with more, BPF gives the shim a stack of its own, which costs every call.
+// One call's surroundings. The shim makes it on its stack, the core and the policy fill in
+// answers, and the shim carries them out. Not shared between CPUs. 48 bytes: with more, BPF gives
+// the shim a stack of its own, which costs every call.
 struct baton_ctx {
 	// Now, ns, to the kernel's tick; 0 as the shim gives it.
 	uint64_t now;
-	// In: the task the call is about, as the shim knows it (slot plus one, and the slot's serial); 0 if none.
-	// Out, of a dispatch: the task to run.
+	// In: the task the call is about, as the shim knows it (slot plus one, and the slot's serial);
+	// 0 if none. Out, of a dispatch: the task to run.
 	uint64_t task;
 	// CPU time that `task` has used since it was created, ns.
 	uint64_t runtime;
@@ -750,7 +774,8 @@ struct baton_env {
 	uint32_t max_tasks;
 	// The options given at load, NUL-terminated UTF-8; valid during the call only.
 	const char *options;
-	// Where a policy that cannot be made says why: `BATON_MESSAGE_LEN` bytes, NUL-terminated; valid during the call only.
+	// Where a policy that cannot be made says why: `BATON_MESSAGE_LEN` bytes, NUL-terminated;
+	// valid during the call only.
 	char *message;
 };
 
@@ -770,13 +795,13 @@ struct baton_older {
 	uint32_t reserved;
 };
 
-// A policy as the core sees it. `this` is what `create` made. All but `create` and `destroy` run with interrupts off and
-// usually with a kernel run-queue lock held: they must not sleep, and several CPUs are in them at once.
-// An absent function (NULL) is skipped; those marked "needed" must be there. In user space a policy in Rust unwinds out of a call
-// that is abandoned.
+// A policy as the core sees it. `this` is what `create` made. All but `create` and `destroy` run
+// with interrupts off and usually with a kernel run-queue lock held: they must not sleep, and
+// several CPUs are in them at once. An absent function (NULL) is skipped; those marked "needed"
+// must be there. In user space a policy in Rust unwinds out of a call that is abandoned.
 //
-// Functions that take a `baton_token` own it from then on. See the trait `Scheduler` of the crate `baton`, whose methods these
-// are, for when each is called and what a wrong answer costs.
+// Functions that take a `baton_token` own it from then on. See the trait `Scheduler` of the crate
+// `baton`, whose methods these are, for when each is called and what a wrong answer costs.
 struct baton_policy {
 	// `BATON_ABI` the policy was built with.
 	uint32_t abi;
@@ -799,8 +824,9 @@ struct baton_policy {
 	void *(*create)(const struct baton_env *env);
 	// Needed. Process context; no other call is under way or will come.
 	void (*destroy)(void *this);
-	// The CPU, or'ed with `BATON_SELECT_DIRECT`: then the task runs there for `ctx->slice` ns, the default if 0. A new task
-	// (`BATON_F_FORK`) is not the policy's yet: `task_new` gives it the task whatever this answers.
+	// The CPU, or'ed with `BATON_SELECT_DIRECT`: then the task runs there for `ctx->slice` ns,
+	// the default if 0. A new task (`BATON_F_FORK`) is not the policy's yet: `task_new` gives it
+	// the task whatever this answers.
 	uint64_t (*select_task_rq)(void *this,
 				   struct baton_ctx *ctx,
 				   const struct baton_task *task,
@@ -815,7 +841,8 @@ struct baton_policy {
 	void (*task_yield)(void *this, struct baton_ctx *ctx, const struct baton_task *task, baton_token token);
 	// Needed.
 	void (*task_restored)(void *this, struct baton_ctx *ctx, const struct baton_task *task, baton_token token);
-	// Needed. A token, `BATON_PICK_NONE` or `BATON_PICK_KEEP`; `prev` may be NULL. The slice goes into `ctx`.
+	// Needed. A token, `BATON_PICK_NONE` or `BATON_PICK_KEEP`; `prev` may be NULL. The slice
+	// goes into `ctx`.
 	uint64_t (*pick_next_task)(void *this, struct baton_ctx *ctx, int32_t cpu, const struct baton_task *prev);
 	// A token or `BATON_PICK_NONE`.
 	uint64_t (*newly_idle)(void *this, struct baton_ctx *ctx, int32_t cpu);
@@ -836,24 +863,26 @@ struct baton_policy {
 	void (*cpu_offline)(void *this, struct baton_ctx *ctx, int32_t cpu);
 	void (*enter_idle)(void *this, struct baton_ctx *ctx, int32_t cpu);
 	void (*exit_idle)(void *this, struct baton_ctx *ctx, int32_t cpu);
-	// A hint of a task of the policy's, checked as far as the host can: 0, or 1 when it is none of the type that the policy takes. There if
-	// `hint_type` is.
+	// A hint of a task of the policy's, checked as far as the host can: 0, or 1 when it is none of
+	// the type that the policy takes. There if `hint_type` is.
 	uint64_t (*hint)(void *this, struct baton_ctx *ctx, const struct baton_task *from, const struct baton_hint *hint);
-	// The state of the running version, to be shared with the next. Process context; other calls go on meanwhile. Returns NULL
-	// when it cannot. There if `state` is, as are the next two.
+	// The state of the running version, to be shared with the next. Process context; other calls
+	// go on meanwhile. Returns NULL when it cannot. There if `state` is, as are the next two.
 	void *(*reregister_prepare)(void *this);
-	// As `create`, of a state, which it owns from then on. Other calls of the version that gave the state go on meanwhile.
+	// As `create`, of a state, which it owns from then on. Other calls of the version that gave
+	// the state go on meanwhile.
 	void *(*reregister_init)(const struct baton_env *env, void *state);
 	// Gives up a state of this version's that nobody took. Process context.
 	void (*reregister_drop)(void *state);
-	// Makes a state of one of the type `older`, as far as it can while that one is in use. Process context. NULL when it cannot.
-	// There if `older` is, as is the next.
+	// Makes a state of one of the type `older`, as far as it can while that one is in use. Process
+	// context. NULL when it cannot. There if `older` is, as is the next.
 	void *(*reregister_convert)(const struct baton_env *env, const void *older);
-	// Brings over, into a policy made of a converted state, what only can be while nothing moves: every CPU stands still, with
-	// interrupts off. 0, or not 0 when it cannot.
+	// Brings over, into a policy made of a converted state, what only can be while nothing moves:
+	// every CPU stands still, with interrupts off. 0, or not 0 when it cannot.
 	uint64_t (*reregister_take)(void *this, const struct baton_older *older);
-	// Writes the state that `reregister_prepare` would give as bytes, as many as there is room for, and says how many it takes. Every CPU
-	// stands still, with interrupts off. There if `state` is, as is the next, where the state can be saved.
+	// Writes the state that `reregister_prepare` would give as bytes, as many as there is room
+	// for, and says how many it takes. Every CPU stands still, with interrupts off. There if
+	// `state` is, as is the next, where the state can be saved.
 	uint64_t (*reregister_save)(void *this, const struct baton_bytes *to);
 	// As `create`, of a state that such a function has written. In user space only.
 	void *(*reregister_load)(const struct baton_env *env, const struct baton_bytes *from);

@@ -38,8 +38,9 @@ pub struct Fiber {
     coroutine: Coroutine<(), Pause, ()>,
 }
 
-// SAFETY: Own-fiber. What is on the stack was made by a function that is `Send`, and on it; a reference to what is thread-local does not
-// outlive a call of ours that gives way, as none is lent (`set_inner`, `inner`); the fiber runs on one thread at a time.
+// SAFETY: Own-fiber. What is on the stack was made by a function that is `Send`, and on it; a
+// reference to what is thread-local does not outlive a call of ours that gives way, as none is lent
+// (`set_inner`, `inner`); the fiber runs on one thread at a time.
 unsafe impl Send for Fiber {}
 
 impl Fiber {
@@ -68,13 +69,15 @@ impl Fiber {
     }
 }
 
-/// Gives way: back to who called [`Fiber::resume`]. False for who is on no fiber, and has nobody to give way to.
+/// Gives way: back to who called [`Fiber::resume`]. False for who is on no fiber, and has nobody to
+/// give way to.
 pub fn give_way(pause: Pause) -> bool {
     let inner = inner();
     if inner.is_null() {
         return false;
     }
-    // SAFETY: Own-fiber. It is the running fiber's, on whose stack this call is, so that it is there until that is over.
+    // SAFETY: Own-fiber. It is the running fiber's, on whose stack this call is, so that it is
+    // there until that is over.
     unsafe { &*inner }.suspend(pause);
     // Others ran here meanwhile, or this is another thread.
     set_inner(inner);
@@ -91,7 +94,11 @@ mod tests {
         let mut fiber = Fiber::new(DefaultStack::new(1 << 16).unwrap(), move || {
             for step in 0..3 {
                 to.send(step).unwrap();
-                give_way(if step == 1 { Pause::Block } else { Pause::Yield });
+                give_way(if step == 1 {
+                    Pause::Block
+                } else {
+                    Pause::Yield
+                });
             }
         });
         assert_eq!(fiber.resume(), Some(Pause::Yield));
@@ -109,9 +116,14 @@ mod tests {
     #[test]
     fn who_is_on_no_fiber_gives_way_to_nobody() {
         assert!(!give_way(Pause::Yield));
-        let mut fiber = Fiber::new(DefaultStack::new(1 << 16).unwrap(), || assert!(give_way(Pause::Yield)));
+        let mut fiber = Fiber::new(DefaultStack::new(1 << 16).unwrap(), || {
+            assert!(give_way(Pause::Yield))
+        });
         assert_eq!(fiber.resume(), Some(Pause::Yield));
-        assert!(!give_way(Pause::Yield), "the fiber that ran last does not run");
+        assert!(
+            !give_way(Pause::Yield),
+            "the fiber that ran last does not run"
+        );
         assert_eq!(fiber.resume(), None);
         assert!(!give_way(Pause::Block));
     }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Waiting for files, sockets above all: one epoll for all user-level threads of a runtime. Whoever has nothing else to do waits for it, one at a time.
+//! Waiting for files, sockets above all: one epoll for all user-level threads of a runtime. Whoever
+//! has nothing else to do waits for it, one at a time.
 
 use crate::pool::Shared;
 use crate::task::{self, wait, Waiters};
@@ -14,7 +15,10 @@ use std::sync::Arc;
 /// Events that are taken from the kernel at once.
 const AT_ONCE: usize = 32;
 /// A file says once that it changed: who has been told tries until it would have to wait.
-const CHANGES: EventFlags = EventFlags::IN.union(EventFlags::OUT).union(EventFlags::RDHUP).union(EventFlags::ET);
+const CHANGES: EventFlags = EventFlags::IN
+    .union(EventFlags::OUT)
+    .union(EventFlags::RDHUP)
+    .union(EventFlags::ET);
 
 /// Who waits for a file.
 #[derive(Default)]
@@ -29,7 +33,8 @@ type Place = Arc<Mutex<State>>;
 /// All files that are watched.
 pub(crate) struct Files {
     epoll: OwnedFd,
-    /// By their numbers in the epoll. One that is free may be another file's later: at worst that tries once in vain.
+    /// By their numbers in the epoll. One that is free may be another file's later: at worst that
+    /// tries once in vain.
     places: Mutex<Vec<Option<Place>>>,
     watched: AtomicUsize,
     /// Someone without work waits for the epoll.
@@ -39,10 +44,16 @@ pub(crate) struct Files {
 impl Files {
     pub fn new() -> io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-        Ok(Self { epoll, places: Mutex::default(), watched: 0.into(), is_awaited: false.into() })
+        Ok(Self {
+            epoll,
+            places: Mutex::default(),
+            watched: 0.into(),
+            is_awaited: false.into(),
+        })
     }
 
-    /// The caller is about to sleep and is the one that waits for files, too, until [`Files::leave`]; if there are any, and nobody else is.
+    /// The caller is about to sleep and is the one that waits for files, too, until
+    /// [`Files::leave`]; if there are any, and nobody else is.
     pub fn await_them(&self) -> Option<BorrowedFd<'_>> {
         let is_mine = self.watched.load(SeqCst) != 0 && !self.is_awaited.swap(true, SeqCst);
         is_mine.then(|| self.epoll.as_fd())
@@ -63,13 +74,23 @@ impl Files {
         if self.watched.load(SeqCst) == 0 {
             return;
         }
-        let mut events: [Event; AT_ONCE] =
-            std::array::from_fn(|_| Event { flags: EventFlags::empty(), data: EventData::new_u64(0) });
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let mut events: [Event; AT_ONCE] = std::array::from_fn(|_| Event {
+            flags: EventFlags::empty(),
+            data: EventData::new_u64(0),
+        });
+        let now = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
         // A signal: it looks again soon.
         let count = epoll::wait(&self.epoll, &mut events, Some(&now)).unwrap_or(0);
         for event in &events[..count] {
-            let place = self.places.lock().get(event.data.u64() as usize).cloned().flatten();
+            let place = self
+                .places
+                .lock()
+                .get(event.data.u64() as usize)
+                .cloned()
+                .flatten();
             let waiters = place.map(|place| {
                 let mut state = place.lock();
                 state.changes += 1;
@@ -81,8 +102,16 @@ impl Files {
 
     fn add(&self, file: BorrowedFd<'_>, place: &Place) -> io::Result<usize> {
         let mut places = self.places.lock();
-        let number = places.iter().position(Option::is_none).unwrap_or(places.len());
-        epoll::add(&self.epoll, file, EventData::new_u64(number as u64), CHANGES)?;
+        let number = places
+            .iter()
+            .position(Option::is_none)
+            .unwrap_or(places.len());
+        epoll::add(
+            &self.epoll,
+            file,
+            EventData::new_u64(number as u64),
+            CHANGES,
+        )?;
         match places.get_mut(number) {
             Some(free) => *free = Some(Arc::clone(place)),
             None => places.push(Some(Arc::clone(place))),
@@ -101,7 +130,8 @@ impl Files {
     }
 }
 
-/// A file, socket or pipe that user-level threads wait for without keeping their core. Made by [`watch`] or [`Runtime::watch`](crate::Runtime::watch).
+/// A file, socket or pipe that user-level threads wait for without keeping their core. Made by
+/// [`watch`] or [`Runtime::watch`](crate::Runtime::watch).
 pub struct Watched<F: AsFd> {
     file: F,
     number: usize,
@@ -113,7 +143,12 @@ impl<F: AsFd> Watched<F> {
     pub(crate) fn new(shared: &Arc<Shared>, file: F) -> io::Result<Self> {
         let place = Place::default();
         let number = shared.files.add(file.as_fd(), &place)?;
-        let watched = Self { file, number, place, shared: Arc::clone(shared) };
+        let watched = Self {
+            file,
+            number,
+            place,
+            shared: Arc::clone(shared),
+        };
         // Whoever sleeps did not wait for files, if this is the first.
         shared.call_idle();
         Ok(watched)
@@ -124,8 +159,9 @@ impl<F: AsFd> Watched<F> {
         &self.file
     }
 
-    /// Tries until the file need not be waited for: `attempt` is called again, after the file has changed, as long as it fails with
-    /// [`io::ErrorKind::WouldBlock`]. The file must have been set to be nonblocking. A kernel thread may call this, too, until the runtime ends.
+    /// Tries until the file need not be waited for: `attempt` is called again, after the file has
+    /// changed, as long as it fails with [`io::ErrorKind::WouldBlock`]. The file must have been set
+    /// to be nonblocking. A kernel thread may call this, too, until the runtime ends.
     ///
     /// ```no_run
     /// # fn of(peer: std::net::TcpStream) -> std::io::Result<()> {
@@ -176,8 +212,10 @@ impl<F: AsFd> Drop for Watched<F> {
 /// When the kernel cannot watch it: an ordinary file, or too many.
 ///
 /// # Panics
-/// When the caller is no user-level thread ([`Runtime::watch`](crate::Runtime::watch) is for others).
+/// When the caller is no user-level thread ([`Runtime::watch`](crate::Runtime::watch) is
+/// for others).
 pub fn watch<F: AsFd>(file: F) -> io::Result<Watched<F>> {
-    let task = task::current().expect("watch is for user-level threads; others have Runtime::watch");
+    let task =
+        task::current().expect("watch is for user-level threads; others have Runtime::watch");
     Watched::new(&task.shared, file)
 }

@@ -35,6 +35,9 @@ impl Log {
     }
 
     pub fn take(&self) -> History {
-        self.0.as_ref().map(|history| std::mem::take(&mut *history.lock())).unwrap_or_default()
+        self.0
+            .as_ref()
+            .map(|history| std::mem::take(&mut *history.lock()))
+            .unwrap_or_default()
     }
 }

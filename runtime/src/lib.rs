@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! User-level threads, on cores that the process asks for: a small runtime after Arachne (Qin et al., OSDI '18).
+//! User-level threads, on cores that the process asks for: a small runtime after Arachne (Qin et
+//! al., OSDI '18).
 //!
 //! ```
 //! use baton_runtime::{Options, Runtime};
@@ -13,10 +14,11 @@
 //! runtime.end();
 //! ```
 //!
-//! A kernel thread for each core that the process may have at most (an activation) runs user-level threads from a queue of its own, and takes
-//! others' when that is empty. Where it gets its core from is an [`Arbiter`]'s to say. A user-level thread runs until it ends, waits, or yields. For
-//! sockets and pipes it waits by [`watch`]; one that waits in the kernel in another way, or computes for long without [`yield_now`], keeps its core from
-//! the others.
+//! A kernel thread for each core that the process may have at most (an activation) runs user-level
+//! threads from a queue of its own, and takes others' when that is empty. Where it gets its core
+//! from is an [`Arbiter`]'s to say. A user-level thread runs until it ends, waits, or yields. For
+//! sockets and pipes it waits by [`watch`]; one that waits in the kernel in another way, or
+//! computes for long without [`yield_now`], keeps its core from the others.
 #![deny(unsafe_op_in_unsafe_fn)]
 #![warn(missing_docs)]
 

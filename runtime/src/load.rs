@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How many cores a process wants: as many as the work that came would have kept busy, had they been there. Arachne's estimator takes one more when
-//! threads wait and one less when the others would do, every 50 ms; where a grant takes microseconds, that time would be most of the wait.
+//! How many cores a process wants: as many as the work that came would have kept busy, had they
+//! been there. Arachne's estimator takes one more when threads wait and one less when the others
+//! would do, every 50 ms; where a grant takes microseconds, that time would be most of the wait.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -18,7 +19,8 @@ pub(crate) struct Load {
     ran: AtomicU64,
     /// The most threads that ran or waited at once.
     most: AtomicU64,
-    /// Of the thinking before: how many waited, and the bits of what a thread takes until it gives way, ns.
+    /// Of the thinking before: how many waited, and the bits of what a thread takes until it gives
+    /// way, ns.
     waited: AtomicU64,
     each: AtomicU64,
 }
@@ -38,7 +40,10 @@ impl Load {
 
     /// How many cores are wanted after so long, if so many threads wait. By one at a time.
     pub fn wanted(&self, time: Duration, waiting: usize) -> u32 {
-        let (busy, ran) = (self.busy.swap(0, Relaxed) as f64, self.ran.swap(0, Relaxed) as f64);
+        let (busy, ran) = (
+            self.busy.swap(0, Relaxed) as f64,
+            self.ran.swap(0, Relaxed) as f64,
+        );
         let before = f64::from_bits(self.each.load(Relaxed));
         let each = match (ran > 0.0, before > 0.0) {
             (true, true) => before + LAST * (busy / ran - before),
@@ -51,7 +56,9 @@ impl Load {
         let came = (busy + more * each) / time.as_nanos().max(1) as f64;
         let late = waiting * each / CATCH_UP.as_nanos() as f64;
         // As many threads as ran or waited have no use for more cores than that.
-        (came + late).ceil().clamp(0.0, self.most.swap(0, Relaxed) as f64) as u32
+        (came + late)
+            .ceil()
+            .clamp(0.0, self.most.swap(0, Relaxed) as f64) as u32
     }
 }
 
@@ -65,7 +72,11 @@ pub(crate) struct Interval {
 
 impl Interval {
     pub fn new(length: Duration) -> Self {
-        Self { begin: Instant::now(), length: length.max(Duration::from_micros(1)), last: AtomicU64::new(0) }
+        Self {
+            begin: Instant::now(),
+            length: length.max(Duration::from_micros(1)),
+            last: AtomicU64::new(0),
+        }
     }
 
     /// How long the one took that is over, for one caller of several.
@@ -73,7 +84,11 @@ impl Interval {
         let now = now.saturating_duration_since(self.begin).as_nanos() as u64;
         let last = self.last.load(Relaxed);
         let is_due = now.saturating_sub(last) >= self.length.as_nanos() as u64;
-        let is_mine = is_due && self.last.compare_exchange(last, now, Relaxed, Relaxed).is_ok();
+        let is_mine = is_due
+            && self
+                .last
+                .compare_exchange(last, now, Relaxed, Relaxed)
+                .is_ok();
         is_mine.then(|| Duration::from_nanos(now - last))
     }
 }
@@ -108,7 +123,10 @@ mod tests {
         let at = |ms| interval.begin + Duration::from_millis(ms);
         assert_eq!(interval.is_over(at(9)), None);
         assert_eq!(interval.is_over(at(12)), Some(Duration::from_millis(12)));
-        assert_eq!((interval.is_over(at(12)), interval.is_over(at(21))), (None, None));
+        assert_eq!(
+            (interval.is_over(at(12)), interval.is_over(at(21))),
+            (None, None)
+        );
         assert_eq!(interval.is_over(at(22)), Some(Duration::from_millis(10)));
     }
 }

@@ -15,12 +15,15 @@ use rustix::fd::{AsFd, OwnedFd};
 use std::collections::VecDeque;
 use std::fmt;
 use std::panic::{catch_unwind, AssertUnwindSafe};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU8, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::{
+    AtomicBool, AtomicU32, AtomicU8, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst,
+};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// So often a worker looks at the clock, and at others' queues: each time it has run so many threads.
+/// So often a worker looks at the clock, and at others' queues: each time it has run so many
+/// threads.
 const LOOK_EVERY: u32 = 64;
 /// So often a thread that comes from outside has all look.
 const ARRIVALS_EACH: u32 = 16;
@@ -28,7 +31,8 @@ const ARRIVALS_EACH: u32 = 16;
 const LISTEN_EVERY: u32 = 16;
 /// So long someone sleeps with the last core that may be given back, if nothing happens.
 const REST: Duration = Duration::from_secs(1);
-/// Stacks that are kept for the next threads, with the pages that were used of them. To map one anew takes some 7,000 instructions.
+/// Stacks that are kept for the next threads, with the pages that were used of them. To map one
+/// anew takes some 7,000 instructions.
 const SPARE_STACKS: usize = 1024;
 
 /// How a runtime is to be.
@@ -40,13 +44,15 @@ pub struct Options {
     pub level: u8,
     /// Cores that it always asks for.
     pub least: u32,
-    /// Cores that it asks for at most; so many kernel threads are made. With [`Arbiter::Hints`] at most 64.
+    /// Cores that it asks for at most; so many kernel threads are made. With [`Arbiter::Hints`] at
+    /// most 64.
     pub most: u32,
     /// How often it thinks the number over.
     pub interval: Duration,
     /// Bytes of a user-level thread's stack. Behind it is a page that nobody may touch.
     pub stack: usize,
-    /// Keep what becomes of requests for cores until the end ([`Runtime::end`]): 16 bytes for each event, without a bound.
+    /// Keep what becomes of requests for cores until the end ([`Runtime::end`]): 16 bytes for each
+    /// event, without a bound.
     pub history: bool,
 }
 
@@ -54,12 +60,24 @@ impl Options {
     /// Always so many kernel threads, which nobody arbitrates.
     pub fn fixed(cores: u32) -> Self {
         let interval = Duration::from_millis(2);
-        Self { arbiter: Arbiter::None, level: 0, least: cores, most: cores, interval, stack: 64 << 10, history: false }
+        Self {
+            arbiter: Arbiter::None,
+            level: 0,
+            least: cores,
+            most: cores,
+            interval,
+            stack: 64 << 10,
+            history: false,
+        }
     }
 
     /// From one to so many cores, as this arbiter grants them.
     pub fn of(arbiter: Arbiter, most: u32) -> Self {
-        Self { arbiter, least: 1, ..Self::fixed(most) }
+        Self {
+            arbiter,
+            least: 1,
+            ..Self::fixed(most)
+        }
     }
 }
 
@@ -78,7 +96,8 @@ impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Options => f.write_str(
-                "a runtime has at least one core, at most so many as at least or more, and a level from 0 to 7",
+                "a runtime has at least one core, at most so many as at least or more, and a level \
+                 from 0 to 7",
             ),
             Self::Arbiter(why) => write!(f, "the arbiter grants no cores: {why}"),
             Self::System(why) => write!(f, "the kernel gives no thread: {why}"),
@@ -129,7 +148,10 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub fn spawn<T: Send + 'static>(self: &Arc<Self>, function: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+    pub fn spawn<T: Send + 'static>(
+        self: &Arc<Self>,
+        function: impl FnOnce() -> T + Send + 'static,
+    ) -> JoinHandle<T> {
         let packet = Packet::new();
         let to = Arc::clone(&packet);
         self.live.fetch_add(1, SeqCst);
@@ -153,7 +175,10 @@ impl Shared {
     }
 
     fn note_ready(&self) {
-        let running = self.with_core.load(SeqCst).saturating_sub(self.idle.load(SeqCst));
+        let running = self
+            .with_core
+            .load(SeqCst)
+            .saturating_sub(self.idle.load(SeqCst));
         self.load.are_ready(running + self.waiting());
     }
 
@@ -175,8 +200,8 @@ impl Shared {
         self.with_core.load(SeqCst) == 1
     }
 
-    /// Puts a thread into a queue: this activation's, or that of the one with the shortest. If one sleeps with its core, that takes it; unless
-    /// the caller is about to do so itself.
+    /// Puts a thread into a queue: this activation's, or that of the one with the shortest. If one
+    /// sleeps with its core, that takes it; unless the caller is about to do so itself.
     pub fn push(&self, task: Arc<Task>) {
         let takes_itself = match here_of(self) {
             Some(here) => {
@@ -203,7 +228,11 @@ impl Shared {
         }
         for (core, bell) in self.cores.iter().zip(&self.bells) {
             // Another may call the same one at this moment.
-            if core.state.compare_exchange(IDLE, BUSY, SeqCst, SeqCst).is_ok() {
+            if core
+                .state
+                .compare_exchange(IDLE, BUSY, SeqCst, SeqCst)
+                .is_ok()
+            {
                 return ring(bell);
             }
         }
@@ -240,15 +269,22 @@ impl Shared {
 
     /// The activation with a core that has the shortest queue.
     fn shortest(&self) -> usize {
-        let with_core = self.cores.iter().enumerate().filter(|(_, core)| core.state.load(SeqCst) != PARKED);
-        with_core.min_by_key(|(_, core)| core.length.load(SeqCst)).map_or(0, |(index, _)| index)
+        let with_core = self
+            .cores
+            .iter()
+            .enumerate()
+            .filter(|(_, core)| core.state.load(SeqCst) != PARKED);
+        with_core
+            .min_by_key(|(_, core)| core.length.load(SeqCst))
+            .map_or(0, |(index, _)| index)
     }
 
     fn waiting(&self) -> usize {
         self.cores.iter().map(|core| core.length.load(SeqCst)).sum()
     }
 
-    /// The next thread for an activation: of its own queue, else of another's; the other way round now and then, as nobody else may serve that.
+    /// The next thread for an activation: of its own queue, else of another's; the other way round
+    /// now and then, as nobody else may serve that.
     fn next(&self, index: usize, others_first: bool) -> Option<Arc<Task>> {
         let count = self.cores.len();
         let others = || (1..count).find_map(|step| self.take((index + step) % count));
@@ -275,7 +311,9 @@ impl Shared {
             self.cores[index].state.store(PARKED, SeqCst);
             // Those in its queue are others' now.
             for _ in 0..self.cores[index].length.load(SeqCst) {
-                self.take(index).into_iter().for_each(|task| self.put(self.shortest(), task));
+                self.take(index)
+                    .into_iter()
+                    .for_each(|task| self.put(self.shortest(), task));
                 self.call_idle();
             }
             // Files and timers are another's to wait for.
@@ -311,14 +349,22 @@ impl Shared {
             let looks = turn.is_multiple_of(LOOK_EVERY) || has_arrivals();
             if listens && seat.must_leave() {
                 first.into_iter().for_each(|task| self.put(index, task));
-                self.tell(index, since.elapsed(), turn.wrapping_sub(told).wrapping_sub(1));
+                self.tell(
+                    index,
+                    since.elapsed(),
+                    turn.wrapping_sub(told).wrapping_sub(1),
+                );
                 self.log.note(Event::Reclaimed);
                 return;
             }
             if looks {
                 let now = Instant::now();
                 self.tell(index, now - since, turn.wrapping_sub(told).wrapping_sub(1));
-                (since, told, arrived) = (now, turn.wrapping_sub(1), self.arrived.load(Relaxed) / ARRIVALS_EACH);
+                (since, told, arrived) = (
+                    now,
+                    turn.wrapping_sub(1),
+                    self.arrived.load(Relaxed) / ARRIVALS_EACH,
+                );
                 self.think(now, seat);
             }
             match first {
@@ -339,7 +385,11 @@ impl Shared {
             if self.is_over() {
                 return;
             }
-            self.tell(index, since.elapsed(), turn.wrapping_sub(told).wrapping_sub(1));
+            self.tell(
+                index,
+                since.elapsed(),
+                turn.wrapping_sub(told).wrapping_sub(1),
+            );
             if seat.must_leave() {
                 self.log.note(Event::Reclaimed);
                 return;
@@ -356,13 +406,17 @@ impl Shared {
         self.cores[index].told.store(true, Relaxed);
     }
 
-    /// Before a thread runs, for as long as it likes: if there is anything else to be done or waited for, and someone sleeps with its core, that wakes up.
+    /// Before a thread runs, for as long as it likes: if there is anything else to be done or
+    /// waited for, and someone sleeps with its core, that wakes up.
     #[inline]
     fn leave_to_others(&self, index: usize) {
         if self.idle.load(SeqCst) == 0 {
             return;
         }
-        if self.cores[index].length.load(SeqCst) != 0 || self.timers.want_someone() || self.files.want_someone() {
+        if self.cores[index].length.load(SeqCst) != 0
+            || self.timers.want_someone()
+            || self.files.want_someone()
+        {
             self.call_idle();
         }
     }
@@ -377,8 +431,16 @@ impl Shared {
         let timer = self.timers.await_first();
         if self.waiting() == 0 && !self.is_over() {
             let is_least = self.wanted.load(SeqCst) == self.options.least;
-            let time = if is_least { REST } else { self.options.interval };
-            seat.idle(&self.bells[index], files, timer.map_or(time, |timer| timer.min(time)));
+            let time = if is_least {
+                REST
+            } else {
+                self.options.interval
+            };
+            seat.idle(
+                &self.bells[index],
+                files,
+                timer.map_or(time, |timer| timer.min(time)),
+            );
         }
         self.idle.fetch_sub(1, SeqCst);
         state.store(BUSY, SeqCst);
@@ -394,13 +456,23 @@ impl Shared {
     /// Thinks over how many cores are wanted.
     fn think(&self, now: Instant, seat: &mut dyn Seat) {
         self.note_ready();
-        let Some(time) = self.interval.is_over(now) else { return };
+        let Some(time) = self.interval.is_over(now) else {
+            return;
+        };
         // A core that computes and has said nothing all the time is in use.
-        let is_silent = |core: &&Core| !core.told.swap(false, Relaxed) && core.state.load(SeqCst) == BUSY;
+        let is_silent =
+            |core: &&Core| !core.told.swap(false, Relaxed) && core.state.load(SeqCst) == BUSY;
         let silent = self.cores.iter().filter(is_silent).count() as u32;
-        let wanted = self.load.wanted(time, self.waiting()).max(silent).clamp(self.options.least, self.options.most);
-        // Whoever thinks meanwhile thinks again soon; two requests at once could be heard in the wrong order.
-        let Some(_turn) = self.requests.try_lock() else { return };
+        let wanted = self
+            .load
+            .wanted(time, self.waiting())
+            .max(silent)
+            .clamp(self.options.least, self.options.most);
+        // Whoever thinks meanwhile thinks again soon; two requests at once could be heard in the
+        // wrong order.
+        let Some(_turn) = self.requests.try_lock() else {
+            return;
+        };
         if wanted != self.wanted.swap(wanted, SeqCst) {
             self.log.note(Event::Requested(wanted));
             seat.request(wanted);
@@ -421,10 +493,17 @@ impl Runtime {
             return Err(StartError::Options);
         }
         let system = StartError::System;
-        let bell = |_| eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).map_err(|e| system(e.into()));
+        let bell = |_| {
+            eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).map_err(|e| system(e.into()))
+        };
         let bells: Box<[OwnedFd]> = (0..options.most).map(bell).collect::<Result<_, _>>()?;
         let office = Arc::new(Office::open(&options.arbiter, options.level, &bells)?);
-        let core = |_| Core { queue: Mutex::default(), length: 0.into(), state: PARKED.into(), told: false.into() };
+        let core = |_| Core {
+            queue: Mutex::default(),
+            length: 0.into(),
+            state: PARKED.into(),
+            told: false.into(),
+        };
         let shared = Arc::new(Shared {
             cores: (0..options.most).map(core).collect(),
             bells,
@@ -445,9 +524,13 @@ impl Runtime {
         });
         shared.log.note(Event::Requested(shared.options.least));
         let (to, ready) = std::sync::mpsc::channel();
-        let mut runtime = Self { shared, workers: Vec::new() };
+        let mut runtime = Self {
+            shared,
+            workers: Vec::new(),
+        };
         for index in 0..runtime.shared.cores.len() {
-            let (shared, office, to) = (Arc::clone(&runtime.shared), Arc::clone(&office), to.clone());
+            let (shared, office, to) =
+                (Arc::clone(&runtime.shared), Arc::clone(&office), to.clone());
             let work = move || match office.seat(index) {
                 Ok(mut seat) => {
                     let _ = to.send(None);
@@ -456,7 +539,10 @@ impl Runtime {
                 }
                 Err(why) => drop(to.send(Some(why))),
             };
-            match thread::Builder::new().name(format!("activation-{index}")).spawn(work) {
+            match thread::Builder::new()
+                .name(format!("activation-{index}"))
+                .spawn(work)
+            {
                 Ok(worker) => runtime.workers.push(worker),
                 Err(why) => {
                     runtime.end();
@@ -475,8 +561,12 @@ impl Runtime {
         }
     }
 
-    /// Makes a user-level thread. From any kernel thread. It begins when there is memory for its stack.
-    pub fn spawn<T: Send + 'static>(&self, function: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+    /// Makes a user-level thread. From any kernel thread. It begins when there is memory for its
+    /// stack.
+    pub fn spawn<T: Send + 'static>(
+        &self,
+        function: impl FnOnce() -> T + Send + 'static,
+    ) -> JoinHandle<T> {
         self.shared.spawn(function)
     }
 
@@ -493,8 +583,8 @@ impl Runtime {
         self.shared.wanted.load(SeqCst)
     }
 
-    /// Waits until all user-level threads have ended, and ends the activations. Gives what became of requests for cores, if [`Options::history`] is set;
-    /// else nothing.
+    /// Waits until all user-level threads have ended, and ends the activations. Gives what became
+    /// of requests for cores, if [`Options::history`] is set; else nothing.
     pub fn end(self) -> History {
         self.shared.stop.store(true, SeqCst);
         self.shared.bells.iter().for_each(ring);

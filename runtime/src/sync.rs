@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What user-level threads wait for: each other's ends, mutexes, and messages. Kernel threads may use all of it, too.
+//! What user-level threads wait for: each other's ends, mutexes, and messages. Kernel threads may
+//! use all of it, too.
 
 use crate::task::{wait, Waiter, Waiters};
 use std::any::Any;
@@ -50,7 +51,8 @@ impl<T> JoinHandle<T> {
     }
 }
 
-/// A lock for what is held for longer, across waits too. Who waits is woken in turn; who finds it free has it.
+/// A lock for what is held for longer, across waits too. Who waits is woken in turn; who finds it
+/// free has it.
 pub struct Mutex<T>(Short<Guarded<T>>);
 
 struct Guarded<T> {
@@ -62,7 +64,10 @@ struct Guarded<T> {
 impl<T> Mutex<T> {
     /// Of this value.
     pub fn new(value: T) -> Self {
-        Self(Short::new(Guarded { value: Some(value), waiters: Waiters::default() }))
+        Self(Short::new(Guarded {
+            value: Some(value),
+            waiters: Waiters::default(),
+        }))
     }
 
     /// Waits until nobody has it.
@@ -72,7 +77,10 @@ impl<T> Mutex<T> {
                 let mut guarded = self.0.lock();
                 if let Some(value) = guarded.value.take() {
                     guarded.waiters.leave();
-                    return MutexGuard { mutex: self, value: Some(value) };
+                    return MutexGuard {
+                        mutex: self,
+                        value: Some(value),
+                    };
                 }
                 guarded.waiters.join();
             }
@@ -125,7 +133,8 @@ struct Flow<T> {
     is_received: bool,
 }
 
-/// A queue of messages with room for so many (at least one), from any number of senders to one receiver.
+/// A queue of messages with room for so many (at least one), from any number of senders to one
+/// receiver.
 pub fn channel<T>(room: usize) -> (Sender<T>, Receiver<T>) {
     let flow = Flow {
         items: VecDeque::new(),

@@ -49,18 +49,22 @@ pub(crate) struct Here {
     pub index: usize,
     /// The user-level thread that runs, or ran last.
     pub current: RefCell<Option<Arc<Task>>>,
-    /// Who goes before the queue. Nobody else can take it, so that it is used only while there is no other core.
+    /// Who goes before the queue. Nobody else can take it, so that it is used only while there is
+    /// no other core.
     pub next: Cell<Option<Arc<Task>>>,
-    /// Does a user-level thread run? Else the worker looks for the next one, and takes what is put into its queue.
+    /// Does a user-level thread run? Else the worker looks for the next one, and takes what is put
+    /// into its queue.
     pub is_inside: Cell<bool>,
 }
 
 thread_local! {
-    /// Lent for ever, so that nothing has to be registered or counted to look at it: some bytes of each worker are never given back.
+    /// Lent for ever, so that nothing has to be registered or counted to look at it: some bytes of
+    /// each worker are never given back.
     static HERE: Cell<Option<&'static Here>> = const { Cell::new(None) };
 }
 
-/// What this kernel thread is at. Found anew each time: a user-level thread may be on another one after it has given way.
+/// What this kernel thread is at. Found anew each time: a user-level thread may be on another one
+/// after it has given way.
 #[inline(never)]
 pub(crate) fn here() -> Option<&'static Here> {
     HERE.get()
@@ -75,7 +79,13 @@ pub(crate) fn here_of(shared: &Shared) -> Option<&'static Here> {
 /// This kernel thread is a worker of that runtime while the function runs.
 pub(crate) fn as_worker(of: &Shared, index: usize, function: impl FnOnce(&Here)) {
     let (current, next, is_inside) = (RefCell::new(None), Cell::new(None), Cell::new(false));
-    let here: &'static Here = Box::leak(Box::new(Here { of, index, current, next, is_inside }));
+    let here: &'static Here = Box::leak(Box::new(Here {
+        of,
+        index,
+        current,
+        next,
+        is_inside,
+    }));
     HERE.set(Some(here));
     function(here);
     here.current.take();
@@ -91,7 +101,11 @@ pub(crate) fn current() -> Option<Arc<Task>> {
 impl Task {
     /// The function must not unwind.
     pub fn new(shared: Arc<Shared>, function: impl FnOnce() + Send + 'static) -> Arc<Self> {
-        Arc::new(Self { shared, state: AtomicU8::new(READY), body: Mutex::new(Body::New(Box::new(function))) })
+        Arc::new(Self {
+            shared,
+            state: AtomicU8::new(READY),
+            body: Mutex::new(Body::New(Box::new(function))),
+        })
     }
 
     /// Runs it until it gives way. By a worker that has taken it from a queue.
@@ -114,7 +128,11 @@ impl Task {
         if pause == Pause::Yield {
             return Arc::clone(&self.shared).put(here.index, self);
         }
-        if self.state.compare_exchange(READY, PARKED, SeqCst, SeqCst).is_err() {
+        if self
+            .state
+            .compare_exchange(READY, PARKED, SeqCst, SeqCst)
+            .is_err()
+        {
             self.goes_on(here);
         }
     }
@@ -126,10 +144,13 @@ impl Task {
         Arc::clone(&self.shared).put_first(here.index, self);
     }
 
-    /// Runs it on a stack, if there is memory for one; else it tries again in its next turn, when others may have ended.
+    /// Runs it on a stack, if there is memory for one; else it tries again in its next turn, when
+    /// others may have ended.
     #[inline(never)]
     fn begin(&self, body: &mut Body) -> Option<Pause> {
-        let Some(stack) = self.shared.stack() else { return Some(Pause::Yield) };
+        let Some(stack) = self.shared.stack() else {
+            return Some(Pause::Yield);
+        };
         if let Body::New(function) = std::mem::replace(body, Body::Over) {
             *body = Body::Begun(Fiber::new(stack, function));
         }
@@ -141,7 +162,11 @@ impl Task {
 
     /// Lets it go on, now or when it next waits.
     pub fn wake(self: Arc<Self>) {
-        while self.state.compare_exchange(PARKED, READY, SeqCst, SeqCst).is_err() {
+        while self
+            .state
+            .compare_exchange(PARKED, READY, SeqCst, SeqCst)
+            .is_err()
+        {
             if self.state.compare_exchange(READY, WOKEN, SeqCst, SeqCst) != Err(PARKED) {
                 return;
             }
@@ -189,7 +214,8 @@ impl Waiter {
     }
 }
 
-/// Who waits for something, in the order of arrival; each once. Mostly there is none or one, for whom nothing is moved.
+/// Who waits for something, in the order of arrival; each once. Mostly there is none or one, for
+/// whom nothing is moved.
 #[derive(Default)]
 pub(crate) struct Waiters {
     first: Option<Waiter>,
@@ -210,7 +236,12 @@ impl Waiters {
 
     #[cold]
     fn join_others(&mut self, current: Waiter) {
-        if !self.first.iter().chain(&self.rest).any(|waiter| waiter.is(&current)) {
+        if !self
+            .first
+            .iter()
+            .chain(&self.rest)
+            .any(|waiter| waiter.is(&current))
+        {
             self.rest.push_back(current);
         }
     }
@@ -227,7 +258,11 @@ impl Waiters {
     fn remove(&mut self) {
         let current = Waiter::current();
         self.rest.retain(|waiter| !waiter.is(&current));
-        if self.first.as_ref().is_some_and(|waiter| waiter.is(&current)) {
+        if self
+            .first
+            .as_ref()
+            .is_some_and(|waiter| waiter.is(&current))
+        {
             self.next();
         }
     }
@@ -244,11 +279,15 @@ impl Waiters {
 
     /// Wakes them.
     pub fn wake_all(self) {
-        self.first.into_iter().chain(self.rest).for_each(Waiter::wake);
+        self.first
+            .into_iter()
+            .chain(self.rest)
+            .for_each(Waiter::wake);
     }
 }
 
-/// Waits until this one is woken; returns at once if it was since it last waited. It may return without that, too.
+/// Waits until this one is woken; returns at once if it was since it last waited. It may return
+/// without that, too.
 #[inline]
 pub(crate) fn wait() {
     if !fiber::give_way(Pause::Block) {
@@ -274,7 +313,9 @@ pub fn yield_now() {
 
 /// Sleeps for so long, at least. The core goes on with others.
 pub fn sleep(time: Duration) {
-    let Some(task) = current() else { return thread::sleep(time) };
+    let Some(task) = current() else {
+        return thread::sleep(time);
+    };
     let until = Instant::now() + time;
     while Instant::now() < until {
         task.shared.timers.add(until, Arc::clone(&task));

@@ -17,7 +17,8 @@ pub(crate) struct Timers {
     begin: Instant,
     /// When the first one wakes, ns from `begin`.
     first: AtomicU64,
-    /// When the first one of those wakes up who sleep with their cores and wait for a sleeper. At latest: it may be that nobody waits.
+    /// When the first one of those wakes up who sleep with their cores and wait for a sleeper. At
+    /// latest: it may be that nobody waits.
     awaited: AtomicU64,
     heap: Mutex<BinaryHeap<Reverse<Sleeper>>>,
 }
@@ -61,7 +62,8 @@ impl Timers {
     pub fn add(&self, until: Instant, task: Arc<Task>) {
         let mut heap = self.heap.lock();
         heap.push(Reverse(Sleeper(self.ns(until), task)));
-        self.first.store(heap.peek().map_or(NEVER, |first| first.0 .0), SeqCst);
+        self.first
+            .store(heap.peek().map_or(NEVER, |first| first.0 .0), SeqCst);
     }
 
     /// Wakes those whose time has come.
@@ -76,22 +78,29 @@ impl Timers {
         let now = self.ns(Instant::now());
         while self.first.load(SeqCst) <= now {
             let mut heap = self.heap.lock();
-            let due = heap.peek().is_some_and(|first| first.0 .0 <= now).then(|| heap.pop()).flatten();
-            self.first.store(heap.peek().map_or(NEVER, |first| first.0 .0), SeqCst);
+            let due = heap
+                .peek()
+                .is_some_and(|first| first.0 .0 <= now)
+                .then(|| heap.pop())
+                .flatten();
+            self.first
+                .store(heap.peek().map_or(NEVER, |first| first.0 .0), SeqCst);
             drop(heap);
             due.into_iter().for_each(|sleeper| sleeper.0 .1.wake());
         }
     }
 
-    /// The caller is about to sleep, and waits for the first one, until [`Timers::leave`]; if there is one, and nobody else waits for it. How long
-    /// that is.
+    /// The caller is about to sleep, and waits for the first one, until [`Timers::leave`]; if there
+    /// is one, and nobody else waits for it. How long that is.
     pub fn await_first(&self) -> Option<Duration> {
         let first = self.first.load(SeqCst);
         if first >= self.awaited.load(SeqCst) {
             return None;
         }
         self.awaited.store(first, SeqCst);
-        Some(Duration::from_nanos(first.saturating_sub(self.ns(Instant::now()))))
+        Some(Duration::from_nanos(
+            first.saturating_sub(self.ns(Instant::now())),
+        ))
     }
 
     /// Is there one that nobody waits for?
@@ -99,7 +108,8 @@ impl Timers {
         self.first.load(SeqCst) < self.awaited.load(SeqCst)
     }
 
-    /// It sleeps no more. If another one does, for a later one, nobody knows that any more, and one more wakes up.
+    /// It sleeps no more. If another one does, for a later one, nobody knows that any more, and one
+    /// more wakes up.
     pub fn leave(&self) {
         self.awaited.store(NEVER, SeqCst);
     }

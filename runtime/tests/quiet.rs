@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How often activations sleep. All of this process are counted, so that this is the only test of its file.
+//! How often activations sleep. All of this process are counted, so that this is the only test of
+//! its file.
 
 use baton_runtime::{sleep, Options, Runtime};
 use std::fs::{read_dir, read_to_string};
@@ -7,13 +8,20 @@ use std::time::Duration;
 
 /// How often activations have slept, all together.
 fn sleeps() -> u64 {
-    let tasks = read_dir("/proc/self/task").unwrap().map(|entry| entry.unwrap().path());
-    let own = tasks.filter(|task| read_to_string(task.join("comm")).is_ok_and(|name| name.starts_with("activation-")));
+    let tasks = read_dir("/proc/self/task")
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let own = tasks.filter(|task| {
+        read_to_string(task.join("comm")).is_ok_and(|name| name.starts_with("activation-"))
+    });
     let count = |status: String| {
-        let count = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        let count = status
+            .lines()
+            .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
         count.unwrap().trim().parse::<u64>().unwrap()
     };
-    own.map(|task| count(read_to_string(task.join("status")).unwrap())).sum()
+    own.map(|task| count(read_to_string(task.join("status")).unwrap()))
+        .sum()
 }
 
 #[test]

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! User-level threads on kernel threads that nobody arbitrates, and on cores of the server.
 
-use baton_runtime::{channel, server, sleep, spawn, yield_now, Arbiter, Event, Mutex, Options, Runtime};
+use baton_runtime::{
+    channel, server, sleep, spawn, yield_now, Arbiter, Event, Mutex, Options, Runtime,
+};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,16 +21,33 @@ fn check<T: Send + std::fmt::Debug + PartialEq + 'static>(function: fn() -> T, e
 #[test]
 fn threads_end_and_are_joined() {
     check(
-        || (0..1_000u64).map(|n| spawn(move || n)).collect::<Vec<_>>().into_iter().map(|t| t.join().unwrap()).sum(),
+        || {
+            (0..1_000u64)
+                .map(|n| spawn(move || n))
+                .collect::<Vec<_>>()
+                .into_iter()
+                .map(|t| t.join().unwrap())
+                .sum()
+        },
         499_500u64,
     );
     // Of threads too.
-    check(|| spawn(|| spawn(|| 7).join().unwrap() + 1).join().unwrap(), 8);
+    check(
+        || spawn(|| spawn(|| 7).join().unwrap() + 1).join().unwrap(),
+        8,
+    );
 }
 
 #[test]
 fn a_panic_is_the_joiners() {
-    check(|| spawn(|| panic!("on purpose")).join().map_err(|why| *why.downcast::<&str>().unwrap()), Err("on purpose"));
+    check(
+        || {
+            spawn(|| panic!("on purpose"))
+                .join()
+                .map_err(|why| *why.downcast::<&str>().unwrap())
+        },
+        Err("on purpose"),
+    );
 }
 
 #[test]
@@ -65,7 +84,9 @@ fn a_mutex_is_held_by_one_across_waits() {
                 spawn(move || add(mutex))
             })
             .collect();
-        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        threads
+            .into_iter()
+            .for_each(|thread| thread.join().unwrap());
         let sum = *mutex.lock();
         sum
     }
@@ -105,12 +126,19 @@ fn messages_come_in_order_and_end() {
 fn sleepers_wake_in_time_and_others_run_meanwhile() {
     fn doze() -> (bool, bool) {
         let begin = Instant::now();
-        let sleepers: Vec<_> = (0..100).map(|_| spawn(|| sleep(Duration::from_millis(50)))).collect();
+        let sleepers: Vec<_> = (0..100)
+            .map(|_| spawn(|| sleep(Duration::from_millis(50))))
+            .collect();
         let other = spawn(|| 1).join().unwrap() == 1;
-        sleepers.into_iter().for_each(|sleeper| sleeper.join().unwrap());
+        sleepers
+            .into_iter()
+            .for_each(|sleeper| sleeper.join().unwrap());
         let took = begin.elapsed();
         // One after the other would be five seconds.
-        (other, (Duration::from_millis(50)..Duration::from_secs(3)).contains(&took))
+        (
+            other,
+            (Duration::from_millis(50)..Duration::from_secs(3)).contains(&took),
+        )
     }
     check(doze, (true, true));
 }
@@ -139,13 +167,19 @@ fn a_sleeper_wakes_in_time_beside_one_that_computes() {
 #[test]
 fn threads_of_two_runtimes_talk() {
     const WORDS: u32 = 1000;
-    let (many, one) = (Runtime::start(Options::fixed(3)).unwrap(), Runtime::start(Options::fixed(1)).unwrap());
+    let (many, one) = (
+        Runtime::start(Options::fixed(3)).unwrap(),
+        Runtime::start(Options::fixed(1)).unwrap(),
+    );
     let pairs = (0..6).map(|_| {
         let (there, from_there) = channel(1);
         let (back, from_back) = channel(1);
-        let echo =
-            one.spawn(move || std::iter::from_fn(|| from_there.receive()).try_for_each(|word: u32| back.send(word)));
-        let caller = many.spawn(move || (0..WORDS).all(|n| there.send(n).is_ok() && from_back.receive() == Some(n)));
+        let echo = one.spawn(move || {
+            std::iter::from_fn(|| from_there.receive()).try_for_each(|word: u32| back.send(word))
+        });
+        let caller = many.spawn(move || {
+            (0..WORDS).all(|n| there.send(n).is_ok() && from_back.receive() == Some(n))
+        });
         (caller, echo)
     });
     for (caller, echo) in pairs.collect::<Vec<_>>() {
@@ -189,21 +223,45 @@ fn kernel_threads_send_and_join_too() {
 #[test]
 fn what_became_of_requests_is_kept_for_who_wants_it() {
     let events = |history| {
-        let runtime = Runtime::start(Options { history, ..Options::fixed(1) }).unwrap();
+        let runtime = Runtime::start(Options {
+            history,
+            ..Options::fixed(1)
+        })
+        .unwrap();
         runtime.spawn(|| ()).join().unwrap();
-        runtime.end().into_iter().map(|(_, event)| event).collect::<Vec<_>>()
+        runtime
+            .end()
+            .into_iter()
+            .map(|(_, event)| event)
+            .collect::<Vec<_>>()
     };
-    assert_eq!(events(true), [Event::Requested(1), Event::Granted, Event::Parked]);
+    assert_eq!(
+        events(true),
+        [Event::Requested(1), Event::Granted, Event::Parked]
+    );
     // A server that never ends would grow by it.
     assert_eq!(events(false), []);
 }
 
 #[test]
 fn wrong_options_are_refused() {
-    let refused = |options: Options| Runtime::start(options).err().map(|why| why.to_string()).unwrap_or_default();
+    let refused = |options: Options| {
+        Runtime::start(options)
+            .err()
+            .map(|why| why.to_string())
+            .unwrap_or_default()
+    };
     assert!(refused(Options::fixed(0)).contains("at least one core"));
-    assert!(refused(Options { level: 8, ..Options::fixed(1) }).contains("a level from 0 to 7"));
-    assert!(refused(Options { least: 3, ..Options::fixed(2) }).contains("at least one core"));
+    assert!(refused(Options {
+        level: 8,
+        ..Options::fixed(1)
+    })
+    .contains("a level from 0 to 7"));
+    assert!(refused(Options {
+        least: 3,
+        ..Options::fixed(2)
+    })
+    .contains("at least one core"));
     // It is not asked before.
     let many = Options::of(Arbiter::Hints, arbiter::MOST as u32 + 1);
     assert!(refused(many).contains("ask for 64 cores at most"));
@@ -232,10 +290,17 @@ fn until(what: &str, mut is: impl FnMut() -> bool) {
 
 #[test]
 fn as_many_cores_are_wanted_as_there_is_work() {
-    let runtime = Runtime::start(Options { least: 1, ..Options::fixed(3) }).unwrap();
+    let runtime = Runtime::start(Options {
+        least: 1,
+        ..Options::fixed(3)
+    })
+    .unwrap();
     assert_eq!(runtime.wanted(), 1);
     for _ in 0..2 {
-        let (stop, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let (stop, done) = (
+            Arc::new(AtomicBool::new(false)),
+            Arc::new(AtomicU64::new(0)),
+        );
         let threads: Vec<_> = (0..9)
             .map(|_| {
                 let (stop, done) = (Arc::clone(&stop), Arc::clone(&done));
@@ -244,7 +309,9 @@ fn as_many_cores_are_wanted_as_there_is_work() {
             .collect();
         until("nine want three cores", || runtime.wanted() == 3);
         stop.store(true, SeqCst);
-        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        threads
+            .into_iter()
+            .for_each(|thread| thread.join().unwrap());
         until("nobody wants the least", || runtime.wanted() == 1);
     }
     runtime.end();
@@ -258,8 +325,16 @@ fn the_server_grants_by_level_and_takes_back() {
     std::thread::spawn(move || server::serve_unmoved(&socket, 3));
     until("the server listens", || path.exists());
     let of = |cores| Options::of(Arbiter::Socket(path.clone()), cores);
-    let options = |level, cores| Options { level, least: cores, history: true, ..of(cores) };
-    let (stop, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let options = |level, cores| Options {
+        level,
+        least: cores,
+        history: true,
+        ..of(cores)
+    };
+    let (stop, done) = (
+        Arc::new(AtomicBool::new(false)),
+        Arc::new(AtomicU64::new(0)),
+    );
     let low = Runtime::start(options(4, 2)).unwrap();
     for _ in 0..4 {
         let (stop, done) = (Arc::clone(&stop), Arc::clone(&done));
@@ -268,7 +343,12 @@ fn the_server_grants_by_level_and_takes_back() {
     until("the low one computes", || done.load(SeqCst) > 100);
     let high = Runtime::start(options(0, 2)).unwrap();
     assert_eq!(high.spawn(|| 5).join().unwrap(), 5);
-    let granted = |history: &[(u64, Event)]| history.iter().filter(|(_, event)| *event == Event::Granted).count();
+    let granted = |history: &[(u64, Event)]| {
+        history
+            .iter()
+            .filter(|(_, event)| *event == Event::Granted)
+            .count()
+    };
     let history = high.end();
     assert!((1..=2).contains(&granted(&history)), "{history:?}");
     // It has its cores back.
@@ -276,7 +356,10 @@ fn the_server_grants_by_level_and_takes_back() {
     until("the low one goes on", || done.load(SeqCst) > before + 100);
     stop.store(true, SeqCst);
     let history = low.end();
-    assert!(granted(&history) >= 3 && history.iter().any(|(_, event)| *event == Event::Reclaimed), "{history:?}");
+    assert!(
+        granted(&history) >= 3 && history.iter().any(|(_, event)| *event == Event::Reclaimed),
+        "{history:?}"
+    );
     std::fs::remove_file(path).unwrap();
 }
 
@@ -300,7 +383,9 @@ fn who_waits_for_a_file_lets_others_run() {
                         Ok(8) => sum += u64::from_le_bytes(word),
                         other => panic!("{other:?}"),
                     }
-                    socket.until_ready(|mut socket| socket.write_all(&word)).unwrap();
+                    socket
+                        .until_ready(|mut socket| socket.write_all(&word))
+                        .unwrap();
                 }
             })
         };
@@ -317,9 +402,14 @@ fn who_waits_for_a_file_lets_others_run() {
                 }
             }));
         }
-        clients.into_iter().for_each(|client| client.join().unwrap());
+        clients
+            .into_iter()
+            .for_each(|client| client.join().unwrap());
         for (peer, server) in (0..).zip(servers) {
-            assert_eq!(server.join().unwrap(), peer * WORDS + WORDS * (WORDS - 1) / 2);
+            assert_eq!(
+                server.join().unwrap(),
+                peer * WORDS + WORDS * (WORDS - 1) / 2
+            );
         }
         runtime.end();
     }
@@ -332,26 +422,41 @@ fn a_writer_waits_for_room_and_a_kernel_thread_may_wait_too() {
     const LENGTH: usize = 4 << 20;
     let runtime = Runtime::start(Options::fixed(1)).unwrap();
     let (ours, theirs) = UnixStream::pair().unwrap();
-    [&ours, &theirs].into_iter().for_each(|socket| socket.set_nonblocking(true).unwrap());
+    [&ours, &theirs]
+        .into_iter()
+        .for_each(|socket| socket.set_nonblocking(true).unwrap());
     let theirs = runtime.watch(theirs).unwrap();
     let writer = runtime.spawn(move || {
         let bytes: Vec<_> = (0..LENGTH).map(|n| (n % 251) as u8).collect();
         let mut at = 0;
         while at < LENGTH {
-            at += theirs.until_ready(|mut socket| socket.write(&bytes[at..])).unwrap();
+            at += theirs
+                .until_ready(|mut socket| socket.write(&bytes[at..]))
+                .unwrap();
         }
     });
     let ours = runtime.watch(ours).unwrap();
     let (mut all, mut some) = (Vec::new(), [0; 9_973]);
     loop {
-        match ours.until_ready(|mut socket| socket.read(&mut some)).unwrap() {
+        match ours
+            .until_ready(|mut socket| socket.read(&mut some))
+            .unwrap()
+        {
             0 => break,
             count => all.extend_from_slice(&some[..count]),
         }
     }
-    assert!(all.len() == LENGTH && all.iter().enumerate().all(|(n, &byte)| byte == (n % 251) as u8));
+    assert!(
+        all.len() == LENGTH
+            && all
+                .iter()
+                .enumerate()
+                .all(|(n, &byte)| byte == (n % 251) as u8)
+    );
     writer.join().unwrap();
-    assert!(runtime.watch(std::fs::File::open("/etc/hostname").unwrap()).is_err());
+    assert!(runtime
+        .watch(std::fs::File::open("/etc/hostname").unwrap())
+        .is_err());
     drop(ours);
     runtime.end();
 }
@@ -365,7 +470,8 @@ fn a_core_that_is_wanted_back_at_once_is_given_back() {
     let server = std::thread::spawn(move || {
         let [join, request, park, granted, reclaim] = [1, 2, 3, 4, 5];
         let (mut peer, _) = listener.accept().unwrap();
-        peer.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        peer.set_read_timeout(Some(Duration::from_secs(20)))
+            .unwrap();
         let mut said = Vec::new();
         let mut hear = |peer: &mut std::os::unix::net::UnixStream| {
             let mut message = [0; 12];
@@ -375,7 +481,8 @@ fn a_core_that_is_wanted_back_at_once_is_given_back() {
         };
         let message = |what: u32| [what, 0, 0].map(u32::to_le_bytes).concat();
         assert_eq!([hear(&mut peer), hear(&mut peer)][1], [join, request]);
-        peer.write_all(&[message(granted), message(reclaim)].concat()).unwrap();
+        peer.write_all(&[message(granted), message(reclaim)].concat())
+            .unwrap();
         // It asks for its number of cores again as it begins to wait.
         while hear(&mut peer).last() != Some(&park) {}
         peer.write_all(&message(granted)).unwrap();
@@ -404,12 +511,20 @@ fn many_wait_for_one_file() {
         let reads = runtime.spawn(move || {
             for _ in 0..ROUNDS {
                 let mut byte = [0];
-                assert_eq!(reader.until_ready(|mut socket| socket.read(&mut byte)).unwrap(), 1);
+                assert_eq!(
+                    reader
+                        .until_ready(|mut socket| socket.read(&mut byte))
+                        .unwrap(),
+                    1
+                );
             }
         });
         let writes = runtime.spawn(move || {
             for _ in 0..ROUNDS {
-                assert_eq!(ours.until_ready(|mut socket| socket.write(&[1])).unwrap(), 1);
+                assert_eq!(
+                    ours.until_ready(|mut socket| socket.write(&[1])).unwrap(),
+                    1
+                );
                 yield_now();
             }
         });

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* A client of `echo` in C, by policy/c/baton-hints.h: prints what it finds wrong. Run by hints.rs here. */
+/*
+ * A client of `echo` in C, by policy/c/baton-hints.h: prints what it finds wrong. Run by hints.rs
+ * here.
+ */
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -22,7 +25,10 @@ static void check(bool holds, const char *what)
 #define NOBODY 65534
 #define CHECK(condition) check(condition, #condition)
 
-/* Rounds without a system call, between two that the test looks for. The tick has the policy look at the ring. */
+/*
+ * Rounds without a system call, between two that the test looks for. The tick has the policy look
+ * at the ring.
+ */
 static int without_calls(void)
 {
 	struct baton_hint hint = { .tag = 1, .words = { 0, 1 } }, reply;
@@ -51,9 +57,12 @@ int main(int argc, char **argv)
 
 	if (argc > 1 && !strcmp(argv[1], "without-calls"))
 		return without_calls();
-	CHECK(baton_hints_open(&queue, "echo", "Hint", 2, "Reply", 1, 16) == -1 && strstr(queue.message, "hints are of another"));
-	CHECK(baton_hints_open(&queue, "echo", "Hint", 1, "Reply", 2, 16) == -1 && strstr(queue.message, "replies are of another"));
-	CHECK(baton_hints_open(&queue, LONG, "Hint", 1, "Reply", 1, 16) == -1 && errno == ENAMETOOLONG);
+	CHECK(baton_hints_open(&queue, "echo", "Hint", 2, "Reply", 1, 16) == -1 &&
+	      strstr(queue.message, "hints are of another"));
+	CHECK(baton_hints_open(&queue, "echo", "Hint", 1, "Reply", 2, 16) == -1 &&
+	      strstr(queue.message, "replies are of another"));
+	CHECK(baton_hints_open(&queue, LONG, "Hint", 1, "Reply", 1, 16) == -1 &&
+	      errno == ENAMETOOLONG);
 	CHECK(strstr(queue.message, "at most 31 letters"));
 	CHECK(seteuid(NOBODY) == 0);
 	CHECK(baton_hints_open(&queue, "echo", "Hint", 1, "Reply", 1, 16) == -1 && errno == EACCES);
@@ -67,7 +76,8 @@ int main(int argc, char **argv)
 	for (i = 0; i < 1000; i++) {
 		hint.words[0] = i;
 		CHECK(baton_hints_send(&queue, &hint) == 0);
-		CHECK(baton_hints_wait(&queue, &reply, 5000) == 1 && reply.tag == 1 && reply.words[0] == (uint64_t)i);
+		CHECK(baton_hints_wait(&queue, &reply, 5000) == 1 && reply.tag == 1 &&
+		      reply.words[0] == (uint64_t)i);
 	}
 	CHECK(baton_hints_receive(&queue, &reply) == 0);
 	/* Faster than it is read; a tick may come between. */

@@ -18,7 +18,8 @@ def rounds(queue, count):
 
 if sys.argv[1:] == ["without-calls"]:
     with Queue("echo", ("Hint", 1), ("Reply", 1)) as queue:
-        # The first ones have the interpreter allocate what it needs. The others are between two calls that the test looks for.
+        # The first ones have the interpreter allocate what it needs. The others are between two
+        # calls that the test looks for.
         rounds(queue, 20)
         os.getppid()
         rounds(queue, 100)

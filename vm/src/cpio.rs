@@ -8,8 +8,8 @@
 //!            namesize check
 //! pad     := NUL bytes up to a multiple of 4 from the start of the archive
 //! ```
-//! The magic is the format's version. Owner is root and time is 0 in what we write, so that the same input gives the
-//! same bytes. Hard links, devices and checksums are not supported.
+//! The magic is the format's version. Owner is root and time is 0 in what we write, so that the
+//! same input gives the same bytes. Hard links, devices and checksums are not supported.
 
 use std::io::{self, Write};
 
@@ -47,16 +47,38 @@ pub struct Writer<W: Write> {
 impl<W: Write> Writer<W> {
     /// An empty archive that goes to `out`.
     pub fn new(out: W) -> Self {
-        Writer { out, offset: 0, inode: 0 }
+        Writer {
+            out,
+            offset: 0,
+            inode: 0,
+        }
     }
 
     /// Appends a member. `name` has no leading slash; `data` must be smaller than 4 GiB.
     pub fn entry(&mut self, name: &str, mode: u32, data: &[u8]) -> io::Result<()> {
         self.inode += 1;
-        let size = u32::try_from(data.len())
-            .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, format!("{name} has 4 GiB or more")))?;
+        let size = u32::try_from(data.len()).map_err(|_| {
+            io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("{name} has 4 GiB or more"),
+            )
+        })?;
         let links = if mode & S_IFMT == S_IFDIR { 2 } else { 1 };
-        let fields = [self.inode, mode, 0, 0, links, 0, size, 0, 0, 0, 0, name.len() as u32 + 1, 0];
+        let fields = [
+            self.inode,
+            mode,
+            0,
+            0,
+            links,
+            0,
+            size,
+            0,
+            0,
+            0,
+            0,
+            name.len() as u32 + 1,
+            0,
+        ];
         let mut header = String::from(MAGIC);
         for field in fields {
             header += &format!("{field:08x}");
@@ -90,13 +112,15 @@ impl<W: Write> Writer<W> {
 /// Reads a whole archive. What follows the trailer is ignored.
 ///
 /// # Errors
-/// A sentence about the first thing that is not as the grammar says; an archive that was cut short is one.
+/// A sentence about the first thing that is not as the grammar says; an archive that was
+/// cut short is one.
 pub fn read(archive: &[u8]) -> Result<Vec<Entry>, String> {
     let mut entries = Vec::new();
     let mut at = 0;
     let take = |at: &mut usize, n: usize| -> Result<&[u8], String> {
         let end = at.checked_add(n).filter(|&end| end <= archive.len());
-        let end = end.ok_or_else(|| format!("the archive ends early, in the member at byte {at}"))?;
+        let end =
+            end.ok_or_else(|| format!("the archive ends early, in the member at byte {at}"))?;
         let bytes = &archive[*at..end];
         *at = end;
         Ok(bytes)
@@ -109,14 +133,22 @@ pub fn read(archive: &[u8]) -> Result<Vec<Entry>, String> {
         }
         let field = |i: usize| -> Result<usize, String> {
             let digits = &header[MAGIC.len() + i * 8..][..8];
-            let text = std::str::from_utf8(digits).ok().filter(|t| t.bytes().all(|b| b.is_ascii_hexdigit()));
+            let text = std::str::from_utf8(digits)
+                .ok()
+                .filter(|t| t.bytes().all(|b| b.is_ascii_hexdigit()));
             text.and_then(|t| usize::from_str_radix(t, 16).ok())
-                .ok_or_else(|| format!("field {i} of the member at byte {start} is not hexadecimal"))
+                .ok_or_else(|| {
+                    format!("field {i} of the member at byte {start} is not hexadecimal")
+                })
         };
         let (mode, size, name_size) = (field(1)? as u32, field(6)?, field(11)?);
         let name = take(&mut at, name_size)?;
-        let name = name.strip_suffix(&[0]).and_then(|n| std::str::from_utf8(n).ok());
-        let name = name.ok_or_else(|| format!("the name of the member at byte {start} is not text"))?.to_owned();
+        let name = name
+            .strip_suffix(&[0])
+            .and_then(|n| std::str::from_utf8(n).ok());
+        let name = name
+            .ok_or_else(|| format!("the name of the member at byte {start} is not text"))?
+            .to_owned();
         if name == TRAILER {
             return Ok(entries);
         }
@@ -143,12 +175,24 @@ mod tests {
 
     /// Names and contents of every length modulo 4, so that all paddings occur.
     fn sample() -> Vec<Entry> {
-        let mut entries = vec![Entry { name: "d".into(), mode: S_IFDIR | 0o755, data: vec![] }];
+        let mut entries = vec![Entry {
+            name: "d".into(),
+            mode: S_IFDIR | 0o755,
+            data: vec![],
+        }];
         for i in 0..32usize {
             let data = (0..i * 7 % 23).map(|b| (b * 31 + i) as u8).collect();
-            entries.push(Entry { name: format!("d/{}", "x".repeat(i + 1)), mode: S_IFREG | 0o600 | i as u32, data });
+            entries.push(Entry {
+                name: format!("d/{}", "x".repeat(i + 1)),
+                mode: S_IFREG | 0o600 | i as u32,
+                data,
+            });
         }
-        entries.push(Entry { name: "link".into(), mode: S_IFLNK | 0o777, data: b"d/x".to_vec() });
+        entries.push(Entry {
+            name: "link".into(),
+            mode: S_IFLNK | 0o777,
+            data: b"d/x".to_vec(),
+        });
         entries
     }
 
@@ -160,7 +204,11 @@ mod tests {
 
     #[test]
     fn first_member_byte_by_byte() {
-        let archive = write(&[Entry { name: "ab".into(), mode: S_IFREG | 0o644, data: b"hello".to_vec() }]);
+        let archive = write(&[Entry {
+            name: "ab".into(),
+            mode: S_IFREG | 0o644,
+            data: b"hello".to_vec(),
+        }]);
         let header = "070701000000010000\
                       81a400000000000000000000000100000000000000050000000000000000000000000000000000000003\
                       00000000";

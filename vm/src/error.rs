@@ -8,14 +8,18 @@ const LOG_TAIL: usize = 25;
 /// What can go wrong with a guest, sorted by who can do something about it.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The caller asked for something that cannot be: a file that does not exist, a malformed topology.
+    /// The caller asked for something that cannot be: a file that does not exist, a malformed
+    /// topology.
     #[error("{0}")]
     User(String),
     /// This machine lacks something: QEMU, the kernel, a tool, memory.
     #[error("{0}")]
     Environment(String),
     /// The guest ended without having reported an exit code, usually by a kernel panic.
-    #[error("the guest died before its command had ended ({how}); its kernel log:\n{}", excerpt(log, LOG_TAIL))]
+    #[error(
+        "the guest died before its command had ended ({how}); its kernel log:\n{}",
+        excerpt(log, LOG_TAIL)
+    )]
     Died {
         /// What is known about the end of QEMU.
         how: String,
@@ -23,13 +27,17 @@ pub enum Error {
         log: String,
     },
     /// The guest was stopped because its time was over.
-    #[error("the guest was stopped after {seconds} s ({state}); its kernel log:\n{}", excerpt(log, LOG_TAIL))]
+    #[error(
+        "the guest was stopped after {seconds} s ({state}); its kernel log:\n{}",
+        excerpt(log, LOG_TAIL)
+    )]
     TimedOut {
         /// The timeout, in seconds.
         seconds: u64,
         /// Whether the command had ended by then.
         state: &'static str,
-        /// The guest's kernel log. Where a CPU would not let go of what it did, the last in it is where that was.
+        /// The guest's kernel log. Where a CPU would not let go of what it did, the last in it is
+        /// where that was.
         log: String,
     },
     /// The command ended, but the guest's kernel complained meanwhile. The outcome is complete.
@@ -57,6 +65,9 @@ pub(crate) trait Doing<T> {
 
 impl<T, E: Into<std::io::Error>> Doing<T> for Result<T, E> {
     fn doing(self, what: impl FnOnce() -> String) -> Result<T, Error> {
-        self.map_err(|e| Error::Io { doing: what(), source: e.into() })
+        self.map_err(|e| Error::Io {
+            doing: what(),
+            source: e.into(),
+        })
     }
 }

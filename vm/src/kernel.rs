@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The kernels that can be booted: that of Baton's Debian root, others that were put beside it, and any image.
+//! The kernels that can be booted: that of Baton's Debian root, others that were put beside it, and
+//! any image.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -29,7 +30,9 @@ impl Kernel {
         });
         kernels.ok_or_else(|| {
             Error::Environment(
-                "there is no kernel to boot: Baton's Debian root has not been made; make it with vm/root.sh".into(),
+                "there is no kernel to boot: Baton's Debian root has not been made; make it with \
+                 vm/root.sh"
+                    .into(),
             )
         })
     }
@@ -42,7 +45,9 @@ impl Kernel {
         if which.contains('/') {
             let image = PathBuf::from(which);
             let release = release_of(&image).ok_or_else(|| {
-                Error::User(format!("{which} is no kernel image of x86-64 (a bzImage, as in /boot/vmlinuz-RELEASE)"))
+                Error::User(format!(
+                    "{which} is no kernel image of x86-64 (a bzImage, as in /boot/vmlinuz-RELEASE)"
+                ))
             })?;
             return Ok(Kernel { image, release });
         }
@@ -50,17 +55,26 @@ impl Kernel {
         let found = kernels.iter().position(|kernel| kernel.release == which);
         found.map(|at| kernels.swap_remove(at)).ok_or_else(|| {
             let there: Vec<_> = kernels.into_iter().map(|kernel| kernel.release).collect();
-            Error::User(format!("there is no kernel {which} here; there are: {}", there.join(", ")))
+            Error::User(format!(
+                "there is no kernel {which} here; there are: {}",
+                there.join(", ")
+            ))
         })
     }
 
     /// All that are in the root or installed on this machine, oldest first.
     pub fn all() -> Vec<Self> {
-        let mut kernels: Vec<_> =
-            places().iter().flat_map(|place| Self::below(&place.join("usr/lib/modules"))).collect();
+        let mut kernels: Vec<_> = places()
+            .iter()
+            .flat_map(|place| Self::below(&place.join("usr/lib/modules")))
+            .collect();
         kernels.extend(Self::below(Path::new("/lib/modules")));
         let installed = files("/boot".as_ref()).into_iter().filter_map(|image| {
-            let release = image.file_name()?.to_str()?.strip_prefix("vmlinuz-")?.to_owned();
+            let release = image
+                .file_name()?
+                .to_str()?
+                .strip_prefix("vmlinuz-")?
+                .to_owned();
             Some(Kernel { image, release })
         });
         kernels.extend(installed);
@@ -71,10 +85,16 @@ impl Kernel {
 
     /// The kernels in a directory of the form `DIR/RELEASE/vmlinuz*`, oldest first.
     fn below(modules: &Path) -> Vec<Self> {
-        let is_image = |f: &PathBuf| f.file_name().is_some_and(|n| n.as_encoded_bytes().starts_with(b"vmlinuz"));
+        let is_image = |f: &PathBuf| {
+            f.file_name()
+                .is_some_and(|n| n.as_encoded_bytes().starts_with(b"vmlinuz"))
+        };
         let kernels = files(modules).into_iter().filter_map(|dir| {
             let release = dir.file_name()?.to_str()?.to_owned();
-            Some(Kernel { image: files(&dir).into_iter().find(is_image)?, release })
+            Some(Kernel {
+                image: files(&dir).into_iter().find(is_image)?,
+                release,
+            })
         });
         let mut kernels: Vec<_> = kernels.collect();
         kernels.sort_by_cached_key(|kernel| (version_key(&kernel.release), kernel.release.clone()));
@@ -84,12 +104,17 @@ impl Kernel {
 
 /// Where the root has kernels, from inside and from outside.
 fn places() -> [PathBuf; 2] {
-    let cache = std::env::var_os("BATON_CACHE").map_or_else(|| PathBuf::from("/var/cache/baton"), PathBuf::from);
+    let cache = std::env::var_os("BATON_CACHE")
+        .map_or_else(|| PathBuf::from("/var/cache/baton"), PathBuf::from);
     [PathBuf::from("/kernel"), cache.join("root/kernel")]
 }
 
 fn files(dir: &Path) -> Vec<PathBuf> {
-    fs::read_dir(dir).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path())).collect()
+    fs::read_dir(dir)
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .collect()
 }
 
 /// The release that an image says it is (Documentation/arch/x86/boot.rst: kernel_version).
@@ -98,8 +123,13 @@ fn release_of(image: &Path) -> Option<String> {
     let header = bytes.get(0x202..0x210)?;
     let is_bzimage = header.starts_with(b"HdrS");
     let at = 0x200 + usize::from(u16::from_le_bytes([*bytes.get(0x20e)?, *bytes.get(0x20f)?]));
-    let text = bytes.get(at..)?.split(|byte| b" \0".contains(byte)).next()?;
-    String::from_utf8(text.to_vec()).ok().filter(|release| is_bzimage && !release.is_empty())
+    let text = bytes
+        .get(at..)?
+        .split(|byte| b" \0".contains(byte))
+        .next()?;
+    String::from_utf8(text.to_vec())
+        .ok()
+        .filter(|release| is_bzimage && !release.is_empty())
 }
 
 /// Orders releases by their numbers; a release candidate comes before what it is one of.
@@ -119,7 +149,9 @@ mod tests {
 
     #[test]
     fn newer_versions_come_later() {
-        let check = |older: &str, newer: &str| assert!(version_key(older) < version_key(newer), "{older} {newer}");
+        let check = |older: &str, newer: &str| {
+            assert!(version_key(older) < version_key(newer), "{older} {newer}")
+        };
         check("7.2.9+deb14-cloud-amd64", "7.2.12+deb14-cloud-amd64");
         check("6.18.1-cloud-amd64", "7.1-cloud-amd64");
         check("7.3-rc7-amd64", "7.3-amd64");
@@ -137,10 +169,16 @@ mod tests {
         bytes[0x300..0x30f].copy_from_slice(b"7.3.4-x (me) #1");
         fs::write(&image, &bytes).unwrap();
         assert_eq!(release_of(&image).as_deref(), Some("7.3.4-x"));
-        assert_eq!(Kernel::find(image.to_str().unwrap()).unwrap().release, "7.3.4-x");
+        assert_eq!(
+            Kernel::find(image.to_str().unwrap()).unwrap().release,
+            "7.3.4-x"
+        );
         fs::write(&image, &bytes[..0x300]).unwrap();
         assert_eq!(release_of(&image), None);
         fs::write(&image, "no kernel").unwrap();
-        assert!(matches!(Kernel::find(image.to_str().unwrap()), Err(Error::User(_))));
+        assert!(matches!(
+            Kernel::find(image.to_str().unwrap()),
+            Err(Error::User(_))
+        ));
     }
 }

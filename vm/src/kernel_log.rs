@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Finds in a kernel log what should not be there.
 
-/// Parts of lines that the kernel prints only when something is wrong. Left out on purpose: taint by out-of-tree or
-/// unsigned modules, and complaints about the host's slowness (clocksource watchdog, long interrupts).
+/// Parts of lines that the kernel prints only when something is wrong. Left out on purpose: taint
+/// by out-of-tree or unsigned modules, and complaints about the host's slowness (clocksource
+/// watchdog, long interrupts).
 const SIGNS: &[&str] = &[
     // WARN(), lockdep's reports and everything in their style
     "WARNING:",
@@ -51,7 +52,8 @@ const SIGNS: &[&str] = &[
     "disabled (unregistered from the main kernel)",
 ];
 
-/// What the last words of a kernel begin with, or those of a CPU that is asked by an NMI where it is.
+/// What the last words of a kernel begin with, or those of a CPU that is asked by an NMI where it
+/// is.
 const DYING: &[&str] = &[
     "BUG: unable to handle",
     "BUG: kernel NULL",
@@ -67,12 +69,13 @@ const DYING: &[&str] = &[
     "hard LOCKUP",
 ];
 
-/// A call trace is part of the complaint before it, unless that is further away than this many lines.
+/// A call trace is part of the complaint before it, unless that is further away than this many
+/// lines.
 const TRACE_DISTANCE: usize = 40;
 
-/// The lines of `log` in which the kernel complains, in order, without their time stamps. A complaint of several lines
-/// (a warning with its call trace, a report by lockdep) gives its first line, and those of its lines that name a fault
-/// again.
+/// The lines of `log` in which the kernel complains, in order, without their time stamps. A
+/// complaint of several lines (a warning with its call trace, a report by lockdep) gives its first
+/// line, and those of its lines that name a fault again.
 pub fn complaints(log: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut last = None;
@@ -97,31 +100,45 @@ pub struct Culprit<'a> {
     pub place: &'a str,
 }
 
-/// The module whose code a kernel was in when it died, or when it would not go on: by the first instruction pointer of its last words, and if that is
-/// in none, as in a copy by a wrong pointer, by the first function of a module in the trace.
+/// The module whose code a kernel was in when it died, or when it would not go on: by the first
+/// instruction pointer of its last words, and if that is in none, as in a copy by a wrong pointer,
+/// by the first function of a module in the trace.
 pub fn culprit(log: &str) -> Option<Culprit<'_>> {
     let dying = |line: &&str| DYING.iter().any(|sign| line.contains(sign));
-    let mut words = log.lines().map(without_time_stamp).skip_while(|line| !dying(line));
+    let mut words = log
+        .lines()
+        .map(without_time_stamp)
+        .skip_while(|line| !dying(line));
     words.find_map(|line| {
         // What may be left of other calls on the stack begins with a question mark.
-        let text = line.strip_prefix("RIP: 0010:").or_else(|| (!line.starts_with('?')).then_some(line))?;
+        let text = line
+            .strip_prefix("RIP: 0010:")
+            .or_else(|| (!line.starts_with('?')).then_some(line))?;
         let (place, module) = text.split_once(" [")?;
         let is_place = place.contains("+0x") && !place.contains(' ');
-        let module = module.strip_suffix(']').filter(|module| is_place && !module.contains(' '))?;
+        let module = module
+            .strip_suffix(']')
+            .filter(|module| is_place && !module.contains(' '))?;
         Some(Culprit { module, place })
     })
 }
 
-/// For an error message: of a log the first `n` lines of the kernel's last words; without any, its complaints and its last lines. Each is
-/// indented by two spaces.
+/// For an error message: of a log the first `n` lines of the kernel's last words; without any, its
+/// complaints and its last lines. Each is indented by two spaces.
 pub fn excerpt(log: &str, n: usize) -> String {
     let lines: Vec<_> = log.lines().filter(|l| !l.trim().is_empty()).collect();
     if lines.is_empty() {
         return "  (nothing: the kernel did not get as far as its first message)".into();
     }
-    let dying = |line: &&str| line.contains("Kernel panic") || DYING.iter().any(|sign| line.contains(sign));
+    let dying =
+        |line: &&str| line.contains("Kernel panic") || DYING.iter().any(|sign| line.contains(sign));
     if let Some(first) = lines.iter().position(dying) {
-        return lines[first..].iter().take(n).map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n");
+        return lines[first..]
+            .iter()
+            .take(n)
+            .map(|line| format!("  {line}"))
+            .collect::<Vec<_>>()
+            .join("\n");
     }
     let (before, tail) = lines.split_at(lines.len().saturating_sub(n));
     let mut shown = complaints(&before.join("\n"));
@@ -129,7 +146,11 @@ pub fn excerpt(log: &str, n: usize) -> String {
         shown.push("...".into());
     }
     shown.extend(tail.iter().map(|l| l.to_string()));
-    shown.iter().map(|l| format!("  {l}")).collect::<Vec<_>>().join("\n")
+    shown
+        .iter()
+        .map(|l| format!("  {l}"))
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 /// `[   12.345678] text`, also with a thread or CPU between, gives `text`.
@@ -137,7 +158,11 @@ fn without_time_stamp(line: &str) -> &str {
     let mut text = line.trim();
     while let Some(rest) = text.strip_prefix('[') {
         match rest.split_once(']') {
-            Some((stamp, rest)) if stamp.bytes().all(|b| b" .TC".contains(&b) || b.is_ascii_digit()) => {
+            Some((stamp, rest))
+                if stamp
+                    .bytes()
+                    .all(|b| b" .TC".contains(&b) || b.is_ascii_digit()) =>
+            {
                 text = rest.trim_start();
             }
             _ => break,
@@ -159,10 +184,13 @@ mod tests {
         check(
             "[    0.000000] Linux version 7.2.12 (gcc) #1 SMP PREEMPT_DYNAMIC\n\
              [    4.100000] baton: loading out-of-tree module taints kernel.\n\
-             [    4.100001] baton: module verification failed: signature and/or required key missing - tainting\n\
-             [    5.000000] clocksource: timekeeping watchdog on CPU1: Marking clocksource 'tsc' as unstable\n\
+             [    4.100001] baton: module verification failed: signature and/or required key \
+             missing - tainting\n\
+             [    5.000000] clocksource: timekeeping watchdog on CPU1: Marking clocksource 'tsc' \
+             as unstable\n\
              [    5.000000] sched_ext: BPF scheduler \"baton\" enabled\n\
-             [    6.000000] sched_ext: BPF scheduler \"baton\" disabled (unregistered from user space)\n",
+             [    6.000000] sched_ext: BPF scheduler \"baton\" disabled (unregistered from user \
+             space)\n",
             &[],
         );
         check("", &[]);
@@ -177,7 +205,8 @@ mod tests {
             "BUG: kernel NULL pointer dereference, address: 0000000000000008",
             "kernel BUG at kernel/sched/ext.c:99!",
             "Oops: Oops: 0000 [#1] SMP NOPTI",
-            "Oops: general protection fault, probably for non-canonical address 0xdead: 0000 [#1] SMP",
+            "Oops: general protection fault, probably for non-canonical address 0xdead: 0000 [#1] \
+             SMP",
             "Kernel panic - not syncing: Attempted to kill init! exitcode=0x00000100",
             "watchdog: BUG: soft lockup - CPU#0 stuck for 26s! [hackbench:77]",
             "watchdog: CPU2: Watchdog detected hard LOCKUP on cpu 2",
@@ -195,7 +224,10 @@ mod tests {
             "sched_ext: BPF scheduler \"baton\" disabled (runtime error)",
             "sched_ext: BPF scheduler \"baton\" disabled (runnable task stall)",
         ] {
-            check(&format!("[    1.000000] fine\n[   12.345678][  T91] {line}\nfine\n"), &[line]);
+            check(
+                &format!("[    1.000000] fine\n[   12.345678][  T91] {line}\nfine\n"),
+                &[line],
+            );
             check(line, &[line]);
         }
     }
@@ -203,30 +235,54 @@ mod tests {
     #[test]
     fn a_trace_belongs_to_the_complaint_before_it() {
         let trace = "[ 1.0] Call Trace:\n[ 1.0]  <TASK>\n[ 1.0]  dump_stack+0x1/0x2\n";
-        check(&format!("[ 1.0] WARNING: a.c:1 at f\n[ 1.0] RIP: 0010:f\n{trace}"), &["WARNING: a.c:1 at f"]);
+        check(
+            &format!("[ 1.0] WARNING: a.c:1 at f\n[ 1.0] RIP: 0010:f\n{trace}"),
+            &["WARNING: a.c:1 at f"],
+        );
         check(trace, &["Call Trace:"]);
         let far = "[ 1.0] fine\n".repeat(TRACE_DISTANCE);
-        check(&format!("[ 1.0] WARNING: a.c:1 at f\n{far}{trace}"), &["WARNING: a.c:1 at f", "Call Trace:"]);
+        check(
+            &format!("[ 1.0] WARNING: a.c:1 at f\n{far}{trace}"),
+            &["WARNING: a.c:1 at f", "Call Trace:"],
+        );
     }
 
     #[test]
     fn culprits() {
-        let check = |log: &str, expected| assert_eq!(culprit(log).map(|found| found.module), expected, "in:\n{log}");
+        let check = |log: &str, expected| {
+            assert_eq!(
+                culprit(log).map(|found| found.module),
+                expected,
+                "in:\n{log}"
+            )
+        };
         let words =
-            "[ 1.0] Oops: 0000 [#1] SMP NOPTI\n[ 1.0] CPU: 0 UID: 0 PID: 7 Comm: a [b] Tainted: [O]=OOT_MODULE\n";
-        check(&format!("{words}[ 1.0] RIP: 0010:pick+0x1/0x2 [baton_faulty]\n"), Some("baton_faulty"));
+            "[ 1.0] Oops: 0000 [#1] SMP NOPTI\n[ 1.0] CPU: 0 UID: 0 PID: 7 Comm: a [b] Tainted: \
+             [O]=OOT_MODULE\n";
+        check(
+            &format!("{words}[ 1.0] RIP: 0010:pick+0x1/0x2 [baton_faulty]\n"),
+            Some("baton_faulty"),
+        );
         let trace =
-            "[ 1.0] Call Trace:\n[ 1.0]  <TASK>\n[ 1.0]  ? old+0x1/0x2 [baton_wfq]\n[ 1.0]  pick+0x1/0x2 [baton_c]\n\
+            "[ 1.0] Call Trace:\n[ 1.0]  <TASK>\n[ 1.0]  ? old+0x1/0x2 [baton_wfq]\n[ 1.0]  \
+             pick+0x1/0x2 [baton_c]\n\
                      [ 1.0]  baton_guard+0x4/0x5 [baton]\n";
-        check(&format!("{words}[ 1.0] RIP: 0010:memcpy+0x1/0x2\n{trace}"), Some("baton_c"));
+        check(
+            &format!("{words}[ 1.0] RIP: 0010:memcpy+0x1/0x2\n{trace}"),
+            Some("baton_c"),
+        );
         check(
             &format!(
-                "{words}[ 1.0] RIP: 0010:memcpy+0x1/0x2\n[ 1.0] Modules linked in: baton_wfq(OE) [last unloaded: x]\n"
+                "{words}[ 1.0] RIP: 0010:memcpy+0x1/0x2\n[ 1.0] Modules linked in: baton_wfq(OE) \
+                 [last unloaded: x]\n"
             ),
             None,
         );
         // Not what was said before it died.
-        check(&format!("[ 0.9] RIP: 0010:a+0x1/0x2 [baton_a]\n{words}"), None);
+        check(
+            &format!("[ 0.9] RIP: 0010:a+0x1/0x2 [baton_a]\n{words}"),
+            None,
+        );
         check("", None);
     }
 
@@ -234,8 +290,14 @@ mod tests {
     fn excerpts() {
         assert_eq!(excerpt("a\nb\n\nc\n", 2), "  b\n  c");
         assert_eq!(excerpt("a", 2), "  a");
-        assert_eq!(excerpt("[ 1.0] WARNING: 0\na\nb\n", 1), "  WARNING: 0\n  ...\n  b");
-        assert_eq!(excerpt("a\n[ 1.0] Oops: 0\nb\nc\n", 2), "  [ 1.0] Oops: 0\n  b");
+        assert_eq!(
+            excerpt("[ 1.0] WARNING: 0\na\nb\n", 1),
+            "  WARNING: 0\n  ...\n  b"
+        );
+        assert_eq!(
+            excerpt("a\n[ 1.0] Oops: 0\nb\nc\n", 2),
+            "  [ 1.0] Oops: 0\n  b"
+        );
         assert!(excerpt("\n", 2).contains("first message"));
     }
 }

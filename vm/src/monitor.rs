@@ -1,22 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A look from outside at a guest that does not end: QEMU's machine protocol says what its CPUs do, and an NMI has its kernel say where.
+//! A look from outside at a guest that does not end: QEMU's machine protocol says what its CPUs do,
+//! and an NMI has its kernel say where.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::time::Duration;
 
-/// How often the CPUs are looked at, and how long apart: a CPU that takes no interrupt for so long is stuck.
+/// How often the CPUs are looked at, and how long apart: a CPU that takes no interrupt for so long
+/// is stuck.
 const LOOKS: u32 = 10;
 const APART: Duration = Duration::from_millis(100);
 
-/// The kernel has its modules, and nothing else that runs for long, from here on (arch/x86/include/asm/pgtable_64_types.h).
+/// The kernel has its modules, and nothing else that runs for long, from here on
+/// (arch/x86/include/asm/pgtable_64_types.h).
 const MODULES: u64 = 0xffff_ffff_c000_0000;
 
 /// The interrupt flag of a CPU's flags.
 const INTERRUPTS: u64 = 1 << 9;
 
-/// How QEMU is told to listen under this name, which is of the abstract kind: nothing is left of it.
+/// How QEMU is told to listen under this name, which is of the abstract kind: nothing is left of
+/// it.
 pub fn arguments(name: &str) -> [String; 4] {
     [
         "-chardev".into(),
@@ -26,9 +30,12 @@ pub fn arguments(name: &str) -> [String; 4] {
     ]
 }
 
-/// If a CPU is stuck, in a module or with interrupts off, has the guest's kernel print where all CPUs are, and end. False if none is, or nobody knows.
+/// If a CPU is stuck, in a module or with interrupts off, has the guest's kernel print where all
+/// CPUs are, and end. False if none is, or nobody knows.
 pub fn ask_where(name: &str) -> bool {
-    Monitor::open(name).and_then(|mut monitor| monitor.ask_where()).unwrap_or(false)
+    Monitor::open(name)
+        .and_then(|mut monitor| monitor.ask_where())
+        .unwrap_or(false)
 }
 
 struct Monitor(BufReader<UnixStream>);
@@ -74,7 +81,8 @@ impl Monitor {
     }
 }
 
-/// Of each CPU: is it in a module, or has it interrupts off and does not sleep? By QEMU's list of registers.
+/// Of each CPU: is it in a module, or has it interrupts off and does not sleep? By QEMU's list of
+/// registers.
 fn closed(registers: &str) -> Vec<bool> {
     let number = |text: &str, name: &str| {
         let at = text.find(name)? + name.len();
@@ -83,7 +91,11 @@ fn closed(registers: &str) -> Vec<bool> {
     };
     let cpus = registers.split("RAX=").skip(1);
     cpus.map(|text| {
-        let (place, flags, sleeps) = (number(text, "RIP="), number(text, "RFL="), number(text, "HLT="));
+        let (place, flags, sleeps) = (
+            number(text, "RIP="),
+            number(text, "RFL="),
+            number(text, "HLT="),
+        );
         let in_module = place.is_some_and(|place| place >= MODULES);
         sleeps == Some(0) && (in_module || flags.is_some_and(|flags| flags & INTERRUPTS == 0))
     })
@@ -98,13 +110,21 @@ mod tests {
     fn registers() {
         let cpu = |place: &str, flags: &str, halted: u32| {
             format!(
-                "CPU#0\\r\\nRAX=0 RBX=1\\r\\nRIP={place} RFL={flags} [---] CPL=0 II=0 A20=1 SMM=0 HLT={halted}\\r\\n"
+                "CPU#0\\r\\nRAX=0 RBX=1\\r\\nRIP={place} RFL={flags} [---] CPL=0 II=0 A20=1 SMM=0 \
+                 HLT={halted}\\r\\n"
             )
         };
         let in_kernel = |flags| cpu("ffffffff81000000", flags, 0);
-        assert_eq!(closed(&(in_kernel("00000246") + &in_kernel("00000046"))), [false, true]);
+        assert_eq!(
+            closed(&(in_kernel("00000246") + &in_kernel("00000046"))),
+            [false, true]
+        );
         assert_eq!(closed(&cpu("ffffffffc0401000", "00000246", 0)), [true]);
-        assert_eq!(closed(&cpu("ffffffff81000000", "00000046", 1)), [false], "it is offline");
+        assert_eq!(
+            closed(&cpu("ffffffff81000000", "00000046", 1)),
+            [false],
+            "it is offline"
+        );
         assert_eq!(closed("nothing"), []);
     }
 }

@@ -9,8 +9,8 @@ use crate::{error::Doing, monitor, Error, Result};
 /// The most CPUs a guest may have: what QEMU's default machine can address.
 pub const MAX_CPUS: u32 = 255;
 
-/// The shape of a guest's processors, written `NODESxCORESxTHREADS`: NUMA nodes, cores in each, hardware threads in
-/// each core. A node is one socket and shares one last-level cache.
+/// The shape of a guest's processors, written `NODESxCORESxTHREADS`: NUMA nodes, cores in each,
+/// hardware threads in each core. A node is one socket and shares one last-level cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Topology {
     /// NUMA nodes, at least 1.
@@ -34,7 +34,8 @@ impl FromStr for Topology {
     fn from_str(text: &str) -> Result<Self> {
         let wrong = |why: &str| {
             Error::User(format!(
-                "'{text}' is no topology: {why}; write NUMA nodes x cores x hardware threads, for example 2x4x2"
+                "'{text}' is no topology: {why}; write NUMA nodes x cores x hardware threads, for \
+                 example 2x4x2"
             ))
         };
         let numbers: Option<Vec<u32>> = text.split('x').map(|n| n.parse().ok()).collect();
@@ -45,10 +46,18 @@ impl FromStr for Topology {
         if nodes == 0 || cores == 0 || !(1..=2).contains(&threads) {
             return Err(wrong("nodes and cores are at least 1, threads 1 or 2"));
         }
-        if nodes.checked_mul(cores).and_then(|n| n.checked_mul(threads)).is_none_or(|n| n > MAX_CPUS) {
+        if nodes
+            .checked_mul(cores)
+            .and_then(|n| n.checked_mul(threads))
+            .is_none_or(|n| n > MAX_CPUS)
+        {
             return Err(wrong(&format!("a guest has at most {MAX_CPUS} CPUs")));
         }
-        Ok(Topology { nodes, cores, threads })
+        Ok(Topology {
+            nodes,
+            cores,
+            threads,
+        })
     }
 }
 
@@ -63,8 +72,8 @@ impl std::fmt::Display for Topology {
 pub enum Accelerator {
     /// Translation, one host thread for each guest CPU. Quick; guest times mean nothing.
     Fast,
-    /// Translation on one thread that counts instructions: each is 2 to the power of `shift` ns of guest time, and the same guest
-    /// gives the same numbers to the last digit.
+    /// Translation on one thread that counts instructions: each is 2 to the power of `shift` ns of
+    /// guest time, and the same guest gives the same numbers to the last digit.
     Icount {
         /// 0 for 1 ns per instruction. At most 10.
         shift: u8,
@@ -94,7 +103,8 @@ pub struct Machine<'a> {
     pub console: &'a Path,
     /// Where the control channel goes.
     pub control: &'a Path,
-    /// Whether the control channel is a serial port, which any kernel knows without a module; else the quicker virtio.
+    /// Whether the control channel is a serial port, which any kernel knows without a module; else
+    /// the quicker virtio.
     pub serial_control: bool,
     /// The name of the socket for looking at the guest from outside.
     pub monitor: &'a str,
@@ -102,14 +112,18 @@ pub struct Machine<'a> {
 
 /// The kernel's command line for every guest:
 /// - `panic=-1`: a panic ends the guest at once;
-/// - `oops=panic`: so does an oops, most of which leave a lock that the rest of the kernel waits for;
-/// - `loglevel=7`: warnings, too, must reach the console, for it may be all that is left of the guest;
-/// - `mitigations=off`, `nokaslr`, `random.trust_cpu=on`: fewer instructions that differ from run to run;
+/// - `oops=panic`: so does an oops, most of which leave a lock that the rest of the kernel waits
+///   for;
+/// - `loglevel=7`: warnings, too, must reach the console, for it may be all that is left of the
+///   guest;
+/// - `mitigations=off`, `nokaslr`, `random.trust_cpu=on`: fewer instructions that differ from run
+///   to run;
 /// - `tsc=reliable`: on a busy host the clock watchdog would blame the time stamp counter;
 /// - `cryptomgr.notests`: half a second of boot time;
 /// - `unknown_nmi_panic`, `panic_sys_info=all_bt`: by an NMI a guest that hangs says where.
 const KERNEL_ARGS: &str =
-    "console=ttyS0 panic=-1 oops=panic loglevel=7 mitigations=off nokaslr random.trust_cpu=on tsc=reliable \
+    "console=ttyS0 panic=-1 oops=panic loglevel=7 mitigations=off nokaslr random.trust_cpu=on \
+     tsc=reliable \
                            cryptomgr.notests unknown_nmi_panic panic_sys_info=all_bt";
 
 /// The arguments of `qemu-system-x86_64` for a machine.
@@ -117,35 +131,63 @@ pub fn arguments(m: &Machine) -> Vec<String> {
     let mut args: Vec<String> = Vec::new();
     let mut add = |option: &str, value: String| args.extend([option.to_owned(), value]);
     match m.accelerator {
-        // One thread for all CPUs: with one each, a CPU can run an instruction that another has just patched away (the kernel's
-        // static keys, toggled as sched_ext is attached), and dies of the trap that stood there.
+        // One thread for all CPUs: with one each, a CPU can run an instruction that another has
+        // just patched away (the kernel's static keys, toggled as sched_ext is attached), and dies
+        // of the trap that stood there.
         Accelerator::Fast => add("-accel", "tcg,thread=single".into()),
         Accelerator::Icount { shift } => {
             add("-accel", "tcg,thread=single".into());
             add("-icount", format!("shift={shift},sleep=off"));
-            // Two inputs that would differ from run to run: the time of day, and what the processor's rdrand returns.
+            // Two inputs that would differ from run to run: the time of day, and what the
+            // processor's rdrand returns.
             add("-rtc", "base=2026-01-01T00:00:00,clock=vm".into());
             add("-seed", "1".into());
         }
         Accelerator::Kvm => add("-accel", "kvm".into()),
     }
     // Without topoext each CPU would claim a last-level cache of its own.
-    let cpu = if m.accelerator == Accelerator::Kvm { "host" } else { "max,+topoext" };
+    let cpu = if m.accelerator == Accelerator::Kvm {
+        "host"
+    } else {
+        "max,+topoext"
+    };
     add("-cpu", cpu.into());
     add("-m", m.memory_mb.to_string());
     match m.topology {
-        None => add("-smp", format!("cpus={0},sockets=1,cores={0},threads=1", m.cpus)),
+        None => add(
+            "-smp",
+            format!("cpus={0},sockets=1,cores={0},threads=1", m.cpus),
+        ),
         Some(t) => {
-            add("-smp", format!("cpus={},sockets={},cores={},threads={}", t.cpus(), t.nodes, t.cores, t.threads));
+            add(
+                "-smp",
+                format!(
+                    "cpus={},sockets={},cores={},threads={}",
+                    t.cpus(),
+                    t.nodes,
+                    t.cores,
+                    t.threads
+                ),
+            );
             if t.nodes > 1 {
                 let per_node = t.cores * t.threads;
                 let share = m.memory_mb / t.nodes;
                 for node in 0..t.nodes {
                     // The first node takes what the division leaves.
-                    let size = if node == 0 { m.memory_mb - share * (t.nodes - 1) } else { share };
+                    let size = if node == 0 {
+                        m.memory_mb - share * (t.nodes - 1)
+                    } else {
+                        share
+                    };
                     let cpus = format!("{}-{}", node * per_node, (node + 1) * per_node - 1);
-                    add("-object", format!("memory-backend-ram,id=memory{node},size={size}M"));
-                    add("-numa", format!("node,nodeid={node},cpus={cpus},memdev=memory{node}"));
+                    add(
+                        "-object",
+                        format!("memory-backend-ram,id=memory{node},size={size}M"),
+                    );
+                    add(
+                        "-numa",
+                        format!("node,nodeid={node},cpus={cpus},memdev=memory{node}"),
+                    );
                 }
             }
         }
@@ -155,11 +197,17 @@ pub fn arguments(m: &Machine) -> Vec<String> {
     }
     let mut add = |option: &str, value: String| args.extend([option.to_owned(), value]);
     add("-display", "none".into());
-    add("-chardev", format!("file,id=console,path={}", m.console.display()));
+    add(
+        "-chardev",
+        format!("file,id=console,path={}", m.console.display()),
+    );
     add("-serial", "chardev:console".into());
     add("-chardev", "stdio,id=output,signal=off".into());
     add("-serial", "chardev:output".into());
-    add("-chardev", format!("file,id=control,path={}", m.control.display()));
+    add(
+        "-chardev",
+        format!("file,id=control,path={}", m.control.display()),
+    );
     // A virtio device answers when the host gets round to it, and the slow serial port at once.
     if m.serial_control || matches!(m.accelerator, Accelerator::Icount { .. }) {
         add("-serial", "chardev:control".into());
@@ -171,14 +219,23 @@ pub fn arguments(m: &Machine) -> Vec<String> {
     let mut add = |option: &str, value: String| args.extend([option.to_owned(), value]);
     add("-kernel", m.kernel.display().to_string());
     add("-initrd", m.initrd.display().to_string());
-    add("-append", [&[KERNEL_ARGS.to_owned()], m.kernel_args].concat().join(" "));
+    add(
+        "-append",
+        [&[KERNEL_ARGS.to_owned()], m.kernel_args]
+            .concat()
+            .join(" "),
+    );
     args
 }
 
 /// Whether the host's virtualisation is there to be tried.
 pub(crate) fn kvm_device() -> Result<()> {
     let device = "/dev/kvm";
-    std::fs::OpenOptions::new().read(true).write(true).open(device).doing(|| format!("opening {device}"))?;
+    std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(device)
+        .doing(|| format!("opening {device}"))?;
     Ok(())
 }
 
@@ -190,12 +247,31 @@ mod tests {
         let parsed = text.parse::<Topology>();
         match expected {
             Some((nodes, cores, threads)) => {
-                assert_eq!(parsed.unwrap(), Topology { nodes, cores, threads }, "{text}");
-                assert_eq!(Topology { nodes, cores, threads }.to_string(), text);
+                assert_eq!(
+                    parsed.unwrap(),
+                    Topology {
+                        nodes,
+                        cores,
+                        threads
+                    },
+                    "{text}"
+                );
+                assert_eq!(
+                    Topology {
+                        nodes,
+                        cores,
+                        threads
+                    }
+                    .to_string(),
+                    text
+                );
             }
             None => {
                 let message = parsed.expect_err(text).to_string();
-                assert!(message.contains(&format!("'{text}'")) && message.contains("2x4x2"), "{message}");
+                assert!(
+                    message.contains(&format!("'{text}'")) && message.contains("2x4x2"),
+                    "{message}"
+                );
             }
         }
     }
@@ -205,9 +281,10 @@ mod tests {
         check_topology("2x2x1", Some((2, 2, 1)));
         check_topology("1x1x1", Some((1, 1, 1)));
         check_topology("4x8x2", Some((4, 8, 2)));
-        for wrong in
-            ["", "2", "2x2", "2x2x1x1", "0x1x1", "1x0x1", "1x1x0", "1x1x3", "ax1x1", "2x2x", "-1x1x1", " 1x1x1"]
-        {
+        for wrong in [
+            "", "2", "2x2", "2x2x1x1", "0x1x1", "1x0x1", "1x1x0", "1x1x3", "ax1x1", "2x2x",
+            "-1x1x1", " 1x1x1",
+        ] {
             check_topology(wrong, None);
         }
         check_topology("16x16x1", None);
@@ -255,17 +332,28 @@ mod tests {
                 "-chardev file,id=control,path=/x",
             ],
         );
-        assert!(!fast.contains("-icount") && !fast.contains("-numa"), "{fast}");
+        assert!(
+            !fast.contains("-icount") && !fast.contains("-numa"),
+            "{fast}"
+        );
         let icount = line(Accelerator::Icount { shift: 0 }, 1, None);
-        check_line(&icount, &["-accel tcg,thread=single -icount shift=0,sleep=off", "-serial chardev:control"]);
+        check_line(
+            &icount,
+            &[
+                "-accel tcg,thread=single -icount shift=0,sleep=off",
+                "-serial chardev:control",
+            ],
+        );
         assert!(!icount.contains("virtio"), "{icount}");
         check_line(&line(Accelerator::Kvm, 1, None), &["-accel kvm -cpu host"]);
         check_line(
             &line(Accelerator::Fast, 1, Some("3x2x2")),
             &[
                 "-smp cpus=12,sockets=3,cores=2,threads=2",
-                "-object memory-backend-ram,id=memory0,size=334M -numa node,nodeid=0,cpus=0-3,memdev=memory0",
-                "-object memory-backend-ram,id=memory2,size=333M -numa node,nodeid=2,cpus=8-11,memdev=memory2",
+                "-object memory-backend-ram,id=memory0,size=334M -numa \
+                 node,nodeid=0,cpus=0-3,memdev=memory0",
+                "-object memory-backend-ram,id=memory2,size=333M -numa \
+                 node,nodeid=2,cpus=8-11,memdev=memory2",
             ],
         );
     }

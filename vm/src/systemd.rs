@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! systemd as a guest's first process: its programs and units, as they are installed here, and a unit for the guest's command.
+//! systemd as a guest's first process: its programs and units, as they are installed here, and a
+//! unit for the guest's command.
 
 use std::io::Write;
 use std::path::Path;
@@ -36,7 +37,8 @@ Type=oneshot
 ExecStart=/init command
 ";
 
-/// systemd kills what runs when the machine is powered off; the command says itself when it is over.
+/// systemd kills what runs when the machine is powered off; the command says itself when it is
+/// over.
 const DEFAULT: &str = "[Unit]
 Description=The guest
 Requires=multi-user.target
@@ -47,7 +49,9 @@ AllowIsolate=yes
 pub fn add<W: Write>(guest: &mut Initramfs<W>) -> Result<()> {
     let dir = Path::new("/usr/lib/systemd");
     if !dir.join("systemd").exists() {
-        return Err(Error::Environment("systemd, which the guest is to have, is not installed here".into()));
+        return Err(Error::Environment(
+            "systemd, which the guest is to have, is not installed here".into(),
+        ));
     }
     for program in PROGRAMS {
         let path = dir.join(program);
@@ -60,10 +64,22 @@ pub fn add<W: Write>(guest: &mut Initramfs<W>) -> Result<()> {
         let path = dir.join("system").join(unit);
         guest.host_path(&path, &path.display().to_string())?;
     }
-    guest.file("/etc/systemd/system/baton-guest.service", 0o644, COMMAND.as_bytes())?;
-    guest.file("/etc/systemd/system/default.target", 0o644, DEFAULT.as_bytes())?;
+    guest.file(
+        "/etc/systemd/system/baton-guest.service",
+        0o644,
+        COMMAND.as_bytes(),
+    )?;
+    guest.file(
+        "/etc/systemd/system/default.target",
+        0o644,
+        DEFAULT.as_bytes(),
+    )?;
     guest.file("/etc/os-release", 0o644, b"ID=guest\nNAME=Guest\n")?;
-    guest.file("/etc/machine-id", 0o644, b"00000000000000000000000000000001\n")?;
+    guest.file(
+        "/etc/machine-id",
+        0o644,
+        b"00000000000000000000000000000001\n",
+    )?;
     guest.file("/etc/passwd", 0o644, b"root:x:0:0:root:/root:/bin/sh\n")?;
     guest.file("/etc/group", 0o644, b"root:x:0:\n")?;
     guest.file("/run/baton/systemd", 0o644, b"")

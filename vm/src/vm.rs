@@ -19,9 +19,17 @@ use crate::qemu::{self, Accelerator, Machine, MAX_CPUS};
 use crate::{cpio, kernel_log, monitor, systemd, Error, Initramfs, Kernel, Result, Topology};
 
 /// The programs, besides busybox's applets, that every guest has unless told otherwise.
-pub const DEFAULT_TOOLS: &[&str] = &["perf", "hackbench", "stress-ng", "bpftool", "taskset", "chrt"];
+pub const DEFAULT_TOOLS: &[&str] = &[
+    "perf",
+    "hackbench",
+    "stress-ng",
+    "bpftool",
+    "taskset",
+    "chrt",
+];
 
-/// How often a guest is booted that died in the kernel's first second for the load of this machine, as [`BUSY_HOST`] says.
+/// How often a guest is booted that died in the kernel's first second for the load of this machine,
+/// as [`BUSY_HOST`] says.
 const BOOTS: u32 = 3;
 
 /// What a kernel says whose timer interrupt did not come in time, as QEMU had no CPU for it.
@@ -48,19 +56,23 @@ pub struct Vm {
     pub topology: Option<Topology>,
     /// Memory in MiB; the files in the guest live there, too. Default 1024.
     pub memory_mb: u32,
-    /// Count instructions, each of which is 2 to this power of ns of guest time (0 to 10); a run repeats. With 0, several times
-    /// slower than without; each more halves the work of a second of guest time. Default none.
+    /// Count instructions, each of which is 2 to this power of ns of guest time (0 to 10); a run
+    /// repeats. With 0, several times slower than without; each more halves the work of a second of
+    /// guest time. Default none.
     pub icount: Option<u8>,
-    /// Whether systemd is the guest's first process, and the command one of its services. Default false.
+    /// Whether systemd is the guest's first process, and the command one of its services. Default
+    /// false.
     pub systemd: bool,
-    /// The program to run and its arguments. A program that is installed here is taken along; any other name must be an
-    /// applet of busybox, one of `tools`, or a path that `files_in` fills.
+    /// The program to run and its arguments. A program that is installed here is taken along; any
+    /// other name must be an applet of busybox, one of `tools`, or a path that `files_in` fills.
     pub command: Vec<String>,
-    /// Programs to take along, by name. Default [`DEFAULT_TOOLS`]; fewer boot faster under `icount`.
+    /// Programs to take along, by name. Default [`DEFAULT_TOOLS`]; fewer boot faster under
+    /// `icount`.
     pub tools: Vec<String>,
     /// Other files to take along.
     pub files_in: Vec<FileIn>,
-    /// Absolute paths in the guest of files or directories to bring back. What does not exist is not brought back.
+    /// Absolute paths in the guest of files or directories to bring back. What does not exist is
+    /// not brought back.
     pub files_out: Vec<String>,
     /// The kernel to boot. Default that of the root.
     pub kernel: Option<Kernel>,
@@ -108,16 +120,20 @@ pub struct Outcome {
 }
 
 impl Vm {
-    /// Boots the guest, runs the command, passing its output on to `output` as it comes, and powers off.
+    /// Boots the guest, runs the command, passing its output on to `output` as it comes, and powers
+    /// off.
     ///
-    /// QEMU dies with the thread that called this. With `BATON_KVM=1` in the environment the host's virtualisation is
-    /// used, if a trial boot shows that it can run this kernel; `icount` goes before it.
+    /// QEMU dies with the thread that called this. With `BATON_KVM=1` in the environment the host's
+    /// virtualisation is used, if a trial boot shows that it can run this kernel; `icount` goes
+    /// before it.
     ///
     /// # Errors
     /// See [`Error`]. A command that fails is not an error, but an [`Outcome`] with its exit code.
     pub fn run(&self, output: &mut (dyn Write + Send)) -> Result<Outcome> {
         let accelerator = match self.icount {
-            Some(shift) => Accelerator::Icount { shift: shift.min(10) },
+            Some(shift) => Accelerator::Icount {
+                shift: shift.min(10),
+            },
             None if kvm_works() => Accelerator::Kvm,
             None => Accelerator::Fast,
         };
@@ -126,10 +142,15 @@ impl Vm {
 
     fn run_on(&self, accelerator: Accelerator, output: &mut (dyn Write + Send)) -> Result<Outcome> {
         if self.command.is_empty() {
-            return Err(Error::User("there is no command for the guest to run".into()));
+            return Err(Error::User(
+                "there is no command for the guest to run".into(),
+            ));
         }
         if !(1..=MAX_CPUS).contains(&self.cpus) {
-            return Err(Error::User(format!("a guest has 1 to {MAX_CPUS} CPUs, not {}", self.cpus)));
+            return Err(Error::User(format!(
+                "a guest has 1 to {MAX_CPUS} CPUs, not {}",
+                self.cpus
+            )));
         }
         let initrd = self.initramfs()?;
         for _ in 1..BOOTS {
@@ -139,17 +160,29 @@ impl Vm {
             }
         }
         match self.boot(accelerator, &initrd, output) {
-            Err(Error::Died { log, .. }) if log.contains(BUSY_HOST) => Err(Error::Environment(format!(
-                "the guest's timer did not tick as it booted ({BUSY_HOST}), {BOOTS} times: this machine is too busy"
-            ))),
+            Err(Error::Died { log, .. }) if log.contains(BUSY_HOST) => {
+                Err(Error::Environment(format!(
+                "the guest's timer did not tick as it booted ({BUSY_HOST}), {BOOTS} times: this \
+                 machine is too busy"
+            )))
+            }
             result => result,
         }
     }
 
-    fn boot(&self, accelerator: Accelerator, initrd: &File, output: &mut (dyn Write + Send)) -> Result<Outcome> {
+    fn boot(
+        &self,
+        accelerator: Accelerator,
+        initrd: &File,
+        output: &mut (dyn Write + Send),
+    ) -> Result<Outcome> {
         static GUESTS: AtomicU32 = AtomicU32::new(0);
         let (console, control) = (memory_file("console")?, memory_file("control")?);
-        let monitor = format!("baton-{}-{}", std::process::id(), GUESTS.fetch_add(1, Ordering::Relaxed));
+        let monitor = format!(
+            "baton-{}-{}",
+            std::process::id(),
+            GUESTS.fetch_add(1, Ordering::Relaxed)
+        );
         let kernel = self.kernel.clone().map_or_else(Kernel::of_root, Ok)?;
         let arguments = qemu::arguments(&Machine {
             accelerator,
@@ -172,7 +205,11 @@ impl Vm {
             End::Exited(status, messages) if !status.success() => {
                 return Err(Error::Environment(format!(
                     "QEMU failed ({status}): {}",
-                    if messages.trim().is_empty() { "it said nothing" } else { messages.trim() }
+                    if messages.trim().is_empty() {
+                        "it said nothing"
+                    } else {
+                        messages.trim()
+                    }
                 )));
             }
             End::Exited(status, _) => status,
@@ -181,11 +218,18 @@ impl Vm {
                     Some(_) => "the command had ended, but the guest did not power off",
                     None => "the command had not ended",
                 };
-                return Err(Error::TimedOut { seconds: self.timeout.as_secs(), state, log: console });
+                return Err(Error::TimedOut {
+                    seconds: self.timeout.as_secs(),
+                    state,
+                    log: console,
+                });
             }
         };
         let Some(report) = report else {
-            return Err(Error::Died { how: format!("QEMU: {status}"), log: console });
+            return Err(Error::Died {
+                how: format!("QEMU: {status}"),
+                log: console,
+            });
         };
         let complaints = kernel_log::complaints(&console);
         let outcome = Outcome {
@@ -198,7 +242,10 @@ impl Vm {
         if complaints.is_empty() || self.tolerate_complaints {
             Ok(outcome)
         } else {
-            Err(Error::Complaints { complaints, outcome: Box::new(outcome) })
+            Err(Error::Complaints {
+                complaints,
+                outcome: Box::new(outcome),
+            })
         }
     }
 
@@ -219,17 +266,40 @@ impl Vm {
         if !program.contains('/') && !is_applet(program) && which(program).is_some() {
             guest.tool(program)?;
         }
-        let command = format!("exec {}\n", self.command.iter().map(|a| quote(a)).collect::<Vec<_>>().join(" "));
+        let command = format!(
+            "exec {}\n",
+            self.command
+                .iter()
+                .map(|a| quote(a))
+                .collect::<Vec<_>>()
+                .join(" ")
+        );
         guest.file("/run/baton/command", 0o644, command.as_bytes())?;
-        let out: String = self.files_out.iter().map(|path| format!("{path}\n")).collect();
+        let out: String = self
+            .files_out
+            .iter()
+            .map(|path| format!("{path}\n"))
+            .collect();
         guest.file("/run/baton/out", 0o644, out.as_bytes())?;
-        guest.finish()?.into_inner().map_err(|e| e.into_error()).doing(|| "writing the guest's initramfs".into())
+        guest
+            .finish()?
+            .into_inner()
+            .map_err(|e| e.into_error())
+            .doing(|| "writing the guest's initramfs".into())
     }
 
     /// Passes the output on until QEMU ends or the time is over.
-    fn supervise(&self, mut qemu: Child, monitor: &str, output: &mut (dyn Write + Send)) -> Result<(End, Vec<u8>)> {
+    fn supervise(
+        &self,
+        mut qemu: Child,
+        monitor: &str,
+        output: &mut (dyn Write + Send),
+    ) -> Result<(End, Vec<u8>)> {
         let deadline = Instant::now() + self.timeout;
-        let mut stdout = qemu.stdout.take().expect("QEMU's standard output is a pipe");
+        let mut stdout = qemu
+            .stdout
+            .take()
+            .expect("QEMU's standard output is a pipe");
         let mut stderr = qemu.stderr.take().expect("QEMU's standard error is a pipe");
         let nobody_listens = AtomicBool::new(false);
         std::thread::scope(|threads| {
@@ -240,7 +310,8 @@ impl Vm {
             });
             let messages = threads.spawn(move || {
                 let mut text = Vec::new();
-                // What cannot be read any more is not worth an error of its own: the exit status tells.
+                // What cannot be read any more is not worth an error of its own: the exit status
+                // tells.
                 let _ = stderr.read_to_end(&mut text);
                 String::from_utf8_lossy(&text).into_owned()
             });
@@ -262,7 +333,10 @@ impl Vm {
             let messages = messages.join().expect("reading does not panic");
             let forwarded = forward.join().expect("the output's write does not panic");
             let captured = forwarded.doing(|| "passing on the guest's output".into())?;
-            Ok((status.map_or(End::Stopped, |status| End::Exited(status, messages)), captured))
+            Ok((
+                status.map_or(End::Stopped, |status| End::Exited(status, messages)),
+                captured,
+            ))
         })
     }
 }
@@ -299,7 +373,8 @@ enum End {
     Stopped,
 }
 
-/// What the guest's first process sends when the command has ended: `exit CODE`, newline, a cpio archive.
+/// What the guest's first process sends when the command has ended: `exit CODE`, newline, a cpio
+/// archive.
 struct Report {
     exit_code: i32,
     files: BTreeMap<String, Vec<u8>>,
@@ -312,13 +387,18 @@ impl Report {
         let line = std::str::from_utf8(&control[..newline]).ok()?;
         let exit_code = line.strip_prefix("exit ")?.parse().ok()?;
         let entries = cpio::read(&control[newline + 1..]).ok()?;
-        let files = entries.into_iter().filter(|e| e.mode & cpio::S_IFMT == cpio::S_IFREG);
-        let files = files.map(|e| (format!("/{}", e.name.trim_start_matches('/')), e.data)).collect();
+        let files = entries
+            .into_iter()
+            .filter(|e| e.mode & cpio::S_IFMT == cpio::S_IFREG);
+        let files = files
+            .map(|e| (format!("/{}", e.name.trim_start_matches('/')), e.data))
+            .collect();
         Some(Report { exit_code, files })
     }
 }
 
-/// Whether a guest of ours boots on the host's virtualisation, found out once, and only if BATON_KVM=1 asks for it.
+/// Whether a guest of ours boots on the host's virtualisation, found out once, and only if
+/// BATON_KVM=1 asks for it.
 fn kvm_works() -> bool {
     static WORKS: OnceLock<bool> = OnceLock::new();
     *WORKS.get_or_init(|| {
@@ -330,7 +410,9 @@ fn kvm_works() -> bool {
             timeout: Duration::from_secs(10),
             ..Default::default()
         };
-        asked && qemu::kvm_device().is_ok() && trial.run_on(Accelerator::Kvm, &mut std::io::sink()).is_ok()
+        asked
+            && qemu::kvm_device().is_ok()
+            && trial.run_on(Accelerator::Kvm, &mut std::io::sink()).is_ok()
     })
 }
 
@@ -338,8 +420,13 @@ fn spawn(arguments: &[String]) -> Result<Child> {
     const QEMU: &str = "qemu-system-x86_64";
     let us = getpid();
     let mut command = Command::new(QEMU);
-    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    // SAFETY: Fork-quiet. Between fork and exec only two system calls are made, and nothing is allocated.
+    command
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    // SAFETY: Fork-quiet. Between fork and exec only two system calls are made, and nothing is
+    // allocated.
     unsafe {
         command.pre_exec(move || {
             set_parent_process_death_signal(Some(Signal::KILL))?;
@@ -352,24 +439,32 @@ fn spawn(arguments: &[String]) -> Result<Child> {
     }
     command.spawn().map_err(|e| {
         Error::Environment(format!(
-            "{QEMU} cannot be started ({e}); run inside Baton's Debian root (vm/enter), which has it, or install it"
+            "{QEMU} cannot be started ({e}); run inside Baton's Debian root (vm/enter), which has \
+             it, or install it"
         ))
     })
 }
 
 fn memory_file(name: &str) -> Result<File> {
-    let fd = memfd_create(format!("baton-{name}"), MemfdFlags::CLOEXEC).doing(|| "making a memory file".into())?;
+    let fd = memfd_create(format!("baton-{name}"), MemfdFlags::CLOEXEC)
+        .doing(|| "making a memory file".into())?;
     Ok(File::from(fd))
 }
 
 /// The path under which QEMU opens a file that is open here.
 fn path_of(file: &File) -> PathBuf {
-    PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()))
+    PathBuf::from(format!(
+        "/proc/{}/fd/{}",
+        std::process::id(),
+        file.as_raw_fd()
+    ))
 }
 
 fn bytes_of(mut file: File) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    file.rewind().and_then(|()| file.read_to_end(&mut bytes)).doing(|| "reading what the guest sent".into())?;
+    file.rewind()
+        .and_then(|()| file.read_to_end(&mut bytes))
+        .doing(|| "reading what the guest sent".into())?;
     Ok(bytes)
 }
 
@@ -380,7 +475,11 @@ fn text_of(file: File) -> Result<String> {
 
 fn is_applet(name: &str) -> bool {
     let list = Command::new("busybox").arg("--list").output();
-    list.is_ok_and(|o| String::from_utf8_lossy(&o.stdout).lines().any(|applet| applet == name))
+    list.is_ok_and(|o| {
+        String::from_utf8_lossy(&o.stdout)
+            .lines()
+            .any(|applet| applet == name)
+    })
 }
 
 /// One word for a shell.
@@ -394,7 +493,15 @@ mod tests {
 
     #[test]
     fn quoting_survives_a_shell() {
-        for word in ["", "plain", "two words", "it's", "$HOME `x` \\ \"q\"", "a\nb", "*"] {
+        for word in [
+            "",
+            "plain",
+            "two words",
+            "it's",
+            "$HOME `x` \\ \"q\"",
+            "a\nb",
+            "*",
+        ] {
             let script = format!("printf %s {}", quote(word));
             let output = Command::new("sh").arg("-c").arg(script).output().unwrap();
             assert_eq!(String::from_utf8(output.stdout).unwrap(), word);
@@ -405,11 +512,16 @@ mod tests {
     fn reports() {
         let mut archive = cpio::Writer::new(b"exit 137\n".to_vec());
         archive.entry("tmp", cpio::S_IFDIR | 0o755, &[]).unwrap();
-        archive.entry("tmp/a", cpio::S_IFREG | 0o644, b"data").unwrap();
+        archive
+            .entry("tmp/a", cpio::S_IFREG | 0o644, b"data")
+            .unwrap();
         let whole = archive.finish().unwrap();
         let report = Report::parse(&whole).unwrap();
         assert_eq!(report.exit_code, 137);
-        assert_eq!(report.files, BTreeMap::from([("/tmp/a".to_owned(), b"data".to_vec())]));
+        assert_eq!(
+            report.files,
+            BTreeMap::from([("/tmp/a".to_owned(), b"data".to_vec())])
+        );
         for cut in [0, 4, 9, 50, whole.len() - 20] {
             assert!(Report::parse(&whole[..cut]).is_none(), "cut at {cut}");
         }

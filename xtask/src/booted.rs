@@ -48,9 +48,21 @@ struct Guest {
 /// The guests, the longest first. Each test is for one kind of machine; those for two CPUs, by far
 /// the most, are dealt to two guests.
 const GUESTS: [Guest; 4] = [
-    Guest { name: "2 CPUs, first half", machine: &["--cpus", "2"], part: "1/2" },
-    Guest { name: "2 CPUs, second half", machine: &["--cpus", "2"], part: "2/2" },
-    Guest { name: "4 CPUs", machine: &["--cpus", "4"], part: "1/1" },
+    Guest {
+        name: "2 CPUs, first half",
+        machine: &["--cpus", "2"],
+        part: "1/2",
+    },
+    Guest {
+        name: "2 CPUs, second half",
+        machine: &["--cpus", "2"],
+        part: "2/2",
+    },
+    Guest {
+        name: "4 CPUs",
+        machine: &["--cpus", "4"],
+        part: "1/1",
+    },
     // One that has systemd, and applies a configuration as it boots.
     Guest {
         name: "systemd",
@@ -83,7 +95,10 @@ pub fn all(root: &Path) -> Result {
     for release in kernels::flavours(root)? {
         let name = format!("kernel {release}");
         let built = &built;
-        jobs.push(Job { name, run: Box::new(move || kernels::must_pass(built, &release)) });
+        jobs.push(Job {
+            name,
+            run: Box::new(move || kernels::must_pass(built, &release)),
+        });
     }
     judged(&side_by_side(jobs))
 }
@@ -101,7 +116,10 @@ fn guests<'a>(built: &'a Built<'_>, repeat: &'a str, word: &'a str) -> Vec<Job<'
         let machine = [&[ICOUNT, "--timeout", timeout.as_str()], guest.machine].concat();
         let command = [PROGRAM, "--repeat", repeat, "--part", guest.part, word];
         let command = built.guest(&machine, &POLICIES, &command);
-        Job { name: guest.name.into(), run: Box::new(move || tested(guest.name, command)) }
+        Job {
+            name: guest.name.into(),
+            run: Box::new(move || tested(guest.name, command)),
+        }
     };
     GUESTS.iter().map(job).collect()
 }
@@ -120,7 +138,8 @@ pub fn hogs(root: &Path, seconds: &str) -> Result {
 
 fn for_seconds(root: &Path, what: &str, seconds: &str) -> Result {
     let timeout = seconds.parse::<u64>();
-    let timeout = timeout.map_err(|e| format!("{seconds}: {e}; it takes a number of seconds"))? + 600;
+    let timeout =
+        timeout.map_err(|e| format!("{seconds}: {e}; it takes a number of seconds"))? + 600;
     let machine = ["--cpus", "2", "--timeout", &timeout.to_string()];
     let command = Built::new(root)?.guest(&machine, &POLICIES, &[PROGRAM, what, seconds]);
     tested(what, command).map(drop)
@@ -131,7 +150,11 @@ fn tested(name: &str, command: Command) -> Result<String> {
     if shown.status.success() {
         Ok(shown.counted().unwrap_or_default().to_owned())
     } else {
-        Err(format!("the booted tests failed ({})\n{}", shown.status, shown.findings()))
+        Err(format!(
+            "the booted tests failed ({})\n{}",
+            shown.status,
+            shown.findings()
+        ))
     }
 }
 
@@ -146,9 +169,21 @@ pub struct Built<'a> {
 
 impl<'a> Built<'a> {
     pub fn new(root: &'a Path) -> Result<Self> {
-        cargo(root, &["build", "--release", "--package", "baton-cli", "--package", "baton-booted"])?;
+        cargo(
+            root,
+            &[
+                "build",
+                "--release",
+                "--package",
+                "baton-cli",
+                "--package",
+                "baton-booted",
+            ],
+        )?;
         let target = std::env::var_os("CARGO_TARGET_DIR");
-        let target = target.map_or_else(|| root.join("target"), PathBuf::from).join("release");
+        let target = target
+            .map_or_else(|| root.join("target"), PathBuf::from)
+            .join("release");
         // Here, as guests that begin together would wait for each other's builds.
         let mut build = Command::new(target.join("baton"));
         let build = build.arg("build").args(POLICIES).current_dir(root);
@@ -156,7 +191,11 @@ impl<'a> Built<'a> {
         if !status.success() {
             return Err(format!("`baton build` failed ({status}); see above"));
         }
-        Ok(Built { root, clients: clients::files(root, &target)?, target })
+        Ok(Built {
+            root,
+            clients: clients::files(root, &target)?,
+            target,
+        })
     }
 
     /// The command that boots a guest with these policies, options of `baton vm run`, and command.
@@ -165,7 +204,8 @@ impl<'a> Built<'a> {
         tool.args(["vm", "run", "--memory", "2000"]).args(machine);
         tool.args(policies.iter().flat_map(|policy| ["--with", policy]));
         let program = self.target.join("baton-booted");
-        tool.arg("--in").arg(format!("{}:{PROGRAM}", program.display()));
+        tool.arg("--in")
+            .arg(format!("{}:{PROGRAM}", program.display()));
         for (host, guest) in &self.clients {
             tool.arg("--in").arg(format!("{}:{guest}", host.display()));
         }
@@ -185,15 +225,26 @@ pub struct Shown {
 impl Shown {
     /// Runs a command, and prints its lines as they come, with `name` before each.
     pub fn of(name: &str, mut command: Command) -> Result<Self> {
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().map_err(|e| cannot_run("baton vm run", &e))?;
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command
+            .spawn()
+            .map_err(|e| cannot_run("baton vm run", &e))?;
         let (output, errors) = (child.stdout.take(), child.stderr.take());
         let (output, errors) = thread::scope(|scope| {
             let output = scope.spawn(|| shown(name, output));
             (output.join().unwrap_or_default(), shown(name, errors))
         });
-        let status = child.wait().map_err(|e| format!("waiting for a guest: {e}"))?;
-        Ok(Self { status, output, errors })
+        let status = child
+            .wait()
+            .map_err(|e| format!("waiting for a guest: {e}"))?;
+        Ok(Self {
+            status,
+            output,
+            errors,
+        })
     }
 
     /// The line that says how many tests passed.
@@ -205,10 +256,16 @@ impl Shown {
     /// the guest said of their machine, and how its errors end.
     pub fn findings(&self) -> String {
         const LAST: usize = 30;
-        let failed = self.output.lines().filter(|line| line.starts_with("FAILED  "));
+        let failed = self
+            .output
+            .lines()
+            .filter(|line| line.starts_with("FAILED  "));
         let errors: Vec<&str> = self.errors.lines().collect();
         let last = &errors[errors.len().saturating_sub(LAST)..];
-        failed.chain(last.iter().copied()).map(|line| format!("  {}\n", line.trim_end())).collect()
+        failed
+            .chain(last.iter().copied())
+            .map(|line| format!("  {}\n", line.trim_end()))
+            .collect()
     }
 }
 
@@ -216,7 +273,10 @@ impl Shown {
 fn shown(name: &str, from: Option<impl Read>) -> String {
     let mut text = String::new();
     let Some(from) = from else { return text };
-    for line in BufReader::new(from).split(b'\n').map_while(std::io::Result::ok) {
+    for line in BufReader::new(from)
+        .split(b'\n')
+        .map_while(std::io::Result::ok)
+    {
         let line = String::from_utf8_lossy(&line);
         println!("{name} | {}", line.trim_end_matches('\r'));
         text.push_str(&line);
@@ -241,7 +301,9 @@ pub struct Done {
 /// Does all jobs, as many at a time as this machine has CPUs, and gives their ends in the order of
 /// the jobs.
 pub fn side_by_side(jobs: Vec<Job<'_>>) -> Vec<Done> {
-    let workers = thread::available_parallelism().map_or(1, usize::from).min(jobs.len());
+    let workers = thread::available_parallelism()
+        .map_or(1, usize::from)
+        .min(jobs.len());
     let jobs = Mutex::new(jobs.into_iter().enumerate());
     let done = Mutex::new(Vec::new());
     let work = || {

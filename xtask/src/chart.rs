@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Draws a chart as SVG: curves, or groups of bars that lie. On white, so that it can be read on a dark page, too.
+//! Draws a chart as SVG: curves, or groups of bars that lie. On white, so that it can be read on a
+//! dark page, too.
 
 use crate::Result;
 use plotters::{
@@ -59,7 +60,10 @@ pub enum Shape {
         curves: Vec<(String, Vec<(f64, f64)>)>,
     },
     /// Groups of bars, in each one for each name.
-    Bars { names: Vec<String>, groups: Vec<Group> },
+    Bars {
+        names: Vec<String>,
+        groups: Vec<Group>,
+    },
 }
 
 /// Bars that lie side by side.
@@ -73,8 +77,16 @@ pub struct Group {
 impl Chart {
     pub fn values(&self) -> Vec<f64> {
         match &self.shape {
-            Shape::Lines { curves, .. } => curves.iter().flat_map(|(_, points)| points).map(|point| point.1).collect(),
-            Shape::Bars { groups, .. } => groups.iter().flat_map(|group| &group.bars).map(|bar| bar.0).collect(),
+            Shape::Lines { curves, .. } => curves
+                .iter()
+                .flat_map(|(_, points)| points)
+                .map(|point| point.1)
+                .collect(),
+            Shape::Bars { groups, .. } => groups
+                .iter()
+                .flat_map(|group| &group.bars)
+                .map(|bar| bar.0)
+                .collect(),
         }
     }
 }
@@ -84,10 +96,15 @@ pub fn svg(chart: &Chart) -> Result<String> {
     let mut text = String::new();
     let height = match &chart.shape {
         Shape::Lines { .. } => HEIGHT,
-        Shape::Bars { names, groups } => 2 * MARGIN + AXIS + groups.len() as u32 * (names.len() as u32 * BAR + GAP),
+        Shape::Bars { names, groups } => {
+            2 * MARGIN + AXIS + groups.len() as u32 * (names.len() as u32 * BAR + GAP)
+        }
     };
-    draw(chart, SVGBackend::with_string(&mut text, (WIDTH, height)).into_drawing_area())
-        .map_err(|e| format!("a figure cannot be drawn: {e}"))?;
+    draw(
+        chart,
+        SVGBackend::with_string(&mut text, (WIDTH, height)).into_drawing_area(),
+    )
+    .map_err(|e| format!("a figure cannot be drawn: {e}"))?;
     Ok(text)
 }
 
@@ -114,7 +131,10 @@ fn draw(chart: &Chart, root: Area<'_>) -> Drawn {
     };
     for (nr, name) in names.into_iter().enumerate() {
         let y = (MARGIN + 22 * nr as u32) as i32;
-        legend.draw(&Rectangle::new([(4, y), (18, y + 12)], COLOURS[nr % COLOURS.len()].filled()))?;
+        legend.draw(&Rectangle::new(
+            [(4, y), (18, y + 12)],
+            COLOURS[nr % COLOURS.len()].filled(),
+        ))?;
         legend.draw(&Text::new(name.to_owned(), (26, y), FONT))?;
     }
     root.present()
@@ -123,19 +143,33 @@ fn draw(chart: &Chart, root: Area<'_>) -> Drawn {
 /// Of the values' axis: whole powers of ten, or from 0 to a tenth more than the largest.
 fn range(chart: &Chart) -> Range<f64> {
     let values = chart.values();
-    let (least, most) = (values.iter().copied().fold(f64::MAX, f64::min), values.iter().copied().fold(0.0, f64::max));
+    let (least, most) = (
+        values.iter().copied().fold(f64::MAX, f64::min),
+        values.iter().copied().fold(0.0, f64::max),
+    );
     match chart.logarithmic {
         true => 10f64.powf(least.log10().floor())..10f64.powf(most.log10().floor() + 1.0),
         false => 0.0..most * 1.1,
     }
 }
 
-fn lines<Y>(plot: &Area<'_>, value: &str, y: Y, over: &str, curves: &[(String, Vec<(f64, f64)>)]) -> Drawn
+fn lines<Y>(
+    plot: &Area<'_>,
+    value: &str,
+    y: Y,
+    over: &str,
+    curves: &[(String, Vec<(f64, f64)>)],
+) -> Drawn
 where
     Y: AsRangedCoord<Value = f64>,
     Y::CoordDescType: Ranged<ValueType = f64> + ValueFormatter<f64>,
 {
-    let xs = || curves.iter().flat_map(|(_, points)| points).map(|point| point.0);
+    let xs = || {
+        curves
+            .iter()
+            .flat_map(|(_, points)| points)
+            .map(|point| point.0)
+    };
     let x = xs().fold(f64::MAX, f64::min)..xs().fold(0.0, f64::max);
     let mut chart = ChartBuilder::on(plot)
         .margin(MARGIN)
@@ -155,8 +189,15 @@ where
         .draw()?;
     for (nr, (_, points)) in curves.iter().enumerate() {
         let colour = COLOURS[nr % COLOURS.len()];
-        chart.draw_series(LineSeries::new(points.iter().copied(), colour.stroke_width(2)))?;
-        chart.draw_series(points.iter().map(|&point| Circle::new(point, 3, colour.filled())))?;
+        chart.draw_series(LineSeries::new(
+            points.iter().copied(),
+            colour.stroke_width(2),
+        ))?;
+        chart.draw_series(
+            points
+                .iter()
+                .map(|&point| Circle::new(point, 3, colour.filled())),
+        )?;
     }
     Ok(())
 }
@@ -190,9 +231,16 @@ where
         let top = nr as f64 + (1.0 - thickness * group.bars.len() as f64) / 2.0;
         let (_, middle) = chart.backend_coord(&(from, nr as f64 + 0.5));
         let name = font.pos(Pos::new(HPos::Right, VPos::Center));
-        plot.draw(&Text::new(group.name.clone(), ((MARGIN + NAMES) as i32 - 8, middle), name))?;
+        plot.draw(&Text::new(
+            group.name.clone(),
+            ((MARGIN + NAMES) as i32 - 8, middle),
+            name,
+        ))?;
         for (bar, (length, text)) in group.bars.iter().enumerate() {
-            let (above, below) = (top + thickness * bar as f64, top + thickness * (bar as f64 + 1.0));
+            let (above, below) = (
+                top + thickness * bar as f64,
+                top + thickness * (bar as f64 + 1.0),
+            );
             let colour = COLOURS[bar % COLOURS.len()].filled();
             chart.draw_series([Rectangle::new([(from, above), (*length, below)], colour)])?;
             let (end, middle) = chart.backend_coord(&(*length, (above + below) / 2.0));
@@ -207,8 +255,11 @@ where
 fn short(number: f64) -> String {
     let rounded = (number * 1e3).round() / 1e3;
     let text = rounded.to_string();
-    let (whole, rest) =
-        text.split_once('.').map_or((&*text, String::new()), |(whole, rest)| (whole, format!(".{rest}")));
+    let (whole, rest) = text
+        .split_once('.')
+        .map_or((&*text, String::new()), |(whole, rest)| {
+            (whole, format!(".{rest}"))
+        });
     let mut grouped = String::new();
     for (place, digit) in whole.chars().enumerate() {
         if place > 0 && (whole.len() - place).is_multiple_of(3) {
@@ -234,30 +285,56 @@ mod tests {
 
     #[test]
     fn a_bar_is_as_long_as_its_number() {
-        let bar = |value: f64| Group { name: format!("of {value}"), bars: vec![(value, value.to_string())] };
+        let bar = |value: f64| Group {
+            name: format!("of {value}"),
+            bars: vec![(value, value.to_string())],
+        };
         let chart = |groups| Chart {
             value: "us".into(),
             logarithmic: false,
-            shape: Shape::Bars { names: vec!["p99".into()], groups },
+            shape: Shape::Bars {
+                names: vec!["p99".into()],
+                groups,
+            },
         };
         let svg = svg(&chart(vec![bar(10.0), bar(20.0)])).unwrap();
         let lengths: Vec<u32> = svg
             .lines()
             .filter(|line| line.starts_with("<rect") && line.contains("height=\"18\""))
-            .filter_map(|line| line.split("width=\"").nth(1)?.split('"').next()?.parse().ok())
+            .filter_map(|line| {
+                line.split("width=\"")
+                    .nth(1)?
+                    .split('"')
+                    .next()?
+                    .parse()
+                    .ok()
+            })
             .collect();
         assert_eq!(lengths.len(), 2, "{svg}");
         assert!(lengths[1].abs_diff(2 * lengths[0]) <= 1, "{lengths:?}");
-        assert!(svg.contains("of 20") && svg.contains("p99") && svg.contains("us"), "{svg}");
+        assert!(
+            svg.contains("of 20") && svg.contains("p99") && svg.contains("us"),
+            "{svg}"
+        );
     }
 
     #[test]
     fn powers_of_ten() {
         let points = vec![(50.0, 7.7), (80.0, 695.0)];
-        let shape = Shape::Lines { over: "load, %".into(), curves: vec![("eevdf".into(), points)] };
-        let chart = Chart { value: "us".into(), logarithmic: true, shape };
+        let shape = Shape::Lines {
+            over: "load, %".into(),
+            curves: vec![("eevdf".into(), points)],
+        };
+        let chart = Chart {
+            value: "us".into(),
+            logarithmic: true,
+            shape,
+        };
         assert_eq!(range(&chart), 1.0..1000.0);
         let svg = svg(&chart).unwrap();
-        assert!(svg.contains("<polyline") && svg.contains("\n100\n"), "{svg}");
+        assert!(
+            svg.contains("<polyline") && svg.contains("\n100\n"),
+            "{svg}"
+        );
     }
 }

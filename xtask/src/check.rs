@@ -23,7 +23,10 @@ const STEPS: &[Step] = &[
 ];
 
 /// Crates that are built for the kernel's target only, and so are no members of the workspace.
-const KERNEL_CRATES: &[&str] = &["hosts/kernel/core-lib/Cargo.toml", "hosts/kernel/glue/Cargo.toml"];
+const KERNEL_CRATES: &[&str] = &[
+    "hosts/kernel/core-lib/Cargo.toml",
+    "hosts/kernel/glue/Cargo.toml",
+];
 
 /// `cargo xtask check`.
 pub fn check(root: &Path) -> Result {
@@ -34,13 +37,18 @@ fn house_rules(root: &Path) -> Result {
     let files = files::list(root)?;
     let mut found: Vec<String> = files.iter().flat_map(rules::of_file).collect();
     found.extend(rules::policies_forbid_unsafe(&files));
-    found.extend(rules::architecture_paths(&files, |path| root.join(path).exists()));
+    found.extend(rules::architecture_paths(&files, |path| {
+        root.join(path).exists()
+    }));
     none(found, "the house rules")
 }
 
 fn allowed_edges(root: &Path) -> Result {
     let files: Vec<File> = files::list(root)?;
-    none(edges::violations(root, &files)?, "the table of dependencies")
+    none(
+        edges::violations(root, &files)?,
+        "the table of dependencies",
+    )
 }
 
 fn policy_pages(root: &Path) -> Result {
@@ -50,19 +58,27 @@ fn policy_pages(root: &Path) -> Result {
 }
 
 fn policy_sizes(root: &Path) -> Result {
-    none(sizes::violations(&files::list(root)?), "the bounds of policies' lines")
+    none(
+        sizes::violations(&files::list(root)?),
+        "the bounds of policies' lines",
+    )
 }
 
 fn none(found: Vec<String>, what: &str) -> Result {
     match found.len() {
         0 => Ok(()),
-        count => Err(format!("{}\n{count} breaches of {what}; fix the files named", found.join("\n"))),
+        count => Err(format!(
+            "{}\n{count} breaches of {what}; fix the files named",
+            found.join("\n")
+        )),
     }
 }
 
 fn formatting(root: &Path) -> Result {
     cargo(root, &["fmt", "--all", "--check"])?;
-    KERNEL_CRATES.iter().try_for_each(|manifest| cargo(root, &["fmt", "--manifest-path", manifest, "--check"]))
+    KERNEL_CRATES
+        .iter()
+        .try_for_each(|manifest| cargo(root, &["fmt", "--manifest-path", manifest, "--check"]))
 }
 
 fn clippy(root: &Path) -> Result {

@@ -12,8 +12,11 @@ use std::{
 };
 
 /// The examples that `docs/hints.md` has, in Rust, C and Python.
-const EXAMPLES: [&str; 3] =
-    ["policy/hints/examples/echo.rs", "policy/c/examples/echo.c", "policy/python/examples/echo.py"];
+const EXAMPLES: [&str; 3] = [
+    "policy/hints/examples/echo.rs",
+    "policy/c/examples/echo.c",
+    "policy/python/examples/echo.py",
+];
 /// Where the guest has what is in Python.
 const SCRIPTS: &str = "/usr/lib/baton";
 /// Prints the files of all that the client imports.
@@ -26,29 +29,68 @@ print('\\n'.join(sorted({m.__file__ for m in sys.modules.values() if getattr(m, 
 /// Files of this machine, and where a guest has them.
 pub fn files(root: &Path, target: &Path) -> Result<Vec<(PathBuf, String)>> {
     let mut files = in_python(root)?;
-    for (source, name) in [("tests/booted/hints.c", "baton-hints-c"), (EXAMPLES[1], "baton-example-c")] {
-        files.push((in_c(root, source, target.join(name))?, format!("/usr/bin/{name}")));
+    for (source, name) in [
+        ("tests/booted/hints.c", "baton-hints-c"),
+        (EXAMPLES[1], "baton-example-c"),
+    ] {
+        files.push((
+            in_c(root, source, target.join(name))?,
+            format!("/usr/bin/{name}"),
+        ));
     }
-    files.push((in_bpf(root, target.join("held.bpf.o"))?, format!("{SCRIPTS}/held.bpf.o")));
-    cargo(root, &["build", "--release", "--package", "baton-hints", "--example", "echo"])?;
-    files.push((target.join("examples/echo"), "/usr/bin/baton-example-rust".into()));
+    files.push((
+        in_bpf(root, target.join("held.bpf.o"))?,
+        format!("{SCRIPTS}/held.bpf.o"),
+    ));
+    cargo(
+        root,
+        &[
+            "build",
+            "--release",
+            "--package",
+            "baton-hints",
+            "--example",
+            "echo",
+        ],
+    )?;
+    files.push((
+        target.join("examples/echo"),
+        "/usr/bin/baton-example-rust".into(),
+    ));
     Ok(files)
 }
 
 fn in_c(root: &Path, source: &str, program: PathBuf) -> Result<PathBuf> {
-    compiled(root, &["cc", "-O2", "-Wall", "-Wextra", "-Werror", "-Ipolicy/c"], source, program)
+    compiled(
+        root,
+        &["cc", "-O2", "-Wall", "-Wextra", "-Werror", "-Ipolicy/c"],
+        source,
+        program,
+    )
 }
 
 /// A BPF program that the test of it loads (tests/booted/src/held.rs).
 fn in_bpf(root: &Path, object: PathBuf) -> Result<PathBuf> {
     // Where Debian has the headers of its architecture.
-    let compiler = ["clang", "-O2", "-g", "-target", "bpf", "-I/usr/include/x86_64-linux-gnu", "-c"];
+    let compiler = [
+        "clang",
+        "-O2",
+        "-g",
+        "-target",
+        "bpf",
+        "-I/usr/include/x86_64-linux-gnu",
+        "-c",
+    ];
     compiled(root, &compiler, "tests/booted/held.bpf.c", object)
 }
 
 fn compiled(root: &Path, compiler: &[&str], source: &str, output: PathBuf) -> Result<PathBuf> {
     let mut command = Command::new(compiler[0]);
-    command.args(&compiler[1..]).args([source, "-o"]).arg(&output).current_dir(root);
+    command
+        .args(&compiler[1..])
+        .args([source, "-o"])
+        .arg(&output)
+        .current_dir(root);
     match command.status() {
         Ok(status) if status.success() => Ok(output),
         Ok(status) => Err(format!("{source} is not compiled ({status}); see above")),
@@ -59,19 +101,34 @@ fn compiled(root: &Path, compiler: &[&str], source: &str, output: PathBuf) -> Re
 /// The interpreter, of its library what is needed, the client, its test and its example.
 fn in_python(root: &Path) -> Result<Vec<(PathBuf, String)>> {
     let interpreter = "/usr/bin/python3";
-    let asked = Command::new(interpreter).args(["-B", "-S", "-c", IMPORTS]).current_dir(root).output();
+    let asked = Command::new(interpreter)
+        .args(["-B", "-S", "-c", IMPORTS])
+        .current_dir(root)
+        .output();
     let asked = asked.map_err(|e| cannot_run(interpreter, &e))?;
     if !asked.status.success() {
         let why = String::from_utf8_lossy(&asked.stderr);
-        return Err(format!("policy/python/baton_hints.py cannot be imported:\n{why}"));
+        return Err(format!(
+            "policy/python/baton_hints.py cannot be imported:\n{why}"
+        ));
     }
     let imports = String::from_utf8_lossy(&asked.stdout).into_owned();
-    let library = imports.lines().filter(|file| file.starts_with("/usr/lib/python"));
-    let mut files: Vec<(PathBuf, String)> = library.map(|file| (file.into(), file.into())).collect();
+    let library = imports
+        .lines()
+        .filter(|file| file.starts_with("/usr/lib/python"));
+    let mut files: Vec<(PathBuf, String)> =
+        library.map(|file| (file.into(), file.into())).collect();
     files.push((interpreter.into(), interpreter.into()));
-    for script in ["policy/python/baton_hints.py", "tests/booted/hints.py", EXAMPLES[2]] {
+    for script in [
+        "policy/python/baton_hints.py",
+        "tests/booted/hints.py",
+        EXAMPLES[2],
+    ] {
         let path = root.join(script);
-        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let name = path
+            .file_name()
+            .map(|name| name.to_string_lossy().into_owned())
+            .unwrap_or_default();
         files.push((path, format!("{SCRIPTS}/{name}")));
     }
     Ok(files)
@@ -81,18 +138,29 @@ fn in_python(root: &Path) -> Result<Vec<(PathBuf, String)>> {
 mod tests {
     use super::*;
 
-    /// What users copy is what the booted tests run: all of each example but the comment at its top.
+    /// What users copy is what the booted tests run: all of each example but the comment at its
+    /// top.
     #[test]
     fn the_examples_are_in_the_docs() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-        let read = |path: &str| std::fs::read_to_string(root.join(path)).unwrap_or_else(|e| panic!("{path}: {e}"));
+        let read = |path: &str| {
+            std::fs::read_to_string(root.join(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
+        };
         let docs = read("docs/hints.md");
         for (path, language) in EXAMPLES.iter().zip(["rust", "c", "python"]) {
             let text = read(path);
-            let (_, program) = text.split_once("\n\n").unwrap_or_else(|| panic!("{path} has no comment at its top"));
+            let (_, program) = text
+                .split_once("\n\n")
+                .unwrap_or_else(|| panic!("{path} has no comment at its top"));
             let expected = format!("```{language}\n{program}```\n");
-            assert!(docs.contains(&expected), "docs/hints.md does not have, as {path} has:\n{expected}");
-            assert!(docs.contains(&format!("](../{path})")), "docs/hints.md has no link to {path}");
+            assert!(
+                docs.contains(&expected),
+                "docs/hints.md does not have, as {path} has:\n{expected}"
+            );
+            assert!(
+                docs.contains(&format!("](../{path})")),
+                "docs/hints.md has no link to {path}"
+            );
         }
     }
 }

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Which of our crates may depend on which. A new edge must be entered here, where a reviewer sees it.
+//! Which of our crates may depend on which. A new edge must be entered here, where a reviewer sees
+//! it.
 
 use crate::{files::File, steps::cargo_output, Result};
 use serde_json::Value;
 use std::{collections::BTreeMap, path::Path};
 
-/// A crate and those of ours that it may depend on, its tests included. [`POLICY`] stands for every crate under `policies/`.
+/// A crate and those of ours that it may depend on, its tests included. [`POLICY`] stands for every
+/// crate under `policies/`.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("baton-abi", &[]),
     ("baton-seam", &[]),
@@ -14,27 +16,65 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("baton-bridge", &["baton", "baton-abi", "baton-seam"]),
     (POLICY, &["baton"]),
     ("baton-core", &["baton-abi", "baton-message"]),
-    ("baton-core-lib", &["baton-abi", "baton-core", "baton-message", "baton-trace"]),
+    (
+        "baton-core-lib",
+        &["baton-abi", "baton-core", "baton-message", "baton-trace"],
+    ),
     ("baton-glue", &["baton-abi", "baton-bridge"]),
-    ("baton-native-glue", &["baton-abi", "baton-bridge", "baton-seam"]),
-    ("baton-native", &["baton-abi", "baton-core", "baton-native-glue", "baton-seam"]),
+    (
+        "baton-native-glue",
+        &["baton-abi", "baton-bridge", "baton-seam"],
+    ),
+    (
+        "baton-native",
+        &["baton-abi", "baton-core", "baton-native-glue", "baton-seam"],
+    ),
     ("baton-hints", &["baton-abi", "baton-message", POLICY]),
     ("baton-runtime", &["baton-hints", POLICY]),
     ("baton-conformance", &[]),
     ("baton-trace", &["baton-abi"]),
     (
         "baton-sim",
-        &["baton", "baton-abi", "baton-conformance", "baton-core", "baton-native", "baton-seam", "baton-trace", POLICY],
+        &[
+            "baton",
+            "baton-abi",
+            "baton-conformance",
+            "baton-core",
+            "baton-native",
+            "baton-seam",
+            "baton-trace",
+            POLICY,
+        ],
     ),
-    ("baton-interleave", &["baton", "baton-abi", "baton-core", "baton-native", POLICY]),
+    (
+        "baton-interleave",
+        &["baton", "baton-abi", "baton-core", "baton-native", POLICY],
+    ),
     (
         "baton-replay",
-        &["baton", "baton-abi", "baton-core", "baton-native", "baton-seam", "baton-sim", "baton-trace", POLICY],
+        &[
+            "baton",
+            "baton-abi",
+            "baton-core",
+            "baton-native",
+            "baton-seam",
+            "baton-sim",
+            "baton-trace",
+            POLICY,
+        ],
     ),
     ("baton-vm", &[]),
     (
         "baton-booted",
-        &["baton-conformance", "baton-hints", "baton-native", "baton-replay", "baton-runtime", "baton-trace", POLICY],
+        &[
+            "baton-conformance",
+            "baton-hints",
+            "baton-native",
+            "baton-replay",
+            "baton-runtime",
+            "baton-trace",
+            POLICY,
+        ],
     ),
     ("baton-cli", &[ANY]),
     ("xtask", &[]),
@@ -55,7 +95,10 @@ pub fn violations(root: &Path, files: &[File]) -> Result<Vec<String>> {
     let mut crates = BTreeMap::new();
     add_crates(root, &mut crates, &[])?;
     // Those that are built for the kernel only are no members of the workspace.
-    for file in files.iter().filter(|file| file.name() == "Cargo.toml" && file.text.contains("[package]")) {
+    for file in files
+        .iter()
+        .filter(|file| file.name() == "Cargo.toml" && file.text.contains("[package]"))
+    {
         if !crates.contains_key(&file.path) {
             add_crates(root, &mut crates, &["--manifest-path", &file.path])?;
         }
@@ -68,18 +111,35 @@ fn add_crates(root: &Path, crates: &mut BTreeMap<String, Crate>, arguments: &[&s
     let mut command = vec!["metadata", "--no-deps", "--format-version", "1"];
     command.extend(arguments);
     let metadata = cargo_output(root, &command)?;
-    let metadata: Value = serde_json::from_slice(&metadata).map_err(|e| format!("cannot read cargo metadata: {e}"))?;
-    let root = root.canonicalize().map_err(|e| format!("cannot find {}: {e}", root.display()))?;
+    let metadata: Value = serde_json::from_slice(&metadata)
+        .map_err(|e| format!("cannot read cargo metadata: {e}"))?;
+    let root = root
+        .canonicalize()
+        .map_err(|e| format!("cannot find {}: {e}", root.display()))?;
     for package in metadata["packages"].as_array().into_iter().flatten() {
         let manifest = Path::new(text(&package["manifest_path"]));
-        let path = manifest.strip_prefix(&root).unwrap_or(manifest).display().to_string();
-        let row = if path.starts_with("policies/") { POLICY } else { text(&package["name"]) }.to_owned();
+        let path = manifest
+            .strip_prefix(&root)
+            .unwrap_or(manifest)
+            .display()
+            .to_string();
+        let row = if path.starts_with("policies/") {
+            POLICY
+        } else {
+            text(&package["name"])
+        }
+        .to_owned();
         // Ours are those given by path.
-        let ours = package["dependencies"].as_array().into_iter().flatten().filter(|d| d["path"].is_string());
-        let row_of = |d: &Value| match Path::new(text(&d["path"])).starts_with(root.join("policies")) {
-            true => POLICY.to_owned(),
-            false => text(&d["name"]).to_owned(),
-        };
+        let ours = package["dependencies"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter(|d| d["path"].is_string());
+        let row_of =
+            |d: &Value| match Path::new(text(&d["path"])).starts_with(root.join("policies")) {
+                true => POLICY.to_owned(),
+                false => text(&d["name"]).to_owned(),
+            };
         let depends_on = ours.map(row_of).collect();
         crates.insert(path, Crate { row, depends_on });
     }
@@ -90,20 +150,34 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or("")
 }
 
-fn compare<'a>(crates: impl Iterator<Item = &'a Crate> + Clone, allowed: &[(&str, &[&str])]) -> Vec<String> {
+fn compare<'a>(
+    crates: impl Iterator<Item = &'a Crate> + Clone,
+    allowed: &[(&str, &[&str])],
+) -> Vec<String> {
     let mut found = Vec::new();
     for Crate { row, depends_on } in crates.clone() {
         let Some((_, allowed)) = allowed.iter().find(|(name, _)| name == row) else {
-            found.push(format!("crate {row} has no row in xtask/src/edges.rs: add one with what it may depend on"));
+            found.push(format!(
+                "crate {row} has no row in xtask/src/edges.rs: add one with what it may depend on"
+            ));
             continue;
         };
         let edge_is_new = |to: &&String| !allowed.contains(&to.as_str()) && !allowed.contains(&ANY);
         found.extend(depends_on.iter().filter(edge_is_new).map(|to| {
-            format!("{row} must not depend on {to}: see the map in ARCHITECTURE.md and the table in xtask/src/edges.rs")
+            format!(
+                "{row} must not depend on {to}: see the map in ARCHITECTURE.md and the table \
+                in xtask/src/edges.rs"
+            )
         }));
     }
-    let stale = allowed.iter().filter(|(name, _)| !crates.clone().any(|found| found.row == *name));
-    found.extend(stale.map(|(name, _)| format!("xtask/src/edges.rs has a row for {name}, which does not exist")));
+    let stale = allowed
+        .iter()
+        .filter(|(name, _)| !crates.clone().any(|found| found.row == *name));
+    found.extend(
+        stale.map(|(name, _)| {
+            format!("xtask/src/edges.rs has a row for {name}, which does not exist")
+        }),
+    );
     found
 }
 
@@ -112,12 +186,20 @@ mod tests {
     use super::*;
 
     fn a_crate(row: &str, depends_on: &[&str]) -> Crate {
-        Crate { row: row.into(), depends_on: depends_on.iter().map(|&d| d.into()).collect() }
+        Crate {
+            row: row.into(),
+            depends_on: depends_on.iter().map(|&d| d.into()).collect(),
+        }
     }
 
     #[test]
     fn each_breach_is_named_once() {
-        let allowed: &[(&str, &[&str])] = &[("baton", &[]), (POLICY, &["baton"]), ("baton-cli", &[ANY]), ("gone", &[])];
+        let allowed: &[(&str, &[&str])] = &[
+            ("baton", &[]),
+            (POLICY, &["baton"]),
+            ("baton-cli", &[ANY]),
+            ("gone", &[]),
+        ];
         let crates = [
             a_crate("baton", &[]),
             a_crate(POLICY, &["baton"]),

@@ -7,9 +7,10 @@
 //! <!-- figure NAME: bars, log; value: LABEL; columns: A | B -->                    a group of bars for each row
 //! ```
 //!
-//! (`log` where the values' axis is logarithmic), and somewhere on the page `![...](figures/NAME.svg)`. Of columns with the same name the first is
-//! meant. A row with no number there is not drawn, nor is a curve of one point. What an axis cannot have is refused: less than 0, nothing but 0, on a
-//! logarithmic one 0.
+//! (`log` where the values' axis is logarithmic), and somewhere on the page
+//! `![...](figures/NAME.svg)`. Of columns with the same name the first is meant. A row with no
+//! number there is not drawn, nor is a curve of one point. What an axis cannot have is refused:
+//! less than 0, nothing but 0, on a logarithmic one 0.
 
 use crate::{
     chart::{self, Chart, Group, Shape},
@@ -36,14 +37,24 @@ pub fn write(root: &Path) -> Result {
 pub fn check(root: &Path) -> Result {
     let files = files::list(root)?;
     let drawn = drawn(&files)?;
-    let committed: Vec<&File> = files.iter().filter(|file| file.path.starts_with(FIGURES)).collect();
+    let committed: Vec<&File> = files
+        .iter()
+        .filter(|file| file.path.starts_with(FIGURES))
+        .collect();
     let mut found = Vec::new();
     for (path, text) in &drawn {
-        if !committed.iter().any(|file| file.path == *path && file.text == *text) {
-            found.push(format!("{path} is not what the table of its page gives: run `cargo xtask figures`"));
+        if !committed
+            .iter()
+            .any(|file| file.path == *path && file.text == *text)
+        {
+            found.push(format!(
+                "{path} is not what the table of its page gives: run `cargo xtask figures`"
+            ));
         }
     }
-    let stray = committed.iter().filter(|file| !drawn.iter().any(|(path, _)| *path == file.path));
+    let stray = committed
+        .iter()
+        .filter(|file| !drawn.iter().any(|(path, _)| *path == file.path));
     found.extend(stray.map(|file| format!("{} belongs to no table: remove it", file.path)));
     match found.is_empty() {
         true => Ok(()),
@@ -54,21 +65,40 @@ pub fn check(root: &Path) -> Result {
 /// Paths and texts of all figures.
 fn drawn(files: &[File]) -> Result<Vec<(String, String)>> {
     let mut drawn = Vec::new();
-    for page in files.iter().filter(|file| file.path.starts_with(PAGES) && file.extension() == "md") {
-        for (number, line) in page.text.lines().enumerate().filter(|(_, line)| line.starts_with(BEGINS)) {
+    for page in files
+        .iter()
+        .filter(|file| file.path.starts_with(PAGES) && file.extension() == "md")
+    {
+        for (number, line) in page
+            .text
+            .lines()
+            .enumerate()
+            .filter(|(_, line)| line.starts_with(BEGINS))
+        {
             let place = |message| format!("{}:{}: {message}", page.path, number + 1);
             let table: Vec<Vec<&str>> = page
                 .text
                 .lines()
                 .skip(number + 1)
                 .skip_while(|line| line.is_empty())
-                .map_while(|line| Some(line.strip_prefix('|')?.strip_suffix('|')?.split('|').map(str::trim).collect()))
+                .map_while(|line| {
+                    Some(
+                        line.strip_prefix('|')?
+                            .strip_suffix('|')?
+                            .split('|')
+                            .map(str::trim)
+                            .collect(),
+                    )
+                })
                 .collect();
             let (name, chart) = chart_of(line, &table).map_err(place)?;
             if !page.text.contains(&format!("](figures/{name}.svg)")) {
                 return Err(place(format!("the page does not show figures/{name}.svg")));
             }
-            drawn.push((format!("{FIGURES}{name}.svg"), chart::svg(&chart).map_err(place)?));
+            drawn.push((
+                format!("{FIGURES}{name}.svg"),
+                chart::svg(&chart).map_err(place)?,
+            ));
         }
     }
     Ok(drawn)
@@ -76,8 +106,12 @@ fn drawn(files: &[File]) -> Result<Vec<(String, String)>> {
 
 /// What the comment says of the table: the figure's name, and the chart.
 fn chart_of(comment: &str, table: &[Vec<&str>]) -> Result<(String, Chart)> {
-    let said = comment.strip_prefix(BEGINS).and_then(|rest| rest.strip_suffix(" -->"));
-    let (name, said) = said.and_then(|said| said.split_once(": ")).ok_or("a figure is `<!-- figure NAME: ... -->`")?;
+    let said = comment
+        .strip_prefix(BEGINS)
+        .and_then(|rest| rest.strip_suffix(" -->"));
+    let (name, said) = said
+        .and_then(|said| said.split_once(": "))
+        .ok_or("a figure is `<!-- figure NAME: ... -->`")?;
     let mut parts = said.split("; ");
     let (shape, logarithmic) = match parts.next() {
         Some("lines") => ("lines", false),
@@ -93,20 +127,38 @@ fn chart_of(comment: &str, table: &[Vec<&str>]) -> Result<(String, Chart)> {
     };
     let parts: Vec<(&str, &str)> = parts.filter_map(|part| part.split_once(": ")).collect();
     let part = |key: &str| parts.iter().find(|part| part.0 == key).map(|part| part.1);
-    let needed = |key: &str| part(key).ok_or_else(|| format!("the figure does not say `{key}: ...`"));
-    let [head, _, rows @ ..] = table else { return Err("no table follows the figure".into()) };
+    let needed =
+        |key: &str| part(key).ok_or_else(|| format!("the figure does not say `{key}: ...`"));
+    let [head, _, rows @ ..] = table else {
+        return Err("no table follows the figure".into());
+    };
     let column = |title: &str| {
-        head.iter().position(|cell| *cell == title).ok_or_else(|| format!("the table has no column `{title}`"))
+        head.iter()
+            .position(|cell| *cell == title)
+            .ok_or_else(|| format!("the table has no column `{title}`"))
     };
     let names: Vec<&str> = needed("columns")?.split(" | ").collect();
-    let columns = names.iter().map(|name| column(name)).collect::<Result<Vec<usize>>>()?;
-    let cell = |row: &[&str], column: usize| row.get(column).map(|cell| (*cell).to_owned()).unwrap_or_default();
+    let columns = names
+        .iter()
+        .map(|name| column(name))
+        .collect::<Result<Vec<usize>>>()?;
+    let cell = |row: &[&str], column: usize| {
+        row.get(column)
+            .map(|cell| (*cell).to_owned())
+            .unwrap_or_default()
+    };
     let number = |row: &[&str], column: usize, logarithmic: bool| {
         let text = cell(row, column);
         let number = number(&text);
-        match number.is_none_or(|number| number.is_finite() && number >= 0.0 && !(logarithmic && number == 0.0)) {
+        match number.is_none_or(|number| {
+            number.is_finite() && number >= 0.0 && !(logarithmic && number == 0.0)
+        }) {
             true => Ok(number),
-            false => Err(format!("`{text}` in column `{}`, row `{}`, cannot be drawn", head[column], cell(row, 0))),
+            false => Err(format!(
+                "`{text}` in column `{}`, row `{}`, cannot be drawn",
+                head[column],
+                cell(row, 0)
+            )),
         }
     };
     let shape = if shape == "lines" {
@@ -116,7 +168,9 @@ fn chart_of(comment: &str, table: &[Vec<&str>]) -> Result<(String, Chart)> {
         for row in rows {
             for (name, &column) in names.iter().zip(&columns) {
                 let name = by.map_or((*name).to_owned(), |by| cell(row, by));
-                let (Some(x), Some(y)) = (number(row, over, false)?, number(row, column, logarithmic)?) else {
+                let (Some(x), Some(y)) =
+                    (number(row, over, false)?, number(row, column, logarithmic)?)
+                else {
                     continue;
                 };
                 match curves.iter_mut().find(|curve| curve.0 == name) {
@@ -126,22 +180,38 @@ fn chart_of(comment: &str, table: &[Vec<&str>]) -> Result<(String, Chart)> {
             }
         }
         curves.retain(|curve| curve.1.len() > 1);
-        Shape::Lines { over: head[over].to_owned(), curves }
+        Shape::Lines {
+            over: head[over].to_owned(),
+            curves,
+        }
     } else {
         let mut groups = Vec::new();
         for row in rows {
-            let bar = |&column: &usize| Ok(number(row, column, logarithmic)?.map(|number| (number, cell(row, column))));
+            let bar = |&column: &usize| {
+                Ok(number(row, column, logarithmic)?.map(|number| (number, cell(row, column))))
+            };
             let bars: Vec<_> = columns.iter().map(bar).collect::<Result<_>>()?;
-            groups.extend(bars.into_iter().collect::<Option<_>>().map(|bars| Group { name: cell(row, 0), bars }));
+            groups.extend(bars.into_iter().collect::<Option<_>>().map(|bars| Group {
+                name: cell(row, 0),
+                bars,
+            }));
         }
-        Shape::Bars { names: names.iter().map(|&name| name.to_owned()).collect(), groups }
+        Shape::Bars {
+            names: names.iter().map(|&name| name.to_owned()).collect(),
+            groups,
+        }
     };
-    let chart = Chart { value: needed("value")?.to_owned(), logarithmic, shape };
+    let chart = Chart {
+        value: needed("value")?.to_owned(),
+        logarithmic,
+        shape,
+    };
     match chart.values().iter().any(|value| *value > 0.0) {
         true => Ok((name.to_owned(), chart)),
-        false => {
-            Err(format!("no row of the table has a number above 0 to draw in the columns `{}`", names.join(" | ")))
-        }
+        false => Err(format!(
+            "no row of the table has a number above 0 to draw in the columns `{}`",
+            names.join(" | ")
+        )),
     }
 }
 
@@ -155,41 +225,85 @@ mod tests {
     use super::*;
 
     fn table(text: &str) -> Vec<Vec<&str>> {
-        text.lines().map(|line| line.split('|').map(str::trim).collect()).collect()
+        text.lines()
+            .map(|line| line.split('|').map(str::trim).collect())
+            .collect()
     }
 
     #[test]
     fn a_curve_for_each_column() {
-        let rows = table("load, % | eevdf | share | mine\n - \n 50 | 695 | 1 | 8.7\n 80 | 1,681 | 1 | 8");
-        let (name, chart) =
-            chart_of("<!-- figure f: lines, log; value: p99, us; over: load, %; columns: eevdf | mine -->", &rows)
-                .unwrap();
+        let rows =
+            table("load, % | eevdf | share | mine\n - \n 50 | 695 | 1 | 8.7\n 80 | 1,681 | 1 | 8");
+        let (name, chart) = chart_of(
+            "<!-- figure f: lines, log; value: p99, us; over: load, %; columns: eevdf | mine -->",
+            &rows,
+        )
+        .unwrap();
         let curves = vec![
             ("eevdf".into(), vec![(50.0, 695.0), (80.0, 1681.0)]),
             ("mine".into(), vec![(50.0, 8.7), (80.0, 8.0)]),
         ];
-        let shape = Shape::Lines { over: "load, %".into(), curves };
-        assert_eq!((name.as_str(), chart), ("f", Chart { value: "p99, us".into(), logarithmic: true, shape }));
+        let shape = Shape::Lines {
+            over: "load, %".into(),
+            curves,
+        };
+        assert_eq!(
+            (name.as_str(), chart),
+            (
+                "f",
+                Chart {
+                    value: "p99, us".into(),
+                    logarithmic: true,
+                    shape
+                }
+            )
+        );
     }
 
     #[test]
     fn a_curve_for_each_text_of_a_column() {
         let rows = table(
-            "way | load | p99 | p99\n-\na | 50 | 1 | 9\nb | 50 | 2 | 9\na | 80 | 3 | 9\nb | 80 | 4 | 9\nc | 80 | 5 | 9",
+            "way | load | p99 | p99\n-\na | 50 | 1 | 9\nb | 50 | 2 | 9\na | 80 | 3 | 9\nb | 80 | 4 \
+             | 9\nc | 80 | 5 | 9",
         );
-        let (_, chart) =
-            chart_of("<!-- figure f: lines; value: us; over: load; columns: p99; by: way -->", &rows).unwrap();
-        let curves = vec![("a".into(), vec![(50.0, 1.0), (80.0, 3.0)]), ("b".into(), vec![(50.0, 2.0), (80.0, 4.0)])];
-        assert_eq!(chart.shape, Shape::Lines { over: "load".into(), curves });
+        let (_, chart) = chart_of(
+            "<!-- figure f: lines; value: us; over: load; columns: p99; by: way -->",
+            &rows,
+        )
+        .unwrap();
+        let curves = vec![
+            ("a".into(), vec![(50.0, 1.0), (80.0, 3.0)]),
+            ("b".into(), vec![(50.0, 2.0), (80.0, 4.0)]),
+        ];
+        assert_eq!(
+            chart.shape,
+            Shape::Lines {
+                over: "load".into(),
+                curves
+            }
+        );
     }
 
     #[test]
     fn bars_of_the_rows_that_have_numbers() {
         let rows = table(" | p50 | p99\n-\nsimulated | | \neevdf | 201.7 | 1,005");
-        let (_, chart) = chart_of("<!-- figure f: bars, log; value: us; columns: p50 | p99 -->", &rows).unwrap();
+        let (_, chart) = chart_of(
+            "<!-- figure f: bars, log; value: us; columns: p50 | p99 -->",
+            &rows,
+        )
+        .unwrap();
         let bars = vec![(201.7, "201.7".into()), (1005.0, "1,005".into())];
-        let groups = vec![Group { name: "eevdf".into(), bars }];
-        assert_eq!(chart.shape, Shape::Bars { names: vec!["p50".into(), "p99".into()], groups });
+        let groups = vec![Group {
+            name: "eevdf".into(),
+            bars,
+        }];
+        assert_eq!(
+            chart.shape,
+            Shape::Bars {
+                names: vec!["p50".into(), "p99".into()],
+                groups
+            }
+        );
     }
 
     #[test]
@@ -200,28 +314,72 @@ mod tests {
         };
         check("<!-- figure f -->", "", "<!-- figure NAME");
         check("<!-- figure f: pie -->", "a\n-\n1", "not `pie`");
-        check("<!-- figure f: bars; value: us; columns: a -->", "", "no table");
-        check("<!-- figure f: bars; value: us; columns: b -->", "a\n-\n1", "no column `b`");
-        check("<!-- figure f: bars; columns: a -->", "a\n-\n1", "value: ...");
+        check(
+            "<!-- figure f: bars; value: us; columns: a -->",
+            "",
+            "no table",
+        );
+        check(
+            "<!-- figure f: bars; value: us; columns: b -->",
+            "a\n-\n1",
+            "no column `b`",
+        );
+        check(
+            "<!-- figure f: bars; columns: a -->",
+            "a\n-\n1",
+            "value: ...",
+        );
         let bars = "<!-- figure f: bars, log; value: us; columns: b -->";
-        check(bars, "a | b\n-\nx | 1\ny | 0", "`0` in column `b`, row `y`,");
-        check(bars, "a | b\n-\nx | 1\ny | NaN", "`NaN` in column `b`, row `y`,");
+        check(
+            bars,
+            "a | b\n-\nx | 1\ny | 0",
+            "`0` in column `b`, row `y`,",
+        );
+        check(
+            bars,
+            "a | b\n-\nx | 1\ny | NaN",
+            "`NaN` in column `b`, row `y`,",
+        );
         check(bars, "a | b\n-\nx | ", "no row");
         check(bars, "a | b\n-", "no row");
-        check("<!-- figure f: bars; value: us; columns: b -->", "a | b\n-\nx | -1", "`-1` in column `b`");
-        check("<!-- figure f: bars; value: us; columns: b -->", "a | b\n-\nx | 0", "no row");
+        check(
+            "<!-- figure f: bars; value: us; columns: b -->",
+            "a | b\n-\nx | -1",
+            "`-1` in column `b`",
+        );
+        check(
+            "<!-- figure f: bars; value: us; columns: b -->",
+            "a | b\n-\nx | 0",
+            "no row",
+        );
         let lines = "<!-- figure f: lines, log; value: us; over: a; columns: b -->";
-        check(lines, "a | b\n-\n1 | 2\n2 | inf", "`inf` in column `b`, row `2`,");
+        check(
+            lines,
+            "a | b\n-\n1 | 2\n2 | inf",
+            "`inf` in column `b`, row `2`,",
+        );
         check(lines, "a | b\n-\ninf | 2\n2 | 3", "`inf` in column `a`,");
         check(lines, "a | b\n-\n1 | 2", "no row");
     }
 
     #[test]
     fn a_page_shows_its_figures() {
-        let page = |text: &str| [File { path: "docs/policies/a.md".into(), text: text.into() }];
-        let text = "<!-- figure a: bars; value: us; columns: b -->\n\n| | b |\n| - | - |\n| x | 1 |\n";
-        assert!(drawn(&page(text)).unwrap_err().starts_with("docs/policies/a.md:1: "));
+        let page = |text: &str| {
+            [File {
+                path: "docs/policies/a.md".into(),
+                text: text.into(),
+            }]
+        };
+        let text =
+            "<!-- figure a: bars; value: us; columns: b -->\n\n| | b |\n| - | - |\n| x | 1 |\n";
+        assert!(drawn(&page(text))
+            .unwrap_err()
+            .starts_with("docs/policies/a.md:1: "));
         let drawn = drawn(&page(&format!("{text}\n![b](figures/a.svg)\n"))).unwrap();
-        assert!(drawn.len() == 1 && drawn[0].0 == "docs/policies/figures/a.svg" && drawn[0].1.contains("<svg"));
+        assert!(
+            drawn.len() == 1
+                && drawn[0].0 == "docs/policies/figures/a.svg"
+                && drawn[0].1.contains("<svg")
+        );
     }
 }

@@ -26,16 +26,34 @@ impl File {
 
 /// All text files that git tracks, or would if they were added.
 pub fn list(root: &Path) -> Result<Vec<File>> {
-    // The clone may belong to another user than the one who checks it, which git by itself takes for an attack.
-    let arguments = ["-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard"];
-    let output = Command::new("git").args(arguments).current_dir(root).output();
+    // The clone may belong to another user than the one who checks it, which git by itself takes
+    // for an attack.
+    let arguments = [
+        "-c",
+        "safe.directory=*",
+        "ls-files",
+        "-z",
+        "--cached",
+        "--others",
+        "--exclude-standard",
+    ];
+    let output = Command::new("git")
+        .args(arguments)
+        .current_dir(root)
+        .output();
     let output = output.map_err(|e| cannot_run("git ls-files", &e))?;
     if !output.status.success() {
         let why = String::from_utf8_lossy(&output.stderr);
-        return Err(format!("`git ls-files` failed ({}); the check needs a git clone:\n{why}", output.status));
+        return Err(format!(
+            "`git ls-files` failed ({}); the check needs a git clone:\n{why}",
+            output.status
+        ));
     }
     let mut files = Vec::new();
-    for path in String::from_utf8_lossy(&output.stdout).split('\0').filter(|path| !path.is_empty()) {
+    for path in String::from_utf8_lossy(&output.stdout)
+        .split('\0')
+        .filter(|path| !path.is_empty())
+    {
         let full = root.join(path);
         // Deleted but not committed, or a symbolic link to a directory.
         if !full.is_file() {
@@ -43,7 +61,10 @@ pub fn list(root: &Path) -> Result<Vec<File>> {
         }
         let bytes = std::fs::read(&full).map_err(|e| format!("cannot read {path}: {e}"))?;
         if let Ok(text) = String::from_utf8(bytes) {
-            files.push(File { path: path.into(), text });
+            files.push(File {
+                path: path.into(),
+                text,
+            });
         }
     }
     Ok(files)

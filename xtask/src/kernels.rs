@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `cargo xtask kernels`: kernels of Debian's archive, each built for, booted, and tried briefly; the table of that in docs/kernel-policy.md.
+//! `cargo xtask kernels`: kernels of Debian's archive, each built for, booted, and tried briefly;
+//! the table of that in docs/kernel-policy.md.
 
 use crate::{
     booted::{judged, side_by_side, Built, Done, Job, Shown, ICOUNT, PROGRAM},
@@ -18,7 +19,9 @@ const BEGIN: &str = "<!-- kernels: written by make kernels -->\n";
 const END: &str = "<!-- kernels: end -->\n";
 
 /// What the tests of each kernel load.
-const POLICIES: [&str; 7] = ["wfq", "fifo", "fifo-c", "faulty", "relay-v1", "relay-v2", "echo"];
+const POLICIES: [&str; 7] = [
+    "wfq", "fifo", "fifo-c", "faulty", "relay-v1", "relay-v2", "echo",
+];
 
 /// `baton` ends so where the machine is at fault.
 const ENVIRONMENT: i32 = 3;
@@ -28,7 +31,10 @@ pub fn all(root: &Path) -> Result {
     let built = Built::new(root)?;
     let job = |release: String| {
         let (name, built) = (release.clone(), &built);
-        Job { name, run: Box::new(move || tried(built, &release)?.judged()) }
+        Job {
+            name,
+            run: Box::new(move || tried(built, &release)?.judged()),
+        }
     };
     let done = side_by_side(fetched(root, &[])?.into_iter().map(job).collect());
     let mut table = String::from("| kernel | |\n| --- | --- |\n");
@@ -39,23 +45,30 @@ pub fn all(root: &Path) -> Result {
     let page = root.join(PAGE);
     let text = fs::read_to_string(&page).map_err(|e| format!("{PAGE}: {e}"))?;
     let parts = text.split_once(BEGIN).zip(text.split_once(END));
-    let ((before, _), (_, after)) = parts.ok_or(format!("{PAGE} has no place for the table of kernels"))?;
-    fs::write(&page, format!("{before}{BEGIN}{table}{END}{after}")).map_err(|e| format!("{PAGE}: {e}"))?;
+    let ((before, _), (_, after)) =
+        parts.ok_or(format!("{PAGE} has no place for the table of kernels"))?;
+    fs::write(&page, format!("{before}{BEGIN}{table}{END}{after}"))
+        .map_err(|e| format!("{PAGE}: {e}"))?;
     judged(&done)
 }
 
 /// The other flavours of the root's kernel, fetched: their releases.
 pub fn flavours(root: &Path) -> Result<Vec<String>> {
-    let usual =
-        fs::read_to_string("/kernel/default").map_err(|e| format!("/kernel/default: {e}; make the root anew"))?;
+    let usual = fs::read_to_string("/kernel/default")
+        .map_err(|e| format!("/kernel/default: {e}; make the root anew"))?;
     let version = usual.trim().trim_end_matches("-cloud-amd64");
-    fetched(root, &[&format!("{version}-amd64"), &format!("{version}-rt-amd64")])
+    fetched(
+        root,
+        &[&format!("{version}-amd64"), &format!("{version}-rt-amd64")],
+    )
 }
 
 /// `cargo xtask flavours`: only those.
 pub fn all_flavours(root: &Path) -> Result {
     let built = Built::new(root)?;
-    flavours(root)?.iter().try_for_each(|release| must_pass(&built, release).map(drop))
+    flavours(root)?
+        .iter()
+        .try_for_each(|release| must_pass(&built, release).map(drop))
 }
 
 /// The end of a kernel that is to pass.
@@ -68,12 +81,21 @@ pub fn must_pass(built: &Built<'_>, release: &str) -> Result<String> {
 
 fn fetched(root: &Path, releases: &[&str]) -> Result<Vec<String>> {
     let mut script = Command::new(root.join("vm/kernels.sh"));
-    let output =
-        script.args(releases).stderr(Stdio::inherit()).output().map_err(|e| cannot_run("vm/kernels.sh", &e))?;
+    let output = script
+        .args(releases)
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|e| cannot_run("vm/kernels.sh", &e))?;
     if !output.status.success() {
-        return Err(format!("vm/kernels.sh failed ({}); see above", output.status));
+        return Err(format!(
+            "vm/kernels.sh failed ({}); see above",
+            output.status
+        ));
     }
-    Ok(String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect())
+    Ok(String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .map(str::to_owned)
+        .collect())
 }
 
 enum End {
@@ -95,10 +117,24 @@ impl End {
 }
 
 fn tried(built: &Built<'_>, release: &str) -> Result<End> {
-    let machine = ["--kernel", release, "--cpus", "2", "--timeout", "1800", ICOUNT];
-    let shown = Shown::of(release, built.guest(&machine, &POLICIES, &[PROGRAM, "--brief"]))?;
+    let machine = [
+        "--kernel",
+        release,
+        "--cpus",
+        "2",
+        "--timeout",
+        "1800",
+        ICOUNT,
+    ];
+    let shown = Shown::of(
+        release,
+        built.guest(&machine, &POLICIES, &[PROGRAM, "--brief"]),
+    )?;
     let last = |begin: &str| {
-        let mut lines = shown.errors.lines().filter_map(|line| line.strip_prefix(begin));
+        let mut lines = shown
+            .errors
+            .lines()
+            .filter_map(|line| line.strip_prefix(begin));
         let last = lines.next_back().unwrap_or("no reason was given");
         last.trim_end_matches(" (environment)").to_owned()
     };

@@ -32,7 +32,8 @@ usage: cargo xtask COMMAND
            1500 hogs of a user's in a booted kernel, so long, beside a service under a policy
   flavours
            the other flavours of the root's kernel, tried briefly
-  kernels  fetches the kernels of Debian's archive, tries each, and writes the table of docs/kernel-policy.md
+  kernels  fetches the kernels of Debian's archive, tries each, and writes the table of \
+  docs/kernel-policy.md
   header   writes policy/c/baton.h anew from policy/abi
   figures  draws docs/policies/figures anew from the tables of the pages";
 
@@ -41,27 +42,28 @@ type Result<T = ()> = std::result::Result<T, String>;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let command: Box<dyn Fn(&Path) -> Result> = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["check"] => Box::new(check::check),
-        ["test"] => Box::new(steps::test),
-        ["header"] => Box::new(header::write),
-        ["kernels"] => Box::new(kernels::all),
-        ["flavours"] => Box::new(kernels::all_flavours),
-        ["figures"] => Box::new(figures::write),
-        ["booted"] => Box::new(|root| booted::some(root, "1", "")),
-        ["booted", times] => Box::new(move |root| booted::some(root, times, "")),
-        ["booted", times, word] => Box::new(move |root| booted::some(root, times, word)),
-        ["hogs", seconds] => Box::new(move |root| booted::hogs(root, seconds)),
-        ["hostile", seconds] => Box::new(move |root| booted::hostile(root, seconds)),
-        ["help" | "--help" | "-h"] => {
-            println!("{USAGE}");
-            return ExitCode::SUCCESS;
-        }
-        _ => {
-            eprintln!("{USAGE}");
-            return ExitCode::from(2);
-        }
-    };
+    let command: Box<dyn Fn(&Path) -> Result> =
+        match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+            ["check"] => Box::new(check::check),
+            ["test"] => Box::new(steps::test),
+            ["header"] => Box::new(header::write),
+            ["kernels"] => Box::new(kernels::all),
+            ["flavours"] => Box::new(kernels::all_flavours),
+            ["figures"] => Box::new(figures::write),
+            ["booted"] => Box::new(|root| booted::some(root, "1", "")),
+            ["booted", times] => Box::new(move |root| booted::some(root, times, "")),
+            ["booted", times, word] => Box::new(move |root| booted::some(root, times, word)),
+            ["hogs", seconds] => Box::new(move |root| booted::hogs(root, seconds)),
+            ["hostile", seconds] => Box::new(move |root| booted::hostile(root, seconds)),
+            ["help" | "--help" | "-h"] => {
+                println!("{USAGE}");
+                return ExitCode::SUCCESS;
+            }
+            _ => {
+                eprintln!("{USAGE}");
+                return ExitCode::from(2);
+            }
+        };
     match root().and_then(|root| command(&root)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
@@ -71,9 +73,14 @@ fn main() -> ExitCode {
     }
 }
 
-/// The repository. Cargo says at run time where this package lies: the path it was compiled under may be another clone's.
+/// The repository. Cargo says at run time where this package lies: the path it was compiled under
+/// may be another clone's.
 fn root() -> Result<PathBuf> {
-    let package = std::env::var_os("CARGO_MANIFEST_DIR").ok_or("xtask must be run by cargo: cargo xtask COMMAND")?;
+    let package = std::env::var_os("CARGO_MANIFEST_DIR")
+        .ok_or("xtask must be run by cargo: cargo xtask COMMAND")?;
     let package = PathBuf::from(package);
-    package.parent().map(PathBuf::from).ok_or_else(|| "xtask lies at the root of the file system".into())
+    package
+        .parent()
+        .map(PathBuf::from)
+        .ok_or_else(|| "xtask lies at the root of the file system".into())
 }

@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The house rules that can be seen in the text of a file. Each returns what breaks it, as `path:line: what is wrong`.
+//! The house rules that can be seen in the text of a file. Each returns what breaks it, as
+//! `path:line: what is wrong`.
 
 use crate::files::File;
 
 const LICENCE: &str = "SPDX-License-Identifier: GPL-2.0-only";
-const LONGEST: usize = 600;
 
-/// Made by `cargo xtask header`: as long as what it is made of.
-const MADE: &str = "policy/c/baton.h";
-
-/// Endings of files that are made by tools, or hold nothing but data, and names of the licence itself: no licence line, no
-/// limit of length. So are all under a directory `golden`.
+/// Endings of files that are made by tools, or hold nothing but data, and names of the licence
+/// itself: no licence line. So are all under a directory `golden`.
 const NO_SOURCE: &[&str] = &["lock", "stderr", "json", "svg", "LICENSE", "COPYING"];
 
 /// What is left undone. In pieces, so that this file keeps the rule.
-const UNDONE: &[&str] = &[concat!("TO", "DO"), concat!("FIX", "ME"), concat!("#[", "ignore")];
+const UNDONE: &[&str] = &[
+    concat!("TO", "DO"),
+    concat!("FIX", "ME"),
+    concat!("#[", "ignore"),
+];
 
 /// Each crate whose code a policy author reads or writes.
 const SAFE_CRATES: &[&str] = &["policies/", "policy/api/", "policy/abi/", "policy/message/"];
@@ -25,14 +26,13 @@ pub fn of_file(file: &File) -> Vec<String> {
     let mut found = Vec::new();
     if !NO_SOURCE.contains(&file.extension()) && !file.path.contains("/golden/") {
         // A script's first line is the interpreter's.
-        let head = file.text.lines().take(if file.text.starts_with("#!/") { 2 } else { 1 });
+        let head = file
+            .text
+            .lines()
+            .take(if file.text.starts_with("#!/") { 2 } else { 1 });
         if !head.clone().any(|line| line.contains(LICENCE)) {
-            found.push(format!("{}:1: the first line must have `{LICENCE}`", file.path));
-        }
-        let lines = file.text.lines().count();
-        if lines > LONGEST && file.path != MADE {
             found.push(format!(
-                "{}:{lines}: longer than {LONGEST} lines: split it by what its parts are about",
+                "{}:1: the first line must have `{LICENCE}`",
                 file.path
             ));
         }
@@ -63,36 +63,53 @@ fn dependencies_have_reasons(file: &File) -> Vec<String> {
             && !line.contains("path =")
             && !above.starts_with('#')
         {
-            found.push(format!("{}:{number}: the line above a dependency must say what it is for", file.path));
+            found.push(format!(
+                "{}:{number}: the line above a dependency must say what it is for",
+                file.path
+            ));
         }
         above = line;
     }
     found
 }
 
-/// Policies, and what they are written against, have no unsafe code, and say so before anything else.
+/// Policies, and what they are written against, have no unsafe code, and say so before anything
+/// else.
 pub fn policies_forbid_unsafe(files: &[File]) -> Vec<String> {
     let mut found = Vec::new();
     for file in files.iter().filter(|file| file.extension() == "rs") {
-        let Some(crate_path) = SAFE_CRATES.iter().find(|path| file.path.starts_with(**path)) else { continue };
+        let Some(crate_path) = SAFE_CRATES
+            .iter()
+            .find(|path| file.path.starts_with(**path))
+        else {
+            continue;
+        };
         let is_policy = *crate_path == "policies/";
         // An attribute comes before all items, so these are all lines that may precede it.
-        let mut head =
-            file.text.lines().take_while(|line| line.is_empty() || line.starts_with("//") || line.starts_with("#!["));
+        let mut head = file.text.lines().take_while(|line| {
+            line.is_empty() || line.starts_with("//") || line.starts_with("#![")
+        });
         if file.path.ends_with("src/lib.rs") && !head.any(|line| line == FORBID) {
             found.push(format!("{}:1: must begin with `{FORBID}`", file.path));
         }
         for (number, line) in numbered(&file.text).filter(|_| is_policy) {
             let code = line.split("//").next().unwrap_or("");
-            if code.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == "unsafe") {
-                found.push(format!("{}:{number}: a policy has no unsafe code", file.path));
+            if code
+                .split(|c: char| !c.is_alphanumeric() && c != '_')
+                .any(|word| word == "unsafe")
+            {
+                found.push(format!(
+                    "{}:{number}: a policy has no unsafe code",
+                    file.path
+                ));
             }
         }
     }
     found
 }
 
-/// What ARCHITECTURE.md puts in backticks and has a slash, but does not begin with one, is a path of the repository.
+/// What ARCHITECTURE.md puts in backticks and has a slash, but does not begin with one, is a path
+/// of the repository.
 pub fn architecture_paths(files: &[File], exists: impl Fn(&str) -> bool) -> Vec<String> {
     let Some(file) = files.iter().find(|file| file.path == "ARCHITECTURE.md") else {
         return vec!["ARCHITECTURE.md:1: does not exist".into()];
@@ -102,10 +119,14 @@ pub fn architecture_paths(files: &[File], exists: impl Fn(&str) -> bool) -> Vec<
         for quoted in line.split('`').skip(1).step_by(2) {
             let is_path = quoted.contains('/')
                 && !quoted.starts_with('/')
-                && quoted.chars().all(|c| c.is_ascii_alphanumeric() || "/._-*".contains(c));
+                && quoted
+                    .chars()
+                    .all(|c| c.is_ascii_alphanumeric() || "/._-*".contains(c));
             // `policies/*` is there when `policies` is.
             if is_path && !exists(quoted.trim_end_matches(['*', '/'])) {
-                found.push(format!("ARCHITECTURE.md:{number}: `{quoted}` does not exist"));
+                found.push(format!(
+                    "ARCHITECTURE.md:{number}: `{quoted}` does not exist"
+                ));
             }
         }
     }
@@ -113,7 +134,9 @@ pub fn architecture_paths(files: &[File], exists: impl Fn(&str) -> bool) -> Vec<
 }
 
 fn numbered(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    text.lines().enumerate().map(|(index, line)| (index + 1, line))
+    text.lines()
+        .enumerate()
+        .map(|(index, line)| (index + 1, line))
 }
 
 #[cfg(test)]
@@ -121,14 +144,19 @@ mod tests {
     use super::*;
 
     fn file(path: &str, text: &str) -> File {
-        File { path: path.into(), text: text.into() }
+        File {
+            path: path.into(),
+            text: text.into(),
+        }
     }
 
     /// Checks one file against the rules for each file: the lines where something was found.
     fn check(path: &str, text: &str, expected: &[&str]) {
         let found = of_file(&file(path, text));
-        let places: Vec<String> =
-            found.iter().map(|f| f.splitn(3, ':').take(2).collect::<Vec<_>>().join(":")).collect();
+        let places: Vec<String> = found
+            .iter()
+            .map(|f| f.splitn(3, ':').take(2).collect::<Vec<_>>().join(":"))
+            .collect();
         assert_eq!(places, expected, "{found:?}");
     }
 
@@ -143,22 +171,35 @@ mod tests {
     }
 
     #[test]
-    fn length_and_what_is_undone() {
-        check("a.c", &format!("// {LICENCE}\n{}", "\n".repeat(LONGEST - 1)), &[]);
-        check("a.c", &format!("// {LICENCE}\n{}", "\n".repeat(LONGEST)), &["a.c:601"]);
-        check("a.c", &format!("// {LICENCE}\n\n/* {} */\n", UNDONE[0]), &["a.c:3"]);
-        check("a.rs", &format!("// {LICENCE}\n{}]\n", UNDONE[2]), &["a.rs:2"]);
+    fn what_is_undone() {
+        check(
+            "a.c",
+            &format!("// {LICENCE}\n\n/* {} */\n", UNDONE[0]),
+            &["a.c:3"],
+        );
+        check(
+            "a.rs",
+            &format!("// {LICENCE}\n{}]\n", UNDONE[2]),
+            &["a.rs:2"],
+        );
     }
 
     #[test]
     fn reasons_of_dependencies() {
-        let manifest = "[package]\nname = \"a\"\n[dependencies]\nours = { path = \"../ours\" }\n# Why.\ngood = \"1\"\nbad = \"1\"\n";
-        check("a/Cargo.toml", &format!("# {LICENCE}\n{manifest}"), &["a/Cargo.toml:8"]);
+        let manifest = "[package]\nname = \"a\"\n[dependencies]\nours = { path = \"../ours\" }\n# \
+            Why.\ngood = \"1\"\nbad = \"1\"\n";
+        check(
+            "a/Cargo.toml",
+            &format!("# {LICENCE}\n{manifest}"),
+            &["a/Cargo.toml:8"],
+        );
     }
 
     #[test]
     fn unsafe_in_policies() {
-        let good = format!("// {LICENCE}\n//! No unsafe code.\n#![no_std]\n{FORBID}\nfn f() {{}} // unsafe\n");
+        let good = format!(
+            "// {LICENCE}\n//! No unsafe code.\n#![no_std]\n{FORBID}\nfn f() {{}} // unsafe\n"
+        );
         let late = format!("fn f() {{}}\n{FORBID}\n");
         let files = [
             file("policies/a/src/lib.rs", &good),
@@ -168,16 +209,28 @@ mod tests {
             file("policy/api/src/lib.rs", ""),
         ];
         let found = policies_forbid_unsafe(&files);
-        let starts = ["policies/b/src/lib.rs:1:", "policies/b/src/queue.rs:1:", "policy/api/src/lib.rs:1:"];
+        let starts = [
+            "policies/b/src/lib.rs:1:",
+            "policies/b/src/queue.rs:1:",
+            "policy/api/src/lib.rs:1:",
+        ];
         assert_eq!(found.len(), starts.len(), "{found:?}");
-        assert!(found.iter().zip(starts).all(|(found, start)| found.starts_with(start)), "{found:?}");
+        assert!(
+            found
+                .iter()
+                .zip(starts)
+                .all(|(found, start)| found.starts_with(start)),
+            "{found:?}"
+        );
     }
 
     #[test]
     fn paths_in_the_architecture() {
-        let text = "`hosts/core` and `policies/*`\n`/dev/baton`, `cargo xtask`, `a::b/c`, `hosts/gone.rs`\n";
-        let found =
-            architecture_paths(&[file("ARCHITECTURE.md", text)], |path| ["hosts/core", "policies"].contains(&path));
+        let text = "`hosts/core` and `policies/*`\n`/dev/baton`, `cargo xtask`, `a::b/c`, \
+            `hosts/gone.rs`\n";
+        let found = architecture_paths(&[file("ARCHITECTURE.md", text)], |path| {
+            ["hosts/core", "policies"].contains(&path)
+        });
         assert_eq!(found, ["ARCHITECTURE.md:2: `hosts/gone.rs` does not exist"]);
         assert_eq!(architecture_paths(&[], |_| true).len(), 1);
     }

@@ -8,8 +8,11 @@ use std::{ffi::OsString, path::Path, process::Command, time::Instant};
 pub type Step = (&'static str, fn(&Path) -> Result);
 
 /// The steps of `cargo xtask test`, in order: the first that fails ends it.
-const TEST_STEPS: &[Step] =
-    &[("check", check::check), ("tests on this machine", workspace_tests), ("tests in booted kernels", booted::all)];
+const TEST_STEPS: &[Step] = &[
+    ("check", check::check),
+    ("tests on this machine", workspace_tests),
+    ("tests in booted kernels", booted::all),
+];
 
 /// `cargo xtask test`: what `make test` runs.
 pub fn test(root: &Path) -> Result {
@@ -26,7 +29,12 @@ pub fn run_all(name: &str, steps: &[Step], root: &Path) -> Result {
         println!("== {name} {}/{}: {step}", index + 1, steps.len());
         let start = Instant::now();
         run(root).map_err(|message| format!("{message}\n== {name}: FAILED in {step}"))?;
-        println!("== {name} {}/{}: {step}: ok, {:.1} s", index + 1, steps.len(), start.elapsed().as_secs_f64());
+        println!(
+            "== {name} {}/{}: {step}: ok, {:.1} s",
+            index + 1,
+            steps.len(),
+            start.elapsed().as_secs_f64()
+        );
     }
     Ok(())
 }
@@ -34,7 +42,9 @@ pub fn run_all(name: &str, steps: &[Step], root: &Path) -> Result {
 /// Runs cargo with its output where ours goes.
 pub fn cargo(root: &Path, arguments: &[&str]) -> Result {
     let shown = format!("cargo {}", arguments.join(" "));
-    let status = cargo_command(root, arguments).status().map_err(|e| cannot_run(&shown, &e))?;
+    let status = cargo_command(root, arguments)
+        .status()
+        .map_err(|e| cannot_run(&shown, &e))?;
     if status.success() {
         Ok(())
     } else {
@@ -45,11 +55,17 @@ pub fn cargo(root: &Path, arguments: &[&str]) -> Result {
 /// Runs cargo and returns what it printed.
 pub fn cargo_output(root: &Path, arguments: &[&str]) -> Result<Vec<u8>> {
     let shown = format!("cargo {}", arguments.join(" "));
-    let output = cargo_command(root, arguments).output().map_err(|e| cannot_run(&shown, &e))?;
+    let output = cargo_command(root, arguments)
+        .output()
+        .map_err(|e| cannot_run(&shown, &e))?;
     if output.status.success() {
         Ok(output.stdout)
     } else {
-        Err(format!("`{shown}` failed ({}):\n{}", output.status, String::from_utf8_lossy(&output.stderr)))
+        Err(format!(
+            "`{shown}` failed ({}):\n{}",
+            output.status,
+            String::from_utf8_lossy(&output.stderr)
+        ))
     }
 }
 
@@ -63,5 +79,8 @@ fn cargo_command(root: &Path, arguments: &[&str]) -> Command {
 
 /// The message when a program could not even be started.
 pub fn cannot_run(shown: &str, error: &std::io::Error) -> String {
-    format!("cannot run `{shown}`: {error}; it must be installed and in PATH (vm/enter has all that is needed)")
+    format!(
+        "cannot run `{shown}`: {error}; it must be installed and in PATH (vm/enter has all \
+        that is needed)"
+    )
 }

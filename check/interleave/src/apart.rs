@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A policy that does what would end the process (uses up its stack, uses memory that is not there, aborts) ends a schedule.
+//! A policy that does what would end the process (uses up its stack, uses memory that is not there,
+//! aborts) ends a schedule.
 //!
-//! Schedules run on a thread of their own. After a crash that thread can do nothing more, as shuttle is in the midst of a step there. So it
-//! sleeps for ever, with all its stacks; what it was at is found out by the thread that waits for it, which frees nothing of it.
+//! Schedules run on a thread of their own. After a crash that thread can do nothing more, as
+//! shuttle is in the midst of a step there. So it sleeps for ever, with all its stacks; what it was
+//! at is found out by the thread that waits for it, which frees nothing of it.
 
 use crate::story::{Finding, Line};
 use crate::world::{self, World};
@@ -29,9 +31,10 @@ fn beat() {
     BEATS.with_borrow(|beats| beats.fetch_add(1, Relaxed));
 }
 
-/// How much stack a policy's call may have used when it asks its host something, of the 256 KiB that a CPU has: the rest is for the
-/// answer, so that the host itself is never left in the midst of something. It also makes a recursion end at the same question whether
-/// the story is wanted or not.
+/// How much stack a policy's call may have used when it asks its host something, of the 256 KiB
+/// that a CPU has: the rest is for the answer, so that the host itself is never left in the midst
+/// of something. It also makes a recursion end at the same question whether the story is wanted or
+/// not.
 const MOST_STACK: usize = 128 << 10;
 
 /// Calls a policy.
@@ -75,13 +78,14 @@ pub struct Wreck {
 /// What a thread gives to the one that waits for it.
 struct Handed<T>(T, Option<Wreck>);
 
-// SAFETY: Left-thread. Where there is a wreck, the thread that made it does nothing more, but sleep.
+// SAFETY: Left-thread. Where there is a wreck, the thread that made it does nothing more, but
+// sleep.
 unsafe impl<T: Send> Send for Handed<T> {}
 
-/// Runs `f` on a thread of its own, which then gives what `take` finds there. Of what comes with a wreck nothing may be freed.
-/// A call of the policy that neither asks its host anything nor lets others go on for `limit`, and
-/// had a CPU for half of that, is ended: a busy machine ends none. How many questions a call may ask
-/// is `World::has_asked_for_ever`'s to say.
+/// Runs `f` on a thread of its own, which then gives what `take` finds there. Of what comes with a
+/// wreck nothing may be freed. A call of the policy that neither asks its host anything nor lets
+/// others go on for `limit`, and had a CPU for half of that, is ended: a busy machine ends none.
+/// How many questions a call may ask is `World::has_asked_for_ever`'s to say.
 pub fn apart<T: Send + 'static>(
     limit: Duration,
     f: impl FnOnce() + Send + 'static,
@@ -93,7 +97,10 @@ pub fn apart<T: Send + 'static>(
     let thread = thread::spawn(move || {
         BEATS.set(beats_there);
         let crash = contained(is_in_policy, f).err();
-        let wreck = crash.map(|crash| Wreck { crash, world: world::leave() });
+        let wreck = crash.map(|crash| Wreck {
+            crash,
+            world: world::leave(),
+        });
         let _ = sender.send(Handed(take(), wreck));
         while crash.is_some() {
             thread::park();
@@ -111,9 +118,11 @@ pub fn apart<T: Send + 'static>(
                     end_endless(&thread);
                 }
             }
-            Err(RecvTimeoutError::Disconnected) => {
-                panic::resume_unwind(thread.join().expect_err("a thread that gives nothing has panicked"))
-            }
+            Err(RecvTimeoutError::Disconnected) => panic::resume_unwind(
+                thread
+                    .join()
+                    .expect_err("a thread that gives nothing has panicked"),
+            ),
         }
     }
 }
@@ -128,7 +137,11 @@ impl Wreck {
         mem::forget(world.story.replace(told));
         match world.outside.get() {
             _ if world.over.get() => {}
-            Some(what) => world.fail(Property::Panic, || format!("it could not be {what}: {crash}"), None),
+            Some(what) => world.fail(
+                Property::Panic,
+                || format!("it could not be {what}: {crash}"),
+                None,
+            ),
             None => {
                 let kind = match crash {
                     Crash::StackOverflow => BatonFaultKind::StackOverflow,

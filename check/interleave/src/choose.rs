@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Which CPU goes on: what shuttle asks at each scheduling point.
 //!
-//! Shuttle's own choosers have one seed for a series of schedules, and the one for priorities learns from the schedules before; here each
-//! schedule must come of its own seed alone, so that it can be had again.
+//! Shuttle's own choosers have one seed for a series of schedules, and the one for priorities
+//! learns from the schedules before; here each schedule must come of its own seed alone, so that it
+//! can be had again.
 
 use crate::random::Random;
 use crate::seed::{Seed, Way};
@@ -35,9 +36,21 @@ pub struct Chooser<S> {
 /// State of one schedule.
 enum How {
     Nothing,
-    Random { random: Random, stay: usize },
-    Pct { random: Random, priorities: [i64; THREADS], changes: Vec<u64>, lowest: i64, step: u64 },
-    All { moves: Vec<(u32, u8)>, count: u32 },
+    Random {
+        random: Random,
+        stay: usize,
+    },
+    Pct {
+        random: Random,
+        priorities: [i64; THREADS],
+        changes: Vec<u64>,
+        lowest: i64,
+        step: u64,
+    },
+    All {
+        moves: Vec<(u32, u8)>,
+        count: u32,
+    },
 }
 
 /// One for each CPU, and the one that begins and ends the schedule.
@@ -45,7 +58,11 @@ const THREADS: usize = 5;
 
 impl<S> Chooser<S> {
     pub fn new(source: S) -> Self {
-        Self { source, how: How::Nothing, decisions: Vec::new() }
+        Self {
+            source,
+            how: How::Nothing,
+            decisions: Vec::new(),
+        }
     }
 }
 
@@ -63,12 +80,22 @@ fn how(seed: &Seed) -> How {
                 priorities[at] = priorities[other];
                 priorities[other] = at as i64;
             }
-            // How long the schedule will be is not known, and not to depend on the number of events: it may be broken off earlier.
+            // How long the schedule will be is not known, and not to depend on the number of
+            // events: it may be broken off earlier.
             let length = (seed.cpus * 16) << random.below(6);
             let changes = (1..depth).map(|_| random.below(length) as u64).collect();
-            How::Pct { random, priorities, changes, lowest: -1, step: 0 }
+            How::Pct {
+                random,
+                priorities,
+                changes,
+                lowest: -1,
+                step: 0,
+            }
         }
-        Way::All(_) => How::All { moves: seed.moves.clone(), count: 0 },
+        Way::All(_) => How::All {
+            moves: seed.moves.clone(),
+            count: 0,
+        },
     }
 }
 
@@ -76,14 +103,24 @@ impl How {
     fn choose(&mut self, could: u8, current: Option<u8>, gives_way: bool) -> u8 {
         let threads = || (0..THREADS as u8).filter(|thread| could & 1 << thread != 0);
         let going_on = current.filter(|&current| could & 1 << current != 0 && !gives_way);
-        let any = |random: &Random| threads().nth(random.below(could.count_ones() as usize)).unwrap_or(0);
+        let any = |random: &Random| {
+            threads()
+                .nth(random.below(could.count_ones() as usize))
+                .unwrap_or(0)
+        };
         match self {
             Self::Nothing => threads().next().unwrap_or(0),
             Self::Random { random, stay } => match going_on.filter(|_| !random.once_in(*stay)) {
                 Some(current) => current,
                 None => any(random),
             },
-            Self::Pct { random, priorities, changes, lowest, step } => {
+            Self::Pct {
+                random,
+                priorities,
+                changes,
+                lowest,
+                step,
+            } => {
                 *step += 1;
                 if let Some(current) = current.filter(|_| changes.contains(step) || gives_way) {
                     priorities[current as usize] = *lowest;
@@ -94,9 +131,14 @@ impl How {
             }
             Self::All { moves, count } => {
                 let usual = going_on.or_else(|| threads().next()).unwrap_or(0);
-                let moved = moves.iter().find(|(decision, _)| decision == count).map(|&(_, thread)| thread);
+                let moved = moves
+                    .iter()
+                    .find(|(decision, _)| decision == count)
+                    .map(|&(_, thread)| thread);
                 *count += 1;
-                moved.filter(|thread| could & 1 << thread != 0).unwrap_or(usual)
+                moved
+                    .filter(|thread| could & 1 << thread != 0)
+                    .unwrap_or(usual)
             }
         }
     }
@@ -118,7 +160,11 @@ impl<S: Source> Scheduler for Chooser<S> {
         let number = |task: &&Task| usize::from(task.id()) as u8;
         // Who waits for a lock is not asked, though shuttle does not know of it.
         let waiting = world::waiting_threads();
-        let could = tasks.iter().map(number).filter(|n| waiting & 1 << n == 0).fold(0_u8, |set, n| set | 1 << n);
+        let could = tasks
+            .iter()
+            .map(number)
+            .filter(|n| waiting & 1 << n == 0)
+            .fold(0_u8, |set, n| set | 1 << n);
         let current = current.map(|task| usize::from(task) as u8);
         let gives_way = world::take_gives_way();
         let chosen = match could {
@@ -130,7 +176,10 @@ impl<S: Source> Scheduler for Chooser<S> {
                 chosen
             }
         };
-        tasks.iter().find(|task| number(task) == chosen).map(|task| task.id())
+        tasks
+            .iter()
+            .find(|task| number(task) == chosen)
+            .map(|task| task.id())
     }
 
     fn next_u64(&mut self) -> u64 {

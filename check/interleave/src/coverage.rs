@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How much of what there is was seen: schedules that differ in any call or answer, and states of the machine as a call finds them.
+//! How much of what there is was seen: schedules that differ in any call or answer, and states of
+//! the machine as a call finds them.
 
 use crate::machine::Place;
 use crate::world::World;
@@ -36,7 +37,8 @@ impl Coverage {
         self.schedules.len()
     }
 
-    /// In how many states the machine was when the policy was called: where each task is, what it may use, and what each CPU does.
+    /// In how many states the machine was when the policy was called: where each task is, what it
+    /// may use, and what each CPU does.
     pub fn states(&self) -> usize {
         self.states.len()
     }
@@ -82,7 +84,14 @@ impl World {
         let mut hasher = DefaultHasher::new();
         for cpu in &self.cpus {
             let queue = cpu.local.borrow();
-            (cpu.current.get(), cpu.resched.get(), cpu.in_balance.get(), cpu.off.get(), &*queue).hash(&mut hasher);
+            (
+                cpu.current.get(),
+                cpu.resched.get(),
+                cpu.in_balance.get(),
+                cpu.off.get(),
+                &*queue,
+            )
+                .hash(&mut hasher);
         }
         for task in self.tasks.borrow().iter().filter(|task| task.is_alive()) {
             let place = match task.place.get() {
@@ -92,7 +101,15 @@ impl World {
                 Place::OnCpu(cpu) => 16 + cpu,
             };
             let slot = self.core.slots()[task.slot() as usize].state() as u32;
-            (task.pid, place, slot, task.rq.get(), task.mask.get(), task.nice.get()).hash(&mut hasher);
+            (
+                task.pid,
+                place,
+                slot,
+                task.rq.get(),
+                task.mask.get(),
+                task.nice.get(),
+            )
+                .hash(&mut hasher);
             (task.runnable.get(), task.ours.get(), task.holding.get()).hash(&mut hasher);
         }
         self.trail.states.borrow_mut().insert(hasher.finish());
@@ -100,6 +117,9 @@ impl World {
 
     /// What this schedule came by.
     pub fn passed(&self) -> Passed {
-        Passed { calls: self.trail.calls.get(), states: self.trail.states.take().into_iter().collect() }
+        Passed {
+            calls: self.trail.calls.get(),
+            states: self.trail.states.take().into_iter().collect(),
+        }
     }
 }

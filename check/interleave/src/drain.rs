@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The end of a schedule, which decides on what only time can tell. Events have ended; the CPUs go on by turns, one tick each.
+//! The end of a schedule, which decides on what only time can tell. Events have ended; the CPUs go
+//! on by turns, one tick each.
 //!
-//! 1. Nobody wakes or sleeps: after [`CALM`] ticks no CPU idles while a task waits that it could run, and no CPU is claimed still.
-//! 2. Some tasks nap, for as long as it takes the next to run: everybody runs within the time that [`limit`] gives.
+//! 1. Nobody wakes or sleeps: after [`CALM`] ticks no CPU idles while a task waits that it could
+//!    run, and no CPU is claimed still.
+//! 2. Some tasks nap, for as long as it takes the next to run: everybody runs within the time that
+//!    [`limit`] gives.
 //! 3. Who runs goes to sleep: in the end nobody is left.
 
 use crate::kernel::{Turn, TICK};
@@ -20,7 +23,8 @@ const CALM: u64 = 128;
 /// Of a long time so many ticks are told.
 const TOLD: u64 = 3;
 
-/// Ticks that a task of the largest weight may wait: a second, which is ten rounds of slices for all.
+/// Ticks that a task of the largest weight may wait: a second, which is ten rounds of slices for
+/// all.
 const PATIENCE: u64 = 250;
 
 /// Ticks of the second part if nobody waits for long.
@@ -29,14 +33,21 @@ const BUSTLE: u64 = 32;
 /// How often the CPUs ask for tasks in the third part, at most.
 const ASKS: usize = 64;
 
-/// For how many ticks a CPU has been idle beside tasks that wait: by its number, and how often it has begun to idle.
+/// For how many ticks a CPU has been idle beside tasks that wait: by its number, and how often it
+/// has begun to idle.
 type Beside = BTreeMap<(usize, u64), u64>;
 
-/// The weights of the kernel's table are 1.25 to the power of the nice value, nearly. Who is lighter than the heaviest may wait for
-/// longer, but not for more than four times as long.
+/// The weights of the kernel's table are 1.25 to the power of the nice value, nearly. Who is
+/// lighter than the heaviest may wait for longer, but not for more than four times as long.
 fn limit(tasks: &[Rc<Task>], nice: i32) -> u64 {
-    let heaviest = tasks.iter().filter(|task| task.is_alive()).map(|task| task.nice.get()).min().unwrap_or(nice);
-    PATIENCE * 5_u64.pow((nice - heaviest).clamp(0, 7) as u32) / 4_u64.pow((nice - heaviest).clamp(0, 7) as u32)
+    let heaviest = tasks
+        .iter()
+        .filter(|task| task.is_alive())
+        .map(|task| task.nice.get())
+        .min()
+        .unwrap_or(nice);
+    PATIENCE * 5_u64.pow((nice - heaviest).clamp(0, 7) as u32)
+        / 4_u64.pow((nice - heaviest).clamp(0, 7) as u32)
 }
 
 impl World {
@@ -65,7 +76,8 @@ impl World {
         self.tasks.borrow().clone()
     }
 
-    /// What is still under way comes to its end. A CPU that is off stays off in half of the schedules.
+    /// What is still under way comes to its end. A CPU that is off stays off in half of the
+    /// schedules.
     fn settle(&self) {
         self.tell(Kind::Part, || "no more events come".into());
         self.on_each(|_| self.serve());
@@ -75,7 +87,11 @@ impl World {
                 self.go_online();
             }
         }
-        let first = self.cpus.iter().find(|cpu| cpu.active.get()).map(|cpu| cpu.number);
+        let first = self
+            .cpus
+            .iter()
+            .find(|cpu| cpu.active.get())
+            .map(|cpu| cpu.number);
         for task in self.all() {
             self.here.set(first);
             if !self.over.get() && !task.ours.get() {
@@ -112,14 +128,26 @@ impl World {
             self.nap(cpu);
         });
         self.on_each(|_| self.serve());
-        if let Some(story) = self.story.borrow_mut().as_mut().filter(|_| number >= TOLD && !self.over.get()) {
+        if let Some(story) = self
+            .story
+            .borrow_mut()
+            .as_mut()
+            .filter(|_| number >= TOLD && !self.over.get())
+        {
             story.truncate(told);
         }
     }
 
     /// In the second part: who naps has had its tick, and is woken as soon as the CPU has gone on.
     fn nap(&self, cpu: &Cpu) {
-        let Some(task) = cpu.current.get().map(|pid| self.task(pid)).filter(|task| task.naps.get()) else { return };
+        let Some(task) = cpu
+            .current
+            .get()
+            .map(|pid| self.task(pid))
+            .filter(|task| task.naps.get())
+        else {
+            return;
+        };
         if !self.over.get() {
             self.schedule(Turn::Blocks);
             self.wake(task.pid, 0);
@@ -131,7 +159,9 @@ impl World {
         if self.over.get() {
             return;
         }
-        self.tell(Kind::Part, || format!("nobody wakes or sleeps for {CALM} ticks"));
+        self.tell(Kind::Part, || {
+            format!("nobody wakes or sleeps for {CALM} ticks")
+        });
         let mut beside = Beside::default();
         for number in 0..CALM {
             if self.over.get() {
@@ -146,11 +176,20 @@ impl World {
         }
         for cpu in self.cpus.iter().filter(|cpu| cpu.idles()) {
             self.here.set(Some(cpu.number));
-            let waiting = self.all().into_iter().find(|task| task.waits() && task.may_use(cpu.number));
+            let waiting = self
+                .all()
+                .into_iter()
+                .find(|task| task.waits() && task.may_use(cpu.number));
             if self.is_claimed(cpu) {
-                let while_what = waiting.map_or(String::new(), |task| format!(", while task {} waits", task.pid));
+                let while_what = waiting.map_or(String::new(), |task| {
+                    format!(", while task {} waits", task.pid)
+                });
                 let what = || {
-                    format!("CPU {} was claimed, got nothing to do, and can be claimed no more{while_what}", cpu.number)
+                    format!(
+                        "CPU {} was claimed, got nothing to do, and can be claimed no \
+                        more{while_what}",
+                        cpu.number
+                    )
                 };
                 return self.fail(Property::ClaimedIdle, what, None);
             }
@@ -159,7 +198,8 @@ impl World {
                 if !self.is_lost(&task) {
                     let what = || {
                         format!(
-                            "CPU {idle} idles for {CALM} ticks, while task {} waits on CPU {rq} and could run there",
+                            "CPU {idle} idles for {CALM} ticks, while task {} waits on CPU {rq} \
+                             and could run there",
                             task.pid
                         )
                     };
@@ -182,9 +222,15 @@ impl World {
             return;
         }
         let mut now = Beside::default();
-        for cpu in self.cpus.iter().filter(|cpu| cpu.idles() && !self.is_claimed(cpu)) {
+        for cpu in self
+            .cpus
+            .iter()
+            .filter(|cpu| cpu.idles() && !self.is_claimed(cpu))
+        {
             let waits = |task: &Rc<Task>| task.waits() && task.may_use(cpu.number);
-            let Some(task) = self.all().into_iter().find(waits) else { continue };
+            let Some(task) = self.all().into_iter().find(waits) else {
+                continue;
+            };
             let key = (cpu.number, cpu.idled.get());
             let ticks = 1 + beside.get(&key).unwrap_or(&0);
             now.insert(key, ticks);
@@ -194,7 +240,8 @@ impl World {
                 if !self.is_lost(&task) {
                     let what = || {
                         format!(
-                            "CPU {cpu} idles for {ticks} ticks of 4 ms, while tasks wait that could run there, now task {pid} on CPU {rq}"
+                            "CPU {cpu} idles for {ticks} ticks of 4 ms, while tasks wait that \
+                             could run there, now task {pid} on CPU {rq}"
                         )
                     };
                     self.fail_waiting(Property::IdleBeside, &task, what);
@@ -212,10 +259,15 @@ impl World {
         let random = &self.cpus[0].random;
         let tasks = self.all();
         if tasks.iter().filter(|task| task.is_alive()).count() > 2 {
-            tasks.iter().for_each(|task| task.naps.set(random.once_in(2)));
+            tasks
+                .iter()
+                .for_each(|task| task.naps.set(random.once_in(2)));
         }
-        let napping: Vec<String> =
-            tasks.iter().filter(|t| t.is_alive() && t.naps.get()).map(|t| t.pid.to_string()).collect();
+        let napping: Vec<String> = tasks
+            .iter()
+            .filter(|t| t.is_alive() && t.naps.get())
+            .map(|t| t.pid.to_string())
+            .collect();
         self.tell(Kind::Part, || match napping.is_empty() {
             true => "everybody wants to run".into(),
             false => format!(
@@ -232,12 +284,18 @@ impl World {
             if self.over.get() {
                 return;
             }
-            tasks.iter().filter(|task| task.waits()).for_each(|task| task.waited.set(task.waited.get() + 1));
+            tasks
+                .iter()
+                .filter(|task| task.waits())
+                .for_each(|task| task.waited.set(task.waited.get() + 1));
             if number == BUSTLE {
                 watched.clone_from(&tasks);
             }
             watched.retain(|task| task.waits() && task.waited.get() > number - BUSTLE);
-            if let Some(task) = watched.iter().find(|task| task.waited.get() > limit(&tasks, task.nice.get())) {
+            if let Some(task) = watched
+                .iter()
+                .find(|task| task.waited.get() > limit(&tasks, task.nice.get()))
+            {
                 return self.waited_too_long(task);
             }
             if number >= BUSTLE && watched.is_empty() {
@@ -249,13 +307,25 @@ impl World {
     /// Nobody picks it, though all ask. If so that is what was found; else the asking is not told.
     fn is_lost(&self, task: &Task) -> bool {
         let told = self.story.borrow().as_ref().map_or(0, Vec::len);
-        self.tell(Kind::Part, || "who runs goes to sleep, and all CPUs ask for tasks".into());
+        self.tell(Kind::Part, || {
+            "who runs goes to sleep, and all CPUs ask for tasks".into()
+        });
         self.ask_all();
         if task.waits() && !self.over.get() {
-            let what = || format!("task {} can run, and no CPU picks it, though all ask", task.pid);
+            let what = || {
+                format!(
+                    "task {} can run, and no CPU picks it, though all ask",
+                    task.pid
+                )
+            };
             self.fail_waiting(Property::LostTask, task, what);
         }
-        if let Some(story) = self.story.borrow_mut().as_mut().filter(|_| !self.over.get()) {
+        if let Some(story) = self
+            .story
+            .borrow_mut()
+            .as_mut()
+            .filter(|_| !self.over.get())
+        {
             story.truncate(told);
         }
         self.over.get()
@@ -263,7 +333,11 @@ impl World {
 
     fn waited_too_long(&self, task: &Task) {
         let (pid, rq, ticks) = (task.pid, task.rq.get(), task.waited.get());
-        let runs = |cpu: &Cpu| cpu.current.get().map(|pid| format!("task {pid} on CPU {}", cpu.number));
+        let runs = |cpu: &Cpu| {
+            cpu.current
+                .get()
+                .map(|pid| format!("task {pid} on CPU {}", cpu.number))
+        };
         let running: Vec<String> = self.cpus.iter().filter_map(runs).collect();
         if self.is_lost(task) {
             return;
@@ -271,7 +345,8 @@ impl World {
         let what = || {
             let nice = task.nice.get();
             format!(
-                "task {pid} (nice {nice}) waits on CPU {rq} for {ticks} ticks of 4 ms; others run ({})",
+                "task {pid} (nice {nice}) waits on CPU {rq} for {ticks} ticks of 4 ms; others run \
+                 ({})",
                 running.join(", ")
             )
         };
@@ -284,7 +359,11 @@ impl World {
             let ran = Cell::new(false);
             self.on_each(|cpu| {
                 self.stop();
-                self.schedule(if cpu.current.get().is_some() { Turn::Blocks } else { Turn::Asked });
+                self.schedule(if cpu.current.get().is_some() {
+                    Turn::Blocks
+                } else {
+                    Turn::Asked
+                });
                 ran.set(ran.get() || cpu.current.get().is_some());
             });
             if !ran.get() {

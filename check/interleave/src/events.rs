@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the CPUs do: the machine is set up, each CPU goes through a number of events by chance, and the tasks on it are what causes them.
+//! What the CPUs do: the machine is set up, each CPU goes through a number of events by chance, and
+//! the tasks on it are what causes them.
 
 use crate::apart::in_policy;
 use crate::kernel::{Turn, TICK};
@@ -13,20 +14,39 @@ use std::rc::Rc;
 
 impl World {
     pub fn policy(&self) -> &PolicyEntry {
-        self.core.policies().iter().find(|entry| entry.id() != 0).expect("the policy was registered")
+        self.core
+            .policies()
+            .iter()
+            .find(|entry| entry.id() != 0)
+            .expect("the policy was registered")
     }
 
     /// Makes the policy, and the tasks of the beginning. The error says why there is no policy.
     pub fn set_up(&self, policy: Policy, options: &str) -> Result<(), String> {
-        let instance = in_policy(|| policy.make(&self.options.machine(self.cpus.len()), SLOTS as u32, options))?;
+        let instance = in_policy(|| {
+            policy.make(
+                &self.options.machine(self.cpus.len()),
+                SLOTS as u32,
+                options,
+            )
+        })?;
         self.instances.borrow_mut().push(Rc::new(instance));
         self.outside.set(None);
-        self.cpus.iter().for_each(|cpu| self.core.note_online(cpu.number as i32, true));
-        let entry = self.core.register(policy.events()).ok_or("the table of policies is full")?;
+        self.cpus
+            .iter()
+            .for_each(|cpu| self.core.note_online(cpu.number as i32, true));
+        let entry = self
+            .core
+            .register(policy.events())
+            .ok_or("the table of policies is full")?;
         self.here.set(Some(0));
-        self.core.start(entry, 1).map_err(|why| format!("the policy cannot be started: {why:?}"))?;
+        self.core
+            .start(entry, 1)
+            .map_err(|why| format!("the policy cannot be started: {why:?}"))?;
         self.core.set_default(Some(entry));
-        self.tell(Kind::Part, || format!("CPUs: {}; tasks: {}", self.cpus.len(), self.seed.tasks));
+        self.tell(Kind::Part, || {
+            format!("CPUs: {}; tasks: {}", self.cpus.len(), self.seed.tasks)
+        });
         for number in 0..self.seed.tasks {
             self.here.set(Some(number % self.cpus.len()));
             self.fork(0);
@@ -42,11 +62,23 @@ impl World {
     fn fork(&self, parent: u64) {
         let me = self.me();
         let pid = self.tasks.borrow().len() as u32 + 1;
-        let facts = TaskFacts { opaque: pid as usize, pid, parent };
-        let Init::Handle(handle) = self.core.init_task(&facts) else { return };
-        let nice = if Kinds::new(&self.seed).nice { [0, 0, 5, 19, -10][me.random.below(5)] } else { 0 };
+        let facts = TaskFacts {
+            opaque: pid as usize,
+            pid,
+            parent,
+        };
+        let Init::Handle(handle) = self.core.init_task(&facts) else {
+            return;
+        };
+        let nice = if Kinds::new(&self.seed).nice {
+            [0, 0, 5, 19, -10][me.random.below(5)]
+        } else {
+            0
+        };
         self.core.enable_task(handle, nice);
-        self.tasks.borrow_mut().push(Rc::new(Task::new(pid, handle, me.number, nice)));
+        self.tasks
+            .borrow_mut()
+            .push(Rc::new(Task::new(pid, handle, me.number, nice)));
         self.wake(pid, BATON_F_FORK);
     }
 
@@ -119,7 +151,12 @@ impl World {
             12 | 13 if kinds.yields => self.schedule(Turn::Yields),
             14 if kinds.exits => self.schedule(Turn::Dies),
             15 if kinds.forks => {
-                let alive = self.tasks.borrow().iter().filter(|task| task.is_alive()).count();
+                let alive = self
+                    .tasks
+                    .borrow()
+                    .iter()
+                    .filter(|task| task.is_alive())
+                    .count();
                 if alive < SLOTS {
                     self.fork(self.task(pid).handle);
                 }
@@ -143,7 +180,13 @@ impl World {
     }
 
     fn about_any(&self, me: &Cpu, what: impl FnOnce(u32)) {
-        let pids: Vec<u32> = self.tasks.borrow().iter().filter(|task| task.is_alive()).map(|task| task.pid).collect();
+        let pids: Vec<u32> = self
+            .tasks
+            .borrow()
+            .iter()
+            .filter(|task| task.is_alive())
+            .map(|task| task.pid)
+            .collect();
         if !pids.is_empty() {
             what(pids[me.random.below(pids.len())]);
         }
@@ -151,9 +194,18 @@ impl World {
 
     fn wake_any(&self, me: &Cpu, flags: u16) {
         let sleeps = |task: &&Rc<Task>| {
-            !task.dying.get() && task.ours.get() && !task.runnable.get() && task.place.get() == Place::Away
+            !task.dying.get()
+                && task.ours.get()
+                && !task.runnable.get()
+                && task.place.get() == Place::Away
         };
-        let asleep: Vec<u32> = self.tasks.borrow().iter().filter(sleeps).map(|task| task.pid).collect();
+        let asleep: Vec<u32> = self
+            .tasks
+            .borrow()
+            .iter()
+            .filter(sleeps)
+            .map(|task| task.pid)
+            .collect();
         if !asleep.is_empty() {
             self.wake(asleep[me.random.below(asleep.len())], flags);
         }
@@ -165,17 +217,24 @@ impl World {
         }
     }
 
-    /// baton_upgrade(), hosts/kernel/upgrade.c: the new version is made while the old one goes on, and one store puts it in its place.
-    /// One whose state is of another type takes that over while all CPUs stand still: if they do just now.
+    /// baton_upgrade(), hosts/kernel/upgrade.c: the new version is made while the old one goes on,
+    /// and one store puts it in its place. One whose state is of another type takes that over while
+    /// all CPUs stand still: if they do just now.
     fn upgrade(&self, next: Option<Policy>) {
-        let Some(old) = self.instances.borrow().last().cloned() else { return };
+        let Some(old) = self.instances.borrow().last().cloned() else {
+            return;
+        };
         let new = next.unwrap_or(old.policy());
         let (from, to) = (old.policy().ops(), new.ops());
         let is_quiet = self.cpus.iter().all(|cpu| !cpu.inside.get());
-        if to.reregister_init.is_none() || (from.state != to.state && !is_quiet) || self.upgraded.replace(true) {
+        if to.reregister_init.is_none()
+            || (from.state != to.state && !is_quiet)
+            || self.upgraded.replace(true)
+        {
             return;
         }
-        self.outside.set(Some("put in the place of another version"));
+        self.outside
+            .set(Some("put in the place of another version"));
         let machine = self.options.machine(self.cpus.len());
         let made = in_policy(|| new.make_from(&old, &machine, SLOTS as u32, "", |_| ()));
         self.outside.set(None);
@@ -184,11 +243,16 @@ impl World {
                 self.instances.borrow_mut().push(Rc::new(made));
                 let version = self.instances.borrow().len();
                 self.tell(Kind::Event, || {
-                    format!("version {version} of the policy takes the place of version {}", version - 1)
+                    format!(
+                        "version {version} of the policy takes the place of version {}",
+                        version - 1
+                    )
                 });
                 self.core.swap(self.policy(), version, new.events());
             }
-            Err(refused) => self.tell(Kind::Event, || format!("an upgrade is refused: {}", refused.why)),
+            Err(refused) => self.tell(Kind::Event, || {
+                format!("an upgrade is refused: {}", refused.why)
+            }),
         }
     }
 }

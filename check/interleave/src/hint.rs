@@ -22,11 +22,15 @@ impl Said {
     /// Both together.
     pub(crate) fn add(&mut self, other: &Self) {
         self.hints += other.hints;
-        other.replies.iter().for_each(|(tag, count)| *self.replies.entry(*tag).or_default() += count);
+        other
+            .replies
+            .iter()
+            .for_each(|(tag, count)| *self.replies.entry(*tag).or_default() += count);
     }
 }
 
-/// What a hint may be: `TAG[:task] [WORD...]`, where a word is a number or `LOW-HIGH`, both included; words that are not given are 0.
+/// What a hint may be: `TAG[:task] [WORD...]`, where a word is a number or `LOW-HIGH`, both
+/// included; words that are not given are 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HintSample {
     tag: u32,
@@ -55,7 +59,10 @@ impl FromStr for Range {
 
     fn from_str(text: &str) -> Result<Self, ParseIntError> {
         let (low, high) = text.split_once('-').unwrap_or((text, text));
-        Ok(Self { low: low.parse()?, high: high.parse()? })
+        Ok(Self {
+            low: low.parse()?,
+            high: high.parse()?,
+        })
     }
 }
 
@@ -71,9 +78,20 @@ impl fmt::Display for Range {
 /// As it is read.
 impl fmt::Display for HintSample {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}", self.tag, if self.about_task { ":task" } else { "" })?;
-        let given = self.words.iter().rposition(|range| range.high != 0).map_or(0, |last| last + 1);
-        self.words[..given].iter().try_for_each(|range| write!(f, " {range}"))
+        write!(
+            f,
+            "{}{}",
+            self.tag,
+            if self.about_task { ":task" } else { "" }
+        )?;
+        let given = self
+            .words
+            .iter()
+            .rposition(|range| range.high != 0)
+            .map_or(0, |last| last + 1);
+        self.words[..given]
+            .iter()
+            .try_for_each(|range| write!(f, " {range}"))
     }
 }
 
@@ -82,15 +100,29 @@ impl FromStr for HintSample {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let mut words = text.split_whitespace();
-        let first = words.next().ok_or("a hint has a tag: TAG[:task] [WORD...]")?;
-        let (tag, about) = first.split_once(':').map_or((first, None), |(tag, about)| (tag, Some(about)));
+        let first = words
+            .next()
+            .ok_or("a hint has a tag: TAG[:task] [WORD...]")?;
+        let (tag, about) = first
+            .split_once(':')
+            .map_or((first, None), |(tag, about)| (tag, Some(about)));
         if about.is_some_and(|about| about != "task") {
-            return Err(format!("'{first}': a hint is about nothing, or about a task: TAG:task"));
+            return Err(format!(
+                "'{first}': a hint is about nothing, or about a task: TAG:task"
+            ));
         }
-        let tag = tag.parse().map_err(|_| format!("'{tag}' is no tag: tags are numbers"))?;
-        let mut sample = Self { tag, about_task: about.is_some(), words: Default::default() };
+        let tag = tag
+            .parse()
+            .map_err(|_| format!("'{tag}' is no tag: tags are numbers"))?;
+        let mut sample = Self {
+            tag,
+            about_task: about.is_some(),
+            words: Default::default(),
+        };
         for (index, word) in words.enumerate() {
-            let range: Range = word.parse().map_err(|_| format!("'{word}' is neither a number nor LOW-HIGH"))?;
+            let range: Range = word
+                .parse()
+                .map_err(|_| format!("'{word}' is neither a number nor LOW-HIGH"))?;
             if range.low > range.high {
                 return Err(format!("'{word}' has no number: its first is the lowest"));
             }
@@ -107,23 +139,35 @@ const TRIES: usize = 24;
 impl World {
     /// Does the policy take hints?
     pub fn hears(&self) -> bool {
-        self.instances.borrow().last().is_some_and(|instance| instance.policy().ops().hint.is_some())
+        self.instances
+            .borrow()
+            .last()
+            .is_some_and(|instance| instance.policy().ops().hint.is_some())
     }
 
-    /// The running task says something. What a policy understands only it knows: what is drawn is said until it takes one.
+    /// The running task says something. What a policy understands only it knows: what is drawn is
+    /// said until it takes one.
     pub fn hint(&self, pid: u32) {
         let me = self.me();
         let task = self.task(pid);
         for _ in 0..TRIES {
-            let Some(slot) = self.core.by_handle(task.handle) else { return };
+            let Some(slot) = self.core.by_handle(task.handle) else {
+                return;
+            };
             let hint = self.draw_hint();
             let mut ctx = self.ctx(&task, me.number, 0);
             let handle_of = |id: u32| {
                 let tasks = self.tasks.borrow();
-                tasks.get(id as usize - 1).filter(|task| task.is_alive()).map_or(0, |task| task.handle)
+                tasks
+                    .get(id as usize - 1)
+                    .filter(|task| task.is_alive())
+                    .map_or(0, |task| task.handle)
             };
             let state = self.state(me.number);
-            let said = self.in_rules(|| self.core.hint((), state, &mut ctx, slot, self.policy(), &hint, handle_of));
+            let said = self.in_rules(|| {
+                self.core
+                    .hint((), state, &mut ctx, slot, self.policy(), &hint, handle_of)
+            });
             self.kick_plainly(&ctx);
             self.said.borrow_mut().hints += u64::from(said == BatonHintAnswer::Taken);
             if said != BatonHintAnswer::Malformed || self.over.get() {
@@ -132,19 +176,35 @@ impl World {
         }
     }
 
-    /// One of the samples; if there are none, small numbers: they mean something more often than large ones.
+    /// One of the samples; if there are none, small numbers: they mean something more often than
+    /// large ones.
     fn draw_hint(&self) -> BatonHint {
         let random = &self.me().random;
         if !self.options.hints.is_empty() {
             let sample = &self.options.hints[random.below(self.options.hints.len())];
-            let thread = if sample.about_task { 1 + random.below(self.tasks.borrow().len()) as u32 } else { 0 };
-            return BatonHint { tag: sample.tag, thread, words: sample.words.map(|range| range.draw(random)) };
+            let thread = if sample.about_task {
+                1 + random.below(self.tasks.borrow().len()) as u32
+            } else {
+                0
+            };
+            return BatonHint {
+                tag: sample.tag,
+                thread,
+                words: sample.words.map(|range| range.draw(random)),
+            };
         }
         let tag = random.below(8) as u32;
-        let thread = if random.once_in(2) { 1 + random.below(self.tasks.borrow().len()) as u32 } else { 0 };
+        let thread = if random.once_in(2) {
+            1 + random.below(self.tasks.borrow().len()) as u32
+        } else {
+            0
+        };
         let mut words = [0; BATON_HINT_WORDS];
         let count = random.below(4);
-        words.iter_mut().take(count).for_each(|word| *word = random.next() >> [62, 62, 56, 0][random.below(4)]);
+        words
+            .iter_mut()
+            .take(count)
+            .for_each(|word| *word = random.next() >> [62, 62, 56, 0][random.below(4)]);
         BatonHint { tag, thread, words }
     }
 }
@@ -158,16 +218,38 @@ mod tests {
         let sample: HintSample = "3:task 0-4 7".parse().unwrap();
         assert!(sample.about_task && sample.tag == 3);
         assert_eq!(sample.to_string(), "3:task 0-4 7");
-        assert_eq!((sample.words[0], sample.words[1]), (Range { low: 0, high: 4 }, Range { low: 7, high: 7 }));
+        assert_eq!(
+            (sample.words[0], sample.words[1]),
+            (Range { low: 0, high: 4 }, Range { low: 7, high: 7 })
+        );
         let random = Random::new(1);
         let drawn: Vec<u64> = (0..100).map(|_| sample.words[0].draw(&random)).collect();
-        assert!((0..5).all(|word| drawn.contains(&word)) && drawn.iter().all(|&word| word < 5), "{drawn:?}");
-        assert!("1 0-18446744073709551615".parse::<HintSample>().unwrap().words[0].draw(&random) > 0);
+        assert!(
+            (0..5).all(|word| drawn.contains(&word)) && drawn.iter().all(|&word| word < 5),
+            "{drawn:?}"
+        );
+        assert!(
+            "1 0-18446744073709551615"
+                .parse::<HintSample>()
+                .unwrap()
+                .words[0]
+                .draw(&random)
+                > 0
+        );
     }
 
     #[test]
     fn what_is_no_sample_is_refused() {
-        for text in ["", "x", "1:thread", "1 a", "1 4-0", "1 1 2 3 4 5 6 7", "-1", "1 1-2-3"] {
+        for text in [
+            "",
+            "x",
+            "1:thread",
+            "1 a",
+            "1 4-0",
+            "1 1 2 3 4 5 6 7",
+            "-1",
+            "1 1-2-3",
+        ] {
             assert!(text.parse::<HintSample>().is_err(), "{text}");
         }
     }

@@ -6,8 +6,8 @@ use crate::story::{Kind, Report};
 use crate::world::{world, World};
 use crate::Property;
 use baton_abi::{
-    BatonCtx, BatonFaultKind, BatonHint, BatonMethod as M, BatonTask, BATON_ABORTED, BATON_FAULT_NAMES,
-    BATON_METHOD_NAMES, BATON_PICK_KEEP, BATON_PICK_NONE, BATON_SELECT_DIRECT,
+    BatonCtx, BatonFaultKind, BatonHint, BatonMethod as M, BatonTask, BATON_ABORTED,
+    BATON_FAULT_NAMES, BATON_METHOD_NAMES, BATON_PICK_KEEP, BATON_PICK_NONE, BATON_SELECT_DIRECT,
 };
 use baton_core::{Arg, CpuState, Fault, Host, PolicyEntry, Slot, TaskState};
 use std::sync::atomic::Ordering::Acquire;
@@ -18,10 +18,25 @@ impl Host for Checker {
     /// The CPU that it is about is in the world.
     type Frame = ();
 
-    fn call(&self, (): (), policy: &PolicyEntry, method: M, ctx: &mut BatonCtx, a: Arg<'_>, b: Arg<'_>) -> u64 {
+    fn call(
+        &self,
+        (): (),
+        policy: &PolicyEntry,
+        method: M,
+        ctx: &mut BatonCtx,
+        a: Arg<'_>,
+        b: Arg<'_>,
+    ) -> u64 {
         let world = world();
         let version = policy.version.load(Acquire);
-        let Some(instance) = world.instances.borrow().get(version.wrapping_sub(1)).cloned() else { return 0 };
+        let Some(instance) = world
+            .instances
+            .borrow()
+            .get(version.wrapping_sub(1))
+            .cloned()
+        else {
+            return 0;
+        };
         world.point();
         let me = world.me();
         let call = Call::new(&world, method, a, b);
@@ -36,7 +51,11 @@ impl Host for Checker {
         world.note_state();
         let answer = in_policy(|| instance.call(method, ctx, a, b));
         me.abandoning.set(false);
-        world.note_passed((method as u32, call.task.map(|task| (task.pid, task.cpu)), answer));
+        world.note_passed((
+            method as u32,
+            call.task.map(|task| (task.pid, task.cpu)),
+            answer,
+        ));
         if answer == BATON_ABORTED {
             // Guards that were forgotten keep nobody waiting.
             let held = std::mem::take(&mut *me.held.borrow_mut());
@@ -47,7 +66,11 @@ impl Host for Checker {
         call.tell_answer(&world, answer);
         if let Some(key) = me.held.borrow().last() {
             let name = world.lock_name(*key);
-            world.fail(Property::Deadlock, || format!("{} returns while it holds {name}", call.name()), None);
+            world.fail(
+                Property::Deadlock,
+                || format!("{} returns while it holds {name}", call.name()),
+                None,
+            );
         }
         call.check(&world, answer, alone);
         world.point();
@@ -63,7 +86,8 @@ impl Host for Checker {
     }
 
     fn evict(&self, _: i32) {
-        // Of a task whose policy was stopped, or has lost the CPU: the first ends the schedule, the second is not simulated.
+        // Of a task whose policy was stopped, or has lost the CPU: the first ends the schedule, the
+        // second is not simulated.
     }
 
     fn end_slice(&self, _: u64) {
@@ -74,7 +98,9 @@ impl Host for Checker {
         use BatonFaultKind as K;
         let world = world();
         let here = world.here.get();
-        let (file, line, message) = here.map_or_else(Default::default, |here| world.cpus[here].words.borrow().clone());
+        let (file, line, message) = here.map_or_else(Default::default, |here| {
+            world.cpus[here].words.borrow().clone()
+        });
         let report = Report {
             kind: BATON_FAULT_NAMES[fault.kind as usize],
             method: BATON_METHOD_NAMES[fault.method as usize],
@@ -87,12 +113,25 @@ impl Host for Checker {
         let method = report.method;
         let (property, what) = match fault.kind {
             K::Deadlock => (Property::Deadlock, format!("{method}: {}", report.message)),
-            K::LockTimeout | K::Stall => (Property::Endless, format!("{method} does not come to an end")),
-            K::LostTask => {
-                (Property::LostTask, format!("task {} is lost in {method}: its Schedulable is gone", fault.pid))
-            }
-            K::RefusalLoop => (Property::Discipline, format!("{method} answers what is refused, 64 times")),
-            _ => (Property::Panic, format!("{} in {method}: {}", report.kind, report.message)),
+            K::LockTimeout | K::Stall => (
+                Property::Endless,
+                format!("{method} does not come to an end"),
+            ),
+            K::LostTask => (
+                Property::LostTask,
+                format!(
+                    "task {} is lost in {method}: its Schedulable is gone",
+                    fault.pid
+                ),
+            ),
+            K::RefusalLoop => (
+                Property::Discipline,
+                format!("{method} answers what is refused, 64 times"),
+            ),
+            _ => (
+                Property::Panic,
+                format!("{} in {method}: {}", report.kind, report.message),
+            ),
         };
         world.fail(property, || what, Some(report));
     }
@@ -105,10 +144,17 @@ impl Host for Checker {
 impl World {
     /// baton_khost_may_run(), hosts/kernel/host.c
     pub fn may_run(&self, slot: u32, cpu: i32) -> bool {
-        let Some(task) = self.task_in(slot) else { return false };
-        let Some(cpu) = self.cpus.get(cpu as usize) else { return false };
+        let Some(task) = self.task_in(slot) else {
+            return false;
+        };
+        let Some(cpu) = self.cpus.get(cpu as usize) else {
+            return false;
+        };
         if task.rq.get() == cpu.number {
-            let has_active = self.cpus.iter().any(|cpu| cpu.active.get() && task.may_use(cpu.number));
+            let has_active = self
+                .cpus
+                .iter()
+                .any(|cpu| cpu.active.get() && task.may_use(cpu.number));
             return task.may_use(cpu.number) || !has_active;
         }
         task.may_use(cpu.number) && cpu.active.get()
@@ -140,7 +186,13 @@ struct Call {
 
 impl Call {
     fn new(world: &World, method: M, a: Arg<'_>, b: Arg<'_>) -> Self {
-        let mut call = Self { method, text: String::new(), task: None, prev_cpu: -1, refused: None };
+        let mut call = Self {
+            method,
+            text: String::new(),
+            task: None,
+            prev_cpu: -1,
+            refused: None,
+        };
         let mut what = 0;
         match (a, b) {
             (Arg::Task(task), Arg::Wake(wake)) => {
@@ -158,7 +210,9 @@ impl Call {
         call.refused = (method == M::PickRefused).then_some(what);
         if world.story.borrow().is_some() {
             call.text = match b {
-                Arg::Hint(hint) => format!("{}: {}", call.describe(world, what, b), said(world, hint)),
+                Arg::Hint(hint) => {
+                    format!("{}: {}", call.describe(world, what, b), said(world, hint))
+                }
                 _ => call.describe(world, what, b),
             };
         }
@@ -172,13 +226,27 @@ impl Call {
     fn describe(&self, world: &World, what: u64, b: Arg<'_>) -> String {
         let name = self.name();
         match (self.method, self.task) {
-            (M::PickNextTask, Some(prev)) => format!("{name}(CPU {what}, task {} runs there)", prev.pid),
-            (M::SelectTaskRq, Some(task)) => format!("{name}(task {}, last on CPU {})", task.pid, self.prev_cpu),
-            (M::TaskPrioChanged, Some(task)) => format!("{name}(task {}, nice {})", task.pid, task.nice),
+            (M::PickNextTask, Some(prev)) => {
+                format!("{name}(CPU {what}, task {} runs there)", prev.pid)
+            }
+            (M::SelectTaskRq, Some(task)) => {
+                format!("{name}(task {}, last on CPU {})", task.pid, self.prev_cpu)
+            }
+            (M::TaskPrioChanged, Some(task)) => {
+                format!("{name}(task {}, nice {})", task.pid, task.nice)
+            }
             (M::PickRefused, _) => {
-                let Arg::Word(why) = b else { return name.into() };
-                let why =
-                    ["", "stale", "foreign", "not allowed there", "CPU offline", "nothing to keep"][why as usize % 6];
+                let Arg::Word(why) = b else {
+                    return name.into();
+                };
+                let why = [
+                    "",
+                    "stale",
+                    "foreign",
+                    "not allowed there",
+                    "CPU offline",
+                    "nothing to keep",
+                ][why as usize % 6];
                 format!("{name}({}: {why})", name_of(world, what))
             }
             (_, Some(task)) => format!("{name}(task {} on CPU {})", task.pid, task.cpu),
@@ -186,12 +254,18 @@ impl Call {
         }
     }
 
-    /// The call begins. For one that asks for a `Schedulable` back that the policy has: true if it must be found.
+    /// The call begins. For one that asks for a `Schedulable` back that the policy has: true if it
+    /// must be found.
     fn begin(&self, world: &World) -> bool {
         let me = world.me();
         me.questions.set(0);
         me.last_lock.take();
-        me.overlapped.set(world.cpus.iter().any(|other| other.number != me.number && other.inside.get()));
+        me.overlapped.set(
+            world
+                .cpus
+                .iter()
+                .any(|other| other.number != me.number && other.inside.get()),
+        );
         matches!(self.method, M::TaskDequeued | M::TaskDeparted) && self.is_queued(world)
     }
 
@@ -199,12 +273,20 @@ impl Call {
     fn note_given(&self, world: &World) {
         let gives = matches!(
             self.method,
-            M::TaskNew | M::TaskWakeup | M::TaskPreempt | M::TaskYield | M::TaskRestored | M::PickRefused
+            M::TaskNew
+                | M::TaskWakeup
+                | M::TaskPreempt
+                | M::TaskYield
+                | M::TaskRestored
+                | M::PickRefused
         );
         if !gives || world.story.borrow().is_none() {
             return;
         }
-        let slot = self.task.map(|task| task.slot).or(self.refused.map(|token| (token as u32).wrapping_sub(1)));
+        let slot = self
+            .task
+            .map(|task| task.slot)
+            .or(self.refused.map(|token| (token as u32).wrapping_sub(1)));
         if let Some(task) = slot.and_then(|slot| world.task_in(slot)) {
             let me = world.me();
             let under = match me.last_lock.take() {
@@ -217,7 +299,8 @@ impl Call {
     }
 
     fn is_queued(&self, world: &World) -> bool {
-        self.task.is_some_and(|task| world.core.slots()[task.slot as usize].state() == TaskState::Queued)
+        self.task
+            .is_some_and(|task| world.core.slots()[task.slot as usize].state() == TaskState::Queued)
     }
 
     fn tell_answer(&self, world: &World, answer: u64) {
@@ -230,7 +313,9 @@ impl Call {
                 BATON_PICK_KEEP => "the running task goes on".into(),
                 token => name_of(world, token),
             },
-            M::SelectTaskRq if answer & BATON_SELECT_DIRECT != 0 => format!("straight to CPU {}", answer as u32),
+            M::SelectTaskRq if answer & BATON_SELECT_DIRECT != 0 => {
+                format!("straight to CPU {}", answer as u32)
+            }
             M::SelectTaskRq => format!("CPU {}", answer as u32),
             M::Hint if answer == 0 => return,
             M::Hint => "that is no hint of its type".into(),
@@ -248,10 +333,18 @@ impl Call {
             (M::SelectTaskRq, Some(task)) => {
                 // The mask cannot change meanwhile: the task's pi_lock is held.
                 let chosen = answer as u32 as i32;
-                let may =
-                    |cpu: i32| world.task_in(task.slot).is_some_and(|task| task.mask.get() >> (cpu & 31) & 1 != 0);
+                let may = |cpu: i32| {
+                    world
+                        .task_in(task.slot)
+                        .is_some_and(|task| task.mask.get() >> (cpu & 31) & 1 != 0)
+                };
                 if chosen != self.prev_cpu && !may(chosen) {
-                    let what = || format!("{name} puts task {} on CPU {chosen}, which it may not use", task.pid);
+                    let what = || {
+                        format!(
+                            "{name} puts task {} on CPU {chosen}, which it may not use",
+                            task.pid
+                        )
+                    };
                     world.fail(Property::Discipline, what, None);
                 }
             }
@@ -261,18 +354,32 @@ impl Call {
             }
             // A policy in C can, as its tokens are numbers; one in Rust has a Schedulable once.
             (M::PickNextTask | M::NewlyIdle, _) => {
-                let Some(task) = world.task_of(answer).filter(|_| answer >> 32 != 0) else { return };
+                let Some(task) = world.task_of(answer).filter(|_| answer >> 32 != 0) else {
+                    return;
+                };
                 if task.answered.replace(answer) == answer {
-                    let what = || format!("{name} answers with task {} twice, with the same token", task.pid);
+                    let what = || {
+                        format!(
+                            "{name} answers with task {} twice, with the same token",
+                            task.pid
+                        )
+                    };
                     world.fail(Property::OnePlace, what, None);
                 }
             }
             // While other CPUs are about, one of them may have it in hand.
             (M::TaskDequeued | M::TaskDeparted, Some(task))
-                if must_have && answer == 0 && self.is_queued(world) && !world.me().overlapped.get() =>
+                if must_have
+                    && answer == 0
+                    && self.is_queued(world)
+                    && !world.me().overlapped.get() =>
             {
-                let what =
-                    || format!("{name} gives nothing back, but task {} is queued: its Schedulable is kept", task.pid);
+                let what = || {
+                    format!(
+                        "{name} gives nothing back, but task {} is queued: its Schedulable is kept",
+                        task.pid
+                    )
+                };
                 world.fail(Property::Discipline, what, None);
             }
             _ => {}
@@ -281,11 +388,16 @@ impl Call {
 }
 
 fn said(world: &World, hint: &BatonHint) -> String {
-    let thread = hint.thread.checked_sub(1).and_then(|slot| world.task_in(slot));
+    let thread = hint
+        .thread
+        .checked_sub(1)
+        .and_then(|slot| world.task_in(slot));
     let thread = thread.map_or(String::new(), |task| format!(" about task {}", task.pid));
     format!("{} {:?}{thread}", hint.tag, hint.words)
 }
 
 fn name_of(world: &World, token: u64) -> String {
-    world.task_of(token).map_or_else(|| "no task".into(), |task| format!("task {}", task.pid))
+    world
+        .task_of(token)
+        .map_or_else(|| "no task".into(), |task| format!("task {}", task.pid))
 }

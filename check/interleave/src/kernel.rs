@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What sched_ext does to the shim, and the shim to the rules (kernel/sched/core.c and kernel/sched/ext/ext.c, 7.2; the timed model of
-//! the same is `hosts/core/tests/rules/kernel.rs`). Each function names what it stands for, and locks as that does: so whatever comes of
-//! any order of these, the kernel could do.
+//! What sched_ext does to the shim, and the shim to the rules (kernel/sched/core.c and
+//! kernel/sched/ext/ext.c, 7.2; the timed model of the same is `hosts/core/tests/rules/kernel.rs`).
+//! Each function names what it stands for, and locks as that does: so whatever comes of any order
+//! of these, the kernel could do.
 //!
-//! What it leaves out, and so what is not found: bypass mode, higher classes but for the stopper and the hotplug thread, cgroups,
-//! migrate_disable(), several policies, tasks without a slot.
+//! What it leaves out, and so what is not found: bypass mode, higher classes but for the stopper
+//! and the hotplug thread, cgroups, migrate_disable(), several policies, tasks without a slot.
 
 use crate::locks::Key;
 use crate::machine::{Place, Task};
 use crate::story::Kind;
 use crate::world::World;
 use baton_abi::{
-    BatonCtx, BATON_F_FORK, BATON_F_PREV_RUNNABLE, BATON_F_RESTORE, BATON_F_SYNC, BATON_F_WAKEUP, BATON_KICK_PREEMPT,
+    BatonCtx, BATON_F_FORK, BATON_F_PREV_RUNNABLE, BATON_F_RESTORE, BATON_F_SYNC, BATON_F_WAKEUP,
+    BATON_KICK_PREEMPT,
 };
 use baton_core::Verdict;
 use std::rc::Rc;
@@ -37,7 +39,12 @@ pub enum Turn {
 
 impl World {
     pub fn task(&self, pid: u32) -> Rc<Task> {
-        self.tasks.borrow().iter().find(|task| task.pid == pid).cloned().expect("a pid is a task's")
+        self.tasks
+            .borrow()
+            .iter()
+            .find(|task| task.pid == pid)
+            .cloned()
+            .expect("a pid is a task's")
     }
 
     pub fn ctx(&self, task: &Task, cpu: usize, flags: u16) -> BatonCtx {
@@ -51,9 +58,13 @@ impl World {
         }
     }
 
-    /// The kicks that a call asked for: sent once the run-queue lock is free (scx_kick_cpu() defers them to an irq_work).
+    /// The kicks that a call asked for: sent once the run-queue lock is free (scx_kick_cpu() defers
+    /// them to an irq_work).
     fn note_kicks(&self, ctx: &BatonCtx) {
-        self.me().kicks.borrow_mut().extend(ctx.kicks.iter().take(usize::from(ctx.nr_kicks)));
+        self.me()
+            .kicks
+            .borrow_mut()
+            .extend(ctx.kicks.iter().take(usize::from(ctx.nr_kicks)));
     }
 
     /// kick_cpus_irq_workfn()
@@ -61,7 +72,9 @@ impl World {
         let kicks = std::mem::take(&mut *self.me().kicks.borrow_mut());
         for kick in kicks {
             let number = usize::from(kick & !BATON_KICK_PREEMPT);
-            let Some(cpu) = self.cpus.get(number).filter(|cpu| !cpu.off.get()) else { continue };
+            let Some(cpu) = self.cpus.get(number).filter(|cpu| !cpu.off.get()) else {
+                continue;
+            };
             self.take_kernels(Key::Rq(number));
             let preempts = kick & BATON_KICK_PREEMPT != 0;
             if let Some(pid) = cpu.current.get().filter(|_| preempts) {
@@ -96,7 +109,12 @@ impl World {
 
     /// select_fallback_rq(): widens the mask when no CPU of it is active.
     fn fallback_rq(&self, task: &Task) -> usize {
-        let active = || self.cpus.iter().filter(|cpu| cpu.active.get()).map(|cpu| cpu.number);
+        let active = || {
+            self.cpus
+                .iter()
+                .filter(|cpu| cpu.active.get())
+                .map(|cpu| cpu.number)
+        };
         active().find(|&cpu| task.may_use(cpu)).unwrap_or_else(|| {
             self.set_mask(task, !0);
             active().next().expect("a CPU is active")
@@ -106,7 +124,10 @@ impl World {
     fn set_mask(&self, task: &Task, mask: u32) {
         task.mask.set(mask);
         let mut ctx = self.ctx(task, task.rq.get(), 0);
-        self.in_rules(|| self.core.set_affinity((), self.state(self.me().number), &mut ctx));
+        self.in_rules(|| {
+            self.core
+                .set_affinity((), self.state(self.me().number), &mut ctx)
+        });
         self.note_kicks(&ctx);
     }
 
@@ -117,15 +138,24 @@ impl World {
         }
     }
 
-    /// try_to_wake_up(); with WF_FORK wake_up_new_task(). False when it is awake, or still on its way off a CPU.
+    /// try_to_wake_up(); with WF_FORK wake_up_new_task(). False when it is awake, or still on its
+    /// way off a CPU.
     pub fn wake(&self, pid: u32, flags: u16) -> bool {
         let task = self.task(pid);
         self.take_kernels(Key::Pi(pid));
-        if task.runnable.get() || task.dying.get() || !task.ours.get() || task.place.get() != Place::Away {
+        if task.runnable.get()
+            || task.dying.get()
+            || !task.ours.get()
+            || task.place.get() != Place::Away
+        {
             self.release(Key::Pi(pid));
             return false;
         }
-        let how = if flags & BATON_F_SYNC != 0 { ", by one that is about to sleep" } else { "" };
+        let how = if flags & BATON_F_SYNC != 0 {
+            ", by one that is about to sleep"
+        } else {
+            ""
+        };
         match flags & BATON_F_FORK {
             0 => self.tell(Kind::Event, || format!("wakes task {pid}{how}")),
             _ => self.tell(Kind::Event, || format!("task {pid} is new")),
@@ -135,14 +165,19 @@ impl World {
         // select_task_rq(): a task that is bound is not asked about.
         if task.mask.get().count_ones() > 1 {
             let mut ctx = self.ctx(&task, cpu, flags);
-            let verdict = self.in_rules(|| self.core.select((), self.state(self.me().number), &mut ctx));
+            let verdict =
+                self.in_rules(|| self.core.select((), self.state(self.me().number), &mut ctx));
             self.note_kicks(&ctx);
             direct = verdict == Verdict::Run;
             cpu = ctx.cpu as usize;
         }
         loop {
             let is_allowed = |cpu: usize| task.may_use(cpu) && self.cpus[cpu].active.get();
-            cpu = if is_allowed(cpu) { cpu } else { self.fallback_rq(&task) };
+            cpu = if is_allowed(cpu) {
+                cpu
+            } else {
+                self.fallback_rq(&task)
+            };
             task.rq.set(cpu);
             self.take_kernels(Key::Rq(cpu));
             if is_allowed(cpu) {
@@ -155,7 +190,14 @@ impl World {
         if direct {
             self.put_on_local(&task, cpu);
         } else {
-            self.enqueue(&task, if flags & BATON_F_FORK != 0 { 0 } else { BATON_F_WAKEUP });
+            self.enqueue(
+                &task,
+                if flags & BATON_F_FORK != 0 {
+                    0
+                } else {
+                    BATON_F_WAKEUP
+                },
+            );
         }
         self.wakeup_preempt(cpu);
         self.release(Key::Rq(cpu));
@@ -164,8 +206,8 @@ impl World {
         true
     }
 
-    /// do_enqueue_task(), with the lock of its run queue held. Until it is over, a dispatch that has the task already waits
-    /// (SCX_OPSS_QUEUEING).
+    /// do_enqueue_task(), with the lock of its run queue held. Until it is over, a dispatch that
+    /// has the task already waits (SCX_OPSS_QUEUEING).
     fn enqueue(&self, task: &Task, flags: u16) {
         self.take_kernels(Key::Ops(task.pid));
         task.enqueues.set(task.enqueues.get() + 1);
@@ -176,7 +218,10 @@ impl World {
             return self.release(Key::Ops(task.pid));
         }
         let mut ctx = self.ctx(task, task.rq.get(), flags);
-        let verdict = self.in_rules(|| self.core.enqueue((), self.state(self.me().number), &mut ctx));
+        let verdict = self.in_rules(|| {
+            self.core
+                .enqueue((), self.state(self.me().number), &mut ctx)
+        });
         self.note_kicks(&ctx);
         match verdict {
             Verdict::None => task.place.set(Place::Custody),
@@ -191,12 +236,15 @@ impl World {
         task.place.set(Place::Local(cpu));
     }
 
-    /// dequeue_task_scx(): the kernel takes it from where it is, without a word. Waits while a dispatch has it in hand
-    /// (SCX_OPSS_DISPATCHING).
+    /// dequeue_task_scx(): the kernel takes it from where it is, without a word. Waits while a
+    /// dispatch has it in hand (SCX_OPSS_DISPATCHING).
     fn dequeue(&self, task: &Task) {
         self.take_kernels(Key::Ops(task.pid));
         if let Place::Local(cpu) = task.place.get() {
-            self.cpus[cpu].local.borrow_mut().retain(|&pid| pid != task.pid);
+            self.cpus[cpu]
+                .local
+                .borrow_mut()
+                .retain(|&pid| pid != task.pid);
         }
         task.holding.set(None);
         task.place.set(Place::Away);
@@ -219,11 +267,20 @@ impl World {
     pub fn set_affinity(&self, pid: u32, mask: u32) {
         let task = self.task(pid);
         let rq = self.lock_task(&task);
-        let active = self.cpus.iter().filter(|cpu| cpu.active.get()).fold(0, |set, cpu| set | 1 << cpu.number);
+        let active = self
+            .cpus
+            .iter()
+            .filter(|cpu| cpu.active.get())
+            .fold(0, |set, cpu| set | 1 << cpu.number);
         if task.dying.get() || !task.ours.get() || mask & active == 0 {
             return self.unlock_task(&task, rq);
         }
-        self.tell(Kind::Event, || format!("task {pid} may run on {} only", cpus_of(mask, self.cpus.len())));
+        self.tell(Kind::Event, || {
+            format!(
+                "task {pid} may run on {} only",
+                cpus_of(mask, self.cpus.len())
+            )
+        });
         self.change(&task, || self.set_mask(&task, mask));
         if task.runnable.get() && !task.may_use(rq) {
             if let Place::OnCpu(_) = task.place.get() {
@@ -246,7 +303,9 @@ impl World {
             self.release(Key::Rq(from));
             self.take_kernels(Key::Rq(to));
             if self.cpus[to].active.get() {
-                self.tell(Kind::Event, || format!("task {} is moved from CPU {from} to CPU {to}", task.pid));
+                self.tell(Kind::Event, || {
+                    format!("task {} is moved from CPU {from} to CPU {to}", task.pid)
+                });
                 task.migrating.set(false);
                 self.enqueue(task, 0);
                 self.wakeup_preempt(to);
@@ -267,7 +326,10 @@ impl World {
             self.change(&task, || {
                 task.nice.set(nice);
                 let mut ctx = self.ctx(&task, rq, 0);
-                self.in_rules(|| self.core.set_nice((), self.state(self.me().number), &mut ctx, nice));
+                self.in_rules(|| {
+                    self.core
+                        .set_nice((), self.state(self.me().number), &mut ctx, nice)
+                });
                 self.note_kicks(&ctx);
             });
         }
@@ -278,23 +340,37 @@ impl World {
     pub fn set_class(&self, pid: u32, ours: bool) {
         let task = self.task(pid);
         let rq = self.lock_task(&task);
-        if !task.dying.get() && task.ours.get() != ours && !matches!(task.place.get(), Place::OnCpu(_)) {
+        if !task.dying.get()
+            && task.ours.get() != ours
+            && !matches!(task.place.get(), Place::OnCpu(_))
+        {
             self.tell(Kind::Event, || {
-                format!("task {pid} {}", if ours { "is back in Baton's class" } else { "leaves for another class" })
+                format!(
+                    "task {pid} {}",
+                    if ours {
+                        "is back in Baton's class"
+                    } else {
+                        "leaves for another class"
+                    }
+                )
             });
             if ours {
                 return self.come_back(&task, rq);
             }
             self.dequeue(&task);
             let mut ctx = self.ctx(&task, rq, 0);
-            self.in_rules(|| self.core.disable_task((), self.state(self.me().number), &mut ctx, false));
+            self.in_rules(|| {
+                self.core
+                    .disable_task((), self.state(self.me().number), &mut ctx, false)
+            });
             self.note_kicks(&ctx);
             task.ours.set(false);
         }
         self.unlock_task(&task, rq);
     }
 
-    /// The end of [`World::set_class`], with the task's locks held. Meanwhile the other class may have moved it.
+    /// The end of [`World::set_class`], with the task's locks held. Meanwhile the other class may
+    /// have moved it.
     fn come_back(&self, task: &Task, mut rq: usize) {
         while !task.may_use(rq) || !self.cpus[rq].active.get() {
             let to = self.fallback_rq(task);
@@ -317,7 +393,10 @@ impl World {
         let task = self.task(pid);
         let rq = self.lock_task(&task);
         let mut ctx = self.ctx(&task, rq, 0);
-        self.in_rules(|| self.core.disable_task((), self.state(self.me().number), &mut ctx, true));
+        self.in_rules(|| {
+            self.core
+                .disable_task((), self.state(self.me().number), &mut ctx, true)
+        });
         self.note_kicks(&ctx);
         self.core.exit_task(task.handle);
         task.alive.set(false);
@@ -333,7 +412,9 @@ impl World {
             task.runtime.set(task.runtime.get() + TICK);
             task.slice.set(task.slice.get().saturating_sub(TICK));
             let mut ctx = self.ctx(&task, me.number, 0);
-            if self.in_rules(|| self.core.tick((), self.state(me.number), &mut ctx)) == Verdict::Expire {
+            if self.in_rules(|| self.core.tick((), self.state(me.number), &mut ctx))
+                == Verdict::Expire
+            {
                 task.slice.set(0);
             }
             self.note_kicks(&ctx);
@@ -350,7 +431,11 @@ impl World {
         let me = self.me();
         me.timer.set(None);
         self.tell(Kind::Event, || "the policy's timer runs out".into());
-        let mut ctx = BatonCtx { now: self.now.get(), cpu: me.number as i32, ..BatonCtx::default() };
+        let mut ctx = BatonCtx {
+            now: self.now.get(),
+            cpu: me.number as i32,
+            ..BatonCtx::default()
+        };
         let place = self.policy().index() as usize;
         self.in_rules(|| self.core.timer((), self.state(me.number), &mut ctx, place));
         self.kick_plainly(&ctx);
@@ -358,8 +443,16 @@ impl World {
 
     /// baton_khost_kick(): kicks of a call that no BPF program made wake only what is asleep.
     pub fn kick_plainly(&self, ctx: &BatonCtx) {
-        let is_due = |kick: &u16| kick & BATON_KICK_PREEMPT != 0 || self.state(usize::from(*kick)).is_asleep();
-        let kicks: Vec<u16> = ctx.kicks.iter().take(usize::from(ctx.nr_kicks)).copied().filter(is_due).collect();
+        let is_due = |kick: &u16| {
+            kick & BATON_KICK_PREEMPT != 0 || self.state(usize::from(*kick)).is_asleep()
+        };
+        let kicks: Vec<u16> = ctx
+            .kicks
+            .iter()
+            .take(usize::from(ctx.nr_kicks))
+            .copied()
+            .filter(is_due)
+            .collect();
         self.me().kicks.borrow_mut().extend(kicks);
         self.send_kicks();
     }
@@ -385,7 +478,10 @@ impl World {
                 }
                 Turn::Blocks | Turn::Dies => {
                     self.tell(Kind::Event, || {
-                        format!("task {pid} {}", ["goes to sleep", "exits"][usize::from(turn == Turn::Dies)])
+                        format!(
+                            "task {pid} {}",
+                            ["goes to sleep", "exits"][usize::from(turn == Turn::Dies)]
+                        )
                     });
                     task.runnable.set(false);
                     task.dying.set(turn == Turn::Dies);
@@ -393,7 +489,11 @@ impl World {
             }
         }
         let goes_on = self.balance(prev.as_deref());
-        let next = if goes_on { prev.clone() } else { me.local.borrow_mut().pop_front().map(|pid| self.task(pid)) };
+        let next = if goes_on {
+            prev.clone()
+        } else {
+            me.local.borrow_mut().pop_front().map(|pid| self.task(pid))
+        };
         let runnable = prev.as_ref().filter(|task| task.runnable.get());
         // Nothing else: the kernel keeps what can go on.
         let next = next.or_else(|| runnable.cloned());
@@ -433,8 +533,15 @@ impl World {
                 me.idled.set(me.idled.get() + 1);
                 self.tell(Kind::Event, || "idles".into());
             }
-            let mut ctx = BatonCtx { now: self.now.get(), cpu: me.number as i32, ..BatonCtx::default() };
-            self.in_rules(|| self.core.set_idle((), self.state(me.number), &mut ctx, idle));
+            let mut ctx = BatonCtx {
+                now: self.now.get(),
+                cpu: me.number as i32,
+                ..BatonCtx::default()
+            };
+            self.in_rules(|| {
+                self.core
+                    .set_idle((), self.state(me.number), &mut ctx, idle)
+            });
             self.note_kicks(&ctx);
         }
     }
@@ -452,9 +559,21 @@ impl World {
             if !me.local.borrow().is_empty() || self.over.get() {
                 break;
             }
-            let mut ctx = BatonCtx { now: self.now.get(), cpu: me.number as i32, ..BatonCtx::default() };
+            let mut ctx = BatonCtx {
+                now: self.now.get(),
+                cpu: me.number as i32,
+                ..BatonCtx::default()
+            };
             if let Some(task) = prev {
-                ctx = self.ctx(task, me.number, if task.runnable.get() { BATON_F_PREV_RUNNABLE } else { 0 });
+                ctx = self.ctx(
+                    task,
+                    me.number,
+                    if task.runnable.get() {
+                        BATON_F_PREV_RUNNABLE
+                    } else {
+                        0
+                    },
+                );
             }
             let verdict = self.in_rules(|| self.core.dispatch((), self.state(me.number), &mut ctx));
             self.note_kicks(&ctx);
@@ -474,17 +593,22 @@ impl World {
         goes_on
     }
 
-    /// insert_slot() of the shim; then finish_dispatch(), dispatch_to_local_dsq() and move_remote_task_to_local_dsq(). It may come to
-    /// nothing, if the task was changed meanwhile: then the CPU dispatches again.
+    /// insert_slot() of the shim; then finish_dispatch(), dispatch_to_local_dsq() and
+    /// move_remote_task_to_local_dsq(). It may come to nothing, if the task was changed meanwhile:
+    /// then the CPU dispatches again.
     fn take_over(&self, ctx: &BatonCtx) {
         let me = self.me();
-        let Some(task) = self.task_of(ctx.task) else { return };
+        let Some(task) = self.task_of(ctx.task) else {
+            return;
+        };
         let enqueues = task.enqueues.get();
         if task.rq.get() != me.number && !task.may_use(me.number) {
             return;
         }
         self.take_kernels(Key::Ops(task.pid));
-        let is_it = task.is_alive() && task.place.get() == Place::Custody && task.enqueues.get() == enqueues;
+        let is_it = task.is_alive()
+            && task.place.get() == Place::Custody
+            && task.enqueues.get() == enqueues;
         if !is_it {
             return self.release(Key::Ops(task.pid));
         }
@@ -513,11 +637,14 @@ impl World {
         }
     }
 
-    /// migration_cpu_stop(), on the CPU of a task that ran there and may not any more. True if there was one.
+    /// migration_cpu_stop(), on the CPU of a task that ran there and may not any more. True if
+    /// there was one.
     pub fn stop(&self) -> bool {
         let me = self.me();
         let is_here = |task: &&Rc<Task>| task.to_move.get() && task.rq.get() == me.number;
-        let Some(task) = self.tasks.borrow().iter().find(is_here).cloned() else { return false };
+        let Some(task) = self.tasks.borrow().iter().find(is_here).cloned() else {
+            return false;
+        };
         task.to_move.set(false);
         self.take_over_by_higher_class();
         let rq = self.lock_task(&task);
@@ -530,7 +657,8 @@ impl World {
         true
     }
 
-    /// A thread of a higher class runs here: who ran waits at the head of the local queue (put_prev_task_scx()).
+    /// A thread of a higher class runs here: who ran waits at the head of the local queue
+    /// (put_prev_task_scx()).
     fn take_over_by_higher_class(&self) {
         let me = self.me();
         self.take_kernels(Key::Rq(me.number));
@@ -543,7 +671,8 @@ impl World {
         self.send_kicks();
     }
 
-    /// sched_cpu_deactivate() and what follows, on the CPU that goes offline: ops.cpu_offline(), then its tasks are pushed away.
+    /// sched_cpu_deactivate() and what follows, on the CPU that goes offline: ops.cpu_offline(),
+    /// then its tasks are pushed away.
     pub fn go_offline(&self) {
         let me = self.me();
         self.tell(Kind::Event, || "goes offline".into());
@@ -553,9 +682,14 @@ impl World {
         self.tell_online(false);
         loop {
             let own = |task: &&Rc<Task>| {
-                task.is_alive() && task.ours.get() && task.runnable.get() && task.rq.get() == me.number
+                task.is_alive()
+                    && task.ours.get()
+                    && task.runnable.get()
+                    && task.rq.get() == me.number
             };
-            let Some(task) = self.tasks.borrow().iter().find(own).cloned() else { break };
+            let Some(task) = self.tasks.borrow().iter().find(own).cloned() else {
+                break;
+            };
             if self.over.get() {
                 break;
             }
@@ -582,14 +716,24 @@ impl World {
 
     fn tell_online(&self, online: bool) {
         let me = self.me();
-        let mut ctx = BatonCtx { now: self.now.get(), cpu: me.number as i32, ..BatonCtx::default() };
-        self.in_rules(|| self.core.set_online((), self.state(me.number), &mut ctx, online));
+        let mut ctx = BatonCtx {
+            now: self.now.get(),
+            cpu: me.number as i32,
+            ..BatonCtx::default()
+        };
+        self.in_rules(|| {
+            self.core
+                .set_online((), self.state(me.number), &mut ctx, online)
+        });
         self.note_kicks(&ctx);
         self.send_kicks();
     }
 }
 
 fn cpus_of(mask: u32, count: usize) -> String {
-    let cpus: Vec<String> = (0..count).filter(|cpu| mask & 1 << cpu != 0).map(|cpu| cpu.to_string()).collect();
+    let cpus: Vec<String> = (0..count)
+        .filter(|cpu| mask & 1 << cpu != 0)
+        .map(|cpu| cpu.to_string())
+        .collect();
     format!("CPU {}", cpus.join(", "))
 }

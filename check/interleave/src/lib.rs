@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Looks for the order of events in which a policy goes wrong: its methods, called by the rules of every host ([`baton_core`]) on two to
-//! four simulated CPUs, in thousands of orders, each from the beginning.
+//! Looks for the order of events in which a policy goes wrong: its methods, called by the rules of
+//! every host ([`baton_core`]) on two to four simulated CPUs, in thousands of orders, each from the
+//! beginning.
 //!
-//! The CPUs are threads of `shuttle`: coroutines of one thread, of which one goes on until it comes to a scheduling point. Such are the
-//! entry to a method and its end, the taking of a lock and its release, whatever else a policy asks its host, and the use of an atomic by a policy that was built for it
-//! (`hosts/native/c/atomics.c`). What the simulated kernel does between them is in `kernel`, function by function of the real one; it has
-//! the same points.
+//! The CPUs are threads of `shuttle`: coroutines of one thread, of which one goes on until it comes
+//! to a scheduling point. Such are the entry to a method and its end, the taking of a lock and its
+//! release, whatever else a policy asks its host, and the use of an atomic by a policy that was
+//! built for it (`hosts/native/c/atomics.c`). What the simulated kernel does between them is in
+//! `kernel`, function by function of the real one; it has the same points.
 //!
-//! What a schedule does is in its [`Seed`] whole: the machine, the way in which the next CPU is chosen, and a number of which all chance
-//! comes. So the same seed gives the same story, to the letter.
+//! What a schedule does is in its [`Seed`] whole: the machine, the way in which the next CPU is
+//! chosen, and a number of which all chance comes. So the same seed gives the same story, to the
+//! letter.
 #![deny(unsafe_op_in_unsafe_fn)]
 #![warn(missing_docs)]
 
@@ -43,21 +46,24 @@ use std::time::Duration;
 /// What a right policy keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Property {
-    /// No lock is taken twice by one CPU, no two CPUs wait for each other's, all are released in the reverse order.
+    /// No lock is taken twice by one CPU, no two CPUs wait for each other's, all are released in
+    /// the reverse order.
     Deadlock,
     /// No panic, no allocation that cannot be, and nothing that would end a process.
     Panic,
-    /// No `Schedulable` is dropped, and each task that can run is picked when all CPUs ask for tasks.
+    /// No `Schedulable` is dropped, and each task that can run is picked when all CPUs ask for
+    /// tasks.
     LostTask,
     /// No task is in two places.
     OnePlace,
-    /// Answers are what they should be: no `Schedulable` is kept that the host asked back, and none is answered again and again.
+    /// Answers are what they should be: no `Schedulable` is kept that the host asked back, and none
+    /// is answered again and again.
     Discipline,
-    /// No CPU idles while a task waits that could run there, for longer than a number of ticks after the last wakeup (Ipanema's work
-    /// conservation, in its concurrent form).
+    /// No CPU idles while a task waits that could run there, for longer than a number of ticks
+    /// after the last wakeup (Ipanema's work conservation, in its concurrent form).
     WorkConservation,
-    /// No CPU idles beside a task that it could run for more than [`Options::idle_ticks`]. The stronger form of the one before, and left
-    /// out with it.
+    /// No CPU idles beside a task that it could run for more than [`Options::idle_ticks`]. The
+    /// stronger form of the one before, and left out with it.
     IdleBeside,
     /// Each call comes to its end.
     Endless,
@@ -122,11 +128,13 @@ pub struct Options {
     pub without: Vec<Property>,
     /// For how many ticks, of 4 ms, a CPU may idle beside a task that it could run.
     pub idle_ticks: u64,
-    /// For how long a call may go on that neither locks nor asks; at most twice as long pass until that is noticed.
+    /// For how long a call may go on that neither locks nor asks; at most twice as long pass until
+    /// that is noticed.
     pub call_limit: Duration,
     /// What tasks say to the policy; small numbers by chance if there are none.
     pub hints: Vec<HintSample>,
-    /// The version that takes the place of the policy, where an upgrade is one of the events; the policy itself if it can.
+    /// The version that takes the place of the policy, where an upgrade is one of the events; the
+    /// policy itself if it can.
     pub next: Option<Policy>,
 }
 
@@ -145,7 +153,14 @@ impl Options {
         if self.topology.len() == count {
             return self.topology.clone();
         }
-        (0..count as u32).map(|cpu| BatonCpu { core: cpu, llc: cpu / 2, node: 0, online: 1 }).collect()
+        (0..count as u32)
+            .map(|cpu| BatonCpu {
+                core: cpu,
+                llc: cpu / 2,
+                node: 0,
+                online: 1,
+            })
+            .collect()
     }
 }
 

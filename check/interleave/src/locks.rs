@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! All locks of a schedule: the policy's, and those of the kernel that hold its callbacks apart. Who waits for whom is known, so that a
-//! deadlock is found as it comes to be, and named.
+//! All locks of a schedule: the policy's, and those of the kernel that hold its callbacks apart.
+//! Who waits for whom is known, so that a deadlock is found as it comes to be, and named.
 
 use crate::machine::Cpu;
 use crate::story::Kind;
@@ -15,7 +15,8 @@ pub enum Key {
     Rq(usize),
     /// A task's `pi_lock`, which holds wakeups and changes of it apart. By pid.
     Pi(u32),
-    /// A task's `scx.ops_state` while it is SCX_OPSS_QUEUEING or SCX_OPSS_DISPATCHING, which others wait for the end of. By pid.
+    /// A task's `scx.ops_state` while it is SCX_OPSS_QUEUEING or SCX_OPSS_DISPATCHING, which others
+    /// wait for the end of. By pid.
     Ops(u32),
     /// One of the policy's, by its address.
     Policy(usize),
@@ -36,8 +37,15 @@ pub struct Locks(RefCell<BTreeMap<Key, State>>);
 impl World {
     fn lock_state<R>(&self, key: Key, f: impl FnOnce(&mut State) -> R) -> R {
         let mut locks = self.locks.0.borrow_mut();
-        let number = locks.keys().filter(|key| matches!(key, Key::Policy(_))).count() + 1;
-        f(locks.entry(key).or_insert_with(|| State { number, ..State::default() }))
+        let number = locks
+            .keys()
+            .filter(|key| matches!(key, Key::Policy(_)))
+            .count()
+            + 1;
+        f(locks.entry(key).or_insert_with(|| State {
+            number,
+            ..State::default()
+        }))
     }
 
     /// What a lock is called.
@@ -65,24 +73,34 @@ impl World {
             };
             let name = self.lock_name(key);
             if owner == me.number {
-                return Err(format!("{name} is taken by CPU {owner}, which holds it already{}", self.taken_at(key)));
+                return Err(format!(
+                    "{name} is taken by CPU {owner}, which holds it already{}",
+                    self.taken_at(key)
+                ));
             }
             if self.alone.get() {
-                return Err(format!("{name} was never released by CPU {owner}{}", self.taken_at(key)));
+                return Err(format!(
+                    "{name} was never released by CPU {owner}{}",
+                    self.taken_at(key)
+                ));
             }
             me.waits_for.set(Some(key));
             if let Some(cycle) = self.cycle(me) {
                 me.waits_for.set(None);
                 return Err(cycle);
             }
-            self.tell(Kind::Lock, || format!("waits for {name}, which CPU {owner} holds"));
+            self.tell(Kind::Lock, || {
+                format!("waits for {name}, which CPU {owner} holds")
+            });
             self.switch();
         }
     }
 
-    /// As [`World::take`], for the kernel's own, of which no deadlock comes but by a mistake in `kernel`.
+    /// As [`World::take`], for the kernel's own, of which no deadlock comes but by a mistake in
+    /// `kernel`.
     pub fn take_kernels(&self, key: Key) {
-        self.take(key).unwrap_or_else(|why| panic!("the simulated kernel locks itself up: {why}"));
+        self.take(key)
+            .unwrap_or_else(|why| panic!("the simulated kernel locks itself up: {why}"));
     }
 
     /// Takes a lock if it is free.
@@ -115,7 +133,10 @@ impl World {
 
     pub fn release(&self, key: Key) {
         self.lock_state(key, |lock| lock.owner = None);
-        self.cpus.iter().filter(|cpu| cpu.waits_for.get() == Some(key)).for_each(|cpu| cpu.waits_for.set(None));
+        self.cpus
+            .iter()
+            .filter(|cpu| cpu.waits_for.get() == Some(key))
+            .for_each(|cpu| cpu.waits_for.set(None));
         if matches!(key, Key::Policy(_)) {
             self.tell(Kind::Lock, || format!("releases {}", self.lock_name(key)));
         }
@@ -145,6 +166,10 @@ impl World {
     }
 
     fn taken_at(&self, key: Key) -> String {
-        self.lock_state(key, |lock| lock.taken_at.as_ref().map_or(String::new(), |at| format!(" (taken at {at})")))
+        self.lock_state(key, |lock| {
+            lock.taken_at
+                .as_ref()
+                .map_or(String::new(), |at| format!(" (taken at {at})"))
+        })
     }
 }

@@ -48,7 +48,8 @@ pub struct Task {
     pub migrating: Cell<bool>,
     /// It runs where it may not any more, and the stopper is to move it.
     pub to_move: Cell<bool>,
-    /// In which call its `Schedulable` was given to the policy, and under which lock, if the story is wanted.
+    /// In which call its `Schedulable` was given to the policy, and under which lock, if the story
+    /// is wanted.
     pub given: RefCell<Option<String>>,
     /// In the final part: it sleeps after each run, for a moment.
     pub naps: Cell<bool>,
@@ -96,11 +97,15 @@ impl Task {
 
     /// Can it run, and does not?
     pub fn waits(&self) -> bool {
-        self.is_alive() && self.ours.get() && self.runnable.get() && !matches!(self.place.get(), Place::OnCpu(_))
+        self.is_alive()
+            && self.ours.get()
+            && self.runnable.get()
+            && !matches!(self.place.get(), Place::OnCpu(_))
     }
 }
 
-/// What a CPU may do in one schedule beside running tasks: each is in half of the schedules, so that every mixture comes up.
+/// What a CPU may do in one schedule beside running tasks: each is in half of the schedules, so
+/// that every mixture comes up.
 #[derive(Clone, Copy, Debug)]
 pub struct Kinds {
     pub yields: bool,

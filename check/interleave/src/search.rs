@@ -57,7 +57,8 @@ const CHUNK: u64 = 32;
 /// Of so many schedules one is spent on going through all of a few small ones.
 const SYSTEMATIC: u64 = 8;
 
-/// So many schedules that end with a crash are looked at for a shorter story: each leaves its stacks behind, and, told, up to 4 MiB of them.
+/// So many schedules that end with a crash are looked at for a shorter story: each leaves its
+/// stacks behind, and, told, up to 4 MiB of them.
 const MOST_CRASHES: usize = 20;
 
 /// A schedule that was run.
@@ -98,7 +99,8 @@ struct FromJob;
 impl Source for FromJob {
     fn next(&mut self) -> Option<Seed> {
         with_job(|job| {
-            let stop = job.error.is_some() || job.ran.last().is_some_and(|ran| ran.finding.is_some());
+            let stop =
+                job.error.is_some() || job.ran.last().is_some_and(|ran| ran.finding.is_some());
             if stop || job.until.is_some_and(|until| Instant::now() >= until) {
                 return None;
             }
@@ -107,7 +109,12 @@ impl Source for FromJob {
     }
 
     fn ended(&mut self, decisions: &[Decision]) {
-        with_job(|job| job.ran.last_mut().into_iter().for_each(|ran| ran.decisions = decisions.to_vec()));
+        with_job(|job| {
+            job.ran
+                .last_mut()
+                .into_iter()
+                .for_each(|ran| ran.decisions = decisions.to_vec())
+        });
     }
 }
 
@@ -140,12 +147,19 @@ fn run(
     };
     let explore = move || {
         policy.install(Some(&TABLE));
-        job.options.next.into_iter().for_each(|next| next.install(Some(&TABLE)));
+        job.options
+            .next
+            .into_iter()
+            .for_each(|next| next.install(Some(&TABLE)));
         JOB.set(Some(job));
         shuttle::Runner::new(Chooser::new(FromJob), config(tell)).run(run_one);
     };
-    let (job, wreck) = apart(options.call_limit, explore, || JOB.take().expect("the job is still there"));
-    let Some(wreck) = wreck else { return job.error.map_or(Ok(job.ran), Err) };
+    let (job, wreck) = apart(options.call_limit, explore, || {
+        JOB.take().expect("the job is still there")
+    });
+    let Some(wreck) = wreck else {
+        return job.error.map_or(Ok(job.ran), Err);
+    };
     let mut ran = job.ran.clone();
     std::mem::forget(job);
     let crash = wreck.crash;
@@ -155,7 +169,16 @@ fn run(
     }
     let (seed, points) = (world.seed.clone(), world.points.get());
     let passed = Passed::default();
-    ran.push(Ran { seed, decisions: Vec::new(), points, said: None, passed, finding, lines, has_crashed: true });
+    ran.push(Ran {
+        seed,
+        decisions: Vec::new(),
+        points,
+        said: None,
+        passed,
+        finding,
+        lines,
+        has_crashed: true,
+    });
     Ok(ran)
 }
 
@@ -176,7 +199,16 @@ fn run_one() {
     let (finding, lines) = world::end(world);
     with_job(|job| {
         job.error = made.err();
-        job.ran.push(Ran { seed, decisions: Vec::new(), points, said, passed, finding, lines, has_crashed: false });
+        job.ran.push(Ran {
+            seed,
+            decisions: Vec::new(),
+            points,
+            said,
+            passed,
+            finding,
+            lines,
+            has_crashed: false,
+        });
     });
 }
 
@@ -186,15 +218,24 @@ fn run_cpus(world: &Rc<World>, next: Option<Policy>) {
     world.here.set(None);
     world.alone.set(false);
     let cpu = |number| move || world::world().run(number, next);
-    let threads: Vec<_> = (0..world.cpus.len()).map(|number| shuttle::thread::spawn(cpu(number))).collect();
+    let threads: Vec<_> = (0..world.cpus.len())
+        .map(|number| shuttle::thread::spawn(cpu(number)))
+        .collect();
     for thread in threads {
-        thread.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause));
+        thread
+            .join()
+            .unwrap_or_else(|cause| std::panic::resume_unwind(cause));
     }
 }
 
-/// Shuttle's hook for panics, and its handler of signals, must be there before the policy's and ours, so that they see none of the policy's.
+/// Shuttle's hook for panics, and its handler of signals, must be there before the policy's and
+/// ours, so that they see none of the policy's.
 fn set_hooks() {
-    shuttle::Runner::new(shuttle::scheduler::RoundRobinScheduler::new(1), config(false)).run(|| ());
+    shuttle::Runner::new(
+        shuttle::scheduler::RoundRobinScheduler::new(1),
+        config(false),
+    )
+    .run(|| ());
 }
 
 /// The `index`th schedule.
@@ -202,12 +243,29 @@ fn seed(options: &Options, index: u64) -> Seed {
     let number = options.first.wrapping_add(index);
     let random = Random::new(number ^ 0x5eed);
     let way = [Way::Random, Way::Pct(2), Way::Random, Way::Pct(3)][(index % 4) as usize];
-    let pick = |given: usize, from: &[usize]| if given == 0 { from[random.below(from.len())] } else { given };
-    let (cpus, tasks) = (pick(options.cpus(), &[2, 2, 3, 4]), pick(options.tasks, &[2, 3, 4, 5, 6]));
-    Seed { way, cpus, tasks, events: [3, 6, 10, 16][random.below(4)], number, moves: Vec::new() }
+    let pick = |given: usize, from: &[usize]| {
+        if given == 0 {
+            from[random.below(from.len())]
+        } else {
+            given
+        }
+    };
+    let (cpus, tasks) = (
+        pick(options.cpus(), &[2, 2, 3, 4]),
+        pick(options.tasks, &[2, 3, 4, 5, 6]),
+    );
+    Seed {
+        way,
+        cpus,
+        tasks,
+        events: [3, 6, 10, 16][random.below(4)],
+        number,
+        moves: Vec::new(),
+    }
 }
 
-/// All schedules of a few small scripts that differ from the usual in at most two places, those with fewer first.
+/// All schedules of a few small scripts that differ from the usual in at most two places, those
+/// with fewer first.
 struct Systematic {
     left: VecDeque<Seed>,
 }
@@ -223,7 +281,9 @@ impl Systematic {
             number: options.first.wrapping_add(number),
             moves: Vec::new(),
         };
-        Self { left: (0..4).map(script).collect() }
+        Self {
+            left: (0..4).map(script).collect(),
+        }
     }
 
     fn follow(&mut self, ran: &Ran) {
@@ -232,9 +292,15 @@ impl Systematic {
         if ran.seed.moves.len() >= usize::from(most) || self.left.len() > 100_000 {
             return;
         }
-        let first = ran.seed.moves.last().map_or(0, |&(decision, _)| decision as usize + 1);
+        let first = ran
+            .seed
+            .moves
+            .last()
+            .map_or(0, |&(decision, _)| decision as usize + 1);
         for (index, decision) in ran.decisions.iter().enumerate().skip(first) {
-            for thread in (0..8).filter(|thread| decision.could & 1 << thread != 0 && *thread != decision.chosen) {
+            for thread in (0..8)
+                .filter(|thread| decision.could & 1 << thread != 0 && *thread != decision.chosen)
+            {
                 let mut seed = ran.seed.clone();
                 seed.moves.push((index as u32, thread));
                 self.left.push_back(seed);
@@ -243,8 +309,13 @@ impl Systematic {
     }
 }
 
-/// Explores schedules until something is found, or enough have been. The error says why there was nothing to check.
-pub fn check(policy: Policy, options: &Options, progress: &mut dyn FnMut(&Progress)) -> Result<Outcome, String> {
+/// Explores schedules until something is found, or enough have been. The error says why there was
+/// nothing to check.
+pub fn check(
+    policy: Policy,
+    options: &Options,
+    progress: &mut dyn FnMut(&Progress),
+) -> Result<Outcome, String> {
     set_hooks();
     let start = Instant::now();
     let mut outcome = Outcome {
@@ -272,18 +343,28 @@ pub fn check(policy: Policy, options: &Options, progress: &mut dyn FnMut(&Progre
         }
         outcome.schedules += ran.len() as u64;
         outcome.points += ran.iter().map(|ran| ran.points).sum::<u64>();
-        ran.iter().filter_map(|ran| ran.said.as_ref()).for_each(|said| outcome.said.get_or_insert_default().add(said));
+        ran.iter()
+            .filter_map(|ran| ran.said.as_ref())
+            .for_each(|said| outcome.said.get_or_insert_default().add(said));
         ran.iter().for_each(|ran| systematic.follow(ran));
         outcome.elapsed = start.elapsed();
-        progress(&Progress { schedules: outcome.schedules, elapsed: outcome.elapsed, lines: None });
-        let failed = ran.last().and_then(|ran| ran.finding.as_ref().map(|finding| (&ran.seed, finding)));
+        progress(&Progress {
+            schedules: outcome.schedules,
+            elapsed: outcome.elapsed,
+            lines: None,
+        });
+        let failed = ran
+            .last()
+            .and_then(|ran| ran.finding.as_ref().map(|finding| (&ran.seed, finding)));
         if let Some((seed, finding)) = failed {
             let property = finding.property;
             let mut story = tell(policy, options, seed.clone())?;
             // What goes by addresses may go well when it is told; it went wrong all the same.
             story.finding.get_or_insert_with(|| finding.clone());
             outcome.first_lines = story.told().len();
-            outcome.story = Some(shorten(policy, options, story, property, &outcome, progress)?);
+            outcome.story = Some(shorten(
+                policy, options, story, property, &outcome, progress,
+            )?);
             break;
         }
     }
@@ -297,12 +378,19 @@ pub fn replay(policy: Policy, options: &Options, seed: Seed) -> Result<Story, St
 }
 
 fn tell(policy: Policy, options: &Options, seed: Seed) -> Result<Story, String> {
-    let ran = run(policy, options, vec![seed], None, true)?.pop().expect("one seed is one schedule");
-    Ok(Story { policy: policy.name(), seed: ran.seed, finding: ran.finding, lines: ran.lines.unwrap_or_default() })
+    let ran = run(policy, options, vec![seed], None, true)?
+        .pop()
+        .expect("one seed is one schedule");
+    Ok(Story {
+        policy: policy.name(),
+        seed: ran.seed,
+        finding: ran.finding,
+        lines: ran.lines.unwrap_or_default(),
+    })
 }
 
-/// Looks for another schedule in which the same property does not hold, on fewer CPUs, with fewer tasks and events, and of those for the
-/// one that takes the fewest lines.
+/// Looks for another schedule in which the same property does not hold, on fewer CPUs, with fewer
+/// tasks and events, and of those for the one that takes the fewest lines.
 fn shorten(
     policy: Policy,
     options: &Options,
@@ -317,22 +405,42 @@ fn shorten(
     let mut try_seeds = |seeds: Vec<Seed>, best: &mut Story| -> Result<(), String> {
         let ran = run(policy, options, seeds, None, false)?;
         crashes.set(crashes.get() + ran.iter().filter(|ran| ran.has_crashed).count());
-        let same = |ran: &&Ran| ran.finding.as_ref().is_some_and(|finding| finding.property == property);
-        let Some(ran) = ran.last().filter(same) else { return Ok(()) };
+        let same = |ran: &&Ran| {
+            ran.finding
+                .as_ref()
+                .is_some_and(|finding| finding.property == property)
+        };
+        let Some(ran) = ran.last().filter(same) else {
+            return Ok(());
+        };
         let story = tell(policy, options, ran.seed.clone())?;
         if story.finding.is_some() && story.told().len() < best.told().len() {
             *best = story;
             let elapsed = outcome.elapsed + start.elapsed();
-            progress(&Progress { schedules: outcome.schedules, elapsed, lines: Some(best.told().len()) });
+            progress(&Progress {
+                schedules: outcome.schedules,
+                elapsed,
+                lines: Some(best.told().len()),
+            });
         }
         Ok(())
     };
     // The same, broken off earlier: what begins no more is not needed.
-    let earlier = (1..events).map(|events| Seed { events, ..best.seed.clone() }).collect();
+    let earlier = (1..events)
+        .map(|events| Seed {
+            events,
+            ..best.seed.clone()
+        })
+        .collect();
     try_seeds(earlier, &mut best)?;
-    let fewest = if options.topology.is_empty() { cpus.min(2) } else { cpus };
-    let mut sizes: Vec<_> =
-        (fewest..=cpus).flat_map(|c| (1..=tasks).flat_map(move |t| (1..=events).map(move |e| (c, t, e)))).collect();
+    let fewest = if options.topology.is_empty() {
+        cpus.min(2)
+    } else {
+        cpus
+    };
+    let mut sizes: Vec<_> = (fewest..=cpus)
+        .flat_map(|c| (1..=tasks).flat_map(move |t| (1..=events).map(move |e| (c, t, e))))
+        .collect();
     sizes.sort_by_key(|&(c, t, e)| (c * e + 2 * t, c, t));
     for round in 0.. {
         for &(cpus, tasks, events) in &sizes {

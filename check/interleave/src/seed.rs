@@ -14,13 +14,15 @@ use std::str::FromStr;
 /// In which way the CPU that goes on is chosen at each scheduling point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// By chance, with a liking for the one that goes on already, of a strength that is chance itself.
+    /// By chance, with a liking for the one that goes on already, of a strength that is chance
+    /// itself.
     Random,
-    /// By priorities that change at a few points (probabilistic concurrency testing, Burckhardt et al., ASPLOS 2010): a bug that
-    /// needs `depth` orderings is found with a known probability.
+    /// By priorities that change at a few points (probabilistic concurrency testing, Burckhardt et
+    /// al., ASPLOS 2010): a bug that needs `depth` orderings is found with a known probability.
     Pct(u8),
-    /// One after another all schedules in which at most so often another CPU goes on than the usual one, which is the one that ran
-    /// before (delay bounding, Emmi, Qadeer and Rakamarić, POPL 2011).
+    /// One after another all schedules in which at most so often another CPU goes on than the usual
+    /// one, which is the one that ran before (delay bounding, Emmi, Qadeer and Rakamarić, POPL
+    /// 2011).
     All(u8),
 }
 
@@ -53,9 +55,17 @@ impl fmt::Display for Way {
 
 impl fmt::Display for Seed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}-{}c{}t{}e-{:#x}", self.way, self.cpus, self.tasks, self.events, self.number)?;
+        write!(
+            f,
+            "{}-{}c{}t{}e-{:#x}",
+            self.way, self.cpus, self.tasks, self.events, self.number
+        )?;
         for (index, (decision, thread)) in self.moves.iter().enumerate() {
-            write!(f, "{}{decision}>{thread}", if index == 0 { ":" } else { "." })?;
+            write!(
+                f,
+                "{}{decision}>{thread}",
+                if index == 0 { ":" } else { "." }
+            )?;
         }
         Ok(())
     }
@@ -66,13 +76,17 @@ impl FromStr for Seed {
 
     fn from_str(text: &str) -> Result<Self, String> {
         parse(text)
-            .filter(|seed| (1..=4).contains(&seed.cpus) && (1..=6).contains(&seed.tasks) && seed.events <= 99)
+            .filter(|seed| {
+                (1..=4).contains(&seed.cpus) && (1..=6).contains(&seed.tasks) && seed.events <= 99
+            })
             .ok_or_else(|| format!("'{text}' is no seed: they look like pct3-2c4t8e-0x1f"))
     }
 }
 
 fn parse(text: &str) -> Option<Seed> {
-    let (text, moves) = text.split_once(':').map_or((text, None), |(text, moves)| (text, Some(moves)));
+    let (text, moves) = text
+        .split_once(':')
+        .map_or((text, None), |(text, moves)| (text, Some(moves)));
     let mut parts = text.splitn(3, '-');
     let (way, size, number) = (parts.next()?, parts.next()?, parts.next()?);
     let way = match way.split_at_checked(3)? {
@@ -94,7 +108,9 @@ fn parse(text: &str) -> Option<Seed> {
         tasks: tasks.parse().ok()?,
         events: events.parse().ok()?,
         number: u64::from_str_radix(number.strip_prefix("0x")?, 16).ok()?,
-        moves: moves.map_or(Some(Vec::new()), |moves| moves.split('.').map(one).collect())?,
+        moves: moves.map_or(Some(Vec::new()), |moves| {
+            moves.split('.').map(one).collect()
+        })?,
     })
 }
 
@@ -104,17 +120,27 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        for text in
-            ["rnd-2c4t8e-0x1f", "pct3-4c6t12e-0xffffffffffffffff", "all2-1c1t1e-0x0", "all1-2c2t3e-0x7:12>1.40>2"]
-        {
+        for text in [
+            "rnd-2c4t8e-0x1f",
+            "pct3-4c6t12e-0xffffffffffffffff",
+            "all2-1c1t1e-0x0",
+            "all1-2c2t3e-0x7:12>1.40>2",
+        ] {
             assert_eq!(text.parse::<Seed>().unwrap().to_string(), text);
         }
     }
 
     #[test]
     fn what_is_no_seed_is_refused() {
-        for text in ["", "rnd", "rnd-2c4t8e-31", "pct-2c4t8e-0x1", "rnd-9c4t8e-0x1", "rnd-2c4t8e-0x1:5", "é-2c4t8e-0x1"]
-        {
+        for text in [
+            "",
+            "rnd",
+            "rnd-2c4t8e-31",
+            "pct-2c4t8e-0x1",
+            "rnd-9c4t8e-0x1",
+            "rnd-2c4t8e-0x1:5",
+            "é-2c4t8e-0x1",
+        ] {
             assert!(text.parse::<Seed>().is_err(), "{text}");
         }
     }

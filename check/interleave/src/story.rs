@@ -66,7 +66,8 @@ pub struct Finding {
     pub what: String,
     /// The fault, where the kernel would have found one, too.
     pub report: Option<Report>,
-    /// Of a task that waits: in which call the policy was given it, and under which lock it then put it somewhere. Of stories only.
+    /// Of a task that waits: in which call the policy was given it, and under which lock it then
+    /// put it somewhere. Of stories only.
     pub holder: Option<String>,
 }
 
@@ -84,18 +85,28 @@ pub struct Story {
 }
 
 impl Story {
-    /// The lines that matter: what is about locks only where it is about a deadlock. What repeats itself is told once.
+    /// The lines that matter: what is about locks only where it is about a deadlock. What repeats
+    /// itself is told once.
     pub fn told(&self) -> Vec<Told<'_>> {
-        let locks = self.finding.as_ref().is_none_or(|finding| finding.property == Property::Deadlock);
+        let locks = self
+            .finding
+            .as_ref()
+            .is_none_or(|finding| finding.property == Property::Deadlock);
         let mut lines: Vec<Cow<'_, Line>> = Vec::new();
-        for line in self.lines.iter().filter(|line| locks || line.kind != Kind::Lock) {
+        for line in self
+            .lines
+            .iter()
+            .filter(|line| locks || line.kind != Kind::Lock)
+        {
             // The answer goes where the call is, if nothing else came between.
-            match lines
-                .last_mut()
-                .filter(|last| line.kind == Kind::Answer && last.kind == Kind::Call && last.cpu == line.cpu)
-            {
+            match lines.last_mut().filter(|last| {
+                line.kind == Kind::Answer && last.kind == Kind::Call && last.cpu == line.cpu
+            }) {
                 Some(last) => {
-                    let answer = line.text.split_once(" -> ").map_or("", |(_, answer)| answer);
+                    let answer = line
+                        .text
+                        .split_once(" -> ")
+                        .map_or("", |(_, answer)| answer);
                     last.to_mut().text = format!("{} -> {answer}", last.text);
                 }
                 None => lines.push(Cow::Borrowed(line)),
@@ -107,7 +118,10 @@ impl Story {
             let (period, times) = repeats(rest);
             told.extend(rest[..period].iter().cloned().map(Told::Line));
             if times > 1 {
-                told.push(Told::Again { lines: period, times: times - 1 });
+                told.push(Told::Again {
+                    lines: period,
+                    times: times - 1,
+                });
             }
             rest = &rest[period * times..];
         }
@@ -129,11 +143,20 @@ pub enum Told<'s> {
     },
 }
 
-/// How many lines these begin with that come again at once, and how often in all; one line once if none do.
+/// How many lines these begin with that come again at once, and how often in all; one line once if
+/// none do.
 fn repeats(lines: &[Cow<'_, Line>]) -> (usize, usize) {
-    let count = |period: usize| lines.chunks_exact(period).take_while(|chunk| **chunk == lines[..period]).count();
+    let count = |period: usize| {
+        lines
+            .chunks_exact(period)
+            .take_while(|chunk| **chunk == lines[..period])
+            .count()
+    };
     let most = LONGEST_REPEAT.min(lines.len());
-    (1..=most).map(|period| (period, count(period))).find(|&(_, times)| times >= 3).unwrap_or((1, 1))
+    (1..=most)
+        .map(|period| (period, count(period)))
+        .find(|&(_, times)| times >= 3)
+        .unwrap_or((1, 1))
 }
 
 /// Lines that are looked for again.
@@ -144,7 +167,9 @@ impl fmt::Display for Told<'_> {
         match self {
             Self::Line(line) => line.fmt(f),
             Self::Again { lines: 1, times } => write!(f, "(that comes {times} times more)"),
-            Self::Again { lines, times } => write!(f, "(the last {lines} lines come {times} times more)"),
+            Self::Again { lines, times } => {
+                write!(f, "(the last {lines} lines come {times} times more)")
+            }
         }
     }
 }
@@ -180,8 +205,16 @@ impl Story {
     }
 
     fn write_verdict(&self, f: &mut String) -> fmt::Result {
-        let Some(finding) = &self.finding else { return writeln!(f, "nothing is wrong in this schedule") };
-        writeln!(f, "{} of policy {}: {}", finding.property.name(), self.policy, finding.what)?;
+        let Some(finding) = &self.finding else {
+            return writeln!(f, "nothing is wrong in this schedule");
+        };
+        writeln!(
+            f,
+            "{} of policy {}: {}",
+            finding.property.name(),
+            self.policy,
+            finding.what
+        )?;
         writeln!(f, "  at fault  the policy {}", self.policy)?;
         if let Some(holder) = &finding.holder {
             writeln!(f, "  held      {holder}")?;
@@ -206,20 +239,37 @@ impl Story {
 }
 
 /// Parts of the paths of what is between the policy and this.
-const BETWEEN: [&str; 7] =
-    ["/lock_api-", "/rustc", "library/", "policy/seam/", "policy/api/", "policy/bridge/", "hosts/native/"];
+const BETWEEN: [&str; 7] = [
+    "/lock_api-",
+    "/rustc",
+    "library/",
+    "policy/seam/",
+    "policy/api/",
+    "policy/bridge/",
+    "hosts/native/",
+];
 
 impl World {
     /// Where in the policy the call under way has got to, if the story is wanted: `file:line`.
     pub fn site(&self) -> Option<String> {
         self.story.borrow().as_ref()?;
         let trace = Backtrace::force_capture().to_string();
-        let places = trace.lines().filter_map(|line| line.trim_start().strip_prefix("at "));
-        // The innermost are this crate's; the last of them is one of the functions that the policy is given.
+        let places = trace
+            .lines()
+            .filter_map(|line| line.trim_start().strip_prefix("at "));
+        // The innermost are this crate's; the last of them is one of the functions that the policy
+        // is given.
         let is_given = |place: &&str| place.contains("src/table.rs:");
-        let mut outer = places.skip_while(|place| !is_given(place)).skip_while(is_given);
+        let mut outer = places
+            .skip_while(|place| !is_given(place))
+            .skip_while(is_given);
         let own = outer.find(|place| !BETWEEN.iter().any(|part| place.contains(part)))?;
         // Without the column.
-        Some(own.rsplit_once(':').map_or(own, |(place, _)| place).trim_start_matches("./").to_owned())
+        Some(
+            own.rsplit_once(':')
+                .map_or(own, |(place, _)| place)
+                .trim_start_matches("./")
+                .to_owned(),
+        )
     }
 }

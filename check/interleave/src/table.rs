@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a policy is given: the functions by which it calls its host, each a scheduling point. They find the CPU by what
-//! [`World`](crate::world::World) notes.
+//! What a policy is given: the functions by which it calls its host, each a scheduling point. They
+//! find the CPU by what [`World`](crate::world::World) notes.
 
 use crate::apart::check_stack;
 use crate::locks::Key;
@@ -35,8 +35,12 @@ pub static TABLE: Table = Table {
 /// The schedule, if the policy is called in it: not while it is made or given up.
 fn inside() -> Option<Rc<World>> {
     check_stack();
-    let world = try_world().filter(|world| world.outside.get().is_none() && world.here.get().is_some());
-    if world.as_ref().is_some_and(|world| world.has_asked_for_ever()) {
+    let world =
+        try_world().filter(|world| world.outside.get().is_none() && world.here.get().is_some());
+    if world
+        .as_ref()
+        .is_some_and(|world| world.has_asked_for_ever())
+    {
         drop(world);
         give_up(Crash::Endless);
         return None;
@@ -66,11 +70,25 @@ extern "C" fn lock(word: *const AtomicU32) -> bool {
         return try_world().is_none_or(|world| world.here.get().is_some());
     };
     if world.is_endless() {
-        return end(&world, BatonFaultKind::LockTimeout, "the call goes on for ever".into());
+        return end(
+            &world,
+            BatonFaultKind::LockTimeout,
+            "the call goes on for ever".into(),
+        );
     }
-    let held = world.me().held.borrow().iter().filter(|key| matches!(key, Key::Policy(_))).count();
+    let held = world
+        .me()
+        .held
+        .borrow()
+        .iter()
+        .filter(|key| matches!(key, Key::Policy(_)))
+        .count();
     if held >= BATON_MAX_LOCKS {
-        return end(&world, BatonFaultKind::Deadlock, "a call may hold 31 locks at once".into());
+        return end(
+            &world,
+            BatonFaultKind::Deadlock,
+            "a call may hold 31 locks at once".into(),
+        );
     }
     match world.take(key(word)) {
         Ok(()) => true,
@@ -113,7 +131,13 @@ extern "C" fn token_dropped(token: u64) -> bool {
     false
 }
 
-extern "C" fn panicked(file: *const u8, file_len: usize, line: u32, message: *const u8, message_len: usize) {
+extern "C" fn panicked(
+    file: *const u8,
+    file_len: usize,
+    line: u32,
+    message: *const u8,
+    message_len: usize,
+) {
     let text = |at: *const u8, len: usize| {
         // SAFETY: Host-call. The seam gives what is valid during the call.
         let bytes = unsafe { std::slice::from_raw_parts(at, len) };
@@ -121,7 +145,9 @@ extern "C" fn panicked(file: *const u8, file_len: usize, line: u32, message: *co
     };
     let Some(world) = try_world() else { return };
     let words = (text(file, file_len), line, text(message, message_len));
-    let Some(here) = world.here.get().filter(|_| world.outside.get().is_none()) else { return };
+    let Some(here) = world.here.get().filter(|_| world.outside.get().is_none()) else {
+        return;
+    };
     let me = &world.cpus[here];
     if me.abandoning.replace(true) {
         return;
@@ -134,11 +160,14 @@ extern "C" fn panicked(file: *const u8, file_len: usize, line: u32, message: *co
     world.core.fault_in_call(world.state(here), kind);
 }
 
-/// Between two looks of one call at the clock time passes: most often little, but an interrupt or a hypervisor may come between.
+/// Between two looks of one call at the clock time passes: most often little, but an interrupt or a
+/// hypervisor may come between.
 extern "C" fn now() -> u64 {
     const PASSES: [u64; 4] = [1, 1_000, 20_000, 200_000];
     if let Some(world) = inside().filter(|world| world.random.once_in(8)) {
-        world.now.set(world.now.get() + PASSES[world.random.below(PASSES.len())]);
+        world
+            .now
+            .set(world.now.get() + PASSES[world.random.below(PASSES.len())]);
     }
     try_world().map_or(0, |world| world.now.get())
 }
@@ -152,7 +181,10 @@ extern "C" fn random() -> u64 {
 
 extern "C" fn arm_timer(after_ns: u64) {
     if let Some(world) = inside() {
-        world.me().timer.set(Some(world.now.get().saturating_add(after_ns)));
+        world
+            .me()
+            .timer
+            .set(Some(world.now.get().saturating_add(after_ns)));
     }
 }
 
@@ -216,13 +248,16 @@ extern "C" fn claim_idle(cpu: i32) -> bool {
 }
 
 extern "C" fn has_memory() -> bool {
-    // A loop that allocates ends here: the system's allocator must not be left in the midst of something.
+    // A loop that allocates ends here: the system's allocator must not be left in the midst of
+    // something.
     inside();
     true
 }
 
 extern "C" fn reply(slot: u32, tag: u32, _: *const [u64; 6]) -> u32 {
-    let Some(world) = inside() else { return BatonReplyAnswer::NoQueue as u32 };
+    let Some(world) = inside() else {
+        return BatonReplyAnswer::NoQueue as u32;
+    };
     world.point();
     // Whether a task reads what it is sent is its own affair.
     let answer = match world.task_in(slot) {
@@ -233,6 +268,8 @@ extern "C" fn reply(slot: u32, tag: u32, _: *const [u64; 6]) -> u32 {
     if answer == BatonReplyAnswer::Sent {
         *world.said.borrow_mut().replies.entry(tag).or_default() += 1;
     }
-    world.tell(Kind::Call, || format!("replies {tag} to the task in slot {slot}: {answer:?}"));
+    world.tell(Kind::Call, || {
+        format!("replies {tag} to the task in slot {slot}: {answer:?}")
+    });
     answer as u32
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! One schedule's state: the simulated machine, the policy under the rules, and what has been found.
+//! One schedule's state: the simulated machine, the policy under the rules, and what has been
+//! found.
 //!
-//! All of it is on one thread of the operating system, and changes hands at [`World::point`] only: so plain cells do, and `here` says
-//! which CPU it is that runs.
+//! All of it is on one thread of the operating system, and changes hands at [`World::point`] only:
+//! so plain cells do, and `here` says which CPU it is that runs.
 
 use crate::apart::{in_policy, out_of_policy};
 use crate::arena::Arena;
@@ -71,7 +72,9 @@ std::thread_local! {
 
 /// The schedule that runs.
 pub fn world() -> Rc<World> {
-    WORLD.with_borrow(|world| world.clone()).expect("a policy is called inside a schedule only")
+    WORLD
+        .with_borrow(|world| world.clone())
+        .expect("a policy is called inside a schedule only")
 }
 
 /// The one that runs, if one does.
@@ -140,7 +143,11 @@ pub fn enter(world: Rc<World>) {
 pub fn waiting_threads() -> u8 {
     let waiting = |world: &Rc<World>| {
         let waits = |cpu: &&Cpu| cpu.waits_for.get().is_some();
-        world.cpus.iter().filter(waits).fold(0, |set, cpu| set | 2 << cpu.number)
+        world
+            .cpus
+            .iter()
+            .filter(waits)
+            .fold(0, |set, cpu| set | 2 << cpu.number)
     };
     try_world().as_ref().map_or(0, waiting)
 }
@@ -163,8 +170,11 @@ impl World {
 
     /// Another CPU may go on here.
     pub fn point(&self) {
-        let Some(here) = self.here.get().filter(|_| !self.alone.get()) else { return };
-        // Not while a call is being unwound: the standard library counts panics by thread, and the CPUs are all on one.
+        let Some(here) = self.here.get().filter(|_| !self.alone.get()) else {
+            return;
+        };
+        // Not while a call is being unwound: the standard library counts panics by thread, and the
+        // CPUs are all on one.
         if self.cpus[here].abandoning.get() {
             return;
         }
@@ -211,7 +221,11 @@ impl World {
             return;
         }
         if let Some(story) = self.story.borrow_mut().as_mut() {
-            story.push(Line { cpu: self.here.get(), kind, text: text() });
+            story.push(Line {
+                cpu: self.here.get(),
+                kind,
+                text: text(),
+            });
         }
     }
 
@@ -222,7 +236,12 @@ impl World {
         }
         let what = what();
         self.tell(Kind::End, || what.clone());
-        *self.finding.borrow_mut() = Some(Finding { property, what, report, holder: None });
+        *self.finding.borrow_mut() = Some(Finding {
+            property,
+            what,
+            report,
+            holder: None,
+        });
     }
 
     /// The same, of a task that waits: the story says, too, who has it.
@@ -235,7 +254,11 @@ impl World {
 
     /// The task in a slot, if it is one's.
     pub fn task_in(&self, slot: u32) -> Option<Rc<Task>> {
-        self.tasks.borrow().iter().find(|task| task.is_alive() && task.slot() == slot).cloned()
+        self.tasks
+            .borrow()
+            .iter()
+            .find(|task| task.is_alive() && task.slot() == slot)
+            .cloned()
     }
 
     /// The task that a token names.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The policies that Baton comes with keep all properties but those that their rules say they do not have.
+//! The policies that Baton comes with keep all properties but those that their rules say they do
+//! not have.
 
 use baton_interleave::{check, replay, Options, Property, Said};
 use baton_native::Policy;
@@ -32,12 +33,16 @@ fn passes(policy: Policy, without: &[Property], next: Option<Policy>) -> Option<
     outcome.said
 }
 
-/// Of one that takes hints: some were taken, and each of these replies, by tag, was sent in some schedules.
+/// Of one that takes hints: some were taken, and each of these replies, by tag, was sent in some
+/// schedules.
 fn passes_with(policy: Policy, without: &[Property], replies: &[u32]) {
     let said = passes(policy, without, Some(policy)).expect("it takes hints");
     assert!(said.hints > 1_000, "{said:?}");
     for tag in replies {
-        assert!(said.replies.get(tag) >= Some(&10), "reply {tag} in {said:?}");
+        assert!(
+            said.replies.get(tag) >= Some(&10),
+            "reply {tag} in {said:?}"
+        );
     }
 }
 
@@ -52,7 +57,8 @@ macro_rules! linked {
 
 /// A schedule in which it went wrong once.
 fn is_mended(policy: Policy, seed: &str) {
-    let story = replay(policy, &Options::default(), seed.parse().unwrap()).expect("the policy can be made");
+    let story =
+        replay(policy, &Options::default(), seed.parse().unwrap()).expect("the policy can be made");
     assert!(story.finding.is_none(), "{story}");
 }
 
@@ -64,17 +70,23 @@ fn fifo_passes() {
 #[test]
 fn wfq_passes() {
     passes(linked!(wfq), &[], None);
-    // A CPU stole a task just before the host took it back and ran it elsewhere: it ran on, with another CPU's vruntime.
+    // A CPU stole a task just before the host took it back and ran it elsewhere: it ran on, with
+    // another CPU's vruntime.
     is_mended(linked!(wfq), "rnd-3c2t16e-0x44ae");
 }
 
 /// It hears what tasks say, and answers. Who asks to go first goes before all others, for ever.
 #[test]
 fn echo_passes() {
-    passes_with(linked!(echo), &[Property::WorkConservation, Property::BoundedWait], &[1, 2]);
+    passes_with(
+        linked!(echo),
+        &[Property::WorkConservation, Property::BoundedWait],
+        &[1, 2],
+    );
 }
 
-/// Who is of a group waits for its CPU while others are idle, as long as that is not crowded: that is what hints are for.
+/// Who is of a group waits for its CPU while others are idle, as long as that is not crowded: that
+/// is what hints are for.
 #[test]
 fn locality_passes() {
     passes_with(linked!(locality), NOT_EVENED_OUT, &[1]);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! One CPU's events, read up to the next that has a stamp, so that other CPUs know what to wait for.
+//! One CPU's events, read up to the next that has a stamp, so that other CPUs know what to wait
+//! for.
 
 use baton_trace::{Event, Item, Items, Stream};
 
@@ -24,7 +25,14 @@ impl<'r> Ahead<'r> {
     /// From the checkpoint with this stamp; 0 is the beginning.
     pub fn new(stream: &'r Stream, from: u64) -> Self {
         let items = stream.items_from(from);
-        let mut ahead = Self { items, events: Vec::new(), at: 0, stamp: NEVER, ended: false, missing: None };
+        let mut ahead = Self {
+            items,
+            events: Vec::new(),
+            at: 0,
+            stamp: NEVER,
+            ended: false,
+            missing: None,
+        };
         ahead.fill();
         ahead
     }
@@ -49,7 +57,10 @@ impl<'r> Ahead<'r> {
 
     /// Was there no memory, and the call abandoned for that?
     pub fn ends_for_want_of_memory(&self) -> bool {
-        matches!(self.events[self.at.min(self.events.len())..], [Event::NoMemory { .. }, Event::Abandoned { .. }])
+        matches!(
+            self.events[self.at.min(self.events.len())..],
+            [Event::NoMemory { .. }, Event::Abandoned { .. }]
+        )
     }
 
     /// Is the next event the one with the stamp?
@@ -75,17 +86,26 @@ impl<'r> Ahead<'r> {
                 }
                 Some(Item::Gap { lost, blocks }) => {
                     let what = match (lost, blocks) {
-                        (0, blocks) => format!("{blocks} blocks of CPU events are missing in the file"),
+                        (0, blocks) => {
+                            format!("{blocks} blocks of CPU events are missing in the file")
+                        }
                         (lost, 0) => format!("{lost} events were lost as it was recorded"),
                         (lost, blocks) => {
-                            format!("{lost} events were lost as it was recorded, and {blocks} blocks are missing")
+                            format!(
+                                "{lost} events were lost as it was recorded, and {blocks} \
+                                blocks are missing"
+                            )
                         }
                     };
                     return self.miss(what);
                 }
-                Some(Item::Malformed) => return self.miss("the rest of a block cannot be read".into()),
+                Some(Item::Malformed) => {
+                    return self.miss("the rest of a block cannot be read".into())
+                }
                 None if self.ended => return,
-                None => return self.miss("the events end without the mark that no more come".into()),
+                None => {
+                    return self.miss("the events end without the mark that no more come".into())
+                }
             }
         }
     }

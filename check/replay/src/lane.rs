@@ -58,7 +58,13 @@ pub(crate) struct Lane<'r> {
 }
 
 impl<'r> Lane<'r> {
-    pub fn new(index: usize, cpu: u16, order: &'r Order, ahead: Ahead<'r>, stop_at: Option<u64>) -> Self {
+    pub fn new(
+        index: usize,
+        cpu: u16,
+        order: &'r Order,
+        ahead: Ahead<'r>,
+        stop_at: Option<u64>,
+    ) -> Self {
         Self {
             index,
             cpu,
@@ -101,8 +107,13 @@ impl<'r> Lane<'r> {
                     self.done();
                 }
                 Some(_) => {
-                    let what = "an event stands outside a call: this is not how recordings are written".into();
-                    return self.stop(End::Gap { cpu: self.cpu, what });
+                    let what =
+                        "an event stands outside a call: this is not how recordings are written"
+                            .into();
+                    return self.stop(End::Gap {
+                        cpu: self.cpu,
+                        what,
+                    });
                 }
                 None => return,
             }
@@ -117,7 +128,8 @@ impl<'r> Lane<'r> {
     /// Waits for the turn of the next event, which has a stamp. Its number, unless the replay ends.
     fn turn(&self, now: Option<u64>) -> Option<u64> {
         let number = self.order.turn(self.index, now, || {
-            // SAFETY: On-stack. It is that of the coroutine that this runs on, whose first frame has it.
+            // SAFETY: On-stack. It is that of the coroutine that this runs on, whose first frame
+            // has it.
             if let Some(scope) = unsafe { self.scope.get().as_mut() } {
                 scope.yield_with(());
             }
@@ -145,7 +157,10 @@ impl<'r> Lane<'r> {
     fn look_for_gap(&self) {
         let missing = self.ahead.borrow_mut().missing.take();
         if let Some(what) = missing {
-            self.stop(End::Gap { cpu: self.cpu, what });
+            self.stop(End::Gap {
+                cpu: self.cpu,
+                what,
+            });
         }
     }
 
@@ -157,9 +172,20 @@ impl<'r> Lane<'r> {
         self.course.set(Course::Follows);
         self.given.set(0);
         self.done();
-        let Carried { slice, nr_kicks, kicks } = call.carried;
-        let mut ctx =
-            BatonCtx { now: call.now, cpu: call.cpu, flags: call.flags, slice, nr_kicks, kicks, ..BatonCtx::default() };
+        let Carried {
+            slice,
+            nr_kicks,
+            kicks,
+        } = call.carried;
+        let mut ctx = BatonCtx {
+            now: call.now,
+            cpu: call.cpu,
+            flags: call.flags,
+            slice,
+            nr_kicks,
+            kicks,
+            ..BatonCtx::default()
+        };
         let method = BatonMethod::of(call.method.into());
         let word = |word: u64| Arg::Word(word);
         let (a, b) = match &call.about {
@@ -172,8 +198,14 @@ impl<'r> Lane<'r> {
             About::Hint(task, hint) => (Arg::Task(task), Arg::Hint(hint)),
         };
         let answer = policy.call(method, &mut ctx, a, b);
-        if answer != BATON_ABORTED && self.course.get() == Course::Follows && !self.held.borrow().is_empty() {
-            self.fail(BatonFaultKind::Deadlock, "the call returned with a lock held; was its guard forgotten?");
+        if answer != BATON_ABORTED
+            && self.course.get() == Course::Follows
+            && !self.held.borrow().is_empty()
+        {
+            self.fail(
+                BatonFaultKind::Deadlock,
+                "the call returned with a lock held; was its guard forgotten?",
+            );
         }
         if !self.is_over() {
             self.end(call, answer, &ctx);
@@ -196,17 +228,24 @@ impl<'r> Lane<'r> {
         }
         let front = self.ahead.borrow().front().copied();
         let did = || match failed {
-            None => Did::Answered(Return { stamp: 0, answer, carried }),
+            None => Did::Answered(Return {
+                stamp: 0,
+                answer,
+                carried,
+            }),
             Some(kind) => {
                 let LastWords { message, place } = &*self.last_words.borrow();
-                let place = place.as_ref().map_or(String::new(), |place| format!(" at {place}"));
+                let place = place
+                    .as_ref()
+                    .map_or(String::new(), |place| format!(" at {place}"));
                 let (method, kind) = (method_name(call.method), fault_name(kind as u8));
                 Did::Else(format!("{method} is abandoned: {kind}{place}: {message}"))
             }
         };
         match (front, failed) {
             (Some(Event::Return(end)), None)
-                if (end.answer == answer || !gives(call.method)) && is_same(&end.carried, &carried) =>
+                if (end.answer == answer || !gives(call.method))
+                    && is_same(&end.carried, &carried) =>
             {
                 if self.turn(None).is_some() {
                     self.done();
@@ -283,12 +322,16 @@ impl<'r> Lane<'r> {
         self.stop(End::Diverged(Box::new(divergence)));
     }
 
-    /// Was the call ended because stack or memory of the kernel's was used up? Here there is more, and it goes on: to its end, without
-    /// being looked at.
+    /// Was the call ended because stack or memory of the kernel's was used up? Here there is more,
+    /// and it goes on: to its end, without being looked at.
     fn there_is_more(&self, kind: u8) -> bool {
         let (what, kind) = match kind {
-            kind if kind == BatonFaultKind::StackOverflow as u8 => ("stack", BatonFaultKind::StackOverflow),
-            kind if kind == BatonFaultKind::OutOfMemory as u8 => ("memory", BatonFaultKind::OutOfMemory),
+            kind if kind == BatonFaultKind::StackOverflow as u8 => {
+                ("stack", BatonFaultKind::StackOverflow)
+            }
+            kind if kind == BatonFaultKind::OutOfMemory as u8 => {
+                ("memory", BatonFaultKind::OutOfMemory)
+            }
             _ => return false,
         };
         if let (Some(number), Some(call)) = (self.turn(None), self.call.get()) {
@@ -301,9 +344,15 @@ impl<'r> Lane<'r> {
         true
     }
 
-    /// The policy asks for something that has no stamp. `fits` takes the answer from the recorded event, if it is the same question.
+    /// The policy asks for something that has no stamp. `fits` takes the answer from the recorded
+    /// event, if it is the same question.
     #[inline(always)]
-    pub fn ask<R>(&self, otherwise: R, fits: impl FnOnce(&Event) -> Option<R>, did: impl FnOnce() -> Did) -> R {
+    pub fn ask<R>(
+        &self,
+        otherwise: R,
+        fits: impl FnOnce(&Event) -> Option<R>,
+        did: impl FnOnce() -> Did,
+    ) -> R {
         if self.course.get() != Course::Follows {
             return otherwise;
         }
@@ -351,8 +400,9 @@ impl<'r> Lane<'r> {
         match front {
             Some(Event::Lock { id, .. }) => self.take(address, id),
             Some(Event::Abandoned { kind, .. }) => {
-                let deadlock =
-                    [BatonFaultKind::Deadlock, BatonFaultKind::LockTimeout].into_iter().find(|k| *k as u8 == kind);
+                let deadlock = [BatonFaultKind::Deadlock, BatonFaultKind::LockTimeout]
+                    .into_iter()
+                    .find(|k| *k as u8 == kind);
                 match deadlock {
                     Some(kind) => self.fail(kind, "the lock was not granted, as recorded"),
                     None => self.diverge(|| self.takes("takes", address)),
@@ -368,7 +418,10 @@ impl<'r> Lane<'r> {
 
     /// The call is to be abandoned.
     fn fail(&self, kind: BatonFaultKind, why: &str) {
-        *self.last_words.borrow_mut() = LastWords { message: why.into(), place: None };
+        *self.last_words.borrow_mut() = LastWords {
+            message: why.into(),
+            place: None,
+        };
         self.course.set(Course::Failing(kind));
     }
 
@@ -392,7 +445,9 @@ impl<'r> Lane<'r> {
                 self.diverge(|| Did::Else("takes the lock, which this CPU has already".into()))
             }
             Grant::Held(_) => {
-                self.diverge(|| Did::Else("takes the lock, which another CPU does not release before".into()));
+                self.diverge(|| {
+                    Did::Else("takes the lock, which another CPU does not release before".into())
+                });
             }
         }
         false
@@ -408,7 +463,11 @@ impl<'r> Lane<'r> {
             Some(Event::Busy { id }) => {
                 let other = self.order.is_lock(address, id).err();
                 let fits = other.is_none().then_some(false);
-                self.ask(false, |_| fits, || Did::Else(format!("tries to take {}", other.unwrap_or_default())))
+                self.ask(
+                    false,
+                    |_| fits,
+                    || Did::Else(format!("tries to take {}", other.unwrap_or_default())),
+                )
             }
             _ => {
                 self.diverge(|| self.takes("tries to take", address));
@@ -430,7 +489,10 @@ impl<'r> Lane<'r> {
         if self.course.get() != Course::Follows || in_order {
             return true;
         }
-        self.fail(BatonFaultKind::Deadlock, "locks must be released in the reverse order of taking them");
+        self.fail(
+            BatonFaultKind::Deadlock,
+            "locks must be released in the reverse order of taking them",
+        );
         false
     }
 
@@ -441,7 +503,10 @@ impl<'r> Lane<'r> {
             return true;
         }
         self.ask((), |_| Some(()), || Did::Else(String::new()));
-        self.fail(BatonFaultKind::LostTask, "a Schedulable was dropped: its task would never have run again");
+        self.fail(
+            BatonFaultKind::LostTask,
+            "a Schedulable was dropped: its task would never have run again",
+        );
         false
     }
 
@@ -456,7 +521,16 @@ impl<'r> Lane<'r> {
 /// Does the method give an answer? Of another the kernel has what is left in a register.
 fn gives(method: u8) -> bool {
     use BatonMethod::{Hint, NewlyIdle, PickNextTask, SelectTaskRq, TaskDeparted, TaskDequeued};
-    [SelectTaskRq, PickNextTask, NewlyIdle, TaskDequeued, TaskDeparted, Hint].iter().any(|it| *it as u8 == method)
+    [
+        SelectTaskRq,
+        PickNextTask,
+        NewlyIdle,
+        TaskDequeued,
+        TaskDeparted,
+        Hint,
+    ]
+    .iter()
+    .any(|it| *it as u8 == method)
 }
 
 fn is_same(a: &Carried, b: &Carried) -> bool {

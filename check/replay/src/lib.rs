@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Feeds a recording to the policy that it is of, or to another: it is asked what was asked, gets the answers that were given, and takes
-//! locks in the order in which they were taken. What it does is compared with what was done; the first difference is told.
+//! Feeds a recording to the policy that it is of, or to another: it is asked what was asked, gets
+//! the answers that were given, and takes locks in the order in which they were taken. What it does
+//! is compared with what was done; the first difference is told.
 //!
-//! Each recorded CPU is a lane (`lane.rs`), a thread or a coroutine of one thread. Events with stamps come in the order of the stamps
-//! over all lanes (`order.rs`); between them lanes run freely. The policy's requests come in by `table.rs`.
+//! Each recorded CPU is a lane (`lane.rs`), a thread or a coroutine of one thread. Events with
+//! stamps come in the order of the stamps over all lanes (`order.rs`); between them lanes run
+//! freely. The policy's requests come in by `table.rs`.
 #![deny(unsafe_op_in_unsafe_fn)]
 #![warn(missing_docs)]
 
@@ -160,8 +162,8 @@ pub struct Outcome {
     pub recorded: u64,
 }
 
-/// The last checkpoint that is not later than this: an event's number, or how long after the first call. The error says why there is
-/// none.
+/// The last checkpoint that is not later than this: an event's number, or how long after the first
+/// call. The error says why there is none.
 pub fn checkpoint_before(recording: &Recording, place: Until) -> Result<Mark, String> {
     let marks = recording.marks();
     let begin = recording.begin();
@@ -174,24 +176,43 @@ pub fn checkpoint_before(recording: &Recording, place: Until) -> Result<Mark, St
         [] => "it has no checkpoints".into(),
         [only] => format!("its only checkpoint is later: before event {}", only.number),
         [first, .., last] => {
-            format!("its {} checkpoints are later: before events {} to {}", marks.len(), first.number, last.number)
+            format!(
+                "its {} checkpoints are later: before events {} to {}",
+                marks.len(),
+                first.number,
+                last.number
+            )
         }
     })
 }
 
-/// Where a replay that ended at a gap can be taken up again: the first checkpoint that may be after it.
-pub fn checkpoint_after(recording: &Recording, outcome: &Outcome, options: &Options) -> Option<Mark> {
-    let (from, place) = (options.from.map_or(0, |mark| mark.stamp), outcome.first + outcome.events);
-    recording.marks().into_iter().find(|mark| mark.stamp > from && mark.number >= place)
+/// Where a replay that ended at a gap can be taken up again: the first checkpoint that may be after
+/// it.
+pub fn checkpoint_after(
+    recording: &Recording,
+    outcome: &Outcome,
+    options: &Options,
+) -> Option<Mark> {
+    let (from, place) = (
+        options.from.map_or(0, |mark| mark.stamp),
+        outcome.first + outcome.events,
+    );
+    recording
+        .marks()
+        .into_iter()
+        .find(|mark| mark.stamp > from && mark.number >= place)
 }
 
 /// Replays a recording. An error says why it cannot be.
 pub fn replay(recording: &Recording, policy: Policy, options: &Options) -> Result<Outcome, String> {
     let (mut outcome, instance) = run::once(recording, policy, options)?;
-    let End::Diverged(first) = &mut outcome.end else { return Ok(outcome) };
+    let End::Diverged(first) = &mut outcome.end else {
+        return Ok(outcome);
+    };
     if let Some(cpu) = torn_away(recording) {
         let what =
-            "the file was torn before anything of this CPU was written, and what comes next is not as without it"
+            "the file was torn before anything of this CPU was written, and what comes next is not \
+             as without it"
                 .into();
         outcome.end = End::Gap { cpu, what };
         return Ok(outcome);
@@ -200,7 +221,14 @@ pub fn replay(recording: &Recording, policy: Policy, options: &Options) -> Resul
     // Instances that are still there keep their addresses for themselves.
     let mut instances = vec![instance];
     for _ in 0..AGAIN {
-        let (again, instance) = run::once(recording, policy, &Options { stop_at: None, ..options.clone() })?;
+        let (again, instance) = run::once(
+            recording,
+            policy,
+            &Options {
+                stop_at: None,
+                ..options.clone()
+            },
+        )?;
         instances.push(instance);
         let is_same = match &again.end {
             End::Diverged(other) => (other.number, &other.did) == (first.number, &first.did),
@@ -214,8 +242,8 @@ pub fn replay(recording: &Recording, policy: Policy, options: &Options) -> Resul
     Ok(outcome)
 }
 
-/// Replays up to the event with this number, which is a call that no other crosses, and gives the policy as it is then. An error says
-/// why that cannot be.
+/// Replays up to the event with this number, which is a call that no other crosses, and gives the
+/// policy as it is then. An error says why that cannot be.
 pub fn up_to(
     recording: &Recording,
     policy: Policy,
@@ -231,8 +259,13 @@ pub fn up_to(
     let (outcome, instance) = run::once(recording, policy, &options)?;
     match outcome.end {
         End::Until => Ok(instance),
-        End::Diverged(it) => Err(format!("it does something else at event {} already", it.number)),
-        End::Gap { .. } | End::Whole => Err(format!("the recording has no event {number}, or it comes after a gap")),
+        End::Diverged(it) => Err(format!(
+            "it does something else at event {} already",
+            it.number
+        )),
+        End::Gap { .. } | End::Whole => Err(format!(
+            "the recording has no event {number}, or it comes after a gap"
+        )),
     }
 }
 
@@ -251,7 +284,9 @@ fn tell(divergence: &mut Divergence, recording: &Recording) {
     const BEFORE: u64 = 10;
     let mut words = Words::of(recording);
     for told in recording.merged() {
-        let Item::Event(event) = told.item else { continue };
+        let Item::Event(event) = told.item else {
+            continue;
+        };
         if told.number == divergence.number {
             divergence.expected = words.tell(told.cpu, &event);
             break;
@@ -270,7 +305,8 @@ fn tell(divergence: &mut Divergence, recording: &Recording) {
         Did::Asked(event) => {
             let text = words.tell(divergence.cpu, event);
             // The answer would have been the recording's.
-            text.rsplit_once(": ").map_or(text.clone(), |(question, _)| question.to_owned())
+            text.rsplit_once(": ")
+                .map_or(text.clone(), |(question, _)| question.to_owned())
         }
     };
 }

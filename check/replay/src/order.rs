@@ -66,11 +66,15 @@ impl Hasher for Spread {
     }
 
     fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+        bytes
+            .iter()
+            .for_each(|byte| self.write_u64(u64::from(*byte)));
     }
 
     fn write_u64(&mut self, number: u64) {
-        self.0 = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+        self.0 = (self.0 ^ number)
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            .rotate_left(29);
     }
 
     fn write_usize(&mut self, number: usize) {
@@ -92,7 +96,8 @@ pub(crate) enum Grant {
 }
 
 impl Order {
-    /// By lane the stamps of the first events that have one; events that have their numbers already; when the recording began, ns.
+    /// By lane the stamps of the first events that have one; events that have their numbers
+    /// already; when the recording began, ns.
     pub fn new(stamps: Vec<u64>, numbered: u64, begin: u64, options: &Options) -> Self {
         let lanes = stamps.len();
         let wait = match options.single {
@@ -110,11 +115,19 @@ impl Order {
             faults: Vec::new(),
             locks: Locks::default(),
         };
-        Self { state: Mutex::new(state), wait, begin, until: options.until, progress: options.progress.clone() }
+        Self {
+            state: Mutex::new(state),
+            wait,
+            begin,
+            until: options.until,
+            progress: options.progress.clone(),
+        }
     }
 
     pub fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.state
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     fn notify(&self, lane: usize) {
@@ -125,15 +138,26 @@ impl Order {
 
     /// Ends the replay for all lanes. Of several reasons the first event's counts.
     pub fn end(&self, state: &mut State, end: End) {
-        let number = |end: &End| if let End::Diverged(it) = end { it.number } else { u64::MAX };
-        if state.end.as_ref().is_none_or(|before| number(&end) < number(before)) {
+        let number = |end: &End| {
+            if let End::Diverged(it) = end {
+                it.number
+            } else {
+                u64::MAX
+            }
+        };
+        if state
+            .end
+            .as_ref()
+            .is_none_or(|before| number(&end) < number(before))
+        {
             state.end = Some(end);
         }
         (0..state.next.len()).for_each(|lane| self.notify(lane));
     }
 
-    /// Waits until nothing that has a stamp is left to do before this lane's next event. The number of that event, unless the replay
-    /// ends. `now` is the time of a call that begins; `switch` lets another coroutine go on.
+    /// Waits until nothing that has a stamp is left to do before this lane's next event. The number
+    /// of that event, unless the replay ends. `now` is the time of a call that begins; `switch`
+    /// lets another coroutine go on.
     #[inline]
     pub fn turn(&self, lane: usize, now: Option<u64>, switch: impl Fn()) -> Option<u64> {
         let mut state = self.state();
@@ -144,7 +168,9 @@ impl Order {
                 self.notify(other);
             }
             state = match &self.wait {
-                Wait::Block(lanes) => lanes[lane].wait(state).unwrap_or_else(|poisoned| poisoned.into_inner()),
+                Wait::Block(lanes) => lanes[lane]
+                    .wait(state)
+                    .unwrap_or_else(|poisoned| poisoned.into_inner()),
                 Wait::Yield => {
                     drop(state);
                     switch();
@@ -159,7 +185,9 @@ impl Order {
         let is_over = match self.until {
             None => false,
             Some(Until::Event(number)) => state.numbered >= number,
-            Some(Until::Time(after)) => now.is_some_and(|now| now.saturating_sub(self.begin) >= after),
+            Some(Until::Time(after)) => {
+                now.is_some_and(|now| now.saturating_sub(self.begin) >= after)
+            }
         };
         if is_over {
             self.end(&mut state, End::Until);
@@ -173,7 +201,8 @@ impl Order {
         Some(state.numbered)
     }
 
-    /// The lane's event is done, and `unstamped` more have their numbers after it: then comes the one with the stamp `next`.
+    /// The lane's event is done, and `unstamped` more have their numbers after it: then comes the
+    /// one with the stamp `next`.
     #[inline]
     pub fn done(&self, lane: usize, next: u64, unstamped: u64) {
         let mut state = self.state();
@@ -205,18 +234,26 @@ impl Order {
             return Grant::Other(what);
         }
         loop {
-            let lock = state.locks.by_address.get_mut(&address).expect("it was entered");
+            let lock = state
+                .locks
+                .by_address
+                .get_mut(&address)
+                .expect("it was entered");
             let Some(holder) = lock.holder else {
                 lock.holder = Some(lane);
                 state.wants_lock = None;
                 return Grant::Granted;
             };
-            let Wait::Block(lanes) = &self.wait else { return Grant::Held(holder) };
+            let Wait::Block(lanes) = &self.wait else {
+                return Grant::Held(holder);
+            };
             if holder == lane || state.waits[holder] || state.next[holder] == NEVER {
                 return Grant::Held(holder);
             }
             state.wants_lock = Some(lane);
-            state = lanes[lane].wait(state).unwrap_or_else(|poisoned| poisoned.into_inner());
+            state = lanes[lane]
+                .wait(state)
+                .unwrap_or_else(|poisoned| poisoned.into_inner());
             if state.end.is_some() {
                 return Grant::Ended;
             }

@@ -23,18 +23,34 @@ const STACK: usize = (1 << 20) / size_of::<usize>();
 pub(crate) type Yielder = Scope<'static, 'static, (), ()>;
 
 /// Replays once. The instance is given back.
-pub(crate) fn once(recording: &Recording, policy: Policy, options: &Options) -> Result<(Outcome, Instance), String> {
+pub(crate) fn once(
+    recording: &Recording,
+    policy: Policy,
+    options: &Options,
+) -> Result<(Outcome, Instance), String> {
     let instance = make(recording, policy, options)?;
     let began = Instant::now();
-    let (from, first) = options.from.map_or((0, 0), |mark| (mark.stamp, mark.number));
-    let mut aheads: Vec<Ahead<'_>> = recording.streams.iter().map(|stream| Ahead::new(stream, from)).collect();
+    let (from, first) = options
+        .from
+        .map_or((0, 0), |mark| (mark.stamp, mark.number));
+    let mut aheads: Vec<Ahead<'_>> = recording
+        .streams
+        .iter()
+        .map(|stream| Ahead::new(stream, from))
+        .collect();
     let stamps = aheads.iter().map(|ahead| ahead.stamp).collect();
     let numbered = first + aheads.iter().map(Ahead::unstamped).sum::<u64>();
     let order = Order::new(stamps, numbered, recording.begin(), options);
     missing_cpus(recording, &mut aheads);
     for (ahead, stream) in aheads.iter_mut().zip(&recording.streams) {
         if let Some(what) = ahead.missing.take() {
-            order.end(&mut order.state(), End::Gap { cpu: stream.cpu, what });
+            order.end(
+                &mut order.state(),
+                End::Gap {
+                    cpu: stream.cpu,
+                    what,
+                },
+            );
         }
     }
     let lanes = aheads.into_iter().zip(&recording.streams).enumerate();
@@ -53,12 +69,22 @@ pub(crate) fn once(recording: &Recording, policy: Policy, options: &Options) -> 
                     let _current = unsafe { Current::new(&lane) };
                     lane.run(instance);
                 };
-                thread::Builder::new().name(name).spawn_scoped(scope, lane).expect("threads can be made");
+                thread::Builder::new()
+                    .name(name)
+                    .spawn_scoped(scope, lane)
+                    .expect("threads can be made");
             }
         }),
     }
     let mut state = order.state();
-    let State { end, calls, times, faults, numbered, .. } = &mut *state;
+    let State {
+        end,
+        calls,
+        times,
+        faults,
+        numbered,
+        ..
+    } = &mut *state;
     let end = end.take().unwrap_or(End::Whole);
     let last = match &end {
         End::Diverged(divergence) => divergence.number,
@@ -94,7 +120,12 @@ fn make(recording: &Recording, policy: Policy, options: &Options) -> Result<Inst
     let header = &recording.header;
     if let Some((name, version, _)) = &header.state {
         let ours = &policy.ops().state;
-        let our_name: String = ours.name.iter().take_while(|c| **c != 0).map(|c| char::from(*c as u8)).collect();
+        let our_name: String = ours
+            .name
+            .iter()
+            .take_while(|c| **c != 0)
+            .map(|c| char::from(*c as u8))
+            .collect();
         if (&our_name, ours.version) != (name, *version) {
             let what = match our_name.as_str() {
                 "" => "has no state that can be saved".into(),
@@ -109,13 +140,21 @@ fn make(recording: &Recording, policy: Policy, options: &Options) -> Result<Inst
     let cpus: Vec<BatonCpu> = header
         .cpus
         .iter()
-        .map(|&(core, llc, node, online)| BatonCpu { core, llc, node, online: u32::from(online) })
+        .map(|&(core, llc, node, online)| BatonCpu {
+            core,
+            llc,
+            node,
+            online: u32::from(online),
+        })
         .collect();
     if cpus.is_empty() {
         return Err("the recording is of a machine without CPUs".into());
     }
     if cpus.len() > MAX_CPUS {
-        return Err(format!("the recording is of {} CPUs, and no machine has more than {MAX_CPUS}", cpus.len()));
+        return Err(format!(
+            "the recording is of {} CPUs, and no machine has more than {MAX_CPUS}",
+            cpus.len()
+        ));
     }
     if header.max_tasks > MAX_TASKS {
         return Err(format!(
@@ -125,11 +164,18 @@ fn make(recording: &Recording, policy: Policy, options: &Options) -> Result<Inst
     }
     let state = match (&options.from, &header.state) {
         (Some(_), None) => return Err("its header says nothing of states".into()),
-        (Some(mark), Some(_)) => Some(recording.checkpoints.get(mark.index).map(|point| &point.state)),
+        (Some(mark), Some(_)) => Some(
+            recording
+                .checkpoints
+                .get(mark.index)
+                .map(|point| &point.state),
+        ),
         (None, Some(_)) => Some(recording.state.as_ref()),
         (None, None) => None,
     };
-    let state = state.map(|state| state.ok_or("the state that it begins with is damaged, or not there")).transpose()?;
+    let state = state
+        .map(|state| state.ok_or("the state that it begins with is damaged, or not there"))
+        .transpose()?;
     policy.install(Some(&TABLE));
     take_words();
     let text = options.policy_options.as_ref().unwrap_or(&header.options);
@@ -149,13 +195,15 @@ const MAX_CPUS: usize = 8192;
 /// As `baton load` has it.
 const MAX_TASKS: u32 = 1 << 20;
 
-/// Where blocks are damaged, no CPU that is there misses any, and some are not there at all: they may be theirs.
+/// Where blocks are damaged, no CPU that is there misses any, and some are not there at all: they
+/// may be theirs.
 fn missing_cpus(recording: &Recording, aheads: &mut [Ahead<'_>]) {
     let explained = recording.streams.iter().any(Stream::has_gap);
     let all_are_there = recording.streams.len() >= recording.header.cpus.len();
     if !recording.damage.is_empty() && !explained && !all_are_there {
         if let Some(first) = aheads.first_mut() {
-            first.missing = Some("blocks are damaged, and which CPU's they are cannot be told".into());
+            first.missing =
+                Some("blocks are damaged, and which CPU's they are cannot be told".into());
         }
     }
 }
@@ -166,8 +214,9 @@ fn as_coroutines<'r>(
     instance: &'r Instance,
     options: &Options,
 ) {
-    let lanes: Vec<Lane<'r>> =
-        lanes.map(|(index, (ahead, stream))| Lane::new(index, stream.cpu, order, ahead, options.stop_at)).collect();
+    let lanes: Vec<Lane<'r>> = lanes
+        .map(|(index, (ahead, stream))| Lane::new(index, stream.cpu, order, ahead, options.stop_at))
+        .collect();
     let coroutine = |lane: &'_ Lane<'r>| {
         let lane = ptr::from_ref(lane);
         Gn::new_scoped_opt_local(STACK, move |mut scope| {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a policy is given: the functions by which it calls its host. They find the lane by what `run.rs` notes for the thread.
+//! What a policy is given: the functions by which it calls its host. They find the lane by what
+//! `run.rs` notes for the thread.
 
 use std::cell::Cell;
 use std::ptr;
@@ -64,7 +65,8 @@ pub(crate) fn take_words() -> Option<LastWords> {
 /// The lane whose call this is; `None` while the policy is made or given up.
 #[inline(always)]
 fn lane<'a>() -> Option<&'a Lane<'a>> {
-    // SAFETY: On-stack. It is set while the lane makes its calls only, and the reference does not leave the function that asks.
+    // SAFETY: On-stack. It is set while the lane makes its calls only, and the reference does not
+    // leave the function that asks.
     unsafe { LANE.get().cast::<Lane<'a>>().as_ref() }.filter(|lane| lane.is_in_call())
 }
 
@@ -72,8 +74,12 @@ extern "C" fn lock(word: *const AtomicU32) -> bool {
     match lane() {
         Some(lane) => lane.lock(word as usize),
         None => {
-            let message = "a lock was taken while the policy was being made; use Lock::get_mut there".into();
-            LAST_WORDS.set(Some(LastWords { message, place: None }));
+            let message =
+                "a lock was taken while the policy was being made; use Lock::get_mut there".into();
+            LAST_WORDS.set(Some(LastWords {
+                message,
+                place: None,
+            }));
             false
         }
     }
@@ -91,7 +97,13 @@ extern "C" fn token_dropped(token: u64) -> bool {
     lane().is_none_or(|lane| lane.dropped(token))
 }
 
-extern "C" fn panicked(file: *const u8, file_len: usize, line: u32, message: *const u8, message_len: usize) {
+extern "C" fn panicked(
+    file: *const u8,
+    file_len: usize,
+    line: u32,
+    message: *const u8,
+    message_len: usize,
+) {
     let text = |at: *const u8, len: usize| {
         // SAFETY: Host-call. The glue gives texts that live during the call.
         String::from_utf8_lossy(unsafe { std::slice::from_raw_parts(at, len) }).into_owned()
@@ -102,14 +114,25 @@ extern "C" fn panicked(file: *const u8, file_len: usize, line: u32, message: *co
     let place = (!is_memory && !file.is_empty()).then(|| format!("{file}:{line}"));
     let words = LastWords { message, place };
     match lane() {
-        Some(lane) => lane.panicked(words, if is_memory { BatonFaultKind::OutOfMemory } else { BatonFaultKind::Panic }),
+        Some(lane) => lane.panicked(
+            words,
+            if is_memory {
+                BatonFaultKind::OutOfMemory
+            } else {
+                BatonFaultKind::Panic
+            },
+        ),
         None => LAST_WORDS.set(Some(words)),
     }
 }
 
 /// What the policy asks for, and what it gets where nothing is recorded.
 #[inline(always)]
-fn ask<R: Copy>(otherwise: R, fits: impl FnOnce(&Event) -> Option<R>, event: impl FnOnce() -> Event) -> R {
+fn ask<R: Copy>(
+    otherwise: R,
+    fits: impl FnOnce(&Event) -> Option<R>,
+    event: impl FnOnce() -> Event,
+) -> R {
     match lane() {
         Some(lane) => lane.ask(otherwise, fits, || Did::Asked(event())),
         None => otherwise,
@@ -117,40 +140,94 @@ fn ask<R: Copy>(otherwise: R, fits: impl FnOnce(&Event) -> Option<R>, event: imp
 }
 
 extern "C" fn now() -> u64 {
-    ask(0, |event| if let Event::Now(now) = event { Some(*now) } else { None }, || Event::Now(0))
+    ask(
+        0,
+        |event| {
+            if let Event::Now(now) = event {
+                Some(*now)
+            } else {
+                None
+            }
+        },
+        || Event::Now(0),
+    )
 }
 
 extern "C" fn random() -> u64 {
-    ask(0, |event| if let Event::Random(number) = event { Some(*number) } else { None }, || Event::Random(0))
+    ask(
+        0,
+        |event| {
+            if let Event::Random(number) = event {
+                Some(*number)
+            } else {
+                None
+            }
+        },
+        || Event::Random(0),
+    )
 }
 
 extern "C" fn read(value: u64) -> u64 {
-    ask(value, |event| if let Event::Read(value) = event { Some(*value) } else { None }, || Event::Read(0))
+    ask(
+        value,
+        |event| {
+            if let Event::Read(value) = event {
+                Some(*value)
+            } else {
+                None
+            }
+        },
+        || Event::Read(0),
+    )
 }
 
 extern "C" fn arm_timer(after_ns: u64) {
-    ask((), |event| (*event == Event::ArmTimer(after_ns)).then_some(()), || Event::ArmTimer(after_ns));
+    ask(
+        (),
+        |event| (*event == Event::ArmTimer(after_ns)).then_some(()),
+        || Event::ArmTimer(after_ns),
+    );
 }
 
 extern "C" fn cancel_timer() {
-    ask((), |event| (*event == Event::CancelTimer).then_some(()), || Event::CancelTimer);
+    ask(
+        (),
+        |event| (*event == Event::CancelTimer).then_some(()),
+        || Event::CancelTimer,
+    );
 }
 
 extern "C" fn may_run(slot: u32, cpu: i32) -> bool {
     let fits = |event: &Event| match event {
-        Event::MayRun { slot: s, cpu: c, yes } if (*s, *c) == (slot, cpu) => Some(*yes),
+        Event::MayRun {
+            slot: s,
+            cpu: c,
+            yes,
+        } if (*s, *c) == (slot, cpu) => Some(*yes),
         _ => None,
     };
-    ask(false, fits, || Event::MayRun { slot, cpu, yes: false })
+    ask(false, fits, || Event::MayRun {
+        slot,
+        cpu,
+        yes: false,
+    })
 }
 
 #[inline(always)]
 fn about_cpu(question: Question, cpu: i32) -> bool {
     let fits = |event: &Event| match event {
-        Event::Cpu { question: q, cpu: c, yes } if (*q, *c) == (question, cpu) => Some(*yes),
+        Event::Cpu {
+            question: q,
+            cpu: c,
+            yes,
+        } if (*q, *c) == (question, cpu) => Some(*yes),
         _ => None,
     };
-    ask(false, fits, || Event::Cpu { question, cpu, yes: false })
+    ask(false, fits, || Event::Cpu {
+        question,
+        cpu,
+        yes: false,
+    })
 }
 
 extern "C" fn cpu_online(cpu: i32) -> bool {
@@ -162,7 +239,17 @@ extern "C" fn cpu_idle(cpu: i32) -> bool {
 }
 
 extern "C" fn any_idle() -> bool {
-    ask(false, |event| if let Event::AnyIdle(yes) = event { Some(*yes) } else { None }, || Event::AnyIdle(false))
+    ask(
+        false,
+        |event| {
+            if let Event::AnyIdle(yes) = event {
+                Some(*yes)
+            } else {
+                None
+            }
+        },
+        || Event::AnyIdle(false),
+    )
 }
 
 extern "C" fn claim_idle(cpu: i32) -> bool {
@@ -175,10 +262,23 @@ extern "C" fn has_memory() -> bool {
 
 extern "C" fn reply(slot: u32, tag: u32, words: *const [u64; 6]) -> u32 {
     // SAFETY: Host-call. The seam gives what is valid during the call.
-    let reply = BatonHint { tag, thread: 0, words: unsafe { *words } };
+    let words = unsafe { *words };
+    let reply = BatonHint {
+        tag,
+        thread: 0,
+        words,
+    };
     let fits = |event: &Event| match event {
-        Event::Reply { slot: s, reply: r, answer } if (*s, r) == (slot, &reply) => Some(u32::from(*answer)),
+        Event::Reply {
+            slot: s,
+            reply: r,
+            answer,
+        } if (*s, r) == (slot, &reply) => Some(u32::from(*answer)),
         _ => None,
     };
-    ask(0, fits, || Event::Reply { slot, reply, answer: 0 })
+    ask(0, fits, || Event::Reply {
+        slot,
+        reply,
+        answer: 0,
+    })
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `baton apply`: brings the machine to what a file says, or leaves it as it is. `baton export` writes such a file.
+//! `baton apply`: brings the machine to what a file says, or leaves it as it is. `baton export`
+//! writes such a file.
 //!
-//! Everything that can be known before is checked before anything is done. A step that fails all the same is answered by the plan
-//! back to how it was.
+//! Everything that can be known before is checked before anything is done. A step that fails all
+//! the same is answered by the plan back to how it was.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -33,9 +34,14 @@ pub fn apply(search: &Search, args: &Apply) -> Result<ExitCode> {
     kernel::require_root("changing what the machine runs")?;
     let _lock = Lock::take()?;
     let (mut is, loaded) = current()?;
-    // The kernel does not know where modules come from; for the way back, they are where they will be.
+    // The kernel does not know where modules come from; for the way back, they are where they will
+    // be.
     for policy in &mut is.policies {
-        policy.module = to.policies.iter().find(|other| other.name() == policy.name()).and_then(|p| p.module.clone());
+        policy.module = to
+            .policies
+            .iter()
+            .find(|other| other.name() == policy.name())
+            .and_then(|p| p.module.clone());
     }
     let steps = plan(&is, loaded, &to);
     check(search, &is, loaded, &to, &steps)?;
@@ -52,9 +58,20 @@ pub fn apply(search: &Search, args: &Apply) -> Result<ExitCode> {
     }
     let texts: Vec<String> = steps.iter().map(Step::to_string).collect();
     match (args.output.json, args.dry_run) {
-        (true, dry_run) => print_json(&Done { steps: texts, dry_run })?,
-        (false, _) if steps.is_empty() => print(format!("nothing to do: all is as {} says\n", args.file.display()))?,
-        (false, true) => print(texts.iter().map(|step| format!("would {step}\n")).collect::<String>())?,
+        (true, dry_run) => print_json(&Done {
+            steps: texts,
+            dry_run,
+        })?,
+        (false, _) if steps.is_empty() => print(format!(
+            "nothing to do: all is as {} says\n",
+            args.file.display()
+        ))?,
+        (false, true) => print(
+            texts
+                .iter()
+                .map(|step| format!("would {step}\n"))
+                .collect::<String>(),
+        )?,
         (false, false) => print(format!("all is as {} says now\n", args.file.display()))?,
     }
     Ok(ExitCode::SUCCESS)
@@ -65,8 +82,8 @@ pub fn export(output: Output) -> Result<ExitCode> {
     match output.json {
         true => print_json(&config)?,
         false => {
-            let body =
-                toml::to_string(&config).map_err(|e| Error::baton(format!("no configuration came of it: {e}")))?;
+            let body = toml::to_string(&config)
+                .map_err(|e| Error::baton(format!("no configuration came of it: {e}")))?;
             print(format!(
                 "# What this machine runs. For {}; baton apply brings a machine to it.\n{body}",
                 config::PATH
@@ -79,37 +96,59 @@ pub fn export(output: Output) -> Result<ExitCode> {
 fn machine() -> Result<Machine> {
     let list = |name: &str| {
         let path = Path::new("/sys/devices/system/cpu").join(name);
-        let text =
-            std::fs::read_to_string(&path).map_err(|e| Error::file(format!("reading {}", path.display()), &e))?;
-        text.trim().parse::<CpuList>().map_err(|why| Error::baton(format!("{}: {why}", path.display())))
+        let text = std::fs::read_to_string(&path)
+            .map_err(|e| Error::file(format!("reading {}", path.display()), &e))?;
+        text.trim()
+            .parse::<CpuList>()
+            .map_err(|why| Error::baton(format!("{}: {why}", path.display())))
     };
-    let cgroup = |name: &str| cgroups::find(Path::new(name)).ok().map(|dir| cgroups::name(&dir));
-    Ok(Machine { possible: list("possible")?, online: list("online")?, cgroup })
+    let cgroup = |name: &str| {
+        cgroups::find(Path::new(name))
+            .ok()
+            .map(|dir| cgroups::name(&dir))
+    };
+    Ok(Machine {
+        possible: list("possible")?,
+        online: list("online")?,
+        cgroup,
+    })
 }
 
 /// What the machine runs.
 fn current() -> Result<(Config, Loaded)> {
-    let Some(device) = Device::open_if_loaded()? else { return Ok((Config::default(), Loaded::default())) };
+    let Some(device) = Device::open_if_loaded()? else {
+        return Ok((Config::default(), Loaded::default()));
+    };
     let core = device.core()?;
     let rules = cgroups::rules(&device)?;
     let policies = device.policies()?.into_iter().map(|info| {
         let name = text(&info.name);
-        let cgroups = rules.iter().filter(|rule| rule.policy == name).map(|rule| unplaced(rule.cgroup.clone()));
+        let cgroups = rules
+            .iter()
+            .filter(|rule| rule.policy == name)
+            .map(|rule| unplaced(rule.cgroup.clone()));
         Policy {
             cgroups: cgroups.collect(),
-            options: Some(text(&info.options)).filter(|options| !options.is_empty()).map(unplaced),
+            options: Some(text(&info.options))
+                .filter(|options| !options.is_empty())
+                .map(unplaced),
             default: info.id == core.default_policy,
             is_idle: info.state == BatonPolicyState::Registered as u32,
             share: Some(info.share).filter(|share| *share != 0).map(unplaced),
-            flight: Some(info.flight / BLOCKS_PER_MIB).filter(|mib| *mib != 0).map(unplaced),
+            flight: Some(info.flight / BLOCKS_PER_MIB)
+                .filter(|mib| *mib != 0)
+                .map(unplaced),
             ..Policy::named(&name)
         }
     });
-    let partitions = device.partitions()?.into_iter().map(|partition| config::Partition {
-        name: unplaced(partition.name),
-        cpus: unplaced(partition.cpus),
-        policies: unplaced(partition.policies),
-    });
+    let partitions = device
+        .partitions()?
+        .into_iter()
+        .map(|partition| config::Partition {
+            name: unplaced(partition.name),
+            cpus: unplaced(partition.cpus),
+            policies: unplaced(partition.policies),
+        });
     let config = Config {
         all: core.attached != 0 && core.all != 0,
         max_tasks: Some(unplaced(core.max_tasks)),
@@ -117,7 +156,13 @@ fn current() -> Result<(Config, Loaded)> {
         policies: policies.collect(),
         partitions: partitions.collect(),
     };
-    Ok((config, Loaded { core: true, attached: core.attached != 0 }))
+    Ok((
+        config,
+        Loaded {
+            core: true,
+            attached: core.attached != 0,
+        },
+    ))
 }
 
 /// What can be known to fail, before anything is done.
@@ -126,8 +171,10 @@ fn check(search: &Search, is: &Config, loaded: Loaded, to: &Config, steps: &[Ste
     if let (true, Some(wanted)) = (loaded.core && !to.policies.is_empty(), slots(to)) {
         if slots(is) != Some(wanted) {
             return Err(Error::user(
-                format!("the core is loaded with {} task slots and cannot change to {wanted}", slots(is).unwrap_or(0)),
-                "unload it first (baton unload --everything), or leave max_tasks away; nothing was changed",
+                format!("the core is loaded with {} task slots and cannot change to \
+                    {wanted}", slots(is).unwrap_or(0)),
+                "unload it first (baton unload --everything), or leave max_tasks away; nothing was \
+                 changed",
             ));
         }
     }
@@ -143,14 +190,21 @@ fn check(search: &Search, is: &Config, loaded: Loaded, to: &Config, steps: &[Ste
     if !steps.is_empty() && !to.policies.is_empty() {
         load::require_sched_ext()?;
     }
-    let come = steps.iter().filter(|step| matches!(step, Step::Load { .. })).count();
+    let come = steps
+        .iter()
+        .filter(|step| matches!(step, Step::Load { .. }))
+        .count();
     if is.policies.iter().filter(|policy| !policy.is_idle).count() + come > BATON_MAX_POLICIES {
         return Err(Error::user(
-            format!("with those that go there would be more than {BATON_MAX_POLICIES} policies at once"),
+            format!(
+                "with those that go there would be more than {BATON_MAX_POLICIES} policies at once"
+            ),
             "unload some first (baton unload); nothing was changed",
         ));
     }
-    let Some(device) = Device::open_if_loaded()? else { return Ok(()) };
+    let Some(device) = Device::open_if_loaded()? else {
+        return Ok(());
+    };
     let wanted = |name: &str| to.policies.iter().any(|policy| policy.name() == name);
     let faulted = device
         .policies()?
@@ -160,18 +214,26 @@ fn check(search: &Search, is: &Config, loaded: Loaded, to: &Config, steps: &[Ste
         None => Ok(()),
         Some(name) => Err(Error::user(
             format!("the policy {name} was stopped by a fault"),
-            format!("see its fault (baton status), then start it (baton load {name}); nothing was changed"),
+            format!(
+                "see its fault (baton status), then start it (baton load {name}); nothing was \
+                changed"
+            ),
         )),
     }
 }
 
 fn module_file(search: &Search, policy: &str, module: &Option<PathBuf>) -> Result<PathBuf> {
-    module.clone().map_or_else(|| search.find(&module_of(policy)), Ok)
+    module
+        .clone()
+        .map_or_else(|| search.find(&module_of(policy)), Ok)
 }
 
 fn perform(search: &Search, step: &Step) -> Result<()> {
     if let Step::Core { max_tasks } = step {
-        let how = LoadOptions { max_tasks: *max_tasks, ..Default::default() };
+        let how = LoadOptions {
+            max_tasks: *max_tasks,
+            ..Default::default()
+        };
         return load::core(search, &how).map(drop);
     }
     if *step == Step::UnloadAll {
@@ -181,22 +243,42 @@ fn perform(search: &Search, step: &Step) -> Result<()> {
     match step {
         Step::Core { .. } | Step::UnloadAll => Ok(()),
         Step::Stall { ms } => load::set_stall(*ms),
-        Step::Load { policy, module, options } => {
-            let how = LoadOptions { options: Some(options.clone()), module: module.clone(), ..Default::default() };
+        Step::Load {
+            policy,
+            module,
+            options,
+        } => {
+            let how = LoadOptions {
+                options: Some(options.clone()),
+                module: module.clone(),
+                ..Default::default()
+            };
             load::prepare(search, &device, policy, &how)
         }
-        Step::Options { policy, module, options } => {
-            upgrade::change_options(&device, policy, &module_file(search, policy, module)?, options)
-        }
+        Step::Options {
+            policy,
+            module,
+            options,
+        } => upgrade::change_options(
+            &device,
+            policy,
+            &module_file(search, policy, module)?,
+            options,
+        ),
         Step::Attach { all } => load::attach_anew(search, &device, *all),
         Step::Flight { policy, mib } => record::set_flight(&device, policy, *mib),
         Step::Share { policy, percent } => partition::set_share(&device, policy, *percent),
-        Step::Order { policies } => {
-            device.set_order(policies).map_err(|errno| Error::baton(format!("the order was not set: {errno}")))
-        }
-        Step::Partition { name, cpus, policies } => {
-            device.set_partition(name, cpus, policies).map(drop).map_err(|why| partition::refused(name, &why))
-        }
+        Step::Order { policies } => device
+            .set_order(policies)
+            .map_err(|errno| Error::baton(format!("the order was not set: {errno}"))),
+        Step::Partition {
+            name,
+            cpus,
+            policies,
+        } => device
+            .set_partition(name, cpus, policies)
+            .map(drop)
+            .map_err(|why| partition::refused(name, &why)),
         Step::Cgroup { cgroup, policy } => {
             let dir = cgroups::find(Path::new(cgroup))?;
             match policy {
@@ -204,10 +286,14 @@ fn perform(search: &Search, step: &Step) -> Result<()> {
                 None => cgroups::take(&device, &dir).map(drop),
             }
         }
-        Step::Default { policy } => device.assign(0, policy.as_deref(), false).map_err(|errno| match policy {
-            Some(policy) => load::not_default(policy, errno),
-            None => Error::baton(format!("the default was not taken back: {errno}")),
-        }),
+        Step::Default { policy } => {
+            device
+                .assign(0, policy.as_deref(), false)
+                .map_err(|errno| match policy {
+                    Some(policy) => load::not_default(policy, errno),
+                    None => Error::baton(format!("the default was not taken back: {errno}")),
+                })
+        }
         Step::Unload { policy } => unload::one(policy),
     }
 }
@@ -225,7 +311,11 @@ fn undone(search: &Search, was: &Config, done: &[Step], step: &Step, error: Erro
     let back = || -> Result<()> {
         for step in done.iter().rev() {
             if let Step::Options { policy, .. } = step {
-                let before = was.policies.iter().find(|old| old.name() == policy).map_or("", Policy::options);
+                let before = was
+                    .policies
+                    .iter()
+                    .find(|old| old.name() == policy)
+                    .map_or("", Policy::options);
                 upgrade::undo_options(&Device::open()?, policy, before)?;
             }
         }
@@ -235,16 +325,29 @@ fn undone(search: &Search, was: &Config, done: &[Step], step: &Step, error: Erro
         if was.max_tasks.is_none() {
             to.policies.clear();
         }
-        plan(&is, loaded, &to).iter().try_for_each(|step| perform(search, step))?;
+        plan(&is, loaded, &to)
+            .iter()
+            .try_for_each(|step| perform(search, step))?;
         settle()
     };
     let what = format!("could not {step}: {}", error.what);
     match (done.is_empty(), back()) {
-        (true, Ok(())) => Error { what, next: format!("{}; nothing was changed", error.next), ..error },
-        (false, Ok(())) => Error { what, next: format!("{}; the machine is as it was before", error.next), ..error },
+        (true, Ok(())) => Error {
+            what,
+            next: format!("{}; nothing was changed", error.next),
+            ..error
+        },
+        (false, Ok(())) => Error {
+            what,
+            next: format!("{}; the machine is as it was before", error.next),
+            ..error
+        },
         (_, Err(second)) => Error {
             what: format!("{what}\n  and on the way back: {}", second.what),
-            next: format!("{}; see what runs now (baton export), and apply again", error.next),
+            next: format!(
+                "{}; see what runs now (baton export), and apply again",
+                error.next
+            ),
             ..error
         },
     }

@@ -20,7 +20,10 @@ pub fn attach(search: &Search, args: &Attach) -> Result<ExitCode> {
     let info = device.policy(policy)?;
     match info.map(|info| info.state) {
         None => {
-            return Err(Error::user(format!("no policy {policy} is loaded"), format!("load it: baton load {policy}")))
+            return Err(Error::user(
+                format!("no policy {policy} is loaded"),
+                format!("load it: baton load {policy}"),
+            ))
         }
         Some(state) if state == BatonPolicyState::Running as u32 => {}
         Some(_) => {
@@ -33,7 +36,9 @@ pub fn attach(search: &Search, args: &Attach) -> Result<ExitCode> {
     let _lock = Lock::take()?;
     if args.which.all {
         load::attach(search, &device, true)?;
-        device.assign(0, Some(policy), false).map_err(|e| load::not_default(policy, e))?;
+        device
+            .assign(0, Some(policy), false)
+            .map_err(|e| load::not_default(policy, e))?;
         eprintln!("baton: every normal task without a policy of its own is given to {policy}");
         return Ok(ExitCode::SUCCESS);
     }
@@ -42,7 +47,10 @@ pub fn attach(search: &Search, args: &Attach) -> Result<ExitCode> {
     }
     if let Some(cgroup) = &args.which.cgroup {
         cgroups::give(&device, &cgroups::find(cgroup)?, policy)?;
-        eprintln!("baton: what is in {} or below it, now and later, is {policy}'s", cgroup.display());
+        eprintln!(
+            "baton: what is in {} or below it, now and later, is {policy}'s",
+            cgroup.display()
+        );
         return Ok(ExitCode::SUCCESS);
     }
     let given = tasks::give_all(&device, policy, || threads(&args.which, args.threads))?;
@@ -57,7 +65,10 @@ pub fn detach(search: &Search, args: &Detach) -> Result<ExitCode> {
     if !args.which.all {
         if let Some(cgroup) = &args.which.cgroup {
             if cgroups::take(&device, &cgroups::find(cgroup)?)? {
-                eprintln!("baton: the cgroup {} has no policy of its own any more", cgroup.display());
+                eprintln!(
+                    "baton: the cgroup {} has no policy of its own any more",
+                    cgroup.display()
+                );
                 return Ok(ExitCode::SUCCESS);
             }
         }
@@ -67,14 +78,19 @@ pub fn detach(search: &Search, args: &Detach) -> Result<ExitCode> {
         }
         // What was given by name is what its cgroup says again.
         device.apply_rules()?;
-        eprintln!("baton: threads without a policy of their own now: {}", list.len());
+        eprintln!(
+            "baton: threads without a policy of their own now: {}",
+            list.len()
+        );
         return Ok(ExitCode::SUCCESS);
     }
     for (cgroup, _) in device.rules()? {
         // One that is gone has taken its rule with it.
         let _ = device.set_rule(cgroup, None);
     }
-    device.assign(0, None, false).map_err(|e| Error::baton(format!("the default was not taken back: {e}")))?;
+    device
+        .assign(0, None, false)
+        .map_err(|e| Error::baton(format!("the default was not taken back: {e}")))?;
     let core = device.core()?;
     if core.attached != 0 && core.all != 0 {
         load::attach_partial(search, &device)?;

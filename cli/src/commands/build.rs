@@ -8,11 +8,17 @@ use crate::cli::Build;
 use crate::error::Result;
 
 pub fn build(args: &Build) -> Result<ExitCode> {
-    args.kernel.as_deref().inspect(|release| artefacts::build_for(release));
+    args.kernel
+        .as_deref()
+        .inspect(|release| artefacts::build_for(release));
     if args.allow_unsafe {
         artefacts::allow_unsafe();
     }
-    let policies = args.policies.iter().map(|text| Policy::find(text)).collect::<Result<Vec<_>>>()?;
+    let policies = args
+        .policies
+        .iter()
+        .map(|text| Policy::find(text))
+        .collect::<Result<Vec<_>>>()?;
     let out = match policies.is_empty() {
         true => Target::Core.build()?,
         false => Target::Core.ensure()?,
@@ -22,7 +28,11 @@ pub fn build(args: &Build) -> Result<ExitCode> {
         eprintln!("baton: {}", out.join(module_of(&policy.name)).display());
     }
     if policies.is_empty() {
-        eprintln!("baton: {}\nbaton: {}", out.join(CORE).display(), out.join(SHIM).display());
+        eprintln!(
+            "baton: {}\nbaton: {}",
+            out.join(CORE).display(),
+            out.join(SHIM).display()
+        );
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -30,8 +30,8 @@ pub struct Check {
     /// CPUs. [default: 2 to 4 by turns]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=4))]
     pub cpus: Option<u8>,
-    /// The machine, of four CPUs at most: NODESxCORESxTHREADS[/CORES_PER_LLC], as for `baton sim`. [default: pairs of
-    /// CPUs that share a cache]
+    /// The machine, of four CPUs at most: NODESxCORESxTHREADS[/CORES_PER_LLC], as for `baton sim`.
+    /// [default: pairs of CPUs that share a cache]
     #[arg(long, value_name = "TOPOLOGY", value_parser = topology, conflicts_with = "cpus")]
     pub topology: Option<Machine>,
     /// Tasks at the beginning. [default: 2 to 6 by turns]
@@ -40,11 +40,12 @@ pub struct Check {
     /// A property that the policy does not mean to have. May be repeated.
     #[arg(long, value_name = "PROPERTY", value_parser = property)]
     pub without: Vec<Property>,
-    /// A hint that tasks give: TAG[:task] [WORD...], where a word is a number or LOW-HIGH, and `:task` has it name a
-    /// task. May be repeated. [default: small numbers by chance]
+    /// A hint that tasks give: TAG[:task] [WORD...], where a word is a number or LOW-HIGH, and
+    /// `:task` has it name a task. May be repeated. [default: small numbers by chance]
     #[arg(long, value_name = "HINT")]
     pub hint: Vec<HintSample>,
-    /// An rt-app file, as for `baton sim`, whose tasks give hints: those are given too, as with --hint.
+    /// An rt-app file, as for `baton sim`, whose tasks give hints: those are given too, as with
+    /// --hint.
     #[arg(short, long, value_name = "FILE")]
     pub workload: Option<PathBuf>,
     /// For how many ticks, of 4 ms, a CPU may idle beside a task that it could run.
@@ -56,7 +57,8 @@ pub struct Check {
     /// Options of the policy: KEY=VALUE,KEY=VALUE.
     #[arg(long, value_parser = names::options)]
     pub options: Option<String>,
-    /// The version that takes the policy's place in an upgrade. [default: the policy itself, if it can be upgraded]
+    /// The version that takes the policy's place in an upgrade. [default: the policy itself, if it
+    /// can be upgraded]
     #[arg(long, value_name = "POLICY")]
     pub upgrade_to: Option<String>,
     /// Where the numbers of seeds begin: another part of the schedules.
@@ -80,10 +82,13 @@ const IDLE_TICKS: u64 = 4;
 const CALL_LIMIT: u64 = 2;
 
 fn property(text: &str) -> std::result::Result<Property, String> {
-    Property::ALL.into_iter().find(|property| property.name() == text).ok_or_else(|| {
-        let names = Property::ALL.map(Property::name);
-        format!("there is no such property; there are {}", names.join(", "))
-    })
+    Property::ALL
+        .into_iter()
+        .find(|property| property.name() == text)
+        .ok_or_else(|| {
+            let names = Property::ALL.map(Property::name);
+            format!("there is no such property; there are {}", names.join(", "))
+        })
 }
 
 /// A machine, as it was named.
@@ -96,8 +101,13 @@ pub struct Machine {
 fn topology(text: &str) -> std::result::Result<Machine, String> {
     let topology: Topology = text.parse()?;
     match topology.cpus().len() {
-        1..=4 => Ok(Machine { text: text.into(), topology }),
-        more => Err(format!("{text} has {more} CPUs; the checker has four at most")),
+        1..=4 => Ok(Machine {
+            text: text.into(),
+            topology,
+        }),
+        more => Err(format!(
+            "{text} has {more} CPUs; the checker has four at most"
+        )),
     }
 }
 
@@ -105,7 +115,10 @@ pub fn check(args: &Check) -> Result<ExitCode> {
     let options = Options {
         policy: args.options.clone().unwrap_or_default(),
         cpus: args.cpus.map_or(0, usize::from),
-        topology: args.topology.as_ref().map_or(Vec::new(), |machine| machine.topology.cpus().to_vec()),
+        topology: args
+            .topology
+            .as_ref()
+            .map_or(Vec::new(), |machine| machine.topology.cpus().to_vec()),
         tasks: args.tasks.map_or(0, usize::from),
         schedules: args.schedules,
         time: Duration::from_secs(args.seconds),
@@ -114,18 +127,31 @@ pub fn check(args: &Check) -> Result<ExitCode> {
         idle_ticks: args.idle_ticks,
         call_limit: Duration::from_secs(args.call_limit),
         hints: hints(args)?,
-        next: args.upgrade_to.as_deref().map(artefacts::checked).transpose()?,
+        next: args
+            .upgrade_to
+            .as_deref()
+            .map(artefacts::checked)
+            .transpose()?,
         ..Options::default()
     };
     let mut results = Vec::new();
     let mut has_failed = false;
     for text in &args.policies {
         let policy = artefacts::checked(text)?;
-        let user = |why| Error::user(format!("{text} cannot be checked: {why}"), "check its options (--options)");
+        let user = |why| {
+            Error::user(
+                format!("{text} cannot be checked: {why}"),
+                "check its options (--options)",
+            )
+        };
         let (outcome, story) = match &args.replay {
-            Some(seed) => (None, Some(baton_interleave::replay(policy, &options, seed.clone()).map_err(user)?)),
+            Some(seed) => (
+                None,
+                Some(baton_interleave::replay(policy, &options, seed.clone()).map_err(user)?),
+            ),
             None => {
-                let outcome = baton_interleave::check(policy, &options, &mut progress(text)).map_err(user)?;
+                let outcome =
+                    baton_interleave::check(policy, &options, &mut progress(text)).map_err(user)?;
                 let story = outcome.story.clone();
                 (Some(outcome), story)
             }
@@ -148,7 +174,11 @@ pub fn check(args: &Check) -> Result<ExitCode> {
     if args.json {
         print_json(&results)?;
     }
-    Ok(if has_failed { ExitCode::from(4) } else { ExitCode::SUCCESS })
+    Ok(if has_failed {
+        ExitCode::from(4)
+    } else {
+        ExitCode::SUCCESS
+    })
 }
 
 /// Those that were named, and those of the file.
@@ -156,7 +186,9 @@ fn hints(args: &Check) -> Result<Vec<HintSample>> {
     let mut hints = args.hint.clone();
     if let Some(file) = &args.workload {
         let of_file = hints_of(file);
-        hints.extend(of_file.map_err(|why| Error::user(why, "docs/workloads.md says how such a file is written"))?);
+        hints.extend(of_file.map_err(|why| {
+            Error::user(why, "docs/workloads.md says how such a file is written")
+        })?);
     }
     Ok(hints)
 }
@@ -178,8 +210,14 @@ fn progress(policy: &str) -> impl FnMut(&Progress) + use<'_> {
     move |progress| {
         if is_terminal && progress.elapsed - last > Duration::from_millis(200) {
             last = progress.elapsed;
-            let what = progress.lines.map_or(String::new(), |lines| format!("; shortening the story: {lines} lines"));
-            eprint!("\r\x1b[K{policy}: {} schedules, {:.0} s{what}\r", progress.schedules, last.as_secs_f64());
+            let what = progress.lines.map_or(String::new(), |lines| {
+                format!("; shortening the story: {lines} lines")
+            });
+            eprint!(
+                "\r\x1b[K{policy}: {} schedules, {:.0} s{what}\r",
+                progress.schedules,
+                last.as_secs_f64()
+            );
         }
     }
 }
@@ -191,56 +229,108 @@ fn tell(story: &Story, step: bool) -> Result<()> {
     let stdin = std::io::stdin();
     let waits = stdin.is_terminal();
     for (index, line) in story.told().iter().enumerate() {
-        print(format!("{:4}  {line}{}", index + 1, if waits { "" } else { "\n" }))?;
+        print(format!(
+            "{:4}  {line}{}",
+            index + 1,
+            if waits { "" } else { "\n" }
+        ))?;
         if waits {
             let mut enter = String::new();
-            stdin.lock().read_line(&mut enter).map_err(|e| Error::file("reading standard input", &e))?;
+            stdin
+                .lock()
+                .read_line(&mut enter)
+                .map_err(|e| Error::file("reading standard input", &e))?;
         }
     }
     print(format!("\n{}", story.verdict()))
 }
 
 fn summary(args: &Check, hints: &[HintSample], text: &str, outcome: &Outcome) -> String {
-    let Outcome { schedules, points, said, coverage, elapsed, .. } = outcome;
+    let Outcome {
+        schedules,
+        points,
+        said,
+        coverage,
+        elapsed,
+        ..
+    } = outcome;
     let said = said.as_ref().map_or(String::new(), |said| {
         let by_tag = |(tag, count)| format!("{count} with tag {tag}");
-        let tags = said.replies.iter().map(by_tag).collect::<Vec<_>>().join(", ");
-        let tags = if tags.is_empty() { tags } else { format!(" ({tags})") };
-        format!(", {} hints and {} replies{tags}", said.hints, said.replies.values().sum::<u64>())
+        let tags = said
+            .replies
+            .iter()
+            .map(by_tag)
+            .collect::<Vec<_>>()
+            .join(", ");
+        let tags = if tags.is_empty() {
+            tags
+        } else {
+            format!(" ({tags})")
+        };
+        format!(
+            ", {} hints and {} replies{tags}",
+            said.hints,
+            said.replies.values().sum::<u64>()
+        )
     });
     let seconds = elapsed.as_secs_f64();
-    let explored = format!("{schedules} schedules with {points} scheduling points{said} in {seconds:.1} s");
+    let explored =
+        format!("{schedules} schedules with {points} scheduling points{said} in {seconds:.1} s");
     let seen = format!(
-        "  coverage  {} different schedules, the last new one was schedule {}; {} states of the machine, the last new one in schedule {}\n",
+        "  coverage  {} different schedules, the last new one was schedule {}; {} states of the \
+         machine, the last new one in schedule {}\n",
         coverage.schedules(),
         coverage.last_schedule(),
         coverage.states(),
         coverage.last_state()
     );
-    let left_out = args.without.iter().map(|property| property.name()).collect::<Vec<_>>().join(", ");
-    let without = if left_out.is_empty() { String::new() } else { format!(" (without {left_out})") };
+    let left_out = args
+        .without
+        .iter()
+        .map(|property| property.name())
+        .collect::<Vec<_>>()
+        .join(", ");
+    let without = if left_out.is_empty() {
+        String::new()
+    } else {
+        format!(" (without {left_out})")
+    };
     let Some(story) = &outcome.story else {
         return format!("{text}: nothing found in {explored}{without}\n{seen}");
     };
     let mut again = format!("baton check {text} --replay {}", story.seed);
-    args.options.iter().for_each(|options| again.push_str(&format!(" --options {options}")));
-    args.upgrade_to.iter().for_each(|next| again.push_str(&format!(" --upgrade-to {next}")));
-    args.topology.iter().for_each(|machine| again.push_str(&format!(" --topology {}", machine.text)));
-    hints.iter().for_each(|hint| again.push_str(&format!(" --hint '{hint}'")));
+    args.options
+        .iter()
+        .for_each(|options| again.push_str(&format!(" --options {options}")));
+    args.upgrade_to
+        .iter()
+        .for_each(|next| again.push_str(&format!(" --upgrade-to {next}")));
+    args.topology
+        .iter()
+        .for_each(|machine| again.push_str(&format!(" --topology {}", machine.text)));
+    hints
+        .iter()
+        .for_each(|hint| again.push_str(&format!(" --hint '{hint}'")));
     if args.idle_ticks != IDLE_TICKS {
         again.push_str(&format!(" --idle-ticks {}", args.idle_ticks));
     }
     if args.call_limit != CALL_LIMIT {
         again.push_str(&format!(" --call-limit {}", args.call_limit));
     }
-    args.without.iter().for_each(|property| again.push_str(&format!(" --without {}", property.name())));
+    args.without
+        .iter()
+        .for_each(|property| again.push_str(&format!(" --without {}", property.name())));
     let mut text = format!("  again     {again}\n  explored  {explored}{without}\n{seen}");
     let property = story.finding.as_ref().map(|finding| finding.property);
     if property == Some(Property::WorkConservation) {
-        text.push_str("  to do     if the policy does not mean to keep all CPUs busy: --without work-conservation\n");
+        text.push_str(
+            "  to do     if the policy does not mean to keep all CPUs busy: --without \
+            work-conservation\n",
+        );
     } else if property == Some(Property::IdleBeside) {
         text.push_str(
-            "  to do     if the policy means to take its time: --idle-ticks N, or --without idle-beside-waiting\n",
+            "  to do     if the policy means to take its time: --idle-ticks N, or --without \
+             idle-beside-waiting\n",
         );
     }
     text
@@ -249,17 +339,19 @@ fn summary(args: &Check, hints: &[HintSample], text: &str, outcome: &Outcome) ->
 fn as_json(policy: &str, outcome: Option<&Outcome>, story: Option<&Story>) -> Value {
     let finding = story.and_then(|story| story.finding.as_ref());
     let said = outcome.and_then(|outcome| outcome.said.as_ref());
-    let fault = finding.and_then(|finding| finding.report.as_ref()).map(|report| {
-        json!({
-            "kind": report.kind,
-            "method": report.method,
-            "task": report.task,
-            "cpu": report.cpu,
-            "file": report.file,
-            "line": report.line,
-            "message": report.message,
-        })
-    });
+    let fault = finding
+        .and_then(|finding| finding.report.as_ref())
+        .map(|report| {
+            json!({
+                "kind": report.kind,
+                "method": report.method,
+                "task": report.task,
+                "cpu": report.cpu,
+                "file": report.file,
+                "line": report.line,
+                "message": report.message,
+            })
+        });
     json!({
         "policy": policy,
         "schedules": outcome.map(|outcome| outcome.schedules),

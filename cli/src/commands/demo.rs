@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `baton demo`: in one guest, a policy schedules the stock kernel's tasks beside its own scheduler, and another one panics.
+//! `baton demo`: in one guest, a policy schedules the stock kernel's tasks beside its own
+//! scheduler, and another one panics.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -25,13 +26,17 @@ const HACKBENCH: (u32, u32) = (1, 100);
 
 #[derive(clap::Args, Debug)]
 pub struct Demo {
-    /// On this machine and not in a guest: every normal task of it changes schedulers, and one of them fails on purpose.
+    /// On this machine and not in a guest: every normal task of it changes schedulers, and one of
+    /// them fails on purpose.
     #[arg(long)]
     pub here: bool,
 }
 
 fn subjects() -> [Subject; 3] {
-    let scx_simple = Subject::Scx { program: "scx_simple", options: &[] };
+    let scx_simple = Subject::Scx {
+        program: "scx_simple",
+        options: &[],
+    };
     [Subject::Eevdf, scx_simple, Subject::Policy("wfq".into())]
 }
 
@@ -55,7 +60,10 @@ pub fn demo(search: &Search, args: &Demo) -> Result<ExitCode> {
         ..Default::default()
     };
     let outcome = vm.run(&mut std::io::stdout()).map_err(vm_error)?;
-    say(&format!("the guest's kernel log is clean; {:.0} s in all", start.elapsed().as_secs_f64()));
+    say(&format!(
+        "the guest's kernel log is clean; {:.0} s in all",
+        start.elapsed().as_secs_f64()
+    ));
     Ok(ExitCode::from(outcome.exit_code as u8))
 }
 
@@ -73,11 +81,17 @@ struct Row {
 
 fn here(search: &Search) -> Result<ExitCode> {
     kernel::require_root("putting a scheduler in charge")?;
-    say(&format!("this is Linux {}, as its distributor built it", kernel::release()));
+    say(&format!(
+        "this is Linux {}, as its distributor built it",
+        kernel::release()
+    ));
     let speed = Speed::calibrate();
     let mut rows = Vec::new();
     for subject in subjects() {
-        say(&format!("{} schedules every task of this machine", subject.name()));
+        say(&format!(
+            "{} schedules every task of this machine",
+            subject.name()
+        ));
         rows.push(subject.measure(search, || {
             loads::pipe(PIPE_LOOPS / 5)?;
             Ok(Row {
@@ -93,8 +107,17 @@ fn here(search: &Search) -> Result<ExitCode> {
 }
 
 fn table(rows: &[Row]) -> String {
-    let titles = ["scheduler", "pipe, ns/op", "", "hackbench, ms", "", "nice 5 beside nice 0"];
-    let Some(base) = rows.first() else { return String::new() };
+    let titles = [
+        "scheduler",
+        "pipe, ns/op",
+        "",
+        "hackbench, ms",
+        "",
+        "nice 5 beside nice 0",
+    ];
+    let Some(base) = rows.first() else {
+        return String::new();
+    };
     let cells = rows.iter().map(|row| {
         vec![
             row.name.clone(),
@@ -106,7 +129,8 @@ fn table(rows: &[Row]) -> String {
         ]
     });
     format!(
-        "\n{}\n1 ns of this guest is 1 instruction; the third and fifth columns are ratios to EEVDF. By its weight a task of\n\
+        "\n{}\n1 ns of this guest is 1 instruction; the third and fifth columns are ratios to \
+         EEVDF. By its weight a task of\n\
          nice 5 gets {NICE_5_SHARE:.1} %. (scx_simple knows no weights without -f.)\n\n",
         report::table(&titles, &cells.collect::<Vec<_>>())
     )
@@ -115,18 +139,30 @@ fn table(rows: &[Row]) -> String {
 /// A policy panics under load; the load goes on.
 fn fault(search: &Search) -> Result<ExitCode> {
     let options = "fault=index,after=200";
-    say(&format!("now faulty schedules every task, with {options}: its 200th wakeup reads beyond an array"));
-    let how = LoadOptions { all: true, options: Some(options.into()), ..Default::default() };
+    say(&format!(
+        "now faulty schedules every task, with {options}: its 200th wakeup reads beyond an array"
+    ));
+    let how = LoadOptions {
+        all: true,
+        options: Some(options.into()),
+        ..Default::default()
+    };
     drop(load::load(search, "faulty", &how)?);
     let (groups, loops) = HACKBENCH;
     let ended = loads::hackbench(groups, loops)?;
-    say(&format!("hackbench ran to its end through the panic, in {:.1} ms; `baton status` says:", ended / 1e6));
+    say(&format!(
+        "hackbench ran to its end through the panic, in {:.1} ms; `baton status` says:",
+        ended / 1e6
+    ));
     let status = Status::read(&Device::open()?)?;
     let Some(fault) = status.faults.first() else {
         return Err(Error::baton("the policy was to panic, and did not"));
     };
     print(format!("\n{}\n", report::fault(fault)))?;
-    unload::command(&Unload { policy: None, everything: true })?;
+    unload::command(&Unload {
+        policy: None,
+        everything: true,
+    })?;
     say("unloaded; the kernel's own scheduler has all tasks again");
     Ok(ExitCode::SUCCESS)
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `baton doctor`: what this machine can do. The kernel is asked for each thing that Baton needs of it, by name in its own
-//! description of types and symbols, and its verifier is given the shim; its version says nothing.
+//! `baton doctor`: what this machine can do. The kernel is asked for each thing that Baton needs of
+//! it, by name in its own description of types and symbols, and its verifier is given the shim; its
+//! version says nothing.
 
 use std::fs;
 use std::path::PathBuf;
@@ -54,9 +55,20 @@ struct Report {
 }
 
 pub fn doctor(search: &Search, json: bool) -> Result<ExitCode> {
-    let mut checks = [rights(), sched_ext(), types_of_kernel(), symbols(), surroundings(search)].concat();
+    let mut checks = [
+        rights(),
+        sched_ext(),
+        types_of_kernel(),
+        symbols(),
+        surroundings(search),
+    ]
+    .concat();
     // What cannot be loaded for a reason that is known by now is not tried.
-    if checks.iter().filter(|check| check.needed_for == Need::Native && check.what != OTHER).all(|check| check.ok) {
+    if checks
+        .iter()
+        .filter(|check| check.needed_for == Need::Native && check.what != OTHER)
+        .all(|check| check.ok)
+    {
         checks.extend(verifier(search));
     }
     checks.extend([building(), guest()].concat());
@@ -65,13 +77,23 @@ pub fn doctor(search: &Search, json: bool) -> Result<ExitCode> {
         true => print_json(&report)?,
         false => print(report.text())?,
     }
-    Ok(if report.native { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    Ok(if report.native {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(1)
+    })
 }
 
 impl Report {
     fn new(kernel: String, checks: Vec<Check>) -> Self {
         let all = |need| checks.iter().filter(|c| c.needed_for == need).all(|c| c.ok);
-        Self { kernel, native: all(Need::Native), build: all(Need::Build), vm: all(Need::Vm), checks }
+        Self {
+            kernel,
+            native: all(Need::Native),
+            build: all(Need::Build),
+            vm: all(Need::Vm),
+            checks,
+        }
     }
 
     fn text(&self) -> String {
@@ -95,7 +117,8 @@ impl Report {
         }
         let can = |yes: bool| if yes { "yes" } else { "no" };
         text.push_str(&format!(
-            "\npolicies on this kernel: {}; in a guest (baton vm run): {}; building them here: {}\n",
+            "\npolicies on this kernel: {}; in a guest (baton vm run): {}; building them here: \
+             {}\n",
             can(self.native),
             can(self.vm && self.build),
             can(self.build)
@@ -104,10 +127,21 @@ impl Report {
     }
 }
 
-fn check(what: &'static str, needed_for: Need, found: std::result::Result<String, String>, get: &str) -> Check {
+fn check(
+    what: &'static str,
+    needed_for: Need,
+    found: std::result::Result<String, String>,
+    get: &str,
+) -> Check {
     let ok = found.is_ok();
     let found = found.unwrap_or_else(|why| why);
-    Check { what, needed_for, ok, found, get: if ok { String::new() } else { get.into() } }
+    Check {
+        what,
+        needed_for,
+        ok,
+        found,
+        get: if ok { String::new() } else { get.into() },
+    }
 }
 
 /// `Ok` and `Err` with no or the same words.
@@ -122,7 +156,10 @@ fn yes_if(yes: bool, otherwise: &str) -> std::result::Result<String, String> {
 fn rights() -> Vec<Check> {
     let disabled = fs::read_to_string("/proc/sys/kernel/modules_disabled").unwrap_or_default();
     let lockdown = fs::read_to_string("/sys/kernel/security/lockdown").unwrap_or_default();
-    let modules = match (disabled.trim(), lockdown.contains('[') && !lockdown.contains("[none]")) {
+    let modules = match (
+        disabled.trim(),
+        lockdown.contains('[') && !lockdown.contains("[none]"),
+    ) {
         ("1", _) => Err("modules are disabled until the next boot".into()),
         ("", _) => Err("the kernel has no modules".into()),
         (_, true) => Err(format!("lockdown: {}", lockdown.trim())),
@@ -135,11 +172,17 @@ fn rights() -> Vec<Check> {
             yes_if(kernel::is_root(), "modules and BPF are for root only"),
             "run baton as root (sudo)",
         ),
-        check("loading modules", Need::Native, modules, "boot without Secure Boot and lockdown, with modules enabled"),
+        check(
+            "loading modules",
+            Need::Native,
+            modules,
+            "boot without Secure Boot and lockdown, with modules enabled",
+        ),
     ]
 }
 
-const NEWER_KERNEL: &str = "boot a kernel with CONFIG_SCHED_CLASS_EXT and CONFIG_DEBUG_INFO_BTF (Debian: testing's)";
+const NEWER_KERNEL: &str =
+    "boot a kernel with CONFIG_SCHED_CLASS_EXT and CONFIG_DEBUG_INFO_BTF (Debian: testing's)";
 
 /// It is in the way of attaching alone.
 const OTHER: &str = "no other scheduler";
@@ -150,10 +193,21 @@ fn sched_ext() -> Vec<Check> {
         Some(_) => Ok("Baton's shim is attached".into()),
         None => Ok(String::new()),
     };
-    let isolated = kernel::isolated_cpus().map_or(Ok(String::new()), |cpus| Err(format!("isolcpus={cpus}")));
+    let isolated =
+        kernel::isolated_cpus().map_or(Ok(String::new()), |cpus| Err(format!("isolcpus={cpus}")));
     vec![
-        check("sched_ext", Need::Native, yes_if(kernel::has_sched_ext(), "no /sys/kernel/sched_ext"), NEWER_KERNEL),
-        check(OTHER, Need::Native, attached, "end that one first; sched_ext has one at a time"),
+        check(
+            "sched_ext",
+            Need::Native,
+            yes_if(kernel::has_sched_ext(), "no /sys/kernel/sched_ext"),
+            NEWER_KERNEL,
+        ),
+        check(
+            OTHER,
+            Need::Native,
+            attached,
+            "end that one first; sched_ext has one at a time",
+        ),
         check(
             "no isolated CPUs",
             Need::Native,
@@ -174,16 +228,28 @@ fn types_of_kernel() -> Vec<Check> {
     };
     let flag = |what, name: &str, without: &str| {
         let has = shim::enum_value(&btf, "scx_enq_flags", name).is_some();
-        check(what, Need::Optional, yes_if(has, without), "boot a newer kernel")
+        check(
+            what,
+            Need::Optional,
+            yes_if(has, without),
+            "boot a newer kernel",
+        )
     };
     vec![
         check(
             NAME,
             Need::Native,
-            yes_if(btf.type_by_name::<types::Struct>("sched_ext_ops").is_some(), "no sched_ext_ops"),
+            yes_if(
+                btf.type_by_name::<types::Struct>("sched_ext_ops").is_some(),
+                "no sched_ext_ops",
+            ),
             NEWER_KERNEL,
         ),
-        flag("SCX_ENQ_IMMED", "SCX_ENQ_IMMED", "a task whose CPU is taken by a higher class waits there"),
+        flag(
+            "SCX_ENQ_IMMED",
+            "SCX_ENQ_IMMED",
+            "a task whose CPU is taken by a higher class waits there",
+        ),
     ]
 }
 
@@ -197,7 +263,8 @@ fn verifier(search: &Search) -> Vec<Check> {
     vec![check("the shim, by the verifier", Need::Native, found, get)]
 }
 
-/// Has the verifier look at the shim. A core that is not loaded is loaded for that, and unloaded again.
+/// Has the verifier look at the shim. A core that is not loaded is loaded for that, and unloaded
+/// again.
 fn tried(search: &Search) -> std::result::Result<String, String> {
     let _lock = Lock::take().map_err(|error| error.what)?;
     let device = Device::open_if_loaded().map_err(|error| error.what)?;
@@ -205,7 +272,11 @@ fn tried(search: &Search) -> std::result::Result<String, String> {
     let device = device.map_or_else(|| load::core(search, &LoadOptions::default()), Ok);
     let done = device.and_then(|device| Ok((device.core()?, search.find(SHIM)?)));
     let done = done.map_err(|error| error.what).and_then(|(core, object)| {
-        let fit = Fit { all: true, nr_cpus: core.nr_cpus, max_tasks: core.max_tasks };
+        let fit = Fit {
+            all: true,
+            nr_cpus: core.nr_cpus,
+            max_tasks: core.max_tasks,
+        };
         shim::try_out(&object, fit)
     });
     let left = match was_loaded {
@@ -217,10 +288,23 @@ fn tried(search: &Search) -> std::result::Result<String, String> {
 
 /// What the core links against that only newer kernels have, under any of its names.
 const SYMBOLS: &[(&str, &[&str])] = &[
-    ("lock with deadlock detection", &["resilient_queued_spin_lock_slowpath"]),
-    ("allocation in any context", &["_kmalloc_nolock_noprof", "kmalloc_nolock_noprof", "kmalloc_nolock"]),
+    (
+        "lock with deadlock detection",
+        &["resilient_queued_spin_lock_slowpath"],
+    ),
+    (
+        "allocation in any context",
+        &[
+            "_kmalloc_nolock_noprof",
+            "kmalloc_nolock_noprof",
+            "kmalloc_nolock",
+        ],
+    ),
     ("freeing in any context", &["kfree_nolock"]),
-    ("functions of modules for BPF", &["register_btf_kfunc_id_set"]),
+    (
+        "functions of modules for BPF",
+        &["register_btf_kfunc_id_set"],
+    ),
     ("change of scheduling class", &["sched_setattr_nocheck"]),
 ];
 
@@ -233,23 +317,45 @@ fn symbols() -> Vec<Check> {
                 true => Err("cannot be told without /proc/kallsyms".into()),
                 false => yes_if(has_symbol(&known, names), &format!("no {}", names[0])),
             };
-            check(what, Need::Native, found, "boot a newer kernel (6.18 or later)")
+            check(
+                what,
+                Need::Native,
+                found,
+                "boot a newer kernel (6.18 or later)",
+            )
         })
         .collect()
 }
 
 /// Lines are `ADDRESS TYPE NAME`, with `[MODULE]` behind for those of modules.
 fn has_symbol(known: &str, names: &[&str]) -> bool {
-    known.lines().filter_map(|line| line.split_whitespace().nth(2)).any(|symbol| names.contains(&symbol))
+    known
+        .lines()
+        .filter_map(|line| line.split_whitespace().nth(2))
+        .any(|symbol| names.contains(&symbol))
 }
 
 fn surroundings(search: &Search) -> Vec<Check> {
     let bpffs = mounted("/sys/fs/bpf", "bpf");
-    let files = search.find(CORE).and_then(|core| search.find(SHIM).map(|_| core));
-    let found = files.map(|core| core.display().to_string()).map_err(|e| e.what);
+    let files = search
+        .find(CORE)
+        .and_then(|core| search.find(SHIM).map(|_| core));
+    let found = files
+        .map(|core| core.display().to_string())
+        .map_err(|e| e.what);
     vec![
-        check("BPF file system", Need::Native, yes_if(bpffs, "not mounted"), "mount -t bpf bpf /sys/fs/bpf"),
-        check("Baton's core", Need::Native, found, "baton build POLICY (with this kernel's headers)"),
+        check(
+            "BPF file system",
+            Need::Native,
+            yes_if(bpffs, "not mounted"),
+            "mount -t bpf bpf /sys/fs/bpf",
+        ),
+        check(
+            "Baton's core",
+            Need::Native,
+            found,
+            "baton build POLICY (with this kernel's headers)",
+        ),
     ]
 }
 
@@ -264,7 +370,9 @@ fn mounted(dir: &str, kind: &str) -> bool {
 
 fn program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&path).map(|dir| dir.join(name)).find(|file| file.is_file());
+    let found = std::env::split_paths(&path)
+        .map(|dir| dir.join(name))
+        .find(|file| file.is_file());
     found
 }
 
@@ -272,20 +380,32 @@ const ROOT: &str = "run baton inside Baton's Debian root: vm/enter baton ...";
 
 /// Where the compiler in PATH has its libraries.
 fn sysroot() -> Option<PathBuf> {
-    let output = Command::new("rustc").args(["--print", "sysroot"]).output().ok()?;
+    let output = Command::new("rustc")
+        .args(["--print", "sysroot"])
+        .output()
+        .ok()?;
     Some(PathBuf::from(String::from_utf8(output.stdout).ok()?.trim()))
 }
 
 fn building() -> Vec<Check> {
     let headers = artefacts::headers_release();
-    let headers = headers.map(|release| format!("for kernel {release}")).map_err(|e| e.what);
-    let missing: Vec<_> = ["cargo", "clang", "make", "gcc", "pahole", "bpftool", "objcopy"]
-        .into_iter()
-        .filter(|p| program(p).is_none())
-        .collect();
-    let tools = if missing.is_empty() { Ok(String::new()) } else { Err(format!("no {}", missing.join(", "))) };
+    let headers = headers
+        .map(|release| format!("for kernel {release}"))
+        .map_err(|e| e.what);
+    let missing: Vec<_> = [
+        "cargo", "clang", "make", "gcc", "pahole", "bpftool", "objcopy",
+    ]
+    .into_iter()
+    .filter(|p| program(p).is_none())
+    .collect();
+    let tools = if missing.is_empty() {
+        Ok(String::new())
+    } else {
+        Err(format!("no {}", missing.join(", ")))
+    };
     let source = artefacts::source();
-    let core_source = sysroot().is_some_and(|dir| dir.join("lib/rustlib/src/rust/library/core").exists());
+    let core_source =
+        sysroot().is_some_and(|dir| dir.join("lib/rustlib/src/rust/library/core").exists());
     vec![
         check(
             "Baton's source",
@@ -299,20 +419,41 @@ fn building() -> Vec<Check> {
             "source of Rust's core library",
             Need::Build,
             yes_if(core_source, "rust-src is not installed"),
-            "install it (rustup component add rust-src; Debian: the package rust-src), or run baton inside the root: vm/enter baton ...",
+            "install it (rustup component add rust-src; Debian: the package rust-src), or run \
+             baton inside the root: vm/enter baton ...",
         ),
     ]
 }
 
 fn guest() -> Vec<Check> {
     let qemu = program("qemu-system-x86_64").map(|p| p.display().to_string());
-    let kernel = baton_vm::Kernel::of_root().map(|k| k.release).map_err(|e| e.to_string());
-    let tools: Vec<_> =
-        baton_vm::DEFAULT_TOOLS.iter().copied().chain(["busybox", "ldd"]).filter(|p| program(p).is_none()).collect();
-    let tools = if tools.is_empty() { Ok(String::new()) } else { Err(format!("no {}", tools.join(", "))) };
+    let kernel = baton_vm::Kernel::of_root()
+        .map(|k| k.release)
+        .map_err(|e| e.to_string());
+    let tools: Vec<_> = baton_vm::DEFAULT_TOOLS
+        .iter()
+        .copied()
+        .chain(["busybox", "ldd"])
+        .filter(|p| program(p).is_none())
+        .collect();
+    let tools = if tools.is_empty() {
+        Ok(String::new())
+    } else {
+        Err(format!("no {}", tools.join(", ")))
+    };
     vec![
-        check("QEMU", Need::Vm, qemu.ok_or("no qemu-system-x86_64".into()), ROOT),
-        check("kernel for the guest", Need::Vm, kernel, "make Baton's Debian root: vm/root.sh"),
+        check(
+            "QEMU",
+            Need::Vm,
+            qemu.ok_or("no qemu-system-x86_64".into()),
+            ROOT,
+        ),
+        check(
+            "kernel for the guest",
+            Need::Vm,
+            kernel,
+            "make Baton's Debian root: vm/root.sh",
+        ),
         check("programs for the guest", Need::Vm, tools, ROOT),
     ]
 }
@@ -326,17 +467,31 @@ mod tests {
         let made = |checks| Report::new("7.2.12".into(), checks);
         let there = |what, need| check(what, need, Ok("found".into()), "x");
         let missing = |what, need| check(what, need, Err("not here".into()), "apt install it");
-        let report =
-            made(vec![there("root", Need::Native), missing("sched_ext", Need::Native), there("QEMU", Need::Vm)]);
+        let report = made(vec![
+            there("root", Need::Native),
+            missing("sched_ext", Need::Native),
+            there("QEMU", Need::Vm),
+        ]);
         assert!(!report.native && report.vm && report.build);
         let text = report.text();
-        for line in ["  ok       root       found\n", "  missing  sched_ext  not here\n", "get it: apt install it\n"] {
+        for line in [
+            "  ok       root       found\n",
+            "  missing  sched_ext  not here\n",
+            "get it: apt install it\n",
+        ] {
             assert!(text.contains(line), "no {line:?} in:\n{text}");
         }
+        assert!(text.ends_with(
+            "policies on this kernel: no; in a guest (baton vm run): yes; building \
+                them here: yes\n"
+        ));
         assert!(
-            text.ends_with("policies on this kernel: no; in a guest (baton vm run): yes; building them here: yes\n")
+            made(vec![
+                there("root", Need::Native),
+                missing("IMMED", Need::Optional)
+            ])
+            .native
         );
-        assert!(made(vec![there("root", Need::Native), missing("IMMED", Need::Optional)]).native);
     }
 
     #[test]

@@ -71,7 +71,12 @@ fn entries(text: &str) -> std::result::Result<u32, String> {
     text.parse()
         .ok()
         .filter(|n: &u32| n.is_power_of_two() && range.contains(n))
-        .ok_or_else(|| format!("a power of two from {BATON_HINTS_MIN_ENTRIES} to {BATON_HINTS_MAX_ENTRIES} is needed"))
+        .ok_or_else(|| {
+            format!(
+                "a power of two from {BATON_HINTS_MIN_ENTRIES} to \
+            {BATON_HINTS_MAX_ENTRIES} is needed"
+            )
+        })
 }
 
 /// What is granted, for people and programs.
@@ -89,17 +94,34 @@ struct Granted {
 
 pub fn command(command: &Hints) -> Result<ExitCode> {
     match command {
-        Hints::Grant { to, entries, queues, any_thread } => {
+        Hints::Grant {
+            to,
+            entries,
+            queues,
+            any_thread,
+        } => {
             let (entries, queues, any_thread) = (*entries, *queues, u32::from(*any_thread));
-            set(BatonGrant { set: 1, entries, queues, any_thread, ..grant(to)? })
+            set(BatonGrant {
+                set: 1,
+                entries,
+                queues,
+                any_thread,
+                ..grant(to)?
+            })
         }
-        Hints::Revoke { to } => set(BatonGrant { set: 2, ..grant(to)? }),
+        Hints::Revoke { to } => set(BatonGrant {
+            set: 2,
+            ..grant(to)?
+        }),
         Hints::List { output } => list(*output),
     }
 }
 
 fn grant(to: &To) -> Result<BatonGrant> {
-    let mut grant = BatonGrant { name: crate::device::field(&to.policy), ..no_grant(0) };
+    let mut grant = BatonGrant {
+        name: crate::device::field(&to.policy),
+        ..no_grant(0)
+    };
     if let Some(user) = &to.user {
         grant.who |= BATON_GRANT_USER;
         grant.user = number(user, "user", "/etc/passwd")?;
@@ -117,16 +139,27 @@ fn grant(to: &To) -> Result<BatonGrant> {
 
 /// The number of a user or a group.
 fn number(name: &str, what: &str, file: &str) -> Result<u32> {
-    let known = || fs::read_to_string(Path::new(file)).ok().and_then(|text| in_table(&text, name));
+    let known = || {
+        fs::read_to_string(Path::new(file))
+            .ok()
+            .and_then(|text| in_table(&text, name))
+    };
     name.parse().ok().or_else(known).ok_or_else(|| {
-        Error::user(format!("there is no {what} {name} in {file}"), "check the name, or give the number")
+        Error::user(
+            format!("there is no {what} {name} in {file}"),
+            "check the name, or give the number",
+        )
     })
 }
 
 /// The third field of the line that begins with the name.
 fn in_table(table: &str, name: &str) -> Option<u32> {
     let mut lines = table.lines().map(|line| line.split(':'));
-    lines.find_map(|mut fields| (fields.next() == Some(name)).then(|| fields.nth(1)?.parse().ok()).flatten())
+    lines.find_map(|mut fields| {
+        (fields.next() == Some(name))
+            .then(|| fields.nth(1)?.parse().ok())
+            .flatten()
+    })
 }
 
 fn set(grant: BatonGrant) -> Result<ExitCode> {
@@ -135,9 +168,10 @@ fn set(grant: BatonGrant) -> Result<ExitCode> {
     let _lock = Lock::take()?;
     device.grant(grant).map_err(|errno| match errno {
         Errno::NOENT => Error::user("that was not granted", "see what is: baton hints list"),
-        Errno::NOSPC => {
-            Error::user(format!("{BATON_MAX_GRANTS} grants are there already"), "revoke one: baton hints list")
-        }
+        Errno::NOSPC => Error::user(
+            format!("{BATON_MAX_GRANTS} grants are there already"),
+            "revoke one: baton hints list",
+        ),
         other => Error::baton(format!("the grant was not changed: {other}")),
     })?;
     Ok(ExitCode::SUCCESS)
@@ -168,7 +202,11 @@ fn list(output: Output) -> Result<ExitCode> {
 fn table(grants: &[Granted]) -> String {
     let or_all = |number: Option<u64>| number.map_or("-".into(), |number| number.to_string());
     let line = |g: &Granted| {
-        let (user, group, cgroup) = (or_all(g.user.map(u64::from)), or_all(g.group.map(u64::from)), or_all(g.cgroup));
+        let (user, group, cgroup) = (
+            or_all(g.user.map(u64::from)),
+            or_all(g.group.map(u64::from)),
+            or_all(g.cgroup),
+        );
         let any = if g.any_thread { "any" } else { "own" };
         format!(
             "{:<16} {user:>10} {group:>10} {cgroup:>10} {:>8} {:>7} {any:>8} {:>6}\n",
@@ -189,7 +227,9 @@ mod tests {
     #[test]
     fn names_in_tables() {
         let table = "root:x:0:0:root:/root:/bin/sh\nweb:x:1001:\nbad:x:none:\n";
-        let check = |name: &str, expected: Option<u32>| assert_eq!(in_table(table, name), expected, "{name}");
+        let check = |name: &str, expected: Option<u32>| {
+            assert_eq!(in_table(table, name), expected, "{name}")
+        };
         check("root", Some(0));
         check("web", Some(1001));
         check("bad", None);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `baton load`: core, policy, start, shim, default, in this order, so that being killed between two steps leaves nothing
-//! but a machine that goes on, and doing it again completes it:
+//! `baton load`: core, policy, start, shim, default, in this order, so that being killed between
+//! two steps leaves nothing but a machine that goes on, and doing it again completes it:
 //!
 //! - core or policy loaded, nothing attached: the kernel's scheduler has all tasks;
 //! - shim attached but not pinned: it goes with this process;
@@ -26,25 +26,34 @@ pub fn command(search: &Search, args: &Load) -> Result<ExitCode> {
     let device = load(search, &args.policy, &args.how)?;
     let tasks = match (args.how.all || device.core()?.all != 0, args.how.all) {
         (true, true) => "every normal task of the machine is its",
-        (true, false) => "give it tasks: baton attach, baton run (every other normal task is Baton's, too)",
+        (true, false) => {
+            "give it tasks: baton attach, baton run (every other normal task is Baton's, too)"
+        }
         (false, _) => "give it tasks: baton attach, baton run",
     };
     eprintln!("baton: {} is running; {tasks}", args.policy);
     Ok(ExitCode::SUCCESS)
 }
 
-/// Loads a policy and all it needs, as far as it is not there yet. When that fails the machine is as before.
+/// Loads a policy and all it needs, as far as it is not there yet. When that fails the machine is
+/// as before.
 pub fn load(search: &Search, policy: &str, how: &LoadOptions) -> Result<Device> {
     kernel::require_root("loading a policy")?;
     let _lock = Lock::take()?;
     require_sched_ext()?;
-    let before = Device::open_if_loaded()?.map(|device| Before::read(&device, policy)).transpose()?;
+    let before = Device::open_if_loaded()?
+        .map(|device| Before::read(&device, policy))
+        .transpose()?;
     load_locked(search, policy, how).map_err(|error| match undo(search, policy, before.as_ref()) {
         Ok(()) => error,
         // Its own error is worth more than that of the way back.
-        Err(also) => {
-            Error { what: format!("{}\nand what was begun was not undone: {}", error.what, also.what), ..error }
-        }
+        Err(also) => Error {
+            what: format!(
+                "{}\nand what was begun was not undone: {}",
+                error.what, also.what
+            ),
+            ..error
+        },
     })
 }
 
@@ -59,15 +68,23 @@ struct Before {
 impl Before {
     fn read(device: &Device, policy: &str) -> Result<Self> {
         let stall = std::fs::read_to_string(STALL_PARAMETER).unwrap_or_default();
-        Ok(Self { core: device.core()?, policy: device.policy(policy)?, stall })
+        Ok(Self {
+            core: device.core()?,
+            policy: device.policy(policy)?,
+            stall,
+        })
     }
 }
 
 /// Takes back what a load that failed has done; `before` is what it found, if there was a core. The
 /// caller has the lock.
 fn undo(search: &Search, policy: &str, before: Option<&Before>) -> Result<()> {
-    let Some(before) = before else { return unload::everything() };
-    let Some(device) = Device::open_if_loaded()? else { return Ok(()) };
+    let Some(before) = before else {
+        return unload::everything();
+    };
+    let Some(device) = Device::open_if_loaded()? else {
+        return Ok(());
+    };
     // The shim first: a policy that was not there before can have got tasks with it.
     let core = device.core()?;
     match before.core.attached {
@@ -87,7 +104,10 @@ fn undo(search: &Search, policy: &str, before: Option<&Before>) -> Result<()> {
     match &before.policy {
         None => unload::remove_named(&device, policy),
         // One that was stopped by a fault and is not started yet keeps its report.
-        Some(info) if !is_running(info) && device.policy(policy)?.is_some_and(|info| is_running(&info)) => {
+        Some(info)
+            if !is_running(info)
+                && device.policy(policy)?.is_some_and(|info| is_running(&info)) =>
+        {
             let stopped = device.stop(policy).map(|_| ());
             stopped.map_err(|errno| Error::baton(format!("{policy} was not stopped: {errno}")))
         }
@@ -105,7 +125,9 @@ fn load_locked(search: &Search, policy: &str, how: &LoadOptions) -> Result<Devic
     start(&device, policy, how)?;
     attach(search, &device, how.all)?;
     if how.all {
-        device.assign(0, Some(policy), false).map_err(|e| not_default(policy, e))?;
+        device
+            .assign(0, Some(policy), false)
+            .map_err(|e| not_default(policy, e))?;
     }
     Ok(device)
 }
@@ -115,7 +137,8 @@ pub fn require_sched_ext() -> Result<()> {
     if !kernel::has_sched_ext() {
         return Err(Error::environment(
             format!("this kernel ({}) has no sched_ext", kernel::release()),
-            "boot one with CONFIG_SCHED_CLASS_EXT (Debian: testing's), or use a guest: baton vm run",
+            "boot one with CONFIG_SCHED_CLASS_EXT (Debian: testing's), or use a guest: baton vm \
+             run",
         ));
     }
     if let Some(other) = kernel::attached_scheduler().filter(|name| name != "baton") {
@@ -127,7 +150,8 @@ pub fn require_sched_ext() -> Result<()> {
     Ok(())
 }
 
-/// Loads a policy and starts it, without tasks, into a core that is loaded. The caller has the lock.
+/// Loads a policy and starts it, without tasks, into a core that is loaded. The caller has the
+/// lock.
 pub fn prepare(search: &Search, device: &Device, policy: &str, how: &LoadOptions) -> Result<()> {
     module(search, device, policy, how)?;
     start(device, policy, how)
@@ -141,7 +165,9 @@ pub fn core(search: &Search, how: &LoadOptions) -> Result<Device> {
         parameters.extend(how.stall.map(|ms| format!("stall_ms={ms}")));
         kernel::load_module(&search.find(CORE)?, &parameters.join(" "))?;
         // the device's node is made by the kernel's devtmpfs, or by udev a moment later
-        kernel::wait_until(Duration::from_secs(2), || Ok(Device::open_if_loaded()?.is_some()))?;
+        kernel::wait_until(Duration::from_secs(2), || {
+            Ok(Device::open_if_loaded()?.is_some())
+        })?;
         return Device::open_if_loaded()?.ok_or_else(|| {
             Error::environment(
                 "the core is loaded, but /dev/baton is not there",
@@ -164,8 +190,12 @@ pub fn core(search: &Search, how: &LoadOptions) -> Result<Device> {
 
 /// How long a queued task may wait.
 pub fn set_stall(ms: u32) -> Result<()> {
-    std::fs::write(STALL_PARAMETER, ms.to_string())
-        .map_err(|e| Error::environment(format!("{STALL_PARAMETER} cannot be written: {e}"), "run this as root"))
+    std::fs::write(STALL_PARAMETER, ms.to_string()).map_err(|e| {
+        Error::environment(
+            format!("{STALL_PARAMETER} cannot be written: {e}"),
+            "run this as root",
+        )
+    })
 }
 
 /// Loads the policy's module, if it is not loaded.
@@ -183,14 +213,22 @@ fn module(search: &Search, device: &Device, policy: &str, how: &LoadOptions) -> 
         return Ok(());
     }
     Err(Error::user(
-        format!("{} is loaded, but the policy in it is not called {policy}", file.display()),
+        format!(
+            "{} is loaded, but the policy in it is not called {policy}",
+            file.display()
+        ),
         "give the policy's own name, which `baton list` shows now",
     ))
 }
 
 /// Starts the policy; one that was stopped by a fault is started anew.
 fn start(device: &Device, policy: &str, how: &LoadOptions) -> Result<()> {
-    let gone = || Error::user(format!("the policy {policy} was unloaded meanwhile"), "load it again");
+    let gone = || {
+        Error::user(
+            format!("the policy {policy} was unloaded meanwhile"),
+            "load it again",
+        )
+    };
     let info: BatonPolicyInfo = device.policy(policy)?.ok_or_else(gone)?;
     let options = how.options.as_deref();
     if info.state == BatonPolicyState::Running as u32 {
@@ -207,7 +245,9 @@ fn start(device: &Device, policy: &str, how: &LoadOptions) -> Result<()> {
         eprintln!("baton: {policy} was stopped by a fault (see baton status) and is started anew");
         device.stop(policy).map_err(|_| gone())?;
     }
-    device.start(policy, options.unwrap_or("")).map_err(|refused| not_started(policy, &refused))
+    device
+        .start(policy, options.unwrap_or(""))
+        .map_err(|refused| not_started(policy, &refused))
 }
 
 pub fn not_started(policy: &str, refused: &Refused) -> Error {
@@ -216,7 +256,10 @@ pub fn not_started(policy: &str, refused: &Refused) -> Error {
         Errno::FAULT => Error::policy(
             policy,
             format!("{policy} faulted while it was made: {message}"),
-            format!("mend it, then: baton build {policy} && baton unload {policy} && baton load {policy}"),
+            format!(
+                "mend it, then: baton build {policy} && baton unload {policy} && baton load \
+                {policy}"
+            ),
         ),
         Errno::INVAL if !message.is_empty() => Error::user(
             format!("{policy} cannot be made: {message}"),
@@ -227,51 +270,81 @@ pub fn not_started(policy: &str, refused: &Refused) -> Error {
             format!("{policy} cannot be made, and does not say why"),
             "see the kernel's log (dmesg), and its source (create, or new)",
         ),
-        Errno::NOMEM => Error::environment(format!("there is no memory for {policy}"), "free memory and try again"),
+        Errno::NOMEM => Error::environment(
+            format!("there is no memory for {policy}"),
+            "free \
+            memory and try again",
+        ),
         Errno::NOENT => Error::user(format!("{policy} was unloaded meanwhile"), "load it again"),
-        Errno::BUSY => Error::user(format!("{policy} was started meanwhile by another command"), "see baton status"),
+        Errno::BUSY => Error::user(
+            format!(
+                "{policy} was started meanwhile by another \
+            command"
+            ),
+            "see baton status",
+        ),
         errno => Error::baton(format!("{policy} was not started: {errno}")),
     }
 }
 
-/// Attaches the shim in the wanted manner. One that has every task is left so when only some are asked for.
+/// Attaches the shim in the wanted manner. One that has every task is left so when only some are
+/// asked for.
 pub fn attach(search: &Search, device: &Device, all: bool) -> Result<()> {
     let core = device.core()?;
     if core.attached != 0 && (core.all != 0 || !all) {
         return Ok(());
     }
     if core.attached != 0 {
-        let busy: Vec<_> = device.policies()?.iter().filter(|p| p.tasks > 0).map(|p| text(&p.name)).collect();
+        let busy: Vec<_> = device
+            .policies()?
+            .iter()
+            .filter(|p| p.tasks > 0)
+            .map(|p| text(&p.name))
+            .collect();
         if !busy.is_empty() {
             return Err(Error::user(
-                format!("the shim must be attached anew to take every task, but tasks belong to {}", busy.join(", ")),
+                format!(
+                    "the shim must be attached anew to take every task, but tasks belong to {}",
+                    busy.join(", ")
+                ),
                 "take them back first (baton detach --all), then ask again",
             ));
         }
     }
-    let fit = shim::Fit { all, nr_cpus: core.nr_cpus, max_tasks: core.max_tasks };
+    let fit = shim::Fit {
+        all,
+        nr_cpus: core.nr_cpus,
+        max_tasks: core.max_tasks,
+    };
     // One that the kernel does not take costs nobody the one that is there.
     let ready = shim::ready(&search.find(SHIM)?, fit)?;
     if core.attached != 0 {
         shim::detach(device)?;
     }
-    ready.attach().map_err(|error| match kernel::isolated_cpus() {
-        Some(cpus) => Error::environment(
-            format!("the kernel was started with isolcpus={cpus}, with which sched_ext takes no scheduler"),
-            "boot without isolcpus=; use affinities, cgroups or baton partition in its place",
-        ),
-        None => error,
-    })?;
+    ready
+        .attach()
+        .map_err(|error| match kernel::isolated_cpus() {
+            Some(cpus) => Error::environment(
+                format!(
+                    "the kernel was started with isolcpus={cpus}, with which sched_ext takes no \
+                scheduler"
+                ),
+                "boot without isolcpus=; use affinities, cgroups or baton partition in its place",
+            ),
+            None => error,
+        })?;
     match device.core()?.attached {
-        0 => {
-            Err(Error::environment("the kernel detached the shim at once", "its log says why (dmesg | grep sched_ext)"))
-        }
+        0 => Err(Error::environment(
+            "the kernel detached the shim at once",
+            "its log says why (dmesg | grep sched_ext)",
+        )),
         // The shim knows tasks from now on, and not yet whose they are.
         _ => device.apply_rules(),
     }
 }
 
-/// Attaches the shim in just this manner. If it was attached in the other, all tasks are the kernel's for a moment.
+/// Attaches the shim in just this manner. If it was attached in the other, all tasks are the
+/// kernel's for a moment.
 pub fn attach_anew(search: &Search, device: &Device, all: bool) -> Result<()> {
     let core = device.core()?;
     if core.attached != 0 && (core.all != 0) != all {
@@ -284,7 +357,8 @@ pub fn attach_anew(search: &Search, device: &Device, all: bool) -> Result<()> {
     attach(search, device, all)
 }
 
-/// Attaches the shim for class SCHED_EXT alone: tasks of other classes return to the kernel's scheduler.
+/// Attaches the shim for class SCHED_EXT alone: tasks of other classes return to the kernel's
+/// scheduler.
 pub fn attach_partial(search: &Search, device: &Device) -> Result<()> {
     attach_anew(search, device, false)
 }
@@ -309,13 +383,34 @@ mod tests {
     #[test]
     fn a_policy_that_is_not_started() {
         let check = |errno, message: &str, blame: Blame, word: &str| {
-            let error = not_started("wfq", &Refused { errno, message: message.into() });
+            let error = not_started(
+                "wfq",
+                &Refused {
+                    errno,
+                    message: message.into(),
+                },
+            );
             assert_eq!(error.blame, blame);
             assert!(error.to_string().contains(word), "{error}");
         };
-        check(Errno::INVAL, "the policy has no option k; it has none", Blame::User, "no option k");
-        check(Errno::INVAL, "", Blame::Policy("wfq".into()), "does not say why");
-        check(Errno::FAULT, "boom, src/lib.rs:7", Blame::Policy("wfq".into()), "boom, src/lib.rs:7");
+        check(
+            Errno::INVAL,
+            "the policy has no option k; it has none",
+            Blame::User,
+            "no option k",
+        );
+        check(
+            Errno::INVAL,
+            "",
+            Blame::Policy("wfq".into()),
+            "does not say why",
+        );
+        check(
+            Errno::FAULT,
+            "boom, src/lib.rs:7",
+            Blame::Policy("wfq".into()),
+            "boom, src/lib.rs:7",
+        );
         check(Errno::NOMEM, "", Blame::Environment, "memory");
         check(Errno::IO, "", Blame::Baton, "not started");
     }

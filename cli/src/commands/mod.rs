@@ -60,7 +60,9 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Attach(args) => attach::attach(&search, &args),
         Command::Detach(args) => attach::detach(&search, &args),
         Command::Run(args) => run::run(&search, &args),
-        Command::Vm { command: VmCommand::Run(args) } => vm::run(&args),
+        Command::Vm {
+            command: VmCommand::Run(args),
+        } => vm::run(&args),
         Command::Bench(args) => bench::command(&search, &args),
         Command::Demo(args) => demo::demo(&search, &args),
         Command::Torture(args) => torture::torture(&args),
@@ -81,13 +83,16 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
 pub fn print(text: impl AsRef<[u8]>) -> Result<()> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_ref()).and_then(|()| out.flush()) {
-        Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => Err(Error::file("writing to standard output", &e)),
+        Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Error::file("writing to standard output", &e))
+        }
         _ => Ok(()),
     }
 }
 
 /// Prints as JSON.
 pub fn print_json(value: &impl Serialize) -> Result<()> {
-    let text = serde_json::to_string_pretty(value).map_err(|e| Error::baton(format!("no JSON came of it: {e}")))?;
+    let text = serde_json::to_string_pretty(value)
+        .map_err(|e| Error::baton(format!("no JSON came of it: {e}")))?;
     print(format!("{text}\n"))
 }

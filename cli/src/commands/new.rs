@@ -12,8 +12,8 @@ use crate::error::{Error, Result};
 
 pub fn new(args: &New) -> Result<ExitCode> {
     let (name, source) = (&args.name, artefacts::source()?);
-    let parent =
-        fs::canonicalize(&args.dir).map_err(|e| Error::file(format!("looking for {}", args.dir.display()), &e))?;
+    let parent = fs::canonicalize(&args.dir)
+        .map_err(|e| Error::file(format!("looking for {}", args.dir.display()), &e))?;
     let dir = parent.join(name);
     fs::create_dir(&dir).map_err(|e| Error::file(format!("making {}", dir.display()), &e))?;
     let template = source.join("policies/template");
@@ -23,12 +23,17 @@ pub fn new(args: &New) -> Result<ExitCode> {
     let shown = args.dir.join(name);
     let shown = shown.strip_prefix(".").unwrap_or(&shown);
     // Found by name only from the directory around it.
-    let policy = if args.dir == Path::new(".") { name.clone() } else { shown.display().to_string() };
+    let policy = if args.dir == Path::new(".") {
+        name.clone()
+    } else {
+        shown.display().to_string()
+    };
     print(format!(
         "The policy {name} is in {}; src/lib.rs says how it works.\n\n\
          build it:       baton build {policy}\n\
          try it out:     baton vm run -p {policy} -- hackbench\n\
-         and here:       baton run -p {name} -- hackbench       (where `baton doctor` says that this kernel can)\n",
+         and here:       baton run -p {name} -- hackbench       (where `baton doctor` says that \
+         this kernel can)\n",
         shown.display()
     ))?;
     Ok(ExitCode::SUCCESS)
@@ -52,18 +57,24 @@ fn manifest(name: &str, api: &Path) -> String {
     )
 }
 
-/// A relative path inside the source tree, so that the two can be moved together; from elsewhere an absolute one.
+/// A relative path inside the source tree, so that the two can be moved together; from elsewhere an
+/// absolute one.
 fn path_to(from: &Path, to: &Path, source: &Path) -> PathBuf {
     let source = fs::canonicalize(source).unwrap_or_else(|_| source.to_path_buf());
     match (from.strip_prefix(&source), to.strip_prefix(&source)) {
-        (Ok(from), Ok(to)) => from.components().map(|_| Path::new("..")).collect::<PathBuf>().join(to),
+        (Ok(from), Ok(to)) => from
+            .components()
+            .map(|_| Path::new(".."))
+            .collect::<PathBuf>()
+            .join(to),
         _ => to.to_path_buf(),
     }
 }
 
 /// Copies all files of the template but its manifest, with the new name in place of the old.
 fn copy(template: &Path, dir: &Path, name: &str) -> Result<()> {
-    let entries = fs::read_dir(template).map_err(|e| Error::file(format!("reading {}", template.display()), &e))?;
+    let entries = fs::read_dir(template)
+        .map_err(|e| Error::file(format!("reading {}", template.display()), &e))?;
     for entry in entries.flatten() {
         let (from, to) = (entry.path(), dir.join(entry.file_name()));
         if entry.file_type().is_ok_and(|t| t.is_dir()) {
@@ -72,23 +83,30 @@ fn copy(template: &Path, dir: &Path, name: &str) -> Result<()> {
             }
             fs::create_dir(&to).map_err(|e| Error::file(format!("making {}", to.display()), &e))?;
             copy(&from, &to, name)?;
-        } else if !["Cargo.toml", "Cargo.lock"].contains(&entry.file_name().to_str().unwrap_or("")) {
-            let text = fs::read_to_string(&from).map_err(|e| Error::file(format!("reading {}", from.display()), &e))?;
+        } else if !["Cargo.toml", "Cargo.lock"].contains(&entry.file_name().to_str().unwrap_or(""))
+        {
+            let text = fs::read_to_string(&from)
+                .map_err(|e| Error::file(format!("reading {}", from.display()), &e))?;
             write(&to, &renamed(&text, name))?;
         }
     }
     Ok(())
 }
 
-/// Where the template's name is a name and not the word: in quotes, in a path of Rust, in its own constant.
+/// Where the template's name is a name and not the word: in quotes, in a path of Rust, in its own
+/// constant.
 fn renamed(text: &str, name: &str) -> String {
-    let text = text.replace("`template`", &format!("`{name}`")).replace("template::", &format!("{name}::"));
-    let lines = text.split_inclusive('\n').map(|line| match line.split_once("const NAME: &'static str = \"") {
-        Some((before, after)) => {
-            let rest = after.split_once('"').map_or("", |(_, rest)| rest);
-            format!("{before}const NAME: &'static str = \"{name}\"{rest}")
+    let text = text
+        .replace("`template`", &format!("`{name}`"))
+        .replace("template::", &format!("{name}::"));
+    let lines = text.split_inclusive('\n').map(|line| {
+        match line.split_once("const NAME: &'static str = \"") {
+            Some((before, after)) => {
+                let rest = after.split_once('"').map_or("", |(_, rest)| rest);
+                format!("{before}const NAME: &'static str = \"{name}\"{rest}")
+            }
+            None => line.to_owned(),
         }
-        None => line.to_owned(),
     });
     lines.collect()
 }
@@ -108,14 +126,21 @@ mod tests {
             "    const NAME: &'static str = \"template\";\n// x\n",
             "    const NAME: &'static str = \"mine\";\n// x\n",
         );
-        check("//! `template`: a template of a policy", "//! `mine`: a template of a policy");
+        check(
+            "//! `template`: a template of a policy",
+            "//! `mine`: a template of a policy",
+        );
         check("use template::Policy;", "use mine::Policy;");
     }
 
     #[test]
     fn the_api_is_found_from_where_the_policy_is() {
         let check = |from: &str, expected: &str| {
-            let path = path_to(Path::new(from), Path::new("/no/baton/policy/api"), Path::new("/no/baton"));
+            let path = path_to(
+                Path::new(from),
+                Path::new("/no/baton/policy/api"),
+                Path::new("/no/baton"),
+            );
             assert_eq!(path, Path::new(expected));
         };
         check("/no/baton/policies/mine", "../../policy/api");
@@ -125,12 +150,24 @@ mod tests {
     #[test]
     fn a_new_policy_is_a_whole_package() {
         let dir = tempfile::tempdir().unwrap();
-        let args = New { name: "mine".into(), dir: dir.path().to_path_buf() };
-        assert_eq!(format!("{:?}", new(&args).unwrap()), format!("{:?}", ExitCode::SUCCESS));
+        let args = New {
+            name: "mine".into(),
+            dir: dir.path().to_path_buf(),
+        };
+        assert_eq!(
+            format!("{:?}", new(&args).unwrap()),
+            format!("{:?}", ExitCode::SUCCESS)
+        );
         let policy = artefacts::Policy::find(dir.path().join("mine").to_str().unwrap()).unwrap();
         assert_eq!(policy.name, "mine");
         let source = fs::read_to_string(policy.dir.join("src/lib.rs")).unwrap();
-        assert!(source.contains("const NAME: &'static str = \"mine\";"), "{source}");
-        assert!(new(&args).unwrap_err().to_string().contains("choose another name"));
+        assert!(
+            source.contains("const NAME: &'static str = \"mine\";"),
+            "{source}"
+        );
+        assert!(new(&args)
+            .unwrap_err()
+            .to_string()
+            .contains("choose another name"));
     }
 }

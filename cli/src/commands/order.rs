@@ -16,19 +16,38 @@ pub fn command(args: &Order) -> Result<ExitCode> {
     if !args.first.is_empty() {
         kernel::require_root("setting the order of policies")?;
         let _lock = Lock::take()?;
-        let loaded: Vec<String> = device.policies()?.iter().map(|info| text(&info.name)).collect();
+        let loaded: Vec<String> = device
+            .policies()?
+            .iter()
+            .map(|info| text(&info.name))
+            .collect();
         if let Some(unknown) = args.first.iter().find(|name| !loaded.contains(name)) {
-            return Err(Error::user(format!("no policy {unknown} is loaded"), "see which are: baton order"));
+            return Err(Error::user(
+                format!("no policy {unknown} is loaded"),
+                "see which are: baton order",
+            ));
         }
         device.set_order(&args.first).map_err(|errno| match errno {
-            Errno::NOENT => Error::user("one of the policies was unloaded meanwhile", "see which are: baton order"),
+            Errno::NOENT => Error::user(
+                "one of the policies was unloaded meanwhile",
+                "see which are: baton order",
+            ),
             other => Error::baton(format!("the order was not set: {other}")),
         })?;
     }
-    let order: Vec<String> = device.policies()?.iter().map(|info| text(&info.name)).collect();
+    let order: Vec<String> = device
+        .policies()?
+        .iter()
+        .map(|info| text(&info.name))
+        .collect();
     match args.output.json {
         true => print_json(&order)?,
-        false => print(order.iter().map(|name| format!("{name}\n")).collect::<String>())?,
+        false => print(
+            order
+                .iter()
+                .map(|name| format!("{name}\n"))
+                .collect::<String>(),
+        )?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -28,7 +28,10 @@ fn page(command: &mut clap::Command, path: &[String]) -> Result<Vec<u8>> {
     let mut command = &*command;
     for name in path {
         command = command.find_subcommand(name).ok_or_else(|| {
-            Error::user(format!("there is no command '{}'", path.join(" ")), "see which there are: baton --help")
+            Error::user(
+                format!("there is no command '{}'", path.join(" ")),
+                "see which there are: baton --help",
+            )
         })?;
     }
     let mut page = Vec::new();
@@ -58,10 +61,15 @@ mod tests {
     fn pages_of_commands() {
         let check = |path: &[&str], word: Option<&str>| {
             let path: Vec<_> = path.iter().map(|s| s.to_string()).collect();
-            let page = page(&mut Cli::command(), &path).ok().map(|p| String::from_utf8(p).unwrap());
+            let page = page(&mut Cli::command(), &path)
+                .ok()
+                .map(|p| String::from_utf8(p).unwrap());
             match word {
                 None => assert!(page.is_none()),
-                Some(word) => assert!(page.as_ref().is_some_and(|p| p.contains(word)), "no {word} in {page:?}"),
+                Some(word) => assert!(
+                    page.as_ref().is_some_and(|p| p.contains(word)),
+                    "no {word} in {page:?}"
+                ),
             }
         };
         check(&[], Some("baton\\-doctor"));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `baton partition`: CPUs that only some policies have. `baton share`: what a policy is sure to have of each CPU.
+//! `baton partition`: CPUs that only some policies have. `baton share`: what a policy is sure to
+//! have of each CPU.
 
 use std::process::ExitCode;
 
@@ -16,12 +17,19 @@ use crate::status::Partition;
 
 pub fn command(command: &PartitionCommand) -> Result<ExitCode> {
     match command {
-        PartitionCommand::Create { name, cpus, policies } => {
+        PartitionCommand::Create {
+            name,
+            cpus,
+            policies,
+        } => {
             let (device, _lock) = begin()?;
             if find(&device, name)?.is_some() {
                 return Err(Error::user(
                     format!("there is a partition {name} already"),
-                    format!("change its CPUs (baton partition resize {name} --cpus {cpus}), or choose another name"),
+                    format!(
+                        "change its CPUs (baton partition resize {name} --cpus {cpus}), or \
+                        choose another name"
+                    ),
                 ));
             }
             set(&device, name, cpus, policies)
@@ -34,7 +42,9 @@ pub fn command(command: &PartitionCommand) -> Result<ExitCode> {
         PartitionCommand::Destroy { name } => {
             let (device, _lock) = begin()?;
             find(&device, name)?.ok_or_else(|| absent(name))?;
-            device.set_partition(name, &CpuList::default(), &[]).map_err(|e| refused(name, &e))?;
+            device
+                .set_partition(name, &CpuList::default(), &[])
+                .map_err(|e| refused(name, &e))?;
             eprintln!("baton: the CPUs of partition {name} are all policies' again");
             Ok(ExitCode::SUCCESS)
         }
@@ -49,29 +59,47 @@ fn begin() -> Result<(Device, Lock)> {
 }
 
 fn find(device: &Device, name: &str) -> Result<Option<Partition>> {
-    Ok(device.partitions()?.into_iter().find(|partition| partition.name == name))
+    Ok(device
+        .partitions()?
+        .into_iter()
+        .find(|partition| partition.name == name))
 }
 
 fn set(device: &Device, name: &str, cpus: &CpuList, policies: &[String]) -> Result<ExitCode> {
-    let held = device.set_partition(name, cpus, policies).map_err(|e| refused(name, &e))?;
+    let held = device
+        .set_partition(name, cpus, policies)
+        .map_err(|e| refused(name, &e))?;
     let policies = policies.join(", ");
     eprintln!(
-        "baton: CPUs {cpus} run tasks of {policies} only, and no others do; CPUs were held for {} us",
+        "baton: CPUs {cpus} run tasks of {policies} only, and no others do; CPUs were held for {} \
+         us",
         held / 1000
     );
     Ok(ExitCode::SUCCESS)
 }
 
 fn absent(name: &str) -> Error {
-    Error::user(format!("there is no partition {name}"), "see which there are: baton partition list")
+    Error::user(
+        format!("there is no partition {name}"),
+        "see which there are: baton partition list",
+    )
 }
 
 pub fn refused(name: &str, refused: &Unset) -> Error {
     let what = format!("partition {name} was not changed: {}", refused.message);
     match refused.errno {
-        Errno::NOENT => Error::user(what, "load the policy first (baton load), and see baton partition list"),
-        Errno::BUSY => Error::user(what, "partitions do not overlap: shrink or destroy that one first"),
-        Errno::INVAL | Errno::NOSPC => Error::user(what, "see baton partition list, and baton status for the CPUs"),
+        Errno::NOENT => Error::user(
+            what,
+            "load the policy first (baton load), and see baton partition list",
+        ),
+        Errno::BUSY => Error::user(
+            what,
+            "partitions do not overlap: shrink or destroy that one first",
+        ),
+        Errno::INVAL | Errno::NOSPC => Error::user(
+            what,
+            "see baton partition list, and baton status for the CPUs",
+        ),
         errno => Error::baton(format!("partition {name} was not changed: {errno}")),
     }
 }
@@ -93,12 +121,17 @@ pub fn share(args: &Share) -> Result<ExitCode> {
 }
 
 pub fn set_share(device: &Device, policy: &str, percent: u32) -> Result<()> {
-    device.set_share(policy, percent).map_err(|errno| match errno {
-        Errno::NOENT => Error::user(format!("no policy {policy} is loaded"), "see which are: baton list"),
-        Errno::RANGE => Error::user(
-            format!("{percent} % for {policy} would make all shares more than 100 %"),
-            "see them with baton list, and make another one smaller first",
-        ),
-        other => Error::baton(format!("the share of {policy} was not set: {other}")),
-    })
+    device
+        .set_share(policy, percent)
+        .map_err(|errno| match errno {
+            Errno::NOENT => Error::user(
+                format!("no policy {policy} is loaded"),
+                "see which are: baton list",
+            ),
+            Errno::RANGE => Error::user(
+                format!("{percent} % for {policy} would make all shares more than 100 %"),
+                "see them with baton list, and make another one smaller first",
+            ),
+            other => Error::baton(format!("the share of {policy} was not set: {other}")),
+        })
 }

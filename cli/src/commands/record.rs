@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `baton record`: writes what a running policy is asked, and answers, to a file. `baton fault save`: the same of what a flight
-//! recorder had.
+//! `baton record`: writes what a running policy is asked, and answers, to a file.
+//! `baton fault save`: the same of what a flight recorder had.
 //!
-//! One thread empties the rings, with the real-time priority that the core gives it; this one waits for the end.
+//! One thread empties the rings, with the real-time priority that the core gives it; this one waits
+//! for the end.
 
 use std::fs::File;
 use std::io::{BufWriter, ErrorKind, Write};
@@ -75,7 +76,10 @@ struct Report {
 
 impl Report {
     fn of(files: Vec<Summary>) -> Self {
-        let mut all = Summary { file: None, ..files.last().cloned().unwrap_or_default() };
+        let mut all = Summary {
+            file: None,
+            ..files.last().cloned().unwrap_or_default()
+        };
         for file in files.iter().rev().skip(1) {
             all.events += file.events;
             all.bytes += file.bytes;
@@ -106,13 +110,25 @@ struct Output {
 impl Output {
     /// What was in the file stays there until it is known that something comes in its place.
     fn open(path: &Path) -> Result<Self> {
-        let open = |is_new| File::options().write(true).create(true).truncate(false).create_new(is_new).open(path);
+        let open = |is_new| {
+            File::options()
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .create_new(is_new)
+                .open(path)
+        };
         let (opened, is_new) = match open(true) {
             Err(e) if e.kind() == ErrorKind::AlreadyExists => (open(false), false),
             opened => (opened, true),
         };
-        let file = opened.map_err(|e| Error::file(format_args!("making {}", path.display()), &e))?;
-        Ok(Self { path: path.to_owned(), file, is_new })
+        let file =
+            opened.map_err(|e| Error::file(format_args!("making {}", path.display()), &e))?;
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+            is_new,
+        })
     }
 
     /// Nothing comes.
@@ -125,7 +141,9 @@ impl Output {
 
     /// A pipe or a device has no length, and no second one beside it.
     fn is_regular(&self) -> bool {
-        self.file.metadata().is_ok_and(|metadata| metadata.is_file())
+        self.file
+            .metadata()
+            .is_ok_and(|metadata| metadata.is_file())
     }
 }
 
@@ -160,11 +178,25 @@ impl Session {
         let stop = Arc::new(AtomicBool::new(false));
         let (begun, begins) = mpsc::channel();
         let (stopped, policy) = (Arc::clone(&stop), policy.to_owned());
-        let &How { ring, lossless, checkpoint } = how;
+        let &How {
+            ring,
+            lossless,
+            checkpoint,
+        } = how;
         let reader = thread::spawn(move || {
-            let how = if lossless { BatonRecordHow::Lossless } else { BatonRecordHow::Lossy };
+            let how = if lossless {
+                BatonRecordHow::Lossless
+            } else {
+                BatonRecordHow::Lossy
+            };
             let rings = Device::open().and_then(|device| {
-                let rings = Rings::begin(device, &policy, ring * BLOCKS_PER_MIB, how, checkpoint.is_some())?;
+                let rings = Rings::begin(
+                    device,
+                    &policy,
+                    ring * BLOCKS_PER_MIB,
+                    how,
+                    checkpoint.is_some(),
+                )?;
                 rings.map_err(|why| refused(&policy, &why))
             });
             let rings = match rings {
@@ -178,11 +210,17 @@ impl Session {
             let _ = begun.send(());
             read(rings, &policy, output, checkpoint, &stopped)
         });
-        let mut session = Self { stop, reader: Some(reader) };
+        let mut session = Self {
+            stop,
+            reader: Some(reader),
+        };
         match begins.recv() {
             Ok(()) => Ok(session),
             // The reader says why.
-            Err(_) => Err(session.join().err().unwrap_or_else(|| Error::baton("the recording did not begin"))),
+            Err(_) => Err(session
+                .join()
+                .err()
+                .unwrap_or_else(|| Error::baton("the recording did not begin"))),
         }
     }
 
@@ -192,13 +230,18 @@ impl Session {
     }
 
     fn is_over(&self) -> bool {
-        self.reader.as_ref().is_none_or(thread::JoinHandle::is_finished)
+        self.reader
+            .as_ref()
+            .is_none_or(thread::JoinHandle::is_finished)
     }
 
     fn join(&mut self) -> Result<Summary> {
         self.stop.store(true, Relaxed);
         let panicked = || Error::baton("the reader of the rings panicked");
-        self.reader.take().map_or_else(|| Err(panicked()), |reader| reader.join().map_err(|_| panicked())?)
+        self.reader.take().map_or_else(
+            || Err(panicked()),
+            |reader| reader.join().map_err(|_| panicked())?,
+        )
     }
 }
 
@@ -225,14 +268,20 @@ pub fn record(args: &Record) -> Result<ExitCode> {
     let output = args.output.as_deref().unwrap_or_else(|| Path::new(""));
     let interrupted = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&interrupted))
-            .map_err(|e| Error::environment(format!("signals cannot be received: {e}"), "try again"))?;
+        signal_hook::flag::register(signal, Arc::clone(&interrupted)).map_err(|e| {
+            Error::environment(format!("signals cannot be received: {e}"), "try again")
+        })?;
     }
     let (files, code) = record_all(args, &device, &policy, output, &interrupted)?;
     Report::of(files).print(args.out.json)?;
     let code = code?;
-    let fault = device.policy(&policy)?.filter(|info| info.state == BatonPolicyState::Faulted as u32);
-    match fault.map(|info| Ok((device.fault(info.index)?, info))).transpose()? {
+    let fault = device
+        .policy(&policy)?
+        .filter(|info| info.state == BatonPolicyState::Faulted as u32);
+    match fault
+        .map(|info| Ok((device.fault(info.index)?, info)))
+        .transpose()?
+    {
         Some((Some(fault), info)) => {
             eprint!("{}", report::fault(&Fault::new(&fault, Some(&info))));
             Ok(ExitCode::from(4))
@@ -258,24 +307,43 @@ impl<'a> Until<'a> {
             }
             None => None,
         };
-        Ok(Self { interrupted, end: args.duration.map(|duration| Instant::now() + duration), command })
+        Ok(Self {
+            interrupted,
+            end: args.duration.map(|duration| Instant::now() + duration),
+            command,
+        })
     }
 
     fn is_over(&mut self) -> Result<bool> {
-        let status = self.command.as_mut().map(Child::try_wait).transpose().map_err(lost)?.flatten();
+        let status = self
+            .command
+            .as_mut()
+            .map(Child::try_wait)
+            .transpose()
+            .map_err(lost)?
+            .flatten();
         let is_late = self.end.is_some_and(|end| Instant::now() >= end);
         Ok(status.is_some() || is_late || self.interrupted.load(Relaxed))
     }
 
     /// Waits for the command. Its exit code.
     fn finish(self) -> Result<ExitCode> {
-        let status = self.command.map(|mut command| command.wait()).transpose().map_err(lost)?;
-        Ok(status.map_or(ExitCode::SUCCESS, |status| ExitCode::from(status.code().unwrap_or(1) as u8)))
+        let status = self
+            .command
+            .map(|mut command| command.wait())
+            .transpose()
+            .map_err(lost)?;
+        Ok(status.map_or(ExitCode::SUCCESS, |status| {
+            ExitCode::from(status.code().unwrap_or(1) as u8)
+        }))
     }
 }
 
 fn lost(e: std::io::Error) -> Error {
-    Error::environment(format!("the command cannot be waited for: {e}"), "try again")
+    Error::environment(
+        format!("the command cannot be waited for: {e}"),
+        "try again",
+    )
 }
 
 /// Records one version after the other: what came of each, and the command's exit code.
@@ -286,10 +354,16 @@ fn record_all(
     output: &Path,
     interrupted: &AtomicBool,
 ) -> Result<(Vec<Summary>, Result<ExitCode>)> {
-    let how = How { ring: args.ring, lossless: args.lossless, checkpoint: args.checkpoint };
+    let how = How {
+        ring: args.ring,
+        lossless: args.lossless,
+        checkpoint: args.checkpoint,
+    };
     // Changes of its version so far, while it runs.
     let changes = || {
-        let info = device.policy(policy)?.filter(|info| info.state == BatonPolicyState::Running as u32);
+        let info = device
+            .policy(policy)?
+            .filter(|info| info.state == BatonPolicyState::Running as u32);
         Ok(info.map(|info| info.changes))
     };
     let mut before = changes()?;
@@ -327,18 +401,30 @@ fn numbered(first: &Path, number: usize) -> PathBuf {
 }
 
 fn only_policy(device: &Device) -> Result<String> {
-    let mut running = device.policies()?.into_iter().filter(|info| info.state == BatonPolicyState::Running as u32);
+    let mut running = device
+        .policies()?
+        .into_iter()
+        .filter(|info| info.state == BatonPolicyState::Running as u32);
     match (running.next(), running.next()) {
         (Some(info), None) => Ok(text(&info.name)),
-        (None, _) => Err(Error::user("no policy is running", "load one first: baton load POLICY")),
-        _ => Err(Error::user("several policies are running", "say which one: -p NAME")),
+        (None, _) => Err(Error::user(
+            "no policy is running",
+            "load one first: baton load POLICY",
+        )),
+        _ => Err(Error::user(
+            "several policies are running",
+            "say which one: -p NAME",
+        )),
     }
 }
 
 /// Gives a policy a flight recorder of so many MiB for each CPU, or takes it away.
 pub fn set_flight(device: &Device, policy: &str, mib: u32) -> Result<()> {
     let how = BatonRecordHow::Flight;
-    device.record(policy, mib * BLOCKS_PER_MIB, how, false).map(drop).map_err(|why| refused(policy, &why))
+    device
+        .record(policy, mib * BLOCKS_PER_MIB, how, false)
+        .map(drop)
+        .map_err(|why| refused(policy, &why))
 }
 
 pub fn save_fault(args: &FaultSave) -> Result<ExitCode> {
@@ -347,29 +433,56 @@ pub fn save_fault(args: &FaultSave) -> Result<ExitCode> {
         Some(policy) => policy.clone(),
         None => failed_policy(&device)?,
     };
-    let rings =
-        Rings::begin(device, &policy, 0, BatonRecordHow::Fault, false)?.map_err(|why| refused(&policy, &why))?;
-    let summary = read(rings, &policy, Output::open(&args.output)?, None, &AtomicBool::new(true))?;
+    let rings = Rings::begin(device, &policy, 0, BatonRecordHow::Fault, false)?
+        .map_err(|why| refused(&policy, &why))?;
+    let summary = read(
+        rings,
+        &policy,
+        Output::open(&args.output)?,
+        None,
+        &AtomicBool::new(true),
+    )?;
     Report::of(vec![summary]).print(args.out.json)?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn failed_policy(device: &Device) -> Result<String> {
-    let mut failed = device.policies()?.into_iter().filter(|info| info.faults != 0);
+    let mut failed = device
+        .policies()?
+        .into_iter()
+        .filter(|info| info.faults != 0);
     match (failed.next(), failed.next()) {
         (Some(info), None) => Ok(text(&info.name)),
-        (None, _) => Err(Error::user("no policy has failed", "record one that runs: baton record -o FILE")),
-        _ => Err(Error::user("several policies have failed", "say which one: -p NAME")),
+        (None, _) => Err(Error::user(
+            "no policy has failed",
+            "record one that runs: baton record -o FILE",
+        )),
+        _ => Err(Error::user(
+            "several policies have failed",
+            "say which one: -p NAME",
+        )),
     }
 }
 
 /// Why the core does not record.
 fn refused(policy: &str, refused: &Refused) -> Error {
     match refused.errno {
-        Errno::NOENT => Error::user(format!("the policy {policy} is not loaded"), format!("baton load {policy}")),
-        Errno::NODEV => Error::user(format!("the policy {policy} is not running"), "see `baton status`"),
-        Errno::BUSY => Error::user(format!("{policy} is being recorded already"), "wait for the end of that"),
-        Errno::NOMEM => Error::environment("there is not enough memory for the rings", "give fewer MiB to each CPU"),
+        Errno::NOENT => Error::user(
+            format!("the policy {policy} is not loaded"),
+            format!("baton load {policy}"),
+        ),
+        Errno::NODEV => Error::user(
+            format!("the policy {policy} is not running"),
+            "see `baton status`",
+        ),
+        Errno::BUSY => Error::user(
+            format!("{policy} is being recorded already"),
+            "wait for the end of that",
+        ),
+        Errno::NOMEM => Error::environment(
+            "there is not enough memory for the rings",
+            "give fewer MiB to each CPU",
+        ),
         Errno::OPNOTSUPP => Error::environment(
             "the clocks of this machine's CPUs do not agree (its time stamp counter is unstable)",
             "record on another machine, or in a guest (baton vm run)",
@@ -411,7 +524,10 @@ fn read(
     if output.is_regular() {
         output.file.set_len(0).map_err(failed)?;
     }
-    let mut out = Counted { file: BufWriter::with_capacity(1 << 20, output.file), bytes: 0 };
+    let mut out = Counted {
+        file: BufWriter::with_capacity(1 << 20, output.file),
+        bytes: 0,
+    };
     let mut out = FileWriter::new(&mut out, &header).map_err(failed)?;
     if let Some(state) = rings.state()? {
         out.state(0, &state).map_err(failed)?;
@@ -437,13 +553,17 @@ fn read(
                 let taken = rings.take(cpu)?;
                 summary.end = name(taken.end);
                 let Some(block) = taken.block else { break };
-                let head = block.first_chunk().and_then(|head: &[u8; HEAD_SIZE]| BlockHead::from_bytes(head));
-                let head = head.ok_or_else(|| Error::baton("the core gave a block that is none"))?;
+                let head = block
+                    .first_chunk()
+                    .and_then(|head: &[u8; HEAD_SIZE]| BlockHead::from_bytes(head));
+                let head =
+                    head.ok_or_else(|| Error::baton("the core gave a block that is none"))?;
                 // Of a flight recorder with a state to begin with, nothing is missed before that.
                 let number = *begins[cpu as usize].get_or_insert(head.number);
                 let is_from_state = header.state.is_some();
                 summary.whole &= is_from_state || number == 0;
-                out.block(block, if is_from_state { number } else { 0 }).map_err(failed)?;
+                out.block(block, if is_from_state { number } else { 0 })
+                    .map_err(failed)?;
                 summary.events += u64::from(head.events);
                 summary.lost += head.lost;
                 first = first.min(head.stamp);
@@ -467,15 +587,22 @@ fn read(
         thread::sleep(LOOK);
     }
     summary.bytes = out.get_mut().bytes;
-    let last = newest.iter().filter_map(|block| last_stamp(block)).max().unwrap_or(0);
-    summary.duration_ns =
-        (last.saturating_sub(first) as u128 * 1_000_000_000 / u128::from(header.stamp_hz.max(1))) as u64;
+    let last = newest
+        .iter()
+        .filter_map(|block| last_stamp(block))
+        .max()
+        .unwrap_or(0);
+    summary.duration_ns = (last.saturating_sub(first) as u128 * 1_000_000_000
+        / u128::from(header.stamp_hz.max(1))) as u64;
     Ok(summary)
 }
 
 fn header(rings: &mut Rings, policy: &str) -> Result<Header> {
     let device = Device::open()?;
-    let release = rustix::system::uname().release().to_string_lossy().into_owned();
+    let release = rustix::system::uname()
+        .release()
+        .to_string_lossy()
+        .into_owned();
     let mut header = Header {
         policy: policy.into(),
         version: rings.about.version,
@@ -518,11 +645,23 @@ fn name(end: u32) -> &'static str {
 }
 
 fn words(summary: &Summary) -> String {
-    let Summary { file, policy, version, events, bytes, lost, checkpoints, end, duration_ns, .. } = summary;
+    let Summary {
+        file,
+        policy,
+        version,
+        events,
+        bytes,
+        lost,
+        checkpoints,
+        end,
+        duration_ns,
+        ..
+    } = summary;
     let file = file.as_deref().unwrap_or_else(|| Path::new("")).display();
     let each = *bytes as f64 / (*events).max(1) as f64;
     let mut text = format!(
-        "{policy} version {version}: {events} events in {}, {:.1} MiB ({each:.1} bytes each), {lost} lost; {end}\n",
+        "{policy} version {version}: {events} events in {}, {:.1} MiB ({each:.1} bytes each), \
+         {lost} lost; {end}\n",
         tables::time(*duration_ns),
         *bytes as f64 / f64::from(1 << 20),
     );
@@ -535,7 +674,8 @@ fn words(summary: &Summary) -> String {
     match summary.whole {
         true => text + &format!("  replay it:  baton replay {file}\n"),
         false => {
-            text += "  its beginning is gone, and the policy saves no state: it can be read, and not replayed\n";
+            text += "  its beginning is gone, and the policy saves no state: it can be read, and \
+                not replayed\n";
             text + &format!("  read it:    baton trace print {file}\n")
         }
     }
@@ -547,7 +687,9 @@ mod tests {
 
     #[test]
     fn files_of_later_versions_have_numbers() {
-        let check = |first: &str, expected: &str| assert_eq!(numbered(Path::new(first), 2), Path::new(expected));
+        let check = |first: &str, expected: &str| {
+            assert_eq!(numbered(Path::new(first), 2), Path::new(expected))
+        };
         check("wfq.rec", "wfq-2.rec");
         check("/tmp/a.b/wfq", "/tmp/a.b/wfq-2");
         check("./x.y.rec", "./x.y-2.rec");
@@ -557,19 +699,37 @@ mod tests {
     fn what_a_recording_came_to() {
         let of = |duration_ns, events, bytes| {
             let policy = "wfq".to_string();
-            let summary = Summary { policy, version: 2, events, bytes, duration_ns, ..Summary::default() };
-            words(&summary).lines().next().unwrap_or_default().to_string()
+            let summary = Summary {
+                policy,
+                version: 2,
+                events,
+                bytes,
+                duration_ns,
+                ..Summary::default()
+            };
+            words(&summary)
+                .lines()
+                .next()
+                .unwrap_or_default()
+                .to_string()
         };
         let mib = 1 << 20;
         let long = of(12_500_000_000, mib, 4 * mib);
-        assert!(long.starts_with("wfq version 2: 1048576 events in 12.5 s, 4.0 MiB (4.0 bytes each)"), "{long}");
-        // Short ones are not of no time, and those without events have no size of an event that is no number.
+        assert!(
+            long.starts_with("wfq version 2: 1048576 events in 12.5 s, 4.0 MiB (4.0 bytes each)"),
+            "{long}"
+        );
+        // Short ones are not of no time, and those without events have no size of an event that is
+        // no number.
         for (duration_ns, expected) in [(3_200_000, "in 3.20 ms,"), (45_000, "in 45.0 µs,")] {
             let short = of(duration_ns, 10, 100);
             assert!(short.contains(expected), "{short}");
         }
         let empty = of(0, 0, 128);
-        assert!(empty.contains(": 0 events in ") && !empty.contains("NaN"), "{empty}");
+        assert!(
+            empty.contains(": 0 events in ") && !empty.contains("NaN"),
+            "{empty}"
+        );
     }
 
     #[test]

@@ -26,7 +26,8 @@ pub struct Replay {
     /// The recording.
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// The policy: a name in Baton's policies/ or here, a path, or a library. [default: the one that was recorded]
+    /// The policy: a name in Baton's policies/ or here, a path, or a library. [default: the one
+    /// that was recorded]
     #[arg(short, long, value_name = "POLICY|FILE.so")]
     pub policy: Option<String>,
     /// Options of the policy: KEY=VALUE,KEY=VALUE. [default: those that were recorded]
@@ -35,16 +36,19 @@ pub struct Replay {
     /// All CPUs on one thread, by turns. [default: a thread for each]
     #[arg(long)]
     pub single: bool,
-    /// Begin at the last checkpoint that is not after the event with this number, or not later than this after the first call: 5000, 100ms.
+    /// Begin at the last checkpoint that is not after the event with this number, or not later than
+    /// this after the first call: 5000, 100ms.
     #[arg(long, value_name = "N|TIME", value_parser = place)]
     pub from: Option<Until>,
     /// Stop before the event with this number, or so long after the first call: 5000, 100ms.
     #[arg(long, value_name = "N|TIME", value_parser = place)]
     pub until: Option<Until>,
-    /// Call the function `baton_replay_stop` just before the call that is event N: a place for a debugger's breakpoint.
+    /// Call the function `baton_replay_stop` just before the call that is event N: a place for a
+    /// debugger's breakpoint.
     #[arg(long, value_name = "N")]
     pub stop_at: Option<u64>,
-    /// In the debugger, which stops where the policy fails, and at --stop-at. What comes after -- is for gdb.
+    /// In the debugger, which stops where the policy fails, and at --stop-at. What comes after --
+    /// is for gdb.
     #[arg(long, conflicts_with_all = ["json", "until", "print"])]
     pub gdb: bool,
     /// Further arguments of gdb's, as -batch -ex 'info locals'.
@@ -82,12 +86,17 @@ pub fn command(args: &Replay) -> Result<ExitCode> {
         return Err(debug(args, &recording)?);
     }
     let policy = policy(args, &recording)?;
-    let from = args.from.map(|place| baton_replay::checkpoint_before(&recording, place)).transpose().map_err(|why| {
-        Error::user(
+    let from = args
+        .from
+        .map(|place| baton_replay::checkpoint_before(&recording, place))
+        .transpose()
+        .map_err(|why| {
+            Error::user(
             format!("{} cannot be replayed from there: {why}", args.file.display()),
-            "leave out --from, or see `baton trace stats`; `baton record` and `baton sim` make checkpoints with --checkpoint TIME",
+            "leave out --from, or see `baton trace stats`; `baton record` and `baton sim` make \
+             checkpoints with --checkpoint TIME",
         )
-    })?;
+        })?;
     let options = Options {
         single: args.single,
         policy_options: args.options.clone(),
@@ -100,22 +109,35 @@ pub fn command(args: &Replay) -> Result<ExitCode> {
     let (progress, name) = (options.progress.clone(), policy.name());
     std::thread::spawn(move || watch(&progress, &name, &over));
     let outcome = baton_replay::replay(&recording, policy, &options).map_err(|why| {
-        Error::user(format!("{} cannot be replayed: {why}", args.file.display()), "see docs/replay.md")
+        Error::user(
+            format!("{} cannot be replayed: {why}", args.file.display()),
+            "see docs/replay.md",
+        )
     })?;
     drop(running);
     let what_if = match &outcome.end {
-        End::Diverged(divergence) if args.what_if => Some(go_on(args, &recording, policy, divergence)?),
+        End::Diverged(divergence) if args.what_if => {
+            Some(go_on(args, &recording, policy, divergence)?)
+        }
         _ => None,
     };
     let next = match outcome.end {
-        End::Gap { .. } => baton_replay::checkpoint_after(&recording, &outcome, &options).map(|mark| mark.number),
+        End::Gap { .. } => {
+            baton_replay::checkpoint_after(&recording, &outcome, &options).map(|mark| mark.number)
+        }
         _ => None,
     };
     if args.print {
         trace::print_words(&recording, outcome.first..outcome.first + outcome.events)?;
     }
     match args.json {
-        true => print_json(&as_json(&recording, &policy, &outcome, next, what_if.as_ref()))?,
+        true => print_json(&as_json(
+            &recording,
+            &policy,
+            &outcome,
+            next,
+            what_if.as_ref(),
+        ))?,
         false => {
             let after = what_if.as_ref().map_or_else(String::new, what_if_words);
             print(words(args, &recording, &policy, &outcome, next) + &after)?;
@@ -127,27 +149,44 @@ pub fn command(args: &Replay) -> Result<ExitCode> {
             "see above for why; record anew, with a larger --ring if events were lost",
         ));
     }
-    Ok(if matches!(outcome.end, End::Diverged(_)) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(if matches!(outcome.end, End::Diverged(_)) {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
 }
 
-fn go_on(args: &Replay, recording: &Recording, policy: Policy, divergence: &Divergence) -> Result<WhatIf> {
+fn go_on(
+    args: &Replay,
+    recording: &Recording,
+    policy: Policy,
+    divergence: &Divergence,
+) -> Result<WhatIf> {
     let header = &recording.header;
     let is_other = args.policy.is_some() || args.options.is_some();
     let recorded = is_other.then(|| recorded_policy(recording).ok()).flatten();
-    let recorded =
-        recorded.map(|policy| Side { policy, options: None, name: format!("{}, as recorded", header.policy) });
+    let recorded = recorded.map(|policy| Side {
+        policy,
+        options: None,
+        name: format!("{}, as recorded", header.policy),
+    });
     let name = match &args.options {
         Some(options) => format!("{}:{options}", policy.name()),
         None => policy.name(),
     };
-    let other = Side { policy, options: args.options.clone(), name };
+    let other = Side {
+        policy,
+        options: args.options.clone(),
+        name,
+    };
     what_if::go_on(recording, recorded.as_ref(), &other, divergence)
 }
 
 fn what_if_words(what: &WhatIf) -> String {
     let [queued, running, asleep] = what.tasks;
     let mut text = format!(
-        "WHAT IF from event {} on, at {}: {queued} tasks with the policy, {running} on CPUs, {asleep} asleep\n",
+        "WHAT IF from event {} on, at {}: {queued} tasks with the policy, {running} on CPUs, \
+         {asleep} asleep\n",
         what.number,
         seconds(what.at)
     );
@@ -156,18 +195,23 @@ fn what_if_words(what: &WhatIf) -> String {
     }
     let runs: Vec<_> = what.runs.iter().map(|done| &done.run).collect();
     text += &tables::runs(&runs);
-    what.runs.iter().flat_map(|done| &done.faults).for_each(|fault| text += &report::fault(fault));
+    what.runs
+        .iter()
+        .flat_map(|done| &done.faults)
+        .for_each(|fault| text += &report::fault(fault));
     text
 }
 
-/// Becomes the debugger, with the same replay to run in it on one thread. Comes back only if it cannot, with the reason.
+/// Becomes the debugger, with the same replay to run in it on one thread. Comes back only if it
+/// cannot, with the reason.
 fn debug(args: &Replay, recording: &Recording) -> Result<Error> {
     let header = &recording.header;
     let policy = match &args.policy {
         Some(name) => artefacts::Policy::find(name),
         // Several versions of a policy have its name.
         None => artefacts::Policy::find(&header.policy).or_else(|error| {
-            artefacts::Policy::find(&format!("{}-v{}", header.policy, header.version)).map_err(|_| error)
+            artefacts::Policy::find(&format!("{}-v{}", header.policy, header.version))
+                .map_err(|_| error)
         }),
     }?;
     let library = artefacts::debuggable(&policy)?;
@@ -175,13 +219,33 @@ fn debug(args: &Replay, recording: &Recording) -> Result<Error> {
     // In the tree paths begin at its top: hosts/native/build.sh.
     let inside = policy.dir.strip_prefix(&source).unwrap_or(&policy.dir);
     let places = format!("{}/:{}/", inside.display(), policy.dir.display());
-    let own = std::env::current_exe()
-        .map_err(|e| Error::environment(format!("where this program is cannot be told: {e}"), "give /proc to it"))?;
+    let own = std::env::current_exe().map_err(|e| {
+        Error::environment(
+            format!("where this program is cannot be told: {e}"),
+            "give /proc to it",
+        )
+    })?;
     let mut gdb = Command::new("gdb");
-    gdb.arg("-q").args(["-iex", "set debuginfod enabled off", "-iex", "set auto-load python-scripts off", "-iex"]);
-    gdb.arg(format!("directory {}", source.display())).arg("-x").arg(source.join("check/replay/replay.py"));
-    gdb.args(["-ex", "run"]).args(&args.for_gdb).arg("--args").arg(own).arg("replay").arg(&args.file).arg("--single");
-    gdb.arg("--policy").arg(library).env("BATON_POLICY_PLACES", places);
+    gdb.arg("-q").args([
+        "-iex",
+        "set debuginfod enabled off",
+        "-iex",
+        "set auto-load python-scripts off",
+        "-iex",
+    ]);
+    gdb.arg(format!("directory {}", source.display()))
+        .arg("-x")
+        .arg(source.join("check/replay/replay.py"));
+    gdb.args(["-ex", "run"])
+        .args(&args.for_gdb)
+        .arg("--args")
+        .arg(own)
+        .arg("replay")
+        .arg(&args.file)
+        .arg("--single");
+    gdb.arg("--policy")
+        .arg(library)
+        .env("BATON_POLICY_PLACES", places);
     if let Some(options) = &args.options {
         gdb.args(["--options", options]);
     }
@@ -194,14 +258,18 @@ fn debug(args: &Replay, recording: &Recording) -> Result<Error> {
     let failed = gdb.exec();
     Ok(Error::environment(
         format!("gdb cannot be run: {failed}"),
-        "install it (apt install gdb), or run this in Baton's root, which has it: vm/enter baton replay --gdb ...",
+        "install it (apt install gdb), or run this in Baton's root, which has it: vm/enter baton \
+         replay --gdb ...",
     ))
 }
 
 fn policy(args: &Replay, recording: &Recording) -> Result<Policy> {
     match &args.policy {
         Some(file) if file.ends_with(".so") => Policy::open(file.as_ref()).map_err(|why| {
-            Error::user(why, "give a library that `baton sim` or `baton replay` has built, or a policy's name")
+            Error::user(
+                why,
+                "give a library that `baton sim` or `baton replay` has built, or a policy's name",
+            )
         }),
         Some(name) => artefacts::native(name),
         None => recorded_policy(recording),
@@ -211,21 +279,28 @@ fn policy(args: &Replay, recording: &Recording) -> Result<Policy> {
 fn recorded_policy(recording: &Recording) -> Result<Policy> {
     let header = &recording.header;
     // Several versions of a policy have its name.
-    artefacts::native(&header.policy)
-        .or_else(|error| artefacts::native(&format!("{}-v{}", header.policy, header.version)).map_err(|_| error))
+    artefacts::native(&header.policy).or_else(|error| {
+        artefacts::native(&format!("{}-v{}", header.policy, header.version)).map_err(|_| error)
+    })
 }
 
 /// How long a replay may stand still, of this machine's time.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Ends this program when a call of a policy does not come back: nothing else can. Until the other end of `over` goes.
+/// Ends this program when a call of a policy does not come back: nothing else can. Until the other
+/// end of `over` goes.
 fn watch(progress: &AtomicU64, policy: &str, over: &mpsc::Receiver<()>) {
     let mut seen = None;
     while over.recv_timeout(PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout) {
         let now = progress.load(Relaxed);
         if seen == Some(now) && !is_traced() {
-            let what = format!("the replay has stood still for {} s, after {} events", PATIENCE.as_secs(), now);
-            let next = "a call does not come back: see where with `baton replay --gdb ...`, and Ctrl-C there";
+            let what = format!(
+                "the replay has stood still for {} s, after {} events",
+                PATIENCE.as_secs(),
+                now
+            );
+            let next = "a call does not come back: see where with `baton replay --gdb ...`, and \
+                Ctrl-C there";
             eprintln!("baton: {}", Error::policy(policy, what, next));
             std::process::exit(4);
         }
@@ -236,24 +311,51 @@ fn watch(progress: &AtomicU64, policy: &str, over: &mpsc::Receiver<()>) {
 /// Is there a debugger?
 fn is_traced() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    status.lines().any(|line| line.strip_prefix("TracerPid:").is_some_and(|pid| pid.trim() != "0"))
+    status.lines().any(|line| {
+        line.strip_prefix("TracerPid:")
+            .is_some_and(|pid| pid.trim() != "0")
+    })
 }
 
 /// `next` is the event from which on it can be replayed after a gap.
-fn words(args: &Replay, recording: &Recording, policy: &Policy, outcome: &Outcome, next: Option<u64>) -> String {
+fn words(
+    args: &Replay,
+    recording: &Recording,
+    policy: &Policy,
+    outcome: &Outcome,
+    next: Option<u64>,
+) -> String {
     let header = &recording.header;
-    let Outcome { first, events, all, calls, .. } = outcome;
-    let from = if *first == 0 { String::new() } else { format!(" from the checkpoint before event {first} on") };
+    let Outcome {
+        first,
+        events,
+        all,
+        calls,
+        ..
+    } = outcome;
+    let from = if *first == 0 {
+        String::new()
+    } else {
+        format!(" from the checkpoint before event {first} on")
+    };
     let mut text = match &outcome.end {
         End::Whole if *first == 0 => format!("same: all {events} events, {calls} calls\n"),
         End::Whole => format!("same: {events} of {all} events{from}, {calls} calls, to the end\n"),
-        End::Until => format!("same: {events} of {all} events{from}, {calls} calls, to where it was to stop\n"),
+        End::Until => format!(
+            "same: {events} of {all} events{from}, {calls} calls, to where it was to stop\n"
+        ),
         End::Gap { cpu, what } => {
             let next = match next {
-                Some(number) => format!("  next      baton replay {} --from {number}\n", args.file.display()),
+                Some(number) => format!(
+                    "  next      baton replay {} --from {number}\n",
+                    args.file.display()
+                ),
                 None => String::new(),
             };
-            format!("same: {events} of {all} events{from}, {calls} calls, up to a gap on CPU {cpu}: {what}\n{next}")
+            format!(
+                "same: {events} of {all} events{from}, {calls} calls, up to a gap on CPU \
+                {cpu}: {what}\n{next}"
+            )
         }
         End::Diverged(divergence) => divergence_words(args, divergence, recording.begin()),
     };
@@ -261,12 +363,16 @@ fn words(args: &Replay, recording: &Recording, policy: &Policy, outcome: &Outcom
         text.push_str(&fault_words(fault, recording.begin()));
     }
     for damage in &recording.damage {
-        text.push_str(&format!("  damaged   bytes {} to {} of the file\n", damage.place.start, damage.place.end));
+        text.push_str(&format!(
+            "  damaged   bytes {} to {} of the file\n",
+            damage.place.start, damage.place.end
+        ));
     }
     let (took, recorded) = (outcome.elapsed.as_secs_f64(), outcome.recorded as f64 / 1e9);
     let speed = *events as f64 / took.max(1e-9);
     text.push_str(&format!(
-        "  recorded  {} version {} on {}: {} CPUs, {recorded:.3} s\n  replayed  {} version {} in {took:.3} s: {:.2} million \
+        "  recorded  {} version {} on {}: {} CPUs, {recorded:.3} s\n  replayed  {} version {} in \
+         {took:.3} s: {:.2} million \
          events a second, {:.2} times as fast as it was recorded\n",
         header.policy,
         header.version,
@@ -281,33 +387,67 @@ fn words(args: &Replay, recording: &Recording, policy: &Policy, outcome: &Outcom
 }
 
 fn divergence_words(args: &Replay, divergence: &Divergence, begin: u64) -> String {
-    let Divergence { number, call, now, cpu, method, task, expected, got, before, cause, .. } = divergence;
+    let Divergence {
+        number,
+        call,
+        now,
+        cpu,
+        method,
+        task,
+        expected,
+        got,
+        before,
+        cause,
+        ..
+    } = divergence;
     let task = task.map_or(String::new(), |task| format!(", about task {task}"));
-    let from = args.from.map_or(String::new(), |place| format!(" --from {}", as_argument(place)));
+    let from = args.from.map_or(String::new(), |place| {
+        format!(" --from {}", as_argument(place))
+    });
     let cause = match cause {
         Cause::OtherPolicy => {
-            "fed the same again it does the same: the policy, or its options, are not the recorded ones"
+            "fed the same again it does the same: the policy, or its options, are not the recorded \
+             ones"
         }
         Cause::Nondeterministic => {
-            "the policy is not deterministic: fed the same again it does something else again. It goes by what is not in the \
-             recording: an address, the order of a hash, a value that several CPUs change and that is not Shared"
+            "the policy is not deterministic: fed the same again it does something else again. It \
+             goes by what is not in the \
+             recording: an address, the order of a hash, a value that several CPUs change and that \
+             is not Shared"
         }
     };
     format!(
-        "DIVERGENCE at event {number}: {} on CPU {cpu}, in {method}{task}\n  recorded  {expected}\n  got       {got}\n  cause     \
+        "DIVERGENCE at event {number}: {} on CPU {cpu}, in {method}{task}\n  recorded  \
+         {expected}\n  got       {got}\n  cause     \
          {cause}\n  before\n{}\n  see       baton replay {}{from} --gdb --stop-at {call}\n",
         seconds(now.saturating_sub(begin)),
-        before.iter().map(|line| format!("    {line}")).collect::<Vec<_>>().join("\n"),
+        before
+            .iter()
+            .map(|line| format!("    {line}"))
+            .collect::<Vec<_>>()
+            .join("\n"),
         args.file.display(),
     )
 }
 
 fn fault_words(fault: &Fault, begin: u64) -> String {
-    let Fault { number, now, cpu, method, task, kind, message, place } = fault;
+    let Fault {
+        number,
+        now,
+        cpu,
+        method,
+        task,
+        kind,
+        message,
+        place,
+    } = fault;
     let task = task.map_or(String::new(), |task| format!(", about task {task}"));
-    let place = place.as_ref().map_or(String::new(), |place| format!("  source    {place}\n"));
+    let place = place
+        .as_ref()
+        .map_or(String::new(), |place| format!("  source    {place}\n"));
     format!(
-        "FAULT as recorded, at event {number}: {kind} in {method}{task}, {} on CPU {cpu}\n{place}  message   {message}\n",
+        "FAULT as recorded, at event {number}: {kind} in {method}{task}, {} on CPU {cpu}\n{place}  \
+         message   {message}\n",
         seconds(now.saturating_sub(begin))
     )
 }

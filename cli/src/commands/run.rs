@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `baton run`: a command under a policy. This process joins the policy and starts the command, which inherits class and
-//! policy, as does all that it starts.
+//! `baton run`: a command under a policy. This process joins the policy and starts the command,
+//! which inherits class and policy, as does all that it starts.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitCode};
@@ -28,18 +28,29 @@ pub fn run(search: &Search, args: &Run) -> Result<ExitCode> {
     // An open device would keep the command from unloading the core.
     drop(device);
     // Before the command is started, so that no signal falls between.
-    let signals = SignalsInfo::<WithOrigin>::new([SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM])
-        .map_err(|e| Error::environment(format!("signals cannot be received: {e}"), "try again"))?;
+    let signals = SignalsInfo::<WithOrigin>::new([
+        SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM,
+    ])
+    .map_err(|e| Error::environment(format!("signals cannot be received: {e}"), "try again"))?;
     let mut child = start(&args.command)?;
     forward(signals, &child)?;
-    let status = child.wait().map_err(|e| Error::environment(format!("waiting for the command: {e}"), "try again"))?;
+    let status = child
+        .wait()
+        .map_err(|e| Error::environment(format!("waiting for the command: {e}"), "try again"))?;
     let code = exit_code(status.code(), status.signal());
     // A policy that was unloaded meanwhile had no fault that can still be seen.
     match newest_fault(&args.policy)?.filter(|fault| fault.serial > before) {
         Some(fault) => {
             eprint!("{}", report::fault(&fault));
-            let what = format!("{} was stopped by a fault while the command ran, which ended with {code}", args.policy);
-            Err(Error::policy(&args.policy, what, "see the report above; what was measured is not this policy's"))
+            let what = format!(
+                "{} was stopped by a fault while the command ran, which ended with {code}",
+                args.policy
+            );
+            Err(Error::policy(
+                &args.policy,
+                what,
+                "see the report above; what was measured is not this policy's",
+            ))
         }
         None => Ok(ExitCode::from(code)),
     }
@@ -51,7 +62,9 @@ fn exit_code(code: Option<i32>, signal: Option<i32>) -> u8 {
 }
 
 fn start(command: &[String]) -> Result<Child> {
-    let (program, arguments) = command.split_first().ok_or_else(|| Error::baton("there is no command"))?;
+    let (program, arguments) = command
+        .split_first()
+        .ok_or_else(|| Error::baton("there is no command"))?;
     Command::new(program).args(arguments).spawn().map_err(|e| {
         let what = format!("{program} cannot be run: {e}");
         match e.kind() {
@@ -61,16 +74,20 @@ fn start(command: &[String]) -> Result<Child> {
     })
 }
 
-/// Passes signals from other processes on to the command. Those from the terminal go to all its processes anyway, and are
-/// only kept from ending this one.
+/// Passes signals from other processes on to the command. Those from the terminal go to all its
+/// processes anyway, and are only kept from ending this one.
 fn forward(mut signals: SignalsInfo<WithOrigin>, child: &Child) -> Result<()> {
-    let pid = Pid::from_raw(child.id() as i32).ok_or_else(|| Error::baton("the command has no pid"))?;
+    let pid =
+        Pid::from_raw(child.id() as i32).ok_or_else(|| Error::baton("the command has no pid"))?;
     // By descriptor, as the number may be another's once the command has ended.
-    let command = pidfd_open(pid, PidfdFlags::empty())
-        .map_err(|e| Error::environment(format!("the command cannot be watched: {e}"), "try again"))?;
+    let command = pidfd_open(pid, PidfdFlags::empty()).map_err(|e| {
+        Error::environment(format!("the command cannot be watched: {e}"), "try again")
+    })?;
     std::thread::spawn(move || {
         for origin in &mut signals {
-            if let Some(signal) = Signal::from_named_raw(origin.signal).filter(|_| origin.process.is_some()) {
+            if let Some(signal) =
+                Signal::from_named_raw(origin.signal).filter(|_| origin.process.is_some())
+            {
                 // It fails when the command has ended, and then there is nobody to tell.
                 let _ = pidfd_send_signal(&command, signal);
             }
@@ -80,9 +97,15 @@ fn forward(mut signals: SignalsInfo<WithOrigin>, child: &Child) -> Result<()> {
 }
 
 fn newest_fault(policy: &str) -> Result<Option<Fault>> {
-    let Some(device) = Device::open_if_loaded()? else { return Ok(None) };
-    let Some(info) = device.policy(policy)? else { return Ok(None) };
-    Ok(device.fault(info.index)?.map(|fault| Fault::new(&fault, Some(&info))))
+    let Some(device) = Device::open_if_loaded()? else {
+        return Ok(None);
+    };
+    let Some(info) = device.policy(policy)? else {
+        return Ok(None);
+    };
+    Ok(device
+        .fault(info.index)?
+        .map(|fault| Fault::new(&fault, Some(&info))))
 }
 
 #[cfg(test)]

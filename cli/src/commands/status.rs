@@ -25,7 +25,9 @@ pub fn status(json: bool) -> Result<ExitCode> {
         false => print(report::status(&status))?,
     }
     if !json && status.core.is_some_and(|core| !core.attached) && shim::is_pinned() {
-        eprintln!("baton: the kernel has thrown the shim out; its log says why (dmesg | grep sched_ext).");
+        eprintln!(
+            "baton: the kernel has thrown the shim out; its log says why (dmesg | grep sched_ext)."
+        );
         eprintln!("baton: `baton load POLICY` attaches it again");
     }
     Ok(ExitCode::SUCCESS)
@@ -49,7 +51,12 @@ mod tests {
             assert_eq!(json[name], serde_json::json!([]), "{name}");
         }
         assert!(json["core"].is_null());
-        assert_eq!(json.as_object().map(serde_json::Map::len), Some(names.len() + 1));
-        assert!(!report::list(&[]).contains("NaN") && !report::status(&Status::default()).is_empty());
+        assert_eq!(
+            json.as_object().map(serde_json::Map::len),
+            Some(names.len() + 1)
+        );
+        assert!(
+            !report::list(&[]).contains("NaN") && !report::status(&Status::default()).is_empty()
+        );
     }
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `baton switch`: another policy takes over all tasks of one, with no moment under the fallback or the kernel's own scheduler.
+//! `baton switch`: another policy takes over all tasks of one, with no moment under the fallback or
+//! the kernel's own scheduler.
 //!
-//! Killed before the request, the new policy is loaded and has no tasks; killed after it, the old one is. Doing it again completes
-//! it, or says what is missing.
+//! Killed before the request, the new policy is loaded and has no tasks; killed after it, the old
+//! one is. Doing it again completes it, or says what is missing.
 
 use std::process::ExitCode;
 
@@ -29,29 +30,47 @@ pub fn command(search: &Search, args: &Switch) -> Result<ExitCode> {
     let lock = Lock::take()?;
     let (from, to) = (args.from.as_str(), args.to.as_str());
     if from == to {
-        return Err(Error::user(format!("{from} has its tasks already"), "name two policies: baton switch FROM TO"));
+        return Err(Error::user(
+            format!("{from} has its tasks already"),
+            "name two policies: baton switch FROM TO",
+        ));
     }
     let device = Device::open()?;
     if device.policy(from)?.is_none() {
-        return Err(Error::user(format!("no policy {from} is loaded"), "see which are: baton list"));
+        return Err(Error::user(
+            format!("no policy {from} is loaded"),
+            "see which are: baton list",
+        ));
     }
-    let how = LoadOptions { options: args.options.clone(), module: args.module.clone(), ..Default::default() };
+    let how = LoadOptions {
+        options: args.options.clone(),
+        module: args.module.clone(),
+        ..Default::default()
+    };
     load::prepare(search, &device, to, &how)?;
-    let held_ns = device.switch(from, to).map_err(|errno| not_switched(from, to, errno))?;
+    let held_ns = device
+        .switch(from, to)
+        .map_err(|errno| not_switched(from, to, errno))?;
     if !args.keep {
         unload::remove_named(&device, from)?;
     }
     drop(lock);
     match args.output.json {
         true => print_json(&Done { from, to, held_ns })?,
-        false => print(format!("{to} has all tasks of {from}; CPUs were held for {:.1} us\n", held_ns as f64 / 1e3))?,
+        false => print(format!(
+            "{to} has all tasks of {from}; CPUs were held for {:.1} us\n",
+            held_ns as f64 / 1e3
+        ))?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
 fn not_switched(from: &str, to: &str, errno: Errno) -> Error {
     match errno {
-        Errno::NOENT => Error::user(format!("{from} or {to} was unloaded meanwhile"), "see baton list, and try again"),
+        Errno::NOENT => Error::user(
+            format!("{from} or {to} was unloaded meanwhile"),
+            "see baton list, and try again",
+        ),
         Errno::NODEV => Error::user(
             format!("{from} or {to} is not running, so that there is nothing to switch"),
             "baton status says why",

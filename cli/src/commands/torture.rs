@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `baton torture`: everything that can happen to a task, at once, for minutes, under a policy that has them all.
+//! `baton torture`: everything that can happen to a task, at once, for minutes, under a policy that
+//! has them all.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -13,12 +14,13 @@ use super::vm::boot;
 use crate::error::{Error, Result};
 use crate::names;
 
-/// What runs in the guest: SECONDS, POLICY and STALL are put in. The core's own watch is the judge of who waits too long; the
-/// harness is that of the kernel's log.
+/// What runs in the guest: SECONDS, POLICY and STALL are put in. The core's own watch is the judge
+/// of who waits too long; the harness is that of the kernel's log.
 const SCRIPT: &str = include_str!("torture.sh");
 
-/// Each instruction counts as 2^SHIFT ns: 250 million in a second of the guest, for all its CPUs together. Its clock does not
-/// depend on how busy this machine is, and its CPUs take turns after far less than a tick; without counting they do after 100 ms.
+/// Each instruction counts as 2^SHIFT ns: 250 million in a second of the guest, for all its CPUs
+/// together. Its clock does not depend on how busy this machine is, and its CPUs take turns after
+/// far less than a tick; without counting they do after 100 ms.
 const SHIFT: u8 = 2;
 
 #[derive(clap::Args, Debug)]
@@ -35,7 +37,8 @@ pub struct Torture {
     /// Versions of the policy, of which one takes the place of the other all the time.
     #[arg(long, value_name = "POLICY,POLICY", value_delimiter = ',')]
     pub versions: Vec<String>,
-    /// A task that is queued for longer than this fails the run, in ms of the guest's time; at least 50.
+    /// A task that is queued for longer than this fails the run, in ms of the guest's time; at
+    /// least 50.
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(50..))]
     pub stall: u32,
     /// Where to put the guest's kernel log.
@@ -45,14 +48,24 @@ pub struct Torture {
 
 pub fn torture(args: &Torture) -> Result<ExitCode> {
     let seconds = (args.minutes * 60.0).ceil().max(1.0) as u64;
-    let versions = args.versions.iter().map(|v| names::policy(v)).collect::<std::result::Result<Vec<_>, _>>();
-    let versions = versions.map_err(|why| Error::user(why, "give the names of two policies: --versions A,B"))?;
-    let built = if versions.is_empty() { std::slice::from_ref(&args.policy) } else { &versions };
+    let versions = args
+        .versions
+        .iter()
+        .map(|v| names::policy(v))
+        .collect::<std::result::Result<Vec<_>, _>>();
+    let versions = versions
+        .map_err(|why| Error::user(why, "give the names of two policies: --versions A,B"))?;
+    let built = if versions.is_empty() {
+        std::slice::from_ref(&args.policy)
+    } else {
+        &versions
+    };
     let script = SCRIPT
         .replace("@SECONDS@", &seconds.to_string())
         .replace("@POLICY@", &args.policy)
         .replace("@VERSIONS@", &versions.join(" "))
-        // The core looks every quarter of its limit, so that it finds it exceeded by a quarter at most.
+        // The core looks every quarter of its limit, so that it finds it exceeded by a quarter at
+        // most.
         .replace("@STALL@", &(args.stall * 4 / 5).to_string());
     let vm = Vm {
         cpus: args.cpus,
@@ -60,10 +73,19 @@ pub fn torture(args: &Torture) -> Result<ExitCode> {
         icount: Some(SHIFT),
         command: vec!["sh".into(), "-c".into(), script],
         tools: vec!["stress-ng".into()],
-        files_in: guest_with(&built.iter().cloned().map(Subject::Policy).collect::<Vec<_>>())?,
+        files_in: guest_with(
+            &built
+                .iter()
+                .cloned()
+                .map(Subject::Policy)
+                .collect::<Vec<_>>(),
+        )?,
         timeout: Duration::from_secs(300 + seconds * 6),
         ..Default::default()
     };
-    eprintln!("baton: {} for {seconds} s of guest time on {} CPUs", args.policy, args.cpus);
+    eprintln!(
+        "baton: {} for {seconds} s of guest time on {} CPUs",
+        args.policy, args.cpus
+    );
     boot(&vm, args.log.as_deref(), |_| Ok(()))
 }

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# Run by `baton torture` in the guest.
-# What the kernel and its modules have allocated, KiB. Slabs that are empty are given back first, as many caches keep some.
+# Run by `baton torture` in the guest. What the kernel and its modules have allocated, KiB. Slabs
+# that are empty are given back first, as many caches keep some.
 slab() {
 	sync
 	echo 3 >/proc/sys/vm/drop_caches
@@ -63,7 +63,8 @@ storm() {
 
 echo +cpu >/sys/fs/cgroup/cgroup.subtree_control
 mkdir -p /sys/fs/cgroup/a /sys/fs/cgroup/b
-# A short one first, so that what the kernel keeps for good after a first use is there before the count.
+# A short one first, so that what the kernel keeps for good after a first use is there before the
+# count.
 storm 20 @VERSIONS@
 before=$(slab)
 storm @SECONDS@ @VERSIONS@

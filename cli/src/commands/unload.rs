@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `baton unload`: the tasks leave first, then the policy stops, then its module goes; with the last policy shim and core.
-//! Killed between two steps, the rest is done by doing it again.
+//! `baton unload`: the tasks leave first, then the policy stops, then its module goes; with the
+//! last policy shim and core. Killed between two steps, the rest is done by doing it again.
 
 use std::process::ExitCode;
 
@@ -25,7 +25,12 @@ pub fn command(args: &Unload) -> Result<ExitCode> {
 
 /// Takes a policy's tasks back and removes it. The caller has the lock.
 pub fn one(policy: &str) -> Result<()> {
-    let not_loaded = || Error::user(format!("no policy {policy} is loaded"), "see which are: baton list");
+    let not_loaded = || {
+        Error::user(
+            format!("no policy {policy} is loaded"),
+            "see which are: baton list",
+        )
+    };
     let device = Device::open_if_loaded()?.ok_or_else(not_loaded)?;
     let info = device.policy(policy)?.ok_or_else(not_loaded)?;
     let core = device.core()?;
@@ -46,7 +51,8 @@ pub fn one(policy: &str) -> Result<()> {
     if core.all != 0 && core.default_policy == info.id {
         eprintln!(
             "baton: {policy} had every normal task; they run first come, first served now.\n\
-             baton: give them to another (baton attach POLICY --all), or back to the kernel (baton detach --all)"
+             baton: give them to another (baton attach POLICY --all), or back to the kernel (baton \
+             detach --all)"
         );
     }
     failure.map_or(Ok(()), Err)
@@ -75,30 +81,40 @@ pub fn everything() -> Result<()> {
     drop(device);
     if !kernel::remove_module("baton")? {
         eprintln!(
-            "baton: baton.ko stays loaded while applications have /dev/baton-hints open; it has no task and no policy.\n\
+            "baton: baton.ko stays loaded while applications have /dev/baton-hints open; it has no \
+             task and no policy.\n\
              baton: to unload it, too: end them, and then: baton unload --everything"
         );
     }
     failure.map_or(Ok(()), Err)
 }
 
-/// Unloads the modules of versions that no policy knows of: a command that was to unload them was killed. They would keep the core, and
-/// their names. The caller has the lock, so that no other command is about to use them.
+/// Unloads the modules of versions that no policy knows of: a command that was to unload them was
+/// killed. They would keep the core, and their names. The caller has the lock, so that no other
+/// command is about to use them.
 pub fn leftovers(device: &Device) -> Result<()> {
     let unused = kernel::unused_holders();
     let policies = device.policies()?;
-    let known: Vec<String> = policies.iter().flat_map(|info| info.modules.iter().map(|name| text(name))).collect();
+    let known: Vec<String> = policies
+        .iter()
+        .flat_map(|info| info.modules.iter().map(|name| text(name)))
+        .collect();
     let unknown = unused.iter().filter(|&name| !known.contains(name));
-    unknown.map(String::as_str).try_for_each(kernel::unload_module)
+    unknown
+        .map(String::as_str)
+        .try_for_each(kernel::unload_module)
 }
 
 /// Stops a policy that has no tasks, and removes its module. The caller has the lock.
 pub fn remove_named(device: &Device, policy: &str) -> Result<()> {
-    let failure = device.policy(policy)?.map_or(Ok(None), |info| remove(device, &info))?;
+    let failure = device
+        .policy(policy)?
+        .map_or(Ok(None), |info| remove(device, &info))?;
     failure.map_or(Ok(()), Err)
 }
 
-/// Stops a policy and removes its module. What the policy did wrong as it was unmade is no hindrance, and for the end.
+/// Stops a policy and removes its module. What the policy did wrong as it was unmade is no
+/// hindrance, and for the end.
 fn remove(device: &Device, info: &BatonPolicyInfo) -> Result<Option<Error>> {
     let policy = &text(&info.name);
     let failure = match device.stop(policy) {
@@ -107,13 +123,22 @@ fn remove(device: &Device, info: &BatonPolicyInfo) -> Result<Option<Error>> {
         Err(errno) => return Err(Error::baton(format!("{policy} was not stopped: {errno}"))),
     };
     // The current version last: with it the policy goes.
-    for name in info.modules.iter().rev().map(|name| text(name)).filter(|name| !name.is_empty()) {
+    for name in info
+        .modules
+        .iter()
+        .rev()
+        .map(|name| text(name))
+        .filter(|name| !name.is_empty())
+    {
         kernel::unload_module(&name)?;
     }
     match device.policy(policy)? {
         None => Ok(failure),
         Some(_) => Err(Error::user(
-            format!("{policy} is stopped, but its module is still loaded: another command is at work on it"),
+            format!(
+                "{policy} is stopped, but its module is still loaded: another command is at \
+                work on it"
+            ),
             format!("try again: baton unload {policy}"),
         )),
     }

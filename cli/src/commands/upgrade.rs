@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `baton upgrade` and `baton rollback`: another version of a policy takes the place of the one that runs.
+//! `baton upgrade` and `baton rollback`: another version of a policy takes the place of the one
+//! that runs.
 //!
-//! The new version's module is loaded first, under a name of its own, and does nothing; then one request exchanges the versions;
-//! then the module of the version that is not kept any more is unloaded. Killed between two steps, either version runs, and doing
-//! it again first removes modules that were left over.
+//! The new version's module is loaded first, under a name of its own, and does nothing; then one
+//! request exchanges the versions; then the module of the version that is not kept any more is
+//! unloaded. Killed between two steps, either version runs, and doing it again first removes
+//! modules that were left over.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -47,11 +49,22 @@ pub fn upgrade(search: &Search, args: &Upgrade) -> Result<ExitCode> {
         Some(file) => file.clone(),
         None => search.find(&module_of(&args.policy))?,
     };
-    let done = exchange(&device, &args.policy, &file, args.options.as_deref(), args.probation)?;
+    let done = exchange(
+        &device,
+        &args.policy,
+        &file,
+        args.options.as_deref(),
+        args.probation,
+    )?;
     report(&args.policy, &done, begin, args.output.json)?;
-    let Some(probation) = args.probation else { return Ok(ExitCode::SUCCESS) };
+    let Some(probation) = args.probation else {
+        return Ok(ExitCode::SUCCESS);
+    };
     drop(lock);
-    let limit = args.max_p99_wakeup.map(|limit| Ok((limit, Latency::start(&search.find(LATENCY)?)?))).transpose()?;
+    let limit = args
+        .max_p99_wakeup
+        .map(|limit| Ok((limit, Latency::start(&search.find(LATENCY)?)?)))
+        .transpose()?;
     watch(&device, &args.policy, &done, probation, limit)
 }
 
@@ -63,7 +76,8 @@ pub fn exchange(
     options: Option<&str>,
     probation: Option<Duration>,
 ) -> Result<Change> {
-    try_exchange(device, policy, file, options, probation)?.map_err(|(errno, answer)| refused(policy, errno, &answer))
+    try_exchange(device, policy, file, options, probation)?
+        .map_err(|(errno, answer)| refused(policy, errno, &answer))
 }
 
 /// As [`exchange`]; what the core refuses is the inner error.
@@ -93,12 +107,14 @@ fn try_exchange(
     }
 }
 
-/// Has a running policy go on with other options: as an upgrade to itself, or, if it hands no state on, from a new start, for which
-/// its tasks are without a policy for a moment.
+/// Has a running policy go on with other options: as an upgrade to itself, or, if it hands no state
+/// on, from a new start, for which its tasks are without a policy for a moment.
 pub fn change_options(device: &Device, policy: &str, file: &Path, options: &str) -> Result<()> {
     match try_exchange(device, policy, file, Some(options), None)? {
         Ok(_) => Ok(()),
-        Err((Errno::PROTOTYPE, answer)) if answer.running.name[0] == 0 => restart(device, policy, options),
+        Err((Errno::PROTOTYPE, answer)) if answer.running.name[0] == 0 => {
+            restart(device, policy, options)
+        }
         Err((errno, answer)) => Err(refused(policy, errno, &answer)),
     }
 }
@@ -117,15 +133,21 @@ pub fn undo_options(device: &Device, policy: &str, options: &str) -> Result<()> 
 fn restart(device: &Device, policy: &str, options: &str) -> Result<()> {
     let info = running(device, policy)?;
     let is_default = device.core()?.default_policy == info.id;
-    let message = device.stop(policy).map_err(|errno| Error::baton(format!("{policy} was not stopped: {errno}")))?;
+    let message = device
+        .stop(policy)
+        .map_err(|errno| Error::baton(format!("{policy} was not stopped: {errno}")))?;
     message.inspect(|message| eprintln!("baton: {}", unload::failed_at_end(policy, message)));
-    let started = device.start(policy, options).map_err(|refused| load::not_started(policy, &refused));
+    let started = device
+        .start(policy, options)
+        .map_err(|refused| load::not_started(policy, &refused));
     if started.is_err() {
         let as_before = device.start(policy, &text(&info.options));
         as_before.map_err(|refused| load::not_started(policy, &refused))?;
     }
     if is_default {
-        device.assign(0, Some(policy), false).map_err(|errno| load::not_default(policy, errno))?;
+        device
+            .assign(0, Some(policy), false)
+            .map_err(|errno| load::not_default(policy, errno))?;
     }
     if info.flight != 0 {
         record::set_flight(device, policy, info.flight / BLOCKS_PER_MIB)?;
@@ -142,14 +164,22 @@ pub fn rollback(args: &Rollback) -> Result<ExitCode> {
     let (result, answer) = device.upgrade(&args.policy, "", true, 0);
     result.map_err(|errno| refused(&args.policy, errno, &answer))?;
     not_current(&device, &running(&device, &args.policy)?)?;
-    report(&args.policy, &status::change(&answer.change), begin, args.output.json)?;
+    report(
+        &args.policy,
+        &status::change(&answer.change),
+        begin,
+        args.output.json,
+    )?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn running(device: &Device, policy: &str) -> Result<BatonPolicyInfo> {
-    let info = device
-        .policy(policy)?
-        .ok_or_else(|| Error::user(format!("no policy {policy} is loaded"), format!("load it: baton load {policy}")))?;
+    let info = device.policy(policy)?.ok_or_else(|| {
+        Error::user(
+            format!("no policy {policy} is loaded"),
+            format!("load it: baton load {policy}"),
+        )
+    })?;
     if info.state == BatonPolicyState::Running as u32 {
         return Ok(info);
     }
@@ -159,7 +189,8 @@ fn running(device: &Device, policy: &str) -> Result<BatonPolicyInfo> {
     ))
 }
 
-/// Unloads the versions that are neither current nor kept: what was rolled back, and what a command left that was killed.
+/// Unloads the versions that are neither current nor kept: what was rolled back, and what a command
+/// left that was killed.
 fn not_current(device: &Device, info: &BatonPolicyInfo) -> Result<()> {
     unload_version(info, NEXT)?;
     unload::leftovers(device)
@@ -193,33 +224,45 @@ fn refused(policy: &str, errno: Errno, answer: &BatonUpgrade) -> Error {
     match errno {
         Errno::PROTOTYPE => {
             let (state, older) = (type_name(&answer.state), type_name(&answer.older));
-            let takes = if state == older { state } else { format!("{state}, or converts {older}") };
+            let takes = if state == older {
+                state
+            } else {
+                format!("{state}, or converts {older}")
+            };
             Error::policy(
                 policy,
                 format!(
-                    "{policy} was not exchanged: {message}\n  running:  hands on {}\n  new:      takes {takes}",
+                    "{policy} was not exchanged: {message}\n  running:  hands on {}\n  new:      \
+                     takes {takes}",
                     type_name(&answer.running)
                 ),
-                format!("have the new version convert that state (Upgrade::Older), or load it in its place: baton unload {policy}; {goes_on}"),
+                format!(
+                    "have the new version convert that state (Upgrade::Older), or load it in \
+                    its place: baton unload {policy}; {goes_on}"
+                ),
             )
         }
         Errno::FAULT => Error::policy(policy, message, format!("mend it; {goes_on}")),
-        Errno::INVAL if !message.is_empty() => {
-            Error::policy(policy, message, format!("check its --options, and its source; {goes_on}"))
-        }
+        Errno::INVAL if !message.is_empty() => Error::policy(
+            policy,
+            message,
+            format!("check its --options, and its source; {goes_on}"),
+        ),
         Errno::NODEV | Errno::NOENT if !message.is_empty() => {
             Error::user(format!("{policy}: {message}"), "see baton status")
         }
-        Errno::NOENT => {
-            Error::user(format!("{policy} was unloaded meanwhile"), format!("load it: baton load {policy}"))
-        }
+        Errno::NOENT => Error::user(
+            format!("{policy} was unloaded meanwhile"),
+            format!("load it: baton load {policy}"),
+        ),
         Errno::NOTTY => Error::user(
             "the core in the kernel is of another version and cannot exchange versions",
             "unload it with the command it came with, or restart the machine",
         ),
-        Errno::NOMEM => {
-            Error::environment("there is no memory for it", format!("free memory and try again; {goes_on}"))
-        }
+        Errno::NOMEM => Error::environment(
+            "there is no memory for it",
+            format!("free memory and try again; {goes_on}"),
+        ),
         other => Error::baton(format!("{policy} was not exchanged: {other}")),
     }
 }
@@ -227,21 +270,30 @@ fn refused(policy: &str, errno: Errno, answer: &BatonUpgrade) -> Error {
 fn report(policy: &str, change: &Change, begin: Instant, json: bool) -> Result<()> {
     let command_ms = begin.elapsed().as_secs_f64() * 1e3;
     if json {
-        return print_json(&Done { policy: policy.into(), change: change.clone(), command_ms });
+        return print_json(&Done {
+            policy: policy.into(),
+            change: change.clone(),
+            command_ms,
+        });
     }
     let held = match change.held_ns {
         0 => "no CPU was held".to_owned(),
         ns => format!("all CPUs were held for {:.1} us", ns as f64 / 1e3),
     };
-    let state = if change.anew { "a state of its own" } else { "the state of the version before" };
+    let state = if change.anew {
+        "a state of its own"
+    } else {
+        "the state of the version before"
+    };
     print(format!(
-        "{policy}: version {} in the place of version {}, with {state}; {held}; {} bytes allocated for it\n",
+        "{policy}: version {} in the place of version {}, with {state}; {held}; {} bytes allocated \
+         for it\n",
         change.to_version, change.from_version, change.memory_bytes
     ))
 }
 
-/// Waits for the end of a probation. That a fault brings the old version back is the core's, and does not need this command; the
-/// condition is watched here.
+/// Waits for the end of a probation. That a fault brings the old version back is the core's, and
+/// does not need this command; the condition is watched here.
 fn watch(
     device: &Device,
     policy: &str,
@@ -250,25 +302,45 @@ fn watch(
     limit: Option<(Duration, Latency)>,
 ) -> Result<ExitCode> {
     let (from, to) = (done.from_version, done.to_version);
-    eprintln!("baton: on probation for {:.1} s; a fault brings version {from} back", probation.as_secs_f64());
+    eprintln!(
+        "baton: on probation for {:.1} s; a fault brings version {from} back",
+        probation.as_secs_f64()
+    );
     let changes = device.policy(policy)?.map_or(0, |info| info.changes);
-    let changed = || Ok(device.policy(policy)?.is_none_or(|info| info.changes != changes));
+    let changed = || {
+        Ok(device
+            .policy(policy)?
+            .is_none_or(|info| info.changes != changes))
+    };
     let failed = |why: &str, next: &str| {
-        Err(Error::policy(policy, format!("version {to} of {policy} did not pass its probation: {why}"), next))
+        Err(Error::policy(
+            policy,
+            format!("version {to} of {policy} did not pass its probation: {why}"),
+            next,
+        ))
     };
     let end = Instant::now() + probation;
     loop {
         let left = end.saturating_duration_since(Instant::now());
         if kernel::wait_until(left.min(LOOK), changed)? {
-            return failed("it is not running any more", "see baton status for the fault");
+            return failed(
+                "it is not running any more",
+                "see baton status for the fault",
+            );
         }
         if let Some((limit, latency)) = &limit {
             let p99 = latency::percentile(&latency.waits()?, 99).filter(|p99| p99 > limit);
             if let Some(p99) = p99 {
                 let (result, answer) = device.upgrade(policy, "", true, 0);
                 result.map_err(|errno| refused(policy, errno, &answer))?;
-                let why = format!("1 % of wakeups waited for {:.3} ms or longer", p99.as_secs_f64() * 1e3);
-                return failed(&why, &format!("version {from} is back; baton upgrade tries again"));
+                let why = format!(
+                    "1 % of wakeups waited for {:.3} ms or longer",
+                    p99.as_secs_f64() * 1e3
+                );
+                return failed(
+                    &why,
+                    &format!("version {from} is back; baton upgrade tries again"),
+                );
             }
         }
         if left.is_zero() {

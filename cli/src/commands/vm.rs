@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `baton vm run`: the stock kernel in a guest, with this program, the core and policies at the places where they are
-//! looked for on any machine.
+//! `baton vm run`: the stock kernel in a guest, with this program, the core and policies at the
+//! places where they are looked for on any machine.
 
 use std::fs;
 use std::io::Write;
@@ -18,10 +18,23 @@ use crate::names::FileOut;
 const BATON: &str = "/usr/bin/baton";
 
 pub fn run(args: &VmRun) -> Result<ExitCode> {
-    let policies = args.policy.iter().chain(&args.with).map(|text| Policy::find(text)).collect::<Result<Vec<_>>>()?;
-    let kernel = args.kernel.as_deref().map(Kernel::find).transpose().map_err(vm_error)?;
+    let policies = args
+        .policy
+        .iter()
+        .chain(&args.with)
+        .map(|text| Policy::find(text))
+        .collect::<Result<Vec<_>>>()?;
+    let kernel = args
+        .kernel
+        .as_deref()
+        .map(Kernel::find)
+        .transpose()
+        .map_err(vm_error)?;
     let mut files_in = files_for(kernel.as_ref(), &policies)?;
-    files_in.extend(args.files_in.iter().map(|f| FileIn { host: f.host.clone(), guest: f.guest.clone() }));
+    files_in.extend(args.files_in.iter().map(|f| FileIn {
+        host: f.host.clone(),
+        guest: f.guest.clone(),
+    }));
     let (command, program) = guest_command(args, policies.first().map(|p| p.name.as_str()));
     let mut vm = Vm {
         cpus: args.cpus,
@@ -39,19 +52,36 @@ pub fn run(args: &VmRun) -> Result<ExitCode> {
     };
     match program {
         Program::Installed(name) if !vm.tools.contains(&name) => vm.tools.push(name),
-        Program::File(path) => vm.files_in.push(FileIn { guest: path.display().to_string(), host: path }),
+        Program::File(path) => vm.files_in.push(FileIn {
+            guest: path.display().to_string(),
+            host: path,
+        }),
         _ => {}
     }
-    boot(&vm, args.log.as_deref(), |outcome| args.files_out.iter().try_for_each(|file| bring_back(outcome, file)))
+    boot(&vm, args.log.as_deref(), |outcome| {
+        args.files_out
+            .iter()
+            .try_for_each(|file| bring_back(outcome, file))
+    })
 }
 
-/// Boots a guest, keeps its kernel's log, and does what is to be done with its files, whether or not its kernel complained.
-pub fn boot(vm: &Vm, log: Option<&Path>, files: impl FnOnce(&Outcome) -> Result<()>) -> Result<ExitCode> {
+/// Boots a guest, keeps its kernel's log, and does what is to be done with its files, whether or
+/// not its kernel complained.
+pub fn boot(
+    vm: &Vm,
+    log: Option<&Path>,
+    files: impl FnOnce(&Outcome) -> Result<()>,
+) -> Result<ExitCode> {
     let (outcome, complaint) = match vm.run(&mut std::io::stdout()) {
         Ok(outcome) => (outcome, None),
-        Err(baton_vm::Error::Complaints { complaints, outcome }) => (*outcome, Some(complaints)),
+        Err(baton_vm::Error::Complaints {
+            complaints,
+            outcome,
+        }) => (*outcome, Some(complaints)),
         Err(error) => {
-            if let baton_vm::Error::Died { log: text, .. } | baton_vm::Error::TimedOut { log: text, .. } = &error {
+            if let baton_vm::Error::Died { log: text, .. }
+            | baton_vm::Error::TimedOut { log: text, .. } = &error
+            {
                 keep(log, text)?;
             }
             return Err(vm_error(error));
@@ -60,7 +90,10 @@ pub fn boot(vm: &Vm, log: Option<&Path>, files: impl FnOnce(&Outcome) -> Result<
     keep(log, &outcome.kernel_log)?;
     files(&outcome)?;
     if let Some(complaints) = complaint {
-        return Err(vm_error(baton_vm::Error::Complaints { complaints, outcome: Box::new(outcome) }));
+        return Err(vm_error(baton_vm::Error::Complaints {
+            complaints,
+            outcome: Box::new(outcome),
+        }));
     }
     Ok(ExitCode::from(outcome.exit_code as u8))
 }
@@ -76,16 +109,26 @@ pub fn guest_files(policies: &[Policy]) -> Result<Vec<FileIn>> {
     files_for(None, policies)
 }
 
-/// What a guest with this kernel, or the root's, needs for these policies; built first when missing or stale. This program is there in any case.
+/// What a guest with this kernel, or the root's, needs for these policies; built first when missing
+/// or stale. This program is there in any case.
 fn files_for(kernel: Option<&Kernel>, policies: &[Policy]) -> Result<Vec<FileIn>> {
     let own = std::env::current_exe().map_err(|e| Error::file("looking for this program", &e))?;
-    let mut files = vec![FileIn { host: own, guest: BATON.into() }];
+    let mut files = vec![FileIn {
+        host: own,
+        guest: BATON.into(),
+    }];
     if policies.is_empty() {
         return Ok(files);
     }
-    let kernel = kernel.cloned().map_or_else(Kernel::of_root, Ok).map_err(vm_error)?;
+    let kernel = kernel
+        .cloned()
+        .map_or_else(Kernel::of_root, Ok)
+        .map_err(vm_error)?;
     let mut take = |dir: &Path, file: &str| {
-        files.push(FileIn { host: dir.join(file), guest: format!("/usr/lib/baton/{}/{file}", kernel.release) });
+        files.push(FileIn {
+            host: dir.join(file),
+            guest: format!("/usr/lib/baton/{}/{file}", kernel.release),
+        });
     };
     artefacts::build_for(&kernel.release);
     let out = Target::Core.ensure()?;
@@ -123,12 +166,20 @@ fn guest_command(args: &VmRun, policy: Option<&str>) -> (Vec<String>, Program) {
         Some(name) if name != "baton" && is_installed(name) => Program::Installed(name.clone()),
         _ => Program::Guest,
     };
-    let Some(policy) = policy.filter(|_| args.policy.is_some()) else { return (command, program) };
-    let mut whole: Vec<String> = [BATON, "run", "--policy", policy].map(String::from).to_vec();
+    let Some(policy) = policy.filter(|_| args.policy.is_some()) else {
+        return (command, program);
+    };
+    let mut whole: Vec<String> = [BATON, "run", "--policy", policy]
+        .map(String::from)
+        .to_vec();
     if args.all {
         whole.push("--all".into());
     }
-    whole.extend(args.options.iter().map(|options| format!("--options={options}")));
+    whole.extend(
+        args.options
+            .iter()
+            .map(|options| format!("--options={options}")),
+    );
     whole.push("--".into());
     whole.extend(command);
     (whole, program)
@@ -152,13 +203,18 @@ fn bring_back(outcome: &Outcome, file: &FileOut) -> Result<()> {
         };
         found = true;
         let parent = to.parent().filter(|p| !p.as_os_str().is_empty());
-        let made = parent.map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(&to, data));
+        let made = parent
+            .map_or(Ok(()), fs::create_dir_all)
+            .and_then(|()| fs::write(&to, data));
         made.map_err(|e| Error::file(format!("writing {}", to.display()), &e))?;
     }
     match found {
         true => Ok(()),
         false => Err(Error::user(
-            format!("the guest had no file {} (the command ended with {})", file.guest, outcome.exit_code),
+            format!(
+                "the guest had no file {} (the command ended with {})",
+                file.guest, outcome.exit_code
+            ),
             "check what the command writes; paths are absolute in the guest",
         )),
     }
@@ -176,16 +232,28 @@ pub fn vm_error(error: baton_vm::Error) -> Error {
         baton_vm::Error::TimedOut { log, .. } => match policy_at_fault(&log) {
             Some((policy, place)) => Error::policy(
                 policy,
-                format!("{text}\nA CPU does not come back from the policy {policy}: it is at {place}"),
-                "have that loop end by itself, as nobody can end it (docs/faults.md); the whole log: --log FILE",
+                format!(
+                    "{text}\nA CPU does not come back from the policy {policy}: it is at \
+                    {place}"
+                ),
+                "have that loop end by itself, as nobody can end it (docs/faults.md); the whole \
+                 log: --log FILE",
             ),
-            None if log.is_empty() => {
-                Error::user(text, "the kernel did not begin: give it more --memory, or more --timeout")
-            }
-            None => Error::user(text, "give it more --timeout, or find out what it waits for"),
+            None if log.is_empty() => Error::user(
+                text,
+                "the kernel did not begin: give it more --memory, or more \
+                    --timeout",
+            ),
+            None => Error::user(
+                text,
+                "give it more --timeout, or find out what it waits for",
+            ),
         },
         baton_vm::Error::Died { log, .. } => died(text, &log),
-        baton_vm::Error::Complaints { complaints, outcome } => match policy_at_fault(&outcome.kernel_log) {
+        baton_vm::Error::Complaints {
+            complaints,
+            outcome,
+        } => match policy_at_fault(&outcome.kernel_log) {
             Some((policy, place)) => Error::policy(
                 policy,
                 format!("{text}\nIt was in the policy {policy}, at {place}"),
@@ -198,14 +266,22 @@ pub fn vm_error(error: baton_vm::Error) -> Error {
 
 fn complained(complaints: &[String], exit_code: i32) -> Error {
     let complaints = complaints.join("\n  ");
-    Error::baton(format!("the command ended with {exit_code}, but the guest's kernel complained:\n  {complaints}"))
+    Error::baton(format!(
+        "the command ended with {exit_code}, but the guest's kernel complained:\n  {complaints}"
+    ))
 }
 
 /// The policy in whose code a kernel died, or was found to be stuck, and where.
 fn policy_at_fault(log: &str) -> Option<(&str, String)> {
     let culprit = kernel_log::culprit(log)?;
-    let (function, offset) = culprit.place.split_once('+').unwrap_or((culprit.place, "0"));
-    Some((culprit.module.strip_prefix("baton_")?, format!("{:#}+{offset}", rustc_demangle::demangle(function))))
+    let (function, offset) = culprit
+        .place
+        .split_once('+')
+        .unwrap_or((culprit.place, "0"));
+    Some((
+        culprit.module.strip_prefix("baton_")?,
+        format!("{:#}+{offset}", rustc_demangle::demangle(function)),
+    ))
 }
 
 fn died(text: String, log: &str) -> Error {
@@ -214,14 +290,27 @@ fn died(text: String, log: &str) -> Error {
         Some((policy, place)) => Error::policy(
             policy,
             format!("{text}\nIt died in the policy {policy}, at {place}"),
-            format!("mend that place; what the kernel cannot contain the simulator can: baton sim -p {policy}"),
+            format!(
+                "mend that place; what the kernel cannot contain the simulator can: baton sim \
+                -p {policy}"
+            ),
         ),
-        None if has("Initramfs unpacking failed") || has("System is deadlocked on memory") || has("Out of memory") => {
-            Error::user(text, "it has too little memory for its files and the command: give it more --memory")
+        None if has("Initramfs unpacking failed")
+            || has("System is deadlocked on \
+            memory")
+            || has("Out of memory") =>
+        {
+            Error::user(
+                text,
+                "it has too little memory for its files and the command: give it \
+                more --memory",
+            )
         }
-        None if has("reboot: ") && !has("Kernel panic") => {
-            Error::user(text, "the guest rebooted or was switched off by what ran in it: have the command end instead")
-        }
+        None if has("reboot: ") && !has("Kernel panic") => Error::user(
+            text,
+            "the guest rebooted or was switched off by what ran in it: have the \
+                command end instead",
+        ),
         None => Error::baton(text),
     }
 }
@@ -234,9 +323,13 @@ mod tests {
     use std::collections::BTreeMap;
 
     fn parse(line: &str) -> VmRun {
-        let words = ["baton", "vm", "run"].into_iter().chain(line.split_whitespace());
+        let words = ["baton", "vm", "run"]
+            .into_iter()
+            .chain(line.split_whitespace());
         match Cli::parse_from(words).command {
-            Command::Vm { command: VmCommand::Run(args) } => args,
+            Command::Vm {
+                command: VmCommand::Run(args),
+            } => args,
             other => panic!("{other:?}"),
         }
     }
@@ -246,21 +339,37 @@ mod tests {
         let check = |line: &str, expected: &str, program: Program| {
             let args = parse(line);
             let (command, found) = guest_command(&args, args.policy.as_deref());
-            assert_eq!((command.join(" "), found), (expected.to_owned(), program), "{line}");
+            assert_eq!(
+                (command.join(" "), found),
+                (expected.to_owned(), program),
+                "{line}"
+            );
         };
         let installed = |name: &str| Program::Installed(name.into());
         check("-- sh -c x", "sh -c x", installed("sh"));
         check("-- no_such_program", "no_such_program", Program::Guest);
-        check("-p wfq -- sh", "/usr/bin/baton run --policy wfq -- sh", installed("sh"));
+        check(
+            "-p wfq -- sh",
+            "/usr/bin/baton run --policy wfq -- sh",
+            installed("sh"),
+        );
         check(
             "-p wfq --all --options slice=3ms -- /bin/none",
             "/usr/bin/baton run --policy wfq --all --options=slice=3ms -- /bin/none",
             Program::Guest,
         );
-        check("--with wfq -- baton load wfq", "baton load wfq", Program::Guest);
+        check(
+            "--with wfq -- baton load wfq",
+            "baton load wfq",
+            Program::Guest,
+        );
         check("--in Cargo.toml:/x/y -- /x/y", "/x/y", Program::Guest);
         let own = fs::canonicalize("Cargo.toml").unwrap();
-        check("-- ./Cargo.toml a", &format!("{} a", own.display()), Program::File(own.clone()));
+        check(
+            "-- ./Cargo.toml a",
+            &format!("{} a", own.display()),
+            Program::File(own.clone()),
+        );
     }
 
     #[test]
@@ -278,7 +387,10 @@ mod tests {
                 .collect::<BTreeMap<_, _>>(),
         };
         let check = |guest: &str, host: &str, expected: &[(&str, &str)]| {
-            let file = FileOut { guest: guest.into(), host: dir.path().join(host) };
+            let file = FileOut {
+                guest: guest.into(),
+                host: dir.path().join(host),
+            };
             assert_eq!(bring_back(&outcome, &file).is_ok(), !expected.is_empty());
             for (path, text) in expected {
                 assert_eq!(fs::read_to_string(dir.path().join(path)).unwrap(), *text);

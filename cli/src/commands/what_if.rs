@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `baton replay --what-if`: from where a policy first decides otherwise than the recorded one, the simulator goes on with it.
+//! `baton replay --what-if`: from where a policy first decides otherwise than the recorded one, the
+//! simulator goes on with it.
 
 use std::path::Path;
 
@@ -32,19 +33,35 @@ pub struct WhatIf {
 }
 
 /// Goes on in the simulator from before the call in which `other` decided otherwise.
-pub fn go_on(recording: &Recording, recorded: Option<&Side>, other: &Side, from: &Divergence) -> Result<WhatIf> {
+pub fn go_on(
+    recording: &Recording,
+    recorded: Option<&Side>,
+    other: &Side,
+    from: &Divergence,
+) -> Result<WhatIf> {
     let number = moment(recording, from.call).ok_or_else(|| {
         Error::user(
             format!(
-                "nothing can go on before event {}: calls cross each other up to there from the beginning",
+                "nothing can go on before event {}: calls cross each other up to there from the \
+                 beginning",
                 from.call
             ),
             "record again, or look at it with `baton replay --print --until N`",
         )
     })?;
-    let scene = |why: String| Error::user(format!("event {number} cannot be gone on from: {why}"), "record again");
+    let scene = |why: String| {
+        Error::user(
+            format!("event {number} cannot be gone on from: {why}"),
+            "record again",
+        )
+    };
     let first = Scene::of(recording, number).map_err(scene)?;
-    let mut what = WhatIf { number, at: 0, tasks: first.counts(), runs: Vec::new() };
+    let mut what = WhatIf {
+        number,
+        at: 0,
+        tasks: first.counts(),
+        runs: Vec::new(),
+    };
     what.at = time_of(recording, number);
     // One whose source has changed since it was recorded is not the recorded one.
     let recorded = recorded.filter(|side| is_recorded(recording, side, from.number));
@@ -56,10 +73,15 @@ pub fn go_on(recording: &Recording, recorded: Option<&Side>, other: &Side, from:
 
 fn time_of(recording: &Recording, number: u64) -> u64 {
     let call = |told: baton_trace::Told| match told.item {
-        baton_trace::Item::Event(baton_trace::Event::Call(call)) if told.number == number => Some(call.now),
+        baton_trace::Item::Event(baton_trace::Event::Call(call)) if told.number == number => {
+            Some(call.now)
+        }
         _ => None,
     };
-    recording.merged().find_map(call).map_or(0, |now| now.saturating_sub(recording.begin()))
+    recording
+        .merged()
+        .find_map(call)
+        .map_or(0, |now| now.saturating_sub(recording.begin()))
 }
 
 /// Does it what was recorded, where the other does not?
@@ -75,18 +97,31 @@ fn is_recorded(recording: &Recording, side: &Side, number: u64) -> bool {
 }
 
 fn simulate(recording: &Recording, side: &Side, number: u64) -> Result<Done> {
-    let wrong = |why: String| Error::user(format!("{} cannot go on: {why}", side.name), "see docs/replay.md");
-    let instance = baton_replay::up_to(recording, side.policy, side.options.as_deref(), number).map_err(wrong)?;
+    let wrong = |why: String| {
+        Error::user(
+            format!("{} cannot go on: {why}", side.name),
+            "see docs/replay.md",
+        )
+    };
+    let instance = baton_replay::up_to(recording, side.policy, side.options.as_deref(), number)
+        .map_err(wrong)?;
     let scene = Scene::of(recording, number).map_err(wrong)?;
     let mut config = scene.config(recording).map_err(wrong)?;
-    let options = side.options.clone().unwrap_or_else(|| recording.header.options.clone());
-    config.policies.push(PolicySpec { policy: side.policy, options });
+    let options = side
+        .options
+        .clone()
+        .unwrap_or_else(|| recording.header.options.clone());
+    config.policies.push(PolicySpec {
+        policy: side.policy,
+        options,
+    });
     let names = Names {
         policy: side.name.clone(),
         workload: format!("what the tasks did from event {number} on"),
         topology: format!("{} CPUs", recording.header.cpus.len()),
     };
     let _running = watched(&config, &side.name);
-    let outcome = baton_sim::go_on(&config, scene, instance, None).map_err(|error| failed(error, Path::new("")))?;
+    let outcome = baton_sim::go_on(&config, scene, instance, None)
+        .map_err(|error| failed(error, Path::new("")))?;
     Ok(done(&config, &outcome, names, None))
 }

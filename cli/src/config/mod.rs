@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `/etc/baton.toml`: what the machine is to be like. Read and checked here; what there is to do about it is in [`plan`], and done
-//! by `baton apply`.
+//! `/etc/baton.toml`: what the machine is to be like. Read and checked here; what there is to do
+//! about it is in [`plan`], and done by `baton apply`.
 
 pub mod plan;
 
@@ -104,7 +104,9 @@ impl Policy {
     }
 
     pub fn options(&self) -> &str {
-        self.options.as_ref().map_or("", |options| options.get_ref())
+        self.options
+            .as_ref()
+            .map_or("", |options| options.get_ref())
     }
 
     pub fn flight(&self) -> u32 {
@@ -128,20 +130,24 @@ pub struct Machine {
 impl Config {
     /// Reads and checks a file. An error names the line and the cause.
     pub fn read(path: &Path, machine: &Machine) -> Result<Self> {
-        let text = std::fs::read_to_string(path).map_err(|e| Error::file(format!("reading {}", path.display()), &e))?;
+        let text = std::fs::read_to_string(path)
+            .map_err(|e| Error::file(format!("reading {}", path.display()), &e))?;
         Self::parse(&text, machine).map_err(|(at, why)| {
             let line = text.get(..at.start).unwrap_or(&text).matches('\n').count() + 1;
             let quoted = text.lines().nth(line - 1).unwrap_or("").trim();
             Error::user(
-                format!("{}, line {line}: {why}\n  {line:>4} | {quoted}", path.display()),
+                format!(
+                    "{}, line {line}: {why}\n  {line:>4} | {quoted}",
+                    path.display()
+                ),
                 "mend that line; nothing was changed (docs/configuration.md has all keys)",
             )
         })
     }
 
     fn parse(text: &str, machine: &Machine) -> std::result::Result<Self, (Range<usize>, String)> {
-        let mut config: Self =
-            toml::from_str(text).map_err(|e| (e.span().unwrap_or(0..0), e.message().replace('\n', "; ")))?;
+        let mut config: Self = toml::from_str(text)
+            .map_err(|e| (e.span().unwrap_or(0..0), e.message().replace('\n', "; ")))?;
         config.check(machine)?;
         Ok(config)
     }
@@ -153,7 +159,8 @@ impl Config {
         let mut has_default = false;
         for policy in &mut self.policies {
             let at = policy.name.span();
-            *policy.name.get_mut() = names::policy(policy.name()).map_err(|why| (at.clone(), why))?;
+            *policy.name.get_mut() =
+                names::policy(policy.name()).map_err(|why| (at.clone(), why))?;
             if !names.insert(policy.name().to_owned()) {
                 return Err((at, format!("the policy {} is there twice", policy.name())));
             }
@@ -161,7 +168,11 @@ impl Config {
                 return Err((at, "a second policy is the default: there is one".into()));
             }
             if policy.default && !self.all {
-                return Err((at, "a default policy needs `all = true` at the top, which makes tasks Baton's".into()));
+                return Err((
+                    at,
+                    "a default policy needs `all = true` at the top, which makes tasks Baton's"
+                        .into(),
+                ));
             }
             if let Some(options) = &mut policy.options {
                 let at = options.span();
@@ -170,19 +181,39 @@ impl Config {
             if let Some(share) = &policy.share {
                 shares = shares.saturating_add(*share.get_ref());
                 if shares > 100 {
-                    return Err((share.span(), format!("with this the shares are {shares} %, more than 100")));
+                    return Err((
+                        share.span(),
+                        format!("with this the shares are {shares} %, more than 100"),
+                    ));
                 }
             }
-            if let Some(flight) = policy.flight.as_ref().filter(|mib| *mib.get_ref() > MAX_FLIGHT) {
-                return Err((flight.span(), format!("a flight recorder of more than {MAX_FLIGHT} MiB for each CPU")));
+            if let Some(flight) = policy
+                .flight
+                .as_ref()
+                .filter(|mib| *mib.get_ref() > MAX_FLIGHT)
+            {
+                return Err((
+                    flight.span(),
+                    format!("a flight recorder of more than {MAX_FLIGHT} MiB for each CPU"),
+                ));
             }
-            if let Some(module) = policy.module.as_ref().filter(|module| !module.get_ref().is_file()) {
-                return Err((module.span(), format!("there is no file {}", module.get_ref().display())));
+            if let Some(module) = policy
+                .module
+                .as_ref()
+                .filter(|module| !module.get_ref().is_file())
+            {
+                return Err((
+                    module.span(),
+                    format!("there is no file {}", module.get_ref().display()),
+                ));
             }
             for cgroup in &mut policy.cgroups {
                 let at = cgroup.span();
                 let Some(name) = (machine.cgroup)(cgroup.get_ref()) else {
-                    return Err((at, format!("there is no cgroup {} (version 2)", cgroup.get_ref())));
+                    return Err((
+                        at,
+                        format!("there is no cgroup {} (version 2)", cgroup.get_ref()),
+                    ));
                 };
                 *cgroup.get_mut() = name.clone();
                 if !cgroups.insert(name.clone()) {
@@ -190,17 +221,30 @@ impl Config {
                 }
             }
         }
-        if names.len() > baton_abi::BATON_MAX_POLICIES || cgroups.len() > baton_abi::BATON_MAX_RULES {
-            return Err((0..0, "there are at most 16 policies, and at most 64 cgroups that have one".into()));
+        if names.len() > baton_abi::BATON_MAX_POLICIES || cgroups.len() > baton_abi::BATON_MAX_RULES
+        {
+            return Err((
+                0..0,
+                "there are at most 16 policies, and at most 64 cgroups that have one".into(),
+            ));
         }
         self.check_partitions(machine, &names)
     }
 
     fn check_core(&self) -> std::result::Result<(), (Range<usize>, String)> {
-        let limits = [(&self.max_tasks, "max_tasks", 256..=1 << 20), (&self.stall_ms, "stall_ms", 10..=3_600_000)];
+        let limits = [
+            (&self.max_tasks, "max_tasks", 256..=1 << 20),
+            (&self.stall_ms, "stall_ms", 10..=3_600_000),
+        ];
         for (value, name, limits) in limits {
-            if let Some(value) = value.as_ref().filter(|value| !limits.contains(value.get_ref())) {
-                return Err((value.span(), format!("{name} is {} to {}", limits.start(), limits.end())));
+            if let Some(value) = value
+                .as_ref()
+                .filter(|value| !limits.contains(value.get_ref()))
+            {
+                return Err((
+                    value.span(),
+                    format!("{name} is {} to {}", limits.start(), limits.end()),
+                ));
             }
         }
         Ok(())
@@ -223,14 +267,20 @@ impl Config {
             let earlier = &self.partitions[..i];
             names::partition(name).map_err(|why| (partition.name.span(), why))?;
             if earlier.iter().any(|other| other.name.get_ref() == name) {
-                return Err((partition.name.span(), format!("the partition {name} is there twice")));
+                return Err((
+                    partition.name.span(),
+                    format!("the partition {name} is there twice"),
+                ));
             }
             if let Some(cpu) = cpus.first_not_in(&machine.possible) {
                 return Err((partition.cpus.span(), format!("there is no CPU {cpu}")));
             }
             for other in earlier {
                 if let Some(cpu) = cpus.common(other.cpus.get_ref()) {
-                    return Err((partition.cpus.span(), format!("CPU {cpu} is in {} already", other.name.get_ref())));
+                    return Err((
+                        partition.cpus.span(),
+                        format!("CPU {cpu} is in {} already", other.name.get_ref()),
+                    ));
                 }
             }
             let at = partition.policies.span();
@@ -244,13 +294,22 @@ impl Config {
                 if !policies.contains(policy) {
                     return Err((at, format!("there is no [[policy]] {policy}")));
                 }
-                if earlier.iter().any(|other| other.policies.get_ref().contains(policy)) {
-                    return Err((at, format!("the policy {policy} is in another partition already")));
+                if earlier
+                    .iter()
+                    .any(|other| other.policies.get_ref().contains(policy))
+                {
+                    return Err((
+                        at,
+                        format!("the policy {policy} is in another partition already"),
+                    ));
                 }
             }
             left.remove(cpus);
             if left.is_empty() {
-                return Err((partition.cpus.span(), "no CPU that is online is left for all other tasks".into()));
+                return Err((
+                    partition.cpus.span(),
+                    "no CPU that is online is left for all other tasks".into(),
+                ));
             }
         }
         Ok(())
@@ -297,8 +356,14 @@ mod tests {
         assert_eq!(config.policies[0].name(), "fifo_c");
         assert_eq!(config.policies[0].options(), "slice=3ms,x=1");
         assert_eq!(config.policies[0].cgroups[0].get_ref(), "latency.slice");
-        assert_eq!((config.policies[0].share(), config.policies[1].share()), (20, 0));
-        assert_eq!((config.policies[0].flight(), config.policies[1].flight()), (4, 0));
+        assert_eq!(
+            (config.policies[0].share(), config.policies[1].share()),
+            (20, 0)
+        );
+        assert_eq!(
+            (config.policies[0].flight(), config.policies[1].flight()),
+            (4, 0)
+        );
         assert_eq!(config.partitions[0].cpus.get_ref().to_string(), "2-3,5");
         // What is written reads as the same.
         let written = toml::to_string(&config).unwrap();
@@ -312,7 +377,11 @@ mod tests {
         let check = |old: &str, new: &str, word: &str| {
             let text = GOOD.replacen(old, new, 1);
             let (at, why) = Config::parse(&text, &machine()).unwrap_err();
-            let changed = text.lines().zip(GOOD.lines()).position(|(a, b)| a != b).unwrap();
+            let changed = text
+                .lines()
+                .zip(GOOD.lines())
+                .position(|(a, b)| a != b)
+                .unwrap();
             assert_eq!(text[..at.start].matches('\n').count(), changed, "{why}");
             assert!(why.contains(word), "{why}");
         };
@@ -336,9 +405,11 @@ mod tests {
         check("\"fast\"", "\"Fast\"", "small letters");
         let whole = |text: &str| Config::parse(text, &machine()).unwrap_err().1;
         assert!(whole("[[policy]]\nname = \"wfq\"\ndefault = true").contains("needs `all = true`"));
-        let two = format!("{GOOD}\n[[partition]]\nname = \"b\"\ncpus = \"3\"\npolicies = [\"fifo_c\"]");
+        let two =
+            format!("{GOOD}\n[[partition]]\nname = \"b\"\ncpus = \"3\"\npolicies = [\"fifo_c\"]");
         assert!(whole(&two).contains("CPU 3 is in fast already"));
-        let two = format!("{GOOD}\n[[partition]]\nname = \"b\"\ncpus = \"1\"\npolicies = [\"wfq\"]");
+        let two =
+            format!("{GOOD}\n[[partition]]\nname = \"b\"\ncpus = \"1\"\npolicies = [\"wfq\"]");
         assert!(whole(&two).contains("another partition already"));
         assert!(!whole("[[policy]\n").is_empty());
     }

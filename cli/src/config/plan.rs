@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What there is to do to bring the machine from one configuration to another. Pure: both are given.
+//! What there is to do to bring the machine from one configuration to another. Pure: both are
+//! given.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -73,23 +74,51 @@ impl fmt::Display for Step {
         };
         match self {
             Self::Core { max_tasks: None } => write!(f, "load the core"),
-            Self::Core { max_tasks: Some(slots) } => write!(f, "load the core with {slots} task slots"),
+            Self::Core {
+                max_tasks: Some(slots),
+            } => write!(f, "load the core with {slots} task slots"),
             Self::Stall { ms } => write!(f, "a queued task may wait {ms} ms"),
-            Self::Load { policy, options, .. } => write!(f, "load {policy} {}", with(options)),
-            Self::Options { policy, options, .. } => write!(f, "run {policy} {}", with(options)),
+            Self::Load {
+                policy, options, ..
+            } => write!(f, "load {policy} {}", with(options)),
+            Self::Options {
+                policy, options, ..
+            } => write!(f, "run {policy} {}", with(options)),
             Self::Attach { all: true } => write!(f, "take every normal task of the machine"),
             Self::Attach { all: false } => write!(f, "take tasks of class SCHED_EXT only"),
             Self::Share { policy, percent } => write!(f, "a share of {percent} % for {policy}"),
             Self::Flight { policy, mib: 0 } => write!(f, "no flight recorder for {policy}"),
-            Self::Flight { policy, mib } => write!(f, "a flight recorder of {mib} MiB for {policy}"),
-            Self::Order { policies } => write!(f, "ask policies in the order {}", policies.join(", ")),
-            Self::Partition { name, policies, .. } if policies.is_empty() => write!(f, "end partition {name}"),
-            Self::Partition { name, cpus, policies } => {
-                write!(f, "partition {name}: CPUs {cpus} for {}", policies.join(", "))
+            Self::Flight { policy, mib } => {
+                write!(f, "a flight recorder of {mib} MiB for {policy}")
             }
-            Self::Cgroup { cgroup, policy: Some(policy) } => write!(f, "give cgroup /{cgroup} to {policy}"),
-            Self::Cgroup { cgroup, policy: None } => write!(f, "take cgroup /{cgroup} from its policy"),
-            Self::Default { policy: Some(policy) } => write!(f, "give all other tasks to {policy}"),
+            Self::Order { policies } => {
+                write!(f, "ask policies in the order {}", policies.join(", "))
+            }
+            Self::Partition { name, policies, .. } if policies.is_empty() => {
+                write!(f, "end partition {name}")
+            }
+            Self::Partition {
+                name,
+                cpus,
+                policies,
+            } => {
+                write!(
+                    f,
+                    "partition {name}: CPUs {cpus} for {}",
+                    policies.join(", ")
+                )
+            }
+            Self::Cgroup {
+                cgroup,
+                policy: Some(policy),
+            } => write!(f, "give cgroup /{cgroup} to {policy}"),
+            Self::Cgroup {
+                cgroup,
+                policy: None,
+            } => write!(f, "take cgroup /{cgroup} from its policy"),
+            Self::Default {
+                policy: Some(policy),
+            } => write!(f, "give all other tasks to {policy}"),
             Self::Default { policy: None } => write!(f, "give all other tasks to no policy"),
             Self::Unload { policy } => write!(f, "unload {policy}"),
             Self::UnloadAll => write!(f, "unload the core"),
@@ -104,8 +133,8 @@ pub struct Loaded {
     pub attached: bool,
 }
 
-/// The steps from `is` to `to`, in an order in which each can be done: what makes room comes first, and tasks go from their old
-/// policy to their new one directly.
+/// The steps from `is` to `to`, in an order in which each can be done: what makes room comes first,
+/// and tasks go from their old policy to their new one directly.
 pub fn plan(is: &Config, loaded: Loaded, to: &Config) -> Vec<Step> {
     let mut steps = Vec::new();
     if to.policies.is_empty() {
@@ -115,7 +144,9 @@ pub fn plan(is: &Config, loaded: Loaded, to: &Config) -> Vec<Step> {
         return steps;
     }
     if !loaded.core {
-        steps.push(Step::Core { max_tasks: to.max_tasks.as_ref().map(|n| *n.get_ref()) });
+        steps.push(Step::Core {
+            max_tasks: to.max_tasks.as_ref().map(|n| *n.get_ref()),
+        });
     }
     if let Some(ms) = to.stall_ms.as_ref().map(|ms| *ms.get_ref()) {
         if is.stall_ms.as_ref().map(|ms| *ms.get_ref()) != Some(ms) {
@@ -124,11 +155,26 @@ pub fn plan(is: &Config, loaded: Loaded, to: &Config) -> Vec<Step> {
     }
     for policy in &to.policies {
         let (name, options) = (policy.name().to_owned(), policy.options().to_owned());
-        let module = policy.module.as_ref().map(|module| module.get_ref().clone());
+        let module = policy
+            .module
+            .as_ref()
+            .map(|module| module.get_ref().clone());
         match find(is, policy.name()) {
-            Some(old) if old.is_idle => steps.push(Step::Load { policy: name, module, options }),
-            None => steps.push(Step::Load { policy: name, module, options }),
-            Some(old) if old.options() != options => steps.push(Step::Options { policy: name, module, options }),
+            Some(old) if old.is_idle => steps.push(Step::Load {
+                policy: name,
+                module,
+                options,
+            }),
+            None => steps.push(Step::Load {
+                policy: name,
+                module,
+                options,
+            }),
+            Some(old) if old.options() != options => steps.push(Step::Options {
+                policy: name,
+                module,
+                options,
+            }),
             Some(_) => {}
         }
     }
@@ -140,8 +186,13 @@ pub fn plan(is: &Config, loaded: Loaded, to: &Config) -> Vec<Step> {
     partitions(is, to, &mut steps);
     memberships(is, to, loaded, &mut steps);
     flights(is, to, &mut steps);
-    let gone = is.policies.iter().filter(|policy| find(to, policy.name()).is_none());
-    steps.extend(gone.map(|policy| Step::Unload { policy: policy.name().to_owned() }));
+    let gone = is
+        .policies
+        .iter()
+        .filter(|policy| find(to, policy.name()).is_none());
+    steps.extend(gone.map(|policy| Step::Unload {
+        policy: policy.name().to_owned(),
+    }));
     steps
 }
 
@@ -150,10 +201,21 @@ fn find<'c>(config: &'c Config, name: &str) -> Option<&'c Policy> {
 }
 
 fn orders(is: &Config, to: &Config, steps: &mut Vec<Step>) {
-    let wanted: Vec<String> = to.policies.iter().map(|policy| policy.name().to_owned()).collect();
+    let wanted: Vec<String> = to
+        .policies
+        .iter()
+        .map(|policy| policy.name().to_owned())
+        .collect();
     // New ones come behind the others as they are loaded; those that go do not count.
-    let stay = is.policies.iter().map(Policy::name).filter(|name| find(to, name).is_some());
-    let come = wanted.iter().map(String::as_str).filter(|name| find(is, name).is_none());
+    let stay = is
+        .policies
+        .iter()
+        .map(Policy::name)
+        .filter(|name| find(to, name).is_some());
+    let come = wanted
+        .iter()
+        .map(String::as_str)
+        .filter(|name| find(is, name).is_none());
     if !stay.chain(come).eq(wanted.iter().map(String::as_str)) {
         steps.push(Step::Order { policies: wanted });
     }
@@ -162,21 +224,36 @@ fn orders(is: &Config, to: &Config, steps: &mut Vec<Step>) {
 /// Last, as a policy that cannot save its state begins anew with it.
 fn flights(is: &Config, to: &Config, steps: &mut Vec<Step>) {
     let before = |name: &str| find(is, name).map_or(0, Policy::flight);
-    let changed = to.policies.iter().filter(|policy| before(policy.name()) != policy.flight());
-    steps.extend(changed.map(|policy| Step::Flight { policy: policy.name().to_owned(), mib: policy.flight() }));
+    let changed = to
+        .policies
+        .iter()
+        .filter(|policy| before(policy.name()) != policy.flight());
+    steps.extend(changed.map(|policy| Step::Flight {
+        policy: policy.name().to_owned(),
+        mib: policy.flight(),
+    }));
 }
 
 /// Smaller ones first, so that there are never more than 100 %.
 fn shares(is: &Config, to: &Config, steps: &mut Vec<Step>) {
     let before = |name: &str| find(is, name).map_or(0, Policy::share);
-    let gone = is.policies.iter().filter(|policy| find(to, policy.name()).is_none() && policy.share() != 0);
-    steps.extend(gone.map(|policy| Step::Share { policy: policy.name().to_owned(), percent: 0 }));
+    let gone = is
+        .policies
+        .iter()
+        .filter(|policy| find(to, policy.name()).is_none() && policy.share() != 0);
+    steps.extend(gone.map(|policy| Step::Share {
+        policy: policy.name().to_owned(),
+        percent: 0,
+    }));
     for smaller in [true, false] {
         let changed = to.policies.iter().filter(|policy| {
             let (old, new) = (before(policy.name()), policy.share());
             old != new && (new < old) == smaller
         });
-        steps.extend(changed.map(|policy| Step::Share { policy: policy.name().to_owned(), percent: policy.share() }));
+        steps.extend(changed.map(|policy| Step::Share {
+            policy: policy.name().to_owned(),
+            percent: policy.share(),
+        }));
     }
 }
 
@@ -188,7 +265,11 @@ fn partitions(is: &Config, to: &Config, steps: &mut Vec<Step>) {
     };
     let parts = |config: &Config| -> Vec<(String, CpuList, Vec<String>)> {
         let part = |p: &super::Partition| {
-            (p.name.get_ref().clone(), p.cpus.get_ref().clone(), sorted(p.policies.get_ref().clone()))
+            (
+                p.name.get_ref().clone(),
+                p.cpus.get_ref().clone(),
+                sorted(p.policies.get_ref().clone()),
+            )
         };
         config.partitions.iter().map(part).collect()
     };
@@ -207,30 +288,58 @@ fn partitions(is: &Config, to: &Config, steps: &mut Vec<Step>) {
             (kept, members) = (CpuList::default(), Vec::new());
         }
         if (&kept, &members) != (&cpus, &policies) {
-            steps.push(Step::Partition { name: name.clone(), cpus: kept.clone(), policies: members.clone() });
+            steps.push(Step::Partition {
+                name: name.clone(),
+                cpus: kept.clone(),
+                policies: members.clone(),
+            });
         }
         now.push((name, kept, members));
     }
     let changed = new.into_iter().filter(|part| !now.contains(part));
-    steps.extend(changed.map(|(name, cpus, policies)| Step::Partition { name, cpus, policies }));
+    steps.extend(changed.map(|(name, cpus, policies)| Step::Partition {
+        name,
+        cpus,
+        policies,
+    }));
 }
 
 fn memberships(is: &Config, to: &Config, loaded: Loaded, steps: &mut Vec<Step>) {
     let rules = |config: &Config| -> Vec<(String, String)> {
         let of = |policy: &Policy| -> Vec<_> {
-            policy.cgroups.iter().map(|cgroup| (cgroup.get_ref().clone(), policy.name().to_owned())).collect()
+            policy
+                .cgroups
+                .iter()
+                .map(|cgroup| (cgroup.get_ref().clone(), policy.name().to_owned()))
+                .collect()
         };
         config.policies.iter().flat_map(of).collect()
     };
     let (old, new) = (rules(is), rules(to));
-    let gone = old.iter().filter(|(cgroup, _)| !new.iter().any(|(other, _)| other == cgroup));
-    steps.extend(gone.map(|(cgroup, _)| Step::Cgroup { cgroup: cgroup.clone(), policy: None }));
+    let gone = old
+        .iter()
+        .filter(|(cgroup, _)| !new.iter().any(|(other, _)| other == cgroup));
+    steps.extend(gone.map(|(cgroup, _)| Step::Cgroup {
+        cgroup: cgroup.clone(),
+        policy: None,
+    }));
     let fresh = new.iter().filter(|rule| !old.contains(rule));
-    steps.extend(fresh.map(|(cgroup, policy)| Step::Cgroup { cgroup: cgroup.clone(), policy: Some(policy.clone()) }));
-    let default = |config: &Config| config.policies.iter().find(|p| p.default).map(|p| p.name().to_owned());
+    steps.extend(fresh.map(|(cgroup, policy)| Step::Cgroup {
+        cgroup: cgroup.clone(),
+        policy: Some(policy.clone()),
+    }));
+    let default = |config: &Config| {
+        config
+            .policies
+            .iter()
+            .find(|p| p.default)
+            .map(|p| p.name().to_owned())
+    };
     let is_default = default(is).filter(|_| loaded.attached);
     if is_default != default(to) {
-        steps.push(Step::Default { policy: default(to) });
+        steps.push(Step::Default {
+            policy: default(to),
+        });
     }
 }
 
@@ -239,7 +348,10 @@ mod tests {
     use super::super::{unplaced, Partition};
     use super::*;
 
-    const RUNNING: Loaded = Loaded { core: true, attached: true };
+    const RUNNING: Loaded = Loaded {
+        core: true,
+        attached: true,
+    };
 
     fn part(name: &str, cpus: &str, policies: &[&str]) -> Partition {
         Partition {
@@ -250,7 +362,11 @@ mod tests {
     }
 
     fn config(policies: &[&str], partitions: Vec<Partition>) -> Config {
-        Config { policies: policies.iter().map(|name| Policy::named(name)).collect(), partitions, ..Config::default() }
+        Config {
+            policies: policies.iter().map(|name| Policy::named(name)).collect(),
+            partitions,
+            ..Config::default()
+        }
     }
 
     fn check(is: &Config, to: &Config, expected: &[&str]) {
@@ -263,9 +379,16 @@ mod tests {
     fn from_nothing_and_to_nothing() {
         let to = config(&["a", "b"], Vec::new());
         let none = Loaded::default();
-        let steps: Vec<String> = plan(&Config::default(), none, &to).iter().map(Step::to_string).collect();
-        let expected =
-            ["load the core", "load a without options", "load b without options", "take tasks of class SCHED_EXT only"];
+        let steps: Vec<String> = plan(&Config::default(), none, &to)
+            .iter()
+            .map(Step::to_string)
+            .collect();
+        let expected = [
+            "load the core",
+            "load a without options",
+            "load b without options",
+            "take tasks of class SCHED_EXT only",
+        ];
         assert_eq!(steps, expected);
         assert_eq!(plan(&Config::default(), none, &Config::default()), []);
         assert_eq!(plan(&to, RUNNING, &Config::default()), [Step::UnloadAll]);
@@ -274,10 +397,22 @@ mod tests {
     #[test]
     fn policies_come_and_go_in_order() {
         let ab = config(&["a", "b"], Vec::new());
-        check(&ab, &config(&["a", "b", "c"], Vec::new()), &["load c without options"]);
+        check(
+            &ab,
+            &config(&["a", "b", "c"], Vec::new()),
+            &["load c without options"],
+        );
         check(&ab, &config(&["b"], Vec::new()), &["unload a"]);
-        check(&ab, &config(&["b", "a"], Vec::new()), &["ask policies in the order b, a"]);
-        let expected = ["load c without options", "ask policies in the order c, b", "unload a"];
+        check(
+            &ab,
+            &config(&["b", "a"], Vec::new()),
+            &["ask policies in the order b, a"],
+        );
+        let expected = [
+            "load c without options",
+            "ask policies in the order c, b",
+            "unload a",
+        ];
         check(&ab, &config(&["c", "b"], Vec::new()), &expected);
         let mut other = ab.clone();
         other.policies[1].options = Some(unplaced("x=1".into()));
@@ -286,7 +421,10 @@ mod tests {
         let mut idle = ab.clone();
         idle.policies[0].is_idle = true;
         idle.policies[0].share = Some(unplaced(30));
-        let steps: Vec<String> = plan(&idle, RUNNING, &ab).iter().map(Step::to_string).collect();
+        let steps: Vec<String> = plan(&idle, RUNNING, &ab)
+            .iter()
+            .map(Step::to_string)
+            .collect();
         assert_eq!(steps, ["load a without options", "a share of 0 % for a"]);
     }
 
@@ -305,28 +443,66 @@ mod tests {
     fn shares_never_are_more_than_a_hundred_percent() {
         let with = |shares: [u32; 2]| {
             let mut config = config(&["a", "b"], Vec::new());
-            config.policies.iter_mut().zip(shares).for_each(|(policy, share)| policy.share = Some(unplaced(share)));
+            config
+                .policies
+                .iter_mut()
+                .zip(shares)
+                .for_each(|(policy, share)| policy.share = Some(unplaced(share)));
             config
         };
-        check(&with([80, 20]), &with([20, 80]), &["a share of 20 % for a", "a share of 80 % for b"]);
-        check(&with([20, 80]), &with([80, 0]), &["a share of 0 % for b", "a share of 80 % for a"]);
+        check(
+            &with([80, 20]),
+            &with([20, 80]),
+            &["a share of 20 % for a", "a share of 80 % for b"],
+        );
+        check(
+            &with([20, 80]),
+            &with([80, 0]),
+            &["a share of 0 % for b", "a share of 80 % for a"],
+        );
     }
 
     #[test]
     fn cpus_go_from_one_partition_to_another() {
-        let of = |a: &str, b: &str| config(&["a", "b"], vec![part("x", a, &["a"]), part("y", b, &["b"])]);
+        let of = |a: &str, b: &str| {
+            config(
+                &["a", "b"],
+                vec![part("x", a, &["a"]), part("y", b, &["b"])],
+            )
+        };
         let expected = ["partition x: CPUs 1 for a", "partition y: CPUs 2-3 for b"];
         check(&of("1-2", "3"), &of("1", "2-3"), &expected);
         let expected = ["partition y: CPUs 1 for b", "partition x: CPUs 2-3 for a"];
         check(&of("3", "1-2"), &of("2-3", "1"), &expected);
-        let expected = ["end partition x", "end partition y", "partition x: CPUs 2 for a", "partition y: CPUs 1 for b"];
+        let expected = [
+            "end partition x",
+            "end partition y",
+            "partition x: CPUs 2 for a",
+            "partition y: CPUs 1 for b",
+        ];
         check(&of("1", "2"), &of("2", "1"), &expected);
-        let swapped = config(&["a", "b"], vec![part("x", "1", &["b"]), part("y", "2", &["a"])]);
-        let expected = ["end partition x", "end partition y", "partition x: CPUs 1 for b", "partition y: CPUs 2 for a"];
+        let swapped = config(
+            &["a", "b"],
+            vec![part("x", "1", &["b"]), part("y", "2", &["a"])],
+        );
+        let expected = [
+            "end partition x",
+            "end partition y",
+            "partition x: CPUs 1 for b",
+            "partition y: CPUs 2 for a",
+        ];
         check(&of("1", "2"), &swapped, &expected);
         let both = config(&["a", "b"], vec![part("x", "1-2", &["b", "a"])]);
-        check(&of("1", "2"), &both, &["end partition y", "partition x: CPUs 1-2 for a, b"]);
-        check(&both, &config(&["a", "b"], Vec::new()), &["end partition x"]);
+        check(
+            &of("1", "2"),
+            &both,
+            &["end partition y", "partition x: CPUs 1-2 for a, b"],
+        );
+        check(
+            &both,
+            &config(&["a", "b"], Vec::new()),
+            &["end partition x"],
+        );
     }
 
     #[test]
@@ -338,11 +514,22 @@ mod tests {
             config.policies[default].default = true;
             config
         };
-        check(&with(0, 0), &with(1, 1), &["give cgroup /x to b", "give all other tasks to b"]);
+        check(
+            &with(0, 0),
+            &with(1, 1),
+            &["give cgroup /x to b", "give all other tasks to b"],
+        );
         let mut none = with(0, 0);
         none.policies[0].cgroups.clear();
         none.policies[0].default = false;
-        check(&with(0, 0), &none, &["take cgroup /x from its policy", "give all other tasks to no policy"]);
+        check(
+            &with(0, 0),
+            &none,
+            &[
+                "take cgroup /x from its policy",
+                "give all other tasks to no policy",
+            ],
+        );
         let mut some = none.clone();
         some.all = false;
         check(&none, &some, &["take tasks of class SCHED_EXT only"]);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A policy with a mistake that only its own atomics show: wakeups take tickets from a list without a lock, whose head may have been
-//! another's meanwhile and be the same again (ABA), so that two wakeups get one ticket.
+//! A policy with a mistake that only its own atomics show: wakeups take tickets from a list without
+//! a lock, whose head may have been another's meanwhile and be the same again (ABA), so that two
+//! wakeups get one ticket.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -32,7 +33,8 @@ impl Tickets {
             let first = self.first.load(SeqCst);
             let next = self.next.get(first as usize)?.load(SeqCst);
             if self.first.compare_exchange(first, next, SeqCst, SeqCst).is_ok() {
-                assert!(!self.is_taken[first as usize].swap(true, SeqCst), "ticket {first} was taken twice");
+                assert!(!self.is_taken[first as usize].swap(true, SeqCst), "ticket {first} was \
+                    taken twice");
                 return Some(first as usize);
             }
         }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * `faulty_c`: one queue for all CPUs, and on demand (option `fault`) a mistake as only C allows it, in the hundredth task_wakeup or, where
- * its name begins with `create`, as it is made. For the tests of the hosts in user space: in a kernel most of these are the end.
+ * `faulty_c`: one queue for all CPUs, and on demand (option `fault`) a mistake as only C allows it,
+ * in the hundredth task_wakeup or, where its name begins with `create`, as it is made. For the
+ * tests of the hosts in user space: in a kernel most of these are the end.
  */
 #include <linux/atomic.h>
 #include <linux/string.h>
@@ -73,7 +74,8 @@ static void go_wrong(struct faulty *faulty, const char *fault)
 
 static void *faulty_create(const struct baton_env *env)
 {
-	struct faulty *faulty = baton_host_alloc(struct_size(faulty, waiting, env->max_tasks), __alignof__(*faulty));
+	struct faulty *faulty = baton_host_alloc(struct_size(faulty, waiting, env->max_tasks),
+						 __alignof__(*faulty));
 	const char *fault = strstr(env->options, "fault=");
 
 	if (!faulty)
@@ -108,7 +110,8 @@ static void put(void *this, struct baton_ctx *ctx, const struct baton_task *task
 	ctx->kicks[ctx->nr_kicks++] = task->cpu | BATON_KICK_IDLE;
 }
 
-static void faulty_task_wakeup(void *this, struct baton_ctx *ctx, const struct baton_task *task, baton_token token)
+static void faulty_task_wakeup(void *this, struct baton_ctx *ctx, const struct baton_task *task,
+			       baton_token token)
 {
 	struct faulty *faulty = this;
 
@@ -119,7 +122,8 @@ static void faulty_task_wakeup(void *this, struct baton_ctx *ctx, const struct b
 	put(this, ctx, task, token);
 }
 
-static u64 faulty_pick_next_task(void *this, struct baton_ctx *ctx, s32 cpu, const struct baton_task *prev)
+static u64 faulty_pick_next_task(void *this, struct baton_ctx *ctx, s32 cpu,
+				 const struct baton_task *prev)
 {
 	struct faulty *faulty = this;
 	baton_token token = BATON_PICK_NONE;
@@ -141,7 +145,8 @@ static u64 faulty_pick_next_task(void *this, struct baton_ctx *ctx, s32 cpu, con
 	return token;
 }
 
-static void faulty_pick_refused(void *this, struct baton_ctx *ctx, baton_token token, enum baton_refusal why)
+static void faulty_pick_refused(void *this, struct baton_ctx *ctx, baton_token token,
+				enum baton_refusal why)
 {
 }
 

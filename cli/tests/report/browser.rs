@@ -9,19 +9,23 @@ use std::process::Command;
 const WATCH: &str = "<script>
 const WRONG = [];
 for (const name of ['error', 'securitypolicyviolation', 'unhandledrejection'])
-  addEventListener(name, (event) => WRONG.push(name + ': ' + (event.message || event.violatedDirective || event.reason)), true);
-for (const name of ['error', 'warn']) console[name] = (...all) => WRONG.push('console: ' + all.join(' '));
+  addEventListener(name, (event) => WRONG.push(name + ': ' + (event.message || \
+  event.violatedDirective || event.reason)), true);
+for (const name of ['error', 'warn']) console[name] = (...all) => WRONG.push('console: ' + \
+all.join(' '));
 </script>";
 
 /// Put behind them: uses the keyboard, and writes down what a dump of the elements does not show.
 const ASK: &str = "<script>
-const press = (element, key) => { element.focus(); element.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true, cancelable: true })); };
+const press = (element, key) => \
+{ element.focus(); element.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true, cancelable: true })); };
 const note = (name, value) => { document.documentElement.dataset[name] = value; };
 setTimeout(() => {
   note('red', [...document.querySelectorAll('canvas.cpus')].map((canvas) => {
     const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
     let red = 0;
-    for (let at = 0; at < data.length; at += 4) if (data[at + 3] > 0 && data[at] > 170 && data[at + 1] < 100) red += 1;
+    for (let at = 0; at < data.length; at += 4) if (data[at + 3] > 0 && data[at] > 170 && data[at \
+    + 1] < 100) red += 1;
     return red / (data.length / 4);
   }).join(' '));
   for (const value of ['tail', 'all']) document.querySelector(`input[value=${value}]`).click();
@@ -95,18 +99,28 @@ pub struct Dom {
 
 /// Opens a page in a window, leaving a picture.
 pub fn open(page: &Path, window: Window, picture: &str) -> Dom {
-    let Window { width, dark, hash, script } = window;
+    let Window {
+        width,
+        dark,
+        hash,
+        script,
+    } = window;
     let ask = ASK.replacen("/* MORE */", script, 1);
     let text = std::fs::read_to_string(page).unwrap();
-    let text = text.replacen("<head>", &format!("<head>{WATCH}"), 1).replacen("</body>", &format!("{ask}</body>"), 1);
+    let text = text
+        .replacen("<head>", &format!("<head>{WATCH}"), 1)
+        .replacen("</body>", &format!("{ask}</body>"), 1);
     let watched = page.with_file_name(format!("{picture}.html"));
     std::fs::write(&watched, text).unwrap();
     let height = if width < 600 { 3600 } else { 2600 };
-    let cache = std::env::var_os("BATON_CACHE").map_or_else(std::env::temp_dir, PathBuf::from).join("report");
+    let cache = std::env::var_os("BATON_CACHE")
+        .map_or_else(std::env::temp_dir, PathBuf::from)
+        .join("report");
     std::fs::create_dir_all(&cache).unwrap();
     let mut browser = Command::new("timeout");
     browser.args(["--kill-after=5", "60", "chromium-headless-shell"]);
-    // Its sandbox does not work for root; its own profile is the test's, so that nothing is shared or left.
+    // Its sandbox does not work for root; its own profile is the test's, so that nothing is shared
+    // or left.
     browser.args([
         "--no-sandbox",
         "--disable-gpu",
@@ -114,11 +128,19 @@ pub fn open(page: &Path, window: Window, picture: &str) -> Dom {
         "--virtual-time-budget=3000",
         "--disable-dev-shm-usage",
     ]);
-    browser.arg(format!("--user-data-dir={}", page.with_file_name("profile").display()));
+    browser.arg(format!(
+        "--user-data-dir={}",
+        page.with_file_name("profile").display()
+    ));
     browser.arg(format!("--window-size={width},{height}"));
     browser.args(dark.then_some("--blink-settings=preferredColorScheme=0"));
-    browser.arg(format!("--screenshot={}", cache.join(format!("{picture}.png")).display()));
-    browser.arg("--dump-dom").arg(format!("file://{}#{hash}", watched.display()));
+    browser.arg(format!(
+        "--screenshot={}",
+        cache.join(format!("{picture}.png")).display()
+    ));
+    browser
+        .arg("--dump-dom")
+        .arg(format!("file://{}#{hash}", watched.display()));
     let needed = "chromium-headless-shell is needed: vm/enter has it";
     let mut output = browser.output().expect(needed);
     // On a busy machine Chromium hangs now and then, whatever the page: it is started once more.
@@ -126,13 +148,19 @@ pub fn open(page: &Path, window: Window, picture: &str) -> Dom {
         output = browser.output().expect(needed);
     }
     let dom = String::from_utf8(output.stdout).unwrap();
-    assert!(output.status.success() && dom.contains("</html>"), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success() && dom.contains("</html>"),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     read(&dom)
 }
 
 fn read(dom: &str) -> Dom {
     let root = tags(dom, "<html").next().unwrap().0;
-    let about = |name: &str| attribute(root, name).unwrap_or_else(|| panic!("the page was not asked: {root}"));
+    let about = |name: &str| {
+        attribute(root, name).unwrap_or_else(|| panic!("the page was not asked: {root}"))
+    };
     let run = |tag: &str| attribute(tag, "data-run").map(|run| run.parse().unwrap());
     let cell = |(tag, text): (&str, &str)| {
         let key = attribute(tag, "data-key")?;
@@ -140,13 +168,27 @@ fn read(dom: &str) -> Dom {
         // The span that the number is in is the first thing in the cell.
         let (cell, _) = text.split_once("</td>").unwrap_or((text, ""));
         let text = text.split_once('>')?.1.split('<').next()?.to_owned();
-        let within = tags(cell, "<span class=\"within\"").next().and_then(|(_, text)| text.split('<').next());
-        let word = tags(cell, "<span class=\"ratio").next().and_then(|(tag, _)| attribute(tag, "title"));
+        let within = tags(cell, "<span class=\"within\"")
+            .next()
+            .and_then(|(_, text)| text.split('<').next());
+        let word = tags(cell, "<span class=\"ratio")
+            .next()
+            .and_then(|(tag, _)| attribute(tag, "title"));
         let within = within.unwrap_or_default().trim().to_owned();
-        Some(Cell { run: run(tag)?, key, value, text: unescape(&text), within, word: word.unwrap_or_default() })
+        Some(Cell {
+            run: run(tag)?,
+            key,
+            value,
+            text: unescape(&text),
+            within,
+            word: word.unwrap_or_default(),
+        })
     };
     let fact = |(tag, text): (&str, &str)| {
-        Some(((run(tag)?, attribute(tag, "data-fact")?), unescape(text.split('<').next()?)))
+        Some((
+            (run(tag)?, attribute(tag, "data-fact")?),
+            unescape(text.split('<').next()?),
+        ))
     };
     let number = |(tag, _): (&str, &str)| {
         let number = attribute(tag, "data-exact")?.parse().unwrap();
@@ -158,13 +200,22 @@ fn read(dom: &str) -> Dom {
     };
     Dom {
         notes: root.split("data-").skip(1).filter_map(note).collect(),
-        interval: tags(dom, "<td ").chain(tags(dom, "<li ")).filter_map(number).collect(),
+        interval: tags(dom, "<td ")
+            .chain(tags(dom, "<li "))
+            .filter_map(number)
+            .collect(),
         cells: tags(dom, "<td ").filter_map(cell).collect(),
-        facts: tags(dom, "<dd ").chain(tags(dom, "<p ")).filter_map(fact).collect(),
+        facts: tags(dom, "<dd ")
+            .chain(tags(dom, "<p "))
+            .filter_map(fact)
+            .collect(),
         errors: about("data-errors"),
         too_wide: about("data-toowide"),
         curves: about("data-curves").parse().unwrap(),
-        red: about("data-red").split_whitespace().map(|share| share.parse().unwrap()).collect(),
+        red: about("data-red")
+            .split_whitespace()
+            .map(|share| share.parse().unwrap())
+            .collect(),
         read_curve: about("data-readcurve"),
         read_timeline: attribute(root, "data-readtimeline").unwrap_or_default(),
     }
@@ -172,7 +223,9 @@ fn read(dom: &str) -> Dom {
 
 /// The tags that begin so, each with the text behind it.
 fn tags<'a>(dom: &'a str, begin: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
-    dom.split(begin).skip(1).filter_map(|rest| rest.split_once('>'))
+    dom.split(begin)
+        .skip(1)
+        .filter_map(|rest| rest.split_once('>'))
 }
 
 fn attribute(tag: &str, name: &str) -> Option<String> {
@@ -181,6 +234,16 @@ fn attribute(tag: &str, name: &str) -> Option<String> {
 }
 
 fn unescape(text: &str) -> String {
-    let plain = [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&nbsp;", "\u{a0}"), ("&amp;", "&")];
-    plain.iter().fold(text.to_owned(), |text, (escaped, plain)| text.replace(escaped, plain))
+    let plain = [
+        ("&lt;", "<"),
+        ("&gt;", ">"),
+        ("&quot;", "\""),
+        ("&nbsp;", "\u{a0}"),
+        ("&amp;", "&"),
+    ];
+    plain
+        .iter()
+        .fold(text.to_owned(), |text, (escaped, plain)| {
+            text.replace(escaped, plain)
+        })
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A small machine of the tests' own: tasks run for random times in the order of one queue, and wake
-//! each other; every so often a CPU is taken by a higher class, or is offline.
+//! A small machine of the tests' own: tasks run for random times in the order of one queue, and
+//! wake each other; every so often a CPU is taken by a higher class, or is offline.
 
 use std::collections::VecDeque;
 
@@ -37,8 +37,15 @@ impl Machine {
     }
 
     fn load(&mut self) {
-        let idle = self.cpus.iter().zip(&self.taken).filter(|(task, taken)| task.is_none() && taken.is_none());
-        let event = Event::Load { waiting: self.queue.len() as u32, idle: idle.count() as u32 };
+        let idle = self
+            .cpus
+            .iter()
+            .zip(&self.taken)
+            .filter(|(task, taken)| task.is_none() && taken.is_none());
+        let event = Event::Load {
+            waiting: self.queue.len() as u32,
+            idle: idle.count() as u32,
+        };
         self.tell(event);
     }
 
@@ -51,7 +58,11 @@ impl Machine {
         let task = self.asleep.swap_remove(at);
         self.queue.push_back(task);
         self.detail.woken_by(by.map(TaskRef));
-        self.tell(Event::Wake { task: TaskRef(task), cpu, waker: cpu });
+        self.tell(Event::Wake {
+            task: TaskRef(task),
+            cpu,
+            waker: cpu,
+        });
     }
 
     /// A CPU takes up the first task that waits, if there is one.
@@ -64,8 +75,13 @@ impl Machine {
                 self.queue.push_back(task);
             }
         }
-        let next = if self.taken[cpu as usize].is_none() { self.queue.pop_front() } else { None };
-        let migrated = next.is_some_and(|task| self.last[task as usize].is_some_and(|last| last != cpu));
+        let next = if self.taken[cpu as usize].is_none() {
+            self.queue.pop_front()
+        } else {
+            None
+        };
+        let migrated =
+            next.is_some_and(|task| self.last[task as usize].is_some_and(|last| last != cpu));
         if let Some(task) = next {
             let length = 20_000 + self.rng.exponential(120_000);
             self.cpus[cpu as usize] = Some((task, self.now + length));
@@ -73,7 +89,12 @@ impl Machine {
         }
         if prev.is_some() || next.is_some() {
             let prev = prev.zip(left).map(|(task, left)| (TaskRef(task), left));
-            self.tell(Event::Switch { cpu, prev, next: next.map(TaskRef), migrated });
+            self.tell(Event::Switch {
+                cpu,
+                prev,
+                next: next.map(TaskRef),
+                migrated,
+            });
         }
     }
 
@@ -94,7 +115,8 @@ impl Machine {
         match running {
             Some((task, until)) if until <= self.now => {
                 (0..self.rng.below(5) / 4).for_each(|_| self.wake(cpu, Some(task)));
-                let left = [Left::Blocked, Left::Blocked, Left::Preempted, Left::Yielded][self.rng.below(4) as usize];
+                let left = [Left::Blocked, Left::Blocked, Left::Preempted, Left::Yielded]
+                    [self.rng.below(4) as usize];
                 if self.rng.below(40) == 0 {
                     let higher = self.rng.below(2) == 0;
                     self.taken[cpu as usize] = Some((self.now + 300_000, higher));
@@ -129,7 +151,11 @@ pub fn watched(policy: &str, seed: u64, part: std::ops::Range<u64>) -> Run {
     };
     for task in 0..TASKS {
         let group = if task < 10 { "workers" } else { "a <b> & c" };
-        machine.detail.task(TaskRef(task), group, if task < 10 { "worker" } else { "<i>" });
+        machine.detail.task(
+            TaskRef(task),
+            group,
+            if task < 10 { "worker" } else { "<i>" },
+        );
     }
     while machine.now < END {
         // In turn there is more than the CPUs can do, and less.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Runs that nobody simulated, made with the simulator's own collectors: tasks compute in phases with a barrier between them, as NAS
-//! programs do; either spread over all CPUs, or at first piled on half of them.
+//! Runs that nobody simulated, made with the simulator's own collectors: tasks compute in phases
+//! with a barrier between them, as NAS programs do; either spread over all CPUs, or at first piled
+//! on half of them.
 
 use baton_sim::report::{CpuTotals, Fairness, GroupReport, Histogram, Migrations, Run, VERSION};
 use baton_sim::rng::Rng;
@@ -44,16 +45,44 @@ pub fn run(policy: &str, shape: Shape, nodes: u32, cores: u32, seed: u64) -> Run
         for (at, cpu, begins) in events.into_iter().filter(|(at, ..)| *at < END) {
             running = if begins { running + 1 } else { running - 1 };
             let (task, left) = (TaskRef(cpu), Left::Blocked);
-            let (prev, next) = if begins { (None, Some(task)) } else { (Some((task, left)), None) };
-            collector.event(at, &Event::Switch { cpu, prev, next, migrated: false });
-            let waiting = if piled { running } else { u32::from(at < before + 60_000) };
-            collector.event(at, &Event::Load { waiting, idle: cpus - running });
+            let (prev, next) = if begins {
+                (None, Some(task))
+            } else {
+                (Some((task, left)), None)
+            };
+            collector.event(
+                at,
+                &Event::Switch {
+                    cpu,
+                    prev,
+                    next,
+                    migrated: false,
+                },
+            );
+            let waiting = if piled {
+                running
+            } else {
+                u32::from(at < before + 60_000)
+            };
+            collector.event(
+                at,
+                &Event::Load {
+                    waiting,
+                    idle: cpus - running,
+                },
+            );
             switches += 1;
         }
         (now, phase) = (over + 100_000, phase + 1);
         for begins in [true, false] {
             let at = now.min(END) + if begins { 0 } else { 300_000 };
-            collector.event(at, &Event::Higher { cpu: phase % cpus, begins });
+            collector.event(
+                at,
+                &Event::Higher {
+                    cpu: phase % cpus,
+                    begins,
+                },
+            );
         }
         now += 300_000;
     }
@@ -85,9 +114,24 @@ pub fn run(policy: &str, shape: Shape, nodes: u32, cores: u32, seed: u64) -> Run
         stuck_ns: None,
         hash: format!("{:016x}", rng.any()),
         events: 4 * switches,
-        groups: vec![group("workers", &wakeup, Some(&response)), group("noise", &wakeup, None)],
-        cpu: CpuTotals::new(times, switches, Migrations { core: 0, llc: 210, node: 34, machine: rng.below(9) }),
-        fairness: Some(Fairness { jain: 0.9 + rng.unit() / 10.0, worst_lag_ns: 3_200_000 }),
+        groups: vec![
+            group("workers", &wakeup, Some(&response)),
+            group("noise", &wakeup, None),
+        ],
+        cpu: CpuTotals::new(
+            times,
+            switches,
+            Migrations {
+                core: 0,
+                llc: 210,
+                node: 34,
+                machine: rng.below(9),
+            },
+        ),
+        fairness: Some(Fairness {
+            jain: 0.9 + rng.unit() / 10.0,
+            worst_lag_ns: 3_200_000,
+        }),
         upgrades: 0,
         refused_upgrades: vec![],
         tasks_not_made: 0,

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The hot path of a task: select, enqueue, and how a task comes to a policy and leaves it. The lock of the run queue in
-//! question held, interrupts off; select runs without it, but with the task's own (pi_lock).
+//! The hot path of a task: select, enqueue, and how a task comes to a policy and leaves it. The
+//! lock of the run queue in question held, interrupts off; select runs without it, but with the
+//! task's own (pi_lock).
 
-use crate::{order, Arg, Core, CpuState, Fault, Host, PolicyEntry, Slot, TaskState, Verdict, DEFAULT_SLICE, NO_SOLE};
+use crate::{
+    order, Arg, Core, CpuState, Fault, Host, PolicyEntry, Slot, TaskState, Verdict, DEFAULT_SLICE,
+    NO_SOLE,
+};
 use baton_abi::{
-    BatonCtx, BatonFaultKind, BatonMethod, BatonRefusal, BatonWake, BATON_ABORTED, BATON_EV_BLOCKED,
-    BATON_EV_NO_SELECT, BATON_F_FORK, BATON_F_RESTORE, BATON_F_SYNC, BATON_F_WAKEUP, BATON_MAX_POLICIES,
-    BATON_SELECT_DIRECT,
+    BatonCtx, BatonFaultKind, BatonMethod, BatonRefusal, BatonWake, BATON_ABORTED,
+    BATON_EV_BLOCKED, BATON_EV_NO_SELECT, BATON_F_FORK, BATON_F_RESTORE, BATON_F_SYNC,
+    BATON_F_WAKEUP, BATON_MAX_POLICIES, BATON_SELECT_DIRECT,
 };
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
@@ -35,16 +39,30 @@ impl<H: Host> Core<'_, H> {
 
     #[inline(never)]
     fn tell_blocked(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx, slot: &Slot) {
-        if let Some(policy) = self.by_id(slot.policy()).filter(|p| p.is_running() && p.wants(BATON_EV_BLOCKED)) {
+        if let Some(policy) = self
+            .by_id(slot.policy())
+            .filter(|p| p.is_running() && p.wants(BATON_EV_BLOCKED))
+        {
             slot.runtime.store(ctx.runtime, Relaxed);
-            self.tell(frame, cpu, policy, BatonMethod::TaskBlocked, ctx, slot, Arg::Word(0));
+            self.tell(
+                frame,
+                cpu,
+                policy,
+                BatonMethod::TaskBlocked,
+                ctx,
+                slot,
+                Arg::Word(0),
+            );
         }
     }
 
-    /// A waking or new task (`ctx.task`), last on CPU `ctx.cpu`, needs a CPU. Puts the answer in `ctx.cpu`; `Run` means that the
-    /// shim must insert it there directly, for `ctx.slice`. `cpu` is the waker's.
+    /// A waking or new task (`ctx.task`), last on CPU `ctx.cpu`, needs a CPU. Puts the answer in
+    /// `ctx.cpu`; `Run` means that the shim must insert it there directly, for `ctx.slice`. `cpu`
+    /// is the waker's.
     pub fn select(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx) -> Verdict {
-        let Some(slot) = self.by_handle(ctx.task) else { return Verdict::None };
+        let Some(slot) = self.by_handle(ctx.task) else {
+            return Verdict::None;
+        };
         if slot.epoch.load(Relaxed) != self.epoch.load(Relaxed) {
             let Some(home) = self.settled_home(slot, ctx.cpu) else {
                 ctx.cpu = match self.select_new(frame, cpu, ctx, slot) {
@@ -67,8 +85,20 @@ impl<H: Host> Core<'_, H> {
         if policy.wants(BATON_EV_NO_SELECT) {
             return Verdict::None;
         }
-        let wake = BatonWake { prev_cpu, waker_cpu: cpu.number(), flags: ctx.flags & (BATON_F_SYNC | BATON_F_FORK) };
-        let answer = self.tell_quickly(frame, cpu, policy, BatonMethod::SelectTaskRq, ctx, slot, Arg::Wake(&wake));
+        let wake = BatonWake {
+            prev_cpu,
+            waker_cpu: cpu.number(),
+            flags: ctx.flags & (BATON_F_SYNC | BATON_F_FORK),
+        };
+        let answer = self.tell_quickly(
+            frame,
+            cpu,
+            policy,
+            BatonMethod::SelectTaskRq,
+            ctx,
+            slot,
+            Arg::Wake(&wake),
+        );
         ctx.cpu = prev_cpu;
         if answer == u64::from(prev_cpu as u32) || answer == BATON_ABORTED {
             return Verdict::None;
@@ -88,7 +118,10 @@ impl<H: Host> Core<'_, H> {
             }
             slot.cpu.store(chosen, Relaxed);
             slot.set(TaskState::Running);
-            if let Some(chosen) = self.cpu(chosen).filter(|cpu| self.sole.load(Relaxed) == NO_SOLE && cpu.is_asleep()) {
+            if let Some(chosen) = self
+                .cpu(chosen)
+                .filter(|cpu| self.sole.load(Relaxed) == NO_SOLE && cpu.is_asleep())
+            {
                 self.runs(chosen, policy.index(), Some(slot));
             }
             cpu.directs.bump();
@@ -97,18 +130,42 @@ impl<H: Host> Core<'_, H> {
         Verdict::None
     }
 
-    /// Asks the policy that a task newly made is about to join. `None` if there is none that can be asked.
+    /// Asks the policy that a task newly made is about to join. `None` if there is none that can be
+    /// asked.
     #[cold]
-    fn select_new(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx, slot: &Slot) -> Option<i32> {
+    fn select_new(
+        &self,
+        frame: H::Frame,
+        cpu: &CpuState,
+        ctx: &mut BatonCtx,
+        slot: &Slot,
+    ) -> Option<i32> {
         let is_new = ctx.flags & BATON_F_FORK != 0 && !slot.joined();
-        let policy = self.by_id(self.wanted(slot)).filter(|p| is_new && p.is_running())?;
-        let prev_cpu = self.home(slot, policy, ctx.cpu).filter(|_| !policy.wants(BATON_EV_NO_SELECT))?;
+        let policy = self
+            .by_id(self.wanted(slot))
+            .filter(|p| is_new && p.is_running())?;
+        let prev_cpu = self
+            .home(slot, policy, ctx.cpu)
+            .filter(|_| !policy.wants(BATON_EV_NO_SELECT))?;
         slot.cpu.store(prev_cpu, Relaxed);
         slot.runtime.store(ctx.runtime, Relaxed);
         slot.call_of(policy);
-        let wake = BatonWake { prev_cpu, waker_cpu: cpu.number(), flags: BATON_F_FORK };
-        let answer = self.tell(frame, cpu, policy, BatonMethod::SelectTaskRq, ctx, slot, Arg::Wake(&wake));
-        // `task_new` gives it the task, so that an answer to run it at once counts as one for that CPU's run queue.
+        let wake = BatonWake {
+            prev_cpu,
+            waker_cpu: cpu.number(),
+            flags: BATON_F_FORK,
+        };
+        let answer = self.tell(
+            frame,
+            cpu,
+            policy,
+            BatonMethod::SelectTaskRq,
+            ctx,
+            slot,
+            Arg::Wake(&wake),
+        );
+        // `task_new` gives it the task, so that an answer to run it at once counts as one for that
+        // CPU's run queue.
         let chosen = answer as u32 as i32;
         if answer == BATON_ABORTED || chosen == prev_cpu {
             return Some(prev_cpu);
@@ -120,15 +177,21 @@ impl<H: Host> Core<'_, H> {
         Some(chosen)
     }
 
-    /// If the task is in the policy that it should be in, and that one running: where that is to think it was.
+    /// If the task is in the policy that it should be in, and that one running: where that is to
+    /// think it was.
     fn settled_home(&self, slot: &Slot, prev_cpu: i32) -> Option<i32> {
-        let policy = self.by_id(slot.policy()).filter(|p| p.is_running() && p.id() == self.wanted(slot))?;
+        let policy = self
+            .by_id(slot.policy())
+            .filter(|p| p.is_running() && p.id() == self.wanted(slot))?;
         self.home(slot, policy, prev_cpu)
     }
 
     #[inline]
     fn check_cpu(&self, slot: &Slot, policy: &PolicyEntry, cpu: i32) -> Option<BatonRefusal> {
-        if !self.cpu(cpu).is_some_and(|cpu| cpu.is_online() && self.serves(policy, cpu)) {
+        if !self
+            .cpu(cpu)
+            .is_some_and(|cpu| cpu.is_online() && self.serves(policy, cpu))
+        {
             Some(BatonRefusal::CpuOffline)
         } else if !self.host.may_run(slot, cpu) {
             Some(BatonRefusal::NotAllowed)
@@ -142,11 +205,13 @@ impl<H: Host> Core<'_, H> {
         policy.refusals.fetch_add(1, Relaxed);
     }
 
-    /// The task `ctx.task` is runnable on the run queue of CPU `ctx.cpu`, and its policy's to place. `cpu` is the CPU that
-    /// this runs on.
+    /// The task `ctx.task` is runnable on the run queue of CPU `ctx.cpu`, and its policy's to
+    /// place. `cpu` is the CPU that this runs on.
     #[inline]
     pub fn enqueue(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx) -> Verdict {
-        let Some(slot) = self.by_handle(ctx.task) else { return self.enqueue_unknown(ctx) };
+        let Some(slot) = self.by_handle(ctx.task) else {
+            return self.enqueue_unknown(ctx);
+        };
         slot.cpu.store(ctx.cpu, Relaxed);
         slot.runtime.store(ctx.runtime, Relaxed);
         if slot.epoch.load(Relaxed) != self.epoch.load(Relaxed) {
@@ -158,7 +223,9 @@ impl<H: Host> Core<'_, H> {
             TaskState::Sleeping if ctx.flags & BATON_F_WAKEUP != 0 => {
                 self.give::<true>(frame, cpu, ctx, slot, policy, BatonMethod::TaskWakeup)
             }
-            TaskState::Running if ctx.flags & (BATON_F_WAKEUP | BATON_F_RESTORE) == 0 && !slot.has_yielded() => {
+            TaskState::Running
+                if ctx.flags & (BATON_F_WAKEUP | BATON_F_RESTORE) == 0 && !slot.has_yielded() =>
+            {
                 self.give::<true>(frame, cpu, ctx, slot, policy, BatonMethod::TaskPreempt)
             }
             _ => self.enqueue_slow(frame, cpu, ctx, slot),
@@ -177,7 +244,13 @@ impl<H: Host> Core<'_, H> {
 
     /// Every other way of becoming runnable.
     #[inline(never)]
-    fn enqueue_slow(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx, slot: &Slot) -> Verdict {
+    fn enqueue_slow(
+        &self,
+        frame: H::Frame,
+        cpu: &CpuState,
+        ctx: &mut BatonCtx,
+        slot: &Slot,
+    ) -> Verdict {
         let (is_leaving, on) = (slot.is_leaving(), ctx.cpu);
         let verdict = self.enqueue_anew(frame, cpu, ctx, slot);
         // Where nothing else makes the CPU look.
@@ -187,18 +260,34 @@ impl<H: Host> Core<'_, H> {
         verdict
     }
 
-    fn enqueue_anew(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx, slot: &Slot) -> Verdict {
+    fn enqueue_anew(
+        &self,
+        frame: H::Frame,
+        cpu: &CpuState,
+        ctx: &mut BatonCtx,
+        slot: &Slot,
+    ) -> Verdict {
         let woken = ctx.flags & BATON_F_WAKEUP != 0;
         if woken && slot.state() == TaskState::Running {
-            // It slept unseen: a higher class took the CPU just then. Told first, as a policy that fails in this is left.
+            // It slept unseen: a higher class took the CPU just then. Told first, as a policy that
+            // fails in this is left.
             self.blocked(frame, cpu, ctx, slot);
         }
-        // Noted as looked at before it is: an assignment that comes meanwhile takes the note away again.
-        let epoch = if self.is_partitioned() { 0 } else { self.epoch.load(SeqCst) };
+        // Noted as looked at before it is: an assignment that comes meanwhile takes the note away
+        // again.
+        let epoch = if self.is_partitioned() {
+            0
+        } else {
+            self.epoch.load(SeqCst)
+        };
         slot.epoch.store(epoch, SeqCst);
-        let policy = self.by_id(slot.policy()).filter(|p| p.is_running() && p.id() == self.wanted(slot));
+        let policy = self
+            .by_id(slot.policy())
+            .filter(|p| p.is_running() && p.id() == self.wanted(slot));
         let home = policy.and_then(|policy| self.home(slot, policy, ctx.cpu));
-        let (Some(policy), Some(home)) = (policy, home) else { return self.enqueue_stranger(frame, cpu, ctx, slot) };
+        let (Some(policy), Some(home)) = (policy, home) else {
+            return self.enqueue_stranger(frame, cpu, ctx, slot);
+        };
         slot.cpu.store(home, Relaxed);
         let method = match slot.state() {
             TaskState::Running if slot.has_yielded() => BatonMethod::TaskYield,
@@ -255,7 +344,8 @@ impl<H: Host> Core<'_, H> {
             }
             return Verdict::None;
         }
-        // Stopped meanwhile. Whoever takes the task out of the queue puts it on the fallback queue: this, or a rescue.
+        // Stopped meanwhile. Whoever takes the task out of the queue puts it on the fallback queue:
+        // this, or a rescue.
         if slot.claim(token, TaskState::Fallback) {
             self.fallback.fetch_add(1, Relaxed);
             cpu.fallbacks.bump();
@@ -266,8 +356,8 @@ impl<H: Host> Core<'_, H> {
         Verdict::None
     }
 
-    /// The kernel took a queued task back without a word (a change of attributes, a forced move, a spell in bypass mode) and
-    /// enqueues it again: so does the core.
+    /// The kernel took a queued task back without a word (a change of attributes, a forced move, a
+    /// spell in bypass mode) and enqueues it again: so does the core.
     #[cold]
     fn enqueue_queued(
         &self,
@@ -290,11 +380,16 @@ impl<H: Host> Core<'_, H> {
         if !policy.is_running() {
             return self.enqueue_stranger(frame, cpu, ctx, slot);
         }
-        let method = if woken { BatonMethod::TaskWakeup } else { BatonMethod::TaskRestored };
+        let method = if woken {
+            BatonMethod::TaskWakeup
+        } else {
+            BatonMethod::TaskRestored
+        };
         self.give::<false>(frame, cpu, ctx, slot, policy, method)
     }
 
-    /// Asks the policy for the token of a task that it has queued. The token is worthless afterwards whatever the answer.
+    /// Asks the policy for the token of a task that it has queued. The token is worthless
+    /// afterwards whatever the answer.
     pub(crate) fn take_back(
         &self,
         frame: H::Frame,
@@ -312,7 +407,12 @@ impl<H: Host> Core<'_, H> {
         self.count_refusal(cpu, policy);
         // Another task's: now nobody holds it.
         if let Some(other) = self.by_token(answer).filter(|other| other.is_fresh(answer)) {
-            let fault = Fault { kind: BatonFaultKind::LostTask, method, pid: other.pid(), now: ctx.now };
+            let fault = Fault {
+                kind: BatonFaultKind::LostTask,
+                method,
+                pid: other.pid(),
+                now: ctx.now,
+            };
             self.fault(policy, &fault, Some(cpu));
             return BATON_ABORTED;
         }
@@ -321,14 +421,26 @@ impl<H: Host> Core<'_, H> {
 
     /// The task is in no running policy, or not in the one that it should be in.
     #[cold]
-    fn enqueue_stranger(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx, slot: &Slot) -> Verdict {
+    fn enqueue_stranger(
+        &self,
+        frame: H::Frame,
+        cpu: &CpuState,
+        ctx: &mut BatonCtx,
+        slot: &Slot,
+    ) -> Verdict {
         self.part(frame, cpu, ctx, slot, BatonMethod::TaskDeparted);
-        // One that was assigned to a policy which is no more has the default, as if it had not been.
+        // One that was assigned to a policy which is no more has the default, as if it had not
+        // been.
         let assigned = slot.wanted.load(SeqCst);
         let policy = self.by_id(assigned).filter(|p| p.is_running());
-        let policy = policy.or_else(|| self.by_id(self.default_policy.load(Relaxed)).filter(|p| p.is_running()));
+        let policy = policy.or_else(|| {
+            self.by_id(self.default_policy.load(Relaxed))
+                .filter(|p| p.is_running())
+        });
         let home = policy.and_then(|policy| self.home(slot, policy, ctx.cpu));
-        let (Some(policy), Some(home)) = (policy, home) else { return self.enter_fallback(cpu, ctx, slot) };
+        let (Some(policy), Some(home)) = (policy, home) else {
+            return self.enter_fallback(cpu, ctx, slot);
+        };
         if slot.is_rescued() {
             return self.enter_fallback(cpu, ctx, slot);
         }
@@ -345,9 +457,16 @@ impl<H: Host> Core<'_, H> {
         self.give::<false>(frame, cpu, ctx, slot, policy, BatonMethod::TaskNew)
     }
 
-    /// The task leaves its policy, if it has one. It was queued or running: then it is `Sleeping`, or in the fallback if a rescue
-    /// was first; else it is what it was.
-    pub(crate) fn part(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx, slot: &Slot, how: BatonMethod) {
+    /// The task leaves its policy, if it has one. It was queued or running: then it is `Sleeping`,
+    /// or in the fallback if a rescue was first; else it is what it was.
+    pub(crate) fn part(
+        &self,
+        frame: H::Frame,
+        cpu: &CpuState,
+        ctx: &mut BatonCtx,
+        slot: &Slot,
+        how: BatonMethod,
+    ) {
         if slot.joined() {
             if let Some(policy) = self.by_id(slot.policy()).filter(|p| p.is_running()) {
                 if slot.state() == TaskState::Queued && how == BatonMethod::TaskDead {
@@ -370,11 +489,20 @@ impl<H: Host> Core<'_, H> {
 
     /// stopped for it.
     pub fn dropped(&self, token: u64, cpu: &CpuState) -> bool {
-        let Some(slot) = self.by_token(token).filter(|slot| slot.is_fresh(token)) else { return false };
+        let Some(slot) = self.by_token(token).filter(|slot| slot.is_fresh(token)) else {
+            return false;
+        };
         let (index, event) = cpu.event(0);
-        let Some(policy) = self.policies.get(index as usize) else { return false };
+        let Some(policy) = self.policies.get(index as usize) else {
+            return false;
+        };
         let method = BatonMethod::of(event.method);
-        let fault = Fault { kind: BatonFaultKind::LostTask, method, pid: slot.pid(), now: event.now };
+        let fault = Fault {
+            kind: BatonFaultKind::LostTask,
+            method,
+            pid: slot.pid(),
+            now: event.now,
+        };
         self.fault(policy, &fault, Some(cpu));
         core::sync::atomic::fence(SeqCst);
         true

@@ -45,7 +45,8 @@ pub struct CpuState {
     next_event: AtomicU32,
     /// 1 while idle, claimed or not.
     pub(crate) asleep: AtomicU32,
-    /// Place of the policy whose task runs here, as of the last time that several were asked; 16 and 17 for nobody's (`order.rs`).
+    /// Place of the policy whose task runs here, as of the last time that several were asked; 16
+    /// and 17 for nobody's (`order.rs`).
     pub(crate) current: AtomicU32,
     /// Number of the partition that it is in; 0 for none.
     pub(crate) partition: AtomicU32,
@@ -56,14 +57,18 @@ pub struct CpuState {
     /// When the fallback's turn here ends, and when its next begins, ns (`fallback.rs`).
     pub(crate) turn_ends: AtomicU64,
     pub(crate) next_turn: AtomicU64,
-    /// When each policy was last asked here, or had a task running at a tick, by place in the table, ns; but for what `quick` counts (`stall.rs`).
+    /// When each policy was last asked here, or had a task running at a tick, by place in the
+    /// table, ns; but for what `quick` counts (`stall.rs`).
     pub(crate) asked: [AtomicU64; BATON_MAX_POLICIES],
-    /// Of the dispatches, those in which it was not clear at once that the only policy is to be asked.
+    /// Of the dispatches, those in which it was not clear at once that the only policy is to be
+    /// asked.
     pub(crate) slow: Counter,
-    /// What the watch has seen: the number of quick dispatches, and a bit for each policy that was asked since the look before.
+    /// What the watch has seen: the number of quick dispatches, and a bit for each policy that was
+    /// asked since the look before.
     pub(crate) seen_quick: AtomicU64,
     pub(crate) seen_asked: AtomicU32,
-    /// The handle of the task that runs here, and how much of its CPU time is accounted for, ns (`share.rs`).
+    /// The handle of the task that runs here, and how much of its CPU time is accounted for, ns
+    /// (`share.rs`).
     pub(crate) charged_task: AtomicU64,
     pub(crate) charged: AtomicU64,
     /// By place in the table: how far this CPU is behind the policy's share, ns (`share.rs`).
@@ -86,7 +91,8 @@ pub struct CpuState {
 }
 
 impl CpuState {
-    /// Remembers a call; `tag` is the task's thread id in the high half, and the policy's place in the table.
+    /// Remembers a call; `tag` is the task's thread id in the high half, and the policy's place in
+    /// the table.
     #[inline]
     pub(crate) fn note(&self, now: u64, tag: u64, method: BatonMethod) {
         let next = self.next_event.load(Relaxed);
@@ -96,13 +102,21 @@ impl CpuState {
         self.next_event.store(next.wrapping_add(1), Relaxed);
     }
 
-    /// The call remembered `back` calls ago (0 is the last): the policy's place in the table, and the event.
+    /// The call remembered `back` calls ago (0 is the last): the policy's place in the table, and
+    /// the event.
     pub fn event(&self, back: usize) -> (u32, BatonEvent) {
         let next = self.next_event.load(Relaxed) as usize;
         let event = &self.events[next.wrapping_sub(1).wrapping_sub(back) % EVENTS_KEPT];
         let what = event.what.load(Relaxed);
         let method = (what >> 8) as u32 & 0xff;
-        (what as u32 & 0xff, BatonEvent { now: event.now.load(Relaxed), method, pid: (what >> 32) as u32 })
+        (
+            what as u32 & 0xff,
+            BatonEvent {
+                now: event.now.load(Relaxed),
+                method,
+                pid: (what >> 32) as u32,
+            },
+        )
     }
 
     /// Its number.

@@ -4,16 +4,18 @@
 use crate::{
     order,
     tell::{view, Given},
-    Arg, Core, CpuState, Fault, Host, PolicyEntry, Slot, TaskState, Verdict, DEFAULT_SLICE, MAX_REFUSALS,
+    Arg, Core, CpuState, Fault, Host, PolicyEntry, Slot, TaskState, Verdict, DEFAULT_SLICE,
+    MAX_REFUSALS,
 };
 use baton_abi::{
-    BatonCtx, BatonFaultKind, BatonMethod, BatonRefusal, BATON_ABORTED, BATON_F_PREV_RUNNABLE, BATON_PICK_KEEP,
-    BATON_PICK_NONE,
+    BatonCtx, BatonFaultKind, BatonMethod, BatonRefusal, BATON_ABORTED, BATON_F_PREV_RUNNABLE,
+    BATON_PICK_KEEP, BATON_PICK_NONE,
 };
 use core::sync::atomic::Ordering::Relaxed;
 
 impl<H: Host> Core<'_, H> {
-    /// CPU `ctx.cpu`, which is `cpu`, on which this runs, needs a task. `ctx.task` ran there last; it can go on if `BATON_F_PREV_RUNNABLE`.
+    /// CPU `ctx.cpu`, which is `cpu`, on which this runs, needs a task. `ctx.task` ran there last;
+    /// it can go on if `BATON_F_PREV_RUNNABLE`.
     #[inline]
     pub fn dispatch(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx) -> Verdict {
         cpu.dispatches.bump();
@@ -31,9 +33,15 @@ impl<H: Host> Core<'_, H> {
             return self.dispatch_slow(frame, cpu, ctx, None);
         }
         ctx.slice = 0;
-        cpu.note(ctx.now, u64::from(policy.index()), BatonMethod::PickNextTask);
+        cpu.note(
+            ctx.now,
+            u64::from(policy.index()),
+            BatonMethod::PickNextTask,
+        );
         let (which, none) = (Arg::Word(cpu.number() as u64), Arg::Word(0));
-        let answer = self.host.call(frame, policy, BatonMethod::PickNextTask, ctx, which, none);
+        let answer = self
+            .host
+            .call(frame, policy, BatonMethod::PickNextTask, ctx, which, none);
         if let Some(slot) = self.by_token(answer) {
             if slot.policy() == policy.id()
                 && self.host.may_run(slot, cpu.number())
@@ -91,7 +99,8 @@ impl<H: Host> Core<'_, H> {
     #[inline(never)]
     fn dispatch_with_prev(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx) -> Verdict {
         let prev = self.by_handle(ctx.task);
-        // One that is to change over, or to leave this CPU, must be enqueued for that: it is not there to be kept.
+        // One that is to change over, or to leave this CPU, must be enqueued for that: it is not
+        // there to be kept.
         let stays = prev.is_none_or(|slot| !self.moves(slot) && self.may_stay(slot, cpu));
         if let Some(slot) = prev.filter(|_| !stays) {
             slot.set_leaving();
@@ -108,7 +117,13 @@ impl<H: Host> Core<'_, H> {
     }
 
     #[inline(never)]
-    fn dispatch_slow(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx, prev: Option<&Slot>) -> Verdict {
+    fn dispatch_slow(
+        &self,
+        frame: H::Frame,
+        cpu: &CpuState,
+        ctx: &mut BatonCtx,
+        prev: Option<&Slot>,
+    ) -> Verdict {
         cpu.slow.bump();
         if self.rescue_pending() {
             return Verdict::Rescue;
@@ -120,13 +135,19 @@ impl<H: Host> Core<'_, H> {
         }
         let owed = self.owed(cpu);
         let first = owed.or_else(|| self.neglected(cpu, ctx.now));
-        for policy in first.into_iter().chain(self.running().filter(|policy| self.serves(policy, cpu))) {
+        for policy in first
+            .into_iter()
+            .chain(self.running().filter(|policy| self.serves(policy, cpu)))
+        {
             let prev = prev.filter(|slot| slot.policy() == policy.id());
             cpu.note_asked(policy, ctx.now);
             match self.pick(frame, cpu, ctx, policy, prev, None) {
                 Verdict::None => self.wants_nothing(cpu, policy),
                 verdict => {
-                    cpu.by_right.store(u32::from(owed.is_some_and(|owed| owed.index() == policy.index())), Relaxed);
+                    cpu.by_right.store(
+                        u32::from(owed.is_some_and(|owed| owed.index() == policy.index())),
+                        Relaxed,
+                    );
                     return verdict;
                 }
             }
@@ -150,7 +171,15 @@ impl<H: Host> Core<'_, H> {
             let answer = first.take().unwrap_or_else(|| {
                 ctx.slice = 0;
                 let prev = task.as_ref().map_or(Arg::Word(0), Arg::Task);
-                self.tell_cpu(frame, cpu, policy, BatonMethod::PickNextTask, ctx, which, prev)
+                self.tell_cpu(
+                    frame,
+                    cpu,
+                    policy,
+                    BatonMethod::PickNextTask,
+                    ctx,
+                    which,
+                    prev,
+                )
             });
             let answer = match answer {
                 BATON_ABORTED => return Verdict::None,
@@ -162,12 +191,24 @@ impl<H: Host> Core<'_, H> {
                     // If it has asked to yield, that is answered.
                     slot.set(TaskState::Running);
                     self.runs(cpu, policy.index(), prev);
-                    ctx.slice = if ctx.slice == 0 { DEFAULT_SLICE } else { ctx.slice };
+                    ctx.slice = if ctx.slice == 0 {
+                        DEFAULT_SLICE
+                    } else {
+                        ctx.slice
+                    };
                     return Verdict::Keep;
                 }
                 BATON_PICK_NONE if prev.is_some() => return Verdict::None,
                 BATON_PICK_NONE => {
-                    match self.tell_cpu(frame, cpu, policy, BatonMethod::NewlyIdle, ctx, which, Arg::Word(0)) {
+                    match self.tell_cpu(
+                        frame,
+                        cpu,
+                        policy,
+                        BatonMethod::NewlyIdle,
+                        ctx,
+                        which,
+                        Arg::Word(0),
+                    ) {
                         BATON_PICK_NONE | BATON_ABORTED => return Verdict::None,
                         token => token,
                     }
@@ -179,13 +220,16 @@ impl<H: Host> Core<'_, H> {
                     self.runs(cpu, policy.index(), Some(slot));
                     return self.run(cpu, ctx, slot, answer);
                 }
-                Err(BatonRefusal::NotAllowed) if self.gives_up(policy, answer) => return Verdict::Rescue,
+                Err(BatonRefusal::NotAllowed) if self.gives_up(policy, answer) => {
+                    return Verdict::Rescue
+                }
                 Err(why) => {
                     self.count_refusal(cpu, policy);
                     cpu.note(ctx.now, u64::from(policy.index()), BatonMethod::PickRefused);
                     let (token, why) = (Arg::Word(answer), Arg::Word(why as u64));
                     let given = Given::of(ctx);
-                    self.host.call(frame, policy, BatonMethod::PickRefused, ctx, token, why);
+                    self.host
+                        .call(frame, policy, BatonMethod::PickRefused, ctx, token, why);
                     given.restore(ctx);
                     if !policy.is_running() {
                         return Verdict::None;
@@ -193,8 +237,12 @@ impl<H: Host> Core<'_, H> {
                 }
             }
         }
-        let fault =
-            Fault { kind: BatonFaultKind::RefusalLoop, method: BatonMethod::PickNextTask, pid: 0, now: ctx.now };
+        let fault = Fault {
+            kind: BatonFaultKind::RefusalLoop,
+            method: BatonMethod::PickNextTask,
+            pid: 0,
+            now: ctx.now,
+        };
         self.fault(policy, &fault, Some(cpu));
         Verdict::None
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The rarer events: a task's life and attributes, ticks, CPUs. Run-queue lock of the task held and interrupts off, except where
-//! said.
+//! The rarer events: a task's life and attributes, ticks, CPUs. Run-queue lock of the task held and
+//! interrupts off, except where said.
 
 use crate::{Arg, Core, CpuState, Host, PolicyEntry, Slot, TaskState, Verdict, BALANCE_TICKS};
 use baton_abi::{BatonCtx, BatonMethod, BATON_EV_BALANCE, BATON_EV_IDLE, BATON_EV_TICK};
@@ -62,8 +62,14 @@ impl<'a, H: Host> Core<'a, H> {
 
     /// The task leaves Baton's scheduling class, or is dead.
     pub fn disable_task(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx, dead: bool) {
-        let Some(slot) = self.by_handle(ctx.task) else { return };
-        let how = if dead { BatonMethod::TaskDead } else { BatonMethod::TaskDeparted };
+        let Some(slot) = self.by_handle(ctx.task) else {
+            return;
+        };
+        let how = if dead {
+            BatonMethod::TaskDead
+        } else {
+            BatonMethod::TaskDeparted
+        };
         self.part(frame, cpu, ctx, slot, how);
         if slot.state() == TaskState::Fallback {
             self.leave_fallback(slot, TaskState::Outside);
@@ -74,11 +80,14 @@ impl<'a, H: Host> Core<'a, H> {
 
     /// The task is gone. It was disabled before, if it was ever enabled.
     pub fn exit_task(&self, handle: u64) {
-        let Some(slot) = self.by_handle(handle) else { return };
+        let Some(slot) = self.by_handle(handle) else {
+            return;
+        };
         slot.vacate();
         self.host.with_slots_locked(|| {
             slot.next_free.store(self.free.load(Relaxed), Relaxed);
-            self.free.store(self.index_of(slot).wrapping_add(1), Relaxed);
+            self.free
+                .store(self.index_of(slot).wrapping_add(1), Relaxed);
             self.in_use.fetch_sub(1, Relaxed);
         });
     }
@@ -90,22 +99,42 @@ impl<'a, H: Host> Core<'a, H> {
 
     /// The nice value of a task has changed.
     pub fn set_nice(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx, nice: i32) {
-        let Some(slot) = self.by_handle(ctx.task) else { return };
+        let Some(slot) = self.by_handle(ctx.task) else {
+            return;
+        };
         if slot.nice.swap(nice, Relaxed) == nice {
             return;
         }
         if let Some(policy) = self.policy_of(slot) {
             slot.runtime.store(ctx.runtime, Relaxed);
-            self.tell(frame, cpu, policy, BatonMethod::TaskPrioChanged, ctx, slot, Arg::Word(0));
+            self.tell(
+                frame,
+                cpu,
+                policy,
+                BatonMethod::TaskPrioChanged,
+                ctx,
+                slot,
+                Arg::Word(0),
+            );
         }
     }
 
-    /// The CPUs that a task may use have changed. A queued task stays queued: the kernel enqueues it again if it must move, and a
-    /// pick for the wrong CPU is refused.
+    /// The CPUs that a task may use have changed. A queued task stays queued: the kernel enqueues
+    /// it again if it must move, and a pick for the wrong CPU is refused.
     pub fn set_affinity(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx) {
-        let Some(slot) = self.by_handle(ctx.task) else { return };
+        let Some(slot) = self.by_handle(ctx.task) else {
+            return;
+        };
         if let Some(policy) = self.policy_of(slot) {
-            self.tell(frame, cpu, policy, BatonMethod::TaskAffinityChanged, ctx, slot, Arg::Word(0));
+            self.tell(
+                frame,
+                cpu,
+                policy,
+                BatonMethod::TaskAffinityChanged,
+                ctx,
+                slot,
+                Arg::Word(0),
+            );
         }
     }
 
@@ -119,7 +148,9 @@ impl<'a, H: Host> Core<'a, H> {
 
     /// The tick, with `ctx.task` running on CPU `ctx.cpu`, where this runs.
     pub fn tick(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx) -> Verdict {
-        let Some(slot) = self.by_handle(ctx.task) else { return Verdict::None };
+        let Some(slot) = self.by_handle(ctx.task) else {
+            return Verdict::None;
+        };
         let which = ctx.cpu;
         slot.runtime.store(ctx.runtime, Relaxed);
         let ticks = cpu.ticks.load(Relaxed).wrapping_add(1);
@@ -127,13 +158,33 @@ impl<'a, H: Host> Core<'a, H> {
         if let Some(policy) = self.policy_of(slot) {
             cpu.note_asked(policy, ctx.now);
             if policy.wants(BATON_EV_TICK) {
-                self.tell(frame, cpu, policy, BatonMethod::TaskTick, ctx, slot, Arg::Word(0));
+                self.tell(
+                    frame,
+                    cpu,
+                    policy,
+                    BatonMethod::TaskTick,
+                    ctx,
+                    slot,
+                    Arg::Word(0),
+                );
             }
-            if ticks.is_multiple_of(BALANCE_TICKS) && policy.wants(BATON_EV_BALANCE) && policy.is_running() {
-                self.tell_cpu(frame, cpu, policy, BatonMethod::Balance, ctx, which, Arg::Word(0));
+            if ticks.is_multiple_of(BALANCE_TICKS)
+                && policy.wants(BATON_EV_BALANCE)
+                && policy.is_running()
+            {
+                self.tell_cpu(
+                    frame,
+                    cpu,
+                    policy,
+                    BatonMethod::Balance,
+                    ctx,
+                    which,
+                    Arg::Word(0),
+                );
             }
         }
-        // Not where it should be: off the CPU with it, so that it is enqueued anew. Likewise while tasks wait for rescue.
+        // Not where it should be: off the CPU with it, so that it is enqueued anew. Likewise while
+        // tasks wait for rescue.
         let stays = !self.moves(slot) && self.may_stay(slot, cpu);
         if !stays || self.rescue_pending() || self.share_ends(cpu, ctx.task, ctx.runtime) {
             Verdict::Expire
@@ -153,7 +204,8 @@ impl<'a, H: Host> Core<'a, H> {
         slot.policy() != wanted && self.by_id(wanted).is_some_and(may_join)
     }
 
-    /// May the task, which runs on `cpu`, go on there? Its policy may have stopped, or have the CPU no more.
+    /// May the task, which runs on `cpu`, go on there? Its policy may have stopped, or have the CPU
+    /// no more.
     pub(crate) fn may_stay(&self, slot: &Slot, cpu: &CpuState) -> bool {
         match self.by_id(slot.policy()) {
             Some(policy) => policy.is_running() && self.serves(policy, cpu),
@@ -164,11 +216,21 @@ impl<'a, H: Host> Core<'a, H> {
 
     /// The timer that a policy armed on CPU `ctx.cpu` has run out. Hard interrupt, no lock.
     pub fn timer(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx, policy: usize) {
-        let Some(policy) = self.policies.get(policy) else { return };
+        let Some(policy) = self.policies.get(policy) else {
+            return;
+        };
         if policy.is_running() {
             let which = ctx.cpu;
             cpu.timers.bump();
-            self.tell_cpu(frame, cpu, policy, BatonMethod::Timer, ctx, which, Arg::Word(0));
+            self.tell_cpu(
+                frame,
+                cpu,
+                policy,
+                BatonMethod::Timer,
+                ctx,
+                which,
+                Arg::Word(0),
+            );
         }
     }
 
@@ -179,7 +241,8 @@ impl<'a, H: Host> Core<'a, H> {
         }
     }
 
-    /// The first half of [`Core::set_idle`]. True when there is a second: a policy wants to be told.
+    /// The first half of [`Core::set_idle`]. True when there is a second: a policy wants to be
+    /// told.
     #[inline]
     pub fn note_idle(&self, cpu: &CpuState, idle: bool) -> bool {
         // First: a kick of who sees the CPU idle is sent to one that sleeps.
@@ -191,21 +254,32 @@ impl<'a, H: Host> Core<'a, H> {
     /// The second half of [`Core::set_idle`]: CPU `ctx.cpu`, which is `cpu`, is idle, or no more.
     pub fn tell_idle(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx, idle: bool) {
         let which = ctx.cpu;
-        let method = if idle { BatonMethod::EnterIdle } else { BatonMethod::ExitIdle };
-        for policy in self.running().filter(|p| p.wants(BATON_EV_IDLE) && self.serves(p, cpu)) {
+        let method = if idle {
+            BatonMethod::EnterIdle
+        } else {
+            BatonMethod::ExitIdle
+        };
+        for policy in self
+            .running()
+            .filter(|p| p.wants(BATON_EV_IDLE) && self.serves(p, cpu))
+        {
             self.tell_cpu(frame, cpu, policy, method, ctx, which, Arg::Word(0));
         }
     }
 
-    /// CPU `ctx.cpu` comes online or goes offline. Process context, interrupts off, no run-queue lock; `this` is where this
-    /// runs.
+    /// CPU `ctx.cpu` comes online or goes offline. Process context, interrupts off, no run-queue
+    /// lock; `this` is where this runs.
     pub fn set_online(&self, frame: H::Frame, this: &CpuState, ctx: &mut BatonCtx, online: bool) {
         let which = ctx.cpu;
         let Some(cpu) = self.cpu(which) else { return };
         cpu.online.store(u32::from(online), Relaxed);
         self.mark_idle(cpu, false);
         cpu.asleep.store(0, Relaxed);
-        let method = if online { BatonMethod::CpuOnline } else { BatonMethod::CpuOffline };
+        let method = if online {
+            BatonMethod::CpuOnline
+        } else {
+            BatonMethod::CpuOffline
+        };
         for policy in self.running().filter(|policy| self.serves(policy, cpu)) {
             self.tell_cpu(frame, this, policy, method, ctx, which, Arg::Word(0));
         }
@@ -232,7 +306,8 @@ impl<'a, H: Host> Core<'a, H> {
         was
     }
 
-    /// Is any CPU idle, and claimed by nobody? One look, where looking at each would be one per CPU.
+    /// Is any CPU idle, and claimed by nobody? One look, where looking at each would be one per
+    /// CPU.
     #[inline]
     pub fn is_any_idle(&self) -> bool {
         self.idle_cpus.load(Relaxed) != 0
@@ -242,7 +317,8 @@ impl<'a, H: Host> Core<'a, H> {
     #[inline]
     pub fn claim_idle(&self, cpu: i32) -> bool {
         // One that is going offline idles too.
-        self.cpu(cpu).is_some_and(|cpu| cpu.is_idle() && cpu.is_online() && self.mark_idle(cpu, false))
+        self.cpu(cpu)
+            .is_some_and(|cpu| cpu.is_idle() && cpu.is_online() && self.mark_idle(cpu, false))
     }
 
     /// Is the CPU idle, and claimed by nobody?

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Tasks without a policy: the shim's fallback queues, for all CPUs. Contexts as in `calls.rs`.
 //!
-//! They are anybody's tasks, in any number, so what they can take is bounded. While policies want a CPU, the fallback has turns there, a quarter of
-//! the time. Its slices get shorter with the number of its tasks, so that each has run within [`ROUND`].
+//! They are anybody's tasks, in any number, so what they can take is bounded. While policies want a
+//! CPU, the fallback has turns there, a quarter of the time. Its slices get shorter with the number
+//! of its tasks, so that each has run within [`ROUND`].
 
 use crate::{order, Core, CpuState, Host, Slot, TaskState, Verdict, DEFAULT_SLICE};
 use baton_abi::{BatonCtx, BATON_KICK_PREEMPT};
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-/// A host sets this in the flags of a dispatch after a [`Verdict::Turn`] for which the fallback had no task that may run there.
+/// A host sets this in the flags of a dispatch after a [`Verdict::Turn`] for which the fallback had
+/// no task that may run there.
 pub const TURN_IS_VAIN: u16 = 1 << 15;
 
 /// The fallback has one part in this many of a CPU's time that policies want, too.
@@ -17,10 +19,12 @@ const PARTS: u64 = 4;
 /// A turn's least length, ns: a few of the kernel's ticks, by which the time of events goes.
 const MIN_TURN: u64 = 10_000_000;
 
-/// Within this time, ns, each of the fallback's tasks has run: a third of what the kernel's watchdog allows.
+/// Within this time, ns, each of the fallback's tasks has run: a third of what the kernel's
+/// watchdog allows.
 const ROUND: u64 = 10_000_000_000;
 
-/// A slice's least length, ns. With it a round is as long as said for up to 25,000 tasks on each CPU.
+/// A slice's least length, ns. With it a round is as long as said for up to 25,000 tasks on each
+/// CPU.
 const MIN_SLICE: u64 = 100_000;
 
 impl<H: Host> Core<'_, H> {
@@ -30,9 +34,15 @@ impl<H: Host> Core<'_, H> {
         self.fallback.fetch_sub(1, Relaxed);
     }
 
-    /// The task is runnable on the run queue of CPU `ctx.cpu`, and has no policy; or it was rescued, and has not been enqueued since: then a CPU
-    /// may be about to put it on the fallback queue whatever is said here ([`Core::is_rescued`]). `cpu` is where this runs.
-    pub(crate) fn enter_fallback(&self, cpu: &CpuState, ctx: &mut BatonCtx, slot: &Slot) -> Verdict {
+    /// The task is runnable on the run queue of CPU `ctx.cpu`, and has no policy; or it was
+    /// rescued, and has not been enqueued since: then a CPU may be about to put it on the fallback
+    /// queue whatever is said here ([`Core::is_rescued`]). `cpu` is where this runs.
+    pub(crate) fn enter_fallback(
+        &self,
+        cpu: &CpuState,
+        ctx: &mut BatonCtx,
+        slot: &Slot,
+    ) -> Verdict {
         if slot.state() != TaskState::Fallback && self.fallback.fetch_add(1, Relaxed) == 0 {
             self.fallback_since.store(ctx.now, Relaxed);
         }
@@ -52,7 +62,8 @@ impl<H: Host> Core<'_, H> {
         Verdict::Fallback
     }
 
-    /// A CPU for a waking task without a policy, or one that is about to join: an idle one if there is one.
+    /// A CPU for a waking task without a policy, or one that is about to join: an idle one if there
+    /// is one.
     pub(crate) fn any_idle(&self, slot: &Slot, prev_cpu: i32) -> i32 {
         let claim = |cpu: i32| {
             self.cpu(cpu).is_some_and(|c| {
@@ -68,7 +79,9 @@ impl<H: Host> Core<'_, H> {
         let idle = (0..self.cpus.len() as i32).find(|&c| self.is_any_idle() && claim(c));
         idle.unwrap_or_else(|| match self.is_partitioned() {
             false => prev_cpu,
-            true => self.near(slot, prev_cpu, |cpu| self.is_common(cpu)).unwrap_or(prev_cpu),
+            true => self
+                .near(slot, prev_cpu, |cpu| self.is_common(cpu))
+                .unwrap_or(prev_cpu),
         })
     }
 
@@ -83,7 +96,11 @@ impl<H: Host> Core<'_, H> {
         if slice(1) >= DEFAULT_SLICE {
             return DEFAULT_SLICE;
         }
-        let cpus = self.cpus.iter().filter(|cpu| cpu.is_online() && self.takes_fallback(cpu)).count();
+        let cpus = self
+            .cpus
+            .iter()
+            .filter(|cpu| cpu.is_online() && self.takes_fallback(cpu))
+            .count();
         slice(cpus as u64).clamp(MIN_SLICE, DEFAULT_SLICE)
     }
 
@@ -102,12 +119,16 @@ impl<H: Host> Core<'_, H> {
             return true;
         }
         // The first is not before policies have had their part.
-        let first = self.fallback_since.load(Relaxed).saturating_add(self.turn().wrapping_mul(PARTS - 1));
+        let first = self
+            .fallback_since
+            .load(Relaxed)
+            .saturating_add(self.turn().wrapping_mul(PARTS - 1));
         if ctx.now < cpu.next_turn.load(Relaxed).max(first) {
             return false;
         }
         self.put_turn_off(cpu, ctx.now);
-        cpu.turn_ends.store(ctx.now.wrapping_add(self.turn()), Relaxed);
+        cpu.turn_ends
+            .store(ctx.now.wrapping_add(self.turn()), Relaxed);
         true
     }
 
@@ -116,13 +137,16 @@ impl<H: Host> Core<'_, H> {
         self.fallback_slice().max(MIN_TURN)
     }
 
-    /// The fallback has the CPU now: its next turn is when policies have had their part of the time.
+    /// The fallback has the CPU now: its next turn is when policies have had their part of the
+    /// time.
     fn put_turn_off(&self, cpu: &CpuState, now: u64) {
         self.host.end_slice(self.fallback_slice());
-        cpu.next_turn.store(now.wrapping_add(self.turn().wrapping_mul(PARTS)), Relaxed);
+        cpu.next_turn
+            .store(now.wrapping_add(self.turn().wrapping_mul(PARTS)), Relaxed);
     }
 
-    /// The slice of the task that this CPU takes from the fallback has ended, by the host's timer. Asks for its preemption, if it runs there still.
+    /// The slice of the task that this CPU takes from the fallback has ended, by the host's timer.
+    /// Asks for its preemption, if it runs there still.
     pub fn end_slice(&self, cpu: &CpuState, ctx: &mut BatonCtx) {
         if matches!(cpu.current.load(Relaxed), order::NOBODY | order::FALLBACK) {
             order::kick(ctx, cpu.number(), BATON_KICK_PREEMPT);
@@ -135,8 +159,9 @@ impl<H: Host> Core<'_, H> {
         self.note_sole();
     }
 
-    /// May a task without a policy be runnable? Those that were enqueued on this CPU's run queue are counted, as its lock is held; for one that another
-    /// CPU rescues, this one is kicked afterwards.
+    /// May a task without a policy be runnable? Those that were enqueued on this CPU's run queue
+    /// are counted, as its lock is held; for one that another CPU rescues, this one is kicked
+    /// afterwards.
     fn has_fallback(&self) -> bool {
         self.fallback.load(Relaxed) | self.overflow.load(Relaxed) != 0
     }
@@ -149,8 +174,8 @@ impl<H: Host> Core<'_, H> {
     /// No policy has a task for this CPU.
     #[inline]
     pub(crate) fn found_nothing(&self, cpu: &CpuState, ctx: &BatonCtx) -> Verdict {
-        // If it was claimed while it was idle, that came to nothing: it stays idle, of which the kernel gives no notice, and may be
-        // claimed again.
+        // If it was claimed while it was idle, that came to nothing: it stays idle, of which the
+        // kernel gives no notice, and may be claimed again.
         if cpu.is_asleep() && !cpu.is_idle() {
             self.mark_idle(cpu, true);
         }

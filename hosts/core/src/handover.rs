@@ -1,18 +1,35 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Tasks that change hands while every other CPU stands still: to another version of their policy, or to another policy.
+//! Tasks that change hands while every other CPU stands still: to another version of their policy,
+//! or to another policy.
 
 use crate::{plain_ctx, Arg, Core, CpuState, Host, PolicyEntry, Slot, TaskState};
 use baton_abi::{BatonCtx, BatonMethod};
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 impl<H: Host> Core<'_, H> {
-    /// Gives every queued task of a running policy to it anew, with a new token each: what its queues hold may be gone, and is
-    /// stale from now on. With `is_new` it knows no task: all are told to it as new, those that are not queued when they next
-    /// are. O(tasks). Every other CPU stands still, interrupts are off; `cpu` is this one.
-    pub fn hand_anew(&self, entry: &PolicyEntry, is_new: bool, now: u64, frame: H::Frame, cpu: &CpuState) {
+    /// Gives every queued task of a running policy to it anew, with a new token each: what its
+    /// queues hold may be gone, and is stale from now on. With `is_new` it knows no task: all are
+    /// told to it as new, those that are not queued when they next are. O(tasks). Every other CPU
+    /// stands still, interrupts are off; `cpu` is this one.
+    pub fn hand_anew(
+        &self,
+        entry: &PolicyEntry,
+        is_new: bool,
+        now: u64,
+        frame: H::Frame,
+        cpu: &CpuState,
+    ) {
         let mut ctx = plain_ctx(now);
-        let method = if is_new { BatonMethod::TaskNew } else { BatonMethod::TaskRestored };
-        for slot in self.used().iter().filter(|slot| slot.policy() == entry.id()) {
+        let method = if is_new {
+            BatonMethod::TaskNew
+        } else {
+            BatonMethod::TaskRestored
+        };
+        for slot in self
+            .used()
+            .iter()
+            .filter(|slot| slot.policy() == entry.id())
+        {
             match slot.token() {
                 Some(token) if entry.is_running() => {
                     self.hand(frame, cpu, &mut ctx, slot, token, entry, method);
@@ -24,18 +41,36 @@ impl<H: Host> Core<'_, H> {
         self.host.kick_all();
     }
 
-    /// Gives all tasks of one running policy to another: the queued ones in the order in which the first picks them, CPU by CPU,
-    /// the others when they are next queued, or next on their CPU. What was assigned to the first, and the tasks that were
-    /// assigned to none if it had those, are the other's; so are its place in the order and its share. O(tasks). Where and how as
+    /// Gives all tasks of one running policy to another: the queued ones in the order in which the
+    /// first picks them, CPU by CPU, the others when they are next queued, or next on their CPU.
+    /// What was assigned to the first, and the tasks that were assigned to none if it had those,
+    /// are the other's; so are its place in the order and its share. O(tasks). Where and how as
     /// [`Core::hand_anew`].
-    pub fn hand_over(&self, from: &PolicyEntry, to: &PolicyEntry, now: u64, frame: H::Frame, cpu: &CpuState) {
+    pub fn hand_over(
+        &self,
+        from: &PolicyEntry,
+        to: &PolicyEntry,
+        now: u64,
+        frame: H::Frame,
+        cpu: &CpuState,
+    ) {
         let mut ctx = plain_ctx(now);
         for which in 0..self.cpus.len() as i32 {
             // Each round takes one task from it, so that this ends.
             while from.is_running() {
                 let none = Arg::Word(0);
-                let token = self.tell_cpu(frame, cpu, from, BatonMethod::PickNextTask, &mut ctx, which, none);
-                let slot = self.by_token(token).filter(|slot| slot.is_fresh(token) && slot.policy() == from.id());
+                let token = self.tell_cpu(
+                    frame,
+                    cpu,
+                    from,
+                    BatonMethod::PickNextTask,
+                    &mut ctx,
+                    which,
+                    none,
+                );
+                let slot = self
+                    .by_token(token)
+                    .filter(|slot| slot.is_fresh(token) && slot.policy() == from.id());
                 let Some(slot) = slot else { break };
                 self.hand(frame, cpu, &mut ctx, slot, token, to, BatonMethod::TaskNew);
             }
@@ -49,7 +84,9 @@ impl<H: Host> Core<'_, H> {
             }
             // Queued where no pick comes to it: last.
             match slot.token() {
-                Some(token) => self.hand(frame, cpu, &mut ctx, slot, token, to, BatonMethod::TaskNew),
+                Some(token) => {
+                    self.hand(frame, cpu, &mut ctx, slot, token, to, BatonMethod::TaskNew)
+                }
                 None => slot.leave(),
             }
         }

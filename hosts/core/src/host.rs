@@ -9,9 +9,10 @@ pub trait Host {
     /// What the host needs at hand during one kernel event on one CPU.
     type Frame: Copy;
 
-    /// Calls a method of a policy; [`baton_abi::BATON_ABORTED`] when the call was abandoned (the host has then reported the
-    /// fault through [`crate::Core::fault`]). An absent method answers 0. `a` and `b` are the method's arguments as the C
-    /// interface passes them; see [`crate::PolicyEntry`] for which.
+    /// Calls a method of a policy; [`baton_abi::BATON_ABORTED`] when the call was abandoned (the
+    /// host has then reported the fault through [`crate::Core::fault`]). An absent method answers
+    /// 0. `a` and `b` are the method's arguments as the C interface passes them; see
+    /// [`crate::PolicyEntry`] for which.
     fn call(
         &self,
         frame: Self::Frame,
@@ -28,15 +29,17 @@ pub trait Host {
     /// Makes every CPU dispatch soon. Any context.
     fn kick_all(&self);
 
-    /// The task that runs on `cpu` is not to stay there, and nothing else is there to run: has it enqueued, soon. In a dispatch on
-    /// that CPU.
+    /// The task that runs on `cpu` is not to stay there, and nothing else is there to run: has it
+    /// enqueued, soon. In a dispatch on that CPU.
     fn evict(&self, cpu: i32);
 
-    /// What this CPU takes from the fallback now is to run for `after` ns at most: calls [`crate::Core::end_slice`] then, if its ticks are too coarse
-    /// to notice. In a dispatch, on the CPU in question.
+    /// What this CPU takes from the fallback now is to run for `after` ns at most: calls
+    /// [`crate::Core::end_slice`] then, if its ticks are too coarse to notice. In a dispatch, on
+    /// the CPU in question.
     fn end_slice(&self, after: u64);
 
-    /// A policy has just been stopped by a fault: keep the report. Any context; at most once per start of a policy.
+    /// A policy has just been stopped by a fault: keep the report. Any context; at most once per
+    /// start of a policy.
     fn report(&self, policy: &PolicyEntry, fault: &Fault, cpu: Option<&CpuState>);
 
     /// Runs `f` while nobody else is in the list of free slots.

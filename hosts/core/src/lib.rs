@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The rules that every host of policies keeps: which task belongs to which policy, who holds its `Schedulable`, which
-//! answers of a policy are taken, and what happens to its tasks when it fails.
+//! The rules that every host of policies keeps: which task belongs to which policy, who holds its
+//! `Schedulable`, which answers of a policy are taken, and what happens to its tasks when it fails.
 //!
-//! The kernel module, the simulator and the agent run this same code. It does no I/O, takes no lock and allocates nothing;
-//! what differs between hosts is behind [`Host`]. It does not panic: the kernel build checks that no panic is linked in.
+//! The kernel module, the simulator and the agent run this same code. It does no I/O, takes no lock
+//! and allocates nothing; what differs between hosts is behind [`Host`]. It does not panic: the
+//! kernel build checks that no panic is linked in.
 //!
-//! **Concurrency.** Shared state is in atomics. What the kernel does to one task is ordered by the run-queue lock of that
-//! task; only a pick comes from elsewhere, so a pick claims its task by compare-and-swap ([`Slot::claim`]).
+//! **Concurrency.** Shared state is in atomics. What the kernel does to one task is ordered by the
+//! run-queue lock of that task; only a pick comes from elsewhere, so a pick claims its task by
+//! compare-and-swap ([`Slot::claim`]).
 //!
-//! **Lazy notices.** A task that blocks is noticed when its CPU next dispatches or the task next wakes, whichever is first: two
-//! crossings into the kernel module per context switch, not three (sched_ext's `quiescent` would be the third).
+//! **Lazy notices.** A task that blocks is noticed when its CPU next dispatches or the task next
+//! wakes, whichever is first: two crossings into the kernel module per context switch, not three
+//! (sched_ext's `quiescent` would be the third).
 #![no_std]
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
@@ -54,7 +57,8 @@ use core::sync::atomic::{
 pub enum Verdict {
     /// Nothing: the policy has it, or there is nothing to do.
     None = 0,
-    /// Dispatch: run `ctx.task` on this CPU for `ctx.slice`. Select: run the task on `ctx.cpu` at once.
+    /// Dispatch: run `ctx.task` on this CPU for `ctx.slice`. Select: run the task on `ctx.cpu` at
+    /// once.
     Run = 1,
     /// Dispatch: let the running task go on for `ctx.slice`.
     Keep = 2,
@@ -62,10 +66,11 @@ pub enum Verdict {
     Fallback = 3,
     /// Tick or yield: end the running task's slice.
     Expire = 4,
-    /// Dispatch: move what [`Core::rescue_one`] gives to the fallback queue, then take one from there; if there is none that may
-    /// run here, dispatch again, as no policy has been asked.
+    /// Dispatch: move what [`Core::rescue_one`] gives to the fallback queue, then take one from
+    /// there; if there is none that may run here, dispatch again, as no policy has been asked.
     Rescue = 5,
-    /// Dispatch: it is the fallback queue's turn. Take one from there; if there is none that may run here, dispatch again.
+    /// Dispatch: it is the fallback queue's turn. Take one from there; if there is none that may
+    /// run here, dispatch again.
     Turn = 6,
     /// Enqueue: put the task on the queue of the CPU that it is on.
     Local = 7,
@@ -95,19 +100,24 @@ pub struct Core<'a, H: Host> {
     default_policy: AtomicU32,
     /// Ids given so far. Written under the control mutex.
     last_id: AtomicU32,
-    /// One bit for each running policy, by place in the table. Written under the control mutex and by faults.
+    /// One bit for each running policy, by place in the table. Written under the control mutex and
+    /// by faults.
     running: AtomicU32,
-    /// In which order policies are asked: places, four bits each, the first lowest. Written under the control mutex.
+    /// In which order policies are asked: places, four bits each, the first lowest. Written under
+    /// the control mutex.
     order: AtomicU64,
-    /// Place of the running policy if there is exactly one and all tasks have slots, else [`NO_SOLE`]. Written as `running`.
+    /// Place of the running policy if there is exactly one and all tasks have slots, else
+    /// [`NO_SOLE`]. Written as `running`.
     sole: AtomicU32,
     /// The policies that have shares, as `running`. Written under the control mutex.
     shared: AtomicU32,
     /// 1 while there is a partition. Written while all other CPUs stand still.
     partitioned: AtomicU32,
-    /// 1 while a partition's CPUs may run what is on the fallback queue. Written by the watch and with `partitioned`.
+    /// 1 while a partition's CPUs may run what is on the fallback queue. Written by the watch and
+    /// with `partitioned`.
     relief: AtomicU32,
-    /// 1 since a task got no slot. Such tasks are on the fallback queue, and nobody counts them there.
+    /// 1 since a task got no slot. Such tasks are on the fallback queue, and nobody counts them
+    /// there.
     overflow: AtomicU32,
     /// The events that some running policy wants. Written as `running`.
     wants: AtomicU32,
@@ -121,9 +131,11 @@ pub struct Core<'a, H: Host> {
     watched_at: AtomicU64,
     /// When the first of those under the fallback came there, ns.
     fallback_since: AtomicU64,
-    /// Not 0 while tasks of a stopped policy may be left in its queues: the number of slots yet to look at.
+    /// Not 0 while tasks of a stopped policy may be left in its queues: the number of slots yet to
+    /// look at.
     to_rescue: AtomicU32,
-    /// Head of the list of free slots, plus one; 0 when none is free. Guarded by the host's slot lock.
+    /// Head of the list of free slots, plus one; 0 when none is free. Guarded by the host's slot
+    /// lock.
     free: AtomicU32,
     in_use: AtomicU32,
     /// Slots below this have been in use. Guarded by the host's slot lock; only grows.
@@ -134,7 +146,11 @@ impl<'a, H: Host> Core<'a, H> {
     /// A core over zeroed slots and CPUs, which it numbers. All slots are put on the free list.
     pub fn new(host: H, slots: &'a [Slot], cpus: &'a [CpuState]) -> Self {
         for (index, slot) in slots.iter().enumerate() {
-            let next = if index + 1 < slots.len() { index as u32 + 2 } else { 0 };
+            let next = if index + 1 < slots.len() {
+                index as u32 + 2
+            } else {
+                0
+            };
             slot.next_free.store(next, Relaxed);
         }
         for (number, cpu) in cpus.iter().enumerate() {
@@ -186,7 +202,9 @@ impl<'a, H: Host> Core<'a, H> {
 
     /// The slots that have ever been in use.
     pub fn used(&self) -> &'a [Slot] {
-        self.slots.get(..self.used.load(Relaxed) as usize).unwrap_or(self.slots)
+        self.slots
+            .get(..self.used.load(Relaxed) as usize)
+            .unwrap_or(self.slots)
     }
 
     /// A CPU's state.
@@ -230,5 +248,8 @@ impl<'a, H: Host> Core<'a, H> {
 
 /// A context for a call that no kernel event carries.
 pub fn plain_ctx(now: u64) -> BatonCtx {
-    BatonCtx { now, ..BatonCtx::default() }
+    BatonCtx {
+        now,
+        ..BatonCtx::default()
+    }
 }

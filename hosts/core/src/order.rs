@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Several policies at once: in which order they are asked, and who preempts whom.
 //!
-//! The administrator sets the order (SaaKM's, but changed at any time). On each CPU a policy is asked when those before it have
-//! nothing there, and a task that becomes runnable preempts one of a later policy.
+//! The administrator sets the order (SaaKM's, but changed at any time). On each CPU a policy is
+//! asked when those before it have nothing there, and a task that becomes runnable preempts one of
+//! a later policy.
 
 use crate::{Core, Host, PolicyEntry, Slot, NO_SOLE};
 use baton_abi::{BatonCtx, BATON_KICK_PREEMPT, BATON_MAX_POLICIES};
@@ -34,12 +35,15 @@ impl<H: Host> Core<'_, H> {
     pub(crate) fn running(&self) -> impl Iterator<Item = &PolicyEntry> {
         let running = self.running.load(Relaxed);
         let last = running.count_ones() as usize;
-        let in_order = places(self.order.load(Relaxed)).filter(move |place| running & 1 << place != 0);
-        in_order.take(last).filter_map(|place| self.policies.get(place as usize))
+        let in_order =
+            places(self.order.load(Relaxed)).filter(move |place| running & 1 << place != 0);
+        in_order
+            .take(last)
+            .filter_map(|place| self.policies.get(place as usize))
     }
 
-    /// Sets the order: those in `first`, by their places in the table, and then the others as they are. A place that is named twice
-    /// counts once. Under the control mutex.
+    /// Sets the order: those in `first`, by their places in the table, and then the others as they
+    /// are. A place that is named twice counts once. Under the control mutex.
     pub fn set_order(&self, first: &[u32]) {
         let old = self.order.load(Relaxed);
         let mut order = 0;
@@ -65,8 +69,13 @@ impl<H: Host> Core<'_, H> {
     pub(crate) fn take_place(&self, policy: &PolicyEntry, of: &PolicyEntry) {
         let mut order = [NOBODY; BATON_MAX_POLICIES + 1];
         let old = places(self.order.load(Relaxed)).filter(|&place| place != policy.index());
-        let new = old.flat_map(|place| [(place == of.index()).then_some(policy.index()), Some(place)]).flatten();
-        order.iter_mut().zip(new).for_each(|(to, place)| *to = place);
+        let new = old
+            .flat_map(|place| [(place == of.index()).then_some(policy.index()), Some(place)])
+            .flatten();
+        order
+            .iter_mut()
+            .zip(new)
+            .for_each(|(to, place)| *to = place);
         self.set_order(&order);
     }
 
@@ -74,11 +83,15 @@ impl<H: Host> Core<'_, H> {
     pub(crate) fn put_last(&self, place: u32) {
         let mut others = [NOBODY; BATON_MAX_POLICIES];
         let old = places(self.order.load(Relaxed)).filter(|&other| other != place);
-        others.iter_mut().zip(old).for_each(|(to, other)| *to = other);
+        others
+            .iter_mut()
+            .zip(old)
+            .for_each(|(to, other)| *to = other);
         self.set_order(&others);
     }
 
-    /// A task of `policy`, in `slot`, has become runnable: a task of a later policy on its CPU makes way for it.
+    /// A task of `policy`, in `slot`, has become runnable: a task of a later policy on its CPU
+    /// makes way for it.
     #[inline]
     pub(crate) fn preempt_later(&self, ctx: &mut BatonCtx, slot: &Slot, policy: &PolicyEntry) {
         if self.sole.load(Relaxed) == NO_SOLE {
@@ -91,7 +104,9 @@ impl<H: Host> Core<'_, H> {
     fn preempt_later_slow(&self, ctx: &mut BatonCtx, number: i32, policy: &PolicyEntry) {
         let Some(cpu) = self.cpu(number) else { return };
         let current = cpu.current.load(Relaxed);
-        let first = self.order().find(|&place| place == policy.index() || place == current);
+        let first = self
+            .order()
+            .find(|&place| place == policy.index() || place == current);
         if cpu.is_asleep()
             || current == FALLBACK
             || current == policy.index()
@@ -104,7 +119,8 @@ impl<H: Host> Core<'_, H> {
     }
 }
 
-/// Adds a kick to those that the policy asked for; in place of its last, if there is no room, as this one is needed.
+/// Adds a kick to those that the policy asked for; in place of its last, if there is no room, as
+/// this one is needed.
 pub(crate) fn kick(ctx: &mut BatonCtx, cpu: i32, how: u16) {
     let at = (ctx.nr_kicks as usize).min(ctx.kicks.len().wrapping_sub(1));
     if let Some(kick) = ctx.kicks.get_mut(at) {

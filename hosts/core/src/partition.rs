@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Partitions: CPUs that only some policies have (ghOSt's enclaves, Ipanema's lists of CPUs).
 //!
-//! A partition has CPUs and policies. Its policies are asked on its CPUs and on no others; the policies of no partition are asked on
-//! the CPUs of none. To a policy, a CPU that it is not asked on is offline. A task that may use none of its policy's CPUs is without
-//! a policy for that time. Tasks without a policy keep off a partition's CPUs, but for those that may run nowhere else, and while
-//! none of the partition's policies is running.
+//! A partition has CPUs and policies. Its policies are asked on its CPUs and on no others; the
+//! policies of no partition are asked on the CPUs of none. To a policy, a CPU that it is not asked
+//! on is offline. A task that may use none of its policy's CPUs is without a policy for that time.
+//! Tasks without a policy keep off a partition's CPUs, but for those that may run nowhere else, and
+//! while none of the partition's policies is running.
 //!
-//! While there is a partition, every event takes the slow path: no slot's epoch is the current one, and no policy is the sole one.
+//! While there is a partition, every event takes the slow path: no slot's epoch is the current one,
+//! and no policy is the sole one.
 
 use crate::{plain_ctx, Arg, Core, CpuState, Host, PolicyEntry, Slot, TaskState};
 use baton_abi::{BatonCtx, BatonMethod};
@@ -39,18 +41,31 @@ impl<H: Host> Core<'_, H> {
 
     /// Does some running policy have this partition?
     pub(crate) fn is_manned(&self, partition: u32) -> bool {
-        self.running().any(|policy| policy.partition.load(Relaxed) == partition)
+        self.running()
+            .any(|policy| policy.partition.load(Relaxed) == partition)
     }
 
-    /// A CPU for a task that is on `near`: that one if `fits`, else one that is idle, else any, each task its own.
-    pub(crate) fn near(&self, slot: &Slot, near: i32, fits: impl Fn(&CpuState) -> bool) -> Option<i32> {
+    /// A CPU for a task that is on `near`: that one if `fits`, else one that is idle, else any,
+    /// each task its own.
+    pub(crate) fn near(
+        &self,
+        slot: &Slot,
+        near: i32,
+        fits: impl Fn(&CpuState) -> bool,
+    ) -> Option<i32> {
         if self.cpu(near).is_some_and(&fits) {
             return Some(near);
         }
-        let all =
-            || self.cpus.iter().filter(|cpu| fits(cpu) && cpu.is_online() && self.host.may_run(slot, cpu.number()));
+        let all = || {
+            self.cpus
+                .iter()
+                .filter(|cpu| fits(cpu) && cpu.is_online() && self.host.may_run(slot, cpu.number()))
+        };
         let any = || all().nth(slot.index().checked_rem(all().count() as u32)? as usize);
-        all().find(|cpu| cpu.is_idle()).or_else(any).map(CpuState::number)
+        all()
+            .find(|cpu| cpu.is_idle())
+            .or_else(any)
+            .map(CpuState::number)
     }
 
     /// Where a policy is to think that a task is which is on `near`.
@@ -61,20 +76,34 @@ impl<H: Host> Core<'_, H> {
         self.near(slot, near, |cpu| self.serves(policy, cpu))
     }
 
-    /// Makes a partition, changes it, or, with no CPU and no policy, ends it. Whatever the partition had and is not to have is of no
-    /// partition then. O(tasks). Every other CPU stands still, interrupts are off; `here` is this one.
-    pub fn set_partition(&self, to: &Partition<impl Fn(i32) -> bool>, now: u64, frame: H::Frame, here: &CpuState) {
+    /// Makes a partition, changes it, or, with no CPU and no policy, ends it. Whatever the
+    /// partition had and is not to have is of no partition then. O(tasks). Every other CPU stands
+    /// still, interrupts are off; `here` is this one.
+    pub fn set_partition(
+        &self,
+        to: &Partition<impl Fn(i32) -> bool>,
+        now: u64,
+        frame: H::Frame,
+        here: &CpuState,
+    ) {
         let change = |has: bool, partition: u32| match partition {
             _ if has => to.id,
             partition if partition == to.id => FREE,
             partition => partition,
         };
         let policy_change = |policy: &PolicyEntry| {
-            change(to.policies & 1 << policy.index() != 0 && policy.id() != 0, policy.partition.load(Relaxed))
+            change(
+                to.policies & 1 << policy.index() != 0 && policy.id() != 0,
+                policy.partition.load(Relaxed),
+            )
         };
-        let cpu_change = |cpu: &CpuState| change((to.cpus)(cpu.number()), cpu.partition.load(Relaxed));
+        let cpu_change =
+            |cpu: &CpuState| change((to.cpus)(cpu.number()), cpu.partition.load(Relaxed));
         let mut ctx = plain_ctx(now);
-        let before = self.policies.each_ref().map(|policy| policy.partition.load(Relaxed));
+        let before = self
+            .policies
+            .each_ref()
+            .map(|policy| policy.partition.load(Relaxed));
         for policy in &self.policies {
             policy.partition.store(policy_change(policy), Relaxed);
         }
@@ -82,7 +111,10 @@ impl<H: Host> Core<'_, H> {
             cpu.was_in.store(cpu.partition.load(Relaxed), Relaxed);
             cpu.partition.store(cpu_change(cpu), Relaxed);
         }
-        let any = self.cpus.iter().any(|cpu| cpu.partition.load(Relaxed) != FREE);
+        let any = self
+            .cpus
+            .iter()
+            .any(|cpu| cpu.partition.load(Relaxed) != FREE);
         self.partitioned.store(u32::from(any), SeqCst);
         self.note_sole();
         for online in [true, false] {
@@ -99,7 +131,8 @@ impl<H: Host> Core<'_, H> {
         self.host.kick_all();
     }
 
-    /// Tells a policy, which was of the partition `before`, which CPUs it is asked on now, or is not any more.
+    /// Tells a policy, which was of the partition `before`, which CPUs it is asked on now, or is
+    /// not any more.
     fn tell_change(
         &self,
         policy: &PolicyEntry,
@@ -109,7 +142,11 @@ impl<H: Host> Core<'_, H> {
         frame: H::Frame,
         here: &CpuState,
     ) {
-        let method = if online { BatonMethod::CpuOnline } else { BatonMethod::CpuOffline };
+        let method = if online {
+            BatonMethod::CpuOnline
+        } else {
+            BatonMethod::CpuOffline
+        };
         for cpu in self.cpus.iter().filter(|cpu| cpu.is_online()) {
             let (had, has) = (before == cpu.was_in.load(Relaxed), self.serves(policy, cpu));
             if has != had && has == online && policy.is_running() {
@@ -119,10 +156,20 @@ impl<H: Host> Core<'_, H> {
         }
     }
 
-    /// A queued task that its policy thinks is on a CPU which is not its policy's is given to it anew, elsewhere, or to nobody.
+    /// A queued task that its policy thinks is on a CPU which is not its policy's is given to it
+    /// anew, elsewhere, or to nobody.
     fn rehome(&self, slot: &Slot, ctx: &mut BatonCtx, frame: H::Frame, here: &CpuState) {
-        let Some(policy) = self.by_id(slot.policy()).filter(|policy| policy.is_running()) else { return };
-        if slot.state() != TaskState::Queued || self.cpu(slot.cpu()).is_some_and(|cpu| self.serves(policy, cpu)) {
+        let Some(policy) = self
+            .by_id(slot.policy())
+            .filter(|policy| policy.is_running())
+        else {
+            return;
+        };
+        if slot.state() != TaskState::Queued
+            || self
+                .cpu(slot.cpu())
+                .is_some_and(|cpu| self.serves(policy, cpu))
+        {
             return;
         }
         ctx.nr_kicks = 0;
@@ -135,12 +182,21 @@ impl<H: Host> Core<'_, H> {
         self.take_back(frame, here, ctx, slot, policy, BatonMethod::TaskDequeued);
         slot.cpu.store(home, Relaxed);
         if let Some(token) = slot.token().filter(|_| policy.is_running()) {
-            self.hand(frame, here, ctx, slot, token, policy, BatonMethod::TaskRestored);
+            self.hand(
+                frame,
+                here,
+                ctx,
+                slot,
+                token,
+                policy,
+                BatonMethod::TaskRestored,
+            );
         }
     }
 
-    /// The watch, and every change of a partition: may a partition's CPUs run what waits on the fallback queue? Only while something
-    /// waits there that may run nowhere else, which it could when it was put there. O(tasks). Any context.
+    /// The watch, and every change of a partition: may a partition's CPUs run what waits on the
+    /// fallback queue? Only while something waits there that may run nowhere else, which it could
+    /// when it was put there. O(tasks). Any context.
     pub fn relieve(&self) {
         if !self.needs_relief() {
             self.relief.store(0, SeqCst);
@@ -167,22 +223,31 @@ impl<H: Host> Core<'_, H> {
     pub fn rescued_home(&self, slot: &Slot, near: i32) -> i32 {
         match self.is_partitioned() {
             false => near,
-            true => self.near(slot, near, |cpu| self.is_common(cpu)).unwrap_or(near),
+            true => self
+                .near(slot, near, |cpu| self.is_common(cpu))
+                .unwrap_or(near),
         }
     }
 
-    /// Has the policy a CPU that the task may use? The last can go offline while the task is queued.
+    /// Has the policy a CPU that the task may use? The last can go offline while the task is
+    /// queued.
     pub(crate) fn has_room(&self, slot: &Slot, policy: &PolicyEntry) -> bool {
         if !self.is_partitioned() {
             return true;
         }
-        let mut cpus = self.cpus.iter().filter(|cpu| cpu.is_online() && self.serves(policy, cpu));
+        let mut cpus = self
+            .cpus
+            .iter()
+            .filter(|cpu| cpu.is_online() && self.serves(policy, cpu));
         cpus.any(|cpu| self.host.may_run(slot, cpu.number()))
     }
 
     /// May the task run on a CPU that runs those without a policy anyway?
     pub(crate) fn may_run_apart(&self, slot: &Slot) -> bool {
-        let mut apart = self.cpus.iter().filter(|cpu| cpu.is_online() && self.is_common(cpu));
+        let mut apart = self
+            .cpus
+            .iter()
+            .filter(|cpu| cpu.is_online() && self.is_common(cpu));
         apart.any(|cpu| self.host.may_run(slot, cpu.number()))
     }
 

@@ -18,8 +18,8 @@ pub struct PolicyEntry {
     pub share: AtomicU32,
     /// Number of the partition that it is in; 0 for none. Written while all other CPUs stand still.
     pub(crate) partition: AtomicU32,
-    /// The host's: the version of the policy that runs. An upgrade is one store to it. Stays after a stop, for calls that are
-    /// under way.
+    /// The host's: the version of the policy that runs. An upgrade is one store to it. Stays after
+    /// a stop, for calls that are under way.
     pub version: AtomicUsize,
     /// The host's: where calls of the policy are recorded; 0 when they are not.
     pub recorder: AtomicUsize,
@@ -123,14 +123,17 @@ impl<H: Host> Core<'_, H> {
                 entry.refusals.store(0, Relaxed);
                 entry.faults.store(0, Relaxed);
                 entry.id.store(id, Relaxed);
-                entry.state.store(BatonPolicyState::Registered as u32, SeqCst);
+                entry
+                    .state
+                    .store(BatonPolicyState::Registered as u32, SeqCst);
                 return Some(entry);
             }
         }
         None
     }
 
-    /// Frees the place of a policy that is not running, and is in no partition. Under the control mutex.
+    /// Frees the place of a policy that is not running, and is in no partition. Under the control
+    /// mutex.
     pub fn unregister(&self, entry: &PolicyEntry) {
         debug_assert!(!entry.is_running() && entry.partition.load(Relaxed) == crate::FREE);
         self.set_share(entry, 0);
@@ -167,8 +170,9 @@ impl<H: Host> Core<'_, H> {
         Ok(())
     }
 
-    /// Ends a policy's scheduling. Under the control mutex. Its tasks go to the fallback as they are met; calls that began
-    /// before may still be under way, which the host must wait out before it frees the policy. False when there was nothing to stop.
+    /// Ends a policy's scheduling. Under the control mutex. Its tasks go to the fallback as they
+    /// are met; calls that began before may still be under way, which the host must wait out before
+    /// it frees the policy. False when there was nothing to stop.
     pub fn stop(&self, entry: &PolicyEntry) -> bool {
         if self.default_policy.load(Relaxed) == entry.id() {
             self.default_policy.store(0, Relaxed);
@@ -180,18 +184,23 @@ impl<H: Host> Core<'_, H> {
                     self.host.kick_all();
                 } else {
                     // A fault was first.
-                    entry.state.store(BatonPolicyState::Registered as u32, SeqCst);
+                    entry
+                        .state
+                        .store(BatonPolicyState::Registered as u32, SeqCst);
                 }
             }
-            BatonPolicyState::Faulted => entry.state.store(BatonPolicyState::Registered as u32, SeqCst),
+            BatonPolicyState::Faulted => entry
+                .state
+                .store(BatonPolicyState::Registered as u32, SeqCst),
             _ => return false,
         }
         true
     }
 
-    /// Puts another version of a policy in the place of the one that runs: the next call that begins is its. Calls of the old
-    /// one may still be under way, which the host must wait out before it frees that. No task is touched. Under the control
-    /// mutex. `events` is for the host's calls to come, and may be the new version's before the version is.
+    /// Puts another version of a policy in the place of the one that runs: the next call that
+    /// begins is its. Calls of the old one may still be under way, which the host must wait out
+    /// before it frees that. No task is touched. Under the control mutex. `events` is for the
+    /// host's calls to come, and may be the new version's before the version is.
     pub fn swap(&self, entry: &PolicyEntry, version: usize, events: u32) {
         entry.events.store(events, Relaxed);
         self.wants.fetch_or(events, SeqCst);
@@ -200,7 +209,8 @@ impl<H: Host> Core<'_, H> {
 
     /// Sets the policy of tasks that were assigned to none. Under the control mutex.
     pub fn set_default(&self, entry: Option<&PolicyEntry>) {
-        self.default_policy.store(entry.map_or(0, PolicyEntry::id), Relaxed);
+        self.default_policy
+            .store(entry.map_or(0, PolicyEntry::id), Relaxed);
         self.next_epoch();
         self.host.kick_all();
     }
@@ -213,13 +223,17 @@ impl<H: Host> Core<'_, H> {
         slot.epoch.store(0, SeqCst);
     }
 
-    /// What a task was assigned to by name holds. Any other is assigned to this policy, or, if it was to another by a rule, to none.
-    /// True if that is a change. Under the control mutex.
+    /// What a task was assigned to by name holds. Any other is assigned to this policy, or, if it
+    /// was to another by a rule, to none. True if that is a change. Under the control mutex.
     pub fn assign_by_rule(&self, slot: &crate::Slot, entry: Option<&PolicyEntry>) -> bool {
         let (wanted, by_rule) = (slot.wanted.load(SeqCst), slot.by_rule.load(SeqCst) != 0);
         let is_free = by_rule || self.by_id(wanted).is_none();
         let new = entry.map_or(0, PolicyEntry::id);
-        if slot.state() == crate::TaskState::Free || !is_free || wanted == new || (new == 0 && !by_rule) {
+        if slot.state() == crate::TaskState::Free
+            || !is_free
+            || wanted == new
+            || (new == 0 && !by_rule)
+        {
             return false;
         }
         // In this order, and never back, as a child may be copying both meanwhile.
@@ -241,25 +255,46 @@ impl<H: Host> Core<'_, H> {
         true
     }
 
-    /// As [`Core::fault`], for the call that this CPU made last. Gives the policy's place in the table.
+    /// As [`Core::fault`], for the call that this CPU made last. Gives the policy's place in the
+    /// table.
     pub fn fault_in_call(&self, cpu: &crate::CpuState, kind: BatonFaultKind) -> bool {
         let (index, event) = cpu.event(0);
-        let Some(entry) = self.policies.get(index as usize) else { return false };
+        let Some(entry) = self.policies.get(index as usize) else {
+            return false;
+        };
         self.fault(
             entry,
-            &Fault { kind, method: BatonMethod::of(event.method), pid: event.pid, now: event.now },
+            &Fault {
+                kind,
+                method: BatonMethod::of(event.method),
+                pid: event.pid,
+                now: event.now,
+            },
             Some(cpu),
         )
     }
 
-    /// After a change of `running`, `overflow` or `partitioned`. Several CPUs may do so at once: whoever writes last has looked after
-    /// that, so that a policy which has stopped does not stay the sole one; nothing else keeps the fast path from entering it.
+    /// After a change of `running`, `overflow` or `partitioned`. Several CPUs may do so at once:
+    /// whoever writes last has looked after that, so that a policy which has stopped does not stay
+    /// the sole one; nothing else keeps the fast path from entering it.
     pub(crate) fn note_sole(&self) {
         loop {
-            let look = || (self.running.load(SeqCst), self.overflow.load(SeqCst) | self.partitioned.load(SeqCst));
+            let look = || {
+                (
+                    self.running.load(SeqCst),
+                    self.overflow.load(SeqCst) | self.partitioned.load(SeqCst),
+                )
+            };
             let before = look();
             let is_sole = before.0.is_power_of_two() && before.1 == 0;
-            self.sole.store(if is_sole { before.0.trailing_zeros() } else { crate::NO_SOLE }, SeqCst);
+            self.sole.store(
+                if is_sole {
+                    before.0.trailing_zeros()
+                } else {
+                    crate::NO_SOLE
+                },
+                SeqCst,
+            );
             if before == look() {
                 return;
             }
@@ -267,7 +302,11 @@ impl<H: Host> Core<'_, H> {
     }
 
     fn halt(&self, entry: &PolicyEntry, to: BatonPolicyState) -> bool {
-        if entry.state.compare_exchange(BatonPolicyState::Running as u32, to as u32, SeqCst, Relaxed).is_err() {
+        if entry
+            .state
+            .compare_exchange(BatonPolicyState::Running as u32, to as u32, SeqCst, Relaxed)
+            .is_err()
+        {
             return false;
         }
         self.running.fetch_and(!(1 << entry.index()), SeqCst);

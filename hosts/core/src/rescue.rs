@@ -7,7 +7,8 @@
 use crate::{Core, Host, PolicyEntry, Slot};
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-/// Slots that one step looks at, at most. A dispatch takes up to 16 steps (`shim.bpf.c`): a core of usual size in one go.
+/// Slots that one step looks at, at most. A dispatch takes up to 16 steps (`shim.bpf.c`): a core of
+/// usual size in one go.
 const STEP: u32 = 2048;
 
 impl<'a, H: Host> Core<'a, H> {
@@ -22,18 +23,26 @@ impl<'a, H: Host> Core<'a, H> {
         self.to_rescue.load(Relaxed) != 0
     }
 
-    /// The next task that is stranded in a stopped policy, and the token that it was stranded with. The caller must put it on the fallback
-    /// queue, and take it from there if it is not [`Core::is_rescued`] any more then. `None` when none is left, or when this step found none
+    /// The next task that is stranded in a stopped policy, and the token that it was stranded with.
+    /// The caller must put it on the fallback queue, and take it from there if it is not
+    /// [`Core::is_rescued`] any more then. `None` when none is left, or when this step found none
     /// and another is needed (`rescue_pending`).
     pub fn rescue_one(&self) -> Option<(&'a Slot, u64)> {
         for _ in 0..STEP {
-            // A stop that comes meanwhile starts the count again: the swap fails and the walk goes on from there.
+            // A stop that comes meanwhile starts the count again: the swap fails and the walk goes
+            // on from there.
             let left = self.to_rescue.load(SeqCst);
             let index = left.checked_sub(1)?;
-            if self.to_rescue.compare_exchange(left, index, SeqCst, Relaxed).is_err() {
+            if self
+                .to_rescue
+                .compare_exchange(left, index, SeqCst, Relaxed)
+                .is_err()
+            {
                 continue;
             }
-            let Some(slot) = self.slots.get(index as usize) else { continue };
+            let Some(slot) = self.slots.get(index as usize) else {
+                continue;
+            };
             if let Some(token) = self.rescue(slot) {
                 return Some((slot, token));
             }
@@ -44,7 +53,9 @@ impl<'a, H: Host> Core<'a, H> {
     /// Takes a queued task from a policy that is not running any more, has lost all CPUs that the
     /// task may use, or has given it up.
     fn rescue(&self, slot: &Slot) -> Option<u64> {
-        let token = slot.token().filter(|&token| self.is_stranded(slot, token))?;
+        let token = slot
+            .token()
+            .filter(|&token| self.is_stranded(slot, token))?;
         // Counted before anyone can take it off the count again.
         self.fallback.fetch_add(1, Relaxed);
         if !slot.rescue(token) {
@@ -57,18 +68,23 @@ impl<'a, H: Host> Core<'a, H> {
         Some(token)
     }
 
-    /// Is the task as [`Core::rescue_one`] left it? To be asked after the insertion, which is for an enqueue that had begun by then. If the core
-    /// is told of another one before this, that has said where the task goes; if after, it goes to the fallback queue by both.
+    /// Is the task as [`Core::rescue_one`] left it? To be asked after the insertion, which is for
+    /// an enqueue that had begun by then. If the core is told of another one before this, that has
+    /// said where the task goes; if after, it goes to the fallback queue by both.
     pub fn is_rescued(&self, token: u64) -> bool {
-        self.by_token(token).is_some_and(|slot| slot.is_rescued_with(token))
+        self.by_token(token)
+            .is_some_and(|slot| slot.is_rescued_with(token))
     }
 
     /// Of a pick that was refused: whether the task may run on none of its policy's CPUs just now.
-    /// Then a rescue takes it, and the policy does not get it back, as it could put it nowhere. So it
-    /// is for a task of a partition on the run queue of a CPU outside, whose migration is disabled, be
-    /// it only while a BPF program runs in its name. The policy's CPU is in a dispatch.
+    /// Then a rescue takes it, and the policy does not get it back, as it could put it nowhere. So
+    /// it is for a task of a partition on the run queue of a CPU outside, whose migration is
+    /// disabled, be it only while a BPF program runs in its name. The policy's CPU is in a
+    /// dispatch.
     pub(crate) fn gives_up(&self, policy: &PolicyEntry, token: u64) -> bool {
-        let slot = self.by_token(token).filter(|slot| self.is_partitioned() && !self.has_room(slot, policy));
+        let slot = self
+            .by_token(token)
+            .filter(|slot| self.is_partitioned() && !self.has_room(slot, policy));
         if let Some(slot) = slot {
             slot.given_up.store(token, Relaxed);
             self.rescue_all();
@@ -91,16 +107,23 @@ impl<'a, H: Host> Core<'a, H> {
         if slot.given_up.load(Relaxed) == token {
             return true;
         }
-        match self.by_id(slot.policy()).filter(|policy| policy.is_running()) {
+        match self
+            .by_id(slot.policy())
+            .filter(|policy| policy.is_running())
+        {
             Some(policy) => !self.has_room(slot, policy),
             None => true,
         }
     }
 
-    /// Starts another look through the slots if any task is stranded: an enqueue can slip in behind the first. True if so. And has CPUs look if any
-    /// idles while someone waits on the fallback queue: who goes offline sends kicks before the host has put the task there.
+    /// Starts another look through the slots if any task is stranded: an enqueue can slip in behind
+    /// the first. True if so. And has CPUs look if any idles while someone waits on the fallback
+    /// queue: who goes offline sends kicks before the host has put the task there.
     pub fn rescue_stranded(&self) -> bool {
-        let is_stranded = |slot: &Slot| slot.token().is_some_and(|token| self.is_stranded(slot, token));
+        let is_stranded = |slot: &Slot| {
+            slot.token()
+                .is_some_and(|token| self.is_stranded(slot, token))
+        };
         let stranded = self.used().iter().any(is_stranded);
         if stranded {
             self.rescue_all();

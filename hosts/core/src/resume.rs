@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Tasks that are put where a recording left them, for a host that goes on from there: the simulator.
+//! Tasks that are put where a recording left them, for a host that goes on from there: the
+//! simulator.
 
 use crate::{Core, Host, PolicyEntry, TaskState};
 use core::sync::atomic::Ordering::{Relaxed, Release};
@@ -35,10 +36,13 @@ pub struct Resumed {
 }
 
 impl<H: Host> Core<'_, H> {
-    /// Puts a task of a policy into its slot, and gives its handle; `None` when there is no such slot, or another has it. Before
-    /// anything else happens; then comes [`Core::resumed`].
+    /// Puts a task of a policy into its slot, and gives its handle; `None` when there is no such
+    /// slot, or another has it. Before anything else happens; then comes [`Core::resumed`].
     pub fn resume(&self, task: &Resumed, policy: &PolicyEntry, now: u64) -> Option<u64> {
-        let slot = self.slots.get(task.slot as usize).filter(|slot| slot.state() == TaskState::Free)?;
+        let slot = self
+            .slots
+            .get(task.slot as usize)
+            .filter(|slot| slot.state() == TaskState::Free)?;
         slot.occupy(task.slot, task.opaque, task.pid);
         slot.nice.store(task.nice, Relaxed);
         slot.runtime.store(task.runtime, Relaxed);

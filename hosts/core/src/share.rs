@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Shares: what a policy is sure to have of each CPU's time while it has tasks for it, whoever is before it in the order. Else the
-//! first policy could starve the rest.
+//! Shares: what a policy is sure to have of each CPU's time while it has tasks for it, whoever is
+//! before it in the order. Else the first policy could starve the rest.
 //!
-//! Each CPU counts by how much CPU time (ns) it is behind each policy's share. It falls behind by that share of all the time that
-//! policies' tasks run there, and catches up by what the policy's own run. A policy that it is behind by a grain is asked first,
-//! and its task is not preempted for its place in the order, until the CPU has caught up. A policy that has nothing to run is owed
+//! Each CPU counts by how much CPU time (ns) it is behind each policy's share. It falls behind by
+//! that share of all the time that policies' tasks run there, and catches up by what the policy's
+//! own run. A policy that it is behind by a grain is asked first, and its task is not preempted for
+//! its place in the order, until the CPU has caught up. A policy that has nothing to run is owed
 //! nothing.
 
 use crate::{Core, CpuState, Host, PolicyEntry, Slot, NO_SOLE};
@@ -18,10 +19,13 @@ const GRAIN: i64 = 4_000_000;
 const MOST: i64 = 100_000_000;
 
 impl<H: Host> Core<'_, H> {
-    /// Guarantees a policy this much of each CPU's time, in percent; 0 for nothing. False, and nothing is changed, when all the
-    /// shares were more than 100. Under the control mutex.
+    /// Guarantees a policy this much of each CPU's time, in percent; 0 for nothing. False, and
+    /// nothing is changed, when all the shares were more than 100. Under the control mutex.
     pub fn set_share(&self, entry: &PolicyEntry, percent: u32) -> bool {
-        let others = self.policies.iter().filter(|other| other.index() != entry.index());
+        let others = self
+            .policies
+            .iter()
+            .filter(|other| other.index() != entry.index());
         let others: u32 = others.map(|other| other.share.load(Relaxed)).sum();
         if percent > 100 || others > 100_u32.wrapping_sub(percent) {
             return false;
@@ -30,7 +34,10 @@ impl<H: Host> Core<'_, H> {
         let bit = 1 << entry.index();
         if percent == 0 {
             self.shared.fetch_and(!bit, SeqCst);
-            let owed = self.cpus.iter().filter_map(|cpu| cpu.owed.get(entry.index() as usize));
+            let owed = self
+                .cpus
+                .iter()
+                .filter_map(|cpu| cpu.owed.get(entry.index() as usize));
             owed.for_each(|owed| owed.store(0, Relaxed));
         } else {
             self.shared.fetch_or(bit, SeqCst);
@@ -41,24 +48,31 @@ impl<H: Host> Core<'_, H> {
     /// The policies that have shares.
     fn sharers(&self) -> impl Iterator<Item = &PolicyEntry> {
         let shared = self.shared.load(Relaxed);
-        self.policies.iter().filter(move |entry| shared & 1 << entry.index() != 0)
+        self.policies
+            .iter()
+            .filter(move |entry| shared & 1 << entry.index() != 0)
     }
 
     /// Notes whose task a CPU runs from now on: this policy's, or nobody's.
     pub(crate) fn runs(&self, cpu: &CpuState, place: u32, slot: Option<&Slot>) {
         cpu.current.store(place, Relaxed);
         if self.shared.load(Relaxed) != 0 {
-            cpu.charged_task.store(slot.map_or(0, Slot::handle), Relaxed);
-            cpu.charged.store(slot.map_or(0, |slot| slot.runtime.load(Relaxed)), Relaxed);
+            cpu.charged_task
+                .store(slot.map_or(0, Slot::handle), Relaxed);
+            cpu.charged
+                .store(slot.map_or(0, |slot| slot.runtime.load(Relaxed)), Relaxed);
         }
     }
 
-    /// The task with this handle (0 for none) is on `cpu` still, or was until now, and has run for `runtime` ns in its life.
+    /// The task with this handle (0 for none) is on `cpu` still, or was until now, and has run for
+    /// `runtime` ns in its life.
     pub(crate) fn charge(&self, cpu: &CpuState, task: u64, runtime: u64) {
         if self.shared.load(Relaxed) == 0 || task == 0 || cpu.charged_task.load(Relaxed) != task {
             return;
         }
-        let ran = runtime.saturating_sub(cpu.charged.load(Relaxed)).min(MOST as u64) as i64;
+        let ran = runtime
+            .saturating_sub(cpu.charged.load(Relaxed))
+            .min(MOST as u64) as i64;
         cpu.charged.store(runtime, Relaxed);
         let current = cpu.current.load(Relaxed);
         for policy in self.sharers() {
@@ -72,7 +86,9 @@ impl<H: Host> Core<'_, H> {
     }
 
     fn is_owed(&self, cpu: &CpuState, place: u32) -> i64 {
-        cpu.owed.get(place as usize).map_or(0, |owed| owed.load(Relaxed))
+        cpu.owed
+            .get(place as usize)
+            .map_or(0, |owed| owed.load(Relaxed))
     }
 
     /// The policy that a CPU must ask first, if any: the one that it is behind with the most.
@@ -80,7 +96,9 @@ impl<H: Host> Core<'_, H> {
         if self.shared.load(Relaxed) == 0 {
             return None;
         }
-        let asked = self.sharers().filter(|policy| policy.is_running() && self.serves(policy, cpu));
+        let asked = self
+            .sharers()
+            .filter(|policy| policy.is_running() && self.serves(policy, cpu));
         let owed = asked.filter(|policy| self.is_owed(cpu, policy.index()) >= GRAIN);
         owed.max_by_key(|policy| self.is_owed(cpu, policy.index()))
     }
@@ -97,7 +115,8 @@ impl<H: Host> Core<'_, H> {
         cpu.by_right.load(Relaxed) != 0 && self.is_owed(cpu, cpu.current.load(Relaxed)) > 0
     }
 
-    /// At a tick: must this CPU ask for another task, as one policy has had its share, or another has not?
+    /// At a tick: must this CPU ask for another task, as one policy has had its share, or another
+    /// has not?
     pub(crate) fn share_ends(&self, cpu: &CpuState, task: u64, runtime: u64) -> bool {
         if self.sole.load(Relaxed) != NO_SOLE || self.shared.load(Relaxed) == 0 {
             return false;
@@ -108,6 +127,7 @@ impl<H: Host> Core<'_, H> {
             return true;
         }
         let current = cpu.current.load(Relaxed);
-        self.owed(cpu).is_some_and(|policy| policy.index() != current)
+        self.owed(cpu)
+            .is_some_and(|policy| policy.index() != current)
     }
 }

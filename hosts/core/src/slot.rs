@@ -22,8 +22,9 @@ use Ordering::Relaxed;
 ///                                                    +---------------------------------+
 /// ```
 ///
-/// Who moves it: the kernel event named, under the run-queue lock of the task; but `Queued -> Running` (a pick) and
-/// `Queued -> Fallback` (a rescue) come from any CPU, by compare-and-swap of state and generation together.
+/// Who moves it: the kernel event named, under the run-queue lock of the task; but
+/// `Queued -> Running` (a pick) and `Queued -> Fallback` (a rescue) come from any CPU, by
+/// compare-and-swap of state and generation together.
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskState {
@@ -61,10 +62,12 @@ const YIELDED: u64 = 1 << 8;
 /// In the word of a task that runs: it is to leave its CPU ([`crate::Host::evict`]).
 const LEAVING: u64 = 1 << 9;
 
-/// In the word of a task in the fallback: it waits, or runs, on its own CPU's queue, not on the fallback's.
+/// In the word of a task in the fallback: it waits, or runs, on its own CPU's queue, not on the
+/// fallback's.
 const BOUND: u64 = 1 << 10;
 
-/// In the word of a task in the fallback: a rescue has it there, and it has not been enqueued since.
+/// In the word of a task in the fallback: a rescue has it there, and it has not been enqueued
+/// since.
 const RESCUED: u64 = 1 << 11;
 
 /// In the word: the generation.
@@ -74,25 +77,30 @@ const GENERATION: u64 = !0xffff_ffff;
 #[repr(C, align(128))]
 #[derive(Default)]
 pub struct Slot {
-    /// State in the low byte, above it [`YIELDED`], [`LEAVING`], [`BOUND`] and [`RESCUED`]; generation of the newest token in the high half.
+    /// State in the low byte, above it [`YIELDED`], [`LEAVING`], [`BOUND`] and [`RESCUED`];
+    /// generation of the newest token in the high half.
     word: AtomicU64,
     /// When it was last queued, ns.
     pub(crate) queued_at: AtomicU64,
-    /// The token that the watch saw it queued with, and for how much of the wait since then its policy was asked, ns (`stall.rs`).
+    /// The token that the watch saw it queued with, and for how much of the wait since then its
+    /// policy was asked, ns (`stall.rs`).
     pub(crate) watched: AtomicU64,
     pub(crate) unanswered: AtomicU64,
     /// The token that its policy has given up, while the task is queued with it still
     /// (`rescue.rs`).
     pub(crate) given_up: AtomicU64,
-    /// What identifies the task in the notes of calls: thread id in the high half, the policy's place in the table.
+    /// What identifies the task in the notes of calls: thread id in the high half, the policy's
+    /// place in the table.
     tag: AtomicU64,
-    /// Id of the policy that it belongs to and that has been told of it; 0 for none. Changed only in the task's own events.
+    /// Id of the policy that it belongs to and that has been told of it; 0 for none. Changed only
+    /// in the task's own events.
     policy: AtomicU32,
     /// Id of the policy that it was assigned to; 0 for the default.
     pub(crate) wanted: AtomicU32,
     /// 1 when `wanted` is, or was last, by a rule of the host's, as for a cgroup, and not by name.
     pub(crate) by_rule: AtomicU32,
-    /// The core's epoch when `policy` was last found to be running and the one wanted; 0 when it must be looked at again.
+    /// The core's epoch when `policy` was last found to be running and the one wanted; 0 when it
+    /// must be looked at again.
     pub(crate) epoch: AtomicU32,
     /// The CPU that it was queued on last.
     pub(crate) cpu: AtomicI32,
@@ -167,7 +175,8 @@ impl Slot {
     /// Makes the slot a new task's.
     pub(crate) fn occupy(&self, index: u32, opaque: usize, pid: u32) {
         self.index.store(index, Relaxed);
-        self.serial.store(self.serial().wrapping_add(1).max(1), Relaxed);
+        self.serial
+            .store(self.serial().wrapping_add(1).max(1), Relaxed);
         self.policy.store(0, Relaxed);
         self.wanted.store(0, Relaxed);
         self.by_rule.store(0, Relaxed);
@@ -181,18 +190,21 @@ impl Slot {
 
     /// Ends the task's use of the slot.
     pub(crate) fn vacate(&self) {
-        self.serial.store(self.serial().wrapping_add(1).max(1), Relaxed);
+        self.serial
+            .store(self.serial().wrapping_add(1).max(1), Relaxed);
         self.opaque.store(0, Relaxed);
         self.set(TaskState::Free);
     }
 
-    /// Moves between states without a token; tokens made before stay stale for ever. Out of `Queued` lead only the ways by
-    /// compare-and-swap ([`Slot::claim`], [`Slot::withdraw`]), as a pick or a rescue may be first.
+    /// Moves between states without a token; tokens made before stay stale for ever. Out of
+    /// `Queued` lead only the ways by compare-and-swap ([`Slot::claim`], [`Slot::withdraw`]), as a
+    /// pick or a rescue may be first.
     #[inline]
     pub(crate) fn set(&self, state: TaskState) {
         debug_assert!(state != TaskState::Queued && self.state() != TaskState::Queued);
         let generation = self.word.load(Relaxed) & GENERATION;
-        self.word.store(generation | state as u64, Ordering::Release);
+        self.word
+            .store(generation | state as u64, Ordering::Release);
     }
 
     /// Moves a running task to `Sleeping`; false when it is not running.
@@ -201,7 +213,10 @@ impl Slot {
         let word = self.word.load(Relaxed);
         let is_running = TaskState::of(word) == TaskState::Running;
         if is_running {
-            self.word.store((word & GENERATION) | TaskState::Sleeping as u64, Ordering::Release);
+            self.word.store(
+                (word & GENERATION) | TaskState::Sleeping as u64,
+                Ordering::Release,
+            );
         }
         is_running
     }
@@ -209,17 +224,28 @@ impl Slot {
     /// Moves to `Queued` and makes the next token.
     #[inline]
     pub(crate) fn mint(&self, now: u64) -> u64 {
-        debug_assert!(!matches!(self.state(), TaskState::Free | TaskState::Outside | TaskState::Queued));
+        debug_assert!(!matches!(
+            self.state(),
+            TaskState::Free | TaskState::Outside | TaskState::Queued
+        ));
         // Generation 0 is no token: skip it when the count wraps.
-        let generation = ((self.word.load(Relaxed) >> 32) as u32).wrapping_add(1).max(1);
+        let generation = ((self.word.load(Relaxed) >> 32) as u32)
+            .wrapping_add(1)
+            .max(1);
         self.queued_at.store(now, Relaxed);
-        self.word.store(u64::from(generation) << 32 | TaskState::Queued as u64, Ordering::Release);
+        self.word.store(
+            u64::from(generation) << 32 | TaskState::Queued as u64,
+            Ordering::Release,
+        );
         u64::from(generation) << 32 | u64::from(self.index().wrapping_add(1))
     }
 
     /// A policy has it already, with this token ([`crate::Core::resume`]).
     pub(crate) fn set_queued(&self, token: u64) {
-        self.word.store((token & GENERATION) | TaskState::Queued as u64, Ordering::Release);
+        self.word.store(
+            (token & GENERATION) | TaskState::Queued as u64,
+            Ordering::Release,
+        );
     }
 
     /// Is this the newest token of a queued task?
@@ -238,8 +264,13 @@ impl Slot {
     /// must not run.
     pub(crate) fn unpick(&self, token: u64) -> bool {
         let generation = token & GENERATION;
-        let (picked, queued) = (generation | TaskState::Running as u64, generation | TaskState::Queued as u64);
-        self.word.compare_exchange(picked, queued, Ordering::AcqRel, Relaxed).is_ok()
+        let (picked, queued) = (
+            generation | TaskState::Running as u64,
+            generation | TaskState::Queued as u64,
+        );
+        self.word
+            .compare_exchange(picked, queued, Ordering::AcqRel, Relaxed)
+            .is_ok()
     }
 
     /// Takes it to the fallback in the same way, by a CPU that is to put it there.
@@ -251,7 +282,9 @@ impl Slot {
     fn unqueue(&self, token: u64, to: u64) -> bool {
         let generation = token & GENERATION;
         let queued = generation | TaskState::Queued as u64;
-        self.word.compare_exchange(queued, generation | to, Ordering::AcqRel, Relaxed).is_ok()
+        self.word
+            .compare_exchange(queued, generation | to, Ordering::AcqRel, Relaxed)
+            .is_ok()
     }
 
     /// Was it rescued, and has not been enqueued since?
@@ -265,8 +298,8 @@ impl Slot {
         self.is_rescued() && (self.word.load(Relaxed) ^ token) & GENERATION == 0
     }
 
-    /// In an event of the task itself: if it is queued it is `Sleeping` from now on, and its token is worthless. A pick or a
-    /// rescue that was first has made it `Running` or `Fallback`.
+    /// In an event of the task itself: if it is queued it is `Sleeping` from now on, and its token
+    /// is worthless. A pick or a rescue that was first has made it `Running` or `Fallback`.
     pub(crate) fn withdraw(&self) {
         if let Some(token) = self.token() {
             self.claim(token, TaskState::Sleeping);
@@ -294,7 +327,10 @@ impl Slot {
 
     /// The calls about the task are this policy's from now on, as far as reports of faults go.
     pub(crate) fn call_of(&self, policy: &PolicyEntry) {
-        self.tag.store(u64::from(self.pid()) << 32 | u64::from(policy.index()), Relaxed);
+        self.tag.store(
+            u64::from(self.pid()) << 32 | u64::from(policy.index()),
+            Relaxed,
+        );
     }
 
     /// The task is no policy's from now on.
@@ -345,7 +381,10 @@ impl Slot {
     /// For a state without a token, which only the task's own events leave.
     fn mark(&self, bit: u64) {
         let word = self.word.load(Relaxed);
-        if matches!(TaskState::of(word), TaskState::Running | TaskState::Fallback) {
+        if matches!(
+            TaskState::of(word),
+            TaskState::Running | TaskState::Fallback
+        ) {
             self.word.store(word | bit, Relaxed);
         }
     }

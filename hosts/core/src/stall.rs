@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Stalls: tasks that a policy has queued and does not pick. A policy is at fault only for what it was asked and did not answer: the time counts in which
-//! some CPU that the task may use asked its policy for a task, ran another task of the policy's, or idled. A CPU that others keep does not count.
+//! Stalls: tasks that a policy has queued and does not pick. A policy is at fault only for what it
+//! was asked and did not answer: the time counts in which some CPU that the task may use asked its
+//! policy for a task, ran another task of the policy's, or idled. A CPU that others keep does not
+//! count.
 //!
 //! A policy that has forgotten the task's token never picks it either. So it is asked for the token
 //! before it is stopped.
@@ -9,8 +11,9 @@ use crate::{Core, CpuState, Fault, Host, PolicyEntry, Slot, TaskState, NO_SOLE};
 use baton_abi::{BatonCtx, BatonFaultKind, BatonMethod, BATON_ABORTED, BATON_MAX_POLICIES};
 use core::sync::atomic::Ordering::Relaxed;
 
-/// Each policy is asked on each CPU at least so often, ns, whatever those before it have: else one that always has something to run would starve the
-/// rest, and the kernel throws a scheduler out when a task has not run for 30 s.
+/// Each policy is asked on each CPU at least so often, ns, whatever those before it have: else one
+/// that always has something to run would starve the rest, and the kernel throws a scheduler out
+/// when a task has not run for 30 s.
 const ASK_EVERY: u64 = 1_000_000_000;
 
 /// In a slot's `unanswered`: its policy was asked for the token, and has not got it.
@@ -23,7 +26,8 @@ impl CpuState {
         self.asked[policy.index() as usize % BATON_MAX_POLICIES].store(now, Relaxed);
     }
 
-    /// Notes which policies were asked here since then. `sole` is the place of the only one that runs, if it is.
+    /// Notes which policies were asked here since then. `sole` is the place of the only one that
+    /// runs, if it is.
     fn look(&self, since: u64, sole: u32) {
         let mut asked = 0;
         for (place, at) in self.asked.iter().enumerate() {
@@ -45,13 +49,18 @@ impl CpuState {
 impl<'a, H: Host> Core<'a, H> {
     /// A policy that this CPU has not asked for long: it is to be asked first.
     pub(crate) fn neglected(&self, cpu: &CpuState, now: u64) -> Option<&PolicyEntry> {
-        let asked = |policy: &PolicyEntry| cpu.asked[policy.index() as usize % BATON_MAX_POLICIES].load(Relaxed);
+        let asked = |policy: &PolicyEntry| {
+            cpu.asked[policy.index() as usize % BATON_MAX_POLICIES].load(Relaxed)
+        };
         let is_late = |policy: &&PolicyEntry| now.saturating_sub(asked(policy)) >= ASK_EVERY;
-        self.running().filter(|policy| self.serves(policy, cpu)).find(is_late)
+        self.running()
+            .filter(|policy| self.serves(policy, cpu))
+            .find(is_late)
     }
 
-    /// The task that a running policy has had queued for longest, beyond `limit` ns of being asked, if any: a stall. Called by the watch alone, from
-    /// time to time; what comes between two calls counts as a whole.
+    /// The task that a running policy has had queued for longest, beyond `limit` ns of being asked,
+    /// if any: a stall. Called by the watch alone, from time to time; what comes between two calls
+    /// counts as a whole.
     pub fn find_stall(&self, now: u64, limit: u64) -> Option<&'a Slot> {
         let since = self.watched_at.swap(now, Relaxed);
         let sole = self.sole.load(Relaxed);
@@ -60,7 +69,11 @@ impl<'a, H: Host> Core<'a, H> {
         self.cpus.iter().for_each(|cpu| cpu.look(lately, sole));
         let mut longest = None;
         let mut most = limit;
-        for slot in self.used().iter().filter(|slot| slot.state() == TaskState::Queued) {
+        for slot in self
+            .used()
+            .iter()
+            .filter(|slot| slot.state() == TaskState::Queued)
+        {
             let waited = now.saturating_sub(slot.queued_at.load(Relaxed));
             let interval = now.saturating_sub(since);
             if waited > interval {
@@ -73,16 +86,27 @@ impl<'a, H: Host> Core<'a, H> {
         longest
     }
 
-    /// For how much of the time that the task has waited its policy was asked, ns. `interval` ns of it are new.
+    /// For how much of the time that the task has waited its policy was asked, ns. `interval` ns of
+    /// it are new.
     fn unanswered(&self, slot: &Slot, waited: u64, interval: u64) -> u64 {
-        let Some((token, policy)) = slot.token().zip(self.by_id(slot.policy())) else { return 0 };
+        let Some((token, policy)) = slot.token().zip(self.by_id(slot.policy())) else {
+            return 0;
+        };
         if !policy.is_running() {
             return 0;
         }
         let is_new = slot.watched.swap(token, Relaxed) != token;
-        let before = if is_new { 0 } else { slot.unanswered.load(Relaxed) };
+        let before = if is_new {
+            0
+        } else {
+            slot.unanswered.load(Relaxed)
+        };
         let more = if is_new { waited } else { interval };
-        let unanswered = if self.was_asked(slot, policy) { before.saturating_add(more) } else { before };
+        let unanswered = if self.was_asked(slot, policy) {
+            before.saturating_add(more)
+        } else {
+            before
+        };
         slot.unanswered.store(unanswered, Relaxed);
         unanswered
     }
@@ -102,9 +126,15 @@ impl<'a, H: Host> Core<'a, H> {
     /// lost the task; until then a pick of another CPU may have come back with the token. `cpu` is
     /// this CPU. No run-queue lock is held, interrupts are off.
     pub fn judge_stall(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx, slot: &Slot) {
-        let waiting = slot.token().zip(self.by_id(slot.policy()).filter(|policy| policy.is_running()));
-        let Some((token, policy)) = waiting else { return };
-        let is_missing = slot.watched.load(Relaxed) == token && slot.unanswered.load(Relaxed) == MISSING;
+        let waiting = slot.token().zip(
+            self.by_id(slot.policy())
+                .filter(|policy| policy.is_running()),
+        );
+        let Some((token, policy)) = waiting else {
+            return;
+        };
+        let is_missing =
+            slot.watched.load(Relaxed) == token && slot.unanswered.load(Relaxed) == MISSING;
         let kind = if is_missing {
             BatonFaultKind::LostTask
         } else {
@@ -118,7 +148,12 @@ impl<'a, H: Host> Core<'a, H> {
             }
             BatonFaultKind::Stall
         };
-        let fault = Fault { kind, method: BatonMethod::None, pid: slot.pid(), now: ctx.now };
+        let fault = Fault {
+            kind,
+            method: BatonMethod::None,
+            pid: slot.pid(),
+            now: ctx.now,
+        };
         self.fault(policy, &fault, self.cpu(slot.cpu()));
     }
 
@@ -127,13 +162,31 @@ impl<'a, H: Host> Core<'a, H> {
     /// was afterwards. No call is under way on any CPU.
     pub fn judge_all(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx, waited: u64) {
         let now = ctx.now;
-        for slot in self.used().iter().filter(|slot| now.saturating_sub(slot.queued_at.load(Relaxed)) > waited) {
-            let waiting = slot.token().zip(self.by_id(slot.policy()).filter(|policy| policy.is_running()));
-            let Some((token, policy)) = waiting else { continue };
+        for slot in self
+            .used()
+            .iter()
+            .filter(|slot| now.saturating_sub(slot.queued_at.load(Relaxed)) > waited)
+        {
+            let waiting = slot.token().zip(
+                self.by_id(slot.policy())
+                    .filter(|policy| policy.is_running()),
+            );
+            let Some((token, policy)) = waiting else {
+                continue;
+            };
             let answer = self.take_back(frame, cpu, ctx, slot, policy, BatonMethod::TaskDequeued);
             if answer != BATON_ABORTED && answer != token {
                 let (kind, method) = (BatonFaultKind::LostTask, BatonMethod::None);
-                self.fault(policy, &Fault { kind, method, pid: slot.pid(), now }, self.cpu(slot.cpu()));
+                self.fault(
+                    policy,
+                    &Fault {
+                        kind,
+                        method,
+                        pid: slot.pid(),
+                        now,
+                    },
+                    self.cpu(slot.cpu()),
+                );
             }
         }
     }

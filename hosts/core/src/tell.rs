@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! One call into a policy: what the policy is told, and what of its context is the host's again afterwards.
+//! One call into a policy: what the policy is told, and what of its context is the host's again
+//! afterwards.
 
 use crate::{Arg, Core, CpuState, Host, PolicyEntry, Slot};
 use baton_abi::{BatonCtx, BatonMethod, BatonTask, BATON_MAX_KICKS};
@@ -17,7 +18,8 @@ pub(crate) fn view(slot: &Slot) -> BatonTask {
     }
 }
 
-/// What the core and other policies have in a context. A policy in C can write there what it likes: after its call it is as before.
+/// What the core and other policies have in a context. A policy in C can write there what it likes:
+/// after its call it is as before.
 pub(crate) struct Given {
     now: u64,
     task: u64,
@@ -30,8 +32,25 @@ pub(crate) struct Given {
 
 impl Given {
     pub(crate) fn of(ctx: &BatonCtx) -> Self {
-        let BatonCtx { now, task, runtime, cpu, flags, nr_kicks, kicks, .. } = *ctx;
-        Self { now, task, runtime, cpu, flags, nr_kicks, kicks }
+        let BatonCtx {
+            now,
+            task,
+            runtime,
+            cpu,
+            flags,
+            nr_kicks,
+            kicks,
+            ..
+        } = *ctx;
+        Self {
+            now,
+            task,
+            runtime,
+            cpu,
+            flags,
+            nr_kicks,
+            kicks,
+        }
     }
 
     /// Keeps the slice that the policy gave, and the kicks that it added.
@@ -40,7 +59,10 @@ impl Given {
             (self.now, self.task, self.runtime, self.cpu, self.flags);
         ctx.nr_kicks = ctx.nr_kicks.min(BATON_MAX_KICKS as u16).max(self.nr_kicks);
         let before = self.kicks.iter().take(usize::from(self.nr_kicks));
-        ctx.kicks.iter_mut().zip(before).for_each(|(kick, before)| *kick = *before);
+        ctx.kicks
+            .iter_mut()
+            .zip(before)
+            .for_each(|(kick, before)| *kick = *before);
     }
 }
 
@@ -79,10 +101,12 @@ impl<H: Host> Core<'_, H> {
         b: Arg<'_>,
     ) -> u64 {
         cpu.note(ctx.now, slot.tag(), method);
-        self.host.call(frame, policy, method, ctx, Arg::Task(&view(slot)), b)
+        self.host
+            .call(frame, policy, method, ctx, Arg::Task(&view(slot)), b)
     }
 
-    /// Calls a method that is about a CPU. The context is as before afterwards, but for its answers.
+    /// Calls a method that is about a CPU. The context is as before afterwards, but for its
+    /// answers.
     pub(crate) fn tell_cpu(
         &self,
         frame: H::Frame,
@@ -112,6 +136,7 @@ impl<H: Host> Core<'_, H> {
         b: Arg<'_>,
     ) -> u64 {
         cpu.note(ctx.now, u64::from(policy.index()), method);
-        self.host.call(frame, policy, method, ctx, Arg::Word(which as u64), b)
+        self.host
+            .call(frame, policy, method, ctx, Arg::Word(which as u64), b)
     }
 }

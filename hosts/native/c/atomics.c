@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A policy that is built for the checker calls its host before it uses an atomic, so that another CPU may go on there. Its compiler,
- * rustc as well as gcc and clang, was told to instrument it for ThreadSanitizer; these are the functions that the instrumented code
- * calls (compiler-rt/include/sanitizer/tsan_interface_atomic.h has their types). The CPUs of the checker are coroutines of one thread,
- * so whatever order is asked for, the strongest is given.
+ * A policy that is built for the checker calls its host before it uses an atomic, so that another
+ * CPU may go on there. Its compiler, rustc as well as gcc and clang, was told to instrument it for
+ * ThreadSanitizer; these are the functions that the instrumented code calls
+ * (compiler-rt/include/sanitizer/tsan_interface_atomic.h has their types). The CPUs of the checker
+ * are coroutines of one thread, so whatever order is asked for, the strongest is given.
  *
- * Plain reads and writes are no such points: to race with them is a mistake of another kind. READ_ONCE() and WRITE_ONCE() of a policy
- * in C are: they are volatile.
+ * Plain reads and writes are no such points: to race with them is a mistake of another kind.
+ * READ_ONCE() and WRITE_ONCE() of a policy in C are: they are volatile.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -14,57 +15,65 @@
 /* ../glue/src/lib.rs of a policy in Rust, host.c of one in C. */
 void baton_host_atomic(void);
 
-#define OPERATION(bits, name) \
-	uint##bits##_t __tsan_atomic##bits##_##name(volatile uint##bits##_t *at, uint##bits##_t value, int order) \
-	{ \
-		(void)order; \
-		baton_host_atomic(); \
-		return __atomic_##name(at, value, __ATOMIC_SEQ_CST); \
+#define OPERATION(bits, name)                                                        \
+	uint##bits##_t __tsan_atomic##bits##_##name(volatile uint##bits##_t *at,     \
+						    uint##bits##_t value, int order) \
+	{                                                                            \
+		(void)order;                                                         \
+		baton_host_atomic();                                                 \
+		return __atomic_##name(at, value, __ATOMIC_SEQ_CST);                 \
 	}
 
-#define ATOMICS(bits) \
-	uint##bits##_t __tsan_atomic##bits##_load(const volatile uint##bits##_t *at, int order) \
-	{ \
-		(void)order; \
-		baton_host_atomic(); \
-		return __atomic_load_n(at, __ATOMIC_SEQ_CST); \
-	} \
-	void __tsan_atomic##bits##_store(volatile uint##bits##_t *at, uint##bits##_t value, int order) \
-	{ \
-		(void)order; \
-		baton_host_atomic(); \
-		__atomic_store_n(at, value, __ATOMIC_SEQ_CST); \
-	} \
-	uint##bits##_t __tsan_atomic##bits##_exchange(volatile uint##bits##_t *at, uint##bits##_t value, int order) \
-	{ \
-		(void)order; \
-		baton_host_atomic(); \
-		return __atomic_exchange_n(at, value, __ATOMIC_SEQ_CST); \
-	} \
-	int __tsan_atomic##bits##_compare_exchange_strong(volatile uint##bits##_t *at, uint##bits##_t *old, \
-							  uint##bits##_t value, int order, int failed) \
-	{ \
-		(void)order; \
-		(void)failed; \
-		baton_host_atomic(); \
-		return __atomic_compare_exchange_n(at, old, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST); \
-	} \
-	int __tsan_atomic##bits##_compare_exchange_weak(volatile uint##bits##_t *at, uint##bits##_t *old, \
-							uint##bits##_t value, int order, int failed) \
-	{ \
-		return __tsan_atomic##bits##_compare_exchange_strong(at, old, value, order, failed); \
-	} \
-	uint##bits##_t __tsan_atomic##bits##_compare_exchange_val(volatile uint##bits##_t *at, uint##bits##_t old, \
-								  uint##bits##_t value, int order, int failed) \
-	{ \
-		__tsan_atomic##bits##_compare_exchange_strong(at, &old, value, order, failed); \
-		return old; \
-	} \
-	OPERATION(bits, fetch_add) \
-	OPERATION(bits, fetch_sub) \
-	OPERATION(bits, fetch_and) \
-	OPERATION(bits, fetch_or) \
-	OPERATION(bits, fetch_xor) \
+#define ATOMICS(bits)                                                                              \
+	uint##bits##_t __tsan_atomic##bits##_load(const volatile uint##bits##_t *at, int order)    \
+	{                                                                                          \
+		(void)order;                                                                       \
+		baton_host_atomic();                                                               \
+		return __atomic_load_n(at, __ATOMIC_SEQ_CST);                                      \
+	}                                                                                          \
+	void __tsan_atomic##bits##_store(volatile uint##bits##_t *at, uint##bits##_t value,        \
+					 int order)                                                \
+	{                                                                                          \
+		(void)order;                                                                       \
+		baton_host_atomic();                                                               \
+		__atomic_store_n(at, value, __ATOMIC_SEQ_CST);                                     \
+	}                                                                                          \
+	uint##bits##_t __tsan_atomic##bits##_exchange(volatile uint##bits##_t *at,                 \
+						      uint##bits##_t value, int order)             \
+	{                                                                                          \
+		(void)order;                                                                       \
+		baton_host_atomic();                                                               \
+		return __atomic_exchange_n(at, value, __ATOMIC_SEQ_CST);                           \
+	}                                                                                          \
+	int __tsan_atomic##bits##_compare_exchange_strong(                                         \
+		volatile uint##bits##_t *at, uint##bits##_t *old, uint##bits##_t value, int order, \
+		int failed)                                                                        \
+	{                                                                                          \
+		(void)order;                                                                       \
+		(void)failed;                                                                      \
+		baton_host_atomic();                                                               \
+		return __atomic_compare_exchange_n(at, old, value, false, __ATOMIC_SEQ_CST,        \
+						   __ATOMIC_SEQ_CST);                              \
+	}                                                                                          \
+	int __tsan_atomic##bits##_compare_exchange_weak(volatile uint##bits##_t *at,               \
+							uint##bits##_t *old, uint##bits##_t value, \
+							int order, int failed)                     \
+	{                                                                                          \
+		return __tsan_atomic##bits##_compare_exchange_strong(at, old, value, order,        \
+								     failed);                      \
+	}                                                                                          \
+	uint##bits##_t __tsan_atomic##bits##_compare_exchange_val(                                 \
+		volatile uint##bits##_t *at, uint##bits##_t old, uint##bits##_t value, int order,  \
+		int failed)                                                                        \
+	{                                                                                          \
+		__tsan_atomic##bits##_compare_exchange_strong(at, &old, value, order, failed);     \
+		return old;                                                                        \
+	}                                                                                          \
+	OPERATION(bits, fetch_add)                                                                 \
+	OPERATION(bits, fetch_sub)                                                                 \
+	OPERATION(bits, fetch_and)                                                                 \
+	OPERATION(bits, fetch_or)                                                                  \
+	OPERATION(bits, fetch_xor)                                                                 \
 	OPERATION(bits, fetch_nand)
 
 ATOMICS(8)

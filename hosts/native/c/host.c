@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What a policy in C needs around it to be called in user space: one way to call its functions that comes back whatever they do, what
- * ../../../policy/c/host.h promises, and its memory. With the policy's own files it is the whole library. The counterpart of
- * ../glue/src/lib.rs, whose `NativePolicy` this is; what it calls is the table of ../../../policy/seam/src/host_native.rs.
+ * What a policy in C needs around it to be called in user space: one way to call its functions that
+ * comes back whatever they do, what ../../../policy/c/host.h promises, and its memory. With the
+ * policy's own files it is the whole library. The counterpart of ../glue/src/lib.rs, whose
+ * `NativePolicy` this is; what it calls is the table of ../../../policy/seam/src/host_native.rs.
  *
- * A call is abandoned by a jump back to its beginning: there are only frames of C between. As in the kernel, `destroy` is not called
- * any more then, and the memory is taken back.
+ * A call is abandoned by a jump back to its beginning: there are only frames of C between. As in
+ * the kernel, `destroy` is not called any more then, and the memory is taken back.
  *
- * Where a host's CPUs are coroutines of one thread, another one may go on in each function of the table.
+ * Where a host's CPUs are coroutines of one thread, another one may go on in each function of the
+ * table.
  */
 #include <stdlib.h>
 
@@ -23,7 +25,8 @@ struct table {
 	bool (*try_lock)(u32 *word);
 	bool (*unlock)(u32 *word);
 	bool (*token_dropped)(u64 token);
-	void (*panicked)(const char *file, size_t file_len, u32 line, const char *message, size_t message_len);
+	void (*panicked)(const char *file, size_t file_len, u32 line, const char *message,
+			 size_t message_len);
 	u64 (*now)(void);
 	u64 (*random)(void);
 	void (*arm_timer)(u64 after_ns);
@@ -167,13 +170,17 @@ u32 baton_host_reply(u32 slot, u32 tag, const u64 *words)
 	return ASK(table->reply(slot, tag, words));
 }
 
-void __noreturn baton_host_panic(const char *file, size_t file_len, u32 line, const char *message, size_t message_len)
+void __noreturn baton_host_panic(const char *file, size_t file_len, u32 line, const char *message,
+				 size_t message_len)
 {
 	table->panicked(file, file_len, line, message, message_len);
 	baton_abandon();
 }
 
-/* As `need_stack` in ../glue/src/memory.rs. Compiled with -fstack-clash-protection, it looks at each page. */
+/*
+ * As `need_stack` in ../glue/src/memory.rs. Compiled with -fstack-clash-protection, it looks at
+ * each page.
+ */
 static noinline void need_stack(void)
 {
 	volatile char room[8 << 10] __maybe_unused;
@@ -190,14 +197,16 @@ void *baton_host_alloc(size_t size, size_t align)
 
 	align = max(align, (size_t)16);
 	total = size_add(size, sizeof(*block) + align);
-	if (!ASK(table->has_memory()) || size_add(owner->used, total) > MEMORY_LIMIT || (size > SMALL && !frame->may_be_large))
+	if (!ASK(table->has_memory()) || size_add(owner->used, total) > MEMORY_LIMIT ||
+	    (size > SMALL && !frame->may_be_large))
 		return NULL;
 	need_stack();
 	base = malloc(total);
 	if (!base)
 		return NULL;
 	/* The block lies before what is given, which is aligned. */
-	block = (struct block *)(((uintptr_t)base + sizeof(*block) + align - 1) / align * align) - 1;
+	block = (struct block *)(((uintptr_t)base + sizeof(*block) + align - 1) / align * align) -
+		1;
 	*block = (struct block){ .next = owner->blocks, .link = &owner->blocks, .owner = owner, .base = base, .size = total };
 	if (block->next)
 		block->next->link = &block->next;
@@ -230,14 +239,17 @@ static void free_instance(struct instance *instance)
 
 static enum baton_refusal refusal(u64 number)
 {
-	return number >= BATON_REFUSAL_STALE && number <= BATON_REFUSAL_NOTHING_TO_KEEP ? number : BATON_REFUSAL_NOTHING_TO_KEEP;
+	return number >= BATON_REFUSAL_STALE && number <= BATON_REFUSAL_NOTHING_TO_KEEP
+		       ? number
+		       : BATON_REFUSAL_NOTHING_TO_KEEP;
 }
 
 /* An absent function gives 0, and so does one that gives nothing. */
 #define GIVES(function, ...) (ops->function ? (u64)ops->function(this, ##__VA_ARGS__) : 0)
 #define DOES(function, ...) ({ if (ops->function) ops->function(this, ##__VA_ARGS__); 0; })
 
-static u64 dispatch(enum baton_method method, struct instance *instance, struct baton_ctx *ctx, u64 a, u64 b)
+static u64 dispatch(enum baton_method method, struct instance *instance, struct baton_ctx *ctx,
+		    u64 a, u64 b)
 {
 	const struct baton_policy *ops = &BATON_POLICY_OPS;
 	const struct baton_task *task = (const struct baton_task *)a;
@@ -297,13 +309,17 @@ static u64 dispatch(enum baton_method method, struct instance *instance, struct 
 	case BATON_METHOD_HINT:
 		return GIVES(hint, ctx, task, (const struct baton_hint *)b);
 	default:
-		/* Upgrades: baton_native::Policy::make_from refuses them, as memory belongs to one instance here. */
+		/*
+		 * Upgrades: baton_native::Policy::make_from refuses them, as memory belongs to one
+		 * instance here.
+		 */
 		return 0;
 	}
 }
 
 /* The call itself, in a frame to which nothing is lost when it is jumped back to. */
-static noinline u64 guarded(enum baton_method method, struct instance *instance, struct baton_ctx *ctx, u64 a, u64 b)
+static noinline u64 guarded(enum baton_method method, struct instance *instance,
+			    struct baton_ctx *ctx, u64 a, u64 b)
 {
 	struct frame mine = { .instance = instance, .may_be_large = method == BATON_METHOD_CREATE };
 
@@ -314,7 +330,8 @@ static noinline u64 guarded(enum baton_method method, struct instance *instance,
 }
 
 /* `NativePolicy::call` */
-static u64 call(enum baton_method method, struct instance *instance, struct baton_ctx *ctx, u64 a, u64 b)
+static u64 call(enum baton_method method, struct instance *instance, struct baton_ctx *ctx, u64 a,
+		u64 b)
 {
 	u64 answer;
 
@@ -346,10 +363,12 @@ struct native_policy {
 	u32 abi;
 	u32 table_size;
 	const struct baton_policy *ops;
-	u64 (*call)(enum baton_method method, struct instance *instance, struct baton_ctx *ctx, u64 a, u64 b);
+	u64 (*call)(enum baton_method method, struct instance *instance, struct baton_ctx *ctx,
+		    u64 a, u64 b);
 	void (*install)(const struct table *host);
 };
 
-static const struct native_policy native = { BATON_ABI, sizeof(struct table), &BATON_POLICY_OPS, call, install };
+static const struct native_policy native = { BATON_ABI, sizeof(struct table), &BATON_POLICY_OPS,
+					     call, install };
 
 __attribute__((visibility("default"))) const struct native_policy *const BATON_NATIVE = &native;

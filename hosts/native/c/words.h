@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What a policy in C has of the kernel's headers in user space. `../build.sh` gives this file the names of the kernel's: linux/types.h,
- * linux/atomic.h and so on. What is not here, a policy that is to run in the simulator cannot use; add it here, as the kernel has it.
+ * What a policy in C has of the kernel's headers in user space. `../build.sh` gives this file the
+ * names of the kernel's: linux/types.h, linux/atomic.h and so on. What is not here, a policy that
+ * is to run in the simulator cannot use; add it here, as the kernel has it.
  */
 #ifndef BATON_NATIVE_WORDS_H
 #define BATON_NATIVE_WORDS_H
@@ -44,16 +45,42 @@ typedef int64_t s64;
 #define smp_store_release(place, value) __atomic_store_n(place, value, __ATOMIC_RELEASE)
 #define smp_mb() __atomic_thread_fence(__ATOMIC_SEQ_CST)
 
-#define ATOMIC(name, type) \
-	typedef struct { type counter; } name##_t; \
-	static inline type name##_read(const name##_t *at) { return READ_ONCE(at->counter); } \
-	static inline void name##_set(name##_t *at, type value) { WRITE_ONCE(at->counter, value); } \
-	static inline void name##_add(type value, name##_t *at) { __atomic_fetch_add(&at->counter, value, __ATOMIC_RELAXED); } \
-	static inline void name##_sub(type value, name##_t *at) { __atomic_fetch_sub(&at->counter, value, __ATOMIC_RELAXED); } \
-	static inline void name##_inc(name##_t *at) { name##_add(1, at); } \
-	static inline void name##_dec(name##_t *at) { name##_sub(1, at); } \
-	static inline type name##_inc_return(name##_t *at) { return __atomic_add_fetch(&at->counter, 1, __ATOMIC_SEQ_CST); } \
-	static inline type name##_dec_return(name##_t *at) { return __atomic_sub_fetch(&at->counter, 1, __ATOMIC_SEQ_CST); }
+#define ATOMIC(name, type)                                                    \
+	typedef struct {                                                      \
+		type counter;                                                 \
+	} name##_t;                                                           \
+	static inline type name##_read(const name##_t *at)                    \
+	{                                                                     \
+		return READ_ONCE(at->counter);                                \
+	}                                                                     \
+	static inline void name##_set(name##_t *at, type value)               \
+	{                                                                     \
+		WRITE_ONCE(at->counter, value);                               \
+	}                                                                     \
+	static inline void name##_add(type value, name##_t *at)               \
+	{                                                                     \
+		__atomic_fetch_add(&at->counter, value, __ATOMIC_RELAXED);    \
+	}                                                                     \
+	static inline void name##_sub(type value, name##_t *at)               \
+	{                                                                     \
+		__atomic_fetch_sub(&at->counter, value, __ATOMIC_RELAXED);    \
+	}                                                                     \
+	static inline void name##_inc(name##_t *at)                           \
+	{                                                                     \
+		name##_add(1, at);                                            \
+	}                                                                     \
+	static inline void name##_dec(name##_t *at)                           \
+	{                                                                     \
+		name##_sub(1, at);                                            \
+	}                                                                     \
+	static inline type name##_inc_return(name##_t *at)                    \
+	{                                                                     \
+		return __atomic_add_fetch(&at->counter, 1, __ATOMIC_SEQ_CST); \
+	}                                                                     \
+	static inline type name##_dec_return(name##_t *at)                    \
+	{                                                                     \
+		return __atomic_sub_fetch(&at->counter, 1, __ATOMIC_SEQ_CST); \
+	}
 ATOMIC(atomic, int)
 ATOMIC(atomic64, s64)
 #undef ATOMIC

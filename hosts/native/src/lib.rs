@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Policies in user space, for the simulator and the checkers: a policy is a library `baton_NAME.so` (`build.sh` here makes it of the
-//! same source as the kernel's module), or linked in. It is called through one function that comes back whatever the policy does.
+//! Policies in user space, for the simulator and the checkers: a policy is a library
+//! `baton_NAME.so` (`build.sh` here makes it of the same source as the kernel's module), or linked
+//! in. It is called through one function that comes back whatever the policy does.
 //!
 //! A library stays loaded to the end of the process: what it gave may lead into it.
 #![deny(unsafe_op_in_unsafe_fn)]
@@ -12,8 +13,8 @@ use std::ffi::{c_char, CStr, CString};
 use std::path::Path;
 
 use baton_abi::{
-    BatonBytes, BatonCpu, BatonCtx, BatonEnv, BatonMethod, BatonOlder, BatonPolicy, BATON_ABI, BATON_ABORTED,
-    BATON_EV_NO_SELECT, BATON_MESSAGE_LEN,
+    BatonBytes, BatonCpu, BatonCtx, BatonEnv, BatonMethod, BatonOlder, BatonPolicy, BATON_ABI,
+    BATON_ABORTED, BATON_EV_NO_SELECT, BATON_MESSAGE_LEN,
 };
 use baton_core::Arg;
 
@@ -33,18 +34,27 @@ impl Policy {
 
     /// One in a library. The error says what is wrong with it.
     pub fn open(path: &Path) -> Result<Self, String> {
-        // SAFETY: Library. `build.sh` made it, and a policy has no code that runs when it is loaded.
-        let library = unsafe { libloading::Library::new(path) }.map_err(|e| format!("{}: {e}", path.display()))?;
+        // SAFETY: Library. `build.sh` made it, and a policy has no code that runs when it is
+        // loaded.
+        let library = unsafe { libloading::Library::new(path) }
+            .map_err(|e| format!("{}: {e}", path.display()))?;
         let library = Box::leak(Box::new(library));
-        // SAFETY: Library. The glue declares this name with this type; the version is looked at before anything else in it is.
+        // SAFETY: Library. The glue declares this name with this type; the version is looked at
+        // before anything else in it is.
         let symbol = unsafe { library.get::<*const &'static NativePolicy>(b"BATON_NATIVE\0") };
         let symbol = symbol.map_err(|_| format!("{} is no policy of Baton's", path.display()))?;
         // SAFETY: Library. As above; the library is never unloaded.
         let policy = unsafe { **symbol };
         match policy.abi {
             BATON_ABI if policy.table_size as usize == size_of::<Table>() => Ok(Self(policy)),
-            BATON_ABI => Err(format!("{} was built for another table of host functions", path.display())),
-            other => Err(format!("{} was built for version {other} of the interface, not {BATON_ABI}", path.display())),
+            BATON_ABI => Err(format!(
+                "{} was built for another table of host functions",
+                path.display()
+            )),
+            other => Err(format!(
+                "{} was built for version {other} of the interface, not {BATON_ABI}",
+                path.display()
+            )),
         }
     }
 
@@ -61,7 +71,12 @@ impl Policy {
 
     /// The events that it wants, as the core is told them.
     pub fn events(&self) -> u32 {
-        self.ops().events | if self.ops().select_task_rq.is_none() { BATON_EV_NO_SELECT } else { 0 }
+        self.ops().events
+            | if self.ops().select_task_rq.is_none() {
+                BATON_EV_NO_SELECT
+            } else {
+                0
+            }
     }
 
     /// Gives its calls on this thread a host, or none.
@@ -69,28 +84,50 @@ impl Policy {
         (self.0.install)(table);
     }
 
-    /// Calls a method that has no instance, or is not about scheduling; [`BATON_ABORTED`] when it was abandoned.
+    /// Calls a method that has no instance, or is not about scheduling; [`BATON_ABORTED`] when it
+    /// was abandoned.
     fn call(&self, method: BatonMethod, this: usize, a: u64, b: u64) -> u64 {
         (self.0.call)(method, this, &mut BatonCtx::default(), a, b)
     }
 
-    /// Makes an instance. `options` as for `baton load`. The error is the policy's own, or says that it failed.
-    pub fn make(&self, cpus: &[BatonCpu], max_tasks: u32, options: &str) -> Result<Instance, String> {
-        self.with_env(cpus, max_tasks, options, |env| self.call(BatonMethod::Create, 0, env, 0))
+    /// Makes an instance. `options` as for `baton load`. The error is the policy's own, or says
+    /// that it failed.
+    pub fn make(
+        &self,
+        cpus: &[BatonCpu],
+        max_tasks: u32,
+        options: &str,
+    ) -> Result<Instance, String> {
+        self.with_env(cpus, max_tasks, options, |env| {
+            self.call(BatonMethod::Create, 0, env, 0)
+        })
     }
 
-    /// Makes an instance of a state that was saved (`reregister_save`). The error is the policy's own, or says that it failed.
-    pub fn make_of(&self, cpus: &[BatonCpu], max_tasks: u32, options: &str, state: &[u8]) -> Result<Instance, String> {
+    /// Makes an instance of a state that was saved (`reregister_save`). The error is the policy's
+    /// own, or says that it failed.
+    pub fn make_of(
+        &self,
+        cpus: &[BatonCpu],
+        max_tasks: u32,
+        options: &str,
+        state: &[u8],
+    ) -> Result<Instance, String> {
         if self.ops().reregister_load.is_none() {
             return Err("it has no state that can be saved".into());
         }
-        let bytes = BatonBytes { at: state.as_ptr().cast_mut(), length: state.len() };
+        let bytes = BatonBytes {
+            at: state.as_ptr().cast_mut(),
+            length: state.len(),
+        };
         let bytes = core::ptr::from_ref(&bytes) as u64;
-        self.with_env(cpus, max_tasks, options, |env| self.call(BatonMethod::ReregisterLoad, 0, env, bytes))
+        self.with_env(cpus, max_tasks, options, |env| {
+            self.call(BatonMethod::ReregisterLoad, 0, env, bytes)
+        })
     }
 
-    /// Makes an instance of the state that `from` hands on, converting it if it is of another type; both then share what they share.
-    /// Nothing is called meanwhile. `taking_over` is told when the part begins, and ends, in which locks may be taken.
+    /// Makes an instance of the state that `from` hands on, converting it if it is of another type;
+    /// both then share what they share. Nothing is called meanwhile. `taking_over` is told when the
+    /// part begins, and ends, in which locks may be taken.
     pub fn make_from(
         &self,
         from: &Instance,
@@ -99,22 +136,37 @@ impl Policy {
         options: &str,
         taking_over: impl Fn(bool),
     ) -> Result<Instance, Refused> {
-        let refused = |why: String| Refused { why, half_taken: false };
+        let refused = |why: String| Refused {
+            why,
+            half_taken: false,
+        };
         let (old, new) = (from.policy.ops(), self.ops());
         if old.language != 0 || new.language != 0 {
-            return Err(refused("in user space, a policy in C cannot take another's place, nor another its".into()));
+            return Err(refused(
+                "in user space, a policy in C cannot take another's place, nor another its".into(),
+            ));
         }
-        let converts = new.reregister_convert.is_some() && new.older == old.state && new.state != old.state;
-        if old.reregister_prepare.is_none() || new.reregister_init.is_none() || (new.state != old.state && !converts) {
+        let converts =
+            new.reregister_convert.is_some() && new.older == old.state && new.state != old.state;
+        if old.reregister_prepare.is_none()
+            || new.reregister_init.is_none()
+            || (new.state != old.state && !converts)
+        {
             return Err(refused("their states are not of one type".into()));
         }
-        let older = from.policy.call(BatonMethod::ReregisterPrepare, from.this, 0, 0);
+        let older = from
+            .policy
+            .call(BatonMethod::ReregisterPrepare, from.this, 0, 0);
         if older == BATON_ABORTED || older == 0 {
-            return Err(refused("the running version failed to hand its state on".into()));
+            return Err(refused(
+                "the running version failed to hand its state on".into(),
+            ));
         }
         if !converts {
             let init = |env| self.call(BatonMethod::ReregisterInit, 0, env, older);
-            return self.with_env(cpus, max_tasks, options, init).map_err(refused);
+            return self
+                .with_env(cpus, max_tasks, options, init)
+                .map_err(refused);
         }
         let drop_older = || from.policy.call(BatonMethod::ReregisterDrop, 0, older, 0);
         let made = self.with_env(cpus, max_tasks, options, |env| {
@@ -126,12 +178,24 @@ impl Policy {
         });
         let taken = made.map_err(refused).and_then(|made| {
             taking_over(true);
-            let all = BatonOlder { state: older as *const _, nr_slots: max_tasks, reserved: 0 };
-            let answer = self.call(BatonMethod::ReregisterTake, made.this, core::ptr::from_ref(&all) as u64, 0);
+            let all = BatonOlder {
+                state: older as *const _,
+                nr_slots: max_tasks,
+                reserved: 0,
+            };
+            let answer = self.call(
+                BatonMethod::ReregisterTake,
+                made.this,
+                core::ptr::from_ref(&all) as u64,
+                0,
+            );
             taking_over(false);
             match answer {
                 0 => Ok(made),
-                _ => Err(Refused { why: "the new version failed to take over the queues".into(), half_taken: true }),
+                _ => Err(Refused {
+                    why: "the new version failed to take over the queues".into(),
+                    half_taken: true,
+                }),
             }
         });
         drop_older();
@@ -157,11 +221,15 @@ impl Policy {
         match make(core::ptr::from_ref(&env) as u64) {
             BATON_ABORTED => Err("it failed while it was being made".into()),
             0 => {
-                // SAFETY: Host-call. The policy wrote a string with its NUL into the buffer, which began as zeros.
+                // SAFETY: Host-call. The policy wrote a string with its NUL into the buffer, which
+                // began as zeros.
                 let message = unsafe { CStr::from_ptr(message.as_ptr()) };
                 Err(message.to_string_lossy().into_owned())
             }
-            this => Ok(Instance { policy: *self, this: this as usize }),
+            this => Ok(Instance {
+                policy: *self,
+                this: this as usize,
+            }),
         }
     }
 }
@@ -187,14 +255,20 @@ impl Instance {
         self.policy
     }
 
-    /// Its state, as `Policy::make_of` takes it; `None` when it failed at saving that, or saves none.
+    /// Its state, as `Policy::make_of` takes it; `None` when it failed at saving that, or saves
+    /// none.
     pub fn save(&self) -> Option<Vec<u8>> {
         self.policy.ops().reregister_save?;
         let mut state = Vec::new();
         loop {
-            let bytes = BatonBytes { at: state.as_mut_ptr(), length: state.len() };
+            let bytes = BatonBytes {
+                at: state.as_mut_ptr(),
+                length: state.len(),
+            };
             let to = core::ptr::from_ref(&bytes) as u64;
-            let length = self.policy.call(BatonMethod::ReregisterSave, self.this, to, 0);
+            let length = self
+                .policy
+                .call(BatonMethod::ReregisterSave, self.this, to, 0);
             match usize::try_from(length) {
                 Ok(length) if length <= state.len() => {
                     state.truncate(length);
@@ -206,7 +280,8 @@ impl Instance {
         }
     }
 
-    /// Calls a method, whose arguments are as `baton_core::Host::call` has them; [`BATON_ABORTED`] when the call was abandoned.
+    /// Calls a method, whose arguments are as `baton_core::Host::call` has them; [`BATON_ABORTED`]
+    /// when the call was abandoned.
     #[inline]
     pub fn call(&self, method: BatonMethod, ctx: &mut BatonCtx, a: Arg<'_>, b: Arg<'_>) -> u64 {
         (self.policy.0.call)(method, self.this, ctx, word(a), word(b))

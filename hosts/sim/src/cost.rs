@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the machine's own doings cost. The defaults are a current server's, to the nearest round number; each can be set.
+//! What the machine's own doings cost. The defaults are a current server's, to the nearest round
+//! number; each can be set.
 
 use crate::topology::Distance;
 
@@ -22,8 +23,8 @@ pub struct Costs {
     pub idle_exit: u64,
     /// What a fork takes of the parent's time.
     pub fork: u64,
-    /// What a task that comes to another CPU waits for memory, by what the two CPUs share: a core, a last-level cache, a node, nothing.
-    /// As much as it lost on its own when others ran there.
+    /// What a task that comes to another CPU waits for memory, by what the two CPUs share: a core,
+    /// a last-level cache, a node, nothing. As much as it lost on its own when others ran there.
     pub refill: [u64; 4],
     /// The speed of a CPU whose sibling is busy, in 1/1024 of its own.
     pub smt: u64,

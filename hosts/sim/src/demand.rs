@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What each task would have had of the CPUs if these were shared by weight at every moment, among the tasks that wanted them then: generalized processor
-//! sharing (Parekh and Gallager). No task can have more than one CPU; what is left of a heavy one's share is the others'.
+//! What each task would have had of the CPUs if these were shared by weight at every moment, among
+//! the tasks that wanted them then: generalized processor sharing (Parekh and Gallager). No task
+//! can have more than one CPU; what is left of a heavy one's share is the others'.
 
 use baton::weight::of_nice;
 
 const LEVELS: usize = 40;
 
-/// The service that a task of each nice value has had since the beginning, ns: what a task gets meanwhile is a difference of two.
+/// The service that a task of each nice value has had since the beginning, ns: what a task gets
+/// meanwhile is a difference of two.
 #[derive(Debug)]
 pub struct Demand {
     tasks: [u32; LEVELS],
@@ -14,7 +16,8 @@ pub struct Demand {
     levels: u64,
     wanting: u32,
     service: [f64; LEVELS],
-    /// What a task gets, as a part of a CPU, for `cpus` CPUs; to be looked up anew when the tasks have changed.
+    /// What a task gets, as a part of a CPU, for `cpus` CPUs; to be looked up anew when the tasks
+    /// have changed.
     rates: [f64; LEVELS],
     cpus: u32,
     is_known: bool,
@@ -54,7 +57,8 @@ impl Demand {
         self.each(|demand, level| demand.service[level] += demand.rates[level] * ns as f64);
     }
 
-    /// A task of this nice value wants to run from now on. What it is to say when it does not any more.
+    /// A task of this nice value wants to run from now on. What it is to say when it does not any
+    /// more.
     pub fn join(&mut self, nice: i32) -> f64 {
         let level = level(nice);
         self.tasks[level] += 1;
@@ -126,9 +130,11 @@ impl Shares {
         self.worst = self.worst.max(due - had);
     }
 
-    /// Jain's index of what tasks had by what they were due, each counted by that: 1 is fair. Nothing with fewer than two tasks.
+    /// Jain's index of what tasks had by what they were due, each counted by that: 1 is fair.
+    /// Nothing with fewer than two tasks.
     pub fn jain(&self) -> Option<f64> {
-        (self.tasks > 1 && self.squares > 0.0).then(|| self.had * self.had / (self.due * self.squares))
+        (self.tasks > 1 && self.squares > 0.0)
+            .then(|| self.had * self.had / (self.due * self.squares))
     }
 }
 
@@ -145,7 +151,10 @@ mod tests {
         assert_eq!(demand.contended, nice.len() > cpus as usize);
         for ((&nice, joined), expected) in nice.iter().zip(joined).zip(expected) {
             let due = demand.leave(nice, joined) / 1000.0;
-            assert!((due - expected).abs() < 1e-3, "nice {nice}: {due}, not {expected}");
+            assert!(
+                (due - expected).abs() < 1e-3,
+                "nice {nice}: {due}, not {expected}"
+            );
         }
     }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a policy did wrong, as the kernel host reports it: the counterpart of `hosts/kernel/fault.c`.
+//! What a policy did wrong, as the kernel host reports it: the counterpart of
+//! `hosts/kernel/fault.c`.
 
 use baton_abi::{BatonEvent, BatonFault, BatonFaultKind, BatonMethod};
 use baton_core::{CpuState, Fault, EVENTS_KEPT};
@@ -28,14 +29,19 @@ fn of_kind(kind: BatonFaultKind, method: BatonMethod) -> Option<&'static str> {
         BatonFaultKind::LostTask if method == BatonMethod::None => {
             Some("the task is queued, and the policy has its Schedulable no more: it was forgotten")
         }
-        BatonFaultKind::LostTask => Some("a Schedulable was dropped: its task would never have run again"),
-        BatonFaultKind::Stall => Some("the task was queued and not picked for longer than the stall limit"),
+        BatonFaultKind::LostTask => {
+            Some("a Schedulable was dropped: its task would never have run again")
+        }
+        BatonFaultKind::Stall => {
+            Some("the task was queued and not picked for longer than the stall limit")
+        }
         BatonFaultKind::RefusalLoop => Some("64 answers in a row were refused"),
         _ => None,
     }
 }
 
-/// The report of a fault that was found on the CPU `here`; `cpu` is the one whose last calls belong to it.
+/// The report of a fault that was found on the CPU `here`; `cpu` is the one whose last calls belong
+/// to it.
 pub(crate) fn report(
     policy: (u32, &str),
     fault: &Fault,
@@ -45,7 +51,10 @@ pub(crate) fn report(
     cpu: Option<&CpuState>,
 ) -> BatonFault {
     let words = match of_kind(fault.kind, fault.method) {
-        Some(message) => LastWords { message: message.into(), ..LastWords::default() },
+        Some(message) => LastWords {
+            message: message.into(),
+            ..LastWords::default()
+        },
         None => words,
     };
     let mut report = BatonFault {
@@ -67,7 +76,10 @@ pub(crate) fn report(
         events: [BatonEvent::default(); 10],
     };
     let kept = report.events.len().min(EVENTS_KEPT);
-    let events = (0..kept).rev().filter_map(|back| cpu.map(|cpu| cpu.event(back).1)).filter(|event| event.method != 0);
+    let events = (0..kept)
+        .rev()
+        .filter_map(|back| cpu.map(|cpu| cpu.event(back).1))
+        .filter(|event| event.method != 0);
     for event in events {
         report.events[report.nr_events as usize] = event;
         report.nr_events += 1;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What the machine is to the rules and to a policy: the counterpart of `hosts/kernel/host.c`.
 //!
-//! Everything is on one thread. What a call may change is in cells; what it asks of the machine (kicks of all, timers, evictions) is
-//! noted here, and done by the machine when the call is over.
+//! Everything is on one thread. What a call may change is in cells; what it asks of the machine
+//! (kicks of all, timers, evictions) is noted here, and done by the machine when the call is over.
 
 use std::cell::{Cell, RefCell};
 use std::ptr;
@@ -92,7 +92,8 @@ impl SimHost {
         under_way: Arc<UnderWay>,
         tape: Option<(Tape, Option<u64>)>,
     ) -> Self {
-        let (tape, checkpoint_every) = tape.map_or((None, None), |(tape, every)| (Some(tape), every));
+        let (tape, checkpoint_every) =
+            tape.map_or((None, None), |(tape, every)| (Some(tape), every));
         Self {
             now: Cell::new(0),
             clock: Cell::new(0),
@@ -129,10 +130,13 @@ impl SimHost {
         }
     }
 
-    /// Has the policy that is recorded save its state, between two events. The error is what it said when it failed at that.
+    /// Has the policy that is recorded save its state, between two events. The error is what it
+    /// said when it failed at that.
     pub fn checkpoint(&self) -> Result<(), String> {
         let instances = self.instances.borrow();
-        let instance = instances.last().expect("a recording is of one policy, which has been made");
+        let instance = instances
+            .last()
+            .expect("a recording is of one policy, which has been made");
         self.making.set(Some(instance.policy()));
         self.taking_over.set(true);
         let state = instance.save();
@@ -144,7 +148,11 @@ impl SimHost {
     }
 
     pub fn takes_hints(&self, policy: &PolicyEntry) -> bool {
-        self.instances.borrow()[policy.version.load(Relaxed) - 1].policy().ops().hint.is_some()
+        self.instances.borrow()[policy.version.load(Relaxed) - 1]
+            .policy()
+            .ops()
+            .hint
+            .is_some()
     }
 
     /// What policies call.
@@ -173,7 +181,8 @@ impl SimHost {
         answer
     }
 
-    /// The answer of a call, unless that has kept a lock (baton_check_locks() in hosts/kernel/host.c).
+    /// The answer of a call, unless that has kept a lock (baton_check_locks() in
+    /// hosts/kernel/host.c).
     #[inline]
     fn without_locks(&self, answer: u64) -> u64 {
         if self.held.borrow().is_empty() {
@@ -186,7 +195,8 @@ impl SimHost {
     #[cold]
     fn release_locks(&self, answer: u64) -> u64 {
         for word in self.held.take() {
-            // SAFETY: Mutual-exclusion. It was taken in the call that ends here, in which the policy's locks live.
+            // SAFETY: Mutual-exclusion. It was taken in the call that ends here, in which the
+            // policy's locks live.
             unsafe { &*(word as *const AtomicU32) }.store(0, Relaxed);
         }
         if answer != BATON_ABORTED {
@@ -209,7 +219,9 @@ impl SimHost {
     /// baton_khost_may_run()
     #[inline]
     fn task_may_run(&self, slot: u32, cpu: i32) -> bool {
-        let (Some(facts), Ok(cpu)) = (self.facts.get(slot as usize), u32::try_from(cpu)) else { return false };
+        let (Some(facts), Ok(cpu)) = (self.facts.get(slot as usize), u32::try_from(cpu)) else {
+            return false;
+        };
         let mask = facts.mask.get();
         if facts.rq.get() == cpu {
             // Where it is, a task whose CPUs have all gone offline runs on.
@@ -229,12 +241,19 @@ impl SimHost {
     }
 
     fn say(&self, message: &str) {
-        *self.words.borrow_mut() = LastWords { message: message.into(), ..LastWords::default() };
+        *self.words.borrow_mut() = LastWords {
+            message: message.into(),
+            ..LastWords::default()
+        };
     }
 
     /// What a policy that could not be made said, if it panicked.
     pub fn take_words(&self) -> Option<String> {
-        let LastWords { message, file, line } = self.words.take();
+        let LastWords {
+            message,
+            file,
+            line,
+        } = self.words.take();
         match (message.is_empty(), file.is_empty()) {
             (true, _) => None,
             (false, true) => Some(message),
@@ -292,11 +311,21 @@ impl Host for SimHost {
 
     fn report(&self, policy: &PolicyEntry, fault: &Fault, cpu: Option<&CpuState>) {
         let names = self.names.borrow();
-        let name = names.iter().find(|(index, _)| *index == policy.index()).map_or("", |(_, name)| name);
+        let name = names
+            .iter()
+            .find(|(index, _)| *index == policy.index())
+            .map_or("", |(_, name)| name);
         let mut reports = self.reports.borrow_mut();
         let serial = reports.len() as u64 + 1;
         let at = (self.now.get(), self.here.get());
-        reports.push(fault::report((policy.index(), name), fault, self.words.take(), at, serial, cpu));
+        reports.push(fault::report(
+            (policy.index(), name),
+            fault,
+            self.words.take(),
+            at,
+            serial,
+            cpu,
+        ));
     }
 
     fn with_slots_locked<R>(&self, f: impl FnOnce() -> R) -> R {
@@ -327,7 +356,8 @@ impl Drop for Installed {
 
 #[inline]
 pub(crate) fn with<R>(f: impl FnOnce(&SimCore<'_>, &SimHost) -> R) -> R {
-    // SAFETY: On-stack. Policies are called while a simulation is on the stack only, and the reference does not leave this call.
+    // SAFETY: On-stack. Policies are called while a simulation is on the stack only, and the
+    // reference does not leave this call.
     let core = unsafe { CORE.get().as_ref() }.expect("a policy is called by a simulation");
     f(core, core.host())
 }
@@ -342,7 +372,11 @@ pub(crate) fn is_in_policy() -> bool {
 /// What a policy does that would have ended the process, in the call that this CPU made last.
 pub(crate) fn crashed(crash: Crash) {
     with(|_, host| host.say(&crash.to_string()));
-    fail(if crash == Crash::StackOverflow { BatonFaultKind::StackOverflow } else { BatonFaultKind::Panic });
+    fail(if crash == Crash::StackOverflow {
+        BatonFaultKind::StackOverflow
+    } else {
+        BatonFaultKind::Panic
+    });
 }
 
 /// Ends the call under way with a fault.
@@ -350,7 +384,9 @@ fn fail(kind: BatonFaultKind) {
     with(|core, host| {
         host.record(|tape, _| tape.fail(kind as u8));
         if host.calling.get().is_some() {
-            let cpu = core.cpu(host.here.get() as i32).expect("this runs on a CPU");
+            let cpu = core
+                .cpu(host.here.get() as i32)
+                .expect("this runs on a CPU");
             core.fault_in_call(cpu, kind);
         }
     });
@@ -358,20 +394,31 @@ fn fail(kind: BatonFaultKind) {
 
 /// Is the policy whose call this is asked on that CPU?
 fn serves(core: &SimCore<'_>, host: &SimHost, cpu: i32) -> bool {
-    let policy = host.calling.get().map(|index| &core.policies()[index as usize]);
-    core.cpu(cpu).is_some_and(|cpu| policy.is_none_or(|policy| core.serves(policy, cpu)))
+    let policy = host
+        .calling
+        .get()
+        .map(|index| &core.policies()[index as usize]);
+    core.cpu(cpu)
+        .is_some_and(|cpu| policy.is_none_or(|policy| core.serves(policy, cpu)))
 }
 
-/// SAFETY of what follows, the word: Mutual-exclusion. It is a lock of the policy's, which lives during the call.
+/// SAFETY of what follows, the word: Mutual-exclusion. It is a lock of the policy's, which lives
+/// during the call.
 extern "C" fn lock(word: *const AtomicU32) -> bool {
     if !with(|_, host| host.may_lock()) {
-        with(|_, host| host.say("a lock was taken while the policy was being made; use Lock::get_mut there"));
+        with(|_, host| {
+            host.say("a lock was taken while the policy was being made; use Lock::get_mut there")
+        });
         return false;
     }
     let is_full = with(|_, host| host.held.borrow().len() == BATON_MAX_LOCKS);
     let is_ours = !is_full && try_lock(word);
     if !is_ours {
-        let why = if is_full { "a call may hold 31 locks at once" } else { "the lock is held by this CPU already" };
+        let why = if is_full {
+            "a call may hold 31 locks at once"
+        } else {
+            "the lock is held by this CPU already"
+        };
         with(|_, host| host.say(why));
         fail(BatonFaultKind::Deadlock);
     }
@@ -413,22 +460,49 @@ extern "C" fn unlock(word: *const AtomicU32) -> bool {
 
 extern "C" fn token_dropped(token: u64) -> bool {
     with(|core, host| {
-        let cpu = core.cpu(host.here.get() as i32).expect("this runs on a CPU");
+        let cpu = core
+            .cpu(host.here.get() as i32)
+            .expect("this runs on a CPU");
         // A policy that ends drops what it has.
         host.calling.get().is_none() || !core.dropped(token, cpu)
     })
 }
 
-extern "C" fn panicked(file: *const u8, file_len: usize, line: u32, message: *const u8, message_len: usize) {
+extern "C" fn panicked(
+    file: *const u8,
+    file_len: usize,
+    line: u32,
+    message: *const u8,
+    message_len: usize,
+) {
     // SAFETY: Host-call. The glue gives two texts that live during the call.
-    let (file, message) =
-        unsafe { (std::slice::from_raw_parts(file, file_len), std::slice::from_raw_parts(message, message_len)) };
+    let (file, message) = unsafe {
+        (
+            std::slice::from_raw_parts(file, file_len),
+            std::slice::from_raw_parts(message, message_len),
+        )
+    };
     let message = String::from_utf8_lossy(message).into_owned();
-    // The words of Rust's library when an allocation that cannot fail has failed; where that was in the library says nothing.
+    // The words of Rust's library when an allocation that cannot fail has failed; where that was in
+    // the library says nothing.
     let is_memory = message.starts_with("memory allocation of ");
-    let (file, line) = if is_memory { (String::new(), 0) } else { (String::from_utf8_lossy(file).into_owned(), line) };
-    with(|_, host| *host.words.borrow_mut() = LastWords { message, file, line });
-    fail(if is_memory { BatonFaultKind::OutOfMemory } else { BatonFaultKind::Panic });
+    let (file, line) = if is_memory {
+        (String::new(), 0)
+    } else {
+        (String::from_utf8_lossy(file).into_owned(), line)
+    };
+    with(|_, host| {
+        *host.words.borrow_mut() = LastWords {
+            message,
+            file,
+            line,
+        }
+    });
+    fail(if is_memory {
+        BatonFaultKind::OutOfMemory
+    } else {
+        BatonFaultKind::Panic
+    });
 }
 
 extern "C" fn now() -> u64 {
@@ -445,8 +519,14 @@ extern "C" fn read(value: u64) -> u64 {
 
 fn request(at: Option<u64>) {
     with(|_, host| {
-        let Some(policy) = host.calling.get() else { return };
-        host.timers.borrow_mut().push(TimerRequest { cpu: host.here.get(), policy, at });
+        let Some(policy) = host.calling.get() else {
+            return;
+        };
+        host.timers.borrow_mut().push(TimerRequest {
+            cpu: host.here.get(),
+            policy,
+            at,
+        });
     });
 }
 
@@ -485,9 +565,16 @@ extern "C" fn has_memory() -> bool {
 
 extern "C" fn reply(slot: u32, tag: u32, words: *const [u64; 6]) -> u32 {
     // SAFETY: Host-call. The seam gives what is valid during the call.
-    let reply = BatonHint { tag, thread: 0, words: unsafe { *words } };
+    let words = unsafe { *words };
+    let reply = BatonHint {
+        tag,
+        thread: 0,
+        words,
+    };
     with(|_, host| {
-        let Some(facts) = host.facts.get(slot as usize) else { return BatonReplyAnswer::NoQueue };
+        let Some(facts) = host.facts.get(slot as usize) else {
+            return BatonReplyAnswer::NoQueue;
+        };
         match facts.unread.get() {
             None => BatonReplyAnswer::NoQueue,
             Some(BATON_HINTS_MIN_ENTRIES..) => BatonReplyAnswer::Full,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Idle states: the deeper a CPU sleeps, the longer it takes to come back. The tables are those of drivers/idle/intel_idle.c; which state a CPU
-//! takes is decided as the governors do (drivers/cpuidle/governors), in the simplest form.
+//! Idle states: the deeper a CPU sleeps, the longer it takes to come back. The tables are those of
+//! drivers/idle/intel_idle.c; which state a CPU takes is decided as the governors do
+//! (drivers/cpuidle/governors), in the simplest form.
 
 /// How a CPU can sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,7 +15,11 @@ pub struct IdleState {
 }
 
 const fn state(name: &'static str, exit_us: u64, residency_us: u64) -> IdleState {
-    IdleState { name, exit_latency: exit_us * 1_000, target_residency: residency_us * 1_000 }
+    IdleState {
+        name,
+        exit_latency: exit_us * 1_000,
+        target_residency: residency_us * 1_000,
+    }
 }
 
 /// skl_cstates: desktops, Skylake to Coffee Lake.
@@ -30,7 +35,11 @@ const SKL: &[IdleState] = &[
 ];
 
 /// skx_cstates: servers, Skylake and Cascade Lake.
-const SKX: &[IdleState] = &[state("C1", 2, 2), state("C1E", 10, 20), state("C6", 133, 600)];
+const SKX: &[IdleState] = &[
+    state("C1", 2, 2),
+    state("C1E", 10, 20),
+    state("C6", 133, 600),
+];
 
 /// By name. With none, leaving idle costs [`crate::cost::Costs::idle_exit`], however long it was.
 pub const TABLES: &[(&str, &[IdleState])] = &[("none", &[]), ("skl", SKL), ("skx", SKX)];
@@ -55,11 +64,16 @@ impl History {
 
     /// It is woken: what it takes to come back.
     ///
-    /// The governor `teo` takes the deepest state for which at least half of the last sleeps were long enough. Deviation: it looks at the
-    /// CPU's next timer, too.
+    /// The governor `teo` takes the deepest state for which at least half of the last sleeps were
+    /// long enough. Deviation: it looks at the CPU's next timer, too.
     pub(crate) fn leave(&mut self, now: u64, states: &[IdleState]) -> Option<u64> {
         let was_worth = |state: &&IdleState| {
-            self.last.iter().filter(|&&slept| slept >= state.target_residency).count() * 2 >= INTERVALS
+            self.last
+                .iter()
+                .filter(|&&slept| slept >= state.target_residency)
+                .count()
+                * 2
+                >= INTERVALS
         };
         // Polling, or the first one, is what remains.
         let state = states.iter().rev().find(was_worth).or(states.first())?;
@@ -82,7 +96,11 @@ mod tests {
             history.enter(0);
             history.leave(us * 1_000, states);
         }
-        assert_eq!(history.leave(0, states), expected.map(|us| us * 1_000), "{slept:?}");
+        assert_eq!(
+            history.leave(0, states),
+            expected.map(|us| us * 1_000),
+            "{slept:?}"
+        );
     }
 
     #[test]
@@ -91,9 +109,21 @@ mod tests {
         check(SKX, &[], Some(2));
         check(SKX, &[1_000; 3], Some(2));
         check(SKX, &[1_000; 4], Some(133));
-        check(SKX, &[1_000, 1_000, 1_000, 1_000, 30, 30, 30, 30], Some(133));
-        check(SKX, &[1_000, 1_000, 1_000, 1_000, 30, 30, 30, 30, 30], Some(10));
-        check(SKX, &[1_000, 1_000, 1_000, 1_000, 1, 1, 1, 1, 1, 1], Some(2));
+        check(
+            SKX,
+            &[1_000, 1_000, 1_000, 1_000, 30, 30, 30, 30],
+            Some(133),
+        );
+        check(
+            SKX,
+            &[1_000, 1_000, 1_000, 1_000, 30, 30, 30, 30, 30],
+            Some(10),
+        );
+        check(
+            SKX,
+            &[1_000, 1_000, 1_000, 1_000, 1, 1, 1, 1, 1, 1],
+            Some(2),
+        );
         check(SKL, &[100; 8], Some(70));
         check(SKL, &[799; 8], Some(85));
         check(SKL, &[10_000; 8], Some(890));
@@ -102,7 +132,8 @@ mod tests {
     #[test]
     fn tables_are_in_order() {
         for (name, states) in TABLES {
-            let sorted = states.is_sorted_by_key(|state| (state.target_residency, state.exit_latency));
+            let sorted =
+                states.is_sorted_by_key(|state| (state.target_residency, state.exit_latency));
             assert!(sorted, "{name}");
         }
     }

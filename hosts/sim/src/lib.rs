@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The simulator: a deterministic machine on which policies run as they are.
 //!
-//! Discrete events, one thread, one seed: the same run to the bit on every machine ([`stats::LogHash`]). The rules are those of the
-//! kernel (`baton_core`); what is simulated is what lies below them: CPUs, run queues, time, and tasks with programs.
+//! Discrete events, one thread, one seed: the same run to the bit on every machine
+//! ([`stats::LogHash`]). The rules are those of the kernel (`baton_core`); what is simulated is
+//! what lies below them: CPUs, run queues, time, and tasks with programs.
 #![deny(unsafe_op_in_unsafe_fn)]
 #![warn(missing_docs)]
 
@@ -57,7 +58,8 @@ pub struct PolicySpec {
     pub options: String,
 }
 
-/// What takes the CPUs' time beside the tasks: at random moments, of random length, with these means; 0 for never.
+/// What takes the CPUs' time beside the tasks: at random moments, of random length, with these
+/// means; 0 for never.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Noise {
     /// From one task of a higher class to the next on a CPU, ns.
@@ -83,8 +85,9 @@ pub struct Config {
     pub assign: Vec<(String, usize)>,
     /// Decides all chance.
     pub seed: u64,
-    /// By how much a computing time differs from what its program says, at most, anew each time: parts in a million of it, more or less. The
-    /// tasks of the beginning come by such a part of a tick later, at most. 0: no chance but the programs' own.
+    /// By how much a computing time differs from what its program says, at most, anew each time:
+    /// parts in a million of it, more or less. The tasks of the beginning come by such a part of a
+    /// tick later, at most. 0: no chance but the programs' own.
     pub jitter: u32,
     /// How long, ns.
     pub duration: u64,
@@ -104,7 +107,8 @@ pub struct Config {
     pub under_way: Arc<UnderWay>,
 }
 
-/// The call of a policy that is under way: for a thread that watches for one which does not come back, as nothing here can end it.
+/// The call of a policy that is under way: for a thread that watches for one which does not come
+/// back, as nothing here can end it.
 #[derive(Debug, Default)]
 pub struct UnderWay(AtomicU64);
 
@@ -119,7 +123,9 @@ impl UnderWay {
 
     /// The number of the call, and the method's; `None` between calls.
     pub fn look(&self) -> Option<(u64, u32)> {
-        Some(self.0.load(Relaxed)).filter(|&word| word != 0).map(|word| (word >> 8, word as u32 & 0xff))
+        Some(self.0.load(Relaxed))
+            .filter(|&word| word != 0)
+            .map(|word| (word >> 8, word as u32 & 0xff))
     }
 }
 
@@ -146,7 +152,10 @@ impl Config {
 
     /// The place of the policy that a group's tasks are assigned to.
     fn assigned(&self, group: &str) -> Option<usize> {
-        self.assign.iter().find(|(name, _)| name == group).map(|(_, policy)| *policy)
+        self.assign
+            .iter()
+            .find(|(name, _)| name == group)
+            .map(|(_, policy)| *policy)
     }
 }
 
@@ -162,12 +171,17 @@ pub enum SimError {
 }
 
 /// Runs a workload. `sink` is told of everything.
-pub fn run(config: &Config, world: World, sink: Option<&mut dyn Sink>) -> Result<Outcome, SimError> {
+pub fn run(
+    config: &Config,
+    world: World,
+    sink: Option<&mut dyn Sink>,
+) -> Result<Outcome, SimError> {
     run_with(config, Begin::Anew(world), sink, None)
 }
 
-/// Goes on where a recording was left, with a policy as it was then, or is: `instance` knows the tasks of the scene by their slots and
-/// tokens. The configuration is [`Scene::config`], with that policy.
+/// Goes on where a recording was left, with a policy as it was then, or is: `instance` knows the
+/// tasks of the scene by their slots and tokens. The configuration is [`Scene::config`], with that
+/// policy.
 pub fn go_on(
     config: &Config,
     scene: Scene,
@@ -186,8 +200,8 @@ enum Begin {
     There(Scene, Instance),
 }
 
-/// Runs a workload, and writes a recording of its policy (`baton_trace`), of which there is one, to be replayed: with a checkpoint every
-/// so often, ns, if that is given.
+/// Runs a workload, and writes a recording of its policy (`baton_trace`), of which there is one, to
+/// be replayed: with a checkpoint every so often, ns, if that is given.
 pub fn record(
     config: &Config,
     world: World,
@@ -199,10 +213,15 @@ pub fn record(
         return Err(SimError::Config("a recording is of one policy".into()));
     };
     if !config.versions.is_empty() {
-        return Err(SimError::Config("a recording is of one version of a policy".into()));
+        return Err(SimError::Config(
+            "a recording is of one version of a policy".into(),
+        ));
     }
     if checkpoint.is_some() && spec.policy.ops().reregister_save.is_none() {
-        return Err(SimError::Config(format!("{} saves no state, so there can be no checkpoints", spec.policy.name())));
+        return Err(SimError::Config(format!(
+            "{} saves no state, so there can be no checkpoints",
+            spec.policy.name()
+        )));
     }
     let tape = Tape::new(config, spec, checkpoint.is_some(), out).map_err(|e| unwritten(&e))?;
     run_with(config, Begin::Anew(world), sink, Some((tape, checkpoint)))
@@ -214,7 +233,9 @@ fn unwritten(error: &io::Error) -> SimError {
 
 fn unsaved(core: &Core<'_, SimHost>, why: &str) -> SimError {
     let names = core.host().names.borrow();
-    let name = names.last().map_or_else(String::new, |(_, name)| name.clone());
+    let name = names
+        .last()
+        .map_or_else(String::new, |(_, name)| name.clone());
     SimError::Policy(name, format!("its state could not be saved: {why}"))
 }
 
@@ -225,15 +246,30 @@ fn run_with(
     tape: Option<(Tape, Option<u64>)>,
 ) -> Result<Outcome, SimError> {
     if config.policies.is_empty() || config.policies.len() > baton_abi::BATON_MAX_POLICIES {
-        return Err(SimError::Config(format!("1 to {} policies can run", baton_abi::BATON_MAX_POLICIES)));
+        return Err(SimError::Config(format!(
+            "1 to {} policies can run",
+            baton_abi::BATON_MAX_POLICIES
+        )));
     }
-    if let Some((group, _)) = config.assign.iter().find(|(_, policy)| *policy >= config.policies.len()) {
-        return Err(SimError::Config(format!("the group {group} is assigned to a policy that there is not")));
+    if let Some((group, _)) = config
+        .assign
+        .iter()
+        .find(|(_, policy)| *policy >= config.policies.len())
+    {
+        return Err(SimError::Config(format!(
+            "the group {group} is assigned to a policy that there is not"
+        )));
     }
     let cpus = config.topology.cpus();
     let slots: Vec<Slot> = (0..config.max_tasks).map(|_| Slot::default()).collect();
     let states: Vec<CpuState> = cpus.iter().map(|_| CpuState::default()).collect();
-    let host = SimHost::new(cpus.len(), slots.len(), config.seed, config.under_way.clone(), tape);
+    let host = SimHost::new(
+        cpus.len(),
+        slots.len(),
+        config.seed,
+        config.under_way.clone(),
+        tape,
+    );
     let core: Core<'_, SimHost> = Core::new(host, &slots, &states);
     // SAFETY: On-stack. It goes before the core does.
     let _installed = unsafe { Installed::new(&core) };
@@ -244,17 +280,33 @@ fn run_with(
         Begin::Anew(world) => guarded(&core, "made", || start(config, &core)).and_then(|started| {
             started?;
             if core.host().checkpoint_every.is_some() {
-                guarded(&core, "saved", || core.host().checkpoint().map_err(|why| unsaved(&core, &why)))??;
+                guarded(&core, "saved", || {
+                    core.host().checkpoint().map_err(|why| unsaved(&core, &why))
+                })??;
             }
-            play(&core, Machine::new(&core, config, world, sink.map(|sink| sink as &mut dyn Sink)))
+            play(
+                &core,
+                Machine::new(&core, config, world, sink.map(|sink| sink as &mut dyn Sink)),
+            )
         }),
         Begin::There(scene, instance) => {
-            let Scene { clock, tasks, online, timers, world, .. } = scene;
+            let Scene {
+                clock,
+                tasks,
+                online,
+                timers,
+                world,
+                ..
+            } = scene;
             instance.policy().install(Some(core.host().table()));
             core.host().clock.set(clock);
             register(&core, &config.policies[0], instance);
-            let mut machine = Machine::new(&core, config, world, sink.map(|sink| sink as &mut dyn Sink));
-            machine.resume(tasks, &online, &timers).map_err(SimError::Config).and_then(|()| play(&core, machine))
+            let mut machine =
+                Machine::new(&core, config, world, sink.map(|sink| sink as &mut dyn Sink));
+            machine
+                .resume(tasks, &online, &timers)
+                .map_err(SimError::Config)
+                .and_then(|()| play(&core, machine))
         }
     };
     let recorded = core.host().tape.take().map_or(Ok(()), Tape::finish);
@@ -272,7 +324,11 @@ fn run_with(
 fn guarded<R>(core: &Core<'_, SimHost>, what: &str, f: impl FnOnce() -> R) -> Result<R, SimError> {
     contained(is_in_policy, f).map_err(|crash| {
         core.host().has_crashed.set(true);
-        let name = core.host().making.take().map_or_else(String::new, |policy| policy.name());
+        let name = core
+            .host()
+            .making
+            .take()
+            .map_or_else(String::new, |policy| policy.name());
         SimError::Policy(name, format!("it could not be {what}: {crash}"))
     })
 }
@@ -307,7 +363,11 @@ fn play<'m>(core: &'m Core<'m, SimHost>, mut machine: Machine<'m>) -> Result<Out
     Ok(Outcome {
         stats: machine.stats,
         calls: core.host().calls.get(),
-        refusals: core.policies().iter().map(|entry| entry.refusals.load(Relaxed)).sum(),
+        refusals: core
+            .policies()
+            .iter()
+            .map(|entry| entry.refusals.load(Relaxed))
+            .sum(),
         faults,
     })
 }
@@ -334,10 +394,14 @@ fn start(config: &Config, core: &Core<'_, SimHost>) -> Result<(), SimError> {
         spec.policy.install(Some(host.table()));
         let name = spec.policy.name();
         host.making.set(Some(spec.policy));
-        let made = spec.policy.make(config.topology.cpus(), config.max_tasks, &spec.options);
+        let made = spec
+            .policy
+            .make(config.topology.cpus(), config.max_tasks, &spec.options);
         host.making.set(None);
         let made = made.map_err(|why| {
-            let why = host.take_words().map_or(why.clone(), |words| format!("{why}: {words}"));
+            let why = host
+                .take_words()
+                .map_or(why.clone(), |words| format!("{why}: {words}"));
             SimError::Policy(name.clone(), format!("it could not be made: {why}"))
         })?;
         register(core, spec, made);
@@ -349,8 +413,13 @@ fn register(core: &Core<'_, SimHost>, spec: &PolicySpec, instance: Instance) {
     let host = core.host();
     host.instances.borrow_mut().push(instance);
     let version = host.instances.borrow().len();
-    let entry = core.register(spec.policy.events()).expect("there are no more than there are places");
-    host.names.borrow_mut().push((entry.index(), spec.policy.name()));
-    core.start(entry, version).expect("it has just been registered");
+    let entry = core
+        .register(spec.policy.events())
+        .expect("there are no more than there are places");
+    host.names
+        .borrow_mut()
+        .push((entry.index(), spec.policy.name()));
+    core.start(entry, version)
+        .expect("it has just been registered");
     core.set_default(Some(entry));
 }

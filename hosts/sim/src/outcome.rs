@@ -32,7 +32,13 @@ pub struct Names {
 
 impl Outcome {
     /// For people and for files, without a detail. `faults` are lines for those that there were.
-    pub fn report(&self, config: &Config, names: Names, faults: Vec<String>, timeline: Option<Timeline>) -> Run {
+    pub fn report(
+        &self,
+        config: &Config,
+        names: Names,
+        faults: Vec<String>,
+        timeline: Option<Timeline>,
+    ) -> Run {
         let stats = &self.stats;
         let cpus = config.topology.cpus().len() as u64;
         let [core, llc, node, machine] = stats.migrations;
@@ -49,11 +55,21 @@ impl Outcome {
             stuck_ns: stats.stuck,
             hash: format!("{:016x}", stats.hash.value()),
             events: stats.events,
-            groups: stats.groups.iter().map(|of| group(of, stats.duration)).collect(),
+            groups: stats
+                .groups
+                .iter()
+                .map(|of| group(of, stats.duration))
+                .collect(),
             cpu: CpuTotals {
                 switches: stats.switches,
-                migrations: Migrations { core, llc, node, machine },
-                busy_ns: (stats.duration * cpus).saturating_sub(stats.idle + stats.higher + stats.offline),
+                migrations: Migrations {
+                    core,
+                    llc,
+                    node,
+                    machine,
+                },
+                busy_ns: (stats.duration * cpus)
+                    .saturating_sub(stats.idle + stats.higher + stats.offline),
                 idle_ns: stats.idle,
                 idle_while_waiting_ns: stats.idle_while_waiting,
                 wasted_ns: stats.wasted,
@@ -90,5 +106,8 @@ fn group(group: &GroupStats, duration: u64) -> GroupReport {
 
 fn fairness(stats: &Stats) -> Option<Fairness> {
     let shares = stats.shares?;
-    Some(Fairness { jain: shares.jain()?, worst_lag_ns: shares.worst as u64 })
+    Some(Fairness {
+        jain: shares.jain()?,
+        worst_lag_ns: shares.worst as u64,
+    })
 }

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A trace for ui.perfetto.dev: a track for each CPU (who runs), a track for each task (running, waiting, sleeping), counters of
-//! waiting tasks and idle CPUs, and marks where something broke or a CPU came or went.
+//! A trace for ui.perfetto.dev: a track for each CPU (who runs), a track for each task (running,
+//! waiting, sleeping), counters of waiting tasks and idle CPUs, and marks where something broke or
+//! a CPU came or went.
 //!
-//! Perfetto's own kinds of scheduling events come from the kernel's ftrace, and its page assumes that kernel's meaning of them. So
-//! these are plain track events, which mean what their names say. Names are sent once and then called by number. What is kept between
-//! events is a few bytes for each task and CPU; the file is written as the run goes on.
+//! Perfetto's own kinds of scheduling events come from the kernel's ftrace, and its page assumes
+//! that kernel's meaning of them. So these are plain track events, which mean what their names say.
+//! Names are sent once and then called by number. What is kept between events is a few bytes for
+//! each task and CPU; the file is written as the run goes on.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -16,8 +18,9 @@ use crate::world::TaskRef;
 
 use schema::{Counter, EventName, Interned, Packet, Track, TrackEvent};
 
-/// Perfetto's messages, as far as they are used here: the official numbers of `protos/perfetto/trace` in Perfetto's source.
-/// `hosts/sim/tests/perfetto.proto` is the same for the test's decoder.
+/// Perfetto's messages, as far as they are used here: the official numbers of
+/// `protos/perfetto/trace` in Perfetto's source. `hosts/sim/tests/perfetto.proto` is the same for
+/// the test's decoder.
 mod schema {
     #[derive(Clone, PartialEq, prost::Message)]
     pub struct Packet {
@@ -123,7 +126,8 @@ mod name {
     pub const TASK: u64 = 1 << 32;
 }
 
-/// What a CPU's track shows: the first of these that holds. The number is that of the slice's name; 0 is no slice.
+/// What a CPU's track shows: the first of these that holds. The number is that of the slice's name;
+/// 0 is no slice.
 #[derive(Clone, Copy, Default)]
 struct Cpu {
     task: Option<TaskRef>,
@@ -137,7 +141,9 @@ impl Cpu {
         match self {
             Self { offline: true, .. } => name::OFFLINE,
             Self { higher: true, .. } => name::HIGHER,
-            Self { task: Some(task), .. } => name::TASK + u64::from(task.0),
+            Self {
+                task: Some(task), ..
+            } => name::TASK + u64::from(task.0),
             _ => 0,
         }
     }
@@ -179,8 +185,12 @@ impl<W: Write> Perfetto<W> {
             (name::HIGHER, "higher class"),
             (name::OFFLINE, "offline"),
         ];
-        let of_cpus = (0..cpus as u64).map(|cpu| (name::ON_CPU + cpu, format!("running on CPU {cpu}")));
-        let names = fixed.map(|(iid, name)| (iid, name.to_owned())).into_iter().chain(of_cpus);
+        let of_cpus =
+            (0..cpus as u64).map(|cpu| (name::ON_CPU + cpu, format!("running on CPU {cpu}")));
+        let names = fixed
+            .map(|(iid, name)| (iid, name.to_owned()))
+            .into_iter()
+            .chain(of_cpus);
         let event_names = names.map(|(iid, name)| EventName { iid, name }).collect();
         trace.packet(Packet {
             sequence_flags: CLEARED | NEEDS,
@@ -188,13 +198,25 @@ impl<W: Write> Perfetto<W> {
             ..Packet::default()
         });
         trace.track(track::MACHINE, None, "Machine", 0, false);
-        trace.track(track::WAITING, Some(track::MACHINE), "waiting tasks", 0, true);
+        trace.track(
+            track::WAITING,
+            Some(track::MACHINE),
+            "waiting tasks",
+            0,
+            true,
+        );
         trace.track(track::IDLE, Some(track::MACHINE), "idle CPUs", 1, true);
         trace.track(track::EVENTS, Some(track::MACHINE), "events", 2, false);
         trace.track(track::CPUS, Some(track::MACHINE), "CPUs", 3, false);
         trace.track(track::TASKS, Some(track::MACHINE), "tasks", 4, false);
         for cpu in 0..cpus {
-            trace.track(track::CPU + cpu as u64, Some(track::CPUS), &format!("CPU {cpu}"), cpu as u64, false);
+            trace.track(
+                track::CPU + cpu as u64,
+                Some(track::CPUS),
+                &format!("CPU {cpu}"),
+                cpu as u64,
+                false,
+            );
         }
         trace
     }
@@ -223,7 +245,10 @@ impl<W: Write> Perfetto<W> {
     }
 
     fn packet(&mut self, packet: Packet) {
-        let packet = Packet { trusted_packet_sequence_id: SEQUENCE, ..packet };
+        let packet = Packet {
+            trusted_packet_sequence_id: SEQUENCE,
+            ..packet
+        };
         // The file is one message, `Trace`: field 1, again and again.
         self.block.push(1 << 3 | 2);
         prost::encoding::encode_varint(packet.encoded_len() as u64, &mut self.block);
@@ -250,29 +275,54 @@ impl<W: Write> Perfetto<W> {
     }
 
     fn slice(&mut self, now: u64, track_uuid: u64, kind: i32, name_iid: Option<u64>) {
-        self.event(now, TrackEvent { kind, track_uuid, name_iid, ..TrackEvent::default() });
+        self.event(
+            now,
+            TrackEvent {
+                kind,
+                track_uuid,
+                name_iid,
+                ..TrackEvent::default()
+            },
+        );
     }
 
     fn mark(&mut self, now: u64, name: String) {
-        let event = TrackEvent { kind: INSTANT, track_uuid: track::EVENTS, name: Some(name), ..TrackEvent::default() };
+        let event = TrackEvent {
+            kind: INSTANT,
+            track_uuid: track::EVENTS,
+            name: Some(name),
+            ..TrackEvent::default()
+        };
         self.event(now, event);
     }
 
     fn count(&mut self, now: u64, track_uuid: u64, value: u32) {
         let counter_value = Some(value.into());
-        self.event(now, TrackEvent { kind: COUNTER, track_uuid, counter_value, ..TrackEvent::default() });
+        self.event(
+            now,
+            TrackEvent {
+                kind: COUNTER,
+                track_uuid,
+                counter_value,
+                ..TrackEvent::default()
+            },
+        );
     }
 
     /// Brings a task's track to this slice.
     fn task_shows(&mut self, now: u64, task: TaskRef, shows: u64) {
-        let Some(shown) = self.tasks.get_mut(task.0 as usize) else { return };
+        let Some(shown) = self.tasks.get_mut(task.0 as usize) else {
+            return;
+        };
         let before = std::mem::replace(shown, shows);
         self.change(now, track::TASK + u64::from(task.0), before, shows);
     }
 
     /// Changes what is known of a CPU, and brings its track to what follows.
     fn cpu(&mut self, now: u64, cpu: u32, change: impl FnOnce(&mut Cpu)) {
-        let Some(state) = self.cpus.get_mut(cpu as usize) else { return };
+        let Some(state) = self.cpus.get_mut(cpu as usize) else {
+            return;
+        };
         change(state);
         let shows = state.shows();
         let before = std::mem::replace(&mut state.shown, shows);
@@ -292,10 +342,23 @@ impl<W: Write> Perfetto<W> {
     }
 }
 
-fn descriptor(uuid: u64, parent_uuid: Option<u64>, name: &str, rank: u64, is_counter: bool) -> Track {
+fn descriptor(
+    uuid: u64,
+    parent_uuid: Option<u64>,
+    name: &str,
+    rank: u64,
+    is_counter: bool,
+) -> Track {
     let sibling_order_rank = i32::try_from(rank).ok();
     let counter = is_counter.then_some(Counter { unit: UNIT_COUNT });
-    Track { uuid, name: name.into(), parent_uuid, counter, child_ordering: EXPLICIT, sibling_order_rank }
+    Track {
+        uuid,
+        name: name.into(),
+        parent_uuid,
+        counter,
+        child_ordering: EXPLICIT,
+        sibling_order_rank,
+    }
 }
 
 impl<W: Write> Sink for Perfetto<W> {
@@ -311,10 +374,21 @@ impl<W: Write> Sink for Perfetto<W> {
         };
         // Two tasks may have one name, and tracks of one name would be drawn as one.
         let (number, name) = (u64::from(task.0), format!("{name} {}", task.0));
-        let descriptor = descriptor(track::TASK + number, Some(group_track), &name, number, false);
+        let descriptor = descriptor(
+            track::TASK + number,
+            Some(group_track),
+            &name,
+            number,
+            false,
+        );
         self.packet(Packet {
             sequence_flags: NEEDS,
-            interned_data: Some(Interned { event_names: vec![EventName { iid: name::TASK + number, name }] }),
+            interned_data: Some(Interned {
+                event_names: vec![EventName {
+                    iid: name::TASK + number,
+                    name,
+                }],
+            }),
             track_descriptor: Some(descriptor),
             ..Packet::default()
         });
@@ -328,7 +402,9 @@ impl<W: Write> Sink for Perfetto<W> {
             // It begins to be seen when it is woken.
             Event::New { .. } => {}
             Event::Wake { task, .. } => self.task_shows(now, task, name::WAITING),
-            Event::Switch { cpu, prev, next, .. } => {
+            Event::Switch {
+                cpu, prev, next, ..
+            } => {
                 if let Some((task, left)) = prev {
                     let shows = match left {
                         Left::Blocked => name::SLEEPING,
@@ -344,7 +420,10 @@ impl<W: Write> Sink for Perfetto<W> {
             }
             Event::Higher { cpu, begins } => self.cpu(now, cpu, |state| state.higher = begins),
             Event::Online { cpu, online } => {
-                self.mark(now, format!("CPU {cpu} {}", if online { "online" } else { "offline" }));
+                self.mark(
+                    now,
+                    format!("CPU {cpu} {}", if online { "online" } else { "offline" }),
+                );
                 self.cpu(now, cpu, |state| state.offline = !online);
             }
             Event::Load { waiting, idle } => {
@@ -356,7 +435,11 @@ impl<W: Write> Sink for Perfetto<W> {
                 }
             }
             Event::Fault { policy } => self.mark(now, format!("fault of policy {policy}")),
-            Event::Upgrade { policy, version, done } => {
+            Event::Upgrade {
+                policy,
+                version,
+                done,
+            } => {
                 let what = if done { "is upgraded to" } else { "refuses" };
                 self.mark(now, format!("policy {policy} {what} version {version}"));
             }

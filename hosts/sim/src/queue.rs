@@ -73,17 +73,25 @@ pub(crate) struct Queue {
 impl Queue {
     pub fn push(&mut self, at: u64, next: Next) {
         self.count += 1;
-        self.heap.push(Entry { key: u128::from(at) << 64 | u128::from(self.count), next });
+        self.heap.push(Entry {
+            key: u128::from(at) << 64 | u128::from(self.count),
+            next,
+        });
     }
 
     /// Before all others of that time.
     pub fn push_first(&mut self, at: u64, next: Next) {
-        self.heap.push(Entry { key: u128::from(at) << 64, next });
+        self.heap.push(Entry {
+            key: u128::from(at) << 64,
+            next,
+        });
     }
 
     /// In no order.
     pub fn iter(&self) -> impl Iterator<Item = (u64, Next)> + '_ {
-        self.heap.iter().map(|entry| ((entry.key >> 64) as u64, entry.next))
+        self.heap
+            .iter()
+            .map(|entry| ((entry.key >> 64) as u64, entry.next))
     }
 
     pub fn pop(&mut self) -> Option<(u64, Next)> {

@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Records what a policy is asked and answers, as the kernel host does. A simulation is one thread, so its stamps are a count.
+//! Records what a policy is asked and answers, as the kernel host does. A simulation is one thread,
+//! so its stamps are a count.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::sync::atomic::AtomicU32;
 
-use baton_abi::{BatonCtx, BatonFaultKind, BatonHint, BatonMethod, BatonStateType, BatonTask, BATON_ABORTED};
+use baton_abi::{
+    BatonCtx, BatonFaultKind, BatonHint, BatonMethod, BatonStateType, BatonTask, BATON_ABORTED,
+};
 use baton_core::Arg;
 use baton_native::Table;
-use baton_trace::{About, Call, Carried, Event, FileWriter, Header, Question, Recorder, Return, BLOCK_SIZE};
+use baton_trace::{
+    About, Call, Carried, Event, FileWriter, Header, Question, Recorder, Return, BLOCK_SIZE,
+};
 
 use crate::host::{self, with};
 use crate::{Config, PolicySpec};
@@ -42,14 +47,22 @@ pub(crate) struct Tape {
 
 impl Tape {
     /// `with_state`: it begins with the policy's state, and has checkpoints.
-    pub fn new(config: &Config, spec: &PolicySpec, with_state: bool, out: Box<dyn Write>) -> io::Result<Self> {
+    pub fn new(
+        config: &Config,
+        spec: &PolicySpec,
+        with_state: bool,
+        out: Box<dyn Write>,
+    ) -> io::Result<Self> {
         let cpus = config.topology.cpus();
         let header = Header {
             policy: spec.policy.name(),
             version: spec.policy.ops().version,
             options: spec.options.clone(),
             host: "simulator".into(),
-            cpus: cpus.iter().map(|cpu| (cpu.core, cpu.llc, cpu.node, cpu.online != 0)).collect(),
+            cpus: cpus
+                .iter()
+                .map(|cpu| (cpu.core, cpu.llc, cpu.node, cpu.online != 0))
+                .collect(),
             max_tasks: config.max_tasks,
             stamp_hz: 0,
             state: with_state.then(|| state_type(&spec.policy.ops().state)),
@@ -69,7 +82,11 @@ impl Tape {
 
     /// Adds the policy's state, between two events: what comes after it goes into other blocks.
     pub fn checkpoint(&mut self, state: &[u8]) {
-        let stamp = if std::mem::replace(&mut self.has_begun, true) { self.stamp() } else { 0 };
+        let stamp = if std::mem::replace(&mut self.has_begun, true) {
+            self.stamp()
+        } else {
+            0
+        };
         for cpu in (0..self.rings.len() as u32).filter(|_| stamp != 0) {
             self.write_block(cpu);
             let ring = &mut self.rings[cpu as usize];
@@ -96,7 +113,10 @@ impl Tape {
         ring.block.resize(BLOCK_SIZE, 0);
         // The last stamp may be this event's.
         ring.recorder.open(cpu, self.clock - 1);
-        assert!(ring.recorder.put(&mut ring.block, event), "a new block has room");
+        assert!(
+            ring.recorder.put(&mut ring.block, event),
+            "a new block has room"
+        );
     }
 
     fn write_block(&mut self, cpu: u32) {
@@ -107,7 +127,14 @@ impl Tape {
     }
 
     /// A call begins on this CPU.
-    pub fn begin(&mut self, cpu: u32, method: BatonMethod, ctx: &BatonCtx, a: &Arg<'_>, b: &Arg<'_>) {
+    pub fn begin(
+        &mut self,
+        cpu: u32,
+        method: BatonMethod,
+        ctx: &BatonCtx,
+        a: &Arg<'_>,
+        b: &Arg<'_>,
+    ) {
         let call = Call {
             stamp: self.stamp(),
             method: method as u8,
@@ -126,8 +153,15 @@ impl Tape {
         (self.in_call, self.calling) = (false, None);
         let stamp = self.stamp();
         let event = match answer {
-            BATON_ABORTED => Event::Abandoned { stamp, kind: self.fault },
-            answer => Event::Return(Return { stamp, answer, carried: Carried::of(ctx) }),
+            BATON_ABORTED => Event::Abandoned {
+                stamp,
+                kind: self.fault,
+            },
+            answer => Event::Return(Return {
+                stamp,
+                answer,
+                carried: Carried::of(ctx),
+            }),
         };
         self.put(cpu, &event);
     }
@@ -151,7 +185,14 @@ impl Tape {
         if self.in_call {
             let next = self.locks.len() as u64 + 1;
             let id = *self.locks.entry(address).or_insert(next);
-            let event = if is_ours { Event::Lock { stamp: self.stamp(), id } } else { Event::Busy { id } };
+            let event = if is_ours {
+                Event::Lock {
+                    stamp: self.stamp(),
+                    id,
+                }
+            } else {
+                Event::Busy { id }
+            };
             self.put(cpu, &event);
         }
     }
@@ -160,7 +201,10 @@ impl Tape {
     pub fn finish(mut self) -> io::Result<()> {
         // One that was left in the midst of it.
         if let Some(cpu) = self.calling {
-            let event = Event::Abandoned { stamp: self.stamp(), kind: self.fault };
+            let event = Event::Abandoned {
+                stamp: self.stamp(),
+                kind: self.fault,
+            };
             self.put(cpu, &event);
         }
         for cpu in 0..self.rings.len() as u32 {
@@ -174,17 +218,29 @@ impl Tape {
 }
 
 fn state_type(raw: &BatonStateType) -> (String, u32, u64) {
-    let name = raw.name.iter().take_while(|&&c| c != 0).map(|&c| char::from(c as u8));
+    let name = raw
+        .name
+        .iter()
+        .take_while(|&&c| c != 0)
+        .map(|&c| char::from(c as u8));
     (name.collect(), raw.version, raw.layout)
 }
 
 fn about(method: BatonMethod, a: &Arg<'_>, b: &Arg<'_>) -> About {
-    let task = |arg: &Arg<'_>| if let Arg::Task(task) = arg { **task } else { BatonTask::default() };
+    let task = |arg: &Arg<'_>| {
+        if let Arg::Task(task) = arg {
+            **task
+        } else {
+            BatonTask::default()
+        }
+    };
     match (method, a, b) {
         (BatonMethod::PickNextTask, Arg::Word(which), b) => {
             About::Pick(*which as i32, matches!(b, Arg::Task(_)).then(|| task(b)))
         }
-        (BatonMethod::PickRefused, Arg::Word(token), Arg::Word(why)) => About::Refused(*token, *why as u8),
+        (BatonMethod::PickRefused, Arg::Word(token), Arg::Word(why)) => {
+            About::Refused(*token, *why as u8)
+        }
         (_, Arg::Word(which), _) => About::Cpu(*which as i32),
         (_, _, Arg::Wake(wake)) => About::Waking(task(a), **wake),
         (_, _, Arg::Hint(hint)) => About::Hint(task(a), **hint),
@@ -307,7 +363,16 @@ extern "C" fn claim_idle(cpu: i32) -> bool {
 extern "C" fn reply(slot: u32, tag: u32, words: *const [u64; 6]) -> u32 {
     let answer = (host::TABLE.reply)(slot, tag, words);
     // SAFETY: Host-call. The seam gives what is valid during the call.
-    let reply = BatonHint { tag, thread: 0, words: unsafe { *words } };
-    note(&Event::Reply { slot, reply, answer: answer as u8 });
+    let words = unsafe { *words };
+    let reply = BatonHint {
+        tag,
+        thread: 0,
+        words,
+    };
+    note(&Event::Reply {
+        slot,
+        reply,
+        answer: answer as u8,
+    });
     answer
 }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a run is reduced to: the numbers that people compare. As JSON it is what `baton sim --json` prints and `baton report` reads.
+//! What a run is reduced to: the numbers that people compare. As JSON it is what `baton sim --json`
+//! prints and `baton report` reads.
 //!
-//! All times are in ns. The format is JSON of [`Run`]; its version is [`VERSION`], and a reader refuses any other.
+//! All times are in ns. The format is JSON of [`Run`]; its version is [`VERSION`], and a reader
+//! refuses any other.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -25,11 +27,13 @@ pub struct Run {
     pub topology: String,
     /// The seed; of a series the first.
     pub seed: u64,
-    /// How many seeds, from that one on: more than one in a series, whose numbers are means then (`series.rs`).
+    /// How many seeds, from that one on: more than one in a series, whose numbers are means then
+    /// (`series.rs`).
     #[serde(default = "one")]
     pub seeds: u64,
-    /// Of a series: what its mean is within with a probability of 95 %, for each number that differs from seed to seed. Of the shape of this, with a pair
-    /// `[low, high]` in the place of a number.
+    /// Of a series: what its mean is within with a probability of 95 %, for each number that
+    /// differs from seed to seed. Of the shape of this, with a pair `[low, high]` in the place of a
+    /// number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confidence: Option<Value>,
     /// By how much computing times differ from what programs say, at most, in parts of a million.
@@ -37,7 +41,8 @@ pub struct Run {
     pub jitter_ppm: u32,
     /// How much time was simulated.
     pub duration_ns: u64,
-    /// When all tasks that there were had come to wait for something that nobody was left to do, for ever.
+    /// When all tasks that there were had come to wait for something that nobody was left to do,
+    /// for ever.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stuck_ns: Option<u64>,
     /// Of all events, in hexadecimal: the same for the same run.
@@ -102,7 +107,8 @@ pub struct GroupReport {
     pub response_curve: Vec<Point>,
     /// What the workload notes as done.
     pub operations: u64,
-    /// How long its tasks were there: to the end of the last of them, or of the run. Rates are of this time.
+    /// How long its tasks were there: to the end of the last of them, or of the run. Rates are of
+    /// this time.
     #[serde(default)]
     pub active_ns: u64,
 }
@@ -120,7 +126,8 @@ pub struct CpuTotals {
     pub idle_ns: u64,
     /// Of it, while at least one task waited for a CPU.
     pub idle_while_waiting_ns: u64,
-    /// CPU time that waiting tasks could have had: the lesser of idle CPUs and waiting tasks, over time.
+    /// CPU time that waiting tasks could have had: the lesser of idle CPUs and waiting tasks, over
+    /// time.
     pub wasted_ns: u64,
     /// CPU time that higher classes took.
     pub higher_ns: u64,
@@ -157,10 +164,12 @@ pub struct Migrations {
     pub machine: u64,
 }
 
-/// How CPU time was shared, against what each task was due: its share by weight among those that wanted to run, at every moment.
+/// How CPU time was shared, against what each task was due: its share by weight among those that
+/// wanted to run, at every moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Fairness {
-    /// Jain's index of what tasks had by what they were due, each counted by that: 1 is fair, near 0 is those that are due little having most.
+    /// Jain's index of what tasks had by what they were due, each counted by that: 1 is fair, near
+    /// 0 is those that are due little having most.
     pub jain: f64,
     /// By how much the task that was worst off is behind its share.
     pub worst_lag_ns: u64,
@@ -189,7 +198,8 @@ pub struct Percentiles {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Point(pub u64, pub f64);
 
-/// Counts times in buckets of 0.1 % width: a few ten KB, however many there are. Mean and maximum are exact.
+/// Counts times in buckets of 0.1 % width: a few ten KB, however many there are. Mean and maximum
+/// are exact.
 #[derive(Clone, Debug)]
 pub struct Histogram {
     buckets: hdrhistogram::Histogram<u64>,
@@ -201,7 +211,11 @@ impl Default for Histogram {
     fn default() -> Self {
         // Three digits is what the library documents as valid; it grows with the largest value.
         let buckets = hdrhistogram::Histogram::new(3).expect("three digits are valid");
-        Self { buckets, sum: 0, max: 0 }
+        Self {
+            buckets,
+            sum: 0,
+            max: 0,
+        }
     }
 }
 
@@ -212,14 +226,18 @@ impl Histogram {
     /// Notes a time, ns.
     pub fn record(&mut self, ns: u64) {
         // Half of the range of u64, 292 years, is what can be counted.
-        self.buckets.record(ns.min(u64::MAX >> 1)).expect("the histogram grows up to there");
+        self.buckets
+            .record(ns.min(u64::MAX >> 1))
+            .expect("the histogram grows up to there");
         self.sum += u128::from(ns);
         self.max = self.max.max(ns);
     }
 
     /// Notes all that another one has.
     pub fn add(&mut self, other: &Self) {
-        self.buckets.add(&other.buckets).expect("both count alike, and grow");
+        self.buckets
+            .add(&other.buckets)
+            .expect("both count alike, and grow");
         self.sum += other.sum;
         self.max = self.max.max(other.max);
     }
@@ -238,17 +256,29 @@ impl Histogram {
         // A bucket is named by its end, which may be above what is in it.
         let at = |quantile| self.buckets.value_at_quantile(quantile).min(self.max);
         let mean = ((self.sum + u128::from(count) / 2) / u128::from(count)) as u64;
-        Percentiles { count, mean, p50: at(0.5), p90: at(0.9), p99: at(0.99), p999: at(0.999), max: self.max }
+        Percentiles {
+            count,
+            mean,
+            p50: at(0.5),
+            p90: at(0.9),
+            p99: at(0.99),
+            p999: at(0.999),
+            max: self.max,
+        }
     }
 
-    /// The cumulative distribution: upwards in both, the last point is the maximum and 1. Empty when nothing was noted.
+    /// The cumulative distribution: upwards in both, the last point is the maximum and 1. Empty
+    /// when nothing was noted.
     pub fn curve(&self) -> Vec<Point> {
         let count = self.count();
         let mut points: Vec<Point> = Vec::new();
         let mut below = 0;
         for bucket in self.buckets.iter_recorded() {
             below += bucket.count_at_value();
-            points.push(Point(bucket.value_iterated_to().min(self.max), below as f64 / count as f64));
+            points.push(Point(
+                bucket.value_iterated_to().min(self.max),
+                below as f64 / count as f64,
+            ));
         }
         thin(points)
     }
@@ -256,8 +286,8 @@ impl Histogram {
 
 /// A curve of at most [`Histogram::POINTS`] points, the last of them kept.
 pub(crate) fn thin(mut points: Vec<Point>) -> Vec<Point> {
-    // Points too near to be told apart on a page go; where the curve is steep or long they are far apart in one of the two. The
-    // tail is drawn as a logarithm, so that its last points stay.
+    // Points too near to be told apart on a page go; where the curve is steep or long they are far
+    // apart in one of the two. The tail is drawn as a logarithm, so that its last points stay.
     let mut apart = 1.002_f64;
     while points.len() > Histogram::POINTS {
         let (mut kept, last): (Vec<Point>, usize) = (Vec::new(), points.len() - 1);
@@ -294,7 +324,10 @@ mod tests {
             let p = histogram(times).percentiles();
             let got = [p.count, p.mean, p.p50, p.p90, p.p99, p.p999, p.max];
             for (got, expected) in got.iter().zip(expected) {
-                assert!(got.abs_diff(expected) * 1000 <= expected, "{got} for {expected}");
+                assert!(
+                    got.abs_diff(expected) * 1000 <= expected,
+                    "{got} for {expected}"
+                );
             }
         };
         check(vec![], [0; 7]);
@@ -303,9 +336,28 @@ mod tests {
         check((1..=1000).collect(), [1000, 501, 500, 900, 990, 999, 1000]);
         check(
             (1..=1000).map(|n| n * 1_000_000).collect(),
-            [1000, 500_500_000, 500_000_000, 900_000_000, 990_000_000, 999_000_000, 1_000_000_000],
+            [
+                1000,
+                500_500_000,
+                500_000_000,
+                900_000_000,
+                990_000_000,
+                999_000_000,
+                1_000_000_000,
+            ],
         );
-        check(vec![u64::MAX], [1, u64::MAX, u64::MAX >> 1, u64::MAX >> 1, u64::MAX >> 1, u64::MAX >> 1, u64::MAX]);
+        check(
+            vec![u64::MAX],
+            [
+                1,
+                u64::MAX,
+                u64::MAX >> 1,
+                u64::MAX >> 1,
+                u64::MAX >> 1,
+                u64::MAX >> 1,
+                u64::MAX,
+            ],
+        );
     }
 
     #[test]
@@ -315,16 +367,31 @@ mod tests {
             let curve = histogram(times.iter().copied()).curve();
             assert!(curve.len() <= Histogram::POINTS, "{} points", curve.len());
             assert_eq!(*curve.last().unwrap(), Point(max, 1.0));
-            assert!(curve.windows(2).all(|pair| pair[0].0 < pair[1].0 && pair[0].1 < pair[1].1));
+            assert!(curve
+                .windows(2)
+                .all(|pair| pair[0].0 < pair[1].0 && pair[0].1 < pair[1].1));
             for Point(ns, share) in curve {
                 let true_share = times.iter().filter(|&&time| time <= ns).count() as f64 / count;
-                assert!((true_share - share).abs() < 0.01, "{ns}: {share} for {true_share}");
+                assert!(
+                    (true_share - share).abs() < 0.01,
+                    "{ns}: {share} for {true_share}"
+                );
             }
         };
         let mut rng = Rng::new(1, 2);
         check(vec![5]);
         check((0..20_000).map(|_| rng.below(1_000_000)).collect());
         check((0..20_000).map(|_| rng.exponential(50_000)).collect());
-        check((0..20_000).map(|n| if n % 200 == 0 { 10_000_000 + n } else { 4000 + n % 100 }).collect());
+        check(
+            (0..20_000)
+                .map(|n| {
+                    if n % 200 == 0 {
+                        10_000_000 + n
+                    } else {
+                        4000 + n % 100
+                    }
+                })
+                .collect(),
+        );
     }
 }

@@ -6,8 +6,8 @@ use rand_xoshiro::{
     Xoshiro256PlusPlus,
 };
 
-/// A sequence of random numbers. Floating point is used with the four operations and `libm` only, so that results are the same to
-/// the bit everywhere.
+/// A sequence of random numbers. Floating point is used with the four operations and `libm` only,
+/// so that results are the same to the bit everywhere.
 #[derive(Clone, Debug)]
 pub struct Rng(Xoshiro256PlusPlus);
 
@@ -45,7 +45,8 @@ impl Rng {
         (self.any() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Of an exponential distribution with that mean: the time between arrivals that know nothing of each other.
+    /// Of an exponential distribution with that mean: the time between arrivals that know nothing
+    /// of each other.
     pub fn exponential(&mut self, mean: u64) -> u64 {
         (-libm::log(1.0 - self.unit()) * mean as f64) as u64
     }

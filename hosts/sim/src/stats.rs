@@ -30,16 +30,29 @@ impl LogHash {
         let (kind, first, second) = match *event {
             Event::New { task } => (1, u64::from(task.0), 0),
             Event::Wake { task, cpu, waker } => (2, u64::from(task.0), pair(cpu, waker)),
-            Event::Switch { cpu, prev, next, migrated } => {
+            Event::Switch {
+                cpu,
+                prev,
+                next,
+                migrated,
+            } => {
                 let left = prev.map_or(Left::Blocked, |(_, left)| left) as u64;
                 let who = pair(task(prev.map(|(task, _)| task)), task(next));
-                (3, u64::from(cpu) << 8 | left << 1 | u64::from(migrated), who)
+                (
+                    3,
+                    u64::from(cpu) << 8 | left << 1 | u64::from(migrated),
+                    who,
+                )
             }
             Event::Higher { cpu, begins } => (4, pair(cpu, begins.into()), 0),
             Event::Online { cpu, online } => (5, pair(cpu, online.into()), 0),
             Event::Load { waiting, idle } => (6, pair(waiting, idle), 0),
             Event::Fault { policy } => (7, policy.into(), 0),
-            Event::Upgrade { policy, version, done } => (8, pair(policy, version), done.into()),
+            Event::Upgrade {
+                policy,
+                version,
+                done,
+            } => (8, pair(policy, version), done.into()),
         };
         self.add(now);
         self.add(kind ^ first.rotate_left(8));
@@ -76,7 +89,8 @@ pub struct GroupStats {
 }
 
 impl GroupStats {
-    /// How long its tasks were there, of a run of this length, ns: to the end of the last of them, or of the run.
+    /// How long its tasks were there, of a run of this length, ns: to the end of the last of them,
+    /// or of the run.
     pub fn active(&self, duration: u64) -> u64 {
         match self.alive {
             0 if self.tasks > 0 => self.over,
@@ -118,9 +132,11 @@ pub struct Stats {
     pub refused: Vec<String>,
     /// How long it was, ns.
     pub duration: u64,
-    /// When all tasks that there were at the end had come to wait for something that nobody was left to do, ns.
+    /// When all tasks that there were at the end had come to wait for something that nobody was
+    /// left to do, ns.
     pub stuck: Option<u64>,
-    /// What tasks had against what they were due; nothing where the CPUs were never contended, or a task might not use all of them.
+    /// What tasks had against what they were due; nothing where the CPUs were never contended, or a
+    /// task might not use all of them.
     pub shares: Option<Shares>,
     /// The groups of tasks.
     pub groups: Vec<GroupStats>,
@@ -158,7 +174,11 @@ impl Stats {
             duration: 0,
             stuck: None,
             shares: None,
-            groups: if groups.is_empty() { vec![group(&all)] } else { groups.iter().map(group).collect() },
+            groups: if groups.is_empty() {
+                vec![group(&all)]
+            } else {
+                groups.iter().map(group).collect()
+            },
         }
     }
 
@@ -166,7 +186,8 @@ impl Stats {
         &self.groups[group as usize].name
     }
 
-    /// So many ns pass, with so many tasks that wait, and CPUs that are idle, of a higher class, and offline.
+    /// So many ns pass, with so many tasks that wait, and CPUs that are idle, of a higher class,
+    /// and offline.
     pub(crate) fn pass(&mut self, ns: u64, waiting: u32, [idle, higher, offline]: [u32; 3]) {
         self.idle += ns * u64::from(idle);
         if waiting > 0 {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What each CPU did when, for a page: the time of a run is cut into columns, neighbouring CPUs are put into rows, and of each cell
-//! only is kept which part of it went to what. So the memory is bounded, however long the run and large the machine.
+//! What each CPU did when, for a page: the time of a run is cut into columns, neighbouring CPUs are
+//! put into rows, and of each cell only is kept which part of it went to what. So the memory is
+//! bounded, however long the run and large the machine.
 //!
 //! The cells of a row as text:
 //!
@@ -114,16 +115,22 @@ pub struct Collector {
     waiting: u32,
     waiting_now_most: u32,
     idle: u32,
-    /// How long there was at least one waiting task: with it an idle time is split in one step, whatever happened within.
+    /// How long there was at least one waiting task: with it an idle time is split in one step,
+    /// whatever happened within.
     waited: u64,
 }
 
 impl Collector {
-    /// Of a machine with so many CPUs, all idle, and of a run that is meant to take so long. A longer one has fewer columns.
+    /// Of a machine with so many CPUs, all idle, and of a run that is meant to take so long. A
+    /// longer one has fewer columns.
     pub fn new(cpus: usize, duration_ns: u64) -> Self {
         let cpus_per_row = cpus.div_ceil(ROWS).max(1);
         let rows = cpus.div_ceil(cpus_per_row);
-        let columns = if rows >= MANY_ROWS { COLUMNS / 2 } else { COLUMNS };
+        let columns = if rows >= MANY_ROWS {
+            COLUMNS / 2
+        } else {
+            COLUMNS
+        };
         let column_ns = duration_ns.div_ceil(columns as u64).max(1);
         Self {
             cpus: vec![Cpu::default(); cpus],
@@ -154,7 +161,11 @@ impl Collector {
         let rows = self.cells.iter().enumerate().map(|(at, cells)| {
             let first = at * self.cpus_per_row;
             let cpus = self.cpus_per_row.min(self.cpus.len() - first);
-            Row { first: first as u32, cpus: cpus as u32, cells: encode(cells) }
+            Row {
+                first: first as u32,
+                cpus: cpus as u32,
+                cells: encode(cells),
+            }
         });
         let timeline = Timeline {
             column_ns: self.column_ns,
@@ -164,7 +175,17 @@ impl Collector {
         };
         let [waste, busy, higher, offline, idle] = self.totals;
         let idle = idle + waste;
-        (timeline, Times { idle_while_waiting: waste, busy, higher, offline, idle, wasted: self.wasted })
+        (
+            timeline,
+            Times {
+                idle_while_waiting: waste,
+                busy,
+                higher,
+                offline,
+                idle,
+                wasted: self.wasted,
+            },
+        )
     }
 
     fn advance(&mut self, now: u64) {
@@ -186,9 +207,15 @@ impl Collector {
 
     /// Credits what a CPU did until now.
     fn credit(&mut self, cpu: usize) {
-        let Some(state) = self.cpus.get_mut(cpu) else { return };
+        let Some(state) = self.cpus.get_mut(cpu) else {
+            return;
+        };
         let passed = self.now - state.since;
-        let waste = if state.doing() == Doing::Idle { self.waited - state.waited } else { 0 };
+        let waste = if state.doing() == Doing::Idle {
+            self.waited - state.waited
+        } else {
+            0
+        };
         let doing = state.doing() as usize;
         (state.since, state.waited) = (self.now, self.waited);
         for times in [&mut self.times[cpu / self.cpus_per_row], &mut self.totals] {
@@ -197,7 +224,8 @@ impl Collector {
         }
     }
 
-    /// Puts the column that is over to the others. When there is no room, makes room, and that column lasts as long again.
+    /// Puts the column that is over to the others. When there is no room, makes room, and that
+    /// column lasts as long again.
     fn end_column(&mut self) {
         for cpu in 0..self.cpus.len() {
             self.credit(cpu);
@@ -221,12 +249,17 @@ impl Collector {
     fn halve(&mut self) {
         for cells in &mut self.cells {
             let halved = cells.chunks(2).map(|pair| {
-                let sum = std::array::from_fn(|kind| pair.iter().map(|cell| u64::from(cell[kind])).sum());
+                let sum =
+                    std::array::from_fn(|kind| pair.iter().map(|cell| u64::from(cell[kind])).sum());
                 parts(sum, 255)
             });
             *cells = halved.collect();
         }
-        self.waiting_most = self.waiting_most.chunks(2).map(|pair| pair[0].max(pair[pair.len() - 1])).collect();
+        self.waiting_most = self
+            .waiting_most
+            .chunks(2)
+            .map(|pair| pair[0].max(pair[pair.len() - 1]))
+            .collect();
     }
 
     fn change(&mut self, cpu: u32, change: impl FnOnce(&mut Cpu)) {
@@ -243,19 +276,25 @@ impl Sink for Collector {
     fn event(&mut self, now: u64, event: &Event) {
         self.advance(now);
         match *event {
-            Event::Switch { cpu, next, .. } => self.change(cpu, |state| state.running = next.is_some()),
+            Event::Switch { cpu, next, .. } => {
+                self.change(cpu, |state| state.running = next.is_some())
+            }
             Event::Higher { cpu, begins } => self.change(cpu, |state| state.higher = begins),
             Event::Online { cpu, online } => self.change(cpu, |state| state.offline = !online),
             Event::Load { waiting, idle } => {
                 (self.waiting, self.idle) = (waiting, idle);
                 self.waiting_now_most = self.waiting_now_most.max(waiting);
             }
-            Event::New { .. } | Event::Wake { .. } | Event::Fault { .. } | Event::Upgrade { .. } => {}
+            Event::New { .. }
+            | Event::Wake { .. }
+            | Event::Fault { .. }
+            | Event::Upgrade { .. } => {}
         }
     }
 }
 
-/// Shares out `whole` in proportion, by the largest remainders, so that the sum is right; all of it to idle when there is nothing.
+/// Shares out `whole` in proportion, by the largest remainders, so that the sum is right; all of it
+/// to idle when there is nothing.
 fn parts(times: [u64; KINDS], whole: u8) -> [u8; KINDS] {
     let sum: u128 = times.iter().map(|&time| u128::from(time)).sum();
     let mut shares = [0; KINDS];
@@ -268,14 +307,22 @@ fn parts(times: [u64; KINDS], whole: u8) -> [u8; KINDS] {
     let mut by_remainder: [usize; KINDS] = std::array::from_fn(|kind| kind);
     by_remainder.sort_by_key(|&kind| std::cmp::Reverse(scaled[kind] % sum));
     let missing = whole - shares.iter().sum::<u8>();
-    by_remainder.iter().take(missing.into()).for_each(|&kind| shares[kind] += 1);
+    by_remainder
+        .iter()
+        .take(missing.into())
+        .for_each(|&kind| shares[kind] += 1);
     shares
 }
 
 fn encode(cells: &[[u8; KINDS]]) -> String {
     let digits = |cell: &[u8; KINDS]| parts(cell.map(u64::from), 15);
     let mut text = String::new();
-    for run in cells.iter().map(digits).collect::<Vec<_>>().chunk_by(|a, b| a == b) {
+    for run in cells
+        .iter()
+        .map(digits)
+        .collect::<Vec<_>>()
+        .chunk_by(|a, b| a == b)
+    {
         if !text.is_empty() {
             text.push(',');
         }
@@ -289,13 +336,23 @@ fn encode(cells: &[[u8; KINDS]]) -> String {
 }
 
 impl Timeline {
-    /// The cells of its rows: parts of 15 of idle while work waits, busy, higher class, offline, idle. An error says which row is wrong.
+    /// The cells of its rows: parts of 15 of idle while work waits, busy, higher class, offline,
+    /// idle. An error says which row is wrong.
     pub fn cells(&self) -> Result<Vec<Vec<[u8; KINDS]>>, String> {
         let columns = self.columns as usize;
         if columns > COLUMNS || self.rows.len() > ROWS || self.waiting.len() != columns {
-            return Err(format!("the timeline has {columns} columns, {} rows, {} counts of waiting tasks; there are at most {COLUMNS} columns and {ROWS} rows, and a count for each column", self.rows.len(), self.waiting.len()));
+            return Err(format!(
+                "the timeline has {columns} columns, {} rows, {} counts of waiting \
+                tasks; there are at most {COLUMNS} columns and {ROWS} rows, and a count for each \
+                column",
+                self.rows.len(),
+                self.waiting.len()
+            ));
         }
-        let row = |row: &Row| decode(&row.cells, columns).map_err(|why| format!("the row of CPU {}: {why}", row.first));
+        let row = |row: &Row| {
+            decode(&row.cells, columns)
+                .map_err(|why| format!("the row of CPU {}: {why}", row.first))
+        };
         self.rows.iter().map(row).collect()
     }
 }
@@ -305,18 +362,35 @@ fn decode(text: &str, columns: usize) -> Result<Vec<[u8; KINDS]>, String> {
     for run in text.split(',').filter(|_| !text.is_empty()) {
         let wrong = || format!("'{run}' is no run of cells");
         let (cell, count) = run.split_once('*').unwrap_or((run, "1"));
-        let digits: Option<Vec<u8>> = cell.chars().map(|c| c.to_digit(16).map(|digit| digit as u8)).collect();
-        let [waste, busy, higher, offline] = digits.ok_or_else(wrong)?[..] else { return Err(wrong()) };
-        let idle = 15_u8.checked_sub(waste + busy + higher + offline).ok_or_else(wrong)?;
-        let count: usize = count.parse().ok().filter(|&count| count > 0).ok_or_else(wrong)?;
+        let digits: Option<Vec<u8>> = cell
+            .chars()
+            .map(|c| c.to_digit(16).map(|digit| digit as u8))
+            .collect();
+        let [waste, busy, higher, offline] = digits.ok_or_else(wrong)?[..] else {
+            return Err(wrong());
+        };
+        let idle = 15_u8
+            .checked_sub(waste + busy + higher + offline)
+            .ok_or_else(wrong)?;
+        let count: usize = count
+            .parse()
+            .ok()
+            .filter(|&count| count > 0)
+            .ok_or_else(wrong)?;
         if count > columns - cells.len() {
             return Err(format!("it is longer than {columns} columns"));
         }
-        cells.extend(std::iter::repeat_n([waste, busy, higher, offline, idle], count));
+        cells.extend(std::iter::repeat_n(
+            [waste, busy, higher, offline, idle],
+            count,
+        ));
     }
     match cells.len() == columns {
         true => Ok(cells),
-        false => Err(format!("it has {} cells for {columns} columns", cells.len())),
+        false => Err(format!(
+            "it has {} cells for {columns} columns",
+            cells.len()
+        )),
     }
 }
 

@@ -6,12 +6,19 @@ use crate::trace::Left;
 use proptest::prelude::*;
 
 fn switch(cpu: u32, next: Option<u32>) -> Event {
-    Event::Switch { cpu, prev: None, next: next.map(TaskRef), migrated: false }
+    Event::Switch {
+        cpu,
+        prev: None,
+        next: next.map(TaskRef),
+        migrated: false,
+    }
 }
 
 fn collect(cpus: usize, duration: u64, events: &[(u64, Event)], end: u64) -> (Timeline, Times) {
     let mut collector = Collector::new(cpus, duration);
-    events.iter().for_each(|(now, event)| collector.event(*now, event));
+    events
+        .iter()
+        .for_each(|(now, event)| collector.event(*now, event));
     collector.finish(end)
 }
 
@@ -23,19 +30,65 @@ fn each_state_is_shown_where_it_was() {
         (400, switch(0, Some(1))),
         (400, load(0, 1)),
         (800, load(3, 1)),
-        (1200, Event::Switch { cpu: 0, prev: Some((TaskRef(1), Left::Blocked)), next: None, migrated: false }),
+        (
+            1200,
+            Event::Switch {
+                cpu: 0,
+                prev: Some((TaskRef(1), Left::Blocked)),
+                next: None,
+                migrated: false,
+            },
+        ),
         (1200, load(0, 2)),
-        (1200, Event::Higher { cpu: 0, begins: true }),
-        (1600, Event::Higher { cpu: 0, begins: false }),
-        (1600, Event::Online { cpu: 1, online: false }),
+        (
+            1200,
+            Event::Higher {
+                cpu: 0,
+                begins: true,
+            },
+        ),
+        (
+            1600,
+            Event::Higher {
+                cpu: 0,
+                begins: false,
+            },
+        ),
+        (
+            1600,
+            Event::Online {
+                cpu: 1,
+                online: false,
+            },
+        ),
     ];
     let (timeline, times) = collect(2, 2000, &events, 2000);
     assert_eq!((timeline.columns, timeline.column_ns), (2000, 1));
     let cells: Vec<&str> = timeline.rows.iter().map(|row| &*row.cells).collect();
-    assert_eq!(cells, ["0000*400,0f00*800,00f0*400,0000*400", "0000*800,f000*400,0000*400,000f*400"]);
-    let expected = Times { idle_while_waiting: 400, busy: 800, higher: 400, offline: 400, idle: 2400, wasted: 400 };
+    assert_eq!(
+        cells,
+        [
+            "0000*400,0f00*800,00f0*400,0000*400",
+            "0000*800,f000*400,0000*400,000f*400"
+        ]
+    );
+    let expected = Times {
+        idle_while_waiting: 400,
+        busy: 800,
+        higher: 400,
+        offline: 400,
+        idle: 2400,
+        wasted: 400,
+    };
     assert_eq!(times, expected);
-    assert_eq!((timeline.waiting[799], timeline.waiting[800], timeline.waiting[1300]), (0, 3, 0));
+    assert_eq!(
+        (
+            timeline.waiting[799],
+            timeline.waiting[800],
+            timeline.waiting[1300]
+        ),
+        (0, 3, 0)
+    );
 }
 
 #[test]
@@ -43,7 +96,11 @@ fn a_run_that_is_longer_or_shorter_than_meant() {
     let check = |end, columns, column_ns, busy: &str| {
         let (timeline, times) = collect(1, 4000, &[(0, switch(0, Some(0)))], end);
         assert_eq!(
-            (timeline.columns, timeline.column_ns, &*timeline.rows[0].cells),
+            (
+                timeline.columns,
+                timeline.column_ns,
+                &*timeline.rows[0].cells
+            ),
             (columns, column_ns, busy),
             "{end}"
         );
@@ -61,10 +118,14 @@ fn a_run_that_is_longer_or_shorter_than_meant() {
 #[test]
 fn large_machines_have_rows_of_several_cpus() {
     let check = |cpus: usize, rows, last: (u32, u32)| {
-        let (timeline, times) = collect(cpus, 1_000_000, &[(500_000, switch(0, Some(0)))], 1_000_000);
+        let (timeline, times) =
+            collect(cpus, 1_000_000, &[(500_000, switch(0, Some(0)))], 1_000_000);
         let end = timeline.rows.last().unwrap();
         assert_eq!((timeline.rows.len(), (end.first, end.cpus)), (rows, last));
-        assert_eq!((times.busy, times.idle), (500_000, cpus as u64 * 1_000_000 - 500_000));
+        assert_eq!(
+            (times.busy, times.idle),
+            (500_000, cpus as u64 * 1_000_000 - 500_000)
+        );
         assert_eq!(timeline.cells().unwrap().len(), rows);
     };
     check(1, 1, (0, 1));
@@ -88,7 +149,11 @@ fn wrong_cells_are_refused() {
     check("0f0*3", "no run");
     check("0g00*3", "no run");
     check("0f00*3,", "no run");
-    let timeline = Timeline { columns: 1, waiting: vec![], ..Timeline::default() };
+    let timeline = Timeline {
+        columns: 1,
+        waiting: vec![],
+        ..Timeline::default()
+    };
     assert!(timeline.cells().unwrap_err().contains("counts of waiting"));
 }
 

@@ -24,8 +24,8 @@ pub enum Distance {
     Machine,
 }
 
-/// Where the CPUs of a machine are. `2x16x2` is 2 NUMA nodes of 16 cores of 2 hardware threads each; `2x16x2/4` the same with 4 cores
-/// to a last-level cache, otherwise one cache to a node.
+/// Where the CPUs of a machine are. `2x16x2` is 2 NUMA nodes of 16 cores of 2 hardware threads
+/// each; `2x16x2/4` the same with 4 cores to a last-level cache, otherwise one cache to a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Topology {
     cpus: Vec<BatonCpu>,
@@ -33,18 +33,39 @@ pub struct Topology {
 
 impl Topology {
     /// So many nodes, cores in each, threads in each core, cores to a last-level cache.
-    pub fn new(nodes: usize, cores: usize, threads: usize, cores_per_llc: usize) -> Result<Self, String> {
-        let count = nodes.checked_mul(cores).and_then(|n| n.checked_mul(threads)).filter(|&n| n <= MAX_CPUS && n > 0);
+    pub fn new(
+        nodes: usize,
+        cores: usize,
+        threads: usize,
+        cores_per_llc: usize,
+    ) -> Result<Self, String> {
+        let count = nodes
+            .checked_mul(cores)
+            .and_then(|n| n.checked_mul(threads))
+            .filter(|&n| n <= MAX_CPUS && n > 0);
         let count = count.ok_or_else(|| format!("a machine has 1 to {MAX_CPUS} CPUs"))?;
         if cores_per_llc == 0 || !cores.is_multiple_of(cores_per_llc) {
-            return Err(format!("{cores} cores cannot be shared out to caches of {cores_per_llc}"));
+            return Err(format!(
+                "{cores} cores cannot be shared out to caches of {cores_per_llc}"
+            ));
         }
         let place = |cpu: usize| {
             let core = cpu / threads;
-            let (core, llc, node) = (core as u32, (core / cores_per_llc) as u32, (core / cores) as u32);
-            BatonCpu { core, llc, node, online: 1 }
+            let (core, llc, node) = (
+                core as u32,
+                (core / cores_per_llc) as u32,
+                (core / cores) as u32,
+            );
+            BatonCpu {
+                core,
+                llc,
+                node,
+                online: 1,
+            }
         };
-        Ok(Self { cpus: (0..count).map(place).collect() })
+        Ok(Self {
+            cpus: (0..count).map(place).collect(),
+        })
     }
 
     /// Of the places of CPUs 0, 1, ...; ids dense from 0.
@@ -55,7 +76,8 @@ impl Topology {
         }
     }
 
-    /// Of this machine, as /sys/devices/system/cpu tells it. What it does not tell, CPUs do not share.
+    /// Of this machine, as /sys/devices/system/cpu tells it. What it does not tell, CPUs do not
+    /// share.
     pub fn live() -> Result<Self, String> {
         let root = Path::new("/sys/devices/system/cpu");
         let cpus = (0..MAX_CPUS).take_while(|cpu| root.join(format!("cpu{cpu}")).exists());
@@ -70,12 +92,20 @@ impl Topology {
         };
         let place = |cpu: usize| {
             let dir = root.join(format!("cpu{cpu}"));
-            let read = |path: &str| std::fs::read_to_string(dir.join(path)).ok().map(|text| text.trim().to_owned());
+            let read = |path: &str| {
+                std::fs::read_to_string(dir.join(path))
+                    .ok()
+                    .map(|text| text.trim().to_owned())
+            };
             let alone = format!("cpu {cpu}");
             let core = read("topology/thread_siblings_list").unwrap_or(alone.clone());
             // The highest level is the last.
-            let llc = (0..8).filter_map(|index| read(&format!("cache/index{index}/shared_cpu_list"))).next_back();
-            let node = (0..MAX_CPUS).find(|node| dir.join(format!("node{node}")).exists()).unwrap_or(0);
+            let llc = (0..8)
+                .filter_map(|index| read(&format!("cache/index{index}/shared_cpu_list")))
+                .next_back();
+            let node = (0..MAX_CPUS)
+                .find(|node| dir.join(format!("node{node}")).exists())
+                .unwrap_or(0);
             BatonCpu {
                 core: dense(0, core),
                 llc: dense(1, llc.unwrap_or(alone)),
@@ -113,11 +143,18 @@ impl FromStr for Topology {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || {
-            format!("'{text}' is no topology: NODESxCORESxTHREADS or NODESxCORESxTHREADS/CORES_PER_LLC, as 2x16x2/8")
+            format!(
+                "'{text}' is no topology: NODESxCORESxTHREADS or \
+                NODESxCORESxTHREADS/CORES_PER_LLC, as 2x16x2/8"
+            )
         };
-        let (shape, llc) = text.split_once('/').map_or((text, None), |(shape, llc)| (shape, Some(llc)));
+        let (shape, llc) = text
+            .split_once('/')
+            .map_or((text, None), |(shape, llc)| (shape, Some(llc)));
         let numbers: Result<Vec<usize>, _> = shape.split('x').map(str::parse).collect();
-        let [nodes, cores, threads] = numbers.map_err(|_| wrong())?[..] else { return Err(wrong()) };
+        let [nodes, cores, threads] = numbers.map_err(|_| wrong())?[..] else {
+            return Err(wrong());
+        };
         let llc = llc.map_or(Ok(cores), |llc| llc.parse().map_err(|_| wrong()))?;
         Self::new(nodes, cores, threads, llc)
     }
@@ -143,15 +180,18 @@ impl CpuMask {
     /// Is it in it?
     #[inline]
     pub fn has(&self, cpu: usize) -> bool {
-        self.0.get(cpu / 64).is_some_and(|word| word & 1 << (cpu % 64) != 0)
+        self.0
+            .get(cpu / 64)
+            .is_some_and(|word| word & 1 << (cpu % 64) != 0)
     }
 
     /// Those in it, upwards.
     pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
-        self.0
-            .iter()
-            .enumerate()
-            .flat_map(|(at, &word)| (0..64).filter(move |bit| word & 1 << bit != 0).map(move |bit| at * 64 + bit))
+        self.0.iter().enumerate().flat_map(|(at, &word)| {
+            (0..64)
+                .filter(move |bit| word & 1 << bit != 0)
+                .map(move |bit| at * 64 + bit)
+        })
     }
 
     /// How many.
@@ -166,7 +206,10 @@ mod tests {
 
     #[test]
     fn shapes() {
-        let check = |text: &str, expected: Result<usize, &str>| match (text.parse::<Topology>(), expected) {
+        let check = |text: &str, expected: Result<usize, &str>| match (
+            text.parse::<Topology>(),
+            expected,
+        ) {
             (Ok(topology), Ok(cpus)) => assert_eq!(topology.cpus().len(), cpus, "{text}"),
             (Err(why), Err(part)) => assert!(why.contains(part), "{text}: {why}"),
             (got, _) => panic!("{text}: {got:?}"),
@@ -191,7 +234,10 @@ mod tests {
     fn this_machine_has_a_shape() {
         let live = Topology::live().unwrap();
         assert!(live.cpus().len() >= std::thread::available_parallelism().unwrap().get());
-        assert!(live.cpus().iter().any(|cpu| (cpu.core, cpu.llc, cpu.node) == (0, 0, 0)));
+        assert!(live
+            .cpus()
+            .iter()
+            .any(|cpu| (cpu.core, cpu.llc, cpu.node) == (0, 0, 0)));
     }
 
     #[test]

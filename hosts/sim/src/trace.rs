@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What happens on the machine, as it happens: for the hash that tells two runs apart, for files, for timelines.
+//! What happens on the machine, as it happens: for the hash that tells two runs apart, for files,
+//! for timelines.
 
 use crate::world::TaskRef;
 
@@ -59,8 +60,8 @@ pub enum Event {
         /// Online.
         online: bool,
     },
-    /// The count of runnable tasks that no CPU runs, and of CPUs that are online and idle, after the events so far. Told when either
-    /// has changed.
+    /// The count of runnable tasks that no CPU runs, and of CPUs that are online and idle, after
+    /// the events so far. Told when either has changed.
     Load {
         /// Tasks.
         waiting: u32,

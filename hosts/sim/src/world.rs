@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What runs on the machine: tasks with programs, what they wait for, and what arrives from outside.
+//! What runs on the machine: tasks with programs, what they wait for, and what arrives from
+//! outside.
 //!
-//! A program is a state machine that is asked what its task does next. It has no clock and no chance of its own: both come with the
-//! question, so that a seed decides everything.
+//! A program is a state machine that is asked what its task does next. It has no clock and no
+//! chance of its own: both come with the question, so that a seed decides everything.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,14 +21,16 @@ pub struct Object(pub(crate) u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Group(pub(crate) u32);
 
-/// A task, as programs know it: a number given by [`World::task`] or [`Op::Fork`], never used again.
+/// A task, as programs know it: a number given by [`World::task`] or [`Op::Fork`], never used
+/// again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TaskRef(pub u32);
 
 /// A request of an open loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Item {
-    /// When it was meant to come, ns: responses are counted from here, however late it was taken (no coordinated omission).
+    /// When it was meant to come, ns: responses are counted from here, however late it was taken
+    /// (no coordinated omission).
     pub due: u64,
     /// What it is to cost, ns of CPU time.
     pub service: u64,
@@ -45,7 +48,8 @@ pub enum Op {
     SleepUntil(u64),
     /// Takes one from a semaphore, or sleeps until there is one. First come, first served.
     Down(Object),
-    /// Gives one to a semaphore: the first who waits is woken. With `sync` the kernel is told that the giver is about to sleep.
+    /// Gives one to a semaphore: the first who waits is woken. With `sync` the kernel is told that
+    /// the giver is about to sleep.
     Up {
         /// The semaphore.
         to: Object,
@@ -54,7 +58,8 @@ pub enum Op {
     },
     /// Waits until as many as the barrier is for have come; the last wakes the others.
     Barrier(Object),
-    /// Takes an item from a queue, or sleeps until there is one; it is in [`Cx::item`] at the next question.
+    /// Takes an item from a queue, or sleeps until there is one; it is in [`Cx::item`] at the next
+    /// question.
     Take(Object),
     /// Puts an item into a queue: the first who waits is woken.
     Put {
@@ -63,7 +68,8 @@ pub enum Op {
         /// The item.
         item: Item,
     },
-    /// Gives a semaphore back and waits for a condition in one step; when woken, takes the semaphore again.
+    /// Gives a semaphore back and waits for a condition in one step; when woken, takes the
+    /// semaphore again.
     WaitCondition {
         /// The condition.
         condition: Object,
@@ -81,23 +87,26 @@ pub enum Op {
     Suspend,
     /// Ends another task's [`Op::Suspend`].
     Resume(TaskRef),
-    /// Gives the task's policy a hint, at once (`BATON_HINTS_IOC_SEND`). The task has a queue from its first one on.
+    /// Gives the task's policy a hint, at once (`BATON_HINTS_IOC_SEND`). The task has a queue from
+    /// its first one on.
     Hint {
         /// What it says; its `thread` is not looked at.
         hint: BatonHint,
         /// The thread that it names.
         thread: Option<TaskRef>,
     },
-    /// Takes a reply of the policy's, or sleeps until there is one; it is in [`Cx::reply`] at the next question.
+    /// Takes a reply of the policy's, or sleeps until there is one; it is in [`Cx::reply`] at the
+    /// next question.
     Reply,
     /// sched_yield().
     Yield,
-    /// Makes a child, which inherits policy, nice value, CPUs and group unless it says otherwise. Its number is in [`Cx::child`] at the
-    /// next question.
+    /// Makes a child, which inherits policy, nice value, CPUs and group unless it says otherwise.
+    /// Its number is in [`Cx::child`] at the next question.
     Fork(Box<Spawn>),
     /// Changes its nice value, -20 to 19.
     Nice(i32),
-    /// Changes the CPUs that it may use; `None` for all. A set without a CPU that is online is refused, as by the kernel.
+    /// Changes the CPUs that it may use; `None` for all. A set without a CPU that is online is
+    /// refused, as by the kernel.
     Affinity(Option<Arc<CpuMask>>),
     /// Notes a time that the program measured, ns, as a response of its group.
     Response(u64),
@@ -154,24 +163,37 @@ pub struct Spawn {
 impl Spawn {
     /// A task of a group that comes at once.
     pub fn new(name: impl Into<Arc<str>>, program: impl Program + 'static) -> Self {
-        Self { name: name.into(), group: None, nice: None, affinity: None, at: 0, program: Box::new(program) }
+        Self {
+            name: name.into(),
+            group: None,
+            nice: None,
+            affinity: None,
+            at: 0,
+            program: Box::new(program),
+        }
     }
 
     /// In this group.
     pub fn group(self, group: Group) -> Self {
-        Self { group: Some(group), ..self }
+        Self {
+            group: Some(group),
+            ..self
+        }
     }
 
     /// With this nice value.
     pub fn nice(self, nice: i32) -> Self {
-        Self { nice: Some(nice), ..self }
+        Self {
+            nice: Some(nice),
+            ..self
+        }
     }
 }
 
 /// What arrives from outside, whether or not anybody is ready for it: an open loop.
 pub trait Source: Send {
-    /// The next item, when it comes (not before the last), and the queue that it goes into; `None` when that was all. `rng` is the
-    /// source's own.
+    /// The next item, when it comes (not before the last), and the queue that it goes into; `None`
+    /// when that was all. `rng` is the source's own.
     fn next(&mut self, rng: &mut Rng) -> Option<(u64, Object, Item)>;
 }
 
@@ -190,15 +212,27 @@ pub enum Happening {
     HigherClass(u32, u64),
     /// An interrupt takes so much of a CPU's time, ns.
     Interrupt(u32, u64),
-    /// A policy, by place, is replaced by another version of it: the number of that in [`crate::Config::versions`].
+    /// A policy, by place, is replaced by another version of it: the number of that in
+    /// [`crate::Config::versions`].
     Upgrade(usize, usize),
 }
 
 pub(crate) enum Thing {
-    Semaphore { count: u64, waiters: VecDeque<u32> },
-    Barrier { of: u32, waiters: Vec<u32> },
-    Queue { items: VecDeque<Item>, waiters: VecDeque<u32> },
-    Condition { waiters: VecDeque<(u32, Object)> },
+    Semaphore {
+        count: u64,
+        waiters: VecDeque<u32>,
+    },
+    Barrier {
+        of: u32,
+        waiters: Vec<u32>,
+    },
+    Queue {
+        items: VecDeque<Item>,
+        waiters: VecDeque<u32>,
+    },
+    Condition {
+        waiters: VecDeque<(u32, Object)>,
+    },
 }
 
 /// A workload, as it is before it begins.
@@ -224,22 +258,33 @@ impl World {
 
     /// A semaphore with so many. With 1 it is a mutex.
     pub fn semaphore(&mut self, count: u64) -> Object {
-        self.thing(Thing::Semaphore { count, waiters: VecDeque::new() })
+        self.thing(Thing::Semaphore {
+            count,
+            waiters: VecDeque::new(),
+        })
     }
 
     /// A barrier for so many tasks; at least 1.
     pub fn barrier(&mut self, of: u32) -> Object {
-        self.thing(Thing::Barrier { of: of.max(1), waiters: Vec::new() })
+        self.thing(Thing::Barrier {
+            of: of.max(1),
+            waiters: Vec::new(),
+        })
     }
 
     /// A queue of items, without a limit.
     pub fn queue(&mut self) -> Object {
-        self.thing(Thing::Queue { items: VecDeque::new(), waiters: VecDeque::new() })
+        self.thing(Thing::Queue {
+            items: VecDeque::new(),
+            waiters: VecDeque::new(),
+        })
     }
 
     /// A condition.
     pub fn condition(&mut self) -> Object {
-        self.thing(Thing::Condition { waiters: VecDeque::new() })
+        self.thing(Thing::Condition {
+            waiters: VecDeque::new(),
+        })
     }
 
     /// A group, by name; the same for the same name.
@@ -251,7 +296,8 @@ impl World {
         }) as u32)
     }
 
-    /// Adds a task. Tasks are numbered from 0 as they are added; children of [`Op::Fork`] come after them.
+    /// Adds a task. Tasks are numbered from 0 as they are added; children of [`Op::Fork`] come
+    /// after them.
     pub fn task(&mut self, task: Spawn) -> TaskRef {
         self.tasks.push(task);
         TaskRef(self.tasks.len() as u32 - 1)

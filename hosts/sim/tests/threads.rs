@@ -9,7 +9,12 @@ use baton_sim::world::World;
 fn ran(spec: &str, ms: u64) -> Result<Vec<GroupRan>, String> {
     let mut world = World::new();
     workloads::build(spec, 1, 1, &mut world).unwrap();
-    let plan = Plan { seed: 1, duration: ms * 1_000_000, speed: Speed::calibrate(), align: 4_000_000 };
+    let plan = Plan {
+        seed: 1,
+        duration: ms * 1_000_000,
+        speed: Speed::calibrate(),
+        align: 4_000_000,
+    };
     let mut begun = 0;
     let groups = run(world, plan, |begin| begun = begin);
     assert!(begun > 0 && begun.is_multiple_of(4_000_000));
@@ -18,20 +23,33 @@ fn ran(spec: &str, ms: u64) -> Result<Vec<GroupRan>, String> {
 
 #[test]
 fn what_ends_is_counted_to_the_last() {
-    // Each of 3 senders has 2 messages for each of 3 receivers. They have their time even on a busy machine.
+    // Each of 3 senders has 2 messages for each of 3 receivers. They have their time even on a busy
+    // machine.
     let groups = ran("hackbench:groups=1,fds=3,loops=2,work=1us", 3_000).unwrap();
-    let counted: Vec<_> = groups.iter().map(|group| (&*group.name, group.done, group.responses.count())).collect();
+    let counted: Vec<_> = groups
+        .iter()
+        .map(|group| (&*group.name, group.done, group.responses.count()))
+        .collect();
     assert_eq!(counted, [("hackbench", 18, 18)]);
 }
 
 #[test]
 fn a_round_computes_what_it_says() {
-    // How long that takes is the machine's. At the end a round may be under way, and the one before it not counted yet.
+    // How long that takes is the machine's. At the end a round may be under way, and the one before
+    // it not counted yet.
     let check = |spec: &str, of_a_round: u64| {
         let group = &ran(spec, 400).unwrap()[0];
-        assert!(group.done > 0 && group.responses.count() >= group.done, "{spec}: {group:?}");
+        assert!(
+            group.done > 0 && group.responses.count() >= group.done,
+            "{spec}: {group:?}"
+        );
         let rounds = of_a_round * group.done..=of_a_round * (group.done + 2);
-        assert!(rounds.contains(&group.computed), "{spec}: {} rounds, {} ns", group.done, group.computed);
+        assert!(
+            rounds.contains(&group.computed),
+            "{spec}: {} rounds, {} ns",
+            group.done,
+            group.computed
+        );
     };
     check("pipe:work=500us", 1_000_000);
     check("forkjoin:threads=2,work=2ms,imbalance=0", 2 * 2_000_000);

@@ -19,7 +19,13 @@ pub(crate) enum Heard {
 impl Arbiter {
     /// The core of an activation.
     pub(crate) fn core_of(&self, slot: u32) -> Option<Cpu> {
-        self.shared.tasks.slot(slot).core.load(Relaxed).checked_sub(1).map(Cpu::new)
+        self.shared
+            .tasks
+            .slot(slot)
+            .core
+            .load(Relaxed)
+            .checked_sub(1)
+            .map(Cpu::new)
     }
 
     pub(crate) fn is_parked(&self, slot: u32) -> bool {
@@ -29,12 +35,22 @@ impl Arbiter {
     /// A thread becomes an activation.
     pub(crate) fn join(&self, all: &mut All, slot: u32, leader: u32) -> Heard {
         let state = self.shared.tasks.slot(slot);
-        let at = all.processes.iter().position(|process| process.leader == leader).unwrap_or(all.processes.len());
+        let at = all
+            .processes
+            .iter()
+            .position(|process| process.leader == leader)
+            .unwrap_or(all.processes.len());
         if state.is_member.load(Relaxed) || at == MOST {
             return Heard::Refused;
         }
         if at == all.processes.len() {
-            all.processes.push(Process { leader, wanted: [0; LEVELS], members: Vec::new(), able: 0, target: 0 });
+            all.processes.push(Process {
+                leader,
+                wanted: [0; LEVELS],
+                members: Vec::new(),
+                able: 0,
+                target: 0,
+            });
         }
         if all.processes[at].members.len() == MOST {
             return Heard::Refused;
@@ -75,7 +91,14 @@ impl Arbiter {
     pub(crate) fn evict(&self, ctx: &Ctx<'_>, all: &mut All, slot: u32) {
         if let Some(cpu) = self.core_of(slot) {
             self.take(all, slot);
-            self.tell(ctx, slot, Reply::Reclaim { cpu: cpu.number() as u32, within: 0 });
+            self.tell(
+                ctx,
+                slot,
+                Reply::Reclaim {
+                    cpu: cpu.number() as u32,
+                    within: 0,
+                },
+            );
         }
     }
 
@@ -87,13 +110,20 @@ impl Arbiter {
     /// A task is gone.
     pub(crate) fn leave(&self, ctx: &Ctx<'_>, slot: u32) {
         let mut all = self.shared.all.lock();
-        let leads = all.processes.iter().position(|process| process.leader == slot);
-        let ended = leads.map(|at| all.processes.swap_remove(at).members).unwrap_or_default();
+        let leads = all
+            .processes
+            .iter()
+            .position(|process| process.leader == slot);
+        let ended = leads
+            .map(|at| all.processes.swap_remove(at).members)
+            .unwrap_or_default();
         let is_member = self.shared.tasks.slot(slot).is_member.load(Relaxed);
         if !is_member && leads.is_none() {
             return;
         }
-        all.processes.iter_mut().for_each(|process| process.members.retain(|&member| member != slot));
+        all.processes
+            .iter_mut()
+            .for_each(|process| process.members.retain(|&member| member != slot));
         for member in ended.into_iter().chain([slot]) {
             self.take(&mut all, member);
             let state = self.shared.tasks.slot(member);
@@ -103,17 +133,25 @@ impl Arbiter {
         self.settle(ctx, &mut all, None);
     }
 
-    /// Brings cores to whom they belong: after anything that has changed that. `here`: a task that runs, and where.
+    /// Brings cores to whom they belong: after anything that has changed that. `here`: a task that
+    /// runs, and where.
     pub(crate) fn settle(&self, ctx: &Ctx<'_>, all: &mut All, here: Option<&Task>) {
         for cpu in self.topology.cpus() {
             let core = &all.cores[cpu.index()];
-            if let Some(holder) = core.holder.filter(|_| core.due != 0 && core.due <= ctx.now()) {
+            if let Some(holder) = core
+                .holder
+                .filter(|_| core.due != 0 && core.due <= ctx.now())
+            {
                 self.take(all, holder);
                 // One CPU is sent for; the others' turns end by themselves.
                 let _ = ctx.kick(cpu, Kick::Preempt);
             }
         }
-        let online = self.topology.cpus().filter(|&cpu| ctx.is_online(cpu)).count();
+        let online = self
+            .topology
+            .cpus()
+            .filter(|&cpu| ctx.is_online(cpu))
+            .count();
         let grantable = online - self.reserved.min(online.saturating_sub(1));
         for process in &mut all.processes {
             let late = |slot: u32| self.core_of(slot).is_none() && !self.is_parked(slot);
@@ -126,7 +164,12 @@ impl Arbiter {
         for at in 0..all.processes.len() {
             self.grant(ctx, all, at, grantable, here);
         }
-        let next = all.cores.iter().map(|core| core.due).filter(|&due| due != 0).min();
+        let next = all
+            .cores
+            .iter()
+            .map(|core| core.due)
+            .filter(|&due| due != 0)
+            .min();
         if let Some(due) = next {
             ctx.arm_timer(due.saturating_sub(ctx.now()));
         }
@@ -134,7 +177,10 @@ impl Arbiter {
 
     /// The cores of a process that stay.
     fn held(&self, all: &All, at: usize) -> u32 {
-        let stays = |slot: &&u32| self.core_of(**slot).is_some_and(|cpu| all.cores[cpu.index()].due == 0);
+        let stays = |slot: &&u32| {
+            self.core_of(**slot)
+                .is_some_and(|cpu| all.cores[cpu.index()].due == 0)
+        };
         all.processes[at].members.iter().filter(stays).count() as u32
     }
 
@@ -143,21 +189,45 @@ impl Arbiter {
         let mut held = self.held(all, at);
         for cpu in self.topology.cpus() {
             let core = &all.cores[cpu.index()];
-            let Some(holder) = core.holder.filter(|slot| all.processes[at].members.contains(slot)) else { continue };
+            let Some(holder) = core
+                .holder
+                .filter(|slot| all.processes[at].members.contains(slot))
+            else {
+                continue;
+            };
             if core.due == 0 && held > all.processes[at].target {
                 held -= 1;
                 all.cores[cpu.index()].due = ctx.now().saturating_add(self.within.max(1));
-                self.tell(ctx, holder, Reply::Reclaim { cpu: cpu.number() as u32, within: self.within });
+                self.tell(
+                    ctx,
+                    holder,
+                    Reply::Reclaim {
+                        cpu: cpu.number() as u32,
+                        within: self.within,
+                    },
+                );
             }
         }
     }
 
-    /// Gives activations of a process the cores that it is to have, of those that are nobody's: who runs, the one that it runs on; else the last.
-    fn grant(&self, ctx: &Ctx<'_>, all: &mut All, at: usize, grantable: usize, here: Option<&Task>) {
+    /// Gives activations of a process the cores that it is to have, of those that are nobody's: who
+    /// runs, the one that it runs on; else the last.
+    fn grant(
+        &self,
+        ctx: &Ctx<'_>,
+        all: &mut All,
+        at: usize,
+        grantable: usize,
+        here: Option<&Task>,
+    ) {
         let mut held = self.held(all, at);
         for index in 0..all.processes[at].members.len() {
             let slot = all.processes[at].members[index];
-            let granted = all.cores.iter().filter(|core| core.holder.is_some()).count();
+            let granted = all
+                .cores
+                .iter()
+                .filter(|core| core.holder.is_some())
+                .count();
             if held >= all.processes[at].target || granted >= grantable {
                 return;
             }
@@ -168,7 +238,9 @@ impl Arbiter {
                 fits && all.cores[cpu.index()].holder.is_none()
             };
             let found = own.into_iter().chain(last).find(is_free);
-            let Some(cpu) = found.filter(|_| self.is_parked(slot)) else { continue };
+            let Some(cpu) = found.filter(|_| self.is_parked(slot)) else {
+                continue;
+            };
             let state = self.shared.tasks.slot(slot);
             state.is_parked.store(false, Relaxed);
             state.core.store(cpu.number() as u32 + 1, Relaxed);
@@ -178,14 +250,22 @@ impl Arbiter {
                 let _ = all.ready.push_back(baton);
                 let _ = ctx.kick(cpu, Kick::Preempt);
             }
-            self.tell(ctx, slot, Reply::Granted { cpu: cpu.number() as u32 });
+            self.tell(
+                ctx,
+                slot,
+                Reply::Granted {
+                    cpu: cpu.number() as u32,
+                },
+            );
         }
     }
 }
 
 /// The process of a leader or an activation wants so many cores at a level.
 pub(crate) fn request(processes: &mut [Process], slot: u32, level: u8, cores: u32) -> Heard {
-    let process = processes.iter_mut().find(|process| process.leader == slot || process.members.contains(&slot));
+    let process = processes
+        .iter_mut()
+        .find(|process| process.leader == slot || process.members.contains(&slot));
     match process.and_then(|process| process.wanted.get_mut(usize::from(level))) {
         None => Heard::Refused,
         Some(wanted) if *wanted == cores => Heard::Same,
@@ -222,10 +302,20 @@ mod tests {
 
     #[test]
     fn a_request_that_is_repeated_changes_nothing() {
-        let process = |leader, members| Process { leader, wanted: [0; LEVELS], members, able: 0, target: 0 };
+        let process = |leader, members| Process {
+            leader,
+            wanted: [0; LEVELS],
+            members,
+            able: 0,
+            target: 0,
+        };
         let mut processes = [process(1, vec![2, 3]), process(4, vec![4])];
         let mut check = |slot, level, cores, expected| {
-            assert_eq!(request(&mut processes, slot, level, cores), expected, "{slot} wants {cores} at {level}");
+            assert_eq!(
+                request(&mut processes, slot, level, cores),
+                expected,
+                "{slot} wants {cores} at {level}"
+            );
         };
         check(1, 0, 2, Heard::Changed);
         // Whoever of the process says it.
@@ -235,6 +325,9 @@ mod tests {
         check(2, 0, 0, Heard::Changed);
         check(4, LEVELS as u8, 1, Heard::Refused);
         check(5, 0, 1, Heard::Refused);
-        assert_eq!(processes.map(|process| process.wanted[..2].to_vec()), [[0, 2], [2, 0]]);
+        assert_eq!(
+            processes.map(|process| process.wanted[..2].to_vec()),
+            [[0, 2], [2, 0]]
+        );
     }
 }

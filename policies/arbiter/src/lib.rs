@@ -1,21 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `arbiter`: processes ask for cores, and schedule their own user-level threads on them. After Arachne's core arbiter (Qin et al., OSDI '18), as
-//! Enoki has it (sections 4.2.4 and 5.6).
+//! `arbiter`: processes ask for cores, and schedule their own user-level threads on them. After
+//! Arachne's core arbiter (Qin et al., OSDI '18), as Enoki has it (sections 4.2.4 and 5.6).
 //!
-//! 1. A process has *activations*: threads of which each runs on a core of its own, or waits for one, asleep. It says which ones they are, and how
-//!    many cores it wants at each of eight levels (`Hint`).
-//! 2. Cores are granted level by level, 0 first; within a level one at a time, round the processes, so that they have equally many, up to what
-//!    each wants and has activations for. Who is granted a core is told so, and wakes up on its CPU.
-//! 3. A core that is for another process is reclaimed with notice: its activation is told, and gives it back (it parks) within `within` (10 ms).
-//!    If it does not, the core is taken: the activation is a plain task until it parks.
-//! 4. Everyone else is a plain task. They wait in one queue, first in, first out, each for a slice (`slice`, 20 ms). Theirs are the CPUs that are
-//!    nobody's cores: `shared` (1), where the machine has more than these, and what no process wants.
+//! 1. A process has *activations*: threads of which each runs on a core of its own, or waits for
+//!    one, asleep. It says which ones they are, and how many cores it wants at each of eight levels
+//!    (`Hint`).
+//! 2. Cores are granted level by level, 0 first; within a level one at a time, round the processes,
+//!    so that they have equally many, up to what each wants and has activations for. Who is granted
+//!    a core is told so, and wakes up on its CPU.
+//! 3. A core that is for another process is reclaimed with notice: its activation is told, and
+//!    gives it back (it parks) within `within` (10 ms). If it does not, the core is taken: the
+//!    activation is a plain task until it parks.
+//! 4. Everyone else is a plain task. They wait in one queue, first in, first out, each for a slice
+//!    (`slice`, 20 ms). Theirs are the CPUs that are nobody's cores: `shared` (1), where the
+//!    machine has more than these, and what no process wants.
 //! 5. A core whose activation sleeps is lent to plain tasks, until that wakes up.
-//! 6. A plain task that can run on cores only takes turns with the activation there, of `turn` (4 ms): nobody waits for ever. Meanwhile that may run on a CPU that has nothing.
-//! 7. An activation that ends, leaves the policy, or may not use its CPU any more, and a CPU that goes offline, give the core back. With
-//!    its leader a process ends to be one.
+//! 6. A plain task that can run on cores only takes turns with the activation there, of `turn` (4
+//!    ms): nobody waits for ever. Meanwhile that may run on a CPU that has nothing.
+//! 7. An activation that ends, leaves the policy, or may not use its CPU any more, and a CPU that
+//!    goes offline, give the core back. With its leader a process ends to be one.
 //!
-//! All CPUs take one lock, and who finds no idle CPU looks at the state of each: for machines of some dozens of CPUs.
+//! All CPUs take one lock, and who finds no idle CPU looks at the state of each: for machines of
+//! some dozens of CPUs.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -26,8 +32,8 @@ mod messages;
 
 use alloc::{sync::Arc, vec::Vec};
 use baton::{
-    runqueue::Fifo, Cpu, Ctx, Env, Events, Hints, Kick, Lock, PerTask, Pick, Placement, Refusal, Schedulable,
-    Scheduler, Task, Topology, Upgrade, Wake, DEFAULT_SLICE,
+    runqueue::Fifo, Cpu, Ctx, Env, Events, Hints, Kick, Lock, PerTask, Pick, Placement, Refusal,
+    Schedulable, Scheduler, Task, Topology, Upgrade, Wake, DEFAULT_SLICE,
 };
 use core::sync::atomic::{AtomicBool, AtomicU32};
 use cores::Heard;
@@ -36,7 +42,8 @@ pub use messages::{Hint, Reply};
 
 /// Levels of requests.
 pub const LEVELS: usize = 8;
-/// Processes that there can be, and activations of one. Who says [`Hint::Join`] beyond that is refused.
+/// Processes that there can be, and activations of one. Who says [`Hint::Join`] beyond that is
+/// refused.
 pub const MOST: usize = 64;
 
 /// A CPU.
@@ -107,7 +114,8 @@ pub struct Arbiter {
 }
 
 impl Arbiter {
-    /// A task waits for a CPU: after a wakeup (`woken`), its CPU looks by itself if it is free; else its CPU is just choosing who is next.
+    /// A task waits for a CPU: after a wakeup (`woken`), its CPU looks by itself if it is free;
+    /// else its CPU is just choosing who is next.
     fn put(&self, ctx: &Ctx<'_>, task: &Task, baton: Schedulable, woken: bool) {
         let mut all = self.shared.all.lock();
         let core = self.core_of(task.slot);
@@ -138,11 +146,20 @@ impl Arbiter {
         }
     }
 
-    /// The CPU that is to look for a plain task: one that has nothing, or an activation's whose turn is over for one that just came.
+    /// The CPU that is to look for a plain task: one that has nothing, or an activation's whose
+    /// turn is over for one that just came.
     fn room(&self, ctx: &Ctx<'_>, all: &All, task: &Task, woken: bool) -> Option<Cpu> {
-        let near = || self.topology.near(task.cpu).iter().copied().filter(|&cpu| ctx.may_run(task, cpu));
+        let near = || {
+            self.topology
+                .near(task.cpu)
+                .iter()
+                .copied()
+                .filter(|&cpu| ctx.may_run(task, cpu))
+        };
         let free = |granted: bool| {
-            near().find(|cpu| all.cores[cpu.index()].free && all.cores[cpu.index()].holder.is_some() == granted)
+            near().find(|cpu| {
+                all.cores[cpu.index()].free && all.cores[cpu.index()].holder.is_some() == granted
+            })
         };
         let turn = || near().find(|cpu| !all.cores[cpu.index()].turned);
         let bound = || turn().filter(|_| woken && !self.has_shared(ctx, all, task.slot));
@@ -152,13 +169,27 @@ impl Arbiter {
     /// May the task run on a CPU that is nobody's core?
     fn has_shared(&self, ctx: &Ctx<'_>, all: &All, slot: u32) -> bool {
         let is_shared = |cpu: Cpu| all.cores[cpu.index()].holder.is_none() && ctx.is_online(cpu);
-        self.topology.cpus().any(|cpu| is_shared(cpu) && ctx.slot_may_run(slot, cpu))
+        self.topology
+            .cpus()
+            .any(|cpu| is_shared(cpu) && ctx.slot_may_run(slot, cpu))
     }
 
     /// For a CPU that has nothing: an activation whose CPU is a plain task's for a turn.
-    fn displaced(&self, ctx: &Ctx<'_>, all: &mut All, cpu: Cpu, prev: Option<&Task>) -> Option<Schedulable> {
-        let waits = |slot: u32| self.core_of(slot).is_none_or(|core| all.cores[core.index()].turned);
-        let found = all.ready.iter().find(|&slot| prev.is_none() && ctx.slot_may_run(slot, cpu) && waits(slot));
+    fn displaced(
+        &self,
+        ctx: &Ctx<'_>,
+        all: &mut All,
+        cpu: Cpu,
+        prev: Option<&Task>,
+    ) -> Option<Schedulable> {
+        let waits = |slot: u32| {
+            self.core_of(slot)
+                .is_none_or(|core| all.cores[core.index()].turned)
+        };
+        let found = all
+            .ready
+            .iter()
+            .find(|&slot| prev.is_none() && ctx.slot_may_run(slot, cpu) && waits(slot));
         found.and_then(|slot| all.ready.remove(slot))
     }
 
@@ -166,15 +197,25 @@ impl Arbiter {
     fn next(&self, ctx: &Ctx<'_>, all: &mut All, cpu: Cpu, prev: Option<&Task>) -> Pick {
         let fits = |slot: u32| ctx.slot_may_run(slot, cpu);
         let Some(holder) = all.cores[cpu.index()].holder else {
-            return match all.plain.pop_where(fits).or_else(|| self.displaced(ctx, all, cpu, prev)) {
-                Some(task) => Pick::Run { task, slice: self.slice },
+            return match all
+                .plain
+                .pop_where(fits)
+                .or_else(|| self.displaced(ctx, all, cpu, prev))
+            {
+                Some(task) => Pick::Run {
+                    task,
+                    slice: self.slice,
+                },
                 None if prev.is_some() => Pick::Keep { slice: self.slice },
                 None => Pick::Nothing,
             };
         };
         let slice = self.turn;
         if !all.cores[cpu.index()].turned {
-            let bound = all.plain.iter().find(|&slot| fits(slot) && !self.has_shared(ctx, all, slot));
+            let bound = all
+                .plain
+                .iter()
+                .find(|&slot| fits(slot) && !self.has_shared(ctx, all, slot));
             if let Some(task) = bound.and_then(|slot| all.plain.remove(slot)) {
                 all.cores[cpu.index()].turned = true;
                 return Pick::Run { task, slice };
@@ -205,7 +246,10 @@ impl Hints for Arbiter {
         let mut all = self.shared.all.lock();
         let (heard, tag) = match hint {
             Hint::Join { leader } => (self.join(&mut all, from.slot, leader.slot()), 1),
-            Hint::Request { level, cores } => (cores::request(&mut all.processes, from.slot, level, cores), 2),
+            Hint::Request { level, cores } => (
+                cores::request(&mut all.processes, from.slot, level, cores),
+                2,
+            ),
             Hint::Park {} => (self.park(&mut all, from.slot), 3),
         };
         match heard {
@@ -229,9 +273,19 @@ impl Upgrade for Arbiter {
     fn reregister_init(env: &Env<'_>, shared: Kept) -> Result<Self, baton::Error> {
         env.known_options(&["shared", "within", "turn", "slice"])?;
         let reserved = env.number("shared", 1)? as usize;
-        let (within, turn) = (env.duration("within", 10_000_000)?, env.duration("turn", 4_000_000)?);
+        let (within, turn) = (
+            env.duration("within", 10_000_000)?,
+            env.duration("turn", 4_000_000)?,
+        );
         let slice = env.duration("slice", DEFAULT_SLICE)?;
-        Ok(Self { shared, topology: env.topology().clone(), reserved, within, turn, slice })
+        Ok(Self {
+            shared,
+            topology: env.topology().clone(),
+            reserved,
+            within,
+            turn,
+            slice,
+        })
     }
 }
 
@@ -240,20 +294,46 @@ impl Scheduler for Arbiter {
     const EVENTS: Events = Events::NONE;
 
     fn new(env: &Env<'_>) -> Result<Self, baton::Error> {
-        let cores = env.topology().cpus().map(|_| Core { holder: None, due: 0, free: true, turned: false }).collect();
-        let all = All { plain: env.fifo(), ready: env.fifo(), cores, processes: Vec::new() };
-        Self::reregister_init(env, Kept { all: Arc::new(Lock::new(all)), tasks: env.per_task() })
+        let cores = env
+            .topology()
+            .cpus()
+            .map(|_| Core {
+                holder: None,
+                due: 0,
+                free: true,
+                turned: false,
+            })
+            .collect();
+        let all = All {
+            plain: env.fifo(),
+            ready: env.fifo(),
+            cores,
+            processes: Vec::new(),
+        };
+        Self::reregister_init(
+            env,
+            Kept {
+                all: Arc::new(Lock::new(all)),
+                tasks: env.per_task(),
+            },
+        )
     }
 
     fn select_task_rq(&self, ctx: &Ctx<'_>, task: &Task, wake: &Wake) -> Placement {
         let mut all = self.shared.all.lock();
-        let core = self.core_of(task.slot).filter(|&cpu| ctx.may_run(task, cpu));
+        let core = self
+            .core_of(task.slot)
+            .filter(|&cpu| ctx.may_run(task, cpu));
         let claimed = if let Some(cpu) = core {
             core.filter(|_| ctx.claim_idle(cpu))
         } else {
             let idle = |granted: bool| {
-                let mut idle = ctx.idle_for(&self.topology, wake).filter(|&cpu| ctx.may_run(task, cpu));
-                idle.find(|&cpu| all.cores[cpu.index()].holder.is_some() == granted && ctx.claim_idle(cpu))
+                let mut idle = ctx
+                    .idle_for(&self.topology, wake)
+                    .filter(|&cpu| ctx.may_run(task, cpu));
+                idle.find(|&cpu| {
+                    all.cores[cpu.index()].holder.is_some() == granted && ctx.claim_idle(cpu)
+                })
             };
             idle(false).or_else(|| idle(true))
         };
@@ -308,7 +388,9 @@ impl Scheduler for Arbiter {
 
     fn task_dequeued(&self, _: &Ctx<'_>, task: &Task) -> Option<Schedulable> {
         let mut all = self.shared.all.lock();
-        all.ready.remove(task.slot).or_else(|| all.plain.remove(task.slot))
+        all.ready
+            .remove(task.slot)
+            .or_else(|| all.plain.remove(task.slot))
     }
 
     fn task_departed(&self, ctx: &Ctx<'_>, task: &Task) -> Option<Schedulable> {
@@ -323,7 +405,9 @@ impl Scheduler for Arbiter {
 
     fn task_affinity_changed(&self, ctx: &Ctx<'_>, task: &Task) {
         let mut all = self.shared.all.lock();
-        let is_wrong = self.core_of(task.slot).is_some_and(|cpu| !ctx.may_run(task, cpu));
+        let is_wrong = self
+            .core_of(task.slot)
+            .is_some_and(|cpu| !ctx.may_run(task, cpu));
         if is_wrong {
             self.evict(ctx, &mut all, task.slot);
         }

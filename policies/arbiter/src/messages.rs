@@ -6,7 +6,8 @@ baton::message! {
     pub enum Hint, version 1 {
         /// I am an activation of the process whose leader that thread is, and wait for a core.
         Join {
-            /// A thread of the process, the same for all its activations; it may be the sender. When it ends, there are no activations any more.
+            /// A thread of the process, the same for all its activations; it may be the sender.
+            /// When it ends, there are no activations any more.
             leader: baton::Thread,
         } = 1,
         /// By a leader or an activation: the process wants so many cores at that level.

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `central`: one queue for the machine, first in, first out; latency first. After ghOSt's SOL, without the agent and the CPU that it needs.
+//! `central`: one queue for the machine, first in, first out; latency first. After ghOSt's SOL,
+//! without the agent and the CPU that it needs.
 //!
-//! 1. A waking or new task goes to an idle CPU, the nearest to where it ran last, and one of an idle core before an idle SMT
-//!    sibling. If no CPU is idle, it waits at the end of the queue.
+//! 1. A waking or new task goes to an idle CPU, the nearest to where it ran last, and one of an
+//!    idle core before an idle SMT sibling. If no CPU is idle, it waits at the end of the queue.
 //! 2. A CPU that has nothing to run takes the first of the queue that it may run.
-//! 3. A task runs for a slice (`slice`, 20 ms). Then, if another waits that its CPU may run, it goes to the end of the queue.
-//! 4. A CPU that had nothing when it was asked last is sent for whoever comes into the queue: so nobody waits beside it, and what runs there
-//!    is a later policy's, if anyone's, and makes way.
+//! 3. A task runs for a slice (`slice`, 20 ms). Then, if another waits that its CPU may run, it
+//!    goes to the end of the queue.
+//! 4. A CPU that had nothing when it was asked last is sent for whoever comes into the queue: so
+//!    nobody waits beside it, and what runs there is a later policy's, if anyone's, and makes way.
 //!
-//! All CPUs take one lock, and who finds no idle CPU looks at the state of each: for machines of some dozens of CPUs.
+//! All CPUs take one lock, and who finds no idle CPU looks at the state of each: for machines of
+//! some dozens of CPUs.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -16,8 +19,8 @@ extern crate alloc;
 
 use alloc::sync::Arc;
 use baton::{
-    runqueue::Fifo, Cpu, Ctx, Env, Events, Kick, Lock, PerCpu, Pick, Placement, Refusal, Schedulable, Scheduler, Task,
-    Topology, Upgrade, Wake, DEFAULT_SLICE,
+    runqueue::Fifo, Cpu, Ctx, Env, Events, Kick, Lock, PerCpu, Pick, Placement, Refusal,
+    Schedulable, Scheduler, Task, Topology, Upgrade, Wake, DEFAULT_SLICE,
 };
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -25,7 +28,8 @@ use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 #[derive(Clone)]
 pub struct Kept {
     queue: Arc<Lock<Fifo>>,
-    /// Rule 4: which CPUs had nothing when they were asked last, and have not been sent for since. Read and written with the lock held.
+    /// Rule 4: which CPUs had nothing when they were asked last, and have not been sent for since.
+    /// Read and written with the lock held.
     free: PerCpu<AtomicBool>,
 }
 
@@ -39,13 +43,19 @@ pub struct Central {
 }
 
 impl Central {
-    /// Rules 1 and 4. Where a task has just been put on a CPU's run queue by a wakeup (`woken`), that CPU looks by itself.
+    /// Rules 1 and 4. Where a task has just been put on a CPU's run queue by a wakeup (`woken`),
+    /// that CPU looks by itself.
     #[inline]
     fn put(&self, ctx: &Ctx<'_>, task: &Task, baton: Schedulable, woken: bool) {
         let mut queue = self.shared.queue.lock();
         let _ = queue.push_back(baton);
         let is_free = |cpu: Cpu| self.shared.free[cpu].load(Relaxed) && ctx.may_run(task, cpu);
-        let free = self.topology.near(task.cpu).iter().copied().find(|&cpu| is_free(cpu));
+        let free = self
+            .topology
+            .near(task.cpu)
+            .iter()
+            .copied()
+            .find(|&cpu| is_free(cpu));
         if let Some(cpu) = free {
             self.shared.free[cpu].store(false, Relaxed);
             if cpu != task.cpu || !woken {
@@ -66,7 +76,11 @@ impl Upgrade for Central {
 
     fn reregister_init(env: &Env<'_>, shared: Kept) -> Result<Self, baton::Error> {
         env.known_options(&["slice"])?;
-        Ok(Self { shared, topology: env.topology().clone(), slice: env.duration("slice", DEFAULT_SLICE)? })
+        Ok(Self {
+            shared,
+            topology: env.topology().clone(),
+            slice: env.duration("slice", DEFAULT_SLICE)?,
+        })
     }
 }
 
@@ -76,12 +90,23 @@ impl Scheduler for Central {
 
     fn new(env: &Env<'_>) -> Result<Self, baton::Error> {
         let queue = Arc::new(Lock::new(env.fifo()));
-        Self::reregister_init(env, Kept { queue, free: env.per_cpu(|_| AtomicBool::new(true)) })
+        Self::reregister_init(
+            env,
+            Kept {
+                queue,
+                free: env.per_cpu(|_| AtomicBool::new(true)),
+            },
+        )
     }
 
     fn select_task_rq(&self, ctx: &Ctx<'_>, task: &Task, wake: &Wake) -> Placement {
-        let mut idle = ctx.idle_for(&self.topology, wake).filter(|&cpu| ctx.may_run(task, cpu));
-        Placement::Queue(idle.find(|&cpu| ctx.claim_idle(cpu)).unwrap_or(wake.prev_cpu))
+        let mut idle = ctx
+            .idle_for(&self.topology, wake)
+            .filter(|&cpu| ctx.may_run(task, cpu));
+        Placement::Queue(
+            idle.find(|&cpu| ctx.claim_idle(cpu))
+                .unwrap_or(wake.prev_cpu),
+        )
     }
 
     fn task_new(&self, ctx: &Ctx<'_>, task: &Task, baton: Schedulable) {
@@ -109,7 +134,10 @@ impl Scheduler for Central {
         let first = queue.pop_where(|slot| ctx.slot_may_run(slot, cpu));
         self.shared.free[cpu].store(first.is_none() && prev.is_none(), Relaxed);
         match first {
-            Some(task) => Pick::Run { task, slice: self.slice },
+            Some(task) => Pick::Run {
+                task,
+                slice: self.slice,
+            },
             None if prev.is_some() => Pick::Keep { slice: self.slice },
             None => Pick::Nothing,
         }

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Where the kernel's fair class puts tasks: at wakeup and fork (`select_task_rq_fair`), when a CPU
 //! goes idle (`sched_balance_newidle`), and now and then (`sched_balance_domains`). CFS and EEVDF
-//! share it in the kernel, and so do `cfs_like` and `eevdf_like`. A task's load is its weight: there
-//! are no load averages.
+//! share it in the kernel, and so do `cfs_like` and `eevdf_like`. A task's load is its weight:
+//! there are no load averages.
 
 use alloc::{boxed::Box, vec::Vec};
 use baton::{Cpu, Ctx, Kick, PerCpu, Shared, Task, Topology, Wake};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// The kernel's levels of domains, and how many: the threads of a core, the cores under a last-level
-/// cache, the caches of a node, the nodes of the machine.
+/// The kernel's levels of domains, and how many: the threads of a core, the cores under a
+/// last-level cache, the caches of a node, the nodes of the machine.
 const LEVELS: usize = 4;
 
 /// How much more load than here another group must have, percent (`sd->imbalance_pct`).
@@ -102,7 +102,13 @@ impl Domains {
         }
         let loads = env.per_cpu(|_| Load::new());
         let [cores, caches] = [cores, caches].map(Vec::into_boxed_slice);
-        Self { topology, loads, cores, caches, nodes }
+        Self {
+            topology,
+            loads,
+            cores,
+            caches,
+            nodes,
+        }
     }
 
     /// Weight of the tasks of a CPU.
@@ -140,7 +146,10 @@ impl Domains {
 
     fn sum(&self, group: &[Cpu]) -> Sum {
         let load = group.iter().map(|&cpu| self.load(cpu)).sum();
-        Sum { load, cpus: group.len() as u64 }
+        Sum {
+            load,
+            cpus: group.len() as u64,
+        }
     }
 
     /// The most loaded of these where a task waits.
@@ -163,14 +172,19 @@ impl Domains {
         let mut idle = ctx.idle_for(&self.topology, wake).filter(is_fit);
         let near = || self.topology.near(wake.prev_cpu).iter().copied();
         let least = || near().filter(is_fit).min_by_key(|&cpu| self.load(cpu));
-        idle.find(|&cpu| ctx.claim_idle(cpu)).or_else(least).unwrap_or(wake.prev_cpu)
+        idle.find(|&cpu| ctx.claim_idle(cpu))
+            .or_else(least)
+            .unwrap_or(wake.prev_cpu)
     }
 
     /// A CPU for a woken task: an idle one, which was claimed for it, or else a busy one.
     pub fn for_woken(&self, ctx: &Ctx<'_>, task: &Task, wake: &Wake) -> Result<Cpu, Cpu> {
         // Whichever of the two would be the target (`wake_affine_idle`).
         let prev = wake.prev_cpu;
-        if self.topology.same_llc(wake.waker_cpu, prev) && ctx.may_run(task, prev) && ctx.claim_idle(prev) {
+        if self.topology.same_llc(wake.waker_cpu, prev)
+            && ctx.may_run(task, prev)
+            && ctx.claim_idle(prev)
+        {
             return Ok(prev);
         }
         let target = self.target(ctx, task, wake);
@@ -181,7 +195,8 @@ impl Domains {
     fn target(&self, ctx: &Ctx<'_>, task: &Task, wake: &Wake) -> Cpu {
         let (waker, prev) = (wake.waker_cpu, wake.prev_cpu);
         let is_alone = wake.sync && self.loads[waker].waiting.get() == 0;
-        let is_less = || !ctx.is_idle(prev) && self.load(waker) + u64::from(task.weight()) < self.load(prev);
+        let is_less =
+            || !ctx.is_idle(prev) && self.load(waker) + u64::from(task.weight()) < self.load(prev);
         let pulls = (is_alone || is_less()) && ctx.may_run(task, waker);
         if pulls {
             waker
@@ -193,10 +208,15 @@ impl Domains {
     /// An idle CPU with the target's cache, of an idle core first (`select_idle_sibling`); claimed.
     #[inline(never)]
     fn idle_sibling(&self, ctx: &Ctx<'_>, task: &Task, prev: Cpu, target: Cpu) -> Option<Cpu> {
-        let own = [target, prev].into_iter().filter(|&cpu| self.topology.same_llc(cpu, target));
+        let own = [target, prev]
+            .into_iter()
+            .filter(|&cpu| self.topology.same_llc(cpu, target));
         let is_idle_core = |&cpu: &Cpu| self.topology.core(cpu).iter().all(|&c| ctx.is_idle(c));
-        let order = own.chain(self.same_llc(target).filter(is_idle_core)).chain(self.same_llc(target));
-        let is_idle = |&cpu: &Cpu| ctx.is_idle(cpu) && ctx.may_run(task, cpu) && ctx.claim_idle(cpu);
+        let order = own
+            .chain(self.same_llc(target).filter(is_idle_core))
+            .chain(self.same_llc(target));
+        let is_idle =
+            |&cpu: &Cpu| ctx.is_idle(cpu) && ctx.may_run(task, cpu) && ctx.claim_idle(cpu);
         order.take_while(|_| ctx.any_idle()).find(is_idle)
     }
 
@@ -207,12 +227,16 @@ impl Domains {
             let looked_at = || level.iter().copied().take(NEWLY_IDLE_LOOKS);
             let waits = |&cpu: &Cpu| self.loads[cpu].waiting.get() != 0;
             let first = self.busiest(looked_at());
-            first.into_iter().chain(looked_at().filter(waits)).find_map(&mut take)
+            first
+                .into_iter()
+                .chain(looked_at().filter(waits))
+                .find_map(&mut take)
         })
     }
 
-    /// Balances the domains of a busy CPU that are due (`sched_balance_rq`). `pull` moves one task that fits
-    /// from a CPU's queue to this one's, and gives its weight; `weight` is that of the task in a slot.
+    /// Balances the domains of a busy CPU that are due (`sched_balance_rq`). `pull` moves one task
+    /// that fits from a CPU's queue to this one's, and gives its weight; `weight` is that of the
+    /// task in a slot.
     pub fn balance(
         &self,
         ctx: &Ctx<'_>,
@@ -228,10 +252,16 @@ impl Domains {
             }
             let group = self.group(cpu, level);
             // One CPU balances for its group (`should_we_balance`).
-            if group.iter().any(|&other| other < cpu && ctx.is_online(other)) {
+            if group
+                .iter()
+                .any(|&other| other < cpu && ctx.is_online(other))
+            {
                 continue;
             }
-            let all: u64 = groups.iter().map(|&first| self.group(first, level).len() as u64).sum();
+            let all: u64 = groups
+                .iter()
+                .map(|&first| self.group(first, level).len() as u64)
+                .sum();
             at.due[level].store(ctx.now() + all * BUSY_FACTOR * 1_000_000, Relaxed);
             let Some((busiest, mut imbalance)) = self.imbalance(cpu, level) else {
                 at.failed[level].store(0, Relaxed);
@@ -241,8 +271,11 @@ impl Domains {
             let failed = at.failed[level].load(Relaxed).min(31);
             let mut moved = 0;
             while imbalance > 0 && moved < MOST_MOVED {
-                let fits = |slot| weight(slot) >> failed <= imbalance && ctx.slot_may_run(slot, cpu);
-                let Some(weight) = pull(busiest, &fits) else { break };
+                let fits =
+                    |slot| weight(slot) >> failed <= imbalance && ctx.slot_may_run(slot, cpu);
+                let Some(weight) = pull(busiest, &fits) else {
+                    break;
+                };
                 imbalance = imbalance.saturating_sub(weight);
                 moved += 1;
             }
@@ -254,12 +287,18 @@ impl Domains {
     fn imbalance(&self, cpu: Cpu, level: usize) -> Option<(Cpu, u64)> {
         let local = self.sum(self.group(cpu, level));
         let own = self.group(cpu, level);
-        let others = self.groups(cpu, level).iter().filter(|&first| !own.contains(first));
+        let others = self
+            .groups(cpu, level)
+            .iter()
+            .filter(|&first| !own.contains(first));
         let (mut all, mut most) = (local, None::<(Sum, Cpu)>);
         for &first in others {
             let group = self.group(first, level);
             let sum = self.sum(group);
-            all = Sum { load: all.load + sum.load, cpus: all.cpus + sum.cpus };
+            all = Sum {
+                load: all.load + sum.load,
+                cpus: all.cpus + sum.cpus,
+            };
             let is_more = most.is_none_or(|(most, _)| most.average() < sum.average());
             if let Some(busiest) = self.busiest(group.iter().copied()).filter(|_| is_more) {
                 most = Some((sum, busiest));
@@ -274,13 +313,16 @@ impl Domains {
         Some((busiest, above.min(below)))
     }
 
-    /// The task that runs alone on `cpu`, whose core it shares with another, goes to an idle core, if
-    /// there is one (`need_active_balance`): its CPU is preempted, and [`Domains::pushed`] says where
-    /// to queue it.
+    /// The task that runs alone on `cpu`, whose core it shares with another, goes to an idle core,
+    /// if there is one (`need_active_balance`): its CPU is preempted, and [`Domains::pushed`] says
+    /// where to queue it.
     pub fn spread(&self, ctx: &Ctx<'_>, task: &Task, cpu: Cpu) {
         let siblings = self.topology.core(cpu);
         let is_busy = |&cpu: &Cpu| self.loads[cpu].running.get() != 0;
-        if siblings.len() < 2 || self.loads[cpu].waiting.get() != 0 || !siblings.iter().skip(1).any(is_busy) {
+        if siblings.len() < 2
+            || self.loads[cpu].waiting.get() != 0
+            || !siblings.iter().skip(1).any(is_busy)
+        {
             return;
         }
         let is_whole = |cpu: &Cpu| self.topology.core(*cpu).iter().all(|&c| ctx.is_idle(c));
@@ -308,6 +350,11 @@ impl Domains {
     /// The nearest CPU that a task may use, or else `home`: the kernel will enqueue it anew.
     pub fn for_homeless(&self, ctx: &Ctx<'_>, slot: u32, home: Cpu) -> Cpu {
         let fits = |&cpu: &Cpu| ctx.is_online(cpu) && ctx.slot_may_run(slot, cpu);
-        self.topology.near(home).iter().copied().find(fits).unwrap_or(home)
+        self.topology
+            .near(home)
+            .iter()
+            .copied()
+            .find(fits)
+            .unwrap_or(home)
     }
 }

@@ -7,34 +7,34 @@
 //! 2. Each CPU runs the task of its queue with the lowest vruntime. Its *min_vruntime* follows the
 //!    lowest of its tasks, and never goes back (`update_min_vruntime`); a task that moves keeps its
 //!    distance to it.
-//! 3. Runnable tasks share a period by weight (`sched_slice`): `latency`, or `min_granularity` for each
-//!    where that is more, which no slice is below. The tick preempts a task that has used up its slice,
-//!    and one that has run for `min_granularity` and is further ahead of the first in the queue than a
-//!    slice (`check_preempt_tick`).
-//! 4. A woken task gets at least min_vruntime less half of `latency`; a new task begins a slice behind
-//!    (`place_entity`).
-//! 5. A woken task preempts one that is ahead of it by more than `wakeup_granularity`, less for a heavier
-//!    woken task (`wakeup_preempt_entity`).
-//! 6. A woken task goes to where it ran last, or to its waker's CPU: if the waker is about to sleep and
-//!    alone there, or is less loaded and no CPU is idle (`wake_affine`). From there to an idle CPU with
-//!    the same cache, of an idle core first (`select_idle_sibling`), which is its own at once: nothing
-//!    takes it away while that CPU wakes up (`load_balance` wants two on a run queue). A new task goes to
-//!    the nearest idle core of the machine, else to an idle CPU, or to the least loaded
-//!    (`find_idlest_cpu`).
-//! 7. A CPU that would go idle takes a task from the most loaded that has one for it, with the same cache
-//!    first, then of its node (`newidle_balance`).
-//! 8. A busy CPU balances its domains now and then, each the more seldom the larger it is: threads of a
-//!    core, cores under a cache, caches of a node, nodes (`rebalance_domains`). If another group has 17 %
-//!    more load for each CPU (10 % between threads), it takes tasks of the imbalance's weight, and heavier
-//!    ones when that fails again and again (`detach_tasks`). At each tick, and for a task that is
-//!    preempted or restored, an idle CPU looks for work, if it may run one of the first eight that wait
-//!    (`nohz_balancer_kick`).
-//! 9. A task that shares its core, and waits for no CPU, moves to an idle core with the same balancing
-//!    (`need_active_balance`).
+//! 3. Runnable tasks share a period by weight (`sched_slice`): `latency`, or `min_granularity` for
+//!    each where that is more, which no slice is below. The tick preempts a task that has used up
+//!    its slice, and one that has run for `min_granularity` and is further ahead of the first in
+//!    the queue than a slice (`check_preempt_tick`).
+//! 4. A woken task gets at least min_vruntime less half of `latency`; a new task begins a slice
+//!    behind (`place_entity`).
+//! 5. A woken task preempts one that is ahead of it by more than `wakeup_granularity`, less for a
+//!    heavier woken task (`wakeup_preempt_entity`).
+//! 6. A woken task goes to where it ran last, or to its waker's CPU: if the waker is about to sleep
+//!    and alone there, or is less loaded and no CPU is idle (`wake_affine`). From there to an idle
+//!    CPU with the same cache, of an idle core first (`select_idle_sibling`), which is its own at
+//!    once: nothing takes it away while that CPU wakes up (`load_balance` wants two on a run
+//!    queue). A new task goes to the nearest idle core of the machine, else to an idle CPU, or to
+//!    the least loaded (`find_idlest_cpu`).
+//! 7. A CPU that would go idle takes a task from the most loaded that has one for it, with the same
+//!    cache first, then of its node (`newidle_balance`).
+//! 8. A busy CPU balances its domains now and then, each the more seldom the larger it is: threads
+//!    of a core, cores under a cache, caches of a node, nodes (`rebalance_domains`). If another
+//!    group has 17 % more load for each CPU (10 % between threads), it takes tasks of the
+//!    imbalance's weight, and heavier ones when that fails again and again (`detach_tasks`). At
+//!    each tick, and for a task that is preempted or restored, an idle CPU looks for work, if it
+//!    may run one of the first eight that wait (`nohz_balancer_kick`).
+//! 9. A task that shares its core, and waits for no CPU, moves to an idle core with the same
+//!    balancing (`need_active_balance`).
 //!
-//! The times are 6, 0.75 and 1 ms, and two, three and four times as long on machines of 2, 4 and of 8
-//! CPUs and more. Nothing bounds a wait but the weights: beside a task of nice -20 one of nice 19 waits for
-//! longer than the usual stall limit.
+//! The times are 6, 0.75 and 1 ms, and two, three and four times as long on machines of 2, 4 and of
+//! 8 CPUs and more. Nothing bounds a wait but the weights: beside a task of nice -20 one of nice 19
+//! waits for longer than the usual stall limit.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -43,13 +43,14 @@ extern crate alloc;
 mod domains;
 
 use baton::{
-    runqueue::Tree, weight::NICE_0, Cpu, Ctx, Env, Events, Kick, Lock, PerCpu, PerTask, Pick, Placement, Refusal,
-    Schedulable, Scheduler, Shared, Task, Wake,
+    runqueue::Tree, weight::NICE_0, Cpu, Ctx, Env, Events, Kick, Lock, PerCpu, PerTask, Pick,
+    Placement, Refusal, Schedulable, Scheduler, Shared, Task, Wake,
 };
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use domains::Domains;
 
-/// The queue of one CPU, and the task that runs there: its slot, when it was charged last, and what it had used when it was picked.
+/// The queue of one CPU, and the task that runs there: its slot, when it was charged last, and what
+/// it had used when it was picked.
 struct Queue {
     tasks: Tree,
     curr: Option<(u32, u64, u64)>,
@@ -61,7 +62,8 @@ struct PerCpuState {
     min_vruntime: Shared<u64>,
 }
 
-/// One task. Written in its own calls, which the host never makes two of at once, and by the CPU that takes it.
+/// One task. Written in its own calls, which the host never makes two of at once, and by the CPU
+/// that takes it.
 #[derive(Default)]
 struct TaskState {
     vruntime: Shared<u64>,
@@ -107,8 +109,14 @@ impl TaskState {
     /// Adds what the task has run since it was last charged, and gives its vruntime.
     fn charge(&self, task: &Task) -> u64 {
         self.weight.set(task.weight().into());
-        let ran = task.runtime.saturating_sub(self.charged.swap(task.runtime, Relaxed));
-        self.vruntime.set(self.vruntime.get().wrapping_add(weighted(ran, task.weight().into())));
+        let ran = task
+            .runtime
+            .saturating_sub(self.charged.swap(task.runtime, Relaxed));
+        self.vruntime.set(
+            self.vruntime
+                .get()
+                .wrapping_add(weighted(ran, task.weight().into())),
+        );
         self.vruntime.get()
     }
 }
@@ -122,11 +130,13 @@ impl CfsLike {
         Some(state.vruntime.get().wrapping_add(ran))
     }
 
-    /// The task in `slot` runs on `cpu` from now on, or runs on; it has used `from` ns of CPU time, and
-    /// was charged for them.
+    /// The task in `slot` runs on `cpu` from now on, or runs on; it has used `from` ns of CPU time,
+    /// and was charged for them.
     fn set_curr(&self, ctx: &Ctx<'_>, cpu: Cpu, queue: &mut Queue, slot: u32, from: u64) {
         queue.curr = Some((slot, ctx.now(), from));
-        self.domains.loads[cpu].running.set(self.tasks.slot(slot).weight.get());
+        self.domains.loads[cpu]
+            .running
+            .set(self.tasks.slot(slot).weight.get());
         self.update_min(cpu, queue, Some(self.tasks.slot(slot).vruntime.get()));
     }
 
@@ -138,7 +148,9 @@ impl CfsLike {
 
     /// The slice of the task that runs on `cpu` (rule 3), ns.
     fn slice(&self, cpu: Cpu, queue: &Queue) -> u64 {
-        let period = self.latency.max((queue.tasks.len() as u64 + 1) * self.min_granularity);
+        let period = self
+            .latency
+            .max((queue.tasks.len() as u64 + 1) * self.min_granularity);
         let running = self.domains.loads[cpu].running.get();
         (period * running / self.domains.load(cpu).max(1)).max(self.min_granularity)
     }
@@ -155,8 +167,8 @@ impl CfsLike {
         min.set(later(min.get(), lowest));
     }
 
-    /// Rule 2, second half: brings the vruntime of the task in `slot` to `cpu`. Inlined: a call would
-    /// cost each wakeup 25 instructions.
+    /// Rule 2, second half: brings the vruntime of the task in `slot` to `cpu`. Inlined: a call
+    /// would cost each wakeup 25 instructions.
     #[inline(always)]
     fn settle(&self, slot: u32, cpu: Cpu) -> u64 {
         let state = self.tasks.slot(slot);
@@ -166,14 +178,24 @@ impl CfsLike {
         }
         state.home.set(cpu.number() as u32);
         let min = |cpu: Cpu| self.cpus[cpu].min_vruntime.get();
-        let vruntime = state.vruntime.get().wrapping_sub(min(home)).wrapping_add(min(cpu));
+        let vruntime = state
+            .vruntime
+            .get()
+            .wrapping_sub(min(home))
+            .wrapping_add(min(cpu));
         state.vruntime.set(vruntime);
         vruntime
     }
 
     /// Puts a task into the queue of `cpu`, where its vruntime is `place(vruntime of the task,
     /// min_vruntime)`. Gives how far it is before the task that runs there.
-    fn insert(&self, ctx: &Ctx<'_>, cpu: Cpu, baton: Schedulable, place: impl FnOnce(u64, u64) -> u64) -> Option<i64> {
+    fn insert(
+        &self,
+        ctx: &Ctx<'_>,
+        cpu: Cpu,
+        baton: Schedulable,
+        place: impl FnOnce(u64, u64) -> u64,
+    ) -> Option<i64> {
         let (slot, at) = (baton.slot(), &self.cpus[cpu]);
         let state = self.tasks.slot(slot);
         let vruntime = place(self.settle(slot, cpu), at.min_vruntime.get());
@@ -185,7 +207,8 @@ impl CfsLike {
         }
         let queued = queue.tasks.len();
         let _ = queue.tasks.insert(vruntime, baton);
-        // Not so if it is in another queue already: one that was refused, and queued anew meanwhile.
+        // Not so if it is in another queue already: one that was refused, and queued anew
+        // meanwhile.
         if queue.tasks.len() != queued {
             let (waiting, weight) = (&self.domains.loads[cpu].waiting, state.weight.get());
             state.queued.store(weight, Relaxed);
@@ -229,14 +252,24 @@ impl Scheduler for CfsLike {
 
     fn new(env: &Env<'_>) -> Result<Self, baton::Error> {
         env.known_options(&["latency", "min_granularity", "wakeup_granularity"])?;
-        let queue = || Lock::new(Queue { tasks: env.tree(), curr: None });
+        let queue = || {
+            Lock::new(Queue {
+                tasks: env.tree(),
+                curr: None,
+            })
+        };
         let factor = 1 + u64::from(env.topology().nr_cpus().min(8).ilog2());
         Ok(Self {
-            cpus: env.per_cpu(|_| PerCpuState { queue: queue(), min_vruntime: Shared::new(0) }),
+            cpus: env.per_cpu(|_| PerCpuState {
+                queue: queue(),
+                min_vruntime: Shared::new(0),
+            }),
             tasks: env.per_task(),
             domains: Domains::new(env),
             latency: env.duration("latency", 6_000_000 * factor)?.min(1 << 40),
-            min_granularity: env.duration("min_granularity", 750_000 * factor)?.clamp(1, 1 << 40),
+            min_granularity: env
+                .duration("min_granularity", 750_000 * factor)?
+                .clamp(1, 1 << 40),
             wakeup_granularity: env.duration("wakeup_granularity", 1_000_000 * factor)?,
         })
     }
@@ -249,11 +282,13 @@ impl Scheduler for CfsLike {
             Ok(idle) => idle,
             Err(busy) => return Placement::Queue(busy),
         };
-        // As good as running there: a task alone on a run queue is not taken from it, however long the
-        // CPU takes to wake up.
+        // As good as running there: a task alone on a run queue is not taken from it, however long
+        // the CPU takes to wake up.
         let (state, at) = (self.tasks.of(task), &self.cpus[cpu]);
         state.charge(task);
-        state.vruntime.set(self.placed(self.settle(task.slot, cpu), at.min_vruntime.get()));
+        state
+            .vruntime
+            .set(self.placed(self.settle(task.slot, cpu), at.min_vruntime.get()));
         self.set_curr(ctx, cpu, &mut at.queue.lock(), task.slot, task.runtime);
         Placement::run(cpu)
     }
@@ -265,7 +300,9 @@ impl Scheduler for CfsLike {
         state.home.set(task.cpu.number() as u32);
         let share = self.latency * weight / (self.domains.load(task.cpu) + weight);
         let slice = share.max(self.min_granularity);
-        self.insert(ctx, task.cpu, baton, |_, min| min.wrapping_add(weighted(slice, weight)));
+        self.insert(ctx, task.cpu, baton, |_, min| {
+            min.wrapping_add(weighted(slice, weight))
+        });
     }
 
     fn task_wakeup(&self, ctx: &Ctx<'_>, task: &Task, baton: Schedulable) {
@@ -305,7 +342,9 @@ impl Scheduler for CfsLike {
         let goes_on = |own| first.is_none_or(|(vruntime, _)| before(own, vruntime));
         if let Some((task, _)) = running.filter(|(_, own)| goes_on(*own)) {
             self.set_curr(ctx, cpu, &mut queue, task.slot, task.runtime);
-            return Pick::Keep { slice: self.slice(cpu, &queue) };
+            return Pick::Keep {
+                slice: self.slice(cpu, &queue),
+            };
         }
         let Some(task) = self.taken(cpu, queue.tasks.pop_first()) else {
             self.clear_curr(cpu, &mut queue);
@@ -313,7 +352,10 @@ impl Scheduler for CfsLike {
         };
         let from = self.tasks.slot(task.slot()).charged.load(Relaxed);
         self.set_curr(ctx, cpu, &mut queue, task.slot(), from);
-        Pick::Run { task, slice: self.slice(cpu, &queue) }
+        Pick::Run {
+            task,
+            slice: self.slice(cpu, &queue),
+        }
     }
 
     fn newly_idle(&self, ctx: &Ctx<'_>, cpu: Cpu) -> Option<Schedulable> {
@@ -321,7 +363,13 @@ impl Scheduler for CfsLike {
         let baton = self.domains.newly_idle(cpu, take)?;
         self.settle(baton.slot(), cpu);
         let from = self.tasks.slot(baton.slot()).charged.load(Relaxed);
-        self.set_curr(ctx, cpu, &mut self.cpus[cpu].queue.lock(), baton.slot(), from);
+        self.set_curr(
+            ctx,
+            cpu,
+            &mut self.cpus[cpu].queue.lock(),
+            baton.slot(),
+            from,
+        );
         Some(baton)
     }
 
@@ -343,9 +391,10 @@ impl Scheduler for CfsLike {
 
     fn task_dequeued(&self, _: &Ctx<'_>, task: &Task) -> Option<Schedulable> {
         let home = Cpu::new(self.tasks.of(task).home.get());
-        let remove = |cpu: Cpu| self.taken(cpu, self.cpus[cpu].queue.lock().tasks.remove(task.slot));
-        // One that was refused and is put back while the task is queued anew may leave it in another
-        // queue than was noted.
+        let remove =
+            |cpu: Cpu| self.taken(cpu, self.cpus[cpu].queue.lock().tasks.remove(task.slot));
+        // One that was refused and is put back while the task is queued anew may leave it in
+        // another queue than was noted.
         remove(home).or_else(|| self.domains.topology.cpus().find_map(remove))
     }
 
@@ -364,7 +413,13 @@ impl Scheduler for CfsLike {
         if ran > slice || (is_ahead && ran >= self.min_granularity) {
             let _ = ctx.kick(task.cpu, Kick::Preempt);
         }
-        let can_use = |cpu| queue.tasks.iter().take(8).any(|(_, slot)| ctx.slot_may_run(slot, cpu));
+        let can_use = |cpu| {
+            queue
+                .tasks
+                .iter()
+                .take(8)
+                .any(|(_, slot)| ctx.slot_may_run(slot, cpu))
+        };
         self.domains.offer(ctx, task.cpu, can_use);
     }
 

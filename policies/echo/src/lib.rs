@@ -11,8 +11,8 @@ extern crate alloc;
 
 use alloc::sync::Arc;
 use baton::{
-    runqueue::Fifo, Cpu, Ctx, Env, Events, Hints, Kick, Lock, PerCpu, PerTask, Pick, Placement, Refusal, Schedulable,
-    Scheduler, Shared, Task, Thread, Topology, Upgrade, Wake, DEFAULT_SLICE,
+    runqueue::Fifo, Cpu, Ctx, Env, Events, Hints, Kick, Lock, PerCpu, PerTask, Pick, Placement,
+    Refusal, Schedulable, Scheduler, Shared, Task, Thread, Topology, Upgrade, Wake, DEFAULT_SLICE,
 };
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -93,7 +93,13 @@ impl Echo {
     }
 
     fn rehome(&self, ctx: &Ctx<'_>, baton: Schedulable, from: Cpu) {
-        let cpu = self.topology.near(from).iter().copied().find(|&cpu| ctx.baton_may_run(&baton, cpu)).unwrap_or(from);
+        let cpu = self
+            .topology
+            .near(from)
+            .iter()
+            .copied()
+            .find(|&cpu| ctx.baton_may_run(&baton, cpu))
+            .unwrap_or(from);
         self.put(cpu, baton);
         let _ = ctx.kick(cpu, Kick::Idle);
     }
@@ -118,7 +124,12 @@ impl Hints for Echo {
             }
             Hint::First { thread, yes } => {
                 self.state.tasks.slot(thread.slot()).is_first.set(yes);
-                let _ = ctx.reply::<Self>(from.slot, &Reply::Noted { slot: thread.slot() });
+                let _ = ctx.reply::<Self>(
+                    from.slot,
+                    &Reply::Noted {
+                        slot: thread.slot(),
+                    },
+                );
             }
         }
     }
@@ -133,7 +144,10 @@ impl Upgrade for Echo {
     }
 
     fn reregister_init(env: &Env<'_>, state: State) -> Result<Self, baton::Error> {
-        Ok(Self { state, topology: env.topology().clone() })
+        Ok(Self {
+            state,
+            topology: env.topology().clone(),
+        })
     }
 }
 
@@ -148,12 +162,18 @@ impl Scheduler for Echo {
             tasks: env.per_task(),
             heard: Arc::new(Lock::new(0)),
         };
-        Ok(Self { state, topology: env.topology().clone() })
+        Ok(Self {
+            state,
+            topology: env.topology().clone(),
+        })
     }
 
     fn select_task_rq(&self, ctx: &Ctx<'_>, task: &Task, wake: &Wake) -> Placement {
-        let mut idle = ctx.idle_for(&self.topology, wake).filter(|&cpu| ctx.may_run(task, cpu));
-        idle.find(|&cpu| ctx.claim_idle(cpu)).map_or(Placement::Queue(wake.prev_cpu), Placement::run)
+        let mut idle = ctx
+            .idle_for(&self.topology, wake)
+            .filter(|&cpu| ctx.may_run(task, cpu));
+        idle.find(|&cpu| ctx.claim_idle(cpu))
+            .map_or(Placement::Queue(wake.prev_cpu), Placement::run)
     }
 
     fn task_new(&self, _: &Ctx<'_>, task: &Task, baton: Schedulable) {
@@ -180,8 +200,13 @@ impl Scheduler for Echo {
 
     fn pick_next_task(&self, _: &Ctx<'_>, cpu: Cpu, prev: Option<&Task>) -> Pick {
         match self.state.queues[cpu].lock().pop_front() {
-            Some(task) => Pick::Run { task, slice: DEFAULT_SLICE },
-            None if prev.is_some() => Pick::Keep { slice: DEFAULT_SLICE },
+            Some(task) => Pick::Run {
+                task,
+                slice: DEFAULT_SLICE,
+            },
+            None if prev.is_some() => Pick::Keep {
+                slice: DEFAULT_SLICE,
+            },
             None => Pick::Nothing,
         }
     }
@@ -197,7 +222,12 @@ impl Scheduler for Echo {
     fn task_dequeued(&self, _: &Ctx<'_>, task: &Task) -> Option<Schedulable> {
         let home = Cpu::new(self.state.tasks.of(task).home.load(Relaxed));
         let baton = self.state.queues[home].lock().remove(task.slot);
-        baton.or_else(|| self.state.queues.iter().find_map(|queue| queue.lock().remove(task.slot)))
+        baton.or_else(|| {
+            self.state
+                .queues
+                .iter()
+                .find_map(|queue| queue.lock().remove(task.slot))
+        })
     }
 
     fn cpu_offline(&self, ctx: &Ctx<'_>, cpu: Cpu) {

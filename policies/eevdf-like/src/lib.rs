@@ -1,27 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `eevdf_like`: a model of the kernel's own scheduler, to compare with in the simulator: the fair class of
-//! kernel/sched/fair.c in 7.2, without groups, load averages and slices of a task's own. A task's load is
-//! its weight.
+//! `eevdf_like`: a model of the kernel's own scheduler, to compare with in the simulator: the fair
+//! class of kernel/sched/fair.c in 7.2, without groups, load averages and slices of a task's own. A
+//! task's load is its weight.
 //!
 //! 1. A task's *vruntime* grows by the CPU time that it uses, times 1024, divided by its weight
-//!    (`calc_delta_fair`). *V* of a CPU is the mean of its tasks' vruntimes, by weight (`avg_vruntime`).
-//! 2. A task is *eligible* while its vruntime is not past V. Its *deadline* is a base slice of its own
-//!    virtual time after it began (`update_deadline`).
-//! 3. Each CPU runs, of the eligible tasks, the one with the earliest deadline (`pick_eevdf`). The task that
-//!    runs goes on until its deadline, as long as it is eligible (`RUN_TO_PARITY`); a timer ends its slice
-//!    there (`HRTICK`).
-//! 4. A task that leaves keeps its *lag*, V less its vruntime, within two ticks' worth (`entity_lag`), and
-//!    gets it back where it comes next (`place_entity`), with a whole slice until its deadline; a new one
-//!    begins at V with half a slice.
-//! 5. A task that goes to sleep with a negative lag is still there until it would be eligible, and has no lag
-//!    from then on (`DELAY_DEQUEUE`, `DELAY_ZERO`). Here V does not count it meanwhile.
+//!    (`calc_delta_fair`). *V* of a CPU is the mean of its tasks' vruntimes, by weight
+//!    (`avg_vruntime`).
+//! 2. A task is *eligible* while its vruntime is not past V. Its *deadline* is a base slice of its
+//!    own virtual time after it began (`update_deadline`).
+//! 3. Each CPU runs, of the eligible tasks, the one with the earliest deadline (`pick_eevdf`). The
+//!    task that runs goes on until its deadline, as long as it is eligible (`RUN_TO_PARITY`); a
+//!    timer ends its slice there (`HRTICK`).
+//! 4. A task that leaves keeps its *lag*, V less its vruntime, within two ticks' worth
+//!    (`entity_lag`), and gets it back where it comes next (`place_entity`), with a whole slice
+//!    until its deadline; a new one begins at V with half a slice.
+//! 5. A task that goes to sleep with a negative lag is still there until it would be eligible, and
+//!    has no lag from then on (`DELAY_DEQUEUE`, `DELAY_ZERO`). Here V does not count it meanwhile.
 //! 6. A woken task preempts the one that runs, if it is the next by rule 3 (`wakeup_preempt_fair`).
 //! 7. A task that yields gives up the rest of its slice, if it is eligible (`yield_task_fair`).
-//! 8. Woken and new tasks are placed, and CPUs balanced, as under `cfs_like` (its rules 6 to 9): the kernel
-//!    kept that. A task that moves keeps its lag, and the distance to its deadline.
+//! 8. Woken and new tasks are placed, and CPUs balanced, as under `cfs_like` (its rules 6 to 9):
+//!    the kernel kept that. A task that moves keeps its lag, and the distance to its deadline.
 //!
-//! The base slice is 0.7 ms, and two, three and four times as long on machines of 2, 4 and of 8 CPUs and
-//! more (`get_update_sysctl_factor`).
+//! The base slice is 0.7 ms, and two, three and four times as long on machines of 2, 4 and of 8
+//! CPUs and more (`get_update_sysctl_factor`).
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -34,8 +35,8 @@ mod domains;
 use baton::{
     runqueue::{Queued, Tree},
     weight::NICE_0,
-    Cpu, Ctx, Env, Events, Kick, Lock, PerCpu, PerTask, Pick, Placement, Refusal, Schedulable, Scheduler, Shared, Task,
-    Wake,
+    Cpu, Ctx, Env, Events, Kick, Lock, PerCpu, PerTask, Pick, Placement, Refusal, Schedulable,
+    Scheduler, Shared, Task, Wake,
 };
 use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 use domains::Domains;
@@ -45,15 +46,15 @@ struct Queue {
     tasks: Tree,
     /// Slot of the task that runs, and when it was charged last, ns.
     curr: Option<(u32, u64)>,
-    /// Of the tasks that wait: the sum of weights, and of weight times vruntime less `zero`, which is
-    /// near V (`cfs_rq->sum_w_vruntime`).
+    /// Of the tasks that wait: the sum of weights, and of weight times vruntime less `zero`, which
+    /// is near V (`cfs_rq->sum_w_vruntime`).
     weight: i64,
     sum: i64,
     zero: u64,
 }
 
-/// One task. Written in its own calls, which the host never makes two of at once, and by the CPU that
-/// takes it. What is of a task that waits changes only with the lock of its queue held.
+/// One task. Written in its own calls, which the host never makes two of at once, and by the CPU
+/// that takes it. What is of a task that waits changes only with the lock of its queue held.
 #[derive(Default)]
 struct TaskState {
     vruntime: Shared<u64>,
@@ -67,7 +68,8 @@ struct TaskState {
     charged: AtomicU64,
     /// As of the last charge.
     weight: Shared<u64>,
-    /// Weight and vruntime with which it was queued. Guarded by the lock of the queue that it is in.
+    /// Weight and vruntime with which it was queued. Guarded by the lock of the queue that it is
+    /// in.
     queued_weight: AtomicU64,
     queued_vruntime: AtomicU64,
     /// The CPU that its vruntime and deadline are of; in whose queue it is, if in any.
@@ -99,8 +101,14 @@ impl TaskState {
     /// Adds what the task has run since it was last charged.
     fn charge(&self, task: &Task) {
         self.weight.set(task.weight().into());
-        let ran = task.runtime.saturating_sub(self.charged.swap(task.runtime, Relaxed));
-        self.vruntime.set(self.vruntime.get().wrapping_add(weighted(ran, task.weight().into())));
+        let ran = task
+            .runtime
+            .saturating_sub(self.charged.swap(task.runtime, Relaxed));
+        self.vruntime.set(
+            self.vruntime
+                .get()
+                .wrapping_add(weighted(ran, task.weight().into())),
+        );
     }
 
     /// How far its deadline is from its vruntime.
@@ -116,7 +124,9 @@ impl Queue {
         let key = state.queued_vruntime.load(Relaxed).wrapping_sub(self.zero) as i64;
         let sign = if is_added { 1 } else { -1 };
         // Wrapping, as what was added is taken out again, whatever it was.
-        self.sum = self.sum.wrapping_add(key.wrapping_mul(weight).wrapping_mul(sign));
+        self.sum = self
+            .sum
+            .wrapping_add(key.wrapping_mul(weight).wrapping_mul(sign));
         self.weight += weight * sign;
     }
 }
@@ -153,15 +163,21 @@ impl EevdfLike {
         (average.wrapping_sub(state.vruntime.get()) as i64).clamp(-limit, limit)
     }
 
-    /// Gives a task a vruntime on a CPU, with that lag after it has joined, and a deadline `ahead` of it
-    /// (`place_entity`).
+    /// Gives a task a vruntime on a CPU, with that lag after it has joined, and a deadline `ahead`
+    /// of it (`place_entity`).
     fn place(&self, queue: &mut Queue, now: u64, state: &TaskState, lag: i64, ahead: u64) {
         let average = self.average(queue, now);
-        let running = queue.curr.map_or(0, |(slot, _)| self.tasks.slot(slot).weight.get() as i64);
+        let running = queue
+            .curr
+            .map_or(0, |(slot, _)| self.tasks.slot(slot).weight.get() as i64);
         let load = queue.weight + running;
         let own = state.weight.get() as i64;
         // Its coming moves V by its own lag: what it is placed with is so much more.
-        let lag = if load == 0 { 0 } else { lag.saturating_mul(load + own) / load };
+        let lag = if load == 0 {
+            0
+        } else {
+            lag.saturating_mul(load + own) / load
+        };
         state.vruntime.set(average.wrapping_sub(lag as u64));
         state.deadline.set(state.vruntime.get().wrapping_add(ahead));
     }
@@ -174,7 +190,9 @@ impl EevdfLike {
     /// Begins a new slice, if the last is used up (`update_deadline`).
     fn update_deadline(&self, state: &TaskState) {
         if !before(state.vruntime.get(), state.deadline.get()) {
-            state.deadline.set(state.vruntime.get().wrapping_add(self.virtual_slice(state)));
+            state
+                .deadline
+                .set(state.vruntime.get().wrapping_add(self.virtual_slice(state)));
         }
     }
 
@@ -182,10 +200,15 @@ impl EevdfLike {
     fn first_eligible(&self, queue: &Queue, average: u64) -> Option<u32> {
         let vruntime = |slot| self.tasks.slot(slot).queued_vruntime.load(Relaxed);
         let is_eligible = |slot| !before(average, vruntime(slot));
-        queue.tasks.iter().map(|(_, slot)| slot).find(|&slot| is_eligible(slot))
+        queue
+            .tasks
+            .iter()
+            .map(|(_, slot)| slot)
+            .find(|&slot| is_eligible(slot))
     }
 
-    /// The task that should run next, of those that wait; none if the one that runs goes on (rule 3).
+    /// The task that should run next, of those that wait; none if the one that runs goes on (rule
+    /// 3).
     fn next(&self, queue: &mut Queue, now: u64) -> Option<u32> {
         let average = self.average(queue, now);
         let first = self.first_eligible(queue, average);
@@ -203,7 +226,9 @@ impl EevdfLike {
     /// The task in `slot`, which was charged, runs on `cpu` from now on, or runs on.
     fn set_curr(&self, ctx: &Ctx<'_>, cpu: Cpu, queue: &mut Queue, slot: u32) {
         queue.curr = Some((slot, ctx.now()));
-        self.domains.loads[cpu].running.set(self.tasks.slot(slot).weight.get());
+        self.domains.loads[cpu]
+            .running
+            .set(self.tasks.slot(slot).weight.get());
     }
 
     fn clear_curr(&self, cpu: Cpu, queue: &mut Queue) {
@@ -215,7 +240,8 @@ impl EevdfLike {
     /// (`hrtick_start_fair`), ns. For a task that is alone, too, as another may come.
     fn slice(&self, ctx: &Ctx<'_>, slot: u32) -> u64 {
         let state = self.tasks.slot(slot);
-        let slice = (state.ahead().min(1 << 40) * state.weight.get() / u64::from(NICE_0)).max(1_000);
+        let slice =
+            (state.ahead().min(1 << 40) * state.weight.get() / u64::from(NICE_0)).max(1_000);
         ctx.arm_timer(slice);
         slice
     }
@@ -304,7 +330,9 @@ impl EevdfLike {
             let (lag, ahead) = (self.lag(state, average), state.ahead().min(1 << 40));
             let lag = lag * old as i64 / new as i64;
             state.vruntime.set(average.wrapping_sub(lag as u64));
-            state.deadline.set(state.vruntime.get().wrapping_add(ahead * old / new));
+            state
+                .deadline
+                .set(state.vruntime.get().wrapping_add(ahead * old / new));
         }
         state.charge(task);
         if let Some(curr) = queue.curr.as_mut().filter(|curr| curr.0 == task.slot) {
@@ -320,13 +348,21 @@ impl Scheduler for EevdfLike {
 
     fn new(env: &Env<'_>) -> Result<Self, baton::Error> {
         env.known_options(&["base_slice"])?;
-        let queue = || Queue { tasks: env.tree(), curr: None, weight: 0, sum: 0, zero: 0 };
+        let queue = || Queue {
+            tasks: env.tree(),
+            curr: None,
+            weight: 0,
+            sum: 0,
+            zero: 0,
+        };
         let factor = 1 + u64::from(env.topology().nr_cpus().min(8).ilog2());
         Ok(Self {
             cpus: env.per_cpu(|_| Lock::new(queue())),
             tasks: env.per_task(),
             domains: Domains::new(env),
-            base_slice: env.duration("base_slice", 700_000 * factor)?.clamp(1_000, 1 << 32),
+            base_slice: env
+                .duration("base_slice", 700_000 * factor)?
+                .clamp(1_000, 1 << 32),
         })
     }
 
@@ -338,13 +374,16 @@ impl Scheduler for EevdfLike {
             Ok(idle) => idle,
             Err(busy) => return Placement::Queue(busy),
         };
-        // As good as running there: a task alone on a run queue is not taken from it, however long the
-        // CPU takes to wake up.
+        // As good as running there: a task alone on a run queue is not taken from it, however long
+        // the CPU takes to wake up.
         self.wake(ctx, task, cpu);
         let state = self.tasks.of(task);
         state.protected.set(state.deadline.get());
         self.set_curr(ctx, cpu, &mut self.cpus[cpu].lock(), task.slot);
-        Placement::Run { cpu, slice: self.base_slice }
+        Placement::Run {
+            cpu,
+            slice: self.base_slice,
+        }
     }
 
     fn task_new(&self, ctx: &Ctx<'_>, task: &Task, baton: Schedulable) {
@@ -355,7 +394,13 @@ impl Scheduler for EevdfLike {
         state.lag.store(0, Relaxed);
         state.is_delayed.store(false, Relaxed);
         let mut queue = self.cpus[task.cpu].lock();
-        self.place(&mut queue, ctx.now(), state, 0, self.virtual_slice(state) / 2);
+        self.place(
+            &mut queue,
+            ctx.now(),
+            state,
+            0,
+            self.virtual_slice(state) / 2,
+        );
         self.insert(task.cpu, &mut queue, baton);
     }
 
@@ -431,14 +476,21 @@ impl Scheduler for EevdfLike {
         }
         let next = self.next(&mut queue, ctx.now());
         let Some(slot) = next else {
-            return prev.map_or(Pick::Nothing, |task| Pick::Keep { slice: self.slice(ctx, task.slot) });
+            return prev.map_or(Pick::Nothing, |task| Pick::Keep {
+                slice: self.slice(ctx, task.slot),
+            });
         };
-        let Some((_, baton)) = queue.tasks.remove(slot) else { return Pick::Nothing };
+        let Some((_, baton)) = queue.tasks.remove(slot) else {
+            return Pick::Nothing;
+        };
         let task = self.taken(cpu, &mut queue, baton);
         let state = self.tasks.slot(slot);
         state.protected.set(state.deadline.get());
         self.set_curr(ctx, cpu, &mut queue, slot);
-        Pick::Run { task, slice: self.slice(ctx, slot) }
+        Pick::Run {
+            task,
+            slice: self.slice(ctx, slot),
+        }
     }
 
     fn newly_idle(&self, ctx: &Ctx<'_>, cpu: Cpu) -> Option<Schedulable> {
@@ -476,8 +528,8 @@ impl Scheduler for EevdfLike {
             let (_, baton) = queue.tasks.remove(task.slot)?;
             Some(self.taken(cpu, &mut queue, baton))
         };
-        // One that was refused and is put back while the task is queued anew may leave it in another
-        // queue than was noted.
+        // One that was refused and is put back while the task is queued anew may leave it in
+        // another queue than was noted.
         remove(home).or_else(|| self.domains.topology.cpus().find_map(remove))
     }
 
@@ -492,19 +544,31 @@ impl Scheduler for EevdfLike {
         if !before(state.vruntime.get(), state.protected.get()) {
             let _ = ctx.kick(task.cpu, Kick::Preempt);
         }
-        let can_use = |cpu| queue.tasks.iter().take(8).any(|(_, slot)| ctx.slot_may_run(slot, cpu));
+        let can_use = |cpu| {
+            queue
+                .tasks
+                .iter()
+                .take(8)
+                .any(|(_, slot)| ctx.slot_may_run(slot, cpu))
+        };
         self.domains.offer(ctx, task.cpu, can_use);
     }
 
     fn timer(&self, ctx: &Ctx<'_>, cpu: Cpu) {
         let queue = self.cpus[cpu].lock();
-        let Some((slot, vruntime)) = self.running(&queue, ctx.now()) else { return };
+        let Some((slot, vruntime)) = self.running(&queue, ctx.now()) else {
+            return;
+        };
         let state = self.tasks.slot(slot);
         let left = state.deadline.get().wrapping_sub(vruntime);
         if !queue.tasks.is_empty() && !before(vruntime, state.protected.get()) {
             let _ = ctx.kick(cpu, Kick::Preempt);
         } else {
-            let left = if (left as i64) < 0 { self.virtual_slice(state) } else { left };
+            let left = if (left as i64) < 0 {
+                self.virtual_slice(state)
+            } else {
+                left
+            };
             ctx.arm_timer(left.min(1 << 40) * state.weight.get() / u64::from(NICE_0));
         }
     }

@@ -2,8 +2,8 @@
 //! `faulty`: a policy that misbehaves on demand, to show and test that the host contains it.
 //!
 //! 1. All tasks wait in one first-in first-out queue; a CPU runs the first that it may.
-//! 2. With the option `fault=KIND`, the `after`-th call of the method that fits the kind (2,000) does the wrong thing, once or
-//!    from then on.
+//! 2. With the option `fault=KIND`, the `after`-th call of the method that fits the kind (2,000)
+//!    does the wrong thing, once or from then on.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -13,8 +13,8 @@ mod wrong;
 
 use alloc::vec::Vec;
 use baton::{
-    runqueue::Fifo, Cpu, Ctx, Env, Kick, Lock, PerCpu, Pick, Placement, Refusal, Schedulable, Scheduler, Task,
-    Topology, Wake,
+    runqueue::Fifo, Cpu, Ctx, Env, Kick, Lock, PerCpu, Pick, Placement, Refusal, Schedulable,
+    Scheduler, Task, Topology, Wake,
 };
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use wrong::Fault;
@@ -36,7 +36,8 @@ pub struct Faulty {
     fault: Option<Fault>,
     after: u64,
     calls: AtomicU64,
-    /// Blocks that were hoarded ([`Fault::Hoard`]), by which slices are longer: what it does then depends on how much memory there was.
+    /// Blocks that were hoarded ([`Fault::Hoard`]), by which slices are longer: what it does then
+    /// depends on how much memory there was.
     hoarded: AtomicU64,
 }
 
@@ -93,8 +94,16 @@ impl Scheduler for Faulty {
         if self.is_due(Fault::SelectCpu) {
             return Placement::run(Cpu::new(4_000));
         }
-        let mut idle = self.topology.near(wake.prev_cpu).iter().copied().filter(|&cpu| ctx.may_run(task, cpu));
-        Placement::Queue(idle.find(|&cpu| ctx.claim_idle(cpu)).unwrap_or(wake.prev_cpu))
+        let mut idle = self
+            .topology
+            .near(wake.prev_cpu)
+            .iter()
+            .copied()
+            .filter(|&cpu| ctx.may_run(task, cpu));
+        Placement::Queue(
+            idle.find(|&cpu| ctx.claim_idle(cpu))
+                .unwrap_or(wake.prev_cpu),
+        )
     }
 
     fn task_new(&self, ctx: &Ctx<'_>, task: &Task, baton: Schedulable) {
@@ -180,8 +189,15 @@ impl Scheduler for Faulty {
         // Wrong every other time, so that it is refused and goes on; or always.
         let wrong_now = self.calls.load(Relaxed).is_multiple_of(2);
         let careless = (self.is_due(Fault::NotAllowed) && wrong_now) || self.is_due(Fault::Loop);
-        let task = self.queue.lock().pop_where(|slot| careless != ctx.slot_may_run(slot, cpu));
-        let task = task.or_else(|| self.queue.lock().pop_where(|slot| ctx.slot_may_run(slot, cpu)));
+        let task = self
+            .queue
+            .lock()
+            .pop_where(|slot| careless != ctx.slot_may_run(slot, cpu));
+        let task = task.or_else(|| {
+            self.queue
+                .lock()
+                .pop_where(|slot| ctx.slot_may_run(slot, cpu))
+        });
         let slice = 3_000_000 + self.hoarded.load(Relaxed);
         task.map_or(Pick::Nothing, |task| Pick::Run { task, slice })
     }
@@ -194,7 +210,10 @@ impl Scheduler for Faulty {
                 let _ = self.queue.lock().push_front(baton);
             }
             _ => {
-                let allowed = self.topology.cpus().find(|&cpu| ctx.baton_may_run(&baton, cpu));
+                let allowed = self
+                    .topology
+                    .cpus()
+                    .find(|&cpu| ctx.baton_may_run(&baton, cpu));
                 let _ = self.queue.lock().push_back(baton);
                 if let Some(cpu) = allowed {
                     let _ = ctx.kick(cpu, Kick::Idle);

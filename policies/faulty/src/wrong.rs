@@ -47,7 +47,8 @@ pub enum Fault {
     Forgotten,
     /// Picks nobody any more.
     Stall,
-    /// Answers each pick with a task that may not run there, and after the refusal with the same again.
+    /// Answers each pick with a task that may not run there, and after the refusal with the same
+    /// again.
     Loop,
     /// As [`Fault::Index`], in a timer that it sets as a task wakes up.
     Timer,
@@ -101,7 +102,12 @@ impl Fault {
             "create-recursion" => Self::CreateRecursion,
             "drop" => Self::Drop,
             "drop-recursion" => Self::DropRecursion,
-            _ => return Err(alloc::format!("there is no fault {name}: see policies/faulty/src/wrong.rs").into()),
+            _ => {
+                return Err(alloc::format!(
+                    "there is no fault {name}: see policies/faulty/src/wrong.rs"
+                )
+                .into())
+            }
         })
     }
 }
@@ -152,7 +158,8 @@ pub fn hoard() -> u64 {
     blocks
 }
 
-/// Goes deeper with each call, and never comes back; what it keeps on the stack is used, so that no loop is made of it.
+/// Goes deeper with each call, and never comes back; what it keeps on the stack is used, so that no
+/// loop is made of it.
 #[inline(never)]
 #[allow(unconditional_recursion, reason = "it is the point")]
 pub fn recursion(n: u64) -> u64 {
@@ -185,7 +192,8 @@ pub fn kept_lock(lock: &Lock<u64>) {
     core::mem::forget(lock.lock());
 }
 
-/// Takes two locks in the order that the other CPU does not, after a wait for the other to have its first.
+/// Takes two locks in the order that the other CPU does not, after a wait for the other to have its
+/// first.
 pub fn cycle(locks: &[Lock<u64>; 2], waiting_with: &[AtomicU64; 2], cpu: Cpu) {
     let own = cpu.index() & 1;
     let mut first = locks[own].lock();

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `fifo`: one first-in first-out queue for each CPU.
 //!
-//! 1. A waking or new task goes to an idle CPU, the nearest to where it ran last, and one of an idle core before an idle SMT
-//!    sibling; a task woken by one that is about to sleep takes the waker's CPU instead. If no CPU is idle it stays where it
-//!    ran last.
+//! 1. A waking or new task goes to an idle CPU, the nearest to where it ran last, and one of an
+//!    idle core before an idle SMT sibling; a task woken by one that is about to sleep takes the
+//!    waker's CPU instead. If no CPU is idle it stays where it ran last.
 //! 2. There it waits at the end of that CPU's queue.
-//! 3. A CPU runs the first of its queue, for a slice (`slice`, 20 ms). At the end of the slice the task goes to the end of the
-//!    queue.
+//! 3. A CPU runs the first of its queue, for a slice (`slice`, 20 ms). At the end of the slice the
+//!    task goes to the end of the queue.
 //! 4. Queues are never evened out.
 #![no_std]
 #![forbid(unsafe_code)]
 
 use baton::{
-    runqueue::Fifo, Cpu, Ctx, Env, Events, Lock, PerCpu, PerTask, Pick, Placement, Refusal, Schedulable, Scheduler,
-    Task, Wake, DEFAULT_SLICE,
+    runqueue::Fifo, Cpu, Ctx, Env, Events, Lock, PerCpu, PerTask, Pick, Placement, Refusal,
+    Schedulable, Scheduler, Task, Wake, DEFAULT_SLICE,
 };
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -33,23 +33,34 @@ impl PerCpuFifo {
         let _ = self.queues[task.cpu].lock().push_back(baton);
     }
 
-    /// Its CPU has gone, or it may not use it any more: to the nearest that will do. If there is none, the kernel will enqueue it
-    /// anew.
+    /// Its CPU has gone, or it may not use it any more: to the nearest that will do. If there is
+    /// none, the kernel will enqueue it anew.
     fn rehome(&self, ctx: &Ctx<'_>, baton: Schedulable) {
         let home = Cpu::new(self.home.slot(baton.slot()).load(Relaxed));
-        let cpu = self.near.near(home).iter().copied().find(|&cpu| ctx.baton_may_run(&baton, cpu)).unwrap_or(home);
-        self.home.slot(baton.slot()).store(cpu.number() as u32, Relaxed);
+        let cpu = self
+            .near
+            .near(home)
+            .iter()
+            .copied()
+            .find(|&cpu| ctx.baton_may_run(&baton, cpu))
+            .unwrap_or(home);
+        self.home
+            .slot(baton.slot())
+            .store(cpu.number() as u32, Relaxed);
         let _ = self.queues[cpu].lock().push_back(baton);
         // A CPU that is busy will come to it by itself.
         let _ = ctx.kick(cpu, baton::Kick::Idle);
     }
 
-    /// The nearest idle CPU, or else the one where the task ran last. Apart from the rest, so that the other wakeups need no
-    /// registers for it.
+    /// The nearest idle CPU, or else the one where the task ran last. Apart from the rest, so that
+    /// the other wakeups need no registers for it.
     #[inline(never)]
     fn idle_cpu(&self, ctx: &Ctx<'_>, task: &Task, wake: &Wake) -> Placement {
-        let mut idle = ctx.idle_for(&self.near, wake).filter(|&cpu| ctx.may_run(task, cpu));
-        idle.find(|&cpu| ctx.claim_idle(cpu)).map_or(Placement::Queue(wake.prev_cpu), Placement::run)
+        let mut idle = ctx
+            .idle_for(&self.near, wake)
+            .filter(|&cpu| ctx.may_run(task, cpu));
+        idle.find(|&cpu| ctx.claim_idle(cpu))
+            .map_or(Placement::Queue(wake.prev_cpu), Placement::run)
     }
 }
 
@@ -96,7 +107,10 @@ impl Scheduler for PerCpuFifo {
 
     fn pick_next_task(&self, _: &Ctx<'_>, cpu: Cpu, prev: Option<&Task>) -> Pick {
         match self.queues[cpu].lock().pop_front() {
-            Some(task) => Pick::Run { task, slice: self.slice },
+            Some(task) => Pick::Run {
+                task,
+                slice: self.slice,
+            },
             None if prev.is_some() => Pick::Keep { slice: self.slice },
             None => Pick::Nothing,
         }
@@ -112,8 +126,13 @@ impl Scheduler for PerCpuFifo {
     fn task_dequeued(&self, _: &Ctx<'_>, task: &Task) -> Option<Schedulable> {
         let home = Cpu::new(self.home.of(task).load(Relaxed));
         let baton = self.queues[home].lock().remove(task.slot);
-        // One that was refused and is put back while the task is queued anew may leave it in another queue than was noted.
-        baton.or_else(|| self.queues.iter().find_map(|queue| queue.lock().remove(task.slot)))
+        // One that was refused and is put back while the task is queued anew may leave it in
+        // another queue than was noted.
+        baton.or_else(|| {
+            self.queues
+                .iter()
+                .find_map(|queue| queue.lock().remove(task.slot))
+        })
     }
 
     fn cpu_offline(&self, ctx: &Ctx<'_>, cpu: Cpu) {

@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `locality`: threads that use the same data share a CPU, and its caches. Which those are the application says by hints. After Enoki
-//! (section 4.2.3).
+//! `locality`: threads that use the same data share a CPU, and its caches. Which those are the
+//! application says by hints. After Enoki (section 4.2.3).
 //!
 //! 1. One first-in first-out queue for each CPU. Who runs has `slice` (20 ms).
-//! 2. A thread without a group wakes up where its waker is, if that is about to sleep; else on an idle CPU, the nearest to where it ran last, and
-//!    one of an idle core before an idle SMT sibling; if no CPU is idle it stays there.
-//! 3. A hint puts a thread into a group of the sender's, by a number of the sender's choice, or takes it out (0). A group has a home: as its
-//!    first thread comes, of the CPUs that this may use the one that is home to the fewest groups.
+//! 2. A thread without a group wakes up where its waker is, if that is about to sleep; else on an
+//!    idle CPU, the nearest to where it ran last, and one of an idle core before an idle SMT
+//!    sibling; if no CPU is idle it stays there.
+//! 3. A hint puts a thread into a group of the sender's, by a number of the sender's choice, or
+//!    takes it out (0). A group has a home: as its first thread comes, of the CPUs that this may
+//!    use the one that is home to the fewest groups.
 //! 4. A thread of a group wakes up at its home, and waits there even if other CPUs are idle.
-//! 5. But not where `crowd` (4) others wait already, nor where it may not run: then, for this time, rule 2.
-//! 6. A CPU that has nothing to run takes from another's queue, the longest first, who may run there and is not of a group; of a group only
-//!    from where more than `crowd` wait.
-//! 7. Groups of a CPU that goes offline get another home. A sender's groups last as long as they have threads.
+//! 5. But not where `crowd` (4) others wait already, nor where it may not run: then, for this time,
+//!    rule 2.
+//! 6. A CPU that has nothing to run takes from another's queue, the longest first, who may run
+//!    there and is not of a group; of a group only from where more than `crowd` wait.
+//! 7. Groups of a CPU that goes offline get another home. A sender's groups last as long as they
+//!    have threads.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -19,8 +23,8 @@ extern crate alloc;
 
 use alloc::{sync::Arc, vec::Vec};
 use baton::{
-    runqueue::Fifo, Cpu, Ctx, Env, Events, Hints, Kick, Lock, PerCpu, PerTask, Pick, Placement, Refusal, Schedulable,
-    Scheduler, Shared, Task, Thread, Topology, Upgrade, Wake, DEFAULT_SLICE,
+    runqueue::Fifo, Cpu, Ctx, Env, Events, Hints, Kick, Lock, PerCpu, PerTask, Pick, Placement,
+    Refusal, Schedulable, Scheduler, Shared, Task, Thread, Topology, Upgrade, Wake, DEFAULT_SLICE,
 };
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -38,7 +42,8 @@ baton::message! {
 baton::message! {
     /// What the policy answers.
     pub enum Reply, version 1 {
-        /// Where it wakes up from now on, if it may run there: the group's home; or -1: it is of no group, or there are as many as there can be.
+        /// Where it wakes up from now on, if it may run there: the group's home; or -1: it is of no
+        /// group, or there are as many as there can be.
         Home { cpu: i32 } = 1,
     }
 }
@@ -85,14 +90,24 @@ pub struct Locality {
 
 impl Locality {
     fn push(&self, cpu: Cpu, baton: Schedulable) {
-        self.kept.threads.slot(baton.slot()).queue.store(cpu.number() as u32, Relaxed);
+        self.kept
+            .threads
+            .slot(baton.slot())
+            .queue
+            .store(cpu.number() as u32, Relaxed);
         let _ = self.kept.queues[cpu].lock().push_back(baton);
     }
 
     /// Its CPU has gone, or it may not use it any more.
     fn rehome(&self, ctx: &Ctx<'_>, baton: Schedulable) {
         let from = Cpu::new(self.kept.threads.slot(baton.slot()).queue.load(Relaxed));
-        let cpu = self.topology.near(from).iter().copied().find(|&cpu| ctx.baton_may_run(&baton, cpu)).unwrap_or(from);
+        let cpu = self
+            .topology
+            .near(from)
+            .iter()
+            .copied()
+            .find(|&cpu| ctx.baton_may_run(&baton, cpu))
+            .unwrap_or(from);
         self.push(cpu, baton);
         let _ = ctx.kick(cpu, Kick::Idle);
     }
@@ -100,23 +115,51 @@ impl Locality {
     /// The home of a thread's group.
     fn home(&self, slot: u32) -> Option<Cpu> {
         let place = self.kept.threads.slot(slot).group.get().checked_sub(1)?;
-        self.kept.homes.get(place as usize).map(|home| Cpu::new(home.get()))
+        self.kept
+            .homes
+            .get(place as usize)
+            .map(|home| Cpu::new(home.get()))
     }
 
     /// Of those CPUs the one that is home to the fewest groups.
     fn quietest(&self, groups: &[Group], fits: impl Fn(&Cpu) -> bool) -> u32 {
-        let live = || groups.iter().zip(&*self.kept.homes).filter(|(group, _)| group.threads > 0);
-        let fit = self.topology.cpus().filter(fits).map(|cpu| cpu.number() as u32);
-        fit.min_by_key(|&cpu| live().filter(|(_, home)| home.get() == cpu).count()).unwrap_or(0)
+        let live = || {
+            groups
+                .iter()
+                .zip(&*self.kept.homes)
+                .filter(|(group, _)| group.threads > 0)
+        };
+        let fit = self
+            .topology
+            .cpus()
+            .filter(fits)
+            .map(|cpu| cpu.number() as u32);
+        fit.min_by_key(|&cpu| live().filter(|(_, home)| home.get() == cpu).count())
+            .unwrap_or(0)
     }
 
-    /// The place of a sender's group of this number, which is made for the thread in that slot if there is none.
-    fn find(&self, ctx: &Ctx<'_>, groups: &mut [Group], owner: u32, number: u32, slot: u32) -> Option<usize> {
-        let is_it = |group: &Group| group.threads > 0 && (group.owner, group.number) == (owner, number);
+    /// The place of a sender's group of this number, which is made for the thread in that slot if
+    /// there is none.
+    fn find(
+        &self,
+        ctx: &Ctx<'_>,
+        groups: &mut [Group],
+        owner: u32,
+        number: u32,
+        slot: u32,
+    ) -> Option<usize> {
+        let is_it =
+            |group: &Group| group.threads > 0 && (group.owner, group.number) == (owner, number);
         groups.iter().position(is_it).or_else(|| {
             let free = groups.iter().position(|group| group.threads == 0)?;
-            self.kept.homes[free].set(self.quietest(groups, |&cpu| ctx.is_online(cpu) && ctx.slot_may_run(slot, cpu)));
-            groups[free] = Group { owner, number, threads: 0 };
+            self.kept.homes[free].set(self.quietest(groups, |&cpu| {
+                ctx.is_online(cpu) && ctx.slot_may_run(slot, cpu)
+            }));
+            groups[free] = Group {
+                owner,
+                number,
+                threads: 0,
+            };
             Some(free)
         })
     }
@@ -149,7 +192,11 @@ impl Hints for Locality {
     fn hint(&self, ctx: &Ctx<'_>, from: &Task, hint: Hint) {
         let Hint::Group { thread, group } = hint;
         let mut groups = self.kept.groups.lock();
-        let place = if group == 0 { None } else { self.find(ctx, &mut groups, from.pid, group, thread.slot()) };
+        let place = if group == 0 {
+            None
+        } else {
+            self.find(ctx, &mut groups, from.pid, group, thread.slot())
+        };
         self.join(&mut groups, thread.slot(), place);
         drop(groups);
         let cpu = self.home(thread.slot()).map_or(-1, Cpu::number);
@@ -168,8 +215,16 @@ impl Upgrade for Locality {
 
     fn reregister_init(env: &Env<'_>, kept: Kept) -> Result<Self, baton::Error> {
         env.known_options(&["slice", "crowd"])?;
-        let (slice, crowd) = (env.duration("slice", DEFAULT_SLICE)?, env.number("crowd", 4)? as usize);
-        Ok(Self { kept, topology: env.topology().clone(), slice, crowd })
+        let (slice, crowd) = (
+            env.duration("slice", DEFAULT_SLICE)?,
+            env.number("crowd", 4)? as usize,
+        );
+        Ok(Self {
+            kept,
+            topology: env.topology().clone(),
+            slice,
+            crowd,
+        })
     }
 }
 
@@ -190,13 +245,20 @@ impl Scheduler for Locality {
     fn select_task_rq(&self, ctx: &Ctx<'_>, task: &Task, wake: &Wake) -> Placement {
         let home = self.home(task.slot).filter(|&home| ctx.may_run(task, home));
         if let Some(home) = home.filter(|&home| self.kept.queues[home].lock().len() < self.crowd) {
-            return if ctx.claim_idle(home) { Placement::run(home) } else { Placement::Queue(home) };
+            return if ctx.claim_idle(home) {
+                Placement::run(home)
+            } else {
+                Placement::Queue(home)
+            };
         }
         if wake.sync && (wake.waker_cpu == wake.prev_cpu || ctx.may_run(task, wake.waker_cpu)) {
             return Placement::Queue(wake.waker_cpu);
         }
-        let mut idle = ctx.idle_for(&self.topology, wake).filter(|&cpu| ctx.may_run(task, cpu));
-        idle.find(|&cpu| ctx.claim_idle(cpu)).map_or(Placement::Queue(wake.prev_cpu), Placement::run)
+        let mut idle = ctx
+            .idle_for(&self.topology, wake)
+            .filter(|&cpu| ctx.may_run(task, cpu));
+        idle.find(|&cpu| ctx.claim_idle(cpu))
+            .map_or(Placement::Queue(wake.prev_cpu), Placement::run)
     }
 
     fn task_new(&self, _: &Ctx<'_>, task: &Task, baton: Schedulable) {
@@ -221,7 +283,10 @@ impl Scheduler for Locality {
 
     fn pick_next_task(&self, _: &Ctx<'_>, cpu: Cpu, prev: Option<&Task>) -> Pick {
         match self.kept.queues[cpu].lock().pop_front() {
-            Some(task) => Pick::Run { task, slice: self.slice },
+            Some(task) => Pick::Run {
+                task,
+                slice: self.slice,
+            },
             None if prev.is_some() => Pick::Keep { slice: self.slice },
             None => Pick::Nothing,
         }
@@ -231,13 +296,20 @@ impl Scheduler for Locality {
         let length = |&other: &Cpu| self.kept.queues[other].lock().len();
         let longest = |level: &[Cpu]| level.iter().copied().max_by_key(length);
         // Each look takes a lock: the nearest 64 of each level.
-        let levels = self.topology.levels(cpu).map(|all| &all[..all.len().min(64)]).into_iter();
-        levels.flat_map(|level| longest(level).into_iter().chain(level.iter().copied())).find_map(|from| {
-            let mut queue = self.kept.queues[from].lock();
-            let is_crowded = queue.len() > self.crowd;
-            let may_go = |slot: u32| is_crowded || self.kept.threads.slot(slot).group.get() == 0;
-            queue.pop_where(|slot| may_go(slot) && ctx.slot_may_run(slot, cpu))
-        })
+        let levels = self
+            .topology
+            .levels(cpu)
+            .map(|all| &all[..all.len().min(64)])
+            .into_iter();
+        levels
+            .flat_map(|level| longest(level).into_iter().chain(level.iter().copied()))
+            .find_map(|from| {
+                let mut queue = self.kept.queues[from].lock();
+                let is_crowded = queue.len() > self.crowd;
+                let may_go =
+                    |slot: u32| is_crowded || self.kept.threads.slot(slot).group.get() == 0;
+                queue.pop_where(|slot| may_go(slot) && ctx.slot_may_run(slot, cpu))
+            })
     }
 
     fn pick_refused(&self, ctx: &Ctx<'_>, baton: Schedulable, why: Refusal) {
@@ -249,7 +321,12 @@ impl Scheduler for Locality {
     fn task_dequeued(&self, _: &Ctx<'_>, task: &Task) -> Option<Schedulable> {
         let queue = Cpu::new(self.kept.threads.of(task).queue.load(Relaxed));
         let baton = self.kept.queues[queue].lock().remove(task.slot);
-        baton.or_else(|| self.kept.queues.iter().find_map(|queue| queue.lock().remove(task.slot)))
+        baton.or_else(|| {
+            self.kept
+                .queues
+                .iter()
+                .find_map(|queue| queue.lock().remove(task.slot))
+        })
     }
 
     fn task_departed(&self, ctx: &Ctx<'_>, task: &Task) -> Option<Schedulable> {
@@ -263,13 +340,20 @@ impl Scheduler for Locality {
 
     fn cpu_offline(&self, ctx: &Ctx<'_>, cpu: Cpu) {
         let groups = self.kept.groups.lock();
-        for home in self.kept.homes.iter().filter(|home| home.get() == cpu.number() as u32) {
+        for home in self
+            .kept
+            .homes
+            .iter()
+            .filter(|home| home.get() == cpu.number() as u32)
+        {
             home.set(self.quietest(&groups, |&cpu| ctx.is_online(cpu)));
         }
         drop(groups);
         let waiting = self.kept.queues[cpu].lock().len();
         let first = |_| self.kept.queues[cpu].lock().pop_front();
-        (0..waiting).filter_map(first).for_each(|baton| self.rehome(ctx, baton));
+        (0..waiting)
+            .filter_map(first)
+            .for_each(|baton| self.rehome(ctx, baton));
     }
 }
 

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `relay`, version 1: for tests of upgrades, with `relay-v2`, whose state lies differently in memory.
+//! `relay`, version 1: for tests of upgrades, with `relay-v2`, whose state lies differently in
+//! memory.
 //!
-//! 1. One first-in first-out queue for each CPU; a task waits at the end of the queue of the CPU where it ran last.
+//! 1. One first-in first-out queue for each CPU; a task waits at the end of the queue of the CPU
+//!    where it ran last.
 //! 2. Each pick of a task is counted, and the count goes with the task from version to version.
 #![no_std]
 #![forbid(unsafe_code)]
 
 use baton::{
-    runqueue::Fifo, Cpu, Ctx, Env, Kick, Lock, PerCpu, PerTask, Pick, Placement, Refusal, Schedulable, Scheduler, Task,
-    Topology, Upgrade, Wake,
+    runqueue::Fifo, Cpu, Ctx, Env, Kick, Lock, PerCpu, PerTask, Pick, Placement, Refusal,
+    Schedulable, Scheduler, Task, Topology, Upgrade, Wake,
 };
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -66,12 +68,21 @@ pub struct Relay {
 
 impl Relay {
     fn put(&self, cpu: Cpu, baton: Schedulable) {
-        self.shared.home.slot(baton.slot()).store(cpu.number() as u32, Relaxed);
+        self.shared
+            .home
+            .slot(baton.slot())
+            .store(cpu.number() as u32, Relaxed);
         let _ = self.shared.queues[cpu].lock().push_back(baton);
     }
 
     fn rehome(&self, ctx: &Ctx<'_>, baton: Schedulable, from: Cpu) {
-        let cpu = self.topology.near(from).iter().copied().find(|&cpu| ctx.baton_may_run(&baton, cpu)).unwrap_or(from);
+        let cpu = self
+            .topology
+            .near(from)
+            .iter()
+            .copied()
+            .find(|&cpu| ctx.baton_may_run(&baton, cpu))
+            .unwrap_or(from);
         self.put(cpu, baton);
         let _ = ctx.kick(cpu, Kick::Idle);
     }
@@ -86,11 +97,18 @@ impl Upgrade for Relay {
     }
 
     fn reregister_init(env: &Env<'_>, shared: Shared) -> Result<Self, baton::Error> {
-        Ok(Self { shared, topology: env.topology().clone() })
+        Ok(Self {
+            shared,
+            topology: env.topology().clone(),
+        })
     }
 
     fn reregister_convert(env: &Env<'_>, _: &other::Shared) -> Result<Shared, baton::Error> {
-        Ok(Shared { queues: env.per_cpu(|_| Lock::new(env.fifo())), home: env.per_task(), picks: env.per_task() })
+        Ok(Shared {
+            queues: env.per_cpu(|_| Lock::new(env.fifo())),
+            home: env.per_task(),
+            picks: env.per_task(),
+        })
     }
 
     fn reregister_take(&self, older: &other::Shared, slots: u32) -> Result<(), baton::Error> {
@@ -99,8 +117,14 @@ impl Upgrade for Relay {
         }
         for slot in 0..slots {
             let old = older.tasks.slot(slot);
-            self.shared.home.slot(slot).store(old.home.load(Relaxed), Relaxed);
-            self.shared.picks.slot(slot).store(old.picks.load(Relaxed) as u32, Relaxed);
+            self.shared
+                .home
+                .slot(slot)
+                .store(old.home.load(Relaxed), Relaxed);
+            self.shared
+                .picks
+                .slot(slot)
+                .store(old.picks.load(Relaxed) as u32, Relaxed);
         }
         Ok(())
     }
@@ -111,12 +135,27 @@ impl Scheduler for Relay {
 
     fn new(env: &Env<'_>) -> Result<Self, baton::Error> {
         let queues = env.per_cpu(|_| Lock::new(env.fifo()));
-        Self::reregister_init(env, Shared { queues, home: env.per_task(), picks: env.per_task() })
+        Self::reregister_init(
+            env,
+            Shared {
+                queues,
+                home: env.per_task(),
+                picks: env.per_task(),
+            },
+        )
     }
 
     fn select_task_rq(&self, ctx: &Ctx<'_>, task: &Task, wake: &Wake) -> Placement {
-        let mut near = self.topology.near(wake.prev_cpu).iter().copied().filter(|&cpu| ctx.may_run(task, cpu));
-        Placement::Queue(near.find(|&cpu| ctx.claim_idle(cpu)).unwrap_or(wake.prev_cpu))
+        let mut near = self
+            .topology
+            .near(wake.prev_cpu)
+            .iter()
+            .copied()
+            .filter(|&cpu| ctx.may_run(task, cpu));
+        Placement::Queue(
+            near.find(|&cpu| ctx.claim_idle(cpu))
+                .unwrap_or(wake.prev_cpu),
+        )
     }
 
     fn task_new(&self, _: &Ctx<'_>, task: &Task, baton: Schedulable) {
@@ -162,8 +201,14 @@ impl Scheduler for Relay {
     fn task_dequeued(&self, _: &Ctx<'_>, task: &Task) -> Option<Schedulable> {
         let home = Cpu::new(self.shared.home.of(task).load(Relaxed));
         let baton = self.shared.queues[home].lock().remove(task.slot);
-        // One that was refused and is put back while the task is queued anew may leave it in another queue than was noted.
-        baton.or_else(|| self.shared.queues.iter().find_map(|queue| queue.lock().remove(task.slot)))
+        // One that was refused and is put back while the task is queued anew may leave it in
+        // another queue than was noted.
+        baton.or_else(|| {
+            self.shared
+                .queues
+                .iter()
+                .find_map(|queue| queue.lock().remove(task.slot))
+        })
     }
 
     fn cpu_offline(&self, ctx: &Ctx<'_>, cpu: Cpu) {

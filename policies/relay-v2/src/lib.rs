@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `relay`, version 2: for tests of upgrades, with `relay-v1`, whose state lies differently in memory.
+//! `relay`, version 2: for tests of upgrades, with `relay-v1`, whose state lies differently in
+//! memory.
 //!
 //! 1. As version 1.
-//! 2. With the option `fault=KIND`, it goes wrong while it takes the place of another version, or (`late`) at the `after`-th pick
-//!    (100) after that.
+//! 2. With the option `fault=KIND`, it goes wrong while it takes the place of another version, or
+//!    (`late`) at the `after`-th pick (100) after that.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -11,8 +12,8 @@ extern crate alloc;
 
 use alloc::vec::Vec;
 use baton::{
-    runqueue::Fifo, Cpu, Ctx, Env, Kick, Lock, PerCpu, PerTask, Pick, Placement, Refusal, Schedulable, Scheduler, Task,
-    Topology, Upgrade, Wake,
+    runqueue::Fifo, Cpu, Ctx, Env, Kick, Lock, PerCpu, PerTask, Pick, Placement, Refusal,
+    Schedulable, Scheduler, Task, Topology, Upgrade, Wake,
 };
 use core::{
     hint::black_box,
@@ -108,12 +109,22 @@ pub struct Relay {
 
 impl Relay {
     fn put(&self, cpu: Cpu, baton: Schedulable) {
-        self.shared.tasks.slot(baton.slot()).home.store(cpu.number() as u32, Relaxed);
+        self.shared
+            .tasks
+            .slot(baton.slot())
+            .home
+            .store(cpu.number() as u32, Relaxed);
         let _ = self.shared.cpus[cpu].lock().tasks.push_back(baton);
     }
 
     fn rehome(&self, ctx: &Ctx<'_>, baton: Schedulable, from: Cpu) {
-        let cpu = self.topology.near(from).iter().copied().find(|&cpu| ctx.baton_may_run(&baton, cpu)).unwrap_or(from);
+        let cpu = self
+            .topology
+            .near(from)
+            .iter()
+            .copied()
+            .find(|&cpu| ctx.baton_may_run(&baton, cpu))
+            .unwrap_or(from);
         self.put(cpu, baton);
         let _ = ctx.kick(cpu, Kick::Idle);
     }
@@ -123,7 +134,8 @@ fn fault_of(env: &Env<'_>) -> Result<Option<Fault>, baton::Error> {
     env.option("fault").map(Fault::from_name).transpose()
 }
 
-/// Goes deeper with each call, and never comes back; what it keeps on the stack is used, so that no loop is made of it.
+/// Goes deeper with each call, and never comes back; what it keeps on the stack is used, so that no
+/// loop is made of it.
 #[inline(never)]
 #[allow(unconditional_recursion, reason = "it is the point")]
 fn recursion(n: u64) -> u64 {
@@ -136,14 +148,20 @@ impl Upgrade for Relay {
     type Older = other::Shared;
 
     fn reregister_prepare(&self) -> Shared {
-        assert!(self.fault != Some(Fault::PreparePanic), "asked to panic as the state is handed on");
+        assert!(
+            self.fault != Some(Fault::PreparePanic),
+            "asked to panic as the state is handed on"
+        );
         self.shared.clone()
     }
 
     fn reregister_init(env: &Env<'_>, shared: Shared) -> Result<Self, baton::Error> {
         env.known_options(&["fault", "after"])?;
         let fault = fault_of(env)?;
-        assert!(fault != Some(Fault::InitPanic), "asked to panic as it is made");
+        assert!(
+            fault != Some(Fault::InitPanic),
+            "asked to panic as it is made"
+        );
         if fault == Some(Fault::InitLock) {
             black_box(shared.cpus[Cpu::new(0)].lock().picks);
         }
@@ -157,24 +175,43 @@ impl Upgrade for Relay {
             }
         }
         let left = AtomicU64::new(env.number("after", 100)?);
-        Ok(Self { shared, topology: env.topology().clone(), fault, left })
+        Ok(Self {
+            shared,
+            topology: env.topology().clone(),
+            fault,
+            left,
+        })
     }
 
     fn reregister_convert(env: &Env<'_>, _: &other::Shared) -> Result<Shared, baton::Error> {
         let fault = fault_of(env)?;
-        assert!(fault != Some(Fault::ConvertPanic), "asked to panic as the state is converted");
+        assert!(
+            fault != Some(Fault::ConvertPanic),
+            "asked to panic as the state is converted"
+        );
         if fault == Some(Fault::ConvertRefuses) {
             return Err("asked to refuse the state".into());
         }
-        let queue = |_| Lock::new(Queue { picks: 0, tasks: env.fifo() });
-        Ok(Shared { cpus: env.per_cpu(queue), tasks: env.per_task() })
+        let queue = |_| {
+            Lock::new(Queue {
+                picks: 0,
+                tasks: env.fifo(),
+            })
+        };
+        Ok(Shared {
+            cpus: env.per_cpu(queue),
+            tasks: env.per_task(),
+        })
     }
 
     fn reregister_take(&self, older: &other::Shared, slots: u32) -> Result<(), baton::Error> {
         for (own, old) in self.shared.cpus.iter().zip(older.queues.iter()) {
             core::mem::swap(&mut own.lock().tasks, &mut *old.lock());
             // In the middle: one queue has been taken.
-            assert!(self.fault != Some(Fault::TakePanic), "asked to panic as the queues are taken");
+            assert!(
+                self.fault != Some(Fault::TakePanic),
+                "asked to panic as the queues are taken"
+            );
             if self.fault == Some(Fault::TakeDeadlock) {
                 let once = old.lock();
                 black_box((once.len(), old.lock().len()));
@@ -189,7 +226,8 @@ impl Upgrade for Relay {
         for slot in 0..slots {
             let own = self.shared.tasks.slot(slot);
             own.home.store(older.home.slot(slot).load(Relaxed), Relaxed);
-            own.picks.store(older.picks.slot(slot).load(Relaxed).into(), Relaxed);
+            own.picks
+                .store(older.picks.slot(slot).load(Relaxed).into(), Relaxed);
         }
         Ok(())
     }
@@ -200,13 +238,32 @@ impl Scheduler for Relay {
     const VERSION: u32 = 2;
 
     fn new(env: &Env<'_>) -> Result<Self, baton::Error> {
-        let queue = |_| Lock::new(Queue { picks: 0, tasks: env.fifo() });
-        Self::reregister_init(env, Shared { cpus: env.per_cpu(queue), tasks: env.per_task() })
+        let queue = |_| {
+            Lock::new(Queue {
+                picks: 0,
+                tasks: env.fifo(),
+            })
+        };
+        Self::reregister_init(
+            env,
+            Shared {
+                cpus: env.per_cpu(queue),
+                tasks: env.per_task(),
+            },
+        )
     }
 
     fn select_task_rq(&self, ctx: &Ctx<'_>, task: &Task, wake: &Wake) -> Placement {
-        let mut near = self.topology.near(wake.prev_cpu).iter().copied().filter(|&cpu| ctx.may_run(task, cpu));
-        Placement::Queue(near.find(|&cpu| ctx.claim_idle(cpu)).unwrap_or(wake.prev_cpu))
+        let mut near = self
+            .topology
+            .near(wake.prev_cpu)
+            .iter()
+            .copied()
+            .filter(|&cpu| ctx.may_run(task, cpu));
+        Placement::Queue(
+            near.find(|&cpu| ctx.claim_idle(cpu))
+                .unwrap_or(wake.prev_cpu),
+        )
     }
 
     fn task_new(&self, _: &Ctx<'_>, task: &Task, baton: Schedulable) {
@@ -240,7 +297,11 @@ impl Scheduler for Relay {
         match queue.tasks.pop_front() {
             Some(task) => {
                 queue.picks += 1;
-                self.shared.tasks.slot(task.slot()).picks.fetch_add(1, Relaxed);
+                self.shared
+                    .tasks
+                    .slot(task.slot())
+                    .picks
+                    .fetch_add(1, Relaxed);
                 Pick::Run { task, slice: SLICE }
             }
             None if prev.is_some() => Pick::Keep { slice: SLICE },
@@ -258,8 +319,14 @@ impl Scheduler for Relay {
     fn task_dequeued(&self, _: &Ctx<'_>, task: &Task) -> Option<Schedulable> {
         let home = Cpu::new(self.shared.tasks.of(task).home.load(Relaxed));
         let baton = self.shared.cpus[home].lock().tasks.remove(task.slot);
-        // One that was refused and is put back while the task is queued anew may leave it in another queue than was noted.
-        baton.or_else(|| self.shared.cpus.iter().find_map(|queue| queue.lock().tasks.remove(task.slot)))
+        // One that was refused and is put back while the task is queued anew may leave it in
+        // another queue than was noted.
+        baton.or_else(|| {
+            self.shared
+                .cpus
+                .iter()
+                .find_map(|queue| queue.lock().tasks.remove(task.slot))
+        })
     }
 
     fn cpu_offline(&self, ctx: &Ctx<'_>, cpu: Cpu) {

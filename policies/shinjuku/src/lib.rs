@@ -1,23 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `shinjuku`: one queue for the machine, first come, first served, and preemption after microseconds: short requests do not wait for long
-//! ones. After Shinjuku (Kaffes et al., NSDI '19) as Enoki has it (section 4.2.2).
+//! `shinjuku`: one queue for the machine, first come, first served, and preemption after
+//! microseconds: short requests do not wait for long ones. After Shinjuku (Kaffes et al., NSDI '19)
+//! as Enoki has it (section 4.2.2).
 //!
-//! 1. A waking or new task goes to an idle CPU, the nearest to where it ran last, and one of an idle core before an idle SMT
-//!    sibling. If no CPU is idle, it waits at the end of the queue.
+//! 1. A waking or new task goes to an idle CPU, the nearest to where it ran last, and one of an
+//!    idle core before an idle SMT sibling. If no CPU is idle, it waits at the end of the queue.
 //! 2. A CPU that has nothing to run takes the first of the queue that it may run.
-//! 3. Who has run for a slice (`slice`, 10 us; 5 us to 100 us) is preempted, by a timer, if anyone is in the queue, and is *long* until it
-//!    sleeps, or is sent away `patience` times in a row before it had another slice: so that one who would have slept can. Nobody short is
-//!    preempted before; a long one is for anyone in the queue. Where nobody waits no timer is set.
-//! 4. For who comes and has to wait, one CPU makes room: one that had nothing when it was asked last (a later policy's task runs there, if
-//!    any), else one with a long task, or one that has run for a slice. If there is none, a timer is set for the first that will have. There is
-//!    none if the waker says that it is about to sleep, nor for a task bound to one CPU, of whose waker nothing is known: there the next
-//!    who comes looks again, or the tick does.
-//! 5. Long tasks go to the back: they have a queue of their own, which is served where the other is empty, in turns of `turn` (4 ms), kept
-//!    by the tick. So are tasks of positive nice values, from the start.
-//! 6. Nobody waits for ever: a CPU that has picked `patience` (50) tasks of the queue in a row picks the first long one,
-//!    which has a slice then.
+//! 3. Who has run for a slice (`slice`, 10 us; 5 us to 100 us) is preempted, by a timer, if anyone
+//!    is in the queue, and is *long* until it sleeps, or is sent away `patience` times in a row
+//!    before it had another slice: so that one who would have slept can. Nobody short is preempted
+//!    before; a long one is for anyone in the queue. Where nobody waits no timer is set.
+//! 4. For who comes and has to wait, one CPU makes room: one that had nothing when it was asked
+//!    last (a later policy's task runs there, if any), else one with a long task, or one that has
+//!    run for a slice. If there is none, a timer is set for the first that will have. There is none
+//!    if the waker says that it is about to sleep, nor for a task bound to one CPU, of whose waker
+//!    nothing is known: there the next who comes looks again, or the tick does.
+//! 5. Long tasks go to the back: they have a queue of their own, which is served where the other is
+//!    empty, in turns of `turn` (4 ms), kept by the tick. So are tasks of positive nice values,
+//!    from the start.
+//! 6. Nobody waits for ever: a CPU that has picked `patience` (50) tasks of the queue in a row
+//!    picks the first long one, which has a slice then.
 //!
-//! All CPUs take one lock, and who finds no idle CPU looks at the state of each: for machines of some dozens of CPUs.
+//! All CPUs take one lock, and who finds no idle CPU looks at the state of each: for machines of
+//! some dozens of CPUs.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -25,8 +30,8 @@ extern crate alloc;
 
 use alloc::sync::Arc;
 use baton::{
-    runqueue::Fifo, Cpu, Ctx, Env, Events, Kick, Lock, PerCpu, PerTask, Pick, Placement, Refusal, Schedulable,
-    Scheduler, Task, Topology, Upgrade, Wake, DEFAULT_SLICE,
+    runqueue::Fifo, Cpu, Ctx, Env, Events, Kick, Lock, PerCpu, PerTask, Pick, Placement, Refusal,
+    Schedulable, Scheduler, Task, Topology, Upgrade, Wake, DEFAULT_SLICE,
 };
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
@@ -83,12 +88,17 @@ impl Shinjuku {
     /// Puts a task at the end of its queue. True if it is the short ones'.
     fn push(&self, queues: &mut Queues, task: &Task, baton: Schedulable) -> bool {
         let is_short = task.nice <= 0 && self.shared.tasks.of(task).long.load(Relaxed) == 0;
-        let queue = if is_short { &mut queues.short } else { &mut queues.long };
+        let queue = if is_short {
+            &mut queues.short
+        } else {
+            &mut queues.long
+        };
         let _ = queue.push_back(baton);
         is_short
     }
 
-    /// When a CPU can make room (rule 4): 0 if nothing runs there, never if it was sent for already.
+    /// When a CPU can make room (rule 4): 0 if nothing runs there, never if it was sent for
+    /// already.
     fn due(&self, cpu: Cpu) -> u64 {
         let running = &self.shared.running[cpu];
         match (running.sent_for.load(Relaxed), running.since.load(Relaxed)) {
@@ -100,8 +110,15 @@ impl Shinjuku {
 
     /// The CPU that can make room first, and when.
     fn first_due(&self, near: Cpu, fits: impl Fn(Cpu) -> bool) -> Option<(u64, Cpu)> {
-        let cpus = self.topology.near(near).iter().copied().filter(|&cpu| fits(cpu));
-        cpus.map(|cpu| (self.due(cpu), cpu)).min_by_key(|&(due, _)| due).filter(|&(due, _)| due != u64::MAX)
+        let cpus = self
+            .topology
+            .near(near)
+            .iter()
+            .copied()
+            .filter(|&cpu| fits(cpu));
+        cpus.map(|cpu| (self.due(cpu), cpu))
+            .min_by_key(|&(due, _)| due)
+            .filter(|&(due, _)| due != u64::MAX)
     }
 
     /// Has a CPU ask for a task.
@@ -111,15 +128,23 @@ impl Shinjuku {
         let _ = ctx.kick(cpu, Kick::Preempt);
     }
 
-    /// Has a CPU make room for a task that waits: now or, if it is short and `timed`, by a timer. Call with the queues' lock held.
+    /// Has a CPU make room for a task that waits: now or, if it is short and `timed`, by a timer.
+    /// Call with the queues' lock held.
     fn make_room(&self, ctx: &Ctx<'_>, task: &Task, is_short: bool, timed: bool) {
-        let Some((due, cpu)) = self.first_due(task.cpu, |cpu| ctx.may_run(task, cpu)) else { return };
+        let Some((due, cpu)) = self.first_due(task.cpu, |cpu| ctx.may_run(task, cpu)) else {
+            return;
+        };
         // Time passes from one look at the clock to the next.
-        let left = if due != 0 && is_short { due.saturating_sub(ctx.now()) } else { due };
+        let left = if due != 0 && is_short {
+            due.saturating_sub(ctx.now())
+        } else {
+            due
+        };
         match left {
             0 => self.send_for(ctx, cpu),
-            // The timer is that of the CPU which this call is on. What it was set for comes after that, unless it is of a CPU that this
-            // task may not use: then it is late by a slice at most.
+            // The timer is that of the CPU which this call is on. What it was set for comes after
+            // that, unless it is of a CPU that this task may not use: then it is late by a slice at
+            // most.
             left if is_short && timed => ctx.arm_timer(left),
             _ => {}
         }
@@ -146,10 +171,18 @@ impl Shinjuku {
         self.make_room(ctx, task, is_short, true);
     }
 
-    /// Who is next on a CPU, and whether it is of the short ones. `ran` is for how long the task has run that runs there.
-    fn next(&self, ctx: &Ctx<'_>, queues: &mut Queues, cpu: Cpu, ran: Option<u64>) -> Option<(Schedulable, bool)> {
+    /// Who is next on a CPU, and whether it is of the short ones. `ran` is for how long the task
+    /// has run that runs there.
+    fn next(
+        &self,
+        ctx: &Ctx<'_>,
+        queues: &mut Queues,
+        cpu: Cpu,
+        ran: Option<u64>,
+    ) -> Option<(Schedulable, bool)> {
         let fits = |slot: &u32| ctx.slot_may_run(*slot, cpu);
-        // The first alone: else those that may run anywhere would take the place of one that may not.
+        // The first alone: else those that may run anywhere would take the place of one that may
+        // not.
         let is_patient = self.shared.running[cpu].shorts.load(Relaxed) < self.patience;
         let first_long = queues.long.front().filter(|slot| !is_patient && fits(slot));
         if first_long.is_none() {
@@ -178,8 +211,17 @@ impl Upgrade for Shinjuku {
         if !(5_000..=100_000_000).contains(&slice) {
             return Err("a slice is 5us to 100ms; above 100us, short requests wait".into());
         }
-        let (turn, patience) = (env.duration("turn", 4_000_000)?, env.number("patience", 50)?.max(1));
-        Ok(Self { shared, topology: env.topology().clone(), slice, turn, patience })
+        let (turn, patience) = (
+            env.duration("turn", 4_000_000)?,
+            env.number("patience", 50)?.max(1),
+        );
+        Ok(Self {
+            shared,
+            topology: env.topology().clone(),
+            slice,
+            turn,
+            patience,
+        })
     }
 }
 
@@ -188,16 +230,35 @@ impl Scheduler for Shinjuku {
     const EVENTS: Events = Events::TICK;
 
     fn new(env: &Env<'_>) -> Result<Self, baton::Error> {
-        let queues = Arc::new(Lock::new(Queues { short: env.fifo(), long: env.fifo() }));
-        let running =
-            env.per_cpu(|_| Running { since: 0.into(), until: 0.into(), sent_for: false.into(), shorts: 0.into() });
-        Self::reregister_init(env, Kept { queues, running, tasks: env.per_task() })
+        let queues = Arc::new(Lock::new(Queues {
+            short: env.fifo(),
+            long: env.fifo(),
+        }));
+        let running = env.per_cpu(|_| Running {
+            since: 0.into(),
+            until: 0.into(),
+            sent_for: false.into(),
+            shorts: 0.into(),
+        });
+        Self::reregister_init(
+            env,
+            Kept {
+                queues,
+                running,
+                tasks: env.per_task(),
+            },
+        )
     }
 
     fn select_task_rq(&self, ctx: &Ctx<'_>, task: &Task, wake: &Wake) -> Placement {
         self.shared.tasks.of(task).timed.store(!wake.sync, Relaxed);
-        let mut idle = ctx.idle_for(&self.topology, wake).filter(|&cpu| ctx.may_run(task, cpu));
-        Placement::Queue(idle.find(|&cpu| ctx.claim_idle(cpu)).unwrap_or(wake.prev_cpu))
+        let mut idle = ctx
+            .idle_for(&self.topology, wake)
+            .filter(|&cpu| ctx.may_run(task, cpu));
+        Placement::Queue(
+            idle.find(|&cpu| ctx.claim_idle(cpu))
+                .unwrap_or(wake.prev_cpu),
+        )
     }
 
     fn task_new(&self, ctx: &Ctx<'_>, task: &Task, baton: Schedulable) {
@@ -227,7 +288,9 @@ impl Scheduler for Shinjuku {
         let ran = prev.map(|_| now.saturating_sub(running.since.load(Relaxed)));
         let Some((task, is_short)) = self.next(ctx, &mut queues, cpu, ran) else {
             if prev.is_some() {
-                return Pick::Keep { slice: DEFAULT_SLICE };
+                return Pick::Keep {
+                    slice: DEFAULT_SLICE,
+                };
             }
             running.since.store(0, Relaxed);
             return Pick::Nothing;
@@ -235,17 +298,37 @@ impl Scheduler for Shinjuku {
         if let Some(prev) = prev {
             let long = &self.shared.tasks.of(prev).long;
             let had_slice = ran >= Some(self.slice);
-            long.store(if had_slice { self.patience } else { long.load(Relaxed).saturating_sub(1) }, Relaxed);
+            long.store(
+                if had_slice {
+                    self.patience
+                } else {
+                    long.load(Relaxed).saturating_sub(1)
+                },
+                Relaxed,
+            );
         }
         // A long one whose turn it is not makes room at once.
         let has_slice = is_short || running.shorts.load(Relaxed) >= self.patience;
         running.since.store(now, Relaxed);
-        running.until.store(now.wrapping_add(if has_slice { self.slice } else { 0 }), Relaxed);
-        running.shorts.store(if is_short { running.shorts.load(Relaxed) + 1 } else { 0 }, Relaxed);
+        running.until.store(
+            now.wrapping_add(if has_slice { self.slice } else { 0 }),
+            Relaxed,
+        );
+        running.shorts.store(
+            if is_short {
+                running.shorts.load(Relaxed) + 1
+            } else {
+                0
+            },
+            Relaxed,
+        );
         if !queues.short.is_empty() {
             ctx.arm_timer(self.slice);
         }
-        Pick::Run { task, slice: DEFAULT_SLICE }
+        Pick::Run {
+            task,
+            slice: DEFAULT_SLICE,
+        }
     }
 
     fn pick_refused(&self, _: &Ctx<'_>, baton: Schedulable, why: Refusal) {
@@ -257,13 +340,20 @@ impl Scheduler for Shinjuku {
 
     fn task_dequeued(&self, _: &Ctx<'_>, task: &Task) -> Option<Schedulable> {
         let mut queues = self.shared.queues.lock();
-        queues.short.remove(task.slot).or_else(|| queues.long.remove(task.slot))
+        queues
+            .short
+            .remove(task.slot)
+            .or_else(|| queues.long.remove(task.slot))
     }
 
     fn task_tick(&self, ctx: &Ctx<'_>, task: &Task) {
         let queues = self.shared.queues.lock();
-        let ran = ctx.now().saturating_sub(self.shared.running[task.cpu].since.load(Relaxed));
-        if (!queues.long.is_empty() && ran >= self.turn) || (!queues.short.is_empty() && ran >= self.slice) {
+        let ran = ctx
+            .now()
+            .saturating_sub(self.shared.running[task.cpu].since.load(Relaxed));
+        if (!queues.long.is_empty() && ran >= self.turn)
+            || (!queues.short.is_empty() && ran >= self.slice)
+        {
             self.send_for(ctx, task.cpu);
         }
     }
@@ -278,7 +368,9 @@ impl Scheduler for Shinjuku {
             return self.send_for(ctx, cpu);
         }
         // It was set for the task of another CPU.
-        let Some((due, other)) = self.first_due(cpu, |_| true) else { return };
+        let Some((due, other)) = self.first_due(cpu, |_| true) else {
+            return;
+        };
         if due <= now {
             self.send_for(ctx, other);
         }

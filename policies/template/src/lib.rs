@@ -1,26 +1,29 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `template`: one first-in first-out queue for each CPU.
 //!
-//! 1. A waking or new task is handed straight to an idle CPU, the nearest to where it ran last, and one of an idle core before
-//!    an idle SMT sibling.
+//! 1. A waking or new task is handed straight to an idle CPU, the nearest to where it ran last, and
+//!    one of an idle core before an idle SMT sibling.
 //! 2. If no CPU is idle, it waits at the end of the queue of the CPU where it ran last.
-//! 3. A CPU runs the first task of its queue for a slice (option `slice`, 20 ms), and then puts it at the end.
+//! 3. A CPU runs the first task of its queue for a slice (option `slice`, 20 ms), and then puts it
+//!    at the end.
 //!
-//! How to read this: a policy is one type that implements [`Scheduler`]. The host calls its methods at each event of a task
-//! or a CPU, from several CPUs at once, with interrupts off. A method is short, never waits, and locks what it shares.
+//! How to read this: a policy is one type that implements [`Scheduler`]. The host calls its methods
+//! at each event of a task or a CPU, from several CPUs at once, with interrupts off. A method is
+//! short, never waits, and locks what it shares.
 //!
-//! A [`Schedulable`] is the right to run one task now; there is never more than one for a task. The policy gets it when the
-//! task can run, keeps it in a queue, and gives it back as the answer to a pick. Dropping one is a fault, as its task would
-//! never run again.
+//! A [`Schedulable`] is the right to run one task now; there is never more than one for a task. The
+//! policy gets it when the task can run, keeps it in a queue, and gives it back as the answer to a
+//! pick. Dropping one is a fault, as its task would never run again.
 #![no_std]
 #![forbid(unsafe_code)]
 
 use baton::{
-    runqueue::Fifo, Cpu, Ctx, Env, Events, Kick, Lock, PerCpu, Pick, Placement, Refusal, Schedulable, Scheduler, Task,
-    Topology, Wake, DEFAULT_SLICE,
+    runqueue::Fifo, Cpu, Ctx, Env, Events, Kick, Lock, PerCpu, Pick, Placement, Refusal,
+    Schedulable, Scheduler, Task, Topology, Wake, DEFAULT_SLICE,
 };
 
-/// The policy: all that it knows. `&self` is shared by all CPUs, so what changes is behind a [`Lock`] or in an atomic.
+/// The policy: all that it knows. `&self` is shared by all CPUs, so what changes is behind a
+/// [`Lock`] or in an atomic.
 pub struct Template {
     /// Indexed by CPU. A queue takes any number of tasks and never allocates.
     queues: PerCpu<Lock<Fifo>>,
@@ -30,16 +33,22 @@ pub struct Template {
 }
 
 impl Template {
-    /// Rule 2. The lock is released at the end of the line. A queue says if it has the task already, for policies that count.
+    /// Rule 2. The lock is released at the end of the line. A queue says if it has the task
+    /// already, for policies that count.
     fn wait_for(&self, cpu: Cpu, baton: Schedulable) {
         let _ = self.queues[cpu].lock().push_back(baton);
     }
 
     /// For one that cannot stay where it is: the first CPU that it may use.
     fn wait_elsewhere(&self, ctx: &Ctx<'_>, baton: Schedulable) {
-        if let Some(cpu) = self.topology.cpus().find(|&cpu| ctx.baton_may_run(&baton, cpu)) {
+        if let Some(cpu) = self
+            .topology
+            .cpus()
+            .find(|&cpu| ctx.baton_may_run(&baton, cpu))
+        {
             self.wait_for(cpu, baton);
-            // If it is idle, it would not look at its queue by itself. (An error means that too many kicks were asked for.)
+            // If it is idle, it would not look at its queue by itself. (An error means that too
+            // many kicks were asked for.)
             let _ = ctx.kick(cpu, Kick::Idle);
         } else {
             // The kernel is about to move it, and will say so.
@@ -51,10 +60,12 @@ impl Template {
 impl Scheduler for Template {
     const NAME: &'static str = "template";
 
-    /// No tick, no notice of sleep or idleness: what is not asked for costs nothing. See [`Events`] for what there is.
+    /// No tick, no notice of sleep or idleness: what is not asked for costs nothing. See [`Events`]
+    /// for what there is.
     const EVENTS: Events = Events::NONE;
 
-    /// Called once, when the policy is loaded: the place to allocate. An error is shown to whoever loads it.
+    /// Called once, when the policy is loaded: the place to allocate. An error is shown to whoever
+    /// loads it.
     fn new(env: &Env<'_>) -> Result<Self, baton::Error> {
         env.known_options(&["slice"])?;
         Ok(Self {
@@ -66,15 +77,21 @@ impl Scheduler for Template {
 
     /// Rule 1. Two CPUs may see the same idle CPU; only one of them can claim it.
     fn select_task_rq(&self, ctx: &Ctx<'_>, task: &Task, wake: &Wake) -> Placement {
-        let mut idle = ctx.idle_for(&self.topology, wake).filter(|&cpu| ctx.may_run(task, cpu));
+        let mut idle = ctx
+            .idle_for(&self.topology, wake)
+            .filter(|&cpu| ctx.may_run(task, cpu));
         match idle.find(|&cpu| ctx.claim_idle(cpu)) {
-            Some(idle) => Placement::Run { cpu: idle, slice: self.slice },
+            Some(idle) => Placement::Run {
+                cpu: idle,
+                slice: self.slice,
+            },
             None => Placement::Queue(wake.prev_cpu),
         }
     }
 
-    // Five ways in which a task comes to wait. This policy treats them alike; another would, say, let a task that wakes up go
-    // before one whose slice is over. `task.cpu` is the CPU that select_task_rq chose, or where the task ran.
+    // Five ways in which a task comes to wait. This policy treats them alike; another would, say,
+    // let a task that wakes up go before one whose slice is over. `task.cpu` is the CPU that
+    // select_task_rq chose, or where the task ran.
 
     /// It is new here.
     fn task_new(&self, _: &Ctx<'_>, task: &Task, baton: Schedulable) {
@@ -101,16 +118,21 @@ impl Scheduler for Template {
         self.wait_for(task.cpu, baton);
     }
 
-    /// Rule 3. `prev` is the task that runs on the CPU now, if it wants to go on; with nobody waiting, it does.
+    /// Rule 3. `prev` is the task that runs on the CPU now, if it wants to go on; with nobody
+    /// waiting, it does.
     fn pick_next_task(&self, _: &Ctx<'_>, cpu: Cpu, prev: Option<&Task>) -> Pick {
         match self.queues[cpu].lock().pop_front() {
-            Some(task) => Pick::Run { task, slice: self.slice },
+            Some(task) => Pick::Run {
+                task,
+                slice: self.slice,
+            },
             None if prev.is_some() => Pick::Keep { slice: self.slice },
             None => Pick::Nothing,
         }
     }
 
-    /// The task that was picked may not run on that CPU, and here it is again. It waits for one that it may use.
+    /// The task that was picked may not run on that CPU, and here it is again. It waits for one
+    /// that it may use.
     fn pick_refused(&self, ctx: &Ctx<'_>, baton: Schedulable, why: Refusal) {
         if matches!(why, Refusal::Stale | Refusal::Foreign) {
             return; // worthless: a newer one exists, so this one may be dropped
@@ -118,16 +140,20 @@ impl Scheduler for Template {
         self.wait_elsewhere(ctx, baton);
     }
 
-    /// The host wants a waiting task back, wherever it is. Also what happens when a task leaves the policy.
+    /// The host wants a waiting task back, wherever it is. Also what happens when a task leaves the
+    /// policy.
     fn task_dequeued(&self, _: &Ctx<'_>, task: &Task) -> Option<Schedulable> {
-        self.queues.iter().find_map(|queue| queue.lock().remove(task.slot))
+        self.queues
+            .iter()
+            .find_map(|queue| queue.lock().remove(task.slot))
     }
 
     /// A CPU that goes offline will not pick again.
     fn cpu_offline(&self, ctx: &Ctx<'_>, cpu: Cpu) {
         let waiting = self.queues[cpu].lock().len();
         for _ in 0..waiting {
-            // In a line of its own: in the condition of an `if let`, the lock would be held to the end of the block.
+            // In a line of its own: in the condition of an `if let`, the lock would be held to the
+            // end of the block.
             let first = self.queues[cpu].lock().pop_front();
             if let Some(baton) = first {
                 self.wait_elsewhere(ctx, baton);

@@ -110,7 +110,10 @@ impl Wfq {
     fn charge(&self, state: &TaskState, task: &Task) -> u64 {
         let ran = task.runtime.saturating_sub(state.charged.load(Relaxed));
         state.charged.store(task.runtime, Relaxed);
-        let vruntime = state.vruntime.load(Relaxed).wrapping_add(weighted(ran, task));
+        let vruntime = state
+            .vruntime
+            .load(Relaxed)
+            .wrapping_add(weighted(ran, task));
         state.vruntime.store(vruntime, Relaxed);
         // It is another CPU's still where this one stole it.
         self.settle(state, task.cpu)
@@ -131,7 +134,11 @@ impl Wfq {
     fn change_home(&self, state: &TaskState, home: Cpu, cpu: Cpu) {
         let was = self.shared.cpus[home].queue.lock().vruntime;
         let is = self.shared.cpus[cpu].queue.lock().vruntime;
-        let vruntime = state.vruntime.load(Relaxed).wrapping_sub(was).wrapping_add(is);
+        let vruntime = state
+            .vruntime
+            .load(Relaxed)
+            .wrapping_sub(was)
+            .wrapping_add(is);
         state.home.store(cpu.number() as u32, Relaxed);
         state.vruntime.store(vruntime, Relaxed);
     }
@@ -258,7 +265,8 @@ impl Wfq {
         let shorter = near.filter(|&cpu| waiting(cpu) < most && ctx.is_online(cpu));
         let fit = shorter.filter(|&cpu| ctx.may_run(task, cpu));
         let pace = |cpu: Cpu| self.shared.cpus[cpu].pace.get();
-        fit.min_by_key(|&cpu| (waiting(cpu), Reverse(pace(cpu)))).unwrap_or(own)
+        fit.min_by_key(|&cpu| (waiting(cpu), Reverse(pace(cpu))))
+            .unwrap_or(own)
     }
 
     /// Has the nearest idle CPU that is fit look for work.
@@ -283,7 +291,10 @@ impl Wfq {
 
     /// Rule 11, for one level: the CPU with the slowest vruntime that a task waits on.
     fn slowest(&self, level: &[Cpu], pace: u64) -> Option<Cpu> {
-        let others = level.iter().map(|&cpu| (cpu, &self.shared.cpus[cpu])).take(SEARCHED);
+        let others = level
+            .iter()
+            .map(|&cpu| (cpu, &self.shared.cpus[cpu]))
+            .take(SEARCHED);
         let slower = others.filter(|(_, at)| at.waiting.get() != 0 && at.pace.get() < pace / 5 * 4);
         // Of those that are about as slow each in its turn.
         let order = |at: &PerCpuState| (at.pace.get() / (pace / 8).max(1), at.gave.get());
@@ -296,7 +307,9 @@ impl Wfq {
         let pace = vruntime.wrapping_sub(at.mark.swap(vruntime, Relaxed));
         at.pace.set(pace);
         let mut levels = self.topology.levels(cpu).into_iter();
-        let Some(slowest) = levels.find_map(|level| self.slowest(level, pace)) else { return };
+        let Some(slowest) = levels.find_map(|level| self.slowest(level, pace)) else {
+            return;
+        };
         let from = &self.shared.cpus[slowest];
         let moved = |slot: u32| &self.shared.tasks.slot(slot).moved;
         let first: Option<u32> = {
@@ -366,7 +379,14 @@ impl Scheduler for Wfq {
             offered: Shared::new(cpu.number() as u32),
         };
         let limbo = Arc::new(Lock::new(env.fifo()));
-        Self::reregister_init(env, Kept { cpus: env.per_cpu(cpu), tasks: env.per_task(), limbo })
+        Self::reregister_init(
+            env,
+            Kept {
+                cpus: env.per_cpu(cpu),
+                tasks: env.per_task(),
+                limbo,
+            },
+        )
     }
 
     fn select_task_rq(&self, ctx: &Ctx<'_>, task: &Task, wake: &Wake) -> Placement {
@@ -375,7 +395,9 @@ impl Scheduler for Wfq {
         if wake.sync && self.shared.cpus[waker].waiting.get() == 0 && waker_fits() {
             return Placement::Queue(waker);
         }
-        let mut idle = ctx.idle_for(&self.topology, wake).filter(|&cpu| ctx.may_run(task, cpu));
+        let mut idle = ctx
+            .idle_for(&self.topology, wake)
+            .filter(|&cpu| ctx.may_run(task, cpu));
         let claimed = idle.find(|&cpu| ctx.claim_idle(cpu));
         Placement::Queue(claimed.unwrap_or_else(|| self.least_loaded(ctx, task, wake.prev_cpu)))
     }
@@ -391,10 +413,16 @@ impl Scheduler for Wfq {
     }
 
     fn task_wakeup(&self, ctx: &Ctx<'_>, task: &Task, baton: Schedulable) {
-        let end = if task.nice <= 0 { task.runtime + self.protection } else { 0 };
+        let end = if task.nice <= 0 {
+            task.runtime + self.protection
+        } else {
+            0
+        };
         self.shared.tasks.of(task).protected.store(end, Relaxed);
         let credit = less_if_heavy(self.credit, task);
-        let woken = self.put(task, baton, |own, cpu| max_vruntime(own, cpu.wrapping_sub(credit)));
+        let woken = self.put(task, baton, |own, cpu| {
+            max_vruntime(own, cpu.wrapping_sub(credit))
+        });
         let granularity = less_if_heavy(self.granularity, task);
         if woken.ahead > granularity as i64 || !woken.is_running_unasked {
             self.preempt_for_woken(ctx, task, woken.vruntime, granularity);
@@ -409,7 +437,9 @@ impl Scheduler for Wfq {
     fn task_yield(&self, _: &Ctx<'_>, task: &Task, baton: Schedulable) {
         // Behind the one that would run next.
         let first = self.shared.cpus[task.cpu].queue.lock().tasks.first();
-        self.put(task, baton, |own, _| first.map_or(own, |(key, _)| max_vruntime(own, key)));
+        self.put(task, baton, |own, _| {
+            first.map_or(own, |(key, _)| max_vruntime(own, key))
+        });
     }
 
     fn task_restored(&self, ctx: &Ctx<'_>, task: &Task, baton: Schedulable) {
@@ -422,12 +452,18 @@ impl Scheduler for Wfq {
         at.timed.store(false, Relaxed);
         let mut queue = at.queue.lock();
         if let Some((task, own)) = running {
-            if queue.tasks.first().is_none_or(|(vruntime, _)| before(own, vruntime)) {
+            if queue
+                .tasks
+                .first()
+                .is_none_or(|(vruntime, _)| before(own, vruntime))
+            {
                 // Rule 2: the CPU's vruntime follows a task that runs alone, too, so that one that
                 // comes later starts beside it.
                 queue.vruntime = max_vruntime(queue.vruntime, own);
                 queue.running = Running::unprotected(own, ctx.now(), task.weight());
-                return Pick::Keep { slice: self.slice(ctx, at, task.weight(), queue.tasks.len()) };
+                return Pick::Keep {
+                    slice: self.slice(ctx, at, task.weight(), queue.tasks.len()),
+                };
             }
         }
         let Some((vruntime, task)) = queue.tasks.pop_first() else {
@@ -448,7 +484,10 @@ impl Scheduler for Wfq {
             queue.running = Running::unprotected(vruntime, ctx.now(), weight);
         }
         let others = waiting + usize::from(prev.is_some());
-        Pick::Run { slice: self.slice(ctx, at, weight, others), task }
+        Pick::Run {
+            slice: self.slice(ctx, at, weight, others),
+            task,
+        }
     }
 
     fn newly_idle(&self, ctx: &Ctx<'_>, cpu: Cpu) -> Option<Schedulable> {
@@ -462,7 +501,10 @@ impl Scheduler for Wfq {
                 return Some(task);
             }
         }
-        self.topology.levels(cpu).into_iter().find_map(|level| self.steal(level, take))
+        self.topology
+            .levels(cpu)
+            .into_iter()
+            .find_map(|level| self.steal(level, take))
     }
 
     fn pick_refused(&self, ctx: &Ctx<'_>, baton: Schedulable, why: Refusal) {
@@ -493,7 +535,10 @@ impl Scheduler for Wfq {
         let state = self.shared.tasks.of(task);
         let vruntime = self.charge(state, task);
         let old = state.weight.swap(task.weight(), Relaxed);
-        let cpu = self.shared.cpus[Cpu::new(state.home.load(Relaxed))].queue.lock().vruntime;
+        let cpu = self.shared.cpus[Cpu::new(state.home.load(Relaxed))]
+            .queue
+            .lock()
+            .vruntime;
         // What it is ahead by is to be waited for at the new weight (kernel/sched/fair.c,
         // rescale_entity). If it is queued, the host takes it back and restores it.
         let ahead = vruntime.wrapping_sub(cpu);
@@ -508,7 +553,11 @@ impl Scheduler for Wfq {
         let vruntime = self.charge(state, task);
         let now = ctx.now();
         let mut queue = self.shared.cpus[task.cpu].queue.lock();
-        let most = if queue.running.made_wait { self.granularity } else { self.min_slice };
+        let most = if queue.running.made_wait {
+            self.granularity
+        } else {
+            self.min_slice
+        };
         if task.runtime >= state.protected.load(Relaxed) {
             queue.running = Running::unprotected(vruntime, now, task.weight());
         } else {
@@ -548,7 +597,9 @@ impl Scheduler for Wfq {
         // As many as there are now: one that still has nowhere to go comes back.
         let count = self.shared.limbo.lock().len();
         for _ in 0..count {
-            let Some(baton) = self.shared.limbo.lock().pop_front() else { return };
+            let Some(baton) = self.shared.limbo.lock().pop_front() else {
+                return;
+            };
             self.rehome(ctx, baton, cpu);
         }
     }

@@ -141,7 +141,14 @@ pub fn divided_by_weight(ns: u64, nice: i32) -> u64 {
 
 impl Queue {
     pub fn new(tasks: Tree) -> Self {
-        Self { tasks, vruntime: 0, running: Running::none(0), preempted: 0, looked: 0, ticks: 0 }
+        Self {
+            tasks,
+            vruntime: 0,
+            running: Running::none(0),
+            preempted: 0,
+            looked: 0,
+            ticks: 0,
+        }
     }
 }
 
@@ -149,17 +156,30 @@ impl Running {
     /// No task.
     pub fn none(vruntime: u64) -> Self {
         let vruntime = vruntime.wrapping_sub(FAR);
-        Self { vruntime, since: 0, weight: NICE_0, preemptible_from: UNASKED, made_wait: false }
+        Self {
+            vruntime,
+            since: 0,
+            weight: NICE_0,
+            preemptible_from: UNASKED,
+            made_wait: false,
+        }
     }
 
     /// A task that a woken one may preempt at once.
     pub fn unprotected(vruntime: u64, since: u64, weight: u32) -> Self {
-        Self { vruntime, since, weight, preemptible_from: 0, made_wait: false }
+        Self {
+            vruntime,
+            since,
+            weight,
+            preemptible_from: 0,
+            made_wait: false,
+        }
     }
 
     /// Its vruntime now.
     pub fn vruntime_at(&self, now: u64) -> u64 {
         let ran = now.saturating_sub(self.since).min(1 << 53) * u64::from(NICE_0);
-        self.vruntime.wrapping_add(ran / u64::from(self.weight.max(1)))
+        self.vruntime
+            .wrapping_add(ran / u64::from(self.weight.max(1)))
     }
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `witness`: notes which calls it gets about one task, and tells them by a panic. For the conformance of hosts
-//! (`policy/conformance`).
+//! `witness`: notes which calls it gets about one task, and tells them by a panic. For the
+//! conformance of hosts (`policy/conformance`).
 //!
-//! 1. Each CPU has a first-in first-out queue, and takes tasks from its own only: a task that must leave its CPU is not taken
-//!    away before the host moves it.
-//! 2. The task whose nice value becomes 1 is the one that notes are taken of from then on, a letter for each call but picks and
-//!    preemptions.
+//! 1. Each CPU has a first-in first-out queue, and takes tasks from its own only: a task that must
+//!    leave its CPU is not taken away before the host moves it.
+//! 2. The task whose nice value becomes 1 is the one that notes are taken of from then on, a letter
+//!    for each call but picks and preemptions.
 //! 3. When its nice value becomes 19, the policy panics with the letters as its message.
 #![no_std]
 #![forbid(unsafe_code)]
@@ -14,8 +14,8 @@ extern crate alloc;
 
 use alloc::string::String;
 use baton::{
-    runqueue::Fifo, Cpu, Ctx, Env, Events, Kick, Lock, PerCpu, Pick, Placement, Refusal, Schedulable, Scheduler, Task,
-    Topology, Wake,
+    runqueue::Fifo, Cpu, Ctx, Env, Events, Kick, Lock, PerCpu, Pick, Placement, Refusal,
+    Schedulable, Scheduler, Task, Topology, Wake,
 };
 
 /// Letters kept.
@@ -49,7 +49,9 @@ impl Witness {
     }
 
     fn remove(&self, task: &Task) -> Option<Schedulable> {
-        self.queues.iter().find_map(|queue| queue.lock().remove(task.slot))
+        self.queues
+            .iter()
+            .find_map(|queue| queue.lock().remove(task.slot))
     }
 }
 
@@ -59,7 +61,10 @@ impl Scheduler for Witness {
 
     fn new(env: &Env<'_>) -> Result<Self, baton::Error> {
         env.known_options(&[])?;
-        let notes = Notes { letters: String::with_capacity(MOST), ..Notes::default() };
+        let notes = Notes {
+            letters: String::with_capacity(MOST),
+            ..Notes::default()
+        };
         Ok(Self {
             queues: env.per_cpu(|_| Lock::new(env.fifo())),
             notes: Lock::new(notes),
@@ -97,15 +102,26 @@ impl Scheduler for Witness {
     }
 
     fn pick_next_task(&self, ctx: &Ctx<'_>, cpu: Cpu, prev: Option<&Task>) -> Pick {
-        match self.queues[cpu].lock().pop_where(|slot| ctx.slot_may_run(slot, cpu)) {
-            Some(task) => Pick::Run { task, slice: baton::DEFAULT_SLICE },
-            None if prev.is_some() => Pick::Keep { slice: baton::DEFAULT_SLICE },
+        match self.queues[cpu]
+            .lock()
+            .pop_where(|slot| ctx.slot_may_run(slot, cpu))
+        {
+            Some(task) => Pick::Run {
+                task,
+                slice: baton::DEFAULT_SLICE,
+            },
+            None if prev.is_some() => Pick::Keep {
+                slice: baton::DEFAULT_SLICE,
+            },
             None => Pick::Nothing,
         }
     }
 
     fn pick_refused(&self, ctx: &Ctx<'_>, baton: Schedulable, why: Refusal) {
-        let fits = self.topology.cpus().find(|&cpu| ctx.baton_may_run(&baton, cpu));
+        let fits = self
+            .topology
+            .cpus()
+            .find(|&cpu| ctx.baton_may_run(&baton, cpu));
         if let (Some(cpu), false) = (fits, matches!(why, Refusal::Stale | Refusal::Foreign)) {
             self.enqueue(ctx, cpu, baton);
         }
@@ -132,7 +148,12 @@ impl Scheduler for Witness {
     fn task_prio_changed(&self, _: &Ctx<'_>, task: &Task) {
         let mut notes = self.notes.lock();
         match task.nice {
-            1 => *notes = Notes { slot: Some(task.slot), letters: core::mem::take(&mut notes.letters) },
+            1 => {
+                *notes = Notes {
+                    slot: Some(task.slot),
+                    letters: core::mem::take(&mut notes.letters),
+                }
+            }
             19 if notes.slot == Some(task.slot) => panic!("calls: {}", notes.letters),
             _ => {
                 drop(notes);

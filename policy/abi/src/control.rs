@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The control device `/dev/baton` (root only). Each request is one ioctl with one fixed-size structure; the kernel checks
-//! every field before use.
+//! The control device `/dev/baton` (root only). Each request is one ioctl with one fixed-size
+//! structure; the kernel checks every field before use.
 
-use crate::{BatonCpu, BatonStateType, BATON_MAX_POLICIES, BATON_MESSAGE_LEN, BATON_NAME_LEN, BATON_OPTIONS_LEN};
+use crate::{
+    BatonCpu, BatonStateType, BATON_MAX_POLICIES, BATON_MESSAGE_LEN, BATON_NAME_LEN,
+    BATON_OPTIONS_LEN,
+};
 
 /// State of a policy.
 ///
@@ -11,7 +14,8 @@ use crate::{BatonCpu, BatonStateType, BATON_MAX_POLICIES, BATON_MESSAGE_LEN, BAT
 ///                            |                  ^
 ///                            +----fault--> faulted --stop--+
 /// ```
-/// Moved under the control mutex, but for `running -> faulted`, which any CPU does once, by compare and swap.
+/// Moved under the control mutex, but for `running -> faulted`, which any CPU does once, by compare
+/// and swap.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BatonPolicyState {
@@ -33,7 +37,8 @@ pub struct BatonCoreInfo {
     pub abi: u32,
     /// 1 while the shim is attached to sched_ext.
     pub attached: u32,
-    /// 1 when all normal tasks of the machine are Baton's, 0 when only those of class SCHED_EXT are.
+    /// 1 when all normal tasks of the machine are Baton's, 0 when only those of class SCHED_EXT
+    /// are.
     pub all: u32,
     /// Number of possible CPUs.
     pub nr_cpus: u32,
@@ -82,7 +87,8 @@ pub struct BatonPolicyInfo {
     pub faults: u64,
     pub name: [u8; BATON_NAME_LEN],
     pub options: [u8; BATON_OPTIONS_LEN],
-    /// Names of the modules of its versions: the current one, the one that is loaded to come next, and the one before.
+    /// Names of the modules of its versions: the current one, the one that is loaded to come next,
+    /// and the one before.
     pub modules: [[u8; BATON_MODULE_LEN]; 3],
     /// Name of its partition; empty for none.
     pub partition: [u8; BATON_NAME_LEN],
@@ -118,7 +124,8 @@ pub struct BatonChange {
     pub now: u64,
     /// `BatonChangeKind`.
     pub kind: u32,
-    /// 1 when the new version began with a state of its own, as it could not take over the old one's.
+    /// 1 when the new version began with a state of its own, as it could not take over the old
+    /// one's.
     pub anew: u32,
     pub from_version: u32,
     pub to_version: u32,
@@ -133,7 +140,8 @@ pub struct BatonChange {
     pub memory: u64,
 }
 
-/// `BATON_IOC_UPGRADE`: puts the version that is loaded to come next in the place of the running one, or the one before.
+/// `BATON_IOC_UPGRADE`: puts the version that is loaded to come next in the place of the running
+/// one, or the one before.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct BatonUpgrade {
@@ -190,8 +198,9 @@ pub const BATON_CPU_WORDS: usize = 64;
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct BatonPartition {
-    /// 0: asks for what there is at `index`, below `BATON_MAX_PARTITIONS`; an empty name comes back if there is nothing. 1: makes
-    /// the partition `name` what is said here, or ends it, if it is to have no CPU and no policy.
+    /// 0: asks for what there is at `index`, below `BATON_MAX_PARTITIONS`; an empty name comes back
+    /// if there is nothing. 1: makes the partition `name` what is said here, or ends it, if it is
+    /// to have no CPU and no policy.
     pub set: u32,
     pub index: u32,
     pub name: [u8; BATON_NAME_LEN],
@@ -211,8 +220,9 @@ pub const BATON_MAX_RULES: usize = 64;
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct BatonRule {
-    /// 0: asks for the rule at `index`, below `BATON_MAX_RULES`; `cgroup` is 0 if there is none. 1: gives `cgroup` to the policy
-    /// `name`, or, if that is empty, to none. 2: has all tasks looked at again, as after the shim was attached.
+    /// 0: asks for the rule at `index`, below `BATON_MAX_RULES`; `cgroup` is 0 if there is none. 1:
+    /// gives `cgroup` to the policy `name`, or, if that is empty, to none. 2: has all tasks looked
+    /// at again, as after the shim was attached.
     pub set: u32,
     pub index: u32,
     /// Its id: the inode number of its directory.
@@ -246,15 +256,18 @@ pub enum BatonRecordHow {
     Lossy = 0,
     /// The same, but it ends when there is no room.
     Lossless = 1,
-    /// Sets the policy's flight recorder to so many blocks; 0 ends it. It belongs to no file, and keeps the newest.
+    /// Sets the policy's flight recorder to so many blocks; 0 ends it. It belongs to no file, and
+    /// keeps the newest.
     Flight = 2,
-    /// Gives the file what the flight recorder had at the policy's last fault. That stays, and is not changed.
+    /// Gives the file what the flight recorder had at the policy's last fault. That stays, and is
+    /// not changed.
     Fault = 3,
 }
 
-/// `BATON_IOC_RECORD`: begins to record a running policy: from its state, where that can be saved (`reregister_save`), else with a new
-/// instance of it. The recording belongs to the open file; reading that gives the state. The
-/// thread that asks gets a real-time priority (`sched_set_fifo_low`), so that it can keep up with what it reads.
+/// `BATON_IOC_RECORD`: begins to record a running policy: from its state, where that can be saved
+/// (`reregister_save`), else with a new instance of it. The recording belongs to the open file;
+/// reading that gives the state. The thread that asks gets a real-time priority
+/// (`sched_set_fifo_low`), so that it can keep up with what it reads.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct BatonRecord {
@@ -267,7 +280,8 @@ pub struct BatonRecord {
     pub version: u32,
     /// Out: stamps in a millisecond.
     pub stamp_khz: u32,
-    /// In: 1, to be recorded from a state only: a policy that saves none is refused (`EPROTOTYPE`). Out: 1 where it begins with a state.
+    /// In: 1, to be recorded from a state only: a policy that saves none is refused (`EPROTOTYPE`).
+    /// Out: 1 where it begins with a state.
     pub has_state: u32,
     pub reserved: u32,
     /// Out: length of the state, bytes, and its type. Without one they mean nothing.
@@ -279,15 +293,17 @@ pub struct BatonRecord {
     pub message: [u8; BATON_MESSAGE_LEN],
 }
 
-/// `BATON_IOC_RECORD_TAKE`: gives the block that was taken last back to its CPU, and takes the next. `BATON_IOC_RECORD_STOP`, with the same
-/// structure, ends the recording: what is left can then be taken.
+/// `BATON_IOC_RECORD_TAKE`: gives the block that was taken last back to its CPU, and takes the
+/// next. `BATON_IOC_RECORD_STOP`, with the same structure, ends the recording: what is left can
+/// then be taken.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BatonRecordBlock {
     /// Whose.
     pub cpu: u32,
-    /// In: -1 to be told of the CPU only; else, of a fault, which of the CPU's blocks, from 0. Out: number of the block, which is at so
-    /// many times 64 KiB in the mapping of the file; -1 when none is full.
+    /// In: -1 to be told of the CPU only; else, of a fault, which of the CPU's blocks, from 0. Out:
+    /// number of the block, which is at so many times 64 KiB in the mapping of the file; -1 when
+    /// none is full.
     pub block: i32,
     /// Out: `BatonRecordEnd`. Not 0: no more is recorded.
     pub end: u32,
@@ -295,8 +311,9 @@ pub struct BatonRecordBlock {
     pub topology: BatonCpu,
 }
 
-/// `BATON_IOC_RECORD_CHECKPOINT`: the policy's state between two events. Of a recording that goes on, it is made, and takes the place of the
-/// state that was read before; `EAGAIN` while a CPU's ring is too full. Of a fault, it is the second one that is kept; `ENODATA` without.
+/// `BATON_IOC_RECORD_CHECKPOINT`: the policy's state between two events. Of a recording that goes
+/// on, it is made, and takes the place of the state that was read before; `EAGAIN` while a CPU's
+/// ring is too full. Of a fault, it is the second one that is kept; `ENODATA` without.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BatonRecordCheckpoint {
@@ -383,7 +400,8 @@ pub struct BatonStart {
 #[derive(Clone, Copy, Debug)]
 pub struct BatonStop {
     pub name: [u8; BATON_NAME_LEN],
-    /// Out: what went wrong as the policy was unmade, NUL-terminated; empty if nothing. It is stopped all the same.
+    /// Out: what went wrong as the policy was unmade, NUL-terminated; empty if nothing. It is
+    /// stopped all the same.
     pub message: [u8; BATON_MESSAGE_LEN],
 }
 
@@ -391,7 +409,8 @@ pub struct BatonStop {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct BatonAssign {
-    /// The thread, in the caller's pid namespace; 0 sets the policy of all tasks that have none of their own.
+    /// The thread, in the caller's pid namespace; 0 sets the policy of all tasks that have none of
+    /// their own.
     pub pid: u32,
     /// 1: also move the thread into (or, with an empty name, out of) class SCHED_EXT.
     pub set_class: u32,

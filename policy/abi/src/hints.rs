@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Hints: what applications say to policies, and what these reply. The device is `/dev/baton-hints`; what is granted to whom is said at
-//! the control device.
+//! Hints: what applications say to policies, and what these reply. The device is
+//! `/dev/baton-hints`; what is granted to whom is said at the control device.
 
 use crate::{BatonStateType, BATON_MESSAGE_LEN, BATON_NAME_LEN};
 
@@ -13,8 +13,8 @@ pub const BATON_HINT_WORDS: usize = 6;
 pub struct BatonHint {
     /// What it says. What it has in its words follows from that; those that it does not use are 0.
     pub tag: u32,
-    /// The thread that it names, 0 for none: its id in the sender's pid namespace, as the application writes it; its slot plus one, as the
-    /// policy gets it. A reply names none.
+    /// The thread that it names, 0 for none: its id in the sender's pid namespace, as the
+    /// application writes it; its slot plus one, as the policy gets it. A reply names none.
     pub thread: u32,
     pub words: [u64; BATON_HINT_WORDS],
 }
@@ -23,7 +23,8 @@ pub struct BatonHint {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BatonHintsEntry {
-    /// Twice the number of the lap around the ring while it is the writer's, one more while it is the reader's.
+    /// Twice the number of the lap around the ring while it is the writer's, one more while it is
+    /// the reader's.
     pub sequence: u32,
     pub tag: u32,
     pub thread: u32,
@@ -31,8 +32,8 @@ pub struct BatonHintsEntry {
     pub words: [u64; BATON_HINT_WORDS],
 }
 
-/// What the mapping of a queue begins with, a cache line: then come the entries of the hints, and those of the replies. The host writes
-/// here, and reads nothing.
+/// What the mapping of a queue begins with, a cache line: then come the entries of the hints, and
+/// those of the replies. The host writes here, and reads nothing.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BatonHintsHead {
@@ -99,7 +100,8 @@ pub enum BatonReplyAnswer {
     Full = 2,
 }
 
-/// `BATON_HINTS_IOC_OPEN`: opens the calling thread's queue to a policy. One for each open file of the device, and for each thread.
+/// `BATON_HINTS_IOC_OPEN`: opens the calling thread's queue to a policy. One for each open file of
+/// the device, and for each thread.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct BatonHintsOpen {
@@ -116,7 +118,8 @@ pub struct BatonHintsOpen {
     pub message: [u8; BATON_MESSAGE_LEN],
 }
 
-/// `BATON_HINTS_IOC_SEND`: one hint, which the policy has when the call is over. What is in the ring goes before it.
+/// `BATON_HINTS_IOC_SEND`: one hint, which the policy has when the call is over. What is in the
+/// ring goes before it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BatonHintsSend {
@@ -139,8 +142,9 @@ pub const BATON_GRANT_ALL: u32 = 7;
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct BatonGrant {
-    /// 0: asks for the grant at `index`, below `BATON_MAX_GRANTS`; an empty name comes back if there is none. 1: grants. 2: takes back what was
-    /// granted to the same, and closes the queues that were opened by it.
+    /// 0: asks for the grant at `index`, below `BATON_MAX_GRANTS`; an empty name comes back if
+    /// there is none. 1: grants. 2: takes back what was granted to the same, and closes the queues
+    /// that were opened by it.
     pub set: u32,
     pub index: u32,
     /// Name of the policy, which need not be loaded.
@@ -151,7 +155,8 @@ pub struct BatonGrant {
     pub group: u32,
     /// Most entries of a ring.
     pub entries: u32,
-    /// Id of a cgroup (version 2), the inode number of its directory: the thread must be in it, or below.
+    /// Id of a cgroup (version 2), the inode number of its directory: the thread must be in it, or
+    /// below.
     pub cgroup: u64,
     /// Most queues that each user may have open by it.
     pub queues: u32,

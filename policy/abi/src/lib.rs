@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The C interface of Baton: what crosses between the BPF shim, the core module, a policy module and the control
-//! device. `policy/c/baton.h` is generated from this file (`cargo xtask header`); a test fails when it is stale.
+//! The C interface of Baton: what crosses between the BPF shim, the core module, a policy module
+//! and the control device. `policy/c/baton.h` is generated from this file (`cargo xtask header`); a
+//! test fails when it is stale.
 //!
-//! Everything here is plain data of fixed size, little-endian, with no padding that is read. Times are nanoseconds of
-//! the kernel's scheduler clock. CPUs are the kernel's numbers.
+//! Everything here is plain data of fixed size, little-endian, with no padding that is read. Times
+//! are nanoseconds of the kernel's scheduler clock. CPUs are the kernel's numbers.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -15,7 +16,8 @@ pub use control::*;
 pub use hints::*;
 pub use policy::*;
 
-/// Version of everything in this crate. A policy module built for another version is refused at registration.
+/// Version of everything in this crate. A policy module built for another version is refused at
+/// registration.
 pub const BATON_ABI: u32 = 5;
 
 /// Longest name of a policy, with the terminating NUL.

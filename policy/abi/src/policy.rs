@@ -4,8 +4,8 @@
 use crate::{BatonHint, BATON_NAME_LEN};
 use core::ffi::{c_char, c_void};
 
-/// A `Schedulable` as C sees it: the task's slot plus one in the low half, its generation in the high half.
-/// Never 0 or 1, see [`BATON_PICK_NONE`] and [`BATON_PICK_KEEP`].
+/// A `Schedulable` as C sees it: the task's slot plus one in the low half, its generation in the
+/// high half. Never 0 or 1, see [`BATON_PICK_NONE`] and [`BATON_PICK_KEEP`].
 pub type BatonToken = u64;
 
 /// Answer of a pick: nothing to run.
@@ -26,15 +26,16 @@ pub const BATON_KICK_IDLE: u16 = 0;
 /// The kicked CPU's running task is preempted.
 pub const BATON_KICK_PREEMPT: u16 = 0x8000;
 
-/// One call's surroundings. The shim makes it on its stack, the core and the policy fill in answers, and the shim
-/// carries them out. Not shared between CPUs. 48 bytes: with more, BPF gives the shim a stack of its own, which costs every call.
+/// One call's surroundings. The shim makes it on its stack, the core and the policy fill in
+/// answers, and the shim carries them out. Not shared between CPUs. 48 bytes: with more, BPF gives
+/// the shim a stack of its own, which costs every call.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BatonCtx {
     /// Now, ns, to the kernel's tick; 0 as the shim gives it.
     pub now: u64,
-    /// In: the task the call is about, as the shim knows it (slot plus one, and the slot's serial); 0 if none.
-    /// Out, of a dispatch: the task to run.
+    /// In: the task the call is about, as the shim knows it (slot plus one, and the slot's serial);
+    /// 0 if none. Out, of a dispatch: the task to run.
     pub task: u64,
     /// CPU time that `task` has used since it was created, ns.
     pub runtime: u64,
@@ -120,7 +121,8 @@ pub struct BatonEnv {
     pub max_tasks: u32,
     /// The options given at load, NUL-terminated UTF-8; valid during the call only.
     pub options: *const c_char,
-    /// Where a policy that cannot be made says why: [`BATON_MESSAGE_LEN`] bytes, NUL-terminated; valid during the call only.
+    /// Where a policy that cannot be made says why: [`BATON_MESSAGE_LEN`] bytes, NUL-terminated;
+    /// valid during the call only.
     pub message: *mut c_char,
 }
 
@@ -163,7 +165,8 @@ pub enum BatonRefusal {
     NothingToKeep = 5,
 }
 
-/// The type of a state that one version of a policy hands to the next. Two are the same when all fields are.
+/// The type of a state that one version of a policy hands to the next. Two are the same when all
+/// fields are.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatonStateType {
@@ -186,13 +189,13 @@ pub const BATON_EV_ALL: u32 = 0xf;
 /// Added by the host: the policy has no `select_task_rq`, and tasks stay where they ran last.
 pub const BATON_EV_NO_SELECT: u32 = 1 << 4;
 
-/// A policy as the core sees it. `this` is what `create` made. All but `create` and `destroy` run with interrupts off and
-/// usually with a kernel run-queue lock held: they must not sleep, and several CPUs are in them at once.
-/// An absent function (NULL) is skipped; those marked "needed" must be there. In user space a policy in Rust unwinds out of a call
-/// that is abandoned.
+/// A policy as the core sees it. `this` is what `create` made. All but `create` and `destroy` run
+/// with interrupts off and usually with a kernel run-queue lock held: they must not sleep, and
+/// several CPUs are in them at once. An absent function (NULL) is skipped; those marked "needed"
+/// must be there. In user space a policy in Rust unwinds out of a call that is abandoned.
 ///
-/// Functions that take a `BatonToken` own it from then on. See the trait `Scheduler` of the crate `baton`, whose methods these
-/// are, for when each is called and what a wrong answer costs.
+/// Functions that take a `BatonToken` own it from then on. See the trait `Scheduler` of the crate
+/// `baton`, whose methods these are, for when each is called and what a wrong answer costs.
 #[repr(C)]
 pub struct BatonPolicy {
     /// [`crate::BATON_ABI`] the policy was built with.
@@ -216,8 +219,9 @@ pub struct BatonPolicy {
     pub create: Option<extern "C-unwind" fn(env: *const BatonEnv) -> *mut c_void>,
     /// Needed. Process context; no other call is under way or will come.
     pub destroy: Option<extern "C-unwind" fn(this: *mut c_void)>,
-    /// The CPU, or'ed with [`BATON_SELECT_DIRECT`]: then the task runs there for `ctx->slice` ns, the default if 0. A new task
-    /// (`BATON_F_FORK`) is not the policy's yet: `task_new` gives it the task whatever this answers.
+    /// The CPU, or'ed with [`BATON_SELECT_DIRECT`]: then the task runs there for `ctx->slice` ns,
+    /// the default if 0. A new task (`BATON_F_FORK`) is not the policy's yet: `task_new` gives it
+    /// the task whatever this answers.
     pub select_task_rq: Option<
         extern "C-unwind" fn(
             this: *mut c_void,
@@ -227,48 +231,106 @@ pub struct BatonPolicy {
         ) -> u64,
     >,
     /// Needed.
-    pub task_new:
-        Option<extern "C-unwind" fn(this: *mut c_void, ctx: *mut BatonCtx, task: *const BatonTask, token: BatonToken)>,
+    pub task_new: Option<
+        extern "C-unwind" fn(
+            this: *mut c_void,
+            ctx: *mut BatonCtx,
+            task: *const BatonTask,
+            token: BatonToken,
+        ),
+    >,
     /// Needed.
-    pub task_wakeup:
-        Option<extern "C-unwind" fn(this: *mut c_void, ctx: *mut BatonCtx, task: *const BatonTask, token: BatonToken)>,
+    pub task_wakeup: Option<
+        extern "C-unwind" fn(
+            this: *mut c_void,
+            ctx: *mut BatonCtx,
+            task: *const BatonTask,
+            token: BatonToken,
+        ),
+    >,
     /// Needed.
-    pub task_preempt:
-        Option<extern "C-unwind" fn(this: *mut c_void, ctx: *mut BatonCtx, task: *const BatonTask, token: BatonToken)>,
+    pub task_preempt: Option<
+        extern "C-unwind" fn(
+            this: *mut c_void,
+            ctx: *mut BatonCtx,
+            task: *const BatonTask,
+            token: BatonToken,
+        ),
+    >,
     /// Needed.
-    pub task_yield:
-        Option<extern "C-unwind" fn(this: *mut c_void, ctx: *mut BatonCtx, task: *const BatonTask, token: BatonToken)>,
+    pub task_yield: Option<
+        extern "C-unwind" fn(
+            this: *mut c_void,
+            ctx: *mut BatonCtx,
+            task: *const BatonTask,
+            token: BatonToken,
+        ),
+    >,
     /// Needed.
-    pub task_restored:
-        Option<extern "C-unwind" fn(this: *mut c_void, ctx: *mut BatonCtx, task: *const BatonTask, token: BatonToken)>,
-    /// Needed. A token, [`BATON_PICK_NONE`] or [`BATON_PICK_KEEP`]; `prev` may be NULL. The slice goes into `ctx`.
-    pub pick_next_task:
-        Option<extern "C-unwind" fn(this: *mut c_void, ctx: *mut BatonCtx, cpu: i32, prev: *const BatonTask) -> u64>,
+    pub task_restored: Option<
+        extern "C-unwind" fn(
+            this: *mut c_void,
+            ctx: *mut BatonCtx,
+            task: *const BatonTask,
+            token: BatonToken,
+        ),
+    >,
+    /// Needed. A token, [`BATON_PICK_NONE`] or [`BATON_PICK_KEEP`]; `prev` may be NULL. The slice
+    /// goes into `ctx`.
+    pub pick_next_task: Option<
+        extern "C-unwind" fn(
+            this: *mut c_void,
+            ctx: *mut BatonCtx,
+            cpu: i32,
+            prev: *const BatonTask,
+        ) -> u64,
+    >,
     /// A token or [`BATON_PICK_NONE`].
-    pub newly_idle: Option<extern "C-unwind" fn(this: *mut c_void, ctx: *mut BatonCtx, cpu: i32) -> u64>,
+    pub newly_idle:
+        Option<extern "C-unwind" fn(this: *mut c_void, ctx: *mut BatonCtx, cpu: i32) -> u64>,
     /// Needed.
-    pub pick_refused:
-        Option<extern "C-unwind" fn(this: *mut c_void, ctx: *mut BatonCtx, token: BatonToken, why: BatonRefusal)>,
+    pub pick_refused: Option<
+        extern "C-unwind" fn(
+            this: *mut c_void,
+            ctx: *mut BatonCtx,
+            token: BatonToken,
+            why: BatonRefusal,
+        ),
+    >,
     pub balance: Option<extern "C-unwind" fn(this: *mut c_void, ctx: *mut BatonCtx, cpu: i32)>,
-    pub task_blocked: Option<extern "C-unwind" fn(this: *mut c_void, ctx: *mut BatonCtx, task: *const BatonTask)>,
+    pub task_blocked:
+        Option<extern "C-unwind" fn(this: *mut c_void, ctx: *mut BatonCtx, task: *const BatonTask)>,
     /// Needed. The token, or 0.
-    pub task_dequeued:
-        Option<extern "C-unwind" fn(this: *mut c_void, ctx: *mut BatonCtx, task: *const BatonTask) -> BatonToken>,
+    pub task_dequeued: Option<
+        extern "C-unwind" fn(
+            this: *mut c_void,
+            ctx: *mut BatonCtx,
+            task: *const BatonTask,
+        ) -> BatonToken,
+    >,
     /// Needed. The token, or 0.
-    pub task_departed:
-        Option<extern "C-unwind" fn(this: *mut c_void, ctx: *mut BatonCtx, task: *const BatonTask) -> BatonToken>,
-    pub task_dead: Option<extern "C-unwind" fn(this: *mut c_void, ctx: *mut BatonCtx, task: *const BatonTask)>,
+    pub task_departed: Option<
+        extern "C-unwind" fn(
+            this: *mut c_void,
+            ctx: *mut BatonCtx,
+            task: *const BatonTask,
+        ) -> BatonToken,
+    >,
+    pub task_dead:
+        Option<extern "C-unwind" fn(this: *mut c_void, ctx: *mut BatonCtx, task: *const BatonTask)>,
     pub task_affinity_changed:
         Option<extern "C-unwind" fn(this: *mut c_void, ctx: *mut BatonCtx, task: *const BatonTask)>,
-    pub task_prio_changed: Option<extern "C-unwind" fn(this: *mut c_void, ctx: *mut BatonCtx, task: *const BatonTask)>,
-    pub task_tick: Option<extern "C-unwind" fn(this: *mut c_void, ctx: *mut BatonCtx, task: *const BatonTask)>,
+    pub task_prio_changed:
+        Option<extern "C-unwind" fn(this: *mut c_void, ctx: *mut BatonCtx, task: *const BatonTask)>,
+    pub task_tick:
+        Option<extern "C-unwind" fn(this: *mut c_void, ctx: *mut BatonCtx, task: *const BatonTask)>,
     pub timer: Option<extern "C-unwind" fn(this: *mut c_void, ctx: *mut BatonCtx, cpu: i32)>,
     pub cpu_online: Option<extern "C-unwind" fn(this: *mut c_void, ctx: *mut BatonCtx, cpu: i32)>,
     pub cpu_offline: Option<extern "C-unwind" fn(this: *mut c_void, ctx: *mut BatonCtx, cpu: i32)>,
     pub enter_idle: Option<extern "C-unwind" fn(this: *mut c_void, ctx: *mut BatonCtx, cpu: i32)>,
     pub exit_idle: Option<extern "C-unwind" fn(this: *mut c_void, ctx: *mut BatonCtx, cpu: i32)>,
-    /// A hint of a task of the policy's, checked as far as the host can: 0, or 1 when it is none of the type that the policy takes. There if
-    /// `hint_type` is.
+    /// A hint of a task of the policy's, checked as far as the host can: 0, or 1 when it is none of
+    /// the type that the policy takes. There if `hint_type` is.
     pub hint: Option<
         extern "C-unwind" fn(
             this: *mut c_void,
@@ -277,24 +339,31 @@ pub struct BatonPolicy {
             hint: *const BatonHint,
         ) -> u64,
     >,
-    /// The state of the running version, to be shared with the next. Process context; other calls go on meanwhile. Returns NULL
-    /// when it cannot. There if `state` is, as are the next two.
+    /// The state of the running version, to be shared with the next. Process context; other calls
+    /// go on meanwhile. Returns NULL when it cannot. There if `state` is, as are the next two.
     pub reregister_prepare: Option<extern "C-unwind" fn(this: *mut c_void) -> *mut c_void>,
-    /// As `create`, of a state, which it owns from then on. Other calls of the version that gave the state go on meanwhile.
-    pub reregister_init: Option<extern "C-unwind" fn(env: *const BatonEnv, state: *mut c_void) -> *mut c_void>,
+    /// As `create`, of a state, which it owns from then on. Other calls of the version that gave
+    /// the state go on meanwhile.
+    pub reregister_init:
+        Option<extern "C-unwind" fn(env: *const BatonEnv, state: *mut c_void) -> *mut c_void>,
     /// Gives up a state of this version's that nobody took. Process context.
     pub reregister_drop: Option<extern "C-unwind" fn(state: *mut c_void)>,
-    /// Makes a state of one of the type `older`, as far as it can while that one is in use. Process context. NULL when it cannot.
-    /// There if `older` is, as is the next.
-    pub reregister_convert: Option<extern "C-unwind" fn(env: *const BatonEnv, older: *const c_void) -> *mut c_void>,
-    /// Brings over, into a policy made of a converted state, what only can be while nothing moves: every CPU stands still, with
-    /// interrupts off. 0, or not 0 when it cannot.
-    pub reregister_take: Option<extern "C-unwind" fn(this: *mut c_void, older: *const BatonOlder) -> u64>,
-    /// Writes the state that `reregister_prepare` would give as bytes, as many as there is room for, and says how many it takes. Every CPU
-    /// stands still, with interrupts off. There if `state` is, as is the next, where the state can be saved.
-    pub reregister_save: Option<extern "C-unwind" fn(this: *mut c_void, to: *const BatonBytes) -> u64>,
+    /// Makes a state of one of the type `older`, as far as it can while that one is in use. Process
+    /// context. NULL when it cannot. There if `older` is, as is the next.
+    pub reregister_convert:
+        Option<extern "C-unwind" fn(env: *const BatonEnv, older: *const c_void) -> *mut c_void>,
+    /// Brings over, into a policy made of a converted state, what only can be while nothing moves:
+    /// every CPU stands still, with interrupts off. 0, or not 0 when it cannot.
+    pub reregister_take:
+        Option<extern "C-unwind" fn(this: *mut c_void, older: *const BatonOlder) -> u64>,
+    /// Writes the state that `reregister_prepare` would give as bytes, as many as there is room
+    /// for, and says how many it takes. Every CPU stands still, with interrupts off. There if
+    /// `state` is, as is the next, where the state can be saved.
+    pub reregister_save:
+        Option<extern "C-unwind" fn(this: *mut c_void, to: *const BatonBytes) -> u64>,
     /// As `create`, of a state that such a function has written. In user space only.
-    pub reregister_load: Option<extern "C-unwind" fn(env: *const BatonEnv, from: *const BatonBytes) -> *mut c_void>,
+    pub reregister_load:
+        Option<extern "C-unwind" fn(env: *const BatonEnv, from: *const BatonBytes) -> *mut c_void>,
 }
 
 /// The methods of a policy, for fault reports and counters.

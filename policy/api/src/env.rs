@@ -20,7 +20,12 @@ pub struct Env<'a> {
 impl<'a> Env<'a> {
     /// For hosts: an environment with fresh links. `options` is `key=value,key=value`.
     pub fn new(topology: Topology, max_tasks: u32, options: &'a str) -> Self {
-        Self { topology, max_tasks, options, links: Arc::new(Links::new(max_tasks)) }
+        Self {
+            topology,
+            max_tasks,
+            options,
+            links: Arc::new(Links::new(max_tasks)),
+        }
     }
 
     /// The machine's CPUs.
@@ -33,10 +38,17 @@ impl<'a> Env<'a> {
         self.max_tasks
     }
 
-    /// The value of an option, in ns, us, ms or s (`slice=3ms`; a bare number is ns); `default` when it was not given.
+    /// The value of an option, in ns, us, ms or s (`slice=3ms`; a bare number is ns); `default`
+    /// when it was not given.
     pub fn duration(&self, key: &str, default: u64) -> Result<u64, Error> {
-        let Some(text) = self.option(key) else { return Ok(default) };
-        let wrong = || format!("the option {key} is a duration, a whole number with ns, us, ms or s, not `{text}`");
+        let Some(text) = self.option(key) else {
+            return Ok(default);
+        };
+        let wrong = || {
+            format!(
+                "the option {key} is a duration, a whole number with ns, us, ms or s, not `{text}`"
+            )
+        };
         let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
         let unit = match &text[digits..] {
             "" | "ns" => 1,
@@ -46,13 +58,18 @@ impl<'a> Env<'a> {
             _ => return Err(wrong().into()),
         };
         let number: u64 = text[..digits].parse().map_err(|_| wrong())?;
-        number.checked_mul(unit).ok_or_else(|| format!("the option {key} is too long: `{text}`").into())
+        number
+            .checked_mul(unit)
+            .ok_or_else(|| format!("the option {key} is too long: `{text}`").into())
     }
 
     /// The value of an option, a number; `default` when it was not given.
     pub fn number(&self, key: &str, default: u64) -> Result<u64, Error> {
-        let Some(text) = self.option(key) else { return Ok(default) };
-        text.parse().map_err(|_| format!("the option {key} is a whole number, not `{text}`").into())
+        let Some(text) = self.option(key) else {
+            return Ok(default);
+        };
+        text.parse()
+            .map_err(|_| format!("the option {key} is a whole number, not `{text}`").into())
     }
 
     /// The text of an option.
@@ -66,11 +83,23 @@ impl<'a> Env<'a> {
 
     /// Refuses options other than these.
     pub fn known_options(&self, known: &[&str]) -> Result<(), Error> {
-        let names = self.options.split(',').map(|pair| pair.split('=').next().unwrap_or("").trim());
-        match names.into_iter().find(|name| !name.is_empty() && !known.contains(name)) {
+        let names = self
+            .options
+            .split(',')
+            .map(|pair| pair.split('=').next().unwrap_or("").trim());
+        match names
+            .into_iter()
+            .find(|name| !name.is_empty() && !known.contains(name))
+        {
             None => Ok(()),
-            Some(name) if known.is_empty() => Err(format!("the policy has no option {name}: it has none").into()),
-            Some(name) => Err(format!("the policy has no option {name}; it has {}", known.join(", ")).into()),
+            Some(name) if known.is_empty() => {
+                Err(format!("the policy has no option {name}: it has none").into())
+            }
+            Some(name) => Err(format!(
+                "the policy has no option {name}; it has {}",
+                known.join(", ")
+            )
+            .into()),
         }
     }
 
@@ -94,7 +123,8 @@ impl<'a> Env<'a> {
         PerCpu::new(self.topology.cpus(), make)
     }
 
-    /// One `T` for each task slot. A slot's value is that of the task before until the policy sets it (in `task_new`).
+    /// One `T` for each task slot. A slot's value is that of the task before until the policy sets
+    /// it (in `task_new`).
     pub fn per_task<T: Default>(&self) -> PerTask<T> {
         PerTask::new(self.max_tasks)
     }

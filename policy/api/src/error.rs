@@ -4,9 +4,11 @@
 use alloc::{borrow::Cow, string::String};
 use core::fmt;
 
-/// Why a policy cannot be made, in a line for the user: what is wrong, and with which option. The host shows at most 159 bytes.
+/// Why a policy cannot be made, in a line for the user: what is wrong, and with which option. The
+/// host shows at most 159 bytes.
 ///
-/// Made from a text or, where a value belongs into it, from `alloc::format!`: `Err("no CPU is left".into())`.
+/// Made from a text or, where a value belongs into it, from `alloc::format!`:
+/// `Err("no CPU is left".into())`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error(Cow<'static, str>);
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What a scheduling policy is written against.
 //!
-//! A policy is a crate with one type that implements [`Scheduler`] and one line, `baton::policy!(Type);`. It is `no_std`, has
-//! no unsafe code, and knows nothing of the host that runs it: the kernel module, the simulator, a checker.
+//! A policy is a crate with one type that implements [`Scheduler`] and one line,
+//! `baton::policy!(Type);`. It is `no_std`, has no unsafe code, and knows nothing of the host that
+//! runs it: the kernel module, the simulator, a checker.
 #![doc = include_str!("../API.md")]
 #![no_std]
 #![forbid(unsafe_code)]
@@ -39,15 +40,17 @@ pub use storage::{PerCpu, PerTask};
 pub use topology::{Place, Topology};
 pub use types::{Cpu, Events, Kick, KickRefused, Pick, Placement, Refusal, Task, Wake};
 
-/// A lock of the host's around a `T`. Taking it twice, or in an order that two CPUs take crosswise, is found by the host and
-/// stops the policy instead of the machine. Release locks in the reverse order of taking them.
+/// A lock of the host's around a `T`. Taking it twice, or in an order that two CPUs take crosswise,
+/// is found by the host and stops the policy instead of the machine. Release locks in the reverse
+/// order of taking them.
 pub type Lock<T> = lock_api::Mutex<baton_seam::RawLock, T>;
 
 /// The slice that a task gets where the policy gives none, ns (the kernel's SCX_SLICE_DFL).
 pub const DEFAULT_SLICE: u64 = 20_000_000;
 
-/// Names the type that implements [`Scheduler`], for the host that the policy is built into; with `, upgrade` one that implements
-/// [`Upgrade`], too; with `, hints` one that implements [`Hints`]; with both, in this order.
+/// Names the type that implements [`Scheduler`], for the host that the policy is built into; with
+/// `, upgrade` one that implements [`Upgrade`], too; with `, hints` one that implements [`Hints`];
+/// with both, in this order.
 #[macro_export]
 macro_rules! policy {
     ($scheduler:ty) => {

@@ -19,7 +19,11 @@ pub struct Save<'a> {
 impl<'a> Save<'a> {
     /// Into these bytes.
     pub fn new(out: &'a mut [u8]) -> Self {
-        Self { out, length: 0, zeros: 0 }
+        Self {
+            out,
+            length: 0,
+            zeros: 0,
+        }
     }
 
     fn byte(&mut self, byte: u8) {
@@ -76,7 +80,11 @@ pub struct Unlike;
 impl<'a> Load<'a> {
     /// Of these bytes, for a policy that is made in this environment.
     pub fn new(bytes: &'a [u8], env: &'a Env<'a>) -> Self {
-        Self { bytes, zeros: 0, env }
+        Self {
+            bytes,
+            zeros: 0,
+            env,
+        }
     }
 
     /// Where it is made.
@@ -113,8 +121,12 @@ impl<'a> Load<'a> {
 
     /// Reads how many there are of something.
     pub fn count(&mut self) -> Result<u64, Unlike> {
-        // More than tasks and CPUs that any machine has, so that damaged bytes do not take all memory.
-        self.word().ok().filter(|&count| count <= 1 << 24).ok_or(Unlike)
+        // More than tasks and CPUs that any machine has, so that damaged bytes do not take all
+        // memory.
+        self.word()
+            .ok()
+            .filter(|&count| count <= 1 << 24)
+            .ok_or(Unlike)
     }
 
     /// Is all of it read?

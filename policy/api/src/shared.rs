@@ -8,9 +8,10 @@ use core::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-/// A value that one CPU writes while others read it, with no lock between them: a queue's length for who looks for work, say. What is
-/// read depends on how quick the other CPU was, so it is an input of the policy: a recording has it, and a replay gives it again. What
-/// is only used under a lock, in the calls about one task or on one CPU, is an atomic like any other.
+/// A value that one CPU writes while others read it, with no lock between them: a queue's length
+/// for who looks for work, say. What is read depends on how quick the other CPU was, so it is an
+/// input of the policy: a recording has it, and a replay gives it again. What is only used under a
+/// lock, in the calls about one task or on one CPU, is an atomic like any other.
 pub struct Shared<T>(AtomicU64, PhantomData<T>);
 
 /// What a [`Shared`] can be.

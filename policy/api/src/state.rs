@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Types of states that one version of a policy hands to the next ([`crate::Upgrade`]).
 //!
-//! The next version was compiled at another time, so the host compares what decides how a value lies in memory: names, sizes,
-//! places and types of all fields, and the compiler. Enoki (3.2) casts a pointer and hopes.
+//! The next version was compiled at another time, so the host compares what decides how a value
+//! lies in memory: names, sizes, places and types of all fields, and the compiler. Enoki (3.2)
+//! casts a pointer and hopes.
 
 use crate::{
     runqueue::{Fifo, List, Tree},
@@ -13,12 +14,14 @@ use crate::{
 use alloc::{boxed::Box, sync::Arc, vec::Vec};
 use baton_message::fnv::{text, word, BEGIN};
 use core::sync::atomic::{
-    AtomicBool, AtomicI32, AtomicI64, AtomicU16, AtomicU32, AtomicU64, AtomicU8, AtomicUsize, Ordering,
+    AtomicBool, AtomicI32, AtomicI64, AtomicU16, AtomicU32, AtomicU64, AtomicU8, AtomicUsize,
+    Ordering,
 };
 
 /// A type that can be handed to another version. For a type of your own: `baton::state!`.
 pub trait State: Sized + Send + Sync + 'static {
-    /// What decides how it lies in memory. Made by `baton::state!`, which a type must not do without.
+    /// What decides how it lies in memory. Made by `baton::state!`, which a type must not do
+    /// without.
     #[doc(hidden)]
     const LAYOUT: Layout;
 
@@ -42,7 +45,8 @@ pub struct Layout {
     pub hash: u64,
 }
 
-/// The compiler that made this, where the build says so: types of its library may lie differently in another's.
+/// The compiler that made this, where the build says so: types of its library may lie differently
+/// in another's.
 const COMPILER: &str = match option_env!("BATON_RUSTC") {
     Some(version) => version,
     None => "",
@@ -59,14 +63,20 @@ impl Layout {
         Self {
             name,
             version,
-            hash: word(word(word(hash, version as u64), size_of::<T>() as u64), align_of::<T>() as u64),
+            hash: word(
+                word(word(hash, version as u64), size_of::<T>() as u64),
+                align_of::<T>() as u64,
+            ),
         }
     }
 
     /// For `baton::state!`: one field more.
     #[doc(hidden)]
     pub const fn field(self, name: &str, offset: usize, of: Self) -> Self {
-        Self { hash: word(word(text(self.hash, name), offset as u64), of.hash), ..self }
+        Self {
+            hash: word(word(text(self.hash, name), offset as u64), of.hash),
+            ..self
+        }
     }
 }
 
@@ -76,7 +86,8 @@ pub const fn layout_of<S, F: State>(_: fn(&S) -> &F) -> Layout {
     F::LAYOUT
 }
 
-/// Makes a structure a [`State`]: its version, and the names of all its fields, whose types are states, too.
+/// Makes a structure a [`State`]: its version, and the names of all its fields, whose types are
+/// states, too.
 ///
 /// ```
 /// struct TaskState { vruntime: core::sync::atomic::AtomicU64, weight: u32 }
@@ -235,7 +246,8 @@ of_one! {
 }
 
 impl<T: Word + Send + Sync> State for Shared<T> {
-    const LAYOUT: Layout = Layout::of::<Self>("Shared", 0).field(T::NAME, 0, Layout::of::<T>(T::NAME, 0));
+    const LAYOUT: Layout =
+        Layout::of::<Self>("Shared", 0).field(T::NAME, 0, Layout::of::<T>(T::NAME, 0));
 
     fn save(&self, to: &mut Save<'_>) {
         to.word(self.get().to_word());
@@ -260,11 +272,9 @@ impl<T: State, const N: usize> State for [T; N] {
 }
 
 impl<A: State, B: State> State for (A, B) {
-    const LAYOUT: Layout = Layout::of::<Self>("pair", 0).field("0", core::mem::offset_of!(Self, 0), A::LAYOUT).field(
-        "1",
-        core::mem::offset_of!(Self, 1),
-        B::LAYOUT,
-    );
+    const LAYOUT: Layout = Layout::of::<Self>("pair", 0)
+        .field("0", core::mem::offset_of!(Self, 0), A::LAYOUT)
+        .field("1", core::mem::offset_of!(Self, 1), B::LAYOUT);
 
     fn save(&self, to: &mut Save<'_>) {
         self.0.save(to);

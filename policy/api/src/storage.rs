@@ -13,8 +13,8 @@ use core::ops::Index;
 #[repr(align(128))]
 struct Padded<T>(T);
 
-/// One value for each CPU, indexed by [`Cpu`]. A clone is another way to the same values: this is how one version of a policy shares
-/// them with the next.
+/// One value for each CPU, indexed by [`Cpu`]. A clone is another way to the same values: this is
+/// how one version of a policy shares them with the next.
 #[derive(Debug)]
 pub struct PerCpu<T>(Arc<[Padded<T>]>);
 
@@ -33,7 +33,12 @@ impl<T> PerCpu<T> {
     where
         T: State,
     {
-        let values: Result<Vec<_>, _> = from.env().topology().cpus().map(|_| T::load(from).map(Padded)).collect();
+        let values: Result<Vec<_>, _> = from
+            .env()
+            .topology()
+            .cpus()
+            .map(|_| T::load(from).map(Padded))
+            .collect();
         Ok(Self(values?.into()))
     }
 
@@ -53,8 +58,9 @@ impl<T> Index<Cpu> for PerCpu<T> {
     }
 }
 
-/// One value for each task slot. Use atomics (relaxed) or a lock for what changes: the host never makes two calls about the
-/// same task at once, except picking it. A clone is another way to the same values.
+/// One value for each task slot. Use atomics (relaxed) or a lock for what changes: the host never
+/// makes two calls about the same task at once, except picking it. A clone is another way to the
+/// same values.
 #[derive(Debug)]
 pub struct PerTask<T>(Arc<[T]>);
 
@@ -83,7 +89,8 @@ impl<T> PerTask<T> {
     where
         T: State,
     {
-        let values: Result<Vec<T>, _> = (0..from.env().max_tasks()).map(|_| T::load(from)).collect();
+        let values: Result<Vec<T>, _> =
+            (0..from.env().max_tasks()).map(|_| T::load(from)).collect();
         Ok(Self(values?.into()))
     }
 
@@ -92,7 +99,10 @@ impl<T> PerTask<T> {
     }
 
     /// Number of slots.
-    #[allow(clippy::len_without_is_empty, reason = "a host without slots there is not")]
+    #[allow(
+        clippy::len_without_is_empty,
+        reason = "a host without slots there is not"
+    )]
     pub fn len(&self) -> u32 {
         self.0.len() as u32
     }

@@ -37,22 +37,40 @@ struct Near {
 impl Topology {
     /// Of the places of CPUs 0, 1, ...
     pub fn new(places: Vec<Place>) -> Self {
-        let distance =
-            |a: Place, b: Place| u32::from(a.core != b.core) + u32::from(a.llc != b.llc) + u32::from(a.node != b.node);
+        let distance = |a: Place, b: Place| {
+            u32::from(a.core != b.core) + u32::from(a.llc != b.llc) + u32::from(a.node != b.node)
+        };
         let near = (0..places.len())
             .map(|from| {
                 let mut cpus: Vec<Cpu> = (0..places.len() as u32).map(Cpu::new).collect();
                 let count = places.len();
-                // Nearest first; among equals, round from `from`, so that not everyone tries CPU 0 first.
-                cpus.sort_by_key(|c| (distance(places[from], places[c.index()]), (c.index() + count - from) % count));
-                let within =
-                    |most: u32| cpus.partition_point(|c| distance(places[from], places[c.index()]) <= most) as u32;
+                // Nearest first; among equals, round from `from`, so that not everyone tries CPU 0
+                // first.
+                cpus.sort_by_key(|c| {
+                    (
+                        distance(places[from], places[c.index()]),
+                        (c.index() + count - from) % count,
+                    )
+                });
+                let within = |most: u32| {
+                    cpus.partition_point(|c| distance(places[from], places[c.index()]) <= most)
+                        as u32
+                };
                 let (core, llc, node) = (within(0), within(1), within(2));
-                Near { cpus: cpus.into_boxed_slice(), core, llc, node }
+                Near {
+                    cpus: cpus.into_boxed_slice(),
+                    core,
+                    llc,
+                    node,
+                }
             })
             .collect::<Box<[Near]>>();
         let has_smt = near.iter().any(|near| near.core > 1);
-        Self { places: places.into_boxed_slice(), near, has_smt }
+        Self {
+            places: places.into_boxed_slice(),
+            near,
+            has_smt,
+        }
     }
 
     /// Number of CPUs, at least 1; CPU numbers are below it.
@@ -70,15 +88,16 @@ impl Topology {
         self.places[cpu.index()]
     }
 
-    /// All CPUs, the nearest to `cpu` first, which is itself: then its SMT siblings, those under the same LLC, of the same
-    /// node, the rest. Panics for a CPU that the machine does not have.
+    /// All CPUs, the nearest to `cpu` first, which is itself: then its SMT siblings, those under
+    /// the same LLC, of the same node, the rest. Panics for a CPU that the machine does not have.
     #[inline]
     pub fn near(&self, cpu: Cpu) -> &[Cpu] {
         &self.near[cpu.index()].cpus
     }
 
-    /// [`Topology::near`] in three parts: what shares the LLC with `cpu` (itself at the front), the rest of its node, and the rest of
-    /// the machine. For searches that end at the first part where there is something.
+    /// [`Topology::near`] in three parts: what shares the LLC with `cpu` (itself at the front), the
+    /// rest of its node, and the rest of the machine. For searches that end at the first part where
+    /// there is something.
     #[inline]
     pub fn levels(&self, cpu: Cpu) -> [&[Cpu]; 3] {
         let near = &self.near[cpu.index()];

@@ -74,8 +74,8 @@ pub struct Wake {
 pub enum Placement {
     /// On this CPU's run queue; `task_wakeup` or `task_new` follows.
     Queue(Cpu),
-    /// Straight to `cpu`, which is idle and was claimed ([`crate::Ctx::claim_idle`]), for at most `slice` ns
-    /// ([`crate::DEFAULT_SLICE`] if 0); no call follows, but `task_new` for a new task.
+    /// Straight to `cpu`, which is idle and was claimed ([`crate::Ctx::claim_idle`]), for at most
+    /// `slice` ns ([`crate::DEFAULT_SLICE`] if 0); no call follows, but `task_new` for a new task.
     Run {
         /// Where.
         cpu: Cpu,
@@ -95,8 +95,8 @@ impl Placement {
 /// Answer to [`crate::Scheduler::pick_next_task`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum Pick {
-    /// Run this task, for at most `slice` ns ([`crate::DEFAULT_SLICE`] if 0). The kernel checks slices at its tick (1 to 10
-    /// ms); a finer limit needs [`crate::Ctx::arm_timer`].
+    /// Run this task, for at most `slice` ns ([`crate::DEFAULT_SLICE`] if 0). The kernel checks
+    /// slices at its tick (1 to 10 ms); a finer limit needs [`crate::Ctx::arm_timer`].
     Run {
         /// Its baton.
         task: Schedulable,

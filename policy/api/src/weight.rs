@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Load weights by nice value, as in the kernel's `sched_prio_to_weight` (kernel/sched/core.c): each step is a factor of about
-//! 1.25, which is 10 % of a CPU between two tasks.
+//! Load weights by nice value, as in the kernel's `sched_prio_to_weight` (kernel/sched/core.c):
+//! each step is a factor of about 1.25, which is 10 % of a CPU between two tasks.
 
 /// Weight at nice 0.
 pub const NICE_0: u32 = 1024;
 
 const TABLE: [u32; 40] = [
-    88761, 71755, 56483, 46273, 36291, 29154, 23254, 18705, 14949, 11916, 9548, 7620, 6100, 4904, 3906, 3121, 2501,
-    1991, 1586, 1277, 1024, 820, 655, 526, 423, 335, 272, 215, 172, 137, 110, 87, 70, 56, 45, 36, 29, 23, 18, 15,
+    88761, 71755, 56483, 46273, 36291, 29154, 23254, 18705, 14949, 11916, 9548, 7620, 6100, 4904,
+    3906, 3121, 2501, 1991, 1586, 1277, 1024, 820, 655, 526, 423, 335, 272, 215, 172, 137, 110, 87,
+    70, 56, 45, 36, 29, 23, 18, 15,
 ];
 
 /// The weight of a nice value; one out of -20..=19 counts as the nearest.
@@ -26,6 +27,9 @@ mod tests {
             let ratio = f64::from(of_nice(nice)) / f64::from(of_nice(nice + 1));
             assert!((1.17..1.33).contains(&ratio), "nice {nice}: {ratio}");
         }
-        assert_eq!((of_nice(0), of_nice(-100), of_nice(100)), (NICE_0, 88761, 15));
+        assert_eq!(
+            (of_nice(0), of_nice(-100), of_nice(100)),
+            (NICE_0, 88761, 15)
+        );
     }
 }

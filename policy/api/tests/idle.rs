@@ -91,7 +91,11 @@ static HOST: Table = Table {
 fn machine(nodes: u32, llcs: u32, cores: u32, threads: u32) -> Topology {
     let place = |cpu: u32| {
         let core = cpu / threads;
-        Place { core, llc: core / cores, node: core / cores / llcs }
+        Place {
+            core,
+            llc: core / cores,
+            node: core / cores / llcs,
+        }
     };
     Topology::new((0..nodes * llcs * cores * threads).map(place).collect())
 }
@@ -102,12 +106,20 @@ fn found(topology: &Topology, idle: &[i32], fork: Option<bool>) -> (Vec<i32>, u3
     IDLE.set(idle.to_vec());
     LOOKS.set(0);
     let (count, places) = (Cell::new(0), Default::default());
-    let ctx = Ctx::new(Kicks { count: &count, places: &places });
+    let ctx = Ctx::new(Kicks {
+        count: &count,
+        places: &places,
+    });
     let from = Cpu::new(0);
     let cpus: Vec<i32> = match fork {
         None => ctx.idle_near(topology, from).map(Cpu::number).collect(),
         Some(fork) => {
-            let wake = Wake { prev_cpu: from, waker_cpu: from, sync: false, fork };
+            let wake = Wake {
+                prev_cpu: from,
+                waker_cpu: from,
+                sync: false,
+                fork,
+            };
             ctx.idle_for(topology, &wake).map(Cpu::number).collect()
         }
     };
@@ -134,9 +146,15 @@ fn idle_cores_come_before_idle_siblings_of_the_same_level() {
     let topology = machine(2, 2, 2, 2);
     let idle = [1, 2, 3, 6, 7, 14, 15];
     assert_eq!(found(&topology, &idle, None).0, [2, 3, 1, 6, 7, 14, 15]);
-    assert_eq!(found(&topology, &idle, Some(false)).0, [2, 3, 1, 6, 7, 14, 15]);
+    assert_eq!(
+        found(&topology, &idle, Some(false)).0,
+        [2, 3, 1, 6, 7, 14, 15]
+    );
     // A new task goes to the far core before the near sibling.
-    assert_eq!(found(&topology, &idle, Some(true)).0[..7], [2, 3, 6, 7, 14, 15, 2]);
+    assert_eq!(
+        found(&topology, &idle, Some(true)).0[..7],
+        [2, 3, 6, 7, 14, 15, 2]
+    );
 }
 
 #[test]

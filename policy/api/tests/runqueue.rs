@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The run queues against models made of `Vec` and `BTreeMap`: several queues over the links of one `Env`, random steps, every
-//! answer compared, and no `Schedulable` lost or doubled.
+//! The run queues against models made of `Vec` and `BTreeMap`: several queues over the links of one
+//! `Env`, random steps, every answer compared, and no `Schedulable` lost or doubled.
 
 use baton::{
     runqueue::{Fifo, List, Queued, Tree},
@@ -18,8 +18,10 @@ fn env() -> Env<'static> {
 
 /// The host's part: the task's next `Schedulable`.
 fn mint(slot: u32, generation: u32) -> Schedulable {
-    // SAFETY: One-baton. Tests make one for a slot only when the last one of that slot was given back.
-    unsafe { Schedulable::from_raw(u64::from(generation) << 32 | u64::from(slot + 1)) }.expect("a well-formed token")
+    // SAFETY: One-baton. Tests make one for a slot only when the last one of that slot was given
+    // back.
+    unsafe { Schedulable::from_raw(u64::from(generation) << 32 | u64::from(slot + 1)) }
+        .expect("a well-formed token")
 }
 
 /// Gives a `Schedulable` back to the host.
@@ -29,7 +31,8 @@ fn retire(task: Schedulable) -> (u32, u32) {
     identity
 }
 
-/// A queue and its model: ordered by key, then by arrival. A `Fifo` has keys too, which order its pushes.
+/// A queue and its model: ordered by key, then by arrival. A `Fifo` has keys too, which order its
+/// pushes.
 enum Queue {
     Fifo(Fifo),
     List(List),
@@ -66,7 +69,12 @@ enum Step {
 
 impl Pair {
     fn new(queue: Queue, base: u64) -> Self {
-        Self { queue, model: Model::new(), base, arrivals: 0 }
+        Self {
+            queue,
+            model: Model::new(),
+            base,
+            arrivals: 0,
+        }
     }
 
     fn put(&mut self, slot: u32, generation: u32, offset: u64, front: bool) {
@@ -102,7 +110,12 @@ impl Pair {
         list: impl FnOnce(&mut List) -> Option<(u64, Schedulable)>,
         tree: impl FnOnce(&mut Tree) -> Option<(u64, Schedulable)>,
     ) -> Option<u32> {
-        let expected = place.map(|place| (place.0, self.model.remove(&place).expect("a place of the model")));
+        let expected = place.map(|place| {
+            (
+                place.0,
+                self.model.remove(&place).expect("a place of the model"),
+            )
+        });
         let base = self.base;
         let keyed = |(key, task): (u64, Schedulable)| (key.wrapping_sub(base), retire(task));
         let got = match &mut self.queue {
@@ -115,32 +128,67 @@ impl Pair {
     }
 
     fn find(&self, mut fits: impl FnMut(u32) -> bool) -> Option<(u64, i64)> {
-        self.model.iter().find(|(_, &(slot, _))| fits(slot)).map(|(&place, _)| place)
+        self.model
+            .iter()
+            .find(|(_, &(slot, _))| fits(slot))
+            .map(|(&place, _)| place)
     }
 
     fn step(&mut self, step: &Step) -> Option<u32> {
         match *step {
             Step::Put { .. } => None,
-            Step::Pop => self.take(self.find(|_| true), Fifo::pop_front, List::pop_first, Tree::pop_first),
-            Step::Remove { slot } => {
-                self.take(self.find(|s| s == slot), |q| q.remove(slot), |q| q.remove(slot), |q| q.remove(slot))
-            }
+            Step::Pop => self.take(
+                self.find(|_| true),
+                Fifo::pop_front,
+                List::pop_first,
+                Tree::pop_first,
+            ),
+            Step::Remove { slot } => self.take(
+                self.find(|s| s == slot),
+                |q| q.remove(slot),
+                |q| q.remove(slot),
+                |q| q.remove(slot),
+            ),
             Step::PopWhere { low } => {
                 let fits = |slot: u32| slot % 4 == low;
-                self.take(self.find(fits), |q| q.pop_where(fits), |q| q.pop_where(fits), |q| q.pop_where(fits))
+                self.take(
+                    self.find(fits),
+                    |q| q.pop_where(fits),
+                    |q| q.pop_where(fits),
+                    |q| q.pop_where(fits),
+                )
             }
         }
     }
 
     /// Compares all that can be read.
     fn check(&self) {
-        let expected: Vec<(u64, u32)> = self.model.iter().map(|(place, task)| (place.0, task.0)).collect();
+        let expected: Vec<(u64, u32)> = self
+            .model
+            .iter()
+            .map(|(place, task)| (place.0, task.0))
+            .collect();
         let base = self.base;
         let offset = |(key, slot): (u64, u32)| (key.wrapping_sub(base), slot);
         let (got, first, len, is_empty): (Vec<_>, _, _, _) = match &self.queue {
-            Queue::Fifo(q) => (q.iter().map(|s| (0, s)).collect(), q.front().map(|s| (0, s)), q.len(), q.is_empty()),
-            Queue::List(q) => (q.iter().map(offset).collect(), q.first().map(offset), q.len(), q.is_empty()),
-            Queue::Tree(q) => (q.iter().map(offset).collect(), q.first().map(offset), q.len(), q.is_empty()),
+            Queue::Fifo(q) => (
+                q.iter().map(|s| (0, s)).collect(),
+                q.front().map(|s| (0, s)),
+                q.len(),
+                q.is_empty(),
+            ),
+            Queue::List(q) => (
+                q.iter().map(offset).collect(),
+                q.first().map(offset),
+                q.len(),
+                q.is_empty(),
+            ),
+            Queue::Tree(q) => (
+                q.iter().map(offset).collect(),
+                q.first().map(offset),
+                q.len(),
+                q.is_empty(),
+            ),
         };
         assert_eq!(got, expected);
         assert_eq!(first, expected.first().copied());
@@ -152,7 +200,11 @@ impl Pair {
                 Queue::List(q) => q.contains(slot),
                 Queue::Tree(q) => q.contains(slot),
             };
-            assert_eq!(got, expected.iter().any(|entry| entry.1 == slot), "contains({slot})");
+            assert_eq!(
+                got,
+                expected.iter().any(|entry| entry.1 == slot),
+                "contains({slot})"
+            );
         }
     }
 }
@@ -165,7 +217,10 @@ fn steps() -> impl Strategy<Value = Vec<(usize, Step)>> {
         1 => (0..4_u32).prop_map(|low| Step::PopWhere { low }),
     ];
     // Most for one tree, so that it has few tasks and many in turn.
-    proptest::collection::vec((prop_oneof![2 => Just(4_usize), 1 => 0..5_usize], step), 0..300)
+    proptest::collection::vec(
+        (prop_oneof![2 => Just(4_usize), 1 => 0..5_usize], step),
+        0..300,
+    )
 }
 
 proptest! {
@@ -215,8 +270,14 @@ fn equal_keys_keep_their_order() {
         let _ = tree.insert(7, mint(slot + 8, 1));
     }
     for slot in 0..8 {
-        assert_eq!(list.pop_first().map(|(key, task)| (key, retire(task))), Some((7, (slot, 1))));
-        assert_eq!(tree.pop_first().map(|(key, task)| (key, retire(task))), Some((7, (slot + 8, 1))));
+        assert_eq!(
+            list.pop_first().map(|(key, task)| (key, retire(task))),
+            Some((7, (slot, 1)))
+        );
+        assert_eq!(
+            tree.pop_first().map(|(key, task)| (key, retire(task))),
+            Some((7, (slot + 8, 1)))
+        );
     }
 }
 
@@ -239,7 +300,10 @@ fn debug_shows_the_order() {
     let _ = fifo.push_front(mint(0, 1));
     let _ = list.insert(5, mint(2, 1));
     let _ = tree.insert(4, mint(3, 1));
-    assert_eq!(format!("{fifo:?} {list:?} {tree:?}"), "[0, 1] [(5, 2)] [(4, 3)]");
+    assert_eq!(
+        format!("{fifo:?} {list:?} {tree:?}"),
+        "[0, 1] [(5, 2)] [(4, 3)]"
+    );
     fifo.remove(1).map(retire);
     fifo.remove(0).map(retire);
     list.remove(2).map(|(_, task)| retire(task));
@@ -286,8 +350,11 @@ fn unwinding<T>(does: impl FnOnce() -> T) -> T {
 #[test]
 fn a_second_schedulable_of_a_task_is_said_to_be_merged() {
     let env = env();
-    let queues: [fn(&Env<'static>) -> Queue; 3] =
-        [|env| Queue::Fifo(env.fifo()), |env| Queue::List(env.list()), |env| Queue::Tree(env.tree())];
+    let queues: [fn(&Env<'static>) -> Queue; 3] = [
+        |env| Queue::Fifo(env.fifo()),
+        |env| Queue::List(env.list()),
+        |env| Queue::Tree(env.tree()),
+    ];
     let put = |queue: &mut Queue, generation: u32, front: bool| match queue {
         Queue::Fifo(q) if front => q.push_front(mint(3, generation)),
         Queue::Fifo(q) => q.push_back(mint(3, generation)),
@@ -306,7 +373,8 @@ fn a_second_schedulable_of_a_task_is_said_to_be_merged() {
     {
         let (mut one, mut other) = (make(&env), make_other(&env));
         assert_eq!(put(&mut one, 1, front), Queued::New);
-        // A newer one, an older one, and a newer one in another queue: the newest has the first's place.
+        // A newer one, an older one, and a newer one in another queue: the newest has the first's
+        // place.
         assert_eq!(unwinding(|| put(&mut one, 3, front)), Queued::Merged);
         assert_eq!(unwinding(|| put(&mut one, 2, front)), Queued::Merged);
         assert_eq!(unwinding(|| put(&mut other, 4, front)), Queued::Merged);

@@ -42,7 +42,8 @@ baton::state!(All, version 1 { cpus, tasks, fifo, list, numbers, pair, array });
 
 fn mint(slot: u32, generation: u32) -> Schedulable {
     // SAFETY: One-baton. Each slot is minted once in a test.
-    unsafe { Schedulable::from_raw(u64::from(generation) << 32 | u64::from(slot + 1)) }.expect("a well-formed token")
+    unsafe { Schedulable::from_raw(u64::from(generation) << 32 | u64::from(slot + 1)) }
+        .expect("a well-formed token")
 }
 
 fn saved(state: &impl State) -> Vec<u8> {
@@ -74,11 +75,15 @@ fn drain(all: &mut All) -> Vec<(u64, u64)> {
     let mut found = Vec::new();
     for cpu in all.cpus.iter() {
         let mut tree = cpu.tree.lock();
-        found.extend(std::iter::from_fn(|| tree.pop_first()).map(|(key, task)| (key, task.into_raw())));
+        found.extend(
+            std::iter::from_fn(|| tree.pop_first()).map(|(key, task)| (key, task.into_raw())),
+        );
     }
     let mut fifo = all.fifo.lock();
     found.extend(std::iter::from_fn(|| fifo.pop_front()).map(|task| (0, task.into_raw())));
-    found.extend(std::iter::from_fn(|| all.list.pop_first()).map(|(key, task)| (key, task.into_raw())));
+    found.extend(
+        std::iter::from_fn(|| all.list.pop_first()).map(|(key, task)| (key, task.into_raw())),
+    );
     found
 }
 
@@ -139,7 +144,8 @@ proptest! {
         prop_assert_eq!(drain(&mut loaded), drain(&mut all));
     }
 
-    /// Of what has no queue: the tasks in a queue of a state that is given up halfway are lost, and the host is told.
+    /// Of what has no queue: the tasks in a queue of a state that is given up halfway are lost, and
+    /// the host is told.
     #[test]
     fn a_part_is_refused(numbers in vec(any::<u32>(), 0..20), pair in any::<(i64, Option<bool>)>(), cut in any::<Index>()) {
         let bytes = saved(&(numbers.clone(), pair));

@@ -4,7 +4,8 @@
 use baton::{Layout, Lock, PerTask, State};
 use std::sync::atomic::AtomicU64;
 
-/// A structure of these fields in a module of its own, as another version of a policy has it, and its layout.
+/// A structure of these fields in a module of its own, as another version of a policy has it, and
+/// its layout.
 macro_rules! shared {
     ($version:literal { $($field:ident: $type:ty),* }) => {{
         struct Shared {
@@ -22,13 +23,34 @@ fn check(other: Layout, is_same: bool) {
 
 #[test]
 fn a_type_is_the_same_when_all_of_it_is() {
-    check(shared!(1 { queued: u32, weight: u32, tasks: PerTask<AtomicU64> }), true);
-    check(shared!(2 { queued: u32, weight: u32, tasks: PerTask<AtomicU64> }), false);
-    check(shared!(1 { weight: u32, queued: u32, tasks: PerTask<AtomicU64> }), false);
-    check(shared!(1 { queued: u32, heavy: u32, tasks: PerTask<AtomicU64> }), false);
-    check(shared!(1 { queued: u32, weight: i32, tasks: PerTask<AtomicU64> }), false);
-    check(shared!(1 { queued: u32, weight: u32, tasks: PerTask<Lock<AtomicU64>> }), false);
-    check(shared!(1 { queued: u32, weight: u32, tasks: PerTask<u64> }), false);
+    check(
+        shared!(1 { queued: u32, weight: u32, tasks: PerTask<AtomicU64> }),
+        true,
+    );
+    check(
+        shared!(2 { queued: u32, weight: u32, tasks: PerTask<AtomicU64> }),
+        false,
+    );
+    check(
+        shared!(1 { weight: u32, queued: u32, tasks: PerTask<AtomicU64> }),
+        false,
+    );
+    check(
+        shared!(1 { queued: u32, heavy: u32, tasks: PerTask<AtomicU64> }),
+        false,
+    );
+    check(
+        shared!(1 { queued: u32, weight: i32, tasks: PerTask<AtomicU64> }),
+        false,
+    );
+    check(
+        shared!(1 { queued: u32, weight: u32, tasks: PerTask<Lock<AtomicU64>> }),
+        false,
+    );
+    check(
+        shared!(1 { queued: u32, weight: u32, tasks: PerTask<u64> }),
+        false,
+    );
     check(shared!(1 { queued: u32, weight: u32 }), false);
 }
 

@@ -6,8 +6,16 @@ use baton::{Cpu, Place, Topology};
 /// `nodes` of `llcs` of `cores` of `threads`; thread 0 of all cores first, as x86 numbers them.
 fn machine(nodes: u32, llcs: u32, cores: u32, threads: u32) -> Topology {
     let per_node = llcs * cores;
-    let core = |core: u32| Place { core, llc: core / cores, node: core / per_node };
-    Topology::new((0..threads).flat_map(|_| (0..nodes * per_node).map(core)).collect())
+    let core = |core: u32| Place {
+        core,
+        llc: core / cores,
+        node: core / per_node,
+    };
+    Topology::new(
+        (0..threads)
+            .flat_map(|_| (0..nodes * per_node).map(core))
+            .collect(),
+    )
 }
 
 fn numbers(cpus: &[Cpu]) -> Vec<i32> {
@@ -32,5 +40,8 @@ fn a_machine_without_smt() {
     let machine = machine(1, 1, 3, 1);
     assert!(!machine.has_smt());
     assert_eq!(numbers(machine.core(Cpu::new(1))), [1]);
-    assert_eq!(machine.levels(Cpu::new(1)).map(numbers), [vec![1, 2, 0], vec![], vec![]]);
+    assert_eq!(
+        machine.levels(Cpu::new(1)).map(numbers),
+        [vec![1, 2, 0], vec![], vec![]]
+    );
 }

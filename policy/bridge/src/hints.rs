@@ -24,7 +24,11 @@ extern "C-unwind" fn hint<S: Hints>(
     hint: *const BatonHint,
 ) -> u64 {
     // SAFETY: Host-call. The host gives a hint that is valid during the call.
-    let Some(hint) = S::Hint::decode(unsafe { &*hint }) else { return 1 };
-    about::<S, _>(this, ctx, from, |policy, ctx, from| policy.hint(ctx, from, hint));
+    let Some(hint) = S::Hint::decode(unsafe { &*hint }) else {
+        return 1;
+    };
+    about::<S, _>(this, ctx, from, |policy, ctx, from| {
+        policy.hint(ctx, from, hint)
+    });
     0
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! From the trait [`Scheduler`] to the C interface. Each function here converts and does nothing else, so that a policy in Rust
-//! and one in C are the same thing to a host.
+//! From the trait [`Scheduler`] to the C interface. Each function here converts and does nothing
+//! else, so that a policy in Rust and one in C are the same thing to a host.
 #![no_std]
 #![deny(unsafe_op_in_unsafe_fn)]
 
@@ -12,7 +12,9 @@ mod upgrade;
 
 pub use upgrade::Exchange;
 
-use baton::{Cpu, Ctx, Events, Kicks, Pick, Placement, Refusal, Schedulable, Scheduler, Task, Wake};
+use baton::{
+    Cpu, Ctx, Events, Kicks, Pick, Placement, Refusal, Schedulable, Scheduler, Task, Wake,
+};
 use baton_abi::*;
 use core::{
     cell::Cell,
@@ -74,18 +76,29 @@ const fn plain<S: Scheduler>() -> BatonPolicy {
 const _: () = {
     assert!(BATON_EV_BLOCKED == Events::BLOCKED.bits() && BATON_EV_TICK == Events::TICK.bits());
     assert!(BATON_EV_IDLE == Events::IDLE.bits() && BATON_EV_BALANCE == Events::BALANCE.bits());
-    assert!(BATON_MAX_KICKS == baton::MAX_KICKS && BATON_KICK_PREEMPT == Kicks::PREEMPT && BATON_KICK_IDLE == 0);
+    assert!(
+        BATON_MAX_KICKS == baton::MAX_KICKS
+            && BATON_KICK_PREEMPT == Kicks::PREEMPT
+            && BATON_KICK_IDLE == 0
+    );
 };
 
-/// A policy's name as C has it. A compile-time error when it is too long or has other characters than `[a-z0-9_]`.
+/// A policy's name as C has it. A compile-time error when it is too long or has other characters
+/// than `[a-z0-9_]`.
 const fn name(text: &str) -> [c_char; BATON_NAME_LEN] {
     let bytes = text.as_bytes();
-    assert!(!bytes.is_empty() && bytes.len() < BATON_NAME_LEN, "a policy's name has 1 to 31 characters");
+    assert!(
+        !bytes.is_empty() && bytes.len() < BATON_NAME_LEN,
+        "a policy's name has 1 to 31 characters"
+    );
     let mut out = [0; BATON_NAME_LEN];
     let mut i = 0;
     while i < bytes.len() {
         let c = bytes[i];
-        assert!(c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'_', "a policy's name is of a-z, 0-9 and _");
+        assert!(
+            c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'_',
+            "a policy's name is of a-z, 0-9 and _"
+        );
         out[i] = c as c_char;
         i += 1;
     }
@@ -94,20 +107,32 @@ const fn name(text: &str) -> [c_char; BATON_NAME_LEN] {
 
 /// Enters the policy: `f` gets it, the context and the place for a slice.
 #[inline(always)]
-fn enter<S: Scheduler, R>(this: *mut c_void, ctx: *mut BatonCtx, f: impl FnOnce(&S, &Ctx<'_>, &mut u64) -> R) -> R {
-    // SAFETY: Host-call. The host gives the pointer that `create` returned, which lives until `destroy`; methods take `&S`
-    // only, and S is Sync.
+fn enter<S: Scheduler, R>(
+    this: *mut c_void,
+    ctx: *mut BatonCtx,
+    f: impl FnOnce(&S, &Ctx<'_>, &mut u64) -> R,
+) -> R {
+    // SAFETY: Host-call. The host gives the pointer that `create` returned, which lives until
+    // `destroy`; methods take `&S` only, and S is Sync.
     let policy = unsafe { &*this.cast::<S>() };
     // SAFETY: Host-call. The host lends its context to this call alone.
     let raw = unsafe { &mut *ctx };
-    let kicks =
-        Kicks { count: Cell::from_mut(&mut raw.nr_kicks), places: Cell::from_mut(&mut raw.kicks).as_array_of_cells() };
+    let kicks = Kicks {
+        count: Cell::from_mut(&mut raw.nr_kicks),
+        places: Cell::from_mut(&mut raw.kicks).as_array_of_cells(),
+    };
     f(policy, &Ctx::new(kicks), &mut raw.slice)
 }
 
 #[inline(always)]
 fn view(task: &BatonTask) -> Task {
-    Task { slot: task.slot, pid: task.pid, cpu: Cpu::new(task.cpu as u32), nice: task.nice, runtime: task.runtime }
+    Task {
+        slot: task.slot,
+        pid: task.pid,
+        cpu: Cpu::new(task.cpu as u32),
+        nice: task.nice,
+        runtime: task.runtime,
+    }
 }
 
 /// Enters the policy about a task.
@@ -191,11 +216,13 @@ extern "C-unwind" fn select_task_rq<S: Scheduler>(
     };
     // SAFETY: Host-call. The host gives a task that is valid during the call.
     let task = view(unsafe { &*task });
-    enter::<S, _>(this, ctx, |policy, ctx, allowed| match policy.select_task_rq(ctx, &task, &wake) {
-        Placement::Queue(cpu) => u64::from(cpu.number() as u32),
-        Placement::Run { cpu, slice } => {
-            *allowed = slice;
-            u64::from(cpu.number() as u32) | BATON_SELECT_DIRECT
+    enter::<S, _>(this, ctx, |policy, ctx, allowed| {
+        match policy.select_task_rq(ctx, &task, &wake) {
+            Placement::Queue(cpu) => u64::from(cpu.number() as u32),
+            Placement::Run { cpu, slice } => {
+                *allowed = slice;
+                u64::from(cpu.number() as u32) | BATON_SELECT_DIRECT
+            }
         }
     })
 }
@@ -223,8 +250,14 @@ extern "C-unwind" fn pick_next_task<S: Scheduler>(
     })
 }
 
-extern "C-unwind" fn newly_idle<S: Scheduler>(this: *mut c_void, ctx: *mut BatonCtx, cpu: i32) -> u64 {
-    enter::<S, _>(this, ctx, |policy, ctx, _| give(policy.newly_idle(ctx, Cpu::new(cpu as u32))))
+extern "C-unwind" fn newly_idle<S: Scheduler>(
+    this: *mut c_void,
+    ctx: *mut BatonCtx,
+    cpu: i32,
+) -> u64 {
+    enter::<S, _>(this, ctx, |policy, ctx, _| {
+        give(policy.newly_idle(ctx, Cpu::new(cpu as u32)))
+    })
 }
 
 extern "C-unwind" fn pick_refused<S: Scheduler>(

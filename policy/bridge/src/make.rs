@@ -10,15 +10,30 @@ pub(crate) extern "C-unwind" fn create<S: Scheduler>(env: *const BatonEnv) -> *m
     with_env(env, |env| S::new(env))
 }
 
-/// Makes something of an environment; NULL, and the reason in the host's message, when it cannot be made.
-pub(crate) fn with_env<T>(env: *const BatonEnv, make: impl FnOnce(&Env<'_>) -> Result<T, baton::Error>) -> *mut c_void {
-    // SAFETY: Host-call. The host gives an environment that is valid during the call, with `nr_cpus` CPUs and a
-    // NUL-terminated option string.
+/// Makes something of an environment; NULL, and the reason in the host's message, when it cannot be
+/// made.
+pub(crate) fn with_env<T>(
+    env: *const BatonEnv,
+    make: impl FnOnce(&Env<'_>) -> Result<T, baton::Error>,
+) -> *mut c_void {
+    // SAFETY: Host-call. The host gives an environment that is valid during the call, with
+    // `nr_cpus` CPUs and a NUL-terminated option string.
     let (raw, cpus, options) = unsafe {
         let raw = &*env;
-        (raw, core::slice::from_raw_parts(raw.cpus, raw.nr_cpus as usize), CStr::from_ptr(raw.options))
+        (
+            raw,
+            core::slice::from_raw_parts(raw.cpus, raw.nr_cpus as usize),
+            CStr::from_ptr(raw.options),
+        )
     };
-    let places: Vec<Place> = cpus.iter().map(|c| Place { core: c.core, llc: c.llc, node: c.node }).collect();
+    let places: Vec<Place> = cpus
+        .iter()
+        .map(|c| Place {
+            core: c.core,
+            llc: c.llc,
+            node: c.node,
+        })
+        .collect();
     let made = options
         .to_str()
         .map_err(|_| "the options are not UTF-8".into())
@@ -33,12 +48,18 @@ pub(crate) fn with_env<T>(env: *const BatonEnv, make: impl FnOnce(&Env<'_>) -> R
 }
 
 pub(crate) extern "C-unwind" fn destroy<S: Scheduler>(this: *mut c_void) {
-    // SAFETY: Host-call. `create` made it of a Box of the same type, and the host calls this once and nothing after.
+    // SAFETY: Host-call. `create` made it of a Box of the same type, and the host calls this once
+    // and nothing after.
     drop(unsafe { Box::from_raw(this.cast::<S>()) });
 }
 
 fn say(message: *mut c_char, why: &str) {
-    for (i, byte) in why.bytes().take(BATON_MESSAGE_LEN - 1).chain([0]).enumerate() {
+    for (i, byte) in why
+        .bytes()
+        .take(BATON_MESSAGE_LEN - 1)
+        .chain([0])
+        .enumerate()
+    {
         // SAFETY: Host-call. The host's buffer has BATON_MESSAGE_LEN bytes.
         unsafe { message.add(i).write(byte as c_char) };
     }

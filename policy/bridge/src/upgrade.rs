@@ -38,19 +38,31 @@ impl<S: Upgrade> Exchange for Upgradable<S> {
 }
 
 /// No state is handed on.
-pub(crate) const NO_STATE: BatonStateType =
-    BatonStateType { name: [0; BATON_NAME_LEN], version: 0, reserved: 0, layout: 0 };
+pub(crate) const NO_STATE: BatonStateType = BatonStateType {
+    name: [0; BATON_NAME_LEN],
+    version: 0,
+    reserved: 0,
+    layout: 0,
+};
 
 const fn state_type(layout: Layout) -> BatonStateType {
     let bytes = layout.name.as_bytes();
-    assert!(!bytes.is_empty() && bytes.len() < BATON_NAME_LEN, "a state's type has a name of 1 to 31 characters");
+    assert!(
+        !bytes.is_empty() && bytes.len() < BATON_NAME_LEN,
+        "a state's type has a name of 1 to 31 characters"
+    );
     let mut name = [0; BATON_NAME_LEN];
     let mut i = 0;
     while i < bytes.len() {
         name[i] = bytes[i] as c_char;
         i += 1;
     }
-    BatonStateType { name, version: layout.version, reserved: 0, layout: layout.hash }
+    BatonStateType {
+        name,
+        version: layout.version,
+        reserved: 0,
+        layout: layout.hash,
+    }
 }
 
 extern "C-unwind" fn prepare<S: Upgrade>(this: *mut c_void) -> *mut c_void {
@@ -60,7 +72,8 @@ extern "C-unwind" fn prepare<S: Upgrade>(this: *mut c_void) -> *mut c_void {
 }
 
 extern "C-unwind" fn init<S: Upgrade>(env: *const BatonEnv, state: *mut c_void) -> *mut c_void {
-    // SAFETY: Same-state. The host has compared the types, and gives what `prepare` or `convert` of such a version made, once.
+    // SAFETY: Same-state. The host has compared the types, and gives what `prepare` or `convert` of
+    // such a version made, once.
     let state = unsafe { Box::from_raw(state.cast::<S::State>()) };
     with_env(env, |env| S::reregister_init(env, *state))
 }
@@ -70,7 +83,10 @@ extern "C-unwind" fn drop_state<S: Upgrade>(state: *mut c_void) {
     drop(unsafe { Box::from_raw(state.cast::<S::State>()) });
 }
 
-extern "C-unwind" fn convert<S: Upgrade>(env: *const BatonEnv, older: *const c_void) -> *mut c_void {
+extern "C-unwind" fn convert<S: Upgrade>(
+    env: *const BatonEnv,
+    older: *const c_void,
+) -> *mut c_void {
     // SAFETY: Same-state. The host has compared the types, and keeps it to the end of the exchange.
     let older = unsafe { &*older.cast::<S::Older>() };
     with_env(env, |env| S::reregister_convert(env, older))
@@ -81,7 +97,10 @@ extern "C-unwind" fn take<S: Upgrade>(this: *mut c_void, older: *const BatonOlde
     let (policy, older) = unsafe { (&*this.cast::<S>(), &*older) };
     // SAFETY: Same-state. As above.
     let state = unsafe { &*older.state.cast::<S::Older>() };
-    policy.reregister_take(state, older.nr_slots).is_err().into()
+    policy
+        .reregister_take(state, older.nr_slots)
+        .is_err()
+        .into()
 }
 
 /// The host's bytes.
@@ -99,14 +118,18 @@ unsafe fn bytes<'a>(raw: *const BatonBytes) -> &'a mut [u8] {
 }
 
 extern "C-unwind" fn save<S: Upgrade>(this: *mut c_void, to: *const BatonBytes) -> u64 {
-    // SAFETY: Host-call. The host gives what `create` or `init` made, which lives until `destroy`, and bytes of its own.
+    // SAFETY: Host-call. The host gives what `create` or `init` made, which lives until `destroy`,
+    // and bytes of its own.
     let (policy, to) = unsafe { (&*this.cast::<S>(), bytes(to)) };
     let mut save = Save::new(to);
     policy.reregister_prepare().save(&mut save);
     save.finish() as u64
 }
 
-extern "C-unwind" fn load<S: Upgrade>(env: *const BatonEnv, from: *const BatonBytes) -> *mut c_void {
+extern "C-unwind" fn load<S: Upgrade>(
+    env: *const BatonEnv,
+    from: *const BatonBytes,
+) -> *mut c_void {
     // SAFETY: Host-call. The host gives bytes of its own.
     let from = unsafe { bytes(from) };
     with_env(env, |env| {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Says something to the policy `echo`, and prints what it answers. As root, or whoever was granted it:
-//! `baton load echo && baton run -p echo -- target/release/examples/echo`, built by `cargo build --release -p baton-hints --example echo`.
+//! Says something to the policy `echo`, and prints what it answers. As root, or whoever was granted
+//! it: `baton load echo && baton run -p echo -- target/release/examples/echo`, built by `cargo
+//! build --release -p baton-hints --example echo`.
 
 use baton_hints::Queue;
 use echo::{Hint, Reply};
@@ -8,7 +9,10 @@ use std::{error::Error, time::Duration};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut queue = Queue::<Hint, Reply>::open("echo", 16)?;
-    queue.send(&Hint::Ping { number: 7, times: 1 })?;
+    queue.send(&Hint::Ping {
+        number: 7,
+        times: 1,
+    })?;
     if let Some(Reply::Pong { number, .. }) = queue.wait(Duration::from_secs(1))? {
         println!("{number}");
     }

@@ -20,8 +20,9 @@
 //! }
 //! ```
 //!
-//! A queue is its thread's own. [`Queue::send`] and [`Queue::receive`] make no system call: the policy sees what was sent before the
-//! next thing that it decides about this thread, or about one that this thread wakes.
+//! A queue is its thread's own. [`Queue::send`] and [`Queue::receive`] make no system call: the
+//! policy sees what was sent before the next thing that it decides about this thread, or about one
+//! that this thread wakes.
 #![deny(unsafe_op_in_unsafe_fn)]
 #![warn(missing_docs)]
 
@@ -33,7 +34,10 @@ use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use baton_abi::{BatonHintAnswer, BatonHintsHead, BatonHintsOpen, BatonHintsSend, BATON_MESSAGE_LEN, BATON_NAME_LEN};
+use baton_abi::{
+    BatonHintAnswer, BatonHintsHead, BatonHintsOpen, BatonHintsSend, BATON_MESSAGE_LEN,
+    BATON_NAME_LEN,
+};
 use baton_message::ring::{self, Entry};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::fd::{AsFd, BorrowedFd};
@@ -62,9 +66,15 @@ impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Device(why) if why.kind() == io::ErrorKind::PermissionDenied => {
-                write!(f, "{PATH} cannot be opened: nobody has granted you that (baton hints grant)")
+                write!(
+                    f,
+                    "{PATH} cannot be opened: nobody has granted you that (baton hints grant)"
+                )
             }
-            Self::Device(why) => write!(f, "{PATH} cannot be opened: {why}; is a policy loaded (baton load)?"),
+            Self::Device(why) => write!(
+                f,
+                "{PATH} cannot be opened: {why}; is a policy loaded (baton load)?"
+            ),
             Self::Refused(errno, why) if why.is_empty() => write!(f, "there is no queue: {errno}"),
             Self::Refused(_, why) => write!(f, "there is no queue: {why}"),
         }
@@ -115,14 +125,18 @@ pub fn words(end: End) -> &'static str {
 fn name(policy: &str) -> Result<[u8; BATON_NAME_LEN], OpenError> {
     let mut name = [0; BATON_NAME_LEN];
     if policy.len() >= BATON_NAME_LEN {
-        let why = format!("a policy's name has at most {} letters: check it (baton status)", BATON_NAME_LEN - 1);
+        let why = format!(
+            "a policy's name has at most {} letters: check it (baton status)",
+            BATON_NAME_LEN - 1
+        );
         return Err(OpenError::Refused(Errno::NAMETOOLONG, why));
     }
     name[..policy.len()].copy_from_slice(policy.as_bytes());
     Ok(name)
 }
 
-/// A thread's queue to a policy: hints of type `H`, replies of type `R`. Of the thread that opens it alone.
+/// A thread's queue to a policy: hints of type `H`, replies of type `R`. Of the thread that opens
+/// it alone.
 pub struct Queue<H, R> {
     file: File,
     map: *mut u8,
@@ -134,10 +148,15 @@ pub struct Queue<H, R> {
 }
 
 impl<H: Message, R: Message> Queue<H, R> {
-    /// Opens this thread's queue. `entries`, a power of two from 16 on, is how many hints, and replies, there is room for.
+    /// Opens this thread's queue. `entries`, a power of two from 16 on, is how many hints, and
+    /// replies, there is room for.
     pub fn open(policy: &str, entries: u32) -> Result<Self, OpenError> {
         let name = name(policy)?;
-        let file = OpenOptions::new().read(true).write(true).open(PATH).map_err(OpenError::Device)?;
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(PATH)
+            .map_err(OpenError::Device)?;
         let mut open = BatonHintsOpen {
             policy: name,
             hint: H::TYPE,
@@ -146,18 +165,32 @@ impl<H: Message, R: Message> Queue<H, R> {
             size: 0,
             message: [0; BATON_MESSAGE_LEN],
         };
-        // SAFETY: Sized-request. The number is of this structure, of which every bit pattern is a value.
+        // SAFETY: Sized-request. The number is of this structure, of which every bit pattern is a
+        // value.
         let opened = unsafe { ioctl::ioctl(&file, ioctl::Updater::<OPEN, _>::new(&mut open)) };
         if let Err(errno) = opened {
             let length = open.message.iter().position(|byte| *byte == 0).unwrap_or(0);
-            return Err(OpenError::Refused(errno, String::from_utf8_lossy(&open.message[..length]).into_owned()));
+            return Err(OpenError::Refused(
+                errno,
+                String::from_utf8_lossy(&open.message[..length]).into_owned(),
+            ));
         }
         let (size, access) = (open.size as usize, ProtFlags::READ | ProtFlags::WRITE);
         // SAFETY: Hints-mapping. A new mapping, which nothing else is at.
         let map = unsafe { mm::mmap(ptr::null_mut(), size, access, MapFlags::SHARED, &file, 0) };
-        let map = map.map_err(|errno| OpenError::Refused(errno, String::new()))?.cast();
+        let map = map
+            .map_err(|errno| OpenError::Refused(errno, String::new()))?
+            .cast();
         let entries = open.entries as usize;
-        Ok(Self { file, map, size, entries, next_hint: 0, next_reply: 0, says: PhantomData })
+        Ok(Self {
+            file,
+            map,
+            size,
+            entries,
+            next_hint: 0,
+            next_reply: 0,
+            says: PhantomData,
+        })
     }
 
     fn word(&self, offset: usize) -> u32 {
@@ -167,7 +200,8 @@ impl<H: Message, R: Message> Queue<H, R> {
 
     fn ring(&self, number: usize) -> &[Entry] {
         let at = size_of::<BatonHintsHead>() + number * self.entries * size_of::<Entry>();
-        // SAFETY: Hints-mapping. Behind the head are the entries of two rings; an entry is all atomics, which the host writes, too.
+        // SAFETY: Hints-mapping. Behind the head are the entries of two rings; an entry is all
+        // atomics, which the host writes, too.
         unsafe { std::slice::from_raw_parts(self.map.add(at).cast::<Entry>(), self.entries) }
     }
 
@@ -183,7 +217,8 @@ impl<H: Message, R: Message> Queue<H, R> {
         }
     }
 
-    /// Hints that the policy did not take: none of its type, or of a thread that it may not be told of.
+    /// Hints that the policy did not take: none of its type, or of a thread that it may not be told
+    /// of.
     pub fn refused(&self) -> u32 {
         self.word(std::mem::offset_of!(BatonHintsHead, refused))
     }
@@ -193,7 +228,8 @@ impl<H: Message, R: Message> Queue<H, R> {
         self.word(std::mem::offset_of!(BatonHintsHead, lost))
     }
 
-    /// Gives the policy a hint, without a system call. It stays in the ring while this thread is no task of the policy's.
+    /// Gives the policy a hint, without a system call. It stays in the ring while this thread is no
+    /// task of the policy's.
     pub fn send(&mut self, hint: &H) -> Result<(), NotSent> {
         self.end().map_or(Ok(()), |end| Err(NotSent::Closed(end)))?;
         let mut next = self.next_hint;
@@ -202,9 +238,13 @@ impl<H: Message, R: Message> Queue<H, R> {
         sent.map_err(|ring::Full| NotSent::Full)
     }
 
-    /// Gives the policy a hint at once, by a system call, after those that were sent before. It has it when this returns.
+    /// Gives the policy a hint at once, by a system call, after those that were sent before. It has
+    /// it when this returns.
     pub fn send_now(&self, hint: &H) -> Result<(), NotSent> {
-        let mut send = BatonHintsSend { hint: hint.encode(), ..BatonHintsSend::default() };
+        let mut send = BatonHintsSend {
+            hint: hint.encode(),
+            ..BatonHintsSend::default()
+        };
         // SAFETY: Sized-request. As above.
         let sent = unsafe { ioctl::ioctl(&self.file, ioctl::Updater::<SEND, _>::new(&mut send)) };
         match (sent, self.end()) {
@@ -230,7 +270,8 @@ impl<H: Message, R: Message> Queue<H, R> {
         reply.and_then(|reply| R::decode(&reply))
     }
 
-    /// The next reply; sleeps until there is one. `None` when the time is over, or the queue closed.
+    /// The next reply; sleeps until there is one. `None` when the time is over, or the queue
+    /// closed.
     pub fn wait(&mut self, time: Duration) -> io::Result<Option<R>> {
         // None: further away than the clock goes.
         let until = Instant::now().checked_add(time);
@@ -242,7 +283,10 @@ impl<H: Message, R: Message> Queue<H, R> {
             if self.end().is_some() || left.is_some_and(|left| left.is_zero()) {
                 return Ok(None);
             }
-            let left = left.map(Timespec::try_from).transpose().map_err(io::Error::other)?;
+            let left = left
+                .map(Timespec::try_from)
+                .transpose()
+                .map_err(io::Error::other)?;
             match poll(&mut [PollFd::new(&self.file, PollFlags::IN)], left.as_ref()) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno.into()),

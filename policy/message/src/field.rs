@@ -5,8 +5,9 @@ use crate::Raw;
 
 /// A thread that a message names.
 ///
-/// An application makes it of a thread's id, as `gettid` gives it. The host looks that up before a policy sees the message: to a policy it
-/// is the slot of a task, of the sender's own process and in the policy's hands.
+/// An application makes it of a thread's id, as `gettid` gives it. The host looks that up before a
+/// policy sees the message: to a policy it is the slot of a task, of the sender's own process and
+/// in the policy's hands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Thread(u32);
 
@@ -47,7 +48,13 @@ pub struct Writer {
 impl Writer {
     /// One with this tag.
     pub fn new(tag: u32) -> Self {
-        Self { raw: Raw { tag, ..Raw::default() }, next: 0 }
+        Self {
+            raw: Raw {
+                tag,
+                ..Raw::default()
+            },
+            next: 0,
+        }
     }
 
     fn word(&mut self, word: u64) {
@@ -75,7 +82,11 @@ pub struct Reader<'a> {
 impl<'a> Reader<'a> {
     /// Of this message.
     pub fn new(raw: &'a Raw) -> Self {
-        Self { raw, next: 0, has_thread: false }
+        Self {
+            raw,
+            next: 0,
+            has_thread: false,
+        }
     }
 
     fn word(&mut self) -> Option<u64> {
@@ -86,7 +97,8 @@ impl<'a> Reader<'a> {
 
     /// Is all that was not read 0?
     pub fn is_done(&self) -> bool {
-        (self.has_thread || self.raw.thread == 0) && self.raw.words.iter().skip(self.next).all(|word| *word == 0)
+        (self.has_thread || self.raw.thread == 0)
+            && self.raw.words.iter().skip(self.next).all(|word| *word == 0)
     }
 }
 

@@ -5,7 +5,8 @@ use crate::{fnv, Field, Type};
 use baton_abi::{BATON_HINT_WORDS, BATON_NAME_LEN};
 use core::ffi::c_char;
 
-/// For [`message!`](crate::message): a type of messages, variant by variant. What cannot be a message is an error of the compiler's.
+/// For [`message!`](crate::message): a type of messages, variant by variant. What cannot be a
+/// message is an error of the compiler's.
 #[derive(Clone, Copy, Debug)]
 pub struct Kind {
     name: &'static str,
@@ -22,24 +23,49 @@ impl Kind {
     /// One without variants.
     pub const fn new(name: &'static str, version: u32) -> Self {
         let hash = fnv::word(fnv::text(fnv::BEGIN, name), version as u64);
-        Self { name, version, hash, words: 0, threads: 0, most_threads: 0 }
+        Self {
+            name,
+            version,
+            hash,
+            words: 0,
+            threads: 0,
+            most_threads: 0,
+        }
     }
 
     /// One variant more.
     #[must_use]
     pub const fn variant(self, name: &str, tag: u32) -> Self {
-        Self { hash: fnv::word(fnv::text(self.hash, name), tag as u64), words: 0, threads: 0, ..self }
+        Self {
+            hash: fnv::word(fnv::text(self.hash, name), tag as u64),
+            words: 0,
+            threads: 0,
+            ..self
+        }
     }
 
     /// One field more, of the last variant.
     #[must_use]
     pub const fn field<F: Field>(self, name: &str) -> Self {
         let (words, threads) = (self.words + 1 - F::THREADS, self.threads + F::THREADS);
-        assert!(words <= BATON_HINT_WORDS, "a message has at most six fields, and a Thread");
+        assert!(
+            words <= BATON_HINT_WORDS,
+            "a message has at most six fields, and a Thread"
+        );
         assert!(threads <= 1, "a message names at most one thread");
         let hash = fnv::text(fnv::text(self.hash, name), F::NAME);
-        let most_threads = if threads > self.most_threads { threads } else { self.most_threads };
-        Self { hash, words, threads, most_threads, ..self }
+        let most_threads = if threads > self.most_threads {
+            threads
+        } else {
+            self.most_threads
+        };
+        Self {
+            hash,
+            words,
+            threads,
+            most_threads,
+            ..self
+        }
     }
 
     /// How many threads a message can name.
@@ -50,13 +76,21 @@ impl Kind {
     /// What the host compares.
     pub const fn finish(self) -> Type {
         let bytes = self.name.as_bytes();
-        assert!(bytes.len() < BATON_NAME_LEN, "a type of messages has a name of at most 31 characters");
+        assert!(
+            bytes.len() < BATON_NAME_LEN,
+            "a type of messages has a name of at most 31 characters"
+        );
         let mut name = [0; BATON_NAME_LEN];
         let mut i = 0;
         while i < bytes.len() {
             name[i] = bytes[i] as c_char;
             i += 1;
         }
-        Type { name, version: self.version, reserved: 0, layout: self.hash }
+        Type {
+            name,
+            version: self.version,
+            reserved: 0,
+            layout: self.hash,
+        }
     }
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What applications and policies say to each other: types of messages, and the rings in shared memory that carry them.
+//! What applications and policies say to each other: types of messages, and the rings in shared
+//! memory that carry them.
 //!
-//! The same code is in the kernel, in applications and in tests. It is safe, allocates nothing and does not panic, whatever is in the
-//! memory that it reads.
+//! The same code is in the kernel, in applications and in tests. It is safe, allocates nothing and
+//! does not panic, whatever is in the memory that it reads.
 #![no_std]
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
@@ -19,7 +20,8 @@ pub use kind::Kind;
 
 /// A type of messages. Made by [`message!`](crate::message), which a type must not do without.
 pub trait Message: Sized + Copy {
-    /// Its name, its version, and a number made of all that is in it: two types are the same when these are.
+    /// Its name, its version, and a number made of all that is in it: two types are the same when
+    /// these are.
     const TYPE: Type;
 
     /// How many threads a message of this type can name: 0 or 1.
@@ -28,12 +30,14 @@ pub trait Message: Sized + Copy {
     /// As it lies in a ring.
     fn encode(&self) -> Raw;
 
-    /// What that says; `None` if it is no message of this type. There is one way to say each thing: what is not used is 0.
+    /// What that says; `None` if it is no message of this type. There is one way to say each thing:
+    /// what is not used is 0.
     fn decode(raw: &Raw) -> Option<Self>;
 }
 
-/// Makes a type of messages: an enum whose variants have fields of plain types (`u8` to `u64`, `i32`, `i64`, `bool`) and at most one
-/// [`Thread`]; six fields at most beside that. Each variant has its tag. Whoever changes what a field means raises the version.
+/// Makes a type of messages: an enum whose variants have fields of plain types (`u8` to `u64`,
+/// `i32`, `i64`, `bool`) and at most one [`Thread`]; six fields at most beside that. Each variant
+/// has its tag. Whoever changes what a field means raises the version.
 ///
 /// ```
 /// use baton_message::{message, Message, Thread};

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A ring of messages in memory that two sides share, of whom neither trusts the other.
 //!
-//! Each entry is one cache line. Its first word, the sequence, says whose it is: twice the number of the lap while it is the writer's, one
-//! more while it is the reader's; so memory that is all zero is an empty ring. Each side keeps its own place in the ring to itself
-//! and believes nothing but the sequence of the entry that it is at: whatever the other side writes there, a place is looked at
-//! once, a message is copied once, and nothing beyond that entry is touched.
+//! Each entry is one cache line. Its first word, the sequence, says whose it is: twice the number
+//! of the lap while it is the writer's, one more while it is the reader's; so memory that is all
+//! zero is an empty ring. Each side keeps its own place in the ring to itself and believes nothing
+//! but the sequence of the entry that it is at: whatever the other side writes there, a place is
+//! looked at once, a message is copied once, and nothing beyond that entry is touched.
 //!
-//! A message costs the line once on its way to the reader, and once on its way back, when it is used again.
+//! A message costs the line once on its way to the reader, and once on its way back, when it is
+//! used again.
 
 use crate::Raw;
 use baton_abi::BATON_HINT_WORDS;
@@ -32,7 +34,11 @@ impl Entry {
     /// Its words, sequence first, as whoever shares the memory sees them.
     pub fn all_words(&self) -> (u32, [u32; 3], [u64; BATON_HINT_WORDS]) {
         let small = [&self.tag, &self.thread, &self.reserved].map(|word| word.load(Relaxed));
-        (self.sequence.load(Relaxed), small, core::array::from_fn(|i| self.words[i].load(Relaxed)))
+        (
+            self.sequence.load(Relaxed),
+            small,
+            core::array::from_fn(|i| self.words[i].load(Relaxed)),
+        )
     }
 
     /// Writes whatever one likes into it, as whoever shares the memory can.
@@ -40,7 +46,10 @@ impl Entry {
         self.tag.store(small[0], Relaxed);
         self.thread.store(small[1], Relaxed);
         self.reserved.store(small[2], Relaxed);
-        self.words.iter().zip(words).for_each(|(place, word)| place.store(word, Relaxed));
+        self.words
+            .iter()
+            .zip(words)
+            .for_each(|(place, word)| place.store(word, Relaxed));
         self.sequence.store(sequence, Release);
     }
 }
@@ -49,7 +58,8 @@ impl Entry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
-/// The entry at a place, and the sequence that it has as the writer's. `None` where there is no ring. The number of entries is a power of two.
+/// The entry at a place, and the sequence that it has as the writer's. `None` where there is no
+/// ring. The number of entries is a power of two.
 #[inline]
 fn at(entries: &[Entry], place: u64) -> Option<(&Entry, u32)> {
     let count = entries.len() as u64;
@@ -78,7 +88,8 @@ pub fn put(entries: &[Entry], place: &mut u64, message: &Raw) -> Result<(), Full
 /// Is there a message at the reader's place?
 #[inline]
 pub fn is_ready(entries: &[Entry], place: u64) -> bool {
-    at(entries, place).is_some_and(|(entry, free)| entry.sequence.load(Acquire) == free.wrapping_add(1))
+    at(entries, place)
+        .is_some_and(|(entry, free)| entry.sequence.load(Acquire) == free.wrapping_add(1))
 }
 
 /// Has the reader yet to read the message that was written last, before the writer's place?
@@ -94,7 +105,11 @@ pub fn take(entries: &[Entry], place: &mut u64) -> Option<Raw> {
     if entry.sequence.load(Acquire) != free.wrapping_add(1) {
         return None;
     }
-    let mut message = Raw { tag: entry.tag.load(Relaxed), thread: entry.thread.load(Relaxed), ..Raw::default() };
+    let mut message = Raw {
+        tag: entry.tag.load(Relaxed),
+        thread: entry.thread.load(Relaxed),
+        ..Raw::default()
+    };
     for (word, place) in message.words.iter_mut().zip(&entry.words) {
         *word = place.load(Relaxed);
     }

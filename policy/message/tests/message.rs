@@ -34,10 +34,34 @@ fn what_is_written_is_read() {
     check(Said::Nothing {}, raw(0, 0, [0; 6]));
     let minus = |number: i64| number as u64;
     check(
-        Said::Numbers { a: 255, b: 65535, c: u32::MAX, d: u64::MAX, e: i32::MIN, f: -1 },
-        raw(7, 0, [255, 65535, u64::from(u32::MAX), u64::MAX, minus(i64::from(i32::MIN)), minus(-1)]),
+        Said::Numbers {
+            a: 255,
+            b: 65535,
+            c: u32::MAX,
+            d: u64::MAX,
+            e: i32::MIN,
+            f: -1,
+        },
+        raw(
+            7,
+            0,
+            [
+                255,
+                65535,
+                u64::from(u32::MAX),
+                u64::MAX,
+                minus(i64::from(i32::MIN)),
+                minus(-1),
+            ],
+        ),
     );
-    check(Said::Of { yes: true, thread: Thread::of_id(12) }, raw(9, 12, [1, 0, 0, 0, 0, 0]));
+    check(
+        Said::Of {
+            yes: true,
+            thread: Thread::of_id(12),
+        },
+        raw(9, 12, [1, 0, 0, 0, 0, 0]),
+    );
 }
 
 #[test]
@@ -48,11 +72,23 @@ fn nothing_else_is_read() {
         ("a thread that is not used", raw(0, 1, [0; 6])),
         ("a u8 that is too large", raw(7, 0, [256, 0, 0, 0, 0, 0])),
         ("a u16 that is too large", raw(7, 0, [0, 65536, 0, 0, 0, 0])),
-        ("a u32 that is too large", raw(7, 0, [0, 0, 1 << 32, 0, 0, 0])),
-        ("an i32 that is too large", raw(7, 0, [0, 0, 0, 0, 1 << 31, 0])),
-        ("an i32 without its sign", raw(7, 0, [0, 0, 0, 0, 0xffff_ffff, 0])),
+        (
+            "a u32 that is too large",
+            raw(7, 0, [0, 0, 1 << 32, 0, 0, 0]),
+        ),
+        (
+            "an i32 that is too large",
+            raw(7, 0, [0, 0, 0, 0, 1 << 31, 0]),
+        ),
+        (
+            "an i32 without its sign",
+            raw(7, 0, [0, 0, 0, 0, 0xffff_ffff, 0]),
+        ),
         ("a truth that is neither", raw(9, 1, [2, 0, 0, 0, 0, 0])),
-        ("no thread where one is needed", raw(9, 0, [1, 0, 0, 0, 0, 0])),
+        (
+            "no thread where one is needed",
+            raw(9, 0, [1, 0, 0, 0, 0, 0]),
+        ),
     ];
     for (what, raw) in refused {
         assert_eq!(Said::decode(&raw), None, "{what}");
@@ -61,7 +97,15 @@ fn nothing_else_is_read() {
 
 #[test]
 fn a_type_is_told_by_name_version_and_fields() {
-    let name: Vec<u8> = Said::TYPE.name.iter().take_while(|c| **c != 0).map(|c| *c as u8).collect();
-    assert_eq!((name.as_slice(), Said::TYPE.version, Said::THREADS), (&b"Said"[..], 3, 1));
+    let name: Vec<u8> = Said::TYPE
+        .name
+        .iter()
+        .take_while(|c| **c != 0)
+        .map(|c| *c as u8)
+        .collect();
+    assert_eq!(
+        (name.as_slice(), Said::TYPE.version, Said::THREADS),
+        (&b"Said"[..], 3, 1)
+    );
     assert_ne!(Said::TYPE.layout, Other::TYPE.layout);
 }

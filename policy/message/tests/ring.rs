@@ -8,7 +8,11 @@ use baton_message::{
 use std::thread;
 
 fn message(tag: u32) -> Raw {
-    Raw { tag, thread: tag / 2, words: [u64::from(tag); 6] }
+    Raw {
+        tag,
+        thread: tag / 2,
+        words: [u64::from(tag); 6],
+    }
 }
 
 fn ring(entries: usize) -> Vec<Entry> {
@@ -24,7 +28,8 @@ fn full_and_empty() {
         if start != 0 {
             (to, from) = (start, start);
             let of_lap = ((start / 4) as u32).wrapping_mul(2);
-            ring.iter().for_each(|entry| entry.scribble(of_lap, [0; 3], [0; 6]));
+            ring.iter()
+                .for_each(|entry| entry.scribble(of_lap, [0; 3], [0; 6]));
         }
         for _ in 0..9 {
             assert_eq!(take(&ring, &mut from), None, "lap {lap}");

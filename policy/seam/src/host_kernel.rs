@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The host as the kernel module sees it: functions that `baton.ko` exports (`hosts/kernel/host.c`).
+//! The host as the kernel module sees it: functions that `baton.ko` exports
+//! (`hosts/kernel/host.c`).
 //!
-//! Context of all of them: inside a call of a policy, interrupts off, on one CPU. In `create` a lock is a fault; the rest does nothing.
+//! Context of all of them: inside a call of a policy, interrupts off, on one CPU. In `create` a
+//! lock is a fault; the rest does nothing.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -69,7 +71,8 @@ pub fn random() -> u64 {
 /// Passes on a value that was read without a lock.
 #[inline(always)]
 pub fn read(value: u64) -> u64 {
-    // SAFETY: Kernel-call. The static is baton.ko's for as long as this module is; the rest is plain numbers.
+    // SAFETY: Kernel-call. The static is baton.ko's for as long as this module is; the rest is
+    // plain numbers.
     unsafe {
         if cfg!(not(baton_without_recording)) && c::baton_recording.load(Ordering::Relaxed) != 0 {
             c::baton_host_read(value);

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The host of a policy that runs in user space: a table of functions, installed per thread by the simulator, a checker or a test.
+//! The host of a policy that runs in user space: a table of functions, installed per thread by the
+//! simulator, a checker or a test.
 //!
-//! The policy may be a library of its own, with its own copy of this crate and of the standard library: so the functions are C's,
-//! nothing unwinds through them, and a call that is to be abandoned is unwound on this side ([`abandon`]).
+//! The policy may be a library of its own, with its own copy of this crate and of the standard
+//! library: so the functions are C's, nothing unwinds through them, and a call that is to be
+//! abandoned is unwound on this side ([`abandon`]).
 
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::{boxed::Box, cell::Cell, panic, ptr, thread};
 
-/// What a host gives a policy. The functions of this module call those of the table that is installed on the thread. All are called
-/// on that thread, inside a call of the policy.
+/// What a host gives a policy. The functions of this module call those of the table that is
+/// installed on the thread. All are called on that thread, inside a call of the policy.
 #[repr(C)]
 pub struct Table {
     /// Takes a lock. False when that cannot be: the call is abandoned.
@@ -19,8 +21,15 @@ pub struct Table {
     pub unlock: extern "C" fn(word: *const AtomicU32) -> bool,
     /// A policy dropped a `Schedulable`. False when that lost a task: the call is abandoned.
     pub token_dropped: extern "C" fn(token: u64) -> bool,
-    /// The policy has panicked: the call is being abandoned. File and message are UTF-8, not terminated, valid during the call.
-    pub panicked: extern "C" fn(file: *const u8, file_len: usize, line: u32, message: *const u8, message_len: usize),
+    /// The policy has panicked: the call is being abandoned. File and message are UTF-8, not
+    /// terminated, valid during the call.
+    pub panicked: extern "C" fn(
+        file: *const u8,
+        file_len: usize,
+        line: u32,
+        message: *const u8,
+        message_len: usize,
+    ),
     /// The time, ns.
     pub now: extern "C" fn() -> u64,
     /// A random number.
@@ -45,17 +54,20 @@ pub struct Table {
     pub has_memory: extern "C" fn() -> bool,
     /// Replies to a task, with six words; the answer is `BatonReplyAnswer`.
     pub reply: extern "C" fn(slot: u32, tag: u32, words: *const [u64; 6]) -> u32,
-    /// An atomic of the policy's own is about to be used. Only a policy that was built for the checker says so.
+    /// An atomic of the policy's own is about to be used. Only a policy that was built for the
+    /// checker says so.
     pub atomic: Option<extern "C" fn()>,
 }
 
 std::thread_local! {
     static TABLE: Cell<*const Table> = const { Cell::new(ptr::null()) };
-    /// Calls under way. More than one where a host's CPUs are coroutines of one thread: then they do not end in the order of their beginnings.
+    /// Calls under way. More than one where a host's CPUs are coroutines of one thread: then they
+    /// do not end in the order of their beginnings.
     static IN_CALL: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Installs a host on this thread, or none, and returns the one before. No call is under way: one that was left for good does not count.
+/// Installs a host on this thread, or none, and returns the one before. No call is under way: one
+/// that was left for good does not count.
 pub fn install(table: Option<&'static Table>) -> Option<&'static Table> {
     IN_CALL.set(0);
     let before = TABLE.replace(table.map_or(ptr::null(), ptr::from_ref));
@@ -81,7 +93,8 @@ fn abandon() {
     }
 }
 
-/// Makes one call of a policy; `None` when it was abandoned: it panicked, which the host has been told, or the host ended it.
+/// Makes one call of a policy; `None` when it was abandoned: it panicked, which the host has been
+/// told, or the host ended it.
 #[inline]
 pub fn guard<R>(call: impl FnOnce() -> R) -> Option<R> {
     IN_CALL.set(IN_CALL.get() + 1);
@@ -90,14 +103,23 @@ pub fn guard<R>(call: impl FnOnce() -> R) -> Option<R> {
     result.ok()
 }
 
-/// Has panics inside [`guard`] told to the host, not to the terminal. Once for each copy of this crate.
+/// Has panics inside [`guard`] told to the host, not to the terminal. Once for each copy of this
+/// crate.
 pub fn report_panics() {
     let others = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
-        let Some(table) = table().filter(|_| IN_CALL.get() != 0) else { return others(info) };
+        let Some(table) = table().filter(|_| IN_CALL.get() != 0) else {
+            return others(info);
+        };
         let (file, line) = info.location().map_or(("", 0), |at| (at.file(), at.line()));
         let message = info.payload_as_str().unwrap_or("");
-        (table.panicked)(file.as_ptr(), file.len(), line, message.as_ptr(), message.len());
+        (table.panicked)(
+            file.as_ptr(),
+            file.len(),
+            line,
+            message.as_ptr(),
+            message.len(),
+        );
     }));
 }
 
@@ -118,7 +140,9 @@ pub fn lock(word: &AtomicU32) {
 pub fn try_lock(word: &AtomicU32) -> bool {
     match table() {
         Some(table) => (table.try_lock)(word),
-        None => word.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok(),
+        None => word
+            .compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed)
+            .is_ok(),
     }
 }
 
@@ -140,7 +164,11 @@ pub fn token_dropped(token: u64) {
         Some(table) if (table.token_dropped)(token) => {}
         Some(_) => abandon(),
         None => {
-            panic!("a Schedulable was dropped: slot {}, generation {}", (token as u32).wrapping_sub(1), token >> 32)
+            panic!(
+                "a Schedulable was dropped: slot {}, generation {}",
+                (token as u32).wrapping_sub(1),
+                token >> 32
+            )
         }
     }
 }
@@ -212,7 +240,9 @@ pub fn has_memory() -> bool {
     let table = TABLE.try_with(Cell::get).unwrap_or(ptr::null());
     let is_in_call = IN_CALL.try_with(Cell::get).is_ok_and(|calls| calls != 0);
     // SAFETY: Installed. As in `table`.
-    unsafe { table.as_ref() }.filter(|_| is_in_call).is_none_or(|table| (table.has_memory)())
+    unsafe { table.as_ref() }
+        .filter(|_| is_in_call)
+        .is_none_or(|table| (table.has_memory)())
 }
 
 /// Replies to a task. Without a host nobody has a queue.

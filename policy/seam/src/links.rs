@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! One link per task slot, shared by all run queues of a policy.
 //!
-//! A task has at most one `Schedulable`, so at any time its link belongs to at most one queue: a queue of any kind needs no
-//! memory of its own per task, and putting a task into one never allocates (the kernel's run queues are intrusive for the
-//! same reason). The fields are relaxed atomics, plain moves on the machine: a link is written only by the queue that owns
-//! it, under whatever lock guards that queue.
+//! A task has at most one `Schedulable`, so at any time its link belongs to at most one queue: a
+//! queue of any kind needs no memory of its own per task, and putting a task into one never
+//! allocates (the kernel's run queues are intrusive for the same reason). The fields are relaxed
+//! atomics, plain moves on the machine: a link is written only by the queue that owns it, under
+//! whatever lock guards that queue.
 
 use crate::Schedulable;
 use alloc::{boxed::Box, sync::Arc, vec::Vec};
@@ -14,15 +15,17 @@ use core::sync::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed},
 };
 
-/// "No link": an index that no slot has. It fits 31 bits, so that a queue can keep a flag beside an index.
+/// "No link": an index that no slot has. It fits 31 bits, so that a queue can keep a flag beside an
+/// index.
 pub const NIL: u32 = u32::MAX >> 1;
 
 /// A slot's place in a queue. What `a`, `b`, `c` and `key` mean is the queue's business.
 #[derive(Debug)]
 pub struct Link {
-    /// Number of the [`Parking`] that has the slot's `Schedulable` (high half), and its generation (low half); 0 when it is
-    /// parked nowhere. Changed by exchange only, as two queues under two locks may want the link at once; whoever has it owns
-    /// the fields below. Private: it is what makes unparking sound.
+    /// Number of the [`Parking`] that has the slot's `Schedulable` (high half), and its generation
+    /// (low half); 0 when it is parked nowhere. Changed by exchange only, as two queues under two
+    /// locks may want the link at once; whoever has it owns the fields below. Private: it is what
+    /// makes unparking sound.
     parked: AtomicU64,
     pub a: AtomicU32,
     pub b: AtomicU32,
@@ -38,7 +41,8 @@ pub struct Links {
 }
 
 impl Links {
-    /// Links for slots `0..max_tasks`. Allocates 32 bytes for each. Panics when there are more than 2^31 - 1.
+    /// Links for slots `0..max_tasks`. Allocates 32 bytes for each. Panics when there are more than
+    /// 2^31 - 1.
     pub fn new(max_tasks: u32) -> Self {
         assert!(max_tasks <= NIL, "the host has too many task slots");
         let mut links = Vec::with_capacity(max_tasks as usize);
@@ -49,7 +53,10 @@ impl Links {
             c: AtomicU32::new(NIL),
             key: AtomicU64::new(0),
         });
-        Self { links: links.into_boxed_slice(), next_number: AtomicU32::new(1) }
+        Self {
+            links: links.into_boxed_slice(),
+            next_number: AtomicU32::new(1),
+        }
     }
 }
 
@@ -65,8 +72,14 @@ pub struct Parking {
 impl Parking {
     /// An empty one. Panics after 2^32 - 2 of them.
     pub fn new(links: Arc<Links>) -> Self {
-        let number = links.next_number.fetch_update(Relaxed, Relaxed, |n| n.checked_add(1));
-        Self { links, number: number.expect("too many run queues"), len: 0 }
+        let number = links
+            .next_number
+            .fetch_update(Relaxed, Relaxed, |n| n.checked_add(1));
+        Self {
+            links,
+            number: number.expect("too many run queues"),
+            len: 0,
+        }
     }
 
     /// The links, by slot.
@@ -87,9 +100,10 @@ impl Parking {
         self.len == 0
     }
 
-    /// Takes a `Schedulable` in. The slot, which the queue must now put in order; or `None` when another `Schedulable` of the same
-    /// task is parked, here or in another queue: then the newer of the two has its place, and the older is dropped, which is
-    /// no loss as the host takes the newest only. That happens when a refused one is put back while the task is enqueued anew.
+    /// Takes a `Schedulable` in. The slot, which the queue must now put in order; or `None` when
+    /// another `Schedulable` of the same task is parked, here or in another queue: then the newer
+    /// of the two has its place, and the older is dropped, which is no loss as the host takes the
+    /// newest only. That happens when a refused one is put back while the task is enqueued anew.
     ///
     /// Panics when the slot is not of this policy's host.
     #[inline]
@@ -97,7 +111,11 @@ impl Parking {
         let slot = task.slot();
         let link = &self.links.links[slot as usize];
         let word = u64::from(self.number) << 32 | u64::from(task.generation());
-        if link.parked.compare_exchange(0, word, AcqRel, Relaxed).is_err() {
+        if link
+            .parked
+            .compare_exchange(0, word, AcqRel, Relaxed)
+            .is_err()
+        {
             return self.park_again(task);
         }
         core::mem::forget(task);
@@ -113,13 +131,22 @@ impl Parking {
         let link = &self.links.links[slot as usize];
         loop {
             let old = link.parked.load(Acquire);
-            // A free link is this queue's; another's keeps its number, as the slot is in that one's order.
-            let number = if old == 0 { u64::from(self.number) } else { old >> 32 };
+            // A free link is this queue's; another's keeps its number, as the slot is in that one's
+            // order.
+            let number = if old == 0 {
+                u64::from(self.number)
+            } else {
+                old >> 32
+            };
             if old != 0 && (generation.wrapping_sub(old as u32) as i32) < 0 {
                 drop(task);
                 return None;
             }
-            if link.parked.compare_exchange(old, number << 32 | u64::from(generation), AcqRel, Relaxed).is_err() {
+            if link
+                .parked
+                .compare_exchange(old, number << 32 | u64::from(generation), AcqRel, Relaxed)
+                .is_err()
+            {
                 continue;
             }
             core::mem::forget(task);
@@ -128,22 +155,39 @@ impl Parking {
                 return Some(slot);
             }
             // SAFETY: One-baton. The word held the one of this generation until the exchange.
-            drop(NonZeroU32::new(old as u32).map(|old| unsafe { Schedulable::from_parts(slot, old) }));
+            drop(
+                NonZeroU32::new(old as u32)
+                    .map(|old| unsafe { Schedulable::from_parts(slot, old) }),
+            );
             return None;
         }
     }
 
     /// Generation of the slot's `Schedulable`, which is parked here.
     pub fn generation(&self, slot: u32) -> u32 {
-        self.links.links.get(slot as usize).map_or(0, |link| link.parked.load(Relaxed) as u32)
+        self.links
+            .links
+            .get(slot as usize)
+            .map_or(0, |link| link.parked.load(Relaxed) as u32)
     }
 
-    /// Parks the `Schedulable` of a queue that was saved, where nobody has another (One-baton: the host has a saved state loaded once, and
-    /// gives none of its tokens otherwise). False when there is no such slot, its link is in use, or the generation is none.
+    /// Parks the `Schedulable` of a queue that was saved, where nobody has another (One-baton: the
+    /// host has a saved state loaded once, and gives none of its tokens otherwise). False when
+    /// there is no such slot, its link is in use, or the generation is none.
     pub fn restore(&mut self, slot: u32, generation: u32) -> bool {
-        let Some(link) = self.links.links.get(slot as usize).filter(|_| generation != 0) else { return false };
+        let Some(link) = self
+            .links
+            .links
+            .get(slot as usize)
+            .filter(|_| generation != 0)
+        else {
+            return false;
+        };
         let word = u64::from(self.number) << 32 | u64::from(generation);
-        let fits = link.parked.compare_exchange(0, word, AcqRel, Relaxed).is_ok();
+        let fits = link
+            .parked
+            .compare_exchange(0, word, AcqRel, Relaxed)
+            .is_ok();
         self.len = self.len.wrapping_add(fits.into());
         fits
     }
@@ -175,15 +219,16 @@ impl Parking {
         }
         self.len = self.len.wrapping_sub(1);
         let generation = NonZeroU32::new(parked as u32)?;
-        // SAFETY: One-baton. This word was stored by `park`, which consumed the one Schedulable of that value; the exchange took
-        // it out before another can be made.
+        // SAFETY: One-baton. This word was stored by `park`, which consumed the one Schedulable of
+        // that value; the exchange took it out before another can be made.
         Some(unsafe { Schedulable::from_parts(slot, generation) })
     }
 }
 
 impl Drop for Parking {
-    /// Drops what is parked, as any collection does, so that the host notices the lost tasks. It looks at every link
-    /// rather than at the queue's order, which a call that was abandoned halfway may have left in disorder.
+    /// Drops what is parked, as any collection does, so that the host notices the lost tasks. It
+    /// looks at every link rather than at the queue's order, which a call that was abandoned
+    /// halfway may have left in disorder.
     fn drop(&mut self) {
         let slots = self.links.links.len() as u32;
         for slot in 0..slots {

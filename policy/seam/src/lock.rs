@@ -4,19 +4,26 @@
 use crate::host;
 use core::sync::atomic::AtomicU32;
 
-/// A lock that the host implements: in the kernel a resilient spin lock, which notices a deadlock instead of hanging; in
-/// the simulator, the checker and replay their own.
+/// A lock that the host implements: in the kernel a resilient spin lock, which notices a deadlock
+/// instead of hanging; in the simulator, the checker and replay their own.
 ///
-/// A lock that cannot be granted (deadlock, time-out) never returns to the policy: the host abandons the call.
+/// A lock that cannot be granted (deadlock, time-out) never returns to the policy: the host
+/// abandons the call.
 #[repr(transparent)]
 pub struct RawLock {
     word: AtomicU32,
 }
 
-// SAFETY: Mutual-exclusion. `host::lock` returns only to one holder at a time, until that holder calls `host::unlock`.
+// SAFETY: Mutual-exclusion. `host::lock` returns only to one holder at a time, until that holder
+// calls `host::unlock`.
 unsafe impl lock_api::RawMutex for RawLock {
-    #[allow(clippy::declare_interior_mutable_const, reason = "the associated constant is what lock_api asks for")]
-    const INIT: Self = Self { word: AtomicU32::new(0) };
+    #[allow(
+        clippy::declare_interior_mutable_const,
+        reason = "the associated constant is what lock_api asks for"
+    )]
+    const INIT: Self = Self {
+        word: AtomicU32::new(0),
+    };
 
     type GuardMarker = lock_api::GuardNoSend;
 

@@ -6,12 +6,14 @@ use core::num::NonZeroU32;
 
 /// Proof that one task is runnable and is this policy's to place.
 ///
-/// At any time at most one exists per task. It can be neither copied nor made by a policy; it is received with the methods
-/// that report a runnable task, kept in a run queue, and given back by picking the task or when the host asks for it.
-/// Dropping one loses the task: the host finds out at once and names the policy, the task and the method.
+/// At any time at most one exists per task. It can be neither copied nor made by a policy; it is
+/// received with the methods that report a runnable task, kept in a run queue, and given back by
+/// picking the task or when the host asks for it. Dropping one loses the task: the host finds out
+/// at once and names the policy, the task and the method.
 ///
-/// It holds the task's slot and a generation. The host keeps the newest generation of each task, so that an old
-/// `Schedulable` which a policy kept is refused as stale (Enoki 3.1 checks only the CPU).
+/// It holds the task's slot and a generation. The host keeps the newest generation of each task, so
+/// that an old `Schedulable` which a policy kept is refused as stale (Enoki 3.1 checks only the
+/// CPU).
 #[derive(PartialEq, Eq, Hash)]
 #[must_use = "a dropped Schedulable is a lost task"]
 pub struct Schedulable {
@@ -32,11 +34,12 @@ impl Schedulable {
         self.generation.get()
     }
 
-    /// Makes a `Schedulable` of what [`Schedulable::into_raw`] gave: slot plus one below, generation above. `None` if `raw`
-    /// is not of that form.
+    /// Makes a `Schedulable` of what [`Schedulable::into_raw`] gave: slot plus one below,
+    /// generation above. `None` if `raw` is not of that form.
     ///
     /// # Safety
-    /// One-baton: no other `Schedulable` of the same raw value exists, and none will be made while this one exists.
+    /// One-baton: no other `Schedulable` of the same raw value exists, and none will be
+    /// made while this one exists.
     #[inline]
     pub unsafe fn from_raw(raw: u64) -> Option<Self> {
         let generation = NonZeroU32::new((raw >> 32) as u32)?;
@@ -77,6 +80,10 @@ impl Drop for Schedulable {
 
 impl core::fmt::Debug for Schedulable {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "Schedulable(slot {}, generation {})", self.slot, self.generation)
+        write!(
+            f,
+            "Schedulable(slot {}, generation {})",
+            self.slot, self.generation
+        )
     }
 }

@@ -4,9 +4,9 @@
 //! ```text
 //! block := "BBLK" crc:u32 kind:u8 0:u8 cpu:u16 used:u32 events:u32 0:u32 number:u64 stamp:u64 lost:u64 0:u128 payload
 //! ```
-//! Numbers are little-endian. `crc` is of all after it, to the end of the payload (CRC-32 as in zlib); `used` is the payload's
-//! length, `number` counts the blocks of a CPU, `stamp` is what the first stamp is counted from, `lost` is how many events of this CPU
-//! were lost before the block.
+//! Numbers are little-endian. `crc` is of all after it, to the end of the payload (CRC-32 as in
+//! zlib); `used` is the payload's length, `number` counts the blocks of a CPU, `stamp` is what the
+//! first stamp is counted from, `lost` is how many events of this CPU were lost before the block.
 
 use crate::{codec::MAX_EVENT, Codec, Event};
 
@@ -23,8 +23,8 @@ const MAGIC: [u8; 4] = *b"BBLK";
 pub enum Kind {
     /// Events of a CPU.
     Events = 1,
-    /// A part of the policy's state, where the recording begins (`stamp` is 0) or at a checkpoint: `number` counts its parts, and
-    /// `events` says how many there are.
+    /// A part of the policy's state, where the recording begins (`stamp` is 0) or at a checkpoint:
+    /// `number` counts its parts, and `events` says how many there are.
     State = 2,
 }
 
@@ -75,7 +75,9 @@ impl BlockHead {
 
     /// Of bytes; `None` when they are no head of a block.
     pub fn from_bytes(bytes: &[u8; HEAD_SIZE]) -> Option<Self> {
-        let four = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        let four = |at: usize| {
+            u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+        };
         let eight = |at: usize| u64::from(four(at)) | u64::from(four(at + 4)) << 32;
         if bytes[..4] != MAGIC {
             return None;
@@ -98,8 +100,8 @@ impl BlockHead {
     }
 }
 
-/// The last stamp in a block: of its last event that has one, or its own. `None` when it is no whole
-/// block.
+/// The last stamp in a block: of its last event that has one, or its own. `None` when it is no
+/// whole block.
 pub fn last_stamp(block: &[u8]) -> Option<u64> {
     let head = BlockHead::from_bytes(block.first_chunk()?)?;
     let mut rest = block.get(HEAD_SIZE..)?.get(..head.used as usize)?;
@@ -174,7 +176,10 @@ impl Recorder {
         if self.at == 0 {
             return false;
         }
-        let Some(room) = block.get_mut(self.at as usize..).and_then(|room| room.first_chunk_mut::<MAX_EVENT>()) else {
+        let Some(room) = block
+            .get_mut(self.at as usize..)
+            .and_then(|room| room.first_chunk_mut::<MAX_EVENT>())
+        else {
             return false;
         };
         self.at += self.codec.write(event, room) as u32;
@@ -187,11 +192,14 @@ impl Recorder {
         self.lost += 1;
     }
 
-    /// Ends the block, all but its checksum. False when there is none, or nothing in it and nothing lost before it.
+    /// Ends the block, all but its checksum. False when there is none, or nothing in it and nothing
+    /// lost before it.
     pub fn close(&mut self, block: &mut [u8]) -> bool {
         let is_worth_it = self.is_open() && (!self.is_empty() || self.has_lost());
         let used = core::mem::take(&mut self.at).saturating_sub(HEAD_SIZE as u32);
-        let Some(head) = block.first_chunk_mut::<HEAD_SIZE>().filter(|_| is_worth_it) else { return false };
+        let Some(head) = block.first_chunk_mut::<HEAD_SIZE>().filter(|_| is_worth_it) else {
+            return false;
+        };
         *head = BlockHead {
             crc: 0,
             kind: Kind::Events,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Events as bytes. One [`Codec`] writes those of a block, another reads them; both remember the same of what went before.
+//! Events as bytes. One [`Codec`] writes those of a block, another reads them; both remember the
+//! same of what went before.
 //!
 //! ```text
 //! event   := tag:u8 ...                        numbers are varints (LEB128), signed ones zigzag
@@ -154,7 +155,11 @@ impl Reader<'_> {
 impl Codec {
     /// For a block of this CPU's whose events are all later than `stamp`.
     pub fn begin(&mut self, cpu: i32, stamp: u64) {
-        *self = Self { cpu, stamp, ..Self::default() };
+        *self = Self {
+            cpu,
+            stamp,
+            ..Self::default()
+        };
     }
 
     pub(crate) fn last_stamp(&self) -> u64 {
@@ -173,11 +178,18 @@ impl Codec {
         *bits |= TASK;
         let memory = &mut self.tasks[task.slot as usize % TASKS];
         w.word(u64::from(task.slot));
-        if memory.slot == task.slot.wrapping_add(1) && memory.pid == task.pid && memory.nice == task.nice {
+        if memory.slot == task.slot.wrapping_add(1)
+            && memory.pid == task.pid
+            && memory.nice == task.nice
+        {
             *bits |= KNOWN;
         } else {
-            *memory =
-                Remembered { slot: task.slot.wrapping_add(1), pid: task.pid, nice: task.nice, ..Remembered::default() };
+            *memory = Remembered {
+                slot: task.slot.wrapping_add(1),
+                pid: task.pid,
+                nice: task.nice,
+                ..Remembered::default()
+            };
             w.word(u64::from(task.pid));
             w.signed(i64::from(task.nice));
         }
@@ -257,7 +269,11 @@ impl Codec {
     /// But for the thread.
     fn hint(hint: &BatonHint, w: &mut Writer<'_>) {
         w.word(u64::from(hint.tag));
-        let count = hint.words.iter().rposition(|word| *word != 0).map_or(0, |last| last + 1);
+        let count = hint
+            .words
+            .iter()
+            .rposition(|word| *word != 0)
+            .map_or(0, |last| last + 1);
         w.byte(count as u8);
         hint.words.iter().take(count).for_each(|word| w.word(*word));
     }
@@ -279,7 +295,11 @@ impl Codec {
         w.word(carried.slice);
         let count = usize::from(carried.nr_kicks).min(BATON_MAX_KICKS);
         w.byte(count as u8);
-        carried.kicks.iter().take(count).for_each(|kick| w.word(u64::from(*kick)));
+        carried
+            .kicks
+            .iter()
+            .take(count)
+            .for_each(|kick| w.word(u64::from(*kick)));
     }
 
     /// Writes an event; the answer is how many bytes it took. No allocation, no panic.
@@ -313,7 +333,10 @@ impl Codec {
             }
             Event::Random(number) => {
                 w.byte(RANDOM);
-                number.to_le_bytes().into_iter().for_each(|byte| w.byte(byte));
+                number
+                    .to_le_bytes()
+                    .into_iter()
+                    .for_each(|byte| w.byte(byte));
             }
             Event::Read(value) => {
                 w.byte(READ);
@@ -347,7 +370,11 @@ impl Codec {
                 w.byte(DROPPED);
                 w.word(*token);
             }
-            Event::Reply { slot, reply, answer } => {
+            Event::Reply {
+                slot,
+                reply,
+                answer,
+            } => {
                 w.byte(REPLY);
                 w.word(u64::from(*slot));
                 w.byte(*answer);
@@ -361,17 +388,30 @@ impl Codec {
         w.at
     }
 
-    /// Reads the event that the bytes begin with, and how many bytes it took. Whatever the bytes are, it does not panic.
+    /// Reads the event that the bytes begin with, and how many bytes it took. Whatever the bytes
+    /// are, it does not panic.
     pub fn read(&mut self, bytes: &[u8]) -> Result<(Event, usize), Malformed> {
         let r = &mut Reader { bytes, at: 0 };
         let tag = r.byte()?;
         let yes = tag & 1 != 0;
-        let cpu = |r: &mut Reader<'_>, question| Ok(Event::Cpu { question, cpu: r.cpu()?, yes });
+        let cpu = |r: &mut Reader<'_>, question| {
+            Ok(Event::Cpu {
+                question,
+                cpu: r.cpu()?,
+                yes,
+            })
+        };
         let event = match tag {
             1..RETURN => Event::Call(self.read_call(tag, r)?),
             RETURN | RETURN_WITH => Event::Return(self.read_answer(tag, r)?),
-            ABANDONED => Event::Abandoned { stamp: self.read_stamp(r)?, kind: r.byte()? },
-            LOCK_AGAIN => Event::Lock { stamp: self.read_stamp(r)?, id: self.lock },
+            ABANDONED => Event::Abandoned {
+                stamp: self.read_stamp(r)?,
+                kind: r.byte()?,
+            },
+            LOCK_AGAIN => Event::Lock {
+                stamp: self.read_stamp(r)?,
+                id: self.lock,
+            },
             LOCK => {
                 let (stamp, id) = (self.read_stamp(r)?, r.word()?);
                 self.lock = id;
@@ -394,11 +434,21 @@ impl Codec {
             CANCEL_TIMER => Event::CancelTimer,
             NO_MEMORY => Event::NoMemory { after: r.word()? },
             DROPPED => Event::Dropped(r.word()?),
-            REPLY => Event::Reply { slot: r.small()?, answer: r.byte()?, reply: Self::read_hint(0, r)? },
-            END => Event::End { stamp: self.read_stamp(r)? },
+            REPLY => Event::Reply {
+                slot: r.small()?,
+                answer: r.byte()?,
+                reply: Self::read_hint(0, r)?,
+            },
+            END => Event::End {
+                stamp: self.read_stamp(r)?,
+            },
             _ => match tag & !1 {
                 ANY_IDLE => Event::AnyIdle(yes),
-                MAY_RUN => Event::MayRun { slot: r.small()?, cpu: r.cpu()?, yes },
+                MAY_RUN => Event::MayRun {
+                    slot: r.small()?,
+                    cpu: r.cpu()?,
+                    yes,
+                },
                 ONLINE => cpu(r, Question::Online)?,
                 IDLE => cpu(r, Question::Idle)?,
                 CLAIM => cpu(r, Question::Claim)?,
@@ -413,7 +463,12 @@ impl Codec {
         Ok(self.stamp)
     }
 
-    fn read_task(&mut self, bits: u8, ctx_cpu: i32, r: &mut Reader<'_>) -> Result<BatonTask, Malformed> {
+    fn read_task(
+        &mut self,
+        bits: u8,
+        ctx_cpu: i32,
+        r: &mut Reader<'_>,
+    ) -> Result<BatonTask, Malformed> {
         if bits & TASK == 0 {
             return Err(Malformed);
         }
@@ -421,13 +476,28 @@ impl Codec {
         let memory = &mut self.tasks[slot as usize % TASKS];
         if bits & KNOWN == 0 {
             let (pid, nice) = (r.small()?, r.cpu()?);
-            *memory = Remembered { slot: slot.wrapping_add(1), pid, nice, ..Remembered::default() };
+            *memory = Remembered {
+                slot: slot.wrapping_add(1),
+                pid,
+                nice,
+                ..Remembered::default()
+            };
         } else if memory.slot != slot.wrapping_add(1) {
             return Err(Malformed);
         }
-        let cpu = if bits & TASK_CPU == 0 { ctx_cpu } else { r.cpu()? };
+        let cpu = if bits & TASK_CPU == 0 {
+            ctx_cpu
+        } else {
+            r.cpu()?
+        };
         memory.runtime = memory.runtime.wrapping_add(r.word()?);
-        Ok(BatonTask { slot, pid: memory.pid, cpu, nice: memory.nice, runtime: memory.runtime })
+        Ok(BatonTask {
+            slot,
+            pid: memory.pid,
+            cpu,
+            nice: memory.nice,
+            runtime: memory.runtime,
+        })
     }
 
     fn read_call(&mut self, method: u8, r: &mut Reader<'_>) -> Result<Call, Malformed> {
@@ -437,14 +507,29 @@ impl Codec {
         if bits & COARSE != 0 {
             self.coarse = self.coarse.wrapping_add(r.word()?);
         }
-        let cpu = if bits & OTHER_CPU == 0 { self.cpu } else { r.cpu()? };
+        let cpu = if bits & OTHER_CPU == 0 {
+            self.cpu
+        } else {
+            r.cpu()?
+        };
         let flags = if bits & FLAGS == 0 { 0 } else { r.small()? };
-        let carried = if bits & CARRIED == 0 { Carried::default() } else { Self::read_carried(r)? };
+        let carried = if bits & CARRIED == 0 {
+            Carried::default()
+        } else {
+            Self::read_carried(r)?
+        };
         let about = match shape {
             Shape::Waking => {
                 let task = self.read_task(bits, cpu, r)?;
                 let (prev_cpu, waker_cpu) = (r.cpu()?, r.cpu()?);
-                About::Waking(task, BatonWake { prev_cpu, waker_cpu, flags: r.small()? })
+                About::Waking(
+                    task,
+                    BatonWake {
+                        prev_cpu,
+                        waker_cpu,
+                        flags: r.small()?,
+                    },
+                )
             }
             Shape::Given => {
                 let task = self.read_task(bits, cpu, r)?;
@@ -457,7 +542,14 @@ impl Codec {
             Shape::Task => About::Task(self.read_task(bits, cpu, r)?),
             Shape::Pick => {
                 let which = r.cpu()?;
-                About::Pick(which, if bits & TASK == 0 { None } else { Some(self.read_task(bits, cpu, r)?) })
+                About::Pick(
+                    which,
+                    if bits & TASK == 0 {
+                        None
+                    } else {
+                        Some(self.read_task(bits, cpu, r)?)
+                    },
+                )
             }
             Shape::Cpu => About::Cpu(r.cpu()?),
             Shape::Refused => About::Refused(r.word()?, r.byte()?),
@@ -466,11 +558,23 @@ impl Codec {
                 About::Hint(task, Self::read_hint(thread, r)?)
             }
         };
-        Ok(Call { stamp, method, now: self.coarse, cpu, flags, carried, about })
+        Ok(Call {
+            stamp,
+            method,
+            now: self.coarse,
+            cpu,
+            flags,
+            carried,
+            about,
+        })
     }
 
     fn read_hint(thread: u32, r: &mut Reader<'_>) -> Result<BatonHint, Malformed> {
-        let mut hint = BatonHint { tag: r.small()?, thread, ..BatonHint::default() };
+        let mut hint = BatonHint {
+            tag: r.small()?,
+            thread,
+            ..BatonHint::default()
+        };
         let count = usize::from(r.byte()?);
         for word in hint.words.get_mut(..count).ok_or(Malformed)? {
             *word = r.word()?;
@@ -479,7 +583,11 @@ impl Codec {
     }
 
     fn read_answer(&mut self, tag: u8, r: &mut Reader<'_>) -> Result<Return, Malformed> {
-        let mut end = Return { stamp: self.read_stamp(r)?, answer: 0, carried: Carried::default() };
+        let mut end = Return {
+            stamp: self.read_stamp(r)?,
+            answer: 0,
+            carried: Carried::default(),
+        };
         if tag == RETURN_WITH {
             end.answer = u64::from(r.small::<u32>()?) | u64::from(r.small::<u32>()?) << 32;
             end.carried = Self::read_carried(r)?;
@@ -488,8 +596,16 @@ impl Codec {
     }
 
     fn read_carried(r: &mut Reader<'_>) -> Result<Carried, Malformed> {
-        let mut carried = Carried { slice: r.word()?, nr_kicks: u16::from(r.byte()?), kicks: [0; BATON_MAX_KICKS] };
-        for kick in carried.kicks.get_mut(..usize::from(carried.nr_kicks)).ok_or(Malformed)? {
+        let mut carried = Carried {
+            slice: r.word()?,
+            nr_kicks: u16::from(r.byte()?),
+            kicks: [0; BATON_MAX_KICKS],
+        };
+        for kick in carried
+            .kicks
+            .get_mut(..usize::from(carried.nr_kicks))
+            .ok_or(Malformed)?
+        {
             *kick = r.small()?;
         }
         Ok(carried)

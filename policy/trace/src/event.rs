@@ -3,8 +3,9 @@
 
 use baton_abi::{BatonCtx, BatonHint, BatonTask, BatonWake, BATON_MAX_KICKS};
 
-/// One event of one CPU. Events that other CPUs must wait for have a stamp: a count of the machine's clock cycles, which all CPUs
-/// agree on as far as a lock orders them (the kernel tests just that: arch/x86/kernel/tsc_sync.c).
+/// One event of one CPU. Events that other CPUs must wait for have a stamp: a count of the
+/// machine's clock cycles, which all CPUs agree on as far as a lock orders them (the kernel tests
+/// just that: arch/x86/kernel/tsc_sync.c).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Event {
     /// A call of the policy begins.
@@ -143,7 +144,8 @@ pub struct Return {
     pub carried: Carried,
 }
 
-/// What calls leave in their context. Several calls may share one: what one has asked for is there as the next begins.
+/// What calls leave in their context. Several calls may share one: what one has asked for is there
+/// as the next begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Carried {
     /// `BatonCtx::slice`, ns.
@@ -158,7 +160,11 @@ impl Carried {
     /// What this context has.
     #[inline(always)]
     pub fn of(ctx: &BatonCtx) -> Self {
-        Self { slice: ctx.slice, nr_kicks: ctx.nr_kicks, kicks: ctx.kicks }
+        Self {
+            slice: ctx.slice,
+            nr_kicks: ctx.nr_kicks,
+            kicks: ctx.kicks,
+        }
     }
 }
 
@@ -167,7 +173,9 @@ impl Event {
     pub fn stamp(&self) -> Option<u64> {
         match *self {
             Event::Call(Call { stamp, .. }) | Event::Return(Return { stamp, .. }) => Some(stamp),
-            Event::Abandoned { stamp, .. } | Event::Lock { stamp, .. } | Event::End { stamp } => Some(stamp),
+            Event::Abandoned { stamp, .. } | Event::Lock { stamp, .. } | Event::End { stamp } => {
+                Some(stamp)
+            }
             _ => None,
         }
     }

@@ -4,8 +4,9 @@
 //! ```text
 //! file := "BATONREC" version:u32 length:u32 crc:u32 header block*
 //! ```
-//! The header is JSON, `length` bytes ([`Header`]); `crc` is its checksum. Blocks are as in `block.rs`, one after the other, in the order
-//! in which each CPU wrote them. A block whose checksum is wrong is left out: the next is found by its magic number.
+//! The header is JSON, `length` bytes ([`Header`]); `crc` is its checksum. Blocks are as in
+//! `block.rs`, one after the other, in the order in which each CPU wrote them. A block whose
+//! checksum is wrong is left out: the next is found by its magic number.
 
 extern crate alloc;
 extern crate std;
@@ -63,21 +64,36 @@ impl<W: Write> FileWriter<W> {
         Ok(Self { out })
     }
 
-    /// Adds a block, as [`crate::Recorder::close`] left it. What is no block is an error. `first` is the number of its CPU's first in
-    /// the file.
+    /// Adds a block, as [`crate::Recorder::close`] left it. What is no block is an error. `first`
+    /// is the number of its CPU's first in the file.
     pub fn block(&mut self, block: &[u8], first: u64) -> io::Result<()> {
-        let malformed = || io::Error::new(io::ErrorKind::InvalidData, "this is no block of a recording");
-        let mut head = block.first_chunk::<HEAD_SIZE>().and_then(BlockHead::from_bytes).ok_or_else(malformed)?;
-        let payload = block.get(HEAD_SIZE..HEAD_SIZE + head.used as usize).ok_or_else(malformed)?;
+        let malformed = || {
+            io::Error::new(
+                io::ErrorKind::InvalidData,
+                "this is no block of a recording",
+            )
+        };
+        let mut head = block
+            .first_chunk::<HEAD_SIZE>()
+            .and_then(BlockHead::from_bytes)
+            .ok_or_else(malformed)?;
+        let payload = block
+            .get(HEAD_SIZE..HEAD_SIZE + head.used as usize)
+            .ok_or_else(malformed)?;
         head.number = head.number.wrapping_sub(first);
         head.crc = checksum(&head.to_bytes(), payload);
         self.out.write_all(&head.to_bytes())?;
         self.out.write_all(payload)
     }
 
-    /// Adds the policy's state at a checkpoint; with the stamp 0, the one that the recording begins with.
+    /// Adds the policy's state at a checkpoint; with the stamp 0, the one that the recording begins
+    /// with.
     pub fn state(&mut self, stamp: u64, state: &[u8]) -> io::Result<()> {
-        let parts: Vec<&[u8]> = if state.is_empty() { vec![state] } else { state.chunks(BLOCK_SIZE).collect() };
+        let parts: Vec<&[u8]> = if state.is_empty() {
+            vec![state]
+        } else {
+            state.chunks(BLOCK_SIZE).collect()
+        };
         for (number, part) in parts.iter().enumerate() {
             let mut head = BlockHead {
                 crc: 0,
@@ -125,7 +141,11 @@ impl core::fmt::Display for OpenError {
         match self {
             OpenError::Foreign => f.write_str("it is no recording of Baton's"),
             OpenError::Version(found) => {
-                write!(f, "it is of version {found} of the format, and this Baton reads version {VERSION}")
+                write!(
+                    f,
+                    "it is of version {found} of the format, and this Baton reads version \
+                    {VERSION}"
+                )
             }
             OpenError::Header(why) => write!(f, "its header is damaged: {why}"),
         }
@@ -174,7 +194,8 @@ pub struct Stream {
 pub enum Item {
     /// An event.
     Event(Event),
-    /// Events are missing here: so many were lost as it was recorded, and blocks that are damaged in the file.
+    /// Events are missing here: so many were lost as it was recorded, and blocks that are damaged
+    /// in the file.
     Gap {
         /// Events that there was no room for.
         lost: u64,
@@ -199,16 +220,24 @@ impl Recording {
         }
         let (length, crc) = (four(12).ok_or_else(torn)?, four(16).ok_or_else(torn)?);
         if length > MAX_HEADER {
-            return Err(OpenError::Header("it says that it is longer than any is".into()));
+            return Err(OpenError::Header(
+                "it says that it is longer than any is".into(),
+            ));
         }
         let end = LEAD + length as usize;
         let text = bytes.get(LEAD..end).ok_or_else(torn)?;
         if crc32fast::hash(text) != crc {
             return Err(OpenError::Header("its checksum is wrong".into()));
         }
-        let header = serde_json::from_slice(text).map_err(|e| OpenError::Header(alloc::format!("{e}")))?;
-        let mut recording =
-            Self { header, streams: Vec::new(), state: None, checkpoints: Vec::new(), damage: Vec::new() };
+        let header =
+            serde_json::from_slice(text).map_err(|e| OpenError::Header(alloc::format!("{e}")))?;
+        let mut recording = Self {
+            header,
+            streams: Vec::new(),
+            state: None,
+            checkpoints: Vec::new(),
+            damage: Vec::new(),
+        };
         recording.read_blocks(bytes, end);
         Ok(recording)
     }
@@ -227,18 +256,36 @@ impl Recording {
                 self.damage.push(Damage { place: bad..at });
             }
             match head.kind {
-                Kind::Events => cpus.entry(head.cpu).or_default().push((head, payload.to_vec())),
-                Kind::State => drop(states.entry(head.stamp).or_default().insert(head.number, (head.events, payload))),
+                Kind::Events => cpus
+                    .entry(head.cpu)
+                    .or_default()
+                    .push((head, payload.to_vec())),
+                Kind::State => drop(
+                    states
+                        .entry(head.stamp)
+                        .or_default()
+                        .insert(head.number, (head.events, payload)),
+                ),
             }
             at += HEAD_SIZE + payload.len();
             bad = at;
         }
         if bad < bytes.len() {
-            self.damage.push(Damage { place: bad..bytes.len() });
+            self.damage.push(Damage {
+                place: bad..bytes.len(),
+            });
         }
-        self.streams = cpus.into_iter().map(|(cpu, blocks)| Stream { cpu, blocks }).collect();
+        self.streams = cpus
+            .into_iter()
+            .map(|(cpu, blocks)| Stream { cpu, blocks })
+            .collect();
         self.state = states.remove(&0).and_then(|parts| joined(&parts));
-        let whole = states.iter().filter_map(|(&stamp, parts)| Some(Checkpoint { stamp, state: joined(parts)? }));
+        let whole = states.iter().filter_map(|(&stamp, parts)| {
+            Some(Checkpoint {
+                stamp,
+                state: joined(parts)?,
+            })
+        });
         self.checkpoints = whole.collect();
     }
 }
@@ -246,7 +293,8 @@ impl Recording {
 /// The parts of a state by number: how many it says that there are, and its bytes.
 type Parts<'f> = BTreeMap<u64, (u32, &'f [u8])>;
 
-/// A state, if all of it is there. One that says nothing of its parts was written before they were counted.
+/// A state, if all of it is there. One that says nothing of its parts was written before they were
+/// counted.
 fn joined(parts: &Parts<'_>) -> Option<Vec<u8>> {
     let &(count, _) = parts.values().next()?;
     let is_whole = (count == 0 || parts.len() == count as usize)
@@ -265,8 +313,18 @@ fn block_at(bytes: &[u8]) -> Option<(BlockHead, &[u8])> {
 impl Recording {
     /// When the first call was, ns of the recorded machine's clock; 0 without one.
     pub fn begin(&self) -> u64 {
-        let call = |item| if let Item::Event(Event::Call(call)) = item { Some(call.now) } else { None };
-        self.streams.iter().filter_map(|stream| stream.items().find_map(call)).min().unwrap_or(0)
+        let call = |item| {
+            if let Item::Event(Event::Call(call)) = item {
+                Some(call.now)
+            } else {
+                None
+            }
+        };
+        self.streams
+            .iter()
+            .filter_map(|stream| stream.items().find_map(call))
+            .min()
+            .unwrap_or(0)
     }
 }
 
@@ -278,7 +336,11 @@ impl Stream {
 
     /// The same, of what comes after the checkpoint with this stamp; 0 is the beginning.
     pub fn items_from(&self, stamp: u64) -> Items<'_> {
-        let before = self.blocks.iter().take_while(|(head, _)| head.stamp < stamp).count();
+        let before = self
+            .blocks
+            .iter()
+            .take_while(|(head, _)| head.stamp < stamp)
+            .count();
         let (before, after) = self.blocks.split_at(before);
         let number = match (before.last(), after.first()) {
             // Each CPU goes on in a block that begins just there.
@@ -286,12 +348,21 @@ impl Stream {
             (Some((last, _)), _) => last.number.wrapping_add(1),
             (None, _) => 0,
         };
-        Items { blocks: after.iter(), number, reached: 0, codec: Codec::default(), rest: &[] }
+        Items {
+            blocks: after.iter(),
+            number,
+            reached: 0,
+            codec: Codec::default(),
+            rest: &[],
+        }
     }
 
     /// How many events it says that it has.
     pub fn len(&self) -> u64 {
-        self.blocks.iter().map(|(head, _)| u64::from(head.events)).sum()
+        self.blocks
+            .iter()
+            .map(|(head, _)| u64::from(head.events))
+            .sum()
     }
 
     /// Has it none?
@@ -301,15 +372,25 @@ impl Stream {
 
     /// Are blocks missing before its last, or does it not end with the mark that no more come?
     pub fn has_gap(&self) -> bool {
-        let in_order = self.blocks.iter().enumerate().all(|(at, (head, _))| head.number == at as u64 && head.lost == 0);
-        let last = Self { cpu: self.cpu, blocks: self.blocks.last().cloned().into_iter().collect() };
+        let in_order = self
+            .blocks
+            .iter()
+            .enumerate()
+            .all(|(at, (head, _))| head.number == at as u64 && head.lost == 0);
+        let last = Self {
+            cpu: self.cpu,
+            blocks: self.blocks.last().cloned().into_iter().collect(),
+        };
         let end = last.items().last();
         !in_order || !matches!(end, Some(Item::Event(Event::End { .. })))
     }
 
     /// Bytes of its blocks, with their heads.
     pub fn bytes(&self) -> u64 {
-        self.blocks.iter().map(|(_, payload)| (HEAD_SIZE + payload.len()) as u64).sum()
+        self.blocks
+            .iter()
+            .map(|(_, payload)| (HEAD_SIZE + payload.len()) as u64)
+            .sum()
     }
 }
 
@@ -344,7 +425,10 @@ impl Iterator for Items<'_> {
             self.number = head.number.wrapping_add(1);
             self.reached = self.reached.max(head.stamp);
             if missing != 0 || head.lost != 0 {
-                return Some(Item::Gap { lost: head.lost, blocks: missing });
+                return Some(Item::Gap {
+                    lost: head.lost,
+                    blocks: missing,
+                });
             }
         }
         let Ok((event, length)) = self.codec.read(self.rest) else {

@@ -51,7 +51,8 @@ pub struct Follow {
     calls: BTreeMap<u16, Call>,
     /// By CPU: ends of calls so far.
     ends: BTreeMap<u16, u64>,
-    /// Ends of calls whose answer does not hold: it was refused, or there was none and another method was asked.
+    /// Ends of calls whose answer does not hold: it was refused, or there was none and another
+    /// method was asked.
     void: BTreeSet<(u16, u64)>,
     /// Tasks as they were told of last, by slot.
     pub tasks: BTreeMap<u32, BatonTask>,
@@ -94,7 +95,13 @@ impl Follow {
                 }
                 if let About::Given(task, _) = call.about {
                     let woken = is(call, BatonMethod::TaskWakeup) || is(call, BatonMethod::TaskNew);
-                    step(self, Step::Queued { slot: task.slot, woken });
+                    step(
+                        self,
+                        Step::Queued {
+                            slot: task.slot,
+                            woken,
+                        },
+                    );
                 }
                 self.calls.insert(cpu, *call);
             }
@@ -133,7 +140,14 @@ impl Follow {
     fn answer(&mut self, call: &Call, end: &Return, step: &mut impl FnMut(&Self, Step)) {
         match (&call.about, end.answer) {
             (About::Waking(task, _), answer) if answer & BATON_SELECT_DIRECT != 0 => {
-                step(self, Step::Runs { cpu: answer as u32 as i32, slot: task.slot, picked: false });
+                step(
+                    self,
+                    Step::Runs {
+                        cpu: answer as u32 as i32,
+                        slot: task.slot,
+                        picked: false,
+                    },
+                );
             }
             (About::Pick(_, _), BATON_PICK_KEEP) => {}
             (About::Pick(cpu, prev), BATON_PICK_NONE) => {
@@ -146,9 +160,13 @@ impl Follow {
                 step(self, Step::Idle { cpu: *cpu });
             }
             (About::Pick(cpu, _), token) => self.runs(*cpu, token, step),
-            (About::Cpu(cpu), token) if is(call, BatonMethod::NewlyIdle) => self.runs(*cpu, token, step),
+            (About::Cpu(cpu), token) if is(call, BatonMethod::NewlyIdle) => {
+                self.runs(*cpu, token, step)
+            }
             (About::Task(task), token)
-                if token != 0 && (is(call, BatonMethod::TaskDequeued) || is(call, BatonMethod::TaskDeparted)) =>
+                if token != 0
+                    && (is(call, BatonMethod::TaskDequeued)
+                        || is(call, BatonMethod::TaskDeparted)) =>
             {
                 step(self, Step::Taken { slot: task.slot });
             }
@@ -158,12 +176,20 @@ impl Follow {
 
     fn runs(&self, cpu: i32, token: u64, step: &mut impl FnMut(&Self, Step)) {
         if let Some(slot) = slot(token) {
-            step(self, Step::Runs { cpu, slot, picked: true });
+            step(
+                self,
+                Step::Runs {
+                    cpu,
+                    slot,
+                    picked: true,
+                },
+            );
         }
     }
 }
 
-/// The ends of calls, by CPU and number, whose answer does not hold. What makes it void comes at once.
+/// The ends of calls, by CPU and number, whose answer does not hold. What makes it void comes at
+/// once.
 fn void(stream: &Stream) -> Vec<(u16, u64)> {
     let (mut void, mut ends, mut last) = (Vec::new(), 0, None);
     for item in stream.items() {

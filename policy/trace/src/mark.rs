@@ -15,7 +15,8 @@ pub struct Mark {
     pub stamp: u64,
     /// Number of the event after it.
     pub number: u64,
-    /// When the first call after it began, or, without one, the last of all; ns of the recorded machine's clock.
+    /// When the first call after it began, or, without one, the last of all; ns of the recorded
+    /// machine's clock.
     pub now: u64,
 }
 
@@ -36,17 +37,26 @@ impl Recording {
                 events[before] += 1;
                 if let Event::Call(call) = event {
                     last = last.max(call.now);
-                    calls[passed..before].iter_mut().for_each(|first| *first = call.now.min(*first));
+                    calls[passed..before]
+                        .iter_mut()
+                        .for_each(|first| *first = call.now.min(*first));
                     passed = before;
                 }
             }
         }
         let mut number = 0;
-        let marks = points.iter().zip(events).zip(calls).enumerate().map(|(index, ((point, events), call))| {
-            number += events;
-            let now = if call == u64::MAX { last } else { call };
-            Mark { index, stamp: point.stamp, number, now }
-        });
+        let marks = points.iter().zip(events).zip(calls).enumerate().map(
+            |(index, ((point, events), call))| {
+                number += events;
+                let now = if call == u64::MAX { last } else { call };
+                Mark {
+                    index,
+                    stamp: point.stamp,
+                    number,
+                    now,
+                }
+            },
+        );
         marks.collect()
     }
 }

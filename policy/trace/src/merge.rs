@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The streams of all CPUs as one: by stamps, and what a CPU did without a stamp right after the stamp before it. This order numbers the
-//! events, for people and for replay.
+//! The streams of all CPUs as one: by stamps, and what a CPU did without a stamp right after the
+//! stamp before it. This order numbers the events, for people and for replay.
 
 extern crate alloc;
 
@@ -32,9 +32,18 @@ pub struct Merged<'r> {
 impl Recording {
     /// All events, in one order.
     pub fn merged(&self) -> Merged<'_> {
-        let lanes: Vec<_> = self.streams.iter().map(|stream| (stream.cpu, stream.items().peekable())).collect();
+        let lanes: Vec<_> = self
+            .streams
+            .iter()
+            .map(|stream| (stream.cpu, stream.items().peekable()))
+            .collect();
         let open = (0..lanes.len()).rev().collect();
-        Merged { lanes, waiting: BinaryHeap::new(), open, number: 0 }
+        Merged {
+            lanes,
+            waiting: BinaryHeap::new(),
+            open,
+            number: 0,
+        }
     }
 }
 
@@ -62,7 +71,11 @@ impl Iterator for Merged<'_> {
 }
 
 fn tell(number: &mut u64, cpu: u16, items: &mut Peekable<Items<'_>>) -> Option<Told> {
-    let told = Told { number: *number, cpu, item: items.next()? };
+    let told = Told {
+        number: *number,
+        cpu,
+        item: items.next()?,
+    };
     if let Item::Event(_) = told.item {
         *number += 1;
     }

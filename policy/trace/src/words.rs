@@ -6,8 +6,8 @@ extern crate alloc;
 use crate::{About, Call, Carried, Event, Item, Question, Recording, Told};
 use alloc::{collections::BTreeMap, format, string::String, vec::Vec};
 use baton_abi::{
-    BatonHint, BatonTask, BATON_FAULT_NAMES, BATON_F_FORK, BATON_F_SYNC, BATON_KICK_PREEMPT, BATON_METHOD_NAMES,
-    BATON_PICK_KEEP, BATON_PICK_NONE, BATON_SELECT_DIRECT,
+    BatonHint, BatonTask, BATON_FAULT_NAMES, BATON_F_FORK, BATON_F_SYNC, BATON_KICK_PREEMPT,
+    BATON_METHOD_NAMES, BATON_PICK_KEEP, BATON_PICK_NONE, BATON_SELECT_DIRECT,
 };
 
 /// The name of the method with this number.
@@ -17,10 +17,13 @@ pub fn method_name(number: u8) -> &'static str {
 
 /// The name of the fault with this number.
 pub fn fault_name(number: u8) -> &'static str {
-    BATON_FAULT_NAMES.get(usize::from(number)).unwrap_or(&"an unknown fault")
+    BATON_FAULT_NAMES
+        .get(usize::from(number))
+        .unwrap_or(&"an unknown fault")
 }
 
-/// Tells events, one after the other: it remembers which task has which slot, and which call is under way on each CPU.
+/// Tells events, one after the other: it remembers which task has which slot, and which call is
+/// under way on each CPU.
 #[derive(Default)]
 pub struct Words {
     /// What times are counted from, ns.
@@ -32,7 +35,10 @@ pub struct Words {
 impl Words {
     /// For the events of a recording. Times of calls are told from its first call on.
     pub fn of(recording: &Recording) -> Self {
-        Self { begin: recording.begin(), ..Self::default() }
+        Self {
+            begin: recording.begin(),
+            ..Self::default()
+        }
     }
 
     /// Remembers what later events need. To be told of each event in its order.
@@ -44,7 +50,9 @@ impl Words {
                 }
                 self.calls.insert(cpu, (call.method, call.carried));
             }
-            Event::Return(_) | Event::Abandoned { .. } | Event::End { .. } => drop(self.calls.remove(&cpu)),
+            Event::Return(_) | Event::Abandoned { .. } | Event::End { .. } => {
+                self.calls.remove(&cpu);
+            }
             _ => {}
         }
     }
@@ -62,7 +70,11 @@ impl Words {
             Some(slot) => format!(" about {}", self.slot(slot)),
             None => String::new(),
         };
-        let count = hint.words.iter().rposition(|word| *word != 0).map_or(0, |last| last + 1);
+        let count = hint
+            .words
+            .iter()
+            .rposition(|word| *word != 0)
+            .map_or(0, |last| last + 1);
         format!("{} {:?}{thread}", hint.tag, &hint.words[..count])
     }
 
@@ -83,7 +95,11 @@ impl Words {
                 None => "returns".into(),
             },
             Event::Abandoned { kind, .. } => match self.calls.get(&cpu) {
-                Some((method, _)) => format!("{} is abandoned: {}", method_name(*method), fault_name(*kind)),
+                Some((method, _)) => format!(
+                    "{} is abandoned: {}",
+                    method_name(*method),
+                    fault_name(*kind)
+                ),
                 None => format!("a call is abandoned: {}", fault_name(*kind)),
             },
             Event::Lock { id, .. } => format!("takes lock {id:#x}"),
@@ -91,10 +107,22 @@ impl Words {
             Event::Now(now) => format!("asks for the time: {}", time(*now)),
             Event::Random(number) => format!("draws a random number: {number:#x}"),
             Event::Read(value) => format!("reads a shared value: {value}"),
-            Event::MayRun { slot, cpu, yes: answer } => {
-                format!("asks whether {} may run on CPU {cpu}: {}", self.slot(*slot), yes(*answer))
+            Event::MayRun {
+                slot,
+                cpu,
+                yes: answer,
+            } => {
+                format!(
+                    "asks whether {} may run on CPU {cpu}: {}",
+                    self.slot(*slot),
+                    yes(*answer)
+                )
             }
-            Event::Cpu { question, cpu, yes: answer } => match question {
+            Event::Cpu {
+                question,
+                cpu,
+                yes: answer,
+            } => match question {
                 Question::Online => format!("asks whether CPU {cpu} is online: {}", yes(*answer)),
                 Question::Idle => format!("asks whether CPU {cpu} is idle: {}", yes(*answer)),
                 Question::Claim => format!("claims CPU {cpu}, if it is idle: {}", yes(*answer)),
@@ -104,9 +132,19 @@ impl Words {
             Event::CancelTimer => "stops its timer".into(),
             Event::NoMemory { .. } => "asks for memory, and there is none".into(),
             Event::Dropped(token) => format!("drops the Schedulable of {}", self.token(*token)),
-            Event::Reply { slot, reply, answer } => {
-                let answer = ["sent", "it has no queue", "its ring is full"].get(usize::from(*answer)).unwrap_or(&"?");
-                format!("replies to {} with {}: {answer}", self.slot(*slot), self.hint(reply))
+            Event::Reply {
+                slot,
+                reply,
+                answer,
+            } => {
+                let answer = ["sent", "it has no queue", "its ring is full"]
+                    .get(usize::from(*answer))
+                    .unwrap_or(&"?");
+                format!(
+                    "replies to {} with {}: {answer}",
+                    self.slot(*slot),
+                    self.hint(reply)
+                )
             }
             Event::End { .. } => "the recording of this CPU ends".into(),
         }
@@ -117,17 +155,32 @@ impl Words {
         let Told { number, cpu, item } = told;
         match item {
             Item::Event(event) => {
-                let indent = if matches!(event, Event::Call(_) | Event::End { .. }) { "" } else { "  " };
-                format!("{number:>10}  CPU {cpu:<3} {indent}{}", self.tell(*cpu, event))
+                let indent = if matches!(event, Event::Call(_) | Event::End { .. }) {
+                    ""
+                } else {
+                    "  "
+                };
+                format!(
+                    "{number:>10}  CPU {cpu:<3} {indent}{}",
+                    self.tell(*cpu, event)
+                )
             }
             Item::Gap { lost, blocks } => {
-                let what =
-                    [(*lost, "events were lost as it was recorded"), (*blocks, "blocks are missing in the file")];
-                let what: Vec<String> =
-                    what.iter().filter(|(n, _)| *n != 0).map(|(n, what)| format!("{n} {what}")).collect();
+                let what = [
+                    (*lost, "events were lost as it was recorded"),
+                    (*blocks, "blocks are missing in the file"),
+                ];
+                let what: Vec<String> = what
+                    .iter()
+                    .filter(|(n, _)| *n != 0)
+                    .map(|(n, what)| format!("{n} {what}"))
+                    .collect();
                 format!("{:>10}  CPU {cpu:<3} {}", "-", what.join(", "))
             }
-            Item::Malformed => format!("{:>10}  CPU {cpu:<3} the rest of a block cannot be read", "-"),
+            Item::Malformed => format!(
+                "{:>10}  CPU {cpu:<3} the rest of a block cannot be read",
+                "-"
+            ),
         }
     }
 
@@ -136,8 +189,16 @@ impl Words {
         let at = time(call.now.saturating_sub(self.begin));
         match &call.about {
             About::Waking(task, wake) => {
-                let fork = if wake.flags & BATON_F_FORK != 0 { ", a new task" } else { "" };
-                let sync = if wake.flags & BATON_F_SYNC != 0 { ", whose waker is about to sleep" } else { "" };
+                let fork = if wake.flags & BATON_F_FORK != 0 {
+                    ", a new task"
+                } else {
+                    ""
+                };
+                let sync = if wake.flags & BATON_F_SYNC != 0 {
+                    ", whose waker is about to sleep"
+                } else {
+                    ""
+                };
                 let BatonTask { pid, .. } = task;
                 format!(
                     "{at} {name}: task {pid}, last on CPU {}, woken on CPU {}{fork}{sync}",
@@ -149,7 +210,10 @@ impl Words {
             }
             About::Task(task) => format!("{at} {name}: {}", of(task)),
             About::Pick(cpu, None) => format!("{at} {name} for CPU {cpu}"),
-            About::Pick(cpu, Some(task)) => format!("{at} {name} for CPU {cpu}, where task {} can go on", task.pid),
+            About::Pick(cpu, Some(task)) => format!(
+                "{at} {name} for CPU {cpu}, where task {} can go on",
+                task.pid
+            ),
             About::Cpu(cpu) => format!("{at} {name}: CPU {cpu}"),
             About::Refused(token, why) => {
                 let why = match why {
@@ -178,7 +242,9 @@ impl Words {
             9 | 10 => match answer {
                 BATON_PICK_NONE => ": nothing".into(),
                 BATON_PICK_KEEP => format!(": it goes on, for {}", slice(after.slice)),
-                token if method == 9 => format!(": {}, for {}", self.token(token), slice(after.slice)),
+                token if method == 9 => {
+                    format!(": {}, for {}", self.token(token), slice(after.slice))
+                }
                 token => format!(": {}", self.token(token)),
             },
             25 if answer != 0 => ": that is no hint of its type".into(),
@@ -204,9 +270,10 @@ impl About {
     /// The task that it is about.
     pub fn task(&self) -> Option<&BatonTask> {
         match self {
-            About::Waking(task, _) | About::Given(task, _) | About::Task(task) | About::Pick(_, Some(task)) => {
-                Some(task)
-            }
+            About::Waking(task, _)
+            | About::Given(task, _)
+            | About::Task(task)
+            | About::Pick(_, Some(task)) => Some(task),
             About::Hint(task, _) => Some(task),
             _ => None,
         }
@@ -214,9 +281,22 @@ impl About {
 }
 
 fn of(task: &BatonTask) -> String {
-    let BatonTask { pid, cpu, nice, runtime, .. } = task;
-    let nice = if *nice == 0 { String::new() } else { format!(", nice {nice}") };
-    format!("task {pid} on CPU {cpu}, ran for {}{nice}", length(*runtime))
+    let BatonTask {
+        pid,
+        cpu,
+        nice,
+        runtime,
+        ..
+    } = task;
+    let nice = if *nice == 0 {
+        String::new()
+    } else {
+        format!(", nice {nice}")
+    };
+    format!(
+        "task {pid} on CPU {cpu}, ran for {}{nice}",
+        length(*runtime)
+    )
 }
 
 fn slice(ns: u64) -> String {

@@ -3,40 +3,71 @@
 
 use baton_abi::{BatonHint, BatonTask, BatonWake};
 use baton_trace::{
-    last_stamp, About, Call, Carried, Codec, Event, FileWriter, Header, Item, OpenError, Question, Recorder, Recording,
-    Return, BLOCK_SIZE, HEAD_SIZE, MAX_EVENT,
+    last_stamp, About, Call, Carried, Codec, Event, FileWriter, Header, Item, OpenError, Question,
+    Recorder, Recording, Return, BLOCK_SIZE, HEAD_SIZE, MAX_EVENT,
 };
 use proptest::{collection::vec, prelude::*, sample::Index};
 
 fn number() -> impl Strategy<Value = u64> {
-    prop_oneof![0u64..200, any::<u64>(), (0u32..64).prop_map(|bit| (1u64 << bit).wrapping_sub(1))]
+    prop_oneof![
+        0u64..200,
+        any::<u64>(),
+        (0u32..64).prop_map(|bit| (1u64 << bit).wrapping_sub(1))
+    ]
 }
 
 fn task() -> impl Strategy<Value = BatonTask> {
-    (prop_oneof![0u32..20, any::<u32>()], any::<u32>(), -2..9i32, any::<i32>(), number())
-        .prop_map(|(slot, pid, cpu, nice, runtime)| BatonTask { slot, pid, cpu, nice, runtime })
+    (
+        prop_oneof![0u32..20, any::<u32>()],
+        any::<u32>(),
+        -2..9i32,
+        any::<i32>(),
+        number(),
+    )
+        .prop_map(|(slot, pid, cpu, nice, runtime)| BatonTask {
+            slot,
+            pid,
+            cpu,
+            nice,
+            runtime,
+        })
 }
 
 fn hint(thread: impl Strategy<Value = u32>) -> impl Strategy<Value = BatonHint> {
-    let words = [number().boxed(), number().boxed(), Just(0).boxed(), number().boxed(), Just(0).boxed()];
-    let words = (words, prop_oneof![Just(0), number()]).prop_map(|([a, b, c, d, e], f)| [a, b, c, d, e, f]);
+    let words = [
+        number().boxed(),
+        number().boxed(),
+        Just(0).boxed(),
+        number().boxed(),
+        Just(0).boxed(),
+    ];
+    let words =
+        (words, prop_oneof![Just(0), number()]).prop_map(|([a, b, c, d, e], f)| [a, b, c, d, e, f]);
     (any::<u32>(), thread, words).prop_map(|(tag, thread, words)| BatonHint { tag, thread, words })
 }
 
 fn about() -> impl Strategy<Value = (u8, About)> {
-    let wake = (any::<i32>(), any::<i32>(), any::<u16>()).prop_map(|(prev_cpu, waker_cpu, flags)| BatonWake {
-        prev_cpu,
-        waker_cpu,
-        flags,
+    let wake =
+        (any::<i32>(), any::<i32>(), any::<u16>()).prop_map(|(prev_cpu, waker_cpu, flags)| {
+            BatonWake {
+                prev_cpu,
+                waker_cpu,
+                flags,
+            }
+        });
+    let own = (task(), any::<u32>()).prop_map(|(task, generation)| {
+        (
+            task,
+            u64::from(generation) << 32 | u64::from(task.slot.wrapping_add(1)),
+        )
     });
-    let own = (task(), any::<u32>())
-        .prop_map(|(task, generation)| (task, u64::from(generation) << 32 | u64::from(task.slot.wrapping_add(1))));
     let given = prop_oneof![own, (task(), number())];
     prop_oneof![
         (task(), wake).prop_map(|(task, wake)| (3, About::Waking(task, wake))),
         (4u8..9, given).prop_map(|(method, (task, token))| (method, About::Given(task, token))),
         (13u8..20, task()).prop_map(|(method, task)| (method, About::Task(task))),
-        (any::<i32>(), proptest::option::of(task())).prop_map(|(cpu, prev)| (9, About::Pick(cpu, prev))),
+        (any::<i32>(), proptest::option::of(task()))
+            .prop_map(|(cpu, prev)| (9, About::Pick(cpu, prev))),
         (20u8..25, any::<i32>()).prop_map(|(method, cpu)| (method, About::Cpu(cpu))),
         (number(), any::<u8>()).prop_map(|(token, why)| (11, About::Refused(token, why))),
         (task(), hint(any::<u32>())).prop_map(|(task, hint)| (25, About::Hint(task, hint))),
@@ -44,34 +75,68 @@ fn about() -> impl Strategy<Value = (u8, About)> {
 }
 
 fn carried() -> impl Strategy<Value = Carried> {
-    (prop_oneof![Just(0), number()], 0u16..5, any::<[u16; 4]>()).prop_map(|(slice, nr_kicks, all)| {
-        let mut kicks = [0; 4];
-        kicks[..usize::from(nr_kicks)].copy_from_slice(&all[..usize::from(nr_kicks)]);
-        Carried { slice, nr_kicks, kicks }
-    })
+    (prop_oneof![Just(0), number()], 0u16..5, any::<[u16; 4]>()).prop_map(
+        |(slice, nr_kicks, all)| {
+            let mut kicks = [0; 4];
+            kicks[..usize::from(nr_kicks)].copy_from_slice(&all[..usize::from(nr_kicks)]);
+            Carried {
+                slice,
+                nr_kicks,
+                kicks,
+            }
+        },
+    )
 }
 
 fn event() -> impl Strategy<Value = Event> {
-    let question = prop_oneof![Just(Question::Online), Just(Question::Idle), Just(Question::Claim)];
+    let question = prop_oneof![
+        Just(Question::Online),
+        Just(Question::Idle),
+        Just(Question::Claim)
+    ];
     prop_oneof![
-        (number(), number(), -2..9i32, any::<u16>(), carried(), about()).prop_map(
-            |(stamp, now, cpu, flags, carried, (method, about))| {
-                Event::Call(Call { stamp, method, now, cpu, flags, carried, about })
+        (
+            number(),
+            number(),
+            -2..9i32,
+            any::<u16>(),
+            carried(),
+            about()
+        )
+            .prop_map(|(stamp, now, cpu, flags, carried, (method, about))| {
+                Event::Call(Call {
+                    stamp,
+                    method,
+                    now,
+                    cpu,
+                    flags,
+                    carried,
+                    about,
+                })
+            }),
+        (number(), number(), carried()).prop_map(|(stamp, answer, carried)| Event::Return(
+            Return {
+                stamp,
+                answer,
+                carried
             }
-        ),
-        (number(), number(), carried()).prop_map(|(stamp, answer, carried)| Event::Return(Return {
-            stamp,
-            answer,
-            carried
-        })),
+        )),
         (number(), any::<u8>()).prop_map(|(stamp, kind)| Event::Abandoned { stamp, kind }),
         (number(), number()).prop_map(|(stamp, id)| Event::Lock { stamp, id }),
         number().prop_map(|id| Event::Busy { id }),
         number().prop_map(Event::Now),
         number().prop_map(Event::Random),
         number().prop_map(Event::Read),
-        (any::<u32>(), any::<i32>(), any::<bool>()).prop_map(|(slot, cpu, yes)| Event::MayRun { slot, cpu, yes }),
-        (question, any::<i32>(), any::<bool>()).prop_map(|(question, cpu, yes)| Event::Cpu { question, cpu, yes }),
+        (any::<u32>(), any::<i32>(), any::<bool>()).prop_map(|(slot, cpu, yes)| Event::MayRun {
+            slot,
+            cpu,
+            yes
+        }),
+        (question, any::<i32>(), any::<bool>()).prop_map(|(question, cpu, yes)| Event::Cpu {
+            question,
+            cpu,
+            yes
+        }),
         any::<bool>().prop_map(Event::AnyIdle),
         number().prop_map(Event::ArmTimer),
         Just(Event::CancelTimer),
@@ -88,7 +153,11 @@ fn event() -> impl Strategy<Value = Event> {
 
 /// Writes the events of each CPU, in blocks that are small so that there are several.
 fn file(cpus: &[Vec<Event>], size: usize) -> Vec<u8> {
-    let header = Header { policy: "wfq".into(), cpus: vec![(0, 0, 0, true)], ..Header::default() };
+    let header = Header {
+        policy: "wfq".into(),
+        cpus: vec![(0, 0, 0, true)],
+        ..Header::default()
+    };
     let mut out = FileWriter::new(Vec::new(), &header).unwrap();
     for (cpu, events) in cpus.iter().enumerate() {
         let (mut recorder, mut block) = (Recorder::default(), vec![0; size]);
@@ -109,9 +178,20 @@ fn file(cpus: &[Vec<Event>], size: usize) -> Vec<u8> {
 }
 
 fn events(recording: &Recording, cpu: usize) -> Vec<Event> {
-    let stream = recording.streams.iter().find(|stream| usize::from(stream.cpu) == cpu);
+    let stream = recording
+        .streams
+        .iter()
+        .find(|stream| usize::from(stream.cpu) == cpu);
     let items = stream.into_iter().flat_map(|stream| stream.items());
-    items.map(|item| if let Item::Event(event) = item { event } else { panic!("{item:?}") }).collect()
+    items
+        .map(|item| {
+            if let Item::Event(event) = item {
+                event
+            } else {
+                panic!("{item:?}")
+            }
+        })
+        .collect()
 }
 
 proptest! {
@@ -187,7 +267,10 @@ fn what_was_lost_is_told() {
     recorder.put(&mut block, &Event::Now(1));
     recorder.close(&mut block);
     out.block(&block, 0).unwrap();
-    assert!(!recorder.put(&mut block, &Event::Now(2)), "there is no block");
+    assert!(
+        !recorder.put(&mut block, &Event::Now(2)),
+        "there is no block"
+    );
     recorder.lose();
     recorder.open(3, 5);
     recorder.put(&mut block, &Event::Now(3));
@@ -195,7 +278,14 @@ fn what_was_lost_is_told() {
     out.block(&block, 0).unwrap();
     let recording = Recording::parse(out.get_mut()).unwrap();
     let items: Vec<_> = recording.streams[0].items().collect();
-    assert_eq!(items, [Item::Event(Event::Now(1)), Item::Gap { lost: 1, blocks: 0 }, Item::Event(Event::Now(3))]);
+    assert_eq!(
+        items,
+        [
+            Item::Event(Event::Now(1)),
+            Item::Gap { lost: 1, blocks: 0 },
+            Item::Event(Event::Now(3))
+        ]
+    );
 }
 
 #[test]
@@ -206,7 +296,13 @@ fn a_blocks_last_stamp_is_that_of_its_last_event() {
     recorder.close(&mut block);
     assert_eq!(last_stamp(&block), Some(5), "none has one");
     recorder.open(3, 5);
-    recorder.put(&mut block, &Event::Lock { id: 1, stamp: 300_000 });
+    recorder.put(
+        &mut block,
+        &Event::Lock {
+            id: 1,
+            stamp: 300_000,
+        },
+    );
     recorder.put(&mut block, &Event::End { stamp: 1_000_005 });
     recorder.put(&mut block, &Event::Now(1));
     recorder.close(&mut block);
@@ -218,7 +314,11 @@ fn a_blocks_last_stamp_is_that_of_its_last_event() {
 fn states(lengths: &[(u64, usize)]) -> Vec<u8> {
     let mut out = FileWriter::new(Vec::new(), &Header::default()).unwrap();
     for &(stamp, length) in lengths {
-        out.state(stamp, &(0..length).map(|at| (at / 7) as u8).collect::<Vec<_>>()).unwrap();
+        out.state(
+            stamp,
+            &(0..length).map(|at| (at / 7) as u8).collect::<Vec<_>>(),
+        )
+        .unwrap();
     }
     std::mem::take(out.get_mut())
 }
@@ -226,7 +326,10 @@ fn states(lengths: &[(u64, usize)]) -> Vec<u8> {
 /// Lengths of the states that are read.
 fn lengths(bytes: &[u8]) -> (Option<usize>, Vec<(u64, usize)>) {
     let recording = Recording::parse(bytes).unwrap();
-    let points = recording.checkpoints.iter().map(|point| (point.stamp, point.state.len()));
+    let points = recording
+        .checkpoints
+        .iter()
+        .map(|point| (point.stamp, point.state.len()));
     (recording.state.as_ref().map(Vec::len), points.collect())
 }
 
@@ -237,15 +340,25 @@ fn states_are_read_where_all_of_them_is_there() {
     let bytes = states(&[(0, 0), (900, 1), (7, long)]);
     assert_eq!(lengths(&bytes), (Some(0), vec![(7, long), (900, 1)]));
     assert_eq!(lengths(&states(&[(5, 3)])), (None, vec![(5, 3)]));
-    let state = Recording::parse(&bytes).unwrap().checkpoints.remove(0).state;
-    assert!(state.iter().enumerate().all(|(at, byte)| *byte == (at / 7) as u8));
+    let state = Recording::parse(&bytes)
+        .unwrap()
+        .checkpoints
+        .remove(0)
+        .state;
+    assert!(state
+        .iter()
+        .enumerate()
+        .all(|(at, byte)| *byte == (at / 7) as u8));
     // Each part of the long one is needed; the last bytes are one's own.
     for part in 0..3 {
         let mut torn = bytes.clone();
         torn[bytes.len() - 1 - part * (HEAD_SIZE + BLOCK_SIZE)] ^= 1;
         assert_eq!(lengths(&torn), (Some(0), vec![(900, 1)]));
     }
-    assert_eq!(lengths(&bytes[..bytes.len() - HEAD_SIZE - 5]), (Some(0), vec![(900, 1)]));
+    assert_eq!(
+        lengths(&bytes[..bytes.len() - HEAD_SIZE - 5]),
+        (Some(0), vec![(900, 1)])
+    );
 }
 
 /// Before parts were counted.

@@ -25,10 +25,22 @@ pub struct OfHints {
 impl OfHints {
     /// Of the calling thread.
     pub fn open(leader: u32, level: u8) -> Result<Self, StartError> {
-        let queue = Queue::open("arbiter", ENTRIES).map_err(|why| StartError::Arbiter(why.to_string()))?;
-        let mut seat = Self { queue, level, is_new: true, is_granted: false, must_leave: false, is_refused: false };
-        let join = Hint::Join { leader: Thread::of_id(leader) };
-        seat.queue.send_now(&join).map_err(|why| StartError::Arbiter(why.to_string()))?;
+        let queue =
+            Queue::open("arbiter", ENTRIES).map_err(|why| StartError::Arbiter(why.to_string()))?;
+        let mut seat = Self {
+            queue,
+            level,
+            is_new: true,
+            is_granted: false,
+            must_leave: false,
+            is_refused: false,
+        };
+        let join = Hint::Join {
+            leader: Thread::of_id(leader),
+        };
+        seat.queue
+            .send_now(&join)
+            .map_err(|why| StartError::Arbiter(why.to_string()))?;
         // What the policy has against it, it has said before the call returns.
         seat.listen();
         if seat.is_refused {
@@ -41,7 +53,8 @@ impl OfHints {
 
     fn say(&mut self, hint: &Hint) {
         if self.queue.send(hint) == Err(NotSent::Full) {
-            // By a call, after those that are in the ring. Of a queue that is closed nothing is expected any more.
+            // By a call, after those that are in the ring. Of a queue that is closed nothing is
+            // expected any more.
             let _ = self.queue.send_now(hint);
         }
     }
@@ -88,12 +101,19 @@ impl Seat for OfHints {
     }
 
     fn idle(&mut self, bell: &OwnedFd, files: Option<BorrowedFd<'_>>, time: Duration) {
-        let own = if self.queue.end().is_none() { Some(self.queue.as_fd()) } else { None };
+        let own = if self.queue.end().is_none() {
+            Some(self.queue.as_fd())
+        } else {
+            None
+        };
         sleep(bell, [files, own], Some(time));
     }
 
     fn request(&mut self, cores: u32) {
         // At once: who computes is heard at its next tick only.
-        let _ = self.queue.send_now(&Hint::Request { level: self.level, cores });
+        let _ = self.queue.send_now(&Hint::Request {
+            level: self.level,
+            cores,
+        });
     }
 }

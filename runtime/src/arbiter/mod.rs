@@ -17,7 +17,8 @@ use std::time::Duration;
 pub enum Arbiter {
     /// Nobody: all activations run all the time, and share the CPUs by the kernel's rules.
     None,
-    /// The policy `arbiter`, through hints. Who calls [`crate::Runtime::start`] must be a task of the policy's.
+    /// The policy `arbiter`, through hints. Who calls [`crate::Runtime::start`] must be a task of
+    /// the policy's.
     Hints,
     /// A server that moves threads between sets of CPUs ([`server`]), through its socket.
     Socket(PathBuf),
@@ -25,13 +26,15 @@ pub enum Arbiter {
 
 /// An activation's place at its arbiter. Of its own kernel thread alone.
 pub(crate) trait Seat {
-    /// Gives its core back, if it has one, and waits for another; or until `stop` says so, which is asked when the bell is rung. False then.
+    /// Gives its core back, if it has one, and waits for another; or until `stop` says so, which is
+    /// asked when the bell is rung. False then.
     fn wait(&mut self, bell: &OwnedFd, stop: &dyn Fn() -> bool) -> bool;
 
     /// Is its core to be given back? Makes no system call.
     fn must_leave(&mut self) -> bool;
 
-    /// Sleeps with its core until the bell is rung, or there is something of `files`, or the arbiter says something, or for so long.
+    /// Sleeps with its core until the bell is rung, or there is something of `files`, or the
+    /// arbiter says something, or for so long.
     fn idle(&mut self, bell: &OwnedFd, files: Option<BorrowedFd<'_>>, time: Duration);
 
     /// The process wants so many cores.
@@ -42,7 +45,8 @@ pub(crate) trait Seat {
 pub(crate) struct Office {
     arbiter: Arbiter,
     level: u8,
-    /// The activation that came first: it stays until the end, which who started the runtime need not.
+    /// The activation that came first: it stays until the end, which who started the runtime need
+    /// not.
     leader: OnceLock<u32>,
     line: Option<socket::Line>,
 }
@@ -51,7 +55,8 @@ impl Office {
     pub fn open(arbiter: &Arbiter, level: u8, bells: &[OwnedFd]) -> Result<Self, StartError> {
         if matches!(arbiter, Arbiter::Hints) && bells.len() > arbiter::MOST {
             return Err(StartError::Arbiter(format!(
-                "{} activations are more than it takes of a process; ask for {} cores at most (most)",
+                "{} activations are more than it takes of a process; ask for {} cores at most \
+                 (most)",
                 bells.len(),
                 arbiter::MOST
             )));
@@ -60,14 +65,21 @@ impl Office {
             Arbiter::Socket(path) => Some(socket::Line::open(path, level, bells)?),
             _ => None,
         };
-        Ok(Self { arbiter: arbiter.clone(), level, leader: OnceLock::new(), line })
+        Ok(Self {
+            arbiter: arbiter.clone(),
+            level,
+            leader: OnceLock::new(),
+            line,
+        })
     }
 
     /// The seat of the calling thread.
     pub fn seat(&self, index: usize) -> Result<Box<dyn Seat + '_>, StartError> {
         Ok(match (&self.arbiter, &self.line) {
             (Arbiter::Hints, _) => {
-                let leader = self.leader.get_or_init(|| rustix::thread::gettid().as_raw_nonzero().get() as u32);
+                let leader = self
+                    .leader
+                    .get_or_init(|| rustix::thread::gettid().as_raw_nonzero().get() as u32);
                 Box::new(hints::OfHints::open(*leader, self.level)?)
             }
             (_, Some(line)) => Box::new(line.seat(index)),

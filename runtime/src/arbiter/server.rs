@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! An arbiter outside of the scheduler, as Arachne's own: a server with a socket, that moves threads between sets of CPUs. What the policy `arbiter` is
-//! compared with.
+//! An arbiter outside of the scheduler, as Arachne's own: a server with a socket, that moves
+//! threads between sets of CPUs. What the policy `arbiter` is compared with.
 
 use super::socket::{receive, send, Message, GRANTED, JOIN, PARK, RECLAIM, REQUEST};
 use rustix::io::Errno;
@@ -22,18 +22,21 @@ const LEVELS: usize = 8;
 /// Where its sets are.
 const GROUP: &str = "/sys/fs/cgroup/baton-arbiter";
 
-/// Grants cores of these CPUs to all who connect, until that returns; then its socket and its cgroup are removed. The first CPU is nobody's core.
+/// Grants cores of these CPUs to all who connect, until that returns; then its socket and its
+/// cgroup are removed. The first CPU is nobody's core.
 ///
 /// # Errors
-/// When it cannot listen there, or there can be no cpusets: it is not the superuser's, there is no cgroup v2, cpusets are used by version 1, or another
-/// server has them.
+/// When it cannot listen there, or there can be no cpusets: it is not the superuser's,
+/// there is no cgroup v2, cpusets are used by version 1, or another server has them.
 pub fn serve(socket: &Path, cpus: u32, until: impl FnOnce()) -> io::Result<()> {
     // Whoever finds the socket finds cpusets, too.
     let house = House::of(cpus, Sets::new(cpus)?);
     let (listener, inside) = (UnixListener::bind(socket)?, Arc::clone(&house));
     thread::spawn(move || {
         if let Err(why) = serve_by(&listener, &inside) {
-            eprintln!("arbiter: nobody can connect any more: {why}; end this server, and start it anew");
+            eprintln!(
+                "arbiter: nobody can connect any more: {why}; end this server, and start it anew"
+            );
         }
     });
     until();
@@ -72,7 +75,13 @@ fn serve_by(listener: &UnixListener, house: &Arc<(Mutex<House>, Condvar)>) -> io
 
 /// Of that one connection; or files, or memory for one, of which some may be given back soon.
 fn passes(why: &io::Error) -> bool {
-    let errors = [Errno::CONNABORTED, Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS];
+    let errors = [
+        Errno::CONNABORTED,
+        Errno::MFILE,
+        Errno::NFILE,
+        Errno::NOMEM,
+        Errno::NOBUFS,
+    ];
     Errno::from_io_error(why).is_some_and(|errno| errors.contains(&errno))
 }
 
@@ -87,19 +96,38 @@ fn watch((house, changed): &(Mutex<House>, Condvar)) {
     loop {
         inside.take_overdue();
         inside.settle();
-        let due = inside.cores.iter().flatten().filter_map(|core| core.due).min();
-        let wait = due.map_or(Duration::from_secs(3600), |due| due.saturating_duration_since(Instant::now()));
-        inside = changed.wait_timeout(inside, wait).map_or_else(|gone| gone.into_inner().0, |(inside, _)| inside);
+        let due = inside
+            .cores
+            .iter()
+            .flatten()
+            .filter_map(|core| core.due)
+            .min();
+        let wait = due.map_or(Duration::from_secs(3600), |due| {
+            due.saturating_duration_since(Instant::now())
+        });
+        inside = changed
+            .wait_timeout(inside, wait)
+            .map_or_else(|gone| gone.into_inner().0, |(inside, _)| inside);
     }
 }
 
-fn attend((house, changed): &(Mutex<House>, Condvar), stream: &UnixStream, number: u64) -> io::Result<()> {
+fn attend(
+    (house, changed): &(Mutex<House>, Condvar),
+    stream: &UnixStream,
+    number: u64,
+) -> io::Result<()> {
     let peer = rustix::net::sockopt::socket_peercred(stream)?.pid;
     {
         let mut house = open(house);
         house.sets.adopt(peer)?;
         let to = stream.try_clone()?;
-        house.processes.push(Process { number, to, wanted: [0; LEVELS], members: Vec::new(), target: 0 });
+        house.processes.push(Process {
+            number,
+            to,
+            wanted: [0; LEVELS],
+            members: Vec::new(),
+            target: 0,
+        });
     }
     loop {
         let message = receive(stream)?;
@@ -141,17 +169,35 @@ struct House {
 
 impl House {
     fn of(cpus: u32, sets: Sets) -> Arc<(Mutex<Self>, Condvar)> {
-        let house = Self { sets, cores: vec![None; cpus as usize], processes: Vec::new() };
+        let house = Self {
+            sets,
+            cores: vec![None; cpus as usize],
+            processes: Vec::new(),
+        };
         Arc::new((Mutex::new(house), Condvar::new()))
     }
 
     fn hear(&mut self, number: u64, [what, first, second]: Message) {
-        let Some(process) = self.processes.iter_mut().find(|process| process.number == number) else { return };
+        let Some(process) = self
+            .processes
+            .iter_mut()
+            .find(|process| process.number == number)
+        else {
+            return;
+        };
         match what {
-            JOIN => process.members.push(Member { thread: first, index: second, is_parked: true }),
+            JOIN => process.members.push(Member {
+                thread: first,
+                index: second,
+                is_parked: true,
+            }),
             REQUEST if (first as usize) < LEVELS => process.wanted[first as usize] = second,
             PARK => {
-                if let Some(member) = process.members.iter_mut().find(|member| member.index == first) {
+                if let Some(member) = process
+                    .members
+                    .iter_mut()
+                    .find(|member| member.index == first)
+                {
                     member.is_parked = true;
                 }
                 self.free(|grant| grant.process == number && grant.activation == first);
@@ -179,7 +225,10 @@ impl House {
     fn take_overdue(&mut self) {
         let now = Instant::now();
         for cpu in 0..self.cores.len() {
-            let Some(grant) = self.cores[cpu].clone().filter(|grant| grant.due.is_some_and(|due| due <= now)) else {
+            let Some(grant) = self.cores[cpu]
+                .clone()
+                .filter(|grant| grant.due.is_some_and(|due| due <= now))
+            else {
                 continue;
             };
             self.cores[cpu] = None;
@@ -192,28 +241,43 @@ impl House {
 
     fn thread(&self, process: u64, activation: u32) -> Option<u32> {
         let process = self.processes.iter().find(|one| one.number == process)?;
-        process.members.iter().find(|member| member.index == activation).map(|member| member.thread)
+        process
+            .members
+            .iter()
+            .find(|member| member.index == activation)
+            .map(|member| member.thread)
     }
 
     /// All other threads have the CPUs that are nobody's.
     fn share(&mut self) {
-        let free: Vec<_> = (0..self.cores.len()).filter(|&cpu| self.cores[cpu].is_none()).collect();
+        let free: Vec<_> = (0..self.cores.len())
+            .filter(|&cpu| self.cores[cpu].is_none())
+            .collect();
         self.sets.share(&free);
     }
 
     fn held(&self, number: u64) -> usize {
-        self.cores.iter().flatten().filter(|grant| grant.process == number && grant.due.is_none()).count()
+        self.cores
+            .iter()
+            .flatten()
+            .filter(|grant| grant.process == number && grant.due.is_none())
+            .count()
     }
 
     /// As rules 2 and 3 of the policy.
     fn settle(&mut self) {
         let mut left = self.cores.len().saturating_sub(1);
-        self.processes.iter_mut().for_each(|process| process.target = 0);
+        self.processes
+            .iter_mut()
+            .for_each(|process| process.target = 0);
         for level in 0..LEVELS {
             for round in 0.. {
                 let before = left;
                 for process in &mut self.processes {
-                    if left > 0 && process.wanted[level] > round && process.target < process.members.len() {
+                    if left > 0
+                        && process.wanted[level] > round
+                        && process.target < process.members.len()
+                    {
                         process.target += 1;
                         left -= 1;
                     }
@@ -248,14 +312,22 @@ impl House {
         let number = self.processes[at].number;
         let mut held = self.held(number);
         while held < self.processes[at].target {
-            let cpu = (1..self.cores.len()).rev().find(|&cpu| self.cores[cpu].is_none());
+            let cpu = (1..self.cores.len())
+                .rev()
+                .find(|&cpu| self.cores[cpu].is_none());
             let process = &mut self.processes[at];
-            let Some((cpu, member)) = cpu.zip(process.members.iter_mut().find(|member| member.is_parked)) else {
+            let Some((cpu, member)) =
+                cpu.zip(process.members.iter_mut().find(|member| member.is_parked))
+            else {
                 return;
             };
             member.is_parked = false;
             let (thread, activation) = (member.thread, member.index);
-            self.cores[cpu] = Some(Grant { process: number, activation, due: None });
+            self.cores[cpu] = Some(Grant {
+                process: number,
+                activation,
+                due: None,
+            });
             held += 1;
             self.share();
             self.sets.move_to(thread, cpu);
@@ -282,9 +354,15 @@ impl Sets {
     /// A process has connected: its threads are plain ones.
     fn adopt(&self, process: Pid) -> io::Result<()> {
         if let Self::Cpusets(Group { path: group, .. }) = self {
-            fs::write(group.join("cgroup.procs"), process.as_raw_nonzero().to_string())?;
+            fs::write(
+                group.join("cgroup.procs"),
+                process.as_raw_nonzero().to_string(),
+            )?;
             for thread in fs::read_dir(format!("/proc/{}/task", process.as_raw_nonzero()))? {
-                fs::write(group.join("shared/cgroup.threads"), thread?.file_name().as_encoded_bytes())?;
+                fs::write(
+                    group.join("shared/cgroup.threads"),
+                    thread?.file_name().as_encoded_bytes(),
+                )?;
             }
         }
         Ok(())
@@ -314,10 +392,12 @@ impl Sets {
     }
 }
 
-/// A cgroup with a cpuset for each core, and one for all other threads. It is removed with this value.
+/// A cgroup with a cpuset for each core, and one for all other threads. It is removed with this
+/// value.
 struct Group {
     path: PathBuf,
-    /// Its directory, locked until it is removed. A killed server's lock is gone, and its group is the next one's.
+    /// Its directory, locked until it is removed. A killed server's lock is gone, and its group is
+    /// the next one's.
     _lock: File,
 }
 
@@ -328,7 +408,9 @@ impl Group {
         let lock = File::open(&path)?;
         match lock.try_lock() {
             // Else another one has removed what was opened.
-            Ok(()) if fs::metadata(&path)?.ino() == lock.metadata()?.ino() => Ok(Self { path, _lock: lock }),
+            Ok(()) if fs::metadata(&path)?.ino() == lock.metadata()?.ino() => {
+                Ok(Self { path, _lock: lock })
+            }
             Err(TryLockError::Error(why)) => Err(why),
             Ok(()) | Err(TryLockError::WouldBlock) => {
                 let what = format!("another server of cores runs, with {}", path.display());
@@ -391,8 +473,14 @@ mod tests {
         fs::create_dir_all(&core).unwrap();
         let first = File::open(&path).unwrap();
         first.lock().unwrap();
-        let why = Group::take(path.clone()).err().map(|why| why.to_string()).unwrap_or_default();
-        assert!(why.starts_with("another server of cores runs, with /") && core.exists(), "{why}");
+        let why = Group::take(path.clone())
+            .err()
+            .map(|why| why.to_string())
+            .unwrap_or_default();
+        assert!(
+            why.starts_with("another server of cores runs, with /") && core.exists(),
+            "{why}"
+        );
         // As when it is killed.
         drop(first);
         let second = Group::take(path.clone()).unwrap();

@@ -39,7 +39,8 @@ pub fn send(mut stream: &UnixStream, message: Message) -> io::Result<()> {
 pub fn receive(mut stream: &UnixStream) -> io::Result<Message> {
     let mut bytes = [0; 12];
     stream.read_exact(&mut bytes)?;
-    let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+    let word =
+        |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
     Ok([word(0), word(4), word(8)])
 }
 
@@ -58,23 +59,35 @@ impl Line {
         let failed = |why: io::Error| StartError::Arbiter(format!("{}: {why}", path.display()));
         let stream = UnixStream::connect(path).map_err(failed)?;
         let told: Told = bells.iter().map(|_| AtomicU8::new(PARK as u8)).collect();
-        let bells: Vec<_> = bells.iter().map(OwnedFd::try_clone).collect::<io::Result<_>>().map_err(failed)?;
+        let bells: Vec<_> = bells
+            .iter()
+            .map(OwnedFd::try_clone)
+            .collect::<io::Result<_>>()
+            .map_err(failed)?;
         let (reader, heard) = (stream.try_clone().map_err(failed)?, Arc::clone(&told));
         std::thread::Builder::new()
             .name("arbiter".into())
             .spawn(move || {
                 while let Ok([what, index, _]) = receive(&reader) {
-                    if let Some((told, bell)) = heard.get(index as usize).zip(bells.get(index as usize)) {
+                    if let Some((told, bell)) =
+                        heard.get(index as usize).zip(bells.get(index as usize))
+                    {
                         told.store(what as u8, SeqCst);
                         ring(bell);
                     }
                 }
                 // The server is gone: all run.
-                heard.iter().for_each(|told| told.store(GRANTED as u8, SeqCst));
+                heard
+                    .iter()
+                    .for_each(|told| told.store(GRANTED as u8, SeqCst));
                 bells.iter().for_each(ring);
             })
             .map_err(failed)?;
-        Ok(Self { stream, told, level })
+        Ok(Self {
+            stream,
+            told,
+            level,
+        })
     }
 
     /// Of the calling thread.
@@ -82,7 +95,11 @@ impl Line {
         let id = rustix::thread::gettid().as_raw_nonzero().get() as u32;
         // The reader finds out when the server is gone.
         let _ = send(&self.stream, [JOIN, id, index as u32]);
-        OfLine { line: self, index, is_new: true }
+        OfLine {
+            line: self,
+            index,
+            is_new: true,
+        }
     }
 }
 
@@ -135,6 +152,9 @@ impl Seat for OfLine<'_> {
     }
 
     fn request(&mut self, cores: u32) {
-        let _ = send(&self.line.stream, [REQUEST, u32::from(self.line.level), cores]);
+        let _ = send(
+            &self.line.stream,
+            [REQUEST, u32::from(self.line.level), cores],
+        );
     }
 }

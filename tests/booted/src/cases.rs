@@ -3,7 +3,8 @@
 
 use crate::{
     tool::{
-        baton, baton_fails, changed_module, check, hackbench, is_well, must, policy, replace, run, status, stress, Hog,
+        baton, baton_fails, changed_module, check, hackbench, is_well, must, policy, replace, run,
+        status, stress, Hog,
     },
     Case,
 };
@@ -56,8 +57,22 @@ pub fn of_containment() -> Vec<Case> {
 fn runs_all(name: &str) -> Result<(), String> {
     baton(&["load", name, "--all"])?;
     hackbench(2, 50)?;
-    stress(&["--switch", "2", "--cpu", "2", "--yield", "1", "--timeout", "1"])?;
-    let picks: u64 = status()?["cpus"].as_array().into_iter().flatten().filter_map(|cpu| cpu["picks"].as_u64()).sum();
+    stress(&[
+        "--switch",
+        "2",
+        "--cpu",
+        "2",
+        "--yield",
+        "1",
+        "--timeout",
+        "1",
+    ])?;
+    let picks: u64 = status()?["cpus"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|cpu| cpu["picks"].as_u64())
+        .sum();
     check(picks > 500, || format!("only {picks} picks"))?;
     is_well(name)
 }
@@ -66,12 +81,20 @@ fn runs_all(name: &str) -> Result<(), String> {
 fn doctor() -> Result<(), String> {
     let misses_nothing = || {
         let text = baton(&["doctor", "--json"])?;
-        let report: serde_json::Value = serde_json::from_str(&text).map_err(|e| format!("{e}: {text}"))?;
+        let report: serde_json::Value =
+            serde_json::from_str(&text).map_err(|e| format!("{e}: {text}"))?;
         let checks = report["checks"].as_array().ok_or("no checks")?;
-        let here = |check: &&serde_json::Value| check["needed_for"] == "native" || check["needed_for"] == "optional";
+        let here = |check: &&serde_json::Value| {
+            check["needed_for"] == "native" || check["needed_for"] == "optional"
+        };
         let of_here: Vec<_> = checks.iter().filter(here).collect();
-        let tried = of_here.iter().any(|check| check["what"] == "the shim, by the verifier");
-        check(tried && of_here.iter().all(|check| check["ok"] == true), || text.clone())
+        let tried = of_here
+            .iter()
+            .any(|check| check["what"] == "the shim, by the verifier");
+        check(
+            tried && of_here.iter().all(|check| check["ok"] == true),
+            || text.clone(),
+        )
     };
     let is_loaded = || fs::metadata("/sys/module/baton").is_ok();
     misses_nothing()?;
@@ -83,17 +106,26 @@ fn doctor() -> Result<(), String> {
 }
 
 fn runs_some() -> Result<(), String> {
-    must("baton", &["run", "-p", "wfq", "--", "hackbench", "-g", "2", "-l", "50"])?;
+    must(
+        "baton",
+        &["run", "-p", "wfq", "--", "hackbench", "-g", "2", "-l", "50"],
+    )?;
     let code = run("baton", &["run", "-p", "wfq", "--", "sh", "-c", "exit 7"])?.code;
-    check(code == Some(7), || format!("the exit code is {code:?}, not 7"))?;
+    check(code == Some(7), || {
+        format!("the exit code is {code:?}, not 7")
+    })?;
     is_well("wfq")
 }
 
 fn attaches() -> Result<(), String> {
     baton(&["load", "wfq"])?;
-    let mut child = Command::new("sleep").arg("600").spawn().map_err(|e| e.to_string())?;
+    let mut child = Command::new("sleep")
+        .arg("600")
+        .spawn()
+        .map_err(|e| e.to_string())?;
     let pid = child.id().to_string();
-    let members = || -> Result<u64, String> { Ok(policy(&status()?, "wfq")?["tasks"].as_u64().unwrap_or(0)) };
+    let members =
+        || -> Result<u64, String> { Ok(policy(&status()?, "wfq")?["tasks"].as_u64().unwrap_or(0)) };
     let result = (|| {
         baton(&["attach", "wfq", "--pid", &pid])?;
         check_class(child.id(), 7)?;
@@ -101,7 +133,10 @@ fn attaches() -> Result<(), String> {
         check_class(child.id(), 0)?;
         check(members()? == 0, || "the task is still a member".into())
     })();
-    child.kill().and_then(|()| child.wait()).map_err(|e| e.to_string())?;
+    child
+        .kill()
+        .and_then(|()| child.wait())
+        .map_err(|e| e.to_string())?;
     result
 }
 
@@ -109,8 +144,14 @@ fn attaches() -> Result<(), String> {
 fn check_class(pid: u32, expected: u32) -> Result<(), String> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).map_err(|e| e.to_string())?;
     // Field 41; the name in field 2 may have spaces.
-    let class = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(38)).unwrap_or("?");
-    check(class == expected.to_string(), || format!("the task is of class {class}, not {expected}"))
+    let class = stat
+        .rsplit(')')
+        .next()
+        .and_then(|rest| rest.split_whitespace().nth(38))
+        .unwrap_or("?");
+    check(class == expected.to_string(), || {
+        format!("the task is of class {class}, not {expected}")
+    })
 }
 
 fn life() -> Result<(), String> {
@@ -145,7 +186,8 @@ fn hotplug() -> Result<(), String> {
     for _ in 0..4 {
         for state in ["0", "1"] {
             sleep(Duration::from_millis(200));
-            fs::write("/sys/devices/system/cpu/cpu1/online", state).map_err(|e| format!("hotplug: {e}"))?;
+            fs::write("/sys/devices/system/cpu/cpu1/online", state)
+                .map_err(|e| format!("hotplug: {e}"))?;
         }
     }
     let ended = load.wait().map_err(|e| e.to_string())?;
@@ -156,22 +198,32 @@ fn hotplug() -> Result<(), String> {
 /// How often a CPU took the interrupt in which work of its own is done (irq_work).
 fn own_interrupts(cpu: usize) -> Result<u64, String> {
     let text = fs::read_to_string("/proc/interrupts").map_err(|e| e.to_string())?;
-    let line = text.lines().find_map(|line| line.trim().strip_prefix("IWI:")).ok_or("no IWI in /proc/interrupts")?;
-    line.split_whitespace().nth(cpu).and_then(|count| count.parse().ok()).ok_or(format!("no number for {cpu}: {line}"))
+    let line = text
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("IWI:"))
+        .ok_or("no IWI in /proc/interrupts")?;
+    line.split_whitespace()
+        .nth(cpu)
+        .and_then(|count| count.parse().ok())
+        .ok_or(format!("no number for {cpu}: {line}"))
 }
 
-/// Who goes offline wakes whoever waits for that, and has it preempt someone, when it takes no interrupts any more. What it would do in one
-/// must not stay behind: as it is back, there would be no such interrupt.
+/// Who goes offline wakes whoever waits for that, and has it preempt someone, when it takes no
+/// interrupts any more. What it would do in one must not stay behind: as it is back, there would be
+/// no such interrupt.
 fn busy_hotplug() -> Result<(), String> {
     const ROUNDS: usize = 40;
     baton(&["load", "shinjuku", "--all"])?;
-    let mut hogs = (0..3).map(|_| Hog::plain()).collect::<Result<Vec<_>, _>>()?;
+    let mut hogs = (0..3)
+        .map(|_| Hog::plain())
+        .collect::<Result<Vec<_>, _>>()?;
     for _ in 0..4 {
         hogs.push(Hog::that_sleeps()?);
     }
     for round in 0..ROUNDS {
         for state in ["0", "1"] {
-            fs::write("/sys/devices/system/cpu/cpu1/online", state).map_err(|e| format!("hotplug: {e}"))?;
+            fs::write("/sys/devices/system/cpu/cpu1/online", state)
+                .map_err(|e| format!("hotplug: {e}"))?;
             sleep(Duration::from_millis(20));
         }
         let before = own_interrupts(1)?;
@@ -179,7 +231,9 @@ fn busy_hotplug() -> Result<(), String> {
             sleep(Duration::from_millis(20));
             own_interrupts(1).is_ok_and(|count| count > before)
         };
-        check((0..100).any(is_served), || format!("no interrupt for work of CPU 1 since round {round}"))?;
+        check((0..100).any(is_served), || {
+            format!("no interrupt for work of CPU 1 since round {round}")
+        })?;
     }
     drop(hogs);
     is_well("shinjuku")
@@ -189,7 +243,8 @@ fn cgroups() -> Result<(), String> {
     baton(&["load", "wfq", "--all"])?;
     let groups = ["/sys/fs/cgroup/baton-a", "/sys/fs/cgroup/baton-b"];
     // Without the controller a move means nothing to the scheduler.
-    fs::write("/sys/fs/cgroup/cgroup.subtree_control", "+cpu").map_err(|e| format!("cgroup cpu controller: {e}"))?;
+    fs::write("/sys/fs/cgroup/cgroup.subtree_control", "+cpu")
+        .map_err(|e| format!("cgroup cpu controller: {e}"))?;
     for group in groups {
         fs::create_dir_all(group).map_err(|e| e.to_string())?;
     }
@@ -198,7 +253,10 @@ fn cgroups() -> Result<(), String> {
         .spawn()
         .map_err(|e| e.to_string())?;
     for round in 0..40 {
-        let _ = fs::write(format!("{}/cgroup.procs", groups[round % 2]), load.id().to_string());
+        let _ = fs::write(
+            format!("{}/cgroup.procs", groups[round % 2]),
+            load.id().to_string(),
+        );
         sleep(Duration::from_millis(50));
     }
     let ended = load.wait().map_err(|e| e.to_string())?;
@@ -213,7 +271,9 @@ fn few_slots() -> Result<(), String> {
     baton(&["load", "wfq", "--all", "--max-tasks", "256"])?;
     hackbench(8, 10)?;
     let status = status()?;
-    check(status["core"]["no_slot"].as_u64().unwrap_or(0) > 0, || format!("no task was without a slot: {status}"))?;
+    check(status["core"]["no_slot"].as_u64().unwrap_or(0) > 0, || {
+        format!("no task was without a slot: {status}")
+    })?;
     is_well("wfq")
 }
 
@@ -231,7 +291,9 @@ fn killed() -> Result<(), String> {
                 .spawn()
                 .map_err(|e| e.to_string())?;
             sleep(Duration::from_millis(step * 12));
-            tool.kill().and_then(|()| tool.wait()).map_err(|e| e.to_string())?;
+            tool.kill()
+                .and_then(|()| tool.wait())
+                .map_err(|e| e.to_string())?;
             hackbench(1, 5)?;
         }
         // A new one takes over whatever was left.
@@ -244,14 +306,27 @@ fn killed() -> Result<(), String> {
 
 fn unload_busy() -> Result<(), String> {
     for all in [true, false] {
-        baton(if all { &["load", "wfq", "--all"][..] } else { &["load", "wfq"] })?;
-        let arguments: &[&str] =
-            if all { &["-c", "hackbench -g 3 -l 100"] } else { &["-c", "baton run -p wfq -- hackbench -g 3 -l 100"] };
-        let mut load = Command::new("sh").args(arguments).stdout(Stdio::null()).spawn().map_err(|e| e.to_string())?;
+        baton(if all {
+            &["load", "wfq", "--all"][..]
+        } else {
+            &["load", "wfq"]
+        })?;
+        let arguments: &[&str] = if all {
+            &["-c", "hackbench -g 3 -l 100"]
+        } else {
+            &["-c", "baton run -p wfq -- hackbench -g 3 -l 100"]
+        };
+        let mut load = Command::new("sh")
+            .args(arguments)
+            .stdout(Stdio::null())
+            .spawn()
+            .map_err(|e| e.to_string())?;
         sleep(Duration::from_millis(100));
         baton(&["unload", "wfq"])?;
         let ended = load.wait().map_err(|e| e.to_string())?;
-        check(ended.success(), || format!("the load ended with {ended} after the unload"))?;
+        check(ended.success(), || {
+            format!("the load ended with {ended} after the unload")
+        })?;
     }
     Ok(())
 }
@@ -266,26 +341,34 @@ fn rmmod() -> Result<(), String> {
     baton(&["load", "wfq", "--all"])?;
     for module in ["baton_wfq", "baton"] {
         let ran = run("rmmod", &[module])?;
-        check(ran.code != Some(0), || format!("rmmod {module} was not refused"))?;
+        check(ran.code != Some(0), || {
+            format!("rmmod {module} was not refused")
+        })?;
     }
     hackbench(1, 20)?;
     is_well("wfq")
 }
 
 fn other_kernel() -> Result<(), String> {
-    let module = changed_module("fifo", |bytes| replace(bytes, b"vermagic=", b"vermagic=6.1.0-not-this-one\0"))?;
+    let module = changed_module("fifo", |bytes| {
+        replace(bytes, b"vermagic=", b"vermagic=6.1.0-not-this-one\0")
+    })?;
     baton_fails(&["load", "fifo", "--module", &module], "kernel")
 }
 
 fn other_abi() -> Result<(), String> {
-    // The description of the policy: version 1, no events, in Rust, "fifo"; before it the version of the interface.
+    // The description of the policy: version 1, no events, in Rust, "fifo"; before it the version
+    // of the interface.
     let mut here = Vec::new();
     for word in [1_u32, 0, 0] {
         here.extend(word.to_le_bytes());
     }
     here.extend(b"fifo\0");
     let module = changed_module("fifo", |bytes| {
-        let at = bytes.windows(here.len()).position(|window| window == here).and_then(|at| at.checked_sub(4));
+        let at = bytes
+            .windows(here.len())
+            .position(|window| window == here)
+            .and_then(|at| at.checked_sub(4));
         let at = at.ok_or("the module does not have what is to be changed")?;
         bytes[at..at + 4].copy_from_slice(&99_u32.to_le_bytes());
         Ok(())

@@ -14,7 +14,10 @@ use std::time::Instant;
 pub fn cases() -> Vec<Case> {
     vec![
         case!("hints: upgrades, switches, unloads and faults", ends()),
-        case!("hints: upgrades to another type of replies, and back", other_types()),
+        case!(
+            "hints: upgrades to another type of replies, and back",
+            other_types()
+        ),
     ]
 }
 
@@ -25,9 +28,10 @@ fn is_closed<R: Message>(queue: &mut Queue<Hint, R>, expected: End) -> Result<()
     let sent = queue.send(&ping(1));
     let now = queue.send_now(&ping(1));
     let all = NotSent::Closed(expected);
-    check(waited.is_none() && begin.elapsed() < A_WHILE && sent == Err(all) && now == Err(all), || {
-        format!("not closed as {expected:?}, but: {sent:?}, {now:?}")
-    })
+    check(
+        waited.is_none() && begin.elapsed() < A_WHILE && sent == Err(all) && now == Err(all),
+        || format!("not closed as {expected:?}, but: {sent:?}, {now:?}"),
+    )
 }
 
 fn ends() -> Result<(), String> {
@@ -36,7 +40,9 @@ fn ends() -> Result<(), String> {
     let before = heard(&mut queue, 1)?;
     baton(&["upgrade", "echo"])?;
     let after = heard(&mut queue, 2)?;
-    check(queue.end().is_none() && after == before + 1, || format!("after an upgrade: {after}, {:?}", queue.end()))?;
+    check(queue.end().is_none() && after == before + 1, || {
+        format!("after an upgrade: {after}, {:?}", queue.end())
+    })?;
     baton(&["switch", "echo", "fifo"])?;
     is_closed(&mut queue, End::Replaced)?;
     drop(queue);
@@ -64,7 +70,11 @@ fn ends() -> Result<(), String> {
 struct Renewed(Raw);
 
 impl Message for Renewed {
-    const TYPE: Type = Type { version: 2, layout: 0, ..Reply::TYPE };
+    const TYPE: Type = Type {
+        version: 2,
+        layout: 0,
+        ..Reply::TYPE
+    };
     const THREADS: usize = 0;
 
     fn encode(&self) -> Raw {
@@ -92,18 +102,28 @@ fn other_types() -> Result<(), String> {
     is_closed(&mut queue, End::Replaced)?;
     drop(queue);
     let refused = open().err().unwrap_or_default();
-    check(refused.contains("replies are of another type or version"), || {
-        format!("the old type is not refused: {refused}")
-    })?;
+    check(
+        refused.contains("replies are of another type or version"),
+        || format!("the old type is not refused: {refused}"),
+    )?;
     let renewed = || Queue::<Hint, Renewed>::open("echo", 16).map_err(|e| e.to_string());
     let mut queue = renewed()?;
     queue.send_now(&ping(2)).map_err(|e| e.to_string())?;
-    check(queue.receive().is_some_and(|reply| reply.0.words[..2] == [2, before + 1]), || "no answer to 2".into())?;
+    check(
+        queue
+            .receive()
+            .is_some_and(|reply| reply.0.words[..2] == [2, before + 1]),
+        || "no answer to 2".into(),
+    )?;
     baton(&["rollback", "echo"])?;
     is_closed(&mut queue, End::Replaced)?;
     drop(queue);
-    check(renewed().is_err(), || "the other type is taken after the rollback".into())?;
+    check(renewed().is_err(), || {
+        "the other type is taken after the rollback".into()
+    })?;
     let after = heard(&mut open()?, 3)?;
-    check(after == before + 2, || format!("{after} hints were heard, not {}", before + 2))?;
+    check(after == before + 2, || {
+        format!("{after} hints were heard, not {}", before + 2)
+    })?;
     is_well("echo")
 }

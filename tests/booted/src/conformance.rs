@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The kernel host does what every host must (`policy/conformance`), as the simulator does (`hosts/sim/tests/behaviour/conforms.rs`).
+//! The kernel host does what every host must (`policy/conformance`), as the simulator does
+//! (`hosts/sim/tests/behaviour/conforms.rs`).
 
 use std::{thread, time::Duration};
 
@@ -7,7 +8,7 @@ use baton_conformance::{Step, BEGIN, BEHAVIOURS, LIFE, NAP, ROUNDS, TELL};
 use rustix::{process, thread as task};
 
 use crate::{
-    tool::{Hog, baton, bind, check, is_well, run, status},
+    tool::{baton, bind, check, is_well, run, status, Hog},
     Case,
 };
 
@@ -33,14 +34,31 @@ fn behave() -> Result<(), String> {
     for (number, behaviour) in BEHAVIOURS.iter().enumerate() {
         baton(&["load", "witness"])?;
         // Its end is not looked at: the policy fails while it runs.
-        run("baton", &["run", "-p", "witness", "--", "baton-booted", "--act", &number.to_string()])?;
+        run(
+            "baton",
+            &[
+                "run",
+                "-p",
+                "witness",
+                "--",
+                "baton-booted",
+                "--act",
+                &number.to_string(),
+            ],
+        )?;
         let status = status()?;
         let fault = &status["faults"][0];
         let message = fault["message"].as_str().unwrap_or("");
         let calls = message.strip_prefix("calls: ").unwrap_or("-");
-        check(fault["method"] == "task_prio_changed" && behaviour.fits(calls), || {
-            format!("{}: expected \"{}\", and got {fault}", behaviour.name, behaviour.calls)
-        })?;
+        check(
+            fault["method"] == "task_prio_changed" && behaviour.fits(calls),
+            || {
+                format!(
+                    "{}: expected \"{}\", and got {fault}",
+                    behaviour.name, behaviour.calls
+                )
+            },
+        )?;
         baton(&["unload", "--everything"])?;
     }
     Ok(())
@@ -50,9 +68,13 @@ fn behave() -> Result<(), String> {
 fn survives(policy: &str) -> Result<(), String> {
     const THREADS: usize = 4;
     baton(&["load", policy, "--all"])?;
-    let hogs = (0..3).map(|_| Hog::plain()).collect::<Result<Vec<_>, _>>()?;
+    let hogs = (0..3)
+        .map(|_| Hog::plain())
+        .collect::<Result<Vec<_>, _>>()?;
     let threads: Vec<_> = (0..THREADS).map(|_| thread::spawn(live)).collect();
-    threads.into_iter().try_for_each(|thread| thread.join().map_err(|_| "a thread panicked".to_owned())?)?;
+    threads
+        .into_iter()
+        .try_for_each(|thread| thread.join().map_err(|_| "a thread panicked".to_owned())?)?;
     drop(hogs);
     is_well(policy)
 }
@@ -68,7 +90,9 @@ fn live() -> Result<(), String> {
             _ => {}
         }
         let cpu = task::sched_getcpu();
-        check(bound.is_none_or(|bound| bound == cpu), || format!("bound to CPU {bound:?}, on {cpu} after {one:?}"))?;
+        check(bound.is_none_or(|bound| bound == cpu), || {
+            format!("bound to CPU {bound:?}, on {cpu} after {one:?}")
+        })?;
     }
     Ok(())
 }
@@ -87,10 +111,14 @@ fn step(step: Step) -> Result<(), String> {
     match step {
         Step::Sleep => nap(),
         Step::Yield => task::sched_yield(),
-        Step::Nice(nice) => process::setpriority_process(None, nice).map_err(|e| format!("nice {nice}: {e}"))?,
+        Step::Nice(nice) => {
+            process::setpriority_process(None, nice).map_err(|e| format!("nice {nice}: {e}"))?
+        }
         Step::Bind(cpu) => bind(&[cpu])?,
         Step::Unbind => bind(&[0, 1])?,
-        Step::Thread => thread::spawn(nap).join().map_err(|_| "the thread panicked")?,
+        Step::Thread => thread::spawn(nap)
+            .join()
+            .map_err(|_| "the thread panicked")?,
     }
     Ok(())
 }

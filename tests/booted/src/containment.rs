@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Whatever a policy does wrong, its tasks go on and the report says what it was. The policy is `policies/faulty`.
+//! Whatever a policy does wrong, its tasks go on and the report says what it was. The policy is
+//! `policies/faulty`.
 
 use std::{fs, thread::sleep, time::Duration};
 
@@ -7,7 +8,10 @@ use baton_conformance::{of_option, Fault};
 
 use crate::{
     held,
-    tool::{baton, baton_fails, check, hackbench, is_well, must, policy, run, sched_ext_state, status, stress},
+    tool::{
+        baton, baton_fails, check, hackbench, is_well, must, policy, run, sched_ext_state, status,
+        stress,
+    },
     Case,
 };
 
@@ -17,29 +21,68 @@ pub fn cases() -> Vec<Case> {
         case!("arithmetic overflow", stops(of_option("overflow"), work)),
         case!("unwrap on None", stops(of_option("unwrap"), work)),
         case!("memory exhausted", stops(of_option("memory"), work)),
-        case!("stack-hungry recursion", stops(of_option("recursion"), work)),
+        case!(
+            "stack-hungry recursion",
+            stops(of_option("recursion"), work)
+        ),
         case!("self-deadlock", stops(of_option("deadlock"), work)),
-        case!("lock cycle between two CPUs", stops(of_option("cycle"), yields)),
-        case!("more locks at once than a call may hold", keeps_locks("many-locks")),
+        case!(
+            "lock cycle between two CPUs",
+            stops(of_option("cycle"), yields)
+        ),
+        case!(
+            "more locks at once than a call may hold",
+            keeps_locks("many-locks")
+        ),
         case!("a lock that is never released", keeps_locks("kept-lock")),
         case!("a context that is overwritten", overwrites()),
         case!("Schedulable dropped", stops(of_option("dropped"), yields)),
         case!("Schedulable forgotten", forgotten()),
-        case!("pick that never picks (stall)", stops(of_option("stall"), work)),
-        case!("refused answers for ever", stops(of_option("loop"), affinity)),
+        case!(
+            "pick that never picks (stall)",
+            stops(of_option("stall"), work)
+        ),
+        case!(
+            "refused answers for ever",
+            stops(of_option("loop"), affinity)
+        ),
         case!("fault in a timer callback", stops(of_option("timer"), work)),
         case!("fault in select_task_rq", stops(of_option("select"), work)),
-        case!("fault in a wakeup while a BPF program holds a lock", held::stays_locked()),
+        case!(
+            "fault in a wakeup while a BPF program holds a lock",
+            held::stays_locked()
+        ),
         case!("fault on a CPU that is going offline", going_offline()),
-        case!("fault under 500 tasks", stops(of_option("index"), five_hundred)),
-        case!("Schedulable for a CPU that is not allowed", refused("not-allowed", affinity)),
-        case!("Schedulable kept and returned later", refused("stale", affinity)),
+        case!(
+            "fault under 500 tasks",
+            stops(of_option("index"), five_hundred)
+        ),
+        case!(
+            "Schedulable for a CPU that is not allowed",
+            refused("not-allowed", affinity)
+        ),
+        case!(
+            "Schedulable kept and returned later",
+            refused("stale", affinity)
+        ),
         case!("a CPU that does not exist", refused("select-cpu", work)),
-        case!("panic while the policy is made", not_made("create", "wrong.rs")),
-        case!("memory exhausted while the policy is made", not_made("create-memory", "memory")),
-        case!("recursion while the policy is made", not_made("create-recursion", "the stack is used up")),
+        case!(
+            "panic while the policy is made",
+            not_made("create", "wrong.rs")
+        ),
+        case!(
+            "memory exhausted while the policy is made",
+            not_made("create-memory", "memory")
+        ),
+        case!(
+            "recursion while the policy is made",
+            not_made("create-recursion", "the stack is used up")
+        ),
         case!("panic at the first task", first()),
-        case!("recursion while the policy is unmade", unmade("drop-recursion")),
+        case!(
+            "recursion while the policy is unmade",
+            unmade("drop-recursion")
+        ),
         case!("panic while the policy is unmade", unmade("drop")),
     ]
 }
@@ -62,36 +105,70 @@ fn affinity() -> Result<(), String> {
 
 fn load(fault: &str) -> Result<(), String> {
     let options = format!("fault={fault},after=50");
-    baton(&["load", "faulty", "--all", "--stall", "1500", "--options", &options]).map(|_| ())
+    baton(&[
+        "load",
+        "faulty",
+        "--all",
+        "--stall",
+        "1500",
+        "--options",
+        &options,
+    ])
+    .map(|_| ())
 }
 
 /// The fault stops the policy; the load that ran into it ends well, and the report is right.
 fn stops(expected: Fault, work: fn() -> Result<(), String>) -> Result<(), String> {
-    let Fault { option, kind, method, file, .. } = expected;
+    let Fault {
+        option,
+        kind,
+        method,
+        file,
+        ..
+    } = expected;
     load(option)?;
     work()?;
     let status = status()?;
     let faulty = policy(&status, "faulty")?;
-    check(faulty["state"] == "faulted", || format!("the policy is {}, not faulted: {status}", faulty["state"]))?;
-    check(faulty["queued"] == 0, || format!("tasks are stranded in the stopped policy: {status}"))?;
-    let report = &status["faults"][0];
-    check(report["policy"] == "faulty" && report["kind"] == kind && report["method"] == method, || {
-        format!("the report does not say {kind} in {method}: {report}")
+    check(faulty["state"] == "faulted", || {
+        format!("the policy is {}, not faulted: {status}", faulty["state"])
     })?;
+    check(faulty["queued"] == 0, || {
+        format!("tasks are stranded in the stopped policy: {status}")
+    })?;
+    let report = &status["faults"][0];
+    check(
+        report["policy"] == "faulty" && report["kind"] == kind && report["method"] == method,
+        || format!("the report does not say {kind} in {method}: {report}"),
+    )?;
     if let Some(file) = file {
         let place = report["place"].as_str().unwrap_or("");
-        check(place.contains(file), || format!("the report names no place in {file}: {report}"))?;
+        check(place.contains(file), || {
+            format!("the report names no place in {file}: {report}")
+        })?;
     }
-    let about_a_task =
-        method.starts_with("task_") || method == "select_task_rq" || ["stall", "lost task"].contains(&kind);
-    check(!about_a_task || report["task"]["pid"].as_u64().unwrap_or(0) > 0, || format!("no task is named: {report}"))?;
-    check(report["calls"].as_array().is_some_and(|calls| !calls.is_empty()), || format!("no last calls: {report}"))?;
+    let about_a_task = method.starts_with("task_")
+        || method == "select_task_rq"
+        || ["stall", "lost task"].contains(&kind);
+    check(
+        !about_a_task || report["task"]["pid"].as_u64().unwrap_or(0) > 0,
+        || format!("no task is named: {report}"),
+    )?;
+    check(
+        report["calls"]
+            .as_array()
+            .is_some_and(|calls| !calls.is_empty()),
+        || format!("no last calls: {report}"),
+    )?;
     // The shim stays, and the machine goes on under the fallback.
-    check(sched_ext_state() == "enabled", || format!("sched_ext is {}", sched_ext_state()))?;
+    check(sched_ext_state() == "enabled", || {
+        format!("sched_ext is {}", sched_ext_state())
+    })?;
     hackbench(1, 5)
 }
 
-/// The call ends with more locks than it began with, so far as the kernel knows. Its CPU is the others' again, as if nothing had been.
+/// The call ends with more locks than it began with, so far as the kernel knows. Its CPU is the
+/// others' again, as if nothing had been.
 fn keeps_locks(fault: &str) -> Result<(), String> {
     stops(of_option(fault), work)?;
     baton(&["load", "wfq", "--all"])?;
@@ -102,14 +179,27 @@ fn keeps_locks(fault: &str) -> Result<(), String> {
 /// A policy in C has written garbage wherever it could.
 fn overwrites() -> Result<(), String> {
     baton(&["load", "faulty_c", "--all"])?;
-    stress(&["--switch", "2", "--affinity", "2", "--yield", "2", "--fork", "1", "--timeout", "2"])?;
+    stress(&[
+        "--switch",
+        "2",
+        "--affinity",
+        "2",
+        "--yield",
+        "2",
+        "--fork",
+        "1",
+        "--timeout",
+        "2",
+    ])?;
     hackbench(1, 50)?;
     is_well("faulty_c")?;
     // Beside another one, whose kicks are its own.
     baton(&["load", "wfq", "--all"])?;
     stress(&["--switch", "2", "--affinity", "2", "--timeout", "1"])?;
     is_well("wfq")?;
-    check(sched_ext_state() == "enabled", || format!("sched_ext is {}", sched_ext_state()))
+    check(sched_ext_state() == "enabled", || {
+        format!("sched_ext is {}", sched_ext_state())
+    })
 }
 
 /// Nothing notices that at once: the task is missed when it has waited for long, and the command
@@ -118,19 +208,42 @@ fn forgotten() -> Result<(), String> {
     stops(of_option("forgotten"), yields)?;
     baton(&["unload", "faulty"])?;
     let options = ["--stall", "1500", "--options", "fault=forgotten,after=50"];
-    let command = ["--", "stress-ng", "--yield", "2", "--timeout", "1", "--quiet"];
-    let ran = run("baton", &[&["run", "-p", "faulty"], &options[..], &command].concat())?;
-    let is_told = ran.text.contains("FAULT of policy faulty: lost task") && ran.text.contains("forgotten");
-    check(ran.code == Some(4) && is_told, || format!("{:?}: {}", ran.code, ran.text))
+    let command = [
+        "--",
+        "stress-ng",
+        "--yield",
+        "2",
+        "--timeout",
+        "1",
+        "--quiet",
+    ];
+    let ran = run(
+        "baton",
+        &[&["run", "-p", "faulty"], &options[..], &command].concat(),
+    )?;
+    let is_told =
+        ran.text.contains("FAULT of policy faulty: lost task") && ran.text.contains("forgotten");
+    check(ran.code == Some(4) && is_told, || {
+        format!("{:?}: {}", ran.code, ran.text)
+    })
 }
 
-/// What runs then is measured under the fallback: the tool says so, and ends as a policy's fault does.
+/// What runs then is measured under the fallback: the tool says so, and ends as a policy's fault
+/// does.
 fn first() -> Result<(), String> {
     for all in [&[][..], &["--all"]] {
-        let args = [&["run", "-p", "faulty", "--options", "fault=first"], all, &["--", "true"]].concat();
+        let args = [
+            &["run", "-p", "faulty", "--options", "fault=first"],
+            all,
+            &["--", "true"],
+        ]
+        .concat();
         let ran = run("baton", &args)?;
-        let is_told = ran.text.contains("FAULT of policy faulty: panic") && ran.text.contains("wrong.rs");
-        check(ran.code == Some(4) && is_told, || format!("{all:?}: {:?}: {}", ran.code, ran.text))?;
+        let is_told =
+            ran.text.contains("FAULT of policy faulty: panic") && ran.text.contains("wrong.rs");
+        check(ran.code == Some(4) && is_told, || {
+            format!("{all:?}: {:?}: {}", ran.code, ran.text)
+        })?;
         baton(&["unload", "faulty"])?;
     }
     Ok(())
@@ -138,27 +251,47 @@ fn first() -> Result<(), String> {
 
 /// The policy goes wrong as it is unloaded: that is said, and it is gone all the same.
 fn unmade(fault: &str) -> Result<(), String> {
-    baton(&["load", "faulty", "--all", "--options", &format!("fault={fault}")])?;
+    baton(&[
+        "load",
+        "faulty",
+        "--all",
+        "--options",
+        &format!("fault={fault}"),
+    ])?;
     work()?;
     let ran = run("baton", &["unload", "faulty"])?;
-    check(ran.code == Some(4) && ran.text.contains("failed as it was unmade"), || {
-        format!("{:?}: {}", ran.code, ran.text)
-    })?;
+    check(
+        ran.code == Some(4) && ran.text.contains("failed as it was unmade"),
+        || format!("{:?}: {}", ran.code, ran.text),
+    )?;
     let status = status()?;
-    check(policy(&status, "faulty").is_err(), || format!("it is still there: {status}"))?;
+    check(policy(&status, "faulty").is_err(), || {
+        format!("it is still there: {status}")
+    })?;
     work()
 }
 
-/// What is done of a fault in an interrupt (the line in the log, the version before) is done also of one on a CPU that is going offline, and takes no
-/// interrupt any more. It does not when it goes idle for the last time; how often it does before differs.
+/// What is done of a fault in an interrupt (the line in the log, the version before) is done also
+/// of one on a CPU that is going offline, and takes no interrupt any more. It does not when it goes
+/// idle for the last time; how often it does before differs.
 fn going_offline() -> Result<(), String> {
-    let online = |state: &str| fs::write("/sys/devices/system/cpu/cpu1/online", state).map_err(|e| e.to_string());
+    let online = |state: &str| {
+        fs::write("/sys/devices/system/cpu/cpu1/online", state).map_err(|e| e.to_string())
+    };
     let lines = || must("dmesg", &[]).map(|log| log.matches("policy faulty stopped").count());
     let mut idles = 0;
     let mut beyond = 0;
     while beyond < 2 {
-        check(idles < 50, || "a CPU that goes offline goes idle without end".into())?;
-        baton(&["load", "faulty", "--all", "--options", &format!("fault=offline,after={idles}")])?;
+        check(idles < 50, || {
+            "a CPU that goes offline goes idle without end".into()
+        })?;
+        baton(&[
+            "load",
+            "faulty",
+            "--all",
+            "--options",
+            &format!("fault=offline,after={idles}"),
+        ])?;
         let before = lines()?;
         online("0")?;
         let is_stopped = policy(&status()?, "faulty")?["state"] == "faulted";
@@ -168,7 +301,9 @@ fn going_offline() -> Result<(), String> {
         };
         let is_told = !is_stopped || (0..100).any(is_told);
         online("1")?;
-        check(is_told, || format!("the kernel's log has no fault, when the CPU goes idle after {idles} times"))?;
+        check(is_told, || {
+            format!("the kernel's log has no fault, when the CPU goes idle after {idles} times")
+        })?;
         baton(&["unload", "faulty"])?;
         idles += usize::from(is_stopped);
         beyond += usize::from(!is_stopped);
@@ -183,11 +318,24 @@ fn refused(fault: &str, work: fn() -> Result<(), String>) -> Result<(), String> 
     work()?;
     let status = status()?;
     let faulty = policy(&status, "faulty")?;
-    check(faulty["state"] == "running", || format!("the policy is {}, not running: {status}", faulty["state"]))?;
-    check(faulty["refusals"].as_u64().unwrap_or(0) > 0, || format!("nothing was refused: {status}"))
+    check(faulty["state"] == "running", || {
+        format!("the policy is {}, not running: {status}", faulty["state"])
+    })?;
+    check(faulty["refusals"].as_u64().unwrap_or(0) > 0, || {
+        format!("nothing was refused: {status}")
+    })
 }
 
 /// The policy is not started, and the tool says why.
 fn not_made(fault: &str, expected: &str) -> Result<(), String> {
-    baton_fails(&["load", "faulty", "--all", "--options", &format!("fault={fault}")], expected)
+    baton_fails(
+        &[
+            "load",
+            "faulty",
+            "--all",
+            "--options",
+            &format!("fault={fault}"),
+        ],
+        expected,
+    )
 }

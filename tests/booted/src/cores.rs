@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Cores that the policy `arbiter` grants to real processes with user-level threads, on four CPUs: while they behave, while they do not, and while the
-//! policy is exchanged or recorded under them.
+//! Cores that the policy `arbiter` grants to real processes with user-level threads, on four CPUs:
+//! while they behave, while they do not, and while the policy is exchanged or recorded under them.
 
 use crate::{
     hints::said,
@@ -34,10 +34,19 @@ pub fn cases() -> Vec<Case> {
         case!("arbiter: cores come with work, and go with it", followed()),
         case!("arbiter: who gives no core back loses it", kept()),
         case!("arbiter: a runtime that is one too many is told", crowded()),
-        case!("arbiter: a runtime outlives the thread that started it", outlived()),
-        case!("the server of cores: by cpusets, which go with it", served()),
+        case!(
+            "arbiter: a runtime outlives the thread that started it",
+            outlived()
+        ),
+        case!(
+            "the server of cores: by cpusets, which go with it",
+            served()
+        ),
         case!("arbiter: a killed process's cores are others'", killed()),
-        case!("arbiter: upgrades under processes with cores, and its end", exchanged()),
+        case!(
+            "arbiter: upgrades under processes with cores, and its end",
+            exchanged()
+        ),
         case!("arbiter: recorded with hints, and replayed", recorded()),
     ]
 }
@@ -71,7 +80,8 @@ impl Seen {
     }
 }
 
-/// The clients' end of what follows: says after each line that it reads on which CPUs its threads are, until there is none.
+/// The clients' end of what follows: says after each line that it reads on which CPUs its threads
+/// are, until there is none.
 pub fn client(args: &[String]) -> ExitCode {
     let cores = args.get(1).and_then(|text| text.parse().ok()).unwrap_or(1);
     let acted = match args.first().map(String::as_str) {
@@ -102,7 +112,10 @@ fn answer(seen: &Seen, mut heed: impl FnMut(&str)) -> Result<(), String> {
 
 /// A runtime that wants so many cores, with more threads than these.
 fn work(arbiter: Arbiter, cores: u32) -> Result<(), String> {
-    let options = baton_runtime::Options { least: cores, ..baton_runtime::Options::of(arbiter, cores) };
+    let options = baton_runtime::Options {
+        least: cores,
+        ..baton_runtime::Options::of(arbiter, cores)
+    };
     let runtime = Runtime::start(options).map_err(|e| e.to_string())?;
     let (seen, stop) = (Arc::<Seen>::default(), Arc::<AtomicBool>::default());
     let threads: Vec<_> = (0..3 * cores)
@@ -120,15 +133,23 @@ fn work(arbiter: Arbiter, cores: u32) -> Result<(), String> {
         .collect();
     answer(&seen, |_| ())?;
     stop.store(true, Relaxed);
-    threads.into_iter().try_for_each(|thread| thread.join().map_err(|_| "a thread panicked".to_owned()))?;
+    threads
+        .into_iter()
+        .try_for_each(|thread| thread.join().map_err(|_| "a thread panicked".to_owned()))?;
     runtime.end();
     Ok(())
 }
 
-/// A runtime that wants cores as there is work: from [`BURST`] to [`REST`] more than so many can do, else little.
+/// A runtime that wants cores as there is work: from [`BURST`] to [`REST`] more than so many can
+/// do, else little.
 fn follow(cores: u32) -> Result<(), String> {
-    let runtime = Runtime::start(baton_runtime::Options::of(Arbiter::Hints, cores)).map_err(|e| e.to_string())?;
-    let (seen, stop, busy) = (Arc::<Seen>::default(), Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
+    let runtime = Runtime::start(baton_runtime::Options::of(Arbiter::Hints, cores))
+        .map_err(|e| e.to_string())?;
+    let (seen, stop, busy) = (
+        Arc::<Seen>::default(),
+        Arc::<AtomicBool>::default(),
+        Arc::<AtomicBool>::default(),
+    );
     let always = {
         let (seen, stop) = (seen.clone(), stop.clone());
         runtime.spawn(move || {
@@ -175,9 +196,18 @@ fn keep(cores: u32) -> Result<(), String> {
         let seen = seen.clone();
         thread::spawn(move || -> Result<(), String> {
             let mut queue = Queue::<Hint, Reply>::open("arbiter", 16).map_err(|e| e.to_string())?;
-            queue.send_now(&Hint::Join { leader: Thread::of_id(leader) }).map_err(|e| e.to_string())?;
-            queue.send_now(&Hint::Request { level: 0, cores }).map_err(|e| e.to_string())?;
-            while !matches!(queue.wait(A_WHILE).map_err(|e| e.to_string())?, Some(Reply::Granted { .. })) {}
+            queue
+                .send_now(&Hint::Join {
+                    leader: Thread::of_id(leader),
+                })
+                .map_err(|e| e.to_string())?;
+            queue
+                .send_now(&Hint::Request { level: 0, cores })
+                .map_err(|e| e.to_string())?;
+            while !matches!(
+                queue.wait(A_WHILE).map_err(|e| e.to_string())?,
+                Some(Reply::Granted { .. })
+            ) {}
             loop {
                 seen.here();
             }
@@ -207,10 +237,17 @@ struct Process {
 impl Process {
     fn start(kind: &str, cores: u32) -> Result<Self, String> {
         let mut command = Command::new("/usr/bin/baton-booted");
-        command.args(["--cores", kind, &cores.to_string()]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command
+            .args(["--cores", kind, &cores.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
         let mut child = Killed(command.spawn().map_err(|e| e.to_string())?);
         let from = BufReader::new(child.0.stdout.take().ok_or("a process without an output")?);
-        let mut process = Self { to: child.0.stdin.take(), from, child };
+        let mut process = Self {
+            to: child.0.stdin.take(),
+            from,
+            child,
+        };
         let said = process.hear()?;
         check(said == "ready", || format!("{kind} says {said:?}"))?;
         Ok(process)
@@ -230,9 +267,14 @@ impl Process {
     /// As above, after it has heard this.
     fn say(&mut self, word: &str) -> Result<Cpus, String> {
         let to = self.to.as_mut().ok_or("a process without an input")?;
-        to.write_all(format!("{word}\n").as_bytes()).map_err(|e| format!("the process is gone: {e}"))?;
+        to.write_all(format!("{word}\n").as_bytes())
+            .map_err(|e| format!("the process is gone: {e}"))?;
         let said = self.hear()?;
-        let cpus: Result<_, _> = said.split(',').filter(|part| !part.is_empty()).map(str::parse).collect();
+        let cpus: Result<_, _> = said
+            .split(',')
+            .filter(|part| !part.is_empty())
+            .map(str::parse)
+            .collect();
         cpus.map_err(|e| format!("{said:?}: {e}"))
     }
 
@@ -244,19 +286,25 @@ impl Process {
     }
 }
 
-/// Looks until the processes have so many CPUs, none of them in common: and then once more, as it is to stay so.
+/// Looks until the processes have so many CPUs, none of them in common: and then once more, as it
+/// is to stay so.
 fn become_so(processes: &mut [&mut Process], counts: &[usize]) -> Result<Vec<Cpus>, String> {
     let end = Instant::now() + A_WHILE;
     let mut before = false;
     loop {
-        let cpus = processes.iter_mut().map(|process| process.cpus()).collect::<Result<Vec<_>, _>>()?;
+        let cpus = processes
+            .iter_mut()
+            .map(|process| process.cpus())
+            .collect::<Result<Vec<_>, _>>()?;
         let all: Cpus = cpus.iter().flatten().copied().collect();
-        let is_so =
-            cpus.iter().map(BTreeSet::len).eq(counts.iter().copied()) && all.len() == counts.iter().sum::<usize>();
+        let is_so = cpus.iter().map(BTreeSet::len).eq(counts.iter().copied())
+            && all.len() == counts.iter().sum::<usize>();
         if is_so && before {
             return Ok(cpus);
         }
-        check(Instant::now() < end, || format!("{counts:?} CPUs are to be theirs, and they are on {cpus:?}"))?;
+        check(Instant::now() < end, || {
+            format!("{counts:?} CPUs are to be theirs, and they are on {cpus:?}")
+        })?;
         before = is_so;
     }
 }
@@ -308,7 +356,9 @@ fn kept() -> Result<(), String> {
     become_so(&mut [&mut keeper], &[3])?;
     let mut other = Process::start("work", 1)?;
     let cpus = become_so(&mut [&mut keeper, &mut other], &[3, 1])?;
-    check(cpus[0].contains(&0), || format!("the one that lost its core is not on CPU 0: {cpus:?}"))?;
+    check(cpus[0].contains(&0), || {
+        format!("the one that lost its core is not on CPU 0: {cpus:?}")
+    })?;
     keeper.end()?;
     other.end()?;
     is_well("arbiter")
@@ -316,7 +366,10 @@ fn kept() -> Result<(), String> {
 
 /// Without any policy.
 fn served() -> Result<(), String> {
-    let server = Command::new("baton").args(["threads", "arbiter", SOCKET]).spawn().map_err(|e| e.to_string())?;
+    let server = Command::new("baton")
+        .args(["threads", "arbiter", SOCKET])
+        .spawn()
+        .map_err(|e| e.to_string())?;
     let mut server = Killed(server);
     let end = Instant::now() + A_WHILE;
     while !is_there(SOCKET) {
@@ -328,13 +381,20 @@ fn served() -> Result<(), String> {
     let second = ["threads", "arbiter", "/tmp/second.socket"];
     crate::tool::baton_fails(&second, "another server of cores runs")?;
     become_so(&mut [&mut one], &[3])?;
-    let cpuset = fs::read_to_string(format!("{GROUP}/shared/cpuset.cpus")).map_err(|e| format!("no cpuset: {e}"))?;
-    check(cpuset.trim() == "0", || format!("plain threads have {cpuset:?}"))?;
+    let cpuset = fs::read_to_string(format!("{GROUP}/shared/cpuset.cpus"))
+        .map_err(|e| format!("no cpuset: {e}"))?;
+    check(cpuset.trim() == "0", || {
+        format!("plain threads have {cpuset:?}")
+    })?;
     kill_process(Pid::from_child(&server.0), Signal::TERM).map_err(|e| e.to_string())?;
     let ended = server.0.wait().map_err(|e| e.to_string())?;
     check(ended.success(), || format!("the server ended with {ended}"))?;
-    check(!is_there(GROUP) && !is_there(SOCKET), || "its cgroup or its socket stays".into())?;
-    check(!one.cpus()?.is_empty(), || "nothing of the process runs without the server".into())?;
+    check(!is_there(GROUP) && !is_there(SOCKET), || {
+        "its cgroup or its socket stays".into()
+    })?;
+    check(!one.cpus()?.is_empty(), || {
+        "nothing of the process runs without the server".into()
+    })?;
     one.end()
 }
 
@@ -344,31 +404,53 @@ fn is_there(path: &str) -> bool {
 
 fn crowded() -> Result<(), String> {
     load()?;
-    let start = || Runtime::start(baton_runtime::Options::of(Arbiter::Hints, 1)).map_err(|why| why.to_string());
-    let mut runtimes = (0..::arbiter::MOST).map(|_| start()).collect::<Result<Vec<_>, _>>()?;
+    let start = || {
+        Runtime::start(baton_runtime::Options::of(Arbiter::Hints, 1)).map_err(|why| why.to_string())
+    };
+    let mut runtimes = (0..::arbiter::MOST)
+        .map(|_| start())
+        .collect::<Result<Vec<_>, _>>()?;
     let said = start().err().unwrap_or_default();
-    check(said.contains("it takes no more runtimes"), || format!("it starts, or says {said:?}"))?;
+    check(said.contains("it takes no more runtimes"), || {
+        format!("it starts, or says {said:?}")
+    })?;
     let answer = runtimes[0].spawn(|| 7).join();
-    check(answer.is_ok_and(|number| number == 7), || "the first runtime does not go on".into())?;
+    check(answer.is_ok_and(|number| number == 7), || {
+        "the first runtime does not go on".into()
+    })?;
     runtimes.pop().ok_or("no runtime")?.end();
     start()?.end();
     runtimes.into_iter().for_each(|runtime| drop(runtime.end()));
     is_well("arbiter")
 }
 
-/// All cores are another's as that thread ends: its activation waits for one, and has it in the end.
+/// All cores are another's as that thread ends: its activation waits for one, and has it in the
+/// end.
 fn outlived() -> Result<(), String> {
     load()?;
     let start = |options| Runtime::start(options).map_err(|why| why.to_string());
-    let three = baton_runtime::Options { least: 3, ..baton_runtime::Options::of(Arbiter::Hints, 3) };
+    let three = baton_runtime::Options {
+        least: 3,
+        ..baton_runtime::Options::of(Arbiter::Hints, 3)
+    };
     let before = start(three)?;
-    let later = baton_runtime::Options { level: 1, ..baton_runtime::Options::of(Arbiter::Hints, 1) };
-    let runtime = thread::spawn(move || start(later)).join().map_err(|_| "a thread panicked")??;
+    let later = baton_runtime::Options {
+        level: 1,
+        ..baton_runtime::Options::of(Arbiter::Hints, 1)
+    };
+    let runtime = thread::spawn(move || start(later))
+        .join()
+        .map_err(|_| "a thread panicked")??;
     let (to, answer) = mpsc::channel();
     drop(runtime.spawn(move || to.send(7)));
-    check(answer.recv_timeout(Duration::from_millis(100)).is_err(), || "it runs without a core".into())?;
+    check(
+        answer.recv_timeout(Duration::from_millis(100)).is_err(),
+        || "it runs without a core".into(),
+    )?;
     before.end();
-    check(answer.recv_timeout(A_WHILE) == Ok(7), || "nothing of the runtime runs".into())?;
+    check(answer.recv_timeout(A_WHILE) == Ok(7), || {
+        "nothing of the runtime runs".into()
+    })?;
     runtime.end();
     is_well("arbiter")
 }
@@ -402,7 +484,9 @@ fn exchanged() -> Result<(), String> {
     other.end()?;
     become_so(&mut [&mut one], &[3])?;
     baton(&["switch", "arbiter", "fifo"])?;
-    check(!one.cpus()?.is_empty(), || "nothing of the process runs without the arbiter".into())?;
+    check(!one.cpus()?.is_empty(), || {
+        "nothing of the process runs without the arbiter".into()
+    })?;
     one.end()?;
     is_well("fifo")
 }
@@ -422,11 +506,23 @@ fn recorded() -> Result<(), String> {
     let recording = is_whole(RECORDING, &summary)?;
     let (hints, replies) = said(&recording);
     // Of the other: join, request and its end; of the one: to be parked and granted again.
-    check(hints >= 3 && replies >= 3, || format!("{hints} hints and {replies} replies are recorded"))?;
+    check(hints >= 3 && replies >= 3, || {
+        format!("{hints} hints and {replies} replies are recorded")
+    })?;
     for single in [true, false] {
         let policy = Policy::linked(module!(::arbiter::BatonPolicy));
-        let outcome = replay(&recording, policy, &Options { single, ..Options::default() })?;
-        check(outcome.end == End::Whole && outcome.events == outcome.all, || format!("{outcome:?}"))?;
+        let outcome = replay(
+            &recording,
+            policy,
+            &Options {
+                single,
+                ..Options::default()
+            },
+        )?;
+        check(
+            outcome.end == End::Whole && outcome.events == outcome.all,
+            || format!("{outcome:?}"),
+        )?;
     }
     is_well("arbiter")
 }

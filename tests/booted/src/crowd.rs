@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A crowd: a user's tasks in such numbers that they could keep everybody else waiting. The tasks are of no policy, so the fallback has them all.
+//! A crowd: a user's tasks in such numbers that they could keep everybody else waiting. The tasks
+//! are of no policy, so the fallback has them all.
 
 use crate::{
     tool::{baton, check, is_well, must, sched_ext_state, stress},
@@ -43,14 +44,23 @@ struct Crowd(Child);
 impl Crowd {
     fn start(sleepers: u32, hogs: u32, users: u32) -> Result<Self, String> {
         let mut command = Command::new("/usr/bin/python3");
-        command.args(["-S", "-c", PROGRAM]).args([sleepers, hogs, users].map(|number| number.to_string()));
+        command
+            .args(["-S", "-c", PROGRAM])
+            .args([sleepers, hogs, users].map(|number| number.to_string()));
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.process_group(0).spawn().map_err(|e| e.to_string())?;
+        let mut child = command
+            .process_group(0)
+            .spawn()
+            .map_err(|e| e.to_string())?;
         let said = child.stdout.take().ok_or("no output")?;
         let crowd = Self(child);
         let mut line = String::new();
-        BufReader::new(said).read_line(&mut line).map_err(|e| e.to_string())?;
-        check(line.trim() == "there", || "the hogs were not all started".into())?;
+        BufReader::new(said)
+            .read_line(&mut line)
+            .map_err(|e| e.to_string())?;
+        check(line.trim() == "there", || {
+            "the hogs were not all started".into()
+        })?;
         Ok(crowd)
     }
 }
@@ -71,33 +81,72 @@ const LIMIT: f64 = 100.0;
 pub fn hogs(seconds: u64) -> Result<(), String> {
     baton(&["load", "fifo"])?;
     let crowd = Crowd::start(0, HOGS, 1)?;
-    let service = ["run", "-p", "fifo", "--", "/usr/bin/baton-booted", "--service", &seconds.to_string()];
+    let service = [
+        "run",
+        "-p",
+        "fifo",
+        "--",
+        "/usr/bin/baton-booted",
+        "--service",
+        &seconds.to_string(),
+    ];
     let before = others()?;
     let said = baton(&service)?;
     let after = others()?;
     drop(crowd);
     println!("{}", said.trim());
     println!("{}", used(&before, &after));
-    let p99 = said.lines().filter_map(|line| line.split("p99 ").nth(1)?.split(' ').next()?.parse::<f64>().ok());
+    let p99 = said.lines().filter_map(|line| {
+        line.split("p99 ")
+            .nth(1)?
+            .split(' ')
+            .next()?
+            .parse::<f64>()
+            .ok()
+    });
     let p99: Vec<f64> = p99.collect();
-    check(p99.len() == TASKS.len() && p99.iter().all(|wait| *wait < LIMIT), || format!("waits: {said}"))?;
+    check(
+        p99.len() == TASKS.len() && p99.iter().all(|wait| *wait < LIMIT),
+        || format!("waits: {said}"),
+    )?;
     is_well("fifo")?;
-    check(sched_ext_state() == "enabled", || format!("sched_ext is {}", sched_ext_state()))
+    check(sched_ext_state() == "enabled", || {
+        format!("sched_ext is {}", sched_ext_state())
+    })
 }
 
-/// CPU time, ticks, of each thread that is not of SCHED_EXT, by its number and name: these go before those that are.
+/// CPU time, ticks, of each thread that is not of SCHED_EXT, by its number and name: these go
+/// before those that are.
 fn others() -> Result<BTreeMap<(u32, String), u64>, String> {
     let mut found = BTreeMap::new();
-    for process in std::fs::read_dir("/proc").map_err(|e| e.to_string())?.flatten() {
-        let threads = std::fs::read_dir(process.path().join("task")).into_iter().flatten().flatten();
+    for process in std::fs::read_dir("/proc")
+        .map_err(|e| e.to_string())?
+        .flatten()
+    {
+        let threads = std::fs::read_dir(process.path().join("task"))
+            .into_iter()
+            .flatten()
+            .flatten();
         for thread in threads {
-            let Ok(stat) = std::fs::read_to_string(thread.path().join("stat")) else { continue };
-            let Some((start, rest)) = stat.rsplit_once(')') else { continue };
+            let Ok(stat) = std::fs::read_to_string(thread.path().join("stat")) else {
+                continue;
+            };
+            let Some((start, rest)) = stat.rsplit_once(')') else {
+                continue;
+            };
             let fields: Vec<&str> = rest.split_whitespace().collect();
-            let number = |field: usize| fields.get(field - 3).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
+            let number = |field: usize| {
+                fields
+                    .get(field - 3)
+                    .and_then(|text| text.parse::<u64>().ok())
+                    .unwrap_or(0)
+            };
             let (pid, name) = start.split_once(" (").unwrap_or((start, ""));
             if number(41) != 7 {
-                found.insert((pid.parse().unwrap_or(0), name.to_owned()), number(14) + number(15));
+                found.insert(
+                    (pid.parse().unwrap_or(0), name.to_owned()),
+                    number(14) + number(15),
+                );
             }
         }
     }
@@ -106,10 +155,21 @@ fn others() -> Result<BTreeMap<(u32, String), u64>, String> {
 
 /// Of those the ten that used most.
 fn used(before: &BTreeMap<(u32, String), u64>, after: &BTreeMap<(u32, String), u64>) -> String {
-    let mut used: Vec<_> =
-        after.iter().map(|(thread, ticks)| (ticks - before.get(thread).unwrap_or(&0).min(ticks), &thread.1)).collect();
+    let mut used: Vec<_> = after
+        .iter()
+        .map(|(thread, ticks)| {
+            (
+                ticks - before.get(thread).unwrap_or(&0).min(ticks),
+                &thread.1,
+            )
+        })
+        .collect();
     used.sort_by(|a, b| b.cmp(a));
-    let used: Vec<_> = used.iter().take(10).map(|(ticks, name)| format!("{name} {ticks}")).collect();
+    let used: Vec<_> = used
+        .iter()
+        .take(10)
+        .map(|(ticks, name)| format!("{name} {ticks}"))
+        .collect();
     format!("ticks of other classes: {}", used.join(", "))
 }
 
@@ -134,27 +194,45 @@ pub fn fault(seconds: u64) -> Result<(), String> {
         let before = Instant::now();
         thread::sleep(Duration::from_millis(100));
         let late = before.elapsed();
-        check(late < Duration::from_secs(2), || format!("root's own task slept 100 ms, and {late:?} passed"))?;
+        check(late < Duration::from_secs(2), || {
+            format!("root's own task slept 100 ms, and {late:?} passed")
+        })?;
     }
     let (waited, runs) = waited_since(&waits, &kernel_waits()?);
     drop(hogs);
     let mean = Duration::from_nanos(waited / runs.max(1));
     println!("kernel threads waited {mean:?} before each of {runs} runs");
     // That of a slice of a hog's that is under way, and not those of a hog of each user.
-    check(runs > 0 && mean < Duration::from_millis(10), || format!("a kernel thread waits for {mean:?}"))?;
+    check(runs > 0 && mean < Duration::from_millis(10), || {
+        format!("a kernel thread waits for {mean:?}")
+    })?;
     thread::sleep(WATCHDOG.saturating_sub(begin.elapsed()) + Duration::from_secs(5));
     drop(sleepers);
     let lines = self::complaints()?;
-    check(lines.len() == before, || format!("the kernel's log: {}", lines.join("; ")))?;
-    check(sched_ext_state() == "enabled", || format!("sched_ext is {}", sched_ext_state()))?;
+    check(lines.len() == before, || {
+        format!("the kernel's log: {}", lines.join("; "))
+    })?;
+    check(sched_ext_state() == "enabled", || {
+        format!("sched_ext is {}", sched_ext_state())
+    })?;
     stress(&["--switch", "2", "--timeout", "1"])
 }
 
 /// What the kernel has said of tasks that do not run.
 fn complaints() -> Result<Vec<String>, String> {
-    const WORDS: [&str; 5] = ["watchdog", "runnable task stall", "rcu: INFO", "soft lockup", "blocked for more than"];
+    const WORDS: [&str; 5] = [
+        "watchdog",
+        "runnable task stall",
+        "rcu: INFO",
+        "soft lockup",
+        "blocked for more than",
+    ];
     let log = must("dmesg", &[])?;
-    Ok(log.lines().filter(|line| WORDS.iter().any(|word| line.contains(word))).map(str::to_owned).collect())
+    Ok(log
+        .lines()
+        .filter(|line| WORDS.iter().any(|word| line.contains(word)))
+        .map(str::to_owned)
+        .collect())
 }
 
 /// How long each of the kernel's threads of normal class has waited for a CPU, ns, and how often it
@@ -163,13 +241,27 @@ type Waits = BTreeMap<u32, (u64, u64)>;
 
 fn kernel_waits() -> Result<Waits, String> {
     let mut waits = Waits::new();
-    for process in std::fs::read_dir("/proc").map_err(|e| e.to_string())?.flatten() {
+    for process in std::fs::read_dir("/proc")
+        .map_err(|e| e.to_string())?
+        .flatten()
+    {
         let read = |name: &str| std::fs::read_to_string(process.path().join(name));
-        let (Ok(stat), Ok(schedstat)) = (read("stat"), read("schedstat")) else { continue };
-        let fields: Vec<&str> = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace().collect();
+        let (Ok(stat), Ok(schedstat)) = (read("stat"), read("schedstat")) else {
+            continue;
+        };
+        let fields: Vec<&str> = stat
+            .rsplit_once(')')
+            .map_or("", |(_, rest)| rest)
+            .split_whitespace()
+            .collect();
         // Fields 4 and 41: the parent, which is kthreadd, and the policy.
         if fields.get(1) == Some(&"2") && fields.get(38) == Some(&"0") {
-            let number = |at: usize| schedstat.split_whitespace().nth(at).and_then(|text| text.parse::<u64>().ok());
+            let number = |at: usize| {
+                schedstat
+                    .split_whitespace()
+                    .nth(at)
+                    .and_then(|text| text.parse::<u64>().ok())
+            };
             let pid = process.file_name().to_string_lossy().parse().unwrap_or(0);
             waits.insert(pid, (number(1).unwrap_or(0), number(2).unwrap_or(0)));
         }
@@ -180,9 +272,14 @@ fn kernel_waits() -> Result<Waits, String> {
 /// What came to that, in all, of those that were there before and are there still: workers come and
 /// go.
 fn waited_since(before: &Waits, after: &Waits) -> (u64, u64) {
-    let both = after.iter().filter_map(|(pid, after)| before.get(pid).map(|before| (before, after)));
+    let both = after
+        .iter()
+        .filter_map(|(pid, after)| before.get(pid).map(|before| (before, after)));
     both.fold((0, 0), |(waited, runs), (before, after)| {
-        (waited + after.0.saturating_sub(before.0), runs + after.1.saturating_sub(before.1))
+        (
+            waited + after.0.saturating_sub(before.0),
+            runs + after.1.saturating_sub(before.1),
+        )
     })
 }
 
@@ -204,7 +301,11 @@ pub fn service(seconds: u64) -> Result<(), String> {
                 let wait = woken - due.min(woken);
                 if wait.as_secs_f64() * 1e3 > LIMIT {
                     let cpu = rustix::thread::sched_getcpu();
-                    println!("at {:.1} s, on CPU {cpu}: {} ms", start.elapsed().as_secs_f64(), wait.as_millis());
+                    println!(
+                        "at {:.1} s, on CPU {cpu}: {} ms",
+                        start.elapsed().as_secs_f64(),
+                        wait.as_millis()
+                    );
                 }
                 waits.push(wait);
                 while woken.elapsed() < works {}
@@ -215,10 +316,15 @@ pub fn service(seconds: u64) -> Result<(), String> {
     });
     for ((sleeps, works), task) in TASKS.into_iter().zip(tasks) {
         let waits = task.join().map_err(|_| "a thread panicked")?;
-        check(waits.len() > 20, || format!("a task ran {} times only", waits.len()))?;
-        let at = |percent: usize| waits[(waits.len() * percent / 100).min(waits.len() - 1)].as_secs_f64() * 1e3;
+        check(waits.len() > 20, || {
+            format!("a task ran {} times only", waits.len())
+        })?;
+        let at = |percent: usize| {
+            waits[(waits.len() * percent / 100).min(waits.len() - 1)].as_secs_f64() * 1e3
+        };
         println!(
-            "{} wakeups, every {sleeps} ms to work for {works} ms: p50 {:.2} p99 {:.2} max {:.2} ms",
+            "{} wakeups, every {sleeps} ms to work for {works} ms: p50 {:.2} p99 {:.2} max {:.2} \
+             ms",
             waits.len(),
             at(50),
             at(99),

@@ -12,10 +12,22 @@ use std::{fs, thread::sleep, time::Duration};
 
 pub fn cases() -> Vec<Case> {
     vec![
-        case!("flight recorder: a fault can be saved from a checkpoint on", checkpoint()),
-        case!("flight recorder: a fault of a policy without a saved state", without_state()),
-        case!("flight recorder: full, of a policy without a saved state", oldest_dropped()),
-        case!("flight recorder: goes on after recordings and upgrades", goes_on()),
+        case!(
+            "flight recorder: a fault can be saved from a checkpoint on",
+            checkpoint()
+        ),
+        case!(
+            "flight recorder: a fault of a policy without a saved state",
+            without_state()
+        ),
+        case!(
+            "flight recorder: full, of a policy without a saved state",
+            oldest_dropped()
+        ),
+        case!(
+            "flight recorder: goes on after recordings and upgrades",
+            goes_on()
+        ),
         case!("flight recorder: too large for the memory", too_large()),
         case!("flight recorder: a fault on probation is kept", probation()),
     ]
@@ -29,7 +41,9 @@ fn set(name: &str, mib: &str) -> Result<(), String> {
 
 /// MiB of each CPU.
 fn of(name: &str) -> Result<u64, String> {
-    Ok(policy(&status()?, name)?["flight_mib"].as_u64().unwrap_or(0))
+    Ok(policy(&status()?, name)?["flight_mib"]
+        .as_u64()
+        .unwrap_or(0))
 }
 
 fn save(name: &str) -> Result<Value, String> {
@@ -55,7 +69,9 @@ pub fn stall(name: &str) -> Result<(), String> {
 
 fn calls(recording: &Recording) -> usize {
     let items = recording.streams.iter().flat_map(|stream| stream.items());
-    items.filter(|item| matches!(item, Item::Event(Event::Call(_)))).count()
+    items
+        .filter(|item| matches!(item, Item::Event(Event::Call(_))))
+        .count()
 }
 
 fn checkpoint() -> Result<(), String> {
@@ -64,37 +80,60 @@ fn checkpoint() -> Result<(), String> {
     set("wfq", "1")?;
     Load::hackbench(2, 1_000)?.end()?;
     is_well("wfq")?;
-    let made: u64 =
-        status()?["cpus"].as_array().into_iter().flatten().map(|cpu| cpu["picks"].as_u64().unwrap_or(0)).sum();
+    let made: u64 = status()?["cpus"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|cpu| cpu["picks"].as_u64().unwrap_or(0))
+        .sum();
     stall("wfq")?;
     let summary = save("wfq")?;
     let recording = is_whole(FILE, &summary)?;
-    check(summary["end"] == "the policy failed" && recording.state.is_some(), || summary.to_string())?;
+    check(
+        summary["end"] == "the policy failed" && recording.state.is_some(),
+        || summary.to_string(),
+    )?;
     replays(&recording, None)?;
     // The second state that is kept.
     let marks = recording.marks();
-    check(marks.len() == 1 && summary["checkpoints"] == 1, || format!("{marks:?} in {summary}"))?;
+    check(marks.len() == 1 && summary["checkpoints"] == 1, || {
+        format!("{marks:?} in {summary}")
+    })?;
     replays(&recording, marks.last().copied())?;
-    // Each pick is a call, and so is each wakeup: what came before the checkpoint is not there any more.
+    // Each pick is a call, and so is each wakeup: what came before the checkpoint is not there any
+    // more.
     let saved = calls(&recording) as u64;
-    check(saved > 1_000 && saved < made, || format!("{saved} calls are saved, of {made} picks alone"))?;
+    check(saved > 1_000 && saved < made, || {
+        format!("{saved} calls are saved, of {made} picks alone")
+    })?;
     // It stays until the policy is unloaded.
-    check(save("wfq")? == summary, || "saved twice, it is not the same".into())?;
+    check(save("wfq")? == summary, || {
+        "saved twice, it is not the same".into()
+    })?;
     baton(&["unload", "wfq"])?;
     baton_fails(&["fault", "save", FILE], "core is not loaded")
 }
 
 fn without_state() -> Result<(), String> {
-    baton(&["load", "faulty", "--all", "--options", "fault=index,after=500"])?;
+    baton(&[
+        "load",
+        "faulty",
+        "--all",
+        "--options",
+        "fault=index,after=500",
+    ])?;
     set("faulty", "4")?;
     stress(&["--switch", "1", "--timeout", "2s"])?;
     let summary = save("faulty")?;
     let recording = is_whole(FILE, &summary)?;
     let items = recording.streams.iter().flat_map(|stream| stream.items());
-    let abandoned = items.filter(|item| matches!(item, Item::Event(Event::Abandoned { .. }))).count();
-    check(recording.header.state.is_none() && abandoned == 1 && calls(&recording) > 500, || {
-        format!("{abandoned} calls were abandoned: {summary}")
-    })
+    let abandoned = items
+        .filter(|item| matches!(item, Item::Event(Event::Abandoned { .. })))
+        .count();
+    check(
+        recording.header.state.is_none() && abandoned == 1 && calls(&recording) > 500,
+        || format!("{abandoned} calls were abandoned: {summary}"),
+    )
 }
 
 /// What is left can be read, and says that its beginning is missing.
@@ -106,9 +145,14 @@ fn oldest_dropped() -> Result<(), String> {
     let summary = save("fifo")?;
     let bytes = fs::read(FILE).map_err(|e| e.to_string())?;
     let recording = Recording::parse(&bytes).map_err(|e| e.to_string())?;
-    let begins_late = recording.streams.iter().any(|stream| matches!(stream.items().next(), Some(Item::Gap { .. })));
-    let ends =
-        recording.streams.iter().all(|stream| matches!(stream.items().last(), Some(Item::Event(Event::End { .. }))));
+    let begins_late = recording
+        .streams
+        .iter()
+        .any(|stream| matches!(stream.items().next(), Some(Item::Gap { .. })));
+    let ends = recording
+        .streams
+        .iter()
+        .all(|stream| matches!(stream.items().last(), Some(Item::Event(Event::End { .. }))));
     check(
         begins_late
             && summary["whole"] == false
@@ -143,12 +187,21 @@ fn too_large() -> Result<(), String> {
     set("wfq", "1")?;
     Load::hackbench(1, 20)?.end()?;
     for _ in 0..2 {
-        baton_fails(&["record", "-p", "wfq", "--flight", "4000"], "not enough memory")?;
+        baton_fails(
+            &["record", "-p", "wfq", "--flight", "4000"],
+            "not enough memory",
+        )?;
     }
     let log = must("dmesg", &[])?.to_lowercase();
-    let killed = log.lines().find(|line| line.contains("oom-kill") || line.contains("killed process"));
-    check(killed.is_none(), || format!("somebody was killed: {killed:?}"))?;
-    check(of("wfq")? == 1, || "the one that there was has ended".into())?;
+    let killed = log
+        .lines()
+        .find(|line| line.contains("oom-kill") || line.contains("killed process"));
+    check(killed.is_none(), || {
+        format!("somebody was killed: {killed:?}")
+    })?;
+    check(of("wfq")? == 1, || {
+        "the one that there was has ended".into()
+    })?;
     is_well("wfq")?;
     stall("wfq")?;
     let recording = is_whole(FILE, &save("wfq")?)?;
@@ -161,12 +214,27 @@ fn probation() -> Result<(), String> {
     set("relay", "1")?;
     let load = Load::hackbench(1, 2_000)?;
     let next = module("relay_v2")?;
-    // So late that the recorder is at work again: it begins when the upgrade is over, which waits for a grace period.
-    let upgrade = ["upgrade", "relay", "--module", &next, "--options", "fault=late,after=2000", "--probation", "30s"];
+    // So late that the recorder is at work again: it begins when the upgrade is over, which waits
+    // for a grace period.
+    let upgrade = [
+        "upgrade",
+        "relay",
+        "--module",
+        &next,
+        "--options",
+        "fault=late,after=2000",
+        "--probation",
+        "30s",
+    ];
     baton_fails(&upgrade, "did not pass its probation")?;
     load.end()?;
     let now = status()?;
-    check(now["faults"][0]["recorded"] == true && policy(&now, "relay")?["state"] == "running", || now.to_string())?;
+    check(
+        now["faults"][0]["recorded"] == true && policy(&now, "relay")?["state"] == "running",
+        || now.to_string(),
+    )?;
     let recording = is_whole(FILE, &save("relay")?)?;
-    check(recording.header.version == 2, || format!("it is of version {}", recording.header.version))
+    check(recording.header.version == 2, || {
+        format!("it is of version {}", recording.header.version)
+    })
 }

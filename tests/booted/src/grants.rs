@@ -26,7 +26,9 @@ const CGROUP: &str = "/sys/fs/cgroup/granted";
 fn wait_for_queues(count: u32) -> Result<(), String> {
     let begin = Instant::now();
     while !baton(&["hints", "list", "--json"])?.contains(&format!("\"open\": {count}")) {
-        check(begin.elapsed() < A_WHILE * 4, || format!("{count} queues are not open"))?;
+        check(begin.elapsed() < A_WHILE * 4, || {
+            format!("{count} queues are not open")
+        })?;
         thread::sleep(Duration::from_millis(50));
     }
     Ok(())
@@ -36,21 +38,33 @@ fn grants() -> Result<(), String> {
     load()?;
     let user = USER.to_string();
     let (ok, said) = run(&["open"], USER)?;
-    check(!ok && said.contains("nobody has granted"), || format!("without a grant: {said}"))?;
+    check(!ok && said.contains("nobody has granted"), || {
+        format!("without a grant: {said}")
+    })?;
     baton(&["hints", "grant", "fifo", "--user", &user])?;
     let (ok, said) = run(&["open"], USER)?;
-    check(!ok && said.contains("nobody has granted"), || format!("with another policy's: {said}"))?;
+    check(!ok && said.contains("nobody has granted"), || {
+        format!("with another policy's: {said}")
+    })?;
     baton(&["hints", "revoke", "fifo", "--user", &user])?;
-    baton_fails(&["hints", "revoke", "fifo", "--user", &user], "was not granted")?;
+    baton_fails(
+        &["hints", "revoke", "fifo", "--user", &user],
+        "was not granted",
+    )?;
     baton(&["hints", "grant", "echo", "--user", &user, "--queues", "1"])?;
     let child = start(&["open", "another"], USER)?;
     wait_for_queues(1)?;
     baton(&["hints", "revoke", "echo", "--user", &user])?;
     let output = child.wait_with_output().map_err(|e| e.to_string())?;
     let said = String::from_utf8_lossy(&output.stdout);
-    check(said.contains("as many queues open as were granted") && said.contains("Some(Revoked)"), || said.to_string())?;
+    check(
+        said.contains("as many queues open as were granted") && said.contains("Some(Revoked)"),
+        || said.to_string(),
+    )?;
     let (ok, said) = run(&["open"], USER)?;
-    check(!ok && said.contains("nobody has granted"), || format!("after the revocation: {said}"))?;
+    check(!ok && said.contains("nobody has granted"), || {
+        format!("after the revocation: {said}")
+    })?;
     let list = baton(&["hints", "list", "--json"])?;
     check(list.trim() == "[]", || format!("left: {list}"))?;
     is_well("echo")
@@ -63,12 +77,15 @@ fn opens_until_revoked(to: &[&str]) -> Result<(), String> {
     baton(&[&["hints", "revoke", "echo"], to].concat())?;
     let output = child.wait_with_output().map_err(|e| e.to_string())?;
     let said = String::from_utf8_lossy(&output.stdout);
-    check(said.contains("Some(Revoked)"), || format!("by {to:?}: {said}"))
+    check(said.contains("Some(Revoked)"), || {
+        format!("by {to:?}: {said}")
+    })
 }
 
 /// This process and those that it starts.
 fn enter(cgroup: &str) -> Result<(), String> {
-    fs::write(format!("{cgroup}/cgroup.procs"), process::id().to_string()).map_err(|e| format!("{cgroup}: {e}"))
+    fs::write(format!("{cgroup}/cgroup.procs"), process::id().to_string())
+        .map_err(|e| format!("{cgroup}: {e}"))
 }
 
 fn groups() -> Result<(), String> {
@@ -82,7 +99,9 @@ fn groups() -> Result<(), String> {
         let both = ["--group", &user, "--cgroup", "granted"];
         baton(&[&["hints", "grant", "echo"], &both[..]].concat())?;
         let (ok, said) = run(&["open"], USER)?;
-        check(!ok && said.contains("nobody has granted"), || format!("outside of the cgroup: {said}"))?;
+        check(!ok && said.contains("nobody has granted"), || {
+            format!("outside of the cgroup: {said}")
+        })?;
         enter(CGROUP)?;
         opens_until_revoked(&both)?;
         // Of those in the cgroup everybody.
@@ -99,7 +118,11 @@ fn groups() -> Result<(), String> {
 fn names() -> Result<(), String> {
     load()?;
     let (user, own) = (USER.to_string(), process::id().to_string());
-    let expect = |said: &str, expected: &str| check(said.starts_with(expected), || format!("{said}, not {expected}"));
+    let expect = |said: &str, expected: &str| {
+        check(said.starts_with(expected), || {
+            format!("{said}, not {expected}")
+        })
+    };
     baton(&["hints", "grant", "echo", "--user", &user])?;
     expect(&run(&["name"], USER)?.1, "Ok(()) Some(Noted")?;
     expect(&run(&["name", &own], USER)?.1, "Err(Refused(Thread))")?;
@@ -108,20 +131,39 @@ fn names() -> Result<(), String> {
     expect(&run(&["name", "4000000"], USER)?.1, "Err(Refused(Thread))")?;
     baton(&["hints", "revoke", "echo", "--user", &user])?;
     // Ids are those of the sender's namespace: there it is 1.
-    expect(&must("unshare", &["-p", "-f", "/usr/bin/baton-booted", "--hints", "name", "1"])?, "Ok(()) Some(Noted")?;
-    expect(&must("unshare", &["-p", "-f", "/usr/bin/baton-booted", "--hints", "name", &own])?, "Err(Refused(Thread))")?;
+    expect(
+        &must(
+            "unshare",
+            &["-p", "-f", "/usr/bin/baton-booted", "--hints", "name", "1"],
+        )?,
+        "Ok(()) Some(Noted",
+    )?;
+    expect(
+        &must(
+            "unshare",
+            &["-p", "-f", "/usr/bin/baton-booted", "--hints", "name", &own],
+        )?,
+        "Err(Refused(Thread))",
+    )?;
     is_well("echo")
 }
 
-/// Queues of the largest size that take memory, by the kernel's list: two rings of 256 KiB, and the pages of their head and of the guard.
+/// Queues of the largest size that take memory, by the kernel's list: two rings of 256 KiB, and the
+/// pages of their head and of the guard.
 fn queues_in_memory() -> Result<usize, String> {
     let list = fs::read_to_string("/proc/vmallocinfo").map_err(|e| format!("vmallocinfo: {e}"))?;
-    let size = |line: &str| line.split_whitespace().nth(1).and_then(|size| size.parse::<u64>().ok());
-    let is_one = |line: &&str| line.contains("[baton]") && size(line) == Some(2 * (256 << 10) + 2 * 4096);
+    let size = |line: &str| {
+        line.split_whitespace()
+            .nth(1)
+            .and_then(|size| size.parse::<u64>().ok())
+    };
+    let is_one =
+        |line: &&str| line.contains("[baton]") && size(line) == Some(2 * (256 << 10) + 2 * 4096);
     Ok(list.lines().filter(is_one).count())
 }
 
-/// Runs the client that opens queues as fast as it can. Gives how many it was given, and the most that took memory at a time.
+/// Runs the client that opens queues as fast as it can. Gives how many it was given, and the most
+/// that took memory at a time.
 fn insists() -> Result<(usize, usize), String> {
     const LARGEST: &str = "4096";
     let mut child = start(&["insist", LARGEST], USER)?;
@@ -132,19 +174,37 @@ fn insists() -> Result<(usize, usize), String> {
     most = most.max(queues_in_memory()?);
     let output = child.wait_with_output().map_err(|e| e.to_string())?;
     let said = String::from_utf8_lossy(&output.stdout);
-    let opened = said.trim().parse().map_err(|_| format!("the client said {said}"))?;
+    let opened = said
+        .trim()
+        .parse()
+        .map_err(|_| format!("the client said {said}"))?;
     Ok((opened, most))
 }
 
-/// What is refused takes nothing, and what was granted no more than was granted, though it is opened and closed all the time.
+/// What is refused takes nothing, and what was granted no more than was granted, though it is
+/// opened and closed all the time.
 fn memory() -> Result<(), String> {
     load()?;
     let user = USER.to_string();
     let found = insists()?;
-    check(found == (0, 0), || format!("without a grant, opened and in memory: {found:?}"))?;
-    baton(&["hints", "grant", "echo", "--user", &user, "--queues", "2", "--entries", "4096"])?;
+    check(found == (0, 0), || {
+        format!("without a grant, opened and in memory: {found:?}")
+    })?;
+    baton(&[
+        "hints",
+        "grant",
+        "echo",
+        "--user",
+        &user,
+        "--queues",
+        "2",
+        "--entries",
+        "4096",
+    ])?;
     let (opened, most) = insists()?;
-    check(opened == 300 && (1..=2).contains(&most), || format!("opened {opened}, in memory {most} of 2"))?;
+    check(opened == 300 && (1..=2).contains(&most), || {
+        format!("opened {opened}, in memory {most} of 2")
+    })?;
     baton(&["hints", "revoke", "echo", "--user", &user])?;
     is_well("echo")
 }

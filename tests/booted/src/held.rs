@@ -20,7 +20,13 @@ const OBJECT: &str = "/usr/lib/baton/held.bpf.o";
 /// while the lock is free.
 pub fn stays_locked() -> Result<(), String> {
     for _ in 0..5 {
-        baton(&["load", "faulty", "--all", "--options", "fault=index,after=200"])?;
+        baton(&[
+            "load",
+            "faulty",
+            "--all",
+            "--options",
+            "fault=index,after=200",
+        ])?;
         beside_a_sleeper(held_until_a_fault)?;
         unload_everything()?;
     }
@@ -49,8 +55,15 @@ fn held_until_a_fault() -> Result<(), String> {
     const RUNS: usize = 20;
     const CALLS: usize = 50;
     let failed = |e: libbpf_rs::Error| format!("{OBJECT}: {e}");
-    let object = ObjectBuilder::default().open_file(OBJECT).map_err(failed)?.load().map_err(failed)?;
-    let program = object.progs_mut().next().ok_or_else(|| format!("{OBJECT} is empty"))?;
+    let object = ObjectBuilder::default()
+        .open_file(OBJECT)
+        .map_err(failed)?
+        .load()
+        .map_err(failed)?;
+    let program = object
+        .progs_mut()
+        .next()
+        .ok_or_else(|| format!("{OBJECT} is empty"))?;
     for _ in 0..CALLS {
         for _ in 0..RUNS {
             let ran = program.test_run(ProgramInput::default()).map_err(failed)?;

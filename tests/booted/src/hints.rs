@@ -29,7 +29,10 @@ use std::{
 pub fn cases() -> Vec<Case> {
     vec![
         case!("hints: seen before a sleep and before a wakeup", on_time()),
-        case!("hints: sent and answered without a system call", without_calls()),
+        case!(
+            "hints: sent and answered without a system call",
+            without_calls()
+        ),
         case!("hints: one cache line goes each way", lines()),
         case!("hints: a full ring is told, and nothing is lost", full()),
         case!("hints: what is refused, and counted", refused()),
@@ -39,8 +42,14 @@ pub fn cases() -> Vec<Case> {
         case!("hints: recorded", recorded()),
         case!("hints: threads that share one share a CPU", together()),
         case!("hints: the examples of docs/hints.md", examples()),
-        case!("hints: the client in C", in_language("/usr/bin/baton-hints-c", &[])),
-        case!("hints: the client in Python", in_language("/usr/bin/python3", &["-S", "/usr/lib/baton/hints.py"])),
+        case!(
+            "hints: the client in C",
+            in_language("/usr/bin/baton-hints-c", &[])
+        ),
+        case!(
+            "hints: the client in Python",
+            in_language("/usr/bin/python3", &["-S", "/usr/lib/baton/hints.py"])
+        ),
     ]
 }
 
@@ -77,7 +86,10 @@ pub fn ping(number: u64) -> Hint {
 pub fn heard(queue: &mut Echo, number: u64) -> Result<u64, String> {
     queue.send_now(&ping(number)).map_err(|e| e.to_string())?;
     match queue.receive() {
-        Some(Reply::Pong { number: same, heard }) if same == number => Ok(heard),
+        Some(Reply::Pong {
+            number: same,
+            heard,
+        }) if same == number => Ok(heard),
         other => Err(format!("the answer to {number} is {other:?}")),
     }
 }
@@ -87,33 +99,48 @@ fn on_time() -> Result<(), String> {
     let mut queue = Echo::open("echo", 64).map_err(|e| e.to_string())?;
     // A file descriptor that a child has must be of no use to it.
     let maps = fs::read_to_string("/proc/self/smaps").map_err(|e| e.to_string())?;
-    let flags = maps.split("/dev/baton-hints").nth(1).and_then(|rest| rest.split("VmFlags:").nth(1));
+    let flags = maps
+        .split("/dev/baton-hints")
+        .nth(1)
+        .and_then(|rest| rest.split("VmFlags:").nth(1));
     let flags = flags.and_then(|rest| rest.lines().next()).unwrap_or("");
-    check(flags.contains(" dc") && flags.contains(" dd"), || format!("a child would have the mapping: {flags}"))?;
+    check(flags.contains(" dc") && flags.contains(" dd"), || {
+        format!("a child would have the mapping: {flags}")
+    })?;
     for number in 0..50 {
         queue.send(&ping(number)).map_err(|e| e.to_string())?;
         thread::sleep(Duration::from_millis(2));
-        check(queue.receive().is_some(), || format!("hint {number} was not seen before the sleep"))?;
+        check(queue.receive().is_some(), || {
+            format!("hint {number} was not seen before the sleep")
+        })?;
     }
-    // In poll() itself, and more than are read at one event; later, the wakeup at the end of the time would have them read.
+    // In poll() itself, and more than are read at one event; later, the wakeup at the end of the
+    // time would have them read.
     let before = Instant::now();
     for number in 0..50 {
         let sent = (0..20).try_for_each(|_| queue.send(&Hint::Ping { number, times: 0 }));
-        sent.and_then(|()| queue.send(&ping(number))).map_err(|e| e.to_string())?;
+        sent.and_then(|()| queue.send(&ping(number)))
+            .map_err(|e| e.to_string())?;
         let reply = queue.wait(A_WHILE).map_err(|e| e.to_string())?;
         check(reply.is_some(), || format!("no reply to {number}"))?;
     }
-    check(before.elapsed() < A_WHILE, || format!("50 replies took {:?}", before.elapsed()))?;
+    check(before.elapsed() < A_WHILE, || {
+        format!("50 replies took {:?}", before.elapsed())
+    })?;
     let (to, from) = mpsc::channel::<()>();
     let sleeper = thread::spawn(move || from.iter().count());
     for number in 0..50 {
         thread::sleep(Duration::from_millis(20));
         queue.send(&ping(number)).map_err(|e| e.to_string())?;
         to.send(()).map_err(|e| e.to_string())?;
-        check(queue.receive().is_some(), || format!("hint {number} was not seen before the wakeup"))?;
+        check(queue.receive().is_some(), || {
+            format!("hint {number} was not seen before the wakeup")
+        })?;
     }
     drop(to);
-    check(sleeper.join().is_ok_and(|count| count == 50), || "the sleeper was not woken".into())?;
+    check(sleeper.join().is_ok_and(|count| count == 50), || {
+        "the sleeper was not woken".into()
+    })?;
     is_well("echo")
 }
 
@@ -137,17 +164,24 @@ pub fn client(args: &[String]) -> ExitCode {
     }
 }
 
-/// Opens a queue of so many entries, and closes it, again and again; that it is refused is no reason to stop.
+/// Opens a queue of so many entries, and closes it, again and again; that it is refused is no
+/// reason to stop.
 fn insist(entries: Option<u32>) -> Result<(), String> {
     let entries = entries.ok_or("how many entries?")?;
-    let opened = (0..300).filter(|_| Echo::open("echo", entries).is_ok()).count();
+    let opened = (0..300)
+        .filter(|_| Echo::open("echo", entries).is_ok())
+        .count();
     println!("{opened}");
     Ok(())
 }
 
 pub fn start(args: &[&str], user: u32) -> Result<Child, String> {
     let mut command = Command::new("/usr/bin/baton-booted");
-    command.arg("--hints").args(args).stdin(Stdio::piped()).stdout(Stdio::piped());
+    command
+        .arg("--hints")
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
     if user != 0 {
         command.uid(user).gid(user);
     }
@@ -156,13 +190,19 @@ pub fn start(args: &[&str], user: u32) -> Result<Child, String> {
 
 /// Runs a client: whether it ended well, and what it said.
 pub fn run(args: &[&str], user: u32) -> Result<(bool, String), String> {
-    let output = start(args, user)?.wait_with_output().map_err(|e| e.to_string())?;
-    Ok((output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned()))
+    let output = start(args, user)?
+        .wait_with_output()
+        .map_err(|e| e.to_string())?;
+    Ok((
+        output.status.success(),
+        String::from_utf8_lossy(&output.stdout).into_owned(),
+    ))
 }
 
 const ROUNDS: u64 = 100;
 
-/// Between two calls of getppid, which the test looks for. The tick has the policy look at the ring.
+/// Between two calls of getppid, which the test looks for. The tick has the policy look at the
+/// ring.
 fn rounds() -> Result<(), String> {
     let mut queue = open()?;
     let _ = getppid();
@@ -176,13 +216,19 @@ fn rounds() -> Result<(), String> {
     Ok(())
 }
 
-/// The clients in all languages: each makes [`ROUNDS`] rounds between two calls of getppid, and no other call there.
+/// The clients in all languages: each makes [`ROUNDS`] rounds between two calls of getppid, and no
+/// other call there.
 fn without_calls() -> Result<(), String> {
     const TRACE: &str = "/tmp/calls";
     const PROGRAMS: [&[&str]; 3] = [
         &["/usr/bin/baton-booted", "--hints", "without-calls"],
         &["/usr/bin/baton-hints-c", "without-calls"],
-        &["/usr/bin/python3", "-S", "/usr/lib/baton/hints.py", "without-calls"],
+        &[
+            "/usr/bin/python3",
+            "-S",
+            "/usr/lib/baton/hints.py",
+            "without-calls",
+        ],
     ];
     load()?;
     for program in PROGRAMS {
@@ -192,32 +238,54 @@ fn without_calls() -> Result<(), String> {
         let rounds = heard(&mut queue, 1)? - before - 1;
         let trace = fs::read_to_string(TRACE).map_err(|e| format!("{TRACE}: {e}"))?;
         let parts: Vec<_> = trace.split_inclusive("getppid()").collect();
-        check(parts.len() == 3, || format!("{program:?}: not two calls of getppid: {trace}"))?;
+        check(parts.len() == 3, || {
+            format!("{program:?}: not two calls of getppid: {trace}")
+        })?;
         // The rest of the first call's line, and the second's.
         let between = parts[1].lines().count() - 2;
         check(between == 0 && rounds >= ROUNDS, || {
-            format!("{program:?}: in {rounds} rounds {between} calls: {}", parts[1])
+            format!(
+                "{program:?}: in {rounds} rounds {between} calls: {}",
+                parts[1]
+            )
         })?;
     }
     is_well("echo")
 }
 
-/// Cache lines that a side writes are those that the other has to fetch. What is written again as it was would not be seen, so all is
-/// garbage before each round that need not be what it is: all but the sequences, and whether the queue is open.
+/// Cache lines that a side writes are those that the other has to fetch. What is written again as
+/// it was would not be seen, so all is garbage before each round that need not be what it is: all
+/// but the sequences, and whether the queue is open.
 fn lines() -> Result<(), String> {
     const ENTRIES: usize = 16;
     const WORDS: usize = 16;
     load()?;
     let mut queue = open()?;
-    let look = |queue: &Echo| queue.memory().iter().map(|word| word.load(Relaxed)).collect::<Vec<_>>();
+    let look = |queue: &Echo| {
+        queue
+            .memory()
+            .iter()
+            .map(|word| word.load(Relaxed))
+            .collect::<Vec<_>>()
+    };
     let changed = |before: &[u32], after: &[u32]| {
         let lines = before.chunks(WORDS).zip(after.chunks(WORDS)).enumerate();
-        lines.filter(|(_, (before, after))| before != after).map(|(line, _)| line).collect::<Vec<_>>()
+        lines
+            .filter(|(_, (before, after))| before != after)
+            .map(|(line, _)| line)
+            .collect::<Vec<_>>()
     };
     let (mut garbage, mut undisturbed) = (0x9e37_79b9_u32, 0);
     for round in 0..3 * ENTRIES {
-        for (place, word) in queue.memory().iter().enumerate().filter(|(place, _)| place % WORDS != 0) {
-            garbage = garbage.wrapping_mul(1_664_525).wrapping_add(1_013_904_223 ^ place as u32);
+        for (place, word) in queue
+            .memory()
+            .iter()
+            .enumerate()
+            .filter(|(place, _)| place % WORDS != 0)
+        {
+            garbage = garbage
+                .wrapping_mul(1_664_525)
+                .wrapping_add(1_013_904_223 ^ place as u32);
             word.store(garbage, Relaxed);
         }
         let before = look(&queue);
@@ -225,16 +293,27 @@ fn lines() -> Result<(), String> {
         let sent = look(&queue);
         thread::sleep(Duration::from_millis(2));
         let answered = look(&queue);
-        check(queue.receive().is_some(), || format!("no reply in round {round}"))?;
-        let seen = [changed(&before, &sent), changed(&sent, &answered), changed(&answered, &look(&queue))];
+        check(queue.receive().is_some(), || {
+            format!("no reply in round {round}")
+        })?;
+        let seen = [
+            changed(&before, &sent),
+            changed(&sent, &answered),
+            changed(&answered, &look(&queue)),
+        ];
         let (hint, reply) = (1 + round % ENTRIES, 1 + ENTRIES + round % ENTRIES);
         // A tick may come before the sleep.
         let [said, heard, read] = &seen;
         let both: BTreeSet<_> = said.iter().chain(heard).copied().collect();
-        check(both == BTreeSet::from([hint, reply]) && *read == [reply], || format!("round {round}: {seen:?}"))?;
+        check(
+            both == BTreeSet::from([hint, reply]) && *read == [reply],
+            || format!("round {round}: {seen:?}"),
+        )?;
         undisturbed += usize::from(*said == [hint] && *heard == [hint, reply]);
     }
-    check(undisturbed > ENTRIES, || format!("only {undisturbed} rounds were undisturbed"))?;
+    check(undisturbed > ENTRIES, || {
+        format!("only {undisturbed} rounds were undisturbed")
+    })?;
     is_well("echo")
 }
 
@@ -244,7 +323,10 @@ fn full() -> Result<(), String> {
     let before = heard(&mut queue, 0)?;
     let (mut sent, mut was_full) = (0, 0);
     while sent < 20_000 {
-        match queue.send(&Hint::Ping { number: sent, times: 0 }) {
+        match queue.send(&Hint::Ping {
+            number: sent,
+            times: 0,
+        }) {
             Ok(()) => sent += 1,
             Err(NotSent::Full) => {
                 was_full += 1;
@@ -255,7 +337,10 @@ fn full() -> Result<(), String> {
     }
     let after = heard(&mut queue, 1)?;
     check(was_full > 0 && after == before + sent + 1, || {
-        format!("{was_full} times full; of {sent} hints {} were heard", after - before - 1)
+        format!(
+            "{was_full} times full; of {sent} hints {} were heard",
+            after - before - 1
+        )
     })?;
     is_well("echo")
 }
@@ -265,7 +350,10 @@ fn full() -> Result<(), String> {
 pub struct Wild(pub Raw);
 
 impl Message for Wild {
-    const TYPE: Type = Type { layout: 0, ..Hint::TYPE };
+    const TYPE: Type = Type {
+        layout: 0,
+        ..Hint::TYPE
+    };
     const THREADS: usize = 1;
 
     fn encode(&self) -> Raw {
@@ -281,25 +369,55 @@ fn refused() -> Result<(), String> {
     use baton_hints::Answer;
     load()?;
     let mut queue = Queue::<Wild, Reply>::open("echo", 16).map_err(|e| e.to_string())?;
-    let raw = |tag, thread, word| Wild(Raw { tag, thread, words: [word, 0, 0, 0, 0, 0] });
+    let raw = |tag, thread, word| {
+        Wild(Raw {
+            tag,
+            thread,
+            words: [word, 0, 0, 0, 0, 0],
+        })
+    };
     let me = gettid().as_raw_nonzero().get() as u32;
     let expect = |what: &str, hint: Wild, expected: Result<(), NotSent>| {
         let got = queue.send_now(&hint);
         check(got == expected, || format!("{what}: {got:?}"))
     };
-    expect("a tag that there is not", raw(77, 0, 0), Err(NotSent::Refused(Answer::Malformed)))?;
-    expect("a truth that is neither", raw(2, me, 2), Err(NotSent::Refused(Answer::Malformed)))?;
-    expect("no thread where one is needed", raw(2, 0, 1), Err(NotSent::Refused(Answer::Malformed)))?;
-    expect("another process's thread", raw(2, 1, 1), Err(NotSent::Refused(Answer::Thread)))?;
-    expect("a thread that there is not", raw(2, 4_000_000, 1), Err(NotSent::Refused(Answer::Thread)))?;
+    expect(
+        "a tag that there is not",
+        raw(77, 0, 0),
+        Err(NotSent::Refused(Answer::Malformed)),
+    )?;
+    expect(
+        "a truth that is neither",
+        raw(2, me, 2),
+        Err(NotSent::Refused(Answer::Malformed)),
+    )?;
+    expect(
+        "no thread where one is needed",
+        raw(2, 0, 1),
+        Err(NotSent::Refused(Answer::Malformed)),
+    )?;
+    expect(
+        "another process's thread",
+        raw(2, 1, 1),
+        Err(NotSent::Refused(Answer::Thread)),
+    )?;
+    expect(
+        "a thread that there is not",
+        raw(2, 4_000_000, 1),
+        Err(NotSent::Refused(Answer::Thread)),
+    )?;
     expect("my own", raw(2, me, 1), Ok(()))?;
-    check(matches!(queue.receive(), Some(Reply::Noted { .. })), || "my own thread was not noted".into())?;
+    check(matches!(queue.receive(), Some(Reply::Noted { .. })), || {
+        "my own thread was not noted".into()
+    })?;
     let before = queue.refused();
     for _ in 0..5 {
         queue.send(&raw(77, 0, 0)).map_err(|e| e.to_string())?;
     }
     thread::sleep(Duration::from_millis(5));
-    check(queue.refused() == before + 5, || format!("{} are refused, not 5", queue.refused() - before))?;
+    check(queue.refused() == before + 5, || {
+        format!("{} are refused, not 5", queue.refused() - before)
+    })?;
     drop(queue);
     let (to, from) = mpsc::channel();
     let (stop, stopped) = mpsc::channel::<()>();
@@ -309,8 +427,13 @@ fn refused() -> Result<(), String> {
     });
     let other_id = from.recv().map_err(|e| e.to_string())?;
     let queue = open()?;
-    let said = queue.send_now(&Hint::First { thread: Thread::of_id(other_id), yes: true });
-    check(said == Ok(()), || format!("another thread of mine is refused: {said:?}"))?;
+    let said = queue.send_now(&Hint::First {
+        thread: Thread::of_id(other_id),
+        yes: true,
+    });
+    check(said == Ok(()), || {
+        format!("another thread of mine is refused: {said:?}")
+    })?;
     drop(stop);
     let _ = other.join();
     is_well("echo")
@@ -319,8 +442,15 @@ fn refused() -> Result<(), String> {
 fn unread() -> Result<(), String> {
     load()?;
     let mut queue = open()?;
-    queue.send_now(&Hint::Ping { number: 1, times: 20 }).map_err(|e| e.to_string())?;
-    check(queue.lost() == 4, || format!("{} replies are lost, not 4", queue.lost()))?;
+    queue
+        .send_now(&Hint::Ping {
+            number: 1,
+            times: 20,
+        })
+        .map_err(|e| e.to_string())?;
+    check(queue.lost() == 4, || {
+        format!("{} replies are lost, not 4", queue.lost())
+    })?;
     let read = std::iter::from_fn(|| queue.receive()).count();
     check(read == 16, || format!("{read} replies can be read, not 16"))?;
     heard(&mut queue, 2).map(|_| ())
@@ -336,29 +466,46 @@ fn mistakes() -> Result<(), String> {
     refused(Queue::open("nobody", 16), "no policy of that name")?;
     refused(Queue::open("echo", 17), "no power of two")?;
     refused(Queue::open("echo", 8192), "too large")?;
-    let swapped = Queue::<Reply, Hint>::open("echo", 16).map(|_| ()).map_err(|e| e.to_string());
-    check(swapped.as_ref().is_err_and(|why| why.contains("another type")), || format!("swapped types: {swapped:?}"))?;
+    let swapped = Queue::<Reply, Hint>::open("echo", 16)
+        .map(|_| ())
+        .map_err(|e| e.to_string());
+    check(
+        swapped
+            .as_ref()
+            .is_err_and(|why| why.contains("another type")),
+        || format!("swapped types: {swapped:?}"),
+    )?;
     let queue = open()?;
     refused(Queue::open("echo", 16), "a queue already")?;
     drop(queue);
     open()?;
     baton(&["load", "fifo"])?;
-    refused(Queue::open("fifo", 16), "no policy of that name runs and takes hints")?;
+    refused(
+        Queue::open("fifo", 16),
+        "no policy of that name runs and takes hints",
+    )?;
     is_well("echo")
 }
 
-/// Says what becomes of a hint that names this thread, or another process's; by its id as this process sees it.
+/// Says what becomes of a hint that names this thread, or another process's; by its id as this
+/// process sees it.
 fn name(other: Option<u32>) -> Result<(), String> {
     let mut queue = open()?;
     let id = other.unwrap_or_else(|| gettid().as_raw_nonzero().get() as u32);
-    let said = queue.send_now(&Hint::First { thread: Thread::of_id(id), yes: true });
+    let said = queue.send_now(&Hint::First {
+        thread: Thread::of_id(id),
+        yes: true,
+    });
     println!("{said:?} {:?}", queue.receive());
     Ok(())
 }
 
-/// Holds a queue until its input ends, and says why it was closed. With `another`, one of another thread, too.
+/// Holds a queue until its input ends, and says why it was closed. With `another`, one of another
+/// thread, too.
 fn hold(queue: Echo, another: bool) {
-    let second = another.then(|| thread::spawn(|| open().err()).join().ok().flatten()).flatten();
+    let second = another
+        .then(|| thread::spawn(|| open().err()).join().ok().flatten())
+        .flatten();
     println!("open {}", second.unwrap_or_default());
     let mut queue = queue;
     let _ = queue.wait(Duration::from_secs(60));
@@ -381,7 +528,9 @@ fn flood() -> Result<(), String> {
             })
         })
         .collect();
-    threads.into_iter().try_for_each(|thread| thread.join().map_err(|_| "a thread panicked".to_owned())?)
+    threads
+        .into_iter()
+        .try_for_each(|thread| thread.join().map_err(|_| "a thread panicked".to_owned())?)
 }
 
 fn killed() -> Result<(), String> {
@@ -393,7 +542,9 @@ fn killed() -> Result<(), String> {
         let ended = child.try_wait().map_err(|e| e.to_string())?;
         child.kill().map_err(|e| e.to_string())?;
         child.wait().map_err(|e| e.to_string())?;
-        check(ended.is_none(), || format!("the client ended by itself: {ended:?}"))?;
+        check(ended.is_none(), || {
+            format!("the client ended by itself: {ended:?}")
+        })?;
     }
     load.end()?;
     let mut queue = open()?;
@@ -405,7 +556,8 @@ fn killed() -> Result<(), String> {
 fn together() -> Result<(), String> {
     const ROUNDS: usize = 40;
     baton(&["load", "locality", "--all"])?;
-    let mut queue = Queue::<locality::Hint, locality::Reply>::open("locality", 16).map_err(|e| e.to_string())?;
+    let mut queue = Queue::<locality::Hint, locality::Reply>::open("locality", 16)
+        .map_err(|e| e.to_string())?;
     let (said, ids) = mpsc::channel();
     let start = Arc::new(AtomicBool::new(false));
     let (mut homes, mut threads) = (Vec::new(), Vec::new());
@@ -424,8 +576,15 @@ fn together() -> Result<(), String> {
             (0..ROUNDS).map(round).collect::<Vec<_>>()
         }));
         let id = ids.recv().map_err(|e| e.to_string())?;
-        queue.send_now(&locality::Hint::Group { thread: Thread::of_id(id), group }).map_err(|e| e.to_string())?;
-        let Some(locality::Reply::Home { cpu }) = queue.receive() else { return Err("no reply".into()) };
+        queue
+            .send_now(&locality::Hint::Group {
+                thread: Thread::of_id(id),
+                group,
+            })
+            .map_err(|e| e.to_string())?;
+        let Some(locality::Reply::Home { cpu }) = queue.receive() else {
+            return Err("no reply".into());
+        };
         homes.push(cpu);
     }
     start.store(true, Relaxed);
@@ -434,7 +593,9 @@ fn together() -> Result<(), String> {
         let cpus = thread.join().map_err(|_| "a thread panicked".to_owned())?;
         // It may be crowded there for a moment.
         let at_home = cpus.iter().filter(|&&cpu| cpu == home).count();
-        check(at_home * 10 >= ROUNDS * 9, || format!("a thread whose home is {home} was on {cpus:?}"))?;
+        check(at_home * 10 >= ROUNDS * 9, || {
+            format!("a thread whose home is {home} was on {cpus:?}")
+        })?;
     }
     is_well("locality")
 }
@@ -464,7 +625,11 @@ fn in_language(program: &str, arguments: &[&str]) -> Result<(), String> {
 fn recorded() -> Result<(), String> {
     const FILE: &str = "/tmp/hints";
     load()?;
-    let recorder = thread::spawn(|| baton(&["record", "-p", "echo", "-o", FILE, "--for", "1500ms", "--json"]));
+    let recorder = thread::spawn(|| {
+        baton(&[
+            "record", "-p", "echo", "-o", FILE, "--for", "1500ms", "--json",
+        ])
+    });
     thread::sleep(Duration::from_millis(700));
     let mut queue = open()?;
     for number in 0..100 {
@@ -472,11 +637,15 @@ fn recorded() -> Result<(), String> {
         let reply = queue.wait(A_WHILE).map_err(|e| e.to_string())?;
         check(reply.is_some(), || format!("no reply to {number}"))?;
     }
-    let summary = recorder.join().map_err(|_| "a thread panicked".to_owned())??;
+    let summary = recorder
+        .join()
+        .map_err(|_| "a thread panicked".to_owned())??;
     let summary = serde_json::from_str(&summary).map_err(|e| format!("{e}: {summary}"))?;
     let recording = record::is_whole(FILE, &summary)?;
     let (hints, replies) = said(&recording);
-    check(hints >= 100 && hints == replies, || format!("{hints} hints and {replies} replies are recorded, of 100"))
+    check(hints >= 100 && hints == replies, || {
+        format!("{hints} hints and {replies} replies are recorded, of 100")
+    })
 }
 
 /// Hints and replies of a recording.
@@ -484,5 +653,8 @@ pub fn said(recording: &Recording) -> (usize, usize) {
     let items = || recording.streams.iter().flat_map(|stream| stream.items());
     let is_hint = |item: &Item| matches!(item, Item::Event(Event::Call(call)) if matches!(call.about, About::Hint(..)));
     let is_reply = |item: &Item| matches!(item, Item::Event(Event::Reply { .. }));
-    (items().filter(is_hint).count(), items().filter(is_reply).count())
+    (
+        items().filter(is_hint).count(),
+        items().filter(is_reply).count(),
+    )
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Hostile clients of hint queues: garbage in what is mapped, hints that are valid and mean harm, and processes that are killed, fork, or run
-//! another program meanwhile.
+//! Hostile clients of hint queues: garbage in what is mapped, hints that are valid and mean harm,
+//! and processes that are killed, fork, or run another program meanwhile.
 
 use crate::{
     hints::{self, heard, ping, start, this_thread, Echo, Wild, A_WHILE},
@@ -30,7 +30,8 @@ const ATTACKERS: u32 = 3;
 const ENTRIES: usize = 16;
 /// Words of a cache line: of an entry, and of the head.
 const LINE: usize = 16;
-/// The word of the head where the host counts what it refused. It is left alone, as it is the proof that hints reach the host.
+/// The word of the head where the host counts what it refused. It is left alone, as it is the proof
+/// that hints reach the host.
 const REFUSED: usize = 2;
 
 /// Xorshift.
@@ -68,16 +69,23 @@ type Over<'a> = &'a (dyn Fn() -> bool + Sync);
 /// What an ordinary client does.
 type Ordinary = fn() -> Result<(), String>;
 
-/// Attacks the policies, one after the other, for so many seconds in all, with load beside it. An ordinary client works after that.
+/// Attacks the policies, one after the other, for so many seconds in all, with load beside it. An
+/// ordinary client works after that.
 pub fn hostile(seconds: u64) -> Result<(), String> {
-    let policies: [(_, _, Ordinary); 3] =
-        [("echo", 3, ordinary_of_echo), ("arbiter", 1, ordinary_of_arbiter), ("locality", 1, ordinary_of_locality)];
+    let policies: [(_, _, Ordinary); 3] = [
+        ("echo", 3, ordinary_of_echo),
+        ("arbiter", 1, ordinary_of_arbiter),
+        ("locality", 1, ordinary_of_locality),
+    ];
     for (policy, fifths, ordinary) in policies {
         unload_everything()?;
         baton(&["load", policy, "--all"])?;
-        under_attack(policy, Duration::from_secs(seconds) * fifths / 5).map_err(|why| format!("{policy}: {why}"))?;
+        under_attack(policy, Duration::from_secs(seconds) * fifths / 5)
+            .map_err(|why| format!("{policy}: {why}"))?;
         // By a thread that has said nothing yet.
-        let said = thread::spawn(ordinary).join().map_err(|_| "a thread panicked".to_owned())?;
+        let said = thread::spawn(ordinary)
+            .join()
+            .map_err(|_| "a thread panicked".to_owned())?;
         said.map_err(|why| format!("{policy}, later: {why}"))?;
         is_well(policy)?;
     }
@@ -95,11 +103,14 @@ fn under_attack(policy: &'static str, time: Duration) -> Result<(), String> {
                 while_not(over, || killed(policy, &mut chance))
             }),
         ];
-        threads.extend((1..=ATTACKERS).map(|seed| scope.spawn(move || attack(policy, seed, counts, over))));
+        threads.extend(
+            (1..=ATTACKERS).map(|seed| scope.spawn(move || attack(policy, seed, counts, over))),
+        );
         let watched = watch(policy, time, counts);
         stop.store(true, Relaxed);
-        let ended =
-            threads.into_iter().try_for_each(|thread| thread.join().map_err(|_| "a thread panicked".to_owned())?);
+        let ended = threads
+            .into_iter()
+            .try_for_each(|thread| thread.join().map_err(|_| "a thread panicked".to_owned())?);
         ended.and(watched)
     })
 }
@@ -111,13 +122,21 @@ fn while_not(over: Over, mut work: impl FnMut() -> Result<(), String>) -> Result
     Ok(())
 }
 
-/// In each part of the time attacks reach the host, and the policy: hints are refused, or answered, and others taken.
+/// In each part of the time attacks reach the host, and the policy: hints are refused, or answered,
+/// and others taken.
 fn watch(policy: &str, time: Duration, counts: &Counts) -> Result<(), String> {
-    let mut queue = if policy == "echo" { Some(hints::open()?) } else { None };
+    let mut queue = if policy == "echo" {
+        Some(hints::open()?)
+    } else {
+        None
+    };
     let mut reached = |part: u32| {
         let called = counts.called.load(Relaxed);
-        // What echo has heard it got from rings, but for one that each attacker sends in the end, and this.
-        let taken = queue.as_mut().map_or(Ok(called), |queue| heard(queue, part.into()))?;
+        // What echo has heard it got from rings, but for one that each attacker sends in the end,
+        // and this.
+        let taken = queue
+            .as_mut()
+            .map_or(Ok(called), |queue| heard(queue, part.into()))?;
         Ok::<_, String>([taken, counts.answered.load(Relaxed)])
     };
     let parts = (time.as_secs() as u32).clamp(1, 10);
@@ -125,10 +144,14 @@ fn watch(policy: &str, time: Duration, counts: &Counts) -> Result<(), String> {
     for part in 1..=parts {
         thread::sleep(time / parts);
         let now = reached(part)?;
-        let grew = now.iter().zip(before).all(|(now, before)| *now > before + 2 * u64::from(ATTACKERS));
+        let grew = now
+            .iter()
+            .zip(before)
+            .all(|(now, before)| *now > before + 2 * u64::from(ATTACKERS));
         check(grew, || {
             format!(
-                "in part {part} of {parts} attacks do not reach the host: taken and answered {before:?}, then {now:?}"
+                "in part {part} of {parts} attacks do not reach the host: taken and answered \
+                 {before:?}, then {now:?}"
             )
         })?;
         before = now;
@@ -144,18 +167,24 @@ fn attack(policy: &str, seed: u32, counts: &Counts, over: Over) -> Result<(), St
         thread::scope(|scope| {
             let attacker = scope.spawn(|| match policy {
                 "arbiter" => disturb::<_, arbiter::Reply>(policy, of_arbiter, chance, counts, over),
-                "locality" => disturb::<_, locality::Reply>(policy, of_locality, chance, counts, over),
+                "locality" => {
+                    disturb::<_, locality::Reply>(policy, of_locality, chance, counts, over)
+                }
                 _ => garbage(chance, counts, over),
             });
-            attacker.join().map_err(|_| "a thread panicked".to_owned())?
+            attacker
+                .join()
+                .map_err(|_| "a thread panicked".to_owned())?
         })?;
     }
     Ok(())
 }
 
-/// Writes whatever into a queue while the policy reads it and writes there, from the queue's thread and another.
+/// Writes whatever into a queue while the policy reads it and writes there, from the queue's thread
+/// and another.
 fn garbage(mut chance: Chance, counts: &Counts, over: Over) -> Result<(), String> {
-    let mut queue = Queue::<Wild, Reply>::open("echo", ENTRIES as u32).map_err(|e| e.to_string())?;
+    let mut queue =
+        Queue::<Wild, Reply>::open("echo", ENTRIES as u32).map_err(|e| e.to_string())?;
     let (mut refused, place, done) = (0, &AtomicU32::new(0), AtomicBool::new(false));
     thread::scope(|scope| {
         let (memory, done, mut other) = (queue.memory(), &done, Chance::of(chance.next()));
@@ -171,13 +200,23 @@ fn garbage(mut chance: Chance, counts: &Counts, over: Over) -> Result<(), String
                 0 => thread::sleep(Duration::from_micros(100)),
                 1 => thread::yield_now(),
                 _ => {
-                    let (tag, thread) = (chance.next() % 4, if chance.below(2) == 0 { 0 } else { chance.next() % 400 });
-                    let words = std::array::from_fn(|_| u64::from(chance.next()) << chance.below(33));
+                    let (tag, thread) = (
+                        chance.next() % 4,
+                        if chance.below(2) == 0 {
+                            0
+                        } else {
+                            chance.next() % 400
+                        },
+                    );
+                    let words =
+                        std::array::from_fn(|_| u64::from(chance.next()) << chance.below(33));
                     let _ = queue.send_now(&Wild(Raw { tag, thread, words }));
                 }
             }
             let before = std::mem::replace(&mut refused, queue.refused());
-            counts.answered.fetch_add(u64::from(refused - before), Relaxed);
+            counts
+                .answered
+                .fetch_add(u64::from(refused - before), Relaxed);
             if over() {
                 break;
             }
@@ -188,26 +227,37 @@ fn garbage(mut chance: Chance, counts: &Counts, over: Over) -> Result<(), String
     // Its rings are in disorder; a call is heard all the same.
     if over() {
         let said = queue.send_now(&Wild(ping(1).encode()));
-        check(said == Ok(()), || format!("a right hint after all that: {said:?}"))?;
+        check(said == Ok(()), || {
+            format!("a right hint after all that: {said:?}")
+        })?;
     }
     Ok(())
 }
 
-/// Writes one thing that the host may stumble over. `place` is where the host seems to be in the ring of hints: it believes but one sequence
-/// there, and goes on when it has found that. So sequences are written near it, and near what stands in others.
+/// Writes one thing that the host may stumble over. `place` is where the host seems to be in the
+/// ring of hints: it believes but one sequence there, and goes on when it has found that. So
+/// sequences are written near it, and near what stands in others.
 fn scribble(memory: &[AtomicU32], place: &AtomicU32, chance: &mut Chance) {
     let line = chance.below(1 + 2 * ENTRIES) * LINE;
     let sequence = &memory[line];
     match chance.below(16) {
         0..4 if line > 0 => {
             let Raw { tag, thread, words } = ping(chance.next().into()).encode();
-            let halves = words.iter().flat_map(|word| [*word as u32, (*word >> 32) as u32]);
+            let halves = words
+                .iter()
+                .flat_map(|word| [*word as u32, (*word >> 32) as u32]);
             let all = [tag, thread, 0].into_iter().chain(halves);
-            memory[line + 1..].iter().zip(all).for_each(|(place, word)| place.store(word, Relaxed));
+            memory[line + 1..]
+                .iter()
+                .zip(all)
+                .for_each(|(place, word)| place.store(word, Relaxed));
         }
         4..8 => {
             let at = place.load(Relaxed);
-            let (sequence, believed) = (&memory[(1 + at as usize % ENTRIES) * LINE], at / ENTRIES as u32 * 2 + 1);
+            let (sequence, believed) = (
+                &memory[(1 + at as usize % ENTRIES) * LINE],
+                at / ENTRIES as u32 * 2 + 1,
+            );
             if sequence.load(SeqCst) == believed + 1 {
                 place.store(at + 1, Relaxed);
             } else {
@@ -217,7 +267,10 @@ fn scribble(memory: &[AtomicU32], place: &AtomicU32, chance: &mut Chance) {
             }
         }
         8..12 if line > 0 => {
-            let near = sequence.load(Relaxed).wrapping_add(chance.next() % 5).wrapping_sub(2);
+            let near = sequence
+                .load(Relaxed)
+                .wrapping_add(chance.next() % 5)
+                .wrapping_sub(2);
             sequence.store(near, SeqCst);
         }
         12 => {
@@ -278,18 +331,26 @@ fn either(chance: &mut Chance) -> Thread {
 
 fn of_arbiter(chance: &mut Chance) -> arbiter::Hint {
     match chance.below(4) {
-        0 => arbiter::Hint::Join { leader: either(chance) },
+        0 => arbiter::Hint::Join {
+            leader: either(chance),
+        },
         1 => arbiter::Hint::Park {},
         _ => {
             let cores = [0, 1, 2, 64, u32::MAX][chance.below(5)];
-            arbiter::Hint::Request { level: chance.below(arbiter::LEVELS + 1) as u8, cores }
+            arbiter::Hint::Request {
+                level: chance.below(arbiter::LEVELS + 1) as u8,
+                cores,
+            }
         }
     }
 }
 
 /// Of more groups than there can be.
 fn of_locality(chance: &mut Chance) -> locality::Hint {
-    locality::Hint::Group { thread: either(chance), group: chance.next() % 1_000 }
+    locality::Hint::Group {
+        thread: either(chance),
+        group: chance.next() % 1_000,
+    }
 }
 
 /// A process that attacks until it is killed.
@@ -300,8 +361,13 @@ fn killed(policy: &str, chance: &mut Chance) -> Result<(), String> {
     child.kill().map_err(|e| e.to_string())?;
     child.wait().map_err(|e| e.to_string())?;
     let mut said = String::new();
-    let _ = child.stdout.take().map(|mut stdout| stdout.read_to_string(&mut said));
-    check(ended.is_none(), || format!("an attacker ended by itself: {ended:?}, {said}"))
+    let _ = child
+        .stdout
+        .take()
+        .map(|mut stdout| stdout.read_to_string(&mut said));
+    check(ended.is_none(), || {
+        format!("an attacker ended by itself: {ended:?}, {said}")
+    })
 }
 
 /// That process: it forks, and becomes itself again in the middle of an attack.
@@ -318,13 +384,24 @@ pub fn without_end(policy: &str) -> Result<(), String> {
                 process::exit(1);
             });
         }
-        while_not(&|| false, || Command::new("sh").args(["-c", ":"]).status().map(drop).map_err(|e| e.to_string()))
+        while_not(&|| false, || {
+            Command::new("sh")
+                .args(["-c", ":"])
+                .status()
+                .map(drop)
+                .map_err(|e| e.to_string())
+        })
     })
 }
 
 /// Does not come back, if all is well.
 fn exec(policy: &str) -> bool {
-    println!("{}", Command::new("/usr/bin/baton-booted").args(["--hints", "hostile", policy]).exec());
+    println!(
+        "{}",
+        Command::new("/usr/bin/baton-booted")
+            .args(["--hints", "hostile", policy])
+            .exec()
+    );
     true
 }
 
@@ -334,17 +411,35 @@ fn ordinary_of_echo() -> Result<(), String> {
 }
 
 fn ordinary_of_arbiter() -> Result<(), String> {
-    let mut queue = Queue::<arbiter::Hint, arbiter::Reply>::open("arbiter", 16).map_err(|e| e.to_string())?;
-    for hint in [arbiter::Hint::Join { leader: this_thread() }, arbiter::Hint::Request { level: 0, cores: 1 }] {
+    let mut queue =
+        Queue::<arbiter::Hint, arbiter::Reply>::open("arbiter", 16).map_err(|e| e.to_string())?;
+    for hint in [
+        arbiter::Hint::Join {
+            leader: this_thread(),
+        },
+        arbiter::Hint::Request { level: 0, cores: 1 },
+    ] {
         queue.send_now(&hint).map_err(|e| e.to_string())?;
     }
     let reply = queue.wait(A_WHILE).map_err(|e| e.to_string())?;
-    check(matches!(reply, Some(arbiter::Reply::Granted { .. })), || format!("who asks for a core is told {reply:?}"))
+    check(
+        matches!(reply, Some(arbiter::Reply::Granted { .. })),
+        || format!("who asks for a core is told {reply:?}"),
+    )
 }
 
 fn ordinary_of_locality() -> Result<(), String> {
-    let mut queue = Queue::<locality::Hint, locality::Reply>::open("locality", 16).map_err(|e| e.to_string())?;
-    queue.send_now(&locality::Hint::Group { thread: this_thread(), group: 1 }).map_err(|e| e.to_string())?;
+    let mut queue = Queue::<locality::Hint, locality::Reply>::open("locality", 16)
+        .map_err(|e| e.to_string())?;
+    queue
+        .send_now(&locality::Hint::Group {
+            thread: this_thread(),
+            group: 1,
+        })
+        .map_err(|e| e.to_string())?;
     let reply = queue.receive();
-    check(matches!(reply, Some(locality::Reply::Home { cpu: 0.. })), || format!("who is of a group is told {reply:?}"))
+    check(
+        matches!(reply, Some(locality::Reply::Home { cpu: 0.. })),
+        || format!("who is of a group is told {reply:?}"),
+    )
 }

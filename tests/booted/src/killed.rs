@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Commands that are killed before each of their steps: the machine goes on, and the same command, or another, completes it.
+//! Commands that are killed before each of their steps: the machine goes on, and the same command,
+//! or another, completes it.
 
 use crate::{
     tool::{baton, check, hackbench, is_well, must, run, status, two_modules, unload_everything},
@@ -23,20 +24,27 @@ pub fn cases() -> Vec<Case> {
 const CALLS: &str = "ioctl,init_module,finit_module,delete_module";
 const TRACE: &str = "/tmp/steps";
 
-/// A step is a system call of [`CALLS`] that is not the same as the one before it: its name, and the how manieth of that name it is.
+/// A step is a system call of [`CALLS`] that is not the same as the one before it: its name, and
+/// the how manieth of that name it is.
 type Step = (String, usize);
 
 /// Runs the command, and gives its steps.
 fn steps(command: &[&str]) -> Result<Vec<Step>, String> {
     let trace = format!("trace={CALLS}");
-    must("strace", &[&["-qq", "-o", TRACE, "-e", &trace, "baton"], command].concat())?;
+    must(
+        "strace",
+        &[&["-qq", "-o", TRACE, "-e", &trace, "baton"], command].concat(),
+    )?;
     let text = fs::read_to_string(TRACE).map_err(|e| format!("{TRACE}: {e}"))?;
     let (mut counts, mut before, mut steps) = (HashMap::<&str, usize>::new(), "", Vec::new());
     for line in text.lines() {
-        let Some((name, _)) = line.split_once('(') else { continue };
+        let Some((name, _)) = line.split_once('(') else {
+            continue;
+        };
         let count = counts.entry(name).or_default();
         *count += 1;
-        // `ioctl(3, _IOC(_IOC_READ|_IOC_WRITE, 0xb7, 0x2, 0x1c8), 0x7ffd...) = 0`: all but the address.
+        // `ioctl(3, _IOC(_IOC_READ|_IOC_WRITE, 0xb7, 0x2, 0x1c8), 0x7ffd...) = 0`: all but the
+        // address.
         let what = line.rsplit_once(", ").map_or(line, |(what, _)| what);
         if name != "ioctl" || what != before {
             steps.push((name.to_owned(), *count));
@@ -51,11 +59,24 @@ fn steps(command: &[&str]) -> Result<Vec<Step>, String> {
 
 /// Has the command killed before that step, if it comes to it.
 fn kill_before((name, which): &Step, command: &[&str]) -> Result<(), String> {
-    let (trace, inject) = (format!("trace={name}"), format!("inject={name}:signal=KILL:when={which}"));
-    let ran = run("strace", &[&["-qq", "-o", TRACE, "-e", &trace, "-e", &inject, "baton"], command].concat())?;
+    let (trace, inject) = (
+        format!("trace={name}"),
+        format!("inject={name}:signal=KILL:when={which}"),
+    );
+    let ran = run(
+        "strace",
+        &[
+            &["-qq", "-o", TRACE, "-e", &trace, "-e", &inject, "baton"],
+            command,
+        ]
+        .concat(),
+    )?;
     match ran.code {
         None | Some(0) => Ok(()),
-        Some(code) => Err(format!("{command:?} ended with {code} before it was killed: {}", ran.text)),
+        Some(code) => Err(format!(
+            "{command:?} ended with {code} before it was killed: {}",
+            ran.text
+        )),
     }
 }
 
@@ -74,10 +95,20 @@ fn load() -> Result<(), String> {
 /// Core and shim, and all policies with their states.
 fn loaded() -> Result<Value, String> {
     let status = status()?;
-    let policies = status["policies"].as_array().ok_or("the status has no policies")?;
-    let policies: Vec<_> = policies.iter().map(|policy| json!([policy["name"], policy["state"]])).collect();
+    let policies = status["policies"]
+        .as_array()
+        .ok_or("the status has no policies")?;
+    let policies: Vec<_> = policies
+        .iter()
+        .map(|policy| json!([policy["name"], policy["state"]]))
+        .collect();
     let core = &status["core"];
-    Ok(json!([core["attached"], core["all"], core["default_policy"], policies]))
+    Ok(json!([
+        core["attached"],
+        core["all"],
+        core["default_policy"],
+        policies
+    ]))
 }
 
 /// Every request to the kernel's side, the module, and the last calls of the shim's, with which it
@@ -89,25 +120,49 @@ fn failed_load() -> Result<(), String> {
     begin()?;
     let mut places = steps(&command)?;
     begin()?;
-    must("strace", &[&["-qq", "-o", TRACE, "-e", "trace=bpf", "baton"], &command[..]].concat())?;
-    let calls = fs::read_to_string(TRACE).map_err(|e| format!("{TRACE}: {e}"))?.lines().count();
+    must(
+        "strace",
+        &[
+            &["-qq", "-o", TRACE, "-e", "trace=bpf", "baton"],
+            &command[..],
+        ]
+        .concat(),
+    )?;
+    let calls = fs::read_to_string(TRACE)
+        .map_err(|e| format!("{TRACE}: {e}"))?
+        .lines()
+        .count();
     places.extend((calls.saturating_sub(BPF) + 1..=calls).map(|which| ("bpf".into(), which)));
     begin()?;
     let before = loaded()?;
     let mut failures = 0;
     for (name, which) in places {
-        let (trace, inject) = (format!("trace={name}"), format!("inject={name}:error=EIO:when={which}"));
-        let ran = run("strace", &[&["-qq", "-o", TRACE, "-e", &trace, "-e", &inject, "baton"], &command[..]].concat())?;
+        let (trace, inject) = (
+            format!("trace={name}"),
+            format!("inject={name}:error=EIO:when={which}"),
+        );
+        let ran = run(
+            "strace",
+            &[
+                &["-qq", "-o", TRACE, "-e", &trace, "-e", &inject, "baton"],
+                &command[..],
+            ]
+            .concat(),
+        )?;
         if ran.code == Some(0) {
             begin()?;
             continue;
         }
         failures += 1;
         let after = loaded()?;
-        check(after == before, || format!("{name} {which}: {before} became {after}: {}", ran.text))?;
+        check(after == before, || {
+            format!("{name} {which}: {before} became {after}: {}", ran.text)
+        })?;
         is_well("fifo")?;
     }
-    check(failures > BPF / 2, || format!("only {failures} loads failed"))
+    check(failures > BPF / 2, || {
+        format!("only {failures} loads failed")
+    })
 }
 
 fn upgrade() -> Result<(), String> {

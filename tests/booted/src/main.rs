@@ -2,17 +2,20 @@
 //! The tests that run inside a booted kernel, as root, by way of the tool that a user has: `baton`.
 //!
 //! `baton-booted [--repeat N] [--part I/N] [WORD]`: all cases, or those of the group WORD
-//! (containment, life, conformance, upgrade, record, hints,
-//! several, cores, configuration, systemd), or whose name has WORD in it, each N times in a row; of these, those for a machine like this. Every case begins and ends
-//! with nothing loaded, and fails when the machine does not go on scheduling or something stays behind. The kernel's log is judged
-//! by the one that boots the guest (crate baton-vm). `--part 2/3` deals them to three guests, and
-//! runs those of the second.
+//! (containment, life, conformance, upgrade, record, hints, several, cores, configuration,
+//! systemd), or whose name has WORD in it, each N times in a row; of these, those for a machine
+//! like this. Every case begins and ends with nothing loaded, and fails when the machine does not
+//! go on scheduling or something stays behind. The kernel's log is judged by the one that boots the
+//! guest (crate baton-vm). `--part 2/3` deals them to three guests, and runs those of the second.
 //!
 //! `baton-booted --hostile SECONDS`: only the hostile clients of hint queues, so long.
 
 macro_rules! case {
     ($name:literal, $run:expr) => {
-        Case { name: $name, run: || $run }
+        Case {
+            name: $name,
+            run: || $run,
+        }
     };
 }
 
@@ -64,14 +67,21 @@ fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
         if arg == "--act" {
-            return told(conformance::act(args.next().and_then(|n| n.parse().ok()).unwrap_or(usize::MAX)));
+            return told(conformance::act(
+                args.next()
+                    .and_then(|n| n.parse().ok())
+                    .unwrap_or(usize::MAX),
+            ));
         }
         if arg == "--hostile" {
             let Some(seconds) = args.next().and_then(|n| n.parse().ok()) else {
                 return told(Err("--hostile SECONDS".into()));
             };
             let result = one(|| hostile::hostile(seconds));
-            println!("hostile clients, {seconds} s: {}", if result.is_ok() { "ok" } else { "FAILED" });
+            println!(
+                "hostile clients, {seconds} s: {}",
+                if result.is_ok() { "ok" } else { "FAILED" }
+            );
             return told(result);
         }
         if arg == "--hogs" {
@@ -79,12 +89,18 @@ fn main() -> ExitCode {
                 return told(Err("--hogs SECONDS".into()));
             };
             // For longer than the kernel's watchdog waits.
-            let result = one(|| crowd::hogs(seconds)).and_then(|()| one(|| crowd::fault(seconds.min(40))));
-            println!("a user's hogs, {seconds} s: {}", if result.is_ok() { "ok" } else { "FAILED" });
+            let result =
+                one(|| crowd::hogs(seconds)).and_then(|()| one(|| crowd::fault(seconds.min(40))));
+            println!(
+                "a user's hogs, {seconds} s: {}",
+                if result.is_ok() { "ok" } else { "FAILED" }
+            );
             return told(result);
         }
         if arg == "--service" {
-            return told(crowd::service(args.next().and_then(|n| n.parse().ok()).unwrap_or(1)));
+            return told(crowd::service(
+                args.next().and_then(|n| n.parse().ok()).unwrap_or(1),
+            ));
         }
         if arg == "--hints" {
             return hints::client(&args.collect::<Vec<_>>());
@@ -106,17 +122,35 @@ fn main() -> ExitCode {
         }
     }
     let is_systemd = std::fs::exists("/run/systemd/system").unwrap_or(false);
-    let cpus = std::thread::available_parallelism().map_or(0, usize::from).to_string();
+    let cpus = std::thread::available_parallelism()
+        .map_or(0, usize::from)
+        .to_string();
     let machine = if is_systemd { "systemd" } else { &cpus };
-    let of_hints = [hints::cases(), hostile::cases(), closed::cases(), grants::cases()];
+    let of_hints = [
+        hints::cases(),
+        hostile::cases(),
+        closed::cases(),
+        grants::cases(),
+    ];
     let groups = [
-        ("containment", "2", containment::cases().into_iter().chain(cases::of_containment()).collect::<Vec<_>>()),
+        (
+            "containment",
+            "2",
+            containment::cases()
+                .into_iter()
+                .chain(cases::of_containment())
+                .collect::<Vec<_>>(),
+        ),
         ("life", "2", cases::cases()),
         ("conformance", "2", conformance::cases()),
         ("upgrade", "2", upgrade::cases()),
         ("killed", "2", killed::cases()),
         ("crowd", "2", crowd::cases()),
-        ("record", "2", record::cases().into_iter().chain(flight::cases()).collect()),
+        (
+            "record",
+            "2",
+            record::cases().into_iter().chain(flight::cases()).collect(),
+        ),
         ("hints", "2", of_hints.into_iter().flatten().collect()),
         ("several", "4", several::cases()),
         ("cores", "4", cores::cases()),
@@ -134,7 +168,11 @@ fn main() -> ExitCode {
         .skip(part.0 - 1)
         .step_by(part.1)
         .collect();
-    assert!(!is_brief || cases.len() == BRIEF.len(), "{} cases of those for each kernel", cases.len());
+    assert!(
+        !is_brief || cases.len() == BRIEF.len(),
+        "{} cases of those for each kernel",
+        cases.len()
+    );
     let (mut passed, mut failed) = (0, 0);
     let mut times = Vec::new();
     for case in &cases {
@@ -142,7 +180,11 @@ fn main() -> ExitCode {
         match (0..repeat).try_for_each(|_| one(case.run)) {
             Ok(()) => {
                 passed += 1;
-                println!("ok      {} ({repeat} x, {:.1} s of the guest)", case.name, begin.elapsed().as_secs_f64());
+                println!(
+                    "ok      {} ({repeat} x, {:.1} s of the guest)",
+                    case.name,
+                    begin.elapsed().as_secs_f64()
+                );
             }
             Err(why) => {
                 failed += 1;
@@ -152,7 +194,10 @@ fn main() -> ExitCode {
         times.push((case.name, begin.elapsed()));
     }
     times.sort_by_key(|&(_, time)| std::cmp::Reverse(time));
-    times.iter().take(10).for_each(|(name, time)| println!("{:8.1} s of the guest  {name}", time.as_secs_f64()));
+    times
+        .iter()
+        .take(10)
+        .for_each(|(name, time)| println!("{:8.1} s of the guest  {name}", time.as_secs_f64()));
     println!("{passed} passed, {failed} failed");
     // A word may be of another guest's cases.
     if failed == 0 && (passed > 0 || !filter.is_empty()) {

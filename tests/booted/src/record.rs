@@ -20,17 +20,29 @@ use std::{
 pub fn cases() -> Vec<Case> {
     vec![
         case!("a recording under load", whole()),
-        case!("a recording with checkpoints, each of which replays", checkpoints()),
+        case!(
+            "a recording with checkpoints, each of which replays",
+            checkpoints()
+        ),
         case!("a recording of each policy, which replays", of_each()),
-        case!("recordings one after the other, of a policy without a saved state", anew()),
+        case!(
+            "recordings one after the other, of a policy without a saved state",
+            anew()
+        ),
         case!("a refused recording leaves no file", refused()),
         case!("a recording into a pipe", pipe()),
         case!("kill -9 of the recorder", killed()),
         case!("the disk is full while recording", disk_full()),
-        case!("unload while recording", ended_by(&["unload", "wfq"], "the policy was unloaded")),
+        case!(
+            "unload while recording",
+            ended_by(&["unload", "wfq"], "the policy was unloaded")
+        ),
         case!("upgrades while recording", upgraded()),
         case!("a refused upgrade while recording", refused_upgrade()),
-        case!("switch while recording", ended_by(&["switch", "wfq", "fifo"], "the policy was replaced")),
+        case!(
+            "switch while recording",
+            ended_by(&["switch", "wfq", "fifo"], "the policy was replaced")
+        ),
         case!("a ring is full: events are lost, and counted", full(false)),
         case!("a ring is full: a lossless recording ends", full(true)),
         case!("a fault while recording", fault()),
@@ -51,12 +63,20 @@ impl Recorder {
     pub fn start(policy: &str, file: &str, more: &[&str]) -> Result<Self, String> {
         let _ = fs::remove_file(file);
         let mut command = Command::new("baton");
-        command.args(["record", "-p", policy, "-o", file, "--json"]).args(more);
-        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(|e| e.to_string())?;
+        command
+            .args(["record", "-p", policy, "-o", file, "--json"])
+            .args(more);
+        let child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|e| e.to_string())?;
         let recorder = Self(child);
         let end = Instant::now() + Duration::from_secs(20);
         while !recording(policy)? {
-            check(Instant::now() < end, || "the recording does not begin".into())?;
+            check(Instant::now() < end, || {
+                "the recording does not begin".into()
+            })?;
             sleep(Duration::from_millis(20));
         }
         Ok(recorder)
@@ -75,7 +95,11 @@ impl Recorder {
     fn wait(self) -> Result<(ExitStatus, Value, String), String> {
         let output = self.0.wait_with_output().map_err(|e| e.to_string())?;
         let summary = serde_json::from_slice(&output.stdout).unwrap_or(Value::Null);
-        Ok((output.status, summary, String::from_utf8_lossy(&output.stderr).into_owned()))
+        Ok((
+            output.status,
+            summary,
+            String::from_utf8_lossy(&output.stderr).into_owned(),
+        ))
     }
 }
 
@@ -90,8 +114,11 @@ fn read(file: &str) -> Result<(Recording, u64, bool), String> {
     let bytes = fs::read(file).map_err(|e| format!("{file}: {e}"))?;
     let recording = Recording::parse(&bytes).map_err(|e| format!("{file}: {e}"))?;
     let items = || recording.streams.iter().flat_map(|stream| stream.items());
-    let events = items().filter(|item| matches!(item, Item::Event(_))).count() as u64;
-    let is_whole = recording.damage.is_empty() && items().all(|item| matches!(item, Item::Event(_)));
+    let events = items()
+        .filter(|item| matches!(item, Item::Event(_)))
+        .count() as u64;
+    let is_whole =
+        recording.damage.is_empty() && items().all(|item| matches!(item, Item::Event(_)));
     Ok((recording, events, is_whole))
 }
 
@@ -103,37 +130,69 @@ pub fn is_whole(file: &str, summary: &Value) -> Result<Recording, String> {
         matches!(last, Some(Item::Event(Event::End { .. })))
     });
     // A slice is an answer: what is in its place before, a policy in C could read.
-    let given = recording.streams.iter().flat_map(|s| s.items()).find(|item| match item {
-        Item::Event(Event::Call(call)) => {
-            matches!(call.about, About::Waking(..) | About::Given(..)) && call.carried.slice != 0
-        }
-        _ => false,
-    });
-    check(given.is_none(), || format!("a call begins with a slice: {given:?}"))?;
-    let calls =
-        recording.streams.iter().flat_map(|s| s.items()).fold((0i64, 0i64), |(begun, ended), item| match item {
+    let given = recording
+        .streams
+        .iter()
+        .flat_map(|s| s.items())
+        .find(|item| match item {
+            Item::Event(Event::Call(call)) => {
+                matches!(call.about, About::Waking(..) | About::Given(..))
+                    && call.carried.slice != 0
+            }
+            _ => false,
+        });
+    check(given.is_none(), || {
+        format!("a call begins with a slice: {given:?}")
+    })?;
+    let calls = recording.streams.iter().flat_map(|s| s.items()).fold(
+        (0i64, 0i64),
+        |(begun, ended), item| match item {
             Item::Event(Event::Call(_)) => (begun + 1, ended),
             Item::Event(Event::Return(_) | Event::Abandoned { .. }) => (begun, ended + 1),
             _ => (begun, ended),
-        });
-    check(is_whole && ends && summary["lost"] == 0 && summary["events"] == events && calls.0 == calls.1, || {
-        format!("the recording is not whole: {summary}, {events} events, {} damaged, {calls:?}", recording.damage.len())
-    })?;
+        },
+    );
+    check(
+        is_whole
+            && ends
+            && summary["lost"] == 0
+            && summary["events"] == events
+            && calls.0 == calls.1,
+        || {
+            format!(
+                "the recording is not whole: {summary}, {events} events, {} damaged, {calls:?}",
+                recording.damage.len()
+            )
+        },
+    )?;
     Ok(recording)
 }
 
 fn whole() -> Result<(), String> {
     baton(&["load", "wfq", "--all"])?;
     let recorder = Recorder::start("wfq", FILE, &[])?;
-    stress(&["--fork", "1", "--affinity", "1", "--switch", "1", "--timeout", "2s"])?;
+    stress(&[
+        "--fork",
+        "1",
+        "--affinity",
+        "1",
+        "--switch",
+        "1",
+        "--timeout",
+        "2s",
+    ])?;
     Load::hackbench(1, 50)?.end()?;
     let (status, summary, errors) = recorder.end()?;
     check(status.success(), || format!("{status}: {errors}"))?;
     let recording = is_whole(FILE, &summary)?;
-    check(summary["end"] == "stopped" && recording.state.is_some() && recording.header.state.is_some(), || {
-        format!("it does not begin with the policy's state: {summary}")
-    })?;
-    let each = summary["bytes"].as_f64().unwrap_or(f64::MAX) / summary["events"].as_f64().unwrap_or(0.0);
+    check(
+        summary["end"] == "stopped"
+            && recording.state.is_some()
+            && recording.header.state.is_some(),
+        || format!("it does not begin with the policy's state: {summary}"),
+    )?;
+    let each =
+        summary["bytes"].as_f64().unwrap_or(f64::MAX) / summary["events"].as_f64().unwrap_or(0.0);
     check(each <= 24.0, || format!("{each} bytes for each event"))?;
     is_well("wfq")
 }
@@ -145,16 +204,32 @@ pub fn replays(recording: &Recording, from: Option<Mark>) -> Result<(), String> 
 
 /// The same of any policy.
 fn replays_as(policy: Policy, recording: &Recording, from: Option<Mark>) -> Result<(), String> {
-    let outcome = replay(recording, policy, &Options { single: true, from, ..Options::default() })?;
-    check(outcome.end == End::Whole && outcome.first + outcome.events == outcome.all, || {
-        format!("{} from {from:?}: {outcome:?}", policy.name())
-    })
+    let outcome = replay(
+        recording,
+        policy,
+        &Options {
+            single: true,
+            from,
+            ..Options::default()
+        },
+    )?;
+    check(
+        outcome.end == End::Whole && outcome.first + outcome.events == outcome.all,
+        || format!("{} from {from:?}: {outcome:?}", policy.name()),
+    )
 }
 
-/// Under a load; those that applications can speak to, with hints and replies. (Of `arbiter`: the case in cores.rs.)
+/// Under a load; those that applications can speak to, with hints and replies. (Of `arbiter`: the
+/// case in cores.rs.)
 fn of_each() -> Result<(), String> {
-    let ping = || echo::Hint::Ping { number: 7, times: 1 };
-    let group = || locality::Hint::Group { thread: hints::this_thread(), group: 1 };
+    let ping = || echo::Hint::Ping {
+        number: 7,
+        times: 1,
+    };
+    let group = || locality::Hint::Group {
+        thread: hints::this_thread(),
+        group: 1,
+    };
     let says: [(Policy, Option<Says>); 9] = [
         (Policy::linked(module!(fifo::BatonPolicy)), None),
         (Policy::linked(module!(wfq::BatonPolicy)), None),
@@ -167,23 +242,40 @@ fn of_each() -> Result<(), String> {
             Policy::linked(module!(::locality::BatonPolicy)),
             Some(&|| hints::say::<_, locality::Reply>("locality", &group())),
         ),
-        (Policy::linked(module!(echo::BatonPolicy)), Some(&|| hints::say::<_, echo::Reply>("echo", &ping()))),
+        (
+            Policy::linked(module!(echo::BatonPolicy)),
+            Some(&|| hints::say::<_, echo::Reply>("echo", &ping())),
+        ),
     ];
     for (policy, says) in says {
         let name = policy.name();
         baton(&["load", &name, "--all"])?;
         let recorder = Recorder::start(&name, FILE, &[])?;
         says.iter().try_for_each(|say| say())?;
-        stress(&["--affinity", "1", "--nice", "1", "--yield", "1", "--timeout", "1s"])?;
+        stress(&[
+            "--affinity",
+            "1",
+            "--nice",
+            "1",
+            "--yield",
+            "1",
+            "--timeout",
+            "1s",
+        ])?;
         says.iter().try_for_each(|say| say())?;
         let (status, summary, errors) = recorder.end()?;
         check(status.success(), || format!("{name}: {status}: {errors}"))?;
         let recording = is_whole(FILE, &summary)?;
         let expected = if says.is_some() { (2, 2) } else { (0, 0) };
         let said = hints::said(&recording);
-        check(said == expected && summary["events"].as_u64() > Some(1_000), || {
-            format!("{name}: {said:?} hints and replies are recorded, of {expected:?}: {summary}")
-        })?;
+        check(
+            said == expected && summary["events"].as_u64() > Some(1_000),
+            || {
+                format!(
+                    "{name}: {said:?} hints and replies are recorded, of {expected:?}: {summary}"
+                )
+            },
+        )?;
         replays_as(policy, &recording, None)?;
         is_well(&name)?;
         baton(&["unload", &name])?;
@@ -200,24 +292,50 @@ fn checkpoints() -> Result<(), String> {
     check(status.success(), || format!("{status}: {errors}"))?;
     let recording = is_whole(FILE, &summary)?;
     let marks = recording.marks();
-    check(marks.len() >= 4 && summary["checkpoints"] == marks.len() && marks[0].number > 0, || {
-        format!("{marks:?} in {summary}")
-    })?;
+    check(
+        marks.len() >= 4 && summary["checkpoints"] == marks.len() && marks[0].number > 0,
+        || format!("{marks:?} in {summary}"),
+    )?;
     replays(&recording, None)?;
-    marks.into_iter().try_for_each(|mark| replays(&recording, Some(mark)))?;
+    marks
+        .into_iter()
+        .try_for_each(|mark| replays(&recording, Some(mark)))?;
     is_well("wfq")
 }
 
 fn refused() -> Result<(), String> {
     let _ = fs::remove_file(FILE);
     baton(&["load", "fifo", "--all"])?;
-    baton_fails(&["record", "-o", FILE, "-p", "nobody", "--for", "1s"], "is not loaded")?;
-    baton_fails(&["record", "-o", FILE, "-p", "fifo", "--for", "1s", "--checkpoint", "1s"], "fifo saves no state")?;
+    baton_fails(
+        &["record", "-o", FILE, "-p", "nobody", "--for", "1s"],
+        "is not loaded",
+    )?;
+    baton_fails(
+        &[
+            "record",
+            "-o",
+            FILE,
+            "-p",
+            "fifo",
+            "--for",
+            "1s",
+            "--checkpoint",
+            "1s",
+        ],
+        "fifo saves no state",
+    )?;
     baton_fails(&["fault", "save", FILE, "-p", "fifo"], "has not failed")?;
-    check(!fs::exists(FILE).unwrap_or(true), || "a file was left".into())?;
+    check(!fs::exists(FILE).unwrap_or(true), || {
+        "a file was left".into()
+    })?;
     fs::write(FILE, "kept").map_err(|e| e.to_string())?;
-    baton_fails(&["record", "-o", FILE, "-p", "nobody", "--for", "1s"], "is not loaded")?;
-    check(fs::read(FILE).is_ok_and(|text| text == b"kept"), || "what was in the file is gone".into())?;
+    baton_fails(
+        &["record", "-o", FILE, "-p", "nobody", "--for", "1s"],
+        "is not loaded",
+    )?;
+    check(fs::read(FILE).is_ok_and(|text| text == b"kept"), || {
+        "what was in the file is gone".into()
+    })?;
     is_well("fifo")
 }
 
@@ -233,7 +351,9 @@ fn pipe() -> Result<(), String> {
     let summary: Value = serde_json::from_str(&text).map_err(|e| format!("{e}: {text}"))?;
     load.end()?;
     let length = fs::metadata(FILE).map_err(|e| e.to_string())?.len();
-    check(summary["bytes"] == length, || format!("{length} bytes came through: {summary}"))?;
+    check(summary["bytes"] == length, || {
+        format!("{length} bytes came through: {summary}")
+    })?;
     replays(&is_whole(FILE, &summary)?, None)
 }
 
@@ -250,14 +370,22 @@ fn upgraded() -> Result<(), String> {
     let (status, summary, errors) = recorder.end()?;
     check(status.success(), || format!("{status}: {errors}"))?;
     let files = summary["files"].as_array().cloned().unwrap_or_default();
-    let ends: Vec<_> = files.iter().map(|file| (file["file"].as_str(), file["end"].as_str())).collect();
+    let ends: Vec<_> = files
+        .iter()
+        .map(|file| (file["file"].as_str(), file["end"].as_str()))
+        .collect();
     let replaced = Some("the policy was replaced");
-    let expected =
-        [(Some(FILE), replaced), (Some("/tmp/recording-2"), replaced), (Some("/tmp/recording-3"), Some("stopped"))];
+    let expected = [
+        (Some(FILE), replaced),
+        (Some("/tmp/recording-2"), replaced),
+        (Some("/tmp/recording-3"), Some("stopped")),
+    ];
     check(ends == expected, || format!("{summary}"))?;
     for (file, summary) in expected.iter().zip(&files) {
         let recording = is_whole(file.0.unwrap_or_default(), summary)?;
-        check(recording.state.is_some(), || format!("it does not begin with a state: {summary}"))?;
+        check(recording.state.is_some(), || {
+            format!("it does not begin with a state: {summary}")
+        })?;
         replays(&recording, None)?;
     }
     load.end()?;
@@ -274,7 +402,9 @@ fn anew() -> Result<(), String> {
         let (status, summary, errors) = recorder.end()?;
         check(status.success(), || format!("{status}: {errors}"))?;
         let recording = is_whole(FILE, &summary)?;
-        check(recording.state.is_none(), || "fifo has no state to be saved".into())?;
+        check(recording.state.is_none(), || {
+            "fifo has no state to be saved".into()
+        })?;
     }
     load.end()?;
     is_well("fifo")
@@ -290,7 +420,9 @@ fn killed() -> Result<(), String> {
     check(!status.success(), || "it was not killed".into())?;
     // What it has written can be read, but for what was not written whole.
     read(FILE)?;
-    check(!recording("wfq")?, || "the recording outlives its recorder".into())?;
+    check(!recording("wfq")?, || {
+        "the recording outlives its recorder".into()
+    })?;
     let recorder = Recorder::start("wfq", FILE, &[])?;
     load.end()?;
     let (_, summary, _) = recorder.end()?;
@@ -300,15 +432,19 @@ fn killed() -> Result<(), String> {
 
 fn disk_full() -> Result<(), String> {
     fs::create_dir_all("/tmp/small").map_err(|e| e.to_string())?;
-    crate::tool::must("mount", &["-t", "tmpfs", "-o", "size=256k", "small", "/tmp/small"])?;
+    crate::tool::must(
+        "mount",
+        &["-t", "tmpfs", "-o", "size=256k", "small", "/tmp/small"],
+    )?;
     let result = (|| {
         baton(&["load", "wfq", "--all"])?;
         let recorder = Recorder::start("wfq", "/tmp/small/recording", &[])?;
         Load::hackbench(1, 400)?.end()?;
         let (status, _, errors) = recorder.end()?;
-        check(status.code() == Some(3) && errors.contains("writing the recording"), || {
-            format!("a full disk should be told: {status}: {errors}")
-        })?;
+        check(
+            status.code() == Some(3) && errors.contains("writing the recording"),
+            || format!("a full disk should be told: {status}: {errors}"),
+        )?;
         let (_, events, _) = read("/tmp/small/recording")?;
         check(events > 0, || "nothing can be read of it".into())?;
         is_well("wfq")
@@ -324,7 +460,9 @@ fn ended_by(command: &[&str], why: &str) -> Result<(), String> {
     sleep(Duration::from_millis(200));
     baton(command)?;
     let (status, summary, errors) = recorder.wait()?;
-    check(status.success() && summary["end"] == why, || format!("{status}, {summary}: {errors}"))?;
+    check(status.success() && summary["end"] == why, || {
+        format!("{status}, {summary}: {errors}")
+    })?;
     is_whole(FILE, &summary)?;
     load.end()
 }
@@ -333,7 +471,10 @@ fn ended_by(command: &[&str], why: &str) -> Result<(), String> {
 fn refused_upgrade() -> Result<(), String> {
     baton(&["load", "wfq", "--all"])?;
     let recorder = Recorder::start("wfq", FILE, &[])?;
-    baton_fails(&["upgrade", "wfq", "--options", "no_such=1"], "no option no_such; it has period")?;
+    baton_fails(
+        &["upgrade", "wfq", "--options", "no_such=1"],
+        "no option no_such; it has period",
+    )?;
     baton_fails(&["rollback", "wfq"], "no version before")?;
     Load::hackbench(1, 20)?.end()?;
     let still = recording("wfq")?;
@@ -347,36 +488,72 @@ fn refused_upgrade() -> Result<(), String> {
 /// The recorder stands still for a while.
 fn full(lossless: bool) -> Result<(), String> {
     baton(&["load", "wfq", "--all"])?;
-    let more: &[&str] = if lossless { &["--ring", "1", "--lossless"] } else { &["--ring", "1"] };
+    let more: &[&str] = if lossless {
+        &["--ring", "1", "--lossless"]
+    } else {
+        &["--ring", "1"]
+    };
     let recorder = Recorder::start("wfq", FILE, more)?;
     recorder.signal("-STOP")?;
     Load::hackbench(2, 1_000)?.end()?;
     recorder.signal("-CONT")?;
-    let (status, summary, errors) = if lossless { recorder.wait()? } else { recorder.end()? };
+    let (status, summary, errors) = if lossless {
+        recorder.wait()?
+    } else {
+        recorder.end()?
+    };
     check(status.success(), || format!("{status}: {errors}"))?;
     let (recording, events, _) = read(FILE)?;
     let lost: u64 = recording
         .streams
         .iter()
         .flat_map(|s| s.items())
-        .map(|i| if let Item::Gap { lost, .. } = i { lost } else { 0 })
+        .map(|i| {
+            if let Item::Gap { lost, .. } = i {
+                lost
+            } else {
+                0
+            }
+        })
         .sum();
-    let expected = if lossless { "a ring was full" } else { "stopped" };
-    check(summary["end"] == expected && lost > 0 && summary["lost"] == lost && summary["events"] == events, || {
-        format!("{lost} were lost, and {events} not: {summary}")
-    })?;
+    let expected = if lossless {
+        "a ring was full"
+    } else {
+        "stopped"
+    };
+    check(
+        summary["end"] == expected
+            && lost > 0
+            && summary["lost"] == lost
+            && summary["events"] == events,
+        || format!("{lost} were lost, and {events} not: {summary}"),
+    )?;
     is_well("wfq")
 }
 
 fn fault() -> Result<(), String> {
-    baton(&["load", "faulty", "--all", "--options", "fault=index,after=200"])?;
+    baton(&[
+        "load",
+        "faulty",
+        "--all",
+        "--options",
+        "fault=index,after=200",
+    ])?;
     let recorder = Recorder::start("faulty", FILE, &[])?;
     Load::hackbench(1, 20)?.end()?;
     let (status, summary, errors) = recorder.wait()?;
-    check(status.code() == Some(4) && errors.contains("wrong.rs"), || format!("{status}, {summary}: {errors}"))?;
+    check(
+        status.code() == Some(4) && errors.contains("wrong.rs"),
+        || format!("{status}, {summary}: {errors}"),
+    )?;
     let recording = is_whole(FILE, &summary)?;
     let abandoned = |item| matches!(item, Item::Event(Event::Abandoned { .. }));
-    let count = recording.streams.iter().flat_map(|stream| stream.items()).filter(|&item| abandoned(item)).count();
+    let count = recording
+        .streams
+        .iter()
+        .flat_map(|stream| stream.items())
+        .filter(|&item| abandoned(item))
+        .count();
     check(count == 1, || format!("{count} calls were abandoned"))
 }
 

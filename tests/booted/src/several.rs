@@ -22,7 +22,10 @@ pub fn cases() -> Vec<Case> {
         case!("partition: tasks that cannot be in it", misfits()),
         case!("partition: refused", refused()),
         case!("partition: a switch and an upgrade in it", exchanged()),
-        case!("three policies and two partitions, and a fault in one", together()),
+        case!(
+            "three policies and two partitions, and a fault in one",
+            together()
+        ),
     ]
 }
 
@@ -31,27 +34,54 @@ fn children_ran() -> Result<f64, String> {
     let stat = fs::read_to_string("/proc/self/stat").map_err(|e| e.to_string())?;
     let behind_name = stat.rsplit(')').next().unwrap_or_default();
     // Fields 16 and 17, in ticks; the first here is field 3.
-    let ticks = behind_name.split_whitespace().skip(13).take(2).map(str::parse::<f64>);
+    let ticks = behind_name
+        .split_whitespace()
+        .skip(13)
+        .take(2)
+        .map(str::parse::<f64>);
     Ok(ticks.sum::<Result<f64, _>>().map_err(|e| e.to_string())? / 100.0)
 }
 
-/// How long a command takes for each second of CPU time that it has, s: what is above 1 it waits, on one CPU.
+/// How long a command takes for each second of CPU time that it has, s: what is above 1 it waits,
+/// on one CPU.
 fn stretch(args: &[&str]) -> Result<f64, String> {
     let (begin, had) = (Instant::now(), children_ran()?);
     baton(args)?;
     Ok(begin.elapsed().as_secs_f64() / (children_ran()? - had).max(0.01))
 }
 
-/// The tasks of the first policy run as if those of the second were not there, although these want all CPUs.
+/// The tasks of the first policy run as if those of the second were not there, although these want
+/// all CPUs.
 fn ordered() -> Result<(), String> {
     baton(&["load", "fifo"])?;
     baton(&["load", "wfq", "--stall", "60000"])?;
     let order = baton(&["order", "fifo", "wfq"])?;
     check(order == "fifo\nwfq\n", || format!("the order is {order}"))?;
-    let work = ["run", "-p", "fifo", "--", "hackbench", "-g", "1", "-l", "200"];
+    let work = [
+        "run",
+        "-p",
+        "fifo",
+        "--",
+        "hackbench",
+        "-g",
+        "1",
+        "-l",
+        "200",
+    ];
     let alone = stretch(&work)?;
     let mut hogs = Command::new("baton")
-        .args(["run", "-p", "wfq", "--", "stress-ng", "--cpu", "4", "--timeout", "10", "--quiet"])
+        .args([
+            "run",
+            "-p",
+            "wfq",
+            "--",
+            "stress-ng",
+            "--cpu",
+            "4",
+            "--timeout",
+            "10",
+            "--quiet",
+        ])
         .spawn()
         .map_err(|e| e.to_string())?;
     sleep(Duration::from_millis(500));
@@ -61,10 +91,13 @@ fn ordered() -> Result<(), String> {
     is_well("fifo")?;
     is_well("wfq")?;
     baton_fails(&["order", "nobody"], "no policy nobody is loaded")?;
-    // Not by the clock alone: busy CPUs of the guest share one stream of instructions, so that three more that are never idle cost three
-    // quarters of it, of which the command's own CPU time tells too.
+    // Not by the clock alone: busy CPUs of the guest share one stream of instructions, so that
+    // three more that are never idle cost three quarters of it, of which the command's own CPU time
+    // tells too.
     check(before < 1.5 * alone, || {
-        format!("{before:.2} s for each of CPU time beside hogs of a later policy, {alone:.2} s alone")
+        format!(
+            "{before:.2} s for each of CPU time beside hogs of a later policy, {alone:.2} s alone"
+        )
     })
 }
 
@@ -84,11 +117,15 @@ fn shares() -> Result<(), String> {
     let (first, second) = (Hog::of("fifo", Some("1"))?, Hog::of("wfq", Some("1"))?);
     let none = share_of(&second, &first)?;
     // A slice every second, so that it is not starved.
-    check((0.1..4.0).contains(&none), || format!("{none:.1} % for the later policy, without a share"))?;
+    check((0.1..4.0).contains(&none), || {
+        format!("{none:.1} % for the later policy, without a share")
+    })?;
     for share in [20_u32, 60] {
         baton(&["share", "wfq", &share.to_string()])?;
         let got = share_of(&second, &first)?;
-        check((got - f64::from(share)).abs() < 3.0, || format!("{got:.1} % for the later policy, not {share}"))?;
+        check((got - f64::from(share)).abs() < 3.0, || {
+            format!("{got:.1} % for the later policy, not {share}")
+        })?;
     }
     baton_fails(&["share", "fifo", "41"], "more than 100 %")?;
     baton(&["share", "wfq", "0"])?;
@@ -107,7 +144,9 @@ fn write(path: &str, text: &str) -> Result<(), String> {
 
 /// Tasks that belong to a policy.
 fn members(name: &str) -> Result<u64, String> {
-    policy(&status()?, name)?["tasks"].as_u64().ok_or_else(|| "no count of tasks".into())
+    policy(&status()?, name)?["tasks"]
+        .as_u64()
+        .ok_or_else(|| "no count of tasks".into())
 }
 
 /// What is to hold soon: the kernel's side looks at tasks that moved in a work item.
@@ -131,39 +170,68 @@ fn by_cgroup() -> Result<(), String> {
     let (early, late) = (Hog::plain()?, Hog::plain()?);
     write(&format!("{INNER}/cgroup.procs"), &early.pid())?;
     baton(&["attach", "wfq", "--cgroup", "outer"])?;
-    check(members("wfq")? == 1, || "what was in the cgroup is not its policy's".into())?;
+    check(members("wfq")? == 1, || {
+        "what was in the cgroup is not its policy's".into()
+    })?;
     write(&format!("{OUTER}/cgroup.procs"), &late.pid())?;
-    soon("what came later is not its policy's", || Ok(members("wfq")? == 2))?;
+    soon("what came later is not its policy's", || {
+        Ok(members("wfq")? == 2)
+    })?;
     // The innermost counts, and what a thread was told itself goes before its cgroup.
     baton(&["attach", "fifo", "--cgroup", "outer/inner"])?;
-    soon("the inner cgroup's task is not the inner policy's", || Ok(members("wfq")? == 1 && members("fifo")? == 1))?;
+    soon("the inner cgroup's task is not the inner policy's", || {
+        Ok(members("wfq")? == 1 && members("fifo")? == 1)
+    })?;
     baton(&["attach", "wfq", "--pid", &early.pid()])?;
     write(&format!("{OUTER}/cgroup.procs"), &early.pid())?;
     write(&format!("{INNER}/cgroup.procs"), &early.pid())?;
-    soon("the thread is not where it was told to be", || Ok(members("wfq")? == 2))?;
+    soon("the thread is not where it was told to be", || {
+        Ok(members("wfq")? == 2)
+    })?;
     // Whoever forks in a cgroup, and whoever leaves it.
     let script = format!("echo $$ >{INNER}/cgroup.procs; for i in 1 2 3; do sleep 5 & done; wait");
-    let mut parent = Command::new("sh").args(["-c", &script]).spawn().map_err(|e| e.to_string())?;
-    soon("children are not their cgroup's policy's", || Ok(members("fifo")? >= 3))?;
+    let mut parent = Command::new("sh")
+        .args(["-c", &script])
+        .spawn()
+        .map_err(|e| e.to_string())?;
+    soon("children are not their cgroup's policy's", || {
+        Ok(members("fifo")? >= 3)
+    })?;
     write("/sys/fs/cgroup/cgroup.procs", &late.pid())?;
-    soon("what left the cgroup is still its policy's", || Ok(members("wfq")? == 1))?;
+    soon("what left the cgroup is still its policy's", || {
+        Ok(members("wfq")? == 1)
+    })?;
     let cgroups = status()?["cgroups"].clone();
-    check(cgroups.as_array().is_some_and(|list| list.len() == 2), || format!("not two cgroups: {cgroups}"))?;
+    check(
+        cgroups.as_array().is_some_and(|list| list.len() == 2),
+        || format!("not two cgroups: {cgroups}"),
+    )?;
     baton(&["detach", "--cgroup", "outer/inner"])?;
     baton(&["unload", "fifo"])?;
     hackbench(1, 5)?;
     baton_fails(&["attach", "wfq", "--cgroup", "nowhere"], "no cgroup")?;
-    parent.kill().and_then(|()| parent.wait()).map_err(|e| e.to_string())?;
+    parent
+        .kill()
+        .and_then(|()| parent.wait())
+        .map_err(|e| e.to_string())?;
     is_well("wfq")?;
     // From policy to policy, also what sleeps meanwhile, and what was given to the first by name.
     let script = format!("echo $$ >{OUTER}/cgroup.procs; sleep 1; while :; do :; done");
-    let mut sleeper = Command::new("sh").args(["-c", &script]).spawn().map_err(|e| e.to_string())?;
+    let mut sleeper = Command::new("sh")
+        .args(["-c", &script])
+        .spawn()
+        .map_err(|e| e.to_string())?;
     baton(&["load", "template"])?;
     baton(&["attach", "template", "--cgroup", "outer"])?;
     baton(&["unload", "wfq"])?;
     sleep(Duration::from_secs(1));
-    let all_there = soon("not all are the second policy's", || Ok(members("template")? == 2));
-    sleeper.kill().and_then(|()| sleeper.wait()).map_err(|e| e.to_string())?;
+    let all_there = soon("not all are the second policy's", || {
+        Ok(members("template")? == 2)
+    });
+    sleeper
+        .kill()
+        .and_then(|()| sleeper.wait())
+        .map_err(|e| e.to_string())?;
     all_there?;
     drop(early);
     is_well("template")
@@ -174,7 +242,9 @@ fn stay(hogs: &[Hog], cpus: &[u32]) -> Result<(), String> {
     for _ in 0..20 {
         for hog in hogs {
             let cpu = hog.cpu()?;
-            check(cpus.contains(&cpu), || format!("task {} is on CPU {cpu}, not of {cpus:?}", hog.pid()))?;
+            check(cpus.contains(&cpu), || {
+                format!("task {} is on CPU {cpu}, not of {cpus:?}", hog.pid())
+            })?;
         }
         sleep(Duration::from_millis(20));
     }
@@ -192,7 +262,9 @@ fn run_all(hogs: &[Hog]) -> Result<(), String> {
     sleep(Duration::from_secs(2));
     for (hog, before) in hogs.iter().zip(before) {
         let ran = hog.ran()? - before;
-        check(ran > 0.05, || format!("task {} ran for {ran:.2} s of 2", hog.pid()))?;
+        check(ran > 0.05, || {
+            format!("task {} ran for {ran:.2} s of 2", hog.pid())
+        })?;
     }
     Ok(())
 }
@@ -200,7 +272,15 @@ fn run_all(hogs: &[Hog]) -> Result<(), String> {
 fn partitions() -> Result<(), String> {
     baton(&["load", "wfq"])?;
     baton(&["load", "template"])?;
-    baton(&["partition", "create", "fast", "--cpus", "0-1", "--policy", "wfq"])?;
+    baton(&[
+        "partition",
+        "create",
+        "fast",
+        "--cpus",
+        "0-1",
+        "--policy",
+        "wfq",
+    ])?;
     let (inside, outside) = (hogs("wfq", 3)?, hogs("template", 3)?);
     let stay_and_run = |cpus: &[u32], others: &[u32]| {
         // The last of them leaves its CPU within a tick.
@@ -217,10 +297,12 @@ fn partitions() -> Result<(), String> {
     baton(&["partition", "resize", "fast", "--cpus", "0,1"])?;
     stay_and_run(&[0, 1], &[2, 3])?;
     let shown = status()?["partitions"].clone();
-    check(shown[0]["name"] == "fast" && shown[0]["cpus"] == "0-1" && shown[0]["policies"][0] == "wfq", || {
-        format!("shown is {shown}")
-    })?;
-    // Those of the later policy could not even die beside hogs of the first that they share a CPU with.
+    check(
+        shown[0]["name"] == "fast" && shown[0]["cpus"] == "0-1" && shown[0]["policies"][0] == "wfq",
+        || format!("shown is {shown}"),
+    )?;
+    // Those of the later policy could not even die beside hogs of the first that they share a CPU
+    // with.
     drop(outside);
     baton(&["partition", "destroy", "fast"])?;
     // Both CPUs more are theirs again.
@@ -232,7 +314,10 @@ fn partitions() -> Result<(), String> {
 }
 
 fn set_online(cpu: u32, online: bool) -> Result<(), String> {
-    write(&format!("/sys/devices/system/cpu/cpu{cpu}/online"), if online { "1" } else { "0" })
+    write(
+        &format!("/sys/devices/system/cpu/cpu{cpu}/online"),
+        if online { "1" } else { "0" },
+    )
 }
 
 fn partition_hotplug() -> Result<(), String> {
@@ -245,7 +330,15 @@ fn partition_hotplug() -> Result<(), String> {
 fn partition_and_hotplug() -> Result<(), String> {
     baton(&["load", "wfq"])?;
     baton(&["load", "template"])?;
-    baton(&["partition", "create", "fast", "--cpus", "2-3", "--policy", "wfq"])?;
+    baton(&[
+        "partition",
+        "create",
+        "fast",
+        "--cpus",
+        "2-3",
+        "--policy",
+        "wfq",
+    ])?;
     let (inside, outside) = (hogs("wfq", 3)?, hogs("template", 3)?);
     for _ in 0..2 {
         set_online(3, false)?;
@@ -259,7 +352,9 @@ fn partition_and_hotplug() -> Result<(), String> {
         set_online(3, true)?;
         run_all(&inside)?;
         // Each comes back when its turn is over.
-        soon("they are not back in the partition", || Ok(stay(&inside, &[2, 3]).is_ok()))?;
+        soon("they are not back in the partition", || {
+            Ok(stay(&inside, &[2, 3]).is_ok())
+        })?;
         stay(&outside, &[0, 1])?;
     }
     is_well("wfq")?;
@@ -270,11 +365,24 @@ fn misfits() -> Result<(), String> {
     baton(&["load", "wfq", "--all"])?;
     baton(&["load", "template"])?;
     // Every kernel thread that is bound to a CPU is wfq's, too.
-    baton(&["partition", "create", "fast", "--cpus", "1-3", "--policy", "wfq"])?;
-    let bound: Vec<Hog> = ["0", "1", "2"].into_iter().map(|cpu| Hog::of("wfq", Some(cpu))).collect::<Result<_, _>>()?;
+    baton(&[
+        "partition",
+        "create",
+        "fast",
+        "--cpus",
+        "1-3",
+        "--policy",
+        "wfq",
+    ])?;
+    let bound: Vec<Hog> = ["0", "1", "2"]
+        .into_iter()
+        .map(|cpu| Hog::of("wfq", Some(cpu)))
+        .collect::<Result<_, _>>()?;
     run_all(&bound)?;
-    let foreign: Vec<Hog> =
-        ["0", "1"].into_iter().map(|cpu| Hog::of("template", Some(cpu))).collect::<Result<_, _>>()?;
+    let foreign: Vec<Hog> = ["0", "1"]
+        .into_iter()
+        .map(|cpu| Hog::of("template", Some(cpu)))
+        .collect::<Result<_, _>>()?;
     run_all(&foreign)?;
     run_all(&bound)?;
     hackbench(1, 20)?;
@@ -288,26 +396,78 @@ fn misfits() -> Result<(), String> {
 fn refused() -> Result<(), String> {
     baton(&["load", "wfq"])?;
     baton(&["load", "template"])?;
-    baton(&["partition", "create", "fast", "--cpus", "2-3", "--policy", "wfq"])?;
+    baton(&[
+        "partition",
+        "create",
+        "fast",
+        "--cpus",
+        "2-3",
+        "--policy",
+        "wfq",
+    ])?;
     let before = baton(&["partition", "list", "--json"])?;
-    let create =
-        |name, cpus, policy, why| baton_fails(&["partition", "create", name, "--cpus", cpus, "--policy", policy], why);
+    let create = |name, cpus, policy, why| {
+        baton_fails(
+            &[
+                "partition",
+                "create",
+                name,
+                "--cpus",
+                cpus,
+                "--policy",
+                policy,
+            ],
+            why,
+        )
+    };
     create("other", "3", "template", "CPU 3 is in partition fast")?;
     create("other", "1", "wfq", "policy wfq is in partition fast")?;
-    create("other", "0-1", "template", "no CPU that is online would be left")?;
+    create(
+        "other",
+        "0-1",
+        "template",
+        "no CPU that is online would be left",
+    )?;
     create("other", "900", "template", "there is no CPU 900")?;
     create("other", "1", "nobody", "no policy nobody is loaded")?;
-    create("Other!", "1", "template", "partition's name has small letters")?;
+    create(
+        "Other!",
+        "1",
+        "template",
+        "partition's name has small letters",
+    )?;
     create("fast", "1", "template", "there is a partition fast already")?;
-    baton_fails(&["partition", "resize", "nowhere", "--cpus", "1"], "there is no partition nowhere")?;
-    baton_fails(&["partition", "destroy", "nowhere"], "there is no partition nowhere")?;
-    let ran = run("baton", &["partition", "create", "other", "--cpus", "1-", "--policy", "template"])?;
-    check(ran.code == Some(2), || format!("a wrong list of CPUs: {:?}, {}", ran.code, ran.text))?;
+    baton_fails(
+        &["partition", "resize", "nowhere", "--cpus", "1"],
+        "there is no partition nowhere",
+    )?;
+    baton_fails(
+        &["partition", "destroy", "nowhere"],
+        "there is no partition nowhere",
+    )?;
+    let ran = run(
+        "baton",
+        &[
+            "partition",
+            "create",
+            "other",
+            "--cpus",
+            "1-",
+            "--policy",
+            "template",
+        ],
+    )?;
+    check(ran.code == Some(2), || {
+        format!("a wrong list of CPUs: {:?}, {}", ran.code, ran.text)
+    })?;
     let after = baton(&["partition", "list", "--json"])?;
     check(before == after, || format!("{before} became {after}"))?;
     // It goes with its last policy.
     baton(&["unload", "wfq"])?;
-    check(baton(&["partition", "list", "--json"])?.trim() == "[]", || "the partition has outlived its policy".into())
+    check(
+        baton(&["partition", "list", "--json"])?.trim() == "[]",
+        || "the partition has outlived its policy".into(),
+    )
 }
 
 fn exchanged() -> Result<(), String> {
@@ -315,7 +475,15 @@ fn exchanged() -> Result<(), String> {
     baton(&["load", "template"])?;
     baton(&["order", "wfq", "template"])?;
     baton(&["share", "wfq", "30"])?;
-    baton(&["partition", "create", "fast", "--cpus", "2-3", "--policy", "wfq"])?;
+    baton(&[
+        "partition",
+        "create",
+        "fast",
+        "--cpus",
+        "2-3",
+        "--policy",
+        "wfq",
+    ])?;
     let inside = hogs("wfq", 3)?;
     baton(&["upgrade", "wfq"])?;
     stay(&inside, &[2, 3])?;
@@ -324,21 +492,51 @@ fn exchanged() -> Result<(), String> {
     run_all(&inside)?;
     let status = status()?;
     let entry = policy(&status, "fifo")?;
-    check(entry["share"] == 30 && entry["partition"] == "fast", || format!("fifo has not wfq's place: {status}"))?;
-    check(baton(&["order"])? == "fifo\ntemplate\n", || "fifo is not in wfq's place in the order".into())?;
+    check(entry["share"] == 30 && entry["partition"] == "fast", || {
+        format!("fifo has not wfq's place: {status}")
+    })?;
+    check(baton(&["order"])? == "fifo\ntemplate\n", || {
+        "fifo is not in wfq's place in the order".into()
+    })?;
     is_well("fifo")
 }
 
-/// A partition of its own for a policy that fails, one for two policies with an order and a share, and one CPU for all others.
+/// A partition of its own for a policy that fails, one for two policies with an order and a share,
+/// and one CPU for all others.
 fn together() -> Result<(), String> {
-    baton(&["load", "faulty", "--options", "fault=index,after=500", "--stall", "60000"])?;
+    baton(&[
+        "load",
+        "faulty",
+        "--options",
+        "fault=index,after=500",
+        "--stall",
+        "60000",
+    ])?;
     for name in ["fifo", "wfq"] {
         baton(&["load", name])?;
     }
     baton(&["order", "fifo", "wfq"])?;
     baton(&["share", "wfq", "25"])?;
-    baton(&["partition", "create", "shaky", "--cpus", "1", "--policy", "faulty"])?;
-    baton(&["partition", "create", "sound", "--cpus", "2-3", "--policy", "fifo", "--policy", "wfq"])?;
+    baton(&[
+        "partition",
+        "create",
+        "shaky",
+        "--cpus",
+        "1",
+        "--policy",
+        "faulty",
+    ])?;
+    baton(&[
+        "partition",
+        "create",
+        "sound",
+        "--cpus",
+        "2-3",
+        "--policy",
+        "fifo",
+        "--policy",
+        "wfq",
+    ])?;
     let failing = hogs("faulty", 2)?;
     // One of each policy on each CPU.
     let pairs: Vec<(Hog, Hog)> = ["2", "3"]
@@ -348,7 +546,9 @@ fn together() -> Result<(), String> {
     let sound = || {
         for (first, second) in &pairs {
             let got = share_of(second, first)?;
-            check((got - 25.0).abs() < 3.0, || format!("{got:.1} % for the later policy, not 25"))?;
+            check((got - 25.0).abs() < 3.0, || {
+                format!("{got:.1} % for the later policy, not 25")
+            })?;
         }
         is_well("fifo")?;
         is_well("wfq")
@@ -356,9 +556,24 @@ fn together() -> Result<(), String> {
     sound()?;
     stay(&failing, &[1])?;
     let is_faulted = || Ok(policy(&status()?, "faulty")?["state"] == "faulted");
-    check(!is_faulted()?, || "the fault was too early to see what comes before it".into())?;
+    check(!is_faulted()?, || {
+        "the fault was too early to see what comes before it".into()
+    })?;
     // Its calls are counted: a load of its makes the last of them.
-    baton_fails(&["run", "-p", "faulty", "--", "hackbench", "-g", "1", "-l", "200"], "stopped by a fault")?;
+    baton_fails(
+        &[
+            "run",
+            "-p",
+            "faulty",
+            "--",
+            "hackbench",
+            "-g",
+            "1",
+            "-l",
+            "200",
+        ],
+        "stopped by a fault",
+    )?;
     soon("the fault did not come", is_faulted)?;
     sound()?;
     run_all(&failing)?;

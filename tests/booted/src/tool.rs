@@ -15,10 +15,19 @@ pub struct Ran {
 }
 
 pub fn run(program: &str, args: &[&str]) -> Result<Ran, String> {
-    let Output { status, stdout, stderr } =
-        Command::new(program).args(args).output().map_err(|e| format!("{program} does not start: {e}"))?;
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = Command::new(program)
+        .args(args)
+        .output()
+        .map_err(|e| format!("{program} does not start: {e}"))?;
     let text = String::from_utf8_lossy(&stdout).into_owned() + &String::from_utf8_lossy(&stderr);
-    Ok(Ran { code: status.code(), text })
+    Ok(Ran {
+        code: status.code(),
+        text,
+    })
 }
 
 /// Runs a command that must succeed.
@@ -27,7 +36,10 @@ pub fn must(program: &str, args: &[&str]) -> Result<String, String> {
     if ran.code == Some(0) {
         Ok(ran.text)
     } else {
-        Err(format!("{program} {args:?} ended with {:?}: {}", ran.code, ran.text))
+        Err(format!(
+            "{program} {args:?} ended with {:?}: {}",
+            ran.code, ran.text
+        ))
     }
 }
 
@@ -41,39 +53,62 @@ pub fn baton_fails(args: &[&str], expected: &str) -> Result<(), String> {
     if ran.code != Some(0) && ran.text.contains(expected) {
         return Ok(());
     }
-    Err(format!("baton {args:?} should fail with {expected:?}, and ended with {:?}: {}", ran.code, ran.text))
+    Err(format!(
+        "baton {args:?} should fail with {expected:?}, and ended with {:?}: {}",
+        ran.code, ran.text
+    ))
 }
 
 pub fn status() -> Result<Value, String> {
     let text = baton(&["status", "--json"])?;
-    serde_json::from_str(&text).map_err(|e| format!("baton status --json is not JSON ({e}): {text}"))
+    serde_json::from_str(&text)
+        .map_err(|e| format!("baton status --json is not JSON ({e}): {text}"))
 }
 
 /// The entry of a policy in the status.
 pub fn policy(status: &Value, name: &str) -> Result<Value, String> {
-    let policies = status["policies"].as_array().ok_or("the status has no policies")?;
-    policies.iter().find(|p| p["name"] == name).cloned().ok_or(format!("{name} is not in the status: {status}"))
+    let policies = status["policies"]
+        .as_array()
+        .ok_or("the status has no policies")?;
+    policies
+        .iter()
+        .find(|p| p["name"] == name)
+        .cloned()
+        .ok_or(format!("{name} is not in the status: {status}"))
 }
 
 /// The policy is running, and had no fault.
 pub fn is_well(name: &str) -> Result<(), String> {
     let status = status()?;
     let entry = policy(&status, name)?;
-    check(entry["state"] == "running" && entry["faults"] == 0, || format!("{name} is not well: {status}"))
+    check(entry["state"] == "running" && entry["faults"] == 0, || {
+        format!("{name} is not well: {status}")
+    })
 }
 
-/// The loaded modules of a policy, which must be two: of its versions, the one that runs and the one that is kept.
+/// The loaded modules of a policy, which must be two: of its versions, the one that runs and the
+/// one that is kept.
 pub fn two_modules(prefix: &str) -> Result<Vec<String>, String> {
     let modules = fs::read_to_string("/proc/modules").map_err(|e| e.to_string())?;
     let names = modules.lines().filter_map(|line| line.split(' ').next());
-    let found: Vec<String> = names.filter(|name| name.starts_with(prefix)).map(str::to_owned).collect();
-    check(found.len() == 2, || format!("not two modules, but {found:?}"))?;
+    let found: Vec<String> = names
+        .filter(|name| name.starts_with(prefix))
+        .map(str::to_owned)
+        .collect();
+    check(found.len() == 2, || {
+        format!("not two modules, but {found:?}")
+    })?;
     Ok(found)
 }
 
-/// The pipes and processes of hackbench: `groups` times 40 tasks. It ends only when every one of them was scheduled.
+/// The pipes and processes of hackbench: `groups` times 40 tasks. It ends only when every one of
+/// them was scheduled.
 pub fn hackbench(groups: u32, loops: u32) -> Result<(), String> {
-    must("hackbench", &["-g", &groups.to_string(), "-l", &loops.to_string()]).map(|_| ())
+    must(
+        "hackbench",
+        &["-g", &groups.to_string(), "-l", &loops.to_string()],
+    )
+    .map(|_| ())
 }
 
 pub fn stress(args: &[&str]) -> Result<(), String> {
@@ -81,7 +116,10 @@ pub fn stress(args: &[&str]) -> Result<(), String> {
 }
 
 pub fn sched_ext_state() -> String {
-    fs::read_to_string("/sys/kernel/sched_ext/state").unwrap_or_default().trim().to_owned()
+    fs::read_to_string("/sys/kernel/sched_ext/state")
+        .unwrap_or_default()
+        .trim()
+        .to_owned()
 }
 
 pub fn check(holds: bool, what: impl Fn() -> String) -> Result<(), String> {
@@ -95,9 +133,16 @@ pub fn check(holds: bool, what: impl Fn() -> String) -> Result<(), String> {
 /// Unloads all, and looks whether anything is left.
 pub fn unload_everything() -> Result<(), String> {
     baton(&["unload", "--everything"])?;
-    check(!fs::exists("/sys/module/baton").unwrap_or(true), || "baton.ko is still loaded".into())?;
-    check(!fs::exists("/sys/fs/bpf/baton/link").unwrap_or(true), || "the shim's link is still pinned".into())?;
-    check(sched_ext_state() == "disabled", || format!("sched_ext is {} after the unload", sched_ext_state()))
+    check(!fs::exists("/sys/module/baton").unwrap_or(true), || {
+        "baton.ko is still loaded".into()
+    })?;
+    check(
+        !fs::exists("/sys/fs/bpf/baton/link").unwrap_or(true),
+        || "the shim's link is still pinned".into(),
+    )?;
+    check(sched_ext_state() == "disabled", || {
+        format!("sched_ext is {} after the unload", sched_ext_state())
+    })
 }
 
 /// A load in the background.
@@ -129,7 +174,8 @@ impl Hog {
         Self::spawn(None)
     }
 
-    /// One that sleeps for a moment between two things that it does, and so wakes up again and again.
+    /// One that sleeps for a moment between two things that it does, and so wakes up again and
+    /// again.
     pub fn that_sleeps() -> Result<Self, String> {
         Self::run(&["sh", "-c", "while :; do sleep 0.01; done"])
     }
@@ -144,11 +190,22 @@ impl Hog {
     fn spawn(cpus: Option<&str>) -> Result<Self, String> {
         const LOOP: [&str; 3] = ["sh", "-c", "while :; do :; done"];
         let bound = cpus.map(|cpus| ["taskset", "-c", cpus]);
-        Self::run(&bound.iter().flatten().chain(&LOOP).copied().collect::<Vec<_>>())
+        Self::run(
+            &bound
+                .iter()
+                .flatten()
+                .chain(&LOOP)
+                .copied()
+                .collect::<Vec<_>>(),
+        )
     }
 
     fn run(words: &[&str]) -> Result<Self, String> {
-        Command::new(words[0]).args(&words[1..]).spawn().map(Self).map_err(|e| format!("{words:?} does not start: {e}"))
+        Command::new(words[0])
+            .args(&words[1..])
+            .spawn()
+            .map(Self)
+            .map_err(|e| format!("{words:?} does not start: {e}"))
     }
 
     pub fn pid(&self) -> String {
@@ -165,7 +222,10 @@ impl Hog {
 
     fn field(&self, number: usize) -> Result<u64, String> {
         let fields = self.stat()?;
-        fields.get(number - 3).and_then(|field| field.parse().ok()).ok_or("a stat file that is too short".into())
+        fields
+            .get(number - 3)
+            .and_then(|field| field.parse().ok())
+            .ok_or("a stat file that is too short".into())
     }
 
     /// CPU time that it has had, s.
@@ -193,7 +253,10 @@ pub fn module(policy: &str) -> Result<String, String> {
 }
 
 /// A copy of a policy's module, changed.
-pub fn changed_module(policy: &str, change: impl Fn(&mut Vec<u8>) -> Result<(), String>) -> Result<String, String> {
+pub fn changed_module(
+    policy: &str,
+    change: impl Fn(&mut Vec<u8>) -> Result<(), String>,
+) -> Result<String, String> {
     let mut bytes = fs::read(module(policy)?).map_err(|e| e.to_string())?;
     change(&mut bytes)?;
     let path = format!("/tmp/baton_{policy}.ko");
@@ -203,7 +266,10 @@ pub fn changed_module(policy: &str, change: impl Fn(&mut Vec<u8>) -> Result<(), 
 
 /// Replaces the first `old` by `new`, which is not longer.
 pub fn replace(bytes: &mut [u8], old: &[u8], new: &[u8]) -> Result<(), String> {
-    let at = bytes.windows(old.len()).position(|w| w == old).ok_or("the module does not have what is to be changed")?;
+    let at = bytes
+        .windows(old.len())
+        .position(|w| w == old)
+        .ok_or("the module does not have what is to be changed")?;
     bytes[at..at + new.len()].copy_from_slice(new);
     Ok(())
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A task that is preempted where another has come meanwhile is taken for something that cannot be, and ends the process.
+//! A task that is preempted where another has come meanwhile is taken for something that cannot be,
+//! and ends the process.
 
 use crate::base::{Base, Planted, Variant};
 use baton::{Ctx, Schedulable, Task};

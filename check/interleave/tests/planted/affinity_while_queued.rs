@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A task is queued where it was queued before, though it may not run there any more, and a refusal teaches nothing.
+//! A task is queued where it was queued before, though it may not run there any more, and a refusal
+//! teaches nothing.
 
 use crate::base::{Base, Planted, Variant};
 use baton::{Cpu, Ctx, PerTask, Schedulable, Task};
@@ -13,7 +14,10 @@ pub struct Bug {
 
 impl Variant for Bug {
     fn new(env: &baton::Env<'_>) -> Self {
-        Self { base: Base::new(env), home: env.per_task() }
+        Self {
+            base: Base::new(env),
+            home: env.per_task(),
+        }
     }
     fn base(&self) -> &Base {
         &self.base

@@ -15,7 +15,10 @@ impl Variant for Bug {
     }
 
     fn select(&self, ctx: &Ctx<'_>, _: &Task, wake: &Wake) -> Placement {
-        let idle = self.0.others(wake.prev_cpu).find(|&cpu| ctx.claim_idle(cpu));
+        let idle = self
+            .0
+            .others(wake.prev_cpu)
+            .find(|&cpu| ctx.claim_idle(cpu));
         Placement::Queue(idle.unwrap_or(wake.prev_cpu))
     }
 }

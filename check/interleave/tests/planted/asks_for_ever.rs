@@ -15,7 +15,11 @@ impl Variant for Bug {
     }
 
     fn steal(&self, ctx: &Ctx<'_>, cpu: Cpu) -> Option<Schedulable> {
-        while !self.0.others(cpu).any(|other| ctx.is_idle(other) && !ctx.is_idle(cpu)) {}
+        while !self
+            .0
+            .others(cpu)
+            .any(|other| ctx.is_idle(other) && !ctx.is_idle(cpu))
+        {}
         None
     }
 }

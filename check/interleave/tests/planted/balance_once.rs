@@ -16,7 +16,9 @@ impl Variant for Bug {
 
     fn steal(&self, ctx: &Ctx<'_>, cpu: Cpu) -> Option<Schedulable> {
         let from = self.0.others(cpu).next()?;
-        self.0.queues[from].lock().pop_where(|slot| ctx.slot_may_run(slot, cpu))
+        self.0.queues[from]
+            .lock()
+            .pop_where(|slot| ctx.slot_may_run(slot, cpu))
     }
 }
 

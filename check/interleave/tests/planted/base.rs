@@ -6,8 +6,8 @@
 //! 3. At the tick, a CPU with a queue wakes the idle ones that could take from it.
 
 use baton::{
-    runqueue::Fifo, Cpu, Ctx, Env, Kick, Lock, PerCpu, Pick, Placement, Refusal, Schedulable, Scheduler, Task,
-    Topology, Wake,
+    runqueue::Fifo, Cpu, Ctx, Env, Kick, Lock, PerCpu, Pick, Placement, Refusal, Schedulable,
+    Scheduler, Task, Topology, Wake,
 };
 
 pub struct Base {
@@ -17,7 +17,10 @@ pub struct Base {
 
 impl Base {
     pub fn new(env: &Env<'_>) -> Self {
-        Self { queues: env.per_cpu(|_| Lock::new(env.fifo())), topology: env.topology().clone() }
+        Self {
+            queues: env.per_cpu(|_| Lock::new(env.fifo())),
+            topology: env.topology().clone(),
+        }
     }
 
     pub fn put(&self, cpu: Cpu, baton: Schedulable) {
@@ -25,24 +28,40 @@ impl Base {
     }
 
     pub fn others(&self, cpu: Cpu) -> impl Iterator<Item = Cpu> + '_ {
-        self.topology.near(cpu).iter().copied().filter(move |&other| other != cpu)
+        self.topology
+            .near(cpu)
+            .iter()
+            .copied()
+            .filter(move |&other| other != cpu)
     }
 
     pub fn idle_cpu(&self, ctx: &Ctx<'_>, task: &Task, wake: &Wake) -> Option<Cpu> {
-        let mut near = self.topology.near(wake.prev_cpu).iter().copied().filter(|&cpu| ctx.may_run(task, cpu));
+        let mut near = self
+            .topology
+            .near(wake.prev_cpu)
+            .iter()
+            .copied()
+            .filter(|&cpu| ctx.may_run(task, cpu));
         near.find(|&cpu| ctx.claim_idle(cpu))
     }
 
     pub fn wake_idle(&self, ctx: &Ctx<'_>, from: Cpu) {
         let idle: Vec<Cpu> = self.others(from).filter(|&cpu| ctx.is_idle(cpu)).collect();
         let queue = self.queues[from].lock();
-        for cpu in idle.into_iter().filter(|&cpu| queue.iter().any(|slot| ctx.slot_may_run(slot, cpu))) {
+        for cpu in idle
+            .into_iter()
+            .filter(|&cpu| queue.iter().any(|slot| ctx.slot_may_run(slot, cpu)))
+        {
             let _ = ctx.kick(cpu, Kick::Idle);
         }
     }
 
     pub fn rehome(&self, ctx: &Ctx<'_>, baton: Schedulable) {
-        let allowed = self.topology.cpus().find(|&cpu| ctx.baton_may_run(&baton, cpu)).unwrap_or(Cpu::new(0));
+        let allowed = self
+            .topology
+            .cpus()
+            .find(|&cpu| ctx.baton_may_run(&baton, cpu))
+            .unwrap_or(Cpu::new(0));
         self.put(allowed, baton);
         let _ = ctx.kick(allowed, Kick::Idle);
     }
@@ -54,7 +73,11 @@ pub trait Variant: Sized + Send + Sync {
     fn base(&self) -> &Base;
 
     fn select(&self, ctx: &Ctx<'_>, task: &Task, wake: &Wake) -> Placement {
-        Placement::Queue(self.base().idle_cpu(ctx, task, wake).unwrap_or(wake.prev_cpu))
+        Placement::Queue(
+            self.base()
+                .idle_cpu(ctx, task, wake)
+                .unwrap_or(wake.prev_cpu),
+        )
     }
     fn queue(&self, _: &Ctx<'_>, task: &Task, baton: Schedulable) {
         self.base().put(task.cpu, baton);
@@ -79,13 +102,20 @@ pub trait Variant: Sized + Send + Sync {
     }
     fn steal(&self, ctx: &Ctx<'_>, cpu: Cpu) -> Option<Schedulable> {
         let base = self.base();
-        base.others(cpu).find_map(|from| base.queues[from].lock().pop_where(|slot| ctx.slot_may_run(slot, cpu)))
+        base.others(cpu).find_map(|from| {
+            base.queues[from]
+                .lock()
+                .pop_where(|slot| ctx.slot_may_run(slot, cpu))
+        })
     }
     fn refused(&self, ctx: &Ctx<'_>, baton: Schedulable) {
         self.base().rehome(ctx, baton);
     }
     fn take_back(&self, _: &Ctx<'_>, task: &Task) -> Option<Schedulable> {
-        self.base().queues.iter().find_map(|queue| queue.lock().remove(task.slot))
+        self.base()
+            .queues
+            .iter()
+            .find_map(|queue| queue.lock().remove(task.slot))
     }
     fn dead(&self, task: &Task) {
         let _ = task;
@@ -136,7 +166,10 @@ impl<V: Variant> Scheduler for Planted<V> {
     }
     fn pick_next_task(&self, ctx: &Ctx<'_>, cpu: Cpu, prev: Option<&Task>) -> Pick {
         match self.0.next(ctx, cpu) {
-            Some(task) => Pick::Run { task, slice: 8_000_000 },
+            Some(task) => Pick::Run {
+                task,
+                slice: 8_000_000,
+            },
             None if prev.is_some() => Pick::Keep { slice: 8_000_000 },
             None => Pick::Nothing,
         }

@@ -16,7 +16,8 @@ impl Variant for Bug {
 
     fn select(&self, ctx: &Ctx<'_>, task: &Task, wake: &Wake) -> Placement {
         let idle = self.0.idle_cpu(ctx, task, wake);
-        let is_near = |&cpu: &baton::Cpu| self.0.topology.same_llc(cpu, wake.prev_cpu) && !wake.sync;
+        let is_near =
+            |&cpu: &baton::Cpu| self.0.topology.same_llc(cpu, wake.prev_cpu) && !wake.sync;
         Placement::Queue(idle.filter(is_near).unwrap_or(wake.prev_cpu))
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Who waits has a timer set for the end of what runs, if that is yet to come: the clock is looked at to see whether it is, and again for
-//! how long it takes.
+//! Who waits has a timer set for the end of what runs, if that is yet to come: the clock is looked
+//! at to see whether it is, and again for how long it takes.
 
 use crate::base::{Base, Planted, Variant};
 use baton::{Cpu, Ctx, PerCpu, Schedulable, Task};
@@ -15,7 +15,10 @@ pub struct Bug {
 
 impl Variant for Bug {
     fn new(env: &baton::Env<'_>) -> Self {
-        Self { base: Base::new(env), since: env.per_cpu(|_| AtomicU64::new(0)) }
+        Self {
+            base: Base::new(env),
+            since: env.per_cpu(|_| AtomicU64::new(0)),
+        }
     }
     fn base(&self) -> &Base {
         &self.base

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Who yields is ranked by a recursion that asks the host nothing, and does not come to its end once the queue is longer than one.
+//! Who yields is ranked by a recursion that asks the host nothing, and does not come to its end
+//! once the queue is longer than one.
 
 use crate::base::{Base, Planted, Variant};
 use baton::{Ctx, Schedulable, Task};

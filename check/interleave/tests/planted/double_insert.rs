@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Who is preempted is put into the order of turns of its own CPU, and of an idle one, so that the quicker may run it.
+//! Who is preempted is put into the order of turns of its own CPU, and of an idle one, so that the
+//! quicker may run it.
 
 use crate::base::{Base, Planted, Variant};
 use baton::{Cpu, Ctx, Lock, PerCpu, PerTask, Schedulable, Task};
@@ -14,7 +15,11 @@ pub struct Bug {
 
 impl Variant for Bug {
     fn new(env: &baton::Env<'_>) -> Self {
-        Self { base: Base::new(env), order: env.per_cpu(|_| Lock::default()), batons: env.per_task() }
+        Self {
+            base: Base::new(env),
+            order: env.per_cpu(|_| Lock::default()),
+            batons: env.per_task(),
+        }
     }
     fn base(&self) -> &Base {
         &self.base
@@ -26,7 +31,11 @@ impl Variant for Bug {
     }
     fn preempted(&self, ctx: &Ctx<'_>, task: &Task, baton: Schedulable) {
         self.queue(ctx, task, baton);
-        if let Some(idle) = self.base.others(task.cpu).find(|&cpu| ctx.is_idle(cpu) && ctx.may_run(task, cpu)) {
+        if let Some(idle) = self
+            .base
+            .others(task.cpu)
+            .find(|&cpu| ctx.is_idle(cpu) && ctx.may_run(task, cpu))
+        {
             self.order[idle].lock().push_back(task.slot);
             let _ = ctx.kick(idle, baton::Kick::Idle);
         }
@@ -51,7 +60,9 @@ impl Variant for Bug {
         self.order[Cpu::new(0)].lock().push_back(slot);
     }
     fn take_back(&self, _: &Ctx<'_>, task: &Task) -> Option<Schedulable> {
-        self.order.iter().for_each(|order| order.lock().retain(|&slot| slot != task.slot));
+        self.order
+            .iter()
+            .for_each(|order| order.lock().retain(|&slot| slot != task.slot));
         self.batons.of(task).lock().take()
     }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A thief looks at the record of the task that it has in mind without the lock. Meanwhile the task runs on its own CPU, and exits.
+//! A thief looks at the record of the task that it has in mind without the lock. Meanwhile the task
+//! runs on its own CPU, and exits.
 
 use crate::base::{Base, Planted, Variant};
 use baton::{Cpu, Ctx, Lock, PerTask, Schedulable, Task};
@@ -12,7 +13,10 @@ pub struct Bug {
 
 impl Variant for Bug {
     fn new(env: &baton::Env<'_>) -> Self {
-        Self { base: Base::new(env), records: env.per_task() }
+        Self {
+            base: Base::new(env),
+            records: env.per_task(),
+        }
     }
     fn base(&self) -> &Base {
         &self.base
@@ -27,7 +31,12 @@ impl Variant for Bug {
             let queue = self.base.queues[from].lock();
             let slot = queue.iter().find(|&slot| ctx.slot_may_run(slot, cpu))?;
             drop(queue);
-            *self.records.slot(slot).lock().as_mut().expect("a task that is queued has a record") += 1;
+            *self
+                .records
+                .slot(slot)
+                .lock()
+                .as_mut()
+                .expect("a task that is queued has a record") += 1;
             self.base.queues[from].lock().remove(slot)
         })
     }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Each task has a CPU of its own to wait for, by its slot; what waits for one that goes offline is forgotten.
+//! Each task has a CPU of its own to wait for, by its slot; what waits for one that goes offline is
+//! forgotten.
 
 use crate::base::{Base, Planted, Variant};
 use baton::{Cpu, Ctx, Kick, Schedulable, Task};
@@ -16,7 +17,11 @@ impl Variant for Bug {
 
     fn queue(&self, ctx: &Ctx<'_>, task: &Task, baton: Schedulable) {
         let wanted = Cpu::new(task.slot % self.0.topology.nr_cpus() as u32);
-        let cpu = if ctx.is_online(wanted) && ctx.may_run(task, wanted) { wanted } else { task.cpu };
+        let cpu = if ctx.is_online(wanted) && ctx.may_run(task, wanted) {
+            wanted
+        } else {
+            task.cpu
+        };
         self.0.put(cpu, baton);
         let _ = ctx.kick(cpu, Kick::Idle);
     }

@@ -27,7 +27,10 @@ impl Hints for Planted<Bug> {
 
     fn hint(&self, _: &Ctx<'_>, _: &Task, hint: Hint) {
         let Hint::Deadline { us, kind } = hint;
-        assert!(us % 1_000 != 7 || kind != 3, "a deadline of {us} us of kind {kind}");
+        assert!(
+            us % 1_000 != 7 || kind != 3,
+            "a deadline of {us} us of kind {kind}"
+        );
     }
 }
 

@@ -11,7 +11,10 @@ pub struct Bug {
 
 impl Variant for Bug {
     fn new(env: &baton::Env<'_>) -> Self {
-        Self { base: Base::new(env), online: Lock::new(env.topology().cpus().collect()) }
+        Self {
+            base: Base::new(env),
+            online: Lock::new(env.topology().cpus().collect()),
+        }
     }
     fn base(&self) -> &Base {
         &self.base

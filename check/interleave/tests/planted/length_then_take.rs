@@ -16,7 +16,12 @@ impl Variant for Bug {
 
     fn next(&self, _: &Ctx<'_>, cpu: Cpu) -> Option<Schedulable> {
         let waiting = self.0.queues[cpu].lock().len();
-        (waiting != 0).then(|| self.0.queues[cpu].lock().pop_front().expect("the queue is not empty"))
+        (waiting != 0).then(|| {
+            self.0.queues[cpu]
+                .lock()
+                .pop_front()
+                .expect("the queue is not empty")
+        })
     }
 }
 

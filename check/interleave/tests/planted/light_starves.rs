@@ -12,7 +12,10 @@ pub struct Bug {
 
 impl Variant for Bug {
     fn new(env: &baton::Env<'_>) -> Self {
-        Self { base: Base::new(env), weights: env.per_task() }
+        Self {
+            base: Base::new(env),
+            weights: env.per_task(),
+        }
     }
     fn base(&self) -> &Base {
         &self.base
@@ -24,7 +27,10 @@ impl Variant for Bug {
     }
     fn next(&self, _: &Ctx<'_>, cpu: Cpu) -> Option<Schedulable> {
         let mut queue = self.base.queues[cpu].lock();
-        let heaviest = queue.iter().map(|slot| self.weights.slot(slot).load(Relaxed)).max()?;
+        let heaviest = queue
+            .iter()
+            .map(|slot| self.weights.slot(slot).load(Relaxed))
+            .max()?;
         queue.pop_where(|slot| self.weights.slot(slot).load(Relaxed) == heaviest)
     }
 }

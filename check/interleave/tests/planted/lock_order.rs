@@ -17,7 +17,11 @@ impl Variant for Bug {
     fn steal(&self, ctx: &Ctx<'_>, cpu: Cpu) -> Option<Schedulable> {
         let own = self.0.queues[cpu].lock();
         let mut others = self.0.others(cpu);
-        let stolen = others.find_map(|from| self.0.queues[from].lock().pop_where(|slot| ctx.slot_may_run(slot, cpu)));
+        let stolen = others.find_map(|from| {
+            self.0.queues[from]
+                .lock()
+                .pop_where(|slot| ctx.slot_may_run(slot, cpu))
+        });
         drop(own);
         stolen
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Who wakes up goes to an inbox of all CPUs, and a flag says that there is something in it. Whoever picks empties it; the flag is taken
-//! down after that, not before.
+//! Who wakes up goes to an inbox of all CPUs, and a flag says that there is something in it.
+//! Whoever picks empties it; the flag is taken down after that, not before.
 
 use crate::base::{Base, Planted, Variant};
 use baton::{runqueue::Fifo, Cpu, Ctx, Lock, Schedulable, Task};
@@ -14,7 +14,11 @@ pub struct Bug {
 
 impl Variant for Bug {
     fn new(env: &baton::Env<'_>) -> Self {
-        Self { base: Base::new(env), inbox: Lock::new(env.fifo()), is_filled: AtomicBool::new(false) }
+        Self {
+            base: Base::new(env),
+            inbox: Lock::new(env.fifo()),
+            is_filled: AtomicBool::new(false),
+        }
     }
     fn base(&self) -> &Base {
         &self.base
@@ -35,7 +39,11 @@ impl Variant for Bug {
         self.base.queues[cpu].lock().pop_front()
     }
     fn take_back(&self, _: &Ctx<'_>, task: &Task) -> Option<Schedulable> {
-        let queued = self.base.queues.iter().find_map(|queue| queue.lock().remove(task.slot));
+        let queued = self
+            .base
+            .queues
+            .iter()
+            .find_map(|queue| queue.lock().remove(task.slot));
         queued.or_else(|| self.inbox.lock().remove(task.slot))
     }
 }

@@ -40,28 +40,52 @@ use std::time::Duration;
 /// Checks a policy with a mistake that breaks this property.
 fn finds(name: &str, policy: Policy, property: Property, options: &Options) -> Finding {
     let outcome = check(policy, options, &mut |_| ()).expect("the policy can be made");
-    let Outcome { schedules, elapsed, story, first_lines, .. } = outcome;
-    let story = story.unwrap_or_else(|| panic!("{name}: nothing was found in {schedules} schedules"));
+    let Outcome {
+        schedules,
+        elapsed,
+        story,
+        first_lines,
+        ..
+    } = outcome;
+    let story =
+        story.unwrap_or_else(|| panic!("{name}: nothing was found in {schedules} schedules"));
     let lines = story.told().len();
     println!(
-        "{name}: {} in schedule {schedules}, after {:.2} s, {first_lines} lines, shortened to {lines}",
-        story.finding.as_ref().map_or("-", |finding| finding.property.name()),
+        "{name}: {} in schedule {schedules}, after {:.2} s, {first_lines} lines, shortened to \
+         {lines}",
+        story
+            .finding
+            .as_ref()
+            .map_or("-", |finding| finding.property.name()),
         elapsed.as_secs_f64()
     );
-    let finding = story.finding.as_ref().expect("a story that was found has an end");
+    let finding = story
+        .finding
+        .as_ref()
+        .expect("a story that was found has an end");
     assert_eq!(finding.property, property, "{story}");
-    let again =
-        replay(policy, options, story.seed.to_string().parse().expect("a seed can be read")).expect("as before");
+    let again = replay(
+        policy,
+        options,
+        story.seed.to_string().parse().expect("a seed can be read"),
+    )
+    .expect("as before");
     assert_eq!(again, story, "the same seed gives another story");
     println!("{story}");
     assert!(story.to_string().contains(&finding.what));
     finding.clone()
 }
 
-/// So many schedules, however slow this machine is: an optimized build tries 2,000 to 6,000 in a second.
+/// So many schedules, however slow this machine is: an optimized build tries 2,000 to 6,000 in a
+/// second.
 fn options() -> Options {
     let time = Duration::from_secs(3600);
-    Options { schedules: 20_000, time, shorten: Duration::from_millis(700), ..Options::default() }
+    Options {
+        schedules: 20_000,
+        time,
+        shorten: Duration::from_millis(700),
+        ..Options::default()
+    }
 }
 
 macro_rules! planted {
@@ -104,7 +128,10 @@ planted! {
 /// A loop that nothing but the time tells from a long call.
 #[test]
 fn a_loop_without_questions_is_ended() {
-    let options = Options { call_limit: Duration::from_millis(100), ..options() };
+    let options = Options {
+        call_limit: Duration::from_millis(100),
+        ..options()
+    };
     let policy = Policy::linked(baton_native::module!(spins::BatonPolicy));
     finds("spins", policy, Property::Endless, &options);
 }
@@ -112,7 +139,11 @@ fn a_loop_without_questions_is_ended() {
 /// Which looks after 128 ticks only.
 #[test]
 fn a_late_kick_keeps_the_weaker_property() {
-    let options = Options { schedules: 2_000, without: vec![Property::IdleBeside], ..options() };
+    let options = Options {
+        schedules: 2_000,
+        without: vec![Property::IdleBeside],
+        ..options()
+    };
     let policy = Policy::linked(baton_native::module!(late_kick::BatonPolicy));
     let outcome = check(policy, &options, &mut |_| ()).expect("the policy can be made");
     assert!(outcome.story.is_none(), "{:?}", outcome.story);
@@ -122,11 +153,22 @@ fn a_late_kick_keeps_the_weaker_property() {
 #[test]
 fn a_machine_is_of_the_shape_that_was_asked_for() {
     let policy = Policy::linked(baton_native::module!(siblings_only::BatonPolicy));
-    let plain = Options { schedules: 2_000, ..options() };
+    let plain = Options {
+        schedules: 2_000,
+        ..options()
+    };
     let outcome = check(policy, &plain, &mut |_| ()).expect("the policy can be made");
     assert!(outcome.story.is_none(), "{:?}", outcome.story);
-    let place = |cpu: u32| baton_abi::BatonCpu { core: cpu / 2, llc: 0, node: 0, online: 1 };
-    let options = Options { topology: (0..4).map(place).collect(), ..options() };
+    let place = |cpu: u32| baton_abi::BatonCpu {
+        core: cpu / 2,
+        llc: 0,
+        node: 0,
+        online: 1,
+    };
+    let options = Options {
+        topology: (0..4).map(place).collect(),
+        ..options()
+    };
     finds("siblings_only", policy, Property::IdleBeside, &options);
 }
 
@@ -134,19 +176,36 @@ fn a_machine_is_of_the_shape_that_was_asked_for() {
 #[test]
 fn hints_are_what_was_asked_for() {
     let policy = Policy::linked(baton_native::module!(hint_of_large_numbers::BatonPolicy));
-    let outcome =
-        check(policy, &Options { schedules: 2_000, ..options() }, &mut |_| ()).expect("the policy can be made");
+    let outcome = check(
+        policy,
+        &Options {
+            schedules: 2_000,
+            ..options()
+        },
+        &mut |_| (),
+    )
+    .expect("the policy can be made");
     assert!(outcome.story.is_none(), "{:?}", outcome.story);
     let hints = vec!["77 1000-9999 0-5".parse().expect("a hint")];
-    finds("hint_of_large_numbers", policy, Property::Panic, &Options { hints, ..options() });
+    finds(
+        "hint_of_large_numbers",
+        policy,
+        Property::Panic,
+        &Options { hints, ..options() },
+    );
 }
 
 /// What waits is in some queue: the story names its lock.
 #[test]
 fn a_story_says_who_has_the_task_that_waits() {
     let policy = Policy::linked(baton_native::module!(late_kick::BatonPolicy));
-    let holder = finds("late_kick", policy, Property::IdleBeside, &options()).holder.expect("somebody has it");
-    assert!(holder.contains("which took lock #") && holder.contains("planted/base.rs:"), "{holder}");
+    let holder = finds("late_kick", policy, Property::IdleBeside, &options())
+        .holder
+        .expect("somebody has it");
+    assert!(
+        holder.contains("which took lock #") && holder.contains("planted/base.rs:"),
+        "{holder}"
+    );
 }
 
 /// All that can be seen of a small machine is seen, and what was seen is counted.
@@ -154,18 +213,30 @@ fn a_story_says_who_has_the_task_that_waits() {
 fn coverage_is_counted() {
     let policy = Policy::linked(baton_native::module!(base::BatonPolicy));
     let of = |schedules| {
-        let options = Options { schedules, cpus: 1, tasks: 1, ..options() };
-        check(policy, &options, &mut |_| ()).expect("the policy can be made").coverage
+        let options = Options {
+            schedules,
+            cpus: 1,
+            tasks: 1,
+            ..options()
+        };
+        check(policy, &options, &mut |_| ())
+            .expect("the policy can be made")
+            .coverage
     };
     let (few, many) = (of(100), of(2_000));
-    assert!(few.schedules() <= 100 && few.schedules() > 20, "{}", few.schedules());
+    assert!(
+        few.schedules() <= 100 && few.schedules() > 20,
+        "{}",
+        few.schedules()
+    );
     assert!(many.schedules() > few.schedules() && many.states() > few.states());
     // One CPU has few orders.
     assert!(many.schedules() < 1_900, "{}", many.schedules());
     assert!(many.last_schedule() >= many.last_state());
 }
 
-/// What would end the process is found as all else is, and those that are checked afterwards are not disturbed.
+/// What would end the process is found as all else is, and those that are checked afterwards are
+/// not disturbed.
 #[test]
 fn what_ends_a_process_is_found() {
     let check = |name: &str, policy: Policy, verdict: &str| {
@@ -173,22 +244,43 @@ fn what_ends_a_process_is_found() {
         assert_eq!(finding.what, verdict);
         the_right_one_passes();
     };
-    let overflow = "the call used up its stack (the kernel grants 4096 bytes); is there a recursion?";
+    let overflow =
+        "the call used up its stack (the kernel grants 4096 bytes); is there a recursion?";
     let linked = Policy::linked;
     let policy = linked(baton_native::module!(endless_recursion::BatonPolicy));
-    check("endless_recursion", policy, &format!("stack overflow in newly_idle: {overflow}"));
+    check(
+        "endless_recursion",
+        policy,
+        &format!("stack overflow in newly_idle: {overflow}"),
+    );
     let policy = linked(baton_native::module!(deep_tree::BatonPolicy));
-    check("deep_tree", policy, &format!("stack overflow in task_yield: {overflow}"));
+    check(
+        "deep_tree",
+        policy,
+        &format!("stack overflow in task_yield: {overflow}"),
+    );
     let policy = linked(baton_native::module!(aborts::BatonPolicy));
-    check("aborts", policy, "panic in task_preempt: the call ended the process: abort()");
+    check(
+        "aborts",
+        policy,
+        "panic in task_preempt: the call ended the process: abort()",
+    );
 }
 
 #[test]
 fn the_right_one_passes() {
-    let options = Options { schedules: 5_000, time: Duration::from_secs(20), ..options() };
+    let options = Options {
+        schedules: 5_000,
+        time: Duration::from_secs(20),
+        ..options()
+    };
     let policy = Policy::linked(baton_native::module!(base::BatonPolicy));
     let outcome = check(policy, &options, &mut |_| ()).expect("the policy can be made");
-    println!("the right one passes {} schedules in {:.1} s", outcome.schedules, outcome.elapsed.as_secs_f64());
+    println!(
+        "the right one passes {} schedules in {:.1} s",
+        outcome.schedules,
+        outcome.elapsed.as_secs_f64()
+    );
     if let Some(story) = outcome.story {
         panic!("{story}");
     }

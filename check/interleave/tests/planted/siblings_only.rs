@@ -17,9 +17,14 @@ impl Variant for Bug {
     fn steal(&self, ctx: &Ctx<'_>, cpu: Cpu) -> Option<Schedulable> {
         let base = &self.0;
         let topology = &base.topology;
-        let is_near = |&other: &Cpu| !topology.has_smt() || topology.core(other) == topology.core(cpu);
+        let is_near =
+            |&other: &Cpu| !topology.has_smt() || topology.core(other) == topology.core(cpu);
         let mut from = base.others(cpu).filter(is_near);
-        from.find_map(|from| base.queues[from].lock().pop_where(|slot| ctx.slot_may_run(slot, cpu)))
+        from.find_map(|from| {
+            base.queues[from]
+                .lock()
+                .pop_where(|slot| ctx.slot_may_run(slot, cpu))
+        })
     }
 }
 

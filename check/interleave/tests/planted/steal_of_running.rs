@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A queue is of slots, and who runs stays at its front, as in CFS of long ago. A thief takes the front one.
+//! A queue is of slots, and who runs stays at its front, as in CFS of long ago. A thief takes the
+//! front one.
 
 use crate::base::{Base, Planted, Variant};
 use baton::{Cpu, Ctx, Lock, PerCpu, PerTask, Schedulable, Task};
@@ -14,7 +15,11 @@ pub struct Bug {
 
 impl Variant for Bug {
     fn new(env: &baton::Env<'_>) -> Self {
-        Self { base: Base::new(env), order: env.per_cpu(|_| Lock::default()), batons: env.per_task() }
+        Self {
+            base: Base::new(env),
+            order: env.per_cpu(|_| Lock::default()),
+            batons: env.per_task(),
+        }
     }
     fn base(&self) -> &Base {
         &self.base
@@ -28,12 +33,17 @@ impl Variant for Bug {
     }
     fn next(&self, _: &Ctx<'_>, cpu: Cpu) -> Option<Schedulable> {
         let order = self.order[cpu].lock();
-        order.iter().find_map(|&slot| self.batons.slot(slot).lock().take())
+        order
+            .iter()
+            .find_map(|&slot| self.batons.slot(slot).lock().take())
     }
     fn steal(&self, ctx: &Ctx<'_>, cpu: Cpu) -> Option<Schedulable> {
         self.base.others(cpu).find_map(|from| {
             let mut order = self.order[from].lock();
-            let slot = order.iter().copied().find(|&slot| ctx.slot_may_run(slot, cpu))?;
+            let slot = order
+                .iter()
+                .copied()
+                .find(|&slot| ctx.slot_may_run(slot, cpu))?;
             order.retain(|&other| other != slot);
             let stolen = self.batons.slot(slot).lock().take();
             Some(stolen.expect("who is queued has a baton"))
@@ -44,7 +54,9 @@ impl Variant for Bug {
         *self.batons.slot(slot).lock() = Some(baton);
     }
     fn take_back(&self, _: &Ctx<'_>, task: &Task) -> Option<Schedulable> {
-        self.order.iter().for_each(|order| order.lock().retain(|&slot| slot != task.slot));
+        self.order
+            .iter()
+            .for_each(|order| order.lock().retain(|&slot| slot != task.slot));
         self.batons.of(task).lock().take()
     }
 }

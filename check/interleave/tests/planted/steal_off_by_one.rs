@@ -18,7 +18,9 @@ impl Variant for Bug {
         self.0.others(cpu).find_map(|from| {
             let mut queue = self.0.queues[from].lock();
             let is_worth_it = queue.len() > 1;
-            is_worth_it.then(|| queue.pop_where(|slot| ctx.slot_may_run(slot, cpu))).flatten()
+            is_worth_it
+                .then(|| queue.pop_where(|slot| ctx.slot_may_run(slot, cpu)))
+                .flatten()
         })
     }
 }

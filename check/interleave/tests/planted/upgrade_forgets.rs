@@ -11,7 +11,10 @@ pub struct Bug {
 
 impl Variant for Bug {
     fn new(env: &Env<'_>) -> Self {
-        Self { base: Base::new(env), yielded: env.per_cpu(|_| Lock::new(env.fifo())) }
+        Self {
+            base: Base::new(env),
+            yielded: env.per_cpu(|_| Lock::new(env.fifo())),
+        }
     }
     fn base(&self) -> &Base {
         &self.base
@@ -24,7 +27,11 @@ impl Variant for Bug {
         first.or_else(|| self.base.queues[cpu].lock().pop_front())
     }
     fn take_back(&self, _: &Ctx<'_>, task: &Task) -> Option<Schedulable> {
-        self.base.queues.iter().chain(self.yielded.iter()).find_map(|queue| queue.lock().remove(task.slot))
+        self.base
+            .queues
+            .iter()
+            .chain(self.yielded.iter())
+            .find_map(|queue| queue.lock().remove(task.slot))
     }
 }
 
@@ -36,8 +43,14 @@ impl Upgrade for Planted<Bug> {
         self.0.base.queues.clone()
     }
     fn reregister_init(env: &Env<'_>, queues: Self::State) -> Result<Self, baton::Error> {
-        let base = Base { queues, topology: env.topology().clone() };
-        Ok(Self(Bug { base, yielded: env.per_cpu(|_| Lock::new(env.fifo())) }))
+        let base = Base {
+            queues,
+            topology: env.topology().clone(),
+        };
+        Ok(Self(Bug {
+            base,
+            yielded: env.per_cpu(|_| Lock::new(env.fifo())),
+        }))
     }
 }
 

@@ -17,13 +17,17 @@ fn divergence(outcome: Outcome) -> Divergence {
     }
 }
 
-/// The simulator does the same to two policies for as long as they do the same: the first event in which its two recordings differ
-/// is the first that was decided otherwise. Its number, and what the other policy did there.
+/// The simulator does the same to two policies for as long as they do the same: the first event in
+/// which its two recordings differ is the first that was decided otherwise. Its number, and what
+/// the other policy did there.
 fn first_difference(one: &Recording, other: &Recording) -> (u64, String) {
     let mut words = Words::default();
     for (a, b) in one.merged().zip(other.merged()) {
-        let (Item::Event(event), Item::Event(did)) = (a.item, b.item) else { panic!("{a:?}") };
-        // What a policy reads is what was written before: it follows from another decision and is none.
+        let (Item::Event(event), Item::Event(did)) = (a.item, b.item) else {
+            panic!("{a:?}")
+        };
+        // What a policy reads is what was written before: it follows from another decision and is
+        // none.
         let both_read = matches!((&event, &did), (Event::Read(_), Event::Read(_)));
         if a != b && !both_read {
             assert_eq!((a.number, a.cpu), (b.number, b.cpu));
@@ -49,17 +53,33 @@ fn another_credit_is_told_at_the_first_event_that_is_decided_otherwise() {
         let (number, did) = first_difference(&recording, &other);
         assert!(number > 50, "{workload}: it differs from the beginning");
         for single in [SINGLE, THREADS] {
-            let options = Options { single, policy_options: Some(credit.into()), ..Options::default() };
+            let options = Options {
+                single,
+                policy_options: Some(credit.into()),
+                ..Options::default()
+            };
             let found = divergence(replay(&recording, wfq(), &options).unwrap());
             assert_eq!(found.number, number, "{workload}: {found:?}");
             assert_eq!(found.cause, Cause::OtherPolicy);
             assert_ne!(found.got, found.expected);
             assert_eq!(found.before.len(), 10);
-            let call = recording.merged().find(|told| told.number == found.call).unwrap();
-            let Item::Event(Event::Call(call)) = call.item else { panic!("{call:?}") };
-            assert_eq!((method_name(call.method), call.now), (found.method, found.now));
+            let call = recording
+                .merged()
+                .find(|told| told.number == found.call)
+                .unwrap();
+            let Item::Event(Event::Call(call)) = call.item else {
+                panic!("{call:?}")
+            };
+            assert_eq!(
+                (method_name(call.method), call.now),
+                (found.method, found.now)
+            );
             // An answer that the host gives to another question is not known to a replay.
-            assert!(did.starts_with(&found.got) || found.got.starts_with("takes "), "{did}\n{}", found.got);
+            assert!(
+                did.starts_with(&found.got) || found.got.starts_with("takes "),
+                "{did}\n{}",
+                found.got
+            );
             methods.push(found.method);
         }
         // With its own credit it is what it was.
@@ -74,11 +94,18 @@ fn another_policy_is_told_at_its_first_request() {
     for single in [SINGLE, THREADS] {
         let found = divergence(run(&recording, fifo(), single));
         assert_eq!(found.cause, Cause::OtherPolicy);
-        // fifo has the first task run at once on the idle CPU that both find; wfq puts it into a queue.
+        // fifo has the first task run at once on the idle CPU that both find; wfq puts it into a
+        // queue.
         let (fifo, wfq) = (found.got.as_str(), found.expected.as_str());
         assert_eq!(found.method, "select_task_rq");
-        assert!(fifo.starts_with("select_task_rq answers: run it at once"), "{found:?}");
-        assert!(wfq.starts_with("select_task_rq answers") && wfq != fifo, "{found:?}");
+        assert!(
+            fifo.starts_with("select_task_rq answers: run it at once"),
+            "{found:?}"
+        );
+        assert!(
+            wfq.starts_with("select_task_rq answers") && wfq != fifo,
+            "{found:?}"
+        );
     }
 }
 
@@ -105,7 +132,9 @@ impl Twist for Hash {
     }
 
     fn slice(&self) -> u64 {
-        self.0.keys().fold(0, |all, slice| (all * 31 + slice) % 1_000_000_007)
+        self.0
+            .keys()
+            .fold(0, |all, slice| (all * 31 + slice) % 1_000_000_007)
     }
 }
 
@@ -113,7 +142,11 @@ fn is_nondeterministic(policy: Policy) {
     let recording = parse(&record(policy, "", "hackbench:groups=2", "1x4x1", 5, 1));
     for single in [SINGLE, THREADS] {
         let found = divergence(run(&recording, policy, single));
-        assert_eq!((found.cause, found.method), (Cause::Nondeterministic, "pick_next_task"), "{found:?}");
+        assert_eq!(
+            (found.cause, found.method),
+            (Cause::Nondeterministic, "pick_next_task"),
+            "{found:?}"
+        );
     }
 }
 
@@ -152,18 +185,36 @@ impl Twist for Panics {
 
 #[test]
 fn a_panic_that_was_not_is_told() {
-    let recording = parse(&record(simple!(Nothing), "", "hackbench:groups=2", "1x4x1", 5, 1));
+    let recording = parse(&record(
+        simple!(Nothing),
+        "",
+        "hackbench:groups=2",
+        "1x4x1",
+        5,
+        1,
+    ));
     for single in [SINGLE, THREADS] {
         is_same(&recording, simple!(Nothing), single);
         let found = divergence(run(&recording, simple!(Panics), single));
-        assert!(found.got.contains("panic") && found.got.ends_with("that is enough"), "{}", found.got);
+        assert!(
+            found.got.contains("panic") && found.got.ends_with("that is enough"),
+            "{}",
+            found.got
+        );
     }
 }
 
 /// One that panicked and does not any more.
 #[test]
 fn a_panic_that_is_mended_is_told() {
-    let recording = parse(&record(simple!(Panics), "", "hackbench:groups=2", "1x4x1", 5, 1));
+    let recording = parse(&record(
+        simple!(Panics),
+        "",
+        "hackbench:groups=2",
+        "1x4x1",
+        5,
+        1,
+    ));
     for single in [SINGLE, THREADS] {
         let outcome = is_same(&recording, simple!(Panics), single);
         assert_eq!(outcome.faults.len(), 1);

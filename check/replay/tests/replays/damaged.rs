@@ -13,11 +13,18 @@ use crate::{config, is_same, parse, record, record_with, run, wfq, woven, SINGLE
 
 /// How many inputs each property is tried with: more with BATON_FUZZ=1000000.
 fn cases() -> ProptestConfig {
-    let cases = std::env::var("BATON_FUZZ").ok().and_then(|text| text.parse().ok()).unwrap_or(200);
-    ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(cases) }
+    let cases = std::env::var("BATON_FUZZ")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(200);
+    ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(cases)
+    }
 }
 
-/// A recording with several blocks to a CPU, and checkpoints: as it was made, its events, and the file.
+/// A recording with several blocks to a CPU, and checkpoints: as it was made, its events, and the
+/// file.
 struct Whole {
     recording: Recording,
     streams: Vec<Vec<Event>>,
@@ -25,12 +32,19 @@ struct Whole {
 }
 
 static WHOLE: LazyLock<Whole> = LazyLock::new(|| {
-    let config = Config { max_tasks: 64, ..config(wfq(), "", "1x4x1", 8, 5) };
+    let config = Config {
+        max_tasks: 64,
+        ..config(wfq(), "", "1x4x1", 8, 5)
+    };
     let recording = parse(&record_with(&config, "random:tasks=12", Some(1_000_000)));
     assert!(recording.checkpoints.len() > 4);
     let streams = streams(&recording);
     let file = in_small_blocks(&recording, &recording.checkpoints, &streams);
-    Whole { recording, streams, file }
+    Whole {
+        recording,
+        streams,
+        file,
+    }
 });
 
 fn whole() -> &'static [u8] {
@@ -38,14 +52,26 @@ fn whole() -> &'static [u8] {
 }
 
 /// Several blocks to a CPU.
-fn in_small_blocks(recording: &Recording, points: &[Checkpoint], streams: &[Vec<Event>]) -> Vec<u8> {
-    woven::file_from(&recording.header, recording.state.as_deref(), points, streams, HEAD_SIZE + 600)
+fn in_small_blocks(
+    recording: &Recording,
+    points: &[Checkpoint],
+    streams: &[Vec<Event>],
+) -> Vec<u8> {
+    woven::file_from(
+        &recording.header,
+        recording.state.as_deref(),
+        points,
+        streams,
+        HEAD_SIZE + 600,
+    )
 }
 
 pub fn streams(recording: &Recording) -> Vec<Vec<Event>> {
     let mut streams = vec![Vec::new(); recording.header.cpus.len()];
     for told in recording.merged() {
-        let Item::Event(event) = told.item else { panic!("{told:?}") };
+        let Item::Event(event) = told.item else {
+            panic!("{told:?}")
+        };
         streams[usize::from(told.cpu)].push(event);
     }
     streams
@@ -53,7 +79,9 @@ pub fn streams(recording: &Recording) -> Vec<Vec<Event>> {
 
 /// Whatever it is: an error, or an end.
 fn survives(bytes: &[u8], single: bool) {
-    let Ok(recording) = Recording::parse(bytes) else { return };
+    let Ok(recording) = Recording::parse(bytes) else {
+        return;
+    };
     let told = recording.merged().count() as u64;
     let mut words = baton_trace::Words::default();
     for told in recording.merged() {
@@ -65,7 +93,15 @@ fn survives(bytes: &[u8], single: bool) {
     let marks = recording.marks();
     // From the beginning, and from one of the checkpoints.
     for from in [None, marks.get(bytes.len() % marks.len().max(1)).copied()] {
-        if let Ok(outcome) = replay(&recording, wfq(), &Options { single, from, ..Options::default() }) {
+        if let Ok(outcome) = replay(
+            &recording,
+            wfq(),
+            &Options {
+                single,
+                from,
+                ..Options::default()
+            },
+        ) {
             assert!(outcome.first + outcome.events <= told);
         }
     }
@@ -75,7 +111,11 @@ fn survives(bytes: &[u8], single: bool) {
 #[test]
 fn a_missing_block_ends_a_replay_there() {
     let recording = parse(&record(wfq(), "", "hackbench", "1x4x1", 600, 1));
-    let all = recording.streams.iter().map(|stream| stream.len()).sum::<u64>();
+    let all = recording
+        .streams
+        .iter()
+        .map(|stream| stream.len())
+        .sum::<u64>();
     let bytes = record(wfq(), "", "hackbench", "1x4x1", 600, 1);
     let blocks = bytes.len() / BLOCK_SIZE;
     assert!(blocks > 10);
@@ -86,9 +126,18 @@ fn a_missing_block_ends_a_replay_there() {
         assert_eq!(torn.damage.len(), 1);
         for single in [SINGLE, THREADS] {
             let outcome = run(&torn, wfq(), single);
-            let End::Gap { what, .. } = &outcome.end else { panic!("{:?}", outcome.end) };
-            assert!(what.contains("missing in the file") || what.contains("without the mark"), "{what}");
-            assert!(outcome.events > all / 5 && outcome.events < all, "{} of {all}", outcome.events);
+            let End::Gap { what, .. } = &outcome.end else {
+                panic!("{:?}", outcome.end)
+            };
+            assert!(
+                what.contains("missing in the file") || what.contains("without the mark"),
+                "{what}"
+            );
+            assert!(
+                outcome.events > all / 5 && outcome.events < all,
+                "{} of {all}",
+                outcome.events
+            );
         }
     }
 }
@@ -108,7 +157,9 @@ fn a_torn_file_is_replayed_as_far_as_it_goes() {
     streams[3].pop();
     let recording = parse(&woven::file(&parse(&bytes).header, &streams, BLOCK_SIZE));
     for single in [SINGLE, THREADS] {
-        let End::Gap { cpu: 2, what } = run(&recording, wfq(), single).end else { panic!() };
+        let End::Gap { cpu: 2, what } = run(&recording, wfq(), single).end else {
+            panic!()
+        };
         assert!(what.starts_with("the file was torn before anything of this CPU was written"));
     }
 }
@@ -118,14 +169,27 @@ fn a_replay_stops_where_it_is_told() {
     let recording = parse(whole());
     let all = is_same(&recording, wfq(), SINGLE);
     for single in [SINGLE, THREADS] {
-        let until =
-            |until| replay(&recording, wfq(), &Options { single, until: Some(until), ..Options::default() }).unwrap();
+        let until = |until| {
+            replay(
+                &recording,
+                wfq(),
+                &Options {
+                    single,
+                    until: Some(until),
+                    ..Options::default()
+                },
+            )
+            .unwrap()
+        };
         let outcome = until(Until::Event(100));
         assert_eq!(outcome.end, End::Until);
         assert!((100..130).contains(&outcome.events), "{}", outcome.events);
         let outcome = until(Until::Time(all.recorded / 2));
         assert_eq!(outcome.end, End::Until);
-        assert!(outcome.recorded < all.recorded / 2 && outcome.events > 100, "{outcome:?}");
+        assert!(
+            outcome.recorded < all.recorded / 2 && outcome.events > 100,
+            "{outcome:?}"
+        );
     }
 }
 
@@ -133,17 +197,43 @@ fn a_replay_stops_where_it_is_told() {
 fn what_cannot_be_replayed_is_refused() {
     let refused = |header: Header| {
         let recording = parse(&woven::file(&header, &[], BLOCK_SIZE));
-        replay(&recording, wfq(), &Options::default()).err().unwrap()
+        replay(&recording, wfq(), &Options::default())
+            .err()
+            .unwrap()
     };
     let good = woven::header(2);
-    let other = refused(Header { state: Some(("Other".into(), 1, 2)), ..good.clone() });
-    assert_eq!(other, "the recording begins with a state (Other, version 1), and wfq has Kept, version 2");
+    let other = refused(Header {
+        state: Some(("Other".into(), 1, 2)),
+        ..good.clone()
+    });
+    assert_eq!(
+        other,
+        "the recording begins with a state (Other, version 1), and wfq has Kept, version 2"
+    );
     // Its bytes are not there.
-    refused(Header { state: Some(("Kept".into(), 2, 2)), ..good.clone() });
-    assert!(refused(Header { cpus: vec![], ..good.clone() }).contains("without CPUs"));
-    assert!(refused(Header { max_tasks: 1 << 21, ..good.clone() }).contains("task slots"));
-    assert!(refused(Header { options: "nonsense=1".into(), ..good.clone() }).contains("option"));
-    let many = Header { cpus: vec![(0, 0, 0, true); 10_000], ..good };
+    refused(Header {
+        state: Some(("Kept".into(), 2, 2)),
+        ..good.clone()
+    });
+    assert!(refused(Header {
+        cpus: vec![],
+        ..good.clone()
+    })
+    .contains("without CPUs"));
+    assert!(refused(Header {
+        max_tasks: 1 << 21,
+        ..good.clone()
+    })
+    .contains("task slots"));
+    assert!(refused(Header {
+        options: "nonsense=1".into(),
+        ..good.clone()
+    })
+    .contains("option"));
+    let many = Header {
+        cpus: vec![(0, 0, 0, true); 10_000],
+        ..good
+    };
     assert!(refused(many).contains("CPUs"));
 }
 
@@ -179,7 +269,8 @@ proptest! {
         survives(&file, single);
     }
 
-    /// The checksums are right, and what is in a state is not: parts in the places of others, bits flipped, some not at all.
+    /// The checksums are right, and what is in a state is not: parts in the places of others, bits
+    /// flipped, some not at all.
     #[test]
     fn wrong_states(
         changes in vec((any::<Index>(), any::<Index>(), any::<Index>(), 0u8..4), 1..6),
@@ -210,7 +301,8 @@ proptest! {
         survives(&in_small_blocks(&WHOLE.recording, &points, &WHOLE.streams), single);
     }
 
-    /// The checksums are right, and the events are nonsense: some in the places of others, some twice, some not at all.
+    /// The checksums are right, and the events are nonsense: some in the places of others, some
+    /// twice, some not at all.
     #[test]
     fn shuffled_events(
         moves in vec((any::<Index>(), any::<Index>(), any::<Index>(), 0u8..4), 1..8),

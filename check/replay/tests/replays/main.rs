@@ -67,7 +67,19 @@ pub fn faulty() -> Policy {
 
 /// The policies of this tree, in Rust.
 pub fn shipped() -> [Policy; 11] {
-    [fifo(), wfq(), cfs_like(), eevdf_like(), central(), shinjuku(), locality(), arbiter(), template(), echo(), relay()]
+    [
+        fifo(),
+        wfq(),
+        cfs_like(),
+        eevdf_like(),
+        central(),
+        shinjuku(),
+        locality(),
+        arbiter(),
+        template(),
+        echo(),
+        relay(),
+    ]
 }
 
 /// A file in memory.
@@ -86,13 +98,21 @@ impl Write for Shared {
 
 /// What is simulated.
 pub fn config(policy: Policy, options: &str, topology: &str, ms: u64, seed: u64) -> Config {
-    let spec = PolicySpec { policy, options: options.into() };
+    let spec = PolicySpec {
+        policy,
+        options: options.into(),
+    };
     Config {
         policies: vec![spec],
         duration: ms * 1_000_000,
         max_tasks: 1024,
         seed,
-        noise: Noise { higher_every: 3_000_000, higher_for: 100_000, interrupt_every: 1_000_000, interrupt_for: 3_000 },
+        noise: Noise {
+            higher_every: 3_000_000,
+            higher_for: 100_000,
+            interrupt_every: 1_000_000,
+            interrupt_for: 3_000,
+        },
         ..Config::new(topology.parse().unwrap())
     }
 }
@@ -100,14 +120,27 @@ pub fn config(policy: Policy, options: &str, topology: &str, ms: u64, seed: u64)
 /// What a simulation comes to, as a file.
 pub fn record_with(config: &Config, workload: &str, checkpoint: Option<u64>) -> Vec<u8> {
     let mut world = World::new();
-    baton_sim::workloads::build(workload, config.seed, config.topology.cpus().len(), &mut world).unwrap();
+    baton_sim::workloads::build(
+        workload,
+        config.seed,
+        config.topology.cpus().len(),
+        &mut world,
+    )
+    .unwrap();
     let file = Shared::default();
     baton_sim::record(config, world, None, Box::new(file.clone()), checkpoint).unwrap();
     let bytes = std::mem::take(&mut *file.0.lock().unwrap());
     bytes
 }
 
-pub fn record(policy: Policy, options: &str, workload: &str, topology: &str, ms: u64, seed: u64) -> Vec<u8> {
+pub fn record(
+    policy: Policy,
+    options: &str,
+    workload: &str,
+    topology: &str,
+    ms: u64,
+    seed: u64,
+) -> Vec<u8> {
     record_with(&config(policy, options, topology, ms, seed), workload, None)
 }
 
@@ -122,7 +155,15 @@ pub const SINGLE: bool = true;
 
 /// Replays in that mode.
 pub fn run(recording: &Recording, policy: Policy, single: bool) -> Outcome {
-    replay(recording, policy, &Options { single, ..Options::default() }).unwrap()
+    replay(
+        recording,
+        policy,
+        &Options {
+            single,
+            ..Options::default()
+        },
+    )
+    .unwrap()
 }
 
 /// Replays all of it, in that mode.

@@ -4,10 +4,17 @@
 use baton_abi::BatonCpu;
 use baton_trace::{About, Event, Item, Recording, BLOCK_SIZE};
 
-use crate::{arbiter, echo, faulty, fifo, is_same, locality, parse, record, shipped, wfq, SINGLE, THREADS};
+use crate::{
+    arbiter, echo, faulty, fifo, is_same, locality, parse, record, shipped, wfq, SINGLE, THREADS,
+};
 use crate::{damaged, woven};
 
-const WORKLOADS: [&str; 4] = ["pipe:pairs=6", "hackbench:groups=2,fds=4", "schbench", "random:tasks=32"];
+const WORKLOADS: [&str; 4] = [
+    "pipe:pairs=6",
+    "hackbench:groups=2,fds=4",
+    "schbench",
+    "random:tasks=32",
+];
 
 #[test]
 fn every_policy_under_every_workload() {
@@ -16,8 +23,16 @@ fn every_policy_under_every_workload() {
             let recording = parse(&record(policy, "", workload, "2x4x1", 30, 1));
             let single = is_same(&recording, policy, SINGLE);
             let threads = is_same(&recording, policy, THREADS);
-            assert_eq!((single.events, single.calls), (threads.events, threads.calls));
-            assert!(single.calls > 100, "{} under {workload}: {} calls", policy.name(), single.calls);
+            assert_eq!(
+                (single.events, single.calls),
+                (threads.events, threads.calls)
+            );
+            assert!(
+                single.calls > 100,
+                "{} under {workload}: {} calls",
+                policy.name(),
+                single.calls
+            );
         }
     }
 }
@@ -30,27 +45,45 @@ fn said(recording: &Recording) -> (usize, usize) {
     (count(&is_hint), count(&is_reply))
 }
 
-/// Hints are fed as they came, and replies held against those that were sent: of each policy that takes some.
+/// Hints are fed as they came, and replies held against those that were sent: of each policy that
+/// takes some.
 #[test]
 fn hints_and_replies() {
     const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/examples");
     let example = |name: &str, more: &str| format!("{EXAMPLES}/{name}{more}");
     let recorded = |policy, workload: &str, topology, expected| {
         let recording = parse(&record(policy, "", workload, topology, 100, 1));
-        assert_eq!(said(&recording), expected, "{} under {workload}", policy.name());
+        assert_eq!(
+            said(&recording),
+            expected,
+            "{} under {workload}",
+            policy.name()
+        );
         let single = is_same(&recording, policy, SINGLE);
         let threads = is_same(&recording, policy, THREADS);
-        assert_eq!((single.events, single.calls), (threads.events, threads.calls));
+        assert_eq!(
+            (single.events, single.calls),
+            (threads.events, threads.calls)
+        );
         recording
     };
     let recording = recorded(echo(), &example("hints.json", "+pipe"), "1x2x1", (1, 1));
     // One that answers what was not answered: here, any that takes no hints.
     let other = crate::run(&recording, fifo(), SINGLE);
-    assert!(matches!(other.end, baton_replay::End::Diverged(_)), "{:?}", other.end);
+    assert!(
+        matches!(other.end, baton_replay::End::Diverged(_)),
+        "{:?}",
+        other.end
+    );
     // A message thread says of itself and its three workers that they are of a group.
     recorded(locality(), "schbench:workers=3,hints=1", "1x4x1", (4, 4));
     // An activation joins and asks for a core, and is told of its grant.
-    recorded(arbiter(), &example("arbiter.json", "+hackbench"), "1x4x1", (2, 1));
+    recorded(
+        arbiter(),
+        &example("arbiter.json", "+hackbench"),
+        "1x4x1",
+        (2, 1),
+    );
 }
 
 /// All of it: forks, exits, hotplug, affinity, nice values, higher classes.
@@ -60,7 +93,14 @@ fn random_workloads_with_everything_that_happens_to_tasks_and_cpus() {
     for seed in 0..30 {
         let policy = shipped()[seed as usize % shipped().len()];
         let shape = ["1x4x1", "1x4x2", "2x4x1", "2x4x2/2"][seed as usize / 4 % 4];
-        let recording = parse(&record(policy, "", "random:tasks=24,happenings=2000", shape, 60, seed));
+        let recording = parse(&record(
+            policy,
+            "",
+            "random:tasks=24,happenings=2000",
+            shape,
+            60,
+            seed,
+        ));
         is_same(&recording, policy, SINGLE);
         is_same(&recording, policy, THREADS);
         for told in recording.merged() {
@@ -69,8 +109,14 @@ fn random_workloads_with_everything_that_happens_to_tasks_and_cpus() {
             }
         }
     }
-    for method in ["cpu_offline", "cpu_online", "task_affinity_changed", "task_prio_changed", "task_dead", "task_yield"]
-    {
+    for method in [
+        "cpu_offline",
+        "cpu_online",
+        "task_affinity_changed",
+        "task_prio_changed",
+        "task_dead",
+        "task_yield",
+    ] {
         assert!(methods.contains(method), "{method} is not in {methods:?}");
     }
 }
@@ -87,25 +133,63 @@ fn ten_times_over_in_either_way() {
 /// Options, random numbers, timers.
 #[test]
 fn options_are_those_of_the_recording() {
-    let recording = parse(&record(wfq(), "period=2ms,light_slice=100us", "hogs:n=16,nice=0/5/19", "1x4x1", 200, 3));
-    let timers = recording
-        .merged()
-        .filter(|told| matches!(told.item, baton_trace::Item::Event(baton_trace::Event::ArmTimer(_))));
+    let recording = parse(&record(
+        wfq(),
+        "period=2ms,light_slice=100us",
+        "hogs:n=16,nice=0/5/19",
+        "1x4x1",
+        200,
+        3,
+    ));
+    let timers = recording.merged().filter(|told| {
+        matches!(
+            told.item,
+            baton_trace::Item::Event(baton_trace::Event::ArmTimer(_))
+        )
+    });
     assert!(timers.count() > 10);
     is_same(&recording, wfq(), SINGLE);
 }
 
 #[test]
 fn a_panic_is_replayed_to_its_line() {
-    let source = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../policies/faulty/src/wrong.rs"));
-    let line = source.unwrap().lines().position(|line| line.contains("three[")).unwrap() + 1;
-    let recording = parse(&record(faulty(), "fault=index,after=500", "hackbench:groups=2", "1x4x1", 1000, 1));
+    let source = std::fs::read_to_string(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../policies/faulty/src/wrong.rs"
+    ));
+    let line = source
+        .unwrap()
+        .lines()
+        .position(|line| line.contains("three["))
+        .unwrap()
+        + 1;
+    let recording = parse(&record(
+        faulty(),
+        "fault=index,after=500",
+        "hackbench:groups=2",
+        "1x4x1",
+        1000,
+        1,
+    ));
     for single in [SINGLE, THREADS] {
         let outcome = is_same(&recording, faulty(), single);
-        let [fault] = &outcome.faults[..] else { panic!("{:?}", outcome.faults) };
+        let [fault] = &outcome.faults[..] else {
+            panic!("{:?}", outcome.faults)
+        };
         assert_eq!(fault.kind, "panic");
-        assert_eq!(fault.message, "index out of bounds: the len is 3 but the index is 5");
-        assert!(fault.place.as_ref().unwrap().ends_with(&format!("wrong.rs:{line}")), "{:?}", fault.place);
+        assert_eq!(
+            fault.message,
+            "index out of bounds: the len is 3 but the index is 5"
+        );
+        assert!(
+            fault
+                .place
+                .as_ref()
+                .unwrap()
+                .ends_with(&format!("wrong.rs:{line}")),
+            "{:?}",
+            fault.place
+        );
         assert!(outcome.calls > 500);
     }
 }
@@ -113,11 +197,21 @@ fn a_panic_is_replayed_to_its_line() {
 /// Each kind of fault that ends a call.
 #[test]
 fn other_faults_are_replayed() {
-    for (fault, kind) in
-        [("deadlock", "deadlock"), ("dropped", "lost task"), ("unwrap", "panic"), ("overflow", "panic")]
-    {
+    for (fault, kind) in [
+        ("deadlock", "deadlock"),
+        ("dropped", "lost task"),
+        ("unwrap", "panic"),
+        ("overflow", "panic"),
+    ] {
         let options = format!("fault={fault},after=10");
-        let recording = parse(&record(faulty(), &options, "random:tasks=32", "1x4x1", 1000, 1));
+        let recording = parse(&record(
+            faulty(),
+            &options,
+            "random:tasks=32",
+            "1x4x1",
+            1000,
+            1,
+        ));
         for single in [SINGLE, THREADS] {
             let outcome = is_same(&recording, faulty(), single);
             let kinds: Vec<_> = outcome.faults.iter().map(|fault| fault.kind).collect();
@@ -130,8 +224,13 @@ fn other_faults_are_replayed() {
 fn new_state(cpus: usize, max_tasks: u32) -> Vec<u8> {
     // Without a host, as its locks are then its own.
     let save = move || {
-        let cpus: Vec<BatonCpu> =
-            (0..cpus as u32).map(|core| BatonCpu { core, online: 1, ..BatonCpu::default() }).collect();
+        let cpus: Vec<BatonCpu> = (0..cpus as u32)
+            .map(|core| BatonCpu {
+                core,
+                online: 1,
+                ..BatonCpu::default()
+            })
+            .collect();
         wfq().make(&cpus, max_tasks, "").unwrap().save().unwrap()
     };
     std::thread::spawn(save).join().unwrap()
@@ -144,7 +243,13 @@ fn a_recording_that_begins_with_a_state_is_replayed_from_it() {
     header.state = Some(("Kept".into(), 2, 0));
     let state = new_state(header.cpus.len(), header.max_tasks);
     assert!(!state.is_empty());
-    let recording = parse(&woven::file_from(&header, Some(&state), &[], &damaged::streams(&recording), BLOCK_SIZE));
+    let recording = parse(&woven::file_from(
+        &header,
+        Some(&state),
+        &[],
+        &damaged::streams(&recording),
+        BLOCK_SIZE,
+    ));
     for single in [SINGLE, THREADS] {
         is_same(&recording, wfq(), single);
     }

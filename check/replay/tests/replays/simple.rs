@@ -2,7 +2,8 @@
 //! A simple policy, and what a test has it do besides.
 
 use baton::{
-    runqueue::Fifo, Cpu, Ctx, Env, Kick, Lock, Pick, Placement, Refusal, Schedulable, Scheduler, Task, Topology, Wake,
+    runqueue::Fifo, Cpu, Ctx, Env, Kick, Lock, Pick, Placement, Refusal, Schedulable, Scheduler,
+    Task, Topology, Wake,
 };
 
 /// What a test adds.
@@ -39,7 +40,11 @@ impl<T: Twist> Scheduler for Simple<T> {
     const NAME: &'static str = "simple";
 
     fn new(env: &Env<'_>) -> Result<Self, baton::Error> {
-        Ok(Self { queue: Lock::new(env.fifo()), topology: env.topology().clone(), twist: T::new() })
+        Ok(Self {
+            queue: Lock::new(env.fifo()),
+            topology: env.topology().clone(),
+            twist: T::new(),
+        })
     }
 
     fn select_task_rq(&self, _: &Ctx<'_>, _: &Task, wake: &Wake) -> Placement {
@@ -68,7 +73,11 @@ impl<T: Twist> Scheduler for Simple<T> {
 
     fn pick_next_task(&self, ctx: &Ctx<'_>, cpu: Cpu, prev: Option<&Task>) -> Pick {
         let slice = self.twist.slice();
-        match self.queue.lock().pop_where(|slot| ctx.slot_may_run(slot, cpu)) {
+        match self
+            .queue
+            .lock()
+            .pop_where(|slot| ctx.slot_may_run(slot, cpu))
+        {
             Some(task) => Pick::Run { task, slice },
             None if prev.is_some() => Pick::Keep { slice },
             None => Pick::Nothing,
@@ -97,7 +106,9 @@ impl<T: Twist> Scheduler for Simple<T> {
 /// The policy with this twist, as a host knows it.
 macro_rules! simple {
     ($twist:ty) => {
-        baton_native::Policy::linked(baton_native::module!(baton::Plain<$crate::simple::Simple<$twist>>))
+        baton_native::Policy::linked(baton_native::module!(
+            baton::Plain<$crate::simple::Simple<$twist>>
+        ))
     };
 }
 pub(crate) use simple;

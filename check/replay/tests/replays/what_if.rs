@@ -9,11 +9,19 @@ use baton_trace::{method_name, Event, Follow, Item, Recording};
 
 use crate::{fifo, parse, record, relay, template, wfq};
 
-fn simulate(recording: &Recording, policy: Policy, options: &str, number: u64) -> (Outcome, [usize; 3]) {
+fn simulate(
+    recording: &Recording,
+    policy: Policy,
+    options: &str,
+    number: u64,
+) -> (Outcome, [usize; 3]) {
     let instance = up_to(recording, policy, Some(options), number).unwrap();
     let scene = Scene::of(recording, number).unwrap();
     let mut config = scene.config(recording).unwrap();
-    config.policies.push(PolicySpec { policy, options: options.into() });
+    config.policies.push(PolicySpec {
+        policy,
+        options: options.into(),
+    });
     let counts = scene.counts();
     (go_on(&config, scene, instance, None).unwrap(), counts)
 }
@@ -22,7 +30,9 @@ fn simulate(recording: &Recording, policy: Policy, options: &str, number: u64) -
 fn picks(recording: &Recording, from: u64) -> u64 {
     let (mut follow, mut count) = (Follow::new(recording), 0);
     for told in recording.merged() {
-        let Item::Event(event) = told.item else { panic!("{told:?}") };
+        let Item::Event(event) = told.item else {
+            panic!("{told:?}")
+        };
         if let (Event::Return(end), Some(call)) = (event, follow.call(told.cpu)) {
             let is_pick = method_name(call.method) == "pick_next_task" && end.answer >> 32 != 0;
             count += u64::from(is_pick && told.number >= from);
@@ -32,8 +42,8 @@ fn picks(recording: &Recording, from: u64) -> u64 {
     count
 }
 
-/// What the policy knows of its tasks holds in the simulator: no answer of its is refused, and no task is lost. And the tasks do much
-/// what they did.
+/// What the policy knows of its tasks holds in the simulator: no answer of its is refused, and no
+/// task is lost. And the tasks do much what they did.
 #[test]
 fn the_recorded_policy_goes_on_from_any_moment() {
     let mut left = 0;
@@ -51,7 +61,10 @@ fn the_recorded_policy_goes_on_from_any_moment() {
             let all: u64 = recording.streams.iter().map(|stream| stream.len()).sum();
             for at in [0, 1, all / 7, all / 3, all / 2] {
                 let number = moment(&recording, at).unwrap();
-                assert!(number <= at && at - number < 500, "{workload}: {number} for {at}");
+                assert!(
+                    number <= at && at - number < 500,
+                    "{workload}: {number} for {at}"
+                );
                 let (outcome, [queued, running, asleep]) = simulate(&recording, policy, "", number);
                 let what = format!("{workload}, seed {seed}, event {number} of {all}");
                 assert!(outcome.faults.is_empty(), "{what}: {:?}", outcome.faults);
@@ -66,7 +79,10 @@ fn the_recorded_policy_goes_on_from_any_moment() {
                 if workload == "pipe" {
                     let (recorded, simulated) = (picks(&recording, number), outcome.stats.switches);
                     let ratio = simulated as f64 / recorded.max(1) as f64;
-                    assert!((0.8..1.25).contains(&ratio), "{what}: {recorded} picks, and {simulated} switches");
+                    assert!(
+                        (0.8..1.25).contains(&ratio),
+                        "{what}: {recorded} picks, and {simulated} switches"
+                    );
                 }
             }
         }
@@ -77,10 +93,24 @@ fn the_recorded_policy_goes_on_from_any_moment() {
 /// The same state, two ways to go on.
 #[test]
 fn another_option_goes_on_otherwise() {
-    let recording = parse(&record(wfq(), "", "schbench:work=1ms+hogs", "1x4x1", 400, 1));
-    let options = baton_replay::Options { policy_options: Some("credit=0".into()), ..Default::default() };
-    let end = baton_replay::replay(&recording, wfq(), &options).unwrap().end;
-    let baton_replay::End::Diverged(divergence) = end else { panic!("{end:?}") };
+    let recording = parse(&record(
+        wfq(),
+        "",
+        "schbench:work=1ms+hogs",
+        "1x4x1",
+        400,
+        1,
+    ));
+    let options = baton_replay::Options {
+        policy_options: Some("credit=0".into()),
+        ..Default::default()
+    };
+    let end = baton_replay::replay(&recording, wfq(), &options)
+        .unwrap()
+        .end;
+    let baton_replay::End::Diverged(divergence) = end else {
+        panic!("{end:?}")
+    };
     let number = moment(&recording, divergence.call).unwrap();
     let (recorded, counts) = simulate(&recording, wfq(), "", number);
     let (other, others) = simulate(&recording, wfq(), "credit=0", number);
@@ -88,7 +118,10 @@ fn another_option_goes_on_otherwise() {
     assert_ne!(recorded.stats.hash, other.stats.hash);
     assert!(recorded.faults.is_empty() && other.faults.is_empty());
     // And the same way twice.
-    assert_eq!(recorded.stats.hash, simulate(&recording, wfq(), "", number).0.stats.hash);
+    assert_eq!(
+        recorded.stats.hash,
+        simulate(&recording, wfq(), "", number).0.stats.hash
+    );
 }
 
 #[test]
@@ -97,5 +130,7 @@ fn what_cannot_be_gone_on_from_says_why() {
     let all: u64 = recording.streams.iter().map(|stream| stream.len()).sum();
     assert!(Scene::of(&recording, all + 1).is_err_and(|why| why.contains("has no event")));
     assert!(up_to(&recording, wfq(), None, all + 1).is_err_and(|why| why.contains("has no event")));
-    assert!(up_to(&recording, fifo(), None, all / 2).is_err_and(|why| why.contains("something else")));
+    assert!(
+        up_to(&recording, fifo(), None, all / 2).is_err_and(|why| why.contains("something else"))
+    );
 }

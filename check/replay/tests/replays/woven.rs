@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Recordings made by hand, in which the calls of several CPUs are woven into each other at locks: one after the other they would wait
-//! for ever.
+//! Recordings made by hand, in which the calls of several CPUs are woven into each other at locks:
+//! one after the other they would wait for ever.
 
 use baton::{Ctx, Lock};
 use baton_native::Policy;
 use baton_replay::End;
 use baton_trace::{
-    About, Call, Carried, Checkpoint, Event, FileWriter, Header, Recorder, Recording, Return, BLOCK_SIZE, HEAD_SIZE,
+    About, Call, Carried, Checkpoint, Event, FileWriter, Header, Recorder, Recording, Return,
+    BLOCK_SIZE, HEAD_SIZE,
 };
 
 use crate::simple::{simple, Twist};
@@ -17,7 +18,8 @@ const ENTER_IDLE: u8 = 23;
 const A: u64 = 70;
 const B: u64 = 71;
 
-/// Sums what comes by, in the order in which it comes by: at two locks, one after the other or one inside the other.
+/// Sums what comes by, in the order in which it comes by: at two locks, one after the other or one
+/// inside the other.
 struct Sums {
     a: Lock<u64>,
     b: Lock<u64>,
@@ -32,7 +34,10 @@ impl Sums {
 
 impl Twist for Sums {
     fn new() -> Self {
-        Self { a: Lock::new(1), b: Lock::new(1) }
+        Self {
+            a: Lock::new(1),
+            b: Lock::new(1),
+        }
     }
 
     fn balance(&self, ctx: &Ctx<'_>) {
@@ -69,13 +74,17 @@ pub fn file_from(
 ) -> Vec<u8> {
     let mut out = FileWriter::new(Vec::new(), header).unwrap();
     state.iter().for_each(|state| out.state(0, state).unwrap());
-    points.iter().for_each(|point| out.state(point.stamp, &point.state).unwrap());
+    points
+        .iter()
+        .for_each(|point| out.state(point.stamp, &point.state).unwrap());
     for (cpu, events) in cpus.iter().enumerate() {
         let (mut recorder, mut block) = (Recorder::default(), vec![0; size]);
         let mut points = points.iter().peekable();
         recorder.open(cpu as u32, 0);
         for event in events {
-            while let Some(point) = points.next_if(|point| event.stamp().is_some_and(|stamp| stamp > point.stamp)) {
+            while let Some(point) =
+                points.next_if(|point| event.stamp().is_some_and(|stamp| stamp > point.stamp))
+            {
                 if recorder.close(&mut block) {
                     out.block(&block, 0).unwrap();
                 }
@@ -107,7 +116,15 @@ pub fn header(cpus: u32) -> Header {
 fn call(stamp: u64, cpu: usize, method: u8) -> Event {
     let carried = Carried::default();
     let (now, cpu) = (stamp * 1_000, cpu as i32);
-    Event::Call(Call { stamp, method, now, cpu, flags: 0, carried, about: About::Cpu(cpu) })
+    Event::Call(Call {
+        stamp,
+        method,
+        now,
+        cpu,
+        flags: 0,
+        carried,
+        about: About::Cpu(cpu),
+    })
 }
 
 fn lock(stamp: u64, id: u64) -> Event {
@@ -115,7 +132,11 @@ fn lock(stamp: u64, id: u64) -> Event {
 }
 
 fn end(stamp: u64) -> Event {
-    Event::Return(Return { stamp, answer: 0, carried: Carried::default() })
+    Event::Return(Return {
+        stamp,
+        answer: 0,
+        carried: Carried::default(),
+    })
 }
 
 /// CPU 0 takes A; CPU 1 then takes A and B; only then does CPU 0 take B.
@@ -123,8 +144,22 @@ fn crossing() -> Vec<Vec<Event>> {
     let first = Event::ArmTimer(1_000 + (3 + 13));
     let second = Event::ArmTimer(1_000 + ((3 + 13) * 3 + 4));
     vec![
-        vec![call(1, 0, BALANCE), lock(3, A), lock(8, B), second, end(10), Event::End { stamp: 12 }],
-        vec![call(2, 1, BALANCE), lock(4, A), lock(5, B), first, end(9), Event::End { stamp: 11 }],
+        vec![
+            call(1, 0, BALANCE),
+            lock(3, A),
+            lock(8, B),
+            second,
+            end(10),
+            Event::End { stamp: 12 },
+        ],
+        vec![
+            call(2, 1, BALANCE),
+            lock(4, A),
+            lock(5, B),
+            first,
+            end(9),
+            Event::End { stamp: 11 },
+        ],
     ]
 }
 
@@ -145,7 +180,9 @@ fn another_order_of_the_same_locks_is_another_run() {
     cpus[1][2] = lock(8, B);
     let recording = parse(&file(&header(2), &cpus, BLOCK_SIZE));
     for single in [SINGLE, THREADS] {
-        let End::Diverged(found) = run(&recording, policy(), single).end else { panic!() };
+        let End::Diverged(found) = run(&recording, policy(), single).end else {
+            panic!()
+        };
         assert_eq!((found.cpu, found.method), (0, "balance"));
         assert_eq!(found.expected, "sets its timer, 1.052 us from now");
         assert_eq!(found.got, "sets its timer, 1.007 us from now");
@@ -158,7 +195,9 @@ fn a_lock_has_one_name() {
     cpus[1][1] = lock(4, B);
     let recording = parse(&file(&header(2), &cpus, BLOCK_SIZE));
     for single in [SINGLE, THREADS] {
-        let End::Diverged(found) = run(&recording, policy(), single).end else { panic!() };
+        let End::Diverged(found) = run(&recording, policy(), single).end else {
+            panic!()
+        };
         assert_eq!(
             (found.number, found.expected.as_str(), found.got.as_str()),
             (3, "takes lock 0x47", "takes lock 0x46")
@@ -170,18 +209,38 @@ fn a_lock_has_one_name() {
 fn a_lock_that_was_taken_while_it_was_held_is_told() {
     // One inside the other: CPU 1 cannot have had A while CPU 0 was yet to take B.
     let cpus = vec![
-        vec![call(1, 0, ENTER_IDLE), lock(3, A), lock(8, B), Event::ArmTimer(1), end(10), Event::End { stamp: 12 }],
-        vec![call(2, 1, ENTER_IDLE), lock(4, A), lock(5, B), Event::ArmTimer(1), end(9), Event::End { stamp: 11 }],
+        vec![
+            call(1, 0, ENTER_IDLE),
+            lock(3, A),
+            lock(8, B),
+            Event::ArmTimer(1),
+            end(10),
+            Event::End { stamp: 12 },
+        ],
+        vec![
+            call(2, 1, ENTER_IDLE),
+            lock(4, A),
+            lock(5, B),
+            Event::ArmTimer(1),
+            end(9),
+            Event::End { stamp: 11 },
+        ],
     ];
     let recording = parse(&file(&header(2), &cpus, BLOCK_SIZE));
     for single in [SINGLE, THREADS] {
-        let End::Diverged(found) = run(&recording, policy(), single).end else { panic!() };
+        let End::Diverged(found) = run(&recording, policy(), single).end else {
+            panic!()
+        };
         assert_eq!((found.number, found.cpu), (3, 1));
-        assert_eq!(found.got, "takes the lock, which another CPU does not release before");
+        assert_eq!(
+            found.got,
+            "takes the lock, which another CPU does not release before"
+        );
     }
 }
 
-/// A legal run of several CPUs by a count of steps: which CPU goes on is drawn; a lock is given up before the CPU's next event.
+/// A legal run of several CPUs by a count of steps: which CPU goes on is drawn; a lock is given up
+/// before the CPU's next event.
 fn woven(cpus: usize, steps: usize, seed: u64) -> Vec<Vec<Event>> {
     let mut draw = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let (mut a, mut b) = (1, 1);
@@ -216,7 +275,9 @@ fn woven(cpus: usize, steps: usize, seed: u64) -> Vec<Vec<Event>> {
     }
     for (cpu, stream) in streams.iter_mut().enumerate() {
         // Calls that were under way as the recording ended.
-        stream.push(Event::End { stamp: (steps + 1 + cpu) as u64 });
+        stream.push(Event::End {
+            stamp: (steps + 1 + cpu) as u64,
+        });
     }
     streams
 }
@@ -237,9 +298,14 @@ fn many_calls_that_cross_each_other() {
 
 #[test]
 fn events_that_are_no_recording_are_told() {
-    for events in [vec![lock(1, A), Event::End { stamp: 2 }], vec![Event::Now(7), Event::End { stamp: 2 }]] {
+    for events in [
+        vec![lock(1, A), Event::End { stamp: 2 }],
+        vec![Event::Now(7), Event::End { stamp: 2 }],
+    ] {
         let recording: Recording = parse(&file(&header(1), &[events], BLOCK_SIZE));
-        let End::Gap { what, .. } = run(&recording, policy(), SINGLE).end else { panic!() };
+        let End::Gap { what, .. } = run(&recording, policy(), SINGLE).end else {
+            panic!()
+        };
         assert!(what.contains("outside a call"), "{what}");
     }
 }
@@ -248,7 +314,11 @@ fn events_that_are_no_recording_are_told() {
 #[test]
 fn the_answer_of_a_method_that_gives_none_means_nothing() {
     let mut cpus = crossing();
-    cpus[0][4] = Event::Return(Return { stamp: 10, answer: 7, carried: Carried::default() });
+    cpus[0][4] = Event::Return(Return {
+        stamp: 10,
+        answer: 7,
+        carried: Carried::default(),
+    });
     let recording = parse(&file(&header(2), &cpus, BLOCK_SIZE));
     for single in [SINGLE, THREADS] {
         is_same(&recording, policy(), single);
@@ -264,13 +334,22 @@ fn a_call_that_had_too_little_is_taken_as_ended() {
         if kind == 2 {
             cpus[0].push(Event::NoMemory { after: 0 });
         }
-        cpus[0].extend([Event::Abandoned { stamp: 10, kind }, Event::End { stamp: 12 }]);
+        cpus[0].extend([
+            Event::Abandoned { stamp: 10, kind },
+            Event::End { stamp: 12 },
+        ]);
         let recording = parse(&file(&header(2), &cpus, BLOCK_SIZE));
         for single in [SINGLE, THREADS] {
             let outcome = is_same(&recording, policy(), single);
-            let [fault] = &outcome.faults[..] else { panic!("{:?}", outcome.faults) };
+            let [fault] = &outcome.faults[..] else {
+                panic!("{:?}", outcome.faults)
+            };
             assert_eq!((fault.kind, fault.cpu), (what, 0));
-            assert!(fault.message.ends_with("in a replay there is more"), "{}", fault.message);
+            assert!(
+                fault.message.ends_with("in a replay there is more"),
+                "{}",
+                fault.message
+            );
         }
     }
 }

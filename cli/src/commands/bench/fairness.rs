@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Is CPU time shared as the weights say? The equivalence tests of Enoki's appendix A.1, with CPU hogs: threads that count
-//! to a fixed number. The numbers are sized by a calibration, so that a test takes the same time of the clock everywhere.
+//! Is CPU time shared as the weights say? The equivalence tests of Enoki's appendix A.1, with CPU
+//! hogs: threads that count to a fixed number. The numbers are sized by a calibration, so that a
+//! test takes the same time of the clock everywhere.
 
 pub mod simulated;
 
@@ -59,7 +60,8 @@ pub const TESTS: &[Test] = &[
     Test {
         metric: "rejoin_spread",
         unit: "percent",
-        what: "one hog per CPU, one of them forced upon another's for a moment: how much longer the longest wait for a CPU is",
+        what: "one hog per CPU, one of them forced upon another's for a moment: how much longer \
+            the longest wait for a CPU is",
         least: 0.0,
         most: 2.0,
         measure: rejoin,
@@ -67,7 +69,8 @@ pub const TESTS: &[Test] = &[
     Test {
         metric: "machine_shares",
         unit: "percent",
-        what: "six equal hogs on four CPUs have two thirds of one each: the worst one's distance from that",
+        what: "six equal hogs on four CPUs have two thirds of one each: the worst one's distance \
+            from that",
         least: 0.0,
         most: 5.0,
         measure: six_on_four,
@@ -75,7 +78,9 @@ pub const TESTS: &[Test] = &[
     Test {
         metric: "mixed_shares",
         unit: "percent",
-        what: "six hogs of nice 0, three of nice 19, and four tasks that sleep after each burst of 2 ms, on four CPUs: of those of nice 0 the worst one's \
+        what:
+            "six hogs of nice 0, three of nice 19, and four tasks that sleep after each burst of \
+            2 ms, on four CPUs: of those of nice 0 the worst one's \
                distance from what it is due",
         least: 0.0,
         most: 10.0,
@@ -109,7 +114,9 @@ impl Speed {
             start.elapsed()
         });
         let ns = best.min().map_or(1, |best| best.as_nanos().max(1));
-        Self { per_ms: (u128::from(SAMPLE) * 1_000_000 / ns).max(1) as u64 }
+        Self {
+            per_ms: (u128::from(SAMPLE) * 1_000_000 / ns).max(1) as u64,
+        }
     }
 
     fn work(self, time: Duration) -> u64 {
@@ -144,14 +151,21 @@ fn cpu_set(cpus: impl IntoIterator<Item = usize>) -> CpuSet {
 /// Binds the calling thread to CPUs.
 pub fn bind(cpus: impl IntoIterator<Item = usize>) -> Result<()> {
     sched_setaffinity(None, &cpu_set(cpus)).map_err(|e| {
-        Error::environment(format!("a thread cannot be bound to its CPU: {e}"), "use a machine with more CPUs")
+        Error::environment(
+            format!("a thread cannot be bound to its CPU: {e}"),
+            "use a machine with more CPUs",
+        )
     })
 }
 
 /// Sets the nice value of the calling thread.
 fn nice(value: i32) -> Result<()> {
-    setpriority_process(None, value)
-        .map_err(|e| Error::environment(format!("nice cannot be set to {value}: {e}"), "run this as root"))
+    setpriority_process(None, value).map_err(|e| {
+        Error::environment(
+            format!("nice cannot be set to {value}: {e}"),
+            "run this as root",
+        )
+    })
 }
 
 fn cpu_time() -> Duration {
@@ -166,9 +180,14 @@ type Span = (Instant, Instant);
 /// Last finish minus first, in percent of the time from the first start to the last finish.
 fn spread(spans: &[Span]) -> f64 {
     let start = spans.iter().map(|s| s.0).min();
-    let ends = (spans.iter().map(|s| s.1).min(), spans.iter().map(|s| s.1).max());
+    let ends = (
+        spans.iter().map(|s| s.1).min(),
+        spans.iter().map(|s| s.1).max(),
+    );
     match (start, ends) {
-        (Some(start), (Some(first), Some(last))) => 100.0 * (last - first).as_secs_f64() / (last - start).as_secs_f64(),
+        (Some(start), (Some(first), Some(last))) => {
+            100.0 * (last - first).as_secs_f64() / (last - start).as_secs_f64()
+        }
         _ => f64::NAN,
     }
 }
@@ -190,13 +209,18 @@ fn together(bodies: Vec<Body>, ready: impl Fn() -> Result<()> + Sync) -> Result<
                 })
             })
             .collect();
-        threads.into_iter().map(|t| t.join().map_err(|_| panicked())?).collect()
+        threads
+            .into_iter()
+            .map(|t| t.join().map_err(|_| panicked())?)
+            .collect()
     })
 }
 
 fn equal_hogs(speed: Speed) -> Result<f64> {
     let work = speed.work(Duration::from_millis(300));
-    let bodies = (0..5).map(|_| Box::new(move || hog(speed, work, |_| Ok(()))) as Body).collect();
+    let bodies = (0..5)
+        .map(|_| Box::new(move || hog(speed, work, |_| Ok(()))) as Body)
+        .collect();
     together(bodies, || bind([0])).map(|spans| spread(&spans))
 }
 
@@ -212,13 +236,13 @@ pub fn nice_5(speed: Speed) -> Result<f64> {
 
 pub const NICE_5_SHARE: f64 = 100.0 * WEIGHT_5 / (WEIGHT_5 + WEIGHT_0);
 
-/// The share of CPU time of a hog of nice `value` on one CPU with `others` of nice 0, until the first of those has counted
-/// for `time`.
+/// The share of CPU time of a hog of nice `value` on one CPU with `others` of nice 0, until the
+/// first of those has counted for `time`.
 ///
-/// It is taken between the second and the last moment at which the hog came back to the CPU (before the first, the hogs begin).
-/// Between two such moments are whole rounds of everybody, so that the share is exact after a few, where counting from an
-/// arbitrary moment would need many: under EEVDF a slice of nice 19 comes about once a second. A hog that came back less than
-/// four times gives 0.
+/// It is taken between the second and the last moment at which the hog came back to the CPU (before
+/// the first, the hogs begin). Between two such moments are whole rounds of everybody, so that the
+/// share is exact after a few, where counting from an arbitrary moment would need many: under EEVDF
+/// a slice of nice 19 comes about once a second. A hog that came back less than four times gives 0.
 fn share(speed: Speed, value: i32, others: usize, time: Duration) -> Result<f64> {
     let over = &AtomicBool::new(false);
     let returns = &Mutex::new(Vec::new());
@@ -249,7 +273,9 @@ fn share(speed: Speed, value: i32, others: usize, time: Duration) -> Result<f64>
     together(bodies, || bind([0]))?;
     let returns = returns.lock().map_err(|_| panicked())?;
     Ok(match returns[..] {
-        [_, first, _, .., last] => (last.1 - first.1).as_secs_f64() / (last.0 - first.0).as_secs_f64(),
+        [_, first, _, .., last] => {
+            (last.1 - first.1).as_secs_f64() / (last.0 - first.0).as_secs_f64()
+        }
         _ => 0.0,
     })
 }
@@ -258,9 +284,9 @@ fn panicked() -> Error {
     Error::baton("a hog panicked")
 }
 
-/// How long a hog had to wait for a CPU decides when it finishes, on CPUs that are equally fast. Those of a guest are not: they
-/// take turns on one processor. So it is the waits that are compared, as the part of the whole time that the longest is longer
-/// than the shortest.
+/// How long a hog had to wait for a CPU decides when it finishes, on CPUs that are equally fast.
+/// Those of a guest are not: they take turns on one processor. So it is the waits that are
+/// compared, as the part of the whole time that the longest is longer than the shortest.
 fn rejoin(speed: Speed) -> Result<f64> {
     const FORCED: Duration = Duration::from_millis(20);
     let work = speed.work(Duration::from_millis(400));
@@ -345,9 +371,13 @@ fn mix(speed: Speed, kinds: &[Kind]) -> Result<Vec<f64>> {
     Ok(had.clone())
 }
 
-/// The worst distance from what is due, in percent of that, of the tasks that `due` says something of.
+/// The worst distance from what is due, in percent of that, of the tasks that `due` says something
+/// of.
 fn worst(had: &[f64], kinds: &[Kind], due: impl Fn(Kind) -> Option<f64>) -> f64 {
-    let off = had.iter().zip(kinds).filter_map(|(had, &kind)| due(kind).map(|due| 100.0 * (had / due - 1.0).abs()));
+    let off = had
+        .iter()
+        .zip(kinds)
+        .filter_map(|(had, &kind)| due(kind).map(|due| 100.0 * (had / due - 1.0).abs()));
     off.fold(0.0, f64::max)
 }
 
@@ -370,8 +400,10 @@ fn mixed(speed: Speed) -> Result<f64> {
     }))
 }
 
-/// What a task of nice 0 of the mix is due while it wants to run, as a part of a CPU, and which part of the time one with bursts wants to: with a rate of r
-/// its burst takes 1 / r as long as its sleep, so it wants 1 / (1 + r) of the time; and r is the weight's share among those that want to.
+/// What a task of nice 0 of the mix is due while it wants to run, as a part of a CPU, and which
+/// part of the time one with bursts wants to: with a rate of r its burst takes 1 / r as long as its
+/// sleep, so it wants 1 / (1 + r) of the time; and r is the weight's share among those that want
+/// to.
 fn rate_of_mix() -> (f64, f64) {
     let mut rate = 1.0;
     for _ in 0..100 {
@@ -404,8 +436,15 @@ mod tests {
     #[test]
     fn spreads() {
         let zero = Instant::now();
-        let span = |start, end| (zero + Duration::from_millis(start), zero + Duration::from_millis(end));
-        let check = |spans: &[Span], expected: f64| assert!((spread(spans) - expected).abs() < 1e-9, "{spans:?}");
+        let span = |start, end| {
+            (
+                zero + Duration::from_millis(start),
+                zero + Duration::from_millis(end),
+            )
+        };
+        let check = |spans: &[Span], expected: f64| {
+            assert!((spread(spans) - expected).abs() < 1e-9, "{spans:?}")
+        };
         check(&[span(0, 100), span(1, 98), span(5, 99)], 2.0);
         check(&[span(3, 7)], 0.0);
         assert!(spread(&[]).is_nan());

@@ -5,28 +5,40 @@ use std::process::{Command, Stdio};
 
 use crate::error::{Error, Result};
 
-/// Time per operation of `perf bench sched pipe`: two processes send each other one word `loops` times. In ns.
+/// Time per operation of `perf bench sched pipe`: two processes send each other one word `loops`
+/// times. In ns.
 pub fn pipe(loops: u32) -> Result<f64> {
-    let text = output("perf", &["bench", "sched", "pipe", "-l", &loops.to_string()])?;
+    let text = output(
+        "perf",
+        &["bench", "sched", "pipe", "-l", &loops.to_string()],
+    )?;
     pipe_time(&text).ok_or_else(|| not_understood("perf bench sched pipe", &text))
 }
 
 /// The same of two user-level threads, on a core that the policy in charge grants. In ns.
 pub fn threads_pipe(loops: u32) -> Result<f64> {
     let own = std::env::current_exe().map_err(|e| Error::file("looking for this program", &e))?;
-    let text = output(&own.display().to_string(), &["threads", "pipe", "--loops", &loops.to_string()])?;
+    let text = output(
+        &own.display().to_string(),
+        &["threads", "pipe", "--loops", &loops.to_string()],
+    )?;
     pipe_time(&text).ok_or_else(|| not_understood("baton threads pipe", &text))
 }
 
-/// Time of `hackbench`: `groups` times 20 senders and 20 receivers, each sender with `loops` messages to each receiver.
-/// In ns.
+/// Time of `hackbench`: `groups` times 20 senders and 20 receivers, each sender with `loops`
+/// messages to each receiver. In ns.
 pub fn hackbench(groups: u32, loops: u32) -> Result<f64> {
-    let text = output("hackbench", &["-g", &groups.to_string(), "-l", &loops.to_string()])?;
+    let text = output(
+        "hackbench",
+        &["-g", &groups.to_string(), "-l", &loops.to_string()],
+    )?;
     hackbench_time(&text).ok_or_else(|| not_understood("hackbench", &text))
 }
 
 fn pipe_time(text: &str) -> Option<f64> {
-    let line = text.lines().find_map(|line| line.trim().strip_suffix(" usecs/op"))?;
+    let line = text
+        .lines()
+        .find_map(|line| line.trim().strip_suffix(" usecs/op"))?;
     line.trim().parse::<f64>().ok().map(|us| us * 1e3)
 }
 
@@ -37,15 +49,24 @@ fn hackbench_time(text: &str) -> Option<f64> {
 
 /// What a program prints, when it succeeds.
 pub fn output(program: &str, arguments: &[&str]) -> Result<String> {
-    let result = Command::new(program).args(arguments).stdin(Stdio::null()).output().map_err(|e| {
-        Error::environment(
+    let result = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|e| {
+            Error::environment(
             format!("{program} cannot be run: {e}"),
-            "install it (Debian: linux-perf, rt-tests), or measure in a guest (without --here), which has it",
+            "install it (Debian: linux-perf, rt-tests), or measure in a guest (without --here), \
+             which has it",
         )
-    })?;
+        })?;
     if !result.status.success() {
         return Err(Error::environment(
-            format!("{program} failed ({}): {}", result.status, String::from_utf8_lossy(&result.stderr).trim()),
+            format!(
+                "{program} failed ({}): {}",
+                result.status,
+                String::from_utf8_lossy(&result.stderr).trim()
+            ),
             "find out why with the command alone",
         ));
     }
@@ -67,8 +88,10 @@ mod tests {
     fn what_perf_prints() {
         let check = |text: &str, expected: Option<f64>| assert_eq!(pipe_time(text), expected);
         let whole =
-            "# Running 'sched/pipe' benchmark:\n# Executed 10000 pipe operations between two processes\n\n     \
-                     Total time: 0.104 [sec]\n\n      10.420600 usecs/op\n           95963 ops/sec\n";
+            "# Running 'sched/pipe' benchmark:\n# Executed 10000 pipe operations between two \
+             processes\n\n     \
+                     Total time: 0.104 [sec]\n\n      10.420600 usecs/op\n           95963 \
+                     ops/sec\n";
         check(whole, Some(10420.6));
         check("     Total time: 0.104 [sec]\n", None);
         check("", None);
@@ -78,7 +101,8 @@ mod tests {
     fn what_hackbench_prints() {
         let check = |text: &str, expected: Option<f64>| assert_eq!(hackbench_time(text), expected);
         check(
-            "Running in process mode with 2 groups using 40 file descriptors each (== 80 tasks)\nTime: 1.25\n",
+            "Running in process mode with 2 groups using 40 file descriptors each (== 80 \
+             tasks)\nTime: 1.25\n",
             Some(1.25e9),
         );
         check("Time: x\n", None);
@@ -88,7 +112,13 @@ mod tests {
     #[test]
     fn programs_that_fail() {
         assert_eq!(output("echo", &["a"]).unwrap(), "a\n");
-        assert!(output("false", &[]).unwrap_err().to_string().contains("false failed"));
-        assert!(output("/nonexistent/program", &[]).unwrap_err().to_string().contains("cannot be run"));
+        assert!(output("false", &[])
+            .unwrap_err()
+            .to_string()
+            .contains("false failed"));
+        assert!(output("/nonexistent/program", &[])
+            .unwrap_err()
+            .to_string()
+            .contains("cannot be run"));
     }
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A real memcached under an open loop like Facebook's ETC pool (bench/programs/etc.c): Enoki, section 5.6. Under `arbiter` it is a server of user-level
-//! threads instead (`baton threads kv`), as there; that is measured under EEVDF, too. In a guest, whose CPU is slow, times are shown as by [`slow`].
+//! A real memcached under an open loop like Facebook's ETC pool (bench/programs/etc.c): Enoki,
+//! section 5.6. Under `arbiter` it is a server of user-level threads instead (`baton threads kv`),
+//! as there; that is measured under EEVDF, too. In a guest, whose CPU is slow, times are shown as
+//! by [`slow`].
 
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -41,12 +43,20 @@ struct Gets {
 }
 
 pub fn subjects() -> Vec<Subject> {
-    let policies = ["fifo", "wfq", "central", "shinjuku", arbiter::POLICY].map(|name| Subject::Policy(name.into()));
-    let kernels = [Subject::Eevdf, Subject::Scx { program: "scx_simple", options: &[] }];
+    let policies = ["fifo", "wfq", "central", "shinjuku", arbiter::POLICY]
+        .map(|name| Subject::Policy(name.into()));
+    let kernels = [
+        Subject::Eevdf,
+        Subject::Scx {
+            program: "scx_simple",
+            options: &[],
+        },
+    ];
     kernels.into_iter().chain(policies).collect()
 }
 
-/// Measures here: requests that can be answered, and latencies of GET at shares of what the first subject answers.
+/// Measures here: requests that can be answered, and latencies of GET at shares of what the first
+/// subject answers.
 pub fn measure(search: &Search, args: &Bench, cpus: u32) -> Result<Vec<Entry>> {
     output("ip", &["link", "set", "lo", "up"])?;
     let factor = slow::factor(args);
@@ -54,33 +64,57 @@ pub fn measure(search: &Search, args: &Bench, cpus: u32) -> Result<Vec<Entry>> {
     let overload = OVERLOAD / slow::at_once(args, cpus);
     let subjects = args.subjects();
     let measured = measured(&subjects);
-    let series = || measured.iter().map(|m| Series { subject: m.name(), values: Vec::new() }).collect::<Vec<_>>();
+    let series = || {
+        measured
+            .iter()
+            .map(|m| Series {
+                subject: m.name(),
+                values: Vec::new(),
+            })
+            .collect::<Vec<_>>()
+    };
     let mut rates = series();
-    let mut times = LOADS.iter().map(|_| PERCENTILES.map(|_| series())).collect::<Vec<_>>();
+    let mut times = LOADS
+        .iter()
+        .map(|_| PERCENTILES.map(|_| series()))
+        .collect::<Vec<_>>();
     let mut whole = None;
     for (place, Measured { subject, server }) in measured.iter().enumerate() {
-        subject.measure_with(search, slow::options(subject).filter(|_| args.icount), || {
-            let running = server.start(cpus)?;
-            for run in 1..=args.runs() {
-                let rate = load(overload, run)?.answered as f64 * 1e9 / DURATION as f64;
-                let whole = *whole.get_or_insert(rate);
-                rates[place].values.push(rate * factor as f64);
-                for (load_is, times) in LOADS.iter().zip(&mut times) {
-                    let gets = load(1e9 * 100.0 / (whole * f64::from(*load_is)), run)?.gets;
-                    for (series, ns) in times.iter_mut().zip([gets.p50, gets.p99]) {
-                        series[place].values.push(slow::us(ns, factor));
+        subject.measure_with(
+            search,
+            slow::options(subject).filter(|_| args.icount),
+            || {
+                let running = server.start(cpus)?;
+                for run in 1..=args.runs() {
+                    let rate = load(overload, run)?.answered as f64 * 1e9 / DURATION as f64;
+                    let whole = *whole.get_or_insert(rate);
+                    rates[place].values.push(rate * factor as f64);
+                    for (load_is, times) in LOADS.iter().zip(&mut times) {
+                        let gets = load(1e9 * 100.0 / (whole * f64::from(*load_is)), run)?.gets;
+                        for (series, ns) in times.iter_mut().zip([gets.p50, gets.p99]) {
+                            series[place].values.push(slow::us(ns, factor));
+                        }
                     }
                 }
-            }
-            eprintln!("baton: {:<15} {:>12.0} requests in a second", rates[place].subject, rates[place].values[0]);
-            drop(running);
-            Ok(())
-        })?;
+                eprintln!(
+                    "baton: {:<15} {:>12.0} requests in a second",
+                    rates[place].subject, rates[place].values[0]
+                );
+                drop(running);
+                Ok(())
+            },
+        )?;
     }
     let mut found = entries(cpus, "answered", "requests in a second", &rates, true);
     for (load_is, times) in LOADS.iter().zip(&times) {
         for (percentile, series) in PERCENTILES.iter().zip(times) {
-            found.extend(entries(cpus, &format!("get_{percentile}_at_{load_is}"), "us", series, true));
+            found.extend(entries(
+                cpus,
+                &format!("get_{percentile}_at_{load_is}"),
+                "us",
+                series,
+                true,
+            ));
         }
     }
     Ok(found)
@@ -88,10 +122,20 @@ pub fn measure(search: &Search, args: &Bench, cpus: u32) -> Result<Vec<Entry>> {
 
 fn load(gap: f64, seed: u32) -> Result<Ran> {
     let (gap, duration, seed) = (gap.to_string(), DURATION.to_string(), seed.to_string());
-    let words = ["--gap", &gap, "--duration", &duration, "--seed", &seed, "--port", PORT];
+    let words = [
+        "--gap",
+        &gap,
+        "--duration",
+        &duration,
+        "--seed",
+        &seed,
+        "--port",
+        PORT,
+    ];
     let program = PROGRAMS.find("etc")?;
     let text = output(&program.display().to_string(), &words)?;
-    serde_json::from_str(&text).map_err(|e| Error::baton(format!("{} printed {text}: {e}", program.display())))
+    serde_json::from_str(&text)
+        .map_err(|e| Error::baton(format!("{} printed {text}: {e}", program.display())))
 }
 
 /// What is measured: who schedules, and which server.
@@ -100,16 +144,32 @@ struct Measured<'a> {
     server: Server,
 }
 
-/// Memcached under each, but a server of user-level threads under `arbiter`, and then under the kernel's scheduler as well.
+/// Memcached under each, but a server of user-level threads under `arbiter`, and then under the
+/// kernel's scheduler as well.
 fn measured(subjects: &[Subject]) -> Vec<Measured<'_>> {
     let is_arbiter = |subject: &Subject| subject.name() == arbiter::POLICY;
     let has_arbiter = subjects.iter().any(is_arbiter);
     let of = |subject| match is_arbiter(subject) {
-        true => vec![Measured { subject, server: Server::Kv("policy") }],
+        true => vec![Measured {
+            subject,
+            server: Server::Kv("policy"),
+        }],
         false if has_arbiter && *subject == Subject::Eevdf => {
-            vec![Measured { subject, server: Server::Memcached }, Measured { subject, server: Server::Kv("threads") }]
+            vec![
+                Measured {
+                    subject,
+                    server: Server::Memcached,
+                },
+                Measured {
+                    subject,
+                    server: Server::Kv("threads"),
+                },
+            ]
         }
-        false => vec![Measured { subject, server: Server::Memcached }],
+        false => vec![Measured {
+            subject,
+            server: Server::Memcached,
+        }],
     };
     subjects.iter().flat_map(of).collect()
 }
@@ -137,13 +197,36 @@ impl Server {
         let mut command = match self {
             Server::Memcached => {
                 let mut command = Command::new("memcached");
-                command.args(["-t", "4", "-m", "64", "-U", "0", "-l", "127.0.0.1", "-p", PORT]).uid(USER);
+                command
+                    .args([
+                        "-t",
+                        "4",
+                        "-m",
+                        "64",
+                        "-U",
+                        "0",
+                        "-l",
+                        "127.0.0.1",
+                        "-p",
+                        PORT,
+                    ])
+                    .uid(USER);
                 command
             }
             Server::Kv(on) => {
-                let own = std::env::current_exe().map_err(|e| Error::file("looking for this program", &e))?;
+                let own = std::env::current_exe()
+                    .map_err(|e| Error::file("looking for this program", &e))?;
                 let mut command = Command::new(own);
-                command.args(["threads", "kv", "--on", on, "--most", &cpus.to_string(), "--port", PORT]);
+                command.args([
+                    "threads",
+                    "kv",
+                    "--on",
+                    on,
+                    "--most",
+                    &cpus.to_string(),
+                    "--port",
+                    PORT,
+                ]);
                 command
             }
         };
@@ -151,7 +234,8 @@ impl Server {
         command.spawn().map(Running).map_err(|e| {
             Error::environment(
                 format!("the server cannot be run: {e}"),
-                "install memcached (Debian has it), or measure in a guest (without --here), which has it",
+                "install memcached (Debian has it), or measure in a guest (without --here), which \
+                 has it",
             )
         })
     }

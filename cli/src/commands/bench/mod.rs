@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `baton bench`: schedulers beside each other, all in the same boot, each in charge of every task of the machine.
+//! `baton bench`: schedulers beside each other, all in the same boot, each in charge of every task
+//! of the machine.
 //!
-//! Times on shared machines are noise, so the default is a guest that counts instructions: there 1 ns of its clock is one
-//! instruction executed, and a difference of one per cent means something. This command boots that guest once for each number
-//! of CPUs and runs itself there with `--here`.
+//! Times on shared machines are noise, so the default is a guest that counts instructions: there 1
+//! ns of its clock is one instruction executed, and a difference of one per cent means something.
+//! This command boots that guest once for each number of CPUs and runs itself there with `--here`.
 
 mod arbiter;
 pub mod fairness;
@@ -55,17 +56,20 @@ pub struct Bench {
     /// Count instructions. Default in a guest; with --here it says that this machine's clock does.
     #[arg(long)]
     pub icount: bool,
-    /// Numbers of CPUs, with one guest for each. [default: 1,2; memcached: 1; fairness: 4; upgrade: 1,2,4,8; sim: 1 to 4096]
+    /// Numbers of CPUs, with one guest for each. [default: 1,2; memcached: 1; fairness: 4; upgrade:
+    /// 1,2,4,8; sim: 1 to 4096]
     #[arg(long, value_name = "N,N", value_delimiter = ',', conflicts_with = "here",
           value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub cpus: Vec<u32>,
-    /// Runs of each subject. [default: pipe 6, hackbench 4, fairness 2, upgrade 200, fidelity 3, memcached 3, record 10, sim 3]
+    /// Runs of each subject. [default: pipe 6, hackbench 4, fairness 2, upgrade 200, fidelity 3,
+    /// memcached 3, record 10, sim 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub runs: Option<u32>,
     /// For a first look: a tenth of the runs, in no more than two guests.
     #[arg(long, conflicts_with = "runs")]
     pub quick: bool,
-    /// Only this subject: eevdf, scx_simple, "scx_simple -f", scx_central, scx_userland, or a policy. May be repeated.
+    /// Only this subject: eevdf, scx_simple, "scx_simple -f", scx_central, scx_userland, or a
+    /// policy. May be repeated.
     #[arg(long = "subject", value_name = "NAME", value_parser = Subject::parse)]
     pub subjects: Vec<Subject>,
     /// rocksdb, locality: write a page with a figure.
@@ -81,7 +85,8 @@ pub struct Bench {
 
 #[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
 pub enum What {
-    /// Two processes that wake each other (perf bench sched pipe). Exit code 1 when a policy does not hold its bound.
+    /// Two processes that wake each other (perf bench sched pipe). Exit code 1 when a policy does
+    /// not hold its bound.
     Pipe,
     /// Many processes that send each other messages (hackbench).
     Hackbench,
@@ -89,18 +94,22 @@ pub enum What {
     Fairness,
     /// Versions of a policy that take each other's place: how long tasks have no scheduler.
     Upgrade,
-    /// The simulator beside a booted kernel. Exit code 1 when a number is out of its bound without a reason.
+    /// The simulator beside a booted kernel. Exit code 1 when a number is out of its bound without
+    /// a reason.
     Fidelity,
-    /// Short requests beside long ones, simulated and in a booted kernel. Exit code 1 when shinjuku does not hold a bound.
+    /// Short requests beside long ones, simulated and in a booted kernel. Exit code 1 when shinjuku
+    /// does not hold a bound.
     Rocksdb,
     /// A memcached under an open loop like Facebook's ETC pool.
     Memcached,
-    /// Threads that wake each other, with and without hints, simulated and in a booted kernel. Exit code 1 when locality does not hold a
-    /// bound.
+    /// Threads that wake each other, with and without hints, simulated and in a booted kernel. Exit
+    /// code 1 when locality does not hold a bound.
     Locality,
-    /// Two processes whose demand for cores changes, in a booted kernel with four CPUs. Exit code 1 when arbiter does not hold a bound.
+    /// Two processes whose demand for cores changes, in a booted kernel with four CPUs. Exit code 1
+    /// when arbiter does not hold a bound.
     Arbiter,
-    /// What recording costs: pipe and hackbench under wfq, recorded, not recorded, and built without recording.
+    /// What recording costs: pipe and hackbench under wfq, recorded, not recorded, and built
+    /// without recording.
     Record,
     /// What the simulator costs, on this machine: events per second, and memory per task.
     Sim,
@@ -143,7 +152,8 @@ impl What {
             What::Pipe | What::Hackbench | What::Fidelity | What::Record => vec![1, 2],
             What::Fairness => vec![fairness::CPUS],
             What::Upgrade => vec![1, 2, 4, 8],
-            // Busy CPUs would share one stream of instructions, and who is woken would wait for his CPU's turn.
+            // Busy CPUs would share one stream of instructions, and who is woken would wait for his
+            // CPU's turn.
             What::Rocksdb | What::Memcached => vec![1],
             What::Arbiter => vec![4],
             What::Locality | What::Sim => Vec::new(),
@@ -154,12 +164,21 @@ impl What {
 impl Bench {
     fn runs(&self) -> u32 {
         let usual = self.what.usual_runs();
-        self.runs.unwrap_or(if self.quick { (usual / 10).max(1) } else { usual })
+        self.runs.unwrap_or(if self.quick {
+            (usual / 10).max(1)
+        } else {
+            usual
+        })
     }
 
     /// One guest for each.
     fn guests(&self) -> Vec<u32> {
-        let usual = || self.what.usual_cpus().into_iter().take(if self.quick { 2 } else { usize::MAX });
+        let usual = || {
+            self.what
+                .usual_cpus()
+                .into_iter()
+                .take(if self.quick { 2 } else { usize::MAX })
+        };
         if self.cpus.is_empty() {
             usual().collect()
         } else {
@@ -172,15 +191,18 @@ impl Bench {
             (false, _) => self.subjects.clone(),
             (true, What::Sim | What::Record) => vec![Subject::Policy("wfq".into())],
             (true, What::Fairness) => vec![Subject::Eevdf, Subject::Policy("wfq".into())],
-            (true, What::Fidelity) => ["fifo", "wfq"].map(|name| Subject::Policy(name.into())).into(),
+            (true, What::Fidelity) => ["fifo", "wfq"]
+                .map(|name| Subject::Policy(name.into()))
+                .into(),
             (true, What::Upgrade) => upgrade::subjects(),
             (true, What::Rocksdb) => rocksdb::subjects(),
             (true, What::Memcached) => memcached::subjects(),
             (true, What::Locality) => locality::subjects(),
             (true, What::Arbiter) => arbiter::subjects(),
-            (true, What::Pipe) => {
-                Subject::usual().into_iter().chain([Subject::Policy(arbiter::POLICY.into())]).collect()
-            }
+            (true, What::Pipe) => Subject::usual()
+                .into_iter()
+                .chain([Subject::Policy(arbiter::POLICY.into())])
+                .collect(),
             (true, _) => Subject::usual(),
         }
     }
@@ -202,7 +224,11 @@ pub fn command(search: &Search, args: &Bench) -> Result<ExitCode> {
         return arbiter::command(search, args);
     }
     let is_here = args.here || args.what == What::Sim;
-    let (report, code) = if is_here { here(search, args)? } else { in_guests(args)? };
+    let (report, code) = if is_here {
+        here(search, args)?
+    } else {
+        in_guests(args)?
+    };
     match args.json {
         true => print_json(&report)?,
         false => print(report::text(&report))?,
@@ -250,7 +276,12 @@ fn in_guests(args: &Bench) -> Result<(Report, ExitCode)> {
         What::Record => &["perf", "hackbench"],
         What::Hackbench | What::Upgrade => &["hackbench"],
         What::Memcached => &["memcached"],
-        What::Fairness | What::Fidelity | What::Rocksdb | What::Locality | What::Arbiter | What::Sim => &[],
+        What::Fairness
+        | What::Fidelity
+        | What::Rocksdb
+        | What::Locality
+        | What::Arbiter
+        | What::Sim => &[],
     };
     let (mut whole, mut code) = (None::<Report>, ExitCode::SUCCESS);
     for cpus in args.guests() {
@@ -262,7 +293,11 @@ fn in_guests(args: &Bench) -> Result<(Report, ExitCode)> {
             tools: tools.iter().map(|t| t.to_string()).collect(),
             files_in: files_in.clone(),
             // Thousands of tasks need theirs.
-            memory_mb: if args.what == What::Upgrade { 4000 } else { 1024 },
+            memory_mb: if args.what == What::Upgrade {
+                4000
+            } else {
+                1024
+            },
             files_out: vec![REPORT_IN_GUEST.into()],
             timeout: TIMEOUT,
             ..Default::default()
@@ -284,12 +319,21 @@ fn in_guests(args: &Bench) -> Result<(Report, ExitCode)> {
             code = ExitCode::FAILURE;
         }
     }
-    let report = whole.ok_or_else(|| Error::user("there is no number of CPUs to measure with", "give --cpus 1,2"))?;
+    let report = whole.ok_or_else(|| {
+        Error::user(
+            "there is no number of CPUs to measure with",
+            "give --cpus 1,2",
+        )
+    })?;
     Ok((report, code))
 }
 
 /// Boots one guest for a bench that has a report of its own, and gives that.
-fn report_of_guest<T: DeserializeOwned>(args: &Bench, cpus: u32, files_in: Vec<FileIn>) -> Result<T> {
+fn report_of_guest<T: DeserializeOwned>(
+    args: &Bench,
+    cpus: u32,
+    files_in: Vec<FileIn>,
+) -> Result<T> {
     eprintln!("baton: booting a guest with {cpus} CPUs that counts instructions");
     let vm = Vm {
         cpus,
@@ -305,8 +349,8 @@ fn report_of_guest<T: DeserializeOwned>(args: &Bench, cpus: u32, files_in: Vec<F
     report_of(&outcome, args.what)
 }
 
-/// What a guest measured. Without it the fault is whose the program in the guest says it is: its exit
-/// code is that of [`Error`], and its last words name the policy.
+/// What a guest measured. Without it the fault is whose the program in the guest says it is: its
+/// exit code is that of [`Error`], and its last words name the policy.
 fn report_of<T: DeserializeOwned>(outcome: &Outcome, what: What) -> Result<T> {
     const POLICY: u8 = 4;
     let file = outcome.files.get(REPORT_IN_GUEST);
@@ -314,23 +358,40 @@ fn report_of<T: DeserializeOwned>(outcome: &Outcome, what: What) -> Result<T> {
         return Ok(report);
     }
     let output = String::from_utf8_lossy(&outcome.output);
-    let policy = output.lines().rev().find_map(|line| line.trim().strip_prefix("at fault: the policy "));
+    let policy = output
+        .lines()
+        .rev()
+        .find_map(|line| line.trim().strip_prefix("at fault: the policy "));
     match policy.filter(|_| outcome.exit_code == i32::from(POLICY)) {
         Some(policy) => Err(Error::policy(
             policy,
-            format!("the policy {policy} failed in the guest, so there are no numbers; its fault is above"),
+            format!(
+                "the policy {policy} failed in the guest, so there are no numbers; its fault \
+                is above"
+            ),
             format!("mend it, and try it alone with: baton vm run -p {policy} --all -- hackbench"),
         )),
         None => Err(Error::environment(
-            format!("the guest measured nothing (exit code {}); its messages are above", outcome.exit_code),
-            format!("do as they say, or see more with: baton vm run -- baton bench {} --here", what.name()),
+            format!(
+                "the guest measured nothing (exit code {}); its messages are \
+                above",
+                outcome.exit_code
+            ),
+            format!(
+                "do as they say, or see more with: baton vm run -- baton bench {} \
+                --here",
+                what.name()
+            ),
         )),
     }
 }
 
 /// What a guest needs for these subjects, built first when missing or stale.
 pub fn guest_with(subjects: &[Subject]) -> Result<Vec<FileIn>> {
-    let policies = subjects.iter().filter_map(Subject::policy).collect::<Result<Vec<_>>>()?;
+    let policies = subjects
+        .iter()
+        .filter_map(Subject::policy)
+        .collect::<Result<Vec<_>>>()?;
     let mut files = guest_files(&policies)?;
     if subjects.iter().any(|s| matches!(s, Subject::Scx { .. })) {
         files.extend(EXAMPLES.for_guest(&["scx_simple", "scx_central", "scx_userland"])?);
@@ -340,10 +401,26 @@ pub fn guest_with(subjects: &[Subject]) -> Result<Vec<FileIn>> {
 
 /// Standard error is the guest's console, so the report goes into a file.
 fn guest_command(args: &Bench) -> Vec<String> {
-    let subjects: String = args.subjects().iter().map(|s| format!(" --subject '{}'", s.name())).collect();
-    let runs = if args.quick { "--quick".into() } else { format!("--runs {}", args.runs()) };
-    let bench = format!("baton bench {} --here --icount --json {runs}{subjects}", args.what.name());
-    ["sh".into(), "-c".into(), format!("{bench} >{REPORT_IN_GUEST}")].into()
+    let subjects: String = args
+        .subjects()
+        .iter()
+        .map(|s| format!(" --subject '{}'", s.name()))
+        .collect();
+    let runs = if args.quick {
+        "--quick".into()
+    } else {
+        format!("--runs {}", args.runs())
+    };
+    let bench = format!(
+        "baton bench {} --here --icount --json {runs}{subjects}",
+        args.what.name()
+    );
+    [
+        "sh".into(),
+        "-c".into(),
+        format!("{bench} >{REPORT_IN_GUEST}"),
+    ]
+    .into()
 }
 
 /// Measures on this machine.
@@ -362,12 +439,18 @@ fn here(search: &Search, args: &Bench) -> Result<(Report, ExitCode)> {
             let (groups, loops) = HACKBENCH;
             let hackbench = |run: Run| loads::hackbench(groups, run.size(loops));
             let series = compare(search, args, |_, run| hackbench(run).map(|ns| ns / scale))?;
-            (entries(cpus, metric, unit, &series, true), ExitCode::SUCCESS)
+            (
+                entries(cpus, metric, unit, &series, true),
+                ExitCode::SUCCESS,
+            )
         }
         What::Fairness => fair(search, args, cpus)?,
         What::Upgrade => {
             let unit = if args.icount { "instructions" } else { "ns" };
-            (upgrade::measure(search, cpus, args, unit)?, ExitCode::SUCCESS)
+            (
+                upgrade::measure(search, cpus, args, unit)?,
+                ExitCode::SUCCESS,
+            )
         }
         What::Record => (record::measure(search, args, cpus)?, ExitCode::SUCCESS),
         What::Memcached => (memcached::measure(search, args, cpus)?, ExitCode::SUCCESS),
@@ -376,15 +459,30 @@ fn here(search: &Search, args: &Bench) -> Result<(Report, ExitCode)> {
             return Err(Error::baton("this bench has a report of its own"))
         }
     };
-    let machine = if args.icount { "QEMU that counts instructions".into() } else { processor() };
-    Ok((Report { bench: args.what.name().into(), kernel: kernel::release(), machine, results }, code))
+    let machine = if args.icount {
+        "QEMU that counts instructions".into()
+    } else {
+        processor()
+    };
+    Ok((
+        Report {
+            bench: args.what.name().into(),
+            kernel: kernel::release(),
+            machine,
+            results,
+        },
+        code,
+    ))
 }
 
 /// The processor's name.
 fn processor() -> String {
     let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let name = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
-    name.map_or("a processor without a name", |(_, name)| name.trim()).into()
+    let name = info
+        .lines()
+        .find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    name.map_or("a processor without a name", |(_, name)| name.trim())
+        .into()
 }
 
 /// What a run is for.
@@ -404,15 +502,28 @@ impl Run {
     }
 }
 
-/// Gives each subject two turns, and the first (by default the baseline) one more at the end, so that drift of the machine
-/// shows as spread and not as a difference.
-fn compare(search: &Search, args: &Bench, measure: impl Fn(&Subject, Run) -> Result<f64>) -> Result<Vec<Series>> {
+/// Gives each subject two turns, and the first (by default the baseline) one more at the end, so
+/// that drift of the machine shows as spread and not as a difference.
+fn compare(
+    search: &Search,
+    args: &Bench,
+    measure: impl Fn(&Subject, Run) -> Result<f64>,
+) -> Result<Vec<Series>> {
     let subjects = args.subjects();
     let runs = args.runs();
-    let mut series: Vec<_> =
-        subjects.iter().map(|s| Series { subject: s.name(), values: Vec::with_capacity(runs as usize) }).collect();
+    let mut series: Vec<_> = subjects
+        .iter()
+        .map(|s| Series {
+            subject: s.name(),
+            values: Vec::with_capacity(runs as usize),
+        })
+        .collect();
     let (first_half, second_half) = (runs.div_ceil(2), runs / 2);
-    for (turns, share) in [(&subjects[..], first_half), (&subjects[..], second_half), (&subjects[..1], first_half)] {
+    for (turns, share) in [
+        (&subjects[..], first_half),
+        (&subjects[..], second_half),
+        (&subjects[..1], first_half),
+    ] {
         if share == 0 {
             continue;
         }
@@ -420,7 +531,9 @@ fn compare(search: &Search, args: &Bench, measure: impl Fn(&Subject, Run) -> Res
             let start = Instant::now();
             let values = subject.measure(search, || {
                 measure(subject, Run::WarmUp)?;
-                (0..share).map(|_| measure(subject, Run::Measured)).collect::<Result<Vec<_>>>()
+                (0..share)
+                    .map(|_| measure(subject, Run::Measured))
+                    .collect::<Result<Vec<_>>>()
             })?;
             eprintln!(
                 "baton: {:<15} {:>12.0} (median of {}; {:.1} s of the clock here)",
@@ -439,7 +552,10 @@ fn compare(search: &Search, args: &Bench, measure: impl Fn(&Subject, Run) -> Res
 fn fair(search: &Search, args: &Bench, cpus: u32) -> Result<(Vec<report::Entry>, ExitCode)> {
     if cpus < fairness::CPUS {
         return Err(Error::user(
-            format!("this machine has {cpus} CPUs, and the tests of fairness need {}", fairness::CPUS),
+            format!(
+                "this machine has {cpus} CPUs, and the tests of fairness need {}",
+                fairness::CPUS
+            ),
             "use a larger one, or a guest (without --here)",
         ));
     }
@@ -449,7 +565,11 @@ fn fair(search: &Search, args: &Bench, cpus: u32) -> Result<(Vec<report::Entry>,
         let measured = subject.measure(search, || {
             fairness::TESTS
                 .iter()
-                .map(|test| (0..args.runs()).map(|_| (test.measure)(speed)).collect::<Result<Vec<_>>>())
+                .map(|test| {
+                    (0..args.runs())
+                        .map(|_| (test.measure)(speed))
+                        .collect::<Result<Vec<_>>>()
+                })
                 .collect::<Result<Vec<_>>>()
         })?;
         for (test, values) in fairness::TESTS.iter().zip(measured) {
@@ -474,7 +594,10 @@ fn fair(search: &Search, args: &Bench, cpus: u32) -> Result<(Vec<report::Entry>,
                 test.least,
                 test.most
             );
-            let series = [Series { subject: subject.name(), values }];
+            let series = [Series {
+                subject: subject.name(),
+                values,
+            }];
             results.extend(entries(cpus, test.metric, test.unit, &series, false));
         }
     }
@@ -499,13 +622,23 @@ mod tests {
         let end = |exit_code, output: &str, report: &str| {
             let files = [(REPORT_IN_GUEST.to_string(), report.as_bytes().to_vec())];
             let output = output.replace('\n', "\r\n").into_bytes();
-            let outcome =
-                Outcome { exit_code, output, kernel_log: String::new(), complaints: Vec::new(), files: files.into() };
+            let outcome = Outcome {
+                exit_code,
+                output,
+                kernel_log: String::new(),
+                complaints: Vec::new(),
+                files: files.into(),
+            };
             report_of::<Vec<u32>>(&outcome, What::Pipe)
         };
         // As the program in the guest says it, a policy that is not at fault before.
         let said = |policy: &str| Error::policy(policy, "it faulted", "look").to_string();
-        let fault = end(4, &format!("baton: {}\nbaton: {}\n", said("a"), said("faulty")), "").unwrap_err();
+        let fault = end(
+            4,
+            &format!("baton: {}\nbaton: {}\n", said("a"), said("faulty")),
+            "",
+        )
+        .unwrap_err();
         assert_eq!(fault.blame, crate::error::Blame::Policy("faulty".into()));
         assert!(fault.what.contains("faulty failed in the guest"), "{fault}");
         for (exit_code, output) in [(4, String::new()), (3, said("wfq")), (0, String::new())] {
@@ -522,7 +655,10 @@ mod tests {
             let has_one = matches!(what, What::Rocksdb | What::Locality);
             match check_page(&bench(&arguments)) {
                 Ok(()) => assert!(has_one, "{arguments}"),
-                Err(e) => assert!(!has_one && e.what == format!("bench {} writes no page", what.name()), "{e}"),
+                Err(e) => assert!(
+                    !has_one && e.what == format!("bench {} writes no page", what.name()),
+                    "{e}"
+                ),
             }
             assert_eq!(check_page(&bench(what.name())), Ok(()));
         }
@@ -532,24 +668,41 @@ mod tests {
     fn a_quick_bench_is_a_tenth() {
         let check = |arguments: &str, runs: u32, guests: &[u32]| {
             let bench = bench(arguments);
-            assert_eq!((bench.runs(), &bench.guests()[..]), (runs, guests), "{arguments}");
+            assert_eq!(
+                (bench.runs(), &bench.guests()[..]),
+                (runs, guests),
+                "{arguments}"
+            );
         };
         check("upgrade --quick", 20, &[1, 2]);
         check("pipe --quick", 1, &[1, 2]);
         check("record --quick --cpus 4", 1, &[4]);
         check("record", 10, &[1, 2]);
         check_quick(&bench("upgrade --quick")).unwrap();
-        assert!(check_quick(&bench("rocksdb --quick")).unwrap_err().to_string().contains("no quick form"));
+        assert!(check_quick(&bench("rocksdb --quick"))
+            .unwrap_err()
+            .to_string()
+            .contains("no quick form"));
     }
 
     #[test]
     fn times_are_longer_where_instructions_are_counted() {
-        let check =
-            |arguments: &str, expected: u64| assert_eq!(slow::factor(&bench(arguments)), expected, "{arguments}");
+        let check = |arguments: &str, expected: u64| {
+            assert_eq!(slow::factor(&bench(arguments)), expected, "{arguments}")
+        };
         check("rocksdb --here --icount", slow::FACTOR);
         check("rocksdb --here", 1);
         let at_once = |arguments: &str| slow::at_once(&bench(arguments), 4);
-        assert_eq!((at_once("memcached --here --icount"), at_once("memcached --here")), (1.0, 4.0));
-        assert_eq!((slow::us(16_000, slow::FACTOR), slow::us(16_000, 1)), (1.0, 16.0));
+        assert_eq!(
+            (
+                at_once("memcached --here --icount"),
+                at_once("memcached --here")
+            ),
+            (1.0, 4.0)
+        );
+        assert_eq!(
+            (slow::us(16_000, slow::FACTOR), slow::us(16_000, 1)),
+            (1.0, 16.0)
+        );
     }
 }

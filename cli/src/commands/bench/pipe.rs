@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Two processes that wake each other: Enoki, section 5.2. Under `arbiter` two user-level threads on a core that it grants, as there.
+//! Two processes that wake each other: Enoki, section 5.2. Under `arbiter` two user-level threads
+//! on a core that it grants, as there.
 
 use std::process::ExitCode;
 
@@ -11,7 +12,8 @@ use crate::error::Result;
 
 /// Operations of a run: enough that starting and ending the two is less than a hundredth of it.
 const LOOPS: u32 = 30_000;
-/// What an operation may cost under a policy, of what it costs under EEVDF. Enoki's policies: 1.17 to 1.33.
+/// What an operation may cost under a policy, of what it costs under EEVDF. Enoki's policies: 1.17
+/// to 1.33.
 const MOST: f64 = 1.10;
 /// And between two user-level threads.
 const MOST_OF_THREADS: f64 = 0.10;
@@ -26,15 +28,29 @@ pub fn measure(search: &Search, args: &Bench, cpus: u32) -> Result<(Vec<Entry>, 
         true => loads::threads_pipe(run.size(LOOPS)),
         false => loads::pipe(run.size(LOOPS)),
     };
-    let series = compare(search, args, |subject, run| pipe(subject, run).map(|ns| ns / scale))?;
+    let series = compare(search, args, |subject, run| {
+        pipe(subject, run).map(|ns| ns / scale)
+    })?;
     let results = entries(cpus, metric, unit, &series, true);
-    let policies: Vec<_> =
-        args.subjects().iter().filter(|s| matches!(s, Subject::Policy(_))).map(Subject::name).collect();
-    let judged: Vec<_> = results.iter().filter(|entry| policies.contains(&entry.subject)).filter_map(judge).collect();
+    let policies: Vec<_> = args
+        .subjects()
+        .iter()
+        .filter(|s| matches!(s, Subject::Policy(_)))
+        .map(Subject::name)
+        .collect();
+    let judged: Vec<_> = results
+        .iter()
+        .filter(|entry| policies.contains(&entry.subject))
+        .filter_map(judge)
+        .collect();
     for verdict in &judged {
         eprintln!("baton: {}", verdict.text);
     }
-    let code = if judged.iter().all(|verdict| verdict.holds) { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    let code = if judged.iter().all(|verdict| verdict.holds) {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    };
     Ok((results, code))
 }
 
@@ -47,10 +63,17 @@ struct Verdict {
 /// None where EEVDF was not measured beside it.
 fn judge(entry: &Entry) -> Option<Verdict> {
     let ratio = entry.ratio_to_eevdf?;
-    let most = if entry.subject == arbiter::POLICY { MOST_OF_THREADS } else { MOST };
+    let most = if entry.subject == arbiter::POLICY {
+        MOST_OF_THREADS
+    } else {
+        MOST
+    };
     let holds = ratio <= most;
     let verdict = if holds { "holds" } else { "DOES NOT HOLD" };
-    let text = format!("{}, {} CPUs: {ratio:.3} of EEVDF, bound {most:.2}: {verdict}", entry.subject, entry.cpus);
+    let text = format!(
+        "{}, {} CPUs: {ratio:.3} of EEVDF, bound {most:.2}: {verdict}",
+        entry.subject, entry.cpus
+    );
     Some(Verdict { text, holds })
 }
 
@@ -62,13 +85,31 @@ mod tests {
     #[test]
     fn a_policy_is_held_to_a_tenth_more_and_threads_to_a_tenth() {
         let holds = |subject: &str, value: f64| {
-            let series = |(subject, value): (&str, f64)| Series { subject: subject.into(), values: vec![value] };
-            let results = entries(1, "", "", &[("eevdf", 1000.0), (subject, value)].map(series), true);
+            let series = |(subject, value): (&str, f64)| Series {
+                subject: subject.into(),
+                values: vec![value],
+            };
+            let results = entries(
+                1,
+                "",
+                "",
+                &[("eevdf", 1000.0), (subject, value)].map(series),
+                true,
+            );
             judge(&results[1]).map(|verdict| verdict.holds)
         };
-        assert_eq!((holds("fifo", 1100.0), holds("fifo", 1101.0)), (Some(true), Some(false)));
-        assert_eq!((holds("arbiter", 100.0), holds("arbiter", 101.0)), (Some(true), Some(false)));
-        let alone = Series { subject: "fifo".into(), values: vec![1.0] };
+        assert_eq!(
+            (holds("fifo", 1100.0), holds("fifo", 1101.0)),
+            (Some(true), Some(false))
+        );
+        assert_eq!(
+            (holds("arbiter", 100.0), holds("arbiter", 101.0)),
+            (Some(true), Some(false))
+        );
+        let alone = Series {
+            subject: "fifo".into(),
+            values: vec![1.0],
+        };
         assert!(judge(&entries(1, "", "", &[alone], true)[0]).is_none());
     }
 }

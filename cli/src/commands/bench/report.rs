@@ -30,7 +30,8 @@ pub struct Entry {
     pub min: f64,
     pub max: f64,
     pub runs: u32,
-    /// Median by median of [`BASELINE`]; null where that was not measured, and where a ratio means nothing.
+    /// Median by median of [`BASELINE`]; null where that was not measured, and where a ratio means
+    /// nothing.
     pub ratio_to_eevdf: Option<f64>,
 }
 
@@ -52,9 +53,19 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// Turns what was measured on a machine of `cpus` CPUs into results. With `compare`, as ratios to the baseline, too.
-pub fn entries(cpus: u32, metric: &str, unit: &str, series: &[Series], compare: bool) -> Vec<Entry> {
-    let baseline = series.iter().find(|s| s.subject == BASELINE && compare).map(|s| median(&s.values));
+/// Turns what was measured on a machine of `cpus` CPUs into results. With `compare`, as ratios to
+/// the baseline, too.
+pub fn entries(
+    cpus: u32,
+    metric: &str,
+    unit: &str,
+    series: &[Series],
+    compare: bool,
+) -> Vec<Entry> {
+    let baseline = series
+        .iter()
+        .find(|s| s.subject == BASELINE && compare)
+        .map(|s| median(&s.values));
     let entry = |s: &Series| Entry {
         subject: s.subject.clone(),
         cpus,
@@ -66,7 +77,11 @@ pub fn entries(cpus: u32, metric: &str, unit: &str, series: &[Series], compare: 
         runs: s.values.len() as u32,
         ratio_to_eevdf: baseline.map(|b| rounded(median(&s.values) / b)),
     };
-    series.iter().filter(|s| !s.values.is_empty()).map(entry).collect()
+    series
+        .iter()
+        .filter(|s| !s.values.is_empty())
+        .map(entry)
+        .collect()
 }
 
 /// To four decimals: none of our numbers is better than that.
@@ -85,7 +100,10 @@ fn number(value: f64) -> String {
 
 /// For people: a table for each metric.
 pub fn text(report: &Report) -> String {
-    let mut text = format!("{} on {}, {}\n", report.bench, report.kernel, report.machine);
+    let mut text = format!(
+        "{} on {}, {}\n",
+        report.bench, report.kernel, report.machine
+    );
     let mut metrics: Vec<(&str, &str)> = Vec::new();
     for entry in &report.results {
         if !metrics.contains(&(&entry.metric, &entry.unit)) {
@@ -94,17 +112,22 @@ pub fn text(report: &Report) -> String {
     }
     for (metric, unit) in metrics {
         text.push_str(&format!("\n{metric} ({unit})\n"));
-        let rows = report.results.iter().filter(|e| e.metric == metric).map(|e| {
-            vec![
-                e.subject.clone(),
-                e.cpus.to_string(),
-                number(e.median),
-                number(e.min),
-                number(e.max),
-                e.runs.to_string(),
-                e.ratio_to_eevdf.map_or("-".into(), |ratio| format!("{ratio:.3}")),
-            ]
-        });
+        let rows = report
+            .results
+            .iter()
+            .filter(|e| e.metric == metric)
+            .map(|e| {
+                vec![
+                    e.subject.clone(),
+                    e.cpus.to_string(),
+                    number(e.median),
+                    number(e.min),
+                    number(e.max),
+                    e.runs.to_string(),
+                    e.ratio_to_eevdf
+                        .map_or("-".into(), |ratio| format!("{ratio:.3}")),
+                ]
+            });
         let titles = ["SUBJECT", "CPUS", "MEDIAN", "MIN", "MAX", "RUNS", "/ EEVDF"];
         text.push_str(&table(&titles, &rows.collect::<Vec<_>>()));
     }
@@ -116,8 +139,15 @@ mod tests {
     use super::*;
 
     fn measured() -> Report {
-        let series = |subject: &str, values: &[f64]| Series { subject: subject.into(), values: values.to_vec() };
-        let all = [series(BASELINE, &[9010.0, 9000.0, 9100.0]), series("wfq", &[8010.0, 8000.0]), series("none", &[])];
+        let series = |subject: &str, values: &[f64]| Series {
+            subject: subject.into(),
+            values: values.to_vec(),
+        };
+        let all = [
+            series(BASELINE, &[9010.0, 9000.0, 9100.0]),
+            series("wfq", &[8010.0, 8000.0]),
+            series("none", &[]),
+        ];
         Report {
             bench: "pipe".into(),
             kernel: "7.2".into(),
@@ -147,22 +177,42 @@ mod tests {
     #[test]
     fn the_json_is_what_was_agreed() {
         let json = serde_json::to_value(measured()).unwrap();
-        let names =
-            |value: &serde_json::Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
+        let names = |value: &serde_json::Value| {
+            value
+                .as_object()
+                .unwrap()
+                .keys()
+                .cloned()
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
         assert_eq!(names(&json), "bench kernel machine results");
         let first = &json["results"][0];
-        assert_eq!(names(first), "cpus max median metric min ratio_to_eevdf runs subject unit");
+        assert_eq!(
+            names(first),
+            "cpus max median metric min ratio_to_eevdf runs subject unit"
+        );
         assert_eq!(first["ratio_to_eevdf"], 1.0);
         assert_eq!(json["results"][1]["ratio_to_eevdf"], 0.8885);
-        assert_eq!(json["results"].as_array().unwrap().len(), 2, "a subject without a value is left out");
+        assert_eq!(
+            json["results"].as_array().unwrap().len(),
+            2,
+            "a subject without a value is left out"
+        );
         assert_eq!(serde_json::from_value::<Report>(json).unwrap(), measured());
     }
 
     #[test]
     fn nothing_to_compare_with() {
-        let alone = [Series { subject: "wfq".into(), values: vec![1.0] }];
+        let alone = [Series {
+            subject: "wfq".into(),
+            values: vec![1.0],
+        }];
         assert_eq!(entries(1, "x", "y", &alone, true)[0].ratio_to_eevdf, None);
-        let both = [Series { subject: BASELINE.into(), values: vec![1.0] }];
+        let both = [Series {
+            subject: BASELINE.into(),
+            values: vec![1.0],
+        }];
         assert_eq!(entries(1, "x", "y", &both, false)[0].ratio_to_eevdf, None);
     }
 

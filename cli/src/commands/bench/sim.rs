@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `baton bench sim`: what the simulator costs, by CPUs and tasks.
 //!
-//! On this machine and not in a guest, in CPU time of one thread, so that what else runs here does not count much.
+//! On this machine and not in a guest, in CPU time of one thread, so that what else runs here does
+//! not count much.
 
 use std::time::Duration;
 
@@ -19,10 +20,19 @@ use crate::error::{Error, Result};
 use crate::kernel;
 
 /// CPUs, and tasks.
-const USUAL: [(u32, u32); 7] = [(1, 8), (4, 16), (16, 64), (64, 1_000), (256, 5_000), (1024, 20_000), (4096, 100_000)];
+const USUAL: [(u32, u32); 7] = [
+    (1, 8),
+    (4, 16),
+    (16, 64),
+    (64, 1_000),
+    (256, 5_000),
+    (1024, 20_000),
+    (4096, 100_000),
+];
 const EVENTS: u64 = 2_000_000;
 
-/// A task that works for 50 to 500 µs, and sleeps for 0.1 to 1.5 ms: wakeups, picks, preemption and ticks all happen.
+/// A task that works for 50 to 500 µs, and sleeps for 0.1 to 1.5 ms: wakeups, picks, preemption and
+/// ticks all happen.
 fn task() -> Spawn {
     let mut works = false;
     Spawn::new("task", move |cx: &mut Cx<'_>| {
@@ -44,7 +54,9 @@ fn cpu_time() -> Duration {
 fn memory() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) * 1024
+    line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok())
+        .unwrap_or(0)
+        * 1024
 }
 
 /// One measurement: events, seconds, and bytes of memory for each task.
@@ -52,10 +64,21 @@ fn measure(spec: &PolicySpec, cpus: u32, tasks: u32) -> Result<(f64, f64, f64)> 
     // As machines of that size are: nodes of at most 64 cores.
     let nodes = cpus.div_ceil(64);
     if !cpus.is_multiple_of(nodes) {
-        let next = format!("a machine of more than 64 CPUs has nodes of equal size: {}", cpus - cpus % nodes);
-        return Err(Error::user(format!("{cpus} CPUs cannot be shared out to {nodes} nodes"), next));
+        let next = format!(
+            "a machine of more than 64 CPUs has nodes of equal size: {}",
+            cpus - cpus % nodes
+        );
+        return Err(Error::user(
+            format!("{cpus} CPUs cannot be shared out to {nodes} nodes"),
+            next,
+        ));
     }
-    let topology = Topology::new(nodes as usize, (cpus / nodes) as usize, 1, (cpus / nodes) as usize);
+    let topology = Topology::new(
+        nodes as usize,
+        (cpus / nodes) as usize,
+        1,
+        (cpus / nodes) as usize,
+    );
     let mut config = Config::new(topology.map_err(|why| Error::user(why, "give other --cpus"))?);
     config.policies = vec![spec.clone()];
     config.max_tasks = tasks;
@@ -64,7 +87,11 @@ fn measure(spec: &PolicySpec, cpus: u32, tasks: u32) -> Result<(f64, f64, f64)> 
     let rounds = f64::from(tasks) * busy.min(1.0) * 4.0;
     config.duration = (EVENTS as f64 / rounds * 1e6) as u64;
     let before = memory();
-    let mut peak = Peak { before, most: 0, told: 0 };
+    let mut peak = Peak {
+        before,
+        most: 0,
+        told: 0,
+    };
     let mut world = World::new();
     for _ in 0..tasks {
         world.task(task());
@@ -104,7 +131,11 @@ impl baton_sim::trace::Sink for Peak {
 /// What `--cpus` asks for: as many tasks to a CPU as in the nearest usual size.
 fn sizes(args: &Bench) -> Vec<(u32, u32)> {
     let tasks = |cpus: u32| {
-        let (of, tasks) = USUAL.iter().min_by_key(|(of, _)| of.abs_diff(cpus)).copied().unwrap_or(USUAL[0]);
+        let (of, tasks) = USUAL
+            .iter()
+            .min_by_key(|(of, _)| of.abs_diff(cpus))
+            .copied()
+            .unwrap_or(USUAL[0]);
         (u64::from(cpus) * u64::from(tasks) / u64::from(of)).max(1) as u32
     };
     match args.cpus.is_empty() {
@@ -126,7 +157,10 @@ pub fn bench(args: &Bench) -> Result<Report> {
         results: Vec::new(),
     };
     for name in names {
-        let spec = PolicySpec { policy: artefacts::native(&name)?, options: String::new() };
+        let spec = PolicySpec {
+            policy: artefacts::native(&name)?,
+            options: String::new(),
+        };
         for (cpus, tasks) in sizes(args) {
             let [mut speed, mut cost, mut bytes] = [Vec::new(), Vec::new(), Vec::new()];
             for _ in 0..args.runs() {
@@ -135,16 +169,24 @@ pub fn bench(args: &Bench) -> Result<Report> {
                 cost.push(seconds * 1e9 / events);
                 bytes.push(memory);
             }
-            eprintln!("baton: {name} on {cpus} CPUs with {tasks} tasks: {}", bar(super::median(&cost)));
+            eprintln!(
+                "baton: {name} on {cpus} CPUs with {tasks} tasks: {}",
+                bar(super::median(&cost))
+            );
             let subject = format!("{name}, {tasks} tasks");
-            for (metric, unit, values) in
-                [("events_per_second", "1/s", speed), ("cost", "ns/event", cost), ("memory", "bytes/task", bytes)]
-            {
+            for (metric, unit, values) in [
+                ("events_per_second", "1/s", speed),
+                ("cost", "ns/event", cost),
+                ("memory", "bytes/task", bytes),
+            ] {
                 report.results.extend(entries(
                     cpus,
                     metric,
                     unit,
-                    &[Series { subject: subject.clone(), values }],
+                    &[Series {
+                        subject: subject.clone(),
+                        values,
+                    }],
                     false,
                 ));
             }
@@ -155,5 +197,8 @@ pub fn bench(args: &Bench) -> Result<Report> {
 
 /// A cost per event as a bar, 20 ns to a mark.
 fn bar(ns: f64) -> String {
-    format!("{} {ns:.0} ns/event", "█".repeat((ns / 20.0).ceil() as usize))
+    format!(
+        "{} {ns:.0} ns/event",
+        "█".repeat((ns / 20.0).ceil() as usize)
+    )
 }

@@ -9,8 +9,8 @@ use crate::error::{Error, Result};
 
 /// Simulates a run. An error says so when a policy failed in it.
 pub fn run(config: &Config, world: World, sink: Option<&mut dyn Sink>) -> Result<Outcome> {
-    let outcome =
-        baton_sim::run(config, world, sink).map_err(|e| Error::baton(format!("the simulation failed: {e:?}")))?;
+    let outcome = baton_sim::run(config, world, sink)
+        .map_err(|e| Error::baton(format!("the simulation failed: {e:?}")))?;
     match outcome.faults.first() {
         None => Ok(outcome),
         Some(fault) => {

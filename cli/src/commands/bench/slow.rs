@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A guest's CPU is slow: a context switch is thousands of its instructions, of a nanosecond each. Slices are longer there by one factor,
-//! and so is what a request is said to take; times are shown as if they were not.
+//! A guest's CPU is slow: a context switch is thousands of its instructions, of a nanosecond each.
+//! Slices are longer there by one factor, and so is what a request is said to take; times are shown
+//! as if they were not.
 
 use std::fs;
 use std::path::Path;
@@ -36,7 +37,10 @@ pub fn us(ns: u64, factor: u64) -> f64 {
 
 /// The times of policies that are longer, with their usual values, us.
 const TIMES: &[(&str, &[(&str, u64)])] = &[
-    ("arbiter", &[("within", 10_000), ("turn", 4_000), ("slice", 20_000)]),
+    (
+        "arbiter",
+        &[("within", 10_000), ("turn", 4_000), ("slice", 20_000)],
+    ),
     ("central", &[("slice", 20_000)]),
     ("fifo", &[("slice", 20_000)]),
     ("locality", &[("slice", 20_000)]),
@@ -58,7 +62,9 @@ const WFQ: &[(&str, u64)] = &[
 /// The options by which a subject's slices are longer.
 pub fn options(subject: &Subject) -> Option<String> {
     let (_, times) = TIMES.iter().find(|(policy, _)| subject.name() == *policy)?;
-    let longer = times.iter().map(|(option, us)| format!("{option}={}us", us * FACTOR));
+    let longer = times
+        .iter()
+        .map(|(option, us)| format!("{option}={}us", us * FACTOR));
     Some(longer.collect::<Vec<_>>().join(","))
 }
 
@@ -68,9 +74,14 @@ pub struct BaseSlice(String);
 impl BaseSlice {
     pub fn longer() -> Result<Self> {
         let path = Path::new(BASE_SLICE);
-        let usual = fs::read_to_string(path).map_err(|e| Error::file(format!("reading {BASE_SLICE}"), &e))?;
-        let ns: u64 = usual.trim().parse().map_err(|_| Error::baton(format!("{BASE_SLICE} is no number: {usual}")))?;
-        fs::write(path, (ns * FACTOR).to_string()).map_err(|e| Error::file(format!("writing {BASE_SLICE}"), &e))?;
+        let usual = fs::read_to_string(path)
+            .map_err(|e| Error::file(format!("reading {BASE_SLICE}"), &e))?;
+        let ns: u64 = usual
+            .trim()
+            .parse()
+            .map_err(|_| Error::baton(format!("{BASE_SLICE} is no number: {usual}")))?;
+        fs::write(path, (ns * FACTOR).to_string())
+            .map_err(|e| Error::file(format!("writing {BASE_SLICE}"), &e))?;
         Ok(Self(usual))
     }
 }

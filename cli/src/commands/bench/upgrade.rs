@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How long tasks have no scheduler while one version takes the place of another, and whether any is left behind.
+//! How long tasks have no scheduler while one version takes the place of another, and whether any
+//! is left behind.
 //!
-//! Three ways: `wfq` with its state shared, `relay` with its state converted, and, as the only way without Baton, stopping one of
-//! the kernel's examples and starting it again. All under hackbench.
+//! Three ways: `wfq` with its state shared, `relay` with its state converted, and, as the only way
+//! without Baton, stopping one of the kernel's examples and starting it again. All under hackbench.
 
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -22,13 +23,20 @@ use crate::status::Change;
 const EXAMPLE: &str = "scx_simple";
 /// For each upgrade of `wfq`, so many fewer of the others, which take longer.
 const FEWER: u32 = 10;
-/// Tasks that sleep all the time, beside the 40 of hackbench. More that are awake would measure how long the tool itself waits.
+/// Tasks that sleep all the time, beside the 40 of hackbench. More that are awake would measure how
+/// long the tool itself waits.
 const SLEEPERS: [u32; 3] = [10, 1_000, 5_000];
 
 /// What the guest needs.
 pub fn subjects() -> Vec<Subject> {
     let policies = ["wfq", "relay_v1", "relay_v2"].map(|name| Subject::Policy(name.into()));
-    policies.into_iter().chain([Subject::Scx { program: EXAMPLE, options: &[] }]).collect()
+    policies
+        .into_iter()
+        .chain([Subject::Scx {
+            program: EXAMPLE,
+            options: &[],
+        }])
+        .collect()
 }
 
 /// hackbench, again and again, and tasks that sleep, until this goes.
@@ -37,12 +45,18 @@ struct Load(Child);
 impl Load {
     fn start(sleepers: u32) -> Result<Self> {
         let script = format!(
-            "i=0; while [ $i -lt {sleepers} ]; do sleep 100000 & i=$((i + 1)); done; while :; do hackbench -g 1 -l 1000; done"
+            "i=0; while [ $i -lt {sleepers} ]; do sleep 100000 & i=$((i + 1)); done; while :; do \
+             hackbench -g 1 -l 1000; done"
         );
         let mut command = Command::new("setsid");
-        let command = command.args(["sh", "-c", &script]).stdin(Stdio::null()).stdout(Stdio::null());
+        let command = command
+            .args(["sh", "-c", &script])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null());
         nice(0)?;
-        let child = command.spawn().map_err(|e| Error::file("starting hackbench", &e))?;
+        let child = command
+            .spawn()
+            .map_err(|e| Error::file("starting hackbench", &e))?;
         // Loading a module is work, too, and 40 tasks are in the way of it.
         nice(-20)?;
         let load = Self(child);
@@ -57,14 +71,19 @@ impl Load {
     /// Processes that the load has started and not waited for.
     fn count(&self) -> Result<usize> {
         let path = format!("/proc/{0}/task/{0}/children", self.0.id());
-        let children = std::fs::read_to_string(&path).map_err(|e| Error::file(format!("reading {path}"), &e))?;
+        let children = std::fs::read_to_string(&path)
+            .map_err(|e| Error::file(format!("reading {path}"), &e))?;
         Ok(children.split_whitespace().count())
     }
 }
 
 fn nice(value: i32) -> Result<()> {
-    setpriority_process(None, value)
-        .map_err(|e| Error::environment(format!("nice cannot be set to {value}: {e}"), "run this as root"))
+    setpriority_process(None, value).map_err(|e| {
+        Error::environment(
+            format!("nice cannot be set to {value}: {e}"),
+            "run this as root",
+        )
+    })
 }
 
 impl Drop for Load {
@@ -92,10 +111,19 @@ fn fallbacks(device: &Device) -> Result<u64> {
 
 /// Upgrades `policy` so many times under hackbench, to each of these modules in turn.
 fn row(search: &Search, policy: &str, modules: &[&str], sleepers: u32, runs: u32) -> Result<Row> {
-    let files = modules.iter().map(|module| search.find(&module_of(module))).collect::<Result<Vec<_>>>()?;
-    let how = LoadOptions { all: true, module: files.first().cloned(), ..Default::default() };
+    let files = modules
+        .iter()
+        .map(|module| search.find(&module_of(module)))
+        .collect::<Result<Vec<_>>>()?;
+    let how = LoadOptions {
+        all: true,
+        module: files.first().cloned(),
+        ..Default::default()
+    };
     let device = load::load(search, policy, &how)?;
-    eprintln!("baton: {policy}: {runs} upgrades under hackbench, beside {sleepers} tasks that sleep");
+    eprintln!(
+        "baton: {policy}: {runs} upgrades under hackbench, beside {sleepers} tasks that sleep"
+    );
     let load = Load::start(sleepers)?;
     let before = fallbacks(&device)?;
     let mut changes = Vec::new();
@@ -109,8 +137,15 @@ fn row(search: &Search, policy: &str, modules: &[&str], sleepers: u32, runs: u32
     let lost = device.policy(policy)?.map_or(u64::MAX, |info| info.faults);
     drop(load);
     drop(device);
-    unload::command(&Unload { policy: None, everything: true })?;
-    Ok(Row { changes, left, lost })
+    unload::command(&Unload {
+        policy: None,
+        everything: true,
+    })?;
+    Ok(Row {
+        changes,
+        left,
+        lost,
+    })
 }
 
 /// The value that so many percent are not above.
@@ -123,12 +158,27 @@ fn percentile(values: &[f64], percent: usize) -> f64 {
 
 /// One number that is not the median of anything.
 fn single(cpus: u32, subject: &str, metric: &str, unit: &str, value: f64) -> Vec<Entry> {
-    entries(cpus, metric, unit, &[Series { subject: subject.into(), values: vec![value] }], false)
+    entries(
+        cpus,
+        metric,
+        unit,
+        &[Series {
+            subject: subject.into(),
+            values: vec![value],
+        }],
+        false,
+    )
 }
 
 fn blackout(cpus: u32, subject: &str, unit: &str, ns: &[f64]) -> Vec<Entry> {
-    let of = [("blackout_p50", 50), ("blackout_p99", 99), ("blackout_max", 100)];
-    of.iter().flat_map(|(metric, percent)| single(cpus, subject, metric, unit, percentile(ns, *percent))).collect()
+    let of = [
+        ("blackout_p50", 50),
+        ("blackout_p99", 99),
+        ("blackout_max", 100),
+    ];
+    of.iter()
+        .flat_map(|(metric, percent)| single(cpus, subject, metric, unit, percentile(ns, *percent)))
+        .collect()
 }
 
 /// Measures all ways. `unit` is that of the machine's clock.
@@ -136,24 +186,67 @@ pub fn measure(search: &Search, cpus: u32, args: &Bench, unit: &str) -> Result<V
     let mut results = Vec::new();
     let runs = args.runs();
     let few = (runs / FEWER).max(2);
-    let ways = [("wfq", "wfq", &["wfq"][..], runs), ("relay, converted", "relay", &["relay_v1", "relay_v2"], few)];
+    let ways = [
+        ("wfq", "wfq", &["wfq"][..], runs),
+        ("relay, converted", "relay", &["relay_v1", "relay_v2"], few),
+    ];
     for (subject, policy, modules, runs) in ways {
         let row = row(search, policy, modules, 0, runs)?;
-        let of = |f: fn(&Change) -> u64| row.changes.iter().map(|c| f(c) as f64).collect::<Vec<_>>();
-        eprintln!("baton: {subject}: {runs} upgrades, {} tasks left, {} lost", row.left, row.lost);
+        let of =
+            |f: fn(&Change) -> u64| row.changes.iter().map(|c| f(c) as f64).collect::<Vec<_>>();
+        eprintln!(
+            "baton: {subject}: {runs} upgrades, {} tasks left, {} lost",
+            row.left, row.lost
+        );
         results.extend(blackout(cpus, subject, unit, &of(|c| c.held_ns)));
-        results.extend(single(cpus, subject, "policys_own_transfer", unit, percentile(&of(|c| c.policy_ns), 50)));
-        results.extend(single(cpus, subject, "transfer_size", "bytes", percentile(&of(|c| c.memory_bytes), 100)));
-        results.extend(single(cpus, subject, "tasks_left", "tasks", row.left as f64));
-        results.extend(single(cpus, subject, "tasks_lost", "tasks", row.lost as f64));
+        results.extend(single(
+            cpus,
+            subject,
+            "policys_own_transfer",
+            unit,
+            percentile(&of(|c| c.policy_ns), 50),
+        ));
+        results.extend(single(
+            cpus,
+            subject,
+            "transfer_size",
+            "bytes",
+            percentile(&of(|c| c.memory_bytes), 100),
+        ));
+        results.extend(single(
+            cpus,
+            subject,
+            "tasks_left",
+            "tasks",
+            row.left as f64,
+        ));
+        results.extend(single(
+            cpus,
+            subject,
+            "tasks_lost",
+            "tasks",
+            row.lost as f64,
+        ));
     }
     // The core's part does not grow with the number of tasks.
-    for sleepers in SLEEPERS.into_iter().filter(|&sleepers| cpus == 2 && !(args.quick && sleepers > 1_000)) {
+    for sleepers in SLEEPERS
+        .into_iter()
+        .filter(|&sleepers| cpus == 2 && !(args.quick && sleepers > 1_000))
+    {
         let row = row(search, "relay", &["relay_v1", "relay_v2"], sleepers, few)?;
-        for (whose, part) in [("cores", (|c: &Change| c.core_ns) as fn(&Change) -> u64), ("policys", |c| c.policy_ns)] {
+        for (whose, part) in [
+            ("cores", (|c: &Change| c.core_ns) as fn(&Change) -> u64),
+            ("policys", |c| c.policy_ns),
+        ] {
             let values: Vec<f64> = row.changes.iter().map(|c| part(c) as f64).collect();
             let metric = format!("{whose}_part_with_{sleepers}_tasks");
-            results.extend(single(cpus, "relay, converted", &metric, unit, percentile(&values, 50)));
+            results.extend(single(
+                cpus,
+                "relay, converted",
+                &metric,
+                unit,
+                percentile(&values, 50),
+            ));
         }
     }
     eprintln!("baton: {EXAMPLE}: {few} times stopped and started");
@@ -172,7 +265,9 @@ mod tests {
     #[test]
     fn percentiles() {
         let values: Vec<f64> = (1..=200).rev().map(f64::from).collect();
-        let check = |percent, expected: f64| assert_eq!(percentile(&values, percent), expected, "{percent}");
+        let check = |percent, expected: f64| {
+            assert_eq!(percentile(&values, percent), expected, "{percent}")
+        };
         check(50, 100.0);
         check(99, 198.0);
         check(100, 200.0);

@@ -34,7 +34,10 @@ pub fn command(args: &Report) -> Result<ExitCode> {
         let doing = || format!("reading {}", path.display());
         let text = fs::read_to_string(path).map_err(|e| Error::file(doing(), &e))?;
         runs.extend(read(&text).map_err(|why| {
-            Error::user(format!("{}: {why}", doing()), "give files that `baton sim --json` of this version has printed")
+            Error::user(
+                format!("{}: {why}", doing()),
+                "give files that `baton sim --json` of this version has printed",
+            )
         })?);
     }
     let page = page(&runs)?;
@@ -42,14 +45,20 @@ pub fn command(args: &Report) -> Result<ExitCode> {
         print(page)?;
         return Ok(ExitCode::SUCCESS);
     }
-    fs::write(&args.output, page).map_err(|e| Error::file(format!("writing {}", args.output.display()), &e))?;
-    eprintln!("baton: {} shows {} run(s); open it in a browser", args.output.display(), runs.len());
+    fs::write(&args.output, page)
+        .map_err(|e| Error::file(format!("writing {}", args.output.display()), &e))?;
+    eprintln!(
+        "baton: {} shows {} run(s); open it in a browser",
+        args.output.display(),
+        runs.len()
+    );
     Ok(ExitCode::SUCCESS)
 }
 
 /// The runs of a file: one, or a list of them.
 fn read(text: &str) -> std::result::Result<Vec<Run>, String> {
-    let value: serde_json::Value = serde_json::from_str(text).map_err(|e| format!("it is no JSON: {e}"))?;
+    let value: serde_json::Value =
+        serde_json::from_str(text).map_err(|e| format!("it is no JSON: {e}"))?;
     let values = match value {
         serde_json::Value::Array(values) => values,
         one => vec![one],
@@ -64,12 +73,21 @@ fn run(value: serde_json::Value) -> std::result::Result<Run, String> {
     // Before the rest, which another version may have otherwise.
     match value.get("version").and_then(serde_json::Value::as_u64) {
         Some(version) if version == u64::from(VERSION) => {}
-        Some(version) => return Err(format!("it is of version {version}, and this Baton reads version {VERSION}")),
+        Some(version) => {
+            return Err(format!(
+                "it is of version {version}, and this Baton reads version {VERSION}"
+            ))
+        }
         None => return Err("it is no run: it has no version".into()),
     }
     let run: Run = serde_json::from_value(value).map_err(|e| format!("it is no run: {e}"))?;
-    run.timeline.as_ref().map_or(Ok(()), |timeline| timeline.cells().map(drop))?;
-    let detail = run.detail.as_ref().map_or(Ok(()), |detail| detail.decode().map(drop));
+    run.timeline
+        .as_ref()
+        .map_or(Ok(()), |timeline| timeline.cells().map(drop))?;
+    let detail = run
+        .detail
+        .as_ref()
+        .map_or(Ok(()), |detail| detail.decode().map(drop));
     detail.map_err(|why| format!("its detail is wrong: {why}"))?;
     Ok(run)
 }
@@ -82,12 +100,22 @@ fn page(runs: &[Run]) -> Result<String> {
         // A number of a script has 53 bits.
         run["seed"] = run["seed"].to_string().into();
     }
-    // No `<` is left that could end the script around it; inside JSON it can only be in a text, where this is the same.
+    // No `<` is left that could end the script around it; inside JSON it can only be in a text,
+    // where this is the same.
     let data = data.to_string().replace('<', "\\u003c");
     let names: Vec<&str> = runs.iter().map(|run| run.policy.as_str()).collect();
-    let title = escape(&format!("{} · {}", names.join(", "), runs.first().map_or("", |run| &run.workload)));
+    let title = escape(&format!(
+        "{} · {}",
+        names.join(", "),
+        runs.first().map_or("", |run| &run.workload)
+    ));
     // What is put in last is not looked through again: a run may have any text.
-    let parts = [("TITLE", title), ("STYLE", STYLE.into()), ("SCRIPT", SCRIPTS.concat()), ("DATA", data)];
+    let parts = [
+        ("TITLE", title),
+        ("STYLE", STYLE.into()),
+        ("SCRIPT", SCRIPTS.concat()),
+        ("DATA", data),
+    ];
     let mut page = String::new();
     let mut rest = PAGE;
     for (name, text) in &parts {
@@ -104,7 +132,9 @@ fn page(runs: &[Run]) -> Result<String> {
 
 /// As text of HTML.
 fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
 }
 
 #[cfg(test)]
@@ -141,32 +171,48 @@ mod tests {
 
     #[test]
     fn files_are_read_or_refused() {
-        let check = |text: &str, expected: std::result::Result<usize, &str>| match (read(text), expected) {
-            (Ok(runs), Ok(count)) => assert_eq!(runs.len(), count, "{text}"),
-            (Err(why), Err(part)) => assert!(why.contains(part), "{text}: {why}"),
-            (got, _) => panic!("{text}: {got:?}"),
-        };
+        let check =
+            |text: &str, expected: std::result::Result<usize, &str>| match (read(text), expected) {
+                (Ok(runs), Ok(count)) => assert_eq!(runs.len(), count, "{text}"),
+                (Err(why), Err(part)) => assert!(why.contains(part), "{text}: {why}"),
+                (got, _) => panic!("{text}: {got:?}"),
+            };
         let good = serde_json::to_string(&a_run("wfq")).unwrap();
-        let timeline =
-            r#""timeline":{"column_ns":1,"columns":1,"rows":[{"first":0,"cpus":1,"cells":"0z00"}],"waiting":[0]}}"#;
+        let timeline = r#""timeline":{"column_ns":1,"columns":1,"rows":[{"first":0,"cpus":1,"cells":"0z00"}],"waiting":[0]}}"#;
         check(&good, Ok(1));
         check(&format!("[{good},{good}]"), Ok(2));
         check("[]", Err("no run in it"));
         check("{", Err("no JSON"));
         check("3", Err("has no version"));
-        check(&good.replace("\"version\":1", "\"version\":2"), Err("of version 2"));
+        check(
+            &good.replace("\"version\":1", "\"version\":2"),
+            Err("of version 2"),
+        );
         check(&good.replace("\"hash\":\"0\",", ""), Err("hash"));
-        check(&format!("{},{timeline}", good.trim_end_matches('}')), Err("CPU 0"));
-        let detail = r#""detail":{"from_ns":0,"to_ns":9,"cpus":1,"groups":[],"tasks":[],"events":"R0.0"}}"#;
-        check(&format!("{},{detail}", good.trim_end_matches('}')), Err("its detail is wrong"));
+        check(
+            &format!("{},{timeline}", good.trim_end_matches('}')),
+            Err("CPU 0"),
+        );
+        let detail =
+            r#""detail":{"from_ns":0,"to_ns":9,"cpus":1,"groups":[],"tasks":[],"events":"R0.0"}}"#;
+        check(
+            &format!("{},{detail}", good.trim_end_matches('}')),
+            Err("its detail is wrong"),
+        );
     }
 
     #[test]
     fn no_text_of_a_run_ends_the_script() {
         let page = page(&[a_run("</script><!-- @DATA@ & \"'")]).unwrap();
-        assert_eq!(page.matches("</script").count(), PAGE.matches("</script").count());
+        assert_eq!(
+            page.matches("</script").count(),
+            PAGE.matches("</script").count()
+        );
         assert!(page.contains("<title>&lt;/script&gt;&lt;!-- @DATA@ &amp; \"' · pipe"));
         assert!(page.contains(r#""seed":"18446744073709551615""#));
-        assert!(!page.contains("http:") && !page.contains("https:"), "nothing is fetched");
+        assert!(
+            !page.contains("http:") && !page.contains("https:"),
+            "nothing is fetched"
+        );
     }
 }

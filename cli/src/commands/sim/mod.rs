@@ -23,18 +23,19 @@ pub use spec::{Assign, Cost, Noisy, Offline, Part, Party, Shape, Sleeps, Swap, S
 
 #[derive(clap::Args, Debug)]
 pub struct Sim {
-    /// Policies, the first to be asked first; the last has the tasks that are assigned to none. A name or path, with or without
-    /// options: wfq, wfq:period=6ms,credit=1ms.
+    /// Policies, the first to be asked first; the last has the tasks that are assigned to none. A
+    /// name or path, with or without options: wfq, wfq:period=6ms,credit=1ms.
     #[arg(value_name = "POLICY", required_unless_present_any = ["compare", "workloads"])]
     pub policies: Vec<Party>,
-    /// What runs: a workload with its keys, a recording as perf:FILE, a JSON file of rt-app's, or several joined by +. See --workloads.
+    /// What runs: a workload with its keys, a recording as perf:FILE, a JSON file of rt-app's, or
+    /// several joined by +. See --workloads.
     #[arg(short, long, default_value = "pipe", value_name = "WORKLOAD")]
     pub workload: String,
     /// List the workloads and their keys.
     #[arg(long)]
     pub workloads: bool,
-    /// Shape of the machine: NUMA nodes x cores x hardware threads, and cores to a last-level cache if not all of a node:
-    /// 2x16x2, 1x64x1/8; or `live`, this machine's.
+    /// Shape of the machine: NUMA nodes x cores x hardware threads, and cores to a last-level cache
+    /// if not all of a node: 2x16x2, 1x64x1/8; or `live`, this machine's.
     #[arg(long, default_value = "1x4x1")]
     pub topology: Shape,
     /// How long, in simulated time.
@@ -43,36 +44,45 @@ pub struct Sim {
     /// Decides all chance: the same seed, the same run.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Run with so many seeds, from that one on: numbers are means, with what they are within with a probability of 95 %.
+    /// Run with so many seeds, from that one on: numbers are means, with what they are within with
+    /// a probability of 95 %.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub seeds: u64,
-    /// By how much a computing time differs from what the workload says, at most, in per cent: anew each time, decided by the seed.
+    /// By how much a computing time differs from what the workload says, at most, in per cent: anew
+    /// each time, decided by the seed.
     #[arg(long, value_name = "PERCENT", default_value = "1", value_parser = jitter)]
     pub jitter: u32,
     /// Run each of these by itself, and show them beside each other.
-    #[arg(long, value_name = "POLICY,POLICY", value_delimiter = ',', conflicts_with = "policies")]
+    #[arg(
+        long,
+        value_name = "POLICY,POLICY",
+        value_delimiter = ',',
+        conflicts_with = "policies"
+    )]
     pub compare: Vec<Party>,
-    /// Run with several values of an option of the policy, on all CPUs of this machine: slice=1ms..20ms, or with the number of
-    /// steps: slice=1ms..20ms/10.
+    /// Run with several values of an option of the policy, on all CPUs of this machine:
+    /// slice=1ms..20ms, or with the number of steps: slice=1ms..20ms/10.
     #[arg(long, value_name = "KEY=FROM..TO", conflicts_with = "compare")]
     pub sweep: Option<Sweep>,
     /// Give a group's tasks to one of the policies.
     #[arg(long, value_name = "GROUP=POLICY")]
     pub assign: Vec<Assign>,
-    /// Put another version of a policy in the place of the one that runs, at that time: 500ms:relay-v2.
+    /// Put another version of a policy in the place of the one that runs, at that time:
+    /// 500ms:relay-v2.
     #[arg(long, value_name = "TIME:POLICY")]
     pub upgrade: Vec<Swap>,
     /// Take a CPU offline for a while: 3@100ms..200ms.
     #[arg(long, value_name = "CPU@FROM..TO")]
     pub offline: Vec<Offline>,
-    /// What else takes the CPUs' time, on average: higher=10ms/50us is 50 µs of higher classes every 10 ms; interrupt=1ms/5us.
+    /// What else takes the CPUs' time, on average: higher=10ms/50us is 50 µs of higher classes
+    /// every 10 ms; interrupt=1ms/5us.
     #[arg(long, value_name = "KIND=EVERY/FOR", value_delimiter = ',')]
     pub noise: Vec<Noisy>,
     /// What the machine's own work costs, ns: switch=1200,ipi=500. A wrong name lists them all.
     #[arg(long, value_name = "NAME=NS", value_delimiter = ',')]
     pub cost: Vec<Cost>,
-    /// How CPUs sleep, and with that how long they take to come back, in the place of the cost `idle_exit`: skl (desktops), skx
-    /// (servers), none.
+    /// How CPUs sleep, and with that how long they take to come back, in the place of the cost
+    /// `idle_exit`: skl (desktops), skx (servers), none.
     #[arg(long, default_value = "none", value_name = "TABLE")]
     pub idle_states: Sleeps,
     /// A queued task that waits longer than this is a stall, in ms.
@@ -87,16 +97,24 @@ pub struct Sim {
     /// Record what the policy is asked and answers, for `baton replay`. One policy, and no upgrade.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["compare", "sweep", "seeds", "upgrade"])]
     pub record: Option<PathBuf>,
-    /// How often the recording has a checkpoint, of simulated time, at which a replay can begin (--from): 10ms.
+    /// How often the recording has a checkpoint, of simulated time, at which a replay can begin
+    /// (--from): 10ms.
     #[arg(long, value_name = "TIME", requires = "record", value_parser = names::duration)]
     pub checkpoint: Option<Duration>,
     /// Write the runs as JSON, with timelines and detail, for `baton report`.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Which part of a run that file has in detail, with each wakeup and each time that a task runs:
-    /// 100ms..200ms, or from there on 100ms... A detail has a bound, some 15,000 wakeups, and ends
-    /// where that is reached; by default it begins with the run. With --seeds it is of the first.
-    #[arg(long, value_name = "FROM..TO", requires = "output", default_value = "0s..", hide_default_value = true)]
+    /// Which part of a run that file has in detail, with each wakeup and each time that a task
+    /// runs: 100ms..200ms, or from there on 100ms... A detail has a bound, some 15,000 wakeups, and
+    /// ends where that is reached; by default it begins with the run. With --seeds it is of the
+    /// first.
+    #[arg(
+        long,
+        value_name = "FROM..TO",
+        requires = "output",
+        default_value = "0s..",
+        hide_default_value = true
+    )]
     pub detail: Part,
     /// Print JSON.
     #[arg(long)]
@@ -105,7 +123,9 @@ pub struct Sim {
 
 /// Per cent, in parts of a million.
 fn jitter(text: &str) -> std::result::Result<u32, String> {
-    let percent: f64 = text.parse().map_err(|_| format!("'{text}' is no number of per cent"))?;
+    let percent: f64 = text
+        .parse()
+        .map_err(|_| format!("'{text}' is no number of per cent"))?;
     match (0.0..=50.0).contains(&percent) {
         true => Ok((percent * 10_000.0).round() as u32),
         false => Err("0 to 50 per cent are allowed".into()),
@@ -125,20 +145,29 @@ pub fn sim(args: &Sim) -> Result<ExitCode> {
     let jobs = Job::all(args)?;
     let trace = match &args.trace {
         Some(path) => {
-            let file = File::create(path).map_err(|e| Error::file(format!("making {}", path.display()), &e))?;
-            Some(Traced { out: BufWriter::new(file), path: path.clone() })
+            let file = File::create(path)
+                .map_err(|e| Error::file(format!("making {}", path.display()), &e))?;
+            Some(Traced {
+                out: BufWriter::new(file),
+                path: path.clone(),
+            })
         }
         None => None,
     };
-    let record = args.record.as_ref().map(|path| Recorded { path, checkpoint: args.checkpoint });
+    let record = args.record.as_ref().map(|path| Recorded {
+        path,
+        checkpoint: args.checkpoint,
+    });
     let done = match (trace, record) {
         (None, None) => run::all(&jobs, args.output.is_some())?,
         (trace, record) => vec![jobs[0].run(args.output.is_some(), trace, record)?],
     };
     let runs = series(&done, args.seeds)?;
     if let Some(path) = &args.output {
-        let text = serde_json::to_string(&runs).map_err(|e| Error::baton(format!("no JSON came of it: {e}")))?;
-        std::fs::write(path, text).map_err(|e| Error::file(format!("writing {}", path.display()), &e))?;
+        let text = serde_json::to_string(&runs)
+            .map_err(|e| Error::baton(format!("no JSON came of it: {e}")))?;
+        std::fs::write(path, text)
+            .map_err(|e| Error::file(format!("writing {}", path.display()), &e))?;
     }
     match args.json {
         true => print_json(&runs)?,
@@ -155,13 +184,17 @@ pub fn sim(args: &Sim) -> Result<ExitCode> {
         if let Some(since) = run.stuck_ns {
             let since = tables::time(since);
             eprintln!(
-                "baton: {}: from {since} on all tasks wait for each other, and nothing can wake them: see what the workload's \
+                "baton: {}: from {since} on all tasks wait for each other, and nothing can wake \
+                 them: see what the workload's \
                  tasks wait for (user)",
                 run.policy
             );
         }
         if run.hints_refused > 0 {
-            eprintln!("baton: {}: of {} hints {} were refused", run.policy, run.hints, run.hints_refused);
+            eprintln!(
+                "baton: {}: of {} hints {} were refused",
+                run.policy, run.hints, run.hints_refused
+            );
         }
         for why in &run.refused_upgrades {
             eprintln!("baton: {}: an upgrade was refused: {why}", run.policy);
@@ -179,7 +212,8 @@ pub fn sim(args: &Sim) -> Result<ExitCode> {
 fn series(done: &[Done], seeds: u64) -> Result<Vec<Run>> {
     let series = |done: &[Done]| {
         let runs: Vec<Run> = done.iter().map(|done| done.run.clone()).collect();
-        baton_sim::series::series(&runs).map_err(|why| Error::baton(format!("no means came of the runs: {why}")))
+        baton_sim::series::series(&runs)
+            .map_err(|why| Error::baton(format!("no means came of the runs: {why}")))
     };
     done.chunks(seeds as usize).map(series).collect()
 }

@@ -60,7 +60,11 @@ pub struct Recorded<'a> {
 impl Job {
     pub fn all(args: &Sim) -> Result<Vec<Self>> {
         let parties: Vec<Vec<Party>> = match &args.sweep {
-            _ if !args.compare.is_empty() => args.compare.iter().map(|party| vec![party.clone()]).collect(),
+            _ if !args.compare.is_empty() => args
+                .compare
+                .iter()
+                .map(|party| vec![party.clone()])
+                .collect(),
             None => vec![args.policies.clone()],
             Some(sweep) => {
                 let with = |value: &String| {
@@ -81,26 +85,35 @@ impl Job {
                 job
             })
         };
-        let jobs: Result<Vec<_>> = parties.iter().map(|parties| Self::new(args, parties)).collect();
+        let jobs: Result<Vec<_>> = parties
+            .iter()
+            .map(|parties| Self::new(args, parties))
+            .collect();
         let mut jobs = jobs?;
         let limit = LIMIT_OF_ALL / jobs.len().max(1);
-        jobs.iter_mut().for_each(|job| job.detail = Some((args.detail.clone(), limit)));
+        jobs.iter_mut()
+            .for_each(|job| job.detail = Some((args.detail.clone(), limit)));
         Ok(jobs.into_iter().flat_map(seeds).collect())
     }
 
     fn new(args: &Sim, parties: &[Party]) -> Result<Self> {
         let mut config = Config::new(args.topology.topology.clone());
         for party in parties {
-            config
-                .policies
-                .push(PolicySpec { policy: artefacts::native(&party.policy)?, options: party.options.clone() });
+            config.policies.push(PolicySpec {
+                policy: artefacts::native(&party.policy)?,
+                options: party.options.clone(),
+            });
         }
         config.jitter = args.jitter;
         config.duration = args.duration.as_nanos() as u64;
         config.stall = args.stall * 1_000_000;
         config.max_tasks = args.max_tasks;
         config.idle_states = args.idle_states.0;
-        let all: Vec<String> = config.policies.iter().map(|spec| spec.policy.name()).collect();
+        let all: Vec<String> = config
+            .policies
+            .iter()
+            .map(|spec| spec.policy.name())
+            .collect();
         for assign in &args.assign {
             let policy = names::policy(&assign.policy).unwrap_or_default();
             let place = all.iter().position(|name| *name == policy).ok_or_else(|| {
@@ -117,31 +130,48 @@ impl Job {
             *named.expect("its name was looked at").1 = cost.ns;
         }
         for noise in &args.noise {
-            let Noise { higher_every, higher_for, interrupt_every, interrupt_for } = &mut config.noise;
-            let (every, length) =
-                if noise.is_interrupt { (interrupt_every, interrupt_for) } else { (higher_every, higher_for) };
+            let Noise {
+                higher_every,
+                higher_for,
+                interrupt_every,
+                interrupt_for,
+            } = &mut config.noise;
+            let (every, length) = if noise.is_interrupt {
+                (interrupt_every, interrupt_for)
+            } else {
+                (higher_every, higher_for)
+            };
             (*every, *length) = (noise.every, noise.length);
         }
         let mut upgrades = Vec::new();
         for swap in &args.upgrade {
             let version = artefacts::native(&swap.policy)?;
-            let place = all.iter().position(|name| *name == version.name()).ok_or_else(|| {
-                let what = format!(
-                    "{} is a version of {}, which is none of the policies of this run",
-                    swap.policy,
-                    version.name()
-                );
-                Error::user(what, format!("they are: {}", all.join(", ")))
-            })?;
+            let place = all
+                .iter()
+                .position(|name| *name == version.name())
+                .ok_or_else(|| {
+                    let what = format!(
+                        "{} is a version of {}, which is none of the policies of this run",
+                        swap.policy,
+                        version.name()
+                    );
+                    Error::user(what, format!("they are: {}", all.join(", ")))
+                })?;
             config.versions.push(version);
             upgrades.push((swap.at, place, config.versions.len() - 1));
         }
         for offline in &args.offline {
             if config.topology.cpus().len() == 1 {
-                return Err(Error::user("the only CPU cannot go offline", "give the machine more: --topology 1x2x1"));
+                return Err(Error::user(
+                    "the only CPU cannot go offline",
+                    "give the machine more: --topology 1x2x1",
+                ));
             }
             if offline.cpu as usize >= config.topology.cpus().len() {
-                return Err(Error::user(format!("there is no CPU {}", offline.cpu), "the first is 0; see --topology"));
+                return Err(Error::user(
+                    format!("there is no CPU {}", offline.cpu),
+                    "the first is 0; see --topology",
+                ));
             }
         }
         let shown = parties.iter().map(|party| match party.options.is_empty() {
@@ -164,10 +194,18 @@ impl Job {
         let cpus = self.config.topology.cpus().len();
         baton_sim::workloads::build(&self.workload, self.config.seed, cpus, &mut world)
             .map_err(|why| Error::user(why, "see `baton sim --workloads` for what there is"))?;
-        if let Some((group, _)) = self.config.assign.iter().find(|(group, _)| !world.has_group(group)) {
+        if let Some((group, _)) = self
+            .config
+            .assign
+            .iter()
+            .find(|(group, _)| !world.has_group(group))
+        {
             let groups: Vec<&str> = world.group_names().collect();
             let what = format!("the workload has no group {group}");
-            return Err(Error::user(what, format!("its groups are: {}", groups.join(", "))));
+            return Err(Error::user(
+                what,
+                format!("its groups are: {}", groups.join(", ")),
+            ));
         }
         for offline in &self.offline {
             world.happens(offline.from, Happening::Online(offline.cpu, false));
@@ -181,17 +219,32 @@ impl Job {
 
     /// Runs, into the files that are wanted; for the one that the run is written to with a timeline
     /// and a detail.
-    pub fn run(&self, with_timeline: bool, trace: Option<Traced>, record: Option<Recorded<'_>>) -> Result<Done> {
+    pub fn run(
+        &self,
+        with_timeline: bool,
+        trace: Option<Traced>,
+        record: Option<Recorded<'_>>,
+    ) -> Result<Done> {
         let cpus = self.config.topology.cpus().len();
-        let (perfetto, path) = trace.map_or((None, PathBuf::new()), |to| (Some(Perfetto::new(to.out, cpus)), to.path));
+        let (perfetto, path) = trace.map_or((None, PathBuf::new()), |to| {
+            (Some(Perfetto::new(to.out, cpus)), to.path)
+        });
         let timeline = with_timeline.then(|| Collector::new(cpus, self.config.duration));
         let detail = self.detail.as_ref().filter(|_| with_timeline);
-        let detail = detail.map(|(part, limit)| detail::Collector::new(cpus, part.from..part.to, *limit));
-        let mut sinks = Sinks { perfetto, timeline, detail };
+        let detail =
+            detail.map(|(part, limit)| detail::Collector::new(cpus, part.from..part.to, *limit));
+        let mut sinks = Sinks {
+            perfetto,
+            timeline,
+            detail,
+        };
         let is_wanted = sinks.perfetto.is_some() || sinks.timeline.is_some();
         let sink = is_wanted.then_some(&mut sinks as &mut dyn Sink);
         let outcome = match record {
-            None => self.watched(|world| baton_sim::run(&self.config, world, sink), Path::new(""))?,
+            None => self.watched(
+                |world| baton_sim::run(&self.config, world, sink),
+                Path::new(""),
+            )?,
             Some(record) => self.record(sink, &record)?,
         };
         if let Some(perfetto) = sinks.perfetto {
@@ -199,25 +252,37 @@ impl Job {
             finished.map_err(|e| Error::file(format!("writing {}", path.display()), &e))?;
         }
         let mut done = self.done(&outcome, sinks.timeline);
-        done.run.detail = sinks.detail.and_then(|detail| detail.finish(outcome.stats.duration));
+        done.run.detail = sinks
+            .detail
+            .and_then(|detail| detail.finish(outcome.stats.duration));
         Ok(done)
     }
 
     fn record(&self, sink: Option<&mut dyn Sink>, to: &Recorded<'_>) -> Result<Outcome> {
         if self.config.policies.len() != 1 {
-            return Err(Error::user("a recording is of one policy", "give one, or leave out --record"));
+            return Err(Error::user(
+                "a recording is of one policy",
+                "give one, or leave out --record",
+            ));
         }
         let policy = &self.config.policies[0].policy;
         if to.checkpoint.is_some() && policy.ops().reregister_save.is_none() {
             return Err(Error::user(
-                format!("{} saves no state, so there can be no checkpoints", policy.name()),
+                format!(
+                    "{} saves no state, so there can be no checkpoints",
+                    policy.name()
+                ),
                 "leave out --checkpoint; docs/upgrade.md says how a policy saves its state",
             ));
         }
-        let file = File::create(to.path).map_err(|e| Error::file(format!("making {}", to.path.display()), &e))?;
+        let file = File::create(to.path)
+            .map_err(|e| Error::file(format!("making {}", to.path.display()), &e))?;
         let out = Box::new(BufWriter::new(file));
         let every = to.checkpoint.map(|time| time.as_nanos() as u64);
-        self.watched(|world| baton_sim::record(&self.config, world, sink, out, every), to.path)
+        self.watched(
+            |world| baton_sim::record(&self.config, world, sink, out, every),
+            to.path,
+        )
     }
 
     /// Runs, with a look at calls that do not come back. `record` is where a recording goes.
@@ -231,8 +296,11 @@ impl Job {
     }
 
     fn done(&self, outcome: &Outcome, timeline: Option<Collector>) -> Done {
-        let names =
-            Names { policy: self.policy.clone(), workload: self.workload.clone(), topology: self.topology.clone() };
+        let names = Names {
+            policy: self.policy.clone(),
+            workload: self.workload.clone(),
+            topology: self.topology.clone(),
+        };
         done(&self.config, outcome, names, timeline)
     }
 }
@@ -240,11 +308,24 @@ impl Job {
 /// What came of a run.
 pub fn done(config: &Config, outcome: &Outcome, names: Names, timeline: Option<Collector>) -> Done {
     let timeline = timeline.map(|timeline| timeline.finish(outcome.stats.duration).0);
-    let faults: Vec<Fault> =
-        outcome.faults.iter().map(|fault| Fault { stopped: true, ..Fault::new(fault, None) }).collect();
-    let lines =
-        faults.iter().map(|fault| format!("{}: {} in {}: {}", fault.policy, fault.kind, fault.method, fault.message));
-    Done { run: outcome.report(config, names, lines.collect(), timeline), faults }
+    let faults: Vec<Fault> = outcome
+        .faults
+        .iter()
+        .map(|fault| Fault {
+            stopped: true,
+            ..Fault::new(fault, None)
+        })
+        .collect();
+    let lines = faults.iter().map(|fault| {
+        format!(
+            "{}: {} in {}: {}",
+            fault.policy, fault.kind, fault.method, fault.message
+        )
+    });
+    Done {
+        run: outcome.report(config, names, lines.collect(), timeline),
+        faults,
+    }
 }
 
 /// Why a run did not begin. `record` is where a recording was to go.
@@ -252,9 +333,10 @@ pub fn failed(error: SimError, record: &Path) -> Error {
     match error {
         SimError::Policy(name, why) => Error::policy(&name, why, "mend that, or its options"),
         SimError::Config(why) => Error::user(why, "change the arguments"),
-        SimError::Recording(kind, why) => {
-            Error::file(format!("writing {}", record.display()), &std::io::Error::new(kind, why))
-        }
+        SimError::Recording(kind, why) => Error::file(
+            format!("writing {}", record.display()),
+            &std::io::Error::new(kind, why),
+        ),
     }
 }
 
@@ -266,16 +348,21 @@ pub fn watched(config: &Config, policy: &str) -> mpsc::Sender<()> {
     running
 }
 
-/// Ends this program when a call of a policy does not come back: nothing else can. Until the other end of `over` goes.
+/// Ends this program when a call of a policy does not come back: nothing else can. Until the other
+/// end of `over` goes.
 fn watch(under_way: &UnderWay, policy: &str, over: &mpsc::Receiver<()>) {
     let mut seen = None;
     while over.recv_timeout(PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout) {
         let now = under_way.look();
         if let Some((_, method)) = now.filter(|_| now == seen) {
-            let method = baton_abi::BATON_METHOD_NAMES.get(method as usize).unwrap_or(&"?");
+            let method = baton_abi::BATON_METHOD_NAMES
+                .get(method as usize)
+                .unwrap_or(&"?");
             eprintln!(
-                "FAULT of policy {policy}: does not come back from {method}\n  at fault  the policy {policy}\n  message   a call has \
-                 lasted for {} s of this machine's time\n  to do     see that its loops end; one that waits for another CPU waits \
+                "FAULT of policy {policy}: does not come back from {method}\n  at fault  the \
+                 policy {policy}\n  message   a call has \
+                 lasted for {} s of this machine's time\n  to do     see that its loops end; one \
+                 that waits for another CPU waits \
                  for ever here, as calls come one at a time",
                 PATIENCE.as_secs()
             );
@@ -320,26 +407,47 @@ impl Sink for Sinks {
 
 /// `KEY=VALUE` in the place of what was given for KEY.
 fn join(options: &str, key: &str, value: &str) -> String {
-    let others = options.split(',').filter(|pair| !pair.is_empty() && pair.split('=').next() != Some(key));
-    others.map(str::to_owned).chain([format!("{key}={value}")]).collect::<Vec<_>>().join(",")
+    let others = options
+        .split(',')
+        .filter(|pair| !pair.is_empty() && pair.split('=').next() != Some(key));
+    others
+        .map(str::to_owned)
+        .chain([format!("{key}={value}")])
+        .collect::<Vec<_>>()
+        .join(",")
 }
 
 /// All of them, as many at once as this machine has CPUs.
 pub fn all(jobs: &[Job], with_timeline: bool) -> Result<Vec<Done>> {
-    let bar = if jobs.len() > 1 { ProgressBar::new(jobs.len() as u64) } else { ProgressBar::hidden() };
+    let bar = if jobs.len() > 1 {
+        ProgressBar::new(jobs.len() as u64)
+    } else {
+        ProgressBar::hidden()
+    };
     bar.set_style(
-        ProgressStyle::with_template("{bar:40} {pos}/{len} runs, {eta} to go").expect("the template is right"),
+        ProgressStyle::with_template("{bar:40} {pos}/{len} runs, {eta} to go")
+            .expect("the template is right"),
     );
     let (next, results) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    let workers = std::thread::available_parallelism().map_or(1, usize::from).min(jobs.len());
+    let workers = std::thread::available_parallelism()
+        .map_or(1, usize::from)
+        .min(jobs.len());
     std::thread::scope(|scope| {
         for _ in 0..workers {
             scope.spawn(|| {
-                while let Some((at, job)) = Some(next.fetch_add(1, Relaxed)).and_then(|at| Some((at, jobs.get(at)?))) {
-                    // On a thread of its own: what a policy that fails leaves behind there disturbs no other run.
-                    let run = std::thread::scope(|scope| scope.spawn(|| job.run(with_timeline, None, None)).join());
+                while let Some((at, job)) =
+                    Some(next.fetch_add(1, Relaxed)).and_then(|at| Some((at, jobs.get(at)?)))
+                {
+                    // On a thread of its own: what a policy that fails leaves behind there disturbs
+                    // no other run.
+                    let run = std::thread::scope(|scope| {
+                        scope.spawn(|| job.run(with_timeline, None, None)).join()
+                    });
                     let done = run.unwrap_or_else(|cause| std::panic::resume_unwind(cause));
-                    results.lock().unwrap_or_else(|e| e.into_inner()).push((at, done));
+                    results
+                        .lock()
+                        .unwrap_or_else(|e| e.into_inner())
+                        .push((at, done));
                     bar.inc(1);
                 }
             });
@@ -357,7 +465,8 @@ mod tests {
 
     #[test]
     fn a_value_takes_the_place_of_another() {
-        let check = |options: &str, expected: &str| assert_eq!(join(options, "slice", "5ms"), expected);
+        let check =
+            |options: &str, expected: &str| assert_eq!(join(options, "slice", "5ms"), expected);
         check("", "slice=5ms");
         check("slice=1ms", "slice=5ms");
         check("a=1,slice=1ms,b=2", "a=1,b=2,slice=5ms");

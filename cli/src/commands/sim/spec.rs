@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The small languages of `baton sim`'s arguments. Each reads its own text, and says what is wrong with it.
+//! The small languages of `baton sim`'s arguments. Each reads its own text, and says what is wrong
+//! with it.
 
 use std::str::FromStr;
 
@@ -23,7 +24,10 @@ impl FromStr for Party {
         if policy.is_empty() {
             return Err("the name of a policy is missing".into());
         }
-        Ok(Self { policy: policy.into(), options: names::options(options)? })
+        Ok(Self {
+            policy: policy.into(),
+            options: names::options(options)?,
+        })
     }
 }
 
@@ -42,7 +46,10 @@ impl FromStr for Shape {
             "live" => Topology::live()?,
             text => text.parse()?,
         };
-        Ok(Self { name: text.into(), topology })
+        Ok(Self {
+            name: text.into(),
+            topology,
+        })
     }
 }
 
@@ -65,7 +72,9 @@ impl FromStr for Sweep {
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || format!("'{text}' is not KEY=FROM..TO or KEY=FROM..TO/STEPS");
         let (key, range) = text.split_once('=').ok_or_else(wrong)?;
-        let (range, steps) = range.split_once('/').map_or((range, None), |(range, steps)| (range, Some(steps)));
+        let (range, steps) = range
+            .split_once('/')
+            .map_or((range, None), |(range, steps)| (range, Some(steps)));
         let (from, to) = range.split_once("..").ok_or_else(wrong)?;
         let steps: u32 = steps.map_or(Ok(8), |steps| steps.parse().map_err(|_| wrong()))?;
         // Numbers are numbers, times are in ns.
@@ -74,7 +83,9 @@ impl FromStr for Sweep {
             _ => (time(from)?, time(to)?, "ns"),
         };
         if low == 0 || low >= high || !(2..=100).contains(&steps) {
-            return Err(format!("{text}: it must go from a value above 0 to a greater one, in 2 to 100 steps"));
+            return Err(format!(
+                "{text}: it must go from a value above 0 to a greater one, in 2 to 100 steps"
+            ));
         }
         // Each is as many times the last: what an option does depends on its magnitude.
         let step = (high as f64 / low as f64).powf(1.0 / f64::from(steps - 1));
@@ -82,7 +93,12 @@ impl FromStr for Sweep {
             at if at + 1 == steps => high,
             at => (low as f64 * step.powi(at as i32)).round() as u64,
         };
-        Ok(Self { key: key.into(), values: (0..steps).map(|at| format!("{}{unit}", value(at))).collect() })
+        Ok(Self {
+            key: key.into(),
+            values: (0..steps)
+                .map(|at| format!("{}{unit}", value(at)))
+                .collect(),
+        })
     }
 }
 
@@ -97,8 +113,13 @@ impl FromStr for Assign {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (group, policy) = text.split_once('=').ok_or_else(|| format!("'{text}' is not GROUP=POLICY"))?;
-        Ok(Self { group: group.into(), policy: policy.into() })
+        let (group, policy) = text
+            .split_once('=')
+            .ok_or_else(|| format!("'{text}' is not GROUP=POLICY"))?;
+        Ok(Self {
+            group: group.into(),
+            policy: policy.into(),
+        })
     }
 }
 
@@ -113,8 +134,13 @@ impl FromStr for Swap {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (at, policy) = text.split_once(':').ok_or_else(|| format!("'{text}' is not TIME:POLICY"))?;
-        Ok(Self { at: time(at)?, policy: policy.into() })
+        let (at, policy) = text
+            .split_once(':')
+            .ok_or_else(|| format!("'{text}' is not TIME:POLICY"))?;
+        Ok(Self {
+            at: time(at)?,
+            policy: policy.into(),
+        })
     }
 }
 
@@ -137,7 +163,11 @@ impl FromStr for Offline {
         if from >= to {
             return Err(format!("{text}: the end is not after the beginning"));
         }
-        Ok(Self { cpu: cpu.parse().map_err(|_| wrong())?, from, to })
+        Ok(Self {
+            cpu: cpu.parse().map_err(|_| wrong())?,
+            from,
+            to,
+        })
     }
 }
 
@@ -152,8 +182,14 @@ impl FromStr for Part {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (from, to) = text.split_once("..").ok_or_else(|| format!("'{text}' is not FROM..TO"))?;
-        let from = if matches!(from, "0" | "0s") { 0 } else { time(from)? };
+        let (from, to) = text
+            .split_once("..")
+            .ok_or_else(|| format!("'{text}' is not FROM..TO"))?;
+        let from = if matches!(from, "0" | "0s") {
+            0
+        } else {
+            time(from)?
+        };
         let to = if to.is_empty() { u64::MAX } else { time(to)? };
         if from >= to {
             return Err(format!("{text}: the end is not after the beginning"));
@@ -182,7 +218,11 @@ impl FromStr for Noisy {
             "interrupt" => true,
             _ => return Err(wrong()),
         };
-        Ok(Self { is_interrupt, every: time(every)?, length: time(length)? })
+        Ok(Self {
+            is_interrupt,
+            every: time(every)?,
+            length: time(length)?,
+        })
     }
 }
 
@@ -197,21 +237,34 @@ impl FromStr for Cost {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (name, ns) = text.split_once('=').ok_or_else(|| format!("'{text}' is not NAME=NS"))?;
+        let (name, ns) = text
+            .split_once('=')
+            .ok_or_else(|| format!("'{text}' is not NAME=NS"))?;
         let mut costs = baton_sim::cost::Costs::default();
         let names = costs.by_name().map(|(name, _)| name);
         if !names.contains(&name) {
-            return Err(format!("there is no cost '{name}', but: {}", names.join(", ")));
+            return Err(format!(
+                "there is no cost '{name}', but: {}",
+                names.join(", ")
+            ));
         }
-        let ns = ns.parse().ok().filter(|&ns: &u64| ns <= 1_000_000_000).ok_or("a cost is 0 to 1000000000 ns")?;
+        let ns = ns
+            .parse()
+            .ok()
+            .filter(|&ns: &u64| ns <= 1_000_000_000)
+            .ok_or("a cost is 0 to 1000000000 ns")?;
         if name == "smt" && ns > 1_024 {
             return Err("smt is a part of 1024".into());
         }
-        // A machine whose clock does not tick, or whose siblings stand still, would not come to an end.
+        // A machine whose clock does not tick, or whose siblings stand still, would not come to an
+        // end.
         if ns == 0 && ["tick", "smt"].contains(&name) {
             return Err(format!("{name} must be more than 0"));
         }
-        Ok(Self { name: name.into(), ns })
+        Ok(Self {
+            name: name.into(),
+            ns,
+        })
     }
 }
 
@@ -223,9 +276,17 @@ impl FromStr for Sleeps {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let names = || TABLES.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+        let names = || {
+            TABLES
+                .iter()
+                .map(|(name, _)| *name)
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
         let found = TABLES.iter().find(|(name, _)| *name == text);
-        found.map(|(_, states)| Self(states)).ok_or_else(|| format!("there is no table '{text}', but: {}", names()))
+        found
+            .map(|(_, states)| Self(states))
+            .ok_or_else(|| format!("there is no table '{text}', but: {}", names()))
     }
 }
 
@@ -244,10 +305,16 @@ mod tests {
     #[test]
     fn arguments() {
         check::<Party>("wfq", Ok("policy: \"wfq\", options: \"\""));
-        check::<Party>("wfq:period=6ms, credit=1ms", Ok("options: \"period=6ms,credit=1ms\""));
+        check::<Party>(
+            "wfq:period=6ms, credit=1ms",
+            Ok("options: \"period=6ms,credit=1ms\""),
+        );
         check::<Party>(":a=b", Err("missing"));
         check::<Party>("wfq:period", Err("KEY=VALUE"));
-        check::<Sweep>("slice=1ms..4ms/3", Ok("values: [\"1000000ns\", \"2000000ns\", \"4000000ns\"]"));
+        check::<Sweep>(
+            "slice=1ms..4ms/3",
+            Ok("values: [\"1000000ns\", \"2000000ns\", \"4000000ns\"]"),
+        );
         check::<Sweep>("n=1..100/3", Ok("[\"1\", \"10\", \"100\"]"));
         check::<Sweep>("n=5..5", Err("greater"));
         check::<Sweep>("n=5", Err("FROM..TO"));

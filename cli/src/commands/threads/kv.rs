@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A key-value server of user-level threads, one for each connection. It speaks memcached's text protocol (its doc/protocol.txt): get, gets without
-//! the unique numbers, set, delete, version and quit. Nothing expires and nothing is evicted: what is too much is refused.
+//! A key-value server of user-level threads, one for each connection. It speaks memcached's text
+//! protocol (its doc/protocol.txt): get, gets without the unique numbers, set, delete, version and
+//! quit. Nothing expires and nothing is evicted: what is too much is refused.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -44,8 +45,10 @@ const PAUSE: Duration = Duration::from_millis(10);
 
 /// Serves for ever.
 pub fn serve(args: &Kv) -> Result<()> {
-    let failed = |what, e: std::io::Error| Error::file(format!("{what} 127.0.0.1:{}", args.port), &e);
-    let listener = TcpListener::bind(("127.0.0.1", args.port)).map_err(|e| failed("listening at", e))?;
+    let failed =
+        |what, e: std::io::Error| Error::file(format!("{what} 127.0.0.1:{}", args.port), &e);
+    let listener =
+        TcpListener::bind(("127.0.0.1", args.port)).map_err(|e| failed("listening at", e))?;
     let options = match args.on.arbiter() {
         Some(arbiter) => Options::of(arbiter, args.on.most),
         None => Options::fixed(args.on.most),
@@ -153,10 +156,16 @@ enum Step {
 impl Store {
     fn new(most: usize) -> Self {
         let shards = (0..SHARDS).map(|_| Shard::default()).collect();
-        Self { shards, which: RandomState::new(), used: 0.into(), most }
+        Self {
+            shards,
+            which: RandomState::new(),
+            used: 0.into(),
+            most,
+        }
     }
 
-    /// Answers all commands that are whole, and leaves the rest. False when the connection is to be closed.
+    /// Answers all commands that are whole, and leaves the rest. False when the connection is to be
+    /// closed.
     fn answer_all(&self, input: &mut Vec<u8>, output: &mut Vec<u8>) -> bool {
         let mut at = 0;
         let goes_on = loop {
@@ -179,7 +188,9 @@ impl Store {
             output.extend_from_slice(b"CLIENT_ERROR line too long\r\n");
             return Step::Close;
         };
-        let line = input[..length].strip_suffix(b"\r").unwrap_or(&input[..length]);
+        let line = input[..length]
+            .strip_suffix(b"\r")
+            .unwrap_or(&input[..length]);
         let (line, rest) = (Words(line), &input[length + 1..]);
         let mut words = line.clone();
         let (mut used, mut answer) = (length + 1, &b"ERROR\r\n"[..]);
@@ -224,7 +235,9 @@ impl Store {
                     None => answer,
                 }
             }
-            Some(b"version") => answer = concat!("VERSION ", env!("CARGO_PKG_VERSION"), "-baton\r\n").as_bytes(),
+            Some(b"version") => {
+                answer = concat!("VERSION ", env!("CARGO_PKG_VERSION"), "-baton\r\n").as_bytes()
+            }
             Some(b"quit") => return Step::Close,
             _ => {}
         }
@@ -235,14 +248,17 @@ impl Store {
     /// Held while something is copied, and never while anyone waits.
     fn shard(&self, key: &[u8]) -> std::sync::MutexGuard<'_, HashMap<Box<[u8]>, Item>> {
         let number = self.which.hash_one(key) as usize % SHARDS;
-        self.shards[number].lock().unwrap_or_else(PoisonError::into_inner)
+        self.shards[number]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn get(&self, key: &[u8], output: &mut Vec<u8>) {
         if let Some(item) = self.shard(key).get(key) {
             output.extend_from_slice(b"VALUE ");
             output.extend_from_slice(key);
-            output.extend_from_slice(format!(" {} {}\r\n", item.flags, item.value.len()).as_bytes());
+            output
+                .extend_from_slice(format!(" {} {}\r\n", item.flags, item.value.len()).as_bytes());
             output.extend_from_slice(&item.value);
             output.extend_from_slice(b"\r\n");
         }
@@ -254,16 +270,21 @@ impl Store {
             self.used.fetch_sub(size, Relaxed);
             return b"SERVER_ERROR out of memory storing object\r\n";
         }
-        let item = Item { flags: set.flags, value: value.into() };
+        let item = Item {
+            flags: set.flags,
+            value: value.into(),
+        };
         if let Some(before) = self.shard(set.key).insert(set.key.into(), item) {
-            self.used.fetch_sub(size_of(set.key, &before.value), Relaxed);
+            self.used
+                .fetch_sub(size_of(set.key, &before.value), Relaxed);
         }
         b"STORED\r\n"
     }
 
     fn delete(&self, key: &[u8]) -> bool {
         let gone = self.shard(key).remove(key);
-        gone.map(|gone| self.used.fetch_sub(size_of(key, &gone.value), Relaxed)).is_some()
+        gone.map(|gone| self.used.fetch_sub(size_of(key, &gone.value), Relaxed))
+            .is_some()
     }
 }
 
@@ -277,7 +298,10 @@ impl<'a> Iterator for Words<'a> {
     fn next(&mut self) -> Option<&'a [u8]> {
         let begin = self.0.iter().position(|&byte| byte != b' ')?;
         let rest = &self.0[begin..];
-        let end = rest.iter().position(|&byte| byte == b' ').unwrap_or(rest.len());
+        let end = rest
+            .iter()
+            .position(|&byte| byte == b' ')
+            .unwrap_or(rest.len());
         self.0 = &rest[end..];
         Some(&rest[..end])
     }
@@ -302,7 +326,13 @@ impl<'a> Set<'a> {
         let flags = number(words.next()?)?;
         let expires = number(words.next()?)?;
         let length = number(words.next()?)?;
-        Some(Self { key, flags, expires, length, is_quiet: words.next() == Some(b"noreply") })
+        Some(Self {
+            key,
+            flags,
+            expires,
+            length,
+            is_quiet: words.next() == Some(b"noreply"),
+        })
     }
 }
 
@@ -341,7 +371,11 @@ mod tests {
                 rest.extend_from_slice(some);
                 assert!(store.answer_all(&mut rest, &mut output));
             }
-            assert_eq!((String::from_utf8_lossy(&output), rest.len()), (expected.as_str().into(), 0), "by {part}");
+            assert_eq!(
+                (String::from_utf8_lossy(&output), rest.len()),
+                (expected.as_str().into(), 0),
+                "by {part}"
+            );
             assert_eq!(store.used.load(Relaxed), EACH + 5, "b and its value");
         }
     }
@@ -354,9 +388,18 @@ mod tests {
             assert_eq!(String::from_utf8_lossy(&output), expected);
         };
         ends(&[b'a'; MAX_LINE], "CLIENT_ERROR line too long\r\n");
-        ends(b"set a 0 0 -1\r\ndelete b\r\n", "CLIENT_ERROR bad command line format\r\n");
-        ends(b"set a 0 0 1048577\r\n", "SERVER_ERROR object too large for cache\r\n");
-        ends(b"version\r\nquit\r\nversion\r\n", concat!("VERSION ", env!("CARGO_PKG_VERSION"), "-baton\r\n"));
+        ends(
+            b"set a 0 0 -1\r\ndelete b\r\n",
+            "CLIENT_ERROR bad command line format\r\n",
+        );
+        ends(
+            b"set a 0 0 1048577\r\n",
+            "SERVER_ERROR object too large for cache\r\n",
+        );
+        ends(
+            b"version\r\nquit\r\nversion\r\n",
+            concat!("VERSION ", env!("CARGO_PKG_VERSION"), "-baton\r\n"),
+        );
     }
 
     #[test]
@@ -367,7 +410,10 @@ mod tests {
         said.extend(b"\r\n");
         let mut output = Vec::new();
         assert!(store.answer_all(&mut said, &mut output));
-        for asks in [format!("get{}\r\n", " a".repeat(900)), "get a\r\n".repeat(900)] {
+        for asks in [
+            format!("get{}\r\n", " a".repeat(900)),
+            "get a\r\n".repeat(900),
+        ] {
             output.clear();
             assert!(!store.answer_all(&mut asks.into_bytes(), &mut output));
             assert!((MAX_OUTPUT..MAX_OUTPUT + 2 * MAX_VALUE).contains(&output.len()));
@@ -386,9 +432,15 @@ mod tests {
                     let mut peer = TcpStream::connect(at).unwrap();
                     for round in 0..50 {
                         let value = format!("{number}-{round}");
-                        let said = format!("set k{number} 0 0 {}\r\n{value}\r\nget k{number}\r\n", value.len());
+                        let said = format!(
+                            "set k{number} 0 0 {}\r\n{value}\r\nget k{number}\r\n",
+                            value.len()
+                        );
                         peer.write_all(said.as_bytes()).unwrap();
-                        let expected = format!("STORED\r\nVALUE k{number} 0 {}\r\n{value}\r\nEND\r\n", value.len());
+                        let expected = format!(
+                            "STORED\r\nVALUE k{number} 0 {}\r\n{value}\r\nEND\r\n",
+                            value.len()
+                        );
                         let mut answered = vec![0; expected.len()];
                         peer.read_exact(&mut answered).unwrap();
                         assert_eq!(String::from_utf8_lossy(&answered), expected);
@@ -396,6 +448,8 @@ mod tests {
                 })
             })
             .collect();
-        clients.into_iter().for_each(|client| client.join().unwrap());
+        clients
+            .into_iter()
+            .for_each(|client| client.join().unwrap());
     }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Programs that `baton bench` measures: two user-level threads that wake each other, a server whose demand changes, and a key-value server.
+//! Programs that `baton bench` measures: two user-level threads that wake each other, a server
+//! whose demand changes, and a key-value server.
 
 mod kv;
 
@@ -12,7 +13,9 @@ use std::time::Duration;
 
 use baton_runtime::{channel, server, Arbiter, Event, Options, Runtime};
 use baton_sim::rng::Rng;
-use rustix::thread::{clock_nanosleep_absolute, sched_setaffinity, set_current_timer_slack, CpuSet};
+use rustix::thread::{
+    clock_nanosleep_absolute, sched_setaffinity, set_current_timer_slack, CpuSet,
+};
 use rustix::time::{clock_gettime, ClockId, Timespec};
 use serde::{Deserialize, Serialize};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -89,7 +92,8 @@ pub struct Serve {
     /// Kernel threads answer on all CPUs but the first, where requests are brought.
     #[arg(long)]
     pub apart: bool,
-    /// Each kernel thread has a queue of its own, to which requests are dealt by chance. Else all have one.
+    /// Each kernel thread has a queue of its own, to which requests are dealt by chance. Else all
+    /// have one.
     #[arg(long)]
     pub dealt: bool,
     /// A kernel thread for each request, on any CPU, in place of those.
@@ -124,14 +128,20 @@ pub fn command(args: &Threads) -> Result<ExitCode> {
         Threads::Pipe { loops } => pipe(*loops)?,
         Threads::Arbiter { socket } => {
             let cpus = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
-            let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])
-                .map_err(|e| Error::environment(format!("signals cannot be received: {e}"), "try again"))?;
+            let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM]).map_err(|e| {
+                Error::environment(format!("signals cannot be received: {e}"), "try again")
+            })?;
             let until = || {
                 signals.forever().next();
             };
             server::serve(socket, cpus, until).map_err(|e| match e.kind() {
-                ErrorKind::ResourceBusy => Error::user(e.to_string(), "connect to its socket, or end it first"),
-                _ => Error::file(format!("granting cores by cpusets at {}", socket.display()), &e),
+                ErrorKind::ResourceBusy => {
+                    Error::user(e.to_string(), "connect to its socket, or end it first")
+                }
+                _ => Error::file(
+                    format!("granting cores by cpusets at {}", socket.display()),
+                    &e,
+                ),
             })?;
         }
         Threads::Serve(args) => print_json(&serve(args)?)?,
@@ -142,7 +152,10 @@ pub fn command(args: &Threads) -> Result<ExitCode> {
 
 fn start(options: Options) -> Result<Runtime> {
     Runtime::start(options).map_err(|why| {
-        Error::environment(why.to_string(), "run it under the policy: baton run -p arbiter; with --most 64 or less")
+        Error::environment(
+            why.to_string(),
+            "run it under the policy: baton run -p arbiter; with --most 64 or less",
+        )
     })
 }
 
@@ -151,15 +164,22 @@ fn pipe(loops: u32) -> Result<()> {
     let (there, from_there) = channel(1);
     let (back, from_back) = channel(1);
     let begin = now();
-    let echo =
-        runtime.spawn(move || std::iter::from_fn(|| from_there.receive()).try_for_each(|word: u32| back.send(word)));
-    let caller = runtime.spawn(move || (0..loops).all(|n| there.send(n).is_ok() && from_back.receive() == Some(n)));
+    let echo = runtime.spawn(move || {
+        std::iter::from_fn(|| from_there.receive()).try_for_each(|word: u32| back.send(word))
+    });
+    let caller = runtime
+        .spawn(move || (0..loops).all(|n| there.send(n).is_ok() && from_back.receive() == Some(n)));
     let is_right = caller.join().unwrap_or(false) && matches!(echo.join(), Ok(Ok(())));
     let took = now() - begin;
     runtime.end();
     match is_right {
-        true => print(format!("{} usecs/op\n", took as f64 / 1e3 / f64::from(loops))),
-        false => Err(Error::baton("the words that came back are not those that were sent")),
+        true => print(format!(
+            "{} usecs/op\n",
+            took as f64 / 1e3 / f64::from(loops)
+        )),
+        false => Err(Error::baton(
+            "the words that came back are not those that were sent",
+        )),
     }
 }
 
@@ -170,7 +190,10 @@ pub fn now() -> u64 {
 }
 
 fn sleep_until(when: u64) {
-    let time = Timespec { tv_sec: (when / 1_000_000_000) as i64, tv_nsec: (when % 1_000_000_000) as i64 };
+    let time = Timespec {
+        tv_sec: (when / 1_000_000_000) as i64,
+        tv_nsec: (when % 1_000_000_000) as i64,
+    };
     while now() < when {
         // A signal only makes it look again.
         let _ = clock_nanosleep_absolute(ClockId::Monotonic, &time);
@@ -179,8 +202,9 @@ fn sleep_until(when: u64) {
 
 type Latencies = Arc<Mutex<Vec<u64>>>;
 
-/// Takes so much of its thread's time on a CPU, ns, however many instructions that are. Where CPUs share one stream of these, each such
-/// thread has a CPU's speed all the same: QEMU goes on with the next CPU at a spin's hint.
+/// Takes so much of its thread's time on a CPU, ns, however many instructions that are. Where CPUs
+/// share one stream of these, each such thread has a CPU's speed all the same: QEMU goes on with
+/// the next CPU at a spin's hint.
 fn compute_for(time: u64) {
     let spent = || {
         let time = clock_gettime(ClockId::ThreadCPUTime);
@@ -198,7 +222,10 @@ fn compute_for(time: u64) {
 
 fn answer(work: u64, due: u64, latencies: &Latencies) {
     compute_for(work);
-    latencies.lock().unwrap_or_else(PoisonError::into_inner).push(now() - due);
+    latencies
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .push(now() - due);
 }
 
 fn serve(args: &Serve) -> Result<Served> {
@@ -208,7 +235,10 @@ fn serve(args: &Serve) -> Result<Served> {
     let work = args.work;
     let steps = match args.on.arbiter() {
         Some(arbiter) => {
-            let runtime = start(Options { history: true, ..Options::of(arbiter, args.on.most) })?;
+            let runtime = start(Options {
+                history: true,
+                ..Options::of(arbiter, args.on.most)
+            })?;
             arrivals(args, |due| {
                 let latencies = Arc::clone(&latencies);
                 drop(runtime.spawn(move || answer(work, due, &latencies)));
@@ -220,13 +250,21 @@ fn serve(args: &Serve) -> Result<Served> {
             Vec::new()
         }
         None => {
-            let (queues, threads) = if args.dealt { (args.on.most, 1) } else { (1, args.on.most) };
-            let pools: Vec<_> = (0..queues).map(|_| Pool::new(threads, work, &latencies, args.apart)).collect();
+            let (queues, threads) = if args.dealt {
+                (args.on.most, 1)
+            } else {
+                (1, args.on.most)
+            };
+            let pools: Vec<_> = (0..queues)
+                .map(|_| Pool::new(threads, work, &latencies, args.apart))
+                .collect();
             if args.apart {
                 run_on(0..1);
             }
             let mut chance = Rng::new(args.seed, 1);
-            arrivals(args, |due| pools[chance.below(queues.into()) as usize].give(Some(due)));
+            arrivals(args, |due| {
+                pools[chance.below(queues.into()) as usize].give(Some(due))
+            });
             pools.into_iter().for_each(Pool::end);
             Vec::new()
         }
@@ -237,16 +275,26 @@ fn serve(args: &Serve) -> Result<Served> {
         Event::Reclaimed => Step::Reclaimed,
         Event::Parked => Step::Parked,
     };
-    let steps = steps.into_iter().map(|(when, event)| (when, step(event))).collect();
+    let steps = steps
+        .into_iter()
+        .map(|(when, event)| (when, step(event)))
+        .collect();
     let latencies = std::mem::take(&mut *latencies.lock().unwrap_or_else(PoisonError::into_inner));
-    Ok(Served { latencies, end: now(), steps })
+    Ok(Served {
+        latencies,
+        end: now(),
+        steps,
+    })
 }
 
 /// Poisson's, at each phase's rate; late ones at once.
 fn arrivals(args: &Serve, mut give: impl FnMut(u64)) {
     let mut chance = Rng::new(args.seed, 0);
     for (number, rate) in (0u64..).zip(&args.rates) {
-        let (begin, end) = (args.begin + number * args.phase, args.begin + (number + 1) * args.phase);
+        let (begin, end) = (
+            args.begin + number * args.phase,
+            args.begin + (number + 1) * args.phase,
+        );
         let mut due = begin;
         loop {
             due += chance.exponential((1e9 / rate) as u64);
@@ -276,7 +324,11 @@ fn each(args: &Serve, latencies: &Latencies) {
             answer(work, due, &latencies);
             drop(live);
         };
-        if std::thread::Builder::new().stack_size(64 << 10).spawn(thread).is_ok() {
+        if std::thread::Builder::new()
+            .stack_size(64 << 10)
+            .spawn(thread)
+            .is_ok()
+        {
             break;
         }
         // There are as many as there can be: it waits until some have ended.
@@ -305,7 +357,10 @@ impl Pool {
                 loop {
                     let mut waiting = queue.0.lock().unwrap_or_else(PoisonError::into_inner);
                     while waiting.is_empty() {
-                        waiting = queue.1.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+                        waiting = queue
+                            .1
+                            .wait(waiting)
+                            .unwrap_or_else(PoisonError::into_inner);
                     }
                     let first = waiting.pop_front().flatten();
                     drop(waiting);
@@ -320,7 +375,11 @@ impl Pool {
 
     /// A request; with none, a thread ends.
     fn give(&self, due: Option<u64>) {
-        self.queue.0.lock().unwrap_or_else(PoisonError::into_inner).push_back(due);
+        self.queue
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push_back(due);
         self.queue.1.notify_one();
     }
 

@@ -2,7 +2,9 @@
 //! Events as JSON, one to a line: their fields by name.
 
 use baton_abi::{BatonHint, BatonTask};
-use baton_trace::{fault_name, method_name, About, Call, Carried, Event, Item, Question, Recording, Return};
+use baton_trace::{
+    fault_name, method_name, About, Call, Carried, Event, Item, Question, Recording, Return,
+};
 use serde_json::{json, Value};
 
 use crate::error::Result;
@@ -14,7 +16,9 @@ pub fn print(recording: &Recording) -> Result<()> {
             line["cpu"] = told.cpu.into();
             if let Item::Event(event) = &told.item {
                 line["number"] = told.number.into();
-                event.stamp().inspect(|stamp| line["stamp"] = (*stamp).into());
+                event
+                    .stamp()
+                    .inspect(|stamp| line["stamp"] = (*stamp).into());
             }
             writeln!(out, "{line}")?;
         }
@@ -25,12 +29,18 @@ pub fn print(recording: &Recording) -> Result<()> {
 fn value(item: &Item) -> Value {
     let event = match item {
         Item::Event(event) => event,
-        Item::Gap { lost, blocks } => return json!({"event": "gap", "lost": lost, "blocks": blocks}),
+        Item::Gap { lost, blocks } => {
+            return json!({"event": "gap", "lost": lost, "blocks": blocks})
+        }
         Item::Malformed => return json!({"event": "malformed"}),
     };
     match event {
         Event::Call(call) => self::call(call),
-        Event::Return(Return { answer, carried: after, .. }) => {
+        Event::Return(Return {
+            answer,
+            carried: after,
+            ..
+        }) => {
             json!({"event": "return", "answer": answer, "carried": carried(after)})
         }
         Event::Abandoned { kind, .. } => json!({"event": "abandoned", "fault": fault_name(*kind)}),
@@ -39,7 +49,9 @@ fn value(item: &Item) -> Value {
         Event::Now(now) => json!({"event": "now", "now_ns": now}),
         Event::Random(number) => json!({"event": "random", "value": number}),
         Event::Read(value) => json!({"event": "read", "value": value}),
-        Event::MayRun { slot, cpu, yes } => json!({"event": "may_run", "slot": slot, "which": cpu, "yes": yes}),
+        Event::MayRun { slot, cpu, yes } => {
+            json!({"event": "may_run", "slot": slot, "which": cpu, "yes": yes})
+        }
         Event::Cpu { question, cpu, yes } => {
             let name = match question {
                 Question::Online => "is_online",
@@ -53,7 +65,11 @@ fn value(item: &Item) -> Value {
         Event::CancelTimer => json!({"event": "cancel_timer"}),
         Event::NoMemory { after } => json!({"event": "no_memory", "after": after}),
         Event::Dropped(token) => json!({"event": "dropped", "token": token}),
-        Event::Reply { slot, reply, answer } => {
+        Event::Reply {
+            slot,
+            reply,
+            answer,
+        } => {
             json!({"event": "reply", "slot": slot, "reply": hint(reply), "answer": answer})
         }
         Event::End { .. } => json!({"event": "end"}),
@@ -87,7 +103,13 @@ fn call(call: &Call) -> Value {
 }
 
 fn task(task: &BatonTask) -> Value {
-    let BatonTask { slot, pid, cpu, nice, runtime } = task;
+    let BatonTask {
+        slot,
+        pid,
+        cpu,
+        nice,
+        runtime,
+    } = task;
     json!({"slot": slot, "pid": pid, "cpu": cpu, "nice": nice, "runtime_ns": runtime})
 }
 
@@ -97,6 +119,10 @@ fn hint(hint: &BatonHint) -> Value {
 }
 
 fn carried(carried: &Carried) -> Value {
-    let kicks: Vec<u16> = carried.kicks.into_iter().take(usize::from(carried.nr_kicks)).collect();
+    let kicks: Vec<u16> = carried
+        .kicks
+        .into_iter()
+        .take(usize::from(carried.nr_kicks))
+        .collect();
     json!({"slice_ns": carried.slice, "kicks": kicks})
 }

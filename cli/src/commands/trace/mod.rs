@@ -69,16 +69,23 @@ pub fn command(command: &Trace) -> Result<ExitCode> {
 
 /// Reads a recording. What is damaged in it is told.
 pub fn open(path: &Path) -> Result<Recording> {
-    let bytes = std::fs::read(path).map_err(|e| Error::file(format!("reading {}", path.display()), &e))?;
+    let bytes =
+        std::fs::read(path).map_err(|e| Error::file(format!("reading {}", path.display()), &e))?;
     let recording = Recording::parse(&bytes).map_err(|why| {
         let next = match why {
-            OpenError::Foreign => "give a file that `baton sim --record` or `baton record` has written",
+            OpenError::Foreign => {
+                "give a file that `baton sim --record` or `baton record` has written"
+            }
             OpenError::Version(_) => "use the Baton that wrote it, or record anew",
             OpenError::Header(_) => "nothing in it can be read without that: record anew",
         };
         Error::user(format!("{} cannot be read: {why}", path.display()), next)
     })?;
-    let lost: usize = recording.damage.iter().map(|damage| damage.place.len()).sum();
+    let lost: usize = recording
+        .damage
+        .iter()
+        .map(|damage| damage.place.len())
+        .sum();
     if lost != 0 {
         let whole: u64 = recording.streams.iter().map(Stream::len).sum();
         eprintln!(
@@ -101,7 +108,9 @@ pub fn seconds(ns: u64) -> String {
 fn written(write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> Result<()> {
     let mut out = BufWriter::with_capacity(1 << 16, std::io::stdout().lock());
     match write(&mut out).and_then(|()| out.flush()) {
-        Err(e) if e.kind() != ErrorKind::BrokenPipe => Err(Error::file("writing to standard output", &e)),
+        Err(e) if e.kind() != ErrorKind::BrokenPipe => {
+            Err(Error::file("writing to standard output", &e))
+        }
         _ => Ok(()),
     }
 }
@@ -110,7 +119,10 @@ fn written(write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> Result<
 pub fn print_words(recording: &Recording, range: Range<u64>) -> Result<()> {
     written(|out| {
         let mut words = Words::of(recording);
-        for told in recording.merged().take_while(|told| told.number < range.end) {
+        for told in recording
+            .merged()
+            .take_while(|told| told.number < range.end)
+        {
             if told.number >= range.start {
                 writeln!(out, "{}", words.line(&told))?;
             }

@@ -45,11 +45,25 @@ impl Tasks {
             Some(slot) => self.running.insert(cpu, slot),
             None => self.running.remove(&cpu),
         };
-        let left = |tasks: &Self, slot| if tasks.waiting.contains(&slot) { Left::Preempted } else { Left::Blocked };
+        let left = |tasks: &Self, slot| {
+            if tasks.waiting.contains(&slot) {
+                Left::Preempted
+            } else {
+                Left::Blocked
+            }
+        };
         let prev = before.map(|slot| (slot, left(self, slot)));
         let prev = prev.map(|(slot, left)| (self.task(follow, slot, to), left));
         let next = next.map(|slot| self.task(follow, slot, to));
-        to.event(follow.now, &Event::Switch { cpu, prev, next, migrated: false });
+        to.event(
+            follow.now,
+            &Event::Switch {
+                cpu,
+                prev,
+                next,
+                migrated: false,
+            },
+        );
     }
 
     fn step(&mut self, follow: &Follow, cpus: u32, step: Step, to: &mut dyn Sink) {
@@ -58,7 +72,14 @@ impl Tasks {
                 self.waiting.insert(slot);
                 let task = self.task(follow, slot, to);
                 let cpu = follow.tasks.get(&slot).map_or(0, |task| task.cpu as u32);
-                to.event(follow.now, &Event::Wake { task, cpu, waker: cpu });
+                to.event(
+                    follow.now,
+                    &Event::Wake {
+                        task,
+                        cpu,
+                        waker: cpu,
+                    },
+                );
             }
             Step::Taken { slot } => {
                 self.waiting.remove(&slot);
@@ -70,7 +91,13 @@ impl Tasks {
             Step::Idle { cpu } => self.switch(follow, cpu, None, to),
         }
         let idle = cpus.saturating_sub(self.running.len() as u32);
-        to.event(follow.now, &Event::Load { waiting: self.waiting.len() as u32, idle });
+        to.event(
+            follow.now,
+            &Event::Load {
+                waiting: self.waiting.len() as u32,
+                idle,
+            },
+        );
     }
 }
 
@@ -82,7 +109,9 @@ pub fn write(recording: &Recording, path: &Path) -> Result<()> {
     let (mut follow, mut tasks) = (Follow::new(recording), Tasks::default());
     for told in recording.merged() {
         if let Item::Event(event) = told.item {
-            follow.event(told.cpu, &event, |follow, step| tasks.step(follow, cpus as u32, step, &mut perfetto));
+            follow.event(told.cpu, &event, |follow, step| {
+                tasks.step(follow, cpus as u32, step, &mut perfetto)
+            });
         }
     }
     perfetto.finish(follow.now).map_err(|e| failed(&e))?;

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use baton_abi::{BATON_PICK_KEEP, BATON_PICK_NONE, BATON_SELECT_DIRECT};
-use baton_trace::{fault_name, method_name, Event, Follow, Item, Mark, Recording, Return, Step, Stream};
+use baton_trace::{
+    fault_name, method_name, Event, Follow, Item, Mark, Recording, Return, Step, Stream,
+};
 use serde::Serialize;
 
 /// Parts that the recorded time is cut into for the length of the queues.
@@ -94,10 +96,20 @@ struct Times {
 impl Times {
     fn of(mut all: Vec<u64>) -> Self {
         all.sort_unstable();
-        let Some(&max_ns) = all.last() else { return Self::default() };
+        let Some(&max_ns) = all.last() else {
+            return Self::default();
+        };
         let at = |percent: usize| all[(all.len() - 1) * percent / 100];
-        let mean_ns = (all.iter().map(|&ns| u128::from(ns)).sum::<u128>() / all.len() as u128) as u64;
-        Self { count: all.len() as u64, mean_ns, p50_ns: at(50), p90_ns: at(90), p99_ns: at(99), max_ns }
+        let mean_ns =
+            (all.iter().map(|&ns| u128::from(ns)).sum::<u128>() / all.len() as u128) as u64;
+        Self {
+            count: all.len() as u64,
+            mean_ns,
+            p50_ns: at(50),
+            p90_ns: at(90),
+            p99_ns: at(99),
+            max_ns,
+        }
     }
 }
 
@@ -136,9 +148,17 @@ impl Gatherer {
             Step::Idle { .. } => return,
         };
         if let Some((slot, picked)) = leaves {
-            if let Some((since, _)) = self.queued.remove(&slot).filter(|(_, woken)| *woken && picked) {
+            if let Some((since, _)) = self
+                .queued
+                .remove(&slot)
+                .filter(|(_, woken)| *woken && picked)
+            {
                 let pid = follow.tasks.get(&slot).map_or(0, |task| task.pid);
-                self.known.entry((slot, pid)).or_default().waits.push(follow.now - since);
+                self.known
+                    .entry((slot, pid))
+                    .or_default()
+                    .waits
+                    .push(follow.now - since);
             }
         }
         let length = self.queued.len() as u64;
@@ -155,7 +175,8 @@ impl Gatherer {
             let mut at = from;
             while at < to {
                 let part = (u128::from(at) * u128::from(PARTS) / u128::from(end)) as u64;
-                let stop = (u128::from(part + 1) * u128::from(end)).div_ceil(u128::from(PARTS)) as u64;
+                let stop =
+                    (u128::from(part + 1) * u128::from(end)).div_ceil(u128::from(PARTS)) as u64;
                 let stop = stop.clamp(at + 1, to.max(at + 1)).min(to);
                 sums[part as usize] += u128::from(stop - at) * u128::from(length);
                 at = stop;
@@ -163,9 +184,17 @@ impl Gatherer {
         }
         let all = end.max(1) as f64;
         Queue {
-            max: self.lengths.iter().map(|(_, length)| *length).max().unwrap_or(0),
+            max: self
+                .lengths
+                .iter()
+                .map(|(_, length)| *length)
+                .max()
+                .unwrap_or(0),
             mean: sums.iter().sum::<u128>() as f64 / all,
-            over_time: sums.iter().map(|&sum| sum as f64 / all * PARTS as f64).collect(),
+            over_time: sums
+                .iter()
+                .map(|&sum| sum as f64 / all * PARTS as f64)
+                .collect(),
         }
     }
 }
@@ -206,7 +235,10 @@ impl Stats {
                     calls.calls += 1;
                     *calls.by_cpu.entry(told.cpu).or_default() += 1;
                     if let Some(task) = call.about.task() {
-                        let fresh = Known { first_runtime: task.runtime, ..Known::default() };
+                        let fresh = Known {
+                            first_runtime: task.runtime,
+                            ..Known::default()
+                        };
                         let known = gatherer.known.entry((task.slot, task.pid)).or_insert(fresh);
                         known.nice = task.nice;
                         known.last_runtime = known.last_runtime.max(task.runtime);
@@ -214,10 +246,14 @@ impl Stats {
                 }
                 Event::Return(end) => {
                     let method = follow.call(told.cpu).map_or(0, |call| call.method);
-                    answer(method, end).inspect(|what| *stats.answers.entry((*what).into()).or_default() += 1);
+                    answer(method, end)
+                        .inspect(|what| *stats.answers.entry((*what).into()).or_default() += 1);
                 }
                 Event::Abandoned { kind, .. } => {
-                    *stats.answers.entry(format!("abandoned: {}", fault_name(*kind))).or_default() += 1;
+                    *stats
+                        .answers
+                        .entry(format!("abandoned: {}", fault_name(*kind)))
+                        .or_default() += 1;
                 }
                 Event::Lock { id, .. } => locks.entry(*id).or_default().0 += 1,
                 Event::Busy { id } => locks.entry(*id).or_default().1 += 1,
@@ -235,7 +271,13 @@ impl Stats {
         stats.bytes_per_event = stats.bytes as f64 / stats.events.max(1) as f64;
         stats.queue = gatherer.queue(follow.now);
         stats.direct = gatherer.direct;
-        stats.wakeup = Times::of(gatherer.known.values().flat_map(|known| known.waits.iter().copied()).collect());
+        stats.wakeup = Times::of(
+            gatherer
+                .known
+                .values()
+                .flat_map(|known| known.waits.iter().copied())
+                .collect(),
+        );
         let tasks = gatherer.known.into_iter().map(|((_, pid), known)| Task {
             pid,
             nice: known.nice,
@@ -243,16 +285,25 @@ impl Stats {
             wakeup: Times::of(known.waits),
         });
         stats.tasks = tasks.collect();
-        stats.tasks.sort_by_key(|task| std::cmp::Reverse(task.runtime_ns));
-        stats.locks = locks.into_iter().map(|(id, (taken, busy))| Lock { id, taken, busy }).collect();
-        stats.locks.sort_by_key(|lock| std::cmp::Reverse(lock.taken));
+        stats
+            .tasks
+            .sort_by_key(|task| std::cmp::Reverse(task.runtime_ns));
+        stats.locks = locks
+            .into_iter()
+            .map(|(id, (taken, busy))| Lock { id, taken, busy })
+            .collect();
+        stats
+            .locks
+            .sort_by_key(|lock| std::cmp::Reverse(lock.taken));
         stats
     }
 }
 
 fn answer(method: u8, end: &Return) -> Option<&'static str> {
     Some(match (method_name(method), end.answer) {
-        ("select_task_rq", answer) if answer & BATON_SELECT_DIRECT != 0 => "select_task_rq: run at once",
+        ("select_task_rq", answer) if answer & BATON_SELECT_DIRECT != 0 => {
+            "select_task_rq: run at once"
+        }
         ("select_task_rq", _) => "select_task_rq: queue",
         ("pick_next_task", BATON_PICK_NONE) => "pick_next_task: nothing",
         ("pick_next_task", BATON_PICK_KEEP) => "pick_next_task: goes on",
@@ -280,22 +331,47 @@ impl fmt::Display for Stats {
         )?;
         writeln!(
             f,
-            "{} events, {} calls, {:.1} bytes an event; {} events lost, {} blocks missing, {} places damaged\n",
-            self.events, self.calls, self.bytes_per_event, self.lost_events, self.missing_blocks, self.damaged_places
+            "{} events, {} calls, {:.1} bytes an event; {} events lost, {} blocks missing, {} \
+             places damaged\n",
+            self.events,
+            self.calls,
+            self.bytes_per_event,
+            self.lost_events,
+            self.missing_blocks,
+            self.damaged_places
         )?;
         if !self.checkpoints.is_empty() {
-            writeln!(f, "{:<24}{:>12}{:>12}", "CHECKPOINT BEFORE EVENT", "AT, ms", "BYTES")?;
+            writeln!(
+                f,
+                "{:<24}{:>12}{:>12}",
+                "CHECKPOINT BEFORE EVENT", "AT, ms", "BYTES"
+            )?;
             for point in self.checkpoints.iter().take(SHOWN) {
-                writeln!(f, "{:<24}{:>12}{:>12}", point.event, ms(point.at_ns), point.bytes)?;
+                writeln!(
+                    f,
+                    "{:<24}{:>12}{:>12}",
+                    point.event,
+                    ms(point.at_ns),
+                    point.bytes
+                )?;
             }
-            if let Some(more) = self.checkpoints.len().checked_sub(SHOWN).filter(|more| *more > 0) {
+            if let Some(more) = self
+                .checkpoints
+                .len()
+                .checked_sub(SHOWN)
+                .filter(|more| *more > 0)
+            {
                 writeln!(f, "and {more} checkpoints more (--json has all)")?;
             }
             writeln!(f)?;
         }
         writeln!(f, "{:<24}{:>12}  by CPU", "METHOD", "CALLS")?;
         for (name, calls) in &self.methods {
-            let by_cpu: Vec<String> = calls.by_cpu.iter().map(|(cpu, calls)| format!("{cpu}:{calls}")).collect();
+            let by_cpu: Vec<String> = calls
+                .by_cpu
+                .iter()
+                .map(|(cpu, calls)| format!("{cpu}:{calls}"))
+                .collect();
             writeln!(f, "{name:<24}{:>12}  {}", calls.calls, by_cpu.join(" "))?;
         }
         writeln!(f)?;
@@ -303,17 +379,44 @@ impl fmt::Display for Stats {
             writeln!(f, "{what:<36}{count:>12}")?;
         }
         let line = |name: &str, ran: String, times: &Times| {
-            let Times { count, mean_ns, p50_ns, p90_ns, p99_ns, max_ns } = times;
-            let [mean, p50, p90, p99, max] = [mean_ns, p50_ns, p90_ns, p99_ns, max_ns].map(|ns| ms(*ns));
+            let Times {
+                count,
+                mean_ns,
+                p50_ns,
+                p90_ns,
+                p99_ns,
+                max_ns,
+            } = times;
+            let [mean, p50, p90, p99, max] =
+                [mean_ns, p50_ns, p90_ns, p99_ns, max_ns].map(|ns| ms(*ns));
             format!("{name:<12}{ran:>14}{count:>10}{mean:>10}{p50:>10}{p90:>10}{p99:>10}{max:>10}")
         };
-        writeln!(f, "\nFrom wakeup to pick, ms; {} more wakeups went straight to a CPU", self.direct)?;
+        writeln!(
+            f,
+            "\nFrom wakeup to pick, ms; {} more wakeups went straight to a CPU",
+            self.direct
+        )?;
         let [task, ran, picks, mean, p50, p90, p99, max] =
             ["TASK", "RAN", "WAKEUPS", "MEAN", "P50", "P90", "P99", "MAX"];
-        writeln!(f, "{task:<12}{ran:>14}{picks:>10}{mean:>10}{p50:>10}{p90:>10}{p99:>10}{max:>10}")?;
-        writeln!(f, "{}", line("all", ms(self.tasks.iter().map(|task| task.runtime_ns).sum()), &self.wakeup))?;
+        writeln!(
+            f,
+            "{task:<12}{ran:>14}{picks:>10}{mean:>10}{p50:>10}{p90:>10}{p99:>10}{max:>10}"
+        )?;
+        writeln!(
+            f,
+            "{}",
+            line(
+                "all",
+                ms(self.tasks.iter().map(|task| task.runtime_ns).sum()),
+                &self.wakeup
+            )
+        )?;
         for task in self.tasks.iter().take(SHOWN) {
-            writeln!(f, "{}", line(&task.pid.to_string(), ms(task.runtime_ns), &task.wakeup))?;
+            writeln!(
+                f,
+                "{}",
+                line(&task.pid.to_string(), ms(task.runtime_ns), &task.wakeup)
+            )?;
         }
         if let Some(more) = self.tasks.len().checked_sub(SHOWN).filter(|more| *more > 0) {
             writeln!(f, "and {more} tasks more (--json has all)")?;
@@ -326,7 +429,13 @@ impl fmt::Display for Stats {
         writeln!(f, "{}", bars(&self.queue))?;
         writeln!(f, "\n{:<20}{:>12}{:>12}", "LOCK", "TAKEN", "BUSY")?;
         for lock in self.locks.iter().take(SHOWN) {
-            writeln!(f, "{:<20}{:>12}{:>12}", format!("{:#x}", lock.id), lock.taken, lock.busy)?;
+            writeln!(
+                f,
+                "{:<20}{:>12}{:>12}",
+                format!("{:#x}", lock.id),
+                lock.taken,
+                lock.busy
+            )?;
         }
         Ok(())
     }
@@ -335,6 +444,8 @@ impl fmt::Display for Stats {
 /// The length of the queues over time.
 fn bars(queue: &Queue) -> String {
     let most = queue.over_time.iter().copied().fold(1e-9, f64::max);
-    let bar = |length: &f64| ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'][((length / most * 8.0) as usize).min(7)];
+    let bar = |length: &f64| {
+        ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'][((length / most * 8.0) as usize).min(7)]
+    };
     queue.over_time.iter().map(bar).collect()
 }

@@ -26,7 +26,9 @@ fn the_time_of_a_turn_is_not_the_policys() {
 fn a_slice_of_a_policy_that_has_failed() {
     for (event, method) in [("wake 1 @0", "task_wakeup"), ("put 1 @0", "task_preempt")] {
         let sleeps = match method {
-            "task_wakeup" => "pick @0 after 1 => a.task_blocked 1; a.pick_next_task @0; a.newly_idle @0; nothing",
+            "task_wakeup" => {
+                "pick @0 after 1 => a.task_blocked 1; a.pick_next_task @0; a.newly_idle @0; nothing"
+            }
             _ => "",
         };
         check(&format!(

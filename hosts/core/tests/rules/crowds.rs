@@ -17,8 +17,15 @@ const ROUND: u64 = 10_000 * MS;
 
 fn enter(core: &TestCore, pid: u32) {
     let task = new_task(core, pid, 0).unwrap();
-    let mut ctx = BatonCtx { task, flags: BATON_F_WAKEUP, ..BatonCtx::default() };
-    assert_eq!(core.enqueue(0, core.cpu(0).unwrap(), &mut ctx), Verdict::Fallback);
+    let mut ctx = BatonCtx {
+        task,
+        flags: BATON_F_WAKEUP,
+        ..BatonCtx::default()
+    };
+    assert_eq!(
+        core.enqueue(0, core.cpu(0).unwrap(), &mut ctx),
+        Verdict::Fallback
+    );
     assert_eq!(ctx.slice, core.fallback_slice(), "with {pid} tasks");
 }
 
@@ -32,10 +39,20 @@ fn slices_get_shorter_with_the_number_of_tasks() {
         for tasks in 1..=all {
             enter(core, tasks);
             let slice = core.fallback_slice();
-            assert!((SHORTEST..=before).contains(&slice), "{cpus} CPUs, {tasks} tasks: {slice} after {before}");
+            assert!(
+                (SHORTEST..=before).contains(&slice),
+                "{cpus} CPUs, {tasks} tasks: {slice} after {before}"
+            );
             let each = u64::from(tasks.div_ceil(cpus));
-            assert_eq!(slice == LONGEST, each <= 125, "{cpus} CPUs, {tasks} tasks: {slice}");
-            assert!(each > 25_000 || 4 * each * slice <= ROUND + 4 * LONGEST, "{cpus} CPUs, {tasks} tasks: {slice}");
+            assert_eq!(
+                slice == LONGEST,
+                each <= 125,
+                "{cpus} CPUs, {tasks} tasks: {slice}"
+            );
+            assert!(
+                each > 25_000 || 4 * each * slice <= ROUND + 4 * LONGEST,
+                "{cpus} CPUs, {tasks} tasks: {slice}"
+            );
             before = slice;
         }
         assert_eq!(before, SHORTEST);
@@ -47,6 +64,14 @@ fn a_cpu_that_is_gone_takes_none() {
     let core = new_core(1_000, 2, true);
     (1..=1_000).for_each(|pid| enter(core, pid));
     assert_eq!(core.fallback_slice(), 5 * MS);
-    core.set_online(0, core.cpu(0).unwrap(), &mut BatonCtx { cpu: 1, ..BatonCtx::default() }, false);
+    core.set_online(
+        0,
+        core.cpu(0).unwrap(),
+        &mut BatonCtx {
+            cpu: 1,
+            ..BatonCtx::default()
+        },
+        false,
+    );
     assert_eq!(core.fallback_slice(), 5 * MS / 2);
 }

@@ -40,7 +40,8 @@ fn in_each_method_that_takes_a_task() {
     script(&format!("{run}\nyield 1"), "task_yield", "put 1 @0");
     script(run, "task_restored", "restore 1 @0");
     script("", "task_dequeued", "restore 1 @0");
-    // The task sleeps at last, which `a` is told, and fails; it is not entered again for the wake-up.
+    // The task sleeps at last, which `a` is told, and fails; it is not entered again for the
+    // wake-up.
     script(run, "task_blocked", "wake 1 @0");
 }
 
@@ -86,7 +87,8 @@ fn in_a_pick() {
         "{QUEUED}
          answer a pick_next_task garbage
          answer a pick_refused abort
-         pick @0 => a.pick_next_task @0; a.pick_refused garbage 1; rescue; report: a panic in pick_refused, 0"
+         pick @0 => a.pick_next_task @0; a.pick_refused garbage 1; rescue; report: a panic in \
+         pick_refused, 0"
     ));
 }
 
@@ -97,7 +99,8 @@ fn in_select() {
          pick @0 => a.pick_next_task @0; run 1
          pick @0 after 1 => a.task_blocked 1; a.pick_next_task @0; a.newly_idle @0; nothing
          answer a select_task_rq abort
-         select 1 @1 => a.select_task_rq 1; none @1; [sleeping]; report: a panic in select_task_rq, 1
+         select 1 @1 => a.select_task_rq 1; none @1; [sleeping]; report: a panic in \
+         select_task_rq, 1
          wake 1 @1 => fallback; [fallback]"
     ));
     check(&format!(
@@ -291,8 +294,9 @@ fn a_rescue_by_another_cpu_while_the_task_is_taken_back() {
     ));
 }
 
-/// Who rescues it may be about to insert it into the fallback queue, and the insertion may be for this very enqueue: were it a policy's by then,
-/// it would wait on a queue that nobody counts it on.
+/// Who rescues it may be about to insert it into the fallback queue, and the insertion may be for
+/// this very enqueue: were it a policy's by then, it would wait on a queue that nobody counts it
+/// on.
 #[test]
 fn a_rescued_task_that_is_enqueued_anew_goes_to_the_fallback_queue_once() {
     check(&format!(
@@ -313,7 +317,8 @@ fn a_pick_by_another_cpu_while_the_task_is_taken_back() {
     check(&format!(
         "{QUEUED}
          answer a task_dequeued meanwhile pick @1
-         restore 1 @0 => a.task_dequeued 1; a.pick_next_task @1; run 1; a.task_restored 1; none; [queued]
+         restore 1 @0 => a.task_dequeued 1; a.pick_next_task @1; run 1; a.task_restored 1; none; \
+         [queued]
          answer a task_departed meanwhile pick @1
          disable 1 => a.task_departed 1; a.pick_next_task @1; run 1; [outside]"
     ));
@@ -342,16 +347,33 @@ fn all_are_rescued(end: impl Fn(&host::TestCore, &baton_core::PolicyEntry)) {
     let core = host::new_core(600, 2, true);
     let entry = host::register(core);
     let queue = Mutex::new(Vec::new());
-    host::start(core, entry, Arc::new(move |call: &mut host::Call<'_>| host::fifo(call, &queue)));
+    host::start(
+        core,
+        entry,
+        Arc::new(move |call: &mut host::Call<'_>| host::fifo(call, &queue)),
+    );
     core.set_default(Some(entry));
     for pid in 1..=TASKS {
         let task = host::new_task(core, pid, 0).unwrap();
-        let mut ctx = BatonCtx { task, flags: BATON_F_WAKEUP, ..BatonCtx::default() };
-        assert_eq!(core.enqueue(0, core.cpu(0).unwrap(), &mut ctx), Verdict::None);
+        let mut ctx = BatonCtx {
+            task,
+            flags: BATON_F_WAKEUP,
+            ..BatonCtx::default()
+        };
+        assert_eq!(
+            core.enqueue(0, core.cpu(0).unwrap(), &mut ctx),
+            Verdict::None
+        );
     }
     end(core, entry);
-    assert_eq!(core.dispatch(0, core.cpu(0).unwrap(), &mut BatonCtx::default()), Verdict::Rescue);
-    let rescued: Vec<u32> = host::rescue_all(core).iter().map(|slot| slot.pid()).collect();
+    assert_eq!(
+        core.dispatch(0, core.cpu(0).unwrap(), &mut BatonCtx::default()),
+        Verdict::Rescue
+    );
+    let rescued: Vec<u32> = host::rescue_all(core)
+        .iter()
+        .map(|slot| slot.pid())
+        .collect();
     assert_eq!(rescued.len(), TASKS as usize);
     assert_eq!(rescued.iter().collect::<HashSet<_>>().len(), TASKS as usize);
     assert_eq!(core.fallback_tasks(), TASKS);
@@ -362,13 +384,21 @@ fn all_are_rescued(end: impl Fn(&host::TestCore, &baton_core::PolicyEntry)) {
     core.set_idle(1, core.cpu(1).unwrap(), &mut BatonCtx::default(), true);
     assert!(!core.rescue_stranded());
     assert_eq!(kicks(), before + 1, "one idles while they wait");
-    assert_eq!(core.dispatch(0, core.cpu(0).unwrap(), &mut BatonCtx::default()), Verdict::Fallback);
+    assert_eq!(
+        core.dispatch(0, core.cpu(0).unwrap(), &mut BatonCtx::default()),
+        Verdict::Fallback
+    );
 }
 
 #[test]
 fn rescue_after_a_fault_and_after_a_stop() {
     all_are_rescued(|core, entry| {
-        let fault = Fault { kind: BatonFaultKind::Panic, method: BatonMethod::None, pid: 0, now: 0 };
+        let fault = Fault {
+            kind: BatonFaultKind::Panic,
+            method: BatonMethod::None,
+            pid: 0,
+            now: 0,
+        };
         assert!(core.fault(entry, &fault, None));
         assert_eq!(entry.state(), BatonPolicyState::Faulted);
     });
@@ -386,7 +416,8 @@ fn a_stop_does_not_take_the_policy_from_calls_under_way() {
     let seen = calls.clone();
     let policy = move |call: &mut host::Call<'_>| {
         if seen.fetch_add(1, SeqCst) == 0 {
-            // Another CPU stops it now. What this CPU does next in the same event still needs the policy: the host waits.
+            // Another CPU stops it now. What this CPU does next in the same event still needs the
+            // policy: the host waits.
             assert!(call.core.stop(call.policy));
             assert_ne!(call.policy.version.load(SeqCst), 0);
         }

@@ -3,7 +3,8 @@
 
 use crate::host::{fifo, new_core, new_task, register, start, Call, TestCore};
 use baton_abi::{
-    BatonCtx, BatonFaultKind, BatonHint, BatonHintAnswer, BatonMethod, BATON_F_WAKEUP, BATON_HINTS_AT_ONCE,
+    BatonCtx, BatonFaultKind, BatonHint, BatonHintAnswer, BatonMethod, BATON_F_WAKEUP,
+    BATON_HINTS_AT_ONCE,
 };
 use baton_core::{plain_ctx, Drained, PolicyEntry, Slot};
 use baton_message::{
@@ -50,8 +51,8 @@ struct Machine {
     core: &'static TestCore,
     policy: &'static PolicyEntry,
     heard: Heard,
-    /// Handles, by thread id less one. The first two are of one process; the third is another process's, the fourth another
-    /// policy's.
+    /// Handles, by thread id less one. The first two are of one process; the third is another
+    /// process's, the fourth another policy's.
     tasks: Vec<u64>,
 }
 
@@ -66,17 +67,27 @@ impl Machine {
         let tasks: Vec<u64> = (1..=4).map(|pid| new_task(core, pid, 0).unwrap()).collect();
         core.assign(core.by_handle(tasks[3]).unwrap(), Some(other));
         for handle in &tasks {
-            let mut ctx = BatonCtx { task: *handle, flags: BATON_F_WAKEUP, ..plain_ctx(1) };
+            let mut ctx = BatonCtx {
+                task: *handle,
+                flags: BATON_F_WAKEUP,
+                ..plain_ctx(1)
+            };
             core.enqueue(0, core.cpu(0).unwrap(), &mut ctx);
         }
-        Self { core, policy: entry, heard, tasks }
+        Self {
+            core,
+            policy: entry,
+            heard,
+            tasks,
+        }
     }
 
     fn sender(&self) -> &'static Slot {
         self.core.by_handle(self.tasks[0]).unwrap()
     }
 
-    /// Of a thread of the sender's process, or of another policy's task, whom the host thinks to be one.
+    /// Of a thread of the sender's process, or of another policy's task, whom the host thinks to be
+    /// one.
     fn thread_of(&self) -> impl Fn(u32) -> u64 + '_ {
         |id| match id {
             1 | 2 | 4 => self.tasks[id as usize - 1],
@@ -86,18 +97,37 @@ impl Machine {
 
     fn drain(&self, ring: &[Entry], place: &mut u64) -> Drained {
         let (core, cpu) = (self.core, self.core.cpu(1).unwrap());
-        core.drain(1, cpu, &mut plain_ctx(2), self.sender(), self.policy, (ring, place), self.thread_of())
+        core.drain(
+            1,
+            cpu,
+            &mut plain_ctx(2),
+            self.sender(),
+            self.policy,
+            (ring, place),
+            self.thread_of(),
+        )
     }
 
     fn send(&self, from: usize, hint: &BatonHint) -> BatonHintAnswer {
         let (core, cpu) = (self.core, self.core.cpu(1).unwrap());
         let from = core.by_handle(self.tasks[from]).unwrap();
-        core.hint(1, cpu, &mut plain_ctx(2), from, self.policy, hint, self.thread_of())
+        core.hint(
+            1,
+            cpu,
+            &mut plain_ctx(2),
+            from,
+            self.policy,
+            hint,
+            self.thread_of(),
+        )
     }
 
     /// Slots of the tasks that the sender may name.
     fn mine(&self) -> Vec<u32> {
-        self.tasks[..2].iter().map(|task| self.core.by_handle(*task).unwrap().index()).collect()
+        self.tasks[..2]
+            .iter()
+            .map(|task| self.core.by_handle(*task).unwrap().index())
+            .collect()
     }
 
     fn take_heard(&self) -> Vec<(u32, Hint)> {
@@ -116,31 +146,97 @@ fn hints_come_in_order_and_so_many_at_once() {
     for number in 0..20 {
         put(&ring, &mut to, &Hint::Number { number }.encode()).unwrap();
     }
-    assert_eq!(machine.drain(&ring, &mut from), Drained { taken: BATON_HINTS_AT_ONCE, refused: 0 });
-    assert_eq!(machine.drain(&ring, &mut from), Drained { taken: 4, refused: 0 });
+    assert_eq!(
+        machine.drain(&ring, &mut from),
+        Drained {
+            taken: BATON_HINTS_AT_ONCE,
+            refused: 0
+        }
+    );
+    assert_eq!(
+        machine.drain(&ring, &mut from),
+        Drained {
+            taken: 4,
+            refused: 0
+        }
+    );
     let slot = machine.sender().index();
-    let expected: Vec<_> = (0..20).map(|number| (slot, Hint::Number { number })).collect();
+    let expected: Vec<_> = (0..20)
+        .map(|number| (slot, Hint::Number { number }))
+        .collect();
     assert_eq!(machine.take_heard(), expected);
 }
 
 #[test]
 fn what_is_refused_and_why() {
     let machine = Machine::new();
-    let of = |id: u32| Hint::Of { thread: Thread::of_id(id), small: 1 }.encode();
+    let of = |id: u32| {
+        Hint::Of {
+            thread: Thread::of_id(id),
+            small: 1,
+        }
+        .encode()
+    };
     assert_eq!(machine.send(0, &of(2)), BatonHintAnswer::Taken);
     let named = machine.core.by_handle(machine.tasks[1]).unwrap().index();
     let sender = machine.sender().index();
-    assert_eq!(machine.take_heard(), [(sender, Hint::Of { thread: Thread::of_id(named + 1), small: 1 })]);
-    assert_eq!(machine.send(0, &of(3)), BatonHintAnswer::Thread, "of another process");
-    assert_eq!(machine.send(0, &of(4)), BatonHintAnswer::Thread, "another policy's");
-    assert_eq!(machine.send(0, &of(77)), BatonHintAnswer::Thread, "of nobody");
-    assert_eq!(machine.send(0, &BatonHint { tag: 9, ..BatonHint::default() }), BatonHintAnswer::Malformed);
-    assert_eq!(machine.send(3, &Hint::Number { number: 1 }.encode()), BatonHintAnswer::NotMember);
+    assert_eq!(
+        machine.take_heard(),
+        [(
+            sender,
+            Hint::Of {
+                thread: Thread::of_id(named + 1),
+                small: 1
+            }
+        )]
+    );
+    assert_eq!(
+        machine.send(0, &of(3)),
+        BatonHintAnswer::Thread,
+        "of another process"
+    );
+    assert_eq!(
+        machine.send(0, &of(4)),
+        BatonHintAnswer::Thread,
+        "another policy's"
+    );
+    assert_eq!(
+        machine.send(0, &of(77)),
+        BatonHintAnswer::Thread,
+        "of nobody"
+    );
+    assert_eq!(
+        machine.send(
+            0,
+            &BatonHint {
+                tag: 9,
+                ..BatonHint::default()
+            }
+        ),
+        BatonHintAnswer::Malformed
+    );
+    assert_eq!(
+        machine.send(3, &Hint::Number { number: 1 }.encode()),
+        BatonHintAnswer::NotMember
+    );
     assert_eq!(machine.take_heard(), []);
-    assert_eq!(machine.send(0, &Hint::Fail {}.encode()), BatonHintAnswer::Stopped);
+    assert_eq!(
+        machine.send(0, &Hint::Fail {}.encode()),
+        BatonHintAnswer::Stopped
+    );
     let (policy, fault) = machine.core.host().reports.lock().unwrap()[0];
-    assert_eq!((policy, fault.kind, fault.method), (machine.policy.index(), BatonFaultKind::Panic, BatonMethod::Hint));
-    assert_eq!(machine.send(0, &Hint::Number { number: 1 }.encode()), BatonHintAnswer::Stopped);
+    assert_eq!(
+        (policy, fault.kind, fault.method),
+        (
+            machine.policy.index(),
+            BatonFaultKind::Panic,
+            BatonMethod::Hint
+        )
+    );
+    assert_eq!(
+        machine.send(0, &Hint::Number { number: 1 }.encode()),
+        BatonHintAnswer::Stopped
+    );
 }
 
 #[test]
@@ -148,13 +244,30 @@ fn hints_of_one_who_is_not_there_stay() {
     let (machine, ring) = (Machine::new(), ring(16));
     let (mut to, mut from) = (0, 0);
     put(&ring, &mut to, &Hint::Number { number: 5 }.encode()).unwrap();
-    let mut ctx = BatonCtx { task: machine.tasks[0], ..plain_ctx(3) };
-    machine.core.disable_task(0, machine.core.cpu(0).unwrap(), &mut ctx, false);
+    let mut ctx = BatonCtx {
+        task: machine.tasks[0],
+        ..plain_ctx(3)
+    };
+    machine
+        .core
+        .disable_task(0, machine.core.cpu(0).unwrap(), &mut ctx, false);
     assert_eq!(machine.drain(&ring, &mut from), Drained::default());
     machine.core.enable_task(machine.tasks[0], 0);
-    let mut ctx = BatonCtx { task: machine.tasks[0], flags: BATON_F_WAKEUP, ..plain_ctx(4) };
-    machine.core.enqueue(0, machine.core.cpu(0).unwrap(), &mut ctx);
-    assert_eq!(machine.drain(&ring, &mut from), Drained { taken: 1, refused: 0 });
+    let mut ctx = BatonCtx {
+        task: machine.tasks[0],
+        flags: BATON_F_WAKEUP,
+        ..plain_ctx(4)
+    };
+    machine
+        .core
+        .enqueue(0, machine.core.cpu(0).unwrap(), &mut ctx);
+    assert_eq!(
+        machine.drain(&ring, &mut from),
+        Drained {
+            taken: 1,
+            refused: 0
+        }
+    );
 }
 
 /// xorshift64
@@ -173,16 +286,21 @@ impl Chance {
     }
 }
 
-/// Rings of so many entries, and the place where they are begun. One of them comes to where sequences of 32 bits begin anew.
+/// Rings of so many entries, and the place where they are begun. One of them comes to where
+/// sequences of 32 bits begin anew.
 const RINGS: [(usize, u64); 3] = [(16, 0), (32, (32 << 31) - 100), (64, 0)];
 
 /// How many states of rings are tried, at least.
 fn states() -> u64 {
-    std::env::var("BATON_FUZZ").ok().and_then(|text| text.parse().ok()).unwrap_or(1_000_000)
+    std::env::var("BATON_FUZZ")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(1_000_000)
 }
 
-/// Whatever is in the ring: the host goes on by one for each hint that it takes, and by 16 at most; it changes the sequences of those and
-/// nothing else; what the policy gets is of its type, and names a task of its own that the sender may name.
+/// Whatever is in the ring: the host goes on by one for each hint that it takes, and by 16 at most;
+/// it changes the sequences of those and nothing else; what the policy gets is of its type, and
+/// names a task of its own that the sender may name.
 #[test]
 fn hostile_rings() {
     let machine = Machine::new();
@@ -199,7 +317,9 @@ fn hostile_rings() {
             let before: Vec<_> = ring.iter().map(Entry::all_words).collect();
             let from = place;
             let drained = machine.drain(&ring, &mut place);
-            assert!(drained.taken <= BATON_HINTS_AT_ONCE && place == from + u64::from(drained.taken));
+            assert!(
+                drained.taken <= BATON_HINTS_AT_ONCE && place == from + u64::from(drained.taken)
+            );
             for (number, (entry, before)) in ring.iter().zip(before).enumerate() {
                 let after = entry.all_words();
                 let is_taken = (from..place).any(|at| at as usize % entries == number);
@@ -220,12 +340,16 @@ fn hostile_rings() {
         }
     }
     // It was not all noise.
-    assert!(taken > 1_000 && refused > 100 && heard > 100, "{taken} taken, {refused} refused, {heard} heard");
+    assert!(
+        taken > 1_000 && refused > 100 && heard > 100,
+        "{taken} taken, {refused} refused, {heard} heard"
+    );
     assert!(machine.policy.is_running());
 }
 
-/// Whatever is in a ring of replies: the host writes a reply where its place is, if the sequence there says that it may, and nothing
-/// else; and looks at one sequence to see whether the last one was read.
+/// Whatever is in a ring of replies: the host writes a reply where its place is, if the sequence
+/// there says that it may, and nothing else; and looks at one sequence to see whether the last one
+/// was read.
 #[test]
 fn hostile_replies() {
     let mut chance = Chance(0x2545_f491_4f6c_dd1d);
@@ -245,30 +369,46 @@ fn hostile_replies() {
             }
             let before: Vec<_> = ring.iter().map(Entry::all_words).collect();
             let last = place.checked_sub(1);
-            let is_last_there = last.is_some_and(|at| before[at as usize % entries].0 == sequence(at).wrapping_add(1));
+            let is_last_there = last
+                .is_some_and(|at| before[at as usize % entries].0 == sequence(at).wrapping_add(1));
             assert_eq!(is_unread(&ring, place), is_last_there);
             unread += u64::from(is_last_there);
 
-            let reply = Raw { tag: chance.next() as u32, thread: 0, words: std::array::from_fn(|_| chance.next()) };
+            let reply = Raw {
+                tag: chance.next() as u32,
+                thread: 0,
+                words: std::array::from_fn(|_| chance.next()),
+            };
             let (from, mut expected) = (place, before);
             let entry = &mut expected[from as usize % entries];
             let answer = put(&ring, &mut place, &reply);
             if entry.0 == sequence(from) {
-                *entry = (sequence(from).wrapping_add(1), [reply.tag, reply.thread, entry.1[2]], reply.words);
+                *entry = (
+                    sequence(from).wrapping_add(1),
+                    [reply.tag, reply.thread, entry.1[2]],
+                    reply.words,
+                );
                 assert_eq!((answer, place), (Ok(()), from + 1));
                 sent += 1;
             } else {
                 assert_eq!((answer, place), (Err(Full), from));
                 full += 1;
             }
-            assert_eq!(ring.iter().map(Entry::all_words).collect::<Vec<_>>(), expected);
+            assert_eq!(
+                ring.iter().map(Entry::all_words).collect::<Vec<_>>(),
+                expected
+            );
         }
     }
     assert!(sent + full >= states());
-    assert!(sent > 1_000 && full > 1_000 && unread > 1_000, "{sent} sent, {full} times full, {unread} times unread");
+    assert!(
+        sent > 1_000 && full > 1_000 && unread > 1_000,
+        "{sent} sent, {full} times full, {unread} times unread"
+    );
 }
 
-/// Another thread writes into both rings while the host reads hints and writes replies: what the policy gets is what was judged.
+/// Another thread writes into both rings while the host reads hints and writes replies: what the
+/// policy gets is what was judged.
 #[test]
 fn hostile_while_the_host_looks() {
     const ENTRIES: usize = 16;
@@ -276,7 +416,11 @@ fn hostile_while_the_host_looks() {
     let (sender, mine) = (machine.sender().index(), machine.mine());
     let (hints, replies) = (ring(ENTRIES), ring(ENTRIES));
     // Where the host is in them: a client that guesses right.
-    let (at_hint, at_reply, stop) = (AtomicU64::new(0), AtomicU64::new(ENTRIES as u64), AtomicBool::new(false));
+    let (at_hint, at_reply, stop) = (
+        AtomicU64::new(0),
+        AtomicU64::new(ENTRIES as u64),
+        AtomicBool::new(false),
+    );
     let (mut place, mut next_reply) = (0, ENTRIES as u64);
     let (mut heard, mut sent, mut meanwhile) = (0, 0, 0);
     std::thread::scope(|scope| {
@@ -284,21 +428,33 @@ fn hostile_while_the_host_looks() {
             let mut chance = Chance(0x9e37_79b9_7f4a_7c15);
             while !stop.load(Relaxed) {
                 scribble(&hints, at_hint.load(Relaxed), &mut chance);
-                scribble(&replies, at_reply.load(Relaxed) - ENTRIES as u64, &mut chance);
+                scribble(
+                    &replies,
+                    at_reply.load(Relaxed) - ENTRIES as u64,
+                    &mut chance,
+                );
             }
         });
         // Stops the other thread even if something does not hold.
         let _stop = Stop(&stop);
-        // On a machine that is busy with other things, where the two seldom run at once, it is less.
+        // On a machine that is busy with other things, where the two seldom run at once, it is
+        // less.
         let end = Instant::now() + Duration::from_secs(120);
         while (heard < 10_000 || sent < 10_000 || meanwhile < 10_000) && Instant::now() < end {
             let before: Vec<_> = hints.iter().map(Entry::all_words).collect();
             let from = place;
             let drained = machine.drain(&hints, &mut place);
             at_hint.store(place, Relaxed);
-            assert!(drained.taken <= BATON_HINTS_AT_ONCE && place == from + u64::from(drained.taken));
+            assert!(
+                drained.taken <= BATON_HINTS_AT_ONCE && place == from + u64::from(drained.taken)
+            );
             // The host changes sequences alone.
-            meanwhile += u64::from(hints.iter().zip(before).any(|(entry, before)| entry.all_words().2 != before.2));
+            meanwhile += u64::from(
+                hints
+                    .iter()
+                    .zip(before)
+                    .any(|(entry, before)| entry.all_words().2 != before.2),
+            );
             let got = machine.take_heard();
             assert_eq!(got.len() as u32, drained.taken - drained.refused);
             heard += got.len();
@@ -309,14 +465,21 @@ fn hostile_while_the_host_looks() {
                 }
             }
             let from = next_reply;
-            let answer = put(&replies, &mut next_reply, &Hint::Number { number: from }.encode());
+            let answer = put(
+                &replies,
+                &mut next_reply,
+                &Hint::Number { number: from }.encode(),
+            );
             assert_eq!(next_reply, from + u64::from(answer.is_ok()));
             sent += u64::from(answer.is_ok());
             at_reply.store(next_reply, Relaxed);
         }
     });
     let is_enough = heard >= 100 && sent >= 100 && meanwhile >= 100;
-    assert!(is_enough, "{heard} hints heard, {sent} replies sent, {meanwhile} times written meanwhile");
+    assert!(
+        is_enough,
+        "{heard} hints heard, {sent} replies sent, {meanwhile} times written meanwhile"
+    );
     assert!(machine.policy.is_running());
 }
 
@@ -329,22 +492,39 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// Writes something into the ring, as likely as not where the host looks next, and as it may be a hint.
+/// Writes something into the ring, as likely as not where the host looks next, and as it may be a
+/// hint.
 fn scribble(ring: &[Entry], place: u64, chance: &mut Chance) {
     let count = ring.len() as u64;
-    let at = if chance.below(2) == 0 { place + chance.below(18) } else { chance.next() >> 1 };
+    let at = if chance.below(2) == 0 {
+        place + chance.below(18)
+    } else {
+        chance.next() >> 1
+    };
     let ready = ((at / count) as u32).wrapping_mul(2).wrapping_add(1);
     let sequence = match chance.below(4) {
         0 | 1 => ready,
         2 => ready.wrapping_add(chance.below(5) as u32).wrapping_sub(2),
         _ => chance.next() as u32,
     };
-    let tag = if chance.below(3) == 0 { chance.next() as u32 } else { 1 + chance.below(2) as u32 };
-    let thread = if chance.below(3) == 0 { chance.next() as u32 } else { chance.below(6) as u32 };
+    let tag = if chance.below(3) == 0 {
+        chance.next() as u32
+    } else {
+        1 + chance.below(2) as u32
+    };
+    let thread = if chance.below(3) == 0 {
+        chance.next() as u32
+    } else {
+        chance.below(6) as u32
+    };
     let mut words = [0; 6];
     for _ in 0..chance.below(3) {
         words[chance.below(3) as usize] = chance.next() >> chance.below(64);
     }
-    let reserved = if chance.below(2) == 0 { 0 } else { chance.next() as u32 };
+    let reserved = if chance.below(2) == 0 {
+        0
+    } else {
+        chance.next() as u32
+    };
     ring[(at % count) as usize].scribble(sequence, [tag, thread, reserved], words);
 }

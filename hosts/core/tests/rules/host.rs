@@ -2,8 +2,8 @@
 //! A host in user space: policies are closures, and a task's allowed CPUs are a mask.
 
 use baton_abi::{
-    BatonCtx, BatonFaultKind, BatonHint, BatonMethod, BatonRefusal, BatonTask, BatonWake, BATON_ABORTED,
-    BATON_PICK_KEEP, BATON_PICK_NONE,
+    BatonCtx, BatonFaultKind, BatonHint, BatonMethod, BatonRefusal, BatonTask, BatonWake,
+    BATON_ABORTED, BATON_PICK_KEEP, BATON_PICK_NONE,
 };
 use baton_core::{Arg, Core, CpuState, Fault, Host, PolicyEntry, Slot, TaskFacts, TaskState};
 use std::sync::{
@@ -34,7 +34,8 @@ pub struct Call<'c> {
 impl Call<'_> {
     /// The policy fails in this call.
     pub fn abort(&self, kind: BatonFaultKind) -> u64 {
-        self.core.fault_in_call(self.core.cpu(self.here).unwrap(), kind);
+        self.core
+            .fault_in_call(self.core.cpu(self.here).unwrap(), kind);
         BATON_ABORTED
     }
 
@@ -151,7 +152,11 @@ impl Host for TestHost {
 /// A core with CPUs that are all online. Lives for ever, as the kernel's does.
 pub fn new_core(slots: usize, cpus: i32, strict: bool) -> &'static TestCore {
     let masks = (0..slots).map(|_| AtomicU64::new(!0)).collect();
-    let host = TestHost { masks, strict: AtomicBool::new(strict), ..TestHost::default() };
+    let host = TestHost {
+        masks,
+        strict: AtomicBool::new(strict),
+        ..TestHost::default()
+    };
     let slots: Vec<Slot> = (0..slots).map(|_| Slot::default()).collect();
     let states: Vec<CpuState> = (0..cpus).map(|_| CpuState::default()).collect();
     let core: &TestCore = Box::leak(Box::new(Core::new(host, slots.leak(), states.leak())));
@@ -164,7 +169,8 @@ pub fn new_core(slots: usize, cpus: i32, strict: bool) -> &'static TestCore {
 
 /// Registers a policy that wants all events.
 pub fn register(core: &TestCore) -> &PolicyEntry {
-    core.register(baton_abi::BATON_EV_ALL).expect("the table has room")
+    core.register(baton_abi::BATON_EV_ALL)
+        .expect("the table has room")
 }
 
 /// Makes a version of a policy of these functions.
@@ -181,8 +187,14 @@ pub fn start(core: &TestCore, entry: &PolicyEntry, policy: Policy) {
 
 /// A new task in Baton's class, and its handle. `pid` is what the host knows it by, too.
 pub fn new_task(core: &TestCore, pid: u32, parent: u64) -> Option<u64> {
-    let facts = TaskFacts { opaque: pid as usize, pid, parent };
-    let baton_core::Init::Handle(handle) = core.init_task(&facts) else { return None };
+    let facts = TaskFacts {
+        opaque: pid as usize,
+        pid,
+        parent,
+    };
+    let baton_core::Init::Handle(handle) = core.init_task(&facts) else {
+        return None;
+    };
     core.host().masks[core.by_handle(handle).unwrap().index() as usize].store(!0, SeqCst);
     core.enable_task(handle, 0);
     Some(handle)
@@ -198,7 +210,9 @@ pub fn fifo(call: &mut Call<'_>, queue: &Mutex<Vec<u64>>) -> u64 {
     use BatonMethod as M;
     let mut queue = queue.lock().unwrap();
     match call.method {
-        M::TaskNew | M::TaskWakeup | M::TaskPreempt | M::TaskYield | M::TaskRestored => queue.push(call.token),
+        M::TaskNew | M::TaskWakeup | M::TaskPreempt | M::TaskYield | M::TaskRestored => {
+            queue.push(call.token)
+        }
         M::PickNextTask => {
             let cpu = call.what as i32;
             return match queue.iter().position(|&token| call.may_run(token, cpu)) {
@@ -207,7 +221,9 @@ pub fn fifo(call: &mut Call<'_>, queue: &Mutex<Vec<u64>>) -> u64 {
                 None => BATON_PICK_NONE,
             };
         }
-        M::PickRefused if call.token == BatonRefusal::NotAllowed as u64 && !queue.contains(&call.what) => {
+        M::PickRefused
+            if call.token == BatonRefusal::NotAllowed as u64 && !queue.contains(&call.what) =>
+        {
             queue.push(call.what);
         }
         M::TaskDequeued | M::TaskDeparted => {
@@ -223,7 +239,10 @@ pub fn fifo(call: &mut Call<'_>, queue: &Mutex<Vec<u64>>) -> u64 {
 
 /// How many tasks are in a state.
 pub fn count(core: &TestCore, state: TaskState) -> usize {
-    core.slots().iter().filter(|slot| slot.state() == state).count()
+    core.slots()
+        .iter()
+        .filter(|slot| slot.state() == state)
+        .count()
 }
 
 /// The tasks that are stranded in stopped policies, as many calls as it takes.

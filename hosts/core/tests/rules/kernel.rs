@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What sched_ext does to one shim (kernel/sched/ext/ext.c, 7.2), as far as the rules can tell: tasks wake, are queued, picked,
-//! preempted and moved, and the shim carries out the verdicts. It does nothing that the kernel could not do.
+//! What sched_ext does to one shim (kernel/sched/ext/ext.c, 7.2), as far as the rules can tell:
+//! tasks wake, are queued, picked, preempted and moved, and the shim carries out the verdicts. It
+//! does nothing that the kernel could not do.
 
 use crate::host::{self, TestCore};
-use baton_abi::{BatonCtx, BATON_F_PREV_RUNNABLE, BATON_F_RESTORE, BATON_F_WAKEUP, BATON_KICK_PREEMPT};
+use baton_abi::{
+    BatonCtx, BATON_F_PREV_RUNNABLE, BATON_F_RESTORE, BATON_F_WAKEUP, BATON_KICK_PREEMPT,
+};
 use baton_core::{Slot, TaskState, Verdict, TURN_IS_VAIN};
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::SeqCst;
 
 pub const CPUS: i32 = 3;
-/// How often the shim asks in one dispatch. Fewer than in the kernel, so that a rescue takes several.
+/// How often the shim asks in one dispatch. Fewer than in the kernel, so that a rescue takes
+/// several.
 const TRIES: u32 = 4;
 
 /// Where a task is, to the kernel.
@@ -47,8 +51,9 @@ pub enum Turn {
     Dies,
 }
 
-/// Between the rules' answer and its insertion, the task is taken off its queue and enqueued anew. The insertion is for the enqueue that it finds
-/// begun (SCX_OPSS_QSEQ_MASK), and waits for its end.
+/// Between the rules' answer and its insertion, the task is taken off its queue and enqueued anew.
+/// The insertion is for the enqueue that it finds begun (SCX_OPSS_QSEQ_MASK), and waits for its
+/// end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Race {
     None,
@@ -98,7 +103,9 @@ impl Kernel {
     }
 
     pub fn slot(&self, at: usize) -> &'static Slot {
-        self.core.by_handle(self.tasks[at].handle).expect("a task's slot is its own until it exits")
+        self.core
+            .by_handle(self.tasks[at].handle)
+            .expect("a task's slot is its own until it exits")
     }
 
     pub fn is_online(&self, cpu: i32) -> bool {
@@ -110,7 +117,12 @@ impl Kernel {
     }
 
     fn ctx(&self, at: usize, cpu: i32, flags: u16) -> BatonCtx {
-        BatonCtx { task: self.tasks[at].handle, cpu, flags, ..BatonCtx::default() }
+        BatonCtx {
+            task: self.tasks[at].handle,
+            cpu,
+            flags,
+            ..BatonCtx::default()
+        }
     }
 
     fn allowed(&self, at: usize, cpu: i32) -> bool {
@@ -123,7 +135,9 @@ impl Kernel {
             return cpu;
         }
         self.set_mask(at, !0);
-        (0..CPUS).find(|&cpu| self.is_online(cpu)).expect("a CPU is online")
+        (0..CPUS)
+            .find(|&cpu| self.is_online(cpu))
+            .expect("a CPU is online")
     }
 
     fn set_mask(&mut self, at: usize, mask: u64) {
@@ -131,16 +145,29 @@ impl Kernel {
         host::set_mask(self.core, self.slot(at), mask);
         let mut ctx = self.ctx(at, self.tasks[at].rq, 0);
         if self.tasks[at].ours {
-            self.core.set_affinity(0, self.core.cpu(0).unwrap(), &mut ctx);
+            self.core
+                .set_affinity(0, self.core.cpu(0).unwrap(), &mut ctx);
         }
     }
 
     pub fn fork(&mut self, parent: Option<usize>) {
         self.pids += 1;
         let parent_handle = parent.map_or(0, |parent| self.tasks[parent].handle);
-        let Some(handle) = host::new_task(self.core, self.pids, parent_handle) else { return };
-        let rq = (0..CPUS).find(|&cpu| self.is_online(cpu)).expect("a CPU is online");
-        self.tasks.push(Task { pid: self.pids, handle, place: Place::Away, runnable: false, ours: true, rq, mask: !0 });
+        let Some(handle) = host::new_task(self.core, self.pids, parent_handle) else {
+            return;
+        };
+        let rq = (0..CPUS)
+            .find(|&cpu| self.is_online(cpu))
+            .expect("a CPU is online");
+        self.tasks.push(Task {
+            pid: self.pids,
+            handle,
+            place: Place::Away,
+            runnable: false,
+            ours: true,
+            rq,
+            mask: !0,
+        });
         self.wake(self.tasks.len() - 1, 0);
     }
 
@@ -154,9 +181,15 @@ impl Kernel {
         let mut direct = false;
         if self.tasks[at].mask.count_ones() > 1 {
             let mut ctx = self.ctx(at, cpu, 0);
-            direct = self.core.select(here, self.core.cpu(here).unwrap(), &mut ctx) == Verdict::Run;
+            direct = self
+                .core
+                .select(here, self.core.cpu(here).unwrap(), &mut ctx)
+                == Verdict::Run;
             cpu = ctx.cpu;
-            assert!(!direct || self.allowed(at, cpu), "handed to a CPU that it may not use");
+            assert!(
+                !direct || self.allowed(at, cpu),
+                "handed to a CPU that it may not use"
+            );
         }
         if !self.allowed(at, cpu) {
             cpu = self.fallback_rq(at);
@@ -174,7 +207,10 @@ impl Kernel {
     fn enqueue(&mut self, at: usize, here: i32, flags: u16) {
         assert_eq!(self.tasks[at].place, Place::Away);
         let mut ctx = self.ctx(at, self.tasks[at].rq, flags);
-        match self.core.enqueue(here, self.core.cpu(here).unwrap(), &mut ctx) {
+        match self
+            .core
+            .enqueue(here, self.core.cpu(here).unwrap(), &mut ctx)
+        {
             Verdict::None => self.tasks[at].place = Place::Custody,
             Verdict::Fallback => self.put_on_fallback(at),
             Verdict::Local => self.put_on_local(at, self.tasks[at].rq),
@@ -216,7 +252,8 @@ impl Kernel {
         self.tasks[at].place = Place::Away;
     }
 
-    /// A change of attributes: `change` happens while the task is off its queue. One that is on a CPU stays there.
+    /// A change of attributes: `change` happens while the task is off its queue. One that is on a
+    /// CPU stays there.
     pub fn change(&mut self, at: usize, here: i32, change: impl FnOnce(&mut Self)) {
         let place = self.tasks[at].place;
         let is_queued = !matches!(place, Place::Away | Place::OnCpu(_));
@@ -224,7 +261,11 @@ impl Kernel {
             self.dequeue(at);
         }
         change(self);
-        if is_queued && self.tasks[at].place == Place::Away && self.tasks[at].ours && self.tasks[at].runnable {
+        if is_queued
+            && self.tasks[at].place == Place::Away
+            && self.tasks[at].ours
+            && self.tasks[at].runnable
+        {
             self.enqueue(at, here, BATON_F_RESTORE);
         }
     }
@@ -254,22 +295,30 @@ impl Kernel {
         if !ours {
             self.dequeue(at);
             let mut ctx = self.ctx(at, self.tasks[at].rq, 0);
-            self.core.disable_task(here, self.core.cpu(here).unwrap(), &mut ctx, false);
+            self.core
+                .disable_task(here, self.core.cpu(here).unwrap(), &mut ctx, false);
             self.tasks[at].ours = false;
         } else {
             self.core.enable_task(self.tasks[at].handle, 0);
             self.tasks[at].ours = true;
             if self.tasks[at].runnable {
                 let rq = self.tasks[at].rq;
-                self.tasks[at].rq = if self.allowed(at, rq) { rq } else { self.fallback_rq(at) };
+                self.tasks[at].rq = if self.allowed(at, rq) {
+                    rq
+                } else {
+                    self.fallback_rq(at)
+                };
                 self.enqueue(at, here, BATON_F_RESTORE);
             }
         }
     }
 
-    /// A higher class takes the CPU: who runs there waits on its local queue, or has just gone to sleep.
+    /// A higher class takes the CPU: who runs there waits on its local queue, or has just gone to
+    /// sleep.
     pub fn higher_class(&mut self, cpu: i32, blocks: bool) {
-        let Some(at) = self.current[cpu as usize].take() else { return };
+        let Some(at) = self.current[cpu as usize].take() else {
+            return;
+        };
         self.tasks[at].place = Place::Away;
         self.tasks[at].runnable = !blocks;
         if !blocks {
@@ -297,17 +346,25 @@ impl Kernel {
     }
 
     pub fn set_online(&mut self, cpu: i32, online: bool) {
-        let others = (0..CPUS).filter(|&other| other != cpu && self.is_online(other)).count();
+        let others = (0..CPUS)
+            .filter(|&other| other != cpu && self.is_online(other))
+            .count();
         if self.is_online(cpu) == online || (!online && others == 0) {
             return;
         }
-        let mut ctx = BatonCtx { cpu, ..BatonCtx::default() };
-        self.core.set_online(cpu, self.core.cpu(cpu).unwrap(), &mut ctx, online);
+        let mut ctx = BatonCtx {
+            cpu,
+            ..BatonCtx::default()
+        };
+        self.core
+            .set_online(cpu, self.core.cpu(cpu).unwrap(), &mut ctx, online);
         self.online[cpu as usize] = online;
         if online {
             return;
         }
-        let here = (0..CPUS).find(|&other| self.is_online(other)).expect("a CPU is online");
+        let here = (0..CPUS)
+            .find(|&other| self.is_online(other))
+            .expect("a CPU is online");
         for at in 0..self.tasks.len() {
             if self.tasks[at].rq == cpu && self.tasks[at].place != Place::Away {
                 self.migrate(at, here);
@@ -315,7 +372,8 @@ impl Kernel {
         }
     }
 
-    /// __schedule() on a CPU, whose current task's turn ends. With a race, the attributes of what is picked, or rescued, change meanwhile.
+    /// __schedule() on a CPU, whose current task's turn ends. With a race, the attributes of what
+    /// is picked, or rescued, change meanwhile.
     pub fn schedule(&mut self, cpu: i32, turn: Turn, race: Race) {
         if !self.is_online(cpu) {
             return;
@@ -326,7 +384,11 @@ impl Kernel {
             self.tasks[at].runnable = turn == Turn::Expires;
         }
         let keeps = self.local[cpu as usize].is_empty() && self.dispatch(cpu, prev, race);
-        let next = if keeps { prev } else { self.local[cpu as usize].pop_front() };
+        let next = if keeps {
+            prev
+        } else {
+            self.local[cpu as usize].pop_front()
+        };
         let prev_runs = prev.filter(|&at| self.tasks[at].runnable);
         // Nothing else: the kernel keeps what can go on.
         let next = next.or(prev_runs);
@@ -334,8 +396,12 @@ impl Kernel {
             self.enqueue(at, cpu, 0);
         }
         if next.is_some() != prev.is_some() {
-            let mut ctx = BatonCtx { cpu, ..BatonCtx::default() };
-            self.core.set_idle(cpu, self.core.cpu(cpu).unwrap(), &mut ctx, next.is_none());
+            let mut ctx = BatonCtx {
+                cpu,
+                ..BatonCtx::default()
+            };
+            self.core
+                .set_idle(cpu, self.core.cpu(cpu).unwrap(), &mut ctx, next.is_none());
         }
         self.current[cpu as usize] = next;
         match next {
@@ -362,17 +428,29 @@ impl Kernel {
         let mut is_vain = false;
         self.now += 3_000_000;
         for attempt in 0..TRIES {
-            let mut ctx = BatonCtx { now: self.now, cpu, ..BatonCtx::default() };
+            let mut ctx = BatonCtx {
+                now: self.now,
+                cpu,
+                ..BatonCtx::default()
+            };
             if let Some(at) = prev {
                 ctx.task = self.tasks[at].handle;
-                ctx.flags = if self.tasks[at].runnable { BATON_F_PREV_RUNNABLE } else { 0 };
+                ctx.flags = if self.tasks[at].runnable {
+                    BATON_F_PREV_RUNNABLE
+                } else {
+                    0
+                };
             }
             ctx.flags |= if is_vain { TURN_IS_VAIN } else { 0 };
             let verdict = self.core.dispatch(cpu, state, &mut ctx);
             match verdict {
                 Verdict::Run => {
                     let pid = host::slot_of(self.core, ctx.task).pid();
-                    let at = self.tasks.iter().position(|task| task.pid == pid).expect("a task that is there");
+                    let at = self
+                        .tasks
+                        .iter()
+                        .position(|task| task.pid == pid)
+                        .expect("a task that is there");
                     (self.on_run)(&self.tasks[at], ctx.task, cpu);
                     if race != Race::None {
                         self.change(at, (cpu + 1) % CPUS, |_| {});
@@ -409,8 +487,14 @@ impl Kernel {
     }
 
     fn rescue(&mut self, cpu: i32, race: Race) {
-        let Some((slot, token)) = self.core.rescue_one() else { return };
-        let at = self.tasks.iter().position(|task| task.pid == slot.pid()).expect("a task that is there");
+        let Some((slot, token)) = self.core.rescue_one() else {
+            return;
+        };
+        let at = self
+            .tasks
+            .iter()
+            .position(|task| task.pid == slot.pid())
+            .expect("a task that is there");
         let again = |kernel: &mut Self| kernel.change(at, (cpu + 1) % CPUS, |_| {});
         if race == Race::Before {
             again(self);
@@ -430,12 +514,19 @@ impl Kernel {
     /// sched_ext_dead()
     fn exit(&mut self, at: usize, cpu: i32) {
         let mut ctx = self.ctx(at, cpu, 0);
-        self.core.disable_task(cpu, self.core.cpu(cpu).unwrap(), &mut ctx, true);
+        self.core
+            .disable_task(cpu, self.core.cpu(cpu).unwrap(), &mut ctx, true);
         self.core.exit_task(self.tasks[at].handle);
         self.tasks.remove(at);
         let moved = |other: usize| other - usize::from(other > at);
-        self.local.iter_mut().for_each(|queue| queue.iter_mut().for_each(|other| *other = moved(*other)));
-        self.fallback.iter_mut().for_each(|other| *other = moved(*other));
-        self.current.iter_mut().for_each(|other| *other = other.map(moved));
+        self.local
+            .iter_mut()
+            .for_each(|queue| queue.iter_mut().for_each(|other| *other = moved(*other)));
+        self.fallback
+            .iter_mut()
+            .for_each(|other| *other = moved(*other));
+        self.current
+            .iter_mut()
+            .for_each(|other| *other = other.map(moved));
     }
 }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The rules, tried from outside: what a kernel could do on one side, what a policy could answer on the other.
+//! The rules, tried from outside: what a kernel could do on one side, what a policy could answer on
+//! the other.
 //!
-//! `script` has the language in which most tests are written; `host` has the machine and the policies under it.
+//! `script` has the language in which most tests are written; `host` has the machine and the
+//! policies under it.
 
 mod contexts;
 mod cpus;

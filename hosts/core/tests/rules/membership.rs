@@ -83,14 +83,17 @@ fn several_policies_are_asked_in_their_order() {
          wake 2 @0 => a.task_new 2; none; [queued]
          pick @0 => a.pick_next_task @0; run 2
          pick @0 => a.pick_next_task @0; a.newly_idle @0; b.pick_next_task @0; run 1
-         pick @0 => a.pick_next_task @0; a.newly_idle @0; b.pick_next_task @0; b.newly_idle @0; nothing
-         pick @0 keeping 1 => a.pick_next_task @0; a.newly_idle @0; b.pick_next_task @0 keeping 1; keep",
+         pick @0 => a.pick_next_task @0; a.newly_idle @0; b.pick_next_task @0; b.newly_idle @0; \
+         nothing
+         pick @0 keeping 1 => a.pick_next_task @0; a.newly_idle @0; b.pick_next_task @0 keeping 1; \
+         keep",
     );
 }
 
 #[test]
 fn assigned_to_a_policy_that_stops() {
-    // The default, as if it had not been assigned, also when that changes later; until its policy is back.
+    // The default, as if it had not been assigned, also when that changes later; until its policy
+    // is back.
     check(
         "start a
          start b
@@ -152,7 +155,8 @@ fn a_policy_that_begins_anew_is_told_of_its_tasks_anew() {
 fn the_place_of_a_policy_is_used_again() {
     let mut script = String::from("new 1\n");
     for _ in 0..40 {
-        script += "start a\ndefault a\nwake 1 @0 => a.task_new 1; none; [queued]\nstop a\nrescue => rescued 1\n";
+        script += "start a\ndefault a\nwake 1 @0 => a.task_new 1; none; [queued]\nstop a\nrescue \
+            => rescued 1\n";
         script += "unregister a\npick @0 after 1 => nothing\n";
     }
     check(&script);
@@ -187,13 +191,17 @@ fn slots_run_out() {
 
 #[test]
 fn the_fallback_has_its_turn() {
-    // 1 is in the fallback; 2 is always there to be picked. One fourth of the time is the fallback's: 20 of 80 ms.
-    let mut script = String::from("time 0\nnew 1\nwake 1 @0 => fallback; [fallback]\nstart a\nnew 2\nassign 2 a\n");
+    // 1 is in the fallback; 2 is always there to be picked. One fourth of the time is the
+    // fallback's: 20 of 80 ms.
+    let mut script = String::from(
+        "time 0\nnew 1\nwake 1 @0 => fallback; [fallback]\nstart a\nnew 2\nassign 2 a\n",
+    );
     script += "wake 2 @0 => a.task_new 2; none; [queued]\n";
     for round in 0..3_u64 {
         for ms in [0, 30, 59] {
             script += &format!("time {}\n", (round * 80 + ms) * 1_000_000);
-            script += "pick @0 => a.pick_next_task @0; run 2\nput 2 @0 => a.task_preempt 2; none; [queued]\n";
+            script += "pick @0 => a.pick_next_task @0; run 2\nput 2 @0 => a.task_preempt 2; none; \
+                [queued]\n";
         }
         for ms in [60, 79] {
             script += &format!("time {}\npick @0 => turn\n", (round * 80 + ms) * 1_000_000);

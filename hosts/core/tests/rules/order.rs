@@ -11,7 +11,11 @@ type Queue = Arc<Mutex<Vec<u64>>>;
 fn start(core: &'static TestCore) -> (&'static PolicyEntry, Queue) {
     let (entry, queue) = (host::register(core), Queue::default());
     let own = queue.clone();
-    host::start(core, entry, Arc::new(move |call: &mut host::Call<'_>| host::fifo(call, &own)));
+    host::start(
+        core,
+        entry,
+        Arc::new(move |call: &mut host::Call<'_>| host::fifo(call, &own)),
+    );
     (entry, queue)
 }
 
@@ -24,37 +28,84 @@ fn task(core: &TestCore, pid: u32, entry: &PolicyEntry) -> u64 {
 
 /// The kicks that came of waking a task on CPU 0.
 fn wake(core: &TestCore, task: u64) -> Vec<u16> {
-    let mut ctx = BatonCtx { task, flags: BATON_F_WAKEUP, ..BatonCtx::default() };
-    assert_eq!(core.enqueue(0, core.cpu(0).unwrap(), &mut ctx), Verdict::None);
+    let mut ctx = BatonCtx {
+        task,
+        flags: BATON_F_WAKEUP,
+        ..BatonCtx::default()
+    };
+    assert_eq!(
+        core.enqueue(0, core.cpu(0).unwrap(), &mut ctx),
+        Verdict::None
+    );
     ctx.kicks[..ctx.nr_kicks as usize].to_vec()
 }
 
 /// What CPU 0 runs next, after `prev`, which can go on.
 fn pick(core: &TestCore, prev: Option<u64>) -> (Verdict, u32) {
-    let flags = if prev.is_some() { BATON_F_PREV_RUNNABLE } else { 0 };
-    let mut ctx = BatonCtx { task: prev.unwrap_or(0), flags, ..BatonCtx::default() };
+    let flags = if prev.is_some() {
+        BATON_F_PREV_RUNNABLE
+    } else {
+        0
+    };
+    let mut ctx = BatonCtx {
+        task: prev.unwrap_or(0),
+        flags,
+        ..BatonCtx::default()
+    };
     let verdict = core.dispatch(0, core.cpu(0).unwrap(), &mut ctx);
-    (verdict, if verdict == Verdict::Run { host::slot_of(core, ctx.task).pid() } else { 0 })
+    (
+        verdict,
+        if verdict == Verdict::Run {
+            host::slot_of(core, ctx.task).pid()
+        } else {
+            0
+        },
+    )
 }
 
 #[test]
 fn the_order_is_the_administrators() {
     let core = host::new_core(8, 1, true);
     let ((a, _), (b, _), (c, _)) = (start(core), start(core), start(core));
-    for (order, expected) in [(vec![], [1, 2, 3]), (vec![c, a], [3, 1, 2]), (vec![b, b, c], [2, 3, 1])] {
+    for (order, expected) in [
+        (vec![], [1, 2, 3]),
+        (vec![c, a], [3, 1, 2]),
+        (vec![b, b, c], [2, 3, 1]),
+    ] {
         core.set_order(&order.iter().map(|entry| entry.index()).collect::<Vec<_>>());
-        let tasks: Vec<u64> = [a, b, c].iter().zip(1..).map(|(entry, pid)| task(core, pid, entry)).collect();
+        let tasks: Vec<u64> = [a, b, c]
+            .iter()
+            .zip(1..)
+            .map(|(entry, pid)| task(core, pid, entry))
+            .collect();
         tasks.iter().for_each(|task| drop(wake(core, *task)));
-        assert_eq!(expected.map(|_| pick(core, None).1), expected, "{:?}", order.len());
+        assert_eq!(
+            expected.map(|_| pick(core, None).1),
+            expected,
+            "{:?}",
+            order.len()
+        );
         for task in tasks {
-            core.disable_task(0, core.cpu(0).unwrap(), &mut BatonCtx { task, ..BatonCtx::default() }, true);
+            core.disable_task(
+                0,
+                core.cpu(0).unwrap(),
+                &mut BatonCtx {
+                    task,
+                    ..BatonCtx::default()
+                },
+                true,
+            );
             core.exit_task(task);
         }
     }
     // A newcomer is last, also in a place that was free before those of the others.
     core.stop(b);
     core.unregister(b);
-    let order = |core: &TestCore| core.order().filter(|at| core.policies()[*at as usize].id() != 0).collect::<Vec<_>>();
+    let order = |core: &TestCore| {
+        core.order()
+            .filter(|at| core.policies()[*at as usize].id() != 0)
+            .collect::<Vec<_>>()
+    };
     assert_eq!(order(core), [c.index(), a.index()]);
     let newcomer = host::register(core);
     assert_eq!(order(core), [c.index(), a.index(), newcomer.index()]);
@@ -79,7 +130,11 @@ fn a_policy_does_not_take_back_the_kicks_of_another() {
     kicks(6, true);
     let mut ctx = BatonCtx::default();
     core.set_idle(0, core.cpu(0).unwrap(), &mut ctx, true);
-    assert_eq!((ctx.nr_kicks, ctx.kicks[0]), (1, 5), "the first one's is kept");
+    assert_eq!(
+        (ctx.nr_kicks, ctx.kicks[0]),
+        (1, 5),
+        "the first one's is kept"
+    );
 }
 
 #[test]
@@ -94,13 +149,25 @@ fn a_task_preempts_those_of_later_policies_only() {
     assert_eq!(wake(core, early), kick);
     assert_eq!(pick(core, Some(late)), (Verdict::Run, 1));
     // The task that made way comes back to its policy, and does not preempt in turn.
-    let mut ctx = BatonCtx { task: late, ..BatonCtx::default() };
-    assert_eq!(core.enqueue(0, core.cpu(0).unwrap(), &mut ctx), Verdict::None);
+    let mut ctx = BatonCtx {
+        task: late,
+        ..BatonCtx::default()
+    };
+    assert_eq!(
+        core.enqueue(0, core.cpu(0).unwrap(), &mut ctx),
+        Verdict::None
+    );
     assert_eq!(ctx.nr_kicks, 0);
     // The other way around.
     core.set_order(&[b.index()]);
-    let mut ctx = BatonCtx { task: early, ..BatonCtx::default() };
-    assert_eq!(core.enqueue(0, core.cpu(0).unwrap(), &mut ctx), Verdict::None);
+    let mut ctx = BatonCtx {
+        task: early,
+        ..BatonCtx::default()
+    };
+    assert_eq!(
+        core.enqueue(0, core.cpu(0).unwrap(), &mut ctx),
+        Verdict::None
+    );
     assert_eq!(pick(core, None), (Verdict::Run, 3));
     assert_eq!(pick(core, None), (Verdict::Run, 2));
 }
@@ -125,16 +192,28 @@ fn a_policy_that_comes_later_is_asked_once_a_second() {
     let ((a, _), (b, _)) = (start(core), start(core));
     let (first, second) = (task(core, 1, a), task(core, 2, b));
     let ask = |now: u64| {
-        let mut ctx = BatonCtx { now, ..BatonCtx::default() };
-        (core.dispatch(0, core.cpu(0).unwrap(), &mut ctx), host::slot_of(core, ctx.task).pid())
+        let mut ctx = BatonCtx {
+            now,
+            ..BatonCtx::default()
+        };
+        (
+            core.dispatch(0, core.cpu(0).unwrap(), &mut ctx),
+            host::slot_of(core, ctx.task).pid(),
+        )
     };
     for round in 0..3 {
         wake(core, first);
         wake(core, second);
         assert_eq!(ask(round * 2_000_000_000 + 900_000_000), (Verdict::Run, 1));
         wake(core, first);
-        assert_eq!(ask(round * 2_000_000_000 + 1_800_000_000), (Verdict::Run, 2));
-        assert_eq!(ask(round * 2_000_000_000 + 1_900_000_000), (Verdict::Run, 1));
+        assert_eq!(
+            ask(round * 2_000_000_000 + 1_800_000_000),
+            (Verdict::Run, 2)
+        );
+        assert_eq!(
+            ask(round * 2_000_000_000 + 1_900_000_000),
+            (Verdict::Run, 1)
+        );
     }
 }
 
@@ -142,15 +221,47 @@ fn a_policy_that_comes_later_is_asked_once_a_second() {
 fn the_turn_of_tasks_without_a_policy_is_not_cut_short() {
     let core = host::new_core(8, 1, true);
     let ((a, _), (_b, _)) = (start(core), start(core));
-    let (first, second, without) = (task(core, 1, a), task(core, 2, a), host::new_task(core, 3, 0).unwrap());
-    let mut ctx = BatonCtx { task: without, flags: BATON_F_WAKEUP, ..BatonCtx::default() };
-    assert_eq!(core.enqueue(0, core.cpu(0).unwrap(), &mut ctx), Verdict::Fallback);
+    let (first, second, without) = (
+        task(core, 1, a),
+        task(core, 2, a),
+        host::new_task(core, 3, 0).unwrap(),
+    );
+    let mut ctx = BatonCtx {
+        task: without,
+        flags: BATON_F_WAKEUP,
+        ..BatonCtx::default()
+    };
+    assert_eq!(
+        core.enqueue(0, core.cpu(0).unwrap(), &mut ctx),
+        Verdict::Fallback
+    );
     wake(core, first);
     assert_eq!(pick(core, None), (Verdict::Run, 1));
-    let mut ctx = BatonCtx { now: 60_000_000, task: first, flags: BATON_F_PREV_RUNNABLE, ..BatonCtx::default() };
-    assert_eq!(core.dispatch(0, core.cpu(0).unwrap(), &mut ctx), Verdict::Turn);
-    let mut ctx = BatonCtx { task: first, ..BatonCtx::default() };
-    assert_eq!(core.enqueue(0, core.cpu(0).unwrap(), &mut ctx), Verdict::None);
-    assert_eq!(ctx.nr_kicks, 0, "the task that made way does not come back at once");
-    assert_eq!(wake(core, second), [], "nor does another take the turn away");
+    let mut ctx = BatonCtx {
+        now: 60_000_000,
+        task: first,
+        flags: BATON_F_PREV_RUNNABLE,
+        ..BatonCtx::default()
+    };
+    assert_eq!(
+        core.dispatch(0, core.cpu(0).unwrap(), &mut ctx),
+        Verdict::Turn
+    );
+    let mut ctx = BatonCtx {
+        task: first,
+        ..BatonCtx::default()
+    };
+    assert_eq!(
+        core.enqueue(0, core.cpu(0).unwrap(), &mut ctx),
+        Verdict::None
+    );
+    assert_eq!(
+        ctx.nr_kicks, 0,
+        "the task that made way does not come back at once"
+    );
+    assert_eq!(
+        wake(core, second),
+        [],
+        "nor does another take the turn away"
+    );
 }

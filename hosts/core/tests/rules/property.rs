@@ -5,7 +5,9 @@ use crate::{
     host::{self, Call, TestCore},
     kernel::{Kernel, Place, Race, Task, Turn, CPUS},
 };
-use baton_abi::{BatonCtx, BatonFaultKind, BatonMethod as M, BATON_ABORTED, BATON_PICK_KEEP, BATON_SELECT_DIRECT};
+use baton_abi::{
+    BatonCtx, BatonFaultKind, BatonMethod as M, BATON_ABORTED, BATON_PICK_KEEP, BATON_SELECT_DIRECT,
+};
 use baton_core::{Fault, Partition, PolicyEntry, TaskState, FREE};
 use proptest::prelude::*;
 use std::{
@@ -41,14 +43,26 @@ impl Ledger {
     fn any_token(&mut self) -> u64 {
         let (is_new, at) = (self.draw(2) == 0, self.draw(self.tokens.len()));
         let newest = self.newest.values().nth(at % self.newest.len().max(1));
-        newest.filter(|_| is_new).or(self.tokens.get(at)).copied().unwrap_or(2)
+        newest
+            .filter(|_| is_new)
+            .or(self.tokens.get(at))
+            .copied()
+            .unwrap_or(2)
     }
 }
 
 /// First come, first served; but one answer in `mischief` is wrong (0: none is).
-fn answer(call: &mut Call<'_>, queue: &Mutex<Vec<u64>>, ledger: &Mutex<Ledger>, mischief: usize) -> u64 {
+fn answer(
+    call: &mut Call<'_>,
+    queue: &Mutex<Vec<u64>>,
+    ledger: &Mutex<Ledger>,
+    mischief: usize,
+) -> u64 {
     let mut book = ledger.lock().unwrap();
-    let minted = matches!(call.method, M::TaskNew | M::TaskWakeup | M::TaskPreempt | M::TaskYield | M::TaskRestored);
+    let minted = matches!(
+        call.method,
+        M::TaskNew | M::TaskWakeup | M::TaskPreempt | M::TaskYield | M::TaskRestored
+    );
     if minted {
         let (slot, token) = (call.task.unwrap().slot, call.token);
         assert!(!book.tokens.contains(&token), "a token is made once");
@@ -89,27 +103,54 @@ struct Trial {
 impl Trial {
     fn new(seed: u64, mischief: usize) -> Self {
         let core: &'static TestCore = host::new_core(SLOTS, CPUS, true);
-        let ledger = Arc::new(Mutex::new(Ledger { random: seed | 1, ..Ledger::default() }));
+        let ledger = Arc::new(Mutex::new(Ledger {
+            random: seed | 1,
+            ..Ledger::default()
+        }));
         let mut kernel = Kernel::new(core);
         let book = ledger.clone();
         kernel.on_run = Box::new(move |task, token, cpu| {
             let mut book = book.lock().unwrap();
             let slot = host::slot_of(core, token);
-            assert_eq!(book.newest.get(&slot.index()), Some(&token), "a token that is not the newest was taken");
+            assert_eq!(
+                book.newest.get(&slot.index()),
+                Some(&token),
+                "a token that is not the newest was taken"
+            );
             assert!(book.used.insert(token), "a token was taken twice");
             assert_eq!(slot.policy(), book.answered, "a foreign token was taken");
-            assert!(core.policies().iter().any(|entry| entry.id() == slot.policy() && entry.is_running()));
+            assert!(core
+                .policies()
+                .iter()
+                .any(|entry| entry.id() == slot.policy() && entry.is_running()));
             assert!(task.mask & (1 << cpu) != 0, "a CPU that is not allowed");
-            let policy = core.policies().iter().find(|entry| entry.id() == slot.policy()).unwrap();
-            assert_eq!(policy.partition(), core.cpu(cpu).unwrap().partition(), "a CPU of another partition");
+            let policy = core
+                .policies()
+                .iter()
+                .find(|entry| entry.id() == slot.policy())
+                .unwrap();
+            assert_eq!(
+                policy.partition(),
+                core.cpu(cpu).unwrap().partition(),
+                "a CPU of another partition"
+            );
             assert_eq!(slot.state(), TaskState::Running);
         });
         if mischief == 0 {
             kernel.on_idle = Box::new(|kernel, cpu| {
                 let serves = |task: &Task| {
-                    let policy = kernel.core.by_handle(task.handle).map_or(0, |slot| slot.policy());
-                    let policy = kernel.core.policies().iter().find(|entry| entry.id() == policy && policy != 0);
-                    policy.is_some_and(|policy| policy.partition() == kernel.core.cpu(cpu).unwrap().partition())
+                    let policy = kernel
+                        .core
+                        .by_handle(task.handle)
+                        .map_or(0, |slot| slot.policy());
+                    let policy = kernel
+                        .core
+                        .policies()
+                        .iter()
+                        .find(|entry| entry.id() == policy && policy != 0);
+                    policy.is_some_and(|policy| {
+                        policy.partition() == kernel.core.cpu(cpu).unwrap().partition()
+                    })
                 };
                 let is_free = kernel.core.cpu(cpu).unwrap().partition() == FREE;
                 let waits = |task: &&Task| match task.place {
@@ -118,16 +159,26 @@ impl Trial {
                     _ => false,
                 };
                 for task in kernel.tasks.iter().filter(waits) {
-                    assert!(task.mask & (1 << cpu) == 0, "CPU {cpu} idles while task {} waits", task.pid);
+                    assert!(
+                        task.mask & (1 << cpu) == 0,
+                        "CPU {cpu} idles while task {} waits",
+                        task.pid
+                    );
                 }
             });
         }
         let policies = (0..POLICIES).map(|_| host::register(core)).collect();
-        Self { kernel, policies, ledger, mischief }
+        Self {
+            kernel,
+            policies,
+            ledger,
+            mischief,
+        }
     }
 
     fn start(&self, at: usize) {
-        let (ledger, mischief, queue) = (self.ledger.clone(), self.mischief, Mutex::new(Vec::new()));
+        let (ledger, mischief, queue) =
+            (self.ledger.clone(), self.mischief, Mutex::new(Vec::new()));
         let policy = move |call: &mut Call<'_>| answer(call, &queue, &ledger, mischief);
         if self.policies[at].state() == baton_abi::BatonPolicyState::Registered {
             host::start(self.kernel.core, self.policies[at], Arc::new(policy));
@@ -145,7 +196,10 @@ impl Trial {
             1 => Race::Across,
             _ => Race::None,
         };
-        let mut ctx = BatonCtx { cpu, ..BatonCtx::default() };
+        let mut ctx = BatonCtx {
+            cpu,
+            ..BatonCtx::default()
+        };
         match (what % 44, task) {
             (0..=2, _) => self.kernel.fork(task),
             (3..=9, Some(at)) => self.kernel.wake(at, i32::from(more) % CPUS),
@@ -170,7 +224,16 @@ impl Trial {
                 core.stop(policy);
             }
             (33, _) => {
-                core.fault(policy, &Fault { kind: BatonFaultKind::Stall, method: M::None, pid: 0, now: 0 }, None);
+                core.fault(
+                    policy,
+                    &Fault {
+                        kind: BatonFaultKind::Stall,
+                        method: M::None,
+                        pid: 0,
+                        now: 0,
+                    },
+                    None,
+                );
             }
             (34, _) => core.timer(cpu, here, &mut ctx, policy.index() as usize),
             (35, _) => drop(core.rescue_stranded()),
@@ -192,7 +255,11 @@ impl Trial {
             (39, _) => drop(core.claim_idle(cpu)),
             (40, _) => self.partition(u32::from(who % 2) + 1, more),
             (41, _) => core.set_partition(
-                &Partition { id: u32::from(who % 2) + 1, cpus: |_| false, policies: 0 },
+                &Partition {
+                    id: u32::from(who % 2) + 1,
+                    cpus: |_| false,
+                    policies: 0,
+                },
                 0,
                 cpu,
                 here,
@@ -202,36 +269,65 @@ impl Trial {
         }
     }
 
-    /// As the control device lets it be asked for: nothing is in two partitions, and a CPU that is online is in none.
+    /// As the control device lets it be asked for: nothing is in two partitions, and a CPU that is
+    /// online is in none.
     fn partition(&self, id: u32, wish: u8) {
         let core = self.kernel.core;
         let of = |cpu: i32| core.cpu(cpu).unwrap().partition();
         let cpus = move |cpu: i32| wish & 1 << cpu != 0;
         let is_free = |partition: u32| partition == FREE || partition == id;
         let taken = (0..CPUS).any(|cpu| cpus(cpu) && !is_free(of(cpu)));
-        let left = (0..CPUS).any(|cpu| self.kernel.is_online(cpu) && !cpus(cpu) && is_free(of(cpu)));
+        let left =
+            (0..CPUS).any(|cpu| self.kernel.is_online(cpu) && !cpus(cpu) && is_free(of(cpu)));
         let wanted = |at: usize| wish & 8 << at != 0 && is_free(self.policies[at].partition());
-        let policies = (0..POLICIES).filter(|&at| wanted(at)).fold(0, |bits, at| bits | 1 << self.policies[at].index());
+        let policies = (0..POLICIES)
+            .filter(|&at| wanted(at))
+            .fold(0, |bits, at| bits | 1 << self.policies[at].index());
         if !taken && left && policies != 0 && (0..CPUS).any(cpus) {
-            core.set_partition(&Partition { id, cpus, policies }, 0, 0, core.cpu(0).unwrap());
+            core.set_partition(
+                &Partition { id, cpus, policies },
+                0,
+                0,
+                core.cpu(0).unwrap(),
+            );
         }
     }
 
     /// What holds at rest.
     fn look(&self) {
         let core = self.kernel.core;
-        assert_eq!(core.tasks() as usize, self.kernel.tasks.len(), "slots in use");
-        assert_eq!(core.fallback_tasks() as usize, host::count(core, TaskState::Fallback), "tasks in the fallback");
+        assert_eq!(
+            core.tasks() as usize,
+            self.kernel.tasks.len(),
+            "slots in use"
+        );
+        assert_eq!(
+            core.fallback_tasks() as usize,
+            host::count(core, TaskState::Fallback),
+            "tasks in the fallback"
+        );
         for (at, task) in self.kernel.tasks.iter().enumerate() {
             let slot = self.kernel.slot(at);
-            let in_running = core.policies().iter().any(|entry| entry.id() == slot.policy() && entry.is_running());
+            let in_running = core
+                .policies()
+                .iter()
+                .any(|entry| entry.id() == slot.policy() && entry.is_running());
             let state = slot.state();
             assert_eq!(slot.pid(), task.pid);
             assert_eq!(state == TaskState::Outside, !task.ours);
             match task.place {
                 Place::Custody => {
-                    assert_eq!(state, TaskState::Queued, "task {} is with the rules", task.pid);
-                    assert!(in_running || core.rescue_pending(), "task {} is stranded", task.pid);
+                    assert_eq!(
+                        state,
+                        TaskState::Queued,
+                        "task {} is with the rules",
+                        task.pid
+                    );
+                    assert!(
+                        in_running || core.rescue_pending(),
+                        "task {} is stranded",
+                        task.pid
+                    );
                 }
                 Place::Fallback => assert_eq!(state, TaskState::Fallback),
                 Place::Away => assert!(!task.runnable || !task.ours, "task {} is lost", task.pid),
@@ -240,7 +336,8 @@ impl Trial {
         }
     }
 
-    /// Every task that can run does, until it sleeps. A policy that lies may sit on its tasks: then policies are stopped first.
+    /// Every task that can run does, until it sleeps. A policy that lies may sit on its tasks: then
+    /// policies are stopped first.
     fn drain(&mut self) {
         if self.mischief != 0 {
             for policy in &self.policies {
@@ -254,7 +351,11 @@ impl Trial {
             self.look();
         }
         for task in self.kernel.tasks.iter().filter(|task| task.ours) {
-            assert!(!task.runnable, "task {} never runs: {:?}", task.pid, task.place);
+            assert!(
+                !task.runnable,
+                "task {} never runs: {:?}",
+                task.pid, task.place
+            );
         }
     }
 }

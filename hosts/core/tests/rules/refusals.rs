@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Answers that are not taken. The number behind `pick_refused` is the reason: 1 stale, 2 foreign, 3 not allowed.
+//! Answers that are not taken. The number behind `pick_refused` is the reason: 1 stale, 2 foreign,
+//! 3 not allowed.
 
 use crate::{host, script::check};
 use baton_abi::{BatonCtx, BATON_F_WAKEUP};
@@ -26,7 +27,8 @@ fn stale() {
          wake 1 @0 => a.task_new 1; none; [queued]
          pick @0 => a.pick_next_task @0; run 1
          answer a pick_next_task token 1
-         pick @1 => a.pick_next_task @1; a.pick_refused 1 1; a.pick_next_task @1; a.newly_idle @1; nothing
+         pick @1 => a.pick_next_task @1; a.pick_refused 1 1; a.pick_next_task @1; a.newly_idle @1; \
+         nothing
          put 1 @0 => a.task_preempt 1; none; [queued]
          answer a pick_next_task old 1
          pick @0 => a.pick_next_task @0; a.pick_refused 1 1; a.pick_next_task @0; run 1",
@@ -39,7 +41,8 @@ fn garbage() {
         "start a
          default a
          answer a pick_next_task garbage
-         pick @0 => a.pick_next_task @0; a.pick_refused garbage 1; a.pick_next_task @0; a.newly_idle @0; nothing",
+         pick @0 => a.pick_next_task @0; a.pick_refused garbage 1; a.pick_next_task @0; \
+         a.newly_idle @0; nothing",
     );
 }
 
@@ -62,7 +65,8 @@ fn not_allowed() {
          mask 1 10
          wake 1 @1 => a.task_new 1; none; [queued]
          answer a pick_next_task token 1
-         pick @0 => a.pick_next_task @0; a.pick_refused 1 3; a.pick_next_task @0; a.newly_idle @0; nothing
+         pick @0 => a.pick_next_task @0; a.pick_refused 1 3; a.pick_next_task @0; a.newly_idle @0; \
+         nothing
          answer a task_preempt meanwhile mask 1 01
          pick @1 => a.pick_next_task @1; run 1
          put 1 @1 => a.task_preempt 1; none; [queued]
@@ -79,7 +83,8 @@ fn an_answer_of_newly_idle_is_checked_too() {
          rescue => rescued 2
          answer a pick_next_task none
          answer a newly_idle token 2
-         pick @0 => a.pick_next_task @0; a.newly_idle @0; a.pick_refused 2 1; a.pick_next_task @0; run 1"
+         pick @0 => a.pick_next_task @0; a.newly_idle @0; a.pick_refused 2 1; a.pick_next_task @0; \
+         run 1"
     ));
 }
 
@@ -130,7 +135,8 @@ fn a_cpu_that_is_not_there_or_not_allowed() {
 
 #[test]
 fn a_loop_of_refusals_is_a_fault() {
-    let mut script = String::from("start a\ndefault a\nnew 1\nwake 1 @0 => a.task_new 1; none; [queued]\n");
+    let mut script =
+        String::from("start a\ndefault a\nnew 1\nwake 1 @0 => a.task_new 1; none; [queued]\n");
     script += &"answer a pick_next_task garbage\n".repeat(64);
     script += "pick @0 => ";
     script += &"a.pick_next_task @0; a.pick_refused garbage 1; ".repeat(64);
@@ -170,7 +176,8 @@ fn what_a_policy_gives_back_is_checked() {
          wake 1 @0 => a.task_new 1; none; [queued]
          wake 2 @0 => a.task_new 2; none; [queued]
          answer a task_dequeued token 2
-         restore 1 @0 => a.task_dequeued 1; fallback; [fallback]; report: a lost task in task_dequeued, 2
+         restore 1 @0 => a.task_dequeued 1; fallback; [fallback]; report: a lost task in \
+         task_dequeued, 2
          rescue => rescued 2
          counts => 2 tasks, 2 fallback",
     );
@@ -186,11 +193,19 @@ fn a_pick_that_failed_is_rescued() {
     let slot = core.by_handle(task).unwrap();
     core.assign(slot, Some(a));
     let enqueue = |flags: u16| {
-        let mut ctx = BatonCtx { task, cpu: 0, flags, ..BatonCtx::default() };
+        let mut ctx = BatonCtx {
+            task,
+            cpu: 0,
+            flags,
+            ..BatonCtx::default()
+        };
         core.enqueue(0, core.cpu(0).unwrap(), &mut ctx)
     };
     let pick = || {
-        let mut ctx = BatonCtx { cpu: 1, ..BatonCtx::default() };
+        let mut ctx = BatonCtx {
+            cpu: 1,
+            ..BatonCtx::default()
+        };
         (core.dispatch(1, core.cpu(1).unwrap(), &mut ctx), ctx.task)
     };
     assert_eq!(enqueue(BATON_F_WAKEUP), Verdict::None);

@@ -10,7 +10,11 @@ const TICK: u64 = 4_000_000;
 
 fn start(core: &'static TestCore) -> &'static PolicyEntry {
     let (entry, queue) = (host::register(core), Mutex::new(Vec::new()));
-    host::start(core, entry, Arc::new(move |call: &mut host::Call<'_>| host::fifo(call, &queue)));
+    host::start(
+        core,
+        entry,
+        Arc::new(move |call: &mut host::Call<'_>| host::fifo(call, &queue)),
+    );
     entry
 }
 
@@ -23,31 +27,49 @@ struct Machine {
 
 impl Machine {
     fn new(core: &'static TestCore) -> Self {
-        Self { core, tasks: Vec::new(), current: None }
+        Self {
+            core,
+            tasks: Vec::new(),
+            current: None,
+        }
     }
 
     fn ctx(&self, at: usize, flags: u16) -> BatonCtx {
         let (task, runtime) = self.tasks[at];
-        BatonCtx { task, runtime, flags, ..BatonCtx::default() }
+        BatonCtx {
+            task,
+            runtime,
+            flags,
+            ..BatonCtx::default()
+        }
     }
 
     /// Adds a task, and gives the kicks of its wakeup.
     fn add(&mut self, entry: &PolicyEntry) -> Vec<u16> {
         let handle = host::new_task(self.core, self.tasks.len() as u32 + 1, 0).unwrap();
-        self.core.assign(self.core.by_handle(handle).unwrap(), Some(entry));
+        self.core
+            .assign(self.core.by_handle(handle).unwrap(), Some(entry));
         self.tasks.push((handle, 0));
         let mut ctx = self.ctx(self.tasks.len() - 1, BATON_F_WAKEUP);
-        assert_eq!(self.core.enqueue(0, self.core.cpu(0).unwrap(), &mut ctx), Verdict::None);
+        assert_eq!(
+            self.core.enqueue(0, self.core.cpu(0).unwrap(), &mut ctx),
+            Verdict::None
+        );
         ctx.kicks[..ctx.nr_kicks as usize].to_vec()
     }
 
     fn schedule(&mut self) {
         let prev = self.current;
-        let mut ctx = prev.map_or(BatonCtx::default(), |at| self.ctx(at, BATON_F_PREV_RUNNABLE));
+        let mut ctx = prev.map_or(BatonCtx::default(), |at| {
+            self.ctx(at, BATON_F_PREV_RUNNABLE)
+        });
         match self.core.dispatch(0, self.core.cpu(0).unwrap(), &mut ctx) {
             Verdict::Run => {
                 let slot = host::slot_of(self.core, ctx.task);
-                self.current = self.tasks.iter().position(|(handle, _)| *handle == slot.handle());
+                self.current = self
+                    .tasks
+                    .iter()
+                    .position(|(handle, _)| *handle == slot.handle());
             }
             Verdict::Keep => return,
             other => panic!("{other:?}"),
@@ -86,7 +108,11 @@ fn a_later_policy_has_its_share_and_no_more() {
         machine.schedule();
         machine.add(second);
         machine.run(10_000);
-        assert!(machine.percent(1).abs_diff(share.into()) <= 1, "{share} %: {} %", machine.percent(1));
+        assert!(
+            machine.percent(1).abs_diff(share.into()) <= 1,
+            "{share} %: {} %",
+            machine.percent(1)
+        );
     };
     [0, 1, 10, 25, 50, 90].into_iter().for_each(check);
 }
@@ -103,7 +129,11 @@ fn three_policies_with_shares_and_one_that_is_first() {
     machine.schedule();
     machine.run(10_000);
     for (at, share) in [50, 20, 30].into_iter().enumerate() {
-        assert!(machine.percent(at).abs_diff(share) <= 1, "policy {at}: {} %", machine.percent(at));
+        assert!(
+            machine.percent(at).abs_diff(share) <= 1,
+            "policy {at}: {} %",
+            machine.percent(at)
+        );
     }
 }
 
@@ -127,7 +157,11 @@ fn what_runs_by_right_is_not_preempted_until_it_had_its_share() {
     alone.add(second);
     alone.schedule();
     alone.run(100);
-    assert_eq!(alone.add(first), [BATON_KICK_PREEMPT], "it runs because nobody else wants to");
+    assert_eq!(
+        alone.add(first),
+        [BATON_KICK_PREEMPT],
+        "it runs because nobody else wants to"
+    );
 }
 
 #[test]

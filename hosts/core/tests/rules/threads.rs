@@ -21,7 +21,10 @@ struct Meeting {
 
 impl Meeting {
     fn new(threads: usize) -> Self {
-        Self { came: AtomicUsize::new(0), threads }
+        Self {
+            came: AtomicUsize::new(0),
+            threads,
+        }
     }
 
     fn wait(&self) {
@@ -37,7 +40,8 @@ impl Meeting {
     }
 }
 
-/// A few instructions, another number each round, so that over the rounds every moment of the other thread is met.
+/// A few instructions, another number each round, so that over the rounds every moment of the other
+/// thread is met.
 fn dawdle(round: usize) {
     for spin in 0..round % 211 {
         hint::black_box(spin);
@@ -53,11 +57,20 @@ fn have_the_machine() -> MutexGuard<'static, ()> {
 
 fn start_fifo(core: &'static TestCore, entry: &'static PolicyEntry, queue: &Arc<Mutex<Vec<u64>>>) {
     let queue = queue.clone();
-    host::start(core, entry, Arc::new(move |call: &mut Call<'_>| host::fifo(call, &queue)));
+    host::start(
+        core,
+        entry,
+        Arc::new(move |call: &mut Call<'_>| host::fifo(call, &queue)),
+    );
 }
 
 fn fault(core: &TestCore, entry: &PolicyEntry) -> bool {
-    let fault = Fault { kind: BatonFaultKind::Panic, method: BatonMethod::None, pid: 0, now: 0 };
+    let fault = Fault {
+        kind: BatonFaultKind::Panic,
+        method: BatonMethod::None,
+        pid: 0,
+        now: 0,
+    };
     core.fault(entry, &fault, None)
 }
 
@@ -69,15 +82,21 @@ struct Found {
 }
 
 fn look(core: &TestCore, cpu: i32, found: &mut Found) {
-    let mut ctx = BatonCtx { cpu, ..BatonCtx::default() };
+    let mut ctx = BatonCtx {
+        cpu,
+        ..BatonCtx::default()
+    };
     match core.dispatch(cpu, core.cpu(cpu).unwrap(), &mut ctx) {
         Verdict::Run => found.ran.push(host::slot_of(core, ctx.task).pid()),
-        Verdict::Rescue => found.rescued.extend(core.rescue_one().map(|(slot, _)| slot.pid())),
+        Verdict::Rescue => found
+            .rescued
+            .extend(core.rescue_one().map(|(slot, _)| slot.pid())),
         _ => thread::yield_now(),
     }
 }
 
-/// One CPU enqueues, others pick, and in the middle the policy fails: each task comes out once, one way or the other.
+/// One CPU enqueues, others pick, and in the middle the policy fails: each task comes out once, one
+/// way or the other.
 #[test]
 fn each_token_ends_in_one_run_or_one_rescue() {
     let _machine = have_the_machine();
@@ -89,7 +108,9 @@ fn each_token_ends_in_one_run_or_one_rescue() {
         let queue = Arc::new(Mutex::new(Vec::new()));
         start_fifo(core, entry, &queue);
         core.set_default(Some(entry));
-        let handles: Vec<u64> = (1..=TASKS).map(|pid| host::new_task(core, pid, 0).unwrap()).collect();
+        let handles: Vec<u64> = (1..=TASKS)
+            .map(|pid| host::new_task(core, pid, 0).unwrap())
+            .collect();
         let (barrier, done) = (Meeting::new(PICKERS as usize + 1), AtomicBool::new(false));
         let (at_enqueue, found) = thread::scope(|scope| {
             let pickers: Vec<_> = (1..=PICKERS)
@@ -111,7 +132,11 @@ fn each_token_ends_in_one_run_or_one_rescue() {
                 if number == (round * 10 + 7) % TASKS as usize {
                     scope.spawn(|| assert!(fault(core, entry)));
                 }
-                let mut ctx = BatonCtx { task, flags: BATON_F_WAKEUP, ..BatonCtx::default() };
+                let mut ctx = BatonCtx {
+                    task,
+                    flags: BATON_F_WAKEUP,
+                    ..BatonCtx::default()
+                };
                 if core.enqueue(0, core.cpu(0).unwrap(), &mut ctx) == Verdict::Fallback {
                     at_enqueue.push(number as u32 + 1);
                 }
@@ -120,22 +145,39 @@ fn each_token_ends_in_one_run_or_one_rescue() {
                 thread::yield_now();
             }
             done.store(true, SeqCst);
-            (at_enqueue, pickers.into_iter().map(|picker| picker.join().unwrap()).collect::<Vec<_>>())
+            (
+                at_enqueue,
+                pickers
+                    .into_iter()
+                    .map(|picker| picker.join().unwrap())
+                    .collect::<Vec<_>>(),
+            )
         });
         core.rescue_stranded();
-        let late = host::rescue_all(core).iter().map(|slot| slot.pid()).collect::<Vec<_>>();
+        let late = host::rescue_all(core)
+            .iter()
+            .map(|slot| slot.pid())
+            .collect::<Vec<_>>();
         let ran: Vec<u32> = found.iter().flat_map(|found| &found.ran).copied().collect();
-        let rescued: Vec<u32> = found.iter().flat_map(|found| &found.rescued).copied().collect();
+        let rescued: Vec<u32> = found
+            .iter()
+            .flat_map(|found| &found.rescued)
+            .copied()
+            .collect();
         let in_fallback = at_enqueue.len() + rescued.len() + late.len();
         let mut all = [at_enqueue, ran, rescued, late].concat();
         all.sort_unstable();
-        assert!(all.iter().copied().eq(1..=TASKS), "round {round}: not each task once: {all:?}");
+        assert!(
+            all.iter().copied().eq(1..=TASKS),
+            "round {round}: not each task once: {all:?}"
+        );
         assert_eq!(core.fallback_tasks() as usize, in_fallback);
         assert_eq!(host::count(core, baton_core::TaskState::Queued), 0);
     }
 }
 
-/// A policy that gives the same token to all CPUs, and sometimes fails while they pick: the task comes out once.
+/// A policy that gives the same token to all CPUs, and sometimes fails while they pick: the task
+/// comes out once.
 #[test]
 fn one_of_many_wins_a_token() {
     let _machine = have_the_machine();
@@ -185,12 +227,18 @@ fn one_of_many_wins_a_token() {
         }
         for round in 0..ROUNDS {
             let enqueue = || {
-                let mut ctx = BatonCtx { task, ..BatonCtx::default() };
+                let mut ctx = BatonCtx {
+                    task,
+                    ..BatonCtx::default()
+                };
                 core.enqueue(0, core.cpu(0).unwrap(), &mut ctx)
             };
             // One that was rescued in the round before goes to the fallback queue first.
             let first = enqueue();
-            assert!(first == Verdict::None || (first == Verdict::Fallback && enqueue() == Verdict::None));
+            assert!(
+                first == Verdict::None
+                    || (first == Verdict::Fallback && enqueue() == Verdict::None)
+            );
             barrier.wait();
             let fails = round % 3 == 0;
             if fails {
@@ -258,7 +306,11 @@ fn a_policy_that_fails_before_its_start_is_over() {
     let entry = host::register(core);
     let task = host::new_task(core, 1, 0).unwrap();
     core.assign(core.by_handle(task).unwrap(), Some(entry));
-    let (barrier, started, calls) = (Meeting::new(2), AtomicBool::new(false), Arc::new(AtomicU32::new(0)));
+    let (barrier, started, calls) = (
+        Meeting::new(2),
+        AtomicBool::new(false),
+        Arc::new(AtomicU32::new(0)),
+    );
     thread::scope(|scope| {
         scope.spawn(|| {
             for _ in 0..3000 {
@@ -278,21 +330,48 @@ fn a_policy_that_fails_before_its_start_is_over() {
             barrier.wait();
             // Enqueued over and over until the policy has it, and has failed.
             while !(started.load(SeqCst) && calls.load(SeqCst) > 0) {
-                let mut ctx = BatonCtx { task, flags: BATON_F_WAKEUP, ..BatonCtx::default() };
-                assert_eq!(core.enqueue(0, core.cpu(0).unwrap(), &mut ctx), Verdict::Fallback);
+                let mut ctx = BatonCtx {
+                    task,
+                    flags: BATON_F_WAKEUP,
+                    ..BatonCtx::default()
+                };
+                assert_eq!(
+                    core.enqueue(0, core.cpu(0).unwrap(), &mut ctx),
+                    Verdict::Fallback
+                );
             }
-            core.disable_task(0, core.cpu(0).unwrap(), &mut BatonCtx { task, ..BatonCtx::default() }, false);
+            core.disable_task(
+                0,
+                core.cpu(0).unwrap(),
+                &mut BatonCtx {
+                    task,
+                    ..BatonCtx::default()
+                },
+                false,
+            );
             core.enable_task(task, 0);
             host::rescue_all(core);
-            core.dispatch(1, core.cpu(1).unwrap(), &mut BatonCtx { cpu: 1, ..BatonCtx::default() });
-            assert_eq!(calls.swap(0, SeqCst), 1, "round {round}: entered after its fault");
+            core.dispatch(
+                1,
+                core.cpu(1).unwrap(),
+                &mut BatonCtx {
+                    cpu: 1,
+                    ..BatonCtx::default()
+                },
+            );
+            assert_eq!(
+                calls.swap(0, SeqCst),
+                1,
+                "round {round}: entered after its fault"
+            );
             started.store(false, SeqCst);
             barrier.wait();
         }
     });
 }
 
-/// A task is assigned while it is being enqueued: it changes over at the next enqueue at the latest.
+/// A task is assigned while it is being enqueued: it changes over at the next enqueue at the
+/// latest.
 #[test]
 fn an_assignment_is_never_missed() {
     let _machine = have_the_machine();
@@ -305,7 +384,10 @@ fn an_assignment_is_never_missed() {
     let slot = core.by_handle(task).unwrap();
     let (barrier, cpu) = (Meeting::new(2), core.cpu(0).unwrap());
     let enqueue = || {
-        let mut ctx = BatonCtx { task, ..BatonCtx::default() };
+        let mut ctx = BatonCtx {
+            task,
+            ..BatonCtx::default()
+        };
         assert_eq!(core.enqueue(0, cpu, &mut ctx), Verdict::None);
     };
     core.assign(slot, Some(entries[0]));

@@ -241,7 +241,8 @@ fn ticks() {
          tick 1 @0 => a.task_tick 1; none; [running]
          timer a @1 => a.timer @1",
     );
-    let mut script = String::from("start a\ndefault a\nnew 1\nwake 1 @0 => a.task_new 1; none; [queued]\n");
+    let mut script =
+        String::from("start a\ndefault a\nnew 1\nwake 1 @0 => a.task_new 1; none; [queued]\n");
     script += "pick @0 => a.pick_next_task @0; run 1\n";
     script += &"tick 1 @0 => a.task_tick 1; none; [running]\n".repeat(15);
     script += "tick 1 @0 => a.task_tick 1; a.balance @0; none; [running]\n";
@@ -250,7 +251,8 @@ fn ticks() {
 
 #[test]
 fn a_policy_is_left_alone_when_it_fails_in_a_tick() {
-    let mut script = String::from("start a\ndefault a\nnew 1\nwake 1 @0 => a.task_new 1; none; [queued]\n");
+    let mut script =
+        String::from("start a\ndefault a\nnew 1\nwake 1 @0 => a.task_new 1; none; [queued]\n");
     script += "pick @0 => a.pick_next_task @0; run 1\n";
     script += &"tick 1 @0 => a.task_tick 1; none; [running]\n".repeat(15);
     script += "answer a task_tick abort\n";

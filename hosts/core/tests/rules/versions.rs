@@ -33,8 +33,15 @@ fn with_queued(old: &Arc<Version>) -> (&'static TestCore, &'static baton_core::P
     core.set_default(Some(entry));
     for pid in 1..=TASKS {
         let task = host::new_task(core, pid, 0).unwrap();
-        let mut ctx = BatonCtx { task, flags: BATON_F_WAKEUP, ..BatonCtx::default() };
-        assert_eq!(core.enqueue(0, core.cpu(0).unwrap(), &mut ctx), Verdict::None);
+        let mut ctx = BatonCtx {
+            task,
+            flags: BATON_F_WAKEUP,
+            ..BatonCtx::default()
+        };
+        assert_eq!(
+            core.enqueue(0, core.cpu(0).unwrap(), &mut ctx),
+            Verdict::None
+        );
     }
     (core, entry)
 }
@@ -60,9 +67,16 @@ fn a_swap_touches_no_task() {
     *new.queue.lock().unwrap() = old.queue.lock().unwrap().clone();
     core.swap(entry, host::version(core, policy(&new)), BATON_EV_ALL);
     assert_eq!(drain(core), (1..=TASKS).collect::<Vec<_>>());
-    assert_eq!(old.queue.lock().unwrap().len(), TASKS as usize, "the old version was asked");
+    assert_eq!(
+        old.queue.lock().unwrap().len(),
+        TASKS as usize,
+        "the old version was asked"
+    );
     assert!(new.came.lock().unwrap().is_empty());
-    assert_eq!((core.fallback_tasks(), host::count(core, TaskState::Running)), (0, TASKS as usize));
+    assert_eq!(
+        (core.fallback_tasks(), host::count(core, TaskState::Running)),
+        (0, TASKS as usize)
+    );
 }
 
 #[test]
@@ -77,26 +91,58 @@ fn what_is_handed_anew_is_the_only_fresh_token() {
         }
         let stale = version.queue.lock().unwrap().len();
         core.hand_anew(entry, is_new, 0, 0, core.cpu(0).unwrap());
-        let method = if is_new { BatonMethod::TaskNew } else { BatonMethod::TaskRestored };
-        let came = version.came.lock().unwrap().iter().filter(|m| **m == method).count();
+        let method = if is_new {
+            BatonMethod::TaskNew
+        } else {
+            BatonMethod::TaskRestored
+        };
+        let came = version
+            .came
+            .lock()
+            .unwrap()
+            .iter()
+            .filter(|m| **m == method)
+            .count();
         // The old version was told of all as new at first.
         assert_eq!(came, TASKS as usize - 1, "{method:?}");
-        assert_eq!(version.queue.lock().unwrap().len(), stale + TASKS as usize - 1);
+        assert_eq!(
+            version.queue.lock().unwrap().len(),
+            stale + TASKS as usize - 1
+        );
         // Those that the old one has still are refused as stale.
         assert_eq!(drain(core), (2..=TASKS).collect::<Vec<_>>());
-        assert_eq!(entry.refusals.load(std::sync::atomic::Ordering::Relaxed), stale as u64);
+        assert_eq!(
+            entry.refusals.load(std::sync::atomic::Ordering::Relaxed),
+            stale as u64
+        );
         // The one that was running is told as new when it is next enqueued, if it is new.
-        let mut ctx = BatonCtx { task: running, ..BatonCtx::default() };
-        assert_eq!(core.enqueue(0, core.cpu(0).unwrap(), &mut ctx), Verdict::None);
+        let mut ctx = BatonCtx {
+            task: running,
+            ..BatonCtx::default()
+        };
+        assert_eq!(
+            core.enqueue(0, core.cpu(0).unwrap(), &mut ctx),
+            Verdict::None
+        );
         let last = *version.came.lock().unwrap().last().unwrap();
-        assert_eq!(last, if is_new { BatonMethod::TaskNew } else { BatonMethod::TaskPreempt });
+        assert_eq!(
+            last,
+            if is_new {
+                BatonMethod::TaskNew
+            } else {
+                BatonMethod::TaskPreempt
+            }
+        );
     }
 }
 
 /// Picks one task; its handle.
 fn drain_one(core: &TestCore) -> u64 {
     let mut ctx = BatonCtx::default();
-    assert_eq!(core.dispatch(0, core.cpu(0).unwrap(), &mut ctx), Verdict::Run);
+    assert_eq!(
+        core.dispatch(0, core.cpu(0).unwrap(), &mut ctx),
+        Verdict::Run
+    );
     host::slot_of(core, ctx.task).handle()
 }
 
@@ -111,12 +157,23 @@ fn another_policy_gets_all_tasks_in_the_order_of_the_first() {
     old.queue.lock().unwrap().reverse();
     core.hand_over(from, to, 0, 0, core.cpu(0).unwrap());
     assert!(old.queue.lock().unwrap().is_empty());
-    assert!(new.came.lock().unwrap().iter().all(|method| *method == BatonMethod::TaskNew));
+    assert!(new
+        .came
+        .lock()
+        .unwrap()
+        .iter()
+        .all(|method| *method == BatonMethod::TaskNew));
     assert_eq!(drain(core), (2..=TASKS).rev().collect::<Vec<_>>());
     assert_eq!((core.fallback_tasks(), core.default_policy()), (0, to.id()));
     // The one that was running is told as new when it is next enqueued.
-    let mut ctx = BatonCtx { task: running, ..BatonCtx::default() };
-    assert_eq!(core.enqueue(0, core.cpu(0).unwrap(), &mut ctx), Verdict::None);
+    let mut ctx = BatonCtx {
+        task: running,
+        ..BatonCtx::default()
+    };
+    assert_eq!(
+        core.enqueue(0, core.cpu(0).unwrap(), &mut ctx),
+        Verdict::None
+    );
     assert_eq!(new.queue.lock().unwrap().len(), 1);
     assert_eq!(core.by_handle(running).unwrap().policy(), to.id());
 }

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the control device asks of the rules. Process context, under the control mutex, except where said.
+//! What the control device asks of the rules. Process context, under the control mutex, except
+//! where said.
 
 use crate::core;
 use ::core::sync::atomic::Ordering::{Relaxed, Release};
 use baton_abi::{
-    BatonCoreInfo, BatonCpuInfo, BatonCtx, BatonEvent, BatonFaultKind, BatonPolicyInfo, BatonPolicyState, BatonTaskInfo,
+    BatonCoreInfo, BatonCpuInfo, BatonCtx, BatonEvent, BatonFaultKind, BatonPolicyInfo,
+    BatonPolicyState, BatonTaskInfo,
 };
 use baton_core::{CpuState, PolicyEntry, TaskState};
 
@@ -15,7 +17,9 @@ fn place(index: u32) -> Option<&'static PolicyEntry> {
 /// Registers a policy; its place in the table, or -1 when that is full.
 #[no_mangle]
 pub extern "C" fn baton_core_register(events: u32) -> i32 {
-    core().register(events).map_or(-1, |entry| entry.index() as i32)
+    core()
+        .register(events)
+        .map_or(-1, |entry| entry.index() as i32)
 }
 
 /// Forgets a policy that is not running.
@@ -26,19 +30,22 @@ pub extern "C" fn baton_core_unregister(index: u32) {
     }
 }
 
-/// Starts a policy, as this version (`struct baton_version`). False when it is not in state "registered".
+/// Starts a policy, as this version (`struct baton_version`). False when it is not in state
+/// "registered".
 #[no_mangle]
 pub extern "C" fn baton_core_start(index: u32, version: usize) -> bool {
     place(index).is_some_and(|entry| core().start(entry, version).is_ok())
 }
 
-/// Stops a policy; false when there is nothing to stop. The caller must wait until calls under way are over.
+/// Stops a policy; false when there is nothing to stop. The caller must wait until calls under way
+/// are over.
 #[no_mangle]
 pub extern "C" fn baton_core_stop(index: u32) -> bool {
     place(index).is_some_and(|entry| core().stop(entry))
 }
 
-/// Puts this version in the place of the one that runs. The caller must wait until calls under way are over.
+/// Puts this version in the place of the one that runs. The caller must wait until calls under way
+/// are over.
 #[no_mangle]
 pub extern "C" fn baton_core_swap(index: u32, version: usize, events: u32) {
     if let Some(entry) = place(index) {
@@ -48,7 +55,13 @@ pub extern "C" fn baton_core_swap(index: u32, version: usize, events: u32) {
 
 /// See [`baton_core::Core::hand_anew`].
 #[no_mangle]
-pub extern "C" fn baton_core_hand_anew(index: u32, is_new: bool, now: u64, frame: crate::Frame, cpu: &CpuState) {
+pub extern "C" fn baton_core_hand_anew(
+    index: u32,
+    is_new: bool,
+    now: u64,
+    frame: crate::Frame,
+    cpu: &CpuState,
+) {
     if let Some(entry) = place(index) {
         core().hand_anew(entry, is_new, now, frame, cpu);
     }
@@ -98,14 +111,28 @@ pub unsafe extern "C" fn baton_core_set_partition(
 ) {
     // SAFETY: Host-call. The caller's promise.
     let cpus = unsafe { ::core::slice::from_raw_parts(cpus, words) };
-    let has = |cpu: i32| cpus.get(cpu as usize / 64).is_some_and(|word| word & 1 << (cpu as u32 % 64) != 0);
-    core().set_partition(&baton_core::Partition { id, cpus: has, policies }, now, frame, cpu);
+    let has = |cpu: i32| {
+        cpus.get(cpu as usize / 64)
+            .is_some_and(|word| word & 1 << (cpu as u32 % 64) != 0)
+    };
+    core().set_partition(
+        &baton_core::Partition {
+            id,
+            cpus: has,
+            policies,
+        },
+        now,
+        frame,
+        cpu,
+    );
 }
 
 /// The partition that a CPU is in; 0 for none.
 #[no_mangle]
 pub extern "C" fn baton_core_partition_of_cpu(cpu: i32) -> u32 {
-    core().cpu(cpu).map_or(baton_core::FREE, CpuState::partition)
+    core()
+        .cpu(cpu)
+        .map_or(baton_core::FREE, CpuState::partition)
 }
 
 /// The partition that a policy is in; 0 for none.
@@ -118,13 +145,18 @@ pub extern "C" fn baton_core_partition_of_policy(index: u32) -> u32 {
 #[no_mangle]
 pub extern "C" fn baton_core_serves(here: i32, cpu: i32) -> bool {
     let policy = core().cpu(here).and_then(|here| place(here.event(0).0));
-    policy.zip(core().cpu(cpu)).is_some_and(|(policy, cpu)| core().serves(policy, cpu))
+    policy
+        .zip(core().cpu(cpu))
+        .is_some_and(|(policy, cpu)| core().serves(policy, cpu))
 }
 
 /// See [`baton_core::Core::rescued_home`].
 #[no_mangle]
 pub extern "C" fn baton_core_rescued_home(slot: u32, near: i32) -> i32 {
-    core().slots().get(slot as usize).map_or(near, |slot| core().rescued_home(slot, near))
+    core()
+        .slots()
+        .get(slot as usize)
+        .map_or(near, |slot| core().rescued_home(slot, near))
 }
 
 /// Slots that have ever been in use; those beyond never were.
@@ -141,7 +173,13 @@ pub extern "C" fn baton_core_relieve() {
 
 /// See [`baton_core::Core::hand_over`].
 #[no_mangle]
-pub extern "C" fn baton_core_hand_over(from: u32, to: u32, now: u64, frame: crate::Frame, cpu: &CpuState) {
+pub extern "C" fn baton_core_hand_over(
+    from: u32,
+    to: u32,
+    now: u64,
+    frame: crate::Frame,
+    cpu: &CpuState,
+) {
     if let (Some(from), Some(to)) = (place(from), place(to)) {
         core().hand_over(from, to, now, frame, cpu);
     }
@@ -153,7 +191,8 @@ pub extern "C" fn baton_core_is_default(index: u32) -> bool {
     place(index).is_some_and(|entry| entry.id() != 0 && entry.id() == core().default_policy())
 }
 
-/// Has calls of a policy recorded there; NULL to end that. Calls that have begun go on as they began. Any context.
+/// Has calls of a policy recorded there; NULL to end that. Calls that have begun go on as they
+/// began. Any context.
 #[no_mangle]
 pub extern "C" fn baton_core_set_recorder(index: u32, recording: usize) {
     if let Some(entry) = place(index) {
@@ -164,7 +203,10 @@ pub extern "C" fn baton_core_set_recorder(index: u32, recording: usize) {
 /// Assigns the task with this thread id to a policy; -1 for none. False when there is no such task.
 #[no_mangle]
 pub extern "C" fn baton_core_assign(pid: u32, index: i32) -> bool {
-    let slot = core().used().iter().find(|slot| slot.pid() == pid && slot.state() != TaskState::Free);
+    let slot = core()
+        .used()
+        .iter()
+        .find(|slot| slot.pid() == pid && slot.state() != TaskState::Free);
     if let Some(slot) = slot {
         core().assign(slot, u32::try_from(index).ok().and_then(place));
     }
@@ -175,7 +217,10 @@ pub extern "C" fn baton_core_assign(pid: u32, index: i32) -> bool {
 #[no_mangle]
 pub extern "C" fn baton_core_assign_by_rule(slot: u32, index: i32) -> bool {
     let entry = u32::try_from(index).ok().and_then(place);
-    core().slots().get(slot as usize).is_some_and(|slot| core().assign_by_rule(slot, entry))
+    core()
+        .slots()
+        .get(slot as usize)
+        .is_some_and(|slot| core().assign_by_rule(slot, entry))
 }
 
 /// Has all slots looked through for tasks stranded in stopped policies. Any context.
@@ -199,16 +244,24 @@ pub extern "C" fn baton_core_end_slice(ctx: &mut BatonCtx, cpu: &CpuState) {
 /// Judges the policy of a task that has waited for more than `limit` ns. Interrupts off, no
 /// run-queue lock held; `frame` and `cpu` are this CPU's.
 #[no_mangle]
-pub extern "C" fn baton_core_check_stall(ctx: &mut BatonCtx, frame: crate::Frame, cpu: &CpuState, limit: u64) {
+pub extern "C" fn baton_core_check_stall(
+    ctx: &mut BatonCtx,
+    frame: crate::Frame,
+    cpu: &CpuState,
+    limit: u64,
+) {
     if let Some(slot) = core().find_stall(ctx.now, limit) {
         core().judge_stall(frame, cpu, ctx, slot);
     }
 }
 
-/// Stops the policy that this CPU called last, for a fault in that call. False when it was stopped already. In the call.
+/// Stops the policy that this CPU called last, for a fault in that call. False when it was stopped
+/// already. In the call.
 #[no_mangle]
 pub extern "C" fn baton_core_fault_in_call(cpu: i32, kind: BatonFaultKind) -> bool {
-    core().cpu(cpu).is_some_and(|cpu| core().fault_in_call(cpu, kind))
+    core()
+        .cpu(cpu)
+        .is_some_and(|cpu| core().fault_in_call(cpu, kind))
 }
 
 /// Place in the table of the policy that this CPU called last. In the call.
@@ -249,18 +302,27 @@ pub unsafe extern "C" fn baton_core_info(info: *mut BatonCoreInfo) {
 pub unsafe extern "C" fn baton_core_policy_info(info: *mut BatonPolicyInfo) {
     // SAFETY: Host-call. The caller's promise.
     let info = unsafe { &mut *info };
-    let Some(entry) = place(info.index) else { return };
+    let Some(entry) = place(info.index) else {
+        return;
+    };
     info.state = entry.state() as u32;
     info.id = entry.id();
     let before = core().order().take_while(|place| *place != info.index);
-    info.rank = before.filter(|place| self::place(*place).is_some_and(|other| other.id() != 0)).count() as u32;
+    info.rank = before
+        .filter(|place| self::place(*place).is_some_and(|other| other.id() != 0))
+        .count() as u32;
     info.share = entry.share.load(Relaxed);
     info.refusals = entry.refusals.load(Relaxed);
     info.faults = entry.faults.load(Relaxed);
-    let members = core().used().iter().filter(|slot| slot.state() != TaskState::Free && slot.policy() == info.id);
+    let members = core()
+        .used()
+        .iter()
+        .filter(|slot| slot.state() != TaskState::Free && slot.policy() == info.id);
     for slot in members.filter(|_| info.id != 0) {
         info.tasks = info.tasks.wrapping_add(1);
-        info.queued = info.queued.wrapping_add(u32::from(slot.state() == TaskState::Queued));
+        info.queued = info
+            .queued
+            .wrapping_add(u32::from(slot.state() == TaskState::Queued));
     }
 }
 
@@ -272,7 +334,9 @@ pub unsafe extern "C" fn baton_core_policy_info(info: *mut BatonPolicyInfo) {
 pub unsafe extern "C" fn baton_core_cpu_info(info: *mut BatonCpuInfo) -> bool {
     // SAFETY: Host-call. The caller's promise.
     let info = unsafe { &mut *info };
-    let Some(cpu) = core().cpu(info.cpu as i32) else { return false };
+    let Some(cpu) = core().cpu(info.cpu as i32) else {
+        return false;
+    };
     *info = BatonCpuInfo {
         cpu: info.cpu,
         online: u32::from(cpu.is_online()),
@@ -287,8 +351,8 @@ pub unsafe extern "C" fn baton_core_cpu_info(info: *mut BatonCpuInfo) -> bool {
     true
 }
 
-/// Fills in what the rules know of the first task at the slot `info.slot` or after it; a pid of 0 if there is none. False when there is
-/// no such slot.
+/// Fills in what the rules know of the first task at the slot `info.slot` or after it; a pid of 0
+/// if there is none. False when there is no such slot.
 ///
 /// # Safety
 /// Host-call: `info` is valid.
@@ -300,7 +364,10 @@ pub unsafe extern "C" fn baton_core_task_info(info: *mut BatonTaskInfo) -> bool 
         return false;
     }
     let slots = core().used().get(info.slot as usize..).unwrap_or_default();
-    let Some((number, slot)) = (info.slot..).zip(slots).find(|(_, slot)| slot.state() != TaskState::Free) else {
+    let Some((number, slot)) = (info.slot..)
+        .zip(slots)
+        .find(|(_, slot)| slot.state() != TaskState::Free)
+    else {
         info.pid = 0;
         return true;
     };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Hints: the rings of `../hints.c`, and what is in them. Interrupts are off, and no call of a policy is under way, but for replies and looks.
+//! Hints: the rings of `../hints.c`, and what is in them. Interrupts are off, and no call of a
+//! policy is under way, but for replies and looks.
 
 use crate::{core, lent, Frame};
 use baton_abi::{BatonCtx, BatonHint, BatonHintAnswer};
@@ -26,7 +27,8 @@ extern "C" {
 /// # Safety
 /// Shared-ring: there are so many, and they stay during this call.
 unsafe fn ring<'a>(at: *const Entry, entries: u32) -> &'a [Entry] {
-    // SAFETY: Shared-ring. The caller's promise. An application may write there meanwhile: entries are atomics.
+    // SAFETY: Shared-ring. The caller's promise. An application may write there meanwhile: entries
+    // are atomics.
     unsafe { ::core::slice::from_raw_parts(at, entries as usize) }
 }
 
@@ -48,8 +50,14 @@ impl Rings {
 /// Shared-ring: `rings` is that of a queue, which stays during the call.
 #[no_mangle]
 pub unsafe extern "C" fn baton_core_hints_ready(rings: *const Rings) -> bool {
-    // SAFETY: Shared-ring. The caller's promise. Another CPU may be reading: the place is looked at as an atomic is.
-    unsafe { ring::is_ready(ring((*rings).hints, (*rings).entries), (&raw const (*rings).next_hint).read_volatile()) }
+    // SAFETY: Shared-ring. The caller's promise. Another CPU may be reading: the place is looked at
+    // as an atomic is.
+    unsafe {
+        ring::is_ready(
+            ring((*rings).hints, (*rings).entries),
+            (&raw const (*rings).next_hint).read_volatile(),
+        )
+    }
 }
 
 /// Is there a reply that was not read?
@@ -60,11 +68,15 @@ pub unsafe extern "C" fn baton_core_hints_ready(rings: *const Rings) -> bool {
 pub unsafe extern "C" fn baton_core_hints_unread(rings: *const Rings) -> bool {
     // SAFETY: Shared-ring. As above.
     unsafe {
-        ring::is_unread(ring((*rings).replies, (*rings).entries), (&raw const (*rings).next_reply).read_volatile())
+        ring::is_unread(
+            ring((*rings).replies, (*rings).entries),
+            (&raw const (*rings).next_reply).read_volatile(),
+        )
     }
 }
 
-/// See [`baton_core::Core::drain`]; how many were refused. `from` is the handle of the queue's thread.
+/// See [`baton_core::Core::drain`]; how many were refused. `from` is the handle of the queue's
+/// thread.
 ///
 /// # Safety
 /// Shared-ring: as above, and nobody else reads its hints. Shim-call: for the rest.
@@ -79,9 +91,20 @@ pub unsafe extern "C" fn baton_core_hints_drain(
     // SAFETY: Shared-ring and Shim-call. The caller's promises.
     let (entries, ctx) = unsafe { (ring((*rings).hints, (*rings).entries), lent(ctx)) };
     // SAFETY: Shared-ring. As above: what others look at meanwhile is put back below.
-    let (policy, thread_of, mut place) = unsafe { ((*rings).policy(), (*rings).thread_of(), (*rings).next_hint) };
-    let (Some(policy), Some(from)) = (policy, core().by_handle(from)) else { return 0 };
-    let drained = core().drain(frame, cpu, ctx, from, policy, (entries, &mut place), thread_of);
+    let (policy, thread_of, mut place) =
+        unsafe { ((*rings).policy(), (*rings).thread_of(), (*rings).next_hint) };
+    let (Some(policy), Some(from)) = (policy, core().by_handle(from)) else {
+        return 0;
+    };
+    let drained = core().drain(
+        frame,
+        cpu,
+        ctx,
+        from,
+        policy,
+        (entries, &mut place),
+        thread_of,
+    );
     // SAFETY: Shared-ring. As above.
     unsafe { (&raw mut (*rings).next_hint).write_volatile(place) };
     drained.refused
@@ -116,7 +139,12 @@ pub unsafe extern "C" fn baton_core_hint(
 #[no_mangle]
 pub unsafe extern "C" fn baton_core_hints_reply(rings: *mut Rings, reply: &BatonHint) -> bool {
     // SAFETY: Shared-ring. The caller's promise.
-    let (entries, mut place) = unsafe { (ring((*rings).replies, (*rings).entries), (*rings).next_reply) };
+    let (entries, mut place) = unsafe {
+        (
+            ring((*rings).replies, (*rings).entries),
+            (*rings).next_reply,
+        )
+    };
     let fits = ring::put(entries, &mut place, reply).is_ok();
     // SAFETY: Shared-ring. As above.
     unsafe { (&raw mut (*rings).next_reply).write_volatile(place) };

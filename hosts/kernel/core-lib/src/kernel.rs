@@ -10,7 +10,14 @@ use core::ffi::c_void;
 pub type Frame = *mut c_void;
 
 extern "C" {
-    pub(crate) fn baton_guard(this: usize, ctx: *mut BatonCtx, a: u64, b: u64, func: usize, frame: Frame) -> u64;
+    pub(crate) fn baton_guard(
+        this: usize,
+        ctx: *mut BatonCtx,
+        a: u64,
+        b: u64,
+        func: usize,
+        frame: Frame,
+    ) -> u64;
     fn baton_khost_may_run(task: usize, cpu: i32) -> bool;
     fn baton_khost_kick_all();
     fn baton_khost_evict();
@@ -29,7 +36,8 @@ extern "C" {
 
 pub struct Kernel;
 
-/// The head of `struct baton_version` (`../core.h`): what a call needs of a version, behind one pointer.
+/// The head of `struct baton_version` (`../core.h`): what a call needs of a version, behind one
+/// pointer.
 #[repr(C)]
 struct Version {
     this: usize,
@@ -54,11 +62,12 @@ fn is_required(method: BatonMethod) -> bool {
     )
 }
 
-/// The function behind a method; 0 when the policy has none. The functions stand in the order of [`BatonMethod`], behind the
-/// policy's description.
+/// The function behind a method; 0 when the policy has none. The functions stand in the order of
+/// [`BatonMethod`], behind the policy's description.
 #[inline(always)]
 fn function(version: *const Version, method: BatonMethod) -> usize {
-    const FIRST: usize = core::mem::offset_of!(Version, ops) + core::mem::offset_of!(BatonPolicy, create);
+    const FIRST: usize =
+        core::mem::offset_of!(Version, ops) + core::mem::offset_of!(BatonPolicy, create);
     const COUNT: usize = BatonMethod::ReregisterLoad as usize - BatonMethod::Create as usize + 1;
     const _: () = assert!(FIRST + 8 * COUNT == size_of::<Version>());
     let place = (method as usize).wrapping_sub(BatonMethod::Create as usize);
@@ -93,8 +102,9 @@ impl Host for Kernel {
         b: Arg<'_>,
     ) -> u64 {
         use core::sync::atomic::Ordering::Relaxed;
-        // Policy-alive: a version stays until another has its place, or the policy is stopped, and all calls that began before
-        // are over (`control.c`, `upgrade.c`). One load, so that function and state are of the same version.
+        // Policy-alive: a version stays until another has its place, or the policy is stopped, and
+        // all calls that began before are over (`control.c`, `upgrade.c`). One load, so that
+        // function and state are of the same version.
         let version = policy.version.load(Relaxed) as *const Version;
         let func = function(version, method);
         if func == 0 && !is_required(method) {
@@ -103,7 +113,9 @@ impl Host for Kernel {
         let recorder = policy.recorder.load(Relaxed);
         if recorder != 0 && cfg!(not(baton_without_recording)) {
             // SAFETY: Policy-alive, as below.
-            return unsafe { record::call(recorder, frame, method, ctx, a, b, (*version).this, func) };
+            return unsafe {
+                record::call(recorder, frame, method, ctx, a, b, (*version).this, func)
+            };
         }
         // SAFETY: Policy-alive; the arguments are those of the method (`baton_abi::BatonPolicy`).
         unsafe { baton_guard((*version).this, ctx, word(a), word(b), func, frame) }
@@ -111,7 +123,8 @@ impl Host for Kernel {
 
     #[inline(always)]
     fn may_run(&self, slot: &Slot, cpu: i32) -> bool {
-        // SAFETY: Task-alive. A slot's task is not freed before its exit_task and a grace period; interrupts are off.
+        // SAFETY: Task-alive. A slot's task is not freed before its exit_task and a grace period;
+        // interrupts are off.
         unsafe { baton_khost_may_run(slot.opaque(), cpu) }
     }
 
@@ -135,7 +148,16 @@ impl Host for Kernel {
     fn report(&self, policy: &PolicyEntry, fault: &Fault, cpu: Option<&CpuState>) {
         let cpu = cpu.map_or(core::ptr::null(), core::ptr::from_ref);
         // SAFETY: Kernel-call. Plain numbers, and a CPU state that lives for ever.
-        unsafe { baton_khost_report(policy.index(), fault.kind, fault.method, fault.pid, fault.now, cpu) }
+        unsafe {
+            baton_khost_report(
+                policy.index(),
+                fault.kind,
+                fault.method,
+                fault.pid,
+                fault.now,
+                cpu,
+            )
+        }
     }
 
     fn with_slots_locked<R>(&self, f: impl FnOnce() -> R) -> R {

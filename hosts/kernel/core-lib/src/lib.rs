@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `hosts/core` for baton.ko. Each function here converts and does nothing else; it is declared in `../core.h` and called by
-//! the C file of the same purpose (`shim_calls.c`, `control.c`, `host.c`). The host's own functions, below [`Kernel`], are in
-//! `host.c`.
+//! `hosts/core` for baton.ko. Each function here converts and does nothing else; it is declared in
+//! `../core.h` and called by the C file of the same purpose (`shim_calls.c`, `control.c`,
+//! `host.c`). The host's own functions, below [`Kernel`], are in `host.c`.
 //!
-//! Context: as said at the functions of `baton_core`; interrupts are off in all but `init_task`, `exit_task` and control.
+//! Context: as said at the functions of `baton_core`; interrupts are off in all but `init_task`,
+//! `exit_task` and control.
 #![no_std]
 #![deny(unsafe_op_in_unsafe_fn)]
 
@@ -22,7 +23,8 @@ type KernelCore = Core<'static, Kernel>;
 /// The one core of this kernel.
 struct Cell(UnsafeCell<MaybeUninit<KernelCore>>);
 
-// SAFETY: Init-once. Written by `baton_core_init` before any other function can be called, and only read after.
+// SAFETY: Init-once. Written by `baton_core_init` before any other function can be called, and only
+// read after.
 unsafe impl Sync for Cell {}
 
 static CORE: Cell = Cell(UnsafeCell::new(MaybeUninit::uninit()));
@@ -48,10 +50,17 @@ pub extern "C" fn baton_core_cpu_size() -> usize {
 /// Makes the core, over zeroed memory that is aligned to 128 bytes and outlives the module's use.
 ///
 /// # Safety
-/// Called once, before any other function here, with `nr_slots` slots and `nr_cpus` CPUs of the sizes above.
+/// Called once, before any other function here, with `nr_slots` slots and `nr_cpus` CPUs
+/// of the sizes above.
 #[no_mangle]
-pub unsafe extern "C" fn baton_core_init(slots: *const Slot, nr_slots: usize, cpus: *const CpuState, nr_cpus: usize) {
-    // SAFETY: Init-once. The caller's promise; Slot and CpuState are atomics, for which zero is a value.
+pub unsafe extern "C" fn baton_core_init(
+    slots: *const Slot,
+    nr_slots: usize,
+    cpus: *const CpuState,
+    nr_cpus: usize,
+) {
+    // SAFETY: Init-once. The caller's promise; Slot and CpuState are atomics, for which zero is a
+    // value.
     unsafe {
         let slots = core::slice::from_raw_parts(slots, nr_slots);
         let cpus = core::slice::from_raw_parts(cpus, nr_cpus);
@@ -72,7 +81,9 @@ unsafe fn lent<'a>(ctx: *mut BatonCtx) -> &'a mut BatonCtx {
 /// The state of a CPU; NULL when there is none of that number.
 #[no_mangle]
 pub extern "C" fn baton_core_cpu(cpu: i32) -> *const CpuState {
-    core().cpu(cpu).map_or(core::ptr::null(), core::ptr::from_ref)
+    core()
+        .cpu(cpu)
+        .map_or(core::ptr::null(), core::ptr::from_ref)
 }
 
 macro_rules! shim_call {
@@ -128,7 +139,11 @@ pub extern "C" fn baton_core_note_idle(cpu: &CpuState, idle: bool) -> bool {
 /// See [`Core::init_task`]. The handle, or 0 when there is no slot left.
 #[no_mangle]
 pub extern "C" fn baton_core_init_task(task: usize, pid: u32, parent: u64) -> u64 {
-    match core().init_task(&TaskFacts { opaque: task, pid, parent }) {
+    match core().init_task(&TaskFacts {
+        opaque: task,
+        pid,
+        parent,
+    }) {
         Init::Handle(handle) => handle,
         Init::Full => 0,
     }
@@ -203,7 +218,9 @@ pub extern "C" fn baton_core_note_online(cpu: i32, online: bool) {
 /// See [`Core::dropped`].
 #[no_mangle]
 pub extern "C" fn baton_core_dropped(token: u64, cpu: i32) -> bool {
-    core().cpu(cpu).is_some_and(|cpu| core().dropped(token, cpu))
+    core()
+        .cpu(cpu)
+        .is_some_and(|cpu| core().dropped(token, cpu))
 }
 
 #[panic_handler]

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Recording: each call of a policy, and what it does with the host, goes into this CPU's ring (`../record.c`).
+//! Recording: each call of a policy, and what it does with the host, goes into this CPU's ring
+//! (`../record.c`).
 //!
-//! Context: in a call of a policy, on its CPU, interrupts off. A ring is its CPU's alone; only where blocks come from and go to is
-//! shared with the reader.
+//! Context: in a call of a policy, on its CPU, interrupts off. A ring is its CPU's alone; only
+//! where blocks come from and go to is shared with the reader.
 
 use crate::kernel::{baton_guard, word, Frame};
 use baton_abi::{BatonCtx, BatonHint, BatonMethod, BatonTask, BATON_ABORTED};
@@ -33,7 +34,8 @@ const _: () = assert!(size_of::<Recorder>() <= 320 && core::mem::offset_of!(Ring
 #[inline(always)]
 fn stamp() -> u64 {
     let (low, high): (u32, u32);
-    // SAFETY: Kernel-call. It reads a counter, which the kernel has found to be stable before a recording may begin.
+    // SAFETY: Kernel-call. It reads a counter, which the kernel has found to be stable before a
+    // recording may begin.
     unsafe { asm!("lfence", "rdtsc", out("eax") low, out("edx") high, options(nomem, nostack)) };
     u64::from(low) | u64::from(high) << 32
 }
@@ -97,11 +99,18 @@ fn task(arg: &Arg<'_>) -> BatonTask {
 
 #[inline(always)]
 fn about(method: BatonMethod, a: &Arg<'_>, b: &Arg<'_>) -> About {
-    use BatonMethod::{PickNextTask, PickRefused, TaskNew, TaskPreempt, TaskRestored, TaskWakeup, TaskYield};
+    use BatonMethod::{
+        PickNextTask, PickRefused, TaskNew, TaskPreempt, TaskRestored, TaskWakeup, TaskYield,
+    };
     match (method, a, b) {
-        (PickNextTask, Arg::Word(which), b) => {
-            About::Pick(*which as i32, if let Arg::Task(prev) = b { Some(**prev) } else { None })
-        }
+        (PickNextTask, Arg::Word(which), b) => About::Pick(
+            *which as i32,
+            if let Arg::Task(prev) = b {
+                Some(**prev)
+            } else {
+                None
+            },
+        ),
         (PickRefused, Arg::Word(token), Arg::Word(why)) => About::Refused(*token, *why as u8),
         (_, Arg::Word(which), _) => About::Cpu(*which as i32),
         (_, _, Arg::Wake(wake)) => About::Waking(task(a), **wake),
@@ -116,10 +125,14 @@ fn about(method: BatonMethod, a: &Arg<'_>, b: &Arg<'_>) -> About {
 /// Makes a call of a policy, and records it.
 ///
 /// # Safety
-/// Policy-alive: `func` is the method of the policy that `this` is of; the arguments are that method's.
+/// Policy-alive: `func` is the method of the policy that `this` is of; the arguments are
+/// that method's.
 #[cold]
 #[inline(never)]
-#[allow(clippy::too_many_arguments, reason = "those of the call, and of the guard")]
+#[allow(
+    clippy::too_many_arguments,
+    reason = "those of the call, and of the guard"
+)]
 pub unsafe fn call(
     recorder: usize,
     frame: Frame,
@@ -130,7 +143,8 @@ pub unsafe fn call(
     this: usize,
     func: usize,
 ) -> u64 {
-    // SAFETY: Own-ring. The recorder of a policy whose call begins is there until the call has ended.
+    // SAFETY: Own-ring. The recorder of a policy whose call begins is there until the call has
+    // ended.
     let ring = unsafe { &mut *baton_ring_enter(recorder, frame) };
     let about = about(method, &a, &b);
     ring.put(&Event::Call(Call {
@@ -149,7 +163,11 @@ pub unsafe fn call(
     let stamp = stamp();
     ring.put(&match answer {
         BATON_ABORTED => Event::Abandoned { stamp, kind },
-        answer => Event::Return(Return { stamp, answer, carried: Carried::of(ctx) }),
+        answer => Event::Return(Return {
+            stamp,
+            answer,
+            carried: Carried::of(ctx),
+        }),
     });
     answer
 }
@@ -189,7 +207,8 @@ recorded! {
     baton_core_record_read(value: u64) Event::Read(value);
     /// See [`Event::MayRun`].
     baton_core_record_may_run(slot: u32, cpu: i32, yes: bool) Event::MayRun { slot, cpu, yes };
-    /// A question about a CPU: 0 whether it is online, 1 whether it is idle, 2 for the claim of an idle one.
+    /// A question about a CPU: 0 whether it is online, 1 whether it is idle, 2 for the claim of an
+    /// idle one.
     baton_core_record_cpu(which: u32, cpu: i32, yes: bool) Event::Cpu { question: question(which), cpu, yes };
     /// See [`Event::AnyIdle`].
     baton_core_record_any_idle(yes: bool) Event::AnyIdle(yes);
@@ -210,8 +229,8 @@ fn lock_id(lock: *const c_void) -> u64 {
     (lock as u64 & 0x3_ffff_ffff) >> 2
 }
 
-/// Ends a ring: its last block is closed, with the mark that no more comes; false if there was no room for that. `block` is where to, if
-/// the ring has none open.
+/// Ends a ring: its last block is closed, with the mark that no more comes; false if there was no
+/// room for that. `block` is where to, if the ring has none open.
 ///
 /// # Safety
 /// Own-ring: no call is being recorded in it any more.
@@ -239,8 +258,8 @@ pub unsafe extern "C" fn baton_core_record_begin(ring: *mut Ring) {
     unsafe { (*ring).recorder.open((*ring).cpu, stamp()) }
 }
 
-/// What comes is later than this stamp, and is written into another block, which begins there. Events that there was no room for are told
-/// of before it; or, with `forget`, not at all.
+/// What comes is later than this stamp, and is written into another block, which begins there.
+/// Events that there was no room for are told of before it; or, with `forget`, not at all.
 ///
 /// # Safety
 /// Own-ring: all CPUs stand still.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a policy in Rust needs around it to be a kernel module: memory, the end of a panic, and its functions under the name that
-//! `../policy_module.c` expects.
+//! What a policy in Rust needs around it to be a kernel module: memory, the end of a panic, and its
+//! functions under the name that `../policy_module.c` expects.
 #![no_std]
 #![deny(unsafe_op_in_unsafe_fn)]
 
@@ -19,13 +19,20 @@ extern "C" {
     // Functions of baton.ko (`../host.c`, `../memory.c`).
     fn baton_host_alloc(size: usize, align: usize) -> *mut u8;
     fn baton_host_free(at: *mut u8);
-    fn baton_host_panic(file: *const u8, file_len: usize, line: u32, message: *const u8, message_len: usize) -> !;
+    fn baton_host_panic(
+        file: *const u8,
+        file_len: usize,
+        line: u32,
+        message: *const u8,
+        message_len: usize,
+    ) -> !;
 }
 
 /// The policy's memory: the host counts it, limits it, and takes it all back at the end.
 struct HostMemory;
 
-// SAFETY: Allocator. The host gives NULL or a block of that size and alignment that nobody else has.
+// SAFETY: Allocator. The host gives NULL or a block of that size and alignment that nobody else
+// has.
 unsafe impl GlobalAlloc for HostMemory {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: Kernel-call. Plain numbers only.
@@ -50,7 +57,9 @@ struct Line {
 impl Write for Line {
     fn write_str(&mut self, s: &str) -> core::fmt::Result {
         for &byte in s.as_bytes() {
-            let Some(place) = self.text.get_mut(self.len) else { break };
+            let Some(place) = self.text.get_mut(self.len) else {
+                break;
+            };
             *place = byte;
             self.len += 1;
         }
@@ -60,12 +69,24 @@ impl Write for Line {
 
 #[panic_handler]
 fn panic(info: &PanicInfo<'_>) -> ! {
-    let mut line = Line { text: [0; 120], len: 0 };
+    let mut line = Line {
+        text: [0; 120],
+        len: 0,
+    };
     // Writing to a Line does not fail.
     let _ = write!(line, "{}", info.message());
     let (file, number) = info.location().map_or(("", 0), |at| (at.file(), at.line()));
-    // SAFETY: Kernel-call. Both pointers are valid for their lengths; the host copies before it leaves this stack.
-    unsafe { baton_host_panic(file.as_ptr(), file.len(), number, line.text.as_ptr(), line.len) }
+    // SAFETY: Kernel-call. Both pointers are valid for their lengths; the host copies before it
+    // leaves this stack.
+    unsafe {
+        baton_host_panic(
+            file.as_ptr(),
+            file.len(),
+            number,
+            line.text.as_ptr(),
+            line.len,
+        )
+    }
 }
 
 /// Makes the policy of this type the module's.

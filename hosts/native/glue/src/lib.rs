@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a policy needs around it to be called in user space: its functions, and one way to call them that comes back whatever they
-//! do. The counterpart of `hosts/kernel/glue` and `hosts/kernel/guard.S`.
+//! What a policy needs around it to be called in user space: its functions, and one way to call
+//! them that comes back whatever they do. The counterpart of `hosts/kernel/glue` and
+//! `hosts/kernel/guard.S`.
 #![deny(unsafe_op_in_unsafe_fn)]
 
 mod memory;
 
 use baton_abi::{
-    BatonCtx, BatonHint, BatonMethod, BatonPolicy, BatonRefusal, BatonTask, BatonWake, BATON_ABI, BATON_ABORTED,
+    BatonCtx, BatonHint, BatonMethod, BatonPolicy, BatonRefusal, BatonTask, BatonWake, BATON_ABI,
+    BATON_ABORTED,
 };
 use baton_seam::host;
 use std::{ffi::c_void, sync::Once};
@@ -15,7 +17,8 @@ use std::{ffi::c_void, sync::Once};
 pub use baton_bridge::ops;
 pub use memory::Bounded;
 
-/// A policy in user space: what `baton_NAME.so` has under the name `BATON_NATIVE`, or `module!` gives.
+/// A policy in user space: what `baton_NAME.so` has under the name `BATON_NATIVE`, or `module!`
+/// gives.
 #[repr(C)]
 pub struct NativePolicy {
     /// [`BATON_ABI`] that it was built with.
@@ -24,9 +27,11 @@ pub struct NativePolicy {
     pub table_size: u32,
     /// Its description. The functions in it are called by `call` alone.
     pub ops: &'static BatonPolicy,
-    /// Calls a method. `this` is what `create` gave, or 0; `a` and `b` are the method's further arguments as it has them in
-    /// [`BatonPolicy`]. [`BATON_ABORTED`] when the call was abandoned; 0 of an absent method, and of one that gives nothing.
-    pub call: extern "C" fn(method: BatonMethod, this: usize, ctx: *mut BatonCtx, a: u64, b: u64) -> u64,
+    /// Calls a method. `this` is what `create` gave, or 0; `a` and `b` are the method's further
+    /// arguments as it has them in [`BatonPolicy`]. [`BATON_ABORTED`] when the call was abandoned;
+    /// 0 of an absent method, and of one that gives nothing.
+    pub call:
+        extern "C" fn(method: BatonMethod, this: usize, ctx: *mut BatonCtx, a: u64, b: u64) -> u64,
     /// Gives this thread's calls a host.
     pub install: extern "C" fn(table: Option<&'static host::Table>),
 }
@@ -37,7 +42,13 @@ impl NativePolicy {
         ops: &'static BatonPolicy,
         call: extern "C" fn(BatonMethod, usize, *mut BatonCtx, u64, u64) -> u64,
     ) -> Self {
-        Self { abi: BATON_ABI, table_size: size_of::<host::Table>() as u32, ops, call, install }
+        Self {
+            abi: BATON_ABI,
+            table_size: size_of::<host::Table>() as u32,
+            ops,
+            call,
+            install,
+        }
     }
 }
 
@@ -67,22 +78,44 @@ fn refusal(number: u64) -> BatonRefusal {
 /// Calls a method: see [`NativePolicy::call`].
 #[inline(always)]
 #[doc(hidden)]
-pub fn call(ops: &BatonPolicy, method: BatonMethod, this: usize, ctx: *mut BatonCtx, a: u64, b: u64) -> u64 {
+pub fn call(
+    ops: &BatonPolicy,
+    method: BatonMethod,
+    this: usize,
+    ctx: *mut BatonCtx,
+    a: u64,
+    b: u64,
+) -> u64 {
     use BatonMethod::{
-        Create, Destroy, ReregisterConvert, ReregisterDrop, ReregisterInit, ReregisterLoad, ReregisterPrepare,
+        Create, Destroy, ReregisterConvert, ReregisterDrop, ReregisterInit, ReregisterLoad,
+        ReregisterPrepare,
     };
     let is_small = !matches!(
         method,
-        Create | Destroy | ReregisterPrepare | ReregisterInit | ReregisterConvert | ReregisterDrop | ReregisterLoad
+        Create
+            | Destroy
+            | ReregisterPrepare
+            | ReregisterInit
+            | ReregisterConvert
+            | ReregisterDrop
+            | ReregisterLoad
     );
     let outer = memory::small_only(is_small);
-    let answer = host::guard(|| dispatch(ops, method, this as *mut c_void, ctx, a, b)).unwrap_or(BATON_ABORTED);
+    let answer = host::guard(|| dispatch(ops, method, this as *mut c_void, ctx, a, b))
+        .unwrap_or(BATON_ABORTED);
     memory::small_only(outer);
     answer
 }
 
 #[inline(always)]
-fn dispatch(ops: &BatonPolicy, method: BatonMethod, this: *mut c_void, ctx: *mut BatonCtx, a: u64, b: u64) -> u64 {
+fn dispatch(
+    ops: &BatonPolicy,
+    method: BatonMethod,
+    this: *mut c_void,
+    ctx: *mut BatonCtx,
+    a: u64,
+    b: u64,
+) -> u64 {
     use BatonMethod as M;
     let task = a as *const BatonTask;
     let (cpu, at) = (a as i32, a as *mut c_void);
@@ -109,13 +142,17 @@ fn dispatch(ops: &BatonPolicy, method: BatonMethod, this: *mut c_void, ctx: *mut
             f(this);
             0
         }),
-        M::SelectTaskRq => ops.select_task_rq.map_or(0, |f| f(this, ctx, task, b as *const BatonWake)),
+        M::SelectTaskRq => ops
+            .select_task_rq
+            .map_or(0, |f| f(this, ctx, task, b as *const BatonWake)),
         M::TaskNew => with_token!(task_new),
         M::TaskWakeup => with_token!(task_wakeup),
         M::TaskPreempt => with_token!(task_preempt),
         M::TaskYield => with_token!(task_yield),
         M::TaskRestored => with_token!(task_restored),
-        M::PickNextTask => ops.pick_next_task.map_or(0, |f| f(this, ctx, cpu, b as *const BatonTask)),
+        M::PickNextTask => ops
+            .pick_next_task
+            .map_or(0, |f| f(this, ctx, cpu, b as *const BatonTask)),
         M::NewlyIdle => ops.newly_idle.map_or(0, |f| f(this, ctx, cpu)),
         M::PickRefused => ops.pick_refused.map_or(0, |f| {
             f(this, ctx, a, refusal(b));
@@ -134,17 +171,25 @@ fn dispatch(ops: &BatonPolicy, method: BatonMethod, this: *mut c_void, ctx: *mut
         M::CpuOffline => about!(cpu_offline, cpu),
         M::EnterIdle => about!(enter_idle, cpu),
         M::ExitIdle => about!(exit_idle, cpu),
-        M::Hint => ops.hint.map_or(0, |f| f(this, ctx, task, b as *const BatonHint)),
+        M::Hint => ops
+            .hint
+            .map_or(0, |f| f(this, ctx, task, b as *const BatonHint)),
         M::ReregisterPrepare => ops.reregister_prepare.map_or(0, |f| f(this) as u64),
-        M::ReregisterInit => ops.reregister_init.map_or(0, |f| f(a as *const _, b as *mut c_void) as u64),
+        M::ReregisterInit => ops
+            .reregister_init
+            .map_or(0, |f| f(a as *const _, b as *mut c_void) as u64),
         M::ReregisterDrop => ops.reregister_drop.map_or(0, |f| {
             f(at);
             0
         }),
-        M::ReregisterConvert => ops.reregister_convert.map_or(0, |f| f(a as *const _, b as *const c_void) as u64),
+        M::ReregisterConvert => ops
+            .reregister_convert
+            .map_or(0, |f| f(a as *const _, b as *const c_void) as u64),
         M::ReregisterTake => ops.reregister_take.map_or(0, |f| f(this, a as *const _)),
         M::ReregisterSave => ops.reregister_save.map_or(0, |f| f(this, a as *const _)),
-        M::ReregisterLoad => ops.reregister_load.map_or(0, |f| f(a as *const _, b as *const _) as u64),
+        M::ReregisterLoad => ops
+            .reregister_load
+            .map_or(0, |f| f(a as *const _, b as *const _) as u64),
     }
 }
 
@@ -153,7 +198,13 @@ fn dispatch(ops: &BatonPolicy, method: BatonMethod, this: *mut c_void, ctx: *mut
 macro_rules! module {
     ($scheduler:ty) => {{
         const OPS: &$crate::Ops = &$crate::ops::<$scheduler>();
-        extern "C" fn call(method: $crate::Method, this: usize, ctx: *mut $crate::Ctx, a: u64, b: u64) -> u64 {
+        extern "C" fn call(
+            method: $crate::Method,
+            this: usize,
+            ctx: *mut $crate::Ctx,
+            a: u64,
+            b: u64,
+        ) -> u64 {
             $crate::call(OPS, method, this, ctx, a, b)
         }
         const MODULE: &$crate::NativePolicy = &$crate::NativePolicy::new(OPS, call);
@@ -164,8 +215,8 @@ macro_rules! module {
 #[doc(hidden)]
 pub use baton_abi::{BatonCtx as Ctx, BatonMethod as Method, BatonPolicy as Ops};
 
-/// Makes the policy of this type the library's. The library has the feature `alloc_error_hook`, so that memory which is not there is a
-/// panic and not the end of the process.
+/// Makes the policy of this type the library's. The library has the feature `alloc_error_hook`, so
+/// that memory which is not there is a panic and not the end of the process.
 #[macro_export]
 macro_rules! export {
     ($scheduler:ty) => {

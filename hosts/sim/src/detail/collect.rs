@@ -82,7 +82,12 @@ impl Collector {
             tasks: BTreeMap::new(),
             groups: HashMap::new(),
             waker: None,
-            detail: Detail { from_ns: part.start, to_ns: part.end, cpus: cpus as u32, ..Detail::default() },
+            detail: Detail {
+                from_ns: part.start,
+                to_ns: part.end,
+                cpus: cpus as u32,
+                ..Detail::default()
+            },
             names: 0,
             moment: Moment::default(),
             written: part.start,
@@ -105,8 +110,18 @@ impl Collector {
             self.end();
         }
         if self.stage == Stage::Within && now != self.moment.now {
-            let Detail { events, tasks, groups, .. } = &self.detail;
-            self.moment = Moment { now, events: events.len(), tasks: tasks.len(), groups: groups.len() };
+            let Detail {
+                events,
+                tasks,
+                groups,
+                ..
+            } = &self.detail;
+            self.moment = Moment {
+                now,
+                events: events.len(),
+                tasks: tasks.len(),
+                groups: groups.len(),
+            };
         }
         self.stage != Stage::Over
     }
@@ -124,10 +139,15 @@ impl Collector {
                 self.put(Mark::Higher { cpu, begins: true });
             }
             if let Some(task) = state.task {
-                self.put_of(task, |task| Mark::Run { cpu, task, moved: false });
+                self.put_of(task, |task| Mark::Run {
+                    cpu,
+                    task,
+                    moved: false,
+                });
             }
         }
-        let is_waiting = |(&task, of): (&TaskRef, &Task)| (of.doing == Doing::Waiting).then_some(task);
+        let is_waiting =
+            |(&task, of): (&TaskRef, &Task)| (of.doing == Doing::Waiting).then_some(task);
         let waiting: Vec<TaskRef> = self.tasks.iter().filter_map(is_waiting).collect();
         for task in waiting {
             self.put_of(task, |task| Mark::Wake { task, waker: None });
@@ -161,7 +181,13 @@ impl Collector {
 
     /// Ends the detail when it is too large: with all that was before this moment.
     fn keep_bound(&mut self) {
-        let Detail { events, tasks, groups, to_ns, .. } = &mut self.detail;
+        let Detail {
+            events,
+            tasks,
+            groups,
+            to_ns,
+            ..
+        } = &mut self.detail;
         if events.len() + self.names > self.limit || tasks.len() > TASKS {
             events.truncate(self.moment.events);
             tasks.truncate(self.moment.tasks);
@@ -199,17 +225,30 @@ impl Collector {
         of.doing = Doing::Waiting;
         if self.stage == Stage::Within {
             let by = waker.map(|waker| self.place(waker));
-            self.put_of(task, |task| Mark::Wake { task, waker: Some((cpu, by)) });
+            self.put_of(task, |task| Mark::Wake {
+                task,
+                waker: Some((cpu, by)),
+            });
         }
     }
 
     fn leaves(&mut self, cpu: u32, left: Left) {
-        let Some(task) = self.cpus.get_mut(cpu as usize).and_then(|state| state.task.take()) else { return };
+        let Some(task) = self
+            .cpus
+            .get_mut(cpu as usize)
+            .and_then(|state| state.task.take())
+        else {
+            return;
+        };
         match left {
             Left::Dead => drop(self.tasks.remove(&task)),
             left => {
                 let waits = matches!(left, Left::Preempted | Left::Yielded);
-                self.tasks.entry(task).or_default().doing = if waits { Doing::Waiting } else { Doing::Sleeping };
+                self.tasks.entry(task).or_default().doing = if waits {
+                    Doing::Waiting
+                } else {
+                    Doing::Sleeping
+                };
             }
         }
         self.put(Mark::Leave { cpu, left });
@@ -232,7 +271,14 @@ impl Sink for Collector {
     fn task(&mut self, task: TaskRef, group: &str, name: &str) {
         if self.stage != Stage::Over {
             let cut = |text: &str| text.chars().take(NAME).collect::<String>().into();
-            self.tasks.insert(task, Task { name: cut(name), group: cut(group), ..Task::default() });
+            self.tasks.insert(
+                task,
+                Task {
+                    name: cut(name),
+                    group: cut(group),
+                    ..Task::default()
+                },
+            );
         }
     }
 
@@ -246,7 +292,12 @@ impl Sink for Collector {
         }
         match *event {
             Event::Wake { task, waker, .. } => self.wakes(task, waker),
-            Event::Switch { cpu, prev, next, migrated } => {
+            Event::Switch {
+                cpu,
+                prev,
+                next,
+                migrated,
+            } => {
                 let left = prev.map_or(Left::Preempted, |(_, left)| left);
                 self.leaves(cpu, left);
                 if let Some(next) = next {
@@ -254,20 +305,29 @@ impl Sink for Collector {
                 }
             }
             Event::Higher { cpu, begins } => {
-                let state = self.cpus.get_mut(cpu as usize).filter(|state| state.higher != begins);
+                let state = self
+                    .cpus
+                    .get_mut(cpu as usize)
+                    .filter(|state| state.higher != begins);
                 if let Some(state) = state {
                     state.higher = begins;
                     self.put(Mark::Higher { cpu, begins });
                 }
             }
             Event::Online { cpu, online } => {
-                let state = self.cpus.get_mut(cpu as usize).filter(|state| state.offline == online);
+                let state = self
+                    .cpus
+                    .get_mut(cpu as usize)
+                    .filter(|state| state.offline == online);
                 if let Some(state) = state {
                     state.offline = !online;
                     self.put(Mark::Online { cpu, online });
                 }
             }
-            Event::New { .. } | Event::Load { .. } | Event::Fault { .. } | Event::Upgrade { .. } => {}
+            Event::New { .. }
+            | Event::Load { .. }
+            | Event::Fault { .. }
+            | Event::Upgrade { .. } => {}
         }
     }
 }

@@ -74,15 +74,28 @@ struct Reader<'d> {
 impl Detail {
     /// What its events come to. The error says what is wrong with it.
     pub fn decode(&self) -> Result<Decoded, String> {
-        let Self { from_ns, to_ns, cpus, tasks, groups, events } = self;
+        let Self {
+            from_ns,
+            to_ns,
+            cpus,
+            tasks,
+            groups,
+            events,
+        } = self;
         if from_ns > to_ns || *cpus > CPUS || tasks.len() > TASKS {
             return Err(format!(
-                "it is of {from_ns} to {to_ns} ns, {cpus} CPUs, {} tasks; there are at most {CPUS} CPUs and {TASKS} tasks",
+                "it is of {from_ns} to {to_ns} ns, {cpus} CPUs, {} tasks; there are at most {CPUS} \
+                 CPUs and {TASKS} tasks",
                 tasks.len()
             ));
         }
         if let Some(task) = tasks.iter().find(|task| task.1 as usize >= groups.len()) {
-            return Err(format!("the task {} is of group {}, of {}", task.0, task.1, groups.len()));
+            return Err(format!(
+                "the task {} is of group {}, of {}",
+                task.0,
+                task.1,
+                groups.len()
+            ));
         }
         let mut reader = Reader {
             detail: self,
@@ -96,7 +109,9 @@ impl Detail {
                 Token::Step(ns) => reader.pass(ns)?,
                 Token::Mark(mark) => {
                     let now = reader.now;
-                    reader.mark(mark).ok_or_else(|| format!("at {now} ns there can be no {mark:?}"))?;
+                    reader
+                        .mark(mark)
+                        .ok_or_else(|| format!("at {now} ns there can be no {mark:?}"))?;
                 }
             }
         }
@@ -106,8 +121,12 @@ impl Detail {
 
 impl Reader<'_> {
     fn pass(&mut self, ns: u64) -> Result<(), String> {
-        let then = self.now.checked_add(ns).filter(|&then| then <= self.detail.to_ns);
-        self.now = then.ok_or_else(|| format!("an event is later than {} ns", self.detail.to_ns))?;
+        let then = self
+            .now
+            .checked_add(ns)
+            .filter(|&then| then <= self.detail.to_ns);
+        self.now =
+            then.ok_or_else(|| format!("an event is later than {} ns", self.detail.to_ns))?;
         Ok(())
     }
 
@@ -117,7 +136,8 @@ impl Reader<'_> {
             Mark::Wake { task, waker } => {
                 let woken = waker.map(|(cpu, task)| Waker { cpu, task });
                 let (cpus, tasks) = (self.cpus.len() as u32, self.tasks.len() as u32);
-                let is_there = |woken: Waker| woken.cpu < cpus && woken.task.is_none_or(|task| task < tasks);
+                let is_there =
+                    |woken: Waker| woken.cpu < cpus && woken.task.is_none_or(|task| task < tasks);
                 let doing = self.tasks.get_mut(task as usize)?;
                 if !matches!(doing, Doing::Sleeping) || !woken.is_none_or(is_there) {
                     return None;
@@ -126,12 +146,21 @@ impl Reader<'_> {
             }
             Mark::Run { cpu, task, moved } => {
                 let doing = self.tasks.get_mut(task as usize)?;
-                let place = self.cpus.get_mut(cpu as usize).filter(|place| place.is_none())?;
+                let place = self
+                    .cpus
+                    .get_mut(cpu as usize)
+                    .filter(|place| place.is_none())?;
                 match *doing {
                     Doing::Running => return None,
                     Doing::Sleeping => {}
                     Doing::Waiting(from, woken) => {
-                        self.decoded.waits.push(Wait { task, from, to: self.now, woken, ran_on: Some(cpu) });
+                        self.decoded.waits.push(Wait {
+                            task,
+                            from,
+                            to: self.now,
+                            woken,
+                            ran_on: Some(cpu),
+                        });
                     }
                 }
                 *doing = Doing::Running;
@@ -140,25 +169,57 @@ impl Reader<'_> {
             Mark::Leave { cpu, left } => {
                 let (task, from, moved) = self.cpus.get_mut(cpu as usize)?.take()?;
                 let waits = matches!(left, Left::Preempted | Left::Yielded);
-                self.tasks[task as usize] = if waits { Doing::Waiting(self.now, None) } else { Doing::Sleeping };
-                self.decoded.spans.push(Span { cpu, task, from, to: self.now, moved, left: Some(left) });
+                self.tasks[task as usize] = if waits {
+                    Doing::Waiting(self.now, None)
+                } else {
+                    Doing::Sleeping
+                };
+                self.decoded.spans.push(Span {
+                    cpu,
+                    task,
+                    from,
+                    to: self.now,
+                    moved,
+                    left: Some(left),
+                });
             }
-            Mark::Higher { cpu, .. } | Mark::Online { cpu, .. } => drop(self.cpus.get(cpu as usize)?),
+            Mark::Higher { cpu, .. } | Mark::Online { cpu, .. } => {
+                self.cpus.get(cpu as usize)?;
+            }
         }
         Some(())
     }
 
     fn finish(self) -> Decoded {
-        let Self { cpus, tasks, mut decoded, detail, .. } = self;
+        let Self {
+            cpus,
+            tasks,
+            mut decoded,
+            detail,
+            ..
+        } = self;
         let to = detail.to_ns;
         for (cpu, running) in cpus.into_iter().enumerate() {
             if let Some((task, from, moved)) = running {
-                decoded.spans.push(Span { cpu: cpu as u32, task, from, to, moved, left: None });
+                decoded.spans.push(Span {
+                    cpu: cpu as u32,
+                    task,
+                    from,
+                    to,
+                    moved,
+                    left: None,
+                });
             }
         }
         for (task, doing) in tasks.into_iter().enumerate() {
             if let Doing::Waiting(from, woken) = doing {
-                decoded.waits.push(Wait { task: task as u32, from, to, woken, ran_on: None });
+                decoded.waits.push(Wait {
+                    task: task as u32,
+                    from,
+                    to,
+                    woken,
+                    ran_on: None,
+                });
             }
         }
         decoded

@@ -7,7 +7,10 @@ use crate::trace::Left;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mark {
     /// A task becomes runnable: the CPU and the task of the waker.
-    Wake { task: u32, waker: Option<(u32, Option<u32>)> },
+    Wake {
+        task: u32,
+        waker: Option<(u32, Option<u32>)>,
+    },
     /// A CPU begins to run a task, which ran on another CPU before.
     Run { cpu: u32, task: u32, moved: bool },
     /// The task of a CPU leaves it.
@@ -49,7 +52,9 @@ impl Mark {
                 let (cpu, by) = waker.map_or((None, None), |(cpu, by)| (Some(cpu), by));
                 ('W', task, [cpu, by])
             }
-            Self::Run { cpu, task, moved } => (if moved { 'M' } else { 'R' }, cpu, [Some(task), None]),
+            Self::Run { cpu, task, moved } => {
+                (if moved { 'M' } else { 'R' }, cpu, [Some(task), None])
+            }
             Self::Leave { cpu, left } => (LEAVES[left as usize], cpu, [None; 2]),
             Self::Higher { cpu, begins } => (if begins { 'H' } else { 'L' }, cpu, [None; 2]),
             Self::Online { cpu, online } => (if online { 'N' } else { 'F' }, cpu, [None; 2]),
@@ -66,11 +71,27 @@ impl Mark {
         let leave = |left, cpu| Some(Self::Leave { cpu, left });
         Some(match (kind, numbers) {
             ('W', &[task]) => Self::Wake { task, waker: None },
-            ('W', &[task, cpu]) => Self::Wake { task, waker: Some((cpu, None)) },
-            ('W', &[task, cpu, by]) => Self::Wake { task, waker: Some((cpu, Some(by))) },
-            ('R' | 'M', &[cpu, task]) => Self::Run { cpu, task, moved: kind == 'M' },
-            ('H' | 'L', &[cpu]) => Self::Higher { cpu, begins: kind == 'H' },
-            ('F' | 'N', &[cpu]) => Self::Online { cpu, online: kind == 'N' },
+            ('W', &[task, cpu]) => Self::Wake {
+                task,
+                waker: Some((cpu, None)),
+            },
+            ('W', &[task, cpu, by]) => Self::Wake {
+                task,
+                waker: Some((cpu, Some(by))),
+            },
+            ('R' | 'M', &[cpu, task]) => Self::Run {
+                cpu,
+                task,
+                moved: kind == 'M',
+            },
+            ('H' | 'L', &[cpu]) => Self::Higher {
+                cpu,
+                begins: kind == 'H',
+            },
+            ('F' | 'N', &[cpu]) => Self::Online {
+                cpu,
+                online: kind == 'N',
+            },
             ('B', &[cpu]) => return leave(Left::Blocked, cpu),
             ('P', &[cpu]) => return leave(Left::Preempted, cpu),
             ('Y', &[cpu]) => return leave(Left::Yielded, cpu),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What happens to tasks and CPUs from outside: changes of attributes (sched_change_begin() and _end()), hotplug, another policy,
-//! another version.
+//! What happens to tasks and CPUs from outside: changes of attributes (sched_change_begin() and
+//! _end()), hotplug, another policy, another version.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
@@ -24,9 +24,12 @@ impl<'m> Machine<'m> {
 
     /// On CPU `here`.
     pub(super) fn change_now(&mut self, what: Happening, here: u32) {
-        let find = |machine: &Self, task: TaskRef| machine.by_ref.get(task.0 as usize).copied().flatten();
+        let find =
+            |machine: &Self, task: TaskRef| machine.by_ref.get(task.0 as usize).copied().flatten();
         match what {
-            Happening::Online(cpu, online) if (cpu as usize) < self.cpus.len() => self.set_online(cpu, online),
+            Happening::Online(cpu, online) if (cpu as usize) < self.cpus.len() => {
+                self.set_online(cpu, online)
+            }
             Happening::Affinity(task, mask) => {
                 if let Some(at) = find(self, task) {
                     let mask = mask.map_or(0, |mask| self.intern(mask));
@@ -41,12 +44,19 @@ impl<'m> Machine<'m> {
             Happening::Assign(task, policy) => {
                 if let Some(at) = find(self, task) {
                     let handle = self.tasks[at as usize].handle;
-                    let slot = self.core.by_handle(handle).expect("a task's slot is its own until it exits");
+                    let slot = self
+                        .core
+                        .by_handle(handle)
+                        .expect("a task's slot is its own until it exits");
                     self.core.assign_by_rule(slot, self.entry(policy));
                 }
             }
-            Happening::HigherClass(cpu, ns) if (cpu as usize) < self.cpus.len() => self.higher_begins(cpu, ns),
-            Happening::Interrupt(cpu, ns) if (cpu as usize) < self.cpus.len() => self.interrupt(cpu, ns),
+            Happening::HigherClass(cpu, ns) if (cpu as usize) < self.cpus.len() => {
+                self.higher_begins(cpu, ns)
+            }
+            Happening::Interrupt(cpu, ns) if (cpu as usize) < self.cpus.len() => {
+                self.interrupt(cpu, ns)
+            }
             Happening::Upgrade(policy, version) => self.upgrade(policy, version, here),
             Happening::Online(..) | Happening::HigherClass(..) | Happening::Interrupt(..) => {}
         }
@@ -73,7 +83,8 @@ impl<'m> Machine<'m> {
         self.settle(here, &ctx);
     }
 
-    /// A change of a queued task's attributes takes it off its queue; one that runs stays where it is.
+    /// A change of a queued task's attributes takes it off its queue; one that runs stays where it
+    /// is.
     fn change(&mut self, at: u32, here: u32, change: impl FnOnce(&mut Self)) {
         if let Place::OnCpu(cpu) = self.tasks[at as usize].place {
             self.account(cpu);
@@ -85,7 +96,8 @@ impl<'m> Machine<'m> {
         change(self);
         if is_queued {
             self.enqueue(at, here, BATON_F_RESTORE);
-            // A CPU that idles is not told of a task that comes back, but by what is on its own queue.
+            // A CPU that idles is not told of a task that comes back, but by what is on its own
+            // queue.
             if let Place::Local(cpu) = self.tasks[at as usize].place {
                 self.wakeup_preempt(cpu, here);
             }
@@ -107,7 +119,8 @@ impl<'m> Machine<'m> {
 
     /// sched_setaffinity(), and the stopper's move of a task that must leave its CPU.
     fn set_affinity(&mut self, at: u32, mask: u32, here: u32) {
-        // __set_cpus_allowed_ptr(): what changes nothing is not told, and a set without a CPU that is online is refused.
+        // __set_cpus_allowed_ptr(): what changes nothing is not told, and a set without a CPU that
+        // is online is refused.
         if self.mask(at) == mask || !self.host().any_active(mask) {
             return;
         }
@@ -131,11 +144,16 @@ impl<'m> Machine<'m> {
         }
     }
 
-    /// sched_cpu_activate(); sched_cpu_deactivate() and balance_push(), by which all tasks leave the CPU, those of higher classes, too.
-    /// Deviation: it takes no time, where the kernel waits for an RCU grace period between the two halves.
+    /// sched_cpu_activate(); sched_cpu_deactivate() and balance_push(), by which all tasks leave
+    /// the CPU, those of higher classes, too. Deviation: it takes no time, where the kernel waits
+    /// for an RCU grace period between the two halves.
     fn set_online(&mut self, cpu: u32, online: bool) {
-        let others =
-            self.cpus.iter().enumerate().filter(|(other, state)| *other != cpu as usize && state.online).count();
+        let others = self
+            .cpus
+            .iter()
+            .enumerate()
+            .filter(|(other, state)| *other != cpu as usize && state.online)
+            .count();
         if self.cpus[cpu as usize].online == online || (!online && others == 0) {
             return;
         }
@@ -148,7 +166,11 @@ impl<'m> Machine<'m> {
         self.tell(Event::Online { cpu, online });
         let target = &mut self.cpus[cpu as usize];
         target.online = online;
-        self.offline = if online { self.offline - 1 } else { self.offline + 1 };
+        self.offline = if online {
+            self.offline - 1
+        } else {
+            self.offline + 1
+        };
         if online {
             return self.schedule(cpu, Left::Blocked);
         }
@@ -167,13 +189,21 @@ impl<'m> Machine<'m> {
             target.curr = None;
             target.turn = target.turn.wrapping_add(1);
             self.set_place(at, Place::Local(cpu));
-            self.tell(Event::Switch { cpu, prev: Some((id, Left::Preempted)), next: None, migrated: false });
+            self.tell(Event::Switch {
+                cpu,
+                prev: Some((id, Left::Preempted)),
+                next: None,
+                migrated: false,
+            });
         }
         self.note_siblings(cpu);
         let here = self.any_online(cpu);
         for at in 0..self.tasks.len() as u32 {
             let task = &self.tasks[at as usize];
-            if self.by_ref[task.id.0 as usize] == Some(at) && task.place != Place::Away && self.rq(at) == cpu {
+            if self.by_ref[task.id.0 as usize] == Some(at)
+                && task.place != Place::Away
+                && self.rq(at) == cpu
+            {
                 self.migrate(at, here);
             }
         }
@@ -181,15 +211,25 @@ impl<'m> Machine<'m> {
 
     /// The core's entry of a policy, by its place in the configuration.
     pub(super) fn entry(&self, policy: usize) -> Option<&'m PolicyEntry> {
-        let index = self.host().names.borrow().get(policy).map(|(index, _)| *index)?;
+        let index = self
+            .host()
+            .names
+            .borrow()
+            .get(policy)
+            .map(|(index, _)| *index)?;
         let core = self.core;
         core.policies().get(index as usize)
     }
 
-    /// `hosts/kernel/upgrade.c`. Deviation: the version that goes is kept to the end of the run, and none is refused a second time.
+    /// `hosts/kernel/upgrade.c`. Deviation: the version that goes is kept to the end of the run,
+    /// and none is refused a second time.
     fn upgrade(&mut self, policy: usize, version: usize, here: u32) {
-        let Some(entry) = self.entry(policy).filter(|entry| entry.is_running()) else { return };
-        let Some(new) = self.config.versions.get(version) else { return };
+        let Some(entry) = self.entry(policy).filter(|entry| entry.is_running()) else {
+            return;
+        };
+        let Some(new) = self.config.versions.get(version) else {
+            return;
+        };
         let host = self.host();
         self.enter(here);
         new.install(Some(host.table()));
@@ -215,13 +255,20 @@ impl<'m> Machine<'m> {
             Err(Refused { why, half_taken }) => {
                 // What its queues held is on the way to nowhere (undo of take, upgrade.c).
                 if half_taken {
-                    self.core.hand_anew(entry, false, self.now, (), self.state(here));
+                    self.core
+                        .hand_anew(entry, false, self.now, (), self.state(here));
                 }
-                let said = host.take_words().map_or(why.clone(), |words| format!("{why}: {words}"));
+                let said = host
+                    .take_words()
+                    .map_or(why.clone(), |words| format!("{why}: {words}"));
                 self.stats.refused.push(said);
             }
         }
         self.settle(here, &BatonCtx::default());
-        self.tell(Event::Upgrade { policy: policy as u32, version: new.ops().version, done });
+        self.tell(Event::Upgrade {
+            policy: policy as u32,
+            version: new.ops().version,
+            done,
+        });
     }
 }

@@ -15,7 +15,11 @@ impl Machine<'_> {
         let target = &mut self.cpus[cpu as usize];
         let was_higher = std::mem::replace(&mut target.higher, true);
         // Two of a higher class run one after the other.
-        let begin = if was_higher { target.higher_until } else { self.now };
+        let begin = if was_higher {
+            target.higher_until
+        } else {
+            self.now
+        };
         target.higher_until = begin.saturating_add(ns);
         target.higher_turn = target.higher_turn.wrapping_add(1);
         let (end, turn) = (target.higher_until, target.higher_turn);
@@ -38,7 +42,12 @@ impl Machine<'_> {
                 self.enqueue(at, cpu, 0);
             }
             self.stats.switches += 1;
-            self.tell(Event::Switch { cpu, prev: Some((id, Left::Preempted)), next: None, migrated: false });
+            self.tell(Event::Switch {
+                cpu,
+                prev: Some((id, Left::Preempted)),
+                next: None,
+                migrated: false,
+            });
         }
         self.tell(Event::Higher { cpu, begins: true });
         self.reenqueue_if_busy(cpu, cpu);
@@ -55,14 +64,15 @@ impl Machine<'_> {
         self.note_siblings(cpu);
     }
 
-    /// An interrupt takes so much of what runs there. Deviation: it counts as the task's own time, as in kernels without
-    /// CONFIG_IRQ_TIME_ACCOUNTING, and costs nothing where nobody runs.
+    /// An interrupt takes so much of what runs there. Deviation: it counts as the task's own time,
+    /// as in kernels without CONFIG_IRQ_TIME_ACCOUNTING, and costs nothing where nobody runs.
     pub(super) fn interrupt(&mut self, cpu: u32, ns: u64) {
         self.account(cpu);
         self.steal(cpu, ns);
     }
 
-    /// The eviction of `hosts/kernel/host.c`: another thread comes, and the task, which has no slice left, is enqueued.
+    /// The eviction of `hosts/kernel/host.c`: another thread comes, and the task, which has no
+    /// slice left, is enqueued.
     pub(super) fn evict(&mut self, cpu: u32) {
         self.account(cpu);
         if let Some(at) = self.cpus[cpu as usize].curr {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Hints of tasks, and their policy's replies: hosts/kernel/hints.c, as for hints that are sent by a call.
+//! Hints of tasks, and their policy's replies: hosts/kernel/hints.c, as for hints that are sent by
+//! a call.
 
 use baton_abi::{BatonHint, BatonHintAnswer};
 use baton_core::PolicyEntry;
@@ -14,20 +15,29 @@ impl Machine<'_> {
         let facts = &self.host().facts[self.tasks[at as usize].slot as usize];
         facts.unread.set(facts.unread.get().or(Some(0)));
         let core = self.core;
-        let slot = core.by_handle(self.tasks[at as usize].handle).expect("the task runs");
+        let slot = core
+            .by_handle(self.tasks[at as usize].handle)
+            .expect("the task runs");
         let mut ctx = self.ctx(at, cpu, 0);
         let here = self.enter(cpu);
-        let hint = BatonHint { thread: thread.map_or(0, |TaskRef(number)| number + 1), ..hint };
-        // Deviation: any task may name any other, as one who was granted that; processes are not simulated.
+        let hint = BatonHint {
+            thread: thread.map_or(0, |TaskRef(number)| number + 1),
+            ..hint
+        };
+        // Deviation: any task may name any other, as one who was granted that; processes are not
+        // simulated.
         let thread_of = |id: u32| {
             let at = self.by_ref.get(id as usize - 1).copied().flatten();
             at.map_or(0, |at| self.tasks[at as usize].handle)
         };
-        let policy =
-            core.policies().iter().find(|policy| policy.id() == slot.policy() && PolicyEntry::is_running(policy));
+        let policy = core
+            .policies()
+            .iter()
+            .find(|policy| policy.id() == slot.policy() && PolicyEntry::is_running(policy));
         // One that takes none has no queues.
         let policy = policy.filter(|policy| self.host().takes_hints(policy));
-        let answer = policy.map(|policy| core.hint((), here, &mut ctx, slot, policy, &hint, thread_of));
+        let answer =
+            policy.map(|policy| core.hint((), here, &mut ctx, slot, policy, &hint, thread_of));
         self.stats.hints += 1;
         self.stats.hints_refused += u64::from(answer != Some(BatonHintAnswer::Taken));
         self.settle(cpu, &ctx);
@@ -36,7 +46,9 @@ impl Machine<'_> {
     /// A reply for the task in a slot: it is woken if it waits for one, by an irq_work.
     pub(super) fn deliver(&mut self, slot: u32, reply: BatonHint) {
         let at = (self.core.slots()[slot as usize].opaque() as u32).wrapping_sub(1);
-        let Some(task) = self.tasks.get_mut(at as usize) else { return };
+        let Some(task) = self.tasks.get_mut(at as usize) else {
+            return;
+        };
         if !std::mem::take(&mut task.awaits_reply) {
             return task.replies.push_back(reply);
         }
@@ -49,6 +61,8 @@ impl Machine<'_> {
     pub(super) fn read_reply(&mut self, at: u32, reply: BatonHint) {
         self.tasks[at as usize].reply = Some(reply);
         let facts = &self.host().facts[self.tasks[at as usize].slot as usize];
-        facts.unread.set(facts.unread.get().map(|unread| unread.saturating_sub(1)));
+        facts
+            .unread
+            .set(facts.unread.get().map(|unread| unread.saturating_sub(1)));
     }
 }

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The machine: CPUs, run queues, and the part of the kernel between tasks and the rules (kernel/sched/core.c and
-//! kernel/sched/ext/ext.c of 7.2, and the shim, `hosts/kernel/shim.bpf.c`).
+//! The machine: CPUs, run queues, and the part of the kernel between tasks and the rules
+//! (kernel/sched/core.c and kernel/sched/ext/ext.c of 7.2, and the shim,
+//! `hosts/kernel/shim.bpf.c`).
 //!
-//! It does nothing that the kernel could not do. Each rule names what it stands for; where it differs from the kernel on purpose, the
-//! comment begins with "Deviation:", and `docs/simulator.md` lists those.
+//! It does nothing that the kernel could not do. Each rule names what it stands for; where it
+//! differs from the kernel on purpose, the comment begins with "Deviation:", and
+//! `docs/simulator.md` lists those.
 //!
-//! Time stands still while an event is dealt with. What the kernel's own work costs (`Costs`) is added to what the task on that CPU has
-//! to do, or to the way of an interrupt.
+//! Time stands still while an event is dealt with. What the kernel's own work costs (`Costs`) is
+//! added to what the task on that CPU has to do, or to the way of an interrupt.
 
 mod change;
 mod class;
@@ -80,7 +82,8 @@ struct Task {
     remaining: u64,
     /// When it was woken, ns, until it runs.
     woken_at: Option<u64>,
-    /// Counts its sleeps: tells a timer of this one from one of before. Not begun anew with the next task here.
+    /// Counts its sleeps: tells a timer of this one from one of before. Not begun anew with the
+    /// next task here.
     turn: u32,
     group: u32,
     /// While it is runnable, what [`Demand`] said as it became so; what it was due until then, ns.
@@ -91,7 +94,8 @@ struct Task {
     /// It sleeps in [`crate::world::Op::Suspend`].
     suspended: bool,
     item: Option<Item>,
-    /// Replies of its policy that it has yet to take; does it sleep for one; the one that it took last.
+    /// Replies of its policy that it has yet to take; does it sleep for one; the one that it took
+    /// last.
     replies: VecDeque<BatonHint>,
     awaits_reply: bool,
     reply: Option<BatonHint>,
@@ -115,7 +119,8 @@ struct Cpu {
     /// The rules were told that it is idle.
     told_idle: bool,
     idles: History,
-    /// It is on its way to look whom to run (TIF_NEED_RESCHED), and with that the running task's slice ends.
+    /// It is on its way to look whom to run (TIF_NEED_RESCHED), and with that the running task's
+    /// slice ends.
     resched: bool,
     preempt: bool,
     /// Tells a way to look from one that a look of before has made needless.
@@ -181,7 +186,12 @@ pub(crate) struct Machine<'m> {
 }
 
 impl<'m> Machine<'m> {
-    pub fn new(core: &'m SimCore<'m>, config: &'m Config, world: World, sink: Option<&'m mut dyn Sink>) -> Self {
+    pub fn new(
+        core: &'m SimCore<'m>,
+        config: &'m Config,
+        world: World,
+        sink: Option<&'m mut dyn Sink>,
+    ) -> Self {
         let places = config.topology.cpus();
         let mut cores: Vec<Vec<u32>> = vec![Vec::new(); places.len()];
         for (cpu, place) in places.iter().enumerate() {
@@ -212,7 +222,13 @@ impl<'m> Machine<'m> {
             siblings: siblings(cpu),
             timers: Vec::new(),
         };
-        let World { things, groups, tasks, sources, mut happenings } = world;
+        let World {
+            things,
+            groups,
+            tasks,
+            sources,
+            mut happenings,
+        } = world;
         happenings.sort_by_key(|(at, _)| *at);
         let mut machine = Self {
             core,
@@ -255,7 +271,9 @@ impl<'m> Machine<'m> {
             machine.to_come.push(Some(spawn));
         }
         for (at, source) in sources.into_iter().enumerate() {
-            machine.sources.push((source, Rng::new(config.seed, 1 << 40 | at as u64)));
+            machine
+                .sources
+                .push((source, Rng::new(config.seed, 1 << 40 | at as u64)));
             machine.next_arrival(at as u32);
         }
         for (at, (time, what)) in happenings.into_iter().enumerate() {
@@ -276,8 +294,15 @@ impl<'m> Machine<'m> {
         self.queue.push(10_000_000, Next::Watch);
         while let Some((at, next)) = self.queue.pop() {
             let end = at.min(self.config.duration);
-            self.stats.pass(end - self.now, self.waiting, [self.idle, self.higher, self.offline]);
-            self.demand.pass(end - self.now, self.cpus.len() as u32 - self.higher - self.offline);
+            self.stats.pass(
+                end - self.now,
+                self.waiting,
+                [self.idle, self.higher, self.offline],
+            );
+            self.demand.pass(
+                end - self.now,
+                self.cpus.len() as u32 - self.higher - self.offline,
+            );
             self.now = end;
             self.host().now.set(end);
             if at > self.config.duration {
@@ -298,7 +323,8 @@ impl<'m> Machine<'m> {
         }
     }
 
-    /// Has the policy save its state, and again when the next time for that has come. False when it could not.
+    /// Has the policy save its state, and again when the next time for that has come. False when it
+    /// could not.
     #[cold]
     fn checkpoint(&mut self) -> bool {
         let every = self.host().checkpoint_every.unwrap_or(u64::MAX).max(1);
@@ -309,8 +335,16 @@ impl<'m> Machine<'m> {
 
     /// Tells of the fault that ended the run, if one did, and brings the accounts up to date.
     pub fn end(&mut self) {
-        let stopped: Vec<u32> = self.host().reports.borrow().iter().map(|fault| fault.index).collect();
-        stopped.into_iter().for_each(|policy| self.tell(Event::Fault { policy }));
+        let stopped: Vec<u32> = self
+            .host()
+            .reports
+            .borrow()
+            .iter()
+            .map(|fault| fault.index)
+            .collect();
+        stopped
+            .into_iter()
+            .for_each(|policy| self.tell(Event::Fault { policy }));
         (0..self.cpus.len() as u32).for_each(|cpu| self.account(cpu));
         self.stats.stuck = self.is_stuck().then_some(self.last_ran);
         for at in 0..self.tasks.len() {
@@ -323,7 +357,9 @@ impl<'m> Machine<'m> {
     fn happen(&mut self, next: Next) {
         match next {
             Next::Done { cpu, turn } if self.cpus[cpu as usize].turn == turn => self.done(cpu),
-            Next::Resched { cpu, turn } if self.cpus[cpu as usize].resched_turn == turn => self.reschedule(cpu),
+            Next::Resched { cpu, turn } if self.cpus[cpu as usize].resched_turn == turn => {
+                self.reschedule(cpu)
+            }
             Next::Tick { cpu } => self.tick(cpu),
             Next::Timer { cpu, policy, turn } => self.timer(cpu, policy, turn),
             Next::WakeUp { task, turn } if self.tasks[task as usize].turn == turn => {
@@ -334,12 +370,17 @@ impl<'m> Machine<'m> {
             Next::Start { task } => self.start(task),
             Next::Arrival { source } => self.arrive(source),
             Next::Happening { at } => self.happens_at(at),
-            Next::HigherEnds { cpu, turn } if self.cpus[cpu as usize].higher_turn == turn => self.higher_ends(cpu),
+            Next::HigherEnds { cpu, turn } if self.cpus[cpu as usize].higher_turn == turn => {
+                self.higher_ends(cpu)
+            }
             Next::Noise { cpu, interrupt } => self.make_noise(cpu, interrupt),
             Next::Evict { cpu } => self.evict(cpu),
             Next::Watch => self.watch(),
             Next::TurnEnds { turn } => self.turn_ends(turn),
-            Next::Done { .. } | Next::Resched { .. } | Next::WakeUp { .. } | Next::HigherEnds { .. } => {}
+            Next::Done { .. }
+            | Next::Resched { .. }
+            | Next::WakeUp { .. }
+            | Next::HigherEnds { .. } => {}
         }
     }
 
@@ -366,7 +407,11 @@ impl<'m> Machine<'m> {
 
     /// The context of a call about a CPU.
     fn cpu_ctx(&self, cpu: u32) -> BatonCtx {
-        BatonCtx { now: self.now, cpu: cpu as i32, ..BatonCtx::default() }
+        BatonCtx {
+            now: self.now,
+            cpu: cpu as i32,
+            ..BatonCtx::default()
+        }
     }
 
     /// A call to the rules is about to be made on this CPU.
@@ -376,7 +421,8 @@ impl<'m> Machine<'m> {
         self.state(here)
     }
 
-    /// After a call to the rules on the CPU `here`: carries out what they and the policies asked for.
+    /// After a call to the rules on the CPU `here`: carries out what they and the policies asked
+    /// for.
     fn settle(&mut self, here: u32, ctx: &BatonCtx) {
         // A policy in C can ask for more than there is room for.
         for &kick in ctx.kicks.iter().take(usize::from(ctx.nr_kicks)) {
@@ -393,7 +439,10 @@ impl<'m> Machine<'m> {
             }
         }
         if !host.replies.borrow().is_empty() {
-            host.replies.take().into_iter().for_each(|(slot, reply)| self.deliver(slot, reply));
+            host.replies
+                .take()
+                .into_iter()
+                .for_each(|(slot, reply)| self.deliver(slot, reply));
         }
         if !host.evictions.borrow().is_empty() {
             // irq_work, and the wakeup of a work item's thread
@@ -406,11 +455,14 @@ impl<'m> Machine<'m> {
 
     /// scx_kick_cpu() without and with SCX_KICK_PREEMPT. One without is for a CPU that is idle.
     fn kick(&mut self, cpu: u32, here: u32, preempt: bool) {
-        let Some(target) = self.cpus.get_mut(cpu as usize) else { return };
+        let Some(target) = self.cpus.get_mut(cpu as usize) else {
+            return;
+        };
         if !target.online || target.higher || (!preempt && target.curr.is_some()) {
             return;
         }
-        // The kicker ends the slice, under the lock of that run queue; of its own CPU after what it is doing.
+        // The kicker ends the slice, under the lock of that run queue; of its own CPU after what it
+        // is doing.
         if preempt && cpu != here {
             self.account(cpu);
             if let Some(at) = self.cpus[cpu as usize].curr {
@@ -432,11 +484,16 @@ impl<'m> Machine<'m> {
         let costs = &self.config.costs;
         let way = if cpu == here { 0 } else { costs.ipi };
         let idle = match target.curr.is_none() && !target.higher {
-            true => target.idles.leave(self.now, self.config.idle_states).unwrap_or(costs.idle_exit),
+            true => target
+                .idles
+                .leave(self.now, self.config.idle_states)
+                .unwrap_or(costs.idle_exit),
             false => 0,
         };
         // Never at once, so that who sends itself away has time pass.
-        let at = (self.now + way + idle).max(target.deaf_until).max(self.now + 1);
+        let at = (self.now + way + idle)
+            .max(target.deaf_until)
+            .max(self.now + 1);
         let turn = target.resched_turn;
         self.queue.push(at, Next::Resched { cpu, turn });
     }
@@ -496,7 +553,10 @@ impl<'m> Machine<'m> {
             return;
         };
         // tick_nohz_handler() goes on in step, however late it is.
-        self.queue.push((self.now / self.config.costs.tick + 1) * self.config.costs.tick, Next::Tick { cpu });
+        self.queue.push(
+            (self.now / self.config.costs.tick + 1) * self.config.costs.tick,
+            Next::Tick { cpu },
+        );
         self.account(cpu);
         self.steal(cpu, self.config.costs.tick_work);
         let mut ctx = self.ctx(at, cpu, 0);
@@ -510,7 +570,8 @@ impl<'m> Machine<'m> {
         }
     }
 
-    /// What an interrupt or the kernel takes of a CPU's time: the task that runs there is done so much later.
+    /// What an interrupt or the kernel takes of a CPU's time: the task that runs there is done so
+    /// much later.
     fn steal(&mut self, cpu: u32, work: u64) {
         if let Some(at) = self.cpus[cpu as usize].curr {
             let remaining = &mut self.tasks[at as usize].remaining;
@@ -520,15 +581,21 @@ impl<'m> Machine<'m> {
 
     /// A task's run queue: task_cpu().
     fn rq(&self, at: u32) -> u32 {
-        self.host().facts[self.tasks[at as usize].slot as usize].rq.get()
+        self.host().facts[self.tasks[at as usize].slot as usize]
+            .rq
+            .get()
     }
 
     fn set_rq(&mut self, at: u32, cpu: u32) {
-        self.host().facts[self.tasks[at as usize].slot as usize].rq.set(cpu);
+        self.host().facts[self.tasks[at as usize].slot as usize]
+            .rq
+            .set(cpu);
     }
 
     fn mask(&self, at: u32) -> u32 {
-        self.host().facts[self.tasks[at as usize].slot as usize].mask.get()
+        self.host().facts[self.tasks[at as usize].slot as usize]
+            .mask
+            .get()
     }
 
     /// is_cpu_allowed()
@@ -540,7 +607,9 @@ impl<'m> Machine<'m> {
     fn any_online(&self, cpu: u32) -> u32 {
         match self.cpus[cpu as usize].online {
             true => cpu,
-            false => (0..self.cpus.len() as u32).find(|&cpu| self.cpus[cpu as usize].online).expect("a CPU is online"),
+            false => (0..self.cpus.len() as u32)
+                .find(|&cpu| self.cpus[cpu as usize].online)
+                .expect("a CPU is online"),
         }
     }
 
@@ -572,12 +641,18 @@ impl<'m> Machine<'m> {
         let load = (self.waiting, self.idle);
         if self.told_load != load {
             self.told_load = load;
-            self.tell(Event::Load { waiting: load.0, idle: load.1 });
+            self.tell(Event::Load {
+                waiting: load.0,
+                idle: load.1,
+            });
         }
     }
 
     /// The names of the tasks that faults are about.
     pub fn name_of(&self, pid: u32) -> Option<&str> {
-        self.tasks.iter().find(|task| task.pid == pid).map(|task| &*task.name)
+        self.tasks
+            .iter()
+            .find(|task| task.pid == pid)
+            .map(|task| &*task.name)
     }
 }

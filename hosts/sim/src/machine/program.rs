@@ -6,7 +6,8 @@ use crate::queue::Next;
 use crate::trace::Left;
 use crate::world::{Cx, Happening, Item, Object, Op, TaskRef, Thing};
 
-/// Operations that take no time, in a row: more is a program that goes round in a circle, and one of them is made to take time.
+/// Operations that take no time, in a row: more is a program that goes round in a circle, and one
+/// of them is made to take time.
 const AT_ONCE: u32 = 1_000;
 
 impl Machine<'_> {
@@ -94,7 +95,9 @@ impl Machine<'_> {
                 self.put(to, item, cpu);
             }
             Op::WaitCondition { condition, mutex } => {
-                let Thing::Condition { waiters } = &mut self.things[condition.0 as usize] else { return };
+                let Thing::Condition { waiters } = &mut self.things[condition.0 as usize] else {
+                    return;
+                };
                 waiters.push_back((at, mutex));
                 self.up(mutex, cpu, true);
                 self.block(cpu);
@@ -113,7 +116,9 @@ impl Machine<'_> {
             }
             Op::Resume(other) => {
                 self.steal(cpu, syscall);
-                let Some(other) = self.by_ref.get(other.0 as usize).copied().flatten() else { return };
+                let Some(other) = self.by_ref.get(other.0 as usize).copied().flatten() else {
+                    return;
+                };
                 match std::mem::take(&mut self.tasks[other as usize].suspended) {
                     true => self.wake(other, cpu, false),
                     false => self.tasks[other as usize].resumed = true,
@@ -164,7 +169,9 @@ impl Machine<'_> {
         match u64::from(self.config.jitter) {
             0 => work,
             jitter => {
-                let parts = self.tasks[at as usize].jitter.between(WHOLE - jitter, WHOLE + jitter);
+                let parts = self.tasks[at as usize]
+                    .jitter
+                    .between(WHOLE - jitter, WHOLE + jitter);
                 (u128::from(work) * u128::from(parts) / u128::from(WHOLE)) as u64
             }
         }
@@ -190,7 +197,10 @@ impl Machine<'_> {
     fn items(
         &mut self,
         object: Object,
-    ) -> (&mut std::collections::VecDeque<Item>, &mut std::collections::VecDeque<u32>) {
+    ) -> (
+        &mut std::collections::VecDeque<Item>,
+        &mut std::collections::VecDeque<u32>,
+    ) {
         match &mut self.things[object.0 as usize] {
             Thing::Queue { items, waiters } => (items, waiters),
             _ => panic!("a program takes something else for a queue"),
@@ -227,7 +237,9 @@ impl Machine<'_> {
         }
         let others = std::mem::take(waiters);
         self.steal(cpu, self.config.costs.syscall);
-        others.into_iter().for_each(|other| self.wake(other, cpu, false));
+        others
+            .into_iter()
+            .for_each(|other| self.wake(other, cpu, false));
     }
 
     fn signal(&mut self, condition: Object, all: bool, here: u32) {
@@ -235,7 +247,9 @@ impl Machine<'_> {
             let Thing::Condition { waiters } = &mut self.things[condition.0 as usize] else {
                 panic!("a program takes something else for a condition")
             };
-            let Some((first, mutex)) = waiters.pop_front() else { return };
+            let Some((first, mutex)) = waiters.pop_front() else {
+                return;
+            };
             // As futex requeueing does: it sleeps on, for the mutex, when that is taken.
             match self.semaphore(mutex) {
                 (count, _) if *count > 0 => {
@@ -252,7 +266,12 @@ impl Machine<'_> {
 
     /// Do all tasks sleep, with nothing to come that could wake one?
     pub(super) fn is_stuck(&self) -> bool {
-        let tasks: Vec<&Task> = self.by_ref.iter().flatten().map(|&at| &self.tasks[at as usize]).collect();
+        let tasks: Vec<&Task> = self
+            .by_ref
+            .iter()
+            .flatten()
+            .map(|&at| &self.tasks[at as usize])
+            .collect();
         let wakes = |next: Next| match next {
             Next::WakeUp { task, turn } => self.tasks[task as usize].turn == turn,
             Next::Start { .. } | Next::Arrival { .. } => true,
@@ -260,7 +279,9 @@ impl Machine<'_> {
         };
         // What policies reply, and when, is their affair.
         let sleeps = |task: &&Task| !task.runnable && !task.awaits_reply;
-        !tasks.is_empty() && tasks.iter().all(sleeps) && !self.queue.iter().any(|(_, next)| wakes(next))
+        !tasks.is_empty()
+            && tasks.iter().all(sleeps)
+            && !self.queue.iter().any(|(_, next)| wakes(next))
     }
 
     /// Says when the next item of a source comes.
@@ -268,7 +289,8 @@ impl Machine<'_> {
         let (source, rng) = &mut self.sources[at as usize];
         if let Some((time, to, item)) = source.next(rng) {
             self.arrivals[at as usize] = Some((to, item));
-            self.queue.push(time.max(self.now), Next::Arrival { source: at });
+            self.queue
+                .push(time.max(self.now), Next::Arrival { source: at });
         }
     }
 

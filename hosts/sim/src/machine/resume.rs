@@ -12,8 +12,14 @@ use crate::scene::There;
 use crate::world::{Group, Op, TaskRef, Thing};
 
 impl<'m> Machine<'m> {
-    /// Puts tasks and CPUs where they were, before the machine runs. An error names a slot that cannot be.
-    pub fn resume(&mut self, tasks: Vec<There>, online: &[bool], timers: &[Option<u64>]) -> Result<(), String> {
+    /// Puts tasks and CPUs where they were, before the machine runs. An error names a slot that
+    /// cannot be.
+    pub fn resume(
+        &mut self,
+        tasks: Vec<There>,
+        online: &[bool],
+        timers: &[Option<u64>],
+    ) -> Result<(), String> {
         let entry = self.entry(0).expect("there is one policy");
         for (cpu, _) in online.iter().enumerate().filter(|(_, online)| !**online) {
             self.cpus[cpu].online = false;
@@ -32,7 +38,11 @@ impl<'m> Machine<'m> {
         // Whom they wait for is there.
         asleep.into_iter().for_each(|at| self.sleep_on(at));
         let idle = |cpu: &super::Cpu| cpu.curr.is_none() && cpu.online;
-        self.core.resumed((0..self.cpus.len()).filter(|&cpu| idle(&self.cpus[cpu])).map(|cpu| cpu as i32));
+        self.core.resumed(
+            (0..self.cpus.len())
+                .filter(|&cpu| idle(&self.cpus[cpu]))
+                .map(|cpu| cpu as i32),
+        );
         for cpu in 0..self.cpus.len() as u32 {
             let target = &mut self.cpus[cpu as usize];
             target.told_idle = idle(target);
@@ -44,23 +54,46 @@ impl<'m> Machine<'m> {
                 self.resched(cpu, cpu);
             }
         }
-        for (cpu, after) in timers.iter().enumerate().filter_map(|(cpu, timer)| Some((cpu, (*timer)?))) {
+        for (cpu, after) in timers
+            .iter()
+            .enumerate()
+            .filter_map(|(cpu, timer)| Some((cpu, (*timer)?)))
+        {
             self.set_timer(cpu as u32, entry.index(), Some(after));
         }
         Ok(())
     }
 
     fn place(&mut self, there: There, entry: &PolicyEntry) -> Result<u32, String> {
-        let There { slot, pid, nice, runtime, slice, cpu, mask, mut whereabouts, spawn } = there;
+        let There {
+            slot,
+            pid,
+            nice,
+            runtime,
+            slice,
+            cpu,
+            mask,
+            mut whereabouts,
+            spawn,
+        } = there;
         let at = self.tasks.len() as u32;
         let is_taken = self.cpus[cpu as usize].curr.is_some() || !self.cpus[cpu as usize].online;
         if whereabouts == Whereabouts::Running && is_taken {
             // What is known of it is of later.
             whereabouts = Whereabouts::Asleep;
         }
-        let resumed = Resumed { slot, opaque: at as usize + 1, pid, nice, runtime, cpu: cpu as i32, whereabouts };
+        let resumed = Resumed {
+            slot,
+            opaque: at as usize + 1,
+            pid,
+            nice,
+            runtime,
+            cpu: cpu as i32,
+            whereabouts,
+        };
         let handle = self.core.resume(&resumed, entry, self.now);
-        let handle = handle.ok_or_else(|| format!("two tasks are in slot {slot}, or there is no such slot"))?;
+        let handle = handle
+            .ok_or_else(|| format!("two tasks are in slot {slot}, or there is no such slot"))?;
         let id = TaskRef(self.by_ref.len() as u32);
         self.by_ref.push(Some(at));
         let Group(group) = spawn.group.unwrap_or(Group(0));
@@ -121,7 +154,9 @@ impl<'m> Machine<'m> {
         while let Some(op) = self.ask(at) {
             match op {
                 Op::Response(_) | Op::Done(_) => continue,
-                Op::Sleep(ns) => self.queue.push(self.now.saturating_add(ns), Next::WakeUp { task: at, turn }),
+                Op::Sleep(ns) => self
+                    .queue
+                    .push(self.now.saturating_add(ns), Next::WakeUp { task: at, turn }),
                 Op::Take(object) => match &mut self.things[object.0 as usize] {
                     Thing::Queue { waiters, .. } => waiters.push_back(at),
                     _ => panic!("a program takes something else for a queue"),

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Whom a CPU runs: __schedule(), balance_one(), scx_dispatch_sched(), and the time that passes while a task runs.
+//! Whom a CPU runs: __schedule(), balance_one(), scx_dispatch_sched(), and the time that passes
+//! while a task runs.
 
 use baton_abi::{BatonCtx, BATON_F_PREV_RUNNABLE};
 use baton_core::{Verdict, TURN_IS_VAIN};
@@ -28,25 +29,38 @@ impl Machine<'_> {
         }
     }
 
-    /// Says when the running task will have done what it has to do. That may turn out to be too early: then it is said again.
+    /// Says when the running task will have done what it has to do. That may turn out to be too
+    /// early: then it is said again.
     pub(super) fn arm(&mut self, cpu: u32) {
         let target = &self.cpus[cpu as usize];
-        let Some(at) = target.curr.filter(|_| target.speed > 0) else { return };
-        let need = (u128::from(self.tasks[at as usize].remaining) << 10).div_ceil(u128::from(target.speed));
+        let Some(at) = target.curr.filter(|_| target.speed > 0) else {
+            return;
+        };
+        let need = (u128::from(self.tasks[at as usize].remaining) << 10)
+            .div_ceil(u128::from(target.speed));
         let need = u64::try_from(need).unwrap_or(u64::MAX);
-        self.queue.push(target.work_from.max(self.now).saturating_add(need), Next::Done { cpu, turn: target.turn });
+        self.queue.push(
+            target.work_from.max(self.now).saturating_add(need),
+            Next::Done {
+                cpu,
+                turn: target.turn,
+            },
+        );
     }
 
     pub(super) fn done(&mut self, cpu: u32) {
         self.account(cpu);
-        let Some(at) = self.cpus[cpu as usize].curr else { return };
+        let Some(at) = self.cpus[cpu as usize].curr else {
+            return;
+        };
         match self.tasks[at as usize].remaining {
             0 => self.step(cpu, at),
             _ => self.arm(cpu),
         }
     }
 
-    /// __schedule(). `left` says what becomes of the task that is running there, whose time is accounted for.
+    /// __schedule(). `left` says what becomes of the task that is running there, whose time is
+    /// accounted for.
     pub(super) fn schedule(&mut self, cpu: u32, left: Left) {
         let prev = self.cpus[cpu as usize].curr;
         let goes_on = matches!(left, Left::Preempted | Left::Yielded);
@@ -106,7 +120,12 @@ impl Machine<'_> {
             migrated = self.put_on(at, cpu);
         }
         self.stats.switches += 1;
-        self.tell(Event::Switch { cpu, prev: prev_id, next: next_id, migrated });
+        self.tell(Event::Switch {
+            cpu,
+            prev: prev_id,
+            next: next_id,
+            migrated,
+        });
         self.note_idle(cpu);
         self.note_siblings(cpu);
         self.arm(cpu);
@@ -135,7 +154,8 @@ impl Machine<'_> {
         if !target.has_tick {
             target.has_tick = true;
             // Ticks of all CPUs come at once, as without skew_tick.
-            self.queue.push((self.now / costs.tick + 1) * costs.tick, Next::Tick { cpu });
+            self.queue
+                .push((self.now / costs.tick + 1) * costs.tick, Next::Tick { cpu });
         }
         let migrated = from.is_some_and(|from| from != cpu);
         if let Some(distance) = distance.filter(|_| migrated) {
@@ -170,7 +190,8 @@ impl Machine<'_> {
         let siblings = self.cpus[cpu as usize].siblings.clone();
         for &other in siblings.iter().chain([&cpu]) {
             let target = &self.cpus[other as usize];
-            let is_busy = |cpu: u32| self.cpus[cpu as usize].curr.is_some() || self.cpus[cpu as usize].higher;
+            let is_busy =
+                |cpu: u32| self.cpus[cpu as usize].curr.is_some() || self.cpus[cpu as usize].higher;
             let shared = target.siblings.iter().any(|&sibling| is_busy(sibling));
             let speed = if shared { self.config.costs.smt } else { 1024 };
             if speed == target.speed {
@@ -186,11 +207,16 @@ impl Machine<'_> {
         }
     }
 
-    /// scx_dispatch_sched() and the shim's ops.dispatch: the task to run, if any. `prev` ran there; can it go on?
+    /// scx_dispatch_sched() and the shim's ops.dispatch: the task to run, if any. `prev` ran there;
+    /// can it go on?
     fn dispatch(&mut self, cpu: u32, prev: Option<(u32, bool)>) -> Option<u32> {
         let mut is_vain = false;
         for attempt in 0..MAX_TRIES {
-            let mut ctx = BatonCtx { now: self.now, cpu: cpu as i32, ..BatonCtx::default() };
+            let mut ctx = BatonCtx {
+                now: self.now,
+                cpu: cpu as i32,
+                ..BatonCtx::default()
+            };
             if let Some((at, goes_on)) = prev {
                 ctx = self.ctx(at, cpu, if goes_on { BATON_F_PREV_RUNNABLE } else { 0 });
             }
@@ -237,7 +263,11 @@ impl Machine<'_> {
 
     /// consume_dispatch_q()
     fn take_fallback(&mut self, cpu: u32) -> Option<u32> {
-        let first = self.fallback.iter().copied().find(|&at| self.allowed(at, cpu))?;
+        let first = self
+            .fallback
+            .iter()
+            .copied()
+            .find(|&at| self.allowed(at, cpu))?;
         self.dequeue(first);
         self.insert_local(first, cpu, false);
         Some(first)
@@ -245,7 +275,9 @@ impl Machine<'_> {
 
     /// A task that a stopped policy had queued goes to the fallback queue.
     fn rescue(&mut self, cpu: u32) {
-        let Some((slot, _)) = self.core.rescue_one() else { return };
+        let Some((slot, _)) = self.core.rescue_one() else {
+            return;
+        };
         let at = slot.opaque() as u32 - 1;
         if self.tasks[at as usize].place == Place::Custody {
             self.fallback.push_back(at);

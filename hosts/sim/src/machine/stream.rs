@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A machine whose CPUs share one stream of instructions: QEMU's round robin with `-icount` (accel/tcg/tcg-accel-ops-rr.c), in which time
-//! is what all CPUs execute together. One CPU executes until it halts, or until its part of the time to the next timer is over; then
-//! the next that has something to do. What happens to another meanwhile, interrupts too, waits for its turn.
+//! A machine whose CPUs share one stream of instructions: QEMU's round robin with `-icount`
+//! (accel/tcg/tcg-accel-ops-rr.c), in which time is what all CPUs execute together. One CPU
+//! executes until it halts, or until its part of the time to the next timer is over; then the next
+//! that has something to do. What happens to another meanwhile, interrupts too, waits for its turn.
 
 use super::Machine;
 use crate::queue::Next;
@@ -42,8 +43,8 @@ impl Machine<'_> {
         true
     }
 
-    /// After each event: has who executes halted, does nobody execute who could, or was a timer set that goes off before all others?
-    /// That one ends a turn, too (qemu_timer_notify_cb()).
+    /// After each event: has who executes halted, does nobody execute who could, or was a timer set
+    /// that goes off before all others? That one ends a turn, too (qemu_timer_notify_cb()).
     pub(super) fn look_at_stream(&mut self) {
         if !self.config.one_stream {
             return;
@@ -63,7 +64,11 @@ impl Machine<'_> {
     }
 
     fn has_work(&self, cpu: u32) -> bool {
-        let waits = self.stream.waiting.get(cpu as usize).is_some_and(|waiting| !waiting.is_empty());
+        let waits = self
+            .stream
+            .waiting
+            .get(cpu as usize)
+            .is_some_and(|waiting| !waiting.is_empty());
         waits || self.cpus[cpu as usize].curr.is_some()
     }
 
@@ -75,22 +80,38 @@ impl Machine<'_> {
             self.set_executing(cpu, false);
         }
         let nr_cpus = self.cpus.len() as u32;
-        let in_round = before.map_or(0..0, |cpu| cpu + 1..nr_cpus).find(|&cpu| self.has_work(cpu));
+        let in_round = before
+            .map_or(0..0, |cpu| cpu + 1..nr_cpus)
+            .find(|&cpu| self.has_work(cpu));
         let limit = self.next_timer().saturating_sub(self.now);
         if in_round.is_none() || self.stream.timer == 0 {
             self.stream.timer = self.now + limit;
             self.stream.budget = (limit / u64::from(nr_cpus)).max(1);
         }
-        let Some(cpu) = in_round.or_else(|| (0..nr_cpus).find(|&cpu| self.has_work(cpu))) else { return };
+        let Some(cpu) = in_round.or_else(|| (0..nr_cpus).find(|&cpu| self.has_work(cpu))) else {
+            return;
+        };
         self.stream.holder = Some(cpu);
         self.stream.turn = self.stream.turn.wrapping_add(1);
         let end = self.now + self.stream.budget.min(limit).max(1);
-        self.queue.push_first(end, Next::TurnEnds { turn: self.stream.turn });
+        self.queue.push_first(
+            end,
+            Next::TurnEnds {
+                turn: self.stream.turn,
+            },
+        );
         self.account(cpu);
         self.set_executing(cpu, true);
         self.arm(cpu);
-        let waited = self.stream.waiting.get_mut(cpu as usize).map(std::mem::take);
-        waited.unwrap_or_default().into_iter().for_each(|next| self.happen(next));
+        let waited = self
+            .stream
+            .waiting
+            .get_mut(cpu as usize)
+            .map(std::mem::take);
+        waited
+            .unwrap_or_default()
+            .into_iter()
+            .for_each(|next| self.happen(next));
     }
 
     fn set_executing(&mut self, cpu: u32, executes: bool) {
@@ -106,7 +127,13 @@ impl Machine<'_> {
             Next::Timer { .. } | Next::WakeUp { .. } | Next::Arrival { .. } => true,
             _ => false,
         };
-        let timers = self.queue.iter().filter(|(at, next)| *at > self.now && is_timer(next));
-        timers.map(|(at, _)| at).min().unwrap_or(self.now + i32::MAX as u64)
+        let timers = self
+            .queue
+            .iter()
+            .filter(|(at, next)| *at > self.now && is_timer(next));
+        timers
+            .map(|(at, _)| at)
+            .min()
+            .unwrap_or(self.now + i32::MAX as u64)
     }
 }

@@ -14,7 +14,9 @@ use crate::world::{Group, Spawn, TaskRef};
 impl Machine<'_> {
     /// A task of the workload comes: the shell that starts it runs on the first CPU.
     pub(super) fn start(&mut self, number: u32) {
-        let Some(spawn) = self.to_come[number as usize].take() else { return };
+        let Some(spawn) = self.to_come[number as usize].take() else {
+            return;
+        };
         let here = self.any_online(0);
         self.create(TaskRef(number), spawn, None, here);
     }
@@ -26,26 +28,52 @@ impl Machine<'_> {
         self.create(id, spawn, Some(parent), here)
     }
 
-    /// copy_process() and wake_up_new_task(). Deviation: a task beyond the slots is not made, where the kernel would run it under
-    /// the fallback; `Config::max_tasks` says how many there are.
-    fn create(&mut self, id: TaskRef, spawn: Spawn, parent: Option<u32>, here: u32) -> Option<TaskRef> {
-        let Spawn { name, group, nice, affinity, at: _, program } = spawn;
+    /// copy_process() and wake_up_new_task(). Deviation: a task beyond the slots is not made, where
+    /// the kernel would run it under the fallback; `Config::max_tasks` says how many there are.
+    fn create(
+        &mut self,
+        id: TaskRef,
+        spawn: Spawn,
+        parent: Option<u32>,
+        here: u32,
+    ) -> Option<TaskRef> {
+        let Spawn {
+            name,
+            group,
+            nice,
+            affinity,
+            at: _,
+            program,
+        } = spawn;
         let parent_task = parent.map(|at| &self.tasks[at as usize]);
         let parent_handle = parent_task.map_or(0, |task| task.handle);
-        let nice = nice.or(parent_task.map(|task| task.nice)).unwrap_or(0).clamp(-20, 19);
-        let group = group.map_or(parent_task.map_or(0, |task| task.group), |Group(number)| number);
+        let nice = nice
+            .or(parent_task.map(|task| task.nice))
+            .unwrap_or(0)
+            .clamp(-20, 19);
+        let group = group.map_or(parent_task.map_or(0, |task| task.group), |Group(number)| {
+            number
+        });
         let mask = match affinity {
             Some(mask) => self.intern(mask),
             None => parent.map_or(0, |at| self.mask(at)),
         };
         let at = self.free.last().copied().unwrap_or(self.tasks.len() as u32);
         let pid = id.0 + 1;
-        let facts = TaskFacts { opaque: at as usize + 1, pid, parent: parent_handle };
+        let facts = TaskFacts {
+            opaque: at as usize + 1,
+            pid,
+            parent: parent_handle,
+        };
         let baton_core::Init::Handle(handle) = self.core.init_task(&facts) else {
             self.stats.no_slot += 1;
             return None;
         };
-        let slot = self.core.by_handle(handle).expect("a task's slot is its own until it exits").index();
+        let slot = self
+            .core
+            .by_handle(handle)
+            .expect("a task's slot is its own until it exits")
+            .index();
         let turn = self.tasks.get(at as usize).map_or(0, |old| old.turn);
         let task = Task {
             id,
@@ -89,7 +117,8 @@ impl Machine<'_> {
         self.set_rq(at, here);
         let assigned = self.config.assigned(self.stats.group_name(group));
         if let Some(entry) = assigned.and_then(|place| self.entry(place)) {
-            self.core.assign(self.core.by_handle(handle).expect("as above"), Some(entry));
+            self.core
+                .assign(self.core.by_handle(handle).expect("as above"), Some(entry));
         }
         self.core.enable_task(handle, nice);
         self.stats.new_task(group);
@@ -101,7 +130,9 @@ impl Machine<'_> {
 
     /// Tells whoever watches who a new task is.
     pub(super) fn introduce(&mut self, at: u32) {
-        let Task { id, group, name, .. } = &self.tasks[at as usize];
+        let Task {
+            id, group, name, ..
+        } = &self.tasks[at as usize];
         if let Some(sink) = &mut self.sink {
             sink.task(*id, self.stats.group_name(*group), name);
         }
@@ -141,13 +172,25 @@ impl Machine<'_> {
         if let Some(sink) = &mut self.sink {
             sink.woken_by(self.acting);
         }
-        self.tell(Event::Wake { task: id, cpu, waker: here });
+        self.tell(Event::Wake {
+            task: id,
+            cpu,
+            waker: here,
+        });
         if let Some(slice) = direct {
             self.tasks[at as usize].slice = slice;
             self.insert_local(at, cpu, true);
             self.reenqueue_if_busy(cpu, here);
         } else {
-            self.enqueue(at, here, if flags & BATON_F_FORK != 0 { 0 } else { BATON_F_WAKEUP });
+            self.enqueue(
+                at,
+                here,
+                if flags & BATON_F_FORK != 0 {
+                    0
+                } else {
+                    BATON_F_WAKEUP
+                },
+            );
         }
         self.wakeup_preempt(self.rq(at), here);
     }
@@ -168,7 +211,8 @@ impl Machine<'_> {
         }
     }
 
-    /// select_fallback_rq(): a CPU of the node, else any; if none of its set is online the set is widened.
+    /// select_fallback_rq(): a CPU of the node, else any; if none of its set is online the set is
+    /// widened.
     pub(super) fn fallback_rq(&mut self, at: u32, near: u32, here: u32) -> u32 {
         let node = self.config.topology.cpus()[near as usize].node;
         let all = 0..self.cpus.len() as u32;
@@ -212,15 +256,21 @@ impl Machine<'_> {
         self.set_rq(at, cpu);
     }
 
-    /// SCX_ENQ_IMMED: what was put on the local queue of a CPU and cannot run at once is given back (reenq_local()).
+    /// SCX_ENQ_IMMED: what was put on the local queue of a CPU and cannot run at once is given back
+    /// (reenq_local()).
     pub(super) fn reenqueue_if_busy(&mut self, cpu: u32, here: u32) {
         let target = &self.cpus[cpu as usize];
         let open = usize::from(target.curr.is_none() && !target.higher);
         if target.local.len() <= open {
             return;
         }
-        let back: Vec<u32> =
-            target.local.iter().skip(open).copied().filter(|&at| self.tasks[at as usize].immed).collect();
+        let back: Vec<u32> = target
+            .local
+            .iter()
+            .skip(open)
+            .copied()
+            .filter(|&at| self.tasks[at as usize].immed)
+            .collect();
         for at in back {
             self.dequeue(at);
             self.enqueue(at, here, 0);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What is looked for from time to time, and at the end: tasks that wait for too long, and tasks that are stranded or lost.
+//! What is looked for from time to time, and at the end: tasks that wait for too long, and tasks
+//! that are stranded or lost.
 
 use super::{Machine, Next};
 
@@ -30,7 +31,12 @@ impl Machine<'_> {
         }
         let (tape, calls, events) = (host.tape.take(), host.calls.get(), self.stats.events);
         let here = self.enter(0);
-        self.core.judge_all((), here, &mut baton_core::plain_ctx(self.now), self.watch_period());
+        self.core.judge_all(
+            (),
+            here,
+            &mut baton_core::plain_ctx(self.now),
+            self.watch_period(),
+        );
         let host = self.host();
         host.tape.replace(tape);
         host.calls.set(calls);

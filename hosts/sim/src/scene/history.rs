@@ -96,8 +96,20 @@ impl Life {
     }
 
     fn then(&self, whereabouts: Whereabouts) -> Option<Then> {
-        let Self { runtime, slice, cpu, nice, .. } = *self;
-        Some(Then { whereabouts, runtime, slice, cpu, nice })
+        let Self {
+            runtime,
+            slice,
+            cpu,
+            nice,
+            ..
+        } = *self;
+        Some(Then {
+            whereabouts,
+            runtime,
+            slice,
+            cpu,
+            nice,
+        })
     }
 
     fn act(&mut self, act: Act) {
@@ -109,7 +121,9 @@ impl Life {
 
     /// It is told how much CPU time it has used.
     fn told(&mut self, task: &BatonTask, now: u64) {
-        self.ran = self.ran.saturating_add(task.runtime.saturating_sub(self.runtime));
+        self.ran = self
+            .ran
+            .saturating_add(task.runtime.saturating_sub(self.runtime));
         (self.runtime, self.counted, self.cpu) = (task.runtime.max(self.runtime), now, task.cpu);
     }
 
@@ -187,7 +201,9 @@ impl History {
         match event {
             Event::Call(call) => self.call(cpu, call),
             Event::Now(now) => self.clock = self.clock.max(*now),
-            Event::ArmTimer(after) => self.set_timer(i32::from(cpu), Some(self.follow.now.saturating_add(*after))),
+            Event::ArmTimer(after) => {
+                self.set_timer(i32::from(cpu), Some(self.follow.now.saturating_add(*after)))
+            }
             Event::CancelTimer => self.set_timer(i32::from(cpu), None),
             Event::MayRun { slot, cpu, yes } => self.may_run(*slot, *cpu, *yes),
             _ => {}
@@ -202,7 +218,9 @@ impl History {
 
     fn may_run(&mut self, slot: u32, cpu: i32, yes: bool) {
         let is_online = self.online.get(cpu as usize).is_some_and(|online| *online);
-        let Some(life) = self.by_slot.get(&slot).map(|&at| &mut self.lives[at]) else { return };
+        let Some(life) = self.by_slot.get(&slot).map(|&at| &mut self.lives[at]) else {
+            return;
+        };
         match yes {
             _ if life.is_closed => {}
             true => _ = life.granted.insert(cpu),
@@ -231,7 +249,14 @@ impl History {
             life.then = life.then(whereabouts);
         }
         let (online, timers, clock) = (self.online.clone(), self.timers.clone(), self.clock);
-        self.begun = Some((now, Machine { online, timers, clock }));
+        self.begun = Some((
+            now,
+            Machine {
+                online,
+                timers,
+                clock,
+            },
+        ));
     }
 
     /// A task of which only now is said where it was.
@@ -248,19 +273,30 @@ impl History {
     /// What a call came to.
     fn answered(&mut self, call: &Call, end: &Return) {
         let is_pick = is(call, BatonMethod::PickNextTask) || is(call, BatonMethod::NewlyIdle);
-        let Some(slot) = (end.answer as u32).checked_sub(1).filter(|_| is_pick && end.answer >> 32 != 0) else {
+        let Some(slot) = (end.answer as u32)
+            .checked_sub(1)
+            .filter(|_| is_pick && end.answer >> 32 != 0)
+        else {
             return;
         };
         let at = match self.by_slot.get(&slot) {
             Some(&at) => at,
-            None => self.birth(&BatonTask { slot, ..self.follow.tasks.get(&slot).copied().unwrap_or_default() }),
+            None => self.birth(&BatonTask {
+                slot,
+                ..self.follow.tasks.get(&slot).copied().unwrap_or_default()
+            }),
         };
-        self.was(at, Whereabouts::Queued(end.answer), State::Queued(end.answer));
+        self.was(
+            at,
+            Whereabouts::Queued(end.answer),
+            State::Queued(end.answer),
+        );
         self.lives[at].slice = end.carried.slice;
     }
 
     fn birth(&mut self, task: &BatonTask) -> usize {
-        self.lives.push(Life::new(task, State::Unknown, self.follow.now));
+        self.lives
+            .push(Life::new(task, State::Unknown, self.follow.now));
         self.by_slot.insert(task.slot, self.lives.len() - 1);
         self.lives.len() - 1
     }
@@ -268,7 +304,9 @@ impl History {
     fn step(&mut self, step: Step) {
         match step {
             Step::Runs { cpu, slot, .. } => {
-                let Some(&at) = self.by_slot.get(&slot) else { return };
+                let Some(&at) = self.by_slot.get(&slot) else {
+                    return;
+                };
                 if self.current.get(cpu as usize).copied().flatten() != Some(at) {
                     self.leave(cpu);
                 }
@@ -281,7 +319,9 @@ impl History {
 
     fn run(&mut self, at: usize, cpu: i32) {
         let now = self.follow.now;
-        let Some(current) = self.current.get_mut(cpu as usize) else { return };
+        let Some(current) = self.current.get_mut(cpu as usize) else {
+            return;
+        };
         *current = Some(at);
         self.lives[at].count(now);
         self.lives[at].cpu = cpu;
@@ -290,7 +330,9 @@ impl History {
 
     /// The CPU runs it no more.
     fn leave(&mut self, cpu: i32) {
-        let Some(at) = self.current.get_mut(cpu as usize).and_then(Option::take) else { return };
+        let Some(at) = self.current.get_mut(cpu as usize).and_then(Option::take) else {
+            return;
+        };
         if self.lives[at].state == State::Running(cpu as usize) {
             self.lives[at].count(self.follow.now);
             self.lives[at].state = State::Off(self.follow.now);
@@ -302,7 +344,9 @@ impl History {
         if let About::Cpu(cpu) = call.about {
             return self.call_of_cpu(call, cpu);
         }
-        let Some(task) = call.about.task().copied() else { return };
+        let Some(task) = call.about.task().copied() else {
+            return;
+        };
         let is_new = is(call, BatonMethod::TaskNew)
             || matches!(call.about, About::Waking(_, wake) if wake.flags & BATON_F_FORK != 0);
         let known = self.by_slot.get(&task.slot).copied();
@@ -364,7 +408,10 @@ impl History {
             }
         }
         self.lives[at].state = State::Queued(token);
-        self.current.iter_mut().filter(|current| **current == Some(at)).for_each(|current| *current = None);
+        self.current
+            .iter_mut()
+            .filter(|current| **current == Some(at))
+            .for_each(|current| *current = None);
     }
 
     /// A task wakes up, on a ring's CPU.
@@ -375,8 +422,17 @@ impl History {
         if matches!(self.lives[at].state, State::Woken | State::Queued(_)) {
             return;
         }
-        let since = if let State::Off(since) = self.lives[at].state { since } else { now };
-        let waker = self.current.get(usize::from(ring)).copied().flatten().filter(|&waker| waker != at);
+        let since = if let State::Off(since) = self.lives[at].state {
+            since
+        } else {
+            now
+        };
+        let waker = self
+            .current
+            .get(usize::from(ring))
+            .copied()
+            .flatten()
+            .filter(|&waker| waker != at);
         self.lives[at].act(Act::Sleep(now - since, waker));
         self.lives[at].state = State::Woken;
         if let Some(waker) = waker {
@@ -391,7 +447,10 @@ impl History {
             life.act(Act::Exit);
             life.state = State::Gone;
             self.by_slot.remove(&task.slot);
-            self.current.iter_mut().filter(|current| **current == Some(at)).for_each(|current| *current = None);
+            self.current
+                .iter_mut()
+                .filter(|current| **current == Some(at))
+                .for_each(|current| *current = None);
         } else if is(call, BatonMethod::TaskPrioChanged) {
             life.nice = task.nice;
             life.act(Act::Nice(task.nice));
@@ -414,7 +473,10 @@ impl History {
         } else if let Some(online) = self.online.get_mut(cpu as usize).filter(|_| change) {
             *online = is(call, BatonMethod::CpuOnline);
             if let Some((begun, _)) = &self.begun {
-                self.happenings.push((self.follow.now - begun, Happening::Online(cpu as u32, *online)));
+                self.happenings.push((
+                    self.follow.now - begun,
+                    Happening::Online(cpu as u32, *online),
+                ));
             }
         }
     }
@@ -422,7 +484,10 @@ impl History {
     /// What was there at the moment, and what came after it.
     pub fn scene(mut self) -> Result<Scene, String> {
         let Some((begun, then)) = self.begun.take() else {
-            return Err(format!("the recording has no event {}, or it comes after a gap", self.number));
+            return Err(format!(
+                "the recording has no event {}, or it comes after a gap",
+                self.number
+            ));
         };
         let now = self.follow.now;
         let has_choice = self.has_selects;
@@ -436,19 +501,54 @@ impl History {
         }
         let (mut world, cpus) = (World::new(), self.current.len());
         let group = world.group("recorded");
-        let names: Vec<String> = self.lives.iter().map(|life| format!("task {}", life.pid)).collect();
+        let names: Vec<String> = self
+            .lives
+            .iter()
+            .map(|life| format!("task {}", life.pid))
+            .collect();
         let role = |(life, name)| {
-            let Life { acts, then, begins, nice, .. }: &Life = life;
+            let Life {
+                acts,
+                then,
+                begins,
+                nice,
+                ..
+            }: &Life = life;
             let nice = then.map_or(*nice, |then| then.nice);
-            Role { name, nice: Some(nice), acts, left_out: then.is_none() && begins.is_none() }
+            Role {
+                name,
+                nice: Some(nice),
+                acts,
+                left_out: then.is_none() && begins.is_none(),
+            }
         };
-        let roles: Vec<Role<'_>> = self.lives.iter().zip(names.iter().map(String::as_str)).map(role).collect();
+        let roles: Vec<Role<'_>> = self
+            .lives
+            .iter()
+            .zip(names.iter().map(String::as_str))
+            .map(role)
+            .collect();
         let spawns = spawns(&roles, group, &mut world);
         let mut tasks = Vec::new();
         for (life, spawn) in self.lives.iter().zip(spawns) {
             match (life.then, life.begins) {
-                (_, Some(at)) => _ = world.task(Spawn { at, affinity: mask(life, cpus, has_choice), ..spawn }),
-                (Some(Then { whereabouts, runtime, slice, cpu, nice }), None) => tasks.push(There {
+                (_, Some(at)) => {
+                    _ = world.task(Spawn {
+                        at,
+                        affinity: mask(life, cpus, has_choice),
+                        ..spawn
+                    })
+                }
+                (
+                    Some(Then {
+                        whereabouts,
+                        runtime,
+                        slice,
+                        cpu,
+                        nice,
+                    }),
+                    None,
+                ) => tasks.push(There {
                     slot: life.slot,
                     pid: life.pid,
                     nice,
@@ -462,7 +562,9 @@ impl History {
                 (None, None) => {}
             }
         }
-        self.happenings.into_iter().for_each(|(at, what)| world.happens(at, what));
+        self.happenings
+            .into_iter()
+            .for_each(|(at, what)| world.happens(at, what));
         let left = |due: u64| due.saturating_sub(begun);
         Ok(Scene {
             number: self.number,
@@ -470,7 +572,11 @@ impl History {
             clock: then.clock,
             tasks,
             online: then.online,
-            timers: then.timers.into_iter().map(|timer| timer.map(left)).collect(),
+            timers: then
+                .timers
+                .into_iter()
+                .map(|timer| timer.map(left))
+                .collect(),
             world,
         })
     }
@@ -479,21 +585,32 @@ impl History {
 /// The CPUs that a task may use, as far as was told; `None` for all.
 fn mask(life: &Life, cpus: usize, has_choice: bool) -> Option<Arc<CpuMask>> {
     let is_cpu = |cpu: &i32| (0..cpus as i32).contains(cpu);
-    let bound = life.bound.filter(is_cpu).filter(|_| has_choice && life.granted.len() < 2);
+    let bound = life
+        .bound
+        .filter(is_cpu)
+        .filter(|_| has_choice && life.granted.len() < 2);
     let allowed: Vec<usize> = match bound.filter(|&cpu| !is_on_another(life, cpu)) {
         Some(cpu) => vec![cpu as usize],
-        None => (0..cpus).filter(|&cpu| is_allowed(life, cpu as i32)).collect(),
+        None => (0..cpus)
+            .filter(|&cpu| is_allowed(life, cpu as i32))
+            .collect(),
     };
     (!allowed.is_empty() && allowed.len() < cpus).then(|| Arc::new(CpuMask::of(allowed)))
 }
 
 /// Is it runnable, on another CPU than this?
 fn is_on_another(life: &Life, cpu: i32) -> bool {
-    life.then.as_ref().is_some_and(|then| then.is_runnable() && then.cpu != cpu)
+    life.then
+        .as_ref()
+        .is_some_and(|then| then.is_runnable() && then.cpu != cpu)
 }
 
 /// A task that is runnable may run where it is, whatever was told of that CPU before it came there.
 fn is_allowed(life: &Life, cpu: i32) -> bool {
     let is_denied = life.denied.contains(&cpu) && !life.granted.contains(&cpu);
-    !is_denied || life.then.as_ref().is_some_and(|then| then.is_runnable() && then.cpu == cpu)
+    !is_denied
+        || life
+            .then
+            .as_ref()
+            .is_some_and(|then| then.is_runnable() && then.cpu == cpu)
 }

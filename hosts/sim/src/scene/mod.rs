@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a machine was doing at a moment of a recording, and what its tasks did from there on: so that a simulation can go on with a
-//! policy as it was at that moment ([`crate::go_on`]).
+//! What a machine was doing at a moment of a recording, and what its tasks did from there on: so
+//! that a simulation can go on with a policy as it was at that moment ([`crate::go_on`]).
 //!
-//! A moment is between calls, and every task is with the policy, on a CPU or asleep. What a recording does not say is taken as follows:
-//! a task may use every CPU but those for which the host said no (and one whose wakeups are never asked about, its own only); who woke
-//! a task is who ran on the CPU of the wakeup.
+//! A moment is between calls, and every task is with the policy, on a CPU or asleep. What a
+//! recording does not say is taken as follows: a task may use every CPU but those for which the
+//! host said no (and one whose wakeups are never asked about, its own only); who woke a task is who
+//! ran on the CPU of the wakeup.
 
 mod history;
 mod moment;
@@ -71,7 +72,12 @@ impl Scene {
 
     /// How many tasks were with the policy, on CPUs, and asleep.
     pub fn counts(&self) -> [usize; 3] {
-        let count = |is: fn(&Whereabouts) -> bool| self.tasks.iter().filter(|task| is(&task.whereabouts)).count();
+        let count = |is: fn(&Whereabouts) -> bool| {
+            self.tasks
+                .iter()
+                .filter(|task| is(&task.whereabouts))
+                .count()
+        };
         [
             count(|at| matches!(at, Whereabouts::Queued(_))),
             count(|at| *at == Whereabouts::Running),
@@ -81,8 +87,15 @@ impl Scene {
 
     /// The machine, as far as the recording tells; for the rest of the recording's time.
     pub fn config(&self, recording: &Recording) -> Result<Config, String> {
-        let place = |&(core, llc, node, _): &(u32, u32, u32, bool)| baton_abi::BatonCpu { core, llc, node, online: 1 };
-        let mut config = Config::new(Topology::of(recording.header.cpus.iter().map(place).collect())?);
+        let place = |&(core, llc, node, _): &(u32, u32, u32, bool)| baton_abi::BatonCpu {
+            core,
+            llc,
+            node,
+            online: 1,
+        };
+        let mut config = Config::new(Topology::of(
+            recording.header.cpus.iter().map(place).collect(),
+        )?);
         config.max_tasks = recording.header.max_tasks;
         config.duration = self.rest;
         Ok(config)

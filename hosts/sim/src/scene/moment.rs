@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use baton_abi::{BatonMethod, BATON_PICK_KEEP, BATON_SELECT_DIRECT};
 use baton_trace::{About, Call, Event, Follow, Item, Recording};
 
-/// The last event, not after `number`, before which no call is under way and every task is somewhere: it is a call, too. `None` when
-/// there is none.
+/// The last event, not after `number`, before which no call is under way and every task is
+/// somewhere: it is a call, too. `None` when there is none.
 pub fn moment(recording: &Recording, number: u64) -> Option<u64> {
     let mut follow = Follow::new(recording);
     let (mut last, mut between) = (None, BTreeSet::new());
@@ -28,7 +28,10 @@ pub fn moment(recording: &Recording, number: u64) -> Option<u64> {
                         _ = call.about.task().map(|task| between.insert(task.slot))
                     }
                     // It stays where it is, after all.
-                    Some(Call { about: About::Pick(_, Some(prev)), .. }) => _ = between.remove(&prev.slot),
+                    Some(Call {
+                        about: About::Pick(_, Some(prev)),
+                        ..
+                    }) => _ = between.remove(&prev.slot),
                     _ => {}
                 }
             }
@@ -55,7 +58,8 @@ fn arrives(call: &Call) -> Option<u32> {
     match call.about {
         About::Given(task, _) => Some(task.slot),
         About::Task(task) => {
-            let is_gone = [BatonMethod::TaskDeparted as u8, BatonMethod::TaskDead as u8].contains(&call.method);
+            let is_gone = [BatonMethod::TaskDeparted as u8, BatonMethod::TaskDead as u8]
+                .contains(&call.method);
             is_gone.then_some(task.slot)
         }
         _ => None,

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A workload as threads of this machine: the same programs, asked by their own threads and not by the simulator, so that the two can be
-//! held against each other (`baton bench fidelity`).
+//! A workload as threads of this machine: the same programs, asked by their own threads and not by
+//! the simulator, so that the two can be held against each other (`baton bench fidelity`).
 //!
-//! Computing is counting, as far as [`Speed`] says. A task that waits sleeps in a read of its own pipe, when who wakes it is about to
-//! sleep (pipe_write() wakes with WF_SYNC), or of its own eventfd (eventfd_write() does not). What is given goes straight to the first
-//! who waits, as in the simulator. Requests of an open loop come by the timer of the worker that waits for them: who takes next has the
-//! next request, and sleeps until it is due.
+//! Computing is counting, as far as [`Speed`] says. A task that waits sleeps in a read of its own
+//! pipe, when who wakes it is about to sleep (pipe_write() wakes with WF_SYNC), or of its own
+//! eventfd (eventfd_write() does not). What is given goes straight to the first who waits, as in
+//! the simulator. Requests of an open loop come by the timer of the worker that waits for them: who
+//! takes next has the next request, and sleeps until it is due.
 //!
 //! Nothing of the simulator runs here, and nothing here is deterministic.
 
@@ -20,7 +21,8 @@ use std::time::Instant;
 
 use rustix::process::setpriority_process;
 use rustix::thread::{
-    clock_nanosleep_absolute, gettid, sched_setaffinity, sched_yield, set_current_timer_slack, CpuSet,
+    clock_nanosleep_absolute, gettid, sched_setaffinity, sched_yield, set_current_timer_slack,
+    CpuSet,
 };
 use rustix::time::{clock_gettime, ClockId, Timespec};
 
@@ -45,10 +47,13 @@ impl Speed {
             start.elapsed()
         });
         let ns = best.min().map_or(1, |best| best.as_nanos().max(1));
-        Self { per_ms: (u128::from(SAMPLE) * 1_000_000 / ns).max(1) as u64 }
+        Self {
+            per_ms: (u128::from(SAMPLE) * 1_000_000 / ns).max(1) as u64,
+        }
     }
 
-    /// Computes for so long, ns of an undisturbed CPU; less if it is to stop, or until then. Gives for how long it did.
+    /// Computes for so long, ns of an undisturbed CPU; less if it is to stop, or until then. Gives
+    /// for how long it did.
     fn run(self, ns: u64, end: u64, stop: &AtomicBool) -> u64 {
         const PIECE: u64 = 1_000_000;
         let mut left = ns;
@@ -78,7 +83,10 @@ fn nanoseconds(time: Timespec) -> u64 {
 }
 
 fn sleep_until(ns: u64) {
-    let then = Timespec { tv_sec: (ns / 1_000_000_000) as i64, tv_nsec: (ns % 1_000_000_000) as _ };
+    let then = Timespec {
+        tv_sec: (ns / 1_000_000_000) as i64,
+        tv_nsec: (ns % 1_000_000_000) as _,
+    };
     // A signal ends it early.
     while now() < ns && clock_nanosleep_absolute(ClockId::Monotonic, &then).is_err() {}
 }
@@ -128,8 +136,18 @@ pub fn run(world: World, plan: Plan, begins: impl FnOnce(u64)) -> Result<Vec<Gro
     if !world.happenings.is_empty() {
         return Err("what happens to a machine from outside cannot be done here".into());
     }
-    let World { things, groups, tasks, sources, .. } = world;
-    let groups = if groups.is_empty() { vec!["tasks".into()] } else { groups };
+    let World {
+        things,
+        groups,
+        tasks,
+        sources,
+        ..
+    } = world;
+    let groups = if groups.is_empty() {
+        vec!["tasks".into()]
+    } else {
+        groups
+    };
     let shared = Arc::new(Shared {
         things: Things::new(things, sources, plan.seed)?,
         plan,
@@ -137,18 +155,30 @@ pub fn run(world: World, plan: Plan, begins: impl FnOnce(u64)) -> Result<Vec<Gro
         stop: AtomicBool::new(false),
         gate: Barrier::new(tasks.len() + 1),
     });
-    let sleepers = tasks.iter().map(|_| Sleeper::new().map(Arc::new)).collect::<Result<Vec<_>, _>>()?;
-    let threads = tasks.into_iter().zip(&sleepers).enumerate().map(|(id, (spawn, sleeper))| {
-        let (shared, sleeper) = (shared.clone(), sleeper.clone());
-        let group = spawn.group.map_or(0, |group| group.0 as usize);
-        let builder = thread::Builder::new().name(spawn.name.to_string()).stack_size(64 << 10);
-        let body = move || Task::new(id as u32, spawn, shared, sleeper).live();
-        (group, builder.spawn(body))
-    });
+    let sleepers = tasks
+        .iter()
+        .map(|_| Sleeper::new().map(Arc::new))
+        .collect::<Result<Vec<_>, _>>()?;
+    let threads = tasks
+        .into_iter()
+        .zip(&sleepers)
+        .enumerate()
+        .map(|(id, (spawn, sleeper))| {
+            let (shared, sleeper) = (shared.clone(), sleeper.clone());
+            let group = spawn.group.map_or(0, |group| group.0 as usize);
+            let builder = thread::Builder::new()
+                .name(spawn.name.to_string())
+                .stack_size(64 << 10);
+            let body = move || Task::new(id as u32, spawn, shared, sleeper).live();
+            (group, builder.spawn(body))
+        });
     let mut running = Vec::with_capacity(sleepers.len());
     for (group, thread) in threads {
         // The others wait at the gate for ever.
-        running.push((group, thread.unwrap_or_else(|why| panic!("a thread cannot be made: {why}"))));
+        running.push((
+            group,
+            thread.unwrap_or_else(|why| panic!("a thread cannot be made: {why}")),
+        ));
     }
     shared.gate.wait();
     let begin = (now() + MARGIN).next_multiple_of(plan.align.max(1));
@@ -159,8 +189,13 @@ pub fn run(world: World, plan: Plan, begins: impl FnOnce(u64)) -> Result<Vec<Gro
     sleep_until(begin + plan.duration);
     shared.stop.store(true, Relaxed);
     sleepers.iter().for_each(|sleeper| sleeper.wake_for_good());
-    let mut ran: Vec<_> =
-        groups.iter().map(|name| GroupRan { name: name.to_string(), ..GroupRan::default() }).collect();
+    let mut ran: Vec<_> = groups
+        .iter()
+        .map(|name| GroupRan {
+            name: name.to_string(),
+            ..GroupRan::default()
+        })
+        .collect();
     let mut failed = None;
     for (group, thread) in running {
         match thread.join() {
@@ -176,8 +211,9 @@ pub fn run(world: World, plan: Plan, begins: impl FnOnce(u64)) -> Result<Vec<Gro
     failed.map_or(Ok(ran), Err)
 }
 
-/// Keeps each CPU busy until shortly before then, while all tasks sleep: a fair policy, which would remember for ever by how much one of
-/// them is ahead from its start as a thread, then has them all begin alike, as they do in the simulator.
+/// Keeps each CPU busy until shortly before then, while all tasks sleep: a fair policy, which would
+/// remember for ever by how much one of them is ahead from its start as a thread, then has them all
+/// begin alike, as they do in the simulator.
 fn forget(begin: u64) {
     let cpus = thread::available_parallelism().map_or(1, usize::from);
     thread::scope(|scope| {
@@ -214,7 +250,18 @@ impl Task {
     fn new(id: u32, spawn: Spawn, shared: Arc<Shared>, sleeper: Arc<Sleeper>) -> Self {
         let rng = Rng::new(shared.plan.seed, u64::from(id));
         let responses = Histogram::default();
-        Self { id, spawn, shared, sleeper, rng, item: None, done: 0, responses, computed: 0, debt: 0 }
+        Self {
+            id,
+            spawn,
+            shared,
+            sleeper,
+            rng,
+            item: None,
+            done: 0,
+            responses,
+            computed: 0,
+            debt: 0,
+        }
     }
 
     fn live(mut self) -> Result<Self, String> {
@@ -235,7 +282,8 @@ impl Task {
             if now >= begin + self.shared.plan.duration {
                 break;
             }
-            // Notes cost nothing in the simulator: what they took here is taken off the next computing.
+            // Notes cost nothing in the simulator: what they took here is taken off the next
+            // computing.
             self.debt += noted_since.take().map_or(0, |since| now - since);
             let mut cx = Cx {
                 now: now - begin,
@@ -268,7 +316,8 @@ impl Task {
             Op::Run(ns) => {
                 let rest = ns.saturating_sub(std::mem::take(&mut self.debt));
                 let left_out = ns - rest;
-                self.computed += self.shared.plan.speed.run(rest, end, &self.shared.stop) + left_out;
+                self.computed +=
+                    self.shared.plan.speed.run(rest, end, &self.shared.stop) + left_out;
             }
             Op::Sleep(ns) => sleep_until((now() + ns).min(end)),
             Op::SleepUntil(then) => sleep_until((begin + then).min(end)),
@@ -281,7 +330,12 @@ impl Task {
                 self.item = Some(item);
             }
             Op::Yield => sched_yield(),
-            _ => return Err(format!("the task {} does what cannot be done by threads yet", self.spawn.name)),
+            _ => {
+                return Err(format!(
+                    "the task {} does what cannot be done by threads yet",
+                    self.spawn.name
+                ))
+            }
         }
         Ok(())
     }

@@ -20,8 +20,15 @@ pub(super) struct Sleeper {
 
 impl Sleeper {
     pub fn new() -> Result<Self, String> {
-        let failed = |why| format!("there is no pipe for each task ({why}); raise the limit of open files (ulimit -n)");
-        Ok(Self { ends: pipe().map_err(failed)?, event: eventfd(0, EventfdFlags::empty()).map_err(failed)? })
+        let failed = |why| {
+            format!(
+                "there is no pipe for each task ({why}); raise the limit of open files (ulimit -n)"
+            )
+        };
+        Ok(Self {
+            ends: pipe().map_err(failed)?,
+            event: eventfd(0, EventfdFlags::empty()).map_err(failed)?,
+        })
     }
 
     fn sleep(&self, sync: bool) {
@@ -86,28 +93,44 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 const WRONG: &str = "a program takes a thing for another kind of thing";
 
 impl Things {
-    pub fn new(things: Vec<world::Thing>, mut sources: Vec<Box<dyn Source>>, seed: u64) -> Result<Self, String> {
+    pub fn new(
+        things: Vec<world::Thing>,
+        mut sources: Vec<Box<dyn Source>>,
+        seed: u64,
+    ) -> Result<Self, String> {
         if sources.len() > 1 {
             return Err("more than one source cannot be served by threads".into());
         }
         let thing = |thing| match thing {
-            world::Thing::Semaphore { count, .. } => {
-                Thing::Semaphore(Mutex::new(Semaphore { count, waiters: VecDeque::new(), sync: false }))
-            }
-            world::Thing::Barrier { of, .. } => Thing::Barrier(Mutex::new(Barrier { of, waiters: Vec::new() })),
+            world::Thing::Semaphore { count, .. } => Thing::Semaphore(Mutex::new(Semaphore {
+                count,
+                waiters: VecDeque::new(),
+                sync: false,
+            })),
+            world::Thing::Barrier { of, .. } => Thing::Barrier(Mutex::new(Barrier {
+                of,
+                waiters: Vec::new(),
+            })),
             world::Thing::Queue { .. } => Thing::Queue,
             world::Thing::Condition { .. } => Thing::Other,
         };
         // The same chance as in the simulator.
-        let source = sources.pop().map(|source| (source, Rng::new(seed, 1 << 40)));
+        let source = sources
+            .pop()
+            .map(|source| (source, Rng::new(seed, 1 << 40)));
         Ok(Self {
             things: things.into_iter().map(thing).collect(),
-            arrivals: Mutex::new(Arrivals { source, early: HashMap::new() }),
+            arrivals: Mutex::new(Arrivals {
+                source,
+                early: HashMap::new(),
+            }),
         })
     }
 
     pub fn down(&self, object: Object, me: &Arc<Sleeper>) -> Result<(), String> {
-        let Thing::Semaphore(semaphore) = &self.things[object.0 as usize] else { return Err(WRONG.into()) };
+        let Thing::Semaphore(semaphore) = &self.things[object.0 as usize] else {
+            return Err(WRONG.into());
+        };
         let mut semaphore = lock(semaphore);
         if semaphore.count > 0 {
             semaphore.count -= 1;
@@ -121,7 +144,9 @@ impl Things {
     }
 
     pub fn up(&self, object: Object, sync: bool) -> Result<(), String> {
-        let Thing::Semaphore(semaphore) = &self.things[object.0 as usize] else { return Err(WRONG.into()) };
+        let Thing::Semaphore(semaphore) = &self.things[object.0 as usize] else {
+            return Err(WRONG.into());
+        };
         let mut semaphore = lock(semaphore);
         semaphore.sync = sync;
         match semaphore.waiters.pop_front() {
@@ -135,7 +160,9 @@ impl Things {
     }
 
     pub fn barrier(&self, object: Object, me: &Arc<Sleeper>) -> Result<(), String> {
-        let Thing::Barrier(barrier) = &self.things[object.0 as usize] else { return Err(WRONG.into()) };
+        let Thing::Barrier(barrier) = &self.things[object.0 as usize] else {
+            return Err(WRONG.into());
+        };
         let mut barrier = lock(barrier);
         if barrier.waiters.len() as u32 + 1 < barrier.of {
             barrier.waiters.push(me.clone());
@@ -151,7 +178,9 @@ impl Things {
 
     /// The next item for a queue, which nobody else gets, and when it is due.
     pub fn take(&self, object: Object) -> Result<(u64, Item), String> {
-        let Thing::Queue = &self.things[object.0 as usize] else { return Err(WRONG.into()) };
+        let Thing::Queue = &self.things[object.0 as usize] else {
+            return Err(WRONG.into());
+        };
         let mut arrivals = lock(&self.arrivals);
         let Arrivals { source, early } = &mut *arrivals;
         if let Some(next) = early.get_mut(&object.0).and_then(VecDeque::pop_front) {

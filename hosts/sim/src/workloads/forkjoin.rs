@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Threads that compute a share each and meet at a barrier, again and again: the shape of the NAS parallel benchmarks, with which
-//! Ipanema (EuroSys '20, section 6) and Enoki (section 5.3) show what an idle CPU beside a crowded one costs: the slowest thread is
-//! the speed of all.
+//! Threads that compute a share each and meet at a barrier, again and again: the shape of the NAS
+//! parallel benchmarks, with which Ipanema (EuroSys '20, section 6) and Enoki (section 5.3) show
+//! what an idle CPU beside a crowded one costs: the slowest thread is the speed of all.
 //!
-//! The barrier sleeps (OMP_WAIT_POLICY=passive). One operation is one iteration of all threads; the response is its time.
+//! The barrier sleeps (OMP_WAIT_POLICY=passive). One operation is one iteration of all threads; the
+//! response is its time.
 //!
-//! Keys: `threads`, `work` (of a thread in an iteration), `imbalance` (per cent by which that differs, at most, anew each time).
+//! Keys: `threads`, `work` (of a thread in an iteration), `imbalance` (per cent by which that
+//! differs, at most, anew each time).
 
 use super::{Key, Kind, Stage, Workload};
 use crate::world::{Cx, Object, Op, Program, Spawn};
@@ -14,9 +16,24 @@ pub(super) const WORKLOAD: Workload = Workload {
     name: "forkjoin",
     help: "threads that compute and meet at a barrier (NAS parallel benchmarks)",
     keys: &[
-        Key { name: "threads", kind: Kind::Count(1, 100_000), default: "cpus", help: "threads" },
-        Key { name: "work", kind: Kind::Time(1, 100_000_000_000), default: "1ms", help: "CPU time of an iteration" },
-        Key { name: "imbalance", kind: Kind::Count(0, 100), default: "5", help: "per cent by which that differs" },
+        Key {
+            name: "threads",
+            kind: Kind::Count(1, 100_000),
+            default: "cpus",
+            help: "threads",
+        },
+        Key {
+            name: "work",
+            kind: Kind::Time(1, 100_000_000_000),
+            default: "1ms",
+            help: "CPU time of an iteration",
+        },
+        Key {
+            name: "imbalance",
+            kind: Kind::Count(0, 100),
+            default: "5",
+            help: "per cent by which that differs",
+        },
     ],
     add,
 };
@@ -55,8 +72,17 @@ fn add(stage: &mut Stage<'_>) -> Result<(), String> {
     let barrier = stage.world.barrier(threads as u32);
     for thread in 0..threads {
         let spread = work / 100 * imbalance + work % 100 * imbalance / 100;
-        let program = Thread { barrier, work, spread, first: thread == 0, step: 0, began: 0 };
-        stage.world.task(Spawn::new(format!("{}-{thread}", stage.name), program).group(group));
+        let program = Thread {
+            barrier,
+            work,
+            spread,
+            first: thread == 0,
+            step: 0,
+            began: 0,
+        };
+        stage
+            .world
+            .task(Spawn::new(format!("{}-{thread}", stage.name), program).group(group));
     }
     Ok(())
 }

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Groups of senders and receivers, each sender writing to each receiver of its group: hackbench (`perf bench sched messaging`,
-//! tools/perf/bench/sched-messaging.c).
+//! Groups of senders and receivers, each sender writing to each receiver of its group: hackbench
+//! (`perf bench sched messaging`, tools/perf/bench/sched-messaging.c).
 //!
-//! Each receiver has a socket with room for `buffer` messages: 277 of 100 bytes fit into the 212,992 bytes of net.core.wmem_default,
-//! at 768 bytes a packet. Who finds it full waits. The reader is woken with WF_SYNC, as by sock_def_readable(). A message counts as
-//! an operation when it has been received; the response is how long it was under way.
+//! Each receiver has a socket with room for `buffer` messages: 277 of 100 bytes fit into the
+//! 212,992 bytes of net.core.wmem_default, at 768 bytes a packet. Who finds it full waits. The
+//! reader is woken with WF_SYNC, as by sock_def_readable(). A message counts as an operation when
+//! it has been received; the response is how long it was under way.
 //!
-//! Deviation: the original waits with a starting gate, and counts the whole run; here senders begin at once, and go on for ever unless
-//! `loops` is given.
+//! Deviation: the original waits with a starting gate, and counts the whole run; here senders begin
+//! at once, and go on for ever unless `loops` is given.
 //!
-//! Keys: `groups`, `fds` (senders, and receivers, of a group), `loops` (messages from each sender to each receiver; 0 is endless),
-//! `datasize` (bytes; 10 of them cost a nanosecond on each side), `work` (a system call without its data), `buffer`.
+//! Keys: `groups`, `fds` (senders, and receivers, of a group), `loops` (messages from each sender
+//! to each receiver; 0 is endless), `datasize` (bytes; 10 of them cost a nanosecond on each side),
+//! `work` (a system call without its data), `buffer`.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -22,17 +24,42 @@ pub(super) const WORKLOAD: Workload = Workload {
     name: "hackbench",
     help: "groups of senders and receivers over bounded sockets (hackbench)",
     keys: &[
-        Key { name: "groups", kind: Kind::Count(1, 2_500), default: "10", help: "groups" },
-        Key { name: "fds", kind: Kind::Count(1, 1_000), default: "20", help: "senders, and receivers, of a group" },
+        Key {
+            name: "groups",
+            kind: Kind::Count(1, 2_500),
+            default: "10",
+            help: "groups",
+        },
+        Key {
+            name: "fds",
+            kind: Kind::Count(1, 1_000),
+            default: "20",
+            help: "senders, and receivers, of a group",
+        },
         Key {
             name: "loops",
             kind: Kind::Count(0, 1_000_000_000),
             default: "0",
             help: "messages of a pair; 0: endless",
         },
-        Key { name: "datasize", kind: Kind::Count(1, 1_000_000), default: "100", help: "bytes of a message" },
-        Key { name: "work", kind: Kind::Time(1, 1_000_000_000), default: "1us", help: "CPU time beside the bytes" },
-        Key { name: "buffer", kind: Kind::Count(1, 1_000_000), default: "277", help: "messages that a socket holds" },
+        Key {
+            name: "datasize",
+            kind: Kind::Count(1, 1_000_000),
+            default: "100",
+            help: "bytes of a message",
+        },
+        Key {
+            name: "work",
+            kind: Kind::Time(1, 1_000_000_000),
+            default: "1us",
+            help: "CPU time beside the bytes",
+        },
+        Key {
+            name: "buffer",
+            kind: Kind::Count(1, 1_000_000),
+            default: "277",
+            help: "messages that a socket holds",
+        },
     ],
     add,
 };
@@ -83,8 +110,15 @@ impl Program for Sender {
 impl Sender {
     fn send(&self, now: u64) -> Op {
         let socket = &self.sockets[self.at];
-        socket.sent.lock().expect("no task panics with it").push_back(now);
-        Op::Up { to: socket.messages, sync: true }
+        socket
+            .sent
+            .lock()
+            .expect("no task panics with it")
+            .push_back(now);
+        Op::Up {
+            to: socket.messages,
+            sync: true,
+        }
     }
 }
 
@@ -109,9 +143,17 @@ impl Program for Receiver {
                 Op::Down(socket.messages)
             }
             1 => Op::Run(self.work),
-            2 => Op::Up { to: socket.room, sync: false },
+            2 => Op::Up {
+                to: socket.room,
+                sync: false,
+            },
             3 => {
-                let sent = socket.sent.lock().expect("no task panics with it").pop_front().unwrap_or(cx.now);
+                let sent = socket
+                    .sent
+                    .lock()
+                    .expect("no task panics with it")
+                    .pop_front()
+                    .unwrap_or(cx.now);
                 Op::Response(cx.now - sent)
             }
             _ => Op::Done(1),
@@ -121,7 +163,12 @@ impl Program for Receiver {
 
 fn add(stage: &mut Stage<'_>) -> Result<(), String> {
     let whole = |key| stage.params.whole(key);
-    let (groups, fds, loops, buffer) = (whole("groups"), whole("fds"), whole("loops"), whole("buffer"));
+    let (groups, fds, loops, buffer) = (
+        whole("groups"),
+        whole("fds"),
+        whole("loops"),
+        whole("buffer"),
+    );
     let work = whole("work") + whole("datasize") / 10;
     stage.room_for(2 * groups * fds)?;
     let counted = stage.group();
@@ -134,12 +181,28 @@ fn add(stage: &mut Stage<'_>) -> Result<(), String> {
         let sockets: Arc<[Socket]> = (0..fds).map(socket).collect();
         for at in 0..fds as usize {
             let left = (loops > 0).then_some(loops * fds);
-            let program = Receiver { sockets: sockets.clone(), at, left, work, step: 0 };
-            stage.world.task(Spawn::new(format!("{}-{group}r{at}", stage.name), program).group(counted));
+            let program = Receiver {
+                sockets: sockets.clone(),
+                at,
+                left,
+                work,
+                step: 0,
+            };
+            stage
+                .world
+                .task(Spawn::new(format!("{}-{group}r{at}", stage.name), program).group(counted));
         }
         for sender in 0..fds {
-            let program = Sender { sockets: sockets.clone(), loops, work, at: 0, step: 0 };
-            stage.world.task(Spawn::new(format!("{}-{group}s{sender}", stage.name), program).group(counted));
+            let program = Sender {
+                sockets: sockets.clone(),
+                loops,
+                work,
+                at: 0,
+                step: 0,
+            };
+            stage.world.task(
+                Spawn::new(format!("{}-{group}s{sender}", stage.name), program).group(counted),
+            );
         }
     }
     Ok(())

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Tasks that always want a CPU: `stress-ng --cpu`, batch work. What is fair, and what a nice value is worth, is seen best with these.
+//! Tasks that always want a CPU: `stress-ng --cpu`, batch work. What is fair, and what a nice value
+//! is worth, is seen best with these.
 //!
 //! One operation is one piece of work.
 //!
@@ -12,8 +13,18 @@ pub(super) const WORKLOAD: Workload = Workload {
     name: "hogs",
     help: "tasks that always want a CPU",
     keys: &[
-        Key { name: "n", kind: Kind::Count(1, 100_000), default: "cpus", help: "tasks" },
-        Key { name: "nice", kind: Kind::Nices, default: "0", help: "of the tasks, in turn" },
+        Key {
+            name: "n",
+            kind: Kind::Count(1, 100_000),
+            default: "cpus",
+            help: "tasks",
+        },
+        Key {
+            name: "nice",
+            kind: Kind::Nices,
+            default: "0",
+            help: "of the tasks, in turn",
+        },
         Key {
             name: "work",
             kind: Kind::Time(1_000, 100_000_000_000),
@@ -40,7 +51,11 @@ fn add(stage: &mut Stage<'_>) -> Result<(), String> {
                 Op::Done(1)
             }
         };
-        stage.world.task(Spawn::new(format!("{}-{hog}", stage.name), program).group(group).nice(nice));
+        stage.world.task(
+            Spawn::new(format!("{}-{hog}", stage.name), program)
+                .group(group)
+                .nice(nice),
+        );
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A machine with a CPU for every task and no costs: what programs do is all that happens. For tests of programs.
+//! A machine with a CPU for every task and no costs: what programs do is all that happens. For
+//! tests of programs.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -67,13 +68,17 @@ impl Ideal {
             let group = spawn.group.expect("the first tasks have groups");
             ideal.begin(spawn, group, at);
         }
-        let mut chances: Vec<Rng> = (0..sources.len()).map(|of| Rng::new(!seed, of as u64)).collect();
+        let mut chances: Vec<Rng> = (0..sources.len())
+            .map(|of| Rng::new(!seed, of as u64))
+            .collect();
         for (of, source) in sources.iter_mut().enumerate() {
             if let Some((at, queue, item)) = source.next(&mut chances[of]) {
                 ideal.later(at, Event::Arrive(of, queue, item));
             }
         }
-        while let Some(Reverse((at, number))) = ideal.events.pop().filter(|Reverse((at, _))| *at < until) {
+        while let Some(Reverse((at, number))) =
+            ideal.events.pop().filter(|Reverse((at, _))| *at < until)
+        {
             assert!(at >= ideal.now, "time goes on");
             ideal.now = at;
             match ideal.what.remove(&number).expect("it was put there") {
@@ -93,7 +98,9 @@ impl Ideal {
     /// One number for all that was done.
     pub(super) fn hash(&self) -> u64 {
         let bytes = self.log.iter().flat_map(|line| line.bytes());
-        bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+        bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+        })
     }
 
     pub(super) fn alive(&self) -> usize {
@@ -136,7 +143,9 @@ impl Ideal {
     }
 
     fn up(&mut self, to: Object) {
-        let Thing::Semaphore { count, waiters } = self.thing(to) else { panic!("{to:?} is no semaphore") };
+        let Thing::Semaphore { count, waiters } = self.thing(to) else {
+            panic!("{to:?} is no semaphore")
+        };
         match waiters.pop_front() {
             Some(waiter) => self.later(self.now, Event::Ask(waiter)),
             None => *count += 1,
@@ -145,7 +154,9 @@ impl Ideal {
 
     /// Asks again at once, or when the semaphore is there.
     fn down(&mut self, task: u32, from: Object) {
-        let Thing::Semaphore { count, waiters } = self.thing(from) else { panic!("{from:?} is no semaphore") };
+        let Thing::Semaphore { count, waiters } = self.thing(from) else {
+            panic!("{from:?} is no semaphore")
+        };
         if *count == 0 {
             return waiters.push_back(task);
         }
@@ -154,7 +165,9 @@ impl Ideal {
     }
 
     fn put(&mut self, to: Object, item: Item) {
-        let Thing::Queue { items, waiters } = self.thing(to) else { panic!("{to:?} is no queue") };
+        let Thing::Queue { items, waiters } = self.thing(to) else {
+            panic!("{to:?} is no queue")
+        };
         match waiters.pop_front() {
             Some(waiter) => {
                 self.tasks[waiter as usize].item = Some(item);
@@ -168,12 +181,27 @@ impl Ideal {
         let now = self.now;
         let task = &mut self.tasks[number as usize];
         assert!(task.alive, "an ended task is not asked");
-        task.asked = if task.asked.0 == now { (now, task.asked.1 + 1) } else { (now, 0) };
-        assert!(task.asked.1 < 10_000, "task {number} does things for ever in no time");
+        task.asked = if task.asked.0 == now {
+            (now, task.asked.1 + 1)
+        } else {
+            (now, 0)
+        };
+        assert!(
+            task.asked.1 < 10_000,
+            "task {number} does things for ever in no time"
+        );
         let me = TaskRef(number);
-        let mut cx = Cx { now, rng: &mut task.rng, me, item: task.item, reply: None, child: task.child.take() };
+        let mut cx = Cx {
+            now,
+            rng: &mut task.rng,
+            me,
+            item: task.item,
+            reply: None,
+            child: task.child.take(),
+        };
         let op = task.spawn.program.next(&mut cx);
-        self.log.push(format!("{now} {}: {}", task.spawn.name, word(&op)));
+        self.log
+            .push(format!("{now} {}: {}", task.spawn.name, word(&op)));
         let mut next = Some(now);
         match op {
             Op::Run(time) => {
@@ -188,7 +216,9 @@ impl Ideal {
             }
             Op::Up { to, .. } => self.up(to),
             Op::Barrier(at) => {
-                let Thing::Barrier { of, waiters } = self.thing(at) else { panic!("{at:?} is no barrier") };
+                let Thing::Barrier { of, waiters } = self.thing(at) else {
+                    panic!("{at:?} is no barrier")
+                };
                 waiters.push(number);
                 next = None;
                 if waiters.len() as u32 == *of {
@@ -198,7 +228,9 @@ impl Ideal {
                 }
             }
             Op::Take(from) => {
-                let Thing::Queue { items, waiters } = self.thing(from) else { panic!("{from:?} is no queue") };
+                let Thing::Queue { items, waiters } = self.thing(from) else {
+                    panic!("{from:?} is no queue")
+                };
                 match items.pop_front() {
                     Some(item) => self.tasks[number as usize].item = Some(item),
                     None => {
@@ -209,16 +241,26 @@ impl Ideal {
             }
             Op::Put { to, item } => self.put(to, item),
             Op::WaitCondition { condition, mutex } => {
-                let Thing::Condition { waiters } = self.thing(condition) else { panic!("{condition:?} is none") };
+                let Thing::Condition { waiters } = self.thing(condition) else {
+                    panic!("{condition:?} is none")
+                };
                 waiters.push_back((number, mutex));
                 self.up(mutex);
                 next = None;
             }
             Op::Signal { condition, all } => {
-                let Thing::Condition { waiters } = self.thing(condition) else { panic!("{condition:?} is none") };
-                let most = if all { waiters.len() } else { waiters.len().min(1) };
+                let Thing::Condition { waiters } = self.thing(condition) else {
+                    panic!("{condition:?} is none")
+                };
+                let most = if all {
+                    waiters.len()
+                } else {
+                    waiters.len().min(1)
+                };
                 let woken: Vec<_> = waiters.drain(..most).collect();
-                woken.into_iter().for_each(|(waiter, mutex)| self.down(waiter, mutex));
+                woken
+                    .into_iter()
+                    .for_each(|(waiter, mutex)| self.down(waiter, mutex));
             }
             Op::Suspend => {
                 let task = &mut self.tasks[number as usize];
@@ -236,8 +278,10 @@ impl Ideal {
                 }
             }
             Op::Fork(spawn) => {
-                let (child, group) =
-                    (self.tasks.len() as u32, spawn.group.unwrap_or(self.tasks[number as usize].group));
+                let (child, group) = (
+                    self.tasks.len() as u32,
+                    spawn.group.unwrap_or(self.tasks[number as usize].group),
+                );
                 self.begin(*spawn, group, now);
                 self.tasks[number as usize].child = Some(TaskRef(child));
             }
@@ -270,7 +314,9 @@ pub(super) fn word(op: &Op) -> String {
         Op::Take(from) => format!("take {}", from.0),
         Op::Put { to, item } => format!("put {} {}", to.0, item.service),
         Op::WaitCondition { condition, mutex } => format!("wait {} {}", condition.0, mutex.0),
-        Op::Signal { condition, all } => format!("{} {}", if *all { "broad" } else { "signal" }, condition.0),
+        Op::Signal { condition, all } => {
+            format!("{} {}", if *all { "broad" } else { "signal" }, condition.0)
+        }
         Op::Suspend => "suspend".into(),
         Op::Resume(whom) => format!("resume {}", whom.0),
         Op::Yield => "yield".into(),
@@ -279,7 +325,12 @@ pub(super) fn word(op: &Op) -> String {
         Op::Affinity(None) => "cpus all".into(),
         Op::Affinity(Some(mask)) => format!("cpus {:?}", mask.iter().collect::<Vec<_>>()),
         Op::Response(time) => format!("response {time}"),
-        Op::Hint { hint, thread } => format!("hint {} {:?} {:?}", hint.tag, thread.map(|thread| thread.0), hint.words),
+        Op::Hint { hint, thread } => format!(
+            "hint {} {:?} {:?}",
+            hint.tag,
+            thread.map(|thread| thread.0),
+            hint.words
+        ),
         Op::Reply => "reply".into(),
         Op::Done(many) => format!("done {many}"),
         Op::Exit => "exit".into(),

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A tree of short-lived tasks: `make -jN` of the kernel.
 //!
-//! make keeps `jobs` recipes going. A recipe is a compiler driver, which forks cc1, waits, forks as, waits, and ends; each of them reads
-//! its files first, of which some must come from the disk. When all objects are there, one ld runs alone, and it starts again.
+//! make keeps `jobs` recipes going. A recipe is a compiler driver, which forks cc1, waits, forks
+//! as, waits, and ends; each of them reads its files first, of which some must come from the disk.
+//! When all objects are there, one ld runs alone, and it starts again.
 //!
-//! One operation is one object; the response is from the fork of its recipe to its end. What a compiler needs is exponential,
-//! between a tenth and ten times of the mean: many small files, few large ones.
+//! One operation is one object; the response is from the fork of its recipe to its end. What a
+//! compiler needs is exponential, between a tenth and ten times of the mean: many small files, few
+//! large ones.
 //!
-//! Keys: `jobs` (-j), `objects` (of a build), `compile` (mean CPU time of cc1), `assemble`, `link`, `io` (a read from disk).
+//! Keys: `jobs` (-j), `objects` (of a build), `compile` (mean CPU time of cc1), `assemble`, `link`,
+//! `io` (a read from disk).
 
 use std::sync::{Arc, Mutex};
 
@@ -21,12 +24,42 @@ pub(super) const WORKLOAD: Workload = Workload {
     name: "build",
     help: "fork tree of short-lived compilers with a linking phase (make -jN of the kernel)",
     keys: &[
-        Key { name: "jobs", kind: Kind::Count(1, 10_000), default: "cpus", help: "recipes at a time (-j)" },
-        Key { name: "objects", kind: Kind::Count(1, 1_000_000), default: "1000", help: "objects of a build" },
-        Key { name: "compile", kind: Kind::Time(10, 100 * S), default: "80ms", help: "mean CPU time of cc1" },
-        Key { name: "assemble", kind: Kind::Time(10, 100 * S), default: "8ms", help: "mean CPU time of as" },
-        Key { name: "link", kind: Kind::Time(10, 1000 * S), default: "2s", help: "CPU time of ld" },
-        Key { name: "io", kind: Kind::Time(0, S), default: "200us", help: "mean time of a read from disk" },
+        Key {
+            name: "jobs",
+            kind: Kind::Count(1, 10_000),
+            default: "cpus",
+            help: "recipes at a time (-j)",
+        },
+        Key {
+            name: "objects",
+            kind: Kind::Count(1, 1_000_000),
+            default: "1000",
+            help: "objects of a build",
+        },
+        Key {
+            name: "compile",
+            kind: Kind::Time(10, 100 * S),
+            default: "80ms",
+            help: "mean CPU time of cc1",
+        },
+        Key {
+            name: "assemble",
+            kind: Kind::Time(10, 100 * S),
+            default: "8ms",
+            help: "mean CPU time of as",
+        },
+        Key {
+            name: "link",
+            kind: Kind::Time(10, 1000 * S),
+            default: "2s",
+            help: "CPU time of ld",
+        },
+        Key {
+            name: "io",
+            kind: Kind::Time(0, S),
+            default: "200us",
+            help: "mean time of a read from disk",
+        },
     ],
     add,
 };
@@ -44,7 +77,8 @@ struct Costs {
     io: u64,
 }
 
-/// Objects cannot be made while the simulation runs, so a place for a recipe is used again when it has ended.
+/// Objects cannot be made while the simulation runs, so a place for a recipe is used again when it
+/// has ended.
 struct Places {
     free: Mutex<Vec<Object>>,
     /// A recipe, or ld, has ended.
@@ -52,7 +86,8 @@ struct Places {
 }
 
 fn around(rng: &mut Rng, mean: u64) -> u64 {
-    rng.exponential(mean).clamp(mean / 10, mean.saturating_mul(10))
+    rng.exponential(mean)
+        .clamp(mean / 10, mean.saturating_mul(10))
 }
 
 /// Reads files, computes, tells its parent: cc1, as, ld.
@@ -78,7 +113,10 @@ impl Program for Tool {
         }
         // exit_notify() wakes the parent before the child's last switch.
         match std::mem::replace(&mut self.told, true) {
-            false => Op::Up { to: self.parent, sync: true },
+            false => Op::Up {
+                to: self.parent,
+                sync: true,
+            },
             true => Op::Exit,
         }
     }
@@ -103,19 +141,39 @@ impl Program for Recipe {
                 Op::Run(BETWEEN)
             }
             1 | 3 => {
-                let mean = if step == 1 { self.costs.compile } else { self.costs.assemble };
+                let mean = if step == 1 {
+                    self.costs.compile
+                } else {
+                    self.costs.assemble
+                };
                 // A compiler includes headers, the assembler has one file.
                 let reads = if step == 1 { 16 } else { 1 };
                 let work = around(cx.rng, mean);
-                let tool = Tool { reads, work, io: self.costs.io, parent: self.place, told: false };
-                Op::Fork(Box::new(Spawn::new(if step == 1 { "cc1" } else { "as" }, tool)))
+                let tool = Tool {
+                    reads,
+                    work,
+                    io: self.costs.io,
+                    parent: self.place,
+                    told: false,
+                };
+                Op::Fork(Box::new(Spawn::new(
+                    if step == 1 { "cc1" } else { "as" },
+                    tool,
+                )))
             }
             2 | 4 => Op::Down(self.place),
             5 => Op::Response(cx.now - self.began),
             6 => Op::Done(1),
             7 => {
-                self.places.free.lock().expect("no task panics with it").push(self.place);
-                Op::Up { to: self.places.ended, sync: true }
+                self.places
+                    .free
+                    .lock()
+                    .expect("no task panics with it")
+                    .push(self.place);
+                Op::Up {
+                    to: self.places.ended,
+                    sync: true,
+                }
             }
             _ => Op::Exit,
         }
@@ -137,7 +195,12 @@ impl Program for Make {
         if std::mem::take(&mut self.forking) {
             return self.fork();
         }
-        let free = !self.places.free.lock().expect("no task panics with it").is_empty();
+        let free = !self
+            .places
+            .free
+            .lock()
+            .expect("no task panics with it")
+            .is_empty();
         if (self.left > 0 && free) || (self.left == 0 && self.running == 0 && !self.linking) {
             self.forking = true;
             return Op::Run(BETWEEN);
@@ -157,26 +220,64 @@ impl Make {
         let costs = self.costs;
         if self.left == 0 {
             self.linking = true;
-            let ld = Tool { reads: 64, work: costs.link, io: costs.io, parent: self.places.ended, told: false };
+            let ld = Tool {
+                reads: 64,
+                work: costs.link,
+                io: costs.io,
+                parent: self.places.ended,
+                told: false,
+            };
             return Op::Fork(Box::new(Spawn::new("ld", ld)));
         }
-        let place = self.places.free.lock().expect("no task panics with it").pop();
+        let place = self
+            .places
+            .free
+            .lock()
+            .expect("no task panics with it")
+            .pop();
         let place = place.expect("only a recipe that ends touches the places, and it adds one");
         self.left -= 1;
         self.running += 1;
-        Op::Fork(Box::new(Spawn::new("cc", Recipe { costs, place, places: self.places.clone(), began: 0, step: 0 })))
+        Op::Fork(Box::new(Spawn::new(
+            "cc",
+            Recipe {
+                costs,
+                place,
+                places: self.places.clone(),
+                began: 0,
+                step: 0,
+            },
+        )))
     }
 }
 
 fn add(stage: &mut Stage<'_>) -> Result<(), String> {
     let whole = |key| stage.params.whole(key);
-    let costs = Costs { compile: whole("compile"), assemble: whole("assemble"), link: whole("link"), io: whole("io") };
+    let costs = Costs {
+        compile: whole("compile"),
+        assemble: whole("assemble"),
+        link: whole("link"),
+        io: whole("io"),
+    };
     let (jobs, objects) = (whole("jobs"), whole("objects"));
     stage.room_for(3 * jobs + 1)?;
     let group = stage.group();
     let free = (0..jobs).map(|_| stage.world.semaphore(0)).collect();
-    let places = Arc::new(Places { free: Mutex::new(free), ended: stage.world.semaphore(0) });
-    let make = Make { costs, places, objects, left: objects, running: 0, forking: false, linking: false };
-    stage.world.task(Spawn::new(format!("{}-make", stage.name), make).group(group));
+    let places = Arc::new(Places {
+        free: Mutex::new(free),
+        ended: stage.world.semaphore(0),
+    });
+    let make = Make {
+        costs,
+        places,
+        objects,
+        left: objects,
+        running: 0,
+        forking: false,
+        linking: false,
+    };
+    stage
+        .world
+        .task(Spawn::new(format!("{}-make", stage.name), make).group(group));
     Ok(())
 }

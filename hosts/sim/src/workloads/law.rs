@@ -18,7 +18,8 @@ pub enum Law {
     Exponential,
     /// Of a normal distribution's exponentials, whose standard deviation this is.
     Lognormal(f64),
-    /// Pareto's, of this index: the smaller it is, the heavier the tail. More than 1, as there would be no mean.
+    /// Pareto's, of this index: the smaller it is, the heavier the tail. More than 1, as there
+    /// would be no mean.
     Pareto(f64),
 }
 
@@ -48,13 +49,21 @@ impl FromStr for Law {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (name, number) = text.split_once('/').map_or((text, None), |(name, number)| (name, Some(number)));
-        let number = number.map(|number| number.parse::<f64>().map_err(|_| format!("'{number}' is no number")));
+        let (name, number) = text
+            .split_once('/')
+            .map_or((text, None), |(name, number)| (name, Some(number)));
+        let number = number.map(|number| {
+            number
+                .parse::<f64>()
+                .map_err(|_| format!("'{number}' is no number"))
+        });
         match (name, number.transpose()?) {
             ("constant", None) => Ok(Self::Constant),
             ("uniform", None) => Ok(Self::Uniform),
             ("exponential", None) => Ok(Self::Exponential),
-            ("lognormal", Some(sigma)) if (0.01..=5.0).contains(&sigma) => Ok(Self::Lognormal(sigma)),
+            ("lognormal", Some(sigma)) if (0.01..=5.0).contains(&sigma) => {
+                Ok(Self::Lognormal(sigma))
+            }
             ("pareto", Some(index)) if (1.01..=100.0).contains(&index) => Ok(Self::Pareto(index)),
             ("lognormal", _) => Err("lognormal takes a sigma from 0.01 to 5: lognormal/1".into()),
             ("pareto", _) => Err("pareto takes an index from 1.01 to 100: pareto/1.5".into()),
@@ -86,11 +95,20 @@ mod tests {
             assert_eq!(law.to_string(), text);
             let (mut rng, count) = (Rng::new(3, 1), 400_000);
             let drawn: Vec<f64> = (0..count).map(|_| law.draw(&mut rng)).collect();
-            assert!(drawn.iter().all(|&number| number > 0.0 && number.is_finite()));
+            assert!(drawn
+                .iter()
+                .all(|&number| number > 0.0 && number.is_finite()));
             let mean = drawn.iter().sum::<f64>() / f64::from(count);
-            let square = drawn.iter().map(|number| (number - mean).powi(2)).sum::<f64>() / f64::from(count);
+            let square = drawn
+                .iter()
+                .map(|number| (number - mean).powi(2))
+                .sum::<f64>()
+                / f64::from(count);
             assert!((mean - 1.0).abs() < 0.01, "{text}: mean {mean}");
-            assert!((square - variance).abs() < 0.05 * variance + 1e-9, "{text}: variance {square} for {variance}");
+            assert!(
+                (square - variance).abs() < 0.05 * variance + 1e-9,
+                "{text}: variance {square} for {variance}"
+            );
         };
         check("constant", 0.0);
         check("uniform", 1.0 / 3.0);
@@ -101,7 +119,16 @@ mod tests {
 
     #[test]
     fn what_is_no_law_is_refused() {
-        for text in ["", "normal", "constant/1", "lognormal", "lognormal/9", "pareto/1", "pareto/x", "exponential/2"] {
+        for text in [
+            "",
+            "normal",
+            "constant/1",
+            "lognormal",
+            "lognormal/9",
+            "pareto/1",
+            "pareto/x",
+            "exponential/2",
+        ] {
             assert!(text.parse::<Law>().is_err(), "{text}");
         }
     }

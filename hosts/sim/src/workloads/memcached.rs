@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A key-value cache under an open loop like Facebook's ETC pool (Atikoglu et al., Workload Analysis of a Large-Scale Key-Value Store,
-//! SIGMETRICS '12; the same numbers are in the load generator mutilate).
+//! A key-value cache under an open loop like Facebook's ETC pool (Atikoglu et al., Workload
+//! Analysis of a Large-Scale Key-Value Store, SIGMETRICS '12; the same numbers are in the load
+//! generator mutilate).
 //!
-//! As memcached, each thread has connections of its own and waits for those. A request comes on any connection; 1 of 31 is a SET. Keys
-//! have Zipf's popularity: the popular ones are in the CPU's cache, the others cost a miss. Values are generalized Pareto (214.476,
-//! 0.348238) bytes, and each 10 bytes cost a nanosecond. The time between arrivals is generalized Pareto of shape 0.154971, scaled to
-//! the load; in bursts it is shorter by a factor, and outside them longer, so that the load stays what was asked for.
+//! As memcached, each thread has connections of its own and waits for those. A request comes on any
+//! connection; 1 of 31 is a SET. Keys have Zipf's popularity: the popular ones are in the CPU's
+//! cache, the others cost a miss. Values are generalized Pareto (214.476, 0.348238) bytes, and each
+//! 10 bytes cost a nanosecond. The time between arrivals is generalized Pareto of shape 0.154971,
+//! scaled to the load; in bursts it is shorter by a factor, and outside them longer, so that the
+//! load stays what was asked for.
 //!
 //! Each request is an operation; the response is from when it was due to when it is answered.
 //!
-//! Keys: `threads`, `connections`, `load` (share of `on` CPUs), `keys`, `skew`, `cached` (keys in the CPU's cache), `base` (CPU time of a
-//! request beside misses and bytes), `miss`, `burst` (factor; 1 is none), `burst-every`, `burst-for`.
+//! Keys: `threads`, `connections`, `load` (share of `on` CPUs), `keys`, `skew`, `cached` (keys in
+//! the CPU's cache), `base` (CPU time of a request beside misses and bytes), `miss`, `burst`
+//! (factor; 1 is none), `burst-every`, `burst-for`.
 
 use super::open::{gap, pareto, Worker, Zipf};
 use super::{Key, Kind, Stage, Workload};
@@ -24,23 +28,78 @@ pub(super) const WORKLOAD: Workload = Workload {
     name: "memcached",
     help: "key-value cache under an open loop with Zipf keys and bursts (Facebook's ETC)",
     keys: &[
-        Key { name: "threads", kind: Kind::Count(1, 4096), default: "cpus", help: "threads" },
+        Key {
+            name: "threads",
+            kind: Kind::Count(1, 4096),
+            default: "cpus",
+            help: "threads",
+        },
         Key {
             name: "connections",
             kind: Kind::Count(1, 100_000),
             default: "256",
             help: "connections, dealt to threads",
         },
-        Key { name: "load", kind: Kind::Number(0.001, 10.0), default: "0.5", help: "share of the CPUs that is needed" },
-        Key { name: "on", kind: Kind::Count(1, 4096), default: "cpus", help: "CPUs that load is a share of" },
-        Key { name: "keys", kind: Kind::Count(1, 1_000_000_000), default: "1000000", help: "keys" },
-        Key { name: "skew", kind: Kind::Number(0.0, 10.0), default: "0.99", help: "exponent of Zipf's law" },
-        Key { name: "cached", kind: Kind::Count(0, 1_000_000_000), default: "10000", help: "keys in the CPU's cache" },
-        Key { name: "base", kind: Kind::Time(1, S), default: "4us", help: "CPU time of any request" },
-        Key { name: "miss", kind: Kind::Time(0, S), default: "500ns", help: "CPU time of a key not in the cache" },
-        Key { name: "burst", kind: Kind::Number(1.0, 1000.0), default: "4", help: "arrivals in a burst, as a factor" },
-        Key { name: "burst-every", kind: Kind::Time(US, 100 * S), default: "100ms", help: "from burst to burst" },
-        Key { name: "burst-for", kind: Kind::Time(0, 100 * S), default: "5ms", help: "length of a burst" },
+        Key {
+            name: "load",
+            kind: Kind::Number(0.001, 10.0),
+            default: "0.5",
+            help: "share of the CPUs that is needed",
+        },
+        Key {
+            name: "on",
+            kind: Kind::Count(1, 4096),
+            default: "cpus",
+            help: "CPUs that load is a share of",
+        },
+        Key {
+            name: "keys",
+            kind: Kind::Count(1, 1_000_000_000),
+            default: "1000000",
+            help: "keys",
+        },
+        Key {
+            name: "skew",
+            kind: Kind::Number(0.0, 10.0),
+            default: "0.99",
+            help: "exponent of Zipf's law",
+        },
+        Key {
+            name: "cached",
+            kind: Kind::Count(0, 1_000_000_000),
+            default: "10000",
+            help: "keys in the CPU's cache",
+        },
+        Key {
+            name: "base",
+            kind: Kind::Time(1, S),
+            default: "4us",
+            help: "CPU time of any request",
+        },
+        Key {
+            name: "miss",
+            kind: Kind::Time(0, S),
+            default: "500ns",
+            help: "CPU time of a key not in the cache",
+        },
+        Key {
+            name: "burst",
+            kind: Kind::Number(1.0, 1000.0),
+            default: "4",
+            help: "arrivals in a burst, as a factor",
+        },
+        Key {
+            name: "burst-every",
+            kind: Kind::Time(US, 100 * S),
+            default: "100ms",
+            help: "from burst to burst",
+        },
+        Key {
+            name: "burst-for",
+            kind: Kind::Time(0, 100 * S),
+            default: "5ms",
+            help: "length of a burst",
+        },
     ],
     add,
 };
@@ -76,7 +135,10 @@ impl Requests {
         let bytes = pareto(rng, VALUE_SCALE, VALUE_SHAPE).min(VALUE_MOST) as u64;
         let miss = if key > self.cached { self.miss } else { 0 };
         let allocate = if set { self.base / 2 } else { 0 };
-        (self.base + allocate + miss + bytes / 10, (key as u32) << 1 | u32::from(set))
+        (
+            self.base + allocate + miss + bytes / 10,
+            (key as u32) << 1 | u32::from(set),
+        )
     }
 }
 
@@ -93,26 +155,58 @@ impl Source for Requests {
 
 fn add(stage: &mut Stage<'_>) -> Result<(), String> {
     let whole = |key| stage.params.whole(key);
-    let (threads, on, every, length) = (whole("threads"), whole("on"), whole("burst-every"), whole("burst-for"));
+    let (threads, on, every, length) = (
+        whole("threads"),
+        whole("on"),
+        whole("burst-every"),
+        whole("burst-for"),
+    );
     if length > every {
-        return Err(format!("{}: burst-for is longer than burst-every", stage.name));
+        return Err(format!(
+            "{}: burst-for is longer than burst-every",
+            stage.name
+        ));
     }
-    let (connections, cached, base, miss) = (whole("connections"), whole("cached"), whole("base"), whole("miss"));
+    let (connections, cached, base, miss) = (
+        whole("connections"),
+        whole("cached"),
+        whole("base"),
+        whole("miss"),
+    );
     let zipf = Zipf::new(whole("keys"), stage.params.number("skew"));
     stage.room_for(threads)?;
     let queues: Vec<_> = (0..threads).map(|_| stage.world.queue()).collect();
-    let mut requests =
-        Requests { queues, connections, zipf, cached, base, miss, at: 0.0, scales: [0.0; 2], every, length };
-    // The mean cost is measured, not derived: it hangs on how many of the popular keys are in the cache.
+    let mut requests = Requests {
+        queues,
+        connections,
+        zipf,
+        cached,
+        base,
+        miss,
+        at: 0.0,
+        scales: [0.0; 2],
+        every,
+        length,
+    };
+    // The mean cost is measured, not derived: it hangs on how many of the popular keys are in the
+    // cache.
     let samples = 20_000;
-    let sum: u64 = (0..samples).map(|_| requests.request(&mut stage.rng).0).sum();
-    let gap = gap(stage.params.number("load"), on, sum as f64 / f64::from(samples));
+    let sum: u64 = (0..samples)
+        .map(|_| requests.request(&mut stage.rng).0)
+        .sum();
+    let gap = gap(
+        stage.params.number("load"),
+        on,
+        sum as f64 / f64::from(samples),
+    );
     let (burst, share) = (stage.params.number("burst"), length as f64 / every as f64);
     let outside = gap * (1.0 - GAP_SHAPE) * (1.0 - share + share * burst);
     requests.scales = [outside / burst, outside];
     let group = stage.group();
     for (thread, &queue) in requests.queues.iter().enumerate() {
-        stage.world.task(Spawn::new(format!("{}-{thread}", stage.name), Worker::of(queue)).group(group));
+        stage
+            .world
+            .task(Spawn::new(format!("{}-{thread}", stage.name), Worker::of(queue)).group(group));
     }
     stage.world.source(requests);
     Ok(())

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Workloads: what is made of `NAME`, `NAME:key=value,key=value`, an rt-app file, a recording (`perf:FILE`), or several of these joined
-//! with `+`.
+//! Workloads: what is made of `NAME`, `NAME:key=value,key=value`, an rt-app file, a recording
+//! (`perf:FILE`), or several of these joined with `+`.
 //!
-//! Each built-in one is a file here, whose header says what it models and after whom. All are endless, and end with the simulation.
-//! docs/workloads.md is for people.
+//! Each built-in one is a file here, whose header says what it models and after whom. All are
+//! endless, and end with the simulation. docs/workloads.md is for people.
 
 mod forkjoin;
 mod hackbench;
@@ -69,9 +69,10 @@ impl Stage<'_> {
     /// Refused before anything is made, so that a slip of the pen does not eat all memory.
     fn room_for(&self, tasks: u64) -> Result<(), String> {
         match self.world.tasks() as u64 + tasks {
-            all if all > MAX_TASKS as u64 => {
-                Err(format!("{}: {all} tasks; a workload begins with at most {MAX_TASKS}", self.name))
-            }
+            all if all > MAX_TASKS as u64 => Err(format!(
+                "{}: {all} tasks; a workload begins with at most {MAX_TASKS}",
+                self.name
+            )),
             _ => Ok(()),
         }
     }
@@ -101,7 +102,10 @@ pub fn listing() -> String {
     for workload in list() {
         text += &format!("{:<12}{}\n", workload.name, workload.help);
         for key in workload.keys {
-            text += &format!("    {:<12}{} ({}; default {})\n", key.name, key.help, key.kind, key.default);
+            text += &format!(
+                "    {:<12}{} ({}; default {})\n",
+                key.name, key.help, key.kind, key.default
+            );
         }
     }
     text + "perf:FILE   a recording: the text of perf script or trace-cmd report\n"
@@ -110,7 +114,9 @@ pub fn listing() -> String {
 /// Of a file, whose tasks are there already.
 fn few_enough(part: &str, world: &World) -> Result<(), String> {
     match world.tasks() {
-        all if all > MAX_TASKS => Err(format!("{part}: {all} tasks; a workload begins with at most {MAX_TASKS}")),
+        all if all > MAX_TASKS => Err(format!(
+            "{part}: {all} tasks; a workload begins with at most {MAX_TASKS}"
+        )),
         _ => Ok(()),
     }
 }
@@ -126,8 +132,8 @@ pub fn hints(path: &Path) -> Result<Vec<(BatonHint, bool)>, String> {
     }
 }
 
-/// Puts a workload into a world whose machine has so many CPUs. What is wrong with the spec is said in one sentence; the world is then
-/// of no use.
+/// Puts a workload into a world whose machine has so many CPUs. What is wrong with the spec is said
+/// in one sentence; the world is then of no use.
 pub fn build(spec: &str, seed: u64, nr_cpus: usize, world: &mut World) -> Result<(), String> {
     if !(1..=MAX_CPUS).contains(&nr_cpus) {
         return Err(format!("a machine has 1 to {MAX_CPUS} CPUs, not {nr_cpus}"));
@@ -137,18 +143,27 @@ pub fn build(spec: &str, seed: u64, nr_cpus: usize, world: &mut World) -> Result
         let (name, keys) = part.split_once(':').unwrap_or((part, ""));
         let is_recording = name == "perf";
         // A list of nice values has a '/' too, after the name.
-        if !is_recording && ((part.ends_with(".json") && !part.contains('=')) || name.contains('/')) {
+        if !is_recording && ((part.ends_with(".json") && !part.contains('=')) || name.contains('/'))
+        {
             let text = std::fs::read_to_string(part).map_err(|why| format!("{part}: {why}"))?;
             rtapp::add(&text, nr_cpus, world).map_err(|why| format!("{part}: {why}"))?;
             few_enough(part, world)?;
             continue;
         }
         let before = seen.iter().filter(|&&other| other == name).count();
-        let own = if before == 0 { name.to_string() } else { format!("{name}-{}", before + 1) };
+        let own = if before == 0 {
+            name.to_string()
+        } else {
+            format!("{name}-{}", before + 1)
+        };
         seen.push(name);
         if is_recording {
             if keys.is_empty() {
-                return Err("perf: needs a file, as perf:FILE: the text of `perf script` or `trace-cmd report`".into());
+                return Err(
+                    "perf: needs a file, as perf:FILE: the text of `perf script` or \
+                    `trace-cmd report`"
+                        .into(),
+                );
             }
             let bytes = std::fs::read(keys).map_err(|why| format!("{keys}: {why}"))?;
             recorded::add(&bytes, &own, world).map_err(|why| format!("{keys}: {why}"))?;
@@ -164,7 +179,13 @@ pub fn build(spec: &str, seed: u64, nr_cpus: usize, world: &mut World) -> Result
         };
         let params = Params::parse(name, workload.keys, keys, nr_cpus)?;
         let rng = Rng::new(seed, number as u64);
-        (workload.add)(&mut Stage { world, params, rng, cpus: nr_cpus, name: own })?;
+        (workload.add)(&mut Stage {
+            world,
+            params,
+            rng,
+            cpus: nr_cpus,
+            name: own,
+        })?;
     }
     Ok(())
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What open loops have in common: the worker, and distributions.
 //!
-//! Requests come when they are due, whoever is ready; a response is counted from then, so that a stall is seen by all whom it makes
-//! wait, not by one (no coordinated omission).
+//! Requests come when they are due, whoever is ready; a response is counted from then, so that a
+//! stall is seen by all whom it makes wait, not by one (no coordinated omission).
 
 use crate::rng::Rng;
 use crate::world::{Cx, Object, Op, Program};
@@ -18,7 +18,12 @@ pub(super) struct Worker {
 
 impl Worker {
     pub(super) fn of(queue: Object) -> Self {
-        Self { queue, only: None, step: 0, due: 0 }
+        Self {
+            queue,
+            only: None,
+            step: 0,
+            due: 0,
+        }
     }
 
     pub(super) fn noting(self, only: Option<u32>) -> Self {
@@ -33,7 +38,9 @@ impl Program for Worker {
         match step {
             0 => Op::Take(self.queue),
             1 => {
-                let Some(item) = cx.item else { return Op::Run(1) };
+                let Some(item) = cx.item else {
+                    return Op::Run(1);
+                };
                 self.due = item.due;
                 if self.only.is_some_and(|tag| tag != item.tag) {
                     self.step += 1;
@@ -46,7 +53,8 @@ impl Program for Worker {
     }
 }
 
-/// Time between arrivals, ns, for a load: this share of so many CPUs, when a request costs so much on average, ns.
+/// Time between arrivals, ns, for a load: this share of so many CPUs, when a request costs so much
+/// on average, ns.
 pub(super) fn gap(load: f64, cpus: u64, service: f64) -> f64 {
     service / (load * cpus as f64)
 }
@@ -56,8 +64,8 @@ pub(super) fn pareto(rng: &mut Rng, scale: f64, shape: f64) -> f64 {
     scale * libm::expm1(-shape * libm::log(1.0 - rng.unit())) / shape
 }
 
-/// Ranks from 1, rank k with probability proportional to k^-s: rejection-inversion (Hörmann and Derflinger, ACM TOMACS 6(3), 1996),
-/// which needs no table, however many ranks there are.
+/// Ranks from 1, rank k with probability proportional to k^-s: rejection-inversion (Hörmann and
+/// Derflinger, ACM TOMACS 6(3), 1996), which needs no table, however many ranks there are.
 #[derive(Clone, Debug)]
 pub(super) struct Zipf {
     ranks: f64,
@@ -69,7 +77,13 @@ pub(super) struct Zipf {
 
 impl Zipf {
     pub(super) fn new(ranks: u64, s: f64) -> Self {
-        let mut zipf = Self { ranks: ranks as f64, s, low: 0.0, high: 0.0, accept: 0.0 };
+        let mut zipf = Self {
+            ranks: ranks as f64,
+            s,
+            low: 0.0,
+            high: 0.0,
+            accept: 0.0,
+        };
         zipf.low = zipf.integral(1.5) - 1.0;
         zipf.high = zipf.integral(zipf.ranks + 0.5);
         zipf.accept = 2.0 - zipf.inverse(zipf.integral(2.5) - zipf.density(2.0));
@@ -84,13 +98,23 @@ impl Zipf {
     fn integral(&self, x: f64) -> f64 {
         let log = libm::log(x);
         let t = (1.0 - self.s) * log;
-        log * if libm::fabs(t) > 1e-8 { libm::expm1(t) / t } else { 1.0 + t / 2.0 }
+        log * if libm::fabs(t) > 1e-8 {
+            libm::expm1(t) / t
+        } else {
+            1.0 + t / 2.0
+        }
     }
 
     fn inverse(&self, y: f64) -> f64 {
         // Rounding may go past the end of the domain.
         let t = (y * (1.0 - self.s)).max(-1.0);
-        libm::exp(y * if libm::fabs(t) > 1e-8 { libm::log1p(t) / t } else { 1.0 - t / 2.0 })
+        libm::exp(
+            y * if libm::fabs(t) > 1e-8 {
+                libm::log1p(t) / t
+            } else {
+                1.0 - t / 2.0
+            },
+        )
     }
 
     pub(super) fn sample(&self, rng: &mut Rng) -> u64 {
@@ -123,7 +147,10 @@ mod tests {
                 let expected = f64::from(draws) * weight(rank) / all;
                 let off = (f64::from(seen[rank - 1]) - expected).abs();
                 // Five standard deviations of a count.
-                assert!(off < 5.0 * expected.sqrt(), "{ranks} ranks, s {s}: rank {rank} {off} off {expected}");
+                assert!(
+                    off < 5.0 * expected.sqrt(),
+                    "{ranks} ranks, s {s}: rank {rank} {off} off {expected}"
+                );
             }
         };
         check(10, 0.5);
@@ -140,8 +167,13 @@ mod tests {
     #[test]
     fn pareto_has_its_mean() {
         let (mut rng, draws) = (Rng::new(5, 0), 400_000);
-        let sum: f64 = (0..draws).map(|_| pareto(&mut rng, 16.0292, 0.154971)).sum();
+        let sum: f64 = (0..draws)
+            .map(|_| pareto(&mut rng, 16.0292, 0.154971))
+            .sum();
         let (mean, expected) = (sum / f64::from(draws), 16.0292 / (1.0 - 0.154971));
-        assert!((mean / expected - 1.0).abs() < 0.01, "{mean} for {expected}");
+        assert!(
+            (mean / expected - 1.0).abs() < 0.01,
+            "{mean} for {expected}"
+        );
     }
 }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Two tasks that send each other one word through two pipes: `perf bench sched pipe` (tools/perf/bench/sched-pipe.c).
+//! Two tasks that send each other one word through two pipes: `perf bench sched pipe`
+//! (tools/perf/bench/sched-pipe.c).
 //!
-//! A write into a pipe wakes the reader with WF_SYNC, as fs/pipe.c does (wake_up_interruptible_sync_poll), and the writer then
-//! blocks in its own read. One operation is there and back; the response is how long that took.
+//! A write into a pipe wakes the reader with WF_SYNC, as fs/pipe.c does
+//! (wake_up_interruptible_sync_poll), and the writer then blocks in its own read. One operation is
+//! there and back; the response is how long that took.
 //!
 //! Keys: `pairs`; `work`, the CPU time of one message (two system calls).
 
@@ -13,8 +15,18 @@ pub(super) const WORKLOAD: Workload = Workload {
     name: "pipe",
     help: "pairs of tasks that wake each other in turn (perf bench sched pipe)",
     keys: &[
-        Key { name: "pairs", kind: Kind::Count(1, 50_000), default: "1", help: "pairs of tasks" },
-        Key { name: "work", kind: Kind::Time(1, 1_000_000_000), default: "1us", help: "CPU time of a message" },
+        Key {
+            name: "pairs",
+            kind: Kind::Count(1, 50_000),
+            default: "1",
+            help: "pairs of tasks",
+        },
+        Key {
+            name: "work",
+            kind: Kind::Time(1, 1_000_000_000),
+            default: "1us",
+            help: "CPU time of a message",
+        },
     ],
     add,
 };
@@ -38,7 +50,10 @@ impl Program for End {
                 self.sent = cx.now;
                 Op::Run(self.work)
             }
-            (1, true) => Op::Up { to: self.to, sync: true },
+            (1, true) => Op::Up {
+                to: self.to,
+                sync: true,
+            },
             (2, true) => Op::Down(self.from),
             (3, true) => Op::Response(cx.now - self.sent),
             (_, true) => Op::Done(1),
@@ -46,7 +61,10 @@ impl Program for End {
             (1, false) => Op::Run(self.work),
             (_, false) => {
                 self.step = 0;
-                Op::Up { to: self.to, sync: true }
+                Op::Up {
+                    to: self.to,
+                    sync: true,
+                }
             }
         }
     }
@@ -60,7 +78,14 @@ fn add(stage: &mut Stage<'_>) -> Result<(), String> {
         let pipes = [stage.world.semaphore(0), stage.world.semaphore(0)];
         for first in [true, false] {
             let end = usize::from(first);
-            let program = End { first, to: pipes[end], from: pipes[1 - end], work, step: 0, sent: 0 };
+            let program = End {
+                first,
+                to: pipes[end],
+                from: pipes[1 - end],
+                work,
+                step: 0,
+                sent: 0,
+            };
             let name = format!("{}-{pair}{}", stage.name, if first { "a" } else { "b" });
             stage.world.task(Spawn::new(name, program).group(group));
         }

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Tasks of every behaviour, and a machine to which everything happens, all by seed: for looking for faults, of policies and of the
-//! simulator, not for measuring.
+//! Tasks of every behaviour, and a machine to which everything happens, all by seed: for looking
+//! for faults, of policies and of the simulator, not for measuring.
 //!
-//! Always legal: locks are taken in one order, whoever meets at a barrier never ends, queues are bounded, forks too, and what happens
-//! from outside happens to tasks that do not end. The first task never waits for another, so that something is always alive.
+//! Always legal: locks are taken in one order, whoever meets at a barrier never ends, queues are
+//! bounded, forks too, and what happens from outside happens to tasks that do not end. The first
+//! task never waits for another, so that something is always alive.
 //!
-//! Keys: `tasks` (0: four for each CPU); `for`, how long things happen to the machine; `happenings`, of those a second.
+//! Keys: `tasks` (0: four for each CPU); `for`, how long things happen to the machine;
+//! `happenings`, of those a second.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -24,22 +26,34 @@ pub(super) const WORKLOAD: Workload = Workload {
     name: "random",
     help: "tasks of every behaviour, hotplug, higher classes and interrupts, by seed",
     keys: &[
-        Key { name: "tasks", kind: Kind::Count(0, 100_000), default: "0", help: "tasks; 0: four for each CPU" },
+        Key {
+            name: "tasks",
+            kind: Kind::Count(0, 100_000),
+            default: "0",
+            help: "tasks; 0: four for each CPU",
+        },
         Key {
             name: "for",
             kind: Kind::Time(0, 1000 * S),
             default: "10s",
             help: "how long things happen to the machine",
         },
-        Key { name: "happenings", kind: Kind::Count(0, 100_000), default: "100", help: "of those a second" },
+        Key {
+            name: "happenings",
+            kind: Kind::Count(0, 100_000),
+            default: "100",
+            help: "of those a second",
+        },
     ],
     add,
 };
 
-/// Children of one task that live at a time, at most: they may be starved for long, and their parent not.
+/// Children of one task that live at a time, at most: they may be starved for long, and their
+/// parent not.
 const CHILDREN: u32 = 16;
 
-/// When the last task comes, ns. Nothing happens before, so that all whom it may happen to are there.
+/// When the last task comes, ns. Nothing happens before, so that all whom it may happen to are
+/// there.
 const LATEST: u64 = 20 * MS;
 
 /// What a task is.
@@ -77,7 +91,13 @@ struct Life {
 
 impl Life {
     fn of(role: Role, cpus: usize) -> Self {
-        Self { role, cpus, mortal: None, item: None, todo: VecDeque::new() }
+        Self {
+            role,
+            cpus,
+            mortal: None,
+            item: None,
+            todo: VecDeque::new(),
+        }
     }
 
     /// A round of what it does; never without time in it.
@@ -94,12 +114,19 @@ impl Life {
                 _ => Op::Sleep(span(rng, 24)),
             }),
             Role::Yielder => todo.push_back(Op::Yield),
-            Role::Changer => todo.extend([change(rng, self.cpus), Op::Run(span(rng, 18)), Op::Sleep(span(rng, 22))]),
+            Role::Changer => todo.extend([
+                change(rng, self.cpus),
+                Op::Run(span(rng, 18)),
+                Op::Sleep(span(rng, 22)),
+            ]),
             Role::Forker { living, depth } => {
                 if living.load(Relaxed) < CHILDREN {
                     living.fetch_add(1, Relaxed);
                     let mut child = Self::of(child(rng, *depth), self.cpus);
-                    child.mortal = Some(Mortal { rounds: rng.below(8), living: living.clone() });
+                    child.mortal = Some(Mortal {
+                        rounds: rng.below(8),
+                        living: living.clone(),
+                    });
                     let mut spawn = Spawn::new("child", child);
                     if rng.one_in(4) {
                         spawn.nice = Some(nice(rng));
@@ -111,31 +138,63 @@ impl Life {
             Role::Locker { outer, inner } => {
                 todo.extend([Op::Down(*outer), Op::Run(span(rng, 18))]);
                 if rng.one_in(2) {
-                    todo.extend([Op::Down(*inner), Op::Sleep(span(rng, 18)), Op::Up { to: *inner, sync: false }]);
+                    todo.extend([
+                        Op::Down(*inner),
+                        Op::Sleep(span(rng, 18)),
+                        Op::Up {
+                            to: *inner,
+                            sync: false,
+                        },
+                    ]);
                 }
-                todo.push_back(Op::Up { to: *outer, sync: false });
+                todo.push_back(Op::Up {
+                    to: *outer,
+                    sync: false,
+                });
             }
             Role::Producer { room, queue } => {
-                let item = Item { due: cx.now, service: span(rng, 18), tag: 0 };
+                let item = Item {
+                    due: cx.now,
+                    service: span(rng, 18),
+                    tag: 0,
+                };
                 todo.extend([Op::Down(*room), Op::Put { to: *queue, item }]);
             }
             Role::Consumer { room, queue } => {
                 if let Some(item) = self.item.take() {
                     todo.extend([Op::Response(cx.now.saturating_sub(item.due)), Op::Done(1)]);
                 }
-                todo.extend([Op::Take(*queue), Op::Up { to: *room, sync: rng.one_in(2) }]);
+                todo.extend([
+                    Op::Take(*queue),
+                    Op::Up {
+                        to: *room,
+                        sync: rng.one_in(2),
+                    },
+                ]);
             }
             Role::Member { barrier } => todo.push_back(Op::Barrier(*barrier)),
             Role::Waiter { mutex, condition } => todo.extend([
                 Op::Down(*mutex),
-                Op::WaitCondition { condition: *condition, mutex: *mutex },
-                Op::Up { to: *mutex, sync: false },
+                Op::WaitCondition {
+                    condition: *condition,
+                    mutex: *mutex,
+                },
+                Op::Up {
+                    to: *mutex,
+                    sync: false,
+                },
             ]),
             Role::Signaller { mutex, condition } => todo.extend([
                 Op::Sleep(span(rng, 22)),
                 Op::Down(*mutex),
-                Op::Signal { condition: *condition, all: rng.one_in(3) },
-                Op::Up { to: *mutex, sync: false },
+                Op::Signal {
+                    condition: *condition,
+                    all: rng.one_in(3),
+                },
+                Op::Up {
+                    to: *mutex,
+                    sync: false,
+                },
             ]),
             Role::Suspender => todo.push_back(Op::Suspend),
             Role::Resumer { whom } => todo.extend([Op::Sleep(span(rng, 22)), Op::Resume(*whom)]),
@@ -194,7 +253,10 @@ fn child(rng: &mut Rng, depth: u32) -> Role {
         0 => Role::Hog,
         1 => Role::Yielder,
         2 => Role::Changer,
-        3 if depth > 0 => Role::Forker { living: Arc::default(), depth: depth - 1 },
+        3 if depth > 0 => Role::Forker {
+            living: Arc::default(),
+            depth: depth - 1,
+        },
         _ => Role::Sleeper,
     }
 }
@@ -202,22 +264,34 @@ fn child(rng: &mut Rng, depth: u32) -> Role {
 /// Adds tasks that belong together, `room` at most; at least one.
 fn add_some(stage: &mut Stage<'_>, group: Group, room: u64) {
     let some = stage.rng.between(2, 4).min(room);
-    let kind = if room == 1 { stage.rng.below(5) } else { stage.rng.below(10) };
+    let kind = if room == 1 {
+        stage.rng.below(5)
+    } else {
+        stage.rng.below(10)
+    };
     let world = &mut *stage.world;
     let roles: Vec<Role> = match kind {
         0 => vec![Role::Hog],
         1 => vec![Role::Sleeper],
         2 => vec![Role::Yielder],
         3 => vec![Role::Changer],
-        4 => vec![Role::Forker { living: Arc::default(), depth: 2 }],
+        4 => vec![Role::Forker {
+            living: Arc::default(),
+            depth: 2,
+        }],
         5 => {
-            let role = Role::Locker { outer: world.semaphore(1), inner: world.semaphore(1) };
+            let role = Role::Locker {
+                outer: world.semaphore(1),
+                inner: world.semaphore(1),
+            };
             vec![role; some as usize]
         }
         6 => {
             let (room, queue) = (world.semaphore(stage.rng.between(1, 8)), world.queue());
             let consumers = (1..some).map(|_| Role::Consumer { room, queue });
-            std::iter::once(Role::Producer { room, queue }).chain(consumers).collect()
+            std::iter::once(Role::Producer { room, queue })
+                .chain(consumers)
+                .collect()
         }
         7 => {
             let barrier = world.barrier(some as u32);
@@ -226,14 +300,24 @@ fn add_some(stage: &mut Stage<'_>, group: Group, room: u64) {
         8 => {
             let (mutex, condition) = (world.semaphore(1), world.condition());
             let waiters = (1..some).map(|_| Role::Waiter { mutex, condition });
-            std::iter::once(Role::Signaller { mutex, condition }).chain(waiters).collect()
+            std::iter::once(Role::Signaller { mutex, condition })
+                .chain(waiters)
+                .collect()
         }
         // The resumer comes after him, and knows his number.
-        _ => vec![Role::Suspender, Role::Resumer { whom: TaskRef(world.tasks() as u32) }],
+        _ => vec![
+            Role::Suspender,
+            Role::Resumer {
+                whom: TaskRef(world.tasks() as u32),
+            },
+        ],
     };
     for role in roles {
         let resumed = matches!(role, Role::Suspender);
-        let mut task = Spawn::new(format!("{}-{}", stage.name, stage.world.tasks()), Life::of(role, stage.cpus));
+        let mut task = Spawn::new(
+            format!("{}-{}", stage.name, stage.world.tasks()),
+            Life::of(role, stage.cpus),
+        );
         if stage.rng.one_in(3) {
             task.nice = Some(nice(&mut stage.rng));
         }
@@ -255,8 +339,13 @@ fn add(stage: &mut Stage<'_>) -> Result<(), String> {
     };
     stage.room_for(tasks)?;
     let group = stage.group();
-    let first =
-        stage.world.task(Spawn::new(format!("{}-first", stage.name), Life::of(Role::Sleeper, stage.cpus)).group(group));
+    let first = stage.world.task(
+        Spawn::new(
+            format!("{}-first", stage.name),
+            Life::of(Role::Sleeper, stage.cpus),
+        )
+        .group(group),
+    );
     let end = u64::from(first.0) + tasks;
     while (stage.world.tasks() as u64) < end {
         let room = end - stage.world.tasks() as u64;

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! An open loop of one's own: requests that come as a distribution or a file says, and cost as much as one says, to a pool of workers.
+//! An open loop of one's own: requests that come as a distribution or a file says, and cost as much
+//! as one says, to a pool of workers.
 //!
-//! Each goes into the one queue of all workers. Each is an operation; the response is from when it was due to when it is answered.
+//! Each goes into the one queue of all workers. Each is an operation; the response is from when it
+//! was due to when it is answered.
 //!
-//! A file has a request in each line: when it comes, from the beginning on, and what it costs of CPU time: `1.5ms 20us`. Without the
-//! second it costs what `service` and `mean` say. `#` begins a comment. Times do not go back. After the last no more come.
+//! A file has a request in each line: when it comes, from the beginning on, and what it costs of
+//! CPU time: `1.5ms 20us`. Without the second it costs what `service` and `mean` say. `#` begins a
+//! comment. Times do not go back. After the last no more come.
 //!
-//! Keys: `workers`; `arrivals` and `service`, distributions; `mean`, of the CPU time; `load`, the share of `on` CPUs that the requests
-//! need; `file`, in the place of `arrivals` and `load`; `nice`.
+//! Keys: `workers`; `arrivals` and `service`, distributions; `mean`, of the CPU time; `load`, the
+//! share of `on` CPUs that the requests need; `file`, in the place of `arrivals` and `load`;
+//! `nice`.
 
 use std::fs;
 
@@ -24,14 +28,54 @@ pub(super) const WORKLOAD: Workload = Workload {
     name: "requests",
     help: "open loop with distributions, or arrivals from a file, of one's own",
     keys: &[
-        Key { name: "workers", kind: Kind::Count(1, 100_000), default: "50", help: "workers" },
-        Key { name: "load", kind: Kind::Number(0.001, 10.0), default: "0.7", help: "share of the CPUs that is needed" },
-        Key { name: "on", kind: Kind::Count(1, 4096), default: "cpus", help: "CPUs that load is a share of" },
-        Key { name: "arrivals", kind: Kind::Law, default: "exponential", help: "times from request to request" },
-        Key { name: "service", kind: Kind::Law, default: "exponential", help: "CPU times of requests" },
-        Key { name: "mean", kind: Kind::Time(1, 10 * S), default: "100us", help: "mean CPU time of a request" },
-        Key { name: "file", kind: Kind::Path, default: "", help: "requests, a line each: TIME [CPU-TIME]" },
-        Key { name: "nice", kind: Kind::Nices, default: "0", help: "of the workers, in turn" },
+        Key {
+            name: "workers",
+            kind: Kind::Count(1, 100_000),
+            default: "50",
+            help: "workers",
+        },
+        Key {
+            name: "load",
+            kind: Kind::Number(0.001, 10.0),
+            default: "0.7",
+            help: "share of the CPUs that is needed",
+        },
+        Key {
+            name: "on",
+            kind: Kind::Count(1, 4096),
+            default: "cpus",
+            help: "CPUs that load is a share of",
+        },
+        Key {
+            name: "arrivals",
+            kind: Kind::Law,
+            default: "exponential",
+            help: "times from request to request",
+        },
+        Key {
+            name: "service",
+            kind: Kind::Law,
+            default: "exponential",
+            help: "CPU times of requests",
+        },
+        Key {
+            name: "mean",
+            kind: Kind::Time(1, 10 * S),
+            default: "100us",
+            help: "mean CPU time of a request",
+        },
+        Key {
+            name: "file",
+            kind: Kind::Path,
+            default: "",
+            help: "requests, a line each: TIME [CPU-TIME]",
+        },
+        Key {
+            name: "nice",
+            kind: Kind::Nices,
+            default: "0",
+            help: "of the workers, in turn",
+        },
     ],
     add,
 };
@@ -66,8 +110,18 @@ impl Source for Requests {
             }
             Arrivals::Listed(lines) => lines.pop().map(|line| (line.at, line.service))?,
         };
-        let service = service.unwrap_or_else(|| (self.service.draw(rng) * self.mean) as u64).max(1);
-        Some((due, self.queue, Item { due, service, tag: 0 }))
+        let service = service
+            .unwrap_or_else(|| (self.service.draw(rng) * self.mean) as u64)
+            .max(1);
+        Some((
+            due,
+            self.queue,
+            Item {
+                due,
+                service,
+                tag: 0,
+            },
+        ))
     }
 }
 
@@ -76,16 +130,29 @@ fn read(text: &str) -> Result<Vec<Line>, String> {
     let mut lines: Vec<Line> = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
         let line = line.split('#').next().unwrap_or_default();
-        let words: Vec<&str> = line.split(|c: char| c.is_whitespace() || c == ',').filter(|w| !w.is_empty()).collect();
-        let read = |word: &str| time(word).ok_or_else(|| format!("line {number}: '{word}' is no time, as 1.5ms is"));
+        let words: Vec<&str> = line
+            .split(|c: char| c.is_whitespace() || c == ',')
+            .filter(|w| !w.is_empty())
+            .collect();
+        let read = |word: &str| {
+            time(word).ok_or_else(|| format!("line {number}: '{word}' is no time, as 1.5ms is"))
+        };
         let line = match words[..] {
             [] => continue,
-            [at] => Line { at: read(at)?, service: None },
-            [at, service] => Line { at: read(at)?, service: Some(read(service)?) },
+            [at] => Line {
+                at: read(at)?,
+                service: None,
+            },
+            [at, service] => Line {
+                at: read(at)?,
+                service: Some(read(service)?),
+            },
             _ => return Err(format!("line {number}: a request is TIME [CPU-TIME]")),
         };
         if lines.last().is_some_and(|before| before.at > line.at) {
-            return Err(format!("line {number}: its time is before that of the request before"));
+            return Err(format!(
+                "line {number}: its time is before that of the request before"
+            ));
         }
         lines.push(line);
     }
@@ -96,12 +163,20 @@ fn read(text: &str) -> Result<Vec<Line>, String> {
 }
 
 fn add(stage: &mut Stage<'_>) -> Result<(), String> {
-    let (workers, on, mean) = (stage.params.whole("workers"), stage.params.whole("on"), stage.params.whole("mean"));
+    let (workers, on, mean) = (
+        stage.params.whole("workers"),
+        stage.params.whole("on"),
+        stage.params.whole("mean"),
+    );
     stage.room_for(workers)?;
     let arrivals = match stage.params.path("file") {
         "" => {
             let gap = gap(stage.params.number("load"), on, mean as f64);
-            Arrivals::Drawn { law: stage.params.law("arrivals"), at: 0.0, gap }
+            Arrivals::Drawn {
+                law: stage.params.law("arrivals"),
+                at: 0.0,
+                gap,
+            }
         }
         path => {
             let text = fs::read_to_string(path).map_err(|why| format!("{path}: {why}"))?;
@@ -115,10 +190,19 @@ fn add(stage: &mut Stage<'_>) -> Result<(), String> {
     for worker in 0..workers {
         let nices = stage.params.nices("nice");
         let nice = nices[worker as usize % nices.len()];
-        stage.world.task(Spawn::new(format!("{}-{worker}", stage.name), Worker::of(queue)).group(group).nice(nice));
+        stage.world.task(
+            Spawn::new(format!("{}-{worker}", stage.name), Worker::of(queue))
+                .group(group)
+                .nice(nice),
+        );
     }
     let service = stage.params.law("service");
-    stage.world.source(Requests { queue, arrivals, service, mean: mean as f64 });
+    stage.world.source(Requests {
+        queue,
+        arrivals,
+        service,
+        mean: mean as f64,
+    });
     Ok(())
 }
 
@@ -130,11 +214,21 @@ mod tests {
     fn files_are_read_or_refused() {
         let good = read("# when, what\n0\n1ms 20us\n\n1.5ms,30us # a slow one\n").unwrap();
         let line = |at, service| Line { at, service };
-        assert_eq!(good, [line(0, None), line(1_000_000, Some(20_000)), line(1_500_000, Some(30_000))]);
+        assert_eq!(
+            good,
+            [
+                line(0, None),
+                line(1_000_000, Some(20_000)),
+                line(1_500_000, Some(30_000))
+            ]
+        );
         let refused = |text: &str, why: &str| assert_eq!(read(text).unwrap_err(), why);
         refused("", "there is no request in it");
         refused("1ms\nsoon\n", "line 2: 'soon' is no time, as 1.5ms is");
         refused("1ms 2us 3us", "line 1: a request is TIME [CPU-TIME]");
-        refused("2ms\n1ms\n", "line 2: its time is before that of the request before");
+        refused(
+            "2ms\n1ms\n",
+            "line 2: its time is before that of the request before",
+        );
     }
 }

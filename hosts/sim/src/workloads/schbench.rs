@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Message threads that wake worker threads: schbench (Chris Mason, github.com/masoncl/schbench), the shape of a web server.
+//! Message threads that wake worker threads: schbench (Chris Mason, github.com/masoncl/schbench),
+//! the shape of a web server.
 //!
-//! A worker puts itself on its message thread's list, posts to it and sleeps on a futex of its own. The message thread takes workers
-//! off the list and wakes them. A worker that was woken sleeps for the time of a network round, then computes: that is a request, whose
-//! time is the response.
+//! A worker puts itself on its message thread's list, posts to it and sleeps on a futex of its own.
+//! The message thread takes workers off the list and wakes them. A worker that was woken sleeps for
+//! the time of a network round, then computes: that is a request, whose time is the response.
 //!
 //! Deviation: the original's per-CPU spin lock around each matrix multiplication is not modelled.
 //!
-//! Keys: `messengers`, `workers` (of each), `sleep`, `work` (five multiplications of the original's default size are about 5 ms),
-//! `post` (what waking costs a message thread), `wakeups` (1: a response is the time from a worker's wakeup to when it runs), `pinned` (1: all
-//! on the first CPU), `hints` (1: each message thread says first that it and its workers belong together, in the words of the policy
-//! `locality`). Enoki, section 5.5, has all three.
+//! Keys: `messengers`, `workers` (of each), `sleep`, `work` (five multiplications of the original's
+//! default size are about 5 ms), `post` (what waking costs a message thread), `wakeups` (1: a
+//! response is the time from a worker's wakeup to when it runs), `pinned` (1: all on the first
+//! CPU), `hints` (1: each message thread says first that it and its workers belong together, in the
+//! words of the policy `locality`). Enoki, section 5.5, has all three.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -31,14 +33,54 @@ pub(super) const WORKLOAD: Workload = Workload {
     name: "schbench",
     help: "message threads that wake workers, which sleep and compute (schbench)",
     keys: &[
-        Key { name: "messengers", kind: Kind::Count(1, 1_000), default: "1", help: "message threads" },
-        Key { name: "workers", kind: Kind::Count(1, 10_000), default: "cpus", help: "workers of each" },
-        Key { name: "sleep", kind: Kind::Time(0, S), default: "100us", help: "sleep before computing" },
-        Key { name: "work", kind: Kind::Time(1, 10 * S), default: "5ms", help: "CPU time of a request" },
-        Key { name: "post", kind: Kind::Time(1, S), default: "1us", help: "CPU time of a wakeup" },
-        Key { name: "wakeups", kind: Kind::Count(0, 1), default: "0", help: "1: responses are waits of woken workers" },
-        Key { name: "pinned", kind: Kind::Count(0, 1), default: "0", help: "1: all on the first CPU" },
-        Key { name: "hints", kind: Kind::Count(0, 1), default: "0", help: "1: tell the policy who belongs together" },
+        Key {
+            name: "messengers",
+            kind: Kind::Count(1, 1_000),
+            default: "1",
+            help: "message threads",
+        },
+        Key {
+            name: "workers",
+            kind: Kind::Count(1, 10_000),
+            default: "cpus",
+            help: "workers of each",
+        },
+        Key {
+            name: "sleep",
+            kind: Kind::Time(0, S),
+            default: "100us",
+            help: "sleep before computing",
+        },
+        Key {
+            name: "work",
+            kind: Kind::Time(1, 10 * S),
+            default: "5ms",
+            help: "CPU time of a request",
+        },
+        Key {
+            name: "post",
+            kind: Kind::Time(1, S),
+            default: "1us",
+            help: "CPU time of a wakeup",
+        },
+        Key {
+            name: "wakeups",
+            kind: Kind::Count(0, 1),
+            default: "0",
+            help: "1: responses are waits of woken workers",
+        },
+        Key {
+            name: "pinned",
+            kind: Kind::Count(0, 1),
+            default: "0",
+            help: "1: all on the first CPU",
+        },
+        Key {
+            name: "hints",
+            kind: Kind::Count(0, 1),
+            default: "0",
+            help: "1: tell the policy who belongs together",
+        },
     ],
     add,
 };
@@ -66,7 +108,11 @@ impl Program for Messenger {
         if let Some(at) = self.to_say.next() {
             let thread = Some(TaskRef(cx.me.0 + at));
             return Op::Hint {
-                hint: BatonHint { tag: 1, words: [self.group, 0, 0, 0, 0, 0], ..BatonHint::default() },
+                hint: BatonHint {
+                    tag: 1,
+                    words: [self.group, 0, 0, 0, 0, 0],
+                    ..BatonHint::default()
+                },
                 thread,
             };
         }
@@ -75,10 +121,18 @@ impl Program for Messenger {
         match step {
             0 => Op::Down(self.posted),
             1 => Op::Run(self.post),
-            _ => match self.waiting.lock().expect("no task panics with it").pop_front() {
+            _ => match self
+                .waiting
+                .lock()
+                .expect("no task panics with it")
+                .pop_front()
+            {
                 Some(Waiter { woken, at }) => {
                     at.store(cx.now, Relaxed);
-                    Op::Up { to: woken, sync: false }
+                    Op::Up {
+                        to: woken,
+                        sync: false,
+                    }
                 }
                 // Each post is preceded by an entry in the list.
                 None => Op::Done(0),
@@ -105,8 +159,14 @@ impl Program for Worker {
         self.step = (step + 1) % 7;
         match step {
             0 => {
-                self.waiting.lock().expect("no task panics with it").push_back(self.me.clone());
-                Op::Up { to: self.posted, sync: false }
+                self.waiting
+                    .lock()
+                    .expect("no task panics with it")
+                    .push_back(self.me.clone());
+                Op::Up {
+                    to: self.posted,
+                    sync: false,
+                }
             }
             1 => Op::Down(self.me.woken),
             2 if self.wakeups => Op::Response(cx.now - self.me.at.load(Relaxed)),
@@ -135,14 +195,40 @@ fn add(stage: &mut Stage<'_>) -> Result<(), String> {
         let posted = stage.world.semaphore(0);
         let waiting = Arc::new(Mutex::new(VecDeque::new()));
         let to_say = 0..if hints == 0 { 0 } else { workers as u32 + 1 };
-        let program = Messenger { to_say, group: messenger + 1, posted, waiting: waiting.clone(), post, step: 0 };
+        let program = Messenger {
+            to_say,
+            group: messenger + 1,
+            posted,
+            waiting: waiting.clone(),
+            post,
+            step: 0,
+        };
         let spawn = Spawn::new(format!("{}-{messenger}m", stage.name), program).group(group);
-        stage.world.task(Spawn { affinity: affinity.clone(), ..spawn });
+        stage.world.task(Spawn {
+            affinity: affinity.clone(),
+            ..spawn
+        });
         for worker in 0..workers {
-            let me = Waiter { woken: stage.world.semaphore(0), at: Arc::default() };
-            let program = Worker { me, posted, waiting: waiting.clone(), sleep, work, wakeups, step: 0, began: 0 };
-            let spawn = Spawn::new(format!("{}-{messenger}w{worker}", stage.name), program).group(group);
-            stage.world.task(Spawn { affinity: affinity.clone(), ..spawn });
+            let me = Waiter {
+                woken: stage.world.semaphore(0),
+                at: Arc::default(),
+            };
+            let program = Worker {
+                me,
+                posted,
+                waiting: waiting.clone(),
+                sleep,
+                work,
+                wakeups,
+                step: 0,
+                began: 0,
+            };
+            let spawn =
+                Spawn::new(format!("{}-{messenger}w{worker}", stage.name), program).group(group);
+            stage.world.task(Spawn {
+                affinity: affinity.clone(),
+                ..spawn
+            });
         }
     }
     Ok(())

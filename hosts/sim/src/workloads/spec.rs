@@ -51,8 +51,10 @@ struct Time(u64);
 impl fmt::Display for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let units = [(S, "s"), (MS, "ms"), (US, "us")];
-        let (unit, name) =
-            units.into_iter().find(|(unit, _)| self.0 >= *unit && self.0.is_multiple_of(*unit)).unwrap_or((1, "ns"));
+        let (unit, name) = units
+            .into_iter()
+            .find(|(unit, _)| self.0 >= *unit && self.0.is_multiple_of(*unit))
+            .unwrap_or((1, "ns"));
         write!(f, "{}{name}", self.0 / unit)
     }
 }
@@ -82,20 +84,34 @@ enum Value {
 pub(super) struct Params(Vec<(&'static str, Value)>);
 
 impl Params {
-    pub(super) fn parse(name: &str, keys: &'static [Key], text: &str, cpus: usize) -> Result<Self, String> {
+    pub(super) fn parse(
+        name: &str,
+        keys: &'static [Key],
+        text: &str,
+        cpus: usize,
+    ) -> Result<Self, String> {
         let value = |key: &Key, text: &str| {
-            read(key.kind, text, cpus)
-                .ok_or_else(|| format!("{name}: {}={text} is not allowed: {} takes {}", key.name, key.name, key.kind))
+            read(key.kind, text, cpus).ok_or_else(|| {
+                format!(
+                    "{name}: {}={text} is not allowed: {} takes {}",
+                    key.name, key.name, key.kind
+                )
+            })
         };
-        let defaults: Result<Vec<_>, String> =
-            keys.iter().map(|key| Ok((key.name, value(key, key.default)?))).collect();
+        let defaults: Result<Vec<_>, String> = keys
+            .iter()
+            .map(|key| Ok((key.name, value(key, key.default)?)))
+            .collect();
         let mut params = Self(defaults?);
         let mut given: Vec<&str> = Vec::new();
         for part in text.split(',').filter(|part| !part.is_empty()) {
             let (key, given_value) = part.split_once('=').unwrap_or((part, ""));
             let Some(at) = keys.iter().position(|other| other.name == key) else {
                 let names: Vec<_> = keys.iter().map(|key| key.name).collect();
-                return Err(format!("{name} has no key '{key}': it has {}", names.join(", ")));
+                return Err(format!(
+                    "{name} has no key '{key}': it has {}",
+                    names.join(", ")
+                ));
             };
             if given.contains(&key) {
                 return Err(format!("{name}: {key} is there twice"));
@@ -107,7 +123,12 @@ impl Params {
     }
 
     fn get(&self, key: &str) -> &Value {
-        &self.0.iter().find(|(name, _)| *name == key).expect("a workload asks for keys that it has").1
+        &self
+            .0
+            .iter()
+            .find(|(name, _)| *name == key)
+            .expect("a workload asks for keys that it has")
+            .1
     }
 
     /// A count, or a time in ns.
@@ -152,14 +173,26 @@ impl Params {
 fn read(kind: Kind, text: &str, cpus: usize) -> Option<Value> {
     match kind {
         Kind::Count(low, high) => {
-            let count = if text == "cpus" { cpus as u64 } else { text.parse().ok()? };
+            let count = if text == "cpus" {
+                cpus as u64
+            } else {
+                text.parse().ok()?
+            };
             (low..=high).contains(&count).then_some(Value::Whole(count))
         }
-        Kind::Time(low, high) => time(text).filter(|time| (low..=high).contains(time)).map(Value::Whole),
-        Kind::Number(low, high) => text.parse().ok().filter(|number| (low..=high).contains(number)).map(Value::Number),
+        Kind::Time(low, high) => time(text)
+            .filter(|time| (low..=high).contains(time))
+            .map(Value::Whole),
+        Kind::Number(low, high) => text
+            .parse()
+            .ok()
+            .filter(|number| (low..=high).contains(number))
+            .map(Value::Number),
         Kind::Nices => {
-            let nices: Option<Vec<i32>> =
-                text.split('/').map(|nice| nice.parse().ok().filter(|nice| (-20..=19).contains(nice))).collect();
+            let nices: Option<Vec<i32>> = text
+                .split('/')
+                .map(|nice| nice.parse().ok().filter(|nice| (-20..=19).contains(nice)))
+                .collect();
             nices.map(Value::Nices)
         }
         Kind::Law => text.parse().ok().map(Value::Law),
@@ -167,9 +200,12 @@ fn read(kind: Kind, text: &str, cpus: usize) -> Option<Value> {
     }
 }
 
-/// Of `1.5ms`: in ns. Whole numbers only, so that no rounding differs anywhere; what is less than a nanosecond is refused.
+/// Of `1.5ms`: in ns. Whole numbers only, so that no rounding differs anywhere; what is less than a
+/// nanosecond is refused.
 pub(super) fn time(text: &str) -> Option<u64> {
-    let at = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
+    let at = text
+        .find(|c: char| c.is_ascii_alphabetic())
+        .unwrap_or(text.len());
     let (number, unit) = text.split_at(at);
     let unit = match unit {
         "ns" => 1,
@@ -180,15 +216,28 @@ pub(super) fn time(text: &str) -> Option<u64> {
         _ => return None,
     };
     let (whole, part) = number.split_once('.').unwrap_or((number, ""));
-    if part.len() > 9 || !part.bytes().chain(whole.bytes()).all(|c| c.is_ascii_digit()) {
+    if part.len() > 9
+        || !part
+            .bytes()
+            .chain(whole.bytes())
+            .all(|c| c.is_ascii_digit())
+    {
         return None;
     }
     let scale = 10u64.pow(part.len() as u32);
-    let part = if part.is_empty() { 0 } else { part.parse::<u64>().ok()? * unit };
+    let part = if part.is_empty() {
+        0
+    } else {
+        part.parse::<u64>().ok()? * unit
+    };
     if part % scale != 0 {
         return None;
     }
-    whole.parse::<u64>().ok()?.checked_mul(unit)?.checked_add(part / scale)
+    whole
+        .parse::<u64>()
+        .ok()?
+        .checked_mul(unit)?
+        .checked_add(part / scale)
 }
 
 #[cfg(test)]
@@ -217,24 +266,61 @@ mod tests {
     #[test]
     fn what_is_said_of_a_workload() {
         const KEYS: &[Key] = &[
-            Key { name: "n", kind: Kind::Count(1, 64), default: "cpus", help: "" },
-            Key { name: "t", kind: Kind::Time(1, S), default: "1ms", help: "" },
-            Key { name: "x", kind: Kind::Number(0.0, 1.0), default: "0.5", help: "" },
-            Key { name: "nice", kind: Kind::Nices, default: "0", help: "" },
+            Key {
+                name: "n",
+                kind: Kind::Count(1, 64),
+                default: "cpus",
+                help: "",
+            },
+            Key {
+                name: "t",
+                kind: Kind::Time(1, S),
+                default: "1ms",
+                help: "",
+            },
+            Key {
+                name: "x",
+                kind: Kind::Number(0.0, 1.0),
+                default: "0.5",
+                help: "",
+            },
+            Key {
+                name: "nice",
+                kind: Kind::Nices,
+                default: "0",
+                help: "",
+            },
         ];
         let check = |text: &str, expected: Result<(u64, u64, f64, &[i32]), &str>| {
             let got = Params::parse("w", KEYS, text, 8);
-            let got = got.as_ref().map(|p| (p.whole("n"), p.whole("t"), p.number("x"), p.nices("nice")));
+            let got = got
+                .as_ref()
+                .map(|p| (p.whole("n"), p.whole("t"), p.number("x"), p.nices("nice")));
             assert_eq!(got.map_err(|why| &**why), expected, "{text}");
         };
         check("", Ok((8, 1_000_000, 0.5, &[0])));
-        check("n=2,t=3us,x=0.25,nice=-20/19", Ok((2, 3_000, 0.25, &[-20, 19])));
+        check(
+            "n=2,t=3us,x=0.25,nice=-20/19",
+            Ok((2, 3_000, 0.25, &[-20, 19])),
+        );
         check("m=1", Err("w has no key 'm': it has n, t, x, nice"));
-        check("n=0", Err("w: n=0 is not allowed: n takes 1 to 64, or cpus"));
+        check(
+            "n=0",
+            Err("w: n=0 is not allowed: n takes 1 to 64, or cpus"),
+        );
         check("n", Err("w: n= is not allowed: n takes 1 to 64, or cpus"));
-        check("t=2s", Err("w: t=2s is not allowed: t takes time, 1ns to 1s"));
-        check("x=nan", Err("w: x=nan is not allowed: x takes number, 0 to 1"));
-        check("nice=20", Err("w: nice=20 is not allowed: nice takes nice values -20 to 19, as 0/5/19"));
+        check(
+            "t=2s",
+            Err("w: t=2s is not allowed: t takes time, 1ns to 1s"),
+        );
+        check(
+            "x=nan",
+            Err("w: x=nan is not allowed: x takes number, 0 to 1"),
+        );
+        check(
+            "nice=20",
+            Err("w: nice=20 is not allowed: nice takes nice values -20 to 19, as 0/5/19"),
+        );
         check("n=1,n=2", Err("w: n is there twice"));
     }
 }

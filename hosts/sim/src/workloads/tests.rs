@@ -12,7 +12,10 @@ fn ideal(spec: &str, seed: u64, cpus: usize, until: u64) -> Ideal {
 }
 
 fn seen(spec: &str, group: &str, until: u64) -> Seen {
-    ideal(spec, 1, 4, until).groups.remove(group).expect("a group of that name")
+    ideal(spec, 1, 4, until)
+        .groups
+        .remove(group)
+        .expect("a group of that name")
 }
 
 #[test]
@@ -24,12 +27,21 @@ fn wrong_specs() {
     check("", "'' is no workload: pipe, hackbench,");
     check("pip", "'pip' is no workload");
     check("pipe+", "'' is no workload");
-    check("pipe:pears=2", "pipe has no key 'pears': it has pairs, work");
-    check("pipe:pairs=0", "pipe: pairs=0 is not allowed: pairs takes 1 to 50000, or cpus");
+    check(
+        "pipe:pears=2",
+        "pipe has no key 'pears': it has pairs, work",
+    );
+    check(
+        "pipe:pairs=0",
+        "pipe: pairs=0 is not allowed: pairs takes 1 to 50000, or cpus",
+    );
     check("pipe:work=10", "work takes time, 1ns to 1s");
     check("hogs:nice=-21", "nice takes nice values");
     check("rocksdb:load=0", "load takes number, 0.001 to 10");
-    check("memcached:burst-every=1ms,burst-for=2ms", "burst-for is longer");
+    check(
+        "memcached:burst-every=1ms,burst-for=2ms",
+        "burst-for is longer",
+    );
     check("hackbench:groups=2500,fds=1000", "at most 100000");
     check("hogs:n=60000+hogs:n=60000", "hogs-2: 120000 tasks");
     check("nowhere.json", "nowhere.json: No such file");
@@ -58,10 +70,21 @@ fn every_workload_by_its_defaults_does_something_and_the_same_again() {
 
 #[test]
 fn a_seed_is_a_run_on_every_machine() {
-    // Numbers of today: they change when a workload does, and must be the same on every machine until then.
-    let specs = ["random", "memcached", "rocksdb+hogs:nice=19", "forkjoin+build:compile=1ms"];
+    // Numbers of today: they change when a workload does, and must be the same on every machine
+    // until then.
+    let specs = [
+        "random",
+        "memcached",
+        "rocksdb+hogs:nice=19",
+        "forkjoin+build:compile=1ms",
+    ];
     let hashes = specs.map(|spec| ideal(spec, 42, 8, 5 * MS).hash());
-    let expected = [0x87cd_66e3_f462_7b4f, 0x3bc3_333f_91a1_bcb8, 0x51fb_2bea_b77a_1ffc, 0x6938_3293_0b29_88fe];
+    let expected = [
+        0x87cd_66e3_f462_7b4f,
+        0x3bc3_333f_91a1_bcb8,
+        0x51fb_2bea_b77a_1ffc,
+        0x6938_3293_0b29_88fe,
+    ];
     assert_eq!(hashes, expected, "{hashes:#x?}");
 }
 
@@ -95,7 +118,10 @@ fn messages_come_there_and_back() {
 fn hackbench_ends_after_its_loops_and_never_overfills() {
     let spec = "hackbench:groups=2,fds=3,loops=5,buffer=2";
     let end = ideal(spec, 1, 4, 1_000 * MS);
-    assert_eq!((end.groups["hackbench"].done, end.alive()), (2 * 3 * 3 * 5, 0));
+    assert_eq!(
+        (end.groups["hackbench"].done, end.alive()),
+        (2 * 3 * 3 * 5, 0)
+    );
     assert_eq!(end.groups["hackbench"].responses.len(), 90);
     // Senders that are faster than receivers wait for room: 3 of them send into each socket.
     let busy = ideal("hackbench:groups=1,fds=3,buffer=1", 1, 4, MS);
@@ -104,29 +130,64 @@ fn hackbench_ends_after_its_loops_and_never_overfills() {
 
 #[test]
 fn requests_take_what_they_take() {
-    let web = seen("schbench:workers=8,sleep=100us,work=900us,post=1us", "schbench", 100 * MS);
+    let web = seen(
+        "schbench:workers=8,sleep=100us,work=900us,post=1us",
+        "schbench",
+        100 * MS,
+    );
     assert!((760..=800).contains(&web.done), "{}", web.done);
     assert!(web.responses.iter().all(|&time| time == 1_000_000));
-    let nas = seen("forkjoin:threads=4,work=1ms,imbalance=5", "forkjoin", 1_000 * MS);
-    assert!(nas.responses.iter().all(|time| (950_000..=1_050_000).contains(time)));
+    let nas = seen(
+        "forkjoin:threads=4,work=1ms,imbalance=5",
+        "forkjoin",
+        1_000 * MS,
+    );
+    assert!(nas
+        .responses
+        .iter()
+        .all(|time| (950_000..=1_050_000).contains(time)));
     assert!((950..=1_010).contains(&nas.done), "{}", nas.done);
-    let batch = ideal("hogs:n=3,work=1ms,nice=0/19+hogs:n=1,work=500us", 1, 4, 10 * MS - 1);
-    assert_eq!((batch.groups["hogs"].done, batch.groups["hogs-2"].done), (27, 19));
+    let batch = ideal(
+        "hogs:n=3,work=1ms,nice=0/19+hogs:n=1,work=500us",
+        1,
+        4,
+        10 * MS - 1,
+    );
+    assert_eq!(
+        (batch.groups["hogs"].done, batch.groups["hogs-2"].done),
+        (27, 19)
+    );
 }
 
 #[test]
 fn a_build_makes_its_objects_and_begins_again() {
     let spec = "build:jobs=3,objects=10,compile=1ms,assemble=100us,link=5ms,io=50us";
     let all = ideal(spec, 1, 4, 1_000 * MS);
-    let links = all.log.iter().filter(|line| line.contains("fork ld")).count() as u64;
+    let links = all
+        .log
+        .iter()
+        .filter(|line| line.contains("fork ld"))
+        .count() as u64;
     let build = &all.groups["build"];
-    assert!(links > 20 && (links * 10..=links * 10 + 10).contains(&build.done), "{links} {}", build.done);
+    assert!(
+        links > 20 && (links * 10..=links * 10 + 10).contains(&build.done),
+        "{links} {}",
+        build.done
+    );
     // make, three recipes with a child each; nobody is left over.
     assert!(all.alive() <= 7, "{}", all.alive());
     // While ld runs nothing else is forked.
-    let forks: Vec<_> = all.log.iter().filter(|line| line.contains("make: fork")).collect();
+    let forks: Vec<_> = all
+        .log
+        .iter()
+        .filter(|line| line.contains("make: fork"))
+        .collect();
     for pair in forks.windows(2).filter(|pair| pair[0].contains("fork ld")) {
-        let at = |line: &str| line.split_once(' ').and_then(|(at, _)| at.parse::<u64>().ok()).expect("a time");
+        let at = |line: &str| {
+            line.split_once(' ')
+                .and_then(|(at, _)| at.parse::<u64>().ok())
+                .expect("a time")
+        };
         assert!(at(pair[1]) - at(pair[0]) >= 5 * MS, "{pair:?}");
     }
 }
@@ -150,7 +211,10 @@ fn arrivals(spec: &str, until: u64) -> (u64, u64, Vec<u64>) {
 fn open_loops_bring_the_load_that_was_asked_for() {
     let s = 1_000 * MS;
     let close = |what: &str, got: f64, expected: f64, within: f64| {
-        assert!((got / expected - 1.0).abs() < within, "{what}: {got}, {expected} expected");
+        assert!(
+            (got / expected - 1.0).abs() < within,
+            "{what}: {got}, {expected} expected"
+        );
     };
     let (many, cost, times) = arrivals("rocksdb:load=0.5,on=4", 20 * s);
     let mean = 0.995 * 4e3 + 0.005 * 1e7;
@@ -158,12 +222,21 @@ fn open_loops_bring_the_load_that_was_asked_for() {
     close("load", cost as f64, 0.5 * 4.0 * 20e9, 0.05);
     // Poisson: in equal times the variance of the count is its mean.
     let mut counts = vec![0.0; 2_000];
-    times.iter().for_each(|&at| counts[(at / (10 * MS)) as usize] += 1.0);
+    times
+        .iter()
+        .for_each(|&at| counts[(at / (10 * MS)) as usize] += 1.0);
     let mean = many as f64 / 2_000.0;
-    let variance = counts.iter().map(|count| (count - mean) * (count - mean)).sum::<f64>() / 2_000.0;
+    let variance = counts
+        .iter()
+        .map(|count| (count - mean) * (count - mean))
+        .sum::<f64>()
+        / 2_000.0;
     close("dispersion", variance, mean, 0.15);
 
-    let (_, cost, times) = arrivals("memcached:load=0.5,on=2,burst=4,burst-every=10ms,burst-for=1ms", 4 * s);
+    let (_, cost, times) = arrivals(
+        "memcached:load=0.5,on=2,burst=4,burst-every=10ms,burst-for=1ms",
+        4 * s,
+    );
     close("load", cost as f64, 0.5 * 2.0 * 4e9, 0.03);
     let inside = times.iter().filter(|&&at| at % (10 * MS) < MS).count() as f64;
     let outside = times.len() as f64 - inside;
@@ -177,8 +250,13 @@ fn open_loops_bring_the_load_that_was_asked_for() {
 
 #[test]
 fn a_request_that_is_late_counts_from_when_it_was_due() {
-    // One worker, and requests that come twice as fast as it is: each response is longer than the one before.
-    let late = seen("rocksdb:workers=1,on=1,load=2,longs=0,short=100us", "rocksdb", 100 * MS);
+    // One worker, and requests that come twice as fast as it is: each response is longer than the
+    // one before.
+    let late = seen(
+        "rocksdb:workers=1,on=1,load=2,longs=0,short=100us",
+        "rocksdb",
+        100 * MS,
+    );
     assert!(late.done > 900, "{}", late.done);
     assert!(late.responses[800] > 20 * MS, "{}", late.responses[800]);
 }
@@ -189,7 +267,13 @@ fn random_workloads_are_legal() {
     for seed in 0..24 {
         let mut world = World::new();
         let (cpus, count) = (1 + seed as usize % 5, 20);
-        build(&format!("random:tasks={count},for=1s"), seed, cpus, &mut world).expect("a workload");
+        build(
+            &format!("random:tasks={count},for=1s"),
+            seed,
+            cpus,
+            &mut world,
+        )
+        .expect("a workload");
         assert_eq!(world.tasks(), count);
         let mut last = 0;
         for (at, what) in &world.happenings {
@@ -197,11 +281,17 @@ fn random_workloads_are_legal() {
             last = *at;
             match what {
                 Happening::Online(cpu, _) => assert!((1..cpus as u32).contains(cpu)),
-                Happening::HigherClass(cpu, _) | Happening::Interrupt(cpu, _) => assert!(*cpu < cpus as u32),
-                Happening::Nice(task, nice) => assert!((task.0 as usize) < count && (-20..=19).contains(nice)),
+                Happening::HigherClass(cpu, _) | Happening::Interrupt(cpu, _) => {
+                    assert!(*cpu < cpus as u32)
+                }
+                Happening::Nice(task, nice) => {
+                    assert!((task.0 as usize) < count && (-20..=19).contains(nice))
+                }
                 Happening::Affinity(task, mask) => {
                     assert!((task.0 as usize) < count);
-                    assert!(mask.iter().all(|mask| mask.count() > 0 && mask.iter().all(|cpu| cpu < cpus)));
+                    assert!(mask
+                        .iter()
+                        .all(|mask| mask.count() > 0 && mask.iter().all(|cpu| cpu < cpus)));
                 }
                 other => panic!("{other:?}"),
             }
@@ -210,17 +300,33 @@ fn random_workloads_are_legal() {
         // Children end, the others do not.
         assert!(end.alive() >= count, "{seed}");
         // The first is alive to the end, whatever the others wait for.
-        assert!(end.log.iter().rev().take(100_000).any(|line| line.contains("random-first")), "{seed}");
-        kinds.extend(end.log.iter().filter_map(|line| line.split_once(": ")?.1.split(' ').next().map(String::from)));
+        assert!(
+            end.log
+                .iter()
+                .rev()
+                .take(100_000)
+                .any(|line| line.contains("random-first")),
+            "{seed}"
+        );
+        kinds.extend(
+            end.log
+                .iter()
+                .filter_map(|line| line.split_once(": ")?.1.split(' ').next().map(String::from)),
+        );
     }
-    let all = "barrier broad cpus done down exit fork nice put response resume run signal sleep suspend take until up wait yield";
+    let all = "barrier broad cpus done down exit fork nice put response resume run signal sleep \
+        suspend take until up wait yield";
     assert_eq!(kinds.into_iter().collect::<Vec<_>>().join(" "), all);
 }
 
 #[test]
 fn a_mix_is_all_of_its_parts() {
     let mix = ideal("pipe+hogs:n=2+pipe:pairs=2", 1, 4, MS);
-    let tasks: Vec<_> = mix.groups.iter().map(|(name, seen)| (name.as_str(), seen.tasks)).collect();
+    let tasks: Vec<_> = mix
+        .groups
+        .iter()
+        .map(|(name, seen)| (name.as_str(), seen.tasks))
+        .collect();
     assert_eq!(tasks, [("hogs", 2), ("pipe", 2), ("pipe-2", 4)]);
 }
 
@@ -228,10 +334,14 @@ fn a_mix_is_all_of_its_parts() {
 fn the_page_has_all_workloads_and_keys_with_their_defaults() {
     let page = include_str!("../../../../docs/workloads.md");
     for workload in list() {
-        let begin = page.find(&format!("### `{}`", workload.name)).unwrap_or_else(|| panic!("{}", workload.name));
+        let begin = page
+            .find(&format!("### `{}`", workload.name))
+            .unwrap_or_else(|| panic!("{}", workload.name));
         let section = page[begin + 4..].split("\n##").next().unwrap_or_default();
         for key in workload.keys {
-            let row = section.lines().find(|line| line.starts_with('|') && line.contains(&format!("`{}`", key.name)));
+            let row = section
+                .lines()
+                .find(|line| line.starts_with('|') && line.contains(&format!("`{}`", key.name)));
             let row = row.unwrap_or_else(|| panic!("{}: {}", workload.name, key.name));
             assert!(row.contains(key.default), "{}: {row}", workload.name);
         }

@@ -24,7 +24,8 @@ enum Manner {
     Computes,
 }
 
-/// A process that comes at a time, wants so many cores at a level, has so many activations, and ends at another time.
+/// A process that comes at a time, wants so many cores at a level, has so many activations, and
+/// ends at another time.
 struct Process {
     name: &'static str,
     from: u64,
@@ -45,17 +46,34 @@ impl Process {
     }
 
     fn activation(&self, leader: Option<TaskRef>, told: Told) -> Spawn {
-        let &Process { name, from, until, level, cores, manner } = self;
+        let &Process {
+            name,
+            from,
+            until,
+            level,
+            cores,
+            manner,
+        } = self;
         let mut step = 0;
-        let hint = |hint: Hint, thread| Op::Hint { hint: hint.encode(), thread };
+        let hint = |hint: Hint, thread| Op::Hint {
+            hint: hint.encode(),
+            thread,
+        };
         Spawn::new(name, move |cx: &mut Cx<'_>| {
             let reply = cx.reply.take().map(|reply| Reply::decode(&reply).unwrap());
-            told.lock().unwrap().extend(reply.map(|reply| (cx.now, name, reply)));
+            told.lock()
+                .unwrap()
+                .extend(reply.map(|reply| (cx.now, name, reply)));
             step += 1;
             match (step, reply) {
                 (1, _) => Op::SleepUntil(from),
                 // `of_id` is not looked at: the task is named beside it.
-                (2, _) => hint(Hint::Join { leader: Thread::of_id(9) }, Some(leader.unwrap_or(cx.me))),
+                (2, _) => hint(
+                    Hint::Join {
+                        leader: Thread::of_id(9),
+                    },
+                    Some(leader.unwrap_or(cx.me)),
+                ),
                 (3, _) => hint(Hint::Request { level, cores }, None),
                 (4, _) => Op::Reply,
                 _ if cx.now >= until => Op::Exit,
@@ -67,83 +85,217 @@ impl Process {
     }
 }
 
-fn told(processes: &[Process], others: &str, shape: &str) -> (Vec<(u64, &'static str, Reply)>, baton_sim::Outcome) {
+fn told(
+    processes: &[Process],
+    others: &str,
+    shape: &str,
+) -> (Vec<(u64, &'static str, Reply)>, baton_sim::Outcome) {
     let (config, told) = (machine(shape, arbiter(), 500), Told::default());
-    let mut world = if others.is_empty() { World::new() } else { workload(others, &config) };
-    processes.iter().for_each(|process| process.add(&mut world, &told));
+    let mut world = if others.is_empty() {
+        World::new()
+    } else {
+        workload(others, &config)
+    };
+    processes
+        .iter()
+        .for_each(|process| process.add(&mut world, &told));
     let outcome = run(&config, world);
     let told = told.lock().unwrap().clone();
     (told, outcome)
 }
 
-const LOW: Process = Process { name: "low", from: 0, until: u64::MAX, level: 3, cores: 3, manner: Manner::Obeys };
-const HIGH: Process =
-    Process { name: "high", from: 100 * MS, until: u64::MAX, level: 0, cores: 2, manner: Manner::Obeys };
+const LOW: Process = Process {
+    name: "low",
+    from: 0,
+    until: u64::MAX,
+    level: 3,
+    cores: 3,
+    manner: Manner::Obeys,
+};
+const HIGH: Process = Process {
+    name: "high",
+    from: 100 * MS,
+    until: u64::MAX,
+    level: 0,
+    cores: 2,
+    manner: Manner::Obeys,
+};
 
 /// When processes were granted cores, or told to give one back.
 fn times(told: &[(u64, &'static str, Reply)], of: &str, granted: bool) -> Vec<u64> {
     let is = |reply: &Reply| matches!(reply, Reply::Granted { .. }) == granted;
-    told.iter().filter(|(_, name, reply)| *name == of && is(reply)).map(|&(when, ..)| when).collect()
+    told.iter()
+        .filter(|(_, name, reply)| *name == of && is(reply))
+        .map(|&(when, ..)| when)
+        .collect()
 }
 
 #[test]
 fn a_higher_level_goes_before_a_lower_one() {
     let (told, _) = told(&[LOW, HIGH], "", "1x4x1");
     let (first, second) = (times(&told, "low", true), times(&told, "high", true));
-    assert!(first.len() == 3 && first.iter().all(|&when| when < SOON), "{told:?}");
-    assert!(second.len() == 2 && second.iter().all(|&when| when < 100 * MS + SOON), "{told:?}");
+    assert!(
+        first.len() == 3 && first.iter().all(|&when| when < SOON),
+        "{told:?}"
+    );
+    assert!(
+        second.len() == 2 && second.iter().all(|&when| when < 100 * MS + SOON),
+        "{told:?}"
+    );
     assert_eq!(times(&told, "low", false).len(), 2, "{told:?}");
-    let granted =
-        told.iter().filter_map(|(_, _, reply)| if let Reply::Granted { cpu } = reply { Some(cpu) } else { None });
+    let granted = told.iter().filter_map(|(_, _, reply)| {
+        if let Reply::Granted { cpu } = reply {
+            Some(cpu)
+        } else {
+            None
+        }
+    });
     let cpus: BTreeSet<_> = granted.take(3).collect();
     assert_eq!(cpus.len(), 3, "one CPU is left for plain tasks: {cpus:?}");
 }
 
 #[test]
 fn within_a_level_all_have_equally_many() {
-    let (told, _) = told(&[LOW, Process { level: 3, cores: 4, ..HIGH }], "", "1x5x1");
-    assert_eq!((times(&told, "low", true).len(), times(&told, "high", true).len()), (3, 2), "{told:?}");
+    let (told, _) = told(
+        &[
+            LOW,
+            Process {
+                level: 3,
+                cores: 4,
+                ..HIGH
+            },
+        ],
+        "",
+        "1x5x1",
+    );
+    assert_eq!(
+        (
+            times(&told, "low", true).len(),
+            times(&told, "high", true).len()
+        ),
+        (3, 2),
+        "{told:?}"
+    );
     assert_eq!(times(&told, "low", false).len(), 1, "{told:?}");
 }
 
 #[test]
 fn a_core_that_is_not_given_back_is_taken_in_time() {
-    let (told, outcome) = told(&[Process { manner: Manner::Computes, ..LOW }, HIGH], "", "1x4x1");
+    let (told, outcome) = told(
+        &[
+            Process {
+                manner: Manner::Computes,
+                ..LOW
+            },
+            HIGH,
+        ],
+        "",
+        "1x4x1",
+    );
     let granted = times(&told, "high", true);
     let in_time = |&when: &u64| (110 * MS..110 * MS + SOON).contains(&when);
-    assert!(granted.len() == 2 && granted.iter().all(in_time), "{told:?}");
-    // Whose core was taken goes on as a plain task: three compute on two CPUs and what is lent of two more.
-    let busy = outcome.stats.groups.iter().find(|group| &*group.name == "low").unwrap();
+    assert!(
+        granted.len() == 2 && granted.iter().all(in_time),
+        "{told:?}"
+    );
+    // Whose core was taken goes on as a plain task: three compute on two CPUs and what is lent of
+    // two more.
+    let busy = outcome
+        .stats
+        .groups
+        .iter()
+        .find(|group| &*group.name == "low")
+        .unwrap();
     assert!(busy.runtime > 1_400 * MS, "{} ns", busy.runtime);
 }
 
 #[test]
 fn a_process_that_ends_gives_its_cores_back() {
     // It looks at the time when it is told something: it ends as it is told that it has to park.
-    let short = Process { until: 50 * MS, manner: Manner::Computes, ..HIGH };
-    let (told, _) = told(&[LOW, Process { from: 0, level: 0, ..short }], "", "1x3x1");
+    let short = Process {
+        until: 50 * MS,
+        manner: Manner::Computes,
+        ..HIGH
+    };
+    let (told, _) = told(
+        &[
+            LOW,
+            Process {
+                from: 0,
+                level: 0,
+                ..short
+            },
+        ],
+        "",
+        "1x3x1",
+    );
     let again = times(&told, "low", true);
-    assert!(again.iter().filter(|&&when| (50 * MS..52 * MS).contains(&when)).count() == 2, "{told:?}");
+    assert!(
+        again
+            .iter()
+            .filter(|&&when| (50 * MS..52 * MS).contains(&when))
+            .count()
+            == 2,
+        "{told:?}"
+    );
 }
 
 #[test]
 fn plain_tasks_have_the_shared_cpu_and_what_is_not_used() {
-    let computes = Process { manner: Manner::Computes, ..LOW };
+    let computes = Process {
+        manner: Manner::Computes,
+        ..LOW
+    };
     let (_, outcome) = told(&[computes], "hogs:n=2", "1x4x1");
-    let used = |name: &str| outcome.stats.groups.iter().find(|group| &*group.name == name).unwrap().runtime;
-    assert!(used("hogs") > 490 * MS && used("low") > 1_450 * MS, "{} and {}", used("hogs"), used("low"));
+    let used = |name: &str| {
+        outcome
+            .stats
+            .groups
+            .iter()
+            .find(|group| &*group.name == name)
+            .unwrap()
+            .runtime
+    };
+    assert!(
+        used("hogs") > 490 * MS && used("low") > 1_450 * MS,
+        "{} and {}",
+        used("hogs"),
+        used("low")
+    );
     // Activations that sleep lend their CPUs.
     let (_, outcome) = told(&[LOW], "hogs:n=4", "1x4x1");
-    let hogs = outcome.stats.groups.iter().find(|group| &*group.name == "hogs").unwrap().runtime;
+    let hogs = outcome
+        .stats
+        .groups
+        .iter()
+        .find(|group| &*group.name == "hogs")
+        .unwrap()
+        .runtime;
     assert!(hogs > 1_980 * MS, "{hogs}");
 }
 
 /// Rule 6.
 #[test]
 fn a_task_bound_to_a_core_takes_turns_with_its_activation() {
-    const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/examples/arbiter.json");
+    const EXAMPLE: &str = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/examples/arbiter.json"
+    );
     let config = machine("1x4x1", arbiter(), 1_000);
     let outcome = run(&config, workload(EXAMPLE, &config));
-    let used = |name: &str| outcome.stats.groups.iter().find(|group| &*group.name == name).unwrap().runtime / MS;
-    assert!((480..520).contains(&used("bound")) && (480..520).contains(&used("activation")), "{}", used("bound"));
+    let used = |name: &str| {
+        outcome
+            .stats
+            .groups
+            .iter()
+            .find(|group| &*group.name == name)
+            .unwrap()
+            .runtime
+            / MS
+    };
+    assert!(
+        (480..520).contains(&used("bound")) && (480..520).contains(&used("activation")),
+        "{}",
+        used("bound")
+    );
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The simulator does what every host must (`policy/conformance`), as the kernel does (`tests/booted/src/conformance.rs`).
+//! The simulator does what every host must (`policy/conformance`), as the kernel does
+//! (`tests/booted/src/conformance.rs`).
 
 use std::sync::{Arc, Mutex};
 
@@ -24,7 +25,10 @@ fn operations(step: Step, ended: Object) -> Vec<Op> {
                 step += 1;
                 match step {
                     1 => Op::Sleep(NAP),
-                    2 => Op::Up { to: ended, sync: false },
+                    2 => Op::Up {
+                        to: ended,
+                        sync: false,
+                    },
                     _ => Op::Exit,
                 }
             });
@@ -37,13 +41,28 @@ fn operations(step: Step, ended: Object) -> Vec<Op> {
 fn calls(behaviour: &Behaviour) -> String {
     let mut world = World::new();
     let ended = world.semaphore(0);
-    let steps = [&[Step::Bind(0), Step::Nice(BEGIN)], behaviour.steps, &[Step::Nice(TELL)]].concat();
-    let mut all = steps.into_iter().flat_map(move |step| operations(step, ended)).chain([Op::Exit]);
-    world.task(Spawn::new("subject", move |_: &mut Cx<'_>| all.next().unwrap_or(Op::Exit)));
+    let steps = [
+        &[Step::Bind(0), Step::Nice(BEGIN)],
+        behaviour.steps,
+        &[Step::Nice(TELL)],
+    ]
+    .concat();
+    let mut all = steps
+        .into_iter()
+        .flat_map(move |step| operations(step, ended))
+        .chain([Op::Exit]);
+    world.task(Spawn::new("subject", move |_: &mut Cx<'_>| {
+        all.next().unwrap_or(Op::Exit)
+    }));
     let outcome = baton_sim::run(&machine("1x2x1", witness(), 1_000), world, None).unwrap();
     let message = &outcome.faults.first().expect("the witness tells").message;
-    let end = message.iter().position(|&byte| byte == 0).unwrap_or(message.len());
-    String::from_utf8_lossy(&message[..end]).trim_start_matches("calls: ").to_owned()
+    let end = message
+        .iter()
+        .position(|&byte| byte == 0)
+        .unwrap_or(message.len());
+    String::from_utf8_lossy(&message[..end])
+        .trim_start_matches("calls: ")
+        .to_owned()
 }
 
 #[test]
@@ -61,7 +80,11 @@ fn subject(number: usize, ended: Object, bound: Bound) -> Spawn {
     let mut all = Vec::new();
     for _ in 0..ROUNDS {
         for &step in LIFE {
-            all.extend(operations(step, ended).into_iter().map(|operation| (Some(step), operation)));
+            all.extend(
+                operations(step, ended)
+                    .into_iter()
+                    .map(|operation| (Some(step), operation)),
+            );
         }
         all.push((None, Op::Done(1)));
     }
@@ -94,15 +117,25 @@ fn every_policy_survives_what_tasks_do() {
             .collect();
         (0..2).for_each(|_| _ = world.task(hog("hog")));
         let (outcome, runs) = watched(&machine("1x2x1", policy, 60_000), world);
-        assert_eq!(outcome.stats.groups[0].done, (SUBJECTS * ROUNDS) as u64, "{}", policy.name());
+        assert_eq!(
+            outcome.stats.groups[0].done,
+            (SUBJECTS * ROUNDS) as u64,
+            "{}",
+            policy.name()
+        );
         let bound = bound.lock().unwrap();
         let mut looked = 0;
         for (now, cpu, task) in runs {
-            let Some(number) = subjects.iter().position(|&subject| subject == task) else { continue };
-            // Notes of one moment are of before it and of after it: what is not clear then is not looked at.
+            let Some(number) = subjects.iter().position(|&subject| subject == task) else {
+                continue;
+            };
+            // Notes of one moment are of before it and of after it: what is not clear then is not
+            // looked at.
             let of_it = || bound.iter().filter(|&&(of, ..)| of == number);
             let last = of_it().rfind(|&&(_, at, _)| at < now);
-            if let Some((.., Some(expected))) = last.filter(|_| of_it().all(|&(_, at, _)| at != now)) {
+            if let Some((.., Some(expected))) =
+                last.filter(|_| of_it().all(|&(_, at, _)| at != now))
+            {
                 assert_eq!(cpu as usize, *expected, "{} at {now}", policy.name());
                 looked += 1;
             }
@@ -121,7 +154,10 @@ fn deviations_are_listed() {
                 marked(&path, found);
             } else {
                 let text = std::fs::read_to_string(&path).unwrap();
-                let marks = text.lines().filter(|line| line.contains("Deviation: ")).count();
+                let marks = text
+                    .lines()
+                    .filter(|line| line.contains("Deviation: "))
+                    .count();
                 found.extend((0..marks).map(|_| path.display().to_string()));
             }
         }
@@ -130,7 +166,10 @@ fn deviations_are_listed() {
     let source = format!("{root}/src/");
     let mut found = Vec::new();
     marked(std::path::Path::new(&source), &mut found);
-    let mut found: Vec<&str> = found.iter().map(|path| path.trim_start_matches(&source)).collect();
+    let mut found: Vec<&str> = found
+        .iter()
+        .map(|path| path.trim_start_matches(&source))
+        .collect();
     let docs = std::fs::read_to_string(format!("{root}/../../docs/simulator.md")).unwrap();
     let mut listed: Vec<&str> = docs
         .lines()

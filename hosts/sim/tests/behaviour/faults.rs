@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A policy's fault is what it would be in the kernel (`tests/booted/src/containment.rs`): its kind, the method, the task, file and line.
+//! A policy's fault is what it would be in the kernel (`tests/booted/src/containment.rs`): its
+//! kind, the method, the task, file and line.
 
 use std::sync::Arc;
 
@@ -11,7 +12,8 @@ use baton_sim::{Outcome, SimError};
 
 use crate::{faulty, machine};
 
-/// Tasks that always run and yield, tasks that wake, of which two have a CPU each, and one whose CPUs change.
+/// Tasks that always run and yield, tasks that wake, of which two have a CPU each, and one whose
+/// CPUs change.
 fn world() -> World {
     let mut world = World::new();
     for _ in 0..2 {
@@ -35,11 +37,17 @@ fn world() -> World {
                 Op::Sleep(50_000)
             }
         });
-        world.task(Spawn { affinity: (number < 2).then(|| Arc::new(CpuMask::of([number]))), ..sleeper });
+        world.task(Spawn {
+            affinity: (number < 2).then(|| Arc::new(CpuMask::of([number]))),
+            ..sleeper
+        });
     }
     for at in 0..1_000 {
         let cpus = CpuMask::of([at as usize % 2]);
-        world.happens(at * 1_000_000, Happening::Affinity(TaskRef(0), Some(Arc::new(cpus))));
+        world.happens(
+            at * 1_000_000,
+            Happening::Affinity(TaskRef(0), Some(Arc::new(cpus))),
+        );
     }
     world
 }
@@ -52,7 +60,10 @@ fn simulate(kind: &str) -> Result<Outcome, SimError> {
 }
 
 fn text(bytes: &[u8]) -> String {
-    let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+    let end = bytes
+        .iter()
+        .position(|&byte| byte == 0)
+        .unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..end]).into_owned()
 }
 
@@ -60,21 +71,43 @@ fn text(bytes: &[u8]) -> String {
 fn check(expected: &Fault) {
     let kind = expected.option;
     let faults = simulate(kind).unwrap().faults;
-    let [fault] = &faults[..] else { panic!("{kind}: {} faults", faults.len()) };
-    assert_eq!(BATON_FAULT_NAMES[fault.kind as usize], expected.kind, "{kind}");
-    assert_eq!(BATON_METHOD_NAMES[fault.method as usize], expected.method, "{kind}");
-    assert!(text(&fault.file).ends_with(expected.file.unwrap_or("")), "{kind}: {}", text(&fault.file));
+    let [fault] = &faults[..] else {
+        panic!("{kind}: {} faults", faults.len())
+    };
+    assert_eq!(
+        BATON_FAULT_NAMES[fault.kind as usize], expected.kind,
+        "{kind}"
+    );
+    assert_eq!(
+        BATON_METHOD_NAMES[fault.method as usize], expected.method,
+        "{kind}"
+    );
+    assert!(
+        text(&fault.file).ends_with(expected.file.unwrap_or("")),
+        "{kind}: {}",
+        text(&fault.file)
+    );
     assert_eq!(fault.line != 0, expected.file.is_some(), "{kind}");
     assert_eq!(text(&fault.policy), "faulty");
     let task = text(&fault.comm);
-    assert!(fault.pid == 0 || ["yielder", "sleeper"].contains(&task.as_str()), "{kind}: {task}");
-    assert!(fault.nr_events > 0 && fault.now > 0 && !text(&fault.message).is_empty(), "{kind}");
+    assert!(
+        fault.pid == 0 || ["yielder", "sleeper"].contains(&task.as_str()),
+        "{kind}: {task}"
+    );
+    assert!(
+        fault.nr_events > 0 && fault.now > 0 && !text(&fault.message).is_empty(),
+        "{kind}"
+    );
 }
 
-/// What needs more than calls one at a time, and a policy that is linked in, is in `cli/tests/sim.rs`.
+/// What needs more than calls one at a time, and a policy that is linked in, is in
+/// `cli/tests/sim.rs`.
 #[test]
 fn what_a_policy_does_wrong_is_named() {
-    FAULTS.iter().filter(|fault| fault.needs.is_none_or(|needs| needs == Needs::BoundedStack)).for_each(check);
+    FAULTS
+        .iter()
+        .filter(|fault| fault.needs.is_none_or(|needs| needs == Needs::BoundedStack))
+        .for_each(check);
 }
 
 /// The end of the run may come long before the watch would miss the task.
@@ -88,7 +121,9 @@ fn a_forgotten_task_is_named_at_the_end() {
     };
     let [late, soon] = [run(10_000_000_000), run(100_000_000)];
     for outcome in [&late, &soon] {
-        let [fault] = &outcome.faults[..] else { panic!("{} faults", outcome.faults.len()) };
+        let [fault] = &outcome.faults[..] else {
+            panic!("{} faults", outcome.faults.len())
+        };
         assert_eq!(BATON_FAULT_NAMES[fault.kind as usize], "lost task");
         assert_eq!((fault.method, text(&fault.comm).as_str()), (0, "yielder"));
         assert!(text(&fault.message).contains("forgotten"));
@@ -114,15 +149,26 @@ fn the_next_run_is_as_if_nothing_had_been() {
 fn a_refusal_is_no_fault() {
     for kind in REFUSED {
         let outcome = simulate(kind).unwrap();
-        assert!(outcome.faults.is_empty() && outcome.refusals > 0, "{kind}: {} refusals", outcome.refusals);
+        assert!(
+            outcome.faults.is_empty() && outcome.refusals > 0,
+            "{kind}: {} refusals",
+            outcome.refusals
+        );
     }
 }
 
 #[test]
 fn a_policy_that_cannot_be_made() {
-    let Err(SimError::Policy(name, why)) = simulate("create") else { panic!("it was made") };
+    let Err(SimError::Policy(name, why)) = simulate("create") else {
+        panic!("it was made")
+    };
     assert_eq!(name, "faulty");
-    assert!(why.contains("index out of bounds") && why.contains("wrong.rs:"), "{why}");
-    let Err(SimError::Policy(_, why)) = simulate("nonsense") else { panic!("it was made") };
+    assert!(
+        why.contains("index out of bounds") && why.contains("wrong.rs:"),
+        "{why}"
+    );
+    let Err(SimError::Policy(_, why)) = simulate("nonsense") else {
+        panic!("it was made")
+    };
     assert!(why.contains("there is no fault nonsense"), "{why}");
 }

@@ -7,13 +7,21 @@ use baton_sim::world::{Op, Spawn, TaskRef, World};
 use echo::{Hint, Reply};
 use std::sync::{Arc, Mutex};
 
-const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/examples/hints.json");
+const EXAMPLE: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../docs/examples/hints.json"
+);
 
 /// How long the worker of the example waits for its CPU after it woke, at the median, ns.
 fn worker_waits(spec: &str) -> u64 {
     let config = machine("1x1x1", echo(), 2_000);
     let outcome = run(&config, workload(spec, &config));
-    let worker = outcome.stats.groups.iter().find(|group| &*group.name == "worker").unwrap();
+    let worker = outcome
+        .stats
+        .groups
+        .iter()
+        .find(|group| &*group.name == "worker")
+        .unwrap();
     worker.wakeups.percentiles().p50
 }
 
@@ -23,26 +31,63 @@ fn who_asks_goes_first() {
     let without = std::env::temp_dir().join(format!("baton-no-hints-{}.json", std::process::id()));
     // The answer to a ping makes nobody first.
     std::fs::write(&without, text.replace(r#"[2, "worker", 1]"#, "[1, 7, 1]")).unwrap();
-    let (first, last) = (worker_waits(EXAMPLE), worker_waits(without.to_str().unwrap()));
+    let (first, last) = (
+        worker_waits(EXAMPLE),
+        worker_waits(without.to_str().unwrap()),
+    );
     std::fs::remove_file(without).unwrap();
     // At the end of the running hog's slice, or of all three's.
-    assert!(first <= 20_000_000 && last > 40_000_000, "{first} and {last}");
+    assert!(
+        first <= 20_000_000 && last > 40_000_000,
+        "{first} and {last}"
+    );
 }
 
-/// Pings, says who goes first, says what is none; and takes replies, the last of which comes later than it waits.
+/// Pings, says who goes first, says what is none; and takes replies, the last of which comes later
+/// than it waits.
 fn talker(heard: Arc<Mutex<Vec<Reply>>>, other: TaskRef) -> Spawn {
     let mut step = 0;
-    let hint = |hint: Hint, thread| Op::Hint { hint: hint.encode(), thread };
+    let hint = |hint: Hint, thread| Op::Hint {
+        hint: hint.encode(),
+        thread,
+    };
     Spawn::new("talker", move |cx: &mut baton_sim::world::Cx<'_>| {
-        heard.lock().unwrap().extend(cx.reply.map(|reply| Reply::decode(&reply).unwrap()));
+        heard
+            .lock()
+            .unwrap()
+            .extend(cx.reply.map(|reply| Reply::decode(&reply).unwrap()));
         step += 1;
         match step {
-            1 => hint(Hint::Ping { number: 5, times: 2 }, None),
+            1 => hint(
+                Hint::Ping {
+                    number: 5,
+                    times: 2,
+                },
+                None,
+            ),
             2 | 3 | 5 => Op::Reply,
             // `of_id` is not looked at: the task is named beside it.
-            4 => hint(Hint::First { thread: baton::Thread::of_id(9), yes: true }, Some(other)),
-            6 => Op::Hint { hint: baton_abi::BatonHint { tag: 99, ..Default::default() }, thread: None },
-            7 => hint(Hint::Ping { number: 6, times: 20 }, None),
+            4 => hint(
+                Hint::First {
+                    thread: baton::Thread::of_id(9),
+                    yes: true,
+                },
+                Some(other),
+            ),
+            6 => Op::Hint {
+                hint: baton_abi::BatonHint {
+                    tag: 99,
+                    ..Default::default()
+                },
+                thread: None,
+            },
+            7 => hint(
+                Hint::Ping {
+                    number: 6,
+                    times: 20,
+                },
+                None,
+            ),
             8..24 => Op::Reply,
             24 => Op::Reply,
             _ => Op::Exit,
@@ -53,7 +98,9 @@ fn talker(heard: Arc<Mutex<Vec<Reply>>>, other: TaskRef) -> Spawn {
 fn conversation(policy: baton_native::Policy) -> (Vec<Reply>, u64, u64) {
     let heard = Arc::default();
     let mut world = World::new();
-    let other = world.task(Spawn::new("other", |_: &mut baton_sim::world::Cx<'_>| Op::Sleep(1_000_000)));
+    let other = world.task(Spawn::new("other", |_: &mut baton_sim::world::Cx<'_>| {
+        Op::Sleep(1_000_000)
+    }));
     world.task(talker(Arc::clone(&heard), other));
     let outcome = run(&machine("1x2x1", policy, 100), world);
     let replies = heard.lock().unwrap().clone();
@@ -63,10 +110,21 @@ fn conversation(policy: baton_native::Policy) -> (Vec<Reply>, u64, u64) {
 #[test]
 fn replies_come_and_a_full_ring_loses_them() {
     let (replies, hints, refused) = conversation(echo());
-    let mut expected = vec![Reply::Pong { number: 5, heard: 1 }; 2];
+    let mut expected = vec![
+        Reply::Pong {
+            number: 5,
+            heard: 1
+        };
+        2
+    ];
     expected.push(Reply::Noted { slot: 0 });
     // A malformed one is not heard; of 20 replies 16 have room, and the 17th is waited for in vain.
-    expected.extend([Reply::Pong { number: 6, heard: 3 }; 16]);
+    expected.extend(
+        [Reply::Pong {
+            number: 6,
+            heard: 3,
+        }; 16],
+    );
     assert_eq!((replies, hints, refused), (expected, 4, 1));
 }
 

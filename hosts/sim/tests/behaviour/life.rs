@@ -11,8 +11,8 @@ use baton_sim::world::{Cx, Happening, Op, Spawn, TaskRef, World};
 use baton_sim::{Config, Outcome, PolicySpec};
 
 use crate::{
-    arbiter, central, cfs_like, echo, eevdf_like, faulty, fifo, locality, machine, relay_v1, relay_v2, run, shinjuku,
-    shipped, template, wfq, workload,
+    arbiter, central, cfs_like, echo, eevdf_like, faulty, fifo, locality, machine, relay_v1,
+    relay_v2, run, shinjuku, shipped, template, wfq, workload,
 };
 
 pub fn hog(name: &str) -> Spawn {
@@ -32,7 +32,8 @@ pub fn sleeper(ns: u64) -> Spawn {
     })
 }
 
-/// Keeps where each task runs, and looks that no task is in two places, and none where it must not be.
+/// Keeps where each task runs, and looks that no task is in two places, and none where it must not
+/// be.
 struct Watcher {
     runs: Rc<RefCell<Vec<(u64, u32, TaskRef)>>>,
     on: Vec<Option<TaskRef>>,
@@ -42,7 +43,12 @@ struct Watcher {
 
 impl Watcher {
     fn new(cpus: usize) -> Self {
-        Self { runs: Rc::default(), on: vec![None; cpus], offline: vec![false; cpus], higher: vec![false; cpus] }
+        Self {
+            runs: Rc::default(),
+            on: vec![None; cpus],
+            offline: vec![false; cpus],
+            higher: vec![false; cpus],
+        }
     }
 }
 
@@ -51,7 +57,9 @@ impl Sink for Watcher {
 
     fn event(&mut self, now: u64, event: &Event) {
         match *event {
-            Event::Switch { cpu, prev, next, .. } => {
+            Event::Switch {
+                cpu, prev, next, ..
+            } => {
                 assert_eq!(
                     self.on[cpu as usize],
                     prev.map(|(task, _)| task),
@@ -65,9 +73,14 @@ impl Sink for Watcher {
                     next.is_none() || !self.offline[cpu as usize],
                     "at {now}: CPU {cpu} runs a task and is offline"
                 );
-                assert!(next.is_none() || !self.higher[cpu as usize], "at {now}: CPU {cpu} is of a higher class");
+                assert!(
+                    next.is_none() || !self.higher[cpu as usize],
+                    "at {now}: CPU {cpu} is of a higher class"
+                );
                 self.on[cpu as usize] = next;
-                self.runs.borrow_mut().extend(next.map(|task| (now, cpu, task)));
+                self.runs
+                    .borrow_mut()
+                    .extend(next.map(|task| (now, cpu, task)));
             }
             Event::Online { cpu, online } => self.offline[cpu as usize] = !online,
             Event::Higher { cpu, begins } => self.higher[cpu as usize] = begins,
@@ -80,7 +93,11 @@ pub fn watched(config: &baton_sim::Config, world: World) -> (Outcome, Vec<(u64, 
     let mut watcher = Watcher::new(config.topology.cpus().len());
     let runs = watcher.runs.clone();
     let outcome = baton_sim::run(config, world, Some(&mut watcher)).unwrap();
-    assert!(outcome.faults.is_empty(), "{}", String::from_utf8_lossy(&outcome.faults[0].message));
+    assert!(
+        outcome.faults.is_empty(),
+        "{}",
+        String::from_utf8_lossy(&outcome.faults[0].message)
+    );
     let runs = runs.borrow().clone();
     (outcome, runs)
 }
@@ -93,7 +110,11 @@ fn hogs_share_by_weight() {
             world.task(hog("hog").nice(nice));
         }
         let outcome = run(&machine("1x1x1", policy, 4_000), world);
-        let shares: Vec<u64> = outcome.stats.groups[0].ran.iter().map(|ran| ran / 1_000_000).collect();
+        let shares: Vec<u64> = outcome.stats.groups[0]
+            .ran
+            .iter()
+            .map(|ran| ran / 1_000_000)
+            .collect();
         // 1024, 1024 and 335 of 2383
         for (got, expected) in shares.iter().zip([1718, 1718, 562]) {
             assert!(got.abs_diff(expected) < 40, "{}: {shares:?}", policy.name());
@@ -101,12 +122,23 @@ fn hogs_share_by_weight() {
     }
 }
 
-/// Whoever places tasks takes idle cores before idle siblings: two threads of a core get 1.24 times as much done as one does.
+/// Whoever places tasks takes idle cores before idle siblings: two threads of a core get 1.24 times
+/// as much done as one does.
 #[test]
 fn as_many_hogs_as_cores_have_a_core_each() {
     for shape in ["1x4x2", "2x2x2/1"] {
-        let placing =
-            [fifo(), wfq(), template(), cfs_like(), eevdf_like(), central(), shinjuku(), locality(), arbiter(), echo()];
+        let placing = [
+            fifo(),
+            wfq(),
+            template(),
+            cfs_like(),
+            eevdf_like(),
+            central(),
+            shinjuku(),
+            locality(),
+            arbiter(),
+            echo(),
+        ];
         for policy in placing {
             let name = policy.name().to_owned();
             let config = machine(shape, policy, 1_000);
@@ -116,19 +148,31 @@ fn as_many_hogs_as_cores_have_a_core_each() {
     }
 }
 
-/// Rule 8 of `cfs_like`: four hogs on one CPU and one on the other, all of which may use both from then on.
+/// Rule 8 of `cfs_like`: four hogs on one CPU and one on the other, all of which may use both from
+/// then on.
 #[test]
 fn busy_cpus_are_evened_out() {
     let mut world = World::new();
     let bound = |cpu| Some(Arc::new(CpuMask::of([cpu])));
     for cpu in [0, 0, 0, 0, 1] {
-        let task = world.task(Spawn { affinity: bound(cpu), ..hog("hog") });
+        let task = world.task(Spawn {
+            affinity: bound(cpu),
+            ..hog("hog")
+        });
         world.happens(10_000_000, Happening::Affinity(task, None));
     }
     let outcome = run(&machine("1x2x1", cfs_like(), 2_000), world);
-    let shares: Vec<u64> = outcome.stats.groups[0].ran.iter().map(|ran| ran / 1_000_000).collect();
-    // Of 2 s, three have a third of a CPU and two a half. Without it the last has all of its CPU, and the others a quarter each.
-    assert!(shares.iter().all(|share| (600..1_200).contains(share)), "{shares:?}");
+    let shares: Vec<u64> = outcome.stats.groups[0]
+        .ran
+        .iter()
+        .map(|ran| ran / 1_000_000)
+        .collect();
+    // Of 2 s, three have a third of a CPU and two a half. Without it the last has all of its CPU,
+    // and the others a quarter each.
+    assert!(
+        shares.iter().all(|share| (600..1_200).contains(share)),
+        "{shares:?}"
+    );
 }
 
 /// Rules 4 and 5 of `cfs_like`: who sleeps much has credit, and need not wait for the tick.
@@ -150,9 +194,9 @@ fn a_sleeper_preempts_a_hog() {
     assert!(waits.p50 > 1_000_000, "{waits:?}");
 }
 
-/// Rules 3 to 6 of `eevdf_like`, on one CPU: base slices are 0.7 ms. A task that slept was owed time, so
-/// that its deadline is the first as it wakes; the hog goes on to its own deadline, as long as it is
-/// eligible, and no further.
+/// Rules 3 to 6 of `eevdf_like`, on one CPU: base slices are 0.7 ms. A task that slept was owed
+/// time, so that its deadline is the first as it wakes; the hog goes on to its own deadline, as
+/// long as it is eligible, and no further.
 #[test]
 fn a_running_task_is_protected_until_its_deadline() {
     let waits = |options: &str| {
@@ -171,8 +215,8 @@ fn a_running_task_is_protected_until_its_deadline() {
     assert!(long.max > 1_000_000 && long.max <= 10_100_000, "{long:?}");
 }
 
-/// Rule 5 of `eevdf_like`: a task that ran for longer than it was due and sleeps for a moment is not owed
-/// anything when it is back: it gets its share and no more.
+/// Rule 5 of `eevdf_like`: a task that ran for longer than it was due and sleeps for a moment is
+/// not owed anything when it is back: it gets its share and no more.
 #[test]
 fn a_short_sleep_pays_no_debt() {
     let mut world = World::new();
@@ -192,20 +236,40 @@ fn a_short_sleep_pays_no_debt() {
     );
     let outcome = run(&machine("1x1x1", eevdf_like(), 4_000), world);
     let shares = [0, 1].map(|group: usize| outcome.stats.groups[group].ran[0] / 1_000_000);
-    assert!(shares.iter().all(|share| share.abs_diff(2_000) < 60), "{shares:?}");
+    assert!(
+        shares.iter().all(|share| share.abs_diff(2_000) < 60),
+        "{shares:?}"
+    );
 }
 
 #[test]
 fn a_task_keeps_to_its_cpus() {
     for policy in shipped() {
         let mut world = World::new();
-        let bound = world.task(Spawn { affinity: Some(Arc::new(CpuMask::of([1, 2]))), ..sleeper(100_000) });
+        let bound = world.task(Spawn {
+            affinity: Some(Arc::new(CpuMask::of([1, 2]))),
+            ..sleeper(100_000)
+        });
         (0..6).for_each(|_| _ = world.task(sleeper(150_000)));
-        world.happens(10_000_000, Happening::Affinity(bound, Some(Arc::new(CpuMask::of([3])))));
+        world.happens(
+            10_000_000,
+            Happening::Affinity(bound, Some(Arc::new(CpuMask::of([3])))),
+        );
         let (_, runs) = watched(&machine("1x4x1", policy, 20), world);
-        let mine = |after: u64| runs.iter().filter(move |run| run.2 == bound && (run.0 >= 10_000_000) == (after > 0));
-        assert!(mine(0).count() > 5 && mine(0).all(|run| [1, 2].contains(&run.1)), "{}", policy.name());
-        assert!(mine(1).count() > 5 && mine(1).all(|run| run.1 == 3), "{}", policy.name());
+        let mine = |after: u64| {
+            runs.iter()
+                .filter(move |run| run.2 == bound && (run.0 >= 10_000_000) == (after > 0))
+        };
+        assert!(
+            mine(0).count() > 5 && mine(0).all(|run| [1, 2].contains(&run.1)),
+            "{}",
+            policy.name()
+        );
+        assert!(
+            mine(1).count() > 5 && mine(1).all(|run| run.1 == 3),
+            "{}",
+            policy.name()
+        );
     }
 }
 
@@ -219,7 +283,11 @@ fn a_cpu_that_is_offline_runs_nothing() {
         world.happens(30_000_000, Happening::Online(1, true));
         // Behind four hogs with whole slices a task waits for 80 ms.
         let (outcome, runs) = watched(&machine("1x2x1", policy, 300), world);
-        assert!(runs.iter().any(|run| run.1 == 1 && run.0 >= 30_000_000), "{}: CPU 1 is not used again", policy.name());
+        assert!(
+            runs.iter().any(|run| run.1 == 1 && run.0 >= 30_000_000),
+            "{}: CPU 1 is not used again",
+            policy.name()
+        );
         assert_eq!(outcome.stats.offline, 20_000_000);
     }
 }
@@ -260,7 +328,10 @@ fn children_come_and_go() {
     // Slots are used again.
     config.max_tasks = 16;
     let outcome = run(&config, world);
-    assert_eq!((outcome.stats.groups[0].tasks, outcome.stats.no_slot), (251, 0));
+    assert_eq!(
+        (outcome.stats.groups[0].tasks, outcome.stats.no_slot),
+        (251, 0)
+    );
 }
 
 #[test]
@@ -284,16 +355,25 @@ fn a_version_takes_anothers_place_in_mid_run() {
 #[test]
 fn two_policies_in_order() {
     let mut config = machine("1x1x1", fifo(), 500);
-    config.policies.push(PolicySpec { policy: wfq(), options: String::new() });
+    config.policies.push(PolicySpec {
+        policy: wfq(),
+        options: String::new(),
+    });
     config.assign = vec![("first".into(), 0)];
     let mut world = World::new();
     let (first, rest) = (world.group("first"), world.group("rest"));
     world.task(sleeper(1_000_000).group(first));
     world.task(hog("hog").group(rest));
     let outcome = run(&config, world);
-    let [first, rest] = &outcome.stats.groups[..] else { panic!("two groups") };
+    let [first, rest] = &outcome.stats.groups[..] else {
+        panic!("two groups")
+    };
     // Half of the time is the first's, whatever the rest wants: it does not wait.
-    assert!(first.wakeups.percentiles().p99 < 20_000, "{:?}", first.wakeups.percentiles());
+    assert!(
+        first.wakeups.percentiles().p99 < 20_000,
+        "{:?}",
+        first.wakeups.percentiles()
+    );
     assert!(first.runtime.abs_diff(250_000_000) < 10_000_000 && rest.runtime > 200_000_000);
 }
 
@@ -331,7 +411,10 @@ fn a_higher_class_on_a_cpu_that_goes_and_comes() {
     world.happens(13_000_000, Happening::HigherClass(0, 1_000_000));
     let (outcome, _) = watched(&machine("1x2x1", wfq(), 100), world);
     // 3 ms until it went offline; 5 ms, one after the other, on the first.
-    assert_eq!((outcome.stats.higher, outcome.stats.offline), (8_000_000, 2_000_000));
+    assert_eq!(
+        (outcome.stats.higher, outcome.stats.offline),
+        (8_000_000, 2_000_000)
+    );
     let ran: u64 = outcome.stats.groups[0].runtime;
     assert!(ran > 185_000_000, "a hog was lost: {ran}");
 }
@@ -352,20 +435,39 @@ fn a_policy_that_sends_itself_away_ends_some_day() {
 fn cpus_that_share_one_stream_are_together_as_fast_as_one() {
     for policy in shipped() {
         let done = |topology: &str, one_stream: bool| {
-            let config = Config { one_stream, ..machine(topology, policy, 400) };
+            let config = Config {
+                one_stream,
+                ..machine(topology, policy, 400)
+            };
             let mut world = World::new();
             baton_sim::workloads::build("hogs:n=2,work=1ms", 1, 1, &mut world).unwrap();
             run(&config, world).stats.groups[0].done
         };
-        let (one, two, shared) = (done("1x1x1", false), done("1x2x1", false), done("1x2x1", true));
-        assert!(two > one * 19 / 10, "{}: {two} on two CPUs, {one} on one", policy.name());
-        assert!(shared.abs_diff(one) * 20 <= one, "{}: {shared} on two that share, {one} on one", policy.name());
+        let (one, two, shared) = (
+            done("1x1x1", false),
+            done("1x2x1", false),
+            done("1x2x1", true),
+        );
+        assert!(
+            two > one * 19 / 10,
+            "{}: {two} on two CPUs, {one} on one",
+            policy.name()
+        );
+        assert!(
+            shared.abs_diff(one) * 20 <= one,
+            "{}: {shared} on two that share, {one} on one",
+            policy.name()
+        );
     }
 }
 
 #[test]
 fn a_recording_runs_under_every_policy_and_comes_to_its_end() {
-    let spec = concat!("perf:", env!("CARGO_MANIFEST_DIR"), "/src/workloads/recorded/perf.txt");
+    let spec = concat!(
+        "perf:",
+        env!("CARGO_MANIFEST_DIR"),
+        "/src/workloads/recorded/perf.txt"
+    );
     for policy in shipped() {
         for topology in ["1x1x1", "1x2x1"] {
             let config = machine(topology, policy, 10);

@@ -19,25 +19,49 @@ fn talker(world: &mut World, at: u64, said: Vec<(TaskRef, u32)>) {
     let mut said = said.into_iter();
     let program = move |_: &mut Cx<'_>| match said.next() {
         // `of_id` is not looked at: the task is named beside it.
-        Some((task, group)) => {
-            Op::Hint { hint: Hint::Group { thread: Thread::of_id(1), group }.encode(), thread: Some(task) }
-        }
+        Some((task, group)) => Op::Hint {
+            hint: Hint::Group {
+                thread: Thread::of_id(1),
+                group,
+            }
+            .encode(),
+            thread: Some(task),
+        },
         None => Op::Exit,
     };
-    world.task(Spawn { at, ..Spawn::new("talker", program) });
+    world.task(Spawn {
+        at,
+        ..Spawn::new("talker", program)
+    });
 }
 
 /// Where a task ran in that time, ms.
 fn cpus(runs: &[(u64, u32, TaskRef)], tasks: &[TaskRef], from: u64, to: u64) -> BTreeSet<u32> {
     let then = |run: &&(u64, u32, TaskRef)| run.0 >= from * 1_000_000 && run.0 < to * 1_000_000;
-    runs.iter().filter(then).filter(|run| tasks.contains(&run.2)).map(|run| run.1).collect()
+    runs.iter()
+        .filter(then)
+        .filter(|run| tasks.contains(&run.2))
+        .map(|run| run.1)
+        .collect()
 }
 
 /// Two groups of three that sleep often, and what they do is watched.
-fn groups(happens: impl FnOnce(&mut World, &[TaskRef])) -> (Vec<TaskRef>, Outcome, Vec<(u64, u32, TaskRef)>) {
+fn groups(
+    happens: impl FnOnce(&mut World, &[TaskRef]),
+) -> (Vec<TaskRef>, Outcome, Vec<(u64, u32, TaskRef)>) {
     let mut world = World::new();
-    let tasks: Vec<_> = (0..6).map(|nr| world.task(sleeper(90_000 + 7_000 * nr))).collect();
-    talker(&mut world, 1_000_000, tasks.iter().zip([1, 1, 1, 2, 2, 2]).map(|(task, group)| (*task, group)).collect());
+    let tasks: Vec<_> = (0..6)
+        .map(|nr| world.task(sleeper(90_000 + 7_000 * nr)))
+        .collect();
+    talker(
+        &mut world,
+        1_000_000,
+        tasks
+            .iter()
+            .zip([1, 1, 1, 2, 2, 2])
+            .map(|(task, group)| (*task, group))
+            .collect(),
+    );
     happens(&mut world, &tasks);
     let (outcome, runs) = watched(&machine("1x4x1", locality(), 60), world);
     assert_eq!((outcome.stats.hints_refused, outcome.refusals), (0, 0));
@@ -48,18 +72,28 @@ fn groups(happens: impl FnOnce(&mut World, &[TaskRef])) -> (Vec<TaskRef>, Outcom
 fn a_group_is_together_and_groups_are_apart() {
     let (tasks, outcome, runs) = groups(|_, _| ());
     assert_eq!(outcome.stats.hints, 6);
-    assert!(cpus(&runs, &tasks, 0, 1).len() > 2, "without hints they are spread");
+    assert!(
+        cpus(&runs, &tasks, 0, 1).len() > 2,
+        "without hints they are spread"
+    );
     let homes = [0..3, 3..6].map(|group| cpus(&runs, &tasks[group], 2, 60));
-    assert!(homes.iter().all(|home| home.len() == 1) && homes[0] != homes[1], "{homes:?}");
+    assert!(
+        homes.iter().all(|home| home.len() == 1) && homes[0] != homes[1],
+        "{homes:?}"
+    );
 }
 
 #[test]
 fn who_leaves_a_group_goes_anywhere() {
     let (tasks, _, runs) = groups(|world, tasks| talker(world, 30_000_000, vec![(tasks[0], 0)]));
-    // A sender's groups are its own, also group 0: this was another sender, but nobody is of two groups.
+    // A sender's groups are its own, also group 0: this was another sender, but nobody is of two
+    // groups.
     let alone = cpus(&runs, &tasks[..1], 40, 60);
     let others = cpus(&runs, &tasks[1..3], 40, 60);
-    assert!(others.len() == 1 && alone != others, "{alone:?} and {others:?}");
+    assert!(
+        others.len() == 1 && alone != others,
+        "{alone:?} and {others:?}"
+    );
 }
 
 #[test]
@@ -70,7 +104,10 @@ fn a_home_that_goes_offline_is_changed_for_another() {
     });
     assert_eq!(cpus(&runs, &tasks[..3], 2, 20), BTreeSet::from([0]));
     let homes = [0..3, 3..6].map(|group| cpus(&runs, &tasks[group], 21, 60));
-    assert!(homes.iter().all(|home| home.len() == 1) && homes[0] != homes[1], "{homes:?}");
+    assert!(
+        homes.iter().all(|home| home.len() == 1) && homes[0] != homes[1],
+        "{homes:?}"
+    );
 }
 
 /// Homes are given out to each in turn; theirs, which would be CPU 1, is one that they may use.
@@ -79,13 +116,28 @@ fn a_home_is_where_the_thread_may_run() {
     let mut world = World::new();
     let allowed = Some(Arc::new(CpuMask::of([2, 3])));
     let free = world.task(sleeper(90_000));
-    let bound: Vec<_> =
-        (1..5).map(|nr| world.task(Spawn { affinity: allowed.clone(), ..sleeper(90_000 + 7_000 * nr) })).collect();
-    let groups = [(free, 1), (bound[0], 2), (bound[1], 2), (bound[2], 3), (bound[3], 3)];
+    let bound: Vec<_> = (1..5)
+        .map(|nr| {
+            world.task(Spawn {
+                affinity: allowed.clone(),
+                ..sleeper(90_000 + 7_000 * nr)
+            })
+        })
+        .collect();
+    let groups = [
+        (free, 1),
+        (bound[0], 2),
+        (bound[1], 2),
+        (bound[2], 3),
+        (bound[3], 3),
+    ];
     talker(&mut world, 1_000_000, groups.into());
     let (_, runs) = watched(&machine("1x4x1", locality(), 60), world);
     let homes = [0..2, 2..4].map(|group| cpus(&runs, &bound[group], 2, 60));
-    assert!(homes.iter().all(|home| home.len() == 1) && homes[0] != homes[1], "{homes:?}");
+    assert!(
+        homes.iter().all(|home| home.len() == 1) && homes[0] != homes[1],
+        "{homes:?}"
+    );
 }
 
 /// Twelve that compute for longer than they sleep are too many for one CPU.
@@ -108,13 +160,20 @@ fn a_hint_that_would_crowd_a_cpu_is_ignored() {
             world.task(Spawn::new("busy", program))
         };
         let tasks: Vec<_> = (0..12).map(busy).collect();
-        talker(&mut world, 1_000_000, tasks.iter().map(|task| (*task, 1)).collect());
+        talker(
+            &mut world,
+            1_000_000,
+            tasks.iter().map(|task| (*task, 1)).collect(),
+        );
         let (outcome, _) = watched(&config, world);
         outcome.stats.groups[0].runtime / 1_000_000
     };
     // Of four CPUs' 800 ms.
     let (usual, all) = (used(""), used("crowd=100"));
-    assert!(usual > 700 && all < 250, "{usual} ms and, with any crowd, {all} ms");
+    assert!(
+        usual > 700 && all < 250,
+        "{usual} ms and, with any crowd, {all} ms"
+    );
 }
 
 /// Enoki's table 6, on idle CPUs that sleep.
@@ -128,5 +187,8 @@ fn hints_spare_the_wakeup_of_a_cpu() {
         outcome.stats.groups[0].responses.percentiles().p99
     };
     let (with, without, fair) = (p99(locality(), 1), p99(locality(), 0), p99(cfs_like(), 0));
-    assert!(with * 5 < without && with * 5 < fair, "{with} ns with hints, {without} without, {fair} under cfs_like");
+    assert!(
+        with * 5 < without && with * 5 < fair,
+        "{with} ns with hints, {without} without, {fair} under cfs_like"
+    );
 }

@@ -90,14 +90,25 @@ pub fn faulty() -> Policy {
 /// A machine of that shape under one policy, for so long, ms.
 pub fn machine(topology: &str, policy: Policy, ms: u64) -> Config {
     let topology: Topology = topology.parse().unwrap();
-    let spec = PolicySpec { policy, options: String::new() };
-    Config { policies: vec![spec], duration: ms * 1_000_000, max_tasks: 4096, ..Config::new(topology) }
+    let spec = PolicySpec {
+        policy,
+        options: String::new(),
+    };
+    Config {
+        policies: vec![spec],
+        duration: ms * 1_000_000,
+        max_tasks: 4096,
+        ..Config::new(topology)
+    }
 }
 
 /// Runs to the end, without a fault.
 pub fn run(config: &Config, world: World) -> Outcome {
     let outcome = baton_sim::run(config, world, None).unwrap();
-    let said = outcome.faults.first().map(|fault| String::from_utf8_lossy(&fault.message).into_owned());
+    let said = outcome
+        .faults
+        .first()
+        .map(|fault| String::from_utf8_lossy(&fault.message).into_owned());
     assert_eq!(said, None);
     outcome
 }
@@ -105,6 +116,7 @@ pub fn run(config: &Config, world: World) -> Outcome {
 /// A workload, by its description.
 pub fn workload(text: &str, config: &Config) -> World {
     let mut world = World::new();
-    baton_sim::workloads::build(text, config.seed, config.topology.cpus().len(), &mut world).unwrap();
+    baton_sim::workloads::build(text, config.seed, config.topology.cpus().len(), &mut world)
+        .unwrap();
     world
 }

@@ -20,15 +20,21 @@ const WORKLOADS: [&str; 10] = [
     "random",
 ];
 
-/// The file holds the numbers of the logs; `cli/tests/sim.rs` holds those of the released build against it, too. Made anew with
-/// BATON_BLESS=1.
+/// The file holds the numbers of the logs; `cli/tests/sim.rs` holds those of the released build
+/// against it, too. Made anew with BATON_BLESS=1.
 fn check(name: &str, got: &str) {
-    let path = format!("{}/tests/golden/{name}.txt", std::env::var("CARGO_MANIFEST_DIR").unwrap());
+    let path = format!(
+        "{}/tests/golden/{name}.txt",
+        std::env::var("CARGO_MANIFEST_DIR").unwrap()
+    );
     if std::env::var_os("BATON_BLESS").is_some() {
         std::fs::write(&path, got).unwrap();
     }
     let expected = std::fs::read_to_string(&path).unwrap_or_default();
-    assert_eq!(got, expected, "{path} differs; if that is meant: BATON_BLESS=1 cargo test -p baton-sim");
+    assert_eq!(
+        got, expected,
+        "{path} differs; if that is meant: BATON_BLESS=1 cargo test -p baton-sim"
+    );
 }
 
 #[test]
@@ -40,7 +46,13 @@ fn every_policy_under_every_workload() {
             let hash = |_| run(&config, workload(text, &config)).stats.hash.value();
             let [first, second] = [0, 1].map(hash);
             assert_eq!(first, second, "{} under {text}", policy.name());
-            writeln!(logs, "{} v{} {text} {first:016x}", policy.name(), policy.ops().version).unwrap();
+            writeln!(
+                logs,
+                "{} v{} {text} {first:016x}",
+                policy.name(),
+                policy.ops().version
+            )
+            .unwrap();
         }
     }
     check("logs", &logs);
@@ -54,9 +66,18 @@ fn a_hundred_random_workloads() {
         let shape = ["1x2x1", "1x4x2", "2x4x1", "2x4x2/2"][seed as usize % 4];
         let mut config = machine(shape, shipped()[seed as usize / 4 % shipped().len()], 50);
         config.seed = seed;
-        config.noise =
-            Noise { higher_every: 3_000_000, higher_for: 100_000, interrupt_every: 1_000_000, interrupt_for: 3_000 };
-        let once = || run(&config, workload("random:tasks=24", &config)).stats.hash.value();
+        config.noise = Noise {
+            higher_every: 3_000_000,
+            higher_for: 100_000,
+            interrupt_every: 1_000_000,
+            interrupt_for: 3_000,
+        };
+        let once = || {
+            run(&config, workload("random:tasks=24", &config))
+                .stats
+                .hash
+                .value()
+        };
         let first = once();
         assert_eq!(first, once(), "seed {seed}");
         writeln!(logs, "{seed} {shape} {first:016x}").unwrap();

@@ -55,8 +55,14 @@ fn measure(mix: &Mix, seed: u64) -> Measured {
         let part = |ran: u64| ran as f64 / (SECONDS * 1_000_000_000) as f64;
         group.ran.iter().map(|&ran| part(ran) / due).collect()
     };
-    let each = [ratios("hogs", rate), ratios("sleepers", rate / (1.0 + rate))];
-    let off = each.iter().flatten().map(|ratio| 100.0 * (ratio - 1.0).abs());
+    let each = [
+        ratios("hogs", rate),
+        ratios("sleepers", rate / (1.0 + rate)),
+    ];
+    let off = each
+        .iter()
+        .flatten()
+        .map(|ratio| 100.0 * (ratio - 1.0).abs());
     Measured {
         worst: off.fold(0.0, f64::max),
         together: each.map(|ratios| ratios.iter().sum::<f64>() / ratios.len() as f64),
@@ -67,19 +73,38 @@ fn measure(mix: &Mix, seed: u64) -> Measured {
 /// Rules 9 to 11 of `wfq`. What one task has, in 4 s, depends on the tasks that it ran beside.
 #[test]
 fn hogs_and_sleepers_have_what_they_are_due() {
-    let four = Mix { shape: "1x4x1", cpus: 4.0, hogs: 6, light: 3, sleepers: 4 };
-    let many = Mix { shape: "2x32x1", cpus: 64.0, hogs: 96, light: 48, sleepers: 64 };
+    let four = Mix {
+        shape: "1x4x1",
+        cpus: 4.0,
+        hogs: 6,
+        light: 3,
+        sleepers: 4,
+    };
+    let many = Mix {
+        shape: "2x32x1",
+        cpus: 64.0,
+        hogs: 96,
+        light: 48,
+        sleepers: 64,
+    };
     // Light tasks that have a CPU of many to themselves for a moment are what the others lack.
     for (mix, within, seeds) in [(four, 0.05, 1..=4), (many, 0.07, 1..=1)] {
         for seed in seeds {
-            let Measured { together: [hogs, sleepers], worst, migrations } = measure(&mix, seed);
+            let Measured {
+                together: [hogs, sleepers],
+                worst,
+                migrations,
+            } = measure(&mix, seed);
             let what = format!(
                 "{}, seed {seed}: hogs have {hogs:.3} of their due, sleepers {sleepers:.3}, the \
                  worst is {worst:.1} % off; {migrations:.0} migrations",
                 mix.shape
             );
             println!("{what}");
-            assert!((hogs - 1.0).abs() < within && (sleepers - 1.0).abs() < within, "{what}");
+            assert!(
+                (hogs - 1.0).abs() < within && (sleepers - 1.0).abs() < within,
+                "{what}"
+            );
             assert!(worst < 20.0 && migrations < 150.0, "{what}");
         }
     }

@@ -17,7 +17,11 @@ pub(super) struct Chain {
 
 impl Chain {
     pub fn new(links: Arc<Links>) -> Self {
-        Self { parking: Parking::new(links), head: NIL, tail: NIL }
+        Self {
+            parking: Parking::new(links),
+            head: NIL,
+            tail: NIL,
+        }
     }
 
     /// The first slot.

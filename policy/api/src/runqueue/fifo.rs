@@ -6,8 +6,8 @@ use crate::Schedulable;
 use alloc::sync::Arc;
 use baton_seam::{Links, NIL};
 
-/// A queue in the order of arrival, made by [`Env::fifo`](crate::Env::fifo). See the [module](super) for what all run queues
-/// have in common.
+/// A queue in the order of arrival, made by [`Env::fifo`](crate::Env::fifo). See the
+/// [module](super) for what all run queues have in common.
 pub struct Fifo(Chain);
 
 impl Fifo {
@@ -30,7 +30,9 @@ impl Fifo {
     /// Puts a task at the end.
     #[inline]
     pub fn push_back(&mut self, task: Schedulable) -> Queued {
-        let Some(slot) = self.0.parking.park(task) else { return Queued::Merged };
+        let Some(slot) = self.0.parking.park(task) else {
+            return Queued::Merged;
+        };
         self.0.join(slot, self.0.tail, NIL);
         Queued::New
     }
@@ -38,7 +40,9 @@ impl Fifo {
     /// Puts a task before all others.
     #[inline]
     pub fn push_front(&mut self, task: Schedulable) -> Queued {
-        let Some(slot) = self.0.parking.park(task) else { return Queued::Merged };
+        let Some(slot) = self.0.parking.park(task) else {
+            return Queued::Merged;
+        };
         self.0.join(slot, NIL, self.0.head);
         Queued::New
     }

@@ -7,8 +7,9 @@ use alloc::sync::Arc;
 use baton_seam::{Links, NIL};
 use core::sync::atomic::Ordering::Relaxed;
 
-/// A list ordered by key, for short queues and for keys that mostly grow: a task is put in from the end. Made by
-/// [`Env::list`](crate::Env::list). See the [module](super) for what all run queues have in common, and for the order of keys.
+/// A list ordered by key, for short queues and for keys that mostly grow: a task is put in from the
+/// end. Made by [`Env::list`](crate::Env::list). See the [module](super) for what all run queues
+/// have in common, and for the order of keys.
 pub struct List(Chain);
 
 impl List {
@@ -31,7 +32,9 @@ impl List {
     /// Puts a task after all those whose keys are not larger. O(n) in the number of larger ones.
     #[inline]
     pub fn insert(&mut self, key: u64, task: Schedulable) -> Queued {
-        let Some(slot) = self.0.parking.park(task) else { return Queued::Merged };
+        let Some(slot) = self.0.parking.park(task) else {
+            return Queued::Merged;
+        };
         let links = self.0.parking.links();
         links[slot as usize].key.store(key, Relaxed);
         let (mut prev, mut next) = (self.0.tail, NIL);

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The balancing of [`super::Tree`]: the textbook's red-black tree (Cormen et al., chapter 13), with slots for pointers.
+//! The balancing of [`super::Tree`]: the textbook's red-black tree (Cormen et al., chapter 13),
+//! with slots for pointers.
 //!
-//! In a link, `a` is the left child, `b` the right one, and `c` the parent, shifted left by one, with the colour in bit 0. The
-//! two sides are mirror images, so each case is written once, for a `side` and its opposite.
+//! In a link, `a` is the left child, `b` the right one, and `c` the parent, shifted left by one,
+//! with the colour in bit 0. The two sides are mirror images, so each case is written once, for a
+//! `side` and its opposite.
 
 use super::before;
 use baton_seam::{Link, NIL};
@@ -13,8 +15,8 @@ const RIGHT: bool = true;
 
 /// A tree during one operation.
 ///
-/// Invariants, between operations: the root is black; no red node has a red child; each way down from a node to its missing
-/// children passes as many black nodes; keys are in order.
+/// Invariants, between operations: the root is black; no red node has a red child; each way down
+/// from a node to its missing children passes as many black nodes; keys are in order.
 pub(super) struct Nodes<'a> {
     pub links: &'a [Link],
     pub root: u32,
@@ -155,7 +157,11 @@ impl Nodes<'_> {
         let mut is_first = true;
         let mut parent = self.root;
         let side = loop {
-            let side = if before(key, self.key(parent)) { LEFT } else { RIGHT };
+            let side = if before(key, self.key(parent)) {
+                LEFT
+            } else {
+                RIGHT
+            };
             is_first &= side == LEFT;
             match self.child(parent, side) {
                 NIL => break side,
@@ -203,7 +209,11 @@ impl Nodes<'_> {
 
     /// Takes a node out.
     pub fn cut(&mut self, node: u32) {
-        let (left, right, parent) = (self.child(node, LEFT), self.child(node, RIGHT), self.parent(node));
+        let (left, right, parent) = (
+            self.child(node, LEFT),
+            self.child(node, RIGHT),
+            self.parent(node),
+        );
         // What moves up, below what, and whether a black node went missing there.
         let (child, below, was_black);
         if left == NIL || right == NIL {
@@ -234,7 +244,8 @@ impl Nodes<'_> {
         }
     }
 
-    /// Restores the invariants where each way through `node` (perhaps missing), below `parent`, has one black node too few.
+    /// Restores the invariants where each way through `node` (perhaps missing), below `parent`, has
+    /// one black node too few.
     fn settle_removal(&mut self, mut node: u32, mut parent: u32) {
         while parent != NIL && !self.is_red(node) {
             let side = self.side(node, parent);
@@ -280,12 +291,20 @@ mod tests {
     const SLOTS: u32 = 64;
 
     /// Number of black nodes on each way down from `node`; panics when an invariant is broken.
-    fn check_below(nodes: &Nodes<'_>, node: u32, parent: u32, in_order: &mut Vec<(u64, u32)>) -> u32 {
+    fn check_below(
+        nodes: &Nodes<'_>,
+        node: u32,
+        parent: u32,
+        in_order: &mut Vec<(u64, u32)>,
+    ) -> u32 {
         if node == NIL {
             return 1;
         }
         assert_eq!(nodes.parent(node), parent, "parent of {node}");
-        assert!(!(nodes.is_red(node) && nodes.is_red(parent)), "{node} and its parent are red");
+        assert!(
+            !(nodes.is_red(node) && nodes.is_red(parent)),
+            "{node} and its parent are red"
+        );
         let left = check_below(nodes, nodes.child(node, LEFT), node, in_order);
         in_order.push((nodes.key(node), node));
         let right = check_below(nodes, nodes.child(node, RIGHT), node, in_order);
@@ -299,7 +318,11 @@ mod tests {
         assert!(!nodes.is_red(nodes.root), "the root is red");
         check_below(nodes, nodes.root, NIL, &mut in_order);
         for (at, &(_, slot)) in in_order.iter().enumerate() {
-            assert_eq!(nodes.after(slot), in_order.get(at + 1).map_or(NIL, |next| next.1), "after {slot}");
+            assert_eq!(
+                nodes.after(slot),
+                in_order.get(at + 1).map_or(NIL, |next| next.1),
+                "after {slot}"
+            );
         }
         in_order
     }
@@ -307,7 +330,10 @@ mod tests {
     /// Puts a slot in, or takes it out when it is in, and compares with a sorted vector after each.
     fn run(steps: impl IntoIterator<Item = (u32, u64)>, base: u64) {
         let parking = Parking::new(Arc::new(Links::new(SLOTS)));
-        let mut nodes = Nodes { links: parking.links(), root: NIL };
+        let mut nodes = Nodes {
+            links: parking.links(),
+            root: NIL,
+        };
         // (offset from the base, slot), in order.
         let mut model: Vec<(u64, u32)> = Vec::new();
         for (slot, offset) in steps {
@@ -319,7 +345,10 @@ mod tests {
                 model.insert(at, (offset, slot));
                 assert_eq!(nodes.put(base.wrapping_add(offset), slot), at == 0);
             }
-            let expected: Vec<_> = model.iter().map(|&(offset, slot)| (base.wrapping_add(offset), slot)).collect();
+            let expected: Vec<_> = model
+                .iter()
+                .map(|&(offset, slot)| (base.wrapping_add(offset), slot))
+                .collect();
             assert_eq!(check(&nodes), expected);
         }
     }

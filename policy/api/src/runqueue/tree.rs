@@ -9,8 +9,9 @@ use baton_seam::{Links, Parking, NIL};
 /// Most tasks of a list; one more makes it a tree, which it is until one is left.
 const FEW: usize = 8;
 
-/// A red-black tree ordered by key, which remembers its first task (as the kernel's `rb_root_cached`). Made by
-/// [`Env::tree`](crate::Env::tree). See the [module](super) for what all run queues have in common, and for the order of keys.
+/// A red-black tree ordered by key, which remembers its first task (as the kernel's
+/// `rb_root_cached`). Made by [`Env::tree`](crate::Env::tree). See the [module](super) for what all
+/// run queues have in common, and for the order of keys.
 pub struct Tree {
     parking: Parking,
     /// [`NIL`] while it is a list.
@@ -20,7 +21,11 @@ pub struct Tree {
 
 impl Tree {
     pub(crate) fn new(links: Arc<Links>) -> Self {
-        Self { parking: Parking::new(links), root: NIL, first: NIL }
+        Self {
+            parking: Parking::new(links),
+            root: NIL,
+            first: NIL,
+        }
     }
 
     /// How many tasks wait.
@@ -39,7 +44,9 @@ impl Tree {
     // Each wakeup comes here: a call would cost it 35 instructions.
     #[inline(always)]
     pub fn insert(&mut self, key: u64, task: Schedulable) -> Queued {
-        let Some(slot) = self.parking.park(task) else { return Queued::Merged };
+        let Some(slot) = self.parking.park(task) else {
+            return Queued::Merged;
+        };
         self.put(key, slot);
         Queued::New
     }
@@ -149,7 +156,11 @@ impl Tree {
 
     fn cut_from_tree(&mut self, slot: u32) {
         let mut nodes = self.nodes();
-        let first = if slot == self.first { nodes.after(slot) } else { self.first };
+        let first = if slot == self.first {
+            nodes.after(slot)
+        } else {
+            self.first
+        };
         nodes.cut(slot);
         self.root = nodes.root;
         self.first = first;
@@ -185,19 +196,29 @@ impl Tree {
             if slot == NIL {
                 return None;
             }
-            next = if is_list { ring.after(slot) } else { nodes.after(slot) };
+            next = if is_list {
+                ring.after(slot)
+            } else {
+                nodes.after(slot)
+            };
             Some((ring.key(slot), slot))
         })
     }
 
     #[inline]
     fn ring(&self) -> Ring<'_> {
-        Ring { links: self.parking.links(), first: self.first }
+        Ring {
+            links: self.parking.links(),
+            first: self.first,
+        }
     }
 
     #[inline]
     fn nodes(&self) -> Nodes<'_> {
-        Nodes { links: self.parking.links(), root: self.root }
+        Nodes {
+            links: self.parking.links(),
+            root: self.root,
+        }
     }
 }
 

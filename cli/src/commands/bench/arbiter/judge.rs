@@ -26,7 +26,12 @@ struct Rule {
 
 const RULES: &[Rule] = &[
     // The notice that a process has.
-    Rule { what: "p99 of reclaims, ms", from: 0, bound: Bound::Most(10.0), value: |v| Some(v.own()?.reclaim[1] / 1e3) },
+    Rule {
+        what: "p99 of reclaims, ms",
+        from: 0,
+        bound: Bound::Most(10.0),
+        value: |v| Some(v.own()?.reclaim[1] / 1e3),
+    },
     Rule {
         what: "p99 of grants, times the server's",
         from: 0,
@@ -92,7 +97,10 @@ struct View<'a> {
 
 impl View<'_> {
     fn point(&self, way: Way) -> Option<&Point> {
-        self.found.points.iter().find(|point| point.way == way && point.load == self.load)
+        self.found
+            .points
+            .iter()
+            .find(|point| point.way == way && point.load == self.load)
     }
 
     fn own(&self) -> Option<&Cores> {
@@ -105,7 +113,10 @@ impl View<'_> {
 
     /// Percentiles of nothing would be the best ones.
     fn cores(&self, way: Way) -> Option<&Cores> {
-        self.point(way)?.cores.as_ref().filter(|cores| cores.grants > 0 && cores.reclaims > 0)
+        self.point(way)?
+            .cores
+            .as_ref()
+            .filter(|cores| cores.grants > 0 && cores.reclaims > 0)
     }
 
     fn ratio(&self, to: Way, number: fn(&Point) -> f64) -> Option<f64> {
@@ -123,7 +134,13 @@ pub fn verdicts(found: &Found) -> Vec<Verdict> {
                 Bound::Least(least) => (format!("{least} or more"), value >= least),
                 Bound::Most(most) => (format!("{most} or less"), value <= most),
             };
-            verdicts.push(Verdict { what: rule.what, load, value: (value * 1e3).round() / 1e3, bound, holds });
+            verdicts.push(Verdict {
+                what: rule.what,
+                load,
+                value: (value * 1e3).round() / 1e3,
+                bound,
+                holds,
+            });
         }
     }
     verdicts
@@ -137,15 +154,29 @@ pub fn text(found: &Found, verdicts: &[Verdict]) -> String {
         let times = [p.offered, p.answered, p.p50, p.p99].map(number);
         let cores = p.cores.as_ref().map(|c| {
             let grants = [c.grants.to_string(), number(c.grant[0]), number(c.grant[1])];
-            let reclaims = [c.reclaims.to_string(), number(c.reclaim[0]), number(c.reclaim[1])];
-            grants.into_iter().chain(reclaims).chain([format!("{:.2}", c.unused)]).collect()
+            let reclaims = [
+                c.reclaims.to_string(),
+                number(c.reclaim[0]),
+                number(c.reclaim[1]),
+            ];
+            grants
+                .into_iter()
+                .chain(reclaims)
+                .chain([format!("{:.2}", c.unused)])
+                .collect()
         });
         let cores: Vec<String> = cores.unwrap_or_else(|| vec!["-".into(); 7]);
         own.into_iter().chain(times).chain(cores).collect()
     });
     let judged = verdicts.iter().map(|v| {
         let holds = if v.holds { "holds" } else { "DOES NOT HOLD" };
-        vec![v.what.into(), v.load.to_string(), format!("{:.3}", v.value), v.bound.clone(), holds.into()]
+        vec![
+            v.what.into(),
+            v.load.to_string(),
+            format!("{:.3}", v.value),
+            v.bound.clone(),
+            holds.into(),
+        ]
     });
     let titles = [
         "SUBJECT",
@@ -166,7 +197,10 @@ pub fn text(found: &Found, verdicts: &[Verdict]) -> String {
         "arbiter on {}, 4 CPUs; times in us\n\n{}\n{}",
         found.kernel,
         table(&titles, &points.collect::<Vec<_>>()),
-        table(&["WHAT", "LOAD %", "VALUE", "BOUND", "VERDICT"], &judged.collect::<Vec<_>>())
+        table(
+            &["WHAT", "LOAD %", "VALUE", "BOUND", "VERDICT"],
+            &judged.collect::<Vec<_>>()
+        )
     )
 }
 
@@ -174,40 +208,73 @@ pub fn text(found: &Found, verdicts: &[Verdict]) -> String {
 mod tests {
     use super::*;
 
-    /// At one load the arbiter's numbers as parts of the others'; at all others it is as good as they.
+    /// At one load the arbiter's numbers as parts of the others'; at all others it is as good as
+    /// they.
     fn found(grant: f64, answered: f64, p99: f64, unused: f64, at: u64) -> Found {
         let points = LOADS.iter().flat_map(|&load| match load == at {
             true => points(grant, answered, p99, unused, load),
             false => points(1.0, 1.0, 1.0, 1.0, load),
         });
-        Found { kernel: "7.2".into(), points: points.collect() }
+        Found {
+            kernel: "7.2".into(),
+            points: points.collect(),
+        }
     }
 
     fn points(grant: f64, answered: f64, p99: f64, unused: f64, load: u64) -> Vec<Point> {
         let cores = |part: f64, unused| {
             let (grant, reclaim) = ([100.0 * part, 1_000.0 * part], [100.0, 9_000.0 * part]);
-            Some(Cores { grants: 5, grant, reclaims: 5, reclaim, unused })
+            Some(Cores {
+                grants: 5,
+                grant,
+                reclaims: 5,
+                reclaim,
+                unused,
+            })
         };
-        let point = |way, answered, p99, cores| Point { way, load, offered: 1e4, answered, p50: 1.0, p99, cores };
+        let point = |way, answered, p99, cores| Point {
+            way,
+            load,
+            offered: 1e4,
+            answered,
+            p50: 1.0,
+            p99,
+            cores,
+        };
         vec![
             point(Way::Threads, 1e4, 500.0, None),
             point(Way::Each, 1e4, 500.0, None),
             point(Way::Cpusets, 1e4, 500.0, cores(1.0, 5.0)),
-            point(Way::Arbiter, 1e4 * answered, 500.0 * p99, cores(grant, unused)),
+            point(
+                Way::Arbiter,
+                1e4 * answered,
+                500.0 * p99,
+                cores(grant, unused),
+            ),
         ]
     }
 
     fn broken(found: &Found) -> Vec<(&'static str, u64)> {
         let verdicts = verdicts(found);
         assert_eq!(verdicts.len(), 5 + 5 + 8, "{verdicts:?}");
-        verdicts.into_iter().filter(|v| !v.holds).map(|v| (v.what, v.load)).collect()
+        verdicts
+            .into_iter()
+            .filter(|v| !v.holds)
+            .map(|v| (v.what, v.load))
+            .collect()
     }
 
     #[test]
     fn bounds() {
         let check = |found: Found, expected: &[usize]| {
             let broken: Vec<_> = broken(&found).into_iter().map(|(what, _)| what).collect();
-            assert_eq!(broken, expected.iter().map(|&rule| RULES[rule].what).collect::<Vec<_>>());
+            assert_eq!(
+                broken,
+                expected
+                    .iter()
+                    .map(|&rule| RULES[rule].what)
+                    .collect::<Vec<_>>()
+            );
         };
         check(found(1.0, 1.0, 1.0, 1.0, HIGH), &[]);
         check(found(1.01, 1.0, 1.0, 1.0, HIGH), &[1]);
@@ -224,18 +291,52 @@ mod tests {
         let check = |spoil: fn(&mut Found), expected: &[usize]| {
             let mut found = found(1.0, 1.0, 1.0, 1.0, HIGH);
             spoil(&mut found);
-            assert_eq!(broken(&found), expected.iter().map(|&rule| (RULES[rule].what, HIGH)).collect::<Vec<_>>());
+            assert_eq!(
+                broken(&found),
+                expected
+                    .iter()
+                    .map(|&rule| (RULES[rule].what, HIGH))
+                    .collect::<Vec<_>>()
+            );
         };
         fn at_high(found: &mut Found, way: Way) -> &mut Point {
-            found.points.iter_mut().find(|point| point.way == way && point.load == HIGH).unwrap()
+            found
+                .points
+                .iter_mut()
+                .find(|point| point.way == way && point.load == HIGH)
+                .unwrap()
         }
         fn cores(found: &mut Found, way: Way) -> &mut Cores {
             at_high(found, way).cores.as_mut().unwrap()
         }
-        check(|found| found.points.retain(|p| p.way != Way::Arbiter || p.load != HIGH), &[0, 1, 2, 3, 4, 5, 6, 7]);
-        check(|found| found.points.retain(|p| p.way != Way::Cpusets || p.load != HIGH), &[1, 3, 4]);
-        check(|found| found.points.retain(|p| p.way != Way::Each || p.load != HIGH), &[7]);
-        check(|found| at_high(found, Way::Arbiter).cores = None, &[0, 1, 2]);
+        check(
+            |found| {
+                found
+                    .points
+                    .retain(|p| p.way != Way::Arbiter || p.load != HIGH)
+            },
+            &[0, 1, 2, 3, 4, 5, 6, 7],
+        );
+        check(
+            |found| {
+                found
+                    .points
+                    .retain(|p| p.way != Way::Cpusets || p.load != HIGH)
+            },
+            &[1, 3, 4],
+        );
+        check(
+            |found| {
+                found
+                    .points
+                    .retain(|p| p.way != Way::Each || p.load != HIGH)
+            },
+            &[7],
+        );
+        check(
+            |found| at_high(found, Way::Arbiter).cores = None,
+            &[0, 1, 2],
+        );
         check(|found| cores(found, Way::Arbiter).grants = 0, &[0, 1, 2]);
         check(|found| cores(found, Way::Arbiter).reclaims = 0, &[0, 1, 2]);
         check(|found| cores(found, Way::Cpusets).grants = 0, &[1]);
@@ -246,8 +347,15 @@ mod tests {
     fn the_table_names_what_does_not_hold() {
         let found = found(1.0, 1.0, 1.01, 1.0, LOADS[0]);
         let text = text(&found, &verdicts(&found));
-        let line = text.lines().find(|line| line.starts_with(RULES[4].what)).unwrap_or("");
+        let line = text
+            .lines()
+            .find(|line| line.starts_with(RULES[4].what))
+            .unwrap_or("");
         let words: Vec<_> = line.split_whitespace().rev().take(7).collect();
-        assert_eq!(words, ["HOLD", "NOT", "DOES", "less", "or", "1", "1.010"], "{text}");
+        assert_eq!(
+            words,
+            ["HOLD", "NOT", "DOES", "less", "or", "1", "1.010"],
+            "{text}"
+        );
     }
 }

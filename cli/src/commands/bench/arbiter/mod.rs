@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Two processes whose demand for cores changes: while one has many requests, the other has few, by turns. Enoki's section 5.6, after Arachne's.
+//! Two processes whose demand for cores changes: while one has many requests, the other has few, by
+//! turns. Enoki's section 5.6, after Arachne's.
 //!
-//! Each request is a user-level thread, that computes. The processes get their cores from the policy `arbiter`, or from a server that moves threads
-//! between sets of CPUs, under the kernel's own scheduler; or kernel threads answer: some with a queue each, as memcached's (the paper's baseline),
-//! under the kernel's own scheduler and under sched_ext's example; some with one queue, or one for each request. In a guest that counts
-//! instructions and has one stream of them for its four CPUs a request computes by the clock of its CPU, so that CPUs are beside each other all the
-//! same; only what the kernel and the runtime do, they do one after the other. One CPU is for those who bring requests: a load is a part of the
-//! three others. What must hold is judged in `judge`.
+//! Each request is a user-level thread, that computes. The processes get their cores from the
+//! policy `arbiter`, or from a server that moves threads between sets of CPUs, under the kernel's
+//! own scheduler; or kernel threads answer: some with a queue each, as memcached's (the paper's
+//! baseline), under the kernel's own scheduler and under sched_ext's example; some with one queue,
+//! or one for each request. In a guest that counts instructions and has one stream of them for its
+//! four CPUs a request computes by the clock of its CPU, so that CPUs are beside each other all the
+//! same; only what the kernel and the runtime do, they do one after the other. One CPU is for those
+//! who bring requests: a load is a part of the three others. What must hold is judged in `judge`.
 
 mod judge;
 
@@ -38,7 +41,8 @@ const WORK: u64 = 100_000;
 /// A phase, ns, and how many there are.
 const PHASE: u64 = 200_000_000;
 const PHASES: usize = 10;
-/// How often each is run, with processes and arrivals of its own: EEVDF's tails differ from run to run.
+/// How often each is run, with processes and arrivals of its own: EEVDF's tails differ from run to
+/// run.
 const RUNS: u64 = 3;
 /// Per cent of the cores that both processes need together.
 const LOADS: &[u64] = &[50, 70, 80];
@@ -54,7 +58,8 @@ pub enum Way {
     Arbiter,
     /// The server with a socket and cpusets, under EEVDF.
     Cpusets,
-    /// Kernel threads under EEVDF, on the same three CPUs. Each has a queue of its own, as memcached's have their connections.
+    /// Kernel threads under EEVDF, on the same three CPUs. Each has a queue of its own, as
+    /// memcached's have their connections.
     Threads,
     /// The same under sched_ext's own example.
     Scx,
@@ -65,7 +70,14 @@ pub enum Way {
 }
 
 impl Way {
-    const ALL: [Way; 6] = [Way::Arbiter, Way::Threads, Way::Scx, Way::Cpusets, Way::Pool, Way::Each];
+    const ALL: [Way; 6] = [
+        Way::Arbiter,
+        Way::Threads,
+        Way::Scx,
+        Way::Cpusets,
+        Way::Pool,
+        Way::Each,
+    ];
 
     fn name(self) -> &'static str {
         match self {
@@ -82,7 +94,10 @@ impl Way {
     fn subject(self) -> Subject {
         match self {
             Way::Arbiter => Subject::Policy(POLICY.into()),
-            Way::Scx => Subject::Scx { program: "scx_simple", options: &[] },
+            Way::Scx => Subject::Scx {
+                program: "scx_simple",
+                options: &[],
+            },
             _ => Subject::Eevdf,
         }
     }
@@ -158,24 +173,38 @@ pub fn command(search: &Search, args: &Bench) -> Result<ExitCode> {
     }
     let found: Found = report_of_guest(args, CPUS, guest_with(&args.subjects())?)?;
     let verdicts = judge::verdicts(&found);
-    let report = Report { bench: "arbiter", kernel: &found.kernel, results: &found.points, verdicts: &verdicts };
+    let report = Report {
+        bench: "arbiter",
+        kernel: &found.kernel,
+        results: &found.points,
+        verdicts: &verdicts,
+    };
     match args.json {
         true => print_json(&report)?,
         false => print(judge::text(&found, &verdicts))?,
     }
-    Ok(if verdicts.iter().all(|verdict| verdict.holds) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if verdicts.iter().all(|verdict| verdict.holds) {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }
 
 /// All ways, on this machine.
 fn here(search: &Search) -> Result<Found> {
     kernel::require_root("putting a scheduler in charge")?;
     check_cpus(std::thread::available_parallelism().map_or(1, |n| n.get() as u32))?;
-    let mut found = Found { kernel: kernel::release(), points: Vec::new() };
+    let mut found = Found {
+        kernel: kernel::release(),
+        points: Vec::new(),
+    };
     for way in Way::ALL {
         way.subject().measure(search, || {
             let _server = (way == Way::Cpusets).then(Program::server).transpose()?;
             for &load in way.loads() {
-                let runs = (0..RUNS).map(|number| run(way, load, number)).collect::<Result<Vec<_>>>()?;
+                let runs = (0..RUNS)
+                    .map(|number| run(way, load, number))
+                    .collect::<Result<Vec<_>>>()?;
                 let point = point(way, load, &runs);
                 eprintln!("baton: {}", words(&point));
                 found.points.push(point);
@@ -202,10 +231,18 @@ struct Program(Child);
 
 impl Program {
     fn start(arguments: &[String]) -> Result<Self> {
-        let own = std::env::current_exe().map_err(|e| Error::file("looking for this program", &e))?;
+        let own =
+            std::env::current_exe().map_err(|e| Error::file("looking for this program", &e))?;
         let mut command = Command::new(own);
-        command.arg("threads").args(arguments).stdin(Stdio::null()).stdout(Stdio::piped());
-        command.spawn().map(Self).map_err(|e| Error::file("starting this program again", &e))
+        command
+            .arg("threads")
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped());
+        command
+            .spawn()
+            .map(Self)
+            .map_err(|e| Error::file("starting this program again", &e))
     }
 
     fn server() -> Result<Self> {
@@ -213,14 +250,20 @@ impl Program {
         let server = Self::start(&["arbiter".into(), SOCKET.into()])?;
         match kernel::wait_until(Duration::from_secs(10), || Ok(Path::new(SOCKET).exists()))? {
             true => Ok(server),
-            false => Err(Error::environment("the server of cores does not listen", "its messages are above")),
+            false => Err(Error::environment(
+                "the server of cores does not listen",
+                "its messages are above",
+            )),
         }
     }
 
     fn served(mut self) -> Result<Served> {
-        let Some(mut out) = self.0.stdout.take() else { return Err(Error::baton("a server without an output")) };
+        let Some(mut out) = self.0.stdout.take() else {
+            return Err(Error::baton("a server without an output"));
+        };
         let mut text = String::new();
-        std::io::Read::read_to_string(&mut out, &mut text).map_err(|e| Error::file("reading what a server saw", &e))?;
+        std::io::Read::read_to_string(&mut out, &mut text)
+            .map_err(|e| Error::file("reading what a server saw", &e))?;
         serde_json::from_str(&text).map_err(|e| {
             Error::environment(
                 format!("a server said nothing to be understood ({e}): {text}"),
@@ -240,13 +283,28 @@ impl Drop for Program {
 
 /// A point, as it is told while the others are measured.
 fn words(point: &Point) -> String {
-    let Point { way, load, offered, answered, p50, p99, cores } = point;
+    let Point {
+        way,
+        load,
+        offered,
+        answered,
+        p50,
+        p99,
+        cores,
+    } = point;
     let mut text = format!(
         "{}, load {load} %: {answered:.0} of {offered:.0} requests a second answered, \
          p50 {p50:.0}, p99 {p99:.0} us",
         way.name()
     );
-    if let Some(Cores { grants, grant, reclaims, reclaim, unused }) = cores {
+    if let Some(Cores {
+        grants,
+        grant,
+        reclaims,
+        reclaim,
+        unused,
+    }) = cores
+    {
         text += &format!(
             "; {grants} cores granted after p50 {:.0}, p99 {:.0} us, {reclaims} given back after \
              p50 {:.0}, p99 {:.0} us, one unused in {unused:.1} % of the time",
@@ -264,7 +322,9 @@ fn run(way: Way, load: u64, number: u64) -> Result<Run> {
     let all = load as f64 / 100.0 * f64::from(CORES) * 1e9 / WORK as f64;
     let (many, few) = (all * BUSY / 100.0, all * (100.0 - BUSY) / 100.0);
     let both = [0usize, 1].map(|which| {
-        let rates: Vec<_> = (0..PHASES).map(|phase| if phase % 2 == which { many } else { few }.to_string()).collect();
+        let rates: Vec<_> = (0..PHASES)
+            .map(|phase| if phase % 2 == which { many } else { few }.to_string())
+            .collect();
         let mut arguments: Vec<String> = ["serve", "--on"].map(Into::into).into();
         arguments.push(match way {
             Way::Arbiter => "policy".into(),
@@ -273,11 +333,21 @@ fn run(way: Way, load: u64, number: u64) -> Result<Run> {
             Way::Pool => "threads --apart".into(),
             Way::Each => "threads --each".into(),
         });
-        let most = if matches!(way, Way::Threads | Way::Scx) { WORKERS } else { CORES };
-        arguments.push(format!("--most {most} --begin {begin} --phase {PHASE} --work {WORK}"));
+        let most = if matches!(way, Way::Threads | Way::Scx) {
+            WORKERS
+        } else {
+            CORES
+        };
+        arguments.push(format!(
+            "--most {most} --begin {begin} --phase {PHASE} --work {WORK}"
+        ));
         arguments.push(format!("--seed {}", number * 2 + which as u64));
         arguments.push(format!("--rates {}", rates.join(",")));
-        let arguments: Vec<_> = arguments.iter().flat_map(|some| some.split(' ')).map(String::from).collect();
+        let arguments: Vec<_> = arguments
+            .iter()
+            .flat_map(|some| some.split(' '))
+            .map(String::from)
+            .collect();
         Program::start(&arguments)
     });
     let [one, other] = both;
@@ -294,13 +364,17 @@ fn point(way: Way, load: u64, runs: &[Run]) -> Point {
     const DURATION: u64 = PHASE * PHASES as u64;
     let (mut latencies, mut took) = (Histogram::default(), 0);
     for (begin, served) in runs {
-        served.iter().flat_map(|one| &one.latencies).for_each(|&ns| latencies.record(ns));
+        served
+            .iter()
+            .flat_map(|one| &one.latencies)
+            .for_each(|&ns| latencies.record(ns));
         let end = served.iter().map(|one| one.end).max().unwrap_or(0);
         took += end.saturating_sub(*begin).max(DURATION);
     }
     let times = latencies.percentiles();
     let mut grants = Grants::default();
-    runs.iter().for_each(|(begin, served)| grants.add(*begin, begin + DURATION, served));
+    runs.iter()
+        .for_each(|(begin, served)| grants.add(*begin, begin + DURATION, served));
     let cores = matches!(way, Way::Arbiter | Way::Cpusets).then(|| grants.cores());
     Point {
         way,
@@ -362,10 +436,15 @@ impl Grants {
                 }
                 Step::Reclaimed => leaving[who].push(last_request),
                 Step::Parked => {
-                    free_since = if has.iter().sum::<u32>() == CORES { when } else { free_since };
+                    free_since = if has.iter().sum::<u32>() == CORES {
+                        when
+                    } else {
+                        free_since
+                    };
                     has[who] = has[who].saturating_sub(1);
                     // At the end they park without having been told.
-                    if let Some(since) = leaving[who].pop().filter(|_| (begin..end).contains(&when)) {
+                    if let Some(since) = leaving[who].pop().filter(|_| (begin..end).contains(&when))
+                    {
                         self.reclaim.record(when - since);
                     }
                     if has[who] < wanted[who] && when < end {
@@ -382,7 +461,13 @@ impl Grants {
             (times.count, [us(times.p50), us(times.p99)])
         };
         let ((grants, grant), (reclaims, reclaim)) = (of(&self.grant), of(&self.reclaim));
-        Cores { grants, grant, reclaims, reclaim, unused: self.unused as f64 * 100.0 / self.time as f64 }
+        Cores {
+            grants,
+            grant,
+            reclaims,
+            reclaim,
+            unused: self.unused as f64 * 100.0 / self.time as f64,
+        }
     }
 }
 
@@ -394,7 +479,10 @@ mod tests {
     fn it_is_for_four_cpus() {
         assert_eq!(check_cpus(4), Ok(()));
         for cpus in [2, 8] {
-            assert!(check_cpus(cpus).unwrap_err().what.starts_with(&format!("this machine has {cpus} CPUs")));
+            assert!(check_cpus(cpus)
+                .unwrap_err()
+                .what
+                .starts_with(&format!("this machine has {cpus} CPUs")));
         }
     }
 
@@ -409,10 +497,18 @@ mod tests {
             p99: 410.5,
             cores,
         };
-        let plain = "arbiter, load 60 %: 1000 of 1000 requests a second answered, p50 110, p99 410 us";
+        let plain =
+            "arbiter, load 60 %: 1000 of 1000 requests a second answered, p50 110, p99 410 us";
         assert_eq!(words(&point(None)), plain);
-        let cores = Cores { grants: 20, grant: [5.0, 9.4], reclaims: 18, reclaim: [7.0, 30.0], unused: 1.25 };
-        let more = "; 20 cores granted after p50 5, p99 9 us, 18 given back after p50 7, p99 30 us, \
+        let cores = Cores {
+            grants: 20,
+            grant: [5.0, 9.4],
+            reclaims: 18,
+            reclaim: [7.0, 30.0],
+            unused: 1.25,
+        };
+        let more =
+            "; 20 cores granted after p50 5, p99 9 us, 18 given back after p50 7, p99 30 us, \
                     one unused in 1.2 % of the time";
         assert_eq!(words(&point(Some(cores))), format!("{plain}{more}"));
     }
@@ -425,15 +521,32 @@ mod tests {
             steps: steps.iter().map(|&(ms, step)| (ms * MS, step)).collect(),
             ..Served::default()
         };
-        let one = of(&[(1, Requested(3)), (2, Granted), (2, Granted), (3, Granted), (12, Reclaimed), (14, Parked)]);
-        let other = of(&[(10, Requested(1)), (15, Granted), (50, Requested(2)), (60, Requested(1))]);
+        let one = of(&[
+            (1, Requested(3)),
+            (2, Granted),
+            (2, Granted),
+            (3, Granted),
+            (12, Reclaimed),
+            (14, Parked),
+        ]);
+        let other = of(&[
+            (10, Requested(1)),
+            (15, Granted),
+            (50, Requested(2)),
+            (60, Requested(1)),
+        ]);
         let mut grants = Grants::default();
         grants.add(0, 100 * MS, &[one, other]);
         let cores = grants.cores();
         assert_eq!((cores.grants, cores.reclaims), (4, 1));
-        // Of 1, 1, 2 and 1 ms, as there is a core for it from 14 ms on; the one from 10 to 14 ms. A histogram's numbers have three digits.
-        let near =
-            |value: f64, expected: f64| assert!((value / expected - 1.0).abs() < 0.01, "{value}, not {expected}");
+        // Of 1, 1, 2 and 1 ms, as there is a core for it from 14 ms on; the one from 10 to 14 ms. A
+        // histogram's numbers have three digits.
+        let near = |value: f64, expected: f64| {
+            assert!(
+                (value / expected - 1.0).abs() < 0.01,
+                "{value}, not {expected}"
+            )
+        };
         near(cores.grant[0], 1_000.0);
         near(cores.grant[1], 2_000.0);
         near(cores.reclaim[1], 4_000.0);

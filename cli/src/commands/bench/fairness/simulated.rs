@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The mixes of the booted tests, simulated on a machine of 64 CPUs: as many tasks for each CPU. The
-//! kernel's own scheduler is stood for by its model, `eevdf_like`.
+//! The mixes of the booted tests, simulated on a machine of 64 CPUs: as many tasks for each CPU.
+//! The kernel's own scheduler is stood for by its model, `eevdf_like`.
 
 use baton_sim::topology::Topology;
 use baton_sim::world::{Cx, Op, Spawn, World};
@@ -46,7 +46,9 @@ const BOUNDS: [Bound; 4] = [
     Bound {
         metric: "simulated_mixed_shares",
         unit: "percent",
-        what: "96 hogs of nice 0, 48 of nice 19, and 64 tasks that sleep after each burst of 2 ms, on 64 CPUs: \
+        what:
+            "96 hogs of nice 0, 48 of nice 19, and 64 tasks that sleep after each burst of 2 ms, \
+            on 64 CPUs: \
                of those of nice 0 the worst one's distance from its due",
         most: 5.0,
     },
@@ -66,7 +68,10 @@ fn equal() -> Vec<Kind> {
 fn mixed() -> Vec<Kind> {
     let of = |kind, many| std::iter::repeat_n(kind, CPUS * many / 4);
     let heavy = of(Kind::Hog { nice: 0 }, 6);
-    heavy.chain(of(Kind::Hog { nice: 19 }, 3)).chain(of(Kind::Burst, 4)).collect()
+    heavy
+        .chain(of(Kind::Hog { nice: 19 }, 3))
+        .chain(of(Kind::Burst, 4))
+        .collect()
 }
 
 fn spawn(kind: Kind) -> Spawn {
@@ -93,7 +98,10 @@ fn run(policy: &str, kinds: &[Kind]) -> Result<(Vec<f64>, f64)> {
     let topology = Topology::new(nodes, cores, threads, cores).map_err(Error::baton)?;
     let mut config = Config::new(topology);
     let policy = artefacts::native(policy)?;
-    config.policies = vec![PolicySpec { policy, options: String::new() }];
+    config.policies = vec![PolicySpec {
+        policy,
+        options: String::new(),
+    }];
     config.duration = DURATION;
     let mut world = World::new();
     for &kind in kinds {
@@ -103,7 +111,10 @@ fn run(policy: &str, kinds: &[Kind]) -> Result<(Vec<f64>, f64)> {
     let ran = stats.groups.iter().flat_map(|group| &group.ran);
     let had = ran.map(|&ran| ran as f64 / DURATION as f64).collect();
     let moves: u64 = stats.migrations.iter().sum();
-    Ok((had, moves as f64 / kinds.len() as f64 / (DURATION as f64 / 1e9)))
+    Ok((
+        had,
+        moves as f64 / kinds.len() as f64 / (DURATION as f64 / 1e9),
+    ))
 }
 
 /// The values of [`BOUNDS`].
@@ -140,11 +151,26 @@ pub fn measure_all(subjects: &[Subject], judged: &[&str]) -> Result<(Vec<Entry>,
                 (true, false) => "holds",
                 (true, true) => "DOES NOT HOLD",
             };
-            let Bound { what, unit, most, .. } = bound;
+            let Bound {
+                what, unit, most, ..
+            } = bound;
             eprintln!("baton: {policy}: {what}: {value:.3} {unit}, at most {most}: {verdict}");
-            let name = if policy == "eevdf_like" { BASELINE } else { policy };
-            let series = [Series { subject: name.into(), values: vec![value] }];
-            results.extend(entries(CPUS as u32, bound.metric, bound.unit, &series, false));
+            let name = if policy == "eevdf_like" {
+                BASELINE
+            } else {
+                policy
+            };
+            let series = [Series {
+                subject: name.into(),
+                values: vec![value],
+            }];
+            results.extend(entries(
+                CPUS as u32,
+                bound.metric,
+                bound.unit,
+                &series,
+                false,
+            ));
         }
     }
     Ok((results, holds))

@@ -49,7 +49,8 @@ pub struct Row {
     pub reason: Option<String>,
 }
 
-/// What may be out of its bound, and why: by workload and metric, from so many CPUs on. Measured in docs/simulator.md, "How true it is".
+/// What may be out of its bound, and why: by workload and metric, from so many CPUs on. Measured in
+/// docs/simulator.md, "How true it is".
 const REASONS: &[(&str, &str, u32, &str)] = &[
     ("pipe", "migrations", 2, PLACE),
     ("hackbench", "switches", 2, TURNS),
@@ -68,14 +69,18 @@ const REASONS: &[(&str, &str, u32, &str)] = &[
     ("dispersive", "p99", 2, TURNS),
 ];
 
-const EVEN: &str = "senders and receivers cost the same, so that kernel threads between them decide who is ahead";
+const EVEN: &str =
+    "senders and receivers cost the same, so that kernel threads between them decide who is ahead";
 const TURNS: &str =
-    "turns of QEMU's vCPUs, which share one stream of instructions, end at timers that are not modelled";
+    "turns of QEMU's vCPUs, which share one stream of instructions, end at timers that are not \
+     modelled";
 const PLACE: &str = "which vCPU is idle at a wakeup is decided by whose turn it is";
 
 impl Report {
     pub fn holds(&self) -> bool {
-        self.results.iter().all(|row| row.within || row.reason.is_some())
+        self.results
+            .iter()
+            .all(|row| row.within || row.reason.is_some())
     }
 }
 
@@ -85,7 +90,13 @@ pub fn rows(measured: &Measured) -> Result<Vec<Row>> {
     for (load, kernel) in LOADS.iter().zip(&measured.runs) {
         let simulated = (0..kernel.len()).map(|run| simulated(load, measured, super::seed(run)));
         let simulated = simulated.collect::<Result<Vec<_>>>()?;
-        rows.extend(judge(load.name, &measured.subject, measured.cpus, kernel, &simulated));
+        rows.extend(judge(
+            load.name,
+            &measured.subject,
+            measured.cpus,
+            kernel,
+            &simulated,
+        ));
     }
     Ok(rows)
 }
@@ -101,26 +112,40 @@ const METRICS: [Metric; 4] = [
 ];
 
 /// The verdict on the runs of a workload.
-fn judge(workload: &'static str, subject: &str, cpus: u32, kernel: &[Numbers], simulator: &[Numbers]) -> [Row; 4] {
+fn judge(
+    workload: &'static str,
+    subject: &str,
+    cpus: u32,
+    kernel: &[Numbers],
+    simulator: &[Numbers],
+) -> [Row; 4] {
     let sorted = |runs: &[Numbers], of: fn(&Numbers) -> u64| {
         let mut values: Vec<_> = runs.iter().map(of).collect();
         values.sort_unstable();
         values
     };
-    let ends = |values: &[u64]| (values.first().copied().unwrap_or(0), values.last().copied().unwrap_or(0));
+    let ends = |values: &[u64]| {
+        (
+            values.first().copied().unwrap_or(0),
+            values.last().copied().unwrap_or(0),
+        )
+    };
     METRICS.map(|(metric, bound, of)| {
         let (in_kernel, in_simulator) = (sorted(kernel, of), sorted(simulator, of));
         let median = |values: &[u64]| values.get(values.len() / 2).copied().unwrap_or(0);
         let (kernel, simulator) = (median(&in_kernel), median(&in_simulator));
-        let ((kernel_min, kernel_max), (simulator_min, simulator_max)) = (ends(&in_kernel), ends(&in_simulator));
+        let ((kernel_min, kernel_max), (simulator_min, simulator_max)) =
+            (ends(&in_kernel), ends(&in_simulator));
         let within = kernel.abs_diff(simulator) * 100 <= kernel * bound;
-        let known = REASONS.iter().find(|(load, of, from, _)| (*load, *of) == (workload, metric) && *from <= cpus);
+        let known = REASONS
+            .iter()
+            .find(|(load, of, from, _)| (*load, *of) == (workload, metric) && *from <= cpus);
         let reason = match known {
             _ if within => None,
             // No prediction can be nearer than the thing is to itself.
-            _ if (kernel_min..=kernel_max).contains(&simulator) => {
-                Some(format!("runs of the kernel differ by as much: {kernel_min} to {kernel_max}"))
-            }
+            _ if (kernel_min..=kernel_max).contains(&simulator) => Some(format!(
+                "runs of the kernel differ by as much: {kernel_min} to {kernel_max}"
+            )),
             known => known.map(|(.., why)| (*why).into()),
         };
         Row {
@@ -142,7 +167,8 @@ fn judge(workload: &'static str, subject: &str, cpus: u32, kernel: &[Numbers], s
     })
 }
 
-/// The policy that is simulated where a subject was measured: of the kernel's own scheduler its model.
+/// The policy that is simulated where a subject was measured: of the kernel's own scheduler its
+/// model.
 fn simulated_as(subject: &str) -> &str {
     match subject {
         BASELINE => "eevdf_like",
@@ -154,13 +180,23 @@ fn simulated(load: &Load, measured: &Measured, seed: u64) -> Result<Numbers> {
     let topology = Topology::new(1, measured.cpus as usize, 1, measured.cpus as usize);
     let mut config = Config::new(topology.map_err(|why| Error::user(why, "give other --cpus"))?);
     let policy = artefacts::native(simulated_as(&measured.subject))?;
-    config.policies = vec![PolicySpec { policy, options: String::new() }];
+    config.policies = vec![PolicySpec {
+        policy,
+        options: String::new(),
+    }];
     config.seed = seed;
     config.duration = load.duration();
     config.one_stream = true;
     config.costs = measured.costs.costs();
-    let mut counter = Counter { from: load.counts_from(), ..Counter::default() };
-    simulate::run(&config, load.world(measured.cpus, seed)?, Some(&mut counter))?;
+    let mut counter = Counter {
+        from: load.counts_from(),
+        ..Counter::default()
+    };
+    simulate::run(
+        &config,
+        load.world(measured.cpus, seed)?,
+        Some(&mut counter),
+    )?;
     Ok(counter.numbers())
 }
 
@@ -229,7 +265,16 @@ pub fn text(report: &Report) -> String {
             verdict,
         ]
     });
-    let titles = ["WORKLOAD", "POLICY", "CPUS", "METRIC", "KERNEL", "SIMULATOR", "RATIO", "VERDICT"];
+    let titles = [
+        "WORKLOAD",
+        "POLICY",
+        "CPUS",
+        "METRIC",
+        "KERNEL",
+        "SIMULATOR",
+        "RATIO",
+        "VERDICT",
+    ];
     format!(
         "fidelity on {}, times {} times as long as in what is modelled; p50 and p99 in ns\n\n{}",
         report.kernel,
@@ -244,7 +289,13 @@ mod tests {
     use baton_sim::trace::Left;
 
     fn numbers(switches: u64, migrations: u64, p50: u64, p99: u64) -> Numbers {
-        Numbers { switches, migrations, wakeups: 1000, p50, p99 }
+        Numbers {
+            switches,
+            migrations,
+            wakeups: 1000,
+            p50,
+            p99,
+        }
     }
 
     #[test]
@@ -258,48 +309,101 @@ mod tests {
         check(kernel, kernel, [true; 4]);
         check(kernel, numbers(1020, 98, 2300, 3400), [true; 4]);
         check(kernel, numbers(1021, 97, 2301, 3399), [false; 4]);
-        check(numbers(1000, 0, 2000, 4000), numbers(1000, 0, 2000, 4000), [true; 4]);
-        check(numbers(1000, 0, 2000, 4000), numbers(1000, 1, 2000, 4000), [true, false, true, true]);
+        check(
+            numbers(1000, 0, 2000, 4000),
+            numbers(1000, 0, 2000, 4000),
+            [true; 4],
+        );
+        check(
+            numbers(1000, 0, 2000, 4000),
+            numbers(1000, 1, 2000, 4000),
+            [true, false, true, true],
+        );
     }
 
     #[test]
     fn medians_are_compared() {
         let runs = [1000, 5000, 1010].map(|switches| numbers(switches, 0, 2000, 4000));
         let [switches, ..] = judge("pipe", "fifo", 1, &runs, &[numbers(1020, 0, 2000, 4000)]);
-        assert_eq!((switches.kernel, switches.kernel_min, switches.kernel_max), (1010, 1000, 5000));
+        assert_eq!(
+            (switches.kernel, switches.kernel_min, switches.kernel_max),
+            (1010, 1000, 5000)
+        );
         assert!(switches.within && switches.reason.is_none());
     }
 
     #[test]
     fn reasons_are_for_their_workload_and_their_cpus() {
         let check = |workload, cpus, expected| {
-            let rows = judge(workload, "fifo", cpus, &[numbers(1000, 0, 2000, 4000)], &[numbers(500, 0, 2000, 4000)]);
-            assert_eq!(rows.map(|row| row.reason.is_some()), expected, "{workload} on {cpus}");
+            let rows = judge(
+                workload,
+                "fifo",
+                cpus,
+                &[numbers(1000, 0, 2000, 4000)],
+                &[numbers(500, 0, 2000, 4000)],
+            );
+            assert_eq!(
+                rows.map(|row| row.reason.is_some()),
+                expected,
+                "{workload} on {cpus}"
+            );
         };
         check("dispersive", 1, [false; 4]);
         check("hackbench", 1, [true, false, false, false]);
         check("forkjoin", 4, [true, false, false, false]);
         check("pipe", 2, [false; 4]);
-        let moved = judge("pipe", "wfq", 2, &[numbers(1000, 0, 2000, 4000)], &[numbers(1000, 9, 2000, 4000)]);
-        assert_eq!(moved.map(|row| row.reason.is_some()), [false, true, false, false]);
+        let moved = judge(
+            "pipe",
+            "wfq",
+            2,
+            &[numbers(1000, 0, 2000, 4000)],
+            &[numbers(1000, 9, 2000, 4000)],
+        );
+        assert_eq!(
+            moved.map(|row| row.reason.is_some()),
+            [false, true, false, false]
+        );
     }
 
     #[test]
     fn what_the_kernel_does_itself_is_a_reason() {
         let reason = |simulated| {
             let runs = [1000, 1300, 1100].map(|switches| numbers(switches, 0, 2000, 4000));
-            let [switches, ..] = judge("pipe", "wfq", 1, &runs, &[numbers(simulated, 0, 2000, 4000)]);
+            let [switches, ..] = judge(
+                "pipe",
+                "wfq",
+                1,
+                &runs,
+                &[numbers(simulated, 0, 2000, 4000)],
+            );
             (switches.within, switches.reason)
         };
-        assert_eq!(reason(1300), (false, Some("runs of the kernel differ by as much: 1000 to 1300".into())));
+        assert_eq!(
+            reason(1300),
+            (
+                false,
+                Some("runs of the kernel differ by as much: 1000 to 1300".into())
+            )
+        );
         assert_eq!(reason(1301), (false, None));
     }
 
     #[test]
     fn only_what_is_out_of_its_bound_without_a_reason_fails() {
-        let report = |rows| Report { bench: "fidelity".into(), kernel: "7.2".into(), factor: 25, results: rows };
+        let report = |rows| Report {
+            bench: "fidelity".into(),
+            kernel: "7.2".into(),
+            factor: 25,
+            results: rows,
+        };
         let kernel = [numbers(1000, 0, 2000, 4000)];
-        let mut rows = Vec::from(judge("pipe", "fifo", 1, &kernel, &[numbers(900, 0, 2000, 4000)]));
+        let mut rows = Vec::from(judge(
+            "pipe",
+            "fifo",
+            1,
+            &kernel,
+            &[numbers(900, 0, 2000, 4000)],
+        ));
         assert!(!report(rows.clone()).holds());
         assert!(text(&report(rows.clone())).contains("0.900  OUT OF 2 %"));
         rows[0].reason = Some("the moon".into());
@@ -310,8 +414,15 @@ mod tests {
 
     #[test]
     fn waits_and_changes_are_counted_from_their_time_on() {
-        let mut counter = Counter { from: 100, ..Counter::default() };
-        let wake = |task| Event::Wake { task: TaskRef(task), cpu: 0, waker: 0 };
+        let mut counter = Counter {
+            from: 100,
+            ..Counter::default()
+        };
+        let wake = |task| Event::Wake {
+            task: TaskRef(task),
+            cpu: 0,
+            waker: 0,
+        };
         let switch = |next: u32, migrated| Event::Switch {
             cpu: 0,
             prev: Some((TaskRef(9), Left::Blocked)),
@@ -329,7 +440,13 @@ mod tests {
         ] {
             counter.event(now, &event);
         }
-        let expected = Numbers { switches: 3, migrations: 2, wakeups: 1, p50: 30, p99: 30 };
+        let expected = Numbers {
+            switches: 3,
+            migrations: 2,
+            wakeups: 1,
+            p50: 30,
+            p99: 30,
+        };
         assert_eq!(counter.numbers(), expected);
     }
 }

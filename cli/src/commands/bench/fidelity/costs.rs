@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the kernel's doings cost on this machine, under the policy that is in charge: by workloads that are none of those compared.
+//! What the kernel's doings cost on this machine, under the policy that is in charge: by workloads
+//! that are none of those compared.
 //!
 //! | cost | from |
 //! | --- | --- |
@@ -35,13 +36,33 @@ pub struct Measured {
 impl Measured {
     /// For the simulator. Counted instructions have no caches to refill.
     pub fn costs(&self) -> Costs {
-        let &Self { syscall, wakeup, switch, tick_work, idle_exit } = self;
-        Costs { syscall, wakeup, switch, tick_work, idle_exit, refill: [0; 4], ..Costs::default() }
+        let &Self {
+            syscall,
+            wakeup,
+            switch,
+            tick_work,
+            idle_exit,
+        } = self;
+        Costs {
+            syscall,
+            wakeup,
+            switch,
+            tick_work,
+            idle_exit,
+            refill: [0; 4],
+            ..Costs::default()
+        }
     }
 
     /// As they are told while workloads are measured.
     fn words(&self) -> String {
-        let Self { syscall, wakeup, switch, tick_work, idle_exit } = self;
+        let Self {
+            syscall,
+            wakeup,
+            switch,
+            tick_work,
+            idle_exit,
+        } = self;
         format!(
             "costs: system call {syscall} ns, wakeup {wakeup} ns, switch {switch} ns, \
              tick {tick_work} ns, end of idle {idle_exit} ns"
@@ -71,7 +92,10 @@ pub fn measure(machine: &Machine<'_>) -> Result<Measured> {
 fn done(machine: &Machine<'_>, world: World) -> Result<(u64, u64)> {
     let (numbers, groups) = machine.run(world, super::seed(0), DURATION, 0)?;
     match groups.iter().map(|group| group.done).sum() {
-        0 => Err(Error::environment("a task did nothing in its time, so that nothing can be measured", "try again")),
+        0 => Err(Error::environment(
+            "a task did nothing in its time, so that nothing can be measured",
+            "try again",
+        )),
         done => Ok((numbers.p50, done)),
     }
 }
@@ -92,7 +116,10 @@ fn alone() -> World {
     world.task(Spawn::new("alone", move |_: &mut Cx<'_>| {
         at += 1;
         match at % 3 {
-            1 => Op::Up { to: own, sync: false },
+            1 => Op::Up {
+                to: own,
+                sync: false,
+            },
             2 => Op::Down(own),
             _ => Op::Done(1),
         }
@@ -103,24 +130,35 @@ fn alone() -> World {
 /// So many threads that wake each other in turn.
 pub fn ring(threads: usize) -> World {
     let mut world = World::new();
-    let turns: Vec<_> = (0..threads).map(|place| world.semaphore(u64::from(place == 0))).collect();
+    let turns: Vec<_> = (0..threads)
+        .map(|place| world.semaphore(u64::from(place == 0)))
+        .collect();
     for place in 0..turns.len() {
         let (own, next, mut at) = (turns[place], turns[(place + 1) % turns.len()], 0);
-        world.task(Spawn::new(format!("ring-{place}"), move |_: &mut Cx<'_>| {
-            at += 1;
-            match at % 3 {
-                1 => Op::Down(own),
-                2 => Op::Up { to: next, sync: true },
-                _ => Op::Done(1),
-            }
-        }));
+        world.task(Spawn::new(
+            format!("ring-{place}"),
+            move |_: &mut Cx<'_>| {
+                at += 1;
+                match at % 3 {
+                    1 => Op::Down(own),
+                    2 => Op::Up {
+                        to: next,
+                        sync: true,
+                    },
+                    _ => Op::Done(1),
+                }
+            },
+        ));
     }
     world
 }
 
 fn sleeper() -> World {
     let mut world = World::new();
-    world.task(Spawn::new("sleeper", program(vec![|| Op::Sleep(MS / 5), || Op::Done(1)])));
+    world.task(Spawn::new(
+        "sleeper",
+        program(vec![|| Op::Sleep(MS / 5), || Op::Done(1)]),
+    ));
     world
 }
 
@@ -128,7 +166,9 @@ fn sleeper() -> World {
 const PIECE: u64 = 50_000;
 
 fn tick_work(machine: &Machine<'_>) -> Result<u64> {
-    let pieces = Arc::new(Mutex::new(Vec::with_capacity((4 * DURATION / PIECE) as usize)));
+    let pieces = Arc::new(Mutex::new(Vec::with_capacity(
+        (4 * DURATION / PIECE) as usize,
+    )));
     let (noted, mut last) = (pieces.clone(), None);
     let mut world = World::new();
     world.task(Spawn::new("hog", move |cx: &mut Cx<'_>| {
@@ -139,7 +179,10 @@ fn tick_work(machine: &Machine<'_>) -> Result<u64> {
         Op::Run(PIECE)
     }));
     machine.run(world, super::seed(0), 4 * DURATION, 0)?;
-    let mut pieces = pieces.lock().map_err(|_| Error::baton("a task panicked"))?.clone();
+    let mut pieces = pieces
+        .lock()
+        .map_err(|_| Error::baton("a task panicked"))?
+        .clone();
     let all: u64 = pieces.iter().sum();
     pieces.sort_unstable();
     let usual = pieces.get(pieces.len() / 2).copied().unwrap_or_default();
@@ -152,8 +195,15 @@ mod tests {
 
     #[test]
     fn progress_is_in_words() {
-        let costs = Measured { syscall: 1, wakeup: 2, switch: 3, tick_work: 4, idle_exit: 5 };
-        let expected = "costs: system call 1 ns, wakeup 2 ns, switch 3 ns, tick 4 ns, end of idle 5 ns";
+        let costs = Measured {
+            syscall: 1,
+            wakeup: 2,
+            switch: 3,
+            tick_work: 4,
+            idle_exit: 5,
+        };
+        let expected =
+            "costs: system call 1 ns, wakeup 2 ns, switch 3 ns, tick 4 ns, end of idle 5 ns";
         assert_eq!(costs.words(), expected);
     }
 }

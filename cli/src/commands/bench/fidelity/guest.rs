@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The kernel's side: workloads as threads of this machine, under a policy, watched by the BPF probe.
+//! The kernel's side: workloads as threads of this machine, under a policy, watched by the BPF
+//! probe.
 
 use std::path::Path;
 
@@ -26,18 +27,39 @@ pub fn measure(search: &Search, args: &Bench) -> Result<Vec<Measured>> {
     crate::kernel::require_root("putting a scheduler in charge")?;
     let cpus = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
     let probe = search.find(LATENCY)?;
-    let machine = Machine { probe: &probe, speed: Speed::calibrate() };
+    let machine = Machine {
+        probe: &probe,
+        speed: Speed::calibrate(),
+    };
     let subject = |subject: &crate::commands::bench::subject::Subject| {
         subject.measure(search, || {
             let costs = costs::measure(&machine)?;
             let run = |load: &Load, seed| {
-                let (numbers, _) = machine.run(load.world(cpus, seed)?, seed, load.duration(), load.counts_from())?;
-                eprintln!("baton: {}, {}: {}", subject.name(), load.spec, numbers.words());
+                let (numbers, _) = machine.run(
+                    load.world(cpus, seed)?,
+                    seed,
+                    load.duration(),
+                    load.counts_from(),
+                )?;
+                eprintln!(
+                    "baton: {}, {}: {}",
+                    subject.name(),
+                    load.spec,
+                    numbers.words()
+                );
                 Ok(numbers)
             };
-            let runs =
-                LOADS.iter().map(|load| (0..args.runs() as usize).map(|nr| run(load, super::seed(nr))).collect());
-            Ok(Measured { subject: subject.name(), cpus, costs, runs: runs.collect::<Result<_>>()? })
+            let runs = LOADS.iter().map(|load| {
+                (0..args.runs() as usize)
+                    .map(|nr| run(load, super::seed(nr)))
+                    .collect()
+            });
+            Ok(Measured {
+                subject: subject.name(),
+                cpus,
+                costs,
+                runs: runs.collect::<Result<_>>()?,
+            })
         })
     };
     args.subjects().iter().map(subject).collect()
@@ -45,17 +67,32 @@ pub fn measure(search: &Search, args: &Bench) -> Result<Vec<Measured>> {
 
 impl Machine<'_> {
     /// Runs a workload for so long, ns, and counts from then on.
-    pub fn run(&self, world: World, seed: u64, duration: u64, counts_from: u64) -> Result<(Numbers, Vec<GroupRan>)> {
+    pub fn run(
+        &self,
+        world: World,
+        seed: u64,
+        duration: u64,
+        counts_from: u64,
+    ) -> Result<(Numbers, Vec<GroupRan>)> {
         let latency = Latency::of_threads(self.probe)?;
-        let plan = Plan { seed, duration, speed: self.speed, align: TICK };
+        let plan = Plan {
+            seed,
+            duration,
+            speed: self.speed,
+            align: TICK,
+        };
         let mut watched = Ok(());
         let begins = |begin| watched = latency.between(begin + counts_from, begin + duration);
         let groups = threads::run(world, plan, begins).map_err(|why| {
-            Error::environment(format!("the workload does not run here: {why}"), "measure in a guest (without --here)")
+            Error::environment(
+                format!("the workload does not run here: {why}"),
+                "measure in a guest (without --here)",
+            )
         })?;
         watched?;
         let (changes, waits) = (latency.changes()?, latency.waits()?);
-        let at = |percent| latency::percentile(&waits, percent).map_or(0, |time| time.as_nanos() as u64);
+        let at =
+            |percent| latency::percentile(&waits, percent).map_or(0, |time| time.as_nanos() as u64);
         let numbers = Numbers {
             switches: changes.switches,
             migrations: changes.migrations,

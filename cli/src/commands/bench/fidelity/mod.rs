@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Is the simulator true? The same workloads in the simulator and in a booted kernel that counts instructions, under the same policies:
-//! how often CPUs change tasks, how often tasks change CPUs, how long who is woken waits.
+//! Is the simulator true? The same workloads in the simulator and in a booted kernel that counts
+//! instructions, under the same policies: how often CPUs change tasks, how often tasks change CPUs,
+//! how long who is woken waits.
 //!
-//! The guest measures (`guest`) what its kernel does, and what it costs; here the same is simulated with those costs, and compared
-//! (`compare`).
+//! The guest measures (`guest`) what its kernel does, and what it costs; here the same is simulated
+//! with those costs, and compared (`compare`).
 
 mod compare;
 pub mod costs;
@@ -23,12 +24,14 @@ use crate::commands::{print, print_json};
 use crate::error::{Error, Result};
 use crate::kernel;
 
-/// By so much the times of the workloads are longer than what they model, as all that the guest's kernel does takes longer than on
-/// hardware: a context switch is some thousand instructions, and each of them one nanosecond.
+/// By so much the times of the workloads are longer than what they model, as all that the guest's
+/// kernel does takes longer than on hardware: a context switch is some thousand instructions, and
+/// each of them one nanosecond.
 const FACTOR: u64 = 25;
 
-/// A workload that is compared. Its rounds are no multiple of the tick: where both keep step, what happens depends on the microsecond at
-/// which the first began. An open loop is for the one stream of instructions that all CPUs share.
+/// A workload that is compared. Its rounds are no multiple of the tick: where both keep step, what
+/// happens depends on the microsecond at which the first began. An open loop is for the one stream
+/// of instructions that all CPUs share.
 #[derive(Clone, Copy)]
 pub struct Load {
     pub name: &'static str,
@@ -39,10 +42,26 @@ pub struct Load {
 }
 
 pub const LOADS: &[Load] = &[
-    Load { name: "pipe", spec: "pipe:work=25us", ms: 500 },
-    Load { name: "hackbench", spec: "hackbench:groups=1,fds=8,work=25us", ms: 4_000 },
-    Load { name: "forkjoin", spec: "forkjoin:threads=4,work=2600us", ms: 8_000 },
-    Load { name: "dispersive", spec: "rocksdb:workers=50,short=100us,long=250ms,on=1", ms: 12_000 },
+    Load {
+        name: "pipe",
+        spec: "pipe:work=25us",
+        ms: 500,
+    },
+    Load {
+        name: "hackbench",
+        spec: "hackbench:groups=1,fds=8,work=25us",
+        ms: 4_000,
+    },
+    Load {
+        name: "forkjoin",
+        spec: "forkjoin:threads=4,work=2600us",
+        ms: 8_000,
+    },
+    Load {
+        name: "dispersive",
+        spec: "rocksdb:workers=50,short=100us,long=250ms,on=1",
+        ms: 12_000,
+    },
 ];
 
 /// Of a workload's runs, each has its own.
@@ -86,7 +105,13 @@ pub struct Numbers {
 impl Numbers {
     /// As they are told while others are measured.
     fn words(&self) -> String {
-        let Self { switches, migrations, wakeups, p50, p99 } = self;
+        let Self {
+            switches,
+            migrations,
+            wakeups,
+            p50,
+            p99,
+        } = self;
         format!(
             "{switches} switches, {migrations} migrations; {wakeups} wakeups waited \
              p50 {p50} ns, p99 {p99} ns"
@@ -113,13 +138,24 @@ struct Found {
 
 pub fn command(search: &Search, args: &Bench) -> Result<ExitCode> {
     if args.here {
-        let found = Found { kernel: kernel::release(), measured: guest::measure(search, args)? };
+        let found = Found {
+            kernel: kernel::release(),
+            measured: guest::measure(search, args)?,
+        };
         return print_json(&found).map(|()| ExitCode::SUCCESS);
     }
     // The probe comes with the core, and that with a policy.
-    let needed: Vec<_> = args.subjects().into_iter().chain([Subject::Policy("fifo".into())]).collect();
+    let needed: Vec<_> = args
+        .subjects()
+        .into_iter()
+        .chain([Subject::Policy("fifo".into())])
+        .collect();
     let files_in = guest_with(&needed)?;
-    let cpus = if args.cpus.is_empty() { args.what.usual_cpus() } else { args.cpus.clone() };
+    let cpus = if args.cpus.is_empty() {
+        args.what.usual_cpus()
+    } else {
+        args.cpus.clone()
+    };
     let (mut release, mut rows) = (String::new(), Vec::new());
     for cpus in cpus {
         eprintln!("baton: booting a guest with {cpus} CPUs that counts instructions");
@@ -135,21 +171,35 @@ pub fn command(search: &Search, args: &Bench) -> Result<ExitCode> {
         };
         let outcome = vm.run(&mut std::io::stderr()).map_err(vm_error)?;
         let file = outcome.files.get(REPORT_IN_GUEST);
-        let found = file.and_then(|file| serde_json::from_slice::<Found>(file).ok()).ok_or_else(|| {
-            Error::environment(
-                format!("the guest measured nothing (exit code {}); its messages are above", outcome.exit_code),
-                "do as they say, or see more with: baton vm run -- baton bench fidelity --here",
-            )
-        })?;
+        let found = file
+            .and_then(|file| serde_json::from_slice::<Found>(file).ok())
+            .ok_or_else(|| {
+                Error::environment(
+                    format!(
+                        "the guest measured nothing (exit code {}); its messages are above",
+                        outcome.exit_code
+                    ),
+                    "do as they say, or see more with: baton vm run -- baton bench fidelity --here",
+                )
+            })?;
         release = found.kernel;
         for measured in &found.measured {
             rows.extend(compare::rows(measured)?);
         }
     }
-    let report = compare::Report { bench: "fidelity".into(), kernel: release, factor: FACTOR, results: rows };
+    let report = compare::Report {
+        bench: "fidelity".into(),
+        kernel: release,
+        factor: FACTOR,
+        results: rows,
+    };
     match args.json {
         true => print_json(&report)?,
         false => print(compare::text(&report))?,
     }
-    Ok(if report.holds() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if report.holds() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }

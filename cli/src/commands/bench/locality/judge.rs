@@ -50,7 +50,14 @@ const fn rule(place: Place, which: Which, of: &'static str, to: &'static str, le
         Place::Simulator => LONG,
         Place::Kernel => SHORT,
     };
-    Rule { place, setting: (PAPERS, work), which, of, to, least }
+    Rule {
+        place,
+        setting: (PAPERS, work),
+        which,
+        of,
+        to,
+        least,
+    }
 }
 
 /// Where idle CPUs are at hand at once, and the tail is from waiting for others alone.
@@ -63,13 +70,20 @@ const TAIL: Rule = Rule {
     least: 50.0,
 };
 
-/// Of `scx_simple` only that hints are no loss: whether its threads share a CPU is left to chance, and with that its waits.
+/// Of `scx_simple` only that hints are no loss: whether its threads share a CPU is left to chance,
+/// and with that its waits.
 const RULES: &[Rule] = &[
     rule(Place::Simulator, Which::P50, "cfs_like", HINTS, 5.0),
     rule(Place::Simulator, Which::P99, "cfs_like", HINTS, 5.0),
     rule(Place::Simulator, Which::P50, JUDGED, HINTS, 5.0),
     rule(Place::Simulator, Which::P99, JUDGED, HINTS, 5.0),
-    rule(Place::Simulator, Which::P99, "cfs_like, one CPU", "cfs_like", 50.0),
+    rule(
+        Place::Simulator,
+        Which::P99,
+        "cfs_like, one CPU",
+        "cfs_like",
+        50.0,
+    ),
     rule(Place::Kernel, Which::P50, "eevdf", HINTS, 5.0),
     rule(Place::Kernel, Which::P99, "eevdf", HINTS, 5.0),
     rule(Place::Kernel, Which::P50, "scx_simple", HINTS, 0.5),
@@ -94,47 +108,113 @@ pub struct Verdict {
     pub holds: bool,
 }
 
-/// All rules; or, unless all subjects were to be measured, those whose subjects were. What is missing else does not hold.
+/// All rules; or, unless all subjects were to be measured, those whose subjects were. What is
+/// missing else does not hold.
 pub fn verdicts(found: &Found, is_all: bool) -> Vec<Verdict> {
     let judged = |rule: &Rule| {
         let row = |subject| {
             // Percentiles of nothing would be the best ones.
-            let is_it = |row: &&Row| row.place == rule.place && row.subject == subject && row.wakeups > 0;
+            let is_it =
+                |row: &&Row| row.place == rule.place && row.subject == subject && row.wakeups > 0;
             let is_set = |row: &&Row| (row.idle_states.as_str(), row.work) == rule.setting;
-            found.rows.iter().filter(is_it).find(is_set).map(|row| rule.which.of(row))
+            found
+                .rows
+                .iter()
+                .filter(is_it)
+                .find(is_set)
+                .map(|row| rule.which.of(row))
         };
         let value = match row(rule.of).zip(row(rule.to)) {
             Some((of, to)) => of / to,
             None if is_all => f64::NAN,
             None => return None,
         };
-        let what = format!("{} of {}, times that of {}", rule.which.name(), rule.of, rule.to);
+        let what = format!(
+            "{} of {}, times that of {}",
+            rule.which.name(),
+            rule.of,
+            rule.to
+        );
         let (least, holds) = (rule.least, value >= rule.least);
         let (place, (idle_states, work)) = (rule.place, rule.setting);
-        Some(Verdict { place, idle_states, work, what, value: (value * 1e3).round() / 1e3, least, holds })
+        Some(Verdict {
+            place,
+            idle_states,
+            work,
+            what,
+            value: (value * 1e3).round() / 1e3,
+            least,
+            holds,
+        })
     };
     RULES.iter().filter_map(judged).collect()
 }
 
 /// For people.
 pub fn text(found: &Found, verdicts: &[Verdict]) -> String {
-    let place = |place| if place == Place::Kernel { "kernel" } else { "simulator" }.to_string();
+    let place = |place| {
+        if place == Place::Kernel {
+            "kernel"
+        } else {
+            "simulator"
+        }
+        .to_string()
+    };
     let us = |us: f64| format!("{us:.1}");
     let rows = found.rows.iter().map(|row| {
         let numbers = [row.work, row.wakeups].map(|number| number.to_string());
-        let words = [place(row.place), row.idle_states.clone(), row.subject.clone()].into_iter().chain(numbers);
-        words.chain([us(row.p50), us(row.p99), us(row.max)]).collect()
+        let words = [
+            place(row.place),
+            row.idle_states.clone(),
+            row.subject.clone(),
+        ]
+        .into_iter()
+        .chain(numbers);
+        words
+            .chain([us(row.p50), us(row.p99), us(row.max)])
+            .collect()
     });
     let judged = verdicts.iter().map(|v| {
         let holds = if v.holds { "holds" } else { "DOES NOT HOLD" };
         let (value, bound) = (format!("{:.2}", v.value), format!("{} or more", v.least));
-        vec![place(v.place), v.idle_states.into(), v.work.to_string(), v.what.clone(), value, bound, holds.into()]
+        vec![
+            place(v.place),
+            v.idle_states.into(),
+            v.work.to_string(),
+            v.what.clone(),
+            value,
+            bound,
+            holds.into(),
+        ]
     });
     format!(
         "locality on {}: how long a woken worker waits, and computes, us\n\n{}\n{}",
         found.kernel,
-        table(&["PLACE", "IDLE STATES", "SUBJECT", "WORK", "WAKEUPS", "P50", "P99", "MAX"], &rows.collect::<Vec<_>>()),
-        table(&["PLACE", "IDLE STATES", "WORK", "WHAT", "VALUE", "BOUND", "VERDICT"], &judged.collect::<Vec<_>>())
+        table(
+            &[
+                "PLACE",
+                "IDLE STATES",
+                "SUBJECT",
+                "WORK",
+                "WAKEUPS",
+                "P50",
+                "P99",
+                "MAX"
+            ],
+            &rows.collect::<Vec<_>>()
+        ),
+        table(
+            &[
+                "PLACE",
+                "IDLE STATES",
+                "WORK",
+                "WHAT",
+                "VALUE",
+                "BOUND",
+                "VERDICT"
+            ],
+            &judged.collect::<Vec<_>>()
+        )
     )
 }
 
@@ -144,12 +224,27 @@ mod tests {
 
     /// The paper's table 6 at both places, and with these waits of the hints.
     fn found(p50: f64, p99: f64) -> Found {
-        let mut found = Found { kernel: "7.2".into(), ..Found::default() };
+        let mut found = Found {
+            kernel: "7.2".into(),
+            ..Found::default()
+        };
         let mut add = |place, (idle_states, work): (&str, u64), subject: &str, p50, p99| {
             let (idle_states, subject) = (idle_states.into(), subject.into());
-            found.rows.push(Row { place, idle_states, subject, work, wakeups: 100, p50, p99, max: p99 });
+            found.rows.push(Row {
+                place,
+                idle_states,
+                subject,
+                work,
+                wakeups: 100,
+                p50,
+                p99,
+                max: p99,
+            });
         };
-        for (place, work, fair) in [(Place::Simulator, LONG, "cfs_like"), (Place::Kernel, SHORT, "eevdf")] {
+        for (place, work, fair) in [
+            (Place::Simulator, LONG, "cfs_like"),
+            (Place::Kernel, SHORT, "eevdf"),
+        ] {
             // Those of other CPUs are not judged.
             add(place, ("none", work), HINTS, 1e9, 1e9);
             for setting in [(PAPERS, work), TAIL.setting] {
@@ -166,7 +261,11 @@ mod tests {
         let verdicts = verdicts(found, false);
         // All but those of scx_simple, which was not measured.
         assert_eq!(verdicts.len(), 11, "{verdicts:?}");
-        verdicts.into_iter().filter(|v| !v.holds).map(|v| v.what).collect()
+        verdicts
+            .into_iter()
+            .filter(|v| !v.holds)
+            .map(|v| v.what)
+            .collect()
     }
 
     #[test]
@@ -176,10 +275,16 @@ mod tests {
         check(found(6.6, 9.8), &[]);
         check(
             found(6.7, 9.8),
-            &["p50 of cfs_like, times that of locality, hints", "p50 of eevdf, times that of locality, hints"],
+            &[
+                "p50 of cfs_like, times that of locality, hints",
+                "p50 of eevdf, times that of locality, hints",
+            ],
         );
         // Simulated, and in the kernel.
-        check(found(6.6, 9.9), &["p99 of locality, times that of locality, hints"; 2]);
+        check(
+            found(6.6, 9.9),
+            &["p99 of locality, times that of locality, hints"; 2],
+        );
         check(
             found(f64::NAN, 4.0),
             &[
@@ -190,7 +295,11 @@ mod tests {
             ],
         );
         let mut quick = found(2.0, 4.0);
-        quick.rows.iter_mut().filter(|row| row.subject.ends_with("one CPU")).for_each(|row| row.p99 = 19.0);
+        quick
+            .rows
+            .iter_mut()
+            .filter(|row| row.subject.ends_with("one CPU"))
+            .for_each(|row| row.p99 = 19.0);
         check(
             quick,
             &[
@@ -207,12 +316,25 @@ mod tests {
         let broken = |found: &Found| {
             let verdicts = verdicts(found, true);
             assert_eq!(verdicts.len(), RULES.len());
-            verdicts.into_iter().filter(|v| !v.holds).map(|v| v.what).collect::<Vec<_>>()
+            verdicts
+                .into_iter()
+                .filter(|v| !v.holds)
+                .map(|v| v.what)
+                .collect::<Vec<_>>()
         };
-        let simple = ["p50", "p99"].map(|which| format!("{which} of scx_simple, times that of {HINTS}"));
+        let simple =
+            ["p50", "p99"].map(|which| format!("{which} of scx_simple, times that of {HINTS}"));
         assert_eq!(broken(&found), simple);
-        found.rows.iter_mut().filter(|row| row.subject == HINTS).for_each(|row| row.wakeups = 0);
-        assert_eq!(broken(&found).len(), RULES.len() - 2, "all but those that are not of hints");
+        found
+            .rows
+            .iter_mut()
+            .filter(|row| row.subject == HINTS)
+            .for_each(|row| row.wakeups = 0);
+        assert_eq!(
+            broken(&found).len(),
+            RULES.len() - 2,
+            "all but those that are not of hints"
+        );
         found.rows.clear();
         assert_eq!(broken(&found).len(), RULES.len());
     }
@@ -221,8 +343,19 @@ mod tests {
     fn the_table_names_what_does_not_hold() {
         let found = found(2.0, 10.0);
         let text = text(&found, &verdicts(&found, false));
-        let line = text.lines().find(|line| line.starts_with("simulator") && line.contains("p99 of locality,"));
-        let words: Vec<_> = line.unwrap_or("").split_whitespace().rev().take(7).collect();
-        assert_eq!(words, ["HOLD", "NOT", "DOES", "more", "or", "5", "4.90"], "{text}");
+        let line = text
+            .lines()
+            .find(|line| line.starts_with("simulator") && line.contains("p99 of locality,"));
+        let words: Vec<_> = line
+            .unwrap_or("")
+            .split_whitespace()
+            .rev()
+            .take(7)
+            .collect();
+        assert_eq!(
+            words,
+            ["HOLD", "NOT", "DOES", "more", "or", "5", "4.90"],
+            "{text}"
+        );
     }
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Threads that share a hint share a CPU: Enoki's table 6 (section 5.5). Two message threads wake two workers each by futexes, and what is
-//! measured is how long a woken worker waits.
+//! Threads that share a hint share a CPU: Enoki's table 6 (section 5.5). Two message threads wake
+//! two workers each by futexes, and what is measured is how long a woken worker waits.
 //!
-//! Twice: in the simulator, on the paper's kind of machine, whose idle CPUs sleep and take their time to come back (`simulated`); and as a
-//! program in a booted kernel that counts instructions (`guest`), whose idle CPUs do the same by a module (`idle`). What must hold is judged
-//! in `judge`, and drawn in `page`.
+//! Twice: in the simulator, on the paper's kind of machine, whose idle CPUs sleep and take their
+//! time to come back (`simulated`); and as a program in a booted kernel that counts instructions
+//! (`guest`), whose idle CPUs do the same by a module (`idle`). What must hold is judged in
+//! `judge`, and drawn in `page`.
 
 mod guest;
 mod idle;
@@ -87,7 +88,10 @@ struct Report<'a> {
 }
 
 pub fn subjects() -> Vec<Subject> {
-    let scx = Subject::Scx { program: "scx_simple", options: &[] };
+    let scx = Subject::Scx {
+        program: "scx_simple",
+        options: &[],
+    };
     vec![Subject::Eevdf, scx, Subject::Policy(judge::JUDGED.into())]
 }
 
@@ -97,7 +101,10 @@ pub fn command(search: &Search, args: &Bench) -> Result<ExitCode> {
     }
     if !args.cpus.is_empty() || args.runs.is_some() {
         return Err(Error::user(
-            format!("bench locality is one run of simulated CPUs, and one of a guest with {} CPUs", guest::CPUS),
+            format!(
+                "bench locality is one run of simulated CPUs, and one of a guest with {} CPUs",
+                guest::CPUS
+            ),
             "leave --cpus and --runs out",
         ));
     }
@@ -106,15 +113,23 @@ pub fn command(search: &Search, args: &Bench) -> Result<ExitCode> {
     let verdicts = judge::verdicts(&found, args.subjects.is_empty());
     if let Some(path) = &args.page {
         let page = page::page(&found, &verdicts);
-        fs::write(path, page).map_err(|e| Error::file(format!("writing {}", path.display()), &e))?;
+        fs::write(path, page)
+            .map_err(|e| Error::file(format!("writing {}", path.display()), &e))?;
     }
     match args.json {
-        true => {
-            print_json(&Report { bench: "locality", kernel: &found.kernel, results: &found.rows, verdicts: &verdicts })?
-        }
+        true => print_json(&Report {
+            bench: "locality",
+            kernel: &found.kernel,
+            results: &found.rows,
+            verdicts: &verdicts,
+        })?,
         false => print(judge::text(&found, &verdicts))?,
     }
-    Ok(if verdicts.iter().all(|verdict| verdict.holds) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if verdicts.iter().all(|verdict| verdict.holds) {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }
 
 fn in_guest(args: &Bench) -> Result<Found> {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The waits as bars, on a page of its own: table 6 of Enoki, simulated and measured. Every value is in the tables below them.
+//! The waits as bars, on a page of its own: table 6 of Enoki, simulated and measured. Every value
+//! is in the tables below them.
 
 use std::fmt::Write;
 
@@ -17,7 +18,8 @@ const BAR: f64 = 14.0;
 const COLOURS: [&str; 2] = ["#0072b2", "#d55e00"];
 
 const HEAD: &str =
-    "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>baton bench locality</title><style>\
+    "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>baton bench \
+     locality</title><style>\
     body{font:15px/1.5 sans-serif;max-width:1180px;margin:2em auto;padding:0 1em;background:#fff;color:#222}\
     svg{margin:0 1em 1em 0}svg text{font:12px sans-serif;fill:#222}pre{overflow-x:auto}</style>";
 
@@ -25,12 +27,19 @@ pub fn page(found: &Found, verdicts: &[Verdict]) -> String {
     let mut page = String::from(HEAD);
     let _ = write!(
         page,
-        "<h1>Threads that share a hint share a CPU</h1><p>Two message threads wake two workers each; how long a woken worker waits, median \
-         (blue) and 99th percentile (red), us, on a logarithmic scale. Simulated on 8 CPUs, and on kernel {} in a guest with 4; their idle CPUs \
+        "<h1>Threads that share a hint share a CPU</h1><p>Two message threads wake two workers \
+         each; how long a woken worker waits, median \
+         (blue) and 99th percentile (red), us, on a logarithmic scale. Simulated on 8 CPUs, and on \
+         kernel {} in a guest with 4; their idle CPUs \
          come back from sleep as late as those of the paper's machine.</p>",
         found.kernel
     );
-    let papers = |place| found.rows.iter().filter(move |row: &&Row| row.place == place && row.idle_states == PAPERS);
+    let papers = |place| {
+        found
+            .rows
+            .iter()
+            .filter(move |row: &&Row| row.place == place && row.idle_states == PAPERS)
+    };
     page.push_str(&chart("simulated", papers(Place::Simulator)));
     page.push_str(&chart("booted kernel", papers(Place::Kernel)));
     let _ = write!(page, "<pre>{}</pre></html>", text(found, verdicts));
@@ -39,16 +48,26 @@ pub fn page(found: &Found, verdicts: &[Verdict]) -> String {
 
 fn chart<'a>(title: &str, rows: impl Iterator<Item = &'a Row>) -> String {
     let rows: Vec<_> = rows.collect();
-    let most = rows.iter().map(|row| row.p99.max(row.p50)).fold(10.0, f64::max);
+    let most = rows
+        .iter()
+        .map(|row| row.p99.max(row.p50))
+        .fold(10.0, f64::max);
     // A tenth of a microsecond is at the left end.
-    let length = |us: f64| (us.max(0.1) * 10.0).log10() / (most * 10.0).log10() * (WIDTH - LEFT - RIGHT);
+    let length =
+        |us: f64| (us.max(0.1) * 10.0).log10() / (most * 10.0).log10() * (WIDTH - LEFT - RIGHT);
     let height = STEP * rows.len() as f64 + 30.0;
     let mut svg = format!(
-        "<svg width=\"{WIDTH}\" height=\"{height}\" role=\"img\" aria-label=\"{title}\"><text x=\"0\" y=\"16\">{title}</text>"
+        "<svg width=\"{WIDTH}\" height=\"{height}\" role=\"img\" aria-label=\"{title}\"><text \
+         x=\"0\" y=\"16\">{title}</text>"
     );
     for (nr, row) in rows.iter().enumerate() {
         let top = 30.0 + STEP * nr as f64;
-        let _ = write!(svg, "<text x=\"0\" y=\"{:.0}\">{}</text>", top + BAR + 4.0, row.subject);
+        let _ = write!(
+            svg,
+            "<text x=\"0\" y=\"{:.0}\">{}</text>",
+            top + BAR + 4.0,
+            row.subject
+        );
         for (bar, us) in [row.p50, row.p99].into_iter().enumerate() {
             let (y, long) = (top + BAR * bar as f64, length(us));
             let _ = write!(
@@ -88,6 +107,9 @@ mod tests {
         for long in ["170.0", "340.0", "0.0", "85.0"] {
             assert!(svg.contains(&format!("width=\"{long}\"")), "{long}: {svg}");
         }
-        assert!(svg.contains(">slow</text>") && svg.contains(">1000.0</text>"), "{svg}");
+        assert!(
+            svg.contains(">slow</text>") && svg.contains(">1000.0</text>"),
+            "{svg}"
+        );
     }
 }

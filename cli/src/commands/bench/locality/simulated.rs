@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The paper's setting, simulated: an i7-9700 (8 cores), whose idle CPUs sleep by the kernel's table for it. `cfs_like` stands for CFS. For
-//! comparison, a server's CPUs, and CPUs that do not sleep.
+//! The paper's setting, simulated: an i7-9700 (8 cores), whose idle CPUs sleep by the kernel's
+//! table for it. `cfs_like` stands for CFS. For comparison, a server's CPUs, and CPUs that do not
+//! sleep.
 
 use baton_sim::idle::TABLES;
 use baton_sim::topology::Topology;
@@ -16,22 +17,36 @@ const CPUS: usize = 8;
 const DURATION: u64 = 30_000_000_000;
 /// The paper's machine first.
 const IDLE_STATES: &[&str] = &["skl", "skx", "none"];
-const SUBJECTS: &[(&str, Way)] =
-    &[("cfs_like", Way::Free), ("cfs_like", Way::Pinned), (JUDGED, Way::Free), (JUDGED, Way::Hints)];
+const SUBJECTS: &[(&str, Way)] = &[
+    ("cfs_like", Way::Free),
+    ("cfs_like", Way::Pinned),
+    (JUDGED, Way::Free),
+    (JUDGED, Way::Hints),
+];
 
 pub fn rows() -> Result<Vec<Row>> {
     eprintln!("baton: simulating {CPUS} CPUs");
-    let all = IDLE_STATES.iter().flat_map(|states| SUBJECTS.iter().map(move |(policy, way)| (states, policy, way)));
-    all.map(|(states, policy, way)| run(states, policy, *way)).collect()
+    let all = IDLE_STATES.iter().flat_map(|states| {
+        SUBJECTS
+            .iter()
+            .map(move |(policy, way)| (states, policy, way))
+    });
+    all.map(|(states, policy, way)| run(states, policy, *way))
+        .collect()
 }
 
 fn run(idle_states: &str, policy: &str, way: Way) -> Result<Row> {
     let topology = Topology::new(1, CPUS, 1, CPUS).map_err(Error::baton)?;
     let mut config = Config::new(topology);
-    config.policies = vec![PolicySpec { policy: artefacts::native(policy)?, options: String::new() }];
+    config.policies = vec![PolicySpec {
+        policy: artefacts::native(policy)?,
+        options: String::new(),
+    }];
     config.duration = DURATION;
     let table = TABLES.iter().find(|(name, _)| *name == idle_states);
-    config.idle_states = table.ok_or_else(|| Error::baton(format!("no idle states {idle_states}")))?.1;
+    config.idle_states = table
+        .ok_or_else(|| Error::baton(format!("no idle states {idle_states}")))?
+        .1;
     let how = match way {
         Way::Free => "",
         Way::Pinned => ",pinned=1",
@@ -43,10 +58,23 @@ fn run(idle_states: &str, policy: &str, way: Way) -> Result<Row> {
         .map_err(|why| Error::baton(format!("the workload {workload} is wrong: {why}")))?;
     let outcome = simulate::run(&config, world, None)?;
     if outcome.stats.hints_refused > 0 {
-        return Err(Error::policy(policy, "it refused hints of its own type", "see it with: baton sim"));
+        return Err(Error::policy(
+            policy,
+            "it refused hints of its own type",
+            "see it with: baton sim",
+        ));
     }
     let waits = outcome.stats.groups[0].responses.percentiles();
     let [p50, p99, max] = [waits.p50, waits.p99, waits.max].map(|ns| ns as f64 / 1e3);
     let (subject, idle_states) = (way.of(policy), idle_states.into());
-    Ok(Row { place: Place::Simulator, idle_states, subject, work: LONG, wakeups: waits.count, p50, p99, max })
+    Ok(Row {
+        place: Place::Simulator,
+        idle_states,
+        subject,
+        work: LONG,
+        wakeups: waits.count,
+        p50,
+        p99,
+        max,
+    })
 }

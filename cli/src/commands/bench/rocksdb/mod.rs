@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Short requests beside long ones: Enoki's figure 2 (section 5.4). 99.5 % of the requests take 4 us (GET), 0.5 % take 10 ms (range query), and
-//! 50 workers answer them in an open loop: a latency counts from when the request was due.
+//! Short requests beside long ones: Enoki's figure 2 (section 5.4). 99.5 % of the requests take 4
+//! us (GET), 0.5 % take 10 ms (range query), and 50 workers answer them in an open loop: a latency
+//! counts from when the request was due.
 //!
-//! Twice: in the simulator with the paper's own setting (`simulated`), and with a real RocksDB in a booted kernel that counts instructions
-//! (`guest`), where all times are longer by [`FACTOR`] (not with `--here` on a machine that counts none). What must hold is judged in `judge`,
-//! and drawn in `page`.
+//! Twice: in the simulator with the paper's own setting (`simulated`), and with a real RocksDB in a
+//! booted kernel that counts instructions (`guest`), where all times are longer by [`FACTOR`] (not
+//! with `--here` on a machine that counts none). What must hold is judged in `judge`, and drawn in
+//! `page`.
 
 mod guest;
 mod judge;
@@ -97,7 +99,13 @@ struct Report<'a> {
 
 pub fn subjects() -> Vec<Subject> {
     let policies = ["central", "shinjuku"].map(|name| Subject::Policy(name.into()));
-    let kernels = [Subject::Eevdf, Subject::Scx { program: "scx_simple", options: &[] }];
+    let kernels = [
+        Subject::Eevdf,
+        Subject::Scx {
+            program: "scx_simple",
+            options: &[],
+        },
+    ];
     kernels.into_iter().chain(policies).collect()
 }
 
@@ -120,7 +128,8 @@ pub fn command(search: &Search, args: &Bench) -> Result<ExitCode> {
     let verdicts = judge::verdicts(&found, args.subjects.is_empty());
     if let Some(path) = &args.page {
         let page = page::page(&found, &verdicts);
-        fs::write(path, page).map_err(|e| Error::file(format!("writing {}", path.display()), &e))?;
+        fs::write(path, page)
+            .map_err(|e| Error::file(format!("writing {}", path.display()), &e))?;
     }
     let report = Report {
         bench: "rocksdb",
@@ -135,7 +144,11 @@ pub fn command(search: &Search, args: &Bench) -> Result<ExitCode> {
         true => print_json(&report)?,
         false => print(judge::text(&found, &verdicts))?,
     }
-    Ok(if verdicts.iter().all(|verdict| verdict.holds) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if verdicts.iter().all(|verdict| verdict.holds) {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }
 
 fn in_guest(args: &Bench) -> Result<Found> {
@@ -143,6 +156,7 @@ fn in_guest(args: &Bench) -> Result<Found> {
     let subjects: Vec<_> = args.subjects().into_iter().chain([batch]).collect();
     let mut files = guest_with(&subjects)?;
     files.extend(PROGRAMS.for_guest(&["rocksdb"])?);
-    // Busy CPUs would share one stream of instructions, and who is woken would wait for his CPU's turn.
+    // Busy CPUs would share one stream of instructions, and who is woken would wait for his CPU's
+    // turn.
     report_of_guest(args, 1, files)
 }

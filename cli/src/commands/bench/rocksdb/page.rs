@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The curves, as a page of its own: figure 2 of Enoki, simulated and measured. Every value is in the tables below them.
+//! The curves, as a page of its own: figure 2 of Enoki, simulated and measured. Every value is in
+//! the tables below them.
 
 use std::fmt::Write;
 
@@ -11,9 +12,12 @@ const HEIGHT: f64 = 320.0;
 /// Room for the axes' numbers: left, right, above, below.
 const MARGIN: [f64; 4] = [64.0, 110.0, 32.0, 44.0];
 /// That can be told apart by most eyes (Okabe and Ito).
-const COLOURS: [&str; 6] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00"];
+const COLOURS: [&str; 6] = [
+    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00",
+];
 
-const HEAD: &str = "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>baton bench rocksdb</title><style>\
+const HEAD: &str = "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>baton bench \
+    rocksdb</title><style>\
     body{font:15px/1.5 sans-serif;max-width:1180px;margin:2em auto;padding:0 1em;background:#fff;color:#222}\
     svg{margin:0 1em 1em 0}svg text{font:12px sans-serif;fill:#222}pre{overflow-x:auto}</style>";
 
@@ -31,8 +35,10 @@ pub fn page(found: &Found, verdicts: &[Verdict]) -> String {
     let mut page = String::from(HEAD);
     let _ = write!(
         page,
-        "<h1>Short requests beside long ones</h1><p>99.5 % GET of 4 us, 0.5 % range queries of 10 ms, 50 workers, an open loop; latencies \
-         of GET from when a request was due. Simulated on 5 CPUs; and on kernel {}, on one CPU of a guest that counts \
+        "<h1>Short requests beside long ones</h1><p>99.5 % GET of 4 us, 0.5 % range queries of 10 \
+         ms, 50 workers, an open loop; latencies \
+         of GET from when a request was due. Simulated on 5 CPUs; and on kernel {}, on one CPU of \
+         a guest that counts \
          instructions, where all service times and slices are {FACTOR} times as long as shown.</p>",
         found.kernel
     );
@@ -43,22 +49,58 @@ pub fn page(found: &Found, verdicts: &[Verdict]) -> String {
             subjects.push(&point.subject);
         }
     }
-    for (place, name) in [(Place::Simulator, "simulated"), (Place::Kernel, "booted kernel")] {
-        let _ = write!(page, "<h2>{}</h2>", if place == Place::Kernel { "In the booted kernel" } else { "Simulated" });
+    for (place, name) in [
+        (Place::Simulator, "simulated"),
+        (Place::Kernel, "booted kernel"),
+    ] {
+        let _ = write!(
+            page,
+            "<h2>{}</h2>",
+            if place == Place::Kernel {
+                "In the booted kernel"
+            } else {
+                "Simulated"
+            }
+        );
         let mut draw = |title: &str, batch: bool, value: Value, scale: Scale| {
-            let points = found.points.iter().filter(|p| p.place == place && p.batch == batch);
-            page.push_str(&chart(&format!("{title}, {name}"), &curves(points, value, &subjects), scale));
+            let points = found
+                .points
+                .iter()
+                .filter(|p| p.place == place && p.batch == batch);
+            page.push_str(&chart(
+                &format!("{title}, {name}"),
+                &curves(points, value, &subjects),
+                scale,
+            ));
         };
         draw("p99 of GET, us", false, p99, Scale::Logarithmic);
-        draw("p99 of GET beside a batch program, us", true, p99, Scale::Logarithmic);
-        draw("CPU time of the batch program, %", true, |point| point.batch_share, Scale::Linear);
+        draw(
+            "p99 of GET beside a batch program, us",
+            true,
+            p99,
+            Scale::Logarithmic,
+        );
+        draw(
+            "CPU time of the batch program, %",
+            true,
+            |point| point.batch_share,
+            Scale::Linear,
+        );
     }
-    let _ = writeln!(page, "<h2>Numbers</h2><pre>{}</pre></html>", text(found, verdicts));
+    let _ = writeln!(
+        page,
+        "<h2>Numbers</h2><pre>{}</pre></html>",
+        text(found, verdicts)
+    );
     page
 }
 
 /// One for each subject that has such values. A subject has the same colour in all charts.
-fn curves<'a>(points: impl Iterator<Item = &'a Point>, value: Value, subjects: &[&str]) -> Vec<Curve> {
+fn curves<'a>(
+    points: impl Iterator<Item = &'a Point>,
+    value: Value,
+    subjects: &[&str],
+) -> Vec<Curve> {
     let mut curves: Vec<Curve> = Vec::new();
     for point in points {
         let Some(value) = value(point) else { continue };
@@ -66,9 +108,16 @@ fn curves<'a>(points: impl Iterator<Item = &'a Point>, value: Value, subjects: &
         match curves.iter_mut().find(|curve| curve.name == point.subject) {
             Some(curve) => curve.points.push(at),
             None => {
-                let number = subjects.iter().position(|subject| *subject == point.subject).unwrap_or(0);
+                let number = subjects
+                    .iter()
+                    .position(|subject| *subject == point.subject)
+                    .unwrap_or(0);
                 let colour = COLOURS[number % COLOURS.len()];
-                curves.push(Curve { name: point.subject.clone(), colour, points: vec![at] });
+                curves.push(Curve {
+                    name: point.subject.clone(),
+                    colour,
+                    points: vec![at],
+                });
             }
         }
     }
@@ -84,7 +133,13 @@ enum Scale {
 /// Curves over thousand requests in a second, as SVG.
 fn chart(title: &str, curves: &[Curve], scale: Scale) -> String {
     let [left, right, above, below] = MARGIN;
-    let most = |of: fn(&(f64, f64)) -> f64| curves.iter().flat_map(|c| &c.points).map(of).fold(1.0, f64::max);
+    let most = |of: fn(&(f64, f64)) -> f64| {
+        curves
+            .iter()
+            .flat_map(|c| &c.points)
+            .map(of)
+            .fold(1.0, f64::max)
+    };
     let (most_x, most_y) = (most(|p| p.0), most(|p| p.1));
     let height = |y: f64| match scale {
         Scale::Linear => y / 100.0,
@@ -93,18 +148,22 @@ fn chart(title: &str, curves: &[Curve], scale: Scale) -> String {
     let x = |at: f64| left + at / most_x * (WIDTH - left - right);
     let y = |at: f64| HEIGHT - below - height(at) * (HEIGHT - above - below);
     let mut svg = format!(
-        "<svg width=\"{WIDTH}\" height=\"{HEIGHT}\" role=\"img\" aria-label=\"{title}\"><text x=\"{left}\" y=\"18\" \
+        "<svg width=\"{WIDTH}\" height=\"{HEIGHT}\" role=\"img\" aria-label=\"{title}\"><text \
+         x=\"{left}\" y=\"18\" \
          style=\"font-weight:bold\">{title}</text>"
     );
     let lines: Vec<f64> = match scale {
         Scale::Linear => (0..=4).map(|step| f64::from(step) * 25.0).collect(),
-        Scale::Logarithmic => (0..=most_y.log10().ceil().max(1.0) as i32).map(|power| 10f64.powi(power)).collect(),
+        Scale::Logarithmic => (0..=most_y.log10().ceil().max(1.0) as i32)
+            .map(|power| 10f64.powi(power))
+            .collect(),
     };
     for line in lines {
         let (end, at) = (WIDTH - right, y(line));
         let _ = write!(
             svg,
-            "<path d=\"M{left} {at:.1}H{end}\" stroke=\"#ddd\"/><text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{line}</text>",
+            "<path d=\"M{left} {at:.1}H{end}\" stroke=\"#ddd\"/><text x=\"{:.1}\" y=\"{:.1}\" \
+             text-anchor=\"end\">{line}</text>",
             left - 6.0,
             at + 4.0
         );
@@ -126,7 +185,11 @@ fn chart(title: &str, curves: &[Curve], scale: Scale) -> String {
     );
     for (nr, curve) in curves.iter().enumerate() {
         let colour = curve.colour;
-        let line: Vec<_> = curve.points.iter().map(|&(at, value)| format!("{:.1},{:.1}", x(at), y(value))).collect();
+        let line: Vec<_> = curve
+            .points
+            .iter()
+            .map(|&(at, value)| format!("{:.1},{:.1}", x(at), y(value)))
+            .collect();
         let _ = write!(
             svg,
             "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>\
@@ -147,14 +210,26 @@ mod tests {
 
     #[test]
     fn curves_are_where_their_numbers_are() {
-        let curve =
-            |name: &str, points: &[(f64, f64)]| Curve { name: name.into(), colour: COLOURS[0], points: points.into() };
-        let both = [curve("low", &[(0.0, 1.0), (10.0, 10.0)]), curve("high", &[(5.0, 100.0)])];
+        let curve = |name: &str, points: &[(f64, f64)]| Curve {
+            name: name.into(),
+            colour: COLOURS[0],
+            points: points.into(),
+        };
+        let both = [
+            curve("low", &[(0.0, 1.0), (10.0, 10.0)]),
+            curve("high", &[(5.0, 100.0)]),
+        ];
         let svg = chart("latency", &both, Scale::Logarithmic);
         // The left end is 1 at the bottom; 10 is half way up to 100, at the right end.
         assert!(svg.contains("points=\"64.0,276.0 450.0,154.0\""), "{svg}");
-        assert!(svg.contains("points=\"257.0,32.0\"") && svg.contains(">high</text>"), "{svg}");
+        assert!(
+            svg.contains("points=\"257.0,32.0\"") && svg.contains(">high</text>"),
+            "{svg}"
+        );
         let svg = chart("share", &both, Scale::Linear);
-        assert!(svg.contains("450.0,251.6") && svg.contains(">75</text>"), "{svg}");
+        assert!(
+            svg.contains("450.0,251.6") && svg.contains(">75</text>"),
+            "{svg}"
+        );
     }
 }

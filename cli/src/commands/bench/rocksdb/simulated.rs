@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The paper's setting, simulated: 5 CPUs, 50 workers, slices of 10 us. `cfs_like` is what the paper compares with, and
-//! `eevdf_like` a model of what the kernel has now.
+//! The paper's setting, simulated: 5 CPUs, 50 workers, slices of 10 us. `cfs_like` is what the
+//! paper compares with, and `eevdf_like` a model of what the kernel has now.
 
 use baton_native::Policy;
 use baton_sim::topology::Topology;
@@ -28,15 +28,27 @@ pub fn sweep() -> Result<Found> {
         let policy = artefacts::native(name)?;
         let outcome = run(&[policy], &requests(OVERLOAD))?;
         let answered = per_second(&outcome);
-        found.saturations.push(Saturation { place: Place::Simulator, subject: name.to_string(), answered });
+        found.saturations.push(Saturation {
+            place: Place::Simulator,
+            subject: name.to_string(),
+            answered,
+        });
         for &load in LOADS {
             let spec = requests(load as f64 / 100.0);
-            found.points.push(point(name, load, &run(&[policy], &spec)?));
+            found
+                .points
+                .push(point(name, load, &run(&[policy], &spec)?));
             if BESIDE.contains(name) {
                 let spec = format!("{spec}+hogs:n={CPUS},nice=19");
                 // The fair one has both, by their nice values, as in the paper.
-                let policies = if *name == "cfs_like" { vec![policy] } else { vec![policy, batch_policy] };
-                found.points.push(point(name, load, &run(&policies, &spec)?));
+                let policies = if *name == "cfs_like" {
+                    vec![policy]
+                } else {
+                    vec![policy, batch_policy]
+                };
+                found
+                    .points
+                    .push(point(name, load, &run(&policies, &spec)?));
             }
         }
     }
@@ -46,7 +58,13 @@ pub fn sweep() -> Result<Found> {
 fn run(policies: &[Policy], workload: &str) -> Result<Outcome> {
     let topology = Topology::new(1, CPUS, 1, CPUS).map_err(Error::baton)?;
     let mut config = Config::new(topology);
-    config.policies = policies.iter().map(|&policy| PolicySpec { policy, options: String::new() }).collect();
+    config.policies = policies
+        .iter()
+        .map(|&policy| PolicySpec {
+            policy,
+            options: String::new(),
+        })
+        .collect();
     config.assign = vec![("rocksdb".into(), 0)];
     config.duration = DURATION;
     let mut world = World::new();
@@ -79,6 +97,8 @@ fn point(subject: &str, load: u64, outcome: &Outcome) -> Point {
         p50,
         p99,
         p999,
-        batch_share: groups.get(1).map(|batch| batch.runtime as f64 * 100.0 / all),
+        batch_share: groups
+            .get(1)
+            .map(|batch| batch.runtime as f64 * 100.0 / all),
     }
 }

@@ -92,8 +92,8 @@ struct History<'a> {
     by_pid: BTreeMap<i64, usize>,
     /// Who is on each CPU: a pid.
     current: BTreeMap<u32, i64>,
-    /// The lines of each CPU's first and last switch: perf begins and ends with one CPU after the other, and what a CPU does before and
-    /// after is not seen.
+    /// The lines of each CPU's first and last switch: perf begins and ends with one CPU after the
+    /// other, and what a CPU does before and after is not seen.
     seen: BTreeMap<u32, (usize, usize)>,
     /// Since the first event, ns.
     now: u64,
@@ -103,13 +103,20 @@ struct History<'a> {
 /// All tasks, in the order in which they come up; a child comes after its parent.
 pub(super) fn tasks<'a>(events: &[Event<'a>]) -> Result<Vec<Past<'a>>, String> {
     let mut history = History::default();
-    let Some(first) = events.first() else { return Ok(Vec::new()) };
-    // Who is switched out of a CPU first has had it from the beginning, unless it was elsewhere before.
+    let Some(first) = events.first() else {
+        return Ok(Vec::new());
+    };
+    // Who is switched out of a CPU first has had it from the beginning, unless it was elsewhere
+    // before.
     let mut elsewhere = BTreeSet::new();
     for event in events {
         match &event.what {
             What::Switch { prev, next, .. } => {
-                history.seen.entry(event.cpu).or_insert((event.line, event.line)).1 = event.line;
+                history
+                    .seen
+                    .entry(event.cpu)
+                    .or_insert((event.line, event.line))
+                    .1 = event.line;
                 if let Entry::Vacant(current) = history.current.entry(event.cpu) {
                     current.insert(prev.pid);
                     if elsewhere.insert(prev.pid) {
@@ -144,7 +151,11 @@ impl<'a> History<'a> {
         match &event.what {
             What::Switch { prev, left, next } => self.switch(event.cpu, prev, *left, next),
             What::Wakeup(who) => {
-                let waker = if event.interrupt { None } else { self.on_cpu(event) };
+                let waker = if event.interrupt {
+                    None
+                } else {
+                    self.on_cpu(event)
+                };
                 let at = self.find(who, State::Asleep { since: 0 });
                 // One that is about to sleep is awake still, and goes on.
                 if let State::Asleep { .. } = self.tasks[at].state {
@@ -154,7 +165,11 @@ impl<'a> History<'a> {
                 Ok(())
             }
             What::WakeupNew(who) => {
-                let begins = if self.by_pid.contains_key(&who.pid) { 0 } else { self.now };
+                let begins = if self.by_pid.contains_key(&who.pid) {
+                    0
+                } else {
+                    self.now
+                };
                 let at = self.find(who, State::Queued);
                 self.tasks[at].begins = self.tasks[at].begins.max(begins);
                 self.tasks[at].is(who);
@@ -162,8 +177,14 @@ impl<'a> History<'a> {
             }
             What::Fork { comm, pid } => {
                 let parent = self.on_cpu(event);
-                if self.by_pid.get(pid).is_some_and(|&old| !self.tasks[old].exited) {
-                    return Err(self.missing(&format!("{comm} {pid} is forked, and has not ended before")));
+                if self
+                    .by_pid
+                    .get(pid)
+                    .is_some_and(|&old| !self.tasks[old].exited)
+                {
+                    return Err(
+                        self.missing(&format!("{comm} {pid} is forked, and has not ended before"))
+                    );
                 }
                 let child = self.new_task(*pid, comm, State::Queued, self.now);
                 self.tasks[child].parent = parent;
@@ -183,14 +204,28 @@ impl<'a> History<'a> {
         }
     }
 
-    fn switch(&mut self, cpu: u32, prev: &Who<'a>, left: Left, next: &Who<'a>) -> Result<(), String> {
+    fn switch(
+        &mut self,
+        cpu: u32,
+        prev: &Who<'a>,
+        left: Left,
+        next: &Who<'a>,
+    ) -> Result<(), String> {
         let now = self.now;
-        if let Some(&current) = self.current.get(&cpu).filter(|&&current| current != prev.pid) {
-            return Err(self.missing(&format!("CPU {cpu} leaves {} {}, and had {current}", prev.comm, prev.pid)));
+        if let Some(&current) = self
+            .current
+            .get(&cpu)
+            .filter(|&&current| current != prev.pid)
+        {
+            return Err(self.missing(&format!(
+                "CPU {cpu} leaves {} {}, and had {current}",
+                prev.comm, prev.pid
+            )));
         }
         if prev.pid != 0 {
             let at = self.find(prev, State::Queued);
-            let has_it = matches!(self.tasks[at].state, State::Running { cpu: its, .. } if its == cpu);
+            let has_it =
+                matches!(self.tasks[at].state, State::Running { cpu: its, .. } if its == cpu);
             if !has_it && self.seen[&cpu].0 == self.line {
                 self.put_on(cpu, prev)?;
             }
@@ -198,7 +233,11 @@ impl<'a> History<'a> {
             task.ran_until(now);
             task.is(prev);
             task.exited |= left == Left::Dead;
-            task.state = if left == Left::Runnable { State::Queued } else { State::Asleep { since: now } };
+            task.state = if left == Left::Runnable {
+                State::Queued
+            } else {
+                State::Asleep { since: now }
+            };
         }
         self.current.insert(cpu, next.pid);
         self.put_on(cpu, next)
@@ -211,23 +250,31 @@ impl<'a> History<'a> {
         }
         let at = self.find(who, State::Queued);
         match self.tasks[at].state {
-            State::Running { cpu: other, .. } if !self.is_seen(other) => self.tasks[at].ran_until(self.now),
+            State::Running { cpu: other, .. } if !self.is_seen(other) => {
+                self.tasks[at].ran_until(self.now)
+            }
             State::Running { cpu: other, .. } => {
-                return Err(
-                    self.missing(&format!("{} {} comes to CPU {cpu} while CPU {other} has it", who.comm, who.pid))
-                );
+                return Err(self.missing(&format!(
+                    "{} {} comes to CPU {cpu} while CPU {other} has it",
+                    who.comm, who.pid
+                )));
             }
             State::Asleep { .. } => self.wake(at, None),
             State::Queued => {}
         }
         self.tasks[at].is(who);
-        self.tasks[at].state = State::Running { cpu, since: self.now };
+        self.tasks[at].state = State::Running {
+            cpu,
+            since: self.now,
+        };
         Ok(())
     }
 
     /// Is what that CPU does now in the recording?
     fn is_seen(&self, cpu: u32) -> bool {
-        self.seen.get(&cpu).is_some_and(|(first, last)| (first..=last).contains(&&self.line))
+        self.seen
+            .get(&cpu)
+            .is_some_and(|(first, last)| (first..=last).contains(&&self.line))
     }
 
     fn wake(&mut self, at: usize, waker: Option<usize>) {
@@ -245,12 +292,21 @@ impl<'a> History<'a> {
         self.tasks[at].act(act);
     }
 
-    /// Who is on the event's CPU; nobody when that is idle. On a CPU that never switches it is whom the line names.
+    /// Who is on the event's CPU; nobody when that is idle. On a CPU that never switches it is whom
+    /// the line names.
     fn on_cpu(&mut self, event: &Event<'a>) -> Option<usize> {
         if let Entry::Vacant(current) = self.current.entry(event.cpu) {
             current.insert(event.pid.max(0));
             if event.pid > 0 && !self.by_pid.contains_key(&event.pid) {
-                self.new_task(event.pid, event.comm, State::Running { cpu: event.cpu, since: 0 }, 0);
+                self.new_task(
+                    event.pid,
+                    event.comm,
+                    State::Running {
+                        cpu: event.cpu,
+                        since: 0,
+                    },
+                    0,
+                );
             }
         }
         self.by_pid.get(&self.current[&event.cpu]).copied()
@@ -284,7 +340,8 @@ impl<'a> History<'a> {
 
     fn missing(&self, what: &str) -> String {
         format!(
-            "line {}: {what}: events are missing, or the CPUs' clocks differ; record all CPUs (perf sched record -a, trace-cmd record -C \
+            "line {}: {what}: events are missing, or the CPUs' clocks differ; record all CPUs \
+             (perf sched record -a, trace-cmd record -C \
              mono) and leave out no line",
             self.line
         )

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Lines: of `perf script`, of `trace-cmd report`, and of ftrace's own `trace` file, which is like the latter.
+//! Lines: of `perf script`, of `trace-cmd report`, and of ftrace's own `trace` file, which is like
+//! the latter.
 //!
 //! ```text
 //! perf       = comm pid [ "/" tid ] "[" cpu "]" time ":" [ period ] [ "sched:" ] event ":" fields
 //! trace-cmd  = comm "-" pid [ "(" tgid ")" ] "[" cpu "]" [ flags ] time ":" event ":" fields
 //! ```
 //!
-//! Fields are as the kernel prints them (`comm=cc1 pid=7 prio=120`), or as the plugins of libtraceevent do (`cc1:7 [120]`). Lines of other
-//! events, and lines that are no events (comments, call chains), are passed over.
+//! Fields are as the kernel prints them (`comm=cc1 pid=7 prio=120`), or as the plugins of
+//! libtraceevent do (`cc1:7 [120]`). Lines of other events, and lines that are no events (comments,
+//! call chains), are passed over.
 
 /// Something that the scheduler did.
 #[derive(Debug)]
@@ -32,7 +34,8 @@ pub(super) enum What<'a> {
         left: Left,
         next: Who<'a>,
     },
-    /// sched_waking, on the waker's CPU, and sched_wakeup, perhaps in an interrupt of another: the first that there is counts.
+    /// sched_waking, on the waker's CPU, and sched_wakeup, perhaps in an interrupt of another: the
+    /// first that there is counts.
     Wakeup(Who<'a>),
     WakeupNew(Who<'a>),
     Fork {
@@ -57,8 +60,14 @@ pub(super) struct Who<'a> {
     pub(super) prio: i64,
 }
 
-const NAMES: [&str; 6] =
-    ["sched_switch", "sched_waking", "sched_wakeup", "sched_wakeup_new", "sched_process_fork", "sched_process_exit"];
+const NAMES: [&str; 6] = [
+    "sched_switch",
+    "sched_waking",
+    "sched_wakeup",
+    "sched_wakeup_new",
+    "sched_process_fork",
+    "sched_process_exit",
+];
 
 /// All of them, in order of time.
 pub(super) fn events(text: &str) -> Result<Vec<Event<'_>>, String> {
@@ -68,12 +77,16 @@ pub(super) fn events(text: &str) -> Result<Vec<Event<'_>>, String> {
         let Some(head) = head(line) else {
             if is_loss(line) {
                 return Err(format!(
-                    "line {number} says that events were lost ({}): record again, with larger buffers (perf sched record -m 64M, \
+                    "line {number} says that events were lost ({}): record again, with larger \
+                     buffers (perf sched record -m 64M, \
                      trace-cmd record -b 65536)",
                     line.trim()
                 ));
             }
-            if line.split_whitespace().any(|word| word.strip_suffix(':').and_then(ours).is_some()) {
+            if line
+                .split_whitespace()
+                .any(|word| word.strip_suffix(':').and_then(ours).is_some())
+            {
                 return Err(format!(
                     "line {number}: before the event there is no task, [CPU] and time: {}",
                     line.trim()
@@ -81,7 +94,9 @@ pub(super) fn events(text: &str) -> Result<Vec<Event<'_>>, String> {
             }
             continue;
         };
-        let Some(name) = ours(head.name) else { continue };
+        let Some(name) = ours(head.name) else {
+            continue;
+        };
         let event = event(number, &head, name)
             .ok_or_else(|| format!("line {number}: {name} has other fields: {}", line.trim()))?;
         if events.last().is_some_and(|before| before.at > event.at) {
@@ -89,12 +104,18 @@ pub(super) fn events(text: &str) -> Result<Vec<Event<'_>>, String> {
         }
         events.push(event);
     }
-    if events.iter().any(|event| matches!(event.what, What::Switch { .. })) {
+    if events
+        .iter()
+        .any(|event| matches!(event.what, What::Switch { .. }))
+    {
         return Ok(events);
     }
-    Err("there is no sched_switch in it: record with `perf sched record`, or `trace-cmd record -e sched`, and give the text of \
+    Err(
+        "there is no sched_switch in it: record with `perf sched record`, or `trace-cmd record -e \
+        sched`, and give the text of \
          `perf script`, or `trace-cmd report`"
-        .into())
+            .into(),
+    )
 }
 
 /// The event's name, when it is one of those that are read.
@@ -145,7 +166,16 @@ fn head(line: &str) -> Option<Head<'_>> {
         }
         let name = name.strip_suffix(':')?;
         let (comm, pid) = task(line[..open].trim())?;
-        Some(Head { comm, pid, cpu, flags, time, at, name, fields: fields.trim() })
+        Some(Head {
+            comm,
+            pid,
+            cpu,
+            flags,
+            time,
+            at,
+            name,
+            fields: fields.trim(),
+        })
     })
 }
 
@@ -157,7 +187,9 @@ fn task(text: &str) -> Option<(&str, i64)> {
     };
     let (comm, pid) = match text.rsplit_once(char::is_whitespace) {
         Some((comm, "-1")) => (comm, "-1"),
-        Some((comm, pid)) if pid.bytes().all(|c| c.is_ascii_digit() || c == b'/') => (comm, pid.rsplit('/').next()?),
+        Some((comm, pid)) if pid.bytes().all(|c| c.is_ascii_digit() || c == b'/') => {
+            (comm, pid.rsplit('/').next()?)
+        }
         _ => text.rsplit_once('-')?,
     };
     Some((comm.trim_end(), pid.parse().ok()?))
@@ -177,7 +209,10 @@ fn digits(text: &str) -> Option<&str> {
 fn time_of(text: &str) -> Option<u64> {
     let (whole, part) = text.split_once('.')?;
     let (whole, part): (u64, u64) = match digits(part)?.len() {
-        long @ 1..=9 => (digits(whole)?.parse().ok()?, part.parse::<u64>().ok()? * 10u64.pow(9 - long as u32)),
+        long @ 1..=9 => (
+            digits(whole)?.parse().ok()?,
+            part.parse::<u64>().ok()? * 10u64.pow(9 - long as u32),
+        ),
         _ => return None,
     };
     whole.checked_mul(1_000_000_000)?.checked_add(part)
@@ -190,24 +225,47 @@ fn event<'a>(line: usize, head: &Head<'a>, name: &str) -> Option<Event<'a>> {
         "sched_waking" | "sched_wakeup" => What::Wakeup(woken(fields).filter(|who| who.pid > 0)?),
         "sched_wakeup_new" => What::WakeupNew(woken(fields).filter(|who| who.pid > 0)?),
         "sched_process_fork" => {
-            let (comm, rest) = fields.split_once(" child_comm=")?.1.split_once(" child_pid=")?;
-            What::Fork { comm, pid: Some(number(rest)?.0).filter(|&pid| pid > 0)? }
+            let (comm, rest) = fields
+                .split_once(" child_comm=")?
+                .1
+                .split_once(" child_pid=")?;
+            What::Fork {
+                comm,
+                pid: Some(number(rest)?.0).filter(|&pid| pid > 0)?,
+            }
         }
         _ => {
             who(fields, "")?;
             What::Exit
         }
     };
-    // irqs-off, need-resched, then where it was: h, H, s, z, Z of hard and soft interrupts and NMIs.
-    let interrupt = head.flags.chars().nth(2).is_some_and(|c| "hHszZ".contains(c));
-    Some(Event { line, at: head.at, cpu: head.cpu, interrupt, pid: head.pid, comm: head.comm, what })
+    // irqs-off, need-resched, then where it was: h, H, s, z, Z of hard and soft interrupts and
+    // NMIs.
+    let interrupt = head
+        .flags
+        .chars()
+        .nth(2)
+        .is_some_and(|c| "hHszZ".contains(c));
+    Some(Event {
+        line,
+        at: head.at,
+        cpu: head.cpu,
+        interrupt,
+        pid: head.pid,
+        comm: head.comm,
+        what,
+    })
 }
 
 fn switch(fields: &str) -> Option<What<'_>> {
     let (prev, rest, next) = match fields.split_once(" ==> next_comm=") {
         Some((prev, _)) => {
             let (prev, rest) = who(prev, "prev_")?;
-            (prev, rest.trim().strip_prefix("prev_state=")?, who(&fields[fields.find(" ==> ")? + 5..], "next_")?.0)
+            (
+                prev,
+                rest.trim().strip_prefix("prev_state=")?,
+                who(&fields[fields.find(" ==> ")? + 5..], "next_")?.0,
+            )
         }
         None => {
             let (prev, next) = fields.split_once(" ==> ")?;
@@ -215,13 +273,21 @@ fn switch(fields: &str) -> Option<What<'_>> {
             (short_who(prev)?, state, short_who(next)?)
         }
     };
-    Some(What::Switch { prev, left: left(rest.trim())?, next })
+    Some(What::Switch {
+        prev,
+        left: left(rest.trim())?,
+        next,
+    })
 }
 
-/// `R` and `R+` of who would go on; `S`, `D|W`; `Z`, `X`: `TASK_STATE_TO_CHAR_STR`, and what older kernels had.
+/// `R` and `R+` of who would go on; `S`, `D|W`; `Z`, `X`: `TASK_STATE_TO_CHAR_STR`, and what older
+/// kernels had.
 fn left(state: &str) -> Option<Left> {
     let state = state.strip_suffix('+').unwrap_or(state);
-    if !state.split('|').all(|one| one.len() == 1 && "RSDTtXZPIKWNx".contains(one)) {
+    if !state
+        .split('|')
+        .all(|one| one.len() == 1 && "RSDTtXZPIKWNx".contains(one))
+    {
         return None;
     }
     Some(match state {
@@ -244,7 +310,11 @@ fn who<'a>(fields: &'a str, prefix: &str) -> Option<(Who<'a>, &'a str)> {
     let rest = fields.strip_prefix(prefix)?.strip_prefix("comm=")?;
     let (comm, rest) = rest.split_once(&format!(" {prefix}pid="))?;
     let (pid, rest) = number(rest)?;
-    let (prio, rest) = number(rest.trim_start().strip_prefix(prefix)?.strip_prefix("prio=")?)?;
+    let (prio, rest) = number(
+        rest.trim_start()
+            .strip_prefix(prefix)?
+            .strip_prefix("prio=")?,
+    )?;
     Some((known(comm, pid, prio)?, rest))
 }
 

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Recordings of a kernel's scheduler as workloads: the text of `perf script` and of `trace-cmd report`.
+//! Recordings of a kernel's scheduler as workloads: the text of `perf script` and of
+//! `trace-cmd report`.
 //!
-//! `line` reads events, `history` makes of them what each task did, `program` has tasks of the simulation do that again. What does not
-//! fit together is an error with its line. docs/workloads.md says what is kept of a recording and what is not.
+//! `line` reads events, `history` makes of them what each task did, `program` has tasks of the
+//! simulation do that again. What does not fit together is an error with its line.
+//! docs/workloads.md says what is kept of a recording and what is not.
 
 mod history;
 mod line;
@@ -18,10 +20,17 @@ use crate::world::World;
 /// Puts the tasks of a recording into a world, as a group of that name.
 pub(super) fn add(bytes: &[u8], group: &str, world: &mut World) -> Result<(), String> {
     if bytes.starts_with(b"PERFILE2") || bytes.starts_with(b"2ELIFREP") {
-        return Err("that is perf's binary file: `perf script -i FILE` makes the text that is read here".into());
+        return Err(
+            "that is perf's binary file: `perf script -i FILE` makes the text that is read here"
+                .into(),
+        );
     }
     if bytes.starts_with(b"\x17\x08\x44tracing") {
-        return Err("that is trace-cmd's binary file: `trace-cmd report FILE` makes the text that is read here".into());
+        return Err(
+            "that is trace-cmd's binary file: `trace-cmd report FILE` makes the text that \
+            is read here"
+                .into(),
+        );
     }
     let text = String::from_utf8_lossy(bytes);
     program::add(&history::tasks(&line::events(&text)?)?, group, world)

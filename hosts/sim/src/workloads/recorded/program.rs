@@ -6,7 +6,8 @@ use std::sync::Arc;
 use super::history::{Act, Past};
 use crate::world::{Cx, Group, Item, Object, Op, Program, Spawn, World};
 
-/// What a task does. Wakeups are items: they come with their time, and one that is early is not lost.
+/// What a task does. Wakeups are items: they come with their time, and one that is early is not
+/// lost.
 #[derive(Clone, Copy)]
 enum Step {
     Run(u64),
@@ -46,12 +47,21 @@ impl Program for Actor {
         if let Some(op) = self.first.pop() {
             return op;
         }
-        let Some(&step) = self.all[self.me].steps.get(self.at) else { return Op::Exit };
+        let Some(&step) = self.all[self.me].steps.get(self.at) else {
+            return Op::Exit;
+        };
         self.at += 1;
         match step {
             Step::Run(ns) => Op::Run(ns),
             Step::Yield => Op::Yield,
-            Step::Wake(to) => Op::Put { to, item: Item { due: cx.now, service: 0, tag: 0 } },
+            Step::Wake(to) => Op::Put {
+                to,
+                item: Item {
+                    due: cx.now,
+                    service: 0,
+                    tag: 0,
+                },
+            },
             Step::Wait(on) => self.has_done(cx.now, Op::Take(on)),
             Step::Sleep(ns) => {
                 let op = self.has_done(cx.now, Op::Sleep(ns));
@@ -81,8 +91,18 @@ impl Actor {
 }
 
 fn spawn(all: &Arc<[Script]>, me: usize, group: Group) -> Spawn {
-    let actor = Actor { all: all.clone(), group, me, at: 0, woken: None, first: Vec::new() };
-    Spawn { nice: all[me].nice, ..Spawn::new(all[me].name.clone(), actor).group(group) }
+    let actor = Actor {
+        all: all.clone(),
+        group,
+        me,
+        at: 0,
+        woken: None,
+        first: Vec::new(),
+    };
+    Spawn {
+        nice: all[me].nice,
+        ..Spawn::new(all[me].name.clone(), actor).group(group)
+    }
 }
 
 /// A task, and what it is to do.
@@ -90,16 +110,23 @@ pub(crate) struct Role<'a> {
     pub(crate) name: &'a str,
     pub(crate) nice: Option<i32>,
     pub(crate) acts: &'a [Act],
-    /// It does not take part. Whom it woke is woken by a timer then, and its children are not made by it.
+    /// It does not take part. Whom it woke is woken by a timer then, and its children are not made
+    /// by it.
     pub(crate) left_out: bool,
 }
 
 /// The tasks that play these roles, by the roles' order. Others make some of them ([`Act::Fork`]).
 pub(crate) fn spawns(roles: &[Role<'_>], group: Group, world: &mut World) -> Vec<Spawn> {
     let kept = |at: &usize| !roles[*at].left_out;
-    let is_woken = |role: &Role<'_>| role.acts.iter().any(|act| matches!(act, Act::Sleep(_, Some(by)) if kept(by)));
-    let queues: Vec<Option<Object>> =
-        roles.iter().map(|role| (!role.left_out && is_woken(role)).then(|| world.queue())).collect();
+    let is_woken = |role: &Role<'_>| {
+        role.acts
+            .iter()
+            .any(|act| matches!(act, Act::Sleep(_, Some(by)) if kept(by)))
+    };
+    let queues: Vec<Option<Object>> = roles
+        .iter()
+        .map(|role| (!role.left_out && is_woken(role)).then(|| world.queue()))
+        .collect();
     let step = |me: usize, act: &Act| {
         Some(match *act {
             Act::Run(ns) => Step::Run(ns),
@@ -124,10 +151,16 @@ pub(crate) fn spawns(roles: &[Role<'_>], group: Group, world: &mut World) -> Vec
                 _ => steps.push(step),
             }
         }
-        Script { name: role.name.into(), nice: role.nice, steps }
+        Script {
+            name: role.name.into(),
+            nice: role.nice,
+            steps,
+        }
     });
     let scripts: Arc<[Script]> = scripts.collect();
-    (0..roles.len()).map(|me| spawn(&scripts, me, group)).collect()
+    (0..roles.len())
+        .map(|me| spawn(&scripts, me, group))
+        .collect()
 }
 
 /// Tasks of higher classes are left out, and their children come by themselves.
@@ -136,14 +169,28 @@ pub(super) fn add(tasks: &[Past<'_>], group: &str, world: &mut World) -> Result<
         return Err("there is no task of the normal class in it".into());
     }
     let role = |task| {
-        let Past { comm, nice, acts, higher, .. }: &Past<'_> = task;
-        Role { name: comm, nice: *nice, acts, left_out: *higher }
+        let Past {
+            comm,
+            nice,
+            acts,
+            higher,
+            ..
+        }: &Past<'_> = task;
+        Role {
+            name: comm,
+            nice: *nice,
+            acts,
+            left_out: *higher,
+        }
     };
     let roles: Vec<Role<'_>> = tasks.iter().map(role).collect();
     let group = world.group(group);
     for (task, spawn) in tasks.iter().zip(spawns(&roles, group, world)) {
         if !task.higher && task.parent.is_none_or(|parent| tasks[parent].higher) {
-            world.task(Spawn { at: task.begins, ..spawn });
+            world.task(Spawn {
+                at: task.begins,
+                ..spawn
+            });
         }
     }
     Ok(())

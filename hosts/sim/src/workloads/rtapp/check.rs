@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What rt-app leaves undefined, or would find out when it runs, is found here: unlocking what is not locked, waiting without the mutex,
-//! forking nobody.
+//! What rt-app leaves undefined, or would find out when it runs, is found here: unlocking what is
+//! not locked, waiting without the mutex, forking nobody.
 
 use std::collections::BTreeSet;
 
@@ -11,26 +11,45 @@ pub(super) fn tasks(file: &File) -> Result<(), String> {
     let mut forked = BTreeSet::new();
     for task in &file.tasks {
         locks(task)?;
-        for (phase, event) in task.phases.iter().flat_map(|phase| phase.events.iter().map(move |event| (phase, event)))
+        for (phase, event) in task
+            .phases
+            .iter()
+            .flat_map(|phase| phase.events.iter().map(move |event| (phase, event)))
         {
             if let What::Hint(_, Some(whom)) = &event.what {
-                if !file.tasks.iter().any(|other| other.name == *whom && other.instances > 0) {
+                if !file
+                    .tasks
+                    .iter()
+                    .any(|other| other.name == *whom && other.instances > 0)
+                {
                     let why = format!("there is no task '{whom}' from the beginning");
                     return Err(place(task, phase).wrong(&event.key, why));
                 }
             }
-            let What::Fork(whom) = &event.what else { continue };
+            let What::Fork(whom) = &event.what else {
+                continue;
+            };
             if !file.tasks.iter().any(|other| other.name == *whom) {
-                return Err(place(task, phase).wrong(&event.key, format!("there is no task '{whom}'")));
+                return Err(
+                    place(task, phase).wrong(&event.key, format!("there is no task '{whom}'"))
+                );
             }
             forked.insert(whom.as_str());
         }
     }
-    for task in file.tasks.iter().filter(|task| forked.contains(task.name.as_str())) {
-        for (phase, event) in task.phases.iter().flat_map(|phase| phase.events.iter().map(move |event| (phase, event)))
+    for task in file
+        .tasks
+        .iter()
+        .filter(|task| forked.contains(task.name.as_str()))
+    {
+        for (phase, event) in task
+            .phases
+            .iter()
+            .flat_map(|phase| phase.events.iter().map(move |event| (phase, event)))
         {
             if matches!(event.what, What::Barrier(_)) {
-                let why = "a task that is forked cannot have one: how many come to it is counted in the file";
+                let why = "a task that is forked cannot have one: how many come to it is counted \
+                    in the file";
                 return Err(place(task, phase).wrong(&event.key, why));
             }
         }
@@ -39,10 +58,14 @@ pub(super) fn tasks(file: &File) -> Result<(), String> {
 }
 
 fn place<'a>(task: &'a Task, phase: &'a Phase) -> Place<'a> {
-    Place { task: &task.name, phase: Some(phase.name.as_str()).filter(|name| !name.is_empty()) }
+    Place {
+        task: &task.name,
+        phase: Some(phase.name.as_str()).filter(|name| !name.is_empty()),
+    }
 }
 
-/// A task's own locks in order. What it has at the end of a phase, or of itself, that is done again must be what it had before.
+/// A task's own locks in order. What it has at the end of a phase, or of itself, that is done again
+/// must be what it had before.
 fn locks(task: &Task) -> Result<(), String> {
     let mut held: BTreeSet<&str> = BTreeSet::new();
     for phase in &task.phases {
@@ -51,7 +74,9 @@ fn locks(task: &Task) -> Result<(), String> {
             let wrong = |why: String| place(task, phase).wrong(&event.key, why);
             match &event.what {
                 What::Lock(name) if !held.insert(name) => {
-                    return Err(wrong(format!("the task has '{name}' already, and would wait for itself for ever")))
+                    return Err(wrong(format!(
+                        "the task has '{name}' already, and would wait for itself for ever"
+                    )))
                 }
                 What::Unlock(name) if !held.remove(name.as_str()) => {
                     return Err(wrong(format!("the task does not have '{name}'")))
@@ -67,13 +92,16 @@ fn locks(task: &Task) -> Result<(), String> {
         }
         if phase.loops != Some(1) && held != before {
             let names: Vec<_> = held.symmetric_difference(&before).copied().collect();
-            return Err(
-                place(task, phase).wrong("loop", format!("'{}' is not as it was at the end", names.join("', '")))
-            );
+            return Err(place(task, phase).wrong(
+                "loop",
+                format!("'{}' is not as it was at the end", names.join("', '")),
+            ));
         }
     }
     match held.first() {
-        Some(name) => Err(place(task, &task.phases[0]).wrong("lock", format!("'{name}' is never unlocked"))),
+        Some(name) => {
+            Err(place(task, &task.phases[0]).wrong("lock", format!("'{name}' is never unlocked")))
+        }
         None => Ok(()),
     }
 }

@@ -51,10 +51,11 @@ pub(super) struct Condition {
     pub(super) mutex: String,
 }
 
-/// By prefix, as in rt-app: `run`, `run1`, `runA` are `run`. What is a prefix of another comes after it.
+/// By prefix, as in rt-app: `run`, `run1`, `runA` are `run`. What is a prefix of another comes
+/// after it.
 const PREFIXES: [&str; 19] = [
-    "lock", "unlock", "wait", "signal", "broad", "sync", "sleep", "runtime", "run", "timer", "suspend", "resume",
-    "mem", "iorun", "yield", "barrier", "fork", "hint", "reply",
+    "lock", "unlock", "wait", "signal", "broad", "sync", "sleep", "runtime", "run", "timer",
+    "suspend", "resume", "mem", "iorun", "yield", "barrier", "fork", "hint", "reply",
 ];
 
 fn prefix(key: &str) -> Option<&'static str> {
@@ -69,14 +70,23 @@ pub(super) fn is_one(key: &str) -> bool {
     prefix(key).is_some()
 }
 
-/// memset() writes so many bytes in a nanosecond, about, when the buffer is greater than the inner caches.
+/// memset() writes so many bytes in a nanosecond, about, when the buffer is greater than the inner
+/// caches.
 const BYTES_PER_NS: u64 = 10;
 /// What a write() to /dev/null costs, ns: it does not look at the bytes.
 const WRITE: u64 = 200;
 
-pub(super) fn read(place: Place<'_>, key: &str, value: &Json, global: &Global) -> Result<Event, String> {
+pub(super) fn read(
+    place: Place<'_>,
+    key: &str,
+    value: &Json,
+    global: &Global,
+) -> Result<Event, String> {
     let what = what(place, key, value, global).map_err(|why| place.wrong(key, why))?;
-    Ok(Event { key: key.into(), what })
+    Ok(Event {
+        key: key.into(),
+        what,
+    })
 }
 
 fn what(place: Place<'_>, key: &str, value: &Json, global: &Global) -> Result<What, String> {
@@ -115,17 +125,30 @@ fn what(place: Place<'_>, key: &str, value: &Json, global: &Global) -> Result<Wh
 
 /// Its tag, then its words, in order; a name among them is the thread.
 fn hint(value: &Json) -> Result<What, String> {
-    let Json::List(list) = value else { return Err(format!("an array is needed, not {}", value.kind())) };
+    let Json::List(list) = value else {
+        return Err(format!("an array is needed, not {}", value.kind()));
+    };
     let (tag, rest) = list.split_first().ok_or("a tag is needed")?;
     let tag = int(tag, 0, i64::from(u32::MAX))? as u32;
-    let (mut hint, mut thread, mut next) = (BatonHint { tag, ..BatonHint::default() }, None, 0);
+    let (mut hint, mut thread, mut next) = (
+        BatonHint {
+            tag,
+            ..BatonHint::default()
+        },
+        None,
+        0,
+    );
     for part in rest {
         match part {
-            Json::Text(_) if thread.is_some() => return Err("a hint names one thread at most".into()),
+            Json::Text(_) if thread.is_some() => {
+                return Err("a hint names one thread at most".into())
+            }
             Json::Text(_) => thread = Some(name(part)?),
             _ => {
-                *hint.words.get_mut(next).ok_or("a hint has six words at most")? =
-                    int(part, i64::MIN, i64::MAX)? as u64;
+                *hint
+                    .words
+                    .get_mut(next)
+                    .ok_or("a hint has six words at most")? = int(part, i64::MIN, i64::MAX)? as u64;
                 next += 1;
             }
         }
@@ -165,14 +188,20 @@ fn timer(value: &Json) -> Result<What, String> {
                 absolute = match text(value)? {
                     "absolute" => true,
                     "relative" => false,
-                    other => return Err(format!("mode '{other}' is neither relative nor absolute")),
+                    other => {
+                        return Err(format!("mode '{other}' is neither relative nor absolute"))
+                    }
                 }
             }
             _ => return Err(format!("a timer has ref, period and mode, not '{key}'")),
         }
     }
     match (of, period) {
-        (Some(name), Some(period)) => Ok(What::Timer { name, period, absolute }),
+        (Some(name), Some(period)) => Ok(What::Timer {
+            name,
+            period,
+            absolute,
+        }),
         _ => Err("it needs ref and period".into()),
     }
 }

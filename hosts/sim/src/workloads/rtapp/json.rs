@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! JSON as json-c and rt-app's workgen take it: comments, commas before a closing bracket, `suspend`
-//! without a value, and keys that repeat in an object, in order.
+//! JSON as json-c and rt-app's workgen take it: comments, commas before a closing bracket,
+//! `suspend` without a value, and keys that repeat in an object, in order.
 //!
-//! Objects are lists here: to rt-app the order of keys is the order of events, and workgen makes two `run` into `run` and `run1`.
+//! Objects are lists here: to rt-app the order of keys is the order of events, and workgen makes
+//! two `run` into `run` and `run1`.
 
 use std::fmt;
 
@@ -107,8 +108,17 @@ fn strict(text: &str) -> Result<String, String> {
             [b'"', ..] => string(rest),
             [b'/', b'*', ..] => {
                 let end = rest[2..].windows(2).position(|pair| pair == b"*/");
-                let line = || 1 + text.as_bytes()[..at].iter().filter(|&&c| c == b'\n').count();
-                blank(&mut bytes, at, end.ok_or_else(|| format!("the comment in line {} has no end", line()))? + 4)
+                let line = || {
+                    1 + text.as_bytes()[..at]
+                        .iter()
+                        .filter(|&&c| c == b'\n')
+                        .count()
+                };
+                blank(
+                    &mut bytes,
+                    at,
+                    end.ok_or_else(|| format!("the comment in line {} has no end", line()))? + 4,
+                )
             }
             [b'/', b'/', ..] => {
                 let end = rest.iter().position(|&c| c == b'\n').unwrap_or(rest.len());
@@ -133,19 +143,27 @@ fn strict(text: &str) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|why| why.to_string())
 }
 
-/// With empty values for the keys `suspend...` that have none: workgen fills in the task's name, which
-/// is what an empty name stands for here. Other keys must have values, and all keys quotes: workgen
-/// adds neither, and json-c refuses such a file.
+/// With empty values for the keys `suspend...` that have none: workgen fills in the task's name,
+/// which is what an empty name stands for here. Other keys must have values, and all keys quotes:
+/// workgen adds neither, and json-c refuses such a file.
 fn filled(text: &str) -> String {
     let (mut out, mut rest) = (String::with_capacity(text.len()), text);
     // For each open bracket whether it is an object's, and whether a key comes next.
     let (mut open, mut key) = (Vec::new(), false);
     while let Some(first) = rest.chars().next() {
         let is_string = first == '"';
-        let long = if is_string { string(rest.as_bytes()) } else { first.len_utf8() };
+        let long = if is_string {
+            string(rest.as_bytes())
+        } else {
+            first.len_utf8()
+        };
         let (part, after) = rest.split_at(long);
         out.push_str(part);
-        if is_string && key && part.starts_with("\"suspend") && after.trim_start().starts_with([',', '}']) {
+        if is_string
+            && key
+            && part.starts_with("\"suspend")
+            && after.trim_start().starts_with([',', '}'])
+        {
             out.push_str(": \"\"");
         }
         match first {
@@ -177,7 +195,10 @@ fn string(rest: &[u8]) -> usize {
 }
 
 fn blank(bytes: &mut [u8], at: usize, long: usize) -> usize {
-    for byte in bytes[at..at + long].iter_mut().filter(|byte| **byte != b'\n') {
+    for byte in bytes[at..at + long]
+        .iter_mut()
+        .filter(|byte| **byte != b'\n')
+    {
         *byte = b' ';
     }
     long
@@ -189,7 +210,9 @@ mod tests {
 
     #[test]
     fn what_json_has_not() {
-        let check = |text: &str, expected: &str| assert_eq!(strict(text).unwrap_or_else(|why| why), expected, "{text}");
+        let check = |text: &str, expected: &str| {
+            assert_eq!(strict(text).unwrap_or_else(|why| why), expected, "{text}")
+        };
         check("{\"a\": 1}", "{\"a\": 1}");
         check("[1, /* é\n*/ 2]", "[1,      \n   2]");
         check("[1, // two ]\n]", "[1          \n]");
@@ -205,30 +228,59 @@ mod tests {
     #[test]
     fn suspend_may_have_no_value() {
         let check = |text: &str, expected: &str| {
-            assert_eq!(filled(&text.replace('\'', "\"")), expected.replace('\'', "\""), "{text}");
+            assert_eq!(
+                filled(&text.replace('\'', "\"")),
+                expected.replace('\'', "\""),
+                "{text}"
+            );
         };
-        check("{'t': {'suspend', 'run': 1}}", "{'t': {'suspend': '', 'run': 1}}");
-        check("{'t': {'run': 1, 'suspend'\n}}", "{'t': {'run': 1, 'suspend': ''\n}}");
-        check("{'suspend1' , 'suspend2'}", "{'suspend1': '' , 'suspend2': ''}");
+        check(
+            "{'t': {'suspend', 'run': 1}}",
+            "{'t': {'suspend': '', 'run': 1}}",
+        );
+        check(
+            "{'t': {'run': 1, 'suspend'\n}}",
+            "{'t': {'run': 1, 'suspend': ''\n}}",
+        );
+        check(
+            "{'suspend1' , 'suspend2'}",
+            "{'suspend1': '' , 'suspend2': ''}",
+        );
         // One that has a value, one that is a value, and one in an array.
         check(
             "{'suspend' : 'x', 'a': 'suspend', 'b': ['suspend', 'suspend']}",
             "{'suspend' : 'x', 'a': 'suspend', 'b': ['suspend', 'suspend']}",
         );
-        check("{'a': [1], 'suspend', 'é'}", "{'a': [1], 'suspend': '', 'é'}");
+        check(
+            "{'a': [1], 'suspend', 'é'}",
+            "{'a': [1], 'suspend': '', 'é'}",
+        );
         check("{'suspend", "{'suspend");
         let refused = |text: &str| parse(&text.replace('\'', "\"")).expect_err(text);
-        assert_eq!(refused("{'t': {'yield', 'run': 1}}"), "no JSON: expected `:` at line 1 column 15");
-        assert_eq!(refused("{t: {'run': 1}}"), "no JSON: key must be a string at line 1 column 2");
+        assert_eq!(
+            refused("{'t': {'yield', 'run': 1}}"),
+            "no JSON: expected `:` at line 1 column 15"
+        );
+        assert_eq!(
+            refused("{t: {'run': 1}}"),
+            "no JSON: key must be a string at line 1 column 2"
+        );
     }
 
     #[test]
     fn order_and_repetition_stay() {
         let keys = |text| match parse(text) {
-            Ok(Json::Object(members)) => members.into_iter().map(|(key, _)| key).collect::<Vec<_>>().join(" "),
+            Ok(Json::Object(members)) => members
+                .into_iter()
+                .map(|(key, _)| key)
+                .collect::<Vec<_>>()
+                .join(" "),
             other => format!("{other:?}"),
         };
-        assert_eq!(keys("{\"run\": 1, \"sleep\": 2, \"run\": 3, \"a\": 4}"), "run sleep run a");
+        assert_eq!(
+            keys("{\"run\": 1, \"sleep\": 2, \"run\": 3, \"a\": 4}"),
+            "run sleep run a"
+        );
         assert!(parse(&"[".repeat(1000)).is_err());
     }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Workload files of rt-app (github.com/scheduler-tools/rt-app), read as its doc/tutorial.txt says. What cannot be modelled is an
-//! error with the task, the phase, the key and the reason; nothing is passed over. docs/workloads.md has the table.
+//! Workload files of rt-app (github.com/scheduler-tools/rt-app), read as its doc/tutorial.txt says.
+//! What cannot be modelled is an error with the task, the phase, the key and the reason; nothing is
+//! passed over. docs/workloads.md has the table.
 
 mod check;
 mod event;
@@ -22,13 +23,18 @@ pub fn add(text: &str, nr_cpus: usize, world: &mut World) -> Result<(), String> 
     program::add(file, world)
 }
 
-/// The hints that tasks of a file give, each once, and whether it is about a thread, in the order of the
-/// file.
+/// The hints that tasks of a file give, each once, and whether it is about a thread, in the order
+/// of the file.
 pub fn hints(text: &str) -> Result<Vec<(BatonHint, bool)>, String> {
     let file = parse::file(&json::parse(text)?, MAX_CPUS)?;
     check::tasks(&file)?;
     let mut hints = Vec::new();
-    for event in file.tasks.iter().flat_map(|task| &task.phases).flat_map(|phase| &phase.events) {
+    for event in file
+        .tasks
+        .iter()
+        .flat_map(|task| &task.phases)
+        .flat_map(|phase| &phase.events)
+    {
         if let event::What::Hint(hint, thread) = &event.what {
             let hint = (*hint, thread.is_some());
             if !hints.contains(&hint) {

@@ -17,7 +17,8 @@ pub(super) struct File {
 pub(super) struct Global {
     /// When all tasks end, ns; `None`: never.
     pub(super) duration: Option<u64>,
-    /// What one of the loops is worth of which `run` is made, ns; 1 when the CPU would be calibrated.
+    /// What one of the loops is worth of which `run` is made, ns; 1 when the CPU would be
+    /// calibrated.
     pub(super) loop_ns: u64,
     /// Bytes of the buffer that `mem` and `iorun` use.
     pub(super) buffer: u64,
@@ -107,7 +108,9 @@ fn loops(value: &Json) -> Result<Option<u64>, String> {
 }
 
 fn cpus(value: &Json, nr_cpus: usize) -> Result<Vec<usize>, String> {
-    let Json::List(list) = value else { return Err(format!("an array is needed, not {}", value.kind())) };
+    let Json::List(list) = value else {
+        return Err(format!("an array is needed, not {}", value.kind()));
+    };
     if list.is_empty() {
         return Err("there must be at least one CPU".into());
     }
@@ -127,18 +130,25 @@ fn policy(value: &Json) -> Result<(), String> {
     match text(value)? {
         // Without the kernel's own policy they differ in nothing.
         "SCHED_OTHER" | "SCHED_BATCH" => Ok(()),
-        "SCHED_IDLE" => {
-            Err("SCHED_IDLE weighs less than any nice value, and the simulator's tasks have nice values".into())
-        }
+        "SCHED_IDLE" => Err(
+            "SCHED_IDLE weighs less than any nice value, and the simulator's tasks have nice \
+                values"
+                .into(),
+        ),
         name @ ("SCHED_RR" | "SCHED_FIFO" | "SCHED_DEADLINE") => Err(format!(
-            "{name} is a class above all policies, which place normal tasks; higher classes take CPUs as happenings"
+            "{name} is a class above all policies, which place normal tasks; higher classes take \
+             CPUs as happenings"
         )),
         name => Err(format!("'{name}' is no scheduling policy")),
     }
 }
 
 pub(super) fn file(json: &Json, nr_cpus: usize) -> Result<File, String> {
-    let mut global = Global { duration: None, loop_ns: 1, buffer: 4 << 20 };
+    let mut global = Global {
+        duration: None,
+        loop_ns: 1,
+        buffer: 4 << 20,
+    };
     let mut tasks = None;
     for (key, value) in object(json).map_err(|why| format!("the file: {why}"))? {
         let wrong = |why| format!("object '{key}': {why}");
@@ -150,8 +160,13 @@ pub(super) fn file(json: &Json, nr_cpus: usize) -> Result<File, String> {
             _ => return Err(wrong("rt-app has global, tasks and resources only".into())),
         }
     }
-    let mut file = File { global, tasks: Vec::new() };
-    let tasks = tasks.filter(|tasks| !tasks.is_empty()).ok_or("there are no tasks")?;
+    let mut file = File {
+        global,
+        tasks: Vec::new(),
+    };
+    let tasks = tasks
+        .filter(|tasks| !tasks.is_empty())
+        .ok_or("there are no tasks")?;
     for (name, value) in tasks {
         if file.tasks.iter().any(|other| other.name == *name) {
             return Err(format!("task '{name}' is there twice"));
@@ -160,7 +175,9 @@ pub(super) fn file(json: &Json, nr_cpus: usize) -> Result<File, String> {
     }
     match file.tasks.iter().map(|task| task.instances).sum::<u64>() {
         0 => Err("no task has an instance".into()),
-        all if all > MAX_TASKS as u64 => Err(format!("{all} tasks; a workload begins with at most {MAX_TASKS}")),
+        all if all > MAX_TASKS as u64 => Err(format!(
+            "{all} tasks; a workload begins with at most {MAX_TASKS}"
+        )),
         _ => Ok(file),
     }
 }
@@ -182,11 +199,17 @@ fn global_object(members: &[(String, Json)], global: &mut Global) -> Result<(), 
 
 fn global_key(key: &str, value: &Json, global: &mut Global) -> Result<(), String> {
     match key {
-        "duration" => global.duration = u64::try_from(int(value, -1, MOST)?).ok().map(|s| s * 1_000_000_000),
+        "duration" => {
+            global.duration = u64::try_from(int(value, -1, MOST)?)
+                .ok()
+                .map(|s| s * 1_000_000_000)
+        }
         "calibration" => match value {
             Json::Int(_) => global.loop_ns = int(value, 1, MOST)? as u64,
             other => {
-                let cpu = text(other)?.strip_prefix("CPU").and_then(|cpu| cpu.parse::<u32>().ok());
+                let cpu = text(other)?
+                    .strip_prefix("CPU")
+                    .and_then(|cpu| cpu.parse::<u32>().ok());
                 cpu.ok_or("it is a CPU, as \"CPU0\", or the nanoseconds of a loop")?;
             }
         },
@@ -233,7 +256,10 @@ fn global_key(key: &str, value: &Json, global: &mut Global) -> Result<(), String
 }
 
 fn task(name: &str, value: &Json, nr_cpus: usize, global: &Global) -> Result<Task, String> {
-    let place = Place { task: name, phase: None };
+    let place = Place {
+        task: name,
+        phase: None,
+    };
     let members = object(value).map_err(|why| format!("task '{name}': {why}"))?;
     let mut task = Task {
         name: name.into(),
@@ -245,7 +271,10 @@ fn task(name: &str, value: &Json, nr_cpus: usize, global: &Global) -> Result<Tas
         taskgroup: None,
         phases: Vec::new(),
     };
-    let phases = members.iter().find(|(key, _)| key == "phases").map(|(_, value)| value);
+    let phases = members
+        .iter()
+        .find(|(key, _)| key == "phases")
+        .map(|(_, value)| value);
     let mut looped = None;
     let mut events = Vec::new();
     for (at, (key, value)) in members.iter().enumerate() {
@@ -267,7 +296,8 @@ fn task(name: &str, value: &Json, nr_cpus: usize, global: &Global) -> Result<Tas
             "resources" => resources(value).map_err(wrong)?,
             _ if event && phases.is_some() => {
                 return Err(wrong(
-                    "a task that has phases has its events there; rt-app would pass over this one".into(),
+                    "a task that has phases has its events there; rt-app would pass over this one"
+                        .into(),
                 ))
             }
             _ if event => events.push(event::read(place, key, value, global)?),
@@ -279,15 +309,24 @@ fn task(name: &str, value: &Json, nr_cpus: usize, global: &Global) -> Result<Tas
             task.loops = looped.unwrap_or(None);
             task.phases = phase_list(name, phases, nr_cpus, global)?;
         }
-        // Without phases the task is its only phase, and its loop that one's: then the task itself runs once.
+        // Without phases the task is its only phase, and its loop that one's: then the task itself
+        // runs once.
         None => {
             task.loops = looped.map(|_| 1);
             let loops = looped.unwrap_or(Some(1));
-            task.phases.push(Phase { name: String::new(), loops, nice: None, cpus: None, events });
+            task.phases.push(Phase {
+                name: String::new(),
+                loops,
+                nice: None,
+                cpus: None,
+                events,
+            });
         }
     }
     if task.phases.iter().any(|phase| phase.events.is_empty()) || task.phases.is_empty() {
-        return Err(format!("task '{name}': a task and each of its phases must have events"));
+        return Err(format!(
+            "task '{name}': a task and each of its phases must have events"
+        ));
     }
     // It would turn round for ever without doing anything.
     if task.loops != Some(0) && task.phases.iter().all(|phase| phase.loops == Some(0)) {
@@ -297,21 +336,52 @@ fn task(name: &str, value: &Json, nr_cpus: usize, global: &Global) -> Result<Tas
 }
 
 /// In order; an array is taken too, whose phases are named by their place.
-fn phase_list(name: &str, value: &Json, nr_cpus: usize, global: &Global) -> Result<Vec<Phase>, String> {
-    let place = Place { task: name, phase: None };
+fn phase_list(
+    name: &str,
+    value: &Json,
+    nr_cpus: usize,
+    global: &Global,
+) -> Result<Vec<Phase>, String> {
+    let place = Place {
+        task: name,
+        phase: None,
+    };
     match value {
-        Json::Object(members) => members.iter().map(|(key, value)| phase(name, key, value, nr_cpus, global)).collect(),
-        Json::List(list) => {
-            list.iter().enumerate().map(|(at, value)| phase(name, &at.to_string(), value, nr_cpus, global)).collect()
-        }
-        other => Err(place.wrong("phases", format!("an object is needed, not {}", other.kind()))),
+        Json::Object(members) => members
+            .iter()
+            .map(|(key, value)| phase(name, key, value, nr_cpus, global))
+            .collect(),
+        Json::List(list) => list
+            .iter()
+            .enumerate()
+            .map(|(at, value)| phase(name, &at.to_string(), value, nr_cpus, global))
+            .collect(),
+        other => Err(place.wrong(
+            "phases",
+            format!("an object is needed, not {}", other.kind()),
+        )),
     }
 }
 
-fn phase(task: &str, name: &str, value: &Json, nr_cpus: usize, global: &Global) -> Result<Phase, String> {
-    let place = Place { task, phase: Some(name) };
+fn phase(
+    task: &str,
+    name: &str,
+    value: &Json,
+    nr_cpus: usize,
+    global: &Global,
+) -> Result<Phase, String> {
+    let place = Place {
+        task,
+        phase: Some(name),
+    };
     let members = object(value).map_err(|why| format!("task '{task}', phase '{name}': {why}"))?;
-    let mut phase = Phase { name: name.into(), loops: Some(1), nice: None, cpus: None, events: Vec::new() };
+    let mut phase = Phase {
+        name: name.into(),
+        loops: Some(1),
+        nice: None,
+        cpus: None,
+        events: Vec::new(),
+    };
     for (at, (key, value)) in members.iter().enumerate() {
         let wrong = |why: String| place.wrong(key, why);
         let event = event::is_one(key);
@@ -326,9 +396,15 @@ fn phase(task: &str, name: &str, value: &Json, nr_cpus: usize, global: &Global) 
             "priority" => phase.nice = Some(int(value, -20, 19).map_err(wrong)? as i32),
             "taskgroup" => match taskgroup(value).map_err(wrong)? {
                 None => {}
-                Some(_) => return Err(wrong("a task cannot change its group here; say it of the task".into())),
+                Some(_) => {
+                    return Err(wrong(
+                        "a task cannot change its group here; say it of the task".into(),
+                    ))
+                }
             },
-            "instance" | "delay" | "phases" => return Err(wrong("this is said of tasks, not of phases".into())),
+            "instance" | "delay" | "phases" => {
+                return Err(wrong("this is said of tasks, not of phases".into()))
+            }
             _ if event => phase.events.push(event::read(place, key, value, global)?),
             _ => return Err(wrong(refused(key))),
         }
@@ -336,7 +412,8 @@ fn phase(task: &str, name: &str, value: &Json, nr_cpus: usize, global: &Global) 
     Ok(phase)
 }
 
-/// A normal task's wish for its slice, microseconds, which is EEVDF's: policies are not told of it. 0 is none.
+/// A normal task's wish for its slice, microseconds, which is EEVDF's: policies are not told of it.
+/// 0 is none.
 fn slice(value: &Json) -> Result<(), String> {
     micros(value).map(drop)
 }
@@ -355,9 +432,13 @@ fn refused(key: &str) -> String {
         "dl-period" | "dl-deadline" | "dl-reclaim" | "period" | "deadline" => {
             "it is SCHED_DEADLINE's, a class above all policies"
         }
-        "util_min" | "util_max" => "utilization clamps set frequencies, and the simulated CPUs have one",
+        "util_min" | "util_max" => {
+            "utilization clamps set frequencies, and the simulated CPUs \
+            have one"
+        }
         _ if key.starts_with("sem_") || key.starts_with("memrun") => {
-            "the simulator has no such event of rt-app's: semaphores, and memory that is computed with"
+            "the simulator has no such event of rt-app's: semaphores, and memory that is computed \
+             with"
         }
         _ if key.starts_with("external_workload") => {
             "the simulator cannot run a library's code; say with run how long it computes"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! From plain structures to what the simulator runs: names become objects, events become steps, and a thread walks over them.
+//! From plain structures to what the simulator runs: names become objects, events become steps, and
+//! a thread walks over them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -12,7 +13,8 @@ use super::parse::{File, Phase, Task};
 use crate::topology::CpuMask;
 use crate::world::{Cx, Group, Object, Op, Program, Spawn, TaskRef, World};
 
-/// A repetition of a phase in which no time goes by costs this, ns: in rt-app each costs at least its bookkeeping.
+/// A repetition of a phase in which no time goes by costs this, ns: in rt-app each costs at least
+/// its bookkeeping.
 const REPETITION: u64 = 1_000;
 /// `runtime` computes in pieces of this, ns, and looks at the clock after each, as rt-app does.
 const PIECE: u64 = 32_000;
@@ -101,7 +103,8 @@ impl Shared {
     }
 }
 
-/// Names of a file, as they become objects. Mutexes and conditions of one name are two things, as in rt-app.
+/// Names of a file, as they become objects. Mutexes and conditions of one name are two things, as
+/// in rt-app.
 struct Names<'a> {
     world: &'a mut World,
     mutexes: BTreeMap<String, Object>,
@@ -114,11 +117,17 @@ struct Names<'a> {
 
 impl Names<'_> {
     fn mutex(&mut self, name: &str) -> Object {
-        *self.mutexes.entry(name.into()).or_insert_with(|| self.world.semaphore(1))
+        *self
+            .mutexes
+            .entry(name.into())
+            .or_insert_with(|| self.world.semaphore(1))
     }
 
     fn condition(&mut self, name: &str) -> Object {
-        *self.conditions.entry(name.into()).or_insert_with(|| self.world.condition())
+        *self
+            .conditions
+            .entry(name.into())
+            .or_insert_with(|| self.world.condition())
     }
 
     fn both(&mut self, condition: &str, mutex: &str) -> (Object, Object) {
@@ -128,33 +137,54 @@ impl Names<'_> {
 
 /// The timer of a name; absolute if any of its uses is.
 fn timer(timers: &mut Vec<(String, bool)>, name: &str, absolute: bool) -> usize {
-    let at = timers.iter().position(|(other, _)| other == name).unwrap_or_else(|| {
-        timers.push((name.into(), false));
-        timers.len() - 1
-    });
+    let at = timers
+        .iter()
+        .position(|(other, _)| other == name)
+        .unwrap_or_else(|| {
+            timers.push((name.into(), false));
+            timers.len() - 1
+        });
     timers[at].1 |= absolute;
     at
 }
 
 fn mask(cpus: &Option<Vec<usize>>) -> Option<Arc<CpuMask>> {
-    cpus.as_ref().map(|cpus| Arc::new(CpuMask::of(cpus.iter().copied())))
+    cpus.as_ref()
+        .map(|cpus| Arc::new(CpuMask::of(cpus.iter().copied())))
 }
 
 pub(super) fn add(file: File, world: &mut World) -> Result<(), String> {
     let (mutexes, conditions) = (BTreeMap::new(), BTreeMap::new());
     let barriers = barriers(&file, world)?;
     let first = world.tasks() as u32;
-    let mut names = Names { world, mutexes, conditions, barriers, timers: Vec::new(), first };
+    let mut names = Names {
+        world,
+        mutexes,
+        conditions,
+        barriers,
+        timers: Vec::new(),
+        first,
+    };
     let mut kinds = Vec::new();
     for task in &file.tasks {
         kinds.push(kind(task, &file, &mut names));
     }
     let timers = names.timers.iter().map(|_| Mutex::new(None)).collect();
     let absolute = names.timers.iter().map(|(_, absolute)| *absolute).collect();
-    let shared = Arc::new(Shared { kinds, timers, absolute, end: file.global.duration });
+    let shared = Arc::new(Shared {
+        kinds,
+        timers,
+        absolute,
+        end: file.global.duration,
+    });
     for (kind, task) in file.tasks.iter().enumerate() {
         for instance in 0..task.instances {
-            world.task(spawn(&shared, kind, format!("{}-{instance}", task.name), None));
+            world.task(spawn(
+                &shared,
+                kind,
+                format!("{}-{instance}", task.name),
+                None,
+            ));
         }
     }
     Ok(())
@@ -186,7 +216,9 @@ fn kind(task: &Task, file: &File, names: &mut Names<'_>) -> Kind {
     }
     Kind {
         name: task.name.clone(),
-        group: names.world.group(task.taskgroup.as_deref().unwrap_or(&task.name)),
+        group: names
+            .world
+            .group(task.taskgroup.as_deref().unwrap_or(&task.name)),
         delay: task.delay,
         loops: task.loops,
         nice: task.nice,
@@ -211,13 +243,20 @@ fn stretch<'a>(
             What::Run(time) => Step::Run(*time),
             What::Runtime(time) => Step::Runtime(*time),
             What::Sleep(time) => Step::Sleep(*time),
-            What::Timer { name, period, absolute } => {
+            What::Timer {
+                name,
+                period,
+                absolute,
+            } => {
                 timed = true;
                 let timer = match name.starts_with("unique") {
                     true => Timer::Own(timer(own, name, *absolute)),
                     false => Timer::Shared(timer(&mut names.timers, name, *absolute)),
                 };
-                Step::Timer { timer, period: *period }
+                Step::Timer {
+                    timer,
+                    period: *period,
+                }
             }
             What::Lock(name) => {
                 held.push(name);
@@ -229,27 +268,50 @@ fn stretch<'a>(
             }
             What::Wait(Condition { name, mutex }) => {
                 let (condition, mutex) = names.both(name, mutex);
-                Step::Wait { condition, mutex, signal: false }
+                Step::Wait {
+                    condition,
+                    mutex,
+                    signal: false,
+                }
             }
-            // The tutorial says that sync takes the mutex, the program does not: right in either case.
+            // The tutorial says that sync takes the mutex, the program does not: right in either
+            // case.
             What::Sync(Condition { name, mutex }) => {
                 let has = held.contains(&mutex.as_str());
                 let (condition, mutex) = names.both(name, mutex);
                 match has {
-                    true => Step::Wait { condition, mutex, signal: true },
-                    false => Step::LockedWait { condition, mutex, signal: true },
+                    true => Step::Wait {
+                        condition,
+                        mutex,
+                        signal: true,
+                    },
+                    false => Step::LockedWait {
+                        condition,
+                        mutex,
+                        signal: true,
+                    },
                 }
             }
             What::Suspend(name) => {
                 let (condition, mutex) = names.both(name, name);
-                Step::LockedWait { condition, mutex, signal: false }
+                Step::LockedWait {
+                    condition,
+                    mutex,
+                    signal: false,
+                }
             }
             What::Resume(name) => {
                 let (condition, mutex) = names.both(name, name);
                 Step::Resume { condition, mutex }
             }
-            What::Signal(name) => Step::Signal { condition: names.condition(name), all: false },
-            What::Broad(name) => Step::Signal { condition: names.condition(name), all: true },
+            What::Signal(name) => Step::Signal {
+                condition: names.condition(name),
+                all: false,
+            },
+            What::Broad(name) => Step::Signal {
+                condition: names.condition(name),
+                all: true,
+            },
             What::Barrier(name) => Step::Barrier(names.barriers[name]),
             What::Yield => Step::Yield,
             What::Fork(name) => {
@@ -261,15 +323,29 @@ fn stretch<'a>(
                     let before = file.tasks.iter().take_while(|task| task.name != *name);
                     TaskRef(names.first + before.map(|task| task.instances).sum::<u64>() as u32)
                 });
-                Step::Hint { hint: *hint, thread }
+                Step::Hint {
+                    hint: *hint,
+                    thread,
+                }
             }
             What::Reply => Step::Reply,
         });
     }
-    Stretch { loops: phase.loops, nice: phase.nice, cpus: mask(&phase.cpus), steps, timed }
+    Stretch {
+        loops: phase.loops,
+        nice: phase.nice,
+        cpus: mask(&phase.cpus),
+        steps,
+        timed,
+    }
 }
 
-fn spawn(shared: &Arc<Shared>, kind: usize, name: String, inherited: Option<Arc<CpuMask>>) -> Spawn {
+fn spawn(
+    shared: &Arc<Shared>,
+    kind: usize,
+    name: String,
+    inherited: Option<Arc<CpuMask>>,
+) -> Spawn {
     let of = &shared.kinds[kind];
     let cpus = of.cpus.clone().or(inherited);
     let thread = Thread {
@@ -293,7 +369,10 @@ fn spawn(shared: &Arc<Shared>, kind: usize, name: String, inherited: Option<Arc<
         active_since: 0,
         until: None,
     };
-    Spawn { affinity: cpus, ..Spawn::new(name, thread).group(of.group).nice(of.nice) }
+    Spawn {
+        affinity: cpus,
+        ..Spawn::new(name, thread).group(of.group).nice(of.nice)
+    }
 }
 
 struct Thread {
@@ -393,7 +472,8 @@ impl Thread {
         }
     }
 
-    /// Sets what a phase changes. Its CPUs are its own, its task's, or what the thread began with; its nice value stays after it.
+    /// Sets what a phase changes. Its CPUs are its own, its task's, or what the thread began with;
+    /// its nice value stays after it.
     fn enter(&mut self, stretch: &Stretch, now: u64) {
         self.entered = true;
         if !std::mem::take(&mut self.by_timer) {
@@ -432,19 +512,39 @@ impl Thread {
             }
             Step::Unlock(mutex) => {
                 self.held -= 1;
-                self.todo.push_back(Op::Up { to: mutex, sync: false });
+                self.todo.push_back(Op::Up {
+                    to: mutex,
+                    sync: false,
+                });
             }
-            Step::Wait { condition, mutex, signal } => self.wait(condition, mutex, signal),
-            Step::LockedWait { condition, mutex, signal } => {
+            Step::Wait {
+                condition,
+                mutex,
+                signal,
+            } => self.wait(condition, mutex, signal),
+            Step::LockedWait {
+                condition,
+                mutex,
+                signal,
+            } => {
                 self.todo.push_back(Op::Down(mutex));
                 self.wait(condition, mutex, signal);
-                self.todo.push_back(Op::Up { to: mutex, sync: false });
+                self.todo.push_back(Op::Up {
+                    to: mutex,
+                    sync: false,
+                });
             }
             Step::Signal { condition, all } => self.todo.push_back(Op::Signal { condition, all }),
             Step::Resume { condition, mutex } => self.todo.extend([
                 Op::Down(mutex),
-                Op::Signal { condition, all: true },
-                Op::Up { to: mutex, sync: false },
+                Op::Signal {
+                    condition,
+                    all: true,
+                },
+                Op::Up {
+                    to: mutex,
+                    sync: false,
+                },
             ]),
             Step::Barrier(barrier) => self.todo.push_back(Op::Barrier(barrier)),
             Step::Yield => self.todo.push_back(Op::Yield),
@@ -455,7 +555,12 @@ impl Thread {
                 let number = kind.forks.load(Relaxed);
                 if number < FORKS {
                     kind.forks.store(number + 1, Relaxed);
-                    let child = spawn(&self.shared, whom, format!("{}-fork{number}", kind.name), self.cpus.clone());
+                    let child = spawn(
+                        &self.shared,
+                        whom,
+                        format!("{}-fork{number}", kind.name),
+                        self.cpus.clone(),
+                    );
                     self.todo.push_back(Op::Fork(Box::new(child)));
                 }
             }
@@ -464,20 +569,24 @@ impl Thread {
 
     fn wait(&mut self, condition: Object, mutex: Object, signal: bool) {
         if signal {
-            self.todo.push_back(Op::Signal { condition, all: false });
+            self.todo.push_back(Op::Signal {
+                condition,
+                all: false,
+            });
         }
         self.todo.push_back(Op::WaitCondition { condition, mutex });
     }
 
-    /// A timer goes off a period after it last did, first after the thread's start. When that is past nobody sleeps; a relative timer
-    /// then begins anew now, an absolute one keeps its beat.
+    /// A timer goes off a period after it last did, first after the thread's start. When that is
+    /// past nobody sleeps; a relative timer then begins anew now, an absolute one keeps its beat.
     fn timer(&mut self, timer: Timer, period: u64, now: u64) {
         let (last, absolute) = match timer {
             Timer::Shared(at) => (*self.shared.timer(at), self.shared.absolute[at]),
             Timer::Own(at) => (self.timers[at], self.shared.kinds[self.kind].own[at]),
         };
         let mut next = last.unwrap_or(self.first) + period;
-        self.todo.push_back(Op::Response(now.saturating_sub(self.active_since)));
+        self.todo
+            .push_back(Op::Response(now.saturating_sub(self.active_since)));
         if now < next {
             self.todo.push_back(Op::SleepUntil(next));
         } else if !absolute {
