@@ -123,14 +123,18 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// `text` is a path, or a name in the source tree's policies/, or a name in the current
-    /// directory.
+    /// `text` is a path, or a name in the source tree's policies/ or policies/testing/, or a name
+    /// in the current directory.
     pub fn find(text: &str) -> Result<Self> {
         let tree = source()?.join("policies");
         let dashed = text.replace('_', "-");
         let candidates = match text.contains('/') || text == "." {
             true => vec![PathBuf::from(text)],
-            false => vec![tree.join(text), tree.join(dashed), PathBuf::from(text)],
+            false => {
+                let testing = tree.join("testing");
+                let places = [&tree, &testing].map(|place| [place.join(text), place.join(&dashed)]);
+                places.into_iter().flatten().chain([text.into()]).collect()
+            }
         };
         let Some(dir) = candidates.iter().find(|dir| dir.is_dir()) else {
             return Err(Error::user(

@@ -494,7 +494,7 @@ mod tests {
 
     #[test]
     fn every_kind_of_fault_has_advice() {
-        for kind in baton_abi::BATON_FAULT_NAMES.into_iter().skip(1) {
+        for kind in baton_abi::BATON_FAULT_NAMES.iter().skip(1) {
             assert_ne!(
                 cause(&Fault { kind, ..panicked() }),
                 "see the message",

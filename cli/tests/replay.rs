@@ -290,7 +290,8 @@ fn a_fault_is_replayed() {
     assert_eq!(baton(&arguments).status.code(), Some(43));
     let said = good(&["replay", name(&file), "--single"]);
     assert!(
-        said.contains("panic in task_wakeup") && said.contains("policies/faulty/src/wrong.rs:"),
+        said.contains("panic in task_wakeup")
+            && said.contains("policies/testing/faulty/src/wrong.rs:"),
         "{said}"
     );
     assert!(said.contains("the len is 3 but the index is 5"), "{said}");

@@ -168,7 +168,7 @@ fn a_file_that_ends_or_gets_stuck_is_told_as_it_is() {
 
 /// File and line of the index that is out of range.
 fn place_of_the_panic() -> String {
-    let file = "policies/faulty/src/wrong.rs";
+    let file = "policies/testing/faulty/src/wrong.rs";
     let path = format!("{}/../{file}", std::env::var("CARGO_MANIFEST_DIR").unwrap());
     let source = std::fs::read_to_string(path).unwrap();
     let line = source

@@ -56,9 +56,9 @@ static bool valid(const struct baton_policy *ops)
 	if (ops->hint && (!memchr(ops->hint_type.name, 0, BATON_NAME_LEN) ||
 			  !memchr(ops->reply_type.name, 0, BATON_NAME_LEN)))
 		return false;
-	return ops->create && ops->destroy && ops->task_new && ops->task_wakeup &&
-	       ops->task_preempt && ops->task_yield && ops->task_restored && ops->pick_next_task &&
-	       ops->pick_refused && ops->task_dequeued && ops->task_departed;
+#define HAS(method) && ops->method
+	return true BATON_NEEDED_METHODS(HAS);
+#undef HAS
 }
 
 u32 baton_events_of(const struct baton_version *version)

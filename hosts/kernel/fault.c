@@ -13,47 +13,9 @@
 
 static atomic64_t serial;
 
-static const char *const kinds[] = {
-	"none",		"panic",     "out of memory", "stack overflow", "deadlock",
-	"lock timeout", "lost task", "stall",	      "refusal loop",
-};
-
-/* As `enum baton_method` numbers them. */
-static const char *const methods[] = {
-	"-",
-	"create",
-	"destroy",
-	"select_task_rq",
-	"task_new",
-	"task_wakeup",
-	"task_preempt",
-	"task_yield",
-	"task_restored",
-	"pick_next_task",
-	"newly_idle",
-	"pick_refused",
-	"balance",
-	"task_blocked",
-	"task_dequeued",
-	"task_departed",
-	"task_dead",
-	"task_affinity_changed",
-	"task_prio_changed",
-	"task_tick",
-	"timer",
-	"cpu_online",
-	"cpu_offline",
-	"enter_idle",
-	"exit_idle",
-	"hint",
-	"reregister_prepare",
-	"reregister_init",
-	"reregister_drop",
-	"reregister_convert",
-	"reregister_take",
-	"reregister_save",
-	"reregister_load",
-};
+/* As `enum baton_fault_kind` and `enum baton_method` number them. */
+static const char *const kinds[] = BATON_FAULT_NAMES;
+static const char *const methods[] = BATON_METHOD_NAMES;
 
 static const char *name(const char *const *names, size_t count, u32 number)
 {

@@ -713,9 +713,20 @@ struct baton_grant {
 	uint32_t reserved;
 };
 
-// A `Schedulable` as C sees it: the task's slot plus one in the low half, its generation in the
-// high half. Never 0 or 1, see `BATON_PICK_NONE` and `BATON_PICK_KEEP`.
-typedef uint64_t baton_token;
+// What a policy is given when it is made.
+struct baton_env {
+	// `nr_cpus` entries; valid during the call only.
+	const struct baton_cpu *cpus;
+	// Number of possible CPUs; CPU numbers are below it.
+	uint32_t nr_cpus;
+	// Number of task slots.
+	uint32_t max_tasks;
+	// The options given at load, NUL-terminated UTF-8; valid during the call only.
+	const char *options;
+	// Where a policy that cannot be made says why: `BATON_MESSAGE_LEN` bytes, NUL-terminated;
+	// valid during the call only.
+	char *message;
+};
 
 // One call's surroundings. The shim makes it on its stack, the core and the policy fill in
 // answers, and the shim carries them out. Not shared between CPUs. 48 bytes: with more, BPF gives
@@ -764,27 +775,9 @@ struct baton_wake {
 	uint16_t flags;
 };
 
-// What a policy is given when it is made.
-struct baton_env {
-	// `nr_cpus` entries; valid during the call only.
-	const struct baton_cpu *cpus;
-	// Number of possible CPUs; CPU numbers are below it.
-	uint32_t nr_cpus;
-	// Number of task slots.
-	uint32_t max_tasks;
-	// The options given at load, NUL-terminated UTF-8; valid during the call only.
-	const char *options;
-	// Where a policy that cannot be made says why: `BATON_MESSAGE_LEN` bytes, NUL-terminated;
-	// valid during the call only.
-	char *message;
-};
-
-// Bytes of the host's, valid during a call.
-struct baton_bytes {
-	uint8_t *at;
-	// How many.
-	uintptr_t length;
-};
+// A `Schedulable` as C sees it: the task's slot plus one in the low half, its generation in the
+// high half. Never 0 or 1, see `BATON_PICK_NONE` and `BATON_PICK_KEEP`.
+typedef uint64_t baton_token;
 
 // What `reregister_take` brings over.
 struct baton_older {
@@ -795,13 +788,22 @@ struct baton_older {
 	uint32_t reserved;
 };
 
-// A policy as the core sees it. `this` is what `create` made. All but `create` and `destroy` run
-// with interrupts off and usually with a kernel run-queue lock held: they must not sleep, and
-// several CPUs are in them at once. An absent function (NULL) is skipped; those marked "needed"
-// must be there. In user space a policy in Rust unwinds out of a call that is abandoned.
+// Bytes of the host's, valid during a call.
+struct baton_bytes {
+	uint8_t *at;
+	// How many.
+	uintptr_t length;
+};
+
+// A policy as the core sees it. `this` is what `create` made. All but `create` and
+// `destroy` run with interrupts off and usually with a kernel run-queue lock held: they
+// must not sleep, and several CPUs are in them at once. An absent function (NULL) is
+// skipped; those marked "needed" must be there. In user space a policy in Rust unwinds out
+// of a call that is abandoned.
 //
-// Functions that take a `baton_token` own it from then on. See the trait `Scheduler` of the crate
-// `baton`, whose methods these are, for when each is called and what a wrong answer costs.
+// Functions that take a `baton_token` own it from then on. See the trait `Scheduler` of the
+// crate `baton`, whose methods these are, for when each is called and what a wrong answer
+// costs.
 struct baton_policy {
 	// `BATON_ABI` the policy was built with.
 	uint32_t abi;
@@ -817,45 +819,73 @@ struct baton_policy {
 	struct baton_state_type state;
 	// The state of another version that `reregister_convert` takes.
 	struct baton_state_type older;
-	// The types of the hints that it takes and of its replies; names are empty when it takes none.
+	// The types of the hints that it takes and of its replies; names are empty when it
+	// takes none.
 	struct baton_state_type hint_type;
 	struct baton_state_type reply_type;
 	// Needed. Process context, may sleep and allocate. Returns NULL when it cannot.
 	void *(*create)(const struct baton_env *env);
 	// Needed. Process context; no other call is under way or will come.
 	void (*destroy)(void *this);
-	// The CPU, or'ed with `BATON_SELECT_DIRECT`: then the task runs there for `ctx->slice` ns,
-	// the default if 0. A new task (`BATON_F_FORK`) is not the policy's yet: `task_new` gives it
-	// the task whatever this answers.
+	// The CPU, or'ed with `BATON_SELECT_DIRECT`: then the task runs there for
+	// `ctx->slice` ns, the default if 0. A new task (`BATON_F_FORK`) is not the policy's
+	// yet: `task_new` gives it the task whatever this answers.
 	uint64_t (*select_task_rq)(void *this,
 				   struct baton_ctx *ctx,
 				   const struct baton_task *task,
 				   const struct baton_wake *wake);
 	// Needed.
-	void (*task_new)(void *this, struct baton_ctx *ctx, const struct baton_task *task, baton_token token);
+	void (*task_new)(void *this,
+			 struct baton_ctx *ctx,
+			 const struct baton_task *task,
+			 baton_token token);
 	// Needed.
-	void (*task_wakeup)(void *this, struct baton_ctx *ctx, const struct baton_task *task, baton_token token);
+	void (*task_wakeup)(void *this,
+			    struct baton_ctx *ctx,
+			    const struct baton_task *task,
+			    baton_token token);
 	// Needed.
-	void (*task_preempt)(void *this, struct baton_ctx *ctx, const struct baton_task *task, baton_token token);
+	void (*task_preempt)(void *this,
+			     struct baton_ctx *ctx,
+			     const struct baton_task *task,
+			     baton_token token);
 	// Needed.
-	void (*task_yield)(void *this, struct baton_ctx *ctx, const struct baton_task *task, baton_token token);
+	void (*task_yield)(void *this,
+			   struct baton_ctx *ctx,
+			   const struct baton_task *task,
+			   baton_token token);
 	// Needed.
-	void (*task_restored)(void *this, struct baton_ctx *ctx, const struct baton_task *task, baton_token token);
-	// Needed. A token, `BATON_PICK_NONE` or `BATON_PICK_KEEP`; `prev` may be NULL. The slice
-	// goes into `ctx`.
-	uint64_t (*pick_next_task)(void *this, struct baton_ctx *ctx, int32_t cpu, const struct baton_task *prev);
+	void (*task_restored)(void *this,
+			      struct baton_ctx *ctx,
+			      const struct baton_task *task,
+			      baton_token token);
+	// Needed. A token, `BATON_PICK_NONE` or `BATON_PICK_KEEP`; `prev` may be NULL. The
+	// slice goes into `ctx`.
+	uint64_t (*pick_next_task)(void *this,
+				   struct baton_ctx *ctx,
+				   int32_t cpu,
+				   const struct baton_task *prev);
 	// A token or `BATON_PICK_NONE`.
 	uint64_t (*newly_idle)(void *this, struct baton_ctx *ctx, int32_t cpu);
 	// Needed.
-	void (*pick_refused)(void *this, struct baton_ctx *ctx, baton_token token, enum baton_refusal why);
+	void (*pick_refused)(void *this,
+			     struct baton_ctx *ctx,
+			     baton_token token,
+			     enum baton_refusal why);
 	void (*balance)(void *this, struct baton_ctx *ctx, int32_t cpu);
 	void (*task_blocked)(void *this, struct baton_ctx *ctx, const struct baton_task *task);
 	// Needed. The token, or 0.
-	baton_token (*task_dequeued)(void *this, struct baton_ctx *ctx, const struct baton_task *task);
+	baton_token (*task_dequeued)(void *this,
+				     struct baton_ctx *ctx,
+				     const struct baton_task *task);
 	// Needed. The token, or 0.
-	baton_token (*task_departed)(void *this, struct baton_ctx *ctx, const struct baton_task *task);
+	baton_token (*task_departed)(void *this,
+				     struct baton_ctx *ctx,
+				     const struct baton_task *task);
 	void (*task_dead)(void *this, struct baton_ctx *ctx, const struct baton_task *task);
-	void (*task_affinity_changed)(void *this, struct baton_ctx *ctx, const struct baton_task *task);
+	void (*task_affinity_changed)(void *this,
+				      struct baton_ctx *ctx,
+				      const struct baton_task *task);
 	void (*task_prio_changed)(void *this, struct baton_ctx *ctx, const struct baton_task *task);
 	void (*task_tick)(void *this, struct baton_ctx *ctx, const struct baton_task *task);
 	void (*timer)(void *this, struct baton_ctx *ctx, int32_t cpu);
@@ -863,29 +893,94 @@ struct baton_policy {
 	void (*cpu_offline)(void *this, struct baton_ctx *ctx, int32_t cpu);
 	void (*enter_idle)(void *this, struct baton_ctx *ctx, int32_t cpu);
 	void (*exit_idle)(void *this, struct baton_ctx *ctx, int32_t cpu);
-	// A hint of a task of the policy's, checked as far as the host can: 0, or 1 when it is none of
-	// the type that the policy takes. There if `hint_type` is.
-	uint64_t (*hint)(void *this, struct baton_ctx *ctx, const struct baton_task *from, const struct baton_hint *hint);
-	// The state of the running version, to be shared with the next. Process context; other calls
-	// go on meanwhile. Returns NULL when it cannot. There if `state` is, as are the next two.
+	// A hint of a task of the policy's, checked as far as the host can: 0, or 1 when it is
+	// none of the type that the policy takes. There if `hint_type` is.
+	uint64_t (*hint)(void *this,
+			 struct baton_ctx *ctx,
+			 const struct baton_task *from,
+			 const struct baton_hint *hint);
+	// The state of the running version, to be shared with the next. Process context; other
+	// calls go on meanwhile. Returns NULL when it cannot. There if `state` is, as are the
+	// next two.
 	void *(*reregister_prepare)(void *this);
-	// As `create`, of a state, which it owns from then on. Other calls of the version that gave
-	// the state go on meanwhile.
+	// As `create`, of a state, which it owns from then on. Other calls of the version that
+	// gave the state go on meanwhile.
 	void *(*reregister_init)(const struct baton_env *env, void *state);
 	// Gives up a state of this version's that nobody took. Process context.
 	void (*reregister_drop)(void *state);
-	// Makes a state of one of the type `older`, as far as it can while that one is in use. Process
-	// context. NULL when it cannot. There if `older` is, as is the next.
+	// Makes a state of one of the type `older`, as far as it can while that one is in use.
+	// Process context. NULL when it cannot. There if `older` is, as is the next.
 	void *(*reregister_convert)(const struct baton_env *env, const void *older);
-	// Brings over, into a policy made of a converted state, what only can be while nothing moves:
-	// every CPU stands still, with interrupts off. 0, or not 0 when it cannot.
+	// Brings over, into a policy made of a converted state, what only can be while nothing
+	// moves: every CPU stands still, with interrupts off. 0, or not 0 when it cannot.
 	uint64_t (*reregister_take)(void *this, const struct baton_older *older);
-	// Writes the state that `reregister_prepare` would give as bytes, as many as there is room
-	// for, and says how many it takes. Every CPU stands still, with interrupts off. There if
-	// `state` is, as is the next, where the state can be saved.
+	// Writes the state that `reregister_prepare` would give as bytes, as many as there is
+	// room for, and says how many it takes. Every CPU stands still, with interrupts off.
+	// There if `state` is, as is the next, where the state can be saved.
 	uint64_t (*reregister_save)(void *this, const struct baton_bytes *to);
 	// As `create`, of a state that such a function has written. In user space only.
 	void *(*reregister_load)(const struct baton_env *env, const struct baton_bytes *from);
 };
+
+#define BATON_METHOD_NAMES { \
+	"-", \
+	"create", \
+	"destroy", \
+	"select_task_rq", \
+	"task_new", \
+	"task_wakeup", \
+	"task_preempt", \
+	"task_yield", \
+	"task_restored", \
+	"pick_next_task", \
+	"newly_idle", \
+	"pick_refused", \
+	"balance", \
+	"task_blocked", \
+	"task_dequeued", \
+	"task_departed", \
+	"task_dead", \
+	"task_affinity_changed", \
+	"task_prio_changed", \
+	"task_tick", \
+	"timer", \
+	"cpu_online", \
+	"cpu_offline", \
+	"enter_idle", \
+	"exit_idle", \
+	"hint", \
+	"reregister_prepare", \
+	"reregister_init", \
+	"reregister_drop", \
+	"reregister_convert", \
+	"reregister_take", \
+	"reregister_save", \
+	"reregister_load", \
+}
+
+#define BATON_FAULT_NAMES { \
+	"none", \
+	"panic", \
+	"out of memory", \
+	"stack overflow", \
+	"deadlock", \
+	"lock timeout", \
+	"lost task", \
+	"stall", \
+	"refusal loop", \
+}
+
+#define BATON_NEEDED_METHODS(X) \
+	X(create) \
+	X(destroy) \
+	X(task_new) \
+	X(task_wakeup) \
+	X(task_preempt) \
+	X(task_yield) \
+	X(task_restored) \
+	X(pick_next_task) \
+	X(pick_refused) \
+	X(task_dequeued) \
+	X(task_departed)
 
 #endif  /* BATON_H */

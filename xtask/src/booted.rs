@@ -16,26 +16,6 @@ use std::{
     time::Instant,
 };
 
-/// The policies that the booted tests load.
-const POLICIES: [&str; 16] = [
-    "faulty",
-    "faulty-c",
-    "fifo",
-    "wfq",
-    "cfs-like",
-    "eevdf-like",
-    "central",
-    "shinjuku",
-    "fifo-c",
-    "template",
-    "relay-v1",
-    "relay-v2",
-    "witness",
-    "echo",
-    "arbiter",
-    "locality",
-];
-
 /// A guest of the booted tests.
 struct Guest {
     name: &'static str,
@@ -115,7 +95,7 @@ fn guests<'a>(built: &'a Built<'_>, repeat: &'a str, word: &'a str) -> Vec<Job<'
     let job = |guest: &'a Guest| {
         let machine = [&[ICOUNT, "--timeout", timeout.as_str()], guest.machine].concat();
         let command = [PROGRAM, "--repeat", repeat, "--part", guest.part, word];
-        let command = built.guest(&machine, &POLICIES, &command);
+        let command = built.guest(&machine, &built.policies, &command);
         Job {
             name: guest.name.into(),
             run: Box::new(move || tested(guest.name, command)),
@@ -141,7 +121,8 @@ fn for_seconds(root: &Path, what: &str, seconds: &str) -> Result {
     let timeout =
         timeout.map_err(|e| format!("{seconds}: {e}; it takes a number of seconds"))? + 600;
     let machine = ["--cpus", "2", "--timeout", &timeout.to_string()];
-    let command = Built::new(root)?.guest(&machine, &POLICIES, &[PROGRAM, what, seconds]);
+    let built = Built::new(root)?;
+    let command = built.guest(&machine, &built.policies, &[PROGRAM, what, seconds]);
     tested(what, command).map(drop)
 }
 
@@ -162,6 +143,8 @@ fn tested(name: &str, command: Command) -> Result<String> {
 pub struct Built<'a> {
     root: &'a Path,
     target: PathBuf,
+    /// All that there are, by their folders.
+    policies: Vec<String>,
     /// The programs of other languages that are clients of hint queues, and where they go in a
     /// guest.
     clients: Vec<(PathBuf, String)>,
@@ -184,25 +167,36 @@ impl<'a> Built<'a> {
         let target = target
             .map_or_else(|| root.join("target"), PathBuf::from)
             .join("release");
+        let policies = policies(root)?;
         // Here, as guests that begin together would wait for each other's builds.
         let mut build = Command::new(target.join("baton"));
-        let build = build.arg("build").args(POLICIES).current_dir(root);
+        let build = build.arg("build").args(&policies).current_dir(root);
         let status = build.status().map_err(|e| cannot_run("baton build", &e))?;
         if !status.success() {
             return Err(format!("`baton build` failed ({status}); see above"));
         }
         Ok(Built {
             root,
+            policies,
             clients: clients::files(root, &target)?,
             target,
         })
     }
 
     /// The command that boots a guest with these policies, options of `baton vm run`, and command.
-    pub fn guest(&self, machine: &[&str], policies: &[&str], command: &[&str]) -> Command {
+    pub fn guest(
+        &self,
+        machine: &[&str],
+        policies: &[impl AsRef<str>],
+        command: &[&str],
+    ) -> Command {
         let mut tool = Command::new(self.target.join("baton"));
         tool.args(["vm", "run", "--memory", "2000"]).args(machine);
-        tool.args(policies.iter().flat_map(|policy| ["--with", policy]));
+        tool.args(
+            policies
+                .iter()
+                .flat_map(|policy| ["--with", policy.as_ref()]),
+        );
         let program = self.target.join("baton-booted");
         tool.arg("--in")
             .arg(format!("{}:{PROGRAM}", program.display()));
@@ -213,6 +207,25 @@ impl<'a> Built<'a> {
         tool.arg("--").args(command).current_dir(self.root);
         tool
     }
+}
+
+/// The folders of all policies: those with a crate or a file in C.
+fn policies(root: &Path) -> Result<Vec<String>> {
+    let mut found = Vec::new();
+    for place in ["policies", "policies/testing"] {
+        let failed = |e: std::io::Error| format!("{place} cannot be read: {e}");
+        for entry in root.join(place).read_dir().map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let is_policy =
+                ["Cargo.toml", &format!("{name}.c")].map(|file| entry.path().join(file));
+            if is_policy.iter().any(|file| file.is_file()) {
+                found.push(name);
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
 }
 
 /// A command that was run, with what it printed.

@@ -77,7 +77,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("baton-cli", &[ANY]),
-    ("xtask", &[]),
+    ("xtask", &["baton-abi"]),
 ];
 
 const POLICY: &str = "policies/*";

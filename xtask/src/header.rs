@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `policy/c/baton.h`, made from the crate `policy/abi` so that Rust and C have one definition.
 
-use crate::Result;
-use std::{fs, path::Path};
+use crate::{steps::cannot_run, Result};
+use baton_abi::{BatonMethod, BATON_FAULT_NAMES, BATON_METHOD_NAMES};
+use std::{fmt::Write, fs, path::Path, process::Command};
 
-const SOURCE: &str = "policy/abi/src";
+const SOURCE: &str = "policy/abi/src/lib.rs";
 const CONFIGURATION: &str = "policy/abi/cbindgen.toml";
 const HEADER: &str = "policy/c/baton.h";
 
@@ -33,40 +34,73 @@ pub fn check(root: &Path) -> Result {
 fn generate(root: &Path) -> Result<String> {
     let mut config = cbindgen::Config::from_file(root.join(CONFIGURATION))
         .map_err(|e| format!("cbindgen does not take {CONFIGURATION}: {e}"))?;
-    let sources = sources(root)?;
-    let names: Vec<(&str, String)> = sources.iter().flat_map(|(_, text)| types(text)).collect();
+    let source = expanded(root)?;
+    let names = types(&source);
     config.export.include = names.iter().map(|(rust, _)| (*rust).into()).collect();
     config.export.rename = names
         .iter()
         .map(|(rust, c)| ((*rust).into(), c.clone()))
         .collect();
-    let builder = sources.iter().fold(
-        cbindgen::Builder::new().with_config(config),
-        |builder, (path, _)| builder.with_src(path),
-    );
-    let bindings = builder
-        .generate()
-        .map_err(|e| format!("cbindgen does not take {SOURCE}: {e}"))?;
+    // cbindgen reads files.
+    let file = std::env::temp_dir().join(format!("baton-abi-{}.rs", std::process::id()));
+    fs::write(&file, &source).map_err(|e| format!("cannot write {}: {e}", file.display()))?;
+    let builder = cbindgen::Builder::new().with_config(config);
+    let bindings = builder.with_src(&file).generate();
+    // What is left in a directory for that does no harm.
+    let _ = fs::remove_file(&file);
+    let bindings = bindings.map_err(|e| format!("cbindgen does not take {SOURCE}: {e}"))?;
     let mut header = Vec::new();
     bindings.write(&mut header);
     let header = String::from_utf8(header)
         .map_err(|e| format!("cbindgen wrote a header that is not UTF-8: {e}"))?;
-    Ok(in_c_terms(&header, &names))
+    let header = in_c_terms(&header, &names);
+    let (before, guard) = header
+        .rsplit_once("#endif")
+        .ok_or("cbindgen wrote a header without its guard")?;
+    Ok(format!("{before}{}\n#endif{guard}", lists()))
 }
 
-/// The files of the crate, the root first, and their texts.
-fn sources(root: &Path) -> Result<Vec<(std::path::PathBuf, String)>> {
-    let directory =
-        fs::read_dir(root.join(SOURCE)).map_err(|e| format!("cannot read {SOURCE}: {e}"))?;
-    let mut paths: Vec<_> = directory
-        .filter_map(|entry| Some(entry.ok()?.path()))
+/// The crate as one file, without macros: cbindgen does not expand them.
+fn expanded(root: &Path) -> Result<String> {
+    let mut compiler = Command::new("rustc");
+    compiler.args([
+        "--edition",
+        "2021",
+        "--crate-type",
+        "lib",
+        "-Zunpretty=expanded",
+        SOURCE,
+    ]);
+    // The option is for compilers in development.
+    compiler.env("RUSTC_BOOTSTRAP", "1").current_dir(root);
+    let output = compiler.output().map_err(|e| cannot_run("rustc", &e))?;
+    if !output.status.success() {
+        let why = String::from_utf8_lossy(&output.stderr);
+        return Err(format!("rustc does not take {SOURCE}:\n{why}"));
+    }
+    String::from_utf8(output.stdout).map_err(|e| format!("{SOURCE}, expanded, is not UTF-8: {e}"))
+}
+
+/// Lists that C has no other way to: names as initializers of arrays, and `X` for each method that
+/// a policy must have.
+fn lists() -> String {
+    let mut text = String::new();
+    for (name, words) in [
+        ("BATON_METHOD_NAMES", BATON_METHOD_NAMES),
+        ("BATON_FAULT_NAMES", BATON_FAULT_NAMES),
+    ] {
+        let words: String = words
+            .iter()
+            .map(|word| format!(" \\\n\t\"{word}\","))
+            .collect();
+        writeln!(text, "#define {name} {{{words} \\\n}}\n").expect("a string takes all");
+    }
+    let needed = BatonMethod::ALL.iter().filter(|method| method.is_needed());
+    let needed: String = needed
+        .map(|method| format!(" \\\n\tX({})", method.name()))
         .collect();
-    paths.sort_by_key(|path| (!path.ends_with("lib.rs"), path.clone()));
-    let read = |path: std::path::PathBuf| match fs::read_to_string(&path) {
-        Ok(text) => Ok((path, text)),
-        Err(e) => Err(format!("cannot read {}: {e}", path.display())),
-    };
-    paths.into_iter().map(read).collect()
+    writeln!(text, "#define BATON_NEEDED_METHODS(X){needed}").expect("a string takes all");
+    text
 }
 
 /// The public types of a source, with their C names.
@@ -74,7 +108,7 @@ fn types(source: &str) -> Vec<(&str, String)> {
     let declared = source.lines().filter_map(|line| {
         let rest = ["struct", "enum", "type"]
             .iter()
-            .find_map(|kind| line.strip_prefix(&format!("pub {kind} ")))?;
+            .find_map(|kind| line.trim_start().strip_prefix(&format!("pub {kind} ")))?;
         rest.split(|c: char| !c.is_alphanumeric()).next()
     });
     declared.map(|name| (name, snake_case(name))).collect()

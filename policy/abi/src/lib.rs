@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The C interface of Baton: what crosses between the BPF shim, the core module, a policy module
-//! and the control device. `policy/c/baton.h` is generated from this file (`cargo xtask header`); a
+//! and the control device. `policy/c/baton.h` is generated from this crate (`cargo xtask header`); a
 //! test fails when it is stale.
 //!
 //! Everything here is plain data of fixed size, little-endian, with no padding that is read. Times
@@ -10,10 +10,12 @@
 
 mod control;
 mod hints;
+mod methods;
 mod policy;
 
 pub use control::*;
 pub use hints::*;
+pub use methods::*;
 pub use policy::*;
 
 /// Version of everything in this crate. A policy module built for another version is refused at

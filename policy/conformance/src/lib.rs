@@ -3,7 +3,7 @@
 //! (`tests/booted`) and the simulator (`hosts/sim/tests`): which calls a policy gets about a task
 //! that does this and that, and what is said of a policy that goes wrong.
 //!
-//! The calls are those that `policies/witness` notes, the faults those of `policies/faulty`.
+//! The calls are those that `policies/testing/witness` notes, the faults those of `policies/testing/faulty`.
 #![no_std]
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
@@ -154,7 +154,7 @@ pub const ROUNDS: usize = 3;
 /// What is said of a policy that goes wrong.
 #[derive(Clone, Copy, Debug)]
 pub struct Fault {
-    /// The option `fault` of `policies/faulty`.
+    /// The option `fault` of `policies/testing/faulty`.
     pub option: &'static str,
     /// What kind of fault it is.
     pub kind: &'static str,
@@ -220,10 +220,10 @@ pub const FAULTS: &[Fault] = &[
     },
 ];
 
-/// Answers of `policies/faulty` that are refused and are no fault, by its option `fault`.
+/// Answers of `policies/testing/faulty` that are refused and are no fault, by its option `fault`.
 pub const REFUSED: &[&str] = &["not-allowed", "stale", "select-cpu"];
 
-/// The fault that this option of `policies/faulty` leads to. Panics when there is none in the
+/// The fault that this option of `policies/testing/faulty` leads to. Panics when there is none in the
 /// table.
 pub const fn of_option(option: &str) -> Fault {
     let mut at = 0;

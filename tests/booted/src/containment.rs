@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Whatever a policy does wrong, its tasks go on and the report says what it was. The policy is
-//! `policies/faulty`.
+//! `policies/testing/faulty`.
 
 use std::{fs, thread::sleep, time::Duration};
 

@@ -155,7 +155,7 @@ fn options_are_those_of_the_recording() {
 fn a_panic_is_replayed_to_its_line() {
     let source = std::fs::read_to_string(concat!(
         env!("CARGO_MANIFEST_DIR"),
-        "/../../policies/faulty/src/wrong.rs"
+        "/../../policies/testing/faulty/src/wrong.rs"
     ));
     let line = source
         .unwrap()

@@ -44,24 +44,6 @@ struct Version {
     ops: BatonPolicy,
 }
 
-/// Has every policy that is registered this method? See `valid()` in `../control.c`.
-#[inline(always)]
-fn is_required(method: BatonMethod) -> bool {
-    use BatonMethod::*;
-    matches!(
-        method,
-        TaskNew
-            | TaskWakeup
-            | TaskPreempt
-            | TaskYield
-            | TaskRestored
-            | PickNextTask
-            | PickRefused
-            | TaskDequeued
-            | TaskDeparted
-    )
-}
-
 /// The function behind a method; 0 when the policy has none. The functions stand in the order of
 /// [`BatonMethod`], behind the policy's description.
 #[inline(always)]
@@ -107,7 +89,7 @@ impl Host for Kernel {
         // function and state are of the same version.
         let version = policy.version.load(Relaxed) as *const Version;
         let func = function(version, method);
-        if func == 0 && !is_required(method) {
+        if func == 0 && !method.is_needed() {
             return 0;
         }
         let recorder = policy.recorder.load(Relaxed);

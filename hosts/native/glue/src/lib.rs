@@ -7,8 +7,8 @@
 mod memory;
 
 use baton_abi::{
-    BatonCtx, BatonHint, BatonMethod, BatonPolicy, BatonRefusal, BatonTask, BatonWake, BATON_ABI,
-    BATON_ABORTED,
+    baton_methods, BatonBytes, BatonCtx, BatonEnv, BatonHint, BatonMethod, BatonOlder, BatonPolicy,
+    BatonRefusal, BatonTask, BatonToken, BatonWake, BATON_ABI, BATON_ABORTED,
 };
 use baton_seam::host;
 use std::{ffi::c_void, sync::Once};
@@ -64,14 +64,68 @@ extern "C" fn baton_host_atomic() {
     host::atomic();
 }
 
-/// The reason of a refusal, by number.
-fn refusal(number: u64) -> BatonRefusal {
-    match number {
-        1 => BatonRefusal::Stale,
-        2 => BatonRefusal::Foreign,
-        3 => BatonRefusal::NotAllowed,
-        4 => BatonRefusal::CpuOffline,
-        _ => BatonRefusal::NothingToKeep,
+/// What crosses as a word.
+trait Word {
+    fn from_word(word: u64) -> Self;
+    fn into_word(self) -> u64;
+}
+
+macro_rules! words {
+    ($($type:ty),*) => {
+        $(impl Word for $type {
+            fn from_word(word: u64) -> Self {
+                word as Self
+            }
+
+            fn into_word(self) -> u64 {
+                self as u64
+            }
+        })*
+    };
+}
+words!(u64, i32);
+
+impl<T> Word for *const T {
+    fn from_word(word: u64) -> Self {
+        word as Self
+    }
+
+    fn into_word(self) -> u64 {
+        self as u64
+    }
+}
+
+impl<T> Word for *mut T {
+    fn from_word(word: u64) -> Self {
+        word as Self
+    }
+
+    fn into_word(self) -> u64 {
+        self as u64
+    }
+}
+
+impl Word for () {
+    fn from_word(_: u64) -> Self {}
+
+    fn into_word(self) -> u64 {
+        0
+    }
+}
+
+impl Word for BatonRefusal {
+    fn from_word(word: u64) -> Self {
+        match word {
+            1 => Self::Stale,
+            2 => Self::Foreign,
+            3 => Self::NotAllowed,
+            4 => Self::CpuOffline,
+            _ => Self::NothingToKeep,
+        }
+    }
+
+    fn into_word(self) -> u64 {
+        self as u64
     }
 }
 
@@ -86,20 +140,7 @@ pub fn call(
     a: u64,
     b: u64,
 ) -> u64 {
-    use BatonMethod::{
-        Create, Destroy, ReregisterConvert, ReregisterDrop, ReregisterInit, ReregisterLoad,
-        ReregisterPrepare,
-    };
-    let is_small = !matches!(
-        method,
-        Create
-            | Destroy
-            | ReregisterPrepare
-            | ReregisterInit
-            | ReregisterConvert
-            | ReregisterDrop
-            | ReregisterLoad
-    );
+    let is_small = !method.may_sleep();
     let outer = memory::small_only(is_small);
     let answer = host::guard(|| dispatch(ops, method, this as *mut c_void, ctx, a, b))
         .unwrap_or(BATON_ABORTED);
@@ -116,81 +157,39 @@ fn dispatch(
     a: u64,
     b: u64,
 ) -> u64 {
-    use BatonMethod as M;
-    let task = a as *const BatonTask;
-    let (cpu, at) = (a as i32, a as *mut c_void);
-    macro_rules! with_token {
-        ($name:ident) => {
-            ops.$name.map_or(0, |f| {
-                f(this, ctx, task, b);
-                0
-            })
+    /// The arguments of a method, as many as it has, behind what its form has before them.
+    macro_rules! called {
+        ($function:ident, free($($type:ty)?)) => {
+            $function($(<$type>::from_word(a))?)
+        };
+        ($function:ident, free($first:ty, $second:ty)) => {
+            $function(<$first>::from_word(a), <$second>::from_word(b))
+        };
+        ($function:ident, this($($type:ty)?)) => {
+            $function(this $(, <$type>::from_word(a))?)
+        };
+        ($function:ident, call($type:ty)) => {
+            $function(this, ctx, <$type>::from_word(a))
+        };
+        ($function:ident, call($first:ty, $second:ty)) => {
+            $function(this, ctx, <$first>::from_word(a), <$second>::from_word(b))
         };
     }
-    macro_rules! about {
-        ($name:ident, $what:expr) => {
-            ops.$name.map_or(0, |f| {
-                f(this, ctx, $what);
-                0
-            })
+    macro_rules! by_number {
+        ($(
+            $(#[$doc:meta])*
+            $variant:ident $name:ident: $need:ident $context:ident
+                $form:ident($($argument:ident: $type:ty),*) $(-> $answer:ty)?;
+        )*) => {
+            match method {
+                BatonMethod::None => 0,
+                $(BatonMethod::$variant => ops
+                    .$name
+                    .map_or(0, |function| called!(function, $form($($type),*)).into_word()),)*
+            }
         };
     }
-    match method {
-        M::None => 0,
-        M::Create => ops.create.map_or(0, |f| f(a as *const _) as u64),
-        M::Destroy => ops.destroy.map_or(0, |f| {
-            f(this);
-            0
-        }),
-        M::SelectTaskRq => ops
-            .select_task_rq
-            .map_or(0, |f| f(this, ctx, task, b as *const BatonWake)),
-        M::TaskNew => with_token!(task_new),
-        M::TaskWakeup => with_token!(task_wakeup),
-        M::TaskPreempt => with_token!(task_preempt),
-        M::TaskYield => with_token!(task_yield),
-        M::TaskRestored => with_token!(task_restored),
-        M::PickNextTask => ops
-            .pick_next_task
-            .map_or(0, |f| f(this, ctx, cpu, b as *const BatonTask)),
-        M::NewlyIdle => ops.newly_idle.map_or(0, |f| f(this, ctx, cpu)),
-        M::PickRefused => ops.pick_refused.map_or(0, |f| {
-            f(this, ctx, a, refusal(b));
-            0
-        }),
-        M::Balance => about!(balance, cpu),
-        M::TaskBlocked => about!(task_blocked, task),
-        M::TaskDequeued => ops.task_dequeued.map_or(0, |f| f(this, ctx, task)),
-        M::TaskDeparted => ops.task_departed.map_or(0, |f| f(this, ctx, task)),
-        M::TaskDead => about!(task_dead, task),
-        M::TaskAffinityChanged => about!(task_affinity_changed, task),
-        M::TaskPrioChanged => about!(task_prio_changed, task),
-        M::TaskTick => about!(task_tick, task),
-        M::Timer => about!(timer, cpu),
-        M::CpuOnline => about!(cpu_online, cpu),
-        M::CpuOffline => about!(cpu_offline, cpu),
-        M::EnterIdle => about!(enter_idle, cpu),
-        M::ExitIdle => about!(exit_idle, cpu),
-        M::Hint => ops
-            .hint
-            .map_or(0, |f| f(this, ctx, task, b as *const BatonHint)),
-        M::ReregisterPrepare => ops.reregister_prepare.map_or(0, |f| f(this) as u64),
-        M::ReregisterInit => ops
-            .reregister_init
-            .map_or(0, |f| f(a as *const _, b as *mut c_void) as u64),
-        M::ReregisterDrop => ops.reregister_drop.map_or(0, |f| {
-            f(at);
-            0
-        }),
-        M::ReregisterConvert => ops
-            .reregister_convert
-            .map_or(0, |f| f(a as *const _, b as *const c_void) as u64),
-        M::ReregisterTake => ops.reregister_take.map_or(0, |f| f(this, a as *const _)),
-        M::ReregisterSave => ops.reregister_save.map_or(0, |f| f(this, a as *const _)),
-        M::ReregisterLoad => ops
-            .reregister_load
-            .map_or(0, |f| f(a as *const _, b as *const _) as u64),
-    }
+    baton_methods!(by_number)
 }
 
 /// The policy of this type, linked in: a `&'static NativePolicy`.

@@ -104,7 +104,7 @@ impl Fault {
             "drop-recursion" => Self::DropRecursion,
             _ => {
                 return Err(alloc::format!(
-                    "there is no fault {name}: see policies/faulty/src/wrong.rs"
+                    "there is no fault {name}: see policies/testing/faulty/src/wrong.rs"
                 )
                 .into())
             }

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The one table of a policy's methods. From it come the functions in [`BatonPolicy`], the numbers
+//! and names of [`BatonMethod`], the kernel's check of a policy that registers (by way of
+//! `policy/c/baton.h`), and the calls of a policy in user space (`hosts/native/glue`).
+
+use crate::{
+    BatonBytes, BatonCtx, BatonEnv, BatonHint, BatonOlder, BatonRefusal, BatonStateType, BatonTask,
+    BatonToken, BatonWake, BATON_NAME_LEN,
+};
+use core::ffi::{c_char, c_void};
+
+/// Hands the table to the macro `$then`, a row for each method, in the order of their numbers:
+///
+/// `Variant name: need context form(arguments) -> answer;`
+///
+/// - need: `needed` if each policy must have it, or `optional`;
+/// - context: `sleeps` in process context; `atomic` with interrupts off, usually with a kernel
+///   run-queue lock held, where it must neither sleep nor allocate without a limit;
+/// - form: what comes before the arguments: nothing (`free`), the policy (`this`), or the policy
+///   and the call's context (`call`). At most two arguments.
+#[macro_export]
+macro_rules! baton_methods {
+    ($then:ident) => {
+        $then! {
+            /// Needed. Process context, may sleep and allocate. Returns NULL when it cannot.
+            Create create: needed sleeps free(env: *const BatonEnv) -> *mut c_void;
+            /// Needed. Process context; no other call is under way or will come.
+            Destroy destroy: needed sleeps this();
+            /// The CPU, or'ed with [`BATON_SELECT_DIRECT`]: then the task runs there for
+            /// `ctx->slice` ns, the default if 0. A new task (`BATON_F_FORK`) is not the policy's
+            /// yet: `task_new` gives it the task whatever this answers.
+            SelectTaskRq select_task_rq: optional atomic
+                call(task: *const BatonTask, wake: *const BatonWake) -> u64;
+            /// Needed.
+            TaskNew task_new: needed atomic call(task: *const BatonTask, token: BatonToken);
+            /// Needed.
+            TaskWakeup task_wakeup: needed atomic call(task: *const BatonTask, token: BatonToken);
+            /// Needed.
+            TaskPreempt task_preempt: needed atomic call(task: *const BatonTask, token: BatonToken);
+            /// Needed.
+            TaskYield task_yield: needed atomic call(task: *const BatonTask, token: BatonToken);
+            /// Needed.
+            TaskRestored task_restored: needed atomic
+                call(task: *const BatonTask, token: BatonToken);
+            /// Needed. A token, [`BATON_PICK_NONE`] or [`BATON_PICK_KEEP`]; `prev` may be NULL. The
+            /// slice goes into `ctx`.
+            PickNextTask pick_next_task: needed atomic
+                call(cpu: i32, prev: *const BatonTask) -> u64;
+            /// A token or [`BATON_PICK_NONE`].
+            NewlyIdle newly_idle: optional atomic call(cpu: i32) -> u64;
+            /// Needed.
+            PickRefused pick_refused: needed atomic call(token: BatonToken, why: BatonRefusal);
+            Balance balance: optional atomic call(cpu: i32);
+            TaskBlocked task_blocked: optional atomic call(task: *const BatonTask);
+            /// Needed. The token, or 0.
+            TaskDequeued task_dequeued: needed atomic call(task: *const BatonTask) -> BatonToken;
+            /// Needed. The token, or 0.
+            TaskDeparted task_departed: needed atomic call(task: *const BatonTask) -> BatonToken;
+            TaskDead task_dead: optional atomic call(task: *const BatonTask);
+            TaskAffinityChanged task_affinity_changed: optional atomic call(task: *const BatonTask);
+            TaskPrioChanged task_prio_changed: optional atomic call(task: *const BatonTask);
+            TaskTick task_tick: optional atomic call(task: *const BatonTask);
+            Timer timer: optional atomic call(cpu: i32);
+            CpuOnline cpu_online: optional atomic call(cpu: i32);
+            CpuOffline cpu_offline: optional atomic call(cpu: i32);
+            EnterIdle enter_idle: optional atomic call(cpu: i32);
+            ExitIdle exit_idle: optional atomic call(cpu: i32);
+            /// A hint of a task of the policy's, checked as far as the host can: 0, or 1 when it is
+            /// none of the type that the policy takes. There if `hint_type` is.
+            Hint hint: optional atomic call(from: *const BatonTask, hint: *const BatonHint) -> u64;
+            /// The state of the running version, to be shared with the next. Process context; other
+            /// calls go on meanwhile. Returns NULL when it cannot. There if `state` is, as are the
+            /// next two.
+            ReregisterPrepare reregister_prepare: optional sleeps this() -> *mut c_void;
+            /// As `create`, of a state, which it owns from then on. Other calls of the version that
+            /// gave the state go on meanwhile.
+            ReregisterInit reregister_init: optional sleeps
+                free(env: *const BatonEnv, state: *mut c_void) -> *mut c_void;
+            /// Gives up a state of this version's that nobody took. Process context.
+            ReregisterDrop reregister_drop: optional sleeps free(state: *mut c_void);
+            /// Makes a state of one of the type `older`, as far as it can while that one is in use.
+            /// Process context. NULL when it cannot. There if `older` is, as is the next.
+            ReregisterConvert reregister_convert: optional sleeps
+                free(env: *const BatonEnv, older: *const c_void) -> *mut c_void;
+            /// Brings over, into a policy made of a converted state, what only can be while nothing
+            /// moves: every CPU stands still, with interrupts off. 0, or not 0 when it cannot.
+            ReregisterTake reregister_take: optional atomic this(older: *const BatonOlder) -> u64;
+            /// Writes the state that `reregister_prepare` would give as bytes, as many as there is
+            /// room for, and says how many it takes. Every CPU stands still, with interrupts off.
+            /// There if `state` is, as is the next, where the state can be saved.
+            ReregisterSave reregister_save: optional atomic this(to: *const BatonBytes) -> u64;
+            /// As `create`, of a state that such a function has written. In user space only.
+            ReregisterLoad reregister_load: optional sleeps
+                free(env: *const BatonEnv, from: *const BatonBytes) -> *mut c_void;
+        }
+    };
+}
+
+/// The type of a method's function.
+macro_rules! function {
+    (free($($name:ident: $type:ty),*) $(-> $answer:ty)?) => {
+        Option<extern "C-unwind" fn($($name: $type),*) $(-> $answer)?>
+    };
+    (this($($name:ident: $type:ty),*) $(-> $answer:ty)?) => {
+        Option<extern "C-unwind" fn(this: *mut c_void $(, $name: $type)*) $(-> $answer)?>
+    };
+    (call($($name:ident: $type:ty),*) $(-> $answer:ty)?) => {
+        Option<
+            extern "C-unwind" fn(
+                this: *mut c_void,
+                ctx: *mut BatonCtx
+                $(, $name: $type)*
+            ) $(-> $answer)?,
+        >
+    };
+}
+
+/// A word of the table as a bool.
+macro_rules! is {
+    (needed) => {
+        true
+    };
+    (optional) => {
+        false
+    };
+    (sleeps) => {
+        true
+    };
+    (atomic) => {
+        false
+    };
+}
+
+macro_rules! define {
+    ($(
+        $(#[$doc:meta])*
+        $variant:ident $name:ident: $need:ident $context:ident
+            $form:ident($($argument:ident: $type:ty),*) $(-> $answer:ty)?;
+    )*) => {
+        /// A policy as the core sees it. `this` is what `create` made. All but `create` and
+        /// `destroy` run with interrupts off and usually with a kernel run-queue lock held: they
+        /// must not sleep, and several CPUs are in them at once. An absent function (NULL) is
+        /// skipped; those marked "needed" must be there. In user space a policy in Rust unwinds out
+        /// of a call that is abandoned.
+        ///
+        /// Functions that take a `BatonToken` own it from then on. See the trait `Scheduler` of the
+        /// crate `baton`, whose methods these are, for when each is called and what a wrong answer
+        /// costs.
+        #[repr(C)]
+        pub struct BatonPolicy {
+            /// [`crate::BATON_ABI`] the policy was built with.
+            pub abi: u32,
+            /// Version of the policy, for people.
+            pub version: u32,
+            /// `BATON_EV_*`.
+            pub events: u32,
+            /// 1 for a policy in C, whose stack use is not bounded by the host.
+            pub language: u32,
+            /// Name, NUL-terminated: `[a-z0-9_]`.
+            pub name: [c_char; BATON_NAME_LEN],
+            /// The state that `reregister_prepare` gives and `reregister_init` takes.
+            pub state: BatonStateType,
+            /// The state of another version that `reregister_convert` takes.
+            pub older: BatonStateType,
+            /// The types of the hints that it takes and of its replies; names are empty when it
+            /// takes none.
+            pub hint_type: BatonStateType,
+            pub reply_type: BatonStateType,
+            $(
+                $(#[$doc])*
+                pub $name: function!($form($($argument: $type),*) $(-> $answer)?),
+            )*
+        }
+
+        /// The methods of a policy, for fault reports and counters.
+        #[repr(C)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum BatonMethod {
+            None = 0,
+            $($variant,)*
+        }
+
+        impl BatonMethod {
+            /// All of them, by number.
+            pub const ALL: &[Self] = &[Self::None $(, Self::$variant)*];
+
+            /// Must each policy have it?
+            #[inline(always)]
+            pub const fn is_needed(self) -> bool {
+                match self {
+                    Self::None => false,
+                    $(Self::$variant => is!($need),)*
+                }
+            }
+
+            /// Is it called in process context, where it may sleep?
+            #[inline(always)]
+            pub const fn may_sleep(self) -> bool {
+                match self {
+                    Self::None => false,
+                    $(Self::$variant => is!($context),)*
+                }
+            }
+        }
+
+        /// Names of [`BatonMethod`], by number.
+        pub const BATON_METHOD_NAMES: &[&str] = &["-" $(, stringify!($name))*];
+    };
+}
+
+baton_methods!(define);
+
+impl BatonMethod {
+    /// The method with this number; `None` if there is none.
+    pub fn of(number: u32) -> Self {
+        let method = Self::ALL.get(number as usize).copied();
+        method.unwrap_or(Self::None)
+    }
+
+    /// Its name in [`BatonPolicy`].
+    pub const fn name(self) -> &'static str {
+        BATON_METHOD_NAMES[self as usize]
+    }
+}
