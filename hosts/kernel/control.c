@@ -196,7 +196,7 @@ static void stop(struct baton_place *place, char *message)
 static int start(struct baton_start *arg)
 {
 	struct baton_version *version;
-	struct baton_making making;
+	struct baton_creation creation;
 	struct baton_place *place;
 	u64 made;
 	int err;
@@ -211,13 +211,13 @@ static int start(struct baton_start *arg)
 		return -ENOENT;
 	baton_fault_clear(place);
 	strscpy(place->options, arg->options, sizeof(place->options));
-	err = baton_begin_making(place, &making, place->options, arg->message);
+	err = baton_begin_create(place, &creation, place->options, arg->message);
 	if (err) {
 		module_put(version->module);
 		return err;
 	}
-	made = baton_make(place, version->ops.create, &making.env, NULL);
-	baton_end_making(&making);
+	made = baton_make(place, version->ops.create, &creation.env, NULL);
+	baton_end_create(&creation);
 	if (!made || made == BATON_ABORTED) {
 		if (made)
 			baton_describe_panic(arg->message, sizeof(arg->message));

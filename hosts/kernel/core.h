@@ -107,7 +107,7 @@ extern struct mutex baton_control_mutex;
 extern u32 baton_stall_ms;
 
 /*
- * What is kept of a panic until the report is made: this CPU's, or that of a policy in the making.
+ * What is kept of a panic until the report is made: this CPU's, or that of a policy in the creation.
  */
 struct baton_last_words {
 	u32 line;
@@ -216,14 +216,14 @@ void baton_forget_version(struct baton_version **version);
 int baton_control_init(void);
 void baton_control_exit(void);
 
-/* making.c */
-struct baton_making {
+/* create.c */
+struct baton_creation {
 	struct baton_env env;
 	struct baton_cpu *cpus;
 };
-int baton_begin_making(const struct baton_place *place, struct baton_making *making,
+int baton_begin_create(const struct baton_place *place, struct baton_creation *creation,
 		       const char *options, char *message);
-void baton_end_making(struct baton_making *making);
+void baton_end_create(struct baton_creation *creation);
 void baton_describe_panic(char *text, size_t size);
 void baton_unmake(struct baton_place *place, const struct baton_version *version, char *message);
 

@@ -278,13 +278,13 @@ static int begin_with_state(struct baton_place *place, struct baton_recording *r
 			    char *message)
 {
 	struct beginning beginning = { .place = place, .recording = recording };
-	struct baton_making making;
-	int err = baton_begin_making(place, &making, place->options, message);
+	struct baton_creation creation;
+	int err = baton_begin_create(place, &creation, place->options, message);
 
 	if (err)
 		return err;
-	memcpy(recording->cpus, making.cpus, array_size(nr_cpu_ids, sizeof(*recording->cpus)));
-	baton_end_making(&making);
+	memcpy(recording->cpus, creation.cpus, array_size(nr_cpu_ids, sizeof(*recording->cpus)));
+	baton_end_create(&creation);
 	err = baton_save_held(&recording->state, 0, save_and_begin, &beginning);
 	if (err == -EFAULT)
 		baton_describe_panic(message, BATON_MESSAGE_LEN);

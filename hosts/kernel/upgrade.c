@@ -116,9 +116,9 @@ static int hold_and_change(struct baton_place *place, struct baton_version *to, 
 
 /* From a state of the same type: it is made of it, and takes its place. No CPU is held. */
 static int change_same(struct baton_place *place, struct baton_version *to,
-		       struct baton_making *making, void *state, struct baton_upgrade *arg)
+		       struct baton_creation *creation, void *state, struct baton_upgrade *arg)
 {
-	u64 made = baton_make(place, to->ops.reregister_init, &making->env, state);
+	u64 made = baton_make(place, to->ops.reregister_init, &creation->env, state);
 
 	if (is_failure(made))
 		return failed(arg, made, "the new version could not be made of the state");
@@ -135,15 +135,15 @@ static int change_same(struct baton_place *place, struct baton_version *to,
 }
 
 static int change_converted(struct baton_place *place, struct baton_version *to,
-			    struct baton_making *making, void *older, struct baton_upgrade *arg)
+			    struct baton_creation *creation, void *older, struct baton_upgrade *arg)
 {
 	u64 state, made;
 	int err;
 
-	state = baton_make(place, to->ops.reregister_convert, &making->env, older);
+	state = baton_make(place, to->ops.reregister_convert, &creation->env, older);
 	if (is_failure(state))
 		return failed(arg, state, "the new version could not convert the state");
-	made = baton_make(place, to->ops.reregister_init, &making->env, (void *)state);
+	made = baton_make(place, to->ops.reregister_init, &creation->env, (void *)state);
 	if (is_failure(made))
 		return failed(arg, made,
 			      "the new version could not be made of the converted state");
@@ -156,9 +156,9 @@ static int change_converted(struct baton_place *place, struct baton_version *to,
 
 /* It begins with a state of its own, and every task of the policy is new to it. */
 static int change_anew(struct baton_place *place, struct baton_version *to,
-		       struct baton_making *making, struct baton_upgrade *arg)
+		       struct baton_creation *creation, struct baton_upgrade *arg)
 {
-	u64 made = baton_make(place, to->ops.create, &making->env, NULL);
+	u64 made = baton_make(place, to->ops.create, &creation->env, NULL);
 
 	if (is_failure(made))
 		return failed(arg, made, "the version before could not be made");
@@ -167,7 +167,7 @@ static int change_anew(struct baton_place *place, struct baton_version *to,
 	return hold_and_change(place, to, NULL, arg);
 }
 
-static int change(struct baton_place *place, struct baton_version *to, struct baton_making *making,
+static int change(struct baton_place *place, struct baton_version *to, struct baton_creation *creation,
 		  struct baton_upgrade *arg)
 {
 	const struct baton_version *from = place->active;
@@ -177,7 +177,7 @@ static int change(struct baton_place *place, struct baton_version *to, struct ba
 
 	if (!same && !same_type(&from->ops.state, &to->ops.older)) {
 		if (arg->rollback)
-			return change_anew(place, to, making, arg);
+			return change_anew(place, to, creation, arg);
 		return refuse(arg, -EPROTOTYPE,
 			      from->ops.state.name[0] ? "the states are of different types"
 						      : "the running version hands no state on");
@@ -185,12 +185,12 @@ static int change(struct baton_place *place, struct baton_version *to, struct ba
 	state = baton_make(place, from->ops.reregister_prepare, from->this, NULL);
 	if (is_failure(state)) {
 		if (arg->rollback)
-			return change_anew(place, to, making, arg);
+			return change_anew(place, to, creation, arg);
 		return failed(arg, state, "the running version could not hand its state on");
 	}
 	if (same)
-		return change_same(place, to, making, (void *)state, arg);
-	err = change_converted(place, to, making, (void *)state, arg);
+		return change_same(place, to, creation, (void *)state, arg);
+	err = change_converted(place, to, creation, (void *)state, arg);
 	baton_make(place, from->ops.reregister_drop, (void *)state, NULL);
 	return err;
 }
@@ -206,18 +206,18 @@ int baton_renew(struct baton_place *place, struct baton_cpu *cpus,
 	struct baton_version *from = place->active;
 	struct baton_version *to = kmemdup(from, sizeof(*from), GFP_KERNEL);
 	struct hold hold = { .place = place, .to = to, .begin = held, .data = data };
-	struct baton_making making;
+	struct baton_creation creation;
 	u64 made;
 	int err;
 
 	if (!to)
 		return -ENOMEM;
-	err = baton_begin_making(place, &making, place->options, message);
+	err = baton_begin_create(place, &creation, place->options, message);
 	if (err)
 		goto free;
-	made = baton_make(place, to->ops.create, &making.env, NULL);
-	memcpy(cpus, making.cpus, array_size(nr_cpu_ids, sizeof(*cpus)));
-	baton_end_making(&making);
+	made = baton_make(place, to->ops.create, &creation.env, NULL);
+	memcpy(cpus, creation.cpus, array_size(nr_cpu_ids, sizeof(*cpus)));
+	baton_end_create(&creation);
 	if (is_failure(made)) {
 		if (made)
 			baton_describe_panic(message, BATON_MESSAGE_LEN);
@@ -248,7 +248,7 @@ int baton_upgrade(struct baton_place *place, struct baton_upgrade *arg)
 	struct baton_version *to = arg->rollback ? place->before : place->next;
 	struct baton_version *from = place->active;
 	char options[BATON_OPTIONS_LEN];
-	struct baton_making making;
+	struct baton_creation creation;
 	u64 memory = place->memory;
 	int err;
 
@@ -274,12 +274,12 @@ int baton_upgrade(struct baton_place *place, struct baton_upgrade *arg)
 		memcpy(options, place->options_before, sizeof(options));
 	else
 		strscpy(options, arg->options, sizeof(options));
-	err = baton_begin_making(place, &making, options, arg->message);
+	err = baton_begin_create(place, &creation, options, arg->message);
 	if (!err) {
 		place->memory_limit = min(place->memory_limit, 2 * place->memory + TRANSFER_LIMIT);
-		err = change(place, to, &making, arg);
+		err = change(place, to, &creation, arg);
 		place->memory_limit = BATON_MEMORY_LIMIT;
-		baton_end_making(&making);
+		baton_end_create(&creation);
 	}
 	if (err) {
 		if (!arg->rollback)
@@ -359,7 +359,7 @@ static void bring_back(struct baton_place *place)
 		.to_version = to->ops.version,
 	};
 	char message[BATON_MESSAGE_LEN];
-	struct baton_making making;
+	struct baton_creation creation;
 	u64 made;
 
 	place->on_probation = false;
@@ -378,10 +378,10 @@ static void bring_back(struct baton_place *place)
 		baton_forget_version(&from);
 	else
 		place->next = from;
-	if (baton_begin_making(place, &making, place->options, message))
+	if (baton_begin_create(place, &creation, place->options, message))
 		return module_put(to->module);
-	made = baton_make(place, to->ops.create, &making.env, NULL);
-	baton_end_making(&making);
+	made = baton_make(place, to->ops.create, &creation.env, NULL);
+	baton_end_create(&creation);
 	if (is_failure(made)) {
 		pr_notice("baton: policy %s: the version before could not be made: %s\n",
 			  place->name, message);

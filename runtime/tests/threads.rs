@@ -263,7 +263,7 @@ fn wrong_options_are_refused() {
     })
     .contains("at least one core"));
     // It is not asked before.
-    let many = Options::of(Arbiter::Hints, arbiter::MOST as u32 + 1);
+    let many = Options::of(Arbiter::Hints, arbiter::MAX_ACTIVATIONS as u32 + 1);
     assert!(refused(many).contains("ask for 64 cores at most"));
     let nobody = Options::of(Arbiter::Socket("/nonexistent/socket".into()), 2);
     assert!(refused(nobody).contains("the arbiter grants no cores: /nonexistent/socket"));

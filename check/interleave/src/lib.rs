@@ -37,7 +37,7 @@ pub use coverage::Coverage;
 pub use hint::{HintSample, Said};
 pub use search::{check, replay, Outcome, Progress};
 pub use seed::{Seed, Way};
-pub use story::{Finding, Kind, Line, Report, Story, Told};
+pub use story::{Abridged, Finding, Kind, Line, Report, Story};
 
 use baton_abi::BatonCpu;
 use baton_native::Policy;

@@ -361,7 +361,7 @@ pub fn check(
             let mut story = tell(policy, options, seed.clone())?;
             // What goes by addresses may go well when it is told; it went wrong all the same.
             story.finding.get_or_insert_with(|| finding.clone());
-            outcome.first_lines = story.told().len();
+            outcome.first_lines = story.abridged().len();
             outcome.story = Some(shorten(
                 policy, options, story, property, &outcome, progress,
             )?);
@@ -414,13 +414,13 @@ fn shorten(
             return Ok(());
         };
         let story = tell(policy, options, ran.seed.clone())?;
-        if story.finding.is_some() && story.told().len() < best.told().len() {
+        if story.finding.is_some() && story.abridged().len() < best.abridged().len() {
             *best = story;
             let elapsed = outcome.elapsed + start.elapsed();
             progress(&Progress {
                 schedules: outcome.schedules,
                 elapsed,
-                lines: Some(best.told().len()),
+                lines: Some(best.abridged().len()),
             });
         }
         Ok(())

@@ -87,7 +87,7 @@ pub struct Story {
 impl Story {
     /// The lines that matter: what is about locks only where it is about a deadlock. What repeats
     /// itself is told once.
-    pub fn told(&self) -> Vec<Told<'_>> {
+    pub fn abridged(&self) -> Vec<Abridged<'_>> {
         let locks = self
             .finding
             .as_ref()
@@ -116,9 +116,9 @@ impl Story {
         let mut rest = &lines[..];
         while !rest.is_empty() {
             let (period, times) = repeats(rest);
-            told.extend(rest[..period].iter().cloned().map(Told::Line));
+            told.extend(rest[..period].iter().cloned().map(Abridged::Line));
             if times > 1 {
-                told.push(Told::Again {
+                told.push(Abridged::Again {
                     lines: period,
                     times: times - 1,
                 });
@@ -131,7 +131,7 @@ impl Story {
 
 /// A line as it is told.
 #[derive(Clone, Debug)]
-pub enum Told<'s> {
+pub enum Abridged<'s> {
     /// Itself.
     Line(Cow<'s, Line>),
     /// The last lines come again.
@@ -162,7 +162,7 @@ fn repeats(lines: &[Cow<'_, Line>]) -> (usize, usize) {
 /// Lines that are looked for again.
 const LONGEST_REPEAT: usize = 12;
 
-impl fmt::Display for Told<'_> {
+impl fmt::Display for Abridged<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Line(line) => line.fmt(f),
@@ -188,7 +188,7 @@ impl fmt::Display for Line {
 
 impl fmt::Display for Story {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, line) in self.told().iter().enumerate() {
+        for (index, line) in self.abridged().iter().enumerate() {
             writeln!(f, "{:4}  {line}", index + 1)?;
         }
         writeln!(f)?;

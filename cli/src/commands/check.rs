@@ -228,7 +228,7 @@ fn tell(story: &Story, step: bool) -> Result<()> {
     }
     let stdin = std::io::stdin();
     let waits = stdin.is_terminal();
-    for (index, line) in story.told().iter().enumerate() {
+    for (index, line) in story.abridged().iter().enumerate() {
         print(format!(
             "{:4}  {line}{}",
             index + 1,
@@ -372,6 +372,6 @@ fn as_json(policy: &str, outcome: Option<&Outcome>, story: Option<&Story>) -> Va
         "holder": finding.and_then(|finding| finding.holder.as_ref()),
         "fault": fault,
         "seed": story.map(|story| story.seed.to_string()),
-        "story": story.map(|story| story.told().iter().map(ToString::to_string).collect::<Vec<_>>()),
+        "story": story.map(|story| story.abridged().iter().map(ToString::to_string).collect::<Vec<_>>()),
     })
 }

@@ -16,7 +16,7 @@ use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 const GRAIN: i64 = 4_000_000;
 
 /// What a CPU can be behind at most, ns.
-const MOST: i64 = 100_000_000;
+const MAX_OWED: i64 = 100_000_000;
 
 impl<H: Host> Core<'_, H> {
     /// Guarantees a policy this much of each CPU's time, in percent; 0 for nothing. False, and
@@ -72,7 +72,7 @@ impl<H: Host> Core<'_, H> {
         }
         let ran = runtime
             .saturating_sub(cpu.charged.load(Relaxed))
-            .min(MOST as u64) as i64;
+            .min(MAX_OWED as u64) as i64;
         cpu.charged.store(runtime, Relaxed);
         let current = cpu.current.load(Relaxed);
         for policy in self.sharers() {
@@ -81,7 +81,7 @@ impl<H: Host> Core<'_, H> {
             let owed = &cpu.owed[policy.index() as usize % BATON_MAX_POLICIES];
             // What it had while nobody else wanted it is not held against it.
             let sum = owed.load(Relaxed).saturating_add(due).saturating_sub(own);
-            owed.store(sum.clamp(-GRAIN, MOST), Relaxed);
+            owed.store(sum.clamp(-GRAIN, MAX_OWED), Relaxed);
         }
     }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Rules 1 to 3 and 7: whose a core is. All with the lock held.
 
-use super::{All, Arbiter, Process, Reply, LEVELS, MOST};
+use super::{All, Arbiter, Process, Reply, LEVELS, MAX_ACTIVATIONS, MAX_PROCESSES};
 use alloc::vec::Vec;
 use baton::{Cpu, Ctx, Kick, Task};
 use core::sync::atomic::Ordering::Relaxed;
@@ -40,7 +40,7 @@ impl Arbiter {
             .iter()
             .position(|process| process.leader == leader)
             .unwrap_or(all.processes.len());
-        if state.is_member.load(Relaxed) || at == MOST {
+        if state.is_member.load(Relaxed) || at == MAX_PROCESSES {
             return Heard::Refused;
         }
         if at == all.processes.len() {
@@ -52,7 +52,7 @@ impl Arbiter {
                 target: 0,
             });
         }
-        if all.processes[at].members.len() == MOST {
+        if all.processes[at].members.len() == MAX_ACTIVATIONS {
             return Heard::Refused;
         }
         all.processes[at].members.push(slot);

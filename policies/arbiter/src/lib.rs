@@ -42,9 +42,10 @@ pub use messages::{Hint, Reply};
 
 /// Levels of requests.
 pub const LEVELS: usize = 8;
-/// Processes that there can be, and activations of one. Who says [`Hint::Join`] beyond that is
-/// refused.
-pub const MOST: usize = 64;
+/// Processes at a time. A [`Hint::Join`] of one more is refused.
+pub const MAX_PROCESSES: usize = 64;
+/// Activations of a process. A [`Hint::Join`] of one more is refused.
+pub const MAX_ACTIVATIONS: usize = 64;
 
 /// A CPU.
 struct Core {

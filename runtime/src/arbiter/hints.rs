@@ -3,7 +3,7 @@
 
 use super::{sleep, Seat};
 use crate::pool::StartError;
-use arbiter::{Hint, Reply, MOST};
+use arbiter::{Hint, Reply, MAX_PROCESSES};
 use baton_hints::{NotSent, Queue, Thread};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
@@ -45,7 +45,7 @@ impl OfHints {
         seat.listen();
         if seat.is_refused {
             return Err(StartError::Arbiter(format!(
-                "it takes no more runtimes than {MOST} at a time; end another one"
+                "it takes no more runtimes than {MAX_PROCESSES} at a time; end another one"
             )));
         }
         Ok(seat)

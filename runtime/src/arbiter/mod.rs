@@ -53,12 +53,12 @@ pub(crate) struct Office {
 
 impl Office {
     pub fn open(arbiter: &Arbiter, level: u8, bells: &[OwnedFd]) -> Result<Self, StartError> {
-        if matches!(arbiter, Arbiter::Hints) && bells.len() > arbiter::MOST {
+        if matches!(arbiter, Arbiter::Hints) && bells.len() > arbiter::MAX_ACTIVATIONS {
             return Err(StartError::Arbiter(format!(
                 "{} activations are more than it takes of a process; ask for {} cores at most \
                  (most)",
                 bells.len(),
-                arbiter::MOST
+                arbiter::MAX_ACTIVATIONS
             )));
         }
         let line = match arbiter {

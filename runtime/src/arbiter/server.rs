@@ -30,8 +30,8 @@ const GROUP: &str = "/sys/fs/cgroup/baton-arbiter";
 /// there is no cgroup v2, cpusets are used by version 1, or another server has them.
 pub fn serve(socket: &Path, cpus: u32, until: impl FnOnce()) -> io::Result<()> {
     // Whoever finds the socket finds cpusets, too.
-    let house = House::of(cpus, Sets::new(cpus)?);
-    let (listener, inside) = (UnixListener::bind(socket)?, Arc::clone(&house));
+    let table = CoreTable::of(cpus, Sets::new(cpus)?);
+    let (listener, inside) = (UnixListener::bind(socket)?, Arc::clone(&table));
     thread::spawn(move || {
         if let Err(why) = serve_by(&listener, &inside) {
             eprintln!(
@@ -41,18 +41,21 @@ pub fn serve(socket: &Path, cpus: u32, until: impl FnOnce()) -> io::Result<()> {
     });
     until();
     // Nobody moves threads there any more.
-    drop(std::mem::replace(&mut open(&house.0).sets, Sets::None));
+    drop(std::mem::replace(&mut open(&table.0).sets, Sets::None));
     fs::remove_file(socket)
 }
 
 /// For tests on machines that may not be changed: grants, and moves nobody.
 #[doc(hidden)]
 pub fn serve_unmoved(socket: &Path, cpus: u32) -> io::Result<()> {
-    serve_by(&UnixListener::bind(socket)?, &House::of(cpus, Sets::None))
+    serve_by(
+        &UnixListener::bind(socket)?,
+        &CoreTable::of(cpus, Sets::None),
+    )
 }
 
-fn serve_by(listener: &UnixListener, house: &Arc<(Mutex<House>, Condvar)>) -> io::Result<()> {
-    let clock = Arc::clone(house);
+fn serve_by(listener: &UnixListener, table: &Arc<(Mutex<CoreTable>, Condvar)>) -> io::Result<()> {
+    let clock = Arc::clone(table);
     thread::spawn(move || watch(&clock));
     for (number, stream) in listener.incoming().enumerate() {
         let stream = match stream {
@@ -63,11 +66,11 @@ fn serve_by(listener: &UnixListener, house: &Arc<(Mutex<House>, Condvar)>) -> io
             }
             Err(why) => return Err(why),
         };
-        let house = Arc::clone(house);
+        let table = Arc::clone(table);
         thread::spawn(move || {
             // It ends with its connection.
-            let _ = attend(&house, &stream, number as u64);
-            open(&house.0).leave(number as u64);
+            let _ = attend(&table, &stream, number as u64);
+            open(&table.0).leave(number as u64);
         });
     }
     Ok(())
@@ -86,13 +89,13 @@ fn passes(why: &io::Error) -> bool {
 }
 
 /// Whoever panicked while it had it said so; its process's numbers are whole.
-fn open(house: &Mutex<House>) -> MutexGuard<'_, House> {
-    house.lock().unwrap_or_else(PoisonError::into_inner)
+fn open(table: &Mutex<CoreTable>) -> MutexGuard<'_, CoreTable> {
+    table.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Takes what is not given back in time.
-fn watch((house, changed): &(Mutex<House>, Condvar)) {
-    let mut inside = open(house);
+fn watch((table, changed): &(Mutex<CoreTable>, Condvar)) {
+    let mut inside = open(table);
     loop {
         inside.take_overdue();
         inside.settle();
@@ -112,16 +115,16 @@ fn watch((house, changed): &(Mutex<House>, Condvar)) {
 }
 
 fn attend(
-    (house, changed): &(Mutex<House>, Condvar),
+    (table, changed): &(Mutex<CoreTable>, Condvar),
     stream: &UnixStream,
     number: u64,
 ) -> io::Result<()> {
     let peer = rustix::net::sockopt::socket_peercred(stream)?.pid;
     {
-        let mut house = open(house);
-        house.sets.adopt(peer)?;
+        let mut table = open(table);
+        table.sets.adopt(peer)?;
         let to = stream.try_clone()?;
-        house.processes.push(Process {
+        table.processes.push(Process {
             number,
             to,
             wanted: [0; LEVELS],
@@ -131,9 +134,9 @@ fn attend(
     }
     loop {
         let message = receive(stream)?;
-        let mut house = open(house);
-        house.hear(number, message);
-        house.settle();
+        let mut table = open(table);
+        table.hear(number, message);
+        table.settle();
         changed.notify_one();
     }
 }
@@ -161,20 +164,20 @@ struct Process {
     target: usize,
 }
 
-struct House {
+struct CoreTable {
     sets: Sets,
     cores: Vec<Option<Grant>>,
     processes: Vec<Process>,
 }
 
-impl House {
+impl CoreTable {
     fn of(cpus: u32, sets: Sets) -> Arc<(Mutex<Self>, Condvar)> {
-        let house = Self {
+        let table = Self {
             sets,
             cores: vec![None; cpus as usize],
             processes: Vec::new(),
         };
-        Arc::new((Mutex::new(house), Condvar::new()))
+        Arc::new((Mutex::new(table), Condvar::new()))
     }
 
     fn hear(&mut self, number: u64, [what, first, second]: Message) {

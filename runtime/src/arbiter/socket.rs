@@ -44,13 +44,13 @@ pub fn receive(mut stream: &UnixStream) -> io::Result<Message> {
     Ok([word(0), word(4), word(8)])
 }
 
-/// What an activation was told last: [`PARK`], [`GRANTED`] or [`RECLAIM`].
-type Told = Arc<[AtomicU8]>;
+/// The last word to an activation: [`PARK`], [`GRANTED`] or [`RECLAIM`].
+type Words = Arc<[AtomicU8]>;
 
 /// The process's connection. A thread of its own reads it.
 pub struct Line {
     stream: UnixStream,
-    told: Told,
+    words: Words,
     level: u8,
 }
 
@@ -58,34 +58,34 @@ impl Line {
     pub fn open(path: &Path, level: u8, bells: &[OwnedFd]) -> Result<Self, StartError> {
         let failed = |why: io::Error| StartError::Arbiter(format!("{}: {why}", path.display()));
         let stream = UnixStream::connect(path).map_err(failed)?;
-        let told: Told = bells.iter().map(|_| AtomicU8::new(PARK as u8)).collect();
+        let words: Words = bells.iter().map(|_| AtomicU8::new(PARK as u8)).collect();
         let bells: Vec<_> = bells
             .iter()
             .map(OwnedFd::try_clone)
             .collect::<io::Result<_>>()
             .map_err(failed)?;
-        let (reader, heard) = (stream.try_clone().map_err(failed)?, Arc::clone(&told));
+        let (reader, heard) = (stream.try_clone().map_err(failed)?, Arc::clone(&words));
         std::thread::Builder::new()
             .name("arbiter".into())
             .spawn(move || {
                 while let Ok([what, index, _]) = receive(&reader) {
-                    if let Some((told, bell)) =
+                    if let Some((word, bell)) =
                         heard.get(index as usize).zip(bells.get(index as usize))
                     {
-                        told.store(what as u8, SeqCst);
+                        word.store(what as u8, SeqCst);
                         ring(bell);
                     }
                 }
                 // The server is gone: all run.
                 heard
                     .iter()
-                    .for_each(|told| told.store(GRANTED as u8, SeqCst));
+                    .for_each(|word| word.store(GRANTED as u8, SeqCst));
                 bells.iter().for_each(ring);
             })
             .map_err(failed)?;
         Ok(Self {
             stream,
-            told,
+            words,
             level,
         })
     }
@@ -117,18 +117,18 @@ pub struct OfLine<'a> {
 }
 
 impl OfLine<'_> {
-    fn told(&self) -> &AtomicU8 {
-        &self.line.told[self.index]
+    fn word(&self) -> &AtomicU8 {
+        &self.line.words[self.index]
     }
 }
 
 impl Seat for OfLine<'_> {
     fn wait(&mut self, bell: &OwnedFd, stop: &dyn Fn() -> bool) -> bool {
         if !std::mem::take(&mut self.is_new) {
-            self.told().store(PARK as u8, SeqCst);
+            self.word().store(PARK as u8, SeqCst);
             if send(&self.line.stream, [PARK, self.index as u32, 0]).is_err() {
                 // The server is gone: all run.
-                self.told().store(GRANTED as u8, SeqCst);
+                self.word().store(GRANTED as u8, SeqCst);
             }
         }
         loop {
@@ -136,7 +136,7 @@ impl Seat for OfLine<'_> {
                 return false;
             }
             // Or told already to give it back again, which it does as one that has it.
-            if self.told().load(SeqCst) != PARK as u8 {
+            if self.word().load(SeqCst) != PARK as u8 {
                 return true;
             }
             sleep(bell, [None, None], None);
@@ -144,7 +144,7 @@ impl Seat for OfLine<'_> {
     }
 
     fn must_leave(&mut self) -> bool {
-        self.told().load(SeqCst) == RECLAIM as u8
+        self.word().load(SeqCst) == RECLAIM as u8
     }
 
     fn idle(&mut self, bell: &OwnedFd, files: Option<BorrowedFd<'_>>, time: Duration) {

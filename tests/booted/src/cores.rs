@@ -407,7 +407,7 @@ fn crowded() -> Result<(), String> {
     let start = || {
         Runtime::start(baton_runtime::Options::of(Arbiter::Hints, 1)).map_err(|why| why.to_string())
     };
-    let mut runtimes = (0..::arbiter::MOST)
+    let mut runtimes = (0..::arbiter::MAX_PROCESSES)
         .map(|_| start())
         .collect::<Result<Vec<_>, _>>()?;
     let said = start().err().unwrap_or_default();

@@ -67,7 +67,7 @@ fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
         if arg == "--act" {
-            return told(conformance::act(
+            return end_with(conformance::act(
                 args.next()
                     .and_then(|n| n.parse().ok())
                     .unwrap_or(usize::MAX),
@@ -75,18 +75,18 @@ fn main() -> ExitCode {
         }
         if arg == "--hostile" {
             let Some(seconds) = args.next().and_then(|n| n.parse().ok()) else {
-                return told(Err("--hostile SECONDS".into()));
+                return end_with(Err("--hostile SECONDS".into()));
             };
             let result = one(|| hostile::hostile(seconds));
             println!(
                 "hostile clients, {seconds} s: {}",
                 if result.is_ok() { "ok" } else { "FAILED" }
             );
-            return told(result);
+            return end_with(result);
         }
         if arg == "--hogs" {
             let Some(seconds) = args.next().and_then(|n| n.parse().ok()) else {
-                return told(Err("--hogs SECONDS".into()));
+                return end_with(Err("--hogs SECONDS".into()));
             };
             // For longer than the kernel's watchdog waits.
             let result =
@@ -95,10 +95,10 @@ fn main() -> ExitCode {
                 "a user's hogs, {seconds} s: {}",
                 if result.is_ok() { "ok" } else { "FAILED" }
             );
-            return told(result);
+            return end_with(result);
         }
         if arg == "--service" {
-            return told(crowd::service(
+            return end_with(crowd::service(
                 args.next().and_then(|n| n.parse().ok()).unwrap_or(1),
             ));
         }
@@ -114,7 +114,7 @@ fn main() -> ExitCode {
             repeat = args.next().and_then(|n| n.parse().ok()).unwrap_or(1);
         } else if arg == "--part" {
             let Some(given) = args.next().as_deref().and_then(part_of) else {
-                return told(Err("--part I/N".into()));
+                return end_with(Err("--part I/N".into()));
             };
             part = given;
         } else {
@@ -215,7 +215,7 @@ fn part_of(text: &str) -> Option<(usize, usize)> {
 }
 
 /// An end that says why, if it is a bad one.
-fn told(result: Result<(), String>) -> ExitCode {
+fn end_with(result: Result<(), String>) -> ExitCode {
     result.map_or_else(
         |why| {
             println!("{why}");

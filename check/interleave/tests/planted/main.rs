@@ -49,7 +49,7 @@ fn finds(name: &str, policy: Policy, property: Property, options: &Options) -> F
     } = outcome;
     let story =
         story.unwrap_or_else(|| panic!("{name}: nothing was found in {schedules} schedules"));
-    let lines = story.told().len();
+    let lines = story.abridged().len();
     println!(
         "{name}: {} in schedule {schedules}, after {:.2} s, {first_lines} lines, shortened to \
          {lines}",

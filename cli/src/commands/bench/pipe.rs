@@ -14,9 +14,9 @@ use crate::error::Result;
 const LOOPS: u32 = 30_000;
 /// What an operation may cost under a policy, of what it costs under EEVDF. Enoki's policies: 1.17
 /// to 1.33.
-const MOST: f64 = 1.10;
+const MAX_RATIO: f64 = 1.10;
 /// And between two user-level threads.
-const MOST_OF_THREADS: f64 = 0.10;
+const MAX_RATIO_OF_THREADS: f64 = 0.10;
 
 /// Measures here, and judges the policies.
 pub fn measure(search: &Search, args: &Bench, cpus: u32) -> Result<(Vec<Entry>, ExitCode)> {
@@ -64,9 +64,9 @@ struct Verdict {
 fn judge(entry: &Entry) -> Option<Verdict> {
     let ratio = entry.ratio_to_eevdf?;
     let most = if entry.subject == arbiter::POLICY {
-        MOST_OF_THREADS
+        MAX_RATIO_OF_THREADS
     } else {
-        MOST
+        MAX_RATIO
     };
     let holds = ratio <= most;
     let verdict = if holds { "holds" } else { "DOES NOT HOLD" };

@@ -120,7 +120,7 @@ impl Life {
     }
 
     /// It is told how much CPU time it has used.
-    fn told(&mut self, task: &BatonTask, now: u64) {
+    fn note_call(&mut self, task: &BatonTask, now: u64) {
         self.ran = self
             .ran
             .saturating_add(task.runtime.saturating_sub(self.runtime));
@@ -367,7 +367,7 @@ impl History {
                         (then.runtime, then.nice, then.cpu) = (life.runtime, task.nice, task.cpu);
                     }
                 }
-                life.told(&task, now);
+                life.note_call(&task, now);
             }
         }
         match call.about {

@@ -85,7 +85,7 @@ impl Process {
     }
 }
 
-fn told(
+fn replies(
     processes: &[Process],
     others: &str,
     shape: &str,
@@ -132,7 +132,7 @@ fn times(told: &[(u64, &'static str, Reply)], of: &str, granted: bool) -> Vec<u6
 
 #[test]
 fn a_higher_level_goes_before_a_lower_one() {
-    let (told, _) = told(&[LOW, HIGH], "", "1x4x1");
+    let (told, _) = replies(&[LOW, HIGH], "", "1x4x1");
     let (first, second) = (times(&told, "low", true), times(&told, "high", true));
     assert!(
         first.len() == 3 && first.iter().all(|&when| when < SOON),
@@ -156,7 +156,7 @@ fn a_higher_level_goes_before_a_lower_one() {
 
 #[test]
 fn within_a_level_all_have_equally_many() {
-    let (told, _) = told(
+    let (told, _) = replies(
         &[
             LOW,
             Process {
@@ -181,7 +181,7 @@ fn within_a_level_all_have_equally_many() {
 
 #[test]
 fn a_core_that_is_not_given_back_is_taken_in_time() {
-    let (told, outcome) = told(
+    let (told, outcome) = replies(
         &[
             Process {
                 manner: Manner::Computes,
@@ -217,7 +217,7 @@ fn a_process_that_ends_gives_its_cores_back() {
         manner: Manner::Computes,
         ..HIGH
     };
-    let (told, _) = told(
+    let (told, _) = replies(
         &[
             LOW,
             Process {
@@ -246,7 +246,7 @@ fn plain_tasks_have_the_shared_cpu_and_what_is_not_used() {
         manner: Manner::Computes,
         ..LOW
     };
-    let (_, outcome) = told(&[computes], "hogs:n=2", "1x4x1");
+    let (_, outcome) = replies(&[computes], "hogs:n=2", "1x4x1");
     let used = |name: &str| {
         outcome
             .stats
@@ -263,7 +263,7 @@ fn plain_tasks_have_the_shared_cpu_and_what_is_not_used() {
         used("low")
     );
     // Activations that sleep lend their CPUs.
-    let (_, outcome) = told(&[LOW], "hogs:n=4", "1x4x1");
+    let (_, outcome) = replies(&[LOW], "hogs:n=4", "1x4x1");
     let hogs = outcome
         .stats
         .groups

@@ -19,7 +19,7 @@ use baton::{
 };
 
 /// Letters kept.
-const MOST: usize = 100;
+const MAX_NOTES: usize = 100;
 
 /// Of whom, and what.
 #[derive(Default)]
@@ -38,7 +38,7 @@ pub struct Witness {
 impl Witness {
     fn note(&self, task: &Task, letter: char) {
         let mut notes = self.notes.lock();
-        if notes.slot == Some(task.slot) && notes.letters.len() < MOST {
+        if notes.slot == Some(task.slot) && notes.letters.len() < MAX_NOTES {
             notes.letters.push(letter);
         }
     }
@@ -62,7 +62,7 @@ impl Scheduler for Witness {
     fn new(env: &Env<'_>) -> Result<Self, baton::Error> {
         env.known_options(&[])?;
         let notes = Notes {
-            letters: String::with_capacity(MOST),
+            letters: String::with_capacity(MAX_NOTES),
             ..Notes::default()
         };
         Ok(Self {

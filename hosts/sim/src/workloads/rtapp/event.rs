@@ -4,7 +4,7 @@
 use baton_abi::BatonHint;
 
 use super::json::Json;
-use super::parse::{int, micros, object, text, Global, Place, MOST};
+use super::parse::{int, micros, object, text, Global, Place, MAX_INT};
 
 /// An event, with its key as it is in the file.
 #[derive(Clone, Debug, PartialEq)]
@@ -90,7 +90,7 @@ pub(super) fn read(
 }
 
 fn what(place: Place<'_>, key: &str, value: &Json, global: &Global) -> Result<What, String> {
-    let bytes = || int(value, 0, MOST).map(|bytes| bytes as u64);
+    let bytes = || int(value, 0, MAX_INT).map(|bytes| bytes as u64);
     Ok(match prefix(key).ok_or("rt-app has no such event")? {
         // As rt-app: a whole number of loops.
         "run" => What::Run(micros(value)? / global.loop_ns * global.loop_ns),

@@ -96,15 +96,15 @@ fn boolean(value: &Json) -> Result<bool, String> {
 }
 
 /// More microseconds than these are a slip of the pen: rt-app keeps them in an int.
-pub(super) const MOST: i64 = i32::MAX as i64;
+pub(super) const MAX_INT: i64 = i32::MAX as i64;
 
 pub(super) fn micros(value: &Json) -> Result<u64, String> {
-    Ok(int(value, 0, MOST)? as u64 * 1000)
+    Ok(int(value, 0, MAX_INT)? as u64 * 1000)
 }
 
 /// Times; -1 is for ever.
 fn loops(value: &Json) -> Result<Option<u64>, String> {
-    Ok(u64::try_from(int(value, -1, MOST)?).ok())
+    Ok(u64::try_from(int(value, -1, MAX_INT)?).ok())
 }
 
 fn cpus(value: &Json, nr_cpus: usize) -> Result<Vec<usize>, String> {
@@ -116,7 +116,7 @@ fn cpus(value: &Json, nr_cpus: usize) -> Result<Vec<usize>, String> {
     }
     let mut cpus = Vec::new();
     for cpu in list {
-        cpus.push(match int(cpu, 0, MOST)? as usize {
+        cpus.push(match int(cpu, 0, MAX_INT)? as usize {
             cpu if cpu < nr_cpus => cpu,
             cpu => return Err(format!("there is no CPU {cpu}: the machine has {nr_cpus}")),
         });
@@ -200,12 +200,12 @@ fn global_object(members: &[(String, Json)], global: &mut Global) -> Result<(), 
 fn global_key(key: &str, value: &Json, global: &mut Global) -> Result<(), String> {
     match key {
         "duration" => {
-            global.duration = u64::try_from(int(value, -1, MOST)?)
+            global.duration = u64::try_from(int(value, -1, MAX_INT)?)
                 .ok()
                 .map(|s| s * 1_000_000_000)
         }
         "calibration" => match value {
-            Json::Int(_) => global.loop_ns = int(value, 1, MOST)? as u64,
+            Json::Int(_) => global.loop_ns = int(value, 1, MAX_INT)? as u64,
             other => {
                 let cpu = text(other)?
                     .strip_prefix("CPU")
@@ -224,11 +224,11 @@ fn global_key(key: &str, value: &Json, global: &mut Global) -> Result<(), String
                 return Err("no device is simulated but /dev/null".into());
             }
         }
-        "mem_buffer_size" => global.buffer = int(value, 1, MOST)? as u64,
+        "mem_buffer_size" => global.buffer = int(value, 1, MAX_INT)? as u64,
         // What is logged, and memory that stays in memory, changes nothing of what tasks do.
         // What old files say to a way of reserving CPUs that rt-app has no more.
         "frag" => {
-            int(value, 0, MOST)?;
+            int(value, 0, MAX_INT)?;
         }
         "lock_pages" | "gnuplot" | "cumulative_slack" => {
             boolean(value)?;
@@ -238,7 +238,7 @@ fn global_key(key: &str, value: &Json, global: &mut Global) -> Result<(), String
         }
         "log_size" => match value {
             Json::Int(_) => {
-                int(value, 0, MOST)?;
+                int(value, 0, MAX_INT)?;
             }
             other => {
                 text(other)?;
@@ -285,7 +285,7 @@ fn task(name: &str, value: &Json, nr_cpus: usize, global: &Global) -> Result<Tas
         }
         match key.as_str() {
             "phases" => {}
-            "instance" => task.instances = int(value, 0, MOST).map_err(wrong)? as u64,
+            "instance" => task.instances = int(value, 0, MAX_INT).map_err(wrong)? as u64,
             "delay" => task.delay = micros(value).map_err(wrong)?,
             "loop" => looped = Some(loops(value).map_err(wrong)?),
             "cpus" => task.cpus = Some(cpus(value, nr_cpus).map_err(wrong)?),

@@ -473,7 +473,7 @@ fn files_as_rt_apps_examples_are_read_or_refused() {
     for path in files {
         let text = std::fs::read_to_string(&path).expect("a text");
         let name = path.file_stem().expect("a name").to_string_lossy();
-        let said = told(&text).unwrap_or_else(|why| format!("refused: {why}"));
+        let said = judged(&text).unwrap_or_else(|why| format!("refused: {why}"));
         got += &format!("{name}: {said}\n");
     }
     let path = format!("{tests}/golden/rtapp.txt");
@@ -488,7 +488,7 @@ fn files_as_rt_apps_examples_are_read_or_refused() {
 }
 
 /// How much is in a file, and how much each of its groups does in 300 ms.
-fn told(text: &str) -> Result<String, String> {
+fn judged(text: &str) -> Result<String, String> {
     let file = parse::file(&json::parse(text)?, 4)?;
     let phases: Vec<_> = file.tasks.iter().flat_map(|task| &task.phases).collect();
     let tasks = file.tasks.iter().map(|task| task.instances).sum::<u64>();

@@ -80,21 +80,21 @@ void baton_unmake(struct baton_place *place, const struct baton_version *version
 }
 
 /* What a policy is made from. Process context. */
-int baton_begin_making(const struct baton_place *place, struct baton_making *making,
+int baton_begin_create(const struct baton_place *place, struct baton_creation *creation,
 		       const char *options, char *message)
 {
 	struct baton_core_info core = {};
 
-	making->cpus = kvcalloc(nr_cpu_ids, sizeof(*making->cpus), GFP_KERNEL);
-	if (!making->cpus)
+	creation->cpus = kvcalloc(nr_cpu_ids, sizeof(*creation->cpus), GFP_KERNEL);
+	if (!creation->cpus)
 		return -ENOMEM;
 	cpus_read_lock();
-	read_topology(making->cpus, baton_core_partition_of_policy(place - baton_places));
+	read_topology(creation->cpus, baton_core_partition_of_policy(place - baton_places));
 	cpus_read_unlock();
 	baton_core_info(&core);
 	message[0] = 0;
-	making->env = (struct baton_env){
-		.cpus = making->cpus,
+	creation->env = (struct baton_env){
+		.cpus = creation->cpus,
 		.nr_cpus = nr_cpu_ids,
 		.max_tasks = core.max_tasks,
 		.options = options,
@@ -103,7 +103,7 @@ int baton_begin_making(const struct baton_place *place, struct baton_making *mak
 	return 0;
 }
 
-void baton_end_making(struct baton_making *making)
+void baton_end_create(struct baton_creation *creation)
 {
-	kvfree(making->cpus);
+	kvfree(creation->cpus);
 }
