@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The control device: each request of hosts/kernel/ioctl.h as one typed call.
+//! The control device: each request of policy/abi/src/requests.rs as one typed call.
 
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use baton_abi::*;
 use baton_trace::BLOCK_SIZE;
 use rustix::io::Errno;
-use rustix::ioctl::{self, opcode, Opcode};
+use rustix::ioctl::{self, Opcode};
 use rustix::mm::{self, MapFlags, ProtFlags};
 
 use crate::cpulist::CpuList;
@@ -16,27 +16,6 @@ use crate::error::{Error, Result};
 use crate::status::Partition;
 
 const PATH: &str = "/dev/baton";
-const GROUP: u8 = 0xBA;
-
-const CORE: Opcode = opcode::read_write::<BatonCoreInfo>(GROUP, 0);
-const POLICY: Opcode = opcode::read_write::<BatonPolicyInfo>(GROUP, 1);
-const FAULT: Opcode = opcode::read_write::<BatonFault>(GROUP, 2);
-const CPU: Opcode = opcode::read_write::<BatonCpuInfo>(GROUP, 3);
-const START: Opcode = opcode::read_write::<BatonStart>(GROUP, 4);
-const STOP: Opcode = opcode::read_write::<BatonStop>(GROUP, 5);
-const ASSIGN: Opcode = opcode::read_write::<BatonAssign>(GROUP, 6);
-const TASK: Opcode = opcode::read_write::<BatonTaskInfo>(GROUP, 7);
-const UPGRADE: Opcode = opcode::read_write::<BatonUpgrade>(GROUP, 8);
-const SWITCH: Opcode = opcode::read_write::<BatonSwitch>(GROUP, 9);
-const ORDER: Opcode = opcode::read_write::<BatonOrder>(GROUP, 10);
-const SHARE: Opcode = opcode::read_write::<BatonShare>(GROUP, 11);
-const PARTITION: Opcode = opcode::read_write::<BatonPartition>(GROUP, 12);
-const RULE: Opcode = opcode::read_write::<BatonRule>(GROUP, 13);
-const GRANT: Opcode = opcode::read_write::<BatonGrant>(GROUP, 18);
-const RECORD: Opcode = opcode::read_write::<BatonRecord>(GROUP, 14);
-const RECORD_TAKE: Opcode = opcode::read_write::<BatonRecordBlock>(GROUP, 15);
-const RECORD_STOP: Opcode = opcode::read_write::<BatonRecordBlock>(GROUP, 16);
-const RECORD_CHECKPOINT: Opcode = opcode::read_write::<BatonRecordCheckpoint>(GROUP, 17);
 
 /// The open control device. Only root can have one.
 pub struct Device(File);
@@ -130,14 +109,14 @@ impl Device {
     }
 
     pub fn core(&self) -> Result<BatonCoreInfo> {
-        self.ask::<CORE, _>(BatonCoreInfo::default(), "its state")
+        self.ask::<BATON_IOC_CORE, _>(BatonCoreInfo::default(), "its state")
     }
 
     /// All policies that are loaded, in the order in which they are asked.
     pub fn policies(&self) -> Result<Vec<BatonPolicyInfo>> {
         let mut found = Vec::new();
         for index in 0..BATON_MAX_POLICIES as u32 {
-            let info = self.ask::<POLICY, _>(no_policy(index), "a policy")?;
+            let info = self.ask::<BATON_IOC_POLICY, _>(no_policy(index), "a policy")?;
             if info.id != 0 {
                 found.push(info);
             }
@@ -153,12 +132,12 @@ impl Device {
 
     /// The last fault of the policy at `index`; `None` if it had none.
     pub fn fault(&self, index: u32) -> Result<Option<BatonFault>> {
-        let fault = self.ask::<FAULT, _>(no_fault(index), "a fault")?;
+        let fault = self.ask::<BATON_IOC_FAULT, _>(no_fault(index), "a fault")?;
         Ok((fault.kind != 0).then_some(fault))
     }
 
     pub fn cpu(&self, cpu: u32) -> Result<BatonCpuInfo> {
-        self.ask::<CPU, _>(
+        self.ask::<BATON_IOC_CPU, _>(
             BatonCpuInfo {
                 cpu,
                 ..Default::default()
@@ -172,7 +151,7 @@ impl Device {
         let (mut found, mut slot) = (Vec::new(), 0);
         let slots = self.core()?.max_tasks;
         while slot < slots {
-            let info = self.ask::<TASK, _>(
+            let info = self.ask::<BATON_IOC_TASK, _>(
                 BatonTaskInfo {
                     slot,
                     ..Default::default()
@@ -194,7 +173,7 @@ impl Device {
             options: field(options),
             message: [0; BATON_MESSAGE_LEN],
         };
-        self.request::<START, _>(&mut start)
+        self.request::<BATON_IOC_START, _>(&mut start)
             .map_err(|errno| Refused {
                 errno,
                 message: text(&start.message),
@@ -207,7 +186,7 @@ impl Device {
             name: field(name),
             message: [0; BATON_MESSAGE_LEN],
         };
-        self.request::<STOP, _>(&mut stop)?;
+        self.request::<BATON_IOC_STOP, _>(&mut stop)?;
         Ok(Some(text(&stop.message)).filter(|message| !message.is_empty()))
     }
 
@@ -237,7 +216,7 @@ impl Device {
             state: no_type,
             older: no_type,
         };
-        (self.request::<UPGRADE, _>(&mut upgrade), upgrade)
+        (self.request::<BATON_IOC_UPGRADE, _>(&mut upgrade), upgrade)
     }
 
     /// Gives all tasks of one policy to another: how long CPUs were held, ns.
@@ -247,7 +226,8 @@ impl Device {
             to: field(to),
             held: 0,
         };
-        self.request::<SWITCH, _>(&mut switch).map(|()| switch.held)
+        self.request::<BATON_IOC_SWITCH, _>(&mut switch)
+            .map(|()| switch.held)
     }
 
     /// Has these policies asked first, in this order. At most 16.
@@ -260,7 +240,7 @@ impl Device {
             .iter_mut()
             .zip(first)
             .for_each(|(place, name)| *place = field(name));
-        self.request::<ORDER, _>(&mut order)
+        self.request::<BATON_IOC_ORDER, _>(&mut order)
     }
 
     /// See [`BatonRecordHow`]; the answer is what the core says of it. `from_state`: a policy that
@@ -290,7 +270,7 @@ impl Device {
             options: [0; BATON_OPTIONS_LEN],
             message: [0; BATON_MESSAGE_LEN],
         };
-        match self.request::<RECORD, _>(&mut about) {
+        match self.request::<BATON_IOC_RECORD, _>(&mut about) {
             Ok(()) => Ok(about),
             Err(errno) => Err(Refused {
                 errno,
@@ -301,7 +281,7 @@ impl Device {
 
     /// Guarantees a policy a share of each CPU's time, in percent.
     pub fn set_share(&self, policy: &str, percent: u32) -> std::result::Result<(), Errno> {
-        self.request::<SHARE, _>(&mut BatonShare {
+        self.request::<BATON_IOC_SHARE, _>(&mut BatonShare {
             name: field(policy),
             share: percent,
         })
@@ -311,7 +291,7 @@ impl Device {
     pub fn partitions(&self) -> Result<Vec<Partition>> {
         let mut found = Vec::new();
         for index in 0..BATON_MAX_PARTITIONS as u32 {
-            let info = self.ask::<PARTITION, _>(
+            let info = self.ask::<BATON_IOC_PARTITION, _>(
                 BatonPartition {
                     index,
                     ..no_partition()
@@ -354,7 +334,7 @@ impl Device {
             .iter_mut()
             .zip(policies)
             .for_each(|(place, name)| *place = field(name));
-        match self.request::<PARTITION, _>(&mut partition) {
+        match self.request::<BATON_IOC_PARTITION, _>(&mut partition) {
             Ok(()) => Ok(partition.held),
             Err(errno) => Err(Unset {
                 errno,
@@ -373,7 +353,7 @@ impl Device {
                 cgroup: 0,
                 name: [0; BATON_NAME_LEN],
             };
-            let rule = self.ask::<RULE, _>(rule, "a cgroup's policy")?;
+            let rule = self.ask::<BATON_IOC_RULE, _>(rule, "a cgroup's policy")?;
             if rule.cgroup != 0 {
                 found.push((rule.cgroup, text(&rule.name)));
             }
@@ -384,7 +364,7 @@ impl Device {
     /// Gives a cgroup to a policy, or to none.
     pub fn set_rule(&self, cgroup: u64, policy: Option<&str>) -> std::result::Result<(), Errno> {
         let name = field(policy.unwrap_or(""));
-        self.request::<RULE, _>(&mut BatonRule {
+        self.request::<BATON_IOC_RULE, _>(&mut BatonRule {
             set: 1,
             index: 0,
             cgroup,
@@ -400,19 +380,19 @@ impl Device {
             cgroup: 0,
             name: [0; BATON_NAME_LEN],
         };
-        self.ask::<RULE, _>(rule, "the policy of each cgroup")
+        self.ask::<BATON_IOC_RULE, _>(rule, "the policy of each cgroup")
             .map(|_| ())
     }
 
     /// Grants something, or takes it back.
     pub fn grant(&self, mut grant: BatonGrant) -> std::result::Result<(), Errno> {
-        self.request::<GRANT, _>(&mut grant)
+        self.request::<BATON_IOC_GRANT, _>(&mut grant)
     }
 
     /// All that is granted.
     pub fn grants(&self) -> Result<Vec<BatonGrant>> {
         let grants = (0..BATON_MAX_GRANTS as u32)
-            .map(|index| self.ask::<GRANT, _>(no_grant(index), "a grant"));
+            .map(|index| self.ask::<BATON_IOC_GRANT, _>(no_grant(index), "a grant"));
         grants
             .filter(|grant| grant.as_ref().map_or(true, |grant| grant.set == 1))
             .collect()
@@ -427,7 +407,7 @@ impl Device {
         set_class: bool,
     ) -> std::result::Result<(), Errno> {
         let name = field(policy.unwrap_or(""));
-        self.request::<ASSIGN, _>(&mut BatonAssign {
+        self.request::<BATON_IOC_ASSIGN, _>(&mut BatonAssign {
             pid,
             set_class: set_class.into(),
             name,
@@ -516,7 +496,10 @@ impl Rings {
     /// `None` when there is none now.
     pub fn checkpoint(&self) -> Result<Option<(u64, Vec<u8>)>> {
         let mut made = BatonRecordCheckpoint::default();
-        match self.device.request::<RECORD_CHECKPOINT, _>(&mut made) {
+        match self
+            .device
+            .request::<BATON_IOC_RECORD_CHECKPOINT, _>(&mut made)
+        {
             Ok(()) => self
                 .saved(made.at, made.length)
                 .map(|state| Some((made.stamp, state))),
@@ -560,7 +543,7 @@ impl Rings {
         };
         let taken = self
             .device
-            .ask::<RECORD_TAKE, _>(taken, "a block of the recording")?;
+            .ask::<BATON_IOC_RECORD_TAKE, _>(taken, "a block of the recording")?;
         *at = at.wrapping_add(i32::from(taken.block >= 0));
         let block = usize::try_from(taken.block).ok().map(|number| {
             assert!(
@@ -585,14 +568,17 @@ impl Rings {
             ..Default::default()
         };
         self.device
-            .ask::<RECORD_TAKE, _>(look, "a CPU of the recording")
+            .ask::<BATON_IOC_RECORD_TAKE, _>(look, "a CPU of the recording")
             .map(|answer| answer.topology)
     }
 
     /// Ends it. What is in the rings can be taken then.
     pub fn stop(&mut self) -> Result<()> {
         self.device
-            .ask::<RECORD_STOP, _>(BatonRecordBlock::default(), "the end of the recording")
+            .ask::<BATON_IOC_RECORD_STOP, _>(
+                BatonRecordBlock::default(),
+                "the end of the recording",
+            )
             .map(|_| ())
     }
 }
@@ -711,25 +697,25 @@ mod tests {
 
     #[test]
     fn requests_have_the_numbers_of_the_c_header() {
-        check(CORE, 0, 40);
-        check(POLICY, 1, 1040);
-        check(FAULT, 2, 512);
-        check(CPU, 3, 64);
-        check(START, 4, 448);
-        check(STOP, 5, 192);
-        check(ASSIGN, 6, 40);
-        check(TASK, 7, 44);
-        check(UPGRADE, 8, 656);
-        check(SWITCH, 9, 72);
-        check(ORDER, 10, 512);
-        check(SHARE, 11, 36);
-        check(PARTITION, 12, 1232);
-        check(RULE, 13, 48);
-        check(RECORD, 14, 528);
-        check(RECORD_TAKE, 15, 28);
-        check(RECORD_STOP, 16, 28);
-        check(RECORD_CHECKPOINT, 17, 24);
-        check(GRANT, 18, 80);
+        check(BATON_IOC_CORE, 0, 40);
+        check(BATON_IOC_POLICY, 1, 1040);
+        check(BATON_IOC_FAULT, 2, 512);
+        check(BATON_IOC_CPU, 3, 64);
+        check(BATON_IOC_START, 4, 448);
+        check(BATON_IOC_STOP, 5, 192);
+        check(BATON_IOC_ASSIGN, 6, 40);
+        check(BATON_IOC_TASK, 7, 44);
+        check(BATON_IOC_UPGRADE, 8, 656);
+        check(BATON_IOC_SWITCH, 9, 72);
+        check(BATON_IOC_ORDER, 10, 512);
+        check(BATON_IOC_SHARE, 11, 36);
+        check(BATON_IOC_PARTITION, 12, 1232);
+        check(BATON_IOC_RULE, 13, 48);
+        check(BATON_IOC_RECORD, 14, 528);
+        check(BATON_IOC_RECORD_TAKE, 15, 28);
+        check(BATON_IOC_RECORD_STOP, 16, 28);
+        check(BATON_IOC_RECORD_CHECKPOINT, 17, 24);
+        check(BATON_IOC_GRANT, 18, 80);
     }
 
     #[test]

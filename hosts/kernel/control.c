@@ -10,6 +10,7 @@
 #include <linux/ctype.h>
 #include <linux/export.h>
 #include <linux/fs.h>
+#include <linux/ioctl.h>
 #include <linux/miscdevice.h>
 #include <linux/module.h>
 #include <linux/rcupdate.h>
@@ -20,7 +21,6 @@
 #include <uapi/linux/sched/types.h>
 
 #include "core.h"
-#include "ioctl.h"
 #include "register.h"
 
 struct baton_place baton_places[BATON_MAX_POLICIES];
@@ -521,7 +521,7 @@ static long control(struct file *file, unsigned int cmd, unsigned long arg)
 
 	if (!capable(CAP_SYS_ADMIN))
 		return -EPERM;
-	if (_IOC_TYPE(cmd) != BATON_IOC_TYPE || _IOC_SIZE(cmd) > sizeof(*request))
+	if (_IOC_TYPE(cmd) != _IOC_TYPE(BATON_IOC_CORE) || _IOC_SIZE(cmd) > sizeof(*request))
 		return -ENOTTY;
 	request = kzalloc(sizeof(*request), GFP_KERNEL);
 	if (!request)

@@ -18,6 +18,7 @@
  */
 #include <linux/file.h>
 #include <linux/fs.h>
+#include <linux/ioctl.h>
 #include <linux/log2.h>
 #include <linux/miscdevice.h>
 #include <linux/mm.h>
@@ -33,7 +34,6 @@
 
 #include "hints.h"
 #include "host.h"
-#include "ioctl.h"
 #include "record.h"
 
 /* Code is patched when it changes: who opens and closes all the time has it stay on. */

@@ -21,7 +21,6 @@
 
 #include "core.h"
 #include "host.h"
-#include "ioctl.h"
 #include "record.h"
 
 #define RING_BLOCK (64 << 10)	/* policy/trace/src/block.rs */

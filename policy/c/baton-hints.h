@@ -22,8 +22,6 @@
 #include "baton.h"
 
 #define BATON_HINTS_PATH "/dev/baton-hints"
-#define BATON_HINTS_IOC_OPEN _IOWR(0xBA, 32, struct baton_hints_open)
-#define BATON_HINTS_IOC_SEND _IOWR(0xBA, 33, struct baton_hints_send)
 
 struct baton_hints {
 	int fd;

@@ -922,6 +922,71 @@ struct baton_policy {
 	void *(*reregister_load)(const struct baton_env *env, const struct baton_bytes *from);
 };
 
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+// Requests (ioctls); a number holds the size of its structure.
+#define BATON_IOC_CORE 0xc028ba00U
+#define BATON_IOC_POLICY 0xc410ba01U
+#define BATON_IOC_FAULT 0xc200ba02U
+#define BATON_IOC_CPU 0xc040ba03U
+#define BATON_IOC_START 0xc1c0ba04U
+#define BATON_IOC_STOP 0xc0c0ba05U
+#define BATON_IOC_ASSIGN 0xc028ba06U
+#define BATON_IOC_TASK 0xc02cba07U
+#define BATON_IOC_UPGRADE 0xc290ba08U
+#define BATON_IOC_SWITCH 0xc048ba09U
+#define BATON_IOC_ORDER 0xc200ba0aU
+#define BATON_IOC_SHARE 0xc024ba0bU
+#define BATON_IOC_PARTITION 0xc4d0ba0cU
+#define BATON_IOC_RULE 0xc030ba0dU
+#define BATON_IOC_RECORD 0xc210ba0eU
+#define BATON_IOC_RECORD_TAKE 0xc01cba0fU
+#define BATON_IOC_RECORD_STOP 0xc01cba10U
+#define BATON_IOC_RECORD_CHECKPOINT 0xc018ba11U
+#define BATON_IOC_GRANT 0xc050ba12U
+#define BATON_HINTS_IOC_OPEN 0xc128ba20U
+#define BATON_HINTS_IOC_SEND 0xc040ba21U
+
 #define BATON_METHOD_NAMES { \
 	"-", \
 	"create", \

@@ -18,6 +18,9 @@ import select
 PATH = "/dev/baton-hints"
 WORDS = 6
 ENDS = ("open", "unloaded", "replaced", "fault", "revoked", "gone")
+# Requests, as policy/abi/src/requests.rs has them.
+_OPEN = 0xc128ba20
+_SEND = 0xc040ba21
 ANSWERS = ("taken", "malformed", "thread", "not a member", "stopped")
 
 
@@ -72,8 +75,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 def _request(fd, number, ask):
     # Not fcntl.ioctl, which drops what the kernel says when it refuses.
-    code = 3 << 30 | ctypes.sizeof(ask) << 16 | 0xBA << 8 | number
-    return ctypes.get_errno() if _libc.ioctl(fd, ctypes.c_ulong(code), ctypes.byref(ask)) else 0
+    return ctypes.get_errno() if _libc.ioctl(fd, ctypes.c_ulong(number), ctypes.byref(ask)) else 0
 
 
 class Full(Exception):
@@ -91,7 +93,7 @@ class Queue:
         ask = _Open(_name(policy), _Type(_name(hint[0]), hint[1]), _Type(_name(reply[0]), reply[1]), entries)
         self._fd = _device()
         try:
-            failed = _request(self._fd, 32, ask)
+            failed = _request(self._fd, _OPEN, ask)
             if failed:
                 raise OSError(failed, ask.message.decode() or os.strerror(failed), PATH)
             self._map = mmap.mmap(self._fd, ask.size)
@@ -160,7 +162,7 @@ class Queue:
     def send_now(self, tag, *words, thread=0):
         """Gives the policy a hint at once, by a system call: what became of it, of ANSWERS."""
         ask = _Send(_Hint(tag, thread, (ctypes.c_uint64 * WORDS)(*words)))
-        failed = _request(self._fd, 33, ask)
+        failed = _request(self._fd, _SEND, ask)
         if failed == errno.ESHUTDOWN:
             raise Closed(self.end)
         if failed:

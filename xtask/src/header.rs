@@ -2,7 +2,7 @@
 //! `policy/c/baton.h`, made from the crate `policy/abi` so that Rust and C have one definition.
 
 use crate::{steps::cannot_run, Result};
-use baton_abi::{BatonMethod, BATON_FAULT_NAMES, BATON_METHOD_NAMES};
+use baton_abi::{BatonMethod, BATON_FAULT_NAMES, BATON_METHOD_NAMES, REQUESTS};
 use std::{fmt::Write, fs, path::Path, process::Command};
 
 const SOURCE: &str = "policy/abi/src/lib.rs";
@@ -81,10 +81,15 @@ fn expanded(root: &Path) -> Result<String> {
     String::from_utf8(output.stdout).map_err(|e| format!("{SOURCE}, expanded, is not UTF-8: {e}"))
 }
 
-/// Lists that C has no other way to: names as initializers of arrays, and `X` for each method that
-/// a policy must have.
+/// Tables of the crate that cbindgen does not take: the numbers of requests, names as initializers
+/// of arrays, and `X` for each method that a policy must have.
 fn lists() -> String {
-    let mut text = String::new();
+    let mut text =
+        String::from("// Requests (ioctls); a number holds the size of its structure.\n");
+    for (name, number) in REQUESTS {
+        writeln!(text, "#define {name} {number:#010x}U").expect("a string takes all");
+    }
+    text.push('\n');
     for (name, words) in [
         ("BATON_METHOD_NAMES", BATON_METHOD_NAMES),
         ("BATON_FAULT_NAMES", BATON_FAULT_NAMES),
@@ -174,5 +179,18 @@ mod tests {
             in_c_terms(rust, &names),
             "\t// See `BATON_ABI` and `baton_ctx`.\n"
         );
+    }
+
+    /// The client in Python has no header to take them from.
+    #[test]
+    fn python_has_the_same_requests() {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../policy/python/baton_hints.py");
+        let client = fs::read_to_string(file).unwrap();
+        for (name, number) in REQUESTS {
+            if let Some(short) = name.strip_prefix("BATON_HINTS_IOC_") {
+                let expected = format!("\n_{short} = {number:#010x}\n");
+                assert!(client.contains(&expected), "no line{expected}");
+            }
+        }
     }
 }

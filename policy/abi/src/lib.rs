@@ -12,11 +12,13 @@ mod control;
 mod hints;
 mod methods;
 mod policy;
+mod requests;
 
 pub use control::*;
 pub use hints::*;
 pub use methods::*;
 pub use policy::*;
+pub use requests::*;
 
 /// Version of everything in this crate. A policy module built for another version is refused at
 /// registration.

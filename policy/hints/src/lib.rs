@@ -35,23 +35,20 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use baton_abi::{
-    BatonHintAnswer, BatonHintsHead, BatonHintsOpen, BatonHintsSend, BATON_MESSAGE_LEN,
-    BATON_NAME_LEN,
+    BatonHintAnswer, BatonHintsHead, BatonHintsOpen, BatonHintsSend, BATON_HINTS_IOC_OPEN,
+    BATON_HINTS_IOC_SEND, BATON_MESSAGE_LEN, BATON_NAME_LEN,
 };
 use baton_message::ring::{self, Entry};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::io::Errno;
-use rustix::ioctl::{self, opcode, Opcode};
+use rustix::ioctl;
 use rustix::mm::{self, MapFlags, ProtFlags};
 
 pub use baton_abi::{BatonHintAnswer as Answer, BatonHintsEnd as End};
 pub use baton_message::{message, Field, Kind, Message, Raw, Reader, Thread, Type, Writer};
 
 const PATH: &str = "/dev/baton-hints";
-/// As in hosts/kernel/ioctl.h.
-const OPEN: Opcode = opcode::read_write::<BatonHintsOpen>(0xBA, 32);
-const SEND: Opcode = opcode::read_write::<BatonHintsSend>(0xBA, 33);
 
 /// Why there is no queue.
 #[derive(Debug)]
@@ -167,7 +164,12 @@ impl<H: Message, R: Message> Queue<H, R> {
         };
         // SAFETY: Sized-request. The number is of this structure, of which every bit pattern is a
         // value.
-        let opened = unsafe { ioctl::ioctl(&file, ioctl::Updater::<OPEN, _>::new(&mut open)) };
+        let opened = unsafe {
+            ioctl::ioctl(
+                &file,
+                ioctl::Updater::<BATON_HINTS_IOC_OPEN, _>::new(&mut open),
+            )
+        };
         if let Err(errno) = opened {
             let length = open.message.iter().position(|byte| *byte == 0).unwrap_or(0);
             return Err(OpenError::Refused(
@@ -246,7 +248,12 @@ impl<H: Message, R: Message> Queue<H, R> {
             ..BatonHintsSend::default()
         };
         // SAFETY: Sized-request. As above.
-        let sent = unsafe { ioctl::ioctl(&self.file, ioctl::Updater::<SEND, _>::new(&mut send)) };
+        let sent = unsafe {
+            ioctl::ioctl(
+                &self.file,
+                ioctl::Updater::<BATON_HINTS_IOC_SEND, _>::new(&mut send),
+            )
+        };
         match (sent, self.end()) {
             (Err(Errno::SHUTDOWN), end) => return Err(NotSent::Closed(end.unwrap_or(End::Gone))),
             (Err(errno), _) => return Err(NotSent::Failed(errno)),

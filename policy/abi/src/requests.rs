@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The one table of requests (ioctls): those of the control device `/dev/baton`, and from 32 on
+//! those of `/dev/baton-hints`. A number holds the size of its structure, so that a request with a
+//! structure of another version is refused as unknown.
+
+use crate::{
+    BatonAssign, BatonCoreInfo, BatonCpuInfo, BatonFault, BatonGrant, BatonHintsOpen,
+    BatonHintsSend, BatonOrder, BatonPartition, BatonPolicyInfo, BatonRecord, BatonRecordBlock,
+    BatonRecordCheckpoint, BatonRule, BatonShare, BatonStart, BatonStop, BatonSwitch,
+    BatonTaskInfo, BatonUpgrade,
+};
+
+/// `_IOWR` of the kernel (include/uapi/asm-generic/ioctl.h), with Baton's type of requests.
+const fn read_write<T>(number: u32) -> u32 {
+    const READ_AND_WRITE: u32 = 3;
+    const BATON: u32 = 0xba;
+    READ_AND_WRITE << 30 | (size_of::<T>() as u32) << 16 | BATON << 8 | number
+}
+
+macro_rules! requests {
+    ($($name:ident = $number:literal, $structure:ident;)*) => {
+        $(pub const $name: u32 = read_write::<$structure>($number);)*
+
+        /// Names and numbers of all requests.
+        pub const REQUESTS: &[(&str, u32)] = &[$((stringify!($name), $name)),*];
+    };
+}
+
+requests! {
+    BATON_IOC_CORE = 0, BatonCoreInfo;
+    BATON_IOC_POLICY = 1, BatonPolicyInfo;
+    BATON_IOC_FAULT = 2, BatonFault;
+    BATON_IOC_CPU = 3, BatonCpuInfo;
+    BATON_IOC_START = 4, BatonStart;
+    BATON_IOC_STOP = 5, BatonStop;
+    BATON_IOC_ASSIGN = 6, BatonAssign;
+    BATON_IOC_TASK = 7, BatonTaskInfo;
+    BATON_IOC_UPGRADE = 8, BatonUpgrade;
+    BATON_IOC_SWITCH = 9, BatonSwitch;
+    BATON_IOC_ORDER = 10, BatonOrder;
+    BATON_IOC_SHARE = 11, BatonShare;
+    BATON_IOC_PARTITION = 12, BatonPartition;
+    BATON_IOC_RULE = 13, BatonRule;
+    BATON_IOC_RECORD = 14, BatonRecord;
+    BATON_IOC_RECORD_TAKE = 15, BatonRecordBlock;
+    BATON_IOC_RECORD_STOP = 16, BatonRecordBlock;
+    BATON_IOC_RECORD_CHECKPOINT = 17, BatonRecordCheckpoint;
+    BATON_IOC_GRANT = 18, BatonGrant;
+    BATON_HINTS_IOC_OPEN = 32, BatonHintsOpen;
+    BATON_HINTS_IOC_SEND = 33, BatonHintsSend;
+}
