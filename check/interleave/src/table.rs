@@ -7,30 +7,11 @@ use crate::locks::Key;
 use crate::story::Kind;
 use crate::world::{try_world, World};
 use baton_abi::{BatonFaultKind, BatonReplyAnswer, BATON_MAX_LOCKS};
-use baton_native::{give_up, Crash, Table};
+use baton_native::{give_up, Crash, NativeHost, Panic, Table};
 use std::rc::Rc;
 use std::sync::atomic::AtomicU32;
 
-pub static TABLE: Table = Table {
-    lock,
-    try_lock,
-    unlock,
-    token_dropped,
-    panicked,
-    now,
-    random,
-    read,
-    arm_timer,
-    cancel_timer,
-    may_run,
-    cpu_online,
-    cpu_idle,
-    any_idle,
-    claim_idle,
-    has_memory,
-    reply,
-    atomic: Some(atomic),
-};
+pub static TABLE: Table = Table::of::<Checker>();
 
 /// The schedule, if the policy is called in it: not while it is made or given up.
 fn inside() -> Option<Rc<World>> {
@@ -48,8 +29,8 @@ fn inside() -> Option<Rc<World>> {
     world
 }
 
-fn key(word: *const AtomicU32) -> Key {
-    Key::Policy(word as usize)
+fn key(word: &AtomicU32) -> Key {
+    Key::Policy(std::ptr::from_ref(word) as usize)
 }
 
 /// The call under way ends here.
@@ -64,212 +45,207 @@ pub fn end(world: &World, kind: BatonFaultKind, why: String) -> bool {
     false
 }
 
-extern "C" fn lock(word: *const AtomicU32) -> bool {
-    let Some(world) = inside() else {
-        // As in the kernel, where the policy must use Lock::get_mut while it is made.
-        return try_world().is_none_or(|world| world.here.get().is_some());
-    };
-    if world.is_endless() {
-        return end(
-            &world,
-            BatonFaultKind::LockTimeout,
-            "the call goes on for ever".into(),
-        );
-    }
-    let held = world
-        .me()
-        .held
-        .borrow()
-        .iter()
-        .filter(|key| matches!(key, Key::Policy(_)))
-        .count();
-    if held >= BATON_MAX_LOCKS {
-        return end(
-            &world,
-            BatonFaultKind::Deadlock,
-            "a call may hold 31 locks at once".into(),
-        );
-    }
-    match world.take(key(word)) {
-        Ok(()) => true,
-        Err(why) => end(&world, BatonFaultKind::Deadlock, why),
-    }
-}
+/// The checker as a host.
+struct Checker;
 
-extern "C" fn try_lock(word: *const AtomicU32) -> bool {
-    let Some(world) = inside() else { return true };
-    world.point();
-    world.try_take(key(word))
-}
+impl NativeHost for Checker {
+    const SEES_ATOMICS: bool = true;
 
-extern "C" fn unlock(word: *const AtomicU32) -> bool {
-    let Some(world) = inside() else { return true };
-    let (me, key) = (world.me(), key(word));
-    let last = me.held.borrow().last().copied();
-    if last != Some(key) {
-        return me.abandoning.get()
-            || end(
+    fn lock(word: &AtomicU32) -> bool {
+        let Some(world) = inside() else {
+            // As in the kernel, where the policy must use Lock::get_mut while it is made.
+            return try_world().is_none_or(|world| world.here.get().is_some());
+        };
+        if world.is_endless() {
+            return end(
+                &world,
+                BatonFaultKind::LockTimeout,
+                "the call goes on for ever".into(),
+            );
+        }
+        let held = world
+            .me()
+            .held
+            .borrow()
+            .iter()
+            .filter(|key| matches!(key, Key::Policy(_)))
+            .count();
+        if held >= BATON_MAX_LOCKS {
+            return end(
                 &world,
                 BatonFaultKind::Deadlock,
-                "locks must be released in the reverse order of taking them".into(),
+                "a call may hold 31 locks at once".into(),
             );
+        }
+        match world.take(key(word)) {
+            Ok(()) => true,
+            Err(why) => end(&world, BatonFaultKind::Deadlock, why),
+        }
     }
-    me.held.borrow_mut().pop();
-    world.release(key);
-    // What a policy does next may be an atomic of its own, which nobody sees.
-    world.point();
-    true
-}
 
-extern "C" fn token_dropped(token: u64) -> bool {
-    let Some(world) = inside() else { return true };
-    let me = world.me();
-    if me.abandoning.get() || !world.core.dropped(token, world.state(me.number)) {
-        return true;
-    }
-    me.abandoning.set(true);
-    false
-}
-
-extern "C" fn panicked(
-    file: *const u8,
-    file_len: usize,
-    line: u32,
-    message: *const u8,
-    message_len: usize,
-) {
-    let text = |at: *const u8, len: usize| {
-        // SAFETY: Host-call. The seam gives what is valid during the call.
-        let bytes = unsafe { std::slice::from_raw_parts(at, len) };
-        String::from_utf8_lossy(bytes).into_owned()
-    };
-    let Some(world) = try_world() else { return };
-    let words = (text(file, file_len), line, text(message, message_len));
-    let Some(here) = world.here.get().filter(|_| world.outside.get().is_none()) else {
-        return;
-    };
-    let me = &world.cpus[here];
-    if me.abandoning.replace(true) {
-        return;
-    }
-    let kind = match words.2.starts_with("memory allocation of ") {
-        true => BatonFaultKind::OutOfMemory,
-        false => BatonFaultKind::Panic,
-    };
-    *me.words.borrow_mut() = words;
-    world.core.fault_in_call(world.state(here), kind);
-}
-
-/// Between two looks of one call at the clock time passes: most often little, but an interrupt or a
-/// hypervisor may come between.
-extern "C" fn now() -> u64 {
-    const PASSES: [u64; 4] = [1, 1_000, 20_000, 200_000];
-    if let Some(world) = inside().filter(|world| world.random.once_in(8)) {
-        world
-            .now
-            .set(world.now.get() + PASSES[world.random.below(PASSES.len())]);
-    }
-    try_world().map_or(0, |world| world.now.get())
-}
-
-extern "C" fn random() -> u64 {
-    inside().map_or(0, |world| {
+    fn try_lock(word: &AtomicU32) -> bool {
+        let Some(world) = inside() else { return true };
         world.point();
-        world.random.next()
-    })
-}
-
-extern "C" fn arm_timer(after_ns: u64) {
-    if let Some(world) = inside() {
-        world
-            .me()
-            .timer
-            .set(Some(world.now.get().saturating_add(after_ns)));
+        world.try_take(key(word))
     }
-}
 
-extern "C" fn cancel_timer() {
-    if let Some(world) = inside() {
-        world.me().timer.set(None);
-    }
-}
-
-extern "C" fn read(value: u64) -> u64 {
-    // What comes next may see another.
-    if let Some(world) = inside() {
+    fn unlock(word: &AtomicU32) -> bool {
+        let Some(world) = inside() else { return true };
+        let (me, key) = (world.me(), key(word));
+        let last = me.held.borrow().last().copied();
+        if last != Some(key) {
+            return me.abandoning.get()
+                || end(
+                    &world,
+                    BatonFaultKind::Deadlock,
+                    "locks must be released in the reverse order of taking them".into(),
+                );
+        }
+        me.held.borrow_mut().pop();
+        world.release(key);
+        // What a policy does next may be an atomic of its own, which nobody sees.
         world.point();
+        true
     }
-    value
-}
 
-extern "C" fn atomic() {
-    let Some(world) = inside() else { return };
-    let before = world.points.get();
-    world.point();
-    // Only where others went on in between does it matter which one.
-    if world.points.get() > before + 1 {
-        let at = world.site().map_or(String::new(), |at| format!(" at {at}"));
-        world.tell(Kind::Atomic, || format!("uses an atomic{at}"));
+    fn token_dropped(token: u64) -> bool {
+        let Some(world) = inside() else { return true };
+        let me = world.me();
+        if me.abandoning.get() || !world.core.dropped(token, world.state(me.number)) {
+            return true;
+        }
+        me.abandoning.set(true);
+        false
     }
-}
 
-extern "C" fn may_run(slot: u32, cpu: i32) -> bool {
-    let Some(world) = inside() else { return true };
-    world.point();
-    world.may_run(slot, cpu)
-}
-
-extern "C" fn cpu_online(cpu: i32) -> bool {
-    let Some(world) = inside() else { return true };
-    world.point();
-    world.core.cpu(cpu).is_some_and(|cpu| cpu.is_online())
-}
-
-extern "C" fn cpu_idle(cpu: i32) -> bool {
-    let Some(world) = inside() else { return false };
-    world.point();
-    world.core.is_idle(cpu)
-}
-
-extern "C" fn any_idle() -> bool {
-    let Some(world) = inside() else { return false };
-    world.point();
-    world.core.is_any_idle()
-}
-
-extern "C" fn claim_idle(cpu: i32) -> bool {
-    let Some(world) = inside() else { return false };
-    world.point();
-    let claimed = world.core.claim_idle(cpu);
-    if claimed {
-        world.tell(Kind::Call, || format!("claims CPU {cpu}, which is idle"));
+    fn panicked(panic: Panic) {
+        let Some(world) = try_world() else { return };
+        let Some(here) = world.here.get().filter(|_| world.outside.get().is_none()) else {
+            return;
+        };
+        let me = &world.cpus[here];
+        if me.abandoning.replace(true) {
+            return;
+        }
+        let kind = match panic.is_out_of_memory() {
+            true => BatonFaultKind::OutOfMemory,
+            false => BatonFaultKind::Panic,
+        };
+        *me.words.borrow_mut() = (panic.file, panic.line, panic.message);
+        world.core.fault_in_call(world.state(here), kind);
     }
-    claimed
-}
 
-extern "C" fn has_memory() -> bool {
-    // A loop that allocates ends here: the system's allocator must not be left in the midst of
-    // something.
-    inside();
-    true
-}
-
-extern "C" fn reply(slot: u32, tag: u32, _: *const [u64; 6]) -> u32 {
-    let Some(world) = inside() else {
-        return BatonReplyAnswer::NoQueue as u32;
-    };
-    world.point();
-    // Whether a task reads what it is sent is its own affair.
-    let answer = match world.task_in(slot) {
-        Some(_) if world.random.once_in(4) => BatonReplyAnswer::Full,
-        Some(_) => BatonReplyAnswer::Sent,
-        None => BatonReplyAnswer::NoQueue,
-    };
-    if answer == BatonReplyAnswer::Sent {
-        *world.said.borrow_mut().replies.entry(tag).or_default() += 1;
+    /// Between two looks of one call at the clock time passes: most often little, but an interrupt or a
+    /// hypervisor may come between.
+    fn now() -> u64 {
+        const PASSES: [u64; 4] = [1, 1_000, 20_000, 200_000];
+        if let Some(world) = inside().filter(|world| world.random.once_in(8)) {
+            world
+                .now
+                .set(world.now.get() + PASSES[world.random.below(PASSES.len())]);
+        }
+        try_world().map_or(0, |world| world.now.get())
     }
-    world.tell(Kind::Call, || {
-        format!("replies {tag} to the task in slot {slot}: {answer:?}")
-    });
-    answer as u32
+
+    fn random() -> u64 {
+        inside().map_or(0, |world| {
+            world.point();
+            world.random.next()
+        })
+    }
+
+    fn arm_timer(after_ns: u64) {
+        if let Some(world) = inside() {
+            world
+                .me()
+                .timer
+                .set(Some(world.now.get().saturating_add(after_ns)));
+        }
+    }
+
+    fn cancel_timer() {
+        if let Some(world) = inside() {
+            world.me().timer.set(None);
+        }
+    }
+
+    fn read(value: u64) -> u64 {
+        // What comes next may see another.
+        if let Some(world) = inside() {
+            world.point();
+        }
+        value
+    }
+
+    fn atomic() {
+        let Some(world) = inside() else { return };
+        let before = world.points.get();
+        world.point();
+        // Only where others went on in between does it matter which one.
+        if world.points.get() > before + 1 {
+            let at = world.site().map_or(String::new(), |at| format!(" at {at}"));
+            world.tell(Kind::Atomic, || format!("uses an atomic{at}"));
+        }
+    }
+
+    fn may_run(slot: u32, cpu: i32) -> bool {
+        let Some(world) = inside() else { return true };
+        world.point();
+        world.may_run(slot, cpu)
+    }
+
+    fn cpu_online(cpu: i32) -> bool {
+        let Some(world) = inside() else { return true };
+        world.point();
+        world.core.cpu(cpu).is_some_and(|cpu| cpu.is_online())
+    }
+
+    fn cpu_idle(cpu: i32) -> bool {
+        let Some(world) = inside() else { return false };
+        world.point();
+        world.core.is_idle(cpu)
+    }
+
+    fn any_idle() -> bool {
+        let Some(world) = inside() else { return false };
+        world.point();
+        world.core.is_any_idle()
+    }
+
+    fn claim_idle(cpu: i32) -> bool {
+        let Some(world) = inside() else { return false };
+        world.point();
+        let claimed = world.core.claim_idle(cpu);
+        if claimed {
+            world.tell(Kind::Call, || format!("claims CPU {cpu}, which is idle"));
+        }
+        claimed
+    }
+
+    fn has_memory() -> bool {
+        // A loop that allocates ends here: the system's allocator must not be left in the midst of
+        // something.
+        inside();
+        true
+    }
+
+    fn reply(slot: u32, tag: u32, _: [u64; 6]) -> u32 {
+        let Some(world) = inside() else {
+            return BatonReplyAnswer::NoQueue as u32;
+        };
+        world.point();
+        // Whether a task reads what it is sent is its own affair.
+        let answer = match world.task_in(slot) {
+            Some(_) if world.random.once_in(4) => BatonReplyAnswer::Full,
+            Some(_) => BatonReplyAnswer::Sent,
+            None => BatonReplyAnswer::NoQueue,
+        };
+        if answer == BatonReplyAnswer::Sent {
+            *world.said.borrow_mut().replies.entry(tag).or_default() += 1;
+        }
+        world.tell(Kind::Call, || {
+            format!("replies {tag} to the task in slot {slot}: {answer:?}")
+        });
+        answer as u32
+    }
 }

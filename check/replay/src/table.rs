@@ -7,32 +7,13 @@ use std::ptr;
 use std::sync::atomic::AtomicU32;
 
 use baton_abi::{BatonFaultKind, BatonHint};
-use baton_native::Table;
+use baton_native::{NativeHost, Panic, Table};
 use baton_trace::{Event, Question};
 
 use crate::lane::{Lane, LastWords};
 use crate::Did;
 
-pub(crate) static TABLE: Table = Table {
-    lock,
-    try_lock,
-    unlock,
-    token_dropped,
-    panicked,
-    now,
-    random,
-    read,
-    arm_timer,
-    cancel_timer,
-    may_run,
-    cpu_online,
-    cpu_idle,
-    any_idle,
-    claim_idle,
-    has_memory,
-    reply,
-    atomic: None,
-};
+pub(crate) static TABLE: Table = Table::of::<Replay>();
 
 thread_local! {
     static LANE: Cell<*const Lane<'static>> = const { Cell::new(ptr::null()) };
@@ -70,62 +51,6 @@ fn lane<'a>() -> Option<&'a Lane<'a>> {
     unsafe { LANE.get().cast::<Lane<'a>>().as_ref() }.filter(|lane| lane.is_in_call())
 }
 
-extern "C" fn lock(word: *const AtomicU32) -> bool {
-    match lane() {
-        Some(lane) => lane.lock(word as usize),
-        None => {
-            let message =
-                "a lock was taken while the policy was being made; use Lock::get_mut there".into();
-            LAST_WORDS.set(Some(LastWords {
-                message,
-                place: None,
-            }));
-            false
-        }
-    }
-}
-
-extern "C" fn try_lock(word: *const AtomicU32) -> bool {
-    lane().is_some_and(|lane| lane.try_lock(word as usize))
-}
-
-extern "C" fn unlock(word: *const AtomicU32) -> bool {
-    lane().is_none_or(|lane| lane.unlock(word as usize))
-}
-
-extern "C" fn token_dropped(token: u64) -> bool {
-    lane().is_none_or(|lane| lane.dropped(token))
-}
-
-extern "C" fn panicked(
-    file: *const u8,
-    file_len: usize,
-    line: u32,
-    message: *const u8,
-    message_len: usize,
-) {
-    let text = |at: *const u8, len: usize| {
-        // SAFETY: Host-call. The glue gives texts that live during the call.
-        String::from_utf8_lossy(unsafe { std::slice::from_raw_parts(at, len) }).into_owned()
-    };
-    let (file, message) = (text(file, file_len), text(message, message_len));
-    // The words of Rust's library when an allocation that cannot fail has failed.
-    let is_memory = message.starts_with("memory allocation of ");
-    let place = (!is_memory && !file.is_empty()).then(|| format!("{file}:{line}"));
-    let words = LastWords { message, place };
-    match lane() {
-        Some(lane) => lane.panicked(
-            words,
-            if is_memory {
-                BatonFaultKind::OutOfMemory
-            } else {
-                BatonFaultKind::Panic
-            },
-        ),
-        None => LAST_WORDS.set(Some(words)),
-    }
-}
-
 /// What the policy asks for, and what it gets where nothing is recorded.
 #[inline(always)]
 fn ask<R: Copy>(
@@ -137,80 +62,6 @@ fn ask<R: Copy>(
         Some(lane) => lane.ask(otherwise, fits, || Did::Asked(event())),
         None => otherwise,
     }
-}
-
-extern "C" fn now() -> u64 {
-    ask(
-        0,
-        |event| {
-            if let Event::Now(now) = event {
-                Some(*now)
-            } else {
-                None
-            }
-        },
-        || Event::Now(0),
-    )
-}
-
-extern "C" fn random() -> u64 {
-    ask(
-        0,
-        |event| {
-            if let Event::Random(number) = event {
-                Some(*number)
-            } else {
-                None
-            }
-        },
-        || Event::Random(0),
-    )
-}
-
-extern "C" fn read(value: u64) -> u64 {
-    ask(
-        value,
-        |event| {
-            if let Event::Read(value) = event {
-                Some(*value)
-            } else {
-                None
-            }
-        },
-        || Event::Read(0),
-    )
-}
-
-extern "C" fn arm_timer(after_ns: u64) {
-    ask(
-        (),
-        |event| (*event == Event::ArmTimer(after_ns)).then_some(()),
-        || Event::ArmTimer(after_ns),
-    );
-}
-
-extern "C" fn cancel_timer() {
-    ask(
-        (),
-        |event| (*event == Event::CancelTimer).then_some(()),
-        || Event::CancelTimer,
-    );
-}
-
-extern "C" fn may_run(slot: u32, cpu: i32) -> bool {
-    let fits = |event: &Event| match event {
-        Event::MayRun {
-            slot: s,
-            cpu: c,
-            yes,
-        } if (*s, *c) == (slot, cpu) => Some(*yes),
-        _ => None,
-    };
-    ask(false, fits, || Event::MayRun {
-        slot,
-        cpu,
-        yes: false,
-    })
 }
 
 #[inline(always)]
@@ -230,55 +81,182 @@ fn about_cpu(question: Question, cpu: i32) -> bool {
     })
 }
 
-extern "C" fn cpu_online(cpu: i32) -> bool {
-    about_cpu(Question::Online, cpu)
-}
+/// A replay as a host.
+struct Replay;
 
-extern "C" fn cpu_idle(cpu: i32) -> bool {
-    about_cpu(Question::Idle, cpu)
-}
-
-extern "C" fn any_idle() -> bool {
-    ask(
-        false,
-        |event| {
-            if let Event::AnyIdle(yes) = event {
-                Some(*yes)
-            } else {
-                None
+impl NativeHost for Replay {
+    fn lock(word: &AtomicU32) -> bool {
+        match lane() {
+            Some(lane) => lane.lock(ptr::from_ref(word) as usize),
+            None => {
+                let message =
+                    "a lock was taken while the policy was being made; use Lock::get_mut there"
+                        .into();
+                LAST_WORDS.set(Some(LastWords {
+                    message,
+                    place: None,
+                }));
+                false
             }
-        },
-        || Event::AnyIdle(false),
-    )
-}
+        }
+    }
 
-extern "C" fn claim_idle(cpu: i32) -> bool {
-    about_cpu(Question::Claim, cpu)
-}
+    fn try_lock(word: &AtomicU32) -> bool {
+        lane().is_some_and(|lane| lane.try_lock(ptr::from_ref(word) as usize))
+    }
 
-extern "C" fn has_memory() -> bool {
-    lane().is_none_or(Lane::has_memory)
-}
+    fn unlock(word: &AtomicU32) -> bool {
+        lane().is_none_or(|lane| lane.unlock(ptr::from_ref(word) as usize))
+    }
 
-extern "C" fn reply(slot: u32, tag: u32, words: *const [u64; 6]) -> u32 {
-    // SAFETY: Host-call. The seam gives what is valid during the call.
-    let words = unsafe { *words };
-    let reply = BatonHint {
-        tag,
-        thread: 0,
-        words,
-    };
-    let fits = |event: &Event| match event {
-        Event::Reply {
-            slot: s,
-            reply: r,
-            answer,
-        } if (*s, r) == (slot, &reply) => Some(u32::from(*answer)),
-        _ => None,
-    };
-    ask(0, fits, || Event::Reply {
-        slot,
-        reply,
-        answer: 0,
-    })
+    fn token_dropped(token: u64) -> bool {
+        lane().is_none_or(|lane| lane.dropped(token))
+    }
+
+    fn panicked(panic: Panic) {
+        let is_memory = panic.is_out_of_memory();
+        let Panic {
+            file,
+            line,
+            message,
+        } = panic;
+        let place = (!is_memory && !file.is_empty()).then(|| format!("{file}:{line}"));
+        let words = LastWords { message, place };
+        match lane() {
+            Some(lane) => lane.panicked(
+                words,
+                if is_memory {
+                    BatonFaultKind::OutOfMemory
+                } else {
+                    BatonFaultKind::Panic
+                },
+            ),
+            None => LAST_WORDS.set(Some(words)),
+        }
+    }
+
+    fn now() -> u64 {
+        ask(
+            0,
+            |event| {
+                if let Event::Now(now) = event {
+                    Some(*now)
+                } else {
+                    None
+                }
+            },
+            || Event::Now(0),
+        )
+    }
+
+    fn random() -> u64 {
+        ask(
+            0,
+            |event| {
+                if let Event::Random(number) = event {
+                    Some(*number)
+                } else {
+                    None
+                }
+            },
+            || Event::Random(0),
+        )
+    }
+
+    fn read(value: u64) -> u64 {
+        ask(
+            value,
+            |event| {
+                if let Event::Read(value) = event {
+                    Some(*value)
+                } else {
+                    None
+                }
+            },
+            || Event::Read(0),
+        )
+    }
+
+    fn arm_timer(after_ns: u64) {
+        ask(
+            (),
+            |event| (*event == Event::ArmTimer(after_ns)).then_some(()),
+            || Event::ArmTimer(after_ns),
+        );
+    }
+
+    fn cancel_timer() {
+        ask(
+            (),
+            |event| (*event == Event::CancelTimer).then_some(()),
+            || Event::CancelTimer,
+        );
+    }
+
+    fn may_run(slot: u32, cpu: i32) -> bool {
+        let fits = |event: &Event| match event {
+            Event::MayRun {
+                slot: s,
+                cpu: c,
+                yes,
+            } if (*s, *c) == (slot, cpu) => Some(*yes),
+            _ => None,
+        };
+        ask(false, fits, || Event::MayRun {
+            slot,
+            cpu,
+            yes: false,
+        })
+    }
+
+    fn cpu_online(cpu: i32) -> bool {
+        about_cpu(Question::Online, cpu)
+    }
+
+    fn cpu_idle(cpu: i32) -> bool {
+        about_cpu(Question::Idle, cpu)
+    }
+
+    fn any_idle() -> bool {
+        ask(
+            false,
+            |event| {
+                if let Event::AnyIdle(yes) = event {
+                    Some(*yes)
+                } else {
+                    None
+                }
+            },
+            || Event::AnyIdle(false),
+        )
+    }
+
+    fn claim_idle(cpu: i32) -> bool {
+        about_cpu(Question::Claim, cpu)
+    }
+
+    fn has_memory() -> bool {
+        lane().is_none_or(Lane::has_memory)
+    }
+
+    fn reply(slot: u32, tag: u32, words: [u64; 6]) -> u32 {
+        let reply = BatonHint {
+            tag,
+            thread: 0,
+            words,
+        };
+        let fits = |event: &Event| match event {
+            Event::Reply {
+                slot: s,
+                reply: r,
+                answer,
+            } if (*s, r) == (slot, &reply) => Some(u32::from(*answer)),
+            _ => None,
+        };
+        ask(0, fits, || Event::Reply {
+            slot,
+            reply,
+            answer: 0,
+        })
+    }
 }

@@ -19,7 +19,7 @@ use baton_abi::{
 use baton_core::Arg;
 
 pub use baton_native_glue::{module, NativePolicy};
-pub use baton_seam::host::Table;
+pub use baton_seam::host::{NativeHost, Panic, Table};
 pub use trap::{contained, cpu_time_of, end_endless, give_up, Crash};
 
 /// A policy that can be made.

@@ -14,7 +14,7 @@ use baton_abi::{
     BATON_HINTS_MIN_ENTRIES, BATON_MAX_LOCKS,
 };
 use baton_core::{Arg, Core, CpuState, Fault, Host, PolicyEntry, Slot};
-use baton_native::{Crash, Instance, Policy, Table};
+use baton_native::{Crash, Instance, NativeHost, Panic, Policy, Table};
 
 use crate::fault::{self, LastWords};
 use crate::record::{self, Tape};
@@ -402,121 +402,6 @@ fn serves(core: &SimCore<'_>, host: &SimHost, cpu: i32) -> bool {
         .is_some_and(|cpu| policy.is_none_or(|policy| core.serves(policy, cpu)))
 }
 
-/// SAFETY of what follows, the word: Mutual-exclusion. It is a lock of the policy's, which lives
-/// during the call.
-extern "C" fn lock(word: *const AtomicU32) -> bool {
-    if !with(|_, host| host.may_lock()) {
-        with(|_, host| {
-            host.say("a lock was taken while the policy was being made; use Lock::get_mut there")
-        });
-        return false;
-    }
-    let is_full = with(|_, host| host.held.borrow().len() == BATON_MAX_LOCKS);
-    let is_ours = !is_full && try_lock(word);
-    if !is_ours {
-        let why = if is_full {
-            "a call may hold 31 locks at once"
-        } else {
-            "the lock is held by this CPU already"
-        };
-        with(|_, host| host.say(why));
-        fail(BatonFaultKind::Deadlock);
-    }
-    is_ours
-}
-
-extern "C" fn try_lock(word: *const AtomicU32) -> bool {
-    with(|_, host| {
-        if !host.may_lock() {
-            return false;
-        }
-        // SAFETY: Mutual-exclusion. See above.
-        let is_free = unsafe { &*word }.swap(1, Relaxed) == 0;
-        if is_free {
-            host.held.borrow_mut().push(word as usize);
-        }
-        is_free
-    })
-}
-
-extern "C" fn unlock(word: *const AtomicU32) -> bool {
-    let in_order = with(|_, host| {
-        let mut held = host.held.borrow_mut();
-        let at = held.iter().rposition(|&other| other == word as usize);
-        let in_order = at.is_some_and(|at| at + 1 == held.len());
-        at.map(|at| held.remove(at));
-        // SAFETY: Mutual-exclusion. See above.
-        unsafe { &*word }.store(0, Relaxed);
-        if !in_order {
-            host.say("locks must be released in the reverse order of taking them");
-        }
-        in_order
-    });
-    if !in_order {
-        fail(BatonFaultKind::Deadlock);
-    }
-    in_order
-}
-
-extern "C" fn token_dropped(token: u64) -> bool {
-    with(|core, host| {
-        let cpu = core
-            .cpu(host.here.get() as i32)
-            .expect("this runs on a CPU");
-        // A policy that ends drops what it has.
-        host.calling.get().is_none() || !core.dropped(token, cpu)
-    })
-}
-
-extern "C" fn panicked(
-    file: *const u8,
-    file_len: usize,
-    line: u32,
-    message: *const u8,
-    message_len: usize,
-) {
-    // SAFETY: Host-call. The glue gives two texts that live during the call.
-    let (file, message) = unsafe {
-        (
-            std::slice::from_raw_parts(file, file_len),
-            std::slice::from_raw_parts(message, message_len),
-        )
-    };
-    let message = String::from_utf8_lossy(message).into_owned();
-    // The words of Rust's library when an allocation that cannot fail has failed; where that was in
-    // the library says nothing.
-    let is_memory = message.starts_with("memory allocation of ");
-    let (file, line) = if is_memory {
-        (String::new(), 0)
-    } else {
-        (String::from_utf8_lossy(file).into_owned(), line)
-    };
-    with(|_, host| {
-        *host.words.borrow_mut() = LastWords {
-            message,
-            file,
-            line,
-        }
-    });
-    fail(if is_memory {
-        BatonFaultKind::OutOfMemory
-    } else {
-        BatonFaultKind::Panic
-    });
-}
-
-extern "C" fn now() -> u64 {
-    with(|_, host| host.clock.get().wrapping_add(host.now.get()))
-}
-
-extern "C" fn random() -> u64 {
-    with(|_, host| host.rng.borrow_mut().any())
-}
-
-extern "C" fn read(value: u64) -> u64 {
-    value
-}
-
 fn request(at: Option<u64>) {
     with(|_, host| {
         let Some(policy) = host.calling.get() else {
@@ -530,81 +415,161 @@ fn request(at: Option<u64>) {
     });
 }
 
-extern "C" fn arm_timer(after_ns: u64) {
-    let now = with(|_, host| host.now.get());
-    request(Some(now.saturating_add(after_ns)));
+/// A lock, as the host knows it again.
+pub(crate) fn address(word: &AtomicU32) -> usize {
+    std::ptr::from_ref(word) as usize
 }
 
-extern "C" fn cancel_timer() {
-    request(None);
-}
+/// The host of runs that are not recorded.
+pub(crate) struct Plain;
 
-extern "C" fn may_run(slot: u32, cpu: i32) -> bool {
-    with(|core, host| host.task_may_run(slot, cpu) && serves(core, host, cpu))
-}
-
-extern "C" fn cpu_online(cpu: i32) -> bool {
-    with(|core, host| core.cpu(cpu).is_some_and(CpuState::is_online) && serves(core, host, cpu))
-}
-
-extern "C" fn cpu_idle(cpu: i32) -> bool {
-    with(|core, host| core.is_idle(cpu) && serves(core, host, cpu))
-}
-
-extern "C" fn any_idle() -> bool {
-    with(|core, _| core.is_any_idle())
-}
-
-extern "C" fn claim_idle(cpu: i32) -> bool {
-    with(|core, host| serves(core, host, cpu) && core.claim_idle(cpu))
-}
-
-extern "C" fn has_memory() -> bool {
-    true
-}
-
-extern "C" fn reply(slot: u32, tag: u32, words: *const [u64; 6]) -> u32 {
-    // SAFETY: Host-call. The seam gives what is valid during the call.
-    let words = unsafe { *words };
-    let reply = BatonHint {
-        tag,
-        thread: 0,
-        words,
-    };
-    with(|_, host| {
-        let Some(facts) = host.facts.get(slot as usize) else {
-            return BatonReplyAnswer::NoQueue;
-        };
-        match facts.unread.get() {
-            None => BatonReplyAnswer::NoQueue,
-            Some(BATON_HINTS_MIN_ENTRIES..) => BatonReplyAnswer::Full,
-            Some(unread) => {
-                facts.unread.set(Some(unread + 1));
-                host.replies.borrow_mut().push((slot, reply));
-                BatonReplyAnswer::Sent
-            }
+impl NativeHost for Plain {
+    fn lock(word: &AtomicU32) -> bool {
+        if !with(|_, host| host.may_lock()) {
+            with(|_, host| {
+                host.say(
+                    "a lock was taken while the policy was being made; use Lock::get_mut there",
+                )
+            });
+            return false;
         }
-    }) as u32
+        let is_full = with(|_, host| host.held.borrow().len() == BATON_MAX_LOCKS);
+        let is_ours = !is_full && Self::try_lock(word);
+        if !is_ours {
+            let why = if is_full {
+                "a call may hold 31 locks at once"
+            } else {
+                "the lock is held by this CPU already"
+            };
+            with(|_, host| host.say(why));
+            fail(BatonFaultKind::Deadlock);
+        }
+        is_ours
+    }
+
+    fn try_lock(word: &AtomicU32) -> bool {
+        with(|_, host| {
+            if !host.may_lock() {
+                return false;
+            }
+            let is_free = word.swap(1, Relaxed) == 0;
+            if is_free {
+                host.held.borrow_mut().push(address(word));
+            }
+            is_free
+        })
+    }
+
+    fn unlock(word: &AtomicU32) -> bool {
+        let in_order = with(|_, host| {
+            let mut held = host.held.borrow_mut();
+            let at = held.iter().rposition(|&other| other == address(word));
+            let in_order = at.is_some_and(|at| at + 1 == held.len());
+            at.map(|at| held.remove(at));
+            word.store(0, Relaxed);
+            if !in_order {
+                host.say("locks must be released in the reverse order of taking them");
+            }
+            in_order
+        });
+        if !in_order {
+            fail(BatonFaultKind::Deadlock);
+        }
+        in_order
+    }
+
+    fn token_dropped(token: u64) -> bool {
+        with(|core, host| {
+            let cpu = core
+                .cpu(host.here.get() as i32)
+                .expect("this runs on a CPU");
+            // A policy that ends drops what it has.
+            host.calling.get().is_none() || !core.dropped(token, cpu)
+        })
+    }
+
+    fn panicked(panic: Panic) {
+        let is_memory = panic.is_out_of_memory();
+        // Where in the library that was says nothing.
+        let (file, line) = if is_memory {
+            (String::new(), 0)
+        } else {
+            (panic.file, panic.line)
+        };
+        let message = panic.message;
+        with(|_, host| {
+            *host.words.borrow_mut() = LastWords {
+                message,
+                file,
+                line,
+            }
+        });
+        fail(if is_memory {
+            BatonFaultKind::OutOfMemory
+        } else {
+            BatonFaultKind::Panic
+        });
+    }
+
+    fn now() -> u64 {
+        with(|_, host| host.clock.get().wrapping_add(host.now.get()))
+    }
+
+    fn random() -> u64 {
+        with(|_, host| host.rng.borrow_mut().any())
+    }
+
+    fn arm_timer(after_ns: u64) {
+        let now = with(|_, host| host.now.get());
+        request(Some(now.saturating_add(after_ns)));
+    }
+
+    fn cancel_timer() {
+        request(None);
+    }
+
+    fn may_run(slot: u32, cpu: i32) -> bool {
+        with(|core, host| host.task_may_run(slot, cpu) && serves(core, host, cpu))
+    }
+
+    fn cpu_online(cpu: i32) -> bool {
+        with(|core, host| core.cpu(cpu).is_some_and(CpuState::is_online) && serves(core, host, cpu))
+    }
+
+    fn cpu_idle(cpu: i32) -> bool {
+        with(|core, host| core.is_idle(cpu) && serves(core, host, cpu))
+    }
+
+    fn any_idle() -> bool {
+        with(|core, _| core.is_any_idle())
+    }
+
+    fn claim_idle(cpu: i32) -> bool {
+        with(|core, host| serves(core, host, cpu) && core.claim_idle(cpu))
+    }
+
+    fn reply(slot: u32, tag: u32, words: [u64; 6]) -> u32 {
+        let reply = BatonHint {
+            tag,
+            thread: 0,
+            words,
+        };
+        with(|_, host| {
+            let Some(facts) = host.facts.get(slot as usize) else {
+                return BatonReplyAnswer::NoQueue;
+            };
+            match facts.unread.get() {
+                None => BatonReplyAnswer::NoQueue,
+                Some(BATON_HINTS_MIN_ENTRIES..) => BatonReplyAnswer::Full,
+                Some(unread) => {
+                    facts.unread.set(Some(unread + 1));
+                    host.replies.borrow_mut().push((slot, reply));
+                    BatonReplyAnswer::Sent
+                }
+            }
+        }) as u32
+    }
 }
 
 /// Of runs that are not recorded; `record::TABLE` adds the recording.
-pub(crate) static TABLE: Table = Table {
-    lock,
-    try_lock,
-    unlock,
-    token_dropped,
-    panicked,
-    now,
-    random,
-    read,
-    arm_timer,
-    cancel_timer,
-    may_run,
-    cpu_online,
-    cpu_idle,
-    any_idle,
-    claim_idle,
-    has_memory,
-    reply,
-    atomic: None,
-};
+pub(crate) static TABLE: Table = Table::of::<Plain>();

@@ -10,12 +10,12 @@ use baton_abi::{
     BatonCtx, BatonFaultKind, BatonHint, BatonMethod, BatonStateType, BatonTask, BATON_ABORTED,
 };
 use baton_core::Arg;
-use baton_native::Table;
+use baton_native::{NativeHost, Panic, Table};
 use baton_trace::{
     About, Call, Carried, Event, FileWriter, Header, Question, Recorder, Return, BLOCK_SIZE,
 };
 
-use crate::host::{self, with};
+use crate::host::{address, with, Plain};
 use crate::{Config, PolicySpec};
 
 /// One CPU's part.
@@ -249,91 +249,15 @@ fn about(method: BatonMethod, a: &Arg<'_>, b: &Arg<'_>) -> About {
     }
 }
 
-/// `host::TABLE`, each of whose answers is recorded.
-pub(crate) static TABLE: Table = Table {
-    lock,
-    try_lock,
-    unlock: host::TABLE.unlock,
-    token_dropped,
-    panicked: host::TABLE.panicked,
-    now,
-    random,
-    read,
-    arm_timer,
-    cancel_timer,
-    may_run,
-    cpu_online,
-    cpu_idle,
-    any_idle,
-    claim_idle,
-    has_memory: host::TABLE.has_memory,
-    reply,
-    atomic: None,
-};
+/// That of recorded runs.
+pub(crate) static TABLE: Table = Table::of::<Recorded>();
 
 fn note(event: &Event) {
     with(|_, host| host.record(|tape, cpu| tape.note(cpu, event)));
 }
 
-fn note_lock(word: *const AtomicU32, is_ours: bool) {
-    with(|_, host| host.record(|tape, cpu| tape.lock(cpu, word as usize, is_ours)));
-}
-
-extern "C" fn lock(word: *const AtomicU32) -> bool {
-    let is_ours = (host::TABLE.lock)(word);
-    // One that cannot be taken ends the call.
-    if is_ours {
-        note_lock(word, true);
-    }
-    is_ours
-}
-
-extern "C" fn try_lock(word: *const AtomicU32) -> bool {
-    let is_ours = (host::TABLE.try_lock)(word);
-    note_lock(word, is_ours);
-    is_ours
-}
-
-extern "C" fn token_dropped(token: u64) -> bool {
-    let goes_on = (host::TABLE.token_dropped)(token);
-    if !goes_on {
-        note(&Event::Dropped(token));
-        with(|_, host| host.record(|tape, _| tape.fail(BatonFaultKind::LostTask as u8)));
-    }
-    goes_on
-}
-
-extern "C" fn now() -> u64 {
-    let now = (host::TABLE.now)();
-    note(&Event::Now(now));
-    now
-}
-
-extern "C" fn random() -> u64 {
-    let random = (host::TABLE.random)();
-    note(&Event::Random(random));
-    random
-}
-
-extern "C" fn read(value: u64) -> u64 {
-    note(&Event::Read(value));
-    value
-}
-
-extern "C" fn arm_timer(after_ns: u64) {
-    (host::TABLE.arm_timer)(after_ns);
-    note(&Event::ArmTimer(after_ns));
-}
-
-extern "C" fn cancel_timer() {
-    (host::TABLE.cancel_timer)();
-    note(&Event::CancelTimer);
-}
-
-extern "C" fn may_run(slot: u32, cpu: i32) -> bool {
-    let yes = (host::TABLE.may_run)(slot, cpu);
-    note(&Event::MayRun { slot, cpu, yes });
-    yes
+fn note_lock(word: &AtomicU32, is_ours: bool) {
+    with(|_, host| host.record(|tape, cpu| tape.lock(cpu, address(word), is_ours)));
 }
 
 /// The answer to a question about a CPU.
@@ -342,37 +266,105 @@ fn noted(question: Question, cpu: i32, yes: bool) -> bool {
     yes
 }
 
-extern "C" fn cpu_online(cpu: i32) -> bool {
-    noted(Question::Online, cpu, (host::TABLE.cpu_online)(cpu))
-}
+/// [`Plain`], each of whose answers is recorded.
+struct Recorded;
 
-extern "C" fn cpu_idle(cpu: i32) -> bool {
-    noted(Question::Idle, cpu, (host::TABLE.cpu_idle)(cpu))
-}
+impl NativeHost for Recorded {
+    fn unlock(word: &AtomicU32) -> bool {
+        Plain::unlock(word)
+    }
 
-extern "C" fn any_idle() -> bool {
-    let yes = (host::TABLE.any_idle)();
-    note(&Event::AnyIdle(yes));
-    yes
-}
+    fn panicked(panic: Panic) {
+        Plain::panicked(panic);
+    }
 
-extern "C" fn claim_idle(cpu: i32) -> bool {
-    noted(Question::Claim, cpu, (host::TABLE.claim_idle)(cpu))
-}
+    fn lock(word: &AtomicU32) -> bool {
+        let is_ours = Plain::lock(word);
+        // One that cannot be taken ends the call.
+        if is_ours {
+            note_lock(word, true);
+        }
+        is_ours
+    }
 
-extern "C" fn reply(slot: u32, tag: u32, words: *const [u64; 6]) -> u32 {
-    let answer = (host::TABLE.reply)(slot, tag, words);
-    // SAFETY: Host-call. The seam gives what is valid during the call.
-    let words = unsafe { *words };
-    let reply = BatonHint {
-        tag,
-        thread: 0,
-        words,
-    };
-    note(&Event::Reply {
-        slot,
-        reply,
-        answer: answer as u8,
-    });
-    answer
+    fn try_lock(word: &AtomicU32) -> bool {
+        let is_ours = Plain::try_lock(word);
+        note_lock(word, is_ours);
+        is_ours
+    }
+
+    fn token_dropped(token: u64) -> bool {
+        let goes_on = Plain::token_dropped(token);
+        if !goes_on {
+            note(&Event::Dropped(token));
+            with(|_, host| host.record(|tape, _| tape.fail(BatonFaultKind::LostTask as u8)));
+        }
+        goes_on
+    }
+
+    fn now() -> u64 {
+        let now = Plain::now();
+        note(&Event::Now(now));
+        now
+    }
+
+    fn random() -> u64 {
+        let random = Plain::random();
+        note(&Event::Random(random));
+        random
+    }
+
+    fn read(value: u64) -> u64 {
+        note(&Event::Read(value));
+        value
+    }
+
+    fn arm_timer(after_ns: u64) {
+        Plain::arm_timer(after_ns);
+        note(&Event::ArmTimer(after_ns));
+    }
+
+    fn cancel_timer() {
+        Plain::cancel_timer();
+        note(&Event::CancelTimer);
+    }
+
+    fn may_run(slot: u32, cpu: i32) -> bool {
+        let yes = Plain::may_run(slot, cpu);
+        note(&Event::MayRun { slot, cpu, yes });
+        yes
+    }
+
+    fn cpu_online(cpu: i32) -> bool {
+        noted(Question::Online, cpu, Plain::cpu_online(cpu))
+    }
+
+    fn cpu_idle(cpu: i32) -> bool {
+        noted(Question::Idle, cpu, Plain::cpu_idle(cpu))
+    }
+
+    fn any_idle() -> bool {
+        let yes = Plain::any_idle();
+        note(&Event::AnyIdle(yes));
+        yes
+    }
+
+    fn claim_idle(cpu: i32) -> bool {
+        noted(Question::Claim, cpu, Plain::claim_idle(cpu))
+    }
+
+    fn reply(slot: u32, tag: u32, words: [u64; 6]) -> u32 {
+        let answer = Plain::reply(slot, tag, words);
+        let reply = BatonHint {
+            tag,
+            thread: 0,
+            words,
+        };
+        note(&Event::Reply {
+            slot,
+            reply,
+            answer: answer as u8,
+        });
+        answer
+    }
 }

@@ -7,7 +7,7 @@
 //! abandoned is unwound on this side ([`abandon`]).
 
 use core::sync::atomic::{AtomicU32, Ordering};
-use std::{boxed::Box, cell::Cell, panic, ptr, thread};
+use std::{boxed::Box, cell::Cell, panic, ptr, string::String, thread};
 
 /// What a host gives a policy. The functions of this module call those of the table that is
 /// installed on the thread. All are called on that thread, inside a call of the policy.
@@ -254,5 +254,148 @@ pub fn reply(slot: u32, tag: u32, words: &[u64; 6]) -> u32 {
 pub fn atomic() {
     if let Some(atomic) = table().and_then(|table| table.atomic) {
         atomic();
+    }
+}
+
+/// A panic of a policy.
+pub struct Panic {
+    /// Where: the source file as the compiler has it, and the line.
+    pub file: String,
+    pub line: u32,
+    pub message: String,
+}
+
+impl Panic {
+    /// Did an allocation fail that cannot? These are the words of Rust's library then, and the
+    /// place is in the library.
+    pub fn is_out_of_memory(&self) -> bool {
+        self.message.starts_with("memory allocation of ")
+    }
+}
+
+/// A host of policies in user space, as safe functions: [`Table::of`] makes its table. They have no
+/// `self`, as the policy calls C functions: an implementation finds the call by the thread. What
+/// each function is asked stands at its place in [`Table`].
+pub trait NativeHost {
+    /// Must an atomic of a policy's own be announced? Only policies that were built for the checker
+    /// do that.
+    const SEES_ATOMICS: bool = false;
+
+    fn lock(word: &AtomicU32) -> bool;
+    fn try_lock(word: &AtomicU32) -> bool;
+    fn unlock(word: &AtomicU32) -> bool;
+    fn token_dropped(token: u64) -> bool;
+    fn panicked(panic: Panic);
+    fn now() -> u64;
+    fn random() -> u64;
+    fn arm_timer(after_ns: u64);
+    fn cancel_timer();
+    fn read(value: u64) -> u64 {
+        value
+    }
+    fn may_run(slot: u32, cpu: i32) -> bool;
+    fn cpu_online(cpu: i32) -> bool;
+    fn cpu_idle(cpu: i32) -> bool;
+    fn any_idle() -> bool;
+    fn claim_idle(cpu: i32) -> bool;
+    fn has_memory() -> bool {
+        true
+    }
+    /// The answer is `BatonReplyAnswer`.
+    fn reply(slot: u32, tag: u32, words: [u64; 6]) -> u32;
+    fn atomic() {}
+}
+
+impl Table {
+    /// The table of a host.
+    pub const fn of<H: NativeHost>() -> Self {
+        Self {
+            lock: from_c::lock::<H>,
+            try_lock: from_c::try_lock::<H>,
+            unlock: from_c::unlock::<H>,
+            token_dropped: from_c::token_dropped::<H>,
+            panicked: from_c::panicked::<H>,
+            now: from_c::now::<H>,
+            random: from_c::random::<H>,
+            arm_timer: from_c::arm_timer::<H>,
+            cancel_timer: from_c::cancel_timer::<H>,
+            read: from_c::read::<H>,
+            may_run: from_c::may_run::<H>,
+            cpu_online: from_c::cpu_online::<H>,
+            cpu_idle: from_c::cpu_idle::<H>,
+            any_idle: from_c::any_idle::<H>,
+            claim_idle: from_c::claim_idle::<H>,
+            has_memory: from_c::has_memory::<H>,
+            reply: from_c::reply::<H>,
+            atomic: match H::SEES_ATOMICS {
+                true => Some(from_c::atomic::<H>),
+                false => None,
+            },
+        }
+    }
+}
+
+/// What a table holds: the functions of a host behind those of C. All that is a pointer there is
+/// handled here.
+mod from_c {
+    use super::{AtomicU32, NativeHost, Panic, String};
+
+    macro_rules! plain {
+        ($($name:ident($($argument:ident: $type:ty),*) $(-> $answer:ty)?;)*) => {
+            $(pub extern "C" fn $name<H: NativeHost>($($argument: $type),*) $(-> $answer)? {
+                H::$name($($argument),*)
+            })*
+        };
+    }
+
+    macro_rules! about_a_lock {
+        ($($name:ident)*) => {
+            $(pub extern "C" fn $name<H: NativeHost>(word: *const AtomicU32) -> bool {
+                // SAFETY: Host-call. It is a lock of the policy's, which lives during the call.
+                H::$name(unsafe { &*word })
+            })*
+        };
+    }
+
+    about_a_lock!(lock try_lock unlock);
+
+    plain! {
+        token_dropped(token: u64) -> bool;
+        now() -> u64;
+        random() -> u64;
+        arm_timer(after_ns: u64);
+        cancel_timer();
+        read(value: u64) -> u64;
+        may_run(slot: u32, cpu: i32) -> bool;
+        cpu_online(cpu: i32) -> bool;
+        cpu_idle(cpu: i32) -> bool;
+        any_idle() -> bool;
+        claim_idle(cpu: i32) -> bool;
+        has_memory() -> bool;
+        atomic();
+    }
+
+    pub extern "C" fn panicked<H: NativeHost>(
+        file: *const u8,
+        file_len: usize,
+        line: u32,
+        message: *const u8,
+        message_len: usize,
+    ) {
+        let text = |at: *const u8, len: usize| {
+            // SAFETY: Host-call. The policy's side gives texts that live during the call.
+            let bytes = unsafe { core::slice::from_raw_parts(at, len) };
+            String::from_utf8_lossy(bytes).into_owned()
+        };
+        H::panicked(Panic {
+            file: text(file, file_len),
+            line,
+            message: text(message, message_len),
+        });
+    }
+
+    pub extern "C" fn reply<H: NativeHost>(slot: u32, tag: u32, words: *const [u64; 6]) -> u32 {
+        // SAFETY: Host-call. The policy's side gives words that live during the call.
+        H::reply(slot, tag, unsafe { *words })
     }
 }
