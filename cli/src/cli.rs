@@ -17,8 +17,8 @@ use crate::commands::threads::Threads;
 use crate::commands::torture::Torture;
 use crate::commands::trace::Trace;
 use crate::config;
-use crate::cpulist::CpuList;
-use crate::names;
+use baton_control::cpulist::CpuList;
+use baton_control::names;
 
 /// A workbench for Linux CPU schedulers.
 ///

@@ -3,7 +3,7 @@
  * How long tasks wait from their wakeup until they run, as a histogram per CPU; and, where one
  * process is watched, how often CPUs change between its tasks and how often those change CPUs.
  * Attached while somebody wants to know (a probation with a condition, `baton bench fidelity`), so
- * that it costs nothing at other times. cli/src/latency.rs reads it.
+ * that it costs nothing at other times. control/src/latency.rs reads it.
  *
  * Context: tracepoints of the scheduler, interrupts off, a run-queue lock held.
  */
@@ -13,11 +13,11 @@
 
 char _license[] SEC("license") = "GPL";
 
-/* cli/src/latency.rs has the same: 64 buckets for each power of two of ns */
+/* control/src/latency.rs has the same: 64 buckets for each power of two of ns */
 #define BITS 6
 #define BUCKETS 2048
 
-/* Whom, and when; as cli/src/latency.rs writes it. */
+/* Whom, and when; as control/src/latency.rs writes it. */
 struct watch {
 	u64 begin;	/* bpf_ktime_get_ns() */
 	u64 end;

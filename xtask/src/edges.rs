@@ -64,6 +64,11 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("baton-vm", &[]),
+    ("baton-control", &["baton-abi", "baton-trace"]),
+    (
+        "baton-build",
+        &["baton-control", "baton-native", "baton-vm"],
+    ),
     (
         "baton-booted",
         &[

@@ -12,15 +12,15 @@ use baton_abi::{BatonPolicyState, BATON_MAX_POLICIES};
 use serde::Serialize;
 
 use super::{load, partition, print, print_json, record, unload, upgrade};
-use crate::artefacts::{module_of, Search, CORE, SHIM};
-use crate::cgroups;
 use crate::cli::{Apply, LoadOptions, Output};
 use crate::config::plan::{plan, Loaded, Step};
 use crate::config::{self, unplaced, Config, Machine, Policy};
-use crate::cpulist::CpuList;
-use crate::device::{text, Device, BLOCKS_PER_MIB};
-use crate::error::{Error, Result};
-use crate::kernel::{self, Lock};
+use baton_build::{module_of, Search, CORE, SHIM};
+use baton_control::cgroups;
+use baton_control::cpulist::CpuList;
+use baton_control::device::{text, Device, BLOCKS_PER_MIB};
+use baton_control::error::{Error, Result};
+use baton_control::kernel::{self, Lock};
 
 #[derive(Serialize)]
 struct Done {

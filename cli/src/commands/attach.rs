@@ -6,12 +6,12 @@ use std::process::ExitCode;
 use baton_abi::BatonPolicyState;
 
 use super::load;
-use crate::artefacts::Search;
 use crate::cli::{Attach, Detach, Which};
-use crate::device::Device;
-use crate::error::{Error, Result};
-use crate::kernel::{self, Lock};
-use crate::{cgroups, shim, tasks};
+use baton_build::Search;
+use baton_control::device::Device;
+use baton_control::error::{Error, Result};
+use baton_control::kernel::{self, Lock};
+use baton_control::{cgroups, shim, tasks};
 
 pub fn attach(search: &Search, args: &Attach) -> Result<ExitCode> {
     kernel::require_root("giving tasks to a policy")?;

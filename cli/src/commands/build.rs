@@ -3,16 +3,16 @@
 
 use std::process::ExitCode;
 
-use crate::artefacts::{self, module_of, Policy, Target, CORE, SHIM};
 use crate::cli::Build;
-use crate::error::Result;
+use baton_build::{module_of, Policy, Target, CORE, SHIM};
+use baton_control::error::Result;
 
 pub fn build(args: &Build) -> Result<ExitCode> {
     args.kernel
         .as_deref()
-        .inspect(|release| artefacts::build_for(release));
+        .inspect(|release| baton_build::build_for(release));
     if args.allow_unsafe {
-        artefacts::allow_unsafe();
+        baton_build::allow_unsafe();
     }
     let policies = args
         .policies

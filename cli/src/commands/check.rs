@@ -11,10 +11,9 @@ use baton_interleave::{HintSample, Options, Outcome, Progress, Property, Seed, S
 use baton_sim::topology::Topology;
 use serde_json::{json, Value};
 
-use crate::artefacts;
 use crate::commands::{print, print_json};
-use crate::error::{Error, Result};
-use crate::names;
+use baton_control::error::{Error, Result};
+use baton_control::names;
 
 #[derive(clap::Args, Debug)]
 pub struct Check {
@@ -130,14 +129,14 @@ pub fn check(args: &Check) -> Result<ExitCode> {
         next: args
             .upgrade_to
             .as_deref()
-            .map(artefacts::checked)
+            .map(baton_build::checked)
             .transpose()?,
         ..Options::default()
     };
     let mut results = Vec::new();
     let mut has_failed = false;
     for text in &args.policies {
-        let policy = artefacts::checked(text)?;
+        let policy = baton_build::checked(text)?;
         let user = |why| {
             Error::user(
                 format!("{text} cannot be checked: {why}"),

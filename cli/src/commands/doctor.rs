@@ -11,12 +11,12 @@ use libbpf_rs::btf::{types, Btf};
 use serde::Serialize;
 
 use super::{load, print, print_json, unload};
-use crate::artefacts::{self, Search, CORE, SHIM};
 use crate::cli::LoadOptions;
-use crate::device::Device;
-use crate::error::Result;
-use crate::kernel::{self, Lock};
-use crate::shim::{self, Fit};
+use baton_build::{Search, CORE, SHIM};
+use baton_control::device::Device;
+use baton_control::error::Result;
+use baton_control::kernel::{self, Lock};
+use baton_control::shim::{self, Fit};
 
 /// What something is needed for.
 #[derive(Serialize, Debug, Clone, Copy, PartialEq, Eq)]
@@ -388,7 +388,7 @@ fn sysroot() -> Option<PathBuf> {
 }
 
 fn building() -> Vec<Check> {
-    let headers = artefacts::headers_release();
+    let headers = baton_build::headers_release();
     let headers = headers
         .map(|release| format!("for kernel {release}"))
         .map_err(|e| e.what);
@@ -403,7 +403,7 @@ fn building() -> Vec<Check> {
     } else {
         Err(format!("no {}", missing.join(", ")))
     };
-    let source = artefacts::source();
+    let source = baton_build::source();
     let core_source =
         sysroot().is_some_and(|dir| dir.join("lib/rustlib/src/rust/library/core").exists());
     vec![

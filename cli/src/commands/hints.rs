@@ -15,10 +15,10 @@ use serde::Serialize;
 
 use super::{print, print_json};
 use crate::cli::Output;
-use crate::device::{no_grant, text, Device};
-use crate::error::{Error, Result};
-use crate::kernel::{self, Lock};
-use crate::{cgroups, names};
+use baton_control::device::{no_grant, text, Device};
+use baton_control::error::{Error, Result};
+use baton_control::kernel::{self, Lock};
+use baton_control::{cgroups, names};
 
 #[derive(Subcommand, Debug)]
 pub enum Hints {
@@ -119,7 +119,7 @@ pub fn command(command: &Hints) -> Result<ExitCode> {
 
 fn grant(to: &To) -> Result<BatonGrant> {
     let mut grant = BatonGrant {
-        name: crate::device::field(&to.policy),
+        name: baton_control::device::field(&to.policy),
         ..no_grant(0)
     };
     if let Some(user) = &to.user {

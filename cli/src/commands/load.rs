@@ -13,12 +13,12 @@ use baton_abi::{BatonCoreInfo, BatonPolicyInfo, BatonPolicyState};
 use rustix::io::Errno;
 
 use super::unload;
-use crate::artefacts::{module_of, Search, CORE, SHIM};
 use crate::cli::{Load, LoadOptions};
-use crate::device::{text, Device, Refused};
-use crate::error::{Error, Result};
-use crate::kernel::{self, Lock};
-use crate::{shim, tasks};
+use baton_build::{module_of, Search, CORE, SHIM};
+use baton_control::device::{text, Device, Refused};
+use baton_control::error::{Error, Result};
+use baton_control::kernel::{self, Lock};
+use baton_control::{shim, tasks};
 
 const STALL_PARAMETER: &str = "/sys/module/baton/parameters/stall_ms";
 
@@ -378,7 +378,7 @@ pub fn not_default(policy: &str, errno: Errno) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Blame;
+    use baton_control::error::Blame;
 
     #[test]
     fn a_policy_that_is_not_started() {

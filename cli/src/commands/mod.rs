@@ -34,9 +34,9 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 
-use crate::artefacts::Search;
 use crate::cli::{Cli, Command, Fault, VmCommand};
-use crate::error::{Error, Result};
+use baton_build::Search;
+use baton_control::error::{Error, Result};
 
 pub fn run(cli: Cli) -> Result<ExitCode> {
     let search = Search::new(cli.modules.as_deref());

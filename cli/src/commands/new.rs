@@ -6,12 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use super::print;
-use crate::artefacts;
 use crate::cli::New;
-use crate::error::{Error, Result};
+use baton_control::error::{Error, Result};
 
 pub fn new(args: &New) -> Result<ExitCode> {
-    let (name, source) = (&args.name, artefacts::source()?);
+    let (name, source) = (&args.name, baton_build::source()?);
     let parent = fs::canonicalize(&args.dir)
         .map_err(|e| Error::file(format!("looking for {}", args.dir.display()), &e))?;
     let dir = parent.join(name);
@@ -158,7 +157,7 @@ mod tests {
             format!("{:?}", new(&args).unwrap()),
             format!("{:?}", ExitCode::SUCCESS)
         );
-        let policy = artefacts::Policy::find(dir.path().join("mine").to_str().unwrap()).unwrap();
+        let policy = baton_build::Policy::find(dir.path().join("mine").to_str().unwrap()).unwrap();
         assert_eq!(policy.name, "mine");
         let source = fs::read_to_string(policy.dir.join("src/lib.rs")).unwrap();
         assert!(

@@ -7,9 +7,9 @@ use rustix::io::Errno;
 
 use super::{print, print_json};
 use crate::cli::Order;
-use crate::device::{text, Device};
-use crate::error::{Error, Result};
-use crate::kernel::{self, Lock};
+use baton_control::device::{text, Device};
+use baton_control::error::{Error, Result};
+use baton_control::kernel::{self, Lock};
 
 pub fn command(args: &Order) -> Result<ExitCode> {
     let device = Device::open()?;

@@ -8,7 +8,7 @@ use clap_complete::Shell;
 
 use super::print;
 use crate::cli::{Cli, Man};
-use crate::error::{Error, Result};
+use baton_control::error::{Error, Result};
 
 pub fn man(args: &Man) -> Result<ExitCode> {
     let mut command = Cli::command();

@@ -8,12 +8,12 @@ use rustix::io::Errno;
 
 use super::{print, print_json};
 use crate::cli::{Output, PartitionCommand, Share};
-use crate::cpulist::CpuList;
-use crate::device::{Device, Unset};
-use crate::error::{Error, Result};
-use crate::kernel::{self, Lock};
-use crate::report;
-use crate::status::Partition;
+use baton_control::cpulist::CpuList;
+use baton_control::device::{Device, Unset};
+use baton_control::error::{Error, Result};
+use baton_control::kernel::{self, Lock};
+use baton_control::report;
+use baton_control::status::Partition;
 
 pub fn command(command: &PartitionCommand) -> Result<ExitCode> {
     match command {

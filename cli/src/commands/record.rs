@@ -23,10 +23,10 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use super::sim::tables;
 use super::{print, print_json};
 use crate::cli::{FaultSave, Record};
-use crate::device::{text, Device, Refused, Rings, BLOCKS_PER_MIB};
-use crate::error::{Error, Result};
-use crate::report;
-use crate::status::Fault;
+use baton_control::device::{text, Device, Refused, Rings, BLOCKS_PER_MIB};
+use baton_control::error::{Error, Result};
+use baton_control::report;
+use baton_control::status::Fault;
 
 /// How often the rings are looked into. The smallest ring takes 100 MB/s at that.
 const LOOK: Duration = Duration::from_millis(10);

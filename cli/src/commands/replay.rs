@@ -17,9 +17,8 @@ use super::sim::tables;
 use super::trace::{self, seconds};
 use super::what_if::{self, Side, WhatIf};
 use super::{print, print_json};
-use crate::artefacts;
-use crate::error::{Error, Result};
-use crate::{names, report};
+use baton_control::error::{Error, Result};
+use baton_control::{names, report};
 
 #[derive(clap::Args, Debug)]
 pub struct Replay {
@@ -207,15 +206,15 @@ fn what_if_words(what: &WhatIf) -> String {
 fn debug(args: &Replay, recording: &Recording) -> Result<Error> {
     let header = &recording.header;
     let policy = match &args.policy {
-        Some(name) => artefacts::Policy::find(name),
+        Some(name) => baton_build::Policy::find(name),
         // Several versions of a policy have its name.
-        None => artefacts::Policy::find(&header.policy).or_else(|error| {
-            artefacts::Policy::find(&format!("{}-v{}", header.policy, header.version))
+        None => baton_build::Policy::find(&header.policy).or_else(|error| {
+            baton_build::Policy::find(&format!("{}-v{}", header.policy, header.version))
                 .map_err(|_| error)
         }),
     }?;
-    let library = artefacts::debuggable(&policy)?;
-    let source = artefacts::source()?;
+    let library = baton_build::debuggable(&policy)?;
+    let source = baton_build::source()?;
     // In the tree paths begin at its top: hosts/native/build.sh.
     let inside = policy.dir.strip_prefix(&source).unwrap_or(&policy.dir);
     let places = format!("{}/:{}/", inside.display(), policy.dir.display());
@@ -271,7 +270,7 @@ fn policy(args: &Replay, recording: &Recording) -> Result<Policy> {
                 "give a library that `baton sim` or `baton replay` has built, or a policy's name",
             )
         }),
-        Some(name) => artefacts::native(name),
+        Some(name) => baton_build::native(name),
         None => recorded_policy(recording),
     }
 }
@@ -279,8 +278,8 @@ fn policy(args: &Replay, recording: &Recording) -> Result<Policy> {
 fn recorded_policy(recording: &Recording) -> Result<Policy> {
     let header = &recording.header;
     // Several versions of a policy have its name.
-    artefacts::native(&header.policy).or_else(|error| {
-        artefacts::native(&format!("{}-v{}", header.policy, header.version)).map_err(|_| error)
+    baton_build::native(&header.policy).or_else(|error| {
+        baton_build::native(&format!("{}-v{}", header.policy, header.version)).map_err(|_| error)
     })
 }
 

@@ -11,12 +11,12 @@ use signal_hook::iterator::exfiltrator::WithOrigin;
 use signal_hook::iterator::SignalsInfo;
 
 use super::load;
-use crate::artefacts::Search;
 use crate::cli::Run;
-use crate::device::Device;
-use crate::error::{Error, Result};
-use crate::status::Fault;
-use crate::{report, tasks};
+use baton_build::Search;
+use baton_control::device::Device;
+use baton_control::error::{Error, Result};
+use baton_control::status::Fault;
+use baton_control::{report, tasks};
 
 pub fn run(search: &Search, args: &Run) -> Result<ExitCode> {
     // Before it has any task: it may fail with its first.

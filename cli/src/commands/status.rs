@@ -4,10 +4,10 @@
 use std::process::ExitCode;
 
 use super::{print, print_json};
-use crate::device::Device;
-use crate::error::Result;
-use crate::status::Status;
-use crate::{report, shim};
+use baton_control::device::Device;
+use baton_control::error::Result;
+use baton_control::status::Status;
+use baton_control::{report, shim};
 
 pub fn list(json: bool) -> Result<ExitCode> {
     let policies = read()?.policies;

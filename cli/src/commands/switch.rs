@@ -11,11 +11,11 @@ use rustix::io::Errno;
 use serde::Serialize;
 
 use super::{load, print, print_json, unload};
-use crate::artefacts::Search;
 use crate::cli::{LoadOptions, Switch};
-use crate::device::Device;
-use crate::error::{Error, Result};
-use crate::kernel::{self, Lock};
+use baton_build::Search;
+use baton_control::device::Device;
+use baton_control::error::{Error, Result};
+use baton_control::kernel::{self, Lock};
 
 #[derive(Serialize)]
 struct Done<'a> {

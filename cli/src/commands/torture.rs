@@ -11,8 +11,8 @@ use baton_vm::Vm;
 use super::bench::guest_with;
 use super::bench::subject::Subject;
 use super::vm::boot;
-use crate::error::{Error, Result};
-use crate::names;
+use baton_control::error::{Error, Result};
+use baton_control::names;
 
 /// What runs in the guest: SECONDS, POLICY and STALL are put in. The core's own watch is the judge
 /// of who waits too long; the harness is that of the kernel's log.

@@ -8,10 +8,10 @@ use baton_abi::BatonPolicyInfo;
 use rustix::io::Errno;
 
 use crate::cli::Unload;
-use crate::device::{text, Device};
-use crate::error::{Error, Result};
-use crate::kernel::{self, Lock};
-use crate::{shim, tasks};
+use baton_control::device::{text, Device};
+use baton_control::error::{Error, Result};
+use baton_control::kernel::{self, Lock};
+use baton_control::{shim, tasks};
 
 pub fn command(args: &Unload) -> Result<ExitCode> {
     kernel::require_root("unloading")?;

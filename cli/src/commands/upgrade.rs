@@ -16,13 +16,13 @@ use rustix::io::Errno;
 use serde::Serialize;
 
 use super::{load, print, print_json, record, unload};
-use crate::artefacts::{module_of, Search, LATENCY};
 use crate::cli::{Rollback, Upgrade};
-use crate::device::{text, Device, BLOCKS_PER_MIB};
-use crate::error::{Error, Result};
-use crate::kernel::{self, Lock};
-use crate::latency::{self, Latency};
-use crate::status::{self, Change};
+use baton_build::{module_of, Search, LATENCY};
+use baton_control::device::{text, Device, BLOCKS_PER_MIB};
+use baton_control::error::{Error, Result};
+use baton_control::kernel::{self, Lock};
+use baton_control::latency::{self, Latency};
+use baton_control::status::{self, Change};
 
 /// How often the condition of a probation is looked at.
 const LOOK: Duration = Duration::from_millis(250);

@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use baton_vm::{kernel_log, FileIn, Kernel, Outcome, Vm};
 
-use crate::artefacts::{self, module_of, Policy, Target, CORE, LATENCY, SHIM};
 use crate::cli::VmRun;
-use crate::error::{Error, Result};
-use crate::names::FileOut;
+use baton_build::{module_of, Policy, Target, CORE, LATENCY, SHIM};
+use baton_control::error::{Error, Result};
+use baton_control::names::FileOut;
 
 const BATON: &str = "/usr/bin/baton";
 
@@ -130,7 +130,7 @@ fn files_for(kernel: Option<&Kernel>, policies: &[Policy]) -> Result<Vec<FileIn>
             guest: format!("/usr/lib/baton/{}/{file}", kernel.release),
         });
     };
-    artefacts::build_for(&kernel.release);
+    baton_build::build_for(&kernel.release);
     let out = Target::Core.ensure()?;
     take(&out, CORE);
     take(&out, SHIM);

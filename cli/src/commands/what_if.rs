@@ -12,7 +12,7 @@ use baton_sim::PolicySpec;
 use baton_trace::Recording;
 
 use super::sim::run::{done, failed, watched, Done};
-use crate::error::{Error, Result};
+use baton_control::error::{Error, Result};
 
 /// A policy with its options, and how it is called in the tables.
 pub struct Side {

@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
-use crate::cpulist::CpuList;
-use crate::error::{Error, Result};
-use crate::names;
+use baton_control::cpulist::CpuList;
+use baton_control::error::{Error, Result};
+use baton_control::names;
 
 /// Where it is looked for.
 pub const PATH: &str = "/etc/baton.toml";

@@ -6,7 +6,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use super::{Config, Policy};
-use crate::cpulist::CpuList;
+use baton_control::cpulist::CpuList;
 
 /// One step. Each can be done, and each plan back undoes it.
 #[derive(Clone, Debug, PartialEq)]

@@ -15,7 +15,7 @@ use rustix::process::setpriority_process;
 use rustix::thread::{sched_getcpu, sched_setaffinity, CpuSet};
 use rustix::time::{clock_gettime, ClockId};
 
-use crate::error::{Error, Result};
+use baton_control::error::{Error, Result};
 
 /// The kernel's weights of nice 0, 5 and 19.
 const WEIGHT_0: f64 = 1024.0;

@@ -3,7 +3,7 @@
 
 use std::process::{Command, Stdio};
 
-use crate::error::{Error, Result};
+use baton_control::error::{Error, Result};
 
 /// Time per operation of `perf bench sched pipe`: two processes send each other one word `loops`
 /// times. In ns.

@@ -14,8 +14,8 @@ use super::programs::PROGRAMS;
 use super::report::{entries, Entry, Series};
 use super::subject::Subject;
 use super::{arbiter, slow, Bench};
-use crate::artefacts::Search;
-use crate::error::{Error, Result};
+use baton_build::Search;
+use baton_control::error::{Error, Result};
 
 /// Per cent of what the first subject can answer.
 const LOADS: &[u32] = &[50, 70, 80, 90];

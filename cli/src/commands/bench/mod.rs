@@ -35,9 +35,9 @@ use serde::de::DeserializeOwned;
 
 use super::vm::{guest_files, vm_error};
 use super::{print, print_json};
-use crate::artefacts::Search;
-use crate::error::{Error, Result};
-use crate::kernel;
+use baton_build::Search;
+use baton_control::error::{Error, Result};
+use baton_control::kernel;
 use programs::{EXAMPLES, PROGRAMS};
 use report::{entries, median, Report, Series};
 use subject::Subject;
@@ -639,11 +639,18 @@ mod tests {
             "",
         )
         .unwrap_err();
-        assert_eq!(fault.blame, crate::error::Blame::Policy("faulty".into()));
+        assert_eq!(
+            fault.blame,
+            baton_control::error::Blame::Policy("faulty".into())
+        );
         assert!(fault.what.contains("faulty failed in the guest"), "{fault}");
         for (exit_code, output) in [(4, String::new()), (3, said("wfq")), (0, String::new())] {
             let fault = end(exit_code, &output, "no report").unwrap_err();
-            assert_eq!(fault.blame, crate::error::Blame::Environment, "{fault}");
+            assert_eq!(
+                fault.blame,
+                baton_control::error::Blame::Environment,
+                "{fault}"
+            );
         }
         assert_eq!(end(1, "", "[1, 2]"), Ok(vec![1, 2]));
     }

@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use super::report::{entries, Entry};
 use super::subject::Subject;
 use super::{arbiter, compare, loads, Bench, Run};
-use crate::artefacts::Search;
-use crate::error::Result;
+use baton_build::Search;
+use baton_control::error::Result;
 
 /// Operations of a run: enough that starting and ending the two is less than a hundredth of it.
 const LOOPS: u32 = 30_000;

@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 
 use baton_vm::FileIn;
 
-use crate::artefacts::{cache, source};
-use crate::error::{Error, Result};
+use baton_build::{cache, source};
+use baton_control::error::{Error, Result};
 
 /// Programs that one script builds.
 pub struct Programs {

@@ -8,9 +8,9 @@ use baton_vm::FileIn;
 
 use super::report::{entries, median, Entry, Series};
 use super::{loads, subject::Subject, Bench, Run, HACKBENCH};
-use crate::artefacts::{module_of, without_recording, Search, CORE, SHIM};
 use crate::commands::record::{How, Session, Summary};
-use crate::error::{Error, Result};
+use baton_build::{module_of, without_recording, Search, CORE, SHIM};
+use baton_control::error::{Error, Result};
 
 /// Where a guest has what was built without recording.
 const WITHOUT: &str = "/usr/lib/baton/without-recording";

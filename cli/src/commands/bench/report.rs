@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::report::table;
+use baton_control::report::table;
 
 /// The subject everything is compared with.
 pub const BASELINE: &str = "eevdf";

@@ -15,9 +15,8 @@ use super::report::{entries, Report, Series};
 use super::simulate;
 use super::subject::Subject;
 use super::Bench;
-use crate::artefacts;
-use crate::error::{Error, Result};
-use crate::kernel;
+use baton_control::error::{Error, Result};
+use baton_control::kernel;
 
 /// CPUs, and tasks.
 const USUAL: [(u32, u32); 7] = [
@@ -158,7 +157,7 @@ pub fn bench(args: &Bench) -> Result<Report> {
     };
     for name in names {
         let spec = PolicySpec {
-            policy: artefacts::native(&name)?,
+            policy: baton_build::native(&name)?,
             options: String::new(),
         };
         for (cpus, tasks) in sizes(args) {

@@ -5,7 +5,7 @@ use baton_sim::trace::Sink;
 use baton_sim::world::World;
 use baton_sim::{Config, Outcome};
 
-use crate::error::{Error, Result};
+use baton_control::error::{Error, Result};
 
 /// Simulates a run. An error says so when a policy failed in it.
 pub fn run(config: &Config, world: World, sink: Option<&mut dyn Sink>) -> Result<Outcome> {
@@ -14,7 +14,7 @@ pub fn run(config: &Config, world: World, sink: Option<&mut dyn Sink>) -> Result
     match outcome.faults.first() {
         None => Ok(outcome),
         Some(fault) => {
-            let fault = crate::status::Fault::new(fault, None);
+            let fault = baton_control::status::Fault::new(fault, None);
             let what = format!("it failed: {}", fault.message);
             Err(Error::policy(&fault.policy, what, "see it with: baton sim"))
         }

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use super::{subject::Subject, Bench};
-use crate::error::{Error, Result};
+use baton_control::error::{Error, Result};
 
 /// With it, a context switch is a small part of a slice.
 pub const FACTOR: u64 = 16;

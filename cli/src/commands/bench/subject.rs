@@ -10,13 +10,13 @@ use rustix::process::{kill_process, Pid, Signal};
 
 use super::programs::EXAMPLES;
 use super::report::BASELINE;
-use crate::artefacts::{Policy, Search};
 use crate::cli::{LoadOptions, Unload};
 use crate::commands::{load, unload};
-use crate::device::Device;
-use crate::error::{Error, Result};
-use crate::status::Fault;
-use crate::{kernel, names, report};
+use baton_build::{Policy, Search};
+use baton_control::device::Device;
+use baton_control::error::{Error, Result};
+use baton_control::status::Fault;
+use baton_control::{kernel, names, report};
 
 /// How long a scheduler may take to come or go.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -13,12 +13,12 @@ use rustix::process::{kill_process_group, setpriority_process, Pid, Signal};
 use super::report::{entries, Entry, Series};
 use super::subject::{self, Subject};
 use super::Bench;
-use crate::artefacts::{module_of, Search};
 use crate::cli::{LoadOptions, Unload};
 use crate::commands::{load, unload, upgrade};
-use crate::device::Device;
-use crate::error::{Error, Result};
-use crate::status::Change;
+use baton_build::{module_of, Search};
+use baton_control::device::Device;
+use baton_control::error::{Error, Result};
+use baton_control::status::Change;
 
 const EXAMPLE: &str = "scx_simple";
 /// For each upgrade of `wfq`, so many fewer of the others, which take longer.

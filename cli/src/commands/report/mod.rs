@@ -9,7 +9,7 @@ use baton_sim::report::{Run, VERSION};
 
 use super::print;
 use crate::cli::Report;
-use crate::error::{Error, Result};
+use baton_control::error::{Error, Result};
 
 const PAGE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");

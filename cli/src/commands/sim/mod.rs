@@ -15,9 +15,9 @@ use baton_abi::BatonFaultKind;
 use baton_sim::report::Run;
 
 use super::{print, print_json};
-use crate::error::{Error, Result};
-use crate::names;
-use crate::status::Fault;
+use baton_control::error::{Error, Result};
+use baton_control::names;
+use baton_control::status::Fault;
 use run::{Done, Job, Recorded, Traced};
 pub use spec::{Assign, Cost, Noisy, Offline, Part, Party, Shape, Sleeps, Swap, Sweep};
 
@@ -202,7 +202,7 @@ pub fn sim(args: &Sim) -> Result<ExitCode> {
         }
     }
     for fault in done.iter().flat_map(|done| &done.faults) {
-        eprint!("\n{}", crate::report::simulated_fault(fault));
+        eprint!("\n{}", baton_control::report::simulated_fault(fault));
         code = ExitCode::from(exit_code(fault));
     }
     Ok(code)

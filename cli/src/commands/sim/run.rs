@@ -19,10 +19,9 @@ use baton_sim::{Config, Noise, PolicySpec, SimError, UnderWay};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::{Offline, Part, Party, Sim};
-use crate::artefacts;
-use crate::error::{Error, Result};
-use crate::names;
-use crate::status::Fault;
+use baton_control::error::{Error, Result};
+use baton_control::names;
+use baton_control::status::Fault;
 
 /// One run to be made.
 #[derive(Clone)]
@@ -100,7 +99,7 @@ impl Job {
         let mut config = Config::new(args.topology.topology.clone());
         for party in parties {
             config.policies.push(PolicySpec {
-                policy: artefacts::native(&party.policy)?,
+                policy: baton_build::native(&party.policy)?,
                 options: party.options.clone(),
             });
         }
@@ -145,7 +144,7 @@ impl Job {
         }
         let mut upgrades = Vec::new();
         for swap in &args.upgrade {
-            let version = artefacts::native(&swap.policy)?;
+            let version = baton_build::native(&swap.policy)?;
             let place = all
                 .iter()
                 .position(|name| *name == version.name())

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use baton_sim::idle::{IdleState, TABLES};
 use baton_sim::topology::Topology;
 
-use crate::names;
+use baton_control::names;
 
 /// A policy that takes part: `NAME`, `NAME:KEY=VALUE,...`.
 #[derive(Clone, Debug, PartialEq, Eq)]

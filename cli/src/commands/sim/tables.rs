@@ -4,7 +4,7 @@
 use baton_sim::report::{Percentiles, Run};
 use serde_json::Value;
 
-use crate::report::table;
+use baton_control::report::table;
 
 /// A time to three digits.
 pub fn time(ns: u64) -> String {

@@ -15,7 +15,7 @@ use baton_runtime::{sleep, spawn, watch, yield_now, Options, Runtime, Watched};
 use rustix::io::Errno;
 
 use super::{start, On};
-use crate::error::{Error, Result};
+use baton_control::error::{Error, Result};
 
 #[derive(clap::Args, Debug)]
 pub struct Kv {

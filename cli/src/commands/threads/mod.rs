@@ -22,7 +22,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::{print, print_json};
-use crate::error::{Error, Result};
+use baton_control::error::{Error, Result};
 
 #[derive(clap::Subcommand, Debug)]
 pub enum Threads {

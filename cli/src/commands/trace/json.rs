@@ -7,7 +7,7 @@ use baton_trace::{
 };
 use serde_json::{json, Value};
 
-use crate::error::Result;
+use baton_control::error::Result;
 
 pub fn print(recording: &Recording) -> Result<()> {
     super::written(|out| {

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use baton_trace::{Item, OpenError, Recording, Stream, Words};
 
 use super::{print, print_json};
-use crate::error::{Error, Result};
+use baton_control::error::{Error, Result};
 
 #[derive(clap::Subcommand, Debug)]
 pub enum Trace {

@@ -11,7 +11,7 @@ use baton_sim::trace::{Event, Left, Sink};
 use baton_sim::world::TaskRef;
 use baton_trace::{Follow, Item, Recording, Step};
 
-use crate::error::{Error, Result};
+use baton_control::error::{Error, Result};
 
 /// Tasks as the writer knows them.
 #[derive(Default)]

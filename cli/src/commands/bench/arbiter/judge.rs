@@ -4,7 +4,7 @@
 use serde::Serialize;
 
 use super::{Cores, Found, Point, Way, LOADS};
-use crate::report::table;
+use baton_control::report::table;
 
 /// From which load on kernel threads are to be worse, per cent.
 pub const HIGH: u64 = 80;

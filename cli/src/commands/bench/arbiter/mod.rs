@@ -23,11 +23,11 @@ use serde::{Deserialize, Serialize};
 
 use super::subject::Subject;
 use super::{guest_with, report_of_guest, Bench};
-use crate::artefacts::Search;
 use crate::commands::threads::{now, Served, Step};
 use crate::commands::{print, print_json};
-use crate::error::{Error, Result};
-use crate::kernel;
+use baton_build::Search;
+use baton_control::error::{Error, Result};
+use baton_control::kernel;
 
 /// The policy that is measured.
 pub const POLICY: &str = "arbiter";

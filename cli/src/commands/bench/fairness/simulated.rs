@@ -7,11 +7,10 @@ use baton_sim::world::{Cx, Op, Spawn, World};
 use baton_sim::{Config, PolicySpec};
 
 use super::{rate_of_mix, worst, Kind, BURST};
-use crate::artefacts;
 use crate::commands::bench::report::{entries, Entry, Series, BASELINE};
 use crate::commands::bench::simulate;
 use crate::commands::bench::subject::Subject;
-use crate::error::{Error, Result};
+use baton_control::error::{Error, Result};
 
 /// Nodes, cores of each, threads of a core.
 const SHAPE: (usize, usize, usize) = (2, 32, 1);
@@ -97,7 +96,7 @@ fn run(policy: &str, kinds: &[Kind]) -> Result<(Vec<f64>, f64)> {
     let (nodes, cores, threads) = SHAPE;
     let topology = Topology::new(nodes, cores, threads, cores).map_err(Error::baton)?;
     let mut config = Config::new(topology);
-    let policy = artefacts::native(policy)?;
+    let policy = baton_build::native(policy)?;
     config.policies = vec![PolicySpec {
         policy,
         options: String::new(),

@@ -11,10 +11,9 @@ use baton_sim::{Config, PolicySpec};
 use serde::Serialize;
 
 use super::{Load, Measured, Numbers, LOADS};
-use crate::artefacts;
 use crate::commands::bench::{report::BASELINE, simulate};
-use crate::error::{Error, Result};
-use crate::report::table;
+use baton_control::error::{Error, Result};
+use baton_control::report::table;
 
 /// What is printed.
 #[derive(Serialize, Debug)]
@@ -179,7 +178,7 @@ fn simulated_as(subject: &str) -> &str {
 fn simulated(load: &Load, measured: &Measured, seed: u64) -> Result<Numbers> {
     let topology = Topology::new(1, measured.cpus as usize, 1, measured.cpus as usize);
     let mut config = Config::new(topology.map_err(|why| Error::user(why, "give other --cpus"))?);
-    let policy = artefacts::native(simulated_as(&measured.subject))?;
+    let policy = baton_build::native(simulated_as(&measured.subject))?;
     config.policies = vec![PolicySpec {
         policy,
         options: String::new(),

@@ -17,7 +17,7 @@ use baton_sim::world::{Cx, Op, Spawn, World};
 use serde::{Deserialize, Serialize};
 
 use super::guest::Machine;
-use crate::error::{Error, Result};
+use baton_control::error::{Error, Result};
 
 const MS: u64 = 1_000_000;
 const DURATION: u64 = 100 * MS;

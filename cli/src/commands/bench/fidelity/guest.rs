@@ -8,10 +8,10 @@ use baton_sim::threads::{self, GroupRan, Plan, Speed};
 use baton_sim::world::World;
 
 use super::{costs, Load, Measured, Numbers, LOADS};
-use crate::artefacts::{Search, LATENCY};
 use crate::commands::bench::Bench;
-use crate::error::{Error, Result};
-use crate::latency::{self, Latency};
+use baton_build::{Search, LATENCY};
+use baton_control::error::{Error, Result};
+use baton_control::latency::{self, Latency};
 
 /// The tick of HZ=250: runs begin with one, as in the simulator.
 const TICK: u64 = 4_000_000;
@@ -24,7 +24,7 @@ pub struct Machine<'a> {
 
 /// All subjects on this machine.
 pub fn measure(search: &Search, args: &Bench) -> Result<Vec<Measured>> {
-    crate::kernel::require_root("putting a scheduler in charge")?;
+    baton_control::kernel::require_root("putting a scheduler in charge")?;
     let cpus = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
     let probe = search.find(LATENCY)?;
     let machine = Machine {

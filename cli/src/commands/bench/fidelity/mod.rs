@@ -18,11 +18,11 @@ use serde::{Deserialize, Serialize};
 
 use super::subject::Subject;
 use super::{guest_with, Bench, REPORT_IN_GUEST, TIMEOUT};
-use crate::artefacts::Search;
 use crate::commands::vm::vm_error;
 use crate::commands::{print, print_json};
-use crate::error::{Error, Result};
-use crate::kernel;
+use baton_build::Search;
+use baton_control::error::{Error, Result};
+use baton_control::kernel;
 
 /// By so much the times of the workloads are longer than what they model, as all that the guest's
 /// kernel does takes longer than on hardware: a context switch is some thousand instructions, and

@@ -12,11 +12,11 @@ use serde::Deserialize;
 
 use super::idle::{self, IdleStates};
 use super::{Found, Place, Row, Way, LONG, MESSENGERS, SHORT, WORKERS};
-use crate::artefacts::Search;
 use crate::commands::bench::subject::Subject;
 use crate::commands::bench::{programs::PROGRAMS, Bench};
-use crate::error::{Error, Result};
-use crate::kernel;
+use baton_build::Search;
+use baton_control::error::{Error, Result};
+use baton_control::kernel;
 
 pub const CPUS: u32 = 4;
 /// The paper's machine first.

@@ -7,8 +7,8 @@ use std::fs;
 use baton_sim::idle::{IdleState, TABLES};
 
 use crate::commands::bench::programs::IDLE;
-use crate::error::Result;
-use crate::kernel;
+use baton_control::error::Result;
+use baton_control::kernel;
 
 const MODULE: &str = "baton_idle";
 

@@ -4,7 +4,7 @@
 use serde::Serialize;
 
 use super::{Found, Place, Row, LONG, SHORT};
-use crate::report::table;
+use baton_control::report::table;
 
 /// The one that is judged.
 pub const JUDGED: &str = "locality";

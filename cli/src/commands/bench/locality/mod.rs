@@ -22,9 +22,9 @@ use super::programs::{IDLE, PROGRAMS};
 use super::rocksdb::Place;
 use super::subject::Subject;
 use super::{guest_with, report_of_guest, Bench};
-use crate::artefacts::Search;
 use crate::commands::{print, print_json};
-use crate::error::{Error, Result};
+use baton_build::Search;
+use baton_control::error::{Error, Result};
 
 /// As in the paper.
 const MESSENGERS: u64 = 2;

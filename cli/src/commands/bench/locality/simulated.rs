@@ -9,9 +9,8 @@ use baton_sim::world::World;
 use baton_sim::{Config, PolicySpec};
 
 use super::{judge::JUDGED, Place, Row, Way, LONG, MESSENGERS, WORKERS};
-use crate::artefacts;
 use crate::commands::bench::simulate;
-use crate::error::{Error, Result};
+use baton_control::error::{Error, Result};
 
 const CPUS: usize = 8;
 const DURATION: u64 = 30_000_000_000;
@@ -39,7 +38,7 @@ fn run(idle_states: &str, policy: &str, way: Way) -> Result<Row> {
     let topology = Topology::new(1, CPUS, 1, CPUS).map_err(Error::baton)?;
     let mut config = Config::new(topology);
     config.policies = vec![PolicySpec {
-        policy: artefacts::native(policy)?,
+        policy: baton_build::native(policy)?,
         options: String::new(),
     }];
     config.duration = DURATION;

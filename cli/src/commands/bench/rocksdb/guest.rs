@@ -11,7 +11,6 @@ use rustix::process::{setpriority_process, Pid};
 use serde::Deserialize;
 
 use super::{Found, Place, Point, Saturation, BATCH, LONG, MEAN, OVERLOAD, SHORT};
-use crate::artefacts::Search;
 use crate::cli::{Attach, LoadOptions, Which};
 use crate::commands::bench::fidelity::costs::ring;
 use crate::commands::bench::loads::output;
@@ -20,8 +19,9 @@ use crate::commands::bench::slow;
 use crate::commands::bench::subject::{check_policy, Subject};
 use crate::commands::bench::Bench;
 use crate::commands::{attach, load, unload};
-use crate::error::{Error, Result};
-use crate::kernel;
+use baton_build::Search;
+use baton_control::error::{Error, Result};
+use baton_control::kernel;
 
 /// Per cent of what eevdf can answer.
 const LOADS: &[u64] = &[50, 70, 80];

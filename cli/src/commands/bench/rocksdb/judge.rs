@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::{Found, Place, Point};
 use crate::commands::bench::slow::{FACTOR, SLICE};
-use crate::report::table;
+use baton_control::report::table;
 
 /// The one that is judged.
 const JUDGED: &str = "shinjuku";

@@ -8,9 +8,8 @@ use baton_sim::world::World;
 use baton_sim::{Config, Outcome, PolicySpec};
 
 use super::{Found, Place, Point, Saturation, BATCH, LONG, MEAN, OVERLOAD, SHORT};
-use crate::artefacts;
 use crate::commands::bench::simulate;
-use crate::error::{Error, Result};
+use baton_control::error::{Error, Result};
 
 const CPUS: usize = 5;
 const DURATION: u64 = 2_000_000_000;
@@ -22,10 +21,10 @@ const BESIDE: &[&str] = &["cfs_like", "shinjuku"];
 
 pub fn sweep() -> Result<Found> {
     eprintln!("baton: simulating {CPUS} CPUs");
-    let batch_policy = artefacts::native(BATCH)?;
+    let batch_policy = baton_build::native(BATCH)?;
     let mut found = Found::default();
     for name in POLICIES {
-        let policy = artefacts::native(name)?;
+        let policy = baton_build::native(name)?;
         let outcome = run(&[policy], &requests(OVERLOAD))?;
         let answered = per_second(&outcome);
         found.saturations.push(Saturation {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What runs in the kernel, as files: where they are looked for, what they are made from, when they
+//! From a policy's source to files that the kernel, or a process, loads: where they are looked for, what they are made from, when they
 //! are stale.
 
 use std::ffi::OsStr;
@@ -11,8 +11,8 @@ use std::time::{Instant, SystemTime};
 
 use baton_vm::kernel::{version_key, Kernel};
 
-use crate::error::{Error, Result};
-use crate::{kernel, names};
+use baton_control::error::{Error, Result};
+use baton_control::{kernel, names};
 
 pub const CORE: &str = "baton.ko";
 pub const SHIM: &str = "shim.bpf.o";
