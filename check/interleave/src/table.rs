@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a policy is given: the functions by which it calls its host, each a scheduling point. They
-//! find the CPU by what [`World`](crate::world::World) notes.
+//! The functions by which a policy calls its host; each is a scheduling point. They take the
+//! current CPU from [`World`](crate::world::World).
 
 use crate::apart::check_stack;
 use crate::locks::Key;
@@ -32,7 +32,7 @@ pub static TABLE: Table = Table {
     atomic: Some(atomic),
 };
 
-/// The schedule, if the policy is called in it: not while it is made or given up.
+/// The world, if a method of the policy is running; `None` while the policy is made or destroyed.
 fn inside() -> Option<Rc<World>> {
     check_stack();
     let world =
@@ -52,7 +52,7 @@ fn key(word: *const AtomicU32) -> Key {
     Key::Policy(word as usize)
 }
 
-/// The call under way ends here.
+/// Ends the current call with a fault.
 pub fn end(world: &World, kind: BatonFaultKind, why: String) -> bool {
     let me = world.me();
     if me.abandoning.get() {
@@ -66,7 +66,7 @@ pub fn end(world: &World, kind: BatonFaultKind, why: String) -> bool {
 
 extern "C" fn lock(word: *const AtomicU32) -> bool {
     let Some(world) = inside() else {
-        // As in the kernel, where the policy must use Lock::get_mut while it is made.
+        // As in the kernel, a policy must use Lock::get_mut while it is made.
         return try_world().is_none_or(|world| world.here.get().is_some());
     };
     if world.is_endless() {
@@ -116,7 +116,7 @@ extern "C" fn unlock(word: *const AtomicU32) -> bool {
     }
     me.held.borrow_mut().pop();
     world.release(key);
-    // What a policy does next may be an atomic of its own, which nobody sees.
+    // The policy may use an atomic of its own next, which the checker does not see.
     world.point();
     true
 }
@@ -139,7 +139,7 @@ extern "C" fn panicked(
     message_len: usize,
 ) {
     let text = |at: *const u8, len: usize| {
-        // SAFETY: Host-call. The seam gives what is valid during the call.
+        // SAFETY: Host-call. The seam passes texts that are valid during the call.
         let bytes = unsafe { std::slice::from_raw_parts(at, len) };
         String::from_utf8_lossy(bytes).into_owned()
     };
@@ -160,8 +160,8 @@ extern "C" fn panicked(
     world.core.fault_in_call(world.state(here), kind);
 }
 
-/// Between two looks of one call at the clock time passes: most often little, but an interrupt or a
-/// hypervisor may come between.
+/// Time passes between two readings of the clock in one call: usually little, but an interrupt or a
+/// hypervisor may intervene.
 extern "C" fn now() -> u64 {
     const PASSES: [u64; 4] = [1, 1_000, 20_000, 200_000];
     if let Some(world) = inside().filter(|world| world.random.once_in(8)) {
@@ -195,7 +195,7 @@ extern "C" fn cancel_timer() {
 }
 
 extern "C" fn read(value: u64) -> u64 {
-    // What comes next may see another.
+    // The next read may see another value.
     if let Some(world) = inside() {
         world.point();
     }
@@ -206,7 +206,7 @@ extern "C" fn atomic() {
     let Some(world) = inside() else { return };
     let before = world.points.get();
     world.point();
-    // Only where others went on in between does it matter which one.
+    // The location matters only if other CPUs ran in between.
     if world.points.get() > before + 1 {
         let at = world.site().map_or(String::new(), |at| format!(" at {at}"));
         world.tell(Kind::Atomic, || format!("uses an atomic{at}"));
@@ -248,8 +248,8 @@ extern "C" fn claim_idle(cpu: i32) -> bool {
 }
 
 extern "C" fn has_memory() -> bool {
-    // A loop that allocates ends here: the system's allocator must not be left in the midst of
-    // something.
+    // Ends a loop that allocates here, because the system's allocator must not be interrupted
+    // midway.
     inside();
     true
 }
@@ -259,7 +259,7 @@ extern "C" fn reply(slot: u32, tag: u32, _: *const [u64; 6]) -> u32 {
         return BatonReplyAnswer::NoQueue as u32;
     };
     world.point();
-    // Whether a task reads what it is sent is its own affair.
+    // Whether a task reads its replies does not depend on the policy, so the answer is random.
     let answer = match world.task_in(slot) {
         Some(_) if world.random.once_in(4) => BatonReplyAnswer::Full,
         Some(_) => BatonReplyAnswer::Sent,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a policy is given: the functions by which it calls its host. They find the lane by what
-//! `run.rs` notes for the thread.
+//! The functions by which a policy calls its host. They find the lane in a thread-local variable
+//! that `run.rs` sets.
 
 use std::cell::Cell;
 use std::ptr;
@@ -36,11 +36,11 @@ pub(crate) static TABLE: Table = Table {
 
 thread_local! {
     static LANE: Cell<*const Lane<'static>> = const { Cell::new(ptr::null()) };
-    /// What was said by a policy that failed outside of calls.
+    /// The message of a policy that failed outside of calls.
     static LAST_WORDS: Cell<Option<LastWords>> = const { Cell::new(None) };
 }
 
-/// The lane that runs on this thread, as long as this lives.
+/// Makes a lane the current one of this thread, until this is dropped.
 pub(crate) struct Current(*const Lane<'static>);
 
 impl Current {
@@ -57,16 +57,16 @@ impl Drop for Current {
     }
 }
 
-/// What a policy that could not be made said, if it panicked.
+/// The message of a policy that panicked while it was made.
 pub(crate) fn take_words() -> Option<LastWords> {
     LAST_WORDS.take()
 }
 
-/// The lane whose call this is; `None` while the policy is made or given up.
+/// The lane of the current call; `None` while the policy is made or destroyed.
 #[inline(always)]
 fn lane<'a>() -> Option<&'a Lane<'a>> {
-    // SAFETY: On-stack. It is set while the lane makes its calls only, and the reference does not
-    // leave the function that asks.
+    // SAFETY: On-stack. It is set only while the lane makes its calls, and the reference does not
+    // outlive the function that asks.
     unsafe { LANE.get().cast::<Lane<'a>>().as_ref() }.filter(|lane| lane.is_in_call())
 }
 
@@ -105,11 +105,11 @@ extern "C" fn panicked(
     message_len: usize,
 ) {
     let text = |at: *const u8, len: usize| {
-        // SAFETY: Host-call. The glue gives texts that live during the call.
+        // SAFETY: Host-call. The glue passes texts that are valid during the call.
         String::from_utf8_lossy(unsafe { std::slice::from_raw_parts(at, len) }).into_owned()
     };
     let (file, message) = (text(file, file_len), text(message, message_len));
-    // The words of Rust's library when an allocation that cannot fail has failed.
+    // The message of Rust's library when an allocation that must not fail has failed.
     let is_memory = message.starts_with("memory allocation of ");
     let place = (!is_memory && !file.is_empty()).then(|| format!("{file}:{line}"));
     let words = LastWords { message, place };
@@ -126,7 +126,7 @@ extern "C" fn panicked(
     }
 }
 
-/// What the policy asks for, and what it gets where nothing is recorded.
+/// A question of the policy, with a default answer if nothing is recorded.
 #[inline(always)]
 fn ask<R: Copy>(
     otherwise: R,
@@ -261,7 +261,7 @@ extern "C" fn has_memory() -> bool {
 }
 
 extern "C" fn reply(slot: u32, tag: u32, words: *const [u64; 6]) -> u32 {
-    // SAFETY: Host-call. The seam gives what is valid during the call.
+    // SAFETY: Host-call. The seam passes a pointer that is valid during the call.
     let words = unsafe { *words };
     let reply = BatonHint {
         tag,
