@@ -21,13 +21,13 @@ if [ -n "${BATON_DEBUGGABLE:-}" ]; then profile=dev built=debug optimise=-O0; fi
 points='' flavour=''
 if [ -n "${BATON_CHECKED:-}" ]; then points=$cache/build/native/atomics.o flavour=-checked; fi
 
-# For what is not stable in the wrapper: alloc_error_hook, and flags for the policy's crate alone.
+# For unstable features of the wrapper: alloc_error_hook, and flags for the policy's crate alone.
 export RUSTC_BOOTSTRAP=1
-# In the layout of states (policy/api/src/state.rs).
+# Part of the layout of states (policy/api/src/state.rs).
 BATON_RUSTC=$(rustc --version)
 export BATON_RUSTC
 
-# write FILE: standard input, if that is another text.
+# write FILE: writes standard input to FILE, if the text differs.
 write() {
 	mkdir -p "$(dirname "$1")"
 	cat >"$1.new"
@@ -77,11 +77,11 @@ build_rust() {
 	install -D "$cache/build/native-target$flavour/$built/libbaton_native_$name.so" "$out/baton_$name.so"
 }
 
-# The headers of the kernel whose words c/words.h has.
+# The kernel headers that c/words.h replaces.
 KERNEL_HEADERS="linux/types.h linux/kernel.h linux/compiler.h linux/atomic.h linux/minmax.h linux/container_of.h linux/array_size.h \
 linux/overflow.h linux/string.h asm/rqspinlock.h"
 
-# READ_ONCE() and WRITE_ONCE() are atomics.
+# Makes READ_ONCE() and WRITE_ONCE() scheduling points.
 volatile_atomics() {
 	if "${CC:-gcc}" --version | grep -q clang; then
 		echo "-mllvm -tsan-distinguish-volatile=1"
@@ -98,8 +98,8 @@ build_c() {
 	for header in $KERNEL_HEADERS; do
 		echo '#include "words.h"' | write "$dir/include/$header"
 	done
-	# Unaligned, aliased and wrapping as the kernel's compiler has it; with symbols, for the checker's
-	# stories.
+	# Unaligned access, aliasing and overflow as with the kernel's compiler flags; with symbols, for
+	# the checker's stories.
 	compile=("${CC:-gcc}" -std=gnu11 "$optimise" -g -fPIC -fvisibility=hidden -fno-strict-aliasing -fno-strict-overflow
 		-fstack-clash-protection -fmacro-prefix-map="$top/=" -Wall -Wextra -Wno-unused-parameter
 		-I"$dir/include" -I"$here/c" -I"$top/policy/c" -I"$policy")

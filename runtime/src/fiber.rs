@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A user-level thread's stack, and the switch to it and back. All that is unsafe in this crate.
+//! The stack of a user-level thread, and the switch to it and back. All unsafe code of this crate.
 
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
@@ -9,20 +9,20 @@ use std::ptr;
 /// Why a fiber gives way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pause {
-    /// It can go on at once.
+    /// It stays runnable.
     Yield,
-    /// When someone wakes it.
+    /// It waits until it is woken.
     Block,
 }
 
 type Inner = Yielder<(), Pause>;
 
 thread_local! {
-    /// Of the fiber that runs on this kernel thread; null while none does.
+    /// That of the fiber that runs on this kernel thread; null while none runs.
     static INNER: Cell<*const Inner> = const { Cell::new(ptr::null()) };
 }
 
-// What is thread-local is found anew each time: after a switch a fiber may be on another thread.
+// Thread-local variables are looked up each time: after a switch a fiber may be on another thread.
 #[inline(never)]
 fn set_inner(inner: *const Inner) {
     INNER.with(|place| place.set(inner));
@@ -33,14 +33,14 @@ fn inner() -> *const Inner {
     INNER.with(Cell::get)
 }
 
-/// A function on a stack of its own, that runs when it is resumed until it gives way.
+/// A function on a stack of its own. It runs from a call of `resume` until it gives way.
 pub struct Fiber {
     coroutine: Coroutine<(), Pause, ()>,
 }
 
-// SAFETY: Own-fiber. What is on the stack was made by a function that is `Send`, and on it; a
-// reference to what is thread-local does not outlive a call of ours that gives way, as none is lent
-// (`set_inner`, `inner`); the fiber runs on one thread at a time.
+// SAFETY: Own-fiber. Everything on the stack was made by a function that is `Send`, and on that
+// stack. No reference to a thread-local variable outlives a call that gives way, as none is
+// returned (`set_inner`, `inner`). The fiber runs on one thread at a time.
 unsafe impl Send for Fiber {}
 
 impl Fiber {
@@ -53,7 +53,7 @@ impl Fiber {
         Self { coroutine }
     }
 
-    /// Lets it run. `None` when its function is over.
+    /// Runs the fiber until it gives way. `None` if its function has returned.
     pub fn resume(&mut self) -> Option<Pause> {
         let result = self.coroutine.resume(());
         set_inner(ptr::null());
@@ -63,23 +63,23 @@ impl Fiber {
         }
     }
 
-    /// The stack, for another; when the function is over.
+    /// The stack, for reuse after the function has returned.
     pub fn into_stack(self) -> DefaultStack {
         self.coroutine.into_stack()
     }
 }
 
-/// Gives way: back to who called [`Fiber::resume`]. False for who is on no fiber, and has nobody to
-/// give way to.
+/// Gives way: switches back to the caller of [`Fiber::resume`]. False if the caller runs on no
+/// fiber.
 pub fn give_way(pause: Pause) -> bool {
     let inner = inner();
     if inner.is_null() {
         return false;
     }
-    // SAFETY: Own-fiber. It is the running fiber's, on whose stack this call is, so that it is
-    // there until that is over.
+    // SAFETY: Own-fiber. It belongs to the running fiber, on whose stack this call is, so it is
+    // valid until the fiber is over.
     unsafe { &*inner }.suspend(pause);
-    // Others ran here meanwhile, or this is another thread.
+    // Other fibers ran here meanwhile, or this is another thread.
     set_inner(inner);
     true
 }

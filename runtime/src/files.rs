@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Waiting for files, sockets above all: one epoll for all user-level threads of a runtime. Whoever
-//! has nothing else to do waits for it, one at a time.
+//! Waits for files, above all sockets: one epoll for all user-level threads of a runtime. One idle
+//! activation at a time waits for it.
 
 use crate::pool::Shared;
 use crate::task::{self, wait, Waiters};
@@ -12,15 +12,15 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::Arc;
 
-/// Events that are taken from the kernel at once.
+/// Number of events that are read from the kernel at once.
 const AT_ONCE: usize = 32;
-/// A file says once that it changed: who has been told tries until it would have to wait.
+/// Edge-triggered: a change is reported once, so a woken thread tries until the file would block.
 const CHANGES: EventFlags = EventFlags::IN
     .union(EventFlags::OUT)
     .union(EventFlags::RDHUP)
     .union(EventFlags::ET);
 
-/// Who waits for a file.
+/// The threads that wait for a file.
 #[derive(Default)]
 struct State {
     /// How often it has changed.
@@ -33,11 +33,11 @@ type Place = Arc<Mutex<State>>;
 /// All files that are watched.
 pub(crate) struct Files {
     epoll: OwnedFd,
-    /// By their numbers in the epoll. One that is free may be another file's later: at worst that
-    /// tries once in vain.
+    /// By their numbers in the epoll. A number may be reused for another file, whose waiting
+    /// threads then make at most one futile attempt.
     places: Mutex<Vec<Option<Place>>>,
     watched: AtomicUsize,
-    /// Someone without work waits for the epoll.
+    /// An idle activation waits for the epoll.
     is_awaited: AtomicBool,
 }
 
@@ -52,24 +52,24 @@ impl Files {
         })
     }
 
-    /// The caller is about to sleep and is the one that waits for files, too, until
-    /// [`Files::leave`]; if there are any, and nobody else is.
+    /// Called by an activation before it sleeps. If files are watched and no other activation waits
+    /// for them, the caller waits for them until [`Files::leave`].
     pub fn await_them(&self) -> Option<BorrowedFd<'_>> {
         let is_mine = self.watched.load(SeqCst) != 0 && !self.is_awaited.swap(true, SeqCst);
         is_mine.then(|| self.epoll.as_fd())
     }
 
-    /// Are there any, that nobody waits for?
+    /// Are there files that no activation waits for?
     pub fn want_someone(&self) -> bool {
         self.watched.load(SeqCst) != 0 && !self.is_awaited.load(SeqCst)
     }
 
-    /// It sleeps no more.
+    /// The activation that waited for files no longer sleeps.
     pub fn leave(&self) {
         self.is_awaited.store(false, SeqCst);
     }
 
-    /// Wakes who waits for what has changed. A system call, if there is a file.
+    /// Wakes the threads whose files have changed. Makes a system call if there is a file.
     pub fn look(&self) {
         if self.watched.load(SeqCst) == 0 {
             return;
@@ -82,7 +82,7 @@ impl Files {
             tv_sec: 0,
             tv_nsec: 0,
         };
-        // A signal: it looks again soon.
+        // After a signal: the next look comes soon.
         let count = epoll::wait(&self.epoll, &mut events, Some(&now)).unwrap_or(0);
         for event in &events[..count] {
             let place = self
@@ -121,7 +121,7 @@ impl Files {
     }
 
     fn remove(&self, file: BorrowedFd<'_>, number: usize) {
-        // One that was closed behind its back is gone by itself.
+        // The epoll has already dropped a file that was closed meanwhile.
         let _ = epoll::delete(&self.epoll, file);
         if let Some(place) = self.places.lock().get_mut(number) {
             *place = None;
@@ -149,7 +149,7 @@ impl<F: AsFd> Watched<F> {
             place,
             shared: Arc::clone(shared),
         };
-        // Whoever sleeps did not wait for files, if this is the first.
+        // If this is the first file, idle activations do not wait for files yet.
         shared.call_idle();
         Ok(watched)
     }
@@ -159,9 +159,9 @@ impl<F: AsFd> Watched<F> {
         &self.file
     }
 
-    /// Tries until the file need not be waited for: `attempt` is called again, after the file has
-    /// changed, as long as it fails with [`io::ErrorKind::WouldBlock`]. The file must have been set
-    /// to be nonblocking. A kernel thread may call this, too, until the runtime ends.
+    /// Calls `attempt` until it does not fail with [`io::ErrorKind::WouldBlock`], and waits for a
+    /// change of the file before each further call. The file must be nonblocking. A kernel thread
+    /// may call this too, until the runtime ends.
     ///
     /// ```no_run
     /// # fn of(peer: std::net::TcpStream) -> std::io::Result<()> {
@@ -184,7 +184,7 @@ impl<F: AsFd> Watched<F> {
         }
     }
 
-    /// Waits until the file has changed more often than that.
+    /// Waits until the file's count of changes exceeds `before`.
     fn wait(&self, before: u64) {
         loop {
             {
@@ -206,14 +206,13 @@ impl<F: AsFd> Drop for Watched<F> {
     }
 }
 
-/// Watches a file for user-level threads of the runtime that this one is of.
+/// Watches a file for user-level threads of the caller's runtime.
 ///
 /// # Errors
-/// When the kernel cannot watch it: an ordinary file, or too many.
+/// If the kernel cannot watch it: an ordinary file, or too many.
 ///
 /// # Panics
-/// When the caller is no user-level thread ([`Runtime::watch`](crate::Runtime::watch) is
-/// for others).
+/// If the caller is no user-level thread (others use [`Runtime::watch`](crate::Runtime::watch)).
 pub fn watch<F: AsFd>(file: F) -> io::Result<Watched<F>> {
     let task =
         task::current().expect("watch is for user-level threads; others have Runtime::watch");

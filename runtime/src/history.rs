@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What became of requests for cores.
+//! The history of requests for cores.
 
 use parking_lot::Mutex;
 
-/// What happened.
+/// An event of the history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The process asked for so many cores, all in all.
+    /// The process asked for this many cores in total.
     Requested(u32),
-    /// It got one, and runs on it.
+    /// An activation got a core, and runs on it.
     Granted,
-    /// It saw that one is to be given back.
+    /// An activation saw that it must give its core back.
     Reclaimed,
-    /// It gave one back, or is about to.
+    /// An activation gave its core back, or will do so now.
     Parked,
 }
 
-/// All that happened, with when: ns of CLOCK_MONOTONIC.
+/// All events with their times, ns of CLOCK_MONOTONIC.
 pub type History = Vec<(u64, Event)>;
 
-/// With nothing in it where nobody asked for a history.
+/// `None` if no history was requested.
 pub(crate) struct Log(Option<Mutex<History>>);
 
 impl Log {

@@ -14,10 +14,12 @@
 //! runtime.end();
 //! ```
 //!
-//! A kernel thread for each core that the process may have at most (an activation) runs user-level
-//! threads from a queue of its own, and takes others' when that is empty. Where it gets its core
-//! from is an [`Arbiter`]'s to say. A user-level thread runs until it ends, waits, or yields. For
-//! sockets and pipes it waits by [`watch`]; one that waits in the kernel in another way, or
+//! The runtime has one kernel thread (an activation) for each core that the process may have at
+//! most. An activation runs user-level threads from its own queue, and takes threads from the
+//! queues of others when that is empty. It gets its core from the [`Arbiter`]. A user-level thread
+//! runs until it ends, waits, or yields. It waits for sockets and pipes by [`watch`]. A thread that
+//! waits in the kernel in another way, or computes for long without [`yield_now`], keeps its core
+//! from the others.
 //! computes for long without [`yield_now`], keeps its core from the others.
 #![deny(unsafe_op_in_unsafe_fn)]
 #![warn(missing_docs)]

@@ -1,44 +1,45 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How many cores a process wants: as many as the work that came would have kept busy, had they
-//! been there. Arachne's estimator takes one more when threads wait and one less when the others
-//! would do, every 50 ms; where a grant takes microseconds, that time would be most of the wait.
+//! The number of cores that a process wants: as many as the work that arrived would have kept busy.
+//! Arachne's estimator adds one core when threads wait and removes one when the others would
+//! suffice, every 50 ms. Where a grant takes microseconds, that time would be most of the wait.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// In this time what waits is to be done, beside what comes.
+/// Time within which waiting work must be done, in addition to arriving work.
 const CATCH_UP: Duration = Duration::from_millis(20);
-/// The weight of the last interval in what a thread takes until it gives way.
+/// Weight of the last interval in the mean run time of a thread until it gives way.
 const LAST: f64 = 0.25;
 
-/// What was seen since the number was last thought over.
+/// Measurements since the number of cores was last computed.
 #[derive(Default)]
 pub(crate) struct Load {
-    /// Time that cores were at work, ns, and how many threads they ran.
+    /// Time that cores were busy, ns, and number of threads that they ran.
     busy: AtomicU64,
     ran: AtomicU64,
-    /// The most threads that ran or waited at once.
+    /// Maximum number of threads that ran or waited at once.
     most: AtomicU64,
-    /// Of the thinking before: how many waited, and the bits of what a thread takes until it gives
-    /// way, ns.
+    /// From the last computation: the number of waiting threads, and the bits of the mean run time
+    /// of a thread until it gives way, ns.
     waited: AtomicU64,
     each: AtomicU64,
 }
 
 impl Load {
-    /// A core was at work for so long, and ran so many threads.
+    /// Adds the busy time of a core, and the number of threads that it ran.
     pub fn worked(&self, time: Duration, ran: u32) {
         self.busy.fetch_add(time.as_nanos() as u64, Relaxed);
         self.ran.fetch_add(u64::from(ran), Relaxed);
     }
 
-    /// So many run or wait.
+    /// Notes how many threads run or wait.
     #[inline]
     pub fn are_ready(&self, threads: usize) {
         self.most.fetch_max(threads as u64, Relaxed);
     }
 
-    /// How many cores are wanted after so long, if so many threads wait. By one at a time.
+    /// The number of cores wanted, after an interval of `time` with `waiting` threads waiting now.
+    /// Called by one thread at a time.
     pub fn wanted(&self, time: Duration, waiting: usize) -> u32 {
         let (busy, ran) = (
             self.busy.swap(0, Relaxed) as f64,
@@ -55,18 +56,18 @@ impl Load {
         let more = waiting - self.waited.swap(waiting as u64, Relaxed) as f64;
         let came = (busy + more * each) / time.as_nanos().max(1) as f64;
         let late = waiting * each / CATCH_UP.as_nanos() as f64;
-        // As many threads as ran or waited have no use for more cores than that.
+        // No more cores than threads that ran or waited.
         (came + late)
             .ceil()
             .clamp(0.0, self.most.swap(0, Relaxed) as f64) as u32
     }
 }
 
-/// When something is due again and again.
+/// A periodic interval.
 pub(crate) struct Interval {
     begin: Instant,
     length: Duration,
-    /// The last one that was begun.
+    /// Start of the current interval.
     last: AtomicU64,
 }
 
@@ -79,7 +80,7 @@ impl Interval {
         }
     }
 
-    /// How long the one took that is over, for one caller of several.
+    /// The length of the interval that has ended. Only one of several callers gets it.
     pub fn is_over(&self, now: Instant) -> Option<Duration> {
         let now = now.saturating_duration_since(self.begin).as_nanos() as u64;
         let last = self.last.load(Relaxed);
@@ -110,9 +111,9 @@ mod tests {
         assert_eq!(after(&load, 40, 0, 9), 1, "all of one");
         assert_eq!(after(&load, 41, 0, 9), 2);
         assert_eq!(after(&load, 41, 0, 1), 1, "nobody else would run");
-        // Twice what it can do came: 40 wait, who are to be done in 20 ms.
+        // Twice the capacity of the core arrived: 40 threads wait, to be done in 20 ms.
         assert_eq!(after(&load, 40, 40, 41), 3, "2, and 0.2 for those who wait");
-        // They are gone, by three cores: little came.
+        // Three cores have run them, and little arrived.
         assert_eq!(after(&load, 60, 0, 41), 1);
         assert_eq!(after(&load, 0, 0, 0), 0);
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The runtime: its activations, their queues, and when they sleep.
+//! The runtime: its activations, their queues, and their idle states.
 
 use crate::arbiter::{ring, Arbiter, Office, Seat};
 use crate::files::{Files, Watched};
@@ -22,42 +22,42 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// So often a worker looks at the clock, and at others' queues: each time it has run so many
-/// threads.
+/// Threads that a worker runs between two looks at the clock and at the queues of others.
 const LOOK_EVERY: u32 = 64;
-/// So often a thread that comes from outside has all look.
+/// Arrivals of threads from outside after which every worker looks.
 const ARRIVALS_EACH: u32 = 16;
-/// So often it listens to its arbiter, and has a thread of the queue run before who was woken last.
+/// Turns after which a worker checks its arbiter, and runs a thread of the queue before the thread
+/// woken last.
 const LISTEN_EVERY: u32 = 16;
-/// So long someone sleeps with the last core that may be given back, if nothing happens.
+/// Longest sleep of an idle activation while the runtime wants no more than `least` cores.
 const REST: Duration = Duration::from_secs(1);
-/// Stacks that are kept for the next threads, with the pages that were used of them. To map one
-/// anew takes some 7,000 instructions.
+/// Stacks that are kept for later threads, with the pages that were used. Mapping a new one takes
+/// some 7,000 instructions.
 const SPARE_STACKS: usize = 1024;
 
-/// How a runtime is to be.
+/// Options of a runtime.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Who grants cores.
+    /// What grants cores.
     pub arbiter: Arbiter,
-    /// At which level they are asked for: 0 before all others, to 7.
+    /// The level of its requests, from 0, which precedes all others, to 7.
     pub level: u8,
-    /// Cores that it always asks for.
+    /// Cores that it always requests.
     pub least: u32,
-    /// Cores that it asks for at most; so many kernel threads are made. With [`Arbiter::Hints`] at
-    /// most 64.
+    /// Maximum number of cores that it requests, and number of its kernel threads. With
+    /// [`Arbiter::Hints`] at most 64.
     pub most: u32,
-    /// How often it thinks the number over.
+    /// Interval at which it computes the number of cores.
     pub interval: Duration,
-    /// Bytes of a user-level thread's stack. Behind it is a page that nobody may touch.
+    /// Size of a user-level thread's stack, bytes. A guard page follows it.
     pub stack: usize,
-    /// Keep what becomes of requests for cores until the end ([`Runtime::end`]): 16 bytes for each
-    /// event, without a bound.
+    /// Keep the history of requests for cores until the end ([`Runtime::end`]): 16 bytes for each
+    /// event, without a limit.
     pub history: bool,
 }
 
 impl Options {
-    /// Always so many kernel threads, which nobody arbitrates.
+    /// A fixed number of kernel threads, without an arbiter.
     pub fn fixed(cores: u32) -> Self {
         let interval = Duration::from_millis(2);
         Self {
@@ -71,7 +71,7 @@ impl Options {
         }
     }
 
-    /// From one to so many cores, as this arbiter grants them.
+    /// From one core to `most`, as this arbiter grants them.
     pub fn of(arbiter: Arbiter, most: u32) -> Self {
         Self {
             arbiter,
@@ -81,14 +81,14 @@ impl Options {
     }
 }
 
-/// Why there is no runtime.
+/// Why a runtime was not started.
 #[derive(Debug)]
 pub enum StartError {
-    /// It would have no core, or fewer at most than at least, or there is no such level.
+    /// It would have no core, or `most` is less than `least`, or there is no such level.
     Options,
-    /// The arbiter is not there, or does not take it.
+    /// The arbiter does not exist, or refuses the runtime.
     Arbiter(String),
-    /// The kernel gives no thread, or no eventfd.
+    /// The kernel refuses a thread or an eventfd.
     System(std::io::Error),
 }
 
@@ -109,21 +109,21 @@ impl std::error::Error for StartError {}
 
 /// It waits for a core.
 const PARKED: u8 = 0;
-/// It runs threads, or looks for some.
+/// It runs threads, or looks for threads to run.
 const BUSY: u8 = 1;
 /// It sleeps with its core.
 const IDLE: u8 = 2;
 
-/// An activation, as others see it.
+/// The state of an activation that others access.
 struct Core {
     queue: Mutex<VecDeque<Arc<Task>>>,
     length: AtomicUsize,
     state: AtomicU8,
-    /// What it did is in the load, since the number of cores was last thought over.
+    /// Its work has been added to the load since the number of cores was last computed.
     told: AtomicBool,
 }
 
-/// What all activations share.
+/// State that all activations share.
 pub(crate) struct Shared {
     cores: Box<[Core]>,
     bells: Box<[OwnedFd]>,
@@ -133,9 +133,9 @@ pub(crate) struct Shared {
     options: Options,
     /// User-level threads that have not ended.
     live: AtomicUsize,
-    /// Threads that were put into queues by others than workers.
+    /// Number of threads that were put into queues by threads other than workers.
     arrived: AtomicU32,
-    /// Activations that have a core, and of them those that sleep.
+    /// Number of activations with a core, and number of those that sleep.
     with_core: AtomicUsize,
     idle: AtomicUsize,
     stop: AtomicBool,
@@ -155,10 +155,10 @@ impl Shared {
         let packet = Packet::new();
         let to = Arc::clone(&packet);
         self.live.fetch_add(1, SeqCst);
-        // Whoever joins gets the panic; what the function had is not looked at any more.
+        // The joiner gets the panic. Nothing uses the function's captured state afterwards.
         let run = move || {
             let outcome = catch_unwind(AssertUnwindSafe(function));
-            // What nobody wants is dropped here, which may panic, too.
+            // A result that no thread joins for is dropped here, which may panic too.
             std::mem::forget(catch_unwind(AssertUnwindSafe(move || {
                 to.fill(outcome);
                 drop(to);
@@ -168,7 +168,7 @@ impl Shared {
         JoinHandle(packet)
     }
 
-    /// A stack for a thread that begins, if there is memory for it.
+    /// A stack for a thread that begins, if there is memory for one.
     pub fn stack(&self) -> Option<DefaultStack> {
         let spare = self.stacks.lock().pop();
         spare.or_else(|| DefaultStack::new(self.options.stack).ok())
@@ -182,7 +182,7 @@ impl Shared {
         self.load.are_ready(running + self.waiting());
     }
 
-    /// A thread's function is over.
+    /// A thread's function has returned.
     pub fn ended(&self, body: Body) {
         let mut stacks = self.stacks.lock();
         if let (Body::Begun(fiber), true) = (body, stacks.len() < SPARE_STACKS) {
@@ -194,14 +194,14 @@ impl Shared {
         }
     }
 
-    /// Has one activation alone a core?
+    /// Does exactly one activation have a core?
     #[inline]
     pub fn is_alone(&self) -> bool {
         self.with_core.load(SeqCst) == 1
     }
 
-    /// Puts a thread into a queue: this activation's, or that of the one with the shortest. If one
-    /// sleeps with its core, that takes it; unless the caller is about to do so itself.
+    /// Puts a thread into a queue: this activation's, or the shortest. Wakes an activation that
+    /// sleeps with its core to take the thread, unless the caller will take it itself.
     pub fn push(&self, task: Arc<Task>) {
         let takes_itself = match here_of(self) {
             Some(here) => {
@@ -227,7 +227,7 @@ impl Shared {
             return;
         }
         for (core, bell) in self.cores.iter().zip(&self.bells) {
-            // Another may call the same one at this moment.
+            // Another thread may wake the same one concurrently.
             if core
                 .state
                 .compare_exchange(IDLE, BUSY, SeqCst, SeqCst)
@@ -283,8 +283,8 @@ impl Shared {
         self.cores.iter().map(|core| core.length.load(SeqCst)).sum()
     }
 
-    /// The next thread for an activation: of its own queue, else of another's; the other way round
-    /// now and then, as nobody else may serve that.
+    /// The next thread for an activation: from its own queue, else from another's. With
+    /// `others_first` the order is reversed, as no other activation may serve those queues.
     fn next(&self, index: usize, others_first: bool) -> Option<Arc<Task>> {
         let count = self.cores.len();
         let others = || (1..count).find_map(|step| self.take((index + step) % count));
@@ -298,7 +298,7 @@ impl Shared {
         self.stop.load(SeqCst) && self.live.load(SeqCst) == 0
     }
 
-    /// An activation, from its first core to the end.
+    /// Runs an activation from its first core to the end.
     fn work(&self, here: &Here, seat: &mut dyn Seat) {
         let index = here.index;
         seat.request(self.wanted.load(SeqCst));
@@ -309,23 +309,24 @@ impl Shared {
             self.run(here, seat);
             self.with_core.fetch_sub(1, SeqCst);
             self.cores[index].state.store(PARKED, SeqCst);
-            // Those in its queue are others' now.
+            // Its queued threads go to other activations.
             for _ in 0..self.cores[index].length.load(SeqCst) {
                 self.take(index)
                     .into_iter()
                     .for_each(|task| self.put(self.shortest(), task));
                 self.call_idle();
             }
-            // Files and timers are another's to wait for.
+            // Another activation must wait for files and timers now.
             self.call_idle();
             self.log.note(Event::Parked);
         }
     }
 
-    /// Runs threads until the core is to be given back, or all is over.
+    /// Runs threads until the core must be given back, or the runtime ends.
     fn run(&self, here: &Here, seat: &mut dyn Seat) {
         let index = here.index;
-        // Turns, and up to which one, when and which arrival all is in the load.
+        // The number of turns; and the turn, the time and the arrival count up to which work is in
+        // the load.
         let (mut turn, mut told) = (0u32, 0);
         let (mut since, mut arrived) = (Instant::now(), 0);
         loop {
@@ -337,7 +338,7 @@ impl Shared {
             }
             let first = here.next.take();
             let first = match first {
-                // Where threads hand this core to each other, that takes a few instructions.
+                // Where threads hand this core to each other, this path takes a few instructions.
                 Some(task) if !listens => {
                     self.leave_to_others(index);
                     task.run(here);
@@ -368,7 +369,7 @@ impl Shared {
                 self.think(now, seat);
             }
             match first {
-                // The queue's turn.
+                // It is the queue's turn.
                 Some(task) if self.cores[index].length.load(SeqCst) != 0 => self.put(index, task),
                 Some(task) => {
                     self.leave_to_others(index);
@@ -406,8 +407,9 @@ impl Shared {
         self.cores[index].told.store(true, Relaxed);
     }
 
-    /// Before a thread runs, for as long as it likes: if there is anything else to be done or
-    /// waited for, and someone sleeps with its core, that wakes up.
+    /// Called before a thread runs, which may take arbitrarily long. Wakes an activation that
+    /// sleeps with its core if there is other work, or a timer or file that no activation waits
+    /// for.
     #[inline]
     fn leave_to_others(&self, index: usize) {
         if self.idle.load(SeqCst) == 0 {
@@ -421,12 +423,12 @@ impl Shared {
         }
     }
 
-    /// Sleeps with the core until there may be something to do.
+    /// Sleeps with the core until there may be work.
     fn idle(&self, index: usize, seat: &mut dyn Seat) {
         let state = &self.cores[index].state;
         state.store(IDLE, SeqCst);
         self.idle.fetch_add(1, SeqCst);
-        // Who comes after this look sees that it is idle.
+        // Any work that comes after this check finds the activation idle.
         let files = self.files.await_them();
         let timer = self.timers.await_first();
         if self.waiting() == 0 && !self.is_over() {
@@ -453,13 +455,13 @@ impl Shared {
         }
     }
 
-    /// Thinks over how many cores are wanted.
+    /// Computes how many cores are wanted.
     fn think(&self, now: Instant, seat: &mut dyn Seat) {
         self.note_ready();
         let Some(time) = self.interval.is_over(now) else {
             return;
         };
-        // A core that computes and has said nothing all the time is in use.
+        // A core that was busy for the whole interval without a report is in use.
         let is_silent =
             |core: &&Core| !core.told.swap(false, Relaxed) && core.state.load(SeqCst) == BUSY;
         let silent = self.cores.iter().filter(is_silent).count() as u32;
@@ -468,8 +470,8 @@ impl Shared {
             .wanted(time, self.waiting())
             .max(silent)
             .clamp(self.options.least, self.options.most);
-        // Whoever thinks meanwhile thinks again soon; two requests at once could be heard in the
-        // wrong order.
+        // An activation that fails here computes again soon. Two concurrent requests could arrive
+        // in the wrong order.
         let Some(_turn) = self.requests.try_lock() else {
             return;
         };
@@ -480,14 +482,14 @@ impl Shared {
     }
 }
 
-/// A running runtime. Its kernel threads end with [`Runtime::end`]; without that they go on.
+/// A running runtime. [`Runtime::end`] ends its kernel threads; without it they continue.
 pub struct Runtime {
     shared: Arc<Shared>,
     workers: Vec<thread::JoinHandle<()>>,
 }
 
 impl Runtime {
-    /// Makes the activations, and asks for cores.
+    /// Creates the activations and requests cores.
     pub fn start(options: Options) -> Result<Self, StartError> {
         if options.least == 0 || options.most < options.least || options.level > 7 {
             return Err(StartError::Options);
@@ -551,7 +553,7 @@ impl Runtime {
             }
         }
         drop(to);
-        // The receiver ends when all have said something.
+        // The receiver ends when all have reported.
         match ready.iter().flatten().next() {
             None => Ok(runtime),
             Some(why) => {
@@ -561,7 +563,7 @@ impl Runtime {
         }
     }
 
-    /// Makes a user-level thread. From any kernel thread. It begins when there is memory for its
+    /// Spawns a user-level thread, from any kernel thread. It begins when there is memory for its
     /// stack.
     pub fn spawn<T: Send + 'static>(
         &self,
@@ -570,26 +572,26 @@ impl Runtime {
         self.shared.spawn(function)
     }
 
-    /// Watches a file for user-level threads. From any kernel thread.
+    /// Watches a file for user-level threads, from any kernel thread.
     ///
     /// # Errors
-    /// When the kernel cannot watch it: an ordinary file, or too many.
+    /// If the kernel cannot watch it: an ordinary file, or too many.
     pub fn watch<F: AsFd>(&self, file: F) -> std::io::Result<Watched<F>> {
         Watched::new(&self.shared, file)
     }
 
-    /// Cores that it asks for now.
+    /// Number of cores that it requests now.
     pub fn wanted(&self) -> u32 {
         self.shared.wanted.load(SeqCst)
     }
 
-    /// Waits until all user-level threads have ended, and ends the activations. Gives what became
-    /// of requests for cores, if [`Options::history`] is set; else nothing.
+    /// Waits until all user-level threads have ended, and ends the activations. Returns the history
+    /// of requests for cores, which is empty unless [`Options::history`] is set.
     pub fn end(self) -> History {
         self.shared.stop.store(true, SeqCst);
         self.shared.bells.iter().for_each(ring);
         for worker in self.workers {
-            // One that panicked has said so.
+            // A worker that panicked has reported it.
             let _ = worker.join();
         }
         self.shared.log.take()

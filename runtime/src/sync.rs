@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What user-level threads wait for: each other's ends, mutexes, and messages. Kernel threads may
-//! use all of it, too.
+//! Synchronisation of user-level threads: joins, mutexes and channels. Kernel threads may use all
+//! of it too.
 
 use crate::task::{wait, Waiter, Waiters};
 use std::any::Any;
@@ -8,13 +8,13 @@ use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-/// Held for a few instructions only, and never while anyone waits.
+/// Held for a few instructions only, and never across a wait.
 type Short<T> = parking_lot::Mutex<T>;
 
-/// What a thread leaves behind.
+/// The result of a thread.
 pub(crate) type Outcome<T> = Result<T, Box<dyn Any + Send>>;
 
-/// Where it leaves it, and who waits for that.
+/// The place for a thread's result, and the thread that waits for it.
 pub(crate) struct Packet<T>(Short<(Option<Outcome<T>>, Option<Waiter>)>);
 
 impl<T> Packet<T> {
@@ -32,11 +32,11 @@ impl<T> Packet<T> {
     }
 }
 
-/// A user-level thread that was spawned. It goes on when this is dropped.
+/// A handle of a spawned user-level thread. The thread continues if the handle is dropped.
 pub struct JoinHandle<T>(pub(crate) Arc<Packet<T>>);
 
 impl<T> JoinHandle<T> {
-    /// Waits for its end: what it returned, or what it panicked with.
+    /// Waits for the thread to end. Returns its result, or the payload of its panic.
     pub fn join(self) -> Result<T, Box<dyn Any + Send>> {
         loop {
             {
@@ -51,18 +51,18 @@ impl<T> JoinHandle<T> {
     }
 }
 
-/// A lock for what is held for longer, across waits too. Who waits is woken in turn; who finds it
-/// free has it.
+/// A lock that may be held for long, and across waits. Waiting threads are woken in order of
+/// arrival. Any thread that finds the lock free takes it.
 pub struct Mutex<T>(Short<Guarded<T>>);
 
 struct Guarded<T> {
-    /// None while it is locked: then the guard has it.
+    /// None while it is locked: the guard then has the value.
     value: Option<T>,
     waiters: Waiters,
 }
 
 impl<T> Mutex<T> {
-    /// Of this value.
+    /// A mutex around this value.
     pub fn new(value: T) -> Self {
         Self(Short::new(Guarded {
             value: Some(value),
@@ -70,7 +70,7 @@ impl<T> Mutex<T> {
         }))
     }
 
-    /// Waits until nobody has it.
+    /// Waits until the mutex is free, and locks it.
     pub fn lock(&self) -> MutexGuard<'_, T> {
         loop {
             {
@@ -89,10 +89,10 @@ impl<T> Mutex<T> {
     }
 }
 
-/// A mutex that is locked, until this is dropped. The value is in here meanwhile.
+/// The guard of a locked mutex, which it unlocks on drop. It holds the value meanwhile.
 pub struct MutexGuard<'a, T> {
     mutex: &'a Mutex<T>,
-    /// None at no time that anyone can see.
+    /// Never `None` outside `drop`.
     value: Option<T>,
 }
 
@@ -126,14 +126,14 @@ impl<T> Drop for MutexGuard<'_, T> {
 struct Flow<T> {
     items: VecDeque<T>,
     room: usize,
-    /// Who waits for an item, or for room.
+    /// The threads that wait for an item, and those that wait for room.
     takers: Waiters,
     givers: Waiters,
     senders: usize,
     is_received: bool,
 }
 
-/// A queue of messages with room for so many (at least one), from any number of senders to one
+/// Creates a queue with room for `room` messages (at least one), from any number of senders to one
 /// receiver.
 pub fn channel<T>(room: usize) -> (Sender<T>, Receiver<T>) {
     let flow = Flow {
@@ -148,14 +148,14 @@ pub fn channel<T>(room: usize) -> (Sender<T>, Receiver<T>) {
     (Sender(Arc::clone(&flow)), Receiver(flow))
 }
 
-/// One end of a [`channel`].
+/// The sending end of a [`channel`].
 pub struct Sender<T>(Arc<Short<Flow<T>>>);
 
-/// The other.
+/// The receiving end of a [`channel`].
 pub struct Receiver<T>(Arc<Short<Flow<T>>>);
 
 impl<T> Sender<T> {
-    /// Sends, when there is room. Gives the item back if the receiver is gone.
+    /// Sends an item, after waiting for room. Returns the item if the receiver is gone.
     pub fn send(&self, item: T) -> Result<(), T> {
         loop {
             {
@@ -179,7 +179,7 @@ impl<T> Sender<T> {
 }
 
 impl<T> Receiver<T> {
-    /// The next item. None when all senders are gone.
+    /// Waits for the next item. `None` if all senders are gone.
     pub fn receive(&self) -> Option<T> {
         loop {
             {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! User-level threads: what each is, how it waits and is woken.
+//! User-level threads: their states, how they wait and how they are woken.
 
 use crate::fiber::{self, Fiber, Pause};
 use crate::pool::Shared;
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 /// It runs, or is in a queue.
 const READY: u8 = 0;
-/// It waits until it is woken.
+/// It waits for a wakeup.
 const PARKED: u8 = 1;
 /// It was woken before it waited.
 const WOKEN: u8 = 2;
@@ -34,49 +34,49 @@ pub(crate) struct Task {
     body: Mutex<Body>,
 }
 
-/// What it runs.
+/// The function of a thread.
 pub(crate) enum Body {
-    /// It has no stack before it runs: those who only wait to begin cost little.
+    /// It has no stack before it first runs, so that threads that have not begun cost little.
     New(Box<dyn FnOnce() + Send>),
     Begun(Fiber),
     Over,
 }
 
-/// What a kernel thread of the runtime is at.
+/// The state of a kernel thread of the runtime.
 pub(crate) struct Here {
-    /// Whose worker it is: to compare with. There may be several runtimes in a process.
+    /// The runtime of this worker, for comparison. A process may have several runtimes.
     of: *const Shared,
     pub index: usize,
     /// The user-level thread that runs, or ran last.
     pub current: RefCell<Option<Arc<Task>>>,
-    /// Who goes before the queue. Nobody else can take it, so that it is used only while there is
-    /// no other core.
+    /// The thread that runs before the queue. No other worker can take it, so it is used only while
+    /// no other activation has a core.
     pub next: Cell<Option<Arc<Task>>>,
-    /// Does a user-level thread run? Else the worker looks for the next one, and takes what is put
-    /// into its queue.
+    /// Is a user-level thread running? If not, the worker is looking for the next one, and takes
+    /// what is put into its queue.
     pub is_inside: Cell<bool>,
 }
 
 thread_local! {
-    /// Lent for ever, so that nothing has to be registered or counted to look at it: some bytes of
-    /// each worker are never given back.
+    /// Leaked, so that access needs no registration and no count. Some bytes of each worker are
+    /// never freed.
     static HERE: Cell<Option<&'static Here>> = const { Cell::new(None) };
 }
 
-/// What this kernel thread is at. Found anew each time: a user-level thread may be on another one
-/// after it has given way.
+/// The state of this kernel thread. Looked up each time: a user-level thread may be on another
+/// kernel thread after it has given way.
 #[inline(never)]
 pub(crate) fn here() -> Option<&'static Here> {
     HERE.get()
 }
 
-/// What this kernel thread is at, if it is a worker of that runtime.
+/// The state of this kernel thread, if it is a worker of that runtime.
 #[inline]
 pub(crate) fn here_of(shared: &Shared) -> Option<&'static Here> {
     here().filter(|here| ptr::eq(here.of, shared))
 }
 
-/// This kernel thread is a worker of that runtime while the function runs.
+/// Makes this kernel thread a worker of that runtime while the function runs.
 pub(crate) fn as_worker(of: &Shared, index: usize, function: impl FnOnce(&Here)) {
     let (current, next, is_inside) = (RefCell::new(None), Cell::new(None), Cell::new(false));
     let here: &'static Here = Box::leak(Box::new(Here {
@@ -92,7 +92,7 @@ pub(crate) fn as_worker(of: &Shared, index: usize, function: impl FnOnce(&Here))
     HERE.set(None);
 }
 
-/// The user-level thread that calls.
+/// The calling user-level thread.
 #[inline]
 pub(crate) fn current() -> Option<Arc<Task>> {
     here().and_then(|here| here.current.borrow().clone())
@@ -108,7 +108,7 @@ impl Task {
         })
     }
 
-    /// Runs it until it gives way. By a worker that has taken it from a queue.
+    /// Runs it until it gives way. Called by a worker that has taken it from a queue.
     pub fn run(self: Arc<Self>, here: &Here) {
         here.current.replace(Some(Arc::clone(&self)));
         let mut place = self.body.lock();
@@ -123,7 +123,7 @@ impl Task {
             drop(place);
             return self.shared.ended(body);
         };
-        // Whoever wakes it from here on has it run again.
+        // From here on a waker puts it into a queue again.
         drop(place);
         if pause == Pause::Yield {
             return Arc::clone(&self.shared).put(here.index, self);
@@ -137,15 +137,15 @@ impl Task {
         }
     }
 
-    /// It was woken before it waited.
+    /// Queues a thread that was woken before it waited.
     #[cold]
     fn goes_on(self: Arc<Self>, here: &Here) {
         self.state.store(READY, SeqCst);
         Arc::clone(&self.shared).put_first(here.index, self);
     }
 
-    /// Runs it on a stack, if there is memory for one; else it tries again in its next turn, when
-    /// others may have ended.
+    /// Runs it on a stack, if there is memory for one. If not, it tries again in its next turn,
+    /// when other threads may have ended.
     #[inline(never)]
     fn begin(&self, body: &mut Body) -> Option<Pause> {
         let Some(stack) = self.shared.stack() else {
@@ -160,7 +160,7 @@ impl Task {
         }
     }
 
-    /// Lets it go on, now or when it next waits.
+    /// Wakes the thread, now or when it next waits.
     pub fn wake(self: Arc<Self>) {
         while self
             .state
@@ -171,7 +171,7 @@ impl Task {
                 return;
             }
         }
-        // Who was to be next goes behind.
+        // The previous holder of `next` goes to the queue.
         let behind = match here_of(&self.shared).filter(|_| self.shared.is_alone()) {
             Some(here) => here.next.replace(Some(self)),
             None => Some(self),
@@ -182,14 +182,14 @@ impl Task {
     }
 }
 
-/// Who waits: a user-level thread, or a kernel thread that is no worker.
+/// A waiting thread: a user-level thread, or a kernel thread that is no worker.
 pub(crate) enum Waiter {
     User(Arc<Task>),
     Kernel(Thread),
 }
 
 impl Waiter {
-    /// Who calls.
+    /// The calling thread.
     pub fn current() -> Self {
         match current() {
             Some(task) => Self::User(task),
@@ -197,7 +197,7 @@ impl Waiter {
         }
     }
 
-    /// Is it the same one?
+    /// Are both the same thread?
     fn is(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::User(one), Self::User(other)) => Arc::ptr_eq(one, other),
@@ -214,17 +214,17 @@ impl Waiter {
     }
 }
 
-/// Who waits for something, in the order of arrival; each once. Mostly there is none or one, for
-/// whom nothing is moved.
+/// The threads that wait for something, in the order of arrival, each once. Usually there is at
+/// most one, for which nothing is moved.
 #[derive(Default)]
 pub(crate) struct Waiters {
     first: Option<Waiter>,
-    /// Nobody, if there is no first one.
+    /// Empty if there is no first one.
     rest: VecDeque<Waiter>,
 }
 
 impl Waiters {
-    /// The caller waits, unless it does already.
+    /// Adds the caller, unless it is there already.
     #[inline]
     pub fn join(&mut self) {
         let current = Waiter::current();
@@ -246,7 +246,7 @@ impl Waiters {
         }
     }
 
-    /// The caller waits no more, and takes no wakeup that is another's.
+    /// Removes the caller, so that it takes no other thread's wakeup.
     #[inline]
     pub fn leave(&mut self) {
         if self.first.is_some() {
@@ -267,7 +267,7 @@ impl Waiters {
         }
     }
 
-    /// The first one.
+    /// Removes and returns the first one.
     #[inline]
     pub fn next(&mut self) -> Option<Waiter> {
         let first = self.first.take();
@@ -277,7 +277,7 @@ impl Waiters {
         first
     }
 
-    /// Wakes them.
+    /// Wakes all of them.
     pub fn wake_all(self) {
         self.first
             .into_iter()
@@ -286,8 +286,8 @@ impl Waiters {
     }
 }
 
-/// Waits until this one is woken; returns at once if it was since it last waited. It may return
-/// without that, too.
+/// Waits until the calling thread is woken. Returns at once if it was woken since it last waited.
+/// Spurious returns are possible.
 #[inline]
 pub(crate) fn wait() {
     if !fiber::give_way(Pause::Block) {
@@ -295,23 +295,23 @@ pub(crate) fn wait() {
     }
 }
 
-/// Makes a user-level thread of the runtime that this one is of.
+/// Spawns a user-level thread in the runtime of the calling one.
 ///
 /// # Panics
-/// When the caller is no user-level thread ([`crate::Runtime::spawn`] is for others).
+/// If the caller is no user-level thread (others use [`crate::Runtime::spawn`]).
 pub fn spawn<T: Send + 'static>(function: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
     let task = current().expect("spawn is for user-level threads; others have Runtime::spawn");
     task.shared.spawn(function)
 }
 
-/// Lets other user-level threads of this core go first. A kernel thread yields as such.
+/// Lets other user-level threads of this core run first. A kernel thread calls the system's yield.
 pub fn yield_now() {
     if !fiber::give_way(Pause::Yield) {
         thread::yield_now();
     }
 }
 
-/// Sleeps for so long, at least. The core goes on with others.
+/// Sleeps for at least `time`. The core runs other threads meanwhile.
 pub fn sleep(time: Duration) {
     let Some(task) = current() else {
         return thread::sleep(time);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Who sleeps, and until when.
+//! The timers of sleeping user-level threads.
 
 use crate::task::Task;
 use parking_lot::Mutex;
@@ -9,16 +9,16 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// None sleeps.
+/// No thread sleeps.
 const NEVER: u64 = u64::MAX;
 
-/// Sleepers by when they wake.
+/// Sleeping threads, ordered by the time at which they wake.
 pub(crate) struct Timers {
     begin: Instant,
-    /// When the first one wakes, ns from `begin`.
+    /// Time at which the first one wakes, ns from `begin`.
     first: AtomicU64,
-    /// When the first one of those wakes up who sleep with their cores and wait for a sleeper. At
-    /// latest: it may be that nobody waits.
+    /// Time at which the first idle activation that waits for a sleeping thread wakes. This is an
+    /// upper bound: after one of several has left, the times of the others are not known.
     awaited: AtomicU64,
     heap: Mutex<BinaryHeap<Reverse<Sleeper>>>,
 }
@@ -66,7 +66,7 @@ impl Timers {
             .store(heap.peek().map_or(NEVER, |first| first.0 .0), SeqCst);
     }
 
-    /// Wakes those whose time has come.
+    /// Wakes the threads whose time has come.
     #[inline]
     pub fn wake_due(&self) {
         if self.first.load(SeqCst) != NEVER {
@@ -90,8 +90,9 @@ impl Timers {
         }
     }
 
-    /// The caller is about to sleep, and waits for the first one, until [`Timers::leave`]; if there
-    /// is one, and nobody else waits for it. How long that is.
+    /// Called by an activation before it sleeps. If there is a sleeping thread and no activation
+    /// waits for the first one, the caller waits for it until [`Timers::leave`], and gets the time
+    /// until then.
     pub fn await_first(&self) -> Option<Duration> {
         let first = self.first.load(SeqCst);
         if first >= self.awaited.load(SeqCst) {
@@ -103,13 +104,13 @@ impl Timers {
         ))
     }
 
-    /// Is there one that nobody waits for?
+    /// Is there a sleeping thread that no activation waits for?
     pub fn want_someone(&self) -> bool {
         self.first.load(SeqCst) < self.awaited.load(SeqCst)
     }
 
-    /// It sleeps no more. If another one does, for a later one, nobody knows that any more, and one
-    /// more wakes up.
+    /// The activation that waited no longer sleeps. If another one waits for a later thread, this
+    /// is forgotten, and one activation more than necessary wakes.
     pub fn leave(&self) {
         self.awaited.store(NEVER, SeqCst);
     }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How often activations sleep. All of this process are counted, so that this is the only test of
-//! its file.
+//! Counts how often activations sleep. All activations of the process are counted, so this is the
+//! only test of its file.
 
 use baton_runtime::{sleep, Options, Runtime};
 use std::fs::{read_dir, read_to_string};
 use std::time::Duration;
 
-/// How often activations have slept, all together.
+/// Number of times that all activations together have slept.
 fn sleeps() -> u64 {
     let tasks = read_dir("/proc/self/task")
         .unwrap()
@@ -35,6 +35,6 @@ fn who_wakes_up_alone_wakes_no_other_core() {
     };
     let slept = runtime.spawn(doze).join().unwrap();
     runtime.end();
-    // Now and then it wakes so late that the next time is over at once.
+    // Occasionally it wakes so late that the next sleep is already over.
     assert!((TIMES / 2..TIMES * 3 / 2).contains(&slept), "{slept}");
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! User-level threads on kernel threads that nobody arbitrates, and on cores of the server.
+//! User-level threads on kernel threads without an arbiter, and on cores of the server.
 
 use baton_runtime::{
     channel, server, sleep, spawn, yield_now, Arbiter, Event, Mutex, Options, Runtime,
@@ -31,7 +31,7 @@ fn threads_end_and_are_joined() {
         },
         499_500u64,
     );
-    // Of threads too.
+    // User-level threads can spawn and join too.
     check(
         || spawn(|| spawn(|| 7).join().unwrap() + 1).join().unwrap(),
         8,
@@ -109,7 +109,7 @@ fn messages_come_in_order_and_end() {
         to.send(5)
     }
     check(gone, Err(5));
-    // Many senders that wait for room: nobody is forgotten.
+    // Many senders that wait for room: none is forgotten.
     fn many() -> u64 {
         let (to, from) = channel(1);
         for n in 0..100u64 {
@@ -134,7 +134,7 @@ fn sleepers_wake_in_time_and_others_run_meanwhile() {
             .into_iter()
             .for_each(|sleeper| sleeper.join().unwrap());
         let took = begin.elapsed();
-        // One after the other would be five seconds.
+        // In sequence they would take five seconds.
         (
             other,
             (Duration::from_millis(50)..Duration::from_secs(3)).contains(&took),
@@ -152,7 +152,7 @@ fn a_sleeper_wakes_in_time_beside_one_that_computes() {
         begin.elapsed()
     });
     std::thread::sleep(Duration::from_millis(5));
-    // Both are the same core's, mostly: the other one sleeps, and knows of neither.
+    // Both are usually on the same core. The other activation sleeps, and waits for neither.
     let other = runtime.spawn(|| {
         sleep(Duration::from_millis(10));
         let begin = Instant::now();
@@ -239,7 +239,7 @@ fn what_became_of_requests_is_kept_for_who_wants_it() {
         events(true),
         [Event::Requested(1), Event::Granted, Event::Parked]
     );
-    // A server that never ends would grow by it.
+    // Otherwise a server that never ends would grow.
     assert_eq!(events(false), []);
 }
 
@@ -262,14 +262,14 @@ fn wrong_options_are_refused() {
         ..Options::fixed(2)
     })
     .contains("at least one core"));
-    // It is not asked before.
+    // The arbiter is not asked before this check.
     let many = Options::of(Arbiter::Hints, arbiter::MAX_ACTIVATIONS as u32 + 1);
     assert!(refused(many).contains("ask for 64 cores at most"));
     let nobody = Options::of(Arbiter::Socket("/nonexistent/socket".into()), 2);
     assert!(refused(nobody).contains("the arbiter grants no cores: /nonexistent/socket"));
 }
 
-/// Computes in pieces until told to stop.
+/// Computes in pieces until stopped.
 fn compute(stop: Arc<AtomicBool>, done: Arc<AtomicU64>) {
     while !stop.load(SeqCst) {
         (0..10_000u32).for_each(|n| {
@@ -317,7 +317,8 @@ fn as_many_cores_are_wanted_as_there_is_work() {
     runtime.end();
 }
 
-/// Two processes are two runtimes here. The server moves no thread: what it says is what is tested.
+/// The two processes are two runtimes here. The server moves no thread: only its messages are
+/// tested.
 #[test]
 fn the_server_grants_by_level_and_takes_back() {
     let path = std::env::temp_dir().join(format!("baton-arbiter-{}", std::process::id()));
@@ -466,7 +467,7 @@ fn a_core_that_is_wanted_back_at_once_is_given_back() {
     use std::io::{Read, Write};
     let path = std::env::temp_dir().join(format!("baton-runtime-{}-hasty", std::process::id()));
     let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
-    // As the messages are: what, and two numbers.
+    // The format of the messages: the kind, and two numbers.
     let server = std::thread::spawn(move || {
         let [join, request, park, granted, reclaim] = [1, 2, 3, 4, 5];
         let (mut peer, _) = listener.accept().unwrap();
@@ -483,7 +484,7 @@ fn a_core_that_is_wanted_back_at_once_is_given_back() {
         assert_eq!([hear(&mut peer), hear(&mut peer)][1], [join, request]);
         peer.write_all(&[message(granted), message(reclaim)].concat())
             .unwrap();
-        // It asks for its number of cores again as it begins to wait.
+        // The process sends its request again when it begins to wait.
         while hear(&mut peer).last() != Some(&park) {}
         peer.write_all(&message(granted)).unwrap();
         peer

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A policy that does what would end the process (uses up its stack, uses memory that is not there,
-//! aborts) ends a schedule.
+//! A policy that does what would end the process (overflows its stack, accesses invalid memory,
+//! aborts) ends the schedule instead.
 //!
-//! Schedules run on a thread of their own. After a crash that thread can do nothing more, as
-//! shuttle is in the midst of a step there. So it sleeps for ever, with all its stacks; what it was
-//! at is found out by the thread that waits for it, which frees nothing of it.
+//! Schedules run on a thread of their own. After a crash that thread cannot go on, because shuttle
+//! was interrupted in the middle of a step. It therefore parks for good and keeps all its stacks.
+//! The waiting thread examines the state that the crash left, and frees nothing of it.
 
 use crate::story::{Finding, Line};
 use crate::world::{self, World};
@@ -20,21 +20,21 @@ use std::time::Duration;
 use std::{mem, panic, ptr, thread};
 
 std::thread_local! {
-    /// Where on the stack the policy's call that goes on now begins; 0 if none does.
+    /// Stack address at which the current call of the policy begins; 0 outside of calls.
     static CALL: Cell<usize> = const { Cell::new(0) };
-    /// Counted by [`beat`], looked at by the thread that waits for this one.
+    /// Incremented by [`beat`] and read by the thread that waits for this one.
     static BEATS: RefCell<Arc<AtomicU64>> = RefCell::default();
 }
 
-/// A call begins, asks its host something, or lets others go on.
+/// Notes that a call begins, asks its host something, or lets other CPUs run.
 fn beat() {
     BEATS.with_borrow(|beats| beats.fetch_add(1, Relaxed));
 }
 
-/// How much stack a policy's call may have used when it asks its host something, of the 256 KiB
-/// that a CPU has: the rest is for the answer, so that the host itself is never left in the midst
-/// of something. It also makes a recursion end at the same question whether the story is wanted or
-/// not.
+/// Limit, in bytes, of the stack that a call of the policy may have used when it asks its host
+/// something. A CPU has 256 KiB. The rest is reserved for the host's answer, so that the host is
+/// never interrupted midway. The limit also ends a recursion at the same question whether or not
+/// the story is recorded.
 const MOST_STACK: usize = 128 << 10;
 
 /// Calls a policy.
@@ -47,7 +47,7 @@ pub fn in_policy<R>(call: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Lets other CPUs go on, in the midst of a call perhaps.
+/// Lets other CPUs run, possibly in the middle of a call.
 pub fn out_of_policy(others: impl FnOnce()) {
     let call = CALL.replace(0);
     beat();
@@ -55,7 +55,7 @@ pub fn out_of_policy(others: impl FnOnce()) {
     CALL.set(call);
 }
 
-/// Each question of a policy to its host begins so.
+/// Checks the stack limit; every question of a policy to its host begins with this.
 pub fn check_stack() {
     beat();
     let mark = 0_u8;
@@ -64,28 +64,27 @@ pub fn check_stack() {
     }
 }
 
-/// For the handler of a signal: it only looks.
+/// Called from a signal handler, so it only reads.
 fn is_in_policy() -> bool {
     CALL.get() != 0
 }
 
-/// A schedule that a crash has ended.
+/// A schedule that was ended by a crash.
 pub struct Wreck {
     pub crash: Crash,
     world: Rc<World>,
 }
 
-/// What a thread gives to the one that waits for it.
+/// What a thread passes to the one that waits for it.
 struct Handed<T>(T, Option<Wreck>);
 
-// SAFETY: Left-thread. Where there is a wreck, the thread that made it does nothing more, but
-// sleep.
+// SAFETY: Left-thread. If there is a wreck, the thread that made it only sleeps from then on.
 unsafe impl<T: Send> Send for Handed<T> {}
 
-/// Runs `f` on a thread of its own, which then gives what `take` finds there. Of what comes with a
-/// wreck nothing may be freed. A call of the policy that neither asks its host anything nor lets
-/// others go on for `limit`, and had a CPU for half of that, is ended: a busy machine ends none.
-/// How many questions a call may ask is `World::has_asked_for_ever`'s to say.
+/// Runs `f` on a thread of its own and returns what `take` finds there. Nothing that comes with a
+/// wreck may be freed. A call of the policy is ended if, for `limit`, it neither asks its host
+/// anything nor lets other CPUs run, and had a CPU for at least half of that time; a busy machine
+/// therefore ends no call. `World::has_asked_for_ever` limits the number of questions of a call.
 pub fn apart<T: Send + 'static>(
     limit: Duration,
     f: impl FnOnce() + Send + 'static,
@@ -128,11 +127,11 @@ pub fn apart<T: Send + 'static>(
 }
 
 impl Wreck {
-    /// What there is to tell of the schedule: as [`world::end`], and its seed and points.
+    /// The world of the schedule, and the finding and story as from [`world::end`].
     pub fn tell(self) -> (Rc<World>, Option<Finding>, Option<Vec<Line>>) {
         let Self { crash, world } = self;
         world::enter(world.clone());
-        // What is written to is to be a copy, as all else stays as it is.
+        // The story is written to, so it is replaced with a copy; everything else stays as it is.
         let told = world.story.borrow().clone();
         mem::forget(world.story.replace(told));
         match world.outside.get() {

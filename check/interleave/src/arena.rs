@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the rules borrow for as long as there is a core: slots and CPUs. The kernel has them for
-//! ever; here each schedule has its own.
+//! Slots and CPUs, which the rules borrow for the lifetime of the core. In the kernel they are
+//! never freed; here each schedule has its own.
 
-/// A slice on the heap that is lent for ever and freed with this. Whoever has one drops it after
-/// all that borrowed from it.
+/// A slice on the heap that is lent as `'static` and freed with this value. The owner must drop it
+/// after everything that borrows from it.
 pub struct Arena<T: 'static>(*mut [T]);
 
 impl<T: Default> Arena<T> {
@@ -12,8 +12,8 @@ impl<T: Default> Arena<T> {
     }
 
     pub fn get(&self) -> &'static [T] {
-        // SAFETY: Own-arena. It came of a Box, is never written through, and is freed after all
-        // borrowers are gone.
+        // SAFETY: Own-arena. The pointer is from a Box, is never written through, and is freed
+        // after all borrowers are gone.
         unsafe { &*self.0 }
     }
 }

@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Which CPU goes on: what shuttle asks at each scheduling point.
+//! Chooses the CPU that goes on at each scheduling point of shuttle.
 //!
-//! Shuttle's own choosers have one seed for a series of schedules, and the one for priorities
-//! learns from the schedules before; here each schedule must come of its own seed alone, so that it
-//! can be had again.
+//! Shuttle's own schedulers have one seed for a series of schedules, and its priority scheduler
+//! learns from earlier schedules. Here each schedule must follow from its own seed alone, so that
+//! it can be reproduced.
 
 use crate::random::Random;
 use crate::seed::{Seed, Way};
 use crate::world;
 use shuttle::scheduler::{Schedule, Scheduler, Task, TaskId};
 
-/// Gives the schedules one after another.
+/// Supplies the seeds of the schedules, one after another.
 pub trait Source {
-    /// The next, if there is one.
+    /// The next seed, or `None` when there are no more.
     fn next(&mut self) -> Option<Seed>;
-    /// A schedule has ended, in which these decisions were made.
+    /// Notes that a schedule has ended, and the decisions made in it.
     fn ended(&mut self, decisions: &[Decision]);
 }
 
 /// A scheduling point at which more than one CPU could go on.
 #[derive(Clone, Copy, Debug)]
 pub struct Decision {
-    /// Who could, one bit for each thread.
+    /// The threads that could go on, one bit each.
     pub could: u8,
-    /// Who went on.
+    /// The thread that went on.
     pub chosen: u8,
 }
 
@@ -53,7 +53,7 @@ enum How {
     },
 }
 
-/// One for each CPU, and the one that begins and ends the schedule.
+/// One thread for each CPU, and one that begins and ends the schedule.
 const THREADS: usize = 5;
 
 impl<S> Chooser<S> {
@@ -80,8 +80,8 @@ fn how(seed: &Seed) -> How {
                 priorities[at] = priorities[other];
                 priorities[other] = at as i64;
             }
-            // How long the schedule will be is not known, and not to depend on the number of
-            // events: it may be broken off earlier.
+            // The length of the schedule is not known. It must not depend on the number of events,
+            // because the same schedule may be broken off earlier.
             let length = (seed.cpus * 16) << random.below(6);
             let changes = (1..depth).map(|_| random.below(length) as u64).collect();
             How::Pct {
@@ -158,7 +158,7 @@ impl<S: Source> Scheduler for Chooser<S> {
 
     fn next_task(&mut self, tasks: &[&Task], current: Option<TaskId>, _: bool) -> Option<TaskId> {
         let number = |task: &&Task| usize::from(task.id()) as u8;
-        // Who waits for a lock is not asked, though shuttle does not know of it.
+        // A CPU that waits for a lock is excluded; shuttle does not know that it waits.
         let waiting = world::waiting_threads();
         let could = tasks
             .iter()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How much of what there is was seen: schedules that differ in any call or answer, and states of
-//! the machine as a call finds them.
+//! Coverage: the schedules that differ in any call or answer, and the states of the machine at the
+//! calls of the policy.
 
 use crate::machine::Place;
 use crate::world::World;
@@ -8,21 +8,21 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// What one schedule came by.
+/// What one schedule has covered so far.
 #[derive(Default)]
 pub struct Trail {
     calls: Cell<u64>,
     states: RefCell<HashSet<u64>>,
 }
 
-/// The same, of a schedule that has ended.
+/// What a schedule that has ended covered.
 #[derive(Clone, Debug, Default)]
 pub struct Passed {
     calls: u64,
     states: Vec<u64>,
 }
 
-/// What all schedules came by.
+/// What all schedules together covered.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Coverage {
     schedules: HashSet<u64>,
@@ -32,28 +32,29 @@ pub struct Coverage {
 }
 
 impl Coverage {
-    /// How many schedules differ from all others, in a call of the policy, its order or its answer.
+    /// Number of schedules that differ from all others in a call of the policy, its order or its
+    /// answer.
     pub fn schedules(&self) -> usize {
         self.schedules.len()
     }
 
-    /// In how many states the machine was when the policy was called: where each task is, what it
-    /// may use, and what each CPU does.
+    /// Number of different states of the machine at calls of the policy. A state is where each task
+    /// is, its affinity, and what each CPU does.
     pub fn states(&self) -> usize {
         self.states.len()
     }
 
-    /// Which schedule, from 1, was the last that differed from all before.
+    /// Number, from 1, of the last schedule that differed from all earlier ones.
     pub fn last_schedule(&self) -> u64 {
         self.last_schedule
     }
 
-    /// Which schedule, from 1, was the last in which there was a new state.
+    /// Number, from 1, of the last schedule that reached a new state.
     pub fn last_state(&self) -> u64 {
         self.last_state
     }
 
-    /// The `number`th schedule, from 1.
+    /// Adds the `number`th schedule, counted from 1.
     pub(crate) fn add(&mut self, number: u64, passed: &Passed) {
         if self.schedules.insert(passed.calls) {
             self.last_schedule = number;
@@ -73,13 +74,13 @@ fn hash(what: impl Hash) -> u64 {
 }
 
 impl World {
-    /// The policy is called, or has answered.
+    /// Notes a call of the policy, or its answer.
     pub fn note_passed(&self, what: impl Hash) {
         let calls = &self.trail.calls;
         calls.set(hash((calls.get(), self.here.get(), what)));
     }
 
-    /// The state of the machine as it is now.
+    /// Notes the current state of the machine.
     pub fn note_state(&self) {
         let mut hasher = DefaultHasher::new();
         for cpu in &self.cpus {
@@ -115,7 +116,7 @@ impl World {
         self.trail.states.borrow_mut().insert(hasher.finish());
     }
 
-    /// What this schedule came by.
+    /// What this schedule has covered.
     pub fn passed(&self) -> Passed {
         Passed {
             calls: self.trail.calls.get(),

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The end of a schedule, which decides on what only time can tell. Events have ended; the CPUs go
-//! on by turns, one tick each.
+//! The end of a schedule, which checks the properties that only time can decide. The CPUs handle no
+//! more events and take turns, one tick each.
 //!
-//! 1. Nobody wakes or sleeps: after [`CALM`] ticks no CPU idles while a task waits that it could
-//!    run, and no CPU is claimed still.
-//! 2. Some tasks nap, for as long as it takes the next to run: everybody runs within the time that
-//!    [`limit`] gives.
-//! 3. Who runs goes to sleep: in the end nobody is left.
+//! 1. No task wakes or sleeps. After [`CALM`] ticks, no CPU idles while a task waits that it could
+//!    run, and no CPU is still claimed.
+//! 2. Some tasks sleep briefly after each run, until their CPU has taken the next task. Every task
+//!    runs within the time that [`limit`] gives.
+//! 3. Each task that runs goes to sleep. In the end no task waits.
 
 use crate::kernel::{Turn, TICK};
 use crate::machine::{Cpu, Task};
@@ -17,28 +17,29 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// Ticks without wakeups, after which work is where it can be done: eight calls to `balance`.
+/// Ticks without wakeups after which work must be where it can be done: eight calls to `balance`.
 const CALM: u64 = 128;
 
-/// Of a long time so many ticks are told.
+/// Number of ticks of each part that appear in the story.
 const TOLD: u64 = 3;
 
-/// Ticks that a task of the largest weight may wait: a second, which is ten rounds of slices for
-/// all.
+/// Limit of the wait of a task of the largest weight, in ticks: one second, or ten rounds of slices
+/// for all tasks.
 const PATIENCE: u64 = 250;
 
-/// Ticks of the second part if nobody waits for long.
+/// Ticks of the second part if no task waits for long.
 const BUSTLE: u64 = 32;
 
-/// How often the CPUs ask for tasks in the third part, at most.
+/// Limit of the rounds in which all CPUs ask for tasks.
 const ASKS: usize = 64;
 
-/// For how many ticks a CPU has been idle beside tasks that wait: by its number, and how often it
-/// has begun to idle.
+/// Ticks for which a CPU has been idle while tasks waited. The key is the number of the CPU, and
+/// how often it has begun to idle.
 type Beside = BTreeMap<(usize, u64), u64>;
 
-/// The weights of the kernel's table are 1.25 to the power of the nice value, nearly. Who is
-/// lighter than the heaviest may wait for longer, but not for more than four times as long.
+/// The weights of the kernel's table are close to 1.25 to the power of the nice value. A task that
+/// is lighter than the heaviest may wait longer by the ratio of the weights, up to seven nice
+/// levels, which is less than a factor of five.
 fn limit(tasks: &[Rc<Task>], nice: i32) -> u64 {
     let heaviest = tasks
         .iter()
@@ -51,7 +52,7 @@ fn limit(tasks: &[Rc<Task>], nice: i32) -> u64 {
 }
 
 impl World {
-    /// Looks at what is left of the schedule.
+    /// Runs the end of the schedule.
     pub fn drain(&self) {
         self.alone.set(true);
         self.settle();
@@ -76,8 +77,7 @@ impl World {
         self.tasks.borrow().clone()
     }
 
-    /// What is still under way comes to its end. A CPU that is off stays off in half of the
-    /// schedules.
+    /// Completes what is still under way. An offline CPU stays offline in half of the schedules.
     fn settle(&self) {
         self.tell(Kind::Part, || "no more events come".into());
         self.on_each(|_| self.serve());
@@ -115,7 +115,7 @@ impl World {
             if cpu.current.get().is_some() {
                 self.tick();
             }
-            // Who was kicked may be quicker than who kicked.
+            // A kicked CPU may react before the kicking CPU goes on.
             if cpu.random.once_in(2) {
                 self.on_each(|other| {
                     if other.number != cpu.number {
@@ -138,7 +138,8 @@ impl World {
         }
     }
 
-    /// In the second part: who naps has had its tick, and is woken as soon as the CPU has gone on.
+    /// In the second part, blocks a napping task after its tick and wakes it once its CPU has gone
+    /// on.
     fn nap(&self, cpu: &Cpu) {
         let Some(task) = cpu
             .current
@@ -169,7 +170,7 @@ impl World {
             }
             self.tick_all(number);
             self.look_for_idle(&mut beside);
-            // The rest would be the same.
+            // The remaining ticks would be the same.
             if number >= 4 && self.all().iter().all(|task| !task.waits()) {
                 break;
             }
@@ -210,13 +211,14 @@ impl World {
         }
     }
 
-    /// It sleeps, and was claimed for something that has not come.
+    /// Whether the CPU is asleep and claimed, but has received no task.
     fn is_claimed(&self, cpu: &Cpu) -> bool {
         let state = self.state(cpu.number);
         state.is_asleep() && !state.is_idle()
     }
 
-    /// After each tick: a CPU idles, and a task waits that it could run, as after the ticks before.
+    /// Called after each tick: counts the ticks for which a CPU idles while a task waits that it
+    /// could run.
     fn look_for_idle(&self, beside: &mut Beside) {
         if self.over.get() || self.is_left_out(Property::IdleBeside) {
             return;
@@ -275,7 +277,7 @@ impl World {
                 napping.join(", ")
             ),
         });
-        // Who waits after the first ticks is watched until it has run.
+        // From tick `BUSTLE` on, the tasks that wait are watched until they have run.
         let mut watched = Vec::new();
         let mut beside = Beside::default();
         for number in 0.. {
@@ -304,7 +306,8 @@ impl World {
         }
     }
 
-    /// Nobody picks it, though all ask. If so that is what was found; else the asking is not told.
+    /// Whether no CPU picks the task although all ask for tasks. If so, that is the finding;
+    /// otherwise the asking is removed from the story.
     fn is_lost(&self, task: &Task) -> bool {
         let told = self.story.borrow().as_ref().map_or(0, Vec::len);
         self.tell(Kind::Part, || {
@@ -353,7 +356,7 @@ impl World {
         self.fail_waiting(Property::BoundedWait, task, what);
     }
 
-    /// All CPUs ask for tasks until none comes; who runs goes to sleep.
+    /// All CPUs ask for tasks until they get none; each running task goes to sleep.
     fn ask_all(&self) {
         for _ in 0..ASKS {
             let ran = Cell::new(false);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the CPUs do: the machine is set up, each CPU goes through a number of events by chance, and
-//! the tasks on it are what causes them.
+//! The events of a schedule: the machine is set up, then each CPU goes through a number of random
+//! events, which the tasks on it cause.
 
 use crate::apart::in_policy;
 use crate::kernel::{Turn, TICK};
@@ -21,7 +21,7 @@ impl World {
             .expect("the policy was registered")
     }
 
-    /// Makes the policy, and the tasks of the beginning. The error says why there is no policy.
+    /// Makes the policy and the initial tasks. The error says why there is no policy.
     pub fn set_up(&self, policy: Policy, options: &str) -> Result<(), String> {
         let instance = in_policy(|| {
             policy.make(
@@ -113,7 +113,7 @@ impl World {
         self.serve();
     }
 
-    /// What must come before anything else on this CPU.
+    /// Handles what must precede anything else on this CPU: the stopper and a pending reschedule.
     pub fn serve(&self) {
         for _ in 0..8 {
             if self.over.get() || self.me().off.get() {
@@ -128,9 +128,9 @@ impl World {
         }
     }
 
-    /// Something that the running task does, or that happens to it.
+    /// A random event that the running task causes or undergoes.
     fn event(&self, me: &Cpu, pid: u32, kinds: Kinds, next: Option<Policy>) {
-        // Nobody else's schedules change.
+        // For policies without hints, no random number is drawn, so their schedules stay the same.
         if self.hears() && me.random.once_in(5) {
             return self.hint(pid);
         }
@@ -218,8 +218,9 @@ impl World {
     }
 
     /// baton_upgrade(), hosts/kernel/upgrade.c: the new version is made while the old one goes on,
-    /// and one store puts it in its place. One whose state is of another type takes that over while
-    /// all CPUs stand still: if they do just now.
+    /// and one store puts it in its place. If its state has another type, the new version takes the
+    /// state over while all CPUs are held; this happens only if no CPU is in the rules at this
+    /// moment.
     fn upgrade(&self, next: Option<Policy>) {
         let Some(old) = self.instances.borrow().last().cloned() else {
             return;

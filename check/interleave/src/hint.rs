@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Hints: what the task on a CPU says to its policy (hosts/kernel/hints.c).
+//! Hints: messages from the task on a CPU to its policy (hosts/kernel/hints.c).
 
 use crate::random::Random;
 use crate::world::World;
@@ -9,7 +9,7 @@ use std::fmt;
 use std::num::ParseIntError;
 use std::str::FromStr;
 
-/// What tasks and their policy said to each other.
+/// Messages between the tasks and their policy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Said {
     /// Hints that the policy took.
@@ -19,7 +19,7 @@ pub struct Said {
 }
 
 impl Said {
-    /// Both together.
+    /// Adds the counts of another.
     pub(crate) fn add(&mut self, other: &Self) {
         self.hints += other.hints;
         other
@@ -29,12 +29,12 @@ impl Said {
     }
 }
 
-/// What a hint may be: `TAG[:task] [WORD...]`, where a word is a number or `LOW-HIGH`, both
-/// included; words that are not given are 0.
+/// The form of a hint: `TAG[:task] [WORD...]`, where a word is a number or a range `LOW-HIGH`, both
+/// ends included; missing words are 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HintSample {
     tag: u32,
-    /// It is about a task.
+    /// Whether the hint names a task.
     about_task: bool,
     words: [Range; BATON_HINT_WORDS],
 }
@@ -75,7 +75,7 @@ impl fmt::Display for Range {
     }
 }
 
-/// As it is read.
+/// Writes the form that the parser reads.
 impl fmt::Display for HintSample {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
@@ -133,11 +133,11 @@ impl FromStr for HintSample {
     }
 }
 
-/// Hints that are tried, until the policy takes one.
+/// Limit of the hints that are tried until the policy takes one.
 const TRIES: usize = 24;
 
 impl World {
-    /// Does the policy take hints?
+    /// Whether the policy takes hints.
     pub fn hears(&self) -> bool {
         self.instances
             .borrow()
@@ -145,8 +145,8 @@ impl World {
             .is_some_and(|instance| instance.policy().ops().hint.is_some())
     }
 
-    /// The running task says something. What a policy understands only it knows: what is drawn is
-    /// said until it takes one.
+    /// The running task sends hints. Only the policy knows which hints it understands, so random
+    /// hints are sent until it takes one.
     pub fn hint(&self, pid: u32) {
         let me = self.me();
         let task = self.task(pid);
@@ -176,8 +176,8 @@ impl World {
         }
     }
 
-    /// One of the samples; if there are none, small numbers: they mean something more often than
-    /// large ones.
+    /// Draws one of the samples. Without samples it draws small numbers, which more often have a
+    /// meaning than large ones.
     fn draw_hint(&self) -> BatonHint {
         let random = &self.me().random;
         if !self.options.hints.is_empty() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The host of the rules: calls the policy, and looks at what it answers beyond what the rules do.
+//! The host of the rules: calls the policy, and checks its answers beyond what the rules check.
 
 use crate::apart::in_policy;
 use crate::story::{Kind, Report};
@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering::Acquire;
 pub struct Checker;
 
 impl Host for Checker {
-    /// The CPU that it is about is in the world.
+    /// Empty, because the world holds the CPU of a call.
     type Frame = ();
 
     fn call(
@@ -40,7 +40,7 @@ impl Host for Checker {
         world.point();
         let me = world.me();
         let call = Call::new(&world, method, a, b);
-        // Ticks are many, and a story of what comes of none of them is long.
+        // Ticks at the end of a schedule are too many for a story.
         if !(world.alone.get() && method == M::TaskTick) {
             world.tell(Kind::Call, || call.text.clone());
         }
@@ -57,7 +57,7 @@ impl Host for Checker {
             answer,
         ));
         if answer == BATON_ABORTED {
-            // Guards that were forgotten keep nobody waiting.
+            // Releases the locks of forgotten guards, so that no CPU waits for them.
             let held = std::mem::take(&mut *me.held.borrow_mut());
             held.into_iter().for_each(|key| world.release(key));
             return answer;
@@ -86,12 +86,12 @@ impl Host for Checker {
     }
 
     fn evict(&self, _: i32) {
-        // Of a task whose policy was stopped, or has lost the CPU: the first ends the schedule, the
+        // Only needed when a policy was stopped or has lost a CPU. The first ends the schedule; the
         // second is not simulated.
     }
 
     fn end_slice(&self, _: u64) {
-        // All slices end when the schedule has it so.
+        // The schedule decides when slices end.
     }
 
     fn report(&self, _: &PolicyEntry, fault: &Fault, _: Option<&CpuState>) {
@@ -160,7 +160,7 @@ impl World {
         task.may_use(cpu.number) && cpu.active.get()
     }
 
-    /// Does something in the rules.
+    /// Runs `f` with this CPU marked as being in the rules.
     pub fn in_rules<R>(&self, f: impl FnOnce() -> R) -> R {
         let me = self.me();
         for other in self.cpus.iter().filter(|other| other.inside.get()) {
@@ -180,7 +180,7 @@ struct Call {
     text: String,
     task: Option<BatonTask>,
     prev_cpu: i32,
-    /// The token that is given back by `pick_refused`.
+    /// The token that `pick_refused` gives back.
     refused: Option<u64>,
 }
 
@@ -254,8 +254,8 @@ impl Call {
         }
     }
 
-    /// The call begins. For one that asks for a `Schedulable` back that the policy has: true if it
-    /// must be found.
+    /// Begins the call. Returns true if the call asks for a `Schedulable` that the policy must
+    /// have.
     fn begin(&self, world: &World) -> bool {
         let me = world.me();
         me.questions.set(0);
@@ -269,7 +269,7 @@ impl Call {
         matches!(self.method, M::TaskDequeued | M::TaskDeparted) && self.is_queued(world)
     }
 
-    /// Of one that gave the policy a `Schedulable`: it is somewhere now.
+    /// After a call that gave the policy a `Schedulable`, notes where it may be now.
     fn note_given(&self, world: &World) {
         let gives = matches!(
             self.method,
@@ -326,12 +326,12 @@ impl Call {
         world.tell(Kind::Answer, || format!("{} -> {answer}", self.name()));
     }
 
-    /// What the rules put up with, and a right policy does not do.
+    /// Checks for what the rules tolerate but a correct policy does not do.
     fn check(&self, world: &World, answer: u64, must_have: bool) {
         let name = self.name();
         match (self.method, self.task) {
             (M::SelectTaskRq, Some(task)) => {
-                // The mask cannot change meanwhile: the task's pi_lock is held.
+                // The affinity cannot change meanwhile, because the task's pi_lock is held.
                 let chosen = answer as u32 as i32;
                 let may = |cpu: i32| {
                     world
@@ -352,7 +352,8 @@ impl Call {
                 let what = || format!("{name} lets the running task go on, and none is there");
                 world.fail(Property::Discipline, what, None);
             }
-            // A policy in C can, as its tokens are numbers; one in Rust has a Schedulable once.
+            // Possible only in C, where tokens are numbers; in Rust a Schedulable can be given away
+            // only once.
             (M::PickNextTask | M::NewlyIdle, _) => {
                 let Some(task) = world.task_of(answer).filter(|_| answer >> 32 != 0) else {
                     return;
@@ -367,7 +368,7 @@ impl Call {
                     world.fail(Property::OnePlace, what, None);
                 }
             }
-            // While other CPUs are about, one of them may have it in hand.
+            // If other CPUs were in the rules meanwhile, one of them may have the Schedulable.
             (M::TaskDequeued | M::TaskDeparted, Some(task))
                 if must_have
                     && answer == 0

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What sched_ext does to the shim, and the shim to the rules (kernel/sched/core.c and
-//! kernel/sched/ext/ext.c, 7.2; the timed model of the same is `hosts/core/tests/rules/kernel.rs`).
-//! Each function names what it stands for, and locks as that does: so whatever comes of any order
-//! of these, the kernel could do.
+//! kernel/sched/ext/ext.c, 7.2; `hosts/core/tests/rules/kernel.rs` is the timed model of the same).
+//! Each function names the kernel function that it stands for, and takes the same locks. Every
+//! interleaving of these functions is therefore one that the kernel can produce.
 //!
-//! What it leaves out, and so what is not found: bypass mode, higher classes but for the stopper
-//! and the hotplug thread, cgroups, migrate_disable(), several policies, tasks without a slot.
+//! Not modelled, so that faults there are not found: bypass mode, higher classes except for the
+//! stopper and the hotplug thread, cgroups, migrate_disable(), several policies, tasks without a
+//! slot.
 
 use crate::locks::Key;
 use crate::machine::{Place, Task};
@@ -21,19 +22,19 @@ use std::rc::Rc;
 /// The kernel's tick, ns (HZ=250).
 pub const TICK: u64 = 4_000_000;
 
-/// SCX_DSP_MAX_LOOPS and the shim's MAX_TRIES in one.
+/// SCX_DSP_MAX_LOOPS and the shim's MAX_TRIES combined.
 const TRIES: usize = 32;
 
 /// What ends a task's turn on a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// Somebody asked the CPU to look again (TIF_NEED_RESCHED); who has a slice left goes on.
+    /// The CPU was asked to reschedule (TIF_NEED_RESCHED); a task with a slice left goes on.
     Asked,
-    /// The slice is over.
+    /// The slice has expired.
     Expires,
     Yields,
     Blocks,
-    /// Blocks, and is gone after the switch.
+    /// The task blocks, and is freed after the switch.
     Dies,
 }
 
@@ -58,8 +59,8 @@ impl World {
         }
     }
 
-    /// The kicks that a call asked for: sent once the run-queue lock is free (scx_kick_cpu() defers
-    /// them to an irq_work).
+    /// Notes the kicks that a call requested. They are sent once the run-queue lock is free
+    /// (scx_kick_cpu() defers them to an irq_work).
     fn note_kicks(&self, ctx: &BatonCtx) {
         self.me()
             .kicks
@@ -107,7 +108,7 @@ impl World {
         self.send_kicks();
     }
 
-    /// select_fallback_rq(): widens the mask when no CPU of it is active.
+    /// select_fallback_rq(): widens the affinity when it contains no active CPU.
     fn fallback_rq(&self, task: &Task) -> usize {
         let active = || {
             self.cpus
@@ -131,15 +132,16 @@ impl World {
         self.note_kicks(&ctx);
     }
 
-    /// wakeup_preempt(): an idle CPU looks at once, another when its task's slice is over.
+    /// wakeup_preempt(): an idle CPU reschedules at once, another one when its task's slice has
+    /// expired.
     fn wakeup_preempt(&self, cpu: usize) {
         if self.cpus[cpu].current.get().is_none() {
             self.cpus[cpu].resched.set(true);
         }
     }
 
-    /// try_to_wake_up(); with WF_FORK wake_up_new_task(). False when it is awake, or still on its
-    /// way off a CPU.
+    /// try_to_wake_up(); with WF_FORK wake_up_new_task(). Returns false if the task is awake, or
+    /// has not yet left its CPU.
     pub fn wake(&self, pid: u32, flags: u16) -> bool {
         let task = self.task(pid);
         self.take_kernels(Key::Pi(pid));
@@ -162,7 +164,7 @@ impl World {
         }
         let mut cpu = task.rq.get();
         let mut direct = false;
-        // select_task_rq(): a task that is bound is not asked about.
+        // select_task_rq(): the policy is not asked about a task that is bound to one CPU.
         if task.mask.get().count_ones() > 1 {
             let mut ctx = self.ctx(&task, cpu, flags);
             let verdict =
@@ -183,7 +185,8 @@ impl World {
             if is_allowed(cpu) {
                 break;
             }
-            // It goes offline just now: pushed on by balance_push(), which nobody hears of.
+            // The CPU is going offline: balance_push() moves the task on, of which the policy is
+            // not notified.
             self.release(Key::Rq(cpu));
         }
         task.runnable.set(true);
@@ -206,14 +209,14 @@ impl World {
         true
     }
 
-    /// do_enqueue_task(), with the lock of its run queue held. Until it is over, a dispatch that
-    /// has the task already waits (SCX_OPSS_QUEUEING).
+    /// do_enqueue_task(), with the run-queue lock held. A dispatch that already has the task waits
+    /// until it is over (SCX_OPSS_QUEUEING).
     fn enqueue(&self, task: &Task, flags: u16) {
         self.take_kernels(Key::Ops(task.pid));
         task.enqueues.set(task.enqueues.get() + 1);
         task.waited.set(0);
         if !self.cpus[task.rq.get()].active.get() {
-            // scx_rq_online(): nobody is asked about a CPU that is going.
+            // scx_rq_online(): the policy is not asked about a CPU that is going offline.
             self.put_on_local(task, task.rq.get());
             return self.release(Key::Ops(task.pid));
         }
@@ -236,8 +239,8 @@ impl World {
         task.place.set(Place::Local(cpu));
     }
 
-    /// dequeue_task_scx(): the kernel takes it from where it is, without a word. Waits while a
-    /// dispatch has it in hand (SCX_OPSS_DISPATCHING).
+    /// dequeue_task_scx(): the kernel removes the task from its queue without notice. Waits while a
+    /// dispatch holds the task (SCX_OPSS_DISPATCHING).
     fn dequeue(&self, task: &Task) {
         self.take_kernels(Key::Ops(task.pid));
         if let Place::Local(cpu) = task.place.get() {
@@ -251,7 +254,8 @@ impl World {
         self.release(Key::Ops(task.pid));
     }
 
-    /// sched_change_begin() and sched_change_end() around a change. A task on a CPU stays there.
+    /// sched_change_begin() and sched_change_end() around a change. A running task stays on its
+    /// CPU.
     fn change(&self, task: &Task, change: impl FnOnce()) {
         let is_queued = task.runnable.get() && !matches!(task.place.get(), Place::OnCpu(_));
         if is_queued {
@@ -263,7 +267,7 @@ impl World {
         }
     }
 
-    /// sched_setaffinity(), and the move by the stopper if the task must leave its CPU.
+    /// sched_setaffinity(), and the migration by the stopper if the task must leave its CPU.
     pub fn set_affinity(&self, pid: u32, mask: u32) {
         let task = self.task(pid);
         let rq = self.lock_task(&task);
@@ -292,7 +296,7 @@ impl World {
         self.unlock_task(&task, rq);
     }
 
-    /// move_queued_task(), and the end of task_rq_lock(), which was held.
+    /// move_queued_task(), and the release of the locks that task_rq_lock() took.
     fn move_queued(&self, task: &Task) {
         self.dequeue(task);
         let from = task.rq.get();
@@ -311,7 +315,7 @@ impl World {
                 self.wakeup_preempt(to);
                 return self.unlock_task(task, to);
             }
-            // It goes offline just now.
+            // The CPU is going offline.
             self.release(Key::Rq(to));
             self.take_kernels(Key::Rq(from));
         }
@@ -336,7 +340,7 @@ impl World {
         self.unlock_task(&task, rq);
     }
 
-    /// sched_setscheduler() of a task that is on no CPU: out of Baton's class, and back.
+    /// sched_setscheduler() of a task that is on no CPU: it leaves Baton's class, or returns to it.
     pub fn set_class(&self, pid: u32, ours: bool) {
         let task = self.task(pid);
         let rq = self.lock_task(&task);
@@ -369,8 +373,8 @@ impl World {
         self.unlock_task(&task, rq);
     }
 
-    /// The end of [`World::set_class`], with the task's locks held. Meanwhile the other class may
-    /// have moved it.
+    /// The second half of [`World::set_class`], with the task's locks held. The other class may
+    /// have migrated the task meanwhile.
     fn come_back(&self, task: &Task, mut rq: usize) {
         while !task.may_use(rq) || !self.cpus[rq].active.get() {
             let to = self.fallback_rq(task);
@@ -441,7 +445,7 @@ impl World {
         self.kick_plainly(&ctx);
     }
 
-    /// baton_khost_kick(): kicks of a call that no BPF program made wake only what is asleep.
+    /// baton_khost_kick(): kicks of a call that was not made by a BPF program wake only idle CPUs.
     pub fn kick_plainly(&self, ctx: &BatonCtx) {
         let is_due = |kick: &u16| {
             kick & BATON_KICK_PREEMPT != 0 || self.state(usize::from(*kick)).is_asleep()
@@ -495,7 +499,7 @@ impl World {
             me.local.borrow_mut().pop_front().map(|pid| self.task(pid))
         };
         let runnable = prev.as_ref().filter(|task| task.runnable.get());
-        // Nothing else: the kernel keeps what can go on.
+        // If there is no other task, the kernel keeps the runnable one.
         let next = next.or_else(|| runnable.cloned());
         if let Some(task) = runnable {
             if next.as_ref().is_none_or(|next| next.pid != task.pid) {
@@ -546,7 +550,7 @@ impl World {
         }
     }
 
-    /// balance_one(), with the shim's dispatch: true when the task that ran before is to go on.
+    /// balance_one(), with the shim's dispatch. Returns true if the previous task goes on.
     fn balance(&self, prev: Option<&Task>) -> bool {
         let me = self.me();
         let runnable = prev.filter(|task| task.runnable.get());
@@ -593,9 +597,9 @@ impl World {
         goes_on
     }
 
-    /// insert_slot() of the shim; then finish_dispatch(), dispatch_to_local_dsq() and
-    /// move_remote_task_to_local_dsq(). It may come to nothing, if the task was changed meanwhile:
-    /// then the CPU dispatches again.
+    /// insert_slot() of the shim, then finish_dispatch(), dispatch_to_local_dsq() and
+    /// move_remote_task_to_local_dsq(). If the task was changed meanwhile, nothing is inserted, and
+    /// the CPU dispatches again.
     fn take_over(&self, ctx: &BatonCtx) {
         let me = self.me();
         let Some(task) = self.task_of(ctx.task) else {
@@ -637,8 +641,8 @@ impl World {
         }
     }
 
-    /// migration_cpu_stop(), on the CPU of a task that ran there and may not any more. True if
-    /// there was one.
+    /// migration_cpu_stop(), on the CPU of a task that ran there and may not any more. Returns true
+    /// if there was such a task.
     pub fn stop(&self) -> bool {
         let me = self.me();
         let is_here = |task: &&Rc<Task>| task.to_move.get() && task.rq.get() == me.number;
@@ -657,8 +661,8 @@ impl World {
         true
     }
 
-    /// A thread of a higher class runs here: who ran waits at the head of the local queue
-    /// (put_prev_task_scx()).
+    /// A thread of a higher class preempts the current task, which waits at the head of the local
+    /// queue (put_prev_task_scx()).
     fn take_over_by_higher_class(&self) {
         let me = self.me();
         self.take_kernels(Key::Rq(me.number));
@@ -672,7 +676,7 @@ impl World {
     }
 
     /// sched_cpu_deactivate() and what follows, on the CPU that goes offline: ops.cpu_offline(),
-    /// then its tasks are pushed away.
+    /// then the migration of its tasks.
     pub fn go_offline(&self) {
         let me = self.me();
         self.tell(Kind::Event, || "goes offline".into());
@@ -704,7 +708,7 @@ impl World {
         me.off.set(true);
     }
 
-    /// sched_cpu_activate(): ops.cpu_online(), and the CPU's first look.
+    /// sched_cpu_activate(): ops.cpu_online(), and the first reschedule of the CPU.
     pub fn go_online(&self) {
         let me = self.me();
         self.tell(Kind::Event, || "comes online".into());

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Looks for the order of events in which a policy goes wrong: its methods, called by the rules of
-//! every host ([`baton_core`]) on two to four simulated CPUs, in thousands of orders, each from the
-//! beginning.
+//! Looks for an order of events in which a policy goes wrong. The rules of every host
+//! ([`baton_core`]) call its methods on two to four simulated CPUs, in thousands of orders, each
+//! from the beginning.
 //!
-//! The CPUs are threads of `shuttle`: coroutines of one thread, of which one goes on until it comes
-//! to a scheduling point. Such are the entry to a method and its end, the taking of a lock and its
-//! release, whatever else a policy asks its host, and the use of an atomic by a policy that was
-//! built for it (`hosts/native/c/atomics.c`). What the simulated kernel does between them is in
-//! `kernel`, function by function of the real one; it has the same points.
+//! The CPUs are threads of `shuttle`: coroutines of one thread, one of which runs until it comes to
+//! a scheduling point. Scheduling points are the entry to a method and its end, the taking of a
+//! lock and its release, every other question of a policy to its host, and the use of an atomic by
+//! a policy that was built for it (`hosts/native/c/atomics.c`). The simulated kernel between them
+//! is in `kernel`, which follows the real one function by function and has the same points.
 //!
-//! What a schedule does is in its [`Seed`] whole: the machine, the way in which the next CPU is
-//! chosen, and a number of which all chance comes. So the same seed gives the same story, to the
-//! letter.
+//! A [`Seed`] determines a schedule completely: it holds the machine, the way in which the next CPU
+//! is chosen, and the number that seeds all random choices. The same seed therefore gives exactly
+//! the same story.
 #![deny(unsafe_op_in_unsafe_fn)]
 #![warn(missing_docs)]
 
@@ -43,38 +43,38 @@ use baton_abi::BatonCpu;
 use baton_native::Policy;
 use std::time::Duration;
 
-/// What a right policy keeps.
+/// A property that a correct policy keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Property {
-    /// No lock is taken twice by one CPU, no two CPUs wait for each other's, all are released in
-    /// the reverse order.
+    /// No CPU takes a lock twice, no two CPUs wait for each other's locks, and locks are released
+    /// in the reverse order.
     Deadlock,
-    /// No panic, no allocation that cannot be, and nothing that would end a process.
+    /// No panic, no impossible allocation, and nothing that would end a process.
     Panic,
-    /// No `Schedulable` is dropped, and each task that can run is picked when all CPUs ask for
-    /// tasks.
+    /// No `Schedulable` is dropped, and each runnable task is picked when all CPUs ask for tasks.
     LostTask,
     /// No task is in two places.
     OnePlace,
-    /// Answers are what they should be: no `Schedulable` is kept that the host asked back, and none
-    /// is answered again and again.
+    /// Answers are correct: the policy keeps no `Schedulable` that the host asked back, and gives
+    /// none as an answer repeatedly.
     Discipline,
     /// No CPU idles while a task waits that could run there, for longer than a number of ticks
     /// after the last wakeup (Ipanema's work conservation, in its concurrent form).
     WorkConservation,
-    /// No CPU idles beside a task that it could run for more than [`Options::idle_ticks`]. The
-    /// stronger form of the one before, and left out with it.
+    /// No CPU idles beside a task that it could run for more than [`Options::idle_ticks`]. This is
+    /// stronger than `WorkConservation`, and is left out with it.
     IdleBeside,
-    /// Each call comes to its end.
+    /// Each call returns.
     Endless,
-    /// Who waits runs within a time that depends on weights only, however long others want to run.
+    /// A waiting task runs within a time that depends on weights only, however long others want to
+    /// run.
     BoundedWait,
-    /// A CPU that was claimed gets something to do.
+    /// A CPU that was claimed gets a task.
     ClaimedIdle,
 }
 
 impl Property {
-    /// All.
+    /// All properties.
     pub const ALL: [Self; 10] = [
         Self::Deadlock,
         Self::Panic,
@@ -88,7 +88,7 @@ impl Property {
         Self::ClaimedIdle,
     ];
 
-    /// As the command line has it.
+    /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Deadlock => "deadlock",
@@ -108,38 +108,38 @@ impl Property {
 /// What to check, and for how long.
 #[derive(Clone)]
 pub struct Options {
-    /// As for `baton load`.
+    /// Options of the policy, as for `baton load`.
     pub policy: String,
-    /// CPUs; 0 for two to four by turns.
+    /// Number of CPUs; 0 draws two to four for each schedule.
     pub cpus: usize,
-    /// The machine: its CPUs, of which there are then so many; none for pairs that share a cache.
+    /// The CPUs of the machine, which also gives their number; empty for pairs that share a cache.
     pub topology: Vec<BatonCpu>,
-    /// Tasks; 0 for two to six by turns.
+    /// Number of tasks; 0 draws two to six for each schedule.
     pub tasks: usize,
-    /// How many schedules.
+    /// Number of schedules.
     pub schedules: u64,
-    /// For how long at most.
+    /// Limit of the time of the search.
     pub time: Duration,
-    /// For how long a failure is looked at for a shorter story.
+    /// Limit of the time spent on shortening the story of a failure.
     pub shorten: Duration,
-    /// Where seeds begin.
+    /// Number of the first seed.
     pub first: u64,
-    /// The properties that are not looked at.
+    /// The properties that are not checked.
     pub without: Vec<Property>,
-    /// For how many ticks, of 4 ms, a CPU may idle beside a task that it could run.
+    /// Limit of the ticks, of 4 ms each, for which a CPU may idle beside a task that it could run.
     pub idle_ticks: u64,
-    /// For how long a call may go on that neither locks nor asks; at most twice as long pass until
-    /// that is noticed.
+    /// Limit of the time that a call may take without a lock or a question; detection takes at most
+    /// twice as long.
     pub call_limit: Duration,
-    /// What tasks say to the policy; small numbers by chance if there are none.
+    /// Hints that tasks send to the policy; if empty, random hints of small numbers.
     pub hints: Vec<HintSample>,
-    /// The version that takes the place of the policy, where an upgrade is one of the events; the
-    /// policy itself if it can.
+    /// The version that replaces the policy where an upgrade is one of the events; by default the
+    /// policy itself, if it supports upgrades.
     pub next: Option<Policy>,
 }
 
 impl Options {
-    /// CPUs; 0 for two to four by turns.
+    /// Number of CPUs; 0 draws two to four for each schedule.
     fn cpus(&self) -> usize {
         if self.topology.is_empty() {
             self.cpus
@@ -148,7 +148,8 @@ impl Options {
         }
     }
 
-    /// The CPUs of a machine of so many: pairs that share a cache, unless a topology was given.
+    /// The CPUs of a machine of `count` CPUs: pairs that share a cache, unless a topology was
+    /// given.
     fn machine(&self, count: usize) -> Vec<BatonCpu> {
         if self.topology.len() == count {
             return self.topology.clone();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! All locks of a schedule: the policy's, and those of the kernel that hold its callbacks apart.
-//! Who waits for whom is known, so that a deadlock is found as it comes to be, and named.
+//! All locks of a schedule: the policy's, and those of the kernel that serialize its callbacks. The
+//! checker knows which CPU waits for which lock, so it finds a deadlock as it arises, and names it.
 
 use crate::machine::Cpu;
 use crate::story::Kind;
@@ -13,21 +13,21 @@ use std::collections::BTreeMap;
 pub enum Key {
     /// The run-queue lock of a CPU (`rq->__lock`).
     Rq(usize),
-    /// A task's `pi_lock`, which holds wakeups and changes of it apart. By pid.
+    /// A task's `pi_lock`, which serializes its wakeups and changes. By pid.
     Pi(u32),
-    /// A task's `scx.ops_state` while it is SCX_OPSS_QUEUEING or SCX_OPSS_DISPATCHING, which others
-    /// wait for the end of. By pid.
+    /// A task's `scx.ops_state` while it is SCX_OPSS_QUEUEING or SCX_OPSS_DISPATCHING; other CPUs
+    /// wait until that ends. By pid.
     Ops(u32),
-    /// One of the policy's, by its address.
+    /// A lock of the policy, by its address.
     Policy(usize),
 }
 
 #[derive(Default)]
 struct State {
     owner: Option<usize>,
-    /// Of the policy's, in the order in which they were first taken.
+    /// Number of the lock among the policy's, in the order of first acquisition.
     number: usize,
-    /// Where it was taken last, if the story is wanted.
+    /// Where it was last taken, if the story is recorded.
     taken_at: Option<String>,
 }
 
@@ -48,7 +48,7 @@ impl World {
         }))
     }
 
-    /// What a lock is called.
+    /// The name of a lock in the story.
     pub fn lock_name(&self, key: Key) -> String {
         match key {
             Key::Rq(cpu) => format!("the run-queue lock of CPU {cpu}"),
@@ -62,7 +62,7 @@ impl World {
         self.lock_state(key, |lock| lock.owner)
     }
 
-    /// Takes a lock; the error says why it never will be granted.
+    /// Takes a lock. The error says why it can never be granted.
     pub fn take(&self, key: Key) -> Result<(), String> {
         self.point();
         let me = self.me();
@@ -96,8 +96,8 @@ impl World {
         }
     }
 
-    /// As [`World::take`], for the kernel's own, of which no deadlock comes but by a mistake in
-    /// `kernel`.
+    /// As [`World::take`], for the kernel's own locks, whose order is free of deadlock unless
+    /// `kernel` has a bug.
     pub fn take_kernels(&self, key: Key) {
         self.take(key)
             .unwrap_or_else(|why| panic!("the simulated kernel locks itself up: {why}"));
@@ -142,7 +142,7 @@ impl World {
         }
     }
 
-    /// If this CPU waits, by way of others, for itself: the story of that.
+    /// If this CPU waits, directly or through others, for itself, describes the cycle.
     fn cycle(&self, me: &Cpu) -> Option<String> {
         let mut links = Vec::new();
         let mut at = me;

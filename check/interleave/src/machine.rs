@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the simulated machine consists of.
+//! The parts of the simulated machine.
 
 use crate::locks::Key;
 use crate::random::Random;
@@ -7,12 +7,12 @@ use crate::seed::Seed;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
-/// Where a task is, to the kernel.
+/// Where the kernel has a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// Not runnable, or on its way.
+    /// Not runnable, or in transition.
     Away,
-    /// With the rules: `enqueue` took it (SCX_OPSS_QUEUED).
+    /// Held by the rules: `enqueue` took it (SCX_OPSS_QUEUED).
     Custody,
     /// On the local queue of a CPU.
     Local(usize),
@@ -24,36 +24,36 @@ pub struct Task {
     pub handle: u64,
     pub place: Cell<Place>,
     pub runnable: Cell<bool>,
-    /// Of Baton's class.
+    /// Whether it is of Baton's class.
     pub ours: Cell<bool>,
     pub alive: Cell<bool>,
-    /// It exits, and nothing wakes it any more.
+    /// It exits, and nothing wakes it from now on.
     pub dying: Cell<bool>,
-    /// Whose run queue it is on, or was on last.
+    /// The CPU whose run queue it is on, or was on last.
     pub rq: Cell<usize>,
-    /// The CPUs that it may use, one bit each (`cpus_ptr`).
+    /// Its affinity, one bit for each CPU (`cpus_ptr`).
     pub mask: Cell<u32>,
     pub nice: Cell<i32>,
-    /// ns.
+    /// CPU time, ns.
     pub runtime: Cell<u64>,
-    /// What is left of its slice, ns.
+    /// The rest of its slice, ns.
     pub slice: Cell<u64>,
-    /// The last token of its that a pick was answered with.
+    /// The token with which a pick last answered it.
     pub answered: Cell<u64>,
     /// Counts its enqueues (the QSEQ of `scx.ops_state`).
     pub enqueues: Cell<u64>,
-    /// The CPU that takes it over from another's run queue (`scx.holding_cpu`).
+    /// The CPU that is moving it from another run queue (`scx.holding_cpu`).
     pub holding: Cell<Option<usize>>,
     /// Between two run queues (TASK_ON_RQ_MIGRATING).
     pub migrating: Cell<bool>,
-    /// It runs where it may not any more, and the stopper is to move it.
+    /// It runs outside its affinity, and the stopper has to migrate it.
     pub to_move: Cell<bool>,
-    /// In which call its `Schedulable` was given to the policy, and under which lock, if the story
-    /// is wanted.
+    /// The call that gave its `Schedulable` to the policy, and the lock under which it was stored,
+    /// if the story is recorded.
     pub given: RefCell<Option<String>>,
-    /// In the final part: it sleeps after each run, for a moment.
+    /// At the end of the schedule: it sleeps briefly after each run.
     pub naps: Cell<bool>,
-    /// In the final part: for how many ticks it has been waiting.
+    /// At the end of the schedule: number of ticks for which it has waited.
     pub waited: Cell<u64>,
 }
 
@@ -95,7 +95,7 @@ impl Task {
         self.mask.get() & 1 << cpu != 0
     }
 
-    /// Can it run, and does not?
+    /// Whether the task is runnable but does not run.
     pub fn waits(&self) -> bool {
         self.is_alive()
             && self.ours.get()
@@ -104,8 +104,8 @@ impl Task {
     }
 }
 
-/// What a CPU may do in one schedule beside running tasks: each is in half of the schedules, so
-/// that every mixture comes up.
+/// The kinds of events that a CPU has in one schedule beside running tasks. Each kind is in half of
+/// the schedules, so that every combination occurs.
 #[derive(Clone, Copy, Debug)]
 pub struct Kinds {
     pub yields: bool,
@@ -141,11 +141,11 @@ pub struct Cpu {
     pub number: usize,
     pub random: Random,
     pub local: RefCell<VecDeque<u32>>,
-    /// By pid.
+    /// The current task, by pid.
     pub current: Cell<Option<u32>>,
     /// The idle task runs (`is_idle_task(rq->curr)`).
     pub idle: Cell<bool>,
-    /// How often it has begun to.
+    /// How often it has become idle.
     pub idled: Cell<u64>,
     /// TIF_NEED_RESCHED.
     pub resched: Cell<bool>,
@@ -153,18 +153,18 @@ pub struct Cpu {
     pub in_balance: Cell<bool>,
     /// cpu_active().
     pub active: Cell<bool>,
-    /// It is off, and does nothing.
+    /// It is offline, and does nothing.
     pub off: Cell<bool>,
-    /// When the policy's timer runs out.
+    /// When the policy's timer expires.
     pub timer: Cell<Option<u64>>,
-    /// Kicks that were asked for, as the rules have them.
+    /// Requested kicks, in the rules' encoding.
     pub kicks: RefCell<Vec<u16>>,
     pub waits_for: Cell<Option<Key>>,
-    /// The policy's locks that it holds, in the order of their taking.
+    /// The policy's locks that it holds, in the order of acquisition.
     pub held: RefCell<Vec<Key>>,
-    /// The one that it took last in the call under way, and where.
+    /// The lock that it took last in the current call, and where.
     pub last_lock: RefCell<Option<String>>,
-    /// What the call under way has asked its host.
+    /// Number of questions that the current call has asked its host.
     pub questions: Cell<u64>,
     /// A call of the policy is being unwound.
     pub abandoning: Cell<bool>,
@@ -172,12 +172,12 @@ pub struct Cpu {
     pub inside: Cell<bool>,
     /// Another CPU was in the rules, too, since this was last unset.
     pub overlapped: Cell<bool>,
-    /// File, line and message of a panic, or of what else went wrong.
+    /// File, line and message of a panic or another failure.
     pub words: RefCell<(String, u32, String)>,
 }
 
 impl Cpu {
-    /// Does it idle, and was it not asked to look again?
+    /// Whether it is idle and was not asked to reschedule.
     pub fn idles(&self) -> bool {
         !self.off.get() && self.current.get().is_none() && !self.resched.get()
     }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Numbers by chance that are the same each time.
+//! Reproducible random numbers.
 
 use std::cell::Cell;
 
-/// SplitMix64: any seed will do, and streams of neighbouring seeds have nothing in common.
+/// SplitMix64: any seed is good, and the streams of neighbouring seeds are unrelated.
 pub struct Random(Cell<u64>);
 
 impl Random {
@@ -19,12 +19,12 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// Below `limit`, which is not 0.
+    /// A number below `limit`, which is not 0.
     pub fn below(&self, limit: usize) -> usize {
         (self.next() % limit as u64) as usize
     }
 
-    /// True once in `times`.
+    /// True with probability 1 / `times`.
     pub fn once_in(&self, times: usize) -> bool {
         self.below(times) == 0
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Goes through schedules, and shortens the story of what it finds.
+//! Explores schedules, and shortens the story of a failure.
 
 use crate::apart::apart;
 use crate::choose::{Chooser, Decision, Source};
@@ -18,50 +18,50 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What came of it.
+/// The result of a search.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// Schedules explored, without those for a shorter story.
+    /// Schedules explored, without those that were tried for a shorter story.
     pub schedules: u64,
-    /// Scheduling points in them.
+    /// Scheduling points in those schedules.
     pub points: u64,
-    /// Hints and replies in them; `None` if the policy takes no hints.
+    /// Hints and replies in those schedules; `None` if the policy takes no hints.
     pub said: Option<Said>,
-    /// How much of what there is was seen.
+    /// Coverage of those schedules.
     pub coverage: Coverage,
-    /// How long that took.
+    /// Duration of the search.
     pub elapsed: Duration,
-    /// What was found, told as shortly as is known.
+    /// The finding, with the shortest story that is known.
     pub story: Option<Story>,
-    /// How many lines the story had at first.
+    /// Number of lines of the first story.
     pub first_lines: usize,
 }
 
-/// How far it is.
+/// Progress of a search.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
     /// Schedules explored.
     pub schedules: u64,
-    /// Since the beginning.
+    /// Time since the beginning.
     pub elapsed: Duration,
-    /// Something was found, and its story has so many lines now.
+    /// Number of lines that the story has now, if something was found.
     pub lines: Option<usize>,
 }
 
-/// Schedules for which a thread is made.
+/// Number of schedules that one thread runs.
 const BATCH: u64 = 1024;
 
-/// The same where a shorter story is looked for: of one size of machine.
+/// The same while a story is shortened, with one size of machine.
 const CHUNK: u64 = 32;
 
-/// Of so many schedules one is spent on going through all of a few small ones.
+/// One of this many schedules is spent on the exhaustive search of a few small scripts.
 const SYSTEMATIC: u64 = 8;
 
-/// So many schedules that end with a crash are looked at for a shorter story: each leaves its
-/// stacks behind, and, told, up to 4 MiB of them.
+/// Limit of the crashes while a story is shortened. Each leaves its stacks behind, up to 4 MiB of
+/// them if the story is recorded.
 const MOST_CRASHES: usize = 20;
 
-/// A schedule that was run.
+/// The result of one schedule.
 #[derive(Clone)]
 struct Ran {
     seed: Seed,
@@ -74,13 +74,13 @@ struct Ran {
     has_crashed: bool,
 }
 
-/// What the thread is at: shuttle takes neither the seeds nor the results with it.
+/// The work of the thread; shuttle passes neither seeds nor results.
 struct Job {
     policy: Policy,
     options: Arc<Options>,
     tell: bool,
     seeds: VecDeque<Seed>,
-    /// When no more is begun.
+    /// Time after which no schedule is begun.
     until: Option<Instant>,
     ran: Vec<Ran>,
     error: Option<String>,
@@ -120,7 +120,7 @@ impl Source for FromJob {
 
 fn config(tell: bool) -> shuttle::Config {
     let mut config = shuttle::Config::new();
-    // Finding a source line takes more of it.
+    // Finding a source line takes more stack.
     config.stack_size = if tell { 4 << 20 } else { 256 << 10 };
     config.failure_persistence = shuttle::FailurePersistence::None;
     config.max_steps = shuttle::MaxSteps::None;
@@ -128,7 +128,7 @@ fn config(tell: bool) -> shuttle::Config {
     config
 }
 
-/// Runs schedules in their order, up to the first that finds something, or until it is time.
+/// Runs schedules in order, until one finds something or the time is over.
 fn run(
     policy: Policy,
     options: &Options,
@@ -228,8 +228,8 @@ fn run_cpus(world: &Rc<World>, next: Option<Policy>) {
     }
 }
 
-/// Shuttle's hook for panics, and its handler of signals, must be there before the policy's and
-/// ours, so that they see none of the policy's.
+/// Installs shuttle's panic hook and signal handler before those of the policy and of this crate,
+/// so that shuttle handles none of the policy's panics and signals.
 fn set_hooks() {
     shuttle::Runner::new(
         shuttle::scheduler::RoundRobinScheduler::new(1),
@@ -238,7 +238,7 @@ fn set_hooks() {
     .run(|| ());
 }
 
-/// The `index`th schedule.
+/// The seed of the `index`th schedule.
 fn seed(options: &Options, index: u64) -> Seed {
     let number = options.first.wrapping_add(index);
     let random = Random::new(number ^ 0x5eed);
@@ -264,8 +264,8 @@ fn seed(options: &Options, index: u64) -> Seed {
     }
 }
 
-/// All schedules of a few small scripts that differ from the usual in at most two places, those
-/// with fewer first.
+/// All schedules of a few small scripts that differ from the default order in at most two
+/// decisions, those with fewer differences first.
 struct Systematic {
     left: VecDeque<Seed>,
 }
@@ -288,7 +288,7 @@ impl Systematic {
 
     fn follow(&mut self, ran: &Ran) {
         let Way::All(most) = ran.seed.way else { return };
-        // What is queued is enough for long: memory is not to grow for ever.
+        // Limits the memory; the queue is already long enough.
         if ran.seed.moves.len() >= usize::from(most) || self.left.len() > 100_000 {
             return;
         }
@@ -309,8 +309,8 @@ impl Systematic {
     }
 }
 
-/// Explores schedules until something is found, or enough have been. The error says why there was
-/// nothing to check.
+/// Explores schedules until something is found, or the limit is reached. The error says why there
+/// was nothing to check.
 pub fn check(
     policy: Policy,
     options: &Options,
@@ -359,7 +359,8 @@ pub fn check(
         if let Some((seed, finding)) = failed {
             let property = finding.property;
             let mut story = tell(policy, options, seed.clone())?;
-            // What goes by addresses may go well when it is told; it went wrong all the same.
+            // A failure that depends on addresses may not recur with the story recorded, but it did
+            // occur.
             story.finding.get_or_insert_with(|| finding.clone());
             outcome.first_lines = story.abridged().len();
             outcome.story = Some(shorten(
@@ -371,7 +372,7 @@ pub fn check(
     Ok(outcome)
 }
 
-/// The story of one schedule, to the letter as before.
+/// Reproduces the story of one schedule exactly.
 pub fn replay(policy: Policy, options: &Options, seed: Seed) -> Result<Story, String> {
     set_hooks();
     tell(policy, options, seed)
@@ -389,8 +390,8 @@ fn tell(policy: Policy, options: &Options, seed: Seed) -> Result<Story, String> 
     })
 }
 
-/// Looks for another schedule in which the same property does not hold, on fewer CPUs, with fewer
-/// tasks and events, and of those for the one that takes the fewest lines.
+/// Looks for other schedules that violate the same property on fewer CPUs, with fewer tasks and
+/// events, and returns the one with the shortest story.
 fn shorten(
     policy: Policy,
     options: &Options,
@@ -425,7 +426,7 @@ fn shorten(
         }
         Ok(())
     };
-    // The same, broken off earlier: what begins no more is not needed.
+    // The same schedule with fewer events: events that begin after the failure are not needed.
     let earlier = (1..events)
         .map(|events| Seed {
             events,
@@ -447,7 +448,7 @@ fn shorten(
             if start.elapsed() > options.shorten || crashes.get() >= MOST_CRASHES {
                 return Ok(best);
             }
-            // Larger ones may be told in fewer lines, but seldom.
+            // Larger machines seldom give a shorter story.
             if cpus * events + tasks > best.seed.cpus * best.seed.events + best.seed.tasks {
                 break;
             }

@@ -11,18 +11,18 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// In which way the CPU that goes on is chosen at each scheduling point.
+/// How the CPU that goes on is chosen at each scheduling point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// By chance, with a liking for the one that goes on already, of a strength that is chance
-    /// itself.
+    /// At random, with a bias towards the CPU that runs already; the strength of the bias is
+    /// random, too.
     Random,
     /// By priorities that change at a few points (probabilistic concurrency testing, Burckhardt et
     /// al., ASPLOS 2010): a bug that needs `depth` orderings is found with a known probability.
     Pct(u8),
-    /// One after another all schedules in which at most so often another CPU goes on than the usual
-    /// one, which is the one that ran before (delay bounding, Emmi, Qadeer and Rakamarić, POPL
-    /// 2011).
+    /// All schedules, one after another, that differ from the default order in at most so many
+    /// decisions; by default the CPU that ran before goes on (delay bounding, Emmi, Qadeer and
+    /// Rakamarić, POPL 2011).
     All(u8),
 }
 
@@ -37,9 +37,10 @@ pub struct Seed {
     pub tasks: usize,
     /// Events that each CPU begins.
     pub events: usize,
-    /// Of what all chance comes.
+    /// The seed of all random choices.
     pub number: u64,
-    /// Of [`Way::All`]: at which decision which thread goes on instead of the usual one.
+    /// For [`Way::All`]: the decisions at which a thread other than the default goes on, and that
+    /// thread.
     pub moves: Vec<(u32, u8)>,
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What happened in a schedule, in words.
+//! The story of a schedule: its events as text.
 
 use crate::seed::Seed;
 use crate::world::World;
@@ -8,7 +8,7 @@ use std::backtrace::Backtrace;
 use std::borrow::Cow;
 use std::fmt::{self, Write};
 
-/// What kind of thing a line tells.
+/// The kind of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A heading: a part of the schedule begins.
@@ -17,11 +17,11 @@ pub enum Kind {
     Event,
     /// A call of the policy begins.
     Call,
-    /// It has ended with an answer.
+    /// The call has returned an answer.
     Answer,
     /// A lock is taken, waited for, released.
     Lock,
-    /// The policy uses an atomic of its own, just after others have gone on.
+    /// The policy uses an atomic of its own, just after other CPUs have run.
     Atomic,
     /// What was found.
     End,
@@ -30,63 +30,63 @@ pub enum Kind {
 /// One line of a story.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// Where it happens, if on a CPU.
+    /// The CPU on which it happens, if any.
     pub cpu: Option<usize>,
-    /// What kind of thing it tells.
+    /// The kind of the line.
     pub kind: Kind,
-    /// In words.
+    /// The text of the line.
     pub text: String,
 }
 
 /// A fault as the kernel would report it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// As `baton status` names it.
+    /// Its kind, as `baton status` names it.
     pub kind: &'static str,
-    /// In which method.
+    /// The method in which it occurred.
     pub method: &'static str,
-    /// Thread id of the task that it is about; 0 for none.
+    /// Thread id of the task of the call; 0 for none.
     pub task: u32,
-    /// On which CPU.
+    /// The CPU on which it occurred.
     pub cpu: Option<usize>,
     /// File of a panic; empty if there was none.
     pub file: String,
-    /// Its line.
+    /// Line of the panic.
     pub line: u32,
-    /// What it said.
+    /// Message of the panic.
     pub message: String,
 }
 
-/// What is wrong.
+/// A violation of a property.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// The property that does not hold.
+    /// The property that was violated.
     pub property: Property,
-    /// In a sentence.
+    /// What went wrong, in a sentence.
     pub what: String,
-    /// The fault, where the kernel would have found one, too.
+    /// The fault, if the kernel would have found one, too.
     pub report: Option<Report>,
-    /// Of a task that waits: in which call the policy was given it, and under which lock it then
-    /// put it somewhere. Of stories only.
+    /// For a task that waits, and only in stories: the call that gave the policy the task, and the
+    /// lock under which the policy then stored it.
     pub holder: Option<String>,
 }
 
-/// A schedule in which the policy goes wrong.
+/// A schedule in which the policy goes wrong, as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Story {
     /// The policy's name.
     pub policy: String,
-    /// By which it can be had again.
+    /// The seed that reproduces it.
     pub seed: Seed,
     /// What is wrong; `None` if the schedule went well.
     pub finding: Option<Finding>,
-    /// What happened, to the end.
+    /// All events up to the end.
     pub lines: Vec<Line>,
 }
 
 impl Story {
-    /// The lines that matter: what is about locks only where it is about a deadlock. What repeats
-    /// itself is told once.
+    /// The lines that matter. Locks are included only in the story of a deadlock, and repetitions
+    /// are shown once.
     pub fn abridged(&self) -> Vec<Abridged<'_>> {
         let locks = self
             .finding
@@ -98,7 +98,7 @@ impl Story {
             .iter()
             .filter(|line| locks || line.kind != Kind::Lock)
         {
-            // The answer goes where the call is, if nothing else came between.
+            // The answer is appended to the line of the call, if no other line came between.
             match lines.last_mut().filter(|last| {
                 line.kind == Kind::Answer && last.kind == Kind::Call && last.cpu == line.cpu
             }) {
@@ -129,22 +129,22 @@ impl Story {
     }
 }
 
-/// A line as it is told.
+/// A line as it is shown.
 #[derive(Clone, Debug)]
 pub enum Abridged<'s> {
-    /// Itself.
+    /// A line of the story.
     Line(Cow<'s, Line>),
-    /// The last lines come again.
+    /// The preceding lines are repeated.
     Again {
-        /// How many lines.
+        /// Number of those lines.
         lines: usize,
-        /// How often.
+        /// Number of repetitions.
         times: usize,
     },
 }
 
-/// How many lines these begin with that come again at once, and how often in all; one line once if
-/// none do.
+/// How many of the first lines are repeated immediately, and how often in all. Returns one line and
+/// once if there is no repetition.
 fn repeats(lines: &[Cow<'_, Line>]) -> (usize, usize) {
     let count = |period: usize| {
         lines
@@ -159,7 +159,7 @@ fn repeats(lines: &[Cow<'_, Line>]) -> (usize, usize) {
         .unwrap_or((1, 1))
 }
 
-/// Lines that are looked for again.
+/// Limit of the length of a repetition, in lines.
 const LONGEST_REPEAT: usize = 12;
 
 impl fmt::Display for Abridged<'_> {
@@ -197,7 +197,7 @@ impl fmt::Display for Story {
 }
 
 impl Story {
-    /// What is wrong, as a report.
+    /// The finding, as a report.
     pub fn verdict(&self) -> String {
         let mut text = String::new();
         let _ = self.write_verdict(&mut text);
@@ -238,7 +238,7 @@ impl Story {
     }
 }
 
-/// Parts of the paths of what is between the policy and this.
+/// Parts of the paths of source files that lie between the policy and this crate.
 const BETWEEN: [&str; 7] = [
     "/lock_api-",
     "/rustc",
@@ -250,15 +250,16 @@ const BETWEEN: [&str; 7] = [
 ];
 
 impl World {
-    /// Where in the policy the call under way has got to, if the story is wanted: `file:line`.
+    /// The source line of the policy that the current call has reached, as `file:line`, if the
+    /// story is recorded.
     pub fn site(&self) -> Option<String> {
         self.story.borrow().as_ref()?;
         let trace = Backtrace::force_capture().to_string();
         let places = trace
             .lines()
             .filter_map(|line| line.trim_start().strip_prefix("at "));
-        // The innermost are this crate's; the last of them is one of the functions that the policy
-        // is given.
+        // The innermost frames are this crate's; the last of them is one of the functions in the
+        // policy's table.
         let is_given = |place: &&str| place.contains("src/table.rs:");
         let mut outer = places
             .skip_while(|place| !is_given(place))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a policy is given: the functions by which it calls its host, each a scheduling point. They
-//! find the CPU by what [`World`](crate::world::World) notes.
+//! The functions by which a policy calls its host; each is a scheduling point. They take the
+//! current CPU from [`World`](crate::world::World).
 
 use crate::apart::check_stack;
 use crate::locks::Key;
@@ -13,7 +13,7 @@ use std::sync::atomic::AtomicU32;
 
 pub static TABLE: Table = Table::of::<Checker>();
 
-/// The schedule, if the policy is called in it: not while it is made or given up.
+/// The world, if a method of the policy is running; `None` while the policy is made or destroyed.
 fn inside() -> Option<Rc<World>> {
     check_stack();
     let world =
@@ -33,7 +33,7 @@ fn key(word: &AtomicU32) -> Key {
     Key::Policy(std::ptr::from_ref(word) as usize)
 }
 
-/// The call under way ends here.
+/// Ends the current call with a fault.
 pub fn end(world: &World, kind: BatonFaultKind, why: String) -> bool {
     let me = world.me();
     if me.abandoning.get() {
@@ -135,8 +135,8 @@ impl NativeHost for Checker {
         world.core.fault_in_call(world.state(here), kind);
     }
 
-    /// Between two looks of one call at the clock time passes: most often little, but an interrupt or a
-    /// hypervisor may come between.
+    /// Between two looks of one call at the clock time passes: most often little, but an interrupt
+    /// or a hypervisor may come between.
     fn now() -> u64 {
         const PASSES: [u64; 4] = [1, 1_000, 20_000, 200_000];
         if let Some(world) = inside().filter(|world| world.random.once_in(8)) {

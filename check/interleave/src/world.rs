@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! One schedule's state: the simulated machine, the policy under the rules, and what has been
-//! found.
+//! The state of one schedule: the simulated machine, the policy under the rules, and the findings.
 //!
-//! All of it is on one thread of the operating system, and changes hands at [`World::point`] only:
-//! so plain cells do, and `here` says which CPU it is that runs.
+//! All of it is used by one thread of the operating system. CPUs switch at [`World::point`] only,
+//! so plain cells suffice, and `here` holds the CPU that runs.
 
 use crate::apart::{in_policy, out_of_policy};
 use crate::arena::Arena;
@@ -22,24 +21,24 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Task slots: six tasks, and those that they fork.
+/// Task slots: for the six initial tasks, and those that they fork.
 pub const SLOTS: usize = 8;
 
-/// A schedule that comes to so many scheduling points has a call in it that does not return.
+/// Limit of the scheduling points of a schedule; beyond it, some call does not return.
 const MOST_POINTS: u64 = 200_000;
 
-/// A call that asks its host so many questions does not return.
+/// Limit of the questions of a call to its host; beyond it, the call does not return.
 const MOST_QUESTIONS: u64 = 100_000;
 
 pub struct World {
     pub seed: Seed,
     /// The CPU that runs now.
     pub here: Cell<Option<usize>>,
-    /// Nobody else runs: the beginning and the end of a schedule are told in order.
+    /// No other CPU runs: the beginning and the end of a schedule are sequential.
     pub alone: Cell<bool>,
-    /// Something is done to the policy beside its calls ("made"): it has no powers.
+    /// What is done to the policy outside its methods, such as "made"; it may not act meanwhile.
     pub outside: Cell<Option<&'static str>>,
-    /// ns.
+    /// The clock, ns.
     pub now: Cell<u64>,
     pub points: Cell<u64>,
     pub said: RefCell<Said>,
@@ -51,15 +50,15 @@ pub struct World {
     pub options: Arc<Options>,
     pub trail: Trail,
     pub finding: RefCell<Option<Finding>>,
-    /// The policy was stopped, or something was found: nothing new is begun.
+    /// The policy was stopped, or something was found; nothing new is begun.
     pub over: Cell<bool>,
-    /// What happens, if that is wanted.
+    /// The lines of the story, if it is recorded.
     pub story: RefCell<Option<Vec<Line>>>,
-    /// A CPU is going offline, or is (`cpu_hotplug_lock`).
+    /// A CPU is offline, or going offline (`cpu_hotplug_lock`).
     pub hotplug: Cell<bool>,
     pub upgraded: Cell<bool>,
     gives_way: Cell<bool>,
-    // Borrows from the next two, so it goes before them.
+    // Borrows from the next two fields, so it must be dropped before them.
     pub core: Core<'static, Checker>,
     _slots: Arena<Slot>,
     _states: Arena<CpuState>,
@@ -70,14 +69,14 @@ std::thread_local! {
     static SEED: RefCell<Option<Seed>> = const { RefCell::new(None) };
 }
 
-/// The schedule that runs.
+/// The current schedule.
 pub fn world() -> Rc<World> {
     WORLD
         .with_borrow(|world| world.clone())
         .expect("a policy is called inside a schedule only")
 }
 
-/// The one that runs, if one does.
+/// The current schedule, if there is one.
 pub fn try_world() -> Option<Rc<World>> {
     WORLD.with_borrow(|world| world.clone())
 }
@@ -86,7 +85,7 @@ pub fn set_seed(seed: Seed) {
     SEED.set(Some(seed));
 }
 
-/// Begins a schedule: that of the seed that was set last.
+/// Begins the schedule of the seed that was set last.
 pub fn begin(options: Arc<Options>, tell: bool) -> Rc<World> {
     let seed = SEED.take().expect("the chooser has set it");
     let (slots, states) = (Arena::new(SLOTS), Arena::new(seed.cpus));
@@ -120,7 +119,7 @@ pub fn begin(options: Arc<Options>, tell: bool) -> Rc<World> {
     world
 }
 
-/// Ends the schedule that runs. What the policy still holds is no loss any more.
+/// Ends the current schedule. Tasks that the policy still holds do not count as lost.
 pub fn end(world: Rc<World>) -> (Option<Finding>, Option<Vec<Line>>) {
     world.outside.set(Some("given up"));
     world.here.set(Some(0));
@@ -129,17 +128,17 @@ pub fn end(world: Rc<World>) -> (Option<Finding>, Option<Vec<Line>>) {
     (world.finding.take(), world.story.take())
 }
 
-/// Leaves the schedule that runs on this thread as it is.
+/// Detaches the current schedule from this thread, and leaves its state as it is.
 pub fn leave() -> Rc<World> {
     WORLD.take().expect("a schedule runs")
 }
 
-/// The counterpart, on another thread.
+/// Attaches a schedule that another thread has left.
 pub fn enter(world: Rc<World>) {
     WORLD.set(Some(world));
 }
 
-/// Threads whose CPU waits for a lock, one bit each; the thread of CPU 0 is 1.
+/// Threads whose CPU waits for a lock, one bit each; the thread of CPU 0 has number 1.
 pub fn waiting_threads() -> u8 {
     let waiting = |world: &Rc<World>| {
         let waits = |cpu: &&Cpu| cpu.waits_for.get().is_some();
@@ -152,7 +151,7 @@ pub fn waiting_threads() -> u8 {
     try_world().as_ref().map_or(0, waiting)
 }
 
-/// Whether the one that runs spins, and wants another to go on.
+/// Whether the CPU that runs spins and must let another go on.
 pub fn take_gives_way() -> bool {
     try_world().is_some_and(|world| world.gives_way.replace(false))
 }
@@ -168,13 +167,13 @@ impl World {
         self.core.cpu(cpu as i32).expect("the machine has this CPU")
     }
 
-    /// Another CPU may go on here.
+    /// A scheduling point: another CPU may go on here.
     pub fn point(&self) {
         let Some(here) = self.here.get().filter(|_| !self.alone.get()) else {
             return;
         };
-        // Not while a call is being unwound: the standard library counts panics by thread, and the
-        // CPUs are all on one.
+        // Does nothing while a call is being unwound, because the standard library counts panics by
+        // thread, and all CPUs share one thread.
         if self.cpus[here].abandoning.get() {
             return;
         }
@@ -183,7 +182,7 @@ impl World {
         self.switch();
     }
 
-    /// As [`World::point`], for one that can do nothing until another has gone on.
+    /// As [`World::point`], for a CPU that can do nothing until another one has run.
     pub fn give_way(&self) {
         self.gives_way.set(true);
         self.point();
@@ -195,27 +194,28 @@ impl World {
         self.here.set(here);
     }
 
-    /// Has it gone on for so long that some call must be in a loop?
+    /// Whether the schedule is so long that some call must be in a loop.
     pub fn is_endless(&self) -> bool {
         self.points.get() > MOST_POINTS
     }
 
-    /// The call under way asks its host something. True if it has asked too often.
+    /// Counts a question of the current call to its host. True if the call has asked too many.
     pub fn has_asked_for_ever(&self) -> bool {
         let questions = &self.me().questions;
         questions.set(questions.get() + 1);
-        // One that waits for a lock ends by an answer, which is better than a crash.
+        // A call that waits for a lock ends by an answer instead, which is better than a crash.
         questions.get() > MOST_QUESTIONS || self.points.get() > 2 * MOST_POINTS
     }
 
-    /// Is this property not looked at? Who never evens queues out does not do so soon.
+    /// Whether this property is not checked. A policy that never balances its queues does not do so
+    /// soon, so `IdleBeside` is left out with `WorkConservation`.
     pub fn is_left_out(&self, property: Property) -> bool {
         let without = &self.options.without;
         let weaker = (property == Property::IdleBeside).then_some(Property::WorkConservation);
         without.contains(&property) || weaker.is_some_and(|weaker| without.contains(&weaker))
     }
 
-    /// Adds to the story.
+    /// Adds a line to the story.
     pub fn tell(&self, kind: Kind, text: impl FnOnce() -> String) {
         if self.over.get() && kind != Kind::End {
             return;
@@ -229,7 +229,7 @@ impl World {
         }
     }
 
-    /// Notes what was found, if it is the first, and ends the schedule.
+    /// Notes a finding, if it is the first, and ends the schedule.
     pub fn fail(&self, property: Property, what: impl FnOnce() -> String, report: Option<Report>) {
         if self.over.replace(true) || self.is_left_out(property) {
             return;
@@ -244,7 +244,7 @@ impl World {
         });
     }
 
-    /// The same, of a task that waits: the story says, too, who has it.
+    /// As [`World::fail`], for a task that waits: the finding also names the holder of the task.
     pub fn fail_waiting(&self, property: Property, task: &Task, what: impl FnOnce() -> String) {
         self.fail(property, what, None);
         if let Some(finding) = self.finding.borrow_mut().as_mut() {
@@ -252,7 +252,7 @@ impl World {
         }
     }
 
-    /// The task in a slot, if it is one's.
+    /// The task in a slot, if the slot is in use.
     pub fn task_in(&self, slot: u32) -> Option<Rc<Task>> {
         self.tasks
             .borrow()

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The policies that Baton comes with keep all properties but those that their rules say they do
-//! not have.
+//! The shipped policies keep all properties, except for those that their documented rules exclude.
 
 use baton_interleave::{check, replay, Options, Property, Said};
 use baton_native::Policy;
 use std::time::Duration;
 
-/// Checks a policy, and gives what it and its tasks said to each other.
+/// Checks a policy, and returns the counts of its hints and replies.
 fn passes(policy: Policy, without: &[Property], next: Option<Policy>) -> Option<Said> {
     const SCHEDULES: u64 = 5_000;
     let options = Options {
         schedules: SCHEDULES,
-        // However slow this machine is.
+        // Long enough for any machine.
         time: Duration::from_secs(3600),
         without: without.to_vec(),
         next,
@@ -33,8 +32,8 @@ fn passes(policy: Policy, without: &[Property], next: Option<Policy>) -> Option<
     outcome.said
 }
 
-/// Of one that takes hints: some were taken, and each of these replies, by tag, was sent in some
-/// schedules.
+/// For a policy with hints: it took some hints, and each of these replies, by tag, was sent in at
+/// least one schedule.
 fn passes_with(policy: Policy, without: &[Property], replies: &[u32]) {
     let said = passes(policy, without, Some(policy)).expect("it takes hints");
     assert!(said.hints > 1_000, "{said:?}");
@@ -46,7 +45,7 @@ fn passes_with(policy: Policy, without: &[Property], replies: &[u32]) {
     }
 }
 
-/// Queues are never evened out: rule 4 of `fifo`, and the same of those that are made after it.
+/// Queues are never balanced: rule 4 of `fifo`, and of the policies derived from it.
 const NOT_EVENED_OUT: &[Property] = &[Property::WorkConservation];
 
 macro_rules! linked {
@@ -55,7 +54,7 @@ macro_rules! linked {
     };
 }
 
-/// A schedule in which it went wrong once.
+/// A schedule that once failed passes now.
 fn is_mended(policy: Policy, seed: &str) {
     let story =
         replay(policy, &Options::default(), seed.parse().unwrap()).expect("the policy can be made");
@@ -70,12 +69,13 @@ fn fifo_passes() {
 #[test]
 fn wfq_passes() {
     passes(linked!(wfq), &[], None);
-    // A CPU stole a task just before the host took it back and ran it elsewhere: it ran on, with
-    // another CPU's vruntime.
+    // A CPU stole a task just before the host took it back and ran it elsewhere. The task then ran
+    // with the vruntime of another CPU.
     is_mended(linked!(wfq), "rnd-3c2t16e-0x44ae");
 }
 
-/// It hears what tasks say, and answers. Who asks to go first goes before all others, for ever.
+/// `echo` takes hints and replies. A task that asks to go first precedes all others without a
+/// limit.
 #[test]
 fn echo_passes() {
     passes_with(
@@ -85,14 +85,14 @@ fn echo_passes() {
     );
 }
 
-/// Who is of a group waits for its CPU while others are idle, as long as that is not crowded: that
-/// is what hints are for.
+/// A task of a group waits for the group's CPU while others are idle, as long as that CPU is not
+/// crowded. This is the purpose of the hints.
 #[test]
 fn locality_passes() {
     passes_with(linked!(locality), NOT_EVENED_OUT, &[1]);
 }
 
-/// Nothing but weights bounds a wait, as the end of its rules says.
+/// A wait is bounded by weights only, as the end of the policy's rules states.
 #[test]
 fn cfs_like_passes() {
     passes(linked!(cfs_like), &[Property::BoundedWait], None);
@@ -116,7 +116,7 @@ fn shinjuku_passes() {
 
 #[test]
 fn arbiter_passes() {
-    // Granted, reclaimed, and what means nothing.
+    // Grants, reclaims, and hints without a meaning.
     passes_with(linked!(arbiter), &[], &[1, 2, 3]);
 }
 

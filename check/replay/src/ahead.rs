@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! One CPU's events, read up to the next that has a stamp, so that other CPUs know what to wait
-//! for.
+//! Reads the events of one CPU up to the next stamped one, so that the other CPUs know which stamp
+//! to wait for.
 
 use baton_trace::{Event, Item, Items, Stream};
 
-/// No stamp is this: there is no event with one any more.
+/// The stamp after the last stamped event; no event has it.
 pub(crate) const NEVER: u64 = u64::MAX;
 
-/// Reads ahead.
+/// Reads the events of one CPU in advance.
 pub(crate) struct Ahead<'r> {
     items: Items<'r>,
-    /// Events, of which the last has a stamp if `stamp` says so.
+    /// Events; the last one has a stamp, unless `stamp` is [`NEVER`].
     events: Vec<Event>,
     at: usize,
-    /// Of the last of them.
+    /// Stamp of the last one.
     pub stamp: u64,
-    /// The CPU's recording was ended on purpose.
+    /// Whether the CPU's recording was ended on purpose.
     ended: bool,
     /// What is missing after `events`.
     pub missing: Option<String>,
 }
 
 impl<'r> Ahead<'r> {
-    /// From the checkpoint with this stamp; 0 is the beginning.
+    /// Begins at the checkpoint with this stamp; 0 is the beginning.
     pub fn new(stream: &'r Stream, from: u64) -> Self {
         let items = stream.items_from(from);
         let mut ahead = Self {
@@ -43,19 +43,19 @@ impl<'r> Ahead<'r> {
         self.events.get(self.at)
     }
 
-    /// It is done with.
+    /// Removes the next event.
     #[inline]
     pub fn pop(&mut self) {
         self.at += 1;
     }
 
-    /// How many events come before the one with a stamp.
+    /// Number of events before the stamped one.
     #[inline]
     pub fn unstamped(&self) -> u64 {
         (self.events.len() - usize::from(self.stamp != NEVER)) as u64
     }
 
-    /// Was there no memory, and the call abandoned for that?
+    /// Whether an allocation failed and the call was abandoned for that.
     pub fn ends_for_want_of_memory(&self) -> bool {
         matches!(
             self.events[self.at.min(self.events.len())..],
@@ -63,13 +63,13 @@ impl<'r> Ahead<'r> {
         )
     }
 
-    /// Is the next event the one with the stamp?
+    /// Whether the next event is the stamped one.
     #[inline]
     pub fn is_stamped(&self) -> bool {
         self.stamp != NEVER && self.at + 1 == self.events.len()
     }
 
-    /// Reads the next part, when all of this one is done with.
+    /// Reads up to the next stamped event, once all earlier ones are removed.
     pub fn fill(&mut self) {
         self.events.clear();
         self.at = 0;

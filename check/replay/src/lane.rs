@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! One recorded CPU: makes its calls, and holds what the policy does against what it did.
+//! One recorded CPU: makes its calls, and compares the policy's actions with the recorded ones.
 
 use std::cell::{Cell, RefCell};
 use std::ptr;
@@ -14,46 +14,46 @@ use crate::order::{Grant, Order};
 use crate::run::Yielder;
 use crate::{Cause, Did, Divergence, End, Fault};
 
-/// What a policy said as it failed.
+/// The message of a policy's failure.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LastWords {
     pub message: String,
     pub place: Option<String>,
 }
 
-/// How far the call under way is to be believed.
+/// How the current call relates to the recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Course {
-    /// No call is under way.
+    /// There is no current call.
     Outside,
-    /// It is held against the recording.
+    /// The call is compared with the recording.
     Follows,
-    /// It is being abandoned, for this reason.
+    /// The call is being abandoned, for this reason.
     Failing(BatonFaultKind),
-    /// The recording was ended in the midst of it: it gets any answers until it has ended.
+    /// The recording ended during the call; it gets arbitrary answers until it returns.
     Cut,
-    /// The replay ends: as above.
+    /// The replay ends; the call gets arbitrary answers, as above.
     Adrift,
 }
 
-/// One recorded CPU. Of one thread: what it is asked comes from the calls that it makes.
+/// One recorded CPU. It is used by one thread only, because its calls cause all its requests.
 pub(crate) struct Lane<'r> {
     index: usize,
     cpu: u16,
     order: &'r Order,
     ahead: RefCell<Ahead<'r>>,
-    /// Of the next event, if that has no stamp.
+    /// Number of the next event, if that has no stamp.
     number: Cell<u64>,
     call: Cell<Option<Call>>,
     course: Cell<Course>,
-    /// So often was memory given in the call.
+    /// Number of successful allocations in the call.
     given: Cell<u64>,
     /// Addresses of the locks that the call holds.
     held: RefCell<Vec<usize>>,
     last_words: RefCell<LastWords>,
-    /// Before the event with this number a debugger may stop.
+    /// Number of the event before which a debugger may stop.
     stop_at: Option<u64>,
-    /// Of the coroutine that the lane is; NULL of a thread.
+    /// The handle of the lane's coroutine; NULL if the lane is a thread.
     scope: Cell<*mut Yielder>,
 }
 
@@ -81,7 +81,7 @@ impl<'r> Lane<'r> {
         }
     }
 
-    /// The lane is a coroutine, which has this.
+    /// Declares that the lane is the coroutine with this handle.
     pub fn is_coroutine(&self, scope: *mut Yielder) {
         self.scope.set(scope);
     }
@@ -125,11 +125,12 @@ impl<'r> Lane<'r> {
         self.order.end(&mut state, end);
     }
 
-    /// Waits for the turn of the next event, which has a stamp. Its number, unless the replay ends.
+    /// Waits for the turn of the next event, which has a stamp. Returns its number, or `None` if
+    /// the replay ends.
     fn turn(&self, now: Option<u64>) -> Option<u64> {
         let number = self.order.turn(self.index, now, || {
-            // SAFETY: On-stack. It is that of the coroutine that this runs on, whose first frame
-            // has it.
+            // SAFETY: On-stack. It belongs to the coroutine that this code runs on, whose first
+            // frame holds it.
             if let Some(scope) = unsafe { self.scope.get().as_mut() } {
                 scope.yield_with(());
             }
@@ -141,7 +142,7 @@ impl<'r> Lane<'r> {
         number
     }
 
-    /// The next event, which has a stamp, is done.
+    /// Marks the next event, which has a stamp, as done.
     fn done(&self) {
         let (stamp, unstamped) = {
             let mut ahead = self.ahead.borrow_mut();
@@ -153,7 +154,7 @@ impl<'r> Lane<'r> {
         self.order.done(self.index, stamp, unstamped);
     }
 
-    /// What is missing here ends it all: what comes after it anywhere may depend on it.
+    /// Ends the replay if events are missing here, because all later events may depend on them.
     fn look_for_gap(&self) {
         let missing = self.ahead.borrow_mut().missing.take();
         if let Some(what) = missing {
@@ -210,13 +211,13 @@ impl<'r> Lane<'r> {
         if !self.is_over() {
             self.end(call, answer, &ctx);
         }
-        // One that keeps a lock beyond its call, or was left in the midst of it.
+        // Locks that the policy keeps beyond its call, or held when it was abandoned.
         let held = self.held.take();
         held.iter().for_each(|address| self.order.unlock(*address));
         self.call.set(None);
     }
 
-    /// Holds the end of a call against the recorded one.
+    /// Compares the end of a call with the recorded one.
     fn end(&self, call: &Call, answer: u64, ctx: &BatonCtx) {
         let carried = Carried::of(ctx);
         let failed = match self.course.get() {
@@ -261,7 +262,7 @@ impl<'r> Lane<'r> {
         }
     }
 
-    /// Goes past the note that there was no memory.
+    /// Skips the event that records a failed allocation.
     fn skip_no_memory(&self) {
         let mut ahead = self.ahead.borrow_mut();
         if let Some(Event::NoMemory { .. }) = ahead.front() {
@@ -285,7 +286,7 @@ impl<'r> Lane<'r> {
         self.order.state().faults.push(fault);
     }
 
-    /// The policy does something else than what comes next in the recording.
+    /// Handles an action of the policy that is not the next recorded event.
     #[cold]
     fn diverge(&self, did: impl FnOnce() -> Did) {
         if self.ahead.borrow().ends_for_want_of_memory() {
@@ -294,13 +295,13 @@ impl<'r> Lane<'r> {
         let front = self.ahead.borrow().front().copied();
         let is_stamped = self.ahead.borrow().is_stamped();
         match front {
-            // The replay ends there anyway.
+            // The replay ends here in any case.
             None => return self.course.set(Course::Adrift),
             Some(Event::End { .. }) => return self.course.set(Course::Cut),
             Some(Event::Abandoned { kind, .. }) if self.there_is_more(kind) => return,
             Some(_) => {}
         }
-        // All that came before it must be right.
+        // Everything before this event must be replayed correctly first.
         if is_stamped && self.turn(None).is_none() {
             return;
         }
@@ -322,8 +323,8 @@ impl<'r> Lane<'r> {
         self.stop(End::Diverged(Box::new(divergence)));
     }
 
-    /// Was the call ended because stack or memory of the kernel's was used up? Here there is more,
-    /// and it goes on: to its end, without being looked at.
+    /// Whether the recorded call was ended because the kernel's stack or memory was exhausted. A
+    /// replay has more of both, so the call goes on to its end, but is not compared any more.
     fn there_is_more(&self, kind: u8) -> bool {
         let (what, kind) = match kind {
             kind if kind == BatonFaultKind::StackOverflow as u8 => {
@@ -344,8 +345,8 @@ impl<'r> Lane<'r> {
         true
     }
 
-    /// The policy asks for something that has no stamp. `fits` takes the answer from the recorded
-    /// event, if it is the same question.
+    /// The policy asks for something without a stamp. `fits` takes the answer from the recorded
+    /// event, if that is the same question.
     #[inline(always)]
     pub fn ask<R>(
         &self,
@@ -368,7 +369,7 @@ impl<'r> Lane<'r> {
         otherwise
     }
 
-    /// The policy asks for memory. Is there some, as there was?
+    /// The policy allocates memory. Returns whether the recorded allocation succeeded.
     pub fn has_memory(&self) -> bool {
         if self.course.get() != Course::Follows {
             return true;
@@ -383,7 +384,7 @@ impl<'r> Lane<'r> {
         true
     }
 
-    /// Is nothing of the call under way held against the recording any more?
+    /// Whether the rest of the current call is not compared with the recording.
     fn is_over(&self) -> bool {
         matches!(self.course.get(), Course::Cut | Course::Adrift)
     }
@@ -416,7 +417,7 @@ impl<'r> Lane<'r> {
         }
     }
 
-    /// The call is to be abandoned.
+    /// Abandons the call.
     fn fail(&self, kind: BatonFaultKind, why: &str) {
         *self.last_words.borrow_mut() = LastWords {
             message: why.into(),
@@ -476,7 +477,7 @@ impl<'r> Lane<'r> {
         }
     }
 
-    /// False when locks are not released in the reverse order.
+    /// Returns false if locks are not released in the reverse order.
     pub fn unlock(&self, address: usize) -> bool {
         let in_order = {
             let mut held = self.held.borrow_mut();
@@ -496,7 +497,7 @@ impl<'r> Lane<'r> {
         false
     }
 
-    /// False when that lost a task, as recorded.
+    /// Returns false if the drop lost a task, as recorded.
     pub fn dropped(&self, token: u64) -> bool {
         let is_lost = self.ahead.borrow().front() == Some(&Event::Dropped(token));
         if self.course.get() != Course::Follows || !is_lost {
@@ -518,7 +519,8 @@ impl<'r> Lane<'r> {
     }
 }
 
-/// Does the method give an answer? Of another the kernel has what is left in a register.
+/// Whether the method has an answer. For other methods, the kernel records whatever is in a
+/// register.
 fn gives(method: u8) -> bool {
     use BatonMethod::{Hint, NewlyIdle, PickNextTask, SelectTaskRq, TaskDeparted, TaskDequeued};
     [

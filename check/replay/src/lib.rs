@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Feeds a recording to the policy that it is of, or to another: it is asked what was asked, gets
-//! the answers that were given, and takes locks in the order in which they were taken. What it does
-//! is compared with what was done; the first difference is told.
+//! Feeds a recording to its policy, or to another one. The policy gets the recorded calls and
+//! answers, and takes locks in the recorded order. Its actions are compared with the recorded ones,
+//! and the first difference is reported.
 //!
-//! Each recorded CPU is a lane (`lane.rs`), a thread or a coroutine of one thread. Events with
-//! stamps come in the order of the stamps over all lanes (`order.rs`); between them lanes run
-//! freely. The policy's requests come in by `table.rs`.
+//! Each recorded CPU is a lane (`lane.rs`), which is a thread, or a coroutine of one thread.
+//! Stamped events are replayed in the order of their stamps over all lanes (`order.rs`); between
+//! them, lanes run freely. `table.rs` receives the policy's requests.
 #![deny(unsafe_op_in_unsafe_fn)]
 #![warn(missing_docs)]
 
@@ -22,24 +22,24 @@ use std::time::Duration;
 use baton_native::{Instance, Policy};
 use baton_trace::{Event, Item, Mark, Recording, Return, Stream, Words};
 
-/// How to replay.
+/// Options of a replay.
 #[derive(Clone, Default)]
 pub struct Options {
-    /// The CPUs as coroutines of one thread, and not each as a thread.
+    /// Runs the CPUs as coroutines of one thread, instead of each as a thread.
     pub single: bool,
-    /// Options of the policy, in the place of the recorded ones.
+    /// Options of the policy, instead of the recorded ones.
     pub policy_options: Option<String>,
-    /// The checkpoint to begin at, in the place of the beginning.
+    /// The checkpoint to begin at, instead of the beginning.
     pub from: Option<Mark>,
     /// Where to stop.
     pub until: Option<Until>,
-    /// Before the event with this number, where it is a call, [`baton_replay_stop`] is called.
+    /// Number of an event. [`baton_replay_stop`] is called before it, if it is a call.
     pub stop_at: Option<u64>,
-    /// Events so far, for a thread that watches.
+    /// Number of events so far, for a thread that monitors the replay.
     pub progress: Arc<AtomicU64>,
 }
 
-/// Here a debugger stops: just before the call that is event `number`.
+/// A breakpoint for debuggers, just before the call that is event `number`.
 #[no_mangle]
 #[inline(never)]
 pub extern "C" fn baton_replay_stop(number: u64) {
@@ -49,40 +49,40 @@ pub extern "C" fn baton_replay_stop(number: u64) {
 /// Where to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
-    /// Before the event with this number, or the next that has a stamp.
+    /// Before the event with this number, or, if it has no stamp, before the next one that has.
     Event(u64),
-    /// Before the first call that is so much later than the first of all, ns.
+    /// Before the first call that is so long after the first call of all, ns.
     Time(u64),
 }
 
 /// Why a replay ended.
 #[derive(Clone, Debug, PartialEq)]
 pub enum End {
-    /// All of it is done.
+    /// All events were replayed.
     Whole,
-    /// Where it was to stop.
+    /// It reached the place at which it was to stop.
     Until,
     /// Events are missing, or cannot be read.
     Gap {
-        /// Of which CPU.
+        /// The CPU.
         cpu: u16,
         /// What is missing.
         what: String,
     },
-    /// The policy did something else.
+    /// The policy did something that was not recorded.
     Diverged(Box<Divergence>),
 }
 
-/// The first thing that the policy did otherwise.
+/// The first difference between the policy and the recording.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Divergence {
     /// Number of the event.
     pub number: u64,
     /// Number of the call that it is in.
     pub call: u64,
-    /// Time of that, ns.
+    /// Time of that call, ns.
     pub now: u64,
-    /// Which CPU.
+    /// The CPU.
     pub cpu: u16,
     /// The method.
     pub method: &'static str,
@@ -92,42 +92,42 @@ pub struct Divergence {
     pub expected: String,
     /// What the policy did.
     pub got: String,
-    /// The same, before it is put into words.
+    /// The same, before it is formatted.
     pub(crate) did: Did,
-    /// The events before.
+    /// The preceding events.
     pub before: Vec<String>,
-    /// What is to blame.
+    /// The cause of the difference.
     pub cause: Cause,
 }
 
-/// What a policy does.
+/// An action of a policy.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Did {
-    /// It ends its call with this.
+    /// It returns from its call with this.
     Answered(Return),
-    /// It asks for this, with whatever answer.
+    /// It asks for this; the answer does not matter.
     Asked(Event),
     /// Something else.
     Else(String),
 }
 
-/// Why a policy does something else.
+/// Why a policy differs from its recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// Each time it is fed the same it does the same, but not what was recorded.
+    /// It does the same in each replay, but not what was recorded.
     OtherPolicy,
-    /// Fed the same again it did something else again: it depends on what is not in the recording.
+    /// It differs between replays: it depends on something that is not in the recording.
     Nondeterministic,
 }
 
-/// A call that was abandoned in the recording, and was in the replay.
+/// A call that was abandoned both in the recording and in the replay.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fault {
     /// Number of the event.
     pub number: u64,
     /// Time of the call, ns.
     pub now: u64,
-    /// Which CPU.
+    /// The CPU.
     pub cpu: u16,
     /// The method.
     pub method: &'static str,
@@ -135,22 +135,22 @@ pub struct Fault {
     pub task: Option<u32>,
     /// Its kind.
     pub kind: &'static str,
-    /// What the policy said, in the replay.
+    /// The policy's message in the replay.
     pub message: String,
     /// The source line.
     pub place: Option<String>,
 }
 
-/// What came of it.
+/// The result of a replay.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// Number of the first event that was replayed, or would have been.
     pub first: u64,
     /// Events that were replayed.
     pub events: u64,
-    /// Events that the file has.
+    /// Events in the file.
     pub all: u64,
-    /// Calls.
+    /// Calls that were replayed.
     pub calls: u64,
     /// Why it ended.
     pub end: End,
@@ -158,11 +158,11 @@ pub struct Outcome {
     pub faults: Vec<Fault>,
     /// How long it took.
     pub elapsed: Duration,
-    /// How long what was replayed took when it was recorded, ns.
+    /// Duration of the replayed part in the recording, ns.
     pub recorded: u64,
 }
 
-/// The last checkpoint that is not later than this: an event's number, or how long after the first
+/// The last checkpoint that is not later than this event number, or than this time after the first
 /// call. The error says why there is none.
 pub fn checkpoint_before(recording: &Recording, place: Until) -> Result<Mark, String> {
     let marks = recording.marks();
@@ -186,8 +186,7 @@ pub fn checkpoint_before(recording: &Recording, place: Until) -> Result<Mark, St
     })
 }
 
-/// Where a replay that ended at a gap can be taken up again: the first checkpoint that may be after
-/// it.
+/// The first checkpoint that may be after the gap at which a replay ended, where it can be resumed.
 pub fn checkpoint_after(
     recording: &Recording,
     outcome: &Outcome,
@@ -203,7 +202,7 @@ pub fn checkpoint_after(
         .find(|mark| mark.stamp > from && mark.number >= place)
 }
 
-/// Replays a recording. An error says why it cannot be.
+/// Replays a recording. The error says why it cannot be replayed.
 pub fn replay(recording: &Recording, policy: Policy, options: &Options) -> Result<Outcome, String> {
     let (mut outcome, instance) = run::once(recording, policy, options)?;
     let End::Diverged(first) = &mut outcome.end else {
@@ -218,7 +217,7 @@ pub fn replay(recording: &Recording, policy: Policy, options: &Options) -> Resul
         return Ok(outcome);
     }
     tell(first, recording);
-    // Instances that are still there keep their addresses for themselves.
+    // The earlier instances are kept, so that their addresses are not used again.
     let mut instances = vec![instance];
     for _ in 0..AGAIN {
         let (again, instance) = run::once(
@@ -242,8 +241,8 @@ pub fn replay(recording: &Recording, policy: Policy, options: &Options) -> Resul
     Ok(outcome)
 }
 
-/// Replays up to the event with this number, which is a call that no other crosses, and gives the
-/// policy as it is then. An error says why that cannot be.
+/// Replays up to the event with this number, which is a call that no other call overlaps, and
+/// returns the policy in its state there. The error says why that is impossible.
 pub fn up_to(
     recording: &Recording,
     policy: Policy,
@@ -269,17 +268,17 @@ pub fn up_to(
     }
 }
 
-/// So often is what differs replayed again: one bit of an address may be the same by chance.
+/// Number of further replays of a difference; one bit of an address may be the same by chance.
 const AGAIN: usize = 4;
 
-/// A CPU that has no events in a file that does not have all.
+/// A CPU without events, in a file that is incomplete.
 fn torn_away(recording: &Recording) -> Option<u16> {
     let has_gap = !recording.damage.is_empty() || recording.streams.iter().any(Stream::has_gap);
     let is_there = |cpu: &u16| recording.streams.iter().any(|stream| stream.cpu == *cpu);
     (0..recording.header.cpus.len() as u16).find(|cpu| has_gap && !is_there(cpu))
 }
 
-/// Puts into words what was recorded there and before, and what was done.
+/// Formats the recorded events and what the policy did instead.
 fn tell(divergence: &mut Divergence, recording: &Recording) {
     const BEFORE: u64 = 10;
     let mut words = Words::of(recording);
@@ -304,7 +303,7 @@ fn tell(divergence: &mut Divergence, recording: &Recording) {
         Did::Else(text) => text.clone(),
         Did::Asked(event) => {
             let text = words.tell(divergence.cpu, event);
-            // The answer would have been the recording's.
+            // The answer would be the recording's, so it is removed.
             text.rsplit_once(": ")
                 .map_or(text.clone(), |(question, _)| question.to_owned())
         }

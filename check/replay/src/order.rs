@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Whose turn it is, and who has which lock: what all lanes share.
+//! The state that all lanes share: the order of events, and the owners of locks.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -11,13 +11,13 @@ use crate::{End, Fault, Options, Until};
 
 /// How a lane waits.
 enum Wait {
-    /// It is a coroutine, and the next one goes on.
+    /// The lane is a coroutine, and lets the next one go on.
     Yield,
-    /// It is a thread. By lane.
+    /// The lane is a thread. One condition variable for each lane.
     Block(Vec<Condvar>),
 }
 
-/// What all lanes share.
+/// The state that all lanes share, and how they wait.
 pub(crate) struct Order {
     state: Mutex<State>,
     wait: Wait,
@@ -27,24 +27,24 @@ pub(crate) struct Order {
 }
 
 pub(crate) struct State {
-    /// By lane: the stamp of its next event that has one.
+    /// By lane: the stamp of its next stamped event.
     next: Vec<u64>,
-    /// By lane: it waits for its turn.
+    /// By lane: whether it waits for its turn.
     waits: Vec<bool>,
-    /// Which thread waits for a lock, whose turn it is.
+    /// The lane that waits for a lock although it is its turn; threads only.
     wants_lock: Option<usize>,
     /// Why the replay ends.
     pub end: Option<End>,
-    /// Events, also those that have their number already but are yet to come.
+    /// Number of events with a number, including some that have not been replayed yet.
     pub numbered: u64,
     pub calls: u64,
-    /// Time of the first call and of the last.
+    /// Time of the first call and of the last, ns.
     pub times: Option<(u64, u64)>,
     pub faults: Vec<Fault>,
     locks: Locks,
 }
 
-/// Where a lock is, and what it was called in the recording: each has one of the other.
+/// Addresses of locks, and their ids in the recording: a one-to-one mapping.
 #[derive(Default)]
 struct Locks {
     by_id: HashMap<u64, usize, BuildHasherDefault<Spread>>,
@@ -56,7 +56,7 @@ struct Lock {
     holder: Option<usize>,
 }
 
-/// Hashes one number: addresses and ids are no enemies.
+/// Hashes one number. It need not resist an attacker, as addresses and ids are not hostile.
 #[derive(Default)]
 struct Spread(u64);
 
@@ -82,22 +82,23 @@ impl Hasher for Spread {
     }
 }
 
-/// What came of a wait for a lock.
+/// The result of a wait for a lock.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Grant {
-    /// It is the lane's.
+    /// The lane has the lock.
     Granted,
     /// The replay ends.
     Ended,
-    /// It is not the one that was recorded. What it is, as far as that is known.
+    /// It is not the recorded lock. A description of the lock, as far as known.
     Other(String),
-    /// It is held, and will not be released before it is this lane's turn.
+    /// It is held, and will not be released before this lane's turn is over. The lane that holds
+    /// it.
     Held(usize),
 }
 
 impl Order {
-    /// By lane the stamps of the first events that have one; events that have their numbers
-    /// already; when the recording began, ns.
+    /// `stamps` are those of the first stamped event of each lane, `numbered` the number of events
+    /// that have numbers already, and `begin` the time at which the recording began, ns.
     pub fn new(stamps: Vec<u64>, numbered: u64, begin: u64, options: &Options) -> Self {
         let lanes = stamps.len();
         let wait = match options.single {
@@ -136,7 +137,7 @@ impl Order {
         }
     }
 
-    /// Ends the replay for all lanes. Of several reasons the first event's counts.
+    /// Ends the replay for all lanes. Of several reasons, that of the earliest event counts.
     pub fn end(&self, state: &mut State, end: End) {
         let number = |end: &End| {
             if let End::Diverged(it) = end {
@@ -155,16 +156,16 @@ impl Order {
         (0..state.next.len()).for_each(|lane| self.notify(lane));
     }
 
-    /// Waits until nothing that has a stamp is left to do before this lane's next event. The number
-    /// of that event, unless the replay ends. `now` is the time of a call that begins; `switch`
-    /// lets another coroutine go on.
+    /// Waits until all stamped events of other lanes before this lane's next event are done.
+    /// Returns the number of that event, or `None` if the replay ends. `now` is the time of a call
+    /// that begins; `switch` lets another coroutine go on.
     #[inline]
     pub fn turn(&self, lane: usize, now: Option<u64>, switch: impl Fn()) -> Option<u64> {
         let mut state = self.state();
         while state.end.is_none() && state.first() != lane {
             state.waits[lane] = true;
             if let Some(other) = state.wants_lock {
-                // Who holds it may be this lane, which comes to a stop.
+                // The lane that holds the lock may be this one, which waits now.
                 self.notify(other);
             }
             state = match &self.wait {
@@ -201,8 +202,8 @@ impl Order {
         Some(state.numbered)
     }
 
-    /// The lane's event is done, and `unstamped` more have their numbers after it: then comes the
-    /// one with the stamp `next`.
+    /// Marks the lane's event as done. `unstamped` more events have their numbers after it, and the
+    /// next one has the stamp `next`.
     #[inline]
     pub fn done(&self, lane: usize, next: u64, unstamped: u64) {
         let mut state = self.state();
@@ -220,7 +221,7 @@ impl Order {
         }
     }
 
-    /// Which lane is to go on, of coroutines; `None` when all are at their ends.
+    /// The lane that goes on next, for coroutines; `None` when all have ended.
     pub fn next(&self) -> Option<usize> {
         let state = self.state();
         let first = state.first();
@@ -260,12 +261,12 @@ impl Order {
         }
     }
 
-    /// Was this lock called so?
+    /// Whether the lock has this id in the recording.
     pub fn is_lock(&self, address: usize, id: u64) -> Result<(), String> {
         self.state().locks.is(address, id)
     }
 
-    /// What the lock was called in the recording.
+    /// The lock's name in the recording.
     pub fn name_of_lock(&self, address: usize) -> String {
         match self.state().locks.by_address.get(&address) {
             Some(lock) => format!("lock {:#x}", lock.id),
@@ -273,7 +274,7 @@ impl Order {
         }
     }
 
-    /// Takes the lock back from whoever has it.
+    /// Releases the lock, whichever lane has it.
     pub fn unlock(&self, address: usize) {
         let mut state = self.state();
         if let Some(lock) = state.locks.by_address.get_mut(&address) {
@@ -286,7 +287,7 @@ impl Order {
 }
 
 impl State {
-    /// The lane whose event is the first of all.
+    /// The lane with the earliest event.
     #[inline]
     fn first(&self) -> usize {
         let mut first = 0;

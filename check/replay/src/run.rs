@@ -16,13 +16,14 @@ use crate::order::{Order, State};
 use crate::table::{take_words, Current, TABLE};
 use crate::{End, Options, Outcome};
 
-/// Words of a coroutine's stack: as large as a thread's, since a debugger may call functions on it.
+/// Words of a coroutine's stack. It is as large as a thread's, since a debugger may call functions
+/// on it.
 const STACK: usize = (1 << 20) / size_of::<usize>();
 
-/// What a coroutine lets the next one go on by.
+/// The handle by which a coroutine lets the next one go on.
 pub(crate) type Yielder = Scope<'static, 'static, (), ()>;
 
-/// Replays once. The instance is given back.
+/// Replays once, and returns the instance.
 pub(crate) fn once(
     recording: &Recording,
     policy: Policy,
@@ -61,11 +62,11 @@ pub(crate) fn once(
                 let (order, instance, stop_at) = (&order, &instance, options.stop_at);
                 let name = format!("CPU {}", stream.cpu);
                 let lane = move || {
-                    // A lane that comes to no good end keeps none of the others waiting.
+                    // Ends the replay if this lane panics, so that no other lane waits for it.
                     let _ender = Ender(order);
                     policy.install(Some(&TABLE));
                     let lane = Lane::new(index, stream.cpu, order, ahead, stop_at);
-                    // SAFETY: On-stack. It goes before the lane does.
+                    // SAFETY: On-stack. It is dropped before the lane.
                     let _current = unsafe { Current::new(&lane) };
                     lane.run(instance);
                 };
@@ -189,14 +190,14 @@ fn make(recording: &Recording, policy: Policy, options: &Options) -> Result<Inst
     })
 }
 
-/// As many as Linux has.
+/// The largest number of CPUs that Linux supports.
 const MAX_CPUS: usize = 8192;
 
-/// As `baton load` has it.
+/// The limit of `baton load`.
 const MAX_TASKS: u32 = 1 << 20;
 
-/// Where blocks are damaged, no CPU that is there misses any, and some are not there at all: they
-/// may be theirs.
+/// Handles damaged blocks when no stream has a gap but some CPUs have no stream: the blocks may
+/// belong to those CPUs.
 fn missing_cpus(recording: &Recording, aheads: &mut [Ahead<'_>]) {
     let explained = recording.streams.iter().any(Stream::has_gap);
     let all_are_there = recording.streams.len() >= recording.header.cpus.len();
@@ -228,14 +229,14 @@ fn as_coroutines<'r>(
     };
     let mut coroutines: Vec<LocalGenerator<'_, (), ()>> = lanes.iter().map(coroutine).collect();
     let resume = |index: usize, coroutines: &mut [LocalGenerator<'_, (), ()>]| {
-        // SAFETY: On-stack. It goes before the lanes do.
+        // SAFETY: On-stack. It is dropped before the lanes.
         let _current = unsafe { Current::new(&lanes[index]) };
         coroutines[index].resume();
     };
     while let Some(next) = order.next() {
         resume(next, &mut coroutines);
     }
-    // Those that wait are told that it is over.
+    // The lanes that wait go on to see that the replay is over.
     for index in 0..coroutines.len() {
         while !coroutines[index].is_done() {
             resume(index, &mut coroutines);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a policy is given: the functions by which it calls its host. They find the lane by what
-//! `run.rs` notes for the thread.
+//! The functions by which a policy calls its host. They find the lane in a thread-local variable
+//! that `run.rs` sets.
 
 use std::cell::Cell;
 use std::ptr;
@@ -17,11 +17,11 @@ pub(crate) static TABLE: Table = Table::of::<Replay>();
 
 thread_local! {
     static LANE: Cell<*const Lane<'static>> = const { Cell::new(ptr::null()) };
-    /// What was said by a policy that failed outside of calls.
+    /// The message of a policy that failed outside of calls.
     static LAST_WORDS: Cell<Option<LastWords>> = const { Cell::new(None) };
 }
 
-/// The lane that runs on this thread, as long as this lives.
+/// Makes a lane the current one of this thread, until this is dropped.
 pub(crate) struct Current(*const Lane<'static>);
 
 impl Current {
@@ -38,16 +38,16 @@ impl Drop for Current {
     }
 }
 
-/// What a policy that could not be made said, if it panicked.
+/// The message of a policy that panicked while it was made.
 pub(crate) fn take_words() -> Option<LastWords> {
     LAST_WORDS.take()
 }
 
-/// The lane whose call this is; `None` while the policy is made or given up.
+/// The lane of the current call; `None` while the policy is made or destroyed.
 #[inline(always)]
 fn lane<'a>() -> Option<&'a Lane<'a>> {
-    // SAFETY: On-stack. It is set while the lane makes its calls only, and the reference does not
-    // leave the function that asks.
+    // SAFETY: On-stack. It is set only while the lane makes its calls, and the reference does not
+    // outlive the function that asks.
     unsafe { LANE.get().cast::<Lane<'a>>().as_ref() }.filter(|lane| lane.is_in_call())
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The hot path of a task: select, enqueue, and how a task comes to a policy and leaves it. The
-//! lock of the run queue in question held, interrupts off; select runs without it, but with the
-//! task's own (pi_lock).
+//! The hot path of a task: select and enqueue, and how a task joins and leaves a policy. The lock
+//! of the run queue in question is held and interrupts are off. Select runs without that lock, but
+//! with the task's own (pi_lock).
 
 use crate::{
     order, Arg, Core, CpuState, Fault, Host, PolicyEntry, Slot, TaskState, Verdict, DEFAULT_SLICE,
@@ -18,14 +18,14 @@ impl<H: Host> Core<'_, H> {
     /// The id of the policy that a task should be in.
     #[inline]
     pub(crate) fn wanted(&self, slot: &Slot) -> u32 {
-        // One that has stopped may come back, and has its tasks again then.
+        // A stopped policy may be started again, and has its tasks again then.
         match slot.wanted.load(SeqCst) {
             id if self.by_id(id).is_some_and(PolicyEntry::is_running) => id,
             _ => self.default_policy.load(Relaxed),
         }
     }
 
-    /// A running task has turned out to be asleep.
+    /// Handles a running task that turns out to have blocked.
     #[inline]
     pub(crate) fn blocked(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx, slot: &Slot) {
         if slot.block() {
@@ -56,9 +56,9 @@ impl<H: Host> Core<'_, H> {
         }
     }
 
-    /// A waking or new task (`ctx.task`), last on CPU `ctx.cpu`, needs a CPU. Puts the answer in
-    /// `ctx.cpu`; `Run` means that the shim must insert it there directly, for `ctx.slice`. `cpu`
-    /// is the waker's.
+    /// Chooses a CPU for a woken or new task (`ctx.task`) that was last on CPU `ctx.cpu`, and
+    /// stores it in `ctx.cpu`. `Run` means that the shim must insert the task there directly, for
+    /// `ctx.slice`. `cpu` is the waker's CPU.
     pub fn select(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx) -> Verdict {
         let Some(slot) = self.by_handle(ctx.task) else {
             return Verdict::None;
@@ -130,8 +130,7 @@ impl<H: Host> Core<'_, H> {
         Verdict::None
     }
 
-    /// Asks the policy that a task newly made is about to join. `None` if there is none that can be
-    /// asked.
+    /// Asks the policy that a new task will join. `None` if there is none that can be asked.
     #[cold]
     fn select_new(
         &self,
@@ -164,8 +163,8 @@ impl<H: Host> Core<'_, H> {
             slot,
             Arg::Wake(&wake),
         );
-        // `task_new` gives it the task, so that an answer to run it at once counts as one for that
-        // CPU's run queue.
+        // `task_new` gives the policy the task, so an answer to run it at once counts as the choice
+        // of that CPU's run queue.
         let chosen = answer as u32 as i32;
         if answer == BATON_ABORTED || chosen == prev_cpu {
             return Some(prev_cpu);
@@ -177,8 +176,8 @@ impl<H: Host> Core<'_, H> {
         Some(chosen)
     }
 
-    /// If the task is in the policy that it should be in, and that one running: where that is to
-    /// think it was.
+    /// The CPU to name to the policy as the task's, if the task is in the policy that it should be
+    /// in and that policy is running.
     fn settled_home(&self, slot: &Slot, prev_cpu: i32) -> Option<i32> {
         let policy = self
             .by_id(slot.policy())
@@ -205,8 +204,8 @@ impl<H: Host> Core<'_, H> {
         policy.refusals.fetch_add(1, Relaxed);
     }
 
-    /// The task `ctx.task` is runnable on the run queue of CPU `ctx.cpu`, and its policy's to
-    /// place. `cpu` is the CPU that this runs on.
+    /// Enqueues `ctx.task`, which is runnable on the run queue of CPU `ctx.cpu`: its policy places
+    /// it. `cpu` is the CPU that this runs on.
     #[inline]
     pub fn enqueue(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx) -> Verdict {
         let Some(slot) = self.by_handle(ctx.task) else {
@@ -232,7 +231,8 @@ impl<H: Host> Core<'_, H> {
         }
     }
 
-    /// A task that got no slot: the fallback queue has tasks that are not counted, from now on.
+    /// Enqueues a task that got no slot. From now on the fallback queue has tasks that are not
+    /// counted.
     #[cold]
     fn enqueue_unknown(&self, ctx: &mut BatonCtx) -> Verdict {
         if self.overflow.load(Relaxed) == 0 {
@@ -242,7 +242,7 @@ impl<H: Host> Core<'_, H> {
         Verdict::Fallback
     }
 
-    /// Every other way of becoming runnable.
+    /// Enqueues a task in every other case.
     #[inline(never)]
     fn enqueue_slow(
         &self,
@@ -253,7 +253,7 @@ impl<H: Host> Core<'_, H> {
     ) -> Verdict {
         let (is_leaving, on) = (slot.is_leaving(), ctx.cpu);
         let verdict = self.enqueue_anew(frame, cpu, ctx, slot);
-        // Where nothing else makes the CPU look.
+        // In these cases nothing else makes the CPU dispatch.
         if is_leaving || slot.cpu() != on {
             order::kick(ctx, slot.cpu(), 0);
         }
@@ -269,11 +269,11 @@ impl<H: Host> Core<'_, H> {
     ) -> Verdict {
         let woken = ctx.flags & BATON_F_WAKEUP != 0;
         if woken && slot.state() == TaskState::Running {
-            // It slept unseen: a higher class took the CPU just then. Told first, as a policy that
-            // fails in this is left.
+            // The task slept unnoticed: a higher class took the CPU at that moment. This notice
+            // goes first, as the task must leave a policy that fails in it.
             self.blocked(frame, cpu, ctx, slot);
         }
-        // Noted as looked at before it is: an assignment that comes meanwhile takes the note away
+        // The epoch is noted before the check, so that a concurrent assignment clears the note
         // again.
         let epoch = if self.is_partitioned() {
             0
@@ -295,7 +295,7 @@ impl<H: Host> Core<'_, H> {
             TaskState::Queued => return self.enqueue_queued(frame, cpu, ctx, slot, policy, woken),
             TaskState::Fallback if slot.is_rescued() => return self.enter_fallback(cpu, ctx, slot),
             TaskState::Fallback => {
-                // Rescued from a policy that runs, which does not know.
+                // The task was rescued from a policy that is running and was not notified.
                 self.take_back(frame, cpu, ctx, slot, policy, BatonMethod::TaskDequeued);
                 if !policy.is_running() {
                     return self.enqueue_stranger(frame, cpu, ctx, slot);
@@ -326,10 +326,10 @@ impl<H: Host> Core<'_, H> {
     ) -> Verdict {
         let token = slot.mint(ctx.now);
         cpu.enqueues.bump();
-        // A call that was abandoned has stopped its policy.
+        // An abandoned call has stopped its policy.
         if FIRST {
             self.tell_quickly(frame, cpu, policy, method, ctx, slot, Arg::Word(token));
-            // The host carries kicks out by these two; where there are none, it reads neither.
+            // The host needs these two to carry kicks out. Without kicks it reads neither.
             if ctx.nr_kicks != 0 {
                 let is_wakeup = method == BatonMethod::TaskWakeup;
                 (ctx.cpu, ctx.flags) = (slot.cpu(), if is_wakeup { BATON_F_WAKEUP } else { 0 });
@@ -338,26 +338,26 @@ impl<H: Host> Core<'_, H> {
             self.tell(frame, cpu, policy, method, ctx, slot, Arg::Word(token));
         }
         if policy.is_running() {
-            // One that had to go from a CPU has nobody to send away from there.
+            // A preempted task has no task to preempt on the CPU that it left.
             if method != BatonMethod::TaskPreempt {
                 self.preempt_later(ctx, slot, policy);
             }
             return Verdict::None;
         }
-        // Stopped meanwhile. Whoever takes the task out of the queue puts it on the fallback queue:
-        // this, or a rescue.
+        // The policy has been stopped meanwhile. Either this or a rescue takes the task out of the
+        // queue, and puts it on the fallback queue.
         if slot.claim(token, TaskState::Fallback) {
             self.fallback.fetch_add(1, Relaxed);
             cpu.fallbacks.bump();
-            // Not the one that the policy may have asked for.
+            // Not the slice that the policy may have asked for.
             ctx.slice = self.fallback_slice();
             return Verdict::Fallback;
         }
         Verdict::None
     }
 
-    /// The kernel took a queued task back without a word (a change of attributes, a forced move, a
-    /// spell in bypass mode) and enqueues it again: so does the core.
+    /// The kernel took a queued task back without notice (a change of attributes, a forced
+    /// migration, a time in bypass mode) and enqueues it again. The core does the same.
     #[cold]
     fn enqueue_queued(
         &self,
@@ -388,8 +388,8 @@ impl<H: Host> Core<'_, H> {
         self.give::<false>(frame, cpu, ctx, slot, policy, method)
     }
 
-    /// Asks the policy for the token of a task that it has queued. The token is worthless
-    /// afterwards whatever the answer.
+    /// Asks the policy for the token of a task that it has queued. The token is stale afterwards,
+    /// whatever the answer.
     pub(crate) fn take_back(
         &self,
         frame: H::Frame,
@@ -405,7 +405,7 @@ impl<H: Host> Core<'_, H> {
             return answer;
         }
         self.count_refusal(cpu, policy);
-        // Another task's: now nobody holds it.
+        // The token is another task's. The policy no longer holds it.
         if let Some(other) = self.by_token(answer).filter(|other| other.is_fresh(answer)) {
             let fault = Fault {
                 kind: BatonFaultKind::LostTask,
@@ -419,7 +419,7 @@ impl<H: Host> Core<'_, H> {
         answer
     }
 
-    /// The task is in no running policy, or not in the one that it should be in.
+    /// Enqueues a task that is in no running policy, or not in the one that it should be in.
     #[cold]
     fn enqueue_stranger(
         &self,
@@ -429,8 +429,8 @@ impl<H: Host> Core<'_, H> {
         slot: &Slot,
     ) -> Verdict {
         self.part(frame, cpu, ctx, slot, BatonMethod::TaskDeparted);
-        // One that was assigned to a policy which is no more has the default, as if it had not
-        // been.
+        // A task whose assigned policy no longer exists belongs to the default policy, as if it had
+        // not been assigned.
         let assigned = slot.wanted.load(SeqCst);
         let policy = self.by_id(assigned).filter(|p| p.is_running());
         let policy = policy.or_else(|| {
@@ -449,7 +449,7 @@ impl<H: Host> Core<'_, H> {
             self.leave_fallback(slot, TaskState::Sleeping);
         }
         if self.by_id(assigned).is_none() {
-            // Unless it has just been assigned anew.
+            // Unless it has been assigned again meanwhile.
             let _ = slot.wanted.compare_exchange(assigned, 0, SeqCst, Relaxed);
         }
         slot.join(policy);
@@ -457,8 +457,8 @@ impl<H: Host> Core<'_, H> {
         self.give::<false>(frame, cpu, ctx, slot, policy, BatonMethod::TaskNew)
     }
 
-    /// The task leaves its policy, if it has one. It was queued or running: then it is `Sleeping`,
-    /// or in the fallback if a rescue was first; else it is what it was.
+    /// Removes the task from its policy, if it has one. A queued or running task becomes
+    /// `Sleeping`, or is in the fallback if a rescue was first. A task in any other state keeps it.
     pub(crate) fn part(
         &self,
         frame: H::Frame,
@@ -479,7 +479,7 @@ impl<H: Host> Core<'_, H> {
                 }
             }
         }
-        // Before it leaves, as a queued task of no policy would be rescued.
+        // Before it leaves, as a rescue would take a queued task of no policy.
         slot.withdraw();
         if slot.state() == TaskState::Running {
             slot.set(TaskState::Sleeping);
@@ -487,7 +487,8 @@ impl<H: Host> Core<'_, H> {
         slot.leave();
     }
 
-    /// stopped for it.
+    /// A policy has dropped a token in the last call on `cpu`. If it is the newest token of a
+    /// queued task, the task is lost: the policy is stopped for it, and the result is true.
     pub fn dropped(&self, token: u64, cpu: &CpuState) -> bool {
         let Some(slot) = self.by_token(token).filter(|slot| slot.is_fresh(token)) else {
             return false;

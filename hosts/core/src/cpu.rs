@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A CPU, as the core knows it.
+//! The core's record of a CPU.
 
 use baton_abi::{BatonEvent, BatonMethod, BATON_MAX_POLICIES};
 use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// Calls remembered per CPU, for fault reports. A power of two.
+/// Calls kept per CPU for fault reports. A power of two.
 pub const EVENTS_KEPT: usize = 16;
 
-/// A counter that one CPU writes and anyone reads.
+/// A counter that one CPU writes and any CPU reads.
 #[derive(Default)]
 #[repr(transparent)]
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// One more. Not a locked operation: only the CPU's own events come here.
+    /// Adds one. Not a locked operation, as only the CPU's own events call this.
     #[inline]
     pub fn bump(&self) {
         self.0.store(self.0.load(Relaxed).wrapping_add(1), Relaxed);
@@ -29,11 +29,11 @@ impl Counter {
 #[repr(C)]
 struct Event {
     now: AtomicU64,
-    /// Thread id in the high half, method, then the policy's place in the table.
+    /// Thread id in the high half; then the method, above the policy's place in the table.
     what: AtomicU64,
 }
 
-/// State of one CPU, written by that CPU; `idle` also by those who claim it.
+/// State of one CPU, written by that CPU. Other CPUs write `idle` too, to claim the CPU.
 #[repr(C, align(128))]
 #[derive(Default)]
 pub struct CpuState {
@@ -45,42 +45,40 @@ pub struct CpuState {
     next_event: AtomicU32,
     /// 1 while idle, claimed or not.
     pub(crate) asleep: AtomicU32,
-    /// Place of the policy whose task runs here, as of the last time that several were asked; 16
-    /// and 17 for nobody's (`order.rs`).
+    /// Place of the policy whose task runs here, as of the last time that several policies were
+    /// asked; 16 and 17 if it is no policy's task (`order.rs`).
     pub(crate) current: AtomicU32,
     /// Number of the partition that it is in; 0 for none.
     pub(crate) partition: AtomicU32,
-    /// The one that it was in before the change that is being told of.
+    /// The partition that it was in before the change of which policies are being notified.
     pub(crate) was_in: AtomicU32,
-    /// 1 when what runs here was asked for out of order (`share.rs`).
+    /// 1 if the current task's policy was asked out of order (`share.rs`).
     pub(crate) by_right: AtomicU32,
     /// When the fallback's turn here ends, and when its next begins, ns (`fallback.rs`).
     pub(crate) turn_ends: AtomicU64,
     pub(crate) next_turn: AtomicU64,
-    /// When each policy was last asked here, or had a task running at a tick, by place in the
-    /// table, ns; but for what `quick` counts (`stall.rs`).
+    /// Time at which each policy was last asked here, or had a task running at a tick, by place in
+    /// the table, ns. Quick dispatches are not included (`stall.rs`).
     pub(crate) asked: [AtomicU64; BATON_MAX_POLICIES],
-    /// Of the dispatches, those in which it was not clear at once that the only policy is to be
-    /// asked.
+    /// Dispatches in which it was not clear at once that only the sole policy has to be asked.
     pub(crate) slow: Counter,
-    /// What the watch has seen: the number of quick dispatches, and a bit for each policy that was
-    /// asked since the look before.
+    /// State of the watch: the number of quick dispatches at its last look, and a bit for each
+    /// policy that was asked since the look before.
     pub(crate) seen_quick: AtomicU64,
     pub(crate) seen_asked: AtomicU32,
-    /// The handle of the task that runs here, and how much of its CPU time is accounted for, ns
-    /// (`share.rs`).
+    /// The handle of the current task, and its CPU time that has been charged, ns (`share.rs`).
     pub(crate) charged_task: AtomicU64,
     pub(crate) charged: AtomicU64,
-    /// By place in the table: how far this CPU is behind the policy's share, ns (`share.rs`).
+    /// The CPU time that this CPU owes to each policy, by place in the table, ns (`share.rs`).
     pub(crate) owed: [AtomicI64; BATON_MAX_POLICIES],
     events: [Event; EVENTS_KEPT],
-    /// Calls to dispatch.
+    /// Dispatches.
     pub dispatches: Counter,
-    /// Tasks of policies picked.
+    /// Tasks picked by policies.
     pub picks: Counter,
-    /// Tasks taken over by policies.
+    /// Tasks enqueued with policies.
     pub enqueues: Counter,
-    /// Tasks handed straight to an idle CPU.
+    /// Tasks inserted directly on a CPU by select.
     pub directs: Counter,
     /// Answers refused.
     pub refusals: Counter,
@@ -91,8 +89,8 @@ pub struct CpuState {
 }
 
 impl CpuState {
-    /// Remembers a call; `tag` is the task's thread id in the high half, and the policy's place in
-    /// the table.
+    /// Notes a call. `tag` is the task's thread id in the high half, and the policy's place in the
+    /// table.
     #[inline]
     pub(crate) fn note(&self, now: u64, tag: u64, method: BatonMethod) {
         let next = self.next_event.load(Relaxed);
@@ -102,8 +100,8 @@ impl CpuState {
         self.next_event.store(next.wrapping_add(1), Relaxed);
     }
 
-    /// The call remembered `back` calls ago (0 is the last): the policy's place in the table, and
-    /// the event.
+    /// The call noted `back` calls ago (0 is the last): the policy's place in the table, and the
+    /// event.
     pub fn event(&self, back: usize) -> (u32, BatonEvent) {
         let next = self.next_event.load(Relaxed) as usize;
         let event = &self.events[next.wrapping_sub(1).wrapping_sub(back) % EVENTS_KEPT];
@@ -129,7 +127,7 @@ impl CpuState {
         self.number.store(number, Relaxed);
     }
 
-    /// Is it idle, and claimed by nobody?
+    /// Is it idle and not claimed?
     #[inline]
     pub fn is_idle(&self) -> bool {
         self.idle.load(Relaxed) != 0

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The hot path of a CPU that needs a task. The lock of its run queue held, interrupts off.
+//! The hot path of a CPU that needs a task. The lock of its run queue is held, interrupts are off.
 
 use crate::{
     order,
@@ -14,8 +14,8 @@ use baton_abi::{
 use core::sync::atomic::Ordering::Relaxed;
 
 impl<H: Host> Core<'_, H> {
-    /// CPU `ctx.cpu`, which is `cpu`, on which this runs, needs a task. `ctx.task` ran there last;
-    /// it can go on if `BATON_F_PREV_RUNNABLE`.
+    /// Finds a task for CPU `ctx.cpu`, which is `cpu` and on which this runs. `ctx.task` is the
+    /// previous task; it can continue if `BATON_F_PREV_RUNNABLE` is set.
     #[inline]
     pub fn dispatch(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx) -> Verdict {
         cpu.dispatches.bump();
@@ -25,7 +25,7 @@ impl<H: Host> Core<'_, H> {
         if let Some(slot) = self.by_handle(ctx.task) {
             self.blocked(frame, cpu, ctx, slot);
         }
-        // The call of every context switch: one policy runs, and its first answer is good.
+        // The call of every context switch: one policy is running, and its first answer is valid.
         let Some(policy) = self.policies.get(self.sole.load(Relaxed) as usize) else {
             return self.dispatch_slow(frame, cpu, ctx, None);
         };
@@ -65,9 +65,9 @@ impl<H: Host> Core<'_, H> {
         Verdict::Run
     }
 
-    /// The sole policy's first answer was not a good token: goes on from there. That call was a
-    /// quick one, so that of the context no more is believed than the slice and the kicks: the time
-    /// is that with which the call was noted.
+    /// Continues a dispatch in which the sole policy's first answer was not a valid token. That
+    /// call was a quick one, so only the slice and the kicks are taken from the context. The time
+    /// is the one noted for that call.
     #[inline(never)]
     fn dispatch_on(
         &self,
@@ -79,7 +79,7 @@ impl<H: Host> Core<'_, H> {
     ) -> Verdict {
         let noted = cpu.event(0).1;
         (ctx.now, ctx.cpu) = (noted.now, cpu.number());
-        // Mostly it has nothing, and nothing to take from other CPUs either.
+        // Usually the policy has no task, and none to take from other CPUs either.
         let mut answer = first;
         if answer == BATON_PICK_NONE {
             let (method, which) = (BatonMethod::NewlyIdle, cpu.number());
@@ -95,12 +95,12 @@ impl<H: Host> Core<'_, H> {
         }
     }
 
-    /// The task that ran last could go on, and does, if there is nothing else.
+    /// The previous task could continue, and does if there is no other task.
     #[inline(never)]
     fn dispatch_with_prev(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx) -> Verdict {
         let prev = self.by_handle(ctx.task);
-        // One that is to change over, or to leave this CPU, must be enqueued for that: it is not
-        // there to be kept.
+        // A task that must join another policy, or leave this CPU, must be enqueued for that. The
+        // policy may not keep it.
         let stays = prev.is_none_or(|slot| !self.moves(slot) && self.may_stay(slot, cpu));
         if let Some(slot) = prev.filter(|_| !stays) {
             slot.set_leaving();
@@ -155,7 +155,7 @@ impl<H: Host> Core<'_, H> {
         self.found_nothing(cpu, ctx)
     }
 
-    /// Asks one policy for a task; `first` is its answer if it was asked once already.
+    /// Asks one policy for a task. `first` is its answer if it has already been asked once.
     fn pick(
         &self,
         frame: H::Frame,
@@ -188,7 +188,7 @@ impl<H: Host> Core<'_, H> {
                         self.count_refusal(cpu, policy);
                         continue;
                     };
-                    // If it has asked to yield, that is answered.
+                    // This answers a request to yield.
                     slot.set(TaskState::Running);
                     self.runs(cpu, policy.index(), prev);
                     ctx.slice = if ctx.slice == 0 {
@@ -247,7 +247,7 @@ impl<H: Host> Core<'_, H> {
         Verdict::None
     }
 
-    /// Is this token good for running its task on `cpu`? If so the task is claimed.
+    /// Is this token valid for running its task on `cpu`? If so, claims the task.
     #[inline]
     fn check(&self, token: u64, policy: &PolicyEntry, cpu: i32) -> Result<&Slot, BatonRefusal> {
         let slot = self.by_token(token).ok_or(BatonRefusal::Stale)?;

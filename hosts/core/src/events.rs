@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The rarer events: a task's life and attributes, ticks, CPUs. Run-queue lock of the task held and
-//! interrupts off, except where said.
+//! The rarer events: creation, exit and attributes of tasks, ticks, and CPUs. The run-queue lock of
+//! the task is held and interrupts are off, unless documented otherwise.
 
 use crate::{Arg, Core, CpuState, Host, PolicyEntry, Slot, TaskState, Verdict, BALANCE_TICKS};
 use baton_abi::{BatonCtx, BatonMethod, BATON_EV_BALANCE, BATON_EV_IDLE, BATON_EV_TICK};
@@ -11,14 +11,14 @@ use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 pub enum Init {
     /// The task's handle.
     Handle(u64),
-    /// All slots are taken: the task will run under the fallback.
+    /// All slots are in use: the task will run in the fallback.
     Full,
 }
 
-/// What the host knows of a new task.
+/// The host's data on a new task.
 #[derive(Clone, Copy, Debug)]
 pub struct TaskFacts {
-    /// What the host knows it by; not 0.
+    /// The host's identifier of the task; not 0.
     pub opaque: usize,
     /// Thread id.
     pub pid: u32,
@@ -27,7 +27,7 @@ pub struct TaskFacts {
 }
 
 impl<'a, H: Host> Core<'a, H> {
-    /// A task has come to be, or was there when the host began. Process context, no lock.
+    /// A task was created, or existed when the host began. Process context, no lock.
     pub fn init_task(&self, facts: &TaskFacts) -> Init {
         let taken = self.host.with_slots_locked(|| {
             let head = self.free.load(Relaxed);
@@ -50,7 +50,7 @@ impl<'a, H: Host> Core<'a, H> {
         Init::Handle(slot.handle())
     }
 
-    /// The task comes into Baton's scheduling class.
+    /// The task enters Baton's scheduling class.
     pub fn enable_task(&self, handle: u64, nice: i32) {
         if let Some(slot) = self.by_handle(handle) {
             slot.nice.store(nice, Relaxed);
@@ -78,7 +78,7 @@ impl<'a, H: Host> Core<'a, H> {
         }
     }
 
-    /// The task is gone. It was disabled before, if it was ever enabled.
+    /// The task is gone. If it was ever enabled, it was disabled before.
     pub fn exit_task(&self, handle: u64) {
         let Some(slot) = self.by_handle(handle) else {
             return;
@@ -92,7 +92,7 @@ impl<'a, H: Host> Core<'a, H> {
         });
     }
 
-    /// The policy that has been told of this task, if it is running.
+    /// The policy that has been notified of this task, if it is running.
     fn policy_of(&self, slot: &Slot) -> Option<&PolicyEntry> {
         self.by_id(slot.policy()).filter(|p| p.is_running())
     }
@@ -119,8 +119,8 @@ impl<'a, H: Host> Core<'a, H> {
         }
     }
 
-    /// The CPUs that a task may use have changed. A queued task stays queued: the kernel enqueues
-    /// it again if it must move, and a pick for the wrong CPU is refused.
+    /// The affinity of a task has changed. A queued task stays queued: the kernel enqueues it again
+    /// if it must migrate, and a pick for a CPU outside the affinity is refused.
     pub fn set_affinity(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx) {
         let Some(slot) = self.by_handle(ctx.task) else {
             return;
@@ -146,7 +146,7 @@ impl<'a, H: Host> Core<'a, H> {
         Verdict::Expire
     }
 
-    /// The tick, with `ctx.task` running on CPU `ctx.cpu`, where this runs.
+    /// The tick on CPU `ctx.cpu`, where this runs, with `ctx.task` as the current task.
     pub fn tick(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx) -> Verdict {
         let Some(slot) = self.by_handle(ctx.task) else {
             return Verdict::None;
@@ -183,8 +183,8 @@ impl<'a, H: Host> Core<'a, H> {
                 );
             }
         }
-        // Not where it should be: off the CPU with it, so that it is enqueued anew. Likewise while
-        // tasks wait for rescue.
+        // A task that must move leaves the CPU, so that it is enqueued again. The same applies
+        // while tasks wait for rescue.
         let stays = !self.moves(slot) && self.may_stay(slot, cpu);
         if !stays || self.rescue_pending() || self.share_ends(cpu, ctx.task, ctx.runtime) {
             Verdict::Expire
@@ -193,9 +193,9 @@ impl<'a, H: Host> Core<'a, H> {
         }
     }
 
-    /// Is the task to change over to another policy when it is next enqueued?
+    /// Must the task join another policy when it is next enqueued?
     pub(crate) fn moves(&self, slot: &Slot) -> bool {
-        // The note of its last enqueue holds: that found it where it should be.
+        // The task's last enqueue noted this epoch: it was in the policy that it should be in.
         if slot.epoch.load(Relaxed) == self.epoch.load(Relaxed) {
             return false;
         }
@@ -204,8 +204,8 @@ impl<'a, H: Host> Core<'a, H> {
         slot.policy() != wanted && self.by_id(wanted).is_some_and(may_join)
     }
 
-    /// May the task, which runs on `cpu`, go on there? Its policy may have stopped, or have the CPU
-    /// no more.
+    /// May the task that runs on `cpu` stay there? Its policy may have stopped, or may no longer
+    /// have the CPU.
     pub(crate) fn may_stay(&self, slot: &Slot, cpu: &CpuState) -> bool {
         match self.by_id(slot.policy()) {
             Some(policy) => policy.is_running() && self.serves(policy, cpu),
@@ -214,7 +214,7 @@ impl<'a, H: Host> Core<'a, H> {
         }
     }
 
-    /// The timer that a policy armed on CPU `ctx.cpu` has run out. Hard interrupt, no lock.
+    /// The timer that a policy armed on CPU `ctx.cpu` has expired. Hard interrupt, no lock.
     pub fn timer(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx, policy: usize) {
         let Some(policy) = self.policies.get(policy) else {
             return;
@@ -234,24 +234,24 @@ impl<'a, H: Host> Core<'a, H> {
         }
     }
 
-    /// A CPU goes idle, or leaves idle, and policies are told.
+    /// A CPU enters or leaves idle; policies are notified.
     pub fn set_idle(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx, idle: bool) {
         if self.note_idle(cpu, idle) {
             self.tell_idle(frame, cpu, ctx, idle);
         }
     }
 
-    /// The first half of [`Core::set_idle`]. True when there is a second: a policy wants to be
-    /// told.
+    /// The first half of [`Core::set_idle`]. True if the second half is needed, because a policy
+    /// wants the notice.
     #[inline]
     pub fn note_idle(&self, cpu: &CpuState, idle: bool) -> bool {
-        // First: a kick of who sees the CPU idle is sent to one that sleeps.
+        // First, so that a kick from a CPU that sees this one idle finds it asleep.
         cpu.asleep.store(u32::from(idle), Relaxed);
         self.mark_idle(cpu, idle);
         self.wants.load(Relaxed) & BATON_EV_IDLE != 0
     }
 
-    /// The second half of [`Core::set_idle`]: CPU `ctx.cpu`, which is `cpu`, is idle, or no more.
+    /// The second half of [`Core::set_idle`]: CPU `ctx.cpu`, which is `cpu`, enters or leaves idle.
     pub fn tell_idle(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx, idle: bool) {
         let which = ctx.cpu;
         let method = if idle {
@@ -268,7 +268,7 @@ impl<'a, H: Host> Core<'a, H> {
     }
 
     /// CPU `ctx.cpu` comes online or goes offline. Process context, interrupts off, no run-queue
-    /// lock; `this` is where this runs.
+    /// lock; `this` is the CPU that this runs on.
     pub fn set_online(&self, frame: H::Frame, this: &CpuState, ctx: &mut BatonCtx, online: bool) {
         let which = ctx.cpu;
         let Some(cpu) = self.cpu(which) else { return };
@@ -289,13 +289,13 @@ impl<'a, H: Host> Core<'a, H> {
     pub fn note_online(&self, cpu: i32, online: bool) {
         if let Some(cpu) = self.cpu(cpu) {
             cpu.online.store(u32::from(online), Relaxed);
-            // What it was at the end of the shim before this one is not known to hold.
+            // The idle state that an earlier shim left may no longer hold.
             self.mark_idle(cpu, false);
             cpu.asleep.store(0, Relaxed);
         }
     }
 
-    /// Notes that a CPU is idle and claimed by nobody, or is not. True when it was.
+    /// Marks a CPU as idle and not claimed, or clears that mark. True if it was set.
     pub(crate) fn mark_idle(&self, cpu: &CpuState, idle: bool) -> bool {
         let was = cpu.idle.swap(u32::from(idle), Relaxed) != 0;
         match (was, idle) {
@@ -306,22 +306,21 @@ impl<'a, H: Host> Core<'a, H> {
         was
     }
 
-    /// Is any CPU idle, and claimed by nobody? One look, where looking at each would be one per
-    /// CPU.
+    /// Is any CPU idle and not claimed? One load, instead of one per CPU.
     #[inline]
     pub fn is_any_idle(&self) -> bool {
         self.idle_cpus.load(Relaxed) != 0
     }
 
-    /// Claims a CPU; false when it was not idle, or another was first. Any context.
+    /// Claims a CPU. False if it was not idle, or another claim was first. Any context.
     #[inline]
     pub fn claim_idle(&self, cpu: i32) -> bool {
-        // One that is going offline idles too.
+        // A CPU that is going offline idles too.
         self.cpu(cpu)
             .is_some_and(|cpu| cpu.is_idle() && cpu.is_online() && self.mark_idle(cpu, false))
     }
 
-    /// Is the CPU idle, and claimed by nobody?
+    /// Is the CPU idle and not claimed?
     pub fn is_idle(&self, cpu: i32) -> bool {
         self.cpu(cpu).is_some_and(CpuState::is_idle)
     }

@@ -1,30 +1,29 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Tasks without a policy: the shim's fallback queues, for all CPUs. Contexts as in `calls.rs`.
 //!
-//! They are anybody's tasks, in any number, so what they can take is bounded. While policies want a
-//! CPU, the fallback has turns there, a quarter of the time. Its slices get shorter with the number
-//! of its tasks, so that each has run within [`ROUND`].
+//! These are tasks of any user, in any number, so the CPU time that they can take is bounded. While
+//! policies want a CPU, the fallback has turns there, a quarter of the time. Its slices get shorter
+//! with the number of its tasks, so that each task runs within [`ROUND`].
 
 use crate::{order, Core, CpuState, Host, Slot, TaskState, Verdict, DEFAULT_SLICE};
 use baton_abi::{BatonCtx, BATON_KICK_PREEMPT};
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-/// A host sets this in the flags of a dispatch after a [`Verdict::Turn`] for which the fallback had
-/// no task that may run there.
+/// A host sets this in the flags of the dispatch that follows a [`Verdict::Turn`] if the fallback
+/// had no task that may run there.
 pub const TURN_IS_VAIN: u16 = 1 << 15;
 
-/// The fallback has one part in this many of a CPU's time that policies want, too.
+/// The fallback gets one part in this many of a CPU's time while policies also want the CPU.
 const PARTS: u64 = 4;
 
-/// A turn's least length, ns: a few of the kernel's ticks, by which the time of events goes.
+/// Minimum length of a turn, ns: a few kernel ticks, as events carry tick time.
 const MIN_TURN: u64 = 10_000_000;
 
-/// Within this time, ns, each of the fallback's tasks has run: a third of what the kernel's
-/// watchdog allows.
+/// Time within which each task of the fallback runs once, ns: a third of the limit of the kernel's
+/// watchdog.
 const ROUND: u64 = 10_000_000_000;
 
-/// A slice's least length, ns. With it a round is as long as said for up to 25,000 tasks on each
-/// CPU.
+/// Minimum slice, ns. It keeps a round within [`ROUND`] for up to 25,000 tasks on each CPU.
 const MIN_SLICE: u64 = 100_000;
 
 impl<H: Host> Core<'_, H> {
@@ -34,9 +33,10 @@ impl<H: Host> Core<'_, H> {
         self.fallback.fetch_sub(1, Relaxed);
     }
 
-    /// The task is runnable on the run queue of CPU `ctx.cpu`, and has no policy; or it was
-    /// rescued, and has not been enqueued since: then a CPU may be about to put it on the fallback
-    /// queue whatever is said here ([`Core::is_rescued`]). `cpu` is where this runs.
+    /// Puts a task on a fallback queue. The task is runnable on the run queue of CPU `ctx.cpu` and
+    /// has no policy, or it was rescued and has not been enqueued since. In the second case a CPU
+    /// may put it on the fallback queue whatever this returns ([`Core::is_rescued`]). `cpu` is the
+    /// CPU that this runs on.
     pub(crate) fn enter_fallback(
         &self,
         cpu: &CpuState,
@@ -54,7 +54,7 @@ impl<H: Host> Core<'_, H> {
             true => self.near(slot, ctx.cpu, |cpu| self.is_common(cpu)),
         };
         let Some(common) = common else {
-            // On its own CPU's queue: in turn with what the partition's policies have.
+            // On its CPU's local queue, in turn with the tasks of the partition's policies.
             slot.set_bound();
             return Verdict::Local;
         };
@@ -62,8 +62,8 @@ impl<H: Host> Core<'_, H> {
         Verdict::Fallback
     }
 
-    /// A CPU for a waking task without a policy, or one that is about to join: an idle one if there
-    /// is one.
+    /// A CPU for a woken task without a policy, or for one that will join a policy: an idle CPU if
+    /// there is one.
     pub(crate) fn any_idle(&self, slot: &Slot, prev_cpu: i32) -> i32 {
         let claim = |cpu: i32| {
             self.cpu(cpu).is_some_and(|c| {
@@ -89,7 +89,7 @@ impl<H: Host> Core<'_, H> {
     pub fn fallback_slice(&self) -> u64 {
         let tasks = match self.overflow.load(Relaxed) {
             0 => self.fallback.load(Relaxed),
-            // Some are not counted.
+            // Some tasks are not counted.
             _ => self.slots.len() as u32,
         };
         let slice = |cpus: u64| (ROUND / PARTS).wrapping_mul(cpus) / u64::from(tasks.max(1));
@@ -104,7 +104,7 @@ impl<H: Host> Core<'_, H> {
         slice(cpus as u64).clamp(MIN_SLICE, DEFAULT_SLICE)
     }
 
-    /// Is it the fallback's turn on this CPU, where policies may want to run something?
+    /// Is it the fallback's turn on this CPU, where policies may also want to run a task?
     pub(crate) fn is_fallbacks_turn(&self, cpu: &CpuState, ctx: &mut BatonCtx) -> bool {
         let is_vain = ctx.flags & TURN_IS_VAIN != 0;
         ctx.flags &= !TURN_IS_VAIN;
@@ -118,7 +118,7 @@ impl<H: Host> Core<'_, H> {
             self.host.end_slice(self.fallback_slice());
             return true;
         }
-        // The first is not before policies have had their part.
+        // The first turn comes after policies have had their part.
         let first = self
             .fallback_since
             .load(Relaxed)
@@ -137,7 +137,7 @@ impl<H: Host> Core<'_, H> {
         self.fallback_slice().max(MIN_TURN)
     }
 
-    /// The fallback has the CPU now: its next turn is when policies have had their part of the
+    /// The fallback has the CPU now. Its next turn comes when policies have had their part of the
     /// time.
     fn put_turn_off(&self, cpu: &CpuState, now: u64) {
         self.host.end_slice(self.fallback_slice());
@@ -145,23 +145,22 @@ impl<H: Host> Core<'_, H> {
             .store(now.wrapping_add(self.turn().wrapping_mul(PARTS)), Relaxed);
     }
 
-    /// The slice of the task that this CPU takes from the fallback has ended, by the host's timer.
-    /// Asks for its preemption, if it runs there still.
+    /// The host's timer has ended the slice of the task that this CPU took from the fallback.
+    /// Preempts that task if it still runs there.
     pub fn end_slice(&self, cpu: &CpuState, ctx: &mut BatonCtx) {
         if matches!(cpu.current.load(Relaxed), order::NOBODY | order::FALLBACK) {
             order::kick(ctx, cpu.number(), BATON_KICK_PREEMPT);
         }
     }
 
-    /// There are tasks without a slot.
+    /// Notes that there are tasks without a slot.
     pub(crate) fn note_overflow(&self) {
         self.overflow.store(1, SeqCst);
         self.note_sole();
     }
 
-    /// May a task without a policy be runnable? Those that were enqueued on this CPU's run queue
-    /// are counted, as its lock is held; for one that another CPU rescues, this one is kicked
-    /// afterwards.
+    /// May a task without a policy be runnable? Tasks that were enqueued on this CPU's run queue
+    /// are counted, as its lock is held. After another CPU rescues a task, that CPU kicks this one.
     fn has_fallback(&self) -> bool {
         self.fallback.load(Relaxed) | self.overflow.load(Relaxed) != 0
     }
@@ -174,17 +173,18 @@ impl<H: Host> Core<'_, H> {
     /// No policy has a task for this CPU.
     #[inline]
     pub(crate) fn found_nothing(&self, cpu: &CpuState, ctx: &BatonCtx) -> Verdict {
-        // If it was claimed while it was idle, that came to nothing: it stays idle, of which the
-        // kernel gives no notice, and may be claimed again.
+        // A claim of this CPU while it was idle had no effect. The CPU stays idle, of which the
+        // kernel gives no notice, so it may be claimed again.
         if cpu.is_asleep() && !cpu.is_idle() {
             self.mark_idle(cpu, true);
         }
         self.runs(cpu, order::NOBODY, None);
-        // One that has failed just now may have had some, and this CPU may be the only one to look.
+        // A policy that has just failed may have had tasks, and this may be the only CPU that
+        // looks.
         if self.rescue_pending() {
             Verdict::Rescue
         } else if self.has_fallback() && self.takes_fallback(cpu) {
-            // What nobody else wants is no turn.
+            // CPU time that no policy wants does not count as a turn.
             self.put_turn_off(cpu, ctx.now);
             Verdict::Fallback
         } else {

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Tasks that change hands while every other CPU stands still: to another version of their policy,
-//! or to another policy.
+//! Hand-over of tasks while every other CPU is stopped: to another version of their policy, or to
+//! another policy.
 
 use crate::{plain_ctx, Arg, Core, CpuState, Host, PolicyEntry, Slot, TaskState};
 use baton_abi::{BatonCtx, BatonMethod};
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 impl<H: Host> Core<'_, H> {
-    /// Gives every queued task of a running policy to it anew, with a new token each: what its
-    /// queues hold may be gone, and is stale from now on. With `is_new` it knows no task: all are
-    /// told to it as new, those that are not queued when they next are. O(tasks). Every other CPU
-    /// stands still, interrupts are off; `cpu` is this one.
+    /// Gives every queued task of a running policy to it again, each with a new token. What its
+    /// queues held may be lost, and is stale from now on. With `is_new` the policy knows no task,
+    /// and gets every task as a new one: a queued task now, any other when it is next queued.
+    /// O(tasks). Every other CPU is stopped and interrupts are off; `cpu` is this one.
     pub fn hand_anew(
         &self,
         entry: &PolicyEntry,
@@ -41,10 +41,10 @@ impl<H: Host> Core<'_, H> {
         self.host.kick_all();
     }
 
-    /// Gives all tasks of one running policy to another: the queued ones in the order in which the
-    /// first picks them, CPU by CPU, the others when they are next queued, or next on their CPU.
-    /// What was assigned to the first, and the tasks that were assigned to none if it had those,
-    /// are the other's; so are its place in the order and its share. O(tasks). Where and how as
+    /// Gives all tasks of one running policy to another. The queued tasks go in the order in which
+    /// `from` picks them, CPU by CPU; the others follow when they are next queued, or next on their
+    /// CPU. `to` also gets what was assigned to `from`, the tasks that were assigned to none if
+    /// `from` had those, its place in the order and its share. O(tasks). Context as for
     /// [`Core::hand_anew`].
     pub fn hand_over(
         &self,
@@ -56,7 +56,7 @@ impl<H: Host> Core<'_, H> {
     ) {
         let mut ctx = plain_ctx(now);
         for which in 0..self.cpus.len() as i32 {
-            // Each round takes one task from it, so that this ends.
+            // Each round takes one task from the policy, so that the loop ends.
             while from.is_running() {
                 let none = Arg::Word(0);
                 let token = self.tell_cpu(
@@ -82,7 +82,7 @@ impl<H: Host> Core<'_, H> {
             if slot.policy() != from.id() {
                 continue;
             }
-            // Queued where no pick comes to it: last.
+            // Queued tasks that no pick returned go last.
             match slot.token() {
                 Some(token) => {
                     self.hand(frame, cpu, &mut ctx, slot, token, to, BatonMethod::TaskNew)
@@ -117,7 +117,7 @@ impl<H: Host> Core<'_, H> {
         slot.claim(token, TaskState::Sleeping);
         slot.join(to);
         slot.epoch.store(0, Relaxed);
-        // If it has stopped meanwhile, a rescue finds the task in it.
+        // If the policy has stopped meanwhile, a rescue finds the task in it.
         let token = slot.mint(ctx.now);
         ctx.nr_kicks = 0;
         if to.is_running() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Hints: from what an application wrote to a call of its policy. Any context with interrupts off,
-//! outside of calls of policies.
+//! Delivery of hints: from an application's ring to a call of its policy. Runs in any context with
+//! interrupts off, outside calls of policies.
 
 use crate::{Arg, Core, CpuState, Host, PolicyEntry, Slot};
 use baton_abi::{
@@ -8,26 +8,26 @@ use baton_abi::{
 };
 use baton_message::ring::{self, Entry};
 
-/// Hints that were read at one event.
+/// Number of hints that were read in one event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Drained {
-    /// All of them.
+    /// All hints read.
     pub taken: u32,
-    /// Those of them that the policy did not get.
+    /// Those of them that the policy did not accept.
     pub refused: u32,
 }
 
 impl<H: Host> Core<'_, H> {
-    /// Is the task one whose hints this policy is given now?
+    /// May hints of this task be delivered to this policy now?
     pub fn hears(&self, from: &Slot, policy: &PolicyEntry) -> bool {
         policy.is_running() && from.policy() == policy.id()
     }
 
-    /// Gives a policy what is in the ring of one of its tasks, [`BATON_HINTS_AT_ONCE`] at most.
-    /// `place` is the reader's place, which nobody else changes meanwhile. What is in `entries` is
-    /// not to be relied on, now or later. `thread_of` gives the handle of the thread with an id, 0
-    /// for one that the sender may not name. Hints stay in the ring while the sender is none of the
-    /// policy's tasks.
+    /// Delivers to a policy the hints in the ring of one of its tasks, at most
+    /// [`BATON_HINTS_AT_ONCE`]. `place` is the reader's position, which nothing else changes
+    /// meanwhile. `entries` is untrusted memory, which may change at any time. `thread_of` returns
+    /// the handle of the thread with an id, or 0 if the sender may not name that thread. Hints stay
+    /// in the ring while the sender is not a task of the policy.
     pub fn drain(
         &self,
         frame: H::Frame,
@@ -52,7 +52,7 @@ impl<H: Host> Core<'_, H> {
         drained
     }
 
-    /// Gives a policy one hint, with arguments as [`Core::drain`] has them.
+    /// Delivers one hint to a policy, with arguments as in [`Core::drain`].
     pub fn hint(
         &self,
         frame: H::Frame,

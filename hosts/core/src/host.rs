@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the rules need of a host.
+//! The interface that the rules require of a host.
 
 use crate::{CpuState, PolicyEntry, Slot};
 use baton_abi::{BatonCtx, BatonFaultKind, BatonMethod};
 
-/// The machine under the core.
+/// The machine below the core.
 pub trait Host {
-    /// What the host needs at hand during one kernel event on one CPU.
+    /// The host's data for one kernel event on one CPU.
     type Frame: Copy;
 
-    /// Calls a method of a policy; [`baton_abi::BATON_ABORTED`] when the call was abandoned (the
-    /// host has then reported the fault through [`crate::Core::fault`]). An absent method answers
-    /// 0. `a` and `b` are the method's arguments as the C interface passes them; see
-    /// [`crate::PolicyEntry`] for which.
+    /// Calls a method of a policy. Returns [`baton_abi::BATON_ABORTED`] if the call was abandoned;
+    /// the host has then reported the fault through [`crate::Core::fault`]. An absent method
+    /// answers 0. `a` and `b` are the method's arguments as the C interface passes them.
     fn call(
         &self,
         frame: Self::Frame,
@@ -29,20 +28,20 @@ pub trait Host {
     /// Makes every CPU dispatch soon. Any context.
     fn kick_all(&self);
 
-    /// The task that runs on `cpu` is not to stay there, and nothing else is there to run: has it
-    /// enqueued, soon. In a dispatch on that CPU.
+    /// Has the task that runs on `cpu` enqueued soon: it must not stay there, and there is no other
+    /// task to run. Called in a dispatch on that CPU.
     fn evict(&self, cpu: i32);
 
-    /// What this CPU takes from the fallback now is to run for `after` ns at most: calls
-    /// [`crate::Core::end_slice`] then, if its ticks are too coarse to notice. In a dispatch, on
-    /// the CPU in question.
+    /// Limits the task that this CPU now takes from the fallback to `after` ns. The host calls
+    /// [`crate::Core::end_slice`] then, if its ticks are too coarse to notice. Called in a
+    /// dispatch, on the CPU in question.
     fn end_slice(&self, after: u64);
 
-    /// A policy has just been stopped by a fault: keep the report. Any context; at most once per
+    /// Keeps the report of a fault that has just stopped a policy. Any context; at most once per
     /// start of a policy.
     fn report(&self, policy: &PolicyEntry, fault: &Fault, cpu: Option<&CpuState>);
 
-    /// Runs `f` while nobody else is in the list of free slots.
+    /// Runs `f` with the list of free slots locked.
     fn with_slots_locked<R>(&self, f: impl FnOnce() -> R) -> R;
 }
 
@@ -53,21 +52,21 @@ pub enum Arg<'t> {
     Word(u64),
     /// The task.
     Task(&'t baton_abi::BatonTask),
-    /// The wake.
+    /// The wakeup.
     Wake(&'t baton_abi::BatonWake),
     /// The hint.
     Hint(&'t baton_abi::BatonHint),
 }
 
-/// What went wrong, as the core knows it.
+/// A fault, as the core reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// What kind of thing.
+    /// The kind of fault.
     pub kind: BatonFaultKind,
-    /// In which method; `None` when the core found it outside a call.
+    /// The method; `None` if the core found the fault outside a call.
     pub method: BatonMethod,
     /// The task concerned; 0 if none.
     pub pid: u32,
-    /// When, ns; 0 if not known.
+    /// The time, ns; 0 if not known.
     pub now: u64,
 }

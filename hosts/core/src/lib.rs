@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The rules that every host of policies keeps: which task belongs to which policy, who holds its
-//! `Schedulable`, which answers of a policy are taken, and what happens to its tasks when it fails.
+//! The rules that every host of policies keeps: which policy a task belongs to, which `Schedulable`
+//! is valid, which answers of a policy are accepted, and what happens to its tasks when it fails.
 //!
 //! The kernel module, the simulator and the agent run this same code. It does no I/O, takes no lock
-//! and allocates nothing; what differs between hosts is behind [`Host`]. It does not panic: the
+//! and allocates nothing. Whatever differs between hosts is behind [`Host`]. It does not panic: the
 //! kernel build checks that no panic is linked in.
 //!
-//! **Concurrency.** Shared state is in atomics. What the kernel does to one task is ordered by the
-//! run-queue lock of that task; only a pick comes from elsewhere, so a pick claims its task by
+//! **Concurrency.** Shared state is in atomics. The run-queue lock of a task serialises what the
+//! kernel does to that task. Only a pick comes from elsewhere, so a pick claims its task by
 //! compare-and-swap ([`Slot::claim`]).
 //!
-//! **Lazy notices.** A task that blocks is noticed when its CPU next dispatches or the task next
-//! wakes, whichever is first: two crossings into the kernel module per context switch, not three
-//! (sched_ext's `quiescent` would be the third).
+//! **Lazy notices.** The core notices that a task has blocked when its CPU next dispatches or when
+//! the task next wakes, whichever is first. A context switch thus costs two crossings into the
+//! kernel module, not three (sched_ext's `quiescent` would be the third).
 #![no_std]
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
@@ -55,39 +55,40 @@ use core::sync::atomic::{
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Nothing: the policy has it, or there is nothing to do.
+    /// Nothing: the policy has the task, or there is nothing to do.
     None = 0,
-    /// Dispatch: run `ctx.task` on this CPU for `ctx.slice`. Select: run the task on `ctx.cpu` at
-    /// once.
+    /// Dispatch: run `ctx.task` on this CPU for `ctx.slice`. Select: insert the task on `ctx.cpu`
+    /// directly.
     Run = 1,
     /// Dispatch: let the running task go on for `ctx.slice`.
     Keep = 2,
-    /// Enqueue: put the task on the fallback queue. Dispatch: take one from there.
+    /// Enqueue: put the task on the fallback queue. Dispatch: take a task from it.
     Fallback = 3,
     /// Tick or yield: end the running task's slice.
     Expire = 4,
-    /// Dispatch: move what [`Core::rescue_one`] gives to the fallback queue, then take one from
-    /// there; if there is none that may run here, dispatch again, as no policy has been asked.
+    /// Dispatch: move the tasks that [`Core::rescue_one`] returns to the fallback queue, then take
+    /// a task from that queue. If it has none that may run here, dispatch again, as no policy has
+    /// been asked.
     Rescue = 5,
-    /// Dispatch: it is the fallback queue's turn. Take one from there; if there is none that may
-    /// run here, dispatch again.
+    /// Dispatch: it is the fallback queue's turn. Take a task from it. If it has none that may run
+    /// here, dispatch again.
     Turn = 6,
-    /// Enqueue: put the task on the queue of the CPU that it is on.
+    /// Enqueue: put the task on the local queue of its CPU.
     Local = 7,
-    /// Dispatch: there is nothing, on the fallback queue neither.
+    /// Dispatch: there is no task, on the fallback queue either.
     Nothing = 8,
 }
 
-/// A refused pick is asked again; after this many in one dispatch the policy is stopped.
+/// Refused picks in one dispatch after which the policy is stopped. Until then it is asked again.
 pub const MAX_REFUSALS: u32 = 64;
 
-/// The slice where a policy gives none, ns (the kernel's SCX_SLICE_DFL).
+/// The slice if a policy gives none, ns (the kernel's SCX_SLICE_DFL).
 const DEFAULT_SLICE: u64 = 20_000_000;
 
-/// No place in the table.
+/// Value of `sole` when no policy is the only one.
 const NO_SOLE: u32 = u32::MAX;
 
-/// A CPU calls `balance` every this many ticks.
+/// Ticks between two calls of `balance` on a CPU.
 const BALANCE_TICKS: u32 = 16;
 
 /// The state of a host.
@@ -96,54 +97,55 @@ pub struct Core<'a, H: Host> {
     slots: &'a [Slot],
     cpus: &'a [CpuState],
     policies: [PolicyEntry; BATON_MAX_POLICIES],
-    /// Policy of tasks that were assigned to none; 0 for none. Written under the control mutex.
+    /// Policy of the tasks that are assigned to none; 0 for none. Written under the control mutex.
     default_policy: AtomicU32,
-    /// Ids given so far. Written under the control mutex.
+    /// Last id that was given. Written under the control mutex.
     last_id: AtomicU32,
     /// One bit for each running policy, by place in the table. Written under the control mutex and
-    /// by faults.
+    /// on faults.
     running: AtomicU32,
-    /// In which order policies are asked: places, four bits each, the first lowest. Written under
-    /// the control mutex.
+    /// The order in which policies are asked: places of four bits each, the first in the lowest
+    /// bits. Written under the control mutex.
     order: AtomicU64,
     /// Place of the running policy if there is exactly one and all tasks have slots, else
-    /// [`NO_SOLE`]. Written as `running`.
+    /// [`NO_SOLE`]. Written with `running`.
     sole: AtomicU32,
-    /// The policies that have shares, as `running`. Written under the control mutex.
+    /// One bit for each policy that has a share, by place. Written under the control mutex.
     shared: AtomicU32,
     /// 1 while there is a partition. Written while all other CPUs stand still.
     partitioned: AtomicU32,
-    /// 1 while a partition's CPUs may run what is on the fallback queue. Written by the watch and
+    /// 1 while a partition's CPUs may run tasks of the fallback queue. Written by the watch and
     /// with `partitioned`.
     relief: AtomicU32,
-    /// 1 since a task got no slot. Such tasks are on the fallback queue, and nobody counts them
+    /// 1 once a task has got no slot. Such tasks are on the fallback queue and are not counted
     /// there.
     overflow: AtomicU32,
-    /// The events that some running policy wants. Written as `running`.
+    /// The events that some running policy wants. Written with `running`.
     wants: AtomicU32,
-    /// Counts the changes that can put a task into another policy. Never 0.
+    /// Counts the changes that can move a task to another policy. Never 0.
     epoch: AtomicU32,
-    /// CPUs that are idle and claimed by nobody.
+    /// Number of CPUs that are idle and not claimed.
     idle_cpus: AtomicU32,
-    /// Tasks under the fallback: queued or running.
+    /// Number of tasks in the fallback, queued or running.
     fallback: AtomicU32,
-    /// When the watch looked for stalls last, ns. Written by the watch.
+    /// Time of the watch's last look for stalls, ns. Written by the watch.
     watched_at: AtomicU64,
-    /// When the first of those under the fallback came there, ns.
+    /// Time at which the fallback last went from empty to one task, ns.
     fallback_since: AtomicU64,
-    /// Not 0 while tasks of a stopped policy may be left in its queues: the number of slots yet to
-    /// look at.
+    /// Number of slots that the rescue has still to look at. Not 0 while tasks of a stopped policy
+    /// may be left in its queues.
     to_rescue: AtomicU32,
     /// Head of the list of free slots, plus one; 0 when none is free. Guarded by the host's slot
     /// lock.
     free: AtomicU32,
     in_use: AtomicU32,
-    /// Slots below this have been in use. Guarded by the host's slot lock; only grows.
+    /// Number of slots below which slots have been in use. Guarded by the host's slot lock; only
+    /// grows.
     used: AtomicU32,
 }
 
 impl<'a, H: Host> Core<'a, H> {
-    /// A core over zeroed slots and CPUs, which it numbers. All slots are put on the free list.
+    /// Creates a core over zeroed slots and CPUs, and numbers them. All slots go on the free list.
     pub fn new(host: H, slots: &'a [Slot], cpus: &'a [CpuState]) -> Self {
         for (index, slot) in slots.iter().enumerate() {
             let next = if index + 1 < slots.len() {
@@ -188,7 +190,7 @@ impl<'a, H: Host> Core<'a, H> {
         &self.host
     }
 
-    /// Has every task look again at which policy it belongs to, when it is next enqueued.
+    /// Makes every task check which policy it belongs to when it is next enqueued.
     fn next_epoch(&self) {
         if self.epoch.fetch_add(1, SeqCst) == u32::MAX {
             self.epoch.fetch_add(1, SeqCst);
@@ -200,19 +202,19 @@ impl<'a, H: Host> Core<'a, H> {
         self.slots
     }
 
-    /// The slots that have ever been in use.
+    /// The slots that have been in use at some time.
     pub fn used(&self) -> &'a [Slot] {
         self.slots
             .get(..self.used.load(Relaxed) as usize)
             .unwrap_or(self.slots)
     }
 
-    /// A CPU's state.
+    /// The state of a CPU.
     pub fn cpu(&self, cpu: i32) -> Option<&'a CpuState> {
         self.cpus.get(cpu as usize)
     }
 
-    /// The slot that a handle of the shim names, if it is still that task's.
+    /// The slot that a handle of the shim names, if it still belongs to that task.
     #[inline]
     pub fn by_handle(&self, handle: u64) -> Option<&'a Slot> {
         let slot = self.slots.get((handle as u32).wrapping_sub(1) as usize)?;
@@ -225,28 +227,28 @@ impl<'a, H: Host> Core<'a, H> {
         self.slots.get((token as u32).wrapping_sub(1) as usize)
     }
 
-    /// Number of a slot.
+    /// The number of a slot.
     fn index_of(&self, slot: &Slot) -> u32 {
         slot.index()
     }
 
-    /// Slots in use.
+    /// The number of slots in use.
     pub fn tasks(&self) -> u32 {
         self.in_use.load(Relaxed)
     }
 
-    /// Tasks that run under the fallback.
+    /// The number of tasks in the fallback.
     pub fn fallback_tasks(&self) -> u32 {
         self.fallback.load(Relaxed)
     }
 
-    /// The policy of tasks that were assigned to none; 0 for none.
+    /// The policy of the tasks that are assigned to none; 0 for none.
     pub fn default_policy(&self) -> u32 {
         self.default_policy.load(Relaxed)
     }
 }
 
-/// A context for a call that no kernel event carries.
+/// A context for a call that comes from no kernel event.
 pub fn plain_ctx(now: u64) -> BatonCtx {
     BatonCtx {
         now,

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Several policies at once: in which order they are asked, and who preempts whom.
+//! The order in which several policies are asked, and preemption between them.
 //!
-//! The administrator sets the order (SaaKM's, but changed at any time). On each CPU a policy is
-//! asked when those before it have nothing there, and a task that becomes runnable preempts one of
-//! a later policy.
+//! The administrator sets the order, as in SaaKM, but can change it at any time. On each CPU a
+//! policy is asked when those before it have no task there. A task that becomes runnable preempts a
+//! task of a later policy.
 
 use crate::{Core, Host, PolicyEntry, Slot, NO_SOLE};
 use baton_abi::{BatonCtx, BATON_KICK_PREEMPT, BATON_MAX_POLICIES};
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-/// All places in their own order: four bits each, the first lowest.
+/// All places in table order: four bits each, the first in the lowest bits.
 pub(crate) const AS_IN_TABLE: u64 = 0xfedc_ba98_7654_3210;
 const _: () = assert!(BATON_MAX_POLICIES == 16);
 
-/// What runs on a CPU is no policy's, and makes way for any.
+/// In `current`: the CPU runs no policy's task, and any policy may preempt it.
 pub(crate) const NOBODY: u32 = BATON_MAX_POLICIES as u32;
 
-/// What runs on a CPU is no policy's, and has its turn.
+/// In `current`: the fallback has its turn on the CPU, and no policy may preempt it.
 pub(crate) const FALLBACK: u32 = NOBODY + 1;
 
 /// The places of an order, first to last.
@@ -42,8 +42,8 @@ impl<H: Host> Core<'_, H> {
             .filter_map(|place| self.policies.get(place as usize))
     }
 
-    /// Sets the order: those in `first`, by their places in the table, and then the others as they
-    /// are. A place that is named twice counts once. Under the control mutex.
+    /// Sets the order: first the places in `first`, then all others in their present order. A place
+    /// that is named twice counts once. Under the control mutex.
     pub fn set_order(&self, first: &[u32]) {
         let old = self.order.load(Relaxed);
         let mut order = 0;
@@ -65,7 +65,8 @@ impl<H: Host> Core<'_, H> {
         places(self.order.load(Relaxed))
     }
 
-    /// One policy comes where another is, and that behind it. Under the control mutex.
+    /// Moves `policy` to the place of `of` in the order, directly before it. Under the control
+    /// mutex.
     pub(crate) fn take_place(&self, policy: &PolicyEntry, of: &PolicyEntry) {
         let mut order = [NOBODY; BATON_MAX_POLICIES + 1];
         let old = places(self.order.load(Relaxed)).filter(|&place| place != policy.index());
@@ -90,8 +91,8 @@ impl<H: Host> Core<'_, H> {
         self.set_order(&others);
     }
 
-    /// A task of `policy`, in `slot`, has become runnable: a task of a later policy on its CPU
-    /// makes way for it.
+    /// Preempts a task of a later policy on the CPU of `slot`, whose task, of `policy`, has become
+    /// runnable.
     #[inline]
     pub(crate) fn preempt_later(&self, ctx: &mut BatonCtx, slot: &Slot, policy: &PolicyEntry) {
         if self.sole.load(Relaxed) == NO_SOLE {
@@ -119,8 +120,8 @@ impl<H: Host> Core<'_, H> {
     }
 }
 
-/// Adds a kick to those that the policy asked for; in place of its last, if there is no room, as
-/// this one is needed.
+/// Adds a kick to those that the policy asked for. If there is no room it replaces the last, as
+/// this one is required.
 pub(crate) fn kick(ctx: &mut BatonCtx, cpu: i32, how: u16) {
     let at = (ctx.nr_kicks as usize).min(ctx.kicks.len().wrapping_sub(1));
     if let Some(kick) = ctx.kicks.get_mut(at) {

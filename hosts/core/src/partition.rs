@@ -1,29 +1,31 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Partitions: CPUs that only some policies have (ghOSt's enclaves, Ipanema's lists of CPUs).
+//! Partitions: CPUs reserved for some policies (ghOSt's enclaves, Ipanema's lists of CPUs).
 //!
-//! A partition has CPUs and policies. Its policies are asked on its CPUs and on no others; the
-//! policies of no partition are asked on the CPUs of none. To a policy, a CPU that it is not asked
-//! on is offline. A task that may use none of its policy's CPUs is without a policy for that time.
-//! Tasks without a policy keep off a partition's CPUs, but for those that may run nowhere else, and
-//! while none of the partition's policies is running.
+//! A partition has CPUs and policies. Its policies are asked on its CPUs and on no others. The
+//! policies of no partition are asked on the CPUs of no partition. To a policy, a CPU on which it
+//! is not asked is offline. A task that may use none of its policy's CPUs has no policy for that
+//! time.
 //!
-//! While there is a partition, every event takes the slow path: no slot's epoch is the current one,
-//! and no policy is the sole one.
+//! Tasks without a policy do not run on a partition's CPUs. Two cases are exempt: tasks that may
+//! run nowhere else, and partitions that have no running policy.
+//!
+//! While there is a partition, every event takes the slow path: no slot's epoch is current, and no
+//! policy is the sole one.
 
 use crate::{plain_ctx, Arg, Core, CpuState, Host, PolicyEntry, Slot, TaskState};
 use baton_abi::{BatonCtx, BatonMethod};
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-/// Of no partition.
+/// The number that stands for no partition.
 pub const FREE: u32 = 0;
 
-/// What a partition is to be.
+/// The definition of a partition.
 pub struct Partition<C> {
     /// Its number; not [`FREE`].
     pub id: u32,
-    /// Has it this CPU?
+    /// Does it have this CPU?
     pub cpus: C,
-    /// Its policies, one bit each, by their places in the table.
+    /// Its policies: one bit each, by place in the table.
     pub policies: u32,
 }
 
@@ -39,14 +41,14 @@ impl<H: Host> Core<'_, H> {
         self.partitioned.load(Relaxed) != 0
     }
 
-    /// Does some running policy have this partition?
+    /// Is some running policy in this partition?
     pub(crate) fn is_manned(&self, partition: u32) -> bool {
         self.running()
             .any(|policy| policy.partition.load(Relaxed) == partition)
     }
 
-    /// A CPU for a task that is on `near`: that one if `fits`, else one that is idle, else any,
-    /// each task its own.
+    /// A CPU for a task that is on `near`: `near` itself if `fits`, else an idle CPU, else any CPU,
+    /// chosen by the number of the task's slot.
     pub(crate) fn near(
         &self,
         slot: &Slot,
@@ -68,7 +70,7 @@ impl<H: Host> Core<'_, H> {
             .map(CpuState::number)
     }
 
-    /// Where a policy is to think that a task is which is on `near`.
+    /// The CPU to name to a policy for a task that is on `near`.
     pub(crate) fn home(&self, slot: &Slot, policy: &PolicyEntry, near: i32) -> Option<i32> {
         if !self.is_partitioned() {
             return Some(near);
@@ -76,9 +78,9 @@ impl<H: Host> Core<'_, H> {
         self.near(slot, near, |cpu| self.serves(policy, cpu))
     }
 
-    /// Makes a partition, changes it, or, with no CPU and no policy, ends it. Whatever the
-    /// partition had and is not to have is of no partition then. O(tasks). Every other CPU stands
-    /// still, interrupts are off; `here` is this one.
+    /// Creates or changes a partition. With no CPU and no policy, ends it. CPUs and policies that
+    /// the partition loses are of no partition afterwards. O(tasks). Every other CPU is stopped and
+    /// interrupts are off; `here` is this one.
     pub fn set_partition(
         &self,
         to: &Partition<impl Fn(i32) -> bool>,
@@ -131,8 +133,8 @@ impl<H: Host> Core<'_, H> {
         self.host.kick_all();
     }
 
-    /// Tells a policy, which was of the partition `before`, which CPUs it is asked on now, or is
-    /// not any more.
+    /// Notifies a policy, which was in partition `before`, of the CPUs on which it is asked now, or
+    /// no longer.
     fn tell_change(
         &self,
         policy: &PolicyEntry,
@@ -156,8 +158,8 @@ impl<H: Host> Core<'_, H> {
         }
     }
 
-    /// A queued task that its policy thinks is on a CPU which is not its policy's is given to it
-    /// anew, elsewhere, or to nobody.
+    /// Moves a queued task whose CPU, as its policy knows it, is no longer the policy's. The policy
+    /// gets the task again on another CPU. If there is none, the task leaves the policy.
     fn rehome(&self, slot: &Slot, ctx: &mut BatonCtx, frame: H::Frame, here: &CpuState) {
         let Some(policy) = self
             .by_id(slot.policy())
@@ -175,7 +177,7 @@ impl<H: Host> Core<'_, H> {
         ctx.nr_kicks = 0;
         let Some(home) = self.home(slot, policy, slot.cpu()) else {
             self.take_back(frame, here, ctx, slot, policy, BatonMethod::TaskDeparted);
-            // A queued task of no policy: the rescue finds it.
+            // A rescue finds a queued task of no policy.
             slot.leave();
             return;
         };
@@ -194,14 +196,14 @@ impl<H: Host> Core<'_, H> {
         }
     }
 
-    /// The watch, and every change of a partition: may a partition's CPUs run what waits on the
-    /// fallback queue? Only while something waits there that may run nowhere else, which it could
-    /// when it was put there. O(tasks). Any context.
+    /// Decides whether a partition's CPUs may run the tasks of the fallback queue: only while a
+    /// task waits there that may run nowhere else, although it could when it was put there. Called
+    /// by the watch and on every change of a partition. O(tasks). Any context.
     pub fn relieve(&self) {
         if !self.needs_relief() {
             self.relief.store(0, SeqCst);
         }
-        // Again, as a rescue may have begun it between the look and the store.
+        // Checked again, as a rescue may have begun relief between the check and the store.
         if self.needs_relief() {
             self.begin_relief();
         }
@@ -212,14 +214,14 @@ impl<H: Host> Core<'_, H> {
         self.is_partitioned() && (self.overflow.load(Relaxed) != 0 || self.used().iter().any(needs))
     }
 
-    /// A partition's CPUs may run what is on the fallback queue, until the next look.
+    /// Lets a partition's CPUs run the tasks of the fallback queue until the next check.
     pub(crate) fn begin_relief(&self) {
         if self.relief.swap(1, SeqCst) == 0 {
             self.host.kick_all();
         }
     }
 
-    /// Where a rescued task, which is on `near`, is to be looked for: that CPU is kicked.
+    /// The CPU to kick for a rescued task that is on `near`.
     pub fn rescued_home(&self, slot: &Slot, near: i32) -> i32 {
         match self.is_partitioned() {
             false => near,
@@ -229,8 +231,8 @@ impl<H: Host> Core<'_, H> {
         }
     }
 
-    /// Has the policy a CPU that the task may use? The last can go offline while the task is
-    /// queued.
+    /// Does the policy have a CPU that the task may use? The last one can go offline while the task
+    /// is queued.
     pub(crate) fn has_room(&self, slot: &Slot, policy: &PolicyEntry) -> bool {
         if !self.is_partitioned() {
             return true;
@@ -242,7 +244,7 @@ impl<H: Host> Core<'_, H> {
         cpus.any(|cpu| self.host.may_run(slot, cpu.number()))
     }
 
-    /// May the task run on a CPU that runs those without a policy anyway?
+    /// May the task run on a CPU that runs tasks without a policy even without relief?
     pub(crate) fn may_run_apart(&self, slot: &Slot) -> bool {
         let mut apart = self
             .cpus
@@ -251,7 +253,7 @@ impl<H: Host> Core<'_, H> {
         apart.any(|cpu| self.host.may_run(slot, cpu.number()))
     }
 
-    /// Does this CPU run tasks without a policy, relief apart?
+    /// Does this CPU run tasks without a policy even without relief?
     pub(crate) fn is_common(&self, cpu: &CpuState) -> bool {
         let partition = cpu.partition.load(Relaxed);
         partition == FREE || !self.is_manned(partition)

@@ -9,19 +9,19 @@ use Ordering::{Relaxed, SeqCst};
 /// A place in the table of policies. See [`BatonPolicyState`] for its states.
 pub struct PolicyEntry {
     pub(crate) state: AtomicU32,
-    /// Unique since the core was made; 0 when the place is free.
+    /// Unique over the life of the core; 0 when the place is free.
     pub(crate) id: AtomicU32,
     pub(crate) events: AtomicU32,
     /// Place in the table.
     pub(crate) index: AtomicU32,
     /// Guaranteed share of each CPU's time, percent; 0 for none. Written under the control mutex.
     pub share: AtomicU32,
-    /// Number of the partition that it is in; 0 for none. Written while all other CPUs stand still.
+    /// Number of its partition; 0 for none. Written while all other CPUs are stopped.
     pub(crate) partition: AtomicU32,
-    /// The host's: the version of the policy that runs. An upgrade is one store to it. Stays after
-    /// a stop, for calls that are under way.
+    /// For the host: the version of the policy that runs. An upgrade is one store to it. It is kept
+    /// after a stop, for calls that are under way.
     pub version: AtomicUsize,
-    /// The host's: where calls of the policy are recorded; 0 when they are not.
+    /// For the host: where calls of the policy are recorded; 0 when they are not.
     pub recorder: AtomicUsize,
     /// Answers refused.
     pub refusals: AtomicU64,
@@ -34,7 +34,7 @@ pub struct PolicyEntry {
 pub enum StartError {
     /// There is no such place, or it is free.
     Absent,
-    /// It is running, or was stopped by a fault and not yet unloaded.
+    /// It is running, or was stopped by a fault and has not been unloaded.
     Busy,
 }
 
@@ -107,9 +107,9 @@ impl<H: Host> Core<'_, H> {
         (id != 0 && entry.id() == id).then_some(entry)
     }
 
-    /// Takes a free place for a policy. Under the control mutex. `None` when the table is full.
+    /// Allocates a place for a policy. Under the control mutex. `None` if the table is full.
     pub fn register(&self, events: u32) -> Option<&PolicyEntry> {
-        // The id says which place it is, so that finding a policy by id is one look.
+        // The id determines the place, so that finding a policy by id is one lookup.
         let places = self.policies.len() as u32;
         let mut id = self.last_id.load(Relaxed);
         for _ in 0..places {
@@ -132,7 +132,7 @@ impl<H: Host> Core<'_, H> {
         None
     }
 
-    /// Frees the place of a policy that is not running, and is in no partition. Under the control
+    /// Frees the place of a policy that is not running and is in no partition. Under the control
     /// mutex.
     pub fn unregister(&self, entry: &PolicyEntry) {
         debug_assert!(!entry.is_running() && entry.partition.load(Relaxed) == crate::FREE);
@@ -144,14 +144,14 @@ impl<H: Host> Core<'_, H> {
         entry.id.store(0, Relaxed);
     }
 
-    /// Lets a registered policy schedule. Under the control mutex; `version` must be ready.
+    /// Starts a registered policy. Under the control mutex; `version` must be ready.
     pub fn start(&self, entry: &PolicyEntry, version: usize) -> Result<(), StartError> {
         match entry.state() {
             BatonPolicyState::Registered => {}
             BatonPolicyState::Absent => return Err(StartError::Absent),
             _ => return Err(StartError::Busy),
         }
-        // Tasks of its last run, and what is left in the queues that it had then.
+        // Tasks of its last run, and tasks left in the queues of that run.
         for slot in self.used() {
             slot.forget(entry.id());
         }
@@ -160,7 +160,7 @@ impl<H: Host> Core<'_, H> {
         self.wants.fetch_or(entry.events.load(Relaxed), SeqCst);
         entry.state.store(BatonPolicyState::Running as u32, SeqCst);
         self.running.fetch_or(1 << entry.index(), SeqCst);
-        // Its first call may have been quicker than this, and its last.
+        // Its first call may already have come and stopped it.
         if entry.state.load(SeqCst) != BatonPolicyState::Running as u32 {
             self.running.fetch_and(!(1 << entry.index()), SeqCst);
         }
@@ -170,9 +170,9 @@ impl<H: Host> Core<'_, H> {
         Ok(())
     }
 
-    /// Ends a policy's scheduling. Under the control mutex. Its tasks go to the fallback as they
-    /// are met; calls that began before may still be under way, which the host must wait out before
-    /// it frees the policy. False when there was nothing to stop.
+    /// Stops a policy. Under the control mutex. Its tasks go to the fallback as the core meets
+    /// them. Calls that began before may still be under way: the host must wait for them before it
+    /// frees the policy. False if there was nothing to stop.
     pub fn stop(&self, entry: &PolicyEntry) -> bool {
         if self.default_policy.load(Relaxed) == entry.id() {
             self.default_policy.store(0, Relaxed);
@@ -197,17 +197,17 @@ impl<H: Host> Core<'_, H> {
         true
     }
 
-    /// Puts another version of a policy in the place of the one that runs: the next call that
-    /// begins is its. Calls of the old one may still be under way, which the host must wait out
-    /// before it frees that. No task is touched. Under the control mutex. `events` is for the
-    /// host's calls to come, and may be the new version's before the version is.
+    /// Replaces the running version of a policy: the next call that begins is the new version's.
+    /// Calls of the old version may still be under way: the host must wait for them before it frees
+    /// that version. No task is touched. Under the control mutex. `events` applies to the host's
+    /// later calls, and may take effect before the version does.
     pub fn swap(&self, entry: &PolicyEntry, version: usize, events: u32) {
         entry.events.store(events, Relaxed);
         self.wants.fetch_or(events, SeqCst);
         entry.version.store(version, Ordering::Release);
     }
 
-    /// Sets the policy of tasks that were assigned to none. Under the control mutex.
+    /// Sets the policy of the tasks that are assigned to none. Under the control mutex.
     pub fn set_default(&self, entry: Option<&PolicyEntry>) {
         self.default_policy
             .store(entry.map_or(0, PolicyEntry::id), Relaxed);
@@ -215,16 +215,17 @@ impl<H: Host> Core<'_, H> {
         self.host.kick_all();
     }
 
-    /// Assigns a task. It changes over when it is next enqueued, and leaves its old policy then.
+    /// Assigns a task. It leaves its old policy and joins the new one when it is next enqueued.
     pub fn assign(&self, slot: &crate::Slot, entry: Option<&PolicyEntry>) {
         slot.by_rule.store(0, Relaxed);
-        // In this order, which an enqueue that is looking at both relies on.
+        // A concurrent enqueue that reads both relies on this order.
         slot.wanted.store(entry.map_or(0, PolicyEntry::id), SeqCst);
         slot.epoch.store(0, SeqCst);
     }
 
-    /// What a task was assigned to by name holds. Any other is assigned to this policy, or, if it
-    /// was to another by a rule, to none. True if that is a change. Under the control mutex.
+    /// Assigns a task by rule. An assignment by name takes precedence and stays. Any other task is
+    /// assigned to this policy, or, with `None` and if a rule assigned it, to none. True if that is
+    /// a change. Under the control mutex.
     pub fn assign_by_rule(&self, slot: &crate::Slot, entry: Option<&PolicyEntry>) -> bool {
         let (wanted, by_rule) = (slot.wanted.load(SeqCst), slot.by_rule.load(SeqCst) != 0);
         let is_free = by_rule || self.by_id(wanted).is_none();
@@ -236,7 +237,7 @@ impl<H: Host> Core<'_, H> {
         {
             return false;
         }
-        // In this order, and never back, as a child may be copying both meanwhile.
+        // In this order, and never back, as a child may be copying both at the same time.
         slot.by_rule.store(1, SeqCst);
         slot.wanted.store(new, SeqCst);
         slot.epoch.store(0, SeqCst);
@@ -255,8 +256,7 @@ impl<H: Host> Core<'_, H> {
         true
     }
 
-    /// As [`Core::fault`], for the call that this CPU made last. Gives the policy's place in the
-    /// table.
+    /// As [`Core::fault`], for the last call on this CPU.
     pub fn fault_in_call(&self, cpu: &crate::CpuState, kind: BatonFaultKind) -> bool {
         let (index, event) = cpu.event(0);
         let Some(entry) = self.policies.get(index as usize) else {
@@ -274,9 +274,9 @@ impl<H: Host> Core<'_, H> {
         )
     }
 
-    /// After a change of `running`, `overflow` or `partitioned`. Several CPUs may do so at once:
-    /// whoever writes last has looked after that, so that a policy which has stopped does not stay
-    /// the sole one; nothing else keeps the fast path from entering it.
+    /// Updates `sole` after a change of `running`, `overflow` or `partitioned`. Several CPUs may do
+    /// so at once: the last writer checks after its store, so that a policy that has stopped does
+    /// not stay the sole one. Nothing else keeps the fast path from entering it.
     pub(crate) fn note_sole(&self) {
         loop {
             let look = || {

@@ -1,36 +1,37 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Tasks that are queued with a policy that is stopped, has no CPU for them, or does not have their
-//! token any more: each CPU's dispatch looks through a few slots and moves what it finds to the
-//! fallback queue, until all slots have been seen. No list of a policy's tasks is kept for this, as
-//! it would cost every enqueue.
+//! Rescue of tasks that are queued with a policy that is stopped, has no CPU for them, or no longer
+//! has their token. Each CPU's dispatch looks at a few slots and moves the tasks that it finds to
+//! the fallback queue, until all slots have been seen. There is no list of a policy's tasks for
+//! this, as it would cost every enqueue.
 
 use crate::{Core, Host, PolicyEntry, Slot};
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-/// Slots that one step looks at, at most. A dispatch takes up to 16 steps (`shim.bpf.c`): a core of
-/// usual size in one go.
+/// Slots that one step looks at, at most. A dispatch takes up to 16 steps (`shim.bpf.c`), which is
+/// all slots of a core of usual size.
 const STEP: u32 = 2048;
 
 impl<'a, H: Host> Core<'a, H> {
-    /// Some policy has stopped: have all slots looked through, from the last to the first.
+    /// Starts a look through all slots, from the last to the first. Called when a policy has
+    /// stopped.
     pub(crate) fn rescue_all(&self) {
         self.to_rescue.store(self.used().len() as u32, SeqCst);
     }
 
-    /// Is there anything to look through?
+    /// Are there slots to look at?
     #[inline]
     pub fn rescue_pending(&self) -> bool {
         self.to_rescue.load(Relaxed) != 0
     }
 
-    /// The next task that is stranded in a stopped policy, and the token that it was stranded with.
-    /// The caller must put it on the fallback queue, and take it from there if it is not
-    /// [`Core::is_rescued`] any more then. `None` when none is left, or when this step found none
-    /// and another is needed (`rescue_pending`).
+    /// The next task that is stranded in a stopped policy, and the token with which it was queued.
+    /// The caller must put the task on the fallback queue, and must take it off again if
+    /// [`Core::is_rescued`] is false by then. `None` if no task is left, or if this step found none
+    /// and another step is needed (`rescue_pending`).
     pub fn rescue_one(&self) -> Option<(&'a Slot, u64)> {
         for _ in 0..STEP {
-            // A stop that comes meanwhile starts the count again: the swap fails and the walk goes
-            // on from there.
+            // A concurrent stop starts the count again: the swap fails and the walk continues from
+            // there.
             let left = self.to_rescue.load(SeqCst);
             let index = left.checked_sub(1)?;
             if self
@@ -50,13 +51,13 @@ impl<'a, H: Host> Core<'a, H> {
         None
     }
 
-    /// Takes a queued task from a policy that is not running any more, has lost all CPUs that the
-    /// task may use, or has given it up.
+    /// Takes a queued task from a policy that is no longer running, has lost all CPUs that the task
+    /// may use, or has given it up.
     fn rescue(&self, slot: &Slot) -> Option<u64> {
         let token = slot
             .token()
             .filter(|&token| self.is_stranded(slot, token))?;
-        // Counted before anyone can take it off the count again.
+        // Counted before another CPU can take it off the count again.
         self.fallback.fetch_add(1, Relaxed);
         if !slot.rescue(token) {
             self.fallback.fetch_sub(1, Relaxed);
@@ -68,19 +69,20 @@ impl<'a, H: Host> Core<'a, H> {
         Some(token)
     }
 
-    /// Is the task as [`Core::rescue_one`] left it? To be asked after the insertion, which is for
-    /// an enqueue that had begun by then. If the core is told of another one before this, that has
-    /// said where the task goes; if after, it goes to the fallback queue by both.
+    /// Is the task still as [`Core::rescue_one`] left it? The host asks after it has inserted the
+    /// task, as the insertion applies to any enqueue that had begun by then. If the core sees a
+    /// further enqueue before this check, that enqueue has decided where the task goes. If the core
+    /// sees it afterwards, both put the task on the fallback queue.
     pub fn is_rescued(&self, token: u64) -> bool {
         self.by_token(token)
             .is_some_and(|slot| slot.is_rescued_with(token))
     }
 
-    /// Of a pick that was refused: whether the task may run on none of its policy's CPUs just now.
-    /// Then a rescue takes it, and the policy does not get it back, as it could put it nowhere. So
-    /// it is for a task of a partition on the run queue of a CPU outside, whose migration is
-    /// disabled, be it only while a BPF program runs in its name. The policy's CPU is in a
-    /// dispatch.
+    /// After a refused pick: gives the task up to a rescue if it may run on none of its policy's
+    /// CPUs now. The policy does not get the task back, as it could place it nowhere. This happens
+    /// to a task of a partition that is on the run queue of a CPU outside while its migration is
+    /// disabled, which may be only while a BPF program runs in its context. The policy's CPU is in
+    /// a dispatch.
     pub(crate) fn gives_up(&self, policy: &PolicyEntry, token: u64) -> bool {
         let slot = self
             .by_token(token)
@@ -92,8 +94,9 @@ impl<'a, H: Host> Core<'a, H> {
         slot.is_some()
     }
 
-    /// Of a pick that the host could not carry out, as the task's migration was disabled by then:
-    /// gives the task to a rescue. No harm if it has been enqueued since. In a dispatch.
+    /// After a pick that the host could not carry out, as the task's migration had been disabled by
+    /// then: gives the task up to a rescue. Harmless if the task has been enqueued since. In a
+    /// dispatch.
     pub fn pick_failed(&self, token: u64) {
         if let Some(slot) = self.by_token(token) {
             slot.given_up.store(token, Relaxed);
@@ -116,9 +119,9 @@ impl<'a, H: Host> Core<'a, H> {
         }
     }
 
-    /// Starts another look through the slots if any task is stranded: an enqueue can slip in behind
-    /// the first. True if so. And has CPUs look if any idles while someone waits on the fallback
-    /// queue: who goes offline sends kicks before the host has put the task there.
+    /// Starts another look through the slots if any task is stranded, as an enqueue can come in
+    /// behind the first look. True if so. Also kicks all CPUs if any idles while tasks are in the
+    /// fallback: a CPU that goes offline sends its kicks before the host has put its tasks there.
     pub fn rescue_stranded(&self) -> bool {
         let is_stranded = |slot: &Slot| {
             slot.token()

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Tasks that are put where a recording left them, for a host that goes on from there: the
-//! simulator.
+//! Restores tasks to the state in which a recording left them, for a host that continues from
+//! there: the simulator.
 
 use crate::{Core, Host, PolicyEntry, TaskState};
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
-/// Where a task was.
+/// The state in which a task was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whereabouts {
     /// It slept.
@@ -21,7 +21,7 @@ pub enum Whereabouts {
 pub struct Resumed {
     /// Its slot.
     pub slot: u32,
-    /// What the host knows it by; not 0.
+    /// The host's identifier of the task; not 0.
     pub opaque: usize,
     /// Thread id.
     pub pid: u32,
@@ -29,15 +29,15 @@ pub struct Resumed {
     pub nice: i32,
     /// CPU time that it has used, ns.
     pub runtime: u64,
-    /// The CPU whose run queue it was on.
+    /// The CPU on whose run queue it was.
     pub cpu: i32,
-    /// Where it was.
+    /// The state in which it was.
     pub whereabouts: Whereabouts,
 }
 
 impl<H: Host> Core<'_, H> {
-    /// Puts a task of a policy into its slot, and gives its handle; `None` when there is no such
-    /// slot, or another has it. Before anything else happens; then comes [`Core::resumed`].
+    /// Restores a task of a policy in its slot and returns its handle. `None` if there is no such
+    /// slot, or it is in use. Called before any other event, and followed by [`Core::resumed`].
     pub fn resume(&self, task: &Resumed, policy: &PolicyEntry, now: u64) -> Option<u64> {
         let slot = self
             .slots
@@ -59,7 +59,7 @@ impl<H: Host> Core<'_, H> {
         Some(slot.handle())
     }
 
-    /// All tasks are where they were: the other slots are free, and these CPUs idle.
+    /// Ends the restoration: all other slots become free, and the CPUs in `idle` idle.
     pub fn resumed(&self, idle: impl Iterator<Item = i32>) {
         let mut head = 0;
         for (index, slot) in self.slots.iter().enumerate().rev() {

@@ -1,26 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Shares: what a policy is sure to have of each CPU's time while it has tasks for it, whoever is
-//! before it in the order. Else the first policy could starve the rest.
+//! Shares: the part of each CPU's time that a policy is guaranteed while it has tasks for the CPU,
+//! whichever policies precede it in the order. Without shares the first policy could starve the
+//! rest.
 //!
-//! Each CPU counts by how much CPU time (ns) it is behind each policy's share. It falls behind by
-//! that share of all the time that policies' tasks run there, and catches up by what the policy's
-//! own run. A policy that it is behind by a grain is asked first, and its task is not preempted for
-//! its place in the order, until the CPU has caught up. A policy that has nothing to run is owed
-//! nothing.
+//! Each CPU counts the CPU time (ns) that it owes to each policy with a share. The debt grows by
+//! that share of all the time for which policies' tasks run there, and falls by the time for which
+//! the policy's own tasks run. A policy that is owed a grain is asked first. Until the debt is
+//! paid, its task is not preempted by policies earlier in the order. A policy that has no task to
+//! run is owed nothing.
 
 use crate::{Core, CpuState, Host, PolicyEntry, Slot, NO_SOLE};
 use baton_abi::BATON_MAX_POLICIES;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-/// What a CPU must be behind to ask out of order, ns: a tick at 250 Hz.
+/// Debt at which a CPU asks out of order, ns: a tick at 250 Hz.
 const GRAIN: i64 = 4_000_000;
 
-/// What a CPU can be behind at most, ns.
+/// Maximum debt of a CPU, ns.
 const MAX_OWED: i64 = 100_000_000;
 
 impl<H: Host> Core<'_, H> {
-    /// Guarantees a policy this much of each CPU's time, in percent; 0 for nothing. False, and
-    /// nothing is changed, when all the shares were more than 100. Under the control mutex.
+    /// Guarantees a policy this much of each CPU's time, in percent; 0 for nothing. Returns false
+    /// and changes nothing if the sum of all shares would exceed 100. Under the control mutex.
     pub fn set_share(&self, entry: &PolicyEntry, percent: u32) -> bool {
         let others = self
             .policies
@@ -53,7 +54,7 @@ impl<H: Host> Core<'_, H> {
             .filter(move |entry| shared & 1 << entry.index() != 0)
     }
 
-    /// Notes whose task a CPU runs from now on: this policy's, or nobody's.
+    /// Notes the policy whose task a CPU runs from now on, or that it runs no policy's task.
     pub(crate) fn runs(&self, cpu: &CpuState, place: u32, slot: Option<&Slot>) {
         cpu.current.store(place, Relaxed);
         if self.shared.load(Relaxed) != 0 {
@@ -64,8 +65,8 @@ impl<H: Host> Core<'_, H> {
         }
     }
 
-    /// The task with this handle (0 for none) is on `cpu` still, or was until now, and has run for
-    /// `runtime` ns in its life.
+    /// Charges the policies for the task with this handle (0 for none), which runs on `cpu` or did
+    /// until now, and whose total CPU time is `runtime` ns.
     pub(crate) fn charge(&self, cpu: &CpuState, task: u64, runtime: u64) {
         if self.shared.load(Relaxed) == 0 || task == 0 || cpu.charged_task.load(Relaxed) != task {
             return;
@@ -79,7 +80,7 @@ impl<H: Host> Core<'_, H> {
             let due = ran * i64::from(policy.share.load(Relaxed)) / 100;
             let own = if policy.index() == current { ran } else { 0 };
             let owed = &cpu.owed[policy.index() as usize % BATON_MAX_POLICIES];
-            // What it had while nobody else wanted it is not held against it.
+            // Time that no other policy wanted is not charged: the credit is at most a grain.
             let sum = owed.load(Relaxed).saturating_add(due).saturating_sub(own);
             owed.store(sum.clamp(-GRAIN, MAX_OWED), Relaxed);
         }
@@ -91,7 +92,7 @@ impl<H: Host> Core<'_, H> {
             .map_or(0, |owed| owed.load(Relaxed))
     }
 
-    /// The policy that a CPU must ask first, if any: the one that it is behind with the most.
+    /// The policy that a CPU must ask first, if any: the one to which it owes most.
     pub(crate) fn owed(&self, cpu: &CpuState) -> Option<&PolicyEntry> {
         if self.shared.load(Relaxed) == 0 {
             return None;
@@ -103,20 +104,20 @@ impl<H: Host> Core<'_, H> {
         owed.max_by_key(|policy| self.is_owed(cpu, policy.index()))
     }
 
-    /// A policy was asked, and has nothing for this CPU.
+    /// Clears the debt to a policy that was asked and has no task for this CPU.
     pub(crate) fn wants_nothing(&self, cpu: &CpuState, policy: &PolicyEntry) {
         if let Some(owed) = cpu.owed.get(policy.index() as usize) {
             owed.store(owed.load(Relaxed).min(0), Relaxed);
         }
     }
 
-    /// Does what runs on this CPU do so because it is owed to its policy, still?
+    /// Does the current task run because of its policy's share, and is the policy still owed time?
     pub(crate) fn is_by_right(&self, cpu: &CpuState) -> bool {
         cpu.by_right.load(Relaxed) != 0 && self.is_owed(cpu, cpu.current.load(Relaxed)) > 0
     }
 
-    /// At a tick: must this CPU ask for another task, as one policy has had its share, or another
-    /// has not?
+    /// At a tick: must this CPU ask for another task, because one policy has had its share or
+    /// another has not?
     pub(crate) fn share_ends(&self, cpu: &CpuState, task: u64, runtime: u64) -> bool {
         if self.sole.load(Relaxed) != NO_SOLE || self.shared.load(Relaxed) == 0 {
             return false;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A task, as the core knows it.
+//! The core's record of a task.
 
 use crate::PolicyEntry;
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use Ordering::Relaxed;
 
-/// Where a task stands.
+/// The state of a task.
 ///
 /// ```text
 ///             init            enable                 enqueue (mints a token)
@@ -22,19 +22,19 @@ use Ordering::Relaxed;
 ///                                                    +---------------------------------+
 /// ```
 ///
-/// Who moves it: the kernel event named, under the run-queue lock of the task; but
-/// `Queued -> Running` (a pick) and `Queued -> Fallback` (a rescue) come from any CPU, by
-/// compare-and-swap of state and generation together.
+/// The kernel event at the arrow makes each transition, under the run-queue lock of the task. Two
+/// transitions come from any CPU, by compare-and-swap of state and generation together: `Queued ->
+/// Running` (a pick) and `Queued -> Fallback` (a rescue).
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskState {
-    /// The slot is no task's.
+    /// The slot belongs to no task.
     Free = 0,
     /// A task of another scheduling class.
     Outside = 1,
-    /// Not runnable, as far as is known.
+    /// Not runnable, as far as the core has noticed.
     Sleeping = 2,
-    /// Its token is with its policy.
+    /// Its policy holds its token.
     Queued = 3,
     /// Picked: on a CPU, or on its way there. No token exists.
     Running = 4,
@@ -56,61 +56,62 @@ impl TaskState {
     }
 }
 
-/// In the word of a running task: it asked to yield.
+/// In the word of a running task: the task has asked to yield.
 const YIELDED: u64 = 1 << 8;
 
-/// In the word of a task that runs: it is to leave its CPU ([`crate::Host::evict`]).
+/// In the word of a running task: the task must leave its CPU ([`crate::Host::evict`]).
 const LEAVING: u64 = 1 << 9;
 
-/// In the word of a task in the fallback: it waits, or runs, on its own CPU's queue, not on the
-/// fallback's.
+/// In the word of a task in the fallback: the task waits, or runs, on its CPU's local queue, not on
+/// the fallback queue.
 const BOUND: u64 = 1 << 10;
 
-/// In the word of a task in the fallback: a rescue has it there, and it has not been enqueued
-/// since.
+/// In the word of a task in the fallback: a rescue moved the task there, and it has not been
+/// enqueued since.
 const RESCUED: u64 = 1 << 11;
 
 /// In the word: the generation.
 const GENERATION: u64 = !0xffff_ffff;
 
-/// One task. 128 bytes, so that neighbours on two CPUs do not share a pair of cache lines.
+/// One task. A slot has 128 bytes, so that neighbours on two CPUs do not share a pair of cache
+/// lines.
 #[repr(C, align(128))]
 #[derive(Default)]
 pub struct Slot {
-    /// State in the low byte, above it [`YIELDED`], [`LEAVING`], [`BOUND`] and [`RESCUED`];
+    /// State in the low byte; above it [`YIELDED`], [`LEAVING`], [`BOUND`] and [`RESCUED`];
     /// generation of the newest token in the high half.
     word: AtomicU64,
-    /// When it was last queued, ns.
+    /// Time at which it was last queued, ns.
     pub(crate) queued_at: AtomicU64,
-    /// The token that the watch saw it queued with, and for how much of the wait since then its
-    /// policy was asked, ns (`stall.rs`).
+    /// The token with which the watch last saw the task queued, and for how much of the wait since
+    /// then the policy was asked, ns (`stall.rs`).
     pub(crate) watched: AtomicU64,
     pub(crate) unanswered: AtomicU64,
-    /// The token that its policy has given up, while the task is queued with it still
+    /// The token that its policy has given up, although the task is still queued with it
     /// (`rescue.rs`).
     pub(crate) given_up: AtomicU64,
-    /// What identifies the task in the notes of calls: thread id in the high half, the policy's
-    /// place in the table.
+    /// Identifies the task in the notes of calls: thread id in the high half, the policy's place in
+    /// the table in the low half.
     tag: AtomicU64,
-    /// Id of the policy that it belongs to and that has been told of it; 0 for none. Changed only
-    /// in the task's own events.
+    /// Id of the policy that has the task and was notified of it; 0 for none. Changed only in the
+    /// task's own events.
     policy: AtomicU32,
-    /// Id of the policy that it was assigned to; 0 for the default.
+    /// Id of the policy that the task is assigned to; 0 for the default.
     pub(crate) wanted: AtomicU32,
-    /// 1 when `wanted` is, or was last, by a rule of the host's, as for a cgroup, and not by name.
+    /// 1 if `wanted` was last set by a rule of the host, as for a cgroup, and not by name.
     pub(crate) by_rule: AtomicU32,
-    /// The core's epoch when `policy` was last found to be running and the one wanted; 0 when it
-    /// must be looked at again.
+    /// The core's epoch when `policy` was last found to be running and equal to the wanted one; 0
+    /// if the check must be made again.
     pub(crate) epoch: AtomicU32,
-    /// The CPU that it was queued on last.
+    /// The CPU on which it was last queued.
     pub(crate) cpu: AtomicI32,
     pub(crate) pid: AtomicU32,
     pub(crate) nice: AtomicI32,
-    /// CPU time used when last seen, ns.
+    /// CPU time used when last sampled, ns.
     pub(crate) runtime: AtomicU64,
-    /// What the host knows the task by; 0 when the slot is free.
+    /// The host's identifier of the task; 0 when the slot is free.
     pub(crate) opaque: AtomicUsize,
-    /// Which task's the slot is; part of the handle.
+    /// Distinguishes the tasks that use the slot in turn; part of the handle.
     serial: AtomicU32,
     index: AtomicU32,
     /// Next free slot, plus one. Guarded by the host's slot lock.
@@ -124,13 +125,13 @@ impl Slot {
         TaskState::of(self.word.load(Relaxed))
     }
 
-    /// Id of its policy, 0 for none.
+    /// Id of its policy; 0 for none.
     #[inline]
     pub fn policy(&self) -> u32 {
         self.policy.load(Relaxed)
     }
 
-    /// Id of the policy that it was assigned to; 0 for none.
+    /// Id of the policy that it is assigned to; 0 for none.
     pub fn wanted(&self) -> u32 {
         self.wanted.load(Relaxed)
     }
@@ -145,12 +146,12 @@ impl Slot {
         self.nice.load(Relaxed)
     }
 
-    /// The CPU that it was queued on last.
+    /// The CPU on which it was last queued.
     pub fn cpu(&self) -> i32 {
         self.cpu.load(Relaxed)
     }
 
-    /// What the host knows the task by; 0 when the slot is free.
+    /// The host's identifier of the task; 0 when the slot is free.
     #[inline]
     pub fn opaque(&self) -> usize {
         self.opaque.load(Relaxed)
@@ -167,12 +168,12 @@ impl Slot {
         self.serial.load(Relaxed)
     }
 
-    /// What the shim knows the task by.
+    /// The shim's handle of the task.
     pub fn handle(&self) -> u64 {
         u64::from(self.serial()) << 32 | u64::from(self.index().wrapping_add(1))
     }
 
-    /// Makes the slot a new task's.
+    /// Allocates the slot to a new task.
     pub(crate) fn occupy(&self, index: u32, opaque: usize, pid: u32) {
         self.index.store(index, Relaxed);
         self.serial
@@ -188,7 +189,7 @@ impl Slot {
         self.set(TaskState::Outside);
     }
 
-    /// Ends the task's use of the slot.
+    /// Releases the slot.
     pub(crate) fn vacate(&self) {
         self.serial
             .store(self.serial().wrapping_add(1).max(1), Relaxed);
@@ -196,9 +197,9 @@ impl Slot {
         self.set(TaskState::Free);
     }
 
-    /// Moves between states without a token; tokens made before stay stale for ever. Out of
-    /// `Queued` lead only the ways by compare-and-swap ([`Slot::claim`], [`Slot::withdraw`]), as a
-    /// pick or a rescue may be first.
+    /// Changes to a state without a token. Tokens minted before stay stale. A task leaves `Queued`
+    /// only by compare-and-swap ([`Slot::claim`], [`Slot::withdraw`]), as a pick or a rescue may be
+    /// first.
     #[inline]
     pub(crate) fn set(&self, state: TaskState) {
         debug_assert!(state != TaskState::Queued && self.state() != TaskState::Queued);
@@ -207,7 +208,7 @@ impl Slot {
             .store(generation | state as u64, Ordering::Release);
     }
 
-    /// Moves a running task to `Sleeping`; false when it is not running.
+    /// Moves a running task to `Sleeping`. False if it is not running.
     #[inline]
     pub(crate) fn block(&self) -> bool {
         let word = self.word.load(Relaxed);
@@ -221,7 +222,7 @@ impl Slot {
         is_running
     }
 
-    /// Moves to `Queued` and makes the next token.
+    /// Moves to `Queued` and mints the next token.
     #[inline]
     pub(crate) fn mint(&self, now: u64) -> u64 {
         debug_assert!(!matches!(
@@ -240,7 +241,8 @@ impl Slot {
         u64::from(generation) << 32 | u64::from(self.index().wrapping_add(1))
     }
 
-    /// A policy has it already, with this token ([`crate::Core::resume`]).
+    /// Marks the task as queued with a token that its policy already holds
+    /// ([`crate::Core::resume`]).
     pub(crate) fn set_queued(&self, token: u64) {
         self.word.store(
             (token & GENERATION) | TaskState::Queued as u64,
@@ -254,14 +256,14 @@ impl Slot {
         self.word.load(Ordering::Acquire) == (token & GENERATION) | TaskState::Queued as u64
     }
 
-    /// Takes the task out of `Queued`, if `token` is its newest and nobody was first.
+    /// Takes the task out of `Queued`, if `token` is its newest and no other CPU was first.
     #[inline]
     pub(crate) fn claim(&self, token: u64, to: TaskState) -> bool {
         self.unqueue(token, to as u64)
     }
 
-    /// Takes back the last [`Slot::claim`] of a pick, unless the task has been enqueued since. It
-    /// must not run.
+    /// Reverts the last [`Slot::claim`] of a pick, unless the task has been enqueued since. The
+    /// task must not run.
     pub(crate) fn unpick(&self, token: u64) -> bool {
         let generation = token & GENERATION;
         let (picked, queued) = (
@@ -273,7 +275,8 @@ impl Slot {
             .is_ok()
     }
 
-    /// Takes it to the fallback in the same way, by a CPU that is to put it there.
+    /// Moves the task to the fallback in the same way, on a CPU that will put it on the fallback
+    /// queue.
     pub(crate) fn rescue(&self, token: u64) -> bool {
         self.unqueue(token, TaskState::Fallback as u64 | RESCUED)
     }
@@ -287,19 +290,19 @@ impl Slot {
             .is_ok()
     }
 
-    /// Was it rescued, and has not been enqueued since?
+    /// Was it rescued and not enqueued since?
     pub(crate) fn is_rescued(&self) -> bool {
         let word = self.word.load(Ordering::Acquire);
         TaskState::of(word) == TaskState::Fallback && word & RESCUED != 0
     }
 
-    /// The same, and from who held this token.
+    /// As [`Slot::is_rescued`], with this token.
     pub(crate) fn is_rescued_with(&self, token: u64) -> bool {
         self.is_rescued() && (self.word.load(Relaxed) ^ token) & GENERATION == 0
     }
 
-    /// In an event of the task itself: if it is queued it is `Sleeping` from now on, and its token
-    /// is worthless. A pick or a rescue that was first has made it `Running` or `Fallback`.
+    /// In an event of the task itself: moves a queued task to `Sleeping` and makes its token stale.
+    /// A pick or a rescue that was first has made it `Running` or `Fallback`.
     pub(crate) fn withdraw(&self) {
         if let Some(token) = self.token() {
             self.claim(token, TaskState::Sleeping);
@@ -313,19 +316,19 @@ impl Slot {
             .then(|| (word & GENERATION) | u64::from(self.index().wrapping_add(1)))
     }
 
-    /// Has a policy been told of it?
+    /// Has a policy been notified of it?
     #[inline]
     pub(crate) fn joined(&self) -> bool {
         self.policy() != 0
     }
 
-    /// The task is this policy's from now on.
+    /// Makes the task a member of this policy.
     pub(crate) fn join(&self, policy: &PolicyEntry) {
         self.call_of(policy);
         self.policy.store(policy.id(), Relaxed);
     }
 
-    /// The calls about the task are this policy's from now on, as far as reports of faults go.
+    /// Attributes the calls about the task to this policy in fault reports.
     pub(crate) fn call_of(&self, policy: &PolicyEntry) {
         self.tag.store(
             u64::from(self.pid()) << 32 | u64::from(policy.index()),
@@ -333,15 +336,15 @@ impl Slot {
         );
     }
 
-    /// The task is no policy's from now on.
+    /// Makes the task a member of no policy.
     pub(crate) fn leave(&self) {
         self.policy.store(0, Relaxed);
         self.epoch.store(0, Relaxed);
     }
 
-    /// The policy with this id begins anew, and has been told of no task yet.
+    /// The policy with this id starts again, and has not been notified of any task.
     pub(crate) fn forget(&self, policy: u32) {
-        // A task's own events make it join running policies only, so the id does not come back.
+        // A task's own events make it join running policies only, so the id is not stored again.
         let _ = self.policy.compare_exchange(policy, 0, Relaxed, Relaxed);
     }
 
@@ -350,35 +353,36 @@ impl Slot {
         self.tag.load(Relaxed)
     }
 
-    /// The task, which is running, asks to yield. Its next change of state forgets that.
+    /// Notes that the running task asks to yield. Its next change of state clears that.
     pub(crate) fn set_yielded(&self) {
         if self.state() == TaskState::Running {
             self.mark(YIELDED);
         }
     }
 
-    /// The task, which runs, is not to stay on its CPU. Its next change of state forgets that.
+    /// Notes that the running task must leave its CPU. Its next change of state clears that.
     pub(crate) fn set_leaving(&self) {
         self.mark(LEAVING);
     }
 
-    /// Was it told to leave its CPU?
+    /// Must it leave its CPU?
     pub(crate) fn is_leaving(&self) -> bool {
         self.word.load(Relaxed) & LEAVING != 0
     }
 
-    /// The task, in the fallback, is on its own CPU's queue. Its next change of state forgets that.
+    /// Notes that the task, in the fallback, is on its CPU's local queue. Its next change of state
+    /// clears that.
     pub(crate) fn set_bound(&self) {
         self.mark(BOUND);
     }
 
-    /// Is it on the fallback queue, or come from there?
+    /// Is it on the fallback queue, or running after it came from there?
     pub(crate) fn waits_in_fallback(&self) -> bool {
         let word = self.word.load(Relaxed);
         TaskState::of(word) == TaskState::Fallback && word & BOUND == 0
     }
 
-    /// For a state without a token, which only the task's own events leave.
+    /// Sets a bit in a state without a token, which only the task's own events leave.
     fn mark(&self, bit: u64) {
         let word = self.word.load(Relaxed);
         if matches!(

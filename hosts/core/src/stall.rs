@@ -1,33 +1,33 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Stalls: tasks that a policy has queued and does not pick. A policy is at fault only for what it
-//! was asked and did not answer: the time counts in which some CPU that the task may use asked its
-//! policy for a task, ran another task of the policy's, or idled. A CPU that others keep does not
-//! count.
+//! Stalls: tasks that a policy has queued and does not pick. A policy is at fault only for the time
+//! in which it was asked and did not answer. That is the time in which some CPU that the task may
+//! use asked the policy for a task, ran another of its tasks, or idled. A CPU that runs other
+//! policies' tasks does not count.
 //!
-//! A policy that has forgotten the task's token never picks it either. So it is asked for the token
-//! before it is stopped.
+//! A policy that has lost the task's token does not pick it either. So the watch asks for the token
+//! before it stops the policy.
 
 use crate::{Core, CpuState, Fault, Host, PolicyEntry, Slot, TaskState, NO_SOLE};
 use baton_abi::{BatonCtx, BatonFaultKind, BatonMethod, BATON_ABORTED, BATON_MAX_POLICIES};
 use core::sync::atomic::Ordering::Relaxed;
 
-/// Each policy is asked on each CPU at least so often, ns, whatever those before it have: else one
-/// that always has something to run would starve the rest, and the kernel throws a scheduler out
-/// when a task has not run for 30 s.
+/// Interval at which each policy is asked on each CPU at least, ns, whatever earlier policies have.
+/// Otherwise a policy that always has a task to run would starve the later ones, and the kernel
+/// ends a scheduler when a task has not run for 30 s.
 const ASK_EVERY: u64 = 1_000_000_000;
 
-/// In a slot's `unanswered`: its policy was asked for the token, and has not got it.
+/// In a slot's `unanswered`: the policy was asked for the token and did not have it.
 const MISSING: u64 = u64::MAX;
 
 impl CpuState {
-    /// A policy is asked for a task here, or a task of its runs here.
+    /// Notes that a policy is asked for a task here, or that one of its tasks runs here.
     #[inline]
     pub(crate) fn note_asked(&self, policy: &PolicyEntry, now: u64) {
         self.asked[policy.index() as usize % BATON_MAX_POLICIES].store(now, Relaxed);
     }
 
-    /// Notes which policies were asked here since then. `sole` is the place of the only one that
-    /// runs, if it is.
+    /// Notes which policies were asked here since `since`. `sole` is the place of the only running
+    /// policy, if there is one.
     fn look(&self, since: u64, sole: u32) {
         let mut asked = 0;
         for (place, at) in self.asked.iter().enumerate() {
@@ -47,7 +47,7 @@ impl CpuState {
 }
 
 impl<'a, H: Host> Core<'a, H> {
-    /// A policy that this CPU has not asked for long: it is to be asked first.
+    /// A policy that this CPU has not asked for [`ASK_EVERY`]. It must be asked first.
     pub(crate) fn neglected(&self, cpu: &CpuState, now: u64) -> Option<&PolicyEntry> {
         let asked = |policy: &PolicyEntry| {
             cpu.asked[policy.index() as usize % BATON_MAX_POLICIES].load(Relaxed)
@@ -58,13 +58,13 @@ impl<'a, H: Host> Core<'a, H> {
             .find(is_late)
     }
 
-    /// The task that a running policy has had queued for longest, beyond `limit` ns of being asked,
-    /// if any: a stall. Called by the watch alone, from time to time; what comes between two calls
-    /// counts as a whole.
+    /// The task that a running policy has had queued for longest, if it was asked for more than
+    /// `limit` ns of that time: a stall. Called by the watch alone, periodically. The time between
+    /// two calls counts as a whole.
     pub fn find_stall(&self, now: u64, limit: u64) -> Option<&'a Slot> {
         let since = self.watched_at.swap(now, Relaxed);
         let sole = self.sole.load(Relaxed);
-        // Within this long at least a policy is asked that is asked at all.
+        // Any policy that is asked at all is asked within this time.
         let lately = since.min(now.saturating_sub(ASK_EVERY.min(limit / 4)));
         self.cpus.iter().for_each(|cpu| cpu.look(lately, sole));
         let mut longest = None;
@@ -86,8 +86,8 @@ impl<'a, H: Host> Core<'a, H> {
         longest
     }
 
-    /// For how much of the time that the task has waited its policy was asked, ns. `interval` ns of
-    /// it are new.
+    /// The part of the task's wait in which its policy was asked, ns. `interval` ns of the wait are
+    /// new.
     fn unanswered(&self, slot: &Slot, waited: u64, interval: u64) -> u64 {
         let Some((token, policy)) = slot.token().zip(self.by_id(slot.policy())) else {
             return 0;
@@ -111,7 +111,7 @@ impl<'a, H: Host> Core<'a, H> {
         unanswered
     }
 
-    /// Was the policy asked lately on a CPU that the task may use?
+    /// Was the policy asked recently on a CPU that the task may use?
     fn was_asked(&self, slot: &Slot, policy: &PolicyEntry) -> bool {
         self.cpus.iter().any(|cpu| {
             cpu.seen_asked.load(Relaxed) & 1 << policy.index() != 0
@@ -121,9 +121,9 @@ impl<'a, H: Host> Core<'a, H> {
         })
     }
 
-    /// Judges the policy whose queue `slot` has waited in for too long. If it gives the token back,
-    /// it has stalled. If not, and the task is found to wait still by the watch's next look, it has
-    /// lost the task; until then a pick of another CPU may have come back with the token. `cpu` is
+    /// Judges the policy in whose queue `slot` has waited for too long. If the policy returns the
+    /// token, it has stalled. If it does not, and the task still waits at the watch's next look, it
+    /// has lost the task; until then a pick on another CPU may still return the token. `cpu` is
     /// this CPU. No run-queue lock is held, interrupts are off.
     pub fn judge_stall(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx, slot: &Slot) {
         let waiting = slot.token().zip(
@@ -158,8 +158,8 @@ impl<'a, H: Host> Core<'a, H> {
     }
 
     /// For a host that ends: asks for the token of each task that has been queued for more than
-    /// `waited` ns. A policy that has not got one is stopped for the lost task; no queue is as it
-    /// was afterwards. No call is under way on any CPU.
+    /// `waited` ns. A policy that does not have a token is stopped for the lost task. The queues
+    /// are not restored afterwards. No call is under way on any CPU.
     pub fn judge_all(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx, waited: u64) {
         let now = ctx.now;
         for slot in self

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! One call into a policy: what the policy is told, and what of its context is the host's again
+//! One call into a policy: what the policy gets, and which parts of the context are restored
 //! afterwards.
 
 use crate::{Arg, Core, CpuState, Host, PolicyEntry, Slot};
 use baton_abi::{BatonCtx, BatonMethod, BatonTask, BATON_MAX_KICKS};
 use core::sync::atomic::Ordering::Relaxed;
 
-/// What a policy is told of the task in `slot`.
+/// The description of the task in `slot` that a policy gets.
 #[inline]
 pub(crate) fn view(slot: &Slot) -> BatonTask {
     BatonTask {
@@ -18,8 +18,8 @@ pub(crate) fn view(slot: &Slot) -> BatonTask {
     }
 }
 
-/// What the core and other policies have in a context. A policy in C can write there what it likes:
-/// after its call it is as before.
+/// The fields of a context that the core and other policies rely on. A policy in C can write
+/// anything there, so they are restored after its call.
 pub(crate) struct Given {
     now: u64,
     task: u64,
@@ -53,7 +53,7 @@ impl Given {
         }
     }
 
-    /// Keeps the slice that the policy gave, and the kicks that it added.
+    /// Restores the context, but keeps the policy's slice and the kicks that it added.
     pub(crate) fn restore(self, ctx: &mut BatonCtx) {
         (ctx.now, ctx.task, ctx.runtime, ctx.cpu, ctx.flags) =
             (self.now, self.task, self.runtime, self.cpu, self.flags);
@@ -67,9 +67,8 @@ impl Given {
 }
 
 impl<H: Host> Core<'_, H> {
-    /// Calls a method that is about a task. The context is as before afterwards, but for the kicks
-    /// that the policy asked for: its slice, too, as the next call in this event may be another
-    /// policy's.
+    /// Calls a method that is about a task. Only the kicks that the policy asked for remain in the
+    /// context. The slice is restored too, as the next call in this event may be another policy's.
     pub(crate) fn tell(
         &self,
         frame: H::Frame,
@@ -87,8 +86,8 @@ impl<H: Host> Core<'_, H> {
         answer
     }
 
-    /// As [`Core::tell`], where no other policy is called in this event, and the caller puts right
-    /// what is read afterwards of what the context had.
+    /// As [`Core::tell`], but restores nothing. For events in which no other policy is called; the
+    /// caller corrects the fields of the context that it reads afterwards.
     #[inline(always)]
     pub(crate) fn tell_quickly(
         &self,
@@ -105,8 +104,7 @@ impl<H: Host> Core<'_, H> {
             .call(frame, policy, method, ctx, Arg::Task(&view(slot)), b)
     }
 
-    /// Calls a method that is about a CPU. The context is as before afterwards, but for its
-    /// answers.
+    /// Calls a method that is about a CPU. Only the policy's slice and kicks remain in the context.
     pub(crate) fn tell_cpu(
         &self,
         frame: H::Frame,

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A policy that is built for the checker calls its host before it uses an atomic, so that another
- * CPU may go on there. Its compiler, rustc as well as gcc and clang, was told to instrument it for
- * ThreadSanitizer; these are the functions that the instrumented code calls
- * (compiler-rt/include/sanitizer/tsan_interface_atomic.h has their types). The CPUs of the checker
- * are coroutines of one thread, so whatever order is asked for, the strongest is given.
+ * Scheduling points for the checker. A policy that is built for the checker calls its host before
+ * each atomic operation, so that another CPU may run there. The compiler (rustc, gcc or clang)
+ * instruments the policy for ThreadSanitizer, and these are the functions that the instrumented
+ * code calls (compiler-rt/include/sanitizer/tsan_interface_atomic.h has their types). The CPUs of
+ * the checker are coroutines of one thread, so every operation has the strongest order, whichever
+ * was requested.
  *
- * Plain reads and writes are no such points: to race with them is a mistake of another kind.
- * READ_ONCE() and WRITE_ONCE() of a policy in C are: they are volatile.
+ * Plain reads and writes are not scheduling points: a race on them is an error of another kind.
+ * READ_ONCE() and WRITE_ONCE() of a policy in C are scheduling points, as they are volatile.
  */
 #include <stdbool.h>
 #include <stdint.h>
 
-/* ../glue/src/lib.rs of a policy in Rust, host.c of one in C. */
+/* In ../glue/src/lib.rs for a policy in Rust, in host.c for one in C. */
 void baton_host_atomic(void);
 
 #define OPERATION(bits, name)                                                        \
@@ -87,7 +88,7 @@ void __tsan_atomic_thread_fence(int order)
 	baton_host_atomic();
 }
 
-/* What is no point, but called. */
+/* Functions that instrumented code calls and that are not scheduling points. */
 #define NOTHING(name, ...) void name(__VA_ARGS__) {}
 #define POINT(name) void name(void *at) { (void)at; baton_host_atomic(); }
 #define ACCESSES(size) \

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What a policy in C needs around it to be called in user space: one way to call its functions that
- * comes back whatever they do, what ../../../policy/c/host.h promises, and its memory. With the
- * policy's own files it is the whole library. The counterpart of ../glue/src/lib.rs, whose
- * `NativePolicy` this is; what it calls is the table of ../../../policy/seam/src/host_native.rs.
+ * The code around a policy in C that makes it callable in user space: one way to call its functions
+ * that returns whatever they do, the functions of ../../../policy/c/host.h, and its memory. With
+ * the policy's own files it is the whole library. It is the counterpart of ../glue/src/lib.rs, and
+ * exports that file's `NativePolicy`. It calls the host through the table of
+ * ../../../policy/seam/src/host_native.rs.
  *
- * A call is abandoned by a jump back to its beginning: there are only frames of C between. As in
- * the kernel, `destroy` is not called any more then, and the memory is taken back.
+ * A call is abandoned by a jump back to its beginning, over frames of C only. As in the kernel,
+ * `destroy` is not called afterwards, and the memory is freed.
  *
- * Where a host's CPUs are coroutines of one thread, another one may go on in each function of the
- * table.
+ * Where a host's CPUs are coroutines of one thread, each function of the table may switch to
+ * another one.
  */
 #include <stdlib.h>
 
@@ -49,7 +50,7 @@ struct block {
 	size_t size;
 };
 
-/* What `create` made, with its memory. */
+/* An instance made by `create`, with its memory. */
 struct instance {
 	void *policy;
 	struct block *blocks;
@@ -67,7 +68,7 @@ struct frame {
 static _Thread_local const struct table *table;
 static _Thread_local struct frame *frame;
 
-/* More than in the kernel, as a machine may be of 4,096 CPUs; as ../glue/src/memory.rs. */
+/* More than in the kernel, as a machine may have 4,096 CPUs; as in ../glue/src/memory.rs. */
 #define MEMORY_LIMIT ((size_t)512 << 20)
 #define SMALL 8192
 #define UNWRITTEN 0xa5			/* what a block is full of */
@@ -77,7 +78,7 @@ static void __noreturn baton_abandon(void)
 	__builtin_longjmp(frame->way_out, 1);
 }
 
-/* What the host answers. The frame is this coroutine's again afterwards. */
+/* The host's answer. Restores this coroutine's frame afterwards. */
 #define ASK(question) ({ \
 	struct frame *mine = frame; \
 	__typeof__(question) answer = question; \
@@ -112,7 +113,7 @@ u64 baton_host_random(void)
 	return ASK(table->random());
 }
 
-/* Each host in user space wants to know: in the checker another CPU may go on here. */
+/* Every host in user space needs this: the checker may switch to another CPU here. */
 u32 baton_recording = 1;
 
 void baton_host_read(u64 value)
@@ -155,7 +156,7 @@ bool baton_host_claim_idle(s32 cpu)
 	return ASK(table->claim_idle(cpu));
 }
 
-/* Of a policy that is built for the checker (atomics.c). */
+/* Called in a policy that is built for the checker (atomics.c). */
 void baton_host_atomic(void)
 {
 	struct frame *mine = frame;
@@ -178,8 +179,8 @@ void __noreturn baton_host_panic(const char *file, size_t file_len, u32 line, co
 }
 
 /*
- * As `need_stack` in ../glue/src/memory.rs. Compiled with -fstack-clash-protection, it looks at
- * each page.
+ * As `need_stack` in ../glue/src/memory.rs. With -fstack-clash-protection the function probes each
+ * page.
  */
 static noinline void need_stack(void)
 {
@@ -204,7 +205,7 @@ void *baton_host_alloc(size_t size, size_t align)
 	base = malloc(total);
 	if (!base)
 		return NULL;
-	/* The block lies before what is given, which is aligned. */
+	/* The block header lies before the memory that is returned, which is aligned. */
 	block = (struct block *)(((uintptr_t)base + sizeof(*block) + align - 1) / align * align) -
 		1;
 	*block = (struct block){ .next = owner->blocks, .link = &owner->blocks, .owner = owner, .base = base, .size = total };
@@ -212,7 +213,7 @@ void *baton_host_alloc(size_t size, size_t align)
 		block->next->link = &block->next;
 	owner->blocks = block;
 	owner->used += total;
-	/* A policy that reads what it did not write does the same in each run. */
+	/* A policy that reads uninitialised memory behaves the same in each run. */
 	return memset(block + 1, UNWRITTEN, size);
 }
 
@@ -244,7 +245,7 @@ static enum baton_refusal refusal(u64 number)
 		       : BATON_REFUSAL_NOTHING_TO_KEEP;
 }
 
-/* An absent function gives 0, and so does one that gives nothing. */
+/* An absent function answers 0, and so does one without a result. */
 #define GIVES(function, ...) (ops->function ? (u64)ops->function(this, ##__VA_ARGS__) : 0)
 #define DOES(function, ...) ({ if (ops->function) ops->function(this, ##__VA_ARGS__); 0; })
 
@@ -310,14 +311,14 @@ static u64 dispatch(enum baton_method method, struct instance *instance, struct 
 		return GIVES(hint, ctx, task, (const struct baton_hint *)b);
 	default:
 		/*
-		 * Upgrades: baton_native::Policy::make_from refuses them, as memory belongs to one
+		 * Upgrades. baton_native::Policy::make_from refuses them, as memory belongs to one
 		 * instance here.
 		 */
 		return 0;
 	}
 }
 
-/* The call itself, in a frame to which nothing is lost when it is jumped back to. */
+/* The call itself, in a frame that can be jumped back to without loss of variables. */
 static noinline u64 guarded(enum baton_method method, struct instance *instance,
 			    struct baton_ctx *ctx, u64 a, u64 b)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What a policy in C has of the kernel's headers in user space. `../build.sh` gives this file the
- * names of the kernel's: linux/types.h, linux/atomic.h and so on. What is not here, a policy that
- * is to run in the simulator cannot use; add it here, as the kernel has it.
+ * The subset of the kernel's headers that a policy in C can use in user space. `../build.sh` gives
+ * this file the names of the kernel's: linux/types.h, linux/atomic.h and so on. A policy that must
+ * run in the simulator can use only what is here. Add what is missing, as the kernel defines it.
  */
 #ifndef BATON_NATIVE_WORDS_H
 #define BATON_NATIVE_WORDS_H
@@ -91,7 +91,7 @@ ATOMIC(atomic64, s64)
 #define container_of(at, type, member) ((type *)((char *)(at) - offsetof(type, member)))
 #define ARRAY_SIZE(array) (sizeof(array) / sizeof((array)[0]))
 
-/* linux/overflow.h: sizes that cannot be are the largest, which nobody gets */
+/* linux/overflow.h: a size that overflows becomes the largest size, which no allocation gets */
 static inline size_t size_add(size_t a, size_t b)
 {
 	return __builtin_add_overflow(a, b, &a) ? SIZE_MAX : a;
@@ -120,7 +120,7 @@ static inline long strscpy(char *to, const char *from, size_t size)
 	return (long)length;
 }
 
-/* asm/rqspinlock.h: the host has all there is of a lock but for this word */
+/* asm/rqspinlock.h: the host keeps all of a lock's state but for this word */
 typedef struct {
 	u32 word;
 } rqspinlock_t;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Policies in user space, for the simulator and the checkers: a policy is a library
-//! `baton_NAME.so` (`build.sh` here makes it of the same source as the kernel's module), or linked
-//! in. It is called through one function that comes back whatever the policy does.
+//! Policies in user space, for the simulator and the checkers. A policy is linked in, or is a
+//! library `baton_NAME.so`, which `build.sh` here builds from the same source as the kernel module.
+//! All calls go through one function that returns whatever the policy does.
 //!
-//! A library stays loaded to the end of the process: what it gave may lead into it.
+//! A library stays loaded until the process ends, as pointers that it returned may lead into it.
 #![deny(unsafe_op_in_unsafe_fn)]
 #![warn(missing_docs)]
 
@@ -22,25 +22,25 @@ pub use baton_native_glue::{module, NativePolicy};
 pub use baton_seam::host::{NativeHost, Panic, Table};
 pub use trap::{contained, cpu_time_of, end_endless, give_up, Crash};
 
-/// A policy that can be made.
+/// A policy of which instances can be made.
 #[derive(Clone, Copy)]
 pub struct Policy(&'static NativePolicy);
 
 impl Policy {
-    /// One that is linked in: `Policy::linked(baton_native::module!(wfq::BatonPolicy))`.
+    /// A policy that is linked in: `Policy::linked(baton_native::module!(wfq::BatonPolicy))`.
     pub const fn linked(policy: &'static NativePolicy) -> Self {
         Self(policy)
     }
 
-    /// One in a library. The error says what is wrong with it.
+    /// Opens a policy in a library. The error states what is wrong with the library.
     pub fn open(path: &Path) -> Result<Self, String> {
-        // SAFETY: Library. `build.sh` made it, and a policy has no code that runs when it is
+        // SAFETY: Library. `build.sh` built it, and a policy has no code that runs when it is
         // loaded.
         let library = unsafe { libloading::Library::new(path) }
             .map_err(|e| format!("{}: {e}", path.display()))?;
         let library = Box::leak(Box::new(library));
-        // SAFETY: Library. The glue declares this name with this type; the version is looked at
-        // before anything else in it is.
+        // SAFETY: Library. The glue declares this name with this type. The version is checked
+        // before anything else in it is used.
         let symbol = unsafe { library.get::<*const &'static NativePolicy>(b"BATON_NATIVE\0") };
         let symbol = symbol.map_err(|_| format!("{} is no policy of Baton's", path.display()))?;
         // SAFETY: Library. As above; the library is never unloaded.
@@ -69,7 +69,7 @@ impl Policy {
         name.map(|&c| char::from(c as u8)).collect()
     }
 
-    /// The events that it wants, as the core is told them.
+    /// The events that it wants, as the core gets them.
     pub fn events(&self) -> u32 {
         self.ops().events
             | if self.ops().select_task_rq.is_none() {
@@ -79,19 +79,19 @@ impl Policy {
             }
     }
 
-    /// Gives its calls on this thread a host, or none.
+    /// Sets the host of its calls on this thread, or none.
     pub fn install(&self, table: Option<&'static Table>) {
         (self.0.install)(table);
     }
 
-    /// Calls a method that has no instance, or is not about scheduling; [`BATON_ABORTED`] when it
-    /// was abandoned.
+    /// Calls a method that has no instance, or that is not about scheduling. Returns
+    /// [`BATON_ABORTED`] if the call was abandoned.
     fn call(&self, method: BatonMethod, this: usize, a: u64, b: u64) -> u64 {
         (self.0.call)(method, this, &mut BatonCtx::default(), a, b)
     }
 
-    /// Makes an instance. `options` as for `baton load`. The error is the policy's own, or says
-    /// that it failed.
+    /// Makes an instance. `options` as for `baton load`. The error is the policy's own message, or
+    /// states that the call failed.
     pub fn make(
         &self,
         cpus: &[BatonCpu],
@@ -103,8 +103,8 @@ impl Policy {
         })
     }
 
-    /// Makes an instance of a state that was saved (`reregister_save`). The error is the policy's
-    /// own, or says that it failed.
+    /// Makes an instance from a saved state (`reregister_save`). The error is the policy's own
+    /// message, or states that the call failed.
     pub fn make_of(
         &self,
         cpus: &[BatonCpu],
@@ -125,9 +125,9 @@ impl Policy {
         })
     }
 
-    /// Makes an instance of the state that `from` hands on, converting it if it is of another type;
-    /// both then share what they share. Nothing is called meanwhile. `taking_over` is told when the
-    /// part begins, and ends, in which locks may be taken.
+    /// Makes an instance from the state that `from` hands on, and converts the state if it is of
+    /// another type. Both instances then share that state. No other call may run meanwhile.
+    /// `taking_over` is called with true and false around the part in which locks may be taken.
     pub fn make_from(
         &self,
         from: &Instance,
@@ -221,8 +221,8 @@ impl Policy {
         match make(core::ptr::from_ref(&env) as u64) {
             BATON_ABORTED => Err("it failed while it was being made".into()),
             0 => {
-                // SAFETY: Host-call. The policy wrote a string with its NUL into the buffer, which
-                // began as zeros.
+                // SAFETY: Host-call. The policy wrote a NUL-terminated string into the buffer,
+                // which was zeroed.
                 let message = unsafe { CStr::from_ptr(message.as_ptr()) };
                 Err(message.to_string_lossy().into_owned())
             }
@@ -234,29 +234,29 @@ impl Policy {
     }
 }
 
-/// Why a version did not take another's place.
+/// Why a version could not replace another.
 #[derive(Debug)]
 pub struct Refused {
-    /// For people.
+    /// Message for the user.
     pub why: String,
-    /// It had begun to take queues over: what they held is nowhere now.
+    /// It had begun to take the queues over: what they held is lost.
     pub half_taken: bool,
 }
 
-/// A policy that was made.
+/// An instance of a policy.
 pub struct Instance {
     policy: Policy,
     this: usize,
 }
 
 impl Instance {
-    /// What it is an instance of.
+    /// The policy of this instance.
     pub fn policy(&self) -> Policy {
         self.policy
     }
 
-    /// Its state, as `Policy::make_of` takes it; `None` when it failed at saving that, or saves
-    /// none.
+    /// Its state, as `Policy::make_of` takes it. `None` if saving failed, or if the policy saves no
+    /// state.
     pub fn save(&self) -> Option<Vec<u8>> {
         self.policy.ops().reregister_save?;
         let mut state = Vec::new();
@@ -280,8 +280,8 @@ impl Instance {
         }
     }
 
-    /// Calls a method, whose arguments are as `baton_core::Host::call` has them; [`BATON_ABORTED`]
-    /// when the call was abandoned.
+    /// Calls a method with arguments as in `baton_core::Host::call`. Returns [`BATON_ABORTED`] if
+    /// the call was abandoned.
     #[inline]
     pub fn call(&self, method: BatonMethod, ctx: &mut BatonCtx, a: Arg<'_>, b: Arg<'_>) -> u64 {
         (self.policy.0.call)(method, self.this, ctx, word(a), word(b))

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a policy does that would end the process: it uses up the stack, uses memory that is not
-//! there, divides by zero, aborts. Here that ends what [`contained`] runs, and nothing else.
+//! Containment of crashes: what a policy does that would end the process. Examples are an overflow
+//! of the stack, an invalid memory access, a division by zero and an abort. Here they end only what
+//! [`contained`] runs.
 //!
-//! [`contained`] runs it on a stack of its own. The processor's complaint comes as a signal; its
-//! handler leaves that stack for good, by going on where `contained` would come back to. What is on
-//! it stays there, as that of a thread which sleeps for ever: it is never gone back to, and never
-//! freed. So calls cost nothing more than before.
+//! [`contained`] runs its function on a separate stack. The processor reports the crash as a
+//! signal. The handler abandons that stack: it makes the thread continue where `contained` would
+//! return. The frames on the abandoned stack stay there, like those of a thread that sleeps
+//! indefinitely. Nothing returns to them, and they are never freed. Calls cost no more than without
+//! containment.
 
 use std::arch::naked_asm;
 use std::cell::Cell;
@@ -17,20 +19,20 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use std::{fmt, ptr};
 
-/// What came to an end so.
+/// The cause of a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Crash {
-    /// The stack is used up.
+    /// The stack has overflowed.
     StackOverflow,
-    /// Memory at this address was used, and is not there or not to be used so (SIGSEGV, SIGBUS).
+    /// An invalid access to memory at this address (SIGSEGV, SIGBUS).
     BadAddress(usize),
-    /// An integer was divided by zero, or the result has no place (SIGFPE).
+    /// A division by zero, or one whose result overflows (SIGFPE).
     Division,
-    /// The processor knows no such instruction (SIGILL): `__builtin_trap()`, `BUG()`.
+    /// An invalid instruction (SIGILL): `__builtin_trap()`, `BUG()`.
     Instruction,
     /// abort() was called (SIGABRT).
     Abort,
-    /// It was going on for too long ([`end_endless`]).
+    /// The call ran for too long ([`end_endless`]).
     Endless,
 }
 
@@ -59,17 +61,18 @@ impl fmt::Display for Crash {
     }
 }
 
-/// What is granted; more than an ordinary thread has. Only what is used takes memory.
+/// Size of the stack: more than an ordinary thread has. Only the part in use takes memory.
 const STACK: usize = 16 << 20;
 
-/// Below it, for what is used up. More than the largest step of a function that looks at each page.
+/// Size of the guard below the stack, to detect overflow. It is larger than the largest step of a
+/// function that probes each page.
 const GUARD: usize = 1 << 20;
 
-/// Around the stack pointer, on the stack of a coroutine of what is contained: whose guards are is
-/// not known here.
+/// Distance from the stack pointer within which a fault counts as an overflow, for the stack of a
+/// coroutine in the contained code, whose guards are not known here.
 const NEAR: usize = 64 << 10;
 
-/// For the handler, above the stack.
+/// Size of the handler's stack, above the stack.
 const SIGNAL_STACK: usize = 64 << 10;
 
 const SIGNALS: [i32; 6] = [
@@ -81,14 +84,14 @@ const SIGNALS: [i32; 6] = [
     ENDLESS,
 ];
 
-/// Ignored by who does not ask for it.
+/// Ignored by default.
 const ENDLESS: i32 = libc::SIGURG;
 
-/// What [`contained`] runs, for the handler.
+/// The state of [`contained`], for the handler.
 struct Running {
     /// Where the stack's guard begins.
     guard: usize,
-    /// Stack pointer to go back to.
+    /// The stack pointer to return to.
     way_out: Cell<usize>,
     crash: Cell<Option<Crash>>,
     is_policy: fn() -> bool,
@@ -98,10 +101,10 @@ thread_local! {
     static RUNNING: Cell<*const Running> = const { Cell::new(ptr::null()) };
 }
 
-/// Runs `f`; its result, or what ended it. Only what happens while `is_policy` is true ends it so;
-/// that is asked in the handler of a signal, and may do no more than look. Who gets an `Err` may
-/// free nothing that `f` made or has borrowed for what it calls, as the policy may have been in the
-/// midst of changing it.
+/// Runs `f` and returns its result, or the crash that ended it. A crash is contained only while
+/// `is_policy` returns true. `is_policy` is called in the signal handler, and may only read state.
+/// On `Err` the caller must not free anything that `f` made, or that it borrowed for the policy, as
+/// the policy may have been changing it.
 pub fn contained<F: FnOnce() -> R, R>(is_policy: fn() -> bool, f: F) -> Result<R, Crash> {
     let Some(stack) = Stack::new() else {
         return Ok(f());
@@ -119,8 +122,8 @@ pub fn contained<F: FnOnce() -> R, R>(is_policy: fn() -> bool, f: F) -> Result<R
     };
     let before = RUNNING.replace(&running);
     let signal_stack = stack.for_signals();
-    // SAFETY: Own-stack. The function gets the job that it is made for; both live until it is over
-    // or left for good.
+    // SAFETY: Own-stack. The function gets the job that it was instantiated for. Both live until it
+    // has returned or is abandoned.
     unsafe {
         on_stack(
             run::<F, R>,
@@ -132,7 +135,7 @@ pub fn contained<F: FnOnce() -> R, R>(is_policy: fn() -> bool, f: F) -> Result<R
     drop(signal_stack);
     RUNNING.set(before);
     if let Some(crash) = running.crash.get() {
-        // What is on the stack is as it was left.
+        // The stack stays as it was left.
         std::mem::forget(stack);
         return Err(crash);
     }
@@ -142,34 +145,33 @@ pub fn contained<F: FnOnce() -> R, R>(is_policy: fn() -> bool, f: F) -> Result<R
     }
 }
 
-/// Ends what [`contained`] runs on this thread, as a signal would. Comes back if nothing is
-/// contained.
+/// Ends what [`contained`] runs on this thread, as a signal would. Returns if nothing is contained.
 pub fn give_up(crash: Crash) {
-    // SAFETY: Own-stack. What is running lives in a frame of this thread's until it is over.
+    // SAFETY: Own-stack. The `Running` lives in a frame of this thread until its function is over.
     if let Some(running) = unsafe { RUNNING.get().as_ref() } {
         running.crash.set(Some(crash));
-        // SAFETY: Own-stack. The stack pointer was noted by `on_stack`, whose caller waits; what is
-        // left is never gone back to.
+        // SAFETY: Own-stack. `on_stack` noted the stack pointer, and its caller waits. Nothing
+        // returns to the abandoned frames.
         unsafe { leave_to(running.way_out.get()) }
     }
 }
 
-/// Ends what [`contained`] runs on another thread, if that is in a policy just now. It must not be
-/// in the system's allocator then.
+/// Ends what [`contained`] runs on another thread, if that thread is in a policy now. The thread
+/// must not be in the system's allocator.
 pub fn end_endless<T>(thread: &JoinHandle<T>) {
-    // SAFETY: Own-handler. The thread has not been joined, as its handle is there.
+    // SAFETY: Own-handler. The thread has not been joined, as its handle exists.
     unsafe { libc::pthread_kill(thread.as_pthread_t(), ENDLESS) };
 }
 
-/// CPU time that a thread has had; zero when it is over.
+/// The CPU time that a thread has used; zero when it is over.
 pub fn cpu_time_of<T>(thread: &JoinHandle<T>) -> Duration {
     let mut clock = 0;
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: Own-handler. The thread has not been joined, as its handle is there; both places are
-    // this function's.
+    // SAFETY: Own-handler. The thread has not been joined, as its handle exists. Both variables are
+    // local.
     let failed = unsafe {
         libc::pthread_getcpuclockid(thread.as_pthread_t(), &raw mut clock) != 0
             || libc::clock_gettime(clock, &raw mut time) != 0
@@ -186,17 +188,18 @@ struct Job<F, R> {
 }
 
 extern "C" fn run<F: FnOnce() -> R, R>(job: *mut c_void) {
-    // SAFETY: Own-stack. `contained` gives its own, which nobody else uses meanwhile.
+    // SAFETY: Own-stack. `contained` passes its own job, which no other code uses meanwhile.
     let job = unsafe { &mut *job.cast::<Job<F, R>>() };
-    // Nothing unwinds from one stack to another.
+    // A panic must not unwind from one stack to another.
     job.result = job.f.take().map(|f| catch_unwind(AssertUnwindSafe(f)));
 }
 
-/// Calls `f(data)` on the stack that ends at `top`, noting the way out. Comes back when `f` does,
-/// or by [`leave`].
+/// Calls `f(data)` on the stack that ends at `top`, after storing the stack pointer in `way_out`.
+/// Returns when `f` does, or through [`leave`].
 ///
 /// # Safety
-/// Own-stack: there is room below `top`, nobody else uses it, and `f` may be called with `data`.
+/// Own-stack: there is room below `top`, no other code uses the stack, and `f` may be called with
+/// `data`.
 #[unsafe(naked)]
 unsafe extern "C" fn on_stack(
     f: extern "C" fn(*mut c_void),
@@ -223,17 +226,17 @@ unsafe extern "C" fn on_stack(
     )
 }
 
-/// The end of [`on_stack`], with the stack pointer that it noted. The handler has the thread go on
-/// here.
+/// The end of [`on_stack`], entered with the stack pointer that it stored. The handler makes the
+/// thread continue here.
 #[unsafe(naked)]
 unsafe extern "C" fn leave() {
     naked_asm!("pop r15", "pop r14", "pop r13", "pop r12", "pop rbx", "pop rbp", "ret")
 }
 
-/// Leaves the stack for that of this stack pointer.
+/// Switches from this stack to the given stack pointer.
 ///
 /// # Safety
-/// Own-stack: [`on_stack`] noted it, and has not come back.
+/// Own-stack: [`on_stack`] stored it, and has not returned.
 #[unsafe(naked)]
 unsafe extern "C" fn leave_to(way_out: usize) -> ! {
     naked_asm!("mov rsp, rdi", "jmp {leave}", leave = sym leave)
@@ -266,7 +269,7 @@ impl Stack {
         let stack = Self {
             base: base as usize,
         };
-        // SAFETY: Own-stack. The lowest part of what was just made, in which nothing is.
+        // SAFETY: Own-stack. The lowest part of the new mapping, which is not in use.
         let guarded = unsafe { libc::mprotect(base, GUARD, libc::PROT_NONE) };
         (guarded == 0).then_some(stack)
     }
@@ -286,8 +289,8 @@ impl Stack {
             ss_flags: libc::SS_DISABLE,
             ss_size: 0,
         };
-        // SAFETY: Own-stack. It is this stack's last part, which nobody else uses, until the old
-        // one is back.
+        // SAFETY: Own-stack. It is the last part of this mapping, which no other code uses until
+        // the old signal stack is restored.
         unsafe { libc::sigaltstack(&new, &mut old) };
         SignalStack(old)
     }
@@ -295,32 +298,32 @@ impl Stack {
 
 impl Drop for Stack {
     fn drop(&mut self) {
-        // SAFETY: Own-stack. It was made by `new`, and what ran on it has come to its end.
+        // SAFETY: Own-stack. `new` mapped it, and the function that ran on it has returned.
         unsafe { libc::munmap(self.base as *mut c_void, Self::WHOLE) };
     }
 }
 
-/// The thread's own stack for handlers, which it gets back.
+/// The thread's previous signal stack, restored on drop.
 struct SignalStack(libc::stack_t);
 
 impl Drop for SignalStack {
     fn drop(&mut self) {
-        // SAFETY: Own-stack. It is what the thread had before.
+        // SAFETY: Own-stack. It is the signal stack that the thread had before.
         unsafe { libc::sigaltstack(&self.0, ptr::null_mut()) };
     }
 }
 
-/// The handlers that there were before ours.
+/// The handlers that were installed before.
 static OLD: OnceLock<Vec<libc::sigaction>> = OnceLock::new();
 
-/// Sets our handlers; each time, as a library of coroutines may have set its own since.
+/// Installs the handlers. Done each time, as a coroutine library may have installed its own since.
 fn set_handlers() {
     // SAFETY: Own-handler. All zeros is an empty mask and no handler.
     let empty = || unsafe { std::mem::zeroed::<libc::sigaction>() };
     OLD.get_or_init(|| {
         let look = |signal| {
             let mut old = empty();
-            // SAFETY: Own-handler. No new one is given: nothing is changed.
+            // SAFETY: Own-handler. No new handler is given, so nothing changes.
             unsafe { libc::sigaction(signal, ptr::null(), &mut old) };
             old
         };
@@ -330,19 +333,20 @@ fn set_handlers() {
     new.sa_sigaction = on_signal as extern "C" fn(i32, *mut libc::siginfo_t, *mut c_void) as usize;
     new.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
     for signal in SIGNALS {
-        // SAFETY: Own-handler. The handler has the type that SA_SIGINFO asks for, and does what a
-        // handler may.
+        // SAFETY: Own-handler. The handler has the type that SA_SIGINFO requires, and is
+        // async-signal-safe.
         unsafe { libc::sigaction(signal, &new, ptr::null_mut()) };
     }
 }
 
 extern "C" fn on_signal(signal: i32, info: *mut libc::siginfo_t, context: *mut c_void) {
-    // SAFETY: Own-handler. What is running lives in a frame of this thread's until it is over.
+    // SAFETY: Own-handler. The `Running` lives in a frame of this thread until its function is
+    // over.
     let running = unsafe { RUNNING.get().as_ref() };
     let Some(running) = running.filter(|running| (running.is_policy)()) else {
         return not_ours(signal);
     };
-    // SAFETY: Own-handler. The kernel gives both, valid until the handler returns.
+    // SAFETY: Own-handler. The kernel passes both, valid until the handler returns.
     let (at, context) = unsafe {
         (
             (*info).si_addr() as usize,
@@ -365,17 +369,17 @@ extern "C" fn on_signal(signal: i32, info: *mut libc::siginfo_t, context: *mut c
     }));
     registers[libc::REG_RIP as usize] = leave as unsafe extern "C" fn() as usize as i64;
     registers[libc::REG_RSP as usize] = running.way_out.get() as i64;
-    // Strings are copied upwards, as every function expects.
+    // Clear the direction flag, as every function expects.
     registers[libc::REG_EFL as usize] &= !(1 << 10);
 }
 
-/// Puts the handler from before back, and has what was complained of happen again.
+/// Restores the previous handler, so that the instruction faults again under it.
 fn not_ours(signal: i32) {
     if signal == ENDLESS {
         return;
     }
     let place = SIGNALS.iter().position(|&other| other == signal);
     let old = place.and_then(|place| OLD.get().and_then(|old| old.get(place)));
-    // SAFETY: Own-handler. It was the process's before.
+    // SAFETY: Own-handler. The process had it before.
     old.map(|old| unsafe { libc::sigaction(signal, old, ptr::null_mut()) });
 }

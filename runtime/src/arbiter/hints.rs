@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Cores of the policy `arbiter`.
+//! Cores from the policy `arbiter`.
 
 use super::{sleep, Seat};
 use crate::pool::StartError;
@@ -8,7 +8,7 @@ use baton_hints::{NotSent, Queue, Thread};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-/// Entries of a queue: an activation is told one thing or two at a time.
+/// Entries of a queue: an activation gets one or two messages at a time.
 const ENTRIES: u32 = 16;
 
 pub struct OfHints {
@@ -18,12 +18,12 @@ pub struct OfHints {
     is_new: bool,
     is_granted: bool,
     must_leave: bool,
-    /// Something that it said was not taken.
+    /// The policy refused one of its messages.
     is_refused: bool,
 }
 
 impl OfHints {
-    /// Of the calling thread.
+    /// A seat for the calling thread.
     pub fn open(leader: u32, level: u8) -> Result<Self, StartError> {
         let queue =
             Queue::open("arbiter", ENTRIES).map_err(|why| StartError::Arbiter(why.to_string()))?;
@@ -41,7 +41,7 @@ impl OfHints {
         seat.queue
             .send_now(&join)
             .map_err(|why| StartError::Arbiter(why.to_string()))?;
-        // What the policy has against it, it has said before the call returns.
+        // The policy's refusal arrives before the call returns.
         seat.listen();
         if seat.is_refused {
             return Err(StartError::Arbiter(format!(
@@ -53,8 +53,8 @@ impl OfHints {
 
     fn say(&mut self, hint: &Hint) {
         if self.queue.send(hint) == Err(NotSent::Full) {
-            // By a call, after those that are in the ring. Of a queue that is closed nothing is
-            // expected any more.
+            // By a system call, which delivers it after the hints in the ring. A closed queue needs
+            // no more messages.
             let _ = self.queue.send_now(hint);
         }
     }
@@ -64,7 +64,7 @@ impl OfHints {
             match reply {
                 Reply::Granted { .. } => (self.is_granted, self.must_leave) = (true, false),
                 Reply::Reclaim { .. } => self.must_leave = true,
-                // After it has joined: the first activation has ended, as all do.
+                // After it has joined, this means that the first activation has ended, as all do.
                 Reply::Refused { .. } => self.is_refused = true,
             }
         }
@@ -79,11 +79,11 @@ impl Seat for OfHints {
         }
         loop {
             self.listen();
-            // It may have been told already to give it back again.
+            // The core may already have to be given back.
             if self.is_granted {
                 return !stop();
             }
-            // Without a policy all run, as threads of whoever schedules them now.
+            // Without a policy all activations run, as threads of the present scheduler.
             if self.queue.end().is_some() {
                 self.must_leave = false;
                 return !stop();
@@ -110,7 +110,7 @@ impl Seat for OfHints {
     }
 
     fn request(&mut self, cores: u32) {
-        // At once: who computes is heard at its next tick only.
+        // At once: a hint of a computing thread would be read at its next tick only.
         let _ = self.queue.send_now(&Hint::Request {
             level: self.level,
             cores,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Where a process gets its cores from.
+//! Arbiters: where a process gets its cores from.
 
 mod hints;
 pub mod server;
@@ -12,41 +12,41 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// Who grants cores.
+/// What grants cores.
 #[derive(Clone, Debug)]
 pub enum Arbiter {
-    /// Nobody: all activations run all the time, and share the CPUs by the kernel's rules.
+    /// No arbiter: all activations run all the time, and share the CPUs by the kernel's rules.
     None,
-    /// The policy `arbiter`, through hints. Who calls [`crate::Runtime::start`] must be a task of
-    /// the policy's.
+    /// The policy `arbiter`, through hints. The caller of [`crate::Runtime::start`] must be a task
+    /// of that policy.
     Hints,
     /// A server that moves threads between sets of CPUs ([`server`]), through its socket.
     Socket(PathBuf),
 }
 
-/// An activation's place at its arbiter. Of its own kernel thread alone.
+/// An activation's connection to its arbiter. Used only by its own kernel thread.
 pub(crate) trait Seat {
-    /// Gives its core back, if it has one, and waits for another; or until `stop` says so, which is
-    /// asked when the bell is rung. False then.
+    /// Gives its core back, if it has one, and waits for another. `stop` is called when the bell
+    /// rings; if it returns true, the wait ends and the result is false.
     fn wait(&mut self, bell: &OwnedFd, stop: &dyn Fn() -> bool) -> bool;
 
-    /// Is its core to be given back? Makes no system call.
+    /// Must it give its core back? Makes no system call.
     fn must_leave(&mut self) -> bool;
 
-    /// Sleeps with its core until the bell is rung, or there is something of `files`, or the
-    /// arbiter says something, or for so long.
+    /// Sleeps with its core until the bell rings, one of `files` is ready, the arbiter sends a
+    /// message, or `time` is over.
     fn idle(&mut self, bell: &OwnedFd, files: Option<BorrowedFd<'_>>, time: Duration);
 
-    /// The process wants so many cores.
+    /// Requests this many cores for the process.
     fn request(&mut self, cores: u32);
 }
 
-/// What all seats of a process are made with.
+/// Data from which all seats of a process are made.
 pub(crate) struct Office {
     arbiter: Arbiter,
     level: u8,
-    /// The activation that came first: it stays until the end, which who started the runtime need
-    /// not.
+    /// Thread id of the activation that came first. It stays until the end, which the thread that
+    /// started the runtime need not do.
     leader: OnceLock<u32>,
     line: Option<socket::Line>,
 }
@@ -73,7 +73,7 @@ impl Office {
         })
     }
 
-    /// The seat of the calling thread.
+    /// Creates the seat of the calling thread.
     pub fn seat(&self, index: usize) -> Result<Box<dyn Seat + '_>, StartError> {
         Ok(match (&self.arbiter, &self.line) {
             (Arbiter::Hints, _) => {
@@ -88,7 +88,7 @@ impl Office {
     }
 }
 
-/// Who has its core for ever.
+/// The seat of an activation that always has its core.
 struct Own;
 
 impl Seat for Own {
@@ -109,11 +109,11 @@ impl Seat for Own {
 
 /// Rings an activation's bell.
 pub(crate) fn ring(bell: &OwnedFd) {
-    // It cannot fail: the counter is far from full, as it is emptied with each look.
+    // It cannot fail: the counter is far from full, as each check empties it.
     let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
 }
 
-/// Sleeps until the bell is rung or one of the others can be read, or for so long.
+/// Sleeps until the bell rings, one of the others is readable, or `time` is over.
 fn sleep(bell: &OwnedFd, others: [Option<BorrowedFd<'_>>; 2], time: Option<Duration>) {
     let time = time.and_then(|time| time.try_into().ok());
     let mut files = [(); 3].map(|()| PollFd::new(bell, PollFlags::IN));
@@ -122,7 +122,7 @@ fn sleep(bell: &OwnedFd, others: [Option<BorrowedFd<'_>>; 2], time: Option<Durat
         files[count] = PollFd::from_borrowed_fd(other, PollFlags::IN);
         count += 1;
     }
-    // Whatever woke it, it looks.
+    // The caller checks, whatever the cause of the wakeup.
     let _ = poll(&mut files[..count], time.as_ref());
     if files[0].revents().contains(PollFlags::IN) {
         let _ = rustix::io::read(bell, &mut [0; 8]);

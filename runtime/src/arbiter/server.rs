@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! An arbiter outside of the scheduler, as Arachne's own: a server with a socket, that moves
-//! threads between sets of CPUs. What the policy `arbiter` is compared with.
+//! An arbiter outside the scheduler, like Arachne's own: a server with a socket that moves threads
+//! between sets of CPUs. It is the baseline for the policy `arbiter`.
 
 use super::socket::{receive, send, Message, GRANTED, JOIN, PARK, RECLAIM, REQUEST};
 use rustix::io::Errno;
@@ -14,22 +14,22 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// In this time a core that is to be given back is; else it is taken.
+/// Time within which a process must give a reclaimed core back. Afterwards the core is taken.
 const WITHIN: Duration = Duration::from_millis(10);
-/// Before one who could not be accepted is tried again.
+/// Pause after a connection that could not be accepted.
 const PAUSE: Duration = Duration::from_millis(10);
 const LEVELS: usize = 8;
-/// Where its sets are.
+/// The cgroup of its sets.
 const GROUP: &str = "/sys/fs/cgroup/baton-arbiter";
 
-/// Grants cores of these CPUs to all who connect, until that returns; then its socket and its
-/// cgroup are removed. The first CPU is nobody's core.
+/// Grants cores of these CPUs to all processes that connect, until `until` returns. Then the socket
+/// and the cgroup are removed. The first CPU is never granted.
 ///
 /// # Errors
-/// When it cannot listen there, or there can be no cpusets: it is not the superuser's,
-/// there is no cgroup v2, cpusets are used by version 1, or another server has them.
+/// If it cannot listen there, or cpusets are not available: the caller is not the superuser, there
+/// is no cgroup v2, cpusets are used by version 1, or another server uses the cgroup.
 pub fn serve(socket: &Path, cpus: u32, until: impl FnOnce()) -> io::Result<()> {
-    // Whoever finds the socket finds cpusets, too.
+    // Once the socket exists, the cpusets do too.
     let table = CoreTable::of(cpus, Sets::new(cpus)?);
     let (listener, inside) = (UnixListener::bind(socket)?, Arc::clone(&table));
     thread::spawn(move || {
@@ -40,12 +40,12 @@ pub fn serve(socket: &Path, cpus: u32, until: impl FnOnce()) -> io::Result<()> {
         }
     });
     until();
-    // Nobody moves threads there any more.
+    // No thread moves threads there any more.
     drop(std::mem::replace(&mut open(&table.0).sets, Sets::None));
     fs::remove_file(socket)
 }
 
-/// For tests on machines that may not be changed: grants, and moves nobody.
+/// For tests on machines that must not be changed: grants cores, and moves no thread.
 #[doc(hidden)]
 pub fn serve_unmoved(socket: &Path, cpus: u32) -> io::Result<()> {
     serve_by(
@@ -68,7 +68,7 @@ fn serve_by(listener: &UnixListener, table: &Arc<(Mutex<CoreTable>, Condvar)>) -
         };
         let table = Arc::clone(table);
         thread::spawn(move || {
-            // It ends with its connection.
+            // An error ends the connection only.
             let _ = attend(&table, &stream, number as u64);
             open(&table.0).leave(number as u64);
         });
@@ -76,7 +76,8 @@ fn serve_by(listener: &UnixListener, table: &Arc<(Mutex<CoreTable>, Condvar)>) -
     Ok(())
 }
 
-/// Of that one connection; or files, or memory for one, of which some may be given back soon.
+/// Is this error transient? It concerns one connection only, or a lack of files or memory, of which
+/// some may be released soon.
 fn passes(why: &io::Error) -> bool {
     let errors = [
         Errno::CONNABORTED,
@@ -88,12 +89,12 @@ fn passes(why: &io::Error) -> bool {
     Errno::from_io_error(why).is_some_and(|errno| errors.contains(&errno))
 }
 
-/// Whoever panicked while it had it said so; its process's numbers are whole.
+/// A thread that panicked with the lock has reported it; its process's data are consistent.
 fn open(table: &Mutex<CoreTable>) -> MutexGuard<'_, CoreTable> {
     table.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Takes what is not given back in time.
+/// Takes cores that are not given back in time.
 fn watch((table, changed): &(Mutex<CoreTable>, Condvar)) {
     let mut inside = open(table);
     loop {
@@ -141,7 +142,7 @@ fn attend(
     }
 }
 
-/// A CPU that is granted: to which activation of which process, and when it is taken.
+/// A granted CPU: the process and activation that have it, and when it is taken.
 #[derive(Clone)]
 struct Grant {
     process: u64,
@@ -205,7 +206,7 @@ impl CoreTable {
                 }
                 self.free(|grant| grant.process == number && grant.activation == first);
             }
-            // What it does not know it does not do.
+            // Unknown messages are ignored.
             _ => {}
         }
     }
@@ -251,7 +252,7 @@ impl CoreTable {
             .map(|member| member.thread)
     }
 
-    /// All other threads have the CPUs that are nobody's.
+    /// Gives all other threads the CPUs that are not granted.
     fn share(&mut self) {
         let free: Vec<_> = (0..self.cores.len())
             .filter(|&cpu| self.cores[cpu].is_none())
@@ -267,7 +268,7 @@ impl CoreTable {
             .count()
     }
 
-    /// As rules 2 and 3 of the policy.
+    /// Applies rules 2 and 3 of the policy.
     fn settle(&mut self) {
         let mut left = self.cores.len().saturating_sub(1);
         self.processes
@@ -305,7 +306,7 @@ impl CoreTable {
             if grant.process == process.number && grant.due.is_none() && held > process.target {
                 held -= 1;
                 grant.due = Some(Instant::now() + WITHIN);
-                // One that is gone is found out by its reader.
+                // The reader notices if the process is gone.
                 let _ = send(&process.to, [RECLAIM, grant.activation, 0]);
             }
         }
@@ -339,10 +340,10 @@ impl CoreTable {
     }
 }
 
-/// Where threads may run.
+/// The sets of CPUs on which threads may run.
 enum Sets {
     Cpusets(Group),
-    /// They run where they like.
+    /// Threads are not confined.
     None,
 }
 
@@ -354,7 +355,7 @@ impl Sets {
         Ok(Self::Cpusets(group))
     }
 
-    /// A process has connected: its threads are plain ones.
+    /// Moves a process that has connected into the cgroup; its threads have no core.
     fn adopt(&self, process: Pid) -> io::Result<()> {
         if let Self::Cpusets(Group { path: group, .. }) = self {
             fs::write(
@@ -379,7 +380,7 @@ impl Sets {
         self.put(thread, "shared");
     }
 
-    /// A thread that has ended cannot be moved, and need not be.
+    /// Moves a thread to a set. A thread that has ended cannot be moved, and need not be.
     fn put(&self, thread: u32, set: &str) {
         if let Self::Cpusets(Group { path: group, .. }) = self {
             let _ = fs::write(group.join(set).join("cgroup.threads"), thread.to_string());
@@ -395,22 +396,21 @@ impl Sets {
     }
 }
 
-/// A cgroup with a cpuset for each core, and one for all other threads. It is removed with this
-/// value.
+/// A cgroup with a cpuset for each core, and one for all other threads. Removed on drop.
 struct Group {
     path: PathBuf,
-    /// Its directory, locked until it is removed. A killed server's lock is gone, and its group is
-    /// the next one's.
+    /// Its directory, locked until it is removed. A killed server leaves no lock, and the next
+    /// server takes its group over.
     _lock: File,
 }
 
 impl Group {
-    /// What is another server's stays as it is.
+    /// Creates or takes the group. Fails without changes if another server has it.
     fn take(path: PathBuf) -> io::Result<Self> {
         fs::create_dir_all(&path)?;
         let lock = File::open(&path)?;
         match lock.try_lock() {
-            // Else another one has removed what was opened.
+            // Otherwise another server has removed the directory that was opened.
             Ok(()) if fs::metadata(&path)?.ino() == lock.metadata()?.ino() => {
                 Ok(Self { path, _lock: lock })
             }
@@ -424,7 +424,7 @@ impl Group {
 
     fn divide(&self, cpus: u32) -> io::Result<()> {
         fs::write(self.path.join("cgroup.subtree_control"), "+cpuset").or_else(|_| {
-            // Its children are made threaded first.
+            // In that case its children must be made threaded first.
             fs::create_dir_all(self.path.join("shared"))?;
             fs::write(self.path.join("shared/cgroup.type"), "threaded")?;
             fs::write(self.path.join("cgroup.subtree_control"), "+cpuset")
@@ -441,10 +441,10 @@ impl Group {
         fs::write(set.join("cpuset.cpus"), cpus)
     }
 
-    /// Processes that are still there become the root's.
+    /// Moves the processes that are still in it to the root, and removes it.
     fn remove(&self) -> io::Result<()> {
         for process in fs::read_to_string(self.path.join("cgroup.procs"))?.lines() {
-            // It may have ended meanwhile.
+            // The process may have ended meanwhile.
             let _ = fs::write("/sys/fs/cgroup/cgroup.procs", process);
         }
         for entry in fs::read_dir(&self.path)? {
@@ -484,11 +484,11 @@ mod tests {
             why.starts_with("another server of cores runs, with /") && core.exists(),
             "{why}"
         );
-        // As when it is killed.
+        // As when the server is killed.
         drop(first);
         let second = Group::take(path.clone()).unwrap();
         assert!(Group::take(path.clone()).is_err());
-        // This is no cgroup: it stays.
+        // This is no cgroup, so it is not removed.
         drop(second);
         fs::remove_dir_all(path).unwrap();
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Cores of a server that moves threads between sets of CPUs: the process's side.
+//! Cores from a server that moves threads between sets of CPUs: the side of the process.
 //!
 //! ```text
 //! message := what:u32 first:u32 second:u32      little endian
@@ -15,15 +15,15 @@ use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// By a process: its thread of that id is the activation of that number, and waits for a core.
+/// From a process: thread `first` is activation `second`, and waits for a core.
 pub const JOIN: u32 = 1;
-/// By a process: it wants cores: the level, and how many.
+/// From a process: requests `second` cores at level `first`.
 pub const REQUEST: u32 = 2;
-/// By a process: the activation of that number gives its core back, and waits for another.
+/// From a process: an activation gives its core back, and waits for another.
 pub const PARK: u32 = 3;
-/// By the server: the activation of that number has a core.
+/// From the server: activation `first` has a core.
 pub const GRANTED: u32 = 4;
-/// By the server: the activation of that number is to park.
+/// From the server: activation `first` must park.
 pub const RECLAIM: u32 = 5;
 
 pub type Message = [u32; 3];
@@ -44,10 +44,10 @@ pub fn receive(mut stream: &UnixStream) -> io::Result<Message> {
     Ok([word(0), word(4), word(8)])
 }
 
-/// The last word to an activation: [`PARK`], [`GRANTED`] or [`RECLAIM`].
+/// The last message of each activation: [`PARK`], [`GRANTED`] or [`RECLAIM`].
 type Words = Arc<[AtomicU8]>;
 
-/// The process's connection. A thread of its own reads it.
+/// The process's connection, read by a thread of its own.
 pub struct Line {
     stream: UnixStream,
     words: Words,
@@ -76,7 +76,7 @@ impl Line {
                         ring(bell);
                     }
                 }
-                // The server is gone: all run.
+                // The server is gone: all activations run.
                 heard
                     .iter()
                     .for_each(|word| word.store(GRANTED as u8, SeqCst));
@@ -90,10 +90,10 @@ impl Line {
         })
     }
 
-    /// Of the calling thread.
+    /// Creates the seat of the calling thread.
     pub fn seat(&self, index: usize) -> OfLine<'_> {
         let id = rustix::thread::gettid().as_raw_nonzero().get() as u32;
-        // The reader finds out when the server is gone.
+        // The reader notices if the server is gone.
         let _ = send(&self.stream, [JOIN, id, index as u32]);
         OfLine {
             line: self,
@@ -109,7 +109,7 @@ impl Drop for Line {
     }
 }
 
-/// An activation's place.
+/// An activation's seat.
 pub struct OfLine<'a> {
     line: &'a Line,
     index: usize,
@@ -127,7 +127,7 @@ impl Seat for OfLine<'_> {
         if !std::mem::take(&mut self.is_new) {
             self.word().store(PARK as u8, SeqCst);
             if send(&self.line.stream, [PARK, self.index as u32, 0]).is_err() {
-                // The server is gone: all run.
+                // The server is gone: all activations run.
                 self.word().store(GRANTED as u8, SeqCst);
             }
         }
@@ -135,7 +135,7 @@ impl Seat for OfLine<'_> {
             if stop() {
                 return false;
             }
-            // Or told already to give it back again, which it does as one that has it.
+            // It may also have to give the core back already; it then returns as with a core.
             if self.word().load(SeqCst) != PARK as u8 {
                 return true;
             }

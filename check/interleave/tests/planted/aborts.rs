@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A task that is preempted where another has come meanwhile is taken for something that cannot be,
-//! and ends the process.
+//! A policy assumes that no other task can be queued when a task is preempted, and aborts the
+//! process if there is one.
 
 use crate::base::{Base, Planted, Variant};
 use baton::{Ctx, Schedulable, Task};

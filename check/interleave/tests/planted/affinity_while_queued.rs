@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A task is queued where it was queued before, though it may not run there any more, and a refusal
-//! teaches nothing.
+//! A task is queued where it was queued before, even if its affinity no longer includes that CPU. A
+//! refusal does not correct this.
 
 use crate::base::{Base, Planted, Variant};
 use baton::{Cpu, Ctx, PerTask, Schedulable, Task};
@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 pub struct Bug {
     base: Base,
-    /// Where a task was queued last.
+    /// The CPU on which a task was last queued.
     home: PerTask<AtomicU32>,
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! An idle CPU is chosen without a look at whether the task may use it.
+//! An idle CPU is chosen without a check of the task's affinity.
 
 use crate::base::{Base, Planted, Variant};
 use baton::{Ctx, Placement, Task, Wake};

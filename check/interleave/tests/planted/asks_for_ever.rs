@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Who would go idle waits for another CPU to be idle, and asks for it again and again.
+//! A CPU about to go idle asks in a loop whether another CPU is idle.
 
 use crate::base::{Base, Planted, Variant};
 use baton::{Cpu, Ctx, Schedulable};

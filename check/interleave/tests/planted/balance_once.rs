@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Who would go idle looks at one other CPU, instead of at one after another until a task is found.
+//! A CPU about to go idle looks at one other CPU only, instead of at each until it finds a task.
 
 use crate::base::{Base, Planted, Variant};
 use baton::{Cpu, Ctx, Schedulable};

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A right policy, of which each of the others here is a copy with one mistake.
+//! A correct policy. Each of the other policies here is a copy with one mistake.
 //!
-//! 1. One first-in first-out queue for each CPU. Who wakes up goes to an idle CPU if there is one.
-//! 2. A CPU that would go idle takes the first task that it may run from another's queue.
-//! 3. At the tick, a CPU with a queue wakes the idle ones that could take from it.
+//! 1. One first-in first-out queue for each CPU. A woken task goes to an idle CPU if there is one.
+//! 2. A CPU about to go idle takes the first task that it may run from another CPU's queue.
+//! 3. At the tick, a CPU with a queue wakes the idle CPUs that could take from it.
 
 use baton::{
     runqueue::Fifo, Cpu, Ctx, Env, Kick, Lock, PerCpu, Pick, Placement, Refusal, Schedulable,
@@ -67,7 +67,7 @@ impl Base {
     }
 }
 
-/// A policy made of [`Base`]: what it does not say is as there.
+/// A policy derived from [`Base`]; methods that it does not define are those of the base.
 pub trait Variant: Sized + Send + Sync {
     fn new(env: &Env<'_>) -> Self;
     fn base(&self) -> &Base;
@@ -137,7 +137,7 @@ pub trait Variant: Sized + Send + Sync {
     }
 }
 
-/// The policy that a [`Variant`] is.
+/// The policy that a [`Variant`] defines.
 pub struct Planted<V>(pub V);
 
 impl<V: Variant> Scheduler for Planted<V> {

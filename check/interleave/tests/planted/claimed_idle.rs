@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! An idle CPU is claimed, and then the task stays where it was, as its cache is warm there.
+//! An idle CPU is claimed, but the task then stays on its previous CPU, whose cache is warm.
 
 use crate::base::{Base, Planted, Variant};
 use baton::{Ctx, Placement, Task, Wake};

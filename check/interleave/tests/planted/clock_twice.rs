@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Who waits has a timer set for the end of what runs, if that is yet to come: the clock is looked
-//! at to see whether it is, and again for how long it takes.
+//! A queued task arms a timer for the end of the current slice, if that end is in the future. The
+//! clock is read once for the check, and again for the remaining time.
 
 use crate::base::{Base, Planted, Variant};
 use baton::{Cpu, Ctx, PerCpu, Schedulable, Task};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Who yields is ranked by a recursion that asks the host nothing, and does not come to its end
+//! A task that yields is ranked by a recursion that asks the host nothing, and does not terminate
 //! once the queue is longer than one.
 
 use crate::base::{Base, Planted, Variant};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Who is preempted is put into the order of turns of its own CPU, and of an idle one, so that the
-//! quicker may run it.
+//! A preempted task is put into the order of its own CPU and into that of an idle CPU, so that
+//! whichever is first may run it.
 
 use crate::base::{Base, Planted, Variant};
 use baton::{Cpu, Ctx, Lock, PerCpu, PerTask, Schedulable, Task};

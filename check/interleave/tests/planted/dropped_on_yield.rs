@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Who yields is forgotten where nobody else waits.
+//! A task that yields is forgotten if no other task waits.
 
 use crate::base::{Base, Planted, Variant};
 use baton::{Ctx, Schedulable, Task};

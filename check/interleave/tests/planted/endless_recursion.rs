@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Who would go idle looks at the next CPU's queue, and from there at the next one's, and does not
-//! notice that it has been there.
+//! A CPU about to go idle looks at the queues of the next CPUs by recursion, and does not notice
+//! that it has come round.
 
 use crate::base::{Base, Planted, Variant};
 use baton::{Cpu, Ctx, Schedulable};
@@ -13,7 +13,7 @@ impl Bug {
         let found = self.0.queues[next]
             .lock()
             .pop_where(|slot| ctx.slot_may_run(slot, cpu));
-        // Not the last thing that is done, so that it is no loop.
+        // Used after the recursive call, so that the compiler makes no loop of it.
         found
             .or_else(|| self.look(ctx, next))
             .filter(|baton| ctx.baton_may_run(baton, cpu))

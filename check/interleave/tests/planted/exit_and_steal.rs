@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A thief looks at the record of the task that it has in mind without the lock. Meanwhile the task
-//! runs on its own CPU, and exits.
+//! A stealing CPU reads the record of a task after it has released the queue's lock. Meanwhile the
+//! task runs on its own CPU, and exits.
 
 use crate::base::{Base, Planted, Variant};
 use baton::{Cpu, Ctx, Lock, PerTask, Schedulable, Task};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Each task has a CPU of its own to wait for, by its slot; what waits for one that goes offline is
-//! forgotten.
+//! Each task waits for one CPU, which follows from its slot. The tasks that wait for a CPU that
+//! goes offline are forgotten.
 
 use crate::base::{Base, Planted, Variant};
 use baton::{Cpu, Ctx, Kick, Schedulable, Task};

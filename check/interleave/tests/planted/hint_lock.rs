@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A hint has a CPU woken whose queue is shorter: to compare, it holds its own queue's lock and
-//! takes the other's, as another hint may crosswise.
+//! A hint wakes a CPU whose queue is shorter. For the comparison it holds its own queue's lock and
+//! takes the other's; another hint may do so crosswise.
 
 use crate::base::{Base, Planted, Variant};
 use baton::{Cpu, Ctx, Hints, Kick, Task};

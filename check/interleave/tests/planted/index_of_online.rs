@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A list of the CPUs that are online is indexed by the number of a CPU.
+//! A list of the online CPUs is indexed by CPU number.
 
 use crate::base::{Base, Planted, Variant};
 use baton::{Cpu, Ctx, Lock, Placement, Task, Wake};

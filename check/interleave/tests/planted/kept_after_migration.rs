@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A task that is taken back is looked for on the CPU where it is to go, not where it was queued.
+//! A task that is taken back is searched on its destination CPU, not where it was queued.
 
 use crate::base::{Base, Planted, Variant};
 use baton::{Ctx, Schedulable, Task};

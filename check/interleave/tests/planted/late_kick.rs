@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A CPU with a queue wakes the idle ones at every 23rd tick only: they get their work in the end,
-//! and are idle most of the time.
+//! A CPU with a queue wakes idle CPUs only at every 23rd tick. They get tasks in the end, but are
+//! idle most of the time.
 
 use crate::base::{Base, Planted, Variant};
 use baton::{Ctx, Task};

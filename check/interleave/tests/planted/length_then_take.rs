@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A queue's length is looked at, its lock released, and taken again for the first task.
+//! A queue's length is read, its lock released, and taken again to remove the first task.
 
 use crate::base::{Base, Planted, Variant};
 use baton::{Cpu, Ctx, Schedulable};

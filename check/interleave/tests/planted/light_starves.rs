@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The heaviest runs first, always.
+//! The heaviest task always runs first.
 
 use crate::base::{Base, Planted, Variant};
 use baton::{Cpu, Ctx, PerTask, Schedulable, Task};

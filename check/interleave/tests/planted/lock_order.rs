@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Who steals holds its own queue's lock and takes the other's: two CPUs can do so crosswise.
+//! A stealing CPU holds its own queue's lock and takes another's: two CPUs can do so crosswise.
 
 use crate::base::{Base, Planted, Variant};
 use baton::{Cpu, Ctx, Schedulable};

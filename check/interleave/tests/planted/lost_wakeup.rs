@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Who wakes up goes to an inbox of all CPUs, and a flag says that there is something in it.
-//! Whoever picks empties it; the flag is taken down after that, not before.
+//! A woken task goes to an inbox that all CPUs share, and a flag says that the inbox is filled. A
+//! pick empties the inbox and clears the flag afterwards, instead of before.
 
 use crate::base::{Base, Planted, Variant};
 use baton::{runqueue::Fifo, Cpu, Ctx, Lock, Schedulable, Task};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Small policies with one mistake each: the checker finds it, tells it, and can tell it again.
+//! Small policies with one mistake each. The checker finds the mistake, and reproduces its story.
 #![forbid(unsafe_code)]
 
 mod aborts;
@@ -37,7 +37,7 @@ use baton_interleave::{check, replay, Finding, Options, Outcome, Property};
 use baton_native::Policy;
 use std::time::Duration;
 
-/// Checks a policy with a mistake that breaks this property.
+/// Checks a policy with a mistake that violates this property.
 fn finds(name: &str, policy: Policy, property: Property, options: &Options) -> Finding {
     let outcome = check(policy, options, &mut |_| ()).expect("the policy can be made");
     let Outcome {
@@ -76,8 +76,8 @@ fn finds(name: &str, policy: Policy, property: Property, options: &Options) -> F
     finding.clone()
 }
 
-/// So many schedules, however slow this machine is: an optimized build tries 2,000 to 6,000 in a
-/// second.
+/// The number of schedules is fixed, however slow this machine is. An optimized build runs 2,000 to
+/// 6,000 in a second.
 fn options() -> Options {
     let time = Duration::from_secs(3600);
     Options {
@@ -125,7 +125,7 @@ planted! {
     asks_for_ever: Endless,
 }
 
-/// A loop that nothing but the time tells from a long call.
+/// A loop that only its duration distinguishes from a long call.
 #[test]
 fn a_loop_without_questions_is_ended() {
     let options = Options {
@@ -136,7 +136,7 @@ fn a_loop_without_questions_is_ended() {
     finds("spins", policy, Property::Endless, &options);
 }
 
-/// Which looks after 128 ticks only.
+/// `WorkConservation` is checked only after 128 ticks.
 #[test]
 fn a_late_kick_keeps_the_weaker_property() {
     let options = Options {
@@ -172,7 +172,7 @@ fn a_machine_is_of_the_shape_that_was_asked_for() {
     finds("siblings_only", policy, Property::IdleBeside, &options);
 }
 
-/// A mistake that needs a hint with numbers of a certain size.
+/// A mistake that needs a hint with numbers in a certain range.
 #[test]
 fn hints_are_what_was_asked_for() {
     let policy = Policy::linked(baton_native::module!(hint_of_large_numbers::BatonPolicy));
@@ -195,7 +195,7 @@ fn hints_are_what_was_asked_for() {
     );
 }
 
-/// What waits is in some queue: the story names its lock.
+/// A waiting task is in some queue; the story names the queue's lock.
 #[test]
 fn a_story_says_who_has_the_task_that_waits() {
     let policy = Policy::linked(baton_native::module!(late_kick::BatonPolicy));
@@ -208,7 +208,7 @@ fn a_story_says_who_has_the_task_that_waits() {
     );
 }
 
-/// All that can be seen of a small machine is seen, and what was seen is counted.
+/// The search reaches every state of a small machine, and counts it.
 #[test]
 fn coverage_is_counted() {
     let policy = Policy::linked(baton_native::module!(base::BatonPolicy));
@@ -230,13 +230,13 @@ fn coverage_is_counted() {
         few.schedules()
     );
     assert!(many.schedules() > few.schedules() && many.states() > few.states());
-    // One CPU has few orders.
+    // One CPU permits few orders.
     assert!(many.schedules() < 1_900, "{}", many.schedules());
     assert!(many.last_schedule() >= many.last_state());
 }
 
-/// What would end the process is found as all else is, and those that are checked afterwards are
-/// not disturbed.
+/// A crash is found like any other mistake, and does not disturb the policies that are checked
+/// afterwards.
 #[test]
 fn what_ends_a_process_is_found() {
     let check = |name: &str, policy: Policy, verdict: &str| {

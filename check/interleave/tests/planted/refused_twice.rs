@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A refused task is put back with the queue's lock held, by a function that takes it.
+//! A refused task is put back by a function that takes the queue's lock, while that lock is held.
 
 use crate::base::{Base, Planted, Variant};
 use baton::{Cpu, Ctx, Schedulable};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Who would go idle takes tasks from its SMT sibling only. Where there are none, it looks at all.
+//! A CPU about to go idle steals from its SMT sibling only. Without siblings, it looks at all CPUs.
 
 use crate::base::{Base, Planted, Variant};
 use baton::{Cpu, Ctx, Schedulable};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Who would go idle waits for a task to come, and neither locks nor asks meanwhile.
+//! A CPU about to go idle spins until a task comes, without a lock or a question to the host.
 
 use crate::base::{Base, Planted, Variant};
 use baton::{Cpu, Ctx, Schedulable};

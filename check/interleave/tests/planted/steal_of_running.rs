@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A queue is of slots, and who runs stays at its front, as in CFS of long ago. A thief takes the
-//! front one.
+//! A queue holds slots, and the running task stays at its front, as in early versions of CFS. A
+//! stealing CPU takes the front one.
 
 use crate::base::{Base, Planted, Variant};
 use baton::{Cpu, Ctx, Lock, PerCpu, PerTask, Schedulable, Task};
@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 pub struct Bug {
     base: Base,
-    /// Slots in the order of their turns; the one that runs is at the front.
+    /// Slots in the order of their turns; the running task is at the front.
     order: PerCpu<Lock<VecDeque<u32>>>,
     batons: PerTask<Lock<Option<Schedulable>>>,
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! One that waits alone is not worth stealing: but somebody runs beside it.
+//! A task that waits alone in its queue is not stolen, although another task runs on that CPU.
 
 use crate::base::{Base, Planted, Variant};
 use baton::{Cpu, Ctx, Schedulable};

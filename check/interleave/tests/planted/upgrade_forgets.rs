@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Who yields waits in a queue of its own, which is not part of the state that is handed on.
+//! A task that yields waits in a queue that is not part of the state handed on by an upgrade.
 
 use crate::base::{Base, Planted, Variant};
 use baton::{runqueue::Fifo, Cpu, Ctx, Env, Lock, PerCpu, Schedulable, Task, Upgrade};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Who wakes up goes before all others, however short it slept.
+//! A woken task precedes all others, however short its sleep was.
 
 use crate::base::{Base, Planted, Variant};
 use baton::{Ctx, Schedulable, Task};

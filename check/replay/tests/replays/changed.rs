@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A policy does something else than what was recorded.
+//! A replayed policy that differs from the recorded one.
 
 use std::collections::HashMap;
 
@@ -17,17 +17,17 @@ fn divergence(outcome: Outcome) -> Divergence {
     }
 }
 
-/// The simulator does the same to two policies for as long as they do the same: the first event in
-/// which its two recordings differ is the first that was decided otherwise. Its number, and what
-/// the other policy did there.
+/// The simulator treats two policies alike for as long as they do the same, so the first event in
+/// which their two recordings differ is the first different decision. Returns its number, and what
+/// the other policy did.
 fn first_difference(one: &Recording, other: &Recording) -> (u64, String) {
     let mut words = Words::default();
     for (a, b) in one.merged().zip(other.merged()) {
         let (Item::Event(event), Item::Event(did)) = (a.item, b.item) else {
             panic!("{a:?}")
         };
-        // What a policy reads is what was written before: it follows from another decision and is
-        // none.
+        // A read returns what was written before: its difference follows from another decision, and
+        // is not a decision.
         let both_read = matches!((&event, &did), (Event::Read(_), Event::Read(_)));
         if a != b && !both_read {
             assert_eq!((a.number, a.cpu), (b.number, b.cpu));
@@ -74,7 +74,7 @@ fn another_credit_is_told_at_the_first_event_that_is_decided_otherwise() {
                 (method_name(call.method), call.now),
                 (found.method, found.now)
             );
-            // An answer that the host gives to another question is not known to a replay.
+            // A replay does not know the host's answer to a question that was not recorded.
             assert!(
                 did.starts_with(&found.got) || found.got.starts_with("takes "),
                 "{did}\n{}",
@@ -82,7 +82,7 @@ fn another_credit_is_told_at_the_first_event_that_is_decided_otherwise() {
             );
             methods.push(found.method);
         }
-        // With its own credit it is what it was.
+        // With its own credit the policy matches its recording.
         is_same(&recording, wfq(), SINGLE);
     }
     println!("{methods:?}");
@@ -94,8 +94,8 @@ fn another_policy_is_told_at_its_first_request() {
     for single in [SINGLE, THREADS] {
         let found = divergence(run(&recording, fifo(), single));
         assert_eq!(found.cause, Cause::OtherPolicy);
-        // fifo has the first task run at once on the idle CPU that both find; wfq puts it into a
-        // queue.
+        // fifo runs the first task at once on the idle CPU that both policies find; wfq puts it
+        // into a queue.
         let (fifo, wfq) = (found.got.as_str(), found.expected.as_str());
         assert_eq!(found.method, "select_task_rq");
         assert!(
@@ -109,12 +109,12 @@ fn another_policy_is_told_at_its_first_request() {
     }
 }
 
-/// Slices depend on where something of the policy lies.
+/// Slices depend on an address of the policy's memory.
 struct Address(&'static u64);
 
 impl Twist for Address {
     fn new() -> Self {
-        // Never freed, so that no two are at one place.
+        // Never freed, so that no two have the same address.
         Self(Box::leak(Box::new(0)))
     }
 
@@ -123,7 +123,7 @@ impl Twist for Address {
     }
 }
 
-/// Slices depend on the order of a hash.
+/// Slices depend on the iteration order of a hash map.
 struct Hash(HashMap<u64, ()>);
 
 impl Twist for Hash {
@@ -168,7 +168,7 @@ impl Twist for Nothing {
     }
 }
 
-/// As `Nothing` until it panics where that did not.
+/// As `Nothing`, until it panics where `Nothing` does not.
 struct Panics(core::sync::atomic::AtomicU32);
 
 impl Twist for Panics {
@@ -204,7 +204,7 @@ fn a_panic_that_was_not_is_told() {
     }
 }
 
-/// One that panicked and does not any more.
+/// A policy that panicked in the recording and does not any more.
 #[test]
 fn a_panic_that_is_mended_is_told() {
     let recording = parse(&record(

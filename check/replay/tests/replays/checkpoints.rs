@@ -28,7 +28,7 @@ fn from(recording: &Recording, mark: Mark, single: bool) -> Outcome {
     .unwrap()
 }
 
-/// Events that come before a checkpoint.
+/// Number of events before a checkpoint.
 fn before(recording: &Recording, mark: Mark) -> u64 {
     let stamp = |told: &Told| {
         if let Item::Event(event) = told.item {
@@ -68,7 +68,7 @@ fn every_checkpoint_replays_to_the_end() {
     }
 }
 
-/// A checkpoint changes nothing for the policy.
+/// A checkpoint does not change the policy's behaviour.
 #[test]
 fn checkpoints_change_no_event() {
     let without = parse(&record(
@@ -137,7 +137,7 @@ fn the_last_checkpoint_before_a_place_is_found() {
     );
 }
 
-/// Up to a place, with numbers and times of the whole recording.
+/// Stops at a place given by the numbers and times of the whole recording.
 #[test]
 fn a_replay_from_a_checkpoint_stops_where_it_is_told() {
     let recording = parse(&with_checkpoints(
@@ -170,7 +170,8 @@ fn a_replay_from_a_checkpoint_stops_where_it_is_told() {
     }
 }
 
-/// Other options are found out from a checkpoint on, too, by the numbers of the whole recording.
+/// A replay from a checkpoint, too, detects other options, and reports numbers of the whole
+/// recording.
 #[test]
 fn a_divergence_after_a_checkpoint_has_its_number() {
     let recording = parse(&with_checkpoints("hackbench", "1x4x1", 60, 1));
@@ -193,7 +194,7 @@ fn a_divergence_after_a_checkpoint_has_its_number() {
     assert_eq!(outcome.first + outcome.events, found.number);
 }
 
-/// What is missing before a checkpoint does not matter to a replay that begins there.
+/// A gap before a checkpoint does not affect a replay that begins at the checkpoint.
 #[test]
 fn a_gap_ends_a_replay_and_the_next_checkpoint_is_after_it() {
     let recording = parse(&with_checkpoints("hackbench", "1x4x1", 100, 1));
@@ -246,7 +247,7 @@ fn a_gap_ends_a_replay_and_the_next_checkpoint_is_after_it() {
     assert!(gaps > 10, "{gaps}");
 }
 
-/// A state of which a part is missing is no checkpoint, and does no harm to the others.
+/// An incomplete state is not a checkpoint, and does not affect the others.
 #[test]
 fn a_damaged_state_is_no_checkpoint() {
     let bytes = with_checkpoints("hackbench:groups=2", "1x4x1", 20, 1);
@@ -270,7 +271,7 @@ fn a_damaged_state_is_no_checkpoint() {
             .into_iter()
             .for_each(|mark| assert_eq!(from(&torn, mark, single).end, End::Whole));
     }
-    // The one that it begins with.
+    // The state at the beginning of the recording.
     let torn = damaged(states[0]);
     assert_eq!(
         (&torn.state, torn.checkpoints.len()),
@@ -284,7 +285,7 @@ fn a_damaged_state_is_no_checkpoint() {
     assert_eq!(from(&torn, torn.marks()[3], SINGLE).end, End::Whole);
 }
 
-/// A policy's state is not another's.
+/// A policy cannot use the state of another one.
 #[test]
 fn another_policy_does_not_begin_at_a_checkpoint() {
     let recording = parse(&with_checkpoints("hackbench", "1x4x1", 10, 1));

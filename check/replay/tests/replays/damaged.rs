@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Files that are damaged, or no recordings.
+//! Damaged files, and files that are not recordings.
 
 use std::sync::LazyLock;
 
@@ -11,7 +11,7 @@ use proptest::{collection::vec, sample::Index};
 
 use crate::{config, is_same, parse, record, record_with, run, wfq, woven, SINGLE, THREADS};
 
-/// How many inputs each property is tried with: more with BATON_FUZZ=1000000.
+/// Number of inputs for each property; more with BATON_FUZZ=1000000.
 fn cases() -> ProptestConfig {
     let cases = std::env::var("BATON_FUZZ")
         .ok()
@@ -23,7 +23,7 @@ fn cases() -> ProptestConfig {
     }
 }
 
-/// A recording with several blocks to a CPU, and checkpoints: as it was made, its events, and the
+/// A recording with several blocks for each CPU and checkpoints: the original, its events, and the
 /// file.
 struct Whole {
     recording: Recording,
@@ -51,7 +51,7 @@ fn whole() -> &'static [u8] {
     &WHOLE.file
 }
 
-/// Several blocks to a CPU.
+/// Several blocks for each CPU.
 fn in_small_blocks(
     recording: &Recording,
     points: &[Checkpoint],
@@ -77,7 +77,7 @@ pub fn streams(recording: &Recording) -> Vec<Vec<Event>> {
     streams
 }
 
-/// Whatever it is: an error, or an end.
+/// The result may be an error or an end, but nothing else.
 fn survives(bytes: &[u8], single: bool) {
     let Ok(recording) = Recording::parse(bytes) else {
         return;
@@ -107,7 +107,7 @@ fn survives(bytes: &[u8], single: bool) {
     }
 }
 
-/// What is whole is replayed, up to what is missing.
+/// The intact part is replayed, up to the gap.
 #[test]
 fn a_missing_block_ends_a_replay_there() {
     let recording = parse(&record(wfq(), "", "hackbench", "1x4x1", 600, 1));
@@ -151,7 +151,7 @@ fn a_torn_file_is_replayed_as_far_as_it_goes() {
         assert!(matches!(outcome.end, End::Gap { .. }), "{:?}", outcome.end);
         assert!(outcome.events > 10_000, "{}", outcome.events);
     }
-    // All of a CPU is missing: found out where it matters.
+    // A CPU is missing completely; the replay ends where that matters.
     let mut streams = streams(&parse(&record(wfq(), "", "hackbench", "1x4x1", 20, 1)));
     streams[2].clear();
     streams[3].pop();
@@ -210,7 +210,7 @@ fn what_cannot_be_replayed_is_refused() {
         other,
         "the recording begins with a state (Other, version 1), and wfq has Kept, version 2"
     );
-    // Its bytes are not there.
+    // Its bytes are missing.
     refused(Header {
         state: Some(("Kept".into(), 2, 2)),
         ..good.clone()
@@ -253,13 +253,13 @@ proptest! {
     #[test]
     fn torn_files(from in any::<Index>(), to in any::<Index>(), single in any::<bool>()) {
         let (from, to) = (from.index(whole().len()), to.index(whole().len()));
-        // The end is missing, or a piece in the middle.
+        // The end is missing, or a part in the middle.
         survives(&whole()[..to], single);
         let (from, to) = (from.min(to), from.max(to));
         survives(&[&whole()[..from], &whole()[to..]].concat(), single);
     }
 
-    /// Files that begin well: of another version, with another header, with anything for blocks.
+    /// Files with a valid beginning: another version, another header, or arbitrary blocks.
     #[test]
     fn foreign_files(bytes in vec(any::<u8>(), 0..300), version in 0u32..4, single in any::<bool>()) {
         survives(&bytes, single);
@@ -269,8 +269,8 @@ proptest! {
         survives(&file, single);
     }
 
-    /// The checksums are right, and what is in a state is not: parts in the places of others, bits
-    /// flipped, some not at all.
+    /// The checksums are right, but states are damaged: parts are exchanged, bits flipped, or parts
+    /// missing.
     #[test]
     fn wrong_states(
         changes in vec((any::<Index>(), any::<Index>(), any::<Index>(), 0u8..4), 1..6),
@@ -293,7 +293,7 @@ proptest! {
                 }
             }
         }
-        // One that says that it is of another place.
+        // A block that claims another position.
         for (point, by) in stamps {
             let point = point.index(points.len());
             points[point].stamp = points[point].stamp.saturating_add_signed(by);
@@ -301,8 +301,8 @@ proptest! {
         survives(&in_small_blocks(&WHOLE.recording, &points, &WHOLE.streams), single);
     }
 
-    /// The checksums are right, and the events are nonsense: some in the places of others, some
-    /// twice, some not at all.
+    /// The checksums are right, but the events are nonsense: some are exchanged, some repeated,
+    /// some missing.
     #[test]
     fn shuffled_events(
         moves in vec((any::<Index>(), any::<Index>(), any::<Index>(), 0u8..4), 1..8),

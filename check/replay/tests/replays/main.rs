@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Recordings are replayed: those of the simulator, and those made by hand of what it cannot do.
+//! Replays recordings of the simulator, and hand-made ones of situations that it cannot produce.
 
 mod changed;
 mod checkpoints;
@@ -65,7 +65,7 @@ pub fn faulty() -> Policy {
     Policy::linked(module!(faulty::BatonPolicy))
 }
 
-/// The policies of this tree, in Rust.
+/// The Rust policies of this tree.
 pub fn shipped() -> [Policy; 11] {
     [
         fifo(),
@@ -96,7 +96,7 @@ impl Write for Shared {
     }
 }
 
-/// What is simulated.
+/// Configuration of a simulation.
 pub fn config(policy: Policy, options: &str, topology: &str, ms: u64, seed: u64) -> Config {
     let spec = PolicySpec {
         policy,
@@ -117,7 +117,7 @@ pub fn config(policy: Policy, options: &str, topology: &str, ms: u64, seed: u64)
     }
 }
 
-/// What a simulation comes to, as a file.
+/// Runs a simulation, and returns its recording as a file.
 pub fn record_with(config: &Config, workload: &str, checkpoint: Option<u64>) -> Vec<u8> {
     let mut world = World::new();
     baton_sim::workloads::build(
@@ -153,7 +153,7 @@ pub fn parse(bytes: &[u8]) -> Recording {
 pub const THREADS: bool = false;
 pub const SINGLE: bool = true;
 
-/// Replays in that mode.
+/// Replays in this mode.
 pub fn run(recording: &Recording, policy: Policy, single: bool) -> Outcome {
     replay(
         recording,
@@ -166,7 +166,7 @@ pub fn run(recording: &Recording, policy: Policy, single: bool) -> Outcome {
     .unwrap()
 }
 
-/// Replays all of it, in that mode.
+/// Replays the whole recording in this mode.
 pub fn is_same(recording: &Recording, policy: Policy, single: bool) -> Outcome {
     let outcome = run(recording, policy, single);
     assert_eq!(outcome.end, End::Whole);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A policy does again what it did.
+//! A replayed policy does the same as in its recording.
 
 use baton_abi::BatonCpu;
 use baton_trace::{About, Event, Item, Recording, BLOCK_SIZE};
@@ -37,7 +37,7 @@ fn every_policy_under_every_workload() {
     }
 }
 
-/// Hints of a recording, and replies that were sent.
+/// Number of hints in a recording, and of replies that were sent.
 fn said(recording: &Recording) -> (usize, usize) {
     let is_hint = |item| matches!(item, Item::Event(Event::Call(call)) if matches!(call.about, About::Hint(..)));
     let is_reply = |item| matches!(item, Item::Event(Event::Reply { answer: 0, .. }));
@@ -45,8 +45,8 @@ fn said(recording: &Recording) -> (usize, usize) {
     (count(&is_hint), count(&is_reply))
 }
 
-/// Hints are fed as they came, and replies held against those that were sent: of each policy that
-/// takes some.
+/// For each policy that takes hints: hints are fed as recorded, and replies are compared with those
+/// that were sent.
 #[test]
 fn hints_and_replies() {
     const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/examples");
@@ -68,16 +68,16 @@ fn hints_and_replies() {
         recording
     };
     let recording = recorded(echo(), &example("hints.json", "+pipe"), "1x2x1", (1, 1));
-    // One that answers what was not answered: here, any that takes no hints.
+    // A policy that gives another answer: here, one that takes no hints.
     let other = crate::run(&recording, fifo(), SINGLE);
     assert!(
         matches!(other.end, baton_replay::End::Diverged(_)),
         "{:?}",
         other.end
     );
-    // A message thread says of itself and its three workers that they are of a group.
+    // A message thread declares that it and its three workers form a group.
     recorded(locality(), "schbench:workers=3,hints=1", "1x4x1", (4, 4));
-    // An activation joins and asks for a core, and is told of its grant.
+    // An activation joins, asks for a core, and is notified of its grant.
     recorded(
         arbiter(),
         &example("arbiter.json", "+hackbench"),
@@ -86,7 +86,7 @@ fn hints_and_replies() {
     );
 }
 
-/// All of it: forks, exits, hotplug, affinity, nice values, higher classes.
+/// All events: forks, exits, hotplug, affinity, nice values, higher classes.
 #[test]
 fn random_workloads_with_everything_that_happens_to_tasks_and_cpus() {
     let mut methods = std::collections::BTreeSet::new();
@@ -222,7 +222,7 @@ fn other_faults_are_replayed() {
 
 /// The state that a new instance saves.
 fn new_state(cpus: usize, max_tasks: u32) -> Vec<u8> {
-    // Without a host, as its locks are then its own.
+    // Saved without a host, so that it uses its own locks.
     let save = move || {
         let cpus: Vec<BatonCpu> = (0..cpus as u32)
             .map(|core| BatonCpu {

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A simple policy, and what a test has it do besides.
+//! A simple policy, and the additions that tests make to it.
 
 use baton::{
     runqueue::Fifo, Cpu, Ctx, Env, Kick, Lock, Pick, Placement, Refusal, Schedulable, Scheduler,
     Task, Topology, Wake,
 };
 
-/// What a test adds.
+/// The addition of a test.
 pub trait Twist: Send + Sync + Sized + 'static {
     fn new() -> Self;
 
-    /// For how long a task may run.
+    /// The slice of a task.
     fn slice(&self) -> u64 {
         1_000_000
     }
@@ -20,7 +20,7 @@ pub trait Twist: Send + Sync + Sized + 'static {
     fn enter_idle(&self, _: &Ctx<'_>) {}
 }
 
-/// One queue for all.
+/// One queue for all tasks.
 pub struct Simple<T: Twist> {
     queue: Lock<Fifo>,
     topology: Topology,
@@ -103,7 +103,7 @@ impl<T: Twist> Scheduler for Simple<T> {
     }
 }
 
-/// The policy with this twist, as a host knows it.
+/// The policy with this addition, in the form that a host takes.
 macro_rules! simple {
     ($twist:ty) => {
         baton_native::Policy::linked(baton_native::module!(

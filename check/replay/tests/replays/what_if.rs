@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A recording is left, and the simulator goes on from there.
+//! The simulator goes on from a point of a recording.
 
 use baton_native::Policy;
 use baton_replay::up_to;
@@ -26,7 +26,7 @@ fn simulate(
     (go_on(&config, scene, instance, None).unwrap(), counts)
 }
 
-/// Picks that were answered with a task, from an event on.
+/// Number of picks that were answered with a task, from an event on.
 fn picks(recording: &Recording, from: u64) -> u64 {
     let (mut follow, mut count) = (Follow::new(recording), 0);
     for told in recording.merged() {
@@ -42,8 +42,8 @@ fn picks(recording: &Recording, from: u64) -> u64 {
     count
 }
 
-/// What the policy knows of its tasks holds in the simulator: no answer of its is refused, and no
-/// task is lost. And the tasks do much what they did.
+/// The policy's knowledge of its tasks is valid in the simulator: no answer is refused, and no task
+/// is lost. The tasks behave much as they did.
 #[test]
 fn the_recorded_policy_goes_on_from_any_moment() {
     let mut left = 0;
@@ -75,7 +75,8 @@ fn the_recorded_policy_goes_on_from_any_moment() {
                     assert!(queued + running + asleep > 0, "{what}");
                     left += 1;
                 }
-                // As many switches as there were, of a program that does the same whoever is first.
+                // The program does the same whichever task is first, so the number of switches is
+                // as recorded.
                 if workload == "pipe" {
                     let (recorded, simulated) = (picks(&recording, number), outcome.stats.switches);
                     let ratio = simulated as f64 / recorded.max(1) as f64;
@@ -90,7 +91,7 @@ fn the_recorded_policy_goes_on_from_any_moment() {
     assert!(left > 50, "{left}");
 }
 
-/// The same state, two ways to go on.
+/// The same state, continued in two ways.
 #[test]
 fn another_option_goes_on_otherwise() {
     let recording = parse(&record(
@@ -117,7 +118,7 @@ fn another_option_goes_on_otherwise() {
     assert_eq!(counts, others);
     assert_ne!(recorded.stats.hash, other.stats.hash);
     assert!(recorded.faults.is_empty() && other.faults.is_empty());
-    // And the same way twice.
+    // The same way twice gives the same result.
     assert_eq!(
         recorded.stats.hash,
         simulate(&recording, wfq(), "", number).0.stats.hash

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Recordings made by hand, in which the calls of several CPUs are woven into each other at locks:
-//! one after the other they would wait for ever.
+//! Hand-made recordings in which the calls of several CPUs are interleaved at locks. If the calls
+//! were replayed one after the other, they would wait indefinitely.
 
 use baton::{Ctx, Lock};
 use baton_native::Policy;
@@ -18,8 +18,8 @@ const ENTER_IDLE: u8 = 23;
 const A: u64 = 70;
 const B: u64 = 71;
 
-/// Sums what comes by, in the order in which it comes by: at two locks, one after the other or one
-/// inside the other.
+/// Sums values in the order of their arrival, under two locks that are taken one after the other or
+/// nested.
 struct Sums {
     a: Lock<u64>,
     b: Lock<u64>,
@@ -59,12 +59,12 @@ fn policy() -> Policy {
     simple!(Sums)
 }
 
-/// Writes events of CPUs into a file, blocks of that size.
+/// Writes the events of CPUs into a file with blocks of `size` bytes.
 pub fn file(header: &Header, cpus: &[Vec<Event>], size: usize) -> Vec<u8> {
     file_from(header, None, &[], cpus, size)
 }
 
-/// As `file`, of a recording that begins with a state, and has checkpoints.
+/// As `file`, for a recording that begins with a state, and has checkpoints.
 pub fn file_from(
     header: &Header,
     state: Option<&[u8]>,
@@ -207,7 +207,7 @@ fn a_lock_has_one_name() {
 
 #[test]
 fn a_lock_that_was_taken_while_it_was_held_is_told() {
-    // One inside the other: CPU 1 cannot have had A while CPU 0 was yet to take B.
+    // Nested locks: CPU 1 cannot have had A before CPU 0 took B.
     let cpus = vec![
         vec![
             call(1, 0, ENTER_IDLE),
@@ -239,13 +239,13 @@ fn a_lock_that_was_taken_while_it_was_held_is_told() {
     }
 }
 
-/// A legal run of several CPUs by a count of steps: which CPU goes on is drawn; a lock is given up
-/// before the CPU's next event.
+/// A legal run of several CPUs with a given number of steps. The CPU that goes on is drawn at
+/// random, and a lock is released before its CPU's next event.
 fn woven(cpus: usize, steps: usize, seed: u64) -> Vec<Vec<Event>> {
     let mut draw = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let (mut a, mut b) = (1, 1);
     let mut streams = vec![Vec::new(); cpus];
-    // By CPU: how far its call is, whether it is the nested one, and what it got at A.
+    // By CPU: the state of its call, whether it is the nested one, and the value that it got at A.
     let mut at = vec![(0, false, 0); cpus];
     for stamp in 1..=steps as u64 {
         draw ^= draw << 13;
@@ -274,7 +274,7 @@ fn woven(cpus: usize, steps: usize, seed: u64) -> Vec<Vec<Event>> {
         *step = (*step + 1) % 4;
     }
     for (cpu, stream) in streams.iter_mut().enumerate() {
-        // Calls that were under way as the recording ended.
+        // Calls that had not returned when the recording ended.
         stream.push(Event::End {
             stamp: (steps + 1 + cpu) as u64,
         });
@@ -310,7 +310,7 @@ fn events_that_are_no_recording_are_told() {
     }
 }
 
-/// In the kernel the answer of a method that gives none is what is left in a register.
+/// In the kernel, a method without an answer leaves whatever is in a register.
 #[test]
 fn the_answer_of_a_method_that_gives_none_means_nothing() {
     let mut cpus = crossing();
@@ -325,7 +325,7 @@ fn the_answer_of_a_method_that_gives_none_means_nothing() {
     }
 }
 
-/// The kernel has less memory, and less stack: there the call was ended.
+/// The kernel has less memory and less stack, so the call was ended there.
 #[test]
 fn a_call_that_had_too_little_is_taken_as_ended() {
     for (kind, what) in [(2, "out of memory"), (3, "stack overflow")] {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a policy writes into its context. Every script is run with policies that do ([`check`]);
-//! here is what else that could change.
+//! Writes of a policy into its context. Every script is also run with policies that write there
+//! ([`check`]); these tests cover the other effects.
 
 use crate::script::check;
 
-/// The sole policy has nothing, and while it is asked another CPU enqueues a task that has none.
+/// The sole policy has no task. While it is asked, another CPU enqueues a task without a policy.
 #[test]
 fn the_time_of_a_turn_is_not_the_policys() {
     check(
@@ -20,7 +20,7 @@ fn the_time_of_a_turn_is_not_the_policys() {
     );
 }
 
-/// The slice of a task that goes to the fallback is the fallback's, whatever its policy asked for
+/// A task that goes to the fallback gets the fallback's slice, whatever slice its policy asked for
 /// before it failed.
 #[test]
 fn a_slice_of_a_policy_that_has_failed() {
@@ -44,8 +44,8 @@ fn a_slice_of_a_policy_that_has_failed() {
     }
 }
 
-/// A slice that a method without one has written is no answer of the next: here the task slept
-/// unseen.
+/// A slice that a method without one has written does not count as the answer of the next method.
+/// In this test the task slept unnoticed.
 #[test]
 fn a_slice_of_another_call() {
     check(

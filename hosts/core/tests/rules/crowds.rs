@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Tasks without a policy, in any number: the slices that the fallback gives them.
+//! Any number of tasks without a policy: the slices that the fallback gives them.
 
 use crate::host::{new_core, new_task, TestCore};
 use baton_abi::{BatonCtx, BATON_F_WAKEUP};
@@ -7,12 +7,11 @@ use baton_core::Verdict;
 
 const MS: u64 = 1_000_000;
 
-/// So long a slice is at most, and at least, ns.
+/// Maximum and minimum slice, ns.
 const LONGEST: u64 = 20 * MS;
 const SHORTEST: u64 = MS / 10;
 
-/// Each of the tasks is to have run within this time, ns, of which the fallback is sure of a
-/// quarter.
+/// Time within which each task must have run, ns. The fallback is guaranteed a quarter of it.
 const ROUND: u64 = 10_000 * MS;
 
 fn enter(core: &TestCore, pid: u32) {

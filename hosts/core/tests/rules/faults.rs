@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Policies that fail, in each kind of call, and what becomes of their tasks.
+//! Policies that fail, in each kind of call, and what happens to their tasks.
 
 use crate::{host, script::check};
 use baton_abi::{BatonCtx, BatonFaultKind, BatonMethod, BatonPolicyState, BATON_F_WAKEUP};
@@ -12,7 +12,7 @@ use std::{
     },
 };
 
-/// 1 is queued in `a`; 2 is about to be.
+/// 1 is queued in `a`; 2 will be.
 const QUEUED: &str = "
     start a
     default a
@@ -40,8 +40,8 @@ fn in_each_method_that_takes_a_task() {
     script(&format!("{run}\nyield 1"), "task_yield", "put 1 @0");
     script(run, "task_restored", "restore 1 @0");
     script("", "task_dequeued", "restore 1 @0");
-    // The task sleeps at last, which `a` is told, and fails; it is not entered again for the
-    // wake-up.
+    // The task sleeps at last. `a` is notified of that and fails. It is not entered again for the
+    // wakeup.
     script(run, "task_blocked", "wake 1 @0");
 }
 
@@ -69,7 +69,7 @@ fn a_new_or_woken_task() {
 
 #[test]
 fn in_a_pick() {
-    // This CPU may be the only one, so it must see to the rescue itself.
+    // This may be the only CPU, so it must do the rescue itself.
     check(&format!(
         "{QUEUED}
          answer a pick_next_task abort
@@ -135,7 +135,7 @@ fn a_lost_task_is_named() {
          wake 2 @0 => a.task_new 2; fallback; [fallback]; report: a lost task in task_new, 1
          rescue => rescued 1"
     ));
-    // What is not fresh may be dropped.
+    // A stale token may be dropped.
     check(&format!(
         "{QUEUED}
          pick @0 => a.pick_next_task @0; run 1
@@ -158,7 +158,7 @@ fn a_stall() {
          stall 100 => -
          rescue => rescued 2 1"
     ));
-    // On a CPU that idles the policy could have had it.
+    // On an idle CPU the policy could have run it.
     check(&format!(
         "{QUEUED}
          time 90
@@ -169,7 +169,8 @@ fn a_stall() {
     ));
 }
 
-/// It is asked for the token, and once more looked at, as a pick may have been under way.
+/// The policy is asked for the token. The task is then checked again, as a pick may have been under
+/// way.
 #[test]
 fn a_forgotten_task_is_named() {
     let forgotten = format!(
@@ -197,7 +198,7 @@ fn a_forgotten_task_is_named() {
          time 104
          stall 100 => -"
     ));
-    // What it answers instead is judged as ever.
+    // Any other answer is checked as usual.
     check(&format!(
         "{QUEUED}
          time 90
@@ -294,9 +295,9 @@ fn a_rescue_by_another_cpu_while_the_task_is_taken_back() {
     ));
 }
 
-/// Who rescues it may be about to insert it into the fallback queue, and the insertion may be for
-/// this very enqueue: were it a policy's by then, it would wait on a queue that nobody counts it
-/// on.
+/// The rescuing CPU may insert the task into the fallback queue after this, and the insertion may
+/// apply to this very enqueue. If the task were a policy's by then, it would wait on a queue where
+/// it is not counted.
 #[test]
 fn a_rescued_task_that_is_enqueued_anew_goes_to_the_fallback_queue_once() {
     check(&format!(
@@ -341,7 +342,7 @@ fn an_enqueue_that_slips_in_behind_a_stop() {
     ));
 }
 
-/// All tasks that a policy has queued come out exactly once, whichever way it ends.
+/// All tasks that a policy has queued come out exactly once, whichever way the policy ends.
 fn all_are_rescued(end: impl Fn(&host::TestCore, &baton_core::PolicyEntry)) {
     const TASKS: u32 = 500;
     let core = host::new_core(600, 2, true);
@@ -416,8 +417,8 @@ fn a_stop_does_not_take_the_policy_from_calls_under_way() {
     let seen = calls.clone();
     let policy = move |call: &mut host::Call<'_>| {
         if seen.fetch_add(1, SeqCst) == 0 {
-            // Another CPU stops it now. What this CPU does next in the same event still needs the
-            // policy: the host waits.
+            // Another CPU stops the policy now. This CPU still needs the policy in the same event,
+            // so the host waits.
             assert!(call.core.stop(call.policy));
             assert_ne!(call.policy.version.load(SeqCst), 0);
         }

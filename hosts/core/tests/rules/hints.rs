@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Hints: what a policy gets of what applications write, whatever that is.
+//! Hints: what a policy gets from arbitrary contents of an application's ring.
 
 use crate::host::{fifo, new_core, new_task, register, start, Call, TestCore};
 use baton_abi::{
@@ -26,10 +26,10 @@ message! {
     }
 }
 
-/// What the policy was given, and by whom.
+/// The hints that a policy got, each with the slot of its sender.
 type Heard = Arc<Mutex<Vec<(u32, Hint)>>>;
 
-/// A policy with one queue that notes hints, as the bridge reads them.
+/// A policy with one queue that records hints, as the bridge reads them.
 fn policy(heard: &Heard) -> Arc<dyn Fn(&mut Call<'_>) -> u64 + Send + Sync> {
     let (heard, queue) = (heard.clone(), Mutex::new(Vec::new()));
     Arc::new(move |call| {
@@ -51,8 +51,8 @@ struct Machine {
     core: &'static TestCore,
     policy: &'static PolicyEntry,
     heard: Heard,
-    /// Handles, by thread id less one. The first two are of one process; the third is another
-    /// process's, the fourth another policy's.
+    /// Handles, by thread id less one. The first two tasks are of one process, the third of another
+    /// process, the fourth of another policy.
     tasks: Vec<u64>,
 }
 
@@ -86,7 +86,7 @@ impl Machine {
         self.core.by_handle(self.tasks[0]).unwrap()
     }
 
-    /// Of a thread of the sender's process, or of another policy's task, whom the host thinks to be
+    /// Finds a thread of the sender's process, or a task of another policy that the host takes for
     /// one.
     fn thread_of(&self) -> impl Fn(u32) -> u64 + '_ {
         |id| match id {
@@ -286,11 +286,11 @@ impl Chance {
     }
 }
 
-/// Rings of so many entries, and the place where they are begun. One of them comes to where
-/// sequences of 32 bits begin anew.
+/// Numbers of entries of the rings, and the positions at which they begin. One of them reaches the
+/// point where sequences of 32 bits wrap.
 const RINGS: [(usize, u64); 3] = [(16, 0), (32, (32 << 31) - 100), (64, 0)];
 
-/// How many states of rings are tried, at least.
+/// Minimum number of ring states to try.
 fn states() -> u64 {
     std::env::var("BATON_FUZZ")
         .ok()
@@ -298,9 +298,9 @@ fn states() -> u64 {
         .unwrap_or(1_000_000)
 }
 
-/// Whatever is in the ring: the host goes on by one for each hint that it takes, and by 16 at most;
-/// it changes the sequences of those and nothing else; what the policy gets is of its type, and
-/// names a task of its own that the sender may name.
+/// For any contents of the ring, the host advances by one for each hint that it takes, and by 16 at
+/// most. It changes the sequences of those entries and nothing else. The policy gets hints of its
+/// type only, and each names a task of its own that the sender may name.
 #[test]
 fn hostile_rings() {
     let machine = Machine::new();
@@ -339,7 +339,7 @@ fn hostile_rings() {
             heard += got.len();
         }
     }
-    // It was not all noise.
+    // The contents were not all invalid.
     assert!(
         taken > 1_000 && refused > 100 && heard > 100,
         "{taken} taken, {refused} refused, {heard} heard"
@@ -347,9 +347,8 @@ fn hostile_rings() {
     assert!(machine.policy.is_running());
 }
 
-/// Whatever is in a ring of replies: the host writes a reply where its place is, if the sequence
-/// there says that it may, and nothing else; and looks at one sequence to see whether the last one
-/// was read.
+/// For any contents of a reply ring, the host writes a reply at its position if the sequence there
+/// permits it, and nothing else. It reads one sequence to see whether the last reply was read.
 #[test]
 fn hostile_replies() {
     let mut chance = Chance(0x2545_f491_4f6c_dd1d);
@@ -362,7 +361,7 @@ fn hostile_replies() {
             for _ in 0..chance.below(4) {
                 scribble(&ring, place, &mut chance);
             }
-            // The reader is done with the lap before.
+            // The reader has finished the previous lap.
             if chance.below(2) == 0 {
                 let (_, small, words) = ring[place as usize % entries].all_words();
                 ring[place as usize % entries].scribble(sequence(place), small, words);
@@ -407,15 +406,15 @@ fn hostile_replies() {
     );
 }
 
-/// Another thread writes into both rings while the host reads hints and writes replies: what the
-/// policy gets is what was judged.
+/// Another thread writes into both rings while the host reads hints and writes replies. The policy
+/// gets the data that was checked.
 #[test]
 fn hostile_while_the_host_looks() {
     const ENTRIES: usize = 16;
     let machine = Machine::new();
     let (sender, mine) = (machine.sender().index(), machine.mine());
     let (hints, replies) = (ring(ENTRIES), ring(ENTRIES));
-    // Where the host is in them: a client that guesses right.
+    // The host's positions in the rings, as for a client that guesses them.
     let (at_hint, at_reply, stop) = (
         AtomicU64::new(0),
         AtomicU64::new(ENTRIES as u64),
@@ -435,10 +434,9 @@ fn hostile_while_the_host_looks() {
                 );
             }
         });
-        // Stops the other thread even if something does not hold.
+        // Stops the other thread even if an assertion fails.
         let _stop = Stop(&stop);
-        // On a machine that is busy with other things, where the two seldom run at once, it is
-        // less.
+        // On a busy machine, where the two threads seldom run at once, there are fewer rounds.
         let end = Instant::now() + Duration::from_secs(120);
         while (heard < 10_000 || sent < 10_000 || meanwhile < 10_000) && Instant::now() < end {
             let before: Vec<_> = hints.iter().map(Entry::all_words).collect();
@@ -448,7 +446,7 @@ fn hostile_while_the_host_looks() {
             assert!(
                 drained.taken <= BATON_HINTS_AT_ONCE && place == from + u64::from(drained.taken)
             );
-            // The host changes sequences alone.
+            // The host changes sequences only.
             meanwhile += u64::from(
                 hints
                     .iter()
@@ -483,7 +481,7 @@ fn hostile_while_the_host_looks() {
     assert!(machine.policy.is_running());
 }
 
-/// Has another thread stop as it is dropped.
+/// Stops another thread on drop.
 struct Stop<'a>(&'a AtomicBool);
 
 impl Drop for Stop<'_> {
@@ -492,8 +490,7 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// Writes something into the ring, as likely as not where the host looks next, and as it may be a
-/// hint.
+/// Writes into the ring, often where the host reads next, and often a plausible hint.
 fn scribble(ring: &[Entry], place: u64, chance: &mut Chance) {
     let count = ring.len() as u64;
     let at = if chance.below(2) == 0 {

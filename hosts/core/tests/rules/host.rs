@@ -19,7 +19,7 @@ pub struct Call<'c> {
     pub policy: &'c PolicyEntry,
     pub method: BatonMethod,
     pub ctx: &'c mut BatonCtx,
-    /// The task that it is about, or that ran before.
+    /// The task that it is about, or the previous task.
     pub task: Option<BatonTask>,
     pub wake: Option<BatonWake>,
     pub hint: Option<BatonHint>,
@@ -55,27 +55,27 @@ impl Call<'_> {
     }
 }
 
-/// The slot that a good token names.
+/// The slot that a valid token names.
 pub fn slot_of(core: &TestCore, token: u64) -> &'static Slot {
     &core.slots()[(token as u32) as usize - 1]
 }
 
-/// A policy: answers calls as [`Host::call`] does.
+/// A policy: answers calls in place of [`Host::call`].
 pub type Policy = Arc<dyn Fn(&mut Call<'_>) -> u64 + Send + Sync>;
 
 #[derive(Default)]
 pub struct TestHost {
     core: OnceLock<&'static TestCore>,
-    /// By `this` less one.
+    /// By `version` less one.
     policies: RwLock<Vec<Policy>>,
-    /// By slot: the CPUs that its task may use, one bit each.
+    /// The CPUs that each task may use, one bit each, by slot.
     masks: Vec<AtomicU64>,
     pub reports: Mutex<Vec<(u32, Fault)>>,
     pub kicks: AtomicU32,
-    /// CPUs whose task is to be enqueued, one bit each.
+    /// CPUs whose task must be enqueued, one bit each.
     pub evictions: AtomicU64,
     slots_lock: Mutex<()>,
-    /// Only one thread is in the rules: then no policy may be entered that is not running.
+    /// Only one thread runs the rules, so no policy may be entered that is not running.
     strict: AtomicBool,
 }
 
@@ -149,7 +149,7 @@ impl Host for TestHost {
     }
 }
 
-/// A core with CPUs that are all online. Lives for ever, as the kernel's does.
+/// A core whose CPUs are all online. Never freed, like the kernel's.
 pub fn new_core(slots: usize, cpus: i32, strict: bool) -> &'static TestCore {
     let masks = (0..slots).map(|_| AtomicU64::new(!0)).collect();
     let host = TestHost {
@@ -173,7 +173,7 @@ pub fn register(core: &TestCore) -> &PolicyEntry {
         .expect("the table has room")
 }
 
-/// Makes a version of a policy of these functions.
+/// Makes a version of a policy from these functions.
 pub fn version(core: &TestCore, policy: Policy) -> usize {
     let mut policies = core.host().policies.write().unwrap();
     policies.push(policy);
@@ -185,7 +185,8 @@ pub fn start(core: &TestCore, entry: &PolicyEntry, policy: Policy) {
     assert_eq!(core.start(entry, version(core, policy)), Ok(()));
 }
 
-/// A new task in Baton's class, and its handle. `pid` is what the host knows it by, too.
+/// Creates a task in Baton's class and returns its handle. The host's identifier of the task is
+/// also `pid`.
 pub fn new_task(core: &TestCore, pid: u32, parent: u64) -> Option<u64> {
     let facts = TaskFacts {
         opaque: pid as usize,
@@ -205,7 +206,7 @@ pub fn set_mask(core: &TestCore, slot: &Slot, mask: u64) {
     core.host().masks[slot.index() as usize].store(mask, SeqCst);
 }
 
-/// First come, first served, whatever the CPU, where the task may run. Its tokens are in `queue`.
+/// First come, first served on every CPU where the task may run. Its tokens are in `queue`.
 pub fn fifo(call: &mut Call<'_>, queue: &Mutex<Vec<u64>>) -> u64 {
     use BatonMethod as M;
     let mut queue = queue.lock().unwrap();
@@ -237,7 +238,7 @@ pub fn fifo(call: &mut Call<'_>, queue: &Mutex<Vec<u64>>) -> u64 {
     0
 }
 
-/// How many tasks are in a state.
+/// The number of tasks in a state.
 pub fn count(core: &TestCore, state: TaskState) -> usize {
     core.slots()
         .iter()
@@ -245,7 +246,7 @@ pub fn count(core: &TestCore, state: TaskState) -> usize {
         .count()
 }
 
-/// The tasks that are stranded in stopped policies, as many calls as it takes.
+/// The tasks that are stranded in stopped policies, with as many calls as needed.
 pub fn rescue_all(core: &TestCore) -> Vec<&'static Slot> {
     let mut found = Vec::new();
     while core.rescue_pending() {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What sched_ext does to one shim (kernel/sched/ext/ext.c, 7.2), as far as the rules can tell:
-//! tasks wake, are queued, picked, preempted and moved, and the shim carries out the verdicts. It
-//! does nothing that the kernel could not do.
+//! A model of sched_ext for one shim (kernel/sched/ext/ext.c, 7.2), as far as the rules can observe
+//! it. Tasks wake, are queued, picked, preempted and migrated, and the shim carries out the
+//! verdicts. The model does nothing that the kernel could not do.
 
 use crate::host::{self, TestCore};
 use baton_abi::{
@@ -12,11 +12,11 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering::SeqCst;
 
 pub const CPUS: i32 = 3;
-/// How often the shim asks in one dispatch. Fewer than in the kernel, so that a rescue takes
-/// several.
+/// How often the shim asks in one dispatch. Fewer than in the kernel, so that a rescue needs
+/// several dispatches.
 const TRIES: u32 = 4;
 
-/// Where a task is, to the kernel.
+/// Where the kernel has a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// Not runnable, or of another class.
@@ -35,14 +35,14 @@ pub struct Task {
     pub handle: u64,
     pub place: Place,
     pub runnable: bool,
-    /// Of Baton's class.
+    /// In Baton's class.
     pub ours: bool,
-    /// Whose run queue it is on, or was on last.
+    /// The CPU of the run queue that it is on, or was on last.
     pub rq: i32,
     pub mask: u64,
 }
 
-/// What ends a task's turn on a CPU.
+/// How a task's turn on a CPU ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
     Blocks,
@@ -51,21 +51,21 @@ pub enum Turn {
     Dies,
 }
 
-/// Between the rules' answer and its insertion, the task is taken off its queue and enqueued anew.
-/// The insertion is for the enqueue that it finds begun (SCX_OPSS_QSEQ_MASK), and waits for its
+/// The task is dequeued and enqueued again between the rules' answer and the insertion. The
+/// insertion applies to the enqueue that it finds begun (SCX_OPSS_QSEQ_MASK), and waits for its
 /// end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Race {
     None,
-    /// The rules are told of it before the insertion.
+    /// The rules see the new enqueue before the insertion.
     Before,
-    /// After it.
+    /// The rules see it after the insertion.
     Across,
 }
 
-/// Told of each task that is run: the task, its token, the CPU.
+/// Called with each task that is run, its token and the CPU.
 type OnRun = Box<dyn Fn(&Task, u64, i32)>;
-/// Told of each CPU that goes idle.
+/// Called with each CPU that goes idle.
 type OnIdle = Box<dyn Fn(&Kernel, i32)>;
 
 pub struct Kernel {
@@ -76,12 +76,12 @@ pub struct Kernel {
     online: Vec<bool>,
     fallback: VecDeque<usize>,
     kicked: Vec<i32>,
-    /// ns; goes on with each dispatch.
+    /// ns; advances with each dispatch.
     now: u64,
     pids: u32,
-    /// Called with each task and token that a dispatch says is to run, and the CPU.
+    /// Called with each task that a dispatch has decided to run, its token and the CPU.
     pub on_run: OnRun,
-    /// Called with each CPU that is about to idle.
+    /// Called with each CPU before it goes idle.
     pub on_idle: OnIdle,
 }
 
@@ -129,7 +129,7 @@ impl Kernel {
         self.tasks[at].mask & (1 << cpu) != 0 && self.is_online(cpu)
     }
 
-    /// select_fallback_rq(): widens the mask when no CPU of it is online.
+    /// select_fallback_rq(): widens the mask if none of its CPUs is online.
     fn fallback_rq(&mut self, at: usize) -> i32 {
         if let Some(cpu) = (0..CPUS).find(|&cpu| self.allowed(at, cpu)) {
             return cpu;
@@ -203,7 +203,7 @@ impl Kernel {
         }
     }
 
-    /// ops.enqueue(), for a runnable task that is nowhere.
+    /// ops.enqueue(), for a runnable task that is on no queue.
     fn enqueue(&mut self, at: usize, here: i32, flags: u16) {
         assert_eq!(self.tasks[at].place, Place::Away);
         let mut ctx = self.ctx(at, self.tasks[at].rq, flags);
@@ -241,7 +241,7 @@ impl Kernel {
         self.tasks[at].rq = cpu;
     }
 
-    /// dequeue_task_scx(): the kernel takes it from where it is, without a word.
+    /// dequeue_task_scx(): the kernel dequeues the task from wherever it is, without notice.
     fn dequeue(&mut self, at: usize) {
         match self.tasks[at].place {
             Place::Fallback => self.fallback.retain(|&other| other != at),
@@ -252,8 +252,8 @@ impl Kernel {
         self.tasks[at].place = Place::Away;
     }
 
-    /// A change of attributes: `change` happens while the task is off its queue. One that is on a
-    /// CPU stays there.
+    /// A change of attributes: `change` happens while the task is off its queue. A task on a CPU
+    /// stays there.
     pub fn change(&mut self, at: usize, here: i32, change: impl FnOnce(&mut Self)) {
         let place = self.tasks[at].place;
         let is_queued = !matches!(place, Place::Away | Place::OnCpu(_));
@@ -270,7 +270,7 @@ impl Kernel {
         }
     }
 
-    /// sched_setaffinity(), and the move by the stopper if the task must leave its CPU.
+    /// sched_setaffinity(), and the migration by the stopper if the task must leave its CPU.
     pub fn set_affinity(&mut self, at: usize, here: i32, mask: u64) {
         self.change(at, here, |kernel| kernel.set_mask(at, mask));
         let rq = self.tasks[at].rq;
@@ -287,7 +287,7 @@ impl Kernel {
         }
     }
 
-    /// Out of Baton's class, where what becomes of the task is not told, and back.
+    /// Moves the task out of Baton's class, where nothing is reported, or back.
     pub fn set_class(&mut self, at: usize, here: i32, ours: bool) {
         if self.tasks[at].ours == ours {
             return;
@@ -313,7 +313,7 @@ impl Kernel {
         }
     }
 
-    /// A higher class takes the CPU: who runs there waits on its local queue, or has just gone to
+    /// A higher class takes the CPU. The current task waits on its local queue, or has just gone to
     /// sleep.
     pub fn higher_class(&mut self, cpu: i32, blocks: bool) {
         let Some(at) = self.current[cpu as usize].take() else {
@@ -327,7 +327,7 @@ impl Kernel {
         }
     }
 
-    /// SCX_ENQ_IMMED: what cannot run at once is given back.
+    /// SCX_ENQ_IMMED: tasks that cannot run at once are enqueued again.
     pub fn reenqueue_local(&mut self, cpu: i32) {
         for at in std::mem::take(&mut self.local[cpu as usize]) {
             self.tasks[at].place = Place::Away;
@@ -335,7 +335,7 @@ impl Kernel {
         }
     }
 
-    /// A spell in bypass mode: what was queued runs without a word.
+    /// A time in bypass mode: queued tasks run without notice.
     pub fn bypass(&mut self) {
         for at in 0..self.tasks.len() {
             if matches!(self.tasks[at].place, Place::Custody | Place::Fallback) {
@@ -372,8 +372,8 @@ impl Kernel {
         }
     }
 
-    /// __schedule() on a CPU, whose current task's turn ends. With a race, the attributes of what
-    /// is picked, or rescued, change meanwhile.
+    /// __schedule() on a CPU, whose current task's turn ends. With a race, the attributes of the
+    /// picked or rescued task change meanwhile.
     pub fn schedule(&mut self, cpu: i32, turn: Turn, race: Race) {
         if !self.is_online(cpu) {
             return;
@@ -390,7 +390,7 @@ impl Kernel {
             self.local[cpu as usize].pop_front()
         };
         let prev_runs = prev.filter(|&at| self.tasks[at].runnable);
-        // Nothing else: the kernel keeps what can go on.
+        // Without another task the kernel keeps the previous one if it can continue.
         let next = next.or(prev_runs);
         if let Some(at) = prev_runs.filter(|_| next != prev) {
             self.enqueue(at, cpu, 0);
@@ -412,7 +412,7 @@ impl Kernel {
             self.exit(at, cpu);
         }
         self.deliver_kicks();
-        // Another thread comes for a moment; what was on the CPU has no slice left.
+        // Another thread runs briefly, and the task that was on the CPU has no slice left.
         if self.core.host().evictions.fetch_and(!(1 << cpu), SeqCst) & 1 << cpu != 0 {
             if let Some(at) = self.current[cpu as usize].take() {
                 self.tasks[at].place = Place::Away;
@@ -422,7 +422,7 @@ impl Kernel {
         }
     }
 
-    /// scx_dispatch_sched(): true when the task that ran before is to go on.
+    /// scx_dispatch_sched(): true if the previous task must continue.
     fn dispatch(&mut self, cpu: i32, prev: Option<usize>, race: Race) -> bool {
         let state = self.core.cpu(cpu).unwrap();
         let mut is_vain = false;
@@ -455,7 +455,8 @@ impl Kernel {
                     if race != Race::None {
                         self.change(at, (cpu + 1) % CPUS, |_| {});
                     }
-                    // finish_dispatch(): only what is in custody. Else it is tried again.
+                    // finish_dispatch() inserts only tasks in custody. Otherwise the dispatch is
+                    // tried again.
                     if self.tasks[at].place == Place::Custody && self.allowed(at, cpu) {
                         self.put_on_local(at, cpu);
                         return false;

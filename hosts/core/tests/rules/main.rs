@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The rules, tried from outside: what a kernel could do on one side, what a policy could answer on
-//! the other.
+//! Tests of the rules from outside: events that a kernel could send on one side, answers that a
+//! policy could give on the other.
 //!
-//! `script` has the language in which most tests are written; `host` has the machine and the
-//! policies under it.
+//! `script` has the language of most tests; `host` has the machine and the policies below it.
 
 mod contexts;
 mod cpus;

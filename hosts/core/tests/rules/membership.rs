@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Which policy a task is in.
+//! Membership of tasks in policies.
 
 use crate::script::check;
 
@@ -92,8 +92,8 @@ fn several_policies_are_asked_in_their_order() {
 
 #[test]
 fn assigned_to_a_policy_that_stops() {
-    // The default, as if it had not been assigned, also when that changes later; until its policy
-    // is back.
+    // The task has the default, as if it had not been assigned, also when the default changes
+    // later, until its policy is back.
     check(
         "start a
          start b
@@ -164,7 +164,7 @@ fn the_place_of_a_policy_is_used_again() {
 
 #[test]
 fn slots_run_out() {
-    // Those that got none are on the fallback queue, which has its turn however busy a policy is.
+    // Tasks without a slot are on the fallback queue, which has its turn however busy a policy is.
     check(
         "start a
          default a
@@ -191,8 +191,8 @@ fn slots_run_out() {
 
 #[test]
 fn the_fallback_has_its_turn() {
-    // 1 is in the fallback; 2 is always there to be picked. One fourth of the time is the
-    // fallback's: 20 of 80 ms.
+    // Task 1 is in the fallback; task 2 can always be picked. The fallback gets one fourth of the
+    // time: 20 of 80 ms.
     let mut script = String::from(
         "time 0\nnew 1\nwake 1 @0 => fallback; [fallback]\nstart a\nnew 2\nassign 2 a\n",
     );

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Several policies at once: who is asked first, and who makes way.
+//! Several policies at once: the order in which they are asked, and preemption.
 
 use crate::host::{self, TestCore};
 use baton_abi::{BatonCtx, BATON_F_PREV_RUNNABLE, BATON_F_WAKEUP, BATON_KICK_PREEMPT};
@@ -19,14 +19,14 @@ fn start(core: &'static TestCore) -> (&'static PolicyEntry, Queue) {
     (entry, queue)
 }
 
-/// A new task of a policy; its handle.
+/// Creates a task of a policy and returns its handle.
 fn task(core: &TestCore, pid: u32, entry: &PolicyEntry) -> u64 {
     let handle = host::new_task(core, pid, 0).unwrap();
     core.assign(core.by_handle(handle).unwrap(), Some(entry));
     handle
 }
 
-/// The kicks that came of waking a task on CPU 0.
+/// The kicks that result from waking a task on CPU 0.
 fn wake(core: &TestCore, task: u64) -> Vec<u16> {
     let mut ctx = BatonCtx {
         task,
@@ -40,7 +40,7 @@ fn wake(core: &TestCore, task: u64) -> Vec<u16> {
     ctx.kicks[..ctx.nr_kicks as usize].to_vec()
 }
 
-/// What CPU 0 runs next, after `prev`, which can go on.
+/// What CPU 0 runs next. `prev` is the previous task if it can continue.
 fn pick(core: &TestCore, prev: Option<u64>) -> (Verdict, u32) {
     let flags = if prev.is_some() {
         BATON_F_PREV_RUNNABLE
@@ -98,7 +98,7 @@ fn the_order_is_the_administrators() {
             core.exit_task(task);
         }
     }
-    // A newcomer is last, also in a place that was free before those of the others.
+    // A new policy is last, even in a place of the table before those of the others.
     core.stop(b);
     core.unregister(b);
     let order = |core: &TestCore| {
@@ -148,7 +148,7 @@ fn a_task_preempts_those_of_later_policies_only() {
     assert_eq!(wake(core, later), [], "of the same policy");
     assert_eq!(wake(core, early), kick);
     assert_eq!(pick(core, Some(late)), (Verdict::Run, 1));
-    // The task that made way comes back to its policy, and does not preempt in turn.
+    // The preempted task returns to its policy, and does not preempt in turn.
     let mut ctx = BatonCtx {
         task: late,
         ..BatonCtx::default()
@@ -158,7 +158,7 @@ fn a_task_preempts_those_of_later_policies_only() {
         Verdict::None
     );
     assert_eq!(ctx.nr_kicks, 0);
-    // The other way around.
+    // The reverse order.
     core.set_order(&[b.index()]);
     let mut ctx = BatonCtx {
         task: early,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Partitions: who is asked where, what becomes of tasks when that changes, and who runs what has
-//! no policy.
+//! Partitions: which policy is asked on which CPU, what happens to tasks when that changes, and
+//! which CPUs run tasks without a policy.
 
 use crate::host::{self, TestCore};
 use baton_abi::{BatonCtx, BatonMethod, BATON_F_PREV_RUNNABLE, BATON_F_WAKEUP, BATON_PICK_NONE};
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 type Told = Arc<Mutex<Vec<(BatonMethod, u64)>>>;
 
-/// A policy, and what it is told about CPUs.
+/// A policy, and the CPU notices that it gets.
 fn start(core: &'static TestCore) -> (&'static PolicyEntry, Told) {
     let (entry, told, queue) = (
         host::register(core),
@@ -46,7 +46,7 @@ fn partition(core: &TestCore, id: u32, cpus: &[i32], policies: &[&PolicyEntry]) 
     );
 }
 
-/// A task of a policy, which wakes on a CPU. Its handle and where it is then.
+/// Wakes a task of a policy on a CPU. Returns its handle and its state.
 fn wake(
     core: &TestCore,
     pid: u32,
@@ -213,7 +213,7 @@ fn tasks_that_cannot_be_in_their_policys_partition_are_without_a_policy() {
     assert_eq!(slot.policy(), a.id());
 }
 
-/// Its migration may be disabled for a moment, as it is while a BPF program runs in its name.
+/// Its migration may be disabled briefly, as it is while a BPF program runs in its context.
 #[test]
 fn a_picked_task_that_may_run_on_none_of_its_policys_cpus_just_now_is_not_the_policys_to_keep() {
     let core = host::new_core(8, 4, true);
@@ -271,7 +271,7 @@ fn tasks_without_a_policy_keep_off_a_partition_unless_they_must() {
         Verdict::Local,
         "it may run nowhere else"
     );
-    // Its mask changes while it waits on the queue of all.
+    // Its affinity changes while it waits on the fallback queue.
     host::set_mask(core, core.by_handle(free).unwrap(), 0b10);
     core.relieve();
     assert_eq!(dispatch(core, 1, 0).0, Verdict::Fallback);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Whatever the kernel does, and whatever policies answer: the rules hold.
+//! The rules hold for any sequence of kernel events and any answers of policies.
 
 use crate::{
     host::{self, Call, TestCore},
@@ -18,15 +18,15 @@ use std::{
 const SLOTS: usize = 7;
 const POLICIES: usize = 3;
 
-/// What policies have been given and have answered.
+/// The tokens that policies have been given, and their answers.
 #[derive(Default)]
 struct Ledger {
-    /// Every token, and by slot the newest.
+    /// Every token, and the newest one by slot.
     tokens: Vec<u64>,
     newest: BTreeMap<u32, u64>,
-    /// Those that a task was run for.
+    /// The tokens with which a task was run.
     used: HashSet<u64>,
-    /// Who answered the last pick.
+    /// The policy that answered the last pick.
     answered: u32,
     random: u64,
 }
@@ -39,7 +39,7 @@ impl Ledger {
         (self.random >> 20) as usize % below.max(1)
     }
 
-    /// One that may be fresh, or any that ever was.
+    /// A token that may be fresh, or any earlier one.
     fn any_token(&mut self) -> u64 {
         let (is_new, at) = (self.draw(2) == 0, self.draw(self.tokens.len()));
         let newest = self.newest.values().nth(at % self.newest.len().max(1));
@@ -51,7 +51,7 @@ impl Ledger {
     }
 }
 
-/// First come, first served; but one answer in `mischief` is wrong (0: none is).
+/// First come, first served, but one answer in `mischief` is wrong (0: none is).
 fn answer(
     call: &mut Call<'_>,
     queue: &Mutex<Vec<u64>>,
@@ -87,7 +87,7 @@ fn answer(
         (M::PickNextTask, 3) => BATON_PICK_KEEP,
         (M::PickNextTask, 4) => BATON_ABORTED,
         (M::PickNextTask | M::TaskDequeued | M::SelectTaskRq, 5) => garbage,
-        // A token that is put away and forgotten.
+        // A token that is stored and forgotten.
         (_, 6) => 0,
         _ => host::fifo(call, queue),
     }
@@ -269,7 +269,7 @@ impl Trial {
         }
     }
 
-    /// As the control device lets it be asked for: nothing is in two partitions, and a CPU that is
+    /// A change that the control device permits: nothing is in two partitions, and a CPU that is
     /// online is in none.
     fn partition(&self, id: u32, wish: u8) {
         let core = self.kernel.core;
@@ -293,7 +293,7 @@ impl Trial {
         }
     }
 
-    /// What holds at rest.
+    /// Checks the invariants at rest.
     fn look(&self) {
         let core = self.kernel.core;
         assert_eq!(
@@ -336,8 +336,8 @@ impl Trial {
         }
     }
 
-    /// Every task that can run does, until it sleeps. A policy that lies may sit on its tasks: then
-    /// policies are stopped first.
+    /// Runs every task that can run until it sleeps. A policy that gives wrong answers may keep its
+    /// tasks, so in that case the policies are stopped first.
     fn drain(&mut self) {
         if self.mischief != 0 {
             for policy in &self.policies {

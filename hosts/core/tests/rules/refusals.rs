@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Answers that are not taken. The number behind `pick_refused` is the reason: 1 stale, 2 foreign,
-//! 3 not allowed.
+//! Refused answers. The number after `pick_refused` is the reason: 1 stale, 2 foreign, 3 not
+//! allowed.
 
 use crate::{host, script::check};
 use baton_abi::{BatonCtx, BATON_F_WAKEUP};
@@ -155,7 +155,7 @@ fn a_loop_of_refusals_is_a_fault() {
 
 #[test]
 fn what_a_policy_gives_back_is_checked() {
-    // Its own older token, and nothing: the task goes on.
+    // Its own older token, and none: the task continues.
     check(
         "start a
          default a
@@ -167,7 +167,7 @@ fn what_a_policy_gives_back_is_checked() {
          answer a task_dequeued none
          restore 1 @0 => a.task_dequeued 1; a.task_restored 1; none; [queued]",
     );
-    // Another task's, which is lost by that.
+    // Another task's token; that task is then lost.
     check(
         "start a
          default a
@@ -183,7 +183,7 @@ fn what_a_policy_gives_back_is_checked() {
     );
 }
 
-/// By a host whose look at the task, just before it moves it, finds its migration disabled.
+/// The host finds the task's migration disabled in its check just before it moves the task.
 #[test]
 fn a_pick_that_failed_is_rescued() {
     let core = host::new_core(8, 2, true);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Tests as scripts. Each line is an event, `=>`, and what must come of it: the calls that policies
+//! Tests as scripts. Each line is an event, `=>`, and the expected result: the calls that policies
 //! get, then the verdict, then the state of the task.
 //!
 //! ```text
@@ -12,10 +12,10 @@
 //! rescue | stall LIMIT | counts
 //! answer P METHOD ACTION                                               what P does in its next call of METHOD
 //! ```
-//! Without an action a policy is first come, first served. Actions: `none`, `keep`, `abort`,
-//! `token N` (N's newest), `old N` (the one before), `garbage`, `drop N`, `cpu C`, `run C`,
-//! `run C for NS`, `slice NS`, and `meanwhile EVENT & EVENT`: what other CPUs do while the policy
-//! is in that call.
+//! Without an action a policy is first come, first served. Actions: `none`, `keep`, `abort`, `token
+//! N` (N's newest), `old N` (the one before), `garbage`, `drop N`, `cpu C`, `run C`, `run C for
+//! NS`, `slice NS`, and `meanwhile EVENT & EVENT`: events on other CPUs during that call of the
+//! policy.
 
 use crate::host::{self, Call, TestCore};
 use baton_abi::{
@@ -33,8 +33,8 @@ const SLOTS: usize = 4;
 const CPUS: i32 = 2;
 const DEFAULT_SLICE: u64 = 20_000_000;
 
-/// Runs a script and compares; once more with policies that write into the context what is not
-/// theirs, which changes nothing.
+/// Runs a script and compares the results. Runs it again with policies that overwrite fields of the
+/// context that are not theirs, which must change nothing.
 #[track_caller]
 pub fn check(script: &str) {
     compare(script, false);
@@ -72,7 +72,7 @@ struct World {
     answers: Mutex<HashMap<(char, String), VecDeque<String>>>,
     log: Mutex<Vec<String>>,
     now: Mutex<u64>,
-    /// Policies write into the context what is not theirs.
+    /// Policies overwrite fields of the context that are not theirs.
     scribbles: bool,
 }
 
@@ -83,8 +83,8 @@ fn for_slice(ctx: &BatonCtx) -> String {
     format!(" for {}", ctx.slice)
 }
 
-/// What a policy in C may do to its context. Its kicks are its own, and its slice in an answer that
-/// has one.
+/// What a policy in C may do to its context. Its kicks are its own, and so is its slice in an
+/// answer that has one.
 fn scribble(ctx: &mut BatonCtx, method: BatonMethod) {
     let garbage = u64::from_ne_bytes([0xb5; 8]);
     let has_slice = matches!(
@@ -143,7 +143,7 @@ impl World {
             .unwrap_or_else(|| panic!("task {pid} is gone"))
     }
 
-    /// A policy's part in a call.
+    /// Answers a call as a policy.
     fn call(self: &Arc<Self>, name: char, queue: &Mutex<Vec<u64>>, call: &mut Call<'_>) -> u64 {
         use BatonMethod as M;
         let method = BATON_METHOD_NAMES[call.method as usize];
@@ -250,7 +250,7 @@ impl World {
         }
     }
 
-    /// One event. Says what came of it.
+    /// Runs one event and returns its result.
     fn run(self: &Arc<Self>, event: &str) {
         let words: Vec<&str> = event.split(' ').collect();
         let word = |at: usize| words.get(at).copied().unwrap_or_default();
@@ -401,7 +401,7 @@ impl World {
                         let before = (ctx.cpu, ctx.flags);
                         let verdict = core.enqueue(cpu, here, &mut ctx);
                         self.say(self.verdict(verdict, &ctx));
-                        // A host carries the kicks out by where the task was enqueued, and how.
+                        // A host carries the kicks out by the CPU and the flags of the enqueue.
                         assert!(
                             ctx.nr_kicks == 0 || (ctx.cpu, ctx.flags) == before,
                             "{event}: {ctx:?}"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Shares: what a later policy is sure to have, and what it is not.
+//! Shares: the CPU time that a later policy is guaranteed, and its limits.
 
 use crate::host::{self, TestCore};
 use baton_abi::{BatonCtx, BATON_F_PREV_RUNNABLE, BATON_F_WAKEUP, BATON_KICK_PREEMPT};
@@ -18,7 +18,7 @@ fn start(core: &'static TestCore) -> &'static PolicyEntry {
     entry
 }
 
-/// One CPU with tasks that never sleep, each of a policy; and how long each has run.
+/// One CPU with tasks that never sleep, the policy of each, and how long each has run.
 struct Machine {
     core: &'static TestCore,
     tasks: Vec<(u64, u64)>,
@@ -44,7 +44,7 @@ impl Machine {
         }
     }
 
-    /// Adds a task, and gives the kicks of its wakeup.
+    /// Adds a task and returns the kicks of its wakeup.
     fn add(&mut self, entry: &PolicyEntry) -> Vec<u16> {
         let handle = host::new_task(self.core, self.tasks.len() as u32 + 1, 0).unwrap();
         self.core
@@ -80,7 +80,7 @@ impl Machine {
         }
     }
 
-    /// Runs for so many ticks; who is on the CPU goes on until a tick says that its slice ends.
+    /// Runs for this many ticks. The current task continues until a tick ends its slice.
     fn run(&mut self, ticks: u32) {
         for _ in 0..ticks {
             let at = self.current.expect("a task runs");

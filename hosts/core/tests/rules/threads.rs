@@ -13,7 +13,7 @@ use std::{
     thread,
 };
 
-/// Where threads wait for each other, spinning, so that they go on at the same moment.
+/// Threads wait for each other here, spinning, so that they continue at the same moment.
 struct Meeting {
     came: AtomicUsize,
     threads: usize,
@@ -40,15 +40,15 @@ impl Meeting {
     }
 }
 
-/// A few instructions, another number each round, so that over the rounds every moment of the other
-/// thread is met.
+/// Spins for a few instructions, a different number each round, so that the rounds cover every
+/// moment of the other thread.
 fn dawdle(round: usize) {
     for spin in 0..round % 211 {
         hint::black_box(spin);
     }
 }
 
-/// The machine has few CPUs: one test of this file at a time, so that its threads do run at once.
+/// The machine has few CPUs. One test of this file runs at a time, so that its threads run at once.
 static MACHINE: Mutex<()> = Mutex::new(());
 
 fn have_the_machine() -> MutexGuard<'static, ()> {
@@ -74,7 +74,7 @@ fn fault(core: &TestCore, entry: &PolicyEntry) -> bool {
     core.fault(entry, &fault, None)
 }
 
-/// What one CPU found: tasks that it ran, and that it put on the fallback queue.
+/// The tasks that one CPU ran, and those that it put on the fallback queue.
 #[derive(Default)]
 struct Found {
     ran: Vec<u32>,
@@ -95,8 +95,8 @@ fn look(core: &TestCore, cpu: i32, found: &mut Found) {
     }
 }
 
-/// One CPU enqueues, others pick, and in the middle the policy fails: each task comes out once, one
-/// way or the other.
+/// One CPU enqueues, others pick, and the policy fails in between. Each task comes out exactly
+/// once, through a pick or a rescue.
 #[test]
 fn each_token_ends_in_one_run_or_one_rescue() {
     let _machine = have_the_machine();
@@ -176,8 +176,8 @@ fn each_token_ends_in_one_run_or_one_rescue() {
     }
 }
 
-/// A policy that gives the same token to all CPUs, and sometimes fails while they pick: the task
-/// comes out once.
+/// A policy gives the same token to all CPUs, and sometimes fails while they pick. The task comes
+/// out once.
 #[test]
 fn one_of_many_wins_a_token() {
     let _machine = have_the_machine();
@@ -192,7 +192,7 @@ fn one_of_many_wins_a_token() {
         let policy = move |call: &mut Call<'_>| match call.method {
             BatonMethod::PickNextTask => latest.load(SeqCst),
             BatonMethod::PickRefused => {
-                // Else the refusals would be a fault.
+                // Otherwise the refusals would be a fault.
                 let _ = latest.compare_exchange(call.what, 0, SeqCst, SeqCst);
                 0
             }
@@ -233,7 +233,7 @@ fn one_of_many_wins_a_token() {
                 };
                 core.enqueue(0, core.cpu(0).unwrap(), &mut ctx)
             };
-            // One that was rescued in the round before goes to the fallback queue first.
+            // A task that was rescued in the previous round goes to the fallback queue first.
             let first = enqueue();
             assert!(
                 first == Verdict::None
@@ -256,7 +256,7 @@ fn one_of_many_wins_a_token() {
     });
 }
 
-/// Two policies stop at the same moment: neither is entered after that.
+/// Two policies stop at the same moment. Neither is entered afterwards.
 #[test]
 fn policies_that_stop_at_once_are_not_entered_again() {
     let _machine = have_the_machine();
@@ -298,7 +298,7 @@ fn policies_that_stop_at_once_are_not_entered_again() {
     });
 }
 
-/// A policy fails in its first call, which comes before its start is over: it is not entered again.
+/// A policy fails in its first call, which comes before its start is over. It is not entered again.
 #[test]
 fn a_policy_that_fails_before_its_start_is_over() {
     let _machine = have_the_machine();
@@ -328,7 +328,7 @@ fn a_policy_that_fails_before_its_start_is_over() {
         });
         for round in 0..3000 {
             barrier.wait();
-            // Enqueued over and over until the policy has it, and has failed.
+            // Enqueued repeatedly until the policy has it and has failed.
             while !(started.load(SeqCst) && calls.load(SeqCst) > 0) {
                 let mut ctx = BatonCtx {
                     task,
@@ -370,7 +370,7 @@ fn a_policy_that_fails_before_its_start_is_over() {
     });
 }
 
-/// A task is assigned while it is being enqueued: it changes over at the next enqueue at the
+/// A task is assigned while it is being enqueued. It changes policy at the next enqueue at the
 /// latest.
 #[test]
 fn an_assignment_is_never_missed() {
@@ -401,7 +401,7 @@ fn an_assignment_is_never_missed() {
             }
         });
         for round in 0..4000 {
-            // So that the enqueue has to look.
+            // This makes the enqueue check the assignment.
             core.set_default(None);
             barrier.wait();
             dawdle(100);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Each arrow of the drawing in `src/slot.rs`.
+//! Each transition in the diagram of `src/slot.rs`.
 
 use crate::script::check;
 
@@ -77,7 +77,7 @@ fn the_slice_is_the_policys() {
 
 #[test]
 fn a_sleep_that_was_missed() {
-    // A higher class took the CPU as the task blocked, so no dispatch told of it.
+    // A higher class took the CPU as the task blocked, so no dispatch reported it.
     check(
         "start a
          default a

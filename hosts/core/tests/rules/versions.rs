@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! One version of a policy takes the place of another.
+//! Replacement of one version of a policy by another.
 
 use crate::host::{self, TestCore};
 use baton_abi::{BatonCtx, BatonMethod, BATON_EV_ALL, BATON_F_WAKEUP};
@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 const TASKS: u32 = 8;
 
-/// Tasks that a version holds, and the methods by which they came.
+/// The tasks that a version holds, and the methods by which they arrived.
 #[derive(Default)]
 struct Version {
     queue: Mutex<Vec<u64>>,
@@ -46,7 +46,7 @@ fn with_queued(old: &Arc<Version>) -> (&'static TestCore, &'static baton_core::P
     (core, entry)
 }
 
-/// Picks until nothing is left; the tasks in their order.
+/// Picks until no task is left. Returns the tasks in order.
 fn drain(core: &TestCore) -> Vec<u32> {
     let mut picked = Vec::new();
     loop {
@@ -63,7 +63,7 @@ fn drain(core: &TestCore) -> Vec<u32> {
 fn a_swap_touches_no_task() {
     let (old, new) = (Arc::new(Version::default()), Arc::new(Version::default()));
     let (core, entry) = with_queued(&old);
-    // The new version has the old one's queue, as a shared state has it.
+    // The new version has the old one's queue, as with a shared state.
     *new.queue.lock().unwrap() = old.queue.lock().unwrap().clone();
     core.swap(entry, host::version(core, policy(&new)), BATON_EV_ALL);
     assert_eq!(drain(core), (1..=TASKS).collect::<Vec<_>>());
@@ -103,19 +103,19 @@ fn what_is_handed_anew_is_the_only_fresh_token() {
             .iter()
             .filter(|m| **m == method)
             .count();
-        // The old version was told of all as new at first.
+        // The old version got all tasks as new ones at first.
         assert_eq!(came, TASKS as usize - 1, "{method:?}");
         assert_eq!(
             version.queue.lock().unwrap().len(),
             stale + TASKS as usize - 1
         );
-        // Those that the old one has still are refused as stale.
+        // Tokens that the old version still has are refused as stale.
         assert_eq!(drain(core), (2..=TASKS).collect::<Vec<_>>());
         assert_eq!(
             entry.refusals.load(std::sync::atomic::Ordering::Relaxed),
             stale as u64
         );
-        // The one that was running is told as new when it is next enqueued, if it is new.
+        // The task that was running is new to a new version when it is next enqueued.
         let mut ctx = BatonCtx {
             task: running,
             ..BatonCtx::default()
@@ -136,7 +136,7 @@ fn what_is_handed_anew_is_the_only_fresh_token() {
     }
 }
 
-/// Picks one task; its handle.
+/// Picks one task and returns its handle.
 fn drain_one(core: &TestCore) -> u64 {
     let mut ctx = BatonCtx::default();
     assert_eq!(
@@ -153,7 +153,7 @@ fn another_policy_gets_all_tasks_in_the_order_of_the_first() {
     let to = host::register(core);
     host::start(core, to, policy(&new));
     let running = drain_one(core);
-    // Last in, first out: the order is that of its picks, not of the slots.
+    // Last in, first out: the order is that of the picks, not of the slots.
     old.queue.lock().unwrap().reverse();
     core.hand_over(from, to, 0, 0, core.cpu(0).unwrap());
     assert!(old.queue.lock().unwrap().is_empty());
@@ -165,7 +165,7 @@ fn another_policy_gets_all_tasks_in_the_order_of_the_first() {
         .all(|method| *method == BatonMethod::TaskNew));
     assert_eq!(drain(core), (2..=TASKS).rev().collect::<Vec<_>>());
     assert_eq!((core.fallback_tasks(), core.default_policy()), (0, to.id()));
-    // The one that was running is told as new when it is next enqueued.
+    // The task that was running is new to the policy when it is next enqueued.
     let mut ctx = BatonCtx {
         task: running,
         ..BatonCtx::default()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a policy needs around it to be called in user space: its functions, and one way to call
-//! them that comes back whatever they do. The counterpart of `hosts/kernel/glue` and
+//! The code around a policy that makes it callable in user space: its functions, and one way to
+//! call them that returns whatever they do. The counterpart of `hosts/kernel/glue` and
 //! `hosts/kernel/guard.S`.
 #![deny(unsafe_op_in_unsafe_fn)]
 
@@ -17,27 +17,27 @@ use std::{ffi::c_void, sync::Once};
 pub use baton_bridge::ops;
 pub use memory::Bounded;
 
-/// A policy in user space: what `baton_NAME.so` has under the name `BATON_NATIVE`, or `module!`
-/// gives.
+/// A policy in user space: the symbol `BATON_NATIVE` of a `baton_NAME.so`, or the result of
+/// `module!`.
 #[repr(C)]
 pub struct NativePolicy {
     /// [`BATON_ABI`] that it was built with.
     pub abi: u32,
     /// Size of the table of host functions that it calls.
     pub table_size: u32,
-    /// Its description. The functions in it are called by `call` alone.
+    /// Its description. Its functions are called through `call` only.
     pub ops: &'static BatonPolicy,
-    /// Calls a method. `this` is what `create` gave, or 0; `a` and `b` are the method's further
-    /// arguments as it has them in [`BatonPolicy`]. [`BATON_ABORTED`] when the call was abandoned;
-    /// 0 of an absent method, and of one that gives nothing.
+    /// Calls a method. `this` is the result of `create`, or 0. `a` and `b` are the method's further
+    /// arguments, as in [`BatonPolicy`]. Returns [`BATON_ABORTED`] if the call was abandoned, and 0
+    /// for an absent method or one without a result.
     pub call:
         extern "C" fn(method: BatonMethod, this: usize, ctx: *mut BatonCtx, a: u64, b: u64) -> u64,
-    /// Gives this thread's calls a host.
+    /// Sets the host of this thread's calls.
     pub install: extern "C" fn(table: Option<&'static host::Table>),
 }
 
 impl NativePolicy {
-    /// Of a policy that is linked in.
+    /// A policy that is linked in.
     pub const fn new(
         ops: &'static BatonPolicy,
         call: extern "C" fn(BatonMethod, usize, *mut BatonCtx, u64, u64) -> u64,
@@ -58,13 +58,13 @@ extern "C" fn install(table: Option<&'static host::Table>) {
     host::install(table);
 }
 
-/// What `../../c/atomics.c` calls, of a policy that is built for the checker.
+/// Called by `../../c/atomics.c` in a policy that is built for the checker.
 #[no_mangle]
 extern "C" fn baton_host_atomic() {
     host::atomic();
 }
 
-/// What crosses as a word.
+/// A type that is passed as a word.
 trait Word {
     fn from_word(word: u64) -> Self;
     fn into_word(self) -> u64;
@@ -157,7 +157,7 @@ fn dispatch(
     a: u64,
     b: u64,
 ) -> u64 {
-    /// The arguments of a method, as many as it has, behind what its form has before them.
+    /// The arguments of a method, as many as it has, after those that its form puts first.
     macro_rules! called {
         ($function:ident, free($($type:ty)?)) => {
             $function($(<$type>::from_word(a))?)
@@ -214,8 +214,8 @@ macro_rules! module {
 #[doc(hidden)]
 pub use baton_abi::{BatonCtx as Ctx, BatonMethod as Method, BatonPolicy as Ops};
 
-/// Makes the policy of this type the library's. The library has the feature `alloc_error_hook`, so
-/// that memory which is not there is a panic and not the end of the process.
+/// Exports the policy of this type from the library. The library enables the feature
+/// `alloc_error_hook`, so that a failed allocation is a panic and does not end the process.
 #[macro_export]
 macro_rules! export {
     ($scheduler:ty) => {
