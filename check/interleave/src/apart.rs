@@ -55,6 +55,25 @@ pub fn out_of_policy(others: impl FnOnce()) {
     CALL.set(call);
 }
 
+/// The host answers a question of the policy, until this is dropped. The watching thread does not
+/// end the call meanwhile: the host may hold a lock of the process (of the allocator, or of the
+/// standard library for backtraces), and the thread would keep it for good.
+pub struct InHost(usize);
+
+impl InHost {
+    pub fn begin() -> Self {
+        Self(CALL.replace(0))
+    }
+}
+
+impl Drop for InHost {
+    fn drop(&mut self) {
+        // The time was the host's: the policy's begins anew.
+        beat();
+        CALL.set(self.0);
+    }
+}
+
 /// Checks the stack limit; every question of a policy to its host begins with this.
 pub fn check_stack() {
     beat();
@@ -153,5 +172,34 @@ impl Wreck {
         let (finding, lines) = (world.finding.borrow().clone(), world.story.borrow().clone());
         mem::forget(world::leave());
         (world, finding, lines)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::hint::black_box;
+
+    /// A host that answers slowly, as one that reads debug information for a backtrace.
+    #[test]
+    fn the_time_of_the_host_ends_no_call() {
+        const LIMIT: Duration = Duration::from_millis(20);
+        let answer = || {
+            in_policy(|| {
+                let _host = InHost::begin();
+                let begin = cpu_time();
+                while cpu_time() < begin + 10 * LIMIT {
+                    black_box(());
+                }
+            });
+        };
+        let ((), wreck) = apart(LIMIT, answer, || ());
+        assert!(wreck.is_none());
+    }
+
+    /// CPU time of this thread.
+    fn cpu_time() -> Duration {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
     }
 }

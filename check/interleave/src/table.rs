@@ -2,19 +2,34 @@
 //! The functions by which a policy calls its host; each is a scheduling point. They take the
 //! current CPU from [`World`](crate::world::World).
 
-use crate::apart::check_stack;
+use crate::apart::{check_stack, InHost};
 use crate::locks::Key;
 use crate::story::Kind;
 use crate::world::{try_world, World};
 use baton_abi::{BatonFaultKind, BatonReplyAnswer, BATON_MAX_LOCKS};
 use baton_native::{give_up, Crash, NativeHost, Panic, Table};
+use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::atomic::AtomicU32;
 
 pub static TABLE: Table = Table::of::<Checker>();
 
+/// The world, while it answers a question of the policy.
+struct Asked {
+    world: Rc<World>,
+    _host: InHost,
+}
+
+impl Deref for Asked {
+    type Target = World;
+
+    fn deref(&self) -> &World {
+        &self.world
+    }
+}
+
 /// The world, if a method of the policy is running; `None` while the policy is made or destroyed.
-fn inside() -> Option<Rc<World>> {
+fn inside() -> Option<Asked> {
     check_stack();
     let world =
         try_world().filter(|world| world.outside.get().is_none() && world.here.get().is_some());
@@ -26,7 +41,9 @@ fn inside() -> Option<Rc<World>> {
         give_up(Crash::Endless);
         return None;
     }
-    world
+    let world = world?;
+    let _host = InHost::begin();
+    Some(Asked { world, _host })
 }
 
 fn key(word: &AtomicU32) -> Key {
