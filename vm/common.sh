@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# Sourced by root.sh and enter: where things are, and how to become root.
+# Sourced by root.sh and enter: paths, and how to become root.
 
-# An ordinary user's PATH on Debian lacks these two, where chroot is.
+# An ordinary user's PATH on Debian lacks these two, which contain chroot.
 PATH=$PATH:/usr/sbin:/sbin
 
 BATON_CACHE=${BATON_CACHE:-/var/cache/baton}
@@ -14,8 +14,8 @@ root=$BATON_CACHE/root
 say() { echo "baton: $*" >&2; }
 die() { say "$*"; exit 2; }
 
-# What a command in the root, and sudo on the way to it, may see of our environment. Everything else
-# stays outside: a build must not depend on who started it.
+# The variables of our environment that a command in the root, and sudo on the way to it, may see.
+# All others stay outside: a build must not depend on the user who started it.
 passed_variables() {
 	env | sed -n 's/^\(BATON_[A-Za-z0-9_]*\|CI\|TERM\|NO_COLOR\|https\{0,1\}_proxy\|no_proxy\|SSL_CERT_FILE\)=.*/\1/p'
 }

@@ -1,12 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# Fetches kernels of Debian's archive into the Debian root, beside the one that it has: headers to
-# build for, and an image to boot. Runs inside the root:
+# Fetches kernels from Debian's archive into the Debian root, beside the kernel that it has: headers
+# to build for, and an image to boot. Runs inside the root:
 #
-#   vm/enter vm/kernels.sh those of testing, unstable, experimental and backports, in all flavours
-#   of x86-64 vm/enter vm/kernels.sh RELEASE... these
+#   vm/enter vm/kernels.sh             those of testing, unstable, experimental and backports,
+#                                      in all flavours of x86-64
+#   vm/enter vm/kernels.sh RELEASE...  these
 #
-# Prints the releases, oldest first. What is there is not fetched again: 30 MB each.
+# Prints the releases, oldest first. Kernels that are present are not fetched again; each is 30 MB.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd -P)
 . "$here/common.sh"
@@ -18,7 +19,7 @@ mkdir -p "$state/lists/partial" "$state/archives/partial"
 for suite in forky sid experimental trixie-backports; do
 	echo "deb $mirror $suite main"
 done >"$state/sources.list"
-# Lists of our own: the root is of one suite.
+# Lists of our own: the root has the lists of one suite only.
 apt() {
 	command=$1
 	shift
@@ -27,7 +28,7 @@ apt() {
 }
 apt apt-get update >&2
 
-# Of each suite and flavour the one that its kernel package depends on.
+# For each suite and flavour, the kernel that its kernel package depends on.
 wanted() {
 	if [ $# -gt 0 ]; then
 		printf '%s\n' "$@"
@@ -39,7 +40,7 @@ wanted() {
 
 has_image() { ls "/kernel/usr/lib/modules/$1"/vmlinuz* >/dev/null 2>&1; }
 
-# fetch RELEASE: the image's package was named otherwise before 7.1.
+# fetch RELEASE: before 7.1 the image's package had another name.
 fetch() {
 	release=$1
 	version=$(echo "$release" | sed 's/-\(cloud-\|rt-\)\{0,1\}amd64$//')
@@ -55,13 +56,13 @@ fetch() {
 		[ ! -e "$package" ] || dpkg -x "$package" /kernel
 	done
 	rm -rf "$state/debs.$$"
-	# Where the image was in /boot.
+	# Some packages have the image in /boot.
 	if [ -e "/kernel/boot/vmlinuz-$release" ]; then
 		mkdir -p "/kernel/usr/lib/modules/$release"
 		mv "/kernel/boot/vmlinuz-$release" "/kernel/usr/lib/modules/$release/vmlinuz"
 	fi
 	has_image "$release" || die "the package $image has no image of kernel $release"
-	# Of the modules none is loaded in a guest.
+	# No module is loaded in a guest.
 	rm -rf "/kernel/usr/lib/modules/$release/kernel"
 }
 

@@ -1,13 +1,15 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# Makes the Debian testing root that holds kernel, headers, compilers, QEMU and tools of one age:
+# Makes the Debian testing root, which contains kernel, headers, compilers, QEMU and tools of one
+# age:
 #
-#   vm/root.sh once about 2 minutes and 3.5 GB in $BATON_CACHE/root (default /var/cache/baton/root);
-#                       afterwards a few milliseconds. With a changed package list, only what is missing is installed.
+#   vm/root.sh          once about 2 minutes and 3.5 GB in $BATON_CACHE/root (default
+#                       /var/cache/baton/root); afterwards a few milliseconds. When the package
+#                       list has changed, only missing packages are installed.
 #
-# To get newer packages, remove $BATON_CACHE/root and run it again. Safe against two at once, and
-# against being killed: the root appears under its name when it is complete, and its mounts live in
-# our own mount namespace.
+# To get newer packages, remove $BATON_CACHE/root and run it again. Two concurrent runs are safe,
+# and so is killing one: the root appears under its name only when it is complete, and its mounts
+# are in a mount namespace of their own.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd -P)
 . "$here/common.sh"
@@ -15,11 +17,11 @@ here=$(cd "$(dirname "$0")" && pwd -P)
 suite=forky
 mirror=${BATON_DEBIAN_MIRROR:-http://deb.debian.org/debian}
 
-# What the root holds, and for what. linux-source and the kernel image are added when the headers'
-# version is known. The last line but two is for tests of files that other programs read: protoc
-# decodes traces, the browser opens pages (350 MB with all that it needs; the full chromium would be
-# 570). gdb is for `baton replay --gdb`, strace kills commands between two system calls. The last
-# line is what benches load a machine with.
+# The packages of the root. linux-source and the kernel image are added when the headers' version is
+# known. The last line but two is for tests of files that other programs read: protoc decodes
+# traces, the browser opens pages (350 MB with all that it needs; the full chromium would be 570).
+# gdb is for `baton replay --gdb`, strace kills commands between two system calls. The last line has
+# the programs with which benches load a machine.
 packages="
 ca-certificates make gcc libc6-dev pkgconf git cpio xz-utils zstd procps util-linux python3
 rustc cargo rust-src rust-clippy rustfmt
@@ -39,7 +41,7 @@ current && exit 0
 become_root "$here/root.sh" "$@"
 [ "$(uname -m)" = x86_64 ] || die "the harness runs on x86-64 only; this is $(uname -m)"
 if [ "${BATON_ROOT_NAMESPACE:-}" != "$$" ]; then
-	# exec keeps the process number, so the variable cannot be mistaken by a child for its own.
+	# exec keeps the process number, so a child cannot mistake the variable for its own.
 	export BATON_ROOT_NAMESPACE=$$
 	exec unshare --mount "$here/root.sh" "$@"
 fi
@@ -54,7 +56,7 @@ current && exit 0
 
 export DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8
 
-# Installs on this machine the three packages that make the root.
+# Installs on this machine the three packages that are needed to make the root.
 outside() {
 	wanted=
 	for p in mmdebstrap debian-archive-keyring ca-certificates; do
@@ -78,7 +80,7 @@ in_root() (
 		${https_proxy:+"https_proxy=$https_proxy"} "$@"
 )
 
-# apt DIR ARGS...: apt-get in the root at DIR. Without a pseudo-terminal, for the root has no
+# apt DIR ARGS...: apt-get in the root at DIR. It runs without a pseudo-terminal, as the root has no
 # /dev/pts.
 apt() {
 	dir=$1
@@ -88,13 +90,13 @@ apt() {
 
 # kernel DIR: adds to the root at DIR the kernel image, under /kernel, and the kernel's source, both
 # of the headers' version. The image is unpacked, not installed: nothing boots from the root, and
-# its package would want an initramfs generator.
+# its package would require an initramfs generator.
 kernel() {
 	release=$(in_root "$1" dpkg-query -f '${Depends}' -W linux-headers-cloud-amd64 | sed 's/.*linux-headers-\([0-9][^ ]*\).*/\1/')
 	series=$(echo "$release" | sed 's/^\([0-9]*\.[0-9]*\).*/\1/')
 	say "adding the image and the source of kernel $release"
 	apt "$1" install --no-upgrade "linux-source-$series"
-	# The one that is booted unless another is named: there may be more (kernels.sh).
+	# The kernel that is booted unless another is named; there may be more (kernels.sh).
 	mkdir -p "$1/kernel"
 	[ -e "$1/kernel/default" ] || echo "$release" >"$1/kernel/default"
 	[ ! -d "$1/kernel/usr/lib/modules/$release" ] || return 0
@@ -103,8 +105,8 @@ kernel() {
 		dpkg -x linux-binary-unsigned-*.deb . && rm -f linux-binary-unsigned-*.deb' sh "$release" >&2
 }
 
-# Git refuses to look at a repository of another user, and ours usually is one: inside the root we
-# are root.
+# Git refuses to read a repository of another user, and the repository usually belongs to one:
+# commands in the root run as root.
 finish() {
 	printf '[safe]\n\tdirectory = *\n' >"$1/etc/gitconfig"
 	echo "$stamp" >"$1/etc/baton-root.new"
@@ -132,8 +134,8 @@ done
 say "making a Debian $suite root in $root: about 2 minutes, 3.5 GB, once"
 start=$(date +%s)
 rm -rf --one-file-system "$root.tmp"
-# Check-Valid-Until is off because a mirror may serve an older snapshot; the signature is checked
-# all the same.
+# Check-Valid-Until is off because a mirror may serve an older snapshot. The signature is still
+# checked.
 mmdebstrap --mode=root --variant=apt --keyring="$keyring" \
 	--aptopt='Acquire::Check-Valid-Until "false"' --aptopt='APT::Install-Recommends "false"' \
 	--include="$(echo $packages | tr ' ' ,)" "$suite" "$root.tmp" "deb $mirror $suite main" >&2 ||

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Idle states for a guest, which has none: leaving one takes as long as on the processor whose
- * table is given. Which state a CPU takes is the kernel's own choice (drivers/cpuidle/governors).
+ * Idle states for a guest, which has none. Leaving a state takes as long as on the processor whose
+ * table is given. The kernel chooses the state of a CPU (drivers/cpuidle/governors).
  *
- * A state is the halt of any guest, after which the CPU spins for the exit latency, with interrupts
+ * A state is the halt of any guest, after which the CPU spins for the exit latency with interrupts
  * off. A processor spends that time before the first instruction of the interrupt; here the
- * interrupt is handled before. Whom it wakes begins at the same time: he runs only when this CPU
- * leaves the idle loop.
+ * interrupt is handled first. A task that the interrupt wakes nevertheless starts at the same time,
+ * because it runs only when this CPU leaves the idle loop.
  */
 #include <linux/cpu.h>
 #include <linux/cpuidle.h>
@@ -26,9 +26,11 @@ MODULE_PARM_DESC(exit_us, "how long it takes to leave each");
 module_param_array(residency_us, uint, &nr_residencies, 0444);
 MODULE_PARM_DESC(residency_us, "how long a sleep has to be for each to be worth it");
 
-/* Without an owner: each CPU of one holds its module, which could not be removed then. */
+/*
+ * The driver has no owner: each of its CPUs would hold the module, which could not be removed then.
+ */
 static struct cpuidle_driver driver = { .name = "baton_idle" };
-/* Of the time stamp counter. */
+/* Exit latencies in cycles of the time stamp counter. */
 static u64 exit_cycles[CPUIDLE_STATE_MAX];
 
 static __cpuidle void spin(u64 cycles)
@@ -37,7 +39,10 @@ static __cpuidle void spin(u64 cycles)
 	unsigned int i;
 
 	while (rdtsc_ordered() - begin < cycles) {
-		/* Where CPUs take turns, a pause ends this one's; each would be slow. */
+		/*
+		 * Where CPUs take turns, a pause ends the turn of this one. A pause in each turn of
+		 * the loop would be slow.
+		 */
 		for (i = 0; i < 250; i++)
 			barrier();
 		cpu_relax();
@@ -83,8 +88,8 @@ static void __exit baton_idle_exit(void)
 {
 	cpuidle_unregister(&driver);
 	/*
-	 * No CPU comes here any more. One that is here leaves the halt with the first interrupt,
-	 * and takes the second when it is out.
+	 * No CPU enters a state any more. A CPU that is in one leaves the halt with the first
+	 * interrupt, and takes the second after it has left the state.
 	 */
 	kick_all_cpus_sync();
 	kick_all_cpus_sync();

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# Builds the module that gives a guest idle states: bench/idle/build.sh OUTDIR makes
-# OUTDIR/baton_idle.ko, for the root's kernel. Some seconds the first time, nothing afterwards.
+# Builds the module that gives a guest idle states: bench/idle/build.sh OUTDIR writes
+# OUTDIR/baton_idle.ko, for the root's kernel. Takes some seconds the first time, no time
+# afterwards.
 set -eu
 [ $# = 1 ] || { echo "usage: bench/idle/build.sh OUTDIR" >&2; exit 2; }
 here=$(cd "$(dirname "$0")" && pwd -P)

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# Builds the programs that benches run: bench/programs/build.sh OUTDIR makes OUTDIR/NAME of each
-# NAME.c here, whose second line may name libraries. Some seconds the first time, nothing
+# Builds the programs that benches run: bench/programs/build.sh OUTDIR builds OUTDIR/NAME from each
+# NAME.c here, whose second line may name libraries. Takes some seconds the first time, no time
 # afterwards.
 set -eu
 [ $# = 1 ] || { echo "usage: bench/programs/build.sh OUTDIR" >&2; exit 2; }

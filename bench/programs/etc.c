@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * An open loop to a memcached at 127.0.0.1, like Facebook's ETC pool (Atikoglu et al., SIGMETRICS
- * '12): the sizes of keys and values and the gaps between requests have that paper's distributions;
- * who is asked for is uniform, as in Enoki's measurement of memcached (SOSP '23, section 5.6).
+ * '12). The sizes of keys and values and the gaps between requests have that paper's distributions.
+ * The requested key is uniform, as in Enoki's measurement of memcached (SOSP '23, section 5.6).
  *
- * One thread is all clients. It has a real-time priority (0: none), so that what is measured is the
- * server's waiting and not its own. A request that finds all connections taken waits, and its time
- * counts from when it was due. Prints one line of JSON: how many were answered in the time, and
- * percentiles of latencies of GET, ns.
+ * One thread simulates all clients. It has a real-time priority (0: none), so that the latencies
+ * show the server's waits and not its own. A request that finds all connections taken waits, and
+ * its latency counts from its due time. The program prints one line of JSON: the number of requests
+ * answered in the time, and percentiles of the latencies of GET, ns.
  */
 #include "load.h"
 
@@ -38,12 +38,15 @@ static const struct option options[] = {
 struct connection {
 	int fd;
 	/*
-	 * A request is on its way, and counts from then; one that fills the server counts not, and
-	 * was due at 0.
+	 * A request is in flight; its latency counts from `due`. A request that fills the server
+	 * has the due time 0 and is not counted.
 	 */
 	int is_taken, is_get;
 	uint64_t due;
-	/* What has come of an answer's line, and how much of a value is yet to be skipped. */
+	/*
+	 * The part of an answer's line received so far, and the number of bytes of a value still to
+	 * be skipped.
+	 */
 	char line[512];
 	size_t length, skip;
 	int has_value;
@@ -54,7 +57,7 @@ static uint64_t answered, begin, end;
 static struct latencies gets;
 static char value[MAX_VALUE];
 
-/* Generalized extreme value and generalized Pareto distributions: quantiles. */
+/* Quantile functions of the generalized extreme value and generalized Pareto distributions. */
 static double extreme(double u, double location, double scale, double shape)
 {
 	return location + scale * (pow(-log(u), -shape) - 1) / shape;
@@ -70,7 +73,9 @@ static unsigned int clamp(double value, unsigned int least, unsigned int most)
 	return value < least ? least : value > most ? most : (unsigned int)value;
 }
 
-/* The key of a record, and the length of its value: each record has its own for ever. */
+/*
+ * Writes the key of a record, and returns the length of its value. Both are fixed for each record.
+ */
 static unsigned int record(uint64_t number, char key[MAX_KEY + 1])
 {
 	uint64_t random = number ^ 0x5bd1e995;
@@ -170,7 +175,7 @@ static void hear(struct connection *by)
 	}
 }
 
-/* Until something comes, or then: 0 for no time in particular. */
+/* Waits for an answer, or until that time; 0 for no limit. */
 static void wait_for_answers(int epoll, uint64_t until)
 {
 	struct epoll_event events[64];
@@ -206,7 +211,7 @@ static int reach(void)
 	err(1, "memcached cannot be reached at port %g", port);
 }
 
-/* One that is free, from that one on. */
+/* The first free connection from index `from` on, cyclically; NULL if there is none. */
 static struct connection *free_one(unsigned int from)
 {
 	for (unsigned int i = 0; i < connections; i++) {
@@ -242,7 +247,7 @@ static void ask_all(int epoll)
 	for (;;) {
 		struct connection *to;
 
-		/* Of mean 1, in its shape */
+		/* The gap has mean 1 before it is scaled. */
 		due += pareto(draw_unit(&random), 1 - 0.154971, 0.154971) * gap;
 		if (begin + (uint64_t)due >= end)
 			break;
@@ -277,7 +282,7 @@ int main(int argc, char **argv)
 			err(1, "a connection cannot be watched");
 	}
 	fill(epoll);
-	/* The usual slack of 50 us would make requests late by that. */
+	/* The default timer slack of 50 us would delay requests by that. */
 	prctl(PR_SET_TIMERSLACK, 1);
 	if (priority &&
 	    sched_setscheduler(0, SCHED_FIFO, &(struct sched_param){ .sched_priority = priority }))

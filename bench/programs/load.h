@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the programs of an open loop share: requests that come as a Poisson process whether or not
- * the ones before are answered, time, computing, and latencies from when a request was due.
+ * Shared parts of the open-loop programs: requests that arrive as a Poisson process, whether or not
+ * the earlier ones are answered; time; computing; and latencies from a request's due time.
  */
 #ifndef BATON_LOAD_H
 #define BATON_LOAD_H
@@ -47,13 +47,13 @@ static inline uint64_t draw(uint64_t *state)
 	return z ^ (z >> 31);
 }
 
-/* In [0, 1). */
+/* A random number in [0, 1). */
 static inline double draw_unit(uint64_t *state)
 {
 	return (draw(state) >> 11) * 0x1p-53;
 }
 
-/* To the next request of a Poisson process, ns. */
+/* The gap to the next request of a Poisson process, ns. */
 static inline double draw_gap(uint64_t *state, double mean)
 {
 	return -log(1 - draw_unit(state)) * mean;
@@ -65,7 +65,9 @@ static inline void count(uint64_t n)
 		__asm__ volatile("" : : "r"(i));
 }
 
-/* How far this machine counts in a ms. On a quiet CPU: the fastest of some runs is believed. */
+/*
+ * How far this machine counts in a ms. It needs a quiet CPU; the fastest of several runs is used.
+ */
 static inline uint64_t calibrate(void)
 {
 	enum { SAMPLE = 200000 };
@@ -82,7 +84,7 @@ static inline uint64_t calibrate(void)
 	return SAMPLE * 1000000ULL / best;
 }
 
-/* Latencies, ns: they grow, and are sorted when they are asked for. */
+/* Latencies, ns. The array grows on demand, and is sorted when percentiles are requested. */
 struct latencies {
 	uint64_t *at;
 	size_t nr, room;
@@ -112,7 +114,7 @@ static inline int latencies_order(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* As fields of a JSON object: how many, and percentiles, ns. */
+/* Prints the fields of a JSON object: the count, and percentiles, ns. */
 static inline void latencies_print(struct latencies *latencies)
 {
 	const double ranks[] = { 0.5, 0.99, 0.999 };
@@ -128,7 +130,7 @@ static inline void latencies_print(struct latencies *latencies)
 	}
 }
 
-/* An option whose value is a number. */
+/* An option with a numeric value. */
 struct option {
 	const char *name;
 	double *value, least, most;

@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only
 // libraries: -lrocksdb
 /*
- * Short and long requests of one RocksDB in memory: Enoki (SOSP '23, section 5.4), after ghOSt and
+ * Short and long requests to one RocksDB in memory: Enoki (SOSP '23, section 5.4), after ghOSt and
  * Shinjuku.
  *
- * Requests come as a Poisson process into one queue; whichever worker is free takes the next, and
- * sleeps until it is due. A GET reads one key, a range query some thousand in their order; who is
- * done early computes until the time has gone that such a request is said to take, in CPU time of
+ * Requests arrive as a Poisson process in one queue. A free worker takes the next request and
+ * sleeps until it is due. A GET reads one key, a range query reads RANGE keys in order. A worker
+ * that is done early computes until the nominal time of such a request has passed, in CPU time of
  * its thread. The program prints one line of JSON:
  *
- *   answered requests computed CPU time that they were said to take, of those in progress at the
- *   end what they had, ns gets GETs, and percentiles of their latency from when they were due, ns
+ *   answered   requests
+ *   computed   nominal CPU time of those requests; for requests in progress at the end, the CPU
+ *              time that they had, ns
+ *   gets       number of GETs, and percentiles of their latency from their due time, ns
  *
- * Times on the command line are ns.
+ * Times on the command line are in ns.
  */
 #include "load.h"
 
@@ -43,7 +45,7 @@ static rocksdb_t *db;
 static rocksdb_readoptions_t *reading;
 static uint64_t begin, end, per_ms;
 
-/* What comes next. Under its lock. */
+/* The next request. Protected by its lock. */
 static struct {
 	pthread_mutex_t lock;
 	uint64_t random;
@@ -75,7 +77,7 @@ static void fill(void)
 
 	rocksdb_options_set_create_if_missing(how, 1);
 	rocksdb_options_set_env(how, rocksdb_create_mem_env());
-	/* All stays where it is written to, and nothing is done behind our back. */
+	/* All data stays where it is written, and no background work runs. */
 	rocksdb_options_set_write_buffer_size(how, 1UL << 30);
 	rocksdb_options_set_disable_auto_compactions(how, 1);
 	rocksdb_options_set_stats_dump_period_sec(how, 0);
@@ -139,7 +141,7 @@ static struct request next_request(void)
 	return request;
 }
 
-/* Until the request has had its time, or the run is over. Says how much it had. */
+/* Works until the request has had its CPU time, or the run is over. Returns the CPU time it had. */
 static uint64_t answer(struct worker *worker, const struct request *request)
 {
 	uint64_t whole = request->is_long ? longs : shorts,
@@ -163,9 +165,9 @@ static void *work(void *data)
 {
 	struct worker *worker = data;
 
-	/* The usual slack of 50 us would make who sleeps late by that. */
+	/* The default timer slack of 50 us would make sleepers late by that. */
 	prctl(PR_SET_TIMERSLACK, 1);
-	/* Of this thread alone. */
+	/* For this thread only. */
 	if (nice_value && setpriority(PRIO_PROCESS, 0, nice_value))
 		err(1, "a worker cannot have the nice value %g", nice_value);
 	for (;;) {
@@ -213,6 +215,6 @@ int main(int argc, char **argv)
 	       (unsigned long long)computed);
 	latencies_print(&gets);
 	printf("}}\n");
-	/* The database goes with the process. */
+	/* The database ends with the process. */
 	return 0;
 }

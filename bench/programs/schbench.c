@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Message threads wake workers by futexes: the shape of a web server, after schbench (Chris Mason),
- * of which nothing is copied. A worker puts itself on its message thread's list, posts to it, and
- * waits. The message thread wakes all on its list and waits for the next post. A woken worker
- * sleeps (a network round), computes, and asks again.
+ * Message threads wake workers by futexes: the pattern of a web server, after schbench (Chris
+ * Mason), without any of its code. A worker puts itself on its message thread's list, posts to it,
+ * and waits. The message thread wakes all workers on its list and waits for the next post. A woken
+ * worker sleeps (a network round trip), computes, and posts again.
  *
- * Measured is the wakeup: from just before the message thread's futex call to the worker's first
- * instruction after its own. With -H each message thread tells the policy `locality` that it and
- * its workers belong together.
+ * The program measures wakeups: from just before the message thread's futex call to the worker's
+ * first instruction after its own. With -H, each message thread sends the policy `locality` the
+ * hint that it and its workers belong together.
  */
 #define _GNU_SOURCE
 #include <err.h>
@@ -25,7 +25,7 @@
 
 #include "baton-hints.h"
 
-/* Of one worker; more are not kept. */
+/* Limit of the samples of one worker; later ones are dropped. */
 #define MAX_SAMPLES (1 << 20)
 #define USAGE "usage: schbench [-m MESSENGERS] [-t WORKERS OF EACH] [-s SLEEP, us] [-w WORK, us] [-r RUN, ms] [-u WARM-UP, ms] [-p CPU] [-H]"
 
@@ -64,7 +64,7 @@ static uint64_t now(void)
 	return t.tv_sec * 1000000000ull + t.tv_nsec;
 }
 
-/* What this thread had of CPUs, ns. */
+/* CPU time of this thread, ns. */
 static uint64_t on_cpu(void)
 {
 	struct timespec t;
@@ -82,8 +82,9 @@ static void pause_for(uint64_t ns)
 }
 
 /*
- * Takes so much of its thread's time on a CPU, ns. Where CPUs share one stream of instructions, the
- * next one goes on at each pause, and who is woken there need not wait until this is over.
+ * Uses this much CPU time of the calling thread, ns. Where CPUs share one stream of instructions,
+ * the next CPU continues at each pause, so that a task woken there need not wait until this is
+ * over.
  */
 static void compute(uint64_t ns)
 {
@@ -93,7 +94,7 @@ static void compute(uint64_t ns)
 		asm volatile("pause" ::: "memory");
 }
 
-/* Sets a futex, and wakes who waits for it. */
+/* Sets a futex, and wakes a thread that waits for it. */
 static void post(uint32_t *futex)
 {
 	__atomic_store_n(futex, 1, __ATOMIC_SEQ_CST);
@@ -133,11 +134,14 @@ static void *work(void *argument)
 	return NULL;
 }
 
-/* This thread and its workers belong together; where, the policy answers. */
+/*
+ * Sends the hint that this thread and its workers belong together; the policy replies with the
+ * place.
+ */
 static void say(struct messenger *me)
 {
 	struct baton_hint hint = { .tag = 1, .words = { 1 } }, reply;
-	/* stays open as long as the thread is there */
+	/* The queue stays open for the life of the thread. */
 	struct baton_hints *queue = malloc(sizeof(*queue));
 	unsigned long i;
 
@@ -191,7 +195,7 @@ static int compare(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* The value that so many of 1000 are not above. */
+/* The value that this many of 1000 samples do not exceed. */
 static uint32_t percentile(const uint32_t *sorted, size_t nr, unsigned int of_1000)
 {
 	size_t at = (nr * of_1000 + 999) / 1000;
@@ -234,7 +238,7 @@ static unsigned long number(const char *text)
 	return value;
 }
 
-/* All of this process on one CPU. */
+/* Binds the whole process to one CPU. */
 static void pin(unsigned long cpu)
 {
 	cpu_set_t set;
@@ -283,7 +287,7 @@ int main(int argc, char **argv)
 	if (!all)
 		errx(1, "no memory");
 	pause_for(ends_at - now());
-	/* Message threads go on, so that each worker comes to its end. */
+	/* Message threads keep running, so that each worker reaches its end. */
 	for (i = 0; i < nr_messengers; i++)
 		for (j = 0; j < nr_workers; j++)
 			pthread_join(all[i].workers[j].thread, NULL);

@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# Builds the kernel's own example schedulers, to be measured beside ours: bench/scx/build.sh OUTDIR
-# makes OUTDIR/scx_simple (queues in the kernel, in virtual time or with -f in order of arrival),
-# OUTDIR/scx_central (one CPU decides for all) and OUTDIR/scx_userland (a user process decides). The
-# source is Debian's linux-source package, as it is; compiler, bpftool and libbpf are the root's.
-# About 6 seconds the first time, nothing afterwards.
+# Builds the kernel's own example schedulers, to be measured beside Baton's policies:
+# bench/scx/build.sh OUTDIR builds OUTDIR/scx_simple (queues in the kernel, by vruntime, or in order
+# of arrival with -f), OUTDIR/scx_central (one CPU decides for all) and OUTDIR/scx_userland (a
+# process in user space decides). The source is Debian's linux-source package, unmodified; compiler,
+# bpftool and libbpf are the root's. Takes about 6 seconds the first time, no time afterwards.
 set -eu
 [ $# = 1 ] || { echo "usage: bench/scx/build.sh OUTDIR" >&2; exit 2; }
 here=$(cd "$(dirname "$0")" && pwd -P)

@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0-only
-# Builds what runs in the kernel, for kernel $BATON_KERNEL, whose headers are installed:
-#   build.sh core OUTDIR baton.ko, shim.bpf.o and latency.bpf.o build.sh policy DIR OUTDIR
-#   baton_NAME.ko of the policy in DIR (a Rust crate, or a folder with one C file) With CC=...
-#   another compiler than the headers name; without it gcc takes the place of one that is not
-#   installed. With BATON_ALLOW_UNSAFE=1 a policy in Rust may have unsafe code of its own. With
-#   BATON_WITHOUT_RECORDING=1 all of it without recording, to measure what that costs
-#   (`baton bench record`). Work is kept under $BATON_CACHE/build, so that a second build is quick.
-#   Prints nothing but errors.
+# Builds the kernel side of Baton for kernel $BATON_KERNEL, whose headers must be installed:
+#   build.sh core OUTDIR          builds baton.ko, shim.bpf.o and latency.bpf.o
+#   build.sh policy DIR OUTDIR    builds baton_NAME.ko of the policy in DIR (a Rust crate, or a
+#                                 folder with one C file)
+# CC=... selects another compiler than the headers name. Without it, gcc is used if that one is not
+# installed. With BATON_ALLOW_UNSAFE=1 a policy in Rust may have unsafe code of its own. With
+# BATON_WITHOUT_RECORDING=1 everything is built without recording, to measure what recording costs
+# (`baton bench record`). Build files are kept under $BATON_CACHE/build for incremental builds.
+# Prints only errors.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -19,7 +20,7 @@ die() {
 	exit 1
 }
 
-# What this machine or the kernel lacks.
+# Exits with status 3: something that the build needs is missing on this machine or in the kernel.
 lacks() {
 	echo "baton build: $*" >&2
 	exit 3
@@ -28,7 +29,7 @@ lacks() {
 release=${BATON_KERNEL:?the release of the kernel to build for}
 build=/lib/modules/$release/build
 [ -e "$build/Makefile" ] || lacks "the headers of kernel $release are not installed: no $build"
-# By any of their names, as in `baton doctor`.
+# Each line has all names of one function, as in `baton doctor`.
 while read -r names; do
 	grep -qE "	($names)	vmlinux" "$build/Module.symvers" || lacks "kernel $release has no ${names##*|}, which Baton needs: Linux 6.18 has all"
 done <<-NAMES
@@ -39,7 +40,7 @@ done <<-NAMES
 	kfree_nolock
 NAMES
 grep -q '^CONFIG_SCHED_CLASS_EXT=y' "$build/.config" || lacks "kernel $release was built without sched_ext (CONFIG_SCHED_CLASS_EXT)"
-# The types of the kernel, for those of the modules and for the shim.
+# The kernel's types (BTF), for the types of the modules and for the shim.
 if [ -e "$build/vmlinux" ]; then
 	types=$build/vmlinux
 elif [ "$release" = "$(uname -r)" ] && [ -e /sys/kernel/btf/vmlinux ]; then
@@ -50,17 +51,17 @@ fi
 without=${BATON_WITHOUT_RECORDING:+-without-recording}
 work=$cache/build/$release$without
 
-# core and alloc for the kernel's code model: no SSE, no red zone, no relocations that the module
-# loader refuses (GOT), thunks for indirect jumps and returns, landing pads for IBT.
+# Flags to build core and alloc for the kernel's code model: no SSE, no red zone, no relocations
+# that the module loader refuses (GOT), thunks for indirect jumps and returns, landing pads for IBT.
 export RUSTC_BOOTSTRAP=1
-# In the layout of states (policy/api/src/state.rs).
+# Part of the layout of states (policy/api/src/state.rs).
 BATON_RUSTC=$(rustc --version)
 export BATON_RUSTC
 kernel_flags="-Crelocation-model=static -Ccode-model=kernel -Cno-redzone=y -Zcf-protection=branch \
 -Zfunction-return=thunk-extern -Zretpoline-external-thunk -Cjump-tables=n -Zplt=yes -Zdirect-access-external-data=yes ${without:+--cfg=baton_without_recording}"
 
-# rust_object CRATE_DIR NAME OUT ROOT...: the crate's static library as one object, keeping what the
-# ROOT symbols need.
+# rust_object CRATE_DIR NAME OUT ROOT...: builds the crate's static library as one object with all
+# that the ROOT symbols need.
 rust_object() {
 	local dir=$1 name=$2 out=$3 roots=()
 	shift 3
@@ -68,13 +69,13 @@ rust_object() {
 	(cd "$dir" && CARGO_TARGET_DIR="$cache/build/rust$without" RUSTFLAGS="$kernel_flags --remap-path-prefix=$top/=" \
 		cargo build --quiet --release -Zbuild-std=core,alloc --target x86_64-unknown-none)
 	ld -r --gc-sections "${roots[@]}" -o "$out.raw" "$cache/build/rust$without/x86_64-unknown-none/release/lib$name.a"
-	# The policy's functions check their stack by the host's symbol (guard.S).
+	# The policy's functions check their stack through the host's symbol (guard.S).
 	objcopy --strip-debug -R .llvmbc -R .llvmcmd -R .comment --redefine-sym mcount=baton_stack_check "$out.raw" "$out.new"
 	rm "$out.raw"
 	if cmp -s "$out.new" "$out"; then rm "$out.new"; else mv "$out.new" "$out"; fi
 }
 
-# copy FILE... DIR: only what has changed, so that make sees no more than there is.
+# copy FILE... DIR: copies only files that have changed, so that make rebuilds no more than needed.
 copy() {
 	local dir=${*: -1} file
 	mkdir -p "$dir"
@@ -83,14 +84,14 @@ copy() {
 	done
 }
 
-# The compiler that the headers name, as make has it, is not always there.
+# The compiler named by the headers, which make would use, may not be installed.
 if [ -z "${CC:-}" ]; then
 	named=$(printf '.PHONY: cc\ninclude %s/.kernelvariables\ncc:\n\t@echo $(CC)\n' "$build" | make -s -f - cc 2>/dev/null || :)
 	[ -z "$named" ] || command -v "${named##* }" >/dev/null || CC=gcc
 fi
 
-# A kernel whose headers have no vmlinux does not give its modules types. They are what BPF finds
-# the core's functions by.
+# If the kernel's headers have no vmlinux, modules are built without types (BTF). BPF needs these
+# types to find the core's functions.
 add_types() {
 	local module=$1 resolve=$build/tools/bpf/resolve_btfids/resolve_btfids
 	! readelf -SW "$module" | grep -q ' \.BTF ' || return 0
@@ -106,7 +107,7 @@ module() {
 	shift
 	log=$dir/make.log
 	make -s -C "$build" M="$dir" ${CC:+CC="$CC"} ${without:+KCFLAGS=-DBATON_WITHOUT_RECORDING} "$@" modules >"$log" 2>&1 || { cat "$log" >&2; return 1; }
-	# objtool has no word for a function that changes stacks for good
+	# objtool cannot be told that a function changes stacks without returning
 	grep -E 'warning:|error:' "$log" | grep -v 'skipping BTF\|baton_unwind\|rust_begin_unwind\|compiler differs\|pahole version differs' >&2 || :
 }
 
@@ -135,8 +136,8 @@ build_core() {
 	copy "$dir/baton.ko" "$dir/shim.bpf.o" "$dir/latency.bpf.o" "$out"
 }
 
-# The crate around a policy crate: its own functions check their stack, those of the glue cannot
-# recurse.
+# Generates the crate around a policy crate. The policy's functions check their stack. Those of the
+# glue do not, as they cannot recurse.
 wrap() {
 	local policy=$1 package=$2 dir=$3 forbid=', "-Funsafe-code"'
 	[ -z "${BATON_ALLOW_UNSAFE:-}" ] || forbid=

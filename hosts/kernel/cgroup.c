@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Membership by cgroup (version 2): tasks that are in a cgroup, or below it, belong to its policy,
- * those that come later too.
+ * Membership by cgroup (version 2): all tasks in a cgroup and in those below it belong to its
+ * policy, including tasks that join later.
  *
- * Which task that is nobody has to say: two tracepoints tell that something may have changed, and
- * then all tasks are looked at. What an administrator said of one thread (BATON_IOC_ASSIGN) goes
- * before what its cgroup says.
+ * Two tracepoints report that something may have changed. Then all tasks are checked. An assignment
+ * of one thread by the administrator (BATON_IOC_ASSIGN) takes precedence over its cgroup.
  *
- * Everything here is in process context under baton_control_mutex, but for the probes.
+ * Everything but the probes runs in process context under baton_control_mutex.
  */
 #include <linux/cgroup.h>
 #include <linux/jiffies.h>
@@ -18,21 +17,21 @@
 
 #include "core.h"
 
-#define SETTLED HZ	/* a fork that began before a change is over so long after it */
+#define SETTLED HZ	/* a fork that began before a change has ended after this time */
 #define AGAIN_MS 10
 
 static struct {
-	u64 cgroup;	/* its id, which is never used again; 0 for no rule */
-	u32 policy;	/* place in the table */
+	u64 cgroup;	/* its id, which is never reused; 0 for no rule */
+	u32 policy;	/* index in the table of policies */
 } rules[BATON_MAX_RULES];
 
 static bool watching;
-/* jiffies of the last change: of a rule, of a task's cgroup, or of what came of them */
+/* jiffies of the last change of a rule, of a task's cgroup, or of an assignment by them */
 static unsigned long changed;
 
 /*
- * The place of the policy that the task's cgroup belongs to, or -1. The innermost rule counts. In
- * an RCU read-side section.
+ * Index of the policy to which the task's cgroup belongs, or -1. The innermost rule applies. In an
+ * RCU read-side section.
  */
 static s32 policy_of(struct task_struct *task)
 {
@@ -50,8 +49,8 @@ static void look(struct work_struct *work);
 static DECLARE_DELAYED_WORK(look_work, look);
 
 /*
- * Puts every task where its cgroup says. O(task slots). A child that is not whole yet is in no
- * cgroup of its own, and its class must not be changed: it is looked at again.
+ * Assigns every task according to its cgroup. O(task slots). A child that is not fully set up has
+ * no cgroup of its own yet, and its class must not be changed. It is checked again later.
  */
 void baton_cgroup_apply(void)
 {
@@ -76,14 +75,14 @@ void baton_cgroup_apply(void)
 			get_task_struct(task);
 		rcu_read_unlock();
 		if (is_new) {
-			/* A real-time task stays what it is. */
+			/* A real-time task keeps its class. */
 			if (!READ_ONCE(baton_attached_all))
 				baton_set_class(task, policy >= 0);
 			put_task_struct(task);
 		}
 		cond_resched();
 	}
-	/* A fork that is under way may have copied what was before. */
+	/* A fork in progress may have copied the old assignment. */
 	if (any)
 		WRITE_ONCE(changed, jiffies);
 	if (again && watching)
@@ -103,7 +102,7 @@ static void note_change(void)
 	schedule_delayed_work(&look_work, 0);
 }
 
-/* Tracepoint cgroup_attach_task: interrupts off, locks of the cgroups' held. */
+/* Tracepoint cgroup_attach_task: interrupts off, locks of cgroups held. */
 static void attached(void *data, struct cgroup *to, const char *path, struct task_struct *task,
 		     bool threadgroup)
 {
@@ -111,8 +110,8 @@ static void attached(void *data, struct cgroup *to, const char *path, struct tas
 }
 
 /*
- * Tracepoint sched_process_fork. A child has its parent's assignment, unless that changed
- * meanwhile, or it begins elsewhere.
+ * Tracepoint sched_process_fork. A child inherits its parent's assignment, unless that changed
+ * meanwhile or the child begins in another cgroup.
  */
 static void forked(void *data, struct task_struct *parent, struct task_struct *child)
 {
@@ -191,14 +190,14 @@ static bool is_gone(u64 cgroup)
 	return false;
 }
 
-/* Gives a cgroup to a policy, or, with place NULL, to none. */
+/* Assigns a cgroup to a policy or, with `place` NULL, to none. */
 int baton_cgroup_set(u64 cgroup, const struct baton_place *place)
 {
 	int i, at = -1, err;
 
 	if (!cgroup)
 		return -EINVAL;
-	/* its own, else the first that is free */
+	/* an existing rule of the cgroup, else a free one */
 	for (i = 0; i < BATON_MAX_RULES; i++)
 		if (rules[i].cgroup == cgroup ||
 		    (at < 0 && (!rules[i].cgroup || is_gone(rules[i].cgroup))))
@@ -224,7 +223,7 @@ int baton_cgroup_set(u64 cgroup, const struct baton_place *place)
 	return 0;
 }
 
-/* The rule at an index. */
+/* Reads the rule at an index. */
 void baton_cgroup_info(struct baton_rule *arg)
 {
 	u32 index = arg->index;
@@ -238,8 +237,8 @@ void baton_cgroup_info(struct baton_rule *arg)
 }
 
 /*
- * All that is one policy's is another's; or, with NULL, nobody's, as the policy is about to be
- * forgotten.
+ * Changes all rules of one policy to another policy. With `to` NULL the rules are removed, as the
+ * policy will be forgotten.
  */
 void baton_cgroup_change(const struct baton_place *from, const struct baton_place *to)
 {
@@ -260,7 +259,7 @@ void baton_cgroup_change(const struct baton_place *from, const struct baton_plac
 	tidy();
 }
 
-/* No policy is registered, so there is no rule, and nothing that could queue the work. */
+/* No policy is registered. So there are no rules, and nothing can queue the work. */
 void baton_cgroup_exit(void)
 {
 	cancel_delayed_work_sync(&look_work);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * States of a policy that is recorded: saved between two of its calls, where a replay can begin.
+ * Checkpoints of a recorded policy: its state is saved between two calls, so that a replay can
+ * begin there.
  *
- * Context: process context under the control mutex where not said.
+ * Context: process context under the control mutex unless noted.
  */
 #include <linux/cpumask.h>
 #include <linux/fs.h>
@@ -14,15 +15,15 @@
 #include "record.h"
 
 /*
- * Has the policy save its state: -ENOSPC when there is not enough room for it. All CPUs stand
- * still, interrupts are off. What comes has later stamps than it.
+ * Has the policy save its state; -ENOSPC if there is not enough room. All CPUs are held, interrupts
+ * are off. Later calls have later stamps than the state.
  */
 int baton_save(struct baton_place *place, struct saved *to)
 {
 	const struct baton_version *version = place->active;
 	struct baton_bytes bytes = { .at = to->at, .length = to->room };
 
-	/* A fault may have been first. */
+	/* A fault may have stopped the policy first. */
 	if (baton_core_state(place - baton_places) != BATON_POLICY_STATE_RUNNING)
 		return -ENODEV;
 	to->length = baton_make(place, version->ops.reregister_save, version->this, &bytes);
@@ -33,8 +34,8 @@ int baton_save(struct baton_place *place, struct saved *to)
 }
 
 /*
- * Has `held` called while all CPUs stand still, which saves a state of about `length` bytes to
- * `to`; again, when it needs more room.
+ * Calls `held`, which saves a state of about `length` bytes to `to`, while all CPUs are held.
+ * Repeats that with more room if the state does not fit.
  */
 int baton_save_held(struct saved *to, u64 length, int (*held)(void *), void *data)
 {
@@ -60,7 +61,7 @@ static int checkpoint_while_held(void *data)
 	struct baton_recording *recording = data;
 	int cpu, err;
 
-	/* One for what was lost, where there is none, and one for what comes. */
+	/* One block for the mark of lost events, if no block is open, and one for later calls. */
 	for_each_possible_cpu(cpu)
 		if (recording->rings[cpu]->nr_free < 2)
 			return -EAGAIN;
@@ -73,7 +74,7 @@ static int checkpoint_while_held(void *data)
 	return 0;
 }
 
-/* A request of the control device's: see struct baton_record_checkpoint. */
+/* A request of the control device: see struct baton_record_checkpoint. */
 int baton_checkpoint(struct baton_recording *recording, struct baton_record_checkpoint *arg)
 {
 	const struct saved *state = &recording->state;
@@ -98,7 +99,10 @@ int baton_checkpoint(struct baton_recording *recording, struct baton_record_chec
 	return 0;
 }
 
-/* The state that was saved last; of a fault, both that are kept, one after the other. */
+/*
+ * Reads the state that was saved last. For the recording of a fault, reads both states that are
+ * kept, one after the other.
+ */
 ssize_t baton_record_read(struct file *file, char __user *to, size_t count, loff_t *at)
 {
 	const struct baton_recording *recording;

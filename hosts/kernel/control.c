@@ -2,8 +2,8 @@
 /*
  * The control device /dev/baton, and the table of policies.
  *
- * Only root opens the device. Each request is one ioctl with one structure of fixed size, which is
- * copied in, checked, and copied out. Everything here is in process context under
+ * Only root may open the device. Each request is one ioctl with one structure of fixed size, which
+ * is copied in, checked, and copied out. Everything here runs in process context under
  * baton_control_mutex.
  */
 #include <linux/capability.h>
@@ -67,7 +67,10 @@ u32 baton_events_of(const struct baton_version *version)
 	       (version->ops.select_task_rq ? 0 : BATON_EV_NO_SELECT);
 }
 
-/* A second version of a policy that is running waits to come next. */
+/*
+ * Registers a version. If a version of the policy is running, the new one is kept for the next
+ * upgrade.
+ */
 static int register_version(struct baton_version *version)
 {
 	struct baton_place *place = baton_find(version->ops.name);
@@ -125,7 +128,10 @@ int baton_register(const struct baton_policy *ops, struct module *module)
 }
 EXPORT_SYMBOL_GPL(baton_register);
 
-/* Forgets a version that is not the current one. Its module, which is let go, may stay loaded. */
+/*
+ * Forgets a version that is not the current one. Its module is no longer referenced, and may stay
+ * loaded.
+ */
 void baton_forget_version(struct baton_version **version)
 {
 	kfree(*version);
@@ -149,7 +155,7 @@ void baton_unregister(const struct baton_policy *ops)
 		baton_core_unregister(index_of(place));
 		place->active = NULL;
 		/*
-		 * a call that read the place before may be under way: see the entry of Host::call
+		 * a call that read the entry before may still run: see the beginning of Host::call
 		 */
 		synchronize_rcu();
 		baton_timers_remove(place);
@@ -160,8 +166,8 @@ void baton_unregister(const struct baton_policy *ops)
 EXPORT_SYMBOL_GPL(baton_unregister);
 
 /*
- * Stops a policy that is running or faulted, and takes back all that it has. `message`: what it did
- * wrong as it was unmade.
+ * Stops a policy that is running or faulted, and takes back all its resources. `message` receives
+ * the panic of its `destroy`, if there is one.
  */
 static void stop(struct baton_place *place, char *message)
 {
@@ -177,8 +183,8 @@ static void stop(struct baton_place *place, char *message)
 	baton_timers_stop(place);
 	baton_core_rescue_again();
 	/*
-	 * What a faulted policy thinks of its own state is not to be relied on: its memory is taken
-	 * back without asking it.
+	 * The state of a faulted policy cannot be trusted. So its memory is taken back without a
+	 * call of the policy.
 	 */
 	if (!faulted)
 		baton_unmake(place, place->active, message);
@@ -231,7 +237,7 @@ static int start(struct baton_start *arg)
 	return 0;
 }
 
-/* Moves a thread into or out of class SCHED_EXT; its nice value stays. */
+/* Moves a thread into or out of class SCHED_EXT. Its nice value stays. */
 int baton_set_class(struct task_struct *task, bool ext)
 {
 	struct sched_attr attr = { .size = sizeof(attr),
@@ -239,7 +245,7 @@ int baton_set_class(struct task_struct *task, bool ext)
 
 	if (task->policy != SCHED_EXT && task->policy != SCHED_NORMAL &&
 	    task->policy != SCHED_BATCH && task->policy != SCHED_IDLE)
-		return -EINVAL;	/* real-time: not ours to change */
+		return -EINVAL;	/* real-time tasks keep their class */
 	attr.sched_nice = task_nice(task);
 	return sched_setattr_nocheck(task, &attr);
 }
@@ -350,7 +356,7 @@ union request {
 	struct baton_record_checkpoint checkpoint;
 };
 
-/* Strings from user space end where they should. */
+/* Is this string from user space terminated? */
 static bool terminated(const char *text, size_t size)
 {
 	return strnlen(text, size) < size;
@@ -530,12 +536,12 @@ static long control(struct file *file, unsigned int cmd, unsigned long arg)
 		err = -EFAULT;
 		goto out;
 	}
-	/* Not interruptible: what a killed tool began is finished. */
+	/* Not interruptible: a request completes even if the tool is killed. */
 	mutex_lock(&baton_control_mutex);
 	err = handle(file, cmd, request);
 	baton_flight_go_on();
 	mutex_unlock(&baton_control_mutex);
-	/* What was refused comes with the reason. */
+	/* A refused request returns with the reason. */
 	if ((!err || cmd == BATON_IOC_START || cmd == BATON_IOC_UPGRADE ||
 	     cmd == BATON_IOC_PARTITION || cmd == BATON_IOC_RECORD) &&
 	    copy_to_user(user, request, _IOC_SIZE(cmd)))
@@ -545,7 +551,7 @@ out:
 	return err;
 }
 
-/* What the device's own open left there is not ours: the file's recording is. */
+/* private_data holds the recording of the file, not what misc_open() left there. */
 static int control_open(struct inode *inode, struct file *file)
 {
 	file->private_data = NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Inside baton.ko: what its C files and the rules (core-lib) say to each other.
+ * Internal interface of baton.ko, between its C files and the rules (core-lib).
  *
  * Lock order: control_mutex > baton_hints_mutex > a run-queue lock (the kernel's) > a policy's own
  * locks > slot_lock, memory locks.
@@ -20,32 +20,32 @@
 
 #include "baton.h"
 
-#define BATON_MEMORY_LIMIT (256ULL << 20)	/* bytes that a policy may have */
-#define BATON_STACK_GRANT 4096	/* bytes of stack that a call may use */
-#define BATON_NO_LIMIT ULONG_MAX	/* `limit` of a CPU that is in no call */
+#define BATON_MEMORY_LIMIT (256ULL << 20)	/* bytes that a policy may allocate */
+#define BATON_STACK_GRANT 4096	/* bytes of stack granted to a call */
+#define BATON_NO_LIMIT ULONG_MAX	/* `limit` of a CPU that is not in a call */
 
-struct baton_cpu_state;	/* core-lib's */
+struct baton_cpu_state;	/* defined in core-lib */
 struct baton_recording;
 
 /*
- * One CPU's way out of a policy. Used with interrupts off by that CPU alone; guard.S knows it up to
- * `held_before`.
+ * Per-CPU state to leave a policy. Only its CPU uses it, with interrupts off. guard.S depends on
+ * the layout up to `held_before`.
  */
 struct baton_frame {
-	u64 sp;			/* stack at the entry of the call under way */
-	/* lowest stack address that the call may reach, or BATON_NO_LIMIT */
+	u64 sp;			/* stack pointer at the entry of the current call */
+	/* lowest stack address that the call may use, or BATON_NO_LIMIT */
 	u64 limit;
 	u64 saved[6];		/* rbx, rbp, r12 to r15 */
 	/*
-	 * resilient locks that this CPU held as the call began: those of a BPF program that it
-	 * interrupted
+	 * resilient locks that this CPU held when the call began: those of a BPF program that the
+	 * call interrupts
 	 */
 	s32 held_before;
-	const struct baton_cpu_state *cpu;	/* this CPU, as the rules know it */
-	struct baton_ring *ring;	/* where the call under way is recorded, or NULL */
-	/* blocks of memory that the call under way was given, if it is recorded */
+	const struct baton_cpu_state *cpu;	/* state of this CPU in the rules */
+	struct baton_ring *ring;	/* ring that the current call is recorded into, or NULL */
+	/* memory blocks allocated in the current call, if it is recorded */
 	u64 given;
-	u8 ended_by;			/* the fault that ended the last call that was abandoned */
+	u8 ended_by;			/* fault of the last abandoned call */
 };
 
 DECLARE_PER_CPU(struct baton_frame, baton_frame);
@@ -56,33 +56,34 @@ struct baton_timer {
 };
 
 /*
- * One version of a policy. The first two fields are known to core-lib/src/kernel.rs, and read by
- * every call.
+ * One version of a policy. core-lib/src/kernel.rs depends on the layout of the first two fields,
+ * which every call reads.
  */
 struct baton_version {
-	/* set before the version runs, and not changed while it does */
+	/* set before the version runs, constant while it runs */
 	void *this;
-	struct baton_policy ops;	/* a copy: one pointer leads to all that a call needs */
+	/* a copy, so that one pointer leads to all that a call needs */
+	struct baton_policy ops;
 	const struct baton_policy *registered;
-	/* held while the version is running or faulted, or kept for a rollback */
+	/* referenced while the version runs, has faulted, or is kept for a rollback */
 	struct module *module;
 };
 
 /*
- * One place in the table of policies: the C side of baton_core's PolicyEntry. Guarded by
- * control_mutex where not said.
+ * One entry of the table of policies: the C side of baton_core's PolicyEntry. Guarded by
+ * control_mutex unless noted.
  */
 struct baton_place {
-	struct baton_version *active;	/* NULL when the place is free */
-	struct baton_version *next;	/* loaded to come after */
-	struct baton_version *before;	/* kept for a rollback; its module is held */
+	struct baton_version *active;	/* NULL if the entry is free */
+	struct baton_version *next;	/* loaded, for the next upgrade */
+	struct baton_version *before;	/* kept for a rollback, with a reference to its module */
 	struct baton_timer __percpu *timers;
 	char name[BATON_NAME_LEN];
 	char options[BATON_OPTIONS_LEN];
 	char options_before[BATON_OPTIONS_LEN];
 	/* upgrade.c */
 	u64 changes;
-	/* the last is at changes - 1, modulo its length */
+	/* the newest is at (changes - 1) % BATON_CHANGES_KEPT */
 	struct baton_change history[BATON_CHANGES_KEPT];
 	unsigned long probation_end;	/* jiffies */
 	bool on_probation;
@@ -91,12 +92,12 @@ struct baton_place {
 	struct list_head blocks;
 	u64 memory;
 	u64 memory_limit;
-	struct baton_recording *recording;	/* record.c; NULL when it is not recorded */
-	struct baton_recording *kept;	/* flight.c; of the last fault, or NULL */
-	/* blocks that each CPU's flight recorder is to have; 0 for none */
+	struct baton_recording *recording;	/* record.c; NULL if not recorded */
+	struct baton_recording *kept;	/* flight.c; recording of the last fault, or NULL */
+	/* blocks of the flight recorder of each CPU; 0 for no flight recorder */
 	u32 flight;
 	/*
-	 * fault.c; written once per start by the CPU that stops the policy, read under
+	 * fault.c; written once per start, by the CPU that stops the policy; read under
 	 * control_mutex
 	 */
 	struct baton_fault fault;
@@ -107,7 +108,8 @@ extern struct mutex baton_control_mutex;
 extern u32 baton_stall_ms;
 
 /*
- * What is kept of a panic until the report is made: this CPU's, or that of a policy in the creation.
+ * Details of a panic until the report is made: of a call on this CPU, or of the policy that is
+ * being created.
  */
 struct baton_last_words {
 	u32 line;
@@ -178,7 +180,7 @@ void baton_flight_forget(struct baton_place *place);
 void baton_flight_exit(void);
 
 /* hints.c */
-extern struct static_key_false_deferred baton_hints_key;	/* on while a queue is open */
+extern struct static_key_false_deferred baton_hints_key;	/* enabled while a queue is open */
 int baton_hints_init(u32 max_tasks);
 void baton_hints_exit(void);
 void baton_hints_event(struct baton_ctx *ctx, struct baton_frame *frame);
@@ -319,8 +321,8 @@ bool baton_core_cpu_info(struct baton_cpu_info *info);
 bool baton_core_task_info(struct baton_task_info *info);
 
 /*
- * The time that events are stamped with: coarse, but one load. A policy that asks for the time gets
- * the exact one (host.c).
+ * Time stamp of events: coarse, but only one load. A policy that asks for the time gets the exact
+ * one (host.c).
  */
 static inline u64 baton_coarse_now(void)
 {

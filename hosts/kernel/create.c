@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What a policy is made of: the machine as it is told of it, and its options.
+ * Input of a policy's creation: the description of the machine, and the options.
  *
  * Process context, under the control mutex.
  */
@@ -11,8 +11,8 @@
 #include "core.h"
 
 /*
- * Fills `cpus` with dense ids of what each CPU is part of. To a policy, the CPUs of other
- * partitions are offline.
+ * Fills `cpus` with the topology of each CPU, with dense ids for cores and caches. To a policy, the
+ * CPUs of other partitions are offline.
  */
 static void read_topology(struct baton_cpu *cpus, u32 partition)
 {
@@ -48,7 +48,7 @@ static void read_topology(struct baton_cpu *cpus, u32 partition)
 	}
 }
 
-/* What the policy said as it panicked while it was made. */
+/* Formats the message and place of a panic in the creation of a policy. */
 void baton_describe_panic(char *text, size_t size)
 {
 	const struct baton_last_words *words = baton_creating_last_words();
@@ -60,15 +60,15 @@ void baton_describe_panic(char *text, size_t size)
 }
 
 /*
- * Has a version of a policy end itself. What it does wrong in that is said in the kernel's log, and
- * in `message` (BATON_MESSAGE_LEN) if that is not NULL; its memory is left to be taken back. Under
- * the control mutex; process context.
+ * Calls `destroy` of a version of a policy. A panic in it is printed to the kernel's log, and
+ * copied to `message` (BATON_MESSAGE_LEN bytes) unless that is NULL. The memory of the version
+ * remains to be freed. Under the control mutex; process context.
  */
 void baton_unmake(struct baton_place *place, const struct baton_version *version, char *message)
 {
 	char words[BATON_MESSAGE_LEN];
 
-	/* The function returns nothing: what is there if it comes back may be anything. */
+	/* The function has no result, so the value returned by baton_make() may be anything. */
 	baton_creating_frame()->ended_by = BATON_FAULT_KIND_NONE;
 	baton_make(place, version->ops.destroy, version->this, NULL);
 	if (baton_creating_frame()->ended_by == BATON_FAULT_KIND_NONE)
@@ -79,7 +79,7 @@ void baton_unmake(struct baton_place *place, const struct baton_version *version
 		strscpy(message, words, BATON_MESSAGE_LEN);
 }
 
-/* What a policy is made from. Process context. */
+/* Prepares the input for the creation of a policy. Process context. */
 int baton_begin_create(const struct baton_place *place, struct baton_creation *creation,
 		       const char *options, char *message)
 {

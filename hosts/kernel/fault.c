@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The report of a fault: made once, by the CPU that stops the policy, with a run-queue lock held as
- * like as not. So nothing is printed here directly; the one line in the kernel's log comes from a
- * work, a moment later.
+ * The report of a fault. It is made once, by the CPU that stops the policy, often with a run-queue
+ * lock held. So nothing is printed here directly. An irq_work prints the one line in the kernel's
+ * log a moment later.
  */
 #include <linux/rcupdate.h>
 #include <linux/pid.h>
@@ -13,7 +13,7 @@
 
 static atomic64_t serial;
 
-/* As `enum baton_fault_kind` and `enum baton_method` number them. */
+/* In the order of `enum baton_fault_kind` and `enum baton_method`. */
 static const char *const kinds[] = BATON_FAULT_NAMES;
 static const char *const methods[] = BATON_METHOD_NAMES;
 
@@ -22,15 +22,15 @@ static const char *name(const char *const *names, size_t count, u32 number)
 	return number < count ? names[number] : "?";
 }
 
-/* A coarse time (core.h) as ns since the boot. */
+/* Converts a coarse time (core.h) to ns since the boot. */
 static u64 since_boot(u64 coarse)
 {
 	return coarse - (u64)INITIAL_JIFFIES * TICK_NSEC;
 }
 
 /*
- * Up to which serial they are in the log, and who is at it: two CPUs can be in this interrupt at
- * once.
+ * log_lock serialises the log, as two CPUs can run this interrupt at once. `logged` is the newest
+ * serial in the log.
  */
 static DEFINE_RAW_SPINLOCK(log_lock);
 static u64 logged;
@@ -123,7 +123,7 @@ void baton_fault_clear(struct baton_place *place)
 	memset(&place->fault, 0, sizeof(place->fault));
 }
 
-/* Waits for the log line. Process context; nothing can fault any more. */
+/* Waits for the log line. Process context; no further fault is possible. */
 void baton_fault_exit(void)
 {
 	baton_interrupt_sync(&log_interrupt);

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The flight recorder of a policy: a recording that belongs to nobody, goes on for ever and keeps
- * the newest, so that what led to a fault can be saved and replayed after it.
+ * The flight recorder of a policy: a recording without a file. It continues indefinitely and keeps
+ * the newest calls, so that the calls that led to a fault can be saved and replayed afterwards.
  *
- * A replay needs a state to begin with. So the policy's state is saved (reregister_save) whenever a
- * ring has used so many blocks since the last time. The checkpoint before the newest is kept with
- * all that came after it, and what is older is dropped. A policy that cannot save its state begins
- * with a new instance; when its rings are full the oldest blocks are used again, and what is left
- * can be read, and not replayed.
+ * A replay begins with a state. So the state of the policy is saved (reregister_save) whenever a
+ * ring has filled a certain number of blocks since the last checkpoint. The checkpoint before the
+ * newest is kept, with all calls after it. Older ones are dropped. A policy that cannot save its
+ * state begins with a new instance. When its rings are full, the oldest blocks are reused. What
+ * remains can be read, but not replayed.
  *
- * A fault ends the calls, and with that freezes the recorder; it is kept until the policy is
- * unloaded or fails again.
+ * A fault ends the calls and so freezes the recorder. The recording is kept until the policy is
+ * unloaded or has another fault.
  *
- * Context: process context under the control mutex where not said.
+ * Context: process context under the control mutex unless noted.
  */
 #include <linux/kthread.h>
 #include <linux/sched.h>
@@ -32,8 +32,8 @@ static bool is_running(const struct baton_place *place)
 }
 
 /*
- * What was recorded before the newest checkpoint is dropped, or, if the ring was full meanwhile,
- * all. All CPUs stand still.
+ * Drops what was recorded before the newest checkpoint, or all of it if a ring was full since then.
+ * All CPUs are held.
  */
 static void cut(struct ring *ring, u64 stamp, bool all)
 {
@@ -50,7 +50,7 @@ static void cut(struct ring *ring, u64 stamp, bool all)
 		baton_core_record_cut(&ring->head, stamp, true);
 }
 
-/* All CPUs stand still, interrupts are off. */
+/* All CPUs are held, interrupts are off. */
 static int checkpoint_while_held(void *data)
 {
 	struct baton_place *place = data;
@@ -73,12 +73,12 @@ static int checkpoint_while_held(void *data)
 		swap(recording->newer, recording->spare);
 	}
 	recording->has_newer = !was_full;
-	/* A ring that was cut may have asked for another. */
+	/* Cutting a ring may have requested another checkpoint. */
 	WRITE_ONCE(recording->wants_checkpoint, false);
 	return 0;
 }
 
-/* Makes a checkpoint. False when none can be made. */
+/* Makes a checkpoint. False if that is impossible. */
 static bool checkpoint(struct baton_place *place)
 {
 	struct baton_recording *recording = place->recording;
@@ -87,7 +87,7 @@ static bool checkpoint(struct baton_place *place)
 	WRITE_ONCE(recording->wants_checkpoint, false);
 	err = baton_save_held(&recording->spare, recording->state.length, checkpoint_while_held,
 			      place);
-	/* A policy that has failed meanwhile leaves what it has. */
+	/* If the policy has stopped meanwhile, the recording stays as it is. */
 	return !err || err == -ENODEV;
 }
 
@@ -113,7 +113,9 @@ static void look(struct kthread_work *work)
 	mutex_unlock(&baton_control_mutex);
 }
 static DEFINE_KTHREAD_WORK(look_work, look);
-/* A thread of its own, since a policy may have all normal tasks, and this must not wait for it. */
+/*
+ * A separate real-time thread, as a policy may have all normal tasks and this must not wait for it.
+ */
 static struct kthread_worker *looker;
 
 static void look_soon(struct irq_work *work)
@@ -123,8 +125,8 @@ static void look_soon(struct irq_work *work)
 static struct baton_interrupt look_interrupt = BATON_INTERRUPT_INIT(look_interrupt, look_soon);
 
 /*
- * From a ring that has used much since the last checkpoint. Any context, a run-queue lock held as
- * like as not.
+ * Requests a checkpoint, for a ring that has filled enough blocks since the last one. Any context;
+ * a run-queue lock is often held.
  */
 void baton_flight_wants_checkpoint(struct baton_recording *recording)
 {
@@ -146,14 +148,14 @@ static int begin(struct baton_place *place, u32 blocks, char *message)
 }
 
 /*
- * Gives a policy a flight recorder of so many blocks for each CPU, or, with 0, takes it away. One
- * that it has goes on until then.
+ * Gives a policy a flight recorder of `arg->blocks` blocks for each CPU, or removes it if that is
+ * 0. An existing one continues until the new one has begun.
  */
 int baton_flight_set(struct baton_place *place, struct baton_record *arg)
 {
 	if (!arg->blocks && place->recording && baton_is_flight(place->recording))
 		baton_record_end(place, BATON_RECORD_END_STOPPED);
-	/* After a recording into a file it begins. */
+	/* The flight recorder begins after the recording into a file. */
 	if (!arg->blocks || baton_is_recorded(place)) {
 		place->flight = arg->blocks;
 		return 0;
@@ -162,8 +164,8 @@ int baton_flight_set(struct baton_place *place, struct baton_record *arg)
 }
 
 /*
- * After whatever may have ended a flight recorder that is wanted: another version came, a recording
- * into a file is over.
+ * Restarts flight recorders. Called after anything that may have ended one that is wanted, such as
+ * a change of version or the end of a recording into a file.
  */
 void baton_flight_go_on(void)
 {
@@ -184,20 +186,20 @@ void baton_flight_go_on(void)
 	}
 }
 
-/* Has a fault frozen the recorder, which has not been ended yet? */
+/* Has a fault frozen a recorder that was not ended yet? */
 static bool is_frozen(const struct baton_place *place)
 {
 	return place->recording && baton_is_flight(place->recording) &&
 	       baton_core_state(index_of(place)) == BATON_POLICY_STATE_FAULTED;
 }
 
-/* Is there a recording of the last fault? What is kept may be of an earlier one. */
+/* Is there a recording of the last fault? The kept recording may be of an earlier one. */
 bool baton_flight_has_fault(const struct baton_place *place)
 {
 	return is_frozen(place) || (place->kept && place->kept->fault == place->fault.serial);
 }
 
-/* The recording of the last fault; NULL when there is none. Its user must put it. */
+/* The recording of the last fault, or NULL. The caller must put it. */
 struct baton_recording *baton_flight_of_fault(struct baton_place *place)
 {
 	if (!baton_flight_has_fault(place))
@@ -208,7 +210,9 @@ struct baton_recording *baton_flight_of_fault(struct baton_place *place)
 	return place->kept;
 }
 
-/* The policy is stopped for good. */
+/*
+ * The policy is stopped and will not run again: removes its flight recorder and the kept recording.
+ */
 void baton_flight_forget(struct baton_place *place)
 {
 	place->flight = 0;

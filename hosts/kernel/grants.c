@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Who may open queues to which policy (hints.c), as the administrator has said at the control
- * device. The superuser may without that.
+ * Grants: which users, groups and cgroups may open queues to which policy (hints.c). The
+ * administrator sets them at the control device. The superuser needs no grant.
  *
  * Process context, under baton_hints_mutex.
  */
@@ -14,8 +14,8 @@
 #include "hints.h"
 
 static struct {
-	struct baton_grant what;	/* `set` is 1 while it is one */
-	u64 number;			/* never used again */
+	struct baton_grant what;	/* `set` is 1 if the entry is in use */
+	u64 number;			/* unique, never reused */
 } grants[BATON_MAX_GRANTS];
 
 static u64 last_number;
@@ -48,8 +48,8 @@ static bool is_for_caller(const struct baton_grant *grant)
 }
 
 /*
- * Queues by a grant that take memory: they are open, or were closed a moment ago. Of this user, or
- * of all if `user` is NULL.
+ * The number of queues that were opened by a grant and take memory: open ones, and ones closed a
+ * moment ago. Counts the queues of `user`, or of all users if `user` is NULL.
  */
 static u32 count(u64 number, const kuid_t *user)
 {
@@ -61,7 +61,7 @@ static u32 count(u64 number, const kuid_t *user)
 	return held;
 }
 
-/* Has the caller anything to do with the device? */
+/* May the caller open the device? */
 bool baton_may_open(void)
 {
 	u32 i;
@@ -72,7 +72,10 @@ bool baton_may_open(void)
 	return capable(CAP_SYS_ADMIN);
 }
 
-/* What the caller, who wants rings of so many entries, may do with this policy; or why not. */
+/*
+ * Checks whether the caller may open a queue to this policy, with rings of `entries` entries.
+ * Returns NULL and fills `granted`, or returns the reason of the refusal.
+ */
 const char *baton_granted(const char *policy, u32 entries, struct baton_granted *granted)
 {
 	const char *why = "nobody has granted you that: see baton hints grant";
@@ -113,7 +116,7 @@ static int set(const struct baton_grant *arg)
 			place = i;
 	if (place == BATON_MAX_GRANTS)
 		return -ENOSPC;
-	/* One that is granted anew keeps its queues. */
+	/* A grant that is set again keeps its queues. */
 	if (!grants[place].what.set)
 		grants[place].number = ++last_number;
 	grants[place].what = *arg;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The way into a policy and the two ways out: returning, and being abandoned.
+ * Entry into a policy, and the two ways to leave it: to return, and to be abandoned.
  *
- * A policy in Rust must not return from a panic, nor can it be unwound. So the entry keeps the
- * stack pointer, and abandoning a call goes back to it: the frames of the policy are forgotten,
- * those of the rules are as they were. Interrupts are off throughout, so the frame is this CPU's
- * alone.
+ * A policy in Rust must not return from a panic, and cannot be unwound. So the entry stores the
+ * stack pointer, and the abandoning of a call restores it. The frames of the policy are discarded,
+ * and the frames of the rules are unchanged. Interrupts are off during a call, so its struct
+ * baton_frame belongs to this CPU alone. A policy that is created or destroyed with interrupts on
+ * has a separate one (memory.c).
  */
 #include <linux/linkage.h>
 #include <linux/export.h>
@@ -17,7 +18,8 @@
 #include <asm/unwind_hints.h>
 
 #define STACK_GRANT 4096	/* BATON_STACK_GRANT */
-#define MAKING_RESERVE 6144	/* bytes that the kernel's own functions may need below a policy that is being made */
+/* bytes of stack reserved for functions of the kernel while a policy is created */
+#define MAKING_RESERVE 6144
 
 /* Fields of struct baton_frame (core.h). */
 #define LIMIT 8
@@ -27,9 +29,9 @@
 	.text
 
 /*
- * u64 baton_guard(this, ctx, a, b, func, frame): func(this, ctx, a, b), or ~0 when the call was
- * abandoned. The registers that a function must keep are in the frame, for the case that nobody is
- * left to restore them.
+ * u64 baton_guard(this, ctx, a, b, func, frame): calls func(this, ctx, a, b) and returns its
+ * result, or ~0 if the call was abandoned. The callee-saved registers are stored in the frame, as
+ * an abandoned call does not restore them.
  */
 SYM_FUNC_START(baton_guard)
 	mov	%rsp, (%r9)
@@ -48,14 +50,14 @@ SYM_FUNC_START(baton_guard)
 	cmpl	$0, PER_CPU_VAR(rqspinlock_held_locks)
 	jne	1f
 	RET
-	/* This CPU holds a lock. Does not come back if the call has kept it. */
+	/* This CPU holds a lock. Does not return if the call has kept a lock. */
 1:	push	%rax
 	call	baton_check_locks
 	pop	%rax
 	RET
 SYM_FUNC_END(baton_guard)
 
-/* void baton_unwind(frame): ends the call under way; baton_guard returns ~0. */
+/* void baton_unwind(frame): ends the current call; baton_guard returns ~0. */
 SYM_FUNC_START(baton_unwind)
 	ANNOTATE_NOENDBR
 	mov	%rdi, %r9
@@ -74,10 +76,10 @@ SYM_FUNC_END(baton_unwind)
 STACK_FRAME_NON_STANDARD baton_unwind
 
 /*
- * Every function of a policy in Rust that is not inlined begins with a call of this (rustc
- * -Zinstrument-mcount): is there stack left? It must keep all registers; r11 is free at the start
- * of a function. While a policy is made or unmade it is on its task's stack, with interrupts on,
- * and no CPU has a limit for it; what is left of that stack is seen by its address.
+ * Stack check. Every function of a policy in Rust that is not inlined begins with a call of it
+ * (rustc -Zinstrument-mcount). It must preserve all registers; only r11 is free at the start of a
+ * function. A policy that is created or destroyed runs on the stack of its task with interrupts on,
+ * and no CPU has a limit for it. In that case the address shows how much of that stack is left.
  */
 SYM_FUNC_START(baton_stack_check)
 	ANNOTATE_NOENDBR

@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Hints: the queues of applications' threads to policies, and the device /dev/baton-hints by which
- * they are opened.
+ * Hints: the queues from threads of applications to policies, and the device /dev/baton-hints that
+ * opens them.
  *
- * A thread opens its own queue, so a queue has one writer, and whose a hint is needs no proof.
- * Hints are read at scheduling events: of the thread that runs on the CPU (it wakes another,
- * sleeps, is preempted, has a tick), and of the one that is woken. Nobody polls, and while no queue
- * is open an event costs a jump that is not taken.
+ * A thread opens its own queue. So a queue has one writer, and the sender of a hint needs no proof.
+ * Hints are read at scheduling events of the current task (it wakes another task, sleeps, is
+ * preempted, has a tick), and of the task that is woken. There is no polling. While no queue is
+ * open, an event costs a jump that is not taken.
  *
- * What is mapped an application may write to at any time: it is read by core-lib/src/hints.rs
- * alone, which believes none of it. Where the host is in a ring only the host knows.
+ * An application may write to the mapped memory at any time. Only core-lib/src/hints.rs reads it,
+ * and trusts nothing in it. The host keeps its own position in a ring outside that memory.
  *
- * Everyone sees the device; who may open it, and what they can do with it, is granted (grants.c).
+ * Every user sees the device. Grants decide which users may open it, and what they may do with it
+ * (grants.c).
  *
- * Lock order: the control mutex > baton_hints_mutex. Events take neither: they find queues by slot,
- * in an RCU read-side section.
+ * Lock order: the control mutex > baton_hints_mutex. Events take neither: they find a queue by its
+ * slot in an RCU read-side section.
  */
 #include <linux/file.h>
 #include <linux/fs.h>
@@ -36,7 +37,10 @@
 #include "host.h"
 #include "record.h"
 
-/* Code is patched when it changes: who opens and closes all the time has it stay on. */
+/*
+ * A change of the key patches code. The delay keeps the key enabled while queues are opened and
+ * closed frequently.
+ */
 DEFINE_STATIC_KEY_DEFERRED_FALSE(baton_hints_key, HZ);
 DEFINE_MUTEX(baton_hints_mutex);
 LIST_HEAD(baton_queues);
@@ -45,7 +49,7 @@ static struct baton_queue **queues;	/* by slot; read in RCU read-side sections *
 static u32 nr_slots;
 static struct workqueue_struct *freeing;
 
-/* What running policies take, by place in the table. Guarded by baton_hints_mutex. */
+/* The hints that running policies accept, by index in the table. Guarded by baton_hints_mutex. */
 static struct {
 	bool takes_hints;
 	char name[BATON_NAME_LEN];
@@ -57,7 +61,7 @@ static u32 index_of(const struct baton_place *place)
 	return place - baton_places;
 }
 
-/* Closes a queue, once. Any context in which it is there. */
+/* Closes a queue, once. Any context in which the queue exists. */
 void baton_queue_end(struct baton_queue *queue, u32 why)
 {
 	if (cmpxchg(&queue->end, BATON_HINTS_END_NONE, why) == BATON_HINTS_END_NONE) {
@@ -71,15 +75,15 @@ static void wake_readers(struct irq_work *work)
 	wake_up_all(&container_of(work, struct baton_queue, wake.work)->wait);
 }
 
-/* The queue in a slot. In an RCU read-side section. */
+/* The queue of a slot, or NULL. In an RCU read-side section. */
 static struct baton_queue *queue_in(u32 slot)
 {
 	return slot < nr_slots ? smp_load_acquire(&queues[slot]) : NULL;
 }
 
 /*
- * For core-lib: the handle of the thread with this id, if a hint may name it; else 0. In an RCU
- * read-side section.
+ * For core-lib: the handle of the thread with this id if a hint may name that thread, else 0. In an
+ * RCU read-side section.
  */
 u64 baton_khost_thread(const struct baton_rings *rings, u32 id);
 u64 baton_khost_thread(const struct baton_rings *rings, u32 id)
@@ -96,7 +100,7 @@ u64 baton_khost_thread(const struct baton_rings *rings, u32 id)
 	return handle;
 }
 
-/* Is it open, and its thread still that which opened it? */
+/* Is the queue open, and does its thread still run the program that opened it? Closes it if not. */
 static bool is_open(struct baton_queue *queue)
 {
 	if (READ_ONCE(queue->end))
@@ -107,7 +111,7 @@ static bool is_open(struct baton_queue *queue)
 	return false;
 }
 
-/* Who has `busy` reads the ring. */
+/* Delivers hints from the ring. The caller holds `busy`. */
 static void read_ring(struct baton_queue *queue, struct baton_ctx *ctx, struct baton_frame *frame)
 {
 	u32 refused = baton_core_hints_drain(&queue->rings, queue->task->scx.dsq_vtime, ctx, frame,
@@ -123,7 +127,7 @@ static void drain(struct baton_queue *queue, struct baton_ctx *ctx, struct baton
 {
 	if (!baton_core_hints_ready(&queue->rings) || !is_open(queue))
 		return;
-	/* Another CPU reads it: as an event of the thread, too. */
+	/* Another CPU reads the ring, for another event of the thread. */
 	if (test_and_set_bit_lock(0, &queue->busy))
 		return;
 	read_ring(queue, ctx, frame);
@@ -131,8 +135,8 @@ static void drain(struct baton_queue *queue, struct baton_ctx *ctx, struct baton
 }
 
 /*
- * An event of the thread that runs here, and of the task `ctx->task`: before it, what they have
- * said. Interrupts off.
+ * Delivers the hints of the current task and of the task `ctx->task`, before an event of theirs.
+ * Interrupts off.
  */
 void baton_hints_event(struct baton_ctx *ctx, struct baton_frame *frame)
 {
@@ -147,7 +151,7 @@ void baton_hints_event(struct baton_ctx *ctx, struct baton_frame *frame)
 		drain(queue, ctx, frame);
 }
 
-/* The task of this handle is gone, or the shim is. */
+/* Closes the queue of a task that exits, or that the shim no longer serves. */
 void baton_hints_gone(u64 handle)
 {
 	struct baton_queue *queue;
@@ -194,7 +198,7 @@ u32 baton_host_reply(u32 slot, u32 tag, const u64 *words)
 }
 EXPORT_SYMBOL_GPL(baton_host_reply);
 
-/* May who knows a type as `a` use `b`? */
+/* Is type `b` acceptable where `a` is expected? A layout of 0 in `a` matches any layout. */
 static bool accepts(const struct baton_state_type *a, const struct baton_state_type *b)
 {
 	return a->version == b->version && (a->layout == b->layout || !a->layout) &&
@@ -218,7 +222,7 @@ static void offer(u32 index, const struct baton_version *version)
 	offers[index].reply = version->ops.reply_type;
 }
 
-/* A policy runs, and takes hints if it has them. Under the control mutex. */
+/* A policy was started; offers its hints if it takes any. Under the control mutex. */
 void baton_hints_offer(const struct baton_place *place)
 {
 	mutex_lock(&baton_hints_mutex);
@@ -226,7 +230,7 @@ void baton_hints_offer(const struct baton_place *place)
 	mutex_unlock(&baton_hints_mutex);
 }
 
-/* It does not run any more. Under the control mutex. */
+/* The policy no longer runs: closes its queues. Under the control mutex. */
 void baton_hints_withdraw(const struct baton_place *place, u32 why)
 {
 	mutex_lock(&baton_hints_mutex);
@@ -235,7 +239,10 @@ void baton_hints_withdraw(const struct baton_place *place, u32 why)
 	mutex_unlock(&baton_hints_mutex);
 }
 
-/* Its tasks are another policy's now. Under the control mutex. */
+/*
+ * The tasks of the policy were switched to another policy: closes its queues. Under the control
+ * mutex.
+ */
 void baton_hints_close(const struct baton_place *place)
 {
 	mutex_lock(&baton_hints_mutex);
@@ -244,8 +251,9 @@ void baton_hints_close(const struct baton_place *place)
 }
 
 /*
- * Another version takes its place: queues go on if that takes the same; if not, true. Called where
- * the version changes, maybe with all CPUs held, under baton_hints_mutex.
+ * Another version replaces the active one. Queues stay open if both versions have the same types of
+ * hints and replies. Otherwise they are closed, and the result is true. Called where the version
+ * changes, possibly with all CPUs held, under baton_hints_mutex.
  */
 bool baton_hints_replace(const struct baton_place *place, const struct baton_version *to)
 {
@@ -286,7 +294,7 @@ static void free_queue(struct work_struct *work)
 	wake_up_all(&freed);
 }
 
-/* Has this user closed queues that still take memory? Under baton_hints_mutex. */
+/* Does this user have closed queues whose memory is not yet free? Under baton_hints_mutex. */
 static bool has_closed(kuid_t user)
 {
 	const struct baton_queue *queue;
@@ -297,7 +305,7 @@ static bool has_closed(kuid_t user)
 	return false;
 }
 
-/* A queue of the calling thread, which nobody knows yet. */
+/* Allocates a queue of the calling thread; it is not yet published. */
 static struct baton_queue *make_queue(u32 entries)
 {
 	struct baton_queue *queue = kzalloc(sizeof(*queue), GFP_KERNEL_ACCOUNT);
@@ -339,7 +347,7 @@ static s32 find_offer(const char *name)
 	return -1;
 }
 
-/* Under baton_hints_mutex. Nothing is allocated for what is refused. */
+/* Under baton_hints_mutex. A refused request allocates nothing. */
 static int open_queue(struct file *file, struct baton_hints_open *arg)
 {
 	u32 slot = (u32)current->scx.dsq_vtime - 1;
@@ -378,18 +386,18 @@ static int open_queue(struct file *file, struct baton_hints_open *arg)
 	queue->any_thread = granted.any_thread;
 	list_add(&queue->list, &baton_queues);
 	/*
-	 * What is drained from here on is of this thread, whose slot it is until it is gone: that
-	 * ends after this.
+	 * From here on events drain the ring. The slot belongs to this thread until its exit, which
+	 * cannot come before the end of this function.
 	 */
 	smp_store_release(&queues[slot], queue);
 	/*
-	 * Unless the shim has just gone, and with it the slot: baton_hints_gone() finds this one,
-	 * or it is seen here.
+	 * If the shim was just detached, the slot is gone as well. Either baton_hints_gone() finds
+	 * this queue, or the check below sees the change.
 	 */
 	smp_mb();
 	if ((u32)READ_ONCE(current->scx.dsq_vtime) - 1 != slot)
 		baton_queue_end(queue, BATON_HINTS_END_UNLOADED);
-	/* mmap(), poll() and this may come at once. */
+	/* mmap(), poll() and this ioctl may run concurrently. */
 	smp_store_release(&file->private_data, queue);
 	arg->size = queue->size;
 	return 0;
@@ -411,7 +419,7 @@ static int open_ioctl(struct file *file, struct baton_hints_open *arg)
 	do {
 		mutex_lock(&baton_hints_mutex);
 		err = open_queue(file, arg);
-		/* What the user has closed counts until its memory is free, which is soon. */
+		/* Closed queues of the user count until their memory is free, which is soon. */
 		again = err == -EDQUOT && has_closed(current_euid());
 		seen = nr_freed;
 		mutex_unlock(&baton_hints_mutex);
@@ -422,9 +430,9 @@ static int open_ioctl(struct file *file, struct baton_hints_open *arg)
 }
 
 /*
- * Gives the policy what is in the ring of the thread that runs here, and `arg`'s hint, if any,
- * behind it. In process context: the thread's own, so that nobody else has the ring but an event
- * that wakes it.
+ * Delivers to the policy the hints in the ring of the current thread, and then the hint of `arg`,
+ * if any. In process context of the queue's own thread. Only an event that wakes the thread can use
+ * the ring at the same time.
  */
 static int give(struct baton_queue *queue, struct baton_hints_send *arg)
 {
@@ -483,7 +491,7 @@ static long hints_ioctl(struct file *file, unsigned int cmd, unsigned long at)
 		err = -ENODATA;
 	else
 		err = queue->task == current ? give(queue, &request.send) : -EPERM;
-	/* What was refused comes with the reason. */
+	/* A refused request returns with the reason. */
 	if ((!err || cmd == BATON_HINTS_IOC_OPEN) && copy_to_user(user, &request, _IOC_SIZE(cmd)))
 		return -EFAULT;
 	return err;
@@ -498,8 +506,8 @@ static __poll_t hints_poll(struct file *file, poll_table *table)
 		return EPOLLERR;
 	poll_wait(file, &queue->wait, table);
 	/*
-	 * Who is about to wait for an answer has been heard: a sleep alone may be no event, or one
-	 * that reads too few.
+	 * Deliver the hints before the thread waits for a reply. The sleep alone may be no event,
+	 * or one that reads too few hints.
 	 */
 	if (queue->task == current && baton_core_hints_ready(&queue->rings))
 		give(queue, NULL);
@@ -526,8 +534,8 @@ static const struct vm_operations_struct vm_ops = {
 };
 
 /*
- * For the process of the thread alone: no child has it. The mapping holds the file, and that the
- * queue.
+ * Only the process of the thread may map the queue, and a child does not inherit the mapping. The
+ * mapping holds a reference to the file, and the file to the queue.
  */
 static int hints_mmap(struct file *file, struct vm_area_struct *vma)
 {
@@ -543,7 +551,10 @@ static int hints_mmap(struct file *file, struct vm_area_struct *vma)
 	return 0;
 }
 
-/* Who could do nothing with it does not hold the module. */
+/*
+ * A caller that could not open a queue cannot open the device, and so holds no reference to the
+ * module.
+ */
 static int hints_open(struct inode *inode, struct file *file)
 {
 	bool may;
@@ -555,18 +566,24 @@ static int hints_open(struct inode *inode, struct file *file)
 	return may ? 0 : -EACCES;
 }
 
-/* Its process closes it; a child that has the file, too, does not keep it open. */
+/*
+ * The queue is closed when its own process closes the file. A child that inherited the file does
+ * not keep the queue open.
+ */
 static int hints_flush(struct file *file, fl_owner_t id)
 {
 	struct baton_queue *queue = smp_load_acquire(&file->private_data);
 
-	/* Not the memory: a child has that, too, until it runs its program (vfork). */
+	/*
+	 * Compare the process, not the memory: after vfork a child shares the memory until it runs
+	 * its program.
+	 */
 	if (queue && same_thread_group(current, queue->task))
 		baton_queue_end(queue, BATON_HINTS_END_GONE);
 	return 0;
 }
 
-/* By whatever end of its owner. */
+/* The last reference to the file is gone, however its owner ended. */
 static int hints_release(struct inode *inode, struct file *file)
 {
 	struct baton_queue *queue = file->private_data;
@@ -579,7 +596,7 @@ static int hints_release(struct inode *inode, struct file *file)
 	mutex_unlock(&baton_hints_mutex);
 	baton_queue_end(queue, BATON_HINTS_END_GONE);
 	static_branch_slow_dec_deferred(&baton_hints_key);
-	/* Events that found it before are over after a grace period. */
+	/* After a grace period no event uses the queue. */
 	queue_rcu_work(freeing, &queue->free);
 	return 0;
 }
@@ -598,7 +615,7 @@ static struct miscdevice hints_device = {
 	.minor = MISC_DYNAMIC_MINOR,
 	.name = "baton-hints",
 	.fops = &hints_fops,
-	.mode = 0666,	/* see above */
+	.mode = 0666,	/* grants decide, see above */
 };
 
 int baton_hints_init(u32 max_tasks)
@@ -618,7 +635,7 @@ int baton_hints_init(u32 max_tasks)
 	return err;
 }
 
-/* No file of the device is open: each holds the module. */
+/* No file of the device is open, as each would hold a reference to the module. */
 void baton_hints_exit(void)
 {
 	misc_deregister(&hints_device);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * All CPUs are held for a moment, in which something is changed that any of them could be using:
- * the version of a policy, or which tasks belong to which policy.
+ * Holds all CPUs for a moment, to change something that any of them could be using: the version of
+ * a policy, or the assignment of tasks to policies.
  */
 #include <linux/atomic.h>
 #include <linux/cpumask.h>
@@ -36,9 +36,9 @@ static void note_last(atomic64_t *last, s64 now)
 }
 
 /*
- * On every CPU; by the time that it is called on any, all have their interrupts off, and run
- * nothing else. So the first to come makes the change and does not wait; those that come
- * later mostly find it made.
+ * Runs on every CPU. When the first CPU calls it, all CPUs have interrupts off and run nothing
+ * else. So the first CPU makes the change without waiting. CPUs that arrive later mostly find it
+ * made.
  */
 static int hold(void *data)
 {
@@ -57,10 +57,10 @@ static int hold(void *data)
 }
 
 /*
- * Has `change` called on one CPU, with interrupts off, while all others are held: for how long, ns,
- * from the first that is held to the last that goes on. Before that stop_machine() has gathered the
- * CPUs, of which the first wait for the last; after it the caller waits for a CPU of its own.
- * Process context.
+ * Calls `change` on one CPU, with interrupts off, while all other CPUs are held. Returns for how
+ * long they were held, ns: from when the first CPU is held until the last continues. That excludes
+ * the time before, in which stop_machine() gathers the CPUs and the first waits for the last, and
+ * the time after, in which the caller waits for a CPU. Process context.
  */
 u64 baton_hold_all(void (*change)(void *data), void *data)
 {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What the host gives a policy: locks, time, kicks, the end of a call that went wrong. The exported
- * functions here are those that policy/seam/src/host_kernel.rs declares.
+ * Services of the host for policies: locks, time, kicks, and the abandoning of a call after a
+ * fault. policy/seam/src/host_kernel.rs declares the functions that are exported here.
  *
- * Context: inside a call of a policy, that is with interrupts off on one CPU, often with a
- * run-queue lock held; `create` and `destroy` alone run in process context. Nothing here sleeps,
- * allocates or prints, but for the one line of a fault.
+ * Context: in a call of a policy, with interrupts off on one CPU and often a run-queue lock held.
+ * Only `create` and `destroy` run in process context. Nothing here sleeps, allocates or prints; the
+ * log line of a fault is printed later (fault.c).
  */
 #include <linux/cpumask.h>
 #include <linux/export.h>
@@ -25,11 +25,11 @@ DEFINE_PER_CPU(struct baton_frame, baton_frame);
 static DEFINE_PER_CPU(struct baton_last_words, last_words);
 static struct baton_last_words creating_words;	/* guarded by baton_control_mutex */
 static DEFINE_PER_CPU(call_single_data_t, kick_data);
-static DEFINE_PER_CPU(unsigned long, kick_sent);	/* bit 0: kick_data is on its way */
+static DEFINE_PER_CPU(unsigned long, kick_sent);	/* bit 0: kick_data is in flight */
 static DEFINE_PER_CPU(u64, random_state);
-static DEFINE_RAW_SPINLOCK(slot_lock);	/* the list of free slots, in core-lib */
+static DEFINE_RAW_SPINLOCK(slot_lock);	/* guards the list of free slots in core-lib */
 
-/* The frame of the call under way. */
+/* The frame of the current call. */
 struct baton_frame *baton_current_frame(void)
 {
 	return likely(irqs_disabled()) ? this_cpu_ptr(&baton_frame) : baton_creating_frame();
@@ -46,14 +46,13 @@ const struct baton_last_words *baton_creating_last_words(void)
 }
 
 /*
- * Ends the call under way: its locks are released, newest first, and baton_guard returns. The fault
- * must have been reported.
+ * Abandons the current call: releases its locks, newest first, and returns from baton_guard.
+ * Reports the fault unless that was done already; the caller has stored its message.
  *
- * The kernel's table of held locks is the CPU's, whoever took them: a call can be made in an
- * interrupt of a BPF program that holds some, by a timer or by a wakeup. baton_guard has noted how
- * many there were as the call began, in whatever context; no lock below that is released here, and
- * none of them can be released by the call, as the last lock that was taken must be the first to
- * go.
+ * The kernel keeps one table of held locks for each CPU. A call can run in an interrupt (a timer or
+ * a wakeup) of a BPF program that itself holds locks. baton_guard stores the number of locks held
+ * when the call begins, and no lock below that number is released here. The call cannot have
+ * released one of them either, as locks are released in the reverse order of taking them.
  */
 void __noreturn baton_abandon(struct baton_frame *frame, enum baton_fault_kind kind)
 {
@@ -85,9 +84,9 @@ static __always_inline void take_lock(rqspinlock_t *lock)
 		baton_abandon(baton_current_frame(), BATON_FAULT_KIND_PANIC);
 	}
 	/*
-	 * The kernel grants more, but does not know them again when they are to be released. Its
-	 * table has room for so many for the whole CPU, so that those of a program that this call
-	 * interrupts count, too.
+	 * The kernel grants more locks, but does not recognise them when they are released. Its
+	 * table has this many entries for the whole CPU, so the locks of a BPF program that this
+	 * call interrupts count as well.
 	 */
 	BUILD_BUG_ON(BATON_MAX_LOCKS > RES_NR_HELD);
 	if (unlikely(this_cpu_read(rqspinlock_held_locks.cnt) >= BATON_MAX_LOCKS)) {
@@ -106,8 +105,8 @@ static __always_inline void take_lock(rqspinlock_t *lock)
 }
 
 /*
- * Where a call may be recorded, its questions have functions of their own, so that recording costs
- * the others one jump that is not taken.
+ * The recorded variants are separate functions, so that recording costs other calls only a jump
+ * that is not taken.
  */
 static noinline void recorded_lock(rqspinlock_t *lock)
 {
@@ -126,8 +125,8 @@ EXPORT_SYMBOL_GPL(baton_host_lock);
 bool baton_host_try_lock(rqspinlock_t *lock)
 {
 	/*
-	 * A resilient lock has no trylock; a look first makes waiting unlikely, and a wait is
-	 * bounded all the same.
+	 * A resilient lock has no trylock. The check makes waiting unlikely, and any wait is
+	 * bounded.
 	 */
 	if (atomic_read(&lock->val)) {
 		baton_record(busy, lock);
@@ -141,15 +140,15 @@ EXPORT_SYMBOL_GPL(baton_host_try_lock);
 notrace void baton_host_unlock(rqspinlock_t *lock)
 {
 	/*
-	 * The kernel's table of held locks, which finds deadlocks, is a stack. It tells what to
-	 * release when a call is abandoned.
+	 * The kernel's table of held locks, by which it detects deadlocks, is a stack. It lists the
+	 * locks to release when a call is abandoned.
 	 */
 	struct rqspinlock_held *held = this_cpu_ptr(&rqspinlock_held_locks);
 
 	u32 last = held->cnt - 1;
 
 	if (likely(last < RES_NR_HELD && held->locks[last] == lock)) {
-		/* res_spin_unlock(), without looking at the table again */
+		/* res_spin_unlock(), without a second look at the table */
 		smp_store_release(&lock->locked, 0);
 		WRITE_ONCE(held->locks[last], NULL);
 		this_cpu_dec(rqspinlock_held_locks.cnt);
@@ -169,7 +168,7 @@ void __noreturn baton_host_panic(const char *file, size_t file_len, u32 line, co
 	words->line = line;
 	strscpy(words->file, file, min(file_len + 1, sizeof(words->file)));
 	strscpy(words->message, message, min(message_len + 1, sizeof(words->message)));
-	/* The words of Rust's library when an allocation that cannot fail has failed. */
+	/* The message of Rust's library after a failed allocation that must not fail. */
 	baton_abandon(frame, strstarts(words->message, "memory allocation of ")
 				     ? BATON_FAULT_KIND_OUT_OF_MEMORY
 				     : BATON_FAULT_KIND_PANIC);
@@ -177,8 +176,8 @@ void __noreturn baton_host_panic(const char *file, size_t file_len, u32 line, co
 EXPORT_SYMBOL_GPL(baton_host_panic);
 
 /*
- * From guard.S: the stack granted to the call is used up. What is left below is the host's, and
- * enough for this.
+ * Called by guard.S when a call has used up the stack granted to it. The stack below the limit
+ * belongs to the host and suffices for this function.
  */
 void __noreturn baton_stack_overflow(void);
 void __noreturn baton_stack_overflow(void)
@@ -191,12 +190,16 @@ void __noreturn baton_stack_overflow(void)
 }
 
 /*
- * From guard.S: a call has returned, and this CPU holds locks. Comes back if it held them before.
+ * Called by guard.S when a call has returned and this CPU holds locks. Returns if the CPU held the
+ * same number before the call.
  */
 void baton_check_locks(void);
 void baton_check_locks(void)
 {
-	/* What is made with interrupts on takes no locks, and its count is not kept. */
+	/*
+	 * A policy that is created with interrupts on takes no locks, and held_before is not valid
+	 * for it.
+	 */
 	if (!irqs_disabled() ||
 	    this_cpu_read(rqspinlock_held_locks.cnt) == this_cpu_read(baton_frame.held_before))
 		return;
@@ -229,7 +232,7 @@ EXPORT_SYMBOL_GPL(baton_host_now);
 
 u64 baton_host_random(void)
 {
-	/* xorshift64: a number a few instructions; seeded at init, never 0 */
+	/* xorshift64, a few instructions a number; seeded at init, never 0 */
 	u64 x = raw_cpu_read(random_state);
 
 	x ^= x << 13;
@@ -242,9 +245,9 @@ u64 baton_host_random(void)
 EXPORT_SYMBOL_GPL(baton_host_random);
 
 /*
- * A BPF program, as which all callbacks of the shim run, disables migration of whichever task it
- * interrupts, if RCU is preemptible (rcu_read_lock_dont_migrate()): that one may be the very task
- * that is being enqueued.
+ * If RCU is preemptible, a BPF program disables migration of the task that it interrupts
+ * (rcu_read_lock_dont_migrate()). All callbacks of the shim are BPF programs, and that task may be
+ * the one that is being enqueued.
  */
 static bool migration_disabled(const struct task_struct *task)
 {
@@ -258,8 +261,9 @@ notrace bool baton_khost_may_run(struct task_struct *task, s32 cpu)
 	if (unlikely(!task || (u32)cpu >= nr_cpu_ids))
 		return false;
 	/*
-	 * Where it is, a task whose CPUs have all gone offline runs on, as in the kernel's own
-	 * classes: until a CPU of its comes back, or its next wakeup gives it another mask.
+	 * As in the kernel's own classes, a task whose CPUs are all offline stays on its current
+	 * CPU until one of its CPUs is online again, or until its next wakeup gives it another
+	 * mask.
 	 */
 	if (task_cpu(task) == cpu)
 		return cpumask_test_cpu(cpu, task->cpus_ptr) ||
@@ -268,7 +272,7 @@ notrace bool baton_khost_may_run(struct task_struct *task, s32 cpu)
 	       (!task->migration_disabled || !migration_disabled(task));
 }
 
-/* Is the policy whose call this is asked on that CPU? */
+/* Is the policy of the current call asked on that CPU? */
 static bool serves(s32 cpu)
 {
 	return likely(!READ_ONCE(baton_partitioned)) || baton_core_serves(smp_processor_id(), cpu);
@@ -365,8 +369,8 @@ bool baton_host_claim_idle(s32 cpu)
 EXPORT_SYMBOL_GPL(baton_host_claim_idle);
 
 /*
- * Ends the slice of what runs here, and has the CPU look for a task. Hard interrupt, or the CPU
- * itself with interrupts off.
+ * Ends the slice of the current task and makes the CPU reschedule. Called in a hard interrupt, or
+ * with interrupts off, on the CPU in question.
  */
 static void kick_here(void *unused)
 {
@@ -377,14 +381,14 @@ static void kick_here(void *unused)
 
 static void kicked(void *unused)
 {
-	/* kick_data is free again before this is called */
+	/* kick_data may be reused once its callback runs */
 	clear_bit_unlock(0, this_cpu_ptr(&kick_sent));
 	kick_here(NULL);
 }
 
 /*
- * Sends a kick. Two CPUs must not use one kick_data at once: smp_call_function_single_async()
- * leaves that to its callers.
+ * Sends a kick. smp_call_function_single_async() leaves it to its callers that two CPUs do not use
+ * one kick_data at once.
  */
 static void kick(int cpu)
 {
@@ -395,8 +399,8 @@ static void kick(int cpu)
 }
 
 /*
- * Has every CPU dispatch soon. Any context; nothing is lost when a kick of before is still on its
- * way.
+ * Makes every CPU dispatch soon. Any context. A kick that is still in flight serves this one as
+ * well.
  */
 void baton_khost_kick_all(void)
 {
@@ -431,8 +435,8 @@ void baton_khost_kick(const struct baton_ctx *ctx)
 }
 
 /*
- * Carries out the preemption of the CPU that a call is on, which needs no interrupt; its other
- * kicks are left. Its run queue is locked. A task of a higher class is left alone, as by
+ * Carries out the preemption of the current CPU, which needs no interrupt, and leaves the other
+ * kicks. The CPU's run queue is locked. A task of a higher class is not preempted, as in
  * kick_one_cpu() (kernel/sched/ext/ext.c).
  */
 void baton_khost_kick_here(struct baton_ctx *ctx)
@@ -451,11 +455,13 @@ void baton_khost_kick_here(struct baton_ctx *ctx)
 }
 
 /*
- * Eviction: sched_ext keeps a runnable task on its CPU while there is no other. (SCX_OPS_ENQ_LAST
- * would have it enqueued; but on a CPU that is going offline that leaves it on the local queue, and
- * the CPU idle, while the hotplug waits for a grace period which may depend on the task.) So
- * another comes: a work item's thread, bound to the CPU; and as the task has no slice left, it is
- * enqueued.
+ * Eviction: sched_ext keeps a runnable task on its CPU as long as the CPU has no other task. So the
+ * host provides one, the worker of a work item bound to the CPU. As the current task has no slice
+ * left, it is then enqueued.
+ *
+ * SCX_OPS_ENQ_LAST would also have the task enqueued. On a CPU that is going offline, however, it
+ * leaves the task on the local queue and the CPU idle, while the hotplug waits for a grace period
+ * that may depend on the task.
  */
 struct eviction {
 	struct irq_work begin;
@@ -468,7 +474,7 @@ static void come_and_go(struct work_struct *work)
 {
 }
 
-/* Hard interrupt, on the CPU in question, after the dispatch. */
+/* Hard interrupt on the CPU in question, after the dispatch. */
 static void begin_eviction(struct irq_work *work)
 {
 	struct eviction *eviction = container_of(work, struct eviction, begin);
@@ -478,8 +484,8 @@ static void begin_eviction(struct irq_work *work)
 }
 
 /*
- * In a dispatch, which a CPU that is going offline has none of: has the task that ran before
- * enqueued, if it goes on.
+ * Has the previous task enqueued if it stays runnable. Called in a dispatch; a CPU that is going
+ * offline has none.
  */
 void baton_khost_evict(void)
 {
@@ -522,7 +528,7 @@ static void nothing(void *unused)
 }
 
 /*
- * Waits until no kick and no eviction is on its way. Process context; nothing can fault any more.
+ * Waits until no kick and no eviction is in flight. Process context; no further fault is possible.
  */
 void baton_host_exit(void)
 {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Work for an interrupt is done in one that a CPU sends itself (irq_work), but for a CPU that is
- * going offline: it wakes tasks and goes idle when it takes no interrupt of its own any more (after
- * CPUHP_AP_SMPCFD_DYING, kernel/cpu.c), and work would wait there until it is back. Another does it
- * then.
+ * Interrupt work runs in an interrupt that the CPU sends itself (irq_work). A CPU that is going
+ * offline is an exception. After CPUHP_AP_SMPCFD_DYING (kernel/cpu.c) it still wakes tasks and goes
+ * idle, but no longer takes such interrupts, and work would stay pending until the CPU is back. In
+ * that case another CPU runs the work.
  */
 #include <linux/cpuhotplug.h>
 #include <linux/cpumask.h>
@@ -11,22 +11,22 @@
 
 #include "interrupt.h"
 
-/* Hard interrupt. */
+/* Queues the work on this CPU, for a CPU that is going offline. Hard interrupt. */
 void baton_interrupt_here(void *info)
 {
 	struct baton_interrupt *interrupt = info;
 
 	irq_work_queue(&interrupt->work);
 	/*
-	 * Ordered: who finds it set has what was done before seen by the work, which comes after
-	 * this interrupt.
+	 * A full barrier: if a caller finds it set, the work sees everything that the caller did
+	 * before. The work runs after this interrupt.
 	 */
 	xchg(&interrupt->is_elsewhere, false);
 }
 
 /*
- * Has the work done soon; once, however often this is called before it begins. Any context but that
- * of an NMI.
+ * Schedules the work. It runs once, however often this is called before it begins. Any context
+ * except NMI.
  */
 void baton_interrupt(struct baton_interrupt *interrupt)
 {
@@ -35,13 +35,16 @@ void baton_interrupt(struct baton_interrupt *interrupt)
 		irq_work_queue(&interrupt->work);
 	else if (!xchg(&interrupt->is_elsewhere, true))
 		/*
-		 * It cannot fail: another CPU is online until this one is off, as they go one at a
-		 * time.
+		 * This cannot fail. CPUs go offline one at a time, so another one is online until
+		 * this one is off.
 		 */
 		smp_call_function_single_async(cpumask_any(cpu_online_mask), &interrupt->elsewhere);
 }
 
-/* Waits until it is done, where nobody asks for it any more. Process context. */
+/*
+ * Waits until the work is done. The caller makes sure that it is not scheduled any more. Process
+ * context.
+ */
 void baton_interrupt_sync(struct baton_interrupt *interrupt)
 {
 	while (READ_ONCE(interrupt->is_elsewhere))
@@ -50,9 +53,9 @@ void baton_interrupt_sync(struct baton_interrupt *interrupt)
 }
 
 /*
- * A CPU that went offline may have left work of the kernel's own. While any is left it has no such
- * interrupt sent: nothing here would be done by it. On the CPU that comes back, in its hotplug
- * thread.
+ * A CPU that went offline may have left irq_work of the kernel. While any is pending,
+ * irq_work_queue() sends that CPU no further interrupt, so work queued here would not run. Called
+ * on the CPU that comes online, in its hotplug thread.
  */
 static int come_back(unsigned int cpu)
 {
@@ -62,7 +65,7 @@ static int come_back(unsigned int cpu)
 	return 0;
 }
 
-/* Its number among the steps of hotplug. */
+/* The dynamic hotplug state. */
 static int come_back_state;
 
 /* Process context. */

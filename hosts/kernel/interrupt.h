@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Work for an interrupt: what must not be done where it comes up, as a run-queue lock may be held
- * there.
+ * Interrupt work: actions that must not run where they are requested, as a run-queue lock may be
+ * held there.
  */
 #ifndef BATON_INTERRUPT_H
 #define BATON_INTERRUPT_H
@@ -11,8 +11,8 @@
 
 struct baton_interrupt {
 	struct irq_work work;
-	call_single_data_t elsewhere;	/* has another CPU begin it */
-	bool is_elsewhere;		/* `elsewhere` is on its way */
+	call_single_data_t elsewhere;	/* makes another CPU start the work */
+	bool is_elsewhere;		/* `elsewhere` is in flight */
 };
 
 #define BATON_INTERRUPT_INIT(name, func) { .work = IRQ_WORK_INIT(func), .elsewhere = CSD_INIT(baton_interrupt_here, &(name)) }

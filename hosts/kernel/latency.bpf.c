@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * How long tasks wait from their wakeup until they run, as a histogram per CPU; and, where one
- * process is watched, how often CPUs change between its tasks and how often those change CPUs.
- * Attached while somebody wants to know (a probation with a condition, `baton bench fidelity`), so
- * that it costs nothing at other times. control/src/latency.rs reads it.
+ * Histograms, one for each CPU, of the time from the wakeup of a task until it runs. For a watched
+ * process also the number of switches between its tasks on a CPU, and of migrations of its tasks.
+ * Attached only while it is in use (a probation with a condition, `baton bench fidelity`), so that
+ * it costs nothing otherwise. control/src/latency.rs reads the results.
  *
- * Context: tracepoints of the scheduler, interrupts off, a run-queue lock held.
+ * Context: scheduler tracepoints, interrupts off, a run-queue lock held.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
@@ -13,28 +13,31 @@
 
 char _license[] SEC("license") = "GPL";
 
-/* control/src/latency.rs has the same: 64 buckets for each power of two of ns */
+/* as in control/src/latency.rs: 64 buckets for each power of two of ns */
 #define BITS 6
 #define BUCKETS 2048
 
-/* Whom, and when; as control/src/latency.rs writes it. */
+/* What to watch, and when; control/src/latency.rs writes it. */
 struct watch {
 	u64 begin;	/* bpf_ktime_get_ns() */
 	u64 end;
-	/* of all its tasks but the first; 0: of all tasks of Baton's, and their waits only */
+	/*
+	 * watch all tasks of this process but its main thread; 0: watch all tasks of Baton's, and
+	 * only their waits
+	 */
 	u32 tgid;
 	u32 unused;
 };
 
 struct waiter {
-	u64 woken;	/* when, ns; 0 when it has run since */
-	u32 cpu;	/* where it ran last, and 1 */
+	u64 woken;	/* time of the wakeup, ns; 0 once the task has run */
+	u32 cpu;	/* the CPU on which it last ran, plus 1 */
 };
 
 struct changes {
 	u64 switches;
 	u64 migrations;
-	/* pid of the watched task that ran last; 0 when the CPU has been idle since */
+	/* pid of the watched task that last ran; 0 if the CPU has been idle since */
 	u32 last;
 	u32 unused;
 };
@@ -73,7 +76,7 @@ static __always_inline u32 bucket(u64 ns)
 
 	if (ns < 1 << BITS)
 		return ns;
-	/* the highest bit */
+	/* the position of the highest bit */
 	if (ns >> 32)
 		power += 32;
 	if (ns >> (power + 16))
@@ -86,7 +89,7 @@ static __always_inline u32 bucket(u64 ns)
 		power += 2;
 	if (ns >> (power + 1))
 		power += 1;
-	/* and those below it */
+	/* then the bits below it */
 	power = ((power - BITS + 1) << BITS) + ((ns >> (power - BITS)) & ((1 << BITS) - 1));
 	return power < BUCKETS ? power : BUCKETS - 1;
 }
@@ -94,8 +97,8 @@ static __always_inline u32 bucket(u64 ns)
 static __always_inline bool is_watched(struct task_struct *p, struct watch *watch)
 {
 	/*
-	 * The handle that the shim gives a task of Baton's, and the kernel takes from one of
-	 * another class.
+	 * The shim sets the handle of each task of Baton's, and the kernel clears it when the class
+	 * changes.
 	 */
 	return watch->tgid ? p->tgid == watch->tgid && p->pid != p->tgid : p->scx.dsq_vtime != 0;
 }
@@ -133,7 +136,8 @@ int BPF_PROG(on_wakeup_new, struct task_struct *p)
 }
 
 /*
- * Visits of others between two of the watched are none of the workload's doing: they do not count.
+ * Counts a switch. Other tasks that run between two watched ones do not count, as the workload does
+ * not cause them.
  */
 static __always_inline void count_switch(struct task_struct *next, bool mine, struct waiter *task,
 					 bool in_time)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* baton.ko: the core. Makes the tables and brings up its parts. */
+/* baton.ko: the core. Allocates the tables and initialises the parts of the core. */
 #include <linux/cpumask.h>
 #include <linux/log2.h>
 #include <linux/module.h>
@@ -22,7 +22,7 @@ static int __init baton_init(void)
 	int err;
 
 	max_tasks = clamp(max_tasks, MIN_TASKS, MAX_TASKS);
-	/* vmalloc gives whole pages, so the alignment that the rules want is there */
+	/* vmalloc returns whole pages, which satisfies the alignment that the rules need */
 	slots = vzalloc(array_size(max_tasks, baton_core_slot_size()));
 	cpus = vzalloc(array_size(nr_cpu_ids, baton_core_cpu_size()));
 	if (!slots || !cpus) {
@@ -63,7 +63,7 @@ free:
 	return err;
 }
 
-/* No policy module and no shim is loaded: both hold references. */
+/* No policy module and no shim is loaded, as both hold references. */
 static void __exit baton_exit(void)
 {
 	baton_control_exit();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A policy's memory. Every block has a header and is in the list of its policy, so that the limit
- * holds and a policy that was abandoned leaks nothing: what it held is freed when it is unloaded.
- * Policies allocate when they are made; on the hot path the API has no need to.
+ * Memory of a policy. Every block has a header and is in the list of its policy. So the limit can
+ * be enforced, and the memory of an abandoned policy is freed when the policy is unloaded. Policies
+ * allocate when they are created. On the hot path the API has no need to.
  */
 #include <linux/export.h>
 #include <linux/irqflags.h>
@@ -19,15 +19,18 @@ struct block {
 	struct list_head list;
 	struct llist_node later;
 	struct baton_place *place;
-	void *base;		/* what the kernel's allocator gave */
-	u64 size;		/* of all, with header and padding */
-	bool nolock;		/* made with interrupts off (kmalloc_nolock) */
+	void *base;		/* the address returned by the kernel's allocator */
+	u64 size;		/* total size, with header and padding */
+	bool nolock;		/* allocated with interrupts off (kmalloc_nolock) */
 } __aligned(16);
 
-/* The policy that is being made or unmade, by which task. Guarded by baton_control_mutex. */
+/*
+ * The policy that is being created or destroyed, and the task that does so. Guarded by
+ * baton_control_mutex.
+ */
 static struct baton_place *creating;
 static struct task_struct *creator;
-static bool standing_still;	/* made while all CPUs are held, with interrupts off */
+static bool standing_still;	/* all CPUs are held, with interrupts off */
 static struct baton_frame creating_frame;
 
 bool baton_creating(void)
@@ -86,7 +89,7 @@ void *baton_host_alloc(size_t size, size_t align)
 {
 	void *at = allocate(size, align);
 
-	/* A replay gives as often, and no more. */
+	/* A replay lets exactly as many allocations succeed. */
 	if (at && baton_is_recording())
 		this_cpu_inc(baton_frame.given);
 	else if (!at)
@@ -116,7 +119,7 @@ void baton_host_free(void *at)
 		return;
 	place = block->place;
 	if (raw_res_spin_lock_irqsave(&place->memory_lock, flags))
-		return;	/* stays in the list, and is freed with the policy */
+		return;	/* the block stays in the list, and is freed with the policy */
 	list_del(&block->list);
 	place->memory -= block->size;
 	raw_res_spin_unlock_irqrestore(&place->memory_lock, flags);
@@ -126,8 +129,8 @@ void baton_host_free(void *at)
 		kvfree(block->base);
 	} else {
 		/*
-		 * kvfree may sleep, and a run-queue lock may be held, so that a work cannot be
-		 * queued either: when the policy is unloaded.
+		 * kvfree may sleep. A work item cannot be queued either, as a run-queue lock may be
+		 * held. The next baton_free_all() frees the block.
 		 */
 		llist_add(&block->later, &later);
 	}
@@ -135,8 +138,9 @@ void baton_host_free(void *at)
 EXPORT_SYMBOL_GPL(baton_host_free);
 
 /*
- * Calls a function that makes or unmakes a policy: func(first, second), or BATON_ABORTED when that
- * was abandoned. Under the control mutex; process context, or with all CPUs held (upgrade.c).
+ * Calls a function that creates or destroys a policy, or hands over its state. Returns func(first,
+ * second), or BATON_ABORTED if the call was abandoned. Under the control mutex; process context, or
+ * with all CPUs held (upgrade.c).
  */
 u64 baton_make(struct baton_place *place, const void *func, const void *first, const void *second)
 {
@@ -153,7 +157,8 @@ u64 baton_make(struct baton_place *place, const void *func, const void *first, c
 }
 
 /*
- * Frees what the policy has left. Process context, under the control mutex; no call is under way.
+ * Frees all memory that the policy still has. Process context, under the control mutex; no call is
+ * in progress.
  */
 void baton_free_all(struct baton_place *place)
 {

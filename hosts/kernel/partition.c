@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Partitions: CPUs that only some policies have. Which CPU and which policy is in which is in the
- * rules (hosts/core/src/partition.rs); here are the names, and the checks of what is asked for.
- * Process context under baton_control_mutex, but where said.
+ * Partitions: CPUs that only some policies have. The rules (hosts/core/src/partition.rs) know the
+ * partition of each CPU and policy. This file has the names, and checks requests. Process context
+ * under baton_control_mutex, unless noted.
  */
 #include <linux/bitmap.h>
 #include <linux/cpumask.h>
@@ -11,9 +11,9 @@
 
 #include "core.h"
 
-/* of partition i + 1; empty if there is none */
+/* the name of partition i + 1; empty if there is no such partition */
 static char names[BATON_MAX_PARTITIONS][BATON_NAME_LEN];
-u32 baton_partitioned;	/* 1 while there is one */
+u32 baton_partitioned;	/* 1 while there is a partition */
 
 struct change {
 	u32 id;
@@ -31,7 +31,7 @@ const char *baton_partition_name(u32 id)
 	return id && id <= BATON_MAX_PARTITIONS ? names[id - 1] : "";
 }
 
-/* The partition of that name, or 0. With an empty name: a free one. */
+/* The partition of that name, or 0. With an empty name, a free one. */
 static u32 find(const char *name)
 {
 	u32 i;
@@ -47,7 +47,7 @@ static bool has(const u64 *cpus, u32 cpu)
 	return cpu / 64 < BATON_CPU_WORDS && cpus[cpu / 64] & BIT_ULL(cpu % 64);
 }
 
-/* What a partition is now. Any context. */
+/* Reads the current definition of a partition. Any context. */
 static void read_partition(u32 id, struct change *is)
 {
 	int cpu, i;
@@ -72,13 +72,13 @@ static void note_partitioned(void)
 	WRITE_ONCE(baton_partitioned, any);
 }
 
-/* All other CPUs stand still, and interrupts are off. */
+/* All other CPUs are held, and interrupts are off. */
 static void change_while_held(void *data)
 {
 	const struct change *to = data;
 	struct baton_frame *frame = this_cpu_ptr(&baton_frame);
 
-	/* While policies are told they must see which CPUs are theirs. */
+	/* Policies must see which CPUs are theirs when they are notified of the change. */
 	WRITE_ONCE(baton_partitioned, 1);
 	baton_core_set_partition(to->id, to->cpus, BATON_CPU_WORDS, to->policies,
 				 baton_coarse_now(), frame, frame->cpu);
@@ -126,7 +126,7 @@ static int check_cpus(struct baton_partition *arg, u32 id)
 		       : refuse(arg, -EINVAL, "no CPU that is online would be left for all others");
 }
 
-/* Makes a partition what is said, or ends it. Everything is checked before anything is done. */
+/* Defines, changes or ends a partition. All checks come before any change. */
 int baton_set_partition(struct baton_partition *arg)
 {
 	struct change *to;
@@ -208,7 +208,10 @@ void baton_partition_info(struct baton_partition *arg)
 	kfree(is);
 }
 
-/* A policy that is not running is about to be forgotten. A partition goes with its last one. */
+/*
+ * Removes a policy that is not running and will be forgotten. A partition ends with its last
+ * policy.
+ */
 void baton_partition_leave(const struct baton_place *place)
 {
 	u32 id = baton_core_partition_of_policy(index_of(place));
@@ -228,8 +231,9 @@ void baton_partition_leave(const struct baton_place *place)
 }
 
 /*
- * Around a switch: first the policy that gets the tasks comes into the partition of the one that
- * has them; after it, that one leaves. All other CPUs stand still, and interrupts are off.
+ * Called before and after a switch. Before it, the policy that gets the tasks joins the partition
+ * of the policy that has them. After it, the latter leaves the partition. All other CPUs are held,
+ * and interrupts are off.
  */
 void baton_partition_switch(const struct baton_place *from, const struct baton_place *to,
 			    bool begin)

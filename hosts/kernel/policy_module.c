@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The module around a policy: registers its functions with baton.ko. Compiled once for each policy,
- * with BATON_POLICY_NAME defined; a policy in Rust brings BATON_POLICY_OPS by the macro
- * baton_glue::export!, one in C defines it.
+ * The module around a policy: it registers the policy's functions with baton.ko. Compiled once for
+ * each policy, with BATON_POLICY_NAME defined. A policy in Rust defines BATON_POLICY_OPS by the
+ * macro baton_glue::export!, a policy in C defines it itself.
  */
 #include <linux/module.h>
 

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Recording: the rings that a policy's calls are written into, and the reader's side of them.
+ * Recording: the rings into which the calls of a policy are written, and their reader's interface.
  *
- * A recording belongs to the open file of the control device that began it, and ends with it at the
- * latest; or it is a flight recorder's (flight.c). Each CPU writes into a block of its own; when
- * that is full it goes to the reader, who sees all blocks through mmap() and gives them back by
- * number. What is in a block is core-lib's matter (record.rs, policy/trace).
+ * A recording belongs to the open file of the control device that began it, and ends with that file
+ * at the latest. The recording of a flight recorder (flight.c) has no file. Each CPU writes into a
+ * block of its own, and passes a full block to the reader. The reader sees all blocks through
+ * mmap(), and returns them by number. core-lib defines the contents of a block (record.rs,
+ * policy/trace).
  *
- * Context: process context under the control mutex where not said.
+ * Context: process context under the control mutex unless noted.
  */
 #include <linux/cpumask.h>
 #include <linux/export.h>
@@ -25,10 +26,10 @@
 
 #define RING_BLOCK (64 << 10)	/* policy/trace/src/block.rs */
 #define RING_BLOCK_PAGES (RING_BLOCK / PAGE_SIZE)
-#define FIRST_BLOCKS 16		/* that a ring begins with, and is given more of as it fills */
+#define FIRST_BLOCKS 16		/* initial blocks of a ring; it gets more as it fills */
 
 DEFINE_STATIC_KEY_FALSE(baton_recording_key);
-u32 baton_recording;	/* as the key, for policies in Rust */
+u32 baton_recording;	/* the same as the key, for policies in Rust */
 EXPORT_SYMBOL_GPL(baton_recording);
 
 static u32 index_of(const struct baton_place *place)
@@ -36,7 +37,7 @@ static u32 index_of(const struct baton_place *place)
 	return place - baton_places;
 }
 
-/* From record.rs: a call that is to be recorded begins, and has ended. Interrupts off. */
+/* Called by record.rs when a recorded call begins, and when it has ended. Interrupts off. */
 struct baton_ring *baton_ring_enter(const struct baton_recording *recording,
 				    struct baton_frame *frame);
 notrace struct baton_ring *baton_ring_enter(const struct baton_recording *recording,
@@ -54,7 +55,7 @@ notrace u8 baton_ring_leave(struct baton_frame *frame)
 	return frame->ended_by;
 }
 
-/* The oldest block that is full is to be used again. The ring's lock is held. */
+/* Releases the oldest full block for reuse. The ring's lock is held. */
 void baton_ring_drop_oldest(struct ring *ring)
 {
 	ring->free[ring->nr_free++] = ring->filled[ring->first_filled];
@@ -63,8 +64,8 @@ void baton_ring_drop_oldest(struct ring *ring)
 }
 
 /*
- * From record.rs: the block is full, or there is none. On the ring's CPU, or while all stand still;
- * interrupts off.
+ * Called by record.rs when the block is full, or when there is none. On the ring's CPU, or while
+ * all CPUs are held; interrupts off.
  */
 void baton_ring_next(struct baton_ring *head)
 {
@@ -82,8 +83,8 @@ void baton_ring_next(struct baton_ring *head)
 	head->block = ring->current_block == BATON_NO_BLOCK ? NULL
 							    : ring->blocks[ring->current_block];
 	/*
-	 * What came before the newest checkpoint has as much, and there is room for what comes
-	 * while the next is made.
+	 * As many blocks again (3/8 of the ring) may precede the newest checkpoint. The rest is for
+	 * the calls made while the next checkpoint is taken.
 	 */
 	is_due = ring->nr_filled - ring->nr_before >= recording->bound * 3 / 8;
 	raw_spin_unlock(&ring->lock);
@@ -107,15 +108,15 @@ void baton_host_read(u64 value)
 EXPORT_SYMBOL_GPL(baton_host_read);
 
 /*
- * Do so many blocks leave enough memory for others? Where there is none, the kernel kills whom it
- * likes.
+ * Do that many blocks leave enough memory for other users? Otherwise the OOM killer might end any
+ * process.
  */
 static bool is_room_for(u64 blocks)
 {
 	return blocks * RING_BLOCK_PAGES <= max(si_mem_available(), 0) / 2;
 }
 
-/* Gives a ring more blocks, up to `bound` in all. */
+/* Adds blocks to a ring, up to `bound` in all. */
 static int grow(struct ring *ring, u32 count, u32 bound)
 {
 	count = min(count, bound - ring->nr_blocks);
@@ -193,7 +194,7 @@ static void free_unused(struct kref *users)
 	free_recording(container_of(users, struct baton_recording, users));
 }
 
-/* One user less. */
+/* Drops a reference. */
 void baton_record_put(struct baton_recording *recording)
 {
 	kref_put(&recording->users, free_unused);
@@ -203,7 +204,7 @@ static struct baton_recording *make_recording(const struct baton_place *place,
 					      const struct baton_record *arg)
 {
 	const struct baton_policy *ops = &place->active->ops;
-	/* Nobody looks after those of a flight recorder. */
+	/* A flight recorder has no reader, so its rings never grow. */
 	u32 first = arg->how == BATON_RECORD_HOW_FLIGHT ? arg->blocks : FIRST_BLOCKS;
 	struct baton_recording *recording;
 	int cpu;
@@ -246,7 +247,7 @@ static void set_recording(bool on)
 		static_branch_dec(&baton_recording_key);
 }
 
-/* All CPUs stand still, interrupts are off, and the policy's new instance knows no task yet. */
+/* All CPUs are held and interrupts are off. The policy's new instance knows no task yet. */
 static void begin_while_held(struct baton_place *place, void *data)
 {
 	struct baton_recording *recording = data;
@@ -272,7 +273,7 @@ static int save_and_begin(void *data)
 	return err;
 }
 
-/* Begins with the state that the policy has. */
+/* Begins a recording with the current state of the policy. */
 static int begin_with_state(struct baton_place *place, struct baton_recording *recording,
 			    char *message)
 {
@@ -290,12 +291,12 @@ static int begin_with_state(struct baton_place *place, struct baton_recording *r
 	return err;
 }
 
-/* Closes a ring's last block, with the mark of the end. No call is recorded in it any more. */
+/* Closes the last block of a ring, with an end mark. No call is recorded in it any more. */
 static void end_ring(struct ring *ring)
 {
 	bool has_end = false;
 
-	/* Twice, where the last block has no room for the mark. */
+	/* A second round is needed if the last block has no room for the mark. */
 	while (!has_end) {
 		if (ring->current_block == BATON_NO_BLOCK) {
 			if (!ring->nr_free && grow(ring, 1, ring->recording->bound))
@@ -322,7 +323,7 @@ void baton_record_end(struct baton_place *place, u32 why)
 	baton_core_set_recorder(index_of(place), NULL);
 	/* Calls run with interrupts off, which is a read-side section. */
 	synchronize_rcu();
-	/* The last of these calls may have been the one that failed. */
+	/* The last of these calls may have had a fault. */
 	has_failed = baton_core_state(index_of(place)) == BATON_POLICY_STATE_FAULTED;
 	is_kept = baton_is_flight(recording) && has_failed;
 	place->recording = NULL;
@@ -340,15 +341,15 @@ void baton_record_end(struct baton_place *place, u32 why)
 		baton_record_put(recording);
 }
 
-/* Is it recorded into a file? */
+/* Is the policy recorded into a file? */
 bool baton_is_recorded(const struct baton_place *place)
 {
 	return place->recording && !baton_is_flight(place->recording);
 }
 
 /*
- * Begins to record a policy that runs. `arg` is filled in, and checked. Only then a flight recorder
- * that it has makes way.
+ * Begins to record a running policy. `arg` is complete and checked. A flight recorder of the policy
+ * is replaced once the new recording has begun.
  */
 int baton_record_begin(struct baton_place *place, struct baton_record *arg)
 {
@@ -357,7 +358,7 @@ int baton_record_begin(struct baton_place *place, struct baton_record *arg)
 
 	if (baton_core_state(index_of(place)) != BATON_POLICY_STATE_RUNNING)
 		return -ENODEV;
-	/* Stamps of different CPUs must agree as far as a lock orders them. */
+	/* Stamps of different CPUs must agree with the order that locks impose. */
 	if (!boot_cpu_has(X86_FEATURE_TSC) || check_tsc_unstable())
 		return -EOPNOTSUPP;
 	recording = make_recording(place, arg);
@@ -416,12 +417,12 @@ static int begin(struct file *file, struct baton_record *arg)
 			return -EBUSY;
 		if (arg->has_state && !place->active->ops.reregister_save)
 			return -EPROTOTYPE;
-		/* A flight recorder goes on after it. */
+		/* A flight recorder resumes after this recording. */
 		err = baton_record_begin(place, arg);
 		if (err)
 			return err;
 		recording = place->recording;
-		/* The reader must not wait for those that it reads of. */
+		/* The reader must not wait for the tasks that it records. */
 		sched_set_fifo_low(current);
 	}
 	file->private_data = recording;
@@ -430,7 +431,7 @@ static int begin(struct file *file, struct baton_record *arg)
 	return 0;
 }
 
-/* The reader gives a block back and gets the next. */
+/* The reader returns a block and gets the next one. */
 static int take(const struct baton_recording *recording, struct baton_record_block *arg)
 {
 	struct ring *ring;
@@ -443,7 +444,7 @@ static int take(const struct baton_recording *recording, struct baton_record_blo
 	if (arg->block < 0)
 		return 0;
 	if (baton_is_flight(recording)) {
-		/* Of a fault: nothing changes any more, and there may be several readers. */
+		/* Recording of a fault: it no longer changes, and several readers may use it. */
 		u32 block = ring->filled[(ring->first_filled + arg->block) % recording->bound];
 
 		arg->block = arg->block < ring->nr_filled ? arg->cpu * recording->bound + block
@@ -463,13 +464,13 @@ static int take(const struct baton_recording *recording, struct baton_record_blo
 	arg->block = ring->read_block == BATON_NO_BLOCK
 			     ? -1
 			     : arg->cpu * recording->bound + ring->read_block;
-	/* A ring of which less than half is free grows. */
+	/* A ring with less than half of its blocks free grows. */
 	if (recording->place && ring->nr_free < ring->nr_blocks / 2)
 		grow(ring, ring->nr_blocks, recording->bound - 1);
 	return 0;
 }
 
-/* A request of the control device's. */
+/* A request of the control device. */
 int baton_record_request(struct file *file, unsigned int cmd, void *arg)
 {
 	struct baton_recording *recording = file->private_data;
@@ -509,12 +510,12 @@ static const struct vm_operations_struct vm_ops = {
 	.fault = fault,
 };
 
-/* All blocks of all rings, by number, to be read. */
+/* Maps all blocks of all rings, by number, read-only. */
 int baton_record_mmap(struct file *file, struct vm_area_struct *vma)
 {
 	/*
-	 * Set once, before anyone can know of it; it lives as long as the file, which the mapping
-	 * holds.
+	 * private_data is set once. The recording lives as long as the file, to which the mapping
+	 * holds a reference.
 	 */
 	struct baton_recording *recording = READ_ONCE(file->private_data);
 
@@ -528,7 +529,7 @@ int baton_record_mmap(struct file *file, struct vm_area_struct *vma)
 	return 0;
 }
 
-/* The file is closed, by whatever end of its owner. */
+/* The last reference to the file is gone, however its owner ended. */
 void baton_record_release(struct file *file)
 {
 	struct baton_recording *recording = file->private_data;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Recording: what the host's functions (host.c, timer.c, memory.c) need of it. */
+/* Recording: interface for the services of the host (host.c, timer.c, memory.c). */
 #ifndef BATON_RECORD_H
 #define BATON_RECORD_H
 
@@ -14,60 +14,67 @@
 #define BATON_RECORDER_SIZE 320	/* core-lib/src/record.rs checks it */
 
 /*
- * One CPU's ring, as far as core-lib/src/record.rs knows it: that CPU's alone while calls are
- * recorded.
+ * The part of a CPU's ring that core-lib/src/record.rs uses. It belongs to that CPU alone while
+ * calls are recorded.
  */
 struct baton_ring {
-	void *block;	/* being written; NULL when there is none */
+	void *block;	/* the block being written, or NULL */
 	u32 cpu;
 	u32 reserved;
 	u8 recorder[BATON_RECORDER_SIZE] __aligned(8);
 };
 
 #define BATON_NO_BLOCK U16_MAX
-#define BATON_STATE_ROOM (1 << 20)	/* bytes that are tried for a state; more, if it says that it needs more */
+/* bytes reserved for a state at first, and on top of what it says that it needs */
+#define BATON_STATE_ROOM (1 << 20)
 
-/* The rest of a ring: record.c, flight.c. */
+/* A complete ring: record.c, flight.c. */
 struct ring {
 	struct baton_ring head;
 	struct baton_recording *recording;
-	/* guards the rest; its CPU takes it once in a block. Nothing is taken under it. */
+	/* guards the rest; the CPU takes it once for each block. No lock is taken under it. */
 	raw_spinlock_t lock;
-	bool is_full;		/* since when the last checkpoint was made */
-	u16 current_block;	/* head.block's number */
-	u16 read_block;		/* the one that the reader has */
-	u32 nr_blocks;		/* of `blocks`; never fewer */
+	bool is_full;		/* whether the ring was full since the last checkpoint */
+	u16 current_block;	/* number of head.block */
+	u16 read_block;		/* the block that the reader has */
+	u32 nr_blocks;		/* number of blocks; never decreases */
 	u32 nr_free, nr_filled, first_filled;
-	u32 nr_before;		/* of the filled, those before the newest checkpoint */
-	void **blocks;		/* `bound` places */
+	u32 nr_before;		/* filled blocks from before the newest checkpoint */
+	void **blocks;		/* `bound` entries */
 	u16 *free;		/* a stack of numbers */
-	u16 *filled;		/* a queue of numbers, `bound` places */
+	u16 *filled;		/* a queue of numbers, `bound` entries */
 };
 
-/* A policy's state, as it saved it. */
+/* A saved state of a policy. */
 struct saved {
 	void *at;
 	size_t room;
-	/* of what is there; more than `room`, if it did not fit, or BATON_ABORTED */
+	/* length of the state; more than `room` if it did not fit, or BATON_ABORTED */
 	u64 length;
-	u64 stamp;	/* of when it was saved */
+	u64 stamp;	/* time at which it was saved */
 };
 
 struct baton_recording {
-	/* the file, or the place and files that read what it keeps */
+	/*
+	 * references: of the file, or of the policy's entry and of the files that read the kept
+	 * recording
+	 */
 	struct kref users;
-	struct baton_place *place;	/* NULL when it has ended */
+	struct baton_place *place;	/* NULL once the recording has ended */
 	struct baton_record about;
-	/* blocks that a ring may have, and one for the mark of the end */
+	/* maximum blocks of a ring, plus one for the end mark */
 	u32 bound;
-	/* enum baton_record_end; written by any CPU when a ring is full */
+	/* enum baton_record_end; any CPU may write it when a ring is full */
 	u32 end;
-	struct baton_cpu *cpus;		/* as the policy was told */
-	/* where it begins with one; of a file's, the newest, if there were checkpoints */
+	struct baton_cpu *cpus;		/* the description of the CPUs that the policy got */
+	/*
+	 * state at the beginning, if there is one; in a recording into a file, that of the newest
+	 * checkpoint
+	 */
 	struct saved state;
 	struct saved spare;
-	/* Of a flight recorder (flight.c). */
-	u64 fault;			/* number of the one that ended it */
+	/* Only for a flight recorder (flight.c). */
+	u64 fault;			/* serial of the fault that ended it */
 	struct saved newer;
 	bool has_newer;
 	bool wants_checkpoint;		/* written by any CPU */
@@ -95,7 +102,7 @@ void baton_flight_wants_checkpoint(struct baton_recording *recording);
 
 DECLARE_STATIC_KEY_FALSE(baton_recording_key);
 
-/* core-lib/src/record.rs; in a call that is recorded */
+/* core-lib/src/record.rs; in a recorded call */
 void baton_core_record_lock(struct baton_ring *ring, const void *lock);
 void baton_core_record_busy(struct baton_ring *ring, const void *lock);
 void baton_core_record_now(struct baton_ring *ring, u64 now);
@@ -122,13 +129,13 @@ bool baton_core_record_end(struct baton_ring *ring, void *block);
 #ifdef BATON_WITHOUT_RECORDING
 #define baton_is_recording() false
 #else
-/* May the call under way be recorded? Off, a jump that is not taken. */
+/* May the current call be recorded? While nothing is recorded, a jump that is not taken. */
 #define baton_is_recording() static_branch_unlikely(&baton_recording_key)
 #endif
 
 /*
- * Records what the call under way did, if it is recorded. For what is not on the hot path, or
- * already apart from it.
+ * Records an action of the current call, if the call is recorded. For slow paths, and for functions
+ * that are already separate from the hot path.
  */
 #define baton_record(what, ...)								\
 	do {										\

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The shim: a sched_ext scheduler that decides nothing. Each callback fills a struct baton_ctx,
- * calls a kfunc of baton.ko, and carries out the answer. It is attached once and stays while
- * policies come and go.
+ * The shim: a sched_ext scheduler without decisions of its own. Each callback fills a struct
+ * baton_ctx, calls a kfunc of baton.ko, and carries out the answer. The shim is attached once and
+ * stays attached while policies are loaded and unloaded.
  *
- * Context: as sched_ext has it; all but init_task run with interrupts off or in the hotplug path,
- * and most with a run-queue lock held.
+ * Context: that of the sched_ext callback. All but init_task run with interrupts off or in the
+ * hotplug path, and most with a run-queue lock held.
  *
- * How a task is known. Its handle (slot, and which use of the slot) is in p->scx.dsq_vtime, a field
- * of sched_ext's that is free to a scheduler without priority queues: one load on the hot path. The
- * task storage keeps the handle while the task is of another class, as the kernel clears the field
- * then. From a slot to its task leads an array of references, filled in init_task and emptied in
- * exit_task.
+ * Task handles. The handle of a task (its slot, and the number of this use of the slot) is in
+ * p->scx.dsq_vtime, a field of sched_ext that a scheduler without priority queues may use freely.
+ * Reading it costs one load on the hot path. The kernel clears the field while the task is of
+ * another class, so the task storage keeps the handle for that time. An array of task references
+ * leads from a slot to its task. init_task fills an entry and exit_task empties it.
  *
- * What is not here, and why. ops.dequeue, ops.quiescent, ops.stopping: each costs every context
- * switch, and what they would say is found out at the next dispatch or enqueue (hosts/core, "lazy
- * notices"). ops.runnable, ops.running: nobody asks.
+ * Omitted callbacks. ops.dequeue, ops.quiescent and ops.stopping would each cost every context
+ * switch. The core learns the same at the next dispatch or enqueue (hosts/core, "lazy notices").
+ * ops.runnable and ops.running have no user.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_core_read.h>
@@ -28,15 +28,16 @@
 char _license[] SEC("license") = "GPL";
 
 /*
- * The fallback's queues, of tasks without a policy: each first come, first served. That of the
- * kernel's threads is looked at first, as all others may depend on them. The others take turns on
- * each CPU, so that one user's tasks, however many, keep another's from no more than their part.
+ * The fallback queues hold tasks without a policy, each in FIFO order. The queue of kernel threads
+ * is checked first, as all other tasks may depend on them. On each CPU the other queues take turns,
+ * so that the tasks of one user, however many, do not take more than that user's part.
  */
 #define KTHREADS_DSQ 1
-#define USERS_DSQ 2		/* root's, and then those of the users with the same remainder */
+#define USERS_DSQ 2		/* root's queue; then the users' queues, by uid % 16 */
 #define NR_USERS_DSQS 17
 
-#define MAX_TRIES 16		/* of a dispatch; each may insert a task: below ops.dispatch_max_batch */
+/* of a dispatch; each may insert a task, so below ops.dispatch_max_batch */
+#define MAX_TRIES 16
 #define MAX_RT_PRIO_NICE_0 120	/* static_prio of nice 0 */
 #define PF_KTHREAD 0x00200000	/* include/linux/sched.h */
 
@@ -46,20 +47,20 @@ char _license[] SEC("license") = "GPL";
 #define EBUSY 16
 
 /*
- * Flags that the rules have from the kernel as they are. kernel/sched/sched.h: SCX_ENQ_WAKEUP and
+ * Flags that the rules get from the kernel unchanged. kernel/sched/sched.h: SCX_ENQ_WAKEUP and
  * ENQUEUE_RESTORE; WF_FORK and WF_SYNC. Macros, so not in BTF; stable since 2016.
  */
 #define ENQUEUE_FLAGS (BATON_F_WAKEUP | BATON_F_RESTORE)
 #define WAKE_FLAGS (BATON_F_FORK | BATON_F_SYNC)
 
 /* Set by the loader. */
-/* 1: every normal task of the machine; else those of class SCHED_EXT */
+/* 1: all normal tasks of the machine; 0: only tasks of class SCHED_EXT */
 const volatile u32 all_tasks;
 const volatile u32 nr_cpus = 1;	/* possible CPUs */
-/* SCX_ENQ_IMMED where the kernel has it: gives tasks back when a higher class takes the CPU */
+/* SCX_ENQ_IMMED if the kernel has it: re-enqueues tasks when a higher class takes the CPU */
 const volatile u64 immed;
 
-/* A kernel may lack these, and so its types. */
+/* These may be missing in a kernel, and thus in its BTF. */
 extern bool scx_bpf_task_set_slice(struct task_struct *p, u64 slice) __weak __ksym;
 extern bool scx_bpf_task_set_dsq_vtime(struct task_struct *p, u64 vtime) __weak __ksym;
 
@@ -82,7 +83,7 @@ struct slot_ref {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 32768);	/* set by the loader to the core's max_tasks */
+	__uint(max_entries, 32768);	/* the loader sets this to the core's max_tasks */
 	__type(key, u32);
 	__type(value, struct slot_ref);
 } slots SEC(".maps");
@@ -94,7 +95,7 @@ struct {
 	__type(value, u64);
 } handles SEC(".maps");
 
-/* As the kernel's, where the thread_info is in the task. */
+/* As in the kernel, with thread_info in task_struct. */
 static __always_inline s32 task_cpu(const struct task_struct *p)
 {
 	return p->thread_info.cpu;
@@ -127,7 +128,7 @@ static __always_inline u64 fallback_of(const struct task_struct *p)
 }
 
 /*
- * The place of the queue that is to be looked at first when this CPU next takes a task from the
+ * Index of the fallback queue that this CPU checks first when it next takes a task from the
  * fallback.
  */
 struct {
@@ -138,7 +139,8 @@ struct {
 } next_queue SEC(".maps");
 
 /*
- * Takes a task from the fallback to this CPU's own queue. False when it has none that may run here.
+ * Moves a task from the fallback to the local queue of this CPU. False if no task there may run
+ * here.
  */
 static __always_inline bool take_fallback(void)
 {
@@ -163,8 +165,8 @@ static __always_inline bool take_fallback(void)
 }
 
 /*
- * Carries out one kick, if it was asked for. A CPU that the machine does not have would end the
- * whole scheduler.
+ * Carries out kick `i`, if there is one. sched_ext ends the whole scheduler for a CPU number that
+ * is out of range.
  */
 static __always_inline void kick(const struct baton_ctx *call, u32 i, u64 other)
 {
@@ -178,7 +180,7 @@ static __always_inline void kick(const struct baton_ctx *call, u32 i, u64 other)
 				 call->kicks[i] & BATON_KICK_PREEMPT ? SCX_KICK_PREEMPT : other);
 }
 
-/* `other` is how a CPU is kicked that is not to be preempted. */
+/* `other`: flags for kicks that do not preempt. */
 static __always_inline void kick_all_by(const struct baton_ctx *call, u64 other)
 {
 	if (!call->nr_kicks)
@@ -195,15 +197,15 @@ static __always_inline void kick_all(const struct baton_ctx *call)
 }
 
 /*
- * How a CPU is kicked for a task that is being inserted into the fallback queue: SCX_KICK_IDLE
- * leaves a CPU alone that is busy now, and which may have looked and gone idle by the time the task
- * is there, after the callback. This one comes later than that.
+ * Kick flags for a task that is being inserted into the fallback queue. SCX_KICK_IDLE ignores a CPU
+ * that is busy now. That CPU may look for a task and go idle before the task is inserted, which
+ * happens after the callback. A kick without flags arrives after the insertion.
  */
 #define KICK_AFTER 0
 
 /*
- * What every callback about a task begins with. `now` is added by the kfunc; of `kicks` nobody
- * reads more than there are.
+ * Declares and fills the context of a callback about a task. The kfunc sets `now`. Only the first
+ * nr_kicks entries of `kicks` are read.
  */
 #define ABOUT(call, p, which_cpu, what)					\
 	struct baton_ctx call;						\
@@ -239,18 +241,18 @@ void BPF_PROG(baton_enqueue_task, struct task_struct *p, u64 enq_flags)
 }
 
 /*
- * False when the task is gone or may not be here any more: then there must be another round, as the
- * CPU would idle.
+ * Inserts the task call->task. False if the task is gone or may no longer run here. The caller must
+ * then try again, as the CPU would idle.
  *
- * The task is call->task. What a program needs more than 48 bytes of stack for is in the context,
- * whose place is kept from being computed early and spilled: else it is given a stack of its own,
- * which costs every call in it.
+ * The program must stay within 48 bytes of stack, or it gets a stack of its own, which costs every
+ * call in it. So larger data is in the context, and the barrier keeps the compiler from computing
+ * its address early and spilling it.
  */
 static __always_inline bool insert_slot(struct baton_ctx *call, bool local)
 {
 	struct slot_ref *ref;
 	struct task_struct *p;
-	u32 *word;	/* the slot's number, then the room that there was */
+	u32 *word;	/* the slot number; later the free dispatch slots */
 
 	asm volatile("" : "+r"(call));
 	word = (u32 *)&call->now;
@@ -258,7 +260,7 @@ static __always_inline bool insert_slot(struct baton_ctx *call, bool local)
 	ref = bpf_map_lookup_elem(&slots, word);
 	if (!ref)
 		return false;
-	/* programs that do not sleep are RCU readers */
+	/* non-sleepable programs are RCU readers */
 	p = ref->task;
 	if (!p)
 		return false;
@@ -267,9 +269,10 @@ static __always_inline bool insert_slot(struct baton_ctx *call, bool local)
 		return true;
 	}
 	/*
-	 * A task of another run queue may have been dequeued, given another mask and enqueued again
-	 * since the rules looked. The insertion notes which enqueue it is for, so a look after it
-	 * is final. A wrong CPU would end the whole scheduler.
+	 * Since the rules checked it, a task of another run queue may have been dequeued, given
+	 * another mask and enqueued again. The insertion stores the enqueue that it applies to, so
+	 * a check after the insertion is final. sched_ext ends the whole scheduler for an insertion
+	 * on a wrong CPU.
 	 */
 	*word = scx_bpf_dispatch_nr_slots();
 	scx_bpf_dsq_insert(p, local ? SCX_DSQ_LOCAL : fallback_of(p), call->slice,
@@ -277,12 +280,12 @@ static __always_inline bool insert_slot(struct baton_ctx *call, bool local)
 	if (local ? !p->migration_disabled && bpf_cpumask_test_cpu(call->cpu, p->cpus_ptr) :
 				   baton_is_rescued(call))
 		return true;
-	/* What has died meanwhile is not inserted. */
+	/* A task that has died meanwhile has not been inserted. */
 	if (scx_bpf_dispatch_nr_slots() < *word)
 		scx_bpf_dispatch_cancel();
 	/*
-	 * Its migration may be disabled just because a BPF program runs in its name, while it
-	 * is being switched out.
+	 * Its migration may be disabled only because a BPF program runs in its context while it is
+	 * being switched out.
 	 */
 	if (local)
 		baton_event(call, BATON_E_PICK_FAILED, 0);
@@ -300,8 +303,8 @@ void BPF_PROG(baton_dispatch_cpu, s32 cpu, struct task_struct *prev)
 	call.slice = 0;
 	call.cpu = cpu;
 	/*
-	 * Again after a rescue, and when the fallback queue's turn has nothing for this CPU: no
-	 * policy has been asked then.
+	 * Repeat after a rescue, and if the fallback had its turn without a task for this CPU. No
+	 * policy has been asked in these rounds.
 	 */
 #pragma clang loop unroll(disable)
 	for (tries = 0; tries < MAX_TRIES; tries++) {
@@ -328,7 +331,8 @@ void BPF_PROG(baton_dispatch_cpu, s32 cpu, struct task_struct *prev)
 		}
 		if (verdict == BATON_V_RESCUE && tries < MAX_TRIES - 1) {
 			/*
-			 * a task that a stopped policy had queued; it may be bound to an idle CPU
+			 * a task that was queued in a stopped policy; it may be bound to an idle
+			 * CPU
 			 */
 			if (baton_rescue(&call)) {
 				insert_slot(&call, false);
@@ -376,7 +380,7 @@ void BPF_PROG(baton_set_weight, struct task_struct *p, u32 weight)
 {
 	ABOUT(call, p, task_cpu(p), 0);
 
-	/* The nice value, as the weight given here is the cgroup scale's, rounded. */
+	/* Pass the nice value, as `weight` is on the cgroup scale and rounded. */
 	baton_event(&call, BATON_E_NICE, p->static_prio - MAX_RT_PRIO_NICE_0);
 	kick_all(&call);
 }
@@ -435,14 +439,14 @@ s32 BPF_PROG(baton_init_task_op, struct task_struct *p, struct scx_init_task_arg
 		return -ENOMEM;
 	*stored = 0;
 	if (args->fork) {
-		/* read through the task storage, as the parent may be of another class for now */
+		/* read from the task storage, as the parent may be of another class at present */
 		u64 *parent = bpf_task_storage_get(&handles, bpf_get_current_task_btf(), NULL, 0);
 
 		call.task = parent ? *parent : 0;
 	}
 	call.task = baton_init_task(&call);
 	if (!call.task)
-		return 0;	/* no slot left: counted, and run by the fallback */
+		return 0;	/* no slot left: it is counted, and the fallback runs the task */
 	slot = (u32)call.task - 1;
 	place = bpf_map_lookup_elem(&slots, &slot);
 	ref = bpf_task_acquire(p);
@@ -493,9 +497,10 @@ void BPF_PROG(baton_enable, struct task_struct *p)
 	call.task = *stored;
 	set_handle(p, call.task);
 	/*
-	 * One that runs goes on, without being enqueued. If a higher class took its CPU before the
-	 * slice ends, it would wait at the head of the CPU's own queue; so would any number, each
-	 * before it is preempted, and nobody would be asked before each had run for its slice.
+	 * A running task keeps running without being enqueued. If a higher class took its CPU
+	 * before the end of its slice, the task would wait at the head of the CPU's local queue.
+	 * Any number of tasks could wait there in turn, and no policy would be asked before each
+	 * had run for its slice.
 	 */
 	set_slice(p, 1);
 	baton_event(&call, BATON_E_ENABLE, p->static_prio - MAX_RT_PRIO_NICE_0);

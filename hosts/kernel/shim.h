@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Between shim.bpf.c and shim_calls.c. */
+/* Interface between shim.bpf.c and shim_calls.c. */
 #ifndef BATON_SHIM_H
 #define BATON_SHIM_H
 
-/* Numbers of baton_core's Verdict. */
+/* Values of baton_core's Verdict. */
 #define BATON_V_NONE 0
 #define BATON_V_RUN 1
 #define BATON_V_KEEP 2
@@ -15,16 +15,16 @@
 #define BATON_V_NOTHING 8
 
 /*
- * In the flags of a dispatch: the fallback had its turn, and nothing for this CPU (baton_core's
+ * In the flags of a dispatch: the fallback had its turn and no task for this CPU (baton_core's
  * TURN_IS_VAIN).
  */
 #define BATON_TURN_IS_VAIN 0x8000
 
-/* The rarer events, for the kfunc baton_event(); `more` is said behind each. */
-#define BATON_E_ATTACH 1	/* 1 when all normal tasks are Baton's */
+/* Less frequent events, for the kfunc baton_event(). Each comment describes the argument `more`. */
+#define BATON_E_ATTACH 1	/* 1 if all normal tasks are Baton's */
 #define BATON_E_DETACH 2
 #define BATON_E_ENABLE 3	/* nice */
-#define BATON_E_DISABLE 4	/* 1 when the task is dead */
+#define BATON_E_DISABLE 4	/* 1 if the task is dead */
 #define BATON_E_EXIT 5
 #define BATON_E_NICE 6		/* nice */
 #define BATON_E_AFFINITY 7
@@ -32,6 +32,6 @@
 #define BATON_E_YIELD 9
 #define BATON_E_ONLINE 10	/* 1 when coming online */
 #define BATON_E_IDLE 11		/* 1 when going idle */
-#define BATON_E_PICK_FAILED 12	/* of the task that baton_dispatch() gave last */
+#define BATON_E_PICK_FAILED 12	/* for the task that baton_dispatch() last returned; no `more` */
 
 #endif

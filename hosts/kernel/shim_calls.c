@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The kfuncs that shim.bpf.c calls. Each hands its context to the rules (core-lib) with this CPU's
- * frame and number.
+ * The kfuncs that shim.bpf.c calls. Each passes its context to the rules (core-lib), with the frame
+ * and the state of this CPU.
  *
- * Context: as said there: interrupts off, but for init_task (process context, may sleep), attach,
- * detach and the hotplug events (process context), which are turned off here where a policy is
- * called.
+ * Context: that of the shim's callbacks, with interrupts off. init_task (which may sleep), attach,
+ * detach and the hotplug events run in process context; interrupts are turned off here for calls of
+ * a policy.
  */
 #include <linux/bpf.h>
 #include <linux/btf.h>
@@ -21,11 +21,11 @@ u32 baton_attached_all;
 u64 baton_no_slot;
 
 /*
- * A CPU that is going offline still wakes who waits for that (stop_machine()), and goes idle. It
- * takes no interrupt of its own any more: what sched_ext would have it do by one, as is the way of
- * its kicks, would wait there until the CPU is back, and everyone's irq_work behind it. So its
- * kicks go out from here. That of a CPU that is to find a task on the fallback queue may come too
- * early; then the watch has CPUs look (Core::rescue_stranded).
+ * A CPU that is going offline still wakes the tasks that wait for that (stop_machine()), and then
+ * goes idle. It no longer takes interrupts that it sends itself. sched_ext sends its kicks by such
+ * an interrupt, which would stay pending until the CPU is back, with all other irq_work behind it.
+ * So the kicks of this CPU are sent from here. A kick for a task on the fallback queue may arrive
+ * before the task does. In that case the watch kicks the CPUs (Core::rescue_stranded).
  */
 static __always_inline void kick_from_offline(struct baton_ctx *ctx)
 {
@@ -37,7 +37,7 @@ static __always_inline void kick_from_offline(struct baton_ctx *ctx)
 
 __bpf_kfunc_start_defs();
 
-/* Not traced, the four of every context switch: the rules that they call can be. */
+/* notrace, as these four run in every context switch. The rules that they call can be traced. */
 __bpf_kfunc notrace u32 baton_select(struct baton_ctx *ctx)
 {
 	struct baton_frame *frame = this_cpu_ptr(&baton_frame);
@@ -61,9 +61,9 @@ __bpf_kfunc notrace u32 baton_enqueue(struct baton_ctx *ctx)
 		baton_hints_event(ctx, frame);
 	verdict = baton_core_enqueue(ctx, frame, frame->cpu);
 	/*
-	 * This may be within __schedule(), which would forget it, but not at a wakeup. And the lock
-	 * of this CPU's run queue must be held. Where there are kicks, the rules have put flags and
-	 * CPU right, whatever a policy wrote there.
+	 * The preemption is only valid at a wakeup, as __schedule() would clear the flags set here,
+	 * and only on this CPU, as its run queue must be locked. If there are kicks, the rules have
+	 * restored `flags` and `cpu`, whatever the policy wrote there.
 	 */
 	if (ctx->nr_kicks && ctx->flags & BATON_F_WAKEUP && ctx->cpu == smp_processor_id())
 		baton_khost_kick_here(ctx);
@@ -81,7 +81,10 @@ __bpf_kfunc notrace u32 baton_dispatch(struct baton_ctx *ctx)
 	return baton_core_dispatch(ctx, frame, frame->cpu);
 }
 
-/* This CPU goes idle, or leaves idle. True when a policy is to be told: then comes BATON_E_IDLE. */
+/*
+ * This CPU enters or leaves idle. True if a policy wants the notice; BATON_E_IDLE follows in that
+ * case.
+ */
 __bpf_kfunc notrace bool baton_idle(bool idle)
 {
 	return baton_core_note_idle(this_cpu_read(baton_frame.cpu), idle);
@@ -98,8 +101,8 @@ __bpf_kfunc u64 baton_init_task(struct baton_ctx *ctx)
 }
 
 /*
- * Out: task = one to put on the fallback, or 0; runtime = the CPU that is to look for it; slice.
- * True if there is one.
+ * Out: task = the token of a task to put on the fallback, or 0; runtime = the CPU to kick for it;
+ * slice. True if there is such a task.
  */
 __bpf_kfunc bool baton_rescue(struct baton_ctx *ctx)
 {
@@ -117,7 +120,8 @@ __bpf_kfunc bool baton_rescue(struct baton_ctx *ctx)
 }
 
 /*
- * In: task = what baton_rescue() gave, which has been inserted. False when that must be taken back.
+ * In: task = the token that baton_rescue() returned; its task has been inserted. False if the
+ * insertion must be cancelled.
  */
 __bpf_kfunc bool baton_is_rescued(struct baton_ctx *ctx)
 {
@@ -129,7 +133,8 @@ static u32 attach(bool all)
 	int cpu;
 
 	/*
-	 * One shim at a time: sched_ext sees to that, but for a foreign one that calls our kfuncs.
+	 * sched_ext allows one scheduler at a time. This check is for a foreign BPF program that
+	 * calls these kfuncs.
 	 */
 	if (cmpxchg(&baton_attached, 0, 1))
 		return 1;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * One high-resolution timer per policy and CPU, and one per CPU for the fallback, for slices finer
- * than the kernel's tick. Armed by a policy on the CPU that it runs on, often with the run-queue
- * lock held, as the kernel's own hrtick is (kernel/sched/core.c): so the timer is of the
- * hard-interrupt kind, which wakes no softirq thread. It is called back in hard-interrupt context
- * on the same CPU.
+ * One high-resolution timer for each policy and CPU, and one for each CPU's fallback, for slices
+ * shorter than the kernel's tick. A policy arms its timer on the CPU that the call is on, often
+ * with the run-queue lock held. So the timers expire in hard-interrupt context, like the kernel's
+ * hrtick (kernel/sched/core.c), and wake no softirq thread. The callback runs in hard-interrupt
+ * context on the same CPU.
  */
 #include <linux/export.h>
 
@@ -42,8 +42,8 @@ void baton_host_arm_timer(u64 after_ns)
 	baton_record(arm_timer, after_ns);
 	own = own_timer();
 	/*
-	 * In its own callback a timer must not be started with the CPU's base lock free to others:
-	 * it is not, interrupts are off.
+	 * A timer must not be started in its own callback while the CPU's base lock is free to
+	 * others. That is not the case here, as interrupts are off.
 	 */
 	if (own)
 		hrtimer_start(&own->timer, ns_to_ktime(min_t(u64, after_ns, KTIME_MAX)),
@@ -64,7 +64,7 @@ void baton_host_cancel_timer(void)
 }
 EXPORT_SYMBOL_GPL(baton_host_cancel_timer);
 
-/* Of the fallback: as the tasks get many, their slices get short. */
+/* Timers of the fallback: with many tasks, its slices become short. */
 static DEFINE_PER_CPU(struct hrtimer, fallback_timer);
 
 static enum hrtimer_restart slice_ended(struct hrtimer *timer)
@@ -77,8 +77,8 @@ static enum hrtimer_restart slice_ended(struct hrtimer *timer)
 }
 
 /*
- * In a dispatch: what this CPU takes from the fallback is to run for so long. A tick notices the
- * end of a longer slice.
+ * Limits the task that this CPU takes from the fallback to `after_ns`. The tick ends longer slices.
+ * Called in a dispatch.
  */
 void baton_khost_end_slice(u64 after_ns);
 void baton_khost_end_slice(u64 after_ns)
@@ -88,7 +88,7 @@ void baton_khost_end_slice(u64 after_ns)
 			      HRTIMER_MODE_REL_PINNED_HARD);
 }
 
-/* Process context; nobody dispatches yet. */
+/* Process context; before the first dispatch. */
 void baton_fallback_timers_init(void)
 {
 	int cpu;
@@ -98,7 +98,7 @@ void baton_fallback_timers_init(void)
 			      HRTIMER_MODE_REL_PINNED_HARD);
 }
 
-/* Process context; nobody dispatches any more. */
+/* Process context; after the last dispatch. */
 void baton_fallback_timers_exit(void)
 {
 	int cpu;
@@ -125,8 +125,8 @@ int baton_timers_add(struct baton_place *place)
 }
 
 /*
- * Process context, after the policy was stopped and calls under way are over: no timer is armed
- * after this.
+ * Process context, after the policy was stopped and the calls in progress have ended. No timer is
+ * armed afterwards.
  */
 void baton_timers_stop(struct baton_place *place)
 {

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Another version of a policy takes the place of the one that runs: an upgrade, or a rollback to
- * the version before. And another policy takes over the tasks of one.
+ * Changes of version: an upgrade, or a rollback to the version before. Also the switch of all tasks
+ * from one policy to another.
  *
- * The two versions share the state that the running one hands on (reregister_prepare), so the new
- * one is made of it (reregister_init) while the old one goes on, and then one pointer is swapped.
- * No CPU waits. Only a state of another type is converted (reregister_convert), and what of it
- * changes with every call is taken over while all CPUs stand still (reregister_take). Whatever
- * fails before the swap, the running version has not noticed.
+ * The running version hands its state on (reregister_prepare), and both versions share it. The new
+ * version is made from that state (reregister_init) while the old one runs. Then one pointer is
+ * swapped, and no CPU waits. Only a state of another type is converted (reregister_convert). The
+ * part of such a state that changes with every call is taken over while all CPUs are held
+ * (reregister_take). A failure before the swap does not affect the running version.
  *
- * What a version left unfinished by a panic has allocated stays allocated until the policy is
- * unloaded: the state that it was given is the running version's too, and might lead to it.
+ * Memory that a version allocated before it panicked stays allocated until the policy is unloaded.
+ * That version had the state of the running version, which might contain pointers to such memory.
  *
- * Process context, under the control mutex, but where said.
+ * Process context, under the control mutex, unless noted.
  */
 #include <linux/jiffies.h>
 #include <linux/module.h>
@@ -21,7 +21,8 @@
 
 #include "core.h"
 
-#define TRANSFER_LIMIT (32ULL << 20)	/* bytes that a new version may allocate on top of what it takes over, twice */
+/* bytes of memory that an upgrade may use beyond twice what the policy has */
+#define TRANSFER_LIMIT (32ULL << 20)
 
 static u32 index_of(const struct baton_place *place)
 {
@@ -40,7 +41,7 @@ static int refuse(struct baton_upgrade *arg, int err, const char *why)
 	return err;
 }
 
-/* A call failed: the version's own words, if it has any. */
+/* A call failed: appends the version's own reason, if it gave one. */
 static int failed(struct baton_upgrade *arg, u64 result, const char *what)
 {
 	char why[BATON_MESSAGE_LEN];
@@ -62,15 +63,15 @@ static bool is_failure(u64 made)
 struct hold {
 	struct baton_place *place;
 	struct baton_version *to;
-	const void *older;	/* NULL: `to` takes nothing over, and knows no task */
+	const void *older;	/* NULL: `to` takes nothing over and knows no task */
 	u64 result;
 	u64 in_callback, in_policy;	/* ns */
-	/* to be called before the tasks are given, or NULL */
+	/* called before the tasks are handed to `to`; may be NULL */
 	void (*begin)(struct baton_place *place, void *data);
 	void *data;
 };
 
-/* All other CPUs stand still, and interrupts are off. */
+/* All other CPUs are held, and interrupts are off. */
 static void change_while_held(void *data)
 {
 	struct hold *hold = data;
@@ -91,7 +92,7 @@ static void change_while_held(void *data)
 	}
 	if (hold->begin)
 		hold->begin(hold->place, hold->data);
-	/* A version that took nothing over, or one whose queues were half taken from it. */
+	/* Either the version took nothing over, or its queues were only partly taken over. */
 	if (hold->result || !hold->older)
 		baton_core_hand_anew(index_of(hold->place), !hold->older, baton_coarse_now(), frame,
 				     frame->cpu);
@@ -114,7 +115,10 @@ static int hold_and_change(struct baton_place *place, struct baton_version *to, 
 	return 0;
 }
 
-/* From a state of the same type: it is made of it, and takes its place. No CPU is held. */
+/*
+ * Upgrade with a state of the same type: the new version is made from it and replaces the old one.
+ * No CPU is held.
+ */
 static int change_same(struct baton_place *place, struct baton_version *to,
 		       struct baton_creation *creation, void *state, struct baton_upgrade *arg)
 {
@@ -123,10 +127,10 @@ static int change_same(struct baton_place *place, struct baton_version *to,
 	if (is_failure(made))
 		return failed(arg, made, "the new version could not be made of the state");
 	to->this = (void *)made;
-	/* A recording is of one version. */
+	/* A recording covers one version. */
 	baton_record_end(place, BATON_RECORD_END_REPLACED);
 	mutex_lock(&baton_hints_mutex);
-	/* Who reads a ring just now gives what is in it to the old version still. */
+	/* An event that is reading a ring still delivers its hints to the old version. */
 	if (baton_hints_replace(place, to))
 		synchronize_rcu();
 	baton_core_swap(index_of(place), to, baton_events_of(to));
@@ -154,7 +158,7 @@ static int change_converted(struct baton_place *place, struct baton_version *to,
 	return err;
 }
 
-/* It begins with a state of its own, and every task of the policy is new to it. */
+/* The version begins with an empty state of its own, and all tasks of the policy are new to it. */
 static int change_anew(struct baton_place *place, struct baton_version *to,
 		       struct baton_creation *creation, struct baton_upgrade *arg)
 {
@@ -196,9 +200,10 @@ static int change(struct baton_place *place, struct baton_version *to, struct ba
 }
 
 /*
- * Another instance of the running version takes its place, with no state of it: every task of the
- * policy is new to it. `held` is called while all CPUs stand still, before the first task is.
- * `cpus`, with room for all, is filled in with what it is told of them.
+ * Replaces the running version by a new instance of it without its state: all tasks of the policy
+ * are new to that instance. `held` is called while all CPUs are held, before the instance gets its
+ * first task. `cpus`, with room for all CPUs, is filled with the description of the CPUs that the
+ * instance got.
  */
 int baton_renew(struct baton_place *place, struct baton_cpu *cpus,
 		void (*held)(struct baton_place *, void *), void *data, char *message)
@@ -267,7 +272,7 @@ int baton_upgrade(struct baton_place *place, struct baton_upgrade *arg)
 		.from_version = from->ops.version,
 		.to_version = to->ops.version,
 	};
-	/* That of a rollback is held already. */
+	/* The module of a rollback is referenced already. */
 	if (!arg->rollback && !try_module_get(to->module))
 		return refuse(arg, -ENOENT, "the other version is being unloaded");
 	if (arg->rollback)
@@ -298,7 +303,7 @@ int baton_upgrade(struct baton_place *place, struct baton_upgrade *arg)
 	if (arg->rollback) {
 		module_put(from->module);
 		place->before = NULL;
-		/* It may come again: as a version that is loaded. */
+		/* The version may be used again, as one that is loaded for the next upgrade. */
 		if (place->next)
 			baton_forget_version(&from);
 		else
@@ -324,7 +329,7 @@ struct handover {
 	u32 from, to;
 };
 
-/* All other CPUs stand still, and interrupts are off. */
+/* All other CPUs are held, and interrupts are off. */
 static void hand_over_while_held(void *data)
 {
 	struct handover *handover = data;
@@ -335,7 +340,9 @@ static void hand_over_while_held(void *data)
 	baton_partition_switch(&baton_places[handover->from], &baton_places[handover->to], false);
 }
 
-/* All tasks of one policy become another's; both are running. How long CPUs were held, ns. */
+/*
+ * Gives all tasks of one policy to another. Both are running. Returns how long CPUs were held, ns.
+ */
 u64 baton_switch(struct baton_place *from, struct baton_place *to)
 {
 	struct handover handover = { .from = index_of(from), .to = index_of(to) };
@@ -344,9 +351,8 @@ u64 baton_switch(struct baton_place *from, struct baton_place *to)
 }
 
 /*
- * A version on probation had a fault. What its state is like after a call that was cut short nobody
- * knows: the version before begins anew, under the same id, so that its tasks come back from the
- * fallback one by one.
+ * A version on probation had a fault. As a call was cut short, its state cannot be trusted. So the
+ * version before begins anew under the same id, and its tasks return from the fallback one by one.
  */
 static void bring_back(struct baton_place *place)
 {
@@ -420,8 +426,8 @@ static void bring_back_all(struct work_struct *work)
 static DECLARE_WORK(bring_back_work, bring_back_all);
 
 /*
- * A policy has been stopped by a fault. In an interrupt (fault.c): a run-queue lock may be held
- * where the fault was.
+ * A fault has stopped a policy. Runs in an interrupt (fault.c), as a run-queue lock may be held
+ * where the fault occurs.
  */
 void baton_upgrade_fault(void)
 {

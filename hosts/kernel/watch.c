@@ -1,22 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The watch: stalled tasks, and tasks stranded in a stopped policy.
+ * The watch: a timer that looks for stalled tasks, and for tasks stranded in a stopped policy.
  *
- * In hard-interrupt context: a thread could be starved by the very policy that has all tasks of the
- * machine.
+ * It runs in hard-interrupt context, as a policy that has all tasks of the machine could starve a
+ * thread.
  *
- * A call that never returns is not bounded. The CPU in it has interrupts off and holds a run-queue
- * lock, on which other CPUs soon wait with interrupts off, too; so whoever would send it an NMI is
- * stuck before it can notice. (Tried, on two CPUs.)
+ * It cannot end a call that never returns. The CPU in such a call has interrupts off and holds a
+ * run-queue lock. Other CPUs soon wait for that lock, also with interrupts off. So the CPU that
+ * would send an NMI is stuck before it can detect the problem. (Tested on two CPUs.)
  */
 #include "core.h"
 
-#define WATCH_MS 500	/* at most; a quarter of the stall limit where that is shorter */
+#define WATCH_MS 500	/* maximum; a quarter of the stall limit if that is shorter */
 #define WATCH_MIN_MS 10
 
 static struct hrtimer timer;
 
-/* Asks a policy for what it does not pick, as a timer of its own is called back (timer.c). */
+/*
+ * Checks for a stall. The policy is called in the same context as the callback of its own timer
+ * (timer.c).
+ */
 static void check_stall(void)
 {
 	struct baton_ctx ctx = { .now = baton_coarse_now(), .cpu = smp_processor_id() };

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * For applications in C: gives hints to the scheduling policy that runs them, and reads its replies. docs/hints.md says what that is;
- * baton.h beside this file has the structures.
+ * For applications in C: sends hints to the scheduling policy that runs them, and reads its
+ * replies. See docs/hints.md. The structures are in baton.h beside this file.
  *
- * A queue is its thread's own: it is opened, used and closed by one thread. Sending and receiving make no system call.
+ * A queue belongs to one thread, which opens, uses and closes it. Sending and receiving make no
+ * system call.
  */
 #ifndef BATON_HINTS_CLIENT_H
 #define BATON_HINTS_CLIENT_H
@@ -30,12 +31,13 @@ struct baton_hints {
 	uint64_t next_hint, next_reply;
 	struct baton_hints_head *head;
 	struct baton_hints_entry *hints, *replies;
-	char message[BATON_MESSAGE_LEN];	/* why it was not opened, and what to do */
+	char message[BATON_MESSAGE_LEN];	/* why it was not opened, and the remedy */
 };
 
 /*
- * Opens the calling thread's queue to a policy that takes hints of this type and version, and gives replies of that. `entries` is a power
- * of two from BATON_HINTS_MIN_ENTRIES on. 0, or -1 with errno and a message.
+ * Opens the calling thread's queue to a policy that takes hints of the first type and version, and
+ * sends replies of the second. `entries` is a power of two from BATON_HINTS_MIN_ENTRIES on. Returns
+ * 0, or -1 with errno and a message.
  */
 static inline int baton_hints_open(struct baton_hints *queue, const char *policy, const char *hint, uint32_t hint_version,
 				   const char *reply, uint32_t reply_version, uint32_t entries)
@@ -94,19 +96,25 @@ static inline void baton_hints_close(struct baton_hints *queue)
 	close(queue->fd);
 }
 
-/* Why it is closed: an enum baton_hints_end. */
+/* Why the queue is closed: an enum baton_hints_end. */
 static inline uint32_t baton_hints_end(const struct baton_hints *queue)
 {
 	return __atomic_load_n(&queue->head->end, __ATOMIC_RELAXED);
 }
 
-/* The sequence of an entry while it is the writer's, at a place in the ring: see policy/message/src/ring.rs. */
+/*
+ * The sequence of the entry at a place in the ring while the writer owns it. See
+ * policy/message/src/ring.rs.
+ */
 static inline uint32_t baton_hints_sequence(const struct baton_hints *queue, uint64_t place)
 {
 	return (uint32_t)(place / queue->entries) * 2;
 }
 
-/* Gives the policy a hint. 0; or -1 with EAGAIN when the ring is full, ESHUTDOWN when the queue is closed. */
+/*
+ * Sends a hint to the policy. Returns 0, or -1 with EAGAIN when the ring is full or ESHUTDOWN when
+ * the queue is closed.
+ */
 static inline int baton_hints_send(struct baton_hints *queue, const struct baton_hint *hint)
 {
 	struct baton_hints_entry *entry = &queue->hints[queue->next_hint % queue->entries];
@@ -130,7 +138,10 @@ static inline int baton_hints_send(struct baton_hints *queue, const struct baton
 	return 0;
 }
 
-/* The same by a system call, after what is in the ring: an enum baton_hint_answer; or -1 with errno. */
+/*
+ * Sends a hint by a system call, after those in the ring. Returns an enum baton_hint_answer, or -1
+ * with errno.
+ */
 static inline int baton_hints_send_now(struct baton_hints *queue, const struct baton_hint *hint)
 {
 	struct baton_hints_send send_it = { .hint = *hint };
@@ -138,7 +149,7 @@ static inline int baton_hints_send_now(struct baton_hints *queue, const struct b
 	return ioctl(queue->fd, BATON_HINTS_IOC_SEND, &send_it) ? -1 : (int)send_it.answer;
 }
 
-/* The next reply: 1, or 0 if there is none. */
+/* Reads the next reply. Returns 1, or 0 if there is none. */
 static inline int baton_hints_receive(struct baton_hints *queue, struct baton_hint *reply)
 {
 	struct baton_hints_entry *entry = &queue->replies[queue->next_reply % queue->entries];
@@ -156,7 +167,10 @@ static inline int baton_hints_receive(struct baton_hints *queue, struct baton_hi
 	return 1;
 }
 
-/* The same; sleeps for so long until there is one. 0 when the time is over or the queue closed; -1 with errno. */
+/*
+ * Reads the next reply, and sleeps until there is one. Returns 1, 0 when the time is over or the
+ * queue is closed, or -1 with errno.
+ */
 static inline int baton_hints_wait(struct baton_hints *queue, struct baton_hint *reply, int timeout_ms)
 {
 	struct pollfd ready = { .fd = queue->fd, .events = POLLIN };

@@ -24,39 +24,40 @@
 // Longest option string of a policy, with the terminating NUL.
 #define BATON_OPTIONS_LEN 256
 
-// At most this many policies are registered at once.
+// Maximum number of policies registered at once.
 #define BATON_MAX_POLICIES 16
 
 // Longest name of a module, with the terminating NUL.
 #define BATON_MODULE_LEN 64
 
-// Changes of version that are remembered for each policy.
+// Number of version changes kept for each policy.
 #define BATON_CHANGES_KEPT 8
 
-// Partitions at most.
+// Maximum number of partitions.
 #define BATON_MAX_PARTITIONS 16
 
-// Words of a partition's CPUs: of 4096, one bit each, the first lowest.
+// Words in the CPU mask of a partition: one bit for each of 4096 CPUs, lowest bit first.
 #define BATON_CPU_WORDS 64
 
-// Cgroups at most that belong to policies.
+// Maximum number of cgroups that belong to policies.
 #define BATON_MAX_RULES 64
 
-// Words of a hint.
+// Number of words of a hint.
 #define BATON_HINT_WORDS 6
 
-// Fewest and most entries of a ring.
+// Minimum and maximum number of entries of a ring.
 #define BATON_HINTS_MIN_ENTRIES 16
 
 #define BATON_HINTS_MAX_ENTRIES 4096
 
-// At most so many hints are taken from a ring at one event.
+// Maximum number of hints taken from a ring at one event.
 #define BATON_HINTS_AT_ONCE 16
 
-// Grants at most.
+// Maximum number of grants.
 #define BATON_MAX_GRANTS 64
 
-// Bits of `who` in `baton_grant`: what must be so. All that are given must.
+// Bits of `who` in `baton_grant`: the conditions that a thread must meet. All given conditions
+// must hold.
 #define BATON_GRANT_USER (1 << 0)
 
 #define BATON_GRANT_GROUP (1 << 1)
@@ -71,16 +72,17 @@
 // Answer of a pick: the task that is running goes on.
 #define BATON_PICK_KEEP 1
 
-// What an abandoned call yields in place of an answer.
+// Result of an abandoned call, in place of an answer.
 #define BATON_ABORTED UINT64_MAX
 
-// At most this many CPUs can be kicked from one call; a further kick is refused to the policy.
+// Maximum number of CPUs kicked from one call; a further kick is refused.
 #define BATON_MAX_KICKS 4
 
-// Locks that a call may hold at once (the kernel's RES_NR_HELD); one more is a fault.
+// Maximum number of locks that a call may hold at once (the kernel's RES_NR_HELD); one more is a
+// fault.
 #define BATON_MAX_LOCKS 31
 
-// The kicked CPU leaves idle and asks its policy for a task; a busy one is left alone.
+// An idle CPU leaves idle and asks its policy for a task; a busy CPU is not disturbed.
 #define BATON_KICK_IDLE 0
 
 // The kicked CPU's running task is preempted.
@@ -95,13 +97,14 @@
 // The task is new (WF_FORK).
 #define BATON_F_FORK (1 << 2)
 
-// Of a dispatch: `task`, which ran last on this CPU, can go on running.
+// For a dispatch: `task`, which ran last on this CPU, can continue to run.
 #define BATON_F_PREV_RUNNABLE (1 << 3)
 
-// The waker is about to sleep (WF_SYNC).
+// The waker will sleep at once (WF_SYNC).
 #define BATON_F_SYNC (1 << 4)
 
-// Set in the answer of `select_task_rq`: run it there at once, past the policy's queues.
+// Flag in the answer of `select_task_rq`: run the task there at once, bypassing the policy's
+// queues.
 #define BATON_SELECT_DIRECT 4294967296
 
 // Length of a message from a policy, with the terminating NUL.
@@ -126,10 +129,10 @@
 //   registered --start--> running --stop--> registered
 //                            |                  ^
 //                            +----fault--> faulted --stop--+
-// Moved under the control mutex, but for `running -> faulted`, which any CPU does once, by compare
-// and swap.
+// Transitions are made under the control mutex, except `running -> faulted`, which any CPU makes
+// once, by compare and swap.
 enum baton_policy_state {
-	// No policy in this place of the table.
+	// There is no policy at this place of the table.
 	BATON_POLICY_STATE_ABSENT = 0,
 	// The module is loaded; the policy schedules nothing.
 	BATON_POLICY_STATE_REGISTERED = 1,
@@ -152,11 +155,11 @@ enum baton_change_kind {
 
 // Why a recording has ended.
 enum baton_record_end {
-	// It goes on.
+	// The recording goes on.
 	BATON_RECORD_END_NONE = 0,
 	// On request, or because its owner is gone.
 	BATON_RECORD_END_STOPPED = 1,
-	// A ring was full, and nothing was to be lost.
+	// A ring was full, and the recording was lossless.
 	BATON_RECORD_END_FULL = 2,
 	// The policy was unloaded.
 	BATON_RECORD_END_UNLOADED = 3,
@@ -168,41 +171,40 @@ enum baton_record_end {
 
 // What `BATON_IOC_RECORD` does.
 enum baton_record_how {
-	// Records for the file that asks. Events that there is no room for are lost, and counted.
+	// Records for the requesting file. Events that do not fit are lost and counted.
 	BATON_RECORD_HOW_LOSSY = 0,
-	// The same, but it ends when there is no room.
+	// Like `Lossy`, but the recording ends when there is no room.
 	BATON_RECORD_HOW_LOSSLESS = 1,
-	// Sets the policy's flight recorder to so many blocks; 0 ends it. It belongs to no file, and
-	// keeps the newest.
+	// Sets the policy's flight recorder to this number of blocks; 0 ends it. It belongs to no file
+	// and keeps the newest blocks.
 	BATON_RECORD_HOW_FLIGHT = 2,
-	// Gives the file what the flight recorder had at the policy's last fault. That stays, and is
-	// not changed.
+	// Gives the file the flight recording of the policy's last fault, which is kept unchanged.
 	BATON_RECORD_HOW_FAULT = 3,
 };
 
 // Why a queue was closed.
 enum baton_hints_end {
-	// It is open.
+	// The queue is open.
 	BATON_HINTS_END_NONE = 0,
 	// The policy was unloaded.
 	BATON_HINTS_END_UNLOADED = 1,
-	// A version with other types took the policy's place, or another policy did.
+	// The policy was replaced by a version with other types, or by another policy.
 	BATON_HINTS_END_REPLACED = 2,
 	// A fault stopped the policy.
 	BATON_HINTS_END_FAULT = 3,
-	// What the queue was opened by is granted no more.
+	// The grant by which the queue was opened was revoked.
 	BATON_HINTS_END_REVOKED = 4,
-	// The thread that opened it is gone, or runs another program.
+	// The thread that opened the queue is gone, or runs another program.
 	BATON_HINTS_END_GONE = 5,
 };
 
-// What became of a hint that was sent by a call.
+// The result of a hint that was sent by a system call.
 enum baton_hint_answer {
-	// The policy has it.
+	// The policy has received it.
 	BATON_HINT_ANSWER_TAKEN = 0,
-	// It is no hint of the policy's type.
+	// It is not a hint of the policy's type.
 	BATON_HINT_ANSWER_MALFORMED = 1,
-	// The thread that it names is not one of the sender's process, or not one of the policy's.
+	// The thread that it names does not belong to the sender's process, or not to the policy.
 	BATON_HINT_ANSWER_THREAD = 2,
 	// The sender is not, or not yet, a task of the policy.
 	BATON_HINT_ANSWER_NOT_MEMBER = 3,
@@ -210,7 +212,7 @@ enum baton_hint_answer {
 	BATON_HINT_ANSWER_STOPPED = 4,
 };
 
-// What became of a reply.
+// The result of a reply.
 enum baton_reply_answer {
 	// It is in the task's ring.
 	BATON_REPLY_ANSWER_SENT = 0,
@@ -220,9 +222,9 @@ enum baton_reply_answer {
 	BATON_REPLY_ANSWER_FULL = 2,
 };
 
-// Why the host did not take a policy's answer.
+// Why the host refused a policy's answer.
 enum baton_refusal {
-	// The token is not the task's newest, or the task is not queued any more.
+	// The token is not the task's newest, or the task is no longer queued.
 	BATON_REFUSAL_STALE = 1,
 	// The task belongs to another policy.
 	BATON_REFUSAL_FOREIGN = 2,
@@ -230,7 +232,7 @@ enum baton_refusal {
 	BATON_REFUSAL_NOT_ALLOWED = 3,
 	// The CPU is offline or out of range.
 	BATON_REFUSAL_CPU_OFFLINE = 4,
-	// "Keep" was answered where no task can be kept.
+	// The answer was "keep", but no task can be kept.
 	BATON_REFUSAL_NOTHING_TO_KEEP = 5,
 };
 
@@ -271,16 +273,16 @@ enum baton_method {
 	BATON_METHOD_REREGISTER_LOAD,
 };
 
-// What a policy did wrong.
+// The kinds of faults.
 enum baton_fault_kind {
 	BATON_FAULT_KIND_NONE = 0,
 	// A panic: index out of range, overflow, `unwrap` on None, or one of the policy's own.
 	BATON_FAULT_KIND_PANIC = 1,
 	// The policy's memory limit, or the machine's memory, was exhausted.
 	BATON_FAULT_KIND_OUT_OF_MEMORY = 2,
-	// The call used up the stack that the host grants.
+	// The call exhausted the stack that the host grants.
 	BATON_FAULT_KIND_STACK_OVERFLOW = 3,
-	// A lock was taken twice by one CPU, or two CPUs wait for each other's.
+	// A lock was taken twice by one CPU, or two CPUs wait for each other's locks.
 	BATON_FAULT_KIND_DEADLOCK = 4,
 	// A lock was not granted in time.
 	BATON_FAULT_KIND_LOCK_TIMEOUT = 5,
@@ -288,7 +290,7 @@ enum baton_fault_kind {
 	BATON_FAULT_KIND_LOST_TASK = 6,
 	// A task was runnable for longer than the stall limit without being picked.
 	BATON_FAULT_KIND_STALL = 7,
-	// The policy answered with refused tokens, call after call.
+	// The policy answered with refused tokens again and again.
 	BATON_FAULT_KIND_REFUSAL_LOOP = 8,
 };
 
@@ -298,8 +300,8 @@ struct baton_core_info {
 	uint32_t abi;
 	// 1 while the shim is attached to sched_ext.
 	uint32_t attached;
-	// 1 when all normal tasks of the machine are Baton's, 0 when only those of class SCHED_EXT
-	// are.
+	// 1 when Baton schedules all normal tasks of the machine, 0 when it schedules those of class
+	// SCHED_EXT only.
 	uint32_t all;
 	// Number of possible CPUs.
 	uint32_t nr_cpus;
@@ -316,23 +318,22 @@ struct baton_core_info {
 
 // One change of the version of a policy.
 struct baton_change {
-	// When, ns since the boot.
+	// Time, ns since boot.
 	uint64_t now;
 	// `baton_change_kind`.
 	uint32_t kind;
-	// 1 when the new version began with a state of its own, as it could not take over the old
-	// one's.
+	// 1 when the new version began with a new state because it could not take over the old one.
 	uint32_t anew;
 	uint32_t from_version;
 	uint32_t to_version;
-	// How long CPUs were held, ns: from when the first is held for the change to when the last
-	// goes on. 0 when none was.
+	// How long CPUs were held, ns: from holding the first CPU for the change to releasing the
+	// last. 0 when none was held.
 	uint64_t held;
-	// How much of that was in the policy's own code, and in the core's, ns. In the rest CPUs came,
-	// or went on.
+	// The parts of that time spent in the policy's code and in the core's, ns. In the rest, CPUs
+	// were stopping or continuing.
 	uint64_t policy;
 	uint64_t core;
-	// What the policy allocated for the change, bytes.
+	// Memory that the policy allocated for the change, bytes.
 	uint64_t memory;
 };
 
@@ -349,15 +350,15 @@ struct baton_policy_info {
 	uint32_t tasks;
 	// Tasks whose `Schedulable` it holds.
 	uint32_t queued;
-	// How many policies are asked before it.
+	// Number of policies that are asked before this one.
 	uint32_t rank;
-	// Share of each CPU's time that it is guaranteed, percent; 0 for none.
+	// Guaranteed share of each CPU's time, percent; 0 for none.
 	uint32_t share;
 	// 1 while it is recorded into a file.
 	uint32_t recording;
-	// Blocks of 64 KiB that each CPU has of its flight recorder; 0 while there is none.
+	// Blocks of 64 KiB per CPU of its flight recorder; 0 while there is none.
 	uint32_t flight;
-	// 1 while what a flight recorder had at the last fault can be had.
+	// 1 while the flight recording of the last fault is available.
 	uint32_t recorded;
 	uint32_t reserved;
 	// Memory it has allocated, bytes.
@@ -368,45 +369,46 @@ struct baton_policy_info {
 	uint64_t faults;
 	uint8_t name[BATON_NAME_LEN];
 	uint8_t options[BATON_OPTIONS_LEN];
-	// Names of the modules of its versions: the current one, the one that is loaded to come next,
-	// and the one before.
+	// Names of the modules of its versions: the current one, the next one that is loaded, and the
+	// previous one.
 	uint8_t modules[3][BATON_MODULE_LEN];
 	// Name of its partition; empty for none.
 	uint8_t partition[BATON_NAME_LEN];
 	// Upgrades and rollbacks so far.
 	uint64_t changes;
-	// The last of them, oldest first; `kind` is 0 where there is none.
+	// The last changes, oldest first; `kind` is 0 in an unused entry.
 	struct baton_change history[BATON_CHANGES_KEPT];
 };
 
-// The type of a state that one version of a policy hands to the next. Two are the same when all
-// fields are.
+// The type of a state that one version of a policy passes to the next. Two types are the same if
+// all fields are equal.
 struct baton_state_type {
 	// Name of the type, NUL-terminated; empty when there is no state.
 	char name[BATON_NAME_LEN];
-	// Version that its author gave it.
+	// Version given to the type by its author.
 	uint32_t version;
 	// Padding.
 	uint32_t reserved;
-	// Of everything that decides how it lies in memory, down to the last field.
+	// Hash of everything that determines the memory layout, down to the last field.
 	uint64_t layout;
 };
 
-// `BATON_IOC_UPGRADE`: puts the version that is loaded to come next in the place of the running
-// one, or the one before.
+// `BATON_IOC_UPGRADE`: replaces the running version by the next one that is loaded, or by the
+// previous one.
 struct baton_upgrade {
 	uint8_t name[BATON_NAME_LEN];
-	// For the new version; not of a rollback, which brings the old ones back.
+	// Options of the new version. Not used by a rollback, which restores the old options.
 	uint8_t options[BATON_OPTIONS_LEN];
-	// 1: back to the version before.
+	// 1: roll back to the previous version.
 	uint32_t rollback;
-	// A fault within this time brings the version before back, ms; 0 for none.
+	// Probation, ms: a fault within this time rolls back to the previous version. 0 for none.
 	uint32_t probation;
 	// Out: why it was refused, NUL-terminated.
 	uint8_t message[BATON_MESSAGE_LEN];
-	// Out: what was done.
+	// Out: the change that was made.
 	struct baton_change change;
-	// Out: the state that the running version hands on, and the two that the other takes.
+	// Out: the type of the state that the running version passes on, and the two types that the
+	// other version takes.
 	struct baton_state_type running;
 	struct baton_state_type state;
 	struct baton_state_type older;
@@ -422,22 +424,24 @@ struct baton_switch {
 
 // `BATON_IOC_ORDER`: the order in which policies are asked on each CPU.
 struct baton_order {
-	// The first of them; an empty name ends the list. The others stay behind these as they are.
+	// The first policies of the order; an empty name ends the list. The others follow in their
+	// present order.
 	uint8_t names[BATON_MAX_POLICIES][BATON_NAME_LEN];
 };
 
-// `BATON_IOC_SHARE`: guarantees a policy a share of each CPU's time while it has tasks for it.
+// `BATON_IOC_SHARE`: guarantees a policy a share of each CPU's time while it has tasks for that
+// CPU.
 struct baton_share {
 	uint8_t name[BATON_NAME_LEN];
 	// Percent; 0 for none. All shares together are 100 at most.
 	uint32_t share;
 };
 
-// `BATON_IOC_PARTITION`: CPUs that only some policies have.
+// `BATON_IOC_PARTITION`: CPUs that only some policies use.
 struct baton_partition {
-	// 0: asks for what there is at `index`, below `BATON_MAX_PARTITIONS`; an empty name comes back
-	// if there is nothing. 1: makes the partition `name` what is said here, or ends it, if it is
-	// to have no CPU and no policy.
+	// 0: reads the partition at `index`, below `BATON_MAX_PARTITIONS`; the name is empty if there
+	// is none. 1: sets the CPUs and policies of the partition `name`, or removes it if both are
+	// empty.
 	uint32_t set;
 	uint32_t index;
 	uint8_t name[BATON_NAME_LEN];
@@ -450,46 +454,46 @@ struct baton_partition {
 	uint64_t held;
 };
 
-// `BATON_IOC_RULE`: cgroups (version 2) whose tasks, now and later, belong to a policy.
+// `BATON_IOC_RULE`: cgroups (version 2) whose present and future tasks belong to a policy.
 struct baton_rule {
-	// 0: asks for the rule at `index`, below `BATON_MAX_RULES`; `cgroup` is 0 if there is none. 1:
-	// gives `cgroup` to the policy `name`, or, if that is empty, to none. 2: has all tasks looked
-	// at again, as after the shim was attached.
+	// 0: reads the rule at `index`, below `BATON_MAX_RULES`; `cgroup` is 0 if there is none. 1:
+	// assigns `cgroup` to the policy `name`, or to none if the name is empty. 2: checks all tasks
+	// again, as after the shim was attached.
 	uint32_t set;
 	uint32_t index;
-	// Its id: the inode number of its directory.
+	// Id of the cgroup: the inode number of its directory.
 	uint64_t cgroup;
 	uint8_t name[BATON_NAME_LEN];
 };
 
-// `BATON_IOC_RECORD`: begins to record a running policy: from its state, where that can be saved
-// (`reregister_save`), else with a new instance of it. The recording belongs to the open file;
-// reading that gives the state. The thread that asks gets a real-time priority
-// (`sched_set_fifo_low`), so that it can keep up with what it reads.
+// `BATON_IOC_RECORD`: begins to record a running policy, from its state if that can be saved
+// (`reregister_save`), otherwise with a new instance of it. The recording belongs to the open
+// file; reading the file returns the state. The requesting thread gets a real-time priority
+// (`sched_set_fifo_low`) to keep up with the recording.
 struct baton_record {
 	uint8_t name[BATON_NAME_LEN];
-	// Blocks of 64 KiB that each CPU may have: 16 to 65534. Out, of a fault: as many as it had.
+	// Blocks of 64 KiB per CPU: 16 to 65534. Out, for a fault: the number that each CPU had.
 	uint32_t blocks;
 	// `baton_record_how`.
 	uint32_t how;
 	// Out: version of the policy.
 	uint32_t version;
-	// Out: stamps in a millisecond.
+	// Out: stamps per millisecond.
 	uint32_t stamp_khz;
-	// In: 1, to be recorded from a state only: a policy that saves none is refused (`EPROTOTYPE`).
-	// Out: 1 where it begins with a state.
+	// In: 1 to record from a state only; a policy that saves none is refused (`EPROTOTYPE`). Out:
+	// 1 if the recording begins with a state.
 	uint32_t has_state;
 	uint32_t reserved;
-	// Out: length of the state, bytes, and its type. Without one they mean nothing.
+	// Out: length of the state, bytes, and its type. Without a state they have no meaning.
 	uint64_t state_length;
 	struct baton_state_type state;
 	// Out: the policy's options, NUL-terminated.
 	uint8_t options[BATON_OPTIONS_LEN];
-	// Out: why the policy could not be made anew, NUL-terminated.
+	// Out: why a new instance of the policy could not be created, NUL-terminated.
 	uint8_t message[BATON_MESSAGE_LEN];
 };
 
-// Where a CPU is. Ids are dense and start at 0; CPUs with the same id share the thing.
+// The place of a CPU. Ids are dense and start at 0. CPUs with the same id share that unit.
 struct baton_cpu {
 	// Physical core: CPUs of one core are SMT siblings.
 	uint32_t core;
@@ -497,38 +501,40 @@ struct baton_cpu {
 	uint32_t llc;
 	// NUMA node.
 	uint32_t node;
-	// 1 when the CPU was online as this was read.
+	// 1 if the CPU was online when this was read.
 	uint32_t online;
 };
 
-// `BATON_IOC_RECORD_TAKE`: gives the block that was taken last back to its CPU, and takes the
-// next. `BATON_IOC_RECORD_STOP`, with the same structure, ends the recording: what is left can
-// then be taken.
+// `BATON_IOC_RECORD_TAKE`: returns the block that was taken last to its CPU, and takes the next
+// one. `BATON_IOC_RECORD_STOP` has the same structure and ends the recording; the remaining blocks
+// can then be taken.
 struct baton_record_block {
-	// Whose.
+	// The CPU.
 	uint32_t cpu;
-	// In: -1 to be told of the CPU only; else, of a fault, which of the CPU's blocks, from 0. Out:
-	// number of the block, which is at so many times 64 KiB in the mapping of the file; -1 when
-	// none is full.
+	// In: -1 to query the CPU only; otherwise, for a fault, the index of one of the CPU's blocks,
+	// from 0. Out: number of the block, which is at that multiple of 64 KiB in the mapping of the
+	// file; -1 when none is full.
 	int32_t block;
-	// Out: `baton_record_end`. Not 0: no more is recorded.
+	// Out: `baton_record_end`. Not 0 when the recording has ended.
 	uint32_t end;
-	// Out: what the policy was told of that CPU.
+	// Out: the topology of that CPU as given to the policy.
 	struct baton_cpu topology;
 };
 
-// `BATON_IOC_RECORD_CHECKPOINT`: the policy's state between two events. Of a recording that goes
-// on, it is made, and takes the place of the state that was read before; `EAGAIN` while a CPU's
-// ring is too full. Of a fault, it is the second one that is kept; `ENODATA` without.
+// `BATON_IOC_RECORD_CHECKPOINT`: the policy's state between two events. In a running recording,
+// this makes a new checkpoint, which replaces the state that was read before; `EAGAIN` while a
+// CPU's ring is too full. For a fault, it is the second state that was kept; `ENODATA` if there is
+// none.
 struct baton_record_checkpoint {
-	// Out: what comes after it has later stamps, and is in blocks whose own stamps are not less.
+	// Out: stamp of the checkpoint. Later events have higher stamps, in blocks whose own stamps
+	// are not lower.
 	uint64_t stamp;
-	// Out: where in the file it is read, and its length, bytes.
+	// Out: offset in the file for reading it, and its length, bytes.
 	uint64_t at;
 	uint64_t length;
 };
 
-// One call into a policy, as the core remembers it.
+// One call into a policy, as stored by the core.
 struct baton_event {
 	uint64_t now;
 	// `baton_method`.
@@ -548,7 +554,7 @@ struct baton_fault {
 	uint32_t pid;
 	// Source line, 0 if not known.
 	uint32_t line;
-	// When, ns since the boot, to the kernel's tick.
+	// Time, ns since boot, in the resolution of the kernel's tick.
 	uint64_t now;
 	// Number of the fault since the core was loaded.
 	uint64_t serial;
@@ -556,7 +562,7 @@ struct baton_fault {
 	uint8_t comm[16];
 	// Source file, NUL-terminated.
 	uint8_t file[96];
-	// What the policy or the host said, NUL-terminated.
+	// Message of the policy or the host, NUL-terminated.
 	uint8_t message[BATON_MESSAGE_LEN];
 	// The last calls on that CPU, oldest first: `nr_events` of them.
 	uint32_t nr_events;
@@ -568,12 +574,12 @@ struct baton_fault {
 struct baton_cpu_info {
 	uint32_t cpu;
 	uint32_t online;
-	// Calls to pick, and how many gave a task of a policy.
+	// Number of picks, and how many of them returned a task of a policy.
 	uint64_t dispatches;
 	uint64_t picks;
 	// Tasks taken over by a policy.
 	uint64_t enqueues;
-	// Tasks handed straight to an idle CPU.
+	// Tasks placed directly on an idle CPU.
 	uint64_t directs;
 	// Answers refused.
 	uint64_t refusals;
@@ -587,15 +593,15 @@ struct baton_cpu_info {
 struct baton_start {
 	uint8_t name[BATON_NAME_LEN];
 	uint8_t options[BATON_OPTIONS_LEN];
-	// Out: why the policy could not be made, NUL-terminated.
+	// Out: why the policy could not be created, NUL-terminated.
 	uint8_t message[BATON_MESSAGE_LEN];
 };
 
 // `BATON_IOC_STOP`: stop a policy; its tasks go on under the default policy or the fallback.
 struct baton_stop {
 	uint8_t name[BATON_NAME_LEN];
-	// Out: what went wrong as the policy was unmade, NUL-terminated; empty if nothing. It is
-	// stopped all the same.
+	// Out: the error while destroying the policy, NUL-terminated; empty if there was none. The
+	// policy is stopped in any case.
 	uint8_t message[BATON_MESSAGE_LEN];
 };
 
@@ -613,7 +619,7 @@ struct baton_assign {
 // `BATON_IOC_TASK`: a task. In: `slot`. Out: the first task at that slot or after it.
 struct baton_task_info {
 	uint32_t slot;
-	// 0 when there is no task any more.
+	// 0 when there is no further task.
 	uint32_t pid;
 	// Id of its policy, 0 for none.
 	uint32_t policy;
@@ -628,18 +634,19 @@ struct baton_task_info {
 
 // A hint, or a policy's reply.
 struct baton_hint {
-	// What it says. What it has in its words follows from that; those that it does not use are 0.
+	// Kind of the hint. It determines the meaning of the words; unused words are 0.
 	uint32_t tag;
-	// The thread that it names, 0 for none: its id in the sender's pid namespace, as the
-	// application writes it; its slot plus one, as the policy gets it. A reply names none.
+	// The thread that the hint names, 0 for none. The application writes its id in the sender's
+	// pid namespace; the policy receives its slot plus one. A reply names no thread.
 	uint32_t thread;
 	uint64_t words[BATON_HINT_WORDS];
 };
 
-// A place for one hint in a ring, a cache line. See `policy/message/src/ring.rs` for the sequence.
+// An entry for one hint in a ring, one cache line. See `policy/message/src/ring.rs` for the
+// sequence.
 struct baton_hints_entry {
-	// Twice the number of the lap around the ring while it is the writer's, one more while it is
-	// the reader's.
+	// Twice the number of the lap around the ring while the writer owns the entry, one more while
+	// the reader owns it.
 	uint32_t sequence;
 	uint32_t tag;
 	uint32_t thread;
@@ -647,38 +654,38 @@ struct baton_hints_entry {
 	uint64_t words[BATON_HINT_WORDS];
 };
 
-// What the mapping of a queue begins with, a cache line: then come the entries of the hints, and
-// those of the replies. The host writes here, and reads nothing.
+// The head of the mapping of a queue, one cache line. The entries of the hints follow, then those
+// of the replies. The host writes the head but never reads it.
 struct baton_hints_head {
 	// `baton_hints_end`: not 0 when the queue is closed.
 	uint32_t end;
-	// Entries of each of its rings, a power of two.
+	// Number of entries of each ring, a power of two.
 	uint32_t entries;
-	// Hints that were taken from the ring and refused.
+	// Number of hints that were taken from the ring and refused.
 	uint32_t refused;
-	// Replies that there was no room for.
+	// Number of replies lost for lack of room.
 	uint32_t lost;
 	uint32_t reserved[12];
 };
 
-// `BATON_HINTS_IOC_OPEN`: opens the calling thread's queue to a policy. One for each open file of
-// the device, and for each thread.
+// `BATON_HINTS_IOC_OPEN`: opens the calling thread's queue to a policy. Each open file of the
+// device, and each thread, can have one.
 struct baton_hints_open {
 	// Name of the policy, NUL-terminated.
 	uint8_t policy[BATON_NAME_LEN];
 	// The types that the application was built with; a `layout` of 0 is not compared.
 	struct baton_state_type hint;
 	struct baton_state_type reply;
-	// Entries of each ring that are wanted, 0 for the least. Out: as many as there are.
+	// Requested number of entries of each ring, 0 for the minimum. Out: the actual number.
 	uint32_t entries;
-	// Out: bytes to be mapped.
+	// Out: size of the mapping, bytes.
 	uint32_t size;
 	// Out: why it was refused, NUL-terminated.
 	uint8_t message[BATON_MESSAGE_LEN];
 };
 
-// `BATON_HINTS_IOC_SEND`: one hint, which the policy has when the call is over. What is in the
-// ring goes before it.
+// `BATON_HINTS_IOC_SEND`: sends one hint, which the policy has received when the call returns.
+// Hints in the ring are delivered first.
 struct baton_hints_send {
 	struct baton_hint hint;
 	// Out: `baton_hint_answer`.
@@ -686,11 +693,11 @@ struct baton_hints_send {
 	uint32_t reserved;
 };
 
-// `BATON_IOC_GRANT`, of the control device: who may open queues to a policy.
+// `BATON_IOC_GRANT`, of the control device: the threads that may open queues to a policy.
 struct baton_grant {
-	// 0: asks for the grant at `index`, below `BATON_MAX_GRANTS`; an empty name comes back if
-	// there is none. 1: grants. 2: takes back what was granted to the same, and closes the queues
-	// that were opened by it.
+	// 0: reads the grant at `index`, below `BATON_MAX_GRANTS`; the name is empty if there is none.
+	// 1: grants. 2: revokes the grant with the same conditions, and closes the queues that were
+	// opened by it.
 	uint32_t set;
 	uint32_t index;
 	// Name of the policy, which need not be loaded.
@@ -699,21 +706,21 @@ struct baton_grant {
 	uint32_t who;
 	uint32_t user;
 	uint32_t group;
-	// Most entries of a ring.
+	// Maximum number of entries of a ring.
 	uint32_t entries;
-	// Id of a cgroup (version 2), the inode number of its directory: the thread must be in it, or
-	// below.
+	// Id of a cgroup (version 2), the inode number of its directory. The thread must be in it or
+	// below it.
 	uint64_t cgroup;
-	// Most queues that each user may have open by it.
+	// Maximum number of queues that each user may have open by this grant.
 	uint32_t queues;
 	// 1: hints may name threads of other processes.
 	uint32_t any_thread;
-	// Out: queues that are open by it.
+	// Out: number of queues that are open by this grant.
 	uint32_t open;
 	uint32_t reserved;
 };
 
-// What a policy is given when it is made.
+// The environment in which a policy is created.
 struct baton_env {
 	// `nr_cpus` entries; valid during the call only.
 	const struct baton_cpu *cpus;
@@ -723,35 +730,35 @@ struct baton_env {
 	uint32_t max_tasks;
 	// The options given at load, NUL-terminated UTF-8; valid during the call only.
 	const char *options;
-	// Where a policy that cannot be made says why: `BATON_MESSAGE_LEN` bytes, NUL-terminated;
-	// valid during the call only.
+	// Buffer for the reason why a policy cannot be created: `BATON_MESSAGE_LEN` bytes,
+	// NUL-terminated; valid during the call only.
 	char *message;
 };
 
-// One call's surroundings. The shim makes it on its stack, the core and the policy fill in
-// answers, and the shim carries them out. Not shared between CPUs. 48 bytes: with more, BPF gives
-// the shim a stack of its own, which costs every call.
+// The context of one call. The shim creates it on its stack, the core and the policy fill in
+// answers, and the shim carries them out. Not shared between CPUs. Its size is 48 bytes: with
+// more, BPF gives the shim a private stack, which slows every call down.
 struct baton_ctx {
-	// Now, ns, to the kernel's tick; 0 as the shim gives it.
+	// Current time, ns, in the resolution of the kernel's tick; the shim passes 0.
 	uint64_t now;
-	// In: the task the call is about, as the shim knows it (slot plus one, and the slot's serial);
-	// 0 if none. Out, of a dispatch: the task to run.
+	// In: the task of the call, as the shim knows it (slot plus one, and the slot's serial); 0 if
+	// none. Out, for a dispatch: the task to run.
 	uint64_t task;
 	// CPU time that `task` has used since it was created, ns.
 	uint64_t runtime;
 	// Out: how long the task may run, ns; 0 leaves the host's default.
 	uint64_t slice;
-	// In: the CPU the call is about. Out, of a select: the CPU chosen.
+	// In: the CPU of the call. Out, for a select: the CPU chosen.
 	int32_t cpu;
 	// In: `BATON_F_*`.
 	uint16_t flags;
-	// Out: kicks asked for in `kicks`.
+	// Out: number of kicks requested in `kicks`.
 	uint16_t nr_kicks;
-	// Out: CPU number, with `BATON_KICK_PREEMPT` or not.
+	// Out: CPU numbers, each with or without `BATON_KICK_PREEMPT`.
 	uint16_t kicks[BATON_MAX_KICKS];
 };
 
-// What a policy is told of a task. A copy, made for one call.
+// The data of a task that a policy receives. A copy, made for one call.
 struct baton_task {
 	// Slot of the task: below the `max_tasks` of `baton_env`, and reused after the task is dead.
 	uint32_t slot;
@@ -765,9 +772,9 @@ struct baton_task {
 	uint64_t runtime;
 };
 
-// A waking or new task asks for a CPU.
+// A woken or new task needs a CPU.
 struct baton_wake {
-	// Where it ran last.
+	// The CPU on which the task ran last.
 	int32_t prev_cpu;
 	// The CPU on which the waker runs.
 	int32_t waker_cpu;
@@ -779,7 +786,7 @@ struct baton_wake {
 // high half. Never 0 or 1, see `BATON_PICK_NONE` and `BATON_PICK_KEEP`.
 typedef uint64_t baton_token;
 
-// What `reregister_take` brings over.
+// The argument of `reregister_take`.
 struct baton_older {
 	// The state that was converted.
 	const void *state;
@@ -788,22 +795,22 @@ struct baton_older {
 	uint32_t reserved;
 };
 
-// Bytes of the host's, valid during a call.
+// A buffer of the host, valid during a call.
 struct baton_bytes {
 	uint8_t *at;
-	// How many.
+	// Length in bytes.
 	uintptr_t length;
 };
 
-// A policy as the core sees it. `this` is what `create` made. All but `create` and
-// `destroy` run with interrupts off and usually with a kernel run-queue lock held: they
-// must not sleep, and several CPUs are in them at once. An absent function (NULL) is
-// skipped; those marked "needed" must be there. In user space a policy in Rust unwinds out
-// of a call that is abandoned.
+// A policy as the core sees it. `this` is the pointer that `create` returned. Functions
+// marked "process context" may sleep. All others run with interrupts off, usually with a
+// kernel run-queue lock held, and must not sleep. Several CPUs call them at once. An
+// absent function (NULL) is skipped; those marked "needed" must be present. In user space,
+// a policy in Rust unwinds out of an abandoned call.
 //
-// Functions that take a `baton_token` own it from then on. See the trait `Scheduler` of the
-// crate `baton`, whose methods these are, for when each is called and what a wrong answer
-// costs.
+// A function that takes a `baton_token` owns it from then on. The functions are the methods
+// of the trait `Scheduler` of the crate `baton`, which documents when each is called and
+// the effect of a wrong answer.
 struct baton_policy {
 	// `BATON_ABI` the policy was built with.
 	uint32_t abi;
@@ -815,21 +822,21 @@ struct baton_policy {
 	uint32_t language;
 	// Name, NUL-terminated: `[a-z0-9_]`.
 	char name[BATON_NAME_LEN];
-	// The state that `reregister_prepare` gives and `reregister_init` takes.
+	// Type of the state that `reregister_prepare` returns and `reregister_init` takes.
 	struct baton_state_type state;
-	// The state of another version that `reregister_convert` takes.
+	// Type of the state of another version that `reregister_convert` takes.
 	struct baton_state_type older;
-	// The types of the hints that it takes and of its replies; names are empty when it
-	// takes none.
+	// Types of the hints that the policy takes and of its replies; the names are empty
+	// when it takes none.
 	struct baton_state_type hint_type;
 	struct baton_state_type reply_type;
-	// Needed. Process context, may sleep and allocate. Returns NULL when it cannot.
+	// Needed. Process context, may sleep and allocate. Returns NULL on failure.
 	void *(*create)(const struct baton_env *env);
-	// Needed. Process context; no other call is under way or will come.
+	// Needed. Process context; no other call is in progress or will follow.
 	void (*destroy)(void *this);
-	// The CPU, or'ed with `BATON_SELECT_DIRECT`: then the task runs there for
-	// `ctx->slice` ns, the default if 0. A new task (`BATON_F_FORK`) is not the policy's
-	// yet: `task_new` gives it the task whatever this answers.
+	// Returns the CPU. If it is or'ed with `BATON_SELECT_DIRECT`, the task runs there
+	// for `ctx->slice` ns, the default if 0. A new task (`BATON_F_FORK`) does not belong
+	// to the policy yet: `task_new` follows for every answer.
 	uint64_t (*select_task_rq)(void *this,
 				   struct baton_ctx *ctx,
 				   const struct baton_task *task,
@@ -859,13 +866,13 @@ struct baton_policy {
 			      struct baton_ctx *ctx,
 			      const struct baton_task *task,
 			      baton_token token);
-	// Needed. A token, `BATON_PICK_NONE` or `BATON_PICK_KEEP`; `prev` may be NULL. The
-	// slice goes into `ctx`.
+	// Needed. Returns a token, `BATON_PICK_NONE` or `BATON_PICK_KEEP`. `prev` may be
+	// NULL. The slice is set in `ctx`.
 	uint64_t (*pick_next_task)(void *this,
 				   struct baton_ctx *ctx,
 				   int32_t cpu,
 				   const struct baton_task *prev);
-	// A token or `BATON_PICK_NONE`.
+	// Returns a token or `BATON_PICK_NONE`.
 	uint64_t (*newly_idle)(void *this, struct baton_ctx *ctx, int32_t cpu);
 	// Needed.
 	void (*pick_refused)(void *this,
@@ -874,11 +881,11 @@ struct baton_policy {
 			     enum baton_refusal why);
 	void (*balance)(void *this, struct baton_ctx *ctx, int32_t cpu);
 	void (*task_blocked)(void *this, struct baton_ctx *ctx, const struct baton_task *task);
-	// Needed. The token, or 0.
+	// Needed. Returns the token, or 0.
 	baton_token (*task_dequeued)(void *this,
 				     struct baton_ctx *ctx,
 				     const struct baton_task *task);
-	// Needed. The token, or 0.
+	// Needed. Returns the token, or 0.
 	baton_token (*task_departed)(void *this,
 				     struct baton_ctx *ctx,
 				     const struct baton_task *task);
@@ -893,32 +900,34 @@ struct baton_policy {
 	void (*cpu_offline)(void *this, struct baton_ctx *ctx, int32_t cpu);
 	void (*enter_idle)(void *this, struct baton_ctx *ctx, int32_t cpu);
 	void (*exit_idle)(void *this, struct baton_ctx *ctx, int32_t cpu);
-	// A hint of a task of the policy's, checked as far as the host can: 0, or 1 when it is
-	// none of the type that the policy takes. There if `hint_type` is.
+	// Delivers a hint from a task of the policy, checked as far as the host can. Returns
+	// 0, or 1 when it is not a hint of the policy's type. Present if `hint_type` is.
 	uint64_t (*hint)(void *this,
 			 struct baton_ctx *ctx,
 			 const struct baton_task *from,
 			 const struct baton_hint *hint);
-	// The state of the running version, to be shared with the next. Process context; other
-	// calls go on meanwhile. Returns NULL when it cannot. There if `state` is, as are the
-	// next two.
+	// Returns the state of the running version, to be shared with the next, or NULL on
+	// failure. Process context; other calls continue meanwhile. Present if `state` is, as
+	// are the next two.
 	void *(*reregister_prepare)(void *this);
-	// As `create`, of a state, which it owns from then on. Other calls of the version that
-	// gave the state go on meanwhile.
+	// Like `create`, but from a state, of which it takes ownership. Other calls of the
+	// version that passed the state on continue meanwhile.
 	void *(*reregister_init)(const struct baton_env *env, void *state);
-	// Gives up a state of this version's that nobody took. Process context.
+	// Releases a state of this version that was not taken over. Process context.
 	void (*reregister_drop)(void *state);
-	// Makes a state of one of the type `older`, as far as it can while that one is in use.
-	// Process context. NULL when it cannot. There if `older` is, as is the next.
+	// Creates a state from one of the type `older`, as far as possible while that one is
+	// in use. Process context. Returns NULL on failure. Present if `older` is, as is the
+	// next.
 	void *(*reregister_convert)(const struct baton_env *env, const void *older);
-	// Brings over, into a policy made of a converted state, what only can be while nothing
-	// moves: every CPU stands still, with interrupts off. 0, or not 0 when it cannot.
+	// Completes a policy created from a converted state: takes over the parts that change
+	// while other calls run. Every CPU is stopped, with interrupts off. Returns 0, or
+	// another value on failure.
 	uint64_t (*reregister_take)(void *this, const struct baton_older *older);
-	// Writes the state that `reregister_prepare` would give as bytes, as many as there is
-	// room for, and says how many it takes. Every CPU stands still, with interrupts off.
-	// There if `state` is, as is the next, where the state can be saved.
+	// Writes the state that `reregister_prepare` would return as bytes, as far as there is
+	// room, and returns its full length. Every CPU is stopped, with interrupts off.
+	// Present if `state` is and can be saved, as is the next.
 	uint64_t (*reregister_save)(void *this, const struct baton_bytes *to);
-	// As `create`, of a state that such a function has written. In user space only.
+	// Like `create`, but from a state that such a function wrote. User space only.
 	void *(*reregister_load)(const struct baton_env *env, const struct baton_bytes *from);
 };
 

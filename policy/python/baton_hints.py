@@ -18,7 +18,7 @@ import select
 PATH = "/dev/baton-hints"
 WORDS = 6
 ENDS = ("open", "unloaded", "replaced", "fault", "revoked", "gone")
-# Requests, as policy/abi/src/requests.rs has them.
+# Request numbers, from policy/abi/src/requests.rs.
 _OPEN = 0xc128ba20
 _SEND = 0xc040ba21
 ANSWERS = ("taken", "malformed", "thread", "not a member", "stopped")
@@ -74,7 +74,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def _request(fd, number, ask):
-    # Not fcntl.ioctl, which drops what the kernel says when it refuses.
+    # Not fcntl.ioctl, which discards the message that the kernel returns with a refusal.
     return ctypes.get_errno() if _libc.ioctl(fd, ctypes.c_ulong(number), ctypes.byref(ask)) else 0
 
 
@@ -137,7 +137,7 @@ class Queue:
         return ENDS[min(self._head.end, len(ENDS) - 1)]
 
     def _at(self, place):
-        # Where it is, and its sequence while it is the writer's: see policy/message/src/ring.rs.
+        # Its index, and its sequence while the writer owns it: see policy/message/src/ring.rs.
         return place % self._entries, place // self._entries * 2 & 0xFFFFFFFF
 
     def send(self, tag, *words, thread=0):
@@ -147,7 +147,7 @@ class Queue:
         if len(words) > WORDS:
             raise ValueError(f"a hint has {WORDS} words at most")
         place, sequence = self._at(self._next_hint)
-        # No name for the entry here: what is raised would keep it, and the mapping with it.
+        # No name for the entry here: an exception would keep it alive, and the mapping with it.
         if self._hints[place].sequence != sequence:
             raise Full()
         self._write(self._hints[place], tag, thread, words)

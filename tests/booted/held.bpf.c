@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * A program that holds a resilient lock for a while with interrupts on, as programs may, and then
- * takes it once more. The kernel refuses that as a deadlock, unless somebody else has released the
- * lock, or the kernel's record of it, in an interrupt meanwhile. tests/booted/src/held.rs runs it.
+ * takes it once more. The kernel refuses that as a deadlock, unless an interrupt has meanwhile
+ * released the lock, or the kernel's record of it. tests/booted/src/held.rs runs it.
  *
- * Context: BPF_PROG_RUN, in a task's name.
+ * Context: BPF_PROG_RUN, in the context of a task.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 
-/* How long it holds the lock, in turns of a loop: some milliseconds. */
+/* Turns of the loop in which it holds the lock: some milliseconds. */
 #define TURNS 100000
 
 char _license[] SEC("license") = "GPL";
@@ -36,11 +36,14 @@ struct {
 	__type(value, struct value);
 } locks SEC(".maps");
 
-/* Returns what the second lock says: -EDEADLK if the first still counts, 0 if it does not. */
+/*
+ * Returns the result of the second lock: -EDEADLK if the first is still recorded, 0 if it is not, 1
+ * if the first was not taken.
+ */
 SEC("syscall")
 int held(void *ctx)
 {
-	/* Looked up twice, as the verifier refuses what it sees to be the same lock. */
+	/* Looked up twice, as the verifier refuses two locks that it knows to be the same. */
 	__u32 key = 0;
 	struct value *first = bpf_map_lookup_elem(&locks, &key);
 	struct value *second = bpf_map_lookup_elem(&locks, &key);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A client of `echo` in C, by policy/c/baton-hints.h: prints what it finds wrong. Run by hints.rs
- * here.
+ * A client of `echo` in C, with policy/c/baton-hints.h. It prints the errors that it finds.
+ * hints.rs runs it.
  */
 #include <signal.h>
 #include <stdbool.h>
@@ -20,14 +20,14 @@ static void check(bool holds, const char *what)
 		failed = 1;
 	}
 }
-/* Of 32 letters. */
+/* A string of 32 letters. */
 #define LONG "abcdefghijklmnopqrstuvwxyzabcdef"
 #define NOBODY 65534
 #define CHECK(condition) check(condition, #condition)
 
 /*
- * Rounds without a system call, between two that the test looks for. The tick has the policy look
- * at the ring.
+ * Rounds without a system call, between two calls that the test looks for. At the tick the policy
+ * reads the ring.
  */
 static int without_calls(void)
 {
@@ -72,7 +72,7 @@ int main(int argc, char **argv)
 		printf("no queue: %s (%s)\n", queue.message, strerror(errno));
 		return 1;
 	}
-	/* Through many laps. */
+	/* Through many laps of the ring. */
 	for (i = 0; i < 1000; i++) {
 		hint.words[0] = i;
 		CHECK(baton_hints_send(&queue, &hint) == 0);
@@ -80,7 +80,7 @@ int main(int argc, char **argv)
 		      reply.words[0] == (uint64_t)i);
 	}
 	CHECK(baton_hints_receive(&queue, &reply) == 0);
-	/* Faster than it is read; a tick may come between. */
+	/* Faster than the policy reads; a tick may come between. */
 	for (i = 0; i < 10000 && !full; i++)
 		full = baton_hints_send(&queue, &hint) == -1 && errno == EAGAIN;
 	CHECK(full);
@@ -94,7 +94,10 @@ int main(int argc, char **argv)
 	CHECK(baton_hints_send_now(&queue, &hint) == BATON_HINT_ANSWER_TAKEN);
 	CHECK(baton_hints_receive(&queue, &reply) == 1 && reply.tag == 2);
 	CHECK(baton_hints_end(&queue) == BATON_HINTS_END_NONE);
-	/* A child that has the file does not keep the queue open: this thread can open another. */
+	/*
+	 * A child that inherits the file does not keep the queue open: this thread can open
+	 * another.
+	 */
 	child = fork();
 	if (!child) {
 		pause();

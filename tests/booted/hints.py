@@ -18,8 +18,8 @@ def rounds(queue, count):
 
 if sys.argv[1:] == ["without-calls"]:
     with Queue("echo", ("Hint", 1), ("Reply", 1)) as queue:
-        # The first ones have the interpreter allocate what it needs. The others are between two
-        # calls that the test looks for.
+        # The first rounds make the interpreter allocate the memory that it needs. The others are
+        # between two calls that the test looks for.
         rounds(queue, 20)
         os.getppid()
         rounds(queue, 100)
@@ -43,7 +43,7 @@ os.seteuid(65534)
 refused("echo", 1, 1, "nobody has granted you that (baton hints grant)")
 os.seteuid(0)
 
-# What is raised inside closes it: the thread can open another.
+# An exception inside closes the queue: the thread can open another.
 try:
     with Queue("echo", ("Hint", 1), ("Reply", 1)) as queue:
         while True:
@@ -52,13 +52,13 @@ except Full:
     pass
 
 with Queue("echo", ("Hint", 1), ("Reply", 1)) as queue:
-    # Through many laps.
+    # Through many laps of the ring.
     for number in range(200):
         queue.send(1, number, 1)
         tag, words = queue.wait(5.0)
         assert (tag, words[0], words[2:]) == (1, number, (0, 0, 0, 0)), (tag, words)
     assert queue.receive() is None
-    # Faster than it is read; a tick may come between.
+    # Faster than the policy reads; a tick may come between.
     try:
         for number in range(10_000):
             queue.send(1, number, 1)

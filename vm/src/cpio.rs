@@ -8,7 +8,7 @@
 //!            namesize check
 //! pad     := NUL bytes up to a multiple of 4 from the start of the archive
 //! ```
-//! The magic is the format's version. Owner is root and time is 0 in what we write, so that the
+//! The magic is the format's version. Written entries belong to root and have time 0, so that the
 //! same input gives the same bytes. Hard links, devices and checksums are not supported.
 
 use std::io::{self, Write};
@@ -45,7 +45,7 @@ pub struct Writer<W: Write> {
 }
 
 impl<W: Write> Writer<W> {
-    /// An empty archive that goes to `out`.
+    /// Starts an empty archive that is written to `out`.
     pub fn new(out: W) -> Self {
         Writer {
             out,
@@ -91,7 +91,7 @@ impl<W: Write> Writer<W> {
         self.pad()
     }
 
-    /// Ends the archive and gives the output back.
+    /// Ends the archive and returns the output.
     pub fn finish(mut self) -> io::Result<W> {
         self.entry(TRAILER, 0, &[])?;
         self.out.flush()?;
@@ -109,11 +109,10 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// Reads a whole archive. What follows the trailer is ignored.
+/// Reads a whole archive. Data after the trailer is ignored.
 ///
 /// # Errors
-/// A sentence about the first thing that is not as the grammar says; an archive that was
-/// cut short is one.
+/// A sentence about the first deviation from the grammar; an archive that was cut short is one.
 pub fn read(archive: &[u8]) -> Result<Vec<Entry>, String> {
     let mut entries = Vec::new();
     let mut at = 0;
@@ -222,7 +221,7 @@ mod tests {
         let archive = write(&sample());
         let end = archive.len();
         for n in 0..end - 1 {
-            // The padding behind the trailer may be missing: nothing is lost with it.
+            // The padding after the trailer may be missing: it carries no data.
             if n + 4 < end {
                 assert!(read(&archive[..n]).is_err(), "cut at {n} of {end}");
             }

@@ -5,7 +5,7 @@ use crate::Outcome;
 /// How many lines of the kernel's log an error shows.
 const LOG_TAIL: usize = 25;
 
-/// What can go wrong with a guest, sorted by who can do something about it.
+/// An error of a guest, classified by its cause.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The caller asked for something that cannot be: a file that does not exist, a malformed
@@ -36,8 +36,7 @@ pub enum Error {
         seconds: u64,
         /// Whether the command had ended by then.
         state: &'static str,
-        /// The guest's kernel log. Where a CPU would not let go of what it did, the last in it is
-        /// where that was.
+        /// The guest's kernel log. If a CPU was stuck, its last lines show where.
         log: String,
     },
     /// The command ended, but the guest's kernel complained meanwhile. The outcome is complete.
@@ -45,20 +44,20 @@ pub enum Error {
     Complaints {
         /// The lines found by [`crate::kernel_log::complaints`].
         complaints: Vec<String>,
-        /// What the run gave all the same.
+        /// The results of the run.
         outcome: Box<Outcome>,
     },
-    /// A system call of ours failed.
+    /// A system call of this crate failed.
     #[error("{doing}: {source}")]
     Io {
-        /// What was being done, to which file.
+        /// The operation, and its file.
         doing: String,
         /// The system's reason.
         source: std::io::Error,
     },
 }
 
-/// Adds to a system error what was being done.
+/// Adds the failed operation to a system error.
 pub(crate) trait Doing<T> {
     fn doing(self, what: impl FnOnce() -> String) -> Result<T, Error>;
 }

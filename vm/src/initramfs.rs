@@ -21,8 +21,8 @@ pub struct Initramfs<W: Write> {
 }
 
 impl<W: Write> Initramfs<W> {
-    /// An archive that goes to `out`, holding so far only directories, `init` as first process, and
-    /// busybox.
+    /// Starts an archive that is written to `out`. It contains directories, `init` as first
+    /// process, and busybox.
     pub fn new(out: W, init: &str) -> Result<Self> {
         let mut this = Initramfs {
             archive: cpio::Writer::new(out),
@@ -62,8 +62,9 @@ impl<W: Write> Initramfs<W> {
         self.host_path(&path, &guest)
     }
 
-    /// Adds a file of ours, with the shared libraries it needs if it is a program, or a directory
-    /// with all below it. `guest` is its absolute path in the guest. Symbolic links are followed.
+    /// Adds a file of this machine, with its shared libraries if it is a program, or a directory
+    /// with everything below it. `guest` is its absolute path in the guest. Symbolic links are
+    /// followed.
     pub fn host_path(&mut self, host: &Path, guest: &str) -> Result<()> {
         let meta = fs::metadata(host).map_err(|e| {
             Error::User(format!(
@@ -96,8 +97,8 @@ impl<W: Write> Initramfs<W> {
         Ok(())
     }
 
-    /// Adds a copy of one file, unless its path in the guest is taken; says whether that made a
-    /// program appear.
+    /// Adds a copy of one file, unless its path in the guest is taken. Returns whether it added a
+    /// program.
     fn copy(&mut self, host: &Path, guest: &str) -> Result<bool> {
         if self.present.contains(&inside(guest)?) {
             return Ok(false);
@@ -118,7 +119,7 @@ impl<W: Write> Initramfs<W> {
         self.entry(&name, S_IFREG | permissions, data)
     }
 
-    /// Adds the applets of busybox that are not there as programs, and ends the archive.
+    /// Adds those applets of busybox that are not present as programs, and ends the archive.
     pub fn finish(mut self) -> Result<W> {
         let list = output_of("busybox", &["--list"])?;
         for applet in list.lines() {
@@ -134,7 +135,7 @@ impl<W: Write> Initramfs<W> {
             .doing(|| "writing the guest's initramfs".into())
     }
 
-    /// Adds a directory and those above it.
+    /// Adds a directory and its parents.
     fn directory(&mut self, name: &str) -> Result<()> {
         if name.is_empty() || self.present.contains(name) {
             return Ok(());
@@ -153,8 +154,8 @@ impl<W: Write> Initramfs<W> {
     }
 }
 
-/// The name in the archive of an absolute path: no leading slash, and `bin`, `sbin`, `lib`, `lib64`
-/// under `usr`, where the links in the guest's root lead.
+/// Converts an absolute path to the name in the archive: without a leading slash, and with `bin`,
+/// `sbin`, `lib`, `lib64` under `usr`, where the links in the guest's root point.
 fn inside(guest: &str) -> Result<String> {
     let parts: Vec<_> = guest
         .split('/')
@@ -205,8 +206,8 @@ fn libraries(program: &Path) -> Result<Vec<PathBuf>> {
     parse_ldd(&name, &String::from_utf8_lossy(&output.stdout))
 }
 
-/// Lines are `NAME => PATH (ADDRESS)`, `PATH (ADDRESS)` for the loader, `NAME => not found`, or
-/// about no library.
+/// Parses the output of ldd. Lines are `NAME => PATH (ADDRESS)`, `PATH (ADDRESS)` for the loader,
+/// `NAME => not found`, or concern no library.
 fn parse_ldd(program: &str, listing: &str) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for line in listing.lines() {

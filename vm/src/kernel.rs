@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The kernels that can be booted: that of Baton's Debian root, others that were put beside it, and
-//! any image.
+//! The kernels that can be booted: that of Baton's Debian root, others installed beside it, and any
+//! image.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::{Error, Result};
 pub struct Kernel {
     /// The bzImage.
     pub image: PathBuf,
-    /// What `uname -r` says in the guest; modules must be built for it.
+    /// The output of `uname -r` in the guest; modules must be built for it.
     pub release: String,
 }
 
@@ -20,7 +20,7 @@ impl Kernel {
     /// The kernel of Baton's Debian root, seen from inside or outside the root.
     ///
     /// # Errors
-    /// [`Error::Environment`] when there is no root, or none that is complete.
+    /// [`Error::Environment`] when there is no root, or no complete one.
     pub fn of_root() -> Result<Self> {
         let kernels = places().iter().find_map(|place| {
             let kernels = Self::below(&place.join("usr/lib/modules"));
@@ -37,10 +37,11 @@ impl Kernel {
         })
     }
 
-    /// A kernel by its release, as `uname -r` says it, or by its image's path, which has a slash.
+    /// Finds a kernel by its release, as `uname -r` prints it, or by its image's path, which has a
+    /// slash.
     ///
     /// # Errors
-    /// [`Error::User`] when there is none, or the file is none.
+    /// [`Error::User`] when there is no such kernel, or the file is not a kernel image.
     pub fn find(which: &str) -> Result<Self> {
         if which.contains('/') {
             let image = PathBuf::from(which);
@@ -62,7 +63,7 @@ impl Kernel {
         })
     }
 
-    /// All that are in the root or installed on this machine, oldest first.
+    /// All kernels in the root or installed on this machine, oldest first.
     pub fn all() -> Vec<Self> {
         let mut kernels: Vec<_> = places()
             .iter()
@@ -102,7 +103,7 @@ impl Kernel {
     }
 }
 
-/// Where the root has kernels, from inside and from outside.
+/// The directories of the root's kernels, as seen from inside and from outside.
 fn places() -> [PathBuf; 2] {
     let cache = std::env::var_os("BATON_CACHE")
         .map_or_else(|| PathBuf::from("/var/cache/baton"), PathBuf::from);
@@ -117,7 +118,7 @@ fn files(dir: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The release that an image says it is (Documentation/arch/x86/boot.rst: kernel_version).
+/// The release recorded in an image (Documentation/arch/x86/boot.rst: kernel_version).
 fn release_of(image: &Path) -> Option<String> {
     let bytes = fs::read(image).ok()?;
     let header = bytes.get(0x202..0x210)?;
@@ -132,14 +133,14 @@ fn release_of(image: &Path) -> Option<String> {
         .filter(|release| is_bzimage && !release.is_empty())
 }
 
-/// Orders releases by their numbers; a release candidate comes before what it is one of.
+/// A key that orders releases by their numbers; a release candidate comes before its release.
 pub fn version_key(release: &str) -> Vec<i64> {
     let words = release.split(|c: char| !c.is_ascii_alphanumeric());
     let key = words.flat_map(|word| match word.strip_prefix("rc").map(str::parse) {
         Some(Ok(number)) => vec![-1, number],
         _ => word.parse().into_iter().collect(),
     });
-    // So that what it is a candidate for comes after it.
+    // Sorts the release after its candidates.
     key.chain([0]).collect()
 }
 

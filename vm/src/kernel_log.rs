@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Finds in a kernel log what should not be there.
+//! Finds complaints in a kernel log.
 
-/// Parts of lines that the kernel prints only when something is wrong. Left out on purpose: taint
-/// by out-of-tree or unsigned modules, and complaints about the host's slowness (clocksource
-/// watchdog, long interrupts).
+/// Parts of lines that the kernel prints only when something is wrong. Two kinds are left out on
+/// purpose: taint by out-of-tree or unsigned modules, and complaints about the host's slowness
+/// (clocksource watchdog, long interrupts).
 const SIGNS: &[&str] = &[
     // WARN(), lockdep's reports and everything in their style
     "WARNING:",
@@ -25,7 +25,7 @@ const SIGNS: &[&str] = &[
     "double fault",
     "stack guard page was hit",
     "Kernel stack is corrupted",
-    // not going on
+    // no progress
     "detected stall",
     "self-detected stall",
     "detected expedited stalls",
@@ -45,15 +45,14 @@ const SIGNS: &[&str] = &[
     "refcount_t:",
     "list_add corruption",
     "list_del corruption",
-    // sched_ext threw a scheduler out
+    // sched_ext disabled a scheduler
     "disabled (runtime error)",
     "disabled (runnable task stall)",
     "disabled (scx_bpf_error)",
     "disabled (unregistered from the main kernel)",
 ];
 
-/// What the last words of a kernel begin with, or those of a CPU that is asked by an NMI where it
-/// is.
+/// The first lines of a dying kernel's report, or of a CPU's report after an NMI.
 const DYING: &[&str] = &[
     "BUG: unable to handle",
     "BUG: kernel NULL",
@@ -69,13 +68,12 @@ const DYING: &[&str] = &[
     "hard LOCKUP",
 ];
 
-/// A call trace is part of the complaint before it, unless that is further away than this many
-/// lines.
+/// A call trace belongs to the complaint before it, unless it is more than this many lines away.
 const TRACE_DISTANCE: usize = 40;
 
 /// The lines of `log` in which the kernel complains, in order, without their time stamps. A
 /// complaint of several lines (a warning with its call trace, a report by lockdep) gives its first
-/// line, and those of its lines that name a fault again.
+/// line, and any of its later lines that name a fault again.
 pub fn complaints(log: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut last = None;
@@ -91,18 +89,18 @@ pub fn complaints(log: &str) -> Vec<String> {
     found
 }
 
-/// Where a kernel died.
+/// The code in which a kernel died.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Culprit<'a> {
     /// Name of the module.
     pub module: &'a str,
-    /// The function, and how far in it, as the kernel prints it.
+    /// The function and the offset in it, as the kernel prints them.
     pub place: &'a str,
 }
 
-/// The module whose code a kernel was in when it died, or when it would not go on: by the first
-/// instruction pointer of its last words, and if that is in none, as in a copy by a wrong pointer,
-/// by the first function of a module in the trace.
+/// The module whose code a kernel executed when it died or hung. It is determined by the first
+/// instruction pointer of the kernel's last words. If that is in no module, as in a copy by a wrong
+/// pointer, the first function of a module in the trace determines it.
 pub fn culprit(log: &str) -> Option<Culprit<'_>> {
     let dying = |line: &&str| DYING.iter().any(|sign| line.contains(sign));
     let mut words = log
@@ -110,7 +108,7 @@ pub fn culprit(log: &str) -> Option<Culprit<'_>> {
         .map(without_time_stamp)
         .skip_while(|line| !dying(line));
     words.find_map(|line| {
-        // What may be left of other calls on the stack begins with a question mark.
+        // Stale entries of the stack, left by earlier calls, begin with a question mark.
         let text = line
             .strip_prefix("RIP: 0010:")
             .or_else(|| (!line.starts_with('?')).then_some(line))?;
@@ -123,8 +121,8 @@ pub fn culprit(log: &str) -> Option<Culprit<'_>> {
     })
 }
 
-/// For an error message: of a log the first `n` lines of the kernel's last words; without any, its
-/// complaints and its last lines. Each is indented by two spaces.
+/// A part of a log for an error message: the first `n` lines of the kernel's last words; without
+/// any, its complaints and its last lines. Each line is indented by two spaces.
 pub fn excerpt(log: &str, n: usize) -> String {
     let lines: Vec<_> = log.lines().filter(|l| !l.trim().is_empty()).collect();
     if lines.is_empty() {
@@ -153,7 +151,7 @@ pub fn excerpt(log: &str, n: usize) -> String {
         .join("\n")
 }
 
-/// `[   12.345678] text`, also with a thread or CPU between, gives `text`.
+/// Converts `[   12.345678] text`, also with a thread or CPU between, to `text`.
 fn without_time_stamp(line: &str) -> &str {
     let mut text = line.trim();
     while let Some(rest) = text.strip_prefix('[') {
@@ -278,7 +276,7 @@ mod tests {
             ),
             None,
         );
-        // Not what was said before it died.
+        // Lines before it died do not count.
         check(
             &format!("[ 0.9] RIP: 0010:a+0x1/0x2 [baton_a]\n{words}"),
             None,

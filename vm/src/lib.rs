@@ -9,12 +9,12 @@
 //! # Ok::<(), baton_vm::Error>(())
 //! ```
 //!
-//! The parts: [`cpio`] is the archive format of the initramfs and of the files that come back,
-//! [`Initramfs`] collects programs with their libraries, [`qemu`] says how QEMU is called, [`Vm`]
-//! runs it, [`kernel_log`] reads what the kernel had to say. `vm/init` is the guest's side.
+//! The parts: [`cpio`] is the archive format of the initramfs and of the returned files,
+//! [`Initramfs`] collects programs with their libraries, [`qemu`] builds QEMU's command line,
+//! [`Vm`] runs it, and [`kernel_log`] checks the kernel's log. `vm/init` is the guest's side.
 //!
-//! Nothing is written to disk: the initramfs and what comes back live in memory files, and QEMU
-//! ends with us.
+//! Nothing is written to disk: the initramfs and the returned files are memory files, and QEMU ends
+//! with the calling process.
 #![deny(missing_docs)]
 
 pub mod cpio;
@@ -33,5 +33,5 @@ pub use kernel::Kernel;
 pub use qemu::Topology;
 pub use vm::{FileIn, Outcome, Vm, DEFAULT_TOOLS};
 
-/// Result of everything here that can fail.
+/// Result of every function here that can fail.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A look from outside at a guest that does not end: QEMU's machine protocol says what its CPUs do,
-//! and an NMI has its kernel say where.
+//! Inspects a hanging guest from outside. QEMU's machine protocol reports the state of its CPUs,
+//! and an NMI makes its kernel print where they are.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::time::Duration;
 
-/// How often the CPUs are looked at, and how long apart: a CPU that takes no interrupt for so long
-/// is stuck.
+/// Number of samples of the CPUs, and the time between two. A CPU that takes no interrupts in all
+/// of them is stuck.
 const LOOKS: u32 = 10;
 const APART: Duration = Duration::from_millis(100);
 
-/// The kernel has its modules, and nothing else that runs for long, from here on
+/// Start of the address range of modules, which contains nothing else that runs for long
 /// (arch/x86/include/asm/pgtable_64_types.h).
 const MODULES: u64 = 0xffff_ffff_c000_0000;
 
-/// The interrupt flag of a CPU's flags.
+/// The interrupt flag in a CPU's flags register.
 const INTERRUPTS: u64 = 1 << 9;
 
-/// How QEMU is told to listen under this name, which is of the abstract kind: nothing is left of
-/// it.
+/// QEMU's arguments for listening on a socket of this name. The socket is in the abstract
+/// namespace, so no file is left behind.
 pub fn arguments(name: &str) -> [String; 4] {
     [
         "-chardev".into(),
@@ -30,8 +30,8 @@ pub fn arguments(name: &str) -> [String; 4] {
     ]
 }
 
-/// If a CPU is stuck, in a module or with interrupts off, has the guest's kernel print where all
-/// CPUs are, and end. False if none is, or nobody knows.
+/// If a CPU is stuck in a module or with interrupts off, makes the guest's kernel print where all
+/// CPUs are, and end. Returns false if no CPU is stuck, or the state is not known.
 pub fn ask_where(name: &str) -> bool {
     Monitor::open(name)
         .and_then(|mut monitor| monitor.ask_where())
@@ -49,7 +49,7 @@ impl Monitor {
         Ok(monitor)
     }
 
-    /// Gives the answer, as it came.
+    /// Sends a command and returns the raw answer.
     fn say(&mut self, command: &str) -> std::io::Result<String> {
         writeln!(self.0.get_mut(), "{command}")?;
         loop {
@@ -81,8 +81,8 @@ impl Monitor {
     }
 }
 
-/// Of each CPU: is it in a module, or has it interrupts off and does not sleep? By QEMU's list of
-/// registers.
+/// For each CPU, whether it executes a module, or has interrupts off and does not sleep. The input
+/// is QEMU's list of registers.
 fn closed(registers: &str) -> Vec<bool> {
     let number = |text: &str, name: &str| {
         let at = text.find(name)? + name.len();

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How QEMU is called: machine, clock, processors, kernel.
+//! QEMU's command line: machine, clock, processors, kernel.
 
 use std::path::Path;
 use std::str::FromStr;
 
 use crate::{error::Doing, monitor, Error, Result};
 
-/// The most CPUs a guest may have: what QEMU's default machine can address.
+/// The largest number of CPUs of a guest: the limit of QEMU's default machine.
 pub const MAX_CPUS: u32 = 255;
 
 /// The shape of a guest's processors, written `NODESxCORESxTHREADS`: NUMA nodes, cores in each,
@@ -67,13 +67,13 @@ impl std::fmt::Display for Topology {
     }
 }
 
-/// What executes the guest's instructions.
+/// The means of executing the guest's instructions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Accelerator {
-    /// Translation, one host thread for each guest CPU. Quick; guest times mean nothing.
+    /// Translation on one host thread for all guest CPUs. Fast; guest times have no meaning.
     Fast,
-    /// Translation on one thread that counts instructions: each is 2 to the power of `shift` ns of
-    /// guest time, and the same guest gives the same numbers to the last digit.
+    /// Translation on one thread that counts instructions: each takes 2 to the power of `shift` ns
+    /// of guest time. The same guest always gives exactly the same numbers.
     Icount {
         /// 0 for 1 ns per instruction. At most 10.
         shift: u8,
@@ -82,31 +82,31 @@ pub enum Accelerator {
     Kvm,
 }
 
-/// Everything that shapes QEMU's command line.
+/// The parameters of QEMU's command line.
 #[derive(Debug, Clone)]
 pub struct Machine<'a> {
     /// What executes the instructions.
     pub accelerator: Accelerator,
-    /// Number of CPUs, when there is no topology.
+    /// Number of CPUs, if there is no topology.
     pub cpus: u32,
-    /// Their shape.
+    /// Shape of the CPUs.
     pub topology: Option<Topology>,
     /// Memory in MiB.
     pub memory_mb: u32,
     /// Kernel image.
     pub kernel: &'a Path,
-    /// Additions to the kernel's command line.
+    /// Arguments appended to the kernel's command line.
     pub kernel_args: &'a [String],
     /// Initramfs.
     pub initrd: &'a Path,
-    /// Where the kernel's console goes; the command's output goes to QEMU's standard output.
+    /// File for the kernel's console. The command's output goes to QEMU's standard output.
     pub console: &'a Path,
-    /// Where the control channel goes.
+    /// File for the control channel.
     pub control: &'a Path,
-    /// Whether the control channel is a serial port, which any kernel knows without a module; else
-    /// the quicker virtio.
+    /// Whether the control channel is a serial port, which any kernel supports without a module.
+    /// Otherwise it is the faster virtio.
     pub serial_control: bool,
-    /// The name of the socket for looking at the guest from outside.
+    /// Name of the socket for inspecting the guest from outside.
     pub monitor: &'a str,
 }
 
@@ -114,38 +114,37 @@ pub struct Machine<'a> {
 /// - `panic=-1`: a panic ends the guest at once;
 /// - `oops=panic`: so does an oops, most of which leave a lock that the rest of the kernel waits
 ///   for;
-/// - `loglevel=7`: warnings, too, must reach the console, for it may be all that is left of the
-///   guest;
+/// - `loglevel=7`: warnings reach the console, too: its log may be all that remains of the guest;
 /// - `mitigations=off`, `nokaslr`, `random.trust_cpu=on`: fewer instructions that differ from run
 ///   to run;
 /// - `tsc=reliable`: on a busy host the clock watchdog would blame the time stamp counter;
-/// - `cryptomgr.notests`: half a second of boot time;
-/// - `unknown_nmi_panic`, `panic_sys_info=all_bt`: by an NMI a guest that hangs says where.
+/// - `cryptomgr.notests`: saves half a second of boot time;
+/// - `unknown_nmi_panic`, `panic_sys_info=all_bt`: an NMI makes a hanging guest print where it is.
 const KERNEL_ARGS: &str =
     "console=ttyS0 panic=-1 oops=panic loglevel=7 mitigations=off nokaslr random.trust_cpu=on \
      tsc=reliable \
                            cryptomgr.notests unknown_nmi_panic panic_sys_info=all_bt";
 
-/// The arguments of `qemu-system-x86_64` for a machine.
+/// Builds the arguments of `qemu-system-x86_64` for a machine.
 pub fn arguments(m: &Machine) -> Vec<String> {
     let mut args: Vec<String> = Vec::new();
     let mut add = |option: &str, value: String| args.extend([option.to_owned(), value]);
     match m.accelerator {
-        // One thread for all CPUs: with one each, a CPU can run an instruction that another has
-        // just patched away (the kernel's static keys, toggled as sched_ext is attached), and dies
-        // of the trap that stood there.
+        // One thread for all CPUs. With one thread each, a CPU can run an instruction that another
+        // has just patched away (the kernel's static keys, toggled as sched_ext is attached), and
+        // dies of the trap that stood there.
         Accelerator::Fast => add("-accel", "tcg,thread=single".into()),
         Accelerator::Icount { shift } => {
             add("-accel", "tcg,thread=single".into());
             add("-icount", format!("shift={shift},sleep=off"));
-            // Two inputs that would differ from run to run: the time of day, and what the
-            // processor's rdrand returns.
+            // Two inputs that would differ from run to run: the time of day, and the result of the
+            // processor's rdrand.
             add("-rtc", "base=2026-01-01T00:00:00,clock=vm".into());
             add("-seed", "1".into());
         }
         Accelerator::Kvm => add("-accel", "kvm".into()),
     }
-    // Without topoext each CPU would claim a last-level cache of its own.
+    // Without topoext each CPU would report a last-level cache of its own.
     let cpu = if m.accelerator == Accelerator::Kvm {
         "host"
     } else {
@@ -173,7 +172,7 @@ pub fn arguments(m: &Machine) -> Vec<String> {
                 let per_node = t.cores * t.threads;
                 let share = m.memory_mb / t.nodes;
                 for node in 0..t.nodes {
-                    // The first node takes what the division leaves.
+                    // The first node also gets the remainder of the division.
                     let size = if node == 0 {
                         m.memory_mb - share * (t.nodes - 1)
                     } else {
@@ -208,7 +207,7 @@ pub fn arguments(m: &Machine) -> Vec<String> {
         "-chardev",
         format!("file,id=control,path={}", m.control.display()),
     );
-    // A virtio device answers when the host gets round to it, and the slow serial port at once.
+    // A virtio device answers when the host schedules it; the slow serial port answers at once.
     if m.serial_control || matches!(m.accelerator, Accelerator::Icount { .. }) {
         add("-serial", "chardev:control".into());
     } else {
@@ -228,7 +227,7 @@ pub fn arguments(m: &Machine) -> Vec<String> {
     args
 }
 
-/// Whether the host's virtualisation is there to be tried.
+/// Checks whether the host's virtualisation is available for a trial.
 pub(crate) fn kvm_device() -> Result<()> {
     let device = "/dev/kvm";
     std::fs::OpenOptions::new()

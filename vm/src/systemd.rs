@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! systemd as a guest's first process: its programs and units, as they are installed here, and a
-//! unit for the guest's command.
+//! systemd as a guest's first process: the programs and units installed on this machine, and a unit
+//! for the guest's command.
 
 use std::io::Write;
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::{Error, Initramfs, Result};
 const PROGRAMS: [&str; 3] = ["systemd", "systemd-executor", "systemd-shutdown"];
 const TOOLS: [&str; 3] = ["systemctl", "systemd-analyze", "systemd-run"];
 
-/// What every unit depends on unless it says otherwise.
+/// The default dependencies of units.
 const UNITS: [&str; 14] = [
     "basic.target",
     "final.target",
@@ -28,7 +28,7 @@ const UNITS: [&str; 14] = [
     "umount.target",
 ];
 
-/// The command runs when the boot is over, and the guest ends with it.
+/// Runs the command when the boot is over; the guest ends with it.
 const COMMAND: &str = "[Unit]
 Description=The guest's command
 After=multi-user.target
@@ -37,8 +37,8 @@ Type=oneshot
 ExecStart=/init command
 ";
 
-/// systemd kills what runs when the machine is powered off; the command says itself when it is
-/// over.
+/// systemd kills running processes when the machine is powered off. The command reports its own
+/// end.
 const DEFAULT: &str = "[Unit]
 Description=The guest
 Requires=multi-user.target

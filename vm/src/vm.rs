@@ -18,7 +18,7 @@ use crate::initramfs::which;
 use crate::qemu::{self, Accelerator, Machine, MAX_CPUS};
 use crate::{cpio, kernel_log, monitor, systemd, Error, Initramfs, Kernel, Result, Topology};
 
-/// The programs, besides busybox's applets, that every guest has unless told otherwise.
+/// The programs, besides busybox's applets, that a guest has by default.
 pub const DEFAULT_TOOLS: &[&str] = &[
     "perf",
     "hackbench",
@@ -28,59 +28,61 @@ pub const DEFAULT_TOOLS: &[&str] = &[
     "chrt",
 ];
 
-/// How often a guest is booted that died in the kernel's first second for the load of this machine,
-/// as [`BUSY_HOST`] says.
+/// Number of attempts to boot a guest that dies in the kernel's first second because this machine
+/// is busy, as described at [`BUSY_HOST`].
 const BOOTS: u32 = 3;
 
-/// What a kernel says whose timer interrupt did not come in time, as QEMU had no CPU for it.
+/// The message of a kernel whose timer interrupt came too late because QEMU had no CPU for it.
 const BUSY_HOST: &str = "IO-APIC + timer doesn't work";
 
-/// How long a guest that is asked by an NMI where it is has for the answer.
+/// Time that a guest has to print where it is after an NMI.
 const LAST_WORDS: Duration = Duration::from_secs(20);
 
 /// A file or directory to put into the guest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileIn {
-    /// Where it is here. A program brings its shared libraries along.
+    /// Path on this machine. A program brings its shared libraries along.
     pub host: PathBuf,
-    /// Its absolute path in the guest.
+    /// Absolute path in the guest.
     pub guest: String,
 }
 
-/// A guest to be booted for one command. Make it with `Vm { command, ..Default::default() }`.
+/// A guest that is booted for one command. Construct it with
+/// `Vm { command, ..Default::default() }`.
 #[derive(Debug, Clone)]
 pub struct Vm {
     /// Number of CPUs, 1 to 255; a topology overrides it. Default 2.
     pub cpus: u32,
     /// Shape of the CPUs.
     pub topology: Option<Topology>,
-    /// Memory in MiB; the files in the guest live there, too. Default 1024.
+    /// Memory in MiB, which includes the files in the guest. Default 1024.
     pub memory_mb: u32,
-    /// Count instructions, each of which is 2 to this power of ns of guest time (0 to 10); a run
-    /// repeats. With 0, several times slower than without; each more halves the work of a second of
-    /// guest time. Default none.
+    /// Whether to count instructions, each of which takes 2 to this power of ns of guest time (0 to
+    /// 10); a run is then repeatable. With 0 a guest is several times slower than without; each
+    /// further step halves the work in a second of guest time. Default none.
     pub icount: Option<u8>,
-    /// Whether systemd is the guest's first process, and the command one of its services. Default
-    /// false.
+    /// Whether systemd is the guest's first process, with the command as one of its services.
+    /// Default false.
     pub systemd: bool,
-    /// The program to run and its arguments. A program that is installed here is taken along; any
-    /// other name must be an applet of busybox, one of `tools`, or a path that `files_in` fills.
+    /// The program to run and its arguments. A program installed on this machine is copied into the
+    /// guest. Any other name must be an applet of busybox, one of `tools`, or a path that
+    /// `files_in` fills.
     pub command: Vec<String>,
-    /// Programs to take along, by name. Default [`DEFAULT_TOOLS`]; fewer boot faster under
+    /// Programs to copy into the guest, by name. Default [`DEFAULT_TOOLS`]; fewer boot faster under
     /// `icount`.
     pub tools: Vec<String>,
-    /// Other files to take along.
+    /// Other files to copy into the guest.
     pub files_in: Vec<FileIn>,
-    /// Absolute paths in the guest of files or directories to bring back. What does not exist is
-    /// not brought back.
+    /// Absolute paths in the guest of files or directories to return. Paths that do not exist are
+    /// skipped.
     pub files_out: Vec<String>,
-    /// The kernel to boot. Default that of the root.
+    /// The kernel to boot. Default: the kernel of the root.
     pub kernel: Option<Kernel>,
     /// Additions to the kernel's command line.
     pub kernel_args: Vec<String>,
-    /// How long the guest may take on this machine's clock, boot included. Default 5 minutes.
+    /// Timeout on this machine's clock, boot included. Default 5 minutes.
     pub timeout: Duration,
-    /// Whether a complaint in the kernel's log leaves the run a success. Default false.
+    /// Whether a run succeeds in spite of complaints in the kernel's log. Default false.
     pub tolerate_complaints: bool,
 }
 
@@ -104,28 +106,28 @@ impl Default for Vm {
     }
 }
 
-/// What came of a guest that ran its command to the end.
+/// The results of a guest that ran its command to the end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
     /// The command's exit code; 128 + n when signal n killed it.
     pub exit_code: i32,
-    /// All the command printed, on standard output and standard error in the order written.
+    /// The command's standard output and standard error, in the order written.
     pub output: Vec<u8>,
-    /// Everything the kernel printed.
+    /// The kernel's log.
     pub kernel_log: String,
-    /// The kernel's complaints in it; empty unless they were tolerated.
+    /// The kernel's complaints in the log; empty unless they were tolerated.
     pub complaints: Vec<String>,
-    /// The files brought back, by absolute path in the guest.
+    /// The returned files, by absolute path in the guest.
     pub files: BTreeMap<String, Vec<u8>>,
 }
 
 impl Vm {
-    /// Boots the guest, runs the command, passing its output on to `output` as it comes, and powers
-    /// off.
+    /// Boots the guest, runs the command and powers off. The command's output is forwarded to
+    /// `output` as it arrives.
     ///
     /// QEMU dies with the thread that called this. With `BATON_KVM=1` in the environment the host's
-    /// virtualisation is used, if a trial boot shows that it can run this kernel; `icount` goes
-    /// before it.
+    /// virtualisation is used, if a trial boot shows that it can run this kernel; `icount` takes
+    /// precedence.
     ///
     /// # Errors
     /// See [`Error`]. A command that fails is not an error, but an [`Outcome`] with its exit code.
@@ -249,7 +251,7 @@ impl Vm {
         }
     }
 
-    /// All the guest's files as a memory file.
+    /// Writes all the guest's files to a memory file.
     fn initramfs(&self) -> Result<File> {
         let file = BufWriter::with_capacity(1 << 20, memory_file("initramfs")?);
         let mut guest = Initramfs::new(file, include_str!("../init"))?;
@@ -288,7 +290,7 @@ impl Vm {
             .doing(|| "writing the guest's initramfs".into())
     }
 
-    /// Passes the output on until QEMU ends or the time is over.
+    /// Forwards the output until QEMU ends or the timeout expires.
     fn supervise(
         &self,
         mut qemu: Child,
@@ -310,8 +312,7 @@ impl Vm {
             });
             let messages = threads.spawn(move || {
                 let mut text = Vec::new();
-                // What cannot be read any more is not worth an error of its own: the exit status
-                // tells.
+                // A read error is not reported by itself: the exit status is sufficient.
                 let _ = stderr.read_to_end(&mut text);
                 String::from_utf8_lossy(&text).into_owned()
             });
@@ -341,7 +342,7 @@ impl Vm {
     }
 }
 
-/// Waits for its end, so long at most.
+/// Waits at most this long for QEMU's end.
 fn wait_for(qemu: &mut Child, time: Duration) {
     let deadline = Instant::now() + time;
     while Instant::now() < deadline && matches!(qemu.try_wait(), Ok(None)) {
@@ -349,7 +350,7 @@ fn wait_for(qemu: &mut Child, time: Duration) {
     }
 }
 
-/// Copies until the end of `from`, and gives what was copied.
+/// Copies until the end of `from`, and returns the copied bytes.
 fn forward(from: &mut impl Read, to: &mut (dyn Write + Send)) -> std::io::Result<Vec<u8>> {
     let mut captured = Vec::new();
     let mut buffer = [0; 8192];
@@ -367,21 +368,21 @@ fn forward(from: &mut impl Read, to: &mut (dyn Write + Send)) -> std::io::Result
 
 /// How QEMU ended.
 enum End {
-    /// By itself, with what it printed on standard error.
+    /// QEMU ended by itself, with this output on standard error.
     Exited(ExitStatus, String),
-    /// By us, because the time was over.
+    /// QEMU was killed after the timeout.
     Stopped,
 }
 
-/// What the guest's first process sends when the command has ended: `exit CODE`, newline, a cpio
-/// archive.
+/// The report of the guest's first process after the command has ended: `exit CODE`, newline, a
+/// cpio archive.
 struct Report {
     exit_code: i32,
     files: BTreeMap<String, Vec<u8>>,
 }
 
 impl Report {
-    /// Nothing when the guest did not get to the end of its report.
+    /// Parses a report; `None` if the guest did not reach the end of its report.
     fn parse(control: &[u8]) -> Option<Report> {
         let newline = control.iter().position(|b| *b == b'\n')?;
         let line = std::str::from_utf8(&control[..newline]).ok()?;
@@ -397,8 +398,8 @@ impl Report {
     }
 }
 
-/// Whether a guest of ours boots on the host's virtualisation, found out once, and only if
-/// BATON_KVM=1 asks for it.
+/// Whether a guest boots on the host's virtualisation. This is tested once, and only if BATON_KVM=1
+/// is set.
 fn kvm_works() -> bool {
     static WORKS: OnceLock<bool> = OnceLock::new();
     *WORKS.get_or_init(|| {
@@ -430,7 +431,7 @@ fn spawn(arguments: &[String]) -> Result<Child> {
     unsafe {
         command.pre_exec(move || {
             set_parent_process_death_signal(Some(Signal::KILL))?;
-            // If we died before the call above, no signal will ever come.
+            // If the parent died before the call above, no signal will ever come.
             match getppid() == Some(us) {
                 true => Ok(()),
                 false => Err(std::io::ErrorKind::Interrupted.into()),
@@ -451,7 +452,7 @@ fn memory_file(name: &str) -> Result<File> {
     Ok(File::from(fd))
 }
 
-/// The path under which QEMU opens a file that is open here.
+/// The path by which QEMU opens a file that is open in this process.
 fn path_of(file: &File) -> PathBuf {
     PathBuf::from(format!(
         "/proc/{}/fd/{}",
@@ -468,7 +469,7 @@ fn bytes_of(mut file: File) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// A serial console ends its lines with a carriage return and a newline.
+/// Reads a console log. A serial console ends its lines with a carriage return and a newline.
 fn text_of(file: File) -> Result<String> {
     Ok(String::from_utf8_lossy(&bytes_of(file)?).replace('\r', ""))
 }
@@ -482,7 +483,7 @@ fn is_applet(name: &str) -> bool {
     })
 }
 
-/// One word for a shell.
+/// Quotes one word for a shell.
 fn quote(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }

@@ -85,7 +85,7 @@ fn a_guest_that_panics_or_hangs_is_named_with_its_log() {
         Err(Error::Died { log, .. }) => assert!(log.contains("Kernel panic"), "{log}"),
         other => panic!("not seen: {other:?}"),
     }
-    // Where the machine is busy, a guest has not come to its command after the first of these.
+    // On a busy machine a guest has not reached its command after the first of these.
     for limit in [15, 150] {
         let vm = Vm {
             timeout: Duration::from_secs(limit),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The tests that run in a booted kernel (tests/booted): what they need, and their guests, which
-//! run beside each other.
+//! Runs the tests of a booted kernel (tests/booted): builds what they need, and boots their guests
+//! in parallel.
 
 use crate::{
     clients, kernels,
@@ -21,12 +21,12 @@ struct Guest {
     name: &'static str,
     /// Options of `baton vm run`.
     machine: &'static [&'static str],
-    /// Which part of the tests for such a machine it runs: `--part` of the program.
+    /// The part of the tests for such a machine that it runs: `--part` of the program.
     part: &'static str,
 }
 
-/// The guests, the longest first. Each test is for one kind of machine; those for two CPUs, by far
-/// the most, are dealt to two guests.
+/// The guests, the longest first. Each test is for one kind of machine. The tests for two CPUs, by
+/// far the most, are divided between two guests.
 const GUESTS: [Guest; 4] = [
     Guest {
         name: "2 CPUs, first half",
@@ -43,7 +43,7 @@ const GUESTS: [Guest; 4] = [
         machine: &["--cpus", "4"],
         part: "1/1",
     },
-    // One that has systemd, and applies a configuration as it boots.
+    // A guest that runs systemd, and applies a configuration as it boots.
     Guest {
         name: "systemd",
         machine: &[
@@ -59,16 +59,16 @@ const GUESTS: [Guest; 4] = [
     },
 ];
 
-/// Guests count instructions, so that their clock does not depend on what else this machine does.
-/// An instruction is 4 ns: a slow machine, on which the tests that wait for its clock to pass end
+/// Guests count instructions, so that their clock does not depend on other load of this machine. An
+/// instruction takes 4 ns: the guest is a slow machine, on which tests that wait for its clock end
 /// sooner.
 pub const ICOUNT: &str = "--icount=2";
 
-/// The program of the booted tests, in a guest.
+/// Path of the booted tests' program in a guest.
 pub const PROGRAM: &str = "/usr/bin/baton-booted";
 
-/// The last step of `cargo xtask test`: each booted test once, and a few on the kernel's other
-/// flavours.
+/// The last step of `cargo xtask test`: each booted test once, and a few of them on the kernel's
+/// other flavours.
 pub fn all(root: &Path) -> Result {
     let built = Built::new(root)?;
     let mut jobs = guests(&built, "1", "");
@@ -83,14 +83,14 @@ pub fn all(root: &Path) -> Result {
     judged(&side_by_side(jobs))
 }
 
-/// `cargo xtask booted [REPEAT [WORD]]`: the tests that have WORD in their name, or are of that
-/// group, REPEAT times in a row.
+/// `cargo xtask booted [REPEAT [WORD]]`: runs the tests whose name contains WORD, or that belong to
+/// that group, REPEAT times in a row.
 pub fn some(root: &Path, repeat: &str, word: &str) -> Result {
     judged(&side_by_side(guests(&Built::new(root)?, repeat, word)))
 }
 
 fn guests<'a>(built: &'a Built<'_>, repeat: &'a str, word: &'a str) -> Vec<Job<'a>> {
-    // For a machine that is busy with other things.
+    // Long enough for a busy machine.
     let timeout = (3600 + 600 * repeat.parse().unwrap_or(1)).to_string();
     let job = |guest: &'a Guest| {
         let machine = [&[ICOUNT, "--timeout", timeout.as_str()], guest.machine].concat();
@@ -104,13 +104,13 @@ fn guests<'a>(built: &'a Built<'_>, repeat: &'a str, word: &'a str) -> Vec<Job<'
     GUESTS.iter().map(job).collect()
 }
 
-/// `cargo xtask hostile SECONDS`: hostile clients of hint queues are at work so long, with load
-/// beside them, by this machine's clock.
+/// `cargo xtask hostile SECONDS`: runs hostile clients of hint queues under load for that long, by
+/// this machine's clock.
 pub fn hostile(root: &Path, seconds: &str) -> Result {
     for_seconds(root, "--hostile", seconds)
 }
 
-/// `cargo xtask hogs SECONDS`: a user's hogs are there so long beside a service of root's, by this
+/// `cargo xtask hogs SECONDS`: runs a user's hogs beside a service of root's for that long, by this
 /// machine's clock.
 pub fn hogs(root: &Path, seconds: &str) -> Result {
     for_seconds(root, "--hogs", seconds)
@@ -139,14 +139,13 @@ fn tested(name: &str, command: Command) -> Result<String> {
     }
 }
 
-/// What the booted tests need, built.
+/// The built artefacts that the booted tests need.
 pub struct Built<'a> {
     root: &'a Path,
     target: PathBuf,
-    /// All that there are, by their folders.
+    /// All policies, by their folders.
     policies: Vec<String>,
-    /// The programs of other languages that are clients of hint queues, and where they go in a
-    /// guest.
+    /// The clients of hint queues in other languages, and their paths in a guest.
     clients: Vec<(PathBuf, String)>,
 }
 
@@ -168,7 +167,7 @@ impl<'a> Built<'a> {
             .map_or_else(|| root.join("target"), PathBuf::from)
             .join("release");
         let policies = policies(root)?;
-        // Here, as guests that begin together would wait for each other's builds.
+        // Built here, as guests that start together would wait for each other's builds.
         let mut build = Command::new(target.join("baton"));
         let build = build.arg("build").args(&policies).current_dir(root);
         let status = build.status().map_err(|e| cannot_run("baton build", &e))?;
@@ -183,7 +182,8 @@ impl<'a> Built<'a> {
         })
     }
 
-    /// The command that boots a guest with these policies, options of `baton vm run`, and command.
+    /// The command that boots a guest with these policies and options of `baton vm run`, and runs a
+    /// command in it.
     pub fn guest(
         &self,
         machine: &[&str],
@@ -209,7 +209,7 @@ impl<'a> Built<'a> {
     }
 }
 
-/// The folders of all policies: those with a crate or a file in C.
+/// The folders of all policies: those that contain a crate or a file in C.
 fn policies(root: &Path) -> Result<Vec<String>> {
     let mut found = Vec::new();
     for place in ["policies", "policies/testing"] {
@@ -228,7 +228,7 @@ fn policies(root: &Path) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// A command that was run, with what it printed.
+/// A finished command, with its output.
 pub struct Shown {
     pub status: ExitStatus,
     pub output: String,
@@ -236,7 +236,7 @@ pub struct Shown {
 }
 
 impl Shown {
-    /// Runs a command, and prints its lines as they come, with `name` before each.
+    /// Runs a command, and prints its lines as they arrive, each with `name` before it.
     pub fn of(name: &str, mut command: Command) -> Result<Self> {
         command
             .stdin(Stdio::null())
@@ -265,8 +265,8 @@ impl Shown {
         self.output.lines().find(|line| line.contains(" passed, "))
     }
 
-    /// What there is to know of a failure, for the end of a long log: the tests that failed, what
-    /// the guest said of their machine, and how its errors end.
+    /// A summary of a failure for the end of a long log: the failed tests, the guest's messages
+    /// about their machine, and the last lines of its errors.
     pub fn findings(&self) -> String {
         const LAST: usize = 30;
         let failed = self
@@ -298,21 +298,21 @@ fn shown(name: &str, from: Option<impl Read>) -> String {
     text
 }
 
-/// Work that needs no other's, and says in a line what came of it.
+/// A job that is independent of all others, and returns a line about its result.
 pub struct Job<'a> {
     pub name: String,
     pub run: Box<dyn FnOnce() -> Result<String> + Send + 'a>,
 }
 
-/// A job that is done.
+/// A finished job.
 pub struct Done {
     pub name: String,
     pub end: Result<String>,
     seconds: f64,
 }
 
-/// Does all jobs, as many at a time as this machine has CPUs, and gives their ends in the order of
-/// the jobs.
+/// Runs all jobs, as many at a time as this machine has CPUs, and returns their results in the
+/// order of the jobs.
 pub fn side_by_side(jobs: Vec<Job<'_>>) -> Vec<Done> {
     let workers = thread::available_parallelism()
         .map_or(1, usize::from)
@@ -336,7 +336,7 @@ pub fn side_by_side(jobs: Vec<Job<'_>>) -> Vec<Done> {
     done.into_iter().map(|(_, done)| done).collect()
 }
 
-/// Says what came of jobs, and whether each did what it should.
+/// Prints the results of jobs, and fails if any job failed.
 pub fn judged(done: &[Done]) -> Result {
     let mut failed = Vec::new();
     for Done { name, end, seconds } in done {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Draws a chart as SVG: curves, or groups of bars that lie. On white, so that it can be read on a
-//! dark page, too.
+//! Draws a chart as SVG: curves, or groups of horizontal bars. The background is white, so that the
+//! chart is readable on a dark page, too.
 
 use crate::Result;
 use plotters::{
@@ -16,19 +16,19 @@ type Drawn = std::result::Result<(), DrawingAreaErrorKind<std::io::Error>>;
 
 /// Pixels.
 const WIDTH: u32 = 760;
-/// Of curves with their axis; one more group of bars takes more.
+/// Height of curves with their axis; each group of bars adds to it.
 const HEIGHT: u32 = 340;
 const LEGEND: u32 = 180;
 const MARGIN: u32 = 14;
 const AXIS: u32 = 48;
 const BAR: u32 = 18;
-/// Between two groups of bars.
+/// Gap between two groups of bars.
 const GAP: u32 = 12;
-/// For the names of groups of bars.
+/// Width of the names of groups of bars.
 const NAMES: u32 = 210;
 /// Plotters makes 13 pixels of these 16.
 const FONT: (&str, i32) = ("sans-serif", 16);
-/// That can be told apart by most eyes (Okabe and Ito).
+/// Colours that most people can tell apart (Okabe and Ito).
 const COLOURS: [RGBColor; 6] = [
     RGBColor(0x00, 0x72, 0xb2),
     RGBColor(0xd5, 0x5e, 0x00),
@@ -39,38 +39,38 @@ const COLOURS: [RGBColor; 6] = [
 ];
 const PALE: RGBColor = RGBColor(0xdd, 0xdd, 0xdd);
 
-/// What is drawn.
+/// A chart.
 #[derive(Debug, PartialEq)]
 pub struct Chart {
-    /// What the values are, with their unit.
+    /// Label of the values, with their unit.
     pub value: String,
-    /// Whether their axis is logarithmic; else it begins at 0.
+    /// Whether the values' axis is logarithmic; otherwise it begins at 0.
     pub logarithmic: bool,
     pub shape: Shape,
 }
 
-/// How it is drawn.
+/// The shape of a chart.
 #[derive(Debug, PartialEq)]
 pub enum Shape {
     /// Curves over a number.
     Lines {
-        /// What that number is, with its unit.
+        /// Label of that number, with its unit.
         over: String,
-        /// Names, and points in their order.
+        /// Names, and points in order.
         curves: Vec<(String, Vec<(f64, f64)>)>,
     },
-    /// Groups of bars, in each one for each name.
+    /// Groups of bars; each group has one bar for each name.
     Bars {
         names: Vec<String>,
         groups: Vec<Group>,
     },
 }
 
-/// Bars that lie side by side.
+/// Adjacent bars.
 #[derive(Debug, PartialEq)]
 pub struct Group {
     pub name: String,
-    /// As many as there are names: the value, and how it is written.
+    /// One for each name: the value, and its text.
     pub bars: Vec<(f64, String)>,
 }
 
@@ -91,7 +91,7 @@ impl Chart {
     }
 }
 
-/// The chart as a file's text.
+/// The chart as the text of a file.
 pub fn svg(chart: &Chart) -> Result<String> {
     let mut text = String::new();
     let height = match &chart.shape {
@@ -140,7 +140,7 @@ fn draw(chart: &Chart, root: Area<'_>) -> Drawn {
     root.present()
 }
 
-/// Of the values' axis: whole powers of ten, or from 0 to a tenth more than the largest.
+/// The range of the values' axis: whole powers of ten, or from 0 to a tenth more than the largest.
 fn range(chart: &Chart) -> Range<f64> {
     let values = chart.values();
     let (least, most) = (
@@ -226,7 +226,7 @@ where
         .draw()?;
     let font = FONT.into_text_style(plot);
     for (nr, group) in groups.iter().enumerate() {
-        // In groups, of which each is 1 high.
+        // Each group is 1 high.
         let thickness = f64::from(BAR) / f64::from(group.bars.len() as u32 * BAR + GAP);
         let top = nr as f64 + (1.0 - thickness * group.bars.len() as f64) / 2.0;
         let (_, middle) = chart.backend_coord(&(from, nr as f64 + 0.5));
@@ -251,7 +251,7 @@ where
     Ok(())
 }
 
-/// A number of an axis: 10,000 and 0.5, as tables have them.
+/// Formats a number of an axis as tables do: 10,000 and 0.5.
 fn short(number: f64) -> String {
     let rounded = (number * 1e3).round() / 1e3;
     let text = rounded.to_string();

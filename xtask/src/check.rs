@@ -10,7 +10,7 @@ use crate::{
 };
 use std::path::Path;
 
-/// What is checked, in order. The quick ones come first.
+/// The checks, in order, the quick ones first.
 const STEPS: &[Step] = &[
     ("house rules", house_rules),
     ("allowed dependencies", allowed_edges),
@@ -22,7 +22,8 @@ const STEPS: &[Step] = &[
     ("clippy", clippy),
 ];
 
-/// Crates that are built for the kernel's target only, and so are no members of the workspace.
+/// Crates that are built for the kernel's target only, and are therefore not members of the
+/// workspace.
 const KERNEL_CRATES: &[&str] = &[
     "hosts/kernel/core-lib/Cargo.toml",
     "hosts/kernel/glue/Cargo.toml",

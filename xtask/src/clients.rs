@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the booted tests run that is not in Rust: clients of hints, with the examples of
+//! The parts of the booted tests that are not in Rust: clients of hints, with the examples of
 //! `docs/hints.md`, and a BPF program.
 
 use crate::{
@@ -11,22 +11,22 @@ use std::{
     process::Command,
 };
 
-/// The examples that `docs/hints.md` has, in Rust, C and Python.
+/// The examples of `docs/hints.md`, in Rust, C and Python.
 const EXAMPLES: [&str; 3] = [
     "policy/hints/examples/echo.rs",
     "policy/c/examples/echo.c",
     "policy/python/examples/echo.py",
 ];
-/// Where the guest has what is in Python.
+/// The folder of Python files in the guest.
 const SCRIPTS: &str = "/usr/lib/baton";
-/// Prints the files of all that the client imports.
+/// Prints the files of all modules that the client imports.
 const IMPORTS: &str = "
 import itertools, sys
 sys.path.insert(0, 'policy/python')
 import baton_hints
 print('\\n'.join(sorted({m.__file__ for m in sys.modules.values() if getattr(m, '__file__', None)})))";
 
-/// Files of this machine, and where a guest has them.
+/// Files of this machine, and their paths in a guest.
 pub fn files(root: &Path, target: &Path) -> Result<Vec<(PathBuf, String)>> {
     let mut files = in_python(root)?;
     for (source, name) in [
@@ -69,9 +69,9 @@ fn in_c(root: &Path, source: &str, program: PathBuf) -> Result<PathBuf> {
     )
 }
 
-/// A BPF program that the test of it loads (tests/booted/src/held.rs).
+/// Builds the BPF program that tests/booted/src/held.rs loads.
 fn in_bpf(root: &Path, object: PathBuf) -> Result<PathBuf> {
-    // Where Debian has the headers of its architecture.
+    // The folder in which Debian has the headers of its architecture.
     let compiler = [
         "clang",
         "-O2",
@@ -98,7 +98,7 @@ fn compiled(root: &Path, compiler: &[&str], source: &str, output: PathBuf) -> Re
     }
 }
 
-/// The interpreter, of its library what is needed, the client, its test and its example.
+/// The interpreter, the required part of its library, the client, its test and its example.
 fn in_python(root: &Path) -> Result<Vec<(PathBuf, String)>> {
     let interpreter = "/usr/bin/python3";
     let asked = Command::new(interpreter)
@@ -138,8 +138,8 @@ fn in_python(root: &Path) -> Result<Vec<(PathBuf, String)>> {
 mod tests {
     use super::*;
 
-    /// What users copy is what the booted tests run: all of each example but the comment at its
-    /// top.
+    /// The booted tests run the examples that users copy: the whole of each example, except the
+    /// comment at its top.
     #[test]
     fn the_examples_are_in_the_docs() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Which of our crates may depend on which. A new edge must be entered here, where a reviewer sees
-//! it.
+//! The allowed dependencies between Baton's crates. A new edge must be entered here, where a
+//! reviewer sees it.
 
 use crate::{files::File, steps::cargo_output, Result};
 use serde_json::Value;
 use std::{collections::BTreeMap, path::Path};
 
-/// A crate and those of ours that it may depend on, its tests included. [`POLICY`] stands for every
+/// A crate and the Baton crates that it may depend on, tests included. [`POLICY`] stands for every
 /// crate under `policies/`.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("baton-abi", &[]),
@@ -88,18 +88,18 @@ const ALLOWED: &[(&str, &[&str])] = &[
 const POLICY: &str = "policies/*";
 const ANY: &str = "*";
 
-/// A crate of ours: its row in the table, and which crates of ours it depends on.
+/// A Baton crate: its row in the table, and the Baton crates that it depends on.
 #[derive(Debug, PartialEq, Eq)]
 struct Crate {
     row: String,
     depends_on: Vec<String>,
 }
 
-/// The rule. Returns what breaks it.
+/// Checks the rule, and returns the violations.
 pub fn violations(root: &Path, files: &[File]) -> Result<Vec<String>> {
     let mut crates = BTreeMap::new();
     add_crates(root, &mut crates, &[])?;
-    // Those that are built for the kernel only are no members of the workspace.
+    // Crates that are built for the kernel only are not members of the workspace.
     for file in files
         .iter()
         .filter(|file| file.name() == "Cargo.toml" && file.text.contains("[package]"))
@@ -111,7 +111,7 @@ pub fn violations(root: &Path, files: &[File]) -> Result<Vec<String>> {
     Ok(compare(crates.values(), ALLOWED))
 }
 
-/// Adds what `cargo metadata` says, by the path of the manifest.
+/// Adds the crates that `cargo metadata` reports, by the path of their manifest.
 fn add_crates(root: &Path, crates: &mut BTreeMap<String, Crate>, arguments: &[&str]) -> Result {
     let mut command = vec!["metadata", "--no-deps", "--format-version", "1"];
     command.extend(arguments);
@@ -134,7 +134,7 @@ fn add_crates(root: &Path, crates: &mut BTreeMap<String, Crate>, arguments: &[&s
             text(&package["name"])
         }
         .to_owned();
-        // Ours are those given by path.
+        // Baton's crates are the dependencies given by path.
         let ours = package["dependencies"]
             .as_array()
             .into_iter()

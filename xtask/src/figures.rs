@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The figures of policies' pages, each drawn from a table of its page. Above the table stands
+//! The figures of policies' pages, each drawn from a table of its page. A comment precedes the
+//! table:
 //!
 //! ```text
 //! <!-- figure NAME: lines, log; value: LABEL; over: COLUMN; columns: A | B -->     a curve for each of these columns
@@ -7,10 +8,10 @@
 //! <!-- figure NAME: bars, log; value: LABEL; columns: A | B -->                    a group of bars for each row
 //! ```
 //!
-//! (`log` where the values' axis is logarithmic), and somewhere on the page
-//! `![...](figures/NAME.svg)`. Of columns with the same name the first is meant. A row with no
-//! number there is not drawn, nor is a curve of one point. What an axis cannot have is refused:
-//! less than 0, nothing but 0, on a logarithmic one 0.
+//! `log` makes the values' axis logarithmic. The page must also contain `![...](figures/NAME.svg)`.
+//! If several columns have the same name, the first is used. A row without a number there is not
+//! drawn, nor is a curve of one point. Values that an axis cannot show are refused: negative
+//! values, only zeros, and 0 on a logarithmic axis.
 
 use crate::{
     chart::{self, Chart, Group, Shape},
@@ -33,7 +34,7 @@ pub fn write(root: &Path) -> Result {
     Ok(())
 }
 
-/// Fails when a figure in the tree is not what its table gives, or belongs to no table.
+/// Fails when a figure in the tree differs from its table, or belongs to no table.
 pub fn check(root: &Path) -> Result {
     let files = files::list(root)?;
     let drawn = drawn(&files)?;
@@ -104,7 +105,7 @@ fn drawn(files: &[File]) -> Result<Vec<(String, String)>> {
     Ok(drawn)
 }
 
-/// What the comment says of the table: the figure's name, and the chart.
+/// Parses the comment above a table: the figure's name, and the chart.
 fn chart_of(comment: &str, table: &[Vec<&str>]) -> Result<(String, Chart)> {
     let said = comment
         .strip_prefix(BEGINS)
@@ -215,7 +216,7 @@ fn chart_of(comment: &str, table: &[Vec<&str>]) -> Result<(String, Chart)> {
     }
 }
 
-/// A number of a table: 1,234.5.
+/// Parses a number of a table, such as 1,234.5.
 fn number(cell: &str) -> Option<f64> {
     cell.replace(',', "").parse().ok()
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The files of the repository, for rules that look at text.
+//! The files of the repository, for rules that check text.
 
 use crate::{steps::cannot_run, Result};
 use std::{path::Path, process::Command};
@@ -7,7 +7,7 @@ use std::{path::Path, process::Command};
 /// A text file of the repository.
 #[derive(Debug, Default)]
 pub struct File {
-    /// From the root, with slashes.
+    /// Path from the root, with slashes.
     pub path: String,
     pub text: String,
 }
@@ -24,10 +24,10 @@ impl File {
     }
 }
 
-/// All text files that git tracks, or would if they were added.
+/// All text files that git tracks, or would track if they were added.
 pub fn list(root: &Path) -> Result<Vec<File>> {
-    // The clone may belong to another user than the one who checks it, which git by itself takes
-    // for an attack.
+    // The clone may belong to a user other than the one who runs the check. Without this option git
+    // treats that as an attack.
     let arguments = [
         "-c",
         "safe.directory=*",

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `policy/c/baton.h`, made from the crate `policy/abi` so that Rust and C have one definition.
+//! Generates `policy/c/baton.h` from the crate `policy/abi`, so that Rust and C share one
+//! definition.
 
 use crate::{steps::cannot_run, Result};
 use baton_abi::{BatonMethod, BATON_FAULT_NAMES, BATON_METHOD_NAMES, REQUESTS};
@@ -17,7 +18,7 @@ pub fn write(root: &Path) -> Result {
     Ok(())
 }
 
-/// Fails when the header in the tree is not what its source makes.
+/// Fails when the header in the tree differs from the generated one.
 pub fn check(root: &Path) -> Result {
     match fs::read_to_string(root.join(HEADER)) {
         Ok(text) if text == generate(root)? => Ok(()),
@@ -30,7 +31,7 @@ pub fn check(root: &Path) -> Result {
     }
 }
 
-/// The header's text.
+/// Generates the header's text.
 fn generate(root: &Path) -> Result<String> {
     let mut config = cbindgen::Config::from_file(root.join(CONFIGURATION))
         .map_err(|e| format!("cbindgen does not take {CONFIGURATION}: {e}"))?;
@@ -41,12 +42,12 @@ fn generate(root: &Path) -> Result<String> {
         .iter()
         .map(|(rust, c)| ((*rust).into(), c.clone()))
         .collect();
-    // cbindgen reads files.
+    // cbindgen reads files only.
     let file = std::env::temp_dir().join(format!("baton-abi-{}.rs", std::process::id()));
     fs::write(&file, &source).map_err(|e| format!("cannot write {}: {e}", file.display()))?;
     let builder = cbindgen::Builder::new().with_config(config);
     let bindings = builder.with_src(&file).generate();
-    // What is left in a directory for that does no harm.
+    // A file left in a temporary directory does no harm.
     let _ = fs::remove_file(&file);
     let bindings = bindings.map_err(|e| format!("cbindgen does not take {SOURCE}: {e}"))?;
     let mut header = Vec::new();
@@ -81,7 +82,7 @@ fn expanded(root: &Path) -> Result<String> {
     String::from_utf8(output.stdout).map_err(|e| format!("{SOURCE}, expanded, is not UTF-8: {e}"))
 }
 
-/// Tables of the crate that cbindgen does not take: the numbers of requests, names as initializers
+/// Tables of the crate that cbindgen cannot convert: the numbers of requests, names as initializers
 /// of arrays, and `X` for each method that a policy must have.
 fn lists() -> String {
     let mut text =
@@ -130,8 +131,8 @@ fn snake_case(name: &str) -> String {
     snake
 }
 
-/// Comments come over as they are in Rust: C names for those of types, and neither links nor
-/// fences. Tabs, as in the kernel.
+/// Converts the comments, which cbindgen copies from Rust: types get their C names, links and
+/// fences are removed. Indents with tabs, as in the kernel.
 fn in_c_terms(header: &str, names: &[(&str, String)]) -> String {
     let mut text = header
         .replace("[`", "`")
@@ -181,7 +182,7 @@ mod tests {
         );
     }
 
-    /// The client in Python has no header to take them from.
+    /// The Python client has no header from which to take them.
     #[test]
     fn python_has_the_same_requests() {
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../policy/python/baton_hints.py");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `cargo xtask kernels`: kernels of Debian's archive, each built for, booted, and tried briefly;
-//! the table of that in docs/kernel-policy.md.
+//! `cargo xtask kernels`: builds for kernels of Debian's archive, boots each of them, tests it
+//! briefly, and writes the table of results in docs/kernel-policy.md.
 
 use crate::{
     booted::{judged, side_by_side, Built, Done, Job, Shown, ICOUNT, PROGRAM},
@@ -18,15 +18,15 @@ const PAGE: &str = "docs/kernel-policy.md";
 const BEGIN: &str = "<!-- kernels: written by make kernels -->\n";
 const END: &str = "<!-- kernels: end -->\n";
 
-/// What the tests of each kernel load.
+/// The policies that the tests of each kernel load.
 const POLICIES: [&str; 7] = [
     "wfq", "fifo", "fifo-c", "faulty", "relay-v1", "relay-v2", "echo",
 ];
 
-/// `baton` ends so where the machine is at fault.
+/// Exit code of `baton` when the machine is at fault.
 const ENVIRONMENT: i32 = 3;
 
-/// Those that Debian has, of each suite and flavour; and the table of what came of it.
+/// Tests the kernels of each suite and flavour in Debian, and writes the table of results.
 pub fn all(root: &Path) -> Result {
     let built = Built::new(root)?;
     let job = |release: String| {
@@ -52,7 +52,7 @@ pub fn all(root: &Path) -> Result {
     judged(&done)
 }
 
-/// The other flavours of the root's kernel, fetched: their releases.
+/// Fetches the other flavours of the root's kernel, and returns their releases.
 pub fn flavours(root: &Path) -> Result<Vec<String>> {
     let usual = fs::read_to_string("/kernel/default")
         .map_err(|e| format!("/kernel/default: {e}; make the root anew"))?;
@@ -63,7 +63,7 @@ pub fn flavours(root: &Path) -> Result<Vec<String>> {
     )
 }
 
-/// `cargo xtask flavours`: only those.
+/// `cargo xtask flavours`: tests only those.
 pub fn all_flavours(root: &Path) -> Result {
     let built = Built::new(root)?;
     flavours(root)?
@@ -71,7 +71,7 @@ pub fn all_flavours(root: &Path) -> Result {
         .try_for_each(|release| must_pass(&built, release).map(drop))
 }
 
-/// The end of a kernel that is to pass.
+/// The result of a kernel that is required to pass.
 pub fn must_pass(built: &Built<'_>, release: &str) -> Result<String> {
     match tried(built, release)? {
         End::Refused(why) => Err(format!("refused: {why}")),
@@ -100,13 +100,13 @@ fn fetched(root: &Path, releases: &[&str]) -> Result<Vec<String>> {
 
 enum End {
     Passed(String),
-    /// By Baton, which says why.
+    /// Baton refused it, for this reason.
     Refused(String),
     Failed(String),
 }
 
 impl End {
-    /// What the table says of the kernel; an error when it failed.
+    /// The table's text for the kernel; an error if the kernel failed.
     fn judged(self) -> Result<String> {
         match self {
             Self::Passed(count) => Ok(count),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `cargo xtask COMMAND`: what is done to the repository rather than by it.
+//! `cargo xtask COMMAND`: tasks on the repository itself.
 
 mod booted;
 mod chart;
@@ -37,7 +37,7 @@ usage: cargo xtask COMMAND
   header   writes policy/c/baton.h anew from policy/abi
   figures  draws docs/policies/figures anew from the tables of the pages";
 
-/// What a command gives up with: lines for the user that say what is wrong and what to do.
+/// The error of a command: lines for the user that describe the problem and its remedy.
 type Result<T = ()> = std::result::Result<T, String>;
 
 fn main() -> ExitCode {
@@ -73,8 +73,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// The repository. Cargo says at run time where this package lies: the path it was compiled under
-/// may be another clone's.
+/// The root of the repository. Cargo gives the path of this package at run time: the path it was
+/// compiled under may belong to another clone.
 fn root() -> Result<PathBuf> {
     let package = std::env::var_os("CARGO_MANIFEST_DIR")
         .ok_or("xtask must be run by cargo: cargo xtask COMMAND")?;

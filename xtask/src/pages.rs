@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Each policy has a page, and the page has its rules, word for word as the header of its source
-//! numbers them.
+//! Checks that each policy has a page, and that the page repeats word for word the numbered rules
+//! in the header of the policy's source.
 
 use crate::files::File;
 
-/// Under `policies`: those that users have no use for. They need no page.
+/// The folder under `policies` for policies of tests. They need no page.
 pub const FOR_TESTS: &str = "testing";
 const HEADING: &str = "## The rules";
 
-/// Returns what breaks it, as `path: what is wrong`.
+/// Returns the violations, as `path: what is wrong`.
 pub fn violations(files: &[File]) -> Vec<String> {
     let mut found = Vec::new();
     for source in files {
@@ -19,7 +19,7 @@ pub fn violations(files: &[File]) -> Vec<String> {
         else {
             continue;
         };
-        // With the header: the root of the crate, or the file in C.
+        // The file with the header: the root of the crate, or the file in C.
         if policy == FOR_TESTS || (path != "src/lib.rs" && path != format!("{policy}.c")) {
             continue;
         }
@@ -60,14 +60,14 @@ pub fn violations(files: &[File]) -> Vec<String> {
     found
 }
 
-/// The source whose faults pages show, and what is on the line of the one that they show.
+/// The source whose faults pages show, and a mark on the line that they show.
 const SHOWN: (&str, &str) = (
     "policies/testing/faulty/src/wrong.rs",
     "// README.md shows this line.",
 );
 
-/// The pages that show a fault of `policies/testing/faulty` with another line than it has: as a place
-/// (`wrong.rs:7`), or as a debugger shows the line itself (its number, a tab, its text).
+/// Finds pages that show a fault of `policies/testing/faulty` with a wrong line: as a place
+/// (`wrong.rs:7`), or as a debugger lists the line itself (its number, a tab, its text).
 pub fn wrong_lines(files: &[File]) -> Vec<String> {
     let (path, mark) = SHOWN;
     let source = files.iter().find(|file| file.path == path);
@@ -104,7 +104,7 @@ pub fn wrong_lines(files: &[File]) -> Vec<String> {
     wrong
 }
 
-/// What a line of a header says; nothing where it is no such line.
+/// The text of a header line; empty for any other line.
 fn comment(line: &str) -> &str {
     line.strip_prefix("//!")
         .or(line.strip_prefix(" *"))
@@ -112,7 +112,7 @@ fn comment(line: &str) -> &str {
         .trim_start()
 }
 
-/// The words of the list that begins with `1.`, to the next empty line.
+/// The words of the list that begins with `1.`, up to the next empty line.
 fn numbered<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     lines
         .skip_while(|line| !line.starts_with("1. "))
@@ -125,7 +125,7 @@ fn numbered<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
 mod tests {
     use super::*;
 
-    /// Checks pages and sources: what is found begins with these.
+    /// Checks pages and sources: each violation begins with the expected text.
     fn check(files: &[(&str, &str)], expected: &[&str]) {
         let files: Vec<File> = files
             .iter()
@@ -230,7 +230,7 @@ mod tests {
         };
         check("source  wrong.rs:2\nand wrong.rs:2 again", 0);
         check("source  wrong.rs:2\nand wrong.rs:3 again", 1);
-        // As gdb lists it, and other lines that begin with a number.
+        // The line as gdb lists it, and other lines that begin with a number.
         check("#2 src/wrong.rs:2\n2\t    two\n", 0);
         check("#2 src/wrong.rs:2\n88\t    two\n", 1);
         check("88\tanother", 0);

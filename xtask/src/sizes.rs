@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How long policies are, beside those of the paper that they are after.
+//! The length of policies, beside that of the paper's schedulers that they follow.
 //!
-//! Lines of code are those of a policy's sources that are neither empty nor comment alone, without
-//! modules of tests. All lines are counted, too, as the paper does not say what its numbers leave
-//! out.
+//! Lines of code are the lines of a policy's sources that are neither empty nor only a comment,
+//! without modules of tests. All lines are counted, too, as the paper does not state which lines
+//! its numbers exclude.
 
 use crate::{files::File, pages::FOR_TESTS};
 use std::collections::BTreeMap;
 
-/// Lines of code of Enoki's schedulers (SOSP '23, section 4.2), by our directory. The other
-/// policies have none to be compared with.
+/// Lines of code of Enoki's schedulers (SOSP '23, section 4.2), by Baton's directory. The other
+/// policies have no counterpart.
 const PAPER: &[(&str, usize)] = &[
     ("arbiter", 579),
     ("locality", 203),
@@ -17,7 +17,7 @@ const PAPER: &[(&str, usize)] = &[
     ("wfq", 646),
 ];
 
-/// Where the same numbers are for people: rows of policy, lines of code, all lines, and the
+/// The page that documents the same numbers in rows of policy, lines of code, all lines, and the
 /// paper's.
 const PAGE: &str = "docs/benchmarks.md";
 
@@ -28,7 +28,7 @@ struct Size {
     all: usize,
 }
 
-/// Prints the lines of each policy. Returns what is not as the table says.
+/// Prints the lines of each policy, and returns the differences from the table.
 pub fn violations(files: &[File]) -> Vec<String> {
     let mut found = Vec::new();
     let page = files
@@ -53,7 +53,7 @@ pub fn violations(files: &[File]) -> Vec<String> {
     found
 }
 
-/// By directory.
+/// Counts the lines by directory.
 fn sizes(files: &[File]) -> BTreeMap<&str, Size> {
     let mut sizes: BTreeMap<&str, Size> = BTreeMap::new();
     for file in files
@@ -87,8 +87,8 @@ fn code(text: &str) -> usize {
     without_tests(text).into_iter().filter(is_code).count()
 }
 
-/// The lines that are in no `mod` right after a `#[cfg(test)]`, up to its brace at the same place:
-/// all sources are formatted.
+/// The lines outside each `mod` that directly follows a `#[cfg(test)]`, up to its closing brace at
+/// the same indentation: all sources are formatted.
 fn without_tests(text: &str) -> Vec<&str> {
     let mut lines = text.lines().peekable();
     let mut left = Vec::new();

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `cargo xtask test`, and how a step of it, or of the check, is run.
+//! `cargo xtask test`, and the execution of its steps and those of the check.
 
 use crate::{booted, check, Result};
 use std::{ffi::OsString, path::Path, process::Command, time::Instant};
 
-/// Its name, and what does it to the repository at a path.
+/// A step's name, and the function that performs it on the repository at a path.
 pub type Step = (&'static str, fn(&Path) -> Result);
 
-/// The steps of `cargo xtask test`, in order: the first that fails ends it.
+/// The steps of `cargo xtask test`, in order. The first that fails ends it.
 const TEST_STEPS: &[Step] = &[
     ("check", check::check),
     ("tests on this machine", workspace_tests),
@@ -23,7 +23,7 @@ fn workspace_tests(root: &Path) -> Result {
     cargo(root, &["test", "--workspace"])
 }
 
-/// Runs steps one by one, saying which, and how long each took.
+/// Runs steps one by one, and prints each step and its duration.
 pub fn run_all(name: &str, steps: &[Step], root: &Path) -> Result {
     for (index, (step, run)) in steps.iter().enumerate() {
         println!("== {name} {}/{}: {step}", index + 1, steps.len());
@@ -39,7 +39,7 @@ pub fn run_all(name: &str, steps: &[Step], root: &Path) -> Result {
     Ok(())
 }
 
-/// Runs cargo with its output where ours goes.
+/// Runs cargo with its output on this program's output.
 pub fn cargo(root: &Path, arguments: &[&str]) -> Result {
     let shown = format!("cargo {}", arguments.join(" "));
     let status = cargo_command(root, arguments)
@@ -52,7 +52,7 @@ pub fn cargo(root: &Path, arguments: &[&str]) -> Result {
     }
 }
 
-/// Runs cargo and returns what it printed.
+/// Runs cargo and returns its output.
 pub fn cargo_output(root: &Path, arguments: &[&str]) -> Result<Vec<u8>> {
     let shown = format!("cargo {}", arguments.join(" "));
     let output = cargo_command(root, arguments)
@@ -70,14 +70,14 @@ pub fn cargo_output(root: &Path, arguments: &[&str]) -> Result<Vec<u8>> {
 }
 
 fn cargo_command(root: &Path, arguments: &[&str]) -> Command {
-    // The cargo that runs this, which names itself.
+    // The cargo that runs this program; it sets this variable.
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
     let mut command = Command::new(cargo);
     command.args(arguments).current_dir(root);
     command
 }
 
-/// The message when a program could not even be started.
+/// The message for a program that could not be started.
 pub fn cannot_run(shown: &str, error: &std::io::Error) -> String {
     format!(
         "cannot run `{shown}`: {error}; it must be installed and in PATH (vm/enter has all \

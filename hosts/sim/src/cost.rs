@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the machine's own doings cost. The defaults are a current server's, to the nearest round
-//! number; each can be set.
+//! The costs of the machine's own work. The defaults are round numbers for a current server. Each
+//! can be set.
 
 use crate::topology::Distance;
 
@@ -9,15 +9,15 @@ use crate::topology::Distance;
 pub struct Costs {
     /// The period of the tick (CONFIG_HZ=250).
     pub tick: u64,
-    /// What a tick takes of the task's time.
+    /// What a tick takes of the running task's time.
     pub tick_work: u64,
-    /// From one task to another: `__schedule()` to the first instruction of the next.
+    /// A context switch: from `__schedule()` to the first instruction of the next task.
     pub switch: u64,
     /// What a wakeup takes of the waker's time.
     pub wakeup: u64,
     /// Any other system call.
     pub syscall: u64,
-    /// From one CPU's wish to another's interrupt.
+    /// From one CPU's request to the interrupt on another.
     pub ipi: u64,
     /// From the interrupt to `__schedule()` on a CPU that was idle.
     pub idle_exit: u64,
@@ -26,7 +26,7 @@ pub struct Costs {
     /// What a task that comes to another CPU waits for memory, by what the two CPUs share: a core,
     /// a last-level cache, a node, nothing. As much as it lost on its own when others ran there.
     pub refill: [u64; 4],
-    /// The speed of a CPU whose sibling is busy, in 1/1024 of its own.
+    /// The speed of a CPU whose SMT sibling is busy, in 1/1024 of its full speed.
     pub smt: u64,
 }
 
@@ -48,7 +48,7 @@ impl Default for Costs {
 }
 
 impl Costs {
-    /// All by name, for options and lists.
+    /// All costs by name, for options and lists.
     pub fn by_name(&mut self) -> [(&'static str, &mut u64); 13] {
         let [core, llc, node, machine] = &mut self.refill;
         [
@@ -68,7 +68,7 @@ impl Costs {
         ]
     }
 
-    /// What a task that ran last so far away waits for memory.
+    /// What a task waits for memory after a migration over this distance.
     pub fn refill(&self, distance: Distance) -> u64 {
         match distance {
             Distance::Same => 0,

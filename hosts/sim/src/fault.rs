@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a policy did wrong, as the kernel host reports it: the counterpart of
-//! `hosts/kernel/fault.c`.
+//! Fault reports, as the kernel host makes them: the counterpart of `hosts/kernel/fault.c`.
 
 use baton_abi::{BatonEvent, BatonFault, BatonFaultKind, BatonMethod};
 use baton_core::{CpuState, Fault, EVENTS_KEPT};
 
-/// What a policy, or the host for it, said when it failed.
+/// The message about a failure, from the policy or from the host, and where the policy failed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LastWords {
     pub message: String,
@@ -23,7 +22,7 @@ fn fill<const N: usize>(text: &str) -> [u8; N] {
     bytes
 }
 
-/// What a fault's kind says by itself, for those that are found by the rules.
+/// The message of a fault's kind, for faults that the rules find.
 fn of_kind(kind: BatonFaultKind, method: BatonMethod) -> Option<&'static str> {
     match kind {
         BatonFaultKind::LostTask if method == BatonMethod::None => {
@@ -40,8 +39,8 @@ fn of_kind(kind: BatonFaultKind, method: BatonMethod) -> Option<&'static str> {
     }
 }
 
-/// The report of a fault that was found on the CPU `here`; `cpu` is the one whose last calls belong
-/// to it.
+/// Makes the report of a fault that was found on the CPU `here`. `cpu` is the CPU whose last calls
+/// belong to it.
 pub(crate) fn report(
     policy: (u32, &str),
     fault: &Fault,
@@ -67,7 +66,7 @@ pub(crate) fn report(
         now,
         serial,
         policy: fill(policy.1),
-        // The machine knows the tasks' names.
+        // The machine adds the task's name.
         comm: [0; 16],
         file: fill(&words.file),
         message: fill(&words.message),
@@ -87,7 +86,7 @@ pub(crate) fn report(
     report
 }
 
-/// Adds the name of the task.
+/// Adds the name of the task to a report.
 pub(crate) fn name_task(report: &mut BatonFault, name: &str) {
     report.comm = fill(name);
 }

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Idle states: the deeper a CPU sleeps, the longer it takes to come back. The tables are those of
-//! drivers/idle/intel_idle.c; which state a CPU takes is decided as the governors do
+//! Idle states: the deeper a CPU sleeps, the longer it takes to wake up. The tables are those of
+//! drivers/idle/intel_idle.c. A CPU's state is chosen as the governors do
 //! (drivers/cpuidle/governors), in the simplest form.
 
-/// How a CPU can sleep.
+/// An idle state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdleState {
-    /// What the table calls it.
+    /// The table's name for it.
     pub name: &'static str,
     /// From the interrupt to the kernel, ns.
     pub exit_latency: u64,
-    /// A sleep must be as long to be worth it, ns.
+    /// The shortest sleep that is worth it, ns.
     pub target_residency: u64,
 }
 
@@ -41,18 +41,19 @@ const SKX: &[IdleState] = &[
     state("C6", 133, 600),
 ];
 
-/// By name. With none, leaving idle costs [`crate::cost::Costs::idle_exit`], however long it was.
+/// The tables by name. With `none`, leaving idle costs [`crate::cost::Costs::idle_exit`], however
+/// long the CPU was idle.
 pub const TABLES: &[(&str, &[IdleState])] = &[("none", &[]), ("skl", SKL), ("skx", SKX)];
 
-/// So many sleeps are looked back upon, as in the governor `menu` (INTERVALS).
+/// The number of past sleeps that decide, as in the governor `menu` (INTERVALS).
 const INTERVALS: usize = 8;
 
-/// How long a CPU slept the last times.
+/// The lengths of a CPU's last sleeps.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
     last: [u64; INTERVALS],
     next: usize,
-    /// Since when it sleeps.
+    /// When the current sleep began.
     since: u64,
 }
 
@@ -62,10 +63,10 @@ impl History {
         self.since = now;
     }
 
-    /// It is woken: what it takes to come back.
+    /// The CPU is woken. Returns the exit latency.
     ///
     /// The governor `teo` takes the deepest state for which at least half of the last sleeps were
-    /// long enough. Deviation: it looks at the CPU's next timer, too.
+    /// long enough. Deviation: `teo` considers the CPU's next timer, too.
     pub(crate) fn leave(&mut self, now: u64, states: &[IdleState]) -> Option<u64> {
         let was_worth = |state: &&IdleState| {
             self.last
@@ -75,11 +76,11 @@ impl History {
                 * 2
                 >= INTERVALS
         };
-        // Polling, or the first one, is what remains.
+        // Otherwise the first state; none if the table is empty.
         let state = states.iter().rev().find(was_worth).or(states.first())?;
         self.last[self.next] = now.saturating_sub(self.since);
         self.next = (self.next + 1) % INTERVALS;
-        // It may find nothing to do, and sleep again.
+        // The CPU may find nothing to do and sleep again.
         self.since = now + state.exit_latency;
         Some(state.exit_latency)
     }
@@ -89,7 +90,7 @@ impl History {
 mod tests {
     use super::*;
 
-    /// What it costs to come back after sleeps of these lengths, us.
+    /// Checks the exit latency after sleeps of these lengths, us.
     fn check(states: &[IdleState], slept: &[u64], expected: Option<u64>) {
         let mut history = History::default();
         for us in slept {

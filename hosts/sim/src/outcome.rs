@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What came of a run, and what people want to see of it.
+//! The outcome of a run, and its report.
 
 use baton_abi::BatonFault;
 
@@ -8,19 +8,19 @@ use crate::stats::{GroupStats, Stats};
 use crate::timeline::Timeline;
 use crate::Config;
 
-/// What came of a run.
+/// The outcome of a run.
 pub struct Outcome {
     /// Its counts.
     pub stats: Stats,
-    /// Calls of policies.
+    /// The number of calls of policies.
     pub calls: u64,
-    /// Answers of policies that were refused.
+    /// The number of refused answers of policies.
     pub refusals: u64,
-    /// The fault that ended it; more than one when several came at the same moment.
+    /// The fault that ended the run. There is more than one if several occurred at the same moment.
     pub faults: Vec<BatonFault>,
 }
 
-/// How a run is called.
+/// The names of a run's parts.
 pub struct Names {
     /// The policy, or the policies in their order.
     pub policy: String,
@@ -31,7 +31,7 @@ pub struct Names {
 }
 
 impl Outcome {
-    /// For people and for files, without a detail. `faults` are lines for those that there were.
+    /// The report of the run, without a detail. `faults` has a line for each fault.
     pub fn report(
         &self,
         config: &Config,

@@ -1,43 +1,44 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What is to happen, in order of time; of two at one time, the one that was said first.
+//! The queue of coming events, in order of time. Of two events at the same time, the first one
+//! pushed comes first.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-/// What happens next to the machine.
+/// An event of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// What the task on a CPU was to do is done, if it has not left since.
+    /// The task on a CPU has done its work, if it has not left the CPU since.
     Done { cpu: u32, turn: u32 },
-    /// A CPU looks whom to run.
+    /// A CPU reschedules.
     Resched { cpu: u32, turn: u32 },
     /// A CPU's tick.
     Tick { cpu: u32 },
-    /// A policy's timer on a CPU, if it has not been set anew since.
+    /// A policy's timer on a CPU expires, if it has not been set again since.
     Timer { cpu: u32, policy: u32, turn: u32 },
     /// A task's sleep is over, if it has not been woken since.
     WakeUp { task: u32, turn: u32 },
-    /// A task of the workload comes.
+    /// A task of the workload starts.
     Start { task: u32 },
-    /// A source's next item.
+    /// A source's next item arrives.
     Arrival { source: u32 },
     /// Something from outside.
     Happening { at: u32 },
     /// A task of a higher class leaves its CPU.
     HigherEnds { cpu: u32, turn: u32 },
-    /// The chance of a higher class, or of an interrupt, on a CPU.
+    /// Noise on a CPU: an interrupt, or a task of a higher class.
     Noise { cpu: u32, interrupt: bool },
-    /// Another thread comes to a CPU for a moment.
+    /// Another thread takes a CPU for a moment, to evict its task.
     Evict { cpu: u32 },
     /// The watch for stalls.
     Watch,
-    /// Another CPU executes, where all share one stream of instructions.
+    /// The turn of a CPU ends, where all CPUs share one stream of instructions.
     TurnEnds { turn: u32 },
 }
 
-/// An event to come. The greatest of the heap is the earliest.
+/// A coming event. The earliest is the greatest in the heap.
 struct Entry {
-    /// Time, ns, in the high half, and a count that orders those of one time.
+    /// Time, ns, in the upper half, and a count that orders events of the same time.
     key: u128,
     next: Next,
 }
@@ -63,7 +64,7 @@ impl Ord for Entry {
     }
 }
 
-/// The events to come.
+/// The coming events.
 #[derive(Default)]
 pub(crate) struct Queue {
     heap: BinaryHeap<Entry>,
@@ -79,7 +80,7 @@ impl Queue {
         });
     }
 
-    /// Before all others of that time.
+    /// Pushes an event before all others of that time.
     pub fn push_first(&mut self, at: u64, next: Next) {
         self.heap.push(Entry {
             key: u128::from(at) << 64,
@@ -87,7 +88,7 @@ impl Queue {
         });
     }
 
-    /// In no order.
+    /// All events, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = (u64, Next)> + '_ {
         self.heap
             .iter()

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What runs on the machine: tasks with programs, what they wait for, and what arrives from
-//! outside.
+//! The contents of the machine: tasks with programs, the objects that they wait for, and the events
+//! that arrive from outside.
 //!
 //! A program is a state machine that is asked what its task does next. It has no clock and no
-//! chance of its own: both come with the question, so that a seed decides everything.
+//! source of randomness of its own. Both are passed with the question, so the seed determines
+//! everything.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,128 +14,130 @@ use baton_abi::BatonHint;
 use crate::rng::Rng;
 use crate::topology::CpuMask;
 
-/// What tasks wait for: a number given by [`World`].
+/// An object that tasks wait for. [`World`] gives the number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Object(pub(crate) u32);
 
-/// A set of tasks that reports count together: a number given by [`World::group`].
+/// A set of tasks that reports count together. [`World::group`] gives the number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Group(pub(crate) u32);
 
-/// A task, as programs know it: a number given by [`World::task`] or [`Op::Fork`], never used
-/// again.
+/// A task, as programs know it. [`World::task`] or [`Op::Fork`] gives the number, which is never
+/// reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TaskRef(pub u32);
 
 /// A request of an open loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Item {
-    /// When it was meant to come, ns: responses are counted from here, however late it was taken
-    /// (no coordinated omission).
+    /// When it was meant to arrive, ns. Response times are counted from here, however late the item
+    /// was taken (no coordinated omission).
     pub due: u64,
-    /// What it is to cost, ns of CPU time.
+    /// CPU time that it costs, ns.
     pub service: u64,
-    /// The producer's own: a kind, a key.
+    /// For the producer's own use: a kind, a key.
     pub tag: u32,
 }
 
 /// What a task does next.
 pub enum Op {
-    /// Uses the CPU for so long, ns at full speed.
+    /// Uses the CPU for this long, ns at full speed.
     Run(u64),
-    /// Sleeps for so long, ns.
+    /// Sleeps for this long, ns.
     Sleep(u64),
-    /// Sleeps until then, ns of simulated time; not at all when that is past.
+    /// Sleeps until this time, ns of simulated time. Does not sleep if the time is past.
     SleepUntil(u64),
-    /// Takes one from a semaphore, or sleeps until there is one. First come, first served.
+    /// Decrements a semaphore, or sleeps until that is possible. First come, first served.
     Down(Object),
-    /// Gives one to a semaphore: the first who waits is woken. With `sync` the kernel is told that
-    /// the giver is about to sleep.
+    /// Increments a semaphore, which wakes the first waiter. With `sync` the kernel is informed
+    /// that the waker will sleep soon.
     Up {
         /// The semaphore.
         to: Object,
         /// WF_SYNC.
         sync: bool,
     },
-    /// Waits until as many as the barrier is for have come; the last wakes the others.
+    /// Waits until the barrier's number of tasks have arrived. The last one wakes the others.
     Barrier(Object),
-    /// Takes an item from a queue, or sleeps until there is one; it is in [`Cx::item`] at the next
+    /// Takes an item from a queue, or sleeps until there is one. [`Cx::item`] has it at the next
     /// question.
     Take(Object),
-    /// Puts an item into a queue: the first who waits is woken.
+    /// Puts an item into a queue, which wakes the first waiter.
     Put {
         /// The queue.
         to: Object,
         /// The item.
         item: Item,
     },
-    /// Gives a semaphore back and waits for a condition in one step; when woken, takes the
+    /// Releases a semaphore and waits for a condition in one step. The woken task takes the
     /// semaphore again.
     WaitCondition {
         /// The condition.
         condition: Object,
-        /// The semaphore, which the task has.
+        /// The semaphore, which the task holds.
         mutex: Object,
     },
-    /// Wakes one task that waits for a condition, if any; or all.
+    /// Wakes one task that waits for a condition, if there is one, or all of them.
     Signal {
         /// The condition.
         condition: Object,
-        /// All, not one.
+        /// Wakes all waiters, not one.
         all: bool,
     },
-    /// Sleeps until another task resumes it; not at all if one has since it was last suspended.
+    /// Sleeps until another task resumes it. Does not sleep if one has done so since the last
+    /// suspension.
     Suspend,
     /// Ends another task's [`Op::Suspend`].
     Resume(TaskRef),
-    /// Gives the task's policy a hint, at once (`BATON_HINTS_IOC_SEND`). The task has a queue from
-    /// its first one on.
+    /// Sends the task's policy a hint, at once (`BATON_HINTS_IOC_SEND`). The task has a hint queue
+    /// from its first hint on.
     Hint {
-        /// What it says; its `thread` is not looked at.
+        /// The hint. Its field `thread` is ignored.
         hint: BatonHint,
-        /// The thread that it names.
+        /// The thread that the hint names.
         thread: Option<TaskRef>,
     },
-    /// Takes a reply of the policy's, or sleeps until there is one; it is in [`Cx::reply`] at the
-    /// next question.
+    /// Takes a reply of the policy, or sleeps until there is one. [`Cx::reply`] has it at the next
+    /// question.
     Reply,
     /// sched_yield().
     Yield,
-    /// Makes a child, which inherits policy, nice value, CPUs and group unless it says otherwise.
-    /// Its number is in [`Cx::child`] at the next question.
+    /// Makes a child, which inherits policy, nice value, CPUs and group unless [`Spawn`] sets them.
+    /// [`Cx::child`] has its number at the next question.
     Fork(Box<Spawn>),
-    /// Changes its nice value, -20 to 19.
+    /// Changes the task's nice value, -20 to 19.
     Nice(i32),
-    /// Changes the CPUs that it may use; `None` for all. A set without a CPU that is online is
-    /// refused, as by the kernel.
+    /// Changes the task's affinity; `None` allows all CPUs. A set without an online CPU is refused,
+    /// as by the kernel.
     Affinity(Option<Arc<CpuMask>>),
-    /// Notes a time that the program measured, ns, as a response of its group.
+    /// Records a time that the program measured, ns, as a response of the task's group.
     Response(u64),
-    /// Notes that so much of what the group is for was done: operations, loops.
+    /// Records units of work of the task's group as done: operations, loops.
     Done(u64),
-    /// Ends.
+    /// Exits.
     Exit,
 }
 
-/// What comes with the question.
+/// The context of a question to a program.
 pub struct Cx<'a> {
-    /// Now, ns of simulated time.
+    /// The current time, ns of simulated time.
     pub now: u64,
-    /// The task's own chance: not influenced by what other tasks do.
+    /// The task's own random numbers, which do not depend on what other tasks do.
     pub rng: &'a mut Rng,
-    /// The task that is asked.
+    /// The task that the question is about.
     pub me: TaskRef,
-    /// What the last [`Op::Take`] took.
+    /// The item that the last [`Op::Take`] took.
     pub item: Option<Item>,
-    /// What the last [`Op::Reply`] took.
+    /// The reply that the last [`Op::Reply`] took.
     pub reply: Option<BatonHint>,
-    /// Whom the last [`Op::Fork`] made.
+    /// The task that the last [`Op::Fork`] made.
     pub child: Option<TaskRef>,
 }
 
-/// What a task does.
+/// The behaviour of a task.
 pub trait Program: Send {
-    /// What it does next; asked again when that is over. After [`Op::Exit`] it is not asked again.
+    /// Returns what the task does next. It is called again when that is done, and not after
+    /// [`Op::Exit`].
     fn next(&mut self, cx: &mut Cx<'_>) -> Op;
 }
 
@@ -146,22 +149,22 @@ impl<F: FnMut(&mut Cx<'_>) -> Op + Send> Program for F {
 
 /// A task to be made.
 pub struct Spawn {
-    /// Name, for people.
+    /// Name, for reports.
     pub name: Arc<str>,
-    /// Whom it is counted with; `None` for its parent's.
+    /// The group that counts it; `None` for its parent's.
     pub group: Option<Group>,
     /// Nice value; `None` for its parent's, or 0.
     pub nice: Option<i32>,
     /// The CPUs that it may use; `None` for its parent's, or all.
     pub affinity: Option<Arc<CpuMask>>,
-    /// When it comes, ns. Of children: at once.
+    /// When it starts, ns. A child starts at once.
     pub at: u64,
-    /// What it does.
+    /// Its behaviour.
     pub program: Box<dyn Program>,
 }
 
 impl Spawn {
-    /// A task of a group that comes at once.
+    /// A task that starts at once.
     pub fn new(name: impl Into<Arc<str>>, program: impl Program + 'static) -> Self {
         Self {
             name: name.into(),
@@ -173,7 +176,7 @@ impl Spawn {
         }
     }
 
-    /// In this group.
+    /// Sets the group.
     pub fn group(self, group: Group) -> Self {
         Self {
             group: Some(group),
@@ -181,7 +184,7 @@ impl Spawn {
         }
     }
 
-    /// With this nice value.
+    /// Sets the nice value.
     pub fn nice(self, nice: i32) -> Self {
         Self {
             nice: Some(nice),
@@ -190,29 +193,29 @@ impl Spawn {
     }
 }
 
-/// What arrives from outside, whether or not anybody is ready for it: an open loop.
+/// Items that arrive from outside, whether or not a task is ready for them: an open loop.
 pub trait Source: Send {
-    /// The next item, when it comes (not before the last), and the queue that it goes into; `None`
-    /// when that was all. `rng` is the source's own.
+    /// The next item, when it arrives (not before the last one), and the queue that it goes into.
+    /// `None` when there are no more. `rng` is the source's own.
     fn next(&mut self, rng: &mut Rng) -> Option<(u64, Object, Item)>;
 }
 
 /// Something that happens to the machine or to a task from outside.
 #[derive(Clone, Debug)]
 pub enum Happening {
-    /// A CPU goes offline, or comes back. The last one that is online stays.
+    /// A CPU goes offline, or comes back. The last online CPU stays online.
     Online(u32, bool),
-    /// Someone changes a task's CPUs.
+    /// A task's affinity is changed.
     Affinity(TaskRef, Option<Arc<CpuMask>>),
-    /// Someone changes a task's nice value.
+    /// A task's nice value is changed.
     Nice(TaskRef, i32),
-    /// A task is given to another of the policies, by place: it was moved to that one's cgroup.
+    /// A task is assigned to another policy, by place: it was moved to that policy's cgroup.
     Assign(TaskRef, usize),
-    /// A task of a higher class (RT, deadline, stop) takes a CPU for so long, ns.
+    /// A task of a higher class (RT, deadline, stop) takes a CPU for this long, ns.
     HigherClass(u32, u64),
-    /// An interrupt takes so much of a CPU's time, ns.
+    /// An interrupt takes this much of a CPU's time, ns.
     Interrupt(u32, u64),
-    /// A policy, by place, is replaced by another version of it: the number of that in
+    /// A policy, by place, is replaced by another version, by its place in
     /// [`crate::Config::versions`].
     Upgrade(usize, usize),
 }
@@ -235,7 +238,7 @@ pub(crate) enum Thing {
     },
 }
 
-/// A workload, as it is before it begins.
+/// A workload before it begins.
 #[derive(Default)]
 pub struct World {
     pub(crate) things: Vec<Thing>,
@@ -246,7 +249,7 @@ pub struct World {
 }
 
 impl World {
-    /// Nothing yet.
+    /// An empty workload.
     pub fn new() -> Self {
         Self::default()
     }
@@ -256,7 +259,7 @@ impl World {
         Object(self.things.len() as u32 - 1)
     }
 
-    /// A semaphore with so many. With 1 it is a mutex.
+    /// A semaphore with this count. With 1 it is a mutex.
     pub fn semaphore(&mut self, count: u64) -> Object {
         self.thing(Thing::Semaphore {
             count,
@@ -264,7 +267,7 @@ impl World {
         })
     }
 
-    /// A barrier for so many tasks; at least 1.
+    /// A barrier for this many tasks, at least 1.
     pub fn barrier(&mut self, of: u32) -> Object {
         self.thing(Thing::Barrier {
             of: of.max(1),
@@ -287,7 +290,7 @@ impl World {
         })
     }
 
-    /// A group, by name; the same for the same name.
+    /// The group of this name. The same name always gives the same group.
     pub fn group(&mut self, name: &str) -> Group {
         let found = self.groups.iter().position(|other| &**other == name);
         Group(found.unwrap_or_else(|| {
@@ -296,8 +299,8 @@ impl World {
         }) as u32)
     }
 
-    /// Adds a task. Tasks are numbered from 0 as they are added; children of [`Op::Fork`] come
-    /// after them.
+    /// Adds a task. Tasks are numbered from 0 in the order in which they are added. Children of
+    /// [`Op::Fork`] are numbered after them.
     pub fn task(&mut self, task: Spawn) -> TaskRef {
         self.tasks.push(task);
         TaskRef(self.tasks.len() as u32 - 1)
@@ -308,7 +311,7 @@ impl World {
         self.sources.push(Box::new(source));
     }
 
-    /// Adds something that happens then, ns.
+    /// Adds something that happens at this time, ns.
     pub fn happens(&mut self, at: u64, what: Happening) {
         self.happenings.push((at, what));
     }
@@ -323,7 +326,7 @@ impl World {
         self.groups.iter().map(|group| &**group)
     }
 
-    /// Tasks so far.
+    /// The number of tasks so far.
     pub fn tasks(&self) -> usize {
         self.tasks.len()
     }

@@ -14,12 +14,12 @@ use crate::{
 ///                            |                  ^
 ///                            +----fault--> faulted --stop--+
 /// ```
-/// Moved under the control mutex, but for `running -> faulted`, which any CPU does once, by compare
-/// and swap.
+/// Transitions are made under the control mutex, except `running -> faulted`, which any CPU makes
+/// once, by compare and swap.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BatonPolicyState {
-    /// No policy in this place of the table.
+    /// There is no policy at this place of the table.
     Absent = 0,
     /// The module is loaded; the policy schedules nothing.
     Registered = 1,
@@ -37,8 +37,8 @@ pub struct BatonCoreInfo {
     pub abi: u32,
     /// 1 while the shim is attached to sched_ext.
     pub attached: u32,
-    /// 1 when all normal tasks of the machine are Baton's, 0 when only those of class SCHED_EXT
-    /// are.
+    /// 1 when Baton schedules all normal tasks of the machine, 0 when it schedules those of class
+    /// SCHED_EXT only.
     pub all: u32,
     /// Number of possible CPUs.
     pub nr_cpus: u32,
@@ -68,15 +68,15 @@ pub struct BatonPolicyInfo {
     pub tasks: u32,
     /// Tasks whose `Schedulable` it holds.
     pub queued: u32,
-    /// How many policies are asked before it.
+    /// Number of policies that are asked before this one.
     pub rank: u32,
-    /// Share of each CPU's time that it is guaranteed, percent; 0 for none.
+    /// Guaranteed share of each CPU's time, percent; 0 for none.
     pub share: u32,
     /// 1 while it is recorded into a file.
     pub recording: u32,
-    /// Blocks of 64 KiB that each CPU has of its flight recorder; 0 while there is none.
+    /// Blocks of 64 KiB per CPU of its flight recorder; 0 while there is none.
     pub flight: u32,
-    /// 1 while what a flight recorder had at the last fault can be had.
+    /// 1 while the flight recording of the last fault is available.
     pub recorded: u32,
     pub reserved: u32,
     /// Memory it has allocated, bytes.
@@ -87,20 +87,20 @@ pub struct BatonPolicyInfo {
     pub faults: u64,
     pub name: [u8; BATON_NAME_LEN],
     pub options: [u8; BATON_OPTIONS_LEN],
-    /// Names of the modules of its versions: the current one, the one that is loaded to come next,
-    /// and the one before.
+    /// Names of the modules of its versions: the current one, the next one that is loaded, and the
+    /// previous one.
     pub modules: [[u8; BATON_MODULE_LEN]; 3],
     /// Name of its partition; empty for none.
     pub partition: [u8; BATON_NAME_LEN],
     /// Upgrades and rollbacks so far.
     pub changes: u64,
-    /// The last of them, oldest first; `kind` is 0 where there is none.
+    /// The last changes, oldest first; `kind` is 0 in an unused entry.
     pub history: [BatonChange; BATON_CHANGES_KEPT],
 }
 
 /// Longest name of a module, with the terminating NUL.
 pub const BATON_MODULE_LEN: usize = 64;
-/// Changes of version that are remembered for each policy.
+/// Number of version changes kept for each policy.
 pub const BATON_CHANGES_KEPT: usize = 8;
 
 /// Why the version of a policy changed.
@@ -120,43 +120,43 @@ pub enum BatonChangeKind {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BatonChange {
-    /// When, ns since the boot.
+    /// Time, ns since boot.
     pub now: u64,
     /// `BatonChangeKind`.
     pub kind: u32,
-    /// 1 when the new version began with a state of its own, as it could not take over the old
-    /// one's.
+    /// 1 when the new version began with a new state because it could not take over the old one.
     pub anew: u32,
     pub from_version: u32,
     pub to_version: u32,
-    /// How long CPUs were held, ns: from when the first is held for the change to when the last
-    /// goes on. 0 when none was.
+    /// How long CPUs were held, ns: from holding the first CPU for the change to releasing the
+    /// last. 0 when none was held.
     pub held: u64,
-    /// How much of that was in the policy's own code, and in the core's, ns. In the rest CPUs came,
-    /// or went on.
+    /// The parts of that time spent in the policy's code and in the core's, ns. In the rest, CPUs
+    /// were stopping or continuing.
     pub policy: u64,
     pub core: u64,
-    /// What the policy allocated for the change, bytes.
+    /// Memory that the policy allocated for the change, bytes.
     pub memory: u64,
 }
 
-/// `BATON_IOC_UPGRADE`: puts the version that is loaded to come next in the place of the running
-/// one, or the one before.
+/// `BATON_IOC_UPGRADE`: replaces the running version by the next one that is loaded, or by the
+/// previous one.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct BatonUpgrade {
     pub name: [u8; BATON_NAME_LEN],
-    /// For the new version; not of a rollback, which brings the old ones back.
+    /// Options of the new version. Not used by a rollback, which restores the old options.
     pub options: [u8; BATON_OPTIONS_LEN],
-    /// 1: back to the version before.
+    /// 1: roll back to the previous version.
     pub rollback: u32,
-    /// A fault within this time brings the version before back, ms; 0 for none.
+    /// Probation, ms: a fault within this time rolls back to the previous version. 0 for none.
     pub probation: u32,
     /// Out: why it was refused, NUL-terminated.
     pub message: [u8; BATON_MESSAGE_LEN],
-    /// Out: what was done.
+    /// Out: the change that was made.
     pub change: BatonChange,
-    /// Out: the state that the running version hands on, and the two that the other takes.
+    /// Out: the type of the state that the running version passes on, and the two types that the
+    /// other version takes.
     pub running: BatonStateType,
     pub state: BatonStateType,
     pub older: BatonStateType,
@@ -176,11 +176,13 @@ pub struct BatonSwitch {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct BatonOrder {
-    /// The first of them; an empty name ends the list. The others stay behind these as they are.
+    /// The first policies of the order; an empty name ends the list. The others follow in their
+    /// present order.
     pub names: [[u8; BATON_NAME_LEN]; BATON_MAX_POLICIES],
 }
 
-/// `BATON_IOC_SHARE`: guarantees a policy a share of each CPU's time while it has tasks for it.
+/// `BATON_IOC_SHARE`: guarantees a policy a share of each CPU's time while it has tasks for that
+/// CPU.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct BatonShare {
@@ -189,18 +191,18 @@ pub struct BatonShare {
     pub share: u32,
 }
 
-/// Partitions at most.
+/// Maximum number of partitions.
 pub const BATON_MAX_PARTITIONS: usize = 16;
-/// Words of a partition's CPUs: of 4096, one bit each, the first lowest.
+/// Words in the CPU mask of a partition: one bit for each of 4096 CPUs, lowest bit first.
 pub const BATON_CPU_WORDS: usize = 64;
 
-/// `BATON_IOC_PARTITION`: CPUs that only some policies have.
+/// `BATON_IOC_PARTITION`: CPUs that only some policies use.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct BatonPartition {
-    /// 0: asks for what there is at `index`, below `BATON_MAX_PARTITIONS`; an empty name comes back
-    /// if there is nothing. 1: makes the partition `name` what is said here, or ends it, if it is
-    /// to have no CPU and no policy.
+    /// 0: reads the partition at `index`, below `BATON_MAX_PARTITIONS`; the name is empty if there
+    /// is none. 1: sets the CPUs and policies of the partition `name`, or removes it if both are
+    /// empty.
     pub set: u32,
     pub index: u32,
     pub name: [u8; BATON_NAME_LEN],
@@ -213,19 +215,19 @@ pub struct BatonPartition {
     pub held: u64,
 }
 
-/// Cgroups at most that belong to policies.
+/// Maximum number of cgroups that belong to policies.
 pub const BATON_MAX_RULES: usize = 64;
 
-/// `BATON_IOC_RULE`: cgroups (version 2) whose tasks, now and later, belong to a policy.
+/// `BATON_IOC_RULE`: cgroups (version 2) whose present and future tasks belong to a policy.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct BatonRule {
-    /// 0: asks for the rule at `index`, below `BATON_MAX_RULES`; `cgroup` is 0 if there is none. 1:
-    /// gives `cgroup` to the policy `name`, or, if that is empty, to none. 2: has all tasks looked
-    /// at again, as after the shim was attached.
+    /// 0: reads the rule at `index`, below `BATON_MAX_RULES`; `cgroup` is 0 if there is none. 1:
+    /// assigns `cgroup` to the policy `name`, or to none if the name is empty. 2: checks all tasks
+    /// again, as after the shim was attached.
     pub set: u32,
     pub index: u32,
-    /// Its id: the inode number of its directory.
+    /// Id of the cgroup: the inode number of its directory.
     pub cgroup: u64,
     pub name: [u8; BATON_NAME_LEN],
 }
@@ -234,11 +236,11 @@ pub struct BatonRule {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BatonRecordEnd {
-    /// It goes on.
+    /// The recording goes on.
     None = 0,
     /// On request, or because its owner is gone.
     Stopped = 1,
-    /// A ring was full, and nothing was to be lost.
+    /// A ring was full, and the recording was lossless.
     Full = 2,
     /// The policy was unloaded.
     Unloaded = 3,
@@ -252,74 +254,75 @@ pub enum BatonRecordEnd {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BatonRecordHow {
-    /// Records for the file that asks. Events that there is no room for are lost, and counted.
+    /// Records for the requesting file. Events that do not fit are lost and counted.
     Lossy = 0,
-    /// The same, but it ends when there is no room.
+    /// Like `Lossy`, but the recording ends when there is no room.
     Lossless = 1,
-    /// Sets the policy's flight recorder to so many blocks; 0 ends it. It belongs to no file, and
-    /// keeps the newest.
+    /// Sets the policy's flight recorder to this number of blocks; 0 ends it. It belongs to no file
+    /// and keeps the newest blocks.
     Flight = 2,
-    /// Gives the file what the flight recorder had at the policy's last fault. That stays, and is
-    /// not changed.
+    /// Gives the file the flight recording of the policy's last fault, which is kept unchanged.
     Fault = 3,
 }
 
-/// `BATON_IOC_RECORD`: begins to record a running policy: from its state, where that can be saved
-/// (`reregister_save`), else with a new instance of it. The recording belongs to the open file;
-/// reading that gives the state. The thread that asks gets a real-time priority
-/// (`sched_set_fifo_low`), so that it can keep up with what it reads.
+/// `BATON_IOC_RECORD`: begins to record a running policy, from its state if that can be saved
+/// (`reregister_save`), otherwise with a new instance of it. The recording belongs to the open
+/// file; reading the file returns the state. The requesting thread gets a real-time priority
+/// (`sched_set_fifo_low`) to keep up with the recording.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct BatonRecord {
     pub name: [u8; BATON_NAME_LEN],
-    /// Blocks of 64 KiB that each CPU may have: 16 to 65534. Out, of a fault: as many as it had.
+    /// Blocks of 64 KiB per CPU: 16 to 65534. Out, for a fault: the number that each CPU had.
     pub blocks: u32,
     /// `BatonRecordHow`.
     pub how: u32,
     /// Out: version of the policy.
     pub version: u32,
-    /// Out: stamps in a millisecond.
+    /// Out: stamps per millisecond.
     pub stamp_khz: u32,
-    /// In: 1, to be recorded from a state only: a policy that saves none is refused (`EPROTOTYPE`).
-    /// Out: 1 where it begins with a state.
+    /// In: 1 to record from a state only; a policy that saves none is refused (`EPROTOTYPE`). Out:
+    /// 1 if the recording begins with a state.
     pub has_state: u32,
     pub reserved: u32,
-    /// Out: length of the state, bytes, and its type. Without one they mean nothing.
+    /// Out: length of the state, bytes, and its type. Without a state they have no meaning.
     pub state_length: u64,
     pub state: BatonStateType,
     /// Out: the policy's options, NUL-terminated.
     pub options: [u8; BATON_OPTIONS_LEN],
-    /// Out: why the policy could not be made anew, NUL-terminated.
+    /// Out: why a new instance of the policy could not be created, NUL-terminated.
     pub message: [u8; BATON_MESSAGE_LEN],
 }
 
-/// `BATON_IOC_RECORD_TAKE`: gives the block that was taken last back to its CPU, and takes the
-/// next. `BATON_IOC_RECORD_STOP`, with the same structure, ends the recording: what is left can
-/// then be taken.
+/// `BATON_IOC_RECORD_TAKE`: returns the block that was taken last to its CPU, and takes the next
+/// one. `BATON_IOC_RECORD_STOP` has the same structure and ends the recording; the remaining blocks
+/// can then be taken.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BatonRecordBlock {
-    /// Whose.
+    /// The CPU.
     pub cpu: u32,
-    /// In: -1 to be told of the CPU only; else, of a fault, which of the CPU's blocks, from 0. Out:
-    /// number of the block, which is at so many times 64 KiB in the mapping of the file; -1 when
-    /// none is full.
+    /// In: -1 to query the CPU only; otherwise, for a fault, the index of one of the CPU's blocks,
+    /// from 0. Out: number of the block, which is at that multiple of 64 KiB in the mapping of the
+    /// file; -1 when none is full.
     pub block: i32,
-    /// Out: `BatonRecordEnd`. Not 0: no more is recorded.
+    /// Out: `BatonRecordEnd`. Not 0 when the recording has ended.
     pub end: u32,
-    /// Out: what the policy was told of that CPU.
+    /// Out: the topology of that CPU as given to the policy.
     pub topology: BatonCpu,
 }
 
-/// `BATON_IOC_RECORD_CHECKPOINT`: the policy's state between two events. Of a recording that goes
-/// on, it is made, and takes the place of the state that was read before; `EAGAIN` while a CPU's
-/// ring is too full. Of a fault, it is the second one that is kept; `ENODATA` without.
+/// `BATON_IOC_RECORD_CHECKPOINT`: the policy's state between two events. In a running recording,
+/// this makes a new checkpoint, which replaces the state that was read before; `EAGAIN` while a
+/// CPU's ring is too full. For a fault, it is the second state that was kept; `ENODATA` if there is
+/// none.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BatonRecordCheckpoint {
-    /// Out: what comes after it has later stamps, and is in blocks whose own stamps are not less.
+    /// Out: stamp of the checkpoint. Later events have higher stamps, in blocks whose own stamps
+    /// are not lower.
     pub stamp: u64,
-    /// Out: where in the file it is read, and its length, bytes.
+    /// Out: offset in the file for reading it, and its length, bytes.
     pub at: u64,
     pub length: u64,
 }
@@ -338,7 +341,7 @@ pub struct BatonFault {
     pub pid: u32,
     /// Source line, 0 if not known.
     pub line: u32,
-    /// When, ns since the boot, to the kernel's tick.
+    /// Time, ns since boot, in the resolution of the kernel's tick.
     pub now: u64,
     /// Number of the fault since the core was loaded.
     pub serial: u64,
@@ -346,7 +349,7 @@ pub struct BatonFault {
     pub comm: [u8; 16],
     /// Source file, NUL-terminated.
     pub file: [u8; 96],
-    /// What the policy or the host said, NUL-terminated.
+    /// Message of the policy or the host, NUL-terminated.
     pub message: [u8; BATON_MESSAGE_LEN],
     /// The last calls on that CPU, oldest first: `nr_events` of them.
     pub nr_events: u32,
@@ -354,7 +357,7 @@ pub struct BatonFault {
     pub events: [BatonEvent; 10],
 }
 
-/// One call into a policy, as the core remembers it.
+/// One call into a policy, as stored by the core.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BatonEvent {
@@ -370,12 +373,12 @@ pub struct BatonEvent {
 pub struct BatonCpuInfo {
     pub cpu: u32,
     pub online: u32,
-    /// Calls to pick, and how many gave a task of a policy.
+    /// Number of picks, and how many of them returned a task of a policy.
     pub dispatches: u64,
     pub picks: u64,
     /// Tasks taken over by a policy.
     pub enqueues: u64,
-    /// Tasks handed straight to an idle CPU.
+    /// Tasks placed directly on an idle CPU.
     pub directs: u64,
     /// Answers refused.
     pub refusals: u64,
@@ -391,7 +394,7 @@ pub struct BatonCpuInfo {
 pub struct BatonStart {
     pub name: [u8; BATON_NAME_LEN],
     pub options: [u8; BATON_OPTIONS_LEN],
-    /// Out: why the policy could not be made, NUL-terminated.
+    /// Out: why the policy could not be created, NUL-terminated.
     pub message: [u8; BATON_MESSAGE_LEN],
 }
 
@@ -400,8 +403,8 @@ pub struct BatonStart {
 #[derive(Clone, Copy, Debug)]
 pub struct BatonStop {
     pub name: [u8; BATON_NAME_LEN],
-    /// Out: what went wrong as the policy was unmade, NUL-terminated; empty if nothing. It is
-    /// stopped all the same.
+    /// Out: the error while destroying the policy, NUL-terminated; empty if there was none. The
+    /// policy is stopped in any case.
     pub message: [u8; BATON_MESSAGE_LEN],
 }
 
@@ -423,7 +426,7 @@ pub struct BatonAssign {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BatonTaskInfo {
     pub slot: u32,
-    /// 0 when there is no task any more.
+    /// 0 when there is no further task.
     pub pid: u32,
     /// Id of its policy, 0 for none.
     pub policy: u32,

@@ -1,30 +1,31 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Hints: what applications say to policies, and what these reply. The device is
-//! `/dev/baton-hints`; what is granted to whom is said at the control device.
+//! Hints of applications to policies, and the replies. The device is `/dev/baton-hints`. Grants are
+//! made at the control device.
 
 use crate::{BatonStateType, BATON_MESSAGE_LEN, BATON_NAME_LEN};
 
-/// Words of a hint.
+/// Number of words of a hint.
 pub const BATON_HINT_WORDS: usize = 6;
 
 /// A hint, or a policy's reply.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BatonHint {
-    /// What it says. What it has in its words follows from that; those that it does not use are 0.
+    /// Kind of the hint. It determines the meaning of the words; unused words are 0.
     pub tag: u32,
-    /// The thread that it names, 0 for none: its id in the sender's pid namespace, as the
-    /// application writes it; its slot plus one, as the policy gets it. A reply names none.
+    /// The thread that the hint names, 0 for none. The application writes its id in the sender's
+    /// pid namespace; the policy receives its slot plus one. A reply names no thread.
     pub thread: u32,
     pub words: [u64; BATON_HINT_WORDS],
 }
 
-/// A place for one hint in a ring, a cache line. See `policy/message/src/ring.rs` for the sequence.
+/// An entry for one hint in a ring, one cache line. See `policy/message/src/ring.rs` for the
+/// sequence.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BatonHintsEntry {
-    /// Twice the number of the lap around the ring while it is the writer's, one more while it is
-    /// the reader's.
+    /// Twice the number of the lap around the ring while the writer owns the entry, one more while
+    /// the reader owns it.
     pub sequence: u32,
     pub tag: u32,
     pub thread: u32,
@@ -32,55 +33,55 @@ pub struct BatonHintsEntry {
     pub words: [u64; BATON_HINT_WORDS],
 }
 
-/// What the mapping of a queue begins with, a cache line: then come the entries of the hints, and
-/// those of the replies. The host writes here, and reads nothing.
+/// The head of the mapping of a queue, one cache line. The entries of the hints follow, then those
+/// of the replies. The host writes the head but never reads it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BatonHintsHead {
     /// `BatonHintsEnd`: not 0 when the queue is closed.
     pub end: u32,
-    /// Entries of each of its rings, a power of two.
+    /// Number of entries of each ring, a power of two.
     pub entries: u32,
-    /// Hints that were taken from the ring and refused.
+    /// Number of hints that were taken from the ring and refused.
     pub refused: u32,
-    /// Replies that there was no room for.
+    /// Number of replies lost for lack of room.
     pub lost: u32,
     pub reserved: [u32; 12],
 }
 
-/// Fewest and most entries of a ring.
+/// Minimum and maximum number of entries of a ring.
 pub const BATON_HINTS_MIN_ENTRIES: u32 = 16;
 pub const BATON_HINTS_MAX_ENTRIES: u32 = 4096;
-/// At most so many hints are taken from a ring at one event.
+/// Maximum number of hints taken from a ring at one event.
 pub const BATON_HINTS_AT_ONCE: u32 = 16;
 
 /// Why a queue was closed.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BatonHintsEnd {
-    /// It is open.
+    /// The queue is open.
     None = 0,
     /// The policy was unloaded.
     Unloaded = 1,
-    /// A version with other types took the policy's place, or another policy did.
+    /// The policy was replaced by a version with other types, or by another policy.
     Replaced = 2,
     /// A fault stopped the policy.
     Fault = 3,
-    /// What the queue was opened by is granted no more.
+    /// The grant by which the queue was opened was revoked.
     Revoked = 4,
-    /// The thread that opened it is gone, or runs another program.
+    /// The thread that opened the queue is gone, or runs another program.
     Gone = 5,
 }
 
-/// What became of a hint that was sent by a call.
+/// The result of a hint that was sent by a system call.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BatonHintAnswer {
-    /// The policy has it.
+    /// The policy has received it.
     Taken = 0,
-    /// It is no hint of the policy's type.
+    /// It is not a hint of the policy's type.
     Malformed = 1,
-    /// The thread that it names is not one of the sender's process, or not one of the policy's.
+    /// The thread that it names does not belong to the sender's process, or not to the policy.
     Thread = 2,
     /// The sender is not, or not yet, a task of the policy.
     NotMember = 3,
@@ -88,7 +89,7 @@ pub enum BatonHintAnswer {
     Stopped = 4,
 }
 
-/// What became of a reply.
+/// The result of a reply.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BatonReplyAnswer {
@@ -100,8 +101,8 @@ pub enum BatonReplyAnswer {
     Full = 2,
 }
 
-/// `BATON_HINTS_IOC_OPEN`: opens the calling thread's queue to a policy. One for each open file of
-/// the device, and for each thread.
+/// `BATON_HINTS_IOC_OPEN`: opens the calling thread's queue to a policy. Each open file of the
+/// device, and each thread, can have one.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct BatonHintsOpen {
@@ -110,16 +111,16 @@ pub struct BatonHintsOpen {
     /// The types that the application was built with; a `layout` of 0 is not compared.
     pub hint: BatonStateType,
     pub reply: BatonStateType,
-    /// Entries of each ring that are wanted, 0 for the least. Out: as many as there are.
+    /// Requested number of entries of each ring, 0 for the minimum. Out: the actual number.
     pub entries: u32,
-    /// Out: bytes to be mapped.
+    /// Out: size of the mapping, bytes.
     pub size: u32,
     /// Out: why it was refused, NUL-terminated.
     pub message: [u8; BATON_MESSAGE_LEN],
 }
 
-/// `BATON_HINTS_IOC_SEND`: one hint, which the policy has when the call is over. What is in the
-/// ring goes before it.
+/// `BATON_HINTS_IOC_SEND`: sends one hint, which the policy has received when the call returns.
+/// Hints in the ring are delivered first.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BatonHintsSend {
@@ -129,22 +130,23 @@ pub struct BatonHintsSend {
     pub reserved: u32,
 }
 
-/// Grants at most.
+/// Maximum number of grants.
 pub const BATON_MAX_GRANTS: usize = 64;
 
-/// Bits of `who` in [`BatonGrant`]: what must be so. All that are given must.
+/// Bits of `who` in [`BatonGrant`]: the conditions that a thread must meet. All given conditions
+/// must hold.
 pub const BATON_GRANT_USER: u32 = 1 << 0;
 pub const BATON_GRANT_GROUP: u32 = 1 << 1;
 pub const BATON_GRANT_CGROUP: u32 = 1 << 2;
 pub const BATON_GRANT_ALL: u32 = 7;
 
-/// `BATON_IOC_GRANT`, of the control device: who may open queues to a policy.
+/// `BATON_IOC_GRANT`, of the control device: the threads that may open queues to a policy.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct BatonGrant {
-    /// 0: asks for the grant at `index`, below `BATON_MAX_GRANTS`; an empty name comes back if
-    /// there is none. 1: grants. 2: takes back what was granted to the same, and closes the queues
-    /// that were opened by it.
+    /// 0: reads the grant at `index`, below `BATON_MAX_GRANTS`; the name is empty if there is none.
+    /// 1: grants. 2: revokes the grant with the same conditions, and closes the queues that were
+    /// opened by it.
     pub set: u32,
     pub index: u32,
     /// Name of the policy, which need not be loaded.
@@ -153,16 +155,16 @@ pub struct BatonGrant {
     pub who: u32,
     pub user: u32,
     pub group: u32,
-    /// Most entries of a ring.
+    /// Maximum number of entries of a ring.
     pub entries: u32,
-    /// Id of a cgroup (version 2), the inode number of its directory: the thread must be in it, or
-    /// below.
+    /// Id of a cgroup (version 2), the inode number of its directory. The thread must be in it or
+    /// below it.
     pub cgroup: u64,
-    /// Most queues that each user may have open by it.
+    /// Maximum number of queues that each user may have open by this grant.
     pub queues: u32,
     /// 1: hints may name threads of other processes.
     pub any_thread: u32,
-    /// Out: queues that are open by it.
+    /// Out: number of queues that are open by this grant.
     pub open: u32,
     pub reserved: u32,
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The C interface of Baton: what crosses between the BPF shim, the core module, a policy module
-//! and the control device. `policy/c/baton.h` is generated from this crate (`cargo xtask header`); a
-//! test fails when it is stale.
+//! The C interface of Baton between the BPF shim, the core module, a policy module and the control
+//! device. `policy/c/baton.h` is generated from this crate (`cargo xtask header`); a test fails
+//! when it is stale.
 //!
 //! Everything here is plain data of fixed size, little-endian, with no padding that is read. Times
-//! are nanoseconds of the kernel's scheduler clock. CPUs are the kernel's numbers.
+//! are nanoseconds of the kernel's scheduler clock. CPUs have the kernel's numbers.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -30,5 +30,5 @@ pub const BATON_NAME_LEN: usize = 32;
 /// Longest option string of a policy, with the terminating NUL.
 pub const BATON_OPTIONS_LEN: usize = 256;
 
-/// At most this many policies are registered at once.
+/// Maximum number of policies registered at once.
 pub const BATON_MAX_POLICIES: usize = 16;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The one table of a policy's methods. From it come the functions in [`BatonPolicy`], the numbers
-//! and names of [`BatonMethod`], the kernel's check of a policy that registers (by way of
+//! The only table of a policy's methods. It generates the functions in [`BatonPolicy`], the numbers
+//! and names of [`BatonMethod`], the kernel's check of a policy that registers (through
 //! `policy/c/baton.h`), and the calls of a policy in user space (`hosts/native/glue`).
 
 use crate::{
@@ -9,26 +9,27 @@ use crate::{
 };
 use core::ffi::{c_char, c_void};
 
-/// Hands the table to the macro `$then`, a row for each method, in the order of their numbers:
+/// Passes the table to the macro `$then`, one row for each method, in the order of the method
+/// numbers:
 ///
 /// `Variant name: need context form(arguments) -> answer;`
 ///
-/// - need: `needed` if each policy must have it, or `optional`;
+/// - need: `needed` if every policy must have the method, or `optional`;
 /// - context: `sleeps` in process context; `atomic` with interrupts off, usually with a kernel
 ///   run-queue lock held, where it must neither sleep nor allocate without a limit;
-/// - form: what comes before the arguments: nothing (`free`), the policy (`this`), or the policy
+/// - form: the parameters before the arguments: none (`free`), the policy (`this`), or the policy
 ///   and the call's context (`call`). At most two arguments.
 #[macro_export]
 macro_rules! baton_methods {
     ($then:ident) => {
         $then! {
-            /// Needed. Process context, may sleep and allocate. Returns NULL when it cannot.
+            /// Needed. Process context, may sleep and allocate. Returns NULL on failure.
             Create create: needed sleeps free(env: *const BatonEnv) -> *mut c_void;
-            /// Needed. Process context; no other call is under way or will come.
+            /// Needed. Process context; no other call is in progress or will follow.
             Destroy destroy: needed sleeps this();
-            /// The CPU, or'ed with [`BATON_SELECT_DIRECT`]: then the task runs there for
-            /// `ctx->slice` ns, the default if 0. A new task (`BATON_F_FORK`) is not the policy's
-            /// yet: `task_new` gives it the task whatever this answers.
+            /// Returns the CPU. If it is or'ed with [`BATON_SELECT_DIRECT`], the task runs there
+            /// for `ctx->slice` ns, the default if 0. A new task (`BATON_F_FORK`) does not belong
+            /// to the policy yet: `task_new` follows for every answer.
             SelectTaskRq select_task_rq: optional atomic
                 call(task: *const BatonTask, wake: *const BatonWake) -> u64;
             /// Needed.
@@ -42,19 +43,19 @@ macro_rules! baton_methods {
             /// Needed.
             TaskRestored task_restored: needed atomic
                 call(task: *const BatonTask, token: BatonToken);
-            /// Needed. A token, [`BATON_PICK_NONE`] or [`BATON_PICK_KEEP`]; `prev` may be NULL. The
-            /// slice goes into `ctx`.
+            /// Needed. Returns a token, [`BATON_PICK_NONE`] or [`BATON_PICK_KEEP`]. `prev` may be
+            /// NULL. The slice is set in `ctx`.
             PickNextTask pick_next_task: needed atomic
                 call(cpu: i32, prev: *const BatonTask) -> u64;
-            /// A token or [`BATON_PICK_NONE`].
+            /// Returns a token or [`BATON_PICK_NONE`].
             NewlyIdle newly_idle: optional atomic call(cpu: i32) -> u64;
             /// Needed.
             PickRefused pick_refused: needed atomic call(token: BatonToken, why: BatonRefusal);
             Balance balance: optional atomic call(cpu: i32);
             TaskBlocked task_blocked: optional atomic call(task: *const BatonTask);
-            /// Needed. The token, or 0.
+            /// Needed. Returns the token, or 0.
             TaskDequeued task_dequeued: needed atomic call(task: *const BatonTask) -> BatonToken;
-            /// Needed. The token, or 0.
+            /// Needed. Returns the token, or 0.
             TaskDeparted task_departed: needed atomic call(task: *const BatonTask) -> BatonToken;
             TaskDead task_dead: optional atomic call(task: *const BatonTask);
             TaskAffinityChanged task_affinity_changed: optional atomic call(task: *const BatonTask);
@@ -65,31 +66,33 @@ macro_rules! baton_methods {
             CpuOffline cpu_offline: optional atomic call(cpu: i32);
             EnterIdle enter_idle: optional atomic call(cpu: i32);
             ExitIdle exit_idle: optional atomic call(cpu: i32);
-            /// A hint of a task of the policy's, checked as far as the host can: 0, or 1 when it is
-            /// none of the type that the policy takes. There if `hint_type` is.
+            /// Delivers a hint from a task of the policy, checked as far as the host can. Returns
+            /// 0, or 1 when it is not a hint of the policy's type. Present if `hint_type` is.
             Hint hint: optional atomic call(from: *const BatonTask, hint: *const BatonHint) -> u64;
-            /// The state of the running version, to be shared with the next. Process context; other
-            /// calls go on meanwhile. Returns NULL when it cannot. There if `state` is, as are the
-            /// next two.
+            /// Returns the state of the running version, to be shared with the next, or NULL on
+            /// failure. Process context; other calls continue meanwhile. Present if `state` is, as
+            /// are the next two.
             ReregisterPrepare reregister_prepare: optional sleeps this() -> *mut c_void;
-            /// As `create`, of a state, which it owns from then on. Other calls of the version that
-            /// gave the state go on meanwhile.
+            /// Like `create`, but from a state, of which it takes ownership. Other calls of the
+            /// version that passed the state on continue meanwhile.
             ReregisterInit reregister_init: optional sleeps
                 free(env: *const BatonEnv, state: *mut c_void) -> *mut c_void;
-            /// Gives up a state of this version's that nobody took. Process context.
+            /// Releases a state of this version that was not taken over. Process context.
             ReregisterDrop reregister_drop: optional sleeps free(state: *mut c_void);
-            /// Makes a state of one of the type `older`, as far as it can while that one is in use.
-            /// Process context. NULL when it cannot. There if `older` is, as is the next.
+            /// Creates a state from one of the type `older`, as far as possible while that one is
+            /// in use. Process context. Returns NULL on failure. Present if `older` is, as is the
+            /// next.
             ReregisterConvert reregister_convert: optional sleeps
                 free(env: *const BatonEnv, older: *const c_void) -> *mut c_void;
-            /// Brings over, into a policy made of a converted state, what only can be while nothing
-            /// moves: every CPU stands still, with interrupts off. 0, or not 0 when it cannot.
+            /// Completes a policy created from a converted state: takes over the parts that change
+            /// while other calls run. Every CPU is stopped, with interrupts off. Returns 0, or
+            /// another value on failure.
             ReregisterTake reregister_take: optional atomic this(older: *const BatonOlder) -> u64;
-            /// Writes the state that `reregister_prepare` would give as bytes, as many as there is
-            /// room for, and says how many it takes. Every CPU stands still, with interrupts off.
-            /// There if `state` is, as is the next, where the state can be saved.
+            /// Writes the state that `reregister_prepare` would return as bytes, as far as there is
+            /// room, and returns its full length. Every CPU is stopped, with interrupts off.
+            /// Present if `state` is and can be saved, as is the next.
             ReregisterSave reregister_save: optional atomic this(to: *const BatonBytes) -> u64;
-            /// As `create`, of a state that such a function has written. In user space only.
+            /// Like `create`, but from a state that such a function wrote. User space only.
             ReregisterLoad reregister_load: optional sleeps
                 free(env: *const BatonEnv, from: *const BatonBytes) -> *mut c_void;
         }
@@ -137,15 +140,15 @@ macro_rules! define {
         $variant:ident $name:ident: $need:ident $context:ident
             $form:ident($($argument:ident: $type:ty),*) $(-> $answer:ty)?;
     )*) => {
-        /// A policy as the core sees it. `this` is what `create` made. All but `create` and
-        /// `destroy` run with interrupts off and usually with a kernel run-queue lock held: they
-        /// must not sleep, and several CPUs are in them at once. An absent function (NULL) is
-        /// skipped; those marked "needed" must be there. In user space a policy in Rust unwinds out
-        /// of a call that is abandoned.
+        /// A policy as the core sees it. `this` is the pointer that `create` returned. Functions
+        /// marked "process context" may sleep. All others run with interrupts off, usually with a
+        /// kernel run-queue lock held, and must not sleep. Several CPUs call them at once. An
+        /// absent function (NULL) is skipped; those marked "needed" must be present. In user space,
+        /// a policy in Rust unwinds out of an abandoned call.
         ///
-        /// Functions that take a `BatonToken` own it from then on. See the trait `Scheduler` of the
-        /// crate `baton`, whose methods these are, for when each is called and what a wrong answer
-        /// costs.
+        /// A function that takes a `BatonToken` owns it from then on. The functions are the methods
+        /// of the trait `Scheduler` of the crate `baton`, which documents when each is called and
+        /// the effect of a wrong answer.
         #[repr(C)]
         pub struct BatonPolicy {
             /// [`crate::BATON_ABI`] the policy was built with.
@@ -158,12 +161,12 @@ macro_rules! define {
             pub language: u32,
             /// Name, NUL-terminated: `[a-z0-9_]`.
             pub name: [c_char; BATON_NAME_LEN],
-            /// The state that `reregister_prepare` gives and `reregister_init` takes.
+            /// Type of the state that `reregister_prepare` returns and `reregister_init` takes.
             pub state: BatonStateType,
-            /// The state of another version that `reregister_convert` takes.
+            /// Type of the state of another version that `reregister_convert` takes.
             pub older: BatonStateType,
-            /// The types of the hints that it takes and of its replies; names are empty when it
-            /// takes none.
+            /// Types of the hints that the policy takes and of its replies; the names are empty
+            /// when it takes none.
             pub hint_type: BatonStateType,
             pub reply_type: BatonStateType,
             $(
@@ -181,10 +184,10 @@ macro_rules! define {
         }
 
         impl BatonMethod {
-            /// All of them, by number.
+            /// All methods, by number.
             pub const ALL: &[Self] = &[Self::None $(, Self::$variant)*];
 
-            /// Must each policy have it?
+            /// Must every policy have it?
             #[inline(always)]
             pub const fn is_needed(self) -> bool {
                 match self {

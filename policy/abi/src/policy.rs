@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Between the core and a policy, and between the shim and the core.
+//! The interfaces between core and policy, and between shim and core.
 
 use crate::BATON_NAME_LEN;
 use core::ffi::{c_char, c_void};
@@ -12,46 +12,47 @@ pub type BatonToken = u64;
 pub const BATON_PICK_NONE: u64 = 0;
 /// Answer of a pick: the task that is running goes on.
 pub const BATON_PICK_KEEP: u64 = 1;
-/// What an abandoned call yields in place of an answer.
+/// Result of an abandoned call, in place of an answer.
 pub const BATON_ABORTED: u64 = u64::MAX;
 
-/// At most this many CPUs can be kicked from one call; a further kick is refused to the policy.
+/// Maximum number of CPUs kicked from one call; a further kick is refused.
 pub const BATON_MAX_KICKS: usize = 4;
 
-/// Locks that a call may hold at once (the kernel's RES_NR_HELD); one more is a fault.
+/// Maximum number of locks that a call may hold at once (the kernel's RES_NR_HELD); one more is a
+/// fault.
 pub const BATON_MAX_LOCKS: usize = 31;
 
-/// The kicked CPU leaves idle and asks its policy for a task; a busy one is left alone.
+/// An idle CPU leaves idle and asks its policy for a task; a busy CPU is not disturbed.
 pub const BATON_KICK_IDLE: u16 = 0;
 /// The kicked CPU's running task is preempted.
 pub const BATON_KICK_PREEMPT: u16 = 0x8000;
 
-/// One call's surroundings. The shim makes it on its stack, the core and the policy fill in
-/// answers, and the shim carries them out. Not shared between CPUs. 48 bytes: with more, BPF gives
-/// the shim a stack of its own, which costs every call.
+/// The context of one call. The shim creates it on its stack, the core and the policy fill in
+/// answers, and the shim carries them out. Not shared between CPUs. Its size is 48 bytes: with
+/// more, BPF gives the shim a private stack, which slows every call down.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BatonCtx {
-    /// Now, ns, to the kernel's tick; 0 as the shim gives it.
+    /// Current time, ns, in the resolution of the kernel's tick; the shim passes 0.
     pub now: u64,
-    /// In: the task the call is about, as the shim knows it (slot plus one, and the slot's serial);
-    /// 0 if none. Out, of a dispatch: the task to run.
+    /// In: the task of the call, as the shim knows it (slot plus one, and the slot's serial); 0 if
+    /// none. Out, for a dispatch: the task to run.
     pub task: u64,
     /// CPU time that `task` has used since it was created, ns.
     pub runtime: u64,
     /// Out: how long the task may run, ns; 0 leaves the host's default.
     pub slice: u64,
-    /// In: the CPU the call is about. Out, of a select: the CPU chosen.
+    /// In: the CPU of the call. Out, for a select: the CPU chosen.
     pub cpu: i32,
     /// In: `BATON_F_*`.
     pub flags: u16,
-    /// Out: kicks asked for in `kicks`.
+    /// Out: number of kicks requested in `kicks`.
     pub nr_kicks: u16,
-    /// Out: CPU number, with [`BATON_KICK_PREEMPT`] or not.
+    /// Out: CPU numbers, each with or without [`BATON_KICK_PREEMPT`].
     pub kicks: [u16; BATON_MAX_KICKS],
 }
 
-// The bits are the kernel's where it has such a flag, so that the shim passes them on as they are.
+// Where the kernel has such a flag, the bit is the kernel's, and the shim passes it on unchanged.
 
 /// The task was woken from sleep (SCX_ENQ_WAKEUP).
 pub const BATON_F_WAKEUP: u16 = 1 << 0;
@@ -59,12 +60,12 @@ pub const BATON_F_WAKEUP: u16 = 1 << 0;
 pub const BATON_F_RESTORE: u16 = 1 << 1;
 /// The task is new (WF_FORK).
 pub const BATON_F_FORK: u16 = 1 << 2;
-/// Of a dispatch: `task`, which ran last on this CPU, can go on running.
+/// For a dispatch: `task`, which ran last on this CPU, can continue to run.
 pub const BATON_F_PREV_RUNNABLE: u16 = 1 << 3;
-/// The waker is about to sleep (WF_SYNC).
+/// The waker will sleep at once (WF_SYNC).
 pub const BATON_F_SYNC: u16 = 1 << 4;
 
-/// What a policy is told of a task. A copy, made for one call.
+/// The data of a task that a policy receives. A copy, made for one call.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BatonTask {
@@ -80,11 +81,11 @@ pub struct BatonTask {
     pub runtime: u64,
 }
 
-/// A waking or new task asks for a CPU.
+/// A woken or new task needs a CPU.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BatonWake {
-    /// Where it ran last.
+    /// The CPU on which the task ran last.
     pub prev_cpu: i32,
     /// The CPU on which the waker runs.
     pub waker_cpu: i32,
@@ -92,10 +93,11 @@ pub struct BatonWake {
     pub flags: u16,
 }
 
-/// Set in the answer of `select_task_rq`: run it there at once, past the policy's queues.
+/// Flag in the answer of `select_task_rq`: run the task there at once, bypassing the policy's
+/// queues.
 pub const BATON_SELECT_DIRECT: u64 = 0x1_0000_0000;
 
-/// Where a CPU is. Ids are dense and start at 0; CPUs with the same id share the thing.
+/// The place of a CPU. Ids are dense and start at 0. CPUs with the same id share that unit.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BatonCpu {
@@ -105,11 +107,11 @@ pub struct BatonCpu {
     pub llc: u32,
     /// NUMA node.
     pub node: u32,
-    /// 1 when the CPU was online as this was read.
+    /// 1 if the CPU was online when this was read.
     pub online: u32,
 }
 
-/// What a policy is given when it is made.
+/// The environment in which a policy is created.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct BatonEnv {
@@ -121,21 +123,21 @@ pub struct BatonEnv {
     pub max_tasks: u32,
     /// The options given at load, NUL-terminated UTF-8; valid during the call only.
     pub options: *const c_char,
-    /// Where a policy that cannot be made says why: [`BATON_MESSAGE_LEN`] bytes, NUL-terminated;
-    /// valid during the call only.
+    /// Buffer for the reason why a policy cannot be created: [`BATON_MESSAGE_LEN`] bytes,
+    /// NUL-terminated; valid during the call only.
     pub message: *mut c_char,
 }
 
-/// Bytes of the host's, valid during a call.
+/// A buffer of the host, valid during a call.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct BatonBytes {
     pub at: *mut u8,
-    /// How many.
+    /// Length in bytes.
     pub length: usize,
 }
 
-/// What `reregister_take` brings over.
+/// The argument of `reregister_take`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct BatonOlder {
@@ -149,11 +151,11 @@ pub struct BatonOlder {
 /// Length of a message from a policy, with the terminating NUL.
 pub const BATON_MESSAGE_LEN: usize = 160;
 
-/// Why the host did not take a policy's answer.
+/// Why the host refused a policy's answer.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BatonRefusal {
-    /// The token is not the task's newest, or the task is not queued any more.
+    /// The token is not the task's newest, or the task is no longer queued.
     Stale = 1,
     /// The task belongs to another policy.
     Foreign = 2,
@@ -161,22 +163,22 @@ pub enum BatonRefusal {
     NotAllowed = 3,
     /// The CPU is offline or out of range.
     CpuOffline = 4,
-    /// "Keep" was answered where no task can be kept.
+    /// The answer was "keep", but no task can be kept.
     NothingToKeep = 5,
 }
 
-/// The type of a state that one version of a policy hands to the next. Two are the same when all
-/// fields are.
+/// The type of a state that one version of a policy passes to the next. Two types are the same if
+/// all fields are equal.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatonStateType {
     /// Name of the type, NUL-terminated; empty when there is no state.
     pub name: [c_char; BATON_NAME_LEN],
-    /// Version that its author gave it.
+    /// Version given to the type by its author.
     pub version: u32,
     /// Padding.
     pub reserved: u32,
-    /// Of everything that decides how it lies in memory, down to the last field.
+    /// Hash of everything that determines the memory layout, down to the last field.
     pub layout: u64,
 }
 
@@ -189,7 +191,7 @@ pub const BATON_EV_ALL: u32 = 0xf;
 /// Added by the host: the policy has no `select_task_rq`, and tasks stay where they ran last.
 pub const BATON_EV_NO_SELECT: u32 = 1 << 4;
 
-/// What a policy did wrong.
+/// The kinds of faults.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BatonFaultKind {
@@ -198,9 +200,9 @@ pub enum BatonFaultKind {
     Panic = 1,
     /// The policy's memory limit, or the machine's memory, was exhausted.
     OutOfMemory = 2,
-    /// The call used up the stack that the host grants.
+    /// The call exhausted the stack that the host grants.
     StackOverflow = 3,
-    /// A lock was taken twice by one CPU, or two CPUs wait for each other's.
+    /// A lock was taken twice by one CPU, or two CPUs wait for each other's locks.
     Deadlock = 4,
     /// A lock was not granted in time.
     LockTimeout = 5,
@@ -208,7 +210,7 @@ pub enum BatonFaultKind {
     LostTask = 6,
     /// A task was runnable for longer than the stall limit without being picked.
     Stall = 7,
-    /// The policy answered with refused tokens, call after call.
+    /// The policy answered with refused tokens again and again.
     RefusalLoop = 8,
 }
 

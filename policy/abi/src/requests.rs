@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The one table of requests (ioctls): those of the control device `/dev/baton`, and from 32 on
-//! those of `/dev/baton-hints`. A number holds the size of its structure, so that a request with a
-//! structure of another version is refused as unknown.
+//! The only table of requests (ioctls): those of the control device `/dev/baton`, and from 32 on
+//! those of `/dev/baton-hints`. A request number contains the size of its structure, so a request
+//! with a structure of another size is refused as unknown.
 
 use crate::{
     BatonAssign, BatonCoreInfo, BatonCpuInfo, BatonFault, BatonGrant, BatonHintsOpen,

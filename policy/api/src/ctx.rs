@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a call may do.
+//! The context of a call.
 
 use crate::{Cpu, Hints, Kick, KickRefused, Message, Schedulable, Task, Topology, Wake};
 use baton_seam::host;
 use core::{cell::Cell, marker::PhantomData};
 
-/// Kicks that one call can ask for.
+/// Maximum number of kicks of one call.
 pub const MAX_KICKS: usize = 4;
 
-/// CPUs of its node, and CPUs of the rest of the machine, that a search for an idle one looks at
-/// beyond the LLC: so that a large machine with few idle CPUs is not searched at every wakeup.
+/// How many CPUs of the rest of the node, and of the rest of the machine, a search for an idle CPU
+/// checks beyond the LLC. The limit keeps wakeups from searching all of a large machine with few
+/// idle CPUs.
 pub const FAR_CPUS: usize = 64;
 
 #[inline]
@@ -17,30 +18,30 @@ fn nearest(level: &[Cpu]) -> &[Cpu] {
     &level[..level.len().min(FAR_CPUS)]
 }
 
-/// The powers of one call. It cannot be kept beyond the call, nor given to another thread. All that
-/// a policy can learn or cause goes through here (or through a lock or an allocation), so that a
-/// recording holds every input.
+/// The interface of one call to the host. It can neither outlive the call nor be sent to another
+/// thread. All inputs and effects of a policy pass through it (or through a lock or an allocation),
+/// so a recording holds every input.
 pub struct Ctx<'a> {
     kicks: Kicks<'a>,
     _not_send: PhantomData<*const ()>,
 }
 
-/// A reply was not sent.
+/// Why a reply was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplyRefused {
     /// The task has no queue to this policy.
     NoQueue,
-    /// The task has not read what it was sent before. It is told how many replies were lost.
+    /// The task has not read earlier replies. It can see how many replies were lost.
     Full,
 }
 
-/// Where the kicks of one call are noted, for the host.
+/// The kicks of one call, stored for the host.
 #[derive(Clone, Copy, Debug)]
 pub struct Kicks<'a> {
-    /// How many there are. 0 as the call begins, but for those of hints that were read before it,
-    /// at the same event.
+    /// Number of kicks. It is 0 when the call begins, unless hints that were read before it, at the
+    /// same event, requested kicks.
     pub count: &'a Cell<u16>,
-    /// CPU number, with [`Kicks::PREEMPT`] or not.
+    /// CPU numbers, each with or without [`Kicks::PREEMPT`].
     pub places: &'a [Cell<u16>; MAX_KICKS],
 }
 
@@ -50,7 +51,7 @@ impl Kicks<'_> {
 }
 
 impl<'a> Ctx<'a> {
-    /// For hosts: the surroundings of a call.
+    /// For hosts: creates the context of a call.
     #[inline]
     pub fn new(kicks: Kicks<'a>) -> Self {
         Self {
@@ -93,13 +94,13 @@ impl<'a> Ctx<'a> {
         Ok(())
     }
 
-    /// Calls [`crate::Scheduler::timer`] on the CPU that makes this call, `after_ns` from now (at
-    /// least 1 µs), once. It replaces the timer set before.
+    /// Arms a one-shot timer: [`crate::Scheduler::timer`] is called on this CPU `after_ns` from now
+    /// (at least 1 µs). It replaces the timer set before.
     pub fn arm_timer(&self, after_ns: u64) {
         host::arm_timer(after_ns.max(1_000));
     }
 
-    /// Stops the timer of the CPU that makes this call.
+    /// Cancels the timer of this CPU.
     pub fn cancel_timer(&self) {
         host::cancel_timer();
     }
@@ -109,7 +110,8 @@ impl<'a> Ctx<'a> {
         host::random()
     }
 
-    /// May the task run on that CPU now? It may change at any time until the task is picked.
+    /// May the task run on that CPU now? The answer may change at any time until the task is
+    /// picked.
     #[inline]
     pub fn may_run(&self, task: &Task, cpu: Cpu) -> bool {
         host::may_run(task.slot, cpu.number())
@@ -132,31 +134,33 @@ impl<'a> Ctx<'a> {
         host::cpu_online(cpu.number())
     }
 
-    /// Is the CPU idle, and claimed by nobody?
+    /// Is the CPU idle and unclaimed?
     #[inline]
     pub fn is_idle(&self, cpu: Cpu) -> bool {
         host::cpu_idle(cpu.number())
     }
 
-    /// May any CPU of the machine be idle, and claimed by nobody? False: [`Ctx::is_idle`] is false
-    /// for each, so that a busy machine of many CPUs is not searched at every wakeup.
+    /// May any CPU of the machine be idle and unclaimed? If this is false, [`Ctx::is_idle`] is
+    /// false for every CPU. It saves the search of a busy machine with many CPUs at every wakeup.
     #[inline]
     pub fn any_idle(&self) -> bool {
         host::any_idle()
     }
 
-    /// Claims an idle CPU for a task; false when it was not idle, or another was first. The claim
-    /// ends when the CPU is next idle.
+    /// Claims an idle CPU for a task. Returns false when the CPU was not idle or was already
+    /// claimed. The claim ends when the CPU is next idle.
     #[inline]
     pub fn claim_idle(&self, cpu: Cpu) -> bool {
         host::claim_idle(cpu.number())
     }
 
-    /// The idle CPUs, the best first for a task that ran on `from`: those of wholly idle cores
-    /// under its LLC, the nearest first, then those under its LLC whose sibling is busy; then in
-    /// the same order of the rest of its node, and of the rest of the machine, the nearest
-    /// [`FAR_CPUS`] of each. One look ([`Ctx::any_idle`]) where nothing is idle. Another CPU may
-    /// claim any of them meanwhile: [`Ctx::claim_idle`] decides.
+    /// The idle CPUs, best first, for a task that ran on `from`. CPUs under its LLC come first:
+    /// those of wholly idle cores, nearest first, then those with a busy sibling. The rest of its
+    /// node and the rest of the machine follow in the same order, limited to the nearest
+    /// [`FAR_CPUS`] of each.
+    ///
+    /// When no CPU is idle, this takes one query ([`Ctx::any_idle`]). Another CPU may claim any of
+    /// the CPUs meanwhile: [`Ctx::claim_idle`] decides.
     #[inline]
     pub fn idle_near<'t>(
         &'t self,
@@ -177,8 +181,9 @@ impl<'a> Ctx<'a> {
             })
     }
 
-    /// [`Ctx::idle_near`] for a task that wakes up or is new, from where it ran last. A new one
-    /// may go further to a core of its own: the wholly idle cores of all these CPUs come first.
+    /// [`Ctx::idle_near`] for a woken or new task, from the CPU on which it ran last. A new task
+    /// may go further for a core of its own: CPUs of wholly idle cores in all three levels come
+    /// first.
     #[inline]
     pub fn idle_for<'t>(
         &'t self,
@@ -201,7 +206,7 @@ impl<'a> Ctx<'a> {
         cores.chain(self.idle_near(topology, wake.prev_cpu))
     }
 
-    /// Are the SMT siblings of `cpu`, which is idle, idle too?
+    /// Are all SMT siblings of the idle CPU `cpu` idle, too?
     #[inline]
     fn is_idle_core(&self, topology: &Topology, cpu: Cpu) -> bool {
         topology
@@ -211,9 +216,9 @@ impl<'a> Ctx<'a> {
             .all(|&sibling| self.is_idle(sibling))
     }
 
-    /// Replies to the task in that slot, which has a queue to this policy:
-    /// `ctx.reply::<Self>(from.slot, &reply)`. From any call, on any CPU. The task is woken if it
-    /// waits for one.
+    /// Replies to the task in that slot, through its queue to this policy:
+    /// `ctx.reply::<Self>(from.slot, &reply)`. Any call on any CPU may reply. The task is woken if
+    /// it waits for a reply.
     pub fn reply<P: Hints>(&self, slot: u32, reply: &P::Reply) -> Result<(), ReplyRefused> {
         const { assert!(P::Reply::THREADS == 0, "a reply names no thread") }
         let raw = reply.encode();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a policy is made from.
+//! The environment that a policy is created in.
 
 use crate::{
     runqueue::{Fifo, List, Tree},
@@ -9,7 +9,7 @@ use crate::{
 use alloc::{format, sync::Arc};
 use baton_seam::Links;
 
-/// The machine, the options, and the makings of run queues and storage.
+/// The machine, the options, and the constructors of run queues and storage.
 pub struct Env<'a> {
     topology: Topology,
     max_tasks: u32,
@@ -33,13 +33,13 @@ impl<'a> Env<'a> {
         &self.topology
     }
 
-    /// Task slots are below this.
+    /// Number of task slots. All slots are below it.
     pub fn max_tasks(&self) -> u32 {
         self.max_tasks
     }
 
-    /// The value of an option, in ns, us, ms or s (`slice=3ms`; a bare number is ns); `default`
-    /// when it was not given.
+    /// The value of an option that is a duration, in ns. The text may have the unit ns, us, ms or s
+    /// (`slice=3ms`); a bare number is ns. Returns `default` when the option was not given.
     pub fn duration(&self, key: &str, default: u64) -> Result<u64, Error> {
         let Some(text) = self.option(key) else {
             return Ok(default);
@@ -63,7 +63,7 @@ impl<'a> Env<'a> {
             .ok_or_else(|| format!("the option {key} is too long: `{text}`").into())
     }
 
-    /// The value of an option, a number; `default` when it was not given.
+    /// The value of an option that is a number; `default` when the option was not given.
     pub fn number(&self, key: &str, default: u64) -> Result<u64, Error> {
         let Some(text) = self.option(key) else {
             return Ok(default);
@@ -72,7 +72,7 @@ impl<'a> Env<'a> {
             .map_err(|_| format!("the option {key} is a whole number, not `{text}`").into())
     }
 
-    /// The text of an option.
+    /// The text of an option, if it was given.
     pub fn option(&self, key: &str) -> Option<&'a str> {
         self.options
             .split(',')
@@ -123,8 +123,8 @@ impl<'a> Env<'a> {
         PerCpu::new(self.topology.cpus(), make)
     }
 
-    /// One `T` for each task slot. A slot's value is that of the task before until the policy sets
-    /// it (in `task_new`).
+    /// One `T` for each task slot. A slot keeps the value of its previous task until the policy
+    /// sets it (in `task_new`).
     pub fn per_task<T: Default>(&self) -> PerTask<T> {
         PerTask::new(self.max_tasks)
     }

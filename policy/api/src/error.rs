@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Why a policy cannot be made.
+//! The error type of policies.
 
 use alloc::{borrow::Cow, string::String};
 use core::fmt;
 
-/// Why a policy cannot be made, in a line for the user: what is wrong, and with which option. The
-/// host shows at most 159 bytes.
+/// The reason why a policy cannot be created, as one line for the user. It names the problem and
+/// the option. The host shows at most 159 bytes.
 ///
-/// Made from a text or, where a value belongs into it, from `alloc::format!`:
+/// Created from a string literal or, if the line contains a value, from `alloc::format!`:
 /// `Err("no CPU is left".into())`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error(Cow<'static, str>);

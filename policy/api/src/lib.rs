@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a scheduling policy is written against.
+//! The API that scheduling policies are written against.
 //!
 //! A policy is a crate with one type that implements [`Scheduler`] and one line,
-//! `baton::policy!(Type);`. It is `no_std`, has no unsafe code, and knows nothing of the host that
-//! runs it: the kernel module, the simulator, a checker.
+//! `baton::policy!(Type);`. It is `no_std`, has no unsafe code, and does not depend on the host
+//! that runs it: the kernel module, the simulator or a checker.
 #![doc = include_str!("../API.md")]
 #![no_std]
 #![forbid(unsafe_code)]
@@ -40,17 +40,17 @@ pub use storage::{PerCpu, PerTask};
 pub use topology::{Place, Topology};
 pub use types::{Cpu, Events, Kick, KickRefused, Pick, Placement, Refusal, Task, Wake};
 
-/// A lock of the host's around a `T`. Taking it twice, or in an order that two CPUs take crosswise,
-/// is found by the host and stops the policy instead of the machine. Release locks in the reverse
-/// order of taking them.
+/// A lock of the host that protects a `T`. The host detects a lock that one CPU takes twice, and
+/// locks that two CPUs take in opposite orders. Such a deadlock stops the policy instead of the
+/// machine. Locks must be released in the reverse order of acquisition.
 pub type Lock<T> = lock_api::Mutex<baton_seam::RawLock, T>;
 
-/// The slice that a task gets where the policy gives none, ns (the kernel's SCX_SLICE_DFL).
+/// The slice of a task for which the policy sets none, ns (the kernel's SCX_SLICE_DFL).
 pub const DEFAULT_SLICE: u64 = 20_000_000;
 
-/// Names the type that implements [`Scheduler`], for the host that the policy is built into; with
-/// `, upgrade` one that implements [`Upgrade`], too; with `, hints` one that implements [`Hints`];
-/// with both, in this order.
+/// Declares the type that implements [`Scheduler`] to the host that the policy is built into. Add
+/// `, upgrade` if the type also implements [`Upgrade`], and `, hints` if it implements [`Hints`].
+/// With both, `upgrade` comes first.
 #[macro_export]
 macro_rules! policy {
     ($scheduler:ty) => {
@@ -71,14 +71,14 @@ macro_rules! policy {
     };
 }
 
-/// For hosts: a policy as `baton::policy!` names it.
+/// For hosts: a policy as `baton::policy!` declares it.
 #[doc(hidden)]
 pub struct Plain<S: Scheduler>(core::marker::PhantomData<S>);
 
-/// For hosts: a policy whose versions can be exchanged.
+/// For hosts: a policy that can be upgraded while it runs.
 #[doc(hidden)]
 pub struct Upgradable<S: Upgrade>(core::marker::PhantomData<S>);
 
-/// For hosts: a policy, as one of the above, that takes hints.
+/// For hosts: one of the above that also takes hints.
 #[doc(hidden)]
 pub struct Hinted<P>(core::marker::PhantomData<P>);

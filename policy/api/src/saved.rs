@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! States as bytes: a checkpoint, from which a recording is replayed.
+//! States as bytes. A saved state is a checkpoint, from which a recording is replayed.
 //!
 //! ```text
 //! state := word*                    fields in the order of `baton::state!`
@@ -9,7 +9,7 @@
 
 use crate::Env;
 
-/// Where a state is written. What does not fit is counted.
+/// Writes a state. Bytes that do not fit are only counted.
 pub struct Save<'a> {
     out: &'a mut [u8],
     length: usize,
@@ -17,7 +17,7 @@ pub struct Save<'a> {
 }
 
 impl<'a> Save<'a> {
-    /// Into these bytes.
+    /// Writes into these bytes.
     pub fn new(out: &'a mut [u8]) -> Self {
         Self {
             out,
@@ -59,26 +59,27 @@ impl<'a> Save<'a> {
         self.varint(word);
     }
 
-    /// How many bytes it all takes: more than there are, when it did not fit.
+    /// Ends the state and returns its length in bytes, which exceeds that of the buffer when it did
+    /// not fit.
     pub fn finish(mut self) -> usize {
         self.flush();
         self.length
     }
 }
 
-/// What a state is read from.
+/// Reads a state.
 pub struct Load<'a> {
     bytes: &'a [u8],
     zeros: u64,
     env: &'a Env<'a>,
 }
 
-/// The bytes are not of a state of this type, or of a machine like this.
+/// The bytes do not hold a state of this type, or come from a different machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unlike;
 
 impl<'a> Load<'a> {
-    /// Of these bytes, for a policy that is made in this environment.
+    /// Reads these bytes, for a policy that is created in this environment.
     pub fn new(bytes: &'a [u8], env: &'a Env<'a>) -> Self {
         Self {
             bytes,
@@ -87,7 +88,7 @@ impl<'a> Load<'a> {
         }
     }
 
-    /// Where it is made.
+    /// The environment of the policy.
     pub fn env(&self) -> &'a Env<'a> {
         self.env
     }
@@ -119,17 +120,17 @@ impl<'a> Load<'a> {
         self.varint()
     }
 
-    /// Reads how many there are of something.
+    /// Reads a number of elements.
     pub fn count(&mut self) -> Result<u64, Unlike> {
-        // More than tasks and CPUs that any machine has, so that damaged bytes do not take all
-        // memory.
+        // More than the tasks and CPUs of any machine. The limit keeps damaged bytes from taking
+        // all memory.
         self.word()
             .ok()
             .filter(|&count| count <= 1 << 24)
             .ok_or(Unlike)
     }
 
-    /// Is all of it read?
+    /// Has everything been read?
     pub fn is_done(&self) -> bool {
         self.bytes.is_empty() && self.zeros == 0
     }

@@ -8,13 +8,13 @@ use core::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-/// A value that one CPU writes while others read it, with no lock between them: a queue's length
-/// for who looks for work, say. What is read depends on how quick the other CPU was, so it is an
-/// input of the policy: a recording has it, and a replay gives it again. What is only used under a
-/// lock, in the calls about one task or on one CPU, is an atomic like any other.
+/// A value that one CPU writes while other CPUs read it without a lock, such as the length of a
+/// queue for CPUs that look for work. The value read depends on the timing of the other CPU, so it
+/// is an input of the policy: a recording holds it, and a replay returns it again. A value that is
+/// used only under a lock, only in calls about one task, or only on one CPU can be a plain atomic.
 pub struct Shared<T>(AtomicU64, PhantomData<T>);
 
-/// What a [`Shared`] can be.
+/// A type that a [`Shared`] can hold.
 pub trait Word: Copy + 'static {
     #[doc(hidden)]
     const NAME: &'static str;
@@ -47,18 +47,18 @@ word! {
 }
 
 impl<T: Word> Shared<T> {
-    /// With this value.
+    /// Creates it with this value.
     pub fn new(value: T) -> Self {
         Self(AtomicU64::new(value.to_word()), PhantomData)
     }
 
-    /// The value, as some CPU wrote it last; another may have since.
+    /// Reads the value. Another CPU may have changed it since.
     #[inline(always)]
     pub fn get(&self) -> T {
         T::from_word(host::read(self.0.load(Relaxed)))
     }
 
-    /// Writes it.
+    /// Writes the value.
     #[inline(always)]
     pub fn set(&self, value: T) {
         self.0.store(value.to_word(), Relaxed);
@@ -73,7 +73,7 @@ impl<T: Word + Default> Default for Shared<T> {
 
 impl<T> fmt::Debug for Shared<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Not by `get`: who prints it is no part of the policy.
+        // Not by `get`: printing is not an input of the policy.
         self.0.load(Relaxed).fmt(f)
     }
 }

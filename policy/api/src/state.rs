@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Types of states that one version of a policy hands to the next ([`crate::Upgrade`]).
+//! Types of the states that one version of a policy passes to the next ([`crate::Upgrade`]).
 //!
-//! The next version was compiled at another time, so the host compares what decides how a value
-//! lies in memory: names, sizes, places and types of all fields, and the compiler. Enoki (3.2)
-//! casts a pointer and hopes.
+//! The next version was compiled separately, so the host compares everything that determines the
+//! memory layout: names, sizes, offsets and types of all fields, and the compiler. Enoki (3.2)
+//! casts a pointer without a check.
 
 use crate::{
     runqueue::{Fifo, List, Tree},
@@ -18,45 +18,46 @@ use core::sync::atomic::{
     Ordering,
 };
 
-/// A type that can be handed to another version. For a type of your own: `baton::state!`.
+/// A type whose values can be passed to another version. `baton::state!` implements it for a
+/// structure.
 pub trait State: Sized + Send + Sync + 'static {
-    /// What decides how it lies in memory. Made by `baton::state!`, which a type must not do
-    /// without.
+    /// The memory layout. Only `baton::state!` may define it.
     #[doc(hidden)]
     const LAYOUT: Layout;
 
-    /// Writes its value: see [`Save`]. Nothing is called meanwhile.
+    /// Writes the value; see [`Save`]. No call of the policy is in progress meanwhile.
     #[doc(hidden)]
     fn save(&self, to: &mut Save<'_>);
 
-    /// Makes it of what `save` wrote.
+    /// Reads a value that `save` wrote.
     #[doc(hidden)]
     fn load(from: &mut Load<'_>) -> Result<Self, Unlike>;
 }
 
-/// What decides how a type lies in memory.
+/// The memory layout of a type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// Name of the type, without its path.
     pub name: &'static str,
-    /// The version that its author gave it; 0 for types that are not an author's.
+    /// The version that the author gave the type; 0 for types that `baton::state!` did not define.
     pub version: u32,
-    /// Of names, sizes, places and types, all the way down, and of the compiler.
+    /// Hash of the names, sizes, offsets and types of all fields, recursively, and of the compiler.
     pub hash: u64,
 }
 
-/// The compiler that made this, where the build says so: types of its library may lie differently
-/// in another's.
+/// The compiler version, if the build passes it. Types of the standard library may have another
+/// layout in another version.
 const COMPILER: &str = match option_env!("BATON_RUSTC") {
     Some(version) => version,
     None => "",
 };
 
-/// Of this crate's own types, whose fields are not looked at: to be raised when one changes.
+/// Version of this crate's own types, whose fields the hash does not cover. Raise it when one of
+/// them changes.
 const CONTAINERS: u64 = 2;
 
 impl Layout {
-    /// For `baton::state!`: of a structure without its fields.
+    /// For `baton::state!`: the layout of a structure without its fields.
     #[doc(hidden)]
     pub const fn of<T>(name: &'static str, version: u32) -> Self {
         let hash = text(word(text(BEGIN, COMPILER), CONTAINERS), name);
@@ -70,7 +71,7 @@ impl Layout {
         }
     }
 
-    /// For `baton::state!`: one field more.
+    /// For `baton::state!`: adds a field.
     #[doc(hidden)]
     pub const fn field(self, name: &str, offset: usize, of: Self) -> Self {
         Self {
@@ -80,14 +81,14 @@ impl Layout {
     }
 }
 
-/// For `baton::state!`: the layout of the field that the function gives.
+/// For `baton::state!`: the layout of the field that the function returns.
 #[doc(hidden)]
 pub const fn layout_of<S, F: State>(_: fn(&S) -> &F) -> Layout {
     F::LAYOUT
 }
 
-/// Makes a structure a [`State`]: its version, and the names of all its fields, whose types are
-/// states, too.
+/// Implements [`State`] for a structure, given its version and the names of all its fields. The
+/// types of the fields must be states, too.
 ///
 /// ```
 /// struct TaskState { vruntime: core::sync::atomic::AtomicU64, weight: u32 }
@@ -109,7 +110,7 @@ macro_rules! state {
                 Ok($type { $($field: $crate::State::load(from)?),* })
             }
         }
-        // One that is not named is an error here.
+        // A field that is not named is an error here.
         const _: fn(&$type) = |state| {
             let $type { $($field: _),* } = state;
         };
@@ -122,7 +123,7 @@ macro_rules! plain {
             const LAYOUT: Layout = Layout::of::<Self>(stringify!($type), 0);
 
             fn save(&self, to: &mut Save<'_>) {
-                // Of a signed one, its bits in its own width.
+                // A signed number is sign-extended to 64 bits.
                 to.word(*self as u64);
             }
 

@@ -8,13 +8,14 @@ use crate::{
 use alloc::{sync::Arc, vec::Vec};
 use core::ops::Index;
 
-/// On cache lines of its own: 128 bytes, as x86 fetches lines in pairs.
+/// A value on cache lines of its own. The alignment is 128 bytes because x86 fetches lines in
+/// pairs.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Padded<T>(T);
 
-/// One value for each CPU, indexed by [`Cpu`]. A clone is another way to the same values: this is
-/// how one version of a policy shares them with the next.
+/// One value for each CPU, indexed by [`Cpu`]. A clone refers to the same values, which is how one
+/// version of a policy shares them with the next.
 #[derive(Debug)]
 pub struct PerCpu<T>(Arc<[Padded<T>]>);
 
@@ -58,9 +59,9 @@ impl<T> Index<Cpu> for PerCpu<T> {
     }
 }
 
-/// One value for each task slot. Use atomics (relaxed) or a lock for what changes: the host never
-/// makes two calls about the same task at once, except picking it. A clone is another way to the
-/// same values.
+/// One value for each task slot. Values that change must be atomics (relaxed) or protected by a
+/// lock. The host never makes two calls about the same task at once, except to pick it. A clone
+/// refers to the same values.
 #[derive(Debug)]
 pub struct PerTask<T>(Arc<[T]>);
 

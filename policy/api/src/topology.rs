@@ -4,7 +4,7 @@
 use crate::Cpu;
 use alloc::{boxed::Box, vec::Vec};
 
-/// Where a CPU is. Ids are dense and start at 0; CPUs with the same id share the thing.
+/// The place of a CPU. Ids are dense and start at 0. CPUs with the same id share that unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Place {
     /// Physical core: CPUs of one core are SMT siblings.
@@ -15,7 +15,7 @@ pub struct Place {
     pub node: u32,
 }
 
-/// The CPUs that the machine can have (online or not), and who shares what.
+/// The possible CPUs of the machine (online or not), and the units that they share.
 #[derive(Clone, Debug)]
 pub struct Topology {
     places: Box<[Place]>,
@@ -23,19 +23,19 @@ pub struct Topology {
     has_smt: bool,
 }
 
-/// All CPUs, as one of them sees them.
+/// All CPUs, ordered by distance from one of them.
 #[derive(Clone, Debug)]
 struct Near {
-    /// Nearest first, itself at the front.
+    /// Nearest first, beginning with the CPU itself.
     cpus: Box<[Cpu]>,
-    /// So many of them are of its core, under its LLC, and of its node.
+    /// How many of them, from the front, belong to its core, its LLC and its node.
     core: u32,
     llc: u32,
     node: u32,
 }
 
 impl Topology {
-    /// Of the places of CPUs 0, 1, ...
+    /// Creates the topology from the places of CPUs 0, 1, ...
     pub fn new(places: Vec<Place>) -> Self {
         let distance = |a: Place, b: Place| {
             u32::from(a.core != b.core) + u32::from(a.llc != b.llc) + u32::from(a.node != b.node)
@@ -44,8 +44,8 @@ impl Topology {
             .map(|from| {
                 let mut cpus: Vec<Cpu> = (0..places.len() as u32).map(Cpu::new).collect();
                 let count = places.len();
-                // Nearest first; among equals, round from `from`, so that not everyone tries CPU 0
-                // first.
+                // Nearest first. CPUs at equal distance are in circular order from `from`, to keep
+                // all searches from trying CPU 0 first.
                 cpus.sort_by_key(|c| {
                     (
                         distance(places[from], places[c.index()]),
@@ -83,21 +83,22 @@ impl Topology {
         (0..self.places.len() as u32).map(Cpu::new)
     }
 
-    /// Where a CPU is. Panics for a CPU that the machine does not have.
+    /// The place of a CPU. Panics for a CPU that the machine does not have.
     pub fn place(&self, cpu: Cpu) -> Place {
         self.places[cpu.index()]
     }
 
-    /// All CPUs, the nearest to `cpu` first, which is itself: then its SMT siblings, those under
-    /// the same LLC, of the same node, the rest. Panics for a CPU that the machine does not have.
+    /// All CPUs, ordered by distance from `cpu`: the CPU itself, its SMT siblings, the CPUs under
+    /// the same LLC, those of the same node, and the rest. Panics for a CPU that the machine does
+    /// not have.
     #[inline]
     pub fn near(&self, cpu: Cpu) -> &[Cpu] {
         &self.near[cpu.index()].cpus
     }
 
-    /// [`Topology::near`] in three parts: what shares the LLC with `cpu` (itself at the front), the
-    /// rest of its node, and the rest of the machine. For searches that end at the first part where
-    /// there is something.
+    /// [`Topology::near`] in three parts: the CPUs under the LLC of `cpu` (beginning with itself),
+    /// the rest of its node, and the rest of the machine. For searches that end at the first part
+    /// with a match.
     #[inline]
     pub fn levels(&self, cpu: Cpu) -> [&[Cpu]; 3] {
         let near = &self.near[cpu.index()];
@@ -106,7 +107,7 @@ impl Topology {
         [llc, node, machine]
     }
 
-    /// The SMT siblings of `cpu`, itself at the front.
+    /// The SMT siblings of `cpu`, beginning with itself.
     #[inline]
     pub fn core(&self, cpu: Cpu) -> &[Cpu] {
         let near = &self.near[cpu.index()];
@@ -119,7 +120,7 @@ impl Topology {
         self.has_smt
     }
 
-    /// Do they share a last-level cache?
+    /// Do the two CPUs share a last-level cache?
     pub fn same_llc(&self, a: Cpu, b: Cpu) -> bool {
         self.place(a).llc == self.place(b).llc
     }

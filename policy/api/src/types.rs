@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The small values that methods take and give.
+//! Argument and return types of the methods.
 
 use crate::{weight, Schedulable};
 
@@ -36,7 +36,7 @@ impl core::fmt::Display for Cpu {
 /// A task, as it was when the call began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Task {
-    /// The task's slot: below [`crate::Env::max_tasks`], its own for as long as it lives.
+    /// The task's slot, below [`crate::Env::max_tasks`]. It does not change while the task lives.
     pub slot: u32,
     /// Thread id, for messages.
     pub pid: u32,
@@ -56,14 +56,14 @@ impl Task {
     }
 }
 
-/// How a task comes to need a CPU.
+/// The circumstances of the wakeup or fork of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wake {
-    /// Where it ran last.
+    /// The CPU on which the task ran last.
     pub prev_cpu: Cpu,
-    /// Where the waker runs.
+    /// The CPU on which the waker runs.
     pub waker_cpu: Cpu,
-    /// The waker says that it will sleep at once (WF_SYNC).
+    /// The waker announced that it will sleep at once (WF_SYNC).
     pub sync: bool,
     /// The task is new (WF_FORK): `task_new` comes next.
     pub fork: bool,
@@ -74,12 +74,13 @@ pub struct Wake {
 pub enum Placement {
     /// On this CPU's run queue; `task_wakeup` or `task_new` follows.
     Queue(Cpu),
-    /// Straight to `cpu`, which is idle and was claimed ([`crate::Ctx::claim_idle`]), for at most
-    /// `slice` ns ([`crate::DEFAULT_SLICE`] if 0); no call follows, but `task_new` for a new task.
+    /// Directly on `cpu`, which is idle and was claimed ([`crate::Ctx::claim_idle`]), for at most
+    /// `slice` ns ([`crate::DEFAULT_SLICE`] if 0). No call follows, except `task_new` for a new
+    /// task.
     Run {
-        /// Where.
+        /// The CPU.
         cpu: Cpu,
-        /// ns.
+        /// The slice, ns.
         slice: u64,
     },
 }
@@ -98,14 +99,14 @@ pub enum Pick {
     /// Run this task, for at most `slice` ns ([`crate::DEFAULT_SLICE`] if 0). The kernel checks
     /// slices at its tick (1 to 10 ms); a finer limit needs [`crate::Ctx::arm_timer`].
     Run {
-        /// Its baton.
+        /// The baton of the task.
         task: Schedulable,
-        /// ns.
+        /// The slice, ns.
         slice: u64,
     },
     /// The running task (`prev`) goes on, for at most `slice` ns more.
     Keep {
-        /// ns.
+        /// The slice, ns.
         slice: u64,
     },
     /// Nothing to run.
@@ -115,24 +116,26 @@ pub enum Pick {
 /// Why the host did not take a `Schedulable`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// It is not the task's newest, or the task is not queued any more. It is worthless: drop it.
+    /// The `Schedulable` is not the task's newest, or the task is no longer queued. It is void:
+    /// drop it.
     Stale,
-    /// The task belongs to another policy. It is worthless: drop it.
+    /// The task belongs to another policy. The `Schedulable` is void: drop it.
     Foreign,
     /// The task may not run on that CPU (affinity, or migration disabled).
     NotAllowed,
-    /// The CPU is offline. (Of `select_task_rq`: counted, and the task stays where it ran last.)
+    /// The CPU is offline. In answer to `select_task_rq`, this is counted and the task stays where
+    /// it ran last.
     CpuOffline,
-    /// `Keep` was answered where nothing was running. (Counted, and asked again.)
+    /// The answer was `Keep`, but no task was running. This is counted, and the host asks again.
     NothingToKeep,
 }
 
 /// What a kick does to the CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kick {
-    /// If idle, it asks the policy for a task.
+    /// An idle CPU asks the policy for a task.
     Idle,
-    /// Its running task is preempted, if that is a task of Baton's.
+    /// The running task is preempted if Baton schedules it.
     Preempt,
 }
 
@@ -158,13 +161,13 @@ impl Events {
     /// All of them.
     pub const ALL: Self = Self(15);
 
-    /// Both sets.
+    /// The union of both sets.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// As the C interface has them.
+    /// The set as a bit mask of the C interface.
     pub const fn bits(self) -> u32 {
         self.0
     }

@@ -11,7 +11,7 @@ const TABLE: [u32; 40] = [
     70, 56, 45, 36, 29, 23, 18, 15,
 ];
 
-/// The weight of a nice value; one out of -20..=19 counts as the nearest.
+/// The weight of a nice value. A value outside -20..=19 is clamped.
 #[inline]
 pub fn of_nice(nice: i32) -> u32 {
     TABLE[(nice.clamp(-20, 19) + 20) as usize]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a policy cannot do, because it does not compile. Each file of `compile_fail/` has the
-//! compiler's answer beside it; `TRYBUILD=overwrite cargo test -p baton --test compile_fail` writes
-//! the answers anew.
+//! Forbidden actions of a policy, which do not compile. Each file of `compile_fail/` has the
+//! compiler's output beside it; `TRYBUILD=overwrite cargo test -p baton --test compile_fail` writes
+//! the output again.
 
 use baton::Ctx;
 
@@ -10,10 +10,10 @@ fn a_policy_cannot() {
     trybuild::TestCases::new().compile_fail("tests/compile_fail/*.rs");
 }
 
-/// A `Ctx` stays on the CPU that was called. Not one of the files, because the compiler's answer to
-/// that lists the private parts of `Ctx`. Instead this compiles only while `Ctx` is neither `Send`
-/// nor `Sync`: if it were, there would be two `A`s for which `Ctx: Unique<A>`, and `_` could be
-/// either.
+/// A `Ctx` stays on the CPU that was called. This is not one of the files because the compiler's
+/// output lists the private parts of `Ctx`. Instead, this compiles only while `Ctx` is neither
+/// `Send` nor `Sync`: otherwise, `Ctx: Unique<A>` would hold for two `A`s, and `_` would be
+/// ambiguous.
 #[test]
 fn a_ctx_cannot_go_to_another_thread() {
     trait Unique<A> {

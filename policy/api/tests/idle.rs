@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What searches for an idle CPU find, in which order, and how many looks they take.
+//! Searches for an idle CPU: their results, the order, and the number of queries.
 
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::AtomicU32;
@@ -9,7 +9,7 @@ use baton_seam::host::{self, Table};
 
 thread_local! {
     static IDLE: RefCell<Vec<i32>> = const { RefCell::new(Vec::new()) };
-    /// Questions that the host was asked.
+    /// Number of queries to the host.
     static LOOKS: Cell<u32> = const { Cell::new(0) };
 }
 
@@ -86,8 +86,7 @@ static HOST: Table = Table {
     atomic: None,
 };
 
-/// `nodes` nodes of `llcs` LLCs of `cores` cores of `threads` CPUs. Siblings have numbers side by
-/// side.
+/// `nodes` nodes of `llcs` LLCs of `cores` cores of `threads` CPUs. Siblings have adjacent numbers.
 fn machine(nodes: u32, llcs: u32, cores: u32, threads: u32) -> Topology {
     let place = |cpu: u32| {
         let core = cpu / threads;
@@ -100,7 +99,7 @@ fn machine(nodes: u32, llcs: u32, cores: u32, threads: u32) -> Topology {
     Topology::new((0..nodes * llcs * cores * threads).map(place).collect())
 }
 
-/// The CPUs that a search finds from CPU 0, and how many questions it takes to its end.
+/// The CPUs that a search from CPU 0 finds, and the number of queries to its end.
 fn found(topology: &Topology, idle: &[i32], fork: Option<bool>) -> (Vec<i32>, u32) {
     host::install(Some(&HOST));
     IDLE.set(idle.to_vec());
@@ -133,7 +132,7 @@ fn one_look_where_nothing_is_idle() {
         for fork in [None, Some(false)] {
             assert_eq!(found(&topology, &[], fork), (vec![], 1));
         }
-        // Of a new task, once for cores of the machine and once for CPUs.
+        // For a new task: one query for the cores of the machine, and one for its CPUs.
         let (cpus, looks) = found(&topology, &[], Some(true));
         assert!(cpus.is_empty() && looks <= 2, "{looks} looks");
     }
@@ -141,7 +140,7 @@ fn one_look_where_nothing_is_idle() {
 
 #[test]
 fn idle_cores_come_before_idle_siblings_of_the_same_level() {
-    // Two nodes of two LLCs of two cores of two CPUs. Idle: CPU 1 beside 0, which is busy, core
+    // Two nodes of two LLCs of two cores of two CPUs. Idle are CPU 1, whose sibling 0 is busy, core
     // 2-3, core 6-7 of the other LLC, and core 14-15 of the other node.
     let topology = machine(2, 2, 2, 2);
     let idle = [1, 2, 3, 6, 7, 14, 15];
@@ -159,11 +158,11 @@ fn idle_cores_come_before_idle_siblings_of_the_same_level() {
 
 #[test]
 fn beyond_the_llc_only_the_nearest_are_looked_at() {
-    // 16 nodes of 8 LLCs of 16 CPUs. Idle is one that is far.
+    // 16 nodes of 8 LLCs of 16 CPUs. A distant CPU is idle.
     let topology = machine(16, 8, 16, 1);
     let (cpus, looks) = found(&topology, &[1_000], None);
     assert!(cpus.is_empty());
     assert!(looks <= 3 + 16 + 2 * FAR_CPUS as u32, "{looks} looks");
-    // One of its node is found.
+    // An idle CPU of the same node is found.
     assert_eq!(found(&topology, &[40], None).0, [40]);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The options of a policy, and what is said of wrong ones.
+//! The options of a policy, and the errors for wrong ones.
 
 use baton::{Env, Place, Topology};
 

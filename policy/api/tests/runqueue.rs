@@ -16,10 +16,10 @@ fn env() -> Env<'static> {
     Env::new(Topology::new(vec![Place::default()]), SLOTS, "")
 }
 
-/// The host's part: the task's next `Schedulable`.
+/// Plays the host: creates the task's next `Schedulable`.
 fn mint(slot: u32, generation: u32) -> Schedulable {
-    // SAFETY: One-baton. Tests make one for a slot only when the last one of that slot was given
-    // back.
+    // SAFETY: One-baton. Tests create a `Schedulable` for a slot only after the last one of that
+    // slot was returned.
     unsafe { Schedulable::from_raw(u64::from(generation) << 32 | u64::from(slot + 1)) }
         .expect("a well-formed token")
 }
@@ -39,7 +39,7 @@ enum Queue {
     Tree(Tree),
 }
 
-/// By (offset of the key, number of the arrival): slot and generation.
+/// Slot and generation, by offset of the key and number of the arrival.
 type Model = BTreeMap<(u64, i64), (u32, u32)>;
 
 struct Pair {
@@ -51,7 +51,7 @@ struct Pair {
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// Put the slot in, with this offset of the key, wherever it is not queued already.
+    /// Put the slot in, with this offset of the key, unless it is queued already.
     Put {
         slot: u32,
         offset: u64,
@@ -102,7 +102,7 @@ impl Pair {
         self.model.insert(place, (slot, generation));
     }
 
-    /// Takes what `place` names out of both, and compares.
+    /// Takes the task at `place` out of both, and compares.
     fn take(
         &mut self,
         place: Option<(u64, i64)>,
@@ -161,7 +161,7 @@ impl Pair {
         }
     }
 
-    /// Compares all that can be read.
+    /// Compares everything that can be read.
     fn check(&self) {
         let expected: Vec<(u64, u32)> = self
             .model
@@ -193,7 +193,7 @@ impl Pair {
         assert_eq!(got, expected);
         assert_eq!(first, expected.first().copied());
         assert_eq!((len, is_empty), (expected.len(), expected.is_empty()));
-        // One past the last slot, too: a slot that no task has is in no queue.
+        // Also one past the last slot: a slot without a task is in no queue.
         for slot in 0..=SLOTS {
             let got = match &self.queue {
                 Queue::Fifo(q) => q.contains(slot),
@@ -216,7 +216,7 @@ fn steps() -> impl Strategy<Value = Vec<(usize, Step)>> {
         2 => (0..=SLOTS).prop_map(|slot| Step::Remove { slot }),
         1 => (0..4_u32).prop_map(|low| Step::PopWhere { low }),
     ];
-    // Most for one tree, so that it has few tasks and many in turn.
+    // Most steps for one tree, which then has few and many tasks in turn.
     proptest::collection::vec(
         (prop_oneof![2 => Just(4_usize), 1 => 0..5_usize], step),
         0..300,
@@ -237,7 +237,7 @@ proptest! {
             Pair::new(Queue::Tree(env.tree()), base),
             Pair::new(Queue::Tree(env.tree()), base),
         ];
-        // The host's view: by slot, the newest generation, and whether a queue has it.
+        // The host's view, by slot: the newest generation, and whether it is queued.
         let mut tasks = [(0_u32, false); SLOTS as usize];
         for (at, step) in &steps {
             if let Step::Put { slot, offset, front } = *step {
@@ -310,7 +310,7 @@ fn debug_shows_the_order() {
     tree.remove(3).map(|(_, task)| retire(task));
 }
 
-/// The stand-in host panics when a `Schedulable` is dropped, which tells the one that was.
+/// The stand-in host panics when a `Schedulable` is dropped, which identifies the dropped one.
 #[test]
 #[should_panic(expected = "slot 3, generation 1")]
 fn of_two_schedulables_of_a_task_the_older_is_dropped_from_its_queue() {
@@ -329,8 +329,8 @@ fn of_two_schedulables_of_a_task_the_older_is_not_queued() {
     let _ = other.insert(0, mint(3, 1));
 }
 
-/// Does something where the stand-in host does not panic for a `Schedulable` that is dropped: while
-/// the thread unwinds already.
+/// Runs something while the thread unwinds, where the stand-in host does not panic for a dropped
+/// `Schedulable`.
 fn unwinding<T>(does: impl FnOnce() -> T) -> T {
     struct Last<F: FnMut()>(F);
     impl<F: FnMut()> Drop for Last<F> {
@@ -373,8 +373,8 @@ fn a_second_schedulable_of_a_task_is_said_to_be_merged() {
     {
         let (mut one, mut other) = (make(&env), make_other(&env));
         assert_eq!(put(&mut one, 1, front), Queued::New);
-        // A newer one, an older one, and a newer one in another queue: the newest has the first's
-        // place.
+        // A newer one, an older one, and a newer one in another queue: the newest takes the place
+        // of the first.
         assert_eq!(unwinding(|| put(&mut one, 3, front)), Queued::Merged);
         assert_eq!(unwinding(|| put(&mut one, 2, front)), Queued::Merged);
         assert_eq!(unwinding(|| put(&mut other, 4, front)), Queued::Merged);
@@ -398,7 +398,7 @@ fn dropping_a_queue_drops_its_tasks() {
     drop(queue);
 }
 
-/// It is a list up to eight tasks, and then a tree until one is left.
+/// A `Tree` is a list up to eight tasks, and then a tree until one is left.
 #[test]
 fn a_tree_grows_and_shrinks() {
     let env = env();

@@ -70,7 +70,7 @@ fn load<T: State>(bytes: &[u8]) -> Result<T, Unlike> {
     }
 }
 
-/// Takes all batons out, so that none is dropped.
+/// Takes all batons out, as a dropped one panics.
 fn drain(all: &mut All) -> Vec<(u64, u64)> {
     let mut found = Vec::new();
     for cpu in all.cpus.iter() {
@@ -112,7 +112,7 @@ prop_compose! {
         for (slot, (&(place, key, generation), (vruntime, lag))) in (0..).zip(places.iter().zip(values)) {
             all.tasks.slot(slot).vruntime.store(vruntime, Relaxed);
             all.tasks.slot(slot).lag.store(lag, Relaxed);
-            // Keys are compared as a clock that wraps: half of all at most.
+            // Keys compare like a clock that wraps, so they span at most half of the range.
             let key = key >> 1;
             let _ = match place {
                 0..3 => all.cpus.iter().nth(place as usize).unwrap().tree.lock().insert(key, mint(slot, generation)),
@@ -144,8 +144,8 @@ proptest! {
         prop_assert_eq!(drain(&mut loaded), drain(&mut all));
     }
 
-    /// Of what has no queue: the tasks in a queue of a state that is given up halfway are lost, and
-    /// the host is told.
+    /// For types without a queue: if loading a state fails halfway, the tasks in its queues are
+    /// lost, and the host is notified.
     #[test]
     fn a_part_is_refused(numbers in vec(any::<u32>(), 0..20), pair in any::<(i64, Option<bool>)>(), cut in any::<Index>()) {
         let bytes = saved(&(numbers.clone(), pair));

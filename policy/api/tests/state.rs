@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Types of states: the same exactly when a value of one can be used as the other.
+//! Types of states: equal exactly when a value of one can be used as the other.
 
 use baton::{Layout, Lock, PerTask, State};
 use std::sync::atomic::AtomicU64;
 
-/// A structure of these fields in a module of its own, as another version of a policy has it, and
-/// its layout.
+/// A structure with these fields in a separate module, as in another version of a policy, and its
+/// layout.
 macro_rules! shared {
     ($version:literal { $($field:ident: $type:ty),* }) => {{
         struct Shared {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Who is near whom.
+//! Distances between CPUs.
 
 use baton::{Cpu, Place, Topology};
 

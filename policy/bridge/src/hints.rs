@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Hints.
+//! The C function for hints.
 
 use crate::{about, Exchange};
 use baton::{Hinted, Hints, Message};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! From the trait [`Scheduler`] to the C interface. Each function here converts and does nothing
-//! else, so that a policy in Rust and one in C are the same thing to a host.
+//! From the trait [`Scheduler`] to the C interface. Each function here only converts, so a host
+//! treats a policy in Rust and one in C alike.
 #![no_std]
 #![deny(unsafe_op_in_unsafe_fn)]
 
@@ -21,12 +21,12 @@ use core::{
     ffi::{c_char, c_void},
 };
 
-/// The functions of a policy, as `baton::policy!` names it.
+/// The functions of a policy, as `baton::policy!` declares it.
 pub const fn ops<P: Exchange>() -> BatonPolicy {
     P::OPS
 }
 
-/// Those of one whose versions cannot be exchanged.
+/// The functions of a policy that cannot be upgraded while it runs.
 const fn plain<S: Scheduler>() -> BatonPolicy {
     BatonPolicy {
         abi: BATON_ABI,
@@ -83,8 +83,8 @@ const _: () = {
     );
 };
 
-/// A policy's name as C has it. A compile-time error when it is too long or has other characters
-/// than `[a-z0-9_]`.
+/// The C form of a policy's name. A name that is empty, too long, or has characters other than
+/// `[a-z0-9_]` is a compile-time error.
 const fn name(text: &str) -> [c_char; BATON_NAME_LEN] {
     let bytes = text.as_bytes();
     assert!(
@@ -105,7 +105,7 @@ const fn name(text: &str) -> [c_char; BATON_NAME_LEN] {
     out
 }
 
-/// Enters the policy: `f` gets it, the context and the place for a slice.
+/// Enters the policy: `f` receives the policy, the context and the place for a slice.
 #[inline(always)]
 fn enter<S: Scheduler, R>(
     this: *mut c_void,
@@ -135,7 +135,7 @@ fn view(task: &BatonTask) -> Task {
     }
 }
 
-/// Enters the policy about a task.
+/// Enters the policy for a call about a task.
 #[inline(always)]
 fn about<S: Scheduler, R>(
     this: *mut c_void,
@@ -148,7 +148,7 @@ fn about<S: Scheduler, R>(
     enter::<S, R>(this, ctx, |policy, ctx, _| f(policy, ctx, &task))
 }
 
-/// The baton that comes with a call.
+/// The baton that a call hands over.
 #[inline(always)]
 fn receive(token: BatonToken) -> Option<Schedulable> {
     // SAFETY: One-baton. The host mints each token once and gives it to one call.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The making and unmaking of a policy.
+//! Creation and destruction of a policy.
 
 use alloc::{boxed::Box, vec::Vec};
 use baton::{Env, Place, Scheduler, Topology};
@@ -10,8 +10,8 @@ pub(crate) extern "C-unwind" fn create<S: Scheduler>(env: *const BatonEnv) -> *m
     with_env(env, |env| S::new(env))
 }
 
-/// Makes something of an environment; NULL, and the reason in the host's message, when it cannot be
-/// made.
+/// Creates a value from an environment. On failure, returns NULL and writes the reason to the
+/// host's message.
 pub(crate) fn with_env<T>(
     env: *const BatonEnv,
     make: impl FnOnce(&Env<'_>) -> Result<T, baton::Error>,
@@ -48,8 +48,8 @@ pub(crate) fn with_env<T>(
 }
 
 pub(crate) extern "C-unwind" fn destroy<S: Scheduler>(this: *mut c_void) {
-    // SAFETY: Host-call. `create` made it of a Box of the same type, and the host calls this once
-    // and nothing after.
+    // SAFETY: Host-call. `create` made it from a Box of the same type. The host calls this once,
+    // and calls nothing after it.
     drop(unsafe { Box::from_raw(this.cast::<S>()) });
 }
 

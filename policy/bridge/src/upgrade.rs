@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The exchange of versions.
+//! The C functions for upgrades.
 
 use crate::make::with_env;
 use alloc::boxed::Box;
@@ -7,12 +7,12 @@ use baton::{Layout, Load, Plain, Save, Scheduler, State, Upgradable, Upgrade};
 use baton_abi::{BatonBytes, BatonEnv, BatonOlder, BatonPolicy, BatonStateType, BATON_NAME_LEN};
 use core::ffi::{c_char, c_void};
 
-/// A policy as `baton::policy!` names it: with or without the functions of [`Upgrade`].
+/// A policy as `baton::policy!` declares it, with or without the functions of [`Upgrade`].
 pub trait Exchange {
-    /// Its type.
+    /// Type of the policy.
     type Scheduler: Scheduler;
 
-    /// All its functions.
+    /// All functions of the policy.
     const OPS: BatonPolicy;
 }
 
@@ -37,7 +37,7 @@ impl<S: Upgrade> Exchange for Upgradable<S> {
     };
 }
 
-/// No state is handed on.
+/// The type where there is none.
 pub(crate) const NO_STATE: BatonStateType = BatonStateType {
     name: [0; BATON_NAME_LEN],
     version: 0,
@@ -72,14 +72,14 @@ extern "C-unwind" fn prepare<S: Upgrade>(this: *mut c_void) -> *mut c_void {
 }
 
 extern "C-unwind" fn init<S: Upgrade>(env: *const BatonEnv, state: *mut c_void) -> *mut c_void {
-    // SAFETY: Same-state. The host has compared the types, and gives what `prepare` or `convert` of
-    // such a version made, once.
+    // SAFETY: Same-state. The host has compared the types. It passes a state that `prepare` or
+    // `convert` of such a version made, once.
     let state = unsafe { Box::from_raw(state.cast::<S::State>()) };
     with_env(env, |env| S::reregister_init(env, *state))
 }
 
 extern "C-unwind" fn drop_state<S: Upgrade>(state: *mut c_void) {
-    // SAFETY: Same-state. As above; it is this version's own.
+    // SAFETY: Same-state. As above; the state is of this version.
     drop(unsafe { Box::from_raw(state.cast::<S::State>()) });
 }
 
@@ -87,13 +87,15 @@ extern "C-unwind" fn convert<S: Upgrade>(
     env: *const BatonEnv,
     older: *const c_void,
 ) -> *mut c_void {
-    // SAFETY: Same-state. The host has compared the types, and keeps it to the end of the exchange.
+    // SAFETY: Same-state. The host has compared the types, and keeps the state to the end of the
+    // upgrade.
     let older = unsafe { &*older.cast::<S::Older>() };
     with_env(env, |env| S::reregister_convert(env, older))
 }
 
 extern "C-unwind" fn take<S: Upgrade>(this: *mut c_void, older: *const BatonOlder) -> u64 {
-    // SAFETY: Host-call. The host gives what `init` made, and what is valid during the call.
+    // SAFETY: Host-call. The host gives what `init` made, and an `older` that is valid during the
+    // call.
     let (policy, older) = unsafe { (&*this.cast::<S>(), &*older) };
     // SAFETY: Same-state. As above.
     let state = unsafe { &*older.state.cast::<S::Older>() };
@@ -106,7 +108,7 @@ extern "C-unwind" fn take<S: Upgrade>(this: *mut c_void, older: *const BatonOlde
 /// The host's bytes.
 ///
 /// # Safety
-/// Host-call: they are valid, and this call's alone.
+/// Host-call: the bytes are valid and belong to this call alone.
 unsafe fn bytes<'a>(raw: *const BatonBytes) -> &'a mut [u8] {
     // SAFETY: Host-call. The caller's promise.
     let BatonBytes { at, length } = unsafe { *raw };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Says something to the policy `echo`, and prints what it answers. As root, or whoever was granted
- * it: `baton load echo && baton run -p echo -- ./echo`, built by
- * `cc -Ipolicy/c policy/c/examples/echo.c -o echo`.
+ * Sends a hint to the policy `echo` and prints its reply. Run as root, or as a user with a grant:
+ * `baton load echo && baton run -p echo -- ./echo`, built by `cc -Ipolicy/c
+ * policy/c/examples/echo.c -o echo`.
  */
 
 #include <err.h>

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What every host of policies must do. The same tables are held against the kernel
-//! (`tests/booted`) and the simulator (`hosts/sim/tests`): which calls a policy gets about a task
-//! that does this and that, and what is said of a policy that goes wrong.
+//! The required behaviour of every host of policies. The tables list the calls that a policy
+//! receives for the actions of a task, and the faults that are reported for a faulty policy. The
+//! kernel (`tests/booted`) and the simulator (`hosts/sim/tests`) are tested against the same
+//! tables.
 //!
-//! The calls are those that `policies/testing/witness` notes, the faults those of `policies/testing/faulty`.
+//! The policy `policies/testing/witness` notes the calls, and `policies/testing/faulty` causes the
+//! faults.
 #![no_std]
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
-/// What a task does.
+/// An action of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Sleeps for [`NAP`].
@@ -21,41 +23,41 @@ pub enum Step {
     Bind(usize),
     /// May use both CPUs again.
     Unbind,
-    /// Makes a thread that naps and ends, and waits for its end.
+    /// Creates a thread that sleeps for [`NAP`] and exits, and waits for its exit.
     Thread,
 }
 
-/// How long a nap is, ns.
+/// Length of a sleep, ns.
 pub const NAP: u64 = 1_000_000;
 
-/// The nice value at which the witness begins to take notes, and at which it tells them.
+/// The nice value at which the witness begins to take notes ([`TELL`]: at which it reports them).
 pub const BEGIN: i32 = 1;
 /// See [`BEGIN`].
 pub const TELL: i32 = 19;
 
-/// A task alone on a machine of two CPUs, bound to CPU 0 before it begins: what it does, and the
-/// calls that its policy gets.
+/// The actions of a task, and the calls that its policy receives. The task is alone on a machine of
+/// two CPUs, and is bound to CPU 0 before it begins.
 #[derive(Clone, Copy, Debug)]
 pub struct Behaviour {
     /// Name.
     pub name: &'static str,
-    /// What it does.
+    /// The actions of the task.
     pub steps: &'static [Step],
     /// The calls in order, a letter each: `s`elect_task_rq, task_`w`akeup, task_`n`ew,
     /// task_`y`ield, task_`r`estored, task_`b`locked, task_`d`equeued, task_`l`eft (departed),
-    /// task_`a`ffinity_changed, task_pr`i`o_changed. Picks and preemptions are left out: when they
-    /// come depends on who else is there.
+    /// task_`a`ffinity_changed, task_pr`i`o_changed. Picks and preemptions are left out: their
+    /// times depend on other tasks.
     pub calls: &'static str,
 }
 
-/// A move that the kernel makes at once, and how it may be told of where the task is quick to
-/// sleep: until it has been moved, or a moment longer (affine_move_task() in kernel/sched/core.c
+/// The calls for a move that the kernel makes at once, and the variants for a task that sleeps
+/// early, until it has been moved or slightly longer (affine_move_task() in kernel/sched/core.c
 /// waits for the stopper).
 const MOVE: &str = "adr";
 const MOVES: [&str; 3] = [MOVE, "adrbw", "abw"];
 
 impl Behaviour {
-    /// Are these the calls that its policy gets?
+    /// Do these calls match the expected ones?
     pub fn fits(&self, calls: &str) -> bool {
         fits(self.calls, calls)
     }
@@ -78,7 +80,7 @@ fn fits(expected: &str, calls: &str) -> bool {
 
 use Step::{Bind, Nice, Sleep, Thread, Unbind, Yield};
 
-/// All of them.
+/// The complete table.
 pub const BEHAVIOURS: &[Behaviour] = &[
     Behaviour {
         name: "a task with one CPU sleeps: nobody is asked where it wakes up",
@@ -127,9 +129,9 @@ pub const BEHAVIOURS: &[Behaviour] = &[
     },
 ];
 
-/// What several tasks do [`ROUNDS`] times, under each policy that Baton comes with, while more can
-/// run than there are CPUs (0 and 1): all of them come to the end, and who is bound runs where it
-/// is bound to.
+/// The actions that several tasks repeat [`ROUNDS`] times under each policy of Baton, with more
+/// runnable tasks than CPUs (0 and 1). All tasks must reach the end, and a bound task must run on
+/// its CPU.
 pub const LIFE: &[Step] = &[
     Yield,
     Nice(5),
@@ -151,29 +153,29 @@ pub const LIFE: &[Step] = &[
 /// See [`LIFE`].
 pub const ROUNDS: usize = 3;
 
-/// What is said of a policy that goes wrong.
+/// The fault that is reported for a faulty policy.
 #[derive(Clone, Copy, Debug)]
 pub struct Fault {
     /// The option `fault` of `policies/testing/faulty`.
     pub option: &'static str,
-    /// What kind of fault it is.
+    /// Kind of the fault.
     pub kind: &'static str,
-    /// In which method; `-` outside all.
+    /// Method of the fault; `-` outside of all methods.
     pub method: &'static str,
-    /// In which source file, where there is one.
+    /// Source file of the fault, if there is one.
     pub file: Option<&'static str>,
-    /// Must two CPUs be in the policy at once, or its stack be bounded? Not every host has that.
+    /// A capability that the fault requires and that not every host has.
     pub needs: Option<Needs>,
 }
 
-/// What not every host has.
+/// A capability that not every host has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needs {
-    /// Calls at the same time.
+    /// Calls on several CPUs at the same time.
     Parallel,
     /// A stack that ends before the host's does.
     BoundedStack,
-    /// A bounded memory.
+    /// A memory limit.
     BoundedMemory,
 }
 
@@ -192,7 +194,7 @@ const fn fault(
     }
 }
 
-/// All of them.
+/// The complete table.
 pub const FAULTS: &[Fault] = &[
     fault("index", "panic", "task_wakeup", Some("wrong.rs")),
     fault("overflow", "panic", "task_wakeup", Some("wrong.rs")),
@@ -220,11 +222,10 @@ pub const FAULTS: &[Fault] = &[
     },
 ];
 
-/// Answers of `policies/testing/faulty` that are refused and are no fault, by its option `fault`.
+/// Answers of `policies/testing/faulty` that are refused but are not faults, by its option `fault`.
 pub const REFUSED: &[&str] = &["not-allowed", "stale", "select-cpu"];
 
-/// The fault that this option of `policies/testing/faulty` leads to. Panics when there is none in the
-/// table.
+/// The fault that this option of `policies/testing/faulty` causes. Panics when the table has none.
 pub const fn of_option(option: &str) -> Fault {
     let mut at = 0;
     while at < FAULTS.len() {

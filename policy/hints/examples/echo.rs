@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Says something to the policy `echo`, and prints what it answers. As root, or whoever was granted
-//! it: `baton load echo && baton run -p echo -- target/release/examples/echo`, built by `cargo
-//! build --release -p baton-hints --example echo`.
+//! Sends a hint to the policy `echo` and prints its reply. Run as root, or as a user with a grant:
+//! `baton load echo && baton run -p echo -- target/release/examples/echo`, built by `cargo build
+//! --release -p baton-hints --example echo`.
 
 use baton_hints::Queue;
 use echo::{Hint, Reply};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! For applications: gives hints to the scheduling policy that runs them, and reads its replies.
+//! For applications: sends hints to the scheduling policy that runs them, and reads its replies.
 //!
 //! ```no_run
 //! use baton_hints::{message, Queue};
@@ -20,9 +20,9 @@
 //! }
 //! ```
 //!
-//! A queue is its thread's own. [`Queue::send`] and [`Queue::receive`] make no system call: the
-//! policy sees what was sent before the next thing that it decides about this thread, or about one
-//! that this thread wakes.
+//! A queue belongs to one thread. [`Queue::send`] and [`Queue::receive`] make no system call. The
+//! policy sees the sent hints before its next decision about this thread, or about a task that this
+//! thread wakes.
 #![deny(unsafe_op_in_unsafe_fn)]
 #![warn(missing_docs)]
 
@@ -50,12 +50,12 @@ pub use baton_message::{message, Field, Kind, Message, Raw, Reader, Thread, Type
 
 const PATH: &str = "/dev/baton-hints";
 
-/// Why there is no queue.
+/// Why a queue could not be opened.
 #[derive(Debug)]
 pub enum OpenError {
     /// Baton is not loaded, or the device cannot be opened.
     Device(io::Error),
-    /// The kernel refused it, and why; or there can be no policy of that name.
+    /// The kernel refused the queue, with the reason, or the name of the policy is invalid.
     Refused(Errno, String),
 }
 
@@ -83,11 +83,11 @@ impl std::error::Error for OpenError {}
 /// Why a hint was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotSent {
-    /// The policy has yet to read what was sent before.
+    /// The ring is full: the policy has not read earlier hints yet.
     Full,
     /// The queue is closed.
     Closed(End),
-    /// By [`Queue::send_now`] only: the policy did not take it.
+    /// By [`Queue::send_now`] only: the hint was refused.
     Refused(BatonHintAnswer),
     /// By [`Queue::send_now`] only: the call failed.
     Failed(Errno),
@@ -106,7 +106,7 @@ impl fmt::Display for NotSent {
 
 impl std::error::Error for NotSent {}
 
-/// Why a queue is closed, for people.
+/// Why a queue is closed, in words for users.
 pub fn words(end: End) -> &'static str {
     match end {
         End::None => "it is open",
@@ -118,7 +118,7 @@ pub fn words(end: End) -> &'static str {
     }
 }
 
-/// As requests have it.
+/// The name of a policy, in the form of the requests.
 fn name(policy: &str) -> Result<[u8; BATON_NAME_LEN], OpenError> {
     let mut name = [0; BATON_NAME_LEN];
     if policy.len() >= BATON_NAME_LEN {
@@ -132,8 +132,8 @@ fn name(policy: &str) -> Result<[u8; BATON_NAME_LEN], OpenError> {
     Ok(name)
 }
 
-/// A thread's queue to a policy: hints of type `H`, replies of type `R`. Of the thread that opens
-/// it alone.
+/// A thread's queue to a policy, with hints of type `H` and replies of type `R`. Only the thread
+/// that opened it may use it.
 pub struct Queue<H, R> {
     file: File,
     map: *mut u8,
@@ -145,8 +145,8 @@ pub struct Queue<H, R> {
 }
 
 impl<H: Message, R: Message> Queue<H, R> {
-    /// Opens this thread's queue. `entries`, a power of two from 16 on, is how many hints, and
-    /// replies, there is room for.
+    /// Opens this thread's queue. `entries`, a power of two from 16 on, is the capacity for hints,
+    /// and for replies.
     pub fn open(policy: &str, entries: u32) -> Result<Self, OpenError> {
         let name = name(policy)?;
         let file = OpenOptions::new()
@@ -162,8 +162,8 @@ impl<H: Message, R: Message> Queue<H, R> {
             size: 0,
             message: [0; BATON_MESSAGE_LEN],
         };
-        // SAFETY: Sized-request. The number is of this structure, of which every bit pattern is a
-        // value.
+        // SAFETY: Sized-request. The number is that of this structure, for which every bit pattern
+        // is valid.
         let opened = unsafe {
             ioctl::ioctl(
                 &file,
@@ -178,7 +178,7 @@ impl<H: Message, R: Message> Queue<H, R> {
             ));
         }
         let (size, access) = (open.size as usize, ProtFlags::READ | ProtFlags::WRITE);
-        // SAFETY: Hints-mapping. A new mapping, which nothing else is at.
+        // SAFETY: Hints-mapping. A new mapping, at an address that nothing else uses.
         let map = unsafe { mm::mmap(ptr::null_mut(), size, access, MapFlags::SHARED, &file, 0) };
         let map = map
             .map_err(|errno| OpenError::Refused(errno, String::new()))?
@@ -202,7 +202,7 @@ impl<H: Message, R: Message> Queue<H, R> {
 
     fn ring(&self, number: usize) -> &[Entry] {
         let at = size_of::<BatonHintsHead>() + number * self.entries * size_of::<Entry>();
-        // SAFETY: Hints-mapping. Behind the head are the entries of two rings; an entry is all
+        // SAFETY: Hints-mapping. The entries of two rings follow the head. An entry consists of
         // atomics, which the host writes, too.
         unsafe { std::slice::from_raw_parts(self.map.add(at).cast::<Entry>(), self.entries) }
     }
@@ -219,19 +219,19 @@ impl<H: Message, R: Message> Queue<H, R> {
         }
     }
 
-    /// Hints that the policy did not take: none of its type, or of a thread that it may not be told
-    /// of.
+    /// Number of hints that were refused: they were not of the policy's type, or named a thread
+    /// that they may not name.
     pub fn refused(&self) -> u32 {
         self.word(std::mem::offset_of!(BatonHintsHead, refused))
     }
 
-    /// Replies that there was no room for.
+    /// Number of replies that there was no room for.
     pub fn lost(&self) -> u32 {
         self.word(std::mem::offset_of!(BatonHintsHead, lost))
     }
 
-    /// Gives the policy a hint, without a system call. It stays in the ring while this thread is no
-    /// task of the policy's.
+    /// Sends a hint to the policy, without a system call. It stays in the ring while this thread is
+    /// not a task of the policy.
     pub fn send(&mut self, hint: &H) -> Result<(), NotSent> {
         self.end().map_or(Ok(()), |end| Err(NotSent::Closed(end)))?;
         let mut next = self.next_hint;
@@ -240,8 +240,8 @@ impl<H: Message, R: Message> Queue<H, R> {
         sent.map_err(|ring::Full| NotSent::Full)
     }
 
-    /// Gives the policy a hint at once, by a system call, after those that were sent before. It has
-    /// it when this returns.
+    /// Sends a hint to the policy at once, by a system call, after those that were sent before. The
+    /// policy has received it when this returns.
     pub fn send_now(&self, hint: &H) -> Result<(), NotSent> {
         let mut send = BatonHintsSend {
             hint: hint.encode(),
@@ -277,10 +277,10 @@ impl<H: Message, R: Message> Queue<H, R> {
         reply.and_then(|reply| R::decode(&reply))
     }
 
-    /// The next reply; sleeps until there is one. `None` when the time is over, or the queue
+    /// The next reply; sleeps until there is one. `None` when the time is over or the queue is
     /// closed.
     pub fn wait(&mut self, time: Duration) -> io::Result<Option<R>> {
-        // None: further away than the clock goes.
+        // `None` is beyond the range of the clock.
         let until = Instant::now().checked_add(time);
         loop {
             if let Some(reply) = self.receive() {
@@ -301,7 +301,7 @@ impl<H: Message, R: Message> Queue<H, R> {
         }
     }
 
-    /// For tests: what is mapped, to be written to as a hostile application would.
+    /// For tests: the mapped memory, to write to it as a hostile application would.
     #[doc(hidden)]
     pub fn memory(&self) -> &[AtomicU32] {
         // SAFETY: Hints-mapping. All of it, as atomics.
@@ -309,7 +309,8 @@ impl<H: Message, R: Message> Queue<H, R> {
     }
 }
 
-/// Can be read when there are replies, or the queue is closed: for `poll()` with other files.
+/// The file is readable when there are replies or the queue is closed, for `poll()` with other
+/// files.
 impl<H, R> AsFd for Queue<H, R> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
@@ -318,7 +319,7 @@ impl<H, R> AsFd for Queue<H, R> {
 
 impl<H, R> Drop for Queue<H, R> {
     fn drop(&mut self) {
-        // SAFETY: Hints-mapping. Nothing that was lent from it is left.
+        // SAFETY: Hints-mapping. No borrow of it is left.
         let _ = unsafe { mm::munmap(self.map.cast(), self.size) };
     }
 }

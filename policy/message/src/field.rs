@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What messages have in them.
+//! The fields of messages.
 
 use crate::Raw;
 
 /// A thread that a message names.
 ///
-/// An application makes it of a thread's id, as `gettid` gives it. The host looks that up before a
-/// policy sees the message: to a policy it is the slot of a task, of the sender's own process and
-/// in the policy's hands.
+/// An application creates it from a thread id, as `gettid` returns it. The host looks the id up
+/// before a policy sees the message. To a policy it is the slot of one of its tasks, of the
+/// sender's process (of any process, if the grant allows it).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Thread(u32);
 
 impl Thread {
-    /// For applications: the thread with this id. 0 is none, and refused.
+    /// For applications: the thread with this id. The id 0 names no thread and is refused.
     pub const fn of_id(id: u32) -> Self {
         Self(id)
     }
@@ -25,20 +25,20 @@ impl Thread {
 
 /// A type that a field can have.
 pub trait Field: Sized {
-    /// Its name.
+    /// Name of the type.
     const NAME: &'static str;
 
-    /// 1 for [`Thread`], which has a place of its own.
+    /// 1 for [`Thread`], which has a separate place.
     const THREADS: usize = 0;
 
-    /// Writes it behind what was written before.
+    /// Writes the value behind those written before.
     fn put(self, to: &mut Writer);
 
-    /// Reads what comes next; `None` if it is none of these.
+    /// Reads the next value; `None` if it is not of this type.
     fn take(from: &mut Reader<'_>) -> Option<Self>;
 }
 
-/// Fills in a message.
+/// Writes the fields of a message.
 #[derive(Debug)]
 pub struct Writer {
     raw: Raw,
@@ -46,7 +46,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// One with this tag.
+    /// Begins a message with this tag.
     pub fn new(tag: u32) -> Self {
         Self {
             raw: Raw {
@@ -58,20 +58,20 @@ impl Writer {
     }
 
     fn word(&mut self, word: u64) {
-        // There is a place for each: see `Kind::field`.
+        // There is a place for each word: see `Kind::field`.
         if let Some(place) = self.raw.words.get_mut(self.next) {
             *place = word;
             self.next += 1;
         }
     }
 
-    /// The message.
+    /// Returns the message.
     pub fn finish(self) -> Raw {
         self.raw
     }
 }
 
-/// Reads a message.
+/// Reads the fields of a message.
 #[derive(Debug)]
 pub struct Reader<'a> {
     raw: &'a Raw,
@@ -80,7 +80,7 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Of this message.
+    /// Reads this message.
     pub fn new(raw: &'a Raw) -> Self {
         Self {
             raw,
@@ -95,7 +95,7 @@ impl<'a> Reader<'a> {
         Some(*word)
     }
 
-    /// Is all that was not read 0?
+    /// Are all unread parts 0?
     pub fn is_done(&self) -> bool {
         (self.has_thread || self.raw.thread == 0)
             && self.raw.words.iter().skip(self.next).all(|word| *word == 0)
@@ -139,7 +139,7 @@ macro_rules! plain {
 
             #[inline]
             fn put(self, to: &mut Writer) {
-                // A signed one with its sign.
+                // A signed number is sign-extended.
                 to.word(self as i128 as u64);
             }
 

@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a type of messages is told apart by, made while a policy or an application is compiled.
+//! The identity of a message type, computed while a policy or an application is compiled.
 
 use crate::{fnv, Field, Type};
 use baton_abi::{BATON_HINT_WORDS, BATON_NAME_LEN};
 use core::ffi::c_char;
 
-/// For [`message!`](crate::message): a type of messages, variant by variant. What cannot be a
-/// message is an error of the compiler's.
+/// For [`message!`](crate::message): a type of messages, built variant by variant. An invalid type
+/// is a compile-time error.
 #[derive(Clone, Copy, Debug)]
 pub struct Kind {
     name: &'static str,
     version: u32,
     hash: u64,
-    /// Of the variant that was begun last.
+    /// Counts for the variant that was begun last.
     words: usize,
     threads: usize,
-    /// The most that a variant has.
+    /// Maximum number of threads of a variant.
     most_threads: usize,
 }
 
 impl Kind {
-    /// One without variants.
+    /// Creates a type without variants.
     pub const fn new(name: &'static str, version: u32) -> Self {
         let hash = fnv::word(fnv::text(fnv::BEGIN, name), version as u64);
         Self {
@@ -33,7 +33,7 @@ impl Kind {
         }
     }
 
-    /// One variant more.
+    /// Adds a variant.
     #[must_use]
     pub const fn variant(self, name: &str, tag: u32) -> Self {
         Self {
@@ -44,7 +44,7 @@ impl Kind {
         }
     }
 
-    /// One field more, of the last variant.
+    /// Adds a field to the last variant.
     #[must_use]
     pub const fn field<F: Field>(self, name: &str) -> Self {
         let (words, threads) = (self.words + 1 - F::THREADS, self.threads + F::THREADS);
@@ -73,7 +73,7 @@ impl Kind {
         self.most_threads
     }
 
-    /// What the host compares.
+    /// The type that the host compares.
     pub const fn finish(self) -> Type {
         let bytes = self.name.as_bytes();
         assert!(

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What applications and policies say to each other: types of messages, and the rings in shared
-//! memory that carry them.
+//! Messages between applications and policies: their types, and the rings in shared memory that
+//! carry them.
 //!
-//! The same code is in the kernel, in applications and in tests. It is safe, allocates nothing and
-//! does not panic, whatever is in the memory that it reads.
+//! The same code runs in the kernel, in applications and in tests. It is safe, allocates nothing,
+//! and does not panic for any contents of the memory that it reads.
 #![no_std]
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
@@ -18,26 +18,25 @@ pub use baton_abi::{BatonHint as Raw, BatonStateType as Type};
 pub use field::{Field, Reader, Thread, Writer};
 pub use kind::Kind;
 
-/// A type of messages. Made by [`message!`](crate::message), which a type must not do without.
+/// A type of messages. Only [`message!`](crate::message) may implement it.
 pub trait Message: Sized + Copy {
-    /// Its name, its version, and a number made of all that is in it: two types are the same when
-    /// these are.
+    /// Name, version, and a hash of all its contents. Two types are the same if these are equal.
     const TYPE: Type;
 
     /// How many threads a message of this type can name: 0 or 1.
     const THREADS: usize;
 
-    /// As it lies in a ring.
+    /// Encodes the message as it is stored in a ring.
     fn encode(&self) -> Raw;
 
-    /// What that says; `None` if it is no message of this type. There is one way to say each thing:
-    /// what is not used is 0.
+    /// Decodes a message; `None` if it is not of this type. Each message has one encoding: all
+    /// unused parts are 0.
     fn decode(raw: &Raw) -> Option<Self>;
 }
 
-/// Makes a type of messages: an enum whose variants have fields of plain types (`u8` to `u64`,
-/// `i32`, `i64`, `bool`) and at most one [`Thread`]; six fields at most beside that. Each variant
-/// has its tag. Whoever changes what a field means raises the version.
+/// Defines a type of messages: an enum whose variants have at most six fields of plain types (`u8`
+/// to `u64`, `i32`, `i64`, `bool`), and at most one [`Thread`] besides. Each variant has its own
+/// tag. Raise the version when the meaning of a field changes.
 ///
 /// ```
 /// use baton_message::{message, Message, Thread};

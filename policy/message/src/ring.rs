@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A ring of messages in memory that two sides share, of whom neither trusts the other.
+//! A ring of messages in memory shared by two sides that do not trust each other.
 //!
-//! Each entry is one cache line. Its first word, the sequence, says whose it is: twice the number
-//! of the lap while it is the writer's, one more while it is the reader's; so memory that is all
-//! zero is an empty ring. Each side keeps its own place in the ring to itself and believes nothing
-//! but the sequence of the entry that it is at: whatever the other side writes there, a place is
-//! looked at once, a message is copied once, and nothing beyond that entry is touched.
+//! Each entry is one cache line. Its first word, the sequence, shows which side owns the entry: it
+//! is twice the number of the lap while the writer owns it, and one more while the reader does.
+//! All-zero memory is therefore an empty ring. Each side keeps its own place in the ring private,
+//! and relies only on the sequence of the entry at that place. For any data of the other side, an
+//! operation checks the sequence once, copies a message once, and touches no other entry.
 //!
-//! A message costs the line once on its way to the reader, and once on its way back, when it is
-//! used again.
+//! A message transfers the cache line once to the reader, and once back when the entry is used
+//! again.
 
 use crate::Raw;
 use baton_abi::BATON_HINT_WORDS;
@@ -17,7 +17,7 @@ use core::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-/// A place for one message: `BatonHintsEntry`.
+/// An entry for one message: `BatonHintsEntry`.
 #[repr(C, align(64))]
 #[derive(Debug, Default)]
 pub struct Entry {
@@ -31,7 +31,7 @@ pub struct Entry {
 const _: () = assert!(size_of::<Entry>() == 64);
 
 impl Entry {
-    /// Its words, sequence first, as whoever shares the memory sees them.
+    /// The words of the entry, sequence first, as the other side sees them.
     pub fn all_words(&self) -> (u32, [u32; 3], [u64; BATON_HINT_WORDS]) {
         let small = [&self.tag, &self.thread, &self.reserved].map(|word| word.load(Relaxed));
         (
@@ -41,7 +41,7 @@ impl Entry {
         )
     }
 
-    /// Writes whatever one likes into it, as whoever shares the memory can.
+    /// Writes arbitrary words into the entry, as the other side can.
     pub fn scribble(&self, sequence: u32, small: [u32; 3], words: [u64; BATON_HINT_WORDS]) {
         self.tag.store(small[0], Relaxed);
         self.thread.store(small[1], Relaxed);
@@ -54,12 +54,12 @@ impl Entry {
     }
 }
 
-/// The ring is full: the other side has yet to read.
+/// The ring is full: the other side has not read it yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
-/// The entry at a place, and the sequence that it has as the writer's. `None` where there is no
-/// ring. The number of entries is a power of two.
+/// The entry at a place, and its sequence while the writer owns it. `None` if the ring has no
+/// entries. The number of entries must be a power of two.
 #[inline]
 fn at(entries: &[Entry], place: u64) -> Option<(&Entry, u32)> {
     let count = entries.len() as u64;
@@ -68,7 +68,7 @@ fn at(entries: &[Entry], place: u64) -> Option<(&Entry, u32)> {
     Some((entry, (lap as u32).wrapping_mul(2)))
 }
 
-/// Writes a message at the writer's place, which goes one on.
+/// Writes a message at the writer's place, and advances the place.
 #[inline]
 pub fn put(entries: &[Entry], place: &mut u64, message: &Raw) -> Result<(), Full> {
     let (entry, free) = at(entries, *place).ok_or(Full)?;
@@ -92,13 +92,13 @@ pub fn is_ready(entries: &[Entry], place: u64) -> bool {
         .is_some_and(|(entry, free)| entry.sequence.load(Acquire) == free.wrapping_add(1))
 }
 
-/// Has the reader yet to read the message that was written last, before the writer's place?
+/// Is the last message written, before the writer's place, still unread?
 #[inline]
 pub fn is_unread(entries: &[Entry], place: u64) -> bool {
     place != 0 && is_ready(entries, place.wrapping_sub(1))
 }
 
-/// Reads the message at the reader's place, which goes one on; `None` if there is none.
+/// Reads the message at the reader's place, and advances the place; `None` if there is none.
 #[inline]
 pub fn take(entries: &[Entry], place: &mut u64) -> Option<Raw> {
     let (entry, free) = at(entries, *place)?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Types of messages: what is written is read again, and nothing else is read.
+//! Types of messages: every written message is read back, and nothing else is accepted.
 
 use baton_message::{message, Message, Raw, Thread};
 
@@ -13,7 +13,7 @@ message! {
 }
 
 message! {
-    /// As `Said`, but for the name of one field.
+    /// Like `Said`, except for the name of one field.
     pub enum Other, version 3 {
         Nothing {} = 0,
         Numbers { a: u8, b: u16, c: u32, d: u64, e: i32, g: i64 } = 7,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Rings: in order, nothing twice, full is told.
+//! Rings: messages arrive in order and only once, and a full ring is reported.
 
 use baton_message::{
     ring::{is_ready, is_unread, put, take, Entry, Full},
@@ -23,7 +23,7 @@ fn ring(entries: usize) -> Vec<Entry> {
 fn full_and_empty() {
     let ring = ring(4);
     let (mut to, mut from) = (0, 0);
-    // Through many laps, and through the place where sequences of 32 bits begin anew.
+    // Through many laps, and through the wrap of the 32-bit sequences.
     for (lap, start) in [(0, 0), (1, 0), (2, (1 << 33) - 16)] {
         if start != 0 {
             (to, from) = (start, start);
@@ -53,7 +53,7 @@ fn no_ring_is_full_and_empty() {
     assert!(!is_ready(&[], 0) && !is_unread(&[], 0) && !is_unread(&[], 1));
 }
 
-/// Two threads, each with its own end.
+/// Two threads, one at each end.
 #[test]
 fn in_order_between_threads() {
     const MESSAGES: u32 = 100_000;

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The host as the kernel module sees it: functions that `baton.ko` exports
-//! (`hosts/kernel/host.c`).
+//! The host of a policy in the kernel: functions that `baton.ko` exports (`hosts/kernel/host.c`).
 //!
-//! Context of all of them: inside a call of a policy, interrupts off, on one CPU. In `create` a
-//! lock is a fault; the rest does nothing.
+//! Context of all functions: inside a call of a policy, interrupts off, on one CPU. In `create`, a
+//! lock is a fault, and the other functions do nothing.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -50,7 +49,7 @@ pub fn unlock(word: &AtomicU32) {
     unsafe { c::baton_host_unlock(word) }
 }
 
-/// A policy dropped a `Schedulable`.
+/// Reports that a policy dropped a `Schedulable`.
 pub fn token_dropped(token: u64) {
     // SAFETY: Kernel-call. Plain numbers only.
     unsafe { c::baton_host_token_dropped(token) }
@@ -68,10 +67,10 @@ pub fn random() -> u64 {
     unsafe { c::baton_host_random() }
 }
 
-/// Passes on a value that was read without a lock.
+/// Reports a value that was read without a lock to a recording, and returns it.
 #[inline(always)]
 pub fn read(value: u64) -> u64 {
-    // SAFETY: Kernel-call. The static is baton.ko's for as long as this module is; the rest is
+    // SAFETY: Kernel-call. The static belongs to baton.ko, which outlives this module; the rest is
     // plain numbers.
     unsafe {
         if cfg!(not(baton_without_recording)) && c::baton_recording.load(Ordering::Relaxed) != 0 {
@@ -81,13 +80,13 @@ pub fn read(value: u64) -> u64 {
     value
 }
 
-/// Sets this CPU's timer of this policy, ns from now.
+/// Arms this policy's timer on this CPU, ns from now.
 pub fn arm_timer(after_ns: u64) {
     // SAFETY: Kernel-call. Plain numbers only.
     unsafe { c::baton_host_arm_timer(after_ns) }
 }
 
-/// Stops this CPU's timer of this policy.
+/// Cancels this policy's timer on this CPU.
 pub fn cancel_timer() {
     // SAFETY: Kernel-call. Plain numbers only.
     unsafe { c::baton_host_cancel_timer() }
@@ -107,7 +106,7 @@ pub fn cpu_online(cpu: i32) -> bool {
     unsafe { c::baton_host_cpu_online(cpu) }
 }
 
-/// Is the CPU idle, and not claimed by anyone?
+/// Is the CPU idle and unclaimed?
 #[inline]
 pub fn cpu_idle(cpu: i32) -> bool {
     // SAFETY: Kernel-call. The number is checked there.
@@ -121,14 +120,14 @@ pub fn any_idle() -> bool {
     unsafe { c::baton_host_any_idle() }
 }
 
-/// Claims an idle CPU; false when it was not idle or another was first.
+/// Claims an idle CPU; false when it was not idle or was already claimed.
 #[inline]
 pub fn claim_idle(cpu: i32) -> bool {
     // SAFETY: Kernel-call. The number is checked there.
     unsafe { c::baton_host_claim_idle(cpu) }
 }
 
-/// Replies to a task; the answer is 0, or why not (`BatonReplyAnswer`).
+/// Replies to a task. Returns 0, or the reason why not (`BatonReplyAnswer`).
 pub fn reply(slot: u32, tag: u32, words: &[u64; 6]) -> u32 {
     // SAFETY: Kernel-call. The slot is checked there, and there are six words.
     unsafe { c::baton_host_reply(slot, tag, words.as_ptr()) }

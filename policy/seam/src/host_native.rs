@@ -2,27 +2,29 @@
 //! The host of a policy that runs in user space: a table of functions, installed per thread by the
 //! simulator, a checker or a test.
 //!
-//! The policy may be a library of its own, with its own copy of this crate and of the standard
-//! library: so the functions are C's, nothing unwinds through them, and a call that is to be
-//! abandoned is unwound on this side ([`abandon`]).
+//! The policy may be a separate library, with its own copy of this crate and of the standard
+//! library. The functions are therefore C functions, nothing unwinds through them, and a call that
+//! is to be abandoned is unwound on this side ([`abandon`]).
 
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::{boxed::Box, cell::Cell, panic, ptr, string::String, thread};
 
-/// What a host gives a policy. The functions of this module call those of the table that is
-/// installed on the thread. All are called on that thread, inside a call of the policy.
+/// The functions that a host provides to a policy. The functions of this module call those of the
+/// table installed on the thread. All are called on that thread, inside a call of the policy.
 #[repr(C)]
 pub struct Table {
-    /// Takes a lock. False when that cannot be: the call is abandoned.
+    /// Takes a lock. Returns false when that is impossible; the call is then abandoned.
     pub lock: extern "C" fn(word: *const AtomicU32) -> bool,
     /// Takes a lock if it is free.
     pub try_lock: extern "C" fn(word: *const AtomicU32) -> bool,
-    /// Releases a lock. False when it is not the one taken last: the call is abandoned.
+    /// Releases a lock. Returns false when it is not the one taken last; the call is then
+    /// abandoned.
     pub unlock: extern "C" fn(word: *const AtomicU32) -> bool,
-    /// A policy dropped a `Schedulable`. False when that lost a task: the call is abandoned.
+    /// Reports that a policy dropped a `Schedulable`. Returns false when a task was lost; the call
+    /// is then abandoned.
     pub token_dropped: extern "C" fn(token: u64) -> bool,
-    /// The policy has panicked: the call is being abandoned. File and message are UTF-8, not
-    /// terminated, valid during the call.
+    /// Reports that the policy has panicked; the call is being abandoned. File and message are
+    /// UTF-8, not terminated, and valid during the call.
     pub panicked: extern "C" fn(
         file: *const u8,
         file_len: usize,
@@ -34,44 +36,45 @@ pub struct Table {
     pub now: extern "C" fn() -> u64,
     /// A random number.
     pub random: extern "C" fn() -> u64,
-    /// Sets this CPU's timer of this policy, ns from now.
+    /// Arms this policy's timer on this CPU, ns from now.
     pub arm_timer: extern "C" fn(after_ns: u64),
-    /// Stops this CPU's timer of this policy.
+    /// Cancels this policy's timer on this CPU.
     pub cancel_timer: extern "C" fn(),
-    /// A value was read that others change without a lock; the answer is what the policy gets.
+    /// Reports a value that was read and that other CPUs change without a lock. Returns the value
+    /// for the policy.
     pub read: extern "C" fn(value: u64) -> u64,
     /// May the task in this slot run on that CPU now?
     pub may_run: extern "C" fn(slot: u32, cpu: i32) -> bool,
     /// Is the CPU online?
     pub cpu_online: extern "C" fn(cpu: i32) -> bool,
-    /// Is the CPU idle, and not claimed by anyone?
+    /// Is the CPU idle and unclaimed?
     pub cpu_idle: extern "C" fn(cpu: i32) -> bool,
     /// May any CPU be idle?
     pub any_idle: extern "C" fn() -> bool,
-    /// Claims an idle CPU; false when it was not idle or another was first.
+    /// Claims an idle CPU; false when it was not idle or was already claimed.
     pub claim_idle: extern "C" fn(cpu: i32) -> bool,
-    /// Memory is asked for: may there be some?
+    /// May an allocation succeed?
     pub has_memory: extern "C" fn() -> bool,
-    /// Replies to a task, with six words; the answer is `BatonReplyAnswer`.
+    /// Replies to a task, with six words. Returns a `BatonReplyAnswer`.
     pub reply: extern "C" fn(slot: u32, tag: u32, words: *const [u64; 6]) -> u32,
-    /// An atomic of the policy's own is about to be used. Only a policy that was built for the
-    /// checker says so.
+    /// Announces the use of one of the policy's own atomics. Only a policy that was built for the
+    /// checker calls this.
     pub atomic: Option<extern "C" fn()>,
 }
 
 std::thread_local! {
     static TABLE: Cell<*const Table> = const { Cell::new(ptr::null()) };
-    /// Calls under way. More than one where a host's CPUs are coroutines of one thread: then they
-    /// do not end in the order of their beginnings.
+    /// Number of calls in progress. There can be several if the CPUs of a host are coroutines of
+    /// one thread; the order in which they end is then arbitrary.
     static IN_CALL: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Installs a host on this thread, or none, and returns the one before. No call is under way: one
-/// that was left for good does not count.
+/// Installs a host on this thread, or none, and returns the previous one. No call may be in
+/// progress; a call that was left for good does not count.
 pub fn install(table: Option<&'static Table>) -> Option<&'static Table> {
     IN_CALL.set(0);
     let before = TABLE.replace(table.map_or(ptr::null(), ptr::from_ref));
-    // SAFETY: Installed. Only this function writes it, from a reference that lives for ever.
+    // SAFETY: Installed. Only this function writes it, from a `'static` reference.
     unsafe { before.as_ref() }
 }
 
@@ -81,20 +84,20 @@ fn table() -> Option<&'static Table> {
     unsafe { TABLE.get().as_ref() }
 }
 
-/// What unwinds when a host ends a call.
+/// Payload of the unwinding when a host ends a call.
 struct Abandoned;
 
-/// Ends the call under way.
+/// Abandons the call in progress.
 #[cold]
 fn abandon() {
-    // One that is being unwound already is.
+    // A call that is already being unwound needs nothing.
     if !thread::panicking() {
         panic::resume_unwind(Box::new(Abandoned));
     }
 }
 
-/// Makes one call of a policy; `None` when it was abandoned: it panicked, which the host has been
-/// told, or the host ended it.
+/// Makes one call of a policy. Returns `None` when the call was abandoned: it panicked, which was
+/// reported to the host, or the host ended it.
 #[inline]
 pub fn guard<R>(call: impl FnOnce() -> R) -> Option<R> {
     IN_CALL.set(IN_CALL.get() + 1);
@@ -103,8 +106,8 @@ pub fn guard<R>(call: impl FnOnce() -> R) -> Option<R> {
     result.ok()
 }
 
-/// Has panics inside [`guard`] told to the host, not to the terminal. Once for each copy of this
-/// crate.
+/// Reports panics inside [`guard`] to the host instead of the terminal. Must be called once for
+/// each copy of this crate.
 pub fn report_panics() {
     let others = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
@@ -155,7 +158,7 @@ pub fn unlock(word: &AtomicU32) {
     }
 }
 
-/// A policy dropped a `Schedulable`. Without a host that is a panic.
+/// Reports that a policy dropped a `Schedulable`. Without a host, this panics.
 pub fn token_dropped(token: u64) {
     if thread::panicking() {
         return;
@@ -184,20 +187,20 @@ pub fn random() -> u64 {
     table().map_or(0, |table| (table.random)())
 }
 
-/// Passes on a value that was read without a lock.
+/// Passes a value that was read without a lock through the host.
 #[inline]
 pub fn read(value: u64) -> u64 {
     table().map_or(value, |table| (table.read)(value))
 }
 
-/// Sets this CPU's timer of this policy, ns from now.
+/// Arms this policy's timer on this CPU, ns from now.
 pub fn arm_timer(after_ns: u64) {
     if let Some(table) = table() {
         (table.arm_timer)(after_ns);
     }
 }
 
-/// Stops this CPU's timer of this policy.
+/// Cancels this policy's timer on this CPU.
 pub fn cancel_timer() {
     if let Some(table) = table() {
         (table.cancel_timer)();
@@ -216,7 +219,7 @@ pub fn cpu_online(cpu: i32) -> bool {
     table().is_none_or(|table| (table.cpu_online)(cpu))
 }
 
-/// Is the CPU idle, and not claimed by anyone? Without a host it is not.
+/// Is the CPU idle and unclaimed? Without a host it is not.
 #[inline]
 pub fn cpu_idle(cpu: i32) -> bool {
     table().is_some_and(|table| (table.cpu_idle)(cpu))
@@ -228,15 +231,15 @@ pub fn any_idle() -> bool {
     table().is_some_and(|table| (table.any_idle)())
 }
 
-/// Claims an idle CPU; false when it was not idle or another was first.
+/// Claims an idle CPU; false when it was not idle or was already claimed.
 #[inline]
 pub fn claim_idle(cpu: i32) -> bool {
     table().is_some_and(|table| (table.claim_idle)(cpu))
 }
 
-/// May there be memory? For the allocator of the policy's library.
+/// May an allocation succeed? For the allocator of the policy's library.
 pub fn has_memory() -> bool {
-    // An allocator is asked on threads that end, too.
+    // The allocator is also called on threads that are ending.
     let table = TABLE.try_with(Cell::get).unwrap_or(ptr::null());
     let is_in_call = IN_CALL.try_with(Cell::get).is_ok_and(|calls| calls != 0);
     // SAFETY: Installed. As in `table`.
@@ -245,12 +248,12 @@ pub fn has_memory() -> bool {
         .is_none_or(|table| (table.has_memory)())
 }
 
-/// Replies to a task. Without a host nobody has a queue.
+/// Replies to a task. Without a host, no task has a queue.
 pub fn reply(slot: u32, tag: u32, words: &[u64; 6]) -> u32 {
     table().map_or(1, |table| (table.reply)(slot, tag, words))
 }
 
-/// An atomic of the policy's own is about to be used.
+/// Announces the use of one of the policy's own atomics.
 pub fn atomic() {
     if let Some(atomic) = table().and_then(|table| table.atomic) {
         atomic();
@@ -259,26 +262,26 @@ pub fn atomic() {
 
 /// A panic of a policy.
 pub struct Panic {
-    /// Where: the source file as the compiler has it, and the line.
+    /// Source file, as the compiler names it, and line.
     pub file: String,
     pub line: u32,
     pub message: String,
 }
 
 impl Panic {
-    /// Did an allocation fail that cannot? These are the words of Rust's library then, and the
-    /// place is in the library.
+    /// Did an infallible allocation fail? The message is then that of Rust's library, and the
+    /// location is in the library.
     pub fn is_out_of_memory(&self) -> bool {
         self.message.starts_with("memory allocation of ")
     }
 }
 
-/// A host of policies in user space, as safe functions: [`Table::of`] makes its table. They have no
-/// `self`, as the policy calls C functions: an implementation finds the call by the thread. What
-/// each function is asked stands at its place in [`Table`].
+/// A host of policies in user space, as safe functions. [`Table::of`] creates its table. The
+/// functions have no `self`, as the policy calls C functions; an implementation finds the current
+/// call by the thread. The fields of [`Table`] document the functions.
 pub trait NativeHost {
-    /// Must an atomic of a policy's own be announced? Only policies that were built for the checker
-    /// do that.
+    /// Must a policy announce the use of its own atomics? Only policies that were built for the
+    /// checker do.
     const SEES_ATOMICS: bool = false;
 
     fn lock(word: &AtomicU32) -> bool;
@@ -301,13 +304,13 @@ pub trait NativeHost {
     fn has_memory() -> bool {
         true
     }
-    /// The answer is `BatonReplyAnswer`.
+    /// Returns a `BatonReplyAnswer`.
     fn reply(slot: u32, tag: u32, words: [u64; 6]) -> u32;
     fn atomic() {}
 }
 
 impl Table {
-    /// The table of a host.
+    /// Creates the table of a host.
     pub const fn of<H: NativeHost>() -> Self {
         Self {
             lock: from_c::lock::<H>,
@@ -335,8 +338,7 @@ impl Table {
     }
 }
 
-/// What a table holds: the functions of a host behind those of C. All that is a pointer there is
-/// handled here.
+/// The C functions of a table, which call those of a host. All pointers are handled here.
 mod from_c {
     use super::{AtomicU32, NativeHost, Panic, String};
 
@@ -351,7 +353,8 @@ mod from_c {
     macro_rules! about_a_lock {
         ($($name:ident)*) => {
             $(pub extern "C" fn $name<H: NativeHost>(word: *const AtomicU32) -> bool {
-                // SAFETY: Host-call. It is a lock of the policy's, which lives during the call.
+                // SAFETY: Host-call. It points to a lock of the policy, which lives during the
+                // call.
                 H::$name(unsafe { &*word })
             })*
         };

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The seam between the policy API (`baton`) and whatever host runs a policy.
+//! The seam between the policy API (`baton`) and the host that runs a policy.
 //!
-//! Policies never see this crate: they use what `baton` exports, which forbids unsafe code. All
-//! that cannot be written safely, or that differs between hosts, is here:
+//! Policies never see this crate: they use the exports of `baton`, which forbids unsafe code.
+//! Everything that needs unsafe code or differs between hosts is here:
 //!
-//! - [`Schedulable`], which only a host can make and unmake ([`Schedulable::from_raw`] is unsafe);
+//! - [`Schedulable`], which only a host can create ([`Schedulable::from_raw`] is unsafe);
 //! - [`Links`] and [`Parking`], where run queues keep a `Schedulable` without allocating;
 //! - [`RawLock`], the host's lock;
-//! - the powers behind `baton::Ctx` ([`host`]).
+//! - the functions behind `baton::Ctx` ([`host`]).
 //!
 //! In the kernel (`target_os = "none"`) the host is a set of C functions of `baton.ko`, called
-//! directly. Elsewhere it is a table of functions ([`host::Table`]), installed per thread; without
-//! one, a plain stand-in serves unit tests.
+//! directly. Elsewhere it is a table of functions ([`host::Table`]), installed per thread. Without
+//! a table, a plain stand-in serves unit tests.
 #![no_std]
 #![deny(unsafe_op_in_unsafe_fn)]
 

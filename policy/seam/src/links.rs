@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! One link per task slot, shared by all run queues of a policy.
 //!
-//! A task has at most one `Schedulable`, so at any time its link belongs to at most one queue: a
-//! queue of any kind needs no memory of its own per task, and putting a task into one never
-//! allocates (the kernel's run queues are intrusive for the same reason). The fields are relaxed
-//! atomics, plain moves on the machine: a link is written only by the queue that owns it, under
-//! whatever lock guards that queue.
+//! A task has at most one `Schedulable`, so at any time its link belongs to at most one queue. A
+//! queue therefore needs no memory of its own per task, and inserting a task never allocates (the
+//! kernel's run queues are intrusive for the same reason). The fields are relaxed atomics, which
+//! compile to plain moves: only the queue that owns a link writes it, under the lock that guards
+//! the queue.
 
 use crate::Schedulable;
 use alloc::{boxed::Box, sync::Arc, vec::Vec};
@@ -15,17 +15,17 @@ use core::sync::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed},
 };
 
-/// "No link": an index that no slot has. It fits 31 bits, so that a queue can keep a flag beside an
-/// index.
+/// "No link": an index that no slot has. It fits into 31 bits, so a queue can store a flag beside
+/// an index.
 pub const NIL: u32 = u32::MAX >> 1;
 
-/// A slot's place in a queue. What `a`, `b`, `c` and `key` mean is the queue's business.
+/// A slot's place in a queue. The queue defines the meaning of `a`, `b`, `c` and `key`.
 #[derive(Debug)]
 pub struct Link {
-    /// Number of the [`Parking`] that has the slot's `Schedulable` (high half), and its generation
-    /// (low half); 0 when it is parked nowhere. Changed by exchange only, as two queues under two
-    /// locks may want the link at once; whoever has it owns the fields below. Private: it is what
-    /// makes unparking sound.
+    /// Number of the [`Parking`] that holds the slot's `Schedulable` (high half), and its
+    /// generation (low half); 0 when it is not parked. Changed by compare-exchange only, as two
+    /// queues under two locks may try to take the link at once. The queue that holds the link owns
+    /// the fields below. Private, because the soundness of unparking depends on it.
     parked: AtomicU64,
     pub a: AtomicU32,
     pub b: AtomicU32,
@@ -70,7 +70,7 @@ pub struct Parking {
 }
 
 impl Parking {
-    /// An empty one. Panics after 2^32 - 2 of them.
+    /// Creates an empty parking. Panics after 2^32 - 2 of them.
     pub fn new(links: Arc<Links>) -> Self {
         let number = links
             .next_number
@@ -88,24 +88,25 @@ impl Parking {
         &self.links.links
     }
 
-    /// How many are parked.
+    /// Number of parked `Schedulable`s.
     #[inline]
     pub fn len(&self) -> usize {
         self.len as usize
     }
 
-    /// True when none is parked.
+    /// True when no `Schedulable` is parked.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Takes a `Schedulable` in. The slot, which the queue must now put in order; or `None` when
-    /// another `Schedulable` of the same task is parked, here or in another queue: then the newer
-    /// of the two has its place, and the older is dropped, which is no loss as the host takes the
-    /// newest only. That happens when a refused one is put back while the task is enqueued anew.
+    /// Parks a `Schedulable` and returns its slot, which the queue must now put in order. Returns
+    /// `None` when another `Schedulable` of the same task is parked, here or in another queue. The
+    /// newer of the two then has its place, and the older is dropped. No task is lost, as the host
+    /// accepts the newest only. This happens when a refused `Schedulable` is put back while the
+    /// task is enqueued again.
     ///
-    /// Panics when the slot is not of this policy's host.
+    /// Panics when the slot does not belong to this policy's host.
     #[inline]
     pub fn park(&mut self, task: Schedulable) -> Option<u32> {
         let slot = task.slot();
@@ -131,8 +132,8 @@ impl Parking {
         let link = &self.links.links[slot as usize];
         loop {
             let old = link.parked.load(Acquire);
-            // A free link is this queue's; another's keeps its number, as the slot is in that one's
-            // order.
+            // A free link becomes this queue's. The link of another queue keeps that queue's
+            // number, as the slot is in its order.
             let number = if old == 0 {
                 u64::from(self.number)
             } else {
@@ -154,7 +155,8 @@ impl Parking {
                 self.len = self.len.wrapping_add(1);
                 return Some(slot);
             }
-            // SAFETY: One-baton. The word held the one of this generation until the exchange.
+            // SAFETY: One-baton. The word held the `Schedulable` of this generation until the
+            // exchange.
             drop(
                 NonZeroU32::new(old as u32)
                     .map(|old| unsafe { Schedulable::from_parts(slot, old) }),
@@ -163,7 +165,7 @@ impl Parking {
         }
     }
 
-    /// Generation of the slot's `Schedulable`, which is parked here.
+    /// Generation of the slot's `Schedulable`, which must be parked here.
     pub fn generation(&self, slot: u32) -> u32 {
         self.links
             .links
@@ -171,9 +173,9 @@ impl Parking {
             .map_or(0, |link| link.parked.load(Relaxed) as u32)
     }
 
-    /// Parks the `Schedulable` of a queue that was saved, where nobody has another (One-baton: the
-    /// host has a saved state loaded once, and gives none of its tokens otherwise). False when
-    /// there is no such slot, its link is in use, or the generation is none.
+    /// Parks the `Schedulable` of a saved queue, of which no other exists (One-baton: the host
+    /// loads a saved state once, and hands out none of its tokens otherwise). False when the slot
+    /// does not exist, its link is in use, or the generation is 0.
     pub fn restore(&mut self, slot: u32, generation: u32) -> bool {
         let Some(link) = self
             .links
@@ -201,13 +203,13 @@ impl Parking {
             .is_some_and(|link| link.parked.load(Relaxed) >> 32 == u64::from(self.number))
     }
 
-    /// Gives the slot's `Schedulable` back; `None` when it is not parked here.
+    /// Returns the slot's `Schedulable`; `None` when it is not parked here.
     #[inline]
     pub fn unpark(&mut self, slot: u32) -> Option<Schedulable> {
         let link = self.links.links.get(slot as usize)?;
         let mut parked = link.parked.load(Relaxed);
         loop {
-            // A free link is of no queue: numbers begin at 1.
+            // A free link belongs to no queue: numbers begin at 1.
             if parked >> 32 != u64::from(self.number) {
                 return None;
             }
@@ -226,9 +228,9 @@ impl Parking {
 }
 
 impl Drop for Parking {
-    /// Drops what is parked, as any collection does, so that the host notices the lost tasks. It
-    /// looks at every link rather than at the queue's order, which a call that was abandoned
-    /// halfway may have left in disorder.
+    /// Drops all parked `Schedulable`s, as any collection does, and the host notices the lost
+    /// tasks. This checks every link and does not follow the queue's order, which an abandoned call
+    /// may have left inconsistent.
     fn drop(&mut self) {
         let slots = self.links.links.len() as u32;
         for slot in 0..slots {

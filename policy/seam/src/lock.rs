@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The host's lock, as `lock_api` wants it.
+//! The host's lock, as a raw mutex of `lock_api`.
 
 use crate::host;
 use core::sync::atomic::AtomicU32;
 
-/// A lock that the host implements: in the kernel a resilient spin lock, which notices a deadlock
-/// instead of hanging; in the simulator, the checker and replay their own.
+/// A lock that the host implements. In the kernel it is a resilient spin lock, which detects a
+/// deadlock instead of hanging. The simulator, the checker and replay have their own locks.
 ///
-/// A lock that cannot be granted (deadlock, time-out) never returns to the policy: the host
-/// abandons the call.
+/// If a lock cannot be acquired (deadlock, timeout), the host abandons the call and never returns
+/// to the policy.
 #[repr(transparent)]
 pub struct RawLock {
     word: AtomicU32,

@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The baton itself.
+//! The baton: [`Schedulable`].
 
 use crate::host;
 use core::num::NonZeroU32;
 
-/// Proof that one task is runnable and is this policy's to place.
+/// Proof that one task is runnable and that this policy decides where it runs.
 ///
-/// At any time at most one exists per task. It can be neither copied nor made by a policy; it is
-/// received with the methods that report a runnable task, kept in a run queue, and given back by
-/// picking the task or when the host asks for it. Dropping one loses the task: the host finds out
-/// at once and names the policy, the task and the method.
+/// At any time at most one exists per task. A policy can neither copy nor create one. It receives a
+/// `Schedulable` from the methods that report a runnable task, keeps it in a run queue, and returns
+/// it when it picks the task or when the host asks for it. Dropping one loses the task: the host
+/// detects this at once and reports the policy, the task and the method.
 ///
-/// It holds the task's slot and a generation. The host keeps the newest generation of each task, so
-/// that an old `Schedulable` which a policy kept is refused as stale (Enoki 3.1 checks only the
-/// CPU).
+/// It holds the task's slot and a generation. The host stores the newest generation of each task,
+/// and refuses an older `Schedulable` as stale (Enoki 3.1 checks only the CPU).
 #[derive(PartialEq, Eq, Hash)]
 #[must_use = "a dropped Schedulable is a lost task"]
 pub struct Schedulable {
@@ -28,14 +27,14 @@ impl Schedulable {
         self.slot
     }
 
-    /// Which of the task's runnable periods this is.
+    /// Number of this hand-over of the task.
     #[inline]
     pub fn generation(&self) -> u32 {
         self.generation.get()
     }
 
-    /// Makes a `Schedulable` of what [`Schedulable::into_raw`] gave: slot plus one below,
-    /// generation above. `None` if `raw` is not of that form.
+    /// Creates a `Schedulable` from the value that [`Schedulable::into_raw`] returned: slot plus
+    /// one in the low half, generation in the high half. `None` if `raw` does not have that form.
     ///
     /// # Safety
     /// One-baton: no other `Schedulable` of the same raw value exists, and none will be
@@ -47,7 +46,7 @@ impl Schedulable {
         Some(Self { slot, generation })
     }
 
-    /// Makes a `Schedulable` of its slot and its generation.
+    /// Creates a `Schedulable` from its slot and its generation.
     ///
     /// # Safety
     /// One-baton: as for [`Schedulable::from_raw`].
@@ -56,7 +55,7 @@ impl Schedulable {
         Self { slot, generation }
     }
 
-    /// Gives the `Schedulable` up without losing the task.
+    /// Consumes the `Schedulable` without losing the task.
     #[inline]
     pub fn into_raw(self) -> u64 {
         let raw = self.raw();

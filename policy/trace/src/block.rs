@@ -1,56 +1,57 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Blocks of events: what a CPU writes into, and what is lost at once when a file is torn.
+//! Blocks of events. A CPU writes its events into blocks, and damage to a file costs whole blocks.
 //!
 //! ```text
 //! block := "BBLK" crc:u32 kind:u8 0:u8 cpu:u16 used:u32 events:u32 0:u32 number:u64 stamp:u64 lost:u64 0:u128 payload
 //! ```
-//! Numbers are little-endian. `crc` is of all after it, to the end of the payload (CRC-32 as in
-//! zlib); `used` is the payload's length, `number` counts the blocks of a CPU, `stamp` is what the
-//! first stamp is counted from, `lost` is how many events of this CPU were lost before the block.
+//! Numbers are little-endian. `crc` is the checksum of everything after it, to the end of the
+//! payload (CRC-32 as in zlib). `used` is the length of the payload. `number` counts the blocks of
+//! a CPU. The first stamp of the block is relative to `stamp`. `lost` is the number of events of
+//! this CPU that were lost before the block.
 
 use crate::{codec::MAX_EVENT, Codec, Event};
 
-/// Bytes of a block with its head, as CPUs write them.
+/// Size of a block with its head, as CPUs write it, in bytes.
 pub const BLOCK_SIZE: usize = 64 << 10;
 
-/// Bytes of a block's head.
+/// Size of the head of a block, in bytes.
 pub const HEAD_SIZE: usize = 64;
 
 const MAGIC: [u8; 4] = *b"BBLK";
 
-/// What a block has in it.
+/// The contents of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Events of a CPU.
     Events = 1,
-    /// A part of the policy's state, where the recording begins (`stamp` is 0) or at a checkpoint:
-    /// `number` counts its parts, and `events` says how many there are.
+    /// A part of the policy's state, at the beginning of the recording (`stamp` is 0) or at a
+    /// checkpoint. `number` counts the parts of the state, and `events` is their total.
     State = 2,
 }
 
 /// The head of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockHead {
-    /// Of head and payload, but itself.
+    /// Checksum of the head behind this field and of the payload.
     pub crc: u32,
-    /// What is in it.
+    /// The contents.
     pub kind: Kind,
-    /// Whose events.
+    /// The CPU of the events.
     pub cpu: u16,
     /// Length of the payload.
     pub used: u32,
-    /// Events in it; of a state, all its parts.
+    /// Number of events; for a state, the number of all its parts.
     pub events: u32,
-    /// Which one of this CPU's.
+    /// Number of the block on this CPU.
     pub number: u64,
-    /// What its first stamp is counted from.
+    /// The stamp that the first stamp of the block is relative to.
     pub stamp: u64,
-    /// Events that were lost before it.
+    /// Number of events that were lost before the block.
     pub lost: u64,
 }
 
 impl BlockHead {
-    /// As bytes.
+    /// Encodes the head.
     pub fn to_bytes(&self) -> [u8; HEAD_SIZE] {
         let mut out = [0; HEAD_SIZE];
         let mut at = 0;
@@ -73,7 +74,7 @@ impl BlockHead {
         out
     }
 
-    /// Of bytes; `None` when they are no head of a block.
+    /// Decodes a head; `None` when the bytes are not the head of a block.
     pub fn from_bytes(bytes: &[u8; HEAD_SIZE]) -> Option<Self> {
         let four = |at: usize| {
             u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
@@ -100,8 +101,8 @@ impl BlockHead {
     }
 }
 
-/// The last stamp in a block: of its last event that has one, or its own. `None` when it is no
-/// whole block.
+/// The last stamp in a block: that of its last event with a stamp, or the stamp in its head. `None`
+/// when the block is not complete.
 pub fn last_stamp(block: &[u8]) -> Option<u64> {
     let head = BlockHead::from_bytes(block.first_chunk()?)?;
     let mut rest = block.get(HEAD_SIZE..)?.get(..head.used as usize)?;
@@ -114,7 +115,8 @@ pub fn last_stamp(block: &[u8]) -> Option<u64> {
     Some(codec.last_stamp())
 }
 
-/// Writes one CPU's blocks, used by that CPU alone. All zero is a recorder without a block.
+/// Writes the blocks of one CPU, and is used by that CPU alone. An all-zero value is a recorder
+/// without a block.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Recorder {
@@ -141,27 +143,27 @@ impl Recorder {
         self.at as usize == HEAD_SIZE
     }
 
-    /// Were events lost that no block tells of yet?
+    /// Were events lost that no block reports yet?
     pub fn has_lost(&self) -> bool {
         self.lost != 0
     }
 
-    /// Events that there was no room for are not missed: what they would follow is dropped, too.
+    /// Forgets the lost events, because the events before them are dropped, too.
     pub fn forget_lost(&mut self) {
         self.lost = 0;
     }
 
-    /// There is no block: the next that is opened comes after this.
+    /// Sets the stamp after which the next block begins, while there is no block.
     pub fn wait_from(&mut self, stamp: u64) {
         self.codec.begin(self.cpu as i32, stamp);
     }
 
-    /// The stamp that was written last.
+    /// The last stamp that was written.
     pub fn last_stamp(&self) -> u64 {
         self.codec.last_stamp()
     }
 
-    /// Begins a block of this CPU's, whose events are later than `stamp`.
+    /// Begins a block of this CPU whose events are later than `stamp`.
     pub fn open(&mut self, cpu: u32, stamp: u64) {
         self.codec.begin(cpu as i32, stamp);
         self.at = HEAD_SIZE as u32;
@@ -170,7 +172,7 @@ impl Recorder {
         self.stamp = stamp;
     }
 
-    /// Adds an event. False when the block is full, or there is none: then nothing has changed.
+    /// Adds an event. Returns false and changes nothing when the block is full or there is none.
     #[inline(always)]
     pub fn put(&mut self, block: &mut [u8], event: &Event) -> bool {
         if self.at == 0 {
@@ -187,13 +189,13 @@ impl Recorder {
         true
     }
 
-    /// An event that there was no room for.
+    /// Counts an event that there was no room for.
     pub fn lose(&mut self) {
         self.lost += 1;
     }
 
-    /// Ends the block, all but its checksum. False when there is none, or nothing in it and nothing
-    /// lost before it.
+    /// Ends the block, except for its checksum. Returns false when there is no block, or when it is
+    /// empty and no event was lost before it.
     pub fn close(&mut self, block: &mut [u8]) -> bool {
         let is_worth_it = self.is_open() && (!self.is_empty() || self.has_lost());
         let used = core::mem::take(&mut self.at).saturating_sub(HEAD_SIZE as u32);

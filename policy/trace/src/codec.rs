@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Events as bytes. One [`Codec`] writes those of a block, another reads them; both remember the
-//! same of what went before.
+//! Encodes events as bytes. One [`Codec`] writes the events of a block and another reads them. Both
+//! keep the same state of the preceding events.
 //!
 //! ```text
 //! event   := tag:u8 ...                        numbers are varints (LEB128), signed ones zigzag
@@ -16,7 +16,7 @@
 use crate::event::{About, Call, Carried, Event, Question, Return, Shape};
 use baton_abi::{BatonHint, BatonTask, BatonWake, BATON_MAX_KICKS};
 
-/// No event takes more bytes.
+/// Maximum length of an event in bytes.
 pub const MAX_EVENT: usize = 256;
 
 const RETURN: u8 = 32;
@@ -34,28 +34,28 @@ const DROPPED: u8 = 44;
 const END: u8 = 45;
 const NO_MEMORY: u8 = 46;
 const REPLY: u8 = 47;
-// Each with its answer in bit 0.
+// Each of these has its answer in bit 0.
 const ANY_IDLE: u8 = 48;
 const MAY_RUN: u8 = 50;
 const ONLINE: u8 = 52;
 const IDLE: u8 = 54;
 const CLAIM: u8 = 56;
 
-// What follows a call's first two bytes.
+// Bits in the second byte of a call. They determine the fields that follow.
 const COARSE: u8 = 1 << 0;
 const OTHER_CPU: u8 = 1 << 1;
 const FLAGS: u8 = 1 << 2;
 const TASK: u8 = 1 << 3;
-/// Process id and nice value are as remembered.
+/// Process id and nice value are those remembered.
 const KNOWN: u8 = 1 << 4;
 const TASK_CPU: u8 = 1 << 5;
 const OWN_TOKEN: u8 = 1 << 6;
 const CARRIED: u8 = 1 << 7;
 
-/// Of how many tasks something is remembered.
+/// Number of tasks that are remembered.
 const TASKS: usize = 8;
 
-/// What is remembered within a block. All zero is its beginning.
+/// The state kept within a block. An all-zero value is the state at its beginning.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Codec {
@@ -71,7 +71,7 @@ pub struct Codec {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 struct Remembered {
-    /// Slot plus one; 0 for nobody.
+    /// Slot plus one; 0 for an unused entry.
     slot: u32,
     pid: u32,
     nice: i32,
@@ -79,7 +79,7 @@ struct Remembered {
     runtime: u64,
 }
 
-/// The bytes are no event.
+/// The bytes are not an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 
@@ -91,7 +91,7 @@ struct Writer<'a> {
 impl Writer<'_> {
     #[inline(always)]
     fn byte(&mut self, byte: u8) {
-        // The mask is for the compiler: no event is longer.
+        // The remainder is for the compiler: no event is longer.
         self.out[self.at % MAX_EVENT] = byte;
         self.at += 1;
     }
@@ -153,7 +153,7 @@ impl Reader<'_> {
 }
 
 impl Codec {
-    /// For a block of this CPU's whose events are all later than `stamp`.
+    /// Begins a block of this CPU whose events are all later than `stamp`.
     pub fn begin(&mut self, cpu: i32, stamp: u64) {
         *self = Self {
             cpu,
@@ -168,7 +168,7 @@ impl Codec {
 
     #[inline(always)]
     fn stamp(&mut self, stamp: u64, w: &mut Writer<'_>) {
-        // A stamp that went back would be a surprise; it is kept all the same.
+        // A stamp should not go back, but if one does, the wrapping difference preserves it.
         w.word(stamp.wrapping_sub(self.stamp));
         self.stamp = stamp;
     }
@@ -266,7 +266,7 @@ impl Codec {
         w.out[1] = bits;
     }
 
-    /// But for the thread.
+    /// Writes a hint, except for its thread.
     fn hint(hint: &BatonHint, w: &mut Writer<'_>) {
         w.word(u64::from(hint.tag));
         let count = hint
@@ -302,7 +302,7 @@ impl Codec {
             .for_each(|kick| w.word(u64::from(*kick)));
     }
 
-    /// Writes an event; the answer is how many bytes it took. No allocation, no panic.
+    /// Writes an event and returns its length in bytes. No allocation, no panic.
     #[inline(always)]
     pub fn write(&mut self, event: &Event, out: &mut [u8; MAX_EVENT]) -> usize {
         let w = &mut Writer { out, at: 0 };
@@ -388,8 +388,8 @@ impl Codec {
         w.at
     }
 
-    /// Reads the event that the bytes begin with, and how many bytes it took. Whatever the bytes
-    /// are, it does not panic.
+    /// Reads the event at the beginning of the bytes, and returns it with its length. Does not
+    /// panic for any bytes.
     pub fn read(&mut self, bytes: &[u8]) -> Result<(Event, usize), Malformed> {
         let r = &mut Reader { bytes, at: 0 };
         let tag = r.byte()?;

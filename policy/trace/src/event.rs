@@ -1,85 +1,85 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a recording is made of.
+//! The events of a recording.
 
 use baton_abi::{BatonCtx, BatonHint, BatonTask, BatonWake, BATON_MAX_KICKS};
 
-/// One event of one CPU. Events that other CPUs must wait for have a stamp: a count of the
-/// machine's clock cycles, which all CPUs agree on as far as a lock orders them (the kernel tests
-/// just that: arch/x86/kernel/tsc_sync.c).
+/// One event of one CPU. Events that other CPUs must wait for have a stamp, a count of clock cycles
+/// of the machine. The stamps of all CPUs agree with the order that a lock enforces, which is what
+/// the kernel tests (arch/x86/kernel/tsc_sync.c).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Event {
     /// A call of the policy begins.
     Call(Call),
-    /// It ends with an answer.
+    /// The call ends with an answer.
     Return(Return),
-    /// It ends without one: the host or the policy ended it. The fault's number (`BatonFaultKind`).
+    /// The call ends without an answer: the host or the policy ended it.
     Abandoned {
-        /// When.
+        /// Time of the end, as a stamp.
         stamp: u64,
-        /// The fault's number.
+        /// Number of the fault (`BatonFaultKind`).
         kind: u8,
     },
     /// A lock was taken.
     Lock {
-        /// After it was taken.
+        /// Stamp after the lock was taken.
         stamp: u64,
-        /// Which: the same number, the same lock.
+        /// Identifies the lock.
         id: u64,
     },
-    /// A lock was asked for, and was not free.
+    /// The policy tried a lock that was not free.
     Busy {
-        /// Which.
+        /// Identifies the lock.
         id: u64,
     },
-    /// The time was asked for, ns.
+    /// The policy asked for the time, ns.
     Now(u64),
     /// A random number was drawn.
     Random(u64),
-    /// A value was read that others change without a lock (`baton::Shared`).
+    /// The policy read a value that other CPUs change without a lock (`baton::Shared`).
     Read(u64),
     /// May the task in this slot run on that CPU?
     MayRun {
-        /// Of the task.
+        /// Slot of the task.
         slot: u32,
-        /// Which CPU.
+        /// The CPU.
         cpu: i32,
         /// The answer.
         yes: bool,
     },
     /// A question about a CPU.
     Cpu {
-        /// Which question.
+        /// The question.
         question: Question,
-        /// Which CPU.
+        /// The CPU.
         cpu: i32,
         /// The answer.
         yes: bool,
     },
     /// Was any CPU idle?
     AnyIdle(bool),
-    /// The policy set its timer, ns from then.
+    /// The policy set its timer to this many ns later.
     ArmTimer(u64),
     /// The policy stopped its timer.
     CancelTimer,
-    /// Memory was asked for, and there was none.
+    /// The policy asked for memory, and there was none.
     NoMemory {
-        /// So often was some given in this call before.
+        /// Number of earlier allocations in this call that succeeded.
         after: u64,
     },
-    /// A `Schedulable` was dropped, and with it this task lost.
+    /// The `Schedulable` with this token was dropped, and its task lost.
     Dropped(u64),
     /// A reply was sent to a task.
     Reply {
-        /// Of the task.
+        /// Slot of the task.
         slot: u32,
-        /// What it says; it names no thread.
+        /// The reply. It names no thread.
         reply: BatonHint,
-        /// What became of it (`BatonReplyAnswer`).
+        /// The result (`BatonReplyAnswer`).
         answer: u8,
     },
-    /// The recording of this CPU ends, on purpose.
+    /// The recording of this CPU ends as intended.
     End {
-        /// When.
+        /// Time of the end, as a stamp.
         stamp: u64,
     },
 }
@@ -87,20 +87,20 @@ pub enum Event {
 /// Questions about a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Question {
-    /// Is it online?
+    /// Is the CPU online?
     Online,
-    /// Is it idle, and claimed by nobody?
+    /// Is the CPU idle and unclaimed?
     Idle,
-    /// Is it idle, and claimed by nobody but this call?
+    /// Was the CPU idle, and did this call claim it?
     Claim,
 }
 
-/// A call, with all that the policy is given. Methods by number: `BatonMethod`.
+/// A call, with everything that the policy is given.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Call {
-    /// When it began.
+    /// Stamp of the beginning.
     pub stamp: u64,
-    /// Number of the method.
+    /// Number of the method (`BatonMethod`).
     pub method: u8,
     /// `BatonCtx::now`, ns.
     pub now: u64,
@@ -108,13 +108,13 @@ pub struct Call {
     pub cpu: i32,
     /// `BatonCtx::flags`.
     pub flags: u16,
-    /// What the context has from calls before.
+    /// Contents of the context from earlier calls.
     pub carried: Carried,
-    /// What it is about.
+    /// The arguments of the call.
     pub about: About,
 }
 
-/// What a call is about; which of these follows from the method.
+/// The arguments of a call. The method determines the variant.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum About {
     /// A task that needs a CPU.
@@ -123,41 +123,41 @@ pub enum About {
     Given(BatonTask, u64),
     /// A task.
     Task(BatonTask),
-    /// A CPU that needs a task, and the one that it has.
+    /// A CPU that needs a task, and its running task.
     Pick(i32, Option<BatonTask>),
     /// A CPU.
     Cpu(i32),
-    /// A token that was refused, and why (`BatonRefusal`).
+    /// A token that was refused, and the reason (`BatonRefusal`).
     Refused(u64, u8),
-    /// A hint, and the task that it is of.
+    /// A hint, and the task that sent it.
     Hint(BatonTask, BatonHint),
 }
 
 /// The end of a call.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Return {
-    /// When it ended.
+    /// Stamp of the end.
     pub stamp: u64,
     /// The method's answer.
     pub answer: u64,
-    /// What the context has then.
+    /// Contents of the context after the call.
     pub carried: Carried,
 }
 
-/// What calls leave in their context. Several calls may share one: what one has asked for is there
-/// as the next begins.
+/// The requests that calls leave in their context. Several calls may share a context: the requests
+/// of one call are still there when the next begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Carried {
     /// `BatonCtx::slice`, ns.
     pub slice: u64,
-    /// Kicks that were asked for: at most as many as there are places.
+    /// Number of kicks requested, at most the length of `kicks`.
     pub nr_kicks: u16,
-    /// As in `BatonCtx`; those beyond `nr_kicks` mean nothing.
+    /// As in `BatonCtx`. Entries beyond `nr_kicks` have no meaning.
     pub kicks: [u16; BATON_MAX_KICKS],
 }
 
 impl Carried {
-    /// What this context has.
+    /// Copies the requests in a context.
     #[inline(always)]
     pub fn of(ctx: &BatonCtx) -> Self {
         Self {
@@ -169,7 +169,7 @@ impl Carried {
 }
 
 impl Event {
-    /// When it was, for events that others must wait for.
+    /// The stamp of an event that other CPUs must wait for.
     pub fn stamp(&self) -> Option<u64> {
         match *self {
             Event::Call(Call { stamp, .. }) | Event::Return(Return { stamp, .. }) => Some(stamp),
@@ -181,7 +181,7 @@ impl Event {
     }
 }
 
-/// What calls of a method are about.
+/// The form of the arguments of a method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
     Waking,
@@ -194,10 +194,10 @@ pub(crate) enum Shape {
 }
 
 impl Shape {
-    /// That of the method with this number; `None` for one that is not recorded.
+    /// The form for the method with this number; `None` if the method is not recorded.
     #[inline(always)]
     pub(crate) fn of(method: u8) -> Option<Self> {
-        // As `BatonMethod` numbers them.
+        // The numbers are those of `BatonMethod`.
         Some(match method {
             3 => Shape::Waking,
             4..=8 => Shape::Given,

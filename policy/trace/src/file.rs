@@ -4,9 +4,9 @@
 //! ```text
 //! file := "BATONREC" version:u32 length:u32 crc:u32 header block*
 //! ```
-//! The header is JSON, `length` bytes ([`Header`]); `crc` is its checksum. Blocks are as in
-//! `block.rs`, one after the other, in the order in which each CPU wrote them. A block whose
-//! checksum is wrong is left out: the next is found by its magic number.
+//! The header ([`Header`]) is JSON of `length` bytes, and `crc` is its checksum. The blocks, as in
+//! `block.rs`, follow one after the other, those of each CPU in the order in which it wrote them. A
+//! block with a wrong checksum is left out; the next block is found by its magic number.
 
 extern crate alloc;
 extern crate std;
@@ -17,16 +17,16 @@ use core::ops::Range;
 use serde::{Deserialize, Serialize};
 use std::io::{self, Write};
 
-/// Of the format. A file of another is refused.
+/// Version of the format. A file of another version is refused.
 pub const VERSION: u32 = 1;
 
 const MAGIC: &[u8; 8] = b"BATONREC";
-/// Before the header.
+/// Number of bytes before the header.
 const LEAD: usize = 20;
-/// No header is longer: 64 bytes for each of 8,192 CPUs, and some.
+/// Maximum length of a header: 64 bytes for each of 8,192 CPUs, and a margin.
 const MAX_HEADER: u32 = 1 << 20;
 
-/// What a recording is of.
+/// The policy and the machine of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
     /// Name of the policy.
@@ -35,15 +35,16 @@ pub struct Header {
     pub version: u32,
     /// Its options.
     pub options: String,
-    /// Where it ran: "kernel 7.2.0 ...", or "simulator".
+    /// The host on which it ran: "kernel 7.2.0 ...", or "simulator".
     pub host: String,
-    /// The CPUs that it was told of: core, last-level cache, node, and whether it was online.
+    /// The CPUs given to the policy: core, last-level cache, node, and whether the CPU was online.
     pub cpus: Vec<(u32, u32, u32, bool)>,
     /// Number of task slots.
     pub max_tasks: u32,
     /// Stamps per second.
     pub stamp_hz: u64,
-    /// The type of its state, when the recording begins with one and not with a new instance.
+    /// The type of the policy's state, if the recording begins with a state and not with a new
+    /// instance.
     pub state: Option<(String, u32, u64)>,
 }
 
@@ -64,8 +65,8 @@ impl<W: Write> FileWriter<W> {
         Ok(Self { out })
     }
 
-    /// Adds a block, as [`crate::Recorder::close`] left it. What is no block is an error. `first`
-    /// is the number of its CPU's first in the file.
+    /// Adds a block, as [`crate::Recorder::close`] left it. Bytes that are not a block are an
+    /// error. `first` is the number of the first block of its CPU in the file.
     pub fn block(&mut self, block: &[u8], first: u64) -> io::Result<()> {
         let malformed = || {
             io::Error::new(
@@ -86,8 +87,8 @@ impl<W: Write> FileWriter<W> {
         self.out.write_all(payload)
     }
 
-    /// Adds the policy's state at a checkpoint; with the stamp 0, the one that the recording begins
-    /// with.
+    /// Adds the policy's state at a checkpoint, or with the stamp 0 the state that the recording
+    /// begins with.
     pub fn state(&mut self, stamp: u64, state: &[u8]) -> io::Result<()> {
         let parts: Vec<&[u8]> = if state.is_empty() {
             vec![state]
@@ -112,7 +113,7 @@ impl<W: Write> FileWriter<W> {
         Ok(())
     }
 
-    /// What it writes to.
+    /// The underlying writer.
     pub fn get_mut(&mut self) -> &mut W {
         &mut self.out
     }
@@ -125,14 +126,14 @@ fn checksum(head: &[u8; HEAD_SIZE], payload: &[u8]) -> u32 {
     crc.finalize()
 }
 
-/// Why a file is no recording that can be read.
+/// Why a file cannot be read as a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OpenError {
-    /// It does not begin as one.
+    /// The file does not begin as a recording.
     Foreign,
-    /// It was written by another version of Baton.
+    /// The file has another version of the format.
     Version(u32),
-    /// Its header is damaged, or torn off. What is wrong with it.
+    /// The header is damaged or truncated. Holds the reason.
     Header(String),
 }
 
@@ -152,62 +153,64 @@ impl core::fmt::Display for OpenError {
     }
 }
 
-/// A place in a file that is no block.
+/// A place in a file that is not a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// Where, in bytes.
+    /// The range of bytes.
     pub place: Range<usize>,
 }
 
-/// A recording, read whole.
+/// A complete recording in memory.
 pub struct Recording {
-    /// What it is of.
+    /// The policy and the machine.
     pub header: Header,
-    /// The events of each CPU that has any, by CPU.
+    /// The events of each CPU that has events, by CPU.
     pub streams: Vec<Stream>,
-    /// The policy's state at the beginning, where there is one and all of it is there.
+    /// The policy's state at the beginning, if it was recorded and is complete.
     pub state: Option<Vec<u8>>,
-    /// Its state later on, in order: those of which all is there.
+    /// The later states that are complete, in order.
     pub checkpoints: Vec<Checkpoint>,
-    /// What could not be read.
+    /// The places that could not be read.
     pub damage: Vec<Damage>,
 }
 
 /// The policy's state between two events.
 #[derive(Clone)]
 pub struct Checkpoint {
-    /// What comes after it has later stamps, and is in blocks whose own stamps are not less.
+    /// Stamp of the checkpoint. Later events have higher stamps, in blocks whose own stamps are not
+    /// lower.
     pub stamp: u64,
-    /// As the policy saved it.
+    /// The state as the policy saved it.
     pub state: Vec<u8>,
 }
 
 /// One CPU's events.
 pub struct Stream {
-    /// Which CPU.
+    /// The CPU.
     pub cpu: u16,
     blocks: Vec<(BlockHead, Vec<u8>)>,
 }
 
-/// What a stream is made of.
+/// An element of a stream.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Item {
     /// An event.
     Event(Event),
-    /// Events are missing here: so many were lost as it was recorded, and blocks that are damaged
-    /// in the file.
+    /// Events are missing here: they were lost during the recording, or their blocks are damaged in
+    /// the file.
     Gap {
-        /// Events that there was no room for.
+        /// Number of events that there was no room for.
         lost: u64,
-        /// Blocks that are not there.
+        /// Number of missing blocks.
         blocks: u64,
     },
-    /// The rest of the block cannot be read: it was written wrong, or its checksum fits by chance.
+    /// The rest of the block cannot be read: it was written incorrectly, or its checksum matches by
+    /// chance.
     Malformed,
 }
 
 impl Recording {
-    /// Reads one. Damaged blocks are left out and noted.
+    /// Reads a recording. Damaged blocks are left out and listed in `damage`.
     pub fn parse(bytes: &[u8]) -> Result<Self, OpenError> {
         let four = |at: usize| Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
         if bytes.get(..8) != Some(MAGIC) {
@@ -248,7 +251,7 @@ impl Recording {
         let mut bad = at;
         while at < bytes.len() {
             let Some((head, payload)) = block_at(&bytes[at..]) else {
-                // To the next that may be one.
+                // Go on to the next place where a block may begin.
                 at += 1;
                 continue;
             };
@@ -290,11 +293,12 @@ impl Recording {
     }
 }
 
-/// The parts of a state by number: how many it says that there are, and its bytes.
+/// The parts of a state by number. Each has the total number of parts according to its head, and
+/// its bytes.
 type Parts<'f> = BTreeMap<u64, (u32, &'f [u8])>;
 
-/// A state, if all of it is there. One that says nothing of its parts was written before they were
-/// counted.
+/// Joins the parts of a state if all are present. A total of 0 means that the state was written
+/// before parts were counted.
 fn joined(parts: &Parts<'_>) -> Option<Vec<u8>> {
     let &(count, _) = parts.values().next()?;
     let is_whole = (count == 0 || parts.len() == count as usize)
@@ -311,7 +315,7 @@ fn block_at(bytes: &[u8]) -> Option<(BlockHead, &[u8])> {
 }
 
 impl Recording {
-    /// When the first call was, ns of the recorded machine's clock; 0 without one.
+    /// Time of the first call, ns of the recorded machine's clock; 0 if there is none.
     pub fn begin(&self) -> u64 {
         let call = |item| {
             if let Item::Event(Event::Call(call)) = item {
@@ -329,12 +333,12 @@ impl Recording {
 }
 
 impl Stream {
-    /// Its events in their order, and what is missing between them.
+    /// The events in order, and the gaps between them.
     pub fn items(&self) -> Items<'_> {
         self.items_from(0)
     }
 
-    /// The same, of what comes after the checkpoint with this stamp; 0 is the beginning.
+    /// Like [`Stream::items`], from the checkpoint with this stamp on; 0 is the beginning.
     pub fn items_from(&self, stamp: u64) -> Items<'_> {
         let before = self
             .blocks
@@ -343,7 +347,7 @@ impl Stream {
             .count();
         let (before, after) = self.blocks.split_at(before);
         let number = match (before.last(), after.first()) {
-            // Each CPU goes on in a block that begins just there.
+            // After a checkpoint, each CPU continues in a block that begins at its stamp.
             (_, Some((first, _))) if stamp != 0 && first.stamp == stamp => first.number,
             (Some((last, _)), _) => last.number.wrapping_add(1),
             (None, _) => 0,
@@ -357,7 +361,7 @@ impl Stream {
         }
     }
 
-    /// How many events it says that it has.
+    /// Number of events according to the heads of the blocks.
     pub fn len(&self) -> u64 {
         self.blocks
             .iter()
@@ -365,12 +369,12 @@ impl Stream {
             .sum()
     }
 
-    /// Has it none?
+    /// Does the stream have no events?
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Are blocks missing before its last, or does it not end with the mark that no more come?
+    /// Are events or blocks missing, or does the stream not end with [`Event::End`]?
     pub fn has_gap(&self) -> bool {
         let in_order = self
             .blocks
@@ -385,7 +389,7 @@ impl Stream {
         !in_order || !matches!(end, Some(Item::Event(Event::End { .. })))
     }
 
-    /// Bytes of its blocks, with their heads.
+    /// Size of the blocks with their heads, in bytes.
     pub fn bytes(&self) -> u64 {
         self.blocks
             .iter()
@@ -398,7 +402,7 @@ impl Stream {
 #[derive(Clone)]
 pub struct Items<'r> {
     blocks: core::slice::Iter<'r, (BlockHead, Vec<u8>)>,
-    /// Of the block that should come next.
+    /// Number of the block that should come next.
     number: u64,
     /// The latest stamp of a block so far.
     reached: u64,
@@ -407,7 +411,7 @@ pub struct Items<'r> {
 }
 
 impl Items<'_> {
-    /// The latest stamp of a block so far: checkpoints with later ones are yet to come.
+    /// The latest stamp of a block so far. Checkpoints with later stamps follow.
     pub fn reached(&self) -> u64 {
         self.reached
     }

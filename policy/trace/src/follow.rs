@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a recording says of tasks and CPUs: who waits, who runs where.
+//! Follows tasks and CPUs through a recording: which tasks wait, and which CPU runs which task.
 
 extern crate alloc;
 
@@ -10,33 +10,33 @@ use alloc::{
 };
 use baton_abi::{BatonMethod, BatonTask, BATON_PICK_KEEP, BATON_PICK_NONE, BATON_SELECT_DIRECT};
 
-/// Something that happened to a task or a CPU. Tasks by their slots.
+/// A change of a task or a CPU. Tasks are identified by their slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// A task has been given to the policy.
+    /// The policy received a task.
     Queued {
-        /// It.
+        /// The slot of the task.
         slot: u32,
-        /// It was asleep, or is new.
+        /// The task was asleep, or is new.
         woken: bool,
     },
-    /// A task has been taken from the policy's queues, not to run.
+    /// A task was taken from the policy's queues, but not to run.
     Taken {
-        /// It.
+        /// The slot of the task.
         slot: u32,
     },
-    /// A CPU runs a task from now on.
+    /// A CPU begins to run a task.
     Runs {
-        /// Which CPU.
+        /// The CPU.
         cpu: i32,
-        /// The task.
+        /// The slot of the task.
         slot: u32,
-        /// It waited for that.
+        /// The task was picked, and not placed directly on the CPU at its wakeup.
         picked: bool,
     },
-    /// A CPU has nobody to run any more.
+    /// A CPU has no task to run.
     Idle {
-        /// Which CPU.
+        /// The CPU.
         cpu: i32,
     },
 }
@@ -47,14 +47,14 @@ pub struct Follow {
     first: Option<u64>,
     /// Time of the last event, ns since the first.
     pub now: u64,
-    /// Calls under way, by CPU that makes them.
+    /// Calls in progress, by the CPU that makes them.
     calls: BTreeMap<u16, Call>,
-    /// By CPU: ends of calls so far.
+    /// Number of calls that have returned so far, by CPU.
     ends: BTreeMap<u16, u64>,
-    /// Ends of calls whose answer does not hold: it was refused, or there was none and another
-    /// method was asked.
+    /// Returns whose answer does not hold: it was refused, or it was empty and the host called
+    /// another method.
     void: BTreeSet<(u16, u64)>,
-    /// Tasks as they were told of last, by slot.
+    /// The last known state of each task, by slot.
     pub tasks: BTreeMap<u32, BatonTask>,
 }
 
@@ -67,7 +67,7 @@ fn slot(token: u64) -> Option<u32> {
 }
 
 impl Follow {
-    /// Of a recording, before its first event.
+    /// Begins before the first event of a recording.
     pub fn new(recording: &Recording) -> Self {
         Self {
             stamp_hz: recording.header.stamp_hz,
@@ -80,12 +80,12 @@ impl Follow {
         }
     }
 
-    /// The call that is under way on a CPU.
+    /// The call in progress on a CPU.
     pub fn call(&self, cpu: u16) -> Option<&Call> {
         self.calls.get(&cpu)
     }
 
-    /// Goes one event on. `step` is told of what happened.
+    /// Advances by one event. `step` is called for each change.
     pub fn event(&mut self, cpu: u16, event: &Event, mut step: impl FnMut(&Self, Step)) {
         self.tell_time(event);
         match event {
@@ -118,14 +118,14 @@ impl Follow {
         }
     }
 
-    /// Are calls under way?
+    /// Are calls in progress?
     pub fn is_in_call(&self) -> bool {
         !self.calls.is_empty()
     }
 
     fn tell_time(&mut self, event: &Event) {
         let time = match (self.stamp_hz, event) {
-            // Stamps that only count say nothing of time.
+            // Stamps that are mere counts do not measure time.
             (0, Event::Call(call)) => call.now,
             (0, _) => return,
             (hz, event) => match event.stamp() {
@@ -151,7 +151,7 @@ impl Follow {
             }
             (About::Pick(_, _), BATON_PICK_KEEP) => {}
             (About::Pick(cpu, prev), BATON_PICK_NONE) => {
-                // The host lets one that can go on go on.
+                // The host lets the previous task go on if it can.
                 if prev.is_none() {
                     step(self, Step::Idle { cpu: *cpu });
                 }
@@ -188,8 +188,8 @@ impl Follow {
     }
 }
 
-/// The ends of calls, by CPU and number, whose answer does not hold. What makes it void comes at
-/// once.
+/// The returns, by CPU and number, whose answer does not hold. The call that makes an answer void
+/// follows directly.
 fn void(stream: &Stream) -> Vec<(u16, u64)> {
     let (mut void, mut ends, mut last) = (Vec::new(), 0, None);
     for item in stream.items() {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The format of recordings: every input of a policy and every answer, in the order of each CPU,
-//! with stamps that tell how the CPUs' orders fit together. Written by the kernel host and the
-//! simulator, read by replay and the tool; `docs/formats/trace.md`.
+//! The format of recordings. A recording holds every input and every answer of a policy in the
+//! order of each CPU, with stamps that relate the orders of different CPUs. The kernel host and the
+//! simulator write recordings; replay and the tool read them. See `docs/formats/trace.md`.
 //!
-//! In the kernel there are events ([`Codec`]) and blocks ([`Recorder`]) only: no allocation, no
-//! panic, no lock. Files are for user space.
+//! The kernel uses events ([`Codec`]) and blocks ([`Recorder`]) only: no allocation, no panic, no
+//! lock. Files exist in user space only.
 #![no_std]
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]

@@ -1,30 +1,30 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Where checkpoints are among the events.
+//! The places of checkpoints among the events.
 
 extern crate alloc;
 
 use crate::{Event, Item, Recording};
 use alloc::{vec, vec::Vec};
 
-/// A checkpoint's place.
+/// The place of a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
-    /// Which one of the recording's.
+    /// Index among the checkpoints of the recording.
     pub index: usize,
-    /// Of the checkpoint.
+    /// Stamp of the checkpoint.
     pub stamp: u64,
     /// Number of the event after it.
     pub number: u64,
-    /// When the first call after it began, or, without one, the last of all; ns of the recorded
-    /// machine's clock.
+    /// Time at which the first call after the checkpoint began, or the last call of all if there is
+    /// none; ns of the recorded machine's clock.
     pub now: u64,
 }
 
 impl Recording {
-    /// Of all checkpoints, in order.
+    /// The marks of all checkpoints, in order.
     pub fn marks(&self) -> Vec<Mark> {
         let points = &self.checkpoints;
-        // By how many checkpoints are before them.
+        // Number of events, by the number of checkpoints before them.
         let mut events = vec![0; points.len() + 1];
         let mut calls = vec![u64::MAX; points.len()];
         let mut last = 0;

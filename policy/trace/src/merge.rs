@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The streams of all CPUs as one: by stamps, and what a CPU did without a stamp right after the
-//! stamp before it. This order numbers the events, for people and for replay.
+//! Merges the streams of all CPUs into one. Events are in the order of their stamps; an event
+//! without a stamp directly follows the event before it on its CPU. Users and replay refer to
+//! events by their numbers in this order.
 
 extern crate alloc;
 
@@ -8,23 +9,23 @@ use crate::{Item, Items, Recording};
 use alloc::{collections::BinaryHeap, vec::Vec};
 use core::{cmp::Reverse, iter::Peekable};
 
-/// An event, or what is there in its place.
+/// An event, or the gap in its place.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Told {
-    /// Its number, from 0; a gap has that of the event after it.
+    /// Number of the event, from 0. A gap has the number of the event after it.
     pub number: u64,
-    /// Whose.
+    /// The CPU.
     pub cpu: u16,
-    /// It.
+    /// The event or the gap.
     pub item: Item,
 }
 
-/// All events of a recording in their order.
+/// All events of a recording, in merged order.
 pub struct Merged<'r> {
     lanes: Vec<(u16, Peekable<Items<'r>>)>,
     /// The lanes whose next event has a stamp.
     waiting: BinaryHeap<Reverse<(u64, usize)>>,
-    /// Whose events without a stamp are told now, and lanes that have not begun.
+    /// The lanes whose events without a stamp come next, and lanes that have not begun.
     open: Vec<usize>,
     number: u64,
 }

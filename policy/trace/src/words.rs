@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Events for people.
+//! Events in words, for users.
 
 extern crate alloc;
 
@@ -22,18 +22,18 @@ pub fn fault_name(number: u8) -> &'static str {
         .unwrap_or(&"an unknown fault")
 }
 
-/// Tells events, one after the other: it remembers which task has which slot, and which call is
-/// under way on each CPU.
+/// Describes events one after the other. It remembers the task in each slot and the call in
+/// progress on each CPU.
 #[derive(Default)]
 pub struct Words {
-    /// What times are counted from, ns.
+    /// The origin of times, ns.
     begin: u64,
     pids: BTreeMap<u32, u32>,
     calls: BTreeMap<u16, (u8, Carried)>,
 }
 
 impl Words {
-    /// For the events of a recording. Times of calls are told from its first call on.
+    /// For the events of a recording. Times of calls are relative to its first call.
     pub fn of(recording: &Recording) -> Self {
         Self {
             begin: recording.begin(),
@@ -41,7 +41,7 @@ impl Words {
         }
     }
 
-    /// Remembers what later events need. To be told of each event in its order.
+    /// Remembers what later events need. Must be called for each event in order.
     pub fn note(&mut self, cpu: u16, event: &Event) {
         match event {
             Event::Call(call) => {
@@ -57,7 +57,7 @@ impl Words {
         }
     }
 
-    /// A task, by its slot.
+    /// Describes the task in a slot.
     fn slot(&self, slot: u32) -> String {
         match self.pids.get(&slot) {
             Some(pid) => format!("task {pid}"),
@@ -85,7 +85,7 @@ impl Words {
         }
     }
 
-    /// An event of this CPU, before it is noted.
+    /// Describes an event of this CPU. Must be called before [`Words::note`].
     pub fn tell(&self, cpu: u16, event: &Event) -> String {
         let yes = |yes: bool| if yes { "yes" } else { "no" };
         match event {
@@ -150,7 +150,7 @@ impl Words {
         }
     }
 
-    /// What is there, with its number and its CPU, as a line.
+    /// Describes an item as a line, with its number and its CPU.
     pub fn line(&self, told: &Told) -> String {
         let Told { number, cpu, item } = told;
         match item {
@@ -229,7 +229,7 @@ impl Words {
         }
     }
 
-    /// What a method answers, and asks for besides.
+    /// Describes the answer of a method, and its further requests.
     pub fn answer(&self, method: u8, before: &Carried, answer: u64, after: &Carried) -> String {
         let what = match method {
             3 => {
@@ -267,7 +267,7 @@ impl Words {
 }
 
 impl About {
-    /// The task that it is about.
+    /// The task among the arguments.
     pub fn task(&self) -> Option<&BatonTask> {
         match self {
             About::Waking(task, _)
@@ -307,12 +307,12 @@ fn slice(ns: u64) -> String {
     }
 }
 
-/// A time, as seconds.
+/// Formats a time in seconds.
 fn time(ns: u64) -> String {
     format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000)
 }
 
-/// A length of time, as people say it.
+/// Formats a duration with a suitable unit.
 fn length(ns: u64) -> String {
     let (unit, name) = match ns {
         0..1_000 => (1.0, "ns"),
@@ -320,6 +320,6 @@ fn length(ns: u64) -> String {
         1_000_000..1_000_000_000 => (1e6, "ms"),
         _ => (1e9, "s"),
     };
-    // Without zeros at its end.
+    // Without trailing zeros.
     format!("{} {name}", (ns as f64 / unit * 1e3).round() / 1e3)
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What is written is read again; whatever is damaged costs its own block and nothing else.
+//! Written recordings are read back, and damage costs only the block that it is in.
 
 use baton_abi::{BatonHint, BatonTask, BatonWake};
 use baton_trace::{
@@ -151,7 +151,7 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// Writes the events of each CPU, in blocks that are small so that there are several.
+/// Writes the events of each CPU, in small blocks to get several of them.
 fn file(cpus: &[Vec<Event>], size: usize) -> Vec<u8> {
     let header = Header {
         policy: "wfq".into(),
@@ -230,7 +230,7 @@ proptest! {
             Ok(recording) => {
                 prop_assert_eq!(recording.damage.len(), 1);
                 prop_assert!(recording.damage[0].place.contains(&place));
-                // A block has no more events than half its bytes.
+                // A block has at most half as many events as bytes.
                 prop_assert!(blocks(&recording) + 4 * MAX_EVENT >= all);
             }
             Err(_) => prop_assert!(place < 20 + u32::from_le_bytes(*whole[12..].first_chunk().unwrap()) as usize),
@@ -310,7 +310,7 @@ fn a_blocks_last_stamp_is_that_of_its_last_event() {
     assert_eq!(last_stamp(&block[..HEAD_SIZE + 3]), None, "it is torn");
 }
 
-/// A file with a state at the beginning and at these stamps, of so many bytes.
+/// A file with a state at the beginning and at these stamps, with these numbers of bytes.
 fn states(lengths: &[(u64, usize)]) -> Vec<u8> {
     let mut out = FileWriter::new(Vec::new(), &Header::default()).unwrap();
     for &(stamp, length) in lengths {
@@ -336,7 +336,7 @@ fn lengths(bytes: &[u8]) -> (Option<usize>, Vec<(u64, usize)>) {
 #[test]
 fn states_are_read_where_all_of_them_is_there() {
     let long = 2 * BLOCK_SIZE + 5;
-    // Also one of no bytes is a state. They are told in the order of their stamps.
+    // A state may have no bytes. States are read in the order of their stamps.
     let bytes = states(&[(0, 0), (900, 1), (7, long)]);
     assert_eq!(lengths(&bytes), (Some(0), vec![(7, long), (900, 1)]));
     assert_eq!(lengths(&states(&[(5, 3)])), (None, vec![(5, 3)]));
@@ -349,7 +349,7 @@ fn states_are_read_where_all_of_them_is_there() {
         .iter()
         .enumerate()
         .all(|(at, byte)| *byte == (at / 7) as u8));
-    // Each part of the long one is needed; the last bytes are one's own.
+    // Each part of the long state is needed; the last bytes are a part of their own.
     for part in 0..3 {
         let mut torn = bytes.clone();
         torn[bytes.len() - 1 - part * (HEAD_SIZE + BLOCK_SIZE)] ^= 1;
@@ -361,7 +361,7 @@ fn states_are_read_where_all_of_them_is_there() {
     );
 }
 
-/// Before parts were counted.
+/// A file written before parts were counted.
 #[test]
 fn a_state_of_yesterday_is_read() {
     let mut bytes = states(&[(0, BLOCK_SIZE + 9)]);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The life of policies, tasks and the tool.
+//! Tests of the life of policies and tasks, and of the tool.
 
 use crate::{
     tool::{
@@ -38,7 +38,7 @@ pub fn cases() -> Vec<Case> {
     ]
 }
 
-/// What belongs to containment, and is no policy's fault.
+/// Cases of containment without a fault of a policy.
 pub fn of_containment() -> Vec<Case> {
     vec![
         case!("kill -9 of the tool at any point", killed()),
@@ -77,7 +77,8 @@ fn runs_all(name: &str) -> Result<(), String> {
     is_well(name)
 }
 
-/// It tries what it says, without a core and with one, and leaves what there was.
+/// Checks that `doctor` performs its tests, with and without a core, and leaves the system
+/// unchanged.
 fn doctor() -> Result<(), String> {
     let misses_nothing = || {
         let text = baton(&["doctor", "--json"])?;
@@ -140,7 +141,7 @@ fn attaches() -> Result<(), String> {
     result
 }
 
-/// The scheduling class of a thread, as the kernel says (SCHED_EXT is 7).
+/// Checks the scheduling class of a thread, as the kernel reports it (SCHED_EXT is 7).
 fn check_class(pid: u32, expected: u32) -> Result<(), String> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).map_err(|e| e.to_string())?;
     // Field 41; the name in field 2 may have spaces.
@@ -195,7 +196,7 @@ fn hotplug() -> Result<(), String> {
     is_well("wfq")
 }
 
-/// How often a CPU took the interrupt in which work of its own is done (irq_work).
+/// The number of interrupts in which a CPU did work of its own (irq_work).
 fn own_interrupts(cpu: usize) -> Result<u64, String> {
     let text = fs::read_to_string("/proc/interrupts").map_err(|e| e.to_string())?;
     let line = text
@@ -208,9 +209,9 @@ fn own_interrupts(cpu: usize) -> Result<u64, String> {
         .ok_or(format!("no number for {cpu}: {line}"))
 }
 
-/// Who goes offline wakes whoever waits for that, and has it preempt someone, when it takes no
-/// interrupts any more. What it would do in one must not stay behind: as it is back, there would be
-/// no such interrupt.
+/// A CPU that goes offline wakes the task that waits for that, and the woken task preempts another,
+/// when the CPU takes no interrupts any more. Work that the CPU would do in an interrupt must not
+/// stay queued: after the CPU's return, no such interrupt would come.
 fn busy_hotplug() -> Result<(), String> {
     const ROUNDS: usize = 40;
     baton(&["load", "shinjuku", "--all"])?;
@@ -242,7 +243,7 @@ fn busy_hotplug() -> Result<(), String> {
 fn cgroups() -> Result<(), String> {
     baton(&["load", "wfq", "--all"])?;
     let groups = ["/sys/fs/cgroup/baton-a", "/sys/fs/cgroup/baton-b"];
-    // Without the controller a move means nothing to the scheduler.
+    // Without the controller a move between cgroups has no effect on the scheduler.
     fs::write("/sys/fs/cgroup/cgroup.subtree_control", "+cpu")
         .map_err(|e| format!("cgroup cpu controller: {e}"))?;
     for group in groups {
@@ -296,7 +297,7 @@ fn killed() -> Result<(), String> {
                 .map_err(|e| e.to_string())?;
             hackbench(1, 5)?;
         }
-        // A new one takes over whatever was left.
+        // A new policy takes over all remaining tasks.
         baton(&["load", "wfq", "--all"])?;
         hackbench(1, 20)?;
         is_well("wfq")?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Queues of hints that are closed, and why; and upgrades that keep them.
+//! Closed queues of hints, with the reasons; and upgrades that keep queues open.
 
 use crate::{
     flight,
@@ -21,7 +21,7 @@ pub fn cases() -> Vec<Case> {
     ]
 }
 
-/// It is closed for that reason, and who waits is woken.
+/// Checks that the queue is closed for that reason, and that a waiting thread is woken.
 fn is_closed<R: Message>(queue: &mut Queue<Hint, R>, expected: End) -> Result<(), String> {
     let begin = Instant::now();
     let waited = queue.wait(A_WHILE).map_err(|e| e.to_string())?;
@@ -65,7 +65,7 @@ fn ends() -> Result<(), String> {
     baton(&["unload", "--everything"]).map(|_| ())
 }
 
-/// Replies as another version of `echo` has them.
+/// Replies in the type of another version of `echo`.
 #[derive(Clone, Copy)]
 struct Renewed(Raw);
 
@@ -86,7 +86,7 @@ impl Message for Renewed {
     }
 }
 
-/// The state of the other version is the same; its type of replies is not.
+/// The other version has the same state, but another type of replies.
 fn other_types() -> Result<(), String> {
     load()?;
     let named = |version: u32| {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The configuration file: in a guest with four CPUs, and, as a unit of systemd's, in one that
+//! The configuration file: in a guest with four CPUs, and, as a unit of systemd, in a guest that
 //! systemd has booted.
 
 use crate::{
@@ -110,14 +110,14 @@ fn applied() -> Result<(), String> {
     check(again.starts_with("nothing to do"), || {
         format!("the second time: {again}")
     })?;
-    // What was exported is the same again, from nothing.
+    // The exported configuration gives the same state again, starting from nothing.
     unload_everything()?;
     apply(&exported)?;
     check(export()? == exported, || {
         format!("{exported}\nbecame\n{}", export().unwrap_or_default())
     })?;
-    // To something else, while tasks run: other options with and without state, members that move,
-    // a partition that shrinks.
+    // To another configuration while tasks run: other options with and without state, moved
+    // members, a smaller partition.
     let hogs = [Hog::plain()?, Hog::of("fifo", None)?, Hog::plain()?];
     let other = FULL
         .replace("period=8ms", "period=6ms")
@@ -153,7 +153,7 @@ fn applied() -> Result<(), String> {
         baton(&["apply", FILE])?.starts_with("nothing to do"),
         || "there is something to do a second time".into(),
     )?;
-    // And to nothing at all.
+    // To an empty configuration.
     apply("")?;
     check(!fs::exists("/dev/baton").unwrap_or(true), || {
         "an empty file leaves the core loaded".into()
@@ -228,7 +228,7 @@ fn undone() -> Result<(), String> {
     check(!fs::exists("/dev/baton").unwrap_or(true), || {
         "what failed has left the core loaded".into()
     })?;
-    // From something: what was changed before that is changed back.
+    // From an existing configuration: earlier changes are reverted.
     let small =
         "all = true\n[[policy]]\nname = \"wfq\"\noptions = \"period=6ms\"\ndefault = true\n";
     apply(small)?;
@@ -241,7 +241,7 @@ fn undone() -> Result<(), String> {
     let begin = hog.ran()?;
     sleep(Duration::from_secs(1));
     check(hog.ran()? > begin, || "the hog does not run".into())?;
-    // A faulted policy is the administrator's to look at first.
+    // A faulted policy is left for the administrator to examine.
     baton(&["load", "faulty", "--options", "fault=index,after=5"])?;
     let _ = run(
         "baton",
@@ -298,13 +298,13 @@ fn is_as_applied() -> Result<(), String> {
         policy(&is, "fifo")?["share"] == 30 && policy(&is, "wfq")?["options"] == "period=8ms",
         || is.to_string(),
     )?;
-    // This runs in a service, whose cgroup is below system.slice.
+    // The test runs in a service, whose cgroup is below system.slice.
     check(policy(&is, "fifo")?["tasks"].as_u64() > Some(0), || {
         format!("nothing is fifo's: {is}")
     })
 }
 
-/// The first time it is the boot's doing; a case that is run again starts the unit.
+/// On the first run the boot has started the unit; a repeated case starts it.
 fn at_boot() -> Result<(), String> {
     const SEEN: &str = "/run/baton-boot-seen";
     if fs::exists(SEEN).unwrap_or(false) {

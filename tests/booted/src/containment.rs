@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Whatever a policy does wrong, its tasks go on and the report says what it was. The policy is
-//! `policies/testing/faulty`.
+//! Checks that tasks go on after any fault of a policy, and that the report names the fault. The
+//! policy is `policies/testing/faulty`.
 
 use std::{fs, thread::sleep, time::Duration};
 
@@ -117,7 +117,8 @@ fn load(fault: &str) -> Result<(), String> {
     .map(|_| ())
 }
 
-/// The fault stops the policy; the load that ran into it ends well, and the report is right.
+/// The fault stops the policy, the load that caused it ends successfully, and the report is
+/// correct.
 fn stops(expected: Fault, work: fn() -> Result<(), String>) -> Result<(), String> {
     let Fault {
         option,
@@ -160,15 +161,15 @@ fn stops(expected: Fault, work: fn() -> Result<(), String>) -> Result<(), String
             .is_some_and(|calls| !calls.is_empty()),
         || format!("no last calls: {report}"),
     )?;
-    // The shim stays, and the machine goes on under the fallback.
+    // The shim stays attached, and the fallback schedules all tasks.
     check(sched_ext_state() == "enabled", || {
         format!("sched_ext is {}", sched_ext_state())
     })?;
     hackbench(1, 5)
 }
 
-/// The call ends with more locks than it began with, so far as the kernel knows. Its CPU is the
-/// others' again, as if nothing had been.
+/// The call ends with more locks than it began with, as far as the kernel knows. Other tasks can
+/// use its CPU again as before.
 fn keeps_locks(fault: &str) -> Result<(), String> {
     stops(of_option(fault), work)?;
     baton(&["load", "wfq", "--all"])?;
@@ -176,7 +177,7 @@ fn keeps_locks(fault: &str) -> Result<(), String> {
     is_well("wfq")
 }
 
-/// A policy in C has written garbage wherever it could.
+/// A policy in C has overwritten all memory that it can write with garbage.
 fn overwrites() -> Result<(), String> {
     baton(&["load", "faulty_c", "--all"])?;
     stress(&[
@@ -193,7 +194,7 @@ fn overwrites() -> Result<(), String> {
     ])?;
     hackbench(1, 50)?;
     is_well("faulty_c")?;
-    // Beside another one, whose kicks are its own.
+    // Beside another policy, which makes its own kicks.
     baton(&["load", "wfq", "--all"])?;
     stress(&["--switch", "2", "--affinity", "2", "--timeout", "1"])?;
     is_well("wfq")?;
@@ -202,8 +203,8 @@ fn overwrites() -> Result<(), String> {
     })
 }
 
-/// Nothing notices that at once: the task is missed when it has waited for long, and the command
-/// under `baton run` for as long.
+/// The fault is not detected at once: the task is reported missing only when it has waited for
+/// long, and the command under `baton run` waits as long.
 fn forgotten() -> Result<(), String> {
     stops(of_option("forgotten"), yields)?;
     baton(&["unload", "faulty"])?;
@@ -228,8 +229,8 @@ fn forgotten() -> Result<(), String> {
     })
 }
 
-/// What runs then is measured under the fallback: the tool says so, and ends as a policy's fault
-/// does.
+/// The command then runs under the fallback, and is measured there. The tool reports that, and
+/// exits as after a fault of a policy.
 fn first() -> Result<(), String> {
     for all in [&[][..], &["--all"]] {
         let args = [
@@ -249,7 +250,8 @@ fn first() -> Result<(), String> {
     Ok(())
 }
 
-/// The policy goes wrong as it is unloaded: that is said, and it is gone all the same.
+/// The policy fails as it is unloaded. The fault is reported, and the policy is removed
+/// nevertheless.
 fn unmade(fault: &str) -> Result<(), String> {
     baton(&[
         "load",
@@ -271,9 +273,9 @@ fn unmade(fault: &str) -> Result<(), String> {
     work()
 }
 
-/// What is done of a fault in an interrupt (the line in the log, the version before) is done also
-/// of one on a CPU that is going offline, and takes no interrupt any more. It does not when it goes
-/// idle for the last time; how often it does before differs.
+/// A fault in an interrupt leads to a line in the log and to the previous version. The same must
+/// happen after a fault on a CPU that is going offline, and takes no interrupts any more. It takes
+/// none when it goes idle for the last time; how often it goes idle before that varies.
 fn going_offline() -> Result<(), String> {
     let online = |state: &str| {
         fs::write("/sys/devices/system/cpu/cpu1/online", state).map_err(|e| e.to_string())
@@ -311,7 +313,7 @@ fn going_offline() -> Result<(), String> {
     check(idles > 0, || "no fault at all".into())
 }
 
-/// The answer is refused and counted, and the policy goes on.
+/// The answer is refused and counted, and the policy continues.
 fn refused(fault: &str, work: fn() -> Result<(), String>) -> Result<(), String> {
     load(fault)?;
     hackbench(1, 20)?;
@@ -326,7 +328,7 @@ fn refused(fault: &str, work: fn() -> Result<(), String>) -> Result<(), String> 
     })
 }
 
-/// The policy is not started, and the tool says why.
+/// The policy does not start, and the tool prints the reason.
 fn not_made(fault: &str, expected: &str) -> Result<(), String> {
     baton_fails(
         &[

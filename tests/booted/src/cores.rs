@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Cores that the policy `arbiter` grants to real processes with user-level threads, on four CPUs:
-//! while they behave, while they do not, and while the policy is exchanged or recorded under them.
+//! with cooperative and uncooperative processes, and while the policy is upgraded or recorded.
 
 use crate::{
     hints::said,
@@ -54,15 +54,15 @@ pub fn cases() -> Vec<Case> {
 const RECORDING: &str = "/tmp/cores";
 const SOCKET: &str = "/tmp/cores.socket";
 const GROUP: &str = "/sys/fs/cgroup/baton-arbiter";
-/// What a client that follows its work is told: that there is much, and that there is little again.
+/// The words for a client that follows its work: there is much work, and there is little again.
 const BURST: &str = "burst";
 const REST: &str = "rest";
-/// For what is to be so in the end: the guest is slow, and shares one stream of instructions.
+/// Timeout of an expected state: the guest is slow, and its CPUs share one stream of instructions.
 const A_WHILE: Duration = Duration::from_secs(10);
 
 type Cpus = BTreeSet<u32>;
 
-/// Where threads have been since someone asked.
+/// The CPUs that threads have used since the last reset.
 #[derive(Default)]
 struct Seen(AtomicU64);
 
@@ -71,7 +71,7 @@ impl Seen {
         self.0.fetch_or(1 << (sched_getcpu() % 64), Relaxed);
     }
 
-    /// What threads that run see in a time that is long enough for each of them to be seen.
+    /// The CPUs that running threads use in a period long enough for each of them to be seen.
     fn look(&self) -> Vec<u32> {
         self.0.store(0, Relaxed);
         thread::sleep(Duration::from_millis(60));
@@ -80,8 +80,8 @@ impl Seen {
     }
 }
 
-/// The clients' end of what follows: says after each line that it reads on which CPUs its threads
-/// are, until there is none.
+/// The client's side of the tests below. After each line of its input it prints the CPUs that its
+/// threads are on, until the input ends.
 pub fn client(args: &[String]) -> ExitCode {
     let cores = args.get(1).and_then(|text| text.parse().ok()).unwrap_or(1);
     let acted = match args.first().map(String::as_str) {
@@ -110,7 +110,7 @@ fn answer(seen: &Seen, mut heed: impl FnMut(&str)) -> Result<(), String> {
     Ok(())
 }
 
-/// A runtime that wants so many cores, with more threads than these.
+/// A runtime that wants this many cores, with more threads than cores.
 fn work(arbiter: Arbiter, cores: u32) -> Result<(), String> {
     let options = baton_runtime::Options {
         least: cores,
@@ -124,7 +124,7 @@ fn work(arbiter: Arbiter, cores: u32) -> Result<(), String> {
             runtime.spawn(move || {
                 while !stop.load(Relaxed) {
                     seen.here();
-                    // Some are made and end all the time.
+                    // Some threads are created and end all the time.
                     let _ = spawn(|| std::hint::black_box(1)).join();
                     yield_now();
                 }
@@ -140,8 +140,8 @@ fn work(arbiter: Arbiter, cores: u32) -> Result<(), String> {
     Ok(())
 }
 
-/// A runtime that wants cores as there is work: from [`BURST`] to [`REST`] more than so many can
-/// do, else little.
+/// A runtime that wants cores as it has work: from [`BURST`] to [`REST`] it has more work than this
+/// many cores can do, otherwise little.
 fn follow(cores: u32) -> Result<(), String> {
     let runtime = Runtime::start(baton_runtime::Options::of(Arbiter::Hints, cores))
         .map_err(|e| e.to_string())?;
@@ -188,7 +188,7 @@ fn follow(cores: u32) -> Result<(), String> {
     Ok(())
 }
 
-/// Activations that compute and never listen.
+/// Activations that compute and ignore all messages.
 fn keep(cores: u32) -> Result<(), String> {
     let leader = gettid().as_raw_nonzero().get() as u32;
     let seen = Arc::<Seen>::default();
@@ -216,18 +216,18 @@ fn keep(cores: u32) -> Result<(), String> {
     answer(&seen, |_| ())
 }
 
-/// Ends with this value.
+/// A process that is killed when the value is dropped.
 struct Killed(Child);
 
 impl Drop for Killed {
     fn drop(&mut self) {
-        // One that has ended is not killed.
+        // A process that has ended is not killed.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// One of the clients.
+/// A client process.
 struct Process {
     child: Killed,
     to: Option<ChildStdin>,
@@ -264,7 +264,7 @@ impl Process {
         self.say("")
     }
 
-    /// As above, after it has heard this.
+    /// Sends this word, then returns the CPUs as above.
     fn say(&mut self, word: &str) -> Result<Cpus, String> {
         let to = self.to.as_mut().ok_or("a process without an input")?;
         to.write_all(format!("{word}\n").as_bytes())
@@ -278,7 +278,7 @@ impl Process {
         cpus.map_err(|e| format!("{said:?}: {e}"))
     }
 
-    /// All its threads come to their ends.
+    /// Lets all its threads end.
     fn end(mut self) -> Result<(), String> {
         drop(self.to.take());
         let ended = self.child.0.wait().map_err(|e| e.to_string())?;
@@ -286,8 +286,8 @@ impl Process {
     }
 }
 
-/// Looks until the processes have so many CPUs, none of them in common: and then once more, as it
-/// is to stay so.
+/// Waits until the processes have this many CPUs each, with none in common, then checks once more
+/// that this is stable.
 fn become_so(processes: &mut [&mut Process], counts: &[usize]) -> Result<Vec<Cpus>, String> {
     let end = Instant::now() + A_WHILE;
     let mut before = false;
@@ -313,7 +313,7 @@ fn load() -> Result<(), String> {
     baton(&["load", "arbiter", "--all"]).map(|_| ())
 }
 
-/// One CPU of the four is everybody's.
+/// One of the four CPUs is shared by all.
 fn granted() -> Result<(), String> {
     load()?;
     let mut one = Process::start("work", 3)?;
@@ -332,7 +332,7 @@ fn granted() -> Result<(), String> {
     is_well("arbiter")
 }
 
-/// By what the runtime asks for, and what is granted of it.
+/// The cores follow the runtime's requests and its grants.
 fn followed() -> Result<(), String> {
     load()?;
     let mut one = Process::start("follow", 3)?;
@@ -341,7 +341,7 @@ fn followed() -> Result<(), String> {
     become_so(&mut [&mut one], &[3])?;
     one.say(REST)?;
     become_so(&mut [&mut one], &[1])?;
-    // What it has given back is another's.
+    // Another process gets the core that it has given back.
     let mut other = Process::start("work", 2)?;
     become_so(&mut [&mut one, &mut other], &[1, 2])?;
     one.end()?;
@@ -349,7 +349,7 @@ fn followed() -> Result<(), String> {
     is_well("arbiter")
 }
 
-/// It goes on as a plain task, on the CPU that is everybody's.
+/// It continues as a plain task, on the CPU shared by all.
 fn kept() -> Result<(), String> {
     load()?;
     let mut keeper = Process::start("keep", 3)?;
@@ -364,7 +364,7 @@ fn kept() -> Result<(), String> {
     is_well("arbiter")
 }
 
-/// Without any policy.
+/// Runs without any policy.
 fn served() -> Result<(), String> {
     let server = Command::new("baton")
         .args(["threads", "arbiter", SOCKET])
@@ -424,8 +424,8 @@ fn crowded() -> Result<(), String> {
     is_well("arbiter")
 }
 
-/// All cores are another's as that thread ends: its activation waits for one, and has it in the
-/// end.
+/// Another runtime has all cores when that thread ends. The thread's activation waits for a core,
+/// and gets one in the end.
 fn outlived() -> Result<(), String> {
     load()?;
     let start = |options| Runtime::start(options).map_err(|why| why.to_string());
@@ -461,7 +461,7 @@ fn killed() -> Result<(), String> {
     for kind in ["work", "keep", "work"] {
         let mut victim = Process::start(kind, 1)?;
         become_so(&mut [&mut rest, &mut victim], &[2, 1])?;
-        // By its end: SIGKILL.
+        // Dropping it kills it by SIGKILL.
         drop(victim);
         become_so(&mut [&mut rest], &[3])?;
     }
@@ -477,7 +477,7 @@ fn exchanged() -> Result<(), String> {
         baton(&["upgrade", "arbiter"])?;
         become_so(&mut [&mut one], &[3])?;
     }
-    // What it said to the first version the last one knows, and hears more.
+    // The last version knows the requests made to the first version, and receives new ones.
     let mut other = Process::start("work", 1)?;
     become_so(&mut [&mut one, &mut other], &[2, 1])?;
     baton(&["upgrade", "arbiter"])?;
@@ -505,7 +505,8 @@ fn recorded() -> Result<(), String> {
     one.end()?;
     let recording = is_whole(RECORDING, &summary)?;
     let (hints, replies) = said(&recording);
-    // Of the other: join, request and its end; of the one: to be parked and granted again.
+    // Of the other process: join, request and its end. Of the first one: to be parked and granted
+    // again.
     check(hints >= 3 && replies >= 3, || {
         format!("{hints} hints and {replies} replies are recorded")
     })?;

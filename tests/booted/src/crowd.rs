@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A crowd: a user's tasks in such numbers that they could keep everybody else waiting. The tasks
-//! are of no policy, so the fallback has them all.
+//! A crowd: one user's tasks, in numbers that could keep all other tasks waiting. The tasks belong
+//! to no policy, so the fallback schedules them all.
 
 use crate::{
     tool::{baton, check, is_well, must, sched_ext_state, stress},
@@ -24,8 +24,9 @@ pub fn cases() -> Vec<Case> {
 
 const HOGS: u32 = 1500;
 
-/// Starts one process after the other: some that sleep, and work for a moment every few seconds,
-/// and then the hogs. Each takes class SCHED_EXT by itself, while it runs, as anyone may.
+/// Starts processes one after the other: first some that sleep, and work for a moment every few
+/// seconds, then the hogs. Each takes class SCHED_EXT by itself while it runs, which needs no
+/// privilege.
 const PROGRAM: &str = "
 import os, sys, time
 sleepers, hogs, users = map(int, sys.argv[1:])
@@ -74,10 +75,10 @@ impl Drop for Crowd {
     }
 }
 
-/// Longest time that a task of root's policy may wait, at the 99th percentile of its wakeups, ms.
+/// Upper limit of the 99th percentile of the wakeup waits of a task of root's policy, ms.
 const LIMIT: f64 = 100.0;
 
-/// A service of root's runs under a policy for so many seconds beside a crowd.
+/// Runs a service of root's under a policy beside a crowd for this many seconds.
 pub fn hogs(seconds: u64) -> Result<(), String> {
     baton(&["load", "fifo"])?;
     let crowd = Crowd::start(0, HOGS, 1)?;
@@ -115,8 +116,8 @@ pub fn hogs(seconds: u64) -> Result<(), String> {
     })
 }
 
-/// CPU time, ticks, of each thread that is not of SCHED_EXT, by its number and name: these go
-/// before those that are.
+/// CPU time, in ticks, of each thread outside SCHED_EXT, by its number and name. These threads run
+/// before those of SCHED_EXT.
 fn others() -> Result<BTreeMap<(u32, String), u64>, String> {
     let mut found = BTreeMap::new();
     for process in std::fs::read_dir("/proc")
@@ -153,7 +154,7 @@ fn others() -> Result<BTreeMap<(u32, String), u64>, String> {
     Ok(found)
 }
 
-/// Of those the ten that used most.
+/// The ten of those that used most CPU time.
 fn used(before: &BTreeMap<(u32, String), u64>, after: &BTreeMap<(u32, String), u64>) -> String {
     let mut used: Vec<_> = after
         .iter()
@@ -173,12 +174,12 @@ fn used(before: &BTreeMap<(u32, String), u64>, after: &BTreeMap<(u32, String), u
     format!("ticks of other classes: {}", used.join(", "))
 }
 
-/// For longer than this the kernel's watchdog waits for no task, nor for its own thread.
+/// The limit of the kernel's watchdog for a waiting task, and for its own thread.
 const WATCHDOG: Duration = Duration::from_secs(30);
 
-/// The policy of all tasks fails, and the fallback has the crowd and everybody else, the kernel's
-/// threads among them. After so many seconds the hogs go, and the others stay until the kernel's
-/// watchdog has had its time.
+/// The policy of all tasks fails, and the fallback schedules the crowd and all other tasks, among
+/// them the kernel's threads. After this many seconds the hogs end. The other tasks stay until the
+/// limit of the kernel's watchdog has passed.
 pub fn fault(seconds: u64) -> Result<(), String> {
     const TASKS: u32 = 2000;
     const USERS: u32 = 8;
@@ -186,7 +187,7 @@ pub fn fault(seconds: u64) -> Result<(), String> {
     let before = complaints()?;
     baton(&["load", "faulty", "--all", "--options", "fault=index"])?;
     let begin = Instant::now();
-    // Not all are hogs: each that is started is one more for the next to wait for.
+    // Not all are hogs, as each started hog delays the start of the next.
     let sleepers = Crowd::start(TASKS - HOGS / 5, 0, USERS)?;
     let hogs = Crowd::start(0, HOGS / 5, USERS)?;
     let (waits, hogs_begin) = (kernel_waits()?, Instant::now());
@@ -202,7 +203,7 @@ pub fn fault(seconds: u64) -> Result<(), String> {
     drop(hogs);
     let mean = Duration::from_nanos(waited / runs.max(1));
     println!("kernel threads waited {mean:?} before each of {runs} runs");
-    // That of a slice of a hog's that is under way, and not those of a hog of each user.
+    // The time of a hog's slice in progress, but not of a hog of each user.
     check(runs > 0 && mean < Duration::from_millis(10), || {
         format!("a kernel thread waits for {mean:?}")
     })?;
@@ -218,7 +219,7 @@ pub fn fault(seconds: u64) -> Result<(), String> {
     stress(&["--switch", "2", "--timeout", "1"])
 }
 
-/// What the kernel has said of tasks that do not run.
+/// The kernel's messages about tasks that do not run.
 fn complaints() -> Result<Vec<String>, String> {
     const WORDS: [&str; 5] = [
         "watchdog",
@@ -235,8 +236,8 @@ fn complaints() -> Result<Vec<String>, String> {
         .collect())
 }
 
-/// How long each of the kernel's threads of normal class has waited for a CPU, ns, and how often it
-/// got one, by its number.
+/// For each kernel thread of normal class, by its number: how long it has waited for a CPU, ns, and
+/// how often it got one.
 type Waits = BTreeMap<u32, (u64, u64)>;
 
 fn kernel_waits() -> Result<Waits, String> {
@@ -269,8 +270,7 @@ fn kernel_waits() -> Result<Waits, String> {
     Ok(waits)
 }
 
-/// What came to that, in all, of those that were there before and are there still: workers come and
-/// go.
+/// The total change for the threads that are in both: workers come and go.
 fn waited_since(before: &Waits, after: &Waits) -> (u64, u64) {
     let both = after
         .iter()
@@ -283,10 +283,10 @@ fn waited_since(before: &Waits, after: &Waits) -> (u64, u64) {
     })
 }
 
-/// The service's tasks: how long each sleeps, and then works, ms.
+/// The service's tasks: the sleep and the work of each, ms.
 const TASKS: [(u64, u64); 4] = [(10, 0), (20, 1), (50, 5), (5, 1)];
 
-/// The service: prints how long each of its tasks waited after its wakeups.
+/// The service: prints the wait of each of its tasks after its wakeups.
 pub fn service(seconds: u64) -> Result<(), String> {
     let start = Instant::now();
     let end = start + Duration::from_secs(seconds);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Flight recorders: what a policy did last is there after a fault, from a state on.
+//! Flight recorders: after a fault, the last calls of a policy are available, from a saved state
+//! on.
 
 use crate::{
     record::{is_whole, replays},
@@ -39,7 +40,7 @@ fn set(name: &str, mib: &str) -> Result<(), String> {
     baton(&["record", "-p", name, "--flight", mib]).map(|_| ())
 }
 
-/// MiB of each CPU.
+/// MiB per CPU.
 fn of(name: &str) -> Result<u64, String> {
     Ok(policy(&status()?, name)?["flight_mib"]
         .as_u64()
@@ -51,7 +52,7 @@ fn save(name: &str) -> Result<Value, String> {
     serde_json::from_str(&text).map_err(|e| format!("{e}: {text}"))
 }
 
-/// Has the policy stopped as one whose tasks wait for too long.
+/// Stalls the policy's tasks until it is stopped by a fault.
 pub fn stall(name: &str) -> Result<(), String> {
     const LIMIT: &str = "/sys/module/baton/parameters/stall_ms";
     let load = Load::hackbench(4, 200)?;
@@ -94,19 +95,18 @@ fn checkpoint() -> Result<(), String> {
         || summary.to_string(),
     )?;
     replays(&recording, None)?;
-    // The second state that is kept.
+    // The second saved state.
     let marks = recording.marks();
     check(marks.len() == 1 && summary["checkpoints"] == 1, || {
         format!("{marks:?} in {summary}")
     })?;
     replays(&recording, marks.last().copied())?;
-    // Each pick is a call, and so is each wakeup: what came before the checkpoint is not there any
-    // more.
+    // Each pick is a call, and so is each wakeup. Calls before the checkpoint are no longer there.
     let saved = calls(&recording) as u64;
     check(saved > 1_000 && saved < made, || {
         format!("{saved} calls are saved, of {made} picks alone")
     })?;
-    // It stays until the policy is unloaded.
+    // The recording stays until the policy is unloaded.
     check(save("wfq")? == summary, || {
         "saved twice, it is not the same".into()
     })?;
@@ -136,7 +136,7 @@ fn without_state() -> Result<(), String> {
     )
 }
 
-/// What is left can be read, and says that its beginning is missing.
+/// The remaining part can be read, and reports that its beginning is missing.
 fn oldest_dropped() -> Result<(), String> {
     baton(&["load", "fifo", "--all"])?;
     set("fifo", "1")?;
@@ -181,7 +181,7 @@ fn goes_on() -> Result<(), String> {
     is_whole(FILE, &save("wfq")?).map(|_| ())
 }
 
-/// It is refused, and the one that there is goes on with what it has.
+/// The size is refused, and the existing recorder continues with its own.
 fn too_large() -> Result<(), String> {
     baton(&["load", "wfq", "--all"])?;
     set("wfq", "1")?;
@@ -208,14 +208,14 @@ fn too_large() -> Result<(), String> {
     replays(&recording, None)
 }
 
-/// Also when the version before has come back.
+/// The recording also exists when the previous version has come back.
 fn probation() -> Result<(), String> {
     baton(&["load", "relay", "--all", "--module", &module("relay_v1")?])?;
     set("relay", "1")?;
     let load = Load::hackbench(1, 2_000)?;
     let next = module("relay_v2")?;
-    // So late that the recorder is at work again: it begins when the upgrade is over, which waits
-    // for a grace period.
+    // The fault is late enough for the recorder to work again: it starts when the upgrade is over,
+    // which waits for a grace period.
     let upgrade = [
         "upgrade",
         "relay",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Hints: who may open a queue, and whom a hint may name.
+//! Hints: permission to open a queue, and the threads that a hint may name.
 
 use crate::{
     hints::{load, run, start, A_WHILE},
@@ -70,7 +70,7 @@ fn grants() -> Result<(), String> {
     is_well("echo")
 }
 
-/// Opens one as the user, and has what was granted taken back: it is closed then.
+/// Opens a queue as the user and revokes the grant, which must close the queue.
 fn opens_until_revoked(to: &[&str]) -> Result<(), String> {
     let child = start(&["open"], USER)?;
     wait_for_queues(1)?;
@@ -82,7 +82,7 @@ fn opens_until_revoked(to: &[&str]) -> Result<(), String> {
     })
 }
 
-/// This process and those that it starts.
+/// Moves this process, and those that it starts, into the cgroup.
 fn enter(cgroup: &str) -> Result<(), String> {
     fs::write(format!("{cgroup}/cgroup.procs"), process::id().to_string())
         .map_err(|e| format!("{cgroup}: {e}"))
@@ -104,7 +104,7 @@ fn groups() -> Result<(), String> {
         })?;
         enter(CGROUP)?;
         opens_until_revoked(&both)?;
-        // Of those in the cgroup everybody.
+        // Any process in the cgroup.
         let by_cgroup = ["--cgroup", "granted"];
         baton(&[&["hints", "grant", "echo"], &by_cgroup[..]].concat())?;
         opens_until_revoked(&by_cgroup)
@@ -130,7 +130,7 @@ fn names() -> Result<(), String> {
     expect(&run(&["name", &own], USER)?.1, "Ok(()) Some(Noted")?;
     expect(&run(&["name", "4000000"], USER)?.1, "Err(Refused(Thread))")?;
     baton(&["hints", "revoke", "echo", "--user", &user])?;
-    // Ids are those of the sender's namespace: there it is 1.
+    // Ids are those of the sender's namespace, where its id is 1.
     expect(
         &must(
             "unshare",
@@ -148,8 +148,8 @@ fn names() -> Result<(), String> {
     is_well("echo")
 }
 
-/// Queues of the largest size that take memory, by the kernel's list: two rings of 256 KiB, and the
-/// pages of their head and of the guard.
+/// The number of largest queues that occupy memory, from the kernel's list: two rings of 256 KiB,
+/// and the pages of their head and of the guard.
 fn queues_in_memory() -> Result<usize, String> {
     let list = fs::read_to_string("/proc/vmallocinfo").map_err(|e| format!("vmallocinfo: {e}"))?;
     let size = |line: &str| {
@@ -162,8 +162,8 @@ fn queues_in_memory() -> Result<usize, String> {
     Ok(list.lines().filter(is_one).count())
 }
 
-/// Runs the client that opens queues as fast as it can. Gives how many it was given, and the most
-/// that took memory at a time.
+/// Runs the client that opens queues as fast as it can. Returns how many it was granted, and the
+/// most that occupied memory at a time.
 fn insists() -> Result<(usize, usize), String> {
     const LARGEST: &str = "4096";
     let mut child = start(&["insist", LARGEST], USER)?;
@@ -181,8 +181,8 @@ fn insists() -> Result<(usize, usize), String> {
     Ok((opened, most))
 }
 
-/// What is refused takes nothing, and what was granted no more than was granted, though it is
-/// opened and closed all the time.
+/// A refused queue takes no memory, and granted ones take no more than was granted, although they
+/// are opened and closed all the time.
 fn memory() -> Result<(), String> {
     load()?;
     let user = USER.to_string();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A policy's fault in an interrupt of a BPF program that holds a resilient lock: the lock is not
-//! the policy's to lose, though the kernel keeps one table of held locks for a CPU, whoever took
+//! A policy's fault in an interrupt of a BPF program that holds a resilient lock. The lock must
+//! stay held, although the kernel keeps one table of held locks for a CPU, whichever code took
 //! them.
 
 use crate::tool::{baton, bind, check, policy, status, unload_everything};
@@ -12,12 +12,12 @@ use std::{
     time::Duration,
 };
 
-/// The program, tests/booted/held.bpf.c.
+/// The compiled program, tests/booted/held.bpf.c.
 const OBJECT: &str = "/usr/lib/baton/held.bpf.o";
 
-/// A thread sleeps, and the timer that wakes it up interrupts the program, which holds its lock
-/// nearly all the time. In one of these wakeups the policy fails; five times, as that one can come
-/// while the lock is free.
+/// A thread sleeps, and the timer that wakes it interrupts the program, which holds its lock nearly
+/// all the time. The policy fails in one of these wakeups. This is done five times, as that wakeup
+/// can come while the lock is free.
 pub fn stays_locked() -> Result<(), String> {
     for _ in 0..5 {
         baton(&[
@@ -33,7 +33,7 @@ pub fn stays_locked() -> Result<(), String> {
     Ok(())
 }
 
-/// Does that in a thread on CPU 0, where another one wakes up all the time.
+/// Does the work in a thread on CPU 0, on which another thread wakes all the time.
 fn beside_a_sleeper(work: fn() -> Result<(), String>) -> Result<(), String> {
     let is_done = AtomicBool::new(false);
     scope(|scope| {

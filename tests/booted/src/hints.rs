@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Hints: applications that are right, wrong, hostile or dead, and a policy that answers.
+//! Hints: correct, faulty, hostile and dead applications, and a policy that answers.
 
 use crate::{
     hostile, record,
@@ -65,12 +65,12 @@ pub fn open() -> Result<Echo, String> {
     Queue::open("echo", 16).map_err(|e| e.to_string())
 }
 
-/// A thread that a hint names: the one that runs here.
+/// The calling thread, as a hint names it.
 pub fn this_thread() -> Thread {
     Thread::of_id(gettid().as_raw_nonzero().get() as u32)
 }
 
-/// Says something to a policy, by a queue that is closed after that, and waits for a reply.
+/// Opens a queue, sends a hint to a policy, waits for a reply, and closes the queue.
 pub fn say<H: Message, R: Message>(policy: &str, hint: &H) -> Result<(), String> {
     let mut queue = Queue::<H, R>::open(policy, 16).map_err(|e| e.to_string())?;
     queue.send(hint).map_err(|e| e.to_string())?;
@@ -82,7 +82,7 @@ pub fn ping(number: u64) -> Hint {
     Hint::Ping { number, times: 1 }
 }
 
-/// Asks the policy, and gives how many hints it has heard.
+/// Asks the policy, and returns the number of hints that it has received.
 pub fn heard(queue: &mut Echo, number: u64) -> Result<u64, String> {
     queue.send_now(&ping(number)).map_err(|e| e.to_string())?;
     match queue.receive() {
@@ -97,7 +97,7 @@ pub fn heard(queue: &mut Echo, number: u64) -> Result<u64, String> {
 fn on_time() -> Result<(), String> {
     load()?;
     let mut queue = Echo::open("echo", 64).map_err(|e| e.to_string())?;
-    // A file descriptor that a child has must be of no use to it.
+    // The file descriptor must be of no use to a child that inherits it.
     let maps = fs::read_to_string("/proc/self/smaps").map_err(|e| e.to_string())?;
     let flags = maps
         .split("/dev/baton-hints")
@@ -114,8 +114,8 @@ fn on_time() -> Result<(), String> {
             format!("hint {number} was not seen before the sleep")
         })?;
     }
-    // In poll() itself, and more than are read at one event; later, the wakeup at the end of the
-    // time would have them read.
+    // The hints are read in poll() itself, and they are more than are read at one event. Otherwise
+    // they would be read only at the wakeup at the timeout.
     let before = Instant::now();
     for number in 0..50 {
         let sent = (0..20).try_for_each(|_| queue.send(&Hint::Ping { number, times: 0 }));
@@ -144,7 +144,7 @@ fn on_time() -> Result<(), String> {
     is_well("echo")
 }
 
-/// The client's end of what follows.
+/// The client's side of the tests below.
 pub fn client(args: &[String]) -> ExitCode {
     let acted = match args.first().map(String::as_str) {
         Some("without-calls") => rounds(),
@@ -164,8 +164,7 @@ pub fn client(args: &[String]) -> ExitCode {
     }
 }
 
-/// Opens a queue of so many entries, and closes it, again and again; that it is refused is no
-/// reason to stop.
+/// Opens and closes a queue of this many entries repeatedly, and continues when it is refused.
 fn insist(entries: Option<u32>) -> Result<(), String> {
     let entries = entries.ok_or("how many entries?")?;
     let opened = (0..300)
@@ -188,7 +187,7 @@ pub fn start(args: &[&str], user: u32) -> Result<Child, String> {
     command.spawn().map_err(|e| e.to_string())
 }
 
-/// Runs a client: whether it ended well, and what it said.
+/// Runs a client. Returns whether it succeeded, and its output.
 pub fn run(args: &[&str], user: u32) -> Result<(bool, String), String> {
     let output = start(args, user)?
         .wait_with_output()
@@ -201,7 +200,7 @@ pub fn run(args: &[&str], user: u32) -> Result<(bool, String), String> {
 
 const ROUNDS: u64 = 100;
 
-/// Between two calls of getppid, which the test looks for. The tick has the policy look at the
+/// Runs between two calls of getppid, which the test looks for. At the tick the policy reads the
 /// ring.
 fn rounds() -> Result<(), String> {
     let mut queue = open()?;
@@ -216,8 +215,8 @@ fn rounds() -> Result<(), String> {
     Ok(())
 }
 
-/// The clients in all languages: each makes [`ROUNDS`] rounds between two calls of getppid, and no
-/// other call there.
+/// The clients in all languages: each makes [`ROUNDS`] rounds between two calls of getppid, without
+/// any other call.
 fn without_calls() -> Result<(), String> {
     const TRACE: &str = "/tmp/calls";
     const PROGRAMS: [&[&str]; 3] = [
@@ -253,9 +252,9 @@ fn without_calls() -> Result<(), String> {
     is_well("echo")
 }
 
-/// Cache lines that a side writes are those that the other has to fetch. What is written again as
-/// it was would not be seen, so all is garbage before each round that need not be what it is: all
-/// but the sequences, and whether the queue is open.
+/// Checks which cache lines each side writes, as the other side has to fetch those. A write of the
+/// same value would not be seen. Before each round, garbage is therefore written to everything that
+/// may be changed: all but the sequences, and the word that tells whether the queue is open.
 fn lines() -> Result<(), String> {
     const ENTRIES: usize = 16;
     const WORDS: usize = 16;
@@ -345,7 +344,7 @@ fn full() -> Result<(), String> {
     is_well("echo")
 }
 
-/// Whatever one likes, as if it were of the right type.
+/// Arbitrary data, as if it were of the right type.
 #[derive(Clone, Copy)]
 pub struct Wild(pub Raw);
 
@@ -487,8 +486,8 @@ fn mistakes() -> Result<(), String> {
     is_well("echo")
 }
 
-/// Says what becomes of a hint that names this thread, or another process's; by its id as this
-/// process sees it.
+/// Prints the result of a hint that names this thread, or another process's, by its id as seen by
+/// this process.
 fn name(other: Option<u32>) -> Result<(), String> {
     let mut queue = open()?;
     let id = other.unwrap_or_else(|| gettid().as_raw_nonzero().get() as u32);
@@ -500,8 +499,8 @@ fn name(other: Option<u32>) -> Result<(), String> {
     Ok(())
 }
 
-/// Holds a queue until its input ends, and says why it was closed. With `another`, one of another
-/// thread, too.
+/// Holds a queue until its input ends, and prints the reason for its closing. With `another`, a
+/// second thread holds a queue, too.
 fn hold(queue: Echo, another: bool) {
     let second = another
         .then(|| thread::spawn(|| open().err()).join().ok().flatten())
@@ -512,7 +511,7 @@ fn hold(queue: Echo, another: bool) {
     println!("{:?}", queue.end());
 }
 
-/// Sends for ever, by the ring and by calls, from several threads.
+/// Sends without end, by the ring and by calls, from several threads.
 fn flood() -> Result<(), String> {
     let threads: Vec<_> = (0..4)
         .map(|number| {
@@ -591,7 +590,7 @@ fn together() -> Result<(), String> {
     check(homes == [0, 0, 1, 1], || format!("homes are {homes:?}"))?;
     for (home, thread) in homes.into_iter().zip(threads) {
         let cpus = thread.join().map_err(|_| "a thread panicked".to_owned())?;
-        // It may be crowded there for a moment.
+        // The home may be crowded for a moment.
         let at_home = cpus.iter().filter(|&&cpu| cpu == home).count();
         check(at_home * 10 >= ROUNDS * 9, || {
             format!("a thread whose home is {home} was on {cpus:?}")
@@ -600,7 +599,7 @@ fn together() -> Result<(), String> {
     is_well("locality")
 }
 
-/// What a user finds: each says one thing to `echo`, and prints the answer.
+/// The examples for users: each sends one hint to `echo`, and prints the answer.
 fn examples() -> Result<(), String> {
     const PROGRAMS: [&[&str]; 3] = [
         &["/usr/bin/baton-example-rust"],
@@ -648,7 +647,7 @@ fn recorded() -> Result<(), String> {
     })
 }
 
-/// Hints and replies of a recording.
+/// Counts the hints and replies of a recording.
 pub fn said(recording: &Recording) -> (usize, usize) {
     let items = || recording.streams.iter().flat_map(|stream| stream.items());
     let is_hint = |item: &Item| matches!(item, Item::Event(Event::Call(call)) if matches!(call.about, About::Hint(..)));

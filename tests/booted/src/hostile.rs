@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Hostile clients of hint queues: garbage in what is mapped, hints that are valid and mean harm,
-//! and processes that are killed, fork, or run another program meanwhile.
+//! Hostile clients of hint queues: garbage in the mapped memory, valid hints with harmful intent,
+//! and processes that are killed, fork, or execute another program meanwhile.
 
 use crate::{
     hints::{self, heard, ping, start, this_thread, Echo, Wild, A_WHILE},
@@ -25,16 +25,16 @@ pub fn cases() -> Vec<Case> {
     vec![case!("hints: hostile clients", hostile(3))]
 }
 
-/// Threads of a process that attack at a time.
+/// Concurrently attacking threads of a process.
 const ATTACKERS: u32 = 3;
 const ENTRIES: usize = 16;
-/// Words of a cache line: of an entry, and of the head.
+/// Words in a cache line: the size of an entry, and of the head.
 const LINE: usize = 16;
-/// The word of the head where the host counts what it refused. It is left alone, as it is the proof
+/// The word of the head in which the host counts refusals. Attackers do not write it, as it proves
 /// that hints reach the host.
 const REFUSED: usize = 2;
 
-/// Xorshift.
+/// Xorshift random numbers.
 struct Chance(u32);
 
 impl Chance {
@@ -54,23 +54,23 @@ impl Chance {
     }
 }
 
-/// What the host did of what attackers of this process sent.
+/// The host's results for hints that attackers of this process sent.
 #[derive(Default)]
 struct Counts {
-    /// Refused, of garbage; answered, of what is valid.
+    /// Refusals of garbage; answers to valid hints.
     answered: AtomicU64,
-    /// Taken by a call.
+    /// Hints taken by a call.
     called: AtomicU64,
 }
 
-/// Asked again and again while a queue is open, whether that is all.
+/// Called repeatedly while a queue is open; returns whether the attack is over.
 type Over<'a> = &'a (dyn Fn() -> bool + Sync);
 
-/// What an ordinary client does.
+/// The work of an ordinary client.
 type Ordinary = fn() -> Result<(), String>;
 
-/// Attacks the policies, one after the other, for so many seconds in all, with load beside it. An
-/// ordinary client works after that.
+/// Attacks the policies, one after the other, for this many seconds in all, under load. An ordinary
+/// client must work afterwards.
 pub fn hostile(seconds: u64) -> Result<(), String> {
     let policies: [(_, _, Ordinary); 3] = [
         ("echo", 3, ordinary_of_echo),
@@ -82,7 +82,7 @@ pub fn hostile(seconds: u64) -> Result<(), String> {
         baton(&["load", policy, "--all"])?;
         under_attack(policy, Duration::from_secs(seconds) * fifths / 5)
             .map_err(|why| format!("{policy}: {why}"))?;
-        // By a thread that has said nothing yet.
+        // From a thread that has sent no hint yet.
         let said = thread::spawn(ordinary)
             .join()
             .map_err(|_| "a thread panicked".to_owned())?;
@@ -122,8 +122,8 @@ fn while_not(over: Over, mut work: impl FnMut() -> Result<(), String>) -> Result
     Ok(())
 }
 
-/// In each part of the time attacks reach the host, and the policy: hints are refused, or answered,
-/// and others taken.
+/// Checks that in each part of the time attacks reach the host and the policy: hints are refused or
+/// answered, and others are taken.
 fn watch(policy: &str, time: Duration, counts: &Counts) -> Result<(), String> {
     let mut queue = if policy == "echo" {
         Some(hints::open()?)
@@ -132,8 +132,8 @@ fn watch(policy: &str, time: Duration, counts: &Counts) -> Result<(), String> {
     };
     let mut reached = |part: u32| {
         let called = counts.called.load(Relaxed);
-        // What echo has heard it got from rings, but for one that each attacker sends in the end,
-        // and this.
+        // The hints that echo received came from rings, except for one that each attacker sends at
+        // its end, and this one.
         let taken = queue
             .as_mut()
             .map_or(Ok(called), |queue| heard(queue, part.into()))?;
@@ -159,7 +159,7 @@ fn watch(policy: &str, time: Duration, counts: &Counts) -> Result<(), String> {
     Ok(())
 }
 
-/// Attacks with a queue after the other, each of a thread of its own.
+/// Attacks with one queue after the other, each opened by a thread of its own.
 fn attack(policy: &str, seed: u32, counts: &Counts, over: Over) -> Result<(), String> {
     let mut chance = Chance::of(seed);
     while !over() {
@@ -180,8 +180,8 @@ fn attack(policy: &str, seed: u32, counts: &Counts, over: Over) -> Result<(), St
     Ok(())
 }
 
-/// Writes whatever into a queue while the policy reads it and writes there, from the queue's thread
-/// and another.
+/// Writes garbage into a queue while the policy reads and writes it, from the queue's thread and
+/// another.
 fn garbage(mut chance: Chance, counts: &Counts, over: Over) -> Result<(), String> {
     let mut queue =
         Queue::<Wild, Reply>::open("echo", ENTRIES as u32).map_err(|e| e.to_string())?;
@@ -224,7 +224,7 @@ fn garbage(mut chance: Chance, counts: &Counts, over: Over) -> Result<(), String
         done.store(true, Relaxed);
     });
     let _ = queue.wait(Duration::from_millis(1));
-    // Its rings are in disorder; a call is heard all the same.
+    // The rings are corrupt, but a call still reaches the policy.
     if over() {
         let said = queue.send_now(&Wild(ping(1).encode()));
         check(said == Ok(()), || {
@@ -234,9 +234,9 @@ fn garbage(mut chance: Chance, counts: &Counts, over: Over) -> Result<(), String
     Ok(())
 }
 
-/// Writes one thing that the host may stumble over. `place` is where the host seems to be in the
-/// ring of hints: it believes but one sequence there, and goes on when it has found that. So
-/// sequences are written near it, and near what stands in others.
+/// Writes one value that the host may mishandle. `place` is the host's presumed position in the
+/// ring of hints. The host accepts a single sequence there, and advances when it has found it.
+/// Sequences are therefore written near that one, and near the values of other entries.
 fn scribble(memory: &[AtomicU32], place: &AtomicU32, chance: &mut Chance) {
     let line = chance.below(1 + 2 * ENTRIES) * LINE;
     let sequence = &memory[line];
@@ -261,7 +261,7 @@ fn scribble(memory: &[AtomicU32], place: &AtomicU32, chance: &mut Chance) {
             if sequence.load(SeqCst) == believed + 1 {
                 place.store(at + 1, Relaxed);
             } else {
-                // Not what the host would write.
+                // A value that the host would not write.
                 let near = [-2, -1, 0, 2][chance.below(4)];
                 sequence.store(believed.wrapping_add_signed(near), SeqCst);
             }
@@ -275,7 +275,7 @@ fn scribble(memory: &[AtomicU32], place: &AtomicU32, chance: &mut Chance) {
         }
         12 => {
             let before = sequence.swap(chance.next(), SeqCst);
-            // Else it stands there until someone writes near the host's place.
+            // Otherwise the value stays until a write near the host's position.
             if chance.below(64) > 0 {
                 sequence.store(before, SeqCst);
             }
@@ -289,7 +289,7 @@ fn scribble(memory: &[AtomicU32], place: &AtomicU32, chance: &mut Chance) {
     }
 }
 
-/// Gives a policy hints that are valid, by the ring and by calls.
+/// Sends valid hints to a policy, by the ring and by calls.
 fn disturb<H: Message, R: Message>(
     policy: &str,
     hint: fn(&mut Chance) -> H,
@@ -320,7 +320,7 @@ fn disturb<H: Message, R: Message>(
     Ok(())
 }
 
-/// The sender, or its process.
+/// Names the sender, or its process.
 fn either(chance: &mut Chance) -> Thread {
     if chance.below(2) == 0 {
         this_thread()
@@ -345,7 +345,7 @@ fn of_arbiter(chance: &mut Chance) -> arbiter::Hint {
     }
 }
 
-/// Of more groups than there can be.
+/// Uses more groups than the policy's limit.
 fn of_locality(chance: &mut Chance) -> locality::Hint {
     locality::Hint::Group {
         thread: either(chance),
@@ -353,7 +353,7 @@ fn of_locality(chance: &mut Chance) -> locality::Hint {
     }
 }
 
-/// A process that attacks until it is killed.
+/// Runs a process that attacks until it is killed.
 fn killed(policy: &str, chance: &mut Chance) -> Result<(), String> {
     let mut child = start(&["hostile", policy], 0)?;
     thread::sleep(Duration::from_millis(50 + chance.below(400) as u64));
@@ -370,7 +370,7 @@ fn killed(policy: &str, chance: &mut Chance) -> Result<(), String> {
     })
 }
 
-/// That process: it forks, and becomes itself again in the middle of an attack.
+/// The attacking process: it forks, and executes itself again in the middle of an attack.
 pub fn without_end(policy: &str) -> Result<(), String> {
     let (begin, counts) = (Instant::now(), Counts::default());
     let anew = || begin.elapsed() > Duration::from_millis(100) && exec(policy);
@@ -379,7 +379,8 @@ pub fn without_end(policy: &str) -> Result<(), String> {
             let counts = &counts;
             let over: Over = if seed == 1 { &anew } else { &|| false };
             scope.spawn(move || {
-                // Not where it would be waited for: the others do not end.
+                // Printed here, not after the scope, which waits for the other threads: they do not
+                // end.
                 println!("{:?}", attack(policy, process::id() + seed, counts, over));
                 process::exit(1);
             });
@@ -394,7 +395,7 @@ pub fn without_end(policy: &str) -> Result<(), String> {
     })
 }
 
-/// Does not come back, if all is well.
+/// Returns only on failure.
 fn exec(policy: &str) -> bool {
     println!(
         "{}",

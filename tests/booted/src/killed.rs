@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Commands that are killed before each of their steps: the machine goes on, and the same command,
-//! or another, completes it.
+//! Commands that are killed before each of their steps. The machine must go on, and the same or
+//! another command must complete the work.
 
 use crate::{
     tool::{baton, check, hackbench, is_well, must, run, status, two_modules, unload_everything},
@@ -20,15 +20,15 @@ pub fn cases() -> Vec<Case> {
     ]
 }
 
-/// The system calls that are requests to the kernel's side, or load and unload modules.
+/// The system calls that send requests to the kernel's side, or load and unload modules.
 const CALLS: &str = "ioctl,init_module,finit_module,delete_module";
 const TRACE: &str = "/tmp/steps";
 
-/// A step is a system call of [`CALLS`] that is not the same as the one before it: its name, and
-/// the how manieth of that name it is.
+/// A step is a system call of [`CALLS`] that differs from the one before it: its name, and its
+/// count among the calls of that name.
 type Step = (String, usize);
 
-/// Runs the command, and gives its steps.
+/// Runs the command, and returns its steps.
 fn steps(command: &[&str]) -> Result<Vec<Step>, String> {
     let trace = format!("trace={CALLS}");
     must(
@@ -43,8 +43,8 @@ fn steps(command: &[&str]) -> Result<Vec<Step>, String> {
         };
         let count = counts.entry(name).or_default();
         *count += 1;
-        // `ioctl(3, _IOC(_IOC_READ|_IOC_WRITE, 0xb7, 0x2, 0x1c8), 0x7ffd...) = 0`: all but the
-        // address.
+        // `ioctl(3, _IOC(_IOC_READ|_IOC_WRITE, 0xb7, 0x2, 0x1c8), 0x7ffd...) = 0`: everything but
+        // the address.
         let what = line.rsplit_once(", ").map_or(line, |(what, _)| what);
         if name != "ioctl" || what != before {
             steps.push((name.to_owned(), *count));
@@ -57,7 +57,7 @@ fn steps(command: &[&str]) -> Result<Vec<Step>, String> {
     }
 }
 
-/// Has the command killed before that step, if it comes to it.
+/// Runs the command and kills it before that step, if it reaches the step.
 fn kill_before((name, which): &Step, command: &[&str]) -> Result<(), String> {
     let (trace, inject) = (
         format!("trace={name}"),
@@ -111,8 +111,8 @@ fn loaded() -> Result<Value, String> {
     ]))
 }
 
-/// Every request to the kernel's side, the module, and the last calls of the shim's, with which it
-/// is attached and kept, fails once.
+/// Every request to the kernel's side, the loading of the module, and the last calls of the shim,
+/// with which it is attached and kept, each fail once.
 fn failed_load() -> Result<(), String> {
     const BPF: usize = 6;
     let command = ["load", "wfq", "--all"];
@@ -176,7 +176,7 @@ fn upgrade() -> Result<(), String> {
         baton(&command)?;
         two_modules("baton_wfq")?;
     }
-    // Killed at the same step again and again, whatever the last one left.
+    // Killed at the same step repeatedly, from the state that the last kill left.
     for _ in 0..3 {
         for step in steps(&command)? {
             kill_before(&step, &command)?;
@@ -209,7 +209,7 @@ fn switch() -> Result<(), String> {
     for step in steps {
         kill_before(&step, &there)?;
         hackbench(1, 2)?;
-        // Where wfq has the tasks already, that is what is said, and fifo is to be unloaded.
+        // If wfq has the tasks already, the command reports that, and fifo remains to be unloaded.
         run("baton", &there)?;
         is_well("wfq")?;
         run("baton", &["unload", "fifo"])?;

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The tests that run inside a booted kernel, as root, by way of the tool that a user has: `baton`.
+//! The tests that run inside a booted kernel, as root. They use the tool `baton` as a user does.
 //!
-//! `baton-booted [--repeat N] [--part I/N] [WORD]`: all cases, or those of the group WORD
+//! `baton-booted [--repeat N] [--part I/N] [WORD]` runs all cases, those of the group WORD
 //! (containment, life, conformance, upgrade, record, hints, several, cores, configuration,
-//! systemd), or whose name has WORD in it, each N times in a row; of these, those for a machine
-//! like this. Every case begins and ends with nothing loaded, and fails when the machine does not
-//! go on scheduling or something stays behind. The kernel's log is judged by the one that boots the
-//! guest (crate baton-vm). `--part 2/3` deals them to three guests, and runs those of the second.
+//! systemd), or those whose name contains WORD, each N times in a row. Only the cases for a machine
+//! like this one are run. Every case begins and ends with nothing loaded. It fails if the machine
+//! does not go on scheduling, or anything is left behind. The program that boots the guest checks
+//! the kernel's log (crate baton-vm). `--part 2/3` divides the cases between three guests, and runs
+//! those of the second.
 //!
-//! `baton-booted --hostile SECONDS`: only the hostile clients of hint queues, so long.
+//! `baton-booted --hostile SECONDS` runs only the hostile clients of hint queues, for that long.
 
 macro_rules! case {
     ($name:literal, $run:expr) => {
@@ -39,7 +40,7 @@ mod upgrade;
 
 use std::{process::ExitCode, time::Instant};
 
-/// What is run on each kernel (`make kernels`): a little of everything.
+/// The cases that run on each kernel (`make kernels`): a few of each kind.
 const BRIEF: [&str; 10] = [
     "wfq runs all tasks",
     "fifo_c runs all tasks",
@@ -53,7 +54,7 @@ const BRIEF: [&str; 10] = [
     "hints: seen before a sleep and before a wakeup",
 ];
 
-/// A test: its name, and what it does.
+/// A test: its name and its function.
 struct Case {
     name: &'static str,
     run: fn() -> Result<(), String>,
@@ -88,7 +89,7 @@ fn main() -> ExitCode {
             let Some(seconds) = args.next().and_then(|n| n.parse().ok()) else {
                 return end_with(Err("--hogs SECONDS".into()));
             };
-            // For longer than the kernel's watchdog waits.
+            // Longer than the limit of the kernel's watchdog.
             let result =
                 one(|| crowd::hogs(seconds)).and_then(|()| one(|| crowd::fault(seconds.min(40))));
             println!(
@@ -199,7 +200,7 @@ fn main() -> ExitCode {
         .take(10)
         .for_each(|(name, time)| println!("{:8.1} s of the guest  {name}", time.as_secs_f64()));
     println!("{passed} passed, {failed} failed");
-    // A word may be of another guest's cases.
+    // A word may match only cases of another guest.
     if failed == 0 && (passed > 0 || !filter.is_empty()) {
         ExitCode::SUCCESS
     } else {
@@ -207,14 +208,14 @@ fn main() -> ExitCode {
     }
 }
 
-/// The numbers in "I/N".
+/// Parses the numbers in "I/N".
 fn part_of(text: &str) -> Option<(usize, usize)> {
     let (part, of) = text.split_once('/')?;
     let (part, of) = (part.parse().ok()?, of.parse().ok()?);
     (1..=of).contains(&part).then_some((part, of))
 }
 
-/// An end that says why, if it is a bad one.
+/// Converts a result to an exit code, and prints the error.
 fn end_with(result: Result<(), String>) -> ExitCode {
     result.map_or_else(
         |why| {
@@ -225,7 +226,7 @@ fn end_with(result: Result<(), String>) -> ExitCode {
     )
 }
 
-/// One run of a case, with what must hold around every case.
+/// One run of a case, with the conditions that hold around every case.
 fn one(case: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
     let result = case();
     let cleaned = tool::unload_everything();

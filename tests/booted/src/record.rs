@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Recordings, and whatever happens to them: the file can be read, and the policy goes on.
+//! Recordings under all conditions: the file stays readable, and the policy continues.
 
 use crate::{
     hints,
@@ -52,14 +52,14 @@ pub fn cases() -> Vec<Case> {
 
 const FILE: &str = "/tmp/recording";
 
-/// Says something to a policy by a hint, and waits for the reply.
+/// Sends a hint to a policy, and waits for the reply.
 type Says<'a> = &'a dyn Fn() -> Result<(), String>;
 
 /// A recorder in the background.
 pub struct Recorder(Child);
 
 impl Recorder {
-    /// It has begun when the file has its header.
+    /// Starts a recorder. It is running when the file has its header.
     pub fn start(policy: &str, file: &str, more: &[&str]) -> Result<Self, String> {
         let _ = fs::remove_file(file);
         let mut command = Command::new("baton");
@@ -86,7 +86,7 @@ impl Recorder {
         run("kill", &[name, &self.0.id().to_string()]).map(|_| ())
     }
 
-    /// Has it end, and waits for that: how, and what it printed.
+    /// Ends the recorder, and returns its exit status and output.
     pub fn end(self) -> Result<(ExitStatus, Value, String), String> {
         self.signal("-INT")?;
         self.wait()
@@ -103,13 +103,13 @@ impl Recorder {
     }
 }
 
-/// Is the policy being recorded?
+/// Whether the policy is being recorded.
 fn recording(policy: &str) -> Result<bool, String> {
     let status = crate::tool::status()?;
     Ok(crate::tool::policy(&status, policy)?["recording"] == true)
 }
 
-/// What can be read of a file: all its events, and whether it is whole.
+/// Reads the readable part of a file: its events, their number, and whether the file is complete.
 fn read(file: &str) -> Result<(Recording, u64, bool), String> {
     let bytes = fs::read(file).map_err(|e| format!("{file}: {e}"))?;
     let recording = Recording::parse(&bytes).map_err(|e| format!("{file}: {e}"))?;
@@ -122,14 +122,14 @@ fn read(file: &str) -> Result<(Recording, u64, bool), String> {
     Ok((recording, events, is_whole))
 }
 
-/// What was recorded is in the file, and every CPU's events end as they should.
+/// Checks that the file has everything recorded, and that every CPU's events end correctly.
 pub fn is_whole(file: &str, summary: &Value) -> Result<Recording, String> {
     let (recording, events, is_whole) = read(file)?;
     let ends = recording.streams.iter().all(|stream| {
         let last = stream.items().last();
         matches!(last, Some(Item::Event(Event::End { .. })))
     });
-    // A slice is an answer: what is in its place before, a policy in C could read.
+    // A slice is an answer. A policy in C could read the previous contents of its place.
     let given = recording
         .streams
         .iter()
@@ -202,7 +202,7 @@ pub fn replays(recording: &Recording, from: Option<Mark>) -> Result<(), String> 
     replays_as(Policy::linked(module!(wfq::BatonPolicy)), recording, from)
 }
 
-/// The same of any policy.
+/// The same for any policy.
 fn replays_as(policy: Policy, recording: &Recording, from: Option<Mark>) -> Result<(), String> {
     let outcome = replay(
         recording,
@@ -219,8 +219,8 @@ fn replays_as(policy: Policy, recording: &Recording, from: Option<Mark>) -> Resu
     )
 }
 
-/// Under a load; those that applications can speak to, with hints and replies. (Of `arbiter`: the
-/// case in cores.rs.)
+/// Each policy under a load, with hints and replies if it has them. (For `arbiter`, the case is in
+/// cores.rs.)
 fn of_each() -> Result<(), String> {
     let ping = || echo::Hint::Ping {
         number: 7,
@@ -357,7 +357,7 @@ fn pipe() -> Result<(), String> {
     replays(&is_whole(FILE, &summary)?, None)
 }
 
-/// Each version has a file.
+/// Each version has a file of its own.
 fn upgraded() -> Result<(), String> {
     baton(&["load", "wfq", "--all"])?;
     let load = Load::hackbench(1, 400)?;
@@ -392,7 +392,7 @@ fn upgraded() -> Result<(), String> {
     is_well("wfq")
 }
 
-/// Each begins with a new instance.
+/// Each recording begins with a new instance.
 fn anew() -> Result<(), String> {
     baton(&["load", "fifo", "--all"])?;
     let load = Load::hackbench(1, 300)?;
@@ -418,7 +418,7 @@ fn killed() -> Result<(), String> {
     recorder.signal("-KILL")?;
     let (status, ..) = recorder.wait()?;
     check(!status.success(), || "it was not killed".into())?;
-    // What it has written can be read, but for what was not written whole.
+    // The written part can be read, except for the last, incomplete piece.
     read(FILE)?;
     check(!recording("wfq")?, || {
         "the recording outlives its recorder".into()
@@ -467,7 +467,7 @@ fn ended_by(command: &[&str], why: &str) -> Result<(), String> {
     load.end()
 }
 
-/// It goes on as if nothing had been.
+/// Recording continues unaffected.
 fn refused_upgrade() -> Result<(), String> {
     baton(&["load", "wfq", "--all"])?;
     let recorder = Recorder::start("wfq", FILE, &[])?;
@@ -485,7 +485,7 @@ fn refused_upgrade() -> Result<(), String> {
     is_well("wfq")
 }
 
-/// The recorder stands still for a while.
+/// The recorder is stopped for a while.
 fn full(lossless: bool) -> Result<(), String> {
     baton(&["load", "wfq", "--all"])?;
     let more: &[&str] = if lossless {

@@ -29,7 +29,7 @@ pub fn cases() -> Vec<Case> {
     ]
 }
 
-/// CPU time of all children that were waited for, with theirs, s.
+/// CPU time of all reaped children, including that of their own, s.
 fn children_ran() -> Result<f64, String> {
     let stat = fs::read_to_string("/proc/self/stat").map_err(|e| e.to_string())?;
     let behind_name = stat.rsplit(')').next().unwrap_or_default();
@@ -42,15 +42,15 @@ fn children_ran() -> Result<f64, String> {
     Ok(ticks.sum::<Result<f64, _>>().map_err(|e| e.to_string())? / 100.0)
 }
 
-/// How long a command takes for each second of CPU time that it has, s: what is above 1 it waits,
-/// on one CPU.
+/// Elapsed time of a command for each second of its CPU time, s. On one CPU, the part above 1 is
+/// its wait.
 fn stretch(args: &[&str]) -> Result<f64, String> {
     let (begin, had) = (Instant::now(), children_ran()?);
     baton(args)?;
     Ok(begin.elapsed().as_secs_f64() / (children_ran()? - had).max(0.01))
 }
 
-/// The tasks of the first policy run as if those of the second were not there, although these want
+/// The tasks of the first policy run as if those of the second did not exist, although these want
 /// all CPUs.
 fn ordered() -> Result<(), String> {
     baton(&["load", "fifo"])?;
@@ -91,9 +91,9 @@ fn ordered() -> Result<(), String> {
     is_well("fifo")?;
     is_well("wfq")?;
     baton_fails(&["order", "nobody"], "no policy nobody is loaded")?;
-    // Not by the clock alone: busy CPUs of the guest share one stream of instructions, so that
-    // three more that are never idle cost three quarters of it, of which the command's own CPU time
-    // tells too.
+    // The elapsed time is not sufficient. Busy CPUs of the guest share one stream of instructions,
+    // so three more CPUs that are never idle take three quarters of it, which also increases the
+    // command's CPU time.
     check(before < 1.5 * alone, || {
         format!(
             "{before:.2} s for each of CPU time beside hogs of a later policy, {alone:.2} s alone"
@@ -101,7 +101,7 @@ fn ordered() -> Result<(), String> {
     })
 }
 
-/// How much of the time that both ran the second did, in percent.
+/// The second's share of the CPU time of both, in per cent.
 fn share_of(second: &Hog, first: &Hog) -> Result<f64, String> {
     let (a, b) = (first.ran()?, second.ran()?);
     sleep(Duration::from_secs(4));
@@ -110,13 +110,13 @@ fn share_of(second: &Hog, first: &Hog) -> Result<f64, String> {
 }
 
 fn shares() -> Result<(), String> {
-    // A hog that never runs must not be a stall here.
+    // A hog that never runs must not count as a stall here.
     baton(&["load", "fifo", "--stall", "60000"])?;
     baton(&["load", "wfq"])?;
     baton(&["order", "fifo", "wfq"])?;
     let (first, second) = (Hog::of("fifo", Some("1"))?, Hog::of("wfq", Some("1"))?);
     let none = share_of(&second, &first)?;
-    // A slice every second, so that it is not starved.
+    // A slice every second prevents starvation.
     check((0.1..4.0).contains(&none), || {
         format!("{none:.1} % for the later policy, without a share")
     })?;
@@ -130,7 +130,7 @@ fn shares() -> Result<(), String> {
     baton_fails(&["share", "fifo", "41"], "more than 100 %")?;
     baton(&["share", "wfq", "0"])?;
     drop(first);
-    // Nobody else wants the CPU: a share is no limit.
+    // No other task wants the CPU: a share is not a limit.
     let begin = second.ran()?;
     sleep(Duration::from_secs(1));
     let ran = second.ran()? - begin;
@@ -142,14 +142,14 @@ fn write(path: &str, text: &str) -> Result<(), String> {
     fs::write(path, text).map_err(|e| format!("{path} is not written: {e}"))
 }
 
-/// Tasks that belong to a policy.
+/// The number of tasks that belong to a policy.
 fn members(name: &str) -> Result<u64, String> {
     policy(&status()?, name)?["tasks"]
         .as_u64()
         .ok_or_else(|| "no count of tasks".into())
 }
 
-/// What is to hold soon: the kernel's side looks at tasks that moved in a work item.
+/// Waits for a condition: the kernel's side handles moved tasks in a work item.
 fn soon(what: &str, mut holds: impl FnMut() -> Result<bool, String>) -> Result<(), String> {
     for _ in 0..50 {
         if holds()? {
@@ -163,7 +163,7 @@ fn soon(what: &str, mut holds: impl FnMut() -> Result<bool, String>) -> Result<(
 fn by_cgroup() -> Result<(), String> {
     const OUTER: &str = "/sys/fs/cgroup/outer";
     const INNER: &str = "/sys/fs/cgroup/outer/inner";
-    // A case that is run again finds it there.
+    // A repeated case finds the cgroup there.
     fs::create_dir_all(INNER).map_err(|e| e.to_string())?;
     baton(&["load", "wfq"])?;
     baton(&["load", "fifo"])?;
@@ -177,7 +177,7 @@ fn by_cgroup() -> Result<(), String> {
     soon("what came later is not its policy's", || {
         Ok(members("wfq")? == 2)
     })?;
-    // The innermost counts, and what a thread was told itself goes before its cgroup.
+    // The innermost cgroup counts, and a thread's own assignment precedes its cgroup's.
     baton(&["attach", "fifo", "--cgroup", "outer/inner"])?;
     soon("the inner cgroup's task is not the inner policy's", || {
         Ok(members("wfq")? == 1 && members("fifo")? == 1)
@@ -188,7 +188,7 @@ fn by_cgroup() -> Result<(), String> {
     soon("the thread is not where it was told to be", || {
         Ok(members("wfq")? == 2)
     })?;
-    // Whoever forks in a cgroup, and whoever leaves it.
+    // Tasks that fork in a cgroup, and tasks that leave it.
     let script = format!("echo $$ >{INNER}/cgroup.procs; for i in 1 2 3; do sleep 5 & done; wait");
     let mut parent = Command::new("sh")
         .args(["-c", &script])
@@ -215,7 +215,8 @@ fn by_cgroup() -> Result<(), String> {
         .and_then(|()| parent.wait())
         .map_err(|e| e.to_string())?;
     is_well("wfq")?;
-    // From policy to policy, also what sleeps meanwhile, and what was given to the first by name.
+    // From policy to policy, including tasks that sleep meanwhile, and tasks attached to the first
+    // by name.
     let script = format!("echo $$ >{OUTER}/cgroup.procs; sleep 1; while :; do :; done");
     let mut sleeper = Command::new("sh")
         .args(["-c", &script])
@@ -237,7 +238,7 @@ fn by_cgroup() -> Result<(), String> {
     is_well("template")
 }
 
-/// Each of these is on one of these CPUs, 20 times in a row.
+/// Checks 20 times in a row that each hog is on one of these CPUs.
 fn stay(hogs: &[Hog], cpus: &[u32]) -> Result<(), String> {
     for _ in 0..20 {
         for hog in hogs {
@@ -251,12 +252,12 @@ fn stay(hogs: &[Hog], cpus: &[u32]) -> Result<(), String> {
     Ok(())
 }
 
-/// Hogs of a policy.
+/// Starts hogs of a policy.
 fn hogs(policy: &str, count: usize) -> Result<Vec<Hog>, String> {
     (0..count).map(|_| Hog::of(policy, None)).collect()
 }
 
-/// All of them run.
+/// Checks that all hogs run.
 fn run_all(hogs: &[Hog]) -> Result<(), String> {
     let before: Vec<f64> = hogs.iter().map(Hog::ran).collect::<Result<_, _>>()?;
     sleep(Duration::from_secs(2));
@@ -301,11 +302,11 @@ fn partitions() -> Result<(), String> {
         shown[0]["name"] == "fast" && shown[0]["cpus"] == "0-1" && shown[0]["policies"][0] == "wfq",
         || format!("shown is {shown}"),
     )?;
-    // Those of the later policy could not even die beside hogs of the first that they share a CPU
-    // with.
+    // The later policy's hogs would not even get the CPU to exit beside hogs of the first policy on
+    // the same CPU.
     drop(outside);
     baton(&["partition", "destroy", "fast"])?;
-    // Both CPUs more are theirs again.
+    // Both other CPUs are theirs again.
     let more = hogs("wfq", 3)?;
     run_all(&inside)?;
     run_all(&more)?;
@@ -345,13 +346,13 @@ fn partition_and_hotplug() -> Result<(), String> {
         run_all(&inside)?;
         stay(&inside, &[2])?;
         set_online(2, false)?;
-        // It has no CPU: its tasks run all the same, without their policy.
+        // The partition has no CPU. Its tasks still run, without their policy.
         run_all(&inside)?;
         stay(&inside, &[0, 1])?;
         set_online(2, true)?;
         set_online(3, true)?;
         run_all(&inside)?;
-        // Each comes back when its turn is over.
+        // Each task comes back at its next turn.
         soon("they are not back in the partition", || {
             Ok(stay(&inside, &[2, 3]).is_ok())
         })?;
@@ -364,7 +365,7 @@ fn partition_and_hotplug() -> Result<(), String> {
 fn misfits() -> Result<(), String> {
     baton(&["load", "wfq", "--all"])?;
     baton(&["load", "template"])?;
-    // Every kernel thread that is bound to a CPU is wfq's, too.
+    // Every kernel thread that is bound to a CPU belongs to wfq, too.
     baton(&[
         "partition",
         "create",
@@ -386,7 +387,7 @@ fn misfits() -> Result<(), String> {
     run_all(&foreign)?;
     run_all(&bound)?;
     hackbench(1, 20)?;
-    // What may run in another partition only, and moves there.
+    // A task whose affinity allows only another partition moves there.
     crate::tool::must("taskset", &["-p", "8", &foreign[0].pid()])?;
     run_all(&foreign)?;
     is_well("wfq")?;
@@ -462,7 +463,7 @@ fn refused() -> Result<(), String> {
     })?;
     let after = baton(&["partition", "list", "--json"])?;
     check(before == after, || format!("{before} became {after}"))?;
-    // It goes with its last policy.
+    // The partition is removed with its last policy.
     baton(&["unload", "wfq"])?;
     check(
         baton(&["partition", "list", "--json"])?.trim() == "[]",
@@ -502,7 +503,7 @@ fn exchanged() -> Result<(), String> {
 }
 
 /// A partition of its own for a policy that fails, one for two policies with an order and a share,
-/// and one CPU for all others.
+/// and one CPU for all other tasks.
 fn together() -> Result<(), String> {
     baton(&[
         "load",
@@ -538,7 +539,7 @@ fn together() -> Result<(), String> {
         "wfq",
     ])?;
     let failing = hogs("faulty", 2)?;
-    // One of each policy on each CPU.
+    // One hog of each policy on each CPU.
     let pairs: Vec<(Hog, Hog)> = ["2", "3"]
         .into_iter()
         .map(|cpu| Ok((Hog::of("fifo", Some(cpu))?, Hog::of("wfq", Some(cpu))?)))
@@ -559,7 +560,7 @@ fn together() -> Result<(), String> {
     check(!is_faulted()?, || {
         "the fault was too early to see what comes before it".into()
     })?;
-    // Its calls are counted: a load of its makes the last of them.
+    // Its calls are counted: a load under it makes the last of them.
     baton_fails(
         &[
             "run",
@@ -577,7 +578,8 @@ fn together() -> Result<(), String> {
     soon("the fault did not come", is_faulted)?;
     sound()?;
     run_all(&failing)?;
-    // Its partition has nobody: its tasks may be there, and on the CPU that is all others'.
+    // Its partition has no running policy, so its tasks may use the partition, and the CPU that all
+    // others share.
     stay(&failing, &[0, 1])?;
     baton(&["unload", "faulty"])?;
     sound()

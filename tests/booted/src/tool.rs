@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The tool and the loads, as a script would call them.
+//! The tool and the loads, used as by a script.
 
 use rustix::thread as task;
 use serde_json::Value;
@@ -8,7 +8,7 @@ use std::{
     process::{Child, Command, Output, Stdio},
 };
 
-/// What a command said and how it ended.
+/// The output of a command, and its exit code.
 pub struct Ran {
     pub code: Option<i32>,
     pub text: String,
@@ -47,7 +47,7 @@ pub fn baton(args: &[&str]) -> Result<String, String> {
     must("baton", args)
 }
 
-/// Runs `baton` where it must fail, with `expected` in what it says.
+/// Runs `baton`, which must fail with `expected` in its output.
 pub fn baton_fails(args: &[&str], expected: &str) -> Result<(), String> {
     let ran = run("baton", args)?;
     if ran.code != Some(0) && ran.text.contains(expected) {
@@ -77,7 +77,7 @@ pub fn policy(status: &Value, name: &str) -> Result<Value, String> {
         .ok_or(format!("{name} is not in the status: {status}"))
 }
 
-/// The policy is running, and had no fault.
+/// Checks that the policy is running, and has had no fault.
 pub fn is_well(name: &str) -> Result<(), String> {
     let status = status()?;
     let entry = policy(&status, name)?;
@@ -86,8 +86,8 @@ pub fn is_well(name: &str) -> Result<(), String> {
     })
 }
 
-/// The loaded modules of a policy, which must be two: of its versions, the one that runs and the
-/// one that is kept.
+/// The loaded modules of a policy, which must be two: the version that runs, and the version that
+/// is kept.
 pub fn two_modules(prefix: &str) -> Result<Vec<String>, String> {
     let modules = fs::read_to_string("/proc/modules").map_err(|e| e.to_string())?;
     let names = modules.lines().filter_map(|line| line.split(' ').next());
@@ -101,8 +101,8 @@ pub fn two_modules(prefix: &str) -> Result<Vec<String>, String> {
     Ok(found)
 }
 
-/// The pipes and processes of hackbench: `groups` times 40 tasks. It ends only when every one of
-/// them was scheduled.
+/// hackbench with pipes and processes, `groups` times 40 tasks. It ends only when every task has
+/// been scheduled.
 pub fn hackbench(groups: u32, loops: u32) -> Result<(), String> {
     must(
         "hackbench",
@@ -130,7 +130,7 @@ pub fn check(holds: bool, what: impl Fn() -> String) -> Result<(), String> {
     }
 }
 
-/// Unloads all, and looks whether anything is left.
+/// Unloads everything, and checks that nothing is left.
 pub fn unload_everything() -> Result<(), String> {
     baton(&["unload", "--everything"])?;
     check(!fs::exists("/sys/module/baton").unwrap_or(true), || {
@@ -158,29 +158,28 @@ impl Load {
             .map_err(|e| format!("hackbench does not start: {e}"))
     }
 
-    /// Waits for its end, which must be a good one.
+    /// Waits for its end, which must be successful.
     pub fn end(mut self) -> Result<(), String> {
         let ended = self.0.wait().map_err(|e| e.to_string())?;
         check(ended.success(), || format!("the load ended with {ended}"))
     }
 }
 
-/// A task that never sleeps, until it is dropped.
+/// A task that never sleeps and runs until the value is dropped.
 pub struct Hog(Child);
 
 impl Hog {
-    /// Of the kernel's own class, wherever it may run.
+    /// A hog of the kernel's own class, with any affinity.
     pub fn plain() -> Result<Self, String> {
         Self::spawn(None)
     }
 
-    /// One that sleeps for a moment between two things that it does, and so wakes up again and
-    /// again.
+    /// A task that sleeps for a moment between two pieces of work, and therefore wakes repeatedly.
     pub fn that_sleeps() -> Result<Self, String> {
         Self::run(&["sh", "-c", "while :; do sleep 0.01; done"])
     }
 
-    /// Of this policy, on these CPUs alone.
+    /// A hog of this policy, with this affinity.
     pub fn of(policy: &str, cpus: Option<&str>) -> Result<Self, String> {
         let hog = Self::spawn(cpus)?;
         baton(&["attach", policy, "--pid", &hog.pid()])?;
@@ -212,7 +211,7 @@ impl Hog {
         self.0.id().to_string()
     }
 
-    /// Fields of its stat file, from the third on.
+    /// The fields of its stat file, from the third on.
     fn stat(&self) -> Result<Vec<String>, String> {
         let path = format!("/proc/{}/stat", self.pid());
         let stat = fs::read_to_string(&path).map_err(|e| format!("{path} is not read: {e}"))?;
@@ -228,12 +227,12 @@ impl Hog {
             .ok_or("a stat file that is too short".into())
     }
 
-    /// CPU time that it has had, s.
+    /// Its CPU time, s.
     pub fn ran(&self) -> Result<f64, String> {
         Ok((self.field(14)? + self.field(15)?) as f64 / 100.0)
     }
 
-    /// The CPU that it is on, or was on last.
+    /// The CPU that it is on, or was last on.
     pub fn cpu(&self) -> Result<u32, String> {
         Ok(self.field(39)? as u32)
     }
@@ -252,7 +251,7 @@ pub fn module(policy: &str) -> Result<String, String> {
     Ok(format!("/usr/lib/baton/{}/baton_{policy}.ko", release()?))
 }
 
-/// A copy of a policy's module, changed.
+/// A modified copy of a policy's module.
 pub fn changed_module(
     policy: &str,
     change: impl Fn(&mut Vec<u8>) -> Result<(), String>,
@@ -264,7 +263,7 @@ pub fn changed_module(
     Ok(path)
 }
 
-/// Replaces the first `old` by `new`, which is not longer.
+/// Replaces the first `old` with `new`, which is not longer.
 pub fn replace(bytes: &mut [u8], old: &[u8], new: &[u8]) -> Result<(), String> {
     let at = bytes
         .windows(old.len())
@@ -279,7 +278,7 @@ pub fn release() -> Result<String, String> {
     Ok(must("uname", &["-r"])?.trim().to_owned())
 }
 
-/// From now on this thread runs on these CPUs alone.
+/// Restricts this thread to these CPUs.
 pub fn bind(cpus: &[usize]) -> Result<(), String> {
     let mut set = task::CpuSet::new();
     cpus.iter().for_each(|&cpu| set.set(cpu));

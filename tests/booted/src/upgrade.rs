@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Versions of a policy take each other's place. `wfq` upgrades to itself, with its state shared;
-//! `relay` has two versions whose states differ, and the second fails on demand at each step.
+//! Upgrades from one version of a policy to another. `wfq` upgrades to itself, with its state
+//! shared. `relay` has two versions whose states differ, and the second fails on demand at each
+//! step.
 
 use crate::{
     tool::{
@@ -107,7 +108,7 @@ fn is_running(name: &str, version: u64) -> Result<Value, String> {
     Ok(status)
 }
 
-/// Tasks that went to the fallback so far.
+/// The number of tasks that the fallback has taken so far.
 fn fallbacks(status: &Value) -> u64 {
     status["cpus"]
         .as_array()
@@ -158,7 +159,7 @@ fn other_state() -> Result<(), String> {
 fn other_type() -> Result<(), String> {
     load_relay(V1)?;
     let module = changed_module(V2, |bytes| {
-        // Both that it takes: its own state, and the other's.
+        // Both types that it takes: its own state, and the other's.
         while replace(bytes, b"Shared\0", b"Others\0").is_ok() {}
         Ok(())
     })?;
@@ -205,12 +206,12 @@ fn prepare_fails() -> Result<(), String> {
     hackbench(1, 5)
 }
 
-/// The upgrade fails so, and the running version has not noticed.
+/// The upgrade fails in this way, and the running version is unaffected.
 fn fails(fault: &str, expected: &str) -> Result<(), String> {
     load_relay(V1)?;
     let before = fallbacks(&status()?);
     let load = Load::hackbench(1, 200)?;
-    // An import from a state of its own type, where there is nothing to convert.
+    // An import from a state of its own type, for which no conversion is needed.
     let options = format!("fault={fault}");
     baton_fails(
         &[
@@ -228,7 +229,7 @@ fn fails(fault: &str, expected: &str) -> Result<(), String> {
     check(fallbacks(&status) == before, || {
         format!("tasks left the policy (before {before}): {status}")
     })?;
-    // And it can be exchanged still.
+    // It can still be upgraded.
     upgrade_relay(V2, "")?;
     is_running("relay", 2).map(|_| ())
 }
@@ -264,7 +265,7 @@ fn probation() -> Result<(), String> {
     check(status["faults"][0]["kind"] == "panic", || {
         format!("the fault is not reported: {status}")
     })?;
-    // Its tasks are its again: as before the fault, none is left to the fallback.
+    // Its tasks belong to it again: as before the fault, none is left to the fallback.
     hackbench(1, 5)?;
     let tasks = policy(&crate::tool::status()?, "relay")?["tasks"]
         .as_u64()
@@ -274,8 +275,8 @@ fn probation() -> Result<(), String> {
 
 fn condition() -> Result<(), String> {
     load_relay(V1)?;
-    // However slow the machine is, they go on until they are dropped. Of fewer than 100 wakeups the
-    // condition says nothing.
+    // They run until they are dropped, even on a slow machine. With fewer than 100 wakeups the
+    // condition has no meaning.
     let _hogs = [
         Hog::plain()?,
         Hog::plain()?,
@@ -293,7 +294,7 @@ fn condition() -> Result<(), String> {
         "",
         "--probation",
     ];
-    // Who wakes up where they compute waits for longer than a millisecond, and not for a minute.
+    // A task that wakes where hogs compute waits longer than a millisecond, but less than a minute.
     baton_fails(
         &[&upgrade[..], &["30s", "--max-p99-wakeup", "1ms"]].concat(),
         "1 % of wakeups waited",
@@ -366,7 +367,7 @@ fn unloading() -> Result<(), String> {
             .spawn()
             .map_err(|e| e.to_string())?;
         sleep(Duration::from_millis(delay));
-        // Before or after the other: both are answers.
+        // Before or after the other: both answers are valid.
         let ran = run("baton", &["upgrade", "wfq"])?;
         check(matches!(ran.code, Some(0 | 1)), || {
             format!("the upgrade ended with {:?}: {}", ran.code, ran.text)
@@ -378,7 +379,7 @@ fn unloading() -> Result<(), String> {
     Ok(())
 }
 
-/// The kernel's own count of what it had to do for a scheduler that did not.
+/// The kernel's own count of the actions it had to take in the scheduler's place.
 fn kernel_events() -> String {
     std::fs::read_to_string("/sys/kernel/sched_ext/root/events").unwrap_or_default()
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the control device asks of the rules. Process context, under the control mutex, except
-//! where said.
+//! Requests of the control device to the rules. Process context, under the control mutex, unless
+//! noted.
 
 use crate::core;
 use ::core::sync::atomic::Ordering::{Relaxed, Release};
@@ -14,7 +14,7 @@ fn place(index: u32) -> Option<&'static PolicyEntry> {
     core().policies().get(index as usize)
 }
 
-/// Registers a policy; its place in the table, or -1 when that is full.
+/// Registers a policy. Returns its index in the table, or -1 if the table is full.
 #[no_mangle]
 pub extern "C" fn baton_core_register(events: u32) -> i32 {
     core()
@@ -30,22 +30,22 @@ pub extern "C" fn baton_core_unregister(index: u32) {
     }
 }
 
-/// Starts a policy, as this version (`struct baton_version`). False when it is not in state
+/// Starts a policy with this version (`struct baton_version`). False if the policy is not in state
 /// "registered".
 #[no_mangle]
 pub extern "C" fn baton_core_start(index: u32, version: usize) -> bool {
     place(index).is_some_and(|entry| core().start(entry, version).is_ok())
 }
 
-/// Stops a policy; false when there is nothing to stop. The caller must wait until calls under way
-/// are over.
+/// Stops a policy. False if there is nothing to stop. The caller must wait until calls in progress
+/// have ended.
 #[no_mangle]
 pub extern "C" fn baton_core_stop(index: u32) -> bool {
     place(index).is_some_and(|entry| core().stop(entry))
 }
 
-/// Puts this version in the place of the one that runs. The caller must wait until calls under way
-/// are over.
+/// Replaces the running version by this one. The caller must wait until calls in progress have
+/// ended.
 #[no_mangle]
 pub extern "C" fn baton_core_swap(index: u32, version: usize, events: u32) {
     if let Some(entry) = place(index) {
@@ -73,7 +73,7 @@ pub extern "C" fn baton_core_state(index: u32) -> u32 {
     place(index).map_or(BatonPolicyState::Absent, PolicyEntry::state) as u32
 }
 
-/// Sets the policy of all tasks without one of their own; -1 for none.
+/// Sets the policy of all tasks that are not assigned to one; -1 for none.
 #[no_mangle]
 pub extern "C" fn baton_core_set_default(index: i32) {
     core().set_default(u32::try_from(index).ok().and_then(place));
@@ -141,7 +141,7 @@ pub extern "C" fn baton_core_partition_of_policy(index: u32) -> u32 {
     place(index).map_or(baton_core::FREE, PolicyEntry::partition)
 }
 
-/// Is the policy that CPU `here` called last asked on CPU `cpu`? Any context.
+/// Is the policy that CPU `here` called last also asked on CPU `cpu`? Any context.
 #[no_mangle]
 pub extern "C" fn baton_core_serves(here: i32, cpu: i32) -> bool {
     let policy = core().cpu(here).and_then(|here| place(here.event(0).0));
@@ -159,7 +159,7 @@ pub extern "C" fn baton_core_rescued_home(slot: u32, near: i32) -> i32 {
         .map_or(near, |slot| core().rescued_home(slot, near))
 }
 
-/// Slots that have ever been in use; those beyond never were.
+/// The number of slots that have ever been in use. Slots beyond it never were.
 #[no_mangle]
 pub extern "C" fn baton_core_used_slots() -> u32 {
     core().used().len() as u32
@@ -185,14 +185,14 @@ pub extern "C" fn baton_core_hand_over(
     }
 }
 
-/// Has this policy all tasks without one of their own?
+/// Does this policy have all tasks that are not assigned to one?
 #[no_mangle]
 pub extern "C" fn baton_core_is_default(index: u32) -> bool {
     place(index).is_some_and(|entry| entry.id() != 0 && entry.id() == core().default_policy())
 }
 
-/// Has calls of a policy recorded there; NULL to end that. Calls that have begun go on as they
-/// began. Any context.
+/// Sets the recording of a policy's calls; NULL for none. Calls that have begun are not affected.
+/// Any context.
 #[no_mangle]
 pub extern "C" fn baton_core_set_recorder(index: u32, recording: usize) {
     if let Some(entry) = place(index) {
@@ -200,7 +200,7 @@ pub extern "C" fn baton_core_set_recorder(index: u32, recording: usize) {
     }
 }
 
-/// Assigns the task with this thread id to a policy; -1 for none. False when there is no such task.
+/// Assigns the task with this thread id to a policy; -1 for none. False if there is no such task.
 #[no_mangle]
 pub extern "C" fn baton_core_assign(pid: u32, index: i32) -> bool {
     let slot = core()
@@ -223,7 +223,7 @@ pub extern "C" fn baton_core_assign_by_rule(slot: u32, index: i32) -> bool {
         .is_some_and(|slot| core().assign_by_rule(slot, entry))
 }
 
-/// Has all slots looked through for tasks stranded in stopped policies. Any context.
+/// See [`baton_core::Core::rescue_stranded`]. Any context.
 #[no_mangle]
 pub extern "C" fn baton_core_rescue_again() -> bool {
     core().rescue_stranded()
@@ -242,7 +242,7 @@ pub extern "C" fn baton_core_end_slice(ctx: &mut BatonCtx, cpu: &CpuState) {
 }
 
 /// Judges the policy of a task that has waited for more than `limit` ns. Interrupts off, no
-/// run-queue lock held; `frame` and `cpu` are this CPU's.
+/// run-queue lock held. `frame` and `cpu` belong to this CPU.
 #[no_mangle]
 pub extern "C" fn baton_core_check_stall(
     ctx: &mut BatonCtx,
@@ -255,8 +255,8 @@ pub extern "C" fn baton_core_check_stall(
     }
 }
 
-/// Stops the policy that this CPU called last, for a fault in that call. False when it was stopped
-/// already. In the call.
+/// Stops the policy that this CPU called last, for a fault in that call. False if it was stopped
+/// already. Called in that call.
 #[no_mangle]
 pub extern "C" fn baton_core_fault_in_call(cpu: i32, kind: BatonFaultKind) -> bool {
     core()
@@ -264,7 +264,7 @@ pub extern "C" fn baton_core_fault_in_call(cpu: i32, kind: BatonFaultKind) -> bo
         .is_some_and(|cpu| core().fault_in_call(cpu, kind))
 }
 
-/// Place in the table of the policy that this CPU called last. In the call.
+/// Index in the table of the policy that this CPU called last. Called in that call.
 #[no_mangle]
 pub extern "C" fn baton_core_current_policy(cpu: i32) -> u32 {
     core().cpu(cpu).map_or(0, |cpu| cpu.event(0).0)
@@ -280,7 +280,7 @@ pub unsafe extern "C" fn baton_core_event(cpu: *const CpuState, back: usize, out
     unsafe { *out = (*cpu).event(back).1 };
 }
 
-/// Fills in what the rules know of themselves.
+/// Fills in the fields of `info` that the rules provide.
 ///
 /// # Safety
 /// Host-call: `info` is valid.
@@ -294,7 +294,7 @@ pub unsafe extern "C" fn baton_core_info(info: *mut BatonCoreInfo) {
     info.default_policy = core().default_policy();
 }
 
-/// Fills in what the rules know of the policy at `info.index`.
+/// Fills in what the rules know about the policy at `info.index`.
 ///
 /// # Safety
 /// Host-call: `info` is valid.
@@ -326,7 +326,7 @@ pub unsafe extern "C" fn baton_core_policy_info(info: *mut BatonPolicyInfo) {
     }
 }
 
-/// Fills in the counters of the CPU `info.cpu`. False when there is no such CPU.
+/// Fills in the counters of the CPU `info.cpu`. False if there is no such CPU.
 ///
 /// # Safety
 /// Host-call: `info` is valid.
@@ -351,8 +351,8 @@ pub unsafe extern "C" fn baton_core_cpu_info(info: *mut BatonCpuInfo) -> bool {
     true
 }
 
-/// Fills in what the rules know of the first task at the slot `info.slot` or after it; a pid of 0
-/// if there is none. False when there is no such slot.
+/// Fills in what the rules know about the first task in slot `info.slot` or after it; the pid is 0
+/// if there is none. False if there is no such slot.
 ///
 /// # Safety
 /// Host-call: `info` is valid.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Hints: the rings of `../hints.c`, and what is in them. Interrupts are off, and no call of a
-//! policy is under way, but for replies and looks.
+//! Hints: access to the rings of `../hints.c`. Interrupts are off and no call of a policy is in
+//! progress, except for replies and checks.
 
 use crate::{core, lent, Frame};
 use baton_abi::{BatonCtx, BatonHint, BatonHintAnswer};
@@ -25,10 +25,10 @@ extern "C" {
 /// The entries of a ring.
 ///
 /// # Safety
-/// Shared-ring: there are so many, and they stay during this call.
+/// Shared-ring: `at` has that many entries, which stay valid during this call.
 unsafe fn ring<'a>(at: *const Entry, entries: u32) -> &'a [Entry] {
-    // SAFETY: Shared-ring. The caller's promise. An application may write there meanwhile: entries
-    // are atomics.
+    // SAFETY: Shared-ring. The caller's promise. An application may write there meanwhile, but
+    // entries are atomics.
     unsafe { ::core::slice::from_raw_parts(at, entries as usize) }
 }
 
@@ -39,19 +39,19 @@ impl Rings {
 
     fn thread_of(&self) -> impl Fn(u32) -> u64 {
         let rings: *const Self = self;
-        // SAFETY: Shared-ring. The queue stays during the call.
+        // SAFETY: Shared-ring. The queue stays valid during the call.
         move |id| unsafe { baton_khost_thread(rings, id) }
     }
 }
 
-/// Is there a hint?
+/// Is there an unread hint?
 ///
 /// # Safety
-/// Shared-ring: `rings` is that of a queue, which stays during the call.
+/// Shared-ring: `rings` belongs to a queue that stays valid during the call.
 #[no_mangle]
 pub unsafe extern "C" fn baton_core_hints_ready(rings: *const Rings) -> bool {
-    // SAFETY: Shared-ring. The caller's promise. Another CPU may be reading: the place is looked at
-    // as an atomic is.
+    // SAFETY: Shared-ring. The caller's promise. Another CPU may be reading hints, so the position
+    // is read like an atomic.
     unsafe {
         ring::is_ready(
             ring((*rings).hints, (*rings).entries),
@@ -60,7 +60,7 @@ pub unsafe extern "C" fn baton_core_hints_ready(rings: *const Rings) -> bool {
     }
 }
 
-/// Is there a reply that was not read?
+/// Is there an unread reply?
 ///
 /// # Safety
 /// Shared-ring: as above.
@@ -75,11 +75,11 @@ pub unsafe extern "C" fn baton_core_hints_unread(rings: *const Rings) -> bool {
     }
 }
 
-/// See [`baton_core::Core::drain`]; how many were refused. `from` is the handle of the queue's
-/// thread.
+/// See [`baton_core::Core::drain`]. Returns the number of refused hints. `from` is the handle of
+/// the queue's thread.
 ///
 /// # Safety
-/// Shared-ring: as above, and nobody else reads its hints. Shim-call: for the rest.
+/// Shared-ring: as above, and no other CPU reads its hints. Shim-call: for the other arguments.
 #[no_mangle]
 pub unsafe extern "C" fn baton_core_hints_drain(
     rings: *mut Rings,
@@ -90,7 +90,8 @@ pub unsafe extern "C" fn baton_core_hints_drain(
 ) -> u32 {
     // SAFETY: Shared-ring and Shim-call. The caller's promises.
     let (entries, ctx) = unsafe { (ring((*rings).hints, (*rings).entries), lent(ctx)) };
-    // SAFETY: Shared-ring. As above: what others look at meanwhile is put back below.
+    // SAFETY: Shared-ring. As above. The position, which other CPUs may read, is written back
+    // below.
     let (policy, thread_of, mut place) =
         unsafe { ((*rings).policy(), (*rings).thread_of(), (*rings).next_hint) };
     let (Some(policy), Some(from)) = (policy, core().by_handle(from)) else {
@@ -110,7 +111,7 @@ pub unsafe extern "C" fn baton_core_hints_drain(
     drained.refused
 }
 
-/// See [`baton_core::Core::hint`]: `BatonHintAnswer`.
+/// See [`baton_core::Core::hint`]. Returns a `BatonHintAnswer`.
 ///
 /// # Safety
 /// As above; `hint` is valid.
@@ -132,10 +133,10 @@ pub unsafe extern "C" fn baton_core_hint(
     answer as u32
 }
 
-/// Writes a reply; false when there is no room.
+/// Writes a reply. False if there is no room.
 ///
 /// # Safety
-/// Shared-ring: as above, and nobody else writes replies. `reply` is valid.
+/// Shared-ring: as above, and no other CPU writes replies. `reply` is valid.
 #[no_mangle]
 pub unsafe extern "C" fn baton_core_hints_reply(rings: *mut Rings, reply: &BatonHint) -> bool {
     // SAFETY: Shared-ring. The caller's promise.

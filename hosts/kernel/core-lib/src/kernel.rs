@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The kernel as the rules see it.
+//! The kernel as host of the rules.
 
 use crate::record;
 use baton_abi::{BatonCtx, BatonFaultKind, BatonMethod, BatonPolicy};
@@ -36,7 +36,7 @@ extern "C" {
 
 pub struct Kernel;
 
-/// The head of `struct baton_version` (`../core.h`): what a call needs of a version, behind one
+/// The head of `struct baton_version` (`../core.h`): all that a call needs of a version, behind one
 /// pointer.
 #[repr(C)]
 struct Version {
@@ -44,8 +44,8 @@ struct Version {
     ops: BatonPolicy,
 }
 
-/// The function behind a method; 0 when the policy has none. The functions stand in the order of
-/// [`BatonMethod`], behind the policy's description.
+/// The function of a method, or 0 if the policy has none. The functions are in the order of
+/// [`BatonMethod`], after the policy's description.
 #[inline(always)]
 fn function(version: *const Version, method: BatonMethod) -> usize {
     const FIRST: usize =
@@ -56,7 +56,7 @@ fn function(version: *const Version, method: BatonMethod) -> usize {
     if place >= COUNT {
         return 0;
     }
-    // SAFETY: Policy-alive, and the place is one of the functions': see the assertions.
+    // SAFETY: Policy-alive, and `place` is the index of a function: see the assertion.
     unsafe { *version.byte_add(FIRST).cast::<usize>().add(place) }
 }
 
@@ -84,9 +84,9 @@ impl Host for Kernel {
         b: Arg<'_>,
     ) -> u64 {
         use core::sync::atomic::Ordering::Relaxed;
-        // Policy-alive: a version stays until another has its place, or the policy is stopped, and
-        // all calls that began before are over (`control.c`, `upgrade.c`). One load, so that
-        // function and state are of the same version.
+        // Policy-alive: a version stays valid until another version replaces it or the policy is
+        // stopped, and all calls that began before have ended (`control.c`, `upgrade.c`). One load,
+        // so that the function and the state are of the same version.
         let version = policy.version.load(Relaxed) as *const Version;
         let func = function(version, method);
         if func == 0 && !method.is_needed() {
@@ -129,7 +129,7 @@ impl Host for Kernel {
     #[cold]
     fn report(&self, policy: &PolicyEntry, fault: &Fault, cpu: Option<&CpuState>) {
         let cpu = cpu.map_or(core::ptr::null(), core::ptr::from_ref);
-        // SAFETY: Kernel-call. Plain numbers, and a CPU state that lives for ever.
+        // SAFETY: Kernel-call. Plain numbers, and a CPU state that is never freed.
         unsafe {
             baton_khost_report(
                 policy.index(),
@@ -143,7 +143,7 @@ impl Host for Kernel {
     }
 
     fn with_slots_locked<R>(&self, f: impl FnOnce() -> R) -> R {
-        // SAFETY: Kernel-call. `f` does not leave but by returning: the rules do not panic.
+        // SAFETY: Kernel-call. `f` always returns, as the rules do not panic.
         let flags = unsafe { baton_khost_lock_slots() };
         let result = f();
         // SAFETY: Kernel-call. Locked above.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `hosts/core` for baton.ko. Each function here converts and does nothing else; it is declared in
-//! `../core.h` and called by the C file of the same purpose (`shim_calls.c`, `control.c`,
-//! `host.c`). The host's own functions, below [`Kernel`], are in `host.c`.
+//! `hosts/core` for baton.ko. Each function here only converts its arguments and result. It is
+//! declared in `../core.h`, and called by the C file of the same purpose (`shim_calls.c`,
+//! `control.c`, `host.c`). The functions that [`Kernel`] calls are in `host.c`.
 //!
-//! Context: as said at the functions of `baton_core`; interrupts are off in all but `init_task`,
-//! `exit_task` and control.
+//! Context: that documented for the functions of `baton_core`. Interrupts are off, except in
+//! `init_task`, `exit_task` and control.
 #![no_std]
 #![deny(unsafe_op_in_unsafe_fn)]
 
@@ -20,11 +20,11 @@ use kernel::{Frame, Kernel};
 
 type KernelCore = Core<'static, Kernel>;
 
-/// The one core of this kernel.
+/// The core of this kernel.
 struct Cell(UnsafeCell<MaybeUninit<KernelCore>>);
 
-// SAFETY: Init-once. Written by `baton_core_init` before any other function can be called, and only
-// read after.
+// SAFETY: Init-once. `baton_core_init` writes it before any other function can be called.
+// Afterwards it is only read.
 unsafe impl Sync for Cell {}
 
 static CORE: Cell = Cell(UnsafeCell::new(MaybeUninit::uninit()));
@@ -35,23 +35,24 @@ pub(crate) fn core() -> &'static KernelCore {
     unsafe { (*CORE.0.get()).assume_init_ref() }
 }
 
-/// Bytes of one task slot.
+/// Size of a task slot, bytes.
 #[no_mangle]
 pub extern "C" fn baton_core_slot_size() -> usize {
     size_of::<Slot>()
 }
 
-/// Bytes of one CPU's state.
+/// Size of the state of a CPU, bytes.
 #[no_mangle]
 pub extern "C" fn baton_core_cpu_size() -> usize {
     size_of::<CpuState>()
 }
 
-/// Makes the core, over zeroed memory that is aligned to 128 bytes and outlives the module's use.
+/// Creates the core, in zeroed memory that is aligned to 128 bytes and outlives the use of the
+/// module.
 ///
 /// # Safety
-/// Called once, before any other function here, with `nr_slots` slots and `nr_cpus` CPUs
-/// of the sizes above.
+/// Called once, before any other function here, with `nr_slots` slots and `nr_cpus` CPUs of the
+/// sizes above.
 #[no_mangle]
 pub unsafe extern "C" fn baton_core_init(
     slots: *const Slot,
@@ -59,8 +60,8 @@ pub unsafe extern "C" fn baton_core_init(
     cpus: *const CpuState,
     nr_cpus: usize,
 ) {
-    // SAFETY: Init-once. The caller's promise; Slot and CpuState are atomics, for which zero is a
-    // value.
+    // SAFETY: Init-once. The caller's promise. Slot and CpuState consist of atomics, for which zero
+    // is a valid value.
     unsafe {
         let slots = core::slice::from_raw_parts(slots, nr_slots);
         let cpus = core::slice::from_raw_parts(cpus, nr_cpus);
@@ -68,17 +69,17 @@ pub unsafe extern "C" fn baton_core_init(
     }
 }
 
-/// The context that the shim lent to this call.
+/// The context that the shim passed to this call.
 ///
 /// # Safety
-/// Shim-call: `ctx` is valid and this call's alone.
+/// Shim-call: `ctx` is valid, and used by this call alone.
 #[inline(always)]
 unsafe fn lent<'a>(ctx: *mut BatonCtx) -> &'a mut BatonCtx {
     // SAFETY: Shim-call. The caller's promise.
     unsafe { &mut *ctx }
 }
 
-/// The state of a CPU; NULL when there is none of that number.
+/// The state of a CPU, or NULL if there is no CPU with that number.
 #[no_mangle]
 pub extern "C" fn baton_core_cpu(cpu: i32) -> *const CpuState {
     core()
@@ -91,7 +92,8 @@ macro_rules! shim_call {
         $(#[$doc])*
         ///
         /// # Safety
-        /// Shim-call: `ctx` is valid and this call's alone; `frame` and `cpu` are this CPU's.
+        /// Shim-call: `ctx` is valid, and used by this call alone. `frame` and `cpu` belong to this
+        /// CPU.
         #[no_mangle]
         pub unsafe extern "C" fn $name(ctx: *mut BatonCtx, frame: Frame, cpu: &CpuState $(, $more: $ty)*) -> u32 {
             // SAFETY: Shim-call. The caller's promise.
@@ -136,7 +138,7 @@ pub extern "C" fn baton_core_note_idle(cpu: &CpuState, idle: bool) -> bool {
     core().note_idle(cpu, idle)
 }
 
-/// See [`Core::init_task`]. The handle, or 0 when there is no slot left.
+/// See [`Core::init_task`]. Returns the handle, or 0 if no slot is free.
 #[no_mangle]
 pub extern "C" fn baton_core_init_task(task: usize, pid: u32, parent: u64) -> u64 {
     match core().init_task(&TaskFacts {
@@ -155,7 +157,7 @@ pub extern "C" fn baton_core_exit_task(handle: u64) {
     core().exit_task(handle);
 }
 
-/// See [`Core::rescue_one`]. The token, or 0.
+/// See [`Core::rescue_one`]. Returns the token, or 0.
 #[no_mangle]
 pub extern "C" fn baton_core_rescue() -> u64 {
     core().rescue_one().map_or(0, |(_, token)| token)
@@ -173,7 +175,7 @@ pub extern "C" fn baton_core_pick_failed(token: u64) {
     core().pick_failed(token);
 }
 
-/// What the host knows the task in this slot by; 0 when there is none.
+/// The host's pointer to the task in this slot, or 0 if the slot has no task.
 #[no_mangle]
 pub extern "C" fn baton_core_task_of_slot(slot: u32) -> usize {
     core().slots().get(slot as usize).map_or(0, Slot::opaque)
@@ -226,7 +228,7 @@ pub extern "C" fn baton_core_dropped(token: u64, cpu: i32) -> bool {
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     extern "C" {
-        // Defined nowhere: the build fails if a panic is left in the rules.
+        // Not defined: the build fails if a panic remains in the rules.
         fn baton_core_must_not_panic() -> !;
     }
     // SAFETY: Never-linked. See above.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Recording: each call of a policy, and what it does with the host, goes into this CPU's ring
-//! (`../record.c`).
+//! Recording: writes each call of a policy, and its interaction with the host, into the ring of
+//! this CPU (`../record.c`).
 //!
-//! Context: in a call of a policy, on its CPU, interrupts off. A ring is its CPU's alone; only
-//! where blocks come from and go to is shared with the reader.
+//! Context: in a call of a policy, on its CPU, interrupts off. A ring belongs to its CPU alone.
+//! Only the lists of its blocks are shared with the reader.
 
 use crate::kernel::{baton_guard, word, Frame};
 use baton_abi::{BatonCtx, BatonHint, BatonMethod, BatonTask, BATON_ABORTED};
@@ -14,7 +14,7 @@ use core::{arch::asm, ffi::c_void};
 /// The head of `struct baton_ring` (`../record.h`).
 #[repr(C)]
 pub struct Ring {
-    /// The block that is written, or NULL: `BLOCK_SIZE` bytes.
+    /// The block being written, of `BLOCK_SIZE` bytes, or NULL.
     block: *mut u8,
     cpu: u32,
     reserved: u32,
@@ -30,12 +30,12 @@ extern "C" {
 // BATON_RECORDER_SIZE
 const _: () = assert!(size_of::<Recorder>() <= 320 && core::mem::offset_of!(Ring, recorder) == 16);
 
-/// The machine's clock: not before what came before it in the program.
+/// The time stamp counter, read after all earlier instructions.
 #[inline(always)]
 fn stamp() -> u64 {
     let (low, high): (u32, u32);
-    // SAFETY: Kernel-call. It reads a counter, which the kernel has found to be stable before a
-    // recording may begin.
+    // SAFETY: Kernel-call. It reads a counter. The kernel has checked that it is stable before a
+    // recording begins.
     unsafe { asm!("lfence", "rdtsc", out("eax") low, out("edx") high, options(nomem, nostack)) };
     u64::from(low) | u64::from(high) << 32
 }
@@ -53,7 +53,8 @@ impl Ring {
         if self.block.is_null() {
             return false;
         }
-        // SAFETY: Own-ring. A block is BLOCK_SIZE bytes, this ring's until it is closed.
+        // SAFETY: Own-ring. A block has BLOCK_SIZE bytes, and belongs to this ring until it is
+        // closed.
         let block = unsafe { core::slice::from_raw_parts_mut(self.block, BLOCK_SIZE) };
         self.recorder.put(block, event)
     }
@@ -70,7 +71,7 @@ impl Ring {
     }
 
     fn next(&mut self) {
-        // SAFETY: Own-ring. On its CPU, or while all stand still, with interrupts off.
+        // SAFETY: Own-ring. On its CPU, or while all CPUs are held, with interrupts off.
         unsafe { baton_ring_next(self) };
     }
 
@@ -122,11 +123,11 @@ fn about(method: BatonMethod, a: &Arg<'_>, b: &Arg<'_>) -> About {
     }
 }
 
-/// Makes a call of a policy, and records it.
+/// Calls a policy and records the call.
 ///
 /// # Safety
-/// Policy-alive: `func` is the method of the policy that `this` is of; the arguments are
-/// that method's.
+/// Policy-alive: `func` is the function of `method` of the policy whose state is `this`. The
+/// arguments are those of that method.
 #[cold]
 #[inline(never)]
 #[allow(
@@ -143,8 +144,7 @@ pub unsafe fn call(
     this: usize,
     func: usize,
 ) -> u64 {
-    // SAFETY: Own-ring. The recorder of a policy whose call begins is there until the call has
-    // ended.
+    // SAFETY: Own-ring. The recorder of a policy stays valid until calls that found it have ended.
     let ring = unsafe { &mut *baton_ring_enter(recorder, frame) };
     let about = about(method, &a, &b);
     ring.put(&Event::Call(Call {
@@ -158,7 +158,7 @@ pub unsafe fn call(
     }));
     // SAFETY: Policy-alive. The caller's promise.
     let answer = unsafe { baton_guard(this, ctx, word(a), word(b), func, frame) };
-    // SAFETY: Own-ring. As entered.
+    // SAFETY: Own-ring. Entered above.
     let kind = unsafe { baton_ring_leave(frame) };
     let stamp = stamp();
     ring.put(&match answer {
@@ -177,7 +177,7 @@ macro_rules! recorded {
         $(#[$doc])*
         ///
         /// # Safety
-        /// Own-ring: `ring` is that of the call under way.
+        /// Own-ring: `ring` is the ring of the current call.
         #[no_mangle]
         pub unsafe extern "C" fn $name(ring: *mut Ring, $($arg: $ty),*) {
             // SAFETY: Own-ring. The caller's promise.
@@ -195,9 +195,9 @@ fn question(number: u32) -> Question {
 }
 
 recorded! {
-    /// The lock at this address was taken.
+    /// The call took the lock at this address.
     baton_core_record_lock(lock: *const c_void) Event::Lock { stamp: stamp(), id: lock_id(lock) };
-    /// It was asked for, and was not free.
+    /// The call tried to take the lock at this address, which was not free.
     baton_core_record_busy(lock: *const c_void) Event::Busy { id: lock_id(lock) };
     /// See [`Event::Now`].
     baton_core_record_now(now: u64) Event::Now(now);
@@ -207,8 +207,7 @@ recorded! {
     baton_core_record_read(value: u64) Event::Read(value);
     /// See [`Event::MayRun`].
     baton_core_record_may_run(slot: u32, cpu: i32, yes: bool) Event::MayRun { slot, cpu, yes };
-    /// A question about a CPU: 0 whether it is online, 1 whether it is idle, 2 for the claim of an
-    /// idle one.
+    /// A question about a CPU. 0: is it online? 1: is it idle? 2: a claim of an idle CPU.
     baton_core_record_cpu(which: u32, cpu: i32, yes: bool) Event::Cpu { question: question(which), cpu, yes };
     /// See [`Event::AnyIdle`].
     baton_core_record_any_idle(yes: bool) Event::AnyIdle(yes);
@@ -224,16 +223,16 @@ recorded! {
     baton_core_record_dropped(token: u64) Event::Dropped(token);
 }
 
-/// Kernel addresses differ in their lower bits, and locks lie on four bytes.
+/// Kernel addresses differ only in their lower bits, and locks are aligned to four bytes.
 fn lock_id(lock: *const c_void) -> u64 {
     (lock as u64 & 0x3_ffff_ffff) >> 2
 }
 
-/// Ends a ring: its last block is closed, with the mark that no more comes; false if there was no
-/// room for that. `block` is where to, if the ring has none open.
+/// Ends a ring: closes its last block with an end mark. False if there was no room for the mark.
+/// `block` is the block to use if the ring has none open.
 ///
 /// # Safety
-/// Own-ring: no call is being recorded in it any more.
+/// Own-ring: no call is recorded in it any more.
 #[no_mangle]
 pub unsafe extern "C" fn baton_core_record_end(ring: *mut Ring, block: *mut u8) -> bool {
     // SAFETY: Own-ring. The caller's promise.
@@ -248,21 +247,21 @@ pub unsafe extern "C" fn baton_core_record_end(ring: *mut Ring, block: *mut u8) 
     has_end
 }
 
-/// Begins a ring's first block.
+/// Opens the first block of a ring.
 ///
 /// # Safety
-/// Own-ring: nothing is being recorded in it yet.
+/// Own-ring: no call is recorded in it yet.
 #[no_mangle]
 pub unsafe extern "C" fn baton_core_record_begin(ring: *mut Ring) {
     // SAFETY: Own-ring. The caller's promise.
     unsafe { (*ring).recorder.open((*ring).cpu, stamp()) }
 }
 
-/// What comes is later than this stamp, and is written into another block, which begins there.
-/// Events that there was no room for are told of before it; or, with `forget`, not at all.
+/// Continues in another block that begins at this stamp. Later events have later stamps. Lost
+/// events are reported before the stamp or, with `forget`, not at all.
 ///
 /// # Safety
-/// Own-ring: all CPUs stand still.
+/// Own-ring: all CPUs are held.
 #[no_mangle]
 pub unsafe extern "C" fn baton_core_record_cut(ring: *mut Ring, stamp: u64, forget: bool) {
     // SAFETY: Own-ring. The caller's promise.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a policy in Rust needs around it to be a kernel module: memory, the end of a panic, and its
-//! functions under the name that `../policy_module.c` expects.
+//! Parts that make a policy in Rust a kernel module: the allocator, the panic handler, and the
+//! policy's functions under the name that `../policy_module.c` expects.
 #![no_std]
 #![deny(unsafe_op_in_unsafe_fn)]
 
@@ -28,11 +28,10 @@ extern "C" {
     ) -> !;
 }
 
-/// The policy's memory: the host counts it, limits it, and takes it all back at the end.
+/// The policy's allocator. The host counts and limits the memory, and frees all of it in the end.
 struct HostMemory;
 
-// SAFETY: Allocator. The host gives NULL or a block of that size and alignment that nobody else
-// has.
+// SAFETY: Allocator. The host returns NULL, or an unused block of that size and alignment.
 unsafe impl GlobalAlloc for HostMemory {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: Kernel-call. Plain numbers only.
@@ -40,7 +39,7 @@ unsafe impl GlobalAlloc for HostMemory {
     }
 
     unsafe fn dealloc(&self, at: *mut u8, _: Layout) {
-        // SAFETY: Allocator. The caller gives a block that `alloc` gave.
+        // SAFETY: Allocator. The caller passes a block that `alloc` returned.
         unsafe { baton_host_free(at) }
     }
 }
@@ -48,7 +47,7 @@ unsafe impl GlobalAlloc for HostMemory {
 #[global_allocator]
 static MEMORY: HostMemory = HostMemory;
 
-/// The start of a message.
+/// A message, truncated to the size of the buffer.
 struct Line {
     text: [u8; 120],
     len: usize,
@@ -73,11 +72,11 @@ fn panic(info: &PanicInfo<'_>) -> ! {
         text: [0; 120],
         len: 0,
     };
-    // Writing to a Line does not fail.
+    // Writing to a `Line` does not fail.
     let _ = write!(line, "{}", info.message());
     let (file, number) = info.location().map_or(("", 0), |at| (at.file(), at.line()));
-    // SAFETY: Kernel-call. Both pointers are valid for their lengths; the host copies before it
-    // leaves this stack.
+    // SAFETY: Kernel-call. Both pointers are valid for their lengths. The host copies the text
+    // before it leaves this stack.
     unsafe {
         baton_host_panic(
             file.as_ptr(),
@@ -89,7 +88,7 @@ fn panic(info: &PanicInfo<'_>) -> ! {
     }
 }
 
-/// Makes the policy of this type the module's.
+/// Makes this type the policy of the module.
 #[macro_export]
 macro_rules! export {
     ($scheduler:ty) => {

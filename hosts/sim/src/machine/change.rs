@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What happens to tasks and CPUs from outside: changes of attributes (sched_change_begin() and
-//! _end()), hotplug, another policy, another version.
+//! Changes to tasks and CPUs from outside: changes of attributes (sched_change_begin() and _end()),
+//! hotplug, another policy, another version.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
@@ -17,12 +17,12 @@ use crate::world::{Happening, TaskRef};
 impl<'m> Machine<'m> {
     pub(super) fn happens_at(&mut self, at: u32) {
         let what = self.happenings[at as usize].clone();
-        // Whoever does it is an administrator's task, on the first CPU.
+        // The change is made by an administrator's task on the first online CPU.
         let here = self.any_online(0);
         self.change_now(what, here);
     }
 
-    /// On CPU `here`.
+    /// Applies a change on CPU `here`.
     pub(super) fn change_now(&mut self, what: Happening, here: u32) {
         let find =
             |machine: &Self, task: TaskRef| machine.by_ref.get(task.0 as usize).copied().flatten();
@@ -62,7 +62,7 @@ impl<'m> Machine<'m> {
         }
     }
 
-    /// The place in `masks` plus one of a set.
+    /// The place of a set in `masks`, plus one.
     pub(super) fn intern(&self, mask: Arc<CpuMask>) -> u32 {
         let mut masks = self.host().masks.borrow_mut();
         let found = masks.iter().position(|other| **other == *mask);
@@ -83,8 +83,8 @@ impl<'m> Machine<'m> {
         self.settle(here, &ctx);
     }
 
-    /// A change of a queued task's attributes takes it off its queue; one that runs stays where it
-    /// is.
+    /// Changes attributes of a task. A queued task is taken off its queue for that, a running one
+    /// stays where it is.
     fn change(&mut self, at: u32, here: u32, change: impl FnOnce(&mut Self)) {
         if let Place::OnCpu(cpu) = self.tasks[at as usize].place {
             self.account(cpu);
@@ -96,8 +96,7 @@ impl<'m> Machine<'m> {
         change(self);
         if is_queued {
             self.enqueue(at, here, BATON_F_RESTORE);
-            // A CPU that idles is not told of a task that comes back, but by what is on its own
-            // queue.
+            // An idle CPU is notified of a restored task only if the task is on its local queue.
             if let Place::Local(cpu) = self.tasks[at as usize].place {
                 self.wakeup_preempt(cpu, here);
             }
@@ -119,8 +118,8 @@ impl<'m> Machine<'m> {
 
     /// sched_setaffinity(), and the stopper's move of a task that must leave its CPU.
     fn set_affinity(&mut self, at: u32, mask: u32, here: u32) {
-        // __set_cpus_allowed_ptr(): what changes nothing is not told, and a set without a CPU that
-        // is online is refused.
+        // __set_cpus_allowed_ptr(): a change to the same set is not reported to the policy, and a
+        // set without an online CPU is refused.
         if self.mask(at) == mask || !self.host().any_active(mask) {
             return;
         }
@@ -144,8 +143,8 @@ impl<'m> Machine<'m> {
         }
     }
 
-    /// sched_cpu_activate(); sched_cpu_deactivate() and balance_push(), by which all tasks leave
-    /// the CPU, those of higher classes, too. Deviation: it takes no time, where the kernel waits
+    /// sched_cpu_activate(), or sched_cpu_deactivate() and balance_push(), by which all tasks leave
+    /// the CPU, also those of higher classes. Deviation: it takes no time, where the kernel waits
     /// for an RCU grace period between the two halves.
     fn set_online(&mut self, cpu: u32, online: bool) {
         let others = self
@@ -180,7 +179,7 @@ impl<'m> Machine<'m> {
             self.tell(Event::Higher { cpu, begins: false });
         }
         let target = &mut self.cpus[cpu as usize];
-        // The rules have it as busy from now on.
+        // The rules count the CPU as busy from here on.
         self.idle -= u32::from(std::mem::take(&mut target.told_idle));
         let curr = target.curr;
         if let Some(at) = curr {
@@ -221,8 +220,8 @@ impl<'m> Machine<'m> {
         core.policies().get(index as usize)
     }
 
-    /// `hosts/kernel/upgrade.c`. Deviation: the version that goes is kept to the end of the run,
-    /// and none is refused a second time.
+    /// `hosts/kernel/upgrade.c`. Deviation: the old version is kept to the end of the run, and none
+    /// is refused a second time.
     fn upgrade(&mut self, policy: usize, version: usize, here: u32) {
         let Some(entry) = self.entry(policy).filter(|entry| entry.is_running()) else {
             return;
@@ -253,7 +252,7 @@ impl<'m> Machine<'m> {
                 self.stats.upgrades += 1;
             }
             Err(Refused { why, half_taken }) => {
-                // What its queues held is on the way to nowhere (undo of take, upgrade.c).
+                // The tasks of its queues would be lost (undo of take, upgrade.c).
                 if half_taken {
                     self.core
                         .hand_anew(entry, false, self.now, (), self.state(here));

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Higher classes and interrupts: what takes a CPU's time without asking a policy.
+//! Higher classes and interrupts, which take a CPU's time without asking a policy.
 
 use super::{Machine, Place};
 use crate::queue::Next;
 use crate::trace::{Event, Left};
 
 impl Machine<'_> {
-    /// A task of a higher class takes a CPU for so long: put_prev_task_scx() and reenq_local().
+    /// A task of a higher class takes a CPU for this long: put_prev_task_scx() and reenq_local().
     pub(super) fn higher_begins(&mut self, cpu: u32, ns: u64) {
         if !self.cpus[cpu as usize].online {
             return;
@@ -14,7 +14,7 @@ impl Machine<'_> {
         self.account(cpu);
         let target = &mut self.cpus[cpu as usize];
         let was_higher = std::mem::replace(&mut target.higher, true);
-        // Two of a higher class run one after the other.
+        // Two tasks of a higher class run one after the other.
         let begin = if was_higher {
             target.higher_until
         } else {
@@ -35,7 +35,7 @@ impl Machine<'_> {
             let (id, returns) = (task.id, task.slice > 0 && !task.immed);
             self.set_place(at, Place::Away);
             if returns {
-                // With a rest of its slice it stays first on the local queue.
+                // A task with some of its slice left stays first on the local queue.
                 self.cpus[cpu as usize].local.push_front(at);
                 self.set_place(at, Place::Local(cpu));
             } else {
@@ -64,15 +64,16 @@ impl Machine<'_> {
         self.note_siblings(cpu);
     }
 
-    /// An interrupt takes so much of what runs there. Deviation: it counts as the task's own time,
-    /// as in kernels without CONFIG_IRQ_TIME_ACCOUNTING, and costs nothing where nobody runs.
+    /// An interrupt takes this much time of the running task. Deviation: it counts as the task's
+    /// own time, as in kernels without CONFIG_IRQ_TIME_ACCOUNTING, and costs nothing on an idle
+    /// CPU.
     pub(super) fn interrupt(&mut self, cpu: u32, ns: u64) {
         self.account(cpu);
         self.steal(cpu, ns);
     }
 
-    /// The eviction of `hosts/kernel/host.c`: another thread comes, and the task, which has no
-    /// slice left, is enqueued.
+    /// The eviction of `hosts/kernel/host.c`: another thread takes the CPU. The evicted task has no
+    /// slice left, so it is enqueued.
     pub(super) fn evict(&mut self, cpu: u32) {
         self.account(cpu);
         if let Some(at) = self.cpus[cpu as usize].curr {
@@ -81,7 +82,7 @@ impl Machine<'_> {
         }
     }
 
-    /// The noise of a machine that is not ours alone.
+    /// Begins the noise on a CPU: interrupts and higher classes of a machine that others use, too.
     pub(super) fn begin_noise(&mut self, cpu: u32) {
         let noise = &self.config.noise;
         for (interrupt, period) in [(false, noise.higher_every), (true, noise.interrupt_every)] {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Hints of tasks, and their policy's replies: hosts/kernel/hints.c, as for hints that are sent by
-//! a call.
+//! Hints of tasks, and their policy's replies: hosts/kernel/hints.c, for hints that are sent by a
+//! call.
 
 use baton_abi::{BatonHint, BatonHintAnswer};
 use baton_core::PolicyEntry;
@@ -10,7 +10,7 @@ use crate::queue::Next;
 use crate::world::TaskRef;
 
 impl Machine<'_> {
-    /// The task that runs on a CPU says something to its policy.
+    /// The task that runs on a CPU sends its policy a hint.
     pub(super) fn hint(&mut self, cpu: u32, at: u32, hint: BatonHint, thread: Option<TaskRef>) {
         let facts = &self.host().facts[self.tasks[at as usize].slot as usize];
         facts.unread.set(facts.unread.get().or(Some(0)));
@@ -24,7 +24,7 @@ impl Machine<'_> {
             thread: thread.map_or(0, |TaskRef(number)| number + 1),
             ..hint
         };
-        // Deviation: any task may name any other, as one who was granted that; processes are not
+        // Deviation: any task may name any other, as with a grant for that. Processes are not
         // simulated.
         let thread_of = |id: u32| {
             let at = self.by_ref.get(id as usize - 1).copied().flatten();
@@ -34,7 +34,7 @@ impl Machine<'_> {
             .policies()
             .iter()
             .find(|policy| policy.id() == slot.policy() && PolicyEntry::is_running(policy));
-        // One that takes none has no queues.
+        // A policy that takes no hints has no queues.
         let policy = policy.filter(|policy| self.host().takes_hints(policy));
         let answer =
             policy.map(|policy| core.hint((), here, &mut ctx, slot, policy, &hint, thread_of));
@@ -43,7 +43,7 @@ impl Machine<'_> {
         self.settle(cpu, &ctx);
     }
 
-    /// A reply for the task in a slot: it is woken if it waits for one, by an irq_work.
+    /// Delivers a reply to the task in a slot. A task that waits for one is woken by an irq_work.
     pub(super) fn deliver(&mut self, slot: u32, reply: BatonHint) {
         let at = (self.core.slots()[slot as usize].opaque() as u32).wrapping_sub(1);
         let Some(task) = self.tasks.get_mut(at as usize) else {

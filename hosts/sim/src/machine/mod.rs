@@ -3,12 +3,12 @@
 //! (kernel/sched/core.c and kernel/sched/ext/ext.c of 7.2, and the shim,
 //! `hosts/kernel/shim.bpf.c`).
 //!
-//! It does nothing that the kernel could not do. Each rule names what it stands for; where it
-//! differs from the kernel on purpose, the comment begins with "Deviation:", and
-//! `docs/simulator.md` lists those.
+//! The machine does nothing that the kernel could not do. Each rule names its counterpart in the
+//! kernel. Where a rule differs from the kernel on purpose, its comment begins with "Deviation:",
+//! and `docs/simulator.md` lists it.
 //!
-//! Time stands still while an event is dealt with. What the kernel's own work costs (`Costs`) is
-//! added to what the task on that CPU has to do, or to the way of an interrupt.
+//! Time stands still while an event is handled. The cost of the kernel's own work (`Costs`) is
+//! added to the work of the task on that CPU, or to the delay of an interrupt.
 
 mod change;
 mod class;
@@ -39,7 +39,7 @@ use crate::Config;
 /// SCX_SLICE_DFL
 const DEFAULT_SLICE: u64 = 20_000_000;
 
-/// Where a task is, to the kernel.
+/// Where a task is, as the kernel sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     /// Not runnable.
@@ -61,7 +61,7 @@ impl Place {
 
 struct Task {
     id: TaskRef,
-    /// As the policy is told.
+    /// The PID that the policy sees.
     pid: u32,
     handle: u64,
     slot: u32,
@@ -69,39 +69,40 @@ struct Task {
     runnable: bool,
     /// p->scx.slice, ns
     slice: u64,
-    /// SCX_TASK_IMMED: it is given back when it cannot run at once.
+    /// SCX_TASK_IMMED: the task is re-enqueued if it cannot run at once.
     immed: bool,
     /// Where it ran last.
     last_cpu: Option<u32>,
     nice: i32,
     /// p->se.sum_exec_runtime, ns
     runtime: u64,
-    /// What of that is of before the run, ns.
+    /// The part of `runtime` from before the run, ns.
     ran_before: u64,
-    /// What it has to do before its program is asked again, ns at full speed.
+    /// Work to do before its program is asked again, ns at full speed.
     remaining: u64,
-    /// When it was woken, ns, until it runs.
+    /// When it was woken, ns. `None` once it runs.
     woken_at: Option<u64>,
-    /// Counts its sleeps: tells a timer of this one from one of before. Not begun anew with the
-    /// next task here.
+    /// Counts its wakeups and its exit, so that a timer of an earlier sleep is ignored. The count
+    /// continues with the next task in this place.
     turn: u32,
     group: u32,
-    /// While it is runnable, what [`Demand`] said as it became so; what it was due until then, ns.
+    /// While it is runnable, the result of [`Demand::join`]; and the CPU time that it was due until
+    /// then, ns.
     joined: f64,
     due: f64,
-    /// Someone resumed it before it suspended itself.
+    /// Another task resumed it before it suspended itself.
     resumed: bool,
     /// It sleeps in [`crate::world::Op::Suspend`].
     suspended: bool,
     item: Option<Item>,
-    /// Replies of its policy that it has yet to take; does it sleep for one; the one that it took
+    /// Replies of its policy that it has not taken; whether it sleeps for one; the one that it took
     /// last.
     replies: VecDeque<BatonHint>,
     awaits_reply: bool,
     reply: Option<BatonHint>,
     child: Option<TaskRef>,
     rng: Rng,
-    /// Of its own, so that programs draw the same with it and without.
+    /// A sequence of its own, so that programs draw the same numbers with and without jitter.
     jitter: Rng,
     program: Option<Box<dyn Program>>,
     name: Arc<str>,
@@ -111,34 +112,34 @@ struct Cpu {
     curr: Option<u32>,
     local: VecDeque<u32>,
     online: bool,
-    /// A task of a higher class has it.
+    /// A task of a higher class runs on it.
     higher: bool,
-    /// Until when, ns, and a count of its spells.
+    /// Until when, ns; and a count that increases with each change.
     higher_until: u64,
     higher_turn: u32,
-    /// The rules were told that it is idle.
+    /// It was last reported to the rules as idle.
     told_idle: bool,
     idles: History,
-    /// It is on its way to look whom to run (TIF_NEED_RESCHED), and with that the running task's
-    /// slice ends.
+    /// A reschedule is pending (TIF_NEED_RESCHED); and it ends the running task's slice.
     resched: bool,
     preempt: bool,
-    /// Tells a way to look from one that a look of before has made needless.
+    /// Increases when `__schedule()` picks, so that a reschedule that was pending before is
+    /// ignored.
     resched_turn: u32,
-    /// Interrupts are off until then, ns: in `__schedule()`.
+    /// Interrupts are off until then, ns, in `__schedule()`.
     deaf_until: u64,
     has_tick: bool,
-    /// Counts who ran, so that what was to happen to one does not happen to the next.
+    /// Counts switches and changes of speed, so that an event of an earlier task is ignored.
     turn: u32,
     /// Up to when the running task's time is accounted for, ns.
     since: u64,
-    /// From when on it works, ns.
+    /// When it begins to do the running task's work, ns.
     work_from: u64,
-    /// In 1/1024.
+    /// Speed, in 1/1024.
     speed: u64,
     /// Other hardware threads of its core.
     siblings: Box<[u32]>,
-    /// By policy: counts settings of its timer.
+    /// By policy: counts settings of its timer on this CPU.
     timers: Vec<(u32, u32)>,
 }
 
@@ -149,13 +150,13 @@ pub(crate) struct Machine<'m> {
     queue: Queue,
     cpus: Vec<Cpu>,
     tasks: Vec<Task>,
-    /// Places in `tasks` that are free.
+    /// Free places in `tasks`.
     free: Vec<u32>,
-    /// By number: the place in `tasks`, while the task lives.
+    /// The place in `tasks` of each living task, by number.
     by_ref: Vec<Option<u32>>,
     /// When a task left a CPU last, ns.
     last_ran: u64,
-    /// The tasks of the workload, until they come.
+    /// The tasks of the workload that have not started.
     to_come: Vec<Option<Spawn>>,
     fallback: VecDeque<u32>,
     things: Vec<Thing>,
@@ -166,18 +167,18 @@ pub(crate) struct Machine<'m> {
     stream: stream::Stream,
     /// When a recording's next checkpoint is due, ns.
     next_checkpoint: u64,
-    /// The policy could not save its state. What it said.
+    /// The error of the policy if it could not save its state.
     pub unsaved: Option<String>,
-    /// The task whose program does something now.
+    /// The task whose program's operation is being performed.
     acting: Option<TaskRef>,
-    /// Runnable tasks that no CPU runs; CPUs that are online and idle; both as they were told last.
+    /// Runnable tasks that no CPU runs; online idle CPUs; both as last reported to the sink.
     waiting: u32,
     demand: Demand,
     shares: Shares,
-    /// A task may not use all CPUs.
+    /// Some task may not use all CPUs.
     bound: bool,
     idle: u32,
-    /// CPUs that a higher class has; that are offline.
+    /// CPUs that a higher class uses; offline CPUs.
     higher: u32,
     offline: u32,
     told_load: (u32, u32),
@@ -264,7 +265,7 @@ impl<'m> Machine<'m> {
         };
         let mut begins = Rng::new(config.seed, u64::MAX - 2);
         for (at, spawn) in tasks.into_iter().enumerate() {
-            // Nobody makes all tasks at once, nor always in the same order.
+            // Tasks are never made all at once, nor always in the same order.
             let late = u64::from(config.jitter) * config.costs.tick / 1_000_000;
             let start = spawn.at.saturating_add(begins.below(late + 1));
             machine.queue.push(start, Next::Start { task: at as u32 });
@@ -285,7 +286,7 @@ impl<'m> Machine<'m> {
 
     /// Runs to the end of the duration, or to the first fault.
     pub fn run(&mut self) {
-        // That the policies were loaded made every CPU look, long before there was anything to run.
+        // Loading the policies made every CPU reschedule, long before there was anything to run.
         self.host().kicks_all.set(false);
         for cpu in 0..self.cpus.len() as u32 {
             self.note_idle(cpu);
@@ -323,8 +324,8 @@ impl<'m> Machine<'m> {
         }
     }
 
-    /// Has the policy save its state, and again when the next time for that has come. False when it
-    /// could not.
+    /// Has the policy save its state, and sets the time of the next checkpoint. Returns false if
+    /// the policy failed to save it.
     #[cold]
     fn checkpoint(&mut self) -> bool {
         let every = self.host().checkpoint_every.unwrap_or(u64::MAX).max(1);
@@ -333,7 +334,7 @@ impl<'m> Machine<'m> {
         self.unsaved.is_none()
     }
 
-    /// Tells of the fault that ended the run, if one did, and brings the accounts up to date.
+    /// Reports the fault that ended the run, if there was one, and brings the accounts up to date.
     pub fn end(&mut self) {
         let stopped: Vec<u32> = self
             .host()
@@ -414,17 +415,17 @@ impl<'m> Machine<'m> {
         }
     }
 
-    /// A call to the rules is about to be made on this CPU.
+    /// Begins a call to the rules on this CPU.
     fn enter(&mut self, here: u32) -> &'m CpuState {
         self.stats.events += 1;
         self.host().here.set(here);
         self.state(here)
     }
 
-    /// After a call to the rules on the CPU `here`: carries out what they and the policies asked
-    /// for.
+    /// Ends a call to the rules on the CPU `here`: carries out the requests of the rules and of
+    /// policies.
     fn settle(&mut self, here: u32, ctx: &BatonCtx) {
-        // A policy in C can ask for more than there is room for.
+        // A policy in C can request more kicks than there is room for.
         for &kick in ctx.kicks.iter().take(usize::from(ctx.nr_kicks)) {
             let cpu = u32::from(kick & (BATON_KICK_PREEMPT - 1));
             self.kick(cpu, here, kick & BATON_KICK_PREEMPT != 0);
@@ -453,7 +454,7 @@ impl<'m> Machine<'m> {
         }
     }
 
-    /// scx_kick_cpu() without and with SCX_KICK_PREEMPT. One without is for a CPU that is idle.
+    /// scx_kick_cpu() with and without SCX_KICK_PREEMPT. Without it, only an idle CPU is kicked.
     fn kick(&mut self, cpu: u32, here: u32, preempt: bool) {
         let Some(target) = self.cpus.get_mut(cpu as usize) else {
             return;
@@ -461,8 +462,8 @@ impl<'m> Machine<'m> {
         if !target.online || target.higher || (!preempt && target.curr.is_some()) {
             return;
         }
-        // The kicker ends the slice, under the lock of that run queue; of its own CPU after what it
-        // is doing.
+        // The kicker ends the slice under the lock of that run queue. On its own CPU the slice ends
+        // after the current work.
         if preempt && cpu != here {
             self.account(cpu);
             if let Some(at) = self.cpus[cpu as usize].curr {
@@ -490,7 +491,7 @@ impl<'m> Machine<'m> {
                 .unwrap_or(costs.idle_exit),
             false => 0,
         };
-        // Never at once, so that who sends itself away has time pass.
+        // Never at once, so that time passes even if a CPU reschedules itself.
         let at = (self.now + way + idle)
             .max(target.deaf_until)
             .max(self.now + 1);
@@ -535,7 +536,7 @@ impl<'m> Machine<'m> {
             return;
         }
         self.set_timer(cpu, policy, None);
-        // Timers of a CPU that goes offline move to another.
+        // Timers of an offline CPU move to another.
         let cpu = self.any_online(cpu);
         self.account(cpu);
         self.steal(cpu, self.config.costs.tick_work);
@@ -545,14 +546,14 @@ impl<'m> Machine<'m> {
         self.settle(cpu, &ctx);
     }
 
-    /// scheduler_tick(), while the CPU is busy with a task of ours.
+    /// scheduler_tick(), while the CPU runs a task of ours.
     fn tick(&mut self, cpu: u32) {
         let target = &mut self.cpus[cpu as usize];
         let Some(at) = target.curr else {
             target.has_tick = false;
             return;
         };
-        // tick_nohz_handler() goes on in step, however late it is.
+        // tick_nohz_handler() keeps the period, however late a tick is.
         self.queue.push(
             (self.now / self.config.costs.tick + 1) * self.config.costs.tick,
             Next::Tick { cpu },
@@ -570,8 +571,7 @@ impl<'m> Machine<'m> {
         }
     }
 
-    /// What an interrupt or the kernel takes of a CPU's time: the task that runs there is done so
-    /// much later.
+    /// Takes CPU time for an interrupt or the kernel: the running task is done that much later.
     fn steal(&mut self, cpu: u32, work: u64) {
         if let Some(at) = self.cpus[cpu as usize].curr {
             let remaining = &mut self.tasks[at as usize].remaining;
@@ -603,7 +603,7 @@ impl<'m> Machine<'m> {
         self.host().mask_has(self.mask(at), cpu) && self.cpus[cpu as usize].online
     }
 
-    /// That CPU, or another if it is offline.
+    /// This CPU, or another one if it is offline.
     fn any_online(&self, cpu: u32) -> u32 {
         match self.cpus[cpu as usize].online {
             true => cpu,
@@ -648,7 +648,7 @@ impl<'m> Machine<'m> {
         }
     }
 
-    /// The names of the tasks that faults are about.
+    /// The name of the task with this PID, for fault reports.
     pub fn name_of(&self, pid: u32) -> Option<&str> {
         self.tasks
             .iter()

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What tasks do: their programs' operations.
+//! Performs the operations of the tasks' programs.
 
 use super::{Machine, Task};
 use crate::queue::Next;
 use crate::trace::Left;
 use crate::world::{Cx, Happening, Item, Object, Op, TaskRef, Thing};
 
-/// Operations that take no time, in a row: more is a program that goes round in a circle, and one
-/// of them is made to take time.
+/// The limit of consecutive operations that take no time. A program that exceeds it is in a loop,
+/// and one of its operations is made to take time.
 const AT_ONCE: u32 = 1_000;
 
 impl Machine<'_> {
-    /// The task that runs on a CPU has done what it had to do: what next?
+    /// The task that runs on a CPU has done its work: performs the next operations of its program.
     pub(super) fn step(&mut self, cpu: u32, at: u32) {
         let turn = self.cpus[cpu as usize].turn;
         for count in 0.. {
@@ -19,7 +19,7 @@ impl Machine<'_> {
             self.acting = Some(self.tasks[at as usize].id);
             self.perform(cpu, at, op);
             self.acting = None;
-            // It sleeps, or was sent away.
+            // The task sleeps, or was preempted.
             if self.cpus[cpu as usize].turn != turn || self.cpus[cpu as usize].curr != Some(at) {
                 return;
             }
@@ -163,7 +163,7 @@ impl Machine<'_> {
         }
     }
 
-    /// What caches, memory and frequencies do to a computing time.
+    /// Varies a computing time, as caches, memory and frequencies do.
     fn jittered(&mut self, at: u32, work: u64) -> u64 {
         const WHOLE: u64 = 1_000_000;
         match u64::from(self.config.jitter) {
@@ -207,7 +207,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Gives one to a semaphore: straight to the first who waits.
+    /// Increments a semaphore, or wakes the first waiter instead.
     fn up(&mut self, object: Object, here: u32, sync: bool) {
         let (count, waiters) = self.semaphore(object);
         match waiters.pop_front() {
@@ -250,7 +250,8 @@ impl Machine<'_> {
             let Some((first, mutex)) = waiters.pop_front() else {
                 return;
             };
-            // As futex requeueing does: it sleeps on, for the mutex, when that is taken.
+            // As with futex requeueing, the task sleeps on, now for the mutex, if the mutex is
+            // taken.
             match self.semaphore(mutex) {
                 (count, _) if *count > 0 => {
                     *count -= 1;
@@ -264,7 +265,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Do all tasks sleep, with nothing to come that could wake one?
+    /// Do all tasks sleep, with no coming event that could wake one?
     pub(super) fn is_stuck(&self) -> bool {
         let tasks: Vec<&Task> = self
             .by_ref
@@ -277,14 +278,14 @@ impl Machine<'_> {
             Next::Start { .. } | Next::Arrival { .. } => true,
             _ => false,
         };
-        // What policies reply, and when, is their affair.
+        // A policy may reply at any time.
         let sleeps = |task: &&Task| !task.runnable && !task.awaits_reply;
         !tasks.is_empty()
             && tasks.iter().all(sleeps)
             && !self.queue.iter().any(|(_, next)| wakes(next))
     }
 
-    /// Says when the next item of a source comes.
+    /// Queues the arrival of a source's next item.
     pub(super) fn next_arrival(&mut self, at: u32) {
         let (source, rng) = &mut self.sources[at as usize];
         if let Some((time, to, item)) = source.next(rng) {
@@ -294,7 +295,7 @@ impl Machine<'_> {
         }
     }
 
-    /// A network card's interrupt: each source has its CPU.
+    /// A network card's interrupt: each source has its own CPU.
     pub(super) fn arrive(&mut self, at: u32) {
         if let Some((to, item)) = self.arrivals[at as usize].take() {
             let here = self.any_online(at % self.cpus.len() as u32);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A machine that goes on where a recording was left ([`crate::scene`]).
+//! Continues a run from the end of a recording ([`crate::scene`]).
 
 use std::collections::VecDeque;
 
@@ -12,8 +12,8 @@ use crate::scene::There;
 use crate::world::{Group, Op, TaskRef, Thing};
 
 impl<'m> Machine<'m> {
-    /// Puts tasks and CPUs where they were, before the machine runs. An error names a slot that
-    /// cannot be.
+    /// Puts tasks and CPUs where they were, before the machine runs. The error names a slot that
+    /// cannot be right.
     pub fn resume(
         &mut self,
         tasks: Vec<There>,
@@ -35,7 +35,7 @@ impl<'m> Machine<'m> {
                 asleep.push(at);
             }
         }
-        // Whom they wait for is there.
+        // All tasks exist now, so the sleepers can wait for each other.
         asleep.into_iter().for_each(|at| self.sleep_on(at));
         let idle = |cpu: &super::Cpu| cpu.curr.is_none() && cpu.online;
         self.core.resumed(
@@ -49,7 +49,7 @@ impl<'m> Machine<'m> {
             self.idle += u32::from(target.told_idle);
             self.note_siblings(cpu);
             self.arm(cpu);
-            // A kick may have been on its way.
+            // A kick may have been under way.
             if self.cpus[cpu as usize].told_idle {
                 self.resched(cpu, cpu);
             }
@@ -79,7 +79,7 @@ impl<'m> Machine<'m> {
         let at = self.tasks.len() as u32;
         let is_taken = self.cpus[cpu as usize].curr.is_some() || !self.cpus[cpu as usize].online;
         if whereabouts == Whereabouts::Running && is_taken {
-            // What is known of it is of later.
+            // The CPU runs another task or is offline, so this record is out of date.
             whereabouts = Whereabouts::Asleep;
         }
         let resumed = Resumed {
@@ -148,7 +148,7 @@ impl<'m> Machine<'m> {
         Ok(at)
     }
 
-    /// A task that sleeps: its program is asked for what.
+    /// Puts a sleeping task to sleep on what its program waits for.
     fn sleep_on(&mut self, at: u32) {
         let turn = self.tasks[at as usize].turn;
         while let Some(op) = self.ask(at) {
@@ -162,7 +162,7 @@ impl<'m> Machine<'m> {
                     _ => panic!("a program takes something else for a queue"),
                 },
                 Op::Suspend => self.tasks[at as usize].suspended = true,
-                // It was not asleep, after all.
+                // The task was not asleep after all.
                 Op::Run(ns) => {
                     self.tasks[at as usize].remaining = ns;
                     self.queue.push(self.now, Next::WakeUp { task: at, turn });

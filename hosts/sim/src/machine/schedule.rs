@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Whom a CPU runs: __schedule(), balance_one(), scx_dispatch_sched(), and the time that passes
-//! while a task runs.
+//! Which task a CPU runs: __schedule(), balance_one(), scx_dispatch_sched(), and the time that
+//! passes while a task runs.
 
 use baton_abi::{BatonCtx, BATON_F_PREV_RUNNABLE};
 use baton_core::{Verdict, TURN_IS_VAIN};
@@ -9,11 +9,11 @@ use super::{Machine, Place, DEFAULT_SLICE};
 use crate::queue::Next;
 use crate::trace::{Event, Left};
 
-/// Of a dispatch, as the shim has it.
+/// Attempts of one dispatch, as in the shim.
 const MAX_TRIES: u32 = 16;
 
 impl Machine<'_> {
-    /// update_curr_scx(), and what the task has done of its work.
+    /// update_curr_scx(), and the progress of the task's work.
     pub(super) fn account(&mut self, cpu: u32) {
         let target = &mut self.cpus[cpu as usize];
         let Some(at) = target.curr else { return };
@@ -29,8 +29,8 @@ impl Machine<'_> {
         }
     }
 
-    /// Says when the running task will have done what it has to do. That may turn out to be too
-    /// early: then it is said again.
+    /// Queues the event for when the running task will have done its work. If that proves too
+    /// early, the event is queued again.
     pub(super) fn arm(&mut self, cpu: u32) {
         let target = &self.cpus[cpu as usize];
         let Some(at) = target.curr.filter(|_| target.speed > 0) else {
@@ -59,19 +59,19 @@ impl Machine<'_> {
         }
     }
 
-    /// __schedule(). `left` says what becomes of the task that is running there, whose time is
+    /// __schedule(). `left` is why the running task leaves, if it does. Its time is already
     /// accounted for.
     pub(super) fn schedule(&mut self, cpu: u32, left: Left) {
         let prev = self.cpus[cpu as usize].curr;
         let goes_on = matches!(left, Left::Preempted | Left::Yielded);
         if let Some(at) = prev {
             self.set_runnable(at, goes_on);
-            // balance_one(): with a rest of its slice it has priority.
+            // balance_one(): a task with some of its slice left has priority.
             if goes_on && self.tasks[at as usize].slice > 0 {
                 return;
             }
         }
-        // Whoever wanted a look has it; what is asked for from here on comes after it.
+        // This serves all requests to reschedule until now. Later ones come after it.
         let target = &mut self.cpus[cpu as usize];
         target.resched = false;
         target.preempt = false;
@@ -84,7 +84,7 @@ impl Machine<'_> {
         if let Some(at) = next.filter(|_| next != prev) {
             self.cpus[cpu as usize].local.retain(|&other| other != at);
         }
-        // Nothing else: the kernel keeps what can go on (pick_task_scx()).
+        // There is nothing else: the kernel keeps a task that can go on (pick_task_scx()).
         let next = next.or(prev.filter(|_| goes_on));
         if next == prev {
             if let Some(at) = next.filter(|&at| self.tasks[at as usize].slice == 0) {
@@ -131,7 +131,7 @@ impl Machine<'_> {
         self.arm(cpu);
     }
 
-    /// A task begins to run on a CPU. True when it ran on another before.
+    /// A task begins to run on a CPU. Returns whether it ran on another CPU before.
     fn put_on(&mut self, at: u32, cpu: u32) -> bool {
         self.set_place(at, Place::OnCpu(cpu));
         let costs = &self.config.costs;
@@ -146,14 +146,14 @@ impl Machine<'_> {
         target.since = self.now;
         target.work_from = self.now;
         if self.config.one_stream {
-            // Its own work, too, goes on in its turns only.
+            // The kernel's work for the task, too, is done only in its CPU's turns.
             task.remaining = task.remaining.saturating_add(costs.switch + refill);
         } else {
             target.work_from += costs.switch + refill;
         }
         if !target.has_tick {
             target.has_tick = true;
-            // Ticks of all CPUs come at once, as without skew_tick.
+            // Ticks of all CPUs come at the same time, as without skew_tick.
             self.queue
                 .push((self.now / costs.tick + 1) * costs.tick, Next::Tick { cpu });
         }
@@ -164,7 +164,7 @@ impl Machine<'_> {
         migrated
     }
 
-    /// Tells the rules of idle (update_idle()), and counts it.
+    /// Reports a change of idle to the rules (update_idle()), and counts idle CPUs.
     pub(super) fn note_idle(&mut self, cpu: u32) {
         let target = &mut self.cpus[cpu as usize];
         let idle = target.curr.is_none() && !target.higher && target.online;
@@ -182,7 +182,7 @@ impl Machine<'_> {
         self.idle = if idle { self.idle + 1 } else { self.idle - 1 };
     }
 
-    /// The speed of the other threads of a core, when one of them has begun or ended.
+    /// Updates the speed of a core's threads when one of them becomes busy or idle.
     pub(super) fn note_siblings(&mut self, cpu: u32) {
         if self.cpus[cpu as usize].siblings.is_empty() {
             return;
@@ -207,8 +207,8 @@ impl Machine<'_> {
         }
     }
 
-    /// scx_dispatch_sched() and the shim's ops.dispatch: the task to run, if any. `prev` ran there;
-    /// can it go on?
+    /// scx_dispatch_sched() and the shim's ops.dispatch. Returns the task to run, if there is one.
+    /// `prev` is the task that ran there, and whether it can go on.
     fn dispatch(&mut self, cpu: u32, prev: Option<(u32, bool)>) -> Option<u32> {
         let mut is_vain = false;
         for attempt in 0..MAX_TRIES {
@@ -273,7 +273,7 @@ impl Machine<'_> {
         Some(first)
     }
 
-    /// A task that a stopped policy had queued goes to the fallback queue.
+    /// Moves a task that a stopped policy had queued to the fallback queue.
     fn rescue(&mut self, cpu: u32) {
         let Some((slot, _)) = self.core.rescue_one() else {
             return;
@@ -304,7 +304,7 @@ impl Machine<'_> {
         self.free.push(at);
     }
 
-    /// What the reports keep of a task.
+    /// Records a task that exits, or is alive at the end of the run, for the reports.
     pub(super) fn end_of(&mut self, at: u32, alive: bool) {
         if self.by_ref[self.tasks[at as usize].id.0 as usize] == Some(at) {
             self.set_runnable(at, false);

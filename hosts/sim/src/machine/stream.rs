@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A machine whose CPUs share one stream of instructions: QEMU's round robin with `-icount`
 //! (accel/tcg/tcg-accel-ops-rr.c), in which time is what all CPUs execute together. One CPU
-//! executes until it halts, or until its part of the time to the next timer is over; then the next
-//! that has something to do. What happens to another meanwhile, interrupts too, waits for its turn.
+//! executes until it halts, or until its part of the time to the next timer is over. Then the next
+//! CPU that has work executes. The events of other CPUs, interrupts too, wait for their CPU's turn.
 
 use super::Machine;
 use crate::queue::Next;
 
-/// Whose turn it is.
+/// The state of the round robin.
 #[derive(Default)]
 pub(super) struct Stream {
-    /// Who executes; nobody where all are halted.
+    /// The CPU that executes; `None` if all are halted.
     holder: Option<u32>,
-    /// What each may execute in this round, ns: icount_percpu_budget().
+    /// What each CPU may execute in this round, ns: icount_percpu_budget().
     budget: u64,
-    /// Counts turns, so that the end of one that was given up does not end the next.
+    /// Counts turns, so that the end of a turn that was given up is ignored.
     turn: u32,
-    /// The next timer, as it was when the budget was made, ns.
+    /// The next timer when the budget was computed, ns.
     timer: u64,
-    /// By CPU: what waits for its turn.
+    /// By CPU: events that wait for its turn.
     waiting: Vec<Vec<Next>>,
 }
 
 impl Machine<'_> {
-    /// True when that waits for its CPU's turn, and was put aside.
+    /// Puts an event aside if it must wait for its CPU's turn. Returns whether it was.
     pub(super) fn must_wait(&mut self, next: Next) -> bool {
         let cpu = match next {
             _ if !self.config.one_stream => return false,
@@ -43,8 +43,9 @@ impl Machine<'_> {
         true
     }
 
-    /// After each event: has who executes halted, does nobody execute who could, or was a timer set
-    /// that goes off before all others? That one ends a turn, too (qemu_timer_notify_cb()).
+    /// Called after each event. The turn passes on if the executing CPU has halted, if none
+    /// executes although one could, or if a timer was set that expires before all others
+    /// (qemu_timer_notify_cb()).
     pub(super) fn look_at_stream(&mut self) {
         if !self.config.one_stream {
             return;
@@ -120,7 +121,7 @@ impl Machine<'_> {
         target.turn = target.turn.wrapping_add(1);
     }
 
-    /// When a timer of the machine's goes off next, ns: qemu_clock_deadline_ns_all().
+    /// When the machine's next timer expires, ns: qemu_clock_deadline_ns_all().
     fn next_timer(&self) -> u64 {
         let is_timer = |next: &Next| match next {
             Next::Tick { cpu } => self.cpus[*cpu as usize].curr.is_some(),

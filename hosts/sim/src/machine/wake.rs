@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How a task comes to a run queue: try_to_wake_up(), wake_up_new_task(), do_enqueue_task().
+//! How a task gets onto a run queue: try_to_wake_up(), wake_up_new_task(), do_enqueue_task().
 
 use std::collections::VecDeque;
 
@@ -12,7 +12,7 @@ use crate::trace::Event;
 use crate::world::{Group, Spawn, TaskRef};
 
 impl Machine<'_> {
-    /// A task of the workload comes: the shell that starts it runs on the first CPU.
+    /// Starts a task of the workload. The shell that starts it runs on the first CPU.
     pub(super) fn start(&mut self, number: u32) {
         let Some(spawn) = self.to_come[number as usize].take() else {
             return;
@@ -21,15 +21,16 @@ impl Machine<'_> {
         self.create(TaskRef(number), spawn, None, here);
     }
 
-    /// A child. `None` when there is no slot: see [`Self::create`].
+    /// Makes a child. Returns `None` if there is no slot: see [`Self::create`].
     pub(super) fn fork(&mut self, parent: u32, spawn: Spawn, here: u32) -> Option<TaskRef> {
         let id = TaskRef(self.by_ref.len() as u32);
         self.by_ref.push(None);
         self.create(id, spawn, Some(parent), here)
     }
 
-    /// copy_process() and wake_up_new_task(). Deviation: a task beyond the slots is not made, where
-    /// the kernel would run it under the fallback; `Config::max_tasks` says how many there are.
+    /// copy_process() and wake_up_new_task(). Deviation: a task for which there is no slot is not
+    /// made, where the kernel would run it under the fallback. `Config::max_tasks` is the number of
+    /// slots.
     fn create(
         &mut self,
         id: TaskRef,
@@ -128,7 +129,7 @@ impl Machine<'_> {
         Some(id)
     }
 
-    /// Tells whoever watches who a new task is.
+    /// Reports a new task's group and name to the sink.
     pub(super) fn introduce(&mut self, at: u32) {
         let Task {
             id, group, name, ..
@@ -138,7 +139,7 @@ impl Machine<'_> {
         }
     }
 
-    /// try_to_wake_up() on CPU `here`, of a task that sleeps.
+    /// try_to_wake_up() on CPU `here`, for a sleeping task.
     pub(super) fn wake(&mut self, at: u32, here: u32, sync: bool) {
         if !self.tasks[at as usize].runnable {
             self.tasks[at as usize].turn = self.tasks[at as usize].turn.wrapping_add(1);
@@ -151,7 +152,7 @@ impl Machine<'_> {
     fn wake_with(&mut self, at: u32, here: u32, flags: u16) {
         let prev = self.rq(at);
         let (mut cpu, mut direct) = (prev, None);
-        // select_task_rq(): the class is asked only where there is a choice.
+        // select_task_rq(): the class is asked only if the task may use more than one CPU.
         if self.has_choice(at) {
             let mut ctx = self.ctx(at, prev, flags);
             let state = self.enter(here);
@@ -195,7 +196,7 @@ impl Machine<'_> {
         self.wakeup_preempt(self.rq(at), here);
     }
 
-    /// wakeup_preempt(): a CPU that is idle looks whom to run.
+    /// wakeup_preempt(): an idle CPU reschedules.
     pub(super) fn wakeup_preempt(&mut self, cpu: u32, here: u32) {
         let target = &self.cpus[cpu as usize];
         if target.curr.is_none() && !target.higher && target.online {
@@ -211,8 +212,8 @@ impl Machine<'_> {
         }
     }
 
-    /// select_fallback_rq(): a CPU of the node, else any; if none of its set is online the set is
-    /// widened.
+    /// select_fallback_rq(): a CPU of the same node, else any CPU. If no CPU of the task's set is
+    /// online, the set is widened to all CPUs.
     pub(super) fn fallback_rq(&mut self, at: u32, near: u32, here: u32) -> u32 {
         let node = self.config.topology.cpus()[near as usize].node;
         let all = 0..self.cpus.len() as u32;
@@ -227,7 +228,7 @@ impl Machine<'_> {
         })
     }
 
-    /// do_enqueue_task(), of a runnable task that is nowhere.
+    /// do_enqueue_task(), for a runnable task that is on no queue.
     pub(super) fn enqueue(&mut self, at: u32, here: u32, flags: u16) {
         debug_assert_eq!(self.tasks[at as usize].place, Place::Away);
         self.tasks[at as usize].immed = false;
@@ -256,8 +257,8 @@ impl Machine<'_> {
         self.set_rq(at, cpu);
     }
 
-    /// SCX_ENQ_IMMED: what was put on the local queue of a CPU and cannot run at once is given back
-    /// (reenq_local()).
+    /// SCX_ENQ_IMMED: a task that was put on a CPU's local queue and cannot run at once is
+    /// re-enqueued (reenq_local()).
     pub(super) fn reenqueue_if_busy(&mut self, cpu: u32, here: u32) {
         let target = &self.cpus[cpu as usize];
         let open = usize::from(target.curr.is_none() && !target.higher);
@@ -277,7 +278,7 @@ impl Machine<'_> {
         }
     }
 
-    /// dequeue_task_scx(): takes it from where it is, without a word.
+    /// dequeue_task_scx(): takes the task from its queue, without notifying the policy.
     pub(super) fn dequeue(&mut self, at: u32) {
         match self.tasks[at as usize].place {
             Place::Fallback => self.fallback.retain(|&other| other != at),

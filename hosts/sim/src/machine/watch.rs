@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What is looked for from time to time, and at the end: tasks that wait for too long, and tasks
-//! that are stranded or lost.
+//! Looks for stalled, stranded and lost tasks, periodically and at the end of a run.
 
 use super::{Machine, Next};
 
@@ -22,8 +21,8 @@ impl Machine<'_> {
         (self.config.stall / 4).clamp(10_000_000, 500_000_000)
     }
 
-    /// The run is over, perhaps before the watch could notice that a task is lost. What policies
-    /// are asked now is no part of the run.
+    /// Looks for lost tasks at the end of a run, which may come before the watch would find them.
+    /// The calls of policies here are neither counted nor recorded.
     pub fn judge_all(&mut self) {
         let host = self.host();
         if !host.reports.borrow().is_empty() {

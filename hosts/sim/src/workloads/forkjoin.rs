@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Threads that compute a share each and meet at a barrier, again and again: the shape of the NAS
-//! parallel benchmarks, with which Ipanema (EuroSys '20, section 6) and Enoki (section 5.3) show
-//! what an idle CPU beside a crowded one costs: the slowest thread is the speed of all.
+//! Threads that each compute a share and meet at a barrier, repeatedly: the pattern of the NAS
+//! parallel benchmarks. Ipanema (EuroSys '20, section 6) and Enoki (section 5.3) use them to show
+//! the cost of an idle CPU beside a crowded one: the slowest thread determines the speed of all.
 //!
 //! The barrier sleeps (OMP_WAIT_POLICY=passive). One operation is one iteration of all threads; the
-//! response is its time.
+//! response is its duration.
 //!
-//! Keys: `threads`, `work` (of a thread in an iteration), `imbalance` (per cent by which that
-//! differs, at most, anew each time).
+//! Keys: `threads`, `work` (of a thread in an iteration), `imbalance` (the most by which that
+//! differs, per cent, drawn anew for each iteration).
 
 use super::{Key, Kind, Stage, Workload};
 use crate::world::{Cx, Object, Op, Program, Spawn};

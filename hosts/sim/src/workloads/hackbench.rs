@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Groups of senders and receivers, each sender writing to each receiver of its group: hackbench
-//! (`perf bench sched messaging`, tools/perf/bench/sched-messaging.c).
+//! Groups of senders and receivers, in which each sender writes to each receiver of its group:
+//! hackbench (`perf bench sched messaging`, tools/perf/bench/sched-messaging.c).
 //!
 //! Each receiver has a socket with room for `buffer` messages: 277 of 100 bytes fit into the
-//! 212,992 bytes of net.core.wmem_default, at 768 bytes a packet. Who finds it full waits. The
-//! reader is woken with WF_SYNC, as by sock_def_readable(). A message counts as an operation when
-//! it has been received; the response is how long it was under way.
+//! 212,992 bytes of net.core.wmem_default, at 768 bytes a packet. A sender that finds the socket
+//! full waits. The reader is woken with WF_SYNC, as by sock_def_readable(). A message counts as an
+//! operation when it has been received; the response is its time in transit.
 //!
-//! Deviation: the original waits with a starting gate, and counts the whole run; here senders begin
-//! at once, and go on for ever unless `loops` is given.
+//! Deviation: the original holds all tasks at a starting gate and measures the whole run. Here
+//! senders begin at once, and never end unless `loops` is given.
 //!
 //! Keys: `groups`, `fds` (senders, and receivers, of a group), `loops` (messages from each sender
 //! to each receiver; 0 is endless), `datasize` (bytes; 10 of them cost a nanosecond on each side),
@@ -64,11 +64,12 @@ pub(super) const WORKLOAD: Workload = Workload {
     add,
 };
 
-/// A socket. Tasks of one machine are asked one after another, so they may share this.
+/// A socket. The simulator runs the programs of one machine one after another, so they may share
+/// it.
 struct Socket {
     room: Object,
     messages: Object,
-    /// When those in it were sent.
+    /// The send times of the messages in it.
     sent: Mutex<VecDeque<u64>>,
 }
 
@@ -88,7 +89,7 @@ impl Program for Sender {
         match step {
             0 => Op::Down(socket.room),
             1 => Op::Run(self.work),
-            // The last step of the last loop comes back here once more, to end.
+            // The last step of the last loop returns here once more, to end.
             2 if self.loops == 1 && self.at + 1 == self.sockets.len() => {
                 self.step = 3;
                 self.send(cx.now)
@@ -125,7 +126,7 @@ impl Sender {
 struct Receiver {
     sockets: Arc<[Socket]>,
     at: usize,
-    /// How many are still to come; `None`: no end of them.
+    /// Messages still to be received; `None` if there is no limit.
     left: Option<u64>,
     work: u64,
     step: u8,

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Tasks that always want a CPU: `stress-ng --cpu`, batch work. What is fair, and what a nice value
-//! is worth, is seen best with these.
+//! Tasks that always want a CPU: `stress-ng --cpu`, batch work. They show best how fairly a policy
+//! divides CPUs, and the effect of a nice value.
 //!
 //! One operation is one piece of work.
 //!
-//! Keys: `n`; `nice`, given to tasks in turn; `work`, a piece.
+//! Keys: `n`; `nice`, values that tasks take in turn; `work`, the CPU time of a piece.
 
 use super::{Key, Kind, Stage, Workload};
 use crate::world::{Cx, Op, Spawn};

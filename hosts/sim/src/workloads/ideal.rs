@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A machine with a CPU for every task and no costs: what programs do is all that happens. For
-//! tests of programs.
+//! A machine with a CPU for every task and no costs, so that only the programs determine what
+//! happens. It serves the tests of programs.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -25,7 +25,7 @@ struct Task {
     asked: (u64, u32),
 }
 
-/// What a group did.
+/// The activity of a group.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Seen {
     pub(super) done: u64,
@@ -43,7 +43,7 @@ pub(super) struct Ideal {
     sequence: u64,
     now: u64,
     pub(super) groups: BTreeMap<String, Seen>,
-    /// All operations: when, who, what.
+    /// All operations: time, task and operation.
     pub(super) log: Vec<String>,
     seed: u64,
 }
@@ -95,7 +95,7 @@ impl Ideal {
         ideal
     }
 
-    /// One number for all that was done.
+    /// A hash of all that was done.
     pub(super) fn hash(&self) -> u64 {
         let bytes = self.log.iter().flat_map(|line| line.bytes());
         bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
@@ -152,7 +152,8 @@ impl Ideal {
         }
     }
 
-    /// Asks again at once, or when the semaphore is there.
+    /// Takes from the semaphore. The task is asked for its next operation at once, or when the
+    /// semaphore becomes available.
     fn down(&mut self, task: u32, from: Object) {
         let Thing::Semaphore { count, waiters } = self.thing(from) else {
             panic!("{from:?} is no semaphore")
@@ -302,7 +303,7 @@ impl Ideal {
     }
 }
 
-/// An operation in short.
+/// A short text for an operation.
 pub(super) fn word(op: &Op) -> String {
     match op {
         Op::Run(time) => format!("run {time}"),

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A tree of short-lived tasks: `make -jN` of the kernel.
 //!
-//! make keeps `jobs` recipes going. A recipe is a compiler driver, which forks cc1, waits, forks
-//! as, waits, and ends; each of them reads its files first, of which some must come from the disk.
-//! When all objects are there, one ld runs alone, and it starts again.
+//! make keeps `jobs` recipes running. A recipe is a compiler driver that forks cc1, waits, forks
+//! as, waits, and ends. cc1 and as first read their files, some of which come from the disk. When
+//! all objects are built, one ld runs alone, and the build starts again.
 //!
-//! One operation is one object; the response is from the fork of its recipe to its end. What a
-//! compiler needs is exponential, between a tenth and ten times of the mean: many small files, few
-//! large ones.
+//! One operation is one object; the response is the time from the fork of its recipe to its end.
+//! The CPU time of a compiler is distributed exponentially, between a tenth of the mean and ten
+//! times the mean: many small files, few large ones.
 //!
 //! Keys: `jobs` (-j), `objects` (of a build), `compile` (mean CPU time of cc1), `assemble`, `link`,
 //! `io` (a read from disk).
@@ -64,9 +64,9 @@ pub(super) const WORKLOAD: Workload = Workload {
     add,
 };
 
-/// CPU time of what make and the driver do between two forks, ns.
+/// CPU time of make and the driver between two forks, ns.
 const BETWEEN: u64 = 300_000;
-/// Of so many reads one goes to the disk.
+/// One in this many reads goes to the disk.
 const UNCACHED: u64 = 4;
 
 #[derive(Clone, Copy)]
@@ -77,11 +77,11 @@ struct Costs {
     io: u64,
 }
 
-/// Objects cannot be made while the simulation runs, so a place for a recipe is used again when it
-/// has ended.
+/// Places for recipes. Objects cannot be created while the simulation runs, so a recipe that has
+/// ended leaves its place to a later one.
 struct Places {
     free: Mutex<Vec<Object>>,
-    /// A recipe, or ld, has ended.
+    /// Signalled when a recipe, or ld, ends.
     ended: Object,
 }
 
@@ -90,7 +90,7 @@ fn around(rng: &mut Rng, mean: u64) -> u64 {
         .clamp(mean / 10, mean.saturating_mul(10))
 }
 
-/// Reads files, computes, tells its parent: cc1, as, ld.
+/// A program that reads files, computes, and notifies its parent: cc1, as, ld.
 struct Tool {
     reads: u32,
     work: u64,
@@ -146,7 +146,7 @@ impl Program for Recipe {
                 } else {
                     self.costs.assemble
                 };
-                // A compiler includes headers, the assembler has one file.
+                // A compiler includes headers; the assembler has one file.
                 let reads = if step == 1 { 16 } else { 1 };
                 let work = around(cx.rng, mean);
                 let tool = Tool {
@@ -205,7 +205,8 @@ impl Program for Make {
             self.forking = true;
             return Op::Run(BETWEEN);
         }
-        // One has ended when this is over: a recipe, or ld, with which the next build begins.
+        // When the operation below completes, a child has ended: a recipe, or ld, after which the
+        // next build begins.
         if std::mem::take(&mut self.linking) {
             self.left = self.objects;
         } else {

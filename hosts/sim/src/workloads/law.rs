@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Distributions that a workload can be told by name, each with mean 1.
+//! Distributions that a spec selects by name, each with mean 1.
 
 use std::f64::consts::TAU;
 use std::fmt;
@@ -12,22 +12,22 @@ use crate::rng::Rng;
 pub enum Law {
     /// Always 1.
     Constant,
-    /// From 0 to 2, alike.
+    /// Uniform from 0 to 2.
     Uniform,
-    /// Of a Poisson process.
+    /// Exponential: the gaps of a Poisson process.
     Exponential,
-    /// Of a normal distribution's exponentials, whose standard deviation this is.
+    /// Lognormal, with this standard deviation of the underlying normal distribution.
     Lognormal(f64),
-    /// Pareto's, of this index: the smaller it is, the heavier the tail. More than 1, as there
-    /// would be no mean.
+    /// Pareto with this index: the smaller the index, the heavier the tail. It is greater than 1,
+    /// as there would be no mean otherwise.
     Pareto(f64),
 }
 
-/// What [`Law`] reads.
+/// The names that [`Law`] parses.
 pub const LAWS: &str = "constant, uniform, exponential, lognormal/SIGMA, pareto/INDEX";
 
 impl Law {
-    /// A number of it.
+    /// Draws a number.
     pub fn draw(self, rng: &mut Rng) -> f64 {
         // Never 0, which has no logarithm.
         let mut unit = || 1.0 - rng.unit();
@@ -36,7 +36,7 @@ impl Law {
             Self::Uniform => 2.0 * unit(),
             Self::Exponential => -libm::log(unit()),
             Self::Lognormal(sigma) => {
-                // Box and Muller.
+                // The Box-Muller transform.
                 let normal = libm::sqrt(-2.0 * libm::log(unit())) * libm::cos(TAU * unit());
                 libm::exp(sigma * normal - sigma * sigma / 2.0)
             }

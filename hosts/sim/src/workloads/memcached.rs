@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A key-value cache under an open loop like Facebook's ETC pool (Atikoglu et al., Workload
-//! Analysis of a Large-Scale Key-Value Store, SIGMETRICS '12; the same numbers are in the load
-//! generator mutilate).
+//! Analysis of a Large-Scale Key-Value Store, SIGMETRICS '12; the load generator mutilate uses the
+//! same numbers).
 //!
-//! As memcached, each thread has connections of its own and waits for those. A request comes on any
-//! connection; 1 of 31 is a SET. Keys have Zipf's popularity: the popular ones are in the CPU's
-//! cache, the others cost a miss. Values are generalized Pareto (214.476, 0.348238) bytes, and each
-//! 10 bytes cost a nanosecond. The time between arrivals is generalized Pareto of shape 0.154971,
-//! scaled to the load; in bursts it is shorter by a factor, and outside them longer, so that the
-//! load stays what was asked for.
+//! As in memcached, each thread has connections of its own and waits for those. A request arrives
+//! on any connection; 1 of 31 is a SET. The popularity of keys follows Zipf's law: the popular keys
+//! are in the CPU's cache, the others cost a miss. Sizes of values are generalized Pareto (214.476,
+//! 0.348238), in bytes, and each 10 bytes cost a nanosecond. The time between arrivals is
+//! generalized Pareto of shape 0.154971, scaled to the load. It is shorter by a factor in bursts
+//! and longer outside them, so that the mean load is the requested one.
 //!
-//! Each request is an operation; the response is from when it was due to when it is answered.
+//! Each request is an operation; the response is the time from its due time to its answer.
 //!
 //! Keys: `threads`, `connections`, `load` (share of `on` CPUs), `keys`, `skew`, `cached` (keys in
-//! the CPU's cache), `base` (CPU time of a request beside misses and bytes), `miss`, `burst`
+//! the CPU's cache), `base` (CPU time of a request without misses and bytes), `miss`, `burst`
 //! (factor; 1 is none), `burst-every`, `burst-for`.
 
 use super::open::{gap, pareto, Worker, Zipf};
@@ -107,9 +107,9 @@ pub(super) const WORKLOAD: Workload = Workload {
 const GAP_SHAPE: f64 = 0.154_971;
 const VALUE_SCALE: f64 = 214.476;
 const VALUE_SHAPE: f64 = 0.348_238;
-/// Of 31 requests one is a SET, which costs half as much again: it allocates.
+/// One in 31 requests is a SET. It costs half as much again, because it allocates.
 const SETS: u64 = 31;
-/// memcached's own limit of a value, bytes.
+/// memcached's own limit of a value's size, bytes.
 const VALUE_MOST: f64 = (1 << 20) as f64;
 
 struct Requests {
@@ -121,14 +121,14 @@ struct Requests {
     miss: u64,
     /// In ns, with fractions.
     at: f64,
-    /// Scales of the time between arrivals in and outside bursts.
+    /// Scales of the time between arrivals in bursts and outside them.
     scales: [f64; 2],
     every: u64,
     length: u64,
 }
 
 impl Requests {
-    /// Its CPU time and its tag: the key, and whether it is a SET in the lowest bit.
+    /// The CPU time and tag of a request. The tag is the key, with the lowest bit set for a SET.
     fn request(&self, rng: &mut Rng) -> (u64, u32) {
         let key = self.zipf.sample(rng);
         let set = rng.one_in(SETS);
@@ -188,7 +188,7 @@ fn add(stage: &mut Stage<'_>) -> Result<(), String> {
         every,
         length,
     };
-    // The mean cost is measured, not derived: it hangs on how many of the popular keys are in the
+    // The mean cost is measured, not derived: it depends on how many of the popular keys are in the
     // cache.
     let samples = 20_000;
     let sum: u64 = (0..samples)

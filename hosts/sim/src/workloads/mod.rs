@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Workloads: what is made of `NAME`, `NAME:key=value,key=value`, an rt-app file, a recording
+//! Workloads. A spec is `NAME`, `NAME:key=value,key=value`, the path of an rt-app file, a recording
 //! (`perf:FILE`), or several of these joined with `+`.
 //!
-//! Each built-in one is a file here, whose header says what it models and after whom. All are
-//! endless, and end with the simulation. docs/workloads.md is for people.
+//! Each built-in workload has a file here, whose header documents what it models and its source.
+//! Every built-in workload is endless and stops with the simulation. The user documentation is
+//! docs/workloads.md.
 
 mod forkjoin;
 mod hackbench;
@@ -36,28 +37,29 @@ use crate::topology::MAX_CPUS;
 use crate::world::{Group, World};
 use spec::Params;
 
-/// Tasks of a workload before any of them forks, at most.
+/// Upper limit of the tasks of a workload before any of them forks.
 pub const MAX_TASKS: usize = 100_000;
 
 /// A built-in workload.
 pub struct Workload {
     /// Its name in a spec.
     pub name: &'static str,
-    /// What it is, in one line.
+    /// One-line description.
     pub help: &'static str,
-    /// What can be said of it.
+    /// The keys that a spec may set.
     pub keys: &'static [Key],
     add: fn(&mut Stage<'_>) -> Result<(), String>,
 }
 
-/// Where a part of a workload is put.
+/// The world that a part of a workload is added to, and the part's parameters.
 struct Stage<'a> {
     world: &'a mut World,
     params: Params,
-    /// This part's own chance, for what is decided before the simulation begins.
+    /// The part's own random numbers, for choices made before the simulation begins.
     rng: Rng,
     cpus: usize,
-    /// Its group: the name, with a number when the mix has several of the kind.
+    /// The name of the part's group: the workload's name, with a number when the mix has several of
+    /// the kind.
     name: String,
 }
 
@@ -66,7 +68,8 @@ impl Stage<'_> {
         self.world.group(&self.name)
     }
 
-    /// Refused before anything is made, so that a slip of the pen does not eat all memory.
+    /// Refuses too many tasks before any object is created, so that a typing error cannot exhaust
+    /// memory.
     fn room_for(&self, tasks: u64) -> Result<(), String> {
         match self.world.tasks() as u64 + tasks {
             all if all > MAX_TASKS as u64 => Err(format!(
@@ -91,12 +94,12 @@ static BUILT_IN: [Workload; 10] = [
     random::WORKLOAD,
 ];
 
-/// All that are built in.
+/// All built-in workloads.
 pub fn list() -> &'static [Workload] {
     &BUILT_IN
 }
 
-/// All that are built in with their keys, for people.
+/// A printable list of all built-in workloads with their keys.
 pub fn listing() -> String {
     let mut text = String::new();
     for workload in list() {
@@ -111,7 +114,7 @@ pub fn listing() -> String {
     text + "perf:FILE   a recording: the text of perf script or trace-cmd report\n"
 }
 
-/// Of a file, whose tasks are there already.
+/// Checks the limit for a file, whose tasks are in the world already.
 fn few_enough(part: &str, world: &World) -> Result<(), String> {
     match world.tasks() {
         all if all > MAX_TASKS => Err(format!(
@@ -121,7 +124,7 @@ fn few_enough(part: &str, world: &World) -> Result<(), String> {
     }
 }
 
-/// The hints that an rt-app file's tasks give, each once, and whether it is about a thread.
+/// Each distinct hint that an rt-app file's tasks give, and whether it is about a thread.
 pub fn hints(path: &Path) -> Result<Vec<(BatonHint, bool)>, String> {
     let wrong = |why: String| format!("{}: {why}", path.display());
     let text = std::fs::read_to_string(path).map_err(|why| wrong(why.to_string()))?;
@@ -132,8 +135,8 @@ pub fn hints(path: &Path) -> Result<Vec<(BatonHint, bool)>, String> {
     }
 }
 
-/// Puts a workload into a world whose machine has so many CPUs. What is wrong with the spec is said
-/// in one sentence; the world is then of no use.
+/// Adds a workload to a world whose machine has `nr_cpus` CPUs. An error describes in one sentence
+/// what is wrong with the spec; the world must not be used afterwards.
 pub fn build(spec: &str, seed: u64, nr_cpus: usize, world: &mut World) -> Result<(), String> {
     if !(1..=MAX_CPUS).contains(&nr_cpus) {
         return Err(format!("a machine has 1 to {MAX_CPUS} CPUs, not {nr_cpus}"));
@@ -142,7 +145,7 @@ pub fn build(spec: &str, seed: u64, nr_cpus: usize, world: &mut World) -> Result
     for (number, part) in spec.split('+').map(str::trim).enumerate() {
         let (name, keys) = part.split_once(':').unwrap_or((part, ""));
         let is_recording = name == "perf";
-        // A list of nice values has a '/' too, after the name.
+        // A list of nice values also contains a '/', after the workload's name.
         if !is_recording && ((part.ends_with(".json") && !part.contains('=')) || name.contains('/'))
         {
             let text = std::fs::read_to_string(part).map_err(|why| format!("{part}: {why}"))?;

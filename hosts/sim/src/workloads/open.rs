@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What open loops have in common: the worker, and distributions.
+//! The common parts of open loops: the worker, and distributions.
 //!
-//! Requests come when they are due, whoever is ready; a response is counted from then, so that a
-//! stall is seen by all whom it makes wait, not by one (no coordinated omission).
+//! Requests arrive when they are due, whether or not a worker is ready. A response time counts from
+//! the due time, so that a stall shows in every request that it delays, not in one only (no
+//! coordinated omission).
 
 use crate::rng::Rng;
 use crate::world::{Cx, Object, Op, Program};
@@ -10,7 +11,7 @@ use crate::world::{Cx, Object, Op, Program};
 /// Takes a request, computes, answers.
 pub(super) struct Worker {
     queue: Object,
-    /// Notes responses to requests with this tag only.
+    /// If set, only responses to requests with this tag are recorded.
     only: Option<u32>,
     step: u8,
     due: u64,
@@ -53,19 +54,20 @@ impl Program for Worker {
     }
 }
 
-/// Time between arrivals, ns, for a load: this share of so many CPUs, when a request costs so much
-/// on average, ns.
+/// The mean time between arrivals, ns, that loads `cpus` CPUs to the share `load` when a request
+/// costs `service` ns on average.
 pub(super) fn gap(load: f64, cpus: u64, service: f64) -> f64 {
     service / (load * cpus as f64)
 }
 
-/// The generalized Pareto distribution: location 0, this scale and shape (not 0).
+/// Draws from the generalized Pareto distribution with location 0 and this scale and shape (not 0).
 pub(super) fn pareto(rng: &mut Rng, scale: f64, shape: f64) -> f64 {
     scale * libm::expm1(-shape * libm::log(1.0 - rng.unit())) / shape
 }
 
-/// Ranks from 1, rank k with probability proportional to k^-s: rejection-inversion (Hörmann and
-/// Derflinger, ACM TOMACS 6(3), 1996), which needs no table, however many ranks there are.
+/// Zipf's distribution: ranks from 1, rank k with probability proportional to k^-s. It is sampled
+/// by rejection-inversion (Hörmann and Derflinger, ACM TOMACS 6(3), 1996), which needs no table for
+/// any number of ranks.
 #[derive(Clone, Debug)]
 pub(super) struct Zipf {
     ranks: f64,
@@ -106,7 +108,7 @@ impl Zipf {
     }
 
     fn inverse(&self, y: f64) -> f64 {
-        // Rounding may go past the end of the domain.
+        // Rounding may pass the end of the domain.
         let t = (y * (1.0 - self.s)).max(-1.0);
         libm::exp(
             y * if libm::fabs(t) > 1e-8 {

@@ -4,7 +4,7 @@
 //!
 //! A write into a pipe wakes the reader with WF_SYNC, as fs/pipe.c does
 //! (wake_up_interruptible_sync_poll), and the writer then blocks in its own read. One operation is
-//! there and back; the response is how long that took.
+//! a round trip; the response is its duration.
 //!
 //! Keys: `pairs`; `work`, the CPU time of one message (two system calls).
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Tasks of every behaviour, and a machine to which everything happens, all by seed: for looking
-//! for faults, of policies and of the simulator, not for measuring.
+//! Random tasks of every behaviour on a machine on which random events happen, all derived from the
+//! seed. The workload is for finding faults of policies and of the simulator, not for measuring.
 //!
-//! Always legal: locks are taken in one order, whoever meets at a barrier never ends, queues are
-//! bounded, forks too, and what happens from outside happens to tasks that do not end. The first
-//! task never waits for another, so that something is always alive.
+//! It is always legal. Locks are taken in one order, tasks that meet at a barrier never end, queues
+//! and forks are bounded, and external events affect only tasks that do not end. The first task
+//! never waits for another, so that at least one task is always alive.
 //!
-//! Keys: `tasks` (0: four for each CPU); `for`, how long things happen to the machine;
-//! `happenings`, of those a second.
+//! Keys: `tasks` (0: four for each CPU); `for`, the time in which events happen to the machine;
+//! `happenings`, the number of those per second.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -48,15 +48,15 @@ pub(super) const WORKLOAD: Workload = Workload {
     add,
 };
 
-/// Children of one task that live at a time, at most: they may be starved for long, and their
-/// parent not.
+/// Upper limit of the living children of one task: they may be starved for long while their parent
+/// is not.
 const CHILDREN: u32 = 16;
 
-/// When the last task comes, ns. Nothing happens before, so that all whom it may happen to are
-/// there.
+/// Latest start time of a task, ns. External events begin only then, so that every task that they
+/// may affect exists.
 const LATEST: u64 = 20 * MS;
 
-/// What a task is.
+/// The behaviour of a task.
 #[derive(Clone)]
 enum Role {
     Hog,
@@ -74,7 +74,7 @@ enum Role {
     Resumer { whom: TaskRef },
 }
 
-/// How a task that ends does.
+/// The rest of the life of a task that ends.
 struct Mortal {
     rounds: u64,
     living: Arc<AtomicU32>,
@@ -84,7 +84,7 @@ struct Life {
     role: Role,
     cpus: usize,
     mortal: Option<Mortal>,
-    /// What was taken last.
+    /// The item that was taken last.
     item: Option<Item>,
     todo: VecDeque<Op>,
 }
@@ -100,7 +100,7 @@ impl Life {
         }
     }
 
-    /// A round of what it does; never without time in it.
+    /// Queues one round of the task's operations. Each round takes some time.
     fn round(&mut self, cx: &mut Cx<'_>) {
         let todo = &mut self.todo;
         let rng = &mut *cx.rng;
@@ -108,7 +108,7 @@ impl Life {
         match &self.role {
             Role::Hog => todo.push_back(Op::Done(1)),
             Role::Sleeper => todo.push_back(match rng.below(4) {
-                // What is past is not waited for.
+                // A time in the past does not block.
                 0 => Op::SleepUntil((cx.now + rng.below(4 * MS)).saturating_sub(MS)),
                 1 => Op::Sleep(0),
                 _ => Op::Sleep(span(rng, 24)),
@@ -219,7 +219,7 @@ impl Program for Life {
     }
 }
 
-/// From a nanosecond to 2^bits of them, as often short as long.
+/// From a nanosecond to 2^bits of them; each power of two is equally likely.
 fn span(rng: &mut Rng, bits: u64) -> u64 {
     let scale = 1 << rng.below(bits);
     scale + rng.below(scale)
@@ -261,7 +261,7 @@ fn child(rng: &mut Rng, depth: u32) -> Role {
     }
 }
 
-/// Adds tasks that belong together, `room` at most; at least one.
+/// Adds one or more tasks that belong together, at most `room`.
 fn add_some(stage: &mut Stage<'_>, group: Group, room: u64) {
     let some = stage.rng.between(2, 4).min(room);
     let kind = if room == 1 {
@@ -304,7 +304,7 @@ fn add_some(stage: &mut Stage<'_>, group: Group, room: u64) {
                 .chain(waiters)
                 .collect()
         }
-        // The resumer comes after him, and knows his number.
+        // The resumer is created after the suspender, and knows its number.
         _ => vec![
             Role::Suspender,
             Role::Resumer {
@@ -324,7 +324,7 @@ fn add_some(stage: &mut Stage<'_>, group: Group, room: u64) {
         if stage.rng.one_in(4) {
             task.affinity = mask(&mut stage.rng, stage.cpus);
         }
-        // Whom another resumes is there from the beginning.
+        // A task that another resumes exists from the beginning.
         if stage.rng.one_in(3) && !resumed {
             task.at = stage.rng.below(LATEST);
         }
@@ -355,7 +355,8 @@ fn add(stage: &mut Stage<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// What comes from outside. Nothing happens to a CPU that is offline, and the first CPU never is.
+/// Adds the external events. No event affects a CPU that is offline, and the first CPU never goes
+/// offline.
 fn happen(stage: &mut Stage<'_>, first: TaskRef, tasks: u64) {
     let (length, rate) = (stage.params.whole("for"), stage.params.whole("happenings"));
     let (rng, cpus) = (&mut stage.rng, stage.cpus as u64);

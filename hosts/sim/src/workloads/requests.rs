@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! An open loop of one's own: requests that come as a distribution or a file says, and cost as much
-//! as one says, to a pool of workers.
+//! An open loop whose arrivals and CPU times come from distributions or a file; a pool of workers
+//! serves the requests.
 //!
-//! Each goes into the one queue of all workers. Each is an operation; the response is from when it
-//! was due to when it is answered.
+//! All requests go into one queue that the workers share. Each request is an operation; the
+//! response is the time from its due time to its answer.
 //!
-//! A file has a request in each line: when it comes, from the beginning on, and what it costs of
-//! CPU time: `1.5ms 20us`. Without the second it costs what `service` and `mean` say. `#` begins a
-//! comment. Times do not go back. After the last no more come.
+//! A file has one request per line: its arrival, counted from the beginning, and its CPU time, as
+//! in `1.5ms 20us`. If the second is missing, `service` and `mean` determine the CPU time. `#`
+//! begins a comment. Arrivals must not go back in time. No requests arrive after the last line.
 //!
 //! Keys: `workers`; `arrivals` and `service`, distributions; `mean`, of the CPU time; `load`, the
-//! share of `on` CPUs that the requests need; `file`, in the place of `arrivals` and `load`;
-//! `nice`.
+//! share of `on` CPUs that the requests need; `file`, which replaces `arrivals` and `load`; `nice`.
 
 use std::fs;
 
@@ -90,7 +89,7 @@ struct Requests {
 enum Arrivals {
     /// Times in ns, with fractions.
     Drawn { law: Law, at: f64, gap: f64 },
-    /// The last first.
+    /// The requests of a file in reverse order.
     Listed(Vec<Line>),
 }
 
@@ -125,7 +124,7 @@ impl Source for Requests {
     }
 }
 
-/// The requests of a file; the error names the line.
+/// Parses the requests of a file; the error names the line.
 fn read(text: &str) -> Result<Vec<Line>, String> {
     let mut lines: Vec<Line> = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A dispersive open loop: many requests of 4 us and few of 10 ms, to a pool of workers. RocksDB as
-//! in Enoki (SOSP '23, section 5.4), after ghOSt and Shinjuku: 99.5 % GET, 0.5 % range queries, 50
-//! workers on 5 cores.
+//! A dispersive open loop: many requests of 4 us and few of 10 ms, served by a pool of workers. It
+//! models RocksDB as in Enoki (SOSP '23, section 5.4), after ghOSt and Shinjuku: 99.5 % GET, 0.5 %
+//! range queries, 50 workers on 5 cores.
 //!
-//! Requests come as a Poisson process, each into the one queue of all workers. Each is an
-//! operation; the response is from when it was due to when it is answered.
+//! Requests arrive as a Poisson process in one queue that the workers share. Each is an operation;
+//! the response is the time from its due time to its answer.
 //!
 //! The paper's second experiment is `rocksdb:nice=-20+hogs:nice=19`.
 //!
@@ -76,8 +76,7 @@ pub(super) const WORKLOAD: Workload = Workload {
 
 struct Requests {
     queue: Object,
-    /// In ns; fractions are kept, so that the rate is right where thousands of CPUs make gaps
-    /// short.
+    /// In ns, with fractions, so that the rate is right where thousands of CPUs make gaps short.
     at: f64,
     gap: f64,
     short: u64,

@@ -3,16 +3,16 @@
 //! the shape of a web server.
 //!
 //! A worker puts itself on its message thread's list, posts to it and sleeps on a futex of its own.
-//! The message thread takes workers off the list and wakes them. A worker that was woken sleeps for
-//! the time of a network round, then computes: that is a request, whose time is the response.
+//! The message thread takes workers off the list and wakes them. A woken worker sleeps for the time
+//! of a network round trip, then computes: that is a request, and its duration is the response.
 //!
 //! Deviation: the original's per-CPU spin lock around each matrix multiplication is not modelled.
 //!
 //! Keys: `messengers`, `workers` (of each), `sleep`, `work` (five multiplications of the original's
-//! default size are about 5 ms), `post` (what waking costs a message thread), `wakeups` (1: a
-//! response is the time from a worker's wakeup to when it runs), `pinned` (1: all on the first
-//! CPU), `hints` (1: each message thread says first that it and its workers belong together, in the
-//! words of the policy `locality`). Enoki, section 5.5, has all three.
+//! default size are about 5 ms), `post` (a message thread's CPU time for a wakeup), `wakeups` (1:
+//! the response is the time from a worker's wakeup until it runs), `pinned` (1: all tasks on the
+//! first CPU), `hints` (1: each message thread first sends the hints of the policy `locality` that
+//! put it and its workers in one group). Enoki, section 5.5, has all three.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -89,12 +89,13 @@ pub(super) const WORKLOAD: Workload = Workload {
 #[derive(Clone)]
 struct Waiter {
     woken: Object,
-    /// When it was, ns.
+    /// The time of its wakeup, ns.
     at: Arc<AtomicU64>,
 }
 
 struct Messenger {
-    /// Of whom it has yet to say that they are of its group, and which that is.
+    /// The tasks, relative to this one, for which the group hint is still to be sent, and the
+    /// group.
     to_say: Range<u32>,
     group: u64,
     posted: Object,
@@ -147,7 +148,7 @@ struct Worker {
     waiting: Arc<Mutex<VecDeque<Waiter>>>,
     sleep: u64,
     work: u64,
-    /// The response is the wakeup's, not the request's.
+    /// The response measures the wakeup, not the request.
     wakeups: bool,
     step: u8,
     began: u64,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Keys and values of workloads.
+//! Keys and values of workload specs.
 //!
 //! ```text
 //! keys     = [ key "=" value { "," key "=" value } ]
@@ -15,20 +15,20 @@ const US: u64 = 1_000;
 const MS: u64 = 1_000 * US;
 const S: u64 = 1_000 * MS;
 
-/// What a key takes.
+/// The kind of value that a key takes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
-    /// A whole number from one to another, or `cpus` for as many as the machine has.
+    /// A whole number between these limits, or `cpus` for the number of CPUs of the machine.
     Count(u64, u64),
-    /// A time with its unit, from one to another, ns.
+    /// A time with its unit, between these limits, ns.
     Time(u64, u64),
-    /// A number from one to another.
+    /// A number between these limits.
     Number(f64, f64),
     /// Nice values, -20 to 19, with `/` between them.
     Nices,
     /// A distribution.
     Law,
-    /// A file, whose name has neither `,` nor `+`; nothing for none.
+    /// The path of a file, without `,` and `+`; empty for none.
     Path,
 }
 
@@ -45,7 +45,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// A time for people, in the greatest unit that keeps it whole.
+/// A time, displayed in the largest unit that keeps it whole.
 struct Time(u64);
 
 impl fmt::Display for Time {
@@ -59,15 +59,15 @@ impl fmt::Display for Time {
     }
 }
 
-/// Something that can be said of a workload.
+/// A key of a workload.
 pub struct Key {
     /// Its name in a spec.
     pub name: &'static str,
-    /// What it takes.
+    /// The kind of its value.
     pub kind: Kind,
-    /// What it is when nothing is said.
+    /// The value if the spec does not set it.
     pub default: &'static str,
-    /// What it is for, in one line.
+    /// One-line description.
     pub help: &'static str,
 }
 
@@ -161,7 +161,7 @@ impl Params {
         }
     }
 
-    /// At least one.
+    /// Has at least one value.
     pub(super) fn nices(&self, key: &str) -> &[i32] {
         match self.get(key) {
             Value::Nices(values) => values,
@@ -200,8 +200,8 @@ fn read(kind: Kind, text: &str, cpus: usize) -> Option<Value> {
     }
 }
 
-/// Of `1.5ms`: in ns. Whole numbers only, so that no rounding differs anywhere; what is less than a
-/// nanosecond is refused.
+/// Parses a time such as `1.5ms` to ns. It uses whole numbers only, so that no rounding differs
+/// between machines, and refuses fractions of a nanosecond.
 pub(super) fn time(text: &str) -> Option<u64> {
     let at = text
         .find(|c: char| c.is_ascii_alphabetic())

@@ -70,8 +70,8 @@ fn every_workload_by_its_defaults_does_something_and_the_same_again() {
 
 #[test]
 fn a_seed_is_a_run_on_every_machine() {
-    // Numbers of today: they change when a workload does, and must be the same on every machine
-    // until then.
+    // The current numbers. They change only when a workload changes, and must be the same on every
+    // machine.
     let specs = [
         "random",
         "memcached",
@@ -174,9 +174,9 @@ fn a_build_makes_its_objects_and_begins_again() {
         "{links} {}",
         build.done
     );
-    // make, three recipes with a child each; nobody is left over.
+    // make, and three recipes with a child each; no other task is left.
     assert!(all.alive() <= 7, "{}", all.alive());
-    // While ld runs nothing else is forked.
+    // While ld runs, nothing else is forked.
     let forks: Vec<_> = all
         .log
         .iter()
@@ -192,7 +192,7 @@ fn a_build_makes_its_objects_and_begins_again() {
     }
 }
 
-/// Arrivals in a time, and what they cost together.
+/// The arrivals in a time, and their total cost.
 fn arrivals(spec: &str, until: u64) -> (u64, u64, Vec<u64>) {
     let mut world = World::new();
     build(spec, 9, 8, &mut world).expect(spec);
@@ -243,15 +243,15 @@ fn open_loops_bring_the_load_that_was_asked_for() {
     close("burst", inside / (outside / 9.0), 4.0, 0.1);
     let (_, cost, _) = arrivals("memcached:load=0.8,burst=1", 2 * s);
     close("load without bursts", cost as f64, 0.8 * 8.0 * 2e9, 0.03);
-    // Thousands of CPUs make gaps of nanoseconds, whose fractions count.
+    // Thousands of CPUs make gaps of nanoseconds, whose fractions matter.
     let (_, cost, _) = arrivals("rocksdb:load=0.9,on=4096,longs=0", 5 * MS);
     close("short gaps", cost as f64, 0.9 * 4096.0 * 5e6, 0.01);
 }
 
 #[test]
 fn a_request_that_is_late_counts_from_when_it_was_due() {
-    // One worker, and requests that come twice as fast as it is: each response is longer than the
-    // one before.
+    // One worker, and requests that arrive twice as fast as it serves them: each response is longer
+    // than the one before.
     let late = seen(
         "rocksdb:workers=1,on=1,load=2,longs=0,short=100us",
         "rocksdb",
@@ -299,7 +299,7 @@ fn random_workloads_are_legal() {
         let end = Ideal::run(world, seed, 100 * MS);
         // Children end, the others do not.
         assert!(end.alive() >= count, "{seed}");
-        // The first is alive to the end, whatever the others wait for.
+        // The first task is alive to the end, even if the others all wait.
         assert!(
             end.log
                 .iter()

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A doubly linked list over [`Parking`]: what [`super::Fifo`] and [`super::List`] have in common.
+//! A doubly linked list over [`Parking`], shared by [`super::Fifo`] and [`super::List`].
 //!
-//! In a link, `a` is the next slot and `b` the one before, [`NIL`] at the ends.
+//! In a link, `a` is the next slot and `b` the previous one. They are [`NIL`] at the ends.
 
 use crate::Schedulable;
 use alloc::sync::Arc;
@@ -36,7 +36,7 @@ impl Chain {
         &self.parking.links()[slot as usize]
     }
 
-    /// Puts a slot that is parked already between two neighbours, [`NIL`] standing for an end.
+    /// Links a parked slot between two neighbours. [`NIL`] stands for an end.
     #[inline]
     pub fn join(&mut self, slot: u32, before: u32, after: u32) {
         let links = self.parking.links();
@@ -55,7 +55,7 @@ impl Chain {
         }
     }
 
-    /// Takes the first.
+    /// Takes the first slot.
     #[inline]
     pub fn pop_front(&mut self) -> Option<Schedulable> {
         let slot = self.head;
@@ -73,13 +73,13 @@ impl Chain {
         self.parking.unpark(slot)
     }
 
-    /// Takes a slot out, wherever it is.
+    /// Removes a slot from any position.
     #[inline]
     pub fn remove(&mut self, slot: u32) -> Option<Schedulable> {
         if !self.parking.has(slot) {
             return None;
         }
-        // Out of the order first: once unparked, the link may be another queue's.
+        // Unlink first: once unparked, the link may belong to another queue.
         let links = self.parking.links();
         let link = &links[slot as usize];
         let (next, prev) = (link.a.load(Relaxed), link.b.load(Relaxed));

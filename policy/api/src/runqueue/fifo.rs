@@ -6,8 +6,8 @@ use crate::Schedulable;
 use alloc::sync::Arc;
 use baton_seam::{Links, NIL};
 
-/// A queue in the order of arrival, made by [`Env::fifo`](crate::Env::fifo). See the
-/// [module](super) for what all run queues have in common.
+/// A queue in the order of arrival, created by [`Env::fifo`](crate::Env::fifo). See the
+/// [module](super) for the common properties of run queues.
 pub struct Fifo(Chain);
 
 impl Fifo {
@@ -21,7 +21,7 @@ impl Fifo {
         self.0.parking.len()
     }
 
-    /// True when none waits.
+    /// True when no task waits.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.0.head == NIL
@@ -37,7 +37,7 @@ impl Fifo {
         Queued::New
     }
 
-    /// Puts a task before all others.
+    /// Puts a task at the front.
     #[inline]
     pub fn push_front(&mut self, task: Schedulable) -> Queued {
         let Some(slot) = self.0.parking.park(task) else {
@@ -53,12 +53,13 @@ impl Fifo {
         self.0.pop_front()
     }
 
-    /// Generation of a task that is in it.
+    /// Generation of a task in the queue.
     pub(crate) fn generation(&self, slot: u32) -> u32 {
         self.0.parking.generation(slot)
     }
 
-    /// Puts a task of a saved queue at the end. False when there is no such slot, or it is taken.
+    /// Restores a task of a saved queue at the end. False when the slot does not exist or is in
+    /// use.
     pub(crate) fn restore(&mut self, _: u64, slot: u32, generation: u32) -> bool {
         let fits = self.0.parking.restore(slot, generation);
         if fits {
@@ -73,7 +74,7 @@ impl Fifo {
         self.0.front()
     }
 
-    /// Takes the task in that slot, wherever it is; `None` when it is not in this queue.
+    /// Removes the task in that slot from any position; `None` when it is not in this queue.
     #[inline]
     pub fn remove(&mut self, slot: u32) -> Option<Schedulable> {
         self.0.remove(slot)
@@ -85,7 +86,8 @@ impl Fifo {
         self.0.parking.has(slot)
     }
 
-    /// Takes the first task that fits: whose slot `fits` is true of. O(n) when many do not.
+    /// Takes the first task for whose slot `fits` returns true. O(n) in the number of tasks
+    /// checked.
     #[inline]
     pub fn pop_where(&mut self, mut fits: impl FnMut(u32) -> bool) -> Option<Schedulable> {
         let slot = self.iter().find(|&slot| fits(slot))?;

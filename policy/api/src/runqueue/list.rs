@@ -7,9 +7,9 @@ use alloc::sync::Arc;
 use baton_seam::{Links, NIL};
 use core::sync::atomic::Ordering::Relaxed;
 
-/// A list ordered by key, for short queues and for keys that mostly grow: a task is put in from the
-/// end. Made by [`Env::list`](crate::Env::list). See the [module](super) for what all run queues
-/// have in common, and for the order of keys.
+/// A list ordered by key, for short queues and for keys that mostly grow: insertion searches from
+/// the end. Created by [`Env::list`](crate::Env::list). See the [module](super) for the common
+/// properties of run queues and the order of keys.
 pub struct List(Chain);
 
 impl List {
@@ -23,13 +23,14 @@ impl List {
         self.0.parking.len()
     }
 
-    /// True when none waits.
+    /// True when no task waits.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.0.head == NIL
     }
 
-    /// Puts a task after all those whose keys are not larger. O(n) in the number of larger ones.
+    /// Inserts a task behind all tasks with an equal or smaller key. O(n) in the number of larger
+    /// keys.
     #[inline]
     pub fn insert(&mut self, key: u64, task: Schedulable) -> Queued {
         let Some(slot) = self.0.parking.park(task) else {
@@ -46,12 +47,12 @@ impl List {
         Queued::New
     }
 
-    /// Generation of a task that is in it.
+    /// Generation of a task in the list.
     pub(crate) fn generation(&self, slot: u32) -> u32 {
         self.0.parking.generation(slot)
     }
 
-    /// Puts a task of a saved list at the end. False when there is no such slot, or it is taken.
+    /// Restores a task of a saved list at the end. False when the slot does not exist or is in use.
     pub(crate) fn restore(&mut self, key: u64, slot: u32, generation: u32) -> bool {
         let fits = self.0.parking.restore(slot, generation);
         if fits {
@@ -67,14 +68,14 @@ impl List {
         self.0.front().map(|slot| (self.key(slot), slot))
     }
 
-    /// Takes the first task; its key comes with it.
+    /// Takes the first task, with its key.
     #[inline]
     pub fn pop_first(&mut self) -> Option<(u64, Schedulable)> {
         let (key, _) = self.first()?;
         self.0.pop_front().map(|task| (key, task))
     }
 
-    /// Takes the task in that slot, wherever it is; `None` when it is not in this list.
+    /// Removes the task in that slot from any position; `None` when it is not in this list.
     #[inline]
     pub fn remove(&mut self, slot: u32) -> Option<(u64, Schedulable)> {
         let task = self.0.remove(slot)?;
@@ -87,7 +88,8 @@ impl List {
         self.0.parking.has(slot)
     }
 
-    /// Takes the first task that fits: whose slot `fits` is true of. O(n) when many do not.
+    /// Takes the first task for whose slot `fits` returns true. O(n) in the number of tasks
+    /// checked.
     #[inline]
     pub fn pop_where(&mut self, mut fits: impl FnMut(u32) -> bool) -> Option<(u64, Schedulable)> {
         let slot = self.0.iter().find(|&slot| fits(slot))?;

@@ -4,21 +4,23 @@
 //! | | order | put in | take the first | take any |
 //! | --- | --- | --- | --- | --- |
 //! | [`Fifo`] | of arrival | O(1) | O(1) | O(1) |
-//! | [`List`] | by key | O(n), at once when the key is the largest | O(1) | O(1) |
+//! | [`List`] | by key | O(n), O(1) when the key is the largest | O(1) | O(1) |
 //! | [`Tree`] | by key | O(log n) | O(log n), `first` O(1) | O(log n) |
 //!
-//! All are made by [`Env`](crate::Env), share one link per task slot, and never allocate. They are
-//! not locked: put them behind a [`Lock`](crate::Lock), which two queues may share. Putting a task
-//! of another host into a queue panics. Where another `Schedulable` of the same task is queued,
-//! here or in another queue, the newer of the two has its place, and the older is dropped: that is
-//! no loss, as the host takes the newest only, and happens when a refused one is put back while the
-//! task is enqueued anew ([`Queued::Merged`] says so). Dropping a queue that is not empty drops its
+//! All are created by [`Env`](crate::Env), share one link per task slot, and never allocate. They
+//! have no lock of their own: protect them by a [`Lock`](crate::Lock), which two queues may share.
+//! Putting a task of another host into a queue panics. Dropping a queue that is not empty drops its
 //! tasks, which the host notices.
 //!
+//! Another `Schedulable` of the same task may already be queued, here or in another queue: a
+//! refused one is put back while the task is enqueued again. The newer of the two then takes the
+//! place of the queued one, and the older is dropped ([`Queued::Merged`]). No task is lost, as the
+//! host accepts the newest only.
+//!
 //! **Keys** are compared as the kernel compares virtual run times: `a` is before `b` when the
-//! wrapping difference `a - b` is negative as a signed number, so that a clock may pass 2^64. All
-//! keys in one queue at a time must therefore lie within 2^63 of each other; otherwise the order
-//! (nothing else) is arbitrary. Equal keys keep the order of their insertion.
+//! wrapping difference `a - b` is negative as a signed number. A clock may therefore wrap at 2^64.
+//! All keys in one queue at a time must lie within 2^63 of each other; otherwise the order (nothing
+//! else) is arbitrary. Equal keys keep the order of their insertion.
 
 mod chain;
 mod fifo;
@@ -31,15 +33,15 @@ pub use fifo::Fifo;
 pub use list::List;
 pub use tree::Tree;
 
-/// What became of a [`Schedulable`](crate::Schedulable) that was put into a queue.
+/// The result of putting a [`Schedulable`](crate::Schedulable) into a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "the task may have been queued already, here or elsewhere: whoever counts tasks must \
     know"]
 pub enum Queued {
-    /// It is where it was put.
+    /// It was put into this queue.
     New,
-    /// Another of the same task is queued, here or in another queue. The newer of the two has that
-    /// one's place, the older is dropped.
+    /// Another `Schedulable` of the same task is queued, here or in another queue. The newer of the
+    /// two has its place, and the older is dropped.
     Merged,
 }
 

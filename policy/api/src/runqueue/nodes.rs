@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The balancing of [`super::Tree`]: the textbook's red-black tree (Cormen et al., chapter 13),
-//! with slots for pointers.
+//! The balancing of [`super::Tree`]: a textbook red-black tree (Cormen et al., chapter 13) with
+//! slots instead of pointers.
 //!
 //! In a link, `a` is the left child, `b` the right one, and `c` the parent, shifted left by one,
 //! with the colour in bit 0. The two sides are mirror images, so each case is written once, for a
@@ -15,8 +15,8 @@ const RIGHT: bool = true;
 
 /// A tree during one operation.
 ///
-/// Invariants, between operations: the root is black; no red node has a red child; each way down
-/// from a node to its missing children passes as many black nodes; keys are in order.
+/// Invariants between operations: the root is black; no red node has a red child; all paths from a
+/// node down to missing children pass the same number of black nodes; keys are in order.
 pub(super) struct Nodes<'a> {
     pub links: &'a [Link],
     pub root: u32,
@@ -58,7 +58,7 @@ impl Nodes<'_> {
         self.link(node).c.load(Relaxed) >> 1
     }
 
-    /// Red? A missing child is black.
+    /// Is the node red? A missing child is black.
     #[inline]
     fn is_red(&self, node: u32) -> bool {
         node != NIL && self.link(node).c.load(Relaxed) & 1 != 0
@@ -76,7 +76,7 @@ impl Nodes<'_> {
         c.store(c.load(Relaxed) & !1 | u32::from(red), Relaxed);
     }
 
-    /// Makes a node one without children.
+    /// Sets a node to one without children.
     #[inline]
     fn set_leaf(&self, node: u32, parent: u32, red: bool) {
         let link = self.link(node);
@@ -116,7 +116,7 @@ impl Nodes<'_> {
         }
     }
 
-    /// Puts `new` (or nothing) where `old` was, below `parent`.
+    /// Replaces `old`, below `parent`, by `new`, which may be [`NIL`].
     fn replace(&mut self, old: u32, parent: u32, new: u32) {
         if parent == NIL {
             self.root = new;
@@ -128,7 +128,7 @@ impl Nodes<'_> {
         }
     }
 
-    /// Moves `node` down to `side`; its child of the other side takes its place.
+    /// Moves `node` down to `side`; its child on the other side takes its place.
     fn rotate(&mut self, node: u32, side: bool) {
         let up = self.child(node, !side);
         let between = self.child(up, side);
@@ -141,7 +141,7 @@ impl Nodes<'_> {
         self.set_parent(node, up);
     }
 
-    /// Puts `node` in, after all whose keys are not larger. True when it is now the first.
+    /// Inserts `node` behind all nodes with an equal or smaller key. True when it is now the first.
     #[inline]
     pub fn put(&mut self, key: u64, node: u32) -> bool {
         self.link(node).key.store(key, Relaxed);
@@ -174,7 +174,7 @@ impl Nodes<'_> {
         is_first
     }
 
-    /// Restores the invariants after `node`, red, was put in.
+    /// Restores the invariants after the red node `node` was inserted.
     pub fn settle_insertion(&mut self, mut node: u32) {
         loop {
             let parent = self.parent(node);
@@ -207,14 +207,14 @@ impl Nodes<'_> {
         }
     }
 
-    /// Takes a node out.
+    /// Removes a node.
     pub fn cut(&mut self, node: u32) {
         let (left, right, parent) = (
             self.child(node, LEFT),
             self.child(node, RIGHT),
             self.parent(node),
         );
-        // What moves up, below what, and whether a black node went missing there.
+        // The child that moves up, its new parent, and whether a black node is missing there.
         let (child, below, was_black);
         if left == NIL || right == NIL {
             child = if left == NIL { right } else { left };
@@ -222,7 +222,7 @@ impl Nodes<'_> {
             was_black = !self.is_red(node);
             self.replace(node, parent, child);
         } else {
-            // The next in order, which has no left child, takes the node's place and colour.
+            // The next node in order, which has no left child, takes the node's place and colour.
             let next = self.outermost(right, LEFT);
             child = self.child(next, RIGHT);
             was_black = !self.is_red(next);
@@ -244,12 +244,12 @@ impl Nodes<'_> {
         }
     }
 
-    /// Restores the invariants where each way through `node` (perhaps missing), below `parent`, has
-    /// one black node too few.
+    /// Restores the invariants when every path through `node` (which may be missing), below
+    /// `parent`, lacks one black node.
     fn settle_removal(&mut self, mut node: u32, mut parent: u32) {
         while parent != NIL && !self.is_red(node) {
             let side = self.side(node, parent);
-            // The other side has a black node more, so there is a sibling.
+            // The other side has one more black node, so there is a sibling.
             let mut sibling = self.child(parent, !side);
             if self.is_red(sibling) {
                 self.set_red(sibling, false);
@@ -290,7 +290,7 @@ mod tests {
 
     const SLOTS: u32 = 64;
 
-    /// Number of black nodes on each way down from `node`; panics when an invariant is broken.
+    /// Number of black nodes on each path down from `node`; panics when an invariant is broken.
     fn check_below(
         nodes: &Nodes<'_>,
         node: u32,
@@ -312,7 +312,7 @@ mod tests {
         left + u32::from(!nodes.is_red(node))
     }
 
-    /// Checks the invariants, and returns what is in the tree, in order.
+    /// Checks the invariants and returns the nodes in order.
     fn check(nodes: &Nodes<'_>) -> Vec<(u64, u32)> {
         let mut in_order = Vec::new();
         assert!(!nodes.is_red(nodes.root), "the root is red");
@@ -327,7 +327,8 @@ mod tests {
         in_order
     }
 
-    /// Puts a slot in, or takes it out when it is in, and compares with a sorted vector after each.
+    /// Inserts each slot, or removes it if it is in the tree, and compares with a sorted vector
+    /// after each step.
     fn run(steps: impl IntoIterator<Item = (u32, u64)>, base: u64) {
         let parking = Parking::new(Arc::new(Links::new(SLOTS)));
         let mut nodes = Nodes {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The order of a [`super::Tree`] that has few tasks: a sorted list, which is cheaper than balance.
+//! The order of a [`super::Tree`] with few tasks: a sorted list, which is cheaper than balancing.
 //!
-//! In a link, `a` is the next slot, [`NIL`] at the end, and `b` the one before; before the first
-//! is the last.
+//! In a link, `a` is the next slot, or [`NIL`] at the end. `b` is the previous slot; that of the
+//! first slot is the last slot.
 
 use super::before;
 use baton_seam::{Link, NIL};
@@ -32,7 +32,7 @@ impl Ring<'_> {
         self.link(slot).a.load(Relaxed)
     }
 
-    /// Makes a slot the only one.
+    /// Makes a slot the only one in the list.
     #[inline]
     pub fn begin(&mut self, key: u64, slot: u32) {
         let link = self.link(slot);
@@ -42,7 +42,7 @@ impl Ring<'_> {
         self.first = slot;
     }
 
-    /// Puts `slot` in, after all whose keys are not larger. There is another.
+    /// Inserts `slot` behind all slots with an equal or smaller key. The list must not be empty.
     #[inline]
     pub fn put(&mut self, key: u64, slot: u32) {
         self.link(slot).key.store(key, Relaxed);
@@ -70,7 +70,7 @@ impl Ring<'_> {
         behind.b.store(slot, Relaxed);
     }
 
-    /// Takes a slot out.
+    /// Removes a slot.
     #[inline]
     pub fn cut(&mut self, slot: u32) {
         let link = self.link(slot);

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A run queue ordered by key: a red-black tree, and a list while there are few tasks.
+//! A run queue ordered by key: a red-black tree, or a list while it has few tasks.
 
 use super::{nodes::Nodes, ring::Ring, Queued};
 use crate::Schedulable;
 use alloc::sync::Arc;
 use baton_seam::{Links, Parking, NIL};
 
-/// Most tasks of a list; one more makes it a tree, which it is until one is left.
+/// Maximum number of tasks of the list. One more task turns it into a tree, which remains until one
+/// task is left.
 const FEW: usize = 8;
 
-/// A red-black tree ordered by key, which remembers its first task (as the kernel's
-/// `rb_root_cached`). Made by [`Env::tree`](crate::Env::tree). See the [module](super) for what all
-/// run queues have in common, and for the order of keys.
+/// A red-black tree ordered by key, which caches its first task (like the kernel's
+/// `rb_root_cached`). Created by [`Env::tree`](crate::Env::tree). See the [module](super) for the
+/// common properties of run queues and the order of keys.
 pub struct Tree {
     parking: Parking,
     /// [`NIL`] while it is a list.
@@ -34,14 +35,14 @@ impl Tree {
         self.parking.len()
     }
 
-    /// True when none waits.
+    /// True when no task waits.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.first == NIL
     }
 
-    /// Puts a task after all those whose keys are not larger. O(log n).
-    // Each wakeup comes here: a call would cost it 35 instructions.
+    /// Inserts a task behind all tasks with an equal or smaller key. O(log n).
+    // Every wakeup comes here, and a function call would cost 35 instructions.
     #[inline(always)]
     pub fn insert(&mut self, key: u64, task: Schedulable) -> Queued {
         let Some(slot) = self.parking.park(task) else {
@@ -51,7 +52,7 @@ impl Tree {
         Queued::New
     }
 
-    /// Puts a slot that is parked already in order.
+    /// Puts a parked slot in order.
     #[inline(always)]
     fn put(&mut self, key: u64, slot: u32) {
         if self.first == NIL {
@@ -97,12 +98,12 @@ impl Tree {
         self.root = nodes.root;
     }
 
-    /// Generation of a task that is in it.
+    /// Generation of a task in the tree.
     pub(crate) fn generation(&self, slot: u32) -> u32 {
         self.parking.generation(slot)
     }
 
-    /// Puts a task of a saved tree in. False when there is no such slot, or it is taken.
+    /// Restores a task of a saved tree. False when the slot does not exist or is in use.
     pub(crate) fn restore(&mut self, key: u64, slot: u32, generation: u32) -> bool {
         let fits = self.parking.restore(slot, generation);
         if fits {
@@ -117,7 +118,7 @@ impl Tree {
         (self.first != NIL).then(|| (self.ring().key(self.first), self.first))
     }
 
-    /// Takes the first task; its key comes with it.
+    /// Takes the first task, with its key.
     #[inline]
     pub fn pop_first(&mut self) -> Option<(u64, Schedulable)> {
         let slot = self.first;
@@ -131,7 +132,8 @@ impl Tree {
         Some((self.ring().key(slot), self.parking.unpark(slot)?))
     }
 
-    /// Takes the task in that slot, wherever it is; `None` when it is not in this tree. O(log n).
+    /// Removes the task in that slot from any position; `None` when it is not in this tree. In
+    /// O(log n).
     #[inline]
     pub fn remove(&mut self, slot: u32) -> Option<(u64, Schedulable)> {
         if !self.parking.has(slot) {
@@ -140,9 +142,9 @@ impl Tree {
         self.take(slot)
     }
 
-    /// Takes a task that is in it.
+    /// Takes a task that is in the tree.
     fn take(&mut self, slot: u32) -> Option<(u64, Schedulable)> {
-        // Out of the order first: once unparked, the link may be another queue's.
+        // Unlink first: once unparked, the link may belong to another queue.
         let mut ring = self.ring();
         let key = ring.key(slot);
         if self.root == NIL {
@@ -164,7 +166,7 @@ impl Tree {
         nodes.cut(slot);
         self.root = nodes.root;
         self.first = first;
-        // The one that is taken counts still.
+        // The length still includes the slot that is being taken.
         if self.len() == 2 {
             let mut ring = self.ring();
             ring.begin(ring.key(first), first);
@@ -178,7 +180,8 @@ impl Tree {
         self.parking.has(slot)
     }
 
-    /// Takes the first task that fits: whose slot `fits` is true of. O(n) when many do not.
+    /// Takes the first task for whose slot `fits` returns true. O(n) in the number of tasks
+    /// checked.
     #[inline]
     pub fn pop_where(&mut self, mut fits: impl FnMut(u32) -> bool) -> Option<(u64, Schedulable)> {
         let (_, slot) = self.iter().find(|&(_, slot)| fits(slot))?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What each task of a recording did.
+//! Derives what each task of a recording did.
 //!
 //! ```text
 //!   Queued --switch in--> Running --switch out, R--> Queued
@@ -13,14 +13,14 @@ use std::collections::BTreeSet;
 
 use super::line::{Event, Left, What, Who};
 
-/// What a task did, and how long that took, ns.
+/// An action of a task, with its duration in ns.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Act {
     Run(u64),
     Yield,
-    /// Woke that one.
+    /// Woke that task.
     Wake(usize),
-    /// Slept until that one woke it, or it is not known who.
+    /// Slept until that task woke it; `None` if the waker is not known.
     Sleep(u64, Option<usize>),
     Fork(usize),
     Nice(i32),
@@ -36,20 +36,20 @@ enum State {
     Asleep { since: u64 },
 }
 
-/// A task of the recording, by place.
+/// A task of the recording, by its index.
 pub(super) struct Past<'a> {
-    /// The last name that it had: of a child, what it became and not its parent's.
+    /// The last name that the task had. A child's is the name that it took, not its parent's.
     pub(super) comm: &'a str,
-    /// The first that is known.
+    /// The first known nice value.
     pub(super) nice: Option<i32>,
-    /// It was of a higher class once.
+    /// Whether the task was ever of a higher class.
     pub(super) higher: bool,
-    /// When it came, ns from the first event.
+    /// Start time, ns from the first event.
     pub(super) begins: u64,
     pub(super) parent: Option<usize>,
     pub(super) acts: Vec<Act>,
     state: State,
-    /// Computed, and not yet among the acts, ns.
+    /// CPU time that is not among the acts yet, ns.
     ran: u64,
     nice_now: Option<i32>,
     exited: bool,
@@ -63,7 +63,7 @@ impl<'a> Past<'a> {
         self.acts.push(act);
     }
 
-    /// Counts what it computed until now.
+    /// Adds the CPU time until `now`.
     fn ran_until(&mut self, now: u64) {
         if let State::Running { since, .. } = &mut self.state {
             self.ran += now - std::mem::replace(since, now);
@@ -88,26 +88,27 @@ impl<'a> Past<'a> {
 #[derive(Default)]
 struct History<'a> {
     tasks: Vec<Past<'a>>,
-    /// The living, and the dead whose pid nobody has had since.
+    /// Living tasks, and dead ones whose pid has not been used again.
     by_pid: BTreeMap<i64, usize>,
-    /// Who is on each CPU: a pid.
+    /// The pid of each CPU's current task.
     current: BTreeMap<u32, i64>,
-    /// The lines of each CPU's first and last switch: perf begins and ends with one CPU after the
-    /// other, and what a CPU does before and after is not seen.
+    /// The lines of each CPU's first and last switch. perf starts and stops recording one CPU after
+    /// the other, and the recording does not show what a CPU does before its first switch and after
+    /// its last.
     seen: BTreeMap<u32, (usize, usize)>,
-    /// Since the first event, ns.
+    /// Time since the first event, ns.
     now: u64,
     line: usize,
 }
 
-/// All tasks, in the order in which they come up; a child comes after its parent.
+/// All tasks in the order of their first appearance; a child comes after its parent.
 pub(super) fn tasks<'a>(events: &[Event<'a>]) -> Result<Vec<Past<'a>>, String> {
     let mut history = History::default();
     let Some(first) = events.first() else {
         return Ok(Vec::new());
     };
-    // Who is switched out of a CPU first has had it from the beginning, unless it was elsewhere
-    // before.
+    // The previous task of a CPU's first switch has run there from the beginning, unless an earlier
+    // event shows it elsewhere.
     let mut elsewhere = BTreeSet::new();
     for event in events {
         match &event.what {
@@ -157,7 +158,7 @@ impl<'a> History<'a> {
                     self.on_cpu(event)
                 };
                 let at = self.find(who, State::Asleep { since: 0 });
-                // One that is about to sleep is awake still, and goes on.
+                // A task that has not gone to sleep yet is still awake, and continues.
                 if let State::Asleep { .. } = self.tasks[at].state {
                     self.wake(at, waker.filter(|&waker| waker != at));
                 }
@@ -243,7 +244,7 @@ impl<'a> History<'a> {
         self.put_on(cpu, next)
     }
 
-    /// A task gets a CPU.
+    /// Puts a task on a CPU.
     fn put_on(&mut self, cpu: u32, who: &Who<'a>) -> Result<(), String> {
         if who.pid == 0 {
             return Ok(());
@@ -270,7 +271,7 @@ impl<'a> History<'a> {
         Ok(())
     }
 
-    /// Is what that CPU does now in the recording?
+    /// Whether the recording shows what that CPU does now.
     fn is_seen(&self, cpu: u32) -> bool {
         self.seen
             .get(&cpu)
@@ -292,8 +293,8 @@ impl<'a> History<'a> {
         self.tasks[at].act(act);
     }
 
-    /// Who is on the event's CPU; nobody when that is idle. On a CPU that never switches it is whom
-    /// the line names.
+    /// The current task of the event's CPU; `None` if the CPU is idle. On a CPU without any switch,
+    /// it is the task that the line names.
     fn on_cpu(&mut self, event: &Event<'a>) -> Option<usize> {
         if let Entry::Vacant(current) = self.current.entry(event.cpu) {
             current.insert(event.pid.max(0));
@@ -312,7 +313,8 @@ impl<'a> History<'a> {
         self.by_pid.get(&self.current[&event.cpu]).copied()
     }
 
-    /// The task; one that comes up now has been there from the beginning, in that state.
+    /// Finds a task. One that appears for the first time has existed from the beginning, in that
+    /// state.
     fn find(&mut self, who: &Who<'a>, state: State) -> usize {
         match self.by_pid.get(&who.pid) {
             Some(&at) => at,

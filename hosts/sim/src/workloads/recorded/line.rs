@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Lines: of `perf script`, of `trace-cmd report`, and of ftrace's own `trace` file, which is like
-//! the latter.
+//! Parses the lines of `perf script`, of `trace-cmd report`, and of ftrace's own `trace` file,
+//! whose format is like that of trace-cmd.
 //!
 //! ```text
 //! perf       = comm pid [ "/" tid ] "[" cpu "]" time ":" [ period ] [ "sched:" ] event ":" fields
@@ -9,19 +9,19 @@
 //!
 //! Fields are as the kernel prints them (`comm=cc1 pid=7 prio=120`), or as the plugins of
 //! libtraceevent do (`cc1:7 [120]`). Lines of other events, and lines that are no events (comments,
-//! call chains), are passed over.
+//! call chains), are skipped.
 
-/// Something that the scheduler did.
+/// A scheduler event.
 #[derive(Debug)]
 pub(super) struct Event<'a> {
-    /// Its line, from 1.
+    /// The line number, from 1.
     pub(super) line: usize,
-    /// When, ns of the recording's clock.
+    /// The time, in ns of the recording's clock.
     pub(super) at: u64,
     pub(super) cpu: u32,
-    /// In an interrupt; perf does not say that.
+    /// Whether it happened in an interrupt; perf does not record that.
     pub(super) interrupt: bool,
-    /// Who was on the CPU, by the line's head: -1 of one that perf could not name.
+    /// The pid of the current task, from the head of the line; -1 if perf could not name it.
     pub(super) pid: i64,
     pub(super) comm: &'a str,
     pub(super) what: What<'a>,
@@ -34,8 +34,8 @@ pub(super) enum What<'a> {
         left: Left,
         next: Who<'a>,
     },
-    /// sched_waking, on the waker's CPU, and sched_wakeup, perhaps in an interrupt of another: the
-    /// first that there is counts.
+    /// sched_waking occurs on the waker's CPU, sched_wakeup possibly in an interrupt of another
+    /// CPU. The first of the two counts.
     Wakeup(Who<'a>),
     WakeupNew(Who<'a>),
     Fork {
@@ -69,7 +69,7 @@ const NAMES: [&str; 6] = [
     "sched_process_exit",
 ];
 
-/// All of them, in order of time.
+/// All events, in order of time.
 pub(super) fn events(text: &str) -> Result<Vec<Event<'_>>, String> {
     let mut events: Vec<Event<'_>> = Vec::new();
     for (at, line) in text.lines().enumerate() {
@@ -118,13 +118,14 @@ pub(super) fn events(text: &str) -> Result<Vec<Event<'_>>, String> {
     )
 }
 
-/// The event's name, when it is one of those that are read.
+/// The event's name, if it is one that the parser reads.
 fn ours(name: &str) -> Option<&str> {
     let name = name.strip_prefix("sched:").unwrap_or(name);
     NAMES.contains(&name).then_some(name)
 }
 
-/// `CPU:1 [LOST 7 EVENTS]`, `CPU:1 [7 EVENTS DROPPED]`, `LOST 7 events!`, PERF_RECORD_LOST.
+/// Recognises `CPU:1 [LOST 7 EVENTS]`, `CPU:1 [7 EVENTS DROPPED]`, `LOST 7 events!`,
+/// PERF_RECORD_LOST.
 fn is_loss(line: &str) -> bool {
     let line = line.to_ascii_uppercase();
     let counted = line.split("LOST ").skip(1).any(|rest| {
@@ -134,7 +135,7 @@ fn is_loss(line: &str) -> bool {
     counted || line.contains("EVENTS DROPPED]") || line.contains("PERF_RECORD_LOST")
 }
 
-/// What comes before the fields.
+/// The part of a line before the fields.
 struct Head<'a> {
     comm: &'a str,
     pid: i64,
@@ -146,7 +147,7 @@ struct Head<'a> {
     fields: &'a str,
 }
 
-/// The first `[CPU]` that time and event follow: a name may have brackets, too.
+/// Finds the first `[CPU]` that is followed by time and event: a name may contain brackets, too.
 fn head(line: &str) -> Option<Head<'_>> {
     line.match_indices('[').find_map(|(open, _)| {
         let (cpu, rest) = line[open + 1..].split_once(']')?;
@@ -160,7 +161,7 @@ fn head(line: &str) -> Option<Head<'_>> {
         let time = word.strip_suffix(':')?;
         let at = time_of(time)?;
         let (mut name, mut fields) = first_word(rest)?;
-        // The period, as perf prints it of events that have one.
+        // The period, which perf prints for events that have one.
         if digits(name).is_some() {
             (name, fields) = first_word(fields)?;
         }
@@ -179,7 +180,7 @@ fn head(line: &str) -> Option<Head<'_>> {
     })
 }
 
-/// `cc1 7`, `cc1 7/8`, `cc1-8`, `cc1-8 ( 7)`.
+/// Parses `cc1 7`, `cc1 7/8`, `cc1-8`, `cc1-8 ( 7)`.
 fn task(text: &str) -> Option<(&str, i64)> {
     let text = match text.strip_suffix(')') {
         Some(_) => text[..text.rfind('(')?].trim_end(),
@@ -205,7 +206,7 @@ fn digits(text: &str) -> Option<&str> {
     (!text.is_empty() && text.bytes().all(|c| c.is_ascii_digit())).then_some(text)
 }
 
-/// Of `12.345678`: ns.
+/// Parses `12.345678` to ns.
 fn time_of(text: &str) -> Option<u64> {
     let (whole, part) = text.split_once('.')?;
     let (whole, part): (u64, u64) = match digits(part)?.len() {
@@ -239,8 +240,8 @@ fn event<'a>(line: usize, head: &Head<'a>, name: &str) -> Option<Event<'a>> {
             What::Exit
         }
     };
-    // irqs-off, need-resched, then where it was: h, H, s, z, Z of hard and soft interrupts and
-    // NMIs.
+    // irqs-off, need-resched, then the context: h, H, s, z, Z stand for hard and soft interrupts
+    // and NMIs.
     let interrupt = head
         .flags
         .chars()
@@ -280,8 +281,8 @@ fn switch(fields: &str) -> Option<What<'_>> {
     })
 }
 
-/// `R` and `R+` of who would go on; `S`, `D|W`; `Z`, `X`: `TASK_STATE_TO_CHAR_STR`, and what older
-/// kernels had.
+/// Parses a task state of `TASK_STATE_TO_CHAR_STR`, or of older kernels: `R` and `R+` of a task
+/// that is still runnable; `S`, `D|W`; `Z`, `X`.
 fn left(state: &str) -> Option<Left> {
     let state = state.strip_suffix('+').unwrap_or(state);
     if !state
@@ -305,7 +306,7 @@ fn woken(fields: &str) -> Option<Who<'_>> {
     short_who(&fields[..fields.rfind(']')? + 1])
 }
 
-/// `comm=cc1 pid=7 prio=120`, with a prefix to each; and what follows.
+/// Parses `comm=cc1 pid=7 prio=120`, each with a prefix, and returns the rest.
 fn who<'a>(fields: &'a str, prefix: &str) -> Option<(Who<'a>, &'a str)> {
     let rest = fields.strip_prefix(prefix)?.strip_prefix("comm=")?;
     let (comm, rest) = rest.split_once(&format!(" {prefix}pid="))?;
@@ -318,20 +319,21 @@ fn who<'a>(fields: &'a str, prefix: &str) -> Option<(Who<'a>, &'a str)> {
     Some((known(comm, pid, prio)?, rest))
 }
 
-/// `cc1:7 [120]`
+/// Parses `cc1:7 [120]`.
 fn short_who(text: &str) -> Option<Who<'_>> {
     let (name, prio) = text.trim().strip_suffix(']')?.rsplit_once('[')?;
     let (comm, pid) = name.trim_end().rsplit_once(':')?;
     known(comm, pid.parse().ok()?, prio.parse().ok()?)
 }
 
-/// Pids and priorities that there are: -1 of deadlines, 0 to 139, and 140 of an idle task.
+/// Checks the ranges of pid and priority: -1 for deadline tasks, 0 to 139, and 140 for an idle
+/// task.
 fn known(comm: &str, pid: i64, prio: i64) -> Option<Who<'_>> {
     let most = if pid == 0 { 140 } else { 139 };
     (pid >= 0 && (-1..=most).contains(&prio)).then_some(Who { comm, pid, prio })
 }
 
-/// A number at the beginning, and what follows.
+/// Parses a number at the beginning, and returns the rest.
 fn number(text: &str) -> Option<(i64, &str)> {
     let (word, rest) = first_word(text)?;
     Some((word.parse().ok()?, rest))

@@ -2,9 +2,9 @@
 //! Recordings of a kernel's scheduler as workloads: the text of `perf script` and of
 //! `trace-cmd report`.
 //!
-//! `line` reads events, `history` makes of them what each task did, `program` has tasks of the
-//! simulation do that again. What does not fit together is an error with its line.
-//! docs/workloads.md says what is kept of a recording and what is not.
+//! `line` parses events, `history` derives from them what each task did, and `program` makes tasks
+//! of the simulation repeat that. An inconsistency is an error that names its line.
+//! docs/workloads.md documents which parts of a recording are kept.
 
 mod history;
 mod line;
@@ -17,7 +17,7 @@ pub(crate) use program::{spawns, Role};
 
 use crate::world::World;
 
-/// Puts the tasks of a recording into a world, as a group of that name.
+/// Adds the tasks of a recording to a world, as a group of that name.
 pub(super) fn add(bytes: &[u8], group: &str, world: &mut World) -> Result<(), String> {
     if bytes.starts_with(b"PERFILE2") || bytes.starts_with(b"2ELIFREP") {
         return Err(

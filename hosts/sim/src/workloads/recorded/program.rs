@@ -1,25 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Tasks that do again what those of a recording did.
+//! Tasks that repeat what the tasks of a recording did.
 
 use std::sync::Arc;
 
 use super::history::{Act, Past};
 use crate::world::{Cx, Group, Item, Object, Op, Program, Spawn, World};
 
-/// What a task does. Wakeups are items: they come with their time, and one that is early is not
-/// lost.
+/// A step of a task. Wakeups are items that carry their time, so that an early one is not lost.
 #[derive(Clone, Copy)]
 enum Step {
     Run(u64),
     Yield,
     Wake(Object),
-    /// Until it is woken.
+    /// Sleeps until it is woken.
     Wait(Object),
     Sleep(u64),
     Fork(usize),
     Nice(i32),
     Exit,
-    /// Sleeps for good.
+    /// Sleeps until the end.
     Rest,
 }
 
@@ -29,15 +28,15 @@ struct Script {
     steps: Vec<Step>,
 }
 
-/// A task: its script, and how far it is.
+/// A task: its script, and its position in it.
 struct Actor {
     all: Arc<[Script]>,
     group: Group,
     me: usize,
     at: usize,
-    /// When it was to wake, ns.
+    /// The time at which it was due to wake, ns.
     woken: Option<u64>,
-    /// What comes before the next step, the last first.
+    /// Operations before the next step, in reverse order.
     first: Vec<Op>,
 }
 
@@ -77,7 +76,7 @@ impl Program for Actor {
 }
 
 impl Actor {
-    /// An operation is what it did since it was woken; then comes `op`.
+    /// Ends an operation, which is everything since the last wakeup, and then does `op`.
     fn has_done(&mut self, now: u64, op: Op) -> Op {
         self.first.push(op);
         match self.woken.take() {
@@ -105,17 +104,18 @@ fn spawn(all: &Arc<[Script]>, me: usize, group: Group) -> Spawn {
     }
 }
 
-/// A task, and what it is to do.
+/// A task, and its actions.
 pub(crate) struct Role<'a> {
     pub(crate) name: &'a str,
     pub(crate) nice: Option<i32>,
     pub(crate) acts: &'a [Act],
-    /// It does not take part. Whom it woke is woken by a timer then, and its children are not made
-    /// by it.
+    /// Leaves the task out. The tasks that it woke are woken by a timer instead, and its children
+    /// start on their own.
     pub(crate) left_out: bool,
 }
 
-/// The tasks that play these roles, by the roles' order. Others make some of them ([`Act::Fork`]).
+/// The tasks that play these roles, in the order of the roles. Some of them are forked by others
+/// ([`Act::Fork`]).
 pub(crate) fn spawns(roles: &[Role<'_>], group: Group, world: &mut World) -> Vec<Spawn> {
     let kept = |at: &usize| !roles[*at].left_out;
     let is_woken = |role: &Role<'_>| {
@@ -146,7 +146,7 @@ pub(crate) fn spawns(roles: &[Role<'_>], group: Group, world: &mut World) -> Vec
         let mut steps: Vec<Step> = Vec::new();
         for step in role.acts.iter().filter_map(|act| step(me, act)) {
             match (steps.last_mut(), step) {
-                // What was between is left out.
+                // The steps between the two were left out.
                 (Some(Step::Run(before)), Step::Run(ns)) => *before += ns,
                 _ => steps.push(step),
             }
@@ -163,7 +163,7 @@ pub(crate) fn spawns(roles: &[Role<'_>], group: Group, world: &mut World) -> Vec
         .collect()
 }
 
-/// Tasks of higher classes are left out, and their children come by themselves.
+/// Adds the tasks. Those of higher classes are left out, and their children start on their own.
 pub(super) fn add(tasks: &[Past<'_>], group: &str, world: &mut World) -> Result<(), String> {
     if !tasks.iter().any(|task| !task.higher) {
         return Err("there is no task of the normal class in it".into());

@@ -10,7 +10,7 @@ fn run(text: &str) -> Result<Ideal, String> {
     Ok(Ideal::run(world, 1, 10_000_000_000))
 }
 
-/// What the tasks of a recording do, one line each, without the numbers that reports get.
+/// The actions of a recording's tasks, one line per task, without the numbers for reports.
 fn done(text: &str) -> String {
     let log = run(text).unwrap_or_else(|why| panic!("{text}: {why}")).log;
     let ops = log
@@ -19,23 +19,23 @@ fn done(text: &str) -> String {
     ops.map(String::as_str).collect::<Vec<_>>().join("\n")
 }
 
-/// Two CPUs. On the first cc1 computes for 100 us, wakes as, computes 50 us more and sleeps until
-/// the idle CPU's interrupt wakes it; on the second a task of the RT class, and as, who is
-/// preempted by it, and sleeps to the end.
+/// Two CPUs. On the first, cc1 computes for 100 us, wakes as, computes 50 us more and sleeps until
+/// an interrupt of the idle CPU wakes it. On the second are a task of the RT class, and as, which
+/// is preempted by it and then sleeps until the end.
 const PERF: &str = include_str!("perf.txt");
 
 #[test]
 fn tasks_do_what_they_did() {
-    // The first event that is read is at 12.0001: as sleeps until then, and is woken by cc1. 40 us
-    // and 70 us of it are one computing.
+    // The first event that is read is at 12.0001: as sleeps until then, and is woken by cc1. Its 40
+    // us and 70 us are one computation.
     assert_eq!(
         done(PERF),
         "0 cc1: put 0 0\n0 cc1: run 50000\n0 as: take 0\n0 as: run 120000\n50000 cc1: sleep \
          200000\n120000 as: suspend\n\
          250000 cc1: run 60000\n310000 cc1: exit"
     );
-    // The same events as the plugins of libtraceevent print them, with full names and flags, by
-    // trace-cmd.
+    // The same events as printed by trace-cmd with the plugins of libtraceevent, with full names
+    // and flags.
     let plugins = "\
 cpus=2
              cc1-7     [000] d..2.    12.000100: sched_wakeup:         as:8 [125] CPU:001
@@ -77,7 +77,7 @@ cpus=2
     );
 }
 
-/// Lines of a CPU, in a short form: `0.000100 [0] sh 7 EVENT FIELDS`.
+/// Expands the short form of a CPU's lines: `0.000100 [0] sh 7 EVENT FIELDS`.
 fn lines(short: &str) -> String {
     let line = |line: &str| {
         let mut words = line.trim().splitn(5, ' ');
@@ -103,7 +103,7 @@ fn what_is_kept_and_what_is_not() {
     let check = |short: &str, expected: &str| {
         assert_eq!(done(&lines(short)).replace('\n', "; "), expected, "{short}");
     };
-    // Forks and ends; the child has the name that it took, and its parent's nice value.
+    // Forks and exits. The child has the name that it took, and its parent's nice value.
     check(
         "0.000000 [0] sh 7 switch init:1 [120] S ==> sh:7 [121]
          0.000010 [0] sh 7 fork comm=sh pid=7 child_comm=sh child_pid=9
@@ -118,7 +118,7 @@ fn what_is_kept_and_what_is_not() {
          20000 sh: take 0; 45000 ls: put 0 0; 45000 sh: run 5000; 45000 ls: run 5000; 50000 ls: \
          exit; 50000 sh: exit",
     );
-    // A wakeup in an interrupt, and one by nobody that was seen, are times.
+    // A wakeup in an interrupt, or one whose waker was not recorded, becomes a time.
     check(
         "0.000000 [0] a 1 switch a:1 [120] S ==> b:2 [120]
          0.000010 [0] b 2 switch b:2 [120] D ==> c:3 [120]
@@ -142,7 +142,7 @@ fn what_is_kept_and_what_is_not() {
         done(&interrupt),
         "0 b: run 30000\n0 a: sleep 10000\n10000 a: exit\n30000 b: suspend"
     );
-    // sched_waking has the waker where the wakeup itself is an interrupt's.
+    // sched_waking names the waker where the wakeup itself happens in an interrupt.
     check(
         "0.000000 [0] a 1 switch a:1 [120] S ==> b:2 [120]
          0.000010 [0] b 2 waking a:1 [120] CPU:001
@@ -153,7 +153,7 @@ fn what_is_kept_and_what_is_not() {
          b: run 20000; 20000 c: exit; \
          20000 a: suspend; 30000 b: exit",
     );
-    // Who is awake already is not woken; a nice value that changes is changed.
+    // A task that is awake is not woken again; a change of the nice value is kept.
     check(
         "0.000000 [0] a 1 switch a:1 [120] R ==> b:2 [120]
          0.000010 [0] b 2 wake a:1 [120] CPU:000
@@ -161,8 +161,8 @@ fn what_is_kept_and_what_is_not() {
          0.000031 [0] a 1 switch a:1 [120] S ==> swapper/0:0 [120]",
         "0 a: run 1000; 0 b: run 30000; 1000 a: suspend; 30000 b: nice 19; 30000 b: suspend",
     );
-    // Of a task that was RT once nothing is kept: its child comes by itself, and whom it woke is
-    // woken by time.
+    // A task that was ever RT is left out: its child starts on its own, and the task that it woke
+    // is woken by a timer.
     check(
         "0.000000 [0] rt 1 switch a:2 [120] S ==> rt:1 [49]
          0.000010 [0] rt 1 wake a:2 [120] CPU:001
@@ -172,8 +172,8 @@ fn what_is_kept_and_what_is_not() {
          0.000035 [0] child 3 switch child:3 [120] S ==> a:2 [120]",
         "0 a: sleep 10000; 10000 a: exit; 20000 child: run 5000; 25000 child: suspend",
     );
-    // perf ends with one CPU before the other: what comes to another CPU then has left the first
-    // unseen.
+    // perf stops recording one CPU before the other. A task that then appears on another CPU has
+    // left the first one unrecorded.
     check(
         "0.000000 [0] a 1 switch x:9 [120] S ==> a:1 [120]
          0.000010 [1] b 2 switch b:2 [120] S ==> a:1 [120]
@@ -181,8 +181,8 @@ fn what_is_kept_and_what_is_not() {
         "0 b: run 10000; 0 a: run 30000; 0 x: suspend; 10000 b: sleep 20000; 30000 b: exit; 30000 \
          a: suspend",
     );
-    // And it begins so: the child came to the second CPU unseen, and is there when that is first
-    // seen.
+    // perf also starts one CPU after the other. The child came to the second CPU unrecorded, and is
+    // on it at that CPU's first event.
     check(
         "0.000000 [0] a 1 fork comm=a pid=1 child_comm=a child_pid=2
          0.000001 [0] a 1 new a:2 [120] CPU:001
@@ -190,7 +190,8 @@ fn what_is_kept_and_what_is_not() {
          0.000020 [1] b 2 switch b:2 [120] S ==> swapper/1:0 [120]",
         "0 a: fork b Some(0); 0 a: run 10000; 0 b: suspend; 10000 a: suspend",
     );
-    // A CPU without a switch has whom its lines name. Names may have blanks, colons and brackets.
+    // On a CPU without a switch, the current task is the one that its lines name. Names may contain
+    // blanks, colons and brackets.
     check(
         "0.000000 [1] web 5 wake [x y]:z:6 [120] CPU:001
          0.000010 [0] s 0 switch swapper/0:0 [120] R ==> [x y]:z:6 [120]
@@ -207,11 +208,11 @@ fn operations_and_responses() {
         .groups
         .remove("perf")
         .expect("its group");
-    // as is woken at 0 and sleeps at 120 us; cc1 is due at 250 us and ends at 310 us, and its first
-    // operation began before.
+    // as is woken at 0 and sleeps at 120 us. cc1 is due at 250 us and ends at 310 us; its first
+    // operation began before the recording.
     assert_eq!((seen.done, seen.tasks, seen.ran), (4, 2, 230_000));
     assert_eq!(seen.responses, [120_000, 60_000]);
-    // One recording is one run.
+    // A recording always gives the same run.
     let [one, two] = [PERF, PERF].map(|text| run(text).expect("a recording").hash());
     assert_eq!(one, two);
 }
@@ -334,7 +335,7 @@ fn wrong_recordings() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever a recording is, it is read or refused, and what was read comes to its end.
+    /// Any text is either read or refused, and what was read runs to its end.
     #[test]
     fn mutated_recordings_never_panic(cuts in prop::collection::vec((any::<prop::sample::Index>(), 0usize..12, "[-\\[\\]:=>/ \n0-9a-zRSDXZé]{0,8}"), 1..6)) {
         let mut text: Vec<char> = PERF.chars().collect();
@@ -346,8 +347,8 @@ proptest! {
         let _ = run(&text.into_iter().collect::<String>());
     }
 
-    /// The same, of lines that are right each for itself and in any order: few fit together, and
-    /// all that does runs.
+    /// The same for lines that are each valid, in any order. Few are consistent, and those that are
+    /// run.
     #[test]
     fn any_events_never_panic(events in prop::collection::vec((0u8..6, 0u32..3, 0u32..6, 0u32..6, 0u64..50), 1..40)) {
         let (mut text, mut now, mut on) = (String::new(), 0, [0; 3]);

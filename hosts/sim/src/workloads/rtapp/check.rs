@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What rt-app leaves undefined, or would find out when it runs, is found here: unlocking what is
-//! not locked, waiting without the mutex, forking nobody.
+//! Finds errors that rt-app leaves undefined, or would find only at run time: unlocking a mutex
+//! that is not locked, waiting without the mutex, forking a task that does not exist.
 
 use std::collections::BTreeSet;
 
@@ -64,8 +64,8 @@ fn place<'a>(task: &'a Task, phase: &'a Phase) -> Place<'a> {
     }
 }
 
-/// A task's own locks in order. What it has at the end of a phase, or of itself, that is done again
-/// must be what it had before.
+/// Checks the order in which a task takes and releases its own mutexes. A phase or a task that
+/// repeats must end with the mutexes that it began with.
 fn locks(task: &Task) -> Result<(), String> {
     let mut held: BTreeSet<&str> = BTreeSet::new();
     for phase in &task.phases {

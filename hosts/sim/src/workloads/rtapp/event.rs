@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The events of a phase: what a key and its value say.
+//! The events of a phase, from their keys and values.
 
 use baton_abi::BatonHint;
 
 use super::json::Json;
 use super::parse::{int, micros, object, text, Global, Place, MAX_INT};
 
-/// An event, with its key as it is in the file.
+/// An event, with its key as written in the file.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Event {
     pub(super) key: String,
@@ -18,7 +18,7 @@ pub(super) struct Event {
 pub(super) enum What {
     /// CPU time.
     Run(u64),
-    /// Computes until so much time has gone by.
+    /// Computes until this much time has passed.
     Runtime(u64),
     Sleep(u64),
     Timer {
@@ -33,33 +33,33 @@ pub(super) enum What {
     Broad(String),
     Sync(Condition),
     Barrier(String),
-    /// The task that the name is of, or rather all that suspend on it.
+    /// Suspends on a task's name. In effect, `Resume` resumes every task suspended on that name.
     Suspend(String),
     Resume(String),
     Yield,
     Fork(String),
-    /// Not rt-app's: a hint, and the task whose first instance it names.
+    /// Not in rt-app: a hint, and the task whose first instance it names.
     Hint(BatonHint, Option<String>),
-    /// Not rt-app's: waits for a reply.
+    /// Not in rt-app: waits for a reply.
     Reply,
 }
 
-/// What `wait` and `sync` name.
+/// The condition and mutex that `wait` and `sync` name.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Condition {
     pub(super) name: String,
     pub(super) mutex: String,
 }
 
-/// By prefix, as in rt-app: `run`, `run1`, `runA` are `run`. What is a prefix of another comes
-/// after it.
+/// Keys are matched by prefix, as in rt-app: `run`, `run1`, `runA` are `run`. A key that is a
+/// prefix of another comes after it.
 const PREFIXES: [&str; 19] = [
     "lock", "unlock", "wait", "signal", "broad", "sync", "sleep", "runtime", "run", "timer",
     "suspend", "resume", "mem", "iorun", "yield", "barrier", "fork", "hint", "reply",
 ];
 
 fn prefix(key: &str) -> Option<&'static str> {
-    // It begins as `mem` does, and is none.
+    // These keys begin with `mem`, but are other keys.
     if key.starts_with("membind") || key.starts_with("memrun") {
         return None;
     }
@@ -70,10 +70,10 @@ pub(super) fn is_one(key: &str) -> bool {
     prefix(key).is_some()
 }
 
-/// memset() writes so many bytes in a nanosecond, about, when the buffer is greater than the inner
-/// caches.
+/// Approximate number of bytes that memset() writes in a nanosecond, if the buffer is larger than
+/// the inner caches.
 const BYTES_PER_NS: u64 = 10;
-/// What a write() to /dev/null costs, ns: it does not look at the bytes.
+/// Cost of a write() to /dev/null, ns: it does not read the bytes.
 const WRITE: u64 = 200;
 
 pub(super) fn read(
@@ -92,7 +92,7 @@ pub(super) fn read(
 fn what(place: Place<'_>, key: &str, value: &Json, global: &Global) -> Result<What, String> {
     let bytes = || int(value, 0, MAX_INT).map(|bytes| bytes as u64);
     Ok(match prefix(key).ok_or("rt-app has no such event")? {
-        // As rt-app: a whole number of loops.
+        // As in rt-app: a whole number of loops.
         "run" => What::Run(micros(value)? / global.loop_ns * global.loop_ns),
         "runtime" => What::Runtime(micros(value)?),
         "sleep" => What::Sleep(micros(value)?),
@@ -123,7 +123,7 @@ fn what(place: Place<'_>, key: &str, value: &Json, global: &Global) -> Result<Wh
     })
 }
 
-/// Its tag, then its words, in order; a name among them is the thread.
+/// Parses a hint: its tag, then its words, in order. A name among the words is the thread.
 fn hint(value: &Json) -> Result<What, String> {
     let Json::List(list) = value else {
         return Err(format!("an array is needed, not {}", value.kind()));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! JSON as json-c and rt-app's workgen take it: comments, commas before a closing bracket,
-//! `suspend` without a value, and keys that repeat in an object, in order.
+//! JSON as json-c and rt-app's workgen accept it: comments, commas before a closing bracket,
+//! `suspend` without a value, and repeated keys in an object, in order.
 //!
-//! Objects are lists here: to rt-app the order of keys is the order of events, and workgen makes
+//! Objects are lists here. To rt-app, the order of keys is the order of events, and workgen turns
 //! two `run` into `run` and `run1`.
 
 use std::fmt;
@@ -23,7 +23,7 @@ pub(super) enum Json {
 }
 
 impl Json {
-    /// Its kind, for errors.
+    /// The kind of the value, for errors.
     pub(super) fn kind(&self) -> &'static str {
         match self {
             Self::Null => "null",
@@ -93,12 +93,13 @@ impl<'de> Deserialize<'de> for Json {
     }
 }
 
-/// Reads a file.
+/// Parses a file.
 pub(super) fn parse(text: &str) -> Result<Json, String> {
     serde_json::from_str(&filled(&strict(text)?)).map_err(|why| format!("no JSON: {why}"))
 }
 
-/// With spaces for what JSON has not, so that lines and columns in errors are those of the file.
+/// Replaces with spaces what JSON does not allow, so that lines and columns in errors are those of
+/// the file.
 fn strict(text: &str) -> Result<String, String> {
     let mut bytes = text.as_bytes().to_vec();
     let (mut at, mut comma) = (0, None);
@@ -139,16 +140,16 @@ fn strict(text: &str) -> Result<String, String> {
         }
         at += long;
     }
-    // Comments are replaced whole, so no character is cut in two.
+    // Comments are replaced as a whole, so no character is cut in two.
     String::from_utf8(bytes).map_err(|why| why.to_string())
 }
 
-/// With empty values for the keys `suspend...` that have none: workgen fills in the task's name,
-/// which is what an empty name stands for here. Other keys must have values, and all keys quotes:
+/// Adds empty values to the keys `suspend...` that have none. workgen fills in the task's name
+/// there, which an empty name stands for here. Other keys must have values, and all keys quotes:
 /// workgen adds neither, and json-c refuses such a file.
 fn filled(text: &str) -> String {
     let (mut out, mut rest) = (String::with_capacity(text.len()), text);
-    // For each open bracket whether it is an object's, and whether a key comes next.
+    // For each open bracket: whether it is an object's, and whether a key comes next.
     let (mut open, mut key) = (Vec::new(), false);
     while let Some(first) = rest.chars().next() {
         let is_string = first == '"';
@@ -181,7 +182,7 @@ fn filled(text: &str) -> String {
     out
 }
 
-/// The length of a string with its quotes.
+/// The length of a string, including its quotes.
 fn string(rest: &[u8]) -> usize {
     let mut at = 1;
     while at < rest.len() {
@@ -246,7 +247,7 @@ mod tests {
             "{'suspend1' , 'suspend2'}",
             "{'suspend1': '' , 'suspend2': ''}",
         );
-        // One that has a value, one that is a value, and one in an array.
+        // `suspend` as a key with a value, as a value, and in an array.
         check(
             "{'suspend' : 'x', 'a': 'suspend', 'b': ['suspend', 'suspend']}",
             "{'suspend' : 'x', 'a': 'suspend', 'b': ['suspend', 'suspend']}",

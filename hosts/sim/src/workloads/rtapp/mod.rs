@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Workload files of rt-app (github.com/scheduler-tools/rt-app), read as its doc/tutorial.txt says.
-//! What cannot be modelled is an error with the task, the phase, the key and the reason; nothing is
-//! passed over. docs/workloads.md has the table.
+//! Workload files of rt-app (github.com/scheduler-tools/rt-app), read as documented in its
+//! doc/tutorial.txt. An event that cannot be modelled is an error with the task, the phase, the key
+//! and the reason; nothing is skipped. docs/workloads.md has the table.
 
 mod check;
 mod event;
@@ -16,15 +16,15 @@ use baton_abi::BatonHint;
 use crate::topology::MAX_CPUS;
 use crate::world::World;
 
-/// Puts the tasks of an rt-app file into a world whose machine has so many CPUs.
+/// Adds the tasks of an rt-app file to a world whose machine has `nr_cpus` CPUs.
 pub fn add(text: &str, nr_cpus: usize, world: &mut World) -> Result<(), String> {
     let file = parse::file(&json::parse(text)?, nr_cpus)?;
     check::tasks(&file)?;
     program::add(file, world)
 }
 
-/// The hints that tasks of a file give, each once, and whether it is about a thread, in the order
-/// of the file.
+/// Each distinct hint that tasks of a file give, and whether it is about a thread, in the order of
+/// the file.
 pub fn hints(text: &str) -> Result<Vec<(BatonHint, bool)>, String> {
     let file = parse::file(&json::parse(text)?, MAX_CPUS)?;
     check::tasks(&file)?;

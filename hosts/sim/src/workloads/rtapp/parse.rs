@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! From JSON to plain structures: the file, its global object, tasks and phases.
+//! Converts JSON to plain structures: the file, its global object, tasks and phases.
 
 use super::event::{self, Event};
 use super::json::Json;
@@ -12,15 +12,15 @@ pub(super) struct File {
     pub(super) tasks: Vec<Task>,
 }
 
-/// What is said of all tasks.
+/// Settings for all tasks.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Global {
     /// When all tasks end, ns; `None`: never.
     pub(super) duration: Option<u64>,
-    /// What one of the loops is worth of which `run` is made, ns; 1 when the CPU would be
-    /// calibrated.
+    /// The duration of one of the loops that make up a `run`, ns; 1 if rt-app would calibrate the
+    /// CPU.
     pub(super) loop_ns: u64,
-    /// Bytes of the buffer that `mem` and `iorun` use.
+    /// Size of the buffer that `mem` and `iorun` use, bytes.
     pub(super) buffer: u64,
 }
 
@@ -28,11 +28,11 @@ pub(super) struct Global {
 #[derive(Debug, PartialEq)]
 pub(super) struct Task {
     pub(super) name: String,
-    /// How many of the kind begin; 0: it is there to be forked.
+    /// Number of instances at the start; 0 for a task that is only forked.
     pub(super) instances: u64,
-    /// Before it starts, ns.
+    /// Delay before it starts, ns.
     pub(super) delay: u64,
-    /// Of all phases; `None`: for ever.
+    /// Repetitions of all phases; `None`: without end.
     pub(super) loops: Option<u64>,
     pub(super) nice: i32,
     pub(super) cpus: Option<Vec<usize>>,
@@ -43,14 +43,14 @@ pub(super) struct Task {
 #[derive(Debug, PartialEq)]
 pub(super) struct Phase {
     pub(super) name: String,
-    /// `None`: for ever.
+    /// `None`: without end.
     pub(super) loops: Option<u64>,
     pub(super) nice: Option<i32>,
     pub(super) cpus: Option<Vec<usize>>,
     pub(super) events: Vec<Event>,
 }
 
-/// Where in the file, for errors.
+/// A position in the file, for errors.
 #[derive(Clone, Copy)]
 pub(super) struct Place<'a> {
     pub(super) task: &'a str,
@@ -95,14 +95,14 @@ fn boolean(value: &Json) -> Result<bool, String> {
     }
 }
 
-/// More microseconds than these are a slip of the pen: rt-app keeps them in an int.
+/// Upper limit in microseconds, as rt-app keeps them in an int; a larger value is a typing error.
 pub(super) const MAX_INT: i64 = i32::MAX as i64;
 
 pub(super) fn micros(value: &Json) -> Result<u64, String> {
     Ok(int(value, 0, MAX_INT)? as u64 * 1000)
 }
 
-/// Times; -1 is for ever.
+/// Parses a number of repetitions; -1 means without end.
 fn loops(value: &Json) -> Result<Option<u64>, String> {
     Ok(u64::try_from(int(value, -1, MAX_INT)?).ok())
 }
@@ -128,7 +128,7 @@ fn cpus(value: &Json, nr_cpus: usize) -> Result<Vec<usize>, String> {
 
 fn policy(value: &Json) -> Result<(), String> {
     match text(value)? {
-        // Without the kernel's own policy they differ in nothing.
+        // Without the kernel's own policy these do not differ.
         "SCHED_OTHER" | "SCHED_BATCH" => Ok(()),
         "SCHED_IDLE" => Err(
             "SCHED_IDLE weighs less than any nice value, and the simulator's tasks have nice \
@@ -182,7 +182,8 @@ pub(super) fn file(json: &Json, nr_cpus: usize) -> Result<File, String> {
     }
 }
 
-/// They are made when they are first named, in rt-app as here; old files list them.
+/// Checks the resources. They are created when they are first named, in rt-app as here; old files
+/// list them.
 fn resources(value: &Json) -> Result<(), String> {
     for (name, resource) in object(value)? {
         object(resource).map_err(|why| format!("'{name}': {why}"))?;
@@ -225,8 +226,8 @@ fn global_key(key: &str, value: &Json, global: &mut Global) -> Result<(), String
             }
         }
         "mem_buffer_size" => global.buffer = int(value, 1, MAX_INT)? as u64,
-        // What is logged, and memory that stays in memory, changes nothing of what tasks do.
-        // What old files say to a way of reserving CPUs that rt-app has no more.
+        // Logging and locked memory do not change what tasks do. Old files set options for a way of
+        // reserving CPUs that rt-app has removed.
         "frag" => {
             int(value, 0, MAX_INT)?;
         }
@@ -309,8 +310,8 @@ fn task(name: &str, value: &Json, nr_cpus: usize, global: &Global) -> Result<Tas
             task.loops = looped.unwrap_or(None);
             task.phases = phase_list(name, phases, nr_cpus, global)?;
         }
-        // Without phases the task is its only phase, and its loop that one's: then the task itself
-        // runs once.
+        // Without phases, the task is its only phase. The loop count is then the phase's, and the
+        // task itself runs once.
         None => {
             task.loops = looped.map(|_| 1);
             let loops = looped.unwrap_or(Some(1));
@@ -328,14 +329,14 @@ fn task(name: &str, value: &Json, nr_cpus: usize, global: &Global) -> Result<Tas
             "task '{name}': a task and each of its phases must have events"
         ));
     }
-    // It would turn round for ever without doing anything.
+    // It would loop forever without doing anything.
     if task.loops != Some(0) && task.phases.iter().all(|phase| phase.loops == Some(0)) {
         return Err(place.wrong("loop", "none of the phases is ever run"));
     }
     Ok(task)
 }
 
-/// In order; an array is taken too, whose phases are named by their place.
+/// Parses phases in order. An array is accepted, too; its phases are named by their index.
 fn phase_list(
     name: &str,
     value: &Json,
@@ -412,8 +413,8 @@ fn phase(
     Ok(phase)
 }
 
-/// A normal task's wish for its slice, microseconds, which is EEVDF's: policies are not told of it.
-/// 0 is none.
+/// Checks the slice that a normal task requests, in microseconds. It applies to EEVDF only, and
+/// policies do not receive it. 0 is none.
 fn slice(value: &Json) -> Result<(), String> {
     micros(value).map(drop)
 }
@@ -426,7 +427,7 @@ fn taskgroup(value: &Json) -> Result<Option<String>, String> {
     }
 }
 
-/// Why a key of a task or a phase is not taken.
+/// The reason why a key of a task or a phase is refused.
 fn refused(key: &str) -> String {
     match key {
         "dl-period" | "dl-deadline" | "dl-reclaim" | "period" | "deadline" => {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! From plain structures to what the simulator runs: names become objects, events become steps, and
-//! a thread walks over them.
+//! Converts plain structures to what the simulator runs: names become objects, events become steps,
+//! and a thread executes the steps.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -13,19 +13,20 @@ use super::parse::{File, Phase, Task};
 use crate::topology::CpuMask;
 use crate::world::{Cx, Group, Object, Op, Program, Spawn, TaskRef, World};
 
-/// A repetition of a phase in which no time goes by costs this, ns: in rt-app each costs at least
-/// its bookkeeping.
+/// Cost of a repetition of a phase in which no time passes, ns. In rt-app each repetition costs at
+/// least its bookkeeping.
 const REPETITION: u64 = 1_000;
-/// `runtime` computes in pieces of this, ns, and looks at the clock after each, as rt-app does.
+/// `runtime` computes in pieces of this length, ns, and reads the clock after each, as in rt-app.
 const PIECE: u64 = 32_000;
-/// rt-app forks a task so many times, and then ends with an error; here no more are made.
+/// Limit of forks of a task. rt-app ends with an error when it is reached; here the task forks no
+/// more children.
 const FORKS: u32 = 1024;
 
 #[derive(Clone, Copy)]
 enum Timer {
-    /// One of all threads.
+    /// Shared by all threads.
     Shared(usize),
-    /// The thread's own: its name begins with `unique`.
+    /// The thread's own; its name begins with `unique`.
     Own(usize),
 }
 
@@ -44,7 +45,8 @@ enum Step {
         mutex: Object,
         signal: bool,
     },
-    /// With the mutex taken before and given back after: `sync` without it, and `suspend`.
+    /// Takes the mutex before and releases it afterwards: `sync` without the mutex held, and
+    /// `suspend`.
     LockedWait {
         condition: Object,
         mutex: Object,
@@ -84,12 +86,12 @@ struct Kind {
     nice: i32,
     cpus: Option<Arc<CpuMask>>,
     stretches: Vec<Stretch>,
-    /// Are its own timers absolute?
+    /// Whether each of its own timers is absolute.
     own: Vec<bool>,
     forks: AtomicU32,
 }
 
-/// What all threads of a file have in common.
+/// State that all threads of a file share.
 struct Shared {
     kinds: Vec<Kind>,
     timers: Vec<Mutex<Option<u64>>>,
@@ -103,8 +105,8 @@ impl Shared {
     }
 }
 
-/// Names of a file, as they become objects. Mutexes and conditions of one name are two things, as
-/// in rt-app.
+/// Maps the names of a file to objects. A mutex and a condition of the same name are two objects,
+/// as in rt-app.
 struct Names<'a> {
     world: &'a mut World,
     mutexes: BTreeMap<String, Object>,
@@ -135,7 +137,7 @@ impl Names<'_> {
     }
 }
 
-/// The timer of a name; absolute if any of its uses is.
+/// The timer of a name. It is absolute if any of its uses is.
 fn timer(timers: &mut Vec<(String, bool)>, name: &str, absolute: bool) -> usize {
     let at = timers
         .iter()
@@ -190,7 +192,8 @@ pub(super) fn add(file: File, world: &mut World) -> Result<(), String> {
     Ok(())
 }
 
-/// A barrier is for as many as name it, each as often as it has instances.
+/// Creates the barriers. A barrier counts each event that names it, once per instance of the
+/// event's task.
 fn barriers(file: &File, world: &mut World) -> Result<BTreeMap<String, Object>, String> {
     let mut users: BTreeMap<&str, u64> = BTreeMap::new();
     for task in &file.tasks {
@@ -274,8 +277,8 @@ fn stretch<'a>(
                     signal: false,
                 }
             }
-            // The tutorial says that sync takes the mutex, the program does not: right in either
-            // case.
+            // According to the tutorial, sync takes the mutex; the program does not. This works in
+            // either case.
             What::Sync(Condition { name, mutex }) => {
                 let has = held.contains(&mutex.as_str());
                 let (condition, mutex) = names.both(name, mutex);
@@ -378,30 +381,30 @@ fn spawn(
 struct Thread {
     shared: Arc<Shared>,
     kind: usize,
-    /// The CPUs where no phase says otherwise, and those of now.
+    /// The CPUs for phases that set none, and the current CPUs.
     usual: Option<Arc<CpuMask>>,
     cpus: Option<Arc<CpuMask>>,
     nice: i32,
-    /// When its own timers went off last, ns.
+    /// Time of the last expiry of each of its own timers, ns.
     timers: Vec<Option<u64>>,
-    /// The rest of the step.
+    /// The remaining operations of the step.
     todo: VecDeque<Op>,
     begun: bool,
-    /// Are the phase's attributes set?
+    /// Whether the phase's attributes are set.
     entered: bool,
-    /// Was the last step a timer's?
+    /// Whether the last step was a timer's.
     by_timer: bool,
-    /// How often all phases were run, this phase of them, how often that, and the step in it.
+    /// The position: repetition of all phases, phase, repetition of the phase, and step in it.
     rounds: u64,
     stretch: usize,
     loops: u64,
     step: usize,
-    /// Mutexes that it has.
+    /// Number of mutexes that it holds.
     held: u32,
-    /// Its start, after its delay, ns.
+    /// Start time, after the delay, ns.
     first: u64,
     round_began: u64,
-    /// When it was meant to be woken last, ns: by a timer, or when the phase began.
+    /// When it was last due to be woken, by a timer or by the beginning of the phase, ns.
     active_since: u64,
     /// The end of a `runtime`, ns.
     until: Option<u64>,
@@ -413,7 +416,8 @@ impl Program for Thread {
             if let Some(op) = self.todo.pop_front() {
                 return op;
             }
-            // As rt-app: who has a mutex at the end goes on until he has given it back.
+            // As in rt-app: a thread that holds a mutex at the end continues until it has released
+            // it.
             if self.held == 0 && self.shared.end.is_some_and(|end| cx.now >= end) {
                 return Op::Exit;
             }
@@ -472,8 +476,8 @@ impl Thread {
         }
     }
 
-    /// Sets what a phase changes. Its CPUs are its own, its task's, or what the thread began with;
-    /// its nice value stays after it.
+    /// Applies the attributes of a phase. Its CPUs are its own, its task's, or those the thread
+    /// began with; its nice value stays after it.
     fn enter(&mut self, stretch: &Stretch, now: u64) {
         self.entered = true;
         if !std::mem::take(&mut self.by_timer) {
@@ -577,8 +581,9 @@ impl Thread {
         self.todo.push_back(Op::WaitCondition { condition, mutex });
     }
 
-    /// A timer goes off a period after it last did, first after the thread's start. When that is
-    /// past nobody sleeps; a relative timer then begins anew now, an absolute one keeps its beat.
+    /// A timer expires one period after its last expiry; the first period counts from the thread's
+    /// start. If that time has passed, the thread does not sleep: a relative timer then restarts
+    /// now, and an absolute one keeps its schedule.
     fn timer(&mut self, timer: Timer, period: u64, now: u64) {
         let (last, absolute) = match timer {
             Timer::Shared(at) => (*self.shared.timer(at), self.shared.absolute[at]),

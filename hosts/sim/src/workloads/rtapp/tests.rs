@@ -10,12 +10,12 @@ fn run(text: &str, until_us: u64) -> Result<Ideal, String> {
     Ok(Ideal::run(world, 1, until_us * 1000))
 }
 
-/// The file of one task.
+/// A file with one task.
 fn one(task: &str) -> String {
     format!("{{\"tasks\": {{\"t\": {{{task}}}}}}}")
 }
 
-/// What the tasks of a file do, without the numbers that reports get.
+/// The actions of a file's tasks, without the numbers for reports.
 fn done(text: &str, until_us: u64) -> String {
     let log = run(text, until_us)
         .unwrap_or_else(|why| panic!("{text}: {why}"))
@@ -35,7 +35,7 @@ fn tasks_do_what_the_file_says() {
             .replace('\n', "; ");
         assert_eq!(got, expected, "{task}");
     };
-    // The order of keys is the order of events, and what repeats is there as often.
+    // The order of keys is the order of events; repeated keys are repeated events.
     check(
         "'loop': 2, 'run': 10, 'sleep': 5",
         "0 run 10000; 10000 sleep 5000; 15000 run 10000; 25000 sleep 5000; 30000 exit",
@@ -44,7 +44,7 @@ fn tasks_do_what_the_file_says() {
         "'loop': 1, 'run': 1, 'sleep1': 2, 'run': 3, 'runA': 4",
         "0 run 1000; 1000 sleep 2000; 3000 run 3000; 6000 run 4000; 10000 exit",
     );
-    // Another policy of normal tasks, and the slice that one asks for.
+    // Another policy of normal tasks, and a requested slice.
     check(
         "'loop': 1, 'policy': 'SCHED_BATCH', 'dl-runtime': 100000, 'run': 1",
         "0 run 1000; 1000 exit",
@@ -64,7 +64,7 @@ fn tasks_do_what_the_file_says() {
         "'loop': 1, 'phases': [{'run': 1}, {'run': 2}]",
         "0 run 1000; 1000 run 2000; 3000 exit",
     );
-    // Hints, and who they name.
+    // Hints, and the threads that they name.
     check(
         "'loop': 1, 'hint': [1, 7, -1], 'reply': ''",
         "0 hint 1 None [7, 18446744073709551615, 0, 0, 0, 0]; 0 reply; 0 run 1000; 1000 exit",
@@ -81,7 +81,8 @@ fn tasks_do_what_the_file_says() {
         "0 cpus [0, 2]; 0 run 1000; 1000 cpus [1]; 1000 nice -5; 1000 run 1000; 2000 run 1000; \
          3000 exit",
     );
-    // Timers: from the start, relative after a miss, absolute on the beat.
+    // Timers: from the start; after a miss, a relative one restarts and an absolute one keeps its
+    // schedule.
     check(
         "'loop': 2, 'run': 10, 'timer': {'ref': 'unique', 'period': 30}",
         "0 run 10000; 10000 until 30000; 30000 run 10000; 40000 until 60000; 60000 exit",
@@ -99,7 +100,7 @@ fn tasks_do_what_the_file_says() {
          {'run': 1, 'timer': {'ref': 'u', 'period': 20}}}",
         "0 run 50000; 50000 run 5000; 55000 run 1000; 56000 until 60000; 60000 exit",
     );
-    // A runtime looks at the clock each 32 us.
+    // A `runtime` reads the clock every 32 us.
     check(
         "'loop': 1, 'runtime': 40",
         "0 run 32000; 32000 run 32000; 64000 exit",
@@ -112,7 +113,7 @@ fn tasks_do_what_the_file_says() {
         "'loop': 1, 'lock': 'm', 'run': 1, 'unlock': 'm'",
         "0 down 0; 0 run 1000; 1000 up 0; 1000 exit",
     );
-    // A repetition that takes no time takes a microsecond.
+    // A repetition in which no time passes costs a microsecond.
     check(
         "'loop': 2, 'yield': ''",
         "0 yield; 0 run 1000; 1000 yield; 1000 run 1000; 2000 exit",
@@ -139,7 +140,7 @@ fn tasks_meet() {
          10000 b-0: up 1; \
          10000 a-0: up 1; 10000 a-0: run 5000; 10000 b-0: exit; 15000 a-0: exit",
     );
-    // A suspend without a value is on the task's own name, as one with an empty name is.
+    // A suspend without a value uses the task's own name, as one with an empty name does.
     check(
         "{'tasks': {'a': {'loop': 1, 'suspend', 'run': 5}, 'b': {'loop': 1, 'run': 10, 'resume': 'a'}}}",
         20,
@@ -154,28 +155,28 @@ fn tasks_meet() {
          1000 b-0: wait 1 0; \
          1000 a-0: up 0; 1000 a-0: exit",
     );
-    // For as many as name it, with their instances.
+    // The barrier counts all tasks that name it, with their instances.
     check(
         "{'tasks': {'a': {'instance': 2, 'loop': 1, 'barrier': 'x'}, 'b': {'loop': 1, 'run': 3, 'barrier': 'x'}}}",
         2_000,
         "0 a-0: barrier 0; 0 a-1: barrier 0; 0 b-0: run 3000; 3000 b-0: barrier 0; 3000 a-0: exit; \
          3000 a-1: exit; 3000 b-0: exit",
     );
-    // A fork inherits CPUs, not the nice value.
+    // A fork inherits CPUs, but not the nice value.
     check(
         "{'tasks': {'a': {'loop': 1, 'priority': 5, 'fork': 'b', 'run': 1}, 'b': {'instance': 0, 'loop': 1, 'run': 2}}}",
         1_000,
         "0 a-0: fork b-fork0 Some(0); 0 b-fork0: run 2000; 0 a-0: run 1000; 1000 a-0: exit; 2000 \
          b-fork0: exit",
     );
-    // At the end everybody ends, who has a mutex when he has given it back.
+    // All threads end at the end; one that holds a mutex ends when it has released it.
     check(
         "{'global': {'duration': 1}, 'tasks': {'a': {'lock': 'm', 'run': 600000, 'run1': 600000, 'unlock': 'm'}}}",
         3_000_000,
         "0 a-0: down 0; 0 a-0: run 600000000; 600000000 a-0: run 600000000; 1200000000 a-0: up 0; \
          1200000000 a-0: exit",
     );
-    // Loops of 7 ns make a little less.
+    // Loops of 7 ns give slightly less.
     check(
         "{'global': {'calibration': 7}, 'tasks': {'a': {'loop': 1, 'run': 1}}}",
         1_000,
@@ -199,7 +200,7 @@ fn what_is_reported() {
         .remove("/g")
         .expect("a group");
     assert_eq!((seen.done, seen.responses), (2, vec![15_000; 2]));
-    // A fork bomb is one of 1024.
+    // A fork bomb is limited to 1024 forks.
     let bomb = run(&one("\"fork\": \"t\", \"run\": 100"), 3_000).expect("a file");
     assert_eq!(bomb.groups["t"].tasks, 1025);
 }
@@ -459,8 +460,9 @@ fn the_examples_run() {
     }
 }
 
-/// Each of rt-app's own examples by a file of the same structure, with the same keys: taken with so
-/// many tasks, phases and events, or refused for so what reason. Made anew with BATON_BLESS=1.
+/// Files of the same structure and keys as each of rt-app's own examples. Each is accepted with the
+/// expected numbers of tasks, phases and events, or refused with the expected reason. BATON_BLESS=1
+/// rewrites the expectations.
 #[test]
 fn files_as_rt_apps_examples_are_read_or_refused() {
     let tests = concat!(env!("CARGO_MANIFEST_DIR"), "/tests");
@@ -487,7 +489,7 @@ fn files_as_rt_apps_examples_are_read_or_refused() {
     );
 }
 
-/// How much is in a file, and how much each of its groups does in 300 ms.
+/// The size of a file, and what each of its groups does in 300 ms.
 fn judged(text: &str) -> Result<String, String> {
     let file = parse::file(&json::parse(text)?, 4)?;
     let phases: Vec<_> = file.tasks.iter().flat_map(|task| &task.phases).collect();
@@ -523,7 +525,7 @@ fn the_seed_of_the_property_is_right() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever a file is, it is read or refused, and what was read runs.
+    /// Any file is either read or refused, and what was read runs.
     #[test]
     fn mutated_files_never_panic(cuts in prop::collection::vec((any::<prop::sample::Index>(), 0usize..12, "[-\\[\\]{}:,\"0-9a-z*/ ]{0,8}"), 1..6)) {
         let mut text = SEED.to_string();
@@ -531,7 +533,7 @@ proptest! {
             let at = at.index(text.len());
             text.replace_range(at..(at + long).min(text.len()), &put);
         }
-        // Thousands of tasks would be right, and slow.
+        // Thousands of tasks would be valid, but slow.
         let many = text.split("instance").skip(1).any(|rest| rest.chars().take(12).filter(char::is_ascii_digit).count() > 2);
         if !many {
             let _ = run(&text, 200);
