@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What each task would have had of the CPUs if these were shared by weight at every moment, among
-//! the tasks that wanted them then: generalized processor sharing (Parekh and Gallager). No task
-//! can have more than one CPU; what is left of a heavy one's share is the others'.
+//! The CPU time that each task is due: its share by weight, at every moment, among the tasks that
+//! want to run. This is generalized processor sharing (Parekh and Gallager). No task can have more
+//! than one CPU; the rest of a heavy task's share goes to the others.
 
 use baton::weight::of_nice;
 
 const LEVELS: usize = 40;
 
-/// The service that a task of each nice value has had since the beginning, ns: what a task gets
-/// meanwhile is a difference of two.
+/// The service that a task of each nice value has had since the beginning, ns. The due of a task is
+/// the difference between its end and its start.
 #[derive(Debug)]
 pub struct Demand {
     tasks: [u32; LEVELS],
@@ -16,12 +16,12 @@ pub struct Demand {
     levels: u64,
     wanting: u32,
     service: [f64; LEVELS],
-    /// What a task gets, as a part of a CPU, for `cpus` CPUs; to be looked up anew when the tasks
-    /// have changed.
+    /// By nice value: the part of a CPU that a task gets, with `cpus` CPUs. It is computed again
+    /// when the tasks or the CPUs have changed.
     rates: [f64; LEVELS],
     cpus: u32,
     is_known: bool,
-    /// There were more tasks than CPUs at some time.
+    /// Whether more tasks than CPUs ever wanted to run.
     pub contended: bool,
 }
 
@@ -45,7 +45,7 @@ fn level(nice: i32) -> usize {
 }
 
 impl Demand {
-    /// So many ns pass, with so many CPUs for the tasks.
+    /// Advances by `ns`, with this number of CPUs for the tasks.
     pub fn pass(&mut self, ns: u64, cpus: u32) {
         if ns == 0 || self.wanting == 0 {
             return;
@@ -57,8 +57,8 @@ impl Demand {
         self.each(|demand, level| demand.service[level] += demand.rates[level] * ns as f64);
     }
 
-    /// A task of this nice value wants to run from now on. What it is to say when it does not any
-    /// more.
+    /// A task of this nice value wants to run from now on. Returns the value to pass to
+    /// [`Self::leave`].
     pub fn join(&mut self, nice: i32) -> f64 {
         let level = level(nice);
         self.tasks[level] += 1;
@@ -68,7 +68,7 @@ impl Demand {
         self.service[level]
     }
 
-    /// It wants to no more: how much it would have had, ns.
+    /// The task no longer wants to run. Returns what it was due since it joined, ns.
     pub fn leave(&mut self, nice: i32, joined: f64) -> f64 {
         let level = level(nice);
         self.tasks[level] -= 1;
@@ -88,13 +88,13 @@ impl Demand {
         }
     }
 
-    /// Looks up the rates: the heaviest first, as long as their share is a CPU or more.
+    /// Computes the rates, the heaviest tasks first, as their share is limited to one CPU.
     fn share(&mut self, cpus: u32) {
         let weight = |level: usize| f64::from(of_nice(level as i32 - 20));
         let mut weights = 0.0;
         self.each(|demand, level| weights += weight(level) * f64::from(demand.tasks[level]));
         let mut left = f64::from(cpus);
-        // The lowest nice value weighs most.
+        // The lowest nice value has the largest weight.
         self.each(|demand, level| {
             let tasks = f64::from(demand.tasks[level]);
             let rate = (left * weight(level) / weights).min(1.0);
@@ -106,19 +106,19 @@ impl Demand {
     }
 }
 
-/// How what tasks had compares with what they would have had, of all that are over.
+/// Compares the CPU time of tasks with their due, over all tasks that were added.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Shares {
     tasks: u64,
     had: f64,
     due: f64,
     squares: f64,
-    /// By how much the worst off is behind, ns.
+    /// The most that a task is behind its due, ns.
     pub worst: f64,
 }
 
 impl Shares {
-    /// A task has had so much CPU time, and was due so much, ns.
+    /// Adds a task with this CPU time and this due, ns.
     pub fn add(&mut self, had: f64, due: f64) {
         if due < 1.0 {
             return;
@@ -130,8 +130,8 @@ impl Shares {
         self.worst = self.worst.max(due - had);
     }
 
-    /// Jain's index of what tasks had by what they were due, each counted by that: 1 is fair.
-    /// Nothing with fewer than two tasks.
+    /// Jain's index of the ratio of CPU time to due, weighted by the due: 1 is fair. `None` with
+    /// fewer than two tasks.
     pub fn jain(&self) -> Option<f64> {
         (self.tasks > 1 && self.squares > 0.0)
             .then(|| self.had * self.had / (self.due * self.squares))
@@ -142,7 +142,7 @@ impl Shares {
 mod tests {
     use super::*;
 
-    /// What tasks of these nice values get of so many CPUs in a ns.
+    /// Checks what tasks of these nice values get of this number of CPUs in a ns.
     #[track_caller]
     fn check(cpus: u32, nice: &[i32], expected: &[f64]) {
         let mut demand = Demand::default();
@@ -164,7 +164,7 @@ mod tests {
         check(4, &[0, 0], &[1.0, 1.0]);
         check(2, &[0, 0, 0], &[0.667, 0.667, 0.667]);
         check(1, &[0, 5], &[0.753, 0.247]);
-        // A heavy one has a CPU, and no more.
+        // A heavy task has one CPU, not more.
         check(2, &[-20, 0, 0], &[1.0, 0.5, 0.5]);
         check(2, &[19, 0, 0], &[0.015, 0.993, 0.993]);
     }
@@ -180,7 +180,7 @@ mod tests {
         check(&[(5.0, 5.0)], None);
         check(&[(5.0, 5.0), (1.0, 1.0)], Some(1.0));
         check(&[(10.0, 5.0), (0.0, 5.0)], Some(0.5));
-        // Those that are due next to nothing have most of it.
+        // A task with a small due has most of the CPU time.
         check(&[(3000.0, 50.0), (1000.0, 3950.0)], Some(0.022));
     }
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the machine is to the rules and to a policy: the counterpart of `hosts/kernel/host.c`.
+//! The host that the rules and policies call: the counterpart of `hosts/kernel/host.c`.
 //!
-//! Everything is on one thread. What a call may change is in cells; what it asks of the machine
-//! (kicks of all, timers, evictions) is noted here, and done by the machine when the call is over.
+//! Everything runs on one thread. State that a call may change is in cells. Requests to the machine
+//! (kicks of all CPUs, timers, evictions) are stored here, and the machine carries them out after
+//! the call.
 
 use std::cell::{Cell, RefCell};
 use std::ptr;
@@ -29,13 +30,13 @@ pub(crate) type SimCore<'a> = Core<'a, SimHost>;
 pub(crate) struct Facts {
     /// task_cpu()
     pub rq: Cell<u32>,
-    /// Its set of CPUs: 0 for all, else a place in `masks` plus one.
+    /// Its affinity: 0 for all CPUs, otherwise an index in `masks` plus one.
     pub mask: Cell<u32>,
-    /// Replies that it has yet to read; `None` while it has no queue to its policy.
+    /// Number of replies that it has not read. `None` while it has no hint queue.
     pub unread: Cell<Option<u32>>,
 }
 
-/// A policy arms its timer on a CPU, to run out then, or stops it.
+/// A policy's request to arm its timer on a CPU for the time `at`, or to cancel it (`None`).
 pub(crate) struct TimerRequest {
     pub cpu: u32,
     pub policy: u32,
@@ -44,11 +45,11 @@ pub(crate) struct TimerRequest {
 
 pub(crate) struct SimHost {
     pub now: Cell<u64>,
-    /// What the policy's clock has told when the run began, ns.
+    /// The policy's clock at the beginning of the run, ns.
     pub clock: Cell<u64>,
-    /// The CPU on which this runs.
+    /// The CPU on which the current code runs.
     pub here: Cell<u32>,
-    /// Calls of policies.
+    /// Number of calls of policies.
     pub calls: Cell<u64>,
     under_way: Arc<UnderWay>,
     pub facts: Box<[Facts]>,
@@ -58,29 +59,29 @@ pub(crate) struct SimHost {
     pub timers: RefCell<Vec<TimerRequest>>,
     pub kicks_all: Cell<bool>,
     pub evictions: RefCell<Vec<u32>>,
-    /// Of the calls since they were last looked at, by slot.
+    /// Replies that the machine has not taken yet, with the slot of each.
     pub replies: RefCell<Vec<(u32, BatonHint)>>,
     pub reports: RefCell<Vec<BatonFault>>,
-    /// By a policy's version, less one.
+    /// Indexed by the version of a policy less one.
     pub instances: RefCell<Vec<Instance>>,
-    /// Names, by place in the core's table.
+    /// Names of policies, with the index of each in the core's table.
     pub names: RefCell<Vec<(u32, String)>>,
     rng: RefCell<Rng>,
-    /// Place of the policy whose call is under way.
+    /// Index of the policy whose call is under way.
     calling: Cell<Option<u32>>,
-    /// The policy that is being made, or given up.
+    /// The policy that is being made, saved or ended.
     pub making: Cell<Option<Policy>>,
-    /// A policy was left in the midst of a call, or of being made.
+    /// A policy was abandoned in a call, or while it was made, saved or ended.
     pub has_crashed: Cell<bool>,
-    /// A new version takes queues over, or one saves its state: it may take locks.
+    /// A new version takes over queues, or a policy saves its state. Both may take locks.
     pub taking_over: Cell<bool>,
     /// Addresses of the locks that the call holds, the newest last.
     held: RefCell<Vec<usize>>,
     words: RefCell<LastWords>,
-    /// Where calls are recorded, if they are.
+    /// The recording, if calls are recorded.
     pub tape: RefCell<Option<Tape>>,
     is_recorded: bool,
-    /// How often the recording has a checkpoint, ns.
+    /// Time between checkpoints of the recording, ns.
     pub checkpoint_every: Option<u64>,
 }
 
@@ -123,15 +124,15 @@ impl SimHost {
         }
     }
 
-    /// Does something with the recording, if there is one.
+    /// Calls `note` with the recording and the current CPU, if there is a recording.
     pub fn record(&self, note: impl FnOnce(&mut Tape, u32)) {
         if let Some(tape) = &mut *self.tape.borrow_mut() {
             note(tape, self.here.get());
         }
     }
 
-    /// Has the policy that is recorded save its state, between two events. The error is what it
-    /// said when it failed at that.
+    /// Adds the state of the recorded policy to the recording, between two events. The error is the
+    /// policy's message if it could not save its state.
     pub fn checkpoint(&self) -> Result<(), String> {
         let instances = self.instances.borrow();
         let instance = instances
@@ -155,7 +156,7 @@ impl SimHost {
             .is_some()
     }
 
-    /// What policies call.
+    /// The functions that policies call.
     pub fn table(&self) -> &'static Table {
         if self.is_recorded {
             &record::TABLE
@@ -164,7 +165,7 @@ impl SimHost {
         }
     }
 
-    /// Apart from [`Host::call`], so that runs which are not recorded need no registers for it.
+    /// Separate from [`Host::call`], so that runs without a recording need no registers for it.
     #[cold]
     #[inline(never)]
     fn call_recorded(
@@ -181,8 +182,8 @@ impl SimHost {
         answer
     }
 
-    /// The answer of a call, unless that has kept a lock (baton_check_locks() in
-    /// hosts/kernel/host.c).
+    /// Returns the answer of a call. A call that returns with a lock held is abandoned instead
+    /// (baton_check_locks() in hosts/kernel/host.c).
     #[inline]
     fn without_locks(&self, answer: u64) -> u64 {
         if self.held.borrow().is_empty() {
@@ -195,8 +196,8 @@ impl SimHost {
     #[cold]
     fn release_locks(&self, answer: u64) -> u64 {
         for word in self.held.take() {
-            // SAFETY: Mutual-exclusion. It was taken in the call that ends here, in which the
-            // policy's locks live.
+            // SAFETY: Mutual-exclusion. The lock was taken in the call that ends here, and the
+            // policy's locks exist for that call.
             unsafe { &*(word as *const AtomicU32) }.store(0, Relaxed);
         }
         if answer != BATON_ABORTED {
@@ -224,7 +225,7 @@ impl SimHost {
         };
         let mask = facts.mask.get();
         if facts.rq.get() == cpu {
-            // Where it is, a task whose CPUs have all gone offline runs on.
+            // A task whose CPUs are all offline continues on the CPU where it is.
             return self.mask_has(mask, cpu) || !self.any_active(mask);
         }
         self.is_active(cpu) && self.mask_has(mask, cpu)
@@ -247,7 +248,7 @@ impl SimHost {
         };
     }
 
-    /// What a policy that could not be made said, if it panicked.
+    /// Takes the message of a policy that panicked while it was made or saved.
     pub fn take_words(&self) -> Option<String> {
         let LastWords {
             message,
@@ -337,7 +338,7 @@ thread_local! {
     static CORE: Cell<*const SimCore<'static>> = const { Cell::new(ptr::null()) };
 }
 
-/// The core of the simulation that runs on this thread, as long as this lives.
+/// Makes a core the one that `with` finds on this thread, until this is dropped.
 pub(crate) struct Installed(*const SimCore<'static>);
 
 impl Installed {
@@ -356,20 +357,20 @@ impl Drop for Installed {
 
 #[inline]
 pub(crate) fn with<R>(f: impl FnOnce(&SimCore<'_>, &SimHost) -> R) -> R {
-    // SAFETY: On-stack. Policies are called while a simulation is on the stack only, and the
+    // SAFETY: On-stack. Policies are called only while a simulation is on the stack, and the
     // reference does not leave this call.
     let core = unsafe { CORE.get().as_ref() }.expect("a policy is called by a simulation");
     f(core, core.host())
 }
 
-/// Is a policy's code run on this thread? For the handler of a signal: it only looks.
+/// Does this thread execute a policy's code? It changes nothing, so a signal handler may call it.
 pub(crate) fn is_in_policy() -> bool {
     // SAFETY: On-stack. As in `with`.
     let host = unsafe { CORE.get().as_ref() }.map(Core::host);
     host.is_some_and(|host| host.calling.get().is_some() || host.making.get().is_some())
 }
 
-/// What a policy does that would have ended the process, in the call that this CPU made last.
+/// Reports a crash that would have ended the process, as a fault of the last call on this CPU.
 pub(crate) fn crashed(crash: Crash) {
     with(|_, host| host.say(&crash.to_string()));
     fail(if crash == Crash::StackOverflow {
@@ -392,7 +393,7 @@ fn fail(kind: BatonFaultKind) {
     });
 }
 
-/// Is the policy whose call this is asked on that CPU?
+/// Does the policy whose call is under way serve this CPU?
 fn serves(core: &SimCore<'_>, host: &SimHost, cpu: i32) -> bool {
     let policy = host
         .calling
@@ -415,12 +416,12 @@ fn request(at: Option<u64>) {
     });
 }
 
-/// A lock, as the host knows it again.
+/// The address by which the host identifies a lock.
 pub(crate) fn address(word: &AtomicU32) -> usize {
     std::ptr::from_ref(word) as usize
 }
 
-/// The host of runs that are not recorded.
+/// The host of runs without a recording.
 pub(crate) struct Plain;
 
 impl NativeHost for Plain {
@@ -483,14 +484,14 @@ impl NativeHost for Plain {
             let cpu = core
                 .cpu(host.here.get() as i32)
                 .expect("this runs on a CPU");
-            // A policy that ends drops what it has.
+            // Outside of calls, only a policy that ends drops its tokens.
             host.calling.get().is_none() || !core.dropped(token, cpu)
         })
     }
 
     fn panicked(panic: Panic) {
         let is_memory = panic.is_out_of_memory();
-        // Where in the library that was says nothing.
+        // The location would be one inside the library, so it is omitted.
         let (file, line) = if is_memory {
             (String::new(), 0)
         } else {
@@ -571,5 +572,5 @@ impl NativeHost for Plain {
     }
 }
 
-/// Of runs that are not recorded; `record::TABLE` adds the recording.
+/// The functions for runs without a recording; `record::TABLE` adds the recording.
 pub(crate) static TABLE: Table = Table::of::<Plain>();

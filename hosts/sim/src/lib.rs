@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The simulator: a deterministic machine on which policies run as they are.
 //!
-//! Discrete events, one thread, one seed: the same run to the bit on every machine
-//! ([`stats::LogHash`]). The rules are those of the kernel (`baton_core`); what is simulated is
-//! what lies below them: CPUs, run queues, time, and tasks with programs.
+//! The simulation consists of discrete events, on one thread. A seed gives the same run, to the
+//! bit, on every machine ([`stats::LogHash`]). The rules are those of the kernel host
+//! (`baton_core`). Everything below them is simulated: CPUs, run queues, time, and tasks with
+//! programs.
 #![deny(unsafe_op_in_unsafe_fn)]
 #![warn(missing_docs)]
 
@@ -49,66 +50,67 @@ use topology::Topology;
 use trace::Sink;
 use world::World;
 
-/// A policy that takes part.
+/// A policy of a run.
 #[derive(Clone)]
 pub struct PolicySpec {
-    /// It.
+    /// The policy.
     pub policy: Policy,
     /// Its options, as for `baton load`.
     pub options: String,
 }
 
-/// What takes the CPUs' time beside the tasks: at random moments, of random length, with these
-/// means; 0 for never.
+/// Activity besides the tasks that takes CPU time, at random times and for random lengths. The
+/// fields are means; 0 is never.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Noise {
-    /// From one task of a higher class to the next on a CPU, ns.
+    /// Time from one task of a higher class to the next on a CPU, ns.
     pub higher_every: u64,
-    /// How long one has the CPU, ns.
+    /// How long such a task has the CPU, ns.
     pub higher_for: u64,
-    /// From one interrupt to the next on a CPU, ns.
+    /// Time from one interrupt to the next on a CPU, ns.
     pub interrupt_every: u64,
-    /// How long one takes, ns.
+    /// How long an interrupt takes, ns.
     pub interrupt_for: u64,
 }
 
-/// A machine, and what runs on it but for the workload.
+/// The configuration of a run: everything except the workload.
 #[derive(Clone)]
 pub struct Config {
     /// The CPUs.
     pub topology: Topology,
-    /// The policies, the first to be asked first. The last has the tasks that are assigned to none.
+    /// The policies, in the order in which they are asked. The last one has the tasks that are
+    /// assigned to none.
     pub policies: Vec<PolicySpec>,
-    /// Further versions, for [`world::Happening::Upgrade`].
+    /// Further versions of policies, for [`world::Happening::Upgrade`].
     pub versions: Vec<Policy>,
-    /// Which group's tasks are assigned to which policy, by place.
+    /// Groups whose tasks are assigned to a policy, with the place of that policy.
     pub assign: Vec<(String, usize)>,
-    /// Decides all chance.
+    /// Determines all random numbers.
     pub seed: u64,
-    /// By how much a computing time differs from what its program says, at most, anew each time:
-    /// parts in a million of it, more or less. The tasks of the beginning come by such a part of a
-    /// tick later, at most. 0: no chance but the programs' own.
+    /// The most by which a computing time differs from that of the program, in either direction, in
+    /// parts per million; drawn anew each time. The initial tasks start up to that part of a tick
+    /// later. 0 is no jitter.
     pub jitter: u32,
-    /// How long, ns.
+    /// Duration of the run, ns.
     pub duration: u64,
-    /// A queued task that waits longer is a stall, ns.
+    /// The stall limit, ns: a queued task that waits longer is a stall.
     pub stall: u64,
-    /// What the kernel's own work costs.
+    /// The costs of the kernel's own work.
     pub costs: Costs,
-    /// How CPUs sleep: of [`idle::TABLES`].
+    /// The idle states of CPUs, from [`idle::TABLES`].
     pub idle_states: &'static [idle::IdleState],
-    /// What else takes time.
+    /// Other activity that takes CPU time.
     pub noise: Noise,
     /// All CPUs share one stream of instructions, as in QEMU with `-icount`: `machine/stream.rs`.
     pub one_stream: bool,
-    /// Task slots.
+    /// Number of task slots.
     pub max_tasks: u32,
-    /// Where another thread sees the call that is under way.
+    /// Shows the call that is under way to another thread.
     pub under_way: Arc<UnderWay>,
 }
 
-/// The call of a policy that is under way: for a thread that watches for one which does not come
-/// back, as nothing here can end it.
+/// The call of a policy that is under way. Another thread can watch it for a call that does not
+/// return, which nothing here can end.
 #[derive(Debug, Default)]
 pub struct UnderWay(AtomicU64);
 
@@ -121,7 +123,7 @@ impl UnderWay {
         self.0.store(0, Relaxed);
     }
 
-    /// The number of the call, and the method's; `None` between calls.
+    /// The number of the call, and that of its method. `None` between calls.
     pub fn look(&self) -> Option<(u64, u32)> {
         Some(self.0.load(Relaxed))
             .filter(|&word| word != 0)
@@ -130,7 +132,7 @@ impl UnderWay {
 }
 
 impl Config {
-    /// A second of a machine of that shape.
+    /// A run of one second on a machine of this topology, without policies.
     pub fn new(topology: Topology) -> Self {
         Self {
             topology,
@@ -159,10 +161,10 @@ impl Config {
     }
 }
 
-/// Why a run did not begin.
+/// The reason why a run failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SimError {
-    /// A policy could not be made, or given up: its name, and why.
+    /// A policy could not be made, saved, upgraded or ended: its name, and the reason.
     Policy(String, String),
     /// The configuration is wrong.
     Config(String),
@@ -170,7 +172,7 @@ pub enum SimError {
     Recording(std::io::ErrorKind, String),
 }
 
-/// Runs a workload. `sink` is told of everything.
+/// Runs a workload. `sink` receives all events.
 pub fn run(
     config: &Config,
     world: World,
@@ -179,9 +181,9 @@ pub fn run(
     run_with(config, Begin::Anew(world), sink, None)
 }
 
-/// Goes on where a recording was left, with a policy as it was then, or is: `instance` knows the
-/// tasks of the scene by their slots and tokens. The configuration is [`Scene::config`], with that
-/// policy.
+/// Continues from a moment of a recording. `instance` is a policy that has the tasks of the scene,
+/// by their slots and tokens. The configuration is that of [`Scene::config`], with this policy
+/// added.
 pub fn go_on(
     config: &Config,
     scene: Scene,
@@ -200,8 +202,8 @@ enum Begin {
     There(Scene, Instance),
 }
 
-/// Runs a workload, and writes a recording of its policy (`baton_trace`), of which there is one, to
-/// be replayed: with a checkpoint every so often, ns, if that is given.
+/// Runs a workload with one policy, and writes a recording of the policy (`baton_trace`) for
+/// replay. `checkpoint` is the time between checkpoints, ns.
 pub fn record(
     config: &Config,
     world: World,
@@ -271,7 +273,7 @@ fn run_with(
         tape,
     );
     let core: Core<'_, SimHost> = Core::new(host, &slots, &states);
-    // SAFETY: On-stack. It goes before the core does.
+    // SAFETY: On-stack. It is dropped before the core.
     let _installed = unsafe { Installed::new(&core) };
     for cpu in 0..cpus.len() {
         core.note_online(cpu as i32, true);
@@ -312,7 +314,7 @@ fn run_with(
     let recorded = core.host().tape.take().map_or(Ok(()), Tape::finish);
     let ended = end(&core);
     if core.host().has_crashed.get() {
-        // What was left in the midst of a call is not looked at again.
+        // State that was abandoned in the middle of a call is not used again, not even to drop it.
         std::mem::forget(core);
     }
     let outcome = played?;
@@ -320,7 +322,7 @@ fn run_with(
     ended.map(|()| outcome)
 }
 
-/// Does something with policies beside their calls.
+/// Runs `f`, which executes policies outside of their calls, and returns a crash as an error.
 fn guarded<R>(core: &Core<'_, SimHost>, what: &str, f: impl FnOnce() -> R) -> Result<R, SimError> {
     contained(is_in_policy, f).map_err(|crash| {
         core.host().has_crashed.set(true);
@@ -333,7 +335,7 @@ fn guarded<R>(core: &Core<'_, SimHost>, what: &str, f: impl FnOnce() -> R) -> Re
     })
 }
 
-/// From the first event to the last.
+/// Runs the machine from the first event to the last.
 fn play<'m>(core: &'m Core<'m, SimHost>, mut machine: Machine<'m>) -> Result<Outcome, SimError> {
     if let Err(crash) = contained(is_in_policy, || {
         machine.run();
@@ -341,7 +343,7 @@ fn play<'m>(core: &'m Core<'m, SimHost>, mut machine: Machine<'m>) -> Result<Out
     }) {
         core.host().has_crashed.set(true);
         if let Some(policy) = core.host().making.take() {
-            // A recording is of one version.
+            // A run with checkpoints has no upgrades, so the policy was saving its state.
             if core.host().checkpoint_every.is_some() {
                 return Err(unsaved(core, &crash.to_string()));
             }
@@ -372,7 +374,7 @@ fn play<'m>(core: &'m Core<'m, SimHost>, mut machine: Machine<'m>) -> Result<Out
     })
 }
 
-/// Policies end while their host is there.
+/// Ends the policies while their host exists.
 fn end(core: &Core<'_, SimHost>) -> Result<(), SimError> {
     let host = core.host();
     if host.has_crashed.get() {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A trace for ui.perfetto.dev: a track for each CPU (who runs), a track for each task (running,
-//! waiting, sleeping), counters of waiting tasks and idle CPUs, and marks where something broke or
-//! a CPU came or went.
+//! A trace for ui.perfetto.dev: a track for each CPU (the current task), a track for each task
+//! (running, waiting, sleeping), counters of waiting tasks and idle CPUs, and marks for faults,
+//! upgrades and CPUs that go online or offline.
 //!
-//! Perfetto's own kinds of scheduling events come from the kernel's ftrace, and its page assumes
-//! that kernel's meaning of them. So these are plain track events, which mean what their names say.
-//! Names are sent once and then called by number. What is kept between events is a few bytes for
-//! each task and CPU; the file is written as the run goes on.
+//! Perfetto's own scheduling events come from the kernel's ftrace, and its page interprets them as
+//! the kernel's. Plain track events are used instead, which mean what their names say. Names are
+//! written once and then referenced by number. The file is written during the run. A few bytes for
+//! each task and CPU are kept between events.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -18,9 +18,9 @@ use crate::world::TaskRef;
 
 use schema::{Counter, EventName, Interned, Packet, Track, TrackEvent};
 
-/// Perfetto's messages, as far as they are used here: the official numbers of
-/// `protos/perfetto/trace` in Perfetto's source. `hosts/sim/tests/perfetto.proto` is the same for
-/// the test's decoder.
+/// The parts of Perfetto's messages that are used here, with the official numbers of
+/// `protos/perfetto/trace` in Perfetto's source. `hosts/sim/tests/perfetto.proto` has the same
+/// parts for the test's decoder.
 mod schema {
     #[derive(Clone, PartialEq, prost::Message)]
     pub struct Packet {
@@ -91,17 +91,17 @@ const COUNTER: i32 = 4;
 
 const UNIT_COUNT: i32 = 2;
 
-/// Children are shown by their rank.
+/// Child tracks are ordered by their rank.
 const EXPLICIT: i32 = 3;
 
-/// The one sequence of packets.
+/// The only sequence of packets.
 const SEQUENCE: u32 = 1;
-/// SEQ_INCREMENTAL_STATE_CLEARED, in the first packet: from here on names are known by number.
+/// SEQ_INCREMENTAL_STATE_CLEARED, in the first packet: from then on names are referenced by number.
 const CLEARED: u32 = 1;
 /// SEQ_NEEDS_INCREMENTAL_STATE, in all packets that use or add such names.
 const NEEDS: u32 = 2;
 
-/// The tracks that are always there.
+/// Ids of tracks. The first six tracks always exist.
 mod track {
     pub const MACHINE: u64 = 1;
     pub const WAITING: u64 = 2;
@@ -109,7 +109,7 @@ mod track {
     pub const EVENTS: u64 = 4;
     pub const CPUS: u64 = 5;
     pub const TASKS: u64 = 6;
-    /// From here on: CPUs, groups, tasks.
+    /// First ids of CPUs, groups and tasks.
     pub const CPU: u64 = 1 << 16;
     pub const GROUP: u64 = 1 << 24;
     pub const TASK: u64 = 1 << 32;
@@ -121,13 +121,13 @@ mod name {
     pub const SLEEPING: u64 = 2;
     pub const HIGHER: u64 = 3;
     pub const OFFLINE: u64 = 4;
-    /// From here on: "running on CPU n"; the names of tasks.
+    /// First numbers of "running on CPU n", and of the names of tasks.
     pub const ON_CPU: u64 = 1 << 16;
     pub const TASK: u64 = 1 << 32;
 }
 
-/// What a CPU's track shows: the first of these that holds. The number is that of the slice's name;
-/// 0 is no slice.
+/// The state of a CPU. Its track shows offline before a higher class, and that before the task.
+/// `shown` is the number of the slice's name; 0 is no slice.
 #[derive(Clone, Copy, Default)]
 struct Cpu {
     task: Option<TaskRef>,
@@ -149,17 +149,17 @@ impl Cpu {
     }
 }
 
-/// Bytes that are collected before they are written.
+/// Number of bytes that are collected before they are written.
 const BLOCK: usize = 1 << 16;
 
 /// Writes a trace.
 pub struct Perfetto<W: Write> {
     out: W,
     block: Vec<u8>,
-    /// The first error; after it nothing is written.
+    /// The first error. Nothing is written after it.
     error: Option<io::Error>,
     cpus: Vec<Cpu>,
-    /// By task: the number of the name of the slice that its track shows; 0 is none.
+    /// By task: the number of its slice's name; 0 is no slice.
     tasks: Vec<u64>,
     groups: HashMap<Box<str>, u64>,
     waiting: Option<u32>,
@@ -167,7 +167,7 @@ pub struct Perfetto<W: Write> {
 }
 
 impl<W: Write> Perfetto<W> {
-    /// Of a machine with so many CPUs.
+    /// A trace of a machine with this number of CPUs.
     pub fn new(out: W, cpus: usize) -> Self {
         let mut trace = Self {
             out,
@@ -221,7 +221,7 @@ impl<W: Write> Perfetto<W> {
         trace
     }
 
-    /// Ends all that is open at that time, and gives the file back.
+    /// Ends all open slices at this time, and returns the file.
     pub fn finish(mut self, now: u64) -> io::Result<W> {
         for cpu in 0..self.cpus.len() {
             if self.cpus[cpu].shown != 0 {
@@ -249,7 +249,7 @@ impl<W: Write> Perfetto<W> {
             trusted_packet_sequence_id: SEQUENCE,
             ..packet
         };
-        // The file is one message, `Trace`: field 1, again and again.
+        // The file is one message, `Trace`, which repeats field 1.
         self.block.push(1 << 3 | 2);
         prost::encoding::encode_varint(packet.encoded_len() as u64, &mut self.block);
         packet.encode_raw(&mut self.block);
@@ -309,7 +309,7 @@ impl<W: Write> Perfetto<W> {
         );
     }
 
-    /// Brings a task's track to this slice.
+    /// Changes the slice of a task's track.
     fn task_shows(&mut self, now: u64, task: TaskRef, shows: u64) {
         let Some(shown) = self.tasks.get_mut(task.0 as usize) else {
             return;
@@ -318,7 +318,7 @@ impl<W: Write> Perfetto<W> {
         self.change(now, track::TASK + u64::from(task.0), before, shows);
     }
 
-    /// Changes what is known of a CPU, and brings its track to what follows.
+    /// Changes the state of a CPU, and updates the slice of its track.
     fn cpu(&mut self, now: u64, cpu: u32, change: impl FnOnce(&mut Cpu)) {
         let Some(state) = self.cpus.get_mut(cpu as usize) else {
             return;
@@ -372,7 +372,7 @@ impl<W: Write> Sink for Perfetto<W> {
                 track::GROUP + next
             }
         };
-        // Two tasks may have one name, and tracks of one name would be drawn as one.
+        // Tasks may share a name, and tracks of the same name would be drawn as one.
         let (number, name) = (u64::from(task.0), format!("{name} {}", task.0));
         let descriptor = descriptor(
             track::TASK + number,
@@ -399,7 +399,7 @@ impl<W: Write> Sink for Perfetto<W> {
 
     fn event(&mut self, now: u64, event: &Event) {
         match *event {
-            // It begins to be seen when it is woken.
+            // The track of a task begins with its first wakeup.
             Event::New { .. } => {}
             Event::Wake { task, .. } => self.task_shows(now, task, name::WAITING),
             Event::Switch {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Records what a policy is asked and answers, as the kernel host does. A simulation is one thread,
-//! so its stamps are a count.
+//! Records the calls of a policy and its answers, as the kernel host does. A simulation has one
+//! thread, so its stamps are a counter.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -18,7 +18,7 @@ use baton_trace::{
 use crate::host::{address, with, Plain};
 use crate::{Config, PolicySpec};
 
-/// One CPU's part.
+/// The events of one CPU.
 #[derive(Default)]
 struct Ring {
     recorder: Recorder,
@@ -28,25 +28,25 @@ struct Ring {
 /// A recording that is being made.
 pub(crate) struct Tape {
     file: FileWriter<Box<dyn Write>>,
-    /// The first error; after it nothing is written.
+    /// The first error. Nothing is written after it.
     error: Option<io::Error>,
     rings: Vec<Ring>,
     /// The last stamp.
     clock: u64,
     /// Numbers of locks, by address.
     locks: HashMap<usize, u64>,
-    /// A call is under way, and is not being abandoned.
+    /// Whether a call is under way and is not being abandoned.
     in_call: bool,
-    /// What the call under way did wrong: the fault's number.
+    /// The number of the fault of the call under way.
     fault: u8,
     /// The CPU whose call has not ended.
     calling: Option<u32>,
-    /// It has the state that it begins with.
+    /// Whether it has the policy's initial state.
     has_begun: bool,
 }
 
 impl Tape {
-    /// `with_state`: it begins with the policy's state, and has checkpoints.
+    /// With `with_state`, it begins with the policy's state and has checkpoints.
     pub fn new(
         config: &Config,
         spec: &PolicySpec,
@@ -80,7 +80,7 @@ impl Tape {
         })
     }
 
-    /// Adds the policy's state, between two events: what comes after it goes into other blocks.
+    /// Adds the policy's state between two events. Later events go into new blocks.
     pub fn checkpoint(&mut self, state: &[u8]) {
         let stamp = if std::mem::replace(&mut self.has_begun, true) {
             self.stamp()
@@ -111,7 +111,7 @@ impl Tape {
         self.write_block(cpu);
         let ring = &mut self.rings[cpu as usize];
         ring.block.resize(BLOCK_SIZE, 0);
-        // The last stamp may be this event's.
+        // The last stamp may be that of this event.
         ring.recorder.open(cpu, self.clock - 1);
         assert!(
             ring.recorder.put(&mut ring.block, event),
@@ -148,7 +148,7 @@ impl Tape {
         (self.in_call, self.fault, self.calling) = (true, 0, Some(cpu));
     }
 
-    /// It ends.
+    /// The call ends.
     pub fn end(&mut self, cpu: u32, answer: u64, ctx: &BatonCtx) {
         (self.in_call, self.calling) = (false, None);
         let stamp = self.stamp();
@@ -166,21 +166,22 @@ impl Tape {
         self.put(cpu, &event);
     }
 
-    /// The call under way is being abandoned: what it does from now on is not the policy's doing.
+    /// The call under way is being abandoned. What happens in it from now on is not done by the
+    /// policy.
     pub fn fail(&mut self, kind: u8) {
         if self.in_call {
             (self.in_call, self.fault) = (false, kind);
         }
     }
 
-    /// What the policy does in a call.
+    /// Records an action of the policy in a call.
     pub fn note(&mut self, cpu: u32, event: &Event) {
         if self.in_call {
             self.put(cpu, event);
         }
     }
 
-    /// A lock was taken, or was not free.
+    /// Records that a lock was taken, or was not free.
     pub fn lock(&mut self, cpu: u32, address: usize, is_ours: bool) {
         if self.in_call {
             let next = self.locks.len() as u64 + 1;
@@ -199,7 +200,7 @@ impl Tape {
 
     /// Ends the recording.
     pub fn finish(mut self) -> io::Result<()> {
-        // One that was left in the midst of it.
+        // A call that was abandoned midway.
         if let Some(cpu) = self.calling {
             let event = Event::Abandoned {
                 stamp: self.stamp(),
@@ -249,7 +250,7 @@ fn about(method: BatonMethod, a: &Arg<'_>, b: &Arg<'_>) -> About {
     }
 }
 
-/// That of recorded runs.
+/// The functions for runs with a recording.
 pub(crate) static TABLE: Table = Table::of::<Recorded>();
 
 fn note(event: &Event) {
@@ -260,13 +261,13 @@ fn note_lock(word: &AtomicU32, is_ours: bool) {
     with(|_, host| host.record(|tape, cpu| tape.lock(cpu, address(word), is_ours)));
 }
 
-/// The answer to a question about a CPU.
+/// Records the answer to a question about a CPU, and returns it.
 fn noted(question: Question, cpu: i32, yes: bool) -> bool {
     note(&Event::Cpu { question, cpu, yes });
     yes
 }
 
-/// [`Plain`], each of whose answers is recorded.
+/// [`Plain`], with each of its answers recorded.
 struct Recorded;
 
 impl NativeHost for Recorded {
@@ -280,7 +281,7 @@ impl NativeHost for Recorded {
 
     fn lock(word: &AtomicU32) -> bool {
         let is_ours = Plain::lock(word);
-        // One that cannot be taken ends the call.
+        // A lock that cannot be taken ends the call.
         if is_ours {
             note_lock(word, true);
         }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a run is reduced to: the numbers that people compare. As JSON it is what `baton sim --json`
-//! prints and `baton report` reads.
+//! The report of a run: the numbers to compare. `baton sim --json` prints it as JSON, and `baton
+//! report` reads that.
 //!
-//! All times are in ns. The format is JSON of [`Run`]; its version is [`VERSION`], and a reader
-//! refuses any other.
+//! All times are in ns. The format is the JSON form of [`Run`]. Its version is [`VERSION`], and a
+//! reader refuses any other.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::detail::Detail;
 use crate::timeline::{Timeline, Times};
 
-/// The version of the format. Counts up when a field changes its meaning, or goes.
+/// The version of the format. It increases when a field changes its meaning or is removed.
 pub const VERSION: u32 = 1;
 
 /// One run of one policy.
@@ -25,59 +25,58 @@ pub struct Run {
     pub workload: String,
     /// The machine, as `2x16x2`.
     pub topology: String,
-    /// The seed; of a series the first.
+    /// The seed; in a series, the first one.
     pub seed: u64,
-    /// How many seeds, from that one on: more than one in a series, whose numbers are means then
-    /// (`series.rs`).
+    /// Number of seeds, from that one on. With more than one the run is a series, and its numbers
+    /// are means (`series.rs`).
     #[serde(default = "one")]
     pub seeds: u64,
-    /// Of a series: what its mean is within with a probability of 95 %, for each number that
-    /// differs from seed to seed. Of the shape of this, with a pair `[low, high]` in the place of a
-    /// number.
+    /// In a series, the 95 % confidence intervals of the means. It has the shape of this struct,
+    /// with a pair `[low, high]` in place of each number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confidence: Option<Value>,
-    /// By how much computing times differ from what programs say, at most, in parts of a million.
+    /// The most by which computing times differ from those of the programs, in parts per million.
     #[serde(default)]
     pub jitter_ppm: u32,
-    /// How much time was simulated.
+    /// Simulated time.
     pub duration_ns: u64,
-    /// When all tasks that there were had come to wait for something that nobody was left to do,
-    /// for ever.
+    /// When a task last left a CPU, if at the end all tasks slept and no coming event could have
+    /// woken one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stuck_ns: Option<u64>,
-    /// Of all events, in hexadecimal: the same for the same run.
+    /// Hash of all events, in hexadecimal. Equal runs have equal hashes.
     pub hash: String,
-    /// How many events there were.
+    /// Number of events.
     pub events: u64,
     /// By group of tasks, in the workload's order.
     pub groups: Vec<GroupReport>,
-    /// Of the whole machine.
+    /// Totals of the whole machine.
     pub cpu: CpuTotals,
-    /// Where the workload has tasks to compare.
+    /// `None` if there are no tasks to compare.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fairness: Option<Fairness>,
-    /// Versions of policies that took another's place.
+    /// Number of upgrades of policies.
     #[serde(default)]
     pub upgrades: u64,
-    /// Why others did not, each in a line.
+    /// The reason of each refused upgrade, in one line.
     #[serde(default)]
     pub refused_upgrades: Vec<String>,
-    /// Tasks that there were no slots for.
+    /// Tasks that were not created for lack of a slot.
     #[serde(default)]
     pub tasks_not_made: u64,
-    /// Hints that tasks gave their policies.
+    /// Hints that tasks sent to their policies.
     #[serde(default)]
     pub hints: u64,
-    /// Those of them that were refused.
+    /// Hints that were refused.
     #[serde(default)]
     pub hints_refused: u64,
-    /// Faults, each in a line.
+    /// Faults, one line each.
     #[serde(default)]
     pub faults: Vec<String>,
-    /// What each CPU did when.
+    /// The state of each CPU over time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeline: Option<Timeline>,
-    /// A part of the run in full; of a series a part of the first run.
+    /// A part of the run in full; in a series, a part of the first run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<Detail>,
 }
@@ -91,52 +90,53 @@ fn one() -> u64 {
 pub struct GroupReport {
     /// Its name.
     pub name: String,
-    /// Tasks that there ever were.
+    /// Number of tasks that it ever had.
     pub tasks: u64,
     /// CPU time of all of them.
     pub cpu_ns: u64,
-    /// From becoming runnable to running.
+    /// Time from becoming runnable to running.
     pub wakeup: Percentiles,
     /// The same as a curve.
     pub wakeup_curve: Vec<Point>,
-    /// From when a request was due to its answer, where the workload notes that.
+    /// Time from when a request was due to its answer, if the workload records that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response: Option<Percentiles>,
     /// The same as a curve.
     #[serde(default)]
     pub response_curve: Vec<Point>,
-    /// What the workload notes as done.
+    /// Units of work that the workload recorded as done.
     pub operations: u64,
-    /// How long its tasks were there: to the end of the last of them, or of the run. Rates are of
-    /// this time.
+    /// How long it had tasks: until the last of them exited, or until the end of the run. Rates
+    /// refer to this time.
     #[serde(default)]
     pub active_ns: u64,
 }
 
-/// What all CPUs did.
+/// Totals of all CPUs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CpuTotals {
     /// Context switches from one task to another, or from or to idle.
     pub switches: u64,
-    /// Tasks that ran on another CPU than before.
+    /// Number of migrations, by distance.
     pub migrations: Migrations,
-    /// CPU time that tasks ran.
+    /// CPU time of tasks.
     pub busy_ns: u64,
-    /// CPU time idle: all of it.
+    /// Idle time of all online CPUs.
     pub idle_ns: u64,
-    /// Of it, while at least one task waited for a CPU.
+    /// The part of the idle time while at least one task waited for a CPU.
     pub idle_while_waiting_ns: u64,
     /// CPU time that waiting tasks could have had: the lesser of idle CPUs and waiting tasks, over
     /// time.
     pub wasted_ns: u64,
     /// CPU time that higher classes took.
     pub higher_ns: u64,
-    /// CPU time offline.
+    /// Time that CPUs were offline.
     pub offline_ns: u64,
 }
 
 impl CpuTotals {
-    /// Of what [`crate::timeline::Collector`] found, and of what only the machine knows.
+    /// Totals from the times of [`crate::timeline::Collector`], and the counts that only the
+    /// machine has.
     pub fn new(times: Times, switches: u64, migrations: Migrations) -> Self {
         Self {
             switches,
@@ -151,7 +151,7 @@ impl CpuTotals {
     }
 }
 
-/// How far tasks moved: what the old and the new CPU have in common.
+/// Migrations by distance: the closest level that the old and the new CPU share.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Migrations {
     /// A physical core.
@@ -164,25 +164,25 @@ pub struct Migrations {
     pub machine: u64,
 }
 
-/// How CPU time was shared, against what each task was due: its share by weight among those that
-/// wanted to run, at every moment.
+/// How CPU time was shared, compared with the due of each task: its share by weight, at every
+/// moment, among the tasks that wanted to run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Fairness {
-    /// Jain's index of what tasks had by what they were due, each counted by that: 1 is fair, near
-    /// 0 is those that are due little having most.
+    /// Jain's index of the ratio of CPU time to due, weighted by the due. 1 is fair; near 0 the
+    /// tasks with a small due had most.
     pub jain: f64,
-    /// By how much the task that was worst off is behind its share.
+    /// The most that a task is behind its due.
     pub worst_lag_ns: u64,
 }
 
-/// Of many times.
+/// Statistics of a set of times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Percentiles {
-    /// How many.
+    /// Number of times.
     pub count: u64,
     /// Mean, rounded.
     pub mean: u64,
-    /// Half of them are not above it.
+    /// Half of the times are not above it.
     pub p50: u64,
     /// 90 % are not above it.
     pub p90: u64,
@@ -198,8 +198,8 @@ pub struct Percentiles {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Point(pub u64, pub f64);
 
-/// Counts times in buckets of 0.1 % width: a few ten KB, however many there are. Mean and maximum
-/// are exact.
+/// Counts times in buckets of 0.1 % width. It takes a few tens of KB for any number of times. Mean
+/// and maximum are exact.
 #[derive(Clone, Debug)]
 pub struct Histogram {
     buckets: hdrhistogram::Histogram<u64>,
@@ -209,7 +209,7 @@ pub struct Histogram {
 
 impl Default for Histogram {
     fn default() -> Self {
-        // Three digits is what the library documents as valid; it grows with the largest value.
+        // The library documents three digits as valid. The histogram grows with the largest value.
         let buckets = hdrhistogram::Histogram::new(3).expect("three digits are valid");
         Self {
             buckets,
@@ -220,12 +220,12 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// Points of a curve, at most.
+    /// Limit of the points of a curve.
     const POINTS: usize = 400;
 
-    /// Notes a time, ns.
+    /// Records a time, ns.
     pub fn record(&mut self, ns: u64) {
-        // Half of the range of u64, 292 years, is what can be counted.
+        // The histogram can count times up to half of the range of u64, 292 years.
         self.buckets
             .record(ns.min(u64::MAX >> 1))
             .expect("the histogram grows up to there");
@@ -233,7 +233,7 @@ impl Histogram {
         self.max = self.max.max(ns);
     }
 
-    /// Notes all that another one has.
+    /// Adds all times of another histogram.
     pub fn add(&mut self, other: &Self) {
         self.buckets
             .add(&other.buckets)
@@ -242,18 +242,18 @@ impl Histogram {
         self.max = self.max.max(other.max);
     }
 
-    /// How many were noted.
+    /// Number of recorded times.
     pub fn count(&self) -> u64 {
         self.buckets.len()
     }
 
-    /// What they come to.
+    /// Statistics of the recorded times.
     pub fn percentiles(&self) -> Percentiles {
         let count = self.count();
         if count == 0 {
             return Percentiles::default();
         }
-        // A bucket is named by its end, which may be above what is in it.
+        // The value of a bucket is its end, which may be above the times in it.
         let at = |quantile| self.buckets.value_at_quantile(quantile).min(self.max);
         let mean = ((self.sum + u128::from(count) / 2) / u128::from(count)) as u64;
         Percentiles {
@@ -267,8 +267,8 @@ impl Histogram {
         }
     }
 
-    /// The cumulative distribution: upwards in both, the last point is the maximum and 1. Empty
-    /// when nothing was noted.
+    /// The cumulative distribution. Both values increase from point to point, and the last point is
+    /// the maximum and 1. Empty if no time was recorded.
     pub fn curve(&self) -> Vec<Point> {
         let count = self.count();
         let mut points: Vec<Point> = Vec::new();
@@ -284,10 +284,12 @@ impl Histogram {
     }
 }
 
-/// A curve of at most [`Histogram::POINTS`] points, the last of them kept.
+/// Thins a curve to at most [`Histogram::POINTS`] points, of which the last is kept.
 pub(crate) fn thin(mut points: Vec<Point>) -> Vec<Point> {
-    // Points too near to be told apart on a page go; where the curve is steep or long they are far
-    // apart in one of the two. The tail is drawn as a logarithm, so that its last points stay.
+    // Drops points that are too close to distinguish on the page. A kept point must be later than
+    // the one before it by the factor `apart`, and its share must differ. The tail is drawn on a
+    // logarithmic scale, so there the shares of longer times are compared, which keeps its last
+    // points.
     let mut apart = 1.002_f64;
     while points.len() > Histogram::POINTS {
         let (mut kept, last): (Vec<Point>, usize) = (Vec::new(), points.len() - 1);

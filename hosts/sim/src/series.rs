@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Runs that differ in their seeds alone, as one: means, and how far they can be trusted.
+//! Combines runs that differ only in their seeds into one, with means and confidence intervals.
 
 use serde_json::{json, Map, Value};
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use crate::report::{thin, Point, Run};
 
-/// What tells runs apart, or is no number to take the mean of.
+/// Fields that are taken from the first run, as they identify a run or have no mean.
 const KEPT: [&str; 8] = [
     "stuck_ns",
     "version",
@@ -18,10 +18,10 @@ const KEPT: [&str; 8] = [
     "confidence",
 ];
 
-/// The runs of one configuration under several seeds as one run, whose numbers are means, with the
-/// intervals that hold the true mean with a probability of 95 % (Student's t, as of independent
-/// runs); its timeline and detail are the first run's. The error is for people: there are no runs,
-/// or they do not fit together.
+/// Combines the runs of one configuration under several seeds. The numbers of the result are means,
+/// with 95 % confidence intervals (Student's t, for independent runs). Its timeline and detail are
+/// those of the first run. The error is a message for the user: there are no runs, or they do not
+/// match.
 pub fn series(runs: &[Run]) -> Result<Run, String> {
     let [first, _, ..] = runs else {
         return runs.first().cloned().ok_or("there are no runs".into());
@@ -56,7 +56,7 @@ fn fold(all: u64, hash: &str) -> u64 {
     })
 }
 
-/// Means, and intervals; null where there is none.
+/// The means and intervals of values; null where there is none.
 fn combine(values: &[&Value]) -> (Value, Value) {
     let there: Vec<&Value> = values
         .iter()
@@ -69,7 +69,7 @@ fn combine(values: &[&Value]) -> (Value, Value) {
     match first {
         Value::Number(_) => numbers(&there),
         Value::Object(object) => objects(object, &there),
-        // Groups, of which each run has the same in the same order.
+        // Groups. Each run has the same ones, in the same order.
         Value::Array(items) if items.iter().all(Value::is_object) => {
             let item = |at: usize| {
                 there
@@ -137,8 +137,8 @@ fn numbers(values: &[&Value]) -> (Value, Value) {
     (shown, json!([mean - half, mean + half]))
 }
 
-/// By how many standard errors the mean of so many runs, two or more, is off with a probability of
-/// 5 % at most.
+/// Half the width of the 95 % confidence interval of the mean of this number of runs, in standard
+/// errors. At least two runs.
 fn quantile(runs: usize) -> f64 {
     let student =
         StudentsT::new(0.0, 1.0, (runs - 1) as f64).expect("two runs have a degree of freedom");
@@ -234,7 +234,8 @@ mod tests {
                 .as_f64()
                 .unwrap()
         });
-        // Tables have 4.303 for two degrees of freedom; the standard error is 10 by the root of 3.
+        // Printed tables have 4.303 for two degrees of freedom. The standard error is 10 divided by
+        // the square root of 3.
         assert!(
             (high - 20.0 - 4.303 * 10.0 / 3.0_f64.sqrt()).abs() < 0.01
                 && (low + high - 40.0).abs() < 1e-9

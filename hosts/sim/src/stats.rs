@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a run is counted by.
+//! The counts of a run.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::report::Histogram;
 use crate::topology::Distance;
 use crate::trace::{Event, Left};
 
-/// A number that tells two runs apart: of everything that happened, in order.
+/// A hash of all events of a run, in order. Equal runs have equal hashes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogHash(u64);
 
@@ -59,38 +59,38 @@ impl LogHash {
         self.add(second);
     }
 
-    /// The number.
+    /// The hash.
     pub fn value(&self) -> u64 {
         self.0
     }
 }
 
-/// What a group of tasks did.
+/// The counts of a group of tasks.
 #[derive(Clone, Debug)]
 pub struct GroupStats {
     /// Its name.
     pub name: Arc<str>,
-    /// Tasks that there were in it.
+    /// Number of tasks that it ever had.
     pub tasks: u64,
-    /// From a wakeup to the CPU, ns.
+    /// Times from a wakeup to running, ns.
     pub wakeups: Histogram,
     /// Responses that its programs measured, ns.
     pub responses: Histogram,
-    /// What its programs counted.
+    /// Units of work that its programs recorded as done.
     pub done: u64,
     /// CPU time that its tasks used, ns.
     pub runtime: u64,
-    /// That of each which was there at the end.
+    /// CPU time of each task that was alive at the end, ns.
     pub ran: Vec<u64>,
-    /// How many are there now.
+    /// Number of tasks that are alive.
     alive: u64,
-    /// When the last of them ended, ns.
+    /// When the last task exited, ns.
     over: u64,
 }
 
 impl GroupStats {
-    /// How long its tasks were there, of a run of this length, ns: to the end of the last of them,
-    /// or of the run.
+    /// How long the group had tasks in a run of this duration, ns: until the last of them exited,
+    /// or until the end of the run.
     pub fn active(&self, duration: u64) -> u64 {
         match self.alive {
             0 if self.tasks > 0 => self.over,
@@ -99,44 +99,45 @@ impl GroupStats {
     }
 }
 
-/// What a run is counted by.
+/// The counts of a run.
 #[derive(Clone, Debug)]
 pub struct Stats {
-    /// Of everything that happened.
+    /// The hash of all events.
     pub hash: LogHash,
-    /// Events of the kernel that the rules were told of.
+    /// Number of kernel events that were passed to the rules.
     pub events: u64,
-    /// Changes of the task that a CPU runs.
+    /// Number of changes of a CPU's current task.
     pub switches: u64,
-    /// Tasks that went on on another CPU: of the same core, last-level cache, node, machine.
+    /// Number of migrations, by what the two CPUs share: a core, a last-level cache, a node, only
+    /// the machine.
     pub migrations: [u64; 4],
-    /// CPU time that was idle, ns, of all CPUs that were online.
+    /// Idle time of all online CPUs, ns.
     pub idle: u64,
-    /// The part of it while a task waited for a CPU.
+    /// The part of `idle` while at least one task waited for a CPU, ns.
     pub idle_while_waiting: u64,
-    /// Of that, of so many CPUs at most as tasks waited.
+    /// The lesser of idle CPUs and waiting tasks, over time, ns.
     pub wasted: u64,
     /// CPU time of higher classes, ns.
     pub higher: u64,
-    /// CPU time that was offline, ns.
+    /// Time that CPUs were offline, ns.
     pub offline: u64,
-    /// Tasks that could not be made.
+    /// Tasks that were not created for lack of a slot.
     pub no_slot: u64,
     /// Hints that tasks sent.
     pub hints: u64,
-    /// Those of them that no policy took.
+    /// Hints that no policy took.
     pub hints_refused: u64,
-    /// Versions of policies that took another's place.
+    /// Number of upgrades of policies.
     pub upgrades: u64,
-    /// Why others did not.
+    /// The reason of each refused upgrade.
     pub refused: Vec<String>,
-    /// How long it was, ns.
+    /// Duration of the run, ns.
     pub duration: u64,
-    /// When all tasks that there were at the end had come to wait for something that nobody was
-    /// left to do, ns.
+    /// When a task last left a CPU, ns, if at the end all tasks slept and no coming event could
+    /// have woken one.
     pub stuck: Option<u64>,
-    /// What tasks had against what they were due; nothing where the CPUs were never contended, or a
-    /// task might not use all of them.
+    /// The CPU time of tasks compared with their due. `None` if the CPUs were never contended, or a
+    /// task could not use all of them.
     pub shares: Option<Shares>,
     /// The groups of tasks.
     pub groups: Vec<GroupStats>,
@@ -186,8 +187,8 @@ impl Stats {
         &self.groups[group as usize].name
     }
 
-    /// So many ns pass, with so many tasks that wait, and CPUs that are idle, of a higher class,
-    /// and offline.
+    /// Counts `ns` of time with these numbers of waiting tasks, and of CPUs that are idle, in a
+    /// higher class, and offline.
     pub(crate) fn pass(&mut self, ns: u64, waiting: u32, [idle, higher, offline]: [u32; 3]) {
         self.idle += ns * u64::from(idle);
         if waiting > 0 {
@@ -220,7 +221,7 @@ impl Stats {
         self.migrations[level] += 1;
     }
 
-    /// A task is over, or the run is, with the task alive.
+    /// Counts a task that exits, or that is alive at the end of the run.
     pub(crate) fn end_of(&mut self, group: u32, now: u64, runtime: u64, alive: bool) {
         let group = &mut self.groups[group as usize];
         group.runtime += runtime;

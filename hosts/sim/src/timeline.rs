@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What each CPU did when, for a page: the time of a run is cut into columns, neighbouring CPUs are
-//! put into rows, and of each cell only is kept which part of it went to what. So the memory is
-//! bounded, however long the run and large the machine.
+//! The state of each CPU over time, for the page of `baton report`. The time of a run is divided
+//! into columns, and the CPUs into rows of neighbours. Each cell has only the share of each state
+//! in its time. So the memory is bounded for any length of run and any size of machine.
 //!
 //! The cells of a row as text:
 //!
 //! ```text
 //! cells = "" / run *("," run)          in the order of time
-//! run   = cell [ "*" count ]           so many equal cells, decimal, at least 1
-//! cell  = 4 hexadecimal digits         parts of 15: idle while work waits, busy, higher class, offline; the rest is idle
+//! run   = cell [ "*" count ]           number of equal cells, decimal, at least 1
+//! cell  = 4 hexadecimal digits         parts of 15: idle while work waits, busy, higher class,
+//!                                      offline; the rest is idle
 //! ```
 
 use serde::{Deserialize, Serialize};
@@ -16,14 +17,14 @@ use serde::{Deserialize, Serialize};
 use crate::trace::{Event, Sink};
 use crate::world::TaskRef;
 
-/// Columns of a timeline, at most.
+/// Limit of the columns of a timeline.
 pub const COLUMNS: usize = 2000;
-/// Rows of a timeline, at most: with more CPUs, several make a row.
+/// Limit of the rows of a timeline. With more CPUs, a row stands for several.
 pub const ROWS: usize = 256;
-/// With so many rows there are half as many columns.
+/// From this number of rows on, there are half as many columns.
 const MANY_ROWS: usize = 64;
 
-/// What a CPU does. The order is that of a cell's digits.
+/// The state of a CPU. The order is that of a cell's digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Doing {
     Waste,
@@ -35,27 +36,27 @@ enum Doing {
 
 const KINDS: usize = 5;
 
-/// What each CPU did when.
+/// The state of each CPU over time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timeline {
     /// Width of a column, ns. The last may be shorter.
     pub column_ns: u64,
-    /// How many columns there are.
+    /// Number of columns.
     pub columns: u32,
-    /// By first CPU.
+    /// Rows, ordered by first CPU.
     pub rows: Vec<Row>,
-    /// The most tasks that waited for a CPU at once, by column.
+    /// By column: the most tasks that waited for a CPU at the same time.
     pub waiting: Vec<u32>,
 }
 
-/// Some CPUs in turn.
+/// One or more consecutive CPUs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Row {
-    /// The first.
+    /// The first CPU.
     pub first: u32,
-    /// How many.
+    /// Number of CPUs.
     pub cpus: u32,
-    /// What they did: see the grammar at the head of this module's source.
+    /// Their states: see the grammar at the head of this module's source.
     pub cells: String,
 }
 
@@ -66,7 +67,7 @@ pub struct Times {
     pub idle_while_waiting: u64,
     /// Running tasks of ours.
     pub busy: u64,
-    /// Running those of higher classes.
+    /// Running tasks of higher classes.
     pub higher: u64,
     /// Offline.
     pub offline: u64,
@@ -81,7 +82,7 @@ struct Cpu {
     running: bool,
     higher: bool,
     offline: bool,
-    /// Since when what it does is not credited yet; and the clock of waiting then.
+    /// The time up to which its state is credited, and the value of `Collector::waited` then.
     since: u64,
     waited: u64,
 }
@@ -101,9 +102,9 @@ impl Cpu {
 pub struct Collector {
     cpus: Vec<Cpu>,
     cpus_per_row: usize,
-    /// Of the column that is not over, by row.
+    /// By row: times of the current column.
     times: Vec<[u64; KINDS]>,
-    /// Of those that are: by row, then by column, parts of 255.
+    /// By row, then by column: the finished columns, in parts of 255.
     cells: Vec<Vec<[u8; KINDS]>>,
     waiting_most: Vec<u32>,
     totals: [u64; KINDS],
@@ -115,14 +116,14 @@ pub struct Collector {
     waiting: u32,
     waiting_now_most: u32,
     idle: u32,
-    /// How long there was at least one waiting task: with it an idle time is split in one step,
-    /// whatever happened within.
+    /// How long at least one task has waited. With it an idle period is divided in one step,
+    /// regardless of the events within it.
     waited: u64,
 }
 
 impl Collector {
-    /// Of a machine with so many CPUs, all idle, and of a run that is meant to take so long. A
-    /// longer one has fewer columns.
+    /// A collector for a machine with this number of CPUs, all idle, and for a run of this expected
+    /// duration. If the run is longer, its columns become wider.
     pub fn new(cpus: usize, duration_ns: u64) -> Self {
         let cpus_per_row = cpus.div_ceil(ROWS).max(1);
         let rows = cpus.div_ceil(cpus_per_row);
@@ -151,10 +152,10 @@ impl Collector {
         }
     }
 
-    /// Ends the run at that time.
+    /// Ends the run at this time.
     pub fn finish(mut self, now: u64) -> (Timeline, Times) {
         self.advance(now);
-        // Twice when the first only makes room.
+        // Twice if the first call only makes room.
         while self.now + self.column_ns > self.column_ends {
             self.end_column();
         }
@@ -205,7 +206,7 @@ impl Collector {
         self.now += passed;
     }
 
-    /// Credits what a CPU did until now.
+    /// Credits the state of a CPU until now.
     fn credit(&mut self, cpu: usize) {
         let Some(state) = self.cpus.get_mut(cpu) else {
             return;
@@ -224,8 +225,8 @@ impl Collector {
         }
     }
 
-    /// Puts the column that is over to the others. When there is no room, makes room, and that
-    /// column lasts as long again.
+    /// Ends the current column and appends it to the others. If there is no room, makes room
+    /// instead, and doubles the length of the current column.
     fn end_column(&mut self) {
         for cpu in 0..self.cpus.len() {
             self.credit(cpu);
@@ -245,7 +246,7 @@ impl Collector {
         self.column_ends += self.column_ns;
     }
 
-    /// Makes each two columns one.
+    /// Merges each two columns into one.
     fn halve(&mut self) {
         for cells in &mut self.cells {
             let halved = cells.chunks(2).map(|pair| {
@@ -293,8 +294,8 @@ impl Sink for Collector {
     }
 }
 
-/// Shares out `whole` in proportion, by the largest remainders, so that the sum is right; all of it
-/// to idle when there is nothing.
+/// Divides `whole` in proportion to the times, by largest remainders, so that the sum is exact.
+/// Idle gets all of it if all times are 0.
 fn parts(times: [u64; KINDS], whole: u8) -> [u8; KINDS] {
     let sum: u128 = times.iter().map(|&time| u128::from(time)).sum();
     let mut shares = [0; KINDS];
@@ -337,7 +338,7 @@ fn encode(cells: &[[u8; KINDS]]) -> String {
 
 impl Timeline {
     /// The cells of its rows: parts of 15 of idle while work waits, busy, higher class, offline,
-    /// idle. An error says which row is wrong.
+    /// idle. An error names the row that is wrong.
     pub fn cells(&self) -> Result<Vec<Vec<[u8; KINDS]>>, String> {
         let columns = self.columns as usize;
         if columns > COLUMNS || self.rows.len() > ROWS || self.waiting.len() != columns {

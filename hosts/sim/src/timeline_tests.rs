@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a timeline must show, and that its text is read back as it was written.
+//! Tests that a timeline shows what happened, and that its text is read back as it was written.
 
 use super::*;
 use crate::trace::Left;

@@ -6,13 +6,13 @@ use std::str::FromStr;
 
 use baton_abi::BatonCpu;
 
-/// CPUs of a machine, at most.
+/// Limit of the CPUs of a machine.
 pub const MAX_CPUS: usize = 4096;
 
-/// What two CPUs have in common, from most to least.
+/// The closest level that two CPUs share, from the nearest to the farthest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Distance {
-    /// They are one.
+    /// They are the same CPU.
     Same,
     /// A physical core.
     Core,
@@ -24,15 +24,17 @@ pub enum Distance {
     Machine,
 }
 
-/// Where the CPUs of a machine are. `2x16x2` is 2 NUMA nodes of 16 cores of 2 hardware threads
-/// each; `2x16x2/4` the same with 4 cores to a last-level cache, otherwise one cache to a node.
+/// The places of the CPUs of a machine. `2x16x2` is 2 NUMA nodes, each with 16 cores of 2 hardware
+/// threads and one last-level cache. `2x16x2/4` is the same with a last-level cache for every 4
+/// cores.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Topology {
     cpus: Vec<BatonCpu>,
 }
 
 impl Topology {
-    /// So many nodes, cores in each, threads in each core, cores to a last-level cache.
+    /// A machine with this number of nodes, cores in each node, threads in each core, and cores
+    /// that share a last-level cache.
     pub fn new(
         nodes: usize,
         cores: usize,
@@ -68,7 +70,7 @@ impl Topology {
         })
     }
 
-    /// Of the places of CPUs 0, 1, ...; ids dense from 0.
+    /// A machine with CPUs 0, 1, ... in these places. Ids are dense, from 0.
     pub fn of(cpus: Vec<BatonCpu>) -> Result<Self, String> {
         match cpus.len() {
             1..=MAX_CPUS => Ok(Self { cpus }),
@@ -76,8 +78,8 @@ impl Topology {
         }
     }
 
-    /// Of this machine, as /sys/devices/system/cpu tells it. What it does not tell, CPUs do not
-    /// share.
+    /// The topology of this machine, from /sys/devices/system/cpu. A CPU without information there
+    /// has a core and a last-level cache of its own, and is on node 0.
     pub fn live() -> Result<Self, String> {
         let root = Path::new("/sys/devices/system/cpu");
         let cpus = (0..MAX_CPUS).take_while(|cpu| root.join(format!("cpu{cpu}")).exists());
@@ -99,7 +101,7 @@ impl Topology {
             };
             let alone = format!("cpu {cpu}");
             let core = read("topology/thread_siblings_list").unwrap_or(alone.clone());
-            // The highest level is the last.
+            // The last index has the highest level.
             let llc = (0..8)
                 .filter_map(|index| read(&format!("cache/index{index}/shared_cpu_list")))
                 .next_back();
@@ -116,12 +118,12 @@ impl Topology {
         Self::of(cpus.map(place).collect())
     }
 
-    /// By CPU number.
+    /// The places of the CPUs, by CPU number.
     pub fn cpus(&self) -> &[BatonCpu] {
         &self.cpus
     }
 
-    /// How far apart two CPUs are.
+    /// The distance between two CPUs.
     pub fn distance(&self, a: usize, b: usize) -> Distance {
         let (x, y) = (self.cpus[a], self.cpus[b]);
         if a == b {
@@ -165,7 +167,7 @@ impl FromStr for Topology {
 pub struct CpuMask(Vec<u64>);
 
 impl CpuMask {
-    /// Of these.
+    /// The set of these CPUs.
     pub fn of(cpus: impl IntoIterator<Item = usize>) -> Self {
         let mut mask = Self::default();
         for cpu in cpus {
@@ -177,7 +179,7 @@ impl CpuMask {
         mask
     }
 
-    /// Is it in it?
+    /// Is the CPU in the set?
     #[inline]
     pub fn has(&self, cpu: usize) -> bool {
         self.0
@@ -185,7 +187,7 @@ impl CpuMask {
             .is_some_and(|word| word & 1 << (cpu % 64) != 0)
     }
 
-    /// Those in it, upwards.
+    /// The CPUs in the set, in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
         self.0.iter().enumerate().flat_map(|(at, &word)| {
             (0..64)
@@ -194,7 +196,7 @@ impl CpuMask {
         })
     }
 
-    /// How many.
+    /// Number of CPUs in the set.
     pub fn count(&self) -> usize {
         self.0.iter().map(|word| word.count_ones() as usize).sum()
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What happens on the machine, as it happens: for the hash that tells two runs apart, for files,
-//! for timelines.
+//! The events of the machine, as they happen. The hash of a run, trace files and timelines are made
+//! from them.
 
 use crate::world::TaskRef;
 
@@ -8,89 +8,89 @@ use crate::world::TaskRef;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Left {
-    /// It sleeps.
+    /// It went to sleep.
     Blocked = 0,
-    /// Its slice was over, or it was sent away.
+    /// Its slice ended, or the CPU was taken from it.
     Preempted = 1,
     /// It yielded.
     Yielded = 2,
-    /// It is dead.
+    /// It exited.
     Dead = 3,
 }
 
-/// Something that happened.
+/// An event of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A task has come to be. Its name is that of `Sink::task`, told just before.
+    /// A task was created. [`Sink::task`] was called with its name just before.
     New {
-        /// It.
+        /// The task.
         task: TaskRef,
     },
     /// A task became runnable on the run queue of `cpu`.
     Wake {
-        /// It.
+        /// The task.
         task: TaskRef,
-        /// Whose run queue.
+        /// The CPU of the run queue.
         cpu: u32,
-        /// Where the waker ran.
+        /// The CPU of the waker.
         waker: u32,
     },
-    /// A CPU went from one task to another, or from or to idle.
+    /// A CPU switched from one task to another, or from or to idle.
     Switch {
-        /// Which.
+        /// The CPU.
         cpu: u32,
-        /// Who left, and why; `None`: it was idle, or of a higher class.
+        /// The previous task, and why it left. `None` if the CPU was idle or ran a higher class.
         prev: Option<(TaskRef, Left)>,
-        /// Who runs now; `None`: nobody of ours.
+        /// The next task. `None` if the CPU runs no task of ours.
         next: Option<TaskRef>,
-        /// The task came from another CPU.
+        /// The next task ran on another CPU before.
         migrated: bool,
     },
-    /// A task of a higher class has a CPU from now on, or no more.
+    /// A task of a higher class takes a CPU, or leaves it.
     Higher {
-        /// Which.
+        /// The CPU.
         cpu: u32,
-        /// From now on.
+        /// It takes the CPU; otherwise it leaves.
         begins: bool,
     },
     /// A CPU went online or offline.
     Online {
-        /// Which.
+        /// The CPU.
         cpu: u32,
-        /// Online.
+        /// Whether the CPU is online now.
         online: bool,
     },
-    /// The count of runnable tasks that no CPU runs, and of CPUs that are online and idle, after
-    /// the events so far. Told when either has changed.
+    /// The numbers of runnable tasks that wait for a CPU, and of online CPUs that are idle, after
+    /// the events so far. Reported when either has changed.
     Load {
-        /// Tasks.
+        /// Waiting tasks.
         waiting: u32,
-        /// CPUs.
+        /// Idle CPUs.
         idle: u32,
     },
     /// A policy was stopped by a fault.
     Fault {
-        /// Its place.
+        /// The policy's place.
         policy: u32,
     },
-    /// Another version was to take the place of the one that runs.
+    /// An upgrade of a policy to another version was attempted.
     Upgrade {
         /// The policy's place.
         policy: u32,
-        /// As the new version says it.
+        /// The version number of the new version.
         version: u32,
-        /// It has taken its place; else it was refused.
+        /// The upgrade was done; otherwise it was refused.
         done: bool,
     },
 }
 
-/// Who wants to know.
+/// A receiver of events.
 pub trait Sink {
-    /// A task that comes to be, its group and its name.
+    /// Called when a task is created, with its group and its name.
     fn task(&mut self, task: TaskRef, group: &str, name: &str);
-    /// The task that does the wakeup which is told next; `None`: an interrupt, or what starts the
+    /// Called before a wakeup, with its waker. `None` is an interrupt, or the start of the
     /// workload.
     fn woken_by(&mut self, _: Option<TaskRef>) {}
-    /// Something happened, at that time, ns; never earlier than what was told before.
+    /// Called for each event, with its time, ns. Times never decrease.
     fn event(&mut self, now: u64, event: &Event);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The Perfetto trace of a small machine, decoded by protoc (of Debian's protobuf-compiler), which
-//! shares no code with the writer. Times, names and nesting are then held against what happened.
+//! shares no code with the writer. Times, names and nesting are compared with what happened.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
@@ -10,7 +10,7 @@ use baton_sim::perfetto::Perfetto;
 use baton_sim::trace::{Event, Left, Sink};
 use baton_sim::world::TaskRef;
 
-/// A message in protoc's text: fields in their order, each a text or a message.
+/// A message in protoc's text: fields in order, each a text or a message.
 #[derive(Debug, Default)]
 struct Message(Vec<(String, Field)>);
 
@@ -57,7 +57,7 @@ impl Message {
                     let name = line
                         .strip_suffix(" {")
                         .unwrap_or_else(|| panic!("protoc wrote '{line}'"));
-                    // A number is what protoc writes for a field that the description lacks.
+                    // protoc writes a number for a field that is missing in the description.
                     assert!(name.parse::<u32>().is_err(), "field {name} is unknown");
                     message
                         .0
@@ -69,7 +69,8 @@ impl Message {
     }
 }
 
-/// What a track shows: by track, as a path of names, what begins, ends, is marked or counted.
+/// The contents of tracks, by the path of the track's names: what begins, ends, is marked or is
+/// counted.
 type Tracks = BTreeMap<String, Vec<String>>;
 
 fn decode(file: &[u8]) -> Tracks {
@@ -92,8 +93,8 @@ fn decode(file: &[u8]) -> Tracks {
     ))
 }
 
-/// Reads as Perfetto's page would: names by number, the end of a slice being that of the innermost
-/// one.
+/// Reads the trace as Perfetto's page does: names are referenced by number, and the end of a slice
+/// is that of the innermost one.
 fn read(trace: &Message) -> Tracks {
     let (mut names, mut paths, mut open) = (
         HashMap::new(),
@@ -362,7 +363,7 @@ fn protoc_reads_what_happened() {
 
 #[test]
 fn a_large_machine_is_written_in_pieces() {
-    // Sees how much comes at once.
+    // Records the largest piece and the total.
     struct Pieces(usize, usize);
     impl Write for Pieces {
         fn write(&mut self, piece: &[u8]) -> io::Result<usize> {

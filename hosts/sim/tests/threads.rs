@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Workloads as threads of this machine: they do what their programs say, as often as they say it.
+//! Workloads as threads of this machine: they do what their programs contain, as often as they
+//! contain it.
 
 use baton_sim::threads::{run, GroupRan, Plan, Speed};
 use baton_sim::workloads;
 use baton_sim::world::World;
 
-/// Runs a workload for so long, ms.
+/// Runs a workload for this time, ms.
 fn ran(spec: &str, ms: u64) -> Result<Vec<GroupRan>, String> {
     let mut world = World::new();
     workloads::build(spec, 1, 1, &mut world).unwrap();
@@ -23,7 +24,7 @@ fn ran(spec: &str, ms: u64) -> Result<Vec<GroupRan>, String> {
 
 #[test]
 fn what_ends_is_counted_to_the_last() {
-    // Each of 3 senders has 2 messages for each of 3 receivers. They have their time even on a busy
+    // Each of 3 senders has 2 messages for each of 3 receivers. The time is enough even on a busy
     // machine.
     let groups = ran("hackbench:groups=1,fds=3,loops=2,work=1us", 3_000).unwrap();
     let counted: Vec<_> = groups
@@ -35,8 +36,8 @@ fn what_ends_is_counted_to_the_last() {
 
 #[test]
 fn a_round_computes_what_it_says() {
-    // How long that takes is the machine's. At the end a round may be under way, and the one before
-    // it not counted yet.
+    // The duration depends on the machine. At the end a round may be under way, and the one before
+    // it may not be counted yet.
     let check = |spec: &str, of_a_round: u64| {
         let group = &ran(spec, 400).unwrap()[0];
         assert!(
@@ -57,7 +58,7 @@ fn a_round_computes_what_it_says() {
 
 #[test]
 fn requests_come_when_they_are_due() {
-    // One in 2 ms on average, and each is answered once.
+    // One request in 2 ms on average, each answered once.
     let groups = ran("rocksdb:workers=4,short=20us,long=20us,load=0.01", 1_000).unwrap();
     assert!((1..=800).contains(&groups[0].done), "{}", groups[0].done);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Collects a detail while a run goes on.
+//! Collects a detail during a run.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -9,7 +9,7 @@ use super::{Detail, TaskName, LIMIT, NAME, TASKS};
 use crate::trace::{Event, Left, Sink};
 use crate::world::TaskRef;
 
-/// What a task costs in JSON beside its name.
+/// The bytes that a task takes in JSON in addition to its name.
 const PER_TASK: usize = 20;
 
 #[derive(Clone, Copy, Default)]
@@ -32,7 +32,7 @@ struct Task {
     name: Box<str>,
     group: Box<str>,
     doing: Doing,
-    /// Its place in the detail, once an event has named it.
+    /// Its place in the detail, if an event has named it.
     place: Option<u32>,
 }
 
@@ -43,7 +43,7 @@ enum Stage {
     Over,
 }
 
-/// What there was when the time came that events are now of.
+/// The contents of the detail before the first event of the time `now`.
 #[derive(Default)]
 struct Moment {
     now: u64,
@@ -60,19 +60,19 @@ pub struct Collector {
     cpus: Vec<Cpu>,
     tasks: BTreeMap<TaskRef, Task>,
     groups: HashMap<Box<str>, u32>,
-    /// The task that does the wakeup told next.
+    /// The waker of the next wakeup.
     waker: Option<TaskRef>,
     detail: Detail,
     /// Bytes of the names so far.
     names: usize,
     moment: Moment,
-    /// When the last event was.
+    /// The time of the last event.
     written: u64,
 }
 
 impl Collector {
-    /// Of a machine with so many CPUs, all idle; of that part of a run; in so many bytes, of which
-    /// there are [`LIMIT`] at most.
+    /// A collector for a machine with this number of CPUs, all idle, and for this part of a run.
+    /// The limit is in bytes, at most [`LIMIT`].
     pub fn new(cpus: usize, part: Range<u64>, limit: usize) -> Self {
         Self {
             until: part.end,
@@ -94,14 +94,14 @@ impl Collector {
         }
     }
 
-    /// Ends the run at that time. `None` when nothing of it was to be kept, or there was no room.
+    /// Ends the run at this time. `None` if it has nothing of the part, or there was no room.
     pub fn finish(mut self, now: u64) -> Option<Detail> {
         self.reach(now);
         self.detail.to_ns = self.detail.to_ns.min(now);
         (self.detail.from_ns < self.detail.to_ns).then_some(self.detail)
     }
 
-    /// Comes to a time. False when nothing is kept from there on.
+    /// Advances to a time. Returns false if nothing is kept from then on.
     fn reach(&mut self, now: u64) -> bool {
         if self.stage == Stage::Before && now >= self.detail.from_ns {
             self.begin();
@@ -126,7 +126,7 @@ impl Collector {
         self.stage != Stage::Over
     }
 
-    /// Says what runs and waits when the detail begins.
+    /// Records which tasks run and wait when the detail begins.
     fn begin(&mut self) {
         self.stage = Stage::Within;
         self.moment.now = self.detail.from_ns;
@@ -156,7 +156,7 @@ impl Collector {
 
     fn end(&mut self) {
         self.stage = Stage::Over;
-        // What was kept to make sense of events is not needed any more.
+        // The state that interprets events is no longer needed.
         self.tasks.clear();
     }
 
@@ -171,7 +171,7 @@ impl Collector {
         self.keep_bound();
     }
 
-    /// Puts an event of a task, whose place the event is made with.
+    /// Records an event of a task. `mark` makes the event from the task's place.
     fn put_of(&mut self, task: TaskRef, mark: impl FnOnce(u32) -> Mark) {
         if self.stage == Stage::Within {
             let place = self.place(task);
@@ -179,7 +179,7 @@ impl Collector {
         }
     }
 
-    /// Ends the detail when it is too large: with all that was before this moment.
+    /// Ends the detail if it is too large. The events of the current time are dropped.
     fn keep_bound(&mut self) {
         let Detail {
             events,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the events of a detail come to: who ran where from when to when, and who waited.
+//! Decodes the events of a detail: on which CPU each task ran, when it ran, and when it waited.
 
 use super::mark::{read, Mark, Token};
 use super::{Detail, CPUS, TASKS};
@@ -12,22 +12,22 @@ pub struct Span {
     pub cpu: u32,
     /// The task.
     pub task: u32,
-    /// From when on.
+    /// Start.
     pub from: u64,
-    /// Until when.
+    /// End.
     pub to: u64,
     /// The task ran on another CPU before.
     pub moved: bool,
-    /// Why it ended; `None`: the detail did.
+    /// Why it ended. `None` if the detail ended first.
     pub left: Option<Left>,
 }
 
 /// What woke a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waker {
-    /// Where the waker was.
+    /// The CPU of the waker.
     pub cpu: u32,
-    /// The task; `None`: an interrupt, or what starts the workload.
+    /// The waker. `None` for an interrupt, or the start of the workload.
     pub task: Option<u32>,
 }
 
@@ -36,17 +36,18 @@ pub struct Waker {
 pub struct Wait {
     /// The task.
     pub task: u32,
-    /// From when on.
+    /// Start.
     pub from: u64,
-    /// Until when.
+    /// End.
     pub to: u64,
-    /// `None`: it was preempted, it yielded, or it has waited since before the detail begins.
+    /// The waker. `None` if it was preempted, yielded, or has waited since before the detail
+    /// begins.
     pub woken: Option<Waker>,
-    /// Where it ran then; `None`: the detail ended before.
+    /// The CPU on which it then ran. `None` if the detail ended first.
     pub ran_on: Option<u32>,
 }
 
-/// What there is in a detail.
+/// The contents of a detail.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Decoded {
     /// In the order in which they end.
@@ -65,14 +66,14 @@ enum Doing {
 struct Reader<'d> {
     detail: &'d Detail,
     now: u64,
-    /// What each runs: its task, since when, and whether it ran elsewhere before.
+    /// By CPU: the current task, its start, and whether it ran on another CPU before.
     cpus: Vec<Option<(u32, u64, bool)>>,
     tasks: Vec<Doing>,
     decoded: Decoded,
 }
 
 impl Detail {
-    /// What its events come to. The error says what is wrong with it.
+    /// Decodes the events. The error describes what is wrong with the detail.
     pub fn decode(&self) -> Result<Decoded, String> {
         let Self {
             from_ns,
@@ -130,7 +131,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// `None` when that cannot be.
+    /// Applies an event. `None` if it cannot happen in this state.
     fn mark(&mut self, mark: Mark) -> Option<()> {
         match mark {
             Mark::Wake { task, waker } => {

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! One event of a detail, as text and back.
+//! Converts one event of a detail to text and back.
 
 use crate::trace::Left;
 
 /// An event. Tasks are places in the detail's list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mark {
-    /// A task becomes runnable: the CPU and the task of the waker.
+    /// A task becomes runnable. `waker` is the CPU and the task of the waker.
     Wake {
         task: u32,
         waker: Option<(u32, Option<u32>)>,
     },
-    /// A CPU begins to run a task, which ran on another CPU before.
+    /// A CPU begins to run a task. `moved`: the task ran on another CPU before.
     Run { cpu: u32, task: u32, moved: bool },
     /// The task of a CPU leaves it.
     Leave { cpu: u32, left: Left },
-    /// A higher class has a CPU, or no more.
+    /// A higher class takes a CPU, or leaves it.
     Higher { cpu: u32, begins: bool },
     /// A CPU goes online or offline.
     Online { cpu: u32, online: bool },
@@ -36,7 +36,7 @@ fn put(text: &mut String, number: u64) {
     text.extend(digits[at..].iter().map(|&digit| char::from(digit)));
 }
 
-/// Appends the passing of time, which is nothing where none passes.
+/// Appends the time that passes, if any.
 pub(super) fn step(text: &mut String, ns: u64) {
     if ns > 0 {
         text.push('+');
@@ -45,7 +45,7 @@ pub(super) fn step(text: &mut String, ns: u64) {
 }
 
 impl Mark {
-    /// Appends it.
+    /// Appends the event.
     pub fn write(self, text: &mut String) {
         let (kind, first, others) = match self {
             Self::Wake { task, waker } => {
@@ -101,19 +101,19 @@ impl Mark {
     }
 }
 
-/// By the number of [`Left`].
+/// The letters of [`Left`], by number.
 const LEAVES: [char; 4] = ['B', 'P', 'Y', 'X'];
 
-/// What a text is made of.
+/// An element of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Token {
-    /// So many ns pass.
+    /// This number of ns passes.
     Step(u64),
-    /// Something happens.
+    /// An event.
     Mark(Mark),
 }
 
-/// What a text says, in order; what is not of the grammar is an error, which names it.
+/// Parses a text. An error names the part that is not in the grammar.
 pub(super) fn read(text: &str) -> impl Iterator<Item = Result<Token, String>> + '_ {
     let mut rest = text;
     std::iter::from_fn(move || {

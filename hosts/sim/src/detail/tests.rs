@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a detail must show, and that its text is read back as it was written.
+//! Tests that a detail shows what happened, and that its text is read back as it was written.
 
 use super::mark::{read, step, Mark, Token};
 use super::*;
@@ -27,7 +27,7 @@ fn wake(task: u32, waker: u32) -> Event {
     }
 }
 
-/// Tells the events, of which a wakeup by a task names that; tasks 1 to 3 are called a to c.
+/// Passes the events to a collector, each with its waker. Tasks 1 to 3 are named a to c.
 fn collect(
     part: std::ops::Range<u64>,
     limit: usize,
@@ -142,7 +142,7 @@ fn spans_and_waits() {
     assert_eq!(decoded.waits, expected);
 }
 
-/// A detail that begins in the midst of the run says what ran and waited then.
+/// A detail that begins in the middle of a run shows which tasks ran and waited then.
 #[test]
 fn a_part_of_a_run() {
     let detail = collect(210..320, LIMIT, &story(), 400).unwrap();
@@ -176,7 +176,7 @@ fn a_part_of_a_run() {
 
 #[test]
 fn a_detail_is_bounded() {
-    // Tasks with names of 100 letters, each of which is woken, runs and exits.
+    // Each task has a name of 100 letters, is woken, runs and exits.
     let many = |limit, tasks: u32| {
         let mut collector = Collector::new(CPUS_HERE, 0..u64::MAX, limit);
         for task in 0..tasks {
@@ -198,7 +198,7 @@ fn a_detail_is_bounded() {
         assert!(size <= limit + 300, "{size} bytes");
         let spans = detail.decode().unwrap().spans;
         assert!(spans.len() >= at_least, "{} spans", spans.len());
-        // All of them, up to where it ends.
+        // All of them, until the detail ends.
         let whole = many(usize::MAX, tasks).decode().unwrap().spans;
         let there = whole.iter().filter(|span| span.to < detail.to_ns);
         assert_eq!(
@@ -294,7 +294,7 @@ fn any_mark() -> impl Strategy<Value = Mark> {
     ]
 }
 
-/// Events of a machine that keeps its own rules: what runs is taken from what waits.
+/// Events of a consistent machine: a CPU runs only tasks that were waiting.
 fn any_events() -> impl Strategy<Value = Vec<(u64, Event, Option<u32>)>> {
     prop::collection::vec(
         (
@@ -348,7 +348,7 @@ proptest! {
         prop_assert_eq!(read(&text).collect::<Result<Vec<_>, _>>().unwrap(), expected);
     }
 
-    /// CPU time and waiting time, added up here from one event to the next.
+    /// Compares CPU time and waiting time with sums over the events.
     #[test]
     fn what_is_collected_is_what_happened(events in any_events(), from in 0_u64..500, length in 1_u64..4000) {
         let end = events.last().map_or(1, |(now, ..)| now + 1);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Follows each task of a recording: where it is up to the moment, and what it does from there on.
+//! Follows each task of a recording: its place until the moment, and its actions from then on.
 //!
 //! ```text
-//!   Woken --given--> Queued --picked--> Running --another runs there--> Off --given: it was preempted--> Queued
-//!     ^                                                                  |
-//!     +------------------- woken: it slept ------------------------------+
+//!   Woken --given--> Queued --picked--> Running --another runs--> Off --given: preempted--> Queued
+//!     ^                                                            |
+//!     +------------------- woken: it slept ------------------------+
 //! ```
-//! A task that is not known yet is Unknown: its next call says where it has been.
+//! A task starts as Unknown, until a call shows where it has been.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,12 +26,12 @@ enum State {
     Woken,
     Queued(u64),
     Running(usize),
-    /// No CPU has it since then; whether it sleeps is not known.
+    /// It left its CPU at this time, ns. Whether it sleeps is not known yet.
     Off(u64),
     Gone,
 }
 
-/// A task at the moment.
+/// The state of a task at the moment.
 #[derive(Clone, Copy)]
 struct Then {
     whereabouts: Whereabouts,
@@ -46,24 +46,24 @@ struct Life {
     pid: u32,
     nice: i32,
     state: State,
-    /// CPU time, ns, as told last, and with what it has run since; and when that was.
+    /// CPU time, ns, up to the time `counted`: the last reported value and the time run since.
     runtime: u64,
     counted: u64,
     slice: u64,
     cpu: i32,
-    /// CPUs that it was told not to be allowed on, or to be.
+    /// CPUs that the host reported the task may not use, and CPUs that it may use.
     denied: BTreeSet<i32>,
     granted: BTreeSet<i32>,
-    /// It woke up there, and nobody was asked where it should.
+    /// The CPU of a wakeup for which the policy was not asked to select a CPU.
     bound: Option<i32>,
-    /// What is known of its CPUs is of another time.
+    /// Its affinity has changed since the moment, so later answers do not describe the moment.
     is_closed: bool,
-    /// When it came, after the moment.
+    /// When it was created, ns after the moment. `None` if it was not created then.
     begins: Option<u64>,
-    /// What it was at the moment.
+    /// Its state at the moment.
     then: Option<Then>,
     acts: Vec<Act>,
-    /// Computed, and not yet among the acts, ns.
+    /// CPU time that is not among the acts yet, ns.
     ran: u64,
 }
 
@@ -119,7 +119,7 @@ impl Life {
         self.acts.push(act);
     }
 
-    /// It is told how much CPU time it has used.
+    /// Adds the CPU time that a call reports.
     fn note_call(&mut self, task: &BatonTask, now: u64) {
         self.ran = self
             .ran
@@ -127,7 +127,7 @@ impl Life {
         (self.runtime, self.counted, self.cpu) = (task.runtime.max(self.runtime), now, task.cpu);
     }
 
-    /// It has run up to now, if it runs.
+    /// Adds the CPU time until `now`, if the task runs.
     fn count(&mut self, now: u64) {
         if let State::Running(_) = self.state {
             let ran = now.saturating_sub(self.counted);
@@ -143,16 +143,16 @@ pub(super) struct History {
     follow: Follow,
     lives: Vec<Life>,
     by_slot: BTreeMap<u32, usize>,
-    /// By CPU: whom it runs.
+    /// By CPU: the index of the current task in `lives`.
     current: Vec<Option<usize>>,
     online: Vec<bool>,
-    /// By CPU: when the policy's timer runs out.
+    /// By CPU: when the policy's timer expires.
     timers: Vec<Option<u64>>,
     clock: u64,
-    /// Who was asked about, and has not been given since.
+    /// Tasks for which the policy was asked to select a CPU, and which it has not received since.
     selected: BTreeSet<usize>,
     has_selects: bool,
-    /// The moment, ns of `follow.now`, and the machine then.
+    /// The time of the moment, as ns of `follow.now`, and the state of the machine then.
     begun: Option<(u64, Machine)>,
     happenings: Vec<(u64, Happening)>,
 }
@@ -187,7 +187,7 @@ impl History {
         }
     }
 
-    /// The next event.
+    /// Processes the next event.
     pub fn event(&mut self, number: u64, cpu: u16, event: &Event) {
         if number == self.number {
             self.begin();
@@ -224,13 +224,13 @@ impl History {
         match yes {
             _ if life.is_closed => {}
             true => _ = life.granted.insert(cpu),
-            // One that is offline is nobody's.
+            // The host reports an offline CPU as not allowed for any task.
             false if is_online => _ = life.denied.insert(cpu),
             false => {}
         }
     }
 
-    /// The moment has come.
+    /// The moment has come: stores the state of the tasks and the machine.
     fn begin(&mut self) {
         let now = self.follow.now;
         for life in &mut self.lives {
@@ -259,7 +259,7 @@ impl History {
         ));
     }
 
-    /// A task of which only now is said where it was.
+    /// Sets the state of a task whose state was not known until now.
     fn was(&mut self, at: usize, whereabouts: Whereabouts, state: State) {
         let life = &mut self.lives[at];
         if life.state == State::Unknown {
@@ -270,7 +270,7 @@ impl History {
         }
     }
 
-    /// What a call came to.
+    /// Stores the slice of the task that a call picked.
     fn answered(&mut self, call: &Call, end: &Return) {
         let is_pick = is(call, BatonMethod::PickNextTask) || is(call, BatonMethod::NewlyIdle);
         let Some(slot) = (end.answer as u32)
@@ -328,7 +328,7 @@ impl History {
         self.lives[at].state = State::Running(cpu as usize);
     }
 
-    /// The CPU runs it no more.
+    /// The current task leaves the CPU.
     fn leave(&mut self, cpu: i32) {
         let Some(at) = self.current.get_mut(cpu as usize).and_then(Option::take) else {
             return;
@@ -353,7 +353,7 @@ impl History {
         let at = known.unwrap_or_else(|| self.birth(&task));
         let now = self.follow.now;
         match (known, &self.begun) {
-            // A new one's program begins with it.
+            // The program of a new task begins here.
             (None, Some((begun, _))) if is_new => {
                 self.lives[at].begins = Some(now - begun);
                 self.lives[at].state = State::Woken;
@@ -400,7 +400,7 @@ impl History {
                 life.bound = Some(life.cpu);
             }
         } else {
-            // It was on a CPU, or had been given before.
+            // The task was on a CPU, or the policy had it already.
             let cpu = self.lives[at].cpu;
             self.was(at, Whereabouts::Running, State::Running(cpu as usize));
             if is(call, BatonMethod::TaskYield) {
@@ -414,7 +414,7 @@ impl History {
             .for_each(|current| *current = None);
     }
 
-    /// A task wakes up, on a ring's CPU.
+    /// A task is woken, on the ring's CPU.
     fn woken(&mut self, at: usize, ring: u16) {
         let now = self.follow.now;
         let begun = self.begun.as_ref().map(|(begun, _)| *begun);
@@ -481,7 +481,7 @@ impl History {
         }
     }
 
-    /// What was there at the moment, and what came after it.
+    /// Returns the state at the moment, and what the tasks did afterwards.
     pub fn scene(mut self) -> Result<Scene, String> {
         let Some((begun, then)) = self.begun.take() else {
             return Err(format!(
@@ -582,7 +582,7 @@ impl History {
     }
 }
 
-/// The CPUs that a task may use, as far as was told; `None` for all.
+/// The CPUs that a task may use, as far as the recording shows; `None` for all.
 fn mask(life: &Life, cpus: usize, has_choice: bool) -> Option<Arc<CpuMask>> {
     let is_cpu = |cpu: &i32| (0..cpus as i32).contains(cpu);
     let bound = life
@@ -598,14 +598,15 @@ fn mask(life: &Life, cpus: usize, has_choice: bool) -> Option<Arc<CpuMask>> {
     (!allowed.is_empty() && allowed.len() < cpus).then(|| Arc::new(CpuMask::of(allowed)))
 }
 
-/// Is it runnable, on another CPU than this?
+/// Is the task runnable on another CPU than this?
 fn is_on_another(life: &Life, cpu: i32) -> bool {
     life.then
         .as_ref()
         .is_some_and(|then| then.is_runnable() && then.cpu != cpu)
 }
 
-/// A task that is runnable may run where it is, whatever was told of that CPU before it came there.
+/// Is the CPU allowed for the task? A runnable task is allowed on its own CPU, even if the host
+/// reported earlier that it is not.
 fn is_allowed(life: &Life, cpu: i32) -> bool {
     let is_denied = life.denied.contains(&cpu) && !life.granted.contains(&cpu);
     !is_denied

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a machine was doing at a moment of a recording, and what its tasks did from there on: so
-//! that a simulation can go on with a policy as it was at that moment ([`crate::go_on`]).
+//! The state of a machine at a moment of a recording, and the later actions of its tasks. A
+//! simulation can continue from there ([`crate::go_on`]).
 //!
-//! A moment is between calls, and every task is with the policy, on a CPU or asleep. What a
-//! recording does not say is taken as follows: a task may use every CPU but those for which the
-//! host said no (and one whose wakeups are never asked about, its own only); who woke a task is who
-//! ran on the CPU of the wakeup.
+//! A moment is between calls, and every task is with the policy, on a CPU or asleep. A recording
+//! does not contain everything, so this is assumed:
+//! - A task may use every CPU except those that the host reported as not allowed. A task whose
+//!   wakeups never asked the policy to select a CPU may use only its own.
+//! - The waker of a task is the current task of the CPU on which the wakeup happened.
 
 mod history;
 mod moment;
@@ -22,7 +23,7 @@ use crate::world::{Spawn, World};
 use crate::Config;
 use history::History;
 
-/// A task that is there.
+/// A task that exists at the moment.
 pub(crate) struct There {
     pub slot: u32,
     pub pid: u32,
@@ -39,38 +40,38 @@ pub(crate) struct There {
     pub spawn: Spawn,
 }
 
-/// What a machine was doing.
+/// The state of a machine at a moment of a recording.
 pub struct Scene {
-    /// The event before which it is.
+    /// The number of the event that follows the moment.
     pub number: u64,
-    /// How long the recording goes on, ns.
+    /// The time from the moment to the end of the recording, ns.
     pub rest: u64,
     /// The clock of the policy, ns.
     pub(crate) clock: u64,
     pub(crate) tasks: Vec<There>,
     /// By CPU: is it online?
     pub(crate) online: Vec<bool>,
-    /// By CPU: in how many ns the policy's timer runs out.
+    /// By CPU: the time until the policy's timer expires, ns.
     pub(crate) timers: Vec<Option<u64>>,
     /// Tasks that come later, and changes of CPUs.
     pub(crate) world: World,
 }
 
 impl Scene {
-    /// Before this event, which is one that [`moment`] has found.
+    /// The scene before this event, which [`moment`] has found.
     pub fn of(recording: &Recording, number: u64) -> Result<Self, String> {
         let mut history = History::new(recording, number);
         for told in recording.merged() {
             match told.item {
                 Item::Event(event) => history.event(told.number, told.cpu, &event),
-                // What comes after a gap does not follow from what was before.
+                // Events after a gap do not continue those before it.
                 Item::Gap { .. } | Item::Malformed => break,
             }
         }
         history.scene()
     }
 
-    /// How many tasks were with the policy, on CPUs, and asleep.
+    /// The numbers of tasks with the policy, on CPUs, and asleep.
     pub fn counts(&self) -> [usize; 3] {
         let count = |is: fn(&Whereabouts) -> bool| {
             self.tasks
@@ -85,7 +86,8 @@ impl Scene {
         ]
     }
 
-    /// The machine, as far as the recording tells; for the rest of the recording's time.
+    /// A configuration of the recorded machine, as far as the recording describes it. Its duration
+    /// is the rest of the recording.
     pub fn config(&self, recording: &Recording) -> Result<Config, String> {
         let place = |&(core, llc, node, _): &(u32, u32, u32, bool)| baton_abi::BatonCpu {
             core,

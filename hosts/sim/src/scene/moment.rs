@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Where a recording can be left.
+//! Finds the moments of a recording from which a simulation can continue.
 
 use std::collections::BTreeSet;
 
 use baton_abi::{BatonMethod, BATON_PICK_KEEP, BATON_SELECT_DIRECT};
 use baton_trace::{About, Call, Event, Follow, Item, Recording};
 
-/// The last event, not after `number`, before which no call is under way and every task is
-/// somewhere: it is a call, too. `None` when there is none.
+/// The last call, not after event `number`, that begins while no other call is under way and every
+/// task is with the policy, on a CPU or asleep. `None` if there is none.
 pub fn moment(recording: &Recording, number: u64) -> Option<u64> {
     let mut follow = Follow::new(recording);
     let (mut last, mut between) = (None, BTreeSet::new());
@@ -27,7 +27,7 @@ pub fn moment(recording: &Recording, number: u64) -> Option<u64> {
                     Some(call) if leaves(call, end.answer) => {
                         _ = call.about.task().map(|task| between.insert(task.slot))
                     }
-                    // It stays where it is, after all.
+                    // The previous task stays where it is.
                     Some(Call {
                         about: About::Pick(_, Some(prev)),
                         ..
@@ -42,10 +42,10 @@ pub fn moment(recording: &Recording, number: u64) -> Option<u64> {
     last
 }
 
-/// Is the task that the call is about on the way from one place to the next, after this answer?
+/// Is the call's task between two places after this answer?
 fn leaves(call: &Call, answer: u64) -> bool {
     match call.about {
-        // Another one runs in its place; it comes back to the policy.
+        // Another task runs. The previous one goes back to the policy.
         About::Pick(_, Some(_)) => answer > BATON_PICK_KEEP,
         About::Waking(..) => answer & BATON_SELECT_DIRECT == 0,
         About::Task(_) => call.method == BatonMethod::TaskDequeued as u8,
@@ -53,7 +53,7 @@ fn leaves(call: &Call, answer: u64) -> bool {
     }
 }
 
-/// Whoever has come to a place with this call.
+/// The slot of the call's task, if the call gives it a place or reports that it is gone.
 fn arrives(call: &Call) -> Option<u32> {
     match call.about {
         About::Given(task, _) => Some(task.slot),

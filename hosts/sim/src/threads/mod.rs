@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A workload as threads of this machine: the same programs, asked by their own threads and not by
-//! the simulator, so that the two can be held against each other (`baton bench fidelity`).
+//! Runs a workload as threads of this machine. The programs are the same as in the simulator, but
+//! are driven by their own threads, so the two can be compared (`baton bench fidelity`).
 //!
-//! Computing is counting, as far as [`Speed`] says. A task that waits sleeps in a read of its own
-//! pipe, when who wakes it is about to sleep (pipe_write() wakes with WF_SYNC), or of its own
-//! eventfd (eventfd_write() does not). What is given goes straight to the first who waits, as in
-//! the simulator. Requests of an open loop come by the timer of the worker that waits for them: who
-//! takes next has the next request, and sleeps until it is due.
+//! A thread computes by counting, at the rate of [`Speed`]. A waiting task sleeps in a read of its
+//! own pipe if its waker is expected to sleep soon, because pipe_write() wakes with WF_SYNC.
+//! Otherwise it sleeps in a read of its own eventfd, because eventfd_write() wakes without it. A
+//! wakeup goes directly to the first waiter, as in the simulator. Requests of an open loop arrive
+//! by the timer of a worker: the next worker to take a request gets the next one, and sleeps until
+//! it is due.
 //!
 //! Nothing of the simulator runs here, and nothing here is deterministic.
 
@@ -31,14 +32,14 @@ use crate::rng::Rng;
 use crate::world::{Cx, Item, Op, Spawn, TaskRef, World};
 use things::{Sleeper, Things};
 
-/// How fast this machine counts.
+/// The rate at which this machine counts.
 #[derive(Clone, Copy, Debug)]
 pub struct Speed {
     per_ms: u64,
 }
 
 impl Speed {
-    /// Counts for a while. To be done on a quiet CPU: the fastest of some runs is believed.
+    /// Measures the rate: the fastest of nine runs. The CPU should be otherwise idle.
     pub fn calibrate() -> Self {
         const SAMPLE: u64 = 200_000;
         let best = (0..9).map(|_| {
@@ -52,12 +53,12 @@ impl Speed {
         }
     }
 
-    /// Computes for so long, ns of an undisturbed CPU; less if it is to stop, or until then. Gives
-    /// for how long it did.
+    /// Computes for `ns` of an undisturbed CPU. Ends early at the time `end`, or when `stop` is
+    /// set. Returns how long it computed, ns.
     fn run(self, ns: u64, end: u64, stop: &AtomicBool) -> u64 {
         const PIECE: u64 = 1_000_000;
         let mut left = ns;
-        // Who is to say stop may have to wait for a CPU himself.
+        // The thread that sets `stop` may have to wait for a CPU.
         while left > 0 && !stop.load(Relaxed) && now() < end {
             let piece = left.min(PIECE);
             count(self.per_ms * piece / 1_000_000);
@@ -73,7 +74,7 @@ fn count(n: u64) {
     }
 }
 
-/// Now, ns of CLOCK_MONOTONIC, which is bpf_ktime_get_ns().
+/// The current time, ns of CLOCK_MONOTONIC, as bpf_ktime_get_ns() returns it.
 fn now() -> u64 {
     nanoseconds(clock_gettime(ClockId::Monotonic))
 }
@@ -87,37 +88,37 @@ fn sleep_until(ns: u64) {
         tv_sec: (ns / 1_000_000_000) as i64,
         tv_nsec: (ns % 1_000_000_000) as _,
     };
-    // A signal ends it early.
+    // A signal ends the sleep early.
     while now() < ns && clock_nanosleep_absolute(ClockId::Monotonic, &then).is_err() {}
 }
 
-/// What a group of tasks did.
+/// The results of a group of tasks.
 #[derive(Clone, Debug, Default)]
 pub struct GroupRan {
     /// Its name.
     pub name: String,
-    /// What its programs counted.
+    /// Units of work that its programs recorded as done.
     pub done: u64,
-    /// Responses that they measured, ns.
+    /// Responses that its programs measured, ns.
     pub responses: Histogram,
-    /// For how long they computed, ns of an undisturbed CPU.
+    /// Time that its tasks computed, ns of an undisturbed CPU.
     pub computed: u64,
 }
 
-/// How a workload is run.
+/// The parameters of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// Decides what programs draw, as in the simulator.
+    /// Determines the random numbers of the programs, as in the simulator.
     pub seed: u64,
-    /// For how long, ns.
+    /// Duration, ns.
     pub duration: u64,
-    /// Of this machine.
+    /// The rate of this machine.
     pub speed: Speed,
     /// The workload begins at a multiple of this, ns of CLOCK_MONOTONIC.
     pub align: u64,
 }
 
-/// What all threads share.
+/// The state that all threads share.
 struct Shared {
     things: Things,
     plan: Plan,
@@ -126,12 +127,17 @@ struct Shared {
     gate: Barrier,
 }
 
-/// Runs a workload. `begins` is told when it begins, ns of CLOCK_MONOTONIC, shortly before.
+/// Runs a workload. `begins` is called shortly before the workload begins, with the time of that,
+/// ns of CLOCK_MONOTONIC.
 ///
 /// # Errors
-/// A program does what cannot be done here; there are not enough threads or files.
+/// A program or a happening is not supported here, a nice value cannot be set, a thread panicked,
+/// or there are not enough files.
+///
+/// # Panics
+/// A thread cannot be created.
 pub fn run(world: World, plan: Plan, begins: impl FnOnce(u64)) -> Result<Vec<GroupRan>, String> {
-    /// For threads to come to their sleep, and for [`forget`].
+    /// Time for the threads to reach their sleep, and for [`forget`], ns.
     const MARGIN: u64 = 60_000_000;
     if !world.happenings.is_empty() {
         return Err("what happens to a machine from outside cannot be done here".into());
@@ -174,7 +180,7 @@ pub fn run(world: World, plan: Plan, begins: impl FnOnce(u64)) -> Result<Vec<Gro
         });
     let mut running = Vec::with_capacity(sleepers.len());
     for (group, thread) in threads {
-        // The others wait at the gate for ever.
+        // The threads at the gate would never end, so this is not returned as an error.
         running.push((
             group,
             thread.unwrap_or_else(|why| panic!("a thread cannot be made: {why}")),
@@ -211,9 +217,9 @@ pub fn run(world: World, plan: Plan, begins: impl FnOnce(u64)) -> Result<Vec<Gro
     failed.map_or(Ok(ran), Err)
 }
 
-/// Keeps each CPU busy until shortly before then, while all tasks sleep: a fair policy, which would
-/// remember for ever by how much one of them is ahead from its start as a thread, then has them all
-/// begin alike, as they do in the simulator.
+/// Keeps each CPU busy until shortly before `begin`, while all tasks sleep. A fair policy then lets
+/// all tasks begin with equal vruntime, as in the simulator. Otherwise it would keep the
+/// differences from the start of the threads for the whole run.
 fn forget(begin: u64) {
     let cpus = thread::available_parallelism().map_or(1, usize::from);
     thread::scope(|scope| {
@@ -221,7 +227,7 @@ fn forget(begin: u64) {
             scope.spawn(move || {
                 let mut only = CpuSet::new();
                 only.set(cpu);
-                // Where it may not, another CPU is busy.
+                // If this fails, the thread keeps another CPU busy.
                 let _ = sched_setaffinity(None, &only);
                 while now() + 1_000_000 < begin {
                     count(1_000);
@@ -242,7 +248,7 @@ struct Task {
     done: u64,
     responses: Histogram,
     computed: u64,
-    /// What notes took, ns.
+    /// The time that recording results took, ns. It is subtracted from the next computation.
     debt: u64,
 }
 
@@ -265,7 +271,7 @@ impl Task {
     }
 
     fn live(mut self) -> Result<Self, String> {
-        // The usual slack of 50 us would let a sleep be too long by that.
+        // The default slack of 50 us would prolong each sleep by up to that.
         let _ = set_current_timer_slack(NonZeroU64::new(1));
         if let Some(nice) = self.spawn.nice {
             setpriority_process(Some(gettid()), nice)
@@ -274,7 +280,7 @@ impl Task {
         self.shared.gate.wait();
         self.shared.gate.wait();
         let begin = self.shared.begin.load(Relaxed);
-        // In the simulator's order, where they begin at the same time.
+        // Tasks that begin at the same time keep the simulator's order.
         sleep_until(begin + self.spawn.at + u64::from(self.id));
         let mut noted_since = None;
         while !self.shared.stop.load(Relaxed) {
@@ -282,8 +288,8 @@ impl Task {
             if now >= begin + self.shared.plan.duration {
                 break;
             }
-            // Notes cost nothing in the simulator: what they took here is taken off the next
-            // computing.
+            // Recording results costs nothing in the simulator. The time that it took here is
+            // subtracted from the next computation.
             self.debt += noted_since.take().map_or(0, |since| now - since);
             let mut cx = Cx {
                 now: now - begin,

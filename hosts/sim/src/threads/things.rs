@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What threads wait for.
+//! The objects that threads wait for.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -12,7 +12,7 @@ use rustix::pipe::pipe;
 use crate::rng::Rng;
 use crate::world::{self, Item, Object, Source};
 
-/// How one thread is woken.
+/// The pipe and the eventfd in which one thread sleeps.
 pub(super) struct Sleeper {
     ends: (OwnedFd, OwnedFd),
     event: OwnedFd,
@@ -32,7 +32,7 @@ impl Sleeper {
     }
 
     fn sleep(&self, sync: bool) {
-        // That they can fail here is known of signals only, and no handler is installed.
+        // Only a signal could make these calls fail, and no handler is installed.
         let _ = match sync {
             true => read(&self.ends.0, &mut [0; 1]),
             false => read(&self.event, &mut [0; 8]),
@@ -46,20 +46,20 @@ impl Sleeper {
         };
     }
 
-    /// However it sleeps, now or later.
+    /// Wakes the thread from either kind of sleep, the current or the next one.
     pub fn wake_for_good(&self) {
         self.wake(true);
         self.wake(false);
     }
 }
 
-/// Who waits, and by what it is woken.
+/// A waiting thread, and whether it sleeps in its pipe (true) or its eventfd.
 type Waiter = (Arc<Sleeper>, bool);
 
 struct Semaphore {
     count: u64,
     waiters: VecDeque<Waiter>,
-    /// Whether the last who gave was about to sleep: the next will be, too.
+    /// Whether the last `up` was sync. The next one is expected to be the same.
     sync: bool,
 }
 
@@ -75,7 +75,7 @@ enum Thing {
     Other,
 }
 
-/// The source, and what it has for others than who asked.
+/// The source, and its items for queues that no thread has asked for yet, by queue.
 struct Arrivals {
     source: Option<(Box<dyn Source>, Rng)>,
     early: HashMap<u32, VecDeque<(u64, Item)>>,
@@ -114,7 +114,7 @@ impl Things {
             world::Thing::Queue { .. } => Thing::Queue,
             world::Thing::Condition { .. } => Thing::Other,
         };
-        // The same chance as in the simulator.
+        // The random numbers are those of the simulator.
         let source = sources
             .pop()
             .map(|source| (source, Rng::new(seed, 1 << 40)));
@@ -176,7 +176,7 @@ impl Things {
         Ok(())
     }
 
-    /// The next item for a queue, which nobody else gets, and when it is due.
+    /// Takes the next item for a queue. Returns it with its due time.
     pub fn take(&self, object: Object) -> Result<(u64, Item), String> {
         let Thing::Queue = &self.things[object.0 as usize] else {
             return Err(WRONG.into());

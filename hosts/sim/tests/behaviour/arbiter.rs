@@ -12,20 +12,20 @@ const MS: u64 = 1_000_000;
 /// More than a wakeup and a context switch take.
 const SOON: u64 = MS / 2;
 
-/// What activations are told, with when, and by name.
+/// The replies to activations, with the time and the name of the process.
 type Told = Arc<Mutex<Vec<(u64, &'static str, Reply)>>>;
 
-/// What an activation does with its core.
+/// The use that an activation makes of its core.
 #[derive(Clone, Copy, PartialEq)]
 enum Manner {
-    /// Waits for something, and parks when it is told to.
+    /// Waits for replies, and parks when its core is reclaimed.
     Obeys,
-    /// Computes, and listens to nobody.
+    /// Computes, and takes no replies.
     Computes,
 }
 
-/// A process that comes at a time, wants so many cores at a level, has so many activations, and
-/// ends at another time.
+/// A process that requests cores at a level from the time `from` to the time `until`, ns, with as
+/// many activations as cores.
 struct Process {
     name: &'static str,
     from: u64,
@@ -36,7 +36,7 @@ struct Process {
 }
 
 impl Process {
-    /// Adds its activations, the first of which leads.
+    /// Adds its activations. The first one is the leader.
     fn add(&self, world: &mut World, told: &Told) {
         let (mut leader, group) = (None, world.group(self.name));
         for _ in 0..self.cores {
@@ -67,7 +67,7 @@ impl Process {
             step += 1;
             match (step, reply) {
                 (1, _) => Op::SleepUntil(from),
-                // `of_id` is not looked at: the task is named beside it.
+                // The id is ignored: `Op::Hint` names the task.
                 (2, _) => hint(
                     Hint::Join {
                         leader: Thread::of_id(9),
@@ -121,7 +121,7 @@ const HIGH: Process = Process {
     manner: Manner::Obeys,
 };
 
-/// When processes were granted cores, or told to give one back.
+/// The times at which a process was granted cores, or had to give one back.
 fn times(told: &[(u64, &'static str, Reply)], of: &str, granted: bool) -> Vec<u64> {
     let is = |reply: &Reply| matches!(reply, Reply::Granted { .. }) == granted;
     told.iter()
@@ -198,8 +198,8 @@ fn a_core_that_is_not_given_back_is_taken_in_time() {
         granted.len() == 2 && granted.iter().all(in_time),
         "{told:?}"
     );
-    // Whose core was taken goes on as a plain task: three compute on two CPUs and what is lent of
-    // two more.
+    // The activation whose core was taken continues as a plain task: three compute on two CPUs and
+    // the lent time of two more.
     let busy = outcome
         .stats
         .groups
@@ -211,7 +211,7 @@ fn a_core_that_is_not_given_back_is_taken_in_time() {
 
 #[test]
 fn a_process_that_ends_gives_its_cores_back() {
-    // It looks at the time when it is told something: it ends as it is told that it has to park.
+    // An activation checks the time after each operation, so it exits although it computes.
     let short = Process {
         until: 50 * MS,
         manner: Manner::Computes,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The simulator does what every host must (`policy/conformance`), as the kernel does
+//! The simulator behaves as every host must (`policy/conformance`), like the kernel
 //! (`tests/booted/src/conformance.rs`).
 
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use baton_sim::world::{Cx, Object, Op, Spawn, World};
 use crate::life::{hog, watched};
 use crate::{echo, machine, shipped, witness};
 
-/// The operations of a step. A thread gives `ended` one when it ends.
+/// The operations of a step. A thread increments `ended` when it ends.
 fn operations(step: Step, ended: Object) -> Vec<Op> {
     match step {
         Step::Sleep => vec![Op::Sleep(NAP)],
@@ -37,7 +37,7 @@ fn operations(step: Step, ended: Object) -> Vec<Op> {
     }
 }
 
-/// The calls that the policy tells of.
+/// The calls that the policy reports.
 fn calls(behaviour: &Behaviour) -> String {
     let mut world = World::new();
     let ended = world.semaphore(0);
@@ -72,10 +72,10 @@ fn a_task_comes_with_the_calls_that_it_should() {
     }
 }
 
-/// Who, by number, is bound to which CPU, if to one, and from when on, ns.
+/// The number of a task, a time in ns, and the CPU to which it is bound from then on, if any.
 type Bound = Arc<Mutex<Vec<(usize, u64, Option<usize>)>>>;
 
-/// Who lives as [`LIFE`] says, and notes where it is bound to.
+/// A task that performs [`LIFE`], and records the CPU to which it is bound.
 fn subject(number: usize, ended: Object, bound: Bound) -> Spawn {
     let mut all = Vec::new();
     for _ in 0..ROUNDS {
@@ -129,8 +129,8 @@ fn every_policy_survives_what_tasks_do() {
             let Some(number) = subjects.iter().position(|&subject| subject == task) else {
                 continue;
             };
-            // Notes of one moment are of before it and of after it: what is not clear then is not
-            // looked at.
+            // Records of the same time may be from before or after the switch, so such ambiguous
+            // switches are skipped.
             let of_it = || bound.iter().filter(|&&(of, ..)| of == number);
             let last = of_it().rfind(|&&(_, at, _)| at < now);
             if let Some((.., Some(expected))) =
@@ -144,7 +144,7 @@ fn every_policy_survives_what_tasks_do() {
     }
 }
 
-/// Each place that is marked has its row in docs/simulator.md, and no other has.
+/// Each marked place in the source has a row in docs/simulator.md, and there are no other rows.
 #[test]
 fn deviations_are_listed() {
     fn marked(dir: &std::path::Path, found: &mut Vec<String>) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A policy's fault is what it would be in the kernel (`tests/booted/src/containment.rs`): its
-//! kind, the method, the task, file and line.
+//! A policy's fault is reported as in the kernel (`tests/booted/src/containment.rs`): its kind, the
+//! method, the task, file and line.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use baton_sim::{Outcome, SimError};
 
 use crate::{faulty, machine};
 
-/// Tasks that always run and yield, tasks that wake, of which two have a CPU each, and one whose
-/// CPUs change.
+/// Two tasks that run and yield, and four that run and sleep, two of them bound to one CPU each.
+/// The affinity of the first task changes every ms.
 fn world() -> World {
     let mut world = World::new();
     for _ in 0..2 {
@@ -67,7 +67,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&bytes[..end]).into_owned()
 }
 
-/// The report of a fault is that of the table.
+/// Checks that the report of a fault is that of the table.
 fn check(expected: &Fault) {
     let kind = expected.option;
     let faults = simulate(kind).unwrap().faults;
@@ -100,8 +100,8 @@ fn check(expected: &Fault) {
     );
 }
 
-/// What needs more than calls one at a time, and a policy that is linked in, is in
-/// `cli/tests/sim.rs`.
+/// Faults that need a memory limit are tested in `cli/tests/sim.rs`. Those that need parallel calls
+/// cannot occur in the simulator.
 #[test]
 fn what_a_policy_does_wrong_is_named() {
     FAULTS
@@ -110,7 +110,7 @@ fn what_a_policy_does_wrong_is_named() {
         .for_each(check);
 }
 
-/// The end of the run may come long before the watch would miss the task.
+/// The run may end long before the watch would miss the task.
 #[test]
 fn a_forgotten_task_is_named_at_the_end() {
     let run = |stall: u64| {
@@ -131,7 +131,7 @@ fn a_forgotten_task_is_named_at_the_end() {
     assert!(late.faults[0].now > 1_900_000_000 && soon.faults[0].now < 500_000_000);
 }
 
-/// What is left of a call that ended in mid-air disturbs no later run on the same thread.
+/// The remains of an abandoned call do not disturb later runs on the same thread.
 #[test]
 fn the_next_run_is_as_if_nothing_had_been() {
     let sound = || {

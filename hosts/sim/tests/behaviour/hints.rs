@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Hints of simulated tasks, and what comes of them.
+//! Hints of simulated tasks, and their effects.
 
 use crate::{echo, fifo, machine, run, workload};
 use baton::Message;
@@ -12,7 +12,7 @@ const EXAMPLE: &str = concat!(
     "/../../docs/examples/hints.json"
 );
 
-/// How long the worker of the example waits for its CPU after it woke, at the median, ns.
+/// The median time from a wakeup of the example's worker until it runs, ns.
 fn worker_waits(spec: &str) -> u64 {
     let config = machine("1x1x1", echo(), 2_000);
     let outcome = run(&config, workload(spec, &config));
@@ -29,22 +29,22 @@ fn worker_waits(spec: &str) -> u64 {
 fn who_asks_goes_first() {
     let text = std::fs::read_to_string(EXAMPLE).unwrap();
     let without = std::env::temp_dir().join(format!("baton-no-hints-{}.json", std::process::id()));
-    // The answer to a ping makes nobody first.
+    // A ping has no effect on the order of tasks.
     std::fs::write(&without, text.replace(r#"[2, "worker", 1]"#, "[1, 7, 1]")).unwrap();
     let (first, last) = (
         worker_waits(EXAMPLE),
         worker_waits(without.to_str().unwrap()),
     );
     std::fs::remove_file(without).unwrap();
-    // At the end of the running hog's slice, or of all three's.
+    // The worker runs after the running hog's slice, or after those of all three hogs.
     assert!(
         first <= 20_000_000 && last > 40_000_000,
         "{first} and {last}"
     );
 }
 
-/// Pings, says who goes first, says what is none; and takes replies, the last of which comes later
-/// than it waits.
+/// Sends a ping, a hint that another task goes first, a malformed hint and a ping, and takes the
+/// replies. It waits for one more reply than there are.
 fn talker(heard: Arc<Mutex<Vec<Reply>>>, other: TaskRef) -> Spawn {
     let mut step = 0;
     let hint = |hint: Hint, thread| Op::Hint {
@@ -66,7 +66,7 @@ fn talker(heard: Arc<Mutex<Vec<Reply>>>, other: TaskRef) -> Spawn {
                 None,
             ),
             2 | 3 | 5 => Op::Reply,
-            // `of_id` is not looked at: the task is named beside it.
+            // The id is ignored: `Op::Hint` names the task.
             4 => hint(
                 Hint::First {
                     thread: baton::Thread::of_id(9),
@@ -118,7 +118,8 @@ fn replies_come_and_a_full_ring_loses_them() {
         2
     ];
     expected.push(Reply::Noted { slot: 0 });
-    // A malformed one is not heard; of 20 replies 16 have room, and the 17th is waited for in vain.
+    // The malformed hint is refused. There is room for 16 of the 20 replies, and the 17th never
+    // arrives.
     expected.extend(
         [Reply::Pong {
             number: 6,

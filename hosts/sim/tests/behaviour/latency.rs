@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What `central` and `shinjuku` are for: who waits for whom.
+//! The purpose of `central` and `shinjuku`: which tasks wait for which others.
 
 use baton_native::Policy;
 use baton_sim::world::{Cx, Op, Spawn, World};
@@ -38,7 +38,7 @@ fn short_requests_do_not_wait_for_long_ones() {
             "{load}: {quick} ns under shinjuku, {fair} under cfs_like"
         );
     }
-    // Those of short requests only.
+    // Only responses to short requests are recorded.
     let group = &requests(shinjuku(), "load=0.5").stats.groups[0];
     let noted = group.responses.count();
     assert!(
@@ -46,7 +46,7 @@ fn short_requests_do_not_wait_for_long_ones() {
         "{noted} of {}",
         group.done
     );
-    // The slice is what does it.
+    // The short slice makes the difference.
     let mut config = machine("1x5x1", shinjuku(), 500);
     config.policies[0].options = "slice=100ms".into();
     let slow = p99(
@@ -56,7 +56,7 @@ fn short_requests_do_not_wait_for_long_ones() {
     assert!(slow > 1_000_000, "{slow} ns without preemption");
 }
 
-/// And as many are answered.
+/// Almost as many requests are answered as under `cfs_like`.
 #[test]
 fn preemption_costs_few_requests() {
     let done = |policy| requests(policy, "load=2").stats.groups[0].done;
@@ -67,8 +67,8 @@ fn preemption_costs_few_requests() {
     );
 }
 
-/// `shinjuku` above `wfq`: no CPU is reserved, and what batch work does not change is how long
-/// requests take.
+/// `shinjuku` before `wfq`: no CPU is reserved, and batch work does not change the response times
+/// of requests.
 #[test]
 fn a_batch_program_has_what_is_left() {
     let alone = p99(&requests(shinjuku(), "load=0.6"), 0);
@@ -91,7 +91,7 @@ fn a_batch_program_has_what_is_left() {
     assert!((30..=42).contains(&share), "{share} %");
 }
 
-/// Rule 3 of `shinjuku`: a task that nobody waits for is not interrupted.
+/// Rule 3 of `shinjuku`: a task is not interrupted while no other task waits.
 #[test]
 fn nobody_is_preempted_for_nobody() {
     let mut world = World::new();
@@ -104,8 +104,8 @@ fn nobody_is_preempted_for_nobody() {
     );
 }
 
-/// Rule 5: long ones take turns of a tick, on all CPUs; rule 6: those of a positive nice value do
-/// not starve.
+/// Rule 5: long tasks take turns of a tick, on all CPUs. Rule 6: tasks with a positive nice value
+/// do not starve.
 #[test]
 fn long_ones_share_the_machine() {
     let mut world = World::new();
@@ -147,7 +147,7 @@ fn one_queue_is_fair_to_all_cpus() {
     }
 }
 
-/// Rule 4 of `central`: a later policy's task makes way on whatever CPU it runs.
+/// Rule 4 of `central`: the task of a later policy is preempted on any CPU.
 #[test]
 fn a_later_policy_makes_way_on_every_cpu() {
     let mut config = machine("1x4x1", central(), 500);

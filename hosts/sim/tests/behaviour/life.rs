@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What happens to tasks and CPUs.
+//! Events in the life of tasks and CPUs.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -19,7 +19,7 @@ pub fn hog(name: &str) -> Spawn {
     Spawn::new(name, |_: &mut Cx<'_>| Op::Run(1_000_000))
 }
 
-/// Works for so long, ns, and then sleeps as long, over and over.
+/// A task that computes for `ns` and then sleeps as long, repeatedly.
 pub fn sleeper(ns: u64) -> Spawn {
     let mut works = false;
     Spawn::new("sleeper", move |_: &mut Cx<'_>| {
@@ -32,8 +32,8 @@ pub fn sleeper(ns: u64) -> Spawn {
     })
 }
 
-/// Keeps where each task runs, and looks that no task is in two places, and none where it must not
-/// be.
+/// Records where each task runs. Checks that no task is in two places, or on a CPU where it must
+/// not be.
 struct Watcher {
     runs: Rc<RefCell<Vec<(u64, u32, TaskRef)>>>,
     on: Vec<Option<TaskRef>>,
@@ -122,8 +122,8 @@ fn hogs_share_by_weight() {
     }
 }
 
-/// Whoever places tasks takes idle cores before idle siblings: two threads of a core get 1.24 times
-/// as much done as one does.
+/// A policy that places tasks prefers idle cores to idle SMT siblings: two threads of a core do
+/// 1.24 times the work of one.
 #[test]
 fn as_many_hogs_as_cores_have_a_core_each() {
     for shape in ["1x4x2", "2x2x2/1"] {
@@ -148,8 +148,7 @@ fn as_many_hogs_as_cores_have_a_core_each() {
     }
 }
 
-/// Rule 8 of `cfs_like`: four hogs on one CPU and one on the other, all of which may use both from
-/// then on.
+/// Rule 8 of `cfs_like`: four hogs begin on one CPU and one on the other; then all may use both.
 #[test]
 fn busy_cpus_are_evened_out() {
     let mut world = World::new();
@@ -167,15 +166,15 @@ fn busy_cpus_are_evened_out() {
         .iter()
         .map(|ran| ran / 1_000_000)
         .collect();
-    // Of 2 s, three have a third of a CPU and two a half. Without it the last has all of its CPU,
-    // and the others a quarter each.
+    // Of 2 s, three tasks have a third of a CPU and two have half. Without the rule the last has
+    // all of its CPU, and the others a quarter each.
     assert!(
         shares.iter().all(|share| (600..1_200).contains(share)),
         "{shares:?}"
     );
 }
 
-/// Rules 4 and 5 of `cfs_like`: who sleeps much has credit, and need not wait for the tick.
+/// Rules 4 and 5 of `cfs_like`: a task that sleeps much has credit, and does not wait for the tick.
 #[test]
 fn a_sleeper_preempts_a_hog() {
     let mut world = World::new();
@@ -195,8 +194,8 @@ fn a_sleeper_preempts_a_hog() {
 }
 
 /// Rules 3 to 6 of `eevdf_like`, on one CPU: base slices are 0.7 ms. A task that slept was owed
-/// time, so that its deadline is the first as it wakes; the hog goes on to its own deadline, as
-/// long as it is eligible, and no further.
+/// time, so it has the earliest deadline when it wakes. The hog continues until its own deadline
+/// while it is eligible, and no longer.
 #[test]
 fn a_running_task_is_protected_until_its_deadline() {
     let waits = |options: &str| {
@@ -215,8 +214,8 @@ fn a_running_task_is_protected_until_its_deadline() {
     assert!(long.max > 1_000_000 && long.max <= 10_100_000, "{long:?}");
 }
 
-/// Rule 5 of `eevdf_like`: a task that ran for longer than it was due and sleeps for a moment is
-/// not owed anything when it is back: it gets its share and no more.
+/// Rule 5 of `eevdf_like`: a task that ran for longer than it was due and then sleeps briefly is
+/// owed nothing afterwards. It gets its share and no more.
 #[test]
 fn a_short_sleep_pays_no_debt() {
     let mut world = World::new();
@@ -325,7 +324,7 @@ fn children_come_and_go() {
         }
     }));
     let mut config = machine("1x2x1", wfq(), 100);
-    // Slots are used again.
+    // Slots are reused.
     config.max_tasks = 16;
     let outcome = run(&config, world);
     assert_eq!(
@@ -368,7 +367,8 @@ fn two_policies_in_order() {
     let [first, rest] = &outcome.stats.groups[..] else {
         panic!("two groups")
     };
-    // Half of the time is the first's, whatever the rest wants: it does not wait.
+    // The first policy's task gets half of the time without waiting, although the hog always wants
+    // the CPU.
     assert!(
         first.wakeups.percentiles().p99 < 20_000,
         "{:?}",
@@ -410,7 +410,7 @@ fn a_higher_class_on_a_cpu_that_goes_and_comes() {
     world.happens(12_000_000, Happening::HigherClass(0, 4_000_000));
     world.happens(13_000_000, Happening::HigherClass(0, 1_000_000));
     let (outcome, _) = watched(&machine("1x2x1", wfq(), 100), world);
-    // 3 ms until it went offline; 5 ms, one after the other, on the first.
+    // 3 ms on CPU 1 until it went offline; 5 ms on CPU 0, one after the other.
     assert_eq!(
         (outcome.stats.higher, outcome.stats.offline),
         (8_000_000, 2_000_000)
@@ -426,7 +426,7 @@ fn a_policy_that_sends_itself_away_ends_some_day() {
     config.stall = 20_000_000;
     let mut world = World::new();
     (0..2).for_each(|_| _ = world.task(hog("hog")));
-    // Each round takes its time, so that the end comes, whatever the hogs get done.
+    // Each round takes time, so the run ends regardless of the hogs' progress.
     let outcome = baton_sim::run(&config, world, None).unwrap();
     assert!(outcome.stats.switches > 1_000, "{}", outcome.stats.switches);
 }
@@ -472,7 +472,7 @@ fn a_recording_runs_under_every_policy_and_comes_to_its_end() {
         for topology in ["1x1x1", "1x2x1"] {
             let config = machine(topology, policy, 10);
             let [one, two] = [(); 2].map(|()| run(&config, workload(spec, &config)).stats);
-            // Both operations of cc1, and as's before and after its wakeup.
+            // Both operations of cc1, and those of as before and after its wakeup.
             assert_eq!(one.groups[0].done, 4, "{} on {topology}", policy.name());
             assert_eq!(one.hash, two.hash, "{} on {topology}", policy.name());
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `locality`: who shares a hint shares a CPU, within reason.
+//! `locality`: tasks of the same hinted group share a CPU, unless that would be too crowded.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,11 +14,11 @@ use baton_sim::Outcome;
 use crate::life::{sleeper, watched};
 use crate::{cfs_like, locality, machine, run, workload};
 
-/// Says of which group tasks are, one after the other, and is gone.
+/// Adds a task that sends a hint for the group of each task, one after the other, and exits.
 fn talker(world: &mut World, at: u64, said: Vec<(TaskRef, u32)>) {
     let mut said = said.into_iter();
     let program = move |_: &mut Cx<'_>| match said.next() {
-        // `of_id` is not looked at: the task is named beside it.
+        // The id is ignored: `Op::Hint` names the task.
         Some((task, group)) => Op::Hint {
             hint: Hint::Group {
                 thread: Thread::of_id(1),
@@ -35,7 +35,7 @@ fn talker(world: &mut World, at: u64, said: Vec<(TaskRef, u32)>) {
     });
 }
 
-/// Where a task ran in that time, ms.
+/// The CPUs on which tasks began to run in this period, ms.
 fn cpus(runs: &[(u64, u32, TaskRef)], tasks: &[TaskRef], from: u64, to: u64) -> BTreeSet<u32> {
     let then = |run: &&(u64, u32, TaskRef)| run.0 >= from * 1_000_000 && run.0 < to * 1_000_000;
     runs.iter()
@@ -45,7 +45,7 @@ fn cpus(runs: &[(u64, u32, TaskRef)], tasks: &[TaskRef], from: u64, to: u64) -> 
         .collect()
 }
 
-/// Two groups of three that sleep often, and what they do is watched.
+/// Runs two groups of three tasks that sleep often, and returns the record of their runs.
 fn groups(
     happens: impl FnOnce(&mut World, &[TaskRef]),
 ) -> (Vec<TaskRef>, Outcome, Vec<(u64, u32, TaskRef)>) {
@@ -86,8 +86,8 @@ fn a_group_is_together_and_groups_are_apart() {
 #[test]
 fn who_leaves_a_group_goes_anywhere() {
     let (tasks, _, runs) = groups(|world, tasks| talker(world, 30_000_000, vec![(tasks[0], 0)]));
-    // A sender's groups are its own, also group 0: this was another sender, but nobody is of two
-    // groups.
+    // Each sender has its own groups, group 0 included. This was another sender, but a task is in
+    // one group only.
     let alone = cpus(&runs, &tasks[..1], 40, 60);
     let others = cpus(&runs, &tasks[1..3], 40, 60);
     assert!(
@@ -110,7 +110,8 @@ fn a_home_that_goes_offline_is_changed_for_another() {
     );
 }
 
-/// Homes are given out to each in turn; theirs, which would be CPU 1, is one that they may use.
+/// Groups get homes in turn. The home of this one would be CPU 1, but it gets one that its tasks
+/// may use.
 #[test]
 fn a_home_is_where_the_thread_may_run() {
     let mut world = World::new();
@@ -140,7 +141,7 @@ fn a_home_is_where_the_thread_may_run() {
     );
 }
 
-/// Twelve that compute for longer than they sleep are too many for one CPU.
+/// Twelve tasks that compute for longer than they sleep are too many for one CPU.
 #[test]
 fn a_hint_that_would_crowd_a_cpu_is_ignored() {
     let used = |options: &str| {
@@ -168,7 +169,7 @@ fn a_hint_that_would_crowd_a_cpu_is_ignored() {
         let (outcome, _) = watched(&config, world);
         outcome.stats.groups[0].runtime / 1_000_000
     };
-    // Of four CPUs' 800 ms.
+    // Of 800 ms on four CPUs.
     let (usual, all) = (used(""), used("crowd=100"));
     assert!(
         usual > 700 && all < 250,
@@ -176,7 +177,7 @@ fn a_hint_that_would_crowd_a_cpu_is_ignored() {
     );
 }
 
-/// Enoki's table 6, on idle CPUs that sleep.
+/// Enoki's table 6, with idle states.
 #[test]
 fn hints_spare_the_wakeup_of_a_cpu() {
     let p99 = |policy, hints: u64| {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What runs on the simulated machine, and how, under the policies that there are.
+//! The behaviour of tasks on the simulated machine, under all policies.
 
 mod arbiter;
 mod conforms;
@@ -87,7 +87,7 @@ pub fn faulty() -> Policy {
     Policy::linked(module!(faulty::BatonPolicy))
 }
 
-/// A machine of that shape under one policy, for so long, ms.
+/// A machine with this topology and one policy, for this time, ms.
 pub fn machine(topology: &str, policy: Policy, ms: u64) -> Config {
     let topology: Topology = topology.parse().unwrap();
     let spec = PolicySpec {
@@ -113,7 +113,7 @@ pub fn run(config: &Config, world: World) -> Outcome {
     outcome
 }
 
-/// A workload, by its description.
+/// A workload, by its spec.
 pub fn workload(text: &str, config: &Config) -> World {
     let mut world = World::new();
     baton_sim::workloads::build(text, config.seed, config.topology.cpus().len(), &mut world)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The same seed is the same run: now, in another build, on another machine.
+//! The same seed gives the same run: again, in another build, and on another machine.
 
 use std::fmt::Write;
 
@@ -20,8 +20,8 @@ const WORKLOADS: [&str; 10] = [
     "random",
 ];
 
-/// The file holds the numbers of the logs; `cli/tests/sim.rs` holds those of the released build
-/// against it, too. Made anew with BATON_BLESS=1.
+/// The file has the hashes of the logs. `cli/tests/sim.rs` compares those of the release build with
+/// it, too. BATON_BLESS=1 rewrites it.
 fn check(name: &str, got: &str) {
     let path = format!(
         "{}/tests/golden/{name}.txt",
@@ -58,7 +58,7 @@ fn every_policy_under_every_workload() {
     check("logs", &logs);
 }
 
-/// All of it: forks, exits, hotplug, affinity, nice values, higher classes, interrupts.
+/// Everything: forks, exits, hotplug, affinity, nice values, higher classes, interrupts.
 #[test]
 fn a_hundred_random_workloads() {
     let mut logs = String::new();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Does each task of the machine have the share of its weight?
+//! Each task of a machine gets the share of its weight.
 
 use baton_sim::world::World;
 
@@ -10,7 +10,8 @@ const SECONDS: u64 = 4;
 const BURST: u64 = 2_000_000;
 const LIGHT: f64 = 15.0 / 1024.0;
 
-/// Hogs of nice 0 and of nice 19, and tasks that sleep as long as they compute, on so many CPUs.
+/// Numbers of hogs of nice 0, hogs of nice 19, and tasks that sleep as long as they compute, on a
+/// machine.
 struct Mix {
     shape: &'static str,
     cpus: f64,
@@ -20,9 +21,9 @@ struct Mix {
 }
 
 impl Mix {
-    /// What a task of nice 0 is due while it wants to run, as a part of a CPU. With a rate of r, a
-    /// burst takes 1 / r times as long as the sleep after it, so a sleeper wants to run for
-    /// 1 / (1 + r) of the time; and r is the weight's share among the tasks that want to.
+    /// The due of a task of nice 0 while it wants to run, as a part of a CPU. With a rate of r, a
+    /// burst takes 1 / r times as long as the sleep after it, so a sleeper wants to run for a part
+    /// of 1 / (1 + r) of the time. r is the share of the weight among the tasks that want to run.
     fn rate(&self) -> f64 {
         let [hogs, light, sleepers] = [self.hogs, self.light, self.sleepers].map(|n| n as f64);
         let wanting = |rate: f64| hogs + light * LIGHT + sleepers / (1.0 + rate);
@@ -30,13 +31,13 @@ impl Mix {
     }
 }
 
-/// What a mix comes to under `wfq`, of the tasks of nice 0.
+/// The results of a mix under `wfq`, for the tasks of nice 0.
 struct Measured {
-    /// What hogs, and what sleepers have together, as ratios to what they are due.
+    /// The CPU time of all hogs, and of all sleepers, as ratios to their due.
     together: [f64; 2],
-    /// The worst distance of one task from its due, per cent.
+    /// The largest distance of a task from its due, per cent.
     worst: f64,
-    /// Migrations in a second on each CPU.
+    /// Migrations per second and CPU.
     migrations: f64,
 }
 
@@ -70,7 +71,7 @@ fn measure(mix: &Mix, seed: u64) -> Measured {
     }
 }
 
-/// Rules 9 to 11 of `wfq`. What one task has, in 4 s, depends on the tasks that it ran beside.
+/// Rules 9 to 11 of `wfq`. What a task gets in 4 s depends on the tasks that share its CPUs.
 #[test]
 fn hogs_and_sleepers_have_what_they_are_due() {
     let four = Mix {
@@ -87,7 +88,8 @@ fn hogs_and_sleepers_have_what_they_are_due() {
         light: 48,
         sleepers: 64,
     };
-    // Light tasks that have a CPU of many to themselves for a moment are what the others lack.
+    // On a machine with many CPUs, light tasks briefly have CPUs to themselves, and the others lack
+    // that time.
     for (mix, within, seeds) in [(four, 0.05, 1..=4), (many, 0.07, 1..=1)] {
         for seed in seeds {
             let Measured {
