@@ -2,6 +2,8 @@
 //! From a policy's source to files that the kernel, or a process, loads: where they are looked for, what they are made from, when they
 //! are stale.
 
+pub mod guest;
+
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -12,69 +14,12 @@ use std::time::{Instant, SystemTime};
 use baton_vm::kernel::{version_key, Kernel};
 
 use baton_control::error::{Error, Result};
+use baton_control::modules::{cache, module_of, output_dir, CORE, LATENCY, SHIM};
 use baton_control::{kernel, names};
-
-pub const CORE: &str = "baton.ko";
-pub const SHIM: &str = "shim.bpf.o";
-pub const LATENCY: &str = "latency.bpf.o";
-
-/// File of a policy's module.
-pub fn module_of(policy: &str) -> String {
-    format!("baton_{policy}.ko")
-}
 
 /// File of a policy for user space.
 fn library_of(policy: &str) -> String {
     format!("baton_{policy}.so")
-}
-
-/// Where everything is kept that can be made again.
-pub fn cache() -> PathBuf {
-    std::env::var_os("BATON_CACHE").map_or_else(|| PathBuf::from("/var/cache/baton"), PathBuf::from)
-}
-
-/// Where what was built for a kernel is put.
-pub fn output_dir(release: &str) -> PathBuf {
-    cache().join("kernel").join(release)
-}
-
-/// The places where the running kernel's files are looked for.
-pub struct Search(Vec<PathBuf>);
-
-impl Search {
-    /// `first` comes from --modules or $BATON_MODULES.
-    pub fn new(first: Option<&Path>) -> Self {
-        let release = kernel::release();
-        let usual = [
-            Path::new("/usr/lib/baton").join(&release),
-            output_dir(&release),
-        ];
-        Self(
-            first
-                .map(Path::to_path_buf)
-                .into_iter()
-                .chain(usual)
-                .collect(),
-        )
-    }
-
-    pub fn find(&self, file: &str) -> Result<PathBuf> {
-        self.0
-            .iter()
-            .map(|dir| dir.join(file))
-            .find(|path| path.exists())
-            .ok_or_else(|| {
-                let places: Vec<_> = self.0.iter().map(|dir| dir.display().to_string()).collect();
-                Error::user(
-                    format!(
-                        "there is no {file} for kernel {} in {}",
-                        kernel::release(),
-                        places.join(", ")
-                    ),
-                    "build it (baton build POLICY), or say where it is (--modules DIR)",
-                )
-            })
-    }
 }
 
 /// Baton's source tree: given by $BATON_SOURCE, or around the current directory, this program, or

@@ -7,17 +7,17 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
-use crate::commands::bench::Bench;
 use crate::commands::check::Check;
 use crate::commands::demo::Demo;
 use crate::commands::hints::Hints;
 use crate::commands::replay::Replay;
 use crate::commands::sim::Sim;
-use crate::commands::threads::Threads;
 use crate::commands::torture::Torture;
 use crate::commands::trace::Trace;
 use crate::config;
+use baton_bench::threads::Threads;
 use baton_control::cpulist::CpuList;
+use baton_control::load;
 use baton_control::names;
 
 /// A workbench for Linux CPU schedulers.
@@ -115,7 +115,7 @@ pub enum Command {
         command: VmCommand,
     },
     /// Measure schedulers beside each other, in instructions.
-    Bench(Bench),
+    Bench(baton_bench::Arguments),
     /// See a policy in Rust schedule a stock kernel, and survive a panic.
     Demo(Demo),
     /// Try a policy with everything that can happen to tasks, at once.
@@ -261,6 +261,18 @@ pub struct LoadOptions {
     /// The policy's module, when it is not in the search path.
     #[arg(long, value_name = "FILE")]
     pub module: Option<PathBuf>,
+}
+
+impl From<&LoadOptions> for load::Options {
+    fn from(how: &LoadOptions) -> Self {
+        Self {
+            options: how.options.clone(),
+            all: how.all,
+            max_tasks: how.max_tasks,
+            stall: how.stall,
+            module: how.module.clone(),
+        }
+    }
 }
 
 #[derive(Args, Debug)]

@@ -1,16 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the tool has of the kernel: `device`, `kernel` and `shim` are the ways into it, `cgroups`
-//! and `tasks` say whose a task is, `latency` measures; `status` and `report` are the way out to
-//! people, `error` what can go wrong. No command line: that is `cli`.
+//! Administration of a running Baton. `device`, `kernel`, `modules` and `shim` reach the kernel;
+//! `load`, `unload` and `exchange` bring policies, remove them and replace them; `cgroups` and
+//! `tasks` assign tasks to policies; `recording` and `latency` measure; `status`, `report` and
+//! `output` show; `error` is what can go wrong. The command line is in `cli`.
 
 pub mod cgroups;
 pub mod cpulist;
 pub mod device;
 pub mod error;
+pub mod exchange;
 pub mod kernel;
 pub mod latency;
+pub mod load;
+pub mod modules;
 pub mod names;
+pub mod output;
+pub mod recording;
 pub mod report;
 pub mod shim;
 pub mod status;
 pub mod tasks;
+pub mod unload;

@@ -70,6 +70,18 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &["baton-control", "baton-native", "baton-vm"],
     ),
     (
+        "baton-bench",
+        &[
+            "baton-abi",
+            "baton-build",
+            "baton-control",
+            "baton-native",
+            "baton-runtime",
+            "baton-sim",
+            "baton-vm",
+        ],
+    ),
+    (
         "baton-booted",
         &[
             "baton-conformance",

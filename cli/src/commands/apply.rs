@@ -11,16 +11,16 @@ use std::process::ExitCode;
 use baton_abi::{BatonPolicyState, BATON_MAX_POLICIES};
 use serde::Serialize;
 
-use super::{load, partition, print, print_json, record, unload, upgrade};
-use crate::cli::{Apply, LoadOptions, Output};
+use super::{partition, print, print_json};
+use crate::cli::{Apply, Output};
 use crate::config::plan::{plan, Loaded, Step};
 use crate::config::{self, unplaced, Config, Machine, Policy};
-use baton_build::{module_of, Search, CORE, SHIM};
-use baton_control::cgroups;
 use baton_control::cpulist::CpuList;
 use baton_control::device::{text, Device, BLOCKS_PER_MIB};
 use baton_control::error::{Error, Result};
 use baton_control::kernel::{self, Lock};
+use baton_control::modules::{module_of, Search, CORE, SHIM};
+use baton_control::{cgroups, exchange, load, recording, unload};
 
 #[derive(Serialize)]
 struct Done {
@@ -230,7 +230,7 @@ fn module_file(search: &Search, policy: &str, module: &Option<PathBuf>) -> Resul
 
 fn perform(search: &Search, step: &Step) -> Result<()> {
     if let Step::Core { max_tasks } = step {
-        let how = LoadOptions {
+        let how = load::Options {
             max_tasks: *max_tasks,
             ..Default::default()
         };
@@ -248,7 +248,7 @@ fn perform(search: &Search, step: &Step) -> Result<()> {
             module,
             options,
         } => {
-            let how = LoadOptions {
+            let how = load::Options {
                 options: Some(options.clone()),
                 module: module.clone(),
                 ..Default::default()
@@ -259,14 +259,14 @@ fn perform(search: &Search, step: &Step) -> Result<()> {
             policy,
             module,
             options,
-        } => upgrade::change_options(
+        } => exchange::change_options(
             &device,
             policy,
             &module_file(search, policy, module)?,
             options,
         ),
         Step::Attach { all } => load::attach_anew(search, &device, *all),
-        Step::Flight { policy, mib } => record::set_flight(&device, policy, *mib),
+        Step::Flight { policy, mib } => recording::set_flight(&device, policy, *mib),
         Step::Share { policy, percent } => partition::set_share(&device, policy, *percent),
         Step::Order { policies } => device
             .set_order(policies)
@@ -316,7 +316,7 @@ fn undone(search: &Search, was: &Config, done: &[Step], step: &Step, error: Erro
                     .iter()
                     .find(|old| old.name() == policy)
                     .map_or("", Policy::options);
-                upgrade::undo_options(&Device::open()?, policy, before)?;
+                exchange::undo_options(&Device::open()?, policy, before)?;
             }
         }
         let (is, loaded) = current()?;

@@ -5,12 +5,12 @@ use std::process::ExitCode;
 
 use baton_abi::BatonPolicyState;
 
-use super::load;
 use crate::cli::{Attach, Detach, Which};
-use baton_build::Search;
 use baton_control::device::Device;
 use baton_control::error::{Error, Result};
 use baton_control::kernel::{self, Lock};
+use baton_control::load;
+use baton_control::modules::Search;
 use baton_control::{cgroups, shim, tasks};
 
 pub fn attach(search: &Search, args: &Attach) -> Result<ExitCode> {

@@ -4,8 +4,9 @@
 use std::process::ExitCode;
 
 use crate::cli::Build;
-use baton_build::{module_of, Policy, Target, CORE, SHIM};
+use baton_build::{Policy, Target};
 use baton_control::error::Result;
+use baton_control::modules::{module_of, CORE, SHIM};
 
 pub fn build(args: &Build) -> Result<ExitCode> {
     args.kernel

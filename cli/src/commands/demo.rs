@@ -8,18 +8,19 @@ use std::time::{Duration, Instant};
 
 use baton_vm::Vm;
 
-use super::bench::fairness::{self, Speed, NICE_5_SHARE};
-use super::bench::subject::Subject;
-use super::bench::{guest_with, loads};
-use super::vm::vm_error;
-use super::{load, print, unload};
-use crate::cli::{LoadOptions, Unload};
-use baton_build::Search;
+use super::print;
+use baton_bench::fairness::{self, Speed, NICE_5_SHARE};
+use baton_bench::guest::guest_with;
+use baton_bench::loads;
+use baton_bench::subject::Subject;
+use baton_build::guest::vm_error;
 use baton_control::device::Device;
 use baton_control::error::{Error, Result};
 use baton_control::kernel;
+use baton_control::modules::Search;
 use baton_control::report;
 use baton_control::status::Status;
+use baton_control::{load, unload};
 
 const PIPE_LOOPS: u32 = 3_000;
 const HACKBENCH: (u32, u32) = (1, 100);
@@ -142,7 +143,7 @@ fn fault(search: &Search) -> Result<ExitCode> {
     say(&format!(
         "now faulty schedules every task, with {options}: its 200th wakeup reads beyond an array"
     ));
-    let how = LoadOptions {
+    let how = load::Options {
         all: true,
         options: Some(options.into()),
         ..Default::default()
@@ -159,10 +160,7 @@ fn fault(search: &Search) -> Result<ExitCode> {
         return Err(Error::baton("the policy was to panic, and did not"));
     };
     print(format!("\n{}\n", report::fault(fault)))?;
-    unload::command(&Unload {
-        policy: None,
-        everything: true,
-    })?;
+    unload::unload(None)?;
     say("unloaded; the kernel's own scheduler has all tasks again");
     Ok(ExitCode::SUCCESS)
 }

@@ -10,13 +10,13 @@ use std::process::{Command, ExitCode};
 use libbpf_rs::btf::{types, Btf};
 use serde::Serialize;
 
-use super::{load, print, print_json, unload};
-use crate::cli::LoadOptions;
-use baton_build::{Search, CORE, SHIM};
+use super::{print, print_json};
 use baton_control::device::Device;
 use baton_control::error::Result;
 use baton_control::kernel::{self, Lock};
+use baton_control::modules::{Search, CORE, SHIM};
 use baton_control::shim::{self, Fit};
+use baton_control::{load, unload};
 
 /// What something is needed for.
 #[derive(Serialize, Debug, Clone, Copy, PartialEq, Eq)]
@@ -269,7 +269,7 @@ fn tried(search: &Search) -> std::result::Result<String, String> {
     let _lock = Lock::take().map_err(|error| error.what)?;
     let device = Device::open_if_loaded().map_err(|error| error.what)?;
     let was_loaded = device.is_some();
-    let device = device.map_or_else(|| load::core(search, &LoadOptions::default()), Ok);
+    let device = device.map_or_else(|| load::core(search, &load::Options::default()), Ok);
     let done = device.and_then(|device| Ok((device.core()?, search.find(SHIM)?)));
     let done = done.map_err(|error| error.what).and_then(|(core, object)| {
         let fit = Fit {

@@ -3,7 +3,6 @@
 
 mod apply;
 mod attach;
-pub mod bench;
 mod build;
 pub mod check;
 pub mod demo;
@@ -21,7 +20,6 @@ mod run;
 pub mod sim;
 mod status;
 mod switch;
-pub mod threads;
 pub mod torture;
 pub mod trace;
 mod unload;
@@ -29,14 +27,12 @@ mod upgrade;
 pub mod vm;
 mod what_if;
 
-use std::io::Write;
 use std::process::ExitCode;
 
-use serde::Serialize;
-
 use crate::cli::{Cli, Command, Fault, VmCommand};
-use baton_build::Search;
-use baton_control::error::{Error, Result};
+use baton_control::error::Result;
+use baton_control::modules::Search;
+use baton_control::output::{print, print_json};
 
 pub fn run(cli: Cli) -> Result<ExitCode> {
     let search = Search::new(cli.modules.as_deref());
@@ -63,7 +59,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Vm {
             command: VmCommand::Run(args),
         } => vm::run(&args),
-        Command::Bench(args) => bench::command(&search, &args),
+        Command::Bench(args) => baton_bench::command(&search, &args),
         Command::Demo(args) => demo::demo(&search, &args),
         Command::Torture(args) => torture::torture(&args),
         Command::Record(args) => record::record(&args),
@@ -73,26 +69,8 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Check(args) => check::check(&args),
         Command::Replay(args) => replay::command(&args),
         Command::Trace { command } => trace::command(&command),
-        Command::Threads(args) => threads::command(&args),
+        Command::Threads(args) => baton_bench::threads::command(&args),
         Command::Man(args) => pages::man(&args),
         Command::Completions { shell } => pages::completions(shell),
     }
-}
-
-/// Prints on standard output. Whoever stopped reading there is not told.
-pub fn print(text: impl AsRef<[u8]>) -> Result<()> {
-    let mut out = std::io::stdout().lock();
-    match out.write_all(text.as_ref()).and_then(|()| out.flush()) {
-        Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(Error::file("writing to standard output", &e))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Prints as JSON.
-pub fn print_json(value: &impl Serialize) -> Result<()> {
-    let text = serde_json::to_string_pretty(value)
-        .map_err(|e| Error::baton(format!("no JSON came of it: {e}")))?;
-    print(format!("{text}\n"))
 }

@@ -10,18 +10,18 @@ use signal_hook::consts::{SIGALRM, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SI
 use signal_hook::iterator::exfiltrator::WithOrigin;
 use signal_hook::iterator::SignalsInfo;
 
-use super::load;
 use crate::cli::Run;
-use baton_build::Search;
 use baton_control::device::Device;
 use baton_control::error::{Error, Result};
+use baton_control::load;
+use baton_control::modules::Search;
 use baton_control::status::Fault;
 use baton_control::{report, tasks};
 
 pub fn run(search: &Search, args: &Run) -> Result<ExitCode> {
     // Before it has any task: it may fail with its first.
     let before = newest_fault(&args.policy)?.map_or(0, |fault| fault.serial);
-    let device = load::load(search, &args.policy, &args.how)?;
+    let device = load::load(search, &args.policy, &(&args.how).into())?;
     if !args.how.all {
         tasks::give(&device, &device.core()?, std::process::id(), &args.policy)?;
     }

@@ -10,12 +10,13 @@ use std::process::ExitCode;
 use rustix::io::Errno;
 use serde::Serialize;
 
-use super::{load, print, print_json, unload};
-use crate::cli::{LoadOptions, Switch};
-use baton_build::Search;
+use super::{print, print_json};
+use crate::cli::Switch;
 use baton_control::device::Device;
 use baton_control::error::{Error, Result};
 use baton_control::kernel::{self, Lock};
+use baton_control::modules::Search;
+use baton_control::{load, unload};
 
 #[derive(Serialize)]
 struct Done<'a> {
@@ -42,7 +43,7 @@ pub fn command(search: &Search, args: &Switch) -> Result<ExitCode> {
             "see which are: baton list",
         ));
     }
-    let how = LoadOptions {
+    let how = load::Options {
         options: args.options.clone(),
         module: args.module.clone(),
         ..Default::default()

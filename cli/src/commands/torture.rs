@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use baton_vm::Vm;
 
-use super::bench::guest_with;
-use super::bench::subject::Subject;
 use super::vm::boot;
+use baton_bench::guest::guest_with;
+use baton_bench::subject::Subject;
 use baton_control::error::{Error, Result};
 use baton_control::names;
 

@@ -1,35 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `baton upgrade` and `baton rollback`: another version of a policy takes the place of the one
-//! that runs.
-//!
-//! The new version's module is loaded first, under a name of its own, and does nothing; then one
-//! request exchanges the versions; then the module of the version that is not kept any more is
-//! unloaded. Killed between two steps, either version runs, and doing it again first removes
-//! modules that were left over.
+//! `baton upgrade` and `baton rollback`.
 
-use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use baton_abi::{BatonPolicyInfo, BatonPolicyState, BatonStateType, BatonUpgrade};
-use rustix::io::Errno;
 use serde::Serialize;
 
-use super::{load, print, print_json, record, unload};
+use super::{print, print_json};
 use crate::cli::{Rollback, Upgrade};
-use baton_build::{module_of, Search, LATENCY};
-use baton_control::device::{text, Device, BLOCKS_PER_MIB};
+use baton_control::device::Device;
 use baton_control::error::{Error, Result};
+use baton_control::exchange::{self, exchange};
 use baton_control::kernel::{self, Lock};
 use baton_control::latency::{self, Latency};
-use baton_control::status::{self, Change};
+use baton_control::modules::{module_of, Search, LATENCY};
+use baton_control::status::Change;
 
 /// How often the condition of a probation is looked at.
 const LOOK: Duration = Duration::from_millis(250);
-/// Which of a policy's modules is which (`BatonPolicyInfo::modules`).
-const CURRENT: usize = 0;
-const NEXT: usize = 1;
-const BEFORE: usize = 2;
 
 #[derive(Serialize)]
 struct Done {
@@ -68,203 +56,14 @@ pub fn upgrade(search: &Search, args: &Upgrade) -> Result<ExitCode> {
     watch(&device, &args.policy, &done, probation, limit)
 }
 
-/// Loads the module as the next version, and exchanges the two.
-pub fn exchange(
-    device: &Device,
-    policy: &str,
-    file: &Path,
-    options: Option<&str>,
-    probation: Option<Duration>,
-) -> Result<Change> {
-    try_exchange(device, policy, file, options, probation)?
-        .map_err(|(errno, answer)| refused(policy, errno, &answer))
-}
-
-/// As [`exchange`]; what the core refuses is the inner error.
-fn try_exchange(
-    device: &Device,
-    policy: &str,
-    file: &Path,
-    options: Option<&str>,
-    probation: Option<Duration>,
-) -> Result<std::result::Result<Change, (Errno, Box<BatonUpgrade>)>> {
-    let info = running(device, policy)?;
-    not_current(device, &info)?;
-    let name = free_name(policy, &info);
-    kernel::load_module_as(file, &name)?;
-    let options = options.map_or_else(|| text(&info.options), str::to_owned);
-    let probation = probation.map_or(0, |p| p.as_millis().try_into().unwrap_or(u32::MAX));
-    let (result, answer) = device.upgrade(policy, &options, false, probation);
-    match result {
-        Ok(()) => {
-            unload_version(&info, BEFORE)?;
-            Ok(Ok(status::change(&answer.change)))
-        }
-        Err(errno) => {
-            kernel::unload_module(&name)?;
-            Ok(Err((errno, Box::new(answer))))
-        }
-    }
-}
-
-/// Has a running policy go on with other options: as an upgrade to itself, or, if it hands no state
-/// on, from a new start, for which its tasks are without a policy for a moment.
-pub fn change_options(device: &Device, policy: &str, file: &Path, options: &str) -> Result<()> {
-    match try_exchange(device, policy, file, Some(options), None)? {
-        Ok(_) => Ok(()),
-        Err((Errno::PROTOTYPE, answer)) if answer.running.name[0] == 0 => {
-            restart(device, policy, options)
-        }
-        Err((errno, answer)) => Err(refused(policy, errno, &answer)),
-    }
-}
-
-/// Takes back what [`change_options`] did.
-pub fn undo_options(device: &Device, policy: &str, options: &str) -> Result<()> {
-    let info = running(device, policy)?;
-    if info.modules[BEFORE][0] == 0 {
-        return restart(device, policy, options);
-    }
-    let (result, answer) = device.upgrade(policy, "", true, 0);
-    result.map_err(|errno| refused(policy, errno, &answer))?;
-    not_current(device, &running(device, policy)?)
-}
-
-fn restart(device: &Device, policy: &str, options: &str) -> Result<()> {
-    let info = running(device, policy)?;
-    let is_default = device.core()?.default_policy == info.id;
-    let message = device
-        .stop(policy)
-        .map_err(|errno| Error::baton(format!("{policy} was not stopped: {errno}")))?;
-    message.inspect(|message| eprintln!("baton: {}", unload::failed_at_end(policy, message)));
-    let started = device
-        .start(policy, options)
-        .map_err(|refused| load::not_started(policy, &refused));
-    if started.is_err() {
-        let as_before = device.start(policy, &text(&info.options));
-        as_before.map_err(|refused| load::not_started(policy, &refused))?;
-    }
-    if is_default {
-        device
-            .assign(0, Some(policy), false)
-            .map_err(|errno| load::not_default(policy, errno))?;
-    }
-    if info.flight != 0 {
-        record::set_flight(device, policy, info.flight / BLOCKS_PER_MIB)?;
-    }
-    started
-}
-
 pub fn rollback(args: &Rollback) -> Result<ExitCode> {
     let begin = Instant::now();
     kernel::require_root("rolling a policy back")?;
     let _lock = Lock::take()?;
     let device = Device::open()?;
-    running(&device, &args.policy)?;
-    let (result, answer) = device.upgrade(&args.policy, "", true, 0);
-    result.map_err(|errno| refused(&args.policy, errno, &answer))?;
-    not_current(&device, &running(&device, &args.policy)?)?;
-    report(
-        &args.policy,
-        &status::change(&answer.change),
-        begin,
-        args.output.json,
-    )?;
+    let change = exchange::rollback(&device, &args.policy)?;
+    report(&args.policy, &change, begin, args.output.json)?;
     Ok(ExitCode::SUCCESS)
-}
-
-fn running(device: &Device, policy: &str) -> Result<BatonPolicyInfo> {
-    let info = device.policy(policy)?.ok_or_else(|| {
-        Error::user(
-            format!("no policy {policy} is loaded"),
-            format!("load it: baton load {policy}"),
-        )
-    })?;
-    if info.state == BatonPolicyState::Running as u32 {
-        return Ok(info);
-    }
-    Err(Error::user(
-        format!("{policy} is not running"),
-        format!("start it: baton load {policy} (baton status says why it is not)"),
-    ))
-}
-
-/// Unloads the versions that are neither current nor kept: what was rolled back, and what a command
-/// left that was killed.
-fn not_current(device: &Device, info: &BatonPolicyInfo) -> Result<()> {
-    unload_version(info, NEXT)?;
-    unload::leftovers(device)
-}
-
-fn unload_version(info: &BatonPolicyInfo, which: usize) -> Result<()> {
-    match text(&info.modules[which]) {
-        name if name.is_empty() => Ok(()),
-        name => kernel::unload_module(&name),
-    }
-}
-
-/// A name that no module of the policy has: `baton_wfq_2` and so on.
-fn free_name(policy: &str, info: &BatonPolicyInfo) -> String {
-    let taken = [text(&info.modules[CURRENT]), text(&info.modules[BEFORE])];
-    let mut names = (2..).map(|n| format!("baton_{policy}_{n}"));
-    names.find(|name| !taken.contains(name)).unwrap_or_default()
-}
-
-fn type_name(t: &BatonStateType) -> String {
-    let name: Vec<u8> = t.name.iter().map(|c| *c as u8).collect();
-    match text(&name) {
-        name if name.is_empty() => "none".into(),
-        name => format!("{name} version {} (layout {:016x})", t.version, t.layout),
-    }
-}
-
-fn refused(policy: &str, errno: Errno, answer: &BatonUpgrade) -> Error {
-    let message = text(&answer.message);
-    let goes_on = "the running version goes on as before";
-    match errno {
-        Errno::PROTOTYPE => {
-            let (state, older) = (type_name(&answer.state), type_name(&answer.older));
-            let takes = if state == older {
-                state
-            } else {
-                format!("{state}, or converts {older}")
-            };
-            Error::policy(
-                policy,
-                format!(
-                    "{policy} was not exchanged: {message}\n  running:  hands on {}\n  new:      \
-                     takes {takes}",
-                    type_name(&answer.running)
-                ),
-                format!(
-                    "have the new version convert that state (Upgrade::Older), or load it in \
-                    its place: baton unload {policy}; {goes_on}"
-                ),
-            )
-        }
-        Errno::FAULT => Error::policy(policy, message, format!("mend it; {goes_on}")),
-        Errno::INVAL if !message.is_empty() => Error::policy(
-            policy,
-            message,
-            format!("check its --options, and its source; {goes_on}"),
-        ),
-        Errno::NODEV | Errno::NOENT if !message.is_empty() => {
-            Error::user(format!("{policy}: {message}"), "see baton status")
-        }
-        Errno::NOENT => Error::user(
-            format!("{policy} was unloaded meanwhile"),
-            format!("load it: baton load {policy}"),
-        ),
-        Errno::NOTTY => Error::user(
-            "the core in the kernel is of another version and cannot exchange versions",
-            "unload it with the command it came with, or restart the machine",
-        ),
-        Errno::NOMEM => Error::environment(
-            "there is no memory for it",
-            format!("free memory and try again; {goes_on}"),
-        ),
-        other => Error::baton(format!("{policy} was not exchanged: {other}")),
-    }
 }
 
 fn report(policy: &str, change: &Change, begin: Instant, json: bool) -> Result<()> {
@@ -331,8 +130,7 @@ fn watch(
         if let Some((limit, latency)) = &limit {
             let p99 = latency::percentile(&latency.waits()?, 99).filter(|p99| p99 > limit);
             if let Some(p99) = p99 {
-                let (result, answer) = device.upgrade(policy, "", true, 0);
-                result.map_err(|errno| refused(policy, errno, &answer))?;
+                exchange::bring_back(device, policy)?;
                 let why = format!(
                     "1 % of wakeups waited for {:.3} ms or longer",
                     p99.as_secs_f64() * 1e3

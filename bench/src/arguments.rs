@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The arguments of `baton bench`.
+
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+
+use crate::subject::Subject;
+use crate::Bench;
+use crate::{
+    arbiter::Arbiter, fairness::Fairness, fidelity::Fidelity, hackbench::Hackbench,
+    locality::Locality, memcached::Memcached, pipe::Pipe, record::Record, rocksdb::Rocksdb,
+    sim::Sim, upgrade::Upgrade,
+};
+
+#[derive(clap::Args, Debug)]
+pub struct Arguments {
+    /// What to measure.
+    pub what: What,
+    /// Count instructions. Default in a guest; with --here it says that this machine's clock does.
+    #[arg(long)]
+    pub icount: bool,
+    /// Numbers of CPUs, with one guest for each. [default: 1,2; memcached: 1; fairness: 4; upgrade:
+    /// 1,2,4,8; sim: 1 to 4096]
+    #[arg(long, value_name = "N,N", value_delimiter = ',', conflicts_with = "here",
+          value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub cpus: Vec<u32>,
+    /// Runs of each subject. [default: pipe 6, hackbench 4, fairness 2, upgrade 200, fidelity 3,
+    /// memcached 3, record 10, sim 3]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub runs: Option<u32>,
+    /// For a first look: a tenth of the runs, in no more than two guests.
+    #[arg(long, conflicts_with = "runs")]
+    pub quick: bool,
+    /// Only this subject: eevdf, scx_simple, "scx_simple -f", scx_central, scx_userland, or a
+    /// policy. May be repeated.
+    #[arg(long = "subject", value_name = "NAME", value_parser = Subject::parse)]
+    pub subjects: Vec<Subject>,
+    /// rocksdb, locality: write a page with a figure.
+    #[arg(long, value_name = "FILE", conflicts_with = "here")]
+    pub page: Option<PathBuf>,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// Measure on this machine and not in a guest: every normal task of it changes schedulers.
+    #[arg(long)]
+    pub here: bool,
+}
+
+#[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
+pub enum What {
+    /// Two processes that wake each other (perf bench sched pipe). Exit code 1 when a policy does
+    /// not hold its bound.
+    Pipe,
+    /// Many processes that send each other messages (hackbench).
+    Hackbench,
+    /// Hogs that share CPUs by their weights. Exit code 1 when wfq does not hold a bound.
+    Fairness,
+    /// Versions of a policy that take each other's place: how long tasks have no scheduler.
+    Upgrade,
+    /// The simulator beside a booted kernel. Exit code 1 when a number is out of its bound without
+    /// a reason.
+    Fidelity,
+    /// Short requests beside long ones, simulated and in a booted kernel. Exit code 1 when shinjuku
+    /// does not hold a bound.
+    Rocksdb,
+    /// A memcached under an open loop like Facebook's ETC pool.
+    Memcached,
+    /// Threads that wake each other, with and without hints, simulated and in a booted kernel. Exit
+    /// code 1 when locality does not hold a bound.
+    Locality,
+    /// Two processes whose demand for cores changes, in a booted kernel with four CPUs. Exit code 1
+    /// when arbiter does not hold a bound.
+    Arbiter,
+    /// What recording costs: pipe and hackbench under wfq, recorded, not recorded, and built
+    /// without recording.
+    Record,
+    /// What the simulator costs, on this machine: events per second, and memory per task.
+    Sim,
+}
+
+impl What {
+    pub(crate) fn bench(self) -> &'static dyn Bench {
+        match self {
+            What::Pipe => &Pipe,
+            What::Hackbench => &Hackbench,
+            What::Fairness => &Fairness,
+            What::Upgrade => &Upgrade,
+            What::Fidelity => &Fidelity,
+            What::Rocksdb => &Rocksdb,
+            What::Memcached => &Memcached,
+            What::Locality => &Locality,
+            What::Arbiter => &Arbiter,
+            What::Record => &Record,
+            What::Sim => &Sim,
+        }
+    }
+
+    /// The name on the command line.
+    pub(crate) fn name(self) -> String {
+        let value = self.to_possible_value();
+        value.map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+}
+
+impl Arguments {
+    /// Runs of each subject.
+    pub(crate) fn runs(&self) -> u32 {
+        let usual = self.what.bench().runs();
+        self.runs.unwrap_or(if self.quick {
+            (usual / 10).max(1)
+        } else {
+            usual
+        })
+    }
+
+    /// Numbers of CPUs, with one guest for each.
+    pub(crate) fn guests(&self) -> Vec<u32> {
+        let usual = self.what.bench().cpus();
+        match (self.cpus.is_empty(), self.quick) {
+            (false, _) => self.cpus.clone(),
+            (true, true) => usual.iter().take(2).copied().collect(),
+            (true, false) => usual.to_vec(),
+        }
+    }
+
+    /// The schedulers that are measured.
+    pub(crate) fn subjects(&self) -> Vec<Subject> {
+        if self.subjects.is_empty() {
+            self.what.bench().subjects()
+        } else {
+            self.subjects.clone()
+        }
+    }
+}

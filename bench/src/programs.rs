@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Programs that are built for benches alone: where a guest has them, and how they come there.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use baton_vm::FileIn;
+
+use baton_build::source;
+use baton_control::error::{Error, Result};
+use baton_control::modules::cache;
+
+/// Programs that one script builds.
+pub struct Programs {
+    /// In the source tree; its argument is a directory.
+    script: &'static str,
+    /// That directory, in the cache.
+    dir: &'static str,
+    guest: &'static str,
+}
+
+/// The kernel's example schedulers.
+pub const EXAMPLES: Programs = Programs {
+    script: "bench/scx/build.sh",
+    dir: "scx",
+    guest: "/usr/lib/baton/scx",
+};
+/// Loads of our own.
+pub const PROGRAMS: Programs = Programs {
+    script: "bench/programs/build.sh",
+    dir: "programs",
+    guest: "/usr/lib/baton/programs",
+};
+/// The module that gives a guest idle states.
+pub const IDLE: Programs = Programs {
+    script: "bench/idle/build.sh",
+    dir: "idle",
+    guest: "/usr/lib/baton/idle",
+};
+
+impl Programs {
+    /// Builds them when missing or stale, and says which files a guest needs.
+    pub fn for_guest(&self, names: &[&str]) -> Result<Vec<FileIn>> {
+        let dir = self.build()?;
+        let file = |name: &&str| FileIn {
+            host: dir.join(name),
+            guest: format!("{}/{name}", self.guest),
+        };
+        Ok(names.iter().map(file).collect())
+    }
+
+    fn build(&self) -> Result<PathBuf> {
+        let script = source()?.join(self.script);
+        let out = cache().join(self.dir);
+        let status = Command::new(&script)
+            .arg(&out)
+            .stdin(Stdio::null())
+            .stdout(std::io::stderr())
+            .status();
+        match status {
+            Ok(status) if status.success() => Ok(out),
+            Ok(status) => Err(Error::environment(
+                format!(
+                    "{} failed ({status}); its messages are above",
+                    script.display()
+                ),
+                "run it inside Baton's Debian root (./baton bench ...), which has what it needs",
+            )),
+            Err(e) => Err(Error::file(format!("running {}", script.display()), &e)),
+        }
+    }
+
+    /// One of them, on this machine.
+    pub fn find(&self, name: &str) -> Result<PathBuf> {
+        let places = [PathBuf::from(self.guest), cache().join(self.dir)];
+        places
+            .iter()
+            .map(|dir| dir.join(name))
+            .find(|path| path.exists())
+            .ok_or_else(|| {
+                Error::user(
+                    format!("there is no {name} here"),
+                    format!(
+                        "build it ({} {}), or measure in a guest",
+                        self.script,
+                        places[1].display()
+                    ),
+                )
+            })
+    }
+}

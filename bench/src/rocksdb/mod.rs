@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Short requests beside long ones: Enoki's figure 2 (section 5.4). 99.5 % of the requests take 4
+//! us (GET), 0.5 % take 10 ms (range query), and 50 workers answer them in an open loop: a latency
+//! counts from when the request was due.
+//!
+//! Twice: in the simulator with the paper's own setting (`simulated`), and with a real RocksDB in a
+//! booted kernel that counts instructions (`guest`), where all times are longer by [`FACTOR`] (not
+//! with `--here` on a machine that counts none). What must hold is judged in `judge`, and drawn in
+//! `page`.
+
+mod guest;
+mod judge;
+mod page;
+mod simulated;
+
+use std::fs;
+use std::process::ExitCode;
+
+use serde::{Deserialize, Serialize};
+
+use super::guest::{guest_with, report_of_guest};
+use super::programs::PROGRAMS;
+use super::slow::FACTOR;
+use super::subject::Subject;
+use super::{Arguments, Bench};
+use baton_control::error::{Error, Result};
+use baton_control::modules::Search;
+use baton_control::output::{print, print_json};
+
+/// GET and range query, ns.
+const SHORT: u64 = 4_000;
+const LONG: u64 = 10_000_000;
+/// What a request takes on average, ns.
+const MEAN: f64 = (SHORT as f64 * 99.5 + LONG as f64 * 0.5) / 100.0;
+/// So much is asked for of each CPU, where it is found out how much can be answered.
+const OVERLOAD: f64 = 1.5;
+
+/// The batch program's policy, where the requests' is not the kernel's own.
+const BATCH: &str = "wfq";
+
+/// Where something was measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Place {
+    Simulator,
+    Kernel,
+}
+
+/// One run. Times are those that are modelled: in the guest, by the factor longer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    pub place: Place,
+    pub subject: String,
+    /// Beside a batch program.
+    pub batch: bool,
+    /// What the requests need: per cent of what eevdf (in the simulator: of what the CPUs) can do.
+    pub load: u64,
+    /// Requests in a second.
+    pub offered: f64,
+    pub answered: f64,
+    /// Of GET, from when it was due to its answer, us.
+    pub p50: f64,
+    pub p99: f64,
+    pub p999: f64,
+    /// Of all CPU time, per cent.
+    pub batch_share: Option<f64>,
+}
+
+/// How much a subject can answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Saturation {
+    pub place: Place,
+    pub subject: String,
+    /// Requests in a second.
+    pub answered: f64,
+}
+
+/// All that was measured in one place.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Found {
+    /// What `uname -r` says; empty for the simulator.
+    pub kernel: String,
+    /// From one thread to the next, with the wakeup and two system calls, ns of the guest.
+    pub switch: u64,
+    pub saturations: Vec<Saturation>,
+    pub points: Vec<Point>,
+}
+
+/// What is printed.
+#[derive(Serialize, Debug)]
+struct Report<'a> {
+    bench: &'static str,
+    kernel: &'a str,
+    factor: u64,
+    switch: u64,
+    saturations: &'a [Saturation],
+    results: &'a [Point],
+    verdicts: &'a [judge::Verdict],
+}
+
+fn subjects() -> Vec<Subject> {
+    let policies = ["central", "shinjuku"].map(|name| Subject::Policy(name.into()));
+    let kernels = [
+        Subject::Eevdf,
+        Subject::Scx {
+            program: "scx_simple",
+            options: &[],
+        },
+    ];
+    kernels.into_iter().chain(policies).collect()
+}
+
+pub struct Rocksdb;
+
+impl Bench for Rocksdb {
+    fn cpus(&self) -> &'static [u32] {
+        // As for memcached.
+        &[1]
+    }
+
+    fn subjects(&self) -> Vec<Subject> {
+        subjects()
+    }
+
+    fn has_quick_form(&self) -> bool {
+        false
+    }
+
+    fn writes_page(&self) -> bool {
+        true
+    }
+
+    fn run(&self, search: &Search, args: &Arguments) -> Result<ExitCode> {
+        command(search, args)
+    }
+}
+
+fn command(search: &Search, args: &Arguments) -> Result<ExitCode> {
+    if args.here {
+        return print_json(&guest::measure(search, args)?).map(|()| ExitCode::SUCCESS);
+    }
+    if !args.cpus.is_empty() || args.runs.is_some() {
+        return Err(Error::user(
+            "bench rocksdb is one run of 5 simulated CPUs, and one of a guest with one CPU",
+            "leave --cpus and --runs out",
+        ));
+    }
+    let mut found = simulated::sweep()?;
+    let booted = in_guest(args)?;
+    found.kernel = booted.kernel;
+    found.switch = booted.switch;
+    found.saturations.extend(booted.saturations);
+    found.points.extend(booted.points);
+    let verdicts = judge::verdicts(&found, args.subjects.is_empty());
+    if let Some(path) = &args.page {
+        let page = page::page(&found, &verdicts);
+        fs::write(path, page)
+            .map_err(|e| Error::file(format!("writing {}", path.display()), &e))?;
+    }
+    let report = Report {
+        bench: "rocksdb",
+        kernel: &found.kernel,
+        factor: FACTOR,
+        switch: found.switch,
+        saturations: &found.saturations,
+        results: &found.points,
+        verdicts: &verdicts,
+    };
+    match args.json {
+        true => print_json(&report)?,
+        false => print(judge::text(&found, &verdicts))?,
+    }
+    Ok(if verdicts.iter().all(|verdict| verdict.holds) {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+fn in_guest(args: &Arguments) -> Result<Found> {
+    let batch = Subject::Policy(BATCH.into());
+    let subjects: Vec<_> = args.subjects().into_iter().chain([batch]).collect();
+    let mut files = guest_with(&subjects)?;
+    files.extend(PROGRAMS.for_guest(&["rocksdb"])?);
+    // Busy CPUs would share one stream of instructions, and who is woken would wait for his CPU's
+    // turn.
+    report_of_guest(args, 1, files)
+}

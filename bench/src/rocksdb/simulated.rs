@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The paper's setting, simulated: 5 CPUs, 50 workers, slices of 10 us. `cfs_like` is what the
+//! paper compares with, and `eevdf_like` a model of what the kernel has now.
+
+use baton_native::Policy;
+use baton_sim::topology::Topology;
+use baton_sim::world::World;
+use baton_sim::{Config, Outcome, PolicySpec};
+
+use super::{Found, Place, Point, Saturation, BATCH, LONG, MEAN, OVERLOAD, SHORT};
+use crate::simulate;
+use baton_control::error::{Error, Result};
+
+const CPUS: usize = 5;
+const DURATION: u64 = 2_000_000_000;
+/// Per cent of the CPUs.
+const LOADS: &[u64] = &[10, 20, 30, 40, 50, 60, 70, 75, 80, 85, 90, 95];
+const POLICIES: &[&str] = &["cfs_like", "eevdf_like", "wfq", "central", "shinjuku"];
+/// Those that run beside a batch program, too.
+const BESIDE: &[&str] = &["cfs_like", "shinjuku"];
+
+pub fn sweep() -> Result<Found> {
+    eprintln!("baton: simulating {CPUS} CPUs");
+    let batch_policy = baton_build::native(BATCH)?;
+    let mut found = Found::default();
+    for name in POLICIES {
+        let policy = baton_build::native(name)?;
+        let outcome = run(&[policy], &requests(OVERLOAD))?;
+        let answered = per_second(&outcome);
+        found.saturations.push(Saturation {
+            place: Place::Simulator,
+            subject: name.to_string(),
+            answered,
+        });
+        for &load in LOADS {
+            let spec = requests(load as f64 / 100.0);
+            found
+                .points
+                .push(point(name, load, &run(&[policy], &spec)?));
+            if BESIDE.contains(name) {
+                let spec = format!("{spec}+hogs:n={CPUS},nice=19");
+                // The fair one has both, by their nice values, as in the paper.
+                let policies = if *name == "cfs_like" {
+                    vec![policy]
+                } else {
+                    vec![policy, batch_policy]
+                };
+                found
+                    .points
+                    .push(point(name, load, &run(&policies, &spec)?));
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn run(policies: &[Policy], workload: &str) -> Result<Outcome> {
+    let topology = Topology::new(1, CPUS, 1, CPUS).map_err(Error::baton)?;
+    let mut config = Config::new(topology);
+    config.policies = policies
+        .iter()
+        .map(|&policy| PolicySpec {
+            policy,
+            options: String::new(),
+        })
+        .collect();
+    config.assign = vec![("rocksdb".into(), 0)];
+    config.duration = DURATION;
+    let mut world = World::new();
+    baton_sim::workloads::build(workload, config.seed, CPUS, &mut world)
+        .map_err(|why| Error::baton(format!("the workload {workload} is wrong: {why}")))?;
+    simulate::run(&config, world, None)
+}
+
+/// The workload, of which the CPUs need this share of their time.
+fn requests(load: f64) -> String {
+    format!("rocksdb:only-short=1,nice=-20,load={load:.6},on={CPUS},short={SHORT}ns,long={LONG}ns")
+}
+
+fn per_second(outcome: &Outcome) -> f64 {
+    outcome.stats.groups[0].done as f64 * 1e9 / DURATION as f64
+}
+
+fn point(subject: &str, load: u64, outcome: &Outcome) -> Point {
+    let groups = &outcome.stats.groups;
+    let times = groups[0].responses.percentiles();
+    let [p50, p99, p999] = [times.p50, times.p99, times.p999].map(|ns| ns as f64 / 1e3);
+    let all = (CPUS as u64 * DURATION) as f64;
+    Point {
+        place: Place::Simulator,
+        subject: subject.into(),
+        batch: groups.len() > 1,
+        load,
+        offered: load as f64 / 100.0 * CPUS as f64 * 1e9 / MEAN,
+        answered: per_second(outcome),
+        p50,
+        p99,
+        p999,
+        batch_share: groups
+            .get(1)
+            .map(|batch| batch.runtime as f64 * 100.0 / all),
+    }
+}

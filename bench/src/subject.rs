@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The schedulers that are measured, each put in charge of every normal task of the machine and
+//! taken away again.
+
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use baton_abi::BatonPolicyState;
+use rustix::process::{kill_process, Pid, Signal};
+
+use super::programs::EXAMPLES;
+use super::report::BASELINE;
+use baton_build::Policy;
+use baton_control::device::Device;
+use baton_control::error::{Error, Result};
+use baton_control::modules::Search;
+use baton_control::status::Fault;
+use baton_control::{kernel, names, report};
+use baton_control::{load, unload};
+
+/// How long a scheduler may take to come or go.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Who schedules.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Subject {
+    /// The kernel's own.
+    Eevdf,
+    /// One of the kernel's examples for sched_ext, with its options.
+    Scx {
+        program: &'static str,
+        options: &'static [&'static str],
+    },
+    /// A policy of Baton's, by name.
+    Policy(String),
+}
+
+const SCX: &[Subject] = &[
+    Subject::Scx {
+        program: "scx_simple",
+        options: &[],
+    },
+    Subject::Scx {
+        program: "scx_simple",
+        options: &["-f"],
+    },
+    Subject::Scx {
+        program: "scx_central",
+        options: &[],
+    },
+    Subject::Scx {
+        program: "scx_userland",
+        options: &[],
+    },
+];
+
+impl Subject {
+    /// All that a bench measures unless told otherwise.
+    pub fn usual() -> Vec<Self> {
+        let policies = ["fifo", "wfq", "cfs_like", "central", "shinjuku", "locality"]
+            .map(|name| Subject::Policy(name.into()));
+        std::iter::once(Subject::Eevdf)
+            .chain(SCX.iter().cloned())
+            .chain(policies)
+            .collect()
+    }
+
+    /// As [`Self::name`] gives it.
+    pub fn parse(text: &str) -> std::result::Result<Self, String> {
+        let known = std::iter::once(Subject::Eevdf)
+            .chain(SCX.iter().cloned())
+            .find(|s| s.name() == text);
+        match known {
+            Some(subject) => Ok(subject),
+            None => names::policy(text).map(Subject::Policy),
+        }
+    }
+
+    pub fn name(&self) -> String {
+        match self {
+            Subject::Eevdf => BASELINE.into(),
+            Subject::Scx { program, options } => std::iter::once(program)
+                .chain(*options)
+                .copied()
+                .collect::<Vec<_>>()
+                .join(" "),
+            Subject::Policy(name) => name.clone(),
+        }
+    }
+
+    /// The source, for a policy.
+    pub fn policy(&self) -> Option<Result<Policy>> {
+        match self {
+            Subject::Policy(name) => Some(Policy::find(name)),
+            _ => None,
+        }
+    }
+
+    /// Runs `measure` with this subject in charge.
+    ///
+    /// # Errors
+    /// When it cannot be put in charge, or was not any more in the end: what was measured
+    /// is then another's.
+    pub fn measure<T>(&self, search: &Search, measure: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.measure_with(search, None, measure)
+    }
+
+    /// The same; a policy has these options.
+    pub fn measure_with<T>(
+        &self,
+        search: &Search,
+        options: Option<String>,
+        measure: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        match self {
+            Subject::Eevdf => match kernel::attached_scheduler() {
+                None => measure(),
+                Some(name) => Err(Error::user(
+                    format!(
+                        "the scheduler {name} is attached, where the kernel's own is to be \
+                        measured"
+                    ),
+                    "end it first; if it is Baton's: baton unload --everything",
+                )),
+            },
+            Subject::Scx { program, options } => {
+                let mut running = Example::start(program, options)?;
+                let result = measure()?;
+                running.check()?;
+                drop(running);
+                gone(program)?;
+                Ok(result)
+            }
+            Subject::Policy(name) => {
+                drop(load::load(
+                    search,
+                    name,
+                    &load::Options {
+                        options,
+                        all: true,
+                        ..Default::default()
+                    },
+                )?);
+                let result = measure();
+                let running = check_policy(name);
+                unload::unload(None)?;
+                running.and(result)
+            }
+        }
+    }
+}
+
+/// Is the policy still in charge, and was it all the time?
+pub fn check_policy(name: &str) -> Result<()> {
+    let device = Device::open()?;
+    let info = device.policy(name)?;
+    let sound = |i: &baton_abi::BatonPolicyInfo| {
+        i.state == BatonPolicyState::Running as u32 && i.faults == 0
+    };
+    if let Some(fault) = info
+        .and_then(|info| device.fault(info.index).transpose())
+        .transpose()?
+    {
+        eprint!("{}", report::fault(&Fault::new(&fault, info.as_ref())));
+    }
+    match (
+        info.is_some_and(|info| sound(&info)),
+        device.core()?.attached,
+    ) {
+        (true, 1) => Ok(()),
+        (true, _) => Err(Error::baton(
+            "the kernel threw the shim out while it was measured",
+        )),
+        (false, _) => Err(Error::policy(
+            name,
+            format!("{name} faulted while it was measured, so there is no number"),
+            "see its fault above",
+        )),
+    }
+}
+
+/// A running example. Ends with this value.
+struct Example {
+    program: &'static str,
+    child: Child,
+}
+
+impl Example {
+    fn start(program: &'static str, options: &[&str]) -> Result<Self> {
+        let path = EXAMPLES.find(program)?;
+        // It prints statistics each second.
+        let mut command = Command::new(&path);
+        let command = command
+            .args(options)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let child = command
+            .spawn()
+            .map_err(|e| Error::file(format!("starting {}", path.display()), &e))?;
+        let mut example = Self { program, child };
+        let attached = kernel::wait_until(PATIENCE, || {
+            example.check_alive()?;
+            Ok(example.is_attached())
+        })?;
+        match attached {
+            true => Ok(example),
+            false => Err(example.lost("was not attached by the kernel")),
+        }
+    }
+
+    fn is_attached(&self) -> bool {
+        let enabled = std::fs::read_to_string("/sys/kernel/sched_ext/state")
+            .is_ok_and(|s| s.trim() == "enabled");
+        let name = self.program.trim_start_matches("scx_");
+        enabled && kernel::attached_scheduler().is_some_and(|attached| attached.starts_with(name))
+    }
+
+    fn check_alive(&mut self) -> Result<()> {
+        match self.child.try_wait() {
+            Ok(None) => Ok(()),
+            Ok(Some(status)) => Err(self.lost(&format!("ended by itself ({status})"))),
+            Err(e) => Err(Error::environment(
+                format!("watching {}: {e}", self.program),
+                "try again",
+            )),
+        }
+    }
+
+    fn check(&mut self) -> Result<()> {
+        self.check_alive()?;
+        match self.is_attached() {
+            true => Ok(()),
+            false => Err(self.lost("was thrown out by the kernel")),
+        }
+    }
+
+    fn lost(&self, how: &str) -> Error {
+        Error::environment(
+            format!(
+                "{} {how}, so there is nothing to compare with",
+                self.program
+            ),
+            "the kernel's log says why (dmesg | grep sched_ext)",
+        )
+    }
+}
+
+impl Drop for Example {
+    fn drop(&mut self) {
+        // One that has ended by itself is not told: its pid may be another's now.
+        if let (Ok(None), Some(pid)) =
+            (self.child.try_wait(), Pid::from_raw(self.child.id() as i32))
+        {
+            let _ = kill_process(pid, Signal::TERM);
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// Stops an example and starts it again, so many times: how long it was not attached each time, ns.
+pub fn restarts(program: &'static str, times: u32) -> Result<Vec<f64>> {
+    let mut example = Example::start(program, &[])?;
+    let mut took = Vec::new();
+    for _ in 0..times {
+        let begin = std::time::Instant::now();
+        drop(example);
+        gone(program)?;
+        example = Example::start(program, &[])?;
+        took.push(begin.elapsed().as_nanos() as f64);
+    }
+    drop(example);
+    gone(program)?;
+    Ok(took)
+}
+
+/// Waits until the kernel's own scheduler has all tasks again.
+fn gone(program: &str) -> Result<()> {
+    match kernel::wait_until(PATIENCE, || Ok(kernel::attached_scheduler().is_none()))? {
+        true => Ok(()),
+        false => Err(Error::environment(
+            format!("{program} has ended, but the kernel still has its scheduler"),
+            "see dmesg",
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_what_is_parsed() {
+        for subject in Subject::usual() {
+            assert_eq!(Subject::parse(&subject.name()), Ok(subject));
+        }
+        let check = |text: &str, expected: Option<Subject>| {
+            assert_eq!(Subject::parse(text).ok(), expected, "{text}")
+        };
+        check("scx_simple -f", Some(SCX[1].clone()));
+        check("mine", Some(Subject::Policy("mine".into())));
+        check("not a name", None);
+        check("", None);
+    }
+}

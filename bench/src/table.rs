@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Benches whose report is a table: a number for each subject, metric and number of CPUs.
+
+use std::fs;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use baton_build::guest::vm_error;
+use baton_vm::{FileIn, Vm};
+
+use crate::arguments::Arguments;
+use crate::guest::{guest_command, guest_with, report_of, REPORT_IN_GUEST, TIMEOUT};
+use crate::report::{self, median, Entry, Report, Series};
+use crate::subject::Subject;
+use crate::Bench;
+use baton_control::error::{Error, Result};
+use baton_control::kernel;
+use baton_control::modules::Search;
+use baton_control::output::{print, print_json};
+
+/// What came of a bench.
+#[derive(Default)]
+pub struct Measured {
+    pub entries: Vec<Entry>,
+    /// A bound that is judged does not hold.
+    pub broken: bool,
+}
+
+impl From<Vec<Entry>> for Measured {
+    /// Numbers that are not judged.
+    fn from(entries: Vec<Entry>) -> Self {
+        Self {
+            entries,
+            broken: false,
+        }
+    }
+}
+
+/// A bench whose report is a table.
+pub trait Table: Bench {
+    /// Programs of this machine that the guest needs.
+    fn tools(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// Memory of a guest, MiB.
+    fn memory_mb(&self) -> u32 {
+        1024
+    }
+
+    /// What a guest needs besides the policies.
+    fn files(&self, _subjects: &[Subject]) -> Result<Vec<FileIn>> {
+        Ok(Vec::new())
+    }
+
+    /// Measures on this machine, with its CPUs.
+    fn measure(&self, search: &Search, args: &Arguments, cpus: u32) -> Result<Measured>;
+
+    /// What is simulated beside the guests.
+    fn simulate(&self, _args: &Arguments) -> Result<Measured> {
+        Ok(Measured::default())
+    }
+}
+
+/// Measures, and prints the report.
+pub fn run(bench: &dyn Table, search: &Search, args: &Arguments) -> Result<ExitCode> {
+    let (report, broken) = if args.here {
+        here(bench, search, args)?
+    } else {
+        in_guests(bench, args)?
+    };
+    show(&report, args)?;
+    Ok(if broken {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+/// Prints a report.
+pub fn show(report: &Report, args: &Arguments) -> Result<()> {
+    if args.json {
+        print_json(report)
+    } else {
+        print(report::text(report))
+    }
+}
+
+/// Boots a guest for each number of CPUs, and puts their reports together.
+fn in_guests(bench: &dyn Table, args: &Arguments) -> Result<(Report, bool)> {
+    let subjects = args.subjects();
+    let mut files_in = guest_with(&subjects)?;
+    files_in.extend(bench.files(&subjects)?);
+    let (mut whole, mut broken) = (None::<Report>, false);
+    for cpus in args.guests() {
+        eprintln!("baton: booting a guest with {cpus} CPUs that counts instructions");
+        let vm = Vm {
+            cpus,
+            icount: Some(0),
+            command: guest_command(args),
+            tools: bench.tools().iter().map(|t| t.to_string()).collect(),
+            files_in: files_in.clone(),
+            memory_mb: bench.memory_mb(),
+            files_out: vec![REPORT_IN_GUEST.into()],
+            timeout: TIMEOUT,
+            ..Default::default()
+        };
+        let outcome = vm.run(&mut std::io::stderr()).map_err(vm_error)?;
+        let report: Report = report_of(&outcome, args.what)?;
+        broken |= outcome.exit_code != 0;
+        match &mut whole {
+            None => whole = Some(report),
+            Some(whole) => whole.results.extend(report.results),
+        }
+    }
+    let mut report = whole.ok_or_else(|| {
+        Error::user(
+            "there is no number of CPUs to measure with",
+            "give --cpus 1,2",
+        )
+    })?;
+    let simulated = bench.simulate(args)?;
+    report.results.extend(simulated.entries);
+    Ok((report, broken | simulated.broken))
+}
+
+/// Measures on this machine.
+fn here(bench: &dyn Table, search: &Search, args: &Arguments) -> Result<(Report, bool)> {
+    kernel::require_root("putting a scheduler in charge")?;
+    let cpus = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
+    let measured = bench.measure(search, args, cpus)?;
+    let machine = if args.icount {
+        "QEMU that counts instructions".into()
+    } else {
+        processor()
+    };
+    let report = Report {
+        bench: args.what.name(),
+        kernel: kernel::release(),
+        machine,
+        results: measured.entries,
+    };
+    Ok((report, measured.broken))
+}
+
+/// The processor's name.
+fn processor() -> String {
+    let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let name = info
+        .lines()
+        .find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    name.map_or("a processor without a name", |(_, name)| name.trim())
+        .into()
+}
+
+/// What a run is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Run {
+    /// To fill caches and let queues settle; its number is thrown away.
+    WarmUp,
+    Measured,
+}
+
+impl Run {
+    pub fn size(self, whole: u32) -> u32 {
+        match self {
+            Run::WarmUp => whole / 5,
+            Run::Measured => whole,
+        }
+    }
+}
+
+/// Gives each subject two turns, and the first (by default the baseline) one more at the end, so
+/// that drift of the machine shows as spread and not as a difference.
+pub fn compare(
+    search: &Search,
+    args: &Arguments,
+    measure: impl Fn(&Subject, Run) -> Result<f64>,
+) -> Result<Vec<Series>> {
+    let subjects = args.subjects();
+    let runs = args.runs();
+    let mut series: Vec<_> = subjects
+        .iter()
+        .map(|s| Series {
+            subject: s.name(),
+            values: Vec::with_capacity(runs as usize),
+        })
+        .collect();
+    let (first_half, second_half) = (runs.div_ceil(2), runs / 2);
+    for (turns, share) in [
+        (&subjects[..], first_half),
+        (&subjects[..], second_half),
+        (&subjects[..1], first_half),
+    ] {
+        if share == 0 {
+            continue;
+        }
+        for (subject, series) in turns.iter().zip(&mut series) {
+            let start = Instant::now();
+            let values = subject.measure(search, || {
+                measure(subject, Run::WarmUp)?;
+                (0..share)
+                    .map(|_| measure(subject, Run::Measured))
+                    .collect::<Result<Vec<_>>>()
+            })?;
+            eprintln!(
+                "baton: {:<15} {:>12.0} (median of {}; {:.1} s of the clock here)",
+                series.subject,
+                median(&values),
+                values.len(),
+                start.elapsed().as_secs_f64()
+            );
+            series.values.extend(values);
+        }
+    }
+    Ok(series)
+}

@@ -1,0 +1,392 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Programs that `baton bench` measures: two user-level threads that wake each other, a server
+//! whose demand changes, and a key-value server.
+
+mod kv;
+
+use std::collections::VecDeque;
+use std::io::ErrorKind;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use baton_runtime::{channel, server, Arbiter, Event, Options, Runtime};
+use baton_sim::rng::Rng;
+use rustix::thread::{
+    clock_nanosleep_absolute, sched_setaffinity, set_current_timer_slack, CpuSet,
+};
+use rustix::time::{clock_gettime, ClockId, Timespec};
+use serde::{Deserialize, Serialize};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use baton_control::error::{Error, Result};
+use baton_control::output::{print, print_json};
+
+#[derive(clap::Subcommand, Debug)]
+pub enum Threads {
+    /// Two user-level threads send each other a word, on one core of the policy `arbiter`.
+    Pipe {
+        /// How often there and back.
+        #[arg(long)]
+        loops: u32,
+    },
+    /// Grants cores by sets of CPUs, until a signal ends it.
+    Arbiter {
+        /// Where it listens.
+        socket: PathBuf,
+    },
+    /// Answers requests of an open loop.
+    Serve(Serve),
+    /// Keeps values by their keys, over TCP.
+    Kv(kv::Kv),
+}
+
+/// Whose cores user-level threads run on.
+#[derive(clap::Args, Debug)]
+pub struct On {
+    /// Those of the policy, of the server at --socket, or kernel threads on any CPU.
+    #[arg(long = "on")]
+    who: Who,
+    #[arg(long, required_if_eq("who", "socket"))]
+    socket: Option<PathBuf>,
+    /// Activations, or kernel threads.
+    #[arg(long)]
+    most: u32,
+}
+
+#[derive(clap::ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
+enum Who {
+    Policy,
+    Socket,
+    Threads,
+}
+
+impl On {
+    fn arbiter(&self) -> Option<Arbiter> {
+        match (self.who, &self.socket) {
+            (Who::Policy, _) => Some(Arbiter::Hints),
+            (Who::Socket, Some(socket)) => Some(Arbiter::Socket(socket.clone())),
+            _ => None,
+        }
+    }
+}
+
+#[derive(clap::Args, Debug)]
+pub struct Serve {
+    #[command(flatten)]
+    pub on: On,
+    /// When it begins, ns of CLOCK_MONOTONIC.
+    #[arg(long)]
+    pub begin: u64,
+    /// Length of a phase, ns.
+    #[arg(long)]
+    pub phase: u64,
+    /// Requests in a second, in each phase.
+    #[arg(long, value_delimiter = ',')]
+    pub rates: Vec<f64>,
+    /// A request's time on a CPU, ns.
+    #[arg(long)]
+    pub work: u64,
+    /// Kernel threads answer on all CPUs but the first, where requests are brought.
+    #[arg(long)]
+    pub apart: bool,
+    /// Each kernel thread has a queue of its own, to which requests are dealt by chance. Else all
+    /// have one.
+    #[arg(long)]
+    pub dealt: bool,
+    /// A kernel thread for each request, on any CPU, in place of those.
+    #[arg(long, conflicts_with_all = ["apart", "dealt"])]
+    pub each: bool,
+    /// The seed of arrivals.
+    #[arg(long)]
+    pub seed: u64,
+}
+
+/// What happened to requests for cores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Step {
+    Requested(u32),
+    Granted,
+    Reclaimed,
+    Parked,
+}
+
+/// What a server has seen.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Served {
+    /// From when a request was due to its answer, ns.
+    pub latencies: Vec<u64>,
+    /// When the last one was answered, ns of CLOCK_MONOTONIC.
+    pub end: u64,
+    pub steps: Vec<(u64, Step)>,
+}
+
+pub fn command(args: &Threads) -> Result<ExitCode> {
+    match args {
+        Threads::Pipe { loops } => pipe(*loops)?,
+        Threads::Arbiter { socket } => {
+            let cpus = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
+            let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM]).map_err(|e| {
+                Error::environment(format!("signals cannot be received: {e}"), "try again")
+            })?;
+            let until = || {
+                signals.forever().next();
+            };
+            server::serve(socket, cpus, until).map_err(|e| match e.kind() {
+                ErrorKind::ResourceBusy => {
+                    Error::user(e.to_string(), "connect to its socket, or end it first")
+                }
+                _ => Error::file(
+                    format!("granting cores by cpusets at {}", socket.display()),
+                    &e,
+                ),
+            })?;
+        }
+        Threads::Serve(args) => print_json(&serve(args)?)?,
+        Threads::Kv(args) => kv::serve(args)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn start(options: Options) -> Result<Runtime> {
+    Runtime::start(options).map_err(|why| {
+        Error::environment(
+            why.to_string(),
+            "run it under the policy: baton run -p arbiter; with --most 64 or less",
+        )
+    })
+}
+
+fn pipe(loops: u32) -> Result<()> {
+    let runtime = start(Options::of(Arbiter::Hints, 1))?;
+    let (there, from_there) = channel(1);
+    let (back, from_back) = channel(1);
+    let begin = now();
+    let echo = runtime.spawn(move || {
+        std::iter::from_fn(|| from_there.receive()).try_for_each(|word: u32| back.send(word))
+    });
+    let caller = runtime
+        .spawn(move || (0..loops).all(|n| there.send(n).is_ok() && from_back.receive() == Some(n)));
+    let is_right = caller.join().unwrap_or(false) && matches!(echo.join(), Ok(Ok(())));
+    let took = now() - begin;
+    runtime.end();
+    match is_right {
+        true => print(format!(
+            "{} usecs/op\n",
+            took as f64 / 1e3 / f64::from(loops)
+        )),
+        false => Err(Error::baton(
+            "the words that came back are not those that were sent",
+        )),
+    }
+}
+
+/// ns of CLOCK_MONOTONIC.
+pub fn now() -> u64 {
+    let time = clock_gettime(ClockId::Monotonic);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+fn sleep_until(when: u64) {
+    let time = Timespec {
+        tv_sec: (when / 1_000_000_000) as i64,
+        tv_nsec: (when % 1_000_000_000) as i64,
+    };
+    while now() < when {
+        // A signal only makes it look again.
+        let _ = clock_nanosleep_absolute(ClockId::Monotonic, &time);
+    }
+}
+
+type Latencies = Arc<Mutex<Vec<u64>>>;
+
+/// Takes so much of its thread's time on a CPU, ns, however many instructions that are. Where CPUs
+/// share one stream of these, each such thread has a CPU's speed all the same: QEMU goes on with
+/// the next CPU at a spin's hint.
+fn compute_for(time: u64) {
+    let spent = || {
+        let time = clock_gettime(ClockId::ThreadCPUTime);
+        time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    };
+    let (end, mut left) = (spent() + time, time);
+    while left != 0 {
+        let until = now() + left;
+        while now() < until {
+            std::hint::spin_loop();
+        }
+        left = end.saturating_sub(spent());
+    }
+}
+
+fn answer(work: u64, due: u64, latencies: &Latencies) {
+    compute_for(work);
+    latencies
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .push(now() - due);
+}
+
+fn serve(args: &Serve) -> Result<Served> {
+    // A request is to come when it is due.
+    let _ = set_current_timer_slack(std::num::NonZeroU64::new(1));
+    let latencies = Latencies::default();
+    let work = args.work;
+    let steps = match args.on.arbiter() {
+        Some(arbiter) => {
+            let runtime = start(Options {
+                history: true,
+                ..Options::of(arbiter, args.on.most)
+            })?;
+            arrivals(args, |due| {
+                let latencies = Arc::clone(&latencies);
+                drop(runtime.spawn(move || answer(work, due, &latencies)));
+            });
+            runtime.end()
+        }
+        None if args.each => {
+            each(args, &latencies);
+            Vec::new()
+        }
+        None => {
+            let (queues, threads) = if args.dealt {
+                (args.on.most, 1)
+            } else {
+                (1, args.on.most)
+            };
+            let pools: Vec<_> = (0..queues)
+                .map(|_| Pool::new(threads, work, &latencies, args.apart))
+                .collect();
+            if args.apart {
+                run_on(0..1);
+            }
+            let mut chance = Rng::new(args.seed, 1);
+            arrivals(args, |due| {
+                pools[chance.below(queues.into()) as usize].give(Some(due))
+            });
+            pools.into_iter().for_each(Pool::end);
+            Vec::new()
+        }
+    };
+    let step = |event| match event {
+        Event::Requested(cores) => Step::Requested(cores),
+        Event::Granted => Step::Granted,
+        Event::Reclaimed => Step::Reclaimed,
+        Event::Parked => Step::Parked,
+    };
+    let steps = steps
+        .into_iter()
+        .map(|(when, event)| (when, step(event)))
+        .collect();
+    let latencies = std::mem::take(&mut *latencies.lock().unwrap_or_else(PoisonError::into_inner));
+    Ok(Served {
+        latencies,
+        end: now(),
+        steps,
+    })
+}
+
+/// Poisson's, at each phase's rate; late ones at once.
+fn arrivals(args: &Serve, mut give: impl FnMut(u64)) {
+    let mut chance = Rng::new(args.seed, 0);
+    for (number, rate) in (0u64..).zip(&args.rates) {
+        let (begin, end) = (
+            args.begin + number * args.phase,
+            args.begin + (number + 1) * args.phase,
+        );
+        let mut due = begin;
+        loop {
+            due += chance.exponential((1e9 / rate) as u64);
+            if due >= end {
+                break;
+            }
+            sleep_until(due);
+            give(due);
+        }
+    }
+}
+
+/// The calling thread, on these CPUs alone, if there is one of them.
+fn run_on(cpus: std::ops::Range<usize>) {
+    let mut set = CpuSet::new();
+    cpus.for_each(|cpu| set.set(cpu));
+    let _ = sched_setaffinity(None, &set);
+}
+
+/// A kernel thread for each request, with a stack like a user-level thread's.
+fn each(args: &Serve, latencies: &Latencies) {
+    let (to, from) = std::sync::mpsc::channel::<()>();
+    let work = args.work;
+    arrivals(args, |due| loop {
+        let (latencies, live) = (Arc::clone(latencies), to.clone());
+        let thread = move || {
+            answer(work, due, &latencies);
+            drop(live);
+        };
+        if std::thread::Builder::new()
+            .stack_size(64 << 10)
+            .spawn(thread)
+            .is_ok()
+        {
+            break;
+        }
+        // There are as many as there can be: it waits until some have ended.
+        std::thread::sleep(Duration::from_millis(1));
+    });
+    drop(to);
+    // It is over when nobody could say anything any more.
+    let _ = from.recv();
+}
+
+/// Kernel threads with one queue.
+struct Pool {
+    queue: Arc<(Mutex<VecDeque<Option<u64>>>, Condvar)>,
+    threads: Vec<std::thread::JoinHandle<()>>,
+}
+
+impl Pool {
+    fn new(threads: u32, work: u64, latencies: &Latencies, is_apart: bool) -> Self {
+        let queue = Arc::<(Mutex<VecDeque<Option<u64>>>, Condvar)>::default();
+        let thread = |_| {
+            let (queue, latencies) = (Arc::clone(&queue), Arc::clone(latencies));
+            std::thread::spawn(move || {
+                if is_apart {
+                    run_on(1..CpuSet::MAX_CPU);
+                }
+                loop {
+                    let mut waiting = queue.0.lock().unwrap_or_else(PoisonError::into_inner);
+                    while waiting.is_empty() {
+                        waiting = queue
+                            .1
+                            .wait(waiting)
+                            .unwrap_or_else(PoisonError::into_inner);
+                    }
+                    let first = waiting.pop_front().flatten();
+                    drop(waiting);
+                    let Some(due) = first else { return };
+                    answer(work, due, &latencies);
+                }
+            })
+        };
+        let threads = (0..threads).map(thread).collect();
+        Self { queue, threads }
+    }
+
+    /// A request; with none, a thread ends.
+    fn give(&self, due: Option<u64>) {
+        self.queue
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push_back(due);
+        self.queue.1.notify_one();
+    }
+
+    fn end(self) {
+        self.threads.iter().for_each(|_| self.give(None));
+        for thread in self.threads {
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What a guest needs to run policies, and the errors of guests.
+
+use std::io::Write;
+use std::path::Path;
+
+use baton_control::error::{Error, Result};
+use baton_control::modules::{module_of, CORE, LATENCY, SHIM};
+use baton_vm::{kernel_log, FileIn, Kernel};
+
+use crate::{build_for, Policy, Target};
+
+/// This program's place in a guest.
+pub const BATON: &str = "/usr/bin/baton";
+
+/// As [`files_for`] the kernel of the root.
+pub fn guest_files(policies: &[Policy]) -> Result<Vec<FileIn>> {
+    files_for(None, policies)
+}
+
+/// What a guest with this kernel, or the root's, needs for these policies; built first when missing
+/// or stale. This program is there in any case.
+pub fn files_for(kernel: Option<&Kernel>, policies: &[Policy]) -> Result<Vec<FileIn>> {
+    let own = std::env::current_exe().map_err(|e| Error::file("looking for this program", &e))?;
+    let mut files = vec![FileIn {
+        host: own,
+        guest: BATON.into(),
+    }];
+    if policies.is_empty() {
+        return Ok(files);
+    }
+    let kernel = kernel
+        .cloned()
+        .map_or_else(Kernel::of_root, Ok)
+        .map_err(vm_error)?;
+    let mut take = |dir: &Path, file: &str| {
+        files.push(FileIn {
+            host: dir.join(file),
+            guest: format!("/usr/lib/baton/{}/{file}", kernel.release),
+        });
+    };
+    build_for(&kernel.release);
+    let out = Target::Core.ensure()?;
+    take(&out, CORE);
+    take(&out, SHIM);
+    take(&out, LATENCY);
+    for policy in policies {
+        take(&Target::Policy(policy).ensure()?, &module_of(&policy.name));
+    }
+    Ok(files)
+}
+
+/// What failed, as an error of the command: a guest that died in a policy is the fault of that.
+pub fn vm_error(error: baton_vm::Error) -> Error {
+    // What a dead guest printed must not come after our words about it.
+    let _ = std::io::stdout().flush();
+    let text = error.to_string();
+    match error {
+        baton_vm::Error::User(_) => Error::user(text, "see baton vm run --help"),
+        baton_vm::Error::Environment(_) | baton_vm::Error::Io { .. } => {
+            Error::environment(text, "`baton doctor` says what a guest needs")
+        }
+        baton_vm::Error::TimedOut { log, .. } => match policy_at_fault(&log) {
+            Some((policy, place)) => Error::policy(
+                policy,
+                format!(
+                    "{text}\nA CPU does not come back from the policy {policy}: it is at \
+                    {place}"
+                ),
+                "have that loop end by itself, as nobody can end it (docs/faults.md); the whole \
+                 log: --log FILE",
+            ),
+            None if log.is_empty() => Error::user(
+                text,
+                "the kernel did not begin: give it more --memory, or more \
+                    --timeout",
+            ),
+            None => Error::user(
+                text,
+                "give it more --timeout, or find out what it waits for",
+            ),
+        },
+        baton_vm::Error::Died { log, .. } => died(text, &log),
+        baton_vm::Error::Complaints {
+            complaints,
+            outcome,
+        } => match policy_at_fault(&outcome.kernel_log) {
+            Some((policy, place)) => Error::policy(
+                policy,
+                format!("{text}\nIt was in the policy {policy}, at {place}"),
+                "mend that place; the kernel's whole log: --log FILE",
+            ),
+            None => complained(&complaints, outcome.exit_code),
+        },
+    }
+}
+
+fn complained(complaints: &[String], exit_code: i32) -> Error {
+    let complaints = complaints.join("\n  ");
+    Error::baton(format!(
+        "the command ended with {exit_code}, but the guest's kernel complained:\n  {complaints}"
+    ))
+}
+
+/// The policy in whose code a kernel died, or was found to be stuck, and where.
+fn policy_at_fault(log: &str) -> Option<(&str, String)> {
+    let culprit = kernel_log::culprit(log)?;
+    let (function, offset) = culprit
+        .place
+        .split_once('+')
+        .unwrap_or((culprit.place, "0"));
+    Some((
+        culprit.module.strip_prefix("baton_")?,
+        format!("{:#}+{offset}", rustc_demangle::demangle(function)),
+    ))
+}
+
+fn died(text: String, log: &str) -> Error {
+    let has = |words: &str| log.contains(words);
+    match policy_at_fault(log) {
+        Some((policy, place)) => Error::policy(
+            policy,
+            format!("{text}\nIt died in the policy {policy}, at {place}"),
+            format!(
+                "mend that place; what the kernel cannot contain the simulator can: baton sim \
+                -p {policy}"
+            ),
+        ),
+        None if has("Initramfs unpacking failed")
+            || has("System is deadlocked on \
+            memory")
+            || has("Out of memory") =>
+        {
+            Error::user(
+                text,
+                "it has too little memory for its files and the command: give it \
+                more --memory",
+            )
+        }
+        None if has("reboot: ") && !has("Kernel panic") => Error::user(
+            text,
+            "the guest rebooted or was switched off by what ran in it: have the \
+                command end instead",
+        ),
+        None => Error::baton(text),
+    }
+}

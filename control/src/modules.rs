@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The files that the kernel loads: their names, and the directories in which they are.
+
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+use crate::kernel;
+
+pub const CORE: &str = "baton.ko";
+pub const SHIM: &str = "shim.bpf.o";
+pub const LATENCY: &str = "latency.bpf.o";
+
+/// File of a policy's module.
+pub fn module_of(policy: &str) -> String {
+    format!("baton_{policy}.ko")
+}
+
+/// Where everything is kept that can be made again.
+pub fn cache() -> PathBuf {
+    std::env::var_os("BATON_CACHE").map_or_else(|| PathBuf::from("/var/cache/baton"), PathBuf::from)
+}
+
+/// Where what was built for a kernel is put.
+pub fn output_dir(release: &str) -> PathBuf {
+    cache().join("kernel").join(release)
+}
+
+/// The places where the running kernel's files are looked for.
+pub struct Search(Vec<PathBuf>);
+
+impl Search {
+    /// `first` comes from --modules or $BATON_MODULES.
+    pub fn new(first: Option<&Path>) -> Self {
+        let release = kernel::release();
+        let usual = [
+            Path::new("/usr/lib/baton").join(&release),
+            output_dir(&release),
+        ];
+        Self(
+            first
+                .map(Path::to_path_buf)
+                .into_iter()
+                .chain(usual)
+                .collect(),
+        )
+    }
+
+    pub fn find(&self, file: &str) -> Result<PathBuf> {
+        self.0
+            .iter()
+            .map(|dir| dir.join(file))
+            .find(|path| path.exists())
+            .ok_or_else(|| {
+                let places: Vec<_> = self.0.iter().map(|dir| dir.display().to_string()).collect();
+                Error::user(
+                    format!(
+                        "there is no {file} for kernel {} in {}",
+                        kernel::release(),
+                        places.join(", ")
+                    ),
+                    "build it (baton build POLICY), or say where it is (--modules DIR)",
+                )
+            })
+    }
+}
