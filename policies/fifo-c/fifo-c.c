@@ -2,29 +2,31 @@
 /*
  * `fifo_c`: one first-in first-out queue for each CPU, in C.
  *
- * 1. A task woken by one that is about to sleep goes to the waker's CPU, if nobody waits there. Any
- *    other waking or new task is handed to an idle CPU, the first from where it ran last upwards:
- *    one whose SMT siblings are idle too, if there is one. If no CPU is idle it stays where it ran
- *    last.
- * 2. There it waits at the end of that CPU's queue.
- * 3. A CPU runs the first of its queue for the host's default slice (20 ms). At the end of the
+ * 1. A task whose waker is about to sleep goes to the waker's CPU, if it may run there and no task
+ *    waits there. Any other woken or new task goes to an idle CPU: the first by number from where
+ *    it last ran upwards, on an idle core if there is one. If no CPU is idle, it stays where it
+ *    last ran.
+ * 2. Unless an idle CPU runs it at once, it waits at the end of that CPU's queue.
+ * 3. A CPU runs the first task of its queue for the host's default slice (20 ms). At the end of the
  *    slice the task goes to the end of the queue.
- * 4. Queues are never evened out.
+ * 4. Queues are never balanced.
  *
- * These are the rules of policies/fifo, on the interface that lies under the Rust one (policy/c).
+ * Rules 2 to 4 are those of policies/fifo, without its option. Rule 1 differs: policies/fifo does
+ * not look at the waker's queue, and takes the nearest idle CPU. This policy uses the interface
+ * below the Rust one (policy/c).
  *
  * Context. All but create and destroy run with interrupts off, mostly with a kernel run-queue lock
- * held, on several CPUs at once: nothing here may sleep, print or allocate.
+ * held, and on several CPUs at once. Nothing here may sleep, print or allocate.
  *
  * Locks. A queue's lock guards its list, and `linked` of every task that is in the list. The locks
- * are the host's (baton_host_lock), not raw_res_spin_lock: a deadlock then ends this policy and not
- * the machine, and what is held is released. A function holds one lock at a time.
+ * are the host's (baton_host_lock), not raw_res_spin_lock. A deadlock then ends this policy instead
+ * of the machine, and the locks that it holds are released. A function holds one lock at a time.
  *
- * Memory. From baton_host_alloc(), so that the host counts it, and takes it back when the policy
- * was stopped by a fault; destroy is not called then.
+ * Memory. It comes from baton_host_alloc(), so that the host counts it. After a fault of the policy
+ * the host frees it, and destroy is not called.
  *
- * What C does not have here: a bound on the stack, and checks of indices and pointers. A wrong
- * pointer is an oops.
+ * C has no bound on the stack here, and no checks of indices and pointers. A wrong pointer is an
+ * oops.
  */
 #include <linux/atomic.h>
 #include <linux/string.h>
@@ -40,12 +42,12 @@ extern const struct baton_policy BATON_POLICY_OPS;
 /* A task that waits, by slot. */
 struct waiter {
 	/*
-	 * Its token; 0 when the task is in no queue. Whoever changes it from 0 puts the task into a
-	 * queue, whoever takes the task out changes it to 0.
+	 * Its token; 0 when the task is in no queue. The function that changes it from 0 puts the
+	 * task into a queue, and the one that takes the task out changes it to 0.
 	 */
 	u64 token;
 	s32 linked;		/* the CPU whose list it is in, or NOWHERE */
-	s32 home;		/* the CPU whose list it was put into last */
+	s32 home;		/* the CPU into whose list it was last put */
 	u32 next, prev;		/* slots, or NO_SLOT */
 };
 
@@ -58,7 +60,7 @@ struct fifo {
 	u32 nr_cpus;
 	bool has_smt;
 	struct waiter *waiters;
-	s32 *siblings;		/* of each CPU the next one of its core, in a ring */
+	s32 *siblings;		/* by CPU: the next CPU of its core, in a ring */
 	struct queue queues[];
 };
 
@@ -89,7 +91,7 @@ static void link_last(struct fifo *fifo, s32 cpu, u32 slot)
 	WRITE_ONCE(waiter->linked, cpu);
 }
 
-/* The queue's lock is held, and the task is in its list. Gives the newest token of the task. */
+/* The queue's lock is held, and the task is in its list. Returns the task's newest token. */
 static baton_token unlink(struct fifo *fifo, s32 cpu, u32 slot)
 {
 	struct queue *queue = &fifo->queues[cpu];
@@ -111,9 +113,9 @@ static baton_token unlink(struct fifo *fifo, s32 cpu, u32 slot)
 /*
  * Puts a task at the end of a queue.
  *
- * Mostly it is in none. But one CPU may be putting a refused token back while the kernel enqueues
- * the same task anew on another: then whoever is first has put it into a queue, and the newer token
- * is the one that counts.
+ * The task is usually in no queue. But one CPU may be putting a refused token back while the kernel
+ * enqueues the same task again on another. Then the first of the two has put the task into a queue,
+ * and the newer token replaces the older.
  */
 static void put(struct fifo *fifo, s32 cpu, baton_token token)
 {
@@ -132,7 +134,7 @@ static void put(struct fifo *fifo, s32 cpu, baton_token token)
 	baton_host_unlock(&queue->lock);
 }
 
-/* The next CPU of the same core: the CPU itself if the core has no other. */
+/* The next CPU of the same core; the CPU itself if the core has no other. */
 static s32 next_sibling(const struct baton_env *env, u32 cpu)
 {
 	u32 next = cpu;
@@ -158,7 +160,7 @@ static void *fifo_create(const struct baton_env *env)
 	fifo->waiters = baton_host_alloc(array_size(env->max_tasks, sizeof(*fifo->waiters)),
 					 __alignof__(*fifo->waiters));
 	if (!fifo->waiters)
-		goto no_memory;	/* the host takes back what was allocated */
+		goto no_memory;	/* the host frees what was allocated */
 	fifo->siblings = baton_host_alloc(array_size(env->nr_cpus, sizeof(*fifo->siblings)),
 					  __alignof__(s32));
 	if (!fifo->siblings)
@@ -189,7 +191,7 @@ static void fifo_destroy(void *this)
 	baton_host_free(fifo);
 }
 
-/* An idle CPU for a task, claimed; or NOWHERE. `whole`: only where the whole core is idle. */
+/* Claims an idle CPU for a task, or returns NOWHERE. `whole`: only on a wholly idle core. */
 static s32 claim_idle(struct fifo *fifo, u32 slot, s32 from, bool whole)
 {
 	s32 cpu = from, other;
@@ -223,7 +225,7 @@ static u64 fifo_select_task_rq(void *this, struct baton_ctx *ctx, const struct b
 	return cpu == NOWHERE ? (u32)wake->prev_cpu : (u32)cpu | BATON_SELECT_DIRECT;
 }
 
-/* All of task_new, task_wakeup, task_preempt, task_yield and task_restored. */
+/* task_new, task_wakeup, task_preempt, task_yield and task_restored. */
 static void fifo_put(void *this, struct baton_ctx *ctx, const struct baton_task *task,
 		     baton_token token)
 {
@@ -253,8 +255,8 @@ static u64 fifo_pick_next_task(void *this, struct baton_ctx *ctx, s32 cpu,
 }
 
 /*
- * Its CPU has gone, or it may not use it any more. If there is no other for it, the kernel will
- * enqueue it anew.
+ * Queues a task elsewhere, as its CPU has gone or may not be used any more. If there is no other
+ * CPU for it, the kernel will enqueue it again.
  */
 static void rehome(struct fifo *fifo, struct baton_ctx *ctx, baton_token token)
 {
@@ -267,8 +269,8 @@ static void rehome(struct fifo *fifo, struct baton_ctx *ctx, baton_token token)
 		cpu = READ_ONCE(fifo->waiters[slot_of(token)].home);
 	put(fifo, cpu, token);
 	/*
-	 * A busy CPU comes to it by itself, and so does an idle one for which there is no room
-	 * here, with its next task.
+	 * A busy CPU picks the task by itself. So does an idle one for which there is no room here,
+	 * with its next task.
 	 */
 	if (ctx->nr_kicks < BATON_MAX_KICKS)
 		ctx->kicks[ctx->nr_kicks++] = cpu | BATON_KICK_IDLE;
@@ -277,12 +279,12 @@ static void rehome(struct fifo *fifo, struct baton_ctx *ctx, baton_token token)
 static void fifo_pick_refused(void *this, struct baton_ctx *ctx, baton_token token,
 			      enum baton_refusal why)
 {
-	/* those are worthless */
+	/* such a token is worthless */
 	if (why != BATON_REFUSAL_STALE && why != BATON_REFUSAL_FOREIGN)
 		rehome(this, ctx, token);
 }
 
-/* Both task_dequeued and task_departed. */
+/* task_dequeued and task_departed. */
 static baton_token fifo_take(void *this, struct baton_ctx *ctx, const struct baton_task *task)
 {
 	struct fifo *fifo = this;
@@ -307,7 +309,7 @@ static void fifo_cpu_offline(void *this, struct baton_ctx *ctx, s32 cpu)
 	for (slot = queue->first; slot != NO_SLOT; slot = fifo->waiters[slot].next)
 		waiting++;
 	baton_host_unlock(&queue->lock);
-	/* as many as there are now: one that has nowhere to go comes back */
+	/* only as many as there are now: a task that has no other CPU comes back */
 	while (waiting--) {
 		baton_token token = take_first(fifo, cpu);
 

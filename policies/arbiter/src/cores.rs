@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Rules 1 to 3 and 7: whose a core is. All with the lock held.
+//! Rules 1 to 3 and 7: which activation has which core. Called with the lock held, except for
+//! `leave`, which takes it.
 
 use super::{All, Arbiter, Process, Reply, LEVELS, MAX_ACTIVATIONS, MAX_PROCESSES};
 use alloc::vec::Vec;
 use baton::{Cpu, Ctx, Kick, Task};
 use core::sync::atomic::Ordering::Relaxed;
 
-/// What a hint comes to.
+/// The effect of a hint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Heard {
-    /// It means nothing.
+    /// None: the hint is not valid.
     Refused,
-    /// All is as it was.
+    /// None: nothing would change.
     Same,
     Changed,
 }
@@ -32,7 +33,7 @@ impl Arbiter {
         self.shared.tasks.slot(slot).is_parked.load(Relaxed)
     }
 
-    /// A thread becomes an activation.
+    /// Makes a thread an activation.
     pub(crate) fn join(&self, all: &mut All, slot: u32, leader: u32) -> Heard {
         let state = self.shared.tasks.slot(slot);
         let at = all
@@ -61,7 +62,7 @@ impl Arbiter {
         Heard::Changed
     }
 
-    /// An activation gives its core back and waits for another.
+    /// Parks an activation: it gives its core back and waits for another.
     pub(crate) fn park(&self, all: &mut All, slot: u32) -> Heard {
         let state = self.shared.tasks.slot(slot);
         if !state.is_member.load(Relaxed) {
@@ -87,7 +88,7 @@ impl Arbiter {
         }
     }
 
-    /// Takes an activation's core and tells it, without a notice before.
+    /// Takes an activation's core without notice, and sends it a reply.
     pub(crate) fn evict(&self, ctx: &Ctx<'_>, all: &mut All, slot: u32) {
         if let Some(cpu) = self.core_of(slot) {
             self.take(all, slot);
@@ -102,12 +103,13 @@ impl Arbiter {
         }
     }
 
-    /// Who does not read its answers finds out by what happens.
+    /// Sends a reply to an activation. A reply that is lost is ignored, as the activation sees its
+    /// effect.
     fn tell(&self, ctx: &Ctx<'_>, slot: u32, reply: Reply) {
         let _ = ctx.reply::<Self>(slot, &reply);
     }
 
-    /// A task is gone.
+    /// Removes a task that is dead or has left the policy. Takes the lock.
     pub(crate) fn leave(&self, ctx: &Ctx<'_>, slot: u32) {
         let mut all = self.shared.all.lock();
         let leads = all
@@ -133,8 +135,8 @@ impl Arbiter {
         self.settle(ctx, &mut all, None);
     }
 
-    /// Brings cores to whom they belong: after anything that has changed that. `here`: a task that
-    /// runs, and where.
+    /// Applies rules 2 and 3 after any change that affects them. `here` is a running task, if one
+    /// is known, and the CPU on which it runs.
     pub(crate) fn settle(&self, ctx: &Ctx<'_>, all: &mut All, here: Option<&Task>) {
         for cpu in self.topology.cpus() {
             let core = &all.cores[cpu.index()];
@@ -143,7 +145,7 @@ impl Arbiter {
                 .filter(|_| core.due != 0 && core.due <= ctx.now())
             {
                 self.take(all, holder);
-                // One CPU is sent for; the others' turns end by themselves.
+                // Where there is no room for the kick, the activation's turn ends by itself.
                 let _ = ctx.kick(cpu, Kick::Preempt);
             }
         }
@@ -175,7 +177,7 @@ impl Arbiter {
         }
     }
 
-    /// The cores of a process that stay.
+    /// The number of a process's cores that are not reclaimed.
     fn held(&self, all: &All, at: usize) -> u32 {
         let stays = |slot: &&u32| {
             self.core_of(**slot)
@@ -184,7 +186,7 @@ impl Arbiter {
         all.processes[at].members.iter().filter(stays).count() as u32
     }
 
-    /// Tells activations of a process that has too many cores.
+    /// Reclaims cores from a process that has too many.
     fn reclaim(&self, ctx: &Ctx<'_>, all: &mut All, at: usize) {
         let mut held = self.held(all, at);
         for cpu in self.topology.cpus() {
@@ -210,8 +212,9 @@ impl Arbiter {
         }
     }
 
-    /// Gives activations of a process the cores that it is to have, of those that are nobody's: who
-    /// runs, the one that it runs on; else the last.
+    /// Grants a process the cores that it is still to have, from those that no activation has. The
+    /// task `here` gets the core on which it runs, any other activation the one with the highest
+    /// number.
     fn grant(
         &self,
         ctx: &Ctx<'_>,
@@ -261,7 +264,7 @@ impl Arbiter {
     }
 }
 
-/// The process of a leader or an activation wants so many cores at a level.
+/// Sets how many cores the process of a leader or an activation wants at a level.
 pub(crate) fn request(processes: &mut [Process], slot: u32, level: u8, cores: u32) -> Heard {
     let process = processes
         .iter_mut()
@@ -276,7 +279,7 @@ pub(crate) fn request(processes: &mut [Process], slot: u32, level: u8, cores: u3
     }
 }
 
-/// Rule 2.
+/// Sets how many cores each process is to have (rule 2).
 fn set_targets(processes: &mut [Process], mut left: u32) {
     processes.iter_mut().for_each(|process| process.target = 0);
     for level in 0..LEVELS {
@@ -318,7 +321,7 @@ mod tests {
             );
         };
         check(1, 0, 2, Heard::Changed);
-        // Whoever of the process says it.
+        // Any thread of the process may send it.
         check(3, 0, 2, Heard::Same);
         check(3, 1, 2, Heard::Changed);
         check(4, 0, 2, Heard::Changed);

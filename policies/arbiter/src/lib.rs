@@ -1,27 +1,30 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `arbiter`: processes ask for cores, and schedule their own user-level threads on them. After
-//! Arachne's core arbiter (Qin et al., OSDI '18), as Enoki has it (sections 4.2.4 and 5.6).
+//! Arachne's core arbiter (Qin et al., OSDI '18), as in Enoki (sections 4.2.4 and 5.6).
 //!
-//! 1. A process has *activations*: threads of which each runs on a core of its own, or waits for
-//!    one, asleep. It says which ones they are, and how many cores it wants at each of eight levels
-//!    (`Hint`).
-//! 2. Cores are granted level by level, 0 first; within a level one at a time, round the processes,
-//!    so that they have equally many, up to what each wants and has activations for. Who is granted
-//!    a core is told so, and wakes up on its CPU.
-//! 3. A core that is for another process is reclaimed with notice: its activation is told, and
-//!    gives it back (it parks) within `within` (10 ms). If it does not, the core is taken: the
-//!    activation is a plain task until it parks.
-//! 4. Everyone else is a plain task. They wait in one queue, first in, first out, each for a slice
-//!    (`slice`, 20 ms). Theirs are the CPUs that are nobody's cores: `shared` (1), where the
-//!    machine has more than these, and what no process wants.
-//! 5. A core whose activation sleeps is lent to plain tasks, until that wakes up.
-//! 6. A plain task that can run on cores only takes turns with the activation there, of `turn` (4
-//!    ms): nobody waits for ever. Meanwhile that may run on a CPU that has nothing.
-//! 7. An activation that ends, leaves the policy, or may not use its CPU any more, and a CPU that
-//!    goes offline, give the core back. With its leader a process ends to be one.
+//! 1. A process has *activations*: threads that each run on a core of their own, or sleep until
+//!    they get one. The process names them, and says how many cores it wants at each of eight
+//!    levels (`Hint`).
+//! 2. Cores are granted level by level, level 0 first. Within a level they are granted one at a
+//!    time to each process in turn, so that all get equally many, up to what each wants and has
+//!    activations for. An activation that is granted a core is notified (`Reply`), and wakes up on
+//!    its CPU.
+//! 3. When a process holds more cores than rule 2 gives it, the surplus is reclaimed with notice:
+//!    the activation is notified, and is to give its core back (to park) within `within` (10 ms).
+//!    If it does not, the core is taken, and the activation is a plain task until it parks.
+//! 4. All other tasks are plain tasks. They wait in one queue, first in, first out, and each runs
+//!    for a slice (`slice`, 20 ms). They use the CPUs that no process wants, and `shared` (1) CPUs
+//!    that are never granted. At least one CPU can always be granted.
+//! 5. A core whose activation sleeps is lent to plain tasks until the activation wakes up.
+//! 6. A plain task that can run only on cores takes turns of `turn` (4 ms) with the activation
+//!    there, so that it does not starve. During its turn the activation may run on a CPU with
+//!    nothing to run.
+//! 7. A core is given back when its activation ends, leaves the policy or may no longer use its
+//!    CPU, and when its CPU goes offline. When its leader ends or leaves the policy, a process has
+//!    no activations any more.
 //!
-//! All CPUs take one lock, and who finds no idle CPU looks at the state of each: for machines of
-//! some dozens of CPUs.
+//! All CPUs take one lock, and a wakeup that finds no idle CPU looks at the state of every CPU. The
+//! policy is for machines of some dozens of CPUs.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -40,22 +43,23 @@ use cores::Heard;
 
 pub use messages::{Hint, Reply};
 
-/// Levels of requests.
+/// The number of levels of requests.
 pub const LEVELS: usize = 8;
-/// Processes at a time. A [`Hint::Join`] of one more is refused.
+/// The most processes at a time. A [`Hint::Join`] of one more is refused.
 pub const MAX_PROCESSES: usize = 64;
-/// Activations of a process. A [`Hint::Join`] of one more is refused.
+/// The most activations of a process. A [`Hint::Join`] of one more is refused.
 pub const MAX_ACTIVATIONS: usize = 64;
 
 /// A CPU.
 struct Core {
-    /// The activation that it is granted to.
+    /// The activation that the core is granted to.
     holder: Option<u32>,
-    /// When it is taken, ns; 0: it is not reclaimed.
+    /// When the core is taken, ns; 0 if it is not being reclaimed.
     due: u64,
-    /// It had nothing when it was asked last, and has not been sent for since.
+    /// The CPU had nothing to run when it was last asked, and has not been kicked or given a task
+    /// since.
     free: bool,
-    /// Rule 6: a plain task has just had its turn.
+    /// Rule 6: a plain task has its turn.
     turned: bool,
 }
 
@@ -67,14 +71,14 @@ struct Process {
     members: Vec<u32>,
     /// How many of them have a core or wait for one.
     able: u32,
-    /// How many cores it is to have.
+    /// How many cores it is to have (rule 2).
     target: u32,
 }
 
-/// All that is behind the lock.
+/// The state that the lock guards.
 struct All {
     plain: Fifo,
-    /// Activations that can run, on their cores.
+    /// Runnable activations, which wait for their cores.
     ready: Fifo,
     cores: Vec<Core>,
     processes: Vec<Process>,
@@ -84,13 +88,13 @@ struct All {
 #[derive(Default)]
 struct TaskState {
     is_member: AtomicBool,
-    /// An activation's core, and one; 0: none.
+    /// The core of an activation plus one; 0 if it has none.
     core: AtomicU32,
-    /// An activation that waits for a core.
+    /// The task is an activation that waits for a core.
     is_parked: AtomicBool,
 }
 
-/// What one version hands to the next.
+/// The state that one version passes to the next.
 #[derive(Clone)]
 pub struct Kept {
     all: Arc<Lock<All>>,
@@ -115,8 +119,8 @@ pub struct Arbiter {
 }
 
 impl Arbiter {
-    /// A task waits for a CPU: after a wakeup (`woken`), its CPU looks by itself if it is free;
-    /// else its CPU is just choosing who is next.
+    /// Queues a runnable task, and makes a CPU look for it. After a wakeup (`woken`), the task's
+    /// own CPU asks by itself if it is free. In all other cases that CPU is picking its next task.
     fn put(&self, ctx: &Ctx<'_>, task: &Task, baton: Schedulable, woken: bool) {
         let mut all = self.shared.all.lock();
         let core = self.core_of(task.slot);
@@ -137,7 +141,7 @@ impl Arbiter {
         if let Some(cpu) = cpu {
             let was_free = core::mem::replace(&mut all.cores[cpu.index()].free, false);
             if !(was_free && woken && cpu == task.cpu) {
-                // The first kick of the call: there is room.
+                // This is the first kick of the call, so there is room.
                 let _ = ctx.kick(cpu, Kick::Preempt);
             }
         }
@@ -147,8 +151,8 @@ impl Arbiter {
         }
     }
 
-    /// The CPU that is to look for a plain task: one that has nothing, or an activation's whose
-    /// turn is over for one that just came.
+    /// The CPU that is to look for a plain task: one with nothing to run, or else, if the task just
+    /// woke up and can run only on cores, one where no plain task has its turn (rule 6).
     fn room(&self, ctx: &Ctx<'_>, all: &All, task: &Task, woken: bool) -> Option<Cpu> {
         let near = || {
             self.topology
@@ -167,7 +171,7 @@ impl Arbiter {
         free(false).or_else(|| free(true)).or_else(bound)
     }
 
-    /// May the task run on a CPU that is nobody's core?
+    /// May the task run on a CPU that is granted to no activation?
     fn has_shared(&self, ctx: &Ctx<'_>, all: &All, slot: u32) -> bool {
         let is_shared = |cpu: Cpu| all.cores[cpu.index()].holder.is_none() && ctx.is_online(cpu);
         self.topology
@@ -175,7 +179,8 @@ impl Arbiter {
             .any(|cpu| is_shared(cpu) && ctx.slot_may_run(slot, cpu))
     }
 
-    /// For a CPU that has nothing: an activation whose CPU is a plain task's for a turn.
+    /// Takes, for a CPU with nothing to run, an activation that waits while a plain task has its
+    /// turn on its core (rule 6).
     fn displaced(
         &self,
         ctx: &Ctx<'_>,
@@ -194,7 +199,7 @@ impl Arbiter {
         found.and_then(|slot| all.ready.remove(slot))
     }
 
-    /// Rules 4 to 6: who runs next on a CPU.
+    /// Rules 4 to 6: picks the next task for a CPU.
     fn next(&self, ctx: &Ctx<'_>, all: &mut All, cpu: Cpu, prev: Option<&Task>) -> Pick {
         let fits = |slot: u32| ctx.slot_may_run(slot, cpu);
         let Some(holder) = all.cores[cpu.index()].holder else {
@@ -255,9 +260,9 @@ impl Hints for Arbiter {
         };
         match heard {
             Heard::Changed => self.settle(ctx, &mut all, Some(from)),
-            // All wait for the lock meanwhile: who repeats itself is to cost them little.
+            // The other CPUs wait for the lock meanwhile, so a repeated hint must cost little.
             Heard::Same => {}
-            // Who does not read its answers is told by the host that some are lost.
+            // The host reports lost replies to a sender that does not read them.
             Heard::Refused => drop(ctx.reply::<Self>(from.slot, &Reply::Refused { tag })),
         }
     }
@@ -339,7 +344,7 @@ impl Scheduler for Arbiter {
             idle(false).or_else(|| idle(true))
         };
         match claimed {
-            // `task_new` takes it.
+            // `task_new` queues the task.
             Some(cpu) if wake.fork => Placement::Queue(cpu),
             Some(cpu) => {
                 all.cores[cpu.index()].free = false;
@@ -382,7 +387,8 @@ impl Scheduler for Arbiter {
 
     fn pick_refused(&self, _: &Ctx<'_>, baton: Schedulable, why: Refusal) {
         if !matches!(why, Refusal::Stale | Refusal::Foreign) {
-            // Its CPUs have just changed. The CPU is asked again, and may not run it now.
+            // The task's affinity has just changed. It does not fit this CPU when the host asks
+            // again.
             let _ = self.shared.all.lock().plain.push_front(baton);
         }
     }
@@ -412,7 +418,7 @@ impl Scheduler for Arbiter {
         if is_wrong {
             self.evict(ctx, &mut all, task.slot);
         }
-        // One that waits may have others to wait for.
+        // A parked activation may now use other cores.
         if is_wrong || self.is_parked(task.slot) {
             self.settle(ctx, &mut all, None);
         }

@@ -1,43 +1,44 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What processes and the arbiter say to each other.
+//! Messages between processes and the arbiter.
 
 baton::message! {
-    /// What a process says.
+    /// A message from a process.
     pub enum Hint, version 1 {
-        /// I am an activation of the process whose leader that thread is, and wait for a core.
+        /// The sender is an activation of the process whose leader that thread is, and waits for a
+        /// core.
         Join {
             /// A thread of the process, the same for all its activations; it may be the sender.
-            /// When it ends, there are no activations any more.
+            /// When it ends, the process has no activations any more.
             leader: baton::Thread,
         } = 1,
-        /// By a leader or an activation: the process wants so many cores at that level.
+        /// From a leader or an activation: the process wants this many cores at that level.
         Request {
             /// 0 goes before all others, 7 is the last.
             level: u8,
-            /// How many. It stands until another is given for this level.
+            /// The number of cores. It holds until the next request for this level.
             cores: u32,
         } = 2,
-        /// By an activation: I give my core back, if I have one, and wait for another.
+        /// From an activation: it gives its core back, if it has one, and waits for another.
         Park {} = 3,
     }
 }
 
 baton::message! {
-    /// What the arbiter answers, to the activation that it is about.
+    /// A message from the arbiter to the thread that it is about.
     pub enum Reply, version 1 {
-        /// You have a core.
+        /// The activation has a core.
         Granted {
             /// Its CPU.
             cpu: u32,
         } = 1,
-        /// Your core is for another: park.
+        /// The activation's core is reclaimed: it must park.
         Reclaim {
             /// Its CPU.
             cpu: u32,
-            /// It is yours for so long yet, ns.
+            /// The time until the core is taken, ns; 0 if it is taken already.
             within: u64,
         } = 2,
-        /// What you said means nothing.
+        /// The sender's hint was not valid.
         Refused {
             /// The hint's tag.
             tag: u8,

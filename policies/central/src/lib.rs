@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `central`: one queue for the machine, first in, first out; latency first. After ghOSt's SOL,
+//! `central`: one queue for the machine, first in, first out, for low latency. After ghOSt's SOL,
 //! without the agent and the CPU that it needs.
 //!
-//! 1. A waking or new task goes to an idle CPU, the nearest to where it ran last, and one of an
-//!    idle core before an idle SMT sibling. If no CPU is idle, it waits at the end of the queue.
-//! 2. A CPU that has nothing to run takes the first of the queue that it may run.
-//! 3. A task runs for a slice (`slice`, 20 ms). Then, if another waits that its CPU may run, it
+//! 1. A woken or new task goes to an idle CPU: the nearest to where it last ran, on an idle core
+//!    before an idle SMT sibling. If no CPU is idle, it waits at the end of the queue.
+//! 2. A CPU with nothing to run takes the first task of the queue that may run there.
+//! 3. A task runs for a slice (`slice`, 20 ms). If another task that its CPU may run waits then, it
 //!    goes to the end of the queue.
-//! 4. A CPU that had nothing when it was asked last is sent for whoever comes into the queue: so
-//!    nobody waits beside it, and what runs there is a later policy's, if anyone's, and makes way.
+//! 4. When a task comes into the queue, a CPU that had nothing to run when it was last asked is
+//!    kicked, so that no task waits beside such a CPU. If a later policy's task runs there, it
+//!    makes way.
 //!
-//! All CPUs take one lock, and who finds no idle CPU looks at the state of each: for machines of
-//! some dozens of CPUs.
+//! All CPUs take one lock, and a wakeup that finds no idle CPU looks at the state of every CPU. The
+//! policy is for machines of some dozens of CPUs.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -24,12 +25,12 @@ use baton::{
 };
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// What one version hands to the next.
+/// The state that one version passes to the next.
 #[derive(Clone)]
 pub struct Kept {
     queue: Arc<Lock<Fifo>>,
-    /// Rule 4: which CPUs had nothing when they were asked last, and have not been sent for since.
-    /// Read and written with the lock held.
+    /// Rule 4: which CPUs had nothing to run when they were last asked, and have not been kicked
+    /// since. Read and written with the lock held.
     free: PerCpu<AtomicBool>,
 }
 
@@ -43,8 +44,8 @@ pub struct Central {
 }
 
 impl Central {
-    /// Rules 1 and 4. Where a task has just been put on a CPU's run queue by a wakeup (`woken`),
-    /// that CPU looks by itself.
+    /// Queues a task (rules 1 and 4). If a wakeup (`woken`) has just put the task on its CPU's run
+    /// queue, that CPU asks by itself.
     #[inline]
     fn put(&self, ctx: &Ctx<'_>, task: &Task, baton: Schedulable, woken: bool) {
         let mut queue = self.shared.queue.lock();
@@ -59,7 +60,7 @@ impl Central {
         if let Some(cpu) = free {
             self.shared.free[cpu].store(false, Relaxed);
             if cpu != task.cpu || !woken {
-                // One kick for each call: there is room.
+                // A call kicks one CPU at most, so there is room.
                 let _ = ctx.kick(cpu, Kick::Preempt);
             }
         }
@@ -145,7 +146,8 @@ impl Scheduler for Central {
 
     fn pick_refused(&self, _: &Ctx<'_>, baton: Schedulable, why: Refusal) {
         if !matches!(why, Refusal::Stale | Refusal::Foreign) {
-            // Its CPUs have just changed. The CPU is asked again, and may not run it now.
+            // The task's affinity has just changed. It does not fit this CPU when the host asks
+            // again.
             let _ = self.shared.queue.lock().push_front(baton);
         }
     }

@@ -1,27 +1,29 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Where the kernel's fair class puts tasks: at wakeup and fork (`select_task_rq_fair`), when a CPU
-//! goes idle (`sched_balance_newidle`), and now and then (`sched_balance_domains`). CFS and EEVDF
-//! share it in the kernel, and so do `cfs_like` and `eevdf_like`. A task's load is its weight:
-//! there are no load averages.
+//! The placement of tasks by the kernel's fair class: at wakeup and fork (`select_task_rq_fair`),
+//! when a CPU goes idle (`sched_balance_newidle`), and at intervals (`sched_balance_domains`). CFS
+//! and EEVDF share it in the kernel, as `cfs_like` and `eevdf_like` do here. A task's load is its
+//! weight: there are no load averages.
 
 use alloc::{boxed::Box, vec::Vec};
 use baton::{Cpu, Ctx, Kick, PerCpu, Shared, Task, Topology, Wake};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// The kernel's levels of domains, and how many: the threads of a core, the cores under a
+/// The number of levels of domains, as in the kernel: the threads of a core, the cores under a
 /// last-level cache, the caches of a node, the nodes of the machine.
 const LEVELS: usize = 4;
 
-/// How much more load than here another group must have, percent (`sd->imbalance_pct`).
+/// The load that another group must exceed, in percent of the local load (`sd->imbalance_pct`).
 const IMBALANCE_PERCENT: [u64; LEVELS] = [110, 117, 117, 117];
 
-/// A busy CPU balances a domain once in so many ms for each of its CPUs (`sd->busy_factor`).
+/// The interval at which a busy CPU balances a domain, in ms for each of the domain's CPUs
+/// (`sd->busy_factor`).
 const BUSY_FACTOR: u64 = 16;
 
-/// Tasks that one turn of balancing moves at most (`sysctl_sched_nr_migrate`).
+/// The most tasks that one balancing of a domain moves (`sysctl_sched_nr_migrate`).
 const MOST_MOVED: usize = 32;
 
-/// CPUs of each level that one which goes idle looks at: it stands for `max_newidle_lb_cost`.
+/// The number of CPUs of each level that a CPU looks at when it goes idle. It stands for
+/// `max_newidle_lb_cost`.
 const NEWLY_IDLE_LOOKS: usize = 64;
 
 /// The load of one CPU. Its sums are written with the lock of its queue held, and read without.
@@ -30,17 +32,17 @@ pub struct Load {
     pub waiting: Shared<u64>,
     /// Weight of the task that runs.
     pub running: Shared<u64>,
-    /// When each level is balanced next, ns, and how often in a row nothing was moved there. The
-    /// CPU's own.
+    /// When each level is balanced next, ns, and how many times in a row nothing was moved there.
+    /// Used by the CPU itself only.
     due: [AtomicU64; LEVELS],
     failed: [AtomicU32; LEVELS],
-    /// Where the task that runs shall be queued when it is preempted; [`NOWHERE`] if here.
+    /// The CPU on which to queue the running task when it is preempted; [`NOWHERE`] for this CPU.
     push: AtomicU32,
 }
 
 const NOWHERE: u32 = u32::MAX;
 
-/// The sum of a group of CPUs.
+/// The load of a group of CPUs.
 #[derive(Clone, Copy, Default)]
 struct Sum {
     load: u64,
@@ -76,7 +78,7 @@ impl Load {
 }
 
 impl Domains {
-    /// Of an idle machine.
+    /// Creates the domains of an idle machine.
     pub fn new(env: &baton::Env<'_>) -> Self {
         let topology = env.topology().clone();
         let mut nodes = Vec::new();
@@ -111,7 +113,7 @@ impl Domains {
         }
     }
 
-    /// Weight of the tasks of a CPU.
+    /// The weight of a CPU's tasks, the running one and those that wait.
     pub fn load(&self, cpu: Cpu) -> u64 {
         self.loads[cpu].waiting.get() + self.loads[cpu].running.get()
     }
@@ -152,20 +154,20 @@ impl Domains {
         }
     }
 
-    /// The most loaded of these where a task waits.
+    /// The most loaded of those CPUs where a task waits.
     fn busiest(&self, of: impl Iterator<Item = Cpu>) -> Option<Cpu> {
         let waiting = of.filter(|&cpu| self.loads[cpu].waiting.get() != 0);
         waiting.max_by_key(|&cpu| self.load(cpu))
     }
 
-    /// Has the nearest idle CPU that is fit look for work (`nohz_balancer_kick`).
+    /// Wakes the nearest idle CPU that is fit, to look for work (`nohz_balancer_kick`).
     pub fn offer(&self, ctx: &Ctx<'_>, from: Cpu, is_fit: impl Fn(Cpu) -> bool) {
         if let Some(idle) = ctx.idle_near(&self.topology, from).find(|&cpu| is_fit(cpu)) {
             let _ = ctx.kick(idle, Kick::Idle);
         }
     }
 
-    /// A CPU for a new task: the nearest idle core of the machine, else an idle CPU, or the least
+    /// A CPU for a new task: the nearest idle core of the machine, else an idle CPU, else the least
     /// loaded (`sched_balance_find_dst_cpu`).
     pub fn for_new(&self, ctx: &Ctx<'_>, task: &Task, wake: &Wake) -> Cpu {
         let is_fit = |&cpu: &Cpu| ctx.may_run(task, cpu);
@@ -177,9 +179,10 @@ impl Domains {
             .unwrap_or(wake.prev_cpu)
     }
 
-    /// A CPU for a woken task: an idle one, which was claimed for it, or else a busy one.
+    /// A CPU for a woken task: `Ok` with an idle one, claimed for the task, or else `Err` with a
+    /// busy one.
     pub fn for_woken(&self, ctx: &Ctx<'_>, task: &Task, wake: &Wake) -> Result<Cpu, Cpu> {
-        // Whichever of the two would be the target (`wake_affine_idle`).
+        // An idle previous CPU is chosen whichever of the two is the target (`wake_affine_idle`).
         let prev = wake.prev_cpu;
         if self.topology.same_llc(wake.waker_cpu, prev)
             && ctx.may_run(task, prev)
@@ -191,7 +194,7 @@ impl Domains {
         self.idle_sibling(ctx, task, prev, target).ok_or(target)
     }
 
-    /// Where the task ran last, or its waker's CPU (`wake_affine`).
+    /// The CPU where the task last ran, or its waker's CPU (`wake_affine`).
     fn target(&self, ctx: &Ctx<'_>, task: &Task, wake: &Wake) -> Cpu {
         let (waker, prev) = (wake.waker_cpu, wake.prev_cpu);
         let is_alone = wake.sync && self.loads[waker].waiting.get() == 0;
@@ -205,7 +208,8 @@ impl Domains {
         }
     }
 
-    /// An idle CPU with the target's cache, of an idle core first (`select_idle_sibling`); claimed.
+    /// Claims an idle CPU under the target's LLC: the target, the previous CPU, one of an idle
+    /// core, any other (`select_idle_sibling`).
     #[inline(never)]
     fn idle_sibling(&self, ctx: &Ctx<'_>, task: &Task, prev: Cpu, target: Cpu) -> Option<Cpu> {
         let own = [target, prev]
@@ -220,8 +224,8 @@ impl Domains {
         order.take_while(|_| ctx.any_idle()).find(is_idle)
     }
 
-    /// Takes a task for a CPU that goes idle from the most loaded that has one for it, the nearest
-    /// level first (`sched_balance_newidle`).
+    /// Takes a task for a CPU that goes idle, at the nearest level first: from the most loaded CPU,
+    /// or from another if that has none for it (`sched_balance_newidle`).
     pub fn newly_idle<T>(&self, cpu: Cpu, mut take: impl FnMut(Cpu) -> Option<T>) -> Option<T> {
         self.topology.levels(cpu).into_iter().find_map(|level| {
             let looked_at = || level.iter().copied().take(NEWLY_IDLE_LOOKS);
@@ -235,8 +239,8 @@ impl Domains {
     }
 
     /// Balances the domains of a busy CPU that are due (`sched_balance_rq`). `pull` moves one task
-    /// that fits from a CPU's queue to this one's, and gives its weight; `weight` is that of the
-    /// task in a slot.
+    /// that fits from a CPU's queue to this one's, and returns its weight. `weight` is the weight
+    /// of the task in a slot.
     pub fn balance(
         &self,
         ctx: &Ctx<'_>,
@@ -267,7 +271,7 @@ impl Domains {
                 at.failed[level].store(0, Relaxed);
                 continue;
             };
-            // Who fails to move a task small enough takes a larger one the next time (`shr_bound`).
+            // When no task is small enough, the next try takes a larger one (`shr_bound`).
             let failed = at.failed[level].load(Relaxed).min(31);
             let mut moved = 0;
             while imbalance > 0 && moved < MOST_MOVED {
@@ -283,7 +287,7 @@ impl Domains {
         }
     }
 
-    /// The CPU to take tasks from, and how much weight of them (`sched_balance_find_src_group`).
+    /// The CPU to take tasks from, and the weight to take (`sched_balance_find_src_group`).
     fn imbalance(&self, cpu: Cpu, level: usize) -> Option<(Cpu, u64)> {
         let local = self.sum(self.group(cpu, level));
         let own = self.group(cpu, level);
@@ -313,8 +317,8 @@ impl Domains {
         Some((busiest, above.min(below)))
     }
 
-    /// The task that runs alone on `cpu`, whose core it shares with another, goes to an idle core,
-    /// if there is one (`need_active_balance`): its CPU is preempted, and [`Domains::pushed`] says
+    /// Moves a task that runs alone on `cpu`, but shares its core with another, to an idle core, if
+    /// there is one (`need_active_balance`). Its CPU is preempted, and [`Domains::pushed`] returns
     /// where to queue it.
     pub fn spread(&self, ctx: &Ctx<'_>, task: &Task, cpu: Cpu) {
         let siblings = self.topology.core(cpu);
@@ -333,7 +337,7 @@ impl Domains {
         }
     }
 
-    /// Where a task that was preempted on `cpu` shall be queued.
+    /// The CPU on which to queue a task that was preempted on `cpu`.
     pub fn pushed(&self, ctx: &Ctx<'_>, task: &Task, cpu: Cpu) -> Cpu {
         let push = &self.loads[cpu].push;
         if push.load(Relaxed) == NOWHERE {
@@ -347,7 +351,8 @@ impl Domains {
         cpu
     }
 
-    /// The nearest CPU that a task may use, or else `home`: the kernel will enqueue it anew.
+    /// The nearest CPU that a task may use. If there is none, `home`: the kernel will enqueue the
+    /// task again.
     pub fn for_homeless(&self, ctx: &Ctx<'_>, slot: u32, home: Cpu) -> Cpu {
         let fits = |&cpu: &Cpu| ctx.is_online(cpu) && ctx.slot_may_run(slot, cpu);
         self.topology

@@ -1,40 +1,44 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `cfs_like`: what Linux had before EEVDF, to compare with: the fair scheduler of
-//! kernel/sched/fair.c up to 6.5, without groups and load averages. A task's load is its weight.
+//! `cfs_like`: the fair scheduler that Linux had before EEVDF, to compare with: kernel/sched/fair.c
+//! up to 6.5, without groups and load averages. A task's load is its weight.
 //!
 //! 1. A task's *vruntime* grows by the CPU time that it uses, times 1024, divided by its weight
 //!    (`calc_delta_fair`).
 //! 2. Each CPU runs the task of its queue with the lowest vruntime. Its *min_vruntime* follows the
-//!    lowest of its tasks, and never goes back (`update_min_vruntime`); a task that moves keeps its
-//!    distance to it.
-//! 3. Runnable tasks share a period by weight (`sched_slice`): `latency`, or `min_granularity` for
-//!    each where that is more, which no slice is below. The tick preempts a task that has used up
-//!    its slice, and one that has run for `min_granularity` and is further ahead of the first in
-//!    the queue than a slice (`check_preempt_tick`).
-//! 4. A woken task gets at least min_vruntime less half of `latency`; a new task begins a slice
-//!    behind (`place_entity`).
+//!    lowest vruntime of its tasks, and never goes back (`update_min_vruntime`). A task that
+//!    migrates keeps its distance to it.
+//! 3. Runnable tasks share a period by weight (`sched_slice`). The period is `latency`, or
+//!    `min_granularity` for each task if that is longer; no slice is shorter than
+//!    `min_granularity`. The tick preempts a task that has used up its slice. It also preempts one
+//!    that has run for `min_granularity` and is ahead of the first in the queue by more than a
+//!    slice (`check_preempt_tick`).
+//! 4. A woken task gets at least min_vruntime less half of `latency`. A new task begins at
+//!    min_vruntime plus a slice (`place_entity`).
 //! 5. A woken task preempts one that is ahead of it by more than `wakeup_granularity`, less for a
 //!    heavier woken task (`wakeup_preempt_entity`).
-//! 6. A woken task goes to where it ran last, or to its waker's CPU: if the waker is about to sleep
-//!    and alone there, or is less loaded and no CPU is idle (`wake_affine`). From there to an idle
-//!    CPU with the same cache, of an idle core first (`select_idle_sibling`), which is its own at
-//!    once: nothing takes it away while that CPU wakes up (`load_balance` wants two on a run
-//!    queue). A new task goes to the nearest idle core of the machine, else to an idle CPU, or to
-//!    the least loaded (`find_idlest_cpu`).
-//! 7. A CPU that would go idle takes a task from the most loaded that has one for it, with the same
-//!    cache first, then of its node (`newidle_balance`).
-//! 8. A busy CPU balances its domains now and then, each the more seldom the larger it is: threads
-//!    of a core, cores under a cache, caches of a node, nodes (`rebalance_domains`). If another
-//!    group has 17 % more load for each CPU (10 % between threads), it takes tasks of the
-//!    imbalance's weight, and heavier ones when that fails again and again (`detach_tasks`). At
-//!    each tick, and for a task that is preempted or restored, an idle CPU looks for work, if it
-//!    may run one of the first eight that wait (`nohz_balancer_kick`).
-//! 9. A task that shares its core, and waits for no CPU, moves to an idle core with the same
-//!    balancing (`need_active_balance`).
+//! 6. A woken task goes to its waker's CPU if the waker is about to sleep and no other task waits
+//!    there, or if the previous CPU is not idle and the waker's CPU is less loaded even with the
+//!    task. Otherwise it goes to its previous CPU (`wake_affine`). From there it goes to an idle
+//!    CPU under the same LLC, if there is one: the same CPU, the previous one, one of an idle core,
+//!    any other (`select_idle_sibling`). The task counts as running there at once, and no other CPU
+//!    takes it while that CPU wakes up (`load_balance` wants two tasks on a run queue). A new task
+//!    goes to the nearest idle core of the machine, else to an idle CPU, else to the least loaded
+//!    (`find_idlest_cpu`).
+//! 7. A CPU that would go idle takes a task from the most loaded CPU, or from another if that has
+//!    none for it: under the same LLC first, then of its node, then of the machine, among the
+//!    nearest 64 CPUs of each (`newidle_balance`).
+//! 8. A busy CPU balances its domains at intervals, larger ones less often: threads of a core,
+//!    cores under an LLC, LLCs of a node, nodes (`rebalance_domains`). If another group has over 17
+//!    % more load for each CPU (10 % between threads), it takes tasks of the imbalance's weight,
+//!    and heavier ones when that fails repeatedly (`detach_tasks`). At each tick, an idle CPU is
+//!    woken to look for work, if it may run one of the first eight tasks that wait, and likewise
+//!    for a task that is preempted or restored (`nohz_balancer_kick`).
+//! 9. At the tick, a task that shares its core with another running task moves to an idle core, if
+//!    there is one and no task waits on its CPU (`need_active_balance`).
 //!
-//! The times are 6, 0.75 and 1 ms, and two, three and four times as long on machines of 2, 4 and of
-//! 8 CPUs and more. Nothing bounds a wait but the weights: beside a task of nice -20 one of nice 19
-//! waits for longer than the usual stall limit.
+//! The default times are 6, 0.75 and 1 ms. They are two, three and four times as long on machines
+//! with 2, with 4, and with 8 or more CPUs. Only the weights bound a wait: beside a task of nice
+//! -20, one of nice 19 waits for longer than the usual stall limit.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -49,8 +53,8 @@ use baton::{
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use domains::Domains;
 
-/// The queue of one CPU, and the task that runs there: its slot, when it was charged last, and what
-/// it had used when it was picked.
+/// The queue of one CPU, and the task that runs there: its slot, when it was last charged, and its
+/// CPU time when it was picked.
 struct Queue {
     tasks: Tree,
     curr: Option<(u32, u64, u64)>,
@@ -62,18 +66,19 @@ struct PerCpuState {
     min_vruntime: Shared<u64>,
 }
 
-/// One task. Written in its own calls, which the host never makes two of at once, and by the CPU
-/// that takes it.
+/// One task. Written in its own calls, of which the host makes only one at a time, and by a CPU
+/// that takes the task.
 #[derive(Default)]
 struct TaskState {
     vruntime: Shared<u64>,
     /// CPU time that is in `vruntime` already, ns.
     charged: AtomicU64,
-    /// As of the last charge.
+    /// Weight at the last charge.
     weight: Shared<u64>,
-    /// Its weight when it was queued. Guarded by the lock of the queue that it is in.
+    /// Weight when it was queued. Guarded by the lock of its queue.
     queued: AtomicU64,
-    /// The CPU whose min_vruntime this vruntime is relative to; in whose queue it is, if in any.
+    /// The CPU whose min_vruntime the vruntime is relative to. A queued task is in this CPU's
+    /// queue.
     home: Shared<u32>,
 }
 
@@ -87,7 +92,7 @@ pub struct CfsLike {
     wakeup_granularity: u64,
 }
 
-/// Is `a` before `b`? As the kernel compares vruntimes, so that the count may wrap.
+/// Is `a` before `b`? Compared as the kernel compares vruntimes, which may wrap.
 fn before(a: u64, b: u64) -> bool {
     (a.wrapping_sub(b) as i64) < 0
 }
@@ -100,13 +105,13 @@ fn later(a: u64, b: u64) -> u64 {
     }
 }
 
-/// Rule 1.
+/// The growth of a task's vruntime in `ns` of CPU time (rule 1).
 fn weighted(ns: u64, weight: u64) -> u64 {
     ns.min(1 << 53).wrapping_mul(u64::from(NICE_0)) / weight.max(1)
 }
 
 impl TaskState {
-    /// Adds what the task has run since it was last charged, and gives its vruntime.
+    /// Adds the CPU time since the last charge to the task's vruntime, and returns the vruntime.
     fn charge(&self, task: &Task) -> u64 {
         self.weight.set(task.weight().into());
         let ran = task
@@ -122,7 +127,7 @@ impl TaskState {
 }
 
 impl CfsLike {
-    /// The vruntime of the task that runs, now.
+    /// The vruntime of the running task at `now`.
     fn vruntime(&self, queue: &Queue, now: u64) -> Option<u64> {
         let (slot, since, _) = queue.curr?;
         let state = self.tasks.slot(slot);
@@ -130,8 +135,8 @@ impl CfsLike {
         Some(state.vruntime.get().wrapping_add(ran))
     }
 
-    /// The task in `slot` runs on `cpu` from now on, or runs on; it has used `from` ns of CPU time,
-    /// and was charged for them.
+    /// Notes that the task in `slot` begins or continues to run on `cpu`, and updates min_vruntime.
+    /// The task was charged; `from` is its CPU time when it was picked, ns.
     fn set_curr(&self, ctx: &Ctx<'_>, cpu: Cpu, queue: &mut Queue, slot: u32, from: u64) {
         queue.curr = Some((slot, ctx.now(), from));
         self.domains.loads[cpu]
@@ -140,7 +145,7 @@ impl CfsLike {
         self.update_min(cpu, queue, Some(self.tasks.slot(slot).vruntime.get()));
     }
 
-    /// No task runs on `cpu`.
+    /// Notes that no task runs on `cpu`.
     fn clear_curr(&self, cpu: Cpu, queue: &mut Queue) {
         queue.curr = None;
         self.domains.loads[cpu].running.set(0);
@@ -155,7 +160,7 @@ impl CfsLike {
         (period * running / self.domains.load(cpu).max(1)).max(self.min_granularity)
     }
 
-    /// Rule 2, after a change; `running` is the vruntime of the task that runs.
+    /// Updates min_vruntime after a change (rule 2). `running` is the vruntime of the running task.
     fn update_min(&self, cpu: Cpu, queue: &Queue, running: Option<u64>) {
         let lowest = match (running, queue.tasks.first()) {
             (Some(running), Some((first, _))) if before(first, running) => first,
@@ -167,8 +172,8 @@ impl CfsLike {
         min.set(later(min.get(), lowest));
     }
 
-    /// Rule 2, second half: brings the vruntime of the task in `slot` to `cpu`. Inlined: a call
-    /// would cost each wakeup 25 instructions.
+    /// Rule 2, second half: makes `cpu` the home of the task in `slot`, and returns its vruntime
+    /// there. Inlined, as a call would cost each wakeup 25 instructions.
     #[inline(always)]
     fn settle(&self, slot: u32, cpu: Cpu) -> u64 {
         let state = self.tasks.slot(slot);
@@ -187,8 +192,8 @@ impl CfsLike {
         vruntime
     }
 
-    /// Puts a task into the queue of `cpu`, where its vruntime is `place(vruntime of the task,
-    /// min_vruntime)`. Gives how far it is before the task that runs there.
+    /// Puts a task into the queue of `cpu`. Its vruntime becomes `place(own, min_vruntime)`.
+    /// Returns how far the running task is ahead of it.
     fn insert(
         &self,
         ctx: &Ctx<'_>,
@@ -207,8 +212,8 @@ impl CfsLike {
         }
         let queued = queue.tasks.len();
         let _ = queue.tasks.insert(vruntime, baton);
-        // Not so if it is in another queue already: one that was refused, and queued anew
-        // meanwhile.
+        // The length is the same if the task is in a queue already: its token was refused, and the
+        // task was queued again meanwhile.
         if queue.tasks.len() != queued {
             let (waiting, weight) = (&self.domains.loads[cpu].waiting, state.weight.get());
             state.queued.store(weight, Relaxed);
@@ -224,7 +229,7 @@ impl CfsLike {
         later(own, min.wrapping_sub(self.latency / 2))
     }
 
-    /// What was taken out of a queue waits no more.
+    /// Removes a task that was taken out of a queue from the waiting load.
     fn taken(&self, cpu: Cpu, taken: Option<(u64, Schedulable)>) -> Option<Schedulable> {
         let (_, baton) = taken?;
         let waiting = &self.domains.loads[cpu].waiting;
@@ -237,7 +242,7 @@ impl CfsLike {
         self.taken(from, self.cpus[from].queue.lock().tasks.pop_where(fits))
     }
 
-    /// To the nearest CPU that will do.
+    /// Queues a task on the nearest CPU that it may use.
     fn rehome(&self, ctx: &Ctx<'_>, baton: Schedulable) {
         let home = Cpu::new(self.tasks.slot(baton.slot()).home.get());
         let cpu = self.domains.for_homeless(ctx, baton.slot(), home);
@@ -282,8 +287,8 @@ impl Scheduler for CfsLike {
             Ok(idle) => idle,
             Err(busy) => return Placement::Queue(busy),
         };
-        // As good as running there: a task alone on a run queue is not taken from it, however long
-        // the CPU takes to wake up.
+        // The task counts as running: a task alone on a run queue is not taken from it, however
+        // long the CPU takes to wake up.
         let (state, at) = (self.tasks.of(task), &self.cpus[cpu]);
         state.charge(task);
         state
@@ -324,7 +329,7 @@ impl Scheduler for CfsLike {
     }
 
     fn task_yield(&self, ctx: &Ctx<'_>, task: &Task, baton: Schedulable) {
-        // Behind the one that would run next.
+        // Behind the task that would run next.
         let first = self.cpus[task.cpu].queue.lock().tasks.first();
         self.tasks.of(task).charge(task);
         let place = |own, _| first.map_or(own, |(vruntime, _)| later(own, vruntime));
@@ -393,8 +398,8 @@ impl Scheduler for CfsLike {
         let home = Cpu::new(self.tasks.of(task).home.get());
         let remove =
             |cpu: Cpu| self.taken(cpu, self.cpus[cpu].queue.lock().tasks.remove(task.slot));
-        // One that was refused and is put back while the task is queued anew may leave it in
-        // another queue than was noted.
+        // A refused token may be put back while its task is being queued again. The task may then
+        // be in another queue than the noted one.
         remove(home).or_else(|| self.domains.topology.cpus().find_map(remove))
     }
 

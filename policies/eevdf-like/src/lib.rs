@@ -1,34 +1,35 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `eevdf_like`: a model of the kernel's own scheduler, to compare with in the simulator: the fair
-//! class of kernel/sched/fair.c in 7.2, without groups, load averages and slices of a task's own. A
-//! task's load is its weight.
+//! class of kernel/sched/fair.c in 7.2, without groups, load averages and slices that tasks ask
+//! for. A task's load is its weight.
 //!
 //! 1. A task's *vruntime* grows by the CPU time that it uses, times 1024, divided by its weight
-//!    (`calc_delta_fair`). *V* of a CPU is the mean of its tasks' vruntimes, by weight
-//!    (`avg_vruntime`).
+//!    (`calc_delta_fair`). *V* of a CPU is the mean of its tasks' vruntimes, weighted by their
+//!    weights (`avg_vruntime`).
 //! 2. A task is *eligible* while its vruntime is not past V. Its *deadline* is a base slice of its
-//!    own virtual time after it began (`update_deadline`).
+//!    own virtual time after the start of its slice (`update_deadline`).
 //! 3. Each CPU runs, of the eligible tasks, the one with the earliest deadline (`pick_eevdf`). The
-//!    task that runs goes on until its deadline, as long as it is eligible (`RUN_TO_PARITY`); a
+//!    running task continues until its deadline as long as it is eligible (`RUN_TO_PARITY`), and a
 //!    timer ends its slice there (`HRTICK`).
-//! 4. A task that leaves keeps its *lag*, V less its vruntime, within two ticks' worth
-//!    (`entity_lag`), and gets it back where it comes next (`place_entity`), with a whole slice
-//!    until its deadline; a new one begins at V with half a slice.
-//! 5. A task that goes to sleep with a negative lag is still there until it would be eligible, and
-//!    has no lag from then on (`DELAY_DEQUEUE`, `DELAY_ZERO`). Here V does not count it meanwhile.
-//! 6. A woken task preempts the one that runs, if it is the next by rule 3 (`wakeup_preempt_fair`).
+//! 4. A task that leaves keeps its *lag*, V less its vruntime, within the virtual time of a base
+//!    slice and a tick (`entity_lag`). It gets the lag back where it comes next (`place_entity`),
+//!    with a whole slice until its deadline. A new task begins at V with half a slice.
+//! 5. A task that goes to sleep with a negative lag remains in the competition until it would be
+//!    eligible, and has no lag from then on (`DELAY_DEQUEUE`, `DELAY_ZERO`). Here V does not count
+//!    it meanwhile.
+//! 6. A woken task preempts the running task if it is the next by rule 3 (`wakeup_preempt_fair`).
 //! 7. A task that yields gives up the rest of its slice, if it is eligible (`yield_task_fair`).
 //! 8. Woken and new tasks are placed, and CPUs balanced, as under `cfs_like` (its rules 6 to 9):
-//!    the kernel kept that. A task that moves keeps its lag, and the distance to its deadline.
+//!    the kernel kept that. A task that migrates keeps its lag, and the distance to its deadline.
 //!
-//! The base slice is 0.7 ms, and two, three and four times as long on machines of 2, 4 and of 8
-//! CPUs and more (`get_update_sysctl_factor`).
+//! The default base slice is 0.7 ms. It is two, three and four times as long on machines with 2,
+//! with 4, and with 8 or more CPUs (`get_update_sysctl_factor`).
 #![no_std]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
 
-// The kernel has one balancer for both, too.
+// The kernel, too, has one balancer for both.
 #[path = "../../cfs-like/src/domains.rs"]
 mod domains;
 
@@ -41,38 +42,37 @@ use baton::{
 use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 use domains::Domains;
 
-/// The queue of one CPU: those that wait, by deadline, and the one that runs.
+/// The queue of one CPU: the tasks that wait, by deadline, and the running task.
 struct Queue {
     tasks: Tree,
-    /// Slot of the task that runs, and when it was charged last, ns.
+    /// Slot of the running task, and when it was last charged, ns.
     curr: Option<(u32, u64)>,
-    /// Of the tasks that wait: the sum of weights, and of weight times vruntime less `zero`, which
-    /// is near V (`cfs_rq->sum_w_vruntime`).
+    /// Two sums over the tasks that wait: of weights, and of weight times vruntime less `zero`.
+    /// `zero` is near V (`cfs_rq->sum_w_vruntime`).
     weight: i64,
     sum: i64,
     zero: u64,
 }
 
-/// One task. Written in its own calls, which the host never makes two of at once, and by the CPU
-/// that takes it. What is of a task that waits changes only with the lock of its queue held.
+/// One task. Written in its own calls, of which the host makes only one at a time, and by a CPU
+/// that takes the task. The data of a waiting task change only with the lock of its queue held.
 #[derive(Default)]
 struct TaskState {
     vruntime: Shared<u64>,
     deadline: Shared<u64>,
     /// The vruntime until which it is not preempted while it is eligible (`se->vprot`).
     protected: Shared<u64>,
-    /// Its lag when it went to sleep, and whether it has to wait that off (rule 5).
+    /// Its lag when it went to sleep, and whether that was negative (rule 5).
     lag: AtomicI64,
     is_delayed: AtomicBool,
     /// CPU time that is in `vruntime` already, ns.
     charged: AtomicU64,
-    /// As of the last charge.
+    /// Weight at the last charge.
     weight: Shared<u64>,
-    /// Weight and vruntime with which it was queued. Guarded by the lock of the queue that it is
-    /// in.
+    /// Weight and vruntime when it was queued. Guarded by the lock of its queue.
     queued_weight: AtomicU64,
     queued_vruntime: AtomicU64,
-    /// The CPU that its vruntime and deadline are of; in whose queue it is, if in any.
+    /// The CPU for which its vruntime and deadline hold. A queued task is in this CPU's queue.
     home: Shared<u32>,
 }
 
@@ -87,7 +87,7 @@ pub struct EevdfLike {
 /// The kernel's tick at HZ=250, ns.
 const TICK: u64 = 4_000_000;
 
-/// Is `a` before `b`? As the kernel compares vruntimes, so that the count may wrap.
+/// Is `a` before `b`? Compared as the kernel compares vruntimes, which may wrap.
 fn before(a: u64, b: u64) -> bool {
     (a.wrapping_sub(b) as i64) < 0
 }
@@ -98,7 +98,7 @@ fn weighted(ns: u64, weight: u64) -> u64 {
 }
 
 impl TaskState {
-    /// Adds what the task has run since it was last charged.
+    /// Adds the CPU time since the last charge to the task's vruntime.
     fn charge(&self, task: &Task) {
         self.weight.set(task.weight().into());
         let ran = task
@@ -111,7 +111,7 @@ impl TaskState {
         );
     }
 
-    /// How far its deadline is from its vruntime.
+    /// How far the task's deadline is after its vruntime.
     fn ahead(&self) -> u64 {
         self.deadline.get().wrapping_sub(self.vruntime.get())
     }
@@ -123,7 +123,7 @@ impl Queue {
         let weight = state.queued_weight.load(Relaxed) as i64;
         let key = state.queued_vruntime.load(Relaxed).wrapping_sub(self.zero) as i64;
         let sign = if is_added { 1 } else { -1 };
-        // Wrapping, as what was added is taken out again, whatever it was.
+        // Wrapping, as exactly what was added is taken out again.
         self.sum = self
             .sum
             .wrapping_add(key.wrapping_mul(weight).wrapping_mul(sign));
@@ -132,7 +132,7 @@ impl Queue {
 }
 
 impl EevdfLike {
-    /// Slot and vruntime of the task that runs, now.
+    /// Slot and vruntime of the running task at `now`.
     fn running(&self, queue: &Queue, now: u64) -> Option<(u32, u64)> {
         let (slot, since) = queue.curr?;
         let state = self.tasks.slot(slot);
@@ -140,7 +140,7 @@ impl EevdfLike {
         Some((slot, state.vruntime.get().wrapping_add(ran)))
     }
 
-    /// V of a CPU (rule 1), which becomes the point that vruntimes are summed from.
+    /// V of a CPU (rule 1). It becomes the `zero` of the sums.
     fn average(&self, queue: &mut Queue, now: u64) -> u64 {
         let (mut sum, mut weight) = (queue.sum, queue.weight);
         if let Some((slot, vruntime)) = self.running(queue, now) {
@@ -157,14 +157,14 @@ impl EevdfLike {
         queue.zero
     }
 
-    /// The lag of a task at V (rule 4).
+    /// The lag of a task when V is `average`, limited (rule 4).
     fn lag(&self, state: &TaskState, average: u64) -> i64 {
         let limit = weighted(self.base_slice + TICK, state.weight.get()) as i64;
         (average.wrapping_sub(state.vruntime.get()) as i64).clamp(-limit, limit)
     }
 
-    /// Gives a task a vruntime on a CPU, with that lag after it has joined, and a deadline `ahead`
-    /// of it (`place_entity`).
+    /// Gives a task the vruntime on a CPU with which it has the lag `lag` once it has joined, and a
+    /// deadline `ahead` of it (`place_entity`).
     fn place(&self, queue: &mut Queue, now: u64, state: &TaskState, lag: i64, ahead: u64) {
         let average = self.average(queue, now);
         let running = queue
@@ -172,7 +172,7 @@ impl EevdfLike {
             .map_or(0, |(slot, _)| self.tasks.slot(slot).weight.get() as i64);
         let load = queue.weight + running;
         let own = state.weight.get() as i64;
-        // Its coming moves V by its own lag: what it is placed with is so much more.
+        // Joining moves V by a part of the task's lag, so it is placed with a larger one.
         let lag = if load == 0 {
             0
         } else {
@@ -207,13 +207,13 @@ impl EevdfLike {
             .find(|&slot| is_eligible(slot))
     }
 
-    /// The task that should run next, of those that wait; none if the one that runs goes on (rule
-    /// 3).
+    /// The task that should run next, of those that wait; `None` if the running task continues
+    /// (rule 3).
     fn next(&self, queue: &mut Queue, now: u64) -> Option<u32> {
         let average = self.average(queue, now);
         let first = self.first_eligible(queue, average);
         let Some((slot, vruntime)) = self.running(queue, now) else {
-            // Rounding may leave none; the first is as good then.
+            // Rounding may leave no eligible task. The first will do then.
             return first.or_else(|| queue.tasks.first().map(|(_, slot)| slot));
         };
         let (first, state) = (first?, self.tasks.slot(slot));
@@ -223,7 +223,7 @@ impl EevdfLike {
         (!is_eligible || !is_protected && !is_first).then_some(first)
     }
 
-    /// The task in `slot`, which was charged, runs on `cpu` from now on, or runs on.
+    /// Notes that the task in `slot`, which was charged, begins or continues to run on `cpu`.
     fn set_curr(&self, ctx: &Ctx<'_>, cpu: Cpu, queue: &mut Queue, slot: u32) {
         queue.curr = Some((slot, ctx.now()));
         self.domains.loads[cpu]
@@ -236,8 +236,8 @@ impl EevdfLike {
         self.domains.loads[cpu].running.set(0);
     }
 
-    /// CPU time until the deadline of the task in `slot`, for which the CPU's timer is armed
-    /// (`hrtick_start_fair`), ns. For a task that is alone, too, as another may come.
+    /// The CPU time until the deadline of the task in `slot`, ns. Arms the CPU's timer for it
+    /// (`hrtick_start_fair`), also for a task that is alone, as another may come.
     fn slice(&self, ctx: &Ctx<'_>, slot: u32) -> u64 {
         let state = self.tasks.slot(slot);
         let slice =
@@ -246,7 +246,7 @@ impl EevdfLike {
         slice
     }
 
-    /// Brings a task that moves to `cpu` (rule 8). Call without a queue's lock held.
+    /// Makes `cpu` the home of a task that migrates (rule 8). Call without a queue's lock held.
     fn settle(&self, ctx: &Ctx<'_>, slot: u32, cpu: Cpu) {
         let state = self.tasks.slot(slot);
         let home = Cpu::new(state.home.get());
@@ -265,7 +265,8 @@ impl EevdfLike {
         if queue.curr.is_some_and(|(curr, _)| curr == baton.slot()) {
             self.clear_curr(cpu, queue);
         }
-        // Merged: one that was refused, and queued anew meanwhile, which is in the sums already.
+        // Otherwise the task was merged with itself: its token was refused, and it was queued again
+        // meanwhile. The sums have it already.
         if queue.tasks.insert(state.deadline.get(), baton) == Queued::New {
             let (waiting, weight) = (&self.domains.loads[cpu].waiting, state.weight.get());
             state.queued_weight.store(weight, Relaxed);
@@ -275,7 +276,7 @@ impl EevdfLike {
         }
     }
 
-    /// What was taken out of a queue waits no more.
+    /// Removes a task that was taken out of a queue from the waiting load and the sums.
     fn taken(&self, cpu: Cpu, queue: &mut Queue, baton: Schedulable) -> Schedulable {
         let state = self.tasks.slot(baton.slot());
         let waiting = &self.domains.loads[cpu].waiting;
@@ -291,7 +292,7 @@ impl EevdfLike {
         Some(self.taken(from, &mut queue, baton))
     }
 
-    /// Gives a woken task its vruntime and its deadline on `cpu` (rules 4 and 5), and charges it.
+    /// Charges a woken task, and gives it its vruntime and deadline on `cpu` (rules 4 and 5).
     fn wake(&self, ctx: &Ctx<'_>, task: &Task, cpu: Cpu) {
         let state = self.tasks.of(task);
         let mut lag = state.lag.load(Relaxed);
@@ -310,7 +311,7 @@ impl EevdfLike {
         self.place(&mut queue, ctx.now(), state, lag, self.virtual_slice(state));
     }
 
-    /// To the nearest CPU that will do.
+    /// Queues a task on the nearest CPU that it may use.
     fn rehome(&self, ctx: &Ctx<'_>, baton: Schedulable) {
         let home = Cpu::new(self.tasks.slot(baton.slot()).home.get());
         let cpu = self.domains.for_homeless(ctx, baton.slot(), home);
@@ -319,12 +320,12 @@ impl EevdfLike {
         let _ = ctx.kick(cpu, Kick::Idle);
     }
 
-    /// Charges a task that runs, or just did, and is in no queue. `queue` is its home's.
+    /// Charges a task that runs or has just run, and is in no queue. `queue` is that of its home.
     fn charge_running(&self, ctx: &Ctx<'_>, queue: &mut Queue, task: &Task) {
         let state = self.tasks.of(task);
         let (old, new) = (state.weight.get(), u64::from(task.weight()));
         if old != new && old != 0 {
-            // What it is ahead or behind by is to be waited or worked for at the new weight
+            // Its lag and the distance to its deadline are scaled to the new weight
             // (`reweight_entity`).
             let average = self.average(queue, ctx.now());
             let (lag, ahead) = (self.lag(state, average), state.ahead().min(1 << 40));
@@ -374,8 +375,8 @@ impl Scheduler for EevdfLike {
             Ok(idle) => idle,
             Err(busy) => return Placement::Queue(busy),
         };
-        // As good as running there: a task alone on a run queue is not taken from it, however long
-        // the CPU takes to wake up.
+        // The task counts as running: a task alone on a run queue is not taken from it, however
+        // long the CPU takes to wake up.
         self.wake(ctx, task, cpu);
         let state = self.tasks.of(task);
         state.protected.set(state.deadline.get());
@@ -528,8 +529,8 @@ impl Scheduler for EevdfLike {
             let (_, baton) = queue.tasks.remove(task.slot)?;
             Some(self.taken(cpu, &mut queue, baton))
         };
-        // One that was refused and is put back while the task is queued anew may leave it in
-        // another queue than was noted.
+        // A refused token may be put back while its task is being queued again. The task may then
+        // be in another queue than the noted one.
         remove(home).or_else(|| self.domains.topology.cpus().find_map(remove))
     }
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `fifo`: one first-in first-out queue for each CPU.
 //!
-//! 1. A waking or new task goes to an idle CPU, the nearest to where it ran last, and one of an
-//!    idle core before an idle SMT sibling; a task woken by one that is about to sleep takes the
-//!    waker's CPU instead. If no CPU is idle it stays where it ran last.
-//! 2. There it waits at the end of that CPU's queue.
-//! 3. A CPU runs the first of its queue, for a slice (`slice`, 20 ms). At the end of the slice the
-//!    task goes to the end of the queue.
-//! 4. Queues are never evened out.
+//! 1. A task whose waker is about to sleep goes to the waker's CPU, if it may run there. Any other
+//!    woken or new task goes to an idle CPU: the nearest to where it last ran, on an idle core
+//!    before an idle SMT sibling. If no CPU is idle, it stays where it last ran.
+//! 2. Unless an idle CPU runs it at once, it waits at the end of that CPU's queue.
+//! 3. A CPU runs the first task of its queue for a slice (`slice`, 20 ms). At the end of the slice
+//!    the task goes to the end of the queue.
+//! 4. Queues are never balanced.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -20,7 +20,7 @@ use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 /// The policy.
 pub struct PerCpuFifo {
     queues: PerCpu<Lock<Fifo>>,
-    /// In which CPU's queue a task was put last.
+    /// The CPU in whose queue a task was last put.
     home: PerTask<AtomicU32>,
     near: baton::Topology,
     slice: u64,
@@ -33,8 +33,8 @@ impl PerCpuFifo {
         let _ = self.queues[task.cpu].lock().push_back(baton);
     }
 
-    /// Its CPU has gone, or it may not use it any more: to the nearest that will do. If there is
-    /// none, the kernel will enqueue it anew.
+    /// Queues a task for the nearest CPU that it may use, as its CPU has gone or may not be used
+    /// any more. If there is none, the kernel will enqueue the task again.
     fn rehome(&self, ctx: &Ctx<'_>, baton: Schedulable) {
         let home = Cpu::new(self.home.slot(baton.slot()).load(Relaxed));
         let cpu = self
@@ -48,12 +48,12 @@ impl PerCpuFifo {
             .slot(baton.slot())
             .store(cpu.number() as u32, Relaxed);
         let _ = self.queues[cpu].lock().push_back(baton);
-        // A CPU that is busy will come to it by itself.
+        // A busy CPU picks it by itself.
         let _ = ctx.kick(cpu, baton::Kick::Idle);
     }
 
-    /// The nearest idle CPU, or else the one where the task ran last. Apart from the rest, so that
-    /// the other wakeups need no registers for it.
+    /// The nearest idle CPU, or else the one where the task last ran. Out of line, so that other
+    /// wakeups need no registers for it.
     #[inline(never)]
     fn idle_cpu(&self, ctx: &Ctx<'_>, task: &Task, wake: &Wake) -> Placement {
         let mut idle = ctx
@@ -126,8 +126,8 @@ impl Scheduler for PerCpuFifo {
     fn task_dequeued(&self, _: &Ctx<'_>, task: &Task) -> Option<Schedulable> {
         let home = Cpu::new(self.home.of(task).load(Relaxed));
         let baton = self.queues[home].lock().remove(task.slot);
-        // One that was refused and is put back while the task is queued anew may leave it in
-        // another queue than was noted.
+        // A refused token may be put back while its task is being queued again. The task may then
+        // be in another queue than the noted one.
         baton.or_else(|| {
             self.queues
                 .iter()

@@ -1,21 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `locality`: threads that use the same data share a CPU, and its caches. Which those are the
-//! application says by hints. After Enoki (section 4.2.3).
+//! `locality`: threads that use the same data share a CPU, and its caches. The application names
+//! these threads by hints. After Enoki (section 4.2.3).
 //!
-//! 1. One first-in first-out queue for each CPU. Who runs has `slice` (20 ms).
-//! 2. A thread without a group wakes up where its waker is, if that is about to sleep; else on an
-//!    idle CPU, the nearest to where it ran last, and one of an idle core before an idle SMT
-//!    sibling; if no CPU is idle it stays there.
+//! 1. Each CPU has one first-in first-out queue. A thread runs for `slice` (20 ms).
+//! 2. A thread without a group wakes up on its waker's CPU, if the waker is about to sleep and the
+//!    thread may run there. Otherwise it wakes up on an idle CPU: the nearest to where it last ran,
+//!    on an idle core before an idle SMT sibling. If no CPU is idle, it stays where it last ran.
 //! 3. A hint puts a thread into a group of the sender's, by a number of the sender's choice, or
-//!    takes it out (0). A group has a home: as its first thread comes, of the CPUs that this may
-//!    use the one that is home to the fewest groups.
-//! 4. A thread of a group wakes up at its home, and waits there even if other CPUs are idle.
-//! 5. But not where `crowd` (4) others wait already, nor where it may not run: then, for this time,
-//!    rule 2.
-//! 6. A CPU that has nothing to run takes from another's queue, the longest first, who may run
-//!    there and is not of a group; of a group only from where more than `crowd` wait.
-//! 7. Groups of a CPU that goes offline get another home. A sender's groups last as long as they
-//!    have threads.
+//!    takes it out (0). A group has a home, chosen when its first thread joins: of the CPUs that
+//!    this thread may use, the one that is home to the fewest groups.
+//! 4. A thread of a group wakes up at the group's home, and waits there even if other CPUs are
+//!    idle.
+//! 5. If `crowd` (4) others wait there already, or if the thread may not run there, rule 2 applies
+//!    to this wakeup.
+//! 6. A CPU with nothing to run takes a thread that may run there from another queue: under its LLC
+//!    first, then of its node, then of the machine, the longest queue first. It takes a thread of a
+//!    group only from a queue where more than `crowd` wait.
+//! 7. When a CPU goes offline, the groups at home there get another home. A sender's groups last as
+//!    long as they have threads.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -28,27 +30,28 @@ use baton::{
 };
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// Groups at a time, of all applications.
+/// The most groups at a time, of all applications.
 const GROUPS: usize = 256;
 
 baton::message! {
-    /// What applications say.
+    /// A message from an application.
     pub enum Hint, version 1 {
-        /// That thread is of this group of mine from now on, and of no other; of none with 0.
+        /// From now on, that thread is in this group of the sender's and in no other; in none with
+        /// 0.
         Group { thread: Thread, group: u32 } = 1,
     }
 }
 
 baton::message! {
-    /// What the policy answers.
+    /// A message from the policy.
     pub enum Reply, version 1 {
-        /// Where it wakes up from now on, if it may run there: the group's home; or -1: it is of no
-        /// group, or there are as many as there can be.
+        /// Where the thread wakes up from now on, if it may run there: its group's home. -1: it is
+        /// in no group, or there are as many groups as there can be.
         Home { cpu: i32 } = 1,
     }
 }
 
-/// A group, free when it has no threads.
+/// A group. It is free when it has no threads.
 #[derive(Clone, Copy, Default)]
 struct Group {
     /// The sender's thread id.
@@ -60,19 +63,20 @@ struct Group {
 /// A thread.
 #[derive(Default)]
 struct State {
-    /// In which CPU's queue it was put last.
+    /// The CPU in whose queue the thread was last put.
     queue: AtomicU32,
-    /// Place of its group, plus one.
+    /// Place of the thread's group plus one; 0 if it has none.
     group: Shared<u32>,
 }
 
-/// What one version hands to the next.
+/// The state that one version passes to the next.
 #[derive(Clone)]
 pub struct Kept {
     queues: PerCpu<Lock<Fifo>>,
     threads: PerTask<State>,
     groups: Arc<Lock<Vec<Group>>>,
-    /// By place of a group: its home. Written with the lock, read without.
+    /// The home of each group, by the group's place. Written with the groups' lock held, read
+    /// without.
     homes: Arc<Vec<Shared<u32>>>,
 }
 
@@ -98,7 +102,8 @@ impl Locality {
         let _ = self.kept.queues[cpu].lock().push_back(baton);
     }
 
-    /// Its CPU has gone, or it may not use it any more.
+    /// Queues a thread for the nearest CPU that it may use, as its CPU has gone or may not be used
+    /// any more.
     fn rehome(&self, ctx: &Ctx<'_>, baton: Schedulable) {
         let from = Cpu::new(self.kept.threads.slot(baton.slot()).queue.load(Relaxed));
         let cpu = self
@@ -121,7 +126,7 @@ impl Locality {
             .map(|home| Cpu::new(home.get()))
     }
 
-    /// Of those CPUs the one that is home to the fewest groups.
+    /// The CPU that is home to the fewest groups, of those that fit.
     fn quietest(&self, groups: &[Group], fits: impl Fn(&Cpu) -> bool) -> u32 {
         let live = || {
             groups
@@ -138,8 +143,8 @@ impl Locality {
             .unwrap_or(0)
     }
 
-    /// The place of a sender's group of this number, which is made for the thread in that slot if
-    /// there is none.
+    /// The place of a sender's group of this number. If there is none, it is made for the thread in
+    /// that slot.
     fn find(
         &self,
         ctx: &Ctx<'_>,
@@ -164,7 +169,7 @@ impl Locality {
         })
     }
 
-    /// Puts a thread into the group of that place, or into none.
+    /// Puts a thread into the group at that place, or into none.
     fn join(&self, groups: &mut [Group], slot: u32, place: Option<usize>) {
         let thread = self.kept.threads.slot(slot);
         let before = (thread.group.get() as usize).checked_sub(1);
@@ -177,7 +182,7 @@ impl Locality {
         thread.group.set(place.map_or(0, |place| place as u32 + 1));
     }
 
-    /// A thread is not the policy's any more.
+    /// Takes a thread that is dead or has left the policy out of its group.
     fn forget(&self, task: &Task) {
         if self.kept.threads.of(task).group.get() != 0 {
             self.join(&mut self.kept.groups.lock(), task.slot, None);
@@ -200,7 +205,7 @@ impl Hints for Locality {
         self.join(&mut groups, thread.slot(), place);
         drop(groups);
         let cpu = self.home(thread.slot()).map_or(-1, Cpu::number);
-        // Who does not read its replies goes without.
+        // A sender that does not read its replies goes without this one.
         let _ = ctx.reply::<Self>(from.slot, &Reply::Home { cpu });
     }
 }
@@ -295,7 +300,7 @@ impl Scheduler for Locality {
     fn newly_idle(&self, ctx: &Ctx<'_>, cpu: Cpu) -> Option<Schedulable> {
         let length = |&other: &Cpu| self.kept.queues[other].lock().len();
         let longest = |level: &[Cpu]| level.iter().copied().max_by_key(length);
-        // Each look takes a lock: the nearest 64 of each level.
+        // Each look takes a lock, so only the nearest 64 CPUs of each level are searched.
         let levels = self
             .topology
             .levels(cpu)

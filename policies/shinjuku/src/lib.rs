@@ -1,28 +1,29 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `shinjuku`: one queue for the machine, first come, first served, and preemption after
-//! microseconds: short requests do not wait for long ones. After Shinjuku (Kaffes et al., NSDI '19)
-//! as Enoki has it (section 4.2.2).
+//! `shinjuku`: one first-come, first-served queue for the machine, and preemption after
+//! microseconds, so that short requests do not wait for long ones. After Shinjuku (Kaffes et al.,
+//! NSDI '19), as in Enoki (section 4.2.2).
 //!
-//! 1. A waking or new task goes to an idle CPU, the nearest to where it ran last, and one of an
-//!    idle core before an idle SMT sibling. If no CPU is idle, it waits at the end of the queue.
-//! 2. A CPU that has nothing to run takes the first of the queue that it may run.
-//! 3. Who has run for a slice (`slice`, 10 us; 5 us to 100 us) is preempted, by a timer, if anyone
-//!    is in the queue, and is *long* until it sleeps, or is sent away `patience` times in a row
-//!    before it had another slice: so that one who would have slept can. Nobody short is preempted
-//!    before; a long one is for anyone in the queue. Where nobody waits no timer is set.
-//! 4. For who comes and has to wait, one CPU makes room: one that had nothing when it was asked
-//!    last (a later policy's task runs there, if any), else one with a long task, or one that has
-//!    run for a slice. If there is none, a timer is set for the first that will have. There is none
-//!    if the waker says that it is about to sleep, nor for a task bound to one CPU, of whose waker
-//!    nothing is known: there the next who comes looks again, or the tick does.
-//! 5. Long tasks go to the back: they have a queue of their own, which is served where the other is
-//!    empty, in turns of `turn` (4 ms), kept by the tick. So are tasks of positive nice values,
-//!    from the start.
-//! 6. Nobody waits for ever: a CPU that has picked `patience` (50) tasks of the queue in a row
-//!    picks the first long one, which has a slice then.
+//! 1. A woken or new task goes to an idle CPU: the nearest to where it last ran, on an idle core
+//!    before an idle SMT sibling. If no CPU is idle, it waits at the end of the queue.
+//! 2. A CPU with nothing to run takes the first task of the queue that may run there.
+//! 3. A task that has run for a slice (`slice`, 10 us; 5 us to 100 ms) is preempted by a timer if
+//!    another task is in the queue. It is then *long* until it sleeps, or until it has been
+//!    preempted `patience` times in a row before it had another slice. The second case gives a task
+//!    that would soon sleep the time to do so. A short task is not preempted before its slice is
+//!    over, a long one at any time for a task in the queue. While no task waits, no timer is set.
+//! 4. When a short task has to wait, one CPU makes room for it: one that had nothing to run when it
+//!    was last asked (a later policy's task may run there), else one whose task is long or has run
+//!    for a slice. If there is no such CPU, a timer is set for when the first CPU can make room. No
+//!    timer is set if the waker says that it is about to sleep, nor for a woken or new task that is
+//!    bound to one CPU, as nothing is known of its waker. The next task that comes looks again in
+//!    these cases, or the tick does. A long task gets room only on a CPU that had nothing to run.
+//! 5. Long tasks wait in a queue of their own. It is served when the other is empty, in turns of
+//!    `turn` (4 ms) that the tick ends. Tasks of positive nice values wait there from the start.
+//! 6. No task starves: a CPU that has picked `patience` (50) tasks of the queue in a row picks the
+//!    first long one, which then has a slice.
 //!
-//! All CPUs take one lock, and who finds no idle CPU looks at the state of each: for machines of
-//! some dozens of CPUs.
+//! All CPUs take one lock, and a wakeup that finds no idle CPU looks at the state of every CPU. The
+//! policy is for machines of some dozens of CPUs.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -35,34 +36,34 @@ use baton::{
 };
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-/// Those who wait.
+/// The tasks that wait.
 struct Queues {
     short: Fifo,
     long: Fifo,
 }
 
-/// What runs on a CPU. Read and written with the queues' lock held.
+/// The task that runs on a CPU. Read and written with the queues' lock held.
 struct Running {
-    /// Since when, ns; 0: the CPU had nothing when it was asked last.
+    /// When it was picked, ns; 0 if the CPU had nothing to run when it was last asked.
     since: AtomicU64,
-    /// When it can make room, ns.
+    /// When the CPU can make room, ns.
     until: AtomicU64,
-    /// The CPU was sent for, and has not asked yet.
+    /// The CPU was kicked and has not asked for a task since.
     sent_for: AtomicBool,
-    /// Rule 6.
+    /// Short tasks picked in a row (rule 6).
     shorts: AtomicU64,
 }
 
-/// One task. Written in its own calls, and where its CPU picks another.
+/// One task. Written in its own calls, and when its CPU picks another task.
 #[derive(Default)]
 struct TaskState {
-    /// How often it can be sent away before it is short again (rule 3); 0: it is short.
+    /// How often it can be preempted before it is short again (rule 3); 0 if it is short.
     long: AtomicU64,
-    /// Woken by one that does not say it is about to sleep.
+    /// A timer may be set for it: the waker did not say that it is about to sleep (rule 4).
     timed: AtomicBool,
 }
 
-/// What one version hands to the next.
+/// The state that one version passes to the next.
 #[derive(Clone)]
 pub struct Kept {
     queues: Arc<Lock<Queues>>,
@@ -85,7 +86,7 @@ pub struct Shinjuku {
 }
 
 impl Shinjuku {
-    /// Puts a task at the end of its queue. True if it is the short ones'.
+    /// Puts a task at the end of its queue. Returns true if that is the queue of the short tasks.
     fn push(&self, queues: &mut Queues, task: &Task, baton: Schedulable) -> bool {
         let is_short = task.nice <= 0 && self.shared.tasks.of(task).long.load(Relaxed) == 0;
         let queue = if is_short {
@@ -97,7 +98,7 @@ impl Shinjuku {
         is_short
     }
 
-    /// When a CPU can make room (rule 4): 0 if nothing runs there, never if it was sent for
+    /// When a CPU can make room (rule 4): 0 if nothing runs there, `u64::MAX` if it was kicked
     /// already.
     fn due(&self, cpu: Cpu) -> u64 {
         let running = &self.shared.running[cpu];
@@ -121,20 +122,20 @@ impl Shinjuku {
             .filter(|&(due, _)| due != u64::MAX)
     }
 
-    /// Has a CPU ask for a task.
+    /// Makes a CPU ask for a task.
     fn send_for(&self, ctx: &Ctx<'_>, cpu: Cpu) {
         self.shared.running[cpu].sent_for.store(true, Relaxed);
-        // One kick for each call: there is room.
+        // A call kicks one CPU at most, so there is room.
         let _ = ctx.kick(cpu, Kick::Preempt);
     }
 
-    /// Has a CPU make room for a task that waits: now or, if it is short and `timed`, by a timer.
-    /// Call with the queues' lock held.
+    /// Makes room on a CPU for a waiting task: now or, if the task is short and `timed`, by a
+    /// timer. Call with the queues' lock held.
     fn make_room(&self, ctx: &Ctx<'_>, task: &Task, is_short: bool, timed: bool) {
         let Some((due, cpu)) = self.first_due(task.cpu, |cpu| ctx.may_run(task, cpu)) else {
             return;
         };
-        // Time passes from one look at the clock to the next.
+        // Saturating, as `due` may have passed.
         let left = if due != 0 && is_short {
             due.saturating_sub(ctx.now())
         } else {
@@ -142,15 +143,15 @@ impl Shinjuku {
         };
         match left {
             0 => self.send_for(ctx, cpu),
-            // The timer is that of the CPU which this call is on. What it was set for comes after
-            // that, unless it is of a CPU that this task may not use: then it is late by a slice at
+            // This replaces the timer of the current CPU. The old timer would expire later, unless
+            // it was set for a CPU that this task may not use. That CPU is then late by a slice at
             // most.
             left if is_short && timed => ctx.arm_timer(left),
             _ => {}
         }
     }
 
-    /// A task begins to be runnable.
+    /// Queues a task that has become runnable.
     fn begin(&self, ctx: &Ctx<'_>, task: &Task, baton: Schedulable) {
         let state = self.shared.tasks.of(task);
         state.long.store(0, Relaxed);
@@ -158,21 +159,21 @@ impl Shinjuku {
         let mut queues = self.shared.queues.lock();
         let is_short = self.push(&mut queues, task, baton);
         match self.due(task.cpu) {
-            // A CPU that has nothing looks by itself when someone comes to its run queue.
+            // A CPU with nothing to run asks by itself when a task reaches its run queue.
             0 => self.shared.running[task.cpu].sent_for.store(true, Relaxed),
             _ => self.make_room(ctx, task, is_short, timed),
         }
     }
 
-    /// A task goes on being runnable, in a queue.
+    /// Queues a task that is still runnable.
     fn wait(&self, ctx: &Ctx<'_>, task: &Task, baton: Schedulable) {
         let mut queues = self.shared.queues.lock();
         let is_short = self.push(&mut queues, task, baton);
         self.make_room(ctx, task, is_short, true);
     }
 
-    /// Who is next on a CPU, and whether it is of the short ones. `ran` is for how long the task
-    /// has run that runs there.
+    /// Takes the next task for a CPU, and returns with it whether it is short. `ran` is how long
+    /// the current task of the CPU has run, if there is one.
     fn next(
         &self,
         ctx: &Ctx<'_>,
@@ -181,8 +182,8 @@ impl Shinjuku {
         ran: Option<u64>,
     ) -> Option<(Schedulable, bool)> {
         let fits = |slot: &u32| ctx.slot_may_run(*slot, cpu);
-        // The first alone: else those that may run anywhere would take the place of one that may
-        // not.
+        // Only the first: otherwise tasks that may run anywhere would take the turn of one that is
+        // bound to few CPUs.
         let is_patient = self.shared.running[cpu].shorts.load(Relaxed) < self.patience;
         let first_long = queues.long.front().filter(|slot| !is_patient && fits(slot));
         if first_long.is_none() {
@@ -207,7 +208,7 @@ impl Upgrade for Shinjuku {
     fn reregister_init(env: &Env<'_>, shared: Kept) -> Result<Self, baton::Error> {
         env.known_options(&["slice", "turn", "patience"])?;
         let slice = env.duration("slice", 10_000)?;
-        // Longer ones are for guests, where all takes longer.
+        // Slices above 100 us are for guests, where everything takes longer.
         if !(5_000..=100_000_000).contains(&slice) {
             return Err("a slice is 5us to 100ms; above 100us, short requests wait".into());
         }
@@ -307,7 +308,7 @@ impl Scheduler for Shinjuku {
                 Relaxed,
             );
         }
-        // A long one whose turn it is not makes room at once.
+        // A long task that was not picked by rule 6 makes room at once.
         let has_slice = is_short || running.shorts.load(Relaxed) >= self.patience;
         running.since.store(now, Relaxed);
         running.until.store(
@@ -333,7 +334,8 @@ impl Scheduler for Shinjuku {
 
     fn pick_refused(&self, _: &Ctx<'_>, baton: Schedulable, why: Refusal) {
         if !matches!(why, Refusal::Stale | Refusal::Foreign) {
-            // Its CPUs have just changed. The CPU is asked again, and may not run it now.
+            // The task's affinity has just changed. It does not fit this CPU when the host asks
+            // again.
             let _ = self.shared.queues.lock().short.push_front(baton);
         }
     }
@@ -367,7 +369,7 @@ impl Scheduler for Shinjuku {
         if own <= now {
             return self.send_for(ctx, cpu);
         }
-        // It was set for the task of another CPU.
+        // The timer was set for another CPU's task.
         let Some((due, other)) = self.first_due(cpu, |_| true) else {
             return;
         };

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * `faulty_c`: a policy in C that writes into its context what is not its to write, for tests.
+ * `faulty_c`: a policy in C that overwrites parts of its context that are not its own, for tests.
  *
- * 1. All tasks wait in one set; a CPU runs the next of it that it may, in the order of their slots.
- * 2. Each call leaves garbage in all that the context tells of the task and the CPU.
- * 3. With the option fault=pointer a pick writes where nothing is, which ends the kernel.
+ * 1. All tasks wait in one set. A CPU runs the next task that may run there, in the order of slots.
+ * 2. Each call leaves garbage in the context's fields about the task and the CPU, and in its kicks.
+ * 3. With the option fault=pointer a pick writes to an unmapped address, which ends the kernel.
  */
 #include <linux/string.h>
 
@@ -15,9 +15,9 @@ extern const struct baton_policy BATON_POLICY_OPS;
 
 struct set {
 	rqspinlock_t lock;
-	u64 *wild;	/* with fault=pointer; a pick writes there */
+	u64 *wild;	/* a pick writes there; set by fault=pointer */
 	u32 size;	/* slots */
-	/* no task is at or beyond this one; guarded by the lock, as is what follows */
+	/* no task is at or beyond this slot; guarded by the lock, as are the fields below */
 	u32 used;
 	u32 next;	/* where a pick begins */
 	u64 tokens[];	/* by slot; 0 where no task waits */

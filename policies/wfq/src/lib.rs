@@ -1,45 +1,45 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `wfq`: weighted fair queueing over the machine, after Enoki 4.2.1 and the kernel's former CFS.
-//! Enoki's scheduler has no rules 9 to 11.
+//! `wfq`: weighted fair queueing over the machine, after Enoki (section 4.2.1) and the kernel's
+//! former CFS. Enoki's scheduler has no rules 9 to 11.
 //!
 //! 1. A task's *vruntime* grows by the CPU time that it uses, times 1024, divided by its weight
 //!    (the kernel's table, by nice value).
-//! 2. Each CPU runs the task of its queue with the lowest vruntime. The highest vruntime at which
-//!    it has picked a task so far is the CPU's own vruntime. A task that moves keeps its distance
-//!    to it.
+//! 2. Each CPU runs the task of its queue with the lowest vruntime. The CPU's own vruntime is the
+//!    highest at which it has picked a task so far. A task that migrates keeps its distance to it.
 //! 3. A woken task gets at least its CPU's vruntime less a credit (`credit`, 0.5 ms; less for a
-//!    task heavier than nice 0): sleeping earns no more than that. A new task begins one slice
-//!    behind.
+//!    task heavier than nice 0), so a sleep earns no more than that. A new task begins at its CPU's
+//!    vruntime plus `min_slice`, weighted as in rule 1.
 //! 4. A slice is the period (`period`, 12 ms) divided by the number of runnable tasks, and at least
-//!    `min_slice` (3 ms). A task that runs alone has a whole period. A task lighter than nice 0
-//!    beside others has that much less, down to `light_slice` (0.5 ms), kept by a timer: what it
-//!    then has to wait for is short, too.
+//!    `min_slice` (3 ms). A task that runs alone has a whole period. The slice of a task lighter
+//!    than nice 0 beside others is shorter by its weight, down to `light_slice` (0.5 ms), and a
+//!    timer ends it, so that the task's next wait is short, too.
 //! 5. At each tick, the running task is preempted if its vruntime is ahead of the first in the
-//!    queue by more than `min_slice`, or by more than `granularity` where it has made a woken task
+//!    queue by more than `min_slice`, or by more than `granularity` if it has made a woken task
 //!    wait (rule 9).
-//! 6. A woken or new task goes to an idle CPU, the nearest to where it ran last, and an idle core
-//!    before an idle SMT sibling; if the waker is about to sleep and no task waits there, to the
-//!    waker's CPU; else to where it ran last.
+//! 6. If the waker is about to sleep, a woken task goes to the waker's CPU, provided that no task
+//!    waits there and that it may run there. Otherwise a woken or new task goes to an idle CPU: the
+//!    nearest to where it last ran, on an idle core before an idle SMT sibling. If no CPU is idle,
+//!    rule 10 applies.
 //! 7. A CPU that would go idle steals from the longest queue under its LLC, then of its node, then
-//!    of the machine, and looks at the nearest 64 CPUs of each. A busy CPU wakes an idle one at its
-//!    tick, if that may run one of the first eight tasks in the queue, and for a task that is
+//!    of the machine, among the nearest 64 CPUs of each. At its tick, a busy CPU wakes an idle one
+//!    that may run one of the first eight tasks in the queue. It does the same for a task that is
 //!    preempted or restored. The idle CPU steals from that queue first.
-//! 8. No task waits for ever, whatever the weights: a busy CPU looks through its queue now and then
-//!    (`look`, 200 ms), and a task that is found waiting the third time is next.
-//! 9. A woken task preempts the running one if that is ahead of it by more than `granularity` (0.5
-//!    ms; less for a woken task heavier than nice 0). A running task that is not lighter is
-//!    preempted so not more often than once in `protection` (0.25 ms) on each CPU. One of nice 0 or
-//!    heavier that has run for less than that since it woke up makes the first such woken task
-//!    wait, and is preempted for one that wakes up `protection` later: short bursts are not
-//!    interrupted.
-//! 10. Where no CPU is idle and a task waits already, a woken task goes to that of the nearest
-//!     eight CPUs where the fewest wait; of equals, to the one whose vruntime grows fastest, as
-//!     that has the lightest tasks.
-//! 11. Every 16 ticks a busy CPU looks for one whose vruntime has grown slower since the last time,
-//!     by a fifth, and where a task waits: under its LLC, then on its node, then in the machine, at
-//!     the nearest 64 CPUs of each. It takes one of the first eight tasks that wait on the slowest,
-//!     the one that was moved so the longest ago: its own tasks get more than their share, the
-//!     other CPU's less.
+//! 8. No task starves, whatever the weights: every `look` (200 ms), a busy CPU looks through its
+//!    queue, and a task that is found waiting for the third time is next.
+//! 9. A woken task preempts the running task if that is ahead of it by more than `granularity` (0.5
+//!    ms; less for a woken task heavier than nice 0). A running task that is not lighter than the
+//!    woken one is preempted in this way at most once in `protection` (0.25 ms) on each CPU. A
+//!    running task of nice 0 or heavier that has run for less than `protection` since it woke up
+//!    makes the first such woken task wait, and is preempted for one that wakes up `protection` or
+//!    more later. Short bursts are therefore not interrupted.
+//! 10. If no CPU is idle, a woken or new task stays where it last ran, unless another task waits
+//!     there. In that case it goes to the CPU among the nearest eight where the fewest tasks wait;
+//!     among equals, to the one whose vruntime grows fastest, as that has the lightest tasks.
+//! 11. Every 16 ticks, a busy CPU looks for one where a task waits and whose vruntime has grown
+//!     slower than its own since the last look, by more than a fifth. It looks under its LLC, then
+//!     on its node, then in the machine, at the nearest 64 CPUs of each. The tasks of the slower
+//!     CPU get less than their share. From the slowest CPU it takes one of the first eight tasks
+//!     that wait: the one that was last moved in this way the longest ago.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -69,43 +69,43 @@ pub struct Wfq {
 }
 
 const OPTIONS: &[&str] = &[
-    // Of queued tasks.
+    // For queued tasks.
     "period",
     "min_slice",
     "light_slice",
     "look",
-    // Of woken tasks.
+    // For woken tasks.
     "credit",
     "granularity",
     "protection",
 ];
 
-/// A task that is found waiting so often is next (rule 8).
+/// A task that is found waiting this often is next (rule 8).
 const FOUND_TOO_OFTEN: u32 = 3;
 
-/// CPUs that a woken task looks at where none is idle (rule 10), and tasks of another CPU that one
-/// chooses from (rules 7 and 11).
+/// The number of CPUs considered for a woken task when none is idle (rule 10), and of tasks
+/// considered in a queue (rules 7 and 11).
 const NEAREST: usize = 8;
 
-/// Ticks from one look of a busy CPU at others to the next (rule 11).
+/// Ticks between two looks of a busy CPU at other CPUs (rule 11).
 const BALANCED_EVERY: u64 = 16;
 
-/// CPUs of each level that one without enough work looks at (rules 7 and 11).
+/// The number of CPUs of each level that a CPU looks at to steal or to balance (rules 7 and 11).
 const SEARCHED: usize = 64;
 
-/// Where a task was put, and what runs there.
+/// The place of a task in a queue, relative to the running task.
 struct Inserted {
-    /// The task's.
+    /// The task's vruntime.
     vruntime: u64,
-    /// By how much the running task was ahead of it when it was charged last.
+    /// How far the running task was ahead of it at the running task's last charge.
     ahead: i64,
     /// Whether the running task is [`UNASKED`].
     is_running_unasked: bool,
 }
 
 impl Wfq {
-    /// Adds what the task has run since it was last here, and gives its vruntime on its CPU. Call
-    /// without a queue's lock held.
+    /// Adds the CPU time since the last charge to a task's vruntime, and returns the vruntime on
+    /// its CPU. Call without a queue's lock held.
     #[inline(always)]
     fn charge(&self, state: &TaskState, task: &Task) -> u64 {
         let ran = task.runtime.saturating_sub(state.charged.load(Relaxed));
@@ -115,12 +115,12 @@ impl Wfq {
             .load(Relaxed)
             .wrapping_add(weighted(ran, task));
         state.vruntime.store(vruntime, Relaxed);
-        // It is another CPU's still where this one stole it.
+        // If this CPU stole the task, the vruntime is still relative to another CPU.
         self.settle(state, task.cpu)
     }
 
-    /// Rule 2, second half: what the vruntime of a task is on `cpu`. Call without a queue's lock
-    /// held.
+    /// Rule 2, second half: makes `cpu` the home of a task, and returns its vruntime there. Call
+    /// without a queue's lock held.
     #[inline(always)]
     fn settle(&self, state: &TaskState, cpu: Cpu) -> u64 {
         let home = state.home.load(Relaxed);
@@ -143,8 +143,8 @@ impl Wfq {
         state.vruntime.store(vruntime, Relaxed);
     }
 
-    /// Puts a task whose home is `cpu` into its queue, where its vruntime is `place(own, of the
-    /// CPU)`.
+    /// Puts a task whose home is `cpu` into the queue of that CPU. Its vruntime becomes
+    /// `place(own, vruntime of the CPU)`.
     #[inline(always)]
     fn insert(
         &self,
@@ -168,7 +168,7 @@ impl Wfq {
         }
     }
 
-    /// Puts a task into its CPU's queue, charged for what it ran.
+    /// Charges a task and puts it into its CPU's queue.
     #[inline(always)]
     fn put<P>(&self, task: &Task, baton: Schedulable, place: P) -> Inserted
     where
@@ -179,7 +179,8 @@ impl Wfq {
         self.insert(task.cpu, state, own, baton, place)
     }
 
-    /// Puts a task into the queue of another CPU, with its distance to the CPU's vruntime.
+    /// Puts a task into the queue of another CPU. The task keeps its distance to the CPU's
+    /// vruntime.
     #[inline(never)]
     fn move_to(&self, cpu: Cpu, baton: Schedulable) {
         let state = self.shared.tasks.slot(baton.slot());
@@ -197,7 +198,8 @@ impl Wfq {
         Some(baton)
     }
 
-    /// Rule 4, for a task of this weight on the CPU `at`, beside `others`.
+    /// The slice of a task of this weight on the CPU `at`, beside `others` more tasks (rule 4).
+    /// Arms the timer for a light task.
     #[inline]
     fn slice(&self, ctx: &Ctx<'_>, at: &PerCpuState, weight: u32, others: usize) -> u64 {
         if others == 0 {
@@ -213,7 +215,7 @@ impl Wfq {
         slice
     }
 
-    /// Rule 8.
+    /// Applies rule 8 to a queue.
     fn look_through(&self, queue: &mut Queue) {
         let found = |slot| &self.shared.tasks.slot(slot).found;
         for (_, slot) in queue.tasks.iter() {
@@ -229,8 +231,8 @@ impl Wfq {
         }
     }
 
-    /// Rule 9, for a task that woke up with this vruntime. Out of line: most tasks wake up
-    /// where the running one is protected, and not far ahead.
+    /// Applies rule 9 for a task that woke up with this vruntime. Out of line, as most tasks wake
+    /// up where the running task is protected and not far ahead.
     #[cold]
     #[inline(never)]
     fn preempt_for_woken(&self, ctx: &Ctx<'_>, task: &Task, vruntime: u64, granularity: u64) {
@@ -254,7 +256,7 @@ impl Wfq {
         }
     }
 
-    /// Rule 10.
+    /// The CPU for a woken or new task when none is idle (rule 10).
     fn least_loaded(&self, ctx: &Ctx<'_>, task: &Task, own: Cpu) -> Cpu {
         let waiting = |cpu: Cpu| self.shared.cpus[cpu].waiting.get();
         let most = waiting(own);
@@ -269,7 +271,7 @@ impl Wfq {
             .unwrap_or(own)
     }
 
-    /// Has the nearest idle CPU that is fit look for work.
+    /// Wakes the nearest idle CPU that is fit, to look for work (rule 7).
     fn offer(&self, ctx: &Ctx<'_>, from: Cpu, is_fit: impl Fn(Cpu) -> bool) {
         if let Some(idle) = ctx.idle_near(&self.topology, from).find(|&cpu| is_fit(cpu)) {
             self.shared.cpus[idle].offered.set(from.number() as u32);
@@ -277,8 +279,8 @@ impl Wfq {
         }
     }
 
-    /// Rule 7, for one level: a task of the longest queue, or of another if that has none for
-    /// `cpu`.
+    /// Rule 7, for one level: takes a task from the longest queue, or from another if `take` finds
+    /// none there.
     fn steal<T>(&self, level: &[Cpu], take: impl Fn(Cpu) -> Option<T>) -> Option<T> {
         let waiting = |from: Cpu| self.shared.cpus[from].waiting.get();
         let searched = || level.iter().copied().take(SEARCHED);
@@ -289,19 +291,19 @@ impl Wfq {
         take(longest).or_else(|| others().find_map(take))
     }
 
-    /// Rule 11, for one level: the CPU with the slowest vruntime that a task waits on.
+    /// Rule 11, for one level: the CPU with the slowest vruntime of those where a task waits.
     fn slowest(&self, level: &[Cpu], pace: u64) -> Option<Cpu> {
         let others = level
             .iter()
             .map(|&cpu| (cpu, &self.shared.cpus[cpu]))
             .take(SEARCHED);
         let slower = others.filter(|(_, at)| at.waiting.get() != 0 && at.pace.get() < pace / 5 * 4);
-        // Of those that are about as slow each in its turn.
+        // CPUs that are about equally slow take turns.
         let order = |at: &PerCpuState| (at.pace.get() / (pace / 8).max(1), at.gave.get());
         slower.min_by_key(|(_, at)| order(at)).map(|(cpu, _)| cpu)
     }
 
-    /// Rule 11, for a busy CPU of this vruntime.
+    /// Applies rule 11 for a busy CPU with this vruntime.
     fn even_out(&self, ctx: &Ctx<'_>, cpu: Cpu, vruntime: u64) {
         let at = &self.shared.cpus[cpu];
         let pace = vruntime.wrapping_sub(at.mark.swap(vruntime, Relaxed));
@@ -335,7 +337,7 @@ impl Wfq {
             return;
         };
         self.move_to(cpu, baton);
-        // A CPU that is busy will come to it by itself.
+        // A busy CPU picks it by itself.
         let _ = ctx.kick(cpu, Kick::Idle);
     }
 }
@@ -435,7 +437,7 @@ impl Scheduler for Wfq {
     }
 
     fn task_yield(&self, _: &Ctx<'_>, task: &Task, baton: Schedulable) {
-        // Behind the one that would run next.
+        // Behind the task that would run next.
         let first = self.shared.cpus[task.cpu].queue.lock().tasks.first();
         self.put(task, baton, |own, _| {
             first.map_or(own, |(key, _)| max_vruntime(own, key))
@@ -457,8 +459,8 @@ impl Scheduler for Wfq {
                 .first()
                 .is_none_or(|(vruntime, _)| before(own, vruntime))
             {
-                // Rule 2: the CPU's vruntime follows a task that runs alone, too, so that one that
-                // comes later starts beside it.
+                // Rule 2: the CPU's vruntime also follows a task that continues to run, so that a
+                // task that comes later starts beside it.
                 queue.vruntime = max_vruntime(queue.vruntime, own);
                 queue.running = Running::unprotected(own, ctx.now(), task.weight());
                 return Pick::Keep {
@@ -491,8 +493,8 @@ impl Scheduler for Wfq {
     }
 
     fn newly_idle(&self, ctx: &Ctx<'_>, cpu: Cpu) -> Option<Schedulable> {
-        // What its vruntime is here its first charge says: until it runs here, it is other CPUs' to
-        // write.
+        // The first charge on this CPU brings the vruntime of a stolen task here. Until the task
+        // runs here, its vruntime is for other CPUs to write.
         let take = |from: Cpu| self.take(from, |slot| ctx.slot_may_run(slot, cpu));
         let offered = Cpu::new(self.shared.cpus[cpu].offered.get());
         if offered != cpu {
@@ -524,14 +526,14 @@ impl Scheduler for Wfq {
         };
         let baton = remove(&self.shared.cpus[home]);
         let baton = baton.or_else(|| self.shared.limbo.lock().remove(task.slot));
-        // One that was refused and is put back while the task is queued anew may leave it in
-        // another queue than was noted.
+        // A refused token may be put back while its task is being queued again. The task may then
+        // be in another queue than the noted one.
         baton.or_else(|| self.shared.cpus.iter().find_map(remove))
     }
 
     fn task_prio_changed(&self, _: &Ctx<'_>, task: &Task) {
-        // What it ran since its last charge was at the old weight; the difference for one slice is
-        // nothing.
+        // The CPU time since the last charge was at the old weight and is charged at the new one.
+        // For one slice the difference does not matter.
         let state = self.shared.tasks.of(task);
         let vruntime = self.charge(state, task);
         let old = state.weight.swap(task.weight(), Relaxed);
@@ -539,8 +541,8 @@ impl Scheduler for Wfq {
             .queue
             .lock()
             .vruntime;
-        // What it is ahead by is to be waited for at the new weight (kernel/sched/fair.c,
-        // rescale_entity). If it is queued, the host takes it back and restores it.
+        // The task's lead over its CPU is scaled to the new weight (kernel/sched/fair.c,
+        // rescale_entity). If the task is queued, the host takes it back and restores it.
         let ahead = vruntime.wrapping_sub(cpu);
         if before(cpu, vruntime) && old != 0 {
             let ahead = ahead.min(1 << 40) * u64::from(old) / u64::from(task.weight());
@@ -569,7 +571,7 @@ impl Scheduler for Wfq {
         }
         if let Some((first, _)) = queue.tasks.first() {
             if before(first.wrapping_add(most), vruntime) {
-                // A tick never comes with more kicks than fit.
+                // A tick makes two kicks at most, so there is room.
                 let _ = ctx.kick(task.cpu, Kick::Preempt);
             }
             let first_few = || queue.tasks.iter().take(NEAREST).map(|(_, slot)| slot);
@@ -587,14 +589,14 @@ impl Scheduler for Wfq {
     }
 
     fn timer(&self, ctx: &Ctx<'_>, cpu: Cpu) {
-        // The task that it was for may have gone to sleep.
+        // The task whose slice the timer ends may have gone to sleep.
         if self.shared.cpus[cpu].timed.load(Relaxed) {
             let _ = ctx.kick(cpu, Kick::Preempt);
         }
     }
 
     fn cpu_online(&self, ctx: &Ctx<'_>, cpu: Cpu) {
-        // As many as there are now: one that still has nowhere to go comes back.
+        // Only as many as there are now: a task that still has no CPU comes back.
         let count = self.shared.limbo.lock().len();
         for _ in 0..count {
             let Some(baton) = self.shared.limbo.lock().pop_front() else {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What `wfq` keeps of CPUs and tasks, and arithmetic on vruntimes.
+//! The state of CPUs and tasks, and arithmetic on vruntimes.
 
 use alloc::sync::Arc;
 use baton::{
@@ -9,74 +9,75 @@ use baton::{
 };
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
-/// The queue of one CPU, and what its lock guards besides.
+/// The queue of one CPU, and the other data that its lock guards.
 pub struct Queue {
     pub tasks: Tree,
-    /// Rule 2; ns at weight 1024.
+    /// The CPU's own vruntime (rule 2), ns at weight 1024.
     pub vruntime: u64,
     pub running: Running,
     /// When a running task was last preempted for a woken one, ns.
     pub preempted: u64,
     /// When rule 8 was applied last, ns.
     pub looked: u64,
-    /// Of the kernel, since the last look at other CPUs (rule 11).
+    /// Ticks since the last look at other CPUs (rule 11).
     pub ticks: u64,
 }
 
 /// The task that runs on a CPU.
 pub struct Running {
-    /// As of `since`. [`FAR`] behind where none runs.
+    /// Its vruntime at `since`. [`FAR`] behind if no task runs.
     pub vruntime: u64,
-    /// ns. Not kept up to date while the task is [`UNASKED`].
+    /// When `vruntime` was updated, ns. Not kept up to date while the task is [`UNASKED`].
     pub since: u64,
     pub weight: u32,
-    /// From when on a woken task may preempt it (rule 9), ns; [`UNASKED`]: it is protected, and no
-    /// woken task has had to wait yet.
+    /// The time from which a woken task may preempt it (rule 9), ns. [`UNASKED`] if it is protected
+    /// and no woken task has had to wait yet.
     pub preemptible_from: u64,
     /// Whether a woken task has had to wait.
     pub made_wait: bool,
 }
 
-/// One CPU. `waiting` is the length of the queue, for others to read without the lock.
+/// One CPU. `waiting` is the length of the queue, which other CPUs read without the lock.
 pub struct PerCpuState {
     pub queue: Lock<Queue>,
     pub waiting: Shared<u32>,
-    /// Whether a task runs there whose slice a timer ends.
+    /// Whether a timer ends the slice of the running task.
     pub timed: AtomicBool,
-    /// Rule 11: the CPU's vruntime at the last look, and by how much it had grown.
+    /// Rule 11: the CPU's vruntime at the last look, and its growth since the look before.
     pub mark: AtomicU64,
     pub pace: Shared<u64>,
-    /// When a task was taken from here by rule 11 last, ns.
+    /// When rule 11 last took a task from this CPU, ns.
     pub gave: Shared<u64>,
-    /// The CPU that had this one look for work last (rule 7), until it has looked.
+    /// The CPU that last woke this one to look for work (rule 7); the CPU itself once it has
+    /// looked.
     pub offered: Shared<u32>,
 }
 
-/// One task. Written in the task's own calls, which the host never makes two of at once.
+/// One task. Written in the task's own calls, of which the host makes only one at a time.
 #[derive(Default)]
 pub struct TaskState {
     pub vruntime: AtomicU64,
     /// CPU time that is in `vruntime` already, ns.
     pub charged: AtomicU64,
-    /// The CPU whose vruntime this one's is relative to; in whose queue it is, if in any.
+    /// The CPU whose vruntime the task's is relative to. A queued task is in this CPU's queue.
     pub home: AtomicU32,
-    /// Weight, as of its last change.
+    /// Weight at its last change.
     pub weight: AtomicU32,
-    /// When rule 11 moved it last, ns. Written by the CPU that takes it from its queue.
+    /// When rule 11 last moved it, ns. Written by the CPU that takes it from its queue.
     pub moved: AtomicU64,
-    /// How often it was found waiting (rule 8). Guarded by the lock of the queue that it is in.
+    /// How often it was found waiting (rule 8). Guarded by the lock of its queue.
     pub found: AtomicU32,
     /// CPU time up to which a woken task has to wait for it (rule 9), ns.
     pub protected: AtomicU64,
 }
 
-/// All that changes, and one version hands to the next.
+/// The state that changes, which one version passes to the next.
 #[derive(Clone)]
 pub struct Kept {
     pub cpus: PerCpu<PerCpuState>,
     pub tasks: PerTask<TaskState>,
-    /// Tasks that no CPU may run: their CPU goes offline, and they are bound to it. The kernel
-    /// enqueues them anew.
+    /// Tasks that no CPU may run, as they are bound to a CPU that goes offline. The kernel enqueues
+    /// them again.
     pub limbo: Arc<Lock<Fifo>>,
 }
 
@@ -86,13 +87,13 @@ baton::state!(PerCpuState, version 4 { queue, waiting, timed, mark, pace, gave, 
 baton::state!(TaskState, version 3 { vruntime, charged, home, weight, moved, found, protected });
 baton::state!(Kept, version 2 { cpus, tasks, limbo });
 
-/// Further behind than any task is: where nothing runs, nothing is preempted.
+/// A distance further behind than any task is. Where no task runs, none is preempted.
 pub const FAR: u64 = 1 << 62;
 
-/// In [`Running::preemptible_from`].
+/// A value of [`Running::preemptible_from`].
 pub const UNASKED: u64 = u64::MAX;
 
-/// Is `a` before `b`? As the kernel compares vruntimes, so that the count may wrap.
+/// Is `a` before `b`? Compared as the kernel compares vruntimes, which may wrap.
 pub fn before(a: u64, b: u64) -> bool {
     (a.wrapping_sub(b) as i64) < 0
 }
@@ -113,7 +114,7 @@ pub fn min_vruntime(a: u64, b: u64) -> u64 {
     }
 }
 
-/// Rule 1.
+/// The growth of a task's vruntime in `ns` of CPU time (rule 1).
 #[inline(always)]
 pub fn weighted(ns: u64, task: &Task) -> u64 {
     if task.nice == 0 {
@@ -131,11 +132,12 @@ pub fn less_if_heavy(ns: u64, task: &Task) -> u64 {
     divided_by_weight(ns, task.nice)
 }
 
-/// Out of line: most tasks are of nice 0.
+/// Out of line, as most tasks have nice 0.
 #[cold]
 #[inline(never)]
 pub fn divided_by_weight(ns: u64, nice: i32) -> u64 {
-    // A slot's first charge may be of a long-lived task: no overflow below 2^54 ns, half a year.
+    // The first charge of a slot may be for a long-lived task. There is no overflow below 2^54 ns,
+    // half a year.
     ns.min(1 << 53).wrapping_mul(u64::from(NICE_0)) / u64::from(weight::of_nice(nice))
 }
 
@@ -153,7 +155,7 @@ impl Queue {
 }
 
 impl Running {
-    /// No task.
+    /// The state of a CPU where no task runs.
     pub fn none(vruntime: u64) -> Self {
         let vruntime = vruntime.wrapping_sub(FAR);
         Self {
@@ -165,7 +167,7 @@ impl Running {
         }
     }
 
-    /// A task that a woken one may preempt at once.
+    /// A task that a woken task may preempt at once.
     pub fn unprotected(vruntime: u64, since: u64, weight: u32) -> Self {
         Self {
             vruntime,
@@ -176,7 +178,7 @@ impl Running {
         }
     }
 
-    /// Its vruntime now.
+    /// Its vruntime at `now`.
     pub fn vruntime_at(&self, now: u64) -> u64 {
         let ran = now.saturating_sub(self.since).min(1 << 53) * u64::from(NICE_0);
         self.vruntime

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A CPU about to go idle asks in a loop whether another CPU is idle.
+//! A CPU about to go idle asks the host in a loop until another CPU is idle.
 
 use crate::base::{Base, Planted, Variant};
 use baton::{Cpu, Ctx, Schedulable};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A hint fails for one of its numbers, all of which are too large to be drawn at random.
+//! A hint fails for certain numbers, which are too large to be drawn at random.
 
 use crate::base::{Base, Planted, Variant};
 use baton::{Ctx, Hints, Task};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `echo`: for tests of hints; and a policy to read that takes them.
+//! `echo`: for tests of hints, and as an example of a policy that receives them.
 //!
-//! 1. One queue for each CPU; a task waits in the queue of the CPU where it ran last, at the end.
-//! 2. A task of which a hint says so waits at the front.
+//! 1. One queue for each CPU. A task waits at the end of the queue of the CPU where it last ran.
+//! 2. A task for which a hint requests it waits at the front.
 //! 3. Each hint is answered.
 #![no_std]
 #![forbid(unsafe_code)]
@@ -17,44 +17,44 @@ use baton::{
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 baton::message! {
-    /// What applications say.
+    /// A message from an application.
     pub enum Hint, version 1 {
-        /// Answer with the same number, so many times.
+        /// Asks for this many replies with the same number.
         Ping {
-            /// Any.
+            /// Any number.
             number: u64,
-            /// How often.
+            /// The number of replies.
             times: u8,
         } = 1,
-        /// That thread goes before the others from now on, or does not any more.
+        /// From now on, that thread goes before the others, or no longer does.
         First {
-            /// Which.
+            /// The thread.
             thread: Thread,
-            /// Or not.
+            /// Whether it goes before the others.
             yes: bool,
         } = 2,
     }
 }
 
 baton::message! {
-    /// What the policy answers.
+    /// A message from the policy.
     pub enum Reply, version 1 {
-        /// To a ping.
+        /// The reply to a ping.
         Pong {
-            /// The same.
+            /// The number of the ping.
             number: u64,
-            /// Hints that there have been, of all tasks, with this one.
+            /// The number of hints so far, of all tasks, with this one.
             heard: u64,
         } = 1,
-        /// To whoever said that a thread goes first.
+        /// The reply to a hint that a thread goes first.
         Noted {
-            /// Its slot.
+            /// The thread's slot.
             slot: u32,
         } = 2,
     }
 }
 
-/// What goes on to the next version.
+/// The state that one version passes to the next.
 #[derive(Clone)]
 pub struct State {
     queues: PerCpu<Lock<Fifo>>,
@@ -62,10 +62,10 @@ pub struct State {
     heard: Arc<Lock<u64>>,
 }
 
-/// Of a task.
+/// The state of a task.
 #[derive(Default)]
 struct TaskState {
-    /// In which CPU's queue it was put last.
+    /// The CPU in whose queue it was last put.
     home: AtomicU32,
     is_first: Shared<bool>,
 }
@@ -118,7 +118,7 @@ impl Hints for Echo {
         match hint {
             Hint::Ping { number, times } => {
                 for _ in 0..times {
-                    // Who does not read its answers is told by the host that some are lost.
+                    // The host reports lost replies to a sender that does not read them.
                     let _ = ctx.reply::<Self>(from.slot, &Reply::Pong { number, heard });
                 }
             }
@@ -177,7 +177,7 @@ impl Scheduler for Echo {
     }
 
     fn task_new(&self, _: &Ctx<'_>, task: &Task, baton: Schedulable) {
-        // The slot may have been another's.
+        // The slot may have belonged to another task.
         self.state.tasks.of(task).is_first.set(false);
         self.put(task.cpu, baton);
     }

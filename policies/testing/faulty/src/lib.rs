@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `faulty`: a policy that misbehaves on demand, to show and test that the host contains it.
 //!
-//! 1. All tasks wait in one first-in first-out queue; a CPU runs the first that it may.
-//! 2. With the option `fault=KIND`, the `after`-th call of the method that fits the kind (2,000)
+//! 1. All tasks wait in one first-in first-out queue. A CPU runs the first task that may run there.
+//! 2. With the option `fault=KIND`, the `after`-th call (2,000) of the method that fits the kind
 //!    does the wrong thing, once or from then on.
 #![no_std]
 #![forbid(unsafe_code)]
@@ -22,7 +22,7 @@ use wrong::Fault;
 /// The policy.
 pub struct Faulty {
     queue: Lock<Fifo>,
-    /// One kept when it should have been given back ([`Fault::Stale`]).
+    /// A `Schedulable` that was kept when it should have been given back ([`Fault::Stale`]).
     kept: Lock<Option<Schedulable>>,
     /// For [`Fault::Cycle`].
     crosswise: [Lock<u64>; 2],
@@ -36,20 +36,20 @@ pub struct Faulty {
     fault: Option<Fault>,
     after: u64,
     calls: AtomicU64,
-    /// Blocks that were hoarded ([`Fault::Hoard`]), by which slices are longer: what it does then
-    /// depends on how much memory there was.
+    /// The number of blocks that were hoarded ([`Fault::Hoard`]). Slices are longer by it, so that
+    /// the policy's answers depend on how much memory there was.
     hoarded: AtomicU64,
 }
 
 impl Faulty {
-    /// Is it time for the fault `kind`? Counts the call.
+    /// Is the fault `kind` due? Counts the call.
     fn is_due(&self, kind: Fault) -> bool {
         self.fault == Some(kind) && self.calls.fetch_add(1, Relaxed) >= self.after
     }
 
     fn enqueue(&self, ctx: &Ctx<'_>, baton: Schedulable) {
         let _ = self.queue.lock().push_back(baton);
-        // Whoever is idle: the queue is everybody's.
+        // Any idle CPU, as the queue is for all CPUs.
         if let Some(idle) = self.topology.cpus().find(|&cpu| ctx.is_idle(cpu)) {
             let _ = ctx.kick(idle, Kick::Idle);
         }
@@ -186,7 +186,7 @@ impl Scheduler for Faulty {
                 return Pick::Run { task, slice: 0 };
             }
         }
-        // Wrong every other time, so that it is refused and goes on; or always.
+        // Wrong every other time, so that the policy is refused and continues; or always.
         let wrong_now = self.calls.load(Relaxed).is_multiple_of(2);
         let careless = (self.is_due(Fault::NotAllowed) && wrong_now) || self.is_due(Fault::Loop);
         let task = self

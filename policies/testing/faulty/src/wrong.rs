@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The wrong things, each in a function of its own so that a report's line tells which it was.
+//! The faults, each in a function of its own, so that the line in a report shows which it was.
 
 use alloc::vec::Vec;
 use baton::{runqueue::Fifo, Cpu, Lock, Topology};
@@ -8,7 +8,7 @@ use core::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-/// Kinds of faults, by the names that the option `fault` takes.
+/// Kinds of faults, one for each value of the option `fault`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// Indexes an array past its end as a task wakes up.
@@ -17,61 +17,61 @@ pub enum Fault {
     Overflow,
     /// Unwraps a `None` as a task wakes up.
     Unwrap,
-    /// Allocates and frees nothing, until there is no memory.
+    /// Allocates until there is no memory, and frees nothing.
     Memory,
-    /// Nothing wrong: it copes.
+    /// No fault: allocates all memory, and copes when there is no more ([`hoard`]).
     Hoard,
     /// Calls itself until the stack ends.
     Recursion,
-    /// Does not come back. Not for a kernel: nothing ends it there.
+    /// Does not return. Not for a kernel, where nothing ends it.
     Forever,
-    /// Sends each task away that it has just picked.
+    /// Kicks the CPU whose task was just preempted, so that each picked task is preempted at once.
     Kick,
-    /// Locks its queue, and once more.
+    /// Locks its queue twice.
     Deadlock,
     /// On two CPUs, takes two locks in opposite orders ([`cycle`]).
     Cycle,
     /// Takes more locks at once than a call may hold.
     ManyLocks,
-    /// Fails with the first task that it is told of.
+    /// Fails when the first task joins.
     First,
     /// Forgets the guard of a lock, so that it is never released.
     KeptLock,
-    /// Answers every other pick with a task that may not run there, where there is one.
+    /// Answers every other pick with a task that may not run there, if there is one.
     NotAllowed,
-    /// Keeps what it should give back of a task that leaves, and answers a pick with that.
+    /// Keeps the `Schedulable` of a task that is dequeued, and answers a later pick with it.
     Stale,
-    /// Drops what it is given of a task that yields.
+    /// Drops the `Schedulable` of a task that yields.
     Dropped,
-    /// Forgets what it is given of a task that yields, which nothing notices then.
+    /// Forgets the `Schedulable` of a task that yields, which nothing notices at that time.
     Forgotten,
-    /// Picks nobody any more.
+    /// Picks no task any more.
     Stall,
     /// Answers each pick with a task that may not run there, and after the refusal with the same
-    /// again.
+    /// task again.
     Loop,
     /// As [`Fault::Index`], in a timer that it sets as a task wakes up.
     Timer,
-    /// As [`Fault::Index`], where a CPU is chosen.
+    /// As [`Fault::Index`], when a CPU is chosen.
     Select,
-    /// As [`Fault::Index`], as a CPU goes idle that is going offline.
+    /// As [`Fault::Index`], as a CPU that is going offline goes idle.
     Offline,
     /// Chooses CPU 4,000 for a task.
     SelectCpu,
-    /// As [`Fault::Index`], while the policy is made.
+    /// As [`Fault::Index`], while the policy is created.
     Create,
-    /// As [`Fault::Memory`], while the policy is made.
+    /// As [`Fault::Memory`], while the policy is created.
     CreateMemory,
-    /// As [`Fault::Recursion`], while the policy is made.
+    /// As [`Fault::Recursion`], while the policy is created.
     CreateRecursion,
-    /// As [`Fault::Index`], while the policy is unmade.
+    /// As [`Fault::Index`], while the policy is destroyed.
     Drop,
-    /// As [`Fault::Recursion`], while the policy is unmade.
+    /// As [`Fault::Recursion`], while the policy is destroyed.
     DropRecursion,
 }
 
 impl Fault {
-    /// The fault of that name; of another, what the loader is told.
+    /// The fault of that name, or the error message for an unknown name.
     pub fn from_name(name: &str) -> Result<Self, baton::Error> {
         Ok(match name {
             "index" => Self::Index,
@@ -118,18 +118,18 @@ pub fn index(n: u64) {
     black_box(three[(n as usize & 7) | 4]); // README.md shows this line.
 }
 
-/// A sum that 64 bits do not hold: panics, whatever `n` is.
+/// A sum that does not fit into 64 bits: panics for any `n`.
 pub fn overflow(n: u64) {
     black_box(black_box(u64::MAX) + black_box(n | 1));
 }
 
-/// Looks for a CPU that no machine has, and takes it to be there: panics.
+/// Unwraps the result of a search for a CPU that no machine has: panics.
 pub fn unwrap(topology: &Topology) {
     let far = topology.cpus().find(|cpu| cpu.index() == usize::MAX);
     black_box(far.unwrap());
 }
 
-/// Takes memory until there is none, and does not look whether it got it.
+/// Allocates memory until there is none, without checking for failure.
 pub fn memory() {
     let mut hoard = Vec::new();
     loop {
@@ -139,7 +139,7 @@ pub fn memory() {
 
 struct Link(Vec<Link>);
 
-/// Takes all memory that there is, in small blocks, and gives it back. How many blocks it got.
+/// Allocates all memory in small blocks, and frees it. Returns the number of blocks.
 pub fn hoard() -> u64 {
     let (mut chain, mut blocks) = (Vec::new(), 0);
     loop {
@@ -151,15 +151,15 @@ pub fn hoard() -> u64 {
         chain = next;
         blocks += 1;
     }
-    // One after the other, as a stack is short.
+    // One after the other, as the stack is small.
     while let Some(Link(rest)) = chain.pop() {
         chain = rest;
     }
     blocks
 }
 
-/// Goes deeper with each call, and never comes back; what it keeps on the stack is used, so that no
-/// loop is made of it.
+/// Calls itself without end. Its data on the stack are used after the call, so that the compiler
+/// does not make a loop of it.
 #[inline(never)]
 #[allow(unconditional_recursion, reason = "it is the point")]
 pub fn recursion(n: u64) -> u64 {
@@ -174,31 +174,31 @@ pub fn forever() {
     }
 }
 
-/// Takes a lock that it holds.
+/// Takes a lock that it holds already.
 pub fn deadlock(queue: &Lock<Fifo>) {
     let once = queue.lock();
     let twice = queue.lock();
     black_box((once.len(), twice.len()));
 }
 
-/// Takes each lock of a chain while it holds those before.
+/// Takes each lock of a list while it holds those before it.
 pub fn many_locks(locks: &[Lock<u64>]) {
     let guards: Vec<_> = locks.iter().map(Lock::lock).collect();
     black_box(guards.len());
 }
 
-/// Takes a lock, and forgets that.
+/// Takes a lock, and forgets its guard.
 pub fn kept_lock(lock: &Lock<u64>) {
     core::mem::forget(lock.lock());
 }
 
-/// Takes two locks in the order that the other CPU does not, after a wait for the other to have its
-/// first.
+/// Takes two locks, in opposite orders on even and odd CPUs. Waits in between for the other CPU to
+/// hold its first lock.
 pub fn cycle(locks: &[Lock<u64>; 2], waiting_with: &[AtomicU64; 2], cpu: Cpu) {
     let own = cpu.index() & 1;
     let mut first = locks[own].lock();
     waiting_with[own].store(1, Relaxed);
-    // Short beside the stall limit, as nobody else runs here; it comes again at the next pick.
+    // Short beside the stall limit, as no task runs here meanwhile. The next pick tries again.
     for _ in 0..1_000_000 {
         if waiting_with[1 - own].load(Relaxed) != 0 {
             let mut second = locks[1 - own].lock();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `relay`, version 1: for tests of upgrades, with `relay-v2`, whose state lies differently in
+//! `relay`, version 1: for tests of upgrades, with `relay-v2`, whose state has another layout in
 //! memory.
 //!
-//! 1. One first-in first-out queue for each CPU; a task waits at the end of the queue of the CPU
-//!    where it ran last.
+//! 1. One first-in first-out queue for each CPU. A task waits at the end of the queue of the CPU
+//!    where it last ran.
 //! 2. Each pick of a task is counted, and the count goes with the task from version to version.
 #![no_std]
 #![forbid(unsafe_code)]
@@ -14,10 +14,10 @@ use baton::{
 };
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// ns. Short, so that who upgrades it gets its turn soon.
+/// ns. Short, so that the task that upgrades the policy soon has its turn.
 const SLICE: u64 = 3_000_000;
 
-/// What version 1 hands on.
+/// The state that version 1 passes on.
 #[derive(Clone)]
 pub struct Shared {
     queues: PerCpu<Lock<Fifo>>,
@@ -25,31 +25,31 @@ pub struct Shared {
     picks: PerTask<AtomicU32>,
 }
 
-/// What version 2 hands on.
+/// The state that version 2 passes on.
 mod other {
     use super::*;
 
-    /// One CPU's.
+    /// The state of one CPU.
     pub struct Queue {
-        /// How often a task was picked from it.
+        /// How often a task was picked from the queue.
         pub picks: u64,
-        /// Those who wait, in their order.
+        /// The tasks that wait, in their order.
         pub tasks: Fifo,
     }
 
-    /// One task's.
+    /// The state of one task.
     pub struct TaskState {
-        /// How often it was picked, in all versions.
+        /// How often the task was picked, in all versions.
         pub picks: AtomicU64,
-        /// Number of the CPU in whose queue it was put last.
+        /// Number of the CPU in whose queue it was last put.
         pub home: AtomicU32,
     }
 
-    /// All of it.
+    /// The whole state.
     pub struct Shared {
         /// The queues.
         pub cpus: PerCpu<Lock<Queue>>,
-        /// What goes with the tasks.
+        /// The states of the tasks.
         pub tasks: PerTask<TaskState>,
     }
 
@@ -201,8 +201,8 @@ impl Scheduler for Relay {
     fn task_dequeued(&self, _: &Ctx<'_>, task: &Task) -> Option<Schedulable> {
         let home = Cpu::new(self.shared.home.of(task).load(Relaxed));
         let baton = self.shared.queues[home].lock().remove(task.slot);
-        // One that was refused and is put back while the task is queued anew may leave it in
-        // another queue than was noted.
+        // A refused token may be put back while its task is being queued again. The task may then
+        // be in another queue than the noted one.
         baton.or_else(|| {
             self.shared
                 .queues

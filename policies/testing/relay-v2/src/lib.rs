@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `relay`, version 2: for tests of upgrades, with `relay-v1`, whose state lies differently in
+//! `relay`, version 2: for tests of upgrades, with `relay-v1`, whose state has another layout in
 //! memory.
 //!
 //! 1. As version 1.
-//! 2. With the option `fault=KIND`, it goes wrong while it takes the place of another version, or
-//!    (`late`) at the `after`-th pick (100) after that.
+//! 2. With the option `fault=KIND`, it fails while it replaces another version, or (`late`) at the
+//!    `after`-th pick (100) after that.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -31,25 +31,25 @@ struct TaskState {
     home: AtomicU32,
 }
 
-/// ns. Short, so that who upgrades it gets its turn soon.
+/// ns. Short, so that the task that upgrades the policy soon has its turn.
 const SLICE: u64 = 3_000_000;
 
-/// What version 2 hands on.
+/// The state that version 2 passes on.
 #[derive(Clone)]
 pub struct Shared {
     cpus: PerCpu<Lock<Queue>>,
     tasks: PerTask<TaskState>,
 }
 
-/// What version 1 hands on.
+/// The state that version 1 passes on.
 mod other {
     use super::*;
 
-    /// All of it.
+    /// The whole state.
     pub struct Shared {
-        /// Those who wait for each CPU, in their order.
+        /// The tasks that wait for each CPU, in their order.
         pub queues: PerCpu<Lock<Fifo>>,
-        /// Number of the CPU in whose queue a task was put last.
+        /// Number of the CPU in whose queue a task was last put.
         pub home: PerTask<AtomicU32>,
         /// How often a task was picked, in all versions.
         pub picks: PerTask<AtomicU32>,
@@ -62,7 +62,7 @@ baton::state!(Queue, version 1 { picks, tasks });
 baton::state!(TaskState, version 1 { picks, home });
 baton::state!(Shared, version 2 { cpus, tasks });
 
-/// What goes wrong, if anything.
+/// The kinds of faults.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fault {
     PreparePanic,
@@ -134,8 +134,8 @@ fn fault_of(env: &Env<'_>) -> Result<Option<Fault>, baton::Error> {
     env.option("fault").map(Fault::from_name).transpose()
 }
 
-/// Goes deeper with each call, and never comes back; what it keeps on the stack is used, so that no
-/// loop is made of it.
+/// Calls itself without end. Its data on the stack are used after the call, so that the compiler
+/// does not make a loop of it.
 #[inline(never)]
 #[allow(unconditional_recursion, reason = "it is the point")]
 fn recursion(n: u64) -> u64 {
@@ -207,7 +207,7 @@ impl Upgrade for Relay {
     fn reregister_take(&self, older: &other::Shared, slots: u32) -> Result<(), baton::Error> {
         for (own, old) in self.shared.cpus.iter().zip(older.queues.iter()) {
             core::mem::swap(&mut own.lock().tasks, &mut *old.lock());
-            // In the middle: one queue has been taken.
+            // In the middle of the transfer: one queue has been taken.
             assert!(
                 self.fault != Some(Fault::TakePanic),
                 "asked to panic as the queues are taken"
@@ -319,8 +319,8 @@ impl Scheduler for Relay {
     fn task_dequeued(&self, _: &Ctx<'_>, task: &Task) -> Option<Schedulable> {
         let home = Cpu::new(self.shared.tasks.of(task).home.load(Relaxed));
         let baton = self.shared.cpus[home].lock().tasks.remove(task.slot);
-        // One that was refused and is put back while the task is queued anew may leave it in
-        // another queue than was noted.
+        // A refused token may be put back while its task is being queued again. The task may then
+        // be in another queue than the noted one.
         baton.or_else(|| {
             self.shared
                 .cpus

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `witness`: notes which calls it gets about one task, and tells them by a panic. For the
+//! `witness`: notes which calls it gets about one task, and reports them by a panic. For the
 //! conformance of hosts (`policy/conformance`).
 //!
-//! 1. Each CPU has a first-in first-out queue, and takes tasks from its own only: a task that must
-//!    leave its CPU is not taken away before the host moves it.
-//! 2. The task whose nice value becomes 1 is the one that notes are taken of from then on, a letter
-//!    for each call but picks and preemptions.
-//! 3. When its nice value becomes 19, the policy panics with the letters as its message.
+//! 1. Each CPU has a first-in first-out queue, and takes tasks only from its own. A task that must
+//!    leave its CPU is therefore not taken away before the host moves it.
+//! 2. When the nice value of a task becomes 1, the policy begins to note the calls about this task:
+//!    a letter for each call, except for picks and preemptions.
+//! 3. When the task's nice value becomes 19, the policy panics with the letters as its message.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -18,10 +18,10 @@ use baton::{
     Schedulable, Scheduler, Task, Topology, Wake,
 };
 
-/// Letters kept.
+/// The most letters that are kept.
 const MAX_NOTES: usize = 100;
 
-/// Of whom, and what.
+/// The calls about one task.
 #[derive(Default)]
 struct Notes {
     slot: Option<u32>,
