@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the tool has of the kernel: `device`, `kernel` and `shim` are the ways into it, `cgroups`
-//! and `tasks` say whose a task is, `latency` measures; `status` and `report` are the way out to
-//! people, `error` what can go wrong. No command line: that is `cli`.
+//! The tool's access to the kernel. `device`, `kernel` and `shim` access it, `cgroups` and `tasks`
+//! assign tasks, and `latency` measures. `status` and `report` present the state to users, `error`
+//! the failures. The command line is not here but in the crate `cli`.
 
 pub mod cgroups;
 pub mod cpulist;

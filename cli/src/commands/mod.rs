@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! One module for each command, each with a function that does it and gives the exit code.
+//! A module for each command. Its function carries the command out and returns the exit code.
 
 mod apply;
 mod attach;
@@ -79,7 +79,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
     }
 }
 
-/// Prints on standard output. Whoever stopped reading there is not told.
+/// Prints on standard output. A closed pipe is no error.
 pub fn print(text: impl AsRef<[u8]>) -> Result<()> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_ref()).and_then(|()| out.flush()) {
@@ -93,6 +93,6 @@ pub fn print(text: impl AsRef<[u8]>) -> Result<()> {
 /// Prints as JSON.
 pub fn print_json(value: &impl Serialize) -> Result<()> {
     let text = serde_json::to_string_pretty(value)
-        .map_err(|e| Error::baton(format!("no JSON came of it: {e}")))?;
+        .map_err(|e| Error::baton(format!("the result cannot be written as JSON: {e}")))?;
     print(format!("{text}\n"))
 }

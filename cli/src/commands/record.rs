@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `baton record`: writes what a running policy is asked, and answers, to a file.
-//! `baton fault save`: the same of what a flight recorder had.
+//! `baton record`: writes the calls of a running policy and its answers to a file. `baton fault
+//! save`: writes the same from a flight recorder.
 //!
-//! One thread empties the rings, with the real-time priority that the core gives it; this one waits
-//! for the end.
+//! One thread empties the rings, with the real-time priority that the core gives it. The main
+//! thread waits for the end.
 
 use std::fs::File;
 use std::io::{BufWriter, ErrorKind, Write};
@@ -28,47 +28,47 @@ use baton_control::error::{Error, Result};
 use baton_control::report;
 use baton_control::status::Fault;
 
-/// How often the rings are looked into. The smallest ring takes 100 MB/s at that.
+/// Interval at which the rings are emptied. The smallest ring can take 100 MB/s then.
 const LOOK: Duration = Duration::from_millis(10);
-/// How often the end is looked for.
+/// Interval at which the end is checked for.
 const WAIT: Duration = Duration::from_millis(50);
 
-/// How to record.
+/// Parameters of a recording.
 pub struct How {
-    /// What each CPU may have in memory, MiB.
+    /// Memory for each CPU, MiB.
     pub ring: u32,
-    /// It ends when a ring is full.
+    /// The recording ends when a ring is full.
     pub lossless: bool,
-    /// How often there is a checkpoint.
+    /// Interval of checkpoints.
     pub checkpoint: Option<Duration>,
 }
 
-/// What a recording came to.
+/// The result of a recording.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Summary {
     #[serde(skip_serializing_if = "Option::is_none")]
     file: Option<PathBuf>,
     policy: String,
-    /// Of the policy.
+    /// Version of the policy.
     version: u32,
     pub events: u64,
-    /// Of the file.
+    /// Size of the file.
     pub bytes: u64,
-    /// Events that there was no room for.
+    /// Number of events for which there was no room.
     pub lost: u64,
     checkpoints: u64,
-    /// Why it ended.
+    /// The cause of the end.
     end: &'static str,
-    /// Its beginning is there: it can be replayed.
+    /// The beginning is present, so that it can be replayed.
     whole: bool,
-    /// From the first event to the last, ns.
+    /// Time from the first event to the last, ns.
     duration_ns: u64,
 }
 
-/// All files of one command: a policy that was upgraded has several.
+/// All files of one command. A policy that was upgraded has several.
 #[derive(Serialize)]
 struct Report {
-    /// Their sums, and how the last one ended.
+    /// The sums of all files, and the end of the last one.
     #[serde(flatten)]
     all: Summary,
     files: Vec<Summary>,
@@ -99,16 +99,16 @@ impl Report {
     }
 }
 
-/// Where a recording goes.
+/// The file of a recording.
 struct Output {
     path: PathBuf,
     file: File,
-    /// It was not there before.
+    /// The file did not exist before.
     is_new: bool,
 }
 
 impl Output {
-    /// What was in the file stays there until it is known that something comes in its place.
+    /// The old contents of the file are kept until the recording has begun.
     fn open(path: &Path) -> Result<Self> {
         let open = |is_new| {
             File::options()
@@ -131,15 +131,16 @@ impl Output {
         })
     }
 
-    /// Nothing comes.
+    /// Removes the file if it is new, as nothing is recorded.
     fn give_up(self) {
         if self.is_new {
-            // It does no harm where it cannot be removed.
+            // A file that cannot be removed does no harm.
             let _ = std::fs::remove_file(&self.path);
         }
     }
 
-    /// A pipe or a device has no length, and no second one beside it.
+    /// Is it a regular file? A pipe or a device has no length, and there is no second one beside
+    /// it.
     fn is_regular(&self) -> bool {
         self.file
             .metadata()
@@ -147,7 +148,7 @@ impl Output {
     }
 }
 
-/// Counts what is written.
+/// Counts the bytes written.
 struct Counted {
     file: BufWriter<File>,
     bytes: u64,
@@ -165,14 +166,14 @@ impl Write for Counted {
     }
 }
 
-/// A recording that goes on. Ends with this value.
+/// A recording in progress. It ends when this is dropped.
 pub struct Session {
     stop: Arc<AtomicBool>,
     reader: Option<thread::JoinHandle<Result<Summary>>>,
 }
 
 impl Session {
-    /// Begins to record a policy that runs into a file.
+    /// Begins to record a running policy into a file.
     pub fn begin(policy: &str, output: &Path, how: &How) -> Result<Self> {
         let output = Output::open(output)?;
         let stop = Arc::new(AtomicBool::new(false));
@@ -206,7 +207,7 @@ impl Session {
                     return Err(error);
                 }
             };
-            // Whoever waits for it is there.
+            // The receiver exists until the recording has begun.
             let _ = begun.send(());
             read(rings, &policy, output, checkpoint, &stopped)
         });
@@ -216,7 +217,7 @@ impl Session {
         };
         match begins.recv() {
             Ok(()) => Ok(session),
-            // The reader says why.
+            // The reader thread has the cause.
             Err(_) => Err(session
                 .join()
                 .err()
@@ -224,7 +225,7 @@ impl Session {
         }
     }
 
-    /// Ends it.
+    /// Ends the recording.
     pub fn end(mut self) -> Result<Summary> {
         self.join()
     }
@@ -248,7 +249,7 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         if self.reader.is_some() {
-            // Whatever it came to, nobody asks.
+            // No caller is left for the result.
             let _ = self.join();
         }
     }
@@ -264,7 +265,7 @@ pub fn record(args: &Record) -> Result<ExitCode> {
         set_flight(&device, &policy, mib)?;
         return Ok(ExitCode::SUCCESS);
     }
-    // Clap asks for one of both.
+    // The parser requires one of the two.
     let output = args.output.as_deref().unwrap_or_else(|| Path::new(""));
     let interrupted = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
@@ -290,7 +291,7 @@ pub fn record(args: &Record) -> Result<ExitCode> {
     }
 }
 
-/// Until when a policy is recorded.
+/// The condition for the end of a recording.
 struct Until<'a> {
     interrupted: &'a AtomicBool,
     end: Option<Instant>,
@@ -326,7 +327,7 @@ impl<'a> Until<'a> {
         Ok(status.is_some() || is_late || self.interrupted.load(Relaxed))
     }
 
-    /// Waits for the command. Its exit code.
+    /// Waits for the command. Returns its exit code.
     fn finish(self) -> Result<ExitCode> {
         let status = self
             .command
@@ -346,7 +347,7 @@ fn lost(e: std::io::Error) -> Error {
     )
 }
 
-/// Records one version after the other: what came of each, and the command's exit code.
+/// Records one version after the other. Returns the result of each, and the command's exit code.
 fn record_all(
     args: &Record,
     device: &Device,
@@ -359,7 +360,7 @@ fn record_all(
         lossless: args.lossless,
         checkpoint: args.checkpoint,
     };
-    // Changes of its version so far, while it runs.
+    // Number of changes of version so far, while the policy runs.
     let changes = || {
         let info = device
             .policy(policy)?
@@ -389,7 +390,7 @@ fn record_all(
     }
 }
 
-/// The name of the file with this number: wfq-2.rec beside wfq.rec.
+/// The name of the file with this number: wfq-2.rec for wfq.rec.
 fn numbered(first: &Path, number: usize) -> PathBuf {
     let mut name = first.file_stem().unwrap_or_default().to_owned();
     name.push(format!("-{number}"));
@@ -418,7 +419,7 @@ fn only_policy(device: &Device) -> Result<String> {
     }
 }
 
-/// Gives a policy a flight recorder of so many MiB for each CPU, or takes it away.
+/// Gives a policy a flight recorder of this many MiB for each CPU; 0 removes it.
 pub fn set_flight(device: &Device, policy: &str, mib: u32) -> Result<()> {
     let how = BatonRecordHow::Flight;
     device
@@ -464,7 +465,7 @@ fn failed_policy(device: &Device) -> Result<String> {
     }
 }
 
-/// Why the core does not record.
+/// The error for a recording that the core refused.
 fn refused(policy: &str, refused: &Refused) -> Error {
     match refused.errno {
         Errno::NOENT => Error::user(
@@ -498,7 +499,7 @@ fn refused(policy: &str, refused: &Refused) -> Error {
         Errno::FAULT | Errno::INVAL if !refused.message.is_empty() => Error::policy(
             policy,
             format!("{policy} could not be made anew: {}", refused.message),
-            "mend the policy; it goes on as it was",
+            "fix the policy; it goes on unchanged",
         ),
         errno => Error::baton(format!("the recording was refused: {errno}")),
     }
@@ -534,16 +535,16 @@ fn read(
     }
     out.get_mut().flush().map_err(failed)?;
     let mut first = u64::MAX;
-    // Of each CPU.
+    // By CPU: the last block.
     let mut newest = vec![Vec::new(); rings.nr_cpus() as usize];
     let mut begins = vec![None; rings.nr_cpus() as usize];
     let mut due = checkpoint.map(|every| Instant::now() + every);
-    // Of a fault, the second state that is kept.
+    // A fault has a second saved state: write it now.
     if rings.about.how == BatonRecordHow::Flight as u32 {
         due = Some(Instant::now());
     }
     loop {
-        // Stopped before the look, so that the last look finds all.
+        // The recording is stopped before the last pass, so that this finds all events.
         let is_last = stop.load(Relaxed) || !summary.end.is_empty();
         if is_last {
             rings.stop()?;
@@ -558,7 +559,8 @@ fn read(
                     .and_then(|head: &[u8; HEAD_SIZE]| BlockHead::from_bytes(head));
                 let head =
                     head.ok_or_else(|| Error::baton("the core gave a block that is none"))?;
-                // Of a flight recorder with a state to begin with, nothing is missed before that.
+                // With the state from which a flight recorder begins, earlier events are not
+                // missing.
                 let number = *begins[cpu as usize].get_or_insert(head.number);
                 let is_from_state = header.state.is_some();
                 summary.whole &= is_from_state || number == 0;
@@ -571,7 +573,7 @@ fn read(
                 newest[cpu as usize].extend_from_slice(block);
             }
         }
-        // The rings have been emptied just now.
+        // A checkpoint needs room in the rings, which were emptied just now.
         if due.is_some_and(|due| Instant::now() >= due) {
             if let Some((stamp, state)) = rings.checkpoint()? {
                 out.state(stamp, &state).map_err(failed)?;
@@ -579,7 +581,7 @@ fn read(
                 due = checkpoint.map(|every| Instant::now() + every);
             }
         }
-        // So that whoever kills this finds all but the last moment.
+        // If this process is killed, all but the events of the last moment are in the file.
         out.get_mut().flush().map_err(failed)?;
         if is_last {
             break;
@@ -627,7 +629,7 @@ fn state_type(raw: &BatonStateType) -> (String, u32, u64) {
 
 const REPLACED: &str = "the policy was replaced";
 
-/// Why a recording has ended.
+/// The name of the cause for which a recording has ended.
 fn name(end: u32) -> &'static str {
     const NONE: u32 = BatonRecordEnd::None as u32;
     const FULL: u32 = BatonRecordEnd::Full as u32;
@@ -674,7 +676,8 @@ fn words(summary: &Summary) -> String {
     match summary.whole {
         true => text + &format!("  replay it:  baton replay {file}\n"),
         false => {
-            text += "  its beginning is gone, and the policy saves no state: it can be read, and \
+            text +=
+                "  its beginning is missing, and the policy saves no state: it can be read, and \
                 not replayed\n";
             text + &format!("  read it:    baton trace print {file}\n")
         }
@@ -719,8 +722,8 @@ mod tests {
             long.starts_with("wfq version 2: 1048576 events in 12.5 s, 4.0 MiB (4.0 bytes each)"),
             "{long}"
         );
-        // Short ones are not of no time, and those without events have no size of an event that is
-        // no number.
+        // A short recording must not show a time of zero, and one without events no size of an
+        // event that is not a number.
         for (duration_ns, expected) in [(3_200_000, "in 3.20 ms,"), (45_000, "in 45.0 µs,")] {
             let short = of(duration_ns, 10, 100);
             assert!(short.contains(expected), "{short}");

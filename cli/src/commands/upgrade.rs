@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `baton upgrade` and `baton rollback`: another version of a policy takes the place of the one
-//! that runs.
+//! `baton upgrade` and `baton rollback`: replace the running version of a policy by another.
 //!
-//! The new version's module is loaded first, under a name of its own, and does nothing; then one
-//! request exchanges the versions; then the module of the version that is not kept any more is
-//! unloaded. Killed between two steps, either version runs, and doing it again first removes
-//! modules that were left over.
+//! The new version's module is loaded first, under a name of its own, and stays passive. Then one
+//! request exchanges the versions. Then the module of the version that is no longer kept is
+//! unloaded. If the command is killed between two steps, one of the two versions runs, and
+//! repeating the command first removes modules that were left.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -24,9 +23,9 @@ use baton_control::kernel::{self, Lock};
 use baton_control::latency::{self, Latency};
 use baton_control::status::{self, Change};
 
-/// How often the condition of a probation is looked at.
+/// Interval at which the condition of a probation is checked.
 const LOOK: Duration = Duration::from_millis(250);
-/// Which of a policy's modules is which (`BatonPolicyInfo::modules`).
+/// Indices of a policy's modules (`BatonPolicyInfo::modules`).
 const CURRENT: usize = 0;
 const NEXT: usize = 1;
 const BEFORE: usize = 2;
@@ -36,7 +35,7 @@ struct Done {
     policy: String,
     #[serde(flatten)]
     change: Change,
-    /// Of the whole command, on this machine's clock.
+    /// Duration of the whole command, on this machine's clock.
     command_ms: f64,
 }
 
@@ -68,7 +67,7 @@ pub fn upgrade(search: &Search, args: &Upgrade) -> Result<ExitCode> {
     watch(&device, &args.policy, &done, probation, limit)
 }
 
-/// Loads the module as the next version, and exchanges the two.
+/// Loads the module as the next version, and exchanges the versions.
 pub fn exchange(
     device: &Device,
     policy: &str,
@@ -80,7 +79,7 @@ pub fn exchange(
         .map_err(|(errno, answer)| refused(policy, errno, &answer))
 }
 
-/// As [`exchange`]; what the core refuses is the inner error.
+/// The same as [`exchange`]; the inner error is a refusal of the core.
 fn try_exchange(
     device: &Device,
     policy: &str,
@@ -107,8 +106,8 @@ fn try_exchange(
     }
 }
 
-/// Has a running policy go on with other options: as an upgrade to itself, or, if it hands no state
-/// on, from a new start, for which its tasks are without a policy for a moment.
+/// Changes the options of a running policy: by an upgrade to itself, or, if it hands over no state,
+/// by a restart, for which its tasks are without a policy for a moment.
 pub fn change_options(device: &Device, policy: &str, file: &Path, options: &str) -> Result<()> {
     match try_exchange(device, policy, file, Some(options), None)? {
         Ok(_) => Ok(()),
@@ -119,7 +118,7 @@ pub fn change_options(device: &Device, policy: &str, file: &Path, options: &str)
     }
 }
 
-/// Takes back what [`change_options`] did.
+/// Undoes [`change_options`].
 pub fn undo_options(device: &Device, policy: &str, options: &str) -> Result<()> {
     let info = running(device, policy)?;
     if info.modules[BEFORE][0] == 0 {
@@ -189,8 +188,8 @@ fn running(device: &Device, policy: &str) -> Result<BatonPolicyInfo> {
     ))
 }
 
-/// Unloads the versions that are neither current nor kept: what was rolled back, and what a command
-/// left that was killed.
+/// Unloads the versions that are neither current nor kept: one that was rolled back, and those that
+/// a killed command has left.
 fn not_current(device: &Device, info: &BatonPolicyInfo) -> Result<()> {
     unload_version(info, NEXT)?;
     unload::leftovers(device)
@@ -232,7 +231,7 @@ fn refused(policy: &str, errno: Errno, answer: &BatonUpgrade) -> Error {
             Error::policy(
                 policy,
                 format!(
-                    "{policy} was not exchanged: {message}\n  running:  hands on {}\n  new:      \
+                    "{policy} was not upgraded: {message}\n  running:  hands on {}\n  new:      \
                      takes {takes}",
                     type_name(&answer.running)
                 ),
@@ -242,7 +241,7 @@ fn refused(policy: &str, errno: Errno, answer: &BatonUpgrade) -> Error {
                 ),
             )
         }
-        Errno::FAULT => Error::policy(policy, message, format!("mend it; {goes_on}")),
+        Errno::FAULT => Error::policy(policy, message, format!("fix it; {goes_on}")),
         Errno::INVAL if !message.is_empty() => Error::policy(
             policy,
             message,
@@ -263,7 +262,7 @@ fn refused(policy: &str, errno: Errno, answer: &BatonUpgrade) -> Error {
             "there is no memory for it",
             format!("free memory and try again; {goes_on}"),
         ),
-        other => Error::baton(format!("{policy} was not exchanged: {other}")),
+        other => Error::baton(format!("{policy} was not upgraded: {other}")),
     }
 }
 
@@ -281,19 +280,19 @@ fn report(policy: &str, change: &Change, begin: Instant, json: bool) -> Result<(
         ns => format!("all CPUs were held for {:.1} us", ns as f64 / 1e3),
     };
     let state = if change.anew {
-        "a state of its own"
+        "a new state"
     } else {
-        "the state of the version before"
+        "the state of the previous version"
     };
     print(format!(
-        "{policy}: version {} in the place of version {}, with {state}; {held}; {} bytes allocated \
+        "{policy}: version {} replaced version {}, with {state}; {held}; {} bytes allocated \
          for it\n",
         change.to_version, change.from_version, change.memory_bytes
     ))
 }
 
-/// Waits for the end of a probation. That a fault brings the old version back is the core's, and
-/// does not need this command; the condition is watched here.
+/// Waits for the end of a probation. After a fault the core brings the old version back without
+/// this command. The condition is checked here.
 fn watch(
     device: &Device,
     policy: &str,

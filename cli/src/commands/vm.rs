@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `baton vm run`: the stock kernel in a guest, with this program, the core and policies at the
-//! places where they are looked for on any machine.
+//! `baton vm run`: runs a command in a guest with the stock kernel. This program, the core and
+//! policies are at their usual places there.
 
 use std::fs;
 use std::io::Write;
@@ -65,8 +65,8 @@ pub fn run(args: &VmRun) -> Result<ExitCode> {
     })
 }
 
-/// Boots a guest, keeps its kernel's log, and does what is to be done with its files, whether or
-/// not its kernel complained.
+/// Boots a guest, writes its kernel's log, and processes its files, whether or not its kernel
+/// reported a problem.
 pub fn boot(
     vm: &Vm,
     log: Option<&Path>,
@@ -98,19 +98,19 @@ pub fn boot(
     Ok(ExitCode::from(outcome.exit_code as u8))
 }
 
-/// Writes the kernel's log, if that was asked for.
+/// Writes the kernel's log, if requested.
 fn keep(log: Option<&Path>, text: &str) -> Result<()> {
     let Some(log) = log else { return Ok(()) };
     fs::write(log, text).map_err(|e| Error::file(format!("writing {}", log.display()), &e))
 }
 
-/// As [`files_for`] the kernel of the root.
+/// The same as [`files_for`] the kernel of the root.
 pub fn guest_files(policies: &[Policy]) -> Result<Vec<FileIn>> {
     files_for(None, policies)
 }
 
-/// What a guest with this kernel, or the root's, needs for these policies; built first when missing
-/// or stale. This program is there in any case.
+/// The files that a guest with this kernel, or with that of the root, needs for these policies.
+/// They are built first if they are missing or stale. This program is always in the guest.
 fn files_for(kernel: Option<&Kernel>, policies: &[Policy]) -> Result<Vec<FileIn>> {
     let own = std::env::current_exe().map_err(|e| Error::file("looking for this program", &e))?;
     let mut files = vec![FileIn {
@@ -141,18 +141,18 @@ fn files_for(kernel: Option<&Kernel>, policies: &[Policy]) -> Result<Vec<FileIn>
     Ok(files)
 }
 
-/// Where the command's program comes from.
+/// The source of the command's program.
 #[derive(Debug, PartialEq, Eq)]
 enum Program {
-    /// On this machine's PATH.
+    /// It is on this machine's PATH.
     Installed(String),
-    /// A file of this machine, by its absolute path.
+    /// It is a file of this machine, with this absolute path.
     File(PathBuf),
-    /// The guest has it: an applet of busybox, or a file of --in.
+    /// It is in the guest: an applet of busybox, or a file of --in.
     Guest,
 }
 
-/// The command as the guest runs it, and what it needs from here.
+/// The command as the guest runs it, and the program that it needs from this machine.
 fn guest_command(args: &VmRun, policy: Option<&str>) -> (Vec<String>, Program) {
     let mut command = args.command.clone();
     let program = match command.first() {
@@ -191,7 +191,7 @@ fn is_installed(name: &str) -> bool {
     found
 }
 
-/// Writes what came back under the name asked for; of a directory all below it.
+/// Writes a returned file under the requested name; for a directory, all files below it.
 fn bring_back(outcome: &Outcome, file: &FileOut) -> Result<()> {
     let below = format!("{}/", file.guest);
     let mut found = false;
@@ -221,7 +221,7 @@ fn bring_back(outcome: &Outcome, file: &FileOut) -> Result<()> {
 }
 
 pub fn vm_error(error: baton_vm::Error) -> Error {
-    // What a dead guest printed must not come after our words about it.
+    // Output of a guest that died must come before the report about it.
     let _ = std::io::stdout().flush();
     let text = error.to_string();
     match error {
@@ -233,10 +233,10 @@ pub fn vm_error(error: baton_vm::Error) -> Error {
             Some((policy, place)) => Error::policy(
                 policy,
                 format!(
-                    "{text}\nA CPU does not come back from the policy {policy}: it is at \
+                    "{text}\nA CPU does not return from the policy {policy}: it is at \
                     {place}"
                 ),
-                "have that loop end by itself, as nobody can end it (docs/faults.md); the whole \
+                "let that loop end by itself, as nothing else ends it (docs/faults.md); the whole \
                  log: --log FILE",
             ),
             None if log.is_empty() => Error::user(
@@ -257,7 +257,7 @@ pub fn vm_error(error: baton_vm::Error) -> Error {
             Some((policy, place)) => Error::policy(
                 policy,
                 format!("{text}\nIt was in the policy {policy}, at {place}"),
-                "mend that place; the kernel's whole log: --log FILE",
+                "fix that place; the kernel's whole log: --log FILE",
             ),
             None => complained(&complaints, outcome.exit_code),
         },
@@ -271,7 +271,7 @@ fn complained(complaints: &[String], exit_code: i32) -> Error {
     ))
 }
 
-/// The policy in whose code a kernel died, or was found to be stuck, and where.
+/// The policy in whose code the kernel died or was stuck, and where.
 fn policy_at_fault(log: &str) -> Option<(&str, String)> {
     let culprit = kernel_log::culprit(log)?;
     let (function, offset) = culprit
@@ -291,7 +291,7 @@ fn died(text: String, log: &str) -> Error {
             policy,
             format!("{text}\nIt died in the policy {policy}, at {place}"),
             format!(
-                "mend that place; what the kernel cannot contain the simulator can: baton sim \
+                "fix that place; the simulator contains such errors: baton sim \
                 -p {policy}"
             ),
         ),
