@@ -13,7 +13,7 @@ use crate::{build_for, Policy, Target};
 /// This program's place in a guest.
 pub const BATON: &str = "/usr/bin/baton";
 
-/// As [`files_for`] the kernel of the root.
+/// The same as [`files_for`] the kernel of the root.
 pub fn guest_files(policies: &[Policy]) -> Result<Vec<FileIn>> {
     files_for(None, policies)
 }
@@ -52,7 +52,7 @@ pub fn files_for(kernel: Option<&Kernel>, policies: &[Policy]) -> Result<Vec<Fil
 
 /// What failed, as an error of the command: a guest that died in a policy is the fault of that.
 pub fn vm_error(error: baton_vm::Error) -> Error {
-    // What a dead guest printed must not come after our words about it.
+    // Output of a guest that died must come before the report about it.
     let _ = std::io::stdout().flush();
     let text = error.to_string();
     match error {
@@ -64,10 +64,10 @@ pub fn vm_error(error: baton_vm::Error) -> Error {
             Some((policy, place)) => Error::policy(
                 policy,
                 format!(
-                    "{text}\nA CPU does not come back from the policy {policy}: it is at \
+                    "{text}\nA CPU does not return from the policy {policy}: it is at \
                     {place}"
                 ),
-                "have that loop end by itself, as nobody can end it (docs/faults.md); the whole \
+                "let that loop end by itself, as nothing else ends it (docs/faults.md); the whole \
                  log: --log FILE",
             ),
             None if log.is_empty() => Error::user(
@@ -88,7 +88,7 @@ pub fn vm_error(error: baton_vm::Error) -> Error {
             Some((policy, place)) => Error::policy(
                 policy,
                 format!("{text}\nIt was in the policy {policy}, at {place}"),
-                "mend that place; the kernel's whole log: --log FILE",
+                "fix that place; the kernel's whole log: --log FILE",
             ),
             None => complained(&complaints, outcome.exit_code),
         },
@@ -102,7 +102,7 @@ fn complained(complaints: &[String], exit_code: i32) -> Error {
     ))
 }
 
-/// The policy in whose code a kernel died, or was found to be stuck, and where.
+/// The policy in whose code the kernel died or was stuck, and where.
 fn policy_at_fault(log: &str) -> Option<(&str, String)> {
     let culprit = kernel_log::culprit(log)?;
     let (function, offset) = culprit
@@ -122,7 +122,7 @@ fn died(text: String, log: &str) -> Error {
             policy,
             format!("{text}\nIt died in the policy {policy}, at {place}"),
             format!(
-                "mend that place; what the kernel cannot contain the simulator can: baton sim \
+                "fix that place; the simulator contains such errors: baton sim \
                 -p {policy}"
             ),
         ),

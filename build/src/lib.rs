@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! From a policy's source to files that the kernel, or a process, loads: where they are looked for, what they are made from, when they
-//! are stale.
+//! Builds policies: from their source to the files that a kernel or a process loads. This crate
+//! finds sources and built files, runs the build scripts, and detects stale files.
 
 pub mod guest;
 
@@ -59,17 +59,17 @@ fn is_source(dir: &Path) -> bool {
     dir.join("hosts/kernel/build.sh").is_file() && dir.join("policy/api/Cargo.toml").is_file()
 }
 
-/// A policy's source.
+/// A policy's source directory and name.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// As the kernel knows it.
+    /// The name by which the kernel knows the policy.
     pub name: String,
     pub dir: PathBuf,
 }
 
 impl Policy {
-    /// `text` is a path, or a name in the source tree's policies/ or policies/testing/, or a name
-    /// in the current directory.
+    /// `text` is a path, a name in policies/ or policies/testing/ of the source tree, or a name in
+    /// the current directory.
     pub fn find(text: &str) -> Result<Self> {
         let tree = source()?.join("policies");
         let dashed = text.replace('_', "-");
@@ -122,7 +122,7 @@ fn has_c_file(dir: &Path) -> bool {
         .any(|e| e.path().extension() == Some(OsStr::new("c")))
 }
 
-/// The first `name = "..."`, as build.sh reads it.
+/// The value of the first `name = "..."`. build.sh reads it in the same way.
 fn package_name(toml: &str) -> Option<&str> {
     let line = toml
         .lines()
@@ -132,21 +132,22 @@ fn package_name(toml: &str) -> Option<&str> {
 
 static KERNEL: OnceLock<String> = OnceLock::new();
 
-/// From now on what is built is for this kernel; what was said first holds.
+/// Selects the kernel for later builds. The first call wins.
 pub fn build_for(release: &str) {
     KERNEL.get_or_init(|| release.to_owned());
 }
 
-/// Set once, before anything is built.
+/// Set at most once, before anything is built.
 static ALLOW_UNSAFE: OnceLock<()> = OnceLock::new();
 
-/// From now on policies may have unsafe code.
+/// Permits unsafe code in policies that are built later.
 pub fn allow_unsafe() {
     ALLOW_UNSAFE.get_or_init(|| ());
 }
 
-/// The kernel that is built for: the one that was named, else the running one, else that which
-/// `baton vm` boots, else the newest whose headers are installed.
+/// The kernel to build for: the selected one, else the running one, else the kernel that `baton vm`
+/// boots, else the newest one. Kernels without installed headers are passed over, but for the
+/// selected one, for which that is an error.
 pub fn headers_release() -> Result<String> {
     let has_headers = |release: &str| {
         Path::new("/lib/modules")
@@ -194,15 +195,15 @@ pub fn headers_release() -> Result<String> {
     })
 }
 
-/// What can be built.
+/// Something that can be built.
 pub enum Target<'a> {
     Core,
     Policy(&'a Policy),
-    /// A policy, for the simulator and replays.
+    /// A policy's library, for the simulator and replays.
     Native(&'a Policy),
-    /// The same, for `baton check`: its atomics are scheduling points.
+    /// The same library for `baton check`: its atomics are scheduling points.
     Checked(&'a Policy),
-    /// The same, for a debugger.
+    /// The same library for a debugger.
     Debuggable(&'a Policy),
 }
 
@@ -227,8 +228,8 @@ impl Target<'_> {
         }
     }
 
-    /// Changed by each build that went well; modules themselves are left alone when nothing in them
-    /// changes.
+    /// The file that each successful build rewrites. Modules themselves keep their time if their
+    /// content does not change.
     fn stamp(&self) -> String {
         match self {
             Target::Core => ".core.built".into(),
@@ -241,7 +242,7 @@ impl Target<'_> {
         }
     }
 
-    /// Where it is put, and for which kernel it is.
+    /// The output directory, and the kernel release that it is for.
     fn place(&self) -> Result<(PathBuf, String)> {
         match self {
             Target::Native(_) => Ok((cache().join("native"), String::new())),
@@ -254,7 +255,7 @@ impl Target<'_> {
         }
     }
 
-    /// Builds, whether needed or not. Says so on standard error.
+    /// Builds unconditionally, and reports that on standard error.
     pub fn build(&self) -> Result<PathBuf> {
         let source = source()?;
         let (out, whose) = self.place()?;
@@ -280,7 +281,7 @@ impl Target<'_> {
             Target::Checked(policy) => command.arg(&policy.dir).env("BATON_CHECKED", "1"),
             Target::Debuggable(policy) => command.arg(&policy.dir).env("BATON_DEBUGGABLE", "1"),
         };
-        // The compilers' messages go where ours go; nothing of a build belongs on standard output.
+        // Messages of compilers go to standard error. A build prints nothing on standard output.
         let status = command
             .arg(&out)
             .stdin(Stdio::null())
@@ -295,7 +296,7 @@ impl Target<'_> {
         if status.code() == Some(3) {
             return Err(Error::environment(
                 format!(
-                    "{} cannot be built{whose}; what is missing is said above",
+                    "{} cannot be built{whose}; what is missing is named above",
                     self.title()
                 ),
                 "see docs/kernel-policy.md for what a kernel must have, and `baton doctor` for \
@@ -308,11 +309,12 @@ impl Target<'_> {
                     "building {} failed; the compiler's messages are above",
                     self.title()
                 ),
-                "mend the first of them and build again (unsafe code is refused without \
+                "fix the first error and build again (unsafe code is refused without \
                  --allow-unsafe)",
             ));
         }
-        // Dated from the beginning, so that what was changed meanwhile counts as newer.
+        // The stamp has the time at which the build began. Files that changed during the build are
+        // newer.
         let stamp = out.join(self.stamp());
         File::create(&stamp)
             .and_then(|file| file.set_modified(begun))
@@ -325,7 +327,7 @@ impl Target<'_> {
         Ok(out)
     }
 
-    /// Builds what is missing, or older than its source. Gives where it is.
+    /// Builds what is missing or older than its source. Returns the output directory.
     pub fn ensure(&self) -> Result<PathBuf> {
         let (out, _) = self.place()?;
         let built = fs::metadata(out.join(self.stamp()))
@@ -359,8 +361,8 @@ impl Target<'_> {
     }
 }
 
-/// Builds core and policy without recording, and says where they are: to measure what recording
-/// costs.
+/// Builds the core and a policy without support for recording, to measure the cost of recording.
+/// Returns the output directory.
 pub fn without_recording(policy: &Policy) -> Result<PathBuf> {
     let script = source()?.join("hosts/kernel/build.sh");
     let out = output_dir(&headers_release()?).join("without-recording");
@@ -382,20 +384,20 @@ pub fn without_recording(policy: &Policy) -> Result<PathBuf> {
             status.map_err(|e| Error::file(format_args!("running {}", script.display()), &e))?;
         if !status.success() {
             return Err(Error::baton(
-                "what is compared with does not build; the compiler's messages are above",
+                "the version without recording does not build; the compiler's messages are above",
             ));
         }
     }
     Ok(out)
 }
 
-/// A policy in user space, from its name or path; built first where that is needed.
+/// A policy's library for user space, from its name or path. It is built first if needed.
 pub fn native(text: &str) -> Result<baton_native::Policy> {
     let policy = Policy::find(text)?;
     open(&policy, &Target::Native(&policy))
 }
 
-/// As [`native`], for the checker.
+/// The same as [`native`], for the checker.
 pub fn checked(text: &str) -> Result<baton_native::Policy> {
     let policy = Policy::find(text)?;
     open(&policy, &Target::Checked(&policy))
@@ -414,19 +416,19 @@ fn open(policy: &Policy, target: &Target<'_>) -> Result<baton_native::Policy> {
     })
 }
 
-/// A policy's library for a debugger; built first where that is needed.
+/// The path of a policy's library for a debugger. It is built first if needed.
 pub fn debuggable(policy: &Policy) -> Result<PathBuf> {
     Ok(Target::Debuggable(policy)
         .ensure()?
         .join(library_of(&policy.name)))
 }
 
-/// When the newest file in a directory was changed.
+/// The time of the newest change in a directory.
 fn newest(dir: &Path) -> SystemTime {
     let mut newest = SystemTime::UNIX_EPOCH;
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         let Ok(meta) = entry.metadata() else { continue };
-        // what tests and builds leave does not count
+        // Files that tests and builds leave do not count.
         if meta.is_dir() && !["target", "tests"].contains(&entry.file_name().to_str().unwrap_or(""))
         {
             newest = newest.max(self::newest(&entry.path()));

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The command line, and nothing else: help, man pages and completions are made from this one
-//! definition.
+//! The definition of the command line. Help, man pages and completions are generated from it.
 
 use std::path::PathBuf;
 
@@ -23,20 +22,21 @@ use baton_control::names;
 /// A workbench for Linux CPU schedulers.
 ///
 /// Loads scheduling policies into the running kernel, gives them tasks, shows what they do, and
-/// tries them out in a guest. `baton doctor` says what this machine can do.
+/// tries them out in a guest. `baton doctor` shows what this machine can do.
 #[derive(Parser, Debug)]
 #[command(
     name = "baton",
     version,
     max_term_width = 110,
-    after_help = "Exit codes: 0 done; 1 what was asked for failed; 2 wrong usage; 3 the machine \
+    after_help = "Exit codes: 0 done; 1 the command failed; 2 wrong usage; 3 the machine \
         lacks something; 4 a policy \
                   faulted. `run` and `vm run` give the exit code of their command."
 )]
 pub struct Cli {
-    /// Where to look first for baton.ko, baton_POLICY.ko and shim.bpf.o.
+    /// Directory to search first for baton.ko, baton_POLICY.ko and shim.bpf.o.
     ///
-    /// Then come /usr/lib/baton/RELEASE and $BATON_CACHE/kernel/RELEASE, with the kernel's release.
+    /// After it, /usr/lib/baton/RELEASE and $BATON_CACHE/kernel/RELEASE are searched, where RELEASE
+    /// is that of the kernel.
     #[arg(long, global = true, value_name = "DIR", env = "BATON_MODULES")]
     pub modules: Option<PathBuf>,
     #[command(subcommand)]
@@ -45,55 +45,55 @@ pub struct Cli {
 
 #[derive(Subcommand, Debug)]
 pub enum Command {
-    /// Say what this machine can do, what is missing and how to get it.
+    /// Show what this machine can do, what is missing and how to get it.
     ///
-    /// Exit code 0 when policies can run on this machine's own kernel, else 1.
+    /// Exit code 0 if policies can run on this machine's own kernel, else 1.
     Doctor {
         #[command(flatten)]
         output: Output,
     },
-    /// Begin a policy: a copy of the template.
+    /// Create a new policy from the template.
     New(New),
-    /// Build policies, and what they need in the kernel.
+    /// Build policies, and the kernel modules that they need.
     Build(Build),
-    /// Load a policy and let it schedule. Doing it twice does no harm.
+    /// Load a policy and start it. Loading it again does no harm.
     Load(Load),
     /// Stop a policy and give its tasks back to the kernel's scheduler.
     ///
-    /// With the last policy the core goes, too.
+    /// The core is unloaded with the last policy.
     Unload(Unload),
-    /// List the policies that are loaded.
+    /// List the loaded policies.
     List {
         #[command(flatten)]
         output: Output,
     },
-    /// Put another version of a policy in the place of the one that runs, with its state.
+    /// Replace the running version of a policy by another, which takes over its state.
     Upgrade(Upgrade),
-    /// Bring the version back that ran before the last upgrade.
+    /// Bring back the version that ran before the last upgrade.
     Rollback(Rollback),
-    /// Give all tasks of a policy to another one, which is loaded for that.
+    /// Give all tasks of a policy to another one, which is loaded if needed.
     Switch(Switch),
-    /// Say which policies are asked first on each CPU, and show in which order they are.
+    /// Set which policies are asked first on each CPU, and show the order.
     Order(Order),
-    /// Guarantee a policy a share of each CPU's time while it has tasks for it, whoever is before
-    /// it in the order.
+    /// Guarantee a policy a share of each CPU's time while it has tasks for it, whatever its place
+    /// in the order.
     Share(Share),
-    /// Give CPUs to some policies alone.
+    /// Reserve CPUs for some policies.
     Partition {
         #[command(subcommand)]
         command: PartitionCommand,
     },
-    /// Say which applications may give hints to a policy.
+    /// Set which applications may send hints to a policy.
     Hints {
         #[command(subcommand)]
         command: Hints,
     },
-    /// Bring the machine to what a configuration file says: policies, order, options, members,
+    /// Bring the machine into the state of a configuration file: policies, order, options, members,
     /// shares, partitions.
     ///
-    /// All of it or nothing; what is so already is left alone.
+    /// If a step fails, the earlier ones are undone. What is already as wanted is not changed.
     Apply(Apply),
-    /// Print what the machine runs, as a configuration file.
+    /// Print the present state of the machine as a configuration file.
     Export {
         #[command(flatten)]
         output: Output,
@@ -103,13 +103,13 @@ pub enum Command {
         #[command(flatten)]
         output: Output,
     },
-    /// Give running tasks to a policy that is loaded.
+    /// Give running tasks to a loaded policy.
     Attach(Attach),
-    /// Take tasks from their policies, back to the kernel's scheduler.
+    /// Take tasks from their policies and give them back to the kernel's scheduler.
     Detach(Detach),
-    /// Run a command, and all it starts, under a policy.
+    /// Run a command, and all processes that it starts, under a policy.
     Run(Run),
-    /// Work with a guest: the stock kernel in QEMU.
+    /// Run commands in a guest: the stock kernel in QEMU.
     Vm {
         #[command(subcommand)]
         command: VmCommand,
@@ -118,37 +118,37 @@ pub enum Command {
     Bench(baton_bench::Arguments),
     /// See a policy in Rust schedule a stock kernel, and survive a panic.
     Demo(Demo),
-    /// Try a policy with everything that can happen to tasks, at once.
+    /// Stress a policy with everything that can happen to tasks, at once.
     Torture(Torture),
-    /// Record what a running policy is asked, and answers, for `baton replay`.
+    /// Record the calls of a running policy and its answers, for `baton replay`.
     ///
-    /// A policy whose state can be saved is recorded from that state; any other begins anew, with
-    /// its tasks. It is not built in another way, and goes on when the recording ends.
+    /// A policy whose state can be saved is recorded from that state. Any other policy starts anew,
+    /// with its tasks. The policy needs no special build, and continues when the recording ends.
     Record(Record),
     /// Run policies on a simulated machine.
     ///
-    /// Exit codes of a policy's fault: 42 a task waited too long; 44 a policy whose answers were
-    /// refused again and again; 43 any other.
+    /// Exit codes of a policy's fault: 42 if a task waited too long, 44 if the policy's answers
+    /// were refused again and again, 43 for any other.
     Sim(Box<Sim>),
-    /// Make a page of simulated runs: numbers side by side, latency curves, timelines of CPUs.
+    /// Create a page of simulated runs: numbers side by side, latency curves, timelines of CPUs.
     Report(Report),
-    /// Look for an order of events in which a policy goes wrong, on simulated CPUs.
+    /// Search for an order of events in which a policy fails, on simulated CPUs.
     ///
-    /// Exit code 4 when one is found.
+    /// Exit code 4 if one is found.
     Check(Check),
-    /// Feed a recording to its policy, or to another, and say where that first does something else.
+    /// Feed a recording to its policy, or to another, and report the first difference.
     ///
-    /// Exit code 0 when it does the same, 1 when not.
+    /// Exit code 0 if there is no difference, else 1.
     Replay(Replay),
-    /// Save what a policy's flight recorder had when the policy failed, for `baton replay`.
+    /// Save the last calls before a policy's fault, from its flight recorder, for `baton replay`.
     #[command(subcommand)]
     Fault(Fault),
-    /// Look into a recording.
+    /// Show the contents of a recording.
     Trace {
         #[command(subcommand)]
         command: Trace,
     },
-    /// One of the programs that `baton bench` measures: user-level threads.
+    /// The programs of user-level threads that `baton bench` measures.
     #[command(subcommand, hide = true)]
     Threads(Threads),
     /// Print the man page of baton or of one of its commands.
@@ -169,48 +169,51 @@ pub struct Output {
 
 #[derive(Args, Debug)]
 pub struct Record {
-    /// Where to. After an upgrade it goes on with the next version, into FILE-2, FILE-3 and so on.
+    /// The file to write. After an upgrade the recording continues with the next version in FILE-2,
+    /// FILE-3 and so on.
     #[arg(short, long, value_name = "FILE", required_unless_present = "flight")]
     pub output: Option<PathBuf>,
-    /// The policy. [default: the one that runs]
+    /// The policy. [default: the running one]
     #[arg(short, long, value_name = "NAME", value_parser = names::policy)]
     pub policy: Option<String>,
-    /// Into no file: have the policy's last calls always in memory, so much for each CPU, for
-    /// `baton fault save`; 0 ends that.
+    /// Instead of writing a file, keep the policy's last calls in memory, for `baton fault save`:
+    /// so many MiB for each CPU. 0 ends that.
     #[arg(long, value_name = "MIB", conflicts_with_all = ["output", "duration", "checkpoint", "lossless", "ring", "command"],
           value_parser = clap::value_parser!(u32).range(0..=4000))]
     pub flight: Option<u32>,
-    /// For how long; without it and without a command, until it is interrupted (Ctrl-C).
+    /// Duration. Without it and without a command, record until interrupted (Ctrl-C).
     #[arg(long = "for", value_name = "TIME", value_parser = names::duration)]
     pub duration: Option<std::time::Duration>,
-    /// How often there is a checkpoint, at which a replay can begin (--from): 1s. All CPUs stand
-    /// still for it.
+    /// Interval of checkpoints, at which a replay can begin (--from): 1s. All CPUs are held for
+    /// each.
     #[arg(long, value_name = "TIME", value_parser = names::duration)]
     pub checkpoint: Option<std::time::Duration>,
     /// End the recording when a CPU's ring is full, instead of losing events (which are counted).
     #[arg(long)]
     pub lossless: bool,
-    /// What each CPU may have in memory, MiB.
+    /// Memory for each CPU, MiB.
     #[arg(long, value_name = "MIB", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=4000))]
     pub ring: u32,
     #[command(flatten)]
     pub out: Output,
-    /// Record while this command runs. It is not given to the policy: for that, see `baton run`.
+    /// Record while this command runs. The command is not given to the policy: see `baton run` for
+    /// that.
     #[arg(last = true, value_name = "COMMAND", conflicts_with = "duration")]
     pub command: Vec<String>,
 }
 
 #[derive(Subcommand, Debug)]
 pub enum Fault {
-    /// Save it to a file. It stays until the policy is unloaded, or fails again.
+    /// Save the calls before a fault to a file. They are kept until the policy is unloaded or fails
+    /// again.
     Save(FaultSave),
 }
 
 #[derive(Args, Debug)]
 pub struct FaultSave {
-    /// Where to.
+    /// The file to write.
     pub output: PathBuf,
-    /// The policy. [default: the one that has failed]
+    /// The policy. [default: the failed one]
     #[arg(short, long, value_name = "NAME", value_parser = names::policy)]
     pub policy: Option<String>,
     #[command(flatten)]
@@ -222,28 +225,28 @@ pub struct New {
     /// Name of the policy: a letter, then letters, digits and _.
     #[arg(value_parser = names::new_policy)]
     pub name: String,
-    /// Where to put it: DIR/NAME.
+    /// Parent directory: the policy is created in DIR/NAME.
     #[arg(long, default_value = ".")]
     pub dir: PathBuf,
 }
 
 #[derive(Args, Debug)]
 pub struct Build {
-    /// A policy: a name in Baton's policies/ or here, or a path. Without any, only the core is
-    /// built.
+    /// A policy: a path, or a name in Baton's policies/ or in the current directory. Without a
+    /// policy only the core is built.
     #[arg(value_name = "POLICY")]
     pub policies: Vec<String>,
-    /// The kernel to build for, as `uname -r` says it. [default: the running one, else that of
+    /// The kernel to build for, as printed by `uname -r`. [default: the running one, else that of
     /// `baton vm`]
     #[arg(long, value_name = "RELEASE", env = "BATON_KERNEL")]
     pub kernel: Option<String>,
-    /// Build a policy that has unsafe code of its own, which nothing bounds. With
-    /// BATON_ALLOW_UNSAFE=1 every command does.
+    /// Build a policy that has unsafe code of its own, whose effects nothing limits. With
+    /// BATON_ALLOW_UNSAFE=1 every command does this.
     #[arg(long)]
     pub allow_unsafe: bool,
 }
 
-/// How a policy is to be loaded.
+/// How to load a policy.
 #[derive(Args, Debug, Clone, Default)]
 pub struct LoadOptions {
     /// Options of the policy: KEY=VALUE,KEY=VALUE.
@@ -252,13 +255,14 @@ pub struct LoadOptions {
     /// Give it every normal task of the machine, not only those that are attached.
     #[arg(long)]
     pub all: bool,
-    /// Task slots, 256 to 1048576; tasks beyond run under the fallback. [default: 32768]
+    /// Number of task slots, 256 to 1048576. Tasks without a slot run under the fallback. [default:
+    /// 32768]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(256..=1 << 20))]
     pub max_tasks: Option<u32>,
-    /// A queued task that waits longer than this is a stall, in ms. [default: 10000]
+    /// Stall limit: a task may be queued for at most this time, in ms. [default: 10000]
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(10..=3_600_000))]
     pub stall: Option<u32>,
-    /// The policy's module, when it is not in the search path.
+    /// The policy's module, if it is not in the search path.
     #[arg(long, value_name = "FILE")]
     pub module: Option<PathBuf>,
 }
@@ -286,17 +290,17 @@ pub struct Load {
 
 #[derive(Args, Debug)]
 pub struct Upgrade {
-    /// Name of the policy, which is running.
+    /// Name of the running policy.
     #[arg(value_parser = names::policy)]
     pub policy: String,
-    /// The new version's module. [default: the one in the search path, as of `baton build`]
+    /// The new version's module. [default: the one in the search path, where `baton build` puts it]
     #[arg(long, value_name = "FILE")]
     pub module: Option<PathBuf>,
     /// Options of the new version. [default: those of the running one]
     #[arg(long, value_parser = names::options)]
     pub options: Option<String>,
     /// Bring the old version back if the new one has a fault within this time: 30s, 500ms. The
-    /// command waits for the end.
+    /// command waits until the time is over.
     #[arg(long, value_name = "TIME", value_parser = names::duration)]
     pub probation: Option<std::time::Duration>,
     /// Also bring it back if, within that time, 1 % of wakeups wait for longer than this: 5ms.
@@ -308,7 +312,7 @@ pub struct Upgrade {
 
 #[derive(Args, Debug)]
 pub struct Rollback {
-    /// Name of the policy, which is running.
+    /// Name of the running policy.
     #[arg(value_parser = names::policy)]
     pub policy: String,
     #[command(flatten)]
@@ -326,10 +330,10 @@ pub struct Switch {
     /// Options of the policy that gets them: KEY=VALUE,KEY=VALUE.
     #[arg(long, value_parser = names::options)]
     pub options: Option<String>,
-    /// The module of the policy that gets them, when it is not in the search path.
+    /// The module of the policy that gets them, if it is not in the search path.
     #[arg(long, value_name = "FILE")]
     pub module: Option<PathBuf>,
-    /// Leave the first policy loaded, without tasks.
+    /// Keep the first policy loaded, without tasks.
     #[arg(long)]
     pub keep: bool,
     #[command(flatten)]
@@ -338,7 +342,8 @@ pub struct Switch {
 
 #[derive(Args, Debug)]
 pub struct Order {
-    /// Names of policies, the first to be asked first. The others stay behind them as they are.
+    /// Names of policies in the order in which they are asked. The others follow in their present
+    /// order.
     #[arg(value_name = "POLICY", num_args = 0..=16, value_parser = names::policy)]
     pub first: Vec<String>,
     #[command(flatten)]
@@ -347,10 +352,10 @@ pub struct Order {
 
 #[derive(Args, Debug)]
 pub struct Apply {
-    /// The file.
+    /// The configuration file.
     #[arg(default_value = config::PATH)]
     pub file: PathBuf,
-    /// Only say what would be done.
+    /// Only print what would be done.
     #[arg(long)]
     pub dry_run: bool,
     #[command(flatten)]
@@ -362,36 +367,37 @@ pub struct Share {
     /// Name of the policy.
     #[arg(value_parser = names::policy)]
     pub policy: String,
-    /// Percent; 0 for none. The shares of all policies are 100 at most.
+    /// Percent; 0 for none. The sum over all policies is at most 100.
     #[arg(value_parser = clap::value_parser!(u32).range(0..=100))]
     pub percent: u32,
 }
 
 #[derive(Subcommand, Debug)]
 pub enum PartitionCommand {
-    /// Make a partition: its policies' tasks run on its CPUs alone, and no other policy's do there.
+    /// Create a partition: tasks of its policies run only on its CPUs, and those of other policies
+    /// do not run there.
     Create {
-        /// Its name: small letters, digits, _ and -.
+        /// Name of the partition: small letters, digits, _ and -.
         #[arg(value_parser = names::partition)]
         name: String,
-        /// Its CPUs, as the kernel writes them: 2-5,7.
+        /// CPUs of the partition, in the kernel's format: 2-5,7.
         #[arg(long, value_name = "CPUS")]
         cpus: CpuList,
-        /// A policy that is loaded. May be repeated.
+        /// A loaded policy. May be repeated.
         #[arg(long = "policy", value_name = "POLICY", required = true, value_parser = names::policy)]
         policies: Vec<String>,
     },
-    /// Give a partition other CPUs. Tasks leave those that it has no more at once.
+    /// Change the CPUs of a partition. Tasks leave removed CPUs at once.
     Resize {
-        /// Its name.
+        /// Name of the partition.
         name: String,
-        /// All CPUs that it is to have.
+        /// All CPUs of the partition.
         #[arg(long, value_name = "CPUS")]
         cpus: CpuList,
     },
-    /// End a partition: its CPUs are all policies', and its policies have all CPUs.
+    /// End a partition: all policies may use its CPUs again, and its policies all CPUs.
     Destroy {
-        /// Its name.
+        /// Name of the partition.
         name: String,
     },
     /// List the partitions.
@@ -407,19 +413,19 @@ pub struct Unload {
     /// Name of the policy.
     #[arg(value_parser = names::policy)]
     pub policy: Option<String>,
-    /// Every policy, the shim and the core.
+    /// Unload every policy, the shim and the core.
     #[arg(long)]
     pub everything: bool,
 }
 
-/// Which tasks.
+/// Selects tasks.
 #[derive(Args, Debug)]
 #[group(required = true, multiple = false)]
 pub struct Which {
-    /// This thread; with --threads all of its process.
+    /// This thread; with --threads all threads of its process.
     #[arg(long)]
     pub pid: Option<u32>,
-    /// All tasks that are in this cgroup (v2) or below it, now and later. A path, or a name under
+    /// All tasks that are in this cgroup (v2) or below it, now and later. A path, or a name below
     /// /sys/fs/cgroup.
     #[arg(long, value_name = "PATH")]
     pub cgroup: Option<PathBuf>,
@@ -451,7 +457,7 @@ pub struct Detach {
 
 #[derive(Args, Debug)]
 pub struct Run {
-    /// Name of the policy; it is loaded if it is not.
+    /// Name of the policy. It is loaded if needed.
     #[arg(short, long, value_parser = names::policy)]
     pub policy: String,
     #[command(flatten)]
@@ -463,16 +469,17 @@ pub struct Run {
 
 #[derive(Subcommand, Debug)]
 pub enum VmCommand {
-    /// Boot the stock kernel, run a command there, bring back its output and exit code.
+    /// Boot the stock kernel, run a command there, and return its output and exit code.
     ///
-    /// What is missing or older than its source is built first. A complaint in the guest's kernel
-    /// log is a failure.
+    /// What is missing or older than its source is built first. A warning or error in the guest's
+    /// kernel log is a failure.
     Run(VmRun),
 }
 
 #[derive(Args, Debug)]
 pub struct VmRun {
-    /// Policy to run the command under: a name in Baton's policies/ or here, or a path.
+    /// Policy under which the command runs: a path, or a name in Baton's policies/ or in the
+    /// current directory.
     #[arg(short, long)]
     pub policy: Option<String>,
     /// Give it every normal task of the guest.
@@ -481,7 +488,7 @@ pub struct VmRun {
     /// Options of the policy: KEY=VALUE,KEY=VALUE.
     #[arg(long, value_parser = names::options, requires = "policy")]
     pub options: Option<String>,
-    /// Further policies to take along, for `baton load` inside. May be repeated.
+    /// Further policies to copy into the guest, for `baton load` there. May be repeated.
     #[arg(long = "with", value_name = "POLICY")]
     pub with: Vec<String>,
     /// Number of CPUs.
@@ -490,18 +497,18 @@ pub struct VmRun {
     /// Shape of the CPUs: NUMA nodes x cores x hardware threads, for example 2x4x2.
     #[arg(long, value_name = "NxCxT", conflicts_with = "cpus")]
     pub topology: Option<baton_vm::Topology>,
-    /// Count instructions: each is 2^N ns of guest time (0 to 10), and a run repeats. With 0
-    /// several times slower, with each more a second of guest time is half the work.
+    /// Count instructions: each takes 2^N ns of guest time (0 to 10), and runs are repeatable. With
+    /// 0 a run is several times slower. Each increment halves the work in a second of guest time.
     #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "0",
           value_parser = clap::value_parser!(u8).range(0..=10))]
     pub icount: Option<u8>,
-    /// Have systemd as the guest's first process, and the command as one of its services.
+    /// Use systemd as the guest's first process, and run the command as one of its services.
     #[arg(long)]
     pub systemd: bool,
-    /// Memory in MiB; files in the guest live there, too.
+    /// Memory in MiB. Files in the guest are in this memory too.
     #[arg(long, value_name = "MB", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(128..))]
     pub memory: u32,
-    /// How long it may take on this machine's clock, in seconds, boot included.
+    /// Time limit on this machine's clock, in seconds, including the boot.
     #[arg(long, value_name = "S", default_value_t = 300)]
     pub timeout: u64,
     /// The kernel to boot: its release, or the path of its image. [default: that of Baton's Debian
@@ -511,25 +518,25 @@ pub struct VmRun {
     /// Arguments to add to the kernel's command line.
     #[arg(long, value_name = "ARGS", allow_hyphen_values = true)]
     pub append: Option<String>,
-    /// A file or directory to take along; without DEST into the command's directory. A program
-    /// brings its libraries.
+    /// A file or directory to copy into the guest; without DEST into the command's directory. The
+    /// libraries of a program are copied too.
     #[arg(long = "in", value_name = "FILE[:DEST]", value_parser = names::file_in)]
     pub files_in: Vec<names::FileIn>,
-    /// A file or directory of the guest to bring back.
+    /// A file or directory to copy back from the guest.
     #[arg(long = "out", value_name = "GUESTFILE:HOSTFILE", value_parser = names::file_out)]
     pub files_out: Vec<names::FileOut>,
-    /// Where to put the guest's kernel log.
+    /// File for the guest's kernel log.
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
     /// The command and its arguments, as in the guest. If it is a program of this machine, it is
-    /// taken along.
+    /// copied into the guest.
     #[arg(last = true, required = true, value_name = "CMD")]
     pub command: Vec<String>,
 }
 
 #[derive(Args, Debug)]
 pub struct Man {
-    /// The command, for example `vm run`; without it, baton itself.
+    /// The command, for example `vm run`. Without it, baton itself.
     #[arg(value_name = "COMMAND")]
     pub command: Vec<String>,
     /// Write the pages of all commands into this directory instead.
@@ -539,11 +546,11 @@ pub struct Man {
 
 #[derive(Args, Debug)]
 pub struct Report {
-    /// Files with runs, as `baton sim --json` prints them. The first run is what others are
-    /// compared with.
+    /// Files with runs, as printed by `baton sim --json`. The other runs are compared with the
+    /// first.
     #[arg(value_name = "RUN.json", required = true)]
     pub runs: Vec<PathBuf>,
-    /// Where to put the page; - for standard output.
+    /// The page to write; - for standard output.
     #[arg(short, long, value_name = "FILE.html", default_value = "report.html")]
     pub output: PathBuf,
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `baton`: builds, loads, watches and tries out scheduling policies. See `cli` for the commands
-//! and `commands` for what they do.
+//! `baton` builds, loads, observes and tests scheduling policies. Module `cli` defines the
+//! commands, and `commands` implements them.
 
 mod cli;
 mod commands;

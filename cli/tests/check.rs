@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `baton check`, as a user calls it: of libraries, whose atomics the checker sees, and of policies
-//! in C.
+//! `baton check`, called as by a user: on libraries, whose atomics are scheduling points, and on
+//! policies in C.
 
 use std::path::Path;
 use std::process::Command;
@@ -35,7 +35,7 @@ fn check(policy: &str, more: &str) -> (Option<i32>, String) {
     )
 }
 
-/// A policy in Rust, of this source.
+/// Writes a policy in Rust with this source.
 fn policy(directory: &Path, name: &str, source: &str) -> String {
     let new = Command::new(env!("CARGO_BIN_EXE_baton"))
         .args(["new", name])
@@ -73,7 +73,7 @@ fn a_race_about_an_atomic_is_found() {
     );
 }
 
-/// As in `shipped.rs` of baton-interleave, and with their atomics as scheduling points.
+/// The cases of `shipped.rs` in baton-interleave, with the policies' atomics as scheduling points.
 #[test]
 fn the_atomics_of_shipped_policies_are_tried_in_all_orders() {
     let check = |policies: &str, without: &[&str]| {
@@ -130,7 +130,7 @@ fn what_a_user_says_is_looked_at() {
     assert_eq!(code, Some(0), "{said}");
     assert!(json[0]["coverage"]["states"].as_u64() > Some(100), "{json}");
     assert!(json[0]["replies_by_tag"].is_object(), "{json}");
-    // Hints as a workload gives them.
+    // Hints that a workload gives.
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/examples/arbiter.json");
     let (code, said) = check_only("arbiter", &["--schedules", "500", "-w", file, "--json"]);
     let json: serde_json::Value = serde_json::from_str(&said[said.find("[\n").unwrap()..]).unwrap();

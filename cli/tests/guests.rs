@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Guests that do not come to the end of their command as they should: who is named, with which
-//! exit code, and what is left to look at. Boots guests: runs inside Baton's Debian root.
+//! Guests whose command does not end as it should: the reported culprit, the exit code, and the
+//! log. Boots guests: runs inside Baton's Debian root.
 
 use std::fs;
 use std::process::Command;
 
-/// Runs `baton vm run` with these arguments: its exit code, what it said, and its --log.
+/// Runs `baton vm run` with these arguments. Returns its exit code, its messages, and its --log.
 fn vm_run(arguments: &str, command: &[&str]) -> (Option<i32>, String, String) {
     let dir = tempfile::tempdir().unwrap();
     let log = dir.path().join("log");
@@ -26,7 +26,7 @@ fn vm_run(arguments: &str, command: &[&str]) -> (Option<i32>, String, String) {
     )
 }
 
-/// It ends with this code and these words, and its log has these.
+/// It ends with this code and these messages, and its log contains these words.
 #[track_caller]
 fn check(arguments: &str, command: &[&str], code: i32, words: &[&str], in_log: &str) {
     let (ended, said, log) = vm_run(arguments, command);
@@ -56,14 +56,14 @@ fn a_policy_that_fails_at_its_first_task() {
 #[test]
 fn a_policy_that_does_not_come_back() {
     let words = [
-        "does not come back from the policy faulty",
+        "does not return from the policy faulty",
         "faulty::Faulty",
         "at fault: the policy faulty",
     ];
     let guest =
         |limit: u32| format!("-p faulty --all --options fault=forever,after=50 --timeout {limit}");
     let command = ["hackbench", "-g", "1", "-l", "1000000"];
-    // Where the machine is busy, a guest has not come to its command after the first of these.
+    // On a busy machine a guest does not reach its command within the first of these times.
     if !vm_run(&guest(45), &command).1.contains(words[0]) {
         check(&guest(300), &command, 4, &words, "NMI: Not continuing");
     }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! hosts/kernel/build.sh where the tools that it calls fail: by its own rules, with other programs
-//! in the place of compilers and of make. Runs inside Baton's Debian root, which has a kernel's
-//! headers.
+//! hosts/kernel/build.sh when the tools that it calls fail. The script runs with other programs in
+//! place of compilers and make. Runs inside Baton's Debian root, which has kernel headers.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -10,7 +9,7 @@ use std::process::Command;
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../hosts/kernel/build.sh");
 
-/// Programs that do no more than make the file that the script goes on with.
+/// Programs that only create the file that the script needs next.
 const PROGRAMS: [(&str, &str); 8] = [
     ("cargo", ""),
     ("rustc", "echo rustc"),
@@ -25,8 +24,8 @@ const PROGRAMS: [(&str, &str); 8] = [
     ("clang", ""),
 ];
 
-/// Builds the core with these programs for some of the above: the exit code, what was said, and
-/// whether there is a vmlinux.h.
+/// Builds the core with these programs in place of some of the above. Returns the exit code, the
+/// messages, and whether there is a vmlinux.h.
 fn build(other: &[(&str, &str)]) -> (Option<i32>, String, bool) {
     let dir = tempfile::tempdir().unwrap();
     let programs = dir.path().join("bin");
@@ -58,7 +57,7 @@ fn build(other: &[(&str, &str)]) -> (Option<i32>, String, bool) {
     (out.status.code(), said, header.exists())
 }
 
-/// A kernel whose headers are here.
+/// A kernel with installed headers.
 fn release() -> String {
     let releases = fs::read_dir("/lib/modules").expect("/lib/modules");
     let releases = releases.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -86,7 +85,7 @@ fn types_that_cannot_be_read_leave_no_header() {
     let (code, said, header) = build(&fails);
     assert_eq!((code, header), (Some(3), false), "{said}");
     assert!(said.contains("bpftool cannot read the types in "), "{said}");
-    // The same with one that does its work.
+    // The same with a program that works.
     let works = [
         ("readelf", "echo ' .BTF '"),
         ("bpftool", "echo 'struct whole {};'"),

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the tool's binary needs of the machine where it runs, beside what the documentation says.
+//! The requirements of the tool's binary are those that the documentation states.
 
 use std::process::Command;
 
-/// The least glibc that docs/kernel-policy.md names.
+/// The page that documents the oldest supported glibc.
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/kernel-policy.md");
 
-/// A version in a text, after these words.
+/// The version that follows these words in a text.
 fn after(text: &str, words: &str) -> Option<(u32, u32)> {
     let rest = text.split_once(words)?.1;
     let mut numbers = rest.split(|c: char| !c.is_ascii_digit()).map(str::parse);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The programs of benches, on this machine. Builds them: runs inside Baton's Debian root, which
-//! has what they need.
+//! has their dependencies.
 
 use serde_json::Value;
 use std::path::Path;
@@ -22,7 +22,7 @@ fn run(program: &Path, arguments: &[&str]) -> (bool, String) {
     )
 }
 
-/// What it prints, and how many requests it asked for, about.
+/// Runs a program. It prints plausible answers, and has sent about this many requests.
 fn answers(program: &Path, arguments: &[&str], about: f64) {
     let (ended_well, text) = run(program, arguments);
     assert!(ended_well, "{}: {text}", program.display());
@@ -32,7 +32,7 @@ fn answers(program: &Path, arguments: &[&str], about: f64) {
             .and_then(Value::as_f64)
             .unwrap_or_else(|| panic!("no {name}: {text}"))
     };
-    // A busy machine answers fewer in the time.
+    // A busy machine answers fewer requests in the time.
     assert!(
         number("/answered") > 0.0 && number("/answered") < 1.5 * about,
         "{text}"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `baton replay` and `baton trace`, as a user calls them.
+//! `baton replay` and `baton trace`, called as by a user.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -17,7 +17,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// What it prints, and that it is well.
+/// The output of a successful command.
 fn good(arguments: &[&str]) -> String {
     let out = baton(arguments);
     assert!(
@@ -33,7 +33,7 @@ fn json(arguments: &[&str]) -> Value {
     serde_json::from_str(&good(arguments)).unwrap()
 }
 
-/// A recording of wfq, and what the simulator says of it.
+/// Writes a recording of wfq. Returns the simulator's report of the run.
 fn record(file: &str) -> Value {
     let line = "sim wfq -w hackbench:groups=2 --duration 300ms --max-tasks 4096 --json --record";
     let arguments: Vec<&str> = line.split(' ').chain([file]).collect();
@@ -67,7 +67,7 @@ fn a_recording_is_replayed_and_told() {
         "DIVERGENCE at event ",
         "\n  recorded  ",
         "\n  got       ",
-        "fed the same again it does the same",
+        "a new instance does the same on this input",
     ] {
         assert!(said.contains(part), "{said}");
     }
@@ -86,8 +86,8 @@ fn a_recording_is_replayed_and_told() {
             .filter(|event| event["event"] == "call")
             .count()
     );
-    // What the policy was told and what the machine did are counted in different ways, and come to
-    // the same.
+    // The calls of the policy and the activity of the machine are counted in different ways, with
+    // the same result.
     let near = |ours: u64, theirs: &Value| {
         let theirs = theirs.as_u64().unwrap() as f64;
         assert!(
@@ -236,7 +236,7 @@ fn a_replay_begins_at_a_checkpoint() {
         "{said}"
     );
 
-    // Something is missing early on.
+    // An early block is missing.
     let mut bytes = std::fs::read(file).unwrap();
     bytes[100_000] ^= 1;
     std::fs::write(file, &bytes).unwrap();
@@ -251,7 +251,7 @@ fn a_replay_begins_at_a_checkpoint() {
         .split_once(&format!("\n  next      baton replay {file} --from "))
         .expect(&said);
     let next = next.lines().next().unwrap();
-    // What is missing has no numbers.
+    // The missing events have no numbers.
     assert!(
         next.parse::<u64>().unwrap() < events[0],
         "{next}, and {events:?}"

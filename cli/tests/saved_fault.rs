@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A fault of a booted kernel, in a debugger on this machine. Boots a guest: runs inside Baton's
-//! Debian root.
+//! A fault of a booted kernel, examined in a debugger on this machine. Boots a guest: runs inside
+//! Baton's Debian root.
 
 use std::process::Command;
 
@@ -86,7 +86,7 @@ fn a_fault_in_the_kernel_stops_in_the_debugger() {
         "{seen}"
     );
 
-    // Memory that there was not in the kernel there is not here.
+    // Memory that was refused in the kernel is refused here.
     assert!(
         baton(&["trace", "json", hoard]).contains("\"no_memory\""),
         "it was given all that it asked for"
@@ -99,7 +99,7 @@ fn a_fault_in_the_kernel_stops_in_the_debugger() {
         "{replayed}"
     );
 
-    // And before any call that is asked for.
+    // And before a given call.
     let seen = baton(&[
         "replay",
         file,

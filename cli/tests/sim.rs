@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `baton sim`, as a user calls it, with policies as libraries.
+//! `baton sim`, called as by a user, with policies as libraries.
 
 use std::process::{Command, Output};
 
@@ -15,8 +15,8 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The numbers of hosts/sim/tests/golden/logs.txt are those of a build without optimization, with
-/// the policies linked in. Here the policy is a library of its own, optimized as a whole.
+/// The numbers of hosts/sim/tests/golden/logs.txt come from an unoptimized build with linked
+/// policies. Here the policy is a library of its own, optimized as a whole.
 #[test]
 fn another_build_comes_to_the_same_log() {
     let golden = format!(
@@ -138,7 +138,7 @@ fn a_file_that_ends_or_gets_stuck_is_told_as_it_is() {
     let active = group["active_ns"].as_u64().unwrap();
     assert!((1_000_000_000..1_020_000_000).contains(&active), "{group}");
     assert!(!text(&ends.stderr).contains("wait for each other") && runs[0]["stuck_ns"].is_null());
-    // The rate that is printed is of the second in which there were tasks, not of all four.
+    // The printed rate refers to the second in which there were tasks, not to all four.
     let shown = text(
         &sim(&format!(
             "fifo -w {} --duration 4s --jitter 0",
@@ -166,7 +166,7 @@ fn a_file_that_ends_or_gets_stuck_is_told_as_it_is() {
     );
 }
 
-/// File and line of the index that is out of range.
+/// The file and line of the index that is out of range.
 fn place_of_the_panic() -> String {
     let file = "policies/testing/faulty/src/wrong.rs";
     let path = format!("{}/../{file}", std::env::var("CARGO_MANIFEST_DIR").unwrap());
@@ -215,7 +215,7 @@ fn a_fault_is_told_and_gives_the_exit_code() {
         &["at fault: the policy faulty", place],
     );
     let spinning = [
-        "does not come back from task_wakeup",
+        "does not return from task_wakeup",
         "one that waits for another CPU",
     ];
     check(
@@ -291,7 +291,7 @@ fn runs_beside_each_other_and_files() {
         "{}",
         text(&out.stderr)
     );
-    // Each is what it is without the other.
+    // Each file has the same contents without the other.
     for alone in ["trace", "recording"] {
         let with = path(alone);
         let alone = path("alone");
@@ -308,7 +308,7 @@ fn runs_beside_each_other_and_files() {
     }
 }
 
-/// An upgrade is part of what a run is known by, and is told.
+/// An upgrade is part of a run's identity, and is reported.
 #[test]
 fn an_upgrade_is_told() {
     let run = "wfq -w hogs:n=3 --duration 50ms";
@@ -334,9 +334,9 @@ fn hashes(arguments: &str) -> Vec<String> {
     runs.into_iter().map(|run| run.hash).collect()
 }
 
-/// `fifo` and `fifo_c` have the same rules but for which idle CPU is the nearest, which is the same
-/// on a machine with one cache, and for who follows its waker to where others wait already, which
-/// nobody does in these.
+/// The rules of `fifo` and `fifo_c` differ in two points: the choice of the nearest idle CPU, which
+/// is the same on a machine with one cache, and whether a woken task follows its waker to a CPU
+/// where others wait, which does not happen in these workloads.
 #[test]
 fn a_policy_in_c_does_what_the_same_in_rust_does() {
     for workload in [
@@ -354,7 +354,7 @@ fn a_policy_in_c_does_what_the_same_in_rust_does() {
         };
         assert_eq!(rust, c, "{workload}");
     }
-    // All else, and on a larger machine: no fault, and the same each time.
+    // Other workloads, on a larger machine: no fault, and the same result each time.
     for workload in ["hackbench", "random"] {
         let run = format!(
             "fifo_c -w {workload} --topology 2x4x2 --duration 200ms --noise higher=3ms/100us"
@@ -446,7 +446,7 @@ fn what_a_policy_in_c_does_wrong_is_told() {
     );
 }
 
-/// Unsafe code of the policy's own: not built, unless that is asked for.
+/// A policy with unsafe code of its own is not built unless that is requested.
 #[test]
 fn a_policy_with_unsafe_code_is_refused() {
     let dir = tempfile::tempdir().unwrap();
@@ -481,7 +481,7 @@ fn a_policy_with_unsafe_code_is_refused() {
         said.contains("usage of an `unsafe` block") && said.contains("--allow-unsafe"),
         "{said}"
     );
-    // Nor is it built for the kernel.
+    // It is not built for the kernel either.
     let refused = Command::new(env!("CARGO_BIN_EXE_baton"))
         .arg("build")
         .arg(dir.path())
@@ -529,8 +529,8 @@ fn a_run_that_fails_takes_no_other_with_it() {
     );
 }
 
-/// What `wfq` makes of mixes of tasks: weighted shares over the whole machine, and CPUs that
-/// sleepers get from hogs that are lighter.
+/// The shares that `wfq` gives to mixes of tasks: by weight over the whole machine, and for
+/// sleeping tasks against hogs of lower weight.
 #[test]
 fn wfq_shares_the_machine() {
     let run = |workload: &str, topology: &str| -> serde_json::Value {
@@ -541,8 +541,8 @@ fn wfq_shares_the_machine() {
         let runs: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
         runs[0].clone()
     };
-    // The furthest behind, in percent of what a hog is due; and a task moves less often than each
-    // CPU looks for one.
+    // The task that is furthest behind, in percent of its due; and a task migrates less often than
+    // each CPU searches for one.
     let shares = |hogs: u32, cpus: u32| {
         let run = run(&format!("hogs:n={hogs}"), &format!("1x{cpus}x1"));
         let due = 2e9 * f64::from(cpus) / f64::from(hogs);

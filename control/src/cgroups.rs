@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Cgroups (version 2) and the policies that their tasks belong to.
+//! Cgroups (version 2), and the policies to which their tasks belong.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -13,8 +13,8 @@ use crate::status::Cgroup;
 
 const ROOT: &str = "/sys/fs/cgroup";
 
-/// The directory of a cgroup, given by that or by its name below the root. Always the same for the
-/// same cgroup.
+/// The directory of a cgroup, from that directory or from the cgroup's name below the root. The
+/// result is canonical.
 pub fn find(cgroup: &Path) -> Result<PathBuf> {
     let below = cgroup
         .strip_prefix(ROOT)
@@ -30,7 +30,7 @@ pub fn find(cgroup: &Path) -> Result<PathBuf> {
         })
 }
 
-/// A cgroup's name: its directory below the root.
+/// The name of a cgroup: the path of its directory below the root.
 pub fn name(dir: &Path) -> String {
     dir.strip_prefix(ROOT)
         .unwrap_or(dir)
@@ -38,7 +38,7 @@ pub fn name(dir: &Path) -> String {
         .into_owned()
 }
 
-/// A cgroup and those below it.
+/// A cgroup and all cgroups below it.
 fn tree(dir: &Path) -> Vec<PathBuf> {
     let mut found = vec![dir.to_path_buf()];
     let mut at = 0;
@@ -53,9 +53,9 @@ fn tree(dir: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// All threads that are in a cgroup or below it now.
+/// All threads that are now in a cgroup or below it.
 pub fn threads(dir: &Path) -> Result<Vec<u32>> {
-    // Not cgroup.procs, which cannot be read in a threaded cgroup.
+    // cgroup.procs cannot be read in a threaded cgroup.
     let lists = tree(dir)
         .into_iter()
         .map(|dir| fs::read_to_string(dir.join("cgroup.threads")).unwrap_or_default());
@@ -68,15 +68,15 @@ pub fn threads(dir: &Path) -> Result<Vec<u32>> {
         .collect())
 }
 
-/// Gives a cgroup, with all below it that has no policy of its own, to a policy.
+/// Assigns a cgroup to a policy, with all cgroups below it that have no policy of their own.
 pub fn give(device: &Device, dir: &Path, policy: &str) -> Result<()> {
     device
         .set_rule(id(dir)?, Some(policy))
         .map_err(|errno| not_given(&name(dir), policy, errno))
 }
 
-/// Takes a cgroup from its policy: its tasks are those of the next cgroup around it that has one.
-/// False when it had none.
+/// Takes a cgroup from its policy. Its tasks then belong to the policy of the nearest cgroup above
+/// it that has one. False if the cgroup had no policy.
 pub fn take(device: &Device, dir: &Path) -> Result<bool> {
     match device.set_rule(id(dir)?, None) {
         Ok(()) => Ok(true),
@@ -85,7 +85,7 @@ pub fn take(device: &Device, dir: &Path) -> Result<bool> {
     }
 }
 
-/// Its id.
+/// The id of a cgroup.
 pub fn id(dir: &Path) -> Result<u64> {
     Ok(fs::metadata(dir)
         .map_err(|e| Error::file(format!("looking at {}", dir.display()), &e))?
@@ -108,14 +108,14 @@ fn not_given(cgroup: &str, policy: &str, errno: Errno) -> Error {
             "give their common parent instead",
         ),
         Errno::OPNOTSUPP => Error::environment(
-            what("this kernel has no tracepoints, which tell of tasks that move"),
+            what("this kernel has no tracepoints, which report tasks that move"),
             "attach tasks by --pid, or use a kernel with CONFIG_TRACEPOINTS",
         ),
         other => Error::baton(what(&other.to_string())),
     }
 }
 
-/// All cgroups that have policies.
+/// All cgroups that are assigned to policies.
 pub fn rules(device: &Device) -> Result<Vec<Cgroup>> {
     let rules = device.rules()?;
     if rules.is_empty() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Sets of CPUs as the kernel writes them: `0,2-5` (its documentation: cpulist).
+//! Sets of CPUs in the kernel's format `0,2-5` (cpulist in its documentation).
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -16,7 +16,7 @@ const CPUS: u32 = BATON_CPU_WORDS as u32 * 64;
 pub struct CpuList(BTreeSet<u32>);
 
 impl CpuList {
-    /// As the control device has them.
+    /// A set in the format of the control device.
     pub fn from_words(words: &[u64; BATON_CPU_WORDS]) -> Self {
         Self(
             (0..CPUS)
@@ -37,12 +37,12 @@ impl CpuList {
         self.0.is_empty()
     }
 
-    /// Takes these away.
+    /// Removes these CPUs.
     pub fn remove(&mut self, others: &Self) {
         self.0.retain(|cpu| !others.0.contains(cpu));
     }
 
-    /// Takes all but these away.
+    /// Removes all but these CPUs.
     pub fn keep(&mut self, these: &Self) {
         self.0.retain(|cpu| these.0.contains(cpu));
     }
@@ -51,7 +51,7 @@ impl CpuList {
         self.0.difference(&others.0).next().copied()
     }
 
-    /// The first that is in both.
+    /// The first CPU that is in both sets.
     pub fn common(&self, other: &Self) -> Option<u32> {
         self.0.intersection(&other.0).next().copied()
     }

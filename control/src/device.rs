@@ -17,25 +17,25 @@ use crate::status::Partition;
 
 const PATH: &str = "/dev/baton";
 
-/// The open control device. Only root can have one.
+/// The open control device. Only root can open it.
 pub struct Device(File);
 
 /// Why a policy was not started.
 pub struct Refused {
     pub errno: Errno,
-    /// What the policy said; empty if nothing.
+    /// The policy's message; empty if there is none.
     pub message: String,
 }
 
 /// Why a partition was not changed.
 pub struct Unset {
     pub errno: Errno,
-    /// What the core said; empty if nothing.
+    /// The core's message; empty if there is none.
     pub message: String,
 }
 
 impl Device {
-    /// The device of the core that is loaded; `None` when there is none.
+    /// The device of the loaded core. `None` if no core is loaded.
     pub fn open_if_loaded() -> Result<Option<Self>> {
         match OpenOptions::new().read(true).write(true).open(PATH) {
             Ok(file) => {
@@ -65,7 +65,7 @@ impl Device {
         }
     }
 
-    /// The device of the core that is loaded.
+    /// The device of the loaded core. An error if no core is loaded.
     pub fn open() -> Result<Self> {
         Self::open_if_loaded()?.ok_or_else(|| {
             Error::user(
@@ -81,12 +81,12 @@ impl Device {
         value: &mut T,
     ) -> std::result::Result<(), Errno> {
         // SAFETY: Sized-request. The requests above pair each number with its structure, whose size
-        // is part of the number; the kernel writes no more than that, and every bit pattern is a
-        // value of these structures of integers.
+        // is part of the number. The kernel writes no more than that. Every bit pattern is a value
+        // of these structures of integers.
         unsafe { ioctl::ioctl(&self.0, ioctl::Updater::<REQUEST, T>::new(value)) }
     }
 
-    /// A request that fails only when something is wrong with Baton.
+    /// A request that fails only because of an error in Baton.
     fn ask<const REQUEST: Opcode, T: Copy>(&self, mut value: T, what: &str) -> Result<T> {
         match self.request::<REQUEST, T>(&mut value) {
             Ok(()) => Ok(value),
@@ -103,7 +103,7 @@ impl Device {
                 "unload it with the command it came with, or restart the machine",
             )),
             Err(e) => Err(Error::baton(format!(
-                "the core does not say what {what} is: {e}"
+                "the core does not report {what}: {e}"
             ))),
         }
     }
@@ -112,7 +112,7 @@ impl Device {
         self.ask::<BATON_IOC_CORE, _>(BatonCoreInfo::default(), "its state")
     }
 
-    /// All policies that are loaded, in the order in which they are asked.
+    /// All loaded policies, in the order in which they are asked.
     pub fn policies(&self) -> Result<Vec<BatonPolicyInfo>> {
         let mut found = Vec::new();
         for index in 0..BATON_MAX_POLICIES as u32 {
@@ -180,7 +180,7 @@ impl Device {
             })
     }
 
-    /// Stops a policy. What went wrong as it was unmade, if anything: it is stopped all the same.
+    /// Stops a policy. Returns its message if it failed in its `Drop`; it is stopped all the same.
     pub fn stop(&self, name: &str) -> std::result::Result<Option<String>, Errno> {
         let mut stop = BatonStop {
             name: field(name),
@@ -190,8 +190,8 @@ impl Device {
         Ok(Some(text(&stop.message)).filter(|message| !message.is_empty()))
     }
 
-    /// Puts the version of a policy that is loaded to come next in the place of the running one;
-    /// with `rollback` the one before. What was done, or why not, is in the answer.
+    /// Replaces the running version of a policy by the version that is loaded as the next one, or,
+    /// with `rollback`, by the previous one. The answer contains what was done, or why it was not.
     pub fn upgrade(
         &self,
         name: &str,
@@ -219,7 +219,7 @@ impl Device {
         (self.request::<BATON_IOC_UPGRADE, _>(&mut upgrade), upgrade)
     }
 
-    /// Gives all tasks of one policy to another: how long CPUs were held, ns.
+    /// Gives all tasks of one policy to another. Returns how long CPUs were held, ns.
     pub fn switch(&self, from: &str, to: &str) -> std::result::Result<u64, Errno> {
         let mut switch = BatonSwitch {
             from: field(from),
@@ -230,7 +230,7 @@ impl Device {
             .map(|()| switch.held)
     }
 
-    /// Has these policies asked first, in this order. At most 16.
+    /// Puts these policies first, in this order. At most 16.
     pub fn set_order(&self, first: &[String]) -> std::result::Result<(), Errno> {
         let mut order = BatonOrder {
             names: [[0; BATON_NAME_LEN]; BATON_MAX_POLICIES],
@@ -243,8 +243,8 @@ impl Device {
         self.request::<BATON_IOC_ORDER, _>(&mut order)
     }
 
-    /// See [`BatonRecordHow`]; the answer is what the core says of it. `from_state`: a policy that
-    /// saves none is refused.
+    /// See [`BatonRecordHow`]. Returns what the core reports about the recording. `from_state`: a
+    /// policy that cannot save its state is refused.
     pub fn record(
         &self,
         policy: &str,
@@ -315,8 +315,8 @@ impl Device {
         Ok(found)
     }
 
-    /// Makes a partition what is said here; without CPUs and policies it is ended. How long CPUs
-    /// were held, ns.
+    /// Sets the CPUs and policies of a partition. Without CPUs and policies the partition is ended.
+    /// Returns how long CPUs were held, ns.
     pub fn set_partition(
         &self,
         name: &str,
@@ -343,7 +343,7 @@ impl Device {
         }
     }
 
-    /// The cgroups that belong to policies: their ids, and the policies' names.
+    /// The ids of all cgroups that are assigned to policies, with the names of the policies.
     pub fn rules(&self) -> Result<Vec<(u64, String)>> {
         let mut found = Vec::new();
         for index in 0..BATON_MAX_RULES as u32 {
@@ -361,7 +361,7 @@ impl Device {
         Ok(found)
     }
 
-    /// Gives a cgroup to a policy, or to none.
+    /// Assigns a cgroup to a policy, or to none.
     pub fn set_rule(&self, cgroup: u64, policy: Option<&str>) -> std::result::Result<(), Errno> {
         let name = field(policy.unwrap_or(""));
         self.request::<BATON_IOC_RULE, _>(&mut BatonRule {
@@ -372,7 +372,7 @@ impl Device {
         })
     }
 
-    /// Has every task looked at again: whose its cgroup is.
+    /// Determines the policy of each task anew, from its cgroup.
     pub fn apply_rules(&self) -> Result<()> {
         let rule = BatonRule {
             set: 2,
@@ -384,12 +384,12 @@ impl Device {
             .map(|_| ())
     }
 
-    /// Grants something, or takes it back.
+    /// Grants the permission to send hints, or revokes it.
     pub fn grant(&self, mut grant: BatonGrant) -> std::result::Result<(), Errno> {
         self.request::<BATON_IOC_GRANT, _>(&mut grant)
     }
 
-    /// All that is granted.
+    /// All grants.
     pub fn grants(&self) -> Result<Vec<BatonGrant>> {
         let grants = (0..BATON_MAX_GRANTS as u32)
             .map(|index| self.ask::<BATON_IOC_GRANT, _>(no_grant(index), "a grant"));
@@ -398,8 +398,9 @@ impl Device {
             .collect()
     }
 
-    /// Gives thread `pid` (0: all that are assigned to none) to a policy; `None` takes it away.
-    /// With `set_class` the thread also joins, or leaves, class SCHED_EXT.
+    /// Assigns thread `pid` to a policy; with `None`, takes it from its policy. 0 stands for all
+    /// tasks that are assigned to none. With `set_class` the thread also joins or leaves class
+    /// SCHED_EXT.
     pub fn assign(
         &self,
         pid: u32,
@@ -415,23 +416,23 @@ impl Device {
     }
 }
 
-/// Rings are given in MiB, and made of blocks of 64 KiB.
+/// The sizes of rings are given in MiB; a ring consists of blocks of 64 KiB.
 pub const BLOCKS_PER_MIB: u32 = 16;
 
-/// A recording that goes on for as long as this lives, at most; or what a flight recorder had at a
-/// fault.
+/// A recording in progress, which ends with this value at the latest; or the contents of a flight
+/// recorder at a fault.
 pub struct Rings {
     device: Device,
-    /// What the core said of it.
+    /// What the core reported when the recording began.
     pub about: BatonRecord,
     nr_cpus: u32,
-    /// By CPU: blocks that were taken.
+    /// The number of blocks taken, by CPU.
     taken: Vec<i32>,
     map: *mut u8,
     length: usize,
 }
 
-/// A step of the reader's: the bytes of a block that is full, if there is one.
+/// The result of a step of the reader: the bytes of a full block, if there is one.
 pub struct Taken<'a> {
     pub block: Option<&'a [u8]>,
     /// [`BatonRecordEnd`], by number.
@@ -439,8 +440,8 @@ pub struct Taken<'a> {
 }
 
 impl Rings {
-    /// Begins to record a policy, with so many blocks for each CPU at most (the calling thread gets
-    /// a real-time priority), or opens what its flight recorder had.
+    /// Begins to record a policy, with at most this many blocks for each CPU, or opens the contents
+    /// of its flight recorder. The thread that begins a recording gets a real-time priority.
     pub fn begin(
         device: Device,
         policy: &str,
@@ -453,9 +454,9 @@ impl Rings {
             Ok(about) => about,
             Err(refused) => return Ok(Err(refused)),
         };
-        // One more: for the mark of the end.
+        // One more block, for the mark of the end.
         let length = nr_cpus as usize * (about.blocks as usize + 1) * BLOCK_SIZE;
-        // SAFETY: Ring-mapping. A new mapping, which nothing else is at; it is read only, and only
+        // SAFETY: Ring-mapping. A new mapping that overlaps no other. It is read only, and only
         // where a block is.
         let map = unsafe {
             mm::mmap(
@@ -484,7 +485,7 @@ impl Rings {
         }))
     }
 
-    /// The state that it begins with, where there is one.
+    /// The state with which the recording begins, if it has one.
     pub fn state(&self) -> Result<Option<Vec<u8>>> {
         match self.about.has_state {
             0 => Ok(None),
@@ -492,8 +493,8 @@ impl Rings {
         }
     }
 
-    /// Makes a checkpoint, or, of a fault, gives the one that is there: its stamp, and the state.
-    /// `None` when there is none now.
+    /// Makes a checkpoint, or returns the existing one of a fault: its stamp and the state. `None`
+    /// if no checkpoint can be made now.
     pub fn checkpoint(&self) -> Result<Option<(u64, Vec<u8>)>> {
         let mut made = BatonRecordCheckpoint::default();
         match self
@@ -503,16 +504,17 @@ impl Rings {
             Ok(()) => self
                 .saved(made.at, made.length)
                 .map(|state| Some((made.stamp, state))),
-            // A ring is too full for it, or memory; it was the end; or a fault was first.
+            // A ring or the memory is too full for it, or the recording has ended, or a fault came
+            // first.
             Err(Errno::AGAIN | Errno::NOMEM | Errno::NODATA | Errno::NODEV) => Ok(None),
             Err(Errno::FAULT) => {
                 let policy = text(&self.about.name);
                 let what =
-                    format!("{policy} failed as it saved its state for a checkpoint; it goes on");
+                    format!("{policy} failed when it saved its state for a checkpoint; it goes on");
                 Err(Error::policy(
                     &policy,
                     what,
-                    "mend its reregister_prepare, or record it without --checkpoint",
+                    "fix its reregister_prepare, or record it without --checkpoint",
                 ))
             }
             Err(errno) => Err(Error::baton(format!(
@@ -528,12 +530,12 @@ impl Rings {
             .map(|()| state)
     }
 
-    /// CPUs that have a ring.
+    /// Number of CPUs that have a ring.
     pub fn nr_cpus(&self) -> u32 {
         self.nr_cpus
     }
 
-    /// Gives the block back that was taken of this CPU last, and takes the next.
+    /// Returns the block taken last from this CPU to the core, and takes the next one.
     pub fn take(&mut self, cpu: u32) -> Result<Taken<'_>> {
         let at = &mut self.taken[cpu as usize];
         let taken = BatonRecordBlock {
@@ -550,8 +552,8 @@ impl Rings {
                 (number + 1) * BLOCK_SIZE <= self.length,
                 "the core gives blocks that are mapped"
             );
-            // SAFETY: Ring-mapping. The block is in the mapping, and nobody writes it until it is
-            // given back.
+            // SAFETY: Ring-mapping. The block is in the mapping, and the core does not write it
+            // until it is returned.
             unsafe { std::slice::from_raw_parts(self.map.add(number * BLOCK_SIZE), BLOCK_SIZE) }
         });
         Ok(Taken {
@@ -560,7 +562,7 @@ impl Rings {
         })
     }
 
-    /// What the policy was told of a CPU.
+    /// The description of a CPU that the policy was given.
     pub fn topology(&self, cpu: u32) -> Result<BatonCpu> {
         let look = BatonRecordBlock {
             cpu,
@@ -572,7 +574,7 @@ impl Rings {
             .map(|answer| answer.topology)
     }
 
-    /// Ends it. What is in the rings can be taken then.
+    /// Ends the recording. Blocks that are still in the rings can be taken afterwards.
     pub fn stop(&mut self) -> Result<()> {
         self.device
             .ask::<BATON_IOC_RECORD_STOP, _>(
@@ -585,8 +587,8 @@ impl Rings {
 
 impl Drop for Rings {
     fn drop(&mut self) {
-        // SAFETY: Ring-mapping. Nothing that borrowed from it is left. It cannot fail for a mapping
-        // that is there.
+        // SAFETY: Ring-mapping. No borrow of the mapping is left. Unmapping an existing mapping
+        // cannot fail.
         let _ = unsafe { mm::munmap(self.map.cast(), self.length) };
     }
 }
@@ -666,8 +668,8 @@ fn no_fault(index: u32) -> BatonFault {
     }
 }
 
-/// A text as the kernel has it: NUL-terminated, else cut. Names and options were checked for length
-/// before.
+/// A text in the kernel's format: NUL-terminated, cut if it is too long. The lengths of names and
+/// options were checked before.
 pub fn field<const LEN: usize>(text: &str) -> [u8; LEN] {
     let mut field = [0; LEN];
     let len = text.len().min(LEN - 1);
@@ -675,7 +677,7 @@ pub fn field<const LEN: usize>(text: &str) -> [u8; LEN] {
     field
 }
 
-/// The text in a field of the kernel's.
+/// The text in a field of the kernel.
 pub fn text(field: &[u8]) -> String {
     let end = field.iter().position(|b| *b == 0).unwrap_or(field.len());
     String::from_utf8_lossy(&field[..end]).into_owned()
@@ -685,8 +687,8 @@ pub fn text(field: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    /// Direction (both), size of the structure, type, number: as _IOWR makes it of the C header's
-    /// structures.
+    /// Direction (both), size of the structure, type and number: the values that _IOWR makes of the
+    /// structures of the C header.
     fn check(request: Opcode, number: u32, size: u32) {
         assert_eq!(
             request,

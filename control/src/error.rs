@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What can go wrong, always with: what happened, who is at fault, what to do.
+//! Errors. Each says what happened, who is at fault, and what to do.
 
 use std::fmt;
 use std::process::ExitCode;
 
-/// Result of everything here that can fail.
+/// The result of every fallible function of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Who is at fault. The first three give the exit codes 1, 3 and 4.
+/// The party at fault. Exit code 3 is the environment's, 4 a policy's; all others have 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Blame {
-    /// Whoever gave the command.
+    /// The user who gave the command.
     User,
-    /// The machine: its kernel, its programs, its rights.
+    /// The machine: its kernel, its programs, its permissions.
     Environment,
-    /// A policy, by name.
+    /// The policy of this name.
     Policy(String),
     /// Baton itself. Exit code 1.
     Baton,
 }
 
-/// An error, ready to be shown.
+/// An error that is ready to be shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     pub blame: Blame,
@@ -64,7 +64,8 @@ impl Error {
         }
     }
 
-    /// A file operation that failed: not found is the user's, anything else the machine's.
+    /// An error of a failed file operation. "Not found" is the user's fault, all else that of the
+    /// machine.
     pub fn file(doing: impl fmt::Display, error: &std::io::Error) -> Self {
         let what = format!("{doing}: {error}");
         match error.kind() {

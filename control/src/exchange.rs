@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Upgrade and rollback: another version of a policy takes the place of the one that runs.
 //!
-//! The new version's module is loaded first, under a name of its own, and does nothing; then one
-//! request exchanges the versions; then the module of the version that is not kept any more is
-//! unloaded. Killed between two steps, either version runs, and doing it again first removes
-//! modules that were left over.
+//! The new version's module is loaded first, under a name of its own, and stays passive. Then one
+//! request exchanges the versions. Then the module of the version that is no longer kept is
+//! unloaded. If the command is killed between two steps, one of the two versions runs, and
+//! repeating the command first removes modules that were left.
 
 use std::path::Path;
 use std::time::Duration;
@@ -34,7 +34,7 @@ pub fn exchange(
         .map_err(|(errno, answer)| refused(policy, errno, &answer))
 }
 
-/// As [`exchange`]; what the core refuses is the inner error.
+/// The same as [`exchange`]; the inner error is a refusal of the core.
 fn try_exchange(
     device: &Device,
     policy: &str,
@@ -61,8 +61,8 @@ fn try_exchange(
     }
 }
 
-/// Has a running policy go on with other options: as an upgrade to itself, or, if it hands no state
-/// on, from a new start, for which its tasks are without a policy for a moment.
+/// Changes the options of a running policy: by an upgrade to itself, or, if it hands over no state,
+/// by a restart, for which its tasks are without a policy for a moment.
 pub fn change_options(device: &Device, policy: &str, file: &Path, options: &str) -> Result<()> {
     match try_exchange(device, policy, file, Some(options), None)? {
         Ok(_) => Ok(()),
@@ -73,7 +73,7 @@ pub fn change_options(device: &Device, policy: &str, file: &Path, options: &str)
     }
 }
 
-/// Takes back what [`change_options`] did.
+/// Undoes [`change_options`].
 pub fn undo_options(device: &Device, policy: &str, options: &str) -> Result<()> {
     let info = running(device, policy)?;
     if info.modules[BEFORE][0] == 0 {
@@ -138,8 +138,8 @@ fn running(device: &Device, policy: &str) -> Result<BatonPolicyInfo> {
     ))
 }
 
-/// Unloads the versions that are neither current nor kept: what was rolled back, and what a command
-/// left that was killed.
+/// Unloads the versions that are neither current nor kept: one that was rolled back, and those that
+/// a killed command has left.
 fn not_current(device: &Device, info: &BatonPolicyInfo) -> Result<()> {
     unload_version(info, NEXT)?;
     unload::leftovers(device)
@@ -181,7 +181,7 @@ fn refused(policy: &str, errno: Errno, answer: &BatonUpgrade) -> Error {
             Error::policy(
                 policy,
                 format!(
-                    "{policy} was not exchanged: {message}\n  running:  hands on {}\n  new:      \
+                    "{policy} was not upgraded: {message}\n  running:  hands on {}\n  new:      \
                      takes {takes}",
                     type_name(&answer.running)
                 ),
@@ -191,7 +191,7 @@ fn refused(policy: &str, errno: Errno, answer: &BatonUpgrade) -> Error {
                 ),
             )
         }
-        Errno::FAULT => Error::policy(policy, message, format!("mend it; {goes_on}")),
+        Errno::FAULT => Error::policy(policy, message, format!("fix it; {goes_on}")),
         Errno::INVAL if !message.is_empty() => Error::policy(
             policy,
             message,
@@ -212,6 +212,6 @@ fn refused(policy: &str, errno: Errno, answer: &BatonUpgrade) -> Error {
             "there is no memory for it",
             format!("free memory and try again; {goes_on}"),
         ),
-        other => Error::baton(format!("{policy} was not exchanged: {other}")),
+        other => Error::baton(format!("{policy} was not upgraded: {other}")),
     }
 }

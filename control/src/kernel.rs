@@ -15,12 +15,12 @@ use baton_abi::BATON_MODULE_LEN;
 
 use crate::error::{Error, Result};
 
-/// How long a module may stay in use after its last user went: the kernel frees BPF programs after
-/// a grace period or two.
+/// How long a module may stay in use after its last user is gone. The kernel frees BPF programs
+/// after one or two grace periods.
 const UNLOAD_PATIENCE: Duration = Duration::from_secs(10);
 const O_NONBLOCK: i32 = 0o4000;
 
-/// What `uname -r` says.
+/// The output of `uname -r`.
 pub fn release() -> String {
     uname().release().to_string_lossy().into_owned()
 }
@@ -29,7 +29,7 @@ pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Only root loads modules.
+/// An error unless the caller is root, which alone may load modules.
 pub fn require_root(what: &str) -> Result<()> {
     match is_root() {
         true => Ok(()),
@@ -40,8 +40,8 @@ pub fn require_root(what: &str) -> Result<()> {
     }
 }
 
-/// Held while the kernel's state is changed, so that two commands do not cross. Gone with the
-/// process, however it ends.
+/// Held while the state of the kernel is changed, so that only one command does so at a time. The
+/// lock ends with the process, however the process ends.
 pub struct Lock {
     _file: File,
 }
@@ -64,7 +64,7 @@ impl Lock {
     }
 }
 
-/// The name of a module's file is its name, with .ko.
+/// Loads a module. The name of its file is the module's name and `.ko`.
 pub fn load_module(file: &Path, parameters: &str) -> Result<()> {
     read_module(file)?;
     let open =
@@ -75,7 +75,7 @@ pub fn load_module(file: &Path, parameters: &str) -> Result<()> {
         .map_err(|errno| not_loaded(&file.display().to_string(), errno))
 }
 
-/// The bytes of a module that was built for this kernel.
+/// The bytes of a module. An error if it was built for another kernel.
 fn read_module(file: &Path) -> Result<Vec<u8>> {
     let module =
         fs::read(file).map_err(|e| Error::file(format!("reading {}", file.display()), &e))?;
@@ -95,9 +95,9 @@ fn read_module(file: &Path) -> Result<Vec<u8>> {
     Ok(module)
 }
 
-/// As [`load_module`], under another name: the kernel has one module of a name at a time, and two
-/// versions of a policy have the same. The name is in the module's own `struct module`, in a
-/// section of that alone.
+/// Loads a module as [`load_module`] does, but under another name. The kernel has at most one
+/// module of a name, and two versions of a policy have the same name. The name is in the module's
+/// own `struct module`, which has a section of its own.
 pub fn load_module_as(file: &Path, name: &str) -> Result<()> {
     let mut bytes = read_module(file)?;
     let malformed = || {
@@ -118,7 +118,7 @@ pub fn load_module_as(file: &Path, name: &str) -> Result<()> {
         .zip(usize::try_from(start + len).ok())
         .and_then(|(start, end)| bytes.get_mut(start..end))
         .ok_or_else(malformed)?;
-    // The structure is zero but for a few fields, of which the name is the first that is not.
+    // The structure is zero except for a few fields, and the name is the first of these.
     let at = this_module
         .iter()
         .position(|b| *b != 0)
@@ -134,7 +134,7 @@ pub fn load_module_as(file: &Path, name: &str) -> Result<()> {
     init_module(&bytes, c"").map_err(|errno| not_loaded(&file.display().to_string(), errno))
 }
 
-/// `vermagic=7.2.12+deb14-cloud-amd64 SMP preempt ...`, as `modinfo` shows it, gives the release.
+/// The release in `vermagic=7.2.12+deb14-cloud-amd64 SMP preempt ...`, which `modinfo` also shows.
 fn vermagic(module: &[u8]) -> Option<&str> {
     const KEY: &[u8] = b"vermagic=";
     let at = module.windows(KEY.len()).position(|w| w == KEY)? + KEY.len();
@@ -161,7 +161,7 @@ fn not_loaded(file: &str, errno: Errno) -> Error {
             "the kernel's log names it (dmesg | grep Unknown); `baton doctor` says what is needed",
         ),
         Errno::NOSPC => Error::user(
-            what("16 policies are loaded, which is the most"),
+            what("16 policies are loaded, which is the maximum"),
             "unload one (baton \
                 unload POLICY)",
         ),
@@ -176,11 +176,11 @@ fn not_loaded(file: &str, errno: Errno) -> Error {
         ),
         Errno::PERM => Error::environment(
             what("it is not permitted (no root, or modules are disabled until the next boot)"),
-            "run this as root, and see `baton doctor`; `baton vm run` works all the same",
+            "run this as root, and see `baton doctor`; `baton vm run` works nevertheless",
         ),
         Errno::KEYREJECTED | Errno::NOKEY | Errno::BADMSG => Error::environment(
             what("it accepts signed modules only (Secure Boot or lockdown)"),
-            "sign the module, or switch lockdown off; `baton vm run` works all the same",
+            "sign the module, or switch lockdown off; `baton vm run` works nevertheless",
         ),
         other => Error::environment(
             what(&other.to_string()),
@@ -190,7 +190,8 @@ fn not_loaded(file: &str, errno: Errno) -> Error {
     }
 }
 
-/// Unloads a module; one that is not there is no error. Waits a moment while it is in use.
+/// Unloads a module. Waits for some time while it is in use. It is no error if the module is not
+/// loaded.
 pub fn unload_module(name: &str) -> Result<()> {
     match remove_module(name)? {
         true => Ok(()),
@@ -201,7 +202,7 @@ pub fn unload_module(name: &str) -> Result<()> {
     }
 }
 
-/// The same; false if it is in use for longer than that.
+/// Unloads a module as [`unload_module`] does. False if it is still in use after that time.
 pub fn remove_module(name: &str) -> Result<bool> {
     let c_name = CString::new(name).map_err(|_| Error::baton("a module's name has a NUL"))?;
     let start = Instant::now();
@@ -228,8 +229,7 @@ pub fn remove_module(name: &str) -> Result<bool> {
     }
 }
 
-/// The modules that use the core, and that nothing uses: `/sys/module/baton/holders` has the
-/// former.
+/// The modules that use the core, according to `/sys/module/baton/holders`, and that nothing uses.
 pub fn unused_holders() -> Vec<String> {
     let Ok(holders) = fs::read_dir("/sys/module/baton/holders") else {
         return Vec::new();
@@ -242,7 +242,7 @@ pub fn unused_holders() -> Vec<String> {
     names.filter(is_unused).collect()
 }
 
-/// The scheduler that sched_ext runs, if one is attached or on its way in or out.
+/// The scheduler that is attached to sched_ext, or is being attached or detached.
 pub fn attached_scheduler() -> Option<String> {
     let state = fs::read_to_string("/sys/kernel/sched_ext/state").ok()?;
     if state.trim() == "disabled" {
@@ -256,12 +256,12 @@ pub fn attached_scheduler() -> Option<String> {
     })
 }
 
-/// Can this kernel have schedulers at all?
+/// Does this kernel support sched_ext?
 pub fn has_sched_ext() -> bool {
     Path::new("/sys/kernel/sched_ext").exists()
 }
 
-/// Checks until it holds, or the time is over.
+/// Checks repeatedly until the condition holds or the time is over.
 pub fn wait_until(limit: Duration, mut holds: impl FnMut() -> Result<bool>) -> Result<bool> {
     let start = Instant::now();
     loop {
@@ -275,8 +275,8 @@ pub fn wait_until(limit: Duration, mut holds: impl FnMut() -> Result<bool>) -> R
     }
 }
 
-/// The CPUs that the kernel was started without for the scheduler (isolcpus=), as it lists them;
-/// nothing where there are none.
+/// The CPUs that the kernel's scheduler does not use (isolcpus=), as the kernel lists them. `None`
+/// if there are none.
 pub fn isolated_cpus() -> Option<String> {
     let list = fs::read_to_string("/sys/devices/system/cpu/isolated").ok()?;
     Some(list.trim().to_owned()).filter(|list| !list.is_empty())

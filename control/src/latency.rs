@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How long tasks wait from their wakeup until they run, and how they change CPUs, measured by
-//! `hosts/kernel/latency.bpf.c` while this lives.
+//! Measures how long tasks wait from their wakeup until they run, and how they change CPUs.
+//! `hosts/kernel/latency.bpf.c` measures while a [`Latency`] exists.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,42 +9,43 @@ use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder};
 
 use crate::error::{Error, Result};
 
-/// As in `hosts/kernel/latency.bpf.c`: below 64 ns one bucket for each, above 64 for each power of
-/// two.
+/// As in `hosts/kernel/latency.bpf.c`: below 64 ns each value has a bucket, and above each power of
+/// two has 64 buckets.
 const BITS: u32 = 6;
 const BUCKETS: usize = 2048;
 
-/// Measures until it is dropped.
+/// A measurement. It ends when this is dropped.
 pub struct Latency {
     object: Object,
     _links: Vec<Link>,
 }
 
-/// What the CPUs did between tasks of one process.
+/// Counts of what CPUs did between tasks of one process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// From one of them to another, or from or to idle.
+    /// Switches from one of the tasks to another, or from or to idle.
     pub switches: u64,
-    /// One of them ran on another CPU than before.
+    /// Times that one of the tasks ran on another CPU than before.
     pub migrations: u64,
 }
 
 impl Latency {
-    /// Of all tasks of Baton's.
+    /// Measures all tasks of Baton.
     pub fn start(object: &Path) -> Result<Self> {
         let this = Self::load(object)?;
         this.watch(0, 0, u64::MAX)?;
         Ok(this)
     }
 
-    /// Of the threads of this process but its first one; from and to a time that is yet to be said.
+    /// Measures the threads of this process except its first one, in an interval that
+    /// [`Latency::between`] sets later.
     pub fn of_threads(object: &Path) -> Result<Self> {
         let this = Self::load(object)?;
         this.between(u64::MAX, u64::MAX)?;
         Ok(this)
     }
 
-    /// From when to when, ns of CLOCK_MONOTONIC.
+    /// Sets the begin and the end, ns of CLOCK_MONOTONIC.
     pub fn between(&self, begin: u64, end: u64) -> Result<()> {
         self.watch(std::process::id(), begin, end)
     }
@@ -53,7 +54,7 @@ impl Latency {
         let failed = |e: libbpf_rs::Error| {
             Error::environment(
                 format!("the kernel does not load {}: {e}", object.display()),
-                "leave the condition away, or see `baton doctor`",
+                "leave out the condition, or see `baton doctor`",
             )
         };
         let object = ObjectBuilder::default()
@@ -95,7 +96,7 @@ impl Latency {
             .map_err(failed)
     }
 
-    /// A value of a map, of each CPU.
+    /// The values of an entry of a map, one for each CPU.
     fn per_cpu(&self, map: &str, key: u32) -> Result<Vec<Vec<u8>>> {
         let failed = |e| Error::environment(format!("the {map} cannot be read: {e}"), "try again");
         let values = self
@@ -105,7 +106,7 @@ impl Latency {
         Ok(values.unwrap_or_default())
     }
 
-    /// Waits so far, by bucket, of all CPUs.
+    /// The waits so far, by bucket, summed over all CPUs.
     pub fn waits(&self) -> Result<Vec<u64>> {
         let mut waits = vec![0; BUCKETS];
         for (key, total) in waits.iter_mut().enumerate() {
@@ -118,7 +119,7 @@ impl Latency {
         Ok(waits)
     }
 
-    /// Changes so far, of all CPUs.
+    /// The changes so far, summed over all CPUs.
     pub fn changes(&self) -> Result<Changes> {
         // struct changes
         let cpus = self.per_cpu("cpus", 0)?;
@@ -130,7 +131,7 @@ impl Latency {
     }
 }
 
-/// A u64 of a structure of the kernel's side, by its place.
+/// A u64 of a structure of the BPF program, by its offset.
 fn word(value: &[u8], at: usize) -> u64 {
     value
         .chunks_exact(8)
@@ -139,7 +140,7 @@ fn word(value: &[u8], at: usize) -> u64 {
         .map_or(0, u64::from_ne_bytes)
 }
 
-/// The longest wait that counts into a bucket.
+/// The longest wait that a bucket counts.
 fn upper(bucket: usize) -> Duration {
     let (next, size) = (bucket as u64 + 1, 1 << BITS);
     Duration::from_nanos(match next {
@@ -148,8 +149,8 @@ fn upper(bucket: usize) -> Duration {
     })
 }
 
-/// The wait that so many percent of them are not longer than, at most a 64th too long; `None` when
-/// there are fewer than 100.
+/// The wait that this percentage of waits does not exceed, at most a 64th too long. `None` for
+/// fewer than 100 waits.
 pub fn percentile(waits: &[u64], percent: u64) -> Option<Duration> {
     let count: u64 = waits.iter().sum();
     let mut left = (count >= 100).then(|| (count * percent).div_ceil(100))?;
@@ -164,7 +165,7 @@ pub fn percentile(waits: &[u64], percent: u64) -> Option<Duration> {
 mod tests {
     use super::*;
 
-    /// As the BPF program computes it.
+    /// The bucket as the BPF program computes it.
     fn bucket(ns: u64) -> usize {
         if ns < 1 << BITS {
             return ns as usize;

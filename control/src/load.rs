@@ -3,8 +3,8 @@
 //! two steps leaves nothing but a machine that goes on, and doing it again completes it:
 //!
 //! - core or policy loaded, nothing attached: the kernel's scheduler has all tasks;
-//! - shim attached but not pinned: it goes with this process;
-//! - shim attached, no default yet: tasks of Baton's without a policy run under the fallback.
+//! - shim attached but not pinned: it is detached when this process ends;
+//! - shim attached, no default yet: tasks of Baton without a policy run under the fallback.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -46,10 +46,10 @@ pub fn load(search: &Search, policy: &str, how: &Options) -> Result<Device> {
         .transpose()?;
     load_locked(search, policy, how).map_err(|error| match undo(search, policy, before.as_ref()) {
         Ok(()) => error,
-        // Its own error is worth more than that of the way back.
+        // The first error matters more than that of the restoration.
         Err(also) => Error {
             what: format!(
-                "{}\nand what was begun was not undone: {}",
+                "{}\nand the steps taken were not undone: {}",
                 error.what, also.what
             ),
             ..error
@@ -57,11 +57,11 @@ pub fn load(search: &Search, policy: &str, how: &Options) -> Result<Device> {
     })
 }
 
-/// What a load finds.
+/// The state before a load.
 struct Before {
     core: BatonCoreInfo,
     policy: Option<BatonPolicyInfo>,
-    /// The stall limit, as the kernel's side shows it.
+    /// The stall limit, as read from the module's parameter.
     stall: String,
 }
 
@@ -76,8 +76,8 @@ impl Before {
     }
 }
 
-/// Takes back what a load that failed has done; `before` is what it found, if there was a core. The
-/// caller has the lock.
+/// Undoes a failed load. `before` is the state before it, if there was a core. The caller has the
+/// lock.
 fn undo(search: &Search, policy: &str, before: Option<&Before>) -> Result<()> {
     let Some(before) = before else {
         return unload::everything();
@@ -85,13 +85,14 @@ fn undo(search: &Search, policy: &str, before: Option<&Before>) -> Result<()> {
     let Some(device) = Device::open_if_loaded()? else {
         return Ok(());
     };
-    // The shim first: a policy that was not there before can have got tasks with it.
+    // The shim first: a new policy can have got tasks with it.
     let core = device.core()?;
     match before.core.attached {
         0 if core.attached != 0 => shim::detach(&device)?,
         0 => {}
         _ => {
-            // One that is on its way out is attached until the kernel has gone through all tasks.
+            // A shim that is being detached counts as attached until the kernel has gone through
+            // all tasks.
             if !shim::is_pinned() {
                 shim::detach(&device)?;
             }
@@ -103,7 +104,8 @@ fn undo(search: &Search, policy: &str, before: Option<&Before>) -> Result<()> {
     }
     match &before.policy {
         None => unload::remove_named(&device, policy),
-        // One that was stopped by a fault and is not started yet keeps its report.
+        // A policy that was stopped by a fault, and that this load has not started, keeps its
+        // report.
         Some(info)
             if !is_running(info)
                 && device.policy(policy)?.is_some_and(|info| is_running(&info)) =>
@@ -132,7 +134,7 @@ fn load_locked(search: &Search, policy: &str, how: &Options) -> Result<Device> {
     Ok(device)
 }
 
-/// The kernel must have sched_ext, and no other scheduler in it.
+/// An error unless the kernel has sched_ext, with no scheduler of others attached.
 pub fn require_sched_ext() -> Result<()> {
     if !kernel::has_sched_ext() {
         return Err(Error::environment(
@@ -143,7 +145,7 @@ pub fn require_sched_ext() -> Result<()> {
     }
     if let Some(other) = kernel::attached_scheduler().filter(|name| name != "baton") {
         return Err(Error::environment(
-            format!("the scheduler {other} is attached to sched_ext, which has one at a time"),
+            format!("the scheduler {other} is attached to sched_ext, which has only one at a time"),
             "end that one first",
         ));
     }
@@ -164,7 +166,7 @@ pub fn core(search: &Search, how: &Options) -> Result<Device> {
         parameters.extend(how.max_tasks.map(|n| format!("max_tasks={n}")));
         parameters.extend(how.stall.map(|ms| format!("stall_ms={ms}")));
         kernel::load_module(&search.find(CORE)?, &parameters.join(" "))?;
-        // the device's node is made by the kernel's devtmpfs, or by udev a moment later
+        // The kernel's devtmpfs creates the device node, or udev does a moment later.
         kernel::wait_until(Duration::from_secs(2), || {
             Ok(Device::open_if_loaded()?.is_some())
         })?;
@@ -179,7 +181,7 @@ pub fn core(search: &Search, how: &Options) -> Result<Device> {
     if let Some(wanted) = how.max_tasks.filter(|wanted| *wanted != slots) {
         return Err(Error::user(
             format!("the core is loaded with {slots} task slots and cannot change to {wanted}"),
-            "unload it first (baton unload --everything), or leave --max-tasks away",
+            "unload it first (baton unload --everything), or leave out --max-tasks",
         ));
     }
     if let Some(ms) = how.stall {
@@ -188,7 +190,7 @@ pub fn core(search: &Search, how: &Options) -> Result<Device> {
     Ok(device)
 }
 
-/// How long a queued task may wait.
+/// Sets the stall limit: how long a queued task may wait.
 pub fn set_stall(ms: u32) -> Result<()> {
     std::fs::write(STALL_PARAMETER, ms.to_string()).map_err(|e| {
         Error::environment(
@@ -255,19 +257,19 @@ pub fn not_started(policy: &str, refused: &Refused) -> Error {
     match *errno {
         Errno::FAULT => Error::policy(
             policy,
-            format!("{policy} faulted while it was made: {message}"),
+            format!("{policy} faulted while it was created: {message}"),
             format!(
-                "mend it, then: baton build {policy} && baton unload {policy} && baton load \
+                "fix it, then: baton build {policy} && baton unload {policy} && baton load \
                 {policy}"
             ),
         ),
         Errno::INVAL if !message.is_empty() => Error::user(
-            format!("{policy} cannot be made: {message}"),
-            "check its --options; its source says which it has",
+            format!("{policy} cannot be created: {message}"),
+            "check its --options; its source shows which it has",
         ),
         Errno::INVAL => Error::policy(
             policy,
-            format!("{policy} cannot be made, and does not say why"),
+            format!("{policy} cannot be created, and gives no reason"),
             "see the kernel's log (dmesg), and its source (create, or new)",
         ),
         Errno::NOMEM => Error::environment(
@@ -287,8 +289,8 @@ pub fn not_started(policy: &str, refused: &Refused) -> Error {
     }
 }
 
-/// Attaches the shim in the wanted manner. One that has every task is left so when only some are
-/// asked for.
+/// Attaches the shim for all normal tasks or for those of class SCHED_EXT. A shim that has all
+/// tasks is kept if only some are requested.
 pub fn attach(search: &Search, device: &Device, all: bool) -> Result<()> {
     let core = device.core()?;
     if core.attached != 0 && (core.all != 0 || !all) {
@@ -316,7 +318,7 @@ pub fn attach(search: &Search, device: &Device, all: bool) -> Result<()> {
         nr_cpus: core.nr_cpus,
         max_tasks: core.max_tasks,
     };
-    // One that the kernel does not take costs nobody the one that is there.
+    // The new shim is loaded first. If the kernel refuses it, the present one stays attached.
     let ready = shim::ready(&search.find(SHIM)?, fit)?;
     if core.attached != 0 {
         shim::detach(device)?;
@@ -338,13 +340,13 @@ pub fn attach(search: &Search, device: &Device, all: bool) -> Result<()> {
             "the kernel detached the shim at once",
             "its log says why (dmesg | grep sched_ext)",
         )),
-        // The shim knows tasks from now on, and not yet whose they are.
+        // From now on the shim knows the tasks, but their policies are not determined yet.
         _ => device.apply_rules(),
     }
 }
 
-/// Attaches the shim in just this manner. If it was attached in the other, all tasks are the
-/// kernel's for a moment.
+/// Attaches the shim for exactly these tasks. If it was attached for the others, all tasks belong
+/// to the kernel's scheduler for a moment.
 pub fn attach_anew(search: &Search, device: &Device, all: bool) -> Result<()> {
     let core = device.core()?;
     if core.attached != 0 && (core.all != 0) != all {
@@ -357,7 +359,7 @@ pub fn attach_anew(search: &Search, device: &Device, all: bool) -> Result<()> {
     attach(search, device, all)
 }
 
-/// Attaches the shim for class SCHED_EXT alone: tasks of other classes return to the kernel's
+/// Attaches the shim for class SCHED_EXT alone. Tasks of other classes return to the kernel's
 /// scheduler.
 pub fn attach_partial(search: &Search, device: &Device) -> Result<()> {
     attach_anew(search, device, false)
@@ -403,7 +405,7 @@ mod tests {
             Errno::INVAL,
             "",
             Blame::Policy("wfq".into()),
-            "does not say why",
+            "gives no reason",
         );
         check(
             Errno::FAULT,

@@ -10,7 +10,7 @@ pub const CORE: &str = "baton.ko";
 pub const SHIM: &str = "shim.bpf.o";
 pub const LATENCY: &str = "latency.bpf.o";
 
-/// File of a policy's module.
+/// The file of a policy's kernel module.
 pub fn module_of(policy: &str) -> String {
     format!("baton_{policy}.ko")
 }
@@ -20,16 +20,16 @@ pub fn cache() -> PathBuf {
     std::env::var_os("BATON_CACHE").map_or_else(|| PathBuf::from("/var/cache/baton"), PathBuf::from)
 }
 
-/// Where what was built for a kernel is put.
+/// The directory of files built for a kernel.
 pub fn output_dir(release: &str) -> PathBuf {
     cache().join("kernel").join(release)
 }
 
-/// The places where the running kernel's files are looked for.
+/// The directories that are searched for the running kernel's files.
 pub struct Search(Vec<PathBuf>);
 
 impl Search {
-    /// `first` comes from --modules or $BATON_MODULES.
+    /// `first` is the value of --modules or $BATON_MODULES.
     pub fn new(first: Option<&Path>) -> Self {
         let release = kernel::release();
         let usual = [

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The small languages of the command line: names of policies, their options, files of a guest.
+//! The formats of the command line's arguments: names of policies, their options, files of a guest.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use baton_abi::{BATON_NAME_LEN, BATON_OPTIONS_LEN};
 
-/// The name of a policy as the kernel knows it: `[a-z0-9_]`. A dash, as in a package's name,
-/// becomes an underscore.
+/// The name of a policy in the kernel: `[a-z0-9_]`. A dash, as in the name of a package, becomes an
+/// underscore.
 pub fn policy(text: &str) -> Result<String, String> {
     let name = text.replace('-', "_");
     let known = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
@@ -35,7 +35,7 @@ pub fn partition(text: &str) -> Result<String, String> {
     Ok(text.into())
 }
 
-/// As [`policy`], and fit for a Rust package.
+/// A name that [`policy`] accepts, and that is valid for a Rust package.
 pub fn new_policy(text: &str) -> Result<String, String> {
     let name = policy(text)?;
     if name != text || !name.starts_with(|c: char| c.is_ascii_lowercase()) {
@@ -43,7 +43,7 @@ pub fn new_policy(text: &str) -> Result<String, String> {
             "the name must begin with a letter, and have letters, digits and _ only".into(),
         );
     }
-    // Crates that a policy or its module is linked with.
+    // Crates with which a policy or its module is linked.
     if [
         "baton", "core", "alloc", "std", "policy", "test", "template",
     ]
@@ -90,7 +90,7 @@ pub fn options(text: &str) -> Result<String, String> {
     Ok(text)
 }
 
-/// A file to take into the guest.
+/// A file to copy into the guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileIn {
     pub host: PathBuf,
@@ -118,7 +118,8 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "a time is 1 ns to a day".into())
 }
 
-/// `FILE[:DEST]`; a command in the guest begins in `/`, so that is where a file without DEST goes.
+/// `FILE[:DEST]`. Without DEST the file goes into `/`, the directory in which commands of the guest
+/// begin.
 pub fn file_in(text: &str) -> Result<FileIn, String> {
     let (host, guest) = match text.rsplit_once(':') {
         Some((host, guest)) if guest.starts_with('/') => (host, guest.to_owned()),
@@ -140,7 +141,7 @@ pub fn file_in(text: &str) -> Result<FileIn, String> {
     })
 }
 
-/// A file to bring back from the guest.
+/// A file to copy back from the guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileOut {
     /// Absolute path in the guest.
@@ -148,7 +149,7 @@ pub struct FileOut {
     pub host: PathBuf,
 }
 
-/// `GUESTFILE:HOSTFILE`; a relative path in the guest is one from `/`, where the command begins.
+/// `GUESTFILE:HOSTFILE`. A relative path in the guest begins at `/`, where the command begins.
 pub fn file_out(text: &str) -> Result<FileOut, String> {
     match text.split_once(':') {
         Some((guest, host)) if !guest.is_empty() && !host.is_empty() => Ok(FileOut {

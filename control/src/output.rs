@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::error::{Error, Result};
 
-/// Prints on standard output. Whoever stopped reading there is not told.
+/// Prints on standard output. A closed pipe is no error.
 pub fn print(text: impl AsRef<[u8]>) -> Result<()> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_ref()).and_then(|()| out.flush()) {
@@ -21,6 +21,6 @@ pub fn print(text: impl AsRef<[u8]>) -> Result<()> {
 /// Prints as JSON.
 pub fn print_json(value: &impl Serialize) -> Result<()> {
     let text = serde_json::to_string_pretty(value)
-        .map_err(|e| Error::baton(format!("no JSON came of it: {e}")))?;
+        .map_err(|e| Error::baton(format!("the result cannot be written as JSON: {e}")))?;
     print(format!("{text}\n"))
 }

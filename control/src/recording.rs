@@ -20,20 +20,20 @@ use serde::Serialize;
 use crate::device::{text, Device, Refused, Rings, BLOCKS_PER_MIB};
 use crate::error::{Error, Result};
 
-/// How often the rings are looked into. The smallest ring takes 100 MB/s at that.
+/// Interval at which the rings are emptied. The smallest ring can take 100 MB/s then.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// How to record.
+/// Parameters of a recording.
 pub struct How {
-    /// What each CPU may have in memory, MiB.
+    /// Memory for each CPU, MiB.
     pub ring: u32,
-    /// It ends when a ring is full.
+    /// The recording ends when a ring is full.
     pub lossless: bool,
-    /// How often there is a checkpoint.
+    /// Interval of checkpoints.
     pub checkpoint: Option<Duration>,
 }
 
-/// What a recording came to.
+/// The result of a recording.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Summary {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -42,9 +42,9 @@ pub struct Summary {
     /// Of the policy.
     pub version: u32,
     pub events: u64,
-    /// Of the file.
+    /// Size of the file.
     pub bytes: u64,
-    /// Events that there was no room for.
+    /// Number of events for which there was no room.
     pub lost: u64,
     pub checkpoints: u64,
     /// Why it ended.
@@ -55,16 +55,16 @@ pub struct Summary {
     pub duration_ns: u64,
 }
 
-/// Where a recording goes.
+/// The file of a recording.
 struct Output {
     path: PathBuf,
     file: File,
-    /// It was not there before.
+    /// The file did not exist before.
     is_new: bool,
 }
 
 impl Output {
-    /// What was in the file stays there until it is known that something comes in its place.
+    /// The old contents of the file are kept until the recording has begun.
     fn open(path: &Path) -> Result<Self> {
         let open = |is_new| {
             File::options()
@@ -87,15 +87,16 @@ impl Output {
         })
     }
 
-    /// Nothing comes.
+    /// Removes the file if it is new, as nothing is recorded.
     fn give_up(self) {
         if self.is_new {
-            // It does no harm where it cannot be removed.
+            // A file that cannot be removed does no harm.
             let _ = std::fs::remove_file(&self.path);
         }
     }
 
-    /// A pipe or a device has no length, and no second one beside it.
+    /// Is it a regular file? A pipe or a device has no length, and there is no second one beside
+    /// it.
     fn is_regular(&self) -> bool {
         self.file
             .metadata()
@@ -103,7 +104,7 @@ impl Output {
     }
 }
 
-/// Counts what is written.
+/// Counts the bytes written.
 struct Counted {
     file: BufWriter<File>,
     bytes: u64,
@@ -121,14 +122,14 @@ impl Write for Counted {
     }
 }
 
-/// A recording that goes on. Ends with this value.
+/// A recording in progress. It ends when this is dropped.
 pub struct Session {
     stop: Arc<AtomicBool>,
     reader: Option<thread::JoinHandle<Result<Summary>>>,
 }
 
 impl Session {
-    /// Begins to record a policy that runs into a file.
+    /// Begins to record a running policy into a file.
     pub fn begin(policy: &str, output: &Path, how: &How) -> Result<Self> {
         let output = Output::open(output)?;
         let stop = Arc::new(AtomicBool::new(false));
@@ -162,7 +163,7 @@ impl Session {
                     return Err(error);
                 }
             };
-            // Whoever waits for it is there.
+            // The receiver exists until the recording has begun.
             let _ = begun.send(());
             read(rings, &policy, output, checkpoint, &stopped)
         });
@@ -172,7 +173,7 @@ impl Session {
         };
         match begins.recv() {
             Ok(()) => Ok(session),
-            // The reader says why.
+            // The reader thread has the cause.
             Err(_) => Err(session
                 .join()
                 .err()
@@ -180,7 +181,7 @@ impl Session {
         }
     }
 
-    /// Ends it.
+    /// Ends the recording.
     pub fn end(mut self) -> Result<Summary> {
         self.join()
     }
@@ -205,7 +206,7 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         if self.reader.is_some() {
-            // Whatever it came to, nobody asks.
+            // No caller is left for the result.
             let _ = self.join();
         }
     }
@@ -228,7 +229,7 @@ pub fn save_fault(device: Device, policy: &str, output: &Path) -> Result<Summary
     read(rings, policy, output, None, &AtomicBool::new(true))
 }
 
-/// Why the core does not record.
+/// The error for a recording that the core refused.
 fn refused(policy: &str, refused: &Refused) -> Error {
     match refused.errno {
         Errno::NOENT => Error::user(
@@ -262,7 +263,7 @@ fn refused(policy: &str, refused: &Refused) -> Error {
         Errno::FAULT | Errno::INVAL if !refused.message.is_empty() => Error::policy(
             policy,
             format!("{policy} could not be made anew: {}", refused.message),
-            "mend the policy; it goes on as it was",
+            "fix the policy; it goes on unchanged",
         ),
         errno => Error::baton(format!("the recording was refused: {errno}")),
     }
@@ -298,16 +299,16 @@ fn read(
     }
     out.get_mut().flush().map_err(failed)?;
     let mut first = u64::MAX;
-    // Of each CPU.
+    // By CPU: the last block.
     let mut newest = vec![Vec::new(); rings.nr_cpus() as usize];
     let mut begins = vec![None; rings.nr_cpus() as usize];
     let mut due = checkpoint.map(|every| Instant::now() + every);
-    // Of a fault, the second state that is kept.
+    // A fault has a second saved state: write it now.
     if rings.about.how == BatonRecordHow::Flight as u32 {
         due = Some(Instant::now());
     }
     loop {
-        // Stopped before the look, so that the last look finds all.
+        // The recording is stopped before the last pass, so that this finds all events.
         let is_last = stop.load(Relaxed) || !summary.end.is_empty();
         if is_last {
             rings.stop()?;
@@ -322,7 +323,8 @@ fn read(
                     .and_then(|head: &[u8; HEAD_SIZE]| BlockHead::from_bytes(head));
                 let head =
                     head.ok_or_else(|| Error::baton("the core gave a block that is none"))?;
-                // Of a flight recorder with a state to begin with, nothing is missed before that.
+                // With the state from which a flight recorder begins, earlier events are not
+                // missing.
                 let number = *begins[cpu as usize].get_or_insert(head.number);
                 let is_from_state = header.state.is_some();
                 summary.whole &= is_from_state || number == 0;
@@ -335,7 +337,7 @@ fn read(
                 newest[cpu as usize].extend_from_slice(block);
             }
         }
-        // The rings have been emptied just now.
+        // A checkpoint needs room in the rings, which were emptied just now.
         if due.is_some_and(|due| Instant::now() >= due) {
             if let Some((stamp, state)) = rings.checkpoint()? {
                 out.state(stamp, &state).map_err(failed)?;
@@ -343,7 +345,7 @@ fn read(
                 due = checkpoint.map(|every| Instant::now() + every);
             }
         }
-        // So that whoever kills this finds all but the last moment.
+        // If this process is killed, all but the events of the last moment are in the file.
         out.get_mut().flush().map_err(failed)?;
         if is_last {
             break;
@@ -392,7 +394,7 @@ fn state_type(raw: &BatonStateType) -> (String, u32, u64) {
 /// [`Summary::end`] of a recording whose policy was replaced by a newer version.
 pub const REPLACED: &str = "the policy was replaced";
 
-/// Why a recording has ended.
+/// The name of the cause for which a recording has ended.
 fn name(end: u32) -> &'static str {
     const NONE: u32 = BatonRecordEnd::None as u32;
     const FULL: u32 = BatonRecordEnd::Full as u32;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! State and faults in words: tables and reports for people. Pure, so that tests hold it against
-//! golden files.
+//! State and faults as text for people: tables and reports. The functions are pure, and tests
+//! compare their results with golden files.
 
 use std::fmt::Write;
 
 use crate::status::{Core, Cpu, Fault, Partition, Policy, Status};
 
-/// Columns under their titles: texts to the left, numbers (as their cells begin with a digit) to
-/// the right.
+/// Columns under their titles. Texts are aligned left, numbers (cells that begin with a digit)
+/// right.
 pub fn table(titles: &[&str], rows: &[Vec<String>]) -> String {
     let numeric = |column: usize| {
         let mut cells = rows
@@ -47,7 +47,7 @@ pub fn table(titles: &[&str], rows: &[Vec<String>]) -> String {
     text
 }
 
-/// A size in memory, to three digits.
+/// A size in memory, with three digits.
 pub fn bytes(n: u64) -> String {
     let (value, unit) = match n {
         0..1024 => return format!("{n} B"),
@@ -61,7 +61,7 @@ pub fn bytes(n: u64) -> String {
     }
 }
 
-/// What `baton list` prints.
+/// The output of `baton list`.
 pub fn list(policies: &[Policy]) -> String {
     if policies.is_empty() {
         return "no policy is loaded; load one: baton load POLICY\n".into();
@@ -94,7 +94,7 @@ pub fn list(policies: &[Policy]) -> String {
     table(&titles, &rows.collect::<Vec<_>>())
 }
 
-/// What `baton partition list` prints.
+/// The output of `baton partition list`.
 pub fn partitions(partitions: &[Partition]) -> String {
     if partitions.is_empty() {
         return "there is no partition; every policy has all CPUs\n".into();
@@ -108,7 +108,7 @@ pub fn partitions(partitions: &[Partition]) -> String {
     )
 }
 
-/// What `baton status` prints.
+/// The output of `baton status`.
 pub fn status(status: &Status) -> String {
     let Some(found) = &status.core else {
         return "Baton's core is not loaded; `baton load POLICY` loads it\n".into();
@@ -166,7 +166,7 @@ fn core(core: &Core) -> String {
     text
 }
 
-/// Which CPUs are online the core knows while it is attached.
+/// The core knows which CPUs are online only while it is attached.
 fn cpus(cpus: &[Cpu], attached: bool) -> String {
     let rows = cpus.iter().map(|c| {
         let counters = [
@@ -200,13 +200,13 @@ fn cpus(cpus: &[Cpu], attached: bool) -> String {
     table(&titles, &rows.collect::<Vec<_>>())
 }
 
-/// A fault in full.
+/// The full report of a fault.
 pub fn fault(fault: &Fault) -> String {
     let mut text = fault_head(
         fault,
         &format!("; fault no. {} since the core was loaded", fault.serial),
         |ns| {
-            // The clock of these times is the tick.
+            // These times have the resolution of the tick.
             format!("{:>6} ms", ns / 1_000_000)
         },
     );
@@ -243,7 +243,7 @@ pub fn fault(fault: &Fault) -> String {
     text
 }
 
-/// A fault of a simulated run, which ended there.
+/// The report of a fault that ended a simulated run.
 pub fn simulated_fault(fault: &Fault) -> String {
     let mut text = fault_head(fault, "", |ns| format!("{:>9.1} µs", ns as f64 / 1e3));
     line(
@@ -258,7 +258,7 @@ pub fn simulated_fault(fault: &Fault) -> String {
     line(
         &mut text,
         "",
-        "then: the same command again, which comes to the same place",
+        "then: run the same command again, which reaches the same place",
     );
     text
 }
@@ -267,7 +267,7 @@ fn line(text: &mut String, title: &str, value: &str) {
     let _ = writeln!(text, "  {title:<9} {value}");
 }
 
-/// What happened, where, and what came before it.
+/// What happened, where, and the calls before it.
 fn fault_head(fault: &Fault, serial: &str, time: impl Fn(u64) -> String) -> String {
     let mut text = format!("FAULT of policy {}: {}", fault.policy, fault.kind);
     if fault.method != "-" {
@@ -312,14 +312,14 @@ fn fault_head(fault: &Fault, serial: &str, time: impl Fn(u64) -> String) -> Stri
 /// What to do about a fault.
 fn cause(fault: &Fault) -> &'static str {
     match fault.kind {
-        "panic" => "mend that line, or the arguments it was given",
-        "out of memory" => "let it keep less, or allocate when it is made and not in a call",
+        "panic" => "fix that line, or the arguments it was given",
+        "out of memory" => "let it keep less, or allocate when it is created and not in a call",
         "stack overflow" => {
             "replace the recursion by a loop, and large local values by storage \
-            that is made once"
+            that is allocated once"
         }
         "deadlock" => "take each lock once, and several always in the same order",
-        "lock timeout" => "hold locks for less long: no loop over all tasks inside",
+        "lock timeout" => "hold locks for a shorter time: no loop over all tasks inside",
         "lost task" if fault.method == "-" => {
             "keep each Schedulable in a queue, or return it: mem::forget, or a collection that is \
              forgotten, loses it"
@@ -329,11 +329,11 @@ fn cause(fault: &Fault) -> &'static str {
             one"
         }
         "stall" => {
-            "see that pick_next_task comes to every queued task, on a CPU that the task may \
+            "make sure that pick_next_task reaches every queued task, on a CPU that the task may \
             use"
         }
         "refusal loop" => {
-            "take pick_refused to heart: a refused Schedulable must not be returned unchanged for \
+            "handle pick_refused: a refused Schedulable must not be returned unchanged for \
              the same CPU"
         }
         _ => "see the message",
@@ -345,9 +345,10 @@ mod tests {
     use super::*;
     use crate::status::{Call, Task};
 
-    /// Golden files are made anew with BATON_BLESS=1.
+    /// BATON_BLESS=1 writes the golden files anew.
     fn check(name: &str, got: &str) {
-        // Asked at run time: a build directory may outlive the place that the tree was in.
+        // The variable is read at run time, as a build directory may outlive the location of the
+        // source tree.
         let path = format!(
             "{}/tests/golden/{name}.txt",
             std::env::var("CARGO_MANIFEST_DIR").unwrap()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The shim: a BPF object that is fitted to the machine, loaded, attached to sched_ext, and kept by
-//! a pin.
+//! The shim: a BPF object that is adapted to the machine, loaded, attached to sched_ext, and kept
+//! by a pin.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -17,34 +17,35 @@ use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::kernel;
 
-/// The link is kept here, so that the shim outlives the command; removing the file detaches it.
+/// The link is pinned here, so that the shim outlives the command. Removing the file detaches the
+/// shim.
 pub const PIN: &str = "/sys/fs/bpf/baton/link";
 
-/// How long attaching and detaching may take: sched_ext goes through all tasks of the machine.
+/// How long attaching and detaching may take. sched_ext goes through all tasks of the machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What the shim is fitted to.
+/// The parameters to which the shim is adapted.
 #[derive(Clone, Copy, Debug)]
 pub struct Fit {
-    /// Every normal task of the machine, not those of class SCHED_EXT alone.
+    /// All normal tasks of the machine, not only those of class SCHED_EXT.
     pub all: bool,
-    /// Possible CPUs.
+    /// Number of possible CPUs.
     pub nr_cpus: u32,
     /// Task slots of the core.
     pub max_tasks: u32,
 }
 
-/// A shim that the kernel has taken, and which is not attached yet.
+/// A shim that the kernel has loaded, and that is not attached yet.
 pub struct Ready(Object);
 
-/// Has the kernel look at a shim. Another may be attached meanwhile.
+/// Loads a shim without attaching it. Another one may be attached meanwhile.
 pub fn ready(object: &Path, fit: Fit) -> Result<Ready> {
     let constants = KernelConstants::read()?;
     quietly(|| open_and_load(object, fit, &constants)).map(Ready)
 }
 
 impl Ready {
-    /// Attaches the shim and pins it. Until it is pinned it goes with this process.
+    /// Attaches the shim and pins it. Until it is pinned, it ends with this process.
     pub fn attach(mut self) -> Result<()> {
         prepare_pin()?;
         quietly(|| {
@@ -57,7 +58,7 @@ impl Ready {
     }
 }
 
-/// What libbpf says meanwhile is kept for the error.
+/// Collects the messages of libbpf for the error.
 fn quietly<T>(f: impl FnOnce() -> libbpf_rs::Result<T>) -> Result<T> {
     let quiet = set_print(Some((PrintLevel::Warn, keep)));
     let done = f();
@@ -65,8 +66,8 @@ fn quietly<T>(f: impl FnOnce() -> libbpf_rs::Result<T>) -> Result<T> {
     done.map_err(|e| not_attached(&e))
 }
 
-/// Has the kernel's verifier look at the whole shim, and lets go of it again: nothing is attached.
-/// The core must be loaded, as the shim calls it. An error is what the kernel said.
+/// Lets the kernel's verifier check the whole shim, and releases it again without attaching it. The
+/// core must be loaded, as the shim calls it. An error contains the kernel's message.
 pub fn try_out(object: &Path, fit: Fit) -> std::result::Result<(), String> {
     let constants = KernelConstants::read().map_err(|error| error.what)?;
     let quiet = set_print(Some((PrintLevel::Warn, keep)));
@@ -82,8 +83,8 @@ pub fn try_out(object: &Path, fit: Fit) -> std::result::Result<(), String> {
     })
 }
 
-/// The line of libbpf's that names the cause: the last of the verifier's before its statistics, or
-/// where it did not come to that, the first that libbpf has.
+/// The line of libbpf's messages that names the cause: the last line of the verifier before its
+/// statistics, else the first line of libbpf.
 fn reason(said: &[String]) -> Option<&str> {
     let lines: Vec<_> = said
         .iter()
@@ -97,7 +98,8 @@ fn reason(said: &[String]) -> Option<&str> {
     first.map(|line| line.strip_prefix("libbpf: ").unwrap_or(line))
 }
 
-/// Takes the shim from sched_ext: every task is back in the kernel's own classes when this returns.
+/// Detaches the shim from sched_ext. When this returns, every task is back in the kernel's own
+/// classes.
 pub fn detach(device: &Device) -> Result<()> {
     match fs::remove_file(PIN) {
         Ok(()) => {}
@@ -118,13 +120,13 @@ pub fn detach(device: &Device) -> Result<()> {
     }
 }
 
-/// Removes what a shim left that the kernel has thrown out.
+/// Removes the pin of a shim that the kernel has ejected.
 pub fn remove_stale_pin() {
-    // Where there is none, or no BPF file system, nothing is stale.
+    // Without a pin or a BPF file system there is nothing stale.
     let _ = fs::remove_file(PIN);
 }
 
-/// Is a link pinned? It may be one of a shim that the kernel has thrown out.
+/// Is a link pinned? It may belong to a shim that the kernel has ejected.
 pub fn is_pinned() -> bool {
     Path::new(PIN).exists()
 }
@@ -140,7 +142,7 @@ fn prepare_pin() -> Result<()> {
     })
 }
 
-/// Values that the kernel may or may not have; 0 stands for none.
+/// Constants from the kernel's types. `immed` is 0 if the kernel does not have it.
 struct KernelConstants {
     immed: u64,
     switch_partial: u64,
@@ -188,8 +190,8 @@ fn open_and_load(
     constants: &KernelConstants,
 ) -> libbpf_rs::Result<Object> {
     let mut shim = ObjectBuilder::default().open_file(object)?;
-    let places =
-        Places::of(&shim).ok_or_else(|| malformed("it has not the variables of Baton's shim"))?;
+    let places = Places::of(&shim)
+        .ok_or_else(|| malformed("it does not have the variables of Baton's shim"))?;
     for mut map in shim.maps_mut() {
         let name = map.name().to_string_lossy().into_owned();
         if name == "slots" {
@@ -204,7 +206,7 @@ fn open_and_load(
                 .initial_value_mut()
                 .ok_or_else(|| malformed("its constants have no value"))?;
             places.all_tasks.or(data, fit.all.into())?;
-            // its value before is 1
+            // The initial value is 1.
             places.nr_cpus.set(data, fit.nr_cpus.into())?;
             places.immed.or(data, constants.immed)?;
         }
@@ -216,7 +218,7 @@ fn malformed(why: &str) -> libbpf_rs::Error {
     io::Error::new(io::ErrorKind::InvalidData, why).into()
 }
 
-/// Where in a map's value a variable is.
+/// The place of a variable in the value of a map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Place {
     offset: usize,
@@ -234,7 +236,7 @@ impl Place {
         Ok(())
     }
 
-    /// Adds bits to what is there.
+    /// Sets these bits in addition to the present ones.
     fn or(self, data: &mut [u8], bits: u64) -> libbpf_rs::Result<()> {
         let mut old = [0; 8];
         let there = data
@@ -247,7 +249,7 @@ impl Place {
     }
 }
 
-/// The places that a loader fills.
+/// The places of the variables that the loader sets.
 struct Places {
     all_tasks: Place,
     nr_cpus: Place,
@@ -291,7 +293,7 @@ impl Places {
     }
 }
 
-/// What libbpf said since the last [`not_attached`].
+/// The messages of libbpf since the last [`not_attached`].
 static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 fn keep(_: PrintLevel, line: String) {
@@ -300,8 +302,8 @@ fn keep(_: PrintLevel, line: String) {
     }
 }
 
-/// The most lines of libbpf's that an error shows: the last are about the cause, but the verifier
-/// can say thousands.
+/// Maximum number of lines of libbpf that an error shows. The last ones are about the cause, and
+/// the verifier can print thousands.
 const MAX_SAID: usize = 30;
 
 fn not_attached(error: &libbpf_rs::Error) -> Error {
@@ -316,7 +318,7 @@ fn not_attached(error: &libbpf_rs::Error) -> Error {
     let what = |why: &str| format!("the shim could not be attached: {why} ({error}){said}");
     let dmesg =
         "the kernel's log (dmesg | grep sched_ext) and `baton doctor` say more; `baton vm run` \
-         works all the same";
+         works nevertheless";
     if let Some(other) = kernel::attached_scheduler() {
         return Error::environment(
             what(&format!("the scheduler {other} is attached to sched_ext")),
@@ -350,7 +352,7 @@ mod tests {
             assert_eq!(reason(&said), expected, "{said:?}");
         };
         check(&[], None);
-        // A call that the types of an old pahole give an argument too many.
+        // A call to which the types of an old pahole give one argument too many.
         check(
             &[
                 "libbpf: prog 'baton_enqueue': BPF program load failed: -EACCES",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The state of core and policies, as it is shown: read from the control device once, then plain
-//! data, which `--json` prints as it is and `report` in words.
+//! The state of the core and its policies. It is read once from the control device into plain data,
+//! which `--json` prints as it is and `report` formats.
 
 use baton_abi::*;
 use serde::Serialize;
@@ -12,30 +12,30 @@ use crate::error::Result;
 
 #[derive(Serialize, Debug, Clone, Default, PartialEq)]
 pub struct Status {
-    /// Nothing where the core is not loaded; then all lists are empty.
+    /// `None` if the core is not loaded; all lists are empty then.
     pub core: Option<Core>,
     pub policies: Vec<Policy>,
     pub partitions: Vec<Partition>,
     pub cgroups: Vec<Cgroup>,
     pub cpus: Vec<Cpu>,
-    /// The last fault of each policy that had one, the newest first.
+    /// The last fault of each policy that had one, newest first.
     pub faults: Vec<Fault>,
 }
 
 #[derive(Serialize, Debug, Clone, PartialEq)]
 pub struct Core {
     pub abi: u32,
-    /// The shim is attached to sched_ext.
+    /// Is the shim attached to sched_ext?
     pub attached: bool,
-    /// All normal tasks of the machine are Baton's, not those of class SCHED_EXT alone.
+    /// Does Baton schedule all normal tasks of the machine, not only those of class SCHED_EXT?
     pub all: bool,
     pub nr_cpus: u32,
-    /// Task slots, and how many are in use.
+    /// Task slots, and number of slots in use.
     pub max_tasks: u32,
     pub tasks: u32,
-    /// Tasks that got no slot.
+    /// Number of tasks for which there was no slot.
     pub no_slot: u64,
-    /// The policy of tasks that were given to none.
+    /// The policy of tasks that are assigned to none.
     pub default_policy: Option<String>,
     pub stall_ms: u32,
 }
@@ -43,12 +43,12 @@ pub struct Core {
 /// A cgroup whose tasks belong to a policy.
 #[derive(Serialize, Debug, Clone, PartialEq)]
 pub struct Cgroup {
-    /// Below /sys/fs/cgroup.
+    /// Path below /sys/fs/cgroup.
     pub cgroup: String,
     pub policy: String,
 }
 
-/// CPUs that only some policies have.
+/// CPUs that only some policies use.
 #[derive(Serialize, Debug, Clone, PartialEq)]
 pub struct Partition {
     pub name: String,
@@ -62,21 +62,21 @@ pub struct Policy {
     pub state: &'static str,
     pub id: u32,
     pub version: u32,
-    /// Tasks that belong to it, and those of them that wait in its queues.
+    /// Tasks that belong to the policy, and those of them that wait in its queues.
     pub tasks: u32,
     pub queued: u32,
     pub memory_bytes: u64,
     pub refusals: u64,
     pub faults: u64,
     pub options: String,
-    /// What it is guaranteed of each CPU's time, percent.
+    /// The guaranteed share of each CPU's time, percent.
     pub share: u32,
-    /// Is it being recorded into a file?
+    /// Is the policy being recorded into a file?
     pub recording: bool,
-    /// What each CPU has of its flight recorder, MiB; 0 without one.
+    /// Size of the flight recorder for each CPU, MiB; 0 without one.
     pub flight_mib: u32,
     pub partition: Option<String>,
-    /// The version before is kept, for a rollback.
+    /// Is the previous version kept for a rollback?
     pub can_roll_back: bool,
     /// The last changes of version, oldest first.
     pub history: Vec<Change>,
@@ -85,20 +85,20 @@ pub struct Policy {
 /// One change of a policy's version.
 #[derive(Serialize, Debug, Clone, PartialEq)]
 pub struct Change {
-    /// ns since the boot.
+    /// Time since the boot, ns.
     pub at_ns: u64,
     pub kind: &'static str,
     pub from_version: u32,
     pub to_version: u32,
-    /// The new version began with a state of its own.
+    /// Did the new version begin with a state of its own?
     pub anew: bool,
-    /// How long CPUs were held, from when the first is held for the change to when the last goes
-    /// on; 0 when none was.
+    /// How long CPUs were held: from the first CPU that is held for the change to the last that
+    /// continues; 0 if none was held.
     pub held_ns: u64,
-    /// How much of that was in the policy's own code, and in the core's.
+    /// The parts of it that passed in code of the policy and of the core.
     pub policy_ns: u64,
     pub core_ns: u64,
-    /// What the policy allocated for it.
+    /// Memory that the policy allocated for the change.
     pub memory_bytes: u64,
 }
 
@@ -136,15 +136,15 @@ pub struct Cpu {
 #[derive(Serialize, Debug, Clone, PartialEq)]
 pub struct Fault {
     pub policy: String,
-    /// Is the policy stopped by it still?
+    /// Is the policy still stopped because of this fault?
     pub stopped: bool,
-    /// Tasks that belonged to the policy as this was read.
+    /// Tasks that belonged to the policy when this was read.
     pub tasks: u32,
     pub kind: &'static str,
     pub method: &'static str,
     pub cpu: u32,
     pub task: Option<Task>,
-    /// `file:line` in the policy's source, where there is one.
+    /// `file:line` in the policy's source, if known.
     pub place: Option<String>,
     pub message: String,
     /// Time of the scheduler's clock.
@@ -153,7 +153,7 @@ pub struct Fault {
     pub serial: u64,
     /// The last calls on that CPU, oldest first.
     pub calls: Vec<Call>,
-    /// Has a flight recorder what led to it?
+    /// Has a flight recorder kept the calls that led to the fault?
     pub recorded: bool,
 }
 
@@ -254,7 +254,7 @@ impl Cpu {
 }
 
 impl Fault {
-    /// `policy` is the one that had it, if it is still loaded.
+    /// `policy` is the policy that failed, if it is still loaded.
     pub fn new(fault: &BatonFault, policy: Option<&BatonPolicyInfo>) -> Self {
         let file = text(&fault.file);
         let events = fault.events.iter().take(fault.nr_events as usize);

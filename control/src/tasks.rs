@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Tasks of the machine: the threads of a process, their scheduling class, giving and taking them.
+//! Tasks of the machine: the threads of a process, their scheduling class, and assignment to
+//! policies.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,20 +15,20 @@ use crate::error::{Error, Result};
 /// `SCHED_EXT` of the kernel's uapi.
 const SCHED_EXT: u32 = 7;
 
-/// Is the thread of class SCHED_EXT? False when it has gone.
+/// Is the thread of class SCHED_EXT? False if it has ended.
 fn is_ext(pid: u32) -> bool {
     fs::read_to_string(format!("/proc/{pid}/stat"))
         .is_ok_and(|stat| policy_in_stat(&stat) == Some(SCHED_EXT))
 }
 
-/// Field 41 of a stat file. The name, field 2, may have anything in it, but it ends at the last
+/// Field 41 of a stat file. The name, field 2, may contain any character, but it ends at the last
 /// parenthesis.
 fn policy_in_stat(stat: &str) -> Option<u32> {
     let (_, from_third) = stat.rsplit_once(')')?;
     from_third.split_whitespace().nth(41 - 3)?.parse().ok()
 }
 
-/// All threads of the process that `pid` is a thread of.
+/// All threads of the process to which thread `pid` belongs.
 pub fn threads_of(pid: u32) -> Result<Vec<u32>> {
     let dir = format!("/proc/{pid}/task");
     let entries = fs::read_dir(&dir).map_err(|_| no_thread(pid))?;
@@ -44,7 +45,7 @@ fn no_thread(pid: u32) -> Error {
     )
 }
 
-/// Gives a thread to a policy. Where Baton has all normal tasks, its class stays as it is.
+/// Assigns a thread to a policy. If Baton has all normal tasks, the thread's class is not changed.
 pub fn give(device: &Device, core: &BatonCoreInfo, pid: u32, policy: &str) -> Result<()> {
     device
         .assign(pid, Some(policy), core.all == 0)
@@ -81,8 +82,9 @@ pub fn give(device: &Device, core: &BatonCoreInfo, pid: u32, policy: &str) -> Re
         })
 }
 
-/// Gives all these threads to a policy, and those that they start meanwhile; `list` tells them
-/// anew. How many there were. Threads that end meanwhile are no error, unless all have.
+/// Assigns all these threads to a policy, and threads that they start meanwhile: `list` is called
+/// again until it returns no new thread. Returns the number of assigned threads. Threads that end
+/// meanwhile are an error only if all have ended.
 pub fn give_all(
     device: &Device,
     policy: &str,
@@ -111,11 +113,11 @@ pub fn give_all(
     }
 }
 
-/// Takes a thread from its policy; if it was of class SCHED_EXT it becomes a normal task. One that
-/// has gone is no error.
+/// Takes a thread from its policy. A thread of class SCHED_EXT becomes a normal task. A thread that
+/// has ended is no error.
 pub fn take(device: &Device, pid: u32) -> Result<()> {
     match device.assign(pid, None, is_ext(pid)) {
-        // real-time meanwhile: it has left already
+        // A thread that became real-time meanwhile has left already.
         Ok(()) | Err(Errno::SRCH | Errno::INVAL) => Ok(()),
         Err(errno) => Err(Error::baton(format!(
             "thread {pid} was not taken from its policy: {errno}"
@@ -123,10 +125,10 @@ pub fn take(device: &Device, pid: u32) -> Result<()> {
     }
 }
 
-/// Takes all tasks from the policy with this id, but for those that were given to another since;
-/// with `None` all tasks from all policies, and every task of class SCHED_EXT. A task may fork
-/// while this goes through the slots, so it goes again until it finds none, a few times at most:
-/// what is left then runs on, under the fallback.
+/// Takes all tasks from the policy with this id, except those that were assigned to another since.
+/// With `None`, takes all tasks from all policies, and every task of class SCHED_EXT. Tasks may
+/// fork meanwhile, so this goes through the slots again until it finds no task, up to a limit.
+/// Tasks that are left then run under the fallback.
 pub fn take_all(device: &Device, policy: Option<u32>) -> Result<usize> {
     const ROUNDS: usize = 5;
     let mut taken = BTreeSet::new();

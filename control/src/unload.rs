@@ -17,30 +17,30 @@ pub fn unload(policy: Option<&str>) -> Result<()> {
     policy.map_or_else(everything, one)
 }
 
-/// Takes a policy's tasks back and removes it. The caller has the lock.
+/// Takes back a policy's tasks and removes the policy. The caller has the lock.
 pub fn one(policy: &str) -> Result<()> {
     let not_loaded = || {
         Error::user(
             format!("no policy {policy} is loaded"),
-            "see which are: baton list",
+            "see which policies are: baton list",
         )
     };
     let device = Device::open_if_loaded()?.ok_or_else(not_loaded)?;
     let info = device.policy(policy)?.ok_or_else(not_loaded)?;
     let core = device.core()?;
     if device.policies()?.len() == 1 {
-        // An open device would keep the core.
+        // An open device would keep the core loaded.
         drop(device);
         return everything();
     }
     for (cgroup, _) in device.rules()?.iter().filter(|(_, owner)| owner == policy) {
-        // Its cgroup may be gone, and the rule with it.
+        // The cgroup may have been removed, and the rule with it.
         let _ = device.set_rule(*cgroup, None);
     }
     tasks::take_all(&device, Some(info.id))?;
     let failure = remove(&device, &info)?;
     leftovers(&device)?;
-    // What it had by name may be in a cgroup of another's.
+    // A task that was assigned by itself may be in the cgroup of another policy.
     device.apply_rules()?;
     if core.all != 0 && core.default_policy == info.id {
         eprintln!(
@@ -52,7 +52,7 @@ pub fn one(policy: &str) -> Result<()> {
     failure.map_or(Ok(()), Err)
 }
 
-/// Removes all that Baton has in the kernel. The caller has the lock.
+/// Removes all parts of Baton from the kernel. The caller has the lock.
 pub fn everything() -> Result<()> {
     let Some(device) = Device::open_if_loaded()? else {
         shim::remove_stale_pin();
@@ -63,7 +63,8 @@ pub fn everything() -> Result<()> {
     }
     if device.core()?.attached != 0 {
         tasks::take_all(&device, None)?;
-        // In the kernel's own hands before the policies go: no moment under the fallback.
+        // The shim is detached before the policies are stopped, so that no task runs under the
+        // fallback.
         shim::detach(&device)?;
     }
     let mut failure = None;
@@ -83,9 +84,9 @@ pub fn everything() -> Result<()> {
     failure.map_or(Ok(()), Err)
 }
 
-/// Unloads the modules of versions that no policy knows of: a command that was to unload them was
-/// killed. They would keep the core, and their names. The caller has the lock, so that no other
-/// command is about to use them.
+/// Unloads the modules of versions that no policy knows of. A command that was killed has left
+/// them. They would keep the core loaded and their names in use. The caller has the lock, so no
+/// other command is about to use them.
 pub fn leftovers(device: &Device) -> Result<()> {
     let unused = kernel::unused_holders();
     let policies = device.policies()?;
@@ -107,8 +108,8 @@ pub fn remove_named(device: &Device, policy: &str) -> Result<()> {
     failure.map_or(Ok(()), Err)
 }
 
-/// Stops a policy and removes its module. What the policy did wrong as it was unmade is no
-/// hindrance, and for the end.
+/// Stops a policy and removes its module. A failure of the policy in its `Drop` does not prevent
+/// that, and is returned.
 fn remove(device: &Device, info: &BatonPolicyInfo) -> Result<Option<Error>> {
     let policy = &text(&info.name);
     let failure = match device.stop(policy) {
@@ -116,7 +117,7 @@ fn remove(device: &Device, info: &BatonPolicyInfo) -> Result<Option<Error>> {
         Err(Errno::NOENT) => None,
         Err(errno) => return Err(Error::baton(format!("{policy} was not stopped: {errno}"))),
     };
-    // The current version last: with it the policy goes.
+    // The current version is unloaded last, as the policy goes with it.
     for name in info
         .modules
         .iter()
@@ -138,11 +139,11 @@ fn remove(device: &Device, info: &BatonPolicyInfo) -> Result<Option<Error>> {
     }
 }
 
-/// A policy that failed in its `Drop`.
+/// The error of a policy that failed in its `Drop`.
 pub fn failed_at_end(policy: &str, message: &str) -> Error {
     Error::policy(
         policy,
-        format!("{policy} is stopped, but failed as it was unmade: {message}"),
-        "mend its Drop (destroy in C); its memory was taken back, and nothing is left of it",
+        format!("{policy} is stopped, but failed when it was destroyed: {message}"),
+        "fix its Drop (destroy in C); its memory was freed, and nothing of it is left",
     )
 }

@@ -20,7 +20,6 @@
 //! runs until it ends, waits, or yields. It waits for sockets and pipes by [`watch`]. A thread that
 //! waits in the kernel in another way, or computes for long without [`yield_now`], keeps its core
 //! from the others.
-//! computes for long without [`yield_now`], keeps its core from the others.
 #![deny(unsafe_op_in_unsafe_fn)]
 #![warn(missing_docs)]
 

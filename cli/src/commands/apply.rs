@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `baton apply`: brings the machine to what a file says, or leaves it as it is. `baton export`
-//! writes such a file.
+//! `baton apply` brings the machine into the state of a configuration file, or leaves it unchanged.
+//! `baton export` writes such a file.
 //!
-//! Everything that can be known before is checked before anything is done. A step that fails all
-//! the same is answered by the plan back to how it was.
+//! Everything that can be checked in advance is checked before the first step. If a step fails
+//! nevertheless, a plan back to the old state is carried out.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -24,7 +24,7 @@ use baton_control::{cgroups, exchange, load, recording, unload};
 
 #[derive(Serialize)]
 struct Done {
-    /// What was done, or, in a dry run, would be.
+    /// The steps that were taken, or, in a dry run, that would be.
     steps: Vec<String>,
     dry_run: bool,
 }
@@ -34,8 +34,8 @@ pub fn apply(search: &Search, args: &Apply) -> Result<ExitCode> {
     kernel::require_root("changing what the machine runs")?;
     let _lock = Lock::take()?;
     let (mut is, loaded) = current()?;
-    // The kernel does not know where modules come from; for the way back, they are where they will
-    // be.
+    // The kernel does not know the files of modules. The way back uses those of the new
+    // configuration.
     for policy in &mut is.policies {
         policy.module = to
             .policies
@@ -63,7 +63,7 @@ pub fn apply(search: &Search, args: &Apply) -> Result<ExitCode> {
             dry_run,
         })?,
         (false, _) if steps.is_empty() => print(format!(
-            "nothing to do: all is as {} says\n",
+            "nothing to do: the machine matches {}\n",
             args.file.display()
         ))?,
         (false, true) => print(
@@ -72,7 +72,7 @@ pub fn apply(search: &Search, args: &Apply) -> Result<ExitCode> {
                 .map(|step| format!("would {step}\n"))
                 .collect::<String>(),
         )?,
-        (false, false) => print(format!("all is as {} says now\n", args.file.display()))?,
+        (false, false) => print(format!("the machine now matches {}\n", args.file.display()))?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -82,10 +82,11 @@ pub fn export(output: Output) -> Result<ExitCode> {
     match output.json {
         true => print_json(&config)?,
         false => {
-            let body = toml::to_string(&config)
-                .map_err(|e| Error::baton(format!("no configuration came of it: {e}")))?;
+            let body = toml::to_string(&config).map_err(|e| {
+                Error::baton(format!("the configuration cannot be written as TOML: {e}"))
+            })?;
             print(format!(
-                "# What this machine runs. For {}; baton apply brings a machine to it.\n{body}",
+                "# The policies of this machine, for {}. baton apply restores them.\n{body}",
                 config::PATH
             ))?;
         }
@@ -114,7 +115,7 @@ fn machine() -> Result<Machine> {
     })
 }
 
-/// What the machine runs.
+/// The present state of the machine.
 fn current() -> Result<(Config, Loaded)> {
     let Some(device) = Device::open_if_loaded()? else {
         return Ok((Config::default(), Loaded::default()));
@@ -165,15 +166,18 @@ fn current() -> Result<(Config, Loaded)> {
     ))
 }
 
-/// What can be known to fail, before anything is done.
+/// Finds errors that can be known before anything is done.
 fn check(search: &Search, is: &Config, loaded: Loaded, to: &Config, steps: &[Step]) -> Result<()> {
     let slots = |config: &Config| config.max_tasks.as_ref().map(|n| *n.get_ref());
     if let (true, Some(wanted)) = (loaded.core && !to.policies.is_empty(), slots(to)) {
         if slots(is) != Some(wanted) {
             return Err(Error::user(
-                format!("the core is loaded with {} task slots and cannot change to \
-                    {wanted}", slots(is).unwrap_or(0)),
-                "unload it first (baton unload --everything), or leave max_tasks away; nothing was \
+                format!(
+                    "the core is loaded with {} task slots and cannot change to \
+                    {wanted}",
+                    slots(is).unwrap_or(0)
+                ),
+                "unload it first (baton unload --everything), or leave out max_tasks; nothing was \
                  changed",
             ));
         }
@@ -197,7 +201,7 @@ fn check(search: &Search, is: &Config, loaded: Loaded, to: &Config, steps: &[Ste
     if is.policies.iter().filter(|policy| !policy.is_idle).count() + come > BATON_MAX_POLICIES {
         return Err(Error::user(
             format!(
-                "with those that go there would be more than {BATON_MAX_POLICIES} policies at once"
+                "with those to be unloaded, more than {BATON_MAX_POLICIES} policies would be loaded"
             ),
             "unload some first (baton unload); nothing was changed",
         ));
@@ -298,7 +302,7 @@ fn perform(search: &Search, step: &Step) -> Result<()> {
     }
 }
 
-/// Every task is where its cgroup says, whatever a command that was killed has left.
+/// Assigns every task according to its cgroup, also after a command that was killed.
 fn settle() -> Result<()> {
     match Device::open_if_loaded()? {
         Some(device) if device.core()?.attached != 0 => device.apply_rules(),
@@ -306,7 +310,7 @@ fn settle() -> Result<()> {
     }
 }
 
-/// A step failed: back to how it was.
+/// Restores the old state after a step failed.
 fn undone(search: &Search, was: &Config, done: &[Step], step: &Step, error: Error) -> Error {
     let back = || -> Result<()> {
         for step in done.iter().rev() {
@@ -321,7 +325,7 @@ fn undone(search: &Search, was: &Config, done: &[Step], step: &Step, error: Erro
         }
         let (is, loaded) = current()?;
         let mut to = was.clone();
-        // The core was not loaded, so nothing was.
+        // The core was not loaded, so no policy was.
         if was.max_tasks.is_none() {
             to.policies.clear();
         }
@@ -343,7 +347,7 @@ fn undone(search: &Search, was: &Config, done: &[Step], step: &Step, error: Erro
             ..error
         },
         (_, Err(second)) => Error {
-            what: format!("{what}\n  and on the way back: {}", second.what),
+            what: format!("{what}\n  and when undoing it: {}", second.what),
             next: format!(
                 "{}; see what runs now (baton export), and apply again",
                 error.next

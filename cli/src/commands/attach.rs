@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `baton attach` and `baton detach`: which tasks belong to which policy.
+//! `baton attach` and `baton detach`: the assignment of tasks to policies.
 
 use std::process::ExitCode;
 
@@ -48,13 +48,13 @@ pub fn attach(search: &Search, args: &Attach) -> Result<ExitCode> {
     if let Some(cgroup) = &args.which.cgroup {
         cgroups::give(&device, &cgroups::find(cgroup)?, policy)?;
         eprintln!(
-            "baton: what is in {} or below it, now and later, is {policy}'s",
+            "baton: all tasks in {} or below it, now and later, belong to {policy}",
             cgroup.display()
         );
         return Ok(ExitCode::SUCCESS);
     }
     let given = tasks::give_all(&device, policy, || threads(&args.which, args.threads))?;
-    eprintln!("baton: threads given to {policy}, with all they will start: {given}");
+    eprintln!("baton: threads given to {policy}, with all that they will start: {given}");
     Ok(ExitCode::SUCCESS)
 }
 
@@ -76,7 +76,7 @@ pub fn detach(search: &Search, args: &Detach) -> Result<ExitCode> {
         for pid in &list {
             tasks::take(&device, *pid)?;
         }
-        // What was given by name is what its cgroup says again.
+        // The cgroup of a task that was assigned by itself determines its policy again.
         device.apply_rules()?;
         eprintln!(
             "baton: threads without a policy of their own now: {}",
@@ -85,7 +85,7 @@ pub fn detach(search: &Search, args: &Detach) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     for (cgroup, _) in device.rules()? {
-        // One that is gone has taken its rule with it.
+        // The rule of a removed cgroup is gone with it.
         let _ = device.set_rule(cgroup, None);
     }
     device
@@ -104,7 +104,7 @@ pub fn detach(search: &Search, args: &Detach) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The threads that are meant, as they are now.
+/// The selected threads, as they are now.
 fn threads(which: &Which, whole_process: bool) -> Result<Vec<u32>> {
     match (which.pid, &which.cgroup) {
         (Some(pid), _) if whole_process => tasks::threads_of(pid),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `baton check`: looks for the order of events in which a policy goes wrong.
+//! `baton check`: searches for an order of events in which a policy fails.
 
 use std::io::{BufRead, IsTerminal};
 use std::path::{Path, PathBuf};
@@ -17,56 +17,55 @@ use baton_control::names;
 
 #[derive(clap::Args, Debug)]
 pub struct Check {
-    /// Policies: names in Baton's policies/ or here, or paths.
+    /// Policies: paths, or names in Baton's policies/ or in the current directory.
     #[arg(value_name = "POLICY", required = true)]
     pub policies: Vec<String>,
-    /// How many schedules to explore for each policy.
+    /// Number of schedules to explore for each policy.
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     pub schedules: u64,
-    /// For how long at most, for each policy.
+    /// Time limit for each policy.
     #[arg(long, value_name = "S", default_value_t = 60)]
     pub seconds: u64,
-    /// CPUs. [default: 2 to 4 by turns]
+    /// Number of CPUs. [default: 2 to 4 in turn]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=4))]
     pub cpus: Option<u8>,
-    /// The machine, of four CPUs at most: NODESxCORESxTHREADS[/CORES_PER_LLC], as for `baton sim`.
+    /// The machine, of at most four CPUs: NODESxCORESxTHREADS[/CORES_PER_LLC], as for `baton sim`.
     /// [default: pairs of CPUs that share a cache]
     #[arg(long, value_name = "TOPOLOGY", value_parser = topology, conflicts_with = "cpus")]
     pub topology: Option<Machine>,
-    /// Tasks at the beginning. [default: 2 to 6 by turns]
+    /// Number of tasks at the beginning. [default: 2 to 6 in turn]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=6))]
     pub tasks: Option<u8>,
-    /// A property that the policy does not mean to have. May be repeated.
+    /// A property that the policy is not meant to have. May be repeated.
     #[arg(long, value_name = "PROPERTY", value_parser = property)]
     pub without: Vec<Property>,
-    /// A hint that tasks give: TAG[:task] [WORD...], where a word is a number or LOW-HIGH, and
-    /// `:task` has it name a task. May be repeated. [default: small numbers by chance]
+    /// A hint that tasks send: TAG[:task] [WORD...], where a word is a number or LOW-HIGH, and
+    /// `:task` makes it name a task. May be repeated. [default: random small numbers]
     #[arg(long, value_name = "HINT")]
     pub hint: Vec<HintSample>,
-    /// An rt-app file, as for `baton sim`, whose tasks give hints: those are given too, as with
-    /// --hint.
+    /// An rt-app file, as for `baton sim`. Tasks also send the hints of its tasks, as with --hint.
     #[arg(short, long, value_name = "FILE")]
     pub workload: Option<PathBuf>,
-    /// For how many ticks, of 4 ms, a CPU may idle beside a task that it could run.
+    /// Number of ticks, of 4 ms, for which a CPU may idle beside a task that it could run.
     #[arg(long, value_name = "TICKS", default_value_t = IDLE_TICKS)]
     pub idle_ticks: u64,
-    /// For how many seconds a method may go on that neither locks nor asks anything.
+    /// Number of seconds for which a method may run without a lock or a call of its host.
     #[arg(long, value_name = "S", default_value_t = CALL_LIMIT, value_parser = clap::value_parser!(u64).range(1..))]
     pub call_limit: u64,
     /// Options of the policy: KEY=VALUE,KEY=VALUE.
     #[arg(long, value_parser = names::options)]
     pub options: Option<String>,
-    /// The version that takes the policy's place in an upgrade. [default: the policy itself, if it
-    /// can be upgraded]
+    /// The version that replaces the policy in an upgrade. [default: the policy itself, if it can
+    /// be upgraded]
     #[arg(long, value_name = "POLICY")]
     pub upgrade_to: Option<String>,
-    /// Where the numbers of seeds begin: another part of the schedules.
+    /// The first seed. Other seeds give other schedules.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub first: u64,
-    /// Tell the story of this schedule.
+    /// Print the story of the schedule with this seed.
     #[arg(long, value_name = "SEED", conflicts_with_all = ["schedules", "seconds", "cpus", "tasks", "first"])]
     pub replay: Option<Seed>,
-    /// Go through it line by line, at Enter.
+    /// Print it line by line, one at each Enter.
     #[arg(long, requires = "replay")]
     pub step: bool,
     /// Print JSON.
@@ -74,10 +73,10 @@ pub struct Check {
     pub json: bool,
 }
 
-/// Ticks.
+/// In ticks.
 const IDLE_TICKS: u64 = 4;
 
-/// Seconds.
+/// In seconds.
 const CALL_LIMIT: u64 = 2;
 
 fn property(text: &str) -> std::result::Result<Property, String> {
@@ -90,7 +89,7 @@ fn property(text: &str) -> std::result::Result<Property, String> {
         })
 }
 
-/// A machine, as it was named.
+/// A machine, and the name that was given for it.
 #[derive(Clone, Debug)]
 pub struct Machine {
     text: String,
@@ -180,7 +179,7 @@ pub fn check(args: &Check) -> Result<ExitCode> {
     })
 }
 
-/// Those that were named, and those of the file.
+/// The hints of the command line and of the file.
 fn hints(args: &Check) -> Result<Vec<HintSample>> {
     let mut hints = args.hint.clone();
     if let Some(file) = &args.workload {
@@ -202,7 +201,7 @@ fn hints_of(file: &Path) -> std::result::Result<Vec<HintSample>, String> {
     hints.into_iter().map(sample).collect()
 }
 
-/// Says how far it is, on a terminal.
+/// Shows the progress on a terminal.
 fn progress(policy: &str) -> impl FnMut(&Progress) + use<'_> {
     let is_terminal = std::io::stderr().is_terminal();
     let mut last = Duration::ZERO;
@@ -323,12 +322,12 @@ fn summary(args: &Check, hints: &[HintSample], text: &str, outcome: &Outcome) ->
     let property = story.finding.as_ref().map(|finding| finding.property);
     if property == Some(Property::WorkConservation) {
         text.push_str(
-            "  to do     if the policy does not mean to keep all CPUs busy: --without \
+            "  to do     if the policy is not meant to keep all CPUs busy: --without \
             work-conservation\n",
         );
     } else if property == Some(Property::IdleBeside) {
         text.push_str(
-            "  to do     if the policy means to take its time: --idle-ticks N, or --without \
+            "  to do     if the policy is meant to take its time: --idle-ticks N, or --without \
              idle-beside-waiting\n",
         );
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `baton demo`: in one guest, a policy schedules the stock kernel's tasks beside its own
-//! scheduler, and another one panics.
+//! `baton demo`: in one guest, a policy schedules tasks of the stock kernel, for comparison with
+//! the kernel's own scheduler, and another policy panics.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -27,8 +27,8 @@ const HACKBENCH: (u32, u32) = (1, 100);
 
 #[derive(clap::Args, Debug)]
 pub struct Demo {
-    /// On this machine and not in a guest: every normal task of it changes schedulers, and one of
-    /// them fails on purpose.
+    /// Use this machine and not a guest. All of its normal tasks change schedulers, and one of the
+    /// schedulers fails on purpose.
     #[arg(long)]
     pub here: bool,
 }
@@ -72,7 +72,7 @@ fn say(text: &str) {
     let _ = writeln!(std::io::stderr(), "baton demo: {text}");
 }
 
-/// What one subject did.
+/// The measurements of one subject.
 struct Row {
     name: String,
     pipe: f64,
@@ -137,7 +137,7 @@ fn table(rows: &[Row]) -> String {
     )
 }
 
-/// A policy panics under load; the load goes on.
+/// A policy panics under load; the load continues.
 fn fault(search: &Search) -> Result<ExitCode> {
     let options = "fault=index,after=200";
     say(&format!(
@@ -157,7 +157,7 @@ fn fault(search: &Search) -> Result<ExitCode> {
     ));
     let status = Status::read(&Device::open()?)?;
     let Some(fault) = status.faults.first() else {
-        return Err(Error::baton("the policy was to panic, and did not"));
+        return Err(Error::baton("the policy should have panicked, and did not"));
     };
     print(format!("\n{}\n", report::fault(fault)))?;
     unload::unload(None)?;

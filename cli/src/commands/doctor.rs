@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `baton doctor`: what this machine can do. The kernel is asked for each thing that Baton needs of
-//! it, by name in its own description of types and symbols, and its verifier is given the shim; its
-//! version says nothing.
+//! `baton doctor`: shows what this machine can do. It looks up each thing that Baton needs in the
+//! kernel's own description of its types and symbols, and lets the verifier check the shim. It does
+//! not rely on the kernel's version.
 
 use std::fs;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use baton_control::modules::{Search, CORE, SHIM};
 use baton_control::shim::{self, Fit};
 use baton_control::{load, unload};
 
-/// What something is needed for.
+/// The purpose for which something is needed.
 #[derive(Serialize, Debug, Clone, Copy, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 enum Need {
@@ -28,11 +28,11 @@ enum Need {
     Build,
     /// To run policies in a guest.
     Vm,
-    /// Better with it.
+    /// Useful, but not needed.
     Optional,
 }
 
-/// One thing that was looked for.
+/// A check of one thing.
 #[derive(Serialize, Debug, Clone, PartialEq, Eq)]
 struct Check {
     what: &'static str,
@@ -40,14 +40,14 @@ struct Check {
     ok: bool,
     /// What was found.
     found: String,
-    /// How to get it; empty when it is there.
+    /// How to get it; empty if it is there.
     get: String,
 }
 
 #[derive(Serialize, Debug)]
 struct Report {
     kernel: String,
-    /// Policies can run on this machine's kernel, be built here, run in a guest here.
+    /// Can policies run on this machine's kernel, be built here, and run in a guest here?
     native: bool,
     build: bool,
     vm: bool,
@@ -63,7 +63,7 @@ pub fn doctor(search: &Search, json: bool) -> Result<ExitCode> {
         surroundings(search),
     ]
     .concat();
-    // What cannot be loaded for a reason that is known by now is not tried.
+    // The shim is not tried if an earlier check shows that it cannot be loaded.
     if checks
         .iter()
         .filter(|check| check.needed_for == Need::Native && check.what != OTHER)
@@ -144,7 +144,7 @@ fn check(
     }
 }
 
-/// `Ok` and `Err` with no or the same words.
+/// `Ok` or `Err`: `Ok` without words, `Err` with these.
 fn yes_if(yes: bool, otherwise: &str) -> std::result::Result<String, String> {
     if yes {
         Ok(String::new())
@@ -184,7 +184,7 @@ fn rights() -> Vec<Check> {
 const NEWER_KERNEL: &str =
     "boot a kernel with CONFIG_SCHED_CLASS_EXT and CONFIG_DEBUG_INFO_BTF (Debian: testing's)";
 
-/// It is in the way of attaching alone.
+/// This prevents only attaching.
 const OTHER: &str = "no other scheduler";
 
 fn sched_ext() -> Vec<Check> {
@@ -206,7 +206,7 @@ fn sched_ext() -> Vec<Check> {
             OTHER,
             Need::Native,
             attached,
-            "end that one first; sched_ext has one at a time",
+            "end that one first; sched_ext has only one at a time",
         ),
         check(
             "no isolated CPUs",
@@ -253,7 +253,7 @@ fn types_of_kernel() -> Vec<Check> {
     ]
 }
 
-/// Whether the kernel takes the shim, all that it calls and all that it is fitted with.
+/// Does the kernel accept the shim, with all that it calls and its adaptation to the machine?
 fn verifier(search: &Search) -> Vec<Check> {
     let found = match kernel::is_root() {
         false => Err("only root can try it".into()),
@@ -263,8 +263,8 @@ fn verifier(search: &Search) -> Vec<Check> {
     vec![check("the shim, by the verifier", Need::Native, found, get)]
 }
 
-/// Has the verifier look at the shim. A core that is not loaded is loaded for that, and unloaded
-/// again.
+/// Lets the verifier check the shim. If the core is not loaded, it is loaded for this and unloaded
+/// afterwards.
 fn tried(search: &Search) -> std::result::Result<String, String> {
     let _lock = Lock::take().map_err(|error| error.what)?;
     let device = Device::open_if_loaded().map_err(|error| error.what)?;
@@ -286,7 +286,7 @@ fn tried(search: &Search) -> std::result::Result<String, String> {
     done.and(left).map(|()| "the kernel takes it".into())
 }
 
-/// What the core links against that only newer kernels have, under any of its names.
+/// Symbols that the core needs and that only newer kernels have, each under all of its names.
 const SYMBOLS: &[(&str, &[&str])] = &[
     (
         "lock with deadlock detection",
@@ -314,7 +314,7 @@ fn symbols() -> Vec<Check> {
         .iter()
         .map(|(what, names)| {
             let found = match known.is_empty() {
-                true => Err("cannot be told without /proc/kallsyms".into()),
+                true => Err("unknown without /proc/kallsyms".into()),
                 false => yes_if(has_symbol(&known, names), &format!("no {}", names[0])),
             };
             check(
@@ -327,7 +327,7 @@ fn symbols() -> Vec<Check> {
         .collect()
 }
 
-/// Lines are `ADDRESS TYPE NAME`, with `[MODULE]` behind for those of modules.
+/// Lines have the form `ADDRESS TYPE NAME`, followed by `[MODULE]` for symbols of modules.
 fn has_symbol(known: &str, names: &[&str]) -> bool {
     known
         .lines()
@@ -378,7 +378,7 @@ fn program(name: &str) -> Option<PathBuf> {
 
 const ROOT: &str = "run baton inside Baton's Debian root: vm/enter baton ...";
 
-/// Where the compiler in PATH has its libraries.
+/// The library directory of the compiler in PATH.
 fn sysroot() -> Option<PathBuf> {
     let output = Command::new("rustc")
         .args(["--print", "sysroot"])

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `baton hints`: who may give hints to a policy.
+//! `baton hints`: the permissions to send hints to a policy.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,33 +22,33 @@ use baton_control::{cgroups, names};
 
 #[derive(Subcommand, Debug)]
 pub enum Hints {
-    /// Let applications open queues to a policy, which need not be loaded.
+    /// Permit applications to open queues to a policy, which need not be loaded.
     Grant {
         #[command(flatten)]
         to: To,
-        /// Most hints, and replies, that a queue may have room for: a power of two.
+        /// Maximum number of hints, and of replies, in a queue: a power of two.
         #[arg(long, value_name = "N", default_value_t = BATON_HINTS_MIN_ENTRIES, value_parser = entries)]
         entries: u32,
-        /// Most queues that each user may have open. A thread has one.
+        /// Maximum number of queues that each user may have open. A thread has one.
         #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..))]
         queues: u32,
-        /// Let hints name threads of other processes, too.
+        /// Permit hints to name threads of other processes.
         #[arg(long)]
         any_thread: bool,
     },
-    /// Take back what was granted to the same, and close the queues that were opened by it.
+    /// Revoke a grant, and close the queues that were opened by it.
     Revoke {
         #[command(flatten)]
         to: To,
     },
-    /// List what is granted.
+    /// List all grants.
     List {
         #[command(flatten)]
         output: Output,
     },
 }
 
-/// All that is given must be so.
+/// An application must match all that is given.
 #[derive(Args, Debug)]
 #[group(id = "who", required = true, multiple = true, args = ["user", "group", "cgroup"])]
 pub struct To {
@@ -61,7 +61,7 @@ pub struct To {
     /// A group, by name or number.
     #[arg(long)]
     pub group: Option<String>,
-    /// A cgroup (v2), with all below it. A path, or a name under /sys/fs/cgroup.
+    /// A cgroup (v2), with all cgroups below it. A path, or a name below /sys/fs/cgroup.
     #[arg(long)]
     pub cgroup: Option<PathBuf>,
 }
@@ -79,7 +79,7 @@ fn entries(text: &str) -> std::result::Result<u32, String> {
         })
 }
 
-/// What is granted, for people and programs.
+/// A grant, for output.
 #[derive(Debug, Serialize)]
 struct Granted {
     policy: String,
@@ -152,7 +152,7 @@ fn number(name: &str, what: &str, file: &str) -> Result<u32> {
     })
 }
 
-/// The third field of the line that begins with the name.
+/// The third field of the line whose first field is the name.
 fn in_table(table: &str, name: &str) -> Option<u32> {
     let mut lines = table.lines().map(|line| line.split(':'));
     lines.find_map(|mut fields| {
@@ -163,13 +163,13 @@ fn in_table(table: &str, name: &str) -> Option<u32> {
 }
 
 fn set(grant: BatonGrant) -> Result<ExitCode> {
-    kernel::require_root("saying who may give hints")?;
+    kernel::require_root("granting hints")?;
     let device = Device::open()?;
     let _lock = Lock::take()?;
     device.grant(grant).map_err(|errno| match errno {
-        Errno::NOENT => Error::user("that was not granted", "see what is: baton hints list"),
+        Errno::NOENT => Error::user("that was not granted", "see the grants: baton hints list"),
         Errno::NOSPC => Error::user(
-            format!("{BATON_MAX_GRANTS} grants are there already"),
+            format!("there are {BATON_MAX_GRANTS} grants already"),
             "revoke one: baton hints list",
         ),
         other => Error::baton(format!("the grant was not changed: {other}")),

@@ -11,7 +11,7 @@ use baton_control::modules::Search;
 pub fn command(search: &Search, args: &Load) -> Result<ExitCode> {
     let device = load::load(search, &args.policy, &(&args.how).into())?;
     let tasks = match (args.how.all || device.core()?.all != 0, args.how.all) {
-        (true, true) => "every normal task of the machine is its",
+        (true, true) => "it has every normal task of the machine",
         (true, false) => {
             "give it tasks: baton attach, baton run (every other normal task is Baton's, too)"
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! One module for each command, each with a function that does it and gives the exit code.
+//! A module for each command. Its function carries the command out and returns the exit code.
 
 mod apply;
 mod attach;

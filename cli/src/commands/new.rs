@@ -21,7 +21,7 @@ pub fn new(args: &New) -> Result<ExitCode> {
     write(&dir.join("Cargo.toml"), &manifest(name, &api))?;
     let shown = args.dir.join(name);
     let shown = shown.strip_prefix(".").unwrap_or(&shown);
-    // Found by name only from the directory around it.
+    // Such a policy can be found by its name only from the directory that contains it.
     let policy = if args.dir == Path::new(".") {
         name.clone()
     } else {
@@ -38,7 +38,7 @@ pub fn new(args: &New) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A package that belongs to no workspace, wherever it is.
+/// The manifest of a package that belongs to no workspace, wherever it is.
 fn manifest(name: &str, api: &Path) -> String {
     format!(
         "# SPDX-License-Identifier: GPL-2.0-only\n\
@@ -49,15 +49,15 @@ fn manifest(name: &str, api: &Path) -> String {
          license = \"GPL-2.0-only\"\n\
          publish = false\n\n\
          [dependencies]\n\
-         # What a policy is written against. Nothing else of Baton's is needed.\n\
+         # The interface of policies. A policy needs nothing else of Baton.\n\
          baton = {{ path = {:?} }}\n\n\
          [workspace]\n",
         api.display().to_string()
     )
 }
 
-/// A relative path inside the source tree, so that the two can be moved together; from elsewhere an
-/// absolute one.
+/// A relative path inside the source tree, so that the whole tree can be moved; from elsewhere an
+/// absolute path.
 fn path_to(from: &Path, to: &Path, source: &Path) -> PathBuf {
     let source = fs::canonicalize(source).unwrap_or_else(|_| source.to_path_buf());
     match (from.strip_prefix(&source), to.strip_prefix(&source)) {
@@ -70,7 +70,7 @@ fn path_to(from: &Path, to: &Path, source: &Path) -> PathBuf {
     }
 }
 
-/// Copies all files of the template but its manifest, with the new name in place of the old.
+/// Copies all files of the template except its manifest, and replaces the old name by the new one.
 fn copy(template: &Path, dir: &Path, name: &str) -> Result<()> {
     let entries = fs::read_dir(template)
         .map_err(|e| Error::file(format!("reading {}", template.display()), &e))?;
@@ -92,7 +92,7 @@ fn copy(template: &Path, dir: &Path, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Where the template's name is a name and not the word: in quotes, in a path of Rust, in its own
+/// Replaces the word where it is the template's name: in quotes, in a path of Rust, in its own
 /// constant.
 fn renamed(text: &str, name: &str) -> String {
     let text = text

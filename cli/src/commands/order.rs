@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `baton order`: which policy is asked first, where several run.
+//! `baton order`: the order in which policies are asked.
 
 use std::process::ExitCode;
 
@@ -24,13 +24,13 @@ pub fn command(args: &Order) -> Result<ExitCode> {
         if let Some(unknown) = args.first.iter().find(|name| !loaded.contains(name)) {
             return Err(Error::user(
                 format!("no policy {unknown} is loaded"),
-                "see which are: baton order",
+                "see which policies are: baton order",
             ));
         }
         device.set_order(&args.first).map_err(|errno| match errno {
             Errno::NOENT => Error::user(
                 "one of the policies was unloaded meanwhile",
-                "see which are: baton order",
+                "see which policies are: baton order",
             ),
             other => Error::baton(format!("the order was not set: {other}")),
         })?;

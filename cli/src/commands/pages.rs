@@ -22,7 +22,7 @@ pub fn man(args: &Man) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The page of a command below `command`, or its own.
+/// The man page of a command below `command`, or of `command` itself.
 fn page(command: &mut clap::Command, path: &[String]) -> Result<Vec<u8>> {
     command.build();
     let mut command = &*command;
@@ -37,7 +37,7 @@ fn page(command: &mut clap::Command, path: &[String]) -> Result<Vec<u8>> {
     let mut page = Vec::new();
     clap_mangen::Man::new(command.clone())
         .render(&mut page)
-        .map_err(|e| Error::baton(format!("no man page came of it: {e}")))?;
+        .map_err(|e| Error::baton(format!("the man page cannot be written: {e}")))?;
     Ok(page)
 }
 

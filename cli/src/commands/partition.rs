@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `baton partition`: CPUs that only some policies have. `baton share`: what a policy is sure to
-//! have of each CPU.
+//! `baton partition`: CPUs that only some policies use. `baton share`: the guaranteed share of a
+//! policy in each CPU.
 
 use std::process::ExitCode;
 
@@ -45,7 +45,7 @@ pub fn command(command: &PartitionCommand) -> Result<ExitCode> {
             device
                 .set_partition(name, &CpuList::default(), &[])
                 .map_err(|e| refused(name, &e))?;
-            eprintln!("baton: the CPUs of partition {name} are all policies' again");
+            eprintln!("baton: all policies may use the CPUs of partition {name} again");
             Ok(ExitCode::SUCCESS)
         }
         PartitionCommand::List { output } => list(*output),
@@ -71,8 +71,8 @@ fn set(device: &Device, name: &str, cpus: &CpuList, policies: &[String]) -> Resu
         .map_err(|e| refused(name, &e))?;
     let policies = policies.join(", ");
     eprintln!(
-        "baton: CPUs {cpus} run tasks of {policies} only, and no others do; CPUs were held for {} \
-         us",
+        "baton: CPUs {cpus} are reserved for tasks of {policies}, which run there only; CPUs were \
+         held for {} us",
         held / 1000
     );
     Ok(ExitCode::SUCCESS)
@@ -126,7 +126,7 @@ pub fn set_share(device: &Device, policy: &str, percent: u32) -> Result<()> {
         .map_err(|errno| match errno {
             Errno::NOENT => Error::user(
                 format!("no policy {policy} is loaded"),
-                "see which are: baton list",
+                "see which policies are: baton list",
             ),
             Errno::RANGE => Error::user(
                 format!("{percent} % for {policy} would make all shares more than 100 %"),

@@ -28,7 +28,7 @@ const WAIT: Duration = Duration::from_millis(50);
 /// All files of one command: a policy that was upgraded has several.
 #[derive(Serialize)]
 struct Report {
-    /// Their sums, and how the last one ended.
+    /// The sums of all files, and the end of the last one.
     #[serde(flatten)]
     all: Summary,
     files: Vec<Summary>,
@@ -69,7 +69,7 @@ pub fn record(args: &Record) -> Result<ExitCode> {
         recording::set_flight(&device, &policy, mib)?;
         return Ok(ExitCode::SUCCESS);
     }
-    // Clap asks for one of both.
+    // The parser requires one of the two.
     let output = args.output.as_deref().unwrap_or_else(|| Path::new(""));
     let interrupted = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
@@ -95,7 +95,7 @@ pub fn record(args: &Record) -> Result<ExitCode> {
     }
 }
 
-/// Until when a policy is recorded.
+/// The condition for the end of a recording.
 struct Until<'a> {
     interrupted: &'a AtomicBool,
     end: Option<Instant>,
@@ -131,7 +131,7 @@ impl<'a> Until<'a> {
         Ok(status.is_some() || is_late || self.interrupted.load(Relaxed))
     }
 
-    /// Waits for the command. Its exit code.
+    /// Waits for the command. Returns its exit code.
     fn finish(self) -> Result<ExitCode> {
         let status = self
             .command
@@ -151,7 +151,7 @@ fn lost(e: std::io::Error) -> Error {
     )
 }
 
-/// Records one version after the other: what came of each, and the command's exit code.
+/// Records one version after the other. Returns the result of each, and the command's exit code.
 fn record_all(
     args: &Record,
     device: &Device,
@@ -164,7 +164,7 @@ fn record_all(
         lossless: args.lossless,
         checkpoint: args.checkpoint,
     };
-    // Changes of its version so far, while it runs.
+    // Number of changes of version so far, while the policy runs.
     let changes = || {
         let info = device
             .policy(policy)?
@@ -194,7 +194,7 @@ fn record_all(
     }
 }
 
-/// The name of the file with this number: wfq-2.rec beside wfq.rec.
+/// The name of the file with this number: wfq-2.rec for wfq.rec.
 fn numbered(first: &Path, number: usize) -> PathBuf {
     let mut name = first.file_stem().unwrap_or_default().to_owned();
     name.push(format!("-{number}"));
@@ -282,7 +282,8 @@ fn words(summary: &Summary) -> String {
     match summary.whole {
         true => text + &format!("  replay it:  baton replay {file}\n"),
         false => {
-            text += "  its beginning is gone, and the policy saves no state: it can be read, and \
+            text +=
+                "  its beginning is missing, and the policy saves no state: it can be read, and \
                 not replayed\n";
             text + &format!("  read it:    baton trace print {file}\n")
         }
@@ -327,8 +328,8 @@ mod tests {
             long.starts_with("wfq version 2: 1048576 events in 12.5 s, 4.0 MiB (4.0 bytes each)"),
             "{long}"
         );
-        // Short ones are not of no time, and those without events have no size of an event that is
-        // no number.
+        // A short recording must not show a time of zero, and one without events no size of an
+        // event that is not a number.
         for (duration_ns, expected) in [(3_200_000, "in 3.20 ms,"), (45_000, "in 45.0 µs,")] {
             let short = of(duration_ns, 10, 100);
             assert!(short.contains(expected), "{short}");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `baton replay`: a recording, fed to its policy or to another.
+//! `baton replay`: feeds a recording to its policy or to another.
 
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -25,38 +25,38 @@ pub struct Replay {
     /// The recording.
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// The policy: a name in Baton's policies/ or here, a path, or a library. [default: the one
-    /// that was recorded]
+    /// The policy: a path, a library, or a name in Baton's policies/ or in the current directory.
+    /// [default: the recorded one]
     #[arg(short, long, value_name = "POLICY|FILE.so")]
     pub policy: Option<String>,
-    /// Options of the policy: KEY=VALUE,KEY=VALUE. [default: those that were recorded]
+    /// Options of the policy: KEY=VALUE,KEY=VALUE. [default: the recorded ones]
     #[arg(long, value_parser = names::options)]
     pub options: Option<String>,
-    /// All CPUs on one thread, by turns. [default: a thread for each]
+    /// Replay all CPUs on one thread, in turn. [default: a thread for each]
     #[arg(long)]
     pub single: bool,
-    /// Begin at the last checkpoint that is not after the event with this number, or not later than
-    /// this after the first call: 5000, 100ms.
+    /// Begin at the last checkpoint that is not after this event number, or not after this time
+    /// since the first call: 5000, 100ms.
     #[arg(long, value_name = "N|TIME", value_parser = place)]
     pub from: Option<Until>,
-    /// Stop before the event with this number, or so long after the first call: 5000, 100ms.
+    /// Stop before this event number, or at this time since the first call: 5000, 100ms.
     #[arg(long, value_name = "N|TIME", value_parser = place)]
     pub until: Option<Until>,
-    /// Call the function `baton_replay_stop` just before the call that is event N: a place for a
+    /// Call the function `baton_replay_stop` just before the call that is event N, as a place for a
     /// debugger's breakpoint.
     #[arg(long, value_name = "N")]
     pub stop_at: Option<u64>,
-    /// In the debugger, which stops where the policy fails, and at --stop-at. What comes after --
-    /// is for gdb.
+    /// Replay in the debugger, which stops where the policy fails, and at --stop-at. Arguments
+    /// after -- are for gdb.
     #[arg(long, conflicts_with_all = ["json", "until", "print"])]
     pub gdb: bool,
-    /// Further arguments of gdb's, as -batch -ex 'info locals'.
+    /// Further arguments for gdb, such as -batch -ex 'info locals'.
     #[arg(last = true, value_name = "GDB", requires = "gdb")]
     pub for_gdb: Vec<String>,
-    /// Where the policy decides otherwise, go on with it in the simulator, from that state on.
+    /// Where the policy decides differently, continue with it in the simulator, from that state on.
     #[arg(long, conflicts_with_all = ["gdb", "from"])]
     pub what_if: bool,
-    /// Print the events that were replayed, in words.
+    /// Print the replayed events in words.
     #[arg(long)]
     pub print: bool,
     /// Print JSON.
@@ -71,7 +71,7 @@ fn place(text: &str) -> std::result::Result<Until, String> {
     }
 }
 
-/// As `place` reads it.
+/// The argument from which `place` reads this value.
 fn as_argument(place: Until) -> String {
     match place {
         Until::Event(number) => number.to_string(),
@@ -190,7 +190,7 @@ fn what_if_words(what: &WhatIf) -> String {
         seconds(what.at)
     );
     if what.runs.len() == 1 {
-        text += "  the recorded policy is not at hand, so there is nothing beside it\n";
+        text += "  the recorded policy is not available, so there is no comparison\n";
     }
     let runs: Vec<_> = what.runs.iter().map(|done| &done.run).collect();
     text += &tables::runs(&runs);
@@ -201,13 +201,13 @@ fn what_if_words(what: &WhatIf) -> String {
     text
 }
 
-/// Becomes the debugger, with the same replay to run in it on one thread. Comes back only if it
-/// cannot, with the reason.
+/// Becomes the debugger, which runs the same replay on one thread. Returns only if that fails, with
+/// the reason.
 fn debug(args: &Replay, recording: &Recording) -> Result<Error> {
     let header = &recording.header;
     let policy = match &args.policy {
         Some(name) => baton_build::Policy::find(name),
-        // Several versions of a policy have its name.
+        // Several versions of a policy can have its name.
         None => baton_build::Policy::find(&header.policy).or_else(|error| {
             baton_build::Policy::find(&format!("{}-v{}", header.policy, header.version))
                 .map_err(|_| error)
@@ -215,13 +215,13 @@ fn debug(args: &Replay, recording: &Recording) -> Result<Error> {
     }?;
     let library = baton_build::debuggable(&policy)?;
     let source = baton_build::source()?;
-    // In the tree paths begin at its top: hosts/native/build.sh.
+    // Paths inside the tree begin at its top: see hosts/native/build.sh.
     let inside = policy.dir.strip_prefix(&source).unwrap_or(&policy.dir);
     let places = format!("{}/:{}/", inside.display(), policy.dir.display());
     let own = std::env::current_exe().map_err(|e| {
         Error::environment(
-            format!("where this program is cannot be told: {e}"),
-            "give /proc to it",
+            format!("the path of this program is unknown: {e}"),
+            "mount /proc",
         )
     })?;
     let mut gdb = Command::new("gdb");
@@ -277,28 +277,28 @@ fn policy(args: &Replay, recording: &Recording) -> Result<Policy> {
 
 fn recorded_policy(recording: &Recording) -> Result<Policy> {
     let header = &recording.header;
-    // Several versions of a policy have its name.
+    // Several versions of a policy can have its name.
     baton_build::native(&header.policy).or_else(|error| {
         baton_build::native(&format!("{}-v{}", header.policy, header.version)).map_err(|_| error)
     })
 }
 
-/// How long a replay may stand still, of this machine's time.
+/// How long a replay may make no progress, on this machine's clock.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Ends this program when a call of a policy does not come back: nothing else can. Until the other
-/// end of `over` goes.
+/// Ends this process when a call of a policy does not return, as nothing else can end the call.
+/// Returns when the sender of `over` is dropped.
 fn watch(progress: &AtomicU64, policy: &str, over: &mpsc::Receiver<()>) {
     let mut seen = None;
     while over.recv_timeout(PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout) {
         let now = progress.load(Relaxed);
         if seen == Some(now) && !is_traced() {
             let what = format!(
-                "the replay has stood still for {} s, after {} events",
+                "the replay has made no progress for {} s, after {} events",
                 PATIENCE.as_secs(),
                 now
             );
-            let next = "a call does not come back: see where with `baton replay --gdb ...`, and \
+            let next = "a call does not return: see where with `baton replay --gdb ...`, and \
                 Ctrl-C there";
             eprintln!("baton: {}", Error::policy(policy, what, next));
             std::process::exit(4);
@@ -307,7 +307,7 @@ fn watch(progress: &AtomicU64, policy: &str, over: &mpsc::Receiver<()>) {
     }
 }
 
-/// Is there a debugger?
+/// Is this process traced by a debugger?
 fn is_traced() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     status.lines().any(|line| {
@@ -316,7 +316,7 @@ fn is_traced() -> bool {
     })
 }
 
-/// `next` is the event from which on it can be replayed after a gap.
+/// `next` is the event from which the replay can continue after a gap.
 fn words(
     args: &Replay,
     recording: &Recording,
@@ -340,9 +340,9 @@ fn words(
     let mut text = match &outcome.end {
         End::Whole if *first == 0 => format!("same: all {events} events, {calls} calls\n"),
         End::Whole => format!("same: {events} of {all} events{from}, {calls} calls, to the end\n"),
-        End::Until => format!(
-            "same: {events} of {all} events{from}, {calls} calls, to where it was to stop\n"
-        ),
+        End::Until => {
+            format!("same: {events} of {all} events{from}, {calls} calls, to the requested stop\n")
+        }
         End::Gap { cpu, what } => {
             let next = match next {
                 Some(number) => format!(
@@ -405,12 +405,12 @@ fn divergence_words(args: &Replay, divergence: &Divergence, begin: u64) -> Strin
     });
     let cause = match cause {
         Cause::OtherPolicy => {
-            "fed the same again it does the same: the policy, or its options, are not the recorded \
-             ones"
+            "a new instance does the same on this input: the policy, or its options, are not the \
+             recorded ones"
         }
         Cause::Nondeterministic => {
-            "the policy is not deterministic: fed the same again it does something else again. It \
-             goes by what is not in the \
+            "the policy is not deterministic: a new instance does something else on this input. It \
+             depends on something that is not in the \
              recording: an address, the order of a hash, a value that several CPUs change and that \
              is not Shared"
         }

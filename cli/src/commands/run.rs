@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `baton run`: a command under a policy. This process joins the policy and starts the command,
-//! which inherits class and policy, as does all that it starts.
+//! `baton run`: runs a command under a policy. This process joins the policy and starts the
+//! command, which inherits class and policy, as all its child processes do.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitCode};
@@ -19,15 +19,15 @@ use baton_control::status::Fault;
 use baton_control::{report, tasks};
 
 pub fn run(search: &Search, args: &Run) -> Result<ExitCode> {
-    // Before it has any task: it may fail with its first.
+    // Read before the policy has any task, as it may fail with its first one.
     let before = newest_fault(&args.policy)?.map_or(0, |fault| fault.serial);
     let device = load::load(search, &args.policy, &(&args.how).into())?;
     if !args.how.all {
         tasks::give(&device, &device.core()?, std::process::id(), &args.policy)?;
     }
-    // An open device would keep the command from unloading the core.
+    // An open device would prevent the command from unloading the core.
     drop(device);
-    // Before the command is started, so that no signal falls between.
+    // Set up before the command starts, so that no signal is missed.
     let signals = SignalsInfo::<WithOrigin>::new([
         SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM,
     ])
@@ -38,7 +38,7 @@ pub fn run(search: &Search, args: &Run) -> Result<ExitCode> {
         .wait()
         .map_err(|e| Error::environment(format!("waiting for the command: {e}"), "try again"))?;
     let code = exit_code(status.code(), status.signal());
-    // A policy that was unloaded meanwhile had no fault that can still be seen.
+    // The fault of a policy that was unloaded meanwhile cannot be read any more.
     match newest_fault(&args.policy)?.filter(|fault| fault.serial > before) {
         Some(fault) => {
             eprint!("{}", report::fault(&fault));
@@ -56,7 +56,7 @@ pub fn run(search: &Search, args: &Run) -> Result<ExitCode> {
     }
 }
 
-/// The command's own, or 128 and the number of the signal that killed it.
+/// The exit code of the command, or 128 plus the signal that killed it.
 fn exit_code(code: Option<i32>, signal: Option<i32>) -> u8 {
     code.or(signal.map(|n| 128 + n)).unwrap_or(1) as u8
 }
@@ -74,12 +74,12 @@ fn start(command: &[String]) -> Result<Child> {
     })
 }
 
-/// Passes signals from other processes on to the command. Those from the terminal go to all its
-/// processes anyway, and are only kept from ending this one.
+/// Forwards signals from other processes to the command. Signals from the terminal reach all its
+/// processes anyway, and are only prevented from ending this one.
 fn forward(mut signals: SignalsInfo<WithOrigin>, child: &Child) -> Result<()> {
     let pid =
         Pid::from_raw(child.id() as i32).ok_or_else(|| Error::baton("the command has no pid"))?;
-    // By descriptor, as the number may be another's once the command has ended.
+    // By descriptor, as the number may be reused once the command has ended.
     let command = pidfd_open(pid, PidfdFlags::empty()).map_err(|e| {
         Error::environment(format!("the command cannot be watched: {e}"), "try again")
     })?;
@@ -88,7 +88,7 @@ fn forward(mut signals: SignalsInfo<WithOrigin>, child: &Child) -> Result<()> {
             if let Some(signal) =
                 Signal::from_named_raw(origin.signal).filter(|_| origin.process.is_some())
             {
-                // It fails when the command has ended, and then there is nobody to tell.
+                // Fails only if the command has ended.
                 let _ = pidfd_send_signal(&command, signal);
             }
         }

@@ -26,14 +26,14 @@ pub fn status(json: bool) -> Result<ExitCode> {
     }
     if !json && status.core.is_some_and(|core| !core.attached) && shim::is_pinned() {
         eprintln!(
-            "baton: the kernel has thrown the shim out; its log says why (dmesg | grep sched_ext)."
+            "baton: the kernel has ejected the shim; its log says why (dmesg | grep sched_ext)."
         );
         eprintln!("baton: `baton load POLICY` attaches it again");
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// What there is; nothing where the core is not loaded.
+/// The present state; empty if the core is not loaded.
 fn read() -> Result<Status> {
     Device::open_if_loaded()?.map_or_else(|| Ok(Status::default()), |device| Status::read(&device))
 }
@@ -42,7 +42,7 @@ fn read() -> Result<Status> {
 mod tests {
     use super::*;
 
-    /// Scripts read the same lists whether the core is loaded or not.
+    /// Scripts get the same lists whether the core is loaded or not.
     #[test]
     fn without_the_core_all_lists_are_empty() {
         let json = serde_json::to_value(Status::default()).unwrap();

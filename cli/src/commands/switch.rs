@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `baton switch`: another policy takes over all tasks of one, with no moment under the fallback or
-//! the kernel's own scheduler.
+//! `baton switch`: gives all tasks of a policy to another one. At no time do they run under the
+//! fallback or the kernel's own scheduler.
 //!
-//! Killed before the request, the new policy is loaded and has no tasks; killed after it, the old
-//! one is. Doing it again completes it, or says what is missing.
+//! If the command is killed before the request, the new policy is loaded without tasks; if after
+//! it, the old one is. Repeating the command completes the switch, or reports what is missing.
 
 use std::process::ExitCode;
 
@@ -22,7 +22,7 @@ use baton_control::{load, unload};
 struct Done<'a> {
     from: &'a str,
     to: &'a str,
-    /// How long CPUs were held.
+    /// How long CPUs were held, ns.
     held_ns: u64,
 }
 
@@ -40,7 +40,7 @@ pub fn command(search: &Search, args: &Switch) -> Result<ExitCode> {
     if device.policy(from)?.is_none() {
         return Err(Error::user(
             format!("no policy {from} is loaded"),
-            "see which are: baton list",
+            "see which policies are: baton list",
         ));
     }
     let how = load::Options {
@@ -73,7 +73,7 @@ fn not_switched(from: &str, to: &str, errno: Errno) -> Error {
             "see baton list, and try again",
         ),
         Errno::NODEV => Error::user(
-            format!("{from} or {to} is not running, so that there is nothing to switch"),
+            format!("{from} or {to} is not running, so there is nothing to switch"),
             "baton status says why",
         ),
         Errno::XDEV => Error::user(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `baton torture`: everything that can happen to a task, at once, for minutes, under a policy that
-//! has them all.
+//! has all tasks.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -14,34 +14,33 @@ use baton_bench::subject::Subject;
 use baton_control::error::{Error, Result};
 use baton_control::names;
 
-/// What runs in the guest: SECONDS, POLICY and STALL are put in. The core's own watch is the judge
-/// of who waits too long; the harness is that of the kernel's log.
+/// The script for the guest, with the placeholders SECONDS, POLICY, VERSIONS and STALL. The core's
+/// own watch finds tasks that wait too long; the harness checks the kernel's log.
 const SCRIPT: &str = include_str!("torture.sh");
 
-/// Each instruction counts as 2^SHIFT ns: 250 million in a second of the guest, for all its CPUs
-/// together. Its clock does not depend on how busy this machine is, and its CPUs take turns after
-/// far less than a tick; without counting they do after 100 ms.
+/// Each instruction takes 2^SHIFT ns: 250 million instructions per second of guest time, for all
+/// its CPUs together. The guest's clock does not depend on the load of this machine, and its CPUs
+/// take turns after far less than a tick; without counting they do so after 100 ms.
 const SHIFT: u8 = 2;
 
 #[derive(clap::Args, Debug)]
 pub struct Torture {
-    /// How long, in minutes of the guest's time.
+    /// Duration, in minutes of guest time.
     #[arg(long, default_value_t = 10.0)]
     pub minutes: f64,
     /// Number of CPUs.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(2..=64))]
     pub cpus: u32,
-    /// Policy that has all tasks.
+    /// The policy that has all tasks.
     #[arg(long, default_value = "wfq", value_parser = names::policy)]
     pub policy: String,
-    /// Versions of the policy, of which one takes the place of the other all the time.
+    /// Two versions of the policy, which replace each other all the time.
     #[arg(long, value_name = "POLICY,POLICY", value_delimiter = ',')]
     pub versions: Vec<String>,
-    /// A task that is queued for longer than this fails the run, in ms of the guest's time; at
-    /// least 50.
+    /// A task that is queued for longer than this fails the run, in ms of guest time; at least 50.
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(50..))]
     pub stall: u32,
-    /// Where to put the guest's kernel log.
+    /// File for the guest's kernel log.
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
 }
@@ -64,8 +63,8 @@ pub fn torture(args: &Torture) -> Result<ExitCode> {
         .replace("@SECONDS@", &seconds.to_string())
         .replace("@POLICY@", &args.policy)
         .replace("@VERSIONS@", &versions.join(" "))
-        // The core looks every quarter of its limit, so that it finds it exceeded by a quarter at
-        // most.
+        // The core checks at every quarter of its limit, so it finds a wait at most a quarter of
+        // the limit late.
         .replace("@STALL@", &(args.stall * 4 / 5).to_string());
     let vm = Vm {
         cpus: args.cpus,

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# Run by `baton torture` in the guest. What the kernel and its modules have allocated, KiB. Slabs
-# that are empty are given back first, as many caches keep some.
+# Run by `baton torture` in the guest. The memory that the kernel and its modules have allocated,
+# KiB. Empty slabs are released first, as many caches keep some.
 slab() {
 	sync
 	echo 3 >/proc/sys/vm/drop_caches
@@ -27,7 +27,7 @@ storm() {
 	shift
 	baton load @POLICY@ --all --stall @STALL@ $(module "$1") || fail "load"
 	stressors="--switch 2 --pipe 2 --cpu 2 --fork 2 --exec 1 --clone 1 --affinity 2 --nice 1 --schedpolicy 1 --futex 2 --yield 1"
-	# Fewer, so that an upgrade, which is a task among them, takes its turn soon.
+	# Fewer stressors, so that an upgrade, which is one of the tasks, soon gets its turn.
 	[ -z "$1" ] || stressors="--switch 1 --affinity 1"
 	stress-ng $stressors --timeout "$seconds" --quiet &
 	load=$!
@@ -46,7 +46,7 @@ storm() {
 			if [ -z "@VERSIONS@" ]; then
 				sleep 0.3
 			fi
-			# The first is loaded: from the second on, and around.
+			# The first version is loaded. Begin with the second, and repeat.
 			for version in $2 $1 $2 $1 $2 $1 $2 $1; do
 				baton upgrade @POLICY@ $(module "$version") >/dev/null || fail "upgrade to $version"
 				upgrades=$((upgrades + 1))
@@ -63,13 +63,13 @@ storm() {
 
 echo +cpu >/sys/fs/cgroup/cgroup.subtree_control
 mkdir -p /sys/fs/cgroup/a /sys/fs/cgroup/b
-# A short one first, so that what the kernel keeps for good after a first use is there before the
-# count.
+# A short run first, so that memory that the kernel keeps after a first use is allocated before it
+# is measured.
 storm 20 @VERSIONS@
 before=$(slab)
 storm @SECONDS@ @VERSIONS@
 after=$(slab)
 echo "torture: @SECONDS@ s, $hotplugs hotplug rounds, $moves cgroup moves, $upgrades upgrades; kernel memory $before KiB before, $after KiB after"
-# What differs by chance: caches of tasks and names that are gone.
+# The tolerance is for variations: caches of ended tasks and of removed names.
 [ $((after - before)) -lt 4096 ] || fail "kernel memory grew by $((after - before)) KiB"
 echo "torture: held"

@@ -16,7 +16,7 @@ use baton_control::latency::{self, Latency};
 use baton_control::modules::{module_of, Search, LATENCY};
 use baton_control::status::Change;
 
-/// How often the condition of a probation is looked at.
+/// Interval at which the condition of a probation is checked.
 const LOOK: Duration = Duration::from_millis(250);
 
 #[derive(Serialize)]
@@ -24,7 +24,7 @@ struct Done {
     policy: String,
     #[serde(flatten)]
     change: Change,
-    /// Of the whole command, on this machine's clock.
+    /// Duration of the whole command, on this machine's clock.
     command_ms: f64,
 }
 
@@ -80,19 +80,19 @@ fn report(policy: &str, change: &Change, begin: Instant, json: bool) -> Result<(
         ns => format!("all CPUs were held for {:.1} us", ns as f64 / 1e3),
     };
     let state = if change.anew {
-        "a state of its own"
+        "a new state"
     } else {
-        "the state of the version before"
+        "the state of the previous version"
     };
     print(format!(
-        "{policy}: version {} in the place of version {}, with {state}; {held}; {} bytes allocated \
+        "{policy}: version {} replaced version {}, with {state}; {held}; {} bytes allocated \
          for it\n",
         change.to_version, change.from_version, change.memory_bytes
     ))
 }
 
-/// Waits for the end of a probation. That a fault brings the old version back is the core's, and
-/// does not need this command; the condition is watched here.
+/// Waits for the end of a probation. After a fault the core brings the old version back without
+/// this command. The condition is checked here.
 fn watch(
     device: &Device,
     policy: &str,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `baton vm run`: the stock kernel in a guest, with this program, the core and policies at the
-//! places where they are looked for on any machine.
+//! `baton vm run`: runs a command in a guest with the stock kernel. This program, the core and
+//! policies are at their usual places there.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -63,8 +63,8 @@ pub fn run(args: &VmRun) -> Result<ExitCode> {
     })
 }
 
-/// Boots a guest, keeps its kernel's log, and does what is to be done with its files, whether or
-/// not its kernel complained.
+/// Boots a guest, writes its kernel's log, and processes its files, whether or not its kernel
+/// reported a problem.
 pub fn boot(
     vm: &Vm,
     log: Option<&Path>,
@@ -96,7 +96,7 @@ pub fn boot(
     Ok(ExitCode::from(outcome.exit_code as u8))
 }
 
-/// Writes the kernel's log, if that was asked for.
+/// Writes the kernel's log, if requested.
 fn keep(log: Option<&Path>, text: &str) -> Result<()> {
     let Some(log) = log else { return Ok(()) };
     fs::write(log, text).map_err(|e| Error::file(format!("writing {}", log.display()), &e))
@@ -105,15 +105,15 @@ fn keep(log: Option<&Path>, text: &str) -> Result<()> {
 /// Where the command's program comes from.
 #[derive(Debug, PartialEq, Eq)]
 enum Program {
-    /// On this machine's PATH.
+    /// It is on this machine's PATH.
     Installed(String),
-    /// A file of this machine, by its absolute path.
+    /// It is a file of this machine, with this absolute path.
     File(PathBuf),
-    /// The guest has it: an applet of busybox, or a file of --in.
+    /// It is in the guest: an applet of busybox, or a file of --in.
     Guest,
 }
 
-/// The command as the guest runs it, and what it needs from here.
+/// The command as the guest runs it, and the program that it needs from this machine.
 fn guest_command(args: &VmRun, policy: Option<&str>) -> (Vec<String>, Program) {
     let mut command = args.command.clone();
     let program = match command.first() {
@@ -152,7 +152,7 @@ fn is_installed(name: &str) -> bool {
     found
 }
 
-/// Writes what came back under the name asked for; of a directory all below it.
+/// Writes a returned file under the requested name; for a directory, all files below it.
 fn bring_back(outcome: &Outcome, file: &FileOut) -> Result<()> {
     let below = format!("{}/", file.guest);
     let mut found = false;

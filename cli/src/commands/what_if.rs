@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `baton replay --what-if`: from where a policy first decides otherwise than the recorded one, the
-//! simulator goes on with it.
+//! `baton replay --what-if`: continues in the simulator from the first different decision of a
+//! policy, with that policy and with the recorded one.
 
 use std::path::Path;
 
@@ -14,25 +14,25 @@ use baton_trace::Recording;
 use super::sim::run::{done, failed, watched, Done};
 use baton_control::error::{Error, Result};
 
-/// A policy with its options, and how it is called in the tables.
+/// A policy with its options, and its name in the tables.
 pub struct Side {
     pub policy: Policy,
     pub options: Option<String>,
     pub name: String,
 }
 
-/// What came of it.
+/// The result.
 pub struct WhatIf {
-    /// The event from which on it was simulated, and when that was, ns from the first.
+    /// The event from which it was simulated, and its time since the first event, ns.
     pub number: u64,
     pub at: u64,
     /// Tasks that were with the policy, on CPUs, and asleep.
     pub tasks: [usize; 3],
-    /// The recorded policy, where it is at hand, and the other.
+    /// The runs of the recorded policy, if it is available, and of the other.
     pub runs: Vec<Done>,
 }
 
-/// Goes on in the simulator from before the call in which `other` decided otherwise.
+/// Continues in the simulator from the state before the call in which `other` decided differently.
 pub fn go_on(
     recording: &Recording,
     recorded: Option<&Side>,
@@ -42,8 +42,8 @@ pub fn go_on(
     let number = moment(recording, from.call).ok_or_else(|| {
         Error::user(
             format!(
-                "nothing can go on before event {}: calls cross each other up to there from the \
-                 beginning",
+                "no simulation can begin before event {}: calls overlap from the beginning up to \
+                 there",
                 from.call
             ),
             "record again, or look at it with `baton replay --print --until N`",
@@ -51,7 +51,7 @@ pub fn go_on(
     })?;
     let scene = |why: String| {
         Error::user(
-            format!("event {number} cannot be gone on from: {why}"),
+            format!("no simulation can begin at event {number}: {why}"),
             "record again",
         )
     };
@@ -63,7 +63,7 @@ pub fn go_on(
         runs: Vec::new(),
     };
     what.at = time_of(recording, number);
-    // One whose source has changed since it was recorded is not the recorded one.
+    // A policy whose source has changed since the recording is not the recorded one.
     let recorded = recorded.filter(|side| is_recorded(recording, side, from.number));
     for side in recorded.into_iter().chain([other]) {
         what.runs.push(simulate(recording, side, number)?);
@@ -84,7 +84,7 @@ fn time_of(recording: &Recording, number: u64) -> u64 {
         .map_or(0, |now| now.saturating_sub(recording.begin()))
 }
 
-/// Does it what was recorded, where the other does not?
+/// Does this policy give the recorded answer to the call in which the other does not?
 fn is_recorded(recording: &Recording, side: &Side, number: u64) -> bool {
     let options = Options {
         single: true,
@@ -99,7 +99,7 @@ fn is_recorded(recording: &Recording, side: &Side, number: u64) -> bool {
 fn simulate(recording: &Recording, side: &Side, number: u64) -> Result<Done> {
     let wrong = |why: String| {
         Error::user(
-            format!("{} cannot go on: {why}", side.name),
+            format!("{} cannot continue: {why}", side.name),
             "see docs/replay.md",
         )
     };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `/etc/baton.toml`: what the machine is to be like. Read and checked here; what there is to do
-//! about it is in [`plan`], and done by `baton apply`.
+//! `/etc/baton.toml`: the wanted state of the machine. It is read and checked here. [`plan`]
+//! determines the steps to that state, and `baton apply` carries them out.
 
 pub mod plan;
 
@@ -15,20 +15,20 @@ use baton_control::cpulist::CpuList;
 use baton_control::error::{Error, Result};
 use baton_control::names;
 
-/// Where it is looked for.
+/// The default path.
 pub const PATH: &str = "/etc/baton.toml";
 
-/// A whole file.
+/// The contents of a file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
     /// Baton schedules every normal task of the machine, not only those of class SCHED_EXT.
     #[serde(default)]
     pub all: bool,
-    /// Task slots.
+    /// Number of task slots.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_tasks: Option<Spanned<u32>>,
-    /// A queued task that waits longer is a stall, ms.
+    /// Stall limit, ms: a task may be queued for at most this time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stall_ms: Option<Spanned<u32>>,
     /// In the order in which they are asked.
@@ -42,24 +42,24 @@ pub struct Config {
 #[serde(deny_unknown_fields)]
 pub struct Policy {
     pub name: Spanned<String>,
-    /// Its module, if it is not in the search path.
+    /// The file of its module, if it is not in the search path.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub module: Option<Spanned<PathBuf>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub options: Option<Spanned<String>>,
-    /// It has the tasks that nothing gives to another.
+    /// It has the tasks that are assigned to no other policy.
     #[serde(default, skip_serializing_if = "is_false")]
     pub default: bool,
-    /// Percent of each CPU.
+    /// The guaranteed share of each CPU, percent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub share: Option<Spanned<u32>>,
-    /// What each CPU has in memory of the policy's last calls, MiB.
+    /// Size of the flight recorder for each CPU, MiB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flight: Option<Spanned<u32>>,
-    /// Their tasks are its.
+    /// The cgroups whose tasks belong to the policy.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cgroups: Vec<Spanned<String>>,
-    /// Its module is loaded, but it was never started, as by a command that was killed.
+    /// Its module is loaded, but it was never started, for example because a command was killed.
     #[serde(skip)]
     pub is_idle: bool,
 }
@@ -72,14 +72,14 @@ pub struct Partition {
     pub policies: Spanned<Vec<String>>,
 }
 
-/// MiB, as for `baton record --flight`.
+/// In MiB, as for `baton record --flight`.
 const MAX_FLIGHT: u32 = 4000;
 
 fn is_false(value: &bool) -> bool {
     !value
 }
 
-/// A value that no file has.
+/// A value without a position in a file.
 pub fn unplaced<T>(value: T) -> Spanned<T> {
     Spanned::new(0..0, value)
 }
@@ -118,12 +118,12 @@ impl Policy {
     }
 }
 
-/// What a file is held against.
+/// The machine with which a file is checked.
 pub struct Machine {
-    /// CPUs that there are.
+    /// The possible CPUs.
     pub possible: CpuList,
     pub online: CpuList,
-    /// The one name of a cgroup, if there is such a one.
+    /// The canonical name of a cgroup, if it exists.
     pub cgroup: fn(&str) -> Option<String>,
 }
 
@@ -140,7 +140,7 @@ impl Config {
                     "{}, line {line}: {why}\n  {line:>4} | {quoted}",
                     path.display()
                 ),
-                "mend that line; nothing was changed (docs/configuration.md has all keys)",
+                "fix that line; nothing was changed (docs/configuration.md has all keys)",
             )
         })
     }
@@ -152,7 +152,8 @@ impl Config {
         Ok(config)
     }
 
-    /// What cannot be, with where it stands. Also brings names and options into the kernel's form.
+    /// Finds contradictions and invalid values, with their positions. Converts names and options
+    /// into the kernel's form.
     fn check(&mut self, machine: &Machine) -> std::result::Result<(), (Range<usize>, String)> {
         self.check_core()?;
         let (mut names, mut cgroups, mut shares) = (BTreeSet::new(), BTreeSet::new(), 0_u32);
@@ -365,7 +366,7 @@ mod tests {
             (4, 0)
         );
         assert_eq!(config.partitions[0].cpus.get_ref().to_string(), "2-3,5");
-        // What is written reads as the same.
+        // Reading the written text gives the same configuration.
         let written = toml::to_string(&config).unwrap();
         assert_eq!(Config::parse(&written, &machine()).unwrap(), config);
         assert_eq!(Config::parse("", &machine()).unwrap(), Config::default());
@@ -373,7 +374,7 @@ mod tests {
 
     #[test]
     fn bad_files() {
-        // The first line that `old` is in is changed, and named.
+        // Changes the first line with `old`. The error must name that line.
         let check = |old: &str, new: &str, word: &str| {
             let text = GOOD.replacen(old, new, 1);
             let (at, why) = Config::parse(&text, &machine()).unwrap_err();

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What there is to do to bring the machine from one configuration to another. Pure: both are
-//! given.
+//! Computes the steps from one configuration of the machine to another. Pure: both are arguments.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,10 +7,10 @@ use std::path::PathBuf;
 use super::{Config, Policy};
 use baton_control::cpulist::CpuList;
 
-/// One step. Each can be done, and each plan back undoes it.
+/// A step. Each can be carried out, and the plan back undoes it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
-    /// Loads the core with so many task slots.
+    /// Loads the core with this many task slots.
     Core {
         max_tasks: Option<u32>,
     },
@@ -24,7 +23,7 @@ pub enum Step {
         module: Option<PathBuf>,
         options: String,
     },
-    /// Exchanges a policy for itself with other options: with its state, if it hands that on.
+    /// Replaces a policy by itself with other options; its state is kept if it can be handed over.
     Options {
         policy: String,
         module: Option<PathBuf>,
@@ -38,7 +37,7 @@ pub enum Step {
         policy: String,
         percent: u32,
     },
-    /// A flight recorder of so much for each CPU; 0 takes it away.
+    /// Sets the size of a policy's flight recorder for each CPU, MiB; 0 removes it.
     Flight {
         policy: String,
         mib: u32,
@@ -46,7 +45,7 @@ pub enum Step {
     Order {
         policies: Vec<String>,
     },
-    /// With no CPUs and no policies the partition is ended.
+    /// Sets a partition. Without CPUs and policies it is ended.
     Partition {
         name: String,
         cpus: CpuList,
@@ -62,7 +61,7 @@ pub enum Step {
     Unload {
         policy: String,
     },
-    /// The shim and the core go.
+    /// Removes the shim and the core.
     UnloadAll,
 }
 
@@ -126,15 +125,15 @@ impl fmt::Display for Step {
     }
 }
 
-/// What the kernel has that a configuration does not say.
+/// Parts of the kernel's state that are not in a configuration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Loaded {
     pub core: bool,
     pub attached: bool,
 }
 
-/// The steps from `is` to `to`, in an order in which each can be done: what makes room comes first,
-/// and tasks go from their old policy to their new one directly.
+/// The steps from `is` to `to`, in an order in which each can be carried out. Steps that release
+/// something come first, and tasks go directly from their old policy to the new one.
 pub fn plan(is: &Config, loaded: Loaded, to: &Config) -> Vec<Step> {
     let mut steps = Vec::new();
     if to.policies.is_empty() {
@@ -206,7 +205,8 @@ fn orders(is: &Config, to: &Config, steps: &mut Vec<Step>) {
         .iter()
         .map(|policy| policy.name().to_owned())
         .collect();
-    // New ones come behind the others as they are loaded; those that go do not count.
+    // New policies are added at the end as they are loaded. Policies that are unloaded do not
+    // count.
     let stay = is
         .policies
         .iter()
@@ -221,7 +221,7 @@ fn orders(is: &Config, to: &Config, steps: &mut Vec<Step>) {
     }
 }
 
-/// Last, as a policy that cannot save its state begins anew with it.
+/// Last, as a policy that cannot save its state starts anew for it.
 fn flights(is: &Config, to: &Config, steps: &mut Vec<Step>) {
     let before = |name: &str| find(is, name).map_or(0, Policy::flight);
     let changed = to
@@ -234,7 +234,7 @@ fn flights(is: &Config, to: &Config, steps: &mut Vec<Step>) {
     }));
 }
 
-/// Smaller ones first, so that there are never more than 100 %.
+/// Shares become smaller before others become larger, so that the sum never exceeds 100 %.
 fn shares(is: &Config, to: &Config, steps: &mut Vec<Step>) {
     let before = |name: &str| find(is, name).map_or(0, Policy::share);
     let gone = is
@@ -257,7 +257,7 @@ fn shares(is: &Config, to: &Config, steps: &mut Vec<Step>) {
     }
 }
 
-/// First each partition gives up what it is not to have, so that nothing is ever in two.
+/// Each partition first gives up what it loses, so that no CPU or policy is ever in two.
 fn partitions(is: &Config, to: &Config, steps: &mut Vec<Step>) {
     let sorted = |mut names: Vec<String>| {
         names.sort();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A policy with a mistake that only its own atomics show: wakeups take tickets from a list without
-//! a lock, whose head may have been another's meanwhile and be the same again (ABA), so that two
-//! wakeups get one ticket.
+//! A policy with an error that only its own atomics show. Wakeups take tickets from a lock-free
+//! list. Its head may be removed and inserted again between the read and the exchange (ABA), so
+//! that two wakeups get one ticket.
 #![no_std]
 #![forbid(unsafe_code)]
 

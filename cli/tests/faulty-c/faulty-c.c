@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * `faulty_c`: one queue for all CPUs, and on demand (option `fault`) a mistake as only C allows it,
- * in the hundredth task_wakeup or, where its name begins with `create`, as it is made. For the
- * tests of the hosts in user space: in a kernel most of these are the end.
+ * `faulty_c`: one queue for all CPUs, and, with the option `fault`, an error that only C permits.
+ * The error occurs in the hundredth task_wakeup or, if its name begins with `create`, when the
+ * policy is created. For tests of the hosts in user space: most of these errors crash a kernel.
  */
 #include <linux/atomic.h>
 #include <linux/string.h>
@@ -16,11 +16,11 @@ struct faulty {
 	rqspinlock_t lock;
 	char fault[32];
 	u32 wakeups;
-	u32 max_tasks, last;	/* of the slots, who ran last */
+	u32 max_tasks, last;	/* number of slots; slot that ran last */
 	baton_token waiting[];		/* by slot */
 };
 
-/* Not to be seen through by the compiler. */
+/* Volatile, so that the compiler does not know its value. */
 static int *volatile nowhere;
 static volatile int zero;
 static u64 deeper(u64 n);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Headless Chromium: opens a page in a window and says what is on it.
+//! Headless Chromium: opens a page in a window, and reads its contents.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Put in front of the page's own scripts: notes all that goes wrong.
+/// Inserted before the page's own scripts: records all errors.
 const WATCH: &str = "<script>
 const WRONG = [];
 for (const name of ['error', 'securitypolicyviolation', 'unhandledrejection'])
@@ -15,7 +15,7 @@ for (const name of ['error', 'warn']) console[name] = (...all) => WRONG.push('co
 all.join(' '));
 </script>";
 
-/// Put behind them: uses the keyboard, and writes down what a dump of the elements does not show.
+/// Inserted after them: uses the keyboard, and records what a dump of the elements does not show.
 const ASK: &str = "<script>
 const press = (element, key) => \
 { element.focus(); element.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true, cancelable: true })); };
@@ -57,47 +57,47 @@ pub struct Cell {
     pub run: usize,
     /// Its path in the run.
     pub key: String,
-    /// In full.
+    /// The exact value.
     pub value: String,
-    /// As it is shown.
+    /// The displayed text.
     pub text: String,
-    /// What a mean is within, as it is shown.
+    /// The displayed confidence interval of a mean.
     pub within: String,
-    /// What it is called in comparison: better, worse, or nothing.
+    /// The result of the comparison: better, worse, or nothing.
     pub word: String,
 }
 
-/// How a page is opened.
+/// Parameters for opening a page.
 #[derive(Clone, Copy, Default)]
 pub struct Window<'a> {
     pub width: u32,
     pub dark: bool,
-    /// What stands behind the # of its address.
+    /// The part of its address after the #.
     pub hash: &'a str,
-    /// A script that uses it; what that notes is in [`Dom::notes`].
+    /// A script that uses the page. Its notes are in [`Dom::notes`].
     pub script: &'a str,
 }
 
-/// What is on the page.
+/// The contents of the page.
 #[derive(Debug)]
 pub struct Dom {
-    /// What the script noted, by name.
+    /// The notes of the script, by name.
     pub notes: BTreeMap<String, String>,
-    /// Numbers of the selected interval, by run and path.
+    /// The numbers of the selected interval, by run and path.
     pub interval: BTreeMap<(usize, String), u64>,
     pub cells: Vec<Cell>,
-    /// By run and name; what went wrong in it as `wrong 0` and so on.
+    /// By run and name. The problems of a run have the names `wrong 0` and so on.
     pub facts: BTreeMap<(usize, String), String>,
     pub errors: String,
     pub too_wide: String,
     pub curves: usize,
-    /// Which part of each timeline is red.
+    /// The share of red in each timeline.
     pub red: Vec<f64>,
     pub read_curve: String,
     pub read_timeline: String,
 }
 
-/// Opens a page in a window, leaving a picture.
+/// Opens a page in a window, and saves a picture.
 pub fn open(page: &Path, window: Window, picture: &str) -> Dom {
     let Window {
         width,
@@ -119,8 +119,8 @@ pub fn open(page: &Path, window: Window, picture: &str) -> Dom {
     std::fs::create_dir_all(&cache).unwrap();
     let mut browser = Command::new("timeout");
     browser.args(["--kill-after=5", "60", "chromium-headless-shell"]);
-    // Its sandbox does not work for root; its own profile is the test's, so that nothing is shared
-    // or left.
+    // Chromium's sandbox does not work for root. The test has its own profile, so that nothing is
+    // shared or left.
     browser.args([
         "--no-sandbox",
         "--disable-gpu",
@@ -143,7 +143,7 @@ pub fn open(page: &Path, window: Window, picture: &str) -> Dom {
         .arg(format!("file://{}#{hash}", watched.display()));
     let needed = "chromium-headless-shell is needed: vm/enter has it";
     let mut output = browser.output().expect(needed);
-    // On a busy machine Chromium hangs now and then, whatever the page: it is started once more.
+    // On a busy machine Chromium occasionally hangs on any page. It is started once more.
     if output.status.code() == Some(124) {
         output = browser.output().expect(needed);
     }
@@ -165,7 +165,7 @@ fn read(dom: &str) -> Dom {
     let cell = |(tag, text): (&str, &str)| {
         let key = attribute(tag, "data-key")?;
         let value = attribute(tag, "data-value")?;
-        // The span that the number is in is the first thing in the cell.
+        // The span with the number is the first element in the cell.
         let (cell, _) = text.split_once("</td>").unwrap_or((text, ""));
         let text = text.split_once('>')?.1.split('<').next()?.to_owned();
         let within = tags(cell, "<span class=\"within\"")
@@ -221,7 +221,7 @@ fn read(dom: &str) -> Dom {
     }
 }
 
-/// The tags that begin so, each with the text behind it.
+/// The tags that begin with this text, each with the text after it.
 fn tags<'a>(dom: &'a str, begin: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
     dom.split(begin)
         .skip(1)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Zoomed timelines, tasks and intervals: what the page shows of a run's detail is what is in it.
+//! Zoomed timelines, tasks and intervals: the page shows what is in a run's detail.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::browser::Window;
 use crate::machine::{watched, END};
 use crate::{check_in, page};
 
-/// The numbers of an interval as the page has them, by their path.
+/// The numbers of an interval as the page names them, by their path.
 fn numbers(detail: &Detail, from: u64, to: u64) -> BTreeMap<String, u64> {
     let Decoded { spans, waits } = detail.decode().unwrap();
     let (from, to) = (from.max(detail.from_ns), to.min(detail.to_ns));
@@ -72,7 +72,7 @@ fn numbers_of_an_interval() {
     let dir = tempfile::tempdir().unwrap();
     let runs = two_runs();
     let page = page(dir.path(), &runs);
-    // Within both details, beyond one of them, beyond all there is, and a moment.
+    // Within both details, beyond one of them, beyond all, and a single moment.
     for (at, (from, to)) in [
         (5_000_000, 6_234_567),
         (10_000_000, 13_000_001),
@@ -109,7 +109,7 @@ fn numbers_of_an_interval() {
     }
 }
 
-/// An interval of which nothing was kept has no numbers, and the page says so.
+/// For an interval without a detail the page shows no numbers, but a message.
 #[test]
 fn an_interval_without_detail() {
     let dir = tempfile::tempdir().unwrap();
@@ -132,11 +132,11 @@ fn an_interval_without_detail() {
     );
 }
 
-/// Moves the pointer to some moments of each row of canvases, and notes what is said there, and in
-/// which colour a row is near its top.
+/// Points at some moments of each row of canvases. Notes the text that is shown there, and the
+/// colour of the row near its top.
 ///
-/// Most moments go to the strip at once, past the pointer's event: Chromium, whose time is virtual
-/// here, hangs now and then when a page is laid out many hundred times.
+/// Most moments are passed to the strip directly, without a pointer event. Chromium, whose time is
+/// virtual here, occasionally hangs when a page is laid out many hundred times.
 const PROBE: &str = "
 const COLORS = Object.fromEntries(['task0', 'task1', 'waste', 'idle', 'higher', 'offline', \
 'waiting'].map((name) => [name, rgb(name).join()]));
@@ -182,7 +182,7 @@ document.querySelectorAll('.timeline').forEach((timeline, run) => {
 note('hash', location.hash);
 ";
 
-/// A moment and a row that was pointed at: which colour was there, and what was said.
+/// A moment and a row that were pointed at, with the colour and the text there.
 fn probes(text: &str) -> Vec<(u64, u32, String, String)> {
     let probe = |line: &str| {
         let [ns, row, color, said] = line.split('~').collect::<Vec<_>>()[..] else {
@@ -198,7 +198,7 @@ fn probes(text: &str) -> Vec<(u64, u32, String, String)> {
     text.split('^').map(probe).collect()
 }
 
-/// As the page calls it.
+/// The name of a task on the page.
 fn name(detail: &Detail, task: u32) -> String {
     let task = &detail.tasks[task as usize];
     format!("{} {}", task.2, task.0)
@@ -209,7 +209,7 @@ fn tasks_are_shown_where_they_ran() {
     let dir = tempfile::tempdir().unwrap();
     let runs = two_runs();
     let page = page(dir.path(), &runs);
-    // It begins in the midst of a wait, whose arrow is shown in part.
+    // The run begins during a wait, whose arrow is shown in part.
     let waits = detail(&runs[0]).decode().unwrap().waits;
     let is_long = |wait: &&baton_sim::detail::Wait| {
         wait.from > 8_000_000 && wait.to > wait.from + 20_000 && wait.woken.is_some()
@@ -220,7 +220,7 @@ fn tasks_are_shown_where_they_ran() {
         .map(|wait| (wait.from + wait.to) / 2)
         .unwrap();
     let to = from + 1_000_000;
-    // Moments at which no CPU changes what it does within some pixels, which are about 1 µs each.
+    // Moments with no change of any CPU within some pixels, which are about 1 µs each.
     let far = |ns: &u64| {
         let edges = runs.iter().flat_map(|run| {
             let Decoded { spans, waits } = detail(run).decode().unwrap();
@@ -231,7 +231,7 @@ fn tasks_are_shown_where_they_ran() {
         });
         edges.into_iter().all(|edge| edge.abs_diff(*ns) > 4_000)
     };
-    // Some at which tasks wait, and some others.
+    // Some moments at which tasks wait, and some others.
     let (mut waits, mut others): (Vec<u64>, Vec<u64>) = (from + 10_000..to - 10_000)
         .step_by(7_001)
         .filter(far)
@@ -334,7 +334,7 @@ fn tasks_are_shown_where_they_ran() {
             said_to[kind] += 1;
         }
     }
-    // Each kind of thing was looked at.
+    // Each kind of thing was checked.
     assert!(
         ["task0", "task1", "idle"]
             .iter()
@@ -447,14 +447,14 @@ fn pointer_keys_and_buttons() {
         steps["drag"]
     );
     at("to-interval", all / 4.0, all / 2.0);
-    // Without Ctrl, and the timeline not focused, a wheel is the page's.
+    // Without Ctrl and without the focus on the timeline, a wheel scrolls the page.
     assert_eq!(
         (steps["wheel"], dom.notes["scrolled"].as_str()),
         (steps["to-interval"], "true")
     );
     let (middle, half) = (all * 3.0 / 8.0, all / 8.0 / std::f64::consts::E);
     at("ctrl-wheel", middle - half, middle + half);
-    // What was 20 % apart is 60 % apart, about the same middle.
+    // Moments 20 % apart are now 60 % apart, with the same middle.
     at("pinch", all / 3.0, all * 2.0 / 3.0);
     at("plus", 0.0, all / 2.0);
     at("plus-at-end", all / 4.0, all / 2.0);
@@ -472,7 +472,7 @@ fn pointer_keys_and_buttons() {
     assert_eq!(dom.notes["later"], "#from=7000000&to=17000000");
 }
 
-/// What `baton sim` writes: the detail comes to the run's own counts.
+/// The detail that `baton sim` writes agrees with the run's own counts.
 #[test]
 fn a_simulated_run_in_detail() {
     let dir = tempfile::tempdir().unwrap();
@@ -512,7 +512,7 @@ fn a_simulated_run_in_detail() {
         woken.clone().map(|wait| wait.to - wait.from).max().unwrap(),
         run.groups[0].wakeup.max
     );
-    // Tasks of hackbench wake each other; what comes from no task is the beginning.
+    // Tasks of hackbench wake each other; only the first wakeups come from no task.
     let by_none = woken
         .filter(|wait| wait.woken.is_some_and(|waker| waker.task.is_none()))
         .count();

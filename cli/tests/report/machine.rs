@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A small machine of the tests' own: tasks run for random times in the order of one queue, and
-//! wake each other; every so often a CPU is taken by a higher class, or is offline.
+//! A small machine for the tests. Tasks run for random times in the order of one queue, and wake
+//! each other. At times a CPU is taken by a higher class, or is offline.
 
 use std::collections::VecDeque;
 
@@ -19,10 +19,11 @@ const TASKS: u32 = 14;
 struct Machine {
     rng: Rng,
     now: u64,
-    /// What each runs, and until when; where it ran before, by task.
+    /// By CPU: the task that it runs, and the end of that run. By task: the CPU on which it ran
+    /// last.
     cpus: Vec<Option<(u32, u64)>>,
     last: Vec<Option<u32>>,
-    /// When each CPU is free again that is taken.
+    /// By CPU that is taken: the time at which it is free again.
     taken: Vec<Option<(u64, bool)>>,
     queue: VecDeque<u32>,
     asleep: Vec<u32>,
@@ -49,7 +50,7 @@ impl Machine {
         self.tell(event);
     }
 
-    /// A task that sleeps is woken on that CPU, by a task or by an interrupt.
+    /// A task or an interrupt wakes a sleeping task on that CPU.
     fn wake(&mut self, cpu: u32, by: Option<u32>) {
         if self.asleep.is_empty() {
             return;
@@ -65,7 +66,7 @@ impl Machine {
         });
     }
 
-    /// A CPU takes up the first task that waits, if there is one.
+    /// A CPU begins to run the first waiting task, if there is one.
     fn switch(&mut self, cpu: u32, left: Option<Left>) {
         let prev = self.cpus[cpu as usize].take().map(|(task, _)| task);
         if let Some((task, left)) = prev.zip(left) {
@@ -136,7 +137,7 @@ impl Machine {
     }
 }
 
-/// A run of four CPUs of which that part is kept in detail.
+/// A run of four CPUs of which this part is kept in detail.
 pub fn watched(policy: &str, seed: u64, part: std::ops::Range<u64>) -> Run {
     let mut machine = Machine {
         rng: Rng::new(seed, 1),
@@ -158,7 +159,7 @@ pub fn watched(policy: &str, seed: u64, part: std::ops::Range<u64>) -> Run {
         );
     }
     while machine.now < END {
-        // In turn there is more than the CPUs can do, and less.
+        // The load alternates between more than the CPUs can do, and less.
         if (machine.now / 250_000).is_multiple_of(2) && machine.rng.below(14) == 0 {
             machine.wake(0, None);
         }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `baton report`, opened in headless Chromium: the numbers on the page are those of the runs,
-//! nothing goes wrong in its script, and nothing is wider than the window. Pictures of it are left
-//! in $BATON_CACHE/report.
+//! `baton report`, opened in headless Chromium: the numbers on the page are those of the runs, its
+//! script has no errors, and no element is wider than the window. Pictures of the pages are left in
+//! $BATON_CACHE/report.
 
 mod browser;
 mod detail;
@@ -17,7 +17,7 @@ use browser::{open, Dom, Window};
 use runs::{run, Shape};
 use serde_json::Value;
 
-/// Makes the page of runs, in a directory that goes when the test is over.
+/// Creates the page of runs, in the directory of the test.
 fn page(dir: &Path, runs: &[Run]) -> PathBuf {
     let mut tool = Command::new(env!("CARGO_BIN_EXE_baton"));
     tool.arg("report").arg("-o").arg(dir.join("page.html"));
@@ -35,7 +35,7 @@ fn page(dir: &Path, runs: &[Run]) -> PathBuf {
     dir.join("page.html")
 }
 
-/// Numbers of a run that people compare, by their path; groups by name.
+/// Numbers of a run that are compared, by their path; groups by name.
 fn numbers(path: &str, value: &Value, found: &mut Vec<(String, f64)>) {
     let below = |name: &str| {
         if path.is_empty() {
@@ -80,7 +80,7 @@ fn numbers(path: &str, value: &Value, found: &mut Vec<(String, f64)>) {
     }
 }
 
-/// What a cell says, as a number: three digits and a unit, or a number in full with spaces.
+/// The number in a cell: three digits and a unit, or a full number with spaces.
 fn said(text: &str) -> f64 {
     let (number, scale) = match text.rsplit_once(' ') {
         Some((number, "ns")) => (number, 1.0),
@@ -96,7 +96,7 @@ fn said(text: &str) -> f64 {
         * scale
 }
 
-/// Holds the page's numbers against the runs'.
+/// Compares the page's numbers with the runs'.
 fn check_numbers(dom: &Dom, runs: &[Run]) {
     let mut expected = BTreeSet::new();
     for (at, run) in runs.iter().enumerate() {
@@ -142,7 +142,7 @@ fn check_numbers(dom: &Dom, runs: &[Run]) {
     assert!(more.is_none(), "no run has {more:?}");
 }
 
-/// Opens the page in a window, and holds it against what must be so everywhere.
+/// Opens the page in a window, and checks what must hold for every page.
 fn check(page: &Path, width: u32, dark: bool, picture: &str) -> Dom {
     check_in(
         page,
@@ -177,7 +177,7 @@ fn two_runs_side_by_side() {
     let dom = check(&page, 1280, false, "two-runs-1280");
     check_numbers(&dom, &runs);
     assert_eq!(dom.curves, 2);
-    // As in the runs: tasks piled on half of the machine leave the other half idle, which is red.
+    // Tasks piled on half of the machine leave the other half idle, which is red.
     let [piled, spread] = dom.red[..] else {
         panic!("{} timelines", dom.red.len())
     };
@@ -195,8 +195,8 @@ fn two_runs_side_by_side() {
     check_numbers(&check(&page, 400, true, "two-runs-400-dark"), &runs);
 }
 
-/// Means of seeds: each with what it is within, and better or worse than another only where that
-/// cannot be chance.
+/// Means of several seeds have confidence intervals, and are better or worse than others only if
+/// that cannot be chance.
 #[test]
 fn series_say_what_their_means_are_within() {
     let dir = tempfile::tempdir().unwrap();
@@ -205,7 +205,7 @@ fn series_say_what_their_means_are_within() {
             .map(|seed| run(policy, shape, 1, 4, seed))
             .collect();
         let mut series = baton_sim::series::series(&runs).unwrap();
-        // As the page says it; the rest is as of single runs.
+        // As the page names it; the rest is the same as for single runs.
         assert!(series.confidence.is_some());
         series.hash = runs[0].hash.clone();
         series
@@ -229,7 +229,7 @@ fn series_say_what_their_means_are_within() {
         "{:?}",
         said(0, p50)
     );
-    // Six times as long; and four draws from one distribution.
+    // Six times as long, and four samples of one distribution.
     assert_eq!(said(1, p50).word, "better");
     let jain = "fairness/jain";
     assert_eq!(

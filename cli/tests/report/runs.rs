@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Runs that nobody simulated, made with the simulator's own collectors: tasks compute in phases
-//! with a barrier between them, as NAS programs do; either spread over all CPUs, or at first piled
-//! on half of them.
+//! Synthetic runs, made with the simulator's own collectors. Tasks compute in phases with a barrier
+//! between them, like NAS programs. They are spread over all CPUs, or at first piled on half of
+//! them.
 
 use baton_sim::report::{CpuTotals, Fairness, GroupReport, Histogram, Migrations, Run, VERSION};
 use baton_sim::rng::Rng;
@@ -17,7 +17,7 @@ pub enum Shape {
 
 const END: u64 = 800_000_000;
 
-/// A run of a machine of so many nodes and cores in each.
+/// A run of a machine with this many nodes, and cores in each.
 pub fn run(policy: &str, shape: Shape, nodes: u32, cores: u32, seed: u64) -> Run {
     let cpus = nodes * cores;
     let mut rng = Rng::new(seed, 0);
@@ -32,7 +32,7 @@ pub fn run(policy: &str, shape: Shape, nodes: u32, cores: u32, seed: u64) -> Run
         let mut over = now;
         for cpu in 0..users {
             let begin = now + 20_000 + rng.below(400_000);
-            // On a piled CPU a second task waits until the first is ready.
+            // On a piled CPU a second task waits until the first has completed.
             let work = (30_000_000 + rng.below(6_000_000)) * if piled { 2 } else { 1 };
             events.push((begin, cpu, true));
             events.push((begin + work, cpu, false));

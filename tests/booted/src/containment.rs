@@ -263,7 +263,7 @@ fn unmade(fault: &str) -> Result<(), String> {
     work()?;
     let ran = run("baton", &["unload", "faulty"])?;
     check(
-        ran.code == Some(4) && ran.text.contains("failed as it was unmade"),
+        ran.code == Some(4) && ran.text.contains("failed when it was destroyed"),
         || format!("{:?}: {}", ran.code, ran.text),
     )?;
     let status = status()?;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// Latency as curves: which share of times is not above a time. Its tail as a logarithm, where 99 % and 99.9 % are one step apart.
+// Latency curves: the share of times that do not exceed a time. The tail is logarithmic: 99 % and
+// 99.9 % are one step apart.
 "use strict";
 
 const MARGIN = { left: 52, leftOfTail: 76, right: 12, top: 10, bottom: 28 };
-// Where the crosshair is, as a part of the width; null when there is none.
+// Position of the crosshair as a part of the width; null if there is none.
 let curveCursor = null;
 let curvePlace = null;
 
@@ -19,7 +20,7 @@ function curveChoices() {
   return found;
 }
 
-// The share at a time: that of the last point not after it.
+// The share at a time: that of the last point at or before it.
 function shareAt(curve, ns) {
   let share = 0;
   for (const [time, upTo] of curve) {
@@ -29,7 +30,7 @@ function shareAt(curve, ns) {
   return share;
 }
 
-// Draws with the namespace of the svg that is there.
+// Adds a shape to an svg element, in its namespace.
 function shape(svg, tag, attributes, text) {
   const element = document.createElementNS(svg.namespaceURI, tag);
   for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
@@ -54,7 +55,7 @@ function drawCurves() {
   const points = choice.curves.flat().map(([time]) => Math.max(1, time));
   const low = 10 ** Math.floor(Math.log10(Math.min(...points)) + 1e-9);
   const high = 10 ** Math.ceil(Math.log10(Math.max(...points, low * 10)) - 1e-9);
-  // The tail goes down to the rarest time that a curve has.
+  // The tail extends to the rarest time of all curves.
   const rarest = Math.min(...choice.curves.flatMap((curve) => curve.slice(-2, -1).map(([, share]) => 1 - share)), 0.01);
   const decades = Math.ceil(-Math.log10(Math.max(rarest, 1e-9)));
   const x = (ns) => inner.x + (inner.w * Math.log(Math.max(ns, low) / low)) / Math.log(high / low);

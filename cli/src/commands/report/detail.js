@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// A part of a run in full. The format of its events is told in hosts/sim/src/detail/mod.rs.
+// A part of a run in full detail. The format of its events is documented in
+// hosts/sim/src/detail/mod.rs.
 "use strict";
 
 const LEFT = { B: "blocked", P: "preempted", Y: "yielded", X: "exited" };
@@ -7,9 +8,10 @@ const LEFT = { B: "blocked", P: "preempted", Y: "yielded", X: "exited" };
 class Detail {
   constructor({ from_ns, to_ns, cpus, groups, tasks, events }) {
     Object.assign(this, { from: from_ns, to: to_ns, groups });
-    // By CPU, in the order of time: what a task, a higher class or nobody (offline) had it for.
+    // The runs of each CPU in the order of time: of a task, of a higher class, or of none
+    // (offline).
     this.cpus = Array.from({ length: cpus }, () => []);
-    // Two tasks may have one name.
+    // Two tasks can have the same name.
     const times = new Map();
     for (const [, , name] of tasks) times.set(name, (times.get(name) ?? 0) + 1);
     const title = (name, number) =>
@@ -54,7 +56,7 @@ class Detail {
       Object.assign(run, { to: now, left });
       return run.task;
     };
-    // Of a higher class, and of being offline, at the same time.
+    // A higher class can have a CPU that is offline at the same time.
     const take = (cpu, kind, begins) => {
       taken[cpu] ??= {};
       if (begins) this.cpus[cpu].push((taken[cpu][kind] = { kind, from: now, to: this.to }));
@@ -98,18 +100,18 @@ class Detail {
     this.tasks[wait.task].waits.push(wait);
   }
 
-  // Part of what is shown that there are events of; null when there are none.
+  // The part of an interval for which there are events; null if there is none.
   within(from, to) {
     const part = [Math.max(from, this.from), Math.min(to, this.to)];
     return part[0] < part[1] ? part : null;
   }
 
-  // How many times a task began to run in a part of time.
+  // The number of times that a task began to run in an interval.
   count(from, to) {
     return after(this.starts, to) - after(this.starts, from);
   }
 
-  // The numbers of an interval: only what is within it counts.
+  // The numbers of an interval. Only what is within it counts.
   numbers(from, to) {
     const inside = (one) => Math.max(0, Math.min(one.to, to) - Math.max(one.from, from));
     const empty = () => ({ run: 0, wait: 0, waits: 0, longest: 0, migrations: 0 });
@@ -136,7 +138,7 @@ class Detail {
   }
 }
 
-// How many of some intervals there are from each time on: `at` and `count`.
+// The number of intervals that are open from each time on: `at` and `count`.
 function steps(intervals) {
   const changes = intervals
     .flatMap(({ from, to }) =>
@@ -162,7 +164,7 @@ function steps(intervals) {
   return { at, count, most: count.reduce((a, b) => Math.max(a, b), 0) };
 }
 
-// The place of the first number that is greater.
+// The index of the first greater number.
 function after(numbers, number) {
   let low = 0,
     high = numbers.length;
@@ -177,7 +179,7 @@ function after(numbers, number) {
 // The count at a time.
 const countAt = ({ at, count }, ns) => count[after(at, ns) - 1] ?? 0;
 
-// Calls with each part of a count that a part of time has: from, to, count.
+// Calls `act` for each step of a count in an interval: from, to, count.
 function eachStep({ at, count }, from, to, act) {
   for (
     let place = Math.max(0, after(at, from) - 1);
@@ -189,7 +191,7 @@ function eachStep({ at, count }, from, to, act) {
   }
 }
 
-// The same, but where there are many more parts than pixels with the mean of each pixel.
+// As eachStep, but if there are many more steps than pixels, once for each pixel with the mean.
 function eachStepOrPixel(counts, from, to, pixels, act) {
   if (after(counts.at, to) - after(counts.at, from) < pixels) {
     eachStep(counts, from, to, act);
@@ -208,7 +210,8 @@ function eachStepOrPixel(counts, from, to, pixels, act) {
   });
 }
 
-// What of a list in the order of time, whose parts do not overlap, is in a part of it.
+// The parts of a list that are in an interval. The list is in the order of time, and its parts do
+// not overlap.
 function inPart(list, from, to) {
   let low = 0,
     high = list.length;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// Elements and numbers as the page shows them.
+// Elements and numbers of the page.
 "use strict";
 
 let RUNS = [];
 
-// An element: its attributes (`text` and `on…` are what they say), and what is in it. Texts are never read as HTML.
+// An element with its attributes (`text` sets its text, `on…` its handlers) and children. Texts are
+// never parsed as HTML.
 function make(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
@@ -21,13 +22,13 @@ const byId = (id) => document.getElementById(id);
 const runColor = (at) => `var(--run${at % 6})`;
 const DASHES = ["", "8 4", "2 4", "10 3 2 3", "4 4", "1 3"];
 
-// A run in a few letters. Runs of one policy are told apart by their number.
+// A short name of a run. Runs of one policy differ in their number.
 function runName(at) {
   const policy = RUNS[at].policy;
   return RUNS.filter((run) => run.policy === policy).length > 1 ? `${at + 1}: ${policy}` : policy;
 }
 
-// Three digits, which is what a comparison can use; the exact number is in the title.
+// Three digits, enough for a comparison. The exact number is in the title.
 function digits(value) {
   const size = Math.abs(value);
   return value.toFixed(size >= 99.95 || value === 0 ? 0 : size >= 9.995 ? 1 : 2);
@@ -53,7 +54,7 @@ const SHOW = {
   index: (value) => [value.toFixed(4), String(value)],
 };
 
-// Numbers 1, 2, 5 times powers of ten between two numbers, about so many.
+// About so many numbers 1, 2, 5 times powers of ten between two numbers.
 function ticks(low, high, about) {
   const rough = (high - low) / Math.max(1, about);
   const power = 10 ** Math.floor(Math.log10(rough));
@@ -65,5 +66,5 @@ function ticks(low, high, about) {
 
 const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 
-// A time within a scale, without digits that all of its ticks share.
+// A time on a scale, without the digits that all of its ticks share.
 const showTick = (ns) => (ns === 0 ? "0" : showTime(ns).replace(/(\.\d*?)0+ /, "$1 ").replace(/\. /, " "));

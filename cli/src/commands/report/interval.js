@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// The numbers of the selected interval: of each group, of each task of the groups that are open,
-// and of each CPU.
+// The numbers of the selected interval: of each group, of each task of open groups, and of each
+// CPU.
 "use strict";
 
 const OF_INTERVAL = [
@@ -45,8 +45,8 @@ class IntervalView {
       title,
       `: tasks ran ${sum("run")} and waited ${sum("wait")};`,
       ` CPUs were busy ${(busy * 100).toFixed(1)} % of their time.`,
-      isCut ? ` Detail was kept of ${kept}, which these numbers are of.` : "",
-      " Of runs and waits that go beyond it, what is within counts.",
+      isCut ? ` Detail was kept only of ${kept}, and the numbers refer to that part.` : "",
+      " Of longer runs and waits only the part within the interval counts.",
     );
     this.body.replaceChildren(this.table(numbers), this.cpus(numbers.cpus, width));
   }
@@ -64,7 +64,7 @@ class IntervalView {
         this.row(name || "(no group)", numbers.groups[group], `group/${name}`, "of-groups"),
       );
       if (!view.open.has(name)) continue;
-      // Those that waited longest come first.
+      // The tasks that waited longest come first.
       const sorted = [...members].sort(
         (a, b) =>
           numbers.tasks[b.place].longest - numbers.tasks[a.place].longest || a.number - b.number,
@@ -116,7 +116,7 @@ class IntervalView {
     return make("tr", { class: kind }, make("th", { scope: "row", text: title }), ...cells);
   }
 
-  // How much of the interval each CPU ran tasks.
+  // The part of the interval in which each CPU ran tasks.
   cpus(busy, width) {
     const items = busy.map((ns, cpu) => {
       const share = `${((ns / width) * 100).toFixed(1)} %`;

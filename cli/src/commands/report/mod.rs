@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `baton report`: one page of one or more simulated runs, which needs nothing but a browser.
+//! `baton report`: a page of one or more simulated runs, which needs only a browser.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ use baton_control::error::{Error, Result};
 
 const PAGE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");
-/// In the order in which they use each other.
+/// In the order of their dependencies.
 const SCRIPTS: [&str; 11] = [
     include_str!("format.js"),
     include_str!("table.js"),
@@ -55,7 +55,7 @@ pub fn command(args: &Report) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The runs of a file: one, or a list of them.
+/// The runs of a file: a single one, or a list.
 fn read(text: &str) -> std::result::Result<Vec<Run>, String> {
     let value: serde_json::Value =
         serde_json::from_str(text).map_err(|e| format!("it is no JSON: {e}"))?;
@@ -70,7 +70,7 @@ fn read(text: &str) -> std::result::Result<Vec<Run>, String> {
 }
 
 fn run(value: serde_json::Value) -> std::result::Result<Run, String> {
-    // Before the rest, which another version may have otherwise.
+    // The version is checked first, as other versions may have another format.
     match value.get("version").and_then(serde_json::Value::as_u64) {
         Some(version) if version == u64::from(VERSION) => {}
         Some(version) => {
@@ -92,16 +92,16 @@ fn run(value: serde_json::Value) -> std::result::Result<Run, String> {
     Ok(run)
 }
 
-/// The page.
+/// The HTML of the page.
 fn page(runs: &[Run]) -> Result<String> {
-    let wrong = |e| Error::baton(format!("no JSON came of it: {e}"));
+    let wrong = |e| Error::baton(format!("the result cannot be written as JSON: {e}"));
     let mut data = serde_json::to_value(runs).map_err(wrong)?;
     for run in data.as_array_mut().into_iter().flatten() {
-        // A number of a script has 53 bits.
+        // A number in JavaScript has 53 bits.
         run["seed"] = run["seed"].to_string().into();
     }
-    // No `<` is left that could end the script around it; inside JSON it can only be in a text,
-    // where this is the same.
+    // No `<` is left that could end the surrounding script. In JSON it can occur only in strings,
+    // where the escape has the same meaning.
     let data = data.to_string().replace('<', "\\u003c");
     let names: Vec<&str> = runs.iter().map(|run| run.policy.as_str()).collect();
     let title = escape(&format!(
@@ -109,7 +109,7 @@ fn page(runs: &[Run]) -> Result<String> {
         names.join(", "),
         runs.first().map_or("", |run| &run.workload)
     ));
-    // What is put in last is not looked through again: a run may have any text.
+    // A run can contain any text, so it is inserted last and not searched for placeholders.
     let parts = [
         ("TITLE", title),
         ("STYLE", STYLE.into()),
@@ -130,7 +130,7 @@ fn page(runs: &[Run]) -> Result<String> {
     Ok(page)
 }
 
-/// As text of HTML.
+/// Escapes a text for HTML.
 fn escape(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")

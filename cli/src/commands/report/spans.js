@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// From near: which task each CPU runs, and what wakes what.
+// The zoomed timeline: the task that each CPU runs, and the wakeups.
 "use strict";
 
 const TASK_COLORS = 8;
-// The place of each group, by name: groups have the same colours and order in all runs.
+// The index of each group by name. Groups have the same colours and order in all runs.
 let groupPlaces = new Map();
 
 const colorOfGroup = (name) => `task${groupPlaces.get(name) % TASK_COLORS}`;
@@ -23,7 +23,8 @@ function startTaskKey() {
   byId("task-key").replaceChildren(...groups, item("background:var(--waiting)", "task that waits"));
 }
 
-// The runs of the CPUs that are shown. Behind them is what an idle CPU is: red while a task waits.
+// Draws the runs of the shown CPUs. The background shows the state of an idle CPU: red while a task
+// waits.
 function drawSpans(pen, { detail, strip, part, shown, rowHeight }) {
   const [from, to] = part,
     height = shown.length * rowHeight;
@@ -46,7 +47,7 @@ function drawSpans(pen, { detail, strip, part, shown, rowHeight }) {
       fill(begin, end, top, rowHeight);
       const left = strip.x(begin),
         room = strip.x(end) - left;
-      // Runs that follow each other at once are told apart.
+      // A gap separates runs that follow each other immediately.
       if (room > 4) {
         pen.fillStyle = color("card");
         pen.fillRect(Math.round(left), top, 1, rowHeight);
@@ -62,8 +63,8 @@ function drawSpans(pen, { detail, strip, part, shown, rowHeight }) {
   });
 }
 
-// The wakeups that are shown as arrows: those of which an end is shown, and none where there are
-// too many to be told apart.
+// The wakeups that are shown as arrows: those with an end in the shown part, or none if there are
+// too many.
 function shownWakeups({ detail, part, strip, shown }) {
   const isShown = (ns) => ns >= part[0] && ns <= part[1];
   const found = detail.waits.filter(
@@ -72,11 +73,12 @@ function shownWakeups({ detail, part, strip, shown }) {
   return found.length <= Math.min(strip.inner / 12, 12 + 4 * shown.length) ? found : [];
 }
 
-// From where the waker was to where the woken task ran, when each was; dashed from an interrupt.
-// Where the task waited for long, it goes to that CPU first, and then along.
+// Draws arrows from the waker to the woken task, at the CPUs and times of wakeup and run; dashed if
+// an interrupt was the waker. If the task waited for long, the arrow first goes to its CPU, and
+// then along it.
 function drawWakeups(pen, timeline) {
   const { detail, strip, shown, rowHeight } = timeline;
-  // Names are above it.
+  // The names are above the arrow.
   const y = (cpu) => STRIP + (cpu - shown[0].first + 0.72) * rowHeight;
   const wakeups = shownWakeups(timeline);
   strip.canvas.dataset.arrows = wakeups.length;
@@ -105,7 +107,7 @@ function drawWakeups(pen, timeline) {
   pen.globalAlpha = 1;
 }
 
-// What ended a run, as a sentence goes on.
+// The ends of a run, as parts of a sentence.
 const ENDS = {
   blocked: "then it blocked",
   preempted: "then it was preempted",
@@ -128,7 +130,7 @@ function sayWait(detail, wait) {
   return `waited ${showTime(to - from)}, ${cause}${end}`;
 }
 
-// When something was, and how long.
+// An interval and its length.
 const showRange = ({ from, to }, fine) =>
   `from ${showAt(from, fine)} to ${showAt(to, fine)}, ${showTime(to - from)}`;
 

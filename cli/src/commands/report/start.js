@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// The beginning of the page, and what is drawn again when something has changed.
+// The start of the page, and the parts that are redrawn after a change.
 "use strict";
 
 let views = [];
@@ -10,7 +10,7 @@ function startTimelines() {
       make("li", {}, make("i", { style: `background:var(--${name})` }), title),
     ),
   );
-  // One scale for all, so that they can be compared.
+  // A common scale, so that runs can be compared.
   const ends = RUNS.map(({ timeline, duration_ns }) =>
     timeline ? Math.min(timeline.columns * timeline.column_ns, duration_ns || Infinity) : 1,
   );
@@ -25,7 +25,7 @@ function startTimelines() {
 
 const strips = () => views.flatMap((one) => [one.strip ?? [], one.tasks?.strips() ?? []].flat());
 
-// The frame in which timelines are drawn again; a wheel may turn many times before it.
+// The frame in which timelines are redrawn. Several events of a wheel may precede it.
 let frame = 0;
 
 function drawViews() {
@@ -34,14 +34,14 @@ function drawViews() {
   views.forEach((one) => one.draw());
 }
 
-// Another part of time, other groups or other CPUs are to be shown.
+// Called when another interval, other groups or other CPUs are to be shown.
 function viewChanged() {
   frame ||= requestAnimationFrame(drawViews);
   readView();
   writeAddressSoon();
 }
 
-// While an interval is being drawn up.
+// Called while an interval is being selected.
 function selectionMoves() {
   strips().forEach((strip) => strip.placeMarks());
   readView();

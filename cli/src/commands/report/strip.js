@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// A canvas whose width is the part of time that is shown, right of a gutter with names: what the
-// pointer, fingers and keys do on it, and the cursor and the selected interval over it.
+// A canvas whose width is the shown part of time, to the right of a gutter with names. Handles
+// pointer, fingers and keys, and draws the cursor and the selected interval over it.
 "use strict";
 
 const gutter = () => (document.body.clientWidth < 600 ? 74 : 110);
 const FONT = "12px system-ui, 'DejaVu Sans', sans-serif";
 
 class Strip {
-  // `rows`: how many there are; `rowAt`: which is at a height; `draw`: draws it all, and `say` puts
-  // into `read` what is at the cursor, of which there may be none.
+  // The owner has `rows`, the number of rows; `rowAt`, the row at a height; `draw`, which draws
+  // all; and `say`, which writes into `read` what is at the cursor, if there is a cursor.
   constructor(owner, kind) {
     Object.assign(this, { owner, cursor: null });
     this.canvas = make("canvas", { tabindex: 0, role: "img", class: kind });
@@ -27,8 +27,8 @@ class Strip {
     return gutter() + ((ns - view.from) / widthOfView()) * this.inner;
   }
 
-  // Fills a part of time. Its edges are those of pixels where it is wide, so that no seam is seen
-  // between it and the next; what is narrower than a pixel is that much fainter.
+  // Fills a part of time. Wide parts have edges at pixels, so that there is no seam between
+  // neighbours. Parts narrower than a pixel are fainter in proportion.
   fill(pen, from, to, top, height) {
     const ratio = window.devicePixelRatio || 1,
       snap = (x) => Math.round(x * ratio) / ratio;
@@ -37,14 +37,14 @@ class Strip {
     pen.fillRect(left, top, right - left, height);
   }
 
-  // The time at a place of the window, within what is shown.
+  // The time at a position of the window, limited to the shown part.
   timeAt(clientX) {
     const part =
       (clientX - this.canvas.getBoundingClientRect().left - gutter()) / Math.max(1, this.inner);
     return view.from + Math.min(1, Math.max(0, part)) * widthOfView();
   }
 
-  // A pen for a canvas of that height; null when there is no room.
+  // A pen for a canvas of this height; null if there is no room.
   pen(height) {
     const { canvas } = this;
     canvas.style.height = `${height}px`;
@@ -60,7 +60,7 @@ class Strip {
     return pen;
   }
 
-  // Only what is in the part of time is drawn there, however far it goes.
+  // Draws clipped to the shown part of time.
   clip(pen, top, height, draw) {
     pen.save();
     pen.beginPath();
@@ -103,7 +103,7 @@ class Strip {
 
   listenToPointer() {
     const { canvas } = this;
-    // By pointer: the time at which it is. With two, those times stay under the fingers.
+    // The time under each finger, by pointer. With two fingers, both times stay under them.
     const fingers = new Map();
     let begin = null;
     const move = (event) => {
@@ -150,7 +150,7 @@ class Strip {
       "wheel",
       (event) => {
         const sideways = Math.abs(event.deltaX) > Math.abs(event.deltaY);
-        // Without Ctrl a wheel scrolls the page, until the timeline was clicked.
+        // Without Ctrl a wheel scrolls the page, unless the timeline has the focus.
         if (!sideways && !event.ctrlKey && !event.metaKey && document.activeElement !== canvas)
           return;
         event.preventDefault();
@@ -201,14 +201,15 @@ class Strip {
     });
   }
 
-  // Moves the cursor by a part of what is shown, which follows; with Shift, an end of the interval.
+  // Moves the cursor by a fraction of the shown part, which follows it; with Shift, moves an end of
+  // the interval.
   step(part, selects) {
     const { ns, row } = this.cursor ?? { ns: view.from, row: 0 };
     const way = part * widthOfView();
     const then = Math.min(view.end, Math.max(0, ns + (Math.abs(way) < 1 ? Math.sign(way) : way)));
     if (selects) {
       const [from, to] = view.select ?? [ns, ns];
-      // The end that the cursor is at moves.
+      // The end at the cursor moves.
       select(Math.abs(ns - from) < Math.abs(ns - to) ? to : from, then);
     }
     if (then < view.from || then > view.to)
@@ -217,7 +218,7 @@ class Strip {
   }
 }
 
-// The ticks of a strip's time, with lines up to a height of the axis.
+// Draws the ticks of the time axis, with lines down to a height of the axis.
 function drawAxis(pen, strip, top) {
   const found = ticks(view.from, view.to, strip.inner / 120),
     step = found[1] - found[0] || widthOfView();
@@ -233,8 +234,8 @@ function drawAxis(pen, strip, top) {
   pen.textBaseline = "middle";
 }
 
-// A name in the room that there is, without its middle where that is too little: its end often has
-// the number that tells it from others. Empty where there is hardly any room.
+// A name, shortened in the middle if there is little room, as the end often has the number that
+// distinguishes it. Empty if there is hardly any room.
 function shorten(pen, name, room) {
   let shown = name;
   for (let left = name.length - 2; pen.measureText(shown).width > room; left -= 1) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// The runs, and their numbers side by side.
+// The runs and their numbers, side by side.
 "use strict";
 
-// Rows: a title, where in the run the number is, how it is shown, and which way is better (-1 less, 1 more, 0 neither).
+// Rows: a title, the path of the number in a run, its format, and the better direction (-1 less, 1
+// more, 0 neither).
 const OF_TIMES = [["p50", -1], ["p90", -1], ["p99", -1], ["p99.9", -1], ["max", -1], ["mean", -1]];
 const OF_MACHINE = [
   ["context switches", "cpu/switches", "count", 0],
@@ -24,7 +25,7 @@ const OF_MACHINE = [
   ["tasks that were not made", "tasks_not_made", "count", 0],
 ];
 
-// The number at a path of a run; undefined where there is none. A group is found by its name.
+// The number at a path of a run; undefined if there is none. A group is found by its name.
 function numberAt(run, path) {
   let value = run;
   for (const name of path.split("/")) {
@@ -57,13 +58,13 @@ function sections() {
   return [...found, ["Machine", OF_MACHINE]];
 }
 
-// Do two means differ, for all that is known of them? Those of single runs do.
+// Do the confidence intervals of two means not overlap? Numbers of single runs always differ.
 function differ(at, base, path) {
   const [one, other] = [at, base].map((run) => RUNS[run].confidence && numberAt(RUNS[run].confidence, path));
   return !one || !other || one[0] > other[1] || other[0] > one[1];
 }
 
-// What a mean is within, in per cent of it; nothing of a single run.
+// The confidence interval of a mean, in per cent of it; nothing for a single run.
 function within(at, path) {
   const interval = RUNS[at].confidence && numberAt(RUNS[at].confidence, path);
   if (!interval || interval[0] + interval[1] === 0) return null;
@@ -74,7 +75,7 @@ function within(at, path) {
 function ratio(value, base, better, known) {
   if (base === 0 || value === undefined || base === undefined) return make("span", { class: "ratio", text: "" });
   const times = value / base;
-  // Below 2 % it is not called better or worse.
+  // A difference below 2 % is neither better nor worse.
   const way = Math.abs(times - 1) < 0.02 || !known ? 0 : Math.sign(times - 1) * better;
   const word = way > 0 ? "better" : way < 0 ? "worse" : "";
   const kind = way > 0 ? "ratio good" : way < 0 ? "ratio bad" : "ratio";
@@ -83,14 +84,14 @@ function ratio(value, base, better, known) {
 
 function drawNumbers() {
   const base = Number(byId("base").value);
-  // As wide as a ratio, so that what has none stands in line with what has one.
+  // As wide as a ratio, to align numbers without a ratio.
   const gap = () => (RUNS.length > 1 ? [make("span", { class: "ratio" })] : []);
   const head = RUNS.map((_, at) =>
     make("th", { scope: "col" }, make("span", { class: "dot", style: `--color:${runColor(at)}` }), runName(at), ...gap()));
   const body = make("tbody");
   for (const [title, rows] of sections()) {
     const kept = rows.filter(([, path]) => RUNS.some((run) => numberAt(run, path) !== undefined));
-    // What is 0 in all runs says nothing, save where that is what one hopes for.
+    // A row of zeros is left out, unless zero is the desired value.
     const said = kept.filter(([, path, , better]) => better !== 0 || RUNS.some((run) => numberAt(run, path)));
     if (said.length > 0) body.append(make("tr", {}, make("th", { colspan: RUNS.length + 1, scope: "rowgroup", text: title })));
     for (const [label, path, kind, better] of said) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// Below the CPUs: a row for each group, which can be opened to one for each of its tasks.
+// Below the CPUs: a row for each group, which opens to a row for each of its tasks.
 "use strict";
 
 const TASK_ROW = 18,
@@ -84,7 +84,7 @@ class TasksView {
     const part = this.detail.within(view.from, view.to);
     this.note.hidden = part !== null;
     const kept = `from ${showTime(this.detail.from)} to ${showTime(this.detail.to)}`;
-    this.note.textContent = `Of what is shown no detail was kept: that is ${kept}.`;
+    this.note.textContent = `No detail was kept of the shown part. The detail extends ${kept}.`;
     const sums = part && this.detail.numbers(...part).groups;
     for (const group of this.groups) {
       group.element.hidden = part === null;
@@ -106,7 +106,7 @@ class TasksView {
     this.say();
   }
 
-  // How many run, upwards, and how many wait, downwards.
+  // Draws the number of running tasks upwards and of waiting tasks downwards.
   drawGroup({ strip, name, running, waiting }, part) {
     const pen = strip.pen(GROUP_HEIGHT);
     if (!pen) return;
@@ -160,8 +160,8 @@ class TasksView {
     strip.placeMarks();
   }
 
-  // A block where it runs, with the CPU's number; half as high where it waits; a line where it
-  // sleeps.
+  // Draws a block with the CPU's number where the task runs, a block of half the height where it
+  // waits, and a line where it sleeps.
   drawTask(pen, strip, task, [from, to], top, fills) {
     const exit = task.runs.at(-1)?.left === "exited" ? task.runs.at(-1).to : to;
     const fill = (one, other, y, high) => strip.fill(pen, one, other, top + y, high);

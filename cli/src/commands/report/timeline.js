@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// What each CPU did when: as a picture of cells, whose format is told in hosts/sim/src/timeline.rs,
-// and from near, where a run has a detail, which task it ran.
+// The activity of each CPU over time: as a picture of cells, whose format is documented in
+// hosts/sim/src/timeline.rs, or, zoomed in a run with a detail, as the tasks that it ran.
 "use strict";
 
 const STATES = [
@@ -12,11 +12,11 @@ const STATES = [
 ];
 const STRIP = 34,
   AXIS = 22;
-// From near, so many CPUs are shown at once.
+// Number of CPUs that the zoomed timeline shows at once.
 const BLOCK = 64,
   ROW = 18;
 
-// The parts of each cell, one row after another: five numbers a cell, whose sum is 15.
+// The parts of each cell, row by row: five numbers for each cell, with the sum 15.
 function decodeCells(timeline) {
   const parts = new Uint8Array(timeline.rows.length * timeline.columns * 5);
   timeline.rows.forEach((row, at) => {
@@ -38,7 +38,7 @@ function rgb(name) {
   return [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
 }
 
-// CPUs of a NUMA node, where the machine's name tells.
+// CPUs of a NUMA node, if the machine's name contains the number.
 function cpusPerNode(topology) {
   const found = /^(\d+)x(\d+)x(\d+)/.exec(topology);
   return found && Number(found[1]) > 1 ? Number(found[2]) * Number(found[3]) : 0;
@@ -86,7 +86,7 @@ class TimelineView {
     this.element.append(this.tasks.element, this.interval.element);
   }
 
-  // Which CPUs are shown from near, where there are too many for one picture.
+  // The choice of CPUs in the zoomed timeline, if there are too many for one picture.
   blocks() {
     const cpus = this.detail.cpus.length,
       choice = make("select");
@@ -104,7 +104,7 @@ class TimelineView {
     return this.choiceLabel;
   }
 
-  // The part in which tasks are drawn: where there are events, and a few pixels for each run.
+  // The part of time in which tasks are drawn: there are events, and each run has a few pixels.
   near() {
     const part = this.detail?.within(view.from, view.to);
     if (!part) return null;
@@ -113,7 +113,7 @@ class TimelineView {
     return pixels >= 3 * this.detail.count(...part) ? part : null;
   }
 
-  // What the rows are: those of the timeline, or from near single CPUs.
+  // Lays out the rows: those of the timeline, or single CPUs when zoomed.
   layRows() {
     const { rows } = this.timeline;
     this.part = this.near();
@@ -126,7 +126,7 @@ class TimelineView {
         cpus: 1,
         row: Math.floor((first + at) / each),
       }));
-      // A few have room for arrows below the names.
+      // A small number of rows leaves room for arrows below the names.
       this.rowHeight = this.shown.length <= 16 ? 26 : ROW;
       this.choice.value = first;
     } else {
@@ -144,8 +144,8 @@ class TimelineView {
     return Math.floor((y - STRIP) / this.rowHeight);
   }
 
-  // Each pixel is the mean of the cells under it; red is drawn by its root, so that a little of it
-  // is seen.
+  // Each pixel is the mean of the cells under it. Red is drawn by its square root, so that a small
+  // part stays visible.
   image(width) {
     const { columns, column_ns } = this.timeline;
     const [waste, ...others] = STATES.map(([name]) => rgb(name));
@@ -206,7 +206,7 @@ class TimelineView {
     pen.imageSmoothingEnabled = false;
     pen.drawImage(this.picture, left, STRIP, inner, bottom - STRIP);
     if (this.part) strip.clip(pen, STRIP, bottom - STRIP, () => drawSpans(pen, this));
-    // Rows are told apart where there is room, and nodes always.
+    // Lines separate rows where there is room, and nodes always.
     pen.fillStyle = color("card");
     if (rowHeight >= 6)
       shown.forEach((_, row) => pen.fillRect(left, STRIP + (row + 1) * rowHeight - 1, inner, 1));
@@ -242,7 +242,7 @@ class TimelineView {
     });
   }
 
-  // How many tasks waited at most, above the rows; from near, how many waited.
+  // The maximum number of waiting tasks, above the rows; when zoomed, their number.
   drawWaiting(pen) {
     const { waiting, column_ns } = this.timeline,
       { strip, part } = this;

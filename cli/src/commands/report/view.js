@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// The part of time that all timelines show, the interval that is selected, and which groups are
-// open. All of it is in the page's address, behind the #, so that it can be handed on as a link:
+// The part of time that all timelines show, the selected interval, and the open groups. All are in
+// the page's address after the #, so that it can be used as a link:
 // from=10ms&to=12ms&select=10ms..11ms&open=GROUP&cpu=64. Times without a unit are ns.
 "use strict";
 
-// The narrowest part of time that is shown, ns.
+// The shortest part of time that can be shown, ns.
 const NARROWEST = 100;
 const view = { end: 1, from: 0, to: 1, select: null, open: new Set(), cpu: 0 };
 
-// A time of an address; NaN where it is none.
+// A time of an address; NaN if it is invalid.
 function readTime(text) {
   const [, number, unit] = /^(\d+(?:\.\d+)?)(ns|us|µs|ms|s)?$/.exec(text ?? "") ?? [];
   const scale = { ns: 1, us: 1e3, µs: 1e3, ms: 1e6, s: 1e9 }[unit ?? "ns"];
   return number === undefined ? NaN : Math.round(Number(number) * scale);
 }
 
-// A time as exact as a place that is `fine` ns wide needs it.
+// A time with the precision of a pixel of `fine` ns.
 function showAt(ns, fine) {
   const [scale, unit] = UNITS.findLast(([scale]) => Math.abs(ns) >= scale) ?? UNITS[0];
   const decimals = Math.min(
@@ -28,7 +28,7 @@ function showAt(ns, fine) {
 const widthOfView = () => view.to - view.from;
 const isWhole = () => view.from <= 0 && view.to >= view.end;
 
-// Shows that part of time: as wide as was asked for where that is possible, and within the runs.
+// Shows this part of time. It is limited to a possible width, and to the runs.
 function showPart(from, to) {
   const width = Math.min(view.end, Math.max(Math.min(NARROWEST, view.end), to - from));
   const first = Math.min(
@@ -39,7 +39,7 @@ function showPart(from, to) {
   viewChanged();
 }
 
-// Makes the part so many times as wide, with a time of it staying in its place.
+// Multiplies the width of the shown part; the time `around` keeps its position.
 function zoom(times, around = (view.from + view.to) / 2) {
   showPart(around - (around - view.from) * times, around + (view.to - around) * times);
 }
@@ -50,7 +50,7 @@ const pan = (ns) =>
     Math.min(view.end, Math.max(widthOfView(), view.to + ns)),
   );
 
-// Selects an interval; nothing when it is empty.
+// Selects an interval; none if it is empty.
 function select(one, other) {
   const [from, to] = [one, other]
     .map((ns) => Math.round(Math.min(view.end, Math.max(0, ns))))
@@ -87,7 +87,7 @@ function writeAddress() {
   if (hash !== (location.hash || "#")) history.replaceState(null, "", hash);
 }
 
-// Browsers let a page write its address only so often.
+// Browsers limit how often a page may write its address.
 let addressTimer = 0;
 
 function writeAddressSoon() {
@@ -95,7 +95,7 @@ function writeAddressSoon() {
   addressTimer = setTimeout(writeAddress, 200);
 }
 
-// What is shown, in words, and which buttons lead anywhere.
+// Updates the description of the view, and the buttons that have an effect.
 function readView() {
   const fine = widthOfView() / 1000;
   const [one, other] = (view.select ?? [0, 0]).map((ns) => showAt(ns, fine));

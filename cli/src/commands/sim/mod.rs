@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `baton sim`: policies on a simulated machine, one after the other or beside each other.
+//! `baton sim`: runs policies on a simulated machine, one after the other or together.
 
 pub mod run;
 mod spec;
@@ -23,36 +23,37 @@ pub use spec::{Assign, Cost, Noisy, Offline, Part, Party, Shape, Sleeps, Swap, S
 
 #[derive(clap::Args, Debug)]
 pub struct Sim {
-    /// Policies, the first to be asked first; the last has the tasks that are assigned to none. A
-    /// name or path, with or without options: wfq, wfq:period=6ms,credit=1ms.
+    /// Policies, in the order in which they are asked. The last one has the tasks that are assigned
+    /// to none. A name or path, with or without options: wfq, wfq:period=6ms,credit=1ms.
     #[arg(value_name = "POLICY", required_unless_present_any = ["compare", "workloads"])]
     pub policies: Vec<Party>,
-    /// What runs: a workload with its keys, a recording as perf:FILE, a JSON file of rt-app's, or
+    /// The workload: a name with its keys, a recording as perf:FILE, an rt-app file in JSON, or
     /// several joined by +. See --workloads.
     #[arg(short, long, default_value = "pipe", value_name = "WORKLOAD")]
     pub workload: String,
     /// List the workloads and their keys.
     #[arg(long)]
     pub workloads: bool,
-    /// Shape of the machine: NUMA nodes x cores x hardware threads, and cores to a last-level cache
-    /// if not all of a node: 2x16x2, 1x64x1/8; or `live`, this machine's.
+    /// Shape of the machine: NUMA nodes x cores x hardware threads, and after / the cores that
+    /// share a last-level cache if not all of a node do: 2x16x2, 1x64x1/8; or `live`, this
+    /// machine's.
     #[arg(long, default_value = "1x4x1")]
     pub topology: Shape,
-    /// How long, in simulated time.
+    /// Duration, in simulated time.
     #[arg(long, default_value = "1s", value_name = "TIME", value_parser = names::duration)]
     pub duration: Duration,
-    /// Decides all chance: the same seed, the same run.
+    /// The seed of all random numbers. The same seed gives the same run.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Run with so many seeds, from that one on: numbers are means, with what they are within with
-    /// a probability of 95 %.
+    /// Run with so many seeds, beginning with --seed. Numbers are means, with their 95 % confidence
+    /// intervals.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub seeds: u64,
-    /// By how much a computing time differs from what the workload says, at most, in per cent: anew
-    /// each time, decided by the seed.
+    /// Maximum difference of a computing time from that of the workload, in per cent. It is drawn
+    /// anew each time, from the seed.
     #[arg(long, value_name = "PERCENT", default_value = "1", value_parser = jitter)]
     pub jitter: u32,
-    /// Run each of these by itself, and show them beside each other.
+    /// Run each of these by itself, and show the results side by side.
     #[arg(
         long,
         value_name = "POLICY,POLICY",
@@ -67,47 +68,46 @@ pub struct Sim {
     /// Give a group's tasks to one of the policies.
     #[arg(long, value_name = "GROUP=POLICY")]
     pub assign: Vec<Assign>,
-    /// Put another version of a policy in the place of the one that runs, at that time:
-    /// 500ms:relay-v2.
+    /// Replace the running version of a policy by another at this time: 500ms:relay-v2.
     #[arg(long, value_name = "TIME:POLICY")]
     pub upgrade: Vec<Swap>,
     /// Take a CPU offline for a while: 3@100ms..200ms.
     #[arg(long, value_name = "CPU@FROM..TO")]
     pub offline: Vec<Offline>,
-    /// What else takes the CPUs' time, on average: higher=10ms/50us is 50 µs of higher classes
-    /// every 10 ms; interrupt=1ms/5us.
+    /// Other uses of the CPUs' time, on average: higher=10ms/50us is 50 µs of higher classes every
+    /// 10 ms; interrupt=1ms/5us.
     #[arg(long, value_name = "KIND=EVERY/FOR", value_delimiter = ',')]
     pub noise: Vec<Noisy>,
-    /// What the machine's own work costs, ns: switch=1200,ipi=500. A wrong name lists them all.
+    /// Costs of the machine's own work, ns: switch=1200,ipi=500. A wrong name lists them all.
     #[arg(long, value_name = "NAME=NS", value_delimiter = ',')]
     pub cost: Vec<Cost>,
-    /// How CPUs sleep, and with that how long they take to come back, in the place of the cost
+    /// Idle states of the CPUs, which determine the time of leaving idle in place of the cost
     /// `idle_exit`: skl (desktops), skx (servers), none.
     #[arg(long, default_value = "none", value_name = "TABLE")]
     pub idle_states: Sleeps,
-    /// A queued task that waits longer than this is a stall, in ms.
+    /// Stall limit: a task may be queued for at most this time, in ms.
     #[arg(long, value_name = "MS", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(10..=3_600_000))]
     pub stall: u64,
-    /// Task slots; tasks beyond are not made.
+    /// Number of task slots. Tasks without a slot are not created.
     #[arg(long, value_name = "N", default_value_t = 131_072, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     pub max_tasks: u32,
     /// Write a trace for ui.perfetto.dev.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["compare", "sweep", "seeds"])]
     pub trace: Option<PathBuf>,
-    /// Record what the policy is asked and answers, for `baton replay`. One policy, and no upgrade.
+    /// Record the calls of the policy and its answers, for `baton replay`. Only for one policy
+    /// without an upgrade.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["compare", "sweep", "seeds", "upgrade"])]
     pub record: Option<PathBuf>,
-    /// How often the recording has a checkpoint, of simulated time, at which a replay can begin
+    /// Interval of the recording's checkpoints in simulated time, at which a replay can begin
     /// (--from): 10ms.
     #[arg(long, value_name = "TIME", requires = "record", value_parser = names::duration)]
     pub checkpoint: Option<Duration>,
     /// Write the runs as JSON, with timelines and detail, for `baton report`.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Which part of a run that file has in detail, with each wakeup and each time that a task
-    /// runs: 100ms..200ms, or from there on 100ms... A detail has a bound, some 15,000 wakeups, and
-    /// ends where that is reached; by default it begins with the run. With --seeds it is of the
-    /// first.
+    /// The part of a run that this file has in detail, with each wakeup and each time that a task
+    /// runs: 100ms..200ms, or without an end 100ms... A detail is limited to some 15,000 wakeups,
+    /// and ends there. By default it begins with the run. With --seeds only the first run has one.
     #[arg(
         long,
         value_name = "FROM..TO",
@@ -121,7 +121,7 @@ pub struct Sim {
     pub json: bool,
 }
 
-/// Per cent, in parts of a million.
+/// A percentage, as millionths.
 fn jitter(text: &str) -> std::result::Result<u32, String> {
     let percent: f64 = text
         .parse()
@@ -132,7 +132,7 @@ fn jitter(text: &str) -> std::result::Result<u32, String> {
     }
 }
 
-/// Exit codes of a fault, as scxsim has them.
+/// Exit codes of a fault, the same as those of scxsim.
 const STALL: u8 = 42;
 const POLICY_ERROR: u8 = 43;
 const DISPATCH_LOOP: u8 = 44;
@@ -165,7 +165,7 @@ pub fn sim(args: &Sim) -> Result<ExitCode> {
     let runs = series(&done, args.seeds)?;
     if let Some(path) = &args.output {
         let text = serde_json::to_string(&runs)
-            .map_err(|e| Error::baton(format!("no JSON came of it: {e}")))?;
+            .map_err(|e| Error::baton(format!("the result cannot be written as JSON: {e}")))?;
         std::fs::write(path, text)
             .map_err(|e| Error::file(format!("writing {}", path.display()), &e))?;
     }
@@ -184,9 +184,8 @@ pub fn sim(args: &Sim) -> Result<ExitCode> {
         if let Some(since) = run.stuck_ns {
             let since = tables::time(since);
             eprintln!(
-                "baton: {}: from {since} on all tasks wait for each other, and nothing can wake \
-                 them: see what the workload's \
-                 tasks wait for (user)",
+                "baton: {}: from {since} on all tasks wait for each other, and nothing can \
+                 wake them: check what the workload's tasks wait for (user)",
                 run.policy
             );
         }
@@ -208,12 +207,15 @@ pub fn sim(args: &Sim) -> Result<ExitCode> {
     Ok(code)
 }
 
-/// Runs of one configuration, which stand together, as one.
+/// Combines the consecutive runs of each configuration into one.
 fn series(done: &[Done], seeds: u64) -> Result<Vec<Run>> {
     let series = |done: &[Done]| {
         let runs: Vec<Run> = done.iter().map(|done| done.run.clone()).collect();
-        baton_sim::series::series(&runs)
-            .map_err(|why| Error::baton(format!("no means came of the runs: {why}")))
+        baton_sim::series::series(&runs).map_err(|why| {
+            Error::baton(format!(
+                "the means of the runs could not be computed: {why}"
+            ))
+        })
     };
     done.chunks(seeds as usize).map(series).collect()
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The runs of one command, on all CPUs of this machine.
+//! Carries out the runs of a command, on all CPUs of this machine.
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -23,7 +23,7 @@ use baton_control::error::{Error, Result};
 use baton_control::names;
 use baton_control::status::Fault;
 
-/// One run to be made.
+/// A run to be made.
 #[derive(Clone)]
 pub struct Job {
     config: Config,
@@ -31,28 +31,28 @@ pub struct Job {
     topology: String,
     workload: String,
     offline: Vec<Offline>,
-    /// When, which policy, and the version that takes its place.
+    /// Time, policy, and the version that replaces it.
     upgrades: Vec<(u64, usize, usize)>,
-    /// Which part is kept in detail, and in how many bytes. `None` of a further seed.
+    /// The part that is kept in detail, and its maximum size in bytes. `None` for further seeds.
     detail: Option<(Part, usize)>,
 }
 
-/// One that was made.
+/// A completed run.
 pub struct Done {
     pub run: Run,
     pub faults: Vec<Fault>,
 }
 
-/// Where a trace goes.
+/// The file of a trace.
 pub struct Traced {
     pub out: BufWriter<File>,
     pub path: PathBuf,
 }
 
-/// Where a recording goes.
+/// The file of a recording.
 pub struct Recorded<'a> {
     pub path: &'a Path,
-    /// How often it has a checkpoint, of simulated time.
+    /// Interval of checkpoints in simulated time.
     pub checkpoint: Option<Duration>,
 }
 
@@ -216,8 +216,8 @@ impl Job {
         Ok(world)
     }
 
-    /// Runs, into the files that are wanted; for the one that the run is written to with a timeline
-    /// and a detail.
+    /// Runs, and writes the requested trace and recording. For `baton report` the run has a
+    /// timeline and a detail (`with_timeline`).
     pub fn run(
         &self,
         with_timeline: bool,
@@ -284,7 +284,7 @@ impl Job {
         )
     }
 
-    /// Runs, with a look at calls that do not come back. `record` is where a recording goes.
+    /// Runs, and watches for calls that do not return. `record` is the file of a recording.
     fn watched(
         &self,
         run: impl FnOnce(World) -> std::result::Result<Outcome, SimError>,
@@ -304,7 +304,7 @@ impl Job {
     }
 }
 
-/// What came of a run.
+/// The result of a run.
 pub fn done(config: &Config, outcome: &Outcome, names: Names, timeline: Option<Collector>) -> Done {
     let timeline = timeline.map(|timeline| timeline.finish(outcome.stats.duration).0);
     let faults: Vec<Fault> = outcome
@@ -327,10 +327,10 @@ pub fn done(config: &Config, outcome: &Outcome, names: Names, timeline: Option<C
     }
 }
 
-/// Why a run did not begin. `record` is where a recording was to go.
+/// The error of a run that did not begin. `record` is the file of its recording.
 pub fn failed(error: SimError, record: &Path) -> Error {
     match error {
-        SimError::Policy(name, why) => Error::policy(&name, why, "mend that, or its options"),
+        SimError::Policy(name, why) => Error::policy(&name, why, "fix that, or its options"),
         SimError::Config(why) => Error::user(why, "change the arguments"),
         SimError::Recording(kind, why) => Error::file(
             format!("writing {}", record.display()),
@@ -339,7 +339,7 @@ pub fn failed(error: SimError, record: &Path) -> Error {
     }
 }
 
-/// As long as this is there, a look at calls that do not come back.
+/// Watches for calls that do not return, until the result is dropped.
 pub fn watched(config: &Config, policy: &str) -> mpsc::Sender<()> {
     let (running, over) = mpsc::channel::<()>();
     let (under_way, policy) = (config.under_way.clone(), policy.to_owned());
@@ -347,8 +347,8 @@ pub fn watched(config: &Config, policy: &str) -> mpsc::Sender<()> {
     running
 }
 
-/// Ends this program when a call of a policy does not come back: nothing else can. Until the other
-/// end of `over` goes.
+/// Ends this process when a call of a policy does not return, as nothing else can end the call.
+/// Returns when the sender of `over` is dropped.
 fn watch(under_way: &UnderWay, policy: &str, over: &mpsc::Receiver<()>) {
     let mut seen = None;
     while over.recv_timeout(PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout) {
@@ -358,11 +358,11 @@ fn watch(under_way: &UnderWay, policy: &str, over: &mpsc::Receiver<()>) {
                 .get(method as usize)
                 .unwrap_or(&"?");
             eprintln!(
-                "FAULT of policy {policy}: does not come back from {method}\n  at fault  the \
+                "FAULT of policy {policy}: does not return from {method}\n  at fault  the \
                  policy {policy}\n  message   a call has \
-                 lasted for {} s of this machine's time\n  to do     see that its loops end; one \
-                 that waits for another CPU waits \
-                 for ever here, as calls come one at a time",
+                 lasted for {} s of this machine's time\n  to do     make sure that its loops \
+                 end; one that waits for another CPU waits \
+                 forever here, as calls come one at a time",
                 PATIENCE.as_secs()
             );
             std::process::exit(super::POLICY_ERROR.into());
@@ -371,10 +371,10 @@ fn watch(under_way: &UnderWay, policy: &str, over: &mpsc::Receiver<()>) {
     }
 }
 
-/// How long a call may last, of this machine's time.
+/// How long a call may last, on this machine's clock.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A trace, a timeline with a detail, or all of them.
+/// The outputs of a run: any of a trace, a timeline, and a detail.
 struct Sinks {
     perfetto: Option<Perfetto<BufWriter<File>>>,
     timeline: Option<Collector>,
@@ -404,7 +404,7 @@ impl Sink for Sinks {
     }
 }
 
-/// `KEY=VALUE` in the place of what was given for KEY.
+/// Adds `KEY=VALUE` to options, in place of the previous value of KEY.
 fn join(options: &str, key: &str, value: &str) -> String {
     let others = options
         .split(',')
@@ -416,7 +416,7 @@ fn join(options: &str, key: &str, value: &str) -> String {
         .join(",")
 }
 
-/// All of them, as many at once as this machine has CPUs.
+/// Carries out all jobs, as many at once as this machine has CPUs.
 pub fn all(jobs: &[Job], with_timeline: bool) -> Result<Vec<Done>> {
     let bar = if jobs.len() > 1 {
         ProgressBar::new(jobs.len() as u64)
@@ -437,8 +437,8 @@ pub fn all(jobs: &[Job], with_timeline: bool) -> Result<Vec<Done>> {
                 while let Some((at, job)) =
                     Some(next.fetch_add(1, Relaxed)).and_then(|at| Some((at, jobs.get(at)?)))
                 {
-                    // On a thread of its own: what a policy that fails leaves behind there disturbs
-                    // no other run.
+                    // On a thread of its own, so that the remains of a failed policy on that thread
+                    // do not disturb another run.
                     let run = std::thread::scope(|scope| {
                         scope.spawn(|| job.run(with_timeline, None, None)).join()
                     });

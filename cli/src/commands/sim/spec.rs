@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The small languages of `baton sim`'s arguments. Each reads its own text, and says what is wrong
-//! with it.
+//! The formats of the arguments of `baton sim`. Each parses its own text, and reports errors in it.
 
 use std::str::FromStr;
 
@@ -31,7 +30,7 @@ impl FromStr for Party {
     }
 }
 
-/// A machine's shape, and what it was called.
+/// The shape of a machine, and the name that was given for it.
 #[derive(Clone, Debug)]
 pub struct Shape {
     pub name: String,
@@ -53,7 +52,7 @@ impl FromStr for Shape {
     }
 }
 
-/// A time as people write it, in ns.
+/// A time with a unit, in ns.
 fn time(text: &str) -> Result<u64, String> {
     names::duration(text).map(|time| time.as_nanos() as u64)
 }
@@ -62,7 +61,7 @@ fn time(text: &str) -> Result<u64, String> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sweep {
     pub key: String,
-    /// As they are given to the policy.
+    /// In the format in which the policy gets them.
     pub values: Vec<String>,
 }
 
@@ -77,7 +76,7 @@ impl FromStr for Sweep {
             .map_or((range, None), |(range, steps)| (range, Some(steps)));
         let (from, to) = range.split_once("..").ok_or_else(wrong)?;
         let steps: u32 = steps.map_or(Ok(8), |steps| steps.parse().map_err(|_| wrong()))?;
-        // Numbers are numbers, times are in ns.
+        // Numbers are kept, times are in ns.
         let (low, high, unit) = match (from.parse::<u64>(), to.parse::<u64>()) {
             (Ok(low), Ok(high)) => (low, high, ""),
             _ => (time(from)?, time(to)?, "ns"),
@@ -87,7 +86,7 @@ impl FromStr for Sweep {
                 "{text}: it must go from a value above 0 to a greater one, in 2 to 100 steps"
             ));
         }
-        // Each is as many times the last: what an option does depends on its magnitude.
+        // Values form a geometric sequence, as the effect of an option depends on its magnitude.
         let step = (high as f64 / low as f64).powf(1.0 / f64::from(steps - 1));
         let value = |at: u32| match at {
             at if at + 1 == steps => high,
@@ -256,8 +255,8 @@ impl FromStr for Cost {
         if name == "smt" && ns > 1_024 {
             return Err("smt is a part of 1024".into());
         }
-        // A machine whose clock does not tick, or whose siblings stand still, would not come to an
-        // end.
+        // Without time for a tick, or with hardware threads that make no progress, the simulation
+        // would not end.
         if ns == 0 && ["tick", "smt"].contains(&name) {
             return Err(format!("{name} must be more than 0"));
         }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Runs in words.
+//! Runs as text.
 
 use baton_sim::report::{Percentiles, Run};
 use serde_json::Value;
 
 use baton_control::report::table;
 
-/// A time to three digits.
+/// A time with three digits.
 pub fn time(ns: u64) -> String {
     let (value, unit) = match ns {
         0..1_000 => return format!("{ns} ns"),
@@ -25,7 +25,7 @@ fn percent(part: u64, whole: u64) -> String {
     format!("{:.2} %", part as f64 * 100.0 / whole.max(1) as f64)
 }
 
-/// Percentiles of a group, by the name that they have in its report.
+/// Percentiles of a group. `name` is their name in the group's report.
 fn times(run: &Run, group: &str, name: &str, of: &Percentiles) -> [String; 3] {
     if of.count == 0 {
         return ["-".into(), "-".into(), "-".into()];
@@ -44,7 +44,7 @@ fn times(run: &Run, group: &str, name: &str, of: &Percentiles) -> [String; 3] {
     ]
 }
 
-/// What a series knows of a group's numbers.
+/// The confidence intervals of a group's numbers, if the run is a series.
 fn in_group<'r>(run: &'r Run, group: &str) -> Option<&'r Value> {
     let groups = run.confidence.as_ref()?.get("groups")?.as_array()?;
     groups
@@ -52,7 +52,7 @@ fn in_group<'r>(run: &'r Run, group: &str) -> Option<&'r Value> {
         .find(|one| one.get("name").and_then(Value::as_str) == Some(group))
 }
 
-/// By how much a mean may be off, in per cent of it; nothing where there was one run.
+/// The confidence interval of a mean, in per cent of it; empty for a single run.
 fn within(interval: Option<&Value>) -> String {
     let end = |at| interval.and_then(|interval| interval.get(at)?.as_f64());
     let (Some(low), Some(high)) = (end(0), end(1)) else {
@@ -66,7 +66,7 @@ fn within(interval: Option<&Value>) -> String {
     }
 }
 
-/// The policy of a run, and whether the run came to its end.
+/// The policy of a run, and whether the run was completed.
 fn policy(run: &Run) -> String {
     match run.faults.is_empty() {
         true => run.policy.clone(),
@@ -74,7 +74,7 @@ fn policy(run: &Run) -> String {
     }
 }
 
-/// What `baton sim` prints.
+/// The output of `baton sim`.
 pub fn runs(runs: &[&Run]) -> String {
     let mut text = String::new();
     if let Some(first) = runs.first() {
@@ -204,7 +204,7 @@ pub fn runs(runs: &[&Run]) -> String {
     text
 }
 
-/// What `baton sim --workloads` prints.
+/// The output of `baton sim --workloads`.
 pub fn workloads() -> String {
     baton_sim::workloads::listing()
 }

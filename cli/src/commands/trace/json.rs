@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Events as JSON, one to a line: their fields by name.
+//! Events as JSON, one per line, with named fields.
 
 use baton_abi::{BatonHint, BatonTask};
 use baton_trace::{
@@ -113,7 +113,7 @@ fn task(task: &BatonTask) -> Value {
     json!({"slot": slot, "pid": pid, "cpu": cpu, "nice": nice, "runtime_ns": runtime})
 }
 
-/// The thread is a slot plus one, 0 for none.
+/// The thread is a slot plus one; 0 stands for none.
 fn hint(hint: &BatonHint) -> Value {
     json!({"tag": hint.tag, "thread": hint.thread, "words": hint.words})
 }

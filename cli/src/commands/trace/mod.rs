@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `baton trace`: what is in a recording.
+//! `baton trace`: shows the contents of a recording.
 
 mod json;
 mod perfetto;
@@ -17,7 +17,7 @@ use baton_control::error::{Error, Result};
 
 #[derive(clap::Subcommand, Debug)]
 pub enum Trace {
-    /// Print its events in words.
+    /// Print the events in words.
     Print {
         /// The recording.
         file: PathBuf,
@@ -28,7 +28,7 @@ pub enum Trace {
         #[arg(long, value_name = "N", default_value_t = u64::MAX, hide_default_value = true)]
         to: u64,
     },
-    /// Print what it comes to: calls, latencies, running time, queue lengths, locks.
+    /// Print statistics: calls, latencies, running time, queue lengths, locks.
     Stats {
         /// The recording.
         file: PathBuf,
@@ -36,16 +36,16 @@ pub enum Trace {
         #[arg(long)]
         json: bool,
     },
-    /// Print its events as JSON, one to a line.
+    /// Print the events as JSON, one per line.
     Json {
         /// The recording.
         file: PathBuf,
     },
-    /// Write it for ui.perfetto.dev: a track for each CPU and each task.
+    /// Convert the recording for ui.perfetto.dev: a track for each CPU and each task.
     Perfetto {
         /// The recording.
         file: PathBuf,
-        /// Where to.
+        /// The file to write.
         #[arg(value_name = "OUT")]
         out: PathBuf,
     },
@@ -67,7 +67,7 @@ pub fn command(command: &Trace) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reads a recording. What is damaged in it is told.
+/// Reads a recording. Reports damage in it.
 pub fn open(path: &Path) -> Result<Recording> {
     let bytes =
         std::fs::read(path).map_err(|e| Error::file(format!("reading {}", path.display()), &e))?;
@@ -99,12 +99,12 @@ pub fn open(path: &Path) -> Result<Recording> {
     Ok(recording)
 }
 
-/// A time.
+/// A time in seconds.
 pub fn seconds(ns: u64) -> String {
     format!("{}.{:09} s", ns / 1_000_000_000, ns % 1_000_000_000)
 }
 
-/// Standard output, written to in large pieces. Whoever stopped reading there is not told.
+/// Writes to standard output in large pieces. A closed pipe is no error.
 fn written(write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> Result<()> {
     let mut out = BufWriter::with_capacity(1 << 16, std::io::stdout().lock());
     match write(&mut out).and_then(|()| out.flush()) {
@@ -115,7 +115,7 @@ fn written(write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> Result<
     }
 }
 
-/// Prints events by their numbers.
+/// Prints the events of this range of numbers.
 pub fn print_words(recording: &Recording, range: Range<u64>) -> Result<()> {
     written(|out| {
         let mut words = Words::of(recording);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A recording for ui.perfetto.dev, by the simulator's writer of such files.
+//! Converts a recording for ui.perfetto.dev, with the simulator's writer of that format.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -13,15 +13,15 @@ use baton_trace::{Follow, Item, Recording, Step};
 
 use baton_control::error::{Error, Result};
 
-/// Tasks as the writer knows them.
+/// The state of tasks, for the writer.
 #[derive(Default)]
 struct Tasks {
-    /// By slot: process id and number.
+    /// By slot: process id, and the writer's number of the task.
     numbers: BTreeMap<u32, (u32, TaskRef)>,
     count: u32,
-    /// By CPU: who runs there, by slot.
+    /// By CPU: the slot of the running task.
     running: BTreeMap<u32, u32>,
-    /// By slot: queued, and not yet picked.
+    /// Slots of tasks that are queued and not picked yet.
     waiting: BTreeSet<u32>,
 }
 
@@ -38,7 +38,7 @@ impl Tasks {
         number
     }
 
-    /// The CPU runs another, or nobody.
+    /// The CPU switches to another task or to none.
     fn switch(&mut self, follow: &Follow, cpu: i32, next: Option<u32>, to: &mut dyn Sink) {
         let Ok(cpu) = u32::try_from(cpu) else { return };
         let before = match next {

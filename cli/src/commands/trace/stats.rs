@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a recording comes to.
+//! Statistics of a recording.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,7 +10,7 @@ use baton_trace::{
 };
 use serde::Serialize;
 
-/// Parts that the recorded time is cut into for the length of the queues.
+/// Number of intervals into which the recorded time is divided for the queue length.
 const PARTS: u64 = 60;
 
 #[derive(Serialize, Default)]
@@ -28,15 +28,15 @@ pub struct Stats {
     lost_events: u64,
     missing_blocks: u64,
     damaged_places: usize,
-    /// Where a replay can begin (--from).
+    /// Positions at which a replay can begin (--from).
     checkpoints: Vec<Checkpoint>,
-    /// By method: all, and by CPU that made them.
+    /// By method: the number of calls, in total and by calling CPU.
     methods: BTreeMap<&'static str, Calls>,
-    /// What calls answered, and how they ended where that was a fault.
+    /// The answers of calls; for a call with a fault, its end.
     answers: BTreeMap<String, u64>,
-    /// From a wakeup to the pick.
+    /// Times from a wakeup to the pick.
     wakeup: Times,
-    /// Wakeups that went straight to a CPU.
+    /// Wakeups that put the task directly on a CPU.
     direct: u64,
     tasks: Vec<Task>,
     queue: Queue,
@@ -47,9 +47,9 @@ pub struct Stats {
 struct Checkpoint {
     /// Number of the event after it.
     event: u64,
-    /// When the call after it began, since the first of all, ns.
+    /// Time of the next call since the first call, ns.
     at_ns: u64,
-    /// Of the policy's state.
+    /// Size of the policy's state.
     bytes: usize,
 }
 
@@ -72,7 +72,7 @@ struct Task {
 struct Queue {
     max: u64,
     mean: f64,
-    /// Mean length in each part of the time.
+    /// Mean length in each interval.
     over_time: Vec<f64>,
 }
 
@@ -113,7 +113,7 @@ impl Times {
     }
 }
 
-/// What is known of a task while the events are gone through.
+/// Data about a task that is collected from the events.
 #[derive(Default)]
 struct Known {
     nice: i32,
@@ -124,12 +124,12 @@ struct Known {
 
 #[derive(Default)]
 struct Gatherer {
-    /// By slot: when it was queued, and whether woken.
+    /// By slot: the time at which the task was queued, and whether it was woken.
     queued: BTreeMap<u32, (u64, bool)>,
     /// By slot and process id.
     known: BTreeMap<(u32, u32), Known>,
     direct: u64,
-    /// Times at which the length of the queues changed, and to what.
+    /// Times at which the length of the queues changed, with the new length.
     lengths: Vec<(u64, u64)>,
 }
 
@@ -314,7 +314,7 @@ fn answer(method: u8, end: &Return) -> Option<&'static str> {
     })
 }
 
-/// So many tasks and locks are shown to people.
+/// Number of tasks and locks that are printed.
 const SHOWN: usize = 20;
 
 impl fmt::Display for Stats {
