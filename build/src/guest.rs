@@ -13,13 +13,13 @@ use crate::{build_for, Policy, Target};
 /// This program's place in a guest.
 pub const BATON: &str = "/usr/bin/baton";
 
-/// The same as [`files_for`] the kernel of the root.
+/// The files for a guest with the kernel of the root, as [`files_for`].
 pub fn guest_files(policies: &[Policy]) -> Result<Vec<FileIn>> {
     files_for(None, policies)
 }
 
-/// What a guest with this kernel, or the root's, needs for these policies; built first when missing
-/// or stale. This program is there in any case.
+/// The files that a guest with this kernel, or with that of the root, needs for these policies.
+/// They are built first if they are missing or stale. This program is always among them.
 pub fn files_for(kernel: Option<&Kernel>, policies: &[Policy]) -> Result<Vec<FileIn>> {
     let own = std::env::current_exe().map_err(|e| Error::file("looking for this program", &e))?;
     let mut files = vec![FileIn {
@@ -50,7 +50,7 @@ pub fn files_for(kernel: Option<&Kernel>, policies: &[Policy]) -> Result<Vec<Fil
     Ok(files)
 }
 
-/// What failed, as an error of the command: a guest that died in a policy is the fault of that.
+/// The error of a command whose guest failed. A guest that died in a policy is that policy's fault.
 pub fn vm_error(error: baton_vm::Error) -> Error {
     // Output of a guest that died must come before the report about it.
     let _ = std::io::stdout().flush();

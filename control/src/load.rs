@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Loading a policy: core, policy, start, shim, default, in this order, so that being killed between
-//! two steps leaves nothing but a machine that goes on, and doing it again completes it:
+//! Loads the core and the policy, starts the policy, attaches the shim and sets the default, in this
+//! order. If the command is killed between two steps, the machine continues, and repeating the
+//! command completes the load:
 //!
 //! - core or policy loaded, nothing attached: the kernel's scheduler has all tasks;
 //! - shim attached but not pinned: it is detached when this process ends;
@@ -35,8 +36,8 @@ pub struct Options {
     pub module: Option<PathBuf>,
 }
 
-/// Loads a policy and all it needs, as far as it is not there yet. When that fails the machine is
-/// as before.
+/// Loads a policy and everything that it needs and that is not loaded yet. If that fails, the
+/// machine is restored.
 pub fn load(search: &Search, policy: &str, how: &Options) -> Result<Device> {
     kernel::require_root("loading a policy")?;
     let _lock = Lock::take()?;
@@ -152,14 +153,13 @@ pub fn require_sched_ext() -> Result<()> {
     Ok(())
 }
 
-/// Loads a policy and starts it, without tasks, into a core that is loaded. The caller has the
-/// lock.
+/// Loads a policy into the loaded core and starts it, without tasks. The caller has the lock.
 pub fn prepare(search: &Search, device: &Device, policy: &str, how: &Options) -> Result<()> {
     module(search, device, policy, how)?;
     start(device, policy, how)
 }
 
-/// Loads baton.ko, or fits the one that is loaded. The caller has the lock.
+/// Loads baton.ko, or checks and configures a loaded one. The caller has the lock.
 pub fn core(search: &Search, how: &Options) -> Result<Device> {
     let Some(device) = Device::open_if_loaded()? else {
         let mut parameters = Vec::new();
@@ -200,7 +200,7 @@ pub fn set_stall(ms: u32) -> Result<()> {
     })
 }
 
-/// Loads the policy's module, if it is not loaded.
+/// Loads the policy's module unless it is loaded.
 fn module(search: &Search, device: &Device, policy: &str, how: &Options) -> Result<()> {
     if device.policy(policy)?.is_some() {
         return Ok(());
@@ -223,7 +223,7 @@ fn module(search: &Search, device: &Device, policy: &str, how: &Options) -> Resu
     ))
 }
 
-/// Starts the policy; one that was stopped by a fault is started anew.
+/// Starts the policy, also one that was stopped by a fault.
 fn start(device: &Device, policy: &str, how: &Options) -> Result<()> {
     let gone = || {
         Error::user(

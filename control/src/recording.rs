@@ -39,7 +39,7 @@ pub struct Summary {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<PathBuf>,
     pub policy: String,
-    /// Of the policy.
+    /// Version of the policy.
     pub version: u32,
     pub events: u64,
     /// Size of the file.
@@ -47,11 +47,11 @@ pub struct Summary {
     /// Number of events for which there was no room.
     pub lost: u64,
     pub checkpoints: u64,
-    /// Why it ended.
+    /// The cause of the end.
     pub end: &'static str,
-    /// Its beginning is there: it can be replayed.
+    /// The beginning is present, so that it can be replayed.
     pub whole: bool,
-    /// From the first event to the last, ns.
+    /// Time from the first event to the last, ns.
     pub duration_ns: u64,
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Unloading a policy: the tasks leave first, then the policy stops, then its module goes; with the
-//! last policy shim and core. Killed between two steps, the rest is done by doing it again.
+//! Removes the tasks, stops the policy and unloads its module; with the last policy also the shim and
+//! the core. If the command is killed between two steps, repeating it does the rest.
 
 use baton_abi::BatonPolicyInfo;
 use rustix::io::Errno;

@@ -74,7 +74,7 @@ void baton_unmake(struct baton_place *place, const struct baton_version *version
 	if (baton_creating_frame()->ended_by == BATON_FAULT_KIND_NONE)
 		return;
 	baton_describe_panic(words, sizeof(words));
-	pr_notice("baton: policy %s failed as it was unmade: %s\n", place->name, words);
+	pr_notice("baton: policy %s failed when it was destroyed: %s\n", place->name, words);
 	if (message)
 		strscpy(message, words, BATON_MESSAGE_LEN);
 }

@@ -22,10 +22,10 @@ use baton_control::recording::{self, How, Session, Summary, REPLACED};
 use baton_control::report;
 use baton_control::status::Fault;
 
-/// How often the end is looked for.
+/// Interval at which the end is checked for.
 const WAIT: Duration = Duration::from_millis(50);
 
-/// All files of one command: a policy that was upgraded has several.
+/// All files of one command. A policy that was upgraded has several.
 #[derive(Serialize)]
 struct Report {
     /// The sums of all files, and the end of the last one.
