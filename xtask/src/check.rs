@@ -4,7 +4,7 @@
 use crate::{
     edges, figures,
     files::{self, File},
-    header, pages, rules, sizes,
+    header, linked, pages, rules, sizes,
     steps::{cargo, run_all, Step},
     Result,
 };
@@ -15,6 +15,7 @@ const STEPS: &[Step] = &[
     ("house rules", house_rules),
     ("allowed dependencies", allowed_edges),
     ("policy/c/baton.h", header::check),
+    ("list of policies for tests", linked::check),
     ("pages of policies", policy_pages),
     ("figures", figures::check),
     ("lines of policies", policy_sizes),

@@ -32,6 +32,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("baton-hints", &["baton-abi", "baton-message", POLICY]),
     ("baton-runtime", &["baton-hints", POLICY]),
     ("baton-conformance", &[]),
+    ("baton-linked", &["baton-native", POLICY]),
     ("baton-trace", &["baton-abi"]),
     (
         "baton-sim",
@@ -40,6 +41,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "baton-abi",
             "baton-conformance",
             "baton-core",
+            "baton-linked",
             "baton-native",
             "baton-seam",
             "baton-trace",
@@ -48,7 +50,13 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     (
         "baton-interleave",
-        &["baton", "baton-abi", "baton-core", "baton-native", POLICY],
+        &[
+            "baton",
+            "baton-abi",
+            "baton-core",
+            "baton-linked",
+            "baton-native",
+        ],
     ),
     (
         "baton-replay",
@@ -56,11 +64,11 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "baton",
             "baton-abi",
             "baton-core",
+            "baton-linked",
             "baton-native",
             "baton-seam",
             "baton-sim",
             "baton-trace",
-            POLICY,
         ],
     ),
     ("baton-vm", &[]),
@@ -86,6 +94,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "baton-conformance",
             "baton-hints",
+            "baton-linked",
             "baton-native",
             "baton-replay",
             "baton-runtime",

@@ -10,6 +10,7 @@ mod figures;
 mod files;
 mod header;
 mod kernels;
+mod linked;
 mod pages;
 mod rules;
 mod sizes;
@@ -34,6 +35,7 @@ usage: cargo xtask COMMAND
            the other flavours of the root's kernel, tried briefly
   kernels  fetches the kernels of Debian's archive, tries each, and writes the table of \
   docs/kernel-policy.md
+  policies writes the list of policies for tests, tests/linked, anew from their manifests
   header   writes policy/c/baton.h anew from policy/abi
   figures  draws docs/policies/figures anew from the tables of the pages";
 
@@ -46,6 +48,7 @@ fn main() -> ExitCode {
         match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
             ["check"] => Box::new(check::check),
             ["test"] => Box::new(steps::test),
+            ["policies"] => Box::new(linked::write),
             ["header"] => Box::new(header::write),
             ["kernels"] => Box::new(kernels::all),
             ["flavours"] => Box::new(kernels::all_flavours),

@@ -10,7 +10,6 @@ use crate::{
 };
 use arbiter::{Hint, Reply};
 use baton_hints::{Queue, Thread};
-use baton_native::{module, Policy};
 use baton_replay::{replay, End, Options};
 use baton_runtime::{sleep, spawn, yield_now, Arbiter, Runtime};
 use rustix::process::{kill_process, Pid, Signal};
@@ -511,7 +510,7 @@ fn recorded() -> Result<(), String> {
         format!("{hints} hints and {replies} replies are recorded")
     })?;
     for single in [true, false] {
-        let policy = Policy::linked(module!(::arbiter::BatonPolicy));
+        let policy = baton_linked::arbiter();
         let outcome = replay(
             &recording,
             policy,

@@ -6,7 +6,7 @@ use crate::{
     tool::{baton, baton_fails, check, is_well, run, stress, Load},
     Case,
 };
-use baton_native::{module, Policy};
+use baton_native::Policy;
 use baton_replay::{replay, End, Options};
 use baton_trace::{About, Event, Item, Mark, Recording};
 use serde_json::Value;
@@ -199,7 +199,7 @@ fn whole() -> Result<(), String> {
 
 /// Replays a recording of wfq from its beginning, or from a checkpoint, to the end.
 pub fn replays(recording: &Recording, from: Option<Mark>) -> Result<(), String> {
-    replays_as(Policy::linked(module!(wfq::BatonPolicy)), recording, from)
+    replays_as(baton_linked::wfq(), recording, from)
 }
 
 /// The same for any policy.
@@ -230,25 +230,21 @@ fn of_each() -> Result<(), String> {
         thread: hints::this_thread(),
         group: 1,
     };
-    let says: [(Policy, Option<Says>); 9] = [
-        (Policy::linked(module!(fifo::BatonPolicy)), None),
-        (Policy::linked(module!(wfq::BatonPolicy)), None),
-        (Policy::linked(module!(cfs_like::BatonPolicy)), None),
-        (Policy::linked(module!(eevdf_like::BatonPolicy)), None),
-        (Policy::linked(module!(central::BatonPolicy)), None),
-        (Policy::linked(module!(shinjuku::BatonPolicy)), None),
-        (Policy::linked(module!(template::BatonPolicy)), None),
-        (
-            Policy::linked(module!(::locality::BatonPolicy)),
-            Some(&|| hints::say::<_, locality::Reply>("locality", &group())),
-        ),
-        (
-            Policy::linked(module!(echo::BatonPolicy)),
-            Some(&|| hints::say::<_, echo::Reply>("echo", &ping())),
-        ),
-    ];
-    for (policy, says) in says {
+    // Those whose module has the policy's own name, unlike the versions of `relay`.
+    let policies = baton_linked::sound().into_iter().filter(|policy| {
         let name = policy.name();
+        name != "arbiter"
+            && baton_linked::POLICIES
+                .iter()
+                .any(|linked| linked.name == name)
+    });
+    for policy in policies {
+        let name = policy.name();
+        let says: Option<Says> = match &*name {
+            "locality" => Some(&|| hints::say::<_, locality::Reply>("locality", &group())),
+            "echo" => Some(&|| hints::say::<_, echo::Reply>("echo", &ping())),
+            _ => None,
+        };
         baton(&["load", &name, "--all"])?;
         let recorder = Recorder::start(&name, FILE, &[])?;
         says.iter().try_for_each(|say| say())?;

@@ -4,7 +4,9 @@
 use baton_replay::{checkpoint_after, checkpoint_before, replay, End, Options, Outcome, Until};
 use baton_trace::{Event, Item, Mark, Recording, Told, Words, BLOCK_SIZE, HEAD_SIZE};
 
-use crate::{config, damaged, parse, record, record_with, relay, run, wfq, woven, SINGLE, THREADS};
+use crate::{
+    config, damaged, parse, record, record_with, relay_v1, run, wfq, woven, SINGLE, THREADS,
+};
 
 /// wfq, with a checkpoint every millisecond.
 fn with_checkpoints(workload: &str, topology: &str, ms: u64, seed: u64) -> Vec<u8> {
@@ -293,7 +295,7 @@ fn another_policy_does_not_begin_at_a_checkpoint() {
         from: Some(recording.marks()[2]),
         ..Options::default()
     };
-    let why = replay(&recording, relay(), &options).err().unwrap();
+    let why = replay(&recording, relay_v1(), &options).err().unwrap();
     assert!(
         why.starts_with("the recording begins with a state (Kept, version 2), and relay has "),
         "{why}"

@@ -12,75 +12,11 @@ mod woven;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 
-use baton_native::{module, Policy};
+pub use baton_linked::*;
+use baton_native::Policy;
 use baton_replay::{replay, End, Options, Outcome};
 use baton_sim::{world::World, Config, Noise, PolicySpec};
 use baton_trace::Recording;
-
-pub fn fifo() -> Policy {
-    Policy::linked(module!(fifo::BatonPolicy))
-}
-
-pub fn wfq() -> Policy {
-    Policy::linked(module!(wfq::BatonPolicy))
-}
-
-pub fn cfs_like() -> Policy {
-    Policy::linked(module!(cfs_like::BatonPolicy))
-}
-
-pub fn eevdf_like() -> Policy {
-    Policy::linked(module!(eevdf_like::BatonPolicy))
-}
-
-pub fn relay() -> Policy {
-    Policy::linked(module!(relay_v1::BatonPolicy))
-}
-
-pub fn template() -> Policy {
-    Policy::linked(module!(template::BatonPolicy))
-}
-
-pub fn central() -> Policy {
-    Policy::linked(module!(central::BatonPolicy))
-}
-
-pub fn arbiter() -> Policy {
-    Policy::linked(module!(arbiter::BatonPolicy))
-}
-
-pub fn shinjuku() -> Policy {
-    Policy::linked(module!(shinjuku::BatonPolicy))
-}
-
-pub fn locality() -> Policy {
-    Policy::linked(module!(::locality::BatonPolicy))
-}
-
-pub fn echo() -> Policy {
-    Policy::linked(module!(echo::BatonPolicy))
-}
-
-pub fn faulty() -> Policy {
-    Policy::linked(module!(faulty::BatonPolicy))
-}
-
-/// The Rust policies of this tree.
-pub fn shipped() -> [Policy; 11] {
-    [
-        fifo(),
-        wfq(),
-        cfs_like(),
-        eevdf_like(),
-        central(),
-        shinjuku(),
-        locality(),
-        arbiter(),
-        template(),
-        echo(),
-        relay(),
-    ]
-}
 
 /// A file in memory.
 #[derive(Clone, Default)]

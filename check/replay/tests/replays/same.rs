@@ -5,7 +5,7 @@ use baton_abi::BatonCpu;
 use baton_trace::{About, Event, Item, Recording, BLOCK_SIZE};
 
 use crate::{
-    arbiter, echo, faulty, fifo, is_same, locality, parse, record, shipped, wfq, SINGLE, THREADS,
+    arbiter, echo, faulty, fifo, is_same, locality, parse, record, sound, wfq, SINGLE, THREADS,
 };
 use crate::{damaged, woven};
 
@@ -18,7 +18,7 @@ const WORKLOADS: [&str; 4] = [
 
 #[test]
 fn every_policy_under_every_workload() {
-    for policy in shipped() {
+    for policy in sound() {
         for workload in WORKLOADS {
             let recording = parse(&record(policy, "", workload, "2x4x1", 30, 1));
             let single = is_same(&recording, policy, SINGLE);
@@ -91,7 +91,7 @@ fn hints_and_replies() {
 fn random_workloads_with_everything_that_happens_to_tasks_and_cpus() {
     let mut methods = std::collections::BTreeSet::new();
     for seed in 0..30 {
-        let policy = shipped()[seed as usize % shipped().len()];
+        let policy = sound()[seed as usize % sound().len()];
         let shape = ["1x4x1", "1x4x2", "2x4x1", "2x4x2/2"][seed as usize / 4 % 4];
         let recording = parse(&record(
             policy,

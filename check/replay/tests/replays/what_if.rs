@@ -7,7 +7,7 @@ use baton_sim::scene::{moment, Scene};
 use baton_sim::{go_on, Outcome, PolicySpec};
 use baton_trace::{method_name, Event, Follow, Item, Recording};
 
-use crate::{fifo, parse, record, relay, template, wfq};
+use crate::{fifo, parse, record, relay_v1, template, wfq};
 
 fn simulate(
     recording: &Recording,
@@ -51,7 +51,7 @@ fn the_recorded_policy_goes_on_from_any_moment() {
         (fifo(), "pipe", "1x2x1"),
         (wfq(), "hogs", "1x4x1"),
         (wfq(), "hackbench:groups=2", "1x4x2"),
-        (relay(), "schbench", "1x4x1"),
+        (relay_v1(), "schbench", "1x4x1"),
         (template(), "random:tasks=24", "1x4x1"),
         (wfq(), "random:tasks=40", "2x4x2/2"),
         (fifo(), "build", "1x4x1"),

@@ -9,7 +9,7 @@ use baton_sim::topology::CpuMask;
 use baton_sim::world::{Cx, Object, Op, Spawn, World};
 
 use crate::life::{hog, watched};
-use crate::{echo, machine, shipped, witness};
+use crate::{machine, sound, witness};
 
 /// The operations of a step. A thread increments `ended` when it ends.
 fn operations(step: Step, ended: Object) -> Vec<Op> {
@@ -106,7 +106,7 @@ fn subject(number: usize, ended: Object, bound: Bound) -> Spawn {
 #[test]
 fn every_policy_survives_what_tasks_do() {
     const SUBJECTS: usize = 4;
-    for policy in shipped().into_iter().chain([echo()]) {
+    for policy in sound() {
         let mut world = World::new();
         let bound = Bound::default();
         let subjects: Vec<_> = (0..SUBJECTS)

@@ -12,7 +12,7 @@ use baton_sim::{Config, Outcome, PolicySpec};
 
 use crate::{
     arbiter, central, cfs_like, echo, eevdf_like, faulty, fifo, locality, machine, relay_v1,
-    relay_v2, run, shinjuku, shipped, template, wfq, workload,
+    relay_v2, run, shinjuku, sound, template, wfq, workload,
 };
 
 pub fn hog(name: &str) -> Spawn {
@@ -243,7 +243,7 @@ fn a_short_sleep_pays_no_debt() {
 
 #[test]
 fn a_task_keeps_to_its_cpus() {
-    for policy in shipped() {
+    for policy in sound() {
         let mut world = World::new();
         let bound = world.task(Spawn {
             affinity: Some(Arc::new(CpuMask::of([1, 2]))),
@@ -274,7 +274,7 @@ fn a_task_keeps_to_its_cpus() {
 
 #[test]
 fn a_cpu_that_is_offline_runs_nothing() {
-    for policy in shipped() {
+    for policy in sound() {
         let mut world = World::new();
         (0..8).for_each(|_| _ = world.task(sleeper(200_000)));
         (0..4).for_each(|_| _ = world.task(hog("hog")));
@@ -433,7 +433,7 @@ fn a_policy_that_sends_itself_away_ends_some_day() {
 
 #[test]
 fn cpus_that_share_one_stream_are_together_as_fast_as_one() {
-    for policy in shipped() {
+    for policy in sound() {
         let done = |topology: &str, one_stream: bool| {
             let config = Config {
                 one_stream,
@@ -468,7 +468,7 @@ fn a_recording_runs_under_every_policy_and_comes_to_its_end() {
         env!("CARGO_MANIFEST_DIR"),
         "/src/workloads/recorded/perf.txt"
     );
-    for policy in shipped() {
+    for policy in sound() {
         for topology in ["1x1x1", "1x2x1"] {
             let config = machine(topology, policy, 10);
             let [one, two] = [(); 2].map(|()| run(&config, workload(spec, &config)).stats);

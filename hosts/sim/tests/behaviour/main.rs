@@ -11,81 +11,9 @@ mod locality;
 mod same;
 mod shares;
 
-use baton_native::{module, Policy};
+pub use baton_linked::*;
+use baton_native::Policy;
 use baton_sim::{topology::Topology, world::World, Config, Outcome, PolicySpec};
-
-/// The policies of this tree, in Rust.
-pub fn shipped() -> [Policy; 11] {
-    [
-        fifo(),
-        wfq(),
-        template(),
-        relay_v1(),
-        relay_v2(),
-        cfs_like(),
-        eevdf_like(),
-        central(),
-        shinjuku(),
-        locality(),
-        arbiter(),
-    ]
-}
-
-pub fn fifo() -> Policy {
-    Policy::linked(module!(fifo::BatonPolicy))
-}
-
-pub fn wfq() -> Policy {
-    Policy::linked(module!(wfq::BatonPolicy))
-}
-
-pub fn template() -> Policy {
-    Policy::linked(module!(template::BatonPolicy))
-}
-
-pub fn relay_v1() -> Policy {
-    Policy::linked(module!(relay_v1::BatonPolicy))
-}
-
-pub fn relay_v2() -> Policy {
-    Policy::linked(module!(relay_v2::BatonPolicy))
-}
-
-pub fn cfs_like() -> Policy {
-    Policy::linked(module!(cfs_like::BatonPolicy))
-}
-
-pub fn eevdf_like() -> Policy {
-    Policy::linked(module!(eevdf_like::BatonPolicy))
-}
-
-pub fn central() -> Policy {
-    Policy::linked(module!(central::BatonPolicy))
-}
-
-pub fn shinjuku() -> Policy {
-    Policy::linked(module!(shinjuku::BatonPolicy))
-}
-
-pub fn locality() -> Policy {
-    Policy::linked(module!(::locality::BatonPolicy))
-}
-
-pub fn arbiter() -> Policy {
-    Policy::linked(module!(::arbiter::BatonPolicy))
-}
-
-pub fn witness() -> Policy {
-    Policy::linked(module!(witness::BatonPolicy))
-}
-
-pub fn echo() -> Policy {
-    Policy::linked(module!(echo::BatonPolicy))
-}
-
-pub fn faulty() -> Policy {
-    Policy::linked(module!(faulty::BatonPolicy))
-}
 
 /// A machine with this topology and one policy, for this time, ms.
 pub fn machine(topology: &str, policy: Policy, ms: u64) -> Config {

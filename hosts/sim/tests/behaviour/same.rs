@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use baton_sim::Noise;
 
-use crate::{machine, run, shipped, wfq, workload};
+use crate::{machine, run, sound, wfq, workload};
 
 const WORKLOADS: [&str; 10] = [
     "pipe",
@@ -40,7 +40,7 @@ fn check(name: &str, got: &str) {
 #[test]
 fn every_policy_under_every_workload() {
     let mut logs = String::new();
-    for policy in shipped() {
+    for policy in sound() {
         for text in WORKLOADS {
             let config = machine("2x4x2", policy, 20);
             let hash = |_| run(&config, workload(text, &config)).stats.hash.value();
@@ -64,7 +64,7 @@ fn a_hundred_random_workloads() {
     let mut logs = String::new();
     for seed in 0..100 {
         let shape = ["1x2x1", "1x4x2", "2x4x1", "2x4x2/2"][seed as usize % 4];
-        let mut config = machine(shape, shipped()[seed as usize / 4 % shipped().len()], 50);
+        let mut config = machine(shape, sound()[seed as usize / 4 % sound().len()], 50);
         config.seed = seed;
         config.noise = Noise {
             higher_every: 3_000_000,
