@@ -1,14 +1,92 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The required behaviour of every host of policies. The tables list the calls that a policy
-//! receives for the actions of a task, and the faults that are reported for a faulty policy. The
-//! kernel (`tests/booted`) and the simulator (`hosts/sim/tests`) are tested against the same
-//! tables.
+//! receives for the actions of a task, and the faults that are reported for a faulty policy.
 //!
 //! The policy `policies/testing/witness` notes the calls, and `policies/testing/faulty` causes the
-//! faults.
+//! faults. A host implements [`Host`] in its tests, and passes [`behaves`], [`fails`] and [`lives`]:
+//! the kernel (`tests/booted`), the simulator (`hosts/sim/tests`) and the checker
+//! (`check/interleave/tests`) do.
 #![no_std]
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
+
+extern crate alloc;
+
+use alloc::format;
+use alloc::string::String;
+
+/// A host of policies, as its tests see it. An error is a sentence for the person who reads the
+/// failed test.
+pub trait Host {
+    /// Runs the policy `witness` on two CPUs, with a task that binds itself to CPU 0, sets its nice
+    /// value to [`BEGIN`], performs the steps and sets its nice value to [`TELL`]. Returns the
+    /// message of the fault with which the witness then reports the calls.
+    fn perform(&mut self, steps: &'static [Step]) -> Result<String, String>;
+
+    /// Runs the policy `faulty` with this value of its option `fault`, under tasks that sleep,
+    /// yield and change their affinity. Returns the fault, if there was one.
+    fn provoke(&mut self, option: &'static str) -> Result<Option<Report>, String>;
+
+    /// Runs a policy under tasks that perform [`LIFE`] [`ROUNDS`] times, with more runnable tasks
+    /// than CPUs. All tasks must reach the end, and a bound task must run on its CPU.
+    fn live(&mut self, policy: &str) -> Result<(), String>;
+
+    /// Has the host this capability?
+    fn has(&self, capability: Needs) -> bool;
+}
+
+/// A fault, as a host reports it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Kind of the fault.
+    pub kind: String,
+    /// Method of the fault; `-` outside of all methods.
+    pub method: String,
+    /// Source file of the fault; empty if there is none.
+    pub file: String,
+    /// Process id or number of the task in question; 0 for none.
+    pub task: u64,
+}
+
+/// Each action of a task causes the calls that [`BEHAVIOURS`] lists.
+pub fn behaves(host: &mut impl Host) -> Result<(), String> {
+    for behaviour in BEHAVIOURS {
+        let message = host.perform(behaviour.steps)?;
+        let calls = message.strip_prefix("calls: ").unwrap_or("-");
+        if !behaviour.fits(calls) {
+            return Err(format!(
+                "{}: expected \"{}\", got \"{message}\"",
+                behaviour.name, behaviour.calls
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// A faulty policy is reported as [`FAULTS`] lists, and an answer in [`REFUSED`] is no fault.
+pub fn fails(host: &mut impl Host) -> Result<(), String> {
+    for fault in FAULTS {
+        if fault.needs.is_none_or(|needs| host.has(needs)) {
+            fault.is_reported(host)?;
+        }
+    }
+    for option in REFUSED {
+        if let Some(report) = host.provoke(option)? {
+            return Err(format!("{option} is refused, and no fault: {report:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// Each of these policies survives what tasks do.
+pub fn lives<'a>(
+    host: &mut impl Host,
+    policies: impl IntoIterator<Item = &'a str>,
+) -> Result<(), String> {
+    policies
+        .into_iter()
+        .try_for_each(|policy| host.live(policy).map_err(|why| format!("{policy}: {why}")))
+}
 
 /// An action of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,6 +244,34 @@ pub struct Fault {
     pub file: Option<&'static str>,
     /// A capability that the fault requires and that not every host has.
     pub needs: Option<Needs>,
+}
+
+impl Fault {
+    /// Does the host report the fault as the table lists it?
+    pub fn is_reported(&self, host: &mut impl Host) -> Result<(), String> {
+        let option = self.option;
+        let report = host
+            .provoke(option)?
+            .ok_or_else(|| format!("{option} caused no fault"))?;
+        let file = self.file.unwrap_or("");
+        // These faults are about one task.
+        let about_a_task = self.method.starts_with("task_")
+            || self.method == "select_task_rq"
+            || ["stall", "lost task"].contains(&self.kind);
+        let is_right = report.kind == self.kind
+            && report.method == self.method
+            && report.file.ends_with(file)
+            && report.file.is_empty() == file.is_empty()
+            && (report.task != 0 || !about_a_task);
+        if is_right {
+            Ok(())
+        } else {
+            Err(format!(
+                "{option}: expected {} in {}, file \"{file}\", got {report:?}",
+                self.kind, self.method
+            ))
+        }
+    }
 }
 
 /// A capability that not every host has.

@@ -7,6 +7,7 @@ use std::{fs, thread::sleep, time::Duration};
 use baton_conformance::{of_option, Fault};
 
 use crate::{
+    conformance::Kernel,
     held,
     tool::{
         baton, baton_fails, check, hackbench, is_well, must, policy, run, sched_ext_state, status,
@@ -103,7 +104,8 @@ fn affinity() -> Result<(), String> {
     stress(&["--affinity", "4", "--timeout", "1"])
 }
 
-fn load(fault: &str) -> Result<(), String> {
+/// Loads `faulty` for all tasks.
+pub fn load(fault: &str) -> Result<(), String> {
     let options = format!("fault={fault},after=50");
     baton(&[
         "load",
@@ -120,15 +122,7 @@ fn load(fault: &str) -> Result<(), String> {
 /// The fault stops the policy, the load that caused it ends successfully, and the report is
 /// correct.
 fn stops(expected: Fault, work: fn() -> Result<(), String>) -> Result<(), String> {
-    let Fault {
-        option,
-        kind,
-        method,
-        file,
-        ..
-    } = expected;
-    load(option)?;
-    work()?;
+    expected.is_reported(&mut Kernel { load: work })?;
     let status = status()?;
     let faulty = policy(&status, "faulty")?;
     check(faulty["state"] == "faulted", || {
@@ -138,23 +132,9 @@ fn stops(expected: Fault, work: fn() -> Result<(), String>) -> Result<(), String
         format!("tasks are stranded in the stopped policy: {status}")
     })?;
     let report = &status["faults"][0];
-    check(
-        report["policy"] == "faulty" && report["kind"] == kind && report["method"] == method,
-        || format!("the report does not say {kind} in {method}: {report}"),
-    )?;
-    if let Some(file) = file {
-        let place = report["place"].as_str().unwrap_or("");
-        check(place.contains(file), || {
-            format!("the report names no place in {file}: {report}")
-        })?;
-    }
-    let about_a_task = method.starts_with("task_")
-        || method == "select_task_rq"
-        || ["stall", "lost task"].contains(&kind);
-    check(
-        !about_a_task || report["task"]["pid"].as_u64().unwrap_or(0) > 0,
-        || format!("no task is named: {report}"),
-    )?;
+    check(report["policy"] == "faulty", || {
+        format!("the report names another policy: {report}")
+    })?;
     check(
         report["calls"]
             .as_array()

@@ -4,12 +4,16 @@
 
 use std::sync::{Arc, Mutex};
 
-use baton_conformance::{Behaviour, Step, BEGIN, BEHAVIOURS, LIFE, NAP, ROUNDS, TELL};
+use baton_abi::{BATON_FAULT_NAMES, BATON_METHOD_NAMES};
+use baton_conformance::{
+    behaves, fails, lives, Host, Needs, Report, Step, BEGIN, LIFE, NAP, ROUNDS, TELL,
+};
+use baton_native::Policy;
 use baton_sim::topology::CpuMask;
 use baton_sim::world::{Cx, Object, Op, Spawn, World};
 
 use crate::life::{hog, watched};
-use crate::{machine, sound, witness};
+use crate::{faults, find, machine, text, witness, POLICIES};
 
 /// The operations of a step. A thread increments `ended` when it ends.
 fn operations(step: Step, ended: Object) -> Vec<Op> {
@@ -37,39 +41,76 @@ fn operations(step: Step, ended: Object) -> Vec<Op> {
     }
 }
 
-/// The calls that the policy reports.
-fn calls(behaviour: &Behaviour) -> String {
-    let mut world = World::new();
-    let ended = world.semaphore(0);
-    let steps = [
-        &[Step::Bind(0), Step::Nice(BEGIN)],
-        behaviour.steps,
-        &[Step::Nice(TELL)],
-    ]
-    .concat();
-    let mut all = steps
-        .into_iter()
-        .flat_map(move |step| operations(step, ended))
-        .chain([Op::Exit]);
-    world.task(Spawn::new("subject", move |_: &mut Cx<'_>| {
-        all.next().unwrap_or(Op::Exit)
-    }));
-    let outcome = baton_sim::run(&machine("1x2x1", witness(), 1_000), world, None).unwrap();
-    let message = &outcome.faults.first().expect("the witness tells").message;
-    let end = message
-        .iter()
-        .position(|&byte| byte == 0)
-        .unwrap_or(message.len());
-    String::from_utf8_lossy(&message[..end])
-        .trim_start_matches("calls: ")
-        .to_owned()
+/// The simulator, as a host to be tested.
+struct Simulator;
+
+impl Host for Simulator {
+    fn perform(&mut self, steps: &'static [Step]) -> Result<String, String> {
+        let mut world = World::new();
+        let ended = world.semaphore(0);
+        let steps = [
+            &[Step::Bind(0), Step::Nice(BEGIN)],
+            steps,
+            &[Step::Nice(TELL)],
+        ]
+        .concat();
+        let mut all = steps
+            .into_iter()
+            .flat_map(move |step| operations(step, ended))
+            .chain([Op::Exit]);
+        world.task(Spawn::new("subject", move |_: &mut Cx<'_>| {
+            all.next().unwrap_or(Op::Exit)
+        }));
+        let outcome = baton_sim::run(&machine("1x2x1", witness(), 1_000), world, None).unwrap();
+        let fault = outcome
+            .faults
+            .first()
+            .ok_or("the witness does not report")?;
+        Ok(text(&fault.message))
+    }
+
+    fn provoke(&mut self, option: &'static str) -> Result<Option<Report>, String> {
+        let outcome = faults::simulate(option).map_err(|e| format!("{option}: {e:?}"))?;
+        if let [_, _, ..] = &outcome.faults[..] {
+            return Err(format!("{option}: {} faults", outcome.faults.len()));
+        }
+        Ok(outcome.faults.first().map(|fault| {
+            faults::is_complete(fault);
+            Report {
+                kind: BATON_FAULT_NAMES[fault.kind as usize].into(),
+                method: BATON_METHOD_NAMES[fault.method as usize].into(),
+                file: text(&fault.file),
+                task: fault.pid.into(),
+            }
+        }))
+    }
+
+    fn live(&mut self, policy: &str) -> Result<(), String> {
+        survives((find(policy).policy)());
+        Ok(())
+    }
+
+    /// Calls are made one at a time. A policy that wants too much memory is tested as a process of
+    /// its own (`cli/tests/sim.rs`).
+    fn has(&self, capability: Needs) -> bool {
+        capability == Needs::BoundedStack
+    }
 }
 
 #[test]
 fn a_task_comes_with_the_calls_that_it_should() {
-    for behaviour in BEHAVIOURS {
-        assert_eq!(calls(behaviour), behaviour.calls, "{}", behaviour.name);
-    }
+    behaves(&mut Simulator).unwrap();
+}
+
+#[test]
+fn what_a_policy_does_wrong_is_named() {
+    fails(&mut Simulator).unwrap();
+}
+
+#[test]
+fn every_policy_survives_what_tasks_do() {
+    let sound = POLICIES.iter().filter(|linked| linked.sound);
+    lives(&mut Simulator, sound.map(|linked| linked.name)).unwrap();
 }
 
 /// The number of a task, a time in ns, and the CPU to which it is bound from then on, if any.
@@ -103,45 +144,41 @@ fn subject(number: usize, ended: Object, bound: Bound) -> Spawn {
     })
 }
 
-#[test]
-fn every_policy_survives_what_tasks_do() {
+/// All tasks reach the end, and a bound task runs on its CPU.
+fn survives(policy: Policy) {
     const SUBJECTS: usize = 4;
-    for policy in sound() {
-        let mut world = World::new();
-        let bound = Bound::default();
-        let subjects: Vec<_> = (0..SUBJECTS)
-            .map(|number| {
-                let ended = world.semaphore(0);
-                world.task(subject(number, ended, bound.clone()))
-            })
-            .collect();
-        (0..2).for_each(|_| _ = world.task(hog("hog")));
-        let (outcome, runs) = watched(&machine("1x2x1", policy, 60_000), world);
-        assert_eq!(
-            outcome.stats.groups[0].done,
-            (SUBJECTS * ROUNDS) as u64,
-            "{}",
-            policy.name()
-        );
-        let bound = bound.lock().unwrap();
-        let mut looked = 0;
-        for (now, cpu, task) in runs {
-            let Some(number) = subjects.iter().position(|&subject| subject == task) else {
-                continue;
-            };
-            // Records of the same time may be from before or after the switch, so such ambiguous
-            // switches are skipped.
-            let of_it = || bound.iter().filter(|&&(of, ..)| of == number);
-            let last = of_it().rfind(|&&(_, at, _)| at < now);
-            if let Some((.., Some(expected))) =
-                last.filter(|_| of_it().all(|&(_, at, _)| at != now))
-            {
-                assert_eq!(cpu as usize, *expected, "{} at {now}", policy.name());
-                looked += 1;
-            }
+    let mut world = World::new();
+    let bound = Bound::default();
+    let subjects: Vec<_> = (0..SUBJECTS)
+        .map(|number| {
+            let ended = world.semaphore(0);
+            world.task(subject(number, ended, bound.clone()))
+        })
+        .collect();
+    (0..2).for_each(|_| _ = world.task(hog("hog")));
+    let (outcome, runs) = watched(&machine("1x2x1", policy, 60_000), world);
+    assert_eq!(
+        outcome.stats.groups[0].done,
+        (SUBJECTS * ROUNDS) as u64,
+        "{}",
+        policy.name()
+    );
+    let bound = bound.lock().unwrap();
+    let mut looked = 0;
+    for (now, cpu, task) in runs {
+        let Some(number) = subjects.iter().position(|&subject| subject == task) else {
+            continue;
+        };
+        // Records of the same time may be from before or after the switch, so such ambiguous
+        // switches are skipped.
+        let of_it = || bound.iter().filter(|&&(of, ..)| of == number);
+        let last = of_it().rfind(|&&(_, at, _)| at < now);
+        if let Some((.., Some(expected))) = last.filter(|_| of_it().all(|&(_, at, _)| at != now)) {
+            assert_eq!(cpu as usize, *expected, "{} at {now}", policy.name());
+            looked += 1;
         }
-        assert!(looked >= SUBJECTS * ROUNDS, "{}: {looked}", policy.name());
     }
+    assert!(looked >= SUBJECTS * ROUNDS, "{}: {looked}", policy.name());
 }
 
 /// Each marked place in the source has a row in docs/simulator.md, and there are no other rows.

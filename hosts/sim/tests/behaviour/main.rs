@@ -48,3 +48,9 @@ pub fn workload(text: &str, config: &Config) -> World {
         .unwrap();
     world
 }
+
+/// The text in a field of a fault, which ends at the first 0.
+pub fn text(bytes: &[u8]) -> String {
+    let end = bytes.iter().position(|&byte| byte == 0);
+    String::from_utf8_lossy(&bytes[..end.unwrap_or(bytes.len())]).into_owned()
+}
