@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A key-value server of user-level threads, one for each connection. It speaks memcached's text
-//! protocol (its doc/protocol.txt): get, gets without the unique numbers, set, delete, version and
-//! quit. Nothing expires and nothing is evicted: what is too much is refused.
+//! A key-value server with a user-level thread for each connection. It speaks memcached's text
+//! protocol (its doc/protocol.txt): get, gets (without the unique numbers), set, delete, version
+//! and quit. No value expires or is evicted: a value for which there is no memory is refused.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -19,31 +19,31 @@ use baton_control::error::{Error, Result};
 
 #[derive(clap::Args, Debug)]
 pub struct Kv {
-    /// Whose cores the threads run on.
+    /// The cores that the threads run on.
     #[command(flatten)]
     pub on: On,
-    /// At 127.0.0.1.
+    /// The port at 127.0.0.1.
     #[arg(long)]
     pub port: u16,
-    /// Megabytes of keys and values.
+    /// The limit of keys and values, MiB.
     #[arg(long, default_value_t = 64)]
     pub memory: usize,
 }
 
-/// Bytes, as in memcached.
+/// Limits in bytes, as in memcached.
 const MAX_KEY: usize = 250;
 const MAX_VALUE: usize = 1 << 20;
 const MAX_LINE: usize = 2048;
-/// Of answers to what came at once.
+/// The limit of the answers that one call of `answer_all` may produce.
 const MAX_OUTPUT: usize = 8 << 20;
 const BUFFER: usize = 16 << 10;
 const SHARDS: usize = 64;
-/// Of memory for a key and its value, beside these, about.
+/// The memory that an entry takes besides its key and value, approximately.
 const EACH: usize = 96;
-/// Before one who could not be accepted is tried again.
+/// The time before the server accepts again after it ran out of files or memory.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Serves for ever.
+/// Serves until the listener fails.
 pub fn serve(args: &Kv) -> Result<()> {
     let failed =
         |what, e: std::io::Error| Error::file(format!("{what} 127.0.0.1:{}", args.port), &e);
@@ -58,7 +58,7 @@ pub fn serve(args: &Kv) -> Result<()> {
     accept(&runtime, listener, &store).map_err(|e| failed("accepting at", e))
 }
 
-/// A user-level thread for each who connects, until the listener fails.
+/// Starts a user-level thread for each connection, until the listener fails.
 fn accept(runtime: &Runtime, listener: TcpListener, store: &Arc<Store>) -> std::io::Result<()> {
     listener.set_nonblocking(true)?;
     let listener = runtime.watch(listener)?;
@@ -67,9 +67,9 @@ fn accept(runtime: &Runtime, listener: TcpListener, store: &Arc<Store>) -> std::
         let accepted = listener.until_ready(TcpListener::accept);
         let peer = match accepted {
             Ok((peer, _)) => peer,
-            // Of that one connection.
+            // Concerns only this connection.
             Err(why) if why.kind() == ErrorKind::ConnectionAborted => continue,
-            // Files, or memory for one: some may be given back soon.
+            // Out of files or memory; some may be released soon.
             Err(why)
                 if [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS]
                     .map(Some)
@@ -82,7 +82,7 @@ fn accept(runtime: &Runtime, listener: TcpListener, store: &Arc<Store>) -> std::
         };
         let store = Arc::clone(&store);
         drop(spawn(move || {
-            // Whatever is wrong with a connection is its client's to notice.
+            // The client notices a failed connection itself.
             let _ = attend(peer, &store);
         }));
         yield_now();
@@ -107,7 +107,7 @@ fn attend(peer: TcpStream, store: &Store) -> std::io::Result<()> {
         if !goes_on {
             return Ok(());
         }
-        // One that always has more to say is not alone.
+        // Without this, a client that keeps sending would keep the core from the others.
         yield_now();
     }
 }
@@ -122,7 +122,7 @@ fn send(peer: &Watched<TcpStream>, mut bytes: &[u8]) -> std::io::Result<()> {
     Ok(())
 }
 
-/// What a key and its value take, with what keeps them.
+/// The memory that an entry takes.
 fn size_of(key: &[u8], value: &[u8]) -> usize {
     key.len() + value.len() + EACH
 }
@@ -138,18 +138,18 @@ type Shard = Mutex<HashMap<Box<[u8]>, Item>>;
 struct Store {
     shards: Vec<Shard>,
     which: RandomState,
-    /// Bytes that there are, and that there may be.
+    /// The bytes in use, and their limit.
     used: AtomicUsize,
     most: usize,
 }
 
-/// What became of the beginning of what a client sent.
+/// The result of looking at the beginning of the input.
 enum Step {
-    /// A command of so many bytes was answered.
+    /// A command of this many bytes was answered.
     Done(usize),
-    /// It is not whole.
+    /// The command is incomplete.
     More,
-    /// No more is to be heard.
+    /// The connection is to be closed.
     Close,
 }
 
@@ -164,8 +164,8 @@ impl Store {
         }
     }
 
-    /// Answers all commands that are whole, and leaves the rest. False when the connection is to be
-    /// closed.
+    /// Answers all complete commands, and leaves the rest in `input`. Returns false when the
+    /// connection is to be closed.
     fn answer_all(&self, input: &mut Vec<u8>, output: &mut Vec<u8>) -> bool {
         let mut at = 0;
         let goes_on = loop {
@@ -207,7 +207,7 @@ impl Store {
                 }
             }
             Some(b"set") => match Set::parse(words) {
-                // How much of what follows is its data is not known.
+                // The length of the data that follows is unknown.
                 None => {
                     output.extend_from_slice(b"CLIENT_ERROR bad command line format\r\n");
                     return Step::Close;
@@ -245,7 +245,7 @@ impl Store {
         Step::Done(used)
     }
 
-    /// Held while something is copied, and never while anyone waits.
+    /// Locks the shard of a key. It is held only while data is copied, never while a thread waits.
     fn shard(&self, key: &[u8]) -> std::sync::MutexGuard<'_, HashMap<Box<[u8]>, Item>> {
         let number = self.which.hash_one(key) as usize % SHARDS;
         self.shards[number]
@@ -307,11 +307,11 @@ impl<'a> Iterator for Words<'a> {
     }
 }
 
-/// The line of a set.
+/// The arguments of a `set`.
 struct Set<'a> {
     key: &'a [u8],
     flags: u32,
-    /// Another time than 0 would be a promise.
+    /// Only 0 is accepted: no value expires.
     expires: i64,
     length: usize,
     is_quiet: bool,

@@ -26,32 +26,32 @@ use baton_control::output::{print, print_json};
 
 #[derive(clap::Subcommand, Debug)]
 pub enum Threads {
-    /// Two user-level threads send each other a word, on one core of the policy `arbiter`.
+    /// Let two user-level threads send each other a word, on one core of the policy `arbiter`.
     Pipe {
-        /// How often there and back.
+        /// Number of round trips.
         #[arg(long)]
         loops: u32,
     },
-    /// Grants cores by sets of CPUs, until a signal ends it.
+    /// Grant cores by means of cpusets, until a signal ends the program.
     Arbiter {
-        /// Where it listens.
+        /// Path of the socket to listen on.
         socket: PathBuf,
     },
-    /// Answers requests of an open loop.
+    /// Answer the requests of an open loop.
     Serve(Serve),
-    /// Keeps values by their keys, over TCP.
+    /// Keep values by their keys, over TCP.
     Kv(kv::Kv),
 }
 
-/// Whose cores user-level threads run on.
+/// The cores that user-level threads run on.
 #[derive(clap::Args, Debug)]
 pub struct On {
-    /// Those of the policy, of the server at --socket, or kernel threads on any CPU.
+    /// Source of the cores: the policy, the server at --socket, or kernel threads on any CPU.
     #[arg(long = "on")]
     who: Who,
     #[arg(long, required_if_eq("who", "socket"))]
     socket: Option<PathBuf>,
-    /// Activations, or kernel threads.
+    /// Largest number of activations or kernel threads.
     #[arg(long)]
     most: u32,
 }
@@ -77,34 +77,34 @@ impl On {
 pub struct Serve {
     #[command(flatten)]
     pub on: On,
-    /// When it begins, ns of CLOCK_MONOTONIC.
+    /// Start time, ns of CLOCK_MONOTONIC.
     #[arg(long)]
     pub begin: u64,
     /// Length of a phase, ns.
     #[arg(long)]
     pub phase: u64,
-    /// Requests in a second, in each phase.
+    /// Requests per second in each phase.
     #[arg(long, value_delimiter = ',')]
     pub rates: Vec<f64>,
-    /// A request's time on a CPU, ns.
+    /// CPU time of a request, ns.
     #[arg(long)]
     pub work: u64,
-    /// Kernel threads answer on all CPUs but the first, where requests are brought.
+    /// Run the kernel threads on all CPUs but the first, where the requests are generated.
     #[arg(long)]
     pub apart: bool,
-    /// Each kernel thread has a queue of its own, to which requests are dealt by chance. Else all
-    /// have one.
+    /// Give each kernel thread its own queue, and distribute requests at random. Without it, all
+    /// threads share one queue.
     #[arg(long)]
     pub dealt: bool,
-    /// A kernel thread for each request, on any CPU, in place of those.
+    /// Start a kernel thread for each request instead, on any CPU.
     #[arg(long, conflicts_with_all = ["apart", "dealt"])]
     pub each: bool,
-    /// The seed of arrivals.
+    /// Seed of the arrivals.
     #[arg(long)]
     pub seed: u64,
 }
 
-/// What happened to requests for cores.
+/// A step in the history of a process's cores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Step {
     Requested(u32),
@@ -113,12 +113,12 @@ pub enum Step {
     Parked,
 }
 
-/// What a server has seen.
+/// The report of a server.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Served {
-    /// From when a request was due to its answer, ns.
+    /// From the time when a request was due to its answer, ns.
     pub latencies: Vec<u64>,
-    /// When the last one was answered, ns of CLOCK_MONOTONIC.
+    /// When the last request was answered, ns of CLOCK_MONOTONIC.
     pub end: u64,
     pub steps: Vec<(u64, Step)>,
 }
@@ -183,7 +183,7 @@ fn pipe(loops: u32) -> Result<()> {
     }
 }
 
-/// ns of CLOCK_MONOTONIC.
+/// The time, ns of CLOCK_MONOTONIC.
 pub fn now() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
@@ -195,16 +195,16 @@ fn sleep_until(when: u64) {
         tv_nsec: (when % 1_000_000_000) as i64,
     };
     while now() < when {
-        // A signal only makes it look again.
+        // After a signal, the loop looks at the time again.
         let _ = clock_nanosleep_absolute(ClockId::Monotonic, &time);
     }
 }
 
 type Latencies = Arc<Mutex<Vec<u64>>>;
 
-/// Takes so much of its thread's time on a CPU, ns, however many instructions that are. Where CPUs
-/// share one stream of these, each such thread has a CPU's speed all the same: QEMU goes on with
-/// the next CPU at a spin's hint.
+/// Computes until the thread has had this much CPU time, ns, in any number of instructions. Where
+/// CPUs share one stream of instructions, each such thread still has the speed of a whole CPU: QEMU
+/// switches to the next CPU at a spin hint.
 fn compute_for(time: u64) {
     let spent = || {
         let time = clock_gettime(ClockId::ThreadCPUTime);
@@ -229,7 +229,7 @@ fn answer(work: u64, due: u64, latencies: &Latencies) {
 }
 
 fn serve(args: &Serve) -> Result<Served> {
-    // A request is to come when it is due.
+    // The default timer slack would delay requests.
     let _ = set_current_timer_slack(std::num::NonZeroU64::new(1));
     let latencies = Latencies::default();
     let work = args.work;
@@ -287,7 +287,7 @@ fn serve(args: &Serve) -> Result<Served> {
     })
 }
 
-/// Poisson's, at each phase's rate; late ones at once.
+/// Poisson arrivals at the rate of each phase. Late requests are given at once.
 fn arrivals(args: &Serve, mut give: impl FnMut(u64)) {
     let mut chance = Rng::new(args.seed, 0);
     for (number, rate) in (0u64..).zip(&args.rates) {
@@ -307,14 +307,15 @@ fn arrivals(args: &Serve, mut give: impl FnMut(u64)) {
     }
 }
 
-/// The calling thread, on these CPUs alone, if there is one of them.
+/// Binds the calling thread to these CPUs. It has no effect if the machine has none of them.
 fn run_on(cpus: std::ops::Range<usize>) {
     let mut set = CpuSet::new();
     cpus.for_each(|cpu| set.set(cpu));
     let _ = sched_setaffinity(None, &set);
 }
 
-/// A kernel thread for each request, with a stack like a user-level thread's.
+/// Answers with a kernel thread for each request, whose stack has the size of a user-level
+/// thread's.
 fn each(args: &Serve, latencies: &Latencies) {
     let (to, from) = std::sync::mpsc::channel::<()>();
     let work = args.work;
@@ -331,11 +332,11 @@ fn each(args: &Serve, latencies: &Latencies) {
         {
             break;
         }
-        // There are as many as there can be: it waits until some have ended.
+        // The limit of threads is reached: wait until some have ended.
         std::thread::sleep(Duration::from_millis(1));
     });
     drop(to);
-    // It is over when nobody could say anything any more.
+    // This returns when all threads have dropped their senders.
     let _ = from.recv();
 }
 
@@ -373,7 +374,7 @@ impl Pool {
         Self { queue, threads }
     }
 
-    /// A request; with none, a thread ends.
+    /// Adds a request. None ends one thread.
     fn give(&self, due: Option<u64>) {
         self.queue
             .0

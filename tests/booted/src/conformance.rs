@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The kernel host does what every host must (`policy/conformance`), as the simulator does
-//! (`hosts/sim/tests/behaviour/conforms.rs`).
+//! The kernel host passes the conformance tests of all hosts (`policy/conformance`), as the
+//! simulator does (`hosts/sim/tests/behaviour/conforms.rs`).
 
 use std::{thread, time::Duration};
 
@@ -29,12 +29,13 @@ pub fn cases() -> Vec<Case> {
     ]
 }
 
-/// Each behaviour, by this program under the witness.
+/// Performs each behaviour with this program, under the policy `witness`.
 fn behave() -> Result<(), String> {
     for (number, behaviour) in BEHAVIOURS.iter().enumerate() {
         baton(&["load", "witness"])?;
-        // The task that is looked at is alone on CPU 0: `baton run` is of the policy, too. The end
-        // of the command is not looked at, as the policy fails while it runs.
+        // The observed task is alone on CPU 0, because `baton run` itself also belongs to the
+        // policy. The exit code of the command is not checked, because the policy fails while it
+        // runs.
         let act = ["--", "baton-booted", "--act", &number.to_string()];
         let alone = ["-c", "1", "baton", "run", "-p", "witness"];
         run("taskset", &[&alone[..], &act[..]].concat())?;
@@ -56,7 +57,7 @@ fn behave() -> Result<(), String> {
     Ok(())
 }
 
-/// Several threads do what [`LIFE`] says beside hogs, which are killed where they wait.
+/// Several threads perform [`LIFE`] beside hogs, which are killed while they wait.
 fn survives(policy: &str) -> Result<(), String> {
     const THREADS: usize = 4;
     baton(&["load", policy, "--all"])?;
@@ -71,7 +72,7 @@ fn survives(policy: &str) -> Result<(), String> {
     is_well(policy)
 }
 
-/// Who is bound finds itself where it is bound to, after each step.
+/// After each step, a bound thread is on the CPU that it is bound to.
 fn live() -> Result<(), String> {
     let mut bound = None;
     for &one in std::iter::repeat_n(LIFE, ROUNDS).flatten() {
@@ -89,7 +90,7 @@ fn live() -> Result<(), String> {
     Ok(())
 }
 
-/// Does what the behaviour says, in the place of the task that is looked at.
+/// Performs the behaviour as the observed task.
 pub fn act(number: usize) -> Result<(), String> {
     let behaviour = BEHAVIOURS.get(number).ok_or("there is no such behaviour")?;
     step(Step::Bind(0))?;
