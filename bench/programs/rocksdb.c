@@ -24,7 +24,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 
-#define PIECE 1000000		/* of computing, before the end is looked for, ns */
+#define PIECE 1000000		/* of computing between two checks for the end, ns */
 #define RANGE 1000		/* keys of a range query */
 #define VALUE 64		/* bytes */
 #define MARGIN 100000000	/* until the first request may be due, ns */

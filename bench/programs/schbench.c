@@ -48,7 +48,7 @@ struct messenger {
 	struct worker *workers;
 	struct worker *waiting;		/* its list */
 	uint32_t posted;		/* futex */
-	int home;			/* as the policy says */
+	int home;			/* as the policy replied */
 };
 
 static unsigned long nr_messengers = 2, nr_workers = 2, sleep_us = 100, work_us = 5000,

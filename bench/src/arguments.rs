@@ -15,13 +15,14 @@ use crate::{
 
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
-    /// What to measure.
+    /// The bench to run.
     pub what: What,
-    /// Count instructions. Default in a guest; with --here it says that this machine's clock does.
+    /// Count instructions. Default in a guest; with --here it states that this machine's clock
+    /// does.
     #[arg(long)]
     pub icount: bool,
-    /// Numbers of CPUs, with one guest for each. [default: 1,2; memcached: 1; fairness: 4; upgrade:
-    /// 1,2,4,8; sim: 1 to 4096]
+    /// Numbers of CPUs; each has a guest of its own. [default: 1,2; memcached: 1; fairness: 4;
+    /// upgrade: 1,2,4,8; sim: 1 to 4096]
     #[arg(long, value_name = "N,N", value_delimiter = ',', conflicts_with = "here",
           value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub cpus: Vec<u32>,
@@ -29,53 +30,53 @@ pub struct Arguments {
     /// memcached 3, record 10, sim 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub runs: Option<u32>,
-    /// For a first look: a tenth of the runs, in no more than two guests.
+    /// Give a first impression: a tenth of the runs, in at most two guests.
     #[arg(long, conflicts_with = "runs")]
     pub quick: bool,
     /// Only this subject: eevdf, scx_simple, "scx_simple -f", scx_central, scx_userland, or a
     /// policy. May be repeated.
     #[arg(long = "subject", value_name = "NAME", value_parser = Subject::parse)]
     pub subjects: Vec<Subject>,
-    /// rocksdb, locality: write a page with a figure.
+    /// rocksdb, locality: write a page with a figure to this file.
     #[arg(long, value_name = "FILE", conflicts_with = "here")]
     pub page: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
-    /// Measure on this machine and not in a guest: every normal task of it changes schedulers.
+    /// Measure on this machine instead of a guest. The scheduler of all its normal tasks changes.
     #[arg(long)]
     pub here: bool,
 }
 
 #[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
 pub enum What {
-    /// Two processes that wake each other (perf bench sched pipe). Exit code 1 when a policy does
-    /// not hold its bound.
+    /// Two processes that wake each other (perf bench sched pipe). Exit code 1 when a policy breaks
+    /// its bound.
     Pipe,
     /// Many processes that send each other messages (hackbench).
     Hackbench,
-    /// Hogs that share CPUs by their weights. Exit code 1 when wfq does not hold a bound.
+    /// CPU hogs that share CPUs by their weights. Exit code 1 when wfq breaks a bound.
     Fairness,
-    /// Versions of a policy that take each other's place: how long tasks have no scheduler.
+    /// Versions of a policy that replace each other: how long tasks have no scheduler.
     Upgrade,
-    /// The simulator beside a booted kernel. Exit code 1 when a number is out of its bound without
-    /// a reason.
+    /// The simulator compared with a booted kernel. Exit code 1 when a number exceeds its bound
+    /// without a known reason.
     Fidelity,
     /// Short requests beside long ones, simulated and in a booted kernel. Exit code 1 when shinjuku
-    /// does not hold a bound.
+    /// breaks a bound.
     Rocksdb,
     /// A memcached under an open loop like Facebook's ETC pool.
     Memcached,
     /// Threads that wake each other, with and without hints, simulated and in a booted kernel. Exit
-    /// code 1 when locality does not hold a bound.
+    /// code 1 when locality breaks a bound.
     Locality,
     /// Two processes whose demand for cores changes, in a booted kernel with four CPUs. Exit code 1
-    /// when arbiter does not hold a bound.
+    /// when arbiter breaks a bound.
     Arbiter,
-    /// What recording costs: pipe and hackbench under wfq, recorded, not recorded, and built
+    /// The cost of recording: pipe and hackbench under wfq, recorded, not recorded, and built
     /// without recording.
     Record,
-    /// What the simulator costs, on this machine: events per second, and memory per task.
+    /// The cost of the simulator on this machine: events per second, and memory per task.
     Sim,
 }
 
@@ -114,7 +115,7 @@ impl Arguments {
         })
     }
 
-    /// Numbers of CPUs, with one guest for each.
+    /// The numbers of CPUs; each has a guest of its own.
     pub(crate) fn guests(&self) -> Vec<u32> {
         let usual = self.what.bench().cpus();
         match (self.cpus.is_empty(), self.quick) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Is CPU time shared as the weights say? The equivalence tests of Enoki's appendix A.1, with CPU
-//! hogs: threads that count to a fixed number. The numbers are sized by a calibration, so that a
-//! test takes the same time of the clock everywhere.
+//! Whether CPU time is shared by weight: the equivalence tests of Enoki's appendix A.1, with CPU
+//! hogs, which are threads that count to a fixed number. A calibration determines this number, so
+//! that a test takes the same wall-clock time on every machine.
 
 pub mod simulated;
 
@@ -28,14 +28,14 @@ const WEIGHT_0: f64 = 1024.0;
 const WEIGHT_5: f64 = 335.0;
 const WEIGHT_19: f64 = 15.0;
 
-/// How much a hog counts between two looks at the clock.
+/// The time that a hog counts between two looks at the clock.
 const CHUNK: Duration = Duration::from_micros(50);
-/// A hog that was away for longer than this had been scheduled out, not interrupted.
+/// A hog that was away for longer than this was scheduled out, not interrupted.
 const AWAY: Duration = Duration::from_millis(1);
-/// CPUs of the test that moves a hog.
+/// The CPUs of the test that moves a hog.
 pub const CPUS: u32 = 4;
 
-/// Policies that must hold the bounds.
+/// The policies that must hold the bounds.
 const FAIR: &[&str] = &["wfq"];
 
 pub struct Fairness;
@@ -68,7 +68,7 @@ impl Table for Fairness {
     }
 }
 
-/// Measures how fair the subjects are, and judges those that must be.
+/// Measures the subjects, and judges those that must be fair.
 fn measure(search: &Search, args: &Arguments, cpus: u32) -> Result<Measured> {
     if cpus < CPUS {
         return Err(Error::user(
@@ -123,7 +123,7 @@ fn measure(search: &Search, args: &Arguments, cpus: u32) -> Result<Measured> {
     Ok(found)
 }
 
-/// One test and the bound that a fair policy holds.
+/// A test, and the bound that a fair policy holds.
 pub struct Test {
     pub metric: &'static str,
     pub unit: &'static str,
@@ -133,7 +133,7 @@ pub struct Test {
     pub measure: fn(Speed) -> Result<f64>,
 }
 
-/// The tests, each of which gives one number.
+/// The tests. Each gives one number.
 pub const TESTS: &[Test] = &[
     Test {
         metric: "finish_spread",
@@ -154,8 +154,8 @@ pub const TESTS: &[Test] = &[
     Test {
         metric: "rejoin_spread",
         unit: "percent",
-        what: "one hog per CPU, one of them forced upon another's for a moment: how much longer \
-            the longest wait for a CPU is",
+        what: "one hog per CPU, one of them forced onto another's CPU for a moment: longest wait \
+            for a CPU minus shortest, of the whole time",
         least: 0.0,
         most: 2.0,
         measure: rejoin,
@@ -163,7 +163,7 @@ pub const TESTS: &[Test] = &[
     Test {
         metric: "machine_shares",
         unit: "percent",
-        what: "six equal hogs on four CPUs have two thirds of one each: the worst one's distance \
+        what: "six equal hogs on four CPUs get two thirds of a CPU each: the largest distance \
             from that",
         least: 0.0,
         most: 5.0,
@@ -174,17 +174,17 @@ pub const TESTS: &[Test] = &[
         unit: "percent",
         what:
             "six hogs of nice 0, three of nice 19, and four tasks that sleep after each burst of \
-            2 ms, on four CPUs: of those of nice 0 the worst one's \
-               distance from what it is due",
+            2 ms, on four CPUs: the largest distance of a task of nice 0 \
+               from its due",
         least: 0.0,
         most: 10.0,
         measure: mixed,
     },
 ];
 
-/// How long the tests of shares over the machine take, by the clock.
+/// The wall-clock time of each test of shares over the machine.
 const SHARED: Duration = Duration::from_secs(4);
-/// What a task of the mix works for, and then sleeps for.
+/// The time that a task of the mix works, and the time that it then sleeps.
 const BURST: Duration = Duration::from_millis(2);
 
 impl Test {
@@ -193,7 +193,7 @@ impl Test {
     }
 }
 
-/// How far this machine counts in a time, on a quiet CPU.
+/// How far this machine counts in a given time, on a quiet CPU.
 #[derive(Debug, Clone, Copy)]
 pub struct Speed {
     per_ms: u64,
@@ -224,7 +224,7 @@ fn count(n: u64) {
     }
 }
 
-/// Counts to `work`, and calls `each` once per chunk with what is done.
+/// Counts to `work`, and calls `each` once per chunk with the work done so far.
 fn hog(speed: Speed, work: u64, mut each: impl FnMut(u64) -> Result<()>) -> Result<()> {
     let chunk = speed.work(CHUNK).max(1);
     let mut done = 0;
@@ -268,10 +268,11 @@ fn cpu_time() -> Duration {
 }
 
 type Body<'a> = Box<dyn FnOnce() -> Result<()> + Send + 'a>;
-/// From when to when a hog ran.
+/// The start and the end of a hog.
 type Span = (Instant, Instant);
 
-/// Last finish minus first, in percent of the time from the first start to the last finish.
+/// The time from the first finish to the last, in percent of the time from the first start to the
+/// last finish.
 fn spread(spans: &[Span]) -> f64 {
     let start = spans.iter().map(|s| s.0).min();
     let ends = (
@@ -286,7 +287,7 @@ fn spread(spans: &[Span]) -> f64 {
     }
 }
 
-/// Runs one body per thread, all from the same moment on.
+/// Runs each body in a thread of its own, all from the same moment on.
 fn together(bodies: Vec<Body>, ready: impl Fn() -> Result<()> + Sync) -> Result<Vec<Span>> {
     let (barrier, ready) = (&Barrier::new(bodies.len()), &ready);
     thread::scope(|scope| {
@@ -294,7 +295,7 @@ fn together(bodies: Vec<Body>, ready: impl Fn() -> Result<()> + Sync) -> Result<
             .into_iter()
             .map(|body| {
                 scope.spawn(move || {
-                    // One that cannot get ready must not leave the others waiting.
+                    // A thread that fails here must not leave the others at the barrier.
                     let ready = ready();
                     barrier.wait();
                     ready?;
@@ -323,7 +324,8 @@ fn nice_19(speed: Speed) -> Result<f64> {
     Ok(share / (WEIGHT_19 / (4.0 * WEIGHT_0 + WEIGHT_19)))
 }
 
-/// What a hog of nice 5 gets beside one of nice 0, in percent. Its weight says [`NICE_5_SHARE`].
+/// The CPU share of a hog of nice 5 beside one of nice 0, in percent. Its weight predicts
+/// [`NICE_5_SHARE`].
 pub fn nice_5(speed: Speed) -> Result<f64> {
     share(speed, 5, 1, Duration::from_millis(400)).map(|share| 100.0 * share)
 }
@@ -331,12 +333,13 @@ pub fn nice_5(speed: Speed) -> Result<f64> {
 pub const NICE_5_SHARE: f64 = 100.0 * WEIGHT_5 / (WEIGHT_5 + WEIGHT_0);
 
 /// The share of CPU time of a hog of nice `value` on one CPU with `others` of nice 0, until the
-/// first of those has counted for `time`.
+/// first of the others has counted for `time`.
 ///
-/// It is taken between the second and the last moment at which the hog came back to the CPU (before
-/// the first, the hogs begin). Between two such moments are whole rounds of everybody, so that the
-/// share is exact after a few, where counting from an arbitrary moment would need many: under EEVDF
-/// a slice of nice 19 comes about once a second. A hog that came back less than four times gives 0.
+/// The share is measured between the second and the last moment at which the hog returned to the
+/// CPU (the time before the first covers the start of the hogs). The interval consists of whole
+/// rounds of all hogs, so the share is exact after a few rounds. An interval with arbitrary ends
+/// would need many: under EEVDF a slice of nice 19 comes about once a second. A hog that returned
+/// fewer than four times gives 0.
 fn share(speed: Speed, value: i32, others: usize, time: Duration) -> Result<f64> {
     let over = &AtomicBool::new(false);
     let returns = &Mutex::new(Vec::new());
@@ -348,7 +351,7 @@ fn share(speed: Speed, value: i32, others: usize, time: Duration) -> Result<f64>
         while !over.load(Relaxed) {
             count(chunk);
             let now = Instant::now();
-            // One that comes back to an empty CPU shares with nobody.
+            // A hog that returns to a CPU without other hogs shares it with no task.
             if now - last > AWAY && !over.load(Relaxed) {
                 found.push((now, cpu_time()));
             }
@@ -378,9 +381,9 @@ fn panicked() -> Error {
     Error::baton("a hog panicked")
 }
 
-/// How long a hog had to wait for a CPU decides when it finishes, on CPUs that are equally fast.
-/// Those of a guest are not: they take turns on one processor. So it is the waits that are
-/// compared, as the part of the whole time that the longest is longer than the shortest.
+/// The difference between the longest and the shortest wait for a CPU, in percent of the whole
+/// time. On CPUs of equal speed, the wait decides when a hog finishes. The CPUs of a guest take
+/// turns on one processor and are not equally fast, so the waits are compared.
 fn rejoin(speed: Speed) -> Result<f64> {
     const FORCED: Duration = Duration::from_millis(20);
     let work = speed.work(Duration::from_millis(400));
@@ -433,7 +436,8 @@ enum Kind {
     Burst,
 }
 
-/// Runs such tasks on [`CPUS`] CPUs for [`SHARED`]: what each had, as a part of a CPU.
+/// Runs these tasks on [`CPUS`] CPUs for [`SHARED`]. Returns the CPU time of each, as a part of a
+/// CPU.
 fn mix(speed: Speed, kinds: &[Kind]) -> Result<Vec<f64>> {
     let had = &Mutex::new(vec![0.0; kinds.len()]);
     let bodies = kinds.iter().enumerate().map(|(at, &kind)| {
@@ -465,8 +469,8 @@ fn mix(speed: Speed, kinds: &[Kind]) -> Result<Vec<f64>> {
     Ok(had.clone())
 }
 
-/// The worst distance from what is due, in percent of that, of the tasks that `due` says something
-/// of.
+/// The largest distance from the due share, in percent of it, among the tasks for which `due` gives
+/// one.
 fn worst(had: &[f64], kinds: &[Kind], due: impl Fn(Kind) -> Option<f64>) -> f64 {
     let off = had
         .iter()
@@ -494,10 +498,10 @@ fn mixed(speed: Speed) -> Result<f64> {
     }))
 }
 
-/// What a task of nice 0 of the mix is due while it wants to run, as a part of a CPU, and which
-/// part of the time one with bursts wants to: with a rate of r its burst takes 1 / r as long as its
-/// sleep, so it wants 1 / (1 + r) of the time; and r is the weight's share among those that want
-/// to.
+/// The due share of a task of nice 0 of the mix while it is runnable, as a part of a CPU, and the
+/// part of the time in which a task with bursts is runnable. At a rate of r, a burst takes 1 / r
+/// times as long as a sleep, so the task is runnable for 1 / (1 + r) of the time; r is its weight's
+/// share among the runnable tasks.
 fn rate_of_mix() -> (f64, f64) {
     let mut rate = 1.0;
     for _ in 0..100 {

@@ -12,12 +12,12 @@ use crate::programs::EXAMPLES;
 use crate::subject::Subject;
 use baton_control::error::{Error, Result};
 
-/// Where a guest leaves its report.
+/// The guest's file for its report.
 pub const REPORT_IN_GUEST: &str = "/tmp/report.json";
-/// For one boot. Half a minute is usual for the boot alone, on a busy machine more.
+/// The timeout of one boot. The boot itself usually takes half a minute, more on a busy machine.
 pub const TIMEOUT: Duration = Duration::from_secs(1800);
 
-/// Boots one guest for a bench that has a report of its own, and gives that.
+/// Boots one guest for a bench with its own kind of report, and returns that report.
 pub fn report_of_guest<T: DeserializeOwned>(
     args: &Arguments,
     cpus: u32,
@@ -38,8 +38,8 @@ pub fn report_of_guest<T: DeserializeOwned>(
     report_of(&outcome, args.what)
 }
 
-/// What a guest measured. Without it the fault is whose the program in the guest says it is: its
-/// exit code is that of [`Error`], and its last words name the policy.
+/// The report of a guest. If there is none, the fault is the one that the program in the guest
+/// reported: its exit code is that of [`Error`], and its last lines name the policy.
 pub fn report_of<T: DeserializeOwned>(outcome: &Outcome, what: What) -> Result<T> {
     const POLICY: u8 = 4;
     let file = outcome.files.get(REPORT_IN_GUEST);
@@ -58,16 +58,16 @@ pub fn report_of<T: DeserializeOwned>(outcome: &Outcome, what: What) -> Result<T
                 "the policy {policy} failed in the guest, so there are no numbers; its fault \
                 is above"
             ),
-            format!("mend it, and try it alone with: baton vm run -p {policy} --all -- hackbench"),
+            format!("fix it, and try it alone with: baton vm run -p {policy} --all -- hackbench"),
         )),
         None => Err(Error::environment(
             format!(
-                "the guest measured nothing (exit code {}); its messages are \
+                "the guest wrote no report (exit code {}); its messages are \
                 above",
                 outcome.exit_code
             ),
             format!(
-                "do as they say, or see more with: baton vm run -- baton bench {} \
+                "follow them, or see more with: baton vm run -- baton bench {} \
                 --here",
                 what.name()
             ),
@@ -75,7 +75,8 @@ pub fn report_of<T: DeserializeOwned>(outcome: &Outcome, what: What) -> Result<T
     }
 }
 
-/// What a guest needs for these subjects, built first when missing or stale.
+/// The files that a guest needs for these subjects. Those that are missing or stale are built
+/// first.
 pub fn guest_with(subjects: &[Subject]) -> Result<Vec<FileIn>> {
     let policies = subjects
         .iter()
@@ -88,7 +89,8 @@ pub fn guest_with(subjects: &[Subject]) -> Result<Vec<FileIn>> {
     Ok(files)
 }
 
-/// Standard error is the guest's console, so the report goes into a file.
+/// The command in the guest. Its report goes to a file, because standard error is the guest's
+/// console.
 pub fn guest_command(args: &Arguments) -> Vec<String> {
     let subjects: String = args
         .subjects()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `baton bench`: schedulers beside each other, all in the same boot, each in charge of every task
-//! of the machine.
+//! `baton bench`: compares schedulers in the same boot, each in charge of every task of the
+//! machine.
 //!
 //! Times on shared machines are noise, so the default is a guest that counts instructions: there 1
 //! ns of its clock is one instruction executed, and a difference of one per cent means something.
@@ -36,32 +36,32 @@ use baton_control::modules::Search;
 pub use arguments::{Arguments, What};
 use subject::Subject;
 
-/// A bench: what it needs unless the arguments say otherwise, and how it runs.
+/// A bench: its requirements unless the arguments say otherwise, and how it runs.
 trait Bench: Sync {
     /// Runs of each subject.
     fn runs(&self) -> u32 {
         1
     }
 
-    /// Numbers of CPUs, with one guest for each.
+    /// The numbers of CPUs; each has a guest of its own.
     fn cpus(&self) -> &'static [u32];
 
-    /// The schedulers that are measured. The first is the one that others are compared with.
+    /// The schedulers that are measured. The others are compared with the first.
     fn subjects(&self) -> Vec<Subject> {
         Subject::usual()
     }
 
-    /// It can do with a tenth of its runs.
+    /// Whether a tenth of the runs is enough for a first impression.
     fn has_quick_form(&self) -> bool {
         true
     }
 
-    /// It can write a page with a figure.
+    /// Whether it can write a page with a figure.
     fn writes_page(&self) -> bool {
         false
     }
 
-    /// Measures, prints the report, and fails when a bound does not hold.
+    /// Measures, and prints the report. Its exit code is 1 when a bound does not hold.
     fn run(&self, search: &Search, args: &Arguments) -> Result<ExitCode>;
 }
 
@@ -79,7 +79,7 @@ fn check_page(args: &Arguments) -> Result<()> {
     }
     Err(Error::user(
         format!("bench {} writes no page", args.what.name()),
-        "leave --page out (--json has all numbers); bench rocksdb and bench locality write one",
+        "omit --page (--json has all numbers); bench rocksdb and bench locality write one",
     ))
 }
 
@@ -90,10 +90,10 @@ fn check_quick(args: &Arguments) -> Result<()> {
     }
     Err(Error::user(
         format!(
-            "bench {} has no quick form: it is one run, that ends when its bounds are judged",
+            "bench {} has no quick form: it is one run, at the end of which its bounds are judged",
             args.what.name()
         ),
-        "leave --quick out",
+        "omit --quick",
     ))
 }
 
@@ -128,7 +128,7 @@ mod tests {
             };
             report_of::<Vec<u32>>(&outcome, What::Pipe)
         };
-        // As the program in the guest says it, a policy that is not at fault before.
+        // The output of the program in the guest. A policy that was not at fault comes before it.
         let said = |policy: &str| Error::policy(policy, "it faulted", "look").to_string();
         let fault = end(
             4,

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The programs that are measured, and what they print.
+//! The loads, and the results that they print.
 
 use std::process::{Command, Stdio};
 
 use baton_control::error::{Error, Result};
 
-/// Time per operation of `perf bench sched pipe`: two processes send each other one word `loops`
-/// times. In ns.
+/// The time per operation of `perf bench sched pipe`, in which two processes send each other one
+/// word `loops` times. In ns.
 pub fn pipe(loops: u32) -> Result<f64> {
     let text = output(
         "perf",
@@ -15,7 +15,7 @@ pub fn pipe(loops: u32) -> Result<f64> {
     pipe_time(&text).ok_or_else(|| not_understood("perf bench sched pipe", &text))
 }
 
-/// The same of two user-level threads, on a core that the policy in charge grants. In ns.
+/// The same for two user-level threads, on a core that the policy in charge grants. In ns.
 pub fn threads_pipe(loops: u32) -> Result<f64> {
     let own = std::env::current_exe().map_err(|e| Error::file("looking for this program", &e))?;
     let text = output(
@@ -25,8 +25,8 @@ pub fn threads_pipe(loops: u32) -> Result<f64> {
     pipe_time(&text).ok_or_else(|| not_understood("baton threads pipe", &text))
 }
 
-/// Time of `hackbench`: `groups` times 20 senders and 20 receivers, each sender with `loops`
-/// messages to each receiver. In ns.
+/// The time of `hackbench`: `groups` times 20 senders and 20 receivers, where each sender sends
+/// `loops` messages to each receiver. In ns.
 pub fn hackbench(groups: u32, loops: u32) -> Result<f64> {
     let text = output(
         "hackbench",
@@ -47,7 +47,7 @@ fn hackbench_time(text: &str) -> Option<f64> {
     line.trim().parse::<f64>().ok().map(|s| s * 1e9)
 }
 
-/// What a program prints, when it succeeds.
+/// Runs a program, and returns its output if it succeeds.
 pub fn output(program: &str, arguments: &[&str]) -> Result<String> {
     let result = Command::new(program)
         .args(arguments)
@@ -67,7 +67,7 @@ pub fn output(program: &str, arguments: &[&str]) -> Result<String> {
                 result.status,
                 String::from_utf8_lossy(&result.stderr).trim()
             ),
-            "find out why with the command alone",
+            "run the command alone to see why",
         ));
     }
     Ok(String::from_utf8_lossy(&result.stdout).into_owned())

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A real memcached under an open loop like Facebook's ETC pool (bench/programs/etc.c): Enoki,
-//! section 5.6. Under `arbiter` it is a server of user-level threads instead (`baton threads kv`),
-//! as there; that is measured under EEVDF, too. In a guest, whose CPU is slow, times are shown as
-//! by [`slow`].
+//! A real memcached under an open loop like Facebook's ETC pool (bench/programs/etc.c): section 5.6
+//! of Enoki. As there, `arbiter` is measured with a server of user-level threads instead
+//! (`baton threads kv`); the same server is also measured under EEVDF. In a guest, whose CPU is
+//! slow, times are scaled as in [`slow`].
 
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitCode, Stdio};
@@ -19,18 +19,18 @@ use super::{arbiter, slow, Arguments, Bench};
 use baton_control::error::{Error, Result};
 use baton_control::modules::Search;
 
-/// Per cent of what the first subject can answer.
+/// Per cent of the capacity of the first subject.
 const LOADS: &[u32] = &[50, 70, 80, 90];
-/// For one run, ns.
+/// The length of a run, ns.
 const DURATION: u64 = 500_000_000;
-/// Between requests for each CPU, where it is found out how many can be answered, ns.
+/// The gap between requests for each CPU while the capacity is measured, ns.
 const OVERLOAD: f64 = 5_000.0;
 const PERCENTILES: [&str; 2] = ["p50", "p99"];
 const PORT: &str = "11211";
-/// Of nobody; memcached does not run as root.
+/// The user `nobody`; memcached does not run as root.
 const USER: u32 = 65534;
 
-/// What the program of the load prints.
+/// The output of the load program.
 #[derive(Deserialize)]
 struct Ran {
     answered: u64,
@@ -52,8 +52,8 @@ impl Bench for Memcached {
     }
 
     fn cpus(&self) -> &'static [u32] {
-        // Busy CPUs would share one stream of instructions, and a woken task would wait for the turn
-        // of its CPU.
+        // With more CPUs, busy ones would share one stream of instructions, and a woken task would
+        // wait for the turn of its CPU.
         &[1]
     }
 
@@ -93,8 +93,8 @@ fn subjects() -> Vec<Subject> {
     kernels.into_iter().chain(policies).collect()
 }
 
-/// Measures here: requests that can be answered, and latencies of GET at shares of what the first
-/// subject answers.
+/// Measures here: the capacity, and latencies of GET at fractions of the capacity of the first
+/// subject.
 fn measure(search: &Search, args: &Arguments, cpus: u32) -> Result<Vec<Entry>> {
     output("ip", &["link", "set", "lo", "up"])?;
     let factor = slow::factor(args);
@@ -176,14 +176,14 @@ fn load(gap: f64, seed: u32) -> Result<Ran> {
         .map_err(|e| Error::baton(format!("{} printed {text}: {e}", program.display())))
 }
 
-/// What is measured: who schedules, and which server.
+/// A scheduler and the server that runs under it.
 struct Measured<'a> {
     subject: &'a Subject,
     server: Server,
 }
 
-/// Memcached under each, but a server of user-level threads under `arbiter`, and then under the
-/// kernel's scheduler as well.
+/// Memcached under each subject, except that `arbiter` has the server of user-level threads. That
+/// one is then also measured under the kernel's scheduler.
 fn measured(subjects: &[Subject]) -> Vec<Measured<'_>> {
     let is_arbiter = |subject: &Subject| subject.name() == arbiter::POLICY;
     let has_arbiter = subjects.iter().any(is_arbiter);
@@ -223,11 +223,11 @@ impl Measured<'_> {
 
 enum Server {
     Memcached,
-    /// Of user-level threads, on these cores.
+    /// A server of user-level threads, with these arguments for its cores.
     Kv(&'static str),
 }
 
-/// A server that runs. Ends with this value.
+/// A running server. It ends when this value is dropped.
 struct Running(Child);
 
 impl Server {

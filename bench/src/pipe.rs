@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Two processes that wake each other: Enoki, section 5.2. Under `arbiter` two user-level threads
-//! on a core that it grants, as there.
+//! Two processes that wake each other: section 5.2 of Enoki. As there, under `arbiter` two
+//! user-level threads do so, on a core that the policy grants.
 
 use std::process::ExitCode;
 
@@ -11,12 +11,13 @@ use super::{arbiter, loads, Arguments, Bench};
 use baton_control::error::Result;
 use baton_control::modules::Search;
 
-/// Operations of a run: enough that starting and ending the two is less than a hundredth of it.
+/// Operations of a run: enough to make the start and the end of the processes less than a hundredth
+/// of it.
 const LOOPS: u32 = 30_000;
-/// What an operation may cost under a policy, of what it costs under EEVDF. Enoki's policies: 1.17
+/// The largest cost of an operation under a policy, relative to EEVDF. Enoki's policies have 1.17
 /// to 1.33.
 const MAX_RATIO: f64 = 1.10;
-/// And between two user-level threads.
+/// The largest cost between two user-level threads, relative to EEVDF.
 const MAX_RATIO_OF_THREADS: f64 = 0.10;
 
 pub struct Pipe;
@@ -83,13 +84,13 @@ impl Table for Pipe {
     }
 }
 
-/// Does a policy hold its bound?
+/// Whether a policy holds its bound.
 struct Verdict {
     text: String,
     holds: bool,
 }
 
-/// None where EEVDF was not measured beside it.
+/// Judges an entry. None if EEVDF was not measured in the same run.
 fn judge(entry: &Entry) -> Option<Verdict> {
     let ratio = entry.ratio_to_eevdf?;
     let most = if entry.subject == arbiter::POLICY {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Programs that are built for benches alone: where a guest has them, and how they come there.
+//! Programs that are built only for benches: their place in a guest, and how they get there.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -12,7 +12,7 @@ use baton_control::modules::cache;
 
 /// Programs that one script builds.
 pub struct Programs {
-    /// In the source tree; its argument is a directory.
+    /// The script, in the source tree. Its argument is a directory.
     script: &'static str,
     /// That directory, in the cache.
     dir: &'static str,
@@ -25,7 +25,7 @@ pub const EXAMPLES: Programs = Programs {
     dir: "scx",
     guest: "/usr/lib/baton/scx",
 };
-/// Loads of our own.
+/// Baton's own load programs.
 pub const PROGRAMS: Programs = Programs {
     script: "bench/programs/build.sh",
     dir: "programs",
@@ -39,7 +39,7 @@ pub const IDLE: Programs = Programs {
 };
 
 impl Programs {
-    /// Builds them when missing or stale, and says which files a guest needs.
+    /// Builds the programs if they are missing or stale, and returns the files that a guest needs.
     pub fn for_guest(&self, names: &[&str]) -> Result<Vec<FileIn>> {
         let dir = self.build()?;
         let file = |name: &&str| FileIn {
@@ -70,7 +70,7 @@ impl Programs {
         }
     }
 
-    /// One of them, on this machine.
+    /// Finds one of the programs on this machine.
     pub fn find(&self, name: &str) -> Result<PathBuf> {
         let places = [PathBuf::from(self.guest), cache().join(self.dir)];
         places
@@ -79,7 +79,7 @@ impl Programs {
             .find(|path| path.exists())
             .ok_or_else(|| {
                 Error::user(
-                    format!("there is no {name} here"),
+                    format!("{name} is missing on this machine"),
                     format!(
                         "build it ({} {}), or measure in a guest",
                         self.script,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What recording costs: the same load under the same policy, recorded, not recorded, and with core
-//! and policy built without recording.
+//! The cost of recording: the same load under the same policy, recorded, not recorded, and with
+//! core and policy built without recording.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -15,10 +15,10 @@ use baton_control::error::{Error, Result};
 use baton_control::modules::{module_of, Search, CORE, SHIM};
 use baton_control::recording::{How, Session, Summary};
 
-/// Where a guest has what was built without recording.
+/// The guest's directory for the modules that were built without recording.
 const WITHOUT: &str = "/usr/lib/baton/without-recording";
 const FILE: &str = "/tmp/recording";
-/// As `baton record` has it.
+/// The settings of `baton record`.
 const HOW: How = How {
     ring: 16,
     lossless: false,
@@ -28,7 +28,7 @@ const HOW: How = How {
 /// Operations of a run of pipe.
 const PIPE_LOOPS: u32 = 10_000;
 
-/// What is measured. The first is what the others are compared with.
+/// The kinds of runs. The others are compared with the first.
 const SUBJECTS: [&str; 3] = ["without", "off", "recording"];
 
 pub struct Record;
@@ -65,7 +65,7 @@ impl Table for Record {
     }
 }
 
-/// What the guest needs, beside what every bench does.
+/// The additional files that the guest needs.
 fn files(subjects: &[Subject]) -> Result<Vec<FileIn>> {
     let mut files = Vec::new();
     for policy in subjects.iter().filter_map(Subject::policy) {
@@ -81,8 +81,8 @@ fn files(subjects: &[Subject]) -> Result<Vec<FileIn>> {
     Ok(files)
 }
 
-/// Measures here: pipe's cost per operation as a ratio, bytes for each event, and what hackbench
-/// loses.
+/// Measures here: the cost per operation of pipe as a ratio, the bytes per event, and the lost
+/// events of hackbench.
 fn measure(search: &Search, args: &Arguments, cpus: u32) -> Result<Vec<Entry>> {
     let without = Search::new(Some(Path::new(WITHOUT)));
     let subjects = args.subjects();
@@ -179,8 +179,8 @@ fn measure(search: &Search, args: &Arguments, cpus: u32) -> Result<Vec<Entry>> {
     Ok(found)
 }
 
-/// An error where the recording has no event: then the policy was not in charge, and no number here
-/// means anything.
+/// Returns an error if the recording has no events: then the policy was not in charge, and all
+/// numbers of this bench are meaningless.
 fn bytes_per_event(load: &str, recording: &Summary) -> Result<f64> {
     match recording.events {
         0 => Err(Error::environment(
@@ -188,7 +188,7 @@ fn bytes_per_event(load: &str, recording: &Summary) -> Result<f64> {
                 "the recording of {load} has no events ({} were lost)",
                 recording.lost
             ),
-            "see that no other scheduler is attached: baton status",
+            "check that no other scheduler is attached: baton status",
         )),
         events => Ok(recording.bytes as f64 / events as f64),
     }

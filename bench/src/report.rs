@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What every `baton bench` prints: `{bench, kernel, machine, results}`, as JSON or as a table.
+//! The report of a bench: `{bench, kernel, machine, results}`, as JSON or as a table.
 
 use serde::{Deserialize, Serialize};
 
 use baton_control::report::table;
 
-/// The subject everything is compared with.
+/// The subject that all others are compared with.
 pub const BASELINE: &str = "eevdf";
 
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq)]
 pub struct Report {
     pub bench: String,
-    /// What `uname -r` says where it was measured.
+    /// The release of the measured kernel (`uname -r`).
     pub kernel: String,
-    /// What executed the instructions.
+    /// The processor or emulator that executed the instructions.
     pub machine: String,
     pub results: Vec<Entry>,
 }
 
-/// One number of one subject.
+/// One metric of one subject.
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq)]
 pub struct Entry {
     pub subject: String,
-    /// How many CPUs the machine had.
+    /// The number of the machine's CPUs.
     pub cpus: u32,
     pub metric: String,
     pub unit: String,
@@ -30,8 +30,8 @@ pub struct Entry {
     pub min: f64,
     pub max: f64,
     pub runs: u32,
-    /// Median by median of [`BASELINE`]; null where that was not measured, and where a ratio means
-    /// nothing.
+    /// The median divided by that of [`BASELINE`]; null if that was not measured, or if the ratio
+    /// is meaningless.
     pub ratio_to_eevdf: Option<f64>,
 }
 
@@ -42,7 +42,7 @@ pub struct Series {
     pub values: Vec<f64>,
 }
 
-/// The value in the middle, or the mean of the two there. NaN for none.
+/// The middle value, or the mean of the two middle values. NaN if there are none.
 pub fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -53,8 +53,8 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// Turns what was measured on a machine of `cpus` CPUs into results. With `compare`, as ratios to
-/// the baseline, too.
+/// Turns values measured on a machine of `cpus` CPUs into results. With `compare`, also computes
+/// ratios to the baseline.
 pub fn entries(
     cpus: u32,
     metric: &str,
@@ -84,12 +84,12 @@ pub fn entries(
         .collect()
 }
 
-/// To four decimals: none of our numbers is better than that.
+/// Rounds to four decimals. No number of a bench is more precise.
 fn rounded(value: f64) -> f64 {
     (value * 1e4).round() / 1e4
 }
 
-/// With as many decimals as the size of a number allows.
+/// Formats a number with as many decimals as its size allows.
 fn number(value: f64) -> String {
     match value.abs() {
         0.0..10.0 => format!("{value:.3}"),
@@ -98,7 +98,7 @@ fn number(value: f64) -> String {
     }
 }
 
-/// For people: a table for each metric.
+/// The report for people: a table for each metric.
 pub fn text(report: &Report) -> String {
     let mut text = format!(
         "{} on {}, {}\n",

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `baton bench sim`: what the simulator costs, by CPUs and tasks.
+//! `baton bench sim`: the cost of the simulator, by CPUs and tasks.
 //!
-//! On this machine and not in a guest, in CPU time of one thread, so that what else runs here does
-//! not count much.
+//! It runs on this machine and not in a guest. It measures the CPU time of one thread, on which the
+//! other load of the machine has little effect.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use baton_control::error::{Error, Result};
 use baton_control::kernel;
 use baton_control::modules::Search;
 
-/// CPUs, and tasks.
+/// CPUs and tasks.
 const USUAL: [(u32, u32); 7] = [
     (1, 8),
     (4, 16),
@@ -33,8 +33,8 @@ const USUAL: [(u32, u32); 7] = [
 ];
 const EVENTS: u64 = 2_000_000;
 
-/// A task that works for 50 to 500 µs, and sleeps for 0.1 to 1.5 ms: wakeups, picks, preemption and
-/// ticks all happen.
+/// A task that works for 50 to 500 µs and sleeps for 0.1 to 1.5 ms, which causes wakeups, picks,
+/// preemption and ticks.
 fn task() -> Spawn {
     let mut works = false;
     Spawn::new("task", move |cx: &mut Cx<'_>| {
@@ -52,7 +52,7 @@ fn cpu_time() -> Duration {
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
-/// Memory that this process has, bytes.
+/// Resident memory of this process, bytes.
 fn memory() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -63,15 +63,15 @@ fn memory() -> u64 {
 
 /// One measurement: events, seconds, and bytes of memory for each task.
 fn measure(spec: &PolicySpec, cpus: u32, tasks: u32) -> Result<(f64, f64, f64)> {
-    // As machines of that size are: nodes of at most 64 cores.
+    // Machines of that size have nodes of at most 64 cores.
     let nodes = cpus.div_ceil(64);
     if !cpus.is_multiple_of(nodes) {
         let next = format!(
-            "a machine of more than 64 CPUs has nodes of equal size: {}",
+            "give a number of CPUs that the nodes can share equally: {}",
             cpus - cpus % nodes
         );
         return Err(Error::user(
-            format!("{cpus} CPUs cannot be shared out to {nodes} nodes"),
+            format!("{cpus} CPUs cannot be divided equally among {nodes} nodes"),
             next,
         ));
     }
@@ -81,10 +81,10 @@ fn measure(spec: &PolicySpec, cpus: u32, tasks: u32) -> Result<(f64, f64, f64)> 
         1,
         (cpus / nodes) as usize,
     );
-    let mut config = Config::new(topology.map_err(|why| Error::user(why, "give other --cpus"))?);
+    let mut config = Config::new(topology.map_err(|why| Error::user(why, "change --cpus"))?);
     config.policies = vec![spec.clone()];
     config.max_tasks = tasks;
-    // A task comes by some four events in each of its rounds of a millisecond, if it gets its CPU.
+    // A task causes about four events in each round of a millisecond, if it gets its CPU.
     let busy = f64::from(cpus) / (f64::from(tasks) * 0.26);
     let rounds = f64::from(tasks) * busy.min(1.0) * 4.0;
     config.duration = (EVENTS as f64 / rounds * 1e6) as u64;
@@ -101,7 +101,7 @@ fn measure(spec: &PolicySpec, cpus: u32, tasks: u32) -> Result<(f64, f64, f64)> 
     let begin = cpu_time();
     let outcome = simulate::run(&config, world, None)?;
     let seconds = (cpu_time() - begin).as_secs_f64();
-    // Once more, to look at its memory while it is there.
+    // Simulate again, and measure the memory meanwhile.
     config.duration = 1_000_000;
     let mut world = World::new();
     for _ in 0..tasks {
@@ -112,7 +112,7 @@ fn measure(spec: &PolicySpec, cpus: u32, tasks: u32) -> Result<(f64, f64, f64)> 
     Ok((outcome.stats.events as f64, seconds, bytes))
 }
 
-/// Looks now and then at how much memory there is.
+/// Measures the memory from time to time.
 struct Peak {
     before: u64,
     most: u64,
@@ -130,7 +130,7 @@ impl baton_sim::trace::Sink for Peak {
     }
 }
 
-/// What `--cpus` asks for: as many tasks to a CPU as in the nearest usual size.
+/// The sizes for `--cpus`, with as many tasks per CPU as the nearest usual size has.
 fn sizes(args: &Arguments) -> Vec<(u32, u32)> {
     let tasks = |cpus: u32| {
         let (of, tasks) = USUAL
@@ -154,7 +154,7 @@ impl Bench for Sim {
     }
 
     fn cpus(&self) -> &'static [u32] {
-        // Simulated ones, of which each has its number of tasks.
+        // The CPUs are simulated, and each number of them has a number of tasks.
         &[]
     }
 
@@ -219,7 +219,7 @@ fn bench(args: &Arguments) -> Result<Report> {
     Ok(report)
 }
 
-/// A cost per event as a bar, 20 ns to a mark.
+/// A cost per event as a bar, with 20 ns per mark.
 fn bar(ns: f64) -> String {
     format!(
         "{} {ns:.0} ns/event",

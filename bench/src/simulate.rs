@@ -7,7 +7,7 @@ use baton_sim::{Config, Outcome};
 
 use baton_control::error::{Error, Result};
 
-/// Simulates a run. An error says so when a policy failed in it.
+/// Simulates a run. Returns an error if a policy failed in it.
 pub fn run(config: &Config, world: World, sink: Option<&mut dyn Sink>) -> Result<Outcome> {
     let outcome = baton_sim::run(config, world, sink)
         .map_err(|e| Error::baton(format!("the simulation failed: {e:?}")))?;

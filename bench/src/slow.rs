@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A guest's CPU is slow: a context switch is thousands of its instructions, of a nanosecond each.
-//! Slices are longer there by one factor, and so is what a request is said to take; times are shown
-//! as if they were not.
+//! Scaling of times for a guest. Its CPU is slow: a context switch is thousands of instructions of
+//! a nanosecond each. Slices and the nominal times of requests are longer there by one factor, and
+//! measured times are divided by it for display.
 
 use std::fs;
 use std::path::Path;
@@ -9,14 +9,14 @@ use std::path::Path;
 use super::{subject::Subject, Arguments};
 use baton_control::error::{Error, Result};
 
-/// With it, a context switch is a small part of a slice.
+/// The factor. It makes a context switch a small part of a slice.
 pub const FACTOR: u64 = 16;
 /// The slice of `shinjuku`, ns.
 pub const SLICE: u64 = 10_000;
 /// EEVDF's slice.
 const BASE_SLICE: &str = "/sys/kernel/debug/sched/base_slice_ns";
 
-/// By which times are longer where this runs: 1 where the clock counts no instructions.
+/// The factor by which times are longer here: 1 if the clock counts no instructions.
 pub fn factor(args: &Arguments) -> u64 {
     if args.icount {
         FACTOR
@@ -25,17 +25,17 @@ pub fn factor(args: &Arguments) -> u64 {
     }
 }
 
-/// How many of these CPUs compute at once: those that count instructions share one stream of them.
+/// How many of these CPUs compute at once. CPUs that count instructions share one stream of them.
 pub fn at_once(args: &Arguments, cpus: u32) -> f64 {
     f64::from(if args.icount { 1 } else { cpus })
 }
 
-/// A modelled time, us.
+/// Converts a measured time to the time that it models, us.
 pub fn us(ns: u64, factor: u64) -> f64 {
     (ns as f64 / factor as f64).round() / 1e3
 }
 
-/// The times of policies that are longer, with their usual values, us.
+/// The times of policies that are scaled, with their usual values, us.
 const TIMES: &[(&str, &[(&str, u64)])] = &[
     (
         "arbiter",
@@ -48,7 +48,7 @@ const TIMES: &[(&str, &[(&str, u64)])] = &[
     ("wfq", WFQ),
 ];
 
-/// Those of `wfq`.
+/// The times of `wfq`.
 const WFQ: &[(&str, u64)] = &[
     ("period", 12_000),
     ("min_slice", 3_000),
@@ -59,7 +59,7 @@ const WFQ: &[(&str, u64)] = &[
     ("protection", 250),
 ];
 
-/// The options by which a subject's slices are longer.
+/// The options that scale a subject's times.
 pub fn options(subject: &Subject) -> Option<String> {
     let (_, times) = TIMES.iter().find(|(policy, _)| subject.name() == *policy)?;
     let longer = times
@@ -68,7 +68,7 @@ pub fn options(subject: &Subject) -> Option<String> {
     Some(longer.collect::<Vec<_>>().join(","))
 }
 
-/// EEVDF's slice is longer by the factor while this is there.
+/// Scales EEVDF's slice by the factor until this value is dropped.
 pub struct BaseSlice(String);
 
 impl BaseSlice {
@@ -79,7 +79,7 @@ impl BaseSlice {
         let ns: u64 = usual
             .trim()
             .parse()
-            .map_err(|_| Error::baton(format!("{BASE_SLICE} is no number: {usual}")))?;
+            .map_err(|_| Error::baton(format!("{BASE_SLICE} is not a number: {usual}")))?;
         fs::write(path, (ns * FACTOR).to_string())
             .map_err(|e| Error::file(format!("writing {BASE_SLICE}"), &e))?;
         Ok(Self(usual))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The schedulers that are measured, each put in charge of every normal task of the machine and
-//! taken away again.
+//! The schedulers that are measured. Each is put in charge of every normal task of the machine, and
+//! removed again.
 
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -18,20 +18,20 @@ use baton_control::status::Fault;
 use baton_control::{kernel, names, report};
 use baton_control::{load, unload};
 
-/// How long a scheduler may take to come or go.
+/// The timeout for attaching or detaching a scheduler.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Who schedules.
+/// A scheduler.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Subject {
-    /// The kernel's own.
+    /// The kernel's own scheduler.
     Eevdf,
     /// One of the kernel's examples for sched_ext, with its options.
     Scx {
         program: &'static str,
         options: &'static [&'static str],
     },
-    /// A policy of Baton's, by name.
+    /// A policy of Baton, by name.
     Policy(String),
 }
 
@@ -55,7 +55,7 @@ const SCX: &[Subject] = &[
 ];
 
 impl Subject {
-    /// All that a bench measures unless told otherwise.
+    /// The subjects of a bench, unless others are given.
     pub fn usual() -> Vec<Self> {
         let policies = ["fifo", "wfq", "cfs_like", "central", "shinjuku", "locality"]
             .map(|name| Subject::Policy(name.into()));
@@ -65,7 +65,7 @@ impl Subject {
             .collect()
     }
 
-    /// As [`Self::name`] gives it.
+    /// Parses a name as [`Self::name`] gives it.
     pub fn parse(text: &str) -> std::result::Result<Self, String> {
         let known = std::iter::once(Subject::Eevdf)
             .chain(SCX.iter().cloned())
@@ -88,7 +88,7 @@ impl Subject {
         }
     }
 
-    /// The source, for a policy.
+    /// The source, if this is a policy.
     pub fn policy(&self) -> Option<Result<Policy>> {
         match self {
             Subject::Policy(name) => Some(Policy::find(name)),
@@ -99,13 +99,13 @@ impl Subject {
     /// Runs `measure` with this subject in charge.
     ///
     /// # Errors
-    /// When it cannot be put in charge, or was not any more in the end: what was measured
-    /// is then another's.
+    /// When the subject cannot be put in charge, or is no longer in charge at the end: the
+    /// measurement would then be that of another scheduler.
     pub fn measure<T>(&self, search: &Search, measure: impl FnOnce() -> Result<T>) -> Result<T> {
         self.measure_with(search, None, measure)
     }
 
-    /// The same; a policy has these options.
+    /// The same, with these options for a policy.
     pub fn measure_with<T>(
         &self,
         search: &Search,
@@ -117,7 +117,7 @@ impl Subject {
                 None => measure(),
                 Some(name) => Err(Error::user(
                     format!(
-                        "the scheduler {name} is attached, where the kernel's own is to be \
+                        "the scheduler {name} is attached, but the kernel's own is to be \
                         measured"
                     ),
                     "end it first; if it is Baton's: baton unload --everything",
@@ -150,7 +150,7 @@ impl Subject {
     }
 }
 
-/// Is the policy still in charge, and was it all the time?
+/// Checks that the policy has been in charge all the time.
 pub fn check_policy(name: &str) -> Result<()> {
     let device = Device::open()?;
     let info = device.policy(name)?;
@@ -169,17 +169,17 @@ pub fn check_policy(name: &str) -> Result<()> {
     ) {
         (true, 1) => Ok(()),
         (true, _) => Err(Error::baton(
-            "the kernel threw the shim out while it was measured",
+            "the kernel ejected the shim during the measurement",
         )),
         (false, _) => Err(Error::policy(
             name,
-            format!("{name} faulted while it was measured, so there is no number"),
+            format!("{name} had a fault during the measurement, so there is no result"),
             "see its fault above",
         )),
     }
 }
 
-/// A running example. Ends with this value.
+/// A running example. It ends when this value is dropped.
 struct Example {
     program: &'static str,
     child: Child,
@@ -188,7 +188,7 @@ struct Example {
 impl Example {
     fn start(program: &'static str, options: &[&str]) -> Result<Self> {
         let path = EXAMPLES.find(program)?;
-        // It prints statistics each second.
+        // The program prints statistics each second.
         let mut command = Command::new(&path);
         let command = command
             .args(options)
@@ -231,7 +231,7 @@ impl Example {
         self.check_alive()?;
         match self.is_attached() {
             true => Ok(()),
-            false => Err(self.lost("was thrown out by the kernel")),
+            false => Err(self.lost("was ejected by the kernel")),
         }
     }
 
@@ -248,7 +248,8 @@ impl Example {
 
 impl Drop for Example {
     fn drop(&mut self) {
-        // One that has ended by itself is not told: its pid may be another's now.
+        // No signal to a program that has ended by itself: its pid may belong to another process
+        // now.
         if let (Ok(None), Some(pid)) =
             (self.child.try_wait(), Pid::from_raw(self.child.id() as i32))
         {
@@ -258,7 +259,7 @@ impl Drop for Example {
     }
 }
 
-/// Stops an example and starts it again, so many times: how long it was not attached each time, ns.
+/// Stops and starts an example this many times. Returns how long it was not attached each time, ns.
 pub fn restarts(program: &'static str, times: u32) -> Result<Vec<f64>> {
     let mut example = Example::start(program, &[])?;
     let mut took = Vec::new();
@@ -279,8 +280,8 @@ fn gone(program: &str) -> Result<()> {
     match kernel::wait_until(PATIENCE, || Ok(kernel::attached_scheduler().is_none()))? {
         true => Ok(()),
         false => Err(Error::environment(
-            format!("{program} has ended, but the kernel still has its scheduler"),
-            "see dmesg",
+            format!("{program} has ended, but its scheduler is still attached"),
+            "the kernel's log says why (dmesg | grep sched_ext)",
         )),
     }
 }

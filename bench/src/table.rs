@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Benches whose report is a table: a number for each subject, metric and number of CPUs.
+//! Benches whose report is a table with a value for each subject, metric and number of CPUs.
 
 use std::fs;
 use std::process::ExitCode;
@@ -18,16 +18,16 @@ use baton_control::kernel;
 use baton_control::modules::Search;
 use baton_control::output::{print, print_json};
 
-/// What came of a bench.
+/// The result of a bench.
 #[derive(Default)]
 pub struct Measured {
     pub entries: Vec<Entry>,
-    /// A bound that is judged does not hold.
+    /// Whether a judged bound is broken.
     pub broken: bool,
 }
 
 impl From<Vec<Entry>> for Measured {
-    /// Numbers that are not judged.
+    /// The result of a bench that judges nothing.
     fn from(entries: Vec<Entry>) -> Self {
         Self {
             entries,
@@ -48,7 +48,7 @@ pub trait Table: Bench {
         1024
     }
 
-    /// What a guest needs besides the policies.
+    /// The additional files that a guest needs.
     fn files(&self, _subjects: &[Subject]) -> Result<Vec<FileIn>> {
         Ok(Vec::new())
     }
@@ -56,7 +56,7 @@ pub trait Table: Bench {
     /// Measures on this machine, with its CPUs.
     fn measure(&self, search: &Search, args: &Arguments, cpus: u32) -> Result<Measured>;
 
-    /// What is simulated beside the guests.
+    /// Simulates what is reported beside the guests' results.
     fn simulate(&self, _args: &Arguments) -> Result<Measured> {
         Ok(Measured::default())
     }
@@ -86,7 +86,7 @@ pub fn show(report: &Report, args: &Arguments) -> Result<()> {
     }
 }
 
-/// Boots a guest for each number of CPUs, and puts their reports together.
+/// Boots a guest for each number of CPUs, and combines their reports.
 fn in_guests(bench: &dyn Table, args: &Arguments) -> Result<(Report, bool)> {
     let subjects = args.subjects();
     let mut files_in = guest_with(&subjects)?;
@@ -115,7 +115,7 @@ fn in_guests(bench: &dyn Table, args: &Arguments) -> Result<(Report, bool)> {
     }
     let mut report = whole.ok_or_else(|| {
         Error::user(
-            "there is no number of CPUs to measure with",
+            "no number of CPUs was given, so nothing was measured",
             "give --cpus 1,2",
         )
     })?;
@@ -149,14 +149,14 @@ fn processor() -> String {
     let name = info
         .lines()
         .find_map(|line| line.strip_prefix("model name")?.split_once(": "));
-    name.map_or("a processor without a name", |(_, name)| name.trim())
+    name.map_or("an unnamed processor", |(_, name)| name.trim())
         .into()
 }
 
-/// What a run is for.
+/// The purpose of a run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Run {
-    /// To fill caches and let queues settle; its number is thrown away.
+    /// Fills caches and lets queues settle. Its value is discarded.
     WarmUp,
     Measured,
 }
@@ -204,7 +204,7 @@ pub fn compare(
                     .collect::<Result<Vec<_>>>()
             })?;
             eprintln!(
-                "baton: {:<15} {:>12.0} (median of {}; {:.1} s of the clock here)",
+                "baton: {:<15} {:>12.0} (median of {}; {:.1} s of wall-clock time)",
                 series.subject,
                 median(&values),
                 values.len(),

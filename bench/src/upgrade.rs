@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How long tasks have no scheduler while one version takes the place of another, and whether any
-//! is left behind.
+//! How long tasks have no scheduler while one version of a policy replaces another, and whether any
+//! task is left behind.
 //!
-//! Three ways: `wfq` with its state shared, `relay` with its state converted, and, as the only way
-//! without Baton, stopping one of the kernel's examples and starting it again. All under hackbench.
+//! Three ways are measured, all under hackbench: `wfq` with its state shared, `relay` with its
+//! state converted, and, as the only way without Baton, one of the kernel's examples stopped and
+//! started again.
 
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Duration;
@@ -22,10 +23,10 @@ use baton_control::status::Change;
 use baton_control::{load, unload};
 
 const EXAMPLE: &str = "scx_simple";
-/// For each upgrade of `wfq`, so many fewer of the others, which take longer.
+/// Upgrades of `wfq` for each upgrade of the others, which take longer.
 const FEWER: u32 = 10;
-/// Tasks that sleep all the time, beside the 40 of hackbench. More that are awake would measure how
-/// long the tool itself waits.
+/// Tasks that sleep all the time, beside the 40 of hackbench. If more tasks were awake, the bench
+/// would measure how long the tool itself waits.
 const SLEEPERS: [u32; 3] = [10, 1_000, 5_000];
 
 pub struct Upgrade;
@@ -54,7 +55,7 @@ impl Table for Upgrade {
     }
 
     fn memory_mb(&self) -> u32 {
-        // Thousands of tasks need their stacks.
+        // For the stacks of thousands of tasks.
         4000
     }
 
@@ -63,7 +64,7 @@ impl Table for Upgrade {
     }
 }
 
-/// What the guest needs.
+/// The policies that the guest needs.
 fn subjects() -> Vec<Subject> {
     let policies = ["wfq", "relay_v1", "relay_v2"].map(|name| Subject::Policy(name.into()));
     policies
@@ -75,7 +76,7 @@ fn subjects() -> Vec<Subject> {
         .collect()
 }
 
-/// hackbench, again and again, and tasks that sleep, until this goes.
+/// Hackbench in a loop, and sleeping tasks, until this value is dropped.
 struct Load(Child);
 
 impl Load {
@@ -93,18 +94,18 @@ impl Load {
         let child = command
             .spawn()
             .map_err(|e| Error::file("starting hackbench", &e))?;
-        // Loading a module is work, too, and 40 tasks are in the way of it.
+        // Loading a module needs CPU time, for which 40 tasks compete.
         nice(-20)?;
         let load = Self(child);
         while load.count()? < sleepers as usize {
             std::thread::sleep(Duration::from_millis(20));
         }
-        // The tasks of hackbench are there soon.
+        // The tasks of hackbench start soon.
         std::thread::sleep(Duration::from_millis(50));
         Ok(load)
     }
 
-    /// Processes that the load has started and not waited for.
+    /// The number of processes that the load has started and not waited for.
     fn count(&self) -> Result<usize> {
         let path = format!("/proc/{0}/task/{0}/children", self.0.id());
         let children = std::fs::read_to_string(&path)
@@ -124,7 +125,7 @@ fn nice(value: i32) -> Result<()> {
 
 impl Drop for Load {
     fn drop(&mut self) {
-        // setsid made it the leader of a group.
+        // setsid made it the leader of a process group.
         if let Some(group) = Pid::from_raw(self.0.id() as i32) {
             let _ = kill_process_group(group, Signal::KILL);
         }
@@ -132,7 +133,7 @@ impl Drop for Load {
     }
 }
 
-/// What a row of upgrades was like.
+/// The results of a row of upgrades.
 struct Row {
     changes: Vec<Change>,
     /// Tasks that went to the fallback, and faults of the policy (a lost task is one).
@@ -145,7 +146,7 @@ fn fallbacks(device: &Device) -> Result<u64> {
     (0..cpus).map(|cpu| Ok(device.cpu(cpu)?.fallbacks)).sum()
 }
 
-/// Upgrades `policy` so many times under hackbench, to each of these modules in turn.
+/// Upgrades `policy` this many times under hackbench, to each of these modules in turn.
 fn row(search: &Search, policy: &str, modules: &[&str], sleepers: u32, runs: u32) -> Result<Row> {
     let files = modules
         .iter()
@@ -181,7 +182,7 @@ fn row(search: &Search, policy: &str, modules: &[&str], sleepers: u32, runs: u32
     })
 }
 
-/// The value that so many percent are not above.
+/// The smallest value that at least this percentage of the values does not exceed.
 fn percentile(values: &[f64], percent: usize) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -189,7 +190,7 @@ fn percentile(values: &[f64], percent: usize) -> f64 {
     sorted.get(at).copied().unwrap_or(f64::NAN)
 }
 
-/// One number that is not the median of anything.
+/// One value that is not a median.
 fn single(cpus: u32, subject: &str, metric: &str, unit: &str, value: f64) -> Vec<Entry> {
     entries(
         cpus,

@@ -14,7 +14,7 @@
 
 char _license[] SEC("license") = "GPL";
 
-/* The kernel's, by name (include/asm-generic/rqspinlock.h). */
+/* The kernel's type, found by its name (include/asm-generic/rqspinlock.h). */
 struct bpf_res_spin_lock {
 	__u32 val;
 };

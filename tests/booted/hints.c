@@ -80,7 +80,7 @@ int main(int argc, char **argv)
 		      reply.words[0] == (uint64_t)i);
 	}
 	CHECK(baton_hints_receive(&queue, &reply) == 0);
-	/* Faster than the policy reads; a tick may come between. */
+	/* Faster than the policy reads; a tick may come in between. */
 	for (i = 0; i < 10000 && !full; i++)
 		full = baton_hints_send(&queue, &hint) == -1 && errno == EAGAIN;
 	CHECK(full);

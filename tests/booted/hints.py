@@ -58,7 +58,7 @@ with Queue("echo", ("Hint", 1), ("Reply", 1)) as queue:
         tag, words = queue.wait(5.0)
         assert (tag, words[0], words[2:]) == (1, number, (0, 0, 0, 0)), (tag, words)
     assert queue.receive() is None
-    # Faster than the policy reads; a tick may come between.
+    # Faster than the policy reads; a tick may come in between.
     try:
         for number in range(10_000):
             queue.send(1, number, 1)

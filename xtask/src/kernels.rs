@@ -63,7 +63,7 @@ pub fn flavours(root: &Path) -> Result<Vec<String>> {
     )
 }
 
-/// `cargo xtask flavours`: tests only those.
+/// `cargo xtask flavours`: tests only these flavours.
 pub fn all_flavours(root: &Path) -> Result {
     let built = Built::new(root)?;
     flavours(root)?

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What must hold of `arbiter`, and the tables for people.
+//! The bounds that `arbiter` must hold, and the tables for people.
 
 use serde::Serialize;
 
 use super::{Cores, Found, Point, Way, LOADS};
 use baton_control::report::table;
 
-/// From which load on kernel threads are to be worse, per cent.
+/// The load from which on `arbiter` is compared with kernel threads, per cent.
 pub const HIGH: u64 = 80;
 
-/// What a number may be.
+/// The bound of a value.
 #[derive(Clone, Copy, Debug)]
 enum Bound {
     Least(f64),
     Most(f64),
 }
 
-/// A bound of a number at each load from one on. Where there is no number it does not hold.
+/// A bound on a value at each load from `from` on. A value that is missing breaks it.
 struct Rule {
     what: &'static str,
     from: u64,
@@ -25,7 +25,7 @@ struct Rule {
 }
 
 const RULES: &[Rule] = &[
-    // The notice that a process has.
+    // How long a process is given to return a core.
     Rule {
         what: "p99 of reclaims, ms",
         from: 0,
@@ -39,7 +39,7 @@ const RULES: &[Rule] = &[
         value: |v| Some(v.own()?.grant[1] / v.server()?.grant[1]),
     },
     Rule {
-        what: "time with a core that is asked for and unused, %",
+        what: "time with a core that is requested and unused, %",
         from: 0,
         bound: Bound::Most(1.0),
         value: |v| Some(v.own()?.unused),
@@ -76,13 +76,13 @@ const RULES: &[Rule] = &[
     },
 ];
 
-/// A rule, applied at a load.
+/// A rule, applied at one load.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
     pub what: &'static str,
     /// Per cent.
     pub load: u64,
-    /// Not a number where there is none to judge.
+    /// NaN if there is no value to judge.
     pub value: f64,
     pub bound: String,
     pub holds: bool,
@@ -111,7 +111,7 @@ impl View<'_> {
         self.cores(Way::Cpusets)
     }
 
-    /// Percentiles of nothing would be the best ones.
+    /// None without a grant and a reclaim: the percentiles of no samples would be the best.
     fn cores(&self, way: Way) -> Option<&Cores> {
         self.point(way)?
             .cores
@@ -124,7 +124,7 @@ impl View<'_> {
     }
 }
 
-/// All rules, at all loads.
+/// Applies all rules at all loads.
 pub fn verdicts(found: &Found) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
     for &load in LOADS {
@@ -146,7 +146,7 @@ pub fn verdicts(found: &Found) -> Vec<Verdict> {
     verdicts
 }
 
-/// For people.
+/// The tables for people.
 pub fn text(found: &Found, verdicts: &[Verdict]) -> String {
     let number = |value: f64| format!("{value:.0}");
     let points = found.points.iter().map(|p| {
@@ -208,8 +208,8 @@ pub fn text(found: &Found, verdicts: &[Verdict]) -> String {
 mod tests {
     use super::*;
 
-    /// At one load the arbiter's numbers as parts of the others'; at all others it is as good as
-    /// they.
+    /// At the load `at`, the arbiter has these ratios to the numbers of the others. At all other
+    /// loads it equals them.
     fn found(grant: f64, answered: f64, p99: f64, unused: f64, at: u64) -> Found {
         let points = LOADS.iter().flat_map(|&load| match load == at {
             true => points(grant, answered, p99, unused, load),
@@ -281,7 +281,7 @@ mod tests {
         check(found(1.2, 1.0, 1.0, 1.0, HIGH), &[0, 1]);
         check(found(1.0, 0.98, 1.0, 1.01, HIGH), &[2, 3, 5]);
         check(found(1.0, 1.0, 1.01, 1.0, HIGH), &[4, 6, 7]);
-        // Kernel threads may be better at lower loads.
+        // Kernel threads may be better at low loads.
         check(found(1.0, 1.0, 1.01, 1.0, LOADS[0]), &[4]);
         check(found(f64::NAN, 1.0, 1.0, 1.0, HIGH), &[0, 1]);
     }

@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Two processes whose demand for cores changes: while one has many requests, the other has few, by
-//! turns. Enoki's section 5.6, after Arachne's.
+//! Two processes whose demand for cores changes: in turn, one has many requests and the other few.
+//! This is section 5.6 of Enoki, after Arachne.
 //!
-//! Each request is a user-level thread, that computes. The processes get their cores from the
-//! policy `arbiter`, or from a server that moves threads between sets of CPUs, under the kernel's
-//! own scheduler; or kernel threads answer: some with a queue each, as memcached's (the paper's
-//! baseline), under the kernel's own scheduler and under sched_ext's example; some with one queue,
-//! or one for each request. In a guest that counts instructions and has one stream of them for its
-//! four CPUs a request computes by the clock of its CPU, so that CPUs are beside each other all the
-//! same; only what the kernel and the runtime do, they do one after the other. One CPU is for those
-//! who bring requests: a load is a part of the three others. What must hold is judged in `judge`.
+//! Each request is a user-level thread that computes. The processes get their cores in one of three
+//! ways:
+//!
+//! - from the policy `arbiter`;
+//! - from a server that moves threads between cpusets, under the kernel's own scheduler;
+//! - as kernel threads. Either each thread has its own queue, as in memcached (the paper's
+//!   baseline), under the kernel's own scheduler and under sched_ext's example; or all share one
+//!   queue; or there is one thread for each request.
+//!
+//! A guest that counts instructions has one stream of them for its four CPUs. A request therefore
+//! computes by the clock of its CPU, so that the CPUs compute in parallel; only the work of the
+//! kernel and the runtime is done one CPU after the other. One CPU is for the threads that generate
+//! requests, and a load is a fraction of the capacity of the other three. The bounds are in
+//! `judge`.
 
 mod judge;
 
@@ -33,21 +39,21 @@ use baton_control::output::{print, print_json};
 /// The policy that is measured.
 pub const POLICY: &str = "arbiter";
 const CPUS: u32 = 4;
-/// Those that can be granted.
+/// The cores that can be granted.
 const CORES: u32 = CPUS - 1;
-/// Kernel threads of a process that have a queue each: memcached's own number.
+/// Kernel threads of a process in which each has its own queue: memcached's default.
 const WORKERS: u32 = 4;
-/// A request's computing, ns.
+/// The time that a request computes, ns.
 const WORK: u64 = 100_000;
-/// A phase, ns, and how many there are.
+/// The length of a phase, ns, and the number of phases.
 const PHASE: u64 = 200_000_000;
 const PHASES: usize = 10;
-/// How often each is run, with processes and arrivals of its own: EEVDF's tails differ from run to
+/// Runs of each point, each with new processes and other arrivals: EEVDF's tails differ from run to
 /// run.
 const RUNS: u64 = 3;
-/// Per cent of the cores that both processes need together.
+/// The demand of both processes together, per cent of the cores.
 const LOADS: &[u64] = &[50, 70, 80];
-/// Per cent of that which the busy one of the two needs.
+/// The part of this demand that belongs to the busy process, per cent.
 const BUSY: f64 = 70.0;
 const SOCKET: &str = "/tmp/baton-arbiter.socket";
 
@@ -55,18 +61,19 @@ const SOCKET: &str = "/tmp/baton-arbiter.socket";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Way {
-    /// The policy.
+    /// From the policy.
     Arbiter,
-    /// The server with a socket and cpusets, under EEVDF.
+    /// From the server, with a socket and cpusets, under EEVDF.
     Cpusets,
-    /// Kernel threads under EEVDF, on the same three CPUs. Each has a queue of its own, as
-    /// memcached's have their connections.
+    /// Kernel threads under EEVDF, on the same three CPUs. Each has its own queue, as memcached's
+    /// threads have their own connections.
     Threads,
-    /// The same under sched_ext's own example.
+    /// The same under sched_ext's example.
     Scx,
-    /// As few as there are CPUs, with one queue: to compare with.
+    /// As many kernel threads as these CPUs, with one queue, for comparison.
     Pool,
-    /// A kernel thread for each request, as it is a user-level thread for each, on all four CPUs.
+    /// A kernel thread for each request, where the runtime has a user-level thread; on all four
+    /// CPUs.
     Each,
 }
 
@@ -91,7 +98,7 @@ impl Way {
         }
     }
 
-    /// Who schedules.
+    /// The scheduler in charge.
     fn subject(self) -> Subject {
         match self {
             Way::Arbiter => Subject::Policy(POLICY.into()),
@@ -103,7 +110,7 @@ impl Way {
         }
     }
 
-    /// Per cent. Where far less is answered than comes, to see that once is enough.
+    /// Per cent. One load is enough to show that far fewer requests are answered than arrive.
     fn loads(self) -> &'static [u64] {
         match self {
             Way::Each => &[judge::HIGH],
@@ -112,43 +119,44 @@ impl Way {
     }
 }
 
-/// All runs of a way at a load. Times in us.
+/// All runs of one way at one load. Times in us.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Point {
     pub way: Way,
     /// Per cent of the three cores.
     pub load: u64,
-    /// Requests in a second: that came, and that were answered, until the last was.
+    /// Requests per second: those that arrived, and those that were answered. The time of the
+    /// latter ends with the last answer.
     pub offered: f64,
     pub answered: f64,
-    /// From when a request was due to its answer.
+    /// From the time when a request was due to its answer.
     pub p50: f64,
     pub p99: f64,
     pub cores: Option<Cores>,
 }
 
-/// What became of requests for cores, of both processes. Times in us.
+/// Grants and reclaims of cores, of both processes together. Times in us.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cores {
     pub grants: u64,
-    /// From when one core more is asked for, and one is nobody's, to running on it.
+    /// From the time when a core is requested and one is free until a thread runs on it.
     pub grant: [f64; 2],
     pub reclaims: u64,
-    /// From the request that made a core another's (or nobody's) to its being given back.
+    /// From the request that took a core from a process until the process returns it.
     pub reclaim: [f64; 2],
-    /// The part of the time in which a core was nobody's while one more was asked for, per cent.
+    /// The part of the time in which a core is free while one more is requested, per cent.
     pub unused: f64,
 }
 
-/// All that was measured.
+/// All measurements.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Found {
-    /// What `uname -r` says.
+    /// The release of the kernel (`uname -r`).
     pub kernel: String,
     pub points: Vec<Point>,
 }
 
-/// What is printed.
+/// The report that is printed.
 #[derive(Serialize, Debug)]
 struct Report<'a> {
     bench: &'static str,
@@ -157,7 +165,7 @@ struct Report<'a> {
     verdicts: &'a [judge::Verdict],
 }
 
-/// What a guest needs besides its own scheduler.
+/// The subjects whose files the guest needs.
 fn subjects() -> Vec<Subject> {
     [Way::Arbiter, Way::Scx].map(Way::subject).into()
 }
@@ -188,7 +196,7 @@ fn command(search: &Search, args: &Arguments) -> Result<ExitCode> {
     }
     if !args.cpus.is_empty() || args.runs.is_some() || !args.subjects.is_empty() {
         return Err(Error::user(
-            "bench arbiter is one run of a guest with four CPUs",
+            "bench arbiter has one run, in a guest with four CPUs",
             "leave --cpus, --runs and --subject out",
         ));
     }
@@ -211,7 +219,7 @@ fn command(search: &Search, args: &Arguments) -> Result<ExitCode> {
     })
 }
 
-/// All ways, on this machine.
+/// Measures all ways on this machine.
 fn here(search: &Search) -> Result<Found> {
     kernel::require_root("putting a scheduler in charge")?;
     check_cpus(std::thread::available_parallelism().map_or(1, |n| n.get() as u32))?;
@@ -236,18 +244,19 @@ fn here(search: &Search) -> Result<Found> {
     Ok(found)
 }
 
-/// One is for those who bring requests, and what must hold is of three others.
+/// One CPU is for the threads that generate requests, and the bounds are for the three others.
 fn check_cpus(cpus: u32) -> Result<()> {
     match cpus {
         CPUS => Ok(()),
         _ => Err(Error::user(
-            format!("this machine has {cpus} CPUs, and bench arbiter is for {CPUS}"),
-            "use one with so many, or a guest (without --here)",
+            format!("this machine has {cpus} CPUs, but bench arbiter needs {CPUS}"),
+            "use a machine with that many CPUs, or a guest (without --here)",
         )),
     }
 }
 
-/// Another process of this program. It is told to end with this value, and cleans up behind itself.
+/// Another process of this program. Dropping this value ends the process with SIGTERM, so that it
+/// can clean up.
 struct Program(Child);
 
 impl Program {
@@ -272,7 +281,7 @@ impl Program {
         match kernel::wait_until(Duration::from_secs(10), || Ok(Path::new(SOCKET).exists()))? {
             true => Ok(server),
             false => Err(Error::environment(
-                "the server of cores does not listen",
+                "the server of cores does not listen on its socket",
                 "its messages are above",
             )),
         }
@@ -280,14 +289,14 @@ impl Program {
 
     fn served(mut self) -> Result<Served> {
         let Some(mut out) = self.0.stdout.take() else {
-            return Err(Error::baton("a server without an output"));
+            return Err(Error::baton("a server has no output"));
         };
         let mut text = String::new();
         std::io::Read::read_to_string(&mut out, &mut text)
-            .map_err(|e| Error::file("reading what a server saw", &e))?;
+            .map_err(|e| Error::file("reading the report of a server", &e))?;
         serde_json::from_str(&text).map_err(|e| {
             Error::environment(
-                format!("a server said nothing to be understood ({e}): {text}"),
+                format!("the report of a server is invalid ({e}): {text}"),
                 "its messages are above",
             )
         })
@@ -296,13 +305,13 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // One that has ended but was not waited for keeps its number.
+        // A process that has ended keeps its pid until it is waited for.
         let _ = kill_process(Pid::from_child(&self.0), Signal::TERM);
         let _ = self.0.wait();
     }
 }
 
-/// A point, as it is told while the others are measured.
+/// Describes a point, for the progress on standard error.
 fn words(point: &Point) -> String {
     let Point {
         way,
@@ -328,14 +337,14 @@ fn words(point: &Point) -> String {
     {
         text += &format!(
             "; {grants} cores granted after p50 {:.0}, p99 {:.0} us, {reclaims} given back after \
-             p50 {:.0}, p99 {:.0} us, one unused in {unused:.1} % of the time",
+             p50 {:.0}, p99 {:.0} us, one unused and requested in {unused:.1} % of the time",
             grant[0], grant[1], reclaim[0], reclaim[1]
         );
     }
     text
 }
 
-/// A run: when it began, and what the processes saw.
+/// A run: its begin, and the reports of the processes.
 type Run = (u64, [Served; 2]);
 
 fn run(way: Way, load: u64, number: u64) -> Result<Run> {
@@ -408,7 +417,7 @@ fn point(way: Way, load: u64, runs: &[Run]) -> Point {
     }
 }
 
-/// What histories come to. In ns.
+/// Statistics of the histories of cores. Times in ns.
 #[derive(Default)]
 struct Grants {
     grant: Histogram,
@@ -418,7 +427,7 @@ struct Grants {
 }
 
 impl Grants {
-    /// Of two processes, between two times.
+    /// Adds the histories of two processes, counted between two times.
     fn add(&mut self, begin: u64, end: u64, served: &[Served; 2]) {
         let mut steps: Vec<_> = served
             .iter()
@@ -431,7 +440,7 @@ impl Grants {
         let (mut wanted, mut has, mut leaving) = ([0u32; 2], [0u32; 2], [Vec::new(), Vec::new()]);
         let (mut last_request, mut free_since, mut since) = (begin, 0, begin);
         for (when, who, step) in steps {
-            // What is over by this step, within the time.
+            // The interval that ends with this step, limited to the time that counts.
             let (from, until) = (since.clamp(begin, end), when.clamp(begin, end));
             let waits = (0..2).any(|who| has[who] < wanted[who]) && has.iter().sum::<u32>() < CORES;
             self.unused += if waits { until - from } else { 0 };
@@ -463,7 +472,7 @@ impl Grants {
                         free_since
                     };
                     has[who] = has[who].saturating_sub(1);
-                    // At the end they park without having been told.
+                    // At the end the processes park without being told to.
                     if let Some(since) = leaving[who].pop().filter(|_| (begin..end).contains(&when))
                     {
                         self.reclaim.record(when - since);
@@ -530,7 +539,7 @@ mod tests {
         };
         let more =
             "; 20 cores granted after p50 5, p99 9 us, 18 given back after p50 7, p99 30 us, \
-                    one unused in 1.2 % of the time";
+                    one unused and requested in 1.2 % of the time";
         assert_eq!(words(&point(Some(cores))), format!("{plain}{more}"));
     }
 
@@ -560,8 +569,8 @@ mod tests {
         grants.add(0, 100 * MS, &[one, other]);
         let cores = grants.cores();
         assert_eq!((cores.grants, cores.reclaims), (4, 1));
-        // Of 1, 1, 2 and 1 ms, as there is a core for it from 14 ms on; the one from 10 to 14 ms. A
-        // histogram's numbers have three digits.
+        // Grants took 1, 1, 2 and 1 ms: for the last, a core is free only from 14 ms on. The
+        // reclaim took from 10 to 14 ms. A histogram's values have three digits.
         let near = |value: f64, expected: f64| {
             assert!(
                 (value / expected - 1.0).abs() < 0.01,
@@ -571,7 +580,7 @@ mod tests {
         near(cores.grant[0], 1_000.0);
         near(cores.grant[1], 2_000.0);
         near(cores.reclaim[1], 4_000.0);
-        // From 1 to 3, and from 14 to 15: else all cores are someone's.
+        // From 1 to 3 and from 14 to 15; at all other times every core is in use.
         near(cores.unused, 3.0);
     }
 }

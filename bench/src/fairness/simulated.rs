@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The mixes of the booted tests, simulated on a machine of 64 CPUs: as many tasks for each CPU.
-//! The kernel's own scheduler is stood for by its model, `eevdf_like`.
+//! The mixes of the booted tests, simulated on a machine of 64 CPUs with the same number of tasks
+//! per CPU. The model `eevdf_like` represents the kernel's own scheduler.
 
 use baton_sim::topology::Topology;
 use baton_sim::world::{Cx, Op, Spawn, World};
@@ -13,16 +13,16 @@ use crate::subject::Subject;
 use crate::table::Measured;
 use baton_control::error::{Error, Result};
 
-/// Nodes, cores of each, threads of a core.
+/// Nodes, cores of a node, and threads of a core.
 const SHAPE: (usize, usize, usize) = (2, 32, 1);
 const CPUS: usize = 64;
 const DURATION: u64 = 4_000_000_000;
-/// A hog computes in pieces of so much, ns.
+/// The time that a hog computes in one piece, ns.
 const PIECE: u64 = 1_000_000;
-/// Moves that are too many: how often a task may change CPUs, in a second, on average.
+/// The limit of migrations of a task per second, on average.
 const MOST_MOVES: f64 = 100.0;
 
-/// One number of one policy, and the most that a fair one has.
+/// A metric of a policy, and the most that a fair policy may have.
 struct Bound {
     metric: &'static str,
     unit: &'static str,
@@ -34,13 +34,13 @@ const BOUNDS: [Bound; 4] = [
     Bound {
         metric: "simulated_machine_shares",
         unit: "percent",
-        what: "96 equal hogs on 64 CPUs: the worst one's distance from two thirds of a CPU",
+        what: "96 equal hogs on 64 CPUs: the largest distance from two thirds of a CPU",
         most: 5.0,
     },
     Bound {
         metric: "simulated_machine_moves",
         unit: "moves per task and second",
-        what: "96 equal hogs on 64 CPUs: how often a task changes CPUs",
+        what: "96 equal hogs on 64 CPUs: how often a task migrates",
         most: MOST_MOVES,
     },
     Bound {
@@ -49,13 +49,13 @@ const BOUNDS: [Bound; 4] = [
         what:
             "96 hogs of nice 0, 48 of nice 19, and 64 tasks that sleep after each burst of 2 ms, \
             on 64 CPUs: \
-               of those of nice 0 the worst one's distance from its due",
+               the largest distance of a task of nice 0 from its due",
         most: 5.0,
     },
     Bound {
         metric: "simulated_mixed_moves",
         unit: "moves per task and second",
-        what: "the same mix: how often a task changes CPUs",
+        what: "the same mix: how often a task migrates",
         most: MOST_MOVES,
     },
 ];
@@ -92,7 +92,8 @@ fn spawn(kind: Kind) -> Spawn {
     }
 }
 
-/// What each task had, as a part of a CPU, and how often one changed CPUs in a second, on average.
+/// Returns the CPU time of each task, as a part of a CPU, and the migrations of a task per second,
+/// on average.
 fn run(policy: &str, kinds: &[Kind]) -> Result<(Vec<f64>, f64)> {
     let (nodes, cores, threads) = SHAPE;
     let topology = Topology::new(nodes, cores, threads, cores).map_err(Error::baton)?;
@@ -132,7 +133,7 @@ fn measure(policy: &str) -> Result<[f64; 4]> {
     Ok([equal_shares, equal_moves, mixed_shares, mixed_moves])
 }
 
-/// All subjects that can be simulated; those in `judged` must hold each bound.
+/// Measures all subjects that can be simulated; those in `judged` must hold each bound.
 pub fn measure_all(subjects: &[Subject], judged: &[&str]) -> Result<Measured> {
     let mut found = Measured::default();
     for subject in subjects {

@@ -15,18 +15,18 @@ use crate::{report::BASELINE, simulate};
 use baton_control::error::{Error, Result};
 use baton_control::report::table;
 
-/// What is printed.
+/// The report that is printed.
 #[derive(Serialize, Debug)]
 pub struct Report {
     pub bench: String,
-    /// What `uname -r` says in the guest.
+    /// The release of the guest's kernel (`uname -r`).
     pub kernel: String,
-    /// By so much the workloads' times are longer than what they model.
+    /// The factor by which the workloads' times are longer than those that they model.
     pub factor: u64,
     pub results: Vec<Row>,
 }
 
-/// One number, in both: medians of as many runs.
+/// One metric in both places: the medians of equally many runs.
 #[derive(Serialize, Debug, Clone, PartialEq)]
 pub struct Row {
     pub workload: &'static str,
@@ -39,17 +39,17 @@ pub struct Row {
     pub simulator: u64,
     pub simulator_min: u64,
     pub simulator_max: u64,
-    /// Simulator by kernel; null where that is nothing.
+    /// The simulator's value divided by the kernel's; null if the latter is 0.
     pub ratio: Option<f64>,
-    /// Per cent by which they may differ.
+    /// The largest difference, in per cent.
     pub bound: u64,
     pub within: bool,
-    /// Why it may be out of its bound.
+    /// Why it may exceed its bound.
     pub reason: Option<String>,
 }
 
-/// What may be out of its bound, and why: by workload and metric, from so many CPUs on. Measured in
-/// docs/simulator.md, "How true it is".
+/// The metrics that may exceed their bounds, and why: by workload and metric, from a number of CPUs
+/// on. docs/simulator.md, "How true it is", has the measurements.
 const REASONS: &[(&str, &str, u32, &str)] = &[
     ("pipe", "migrations", 2, PLACE),
     ("hackbench", "switches", 2, TURNS),
@@ -69,11 +69,11 @@ const REASONS: &[(&str, &str, u32, &str)] = &[
 ];
 
 const EVEN: &str =
-    "senders and receivers cost the same, so that kernel threads between them decide who is ahead";
+    "senders and receivers cost the same, so kernel threads that run between them decide the order";
 const TURNS: &str =
     "turns of QEMU's vCPUs, which share one stream of instructions, end at timers that are not \
      modelled";
-const PLACE: &str = "which vCPU is idle at a wakeup is decided by whose turn it is";
+const PLACE: &str = "the turns of QEMU's vCPUs decide which of them is idle at a wakeup";
 
 impl Report {
     pub fn holds(&self) -> bool {
@@ -83,7 +83,7 @@ impl Report {
     }
 }
 
-/// Simulates what was measured, and compares.
+/// Simulates the measured runs, and compares.
 pub fn rows(measured: &Measured) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for (load, kernel) in LOADS.iter().zip(&measured.runs) {
@@ -100,7 +100,7 @@ pub fn rows(measured: &Measured) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Its name, the bound in per cent, and what it is.
+/// The name, the bound in per cent, and the value.
 type Metric = (&'static str, u64, fn(&Numbers) -> u64);
 
 const METRICS: [Metric; 4] = [
@@ -110,7 +110,7 @@ const METRICS: [Metric; 4] = [
     ("p99", 15, |numbers| numbers.p99),
 ];
 
-/// The verdict on the runs of a workload.
+/// Judges the runs of a workload.
 fn judge(
     workload: &'static str,
     subject: &str,
@@ -141,7 +141,7 @@ fn judge(
             .find(|(load, of, from, _)| (*load, *of) == (workload, metric) && *from <= cpus);
         let reason = match known {
             _ if within => None,
-            // No prediction can be nearer than the thing is to itself.
+            // No prediction can be closer to the kernel than runs of the kernel are to each other.
             _ if (kernel_min..=kernel_max).contains(&simulator) => Some(format!(
                 "runs of the kernel differ by as much: {kernel_min} to {kernel_max}"
             )),
@@ -166,8 +166,8 @@ fn judge(
     })
 }
 
-/// The policy that is simulated where a subject was measured: of the kernel's own scheduler its
-/// model.
+/// The policy that is simulated for a measured subject. The kernel's own scheduler is represented
+/// by its model.
 fn simulated_as(subject: &str) -> &str {
     match subject {
         BASELINE => "eevdf_like",
@@ -177,7 +177,7 @@ fn simulated_as(subject: &str) -> &str {
 
 fn simulated(load: &Load, measured: &Measured, seed: u64) -> Result<Numbers> {
     let topology = Topology::new(1, measured.cpus as usize, 1, measured.cpus as usize);
-    let mut config = Config::new(topology.map_err(|why| Error::user(why, "give other --cpus"))?);
+    let mut config = Config::new(topology.map_err(|why| Error::user(why, "change --cpus"))?);
     let policy = baton_build::native(simulated_as(&measured.subject))?;
     config.policies = vec![PolicySpec {
         policy,
@@ -199,7 +199,7 @@ fn simulated(load: &Load, measured: &Measured, seed: u64) -> Result<Numbers> {
     Ok(counter.numbers())
 }
 
-/// Counts what `hosts/kernel/latency.bpf.c` counts.
+/// Counts the same events as `hosts/kernel/latency.bpf.c`.
 #[derive(Default)]
 struct Counter {
     from: u64,
@@ -245,7 +245,7 @@ impl Counter {
     }
 }
 
-/// For people.
+/// The table for people.
 pub fn text(report: &Report) -> String {
     let rows = report.results.iter().map(|row| {
         let verdict = match (row.within, &row.reason) {
@@ -275,7 +275,7 @@ pub fn text(report: &Report) -> String {
         "VERDICT",
     ];
     format!(
-        "fidelity on {}, times {} times as long as in what is modelled; p50 and p99 in ns\n\n{}",
+        "fidelity on {}, times {} times as long as those modelled; p50 and p99 in ns\n\n{}",
         report.kernel,
         report.factor,
         table(&titles, &rows.collect::<Vec<_>>())

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the kernel's doings cost on this machine, under the policy that is in charge: by workloads
-//! that are none of those compared.
+//! Costs of the kernel's operations on this machine, under the policy in charge. They are measured
+//! with workloads that are not among those compared.
 //!
 //! | cost | from |
 //! | --- | --- |
-//! | `syscall` | a task that gives to itself and takes: half of the time of a round |
-//! | `wakeup` | three tasks that wake each other in a ring, without work: the median wait, less `syscall` |
+//! | `syscall` | a task that posts to its own semaphore and takes it: half the time of a round |
+//! | `wakeup` | three tasks wake each other in a ring, without work: median wait less `syscall` |
 //! | `switch` | the same ring: the time of a hop, less that wait |
-//! | `tick_work` | a task that computes in pieces: what is missing beside the median piece, by tick |
-//! | `idle_exit` | a task that sleeps and does nothing else: its median wait |
+//! | `tick_work` | a task that computes in pieces: the time beyond median pieces, per tick |
+//! | `idle_exit` | a task that does nothing but sleep: its median wait |
 
 use std::sync::{Arc, Mutex};
 
@@ -23,7 +23,7 @@ const MS: u64 = 1_000_000;
 const DURATION: u64 = 100 * MS;
 const TICK: u64 = 4 * MS;
 
-/// Costs, ns.
+/// Measured costs, ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Measured {
     pub syscall: u64,
@@ -34,7 +34,7 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// For the simulator. Counted instructions have no caches to refill.
+    /// The costs for the simulator. Counted instructions have no caches to refill.
     pub fn costs(&self) -> Costs {
         let &Self {
             syscall,
@@ -54,7 +54,7 @@ impl Measured {
         }
     }
 
-    /// As they are told while workloads are measured.
+    /// Describes the costs, for the progress on standard error.
     fn words(&self) -> String {
         let Self {
             syscall,
@@ -88,19 +88,19 @@ pub fn measure(machine: &Machine<'_>) -> Result<Measured> {
     Ok(measured)
 }
 
-/// The median wait, and what was counted, which is at least 1.
+/// Returns the median wait, and the number of operations, which is at least 1.
 fn done(machine: &Machine<'_>, world: World) -> Result<(u64, u64)> {
     let (numbers, groups) = machine.run(world, super::seed(0), DURATION, 0)?;
     match groups.iter().map(|group| group.done).sum() {
         0 => Err(Error::environment(
-            "a task did nothing in its time, so that nothing can be measured",
+            "a task did nothing in its time, so there is nothing to measure",
             "try again",
         )),
         done => Ok((numbers.p50, done)),
     }
 }
 
-/// In turn, over and over.
+/// Repeats the steps in turn.
 fn program(steps: Vec<fn() -> Op>) -> impl FnMut(&mut Cx<'_>) -> Op + Send {
     let mut at = 0;
     move |_| {
@@ -127,7 +127,7 @@ fn alone() -> World {
     world
 }
 
-/// So many threads that wake each other in turn.
+/// Threads that wake each other in turn.
 pub fn ring(threads: usize) -> World {
     let mut world = World::new();
     let turns: Vec<_> = (0..threads)
@@ -162,7 +162,7 @@ fn sleeper() -> World {
     world
 }
 
-/// Pieces of so much, ns.
+/// The length of a piece, ns.
 const PIECE: u64 = 50_000;
 
 fn tick_work(machine: &Machine<'_>) -> Result<u64> {

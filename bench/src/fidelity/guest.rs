@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The kernel's side: workloads as threads of this machine, under a policy, watched by the BPF
+//! The kernel's side: workloads as threads of this machine, under a policy, measured by the BPF
 //! probe.
 
 use std::path::Path;
@@ -22,7 +22,7 @@ pub struct Machine<'a> {
     speed: Speed,
 }
 
-/// All subjects on this machine.
+/// Measures all subjects on this machine.
 pub fn measure(search: &Search, args: &Arguments) -> Result<Vec<Measured>> {
     baton_control::kernel::require_root("putting a scheduler in charge")?;
     let cpus = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
@@ -66,7 +66,7 @@ pub fn measure(search: &Search, args: &Arguments) -> Result<Vec<Measured>> {
 }
 
 impl Machine<'_> {
-    /// Runs a workload for so long, ns, and counts from then on.
+    /// Runs a workload for `duration`, ns, and counts events from `counts_from` on.
     pub fn run(
         &self,
         world: World,
@@ -85,7 +85,7 @@ impl Machine<'_> {
         let begins = |begin| watched = latency.between(begin + counts_from, begin + duration);
         let groups = threads::run(world, plan, begins).map_err(|why| {
             Error::environment(
-                format!("the workload does not run here: {why}"),
+                format!("the workload cannot run on this machine: {why}"),
                 "measure in a guest (without --here)",
             )
         })?;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Is the simulator true? The same workloads in the simulator and in a booted kernel that counts
-//! instructions, under the same policies: how often CPUs change tasks, how often tasks change CPUs,
-//! how long who is woken waits.
+//! Whether the simulator is faithful. The same workloads run in the simulator and in a booted
+//! kernel that counts instructions, under the same policies. The bench compares how often CPUs
+//! switch tasks, how often tasks migrate, and how long woken tasks wait.
 //!
-//! The guest measures (`guest`) what its kernel does, and what it costs; here the same is simulated
-//! with those costs, and compared (`compare`).
+//! The guest measures the behaviour of its kernel and the costs of its operations (`guest`). The
+//! command then simulates the same with these costs, and compares (`compare`).
 
 mod compare;
 pub mod costs;
@@ -25,20 +25,20 @@ use baton_control::kernel;
 use baton_control::modules::Search;
 use baton_control::output::{print, print_json};
 
-/// By so much the times of the workloads are longer than what they model, as all that the guest's
-/// kernel does takes longer than on hardware: a context switch is some thousand instructions, and
-/// each of them one nanosecond.
+/// The factor by which the times of the workloads are longer than those that they model. Everything
+/// that the guest's kernel does takes longer than on hardware: a context switch is several thousand
+/// instructions of one nanosecond each.
 const FACTOR: u64 = 25;
 
-/// A workload that is compared. Its rounds are no multiple of the tick: where both keep step, what
-/// happens depends on the microsecond at which the first began. An open loop is for the one stream
-/// of instructions that all CPUs share.
+/// A workload that is compared. Its rounds are no multiple of the tick: if both kept step, the
+/// result would depend on the microsecond at which the first round began. An open loop has the load
+/// of one CPU, because all CPUs share one stream of instructions.
 #[derive(Clone, Copy)]
 pub struct Load {
     pub name: &'static str,
-    /// As for `baton sim -w`, with the times multiplied.
+    /// The workload as for `baton sim -w`, with the times multiplied.
     pub spec: &'static str,
-    /// For how long, ms.
+    /// The length of a run, ms.
     pub ms: u64,
 }
 
@@ -65,12 +65,12 @@ pub const LOADS: &[Load] = &[
     },
 ];
 
-/// Of a workload's runs, each has its own.
+/// The seed of a run of a workload.
 fn seed(run: usize) -> u64 {
     run as u64 + 1
 }
 
-/// The first part of a run is not counted: all tasks come at once.
+/// 1 / `WARM_UP` of a run, at its beginning, is not counted, because all tasks start at once.
 const WARM_UP: u64 = 10;
 
 impl Load {
@@ -85,26 +85,26 @@ impl Load {
         self.ms * 1_000_000
     }
 
-    /// From when on it counts, ns.
+    /// The time from which on events are counted, ns.
     fn counts_from(&self) -> u64 {
         self.duration() / WARM_UP
     }
 }
 
-/// What is compared, of one run.
+/// The metrics of one run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Numbers {
     pub switches: u64,
     pub migrations: u64,
     /// Wakeups whose wait was measured.
     pub wakeups: u64,
-    /// From a wakeup to the CPU, ns.
+    /// From a wakeup until the task runs, ns.
     pub p50: u64,
     pub p99: u64,
 }
 
 impl Numbers {
-    /// As they are told while others are measured.
+    /// Describes the metrics, for the progress on standard error.
     fn words(&self) -> String {
         let Self {
             switches,
@@ -120,17 +120,17 @@ impl Numbers {
     }
 }
 
-/// A policy on a kernel.
+/// The measurements of a policy on a number of CPUs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
     pub subject: String,
     pub cpus: u32,
     pub costs: costs::Measured,
-    /// By workload, in the order of [`LOADS`]: its runs.
+    /// The runs of each workload, in the order of [`LOADS`].
     pub runs: Vec<Vec<Numbers>>,
 }
 
-/// What a guest finds.
+/// The report of a guest.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Found {
     kernel: String,
@@ -167,7 +167,7 @@ fn command(search: &Search, args: &Arguments) -> Result<ExitCode> {
         };
         return print_json(&found).map(|()| ExitCode::SUCCESS);
     }
-    // The probe comes with the core, and that with a policy.
+    // The guest gets the probe with the core, and the core with a policy.
     let needed: Vec<_> = args
         .subjects()
         .into_iter()
@@ -194,10 +194,10 @@ fn command(search: &Search, args: &Arguments) -> Result<ExitCode> {
             .ok_or_else(|| {
                 Error::environment(
                     format!(
-                        "the guest measured nothing (exit code {}); its messages are above",
+                        "the guest wrote no report (exit code {}); its messages are above",
                         outcome.exit_code
                     ),
-                    "do as they say, or see more with: baton vm run -- baton bench fidelity --here",
+                    "follow them, or see more with: baton vm run -- baton bench fidelity --here",
                 )
             })?;
         release = found.kernel;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The kernel's side: bench/programs/schbench.c on this machine.
+//! The kernel's side: runs bench/programs/schbench.c on this machine.
 //!
-//! The guest's CPUs share one stream of instructions. Who computes leaves it to the next CPU all
-//! the time (see there), so that who is woken on another CPU does not wait for the one that
-//! computes. Where idle CPUs sleep (`idle`) workers compute shortly: those who do for long find
-//! their message thread's CPU awake.
+//! The guest's CPUs share one stream of instructions. A computing worker keeps giving it to the
+//! next CPU (`compute` in schbench.c), so that a task woken on another CPU does not wait for the
+//! computation. Where idle CPUs sleep (`idle`), only short computations are measured: a worker that
+//! computes for long finds the CPU of its message thread awake.
 
 use std::process::{Command, Stdio};
 
@@ -21,26 +21,26 @@ use baton_control::modules::Search;
 pub const CPUS: u32 = 4;
 /// The paper's machine first.
 const IDLE_STATES: &[&str] = &[super::judge::PAPERS, "none"];
-/// Of a worker, us.
+/// The time that a worker sleeps, us.
 const SLEEP: u64 = 2_000;
-/// Runs, and their warm-up, ms. A guest takes a minute for a second in which its CPUs compute most
-/// of the time.
+/// The length of a run and of its warm-up, ms. A guest takes a minute for one second in which its
+/// CPUs are mostly busy.
 const RUN: u64 = 10_000;
 const LONG_RUN: u64 = 3_000;
 const WARM_UP: u64 = 1_000;
 
-/// What the program prints.
+/// The output of the program.
 #[derive(Deserialize)]
 struct Said {
     wakeups: u64,
     p50_ns: u32,
     p99_ns: u32,
     max_ns: u32,
-    /// Of each message thread's group, if there is one.
+    /// The home CPU of each message thread's group; -1 if it has none.
     homes: Vec<i32>,
 }
 
-/// All subjects on this machine.
+/// Measures all subjects on this machine.
 pub fn measure(search: &Search, args: &Arguments) -> Result<Found> {
     kernel::require_root("putting a scheduler in charge")?;
     let mut found = Found {
@@ -109,7 +109,7 @@ fn run(subject: &Subject, way: Way, idle_states: &str, work: u64) -> Result<Row>
         .filter(|_| output.status.success());
     let said = said.ok_or_else(|| {
         Error::baton(format!(
-            "schbench failed ({}); what it says about that is above",
+            "schbench failed ({}); its messages are above",
             output.status
         ))
     })?;
@@ -137,7 +137,7 @@ fn run(subject: &Subject, way: Way, idle_states: &str, work: u64) -> Result<Row>
     Ok(row)
 }
 
-/// A run, as it is told while the others go on.
+/// Describes a run, for the progress on standard error.
 fn words(row: &Row, homes: &[i32]) -> String {
     let Row {
         idle_states,

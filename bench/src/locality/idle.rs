@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How this machine's idle CPUs sleep: as they are made, or in a guest, which has no idle states,
-//! by the simulator's tables.
+//! The idle states of this machine's CPUs: its own, or those of the simulator's tables in a guest,
+//! which has none.
 
 use std::fs;
 
@@ -12,8 +12,8 @@ use baton_control::kernel;
 
 const MODULE: &str = "baton_idle";
 
-/// What there is to be measured with: tables for a guest, else what the machine has, by the name of
-/// its driver.
+/// The idle states that can be measured: the given tables in a guest, otherwise those of the
+/// machine, by the name of its driver.
 pub fn choices(tables: &[&str]) -> Vec<String> {
     let driver =
         fs::read_to_string("/sys/devices/system/cpu/cpuidle/current_driver").unwrap_or_default();
@@ -23,7 +23,7 @@ pub fn choices(tables: &[&str]) -> Vec<String> {
     }
 }
 
-/// One of the choices, as long as this value lives.
+/// Idle states that stay set until this value is dropped.
 pub struct IdleStates {
     is_loaded: bool,
 }
@@ -42,7 +42,7 @@ impl IdleStates {
         })
     }
 
-    /// What could not be put back is an error here, which a drop cannot tell.
+    /// Resets the idle states, and reports an error, which a drop cannot.
     pub fn reset(mut self) -> Result<()> {
         match std::mem::take(&mut self.is_loaded) {
             true => kernel::unload_module(MODULE),
@@ -59,7 +59,7 @@ impl Drop for IdleStates {
     }
 }
 
-/// Of the module (bench/idle/baton_idle.c).
+/// The parameters of the module (bench/idle/baton_idle.c).
 fn parameters(states: &[IdleState]) -> String {
     let list =
         |of: &dyn Fn(&IdleState) -> String| states.iter().map(of).collect::<Vec<_>>().join(",");

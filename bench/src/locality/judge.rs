@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What must hold of `locality` with hints, and the table for people.
+//! The bounds that `locality` must hold with hints, and the table for people.
 
 use serde::Serialize;
 
 use super::{Found, Place, Row, LONG, SHORT};
 use baton_control::report::table;
 
-/// The one that is judged.
+/// The subject that is judged.
 pub const JUDGED: &str = "locality";
 const HINTS: &str = "locality, hints";
-/// How CPUs sleep where rows are judged: the paper's machine.
+/// The idle states of the paper's machine, to which the bounds apply.
 pub const PAPERS: &str = "skl";
 
-/// How many times one subject's wait is another's, at least.
+/// A lower bound on the ratio of two subjects' waits.
 struct Rule {
     place: Place,
-    /// How CPUs sleep, and how long workers compute, us.
+    /// The idle states, and how long workers compute, us.
     setting: (&'static str, u64),
     which: Which,
     of: &'static str,
@@ -60,7 +60,7 @@ const fn rule(place: Place, which: Which, of: &'static str, to: &'static str, le
     }
 }
 
-/// Where idle CPUs are at hand at once, and the tail is from waiting for others alone.
+/// Idle CPUs respond at once, so the tail consists only of waiting for other tasks.
 const TAIL: Rule = Rule {
     place: Place::Kernel,
     setting: ("none", LONG),
@@ -70,8 +70,8 @@ const TAIL: Rule = Rule {
     least: 50.0,
 };
 
-/// Of `scx_simple` only that hints are no loss: whether its threads share a CPU is left to chance,
-/// and with that its waits.
+/// For `scx_simple` the only requirement is that hints are no loss: chance decides whether its
+/// threads share a CPU, and with that how long they wait.
 const RULES: &[Rule] = &[
     rule(Place::Simulator, Which::P50, "cfs_like", HINTS, 5.0),
     rule(Place::Simulator, Which::P99, "cfs_like", HINTS, 5.0),
@@ -94,7 +94,7 @@ const RULES: &[Rule] = &[
     TAIL,
 ];
 
-/// A rule, applied to what was measured.
+/// A rule, applied to the measurements.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
     pub place: Place,
@@ -102,18 +102,18 @@ pub struct Verdict {
     /// How long workers compute, us.
     pub work: u64,
     pub what: String,
-    /// Not a number where there is none to judge.
+    /// NaN if there is no value to judge.
     pub value: f64,
     pub least: f64,
     pub holds: bool,
 }
 
-/// All rules; or, unless all subjects were to be measured, those whose subjects were. What is
-/// missing else does not hold.
+/// Applies all rules; or, unless all subjects were to be measured, those whose subjects were. Any
+/// other missing value breaks its rule.
 pub fn verdicts(found: &Found, is_all: bool) -> Vec<Verdict> {
     let judged = |rule: &Rule| {
         let row = |subject| {
-            // Percentiles of nothing would be the best ones.
+            // The percentiles of no samples would be the best.
             let is_it =
                 |row: &&Row| row.place == rule.place && row.subject == subject && row.wakeups > 0;
             let is_set = |row: &&Row| (row.idle_states.as_str(), row.work) == rule.setting;
@@ -150,7 +150,7 @@ pub fn verdicts(found: &Found, is_all: bool) -> Vec<Verdict> {
     RULES.iter().filter_map(judged).collect()
 }
 
-/// For people.
+/// The table for people.
 pub fn text(found: &Found, verdicts: &[Verdict]) -> String {
     let place = |place| {
         if place == Place::Kernel {
@@ -188,7 +188,7 @@ pub fn text(found: &Found, verdicts: &[Verdict]) -> String {
         ]
     });
     format!(
-        "locality on {}: how long a woken worker waits, and computes, us\n\n{}\n{}",
+        "locality on {}: waits of woken workers, and their computing time, us\n\n{}\n{}",
         found.kernel,
         table(
             &[
@@ -222,7 +222,7 @@ pub fn text(found: &Found, verdicts: &[Verdict]) -> String {
 mod tests {
     use super::*;
 
-    /// The paper's table 6 at both places, and with these waits of the hints.
+    /// The paper's table 6 at both places, with these waits under hints.
     fn found(p50: f64, p99: f64) -> Found {
         let mut found = Found {
             kernel: "7.2".into(),
@@ -245,7 +245,7 @@ mod tests {
             (Place::Simulator, LONG, "cfs_like"),
             (Place::Kernel, SHORT, "eevdf"),
         ] {
-            // Those of other CPUs are not judged.
+            // Rows with other idle states are not judged.
             add(place, ("none", work), HINTS, 1e9, 1e9);
             for setting in [(PAPERS, work), TAIL.setting] {
                 add(place, setting, fair, 33.0, 50.0);
@@ -259,7 +259,7 @@ mod tests {
 
     fn broken(found: &Found) -> Vec<String> {
         let verdicts = verdicts(found, false);
-        // All but those of scx_simple, which was not measured.
+        // All rules but those for scx_simple, which was not measured.
         assert_eq!(verdicts.len(), 11, "{verdicts:?}");
         verdicts
             .into_iter()
@@ -280,7 +280,7 @@ mod tests {
                 "p50 of eevdf, times that of locality, hints",
             ],
         );
-        // Simulated, and in the kernel.
+        // One in the simulator, one in the kernel.
         check(
             found(6.6, 9.9),
             &["p99 of locality, times that of locality, hints"; 2],

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Threads that share a hint share a CPU: Enoki's table 6 (section 5.5). Two message threads wake
-//! two workers each by futexes, and what is measured is how long a woken worker waits.
+//! Threads that share a hint share a CPU: table 6 of Enoki (section 5.5). Two message threads wake
+//! two workers each by futexes. The bench measures how long a woken worker waits.
 //!
-//! Twice: in the simulator, on the paper's kind of machine, whose idle CPUs sleep and take their
-//! time to come back (`simulated`); and as a program in a booted kernel that counts instructions
-//! (`guest`), whose idle CPUs do the same by a module (`idle`). What must hold is judged in
-//! `judge`, and drawn in `page`.
+//! It does so twice. The simulator has the paper's kind of machine, whose idle CPUs sleep and take
+//! time to wake up (`simulated`). A booted kernel that counts instructions runs a program
+//! (`guest`), and a module makes its idle CPUs do the same (`idle`). The bounds are in `judge`, the
+//! figure in `page`.
 
 mod guest;
 mod idle;
@@ -27,20 +27,20 @@ use baton_control::error::{Error, Result};
 use baton_control::modules::Search;
 use baton_control::output::{print, print_json};
 
-/// As in the paper.
+/// The numbers of the paper.
 const MESSENGERS: u64 = 2;
 const WORKERS: u64 = 2;
-/// How long a worker computes, us: for the shortest waits, and as schbench has it.
+/// How long a worker computes, us: the first gives the shortest waits, the second is schbench's.
 const SHORT: u64 = 100;
 const LONG: u64 = 5_000;
 
-/// How the process is run.
+/// How the program is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Free,
-    /// All of it on one CPU.
+    /// The whole process on one CPU.
     Pinned,
-    /// Each message thread says that it and its workers belong together.
+    /// Each message thread sends the hint that it and its workers belong together.
     Hints,
 }
 
@@ -59,7 +59,7 @@ impl Way {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     pub place: Place,
-    /// How its CPUs sleep.
+    /// The idle states of its CPUs.
     pub idle_states: String,
     pub subject: String,
     /// How long a worker computes, us.
@@ -71,15 +71,15 @@ pub struct Row {
     pub max: f64,
 }
 
-/// All that was measured.
+/// All measurements.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Found {
-    /// What `uname -r` says.
+    /// The release of the kernel (`uname -r`).
     pub kernel: String,
     pub rows: Vec<Row>,
 }
 
-/// What is printed.
+/// The report that is printed.
 #[derive(Serialize, Debug)]
 struct Report<'a> {
     bench: &'static str,
@@ -127,7 +127,7 @@ fn command(search: &Search, args: &Arguments) -> Result<ExitCode> {
     if !args.cpus.is_empty() || args.runs.is_some() {
         return Err(Error::user(
             format!(
-                "bench locality is one run of simulated CPUs, and one of a guest with {} CPUs",
+                "bench locality has one run on simulated CPUs and one in a guest with {} CPUs",
                 guest::CPUS
             ),
             "leave --cpus and --runs out",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The waits as bars, on a page of its own: table 6 of Enoki, simulated and measured. Every value
-//! is in the tables below them.
+//! The waits as bars on a separate page: table 6 of Enoki, simulated and measured. The tables below
+//! the bars have every value.
 
 use std::fmt::Write;
 
@@ -8,13 +8,13 @@ use super::judge::{text, Verdict, PAPERS};
 use super::{Found, Place, Row};
 
 const WIDTH: f64 = 560.0;
-/// Room for names, and for values.
+/// The width for names, and that for values.
 const LEFT: f64 = 150.0;
 const RIGHT: f64 = 70.0;
-/// Of a row with its two bars.
+/// The height of a row with its two bars.
 const STEP: f64 = 40.0;
 const BAR: f64 = 14.0;
-/// p50 and p99; that can be told apart by most eyes (Okabe and Ito).
+/// The colours of p50 and p99, which most eyes can tell apart (Okabe and Ito).
 const COLOURS: [&str; 2] = ["#0072b2", "#d55e00"];
 
 const HEAD: &str =
@@ -31,7 +31,7 @@ pub fn page(found: &Found, verdicts: &[Verdict]) -> String {
          each; how long a woken worker waits, median \
          (blue) and 99th percentile (red), us, on a logarithmic scale. Simulated on 8 CPUs, and on \
          kernel {} in a guest with 4; their idle CPUs \
-         come back from sleep as late as those of the paper's machine.</p>",
+         take as long to leave an idle state as those of the paper's machine.</p>",
         found.kernel
     );
     let papers = |place| {
@@ -52,7 +52,7 @@ fn chart<'a>(title: &str, rows: impl Iterator<Item = &'a Row>) -> String {
         .iter()
         .map(|row| row.p99.max(row.p50))
         .fold(10.0, f64::max);
-    // A tenth of a microsecond is at the left end.
+    // The left end is a tenth of a microsecond.
     let length =
         |us: f64| (us.max(0.1) * 10.0).log10() / (most * 10.0).log10() * (WIDTH - LEFT - RIGHT);
     let height = STEP * rows.len() as f64 + 30.0;
@@ -103,7 +103,7 @@ mod tests {
         };
         let rows = [row("slow", 10.0, 1_000.0), row("quick", 0.1, 1.0)];
         let svg = chart("both", rows.iter());
-        // Of 340, by logarithm: from a tenth to a thousand are four decades.
+        // A bar has at most 340, on a logarithmic scale: four decades from a tenth to a thousand.
         for long in ["170.0", "340.0", "0.0", "85.0"] {
             assert!(svg.contains(&format!("width=\"{long}\"")), "{long}: {svg}");
         }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The paper's setting, simulated: an i7-9700 (8 cores), whose idle CPUs sleep by the kernel's
-//! table for it. `cfs_like` stands for CFS. For comparison, a server's CPUs, and CPUs that do not
-//! sleep.
+//! table for it. `cfs_like` represents CFS. A server's CPUs, and CPUs that do not sleep, are
+//! simulated for comparison.
 
 use baton_sim::idle::TABLES;
 use baton_sim::topology::Topology;

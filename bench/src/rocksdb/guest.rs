@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The kernel's side: requests of a real RocksDB (bench/programs/rocksdb.c), the batch program as
-//! processes.
+//! The kernel's side: requests to a real RocksDB (bench/programs/rocksdb.c), and the batch program
+//! as processes.
 
 use std::fs;
 use std::process::{Child, Command, Stdio};
@@ -23,13 +23,13 @@ use baton_control::kernel::{self, Lock};
 use baton_control::modules::Search;
 use baton_control::{load, tasks, unload};
 
-/// Per cent of what eevdf can answer.
+/// Per cent of EEVDF's capacity.
 const LOADS: &[u64] = &[50, 70, 80];
-/// For one run, ns.
+/// The length of a run, ns.
 const DURATION: u64 = 8_000_000_000;
 const TICK: u64 = 4_000_000;
 
-/// All subjects on this machine. The first decides what a load is.
+/// Measures all subjects on this machine. The capacity of the first determines the loads.
 pub fn measure(search: &Search, args: &Arguments) -> Result<Found> {
     kernel::require_root("putting a scheduler in charge")?;
     let factor = slow::factor(args);
@@ -72,7 +72,7 @@ pub fn measure(search: &Search, args: &Arguments) -> Result<Found> {
                         factor,
                         None,
                     ));
-                    // Where there is an order, or nice values.
+                    // Only where there is an order of policies, or nice values.
                     if matches!(subject, Subject::Eevdf | Subject::Policy(_)) {
                         let (ran, share) = beside(search, &subject, || run(needed, factor))?;
                         found
@@ -87,11 +87,11 @@ pub fn measure(search: &Search, args: &Arguments) -> Result<Found> {
     Ok(found)
 }
 
-/// What the program prints.
+/// The output of the program.
 #[derive(Deserialize)]
 struct Ran {
     answered: u64,
-    /// CPU time that went into requests, ns.
+    /// CPU time of requests, ns.
     computed: u64,
     gets: Gets,
 }
@@ -104,7 +104,7 @@ struct Gets {
     p999: u64,
 }
 
-/// One run of requests that need so many CPUs.
+/// One run of requests that need this many CPUs.
 fn run(load: f64, factor: u64) -> Result<Ran> {
     let [short, long] = [SHORT, LONG].map(|ns| (ns * factor).to_string());
     let gap = (MEAN * factor as f64 / load).to_string();
@@ -160,7 +160,7 @@ fn point(
     point
 }
 
-/// From one thread to the next, with the wakeup and two system calls, ns.
+/// The time from one thread to the next, with the wakeup and two system calls, ns.
 fn hop(speed: Speed) -> Result<u64> {
     const SHORT_RUN: u64 = 100_000_000;
     let plan = Plan {
@@ -171,7 +171,7 @@ fn hop(speed: Speed) -> Result<u64> {
     };
     let ran = threads::run(ring(2), plan, |_| ()).map_err(|why| {
         Error::environment(
-            format!("threads do not run here: {why}"),
+            format!("threads cannot run on this machine: {why}"),
             "measure in a guest (without --here)",
         )
     })?;
@@ -179,8 +179,8 @@ fn hop(speed: Speed) -> Result<u64> {
     Ok(SHORT_RUN / hops.max(1))
 }
 
-/// Runs beside a batch program, of the last policy in the order; which part of all CPU time that
-/// had, per cent.
+/// Runs beside a batch program, whose policy is the last in the order. Also returns the batch
+/// program's share of all CPU time, per cent.
 fn beside<T>(
     search: &Search,
     subject: &Subject,
@@ -214,7 +214,7 @@ fn beside<T>(
     Ok((result, share))
 }
 
-/// A process that always wants a CPU, of the lowest priority. Ends with this value.
+/// A process of the lowest priority that always wants a CPU. It ends when this value is dropped.
 struct Hog(Child);
 
 impl Hog {
@@ -231,7 +231,7 @@ impl Hog {
         Ok(hog)
     }
 
-    /// ns.
+    /// CPU time of the process, ns.
     fn cpu_time(&self) -> Result<u64> {
         let path = format!("/proc/{}/schedstat", self.0.id());
         let text =

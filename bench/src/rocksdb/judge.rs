@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What must hold of `shinjuku`, and the table for people.
+//! The bounds that `shinjuku` must hold, and the table for people.
 
 use serde::Serialize;
 
@@ -7,22 +7,22 @@ use super::{Found, Place, Point};
 use crate::slow::{FACTOR, SLICE};
 use baton_control::report::table;
 
-/// The one that is judged.
+/// The subject that is judged.
 const JUDGED: &str = "shinjuku";
-/// Loads at which it is compared, per cent.
+/// The loads at which it is compared, per cent.
 const AT: &[u64] = &[50, 70, 80];
-/// Loads that its curve in the simulator must have, per cent: to 80, as it cannot answer more than
-/// 100.
+/// The loads that its curve in the simulator must have, per cent. They end at 80, because it cannot
+/// answer more than 100.
 const CURVE: &[u64] = &[10, 20, 30, 40, 50, 60, 70, 75, 80];
 
-/// What a number may be.
+/// The bound of a value.
 #[derive(Clone, Copy, Debug)]
 enum Bound {
     Least(f64),
     Most(f64),
 }
 
-/// A bound, for each number that `values` gives with the load it is of.
+/// A bound on each value that `values` returns with its load.
 struct Rule {
     what: &'static str,
     bound: Bound,
@@ -62,32 +62,32 @@ const RULES: &[Rule] = &[
     },
 ];
 
-/// A rule, applied to what was measured at a place.
+/// A rule, applied to the measurements at one place.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
     pub place: Place,
     pub what: &'static str,
-    /// Per cent; 0 where it is of no load.
+    /// Per cent; 0 if the rule has no load.
     pub load: u64,
-    /// Not a number where there is none to judge.
+    /// NaN if there is no value to judge.
     pub value: f64,
     pub bound: String,
     pub holds: bool,
 }
 
-/// What was measured at one place.
+/// The measurements at one place.
 struct View<'a> {
     found: &'a Found,
-    /// All subjects were to be measured: what is missing is not a number. Else it is left out.
+    /// All subjects were to be measured, so a missing value is NaN. Otherwise it is left out.
     is_all: bool,
     place: Place,
-    /// Who it is compared with.
+    /// The subject that it is compared with.
     baseline: &'static str,
 }
 
 impl View<'_> {
     fn point(&self, subject: &str, batch: bool, load: u64) -> Option<&Point> {
-        // Percentiles of nothing would be the best ones.
+        // The percentiles of no samples would be the best.
         let mut points = self.found.points.iter().filter(|p| p.answered > 0.0);
         points.find(|p| {
             p.place == self.place && p.subject == subject && p.batch == batch && p.load == load
@@ -100,7 +100,7 @@ impl View<'_> {
             .map(|s| s.answered)
     }
 
-    /// At each load that is compared, of two points.
+    /// A number of two points, at each load that is compared.
     fn each(
         &self,
         a: (&str, bool),
@@ -136,7 +136,7 @@ impl View<'_> {
         )
     }
 
-    /// Up to 80 % of what it can answer. In the simulator, where all subjects are always measured.
+    /// Up to 80 % of its capacity. Only in the simulator, where all subjects are always measured.
     fn flat(&self) -> Vec<(u64, f64)> {
         if self.place != Place::Simulator {
             return Vec::new();
@@ -148,7 +148,7 @@ impl View<'_> {
             Some(p) => (p.offered <= until).then_some((load, p.p99 / lowest)),
             None => Some((load, f64::NAN)),
         });
-        // What is not a number is the highest.
+        // NaN counts as the highest.
         vec![times
             .max_by(|a, b| a.1.total_cmp(&b.1))
             .unwrap_or((0, f64::NAN))]
@@ -174,8 +174,8 @@ impl View<'_> {
     }
 }
 
-/// All rules, at both places; or, unless all subjects were to be measured, those whose subjects
-/// were. What is missing else does not hold.
+/// Applies all rules at both places; or, unless all subjects were to be measured, those whose
+/// subjects were. Any other missing value breaks its rule.
 pub fn verdicts(found: &Found, is_all: bool) -> Vec<Verdict> {
     let views =
         [(Place::Simulator, "cfs_like"), (Place::Kernel, "eevdf")].map(|(place, baseline)| View {
@@ -207,7 +207,7 @@ pub fn verdicts(found: &Found, is_all: bool) -> Vec<Verdict> {
     verdicts
 }
 
-/// For people.
+/// The table for people.
 pub fn text(found: &Found, verdicts: &[Verdict]) -> String {
     let place = |place| {
         if place == Place::Kernel {
@@ -271,7 +271,7 @@ pub fn text(found: &Found, verdicts: &[Verdict]) -> String {
         "BATCH %",
     ];
     format!(
-        "rocksdb on {}, times {FACTOR} times as long there as shown; latencies of GET in \
+        "rocksdb on {}, times there {FACTOR} times as long as shown; latencies of GET in \
          us\n\n{}\n{}\n{}",
         found.kernel,
         table(&titles, &points.collect::<Vec<_>>()),
@@ -299,8 +299,8 @@ mod tests {
     use super::*;
     use crate::rocksdb::Saturation;
 
-    /// At 50 % of both places; shinjuku has its curve, too, with this p99 at 50 %, and this share
-    /// and p99 beside a batch program.
+    /// Points at 50 % at both places. shinjuku also has its curve. It has this p99 at 50 %, and
+    /// this share and p99 beside a batch program.
     fn found(p99: f64, share: f64, beside: f64) -> Found {
         let mut found = Found {
             kernel: "7.2".into(),
@@ -414,7 +414,7 @@ mod tests {
             false,
         );
         check(|found| found.saturations.clear(), false);
-        // So much it cannot answer.
+        // Load above 80 % of the capacity is not judged.
         check(
             |found| {
                 found
@@ -429,8 +429,8 @@ mod tests {
 
     #[test]
     fn what_was_not_measured_does_not_hold() {
-        // Of a switch, and of a curve; of all others at two places, but for those that are at each
-        // of three loads.
+        // One of a switch and one of a curve. The others are at both places: one has no load, three
+        // are at each of three loads.
         const ALL: usize = 2 + 2 * (1 + 3 * 3);
         let broken = |found: &Found| {
             let verdicts = verdicts(found, true);

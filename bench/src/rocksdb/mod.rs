@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Short requests beside long ones: Enoki's figure 2 (section 5.4). 99.5 % of the requests take 4
-//! us (GET), 0.5 % take 10 ms (range query), and 50 workers answer them in an open loop: a latency
-//! counts from when the request was due.
+//! Short requests beside long ones: figure 2 of Enoki (section 5.4). 99.5 % of the requests take 4
+//! us (GET), 0.5 % take 10 ms (range query), and 50 workers answer them in an open loop. A latency
+//! counts from the time when the request was due.
 //!
-//! Twice: in the simulator with the paper's own setting (`simulated`), and with a real RocksDB in a
-//! booted kernel that counts instructions (`guest`), where all times are longer by [`FACTOR`] (not
-//! with `--here` on a machine that counts none). What must hold is judged in `judge`, and drawn in
-//! `page`.
+//! The bench does so twice: in the simulator with the paper's own setting (`simulated`), and with a
+//! real RocksDB in a booted kernel that counts instructions (`guest`). There all times are longer
+//! by [`FACTOR`], except with `--here` on a machine that counts none. The bounds are in `judge`,
+//! the figure in `page`.
 
 mod guest;
 mod judge;
@@ -27,15 +27,15 @@ use baton_control::error::{Error, Result};
 use baton_control::modules::Search;
 use baton_control::output::{print, print_json};
 
-/// GET and range query, ns.
+/// The times of GET and range query, ns.
 const SHORT: u64 = 4_000;
 const LONG: u64 = 10_000_000;
-/// What a request takes on average, ns.
+/// The mean time of a request, ns.
 const MEAN: f64 = (SHORT as f64 * 99.5 + LONG as f64 * 0.5) / 100.0;
-/// So much is asked for of each CPU, where it is found out how much can be answered.
+/// The load of each CPU while the capacity is measured.
 const OVERLOAD: f64 = 1.5;
 
-/// The batch program's policy, where the requests' is not the kernel's own.
+/// The policy of the batch program, unless the requests run under the kernel's own scheduler.
 const BATCH: &str = "wfq";
 
 /// Where something was measured.
@@ -46,47 +46,48 @@ pub enum Place {
     Kernel,
 }
 
-/// One run. Times are those that are modelled: in the guest, by the factor longer.
+/// One run. Times are those that are modelled; the guest's own are longer by the factor.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Point {
     pub place: Place,
     pub subject: String,
     /// Beside a batch program.
     pub batch: bool,
-    /// What the requests need: per cent of what eevdf (in the simulator: of what the CPUs) can do.
+    /// The demand of the requests: per cent of EEVDF's capacity, in the simulator of the CPUs'
+    /// time.
     pub load: u64,
-    /// Requests in a second.
+    /// Requests per second.
     pub offered: f64,
     pub answered: f64,
-    /// Of GET, from when it was due to its answer, us.
+    /// Latency of GET, from the time when it was due to its answer, us.
     pub p50: f64,
     pub p99: f64,
     pub p999: f64,
-    /// Of all CPU time, per cent.
+    /// Per cent of all CPU time.
     pub batch_share: Option<f64>,
 }
 
-/// How much a subject can answer.
+/// The capacity of a subject.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Saturation {
     pub place: Place,
     pub subject: String,
-    /// Requests in a second.
+    /// Requests per second.
     pub answered: f64,
 }
 
-/// All that was measured in one place.
+/// All measurements at one place.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Found {
-    /// What `uname -r` says; empty for the simulator.
+    /// The release of the kernel (`uname -r`); empty for the simulator.
     pub kernel: String,
-    /// From one thread to the next, with the wakeup and two system calls, ns of the guest.
+    /// The time from one thread to the next, with the wakeup and two system calls, ns of the guest.
     pub switch: u64,
     pub saturations: Vec<Saturation>,
     pub points: Vec<Point>,
 }
 
-/// What is printed.
+/// The report that is printed.
 #[derive(Serialize, Debug)]
 struct Report<'a> {
     bench: &'static str,
@@ -114,7 +115,7 @@ pub struct Rocksdb;
 
 impl Bench for Rocksdb {
     fn cpus(&self) -> &'static [u32] {
-        // As for memcached.
+        // For the reason given in `memcached`.
         &[1]
     }
 
@@ -141,7 +142,7 @@ fn command(search: &Search, args: &Arguments) -> Result<ExitCode> {
     }
     if !args.cpus.is_empty() || args.runs.is_some() {
         return Err(Error::user(
-            "bench rocksdb is one run of 5 simulated CPUs, and one of a guest with one CPU",
+            "bench rocksdb has one run on 5 simulated CPUs and one in a guest with one CPU",
             "leave --cpus and --runs out",
         ));
     }
@@ -182,7 +183,7 @@ fn in_guest(args: &Arguments) -> Result<Found> {
     let subjects: Vec<_> = args.subjects().into_iter().chain([batch]).collect();
     let mut files = guest_with(&subjects)?;
     files.extend(PROGRAMS.for_guest(&["rocksdb"])?);
-    // Busy CPUs would share one stream of instructions, and who is woken would wait for his CPU's
-    // turn.
+    // With more CPUs, busy ones would share one stream of instructions, and a woken task would wait
+    // for the turn of its CPU.
     report_of_guest(args, 1, files)
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The curves, as a page of its own: figure 2 of Enoki, simulated and measured. Every value is in
-//! the tables below them.
+//! The curves on a separate page: figure 2 of Enoki, simulated and measured. The tables below the
+//! curves have every value.
 
 use std::fmt::Write;
 
@@ -9,9 +9,9 @@ use super::{Found, Place, Point, FACTOR};
 
 const WIDTH: f64 = 560.0;
 const HEIGHT: f64 = 320.0;
-/// Room for the axes' numbers: left, right, above, below.
+/// The space for the numbers of the axes: left, right, above, below.
 const MARGIN: [f64; 4] = [64.0, 110.0, 32.0, 44.0];
-/// That can be told apart by most eyes (Okabe and Ito).
+/// Colours that most eyes can tell apart (Okabe and Ito).
 const COLOURS: [&str; 6] = [
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00",
 ];
@@ -28,7 +28,7 @@ struct Curve {
     points: Vec<(f64, f64)>,
 }
 
-/// A number of a run, where it has one.
+/// A value of a run, if it has one.
 type Value = fn(&Point) -> Option<f64>;
 
 pub fn page(found: &Found, verdicts: &[Verdict]) -> String {
@@ -95,7 +95,7 @@ pub fn page(found: &Found, verdicts: &[Verdict]) -> String {
     page
 }
 
-/// One for each subject that has such values. A subject has the same colour in all charts.
+/// Returns a curve for each subject with such values. A subject has the same colour in all charts.
 fn curves<'a>(
     points: impl Iterator<Item = &'a Point>,
     value: Value,
@@ -130,7 +130,7 @@ enum Scale {
     Logarithmic,
 }
 
-/// Curves over thousand requests in a second, as SVG.
+/// Draws the curves over thousand requests per second, as SVG.
 fn chart(title: &str, curves: &[Curve], scale: Scale) -> String {
     let [left, right, above, below] = MARGIN;
     let most = |of: fn(&(f64, f64)) -> f64| {
@@ -220,7 +220,7 @@ mod tests {
             curve("high", &[(5.0, 100.0)]),
         ];
         let svg = chart("latency", &both, Scale::Logarithmic);
-        // The left end is 1 at the bottom; 10 is half way up to 100, at the right end.
+        // The left end is 1, at the bottom. 10 is half way up to 100, which is at the right end.
         assert!(svg.contains("points=\"64.0,276.0 450.0,154.0\""), "{svg}");
         assert!(
             svg.contains("points=\"257.0,32.0\"") && svg.contains(">high</text>"),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The paper's setting, simulated: 5 CPUs, 50 workers, slices of 10 us. `cfs_like` is what the
-//! paper compares with, and `eevdf_like` a model of what the kernel has now.
+//! The paper's setting, simulated: 5 CPUs, 50 workers, slices of 10 us. `cfs_like` represents the
+//! paper's baseline CFS, `eevdf_like` the present kernel's scheduler.
 
 use baton_native::Policy;
 use baton_sim::topology::Topology;
@@ -13,10 +13,10 @@ use baton_control::error::{Error, Result};
 
 const CPUS: usize = 5;
 const DURATION: u64 = 2_000_000_000;
-/// Per cent of the CPUs.
+/// Per cent of the CPUs' time.
 const LOADS: &[u64] = &[10, 20, 30, 40, 50, 60, 70, 75, 80, 85, 90, 95];
 const POLICIES: &[&str] = &["cfs_like", "eevdf_like", "wfq", "central", "shinjuku"];
-/// Those that run beside a batch program, too.
+/// The policies that also run beside a batch program.
 const BESIDE: &[&str] = &["cfs_like", "shinjuku"];
 
 pub fn sweep() -> Result<Found> {
@@ -39,7 +39,7 @@ pub fn sweep() -> Result<Found> {
                 .push(point(name, load, &run(&[policy], &spec)?));
             if BESIDE.contains(name) {
                 let spec = format!("{spec}+hogs:n={CPUS},nice=19");
-                // The fair one has both, by their nice values, as in the paper.
+                // The fair policy has both programs, with their nice values, as in the paper.
                 let policies = if *name == "cfs_like" {
                     vec![policy]
                 } else {
@@ -72,7 +72,7 @@ fn run(policies: &[Policy], workload: &str) -> Result<Outcome> {
     simulate::run(&config, world, None)
 }
 
-/// The workload, of which the CPUs need this share of their time.
+/// The workload that needs this share of the CPUs' time.
 fn requests(load: f64) -> String {
     format!("rocksdb:only-short=1,nice=-20,load={load:.6},on={CPUS},short={SHORT}ns,long={LONG}ns")
 }

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A key-value server of user-level threads, one for each connection. It speaks memcached's text
-//! protocol (memcached's doc/protocol.txt): get, gets without unique numbers, set, delete, version
-//! and quit. Values do not expire and are not evicted; a value for which there is no memory is
-//! refused.
+//! A key-value server with a user-level thread for each connection. It speaks memcached's text
+//! protocol (its doc/protocol.txt): get, gets (without the unique numbers), set, delete, version
+//! and quit. No value expires or is evicted: a value for which there is no memory is refused.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -20,28 +19,28 @@ use baton_control::error::{Error, Result};
 
 #[derive(clap::Args, Debug)]
 pub struct Kv {
-    /// What grants the cores of the threads.
+    /// The cores that the threads run on.
     #[command(flatten)]
     pub on: On,
-    /// Port at 127.0.0.1.
+    /// The port at 127.0.0.1.
     #[arg(long)]
     pub port: u16,
-    /// Memory for keys and values, MiB.
+    /// The limit of keys and values, MiB.
     #[arg(long, default_value_t = 64)]
     pub memory: usize,
 }
 
-/// In bytes, as in memcached.
+/// Limits in bytes, as in memcached.
 const MAX_KEY: usize = 250;
 const MAX_VALUE: usize = 1 << 20;
 const MAX_LINE: usize = 2048;
-/// Maximum size of the answers to commands that arrived together, bytes.
+/// The limit of the answers that one call of `answer_all` may produce.
 const MAX_OUTPUT: usize = 8 << 20;
 const BUFFER: usize = 16 << 10;
 const SHARDS: usize = 64;
-/// Approximate memory for a key and its value in addition to their bytes.
+/// The memory that an entry takes besides its key and value, approximately.
 const EACH: usize = 96;
-/// Pause after a connection that could not be accepted.
+/// The time before the server accepts again after it ran out of files or memory.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// Serves until the listener fails.
@@ -59,7 +58,7 @@ pub fn serve(args: &Kv) -> Result<()> {
     accept(&runtime, listener, &store).map_err(|e| failed("accepting at", e))
 }
 
-/// Spawns a user-level thread for each connection, until the listener fails.
+/// Starts a user-level thread for each connection, until the listener fails.
 fn accept(runtime: &Runtime, listener: TcpListener, store: &Arc<Store>) -> std::io::Result<()> {
     listener.set_nonblocking(true)?;
     let listener = runtime.watch(listener)?;
@@ -68,9 +67,9 @@ fn accept(runtime: &Runtime, listener: TcpListener, store: &Arc<Store>) -> std::
         let accepted = listener.until_ready(TcpListener::accept);
         let peer = match accepted {
             Ok((peer, _)) => peer,
-            // This error concerns one connection only.
+            // Concerns only this connection.
             Err(why) if why.kind() == ErrorKind::ConnectionAborted => continue,
-            // A lack of files or memory, of which some may be released soon.
+            // Out of files or memory; some may be released soon.
             Err(why)
                 if [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS]
                     .map(Some)
@@ -83,7 +82,7 @@ fn accept(runtime: &Runtime, listener: TcpListener, store: &Arc<Store>) -> std::
         };
         let store = Arc::clone(&store);
         drop(spawn(move || {
-            // The client notices an error of its connection.
+            // The client notices a failed connection itself.
             let _ = attend(peer, &store);
         }));
         yield_now();
@@ -108,7 +107,7 @@ fn attend(peer: TcpStream, store: &Store) -> std::io::Result<()> {
         if !goes_on {
             return Ok(());
         }
-        // A client that always has more commands must let other threads run.
+        // Without this, a client that keeps sending would keep the core from the others.
         yield_now();
     }
 }
@@ -123,7 +122,7 @@ fn send(peer: &Watched<TcpStream>, mut bytes: &[u8]) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The memory that a key and its value take.
+/// The memory that an entry takes.
 fn size_of(key: &[u8], value: &[u8]) -> usize {
     key.len() + value.len() + EACH
 }
@@ -139,16 +138,16 @@ type Shard = Mutex<HashMap<Box<[u8]>, Item>>;
 struct Store {
     shards: Vec<Shard>,
     which: RandomState,
-    /// Bytes in use, and the maximum.
+    /// The bytes in use, and their limit.
     used: AtomicUsize,
     most: usize,
 }
 
-/// The result of answering the beginning of the received bytes.
+/// The result of looking at the beginning of the input.
 enum Step {
     /// A command of this many bytes was answered.
     Done(usize),
-    /// The command is not complete.
+    /// The command is incomplete.
     More,
     /// The connection is to be closed.
     Close,
@@ -165,7 +164,8 @@ impl Store {
         }
     }
 
-    /// Answers all complete commands, and keeps the rest. False if the connection is to be closed.
+    /// Answers all complete commands, and leaves the rest in `input`. Returns false when the
+    /// connection is to be closed.
     fn answer_all(&self, input: &mut Vec<u8>, output: &mut Vec<u8>) -> bool {
         let mut at = 0;
         let goes_on = loop {
@@ -245,7 +245,7 @@ impl Store {
         Step::Done(used)
     }
 
-    /// The lock is held while something is copied, and never across a wait.
+    /// Locks the shard of a key. It is held only while data is copied, never while a thread waits.
     fn shard(&self, key: &[u8]) -> std::sync::MutexGuard<'_, HashMap<Box<[u8]>, Item>> {
         let number = self.which.hash_one(key) as usize % SHARDS;
         self.shards[number]
@@ -307,11 +307,11 @@ impl<'a> Iterator for Words<'a> {
     }
 }
 
-/// The arguments of a set command.
+/// The arguments of a `set`.
 struct Set<'a> {
     key: &'a [u8],
     flags: u32,
-    /// Only 0 is supported: the server implements no expiry.
+    /// Only 0 is accepted: no value expires.
     expires: i64,
     length: usize,
     is_quiet: bool,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Programs that `baton bench` measures: two user-level threads that wake each other, a server with
-//! a changing load, and a key-value server.
+//! Programs that `baton bench` measures: two user-level threads that wake each other, a server
+//! whose demand changes, and a key-value server.
 
 mod kv;
 
@@ -26,32 +26,32 @@ use baton_control::output::{print, print_json};
 
 #[derive(clap::Subcommand, Debug)]
 pub enum Threads {
-    /// Two user-level threads send each other a word, on one core of the policy `arbiter`.
+    /// Let two user-level threads send each other a word, on one core of the policy `arbiter`.
     Pipe {
         /// Number of round trips.
         #[arg(long)]
         loops: u32,
     },
-    /// Grants cores by cpusets, until a signal ends it.
+    /// Grant cores by means of cpusets, until a signal ends the program.
     Arbiter {
-        /// The socket at which it listens.
+        /// Path of the socket to listen on.
         socket: PathBuf,
     },
-    /// Answers the requests of an open loop.
+    /// Answer the requests of an open loop.
     Serve(Serve),
-    /// A key-value server over TCP.
+    /// Keep values by their keys, over TCP.
     Kv(kv::Kv),
 }
 
-/// The source of the cores on which user-level threads run.
+/// The cores that user-level threads run on.
 #[derive(clap::Args, Debug)]
 pub struct On {
-    /// Cores of the policy, of the server at --socket, or kernel threads on any CPU.
+    /// Source of the cores: the policy, the server at --socket, or kernel threads on any CPU.
     #[arg(long = "on")]
     who: Who,
     #[arg(long, required_if_eq("who", "socket"))]
     socket: Option<PathBuf>,
-    /// Number of activations or kernel threads.
+    /// Largest number of activations or kernel threads.
     #[arg(long)]
     most: u32,
 }
@@ -83,28 +83,28 @@ pub struct Serve {
     /// Length of a phase, ns.
     #[arg(long)]
     pub phase: u64,
-    /// Requests per second, in each phase.
+    /// Requests per second in each phase.
     #[arg(long, value_delimiter = ',')]
     pub rates: Vec<f64>,
     /// CPU time of a request, ns.
     #[arg(long)]
     pub work: u64,
-    /// Kernel threads answer on all CPUs but the first, at which requests arrive.
+    /// Run the kernel threads on all CPUs but the first, where the requests are generated.
     #[arg(long)]
     pub apart: bool,
-    /// Each kernel thread has a queue of its own, to which requests are assigned at random.
-    /// Otherwise all share one queue.
+    /// Give each kernel thread its own queue, and distribute requests at random. Without it, all
+    /// threads share one queue.
     #[arg(long)]
     pub dealt: bool,
-    /// A kernel thread for each request, on any CPU, instead of those.
+    /// Start a kernel thread for each request instead, on any CPU.
     #[arg(long, conflicts_with_all = ["apart", "dealt"])]
     pub each: bool,
-    /// The seed of the arrivals.
+    /// Seed of the arrivals.
     #[arg(long)]
     pub seed: u64,
 }
 
-/// An event of the history of requests for cores.
+/// A step in the history of a process's cores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Step {
     Requested(u32),
@@ -113,12 +113,12 @@ pub enum Step {
     Parked,
 }
 
-/// The measurements of a server.
+/// The report of a server.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Served {
-    /// From the time at which a request was due to its answer, ns.
+    /// From the time when a request was due to its answer, ns.
     pub latencies: Vec<u64>,
-    /// The time of the last answer, ns of CLOCK_MONOTONIC.
+    /// When the last request was answered, ns of CLOCK_MONOTONIC.
     pub end: u64,
     pub steps: Vec<(u64, Step)>,
 }
@@ -183,7 +183,7 @@ fn pipe(loops: u32) -> Result<()> {
     }
 }
 
-/// The time of CLOCK_MONOTONIC, ns.
+/// The time, ns of CLOCK_MONOTONIC.
 pub fn now() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
@@ -195,16 +195,16 @@ fn sleep_until(when: u64) {
         tv_nsec: (when % 1_000_000_000) as i64,
     };
     while now() < when {
-        // After a signal the loop checks the time again.
+        // After a signal, the loop looks at the time again.
         let _ = clock_nanosleep_absolute(ClockId::Monotonic, &time);
     }
 }
 
 type Latencies = Arc<Mutex<Vec<u64>>>;
 
-/// Takes this much CPU time of its thread, ns, independent of the number of instructions. If QEMU
-/// runs all CPUs on one thread, each such thread still gets a CPU's full speed, because a spin hint
-/// makes QEMU continue with the next CPU.
+/// Computes until the thread has had this much CPU time, ns, in any number of instructions. Where
+/// CPUs share one stream of instructions, each such thread still has the speed of a whole CPU: QEMU
+/// switches to the next CPU at a spin hint.
 fn compute_for(time: u64) {
     let spent = || {
         let time = clock_gettime(ClockId::ThreadCPUTime);
@@ -229,7 +229,7 @@ fn answer(work: u64, due: u64, latencies: &Latencies) {
 }
 
 fn serve(args: &Serve) -> Result<Served> {
-    // Requests must arrive exactly when they are due.
+    // The default timer slack would delay requests.
     let _ = set_current_timer_slack(std::num::NonZeroU64::new(1));
     let latencies = Latencies::default();
     let work = args.work;
@@ -287,7 +287,7 @@ fn serve(args: &Serve) -> Result<Served> {
     })
 }
 
-/// Poisson arrivals, at each phase's rate. Late ones arrive at once.
+/// Poisson arrivals at the rate of each phase. Late requests are given at once.
 fn arrivals(args: &Serve, mut give: impl FnMut(u64)) {
     let mut chance = Rng::new(args.seed, 0);
     for (number, rate) in (0u64..).zip(&args.rates) {
@@ -307,14 +307,15 @@ fn arrivals(args: &Serve, mut give: impl FnMut(u64)) {
     }
 }
 
-/// Binds the calling thread to these CPUs, if any of them exists.
+/// Binds the calling thread to these CPUs. It has no effect if the machine has none of them.
 fn run_on(cpus: std::ops::Range<usize>) {
     let mut set = CpuSet::new();
     cpus.for_each(|cpu| set.set(cpu));
     let _ = sched_setaffinity(None, &set);
 }
 
-/// A kernel thread for each request, with a stack of the size of a user-level thread's.
+/// Answers with a kernel thread for each request, whose stack has the size of a user-level
+/// thread's.
 fn each(args: &Serve, latencies: &Latencies) {
     let (to, from) = std::sync::mpsc::channel::<()>();
     let work = args.work;
@@ -331,11 +332,11 @@ fn each(args: &Serve, latencies: &Latencies) {
         {
             break;
         }
-        // The maximum number of threads exists: wait until some have ended.
+        // The limit of threads is reached: wait until some have ended.
         std::thread::sleep(Duration::from_millis(1));
     });
     drop(to);
-    // This returns when all senders are gone.
+    // This returns when all threads have dropped their senders.
     let _ = from.recv();
 }
 
@@ -373,7 +374,7 @@ impl Pool {
         Self { queue, threads }
     }
 
-    /// Queues a request. `None` ends a thread.
+    /// Adds a request. None ends one thread.
     fn give(&self, due: Option<u64>) {
         self.queue
             .0

@@ -196,7 +196,7 @@ fn hotplug() -> Result<(), String> {
     is_well("wfq")
 }
 
-/// The number of interrupts in which a CPU did work of its own (irq_work).
+/// The number of interrupts in which a CPU did its own deferred work (irq_work).
 fn own_interrupts(cpu: usize) -> Result<u64, String> {
     let text = fs::read_to_string("/proc/interrupts").map_err(|e| e.to_string())?;
     let line = text

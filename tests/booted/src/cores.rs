@@ -53,7 +53,7 @@ pub fn cases() -> Vec<Case> {
 const RECORDING: &str = "/tmp/cores";
 const SOCKET: &str = "/tmp/cores.socket";
 const GROUP: &str = "/sys/fs/cgroup/baton-arbiter";
-/// The words for a client that follows its work: there is much work, and there is little again.
+/// Messages to a client that follows its work: the begin and the end of a time with much work.
 const BURST: &str = "burst";
 const REST: &str = "rest";
 /// Timeout of an expected state: the guest is slow, and its CPUs share one stream of instructions.
@@ -139,8 +139,8 @@ fn work(arbiter: Arbiter, cores: u32) -> Result<(), String> {
     Ok(())
 }
 
-/// A runtime that wants cores as it has work: from [`BURST`] to [`REST`] it has more work than this
-/// many cores can do, otherwise little.
+/// A runtime that requests cores according to its work. Between [`BURST`] and [`REST`] it has more
+/// work than this many cores can do, otherwise little.
 fn follow(cores: u32) -> Result<(), String> {
     let runtime = Runtime::start(baton_runtime::Options::of(Arbiter::Hints, cores))
         .map_err(|e| e.to_string())?;
@@ -312,7 +312,7 @@ fn load() -> Result<(), String> {
     baton(&["load", "arbiter", "--all"]).map(|_| ())
 }
 
-/// One of the four CPUs is shared by all.
+/// Three of the four CPUs can be granted; the fourth is shared by all.
 fn granted() -> Result<(), String> {
     load()?;
     let mut one = Process::start("work", 3)?;
@@ -331,7 +331,7 @@ fn granted() -> Result<(), String> {
     is_well("arbiter")
 }
 
-/// The cores follow the runtime's requests and its grants.
+/// The number of cores follows the amount of work.
 fn followed() -> Result<(), String> {
     load()?;
     let mut one = Process::start("follow", 3)?;
@@ -340,7 +340,7 @@ fn followed() -> Result<(), String> {
     become_so(&mut [&mut one], &[3])?;
     one.say(REST)?;
     become_so(&mut [&mut one], &[1])?;
-    // Another process gets the core that it has given back.
+    // Another process gets the cores that the first has given back.
     let mut other = Process::start("work", 2)?;
     become_so(&mut [&mut one, &mut other], &[1, 2])?;
     one.end()?;
@@ -348,7 +348,8 @@ fn followed() -> Result<(), String> {
     is_well("arbiter")
 }
 
-/// It continues as a plain task, on the CPU shared by all.
+/// A process that keeps a reclaimed core loses it. Its activation continues as a plain task, on the
+/// CPU shared by all.
 fn kept() -> Result<(), String> {
     load()?;
     let mut keeper = Process::start("keep", 3)?;
@@ -363,7 +364,7 @@ fn kept() -> Result<(), String> {
     is_well("arbiter")
 }
 
-/// Runs without any policy.
+/// The server runs without any policy.
 fn served() -> Result<(), String> {
     let server = Command::new("baton")
         .args(["threads", "arbiter", SOCKET])
@@ -423,8 +424,8 @@ fn crowded() -> Result<(), String> {
     is_well("arbiter")
 }
 
-/// Another runtime has all cores when that thread ends. The thread's activation waits for a core,
-/// and gets one in the end.
+/// A thread starts a runtime and ends, while another runtime has all cores. The thread's activation
+/// waits for a core, and gets one when the other runtime ends.
 fn outlived() -> Result<(), String> {
     load()?;
     let start = |options| Runtime::start(options).map_err(|why| why.to_string());
@@ -460,7 +461,7 @@ fn killed() -> Result<(), String> {
     for kind in ["work", "keep", "work"] {
         let mut victim = Process::start(kind, 1)?;
         become_so(&mut [&mut rest, &mut victim], &[2, 1])?;
-        // Dropping it kills it by SIGKILL.
+        // Dropping the value kills the process with SIGKILL.
         drop(victim);
         become_so(&mut [&mut rest], &[3])?;
     }
@@ -504,8 +505,8 @@ fn recorded() -> Result<(), String> {
     one.end()?;
     let recording = is_whole(RECORDING, &summary)?;
     let (hints, replies) = said(&recording);
-    // Of the other process: join, request and its end. Of the first one: to be parked and granted
-    // again.
+    // The other process sends a join, a request and its end; the first is told to park and is
+    // granted a core again.
     check(hints >= 3 && replies >= 3, || {
         format!("{hints} hints and {replies} replies are recorded")
     })?;

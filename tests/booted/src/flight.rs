@@ -40,7 +40,7 @@ fn set(name: &str, mib: &str) -> Result<(), String> {
     baton(&["record", "-p", name, "--flight", mib]).map(|_| ())
 }
 
-/// MiB per CPU.
+/// The size of a policy's flight recorder, MiB per CPU.
 fn of(name: &str) -> Result<u64, String> {
     Ok(policy(&status()?, name)?["flight_mib"]
         .as_u64()
@@ -95,13 +95,14 @@ fn checkpoint() -> Result<(), String> {
         || summary.to_string(),
     )?;
     replays(&recording, None)?;
-    // The second saved state.
+    // The checkpoint, which is the second saved state.
     let marks = recording.marks();
     check(marks.len() == 1 && summary["checkpoints"] == 1, || {
         format!("{marks:?} in {summary}")
     })?;
     replays(&recording, marks.last().copied())?;
-    // Each pick is a call, and so is each wakeup. Calls before the checkpoint are no longer there.
+    // Each pick is a call, and so is each wakeup. Calls before the first remaining checkpoint are
+    // gone.
     let saved = calls(&recording) as u64;
     check(saved > 1_000 && saved < made, || {
         format!("{saved} calls are saved, of {made} picks alone")

@@ -560,7 +560,7 @@ fn together() -> Result<(), String> {
     check(!is_faulted()?, || {
         "the fault was too early to see what comes before it".into()
     })?;
-    // Its calls are counted: a load under it makes the last of them.
+    // The fault comes after a number of calls, which the load makes.
     baton_fails(
         &[
             "run",

@@ -159,7 +159,7 @@ fn other_state() -> Result<(), String> {
 fn other_type() -> Result<(), String> {
     load_relay(V1)?;
     let module = changed_module(V2, |bytes| {
-        // Both types that it takes: its own state, and the other's.
+        // Changes both types that it accepts: its own state, and that of the other version.
         while replace(bytes, b"Shared\0", b"Others\0").is_ok() {}
         Ok(())
     })?;
@@ -367,7 +367,7 @@ fn unloading() -> Result<(), String> {
             .spawn()
             .map_err(|e| e.to_string())?;
         sleep(Duration::from_millis(delay));
-        // Before or after the other: both answers are valid.
+        // It runs before or after the other upgrade: both results are valid.
         let ran = run("baton", &["upgrade", "wfq"])?;
         check(matches!(ran.code, Some(0 | 1)), || {
             format!("the upgrade ended with {:?}: {}", ran.code, ran.text)
