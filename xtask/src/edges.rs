@@ -15,7 +15,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("baton", &["baton-message", "baton-seam"]),
     ("baton-bridge", &["baton", "baton-abi", "baton-seam"]),
     (POLICY, &["baton"]),
-    ("baton-core", &["baton-abi", "baton-message"]),
+    (
+        "baton-core",
+        &["baton-abi", "baton-conformance", "baton-message"],
+    ),
     (
         "baton-core-lib",
         &["baton-abi", "baton-core", "baton-message", "baton-trace"],
@@ -53,6 +56,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "baton",
             "baton-abi",
+            "baton-conformance",
             "baton-core",
             "baton-linked",
             "baton-native",

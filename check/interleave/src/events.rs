@@ -59,7 +59,7 @@ impl World {
     }
 
     /// copy_process() and wake_up_new_task()
-    fn fork(&self, parent: u64) {
+    pub fn fork(&self, parent: u64) {
         let me = self.me();
         let pid = self.tasks.borrow().len() as u32 + 1;
         let facts = TaskFacts {

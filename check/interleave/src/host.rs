@@ -3,6 +3,7 @@
 
 use crate::apart::in_policy;
 use crate::story::{Kind, Report};
+use crate::table::end;
 use crate::world::{world, World};
 use crate::Property;
 use baton_abi::{
@@ -49,7 +50,17 @@ impl Host for Checker {
         }
         let alone = call.begin(&world);
         world.note_state();
-        let answer = in_policy(|| instance.call(method, ctx, a, b));
+        let mut answer = in_policy(|| instance.call(method, ctx, a, b));
+        // As baton_check_locks() in hosts/kernel/host.c.
+        let kept = me.held.borrow().last().map(|key| world.lock_name(*key));
+        if let (Some(name), true) = (kept, answer != BATON_ABORTED) {
+            end(
+                &world,
+                BatonFaultKind::Deadlock,
+                format!("the call returns while it holds {name}"),
+            );
+            answer = BATON_ABORTED;
+        }
         me.abandoning.set(false);
         world.note_passed((
             method as u32,
@@ -64,14 +75,6 @@ impl Host for Checker {
         }
         call.note_given(&world);
         call.tell_answer(&world, answer);
-        if let Some(key) = me.held.borrow().last() {
-            let name = world.lock_name(*key);
-            world.fail(
-                Property::Deadlock,
-                || format!("{} returns while it holds {name}", call.name()),
-                None,
-            );
-        }
         call.check(&world, answer, alone);
         world.point();
         answer

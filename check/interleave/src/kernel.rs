@@ -191,7 +191,8 @@ impl World {
         }
         task.runnable.set(true);
         if direct {
-            self.put_on_local(&task, cpu);
+            self.put_on_local(&task, cpu, true);
+            self.reenqueue_if_busy(cpu);
         } else {
             self.enqueue(
                 &task,
@@ -217,7 +218,7 @@ impl World {
         task.waited.set(0);
         if !self.cpus[task.rq.get()].active.get() {
             // scx_rq_online(): the policy is not asked about a CPU that is going offline.
-            self.put_on_local(task, task.rq.get());
+            self.put_on_local(task, task.rq.get(), false);
             return self.release(Key::Ops(task.pid));
         }
         let mut ctx = self.ctx(task, task.rq.get(), flags);
@@ -229,14 +230,30 @@ impl World {
         match verdict {
             Verdict::None => task.place.set(Place::Custody),
             // The policy was stopped: the schedule is over.
-            _ => self.put_on_local(task, task.rq.get()),
+            _ => self.put_on_local(task, task.rq.get(), false),
         }
         self.release(Key::Ops(task.pid));
     }
 
-    fn put_on_local(&self, task: &Task, cpu: usize) {
+    /// scx_bpf_dsq_insert() into a local queue
+    fn put_on_local(&self, task: &Task, cpu: usize, immed: bool) {
         self.cpus[cpu].local.borrow_mut().push_back(task.pid);
+        task.immed.set(immed);
         task.place.set(Place::Local(cpu));
+    }
+
+    /// reenq_local(): with SCX_ENQ_IMMED, a task on a CPU's local queue that cannot run at once is
+    /// enqueued again. The caller holds the run-queue lock of the CPU.
+    fn reenqueue_if_busy(&self, cpu: usize) {
+        let target = &self.cpus[cpu];
+        let open = usize::from(target.current.get().is_none() && !target.higher.get());
+        let waiting: Vec<u32> = target.local.borrow().iter().skip(open).copied().collect();
+        for task in waiting.into_iter().map(|pid| self.task(pid)) {
+            if task.immed.get() {
+                self.dequeue(&task);
+                self.enqueue(&task, 0);
+            }
+        }
     }
 
     /// dequeue_task_scx(): the kernel removes the task from its queue without notice. Waits while a
@@ -276,7 +293,9 @@ impl World {
             .iter()
             .filter(|cpu| cpu.active.get())
             .fold(0, |set, cpu| set | 1 << cpu.number);
-        if task.dying.get() || !task.ours.get() || mask & active == 0 {
+        // __set_cpus_allowed_ptr_locked() does nothing if the affinity stays the same.
+        let is_same = mask == task.mask.get();
+        if task.dying.get() || !task.ours.get() || mask & active == 0 || is_same {
             return self.unlock_task(&task, rq);
         }
         self.tell(Kind::Event, || {
@@ -465,6 +484,7 @@ impl World {
     pub fn schedule(&self, turn: Turn) {
         let me = self.me();
         self.take_kernels(Key::Rq(me.number));
+        me.higher.set(false);
         let prev = me.current.get().map(|pid| self.task(pid));
         if let Some(task) = &prev {
             task.runtime.set(task.runtime.get() + 50_000);
@@ -619,7 +639,7 @@ impl World {
         task.slice.set(ctx.slice);
         let from = task.rq.get();
         if from == me.number {
-            self.put_on_local(&task, me.number);
+            self.put_on_local(&task, me.number, true);
             return self.release(Key::Ops(task.pid));
         }
         task.place.set(Place::Away);
@@ -637,7 +657,7 @@ impl World {
         self.take_kernels(Key::Rq(me.number));
         if is_still {
             task.migrating.set(false);
-            self.put_on_local(&task, me.number);
+            self.put_on_local(&task, me.number, true);
         }
     }
 
@@ -661,15 +681,23 @@ impl World {
         true
     }
 
-    /// A thread of a higher class preempts the current task, which waits at the head of the local
-    /// queue (put_prev_task_scx()).
+    /// A thread of a higher class preempts the current task (put_prev_task_scx()). With
+    /// SCX_ENQ_IMMED that task, and those on the local queue, are enqueued again. Otherwise the
+    /// task waits at the head of the local queue if it has some of its slice left.
     fn take_over_by_higher_class(&self) {
         let me = self.me();
         self.take_kernels(Key::Rq(me.number));
+        me.higher.set(true);
         if let Some(task) = me.current.take().map(|pid| self.task(pid)) {
-            me.local.borrow_mut().push_front(task.pid);
-            task.place.set(Place::Local(me.number));
+            task.place.set(Place::Away);
+            if task.immed.get() || task.slice.get() == 0 {
+                self.enqueue(&task, 0);
+            } else {
+                me.local.borrow_mut().push_front(task.pid);
+                task.place.set(Place::Local(me.number));
+            }
         }
+        self.reenqueue_if_busy(me.number);
         self.set_idle(false);
         self.release(Key::Rq(me.number));
         self.send_kicks();

@@ -29,6 +29,7 @@ mod machine;
 mod random;
 mod search;
 mod seed;
+mod steps;
 mod story;
 mod table;
 mod world;
@@ -40,6 +41,7 @@ pub use seed::{Seed, Way};
 pub use story::{Abridged, Finding, Kind, Line, Report, Story};
 
 use baton_abi::BatonCpu;
+use baton_conformance::Step;
 use baton_native::Policy;
 use std::time::Duration;
 
@@ -136,6 +138,9 @@ pub struct Options {
     /// The version that replaces the policy where an upgrade is one of the events; by default the
     /// policy itself, if it supports upgrades.
     pub next: Option<Policy>,
+    /// The steps that the first task performs, alone and in order, in place of random events on all
+    /// CPUs; none for these.
+    pub steps: Vec<Step>,
 }
 
 impl Options {
@@ -181,6 +186,7 @@ impl Default for Options {
             call_limit: Duration::from_secs(2),
             hints: Vec::new(),
             next: None,
+            steps: Vec::new(),
         }
     }
 }

@@ -38,6 +38,8 @@ pub struct Task {
     pub runtime: Cell<u64>,
     /// The rest of its slice, ns.
     pub slice: Cell<u64>,
+    /// If it cannot run at once, it is enqueued again (SCX_TASK_IMMED).
+    pub immed: Cell<bool>,
     /// The token with which a pick last answered it.
     pub answered: Cell<u64>,
     /// Counts its enqueues (the QSEQ of `scx.ops_state`).
@@ -72,6 +74,7 @@ impl Task {
             nice: Cell::new(nice),
             runtime: Cell::new(0),
             slice: Cell::new(0),
+            immed: Cell::new(false),
             answered: Cell::new(0),
             enqueues: Cell::new(0),
             holding: Cell::new(None),
@@ -155,6 +158,8 @@ pub struct Cpu {
     pub active: Cell<bool>,
     /// It is offline, and does nothing.
     pub off: Cell<bool>,
+    /// A thread of a higher class runs.
+    pub higher: Cell<bool>,
     /// When the policy's timer expires.
     pub timer: Cell<Option<u64>>,
     /// Requested kicks, in the rules' encoding.
@@ -194,6 +199,7 @@ impl Cpu {
             in_balance: Cell::new(false),
             active: Cell::new(true),
             off: Cell::new(false),
+            higher: Cell::new(false),
             timer: Cell::new(None),
             kicks: RefCell::default(),
             waits_for: Cell::new(None),

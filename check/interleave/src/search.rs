@@ -188,7 +188,11 @@ fn run_one() {
     let seed = world.seed.clone();
     let made = world.set_up(policy, &options.policy);
     if made.is_ok() && !world.over.get() {
-        run_cpus(&world, options.next);
+        if options.steps.is_empty() {
+            run_cpus(&world, options.next);
+        } else {
+            world.perform(&options.steps);
+        }
         if !world.over.get() {
             world.drain();
         }

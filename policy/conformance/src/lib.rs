@@ -283,6 +283,8 @@ pub enum Needs {
     BoundedStack,
     /// A memory limit.
     BoundedMemory,
+    /// A watch over tasks that wait for long. The checker finds them otherwise.
+    Watch,
 }
 
 const fn fault(
@@ -311,8 +313,14 @@ pub const FAULTS: &[Fault] = &[
     fault("many-locks", "deadlock", "task_wakeup", None),
     fault("kept-lock", "deadlock", "task_wakeup", None),
     fault("dropped", "lost task", "task_yield", None),
-    fault("forgotten", "lost task", "-", None),
-    fault("stall", "stall", "-", None),
+    Fault {
+        needs: Some(Needs::Watch),
+        ..fault("forgotten", "lost task", "-", None)
+    },
+    Fault {
+        needs: Some(Needs::Watch),
+        ..fault("stall", "stall", "-", None)
+    },
     fault("loop", "refusal loop", "pick_next_task", None),
     Fault {
         needs: Some(Needs::BoundedMemory),

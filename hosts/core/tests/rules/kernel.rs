@@ -272,11 +272,38 @@ impl Kernel {
 
     /// sched_setaffinity(), and the migration by the stopper if the task must leave its CPU.
     pub fn set_affinity(&mut self, at: usize, here: i32, mask: u64) {
+        // __set_cpus_allowed_ptr_locked() does nothing if the affinity stays the same.
+        if self.tasks[at].mask == mask {
+            return;
+        }
         self.change(at, here, |kernel| kernel.set_mask(at, mask));
         let rq = self.tasks[at].rq;
         if self.tasks[at].runnable && !self.allowed(at, rq) {
+            if let Place::OnCpu(cpu) = self.tasks[at].place {
+                self.stopper(cpu);
+            }
             self.migrate(at, here);
         }
+    }
+
+    /// The stopper preempts the current task of a CPU. With SCX_ENQ_IMMED that one is enqueued.
+    fn stopper(&mut self, cpu: i32) {
+        if let Some(at) = self.current[cpu as usize].take() {
+            self.tasks[at].place = Place::Away;
+            if self.tasks[at].ours {
+                self.enqueue(at, cpu, 0);
+            }
+        }
+    }
+
+    /// set_user_nice()
+    pub fn set_nice(&mut self, at: usize, here: i32, nice: i32) {
+        self.change(at, here, |kernel| {
+            let mut ctx = kernel.ctx(at, kernel.tasks[at].rq, 0);
+            kernel
+                .core
+                .set_nice(here, kernel.core.cpu(here).unwrap(), &mut ctx, nice);
+        });
     }
 
     fn migrate(&mut self, at: usize, here: i32) {

@@ -4,6 +4,7 @@
 //!
 //! `script` has the language of most tests; `host` has the machine and the policies below it.
 
+mod conforms;
 mod contexts;
 mod cpus;
 mod crowds;

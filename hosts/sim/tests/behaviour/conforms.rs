@@ -93,7 +93,7 @@ impl Host for Simulator {
     /// Calls are made one at a time. A policy that wants too much memory is tested as a process of
     /// its own (`cli/tests/sim.rs`).
     fn has(&self, capability: Needs) -> bool {
-        capability == Needs::BoundedStack
+        matches!(capability, Needs::BoundedStack | Needs::Watch)
     }
 }
 
