@@ -76,8 +76,14 @@ const WARM_UP: u64 = 10;
 impl Load {
     fn world(&self, cpus: u32, seed: u64) -> Result<World> {
         let mut world = World::new();
-        baton_sim::workloads::build(self.spec, seed, cpus as usize, &mut world)
-            .map_err(|why| Error::baton(format!("the workload {} is wrong: {why}", self.name)))?;
+        baton_sim::workloads::build(
+            self.spec,
+            seed,
+            cpus as usize,
+            &baton_sim::workloads::no_files,
+            &mut world,
+        )
+        .map_err(|why| Error::baton(format!("the workload {} is wrong: {why}", self.name)))?;
         Ok(world)
     }
 

@@ -53,8 +53,14 @@ fn run(idle_states: &str, policy: &str, way: Way) -> Result<Row> {
     };
     let workload = format!("schbench:messengers={MESSENGERS},workers={WORKERS},wakeups=1{how}");
     let mut world = World::new();
-    baton_sim::workloads::build(&workload, config.seed, CPUS, &mut world)
-        .map_err(|why| Error::baton(format!("the workload {workload} is wrong: {why}")))?;
+    baton_sim::workloads::build(
+        &workload,
+        config.seed,
+        CPUS,
+        &baton_sim::workloads::no_files,
+        &mut world,
+    )
+    .map_err(|why| Error::baton(format!("the workload {workload} is wrong: {why}")))?;
     let outcome = simulate::run(&config, world, None)?;
     if outcome.stats.hints_refused > 0 {
         return Err(Error::policy(

@@ -67,8 +67,14 @@ fn run(policies: &[Policy], workload: &str) -> Result<Outcome> {
     config.assign = vec![("rocksdb".into(), 0)];
     config.duration = DURATION;
     let mut world = World::new();
-    baton_sim::workloads::build(workload, config.seed, CPUS, &mut world)
-        .map_err(|why| Error::baton(format!("the workload {workload} is wrong: {why}")))?;
+    baton_sim::workloads::build(
+        workload,
+        config.seed,
+        CPUS,
+        &baton_sim::workloads::no_files,
+        &mut world,
+    )
+    .map_err(|why| Error::baton(format!("the workload {workload} is wrong: {why}")))?;
     simulate::run(&config, world, None)
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `baton check`: searches for an order of events in which a policy fails.
 
+use std::fs;
 use std::io::{BufRead, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -192,7 +193,9 @@ fn hints(args: &Check) -> Result<Vec<HintSample>> {
 }
 
 fn hints_of(file: &Path) -> std::result::Result<Vec<HintSample>, String> {
-    let hints = baton_sim::workloads::hints(file)?;
+    let wrong = |why: String| format!("{}: {why}", file.display());
+    let text = fs::read_to_string(file).map_err(|why| wrong(why.to_string()))?;
+    let hints = baton_sim::workloads::hints(&text).map_err(wrong)?;
     let sample = |(hint, is_about): (BatonHint, bool)| {
         let about = if is_about { ":task" } else { "" };
         let words = hint.words.map(|word| word.to_string()).join(" ");

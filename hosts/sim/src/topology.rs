@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The shape of a machine, and sets of its CPUs.
 
-use std::path::Path;
 use std::str::FromStr;
 
 use baton_abi::BatonCpu;
@@ -76,46 +75,6 @@ impl Topology {
             1..=MAX_CPUS => Ok(Self { cpus }),
             _ => Err(format!("a machine has 1 to {MAX_CPUS} CPUs")),
         }
-    }
-
-    /// The topology of this machine, from /sys/devices/system/cpu. A CPU without information there
-    /// has a core and a last-level cache of its own, and is on node 0.
-    pub fn live() -> Result<Self, String> {
-        let root = Path::new("/sys/devices/system/cpu");
-        let cpus = (0..MAX_CPUS).take_while(|cpu| root.join(format!("cpu{cpu}")).exists());
-        let mut ids = [const { Vec::new() }; 3];
-        let mut dense = |kind: usize, key: String| {
-            let known: &mut Vec<String> = &mut ids[kind];
-            let found = known.iter().position(|other| *other == key);
-            found.unwrap_or_else(|| {
-                known.push(key);
-                known.len() - 1
-            }) as u32
-        };
-        let place = |cpu: usize| {
-            let dir = root.join(format!("cpu{cpu}"));
-            let read = |path: &str| {
-                std::fs::read_to_string(dir.join(path))
-                    .ok()
-                    .map(|text| text.trim().to_owned())
-            };
-            let alone = format!("cpu {cpu}");
-            let core = read("topology/thread_siblings_list").unwrap_or(alone.clone());
-            // The last index has the highest level.
-            let llc = (0..8)
-                .filter_map(|index| read(&format!("cache/index{index}/shared_cpu_list")))
-                .next_back();
-            let node = (0..MAX_CPUS)
-                .find(|node| dir.join(format!("node{node}")).exists())
-                .unwrap_or(0);
-            BatonCpu {
-                core: dense(0, core),
-                llc: dense(1, llc.unwrap_or(alone)),
-                node: dense(2, node.to_string()),
-                online: 1,
-            }
-        };
-        Self::of(cpus.map(place).collect())
     }
 
     /// The places of the CPUs, by CPU number.
@@ -230,16 +189,6 @@ mod tests {
             use Distance::*;
             [Same, Core, Llc, Node, Machine]
         });
-    }
-
-    #[test]
-    fn this_machine_has_a_shape() {
-        let live = Topology::live().unwrap();
-        assert!(live.cpus().len() >= std::thread::available_parallelism().unwrap().get());
-        assert!(live
-            .cpus()
-            .iter()
-            .any(|cpu| (cpu.core, cpu.llc, cpu.node) == (0, 0, 0)));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use baton_sim::world::World;
 /// Runs a workload for this time, ms.
 fn ran(spec: &str, ms: u64) -> Result<Vec<GroupRan>, String> {
     let mut world = World::new();
-    workloads::build(spec, 1, 1, &mut world).unwrap();
+    workloads::build(spec, 1, 1, &workloads::no_files, &mut world).unwrap();
     let plan = Plan {
         seed: 1,
         duration: ms * 1_000_000,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Carries out the runs of a command, on all CPUs of this machine.
 
+use std::fs;
 use std::fs::File;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
@@ -191,8 +192,14 @@ impl Job {
     fn world(&self) -> Result<World> {
         let mut world = World::new();
         let cpus = self.config.topology.cpus().len();
-        baton_sim::workloads::build(&self.workload, self.config.seed, cpus, &mut world)
-            .map_err(|why| Error::user(why, "see `baton sim --workloads` for what there is"))?;
+        baton_sim::workloads::build(
+            &self.workload,
+            self.config.seed,
+            cpus,
+            &read_file,
+            &mut world,
+        )
+        .map_err(|why| Error::user(why, "see `baton sim --workloads` for what there is"))?;
         if let Some((group, _)) = self
             .config
             .assign
@@ -456,6 +463,11 @@ pub fn all(jobs: &[Job], with_timeline: bool) -> Result<Vec<Done>> {
     let mut results = results.into_inner().unwrap_or_else(|e| e.into_inner());
     results.sort_by_key(|(at, _)| *at);
     results.into_iter().map(|(_, done)| done).collect()
+}
+
+/// Reads a file that a workload names.
+fn read_file(path: &str) -> std::result::Result<Vec<u8>, String> {
+    fs::read(path).map_err(|why| format!("{path}: {why}"))
 }
 
 #[cfg(test)]

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The formats of the arguments of `baton sim`. Each parses its own text, and reports errors in it.
 
+use std::path::Path;
 use std::str::FromStr;
 
+use baton_abi::BatonCpu;
 use baton_sim::idle::{IdleState, TABLES};
-use baton_sim::topology::Topology;
+use baton_sim::topology::{Topology, MAX_CPUS};
 
 use baton_control::names;
 
@@ -42,7 +44,7 @@ impl FromStr for Shape {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let topology = match text {
-            "live" => Topology::live()?,
+            "live" => live()?,
             text => text.parse()?,
         };
         Ok(Self {
@@ -50,6 +52,46 @@ impl FromStr for Shape {
             topology,
         })
     }
+}
+
+/// The topology of this machine, from /sys/devices/system/cpu. A CPU without information there
+/// has a core and a last-level cache of its own, and is on node 0.
+fn live() -> Result<Topology, String> {
+    let root = Path::new("/sys/devices/system/cpu");
+    let cpus = (0..MAX_CPUS).take_while(|cpu| root.join(format!("cpu{cpu}")).exists());
+    let mut ids = [const { Vec::new() }; 3];
+    let mut dense = |kind: usize, key: String| {
+        let known: &mut Vec<String> = &mut ids[kind];
+        let found = known.iter().position(|other| *other == key);
+        found.unwrap_or_else(|| {
+            known.push(key);
+            known.len() - 1
+        }) as u32
+    };
+    let place = |cpu: usize| {
+        let dir = root.join(format!("cpu{cpu}"));
+        let read = |path: &str| {
+            std::fs::read_to_string(dir.join(path))
+                .ok()
+                .map(|text| text.trim().to_owned())
+        };
+        let alone = format!("cpu {cpu}");
+        let core = read("topology/thread_siblings_list").unwrap_or(alone.clone());
+        // The last index has the highest level.
+        let llc = (0..8)
+            .filter_map(|index| read(&format!("cache/index{index}/shared_cpu_list")))
+            .next_back();
+        let node = (0..MAX_CPUS)
+            .find(|node| dir.join(format!("node{node}")).exists())
+            .unwrap_or(0);
+        BatonCpu {
+            core: dense(0, core),
+            llc: dense(1, llc.unwrap_or(alone)),
+            node: dense(2, node.to_string()),
+            online: 1,
+        }
+    };
+    Topology::of(cpus.map(place).collect())
 }
 
 /// A time with a unit, in ns.
@@ -299,6 +341,16 @@ mod tests {
             (Err(why), Err(part)) => assert!(why.contains(part), "{text}: {why}"),
             (got, _) => panic!("{text}: {got:?}"),
         }
+    }
+
+    #[test]
+    fn this_machine_has_a_shape() {
+        let live = live().unwrap();
+        assert!(live.cpus().len() >= std::thread::available_parallelism().unwrap().get());
+        assert!(live
+            .cpus()
+            .iter()
+            .any(|cpu| (cpu.core, cpu.llc, cpu.node) == (0, 0, 0)));
     }
 
     #[test]

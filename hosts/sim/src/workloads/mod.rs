@@ -28,8 +28,6 @@ mod tests;
 
 pub use spec::{Key, Kind};
 
-use std::path::Path;
-
 use baton_abi::BatonHint;
 
 use crate::rng::Rng;
@@ -39,6 +37,20 @@ use spec::Params;
 
 /// Upper limit of the tasks of a workload before any of them forks.
 pub const MAX_TASKS: usize = 100_000;
+
+/// Reads a file that a spec names. The simulator itself reads no files. The error is a sentence
+/// that names the file.
+pub type ReadFile<'a> = &'a dyn Fn(&str) -> Result<Vec<u8>, String>;
+
+/// For specs that name no file.
+pub fn no_files(path: &str) -> Result<Vec<u8>, String> {
+    Err(format!("{path}: this workload may read no files"))
+}
+
+/// Reads a file of text.
+fn read_text(read: ReadFile<'_>, path: &str) -> Result<String, String> {
+    String::from_utf8(read(path)?).map_err(|_| format!("{path}: it is not text in UTF-8"))
+}
 
 /// A built-in workload.
 pub struct Workload {
@@ -55,6 +67,7 @@ pub struct Workload {
 struct Stage<'a> {
     world: &'a mut World,
     params: Params,
+    read: ReadFile<'a>,
     /// The part's own random numbers, for choices made before the simulation begins.
     rng: Rng,
     cpus: usize,
@@ -124,20 +137,24 @@ fn few_enough(part: &str, world: &World) -> Result<(), String> {
     }
 }
 
-/// Each distinct hint that an rt-app file's tasks give, and whether it is about a thread.
-pub fn hints(path: &Path) -> Result<Vec<(BatonHint, bool)>, String> {
-    let wrong = |why: String| format!("{}: {why}", path.display());
-    let text = std::fs::read_to_string(path).map_err(|why| wrong(why.to_string()))?;
-    let hints = rtapp::hints(&text).map_err(wrong)?;
-    match hints.is_empty() {
-        true => Err(wrong("none of its tasks gives a hint".into())),
-        false => Ok(hints),
+/// Each distinct hint that the tasks of an rt-app file give, and whether it is about a thread.
+pub fn hints(text: &str) -> Result<Vec<(BatonHint, bool)>, String> {
+    let hints = rtapp::hints(text)?;
+    if hints.is_empty() {
+        return Err("none of its tasks gives a hint".into());
     }
+    Ok(hints)
 }
 
 /// Adds a workload to a world whose machine has `nr_cpus` CPUs. An error describes in one sentence
 /// what is wrong with the spec; the world must not be used afterwards.
-pub fn build(spec: &str, seed: u64, nr_cpus: usize, world: &mut World) -> Result<(), String> {
+pub fn build(
+    spec: &str,
+    seed: u64,
+    nr_cpus: usize,
+    read: ReadFile<'_>,
+    world: &mut World,
+) -> Result<(), String> {
     if !(1..=MAX_CPUS).contains(&nr_cpus) {
         return Err(format!("a machine has 1 to {MAX_CPUS} CPUs, not {nr_cpus}"));
     }
@@ -148,7 +165,7 @@ pub fn build(spec: &str, seed: u64, nr_cpus: usize, world: &mut World) -> Result
         // A list of nice values also contains a '/', after the workload's name.
         if !is_recording && ((part.ends_with(".json") && !part.contains('=')) || name.contains('/'))
         {
-            let text = std::fs::read_to_string(part).map_err(|why| format!("{part}: {why}"))?;
+            let text = read_text(read, part)?;
             rtapp::add(&text, nr_cpus, world).map_err(|why| format!("{part}: {why}"))?;
             few_enough(part, world)?;
             continue;
@@ -168,7 +185,7 @@ pub fn build(spec: &str, seed: u64, nr_cpus: usize, world: &mut World) -> Result
                         .into(),
                 );
             }
-            let bytes = std::fs::read(keys).map_err(|why| format!("{keys}: {why}"))?;
+            let bytes = read(keys)?;
             recorded::add(&bytes, &own, world).map_err(|why| format!("{keys}: {why}"))?;
             few_enough(part, world)?;
             continue;
@@ -185,6 +202,7 @@ pub fn build(spec: &str, seed: u64, nr_cpus: usize, world: &mut World) -> Result
         (workload.add)(&mut Stage {
             world,
             params,
+            read,
             rng,
             cpus: nr_cpus,
             name: own,

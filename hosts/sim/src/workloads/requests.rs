@@ -12,12 +12,10 @@
 //! Keys: `workers`; `arrivals` and `service`, distributions; `mean`, of the CPU time; `load`, the
 //! share of `on` CPUs that the requests need; `file`, which replaces `arrivals` and `load`; `nice`.
 
-use std::fs;
-
 use super::law::Law;
 use super::open::{gap, Worker};
 use super::spec::time;
-use super::{Key, Kind, Stage, Workload};
+use super::{read_text, Key, Kind, Stage, Workload};
 use crate::rng::Rng;
 use crate::world::{Item, Object, Source, Spawn};
 
@@ -178,7 +176,7 @@ fn add(stage: &mut Stage<'_>) -> Result<(), String> {
             }
         }
         path => {
-            let text = fs::read_to_string(path).map_err(|why| format!("{path}: {why}"))?;
+            let text = read_text(stage.read, path)?;
             let mut lines = read(&text).map_err(|why| format!("{path}: {why}"))?;
             lines.reverse();
             Arrivals::Listed(lines)

@@ -5,9 +5,14 @@ use crate::world::{Happening, Source};
 
 const MS: u64 = 1_000_000;
 
+/// Reads the files that a spec names.
+fn read(path: &str) -> Result<Vec<u8>, String> {
+    std::fs::read(path).map_err(|why| format!("{path}: {why}"))
+}
+
 fn ideal(spec: &str, seed: u64, cpus: usize, until: u64) -> Ideal {
     let mut world = World::new();
-    build(spec, seed, cpus, &mut world).unwrap_or_else(|why| panic!("{spec}: {why}"));
+    build(spec, seed, cpus, &read, &mut world).unwrap_or_else(|why| panic!("{spec}: {why}"));
     Ideal::run(world, seed, until)
 }
 
@@ -21,7 +26,7 @@ fn seen(spec: &str, group: &str, until: u64) -> Seen {
 #[test]
 fn wrong_specs() {
     let check = |spec: &str, expected: &str| {
-        let why = build(spec, 1, 4, &mut World::new()).expect_err(spec);
+        let why = build(spec, 1, 4, &read, &mut World::new()).expect_err(spec);
         assert!(why.contains(expected), "{spec}: {why}");
     };
     check("", "'' is no workload: pipe, hackbench,");
@@ -195,7 +200,7 @@ fn a_build_makes_its_objects_and_begins_again() {
 /// The arrivals in a time, and their total cost.
 fn arrivals(spec: &str, until: u64) -> (u64, u64, Vec<u64>) {
     let mut world = World::new();
-    build(spec, 9, 8, &mut world).expect(spec);
+    build(spec, 9, 8, &read, &mut world).expect(spec);
     let mut source: Box<dyn Source> = world.sources.pop().expect("a source");
     let (mut rng, mut many, mut cost, mut times) = (Rng::new(9, 9), 0, 0, Vec::new());
     while let Some((at, _, item)) = source.next(&mut rng).filter(|(at, ..)| *at < until) {
@@ -271,6 +276,7 @@ fn random_workloads_are_legal() {
             &format!("random:tasks={count},for=1s"),
             seed,
             cpus,
+            &read,
             &mut world,
         )
         .expect("a workload");

@@ -440,7 +440,14 @@ fn cpus_that_share_one_stream_are_together_as_fast_as_one() {
                 ..machine(topology, policy, 400)
             };
             let mut world = World::new();
-            baton_sim::workloads::build("hogs:n=2,work=1ms", 1, 1, &mut world).unwrap();
+            baton_sim::workloads::build(
+                "hogs:n=2,work=1ms",
+                1,
+                1,
+                &baton_sim::workloads::no_files,
+                &mut world,
+            )
+            .unwrap();
             run(&config, world).stats.groups[0].done
         };
         let (one, two, shared) = (

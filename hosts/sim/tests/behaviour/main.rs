@@ -44,8 +44,14 @@ pub fn run(config: &Config, world: World) -> Outcome {
 /// A workload, by its spec.
 pub fn workload(text: &str, config: &Config) -> World {
     let mut world = World::new();
-    baton_sim::workloads::build(text, config.seed, config.topology.cpus().len(), &mut world)
-        .unwrap();
+    baton_sim::workloads::build(
+        text,
+        config.seed,
+        config.topology.cpus().len(),
+        &baton_sim::workloads::no_files,
+        &mut world,
+    )
+    .unwrap();
     world
 }
 

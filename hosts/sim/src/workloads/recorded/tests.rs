@@ -228,6 +228,7 @@ fn recordings_are_parts_of_a_mix() {
         &format!("perf:{file}+hogs:n=1+perf:{file}"),
         1,
         2,
+        &|path| std::fs::read(path).map_err(|why| format!("{path}: {why}")),
         &mut world,
     )
     .expect("a mix");

@@ -450,7 +450,14 @@ fn the_examples_run() {
     for path in files {
         let spec = format!("{}+pipe", path.display());
         let mut world = World::new();
-        crate::workloads::build(&spec, 1, 4, &mut world).unwrap_or_else(|why| panic!("{why}"));
+        crate::workloads::build(
+            &spec,
+            1,
+            4,
+            &|path| std::fs::read(path).map_err(|why| format!("{path}: {why}")),
+            &mut world,
+        )
+        .unwrap_or_else(|why| panic!("{why}"));
         let seen = Ideal::run(world, 1, 500_000_000);
         assert!(
             seen.groups.len() >= 2 && seen.groups.values().all(|seen| seen.done > 0),
