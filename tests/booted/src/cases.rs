@@ -2,6 +2,7 @@
 //! Tests of the life of policies and tasks, and of the tool.
 
 use crate::{
+    each_policy,
     tool::{
         baton, baton_fails, changed_module, check, hackbench, is_well, must, policy, replace, run,
         status, stress, Hog,
@@ -16,17 +17,7 @@ use std::{
 };
 
 pub fn cases() -> Vec<Case> {
-    vec![
-        case!("fifo runs all tasks", runs_all("fifo")),
-        case!("wfq runs all tasks", runs_all("wfq")),
-        case!("fifo_c runs all tasks", runs_all("fifo_c")),
-        case!("template runs all tasks", runs_all("template")),
-        case!("cfs_like runs all tasks", runs_all("cfs_like")),
-        case!("eevdf_like runs all tasks", runs_all("eevdf_like")),
-        case!("central runs all tasks", runs_all("central")),
-        case!("shinjuku runs all tasks", runs_all("shinjuku")),
-        case!("locality runs all tasks", runs_all("locality")),
-        case!("arbiter runs all tasks", runs_all("arbiter")),
+    let others = vec![
         case!("baton run and its children", runs_some()),
         case!("attach and detach", attaches()),
         case!("fork, affinity, nice, class changes", life()),
@@ -35,7 +26,10 @@ pub fn cases() -> Vec<Case> {
         case!("cgroup moves", cgroups()),
         case!("more tasks than slots", few_slots()),
         case!("doctor misses nothing on a stock kernel", doctor()),
-    ]
+    ];
+    each_policy("runs all tasks", runs_all)
+        .chain(others)
+        .collect()
 }
 
 /// Cases of containment without a fault of a policy.

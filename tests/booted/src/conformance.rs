@@ -11,53 +11,20 @@ use rustix::{process, thread as task};
 use serde_json::Value;
 
 use crate::{
-    containment,
+    containment, each_policy,
     tool::{baton, bind, check, is_well, run, status, Hog},
     Case,
 };
 
 pub fn cases() -> Vec<Case> {
-    vec![
-        case!(
-            "a task comes with the calls that it should",
-            behaves(&mut Kernel::idle())
-        ),
-        case!("fifo survives what tasks do", Kernel::idle().live("fifo")),
-        case!("wfq survives what tasks do", Kernel::idle().live("wfq")),
-        case!(
-            "fifo_c survives what tasks do",
-            Kernel::idle().live("fifo_c")
-        ),
-        case!(
-            "template survives what tasks do",
-            Kernel::idle().live("template")
-        ),
-        case!(
-            "cfs_like survives what tasks do",
-            Kernel::idle().live("cfs_like")
-        ),
-        case!(
-            "eevdf_like survives what tasks do",
-            Kernel::idle().live("eevdf_like")
-        ),
-        case!(
-            "central survives what tasks do",
-            Kernel::idle().live("central")
-        ),
-        case!(
-            "shinjuku survives what tasks do",
-            Kernel::idle().live("shinjuku")
-        ),
-        case!(
-            "locality survives what tasks do",
-            Kernel::idle().live("locality")
-        ),
-        case!(
-            "arbiter survives what tasks do",
-            Kernel::idle().live("arbiter")
-        ),
-        case!("echo survives what tasks do", Kernel::idle().live("echo")),
-    ]
+    let calls = case!(
+        "a task comes with the calls that it should",
+        behaves(&mut Kernel::idle())
+    );
+    let live = each_policy("survives what tasks do", |policy| {
+        Kernel::idle().live(policy)
+    });
+    [calls].into_iter().chain(live).collect()
 }
 
 /// The kernel of this guest, as a host to be tested. The tasks that make `faulty` fail are those of

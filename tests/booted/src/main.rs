@@ -14,8 +14,8 @@
 macro_rules! case {
     ($name:literal, $run:expr) => {
         Case {
-            name: $name,
-            run: || $run,
+            name: $name.into(),
+            run: Box::new(|| $run),
         }
     };
 }
@@ -56,8 +56,28 @@ const BRIEF: [&str; 10] = [
 
 /// A test: its name and its function.
 struct Case {
-    name: &'static str,
-    run: fn() -> Result<(), String>,
+    name: String,
+    run: Box<dyn Fn() -> Result<(), String>>,
+}
+
+/// The policies that run tasks as they are: all in Rust whose module has the policy's name, unlike
+/// the versions of `relay`, and the one in C.
+fn policies() -> impl Iterator<Item = &'static str> {
+    let rust = baton_linked::POLICIES
+        .iter()
+        .filter(|linked| linked.sound && (linked.policy)().name() == linked.name);
+    rust.map(|linked| linked.name).chain(["fifo_c"])
+}
+
+/// A case for each policy.
+fn each_policy(
+    what: &'static str,
+    run: fn(&str) -> Result<(), String>,
+) -> impl Iterator<Item = Case> {
+    policies().map(move |policy| Case {
+        name: format!("{policy} {what}"),
+        run: Box::new(move || run(policy)),
+    })
 }
 
 fn main() -> ExitCode {
@@ -159,7 +179,7 @@ fn main() -> ExitCode {
         ("systemd", "systemd", configuration::of_systemd()),
     ];
     let chosen = |group: &str, case: &Case| match is_brief {
-        true => BRIEF.contains(&case.name),
+        true => BRIEF.contains(&&*case.name),
         false => group == filter || case.name.contains(&filter),
     };
     let cases: Vec<Case> = groups
@@ -178,7 +198,7 @@ fn main() -> ExitCode {
     let mut times = Vec::new();
     for case in &cases {
         let begin = Instant::now();
-        match (0..repeat).try_for_each(|_| one(case.run)) {
+        match (0..repeat).try_for_each(|_| one(&case.run)) {
             Ok(()) => {
                 passed += 1;
                 println!(
@@ -192,7 +212,7 @@ fn main() -> ExitCode {
                 println!("FAILED  {}: {why}", case.name);
             }
         }
-        times.push((case.name, begin.elapsed()));
+        times.push((&case.name, begin.elapsed()));
     }
     times.sort_by_key(|&(_, time)| std::cmp::Reverse(time));
     times
