@@ -13,7 +13,6 @@ macro_rules! each_sound_policy {
         $call!(echo);
         $call!(eevdf_like);
         $call!(fifo);
-        $call!(lifo);
         $call!(locality);
         $call!(relay_v1);
         $call!(relay_v2);
@@ -82,14 +81,6 @@ pub const POLICIES: &[Linked] = &[
         policy: fifo,
     },
     Linked {
-        name: "lifo",
-        sound: true,
-        excludes: &["work-conservation", "bounded-wait"],
-        replies: &[],
-        next: lifo,
-        policy: lifo,
-    },
-    Linked {
         name: "locality",
         sound: true,
         excludes: &["work-conservation"],
@@ -154,7 +145,6 @@ linked!(echo);
 linked!(eevdf_like);
 linked!(faulty);
 linked!(fifo);
-linked!(lifo);
 linked!(locality);
 linked!(relay_v1);
 linked!(relay_v2);
