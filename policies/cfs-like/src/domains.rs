@@ -171,10 +171,9 @@ impl Domains {
     /// loaded (`sched_balance_find_dst_cpu`).
     pub fn for_new(&self, ctx: &Ctx<'_>, task: &Task, wake: &Wake) -> Cpu {
         let is_fit = |&cpu: &Cpu| ctx.may_run(task, cpu);
-        let mut idle = ctx.idle_for(&self.topology, wake).filter(is_fit);
         let near = || self.topology.near(wake.prev_cpu).iter().copied();
         let least = || near().filter(is_fit).min_by_key(|&cpu| self.load(cpu));
-        idle.find(|&cpu| ctx.claim_idle(cpu))
+        ctx.claim_idle_for(&self.topology, task, wake)
             .or_else(least)
             .unwrap_or(wake.prev_cpu)
     }

@@ -56,10 +56,7 @@ impl PerCpuFifo {
     /// wakeups need no registers for it.
     #[inline(never)]
     fn idle_cpu(&self, ctx: &Ctx<'_>, task: &Task, wake: &Wake) -> Placement {
-        let mut idle = ctx
-            .idle_for(&self.near, wake)
-            .filter(|&cpu| ctx.may_run(task, cpu));
-        idle.find(|&cpu| ctx.claim_idle(cpu))
+        ctx.claim_idle_for(&self.near, task, wake)
             .map_or(Placement::Queue(wake.prev_cpu), Placement::run)
     }
 }

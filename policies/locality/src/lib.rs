@@ -259,10 +259,7 @@ impl Scheduler for Locality {
         if wake.sync && (wake.waker_cpu == wake.prev_cpu || ctx.may_run(task, wake.waker_cpu)) {
             return Placement::Queue(wake.waker_cpu);
         }
-        let mut idle = ctx
-            .idle_for(&self.topology, wake)
-            .filter(|&cpu| ctx.may_run(task, cpu));
-        idle.find(|&cpu| ctx.claim_idle(cpu))
+        ctx.claim_idle_for(&self.topology, task, wake)
             .map_or(Placement::Queue(wake.prev_cpu), Placement::run)
     }
 

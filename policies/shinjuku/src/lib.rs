@@ -253,13 +253,8 @@ impl Scheduler for Shinjuku {
 
     fn select_task_rq(&self, ctx: &Ctx<'_>, task: &Task, wake: &Wake) -> Placement {
         self.shared.tasks.of(task).timed.store(!wake.sync, Relaxed);
-        let mut idle = ctx
-            .idle_for(&self.topology, wake)
-            .filter(|&cpu| ctx.may_run(task, cpu));
-        Placement::Queue(
-            idle.find(|&cpu| ctx.claim_idle(cpu))
-                .unwrap_or(wake.prev_cpu),
-        )
+        let idle = ctx.claim_idle_for(&self.topology, task, wake);
+        Placement::Queue(idle.unwrap_or(wake.prev_cpu))
     }
 
     fn task_new(&self, ctx: &Ctx<'_>, task: &Task, baton: Schedulable) {

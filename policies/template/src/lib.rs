@@ -77,10 +77,7 @@ impl Scheduler for Template {
 
     /// Rule 1. Two CPUs may see the same idle CPU, but only one of them can claim it.
     fn select_task_rq(&self, ctx: &Ctx<'_>, task: &Task, wake: &Wake) -> Placement {
-        let mut idle = ctx
-            .idle_for(&self.topology, wake)
-            .filter(|&cpu| ctx.may_run(task, cpu));
-        match idle.find(|&cpu| ctx.claim_idle(cpu)) {
+        match ctx.claim_idle_for(&self.topology, task, wake) {
             Some(idle) => Placement::Run {
                 cpu: idle,
                 slice: self.slice,

@@ -397,10 +397,7 @@ impl Scheduler for Wfq {
         if wake.sync && self.shared.cpus[waker].waiting.get() == 0 && waker_fits() {
             return Placement::Queue(waker);
         }
-        let mut idle = ctx
-            .idle_for(&self.topology, wake)
-            .filter(|&cpu| ctx.may_run(task, cpu));
-        let claimed = idle.find(|&cpu| ctx.claim_idle(cpu));
+        let claimed = ctx.claim_idle_for(&self.topology, task, wake);
         Placement::Queue(claimed.unwrap_or_else(|| self.least_loaded(ctx, task, wake.prev_cpu)))
     }
 

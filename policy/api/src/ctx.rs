@@ -206,6 +206,33 @@ impl<'a> Ctx<'a> {
         cores.chain(self.idle_near(topology, wake.prev_cpu))
     }
 
+    /// Claims an idle CPU for a woken or new task: the best of [`Ctx::idle_for`] on which the task
+    /// may run. When no CPU is idle, this takes one query.
+    #[inline]
+    pub fn claim_idle_for(&self, topology: &Topology, task: &Task, wake: &Wake) -> Option<Cpu> {
+        if !self.any_idle() {
+            return None;
+        }
+        // The CPU on which the task ran last is the nearest, and usually idles since then. The
+        // search costs some 200 instructions more.
+        let last = wake.prev_cpu;
+        let is_best = self.is_idle(last)
+            && (!topology.has_smt() || self.is_idle_core(topology, last))
+            && self.may_run(task, last);
+        if is_best && self.claim_idle(last) {
+            return Some(last);
+        }
+        self.search_idle_for(topology, task, wake)
+    }
+
+    /// Out of line, so that the usual case needs no registers for it.
+    #[inline(never)]
+    fn search_idle_for(&self, topology: &Topology, task: &Task, wake: &Wake) -> Option<Cpu> {
+        self.idle_for(topology, wake)
+            .filter(|&cpu| self.may_run(task, cpu))
+            .find(|&cpu| self.claim_idle(cpu))
+    }
+
     /// Are all SMT siblings of the idle CPU `cpu` idle, too?
     #[inline]
     fn is_idle_core(&self, topology: &Topology, cpu: Cpu) -> bool {

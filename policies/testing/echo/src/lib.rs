@@ -169,10 +169,7 @@ impl Scheduler for Echo {
     }
 
     fn select_task_rq(&self, ctx: &Ctx<'_>, task: &Task, wake: &Wake) -> Placement {
-        let mut idle = ctx
-            .idle_for(&self.topology, wake)
-            .filter(|&cpu| ctx.may_run(task, cpu));
-        idle.find(|&cpu| ctx.claim_idle(cpu))
+        ctx.claim_idle_for(&self.topology, task, wake)
             .map_or(Placement::Queue(wake.prev_cpu), Placement::run)
     }
 
