@@ -6,6 +6,7 @@
 
 use alloc::{boxed::Box, vec::Vec};
 use baton::{Cpu, Ctx, Kick, PerCpu, Shared, Task, Topology, Wake};
+use core::iter;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// The number of levels of domains, as in the kernel: the threads of a core, the cores under a
@@ -229,9 +230,8 @@ impl Domains {
         self.topology.levels(cpu).into_iter().find_map(|level| {
             let looked_at = || level.iter().copied().take(NEWLY_IDLE_LOOKS);
             let waits = |&cpu: &Cpu| self.loads[cpu].waiting.get() != 0;
-            let first = self.busiest(looked_at());
-            first
-                .into_iter()
+            let first = self.busiest(looked_at())?;
+            iter::once(first)
                 .chain(looked_at().filter(waits))
                 .find_map(&mut take)
         })
