@@ -78,7 +78,7 @@ bool baton_may_open(void)
  */
 const char *baton_granted(const char *policy, u32 entries, struct baton_granted *granted)
 {
-	const char *why = "nobody has granted you that: see baton hints grant";
+	const char *why = "no grant permits that: see baton hints grant";
 	kuid_t user = current_euid();
 	u32 i;
 

@@ -63,7 +63,7 @@ def _device():
     try:
         return os.open(PATH, os.O_RDWR | os.O_CLOEXEC)
     except PermissionError as error:
-        why = "it cannot be opened: nobody has granted you that (baton hints grant)"
+        why = "it cannot be opened: no grant permits that (baton hints grant)"
         raise OSError(error.errno, why, PATH) from None
     except OSError as error:
         why = f"it cannot be opened: {error.strerror}; is a policy loaded (baton load)?"

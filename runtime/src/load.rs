@@ -110,9 +110,13 @@ mod tests {
         let load = Load::default();
         assert_eq!(after(&load, 40, 0, 9), 1, "all of one");
         assert_eq!(after(&load, 41, 0, 9), 2);
-        assert_eq!(after(&load, 41, 0, 1), 1, "nobody else would run");
+        assert_eq!(after(&load, 41, 0, 1), 1, "no other would run");
         // Twice the capacity of the core arrived: 40 threads wait, to be done in 20 ms.
-        assert_eq!(after(&load, 40, 40, 41), 3, "2, and 0.2 for those who wait");
+        assert_eq!(
+            after(&load, 40, 40, 41),
+            3,
+            "2, and 0.2 for those that wait"
+        );
         // Three cores have run them, and little arrived.
         assert_eq!(after(&load, 60, 0, 41), 1);
         assert_eq!(after(&load, 0, 0, 0), 0);

@@ -312,7 +312,7 @@ fn as_many_cores_are_wanted_as_there_is_work() {
         threads
             .into_iter()
             .for_each(|thread| thread.join().unwrap());
-        until("nobody wants the least", || runtime.wanted() == 1);
+        until("no thread wants the least", || runtime.wanted() == 1);
     }
     runtime.end();
 }

@@ -40,7 +40,7 @@ refused("echo", 2, 1, "hints are of another type")
 refused("echo", 1, 2, "replies are of another type")
 refused("e" * 32, 1, 1, "at most 31 letters")
 os.seteuid(65534)
-refused("echo", 1, 1, "nobody has granted you that (baton hints grant)")
+refused("echo", 1, 1, "no grant permits that (baton hints grant)")
 os.seteuid(0)
 
 # An exception inside closes the queue: the thread can open another.

@@ -161,7 +161,7 @@ impl World {
             return;
         }
         self.tell(Kind::Part, || {
-            format!("nobody wakes or sleeps for {CALM} ticks")
+            format!("no task wakes or sleeps for {CALM} ticks")
         });
         let mut beside = Beside::default();
         for number in 0..CALM {
@@ -311,7 +311,7 @@ impl World {
     fn is_lost(&self, task: &Task) -> bool {
         let told = self.story.borrow().as_ref().map_or(0, Vec::len);
         self.tell(Kind::Part, || {
-            "who runs goes to sleep, and all CPUs ask for tasks".into()
+            "the running tasks sleep, and all CPUs ask for tasks".into()
         });
         self.ask_all();
         if task.waits() && !self.over.get() {

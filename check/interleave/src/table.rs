@@ -120,7 +120,7 @@ impl NativeHost for Checker {
         }
         me.held.borrow_mut().pop();
         world.release(key);
-        // What a policy does next may be an atomic of its own, which nobody sees.
+        // What a policy does next may be an atomic of its own, which the checker does not see.
         world.point();
         true
     }

@@ -161,7 +161,7 @@ use Step::{Bind, Nice, Sleep, Thread, Unbind, Yield};
 /// The complete table.
 pub const BEHAVIOURS: &[Behaviour] = &[
     Behaviour {
-        name: "a task with one CPU sleeps: nobody is asked where it wakes up",
+        name: "a task with one CPU sleeps: the policy is not asked where it wakes",
         steps: &[Sleep],
         calls: "bw",
     },
@@ -171,12 +171,12 @@ pub const BEHAVIOURS: &[Behaviour] = &[
         calls: "absw",
     },
     Behaviour {
-        name: "each sleep is told",
+        name: "each sleep is reported",
         steps: &[Sleep, Sleep, Sleep],
         calls: "bwbwbw",
     },
     Behaviour {
-        name: "a task that yields to nobody goes on",
+        name: "a task that yields while no other waits goes on",
         steps: &[Yield, Yield],
         calls: "",
     },
@@ -186,7 +186,7 @@ pub const BEHAVIOURS: &[Behaviour] = &[
         calls: "ii",
     },
     Behaviour {
-        name: "a change of CPUs that is none",
+        name: "a change to the same CPUs",
         steps: &[Bind(0), Unbind, Unbind],
         calls: "a",
     },
@@ -201,7 +201,7 @@ pub const BEHAVIOURS: &[Behaviour] = &[
         calls: "adrbwabsw",
     },
     Behaviour {
-        name: "a thread is made and waited for",
+        name: "a thread is created and waited for",
         steps: &[Thread],
         calls: "bw",
     },

@@ -65,7 +65,7 @@ impl fmt::Display for OpenError {
             Self::Device(why) if why.kind() == io::ErrorKind::PermissionDenied => {
                 write!(
                     f,
-                    "{PATH} cannot be opened: nobody has granted you that (baton hints grant)"
+                    "{PATH} cannot be opened: no grant permits that (baton hints grant)"
                 )
             }
             Self::Device(why) => write!(
@@ -334,7 +334,7 @@ mod tests {
         let device = |kind: io::ErrorKind| OpenError::Device(kind.into());
         check(
             device(io::ErrorKind::PermissionDenied),
-            "/dev/baton-hints cannot be opened: nobody has granted you that (baton hints grant)",
+            "/dev/baton-hints cannot be opened: no grant permits that (baton hints grant)",
         );
         check(
             device(io::ErrorKind::NotFound),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Says something to the policy `echo`, and prints what it answers. As root, or whoever was granted it:
+"""Sends a hint to the policy `echo`, and prints the reply. Run it as root or as a user with a grant:
 `baton load echo && PYTHONPATH=policy/python baton run -p echo -- python3 policy/python/examples/echo.py`."""
 
 from baton_hints import Queue

@@ -31,7 +31,7 @@ pub fn cases() -> Vec<Case> {
     vec![
         case!("arbiter: cores are granted and reclaimed", granted()),
         case!("arbiter: cores come with work, and go with it", followed()),
-        case!("arbiter: who gives no core back loses it", kept()),
+        case!("arbiter: a process that returns no core loses it", kept()),
         case!("arbiter: a runtime that is one too many is told", crowded()),
         case!(
             "arbiter: a runtime outlives the thread that started it",

@@ -198,7 +198,7 @@ fn too_large() -> Result<(), String> {
         .lines()
         .find(|line| line.contains("oom-kill") || line.contains("killed process"));
     check(killed.is_none(), || {
-        format!("somebody was killed: {killed:?}")
+        format!("a task was killed: {killed:?}")
     })?;
     check(of("wfq")? == 1, || {
         "the one that there was has ended".into()

@@ -13,9 +13,9 @@ use std::{
 
 pub fn cases() -> Vec<Case> {
     vec![
-        case!("hints: who is granted what", grants()),
+        case!("hints: grants", grants()),
         case!("hints: granted to a group, and to a cgroup", groups()),
-        case!("hints: whom a hint may name", names()),
+        case!("hints: threads that a hint may name", names()),
         case!("hints: what a user's queues take of the memory", memory()),
     ]
 }
@@ -38,12 +38,12 @@ fn grants() -> Result<(), String> {
     load()?;
     let user = USER.to_string();
     let (ok, said) = run(&["open"], USER)?;
-    check(!ok && said.contains("nobody has granted"), || {
+    check(!ok && said.contains("no grant permits"), || {
         format!("without a grant: {said}")
     })?;
     baton(&["hints", "grant", "fifo", "--user", &user])?;
     let (ok, said) = run(&["open"], USER)?;
-    check(!ok && said.contains("nobody has granted"), || {
+    check(!ok && said.contains("no grant permits"), || {
         format!("with another policy's: {said}")
     })?;
     baton(&["hints", "revoke", "fifo", "--user", &user])?;
@@ -62,7 +62,7 @@ fn grants() -> Result<(), String> {
         || said.to_string(),
     )?;
     let (ok, said) = run(&["open"], USER)?;
-    check(!ok && said.contains("nobody has granted"), || {
+    check(!ok && said.contains("no grant permits"), || {
         format!("after the revocation: {said}")
     })?;
     let list = baton(&["hints", "list", "--json"])?;
@@ -99,7 +99,7 @@ fn groups() -> Result<(), String> {
         let both = ["--group", &user, "--cgroup", "granted"];
         baton(&[&["hints", "grant", "echo"], &both[..]].concat())?;
         let (ok, said) = run(&["open"], USER)?;
-        check(!ok && said.contains("nobody has granted"), || {
+        check(!ok && said.contains("no grant permits"), || {
             format!("outside of the cgroup: {said}")
         })?;
         enter(CGROUP)?;

@@ -441,6 +441,6 @@ fn ordinary_of_locality() -> Result<(), String> {
     let reply = queue.receive();
     check(
         matches!(reply, Some(locality::Reply::Home { cpu: 0.. })),
-        || format!("who is of a group is told {reply:?}"),
+        || format!("a task of a group gets the reply {reply:?}"),
     )
 }

@@ -43,7 +43,7 @@ impl Variant for Bug {
     fn next(&self, _: &Ctx<'_>, cpu: Cpu) -> Option<Schedulable> {
         let slot = self.order[cpu].lock().pop_front()?;
         let baton = self.batons.slot(slot).lock().take();
-        Some(baton.expect("who is queued has a baton"))
+        Some(baton.expect("a queued task has a baton"))
     }
     fn steal(&self, ctx: &Ctx<'_>, cpu: Cpu) -> Option<Schedulable> {
         self.base.others(cpu).find_map(|from| {

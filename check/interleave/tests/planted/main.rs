@@ -201,7 +201,7 @@ fn a_story_says_who_has_the_task_that_waits() {
     let policy = Policy::linked(baton_native::module!(late_kick::BatonPolicy));
     let holder = finds("late_kick", policy, Property::IdleBeside, &options())
         .holder
-        .expect("somebody has it");
+        .expect("a task has it");
     assert!(
         holder.contains("which took lock #") && holder.contains("planted/base.rs:"),
         "{holder}"

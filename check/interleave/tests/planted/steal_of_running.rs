@@ -46,7 +46,7 @@ impl Variant for Bug {
                 .find(|&slot| ctx.slot_may_run(slot, cpu))?;
             order.retain(|&other| other != slot);
             let stolen = self.batons.slot(slot).lock().take();
-            Some(stolen.expect("who is queued has a baton"))
+            Some(stolen.expect("a queued task has a baton"))
         })
     }
     fn refused(&self, _: &Ctx<'_>, baton: Schedulable) {

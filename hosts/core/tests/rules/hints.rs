@@ -203,7 +203,7 @@ fn what_is_refused_and_why() {
     assert_eq!(
         machine.send(0, &of(77)),
         BatonHintAnswer::Thread,
-        "of nobody"
+        "of no task"
     );
     assert_eq!(
         machine.send(

@@ -176,7 +176,7 @@ fn what_is_queued_moves_and_what_runs_leaves() {
     assert_eq!(
         ctx.kicks[..ctx.nr_kicks as usize],
         [2],
-        "where it is now, nobody else makes the CPU look"
+        "where it is now, nothing else makes the CPU look"
     );
     assert_eq!(
         (dispatch(core, 2, 0).1, dispatch(core, 2, 0).1),
@@ -282,6 +282,6 @@ fn tasks_without_a_policy_keep_off_a_partition_unless_they_must() {
     assert!(host::rescue_all(core).is_empty());
     assert!(
         matches!(dispatch(core, 1, 0).0, Verdict::Fallback | Verdict::Turn),
-        "nobody else is there"
+        "no other task is there"
     );
 }

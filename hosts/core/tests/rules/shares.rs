@@ -160,7 +160,7 @@ fn what_runs_by_right_is_not_preempted_until_it_had_its_share() {
     assert_eq!(
         alone.add(first),
         [BATON_KICK_PREEMPT],
-        "it runs because nobody else wants to"
+        "it runs because no other task wants to"
     );
 }
 

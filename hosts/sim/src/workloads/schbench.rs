@@ -79,7 +79,7 @@ pub(super) const WORKLOAD: Workload = Workload {
             name: "hints",
             kind: Kind::Count(0, 1),
             default: "0",
-            help: "1: tell the policy who belongs together",
+            help: "1: tell the policy which threads belong together",
         },
     ],
     add,
