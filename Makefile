@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # Each target makes on a fresh Debian 12 or 13 what it needs, as root or with sudo: see vm/root.sh.
 
-.PHONY: demo test check containment hostile kernels torture setup clean
+.PHONY: demo test check containment hostile kernels torture setup root-next clean
 
-demo: ## A Rust policy schedules a real kernel's tasks and survives its own bugs
+demo: ## A policy is simulated, checked, compared, upgraded, crashed and replayed: 3 minutes
 	@./baton demo
 
 test: ## Everything that is tested, in booted kernels too
@@ -27,6 +27,9 @@ torture: ## Ten minutes of stress under wfq
 
 setup: ## Only the Debian root
 	@vm/root.sh
+
+root-next: ## The check and the demo with kernel and compilers of Debian unstable, in $BATON_CACHE-next
+	@vm/next.sh
 
 clean: ## What was built; the root and downloaded crates stay
 	@vm/enter sh -c 'cd "$${BATON_CACHE:?}" && find . -mindepth 1 -maxdepth 1 \

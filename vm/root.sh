@@ -7,14 +7,15 @@
 #                       /var/cache/baton/root); afterwards a few milliseconds. When the package
 #                       list has changed, only missing packages are installed.
 #
-# To get newer packages, remove $BATON_CACHE/root and run it again. Two concurrent runs are safe,
+# To get newer packages, remove $BATON_CACHE/root and run it again; vm/tested says which versions
+# were tested. BATON_SUITE names another suite of Debian (next.sh). Two concurrent runs are safe,
 # and so is killing one: the root appears under its name only when it is complete, and its mounts
 # are in a mount namespace of their own.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd -P)
 . "$here/common.sh"
 
-suite=forky
+suite=${BATON_SUITE:-forky}
 mirror=${BATON_DEBIAN_MIRROR:-http://deb.debian.org/debian}
 
 # The packages of the root. linux-source and the kernel image are added when the headers' version is

@@ -16,7 +16,7 @@ pub mod loads;
 mod locality;
 mod memcached;
 mod pipe;
-mod programs;
+pub mod programs;
 mod record;
 pub mod report;
 mod rocksdb;

@@ -116,7 +116,8 @@ pub enum Command {
     },
     /// Measure schedulers beside each other, in instructions.
     Bench(baton_bench::Arguments),
-    /// See a policy in Rust schedule a stock kernel, and survive a panic.
+    /// See the life of a policy in six steps: simulated, checked, compared, upgraded, crashed,
+    /// replayed.
     Demo(Demo),
     /// Stress a policy with everything that can happen to tasks, at once.
     Torture(Torture),

@@ -137,9 +137,10 @@ build_core() {
 }
 
 # Generates the crate around a policy crate. The policy's functions check their stack. Those of the
-# glue do not, as they cannot recurse.
+# glue do not, as they cannot recurse. Overflows are checked in both. The profile itself is that of
+# core-lib, so that Rust's core library is built once for all.
 wrap() {
-	local policy=$1 package=$2 dir=$3 forbid=', "-Funsafe-code"'
+	local policy=$1 package=$2 dir=$3 forbid=', "-Funsafe-code"' crate
 	[ -z "${BATON_ALLOW_UNSAFE:-}" ] || forbid=
 	mkdir -p "$dir/src"
 	cat >"$dir/Cargo.toml.new" <<-TOML
@@ -159,11 +160,14 @@ wrap() {
 		lto = "fat"
 		codegen-units = 1
 		opt-level = 3
-		overflow-checks = true
-		[profile.release.package.$package]
-		rustflags = ["-Zinstrument-mcount"$forbid]
 		[workspace]
+		[profile.release.package.$package]
+		overflow-checks = true
+		rustflags = ["-Zinstrument-mcount"$forbid]
 	TOML
+	for crate in "baton-module-$package" baton baton-abi baton-bridge baton-glue baton-message baton-seam; do
+		printf '[profile.release.package.%s]\noverflow-checks = true\n' "$crate"
+	done >>"$dir/Cargo.toml.new"
 	cmp -s "$dir/Cargo.toml.new" "$dir/Cargo.toml" && rm "$dir/Cargo.toml.new" || mv "$dir/Cargo.toml.new" "$dir/Cargo.toml"
 	printf '#![no_std]\nbaton_glue::export!(policy::BatonPolicy);\n' >"$dir/src/lib.rs.new"
 	cmp -s "$dir/src/lib.rs.new" "$dir/src/lib.rs" && rm "$dir/src/lib.rs.new" || mv "$dir/src/lib.rs.new" "$dir/src/lib.rs"

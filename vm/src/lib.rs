@@ -25,6 +25,7 @@ pub mod kernel_log;
 mod monitor;
 pub mod qemu;
 mod systemd;
+pub mod tested;
 mod vm;
 
 pub use error::Error;

@@ -52,6 +52,8 @@ struct Report {
     build: bool,
     vm: bool,
     checks: Vec<Check>,
+    /// About versions that are not the tested ones.
+    note: Option<String>,
 }
 
 pub fn doctor(search: &Search, json: bool) -> Result<ExitCode> {
@@ -72,7 +74,7 @@ pub fn doctor(search: &Search, json: bool) -> Result<ExitCode> {
         checks.extend(verifier(search));
     }
     checks.extend([building(), guest()].concat());
-    let report = Report::new(kernel::release(), checks);
+    let report = Report::new(kernel::release(), checks, baton_vm::tested::note());
     match json {
         true => print_json(&report)?,
         false => print(report.text())?,
@@ -85,7 +87,7 @@ pub fn doctor(search: &Search, json: bool) -> Result<ExitCode> {
 }
 
 impl Report {
-    fn new(kernel: String, checks: Vec<Check>) -> Self {
+    fn new(kernel: String, checks: Vec<Check>, note: Option<String>) -> Self {
         let all = |need| checks.iter().filter(|c| c.needed_for == need).all(|c| c.ok);
         Self {
             kernel,
@@ -93,6 +95,7 @@ impl Report {
             build: all(Need::Build),
             vm: all(Need::Vm),
             checks,
+            note,
         }
     }
 
@@ -123,6 +126,9 @@ impl Report {
             can(self.vm && self.build),
             can(self.build)
         ));
+        if let Some(note) = &self.note {
+            text.push_str(&format!("{note}\n"));
+        }
         text
     }
 }
@@ -464,7 +470,7 @@ mod tests {
 
     #[test]
     fn a_report_says_what_can_be_done() {
-        let made = |checks| Report::new("7.2.12".into(), checks);
+        let made = |checks| Report::new("7.2.12".into(), checks, None);
         let there = |what, need| check(what, need, Ok("found".into()), "x");
         let missing = |what, need| check(what, need, Err("not here".into()), "apt install it");
         let report = made(vec![
@@ -492,6 +498,8 @@ mod tests {
             ])
             .native
         );
+        let noted = Report::new("7.2.12".into(), vec![], Some("note: newer".into()));
+        assert!(noted.native && noted.text().ends_with("\nnote: newer\n"));
     }
 
     #[test]

@@ -60,7 +60,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
             command: VmCommand::Run(args),
         } => vm::run(&args),
         Command::Bench(args) => baton_bench::command(&search, &args),
-        Command::Demo(args) => demo::demo(&search, &args),
+        Command::Demo(args) => demo::demo(&search, cli.modules.as_deref(), &args),
         Command::Torture(args) => torture::torture(&args),
         Command::Record(args) => record::record(&args),
         Command::Fault(Fault::Save(args)) => record::save_fault(&args),

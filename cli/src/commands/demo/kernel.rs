@@ -1,75 +1,38 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `baton demo`: in one guest, a policy schedules tasks of the stock kernel, for comparison with
-//! the kernel's own scheduler, and another policy panics.
+//! The steps that need a kernel: schedulers beside each other, an upgrade under load, a crash.
 
-use std::io::Write;
-use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
 
-use baton_vm::Vm;
-
-use super::print;
+use super::say;
+use super::steps::Stage;
+use crate::commands::print;
 use baton_bench::fairness::{self, Speed, NICE_5_SHARE};
-use baton_bench::guest::guest_with;
 use baton_bench::loads;
 use baton_bench::subject::Subject;
-use baton_build::guest::vm_error;
 use baton_control::device::Device;
 use baton_control::error::{Error, Result};
 use baton_control::kernel;
-use baton_control::modules::Search;
 use baton_control::report;
 use baton_control::status::Status;
-use baton_control::{load, unload};
+use baton_control::unload;
 
 const PIPE_LOOPS: u32 = 3_000;
 const HACKBENCH: (u32, u32) = (1, 100);
 
-#[derive(clap::Args, Debug)]
-pub struct Demo {
-    /// Use this machine and not a guest. All of its normal tasks change schedulers, and one of the
-    /// schedulers fails on purpose.
-    #[arg(long)]
-    pub here: bool,
-}
+/// The arguments of the load during an upgrade, which lasts longer than that.
+const LOAD: [&str; 4] = ["-g", "1", "-l", "200"];
 
-fn subjects() -> [Subject; 3] {
+/// The time after which the load is under way.
+const UNDER_WAY: Duration = Duration::from_millis(50);
+
+pub fn subjects() -> [Subject; 3] {
     let scx_simple = Subject::Scx {
         program: "scx_simple",
         options: &[],
     };
     [Subject::Eevdf, scx_simple, Subject::Policy("wfq".into())]
-}
-
-pub fn demo(search: &Search, args: &Demo) -> Result<ExitCode> {
-    if args.here {
-        return here(search);
-    }
-    let start = Instant::now();
-    say("building wfq, a scheduler in safe Rust, and faulty, which panics when told to");
-    let mut wanted = subjects().to_vec();
-    wanted.push(Subject::Policy("faulty".into()));
-    let files_in = guest_with(&wanted)?;
-    say("booting an unmodified Debian kernel in a guest with 2 CPUs that counts instructions");
-    let vm = Vm {
-        cpus: 2,
-        icount: Some(0),
-        command: ["baton", "demo", "--here"].map(String::from).to_vec(),
-        tools: ["perf", "hackbench"].map(String::from).to_vec(),
-        files_in,
-        timeout: Duration::from_secs(900),
-        ..Default::default()
-    };
-    let outcome = vm.run(&mut std::io::stdout()).map_err(vm_error)?;
-    say(&format!(
-        "the guest's kernel log is clean; {:.0} s in all",
-        start.elapsed().as_secs_f64()
-    ));
-    Ok(ExitCode::from(outcome.exit_code as u8))
-}
-
-fn say(text: &str) {
-    let _ = writeln!(std::io::stderr(), "baton demo: {text}");
 }
 
 /// The measurements of one subject.
@@ -80,8 +43,7 @@ struct Row {
     share: f64,
 }
 
-fn here(search: &Search) -> Result<ExitCode> {
-    kernel::require_root("putting a scheduler in charge")?;
+pub fn compare(stage: &Stage, _: &[String]) -> Result<()> {
     say(&format!(
         "this is Linux {}, as its distributor built it",
         kernel::release()
@@ -93,7 +55,7 @@ fn here(search: &Search) -> Result<ExitCode> {
             "{} schedules every task of this machine",
             subject.name()
         ));
-        rows.push(subject.measure(search, || {
+        rows.push(subject.measure(stage.search, || {
             loads::pipe(PIPE_LOOPS / 5)?;
             Ok(Row {
                 name: subject.name(),
@@ -103,8 +65,7 @@ fn here(search: &Search) -> Result<ExitCode> {
             })
         })?);
     }
-    print(table(&rows))?;
-    fault(search)
+    print(table(&rows))
 }
 
 fn table(rows: &[Row]) -> String {
@@ -137,18 +98,49 @@ fn table(rows: &[Row]) -> String {
     )
 }
 
-/// A policy panics under load; the load continues.
-fn fault(search: &Search) -> Result<ExitCode> {
-    let options = "fault=index,after=200";
-    say(&format!(
-        "now faulty schedules every task, with {options}: its 200th wakeup reads beyond an array"
-    ));
-    let how = load::Options {
-        all: true,
-        options: Some(options.into()),
-        ..Default::default()
+/// A new version takes over while hackbench runs.
+pub fn upgrade(stage: &Stage, commands: &[String]) -> Result<()> {
+    let Some((upgrade, before)) = commands.split_last() else {
+        return Ok(());
     };
-    drop(load::load(search, "faulty", &how)?);
+    before.iter().try_for_each(|line| stage.run(line))?;
+    let mut load = start_load()?;
+    thread::sleep(UNDER_WAY);
+    let done = stage.run(upgrade);
+    let is_running = matches!(load.try_wait(), Ok(None));
+    let ended = load
+        .wait()
+        .map_err(|e| Error::file("waiting for hackbench", &e))?;
+    done?;
+    if !is_running || !ended.success() {
+        return Err(Error::baton(format!(
+            "hackbench should have run through the upgrade, and ended before it or badly ({ended})"
+        )));
+    }
+    say("hackbench ran through the upgrade, and to its end");
+    Ok(())
+}
+
+fn start_load() -> Result<Child> {
+    Command::new("hackbench")
+        .args(LOAD)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .map_err(|e| {
+            Error::environment(
+                format!("hackbench cannot be run: {e}"),
+                "install it (Debian: rt-tests), or leave out --here: the guest has it",
+            )
+        })
+}
+
+/// A policy panics under load; the load continues, and the calls before the panic are saved.
+pub fn crash(stage: &Stage, commands: &[String]) -> Result<()> {
+    let Some((save, before)) = commands.split_last() else {
+        return Ok(());
+    };
+    before.iter().try_for_each(|line| stage.run(line))?;
     let (groups, loops) = HACKBENCH;
     let ended = loads::hackbench(groups, loops)?;
     say(&format!(
@@ -160,7 +152,8 @@ fn fault(search: &Search) -> Result<ExitCode> {
         return Err(Error::baton("the policy should have panicked, and did not"));
     };
     print(format!("\n{}\n", report::fault(fault)))?;
+    stage.run(save)?;
     unload::unload(None)?;
     say("unloaded; the kernel's own scheduler has all tasks again");
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
