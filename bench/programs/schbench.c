@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Message threads wake workers by futexes: the pattern of a web server, after schbench (Chris
- * Mason), without any of its code. A worker puts itself on its message thread's list, posts to it,
- * and waits. The message thread wakes all workers on its list and waits for the next post. A woken
- * worker sleeps (a network round trip), computes, and posts again.
+ * Message threads wake workers by futexes, as in a web server. The program follows schbench by
+ * Chris Mason, but has none of its code. A worker puts itself on the list of its message thread,
+ * wakes that thread (a post), and waits. The message thread wakes all workers on its list and waits
+ * for the next post. A woken worker sleeps (a network round trip), computes, and posts again.
  *
- * The program measures wakeups: from just before the message thread's futex call to the worker's
- * first instruction after its own. With -H, each message thread sends the policy `locality` the
- * hint that it and its workers belong together.
+ * The program measures the duration of wakeups. A wakeup begins just before the futex call of the
+ * message thread, and ends when the worker has returned from its own futex call. With -H, each
+ * message thread sends the policy `locality` the hint that it and its workers belong together.
  */
 #define _GNU_SOURCE
 #include <err.h>
@@ -44,11 +44,11 @@ struct worker {
 
 struct messenger {
 	pthread_t thread;
-	pthread_barrier_t ready;	/* it and its workers */
+	pthread_barrier_t ready;	/* waits for this thread and its workers */
 	struct worker *workers;
-	struct worker *waiting;		/* its list */
+	struct worker *waiting;		/* the list of waiting workers */
 	uint32_t posted;		/* futex */
-	int home;			/* as the policy replied */
+	int home;			/* the CPU that the policy replied, or -1 */
 };
 
 static unsigned long nr_messengers = 2, nr_workers = 2, sleep_us = 100, work_us = 5000,
@@ -82,9 +82,9 @@ static void pause_for(uint64_t ns)
 }
 
 /*
- * Uses this much CPU time of the calling thread, ns. Where CPUs share one stream of instructions,
- * the next CPU continues at each pause, so that a task woken there need not wait until this is
- * over.
+ * Computes until the calling thread has used this much CPU time, ns. The CPUs of a guest that
+ * counts instructions take turns on one stream of instructions. A `pause` ends the turn of this
+ * CPU, so that a task woken on another CPU need not wait until this computation is over.
  */
 static void compute(uint64_t ns)
 {
@@ -135,8 +135,8 @@ static void *work(void *argument)
 }
 
 /*
- * Sends the hint that this thread and its workers belong together; the policy replies with the
- * place.
+ * Sends the hint that this thread and its workers belong together. The policy replies with the CPU
+ * on which they wake up from now on.
  */
 static void say(struct messenger *me)
 {
@@ -195,7 +195,7 @@ static int compare(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* The value that this many of 1000 samples do not exceed. */
+/* The smallest sample that at least this many of 1000 samples do not exceed. */
 static uint32_t percentile(const uint32_t *sorted, size_t nr, unsigned int of_1000)
 {
 	size_t at = (nr * of_1000 + 999) / 1000;

@@ -17,12 +17,12 @@ use crate::{
 pub struct Arguments {
     /// The bench to run.
     pub what: What,
-    /// Count instructions. Default in a guest; with --here it states that this machine's clock
-    /// does.
+    /// With --here: state that this machine's clock counts instructions. The clock of a guest
+    /// always does.
     #[arg(long)]
     pub icount: bool,
-    /// Numbers of CPUs; each has a guest of its own. [default: 1,2; memcached: 1; fairness: 4;
-    /// upgrade: 1,2,4,8; sim: 1 to 4096]
+    /// Numbers of CPUs. A guest is booted for each of them. [default: 1,2; memcached: 1; fairness:
+    /// 4; upgrade: 1,2,4,8; sim: 1 to 4096]
     #[arg(long, value_name = "N,N", value_delimiter = ',', conflicts_with = "here",
           value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub cpus: Vec<u32>,
@@ -57,7 +57,7 @@ pub enum What {
     Hackbench,
     /// CPU hogs that share CPUs by their weights. Exit code 1 when wfq breaks a bound.
     Fairness,
-    /// Versions of a policy that replace each other: how long tasks have no scheduler.
+    /// Versions of a policy that replace each other: the time for which no scheduler runs tasks.
     Upgrade,
     /// The simulator compared with a booted kernel. Exit code 1 when a number exceeds its bound
     /// without a known reason.
@@ -65,7 +65,7 @@ pub enum What {
     /// Short requests beside long ones, simulated and in a booted kernel. Exit code 1 when shinjuku
     /// breaks a bound.
     Rocksdb,
-    /// A memcached under an open loop like Facebook's ETC pool.
+    /// memcached under open-loop requests with the distributions of Facebook's ETC pool.
     Memcached,
     /// Threads that wake each other, with and without hints, simulated and in a booted kernel. Exit
     /// code 1 when locality breaks a bound.
@@ -115,7 +115,7 @@ impl Arguments {
         })
     }
 
-    /// The numbers of CPUs; each has a guest of its own.
+    /// The numbers of CPUs. A guest is booted for each of them.
     pub(crate) fn guests(&self) -> Vec<u32> {
         let usual = self.what.bench().cpus();
         match (self.cpus.is_empty(), self.quick) {

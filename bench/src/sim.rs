@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `baton bench sim`: the cost of the simulator, by CPUs and tasks.
+//! `baton bench sim`: the cost of the simulator, for several numbers of CPUs and tasks.
 //!
-//! It runs on this machine and not in a guest. It measures the CPU time of one thread, on which the
-//! other load of the machine has little effect.
+//! The bench runs on this machine and not in a guest. It measures the CPU time of one thread,
+//! because other load of the machine has little effect on that.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use baton_control::error::{Error, Result};
 use baton_control::kernel;
 use baton_control::modules::Search;
 
-/// CPUs and tasks.
+/// The default sizes: numbers of CPUs and of tasks.
 const USUAL: [(u32, u32); 7] = [
     (1, 8),
     (4, 16),
@@ -61,9 +61,10 @@ fn memory() -> u64 {
         * 1024
 }
 
-/// One measurement: events, seconds, and bytes of memory for each task.
+/// Makes one measurement. Returns the number of events, the seconds of CPU time that they took, and
+/// the bytes of memory for each task.
 fn measure(spec: &PolicySpec, cpus: u32, tasks: u32) -> Result<(f64, f64, f64)> {
-    // Machines of that size have nodes of at most 64 cores.
+    // A NUMA node has at most 64 cores.
     let nodes = cpus.div_ceil(64);
     if !cpus.is_multiple_of(nodes) {
         let next = format!(
@@ -84,7 +85,8 @@ fn measure(spec: &PolicySpec, cpus: u32, tasks: u32) -> Result<(f64, f64, f64)> 
     let mut config = Config::new(topology.map_err(|why| Error::user(why, "change --cpus"))?);
     config.policies = vec![spec.clone()];
     config.max_tasks = tasks;
-    // A task causes about four events in each round of a millisecond, if it gets its CPU.
+    // A task works and sleeps once in about a millisecond. That causes about four events, if the
+    // task need not wait for a CPU.
     let busy = f64::from(cpus) / (f64::from(tasks) * 0.26);
     let rounds = f64::from(tasks) * busy.min(1.0) * 4.0;
     config.duration = (EVENTS as f64 / rounds * 1e6) as u64;
@@ -112,7 +114,7 @@ fn measure(spec: &PolicySpec, cpus: u32, tasks: u32) -> Result<(f64, f64, f64)> 
     Ok((outcome.stats.events as f64, seconds, bytes))
 }
 
-/// Measures the memory from time to time.
+/// Reads the size of the process at intervals, and keeps the maximum.
 struct Peak {
     before: u64,
     most: u64,
@@ -130,7 +132,7 @@ impl baton_sim::trace::Sink for Peak {
     }
 }
 
-/// The sizes for `--cpus`, with as many tasks per CPU as the nearest usual size has.
+/// The sizes for `--cpus`, with as many tasks per CPU as the nearest default size has.
 fn sizes(args: &Arguments) -> Vec<(u32, u32)> {
     let tasks = |cpus: u32| {
         let (of, tasks) = USUAL
@@ -154,7 +156,8 @@ impl Bench for Sim {
     }
 
     fn cpus(&self) -> &'static [u32] {
-        // The CPUs are simulated, and each number of them has a number of tasks.
+        // No guest is booted. `sizes` gives the numbers of simulated CPUs, each with a number of
+        // tasks.
         &[]
     }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Builds policies: from their source to the files that a kernel or a process loads. This crate
-//! finds sources and built files, runs the build scripts, and detects stale files.
+//! Builds policies from source, as files that a kernel or a process loads. This crate finds the
+//! sources and the built files, runs the build scripts, and detects outdated files.
 
 pub mod guest;
 
@@ -17,13 +17,14 @@ use baton_control::error::{Error, Result};
 use baton_control::modules::{cache, module_of, output_dir, CORE, LATENCY, SHIM};
 use baton_control::{kernel, names};
 
-/// File of a policy for user space.
+/// Name of the library that has a policy for user space.
 fn library_of(policy: &str) -> String {
     format!("baton_{policy}.so")
 }
 
-/// Baton's source tree: given by $BATON_SOURCE, or around the current directory, this program, or
-/// the place where this program was compiled.
+/// The root of Baton's source tree: $BATON_SOURCE if it is set. Otherwise the first source tree
+/// that contains the current directory, this program, or the directory in which this program was
+/// compiled.
 pub fn source() -> Result<PathBuf> {
     if let Some(given) = std::env::var_os("BATON_SOURCE").map(PathBuf::from) {
         return match is_source(&given) {
@@ -68,8 +69,8 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// `text` is a path, a name in policies/ or policies/testing/ of the source tree, or a name in
-    /// the current directory.
+    /// Finds a policy. `text` is a path, a name in policies/ or policies/testing/ of the source
+    /// tree, or a name in the current directory.
     pub fn find(text: &str) -> Result<Self> {
         let tree = source()?.join("policies");
         let dashed = text.replace('_', "-");
@@ -122,7 +123,7 @@ fn has_c_file(dir: &Path) -> bool {
         .any(|e| e.path().extension() == Some(OsStr::new("c")))
 }
 
-/// The value of the first `name = "..."`. build.sh reads it in the same way.
+/// The value of the first `name = "..."`. The build scripts read it in the same way.
 fn package_name(toml: &str) -> Option<&str> {
     let line = toml
         .lines()
@@ -132,12 +133,12 @@ fn package_name(toml: &str) -> Option<&str> {
 
 static KERNEL: OnceLock<String> = OnceLock::new();
 
-/// Selects the kernel for later builds. The first call wins.
+/// Selects the kernel for later builds. Only the first call has an effect.
 pub fn build_for(release: &str) {
     KERNEL.get_or_init(|| release.to_owned());
 }
 
-/// Set at most once, before anything is built.
+/// Set if policies may have unsafe code. It is set at most once, before anything is built.
 static ALLOW_UNSAFE: OnceLock<()> = OnceLock::new();
 
 /// Permits unsafe code in policies that are built later.
@@ -145,9 +146,9 @@ pub fn allow_unsafe() {
     ALLOW_UNSAFE.get_or_init(|| ());
 }
 
-/// The kernel to build for: the selected one, else the running one, else the kernel that `baton vm`
-/// boots, else the newest one. Kernels without installed headers are passed over, but for the
-/// selected one, for which that is an error.
+/// The release of the kernel to build for: the selected kernel, else the running one, else the one
+/// that `baton vm` boots, else the newest. Kernels without installed headers are skipped. It is an
+/// error if the selected kernel has none.
 pub fn headers_release() -> Result<String> {
     let has_headers = |release: &str| {
         Path::new("/lib/modules")
@@ -228,8 +229,9 @@ impl Target<'_> {
         }
     }
 
-    /// The file that each successful build rewrites. Modules themselves keep their time if their
-    /// content does not change.
+    /// The file whose modification time is the beginning of the last successful build. The times of
+    /// the modules cannot serve for that, because a build does not touch a module whose content
+    /// stays the same.
     fn stamp(&self) -> String {
         match self {
             Target::Core => ".core.built".into(),
@@ -242,7 +244,7 @@ impl Target<'_> {
         }
     }
 
-    /// The output directory, and the kernel release that it is for.
+    /// The output directory, and words for messages that name the kernel, if there is one.
     fn place(&self) -> Result<(PathBuf, String)> {
         match self {
             Target::Native(_) => Ok((cache().join("native"), String::new())),
@@ -255,7 +257,7 @@ impl Target<'_> {
         }
     }
 
-    /// Builds unconditionally, and reports that on standard error.
+    /// Builds unconditionally, and reports the progress on standard error.
     pub fn build(&self) -> Result<PathBuf> {
         let source = source()?;
         let (out, whose) = self.place()?;
@@ -313,8 +315,8 @@ impl Target<'_> {
                  --allow-unsafe)",
             ));
         }
-        // The stamp has the time at which the build began. Files that changed during the build are
-        // newer.
+        // The stamp has the time at which the build began. So files that change during the build
+        // count as newer.
         let stamp = out.join(self.stamp());
         File::create(&stamp)
             .and_then(|file| file.set_modified(begun))
@@ -327,7 +329,8 @@ impl Target<'_> {
         Ok(out)
     }
 
-    /// Builds what is missing or older than its source. Returns the output directory.
+    /// Builds the target if a file is missing or older than the sources. Returns the output
+    /// directory.
     pub fn ensure(&self) -> Result<PathBuf> {
         let (out, _) = self.place()?;
         let built = fs::metadata(out.join(self.stamp()))
@@ -423,12 +426,12 @@ pub fn debuggable(policy: &Policy) -> Result<PathBuf> {
         .join(library_of(&policy.name)))
 }
 
-/// The time of the newest change in a directory.
+/// The time of the last change of a file in a directory.
 fn newest(dir: &Path) -> SystemTime {
     let mut newest = SystemTime::UNIX_EPOCH;
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         let Ok(meta) = entry.metadata() else { continue };
-        // Files that tests and builds leave do not count.
+        // Tests and the output of builds do not count.
         if meta.is_dir() && !["target", "tests"].contains(&entry.file_name().to_str().unwrap_or(""))
         {
             newest = newest.max(self::newest(&entry.path()));

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The runtime: its activations, their queues, and their idle states.
+//! The runtime: its activations, their queues, and how they sleep. An activation is a kernel thread
+//! that runs user-level threads, and is also called a worker. In this module, "thread" alone is a
+//! user-level thread. A turn is one round of the loop in `Shared::run`, which runs at most one
+//! thread.
 
 use crate::arbiter::{ring, Arbiter, Office, Seat};
 use crate::files::{Files, Watched};
@@ -22,17 +25,19 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Threads that a worker runs between two looks at the clock and at the queues of others.
+/// Number of turns after which a worker reads the clock, and takes threads from the queues of other
+/// activations before its own.
 const LOOK_EVERY: u32 = 64;
-/// Arrivals of threads from outside after which every worker looks.
+/// Number of threads spawned or woken from outside the runtime after which every worker does the
+/// same.
 const ARRIVALS_EACH: u32 = 16;
-/// Turns after which a worker checks its arbiter, and runs a thread of the queue before the thread
-/// woken last.
+/// Number of turns after which a worker checks files, and checks whether the arbiter wants its core
+/// back. In such a turn the queue precedes the thread that was woken last.
 const LISTEN_EVERY: u32 = 16;
 /// Longest sleep of an idle activation while the runtime wants no more than `least` cores.
 const REST: Duration = Duration::from_secs(1);
-/// Stacks that are kept for later threads, with the pages that were used. Mapping a new one takes
-/// some 7,000 instructions.
+/// Maximum number of stacks that are kept for later threads. A stack that is kept still has its
+/// pages. Mapping a new one takes some 7,000 instructions.
 const SPARE_STACKS: usize = 1024;
 
 /// Options of a runtime.
@@ -40,9 +45,9 @@ const SPARE_STACKS: usize = 1024;
 pub struct Options {
     /// What grants cores.
     pub arbiter: Arbiter,
-    /// The level of its requests, from 0, which precedes all others, to 7.
+    /// The priority level of its requests, from 0 (highest) to 7 (lowest).
     pub level: u8,
-    /// Cores that it always requests.
+    /// Minimum number of cores that it requests.
     pub least: u32,
     /// Maximum number of cores that it requests, and number of its kernel threads. With
     /// [`Arbiter::Hints`] at most 64.
@@ -107,19 +112,20 @@ impl fmt::Display for StartError {
 
 impl std::error::Error for StartError {}
 
-/// It waits for a core.
+/// The activation waits for a core.
 const PARKED: u8 = 0;
-/// It runs threads, or looks for threads to run.
+/// The activation runs threads, or looks for threads to run.
 const BUSY: u8 = 1;
-/// It sleeps with its core.
+/// The activation sleeps, and keeps its core.
 const IDLE: u8 = 2;
 
-/// The state of an activation that others access.
+/// The state of an activation that other threads access.
 struct Core {
     queue: Mutex<VecDeque<Arc<Task>>>,
     length: AtomicUsize,
     state: AtomicU8,
-    /// Its work has been added to the load since the number of cores was last computed.
+    /// Set when the activation has added its work to the load. Cleared when the number of cores is
+    /// computed.
     told: AtomicBool,
 }
 
@@ -133,7 +139,7 @@ pub(crate) struct Shared {
     options: Options,
     /// User-level threads that have not ended.
     live: AtomicUsize,
-    /// Number of threads that were put into queues by threads other than workers.
+    /// Number of threads that kernel threads other than workers put into queues.
     arrived: AtomicU32,
     /// Number of activations with a core, and number of those that sleep.
     with_core: AtomicUsize,
@@ -155,10 +161,11 @@ impl Shared {
         let packet = Packet::new();
         let to = Arc::clone(&packet);
         self.live.fetch_add(1, SeqCst);
-        // The joiner gets the panic. Nothing uses the function's captured state afterwards.
+        // Unwind safety: the thread that joins gets the panic, and nothing uses the function's
+        // captured state afterwards.
         let run = move || {
             let outcome = catch_unwind(AssertUnwindSafe(function));
-            // A result that no thread joins for is dropped here, which may panic too.
+            // If no thread joins, the result is dropped here. That may panic, too.
             std::mem::forget(catch_unwind(AssertUnwindSafe(move || {
                 to.fill(outcome);
                 drop(to);
@@ -182,7 +189,7 @@ impl Shared {
         self.load.are_ready(running + self.waiting());
     }
 
-    /// A thread's function has returned.
+    /// Called when a thread's function has returned. Keeps its stack for a later thread.
     pub fn ended(&self, body: Body) {
         let mut stacks = self.stacks.lock();
         if let (Body::Begun(fiber), true) = (body, stacks.len() < SPARE_STACKS) {
@@ -200,8 +207,9 @@ impl Shared {
         self.with_core.load(SeqCst) == 1
     }
 
-    /// Puts a thread into a queue: this activation's, or the shortest. Wakes an activation that
-    /// sleeps with its core to take the thread, unless the caller will take it itself.
+    /// Puts a thread into the queue of the calling activation or, if the caller is no activation,
+    /// into the shortest queue. Wakes an activation that sleeps with its core to take the thread,
+    /// unless the caller will take it itself.
     pub fn push(&self, task: Arc<Task>) {
         let takes_itself = match here_of(self) {
             Some(here) => {
@@ -227,7 +235,7 @@ impl Shared {
             return;
         }
         for (core, bell) in self.cores.iter().zip(&self.bells) {
-            // Another thread may wake the same one concurrently.
+            // Of several concurrent callers only one wakes this activation.
             if core
                 .state
                 .compare_exchange(IDLE, BUSY, SeqCst, SeqCst)
@@ -284,7 +292,8 @@ impl Shared {
     }
 
     /// The next thread for an activation: from its own queue, else from another's. With
-    /// `others_first` the order is reversed, as no other activation may serve those queues.
+    /// `others_first` the order is reversed. It may be that no other activation serves those
+    /// queues.
     fn next(&self, index: usize, others_first: bool) -> Option<Arc<Task>> {
         let count = self.cores.len();
         let others = || (1..count).find_map(|step| self.take((index + step) % count));
@@ -298,7 +307,8 @@ impl Shared {
         self.stop.load(SeqCst) && self.live.load(SeqCst) == 0
     }
 
-    /// Runs an activation from its first core to the end.
+    /// The body of an activation: waits for a core, runs threads until the core must be given back,
+    /// and repeats this until the runtime ends.
     fn work(&self, here: &Here, seat: &mut dyn Seat) {
         let index = here.index;
         seat.request(self.wanted.load(SeqCst));
@@ -325,8 +335,9 @@ impl Shared {
     /// Runs threads until the core must be given back, or the runtime ends.
     fn run(&self, here: &Here, seat: &mut dyn Seat) {
         let index = here.index;
-        // The number of turns; and the turn, the time and the arrival count up to which work is in
-        // the load.
+        // `turn` is the number of turns. The load includes the work up to the turn `told` and the
+        // time `since`. `arrived` is the count of arrivals at the last look at the clock, in units
+        // of `ARRIVALS_EACH`.
         let (mut turn, mut told) = (0u32, 0);
         let (mut since, mut arrived) = (Instant::now(), 0);
         loop {
@@ -338,7 +349,8 @@ impl Shared {
             }
             let first = here.next.take();
             let first = match first {
-                // Where threads hand this core to each other, this path takes a few instructions.
+                // Threads that wake each other hand this core over on this path, which takes few
+                // instructions.
                 Some(task) if !listens => {
                     self.leave_to_others(index);
                     task.run(here);
@@ -369,7 +381,7 @@ impl Shared {
                 self.think(now, seat);
             }
             match first {
-                // It is the queue's turn.
+                // In this turn the queue precedes the thread that was woken last.
                 Some(task) if self.cores[index].length.load(SeqCst) != 0 => self.put(index, task),
                 Some(task) => {
                     self.leave_to_others(index);
@@ -428,7 +440,7 @@ impl Shared {
         let state = &self.cores[index].state;
         state.store(IDLE, SeqCst);
         self.idle.fetch_add(1, SeqCst);
-        // Any work that comes after this check finds the activation idle.
+        // Work that arrives after the checks below finds this activation idle, and wakes it.
         let files = self.files.await_them();
         let timer = self.timers.await_first();
         if self.waiting() == 0 && !self.is_over() {
@@ -455,13 +467,14 @@ impl Shared {
         }
     }
 
-    /// Computes how many cores are wanted.
+    /// Computes how many cores are wanted, once in each interval, and requests a changed number.
     fn think(&self, now: Instant, seat: &mut dyn Seat) {
         self.note_ready();
         let Some(time) = self.interval.is_over(now) else {
             return;
         };
-        // A core that was busy for the whole interval without a report is in use.
+        // An activation that was busy for the whole interval, but added no work to the load, uses
+        // its core.
         let is_silent =
             |core: &&Core| !core.told.swap(false, Relaxed) && core.state.load(SeqCst) == BUSY;
         let silent = self.cores.iter().filter(is_silent).count() as u32;
@@ -470,8 +483,8 @@ impl Shared {
             .wanted(time, self.waiting())
             .max(silent)
             .clamp(self.options.least, self.options.most);
-        // An activation that fails here computes again soon. Two concurrent requests could arrive
-        // in the wrong order.
+        // Only one activation makes a request at a time, because concurrent requests could arrive
+        // in the wrong order. An activation that gives up here computes the number again soon.
         let Some(_turn) = self.requests.try_lock() else {
             return;
         };
@@ -482,7 +495,8 @@ impl Shared {
     }
 }
 
-/// A running runtime. [`Runtime::end`] ends its kernel threads; without it they continue.
+/// A running runtime. [`Runtime::end`] ends its kernel threads. If it is dropped without that call,
+/// they continue.
 pub struct Runtime {
     shared: Arc<Shared>,
     workers: Vec<thread::JoinHandle<()>>,
@@ -553,7 +567,7 @@ impl Runtime {
             }
         }
         drop(to);
-        // The receiver ends when all have reported.
+        // The iteration ends when all activations have reported.
         match ready.iter().flatten().next() {
             None => Ok(runtime),
             Some(why) => {
@@ -575,7 +589,7 @@ impl Runtime {
     /// Watches a file for user-level threads, from any kernel thread.
     ///
     /// # Errors
-    /// If the kernel cannot watch it: an ordinary file, or too many.
+    /// If the kernel cannot watch the file: it is a regular file, or too many files are watched.
     pub fn watch<F: AsFd>(&self, file: F) -> std::io::Result<Watched<F>> {
         Watched::new(&self.shared, file)
     }

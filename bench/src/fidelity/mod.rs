@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Whether the simulator is faithful. The same workloads run in the simulator and in a booted
-//! kernel that counts instructions, under the same policies. The bench compares how often CPUs
-//! switch tasks, how often tasks migrate, and how long woken tasks wait.
+//! `baton bench fidelity`: the accuracy of the simulator. The same workloads run in the simulator
+//! and in a booted kernel that counts instructions, under the same policies. The bench compares how
+//! often CPUs switch tasks, how often tasks migrate, and how long woken tasks wait.
 //!
-//! The guest measures the behaviour of its kernel and the costs of its operations (`guest`). The
-//! command then simulates the same with these costs, and compares (`compare`).
+//! The guest measures how the workloads run under its kernel, and what the operations of that
+//! kernel cost (`guest`). The command then simulates the same workloads with these costs, and
+//! compares the results (`compare`).
 
 mod compare;
 pub mod costs;
@@ -30,9 +31,10 @@ use baton_control::output::{print, print_json};
 /// instructions of one nanosecond each.
 const FACTOR: u64 = 25;
 
-/// A workload that is compared. Its rounds are no multiple of the tick: if both kept step, the
-/// result would depend on the microsecond at which the first round began. An open loop has the load
-/// of one CPU, because all CPUs share one stream of instructions.
+/// A workload that is compared. The duration of its rounds is no multiple of the tick. If it were,
+/// all rounds would begin at the same distance from a tick, and the result would depend on the
+/// microsecond at which the first one began. A workload with an open loop loads one CPU (`on=1`),
+/// because all CPUs of the guest share one stream of instructions.
 #[derive(Clone, Copy)]
 pub struct Load {
     pub name: &'static str,
@@ -70,7 +72,7 @@ fn seed(run: usize) -> u64 {
     run as u64 + 1
 }
 
-/// 1 / `WARM_UP` of a run, at its beginning, is not counted, because all tasks start at once.
+/// The first part of a run, 1 / `WARM_UP` of it, is not counted, because all tasks start at once.
 const WARM_UP: u64 = 10;
 
 impl Load {
@@ -91,7 +93,7 @@ impl Load {
         self.ms * 1_000_000
     }
 
-    /// The time from which on events are counted, ns.
+    /// The time at which the counting of events begins, ns.
     fn counts_from(&self) -> u64 {
         self.duration() / WARM_UP
     }
@@ -173,7 +175,8 @@ fn command(search: &Search, args: &Arguments) -> Result<ExitCode> {
         };
         return print_json(&found).map(|()| ExitCode::SUCCESS);
     }
-    // The guest gets the probe with the core, and the core with a policy.
+    // The guest needs the probe. `guest_with` adds the core and the probe only for a policy, so the
+    // list always has one.
     let needed: Vec<_> = args
         .subjects()
         .into_iter()

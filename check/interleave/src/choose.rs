@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Chooses the CPU that goes on at each scheduling point of shuttle.
+//! Chooses the CPU that continues at each scheduling point, for the crate `shuttle`, which runs the
+//! CPUs as coroutines.
 //!
 //! Shuttle's own schedulers have one seed for a series of schedules, and its priority scheduler
-//! learns from earlier schedules. Here each schedule must follow from its own seed alone, so that
-//! it can be reproduced.
+//! learns from earlier schedules. Here each schedule must depend on its own seed alone, so that it
+//! can be reproduced.
 
 use crate::random::Random;
 use crate::seed::{Seed, Way};
@@ -18,12 +19,12 @@ pub trait Source {
     fn ended(&mut self, decisions: &[Decision]);
 }
 
-/// A scheduling point at which more than one CPU could go on.
+/// A scheduling point at which more than one thread of shuttle could continue.
 #[derive(Clone, Copy, Debug)]
 pub struct Decision {
-    /// The threads that could go on, one bit each.
+    /// The threads that could continue, one bit each.
     pub could: u8,
-    /// The thread that went on.
+    /// The thread that continued.
     pub chosen: u8,
 }
 
@@ -33,7 +34,7 @@ pub struct Chooser<S> {
     decisions: Vec<Decision>,
 }
 
-/// State of one schedule.
+/// How the next thread is chosen, with the state of the current schedule.
 enum How {
     Nothing,
     Random {
@@ -80,8 +81,9 @@ fn how(seed: &Seed) -> How {
                 priorities[at] = priorities[other];
                 priorities[other] = at as i64;
             }
-            // The length of the schedule is not known. It must not depend on the number of events,
-            // because the same schedule may be broken off earlier.
+            // The length of the schedule is not known, so it is drawn. It must not depend on the
+            // number of events: the same seed with fewer events must give the beginning of the same
+            // schedule.
             let length = (seed.cpus * 16) << random.below(6);
             let changes = (1..depth).map(|_| random.below(length) as u64).collect();
             How::Pct {
@@ -158,7 +160,7 @@ impl<S: Source> Scheduler for Chooser<S> {
 
     fn next_task(&mut self, tasks: &[&Task], current: Option<TaskId>, _: bool) -> Option<TaskId> {
         let number = |task: &&Task| usize::from(task.id()) as u8;
-        // A CPU that waits for a lock is excluded; shuttle does not know that it waits.
+        // Shuttle does not know that a CPU waits for a lock, so such a CPU is excluded here.
         let waiting = world::waiting_threads();
         let could = tasks
             .iter()

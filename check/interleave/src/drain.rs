@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The end of a schedule, which checks the properties that only time can decide. The CPUs handle no
-//! more events and take turns, one tick each.
+//! The end of a schedule. It checks the properties that show only after some time. There are no
+//! more random events, and the CPUs take turns, one tick each.
 //!
 //! 1. No task wakes or sleeps. After [`CALM`] ticks, no CPU idles while a task waits that it could
 //!    run, and no CPU is still claimed.
-//! 2. Some tasks sleep briefly after each run, until their CPU has taken the next task. Every task
-//!    runs within the time that [`limit`] gives.
+//! 2. Some tasks go to sleep each time they have run for a tick, and wake up when their CPU has
+//!    picked the next task. Every task runs within the time that [`limit`] gives.
 //! 3. Each task that runs goes to sleep. In the end no task waits.
 
 use crate::kernel::{Turn, TICK};
@@ -17,17 +17,18 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// Ticks without wakeups after which work must be where it can be done: eight calls to `balance`.
+/// Number of ticks without wakeups after which a work-conserving policy must use all CPUs. Each
+/// busy CPU calls `balance` eight times in that time.
 const CALM: u64 = 128;
 
 /// Number of ticks of each part that appear in the story.
 const TOLD: u64 = 3;
 
-/// Limit of the wait of a task of the largest weight, in ticks: one second, or ten rounds of slices
-/// for all tasks.
+/// Limit of the wait of a task of the largest weight, in ticks. It is one second, or ten rounds in
+/// which each task runs for a slice.
 const PATIENCE: u64 = 250;
 
-/// Ticks of the second part if no task waits for long.
+/// Minimum number of ticks of the second part.
 const BUSTLE: u64 = 32;
 
 /// Limit of the rounds in which all CPUs ask for tasks.
@@ -37,9 +38,10 @@ const ASKS: usize = 64;
 /// how often it has begun to idle.
 type Beside = BTreeMap<(usize, u64), u64>;
 
-/// The weights of the kernel's table are close to 1.25 to the power of the nice value. A task that
-/// is lighter than the heaviest may wait longer by the ratio of the weights, up to seven nice
-/// levels, which is less than a factor of five.
+/// Limit of the wait of a task, in ticks. In the kernel's table, each nice level reduces the weight
+/// by a factor of about 1.25. A task that is lighter than the heaviest task may wait longer by the
+/// ratio of the two weights. Beyond seven nice levels the limit stays the same, so the limit grows
+/// by a factor of less than five.
 fn limit(tasks: &[Rc<Task>], nice: i32) -> u64 {
     let heaviest = tasks
         .iter()
@@ -77,7 +79,8 @@ impl World {
         self.tasks.borrow().clone()
     }
 
-    /// Completes what is still under way. An offline CPU stays offline in half of the schedules.
+    /// Completes what is still under way, and wakes some of the tasks that sleep. An offline CPU
+    /// comes back online in half of the schedules.
     fn settle(&self) {
         self.tell(Kind::Part, || "no more events come".into());
         self.on_each(|_| self.serve());
@@ -115,7 +118,7 @@ impl World {
             if cpu.current.get().is_some() {
                 self.tick();
             }
-            // A kicked CPU may react before the kicking CPU goes on.
+            // A CPU that is kicked may react before the CPU that kicked it continues.
             if cpu.random.once_in(2) {
                 self.on_each(|other| {
                     if other.number != cpu.number {
@@ -138,8 +141,8 @@ impl World {
         }
     }
 
-    /// In the second part, blocks a napping task after its tick and wakes it once its CPU has gone
-    /// on.
+    /// In the second part, a task that naps goes to sleep after its tick. It is woken when its CPU
+    /// has picked the next task.
     fn nap(&self, cpu: &Cpu) {
         let Some(task) = cpu
             .current
@@ -306,8 +309,8 @@ impl World {
         }
     }
 
-    /// Whether no CPU picks the task although all ask for tasks. If so, that is the finding;
-    /// otherwise the asking is removed from the story.
+    /// Whether no CPU picks the task when all CPUs ask for tasks. If so, the lost task is the
+    /// finding. If not, the lines about the asking are removed from the story.
     fn is_lost(&self, task: &Task) -> bool {
         let told = self.story.borrow().as_ref().map_or(0, Vec::len);
         self.tell(Kind::Part, || {
@@ -356,7 +359,7 @@ impl World {
         self.fail_waiting(Property::BoundedWait, task, what);
     }
 
-    /// All CPUs ask for tasks until they get none; each running task goes to sleep.
+    /// All CPUs ask for tasks until none of them gets one. Each task that runs goes to sleep.
     fn ask_all(&self) {
         for _ in 0..ASKS {
             let ran = Cell::new(false);

@@ -81,7 +81,7 @@ pub trait Scheduler: Sized + Send + Sync {
     }
 
     /// The host refused this `Schedulable` for the reason `why`. A stale one may be dropped. Any
-    /// other must be kept, or the task is lost.
+    /// other must be kept, or the task is lost. ([`Refusal::Foreign`] does not occur in Rust.)
     fn pick_refused(&self, ctx: &Ctx<'_>, baton: Schedulable, why: Refusal);
 
     /// Called by each busy CPU every 16 ticks to balance the queues. [`Events::BALANCE`].

@@ -119,7 +119,8 @@ pub enum Refusal {
     /// The `Schedulable` is not the task's newest, or the task is no longer queued. It is void:
     /// drop it.
     Stale,
-    /// The task belongs to another policy. The `Schedulable` is void: drop it.
+    /// The task belongs to another policy. Only a policy in C gets this, for a number that it was
+    /// not given: a `Schedulable` is stale before its task belongs to another policy.
     Foreign,
     /// The task may not run on that CPU (affinity, or migration disabled).
     NotAllowed,

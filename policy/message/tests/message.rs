@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Types of messages: every written message is read back, and nothing else is accepted.
+//! Tests of `message!`: a type decodes every message that it encodes, and refuses everything else.
 
 use baton_message::{message, Message, Raw, Thread};
 
 message! {
-    /// Each kind of field.
+    /// A type with each kind of field.
     pub enum Said, version 3 {
         Nothing {} = 0,
         Numbers { a: u8, b: u16, c: u32, d: u64, e: i32, f: i64 } = 7,

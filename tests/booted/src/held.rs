@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A policy's fault in an interrupt of a BPF program that holds a resilient lock. The lock must
-//! stay held, although the kernel keeps one table of held locks for a CPU, whichever code took
-//! them.
+//! A policy has a fault in an interrupt, while the interrupted BPF program holds a resilient lock.
+//! The end of the policy's call must not release that lock. The kernel has one table of held locks
+//! for each CPU, which contains the locks of the program and those of the policy.
 
 use crate::tool::{baton, bind, check, policy, status, unload_everything};
 use libbpf_rs::{ObjectBuilder, ProgramInput};
@@ -16,8 +16,8 @@ use std::{
 const OBJECT: &str = "/usr/lib/baton/held.bpf.o";
 
 /// A thread sleeps, and the timer that wakes it interrupts the program, which holds its lock nearly
-/// all the time. The policy fails in one of these wakeups. This is done five times, as that wakeup
-/// can come while the lock is free.
+/// all the time. The policy fails in one of these wakeups. This is repeated five times, because the
+/// fault can come while the program does not hold the lock.
 pub fn stays_locked() -> Result<(), String> {
     for _ in 0..5 {
         baton(&[
@@ -33,7 +33,7 @@ pub fn stays_locked() -> Result<(), String> {
     Ok(())
 }
 
-/// Does the work in a thread on CPU 0, on which another thread wakes all the time.
+/// Does the work in a thread on CPU 0. Another thread on that CPU sleeps and wakes up all the time.
 fn beside_a_sleeper(work: fn() -> Result<(), String>) -> Result<(), String> {
     let is_done = AtomicBool::new(false);
     scope(|scope| {

@@ -24,7 +24,7 @@ pub use spec::{Assign, Cost, Noisy, Offline, Part, Party, Shape, Sleeps, Swap, S
 #[derive(clap::Args, Debug)]
 pub struct Sim {
     /// Policies, in the order in which they are asked. The last one has the tasks that are assigned
-    /// to none. A name or path, with or without options: wfq, wfq:period=6ms,credit=1ms.
+    /// to no policy. A name or path, with or without options: wfq, wfq:period=6ms,credit=1ms.
     #[arg(value_name = "POLICY", required_unless_present_any = ["compare", "workloads"])]
     pub policies: Vec<Party>,
     /// The workload: a name with its keys, a recording as perf:FILE, an rt-app file in JSON, or
@@ -34,9 +34,9 @@ pub struct Sim {
     /// List the workloads and their keys.
     #[arg(long)]
     pub workloads: bool,
-    /// Shape of the machine: NUMA nodes x cores x hardware threads, and after / the cores that
-    /// share a last-level cache if not all of a node do: 2x16x2, 1x64x1/8; or `live`, this
-    /// machine's.
+    /// Topology of the machine: NUMA nodes x cores of a node x hardware threads of a core, such as
+    /// 2x16x2. In 1x64x1/8, 8 cores share a last-level cache; by default all cores of a node share
+    /// one. `live` is the topology of this machine.
     #[arg(long, default_value = "1x4x1")]
     pub topology: Shape,
     /// Duration, in simulated time.
@@ -45,15 +45,15 @@ pub struct Sim {
     /// The seed of all random numbers. The same seed gives the same run.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Run with so many seeds, beginning with --seed. Numbers are means, with their 95 % confidence
-    /// intervals.
+    /// Run with this many seeds, beginning with --seed. Numbers are means, with their 95 %
+    /// confidence intervals.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub seeds: u64,
-    /// Maximum difference of a computing time from that of the workload, in per cent. It is drawn
-    /// anew each time, from the seed.
+    /// Maximum difference between a computing time and that in the workload, in per cent. Each
+    /// difference is drawn at random from the seed.
     #[arg(long, value_name = "PERCENT", default_value = "1", value_parser = jitter)]
     pub jitter: u32,
-    /// Run each of these by itself, and show the results side by side.
+    /// Run each of these policies by itself, and show the results side by side.
     #[arg(
         long,
         value_name = "POLICY,POLICY",
@@ -65,7 +65,7 @@ pub struct Sim {
     /// slice=1ms..20ms, or with the number of steps: slice=1ms..20ms/10.
     #[arg(long, value_name = "KEY=FROM..TO", conflicts_with = "compare")]
     pub sweep: Option<Sweep>,
-    /// Give a group's tasks to one of the policies.
+    /// Assign the tasks of a group of the workload to one of the policies.
     #[arg(long, value_name = "GROUP=POLICY")]
     pub assign: Vec<Assign>,
     /// Replace the running version of a policy by another at this time: 500ms:relay-v2.
@@ -74,15 +74,16 @@ pub struct Sim {
     /// Take a CPU offline for a while: 3@100ms..200ms.
     #[arg(long, value_name = "CPU@FROM..TO")]
     pub offline: Vec<Offline>,
-    /// Other uses of the CPUs' time, on average: higher=10ms/50us is 50 µs of higher classes every
-    /// 10 ms; interrupt=1ms/5us.
+    /// CPU time that higher classes and interrupts use, on average: with higher=10ms/50us, higher
+    /// classes take 50 µs every 10 ms; interrupt=1ms/5us.
     #[arg(long, value_name = "KIND=EVERY/FOR", value_delimiter = ',')]
     pub noise: Vec<Noisy>,
-    /// Costs of the machine's own work, ns: switch=1200,ipi=500. A wrong name lists them all.
+    /// Costs of the machine's own work, ns: switch=1200,ipi=500. With an unknown name, the error
+    /// lists all names.
     #[arg(long, value_name = "NAME=NS", value_delimiter = ',')]
     pub cost: Vec<Cost>,
-    /// Idle states of the CPUs, which determine the time of leaving idle in place of the cost
-    /// `idle_exit`: skl (desktops), skx (servers), none.
+    /// Idle states of the CPUs: skl (desktops), skx (servers), none. They determine how long a CPU
+    /// takes to leave idle, instead of the cost `idle_exit`.
     #[arg(long, default_value = "none", value_name = "TABLE")]
     pub idle_states: Sleeps,
     /// Stall limit: a task may be queued for at most this time, in ms.
@@ -105,9 +106,10 @@ pub struct Sim {
     /// Write the runs as JSON, with timelines and detail, for `baton report`.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// The part of a run that this file has in detail, with each wakeup and each time that a task
-    /// runs: 100ms..200ms, or without an end 100ms... A detail is limited to some 15,000 wakeups,
-    /// and ends there. By default it begins with the run. With --seeds only the first run has one.
+    /// The part of a run that the file of --output contains in detail, with each wakeup and each
+    /// time that a task runs: 100ms..200ms, or `100ms..` without an end. The detail ends after some
+    /// 15,000 wakeups. By default it begins with the run. With --seeds only the first run has a
+    /// detail.
     #[arg(
         long,
         value_name = "FROM..TO",
@@ -121,7 +123,7 @@ pub struct Sim {
     pub json: bool,
 }
 
-/// A percentage, as millionths.
+/// Parses a percentage, as millionths.
 fn jitter(text: &str) -> std::result::Result<u32, String> {
     let percent: f64 = text
         .parse()
@@ -132,7 +134,7 @@ fn jitter(text: &str) -> std::result::Result<u32, String> {
     }
 }
 
-/// Exit codes of a fault, the same as those of scxsim.
+/// Exit codes for a fault. The simulator scxsim has the same ones.
 const STALL: u8 = 42;
 const POLICY_ERROR: u8 = 43;
 const DISPATCH_LOOP: u8 = 44;
@@ -207,7 +209,7 @@ pub fn sim(args: &Sim) -> Result<ExitCode> {
     Ok(code)
 }
 
-/// Combines the consecutive runs of each configuration into one.
+/// Combines the runs of each configuration, which differ in their seed, into one.
 fn series(done: &[Done], seeds: u64) -> Result<Vec<Run>> {
     let series = |done: &[Done]| {
         let runs: Vec<Run> = done.iter().map(|done| done.run.clone()).collect();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A policy's fault is reported as in the kernel (`tests/booted/src/containment.rs`). `conforms.rs`
-//! compares kind, method and file with the common table.
+//! The simulator reports a policy's fault as the kernel does (`tests/booted/src/containment.rs`).
+//! `conforms.rs` compares the kind, the method and the file with the table of `policy/conformance`.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use baton_sim::{Outcome, SimError};
 
 use crate::{faulty, machine, text};
 
-/// Two tasks that run and yield, and four that run and sleep, two of them bound to one CPU each.
-/// The affinity of the first task changes every ms.
+/// Two tasks that run and yield, and four that run and sleep. Two of these four are each bound to
+/// one CPU. The affinity of the first task changes every ms.
 fn world() -> World {
     let mut world = World::new();
     for _ in 0..2 {
@@ -60,7 +60,7 @@ pub fn simulate(kind: &str) -> Result<Outcome, SimError> {
     baton_sim::run(&config, world(), None)
 }
 
-/// A report has everything that the kernel's has.
+/// Checks that a report has every part that a report of the kernel has.
 pub fn is_complete(fault: &BatonFault) {
     let (kind, task) = (fault.kind, text(&fault.comm));
     assert_eq!(fault.line != 0, fault.file[0] != 0, "{kind}");
@@ -75,7 +75,8 @@ pub fn is_complete(fault: &BatonFault) {
     );
 }
 
-/// The run may end long before the watch would miss the task.
+/// A forgotten task is reported at the end of the run, even if the stall limit has not expired by
+/// then.
 #[test]
 fn a_forgotten_task_is_named_at_the_end() {
     let run = |stall: u64| {

@@ -8,19 +8,20 @@
 //! | [`Tree`] | by key | O(log n) | O(log n), `first` O(1) | O(log n) |
 //!
 //! All are created by [`Env`](crate::Env), share one link per task slot, and never allocate. They
-//! have no lock of their own: protect them by a [`Lock`](crate::Lock), which two queues may share.
-//! Putting a task of another host into a queue panics. Dropping a queue that is not empty drops its
-//! tasks, which the host notices.
+//! have no lock of their own: protect them by a [`Lock`](crate::Lock), which several queues may
+//! share. Putting a task into a queue panics if the host of the queue has no such slot. Dropping a
+//! queue that is not empty drops its tasks, which the host notices.
 //!
-//! Another `Schedulable` of the same task may already be queued, here or in another queue: a
-//! refused one is put back while the task is enqueued again. The newer of the two then takes the
-//! place of the queued one, and the older is dropped ([`Queued::Merged`]). No task is lost, as the
-//! host accepts the newest only.
+//! When a `Schedulable` is put into a queue, another one of the same task may already be queued,
+//! here or in another queue. This happens when one CPU puts a refused `Schedulable` back while
+//! another CPU enqueues the task again. The newer of the two then takes the place of the queued
+//! one, and the older is dropped ([`Queued::Merged`]). No task is lost, because the host accepts
+//! only the newest one.
 //!
 //! **Keys** are compared as the kernel compares virtual run times: `a` is before `b` when the
 //! wrapping difference `a - b` is negative as a signed number. A clock may therefore wrap at 2^64.
-//! All keys in one queue at a time must lie within 2^63 of each other; otherwise the order (nothing
-//! else) is arbitrary. Equal keys keep the order of their insertion.
+//! All keys in one queue at a time must lie within 2^63 of each other; otherwise their order is
+//! arbitrary, but nothing else is affected. Equal keys keep the order of their insertion.
 
 mod chain;
 mod fifo;
