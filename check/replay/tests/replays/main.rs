@@ -60,7 +60,7 @@ pub fn record_with(config: &Config, workload: &str, checkpoint: Option<u64>) -> 
         workload,
         config.seed,
         config.topology.cpus().len(),
-        &baton_sim::workloads::no_files,
+        &|path| std::fs::read(path).map_err(|why| format!("{path}: {why}")),
         &mut world,
     )
     .unwrap();
