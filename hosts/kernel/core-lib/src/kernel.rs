@@ -2,7 +2,7 @@
 //! The kernel as host of the rules.
 
 use crate::record;
-use baton_abi::{BatonCtx, BatonFaultKind, BatonMethod, BatonPolicy};
+use baton_abi::{BatonCtx, BatonFaultKind, BatonMethod, BatonPolicy, BATON_METHOD_NAMES};
 use baton_core::{Arg, CpuState, Fault, Host, PolicyEntry, Slot};
 use core::ffi::c_void;
 
@@ -50,7 +50,7 @@ struct Version {
 fn function(version: *const Version, method: BatonMethod) -> usize {
     const FIRST: usize =
         core::mem::offset_of!(Version, ops) + core::mem::offset_of!(BatonPolicy, create);
-    const COUNT: usize = BatonMethod::ReregisterLoad as usize - BatonMethod::Create as usize + 1;
+    const COUNT: usize = BATON_METHOD_NAMES.len() - BatonMethod::Create as usize;
     const _: () = assert!(FIRST + 8 * COUNT == size_of::<Version>());
     let place = (method as usize).wrapping_sub(BatonMethod::Create as usize);
     if place >= COUNT {
