@@ -222,10 +222,6 @@ pub fn fifo(call: &mut Call<'_>, queue: &Mutex<Vec<u64>>) -> u64 {
                 None => BATON_PICK_NONE,
             };
         }
-        // This policy answers only tokens that it was given.
-        M::PickRefused if call.token == BatonRefusal::Foreign as u64 => {
-            panic!("a token that was given is foreign")
-        }
         M::PickRefused
             if call.token == BatonRefusal::NotAllowed as u64 && !queue.contains(&call.what) =>
         {
