@@ -16,7 +16,7 @@
 
 // Version of everything in this crate. A policy module built for another version is refused at
 // registration.
-#define BATON_ABI 6
+#define BATON_ABI 5
 
 // Longest name of a policy, with the terminating NUL.
 #define BATON_NAME_LEN 32
@@ -271,7 +271,6 @@ enum baton_method {
 	BATON_METHOD_REREGISTER_TAKE,
 	BATON_METHOD_REREGISTER_SAVE,
 	BATON_METHOD_REREGISTER_LOAD,
-	BATON_METHOD_SHARE_ENDS,
 };
 
 // The kinds of faults.
@@ -930,7 +929,6 @@ struct baton_policy {
 	uint64_t (*reregister_save)(void *this, const struct baton_bytes *to);
 	// Like `create`, but from a state that such a function wrote. User space only.
 	void *(*reregister_load)(const struct baton_env *env, const struct baton_bytes *from);
-	void (*share_ends)(void *this, struct baton_ctx *ctx, int32_t cpu);
 };
 
 
@@ -1032,7 +1030,6 @@ struct baton_policy {
 	"reregister_take", \
 	"reregister_save", \
 	"reregister_load", \
-	"share_ends", \
 }
 
 #define BATON_FAULT_NAMES { \

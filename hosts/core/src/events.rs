@@ -186,17 +186,11 @@ impl<'a, H: Host> Core<'a, H> {
         // A task that must move leaves the CPU, so that it is enqueued again. The same applies
         // while tasks wait for rescue.
         let stays = !self.moves(slot) && self.may_stay(slot, cpu);
-        if !stays || self.rescue_pending() {
-            return Verdict::Expire;
+        if !stays || self.rescue_pending() || self.share_ends(cpu, ctx.task, ctx.runtime) {
+            Verdict::Expire
+        } else {
+            Verdict::None
         }
-        if !self.share_ends(cpu, ctx.task, ctx.runtime) {
-            return Verdict::None;
-        }
-        if let Some(policy) = self.policy_of(slot) {
-            let method = BatonMethod::ShareEnds;
-            self.tell_cpu(frame, cpu, policy, method, ctx, which, Arg::Word(0));
-        }
-        Verdict::Expire
     }
 
     /// Must the task join another policy when it is next enqueued?

@@ -307,8 +307,6 @@ static u64 dispatch(enum baton_method method, struct instance *instance, struct 
 		return DOES(enter_idle, ctx, cpu);
 	case BATON_METHOD_EXIT_IDLE:
 		return DOES(exit_idle, ctx, cpu);
-	case BATON_METHOD_SHARE_ENDS:
-		return DOES(share_ends, ctx, cpu);
 	case BATON_METHOD_HINT:
 		return GIVES(hint, ctx, task, (const struct baton_hint *)b);
 	default:

@@ -95,7 +95,6 @@ macro_rules! baton_methods {
             /// Like `create`, but from a state that such a function wrote. User space only.
             ReregisterLoad reregister_load: optional sleeps
                 free(env: *const BatonEnv, from: *const BatonBytes) -> *mut c_void;
-            ShareEnds share_ends: optional atomic call(cpu: i32);
         }
     };
 }

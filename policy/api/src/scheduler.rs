@@ -152,12 +152,6 @@ pub trait Scheduler: Sized + Send + Sync {
     fn exit_idle(&self, ctx: &Ctx<'_>, cpu: Cpu) {
         let _ = (ctx, cpu);
     }
-
-    /// At a tick: the running task of this policy gives the CPU up, because another policy is owed
-    /// its share of it.
-    fn share_ends(&self, ctx: &Ctx<'_>, cpu: Cpu) {
-        let _ = (ctx, cpu);
-    }
 }
 
 /// A policy that receives hints from applications (Enoki 3.3), through rings in shared memory and

@@ -70,7 +70,6 @@ const fn plain<S: Scheduler>() -> BatonPolicy {
         reregister_take: None,
         reregister_save: None,
         reregister_load: None,
-        share_ends: Some(share_ends::<S>),
     }
 }
 
@@ -190,7 +189,7 @@ macro_rules! about_cpu {
         }
     )*};
 }
-about_cpu!(balance timer cpu_online cpu_offline enter_idle exit_idle share_ends);
+about_cpu!(balance timer cpu_online cpu_offline enter_idle exit_idle);
 
 macro_rules! take_back {
     ($($method:ident)*) => {$(

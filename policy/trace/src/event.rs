@@ -203,7 +203,7 @@ impl Shape {
             4..=8 => Shape::Given,
             9 => Shape::Pick,
             11 => Shape::Refused,
-            10 | 12 | 20..=24 | 33 => Shape::Cpu,
+            10 | 12 | 20..=24 => Shape::Cpu,
             13..=19 => Shape::Task,
             25 => Shape::Hint,
             _ => return None,

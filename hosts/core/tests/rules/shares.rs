@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Shares: the CPU time that a later policy is guaranteed, and its limits.
 
-use crate::host::{self, Call, TestCore};
-use baton_abi::{BatonCtx, BatonMethod, BATON_F_PREV_RUNNABLE, BATON_F_WAKEUP, BATON_KICK_PREEMPT};
+use crate::host::{self, TestCore};
+use baton_abi::{BatonCtx, BATON_F_PREV_RUNNABLE, BATON_F_WAKEUP, BATON_KICK_PREEMPT};
 use baton_core::{PolicyEntry, Verdict};
-use std::sync::{
-    atomic::{AtomicU32, Ordering::SeqCst},
-    Arc, Mutex,
-};
+use std::sync::{Arc, Mutex};
 
 const TICK: u64 = 4_000_000;
 
@@ -176,27 +173,4 @@ fn shares_are_a_hundred_percent_at_most_and_end_with_their_policy() {
     assert!(core.set_share(a, 10) && core.set_share(b, 90));
     core.unregister(b);
     assert!(core.set_share(a, 100));
-}
-
-#[test]
-fn a_policy_is_told_that_its_share_ends() {
-    let core = host::new_core(8, 1, true);
-    let (first, second) = (host::register(core), start(core));
-    let ends = Arc::new(AtomicU32::new(0));
-    let (queue, count) = (Mutex::default(), ends.clone());
-    let policy = move |call: &mut Call<'_>| {
-        let is_end = call.method == BatonMethod::ShareEnds;
-        count.fetch_add(u32::from(is_end), SeqCst);
-        host::fifo(call, &queue)
-    };
-    host::start(core, first, Arc::new(policy));
-    assert!(core.set_share(second, 20));
-    let mut machine = Machine::new(core);
-    machine.add(first);
-    machine.schedule();
-    machine.run(3);
-    assert_eq!(ends.load(SeqCst), 0, "it is alone");
-    machine.add(second);
-    machine.run(6);
-    assert_eq!(ends.load(SeqCst), 1);
 }
