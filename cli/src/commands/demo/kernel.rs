@@ -21,8 +21,8 @@ use baton_control::unload;
 const PIPE_LOOPS: u32 = 3_000;
 const HACKBENCH: (u32, u32) = (1, 100);
 
-/// The arguments of the load during an upgrade, which lasts longer than that.
-const LOAD: [&str; 4] = ["-g", "1", "-l", "200"];
+/// The arguments of the load during an upgrade, which lasts three times as long as that in a guest.
+const LOAD: [&str; 4] = ["-g", "1", "-l", "600"];
 
 /// The time after which the load is under way.
 const UNDER_WAY: Duration = Duration::from_millis(50);

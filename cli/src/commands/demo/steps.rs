@@ -88,7 +88,7 @@ impl Story {
             ),
             step(
                 "replay the crash on the desk",
-                "the recording is fed to the same policy in this process, up to the source line; \
+                "the recording is fed to the same policy without a kernel, up to the source line; \
                  --gdb stops a debugger there",
                 &[&format!("baton replay {recording}")],
                 run_all,
