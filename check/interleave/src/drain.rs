@@ -24,8 +24,8 @@ const CALM: u64 = 128;
 /// Number of ticks of each part that appear in the story.
 const TOLD: u64 = 3;
 
-/// Limit of the wait of a task of the largest weight, in ticks. It is one second, or ten rounds in
-/// which each task runs for a slice.
+/// Limit of the wait of a task of the largest weight, in ticks. It is one second, several
+/// rounds in which each task runs for a slice.
 const PATIENCE: u64 = 250;
 
 /// Minimum number of ticks of the second part.

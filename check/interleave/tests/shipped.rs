@@ -5,8 +5,8 @@ use baton_interleave::{check, replay, Options, Property};
 use baton_linked::{each_sound_policy, Linked};
 use std::time::Duration;
 
-/// Checks a policy. If it replies to hints, it takes some, and sends each of its replies in at
-/// least one schedule.
+/// Checks a policy. If it replies to hints, it takes some, and sends each of its replies at
+/// least ten times.
 fn passes(linked: &Linked) {
     const SCHEDULES: u64 = 5_000;
     let policy = (linked.policy)();
