@@ -48,7 +48,7 @@ pub fn workload(text: &str, config: &Config) -> World {
         text,
         config.seed,
         config.topology.cpus().len(),
-        &baton_sim::workloads::no_files,
+        &|path| std::fs::read(path).map_err(|why| format!("{path}: {why}")),
         &mut world,
     )
     .unwrap();
