@@ -16,6 +16,7 @@
 #include <linux/workqueue.h>
 
 #include "core.h"
+#include "place.h"
 
 #define SETTLED HZ	/* a fork that began before a change has ended after this time */
 #define AGAIN_MS 10

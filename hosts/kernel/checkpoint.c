@@ -12,6 +12,7 @@
 #include <asm/msr.h>
 
 #include "core.h"
+#include "place.h"
 #include "record.h"
 
 /*

@@ -9,6 +9,7 @@
 #include <linux/topology.h>
 
 #include "core.h"
+#include "place.h"
 
 /*
  * Fills `cpus` with the topology of each CPU, with dense ids for cores and caches. To a policy, the

@@ -19,6 +19,7 @@
 
 #include "core.h"
 #include "interrupt.h"
+#include "place.h"
 #include "record.h"
 
 static u32 index_of(const struct baton_place *place)

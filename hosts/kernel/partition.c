@@ -10,6 +10,7 @@
 #include <linux/slab.h>
 
 #include "core.h"
+#include "place.h"
 
 /* the name of partition i + 1; empty if there is no such partition */
 static char names[BATON_MAX_PARTITIONS][BATON_NAME_LEN];

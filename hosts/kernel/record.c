@@ -22,6 +22,7 @@
 
 #include "core.h"
 #include "host.h"
+#include "place.h"
 #include "record.h"
 
 #define RING_BLOCK (64 << 10)	/* policy/trace/src/block.rs */

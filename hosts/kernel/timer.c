@@ -10,6 +10,7 @@
 
 #include "core.h"
 #include "host.h"
+#include "place.h"
 #include "record.h"
 
 static enum hrtimer_restart expired(struct hrtimer *timer)

@@ -20,6 +20,7 @@
 #include <linux/workqueue.h>
 
 #include "core.h"
+#include "place.h"
 
 /* bytes of memory that an upgrade may use beyond twice what the policy has */
 #define TRANSFER_LIMIT (32ULL << 20)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Hints: access to the rings of `../hints.c`. Interrupts are off and no call of a policy is in
+//! Hints: access to the rings of `../channel.c`. Interrupts are off and no call of a policy is in
 //! progress, except for replies and checks.
 
 use crate::{core, lent, Frame};
@@ -7,7 +7,7 @@ use baton_abi::{BatonCtx, BatonHint, BatonHintAnswer};
 use baton_core::{CpuState, PolicyEntry};
 use baton_message::ring::{self, Entry};
 
-/// `struct baton_rings` (`../hints.h`).
+/// `struct baton_rings` (`../channel.h`).
 #[repr(C)]
 pub struct Rings {
     hints: *const Entry,

@@ -36,7 +36,7 @@ extern "C" {
 
 pub struct Kernel;
 
-/// The head of `struct baton_version` (`../core.h`): all that a call needs of a version, behind one
+/// The head of `struct baton_version` (`../place.h`): all that a call needs of a version, behind one
 /// pointer.
 #[repr(C)]
 struct Version {
@@ -85,7 +85,7 @@ impl Host for Kernel {
     ) -> u64 {
         use core::sync::atomic::Ordering::Relaxed;
         // Policy-alive: a version stays valid until another version replaces it or the policy is
-        // stopped, and all calls that began before have ended (`control.c`, `upgrade.c`). One load,
+        // stopped, and all calls that began before have ended (`place.c`, `upgrade.c`). One load,
         // so that the function and the state are of the same version.
         let version = policy.version.load(Relaxed) as *const Version;
         let func = function(version, method);
