@@ -39,7 +39,7 @@ pub use cpu::{CpuState, EVENTS_KEPT};
 pub use events::{Init, TaskFacts};
 pub use fallback::TURN_IS_VAIN;
 pub use hints::Drained;
-pub use host::{Arg, Fault, Host};
+pub use host::{Fault, Host};
 pub use partition::{Partition, FREE};
 pub use policy::{PolicyEntry, StartError};
 pub use resume::{Resumed, Whereabouts};
