@@ -181,12 +181,12 @@ static int rule(struct baton_rule *arg)
 	const struct baton_place *place = NULL;
 
 	switch (arg->set) {
-	case 0:
+	case BATON_RULE_ACT_READ:
 		if (arg->index >= BATON_MAX_RULES)
 			return -EINVAL;
 		baton_cgroup_info(arg);
 		return 0;
-	case 1:
+	case BATON_RULE_ACT_ASSIGN:
 		if (!terminated(arg->name, sizeof(arg->name)))
 			return -EINVAL;
 		if (arg->name[0]) {
@@ -195,7 +195,7 @@ static int rule(struct baton_rule *arg)
 				return -ENODEV;
 		}
 		return baton_cgroup_set(arg->cgroup, place);
-	case 2:
+	case BATON_RULE_ACT_APPLY:
 		baton_cgroup_apply();
 		return 0;
 	}

@@ -17,9 +17,7 @@
 #include <linux/types.h>
 
 #include "baton.h"
-
-#define BATON_STACK_GRANT 4096	/* bytes of stack granted to a call */
-#define BATON_NO_LIMIT ULONG_MAX	/* `limit` of a CPU that is not in a call */
+#include "guard.h"
 
 struct baton_cpu_state;	/* defined in core-lib */
 struct baton_place;		/* place.h */

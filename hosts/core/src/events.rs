@@ -86,8 +86,7 @@ impl<'a, H: Host> Core<'a, H> {
         slot.vacate();
         self.host.with_slots_locked(|| {
             slot.next_free.store(self.free.load(Relaxed), Relaxed);
-            self.free
-                .store(self.index_of(slot).wrapping_add(1), Relaxed);
+            self.free.store(slot.index().wrapping_add(1), Relaxed);
             self.in_use.fetch_sub(1, Relaxed);
         });
     }

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 use std::sync::atomic::AtomicU32;
 
-use baton_abi::{Arg, BatonCtx, BatonFaultKind, BatonHint, BatonMethod, BatonStateType};
+use baton_abi::{Arg, BatonCtx, BatonFaultKind, BatonHint, BatonMethod};
 use baton_native::{NativeHost, Panic, Table};
 use baton_trace::{About, Event, FileWriter, Header, Question, Recorder, BLOCK_SIZE};
 
@@ -60,7 +60,7 @@ impl Tape {
                 .collect(),
             max_tasks: config.max_tasks,
             stamp_hz: 0,
-            state: with_state.then(|| state_type(&spec.policy.ops().state)),
+            state: with_state.then(|| Header::state_type(&spec.policy.ops().state)),
         };
         Ok(Self {
             file: FileWriter::new(out, &header)?,
@@ -192,15 +192,6 @@ impl Tape {
         self.error.map_or(Ok(()), Err)?;
         self.file.get_mut().flush()
     }
-}
-
-fn state_type(raw: &BatonStateType) -> (String, u32, u64) {
-    let name = raw
-        .name
-        .iter()
-        .take_while(|&&c| c != 0)
-        .map(|&c| char::from(c as u8));
-    (name.collect(), raw.version, raw.layout)
 }
 
 /// The functions for runs with a recording.

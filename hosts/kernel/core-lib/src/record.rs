@@ -136,14 +136,6 @@ macro_rules! recorded {
     )*};
 }
 
-fn question(number: u32) -> Question {
-    match number {
-        0 => Question::Online,
-        1 => Question::Idle,
-        _ => Question::Claim,
-    }
-}
-
 recorded! {
     /// The call took the lock at this address.
     baton_core_record_lock(lock: *const c_void) Event::Lock { stamp: stamp(), id: lock_id(lock) };
@@ -157,8 +149,15 @@ recorded! {
     baton_core_record_read(value: u64) Event::Read(value);
     /// See [`Event::MayRun`].
     baton_core_record_may_run(slot: u32, cpu: i32, yes: bool) Event::MayRun { slot, cpu, yes };
-    /// A question about a CPU. 0: is it online? 1: is it idle? 2: a claim of an idle CPU.
-    baton_core_record_cpu(which: u32, cpu: i32, yes: bool) Event::Cpu { question: question(which), cpu, yes };
+    /// See [`Question::Online`].
+    baton_core_record_online(cpu: i32, yes: bool)
+        Event::Cpu { question: Question::Online, cpu, yes };
+    /// See [`Question::Idle`].
+    baton_core_record_idle(cpu: i32, yes: bool)
+        Event::Cpu { question: Question::Idle, cpu, yes };
+    /// See [`Question::Claim`].
+    baton_core_record_claim(cpu: i32, yes: bool)
+        Event::Cpu { question: Question::Claim, cpu, yes };
     /// See [`Event::AnyIdle`].
     baton_core_record_any_idle(yes: bool) Event::AnyIdle(yes);
     /// See [`Event::ArmTimer`].
@@ -168,7 +167,8 @@ recorded! {
     /// See [`Event::NoMemory`].
     baton_core_record_no_memory(after: u64) Event::NoMemory { after };
     /// See [`Event::Reply`]; `reply` is valid.
-    baton_core_record_reply(slot: u32, reply: *const BatonHint, answer: u32) Event::Reply { slot, reply: *reply, answer: answer as u8 };
+    baton_core_record_reply(slot: u32, reply: *const BatonHint, answer: u32)
+        Event::Reply { slot, reply: *reply, answer: answer as u8 };
     /// See [`Event::Dropped`].
     baton_core_record_dropped(token: u64) Event::Dropped(token);
 }
