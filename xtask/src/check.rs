@@ -4,7 +4,7 @@
 use crate::{
     edges, figures,
     files::{self, File},
-    header, pages, rules, sizes,
+    header, pages, rules, safety, sizes,
     steps::{cargo, run_all, Step},
     Result,
 };
@@ -41,6 +41,8 @@ fn house_rules(root: &Path) -> Result {
     found.extend(rules::architecture_paths(&files, |path| {
         root.join(path).exists()
     }));
+    found.extend(safety::unsafe_places(&files));
+    found.extend(safety::cited_invariants(&files));
     none(found, "the house rules")
 }
 

@@ -12,6 +12,7 @@ mod header;
 mod kernels;
 mod pages;
 mod rules;
+mod safety;
 mod sizes;
 mod steps;
 

@@ -114,7 +114,7 @@ pub unsafe extern "C" fn baton_core_hints_drain(
 /// See [`baton_core::Core::hint`]. Returns a `BatonHintAnswer`.
 ///
 /// # Safety
-/// As above; `hint` is valid.
+/// Shared-ring: as above; `hint` is valid.
 #[no_mangle]
 pub unsafe extern "C" fn baton_core_hint(
     rings: *const Rings,
