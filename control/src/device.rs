@@ -348,7 +348,7 @@ impl Device {
         let mut found = Vec::new();
         for index in 0..BATON_MAX_RULES as u32 {
             let rule = BatonRule {
-                set: 0,
+                set: BatonRuleAct::Read as u32,
                 index,
                 cgroup: 0,
                 name: [0; BATON_NAME_LEN],
@@ -365,7 +365,7 @@ impl Device {
     pub fn set_rule(&self, cgroup: u64, policy: Option<&str>) -> std::result::Result<(), Errno> {
         let name = field(policy.unwrap_or(""));
         self.request::<BATON_IOC_RULE, _>(&mut BatonRule {
-            set: 1,
+            set: BatonRuleAct::Assign as u32,
             index: 0,
             cgroup,
             name,
@@ -375,7 +375,7 @@ impl Device {
     /// Determines the policy of each task anew, from its cgroup.
     pub fn apply_rules(&self) -> Result<()> {
         let rule = BatonRule {
-            set: 2,
+            set: BatonRuleAct::Apply as u32,
             index: 0,
             cgroup: 0,
             name: [0; BATON_NAME_LEN],
@@ -394,7 +394,11 @@ impl Device {
         let grants = (0..BATON_MAX_GRANTS as u32)
             .map(|index| self.ask::<BATON_IOC_GRANT, _>(no_grant(index), "a grant"));
         grants
-            .filter(|grant| grant.as_ref().map_or(true, |grant| grant.set == 1))
+            .filter(|grant| {
+                grant
+                    .as_ref()
+                    .map_or(true, |grant| grant.set == BatonGrantAct::Grant as u32)
+            })
             .collect()
     }
 
@@ -633,7 +637,7 @@ fn no_partition() -> BatonPartition {
 
 pub fn no_grant(index: u32) -> BatonGrant {
     BatonGrant {
-        set: 0,
+        set: BatonGrantAct::Read as u32,
         index,
         name: [0; BATON_NAME_LEN],
         who: 0,

@@ -12,7 +12,7 @@ use std::sync::{mpsc, Arc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use baton_abi::{BatonRecordEnd, BatonRecordHow, BatonStateType};
+use baton_abi::{BatonRecordEnd, BatonRecordHow};
 use baton_trace::{last_stamp, BlockHead, FileWriter, Header, HEAD_SIZE};
 use rustix::io::Errno;
 use serde::Serialize;
@@ -376,7 +376,7 @@ fn header(rings: &mut Rings, policy: &str) -> Result<Header> {
         host: format!("kernel {release}"),
         max_tasks: device.core()?.max_tasks,
         stamp_hz: u64::from(rings.about.stamp_khz) * 1000,
-        state: (rings.about.has_state != 0).then(|| state_type(&rings.about.state)),
+        state: (rings.about.has_state != 0).then(|| Header::state_type(&rings.about.state)),
         ..Header::default()
     };
     for cpu in 0..rings.nr_cpus() {
@@ -384,11 +384,6 @@ fn header(rings: &mut Rings, policy: &str) -> Result<Header> {
         header.cpus.push((at.core, at.llc, at.node, at.online != 0));
     }
     Ok(header)
-}
-
-fn state_type(raw: &BatonStateType) -> (String, u32, u64) {
-    let name: Vec<u8> = raw.name.iter().map(|&c| c as u8).collect();
-    (text(&name), raw.version, raw.layout)
 }
 
 /// [`Summary::end`] of a recording whose policy was replaced by a newer version.

@@ -16,6 +16,7 @@
 #include <linux/workqueue.h>
 
 #include "core.h"
+#include "place.h"
 
 #define SETTLED HZ	/* a fork that began before a change has ended after this time */
 #define AGAIN_MS 10
@@ -215,7 +216,7 @@ int baton_cgroup_set(u64 cgroup, const struct baton_place *place)
 		if (err)
 			return err;
 		rules[at].cgroup = cgroup;
-		rules[at].policy = place - baton_places;
+		rules[at].policy = baton_place_index(place);
 	}
 	WRITE_ONCE(changed, jiffies);
 	baton_cgroup_apply();
@@ -246,10 +247,10 @@ void baton_cgroup_change(const struct baton_place *from, const struct baton_plac
 	int i;
 
 	for (i = 0; i < BATON_MAX_RULES; i++) {
-		if (!rules[i].cgroup || rules[i].policy != from - baton_places)
+		if (!rules[i].cgroup || rules[i].policy != baton_place_index(from))
 			continue;
 		if (to)
-			rules[i].policy = to - baton_places;
+			rules[i].policy = baton_place_index(to);
 		else
 			rules[i].cgroup = 0;
 		any = true;

@@ -1,19 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The control device /dev/baton, and the table of policies.
+ * The control device /dev/baton.
  *
  * Only root may open the device. Each request is one ioctl with one structure of fixed size, which
  * is copied in, checked, and copied out. Everything here runs in process context under
  * baton_control_mutex.
  */
 #include <linux/capability.h>
-#include <linux/ctype.h>
-#include <linux/export.h>
 #include <linux/fs.h>
 #include <linux/ioctl.h>
 #include <linux/miscdevice.h>
 #include <linux/module.h>
-#include <linux/rcupdate.h>
 #include <linux/sched/signal.h>
 #include <linux/sched/task.h>
 #include <linux/slab.h>
@@ -21,221 +18,12 @@
 #include <uapi/linux/sched/types.h>
 
 #include "core.h"
-#include "register.h"
+#include "place.h"
 
-struct baton_place baton_places[BATON_MAX_POLICIES];
 DEFINE_MUTEX(baton_control_mutex);
 u32 baton_stall_ms = 10000;
 module_param_named(stall_ms, baton_stall_ms, uint, 0644);
 MODULE_PARM_DESC(stall_ms, "a queued task that waits longer is a stall of its policy, ms");
-
-struct baton_place *baton_find(const char *name)
-{
-	int i;
-
-	for (i = 0; i < BATON_MAX_POLICIES; i++)
-		if (baton_places[i].active && !strcmp(baton_places[i].name, name))
-			return &baton_places[i];
-	return NULL;
-}
-
-static u32 index_of(const struct baton_place *place)
-{
-	return place - baton_places;
-}
-
-static bool valid(const struct baton_policy *ops)
-{
-	int i, len = strnlen(ops->name, BATON_NAME_LEN);
-
-	if (len == 0 || len == BATON_NAME_LEN)
-		return false;
-	for (i = 0; i < len; i++)
-		if (!islower(ops->name[i]) && !isdigit(ops->name[i]) && ops->name[i] != '_')
-			return false;
-	if (ops->hint && (!memchr(ops->hint_type.name, 0, BATON_NAME_LEN) ||
-			  !memchr(ops->reply_type.name, 0, BATON_NAME_LEN)))
-		return false;
-#define HAS(method) && ops->method
-	return true BATON_NEEDED_METHODS(HAS);
-#undef HAS
-}
-
-u32 baton_events_of(const struct baton_version *version)
-{
-	return (version->ops.events & BATON_EV_ALL) |
-	       (version->ops.select_task_rq ? 0 : BATON_EV_NO_SELECT);
-}
-
-/*
- * Registers a version. If a version of the policy is running, the new one is kept for the next
- * upgrade.
- */
-static int register_version(struct baton_version *version)
-{
-	struct baton_place *place = baton_find(version->ops.name);
-	s32 index;
-	int err;
-
-	if (place) {
-		if (baton_core_state(index_of(place)) != BATON_POLICY_STATE_RUNNING || place->next)
-			return -EEXIST;
-		place->next = version;
-		return 0;
-	}
-	index = baton_core_register(baton_events_of(version));
-	if (index < 0)
-		return -ENOSPC;
-	place = &baton_places[index];
-	memset(place, 0, sizeof(*place));
-	INIT_LIST_HEAD(&place->blocks);
-	raw_res_spin_lock_init(&place->memory_lock);
-	place->memory_limit = BATON_MEMORY_LIMIT;
-	strscpy(place->name, version->ops.name, sizeof(place->name));
-	err = baton_timers_add(place);
-	if (err)
-		baton_core_unregister(index);
-	else
-		place->active = version;
-	return err;
-}
-
-int baton_register(const struct baton_policy *ops, struct module *module)
-{
-	struct baton_version *version;
-	int err;
-
-	if (ops->abi != BATON_ABI) {
-		pr_notice(
-			"baton: a policy module was built for version %u of the interface, and this is version %u: build it again\n",
-			ops->abi, BATON_ABI);
-		return -ENOEXEC;
-	}
-	if (!valid(ops))
-		return -EINVAL;
-	version = kzalloc(sizeof(*version), GFP_KERNEL);
-	if (!version)
-		return -ENOMEM;
-	version->ops = *ops;
-	version->registered = ops;
-	version->module = module;
-	mutex_lock(&baton_control_mutex);
-	err = register_version(version);
-	mutex_unlock(&baton_control_mutex);
-	if (err)
-		kfree(version);
-	return err;
-}
-EXPORT_SYMBOL_GPL(baton_register);
-
-/*
- * Forgets a version that is not the current one. Its module is no longer referenced, and may stay
- * loaded.
- */
-void baton_forget_version(struct baton_version **version)
-{
-	kfree(*version);
-	*version = NULL;
-}
-
-void baton_unregister(const struct baton_policy *ops)
-{
-	struct baton_place *place;
-
-	mutex_lock(&baton_control_mutex);
-	place = baton_find(ops->name);
-	if (place && place->next && place->next->registered == ops) {
-		baton_forget_version(&place->next);
-	} else if (place && place->active->registered == ops) {
-		struct baton_version *version = place->active;
-
-		baton_partition_leave(place);
-		baton_cgroup_change(place, NULL);
-		baton_flight_forget(place);
-		baton_core_unregister(index_of(place));
-		place->active = NULL;
-		/*
-		 * a call that read the entry before may still run: see the beginning of Host::call
-		 */
-		synchronize_rcu();
-		baton_timers_remove(place);
-		kfree(version);
-	}
-	mutex_unlock(&baton_control_mutex);
-}
-EXPORT_SYMBOL_GPL(baton_unregister);
-
-/*
- * Stops a policy that is running or faulted, and takes back all its resources. `message` receives
- * the panic of its `destroy`, if there is one.
- */
-static void stop(struct baton_place *place, char *message)
-{
-	bool faulted = baton_core_state(index_of(place)) == BATON_POLICY_STATE_FAULTED;
-
-	baton_hints_withdraw(place, BATON_HINTS_END_UNLOADED);
-	baton_record_end(place, BATON_RECORD_END_UNLOADED);
-	baton_flight_forget(place);
-	if (!baton_core_stop(index_of(place)))
-		return;
-	/* Calls run with interrupts off, which is a read-side section. */
-	synchronize_rcu();
-	baton_timers_stop(place);
-	baton_core_rescue_again();
-	/*
-	 * The state of a faulted policy cannot be trusted. So its memory is taken back without a
-	 * call of the policy.
-	 */
-	if (!faulted)
-		baton_unmake(place, place->active, message);
-	baton_free_all(place);
-	module_put(place->active->module);
-	place->on_probation = false;
-	if (place->before) {
-		module_put(place->before->module);
-		baton_forget_version(&place->before);
-	}
-	if (place->next)
-		baton_forget_version(&place->next);
-}
-
-static int start(struct baton_start *arg)
-{
-	struct baton_version *version;
-	struct baton_creation creation;
-	struct baton_place *place;
-	u64 made;
-	int err;
-
-	place = baton_find(arg->name);
-	if (!place)
-		return -ENOENT;
-	if (baton_core_state(index_of(place)) != BATON_POLICY_STATE_REGISTERED)
-		return -EBUSY;
-	version = place->active;
-	if (!try_module_get(version->module))
-		return -ENOENT;
-	baton_fault_clear(place);
-	strscpy(place->options, arg->options, sizeof(place->options));
-	err = baton_begin_create(place, &creation, place->options, arg->message);
-	if (err) {
-		module_put(version->module);
-		return err;
-	}
-	made = baton_make(place, version->ops.create, &creation.env, NULL);
-	baton_end_create(&creation);
-	if (!made || made == BATON_ABORTED) {
-		if (made)
-			baton_describe_panic(arg->message, sizeof(arg->message));
-		baton_free_all(place);
-		module_put(version->module);
-		return made ? -EFAULT : -EINVAL;
-	}
-	version->this = (void *)made;
-	baton_core_start(index_of(place), version);
-	baton_hints_offer(place);
-	return 0;
-}
 
 /* Moves a thread into or out of class SCHED_EXT. Its nice value stays. */
 int baton_set_class(struct task_struct *task, bool ext)
@@ -264,9 +52,9 @@ static int assign(const struct baton_assign *arg)
 			return -ENOENT;
 	}
 	if (!arg->pid) {
-		if (place && baton_core_state(index_of(place)) != BATON_POLICY_STATE_RUNNING)
+		if (place && baton_core_state(baton_place_index(place)) != BATON_POLICY_STATE_RUNNING)
 			return -ENODEV;
-		baton_core_set_default(place ? (s32)index_of(place) : -1);
+		baton_core_set_default(place ? (s32)baton_place_index(place) : -1);
 		return 0;
 	}
 	rcu_read_lock();
@@ -276,7 +64,7 @@ static int assign(const struct baton_assign *arg)
 	rcu_read_unlock();
 	if (!task)
 		return -ESRCH;
-	if (!baton_core_assign(task->pid, place ? (s32)index_of(place) : -1))
+	if (!baton_core_assign(task->pid, place ? (s32)baton_place_index(place) : -1))
 		err = -ESRCH;
 	else if (arg->set_class)
 		err = baton_set_class(task, place);
@@ -374,12 +162,12 @@ static int switch_policies(struct baton_switch *arg)
 		return -ENOENT;
 	if (from == to)
 		return -EINVAL;
-	if (baton_core_state(index_of(from)) != BATON_POLICY_STATE_RUNNING ||
-	    baton_core_state(index_of(to)) != BATON_POLICY_STATE_RUNNING)
+	if (baton_core_state(baton_place_index(from)) != BATON_POLICY_STATE_RUNNING ||
+	    baton_core_state(baton_place_index(to)) != BATON_POLICY_STATE_RUNNING)
 		return -ENODEV;
-	if (baton_core_partition_of_policy(index_of(to)) &&
-	    baton_core_partition_of_policy(index_of(to)) !=
-		    baton_core_partition_of_policy(index_of(from)))
+	if (baton_core_partition_of_policy(baton_place_index(to)) &&
+	    baton_core_partition_of_policy(baton_place_index(to)) !=
+		    baton_core_partition_of_policy(baton_place_index(from)))
 		return -EXDEV;
 	baton_record_end(from, BATON_RECORD_END_REPLACED);
 	arg->held = baton_switch(from, to);
@@ -393,12 +181,12 @@ static int rule(struct baton_rule *arg)
 	const struct baton_place *place = NULL;
 
 	switch (arg->set) {
-	case 0:
+	case BATON_RULE_ACT_READ:
 		if (arg->index >= BATON_MAX_RULES)
 			return -EINVAL;
 		baton_cgroup_info(arg);
 		return 0;
-	case 1:
+	case BATON_RULE_ACT_ASSIGN:
 		if (!terminated(arg->name, sizeof(arg->name)))
 			return -EINVAL;
 		if (arg->name[0]) {
@@ -407,7 +195,7 @@ static int rule(struct baton_rule *arg)
 				return -ENODEV;
 		}
 		return baton_cgroup_set(arg->cgroup, place);
-	case 2:
+	case BATON_RULE_ACT_APPLY:
 		baton_cgroup_apply();
 		return 0;
 	}
@@ -426,7 +214,7 @@ static int set_order(const struct baton_order *arg)
 		place = baton_find(arg->names[count]);
 		if (!place)
 			return -ENOENT;
-		places[count] = index_of(place);
+		places[count] = baton_place_index(place);
 	}
 	baton_core_set_order(places, count);
 	return 0;
@@ -464,7 +252,7 @@ static int handle(struct file *file, unsigned int cmd, union request *r)
 		if (!terminated(r->start.name, sizeof(r->start.name)) ||
 		    !terminated(r->start.options, sizeof(r->start.options)))
 			return -EINVAL;
-		return start(&r->start);
+		return baton_place_start(&r->start);
 	case BATON_IOC_STOP:
 		if (!terminated(r->stop.name, sizeof(r->stop.name)))
 			return -EINVAL;
@@ -472,7 +260,7 @@ static int handle(struct file *file, unsigned int cmd, union request *r)
 		if (!place)
 			return -ENOENT;
 		r->stop.message[0] = 0;
-		stop(place, r->stop.message);
+		baton_place_stop(place, r->stop.message);
 		return 0;
 	case BATON_IOC_ASSIGN:
 		if (!terminated(r->assign.name, sizeof(r->assign.name)))
@@ -495,7 +283,7 @@ static int handle(struct file *file, unsigned int cmd, union request *r)
 		place = baton_find(r->share.name);
 		if (!place)
 			return -ENOENT;
-		return baton_core_set_share(index_of(place), r->share.share) ? 0 : -ERANGE;
+		return baton_core_set_share(baton_place_index(place), r->share.share) ? 0 : -ERANGE;
 	case BATON_IOC_PARTITION:
 		if (r->partition.set > 1)
 			return -EINVAL;

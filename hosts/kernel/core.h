@@ -8,7 +8,6 @@
 #ifndef BATON_CORE_H
 #define BATON_CORE_H
 
-#include <linux/hrtimer.h>
 #include <linux/jiffies.h>
 #include <linux/jump_label_ratelimit.h>
 #include <linux/list.h>
@@ -16,16 +15,14 @@
 #include <linux/percpu.h>
 #include <linux/sched.h>
 #include <linux/types.h>
-#include <asm/rqspinlock.h>
 
 #include "baton.h"
-
-#define BATON_MEMORY_LIMIT (256ULL << 20)	/* bytes that a policy may allocate */
-#define BATON_STACK_GRANT 4096	/* bytes of stack granted to a call */
-#define BATON_NO_LIMIT ULONG_MAX	/* `limit` of a CPU that is not in a call */
+#include "guard.h"
 
 struct baton_cpu_state;	/* defined in core-lib */
+struct baton_place;		/* place.h */
 struct baton_recording;
+struct baton_version;		/* place.h */
 
 /*
  * Per-CPU state to leave a policy. Only its CPU uses it, with interrupts off. guard.S depends on
@@ -50,60 +47,6 @@ struct baton_frame {
 
 DECLARE_PER_CPU(struct baton_frame, baton_frame);
 
-struct baton_timer {
-	struct hrtimer timer;
-	u32 policy;
-};
-
-/*
- * One version of a policy. core-lib/src/kernel.rs depends on the layout of the first two fields,
- * which every call reads.
- */
-struct baton_version {
-	/* set before the version runs, constant while it runs */
-	void *this;
-	/* a copy, so that one pointer leads to all that a call needs */
-	struct baton_policy ops;
-	const struct baton_policy *registered;
-	/* referenced while the version runs, has faulted, or is kept for a rollback */
-	struct module *module;
-};
-
-/*
- * One entry of the table of policies: the C side of baton_core's PolicyEntry. Guarded by
- * control_mutex unless noted.
- */
-struct baton_place {
-	struct baton_version *active;	/* NULL if the entry is free */
-	struct baton_version *next;	/* loaded, for the next upgrade */
-	struct baton_version *before;	/* kept for a rollback, with a reference to its module */
-	struct baton_timer __percpu *timers;
-	char name[BATON_NAME_LEN];
-	char options[BATON_OPTIONS_LEN];
-	char options_before[BATON_OPTIONS_LEN];
-	/* upgrade.c */
-	u64 changes;
-	/* the newest is at (changes - 1) % BATON_CHANGES_KEPT */
-	struct baton_change history[BATON_CHANGES_KEPT];
-	unsigned long probation_end;	/* jiffies */
-	bool on_probation;
-	/* memory.c; guarded by memory_lock, which may be taken with interrupts off */
-	rqspinlock_t memory_lock;
-	struct list_head blocks;
-	u64 memory;
-	u64 memory_limit;
-	struct baton_recording *recording;	/* record.c; NULL if not recorded */
-	struct baton_recording *kept;	/* flight.c; recording of the last fault, or NULL */
-	/* blocks of the flight recorder of each CPU; 0 for no flight recorder */
-	u32 flight;
-	/*
-	 * fault.c; written once per start, by the CPU that stops the policy; read under
-	 * control_mutex
-	 */
-	struct baton_fault fault;
-};
-
-extern struct baton_place baton_places[BATON_MAX_POLICIES];
 extern struct mutex baton_control_mutex;
 extern u32 baton_stall_ms;
 
@@ -179,11 +122,13 @@ struct baton_recording *baton_flight_of_fault(struct baton_place *place);
 void baton_flight_forget(struct baton_place *place);
 void baton_flight_exit(void);
 
+/* channel.c */
+void baton_hints_event(struct baton_ctx *ctx, struct baton_frame *frame);
+
 /* hints.c */
 extern struct static_key_false_deferred baton_hints_key;	/* enabled while a queue is open */
 int baton_hints_init(u32 max_tasks);
 void baton_hints_exit(void);
-void baton_hints_event(struct baton_ctx *ctx, struct baton_frame *frame);
 void baton_hints_gone(u64 handle);
 extern struct mutex baton_hints_mutex;
 void baton_hints_offer(const struct baton_place *place);
@@ -212,9 +157,6 @@ void baton_cgroup_exit(void);
 
 /* control.c */
 int baton_set_class(struct task_struct *task, bool ext);
-struct baton_place *baton_find(const char *name);
-u32 baton_events_of(const struct baton_version *version);
-void baton_forget_version(struct baton_version **version);
 int baton_control_init(void);
 void baton_control_exit(void);
 

@@ -9,6 +9,7 @@
 #include <linux/topology.h>
 
 #include "core.h"
+#include "place.h"
 
 /*
  * Fills `cpus` with the topology of each CPU, with dense ids for cores and caches. To a policy, the
@@ -89,7 +90,7 @@ int baton_begin_create(const struct baton_place *place, struct baton_creation *c
 	if (!creation->cpus)
 		return -ENOMEM;
 	cpus_read_lock();
-	read_topology(creation->cpus, baton_core_partition_of_policy(place - baton_places));
+	read_topology(creation->cpus, baton_core_partition_of_policy(baton_place_index(place)));
 	cpus_read_unlock();
 	baton_core_info(&core);
 	message[0] = 0;

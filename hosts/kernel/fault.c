@@ -10,6 +10,7 @@
 
 #include "core.h"
 #include "interrupt.h"
+#include "place.h"
 
 static atomic64_t serial;
 

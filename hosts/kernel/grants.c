@@ -14,7 +14,7 @@
 #include "hints.h"
 
 static struct {
-	struct baton_grant what;	/* `set` is 1 if the entry is in use */
+	struct baton_grant what;	/* `set` is BATON_GRANT_ACT_GRANT if the entry is in use */
 	u64 number;			/* unique, never reused */
 } grants[BATON_MAX_GRANTS];
 
@@ -159,13 +159,13 @@ int baton_grant(struct baton_grant *arg)
 
 	mutex_lock(&baton_hints_mutex);
 	switch (arg->set) {
-	case 0:
+	case BATON_GRANT_ACT_READ:
 		err = ask(arg);
 		break;
-	case 1:
+	case BATON_GRANT_ACT_GRANT:
 		err = set(arg);
 		break;
-	case 2:
+	case BATON_GRANT_ACT_REVOKE:
 		err = take_back(arg);
 		break;
 	default:

@@ -17,14 +17,14 @@
 #include <asm/nospec-branch.h>
 #include <asm/unwind_hints.h>
 
-#define STACK_GRANT 4096	/* BATON_STACK_GRANT */
+#include "guard.h"
+
 /* bytes of stack reserved for functions of the kernel while a policy is created */
 #define MAKING_RESERVE 6144
 
 /* Fields of struct baton_frame (core.h). */
 #define LIMIT 8
 #define HELD_BEFORE 64
-#define NO_LIMIT -1		/* BATON_NO_LIMIT */
 
 	.text
 
@@ -35,7 +35,7 @@
  */
 SYM_FUNC_START(baton_guard)
 	mov	%rsp, (%r9)
-	lea	-STACK_GRANT(%rsp), %rax
+	lea	-BATON_STACK_GRANT(%rsp), %rax
 	mov	%rax, LIMIT(%r9)
 	mov	%rbx, 16(%r9)
 	mov	%rbp, 24(%r9)
@@ -46,7 +46,7 @@ SYM_FUNC_START(baton_guard)
 	mov	PER_CPU_VAR(rqspinlock_held_locks), %eax
 	mov	%eax, HELD_BEFORE(%r9)
 	CALL_NOSPEC r8
-	movq	$NO_LIMIT, PER_CPU_VAR(baton_frame + LIMIT)
+	movq	$BATON_NO_LIMIT, PER_CPU_VAR(baton_frame + LIMIT)
 	cmpl	$0, PER_CPU_VAR(rqspinlock_held_locks)
 	jne	1f
 	RET
@@ -69,7 +69,7 @@ SYM_FUNC_START(baton_unwind)
 	mov	56(%r9), %r15
 	mov	(%r9), %rsp
 	UNWIND_HINT_FUNC
-	movq	$NO_LIMIT, PER_CPU_VAR(baton_frame + LIMIT)
+	movq	$BATON_NO_LIMIT, PER_CPU_VAR(baton_frame + LIMIT)
 	mov	$-1, %rax
 	RET
 SYM_FUNC_END(baton_unwind)
@@ -86,7 +86,7 @@ SYM_FUNC_START(baton_stack_check)
 	cmp	PER_CPU_VAR(baton_frame + LIMIT), %rsp
 	jb	1f
 	RET
-1:	cmpq	$NO_LIMIT, PER_CPU_VAR(baton_frame + LIMIT)
+1:	cmpq	$BATON_NO_LIMIT, PER_CPU_VAR(baton_frame + LIMIT)
 	jne	2f
 	mov	%rsp, %r11
 	and	$(THREAD_SIZE - 1), %r11

@@ -1,15 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Hints: the queues from threads of applications to policies, and the device /dev/baton-hints that
- * opens them.
+ * Hints: the queues from threads of applications to policies, which hints each policy takes, and
+ * the device /dev/baton-hints that opens queues. What passes through an open queue is in channel.c.
  *
  * A thread opens its own queue. So a queue has one writer, and the sender of a hint needs no proof.
- * Hints are read at scheduling events of the current task (it wakes another task, sleeps, is
- * preempted, has a tick), and of the task that is woken. There is no polling. While no queue is
- * open, an event costs a jump that is not taken.
- *
- * An application may write to the mapped memory at any time. Only core-lib/src/hints.rs reads it,
- * and trusts nothing in it. The host keeps its own position in a ring outside that memory.
  *
  * Every user sees the device. Grants decide which users may open it, and what they may do with it
  * (grants.c).
@@ -22,10 +16,8 @@
 #include <linux/ioctl.h>
 #include <linux/log2.h>
 #include <linux/miscdevice.h>
-#include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/pid_namespace.h>
-#include <linux/poll.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/sched/task.h>
@@ -34,8 +26,7 @@
 #include <linux/vmalloc.h>
 
 #include "hints.h"
-#include "host.h"
-#include "record.h"
+#include "place.h"
 
 /*
  * A change of the key patches code. The delay keeps the key enabled while queues are opened and
@@ -45,8 +36,8 @@ DEFINE_STATIC_KEY_DEFERRED_FALSE(baton_hints_key, HZ);
 DEFINE_MUTEX(baton_hints_mutex);
 LIST_HEAD(baton_queues);
 
-static struct baton_queue **queues;	/* by slot; read in RCU read-side sections */
-static u32 nr_slots;
+struct baton_queue **baton_queues_by_slot;
+u32 baton_nr_slots;
 static struct workqueue_struct *freeing;
 
 /* The hints that running policies accept, by index in the table. Guarded by baton_hints_mutex. */
@@ -56,147 +47,18 @@ static struct {
 	struct baton_state_type hint, reply;
 } offers[BATON_MAX_POLICIES];
 
-static u32 index_of(const struct baton_place *place)
-{
-	return place - baton_places;
-}
-
-/* Closes a queue, once. Any context in which the queue exists. */
-void baton_queue_end(struct baton_queue *queue, u32 why)
-{
-	if (cmpxchg(&queue->end, BATON_HINTS_END_NONE, why) == BATON_HINTS_END_NONE) {
-		WRITE_ONCE(queue->head->end, why);
-		baton_interrupt(&queue->wake);
-	}
-}
-
-static void wake_readers(struct irq_work *work)
-{
-	wake_up_all(&container_of(work, struct baton_queue, wake.work)->wait);
-}
-
-/* The queue of a slot, or NULL. In an RCU read-side section. */
-static struct baton_queue *queue_in(u32 slot)
-{
-	return slot < nr_slots ? smp_load_acquire(&queues[slot]) : NULL;
-}
-
-/*
- * For core-lib: the handle of the thread with this id if a hint may name that thread, else 0. In an
- * RCU read-side section.
- */
-u64 baton_khost_thread(const struct baton_rings *rings, u32 id);
-u64 baton_khost_thread(const struct baton_rings *rings, u32 id)
-{
-	const struct baton_queue *queue = container_of(rings, struct baton_queue, rings);
-	struct task_struct *task;
-	u64 handle = 0;
-
-	rcu_read_lock();
-	task = pid_task(find_pid_ns(id, queue->ns), PIDTYPE_PID);
-	if (task && (queue->any_thread || same_thread_group(task, queue->task)))
-		handle = task->scx.dsq_vtime;
-	rcu_read_unlock();
-	return handle;
-}
-
-/* Is the queue open, and does its thread still run the program that opened it? Closes it if not. */
-static bool is_open(struct baton_queue *queue)
-{
-	if (READ_ONCE(queue->end))
-		return false;
-	if (likely(READ_ONCE(queue->task->mm) == queue->mm))
-		return true;
-	baton_queue_end(queue, BATON_HINTS_END_GONE);
-	return false;
-}
-
-/* Delivers hints from the ring. The caller holds `busy`. */
-static void read_ring(struct baton_queue *queue, struct baton_ctx *ctx, struct baton_frame *frame)
-{
-	u32 refused = baton_core_hints_drain(&queue->rings, queue->task->scx.dsq_vtime, ctx, frame,
-					     frame->cpu);
-
-	if (refused) {
-		queue->refused += refused;
-		WRITE_ONCE(queue->head->refused, queue->refused);
-	}
-}
-
-static void drain(struct baton_queue *queue, struct baton_ctx *ctx, struct baton_frame *frame)
-{
-	if (!baton_core_hints_ready(&queue->rings) || !is_open(queue))
-		return;
-	/* Another CPU reads the ring, for another event of the thread. */
-	if (test_and_set_bit_lock(0, &queue->busy))
-		return;
-	read_ring(queue, ctx, frame);
-	clear_bit_unlock(0, &queue->busy);
-}
-
-/*
- * Delivers the hints of the current task and of the task `ctx->task`, before an event of theirs.
- * Interrupts off.
- */
-void baton_hints_event(struct baton_ctx *ctx, struct baton_frame *frame)
-{
-	struct baton_queue *queue = queue_in((u32)current->scx.dsq_vtime - 1);
-
-	if (queue && queue->task == current)
-		drain(queue, ctx, frame);
-	if (ctx->task == current->scx.dsq_vtime)
-		return;
-	queue = queue_in((u32)ctx->task - 1);
-	if (queue && queue->task->scx.dsq_vtime == ctx->task)
-		drain(queue, ctx, frame);
-}
-
 /* Closes the queue of a task that exits, or that the shim no longer serves. */
 void baton_hints_gone(u64 handle)
 {
 	struct baton_queue *queue;
 
 	rcu_read_lock();
-	queue = queue_in((u32)handle - 1);
-	if (queue && cmpxchg(&queues[(u32)handle - 1], queue, NULL) == queue)
+	queue = baton_queue_in((u32)handle - 1);
+	if (queue && cmpxchg(&baton_queues_by_slot[(u32)handle - 1], queue, NULL) == queue)
 		baton_queue_end(queue, queue->task->flags & PF_EXITING ? BATON_HINTS_END_GONE
 								       : BATON_HINTS_END_UNLOADED);
 	rcu_read_unlock();
 }
-
-static u32 send_reply(u32 slot, const struct baton_hint *reply)
-{
-	struct baton_queue *queue = queue_in(slot);
-	bool fits;
-
-	if (!queue || READ_ONCE(queue->end) ||
-	    queue->rings.policy != baton_core_current_policy(smp_processor_id()))
-		return BATON_REPLY_ANSWER_NO_QUEUE;
-	raw_spin_lock(&queue->reply_lock);
-	fits = baton_core_hints_reply(&queue->rings, reply);
-	if (!fits)
-		WRITE_ONCE(queue->head->lost, ++queue->lost);
-	raw_spin_unlock(&queue->reply_lock);
-	if (!fits)
-		return BATON_REPLY_ANSWER_FULL;
-	if (wq_has_sleeper(&queue->wait))
-		baton_interrupt(&queue->wake);
-	return BATON_REPLY_ANSWER_SENT;
-}
-
-u32 baton_host_reply(u32 slot, u32 tag, const u64 *words)
-{
-	struct baton_hint reply = { .tag = tag };
-	u32 answer;
-
-	if (baton_creating())
-		return BATON_REPLY_ANSWER_NO_QUEUE;
-	memcpy(reply.words, words, sizeof(reply.words));
-	answer = send_reply(slot, &reply);
-	baton_record(reply, slot, &reply, answer);
-	return answer;
-}
-EXPORT_SYMBOL_GPL(baton_host_reply);
 
 /* Is type `b` acceptable where `a` is expected? A layout of 0 in `a` matches any layout. */
 static bool accepts(const struct baton_state_type *a, const struct baton_state_type *b)
@@ -226,7 +88,7 @@ static void offer(u32 index, const struct baton_version *version)
 void baton_hints_offer(const struct baton_place *place)
 {
 	mutex_lock(&baton_hints_mutex);
-	offer(index_of(place), place->active);
+	offer(baton_place_index(place), place->active);
 	mutex_unlock(&baton_hints_mutex);
 }
 
@@ -234,8 +96,8 @@ void baton_hints_offer(const struct baton_place *place)
 void baton_hints_withdraw(const struct baton_place *place, u32 why)
 {
 	mutex_lock(&baton_hints_mutex);
-	offers[index_of(place)].takes_hints = false;
-	end_all(index_of(place), why);
+	offers[baton_place_index(place)].takes_hints = false;
+	end_all(baton_place_index(place), why);
 	mutex_unlock(&baton_hints_mutex);
 }
 
@@ -246,7 +108,7 @@ void baton_hints_withdraw(const struct baton_place *place, u32 why)
 void baton_hints_close(const struct baton_place *place)
 {
 	mutex_lock(&baton_hints_mutex);
-	end_all(index_of(place), BATON_HINTS_END_REPLACED);
+	end_all(baton_place_index(place), BATON_HINTS_END_REPLACED);
 	mutex_unlock(&baton_hints_mutex);
 }
 
@@ -263,8 +125,8 @@ bool baton_hints_replace(const struct baton_place *place, const struct baton_ver
 		       accepts(&old->reply_type, &to->ops.reply_type);
 
 	if (!goes_on)
-		end_all(index_of(place), BATON_HINTS_END_REPLACED);
-	offer(index_of(place), to);
+		end_all(baton_place_index(place), BATON_HINTS_END_REPLACED);
+	offer(baton_place_index(place), to);
 	return !goes_on;
 }
 
@@ -332,7 +194,8 @@ static struct baton_queue *make_queue(u32 entries)
 	queue->user = current_euid();
 	raw_spin_lock_init(&queue->reply_lock);
 	init_waitqueue_head(&queue->wait);
-	queue->wake = (struct baton_interrupt)BATON_INTERRUPT_INIT(queue->wake, wake_readers);
+	queue->wake = (struct baton_interrupt)BATON_INTERRUPT_INIT(queue->wake,
+								   baton_queue_wake_readers);
 	INIT_RCU_WORK(&queue->free, free_queue);
 	return queue;
 }
@@ -370,10 +233,10 @@ static int open_queue(struct file *file, struct baton_hints_open *arg)
 	if (!accepts(&arg->reply, &offers[policy].reply))
 		return refuse(arg, -EPROTOTYPE,
 			      "the policy's replies are of another type or version");
-	if (slot >= nr_slots)
+	if (slot >= baton_nr_slots)
 		return refuse(arg, -ESRCH,
 			      "this thread is no task of Baton's: see baton run and baton attach");
-	old = queues[slot];
+	old = baton_queues_by_slot[slot];
 	if (old && !READ_ONCE(old->end))
 		return refuse(arg, -EBUSY, "this thread has a queue already");
 	queue = make_queue(arg->entries);
@@ -389,7 +252,7 @@ static int open_queue(struct file *file, struct baton_hints_open *arg)
 	 * From here on events drain the ring. The slot belongs to this thread until its exit, which
 	 * cannot come before the end of this function.
 	 */
-	smp_store_release(&queues[slot], queue);
+	smp_store_release(&baton_queues_by_slot[slot], queue);
 	/*
 	 * If the shim was just detached, the slot is gone as well. Either baton_hints_gone() finds
 	 * this queue, or the check below sees the change.
@@ -429,46 +292,6 @@ static int open_ioctl(struct file *file, struct baton_hints_open *arg)
 	return err == -EDQUOT ? -EACCES : err;
 }
 
-/*
- * Delivers to the policy the hints in the ring of the current thread, and then the hint of `arg`,
- * if any. In process context of the queue's own thread. Only an event that wakes the thread can use
- * the ring at the same time.
- */
-static int give(struct baton_queue *queue, struct baton_hints_send *arg)
-{
-	u32 left = queue->rings.entries;
-	bool is_done = false;
-	int err = 0;
-
-	while (!is_done) {
-		struct baton_ctx ctx = {};
-		struct baton_frame *frame;
-		unsigned long flags;
-
-		local_irq_save(flags);
-		if (!is_open(queue)) {
-			err = -ESHUTDOWN;
-			is_done = true;
-		} else if (!test_and_set_bit_lock(0, &queue->busy)) {
-			ctx.now = baton_coarse_now();
-			ctx.cpu = smp_processor_id();
-			frame = this_cpu_ptr(&baton_frame);
-			read_ring(queue, &ctx, frame);
-			left -= min(left, BATON_HINTS_AT_ONCE);
-			is_done = !left || !baton_core_hints_ready(&queue->rings);
-			if (is_done && arg)
-				arg->answer = baton_core_hint(&queue->rings,
-							      queue->task->scx.dsq_vtime, &ctx,
-							      frame, frame->cpu, &arg->hint);
-			clear_bit_unlock(0, &queue->busy);
-			baton_khost_kick(&ctx);
-		}
-		local_irq_restore(flags);
-		cond_resched();
-	}
-	return err;
-}
-
 union request {
 	struct baton_hints_open open;
 	struct baton_hints_send send;
@@ -490,65 +313,11 @@ static long hints_ioctl(struct file *file, unsigned int cmd, unsigned long at)
 	else if (!queue)
 		err = -ENODATA;
 	else
-		err = queue->task == current ? give(queue, &request.send) : -EPERM;
+		err = queue->task == current ? baton_queue_give(queue, &request.send) : -EPERM;
 	/* A refused request returns with the reason. */
 	if ((!err || cmd == BATON_HINTS_IOC_OPEN) && copy_to_user(user, &request, _IOC_SIZE(cmd)))
 		return -EFAULT;
 	return err;
-}
-
-static __poll_t hints_poll(struct file *file, poll_table *table)
-{
-	struct baton_queue *queue = smp_load_acquire(&file->private_data);
-	__poll_t ready = 0;
-
-	if (!queue)
-		return EPOLLERR;
-	poll_wait(file, &queue->wait, table);
-	/*
-	 * Deliver the hints before the thread waits for a reply. The sleep alone may be no event,
-	 * or one that reads too few hints.
-	 */
-	if (queue->task == current && baton_core_hints_ready(&queue->rings))
-		give(queue, NULL);
-	if (baton_core_hints_unread(&queue->rings))
-		ready |= EPOLLIN | EPOLLRDNORM;
-	if (READ_ONCE(queue->end))
-		ready |= EPOLLHUP;
-	return ready;
-}
-
-static vm_fault_t hints_fault(struct vm_fault *vmf)
-{
-	const struct baton_queue *queue = vmf->vma->vm_private_data;
-
-	if (vmf->pgoff >= queue->size / PAGE_SIZE || vmf->vma->vm_mm != queue->mm)
-		return VM_FAULT_SIGBUS;
-	vmf->page = vmalloc_to_page((void *)queue->head + vmf->pgoff * PAGE_SIZE);
-	get_page(vmf->page);
-	return 0;
-}
-
-static const struct vm_operations_struct vm_ops = {
-	.fault = hints_fault,
-};
-
-/*
- * Only the process of the thread may map the queue, and a child does not inherit the mapping. The
- * mapping holds a reference to the file, and the file to the queue.
- */
-static int hints_mmap(struct file *file, struct vm_area_struct *vma)
-{
-	struct baton_queue *queue = smp_load_acquire(&file->private_data);
-
-	if (!queue)
-		return -ENODATA;
-	if (current->mm != queue->mm || !(vma->vm_flags & VM_SHARED))
-		return -EPERM;
-	vm_flags_set(vma, VM_DONTCOPY | VM_DONTEXPAND | VM_DONTDUMP);
-	vma->vm_private_data = queue;
-	vma->vm_ops = &vm_ops;
-	return 0;
 }
 
 /*
@@ -592,7 +361,7 @@ static int hints_release(struct inode *inode, struct file *file)
 		return 0;
 	mutex_lock(&baton_hints_mutex);
 	queue->is_closed = true;
-	cmpxchg(&queues[queue->slot], queue, NULL);
+	cmpxchg(&baton_queues_by_slot[queue->slot], queue, NULL);
 	mutex_unlock(&baton_hints_mutex);
 	baton_queue_end(queue, BATON_HINTS_END_GONE);
 	static_branch_slow_dec_deferred(&baton_hints_key);
@@ -607,8 +376,8 @@ static const struct file_operations hints_fops = {
 	.flush = hints_flush,
 	.release = hints_release,
 	.unlocked_ioctl = hints_ioctl,
-	.poll = hints_poll,
-	.mmap = hints_mmap,
+	.poll = baton_queue_poll,
+	.mmap = baton_queue_mmap,
 };
 
 static struct miscdevice hints_device = {
@@ -622,15 +391,15 @@ int baton_hints_init(u32 max_tasks)
 {
 	int err = -ENOMEM;
 
-	nr_slots = max_tasks;
-	queues = vzalloc(array_size(max_tasks, sizeof(*queues)));
+	baton_nr_slots = max_tasks;
+	baton_queues_by_slot = vzalloc(array_size(max_tasks, sizeof(*baton_queues_by_slot)));
 	freeing = alloc_workqueue("baton_hints", WQ_UNBOUND, 0);
-	if (queues && freeing)
+	if (baton_queues_by_slot && freeing)
 		err = misc_register(&hints_device);
 	if (err) {
 		if (freeing)
 			destroy_workqueue(freeing);
-		vfree(queues);
+		vfree(baton_queues_by_slot);
 	}
 	return err;
 }
@@ -642,5 +411,5 @@ void baton_hints_exit(void)
 	static_key_deferred_flush(&baton_hints_key);
 	rcu_barrier();
 	destroy_workqueue(freeing);
-	vfree(queues);
+	vfree(baton_queues_by_slot);
 }

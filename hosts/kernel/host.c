@@ -15,6 +15,7 @@
 #include <linux/sched.h>
 #include <linux/sched/clock.h>
 #include <linux/smp.h>
+#include <linux/stringify.h>
 #include <linux/workqueue.h>
 
 #include "core.h"
@@ -183,7 +184,8 @@ void __noreturn baton_stack_overflow(void);
 void __noreturn baton_stack_overflow(void)
 {
 	if (irqs_disabled())
-		say("the call used up the 4096 bytes of stack that a policy is granted; is there a recursion?");
+		say("the call used up the " __stringify(BATON_STACK_GRANT)
+		    " bytes of stack that a policy is granted; is there a recursion?");
 	else
 		say("the stack is used up; is there a recursion?");
 	baton_abandon(baton_current_frame(), BATON_FAULT_KIND_STACK_OVERFLOW);
@@ -306,7 +308,7 @@ static noinline bool recorded_cpu_online(s32 cpu)
 {
 	bool yes = is_online(cpu);
 
-	baton_record(cpu, BATON_RECORD_ONLINE, cpu, yes);
+	baton_record(online, cpu, yes);
 	return yes;
 }
 
@@ -325,7 +327,7 @@ static noinline bool recorded_cpu_idle(s32 cpu)
 {
 	bool yes = cpu_idle(cpu);
 
-	baton_record(cpu, BATON_RECORD_IDLE, cpu, yes);
+	baton_record(idle, cpu, yes);
 	return yes;
 }
 
@@ -358,7 +360,7 @@ static noinline bool recorded_claim_idle(s32 cpu)
 {
 	bool yes = claim_idle(cpu);
 
-	baton_record(cpu, BATON_RECORD_CLAIM, cpu, yes);
+	baton_record(claim, cpu, yes);
 	return yes;
 }
 

@@ -13,6 +13,7 @@
 
 #include "core.h"
 #include "host.h"
+#include "place.h"
 #include "record.h"
 
 struct block {

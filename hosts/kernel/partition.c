@@ -10,6 +10,7 @@
 #include <linux/slab.h>
 
 #include "core.h"
+#include "place.h"
 
 /* the name of partition i + 1; empty if there is no such partition */
 static char names[BATON_MAX_PARTITIONS][BATON_NAME_LEN];
@@ -20,11 +21,6 @@ struct change {
 	u64 cpus[BATON_CPU_WORDS];
 	u32 policies;
 };
-
-static u32 index_of(const struct baton_place *place)
-{
-	return place - baton_places;
-}
 
 const char *baton_partition_name(u32 id)
 {
@@ -146,7 +142,7 @@ int baton_set_partition(struct baton_partition *arg)
 		const char *name = arg->policies[i];
 		const struct baton_place *place =
 			strnlen(name, BATON_NAME_LEN) < BATON_NAME_LEN ? baton_find(name) : NULL;
-		u32 owner = place ? baton_core_partition_of_policy(index_of(place)) : 0;
+		u32 owner = place ? baton_core_partition_of_policy(baton_place_index(place)) : 0;
 
 		if (!place) {
 			scnprintf(arg->message, sizeof(arg->message), "no policy %.31s is loaded",
@@ -161,7 +157,7 @@ int baton_set_partition(struct baton_partition *arg)
 			err = -EBUSY;
 			goto out;
 		}
-		to->policies |= BIT(index_of(place));
+		to->policies |= BIT(baton_place_index(place));
 	}
 	memcpy(to->cpus, arg->cpus, sizeof(to->cpus));
 	empty = !memchr_inv(arg->cpus, 0, sizeof(arg->cpus));
@@ -214,14 +210,14 @@ void baton_partition_info(struct baton_partition *arg)
  */
 void baton_partition_leave(const struct baton_place *place)
 {
-	u32 id = baton_core_partition_of_policy(index_of(place));
+	u32 id = baton_core_partition_of_policy(baton_place_index(place));
 	struct change *to;
 
 	if (!id)
 		return;
 	to = kzalloc(sizeof(*to), GFP_KERNEL | __GFP_NOFAIL);
 	read_partition(id, to);
-	to->policies &= ~BIT(index_of(place));
+	to->policies &= ~BIT(baton_place_index(place));
 	if (!to->policies) {
 		memset(to->cpus, 0, sizeof(to->cpus));
 		names[id - 1][0] = 0;
@@ -240,13 +236,13 @@ void baton_partition_switch(const struct baton_place *from, const struct baton_p
 {
 	/* too large for the stack; guarded by baton_control_mutex */
 	static struct change change;
-	u32 id = baton_core_partition_of_policy(index_of(from));
+	u32 id = baton_core_partition_of_policy(baton_place_index(from));
 
 	if (!id)
 		return;
 	read_partition(id, &change);
-	change.policies |= BIT(index_of(to));
+	change.policies |= BIT(baton_place_index(to));
 	if (!begin)
-		change.policies &= ~BIT(index_of(from));
+		change.policies &= ~BIT(baton_place_index(from));
 	change_while_held(&change);
 }

@@ -22,6 +22,7 @@
 
 #include "core.h"
 #include "host.h"
+#include "place.h"
 #include "record.h"
 
 #define RING_BLOCK (64 << 10)	/* policy/trace/src/block.rs */
@@ -31,11 +32,6 @@
 DEFINE_STATIC_KEY_FALSE(baton_recording_key);
 u32 baton_recording;	/* the same as the key, for policies in Rust */
 EXPORT_SYMBOL_GPL(baton_recording);
-
-static u32 index_of(const struct baton_place *place)
-{
-	return place - baton_places;
-}
 
 /* Called by record.rs when a recorded call begins, and when it has ended. Interrupts off. */
 struct baton_ring *baton_ring_enter(const struct baton_recording *recording,
@@ -97,7 +93,7 @@ void baton_ring_next(struct baton_ring *head)
 	}
 	if (!head->block && recording->about.how == BATON_RECORD_HOW_LOSSLESS && recording->place) {
 		WRITE_ONCE(recording->end, BATON_RECORD_END_FULL);
-		baton_core_set_recorder(index_of(recording->place), NULL);
+		baton_core_set_recorder(baton_place_index(recording->place), NULL);
 	}
 }
 
@@ -255,7 +251,7 @@ static void begin_while_held(struct baton_place *place, void *data)
 
 	for_each_possible_cpu(cpu)
 		baton_core_record_begin(&recording->rings[cpu]->head);
-	baton_core_set_recorder(index_of(place), recording);
+	baton_core_set_recorder(baton_place_index(place), recording);
 }
 
 struct beginning {
@@ -320,11 +316,11 @@ void baton_record_end(struct baton_place *place, u32 why)
 
 	if (!recording)
 		return;
-	baton_core_set_recorder(index_of(place), NULL);
+	baton_core_set_recorder(baton_place_index(place), NULL);
 	/* Calls run with interrupts off, which is a read-side section. */
 	synchronize_rcu();
 	/* The last of these calls may have had a fault. */
-	has_failed = baton_core_state(index_of(place)) == BATON_POLICY_STATE_FAULTED;
+	has_failed = baton_core_state(baton_place_index(place)) == BATON_POLICY_STATE_FAULTED;
 	is_kept = baton_is_flight(recording) && has_failed;
 	place->recording = NULL;
 	recording->place = NULL;
@@ -356,7 +352,7 @@ int baton_record_begin(struct baton_place *place, struct baton_record *arg)
 	struct baton_recording *before = place->recording, *recording;
 	int err;
 
-	if (baton_core_state(index_of(place)) != BATON_POLICY_STATE_RUNNING)
+	if (baton_core_state(baton_place_index(place)) != BATON_POLICY_STATE_RUNNING)
 		return -ENODEV;
 	/* Stamps of different CPUs must agree with the order that locks impose. */
 	if (!boot_cpu_has(X86_FEATURE_TSC) || check_tsc_unstable())

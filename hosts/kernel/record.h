@@ -109,7 +109,9 @@ void baton_core_record_now(struct baton_ring *ring, u64 now);
 void baton_core_record_random(struct baton_ring *ring, u64 number);
 void baton_core_record_read(struct baton_ring *ring, u64 value);
 void baton_core_record_may_run(struct baton_ring *ring, u32 slot, s32 cpu, bool yes);
-void baton_core_record_cpu(struct baton_ring *ring, u32 which, s32 cpu, bool yes);
+void baton_core_record_online(struct baton_ring *ring, s32 cpu, bool yes);
+void baton_core_record_idle(struct baton_ring *ring, s32 cpu, bool yes);
+void baton_core_record_claim(struct baton_ring *ring, s32 cpu, bool yes);
 void baton_core_record_any_idle(struct baton_ring *ring, bool yes);
 void baton_core_record_arm_timer(struct baton_ring *ring, u64 after);
 void baton_core_record_cancel_timer(struct baton_ring *ring);
@@ -120,11 +122,6 @@ void baton_core_record_dropped(struct baton_ring *ring, u64 token);
 void baton_core_record_begin(struct baton_ring *ring);
 void baton_core_record_cut(struct baton_ring *ring, u64 stamp, bool forget);
 bool baton_core_record_end(struct baton_ring *ring, void *block);
-
-/* Questions about a CPU. */
-#define BATON_RECORD_ONLINE 0
-#define BATON_RECORD_IDLE 1
-#define BATON_RECORD_CLAIM 2
 
 #ifdef BATON_WITHOUT_RECORDING
 #define baton_is_recording() false

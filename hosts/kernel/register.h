@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Registration of a policy's module with baton.ko (control.c). Process context, may sleep. */
+/* Registration of a policy's module with baton.ko (place.c). Process context, may sleep. */
 #ifndef BATON_REGISTER_H
 #define BATON_REGISTER_H
 

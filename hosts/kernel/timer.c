@@ -10,6 +10,7 @@
 
 #include "core.h"
 #include "host.h"
+#include "place.h"
 #include "record.h"
 
 static enum hrtimer_restart expired(struct hrtimer *timer)
@@ -119,7 +120,7 @@ int baton_timers_add(struct baton_place *place)
 		struct baton_timer *own = per_cpu_ptr(place->timers, cpu);
 
 		hrtimer_setup(&own->timer, expired, CLOCK_MONOTONIC, HRTIMER_MODE_REL_PINNED_HARD);
-		own->policy = place - baton_places;
+		own->policy = baton_place_index(place);
 	}
 	return 0;
 }

@@ -20,14 +20,10 @@
 #include <linux/workqueue.h>
 
 #include "core.h"
+#include "place.h"
 
 /* bytes of memory that an upgrade may use beyond twice what the policy has */
 #define TRANSFER_LIMIT (32ULL << 20)
-
-static u32 index_of(const struct baton_place *place)
-{
-	return place - baton_places;
-}
 
 static bool same_type(const struct baton_state_type *a, const struct baton_state_type *b)
 {
@@ -88,13 +84,13 @@ static void change_while_held(void *data)
 	}
 	if (!hold->result) {
 		baton_hints_replace(hold->place, hold->to);
-		baton_core_swap(index_of(hold->place), hold->to, baton_events_of(hold->to));
+		baton_core_swap(baton_place_index(hold->place), hold->to, baton_events_of(hold->to));
 	}
 	if (hold->begin)
 		hold->begin(hold->place, hold->data);
 	/* Either the version took nothing over, or its queues were only partly taken over. */
 	if (hold->result || !hold->older)
-		baton_core_hand_anew(index_of(hold->place), !hold->older, baton_coarse_now(), frame,
+		baton_core_hand_anew(baton_place_index(hold->place), !hold->older, baton_coarse_now(), frame,
 				     frame->cpu);
 	hold->in_callback = local_clock() - begin;
 }
@@ -133,7 +129,7 @@ static int change_same(struct baton_place *place, struct baton_version *to,
 	/* An event that is reading a ring still delivers its hints to the old version. */
 	if (baton_hints_replace(place, to))
 		synchronize_rcu();
-	baton_core_swap(index_of(place), to, baton_events_of(to));
+	baton_core_swap(baton_place_index(place), to, baton_events_of(to));
 	mutex_unlock(&baton_hints_mutex);
 	return 0;
 }
@@ -258,7 +254,7 @@ int baton_upgrade(struct baton_place *place, struct baton_upgrade *arg)
 	int err;
 
 	arg->message[0] = 0;
-	if (baton_core_state(index_of(place)) != BATON_POLICY_STATE_RUNNING)
+	if (baton_core_state(baton_place_index(place)) != BATON_POLICY_STATE_RUNNING)
 		return refuse(arg, -ENODEV, "the policy is not running");
 	if (!to)
 		return refuse(arg, -ENOENT,
@@ -345,7 +341,7 @@ static void hand_over_while_held(void *data)
  */
 u64 baton_switch(struct baton_place *from, struct baton_place *to)
 {
-	struct handover handover = { .from = index_of(from), .to = index_of(to) };
+	struct handover handover = { .from = baton_place_index(from), .to = baton_place_index(to) };
 
 	return baton_hold_all(hand_over_while_held, &handover);
 }
@@ -357,7 +353,7 @@ u64 baton_switch(struct baton_place *from, struct baton_place *to)
 static void bring_back(struct baton_place *place)
 {
 	struct baton_version *from = place->active, *to = place->before;
-	bool was_default = baton_core_is_default(index_of(place));
+	bool was_default = baton_core_is_default(baton_place_index(place));
 	struct baton_change change = {
 		.kind = BATON_CHANGE_KIND_FAULT_ROLLBACK,
 		.anew = 1,
@@ -370,7 +366,7 @@ static void bring_back(struct baton_place *place)
 
 	place->on_probation = false;
 	baton_record_end(place, BATON_RECORD_END_REPLACED);
-	baton_core_stop(index_of(place));
+	baton_core_stop(baton_place_index(place));
 	synchronize_rcu();
 	baton_timers_stop(place);
 	baton_core_rescue_again();
@@ -397,10 +393,10 @@ static void bring_back(struct baton_place *place)
 	to->this = (void *)made;
 	change.now = ktime_get_boottime_ns();
 	remember(place, &change);
-	baton_core_start(index_of(place), to);
+	baton_core_start(baton_place_index(place), to);
 	baton_hints_offer(place);
 	if (was_default)
-		baton_core_set_default(index_of(place));
+		baton_core_set_default(baton_place_index(place));
 	pr_notice("baton: policy %s: version %u had a fault on probation, version %u is back\n",
 		  place->name, change.from_version, change.to_version);
 }

@@ -9,6 +9,8 @@
  * run-queue lock. Other CPUs soon wait for that lock, also with interrupts off. So the CPU that
  * would send an NMI is stuck before it can detect the problem. (Tested on two CPUs.)
  */
+#include <linux/hrtimer.h>
+
 #include "core.h"
 
 #define WATCH_MS 500	/* maximum; a quarter of the stall limit if that is shorter */

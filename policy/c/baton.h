@@ -153,6 +153,16 @@ enum baton_change_kind {
 	BATON_CHANGE_KIND_FAULT_ROLLBACK = 3,
 };
 
+// What `BATON_IOC_RULE` does.
+enum baton_rule_act {
+	// Reads the rule at `index`, below `BATON_MAX_RULES`; `cgroup` is 0 if there is none.
+	BATON_RULE_ACT_READ = 0,
+	// Assigns `cgroup` to the policy `name`, or to none if the name is empty.
+	BATON_RULE_ACT_ASSIGN = 1,
+	// Checks all tasks again, as after the shim was attached.
+	BATON_RULE_ACT_APPLY = 2,
+};
+
 // Why a recording has ended.
 enum baton_record_end {
 	// The recording goes on.
@@ -220,6 +230,16 @@ enum baton_reply_answer {
 	BATON_REPLY_ANSWER_NO_QUEUE = 1,
 	// The ring is full.
 	BATON_REPLY_ANSWER_FULL = 2,
+};
+
+// What `BATON_IOC_GRANT` does.
+enum baton_grant_act {
+	// Reads the grant at `index`, below `BATON_MAX_GRANTS`; the name is empty if there is none.
+	BATON_GRANT_ACT_READ = 0,
+	// Grants.
+	BATON_GRANT_ACT_GRANT = 1,
+	// Revokes the grant with the same conditions, and closes the queues that were opened by it.
+	BATON_GRANT_ACT_REVOKE = 2,
 };
 
 // Why the host refused a policy's answer.
@@ -456,9 +476,7 @@ struct baton_partition {
 
 // `BATON_IOC_RULE`: cgroups (version 2) whose present and future tasks belong to a policy.
 struct baton_rule {
-	// 0: reads the rule at `index`, below `BATON_MAX_RULES`; `cgroup` is 0 if there is none. 1:
-	// assigns `cgroup` to the policy `name`, or to none if the name is empty. 2: checks all tasks
-	// again, as after the shim was attached.
+	// `baton_rule_act`.
 	uint32_t set;
 	uint32_t index;
 	// Id of the cgroup: the inode number of its directory.
@@ -695,9 +713,7 @@ struct baton_hints_send {
 
 // `BATON_IOC_GRANT`, of the control device: the threads that may open queues to a policy.
 struct baton_grant {
-	// 0: reads the grant at `index`, below `BATON_MAX_GRANTS`; the name is empty if there is none.
-	// 1: grants. 2: revokes the grant with the same conditions, and closes the queues that were
-	// opened by it.
+	// `baton_grant_act`.
 	uint32_t set;
 	uint32_t index;
 	// Name of the policy, which need not be loaded.

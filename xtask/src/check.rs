@@ -4,7 +4,7 @@
 use crate::{
     edges, figures,
     files::{self, File},
-    header, linked, pages, rules, sizes,
+    header, linked, pages, rules, safety, sizes,
     steps::{cargo, run_all, Step},
     Result,
 };
@@ -42,6 +42,8 @@ fn house_rules(root: &Path) -> Result {
     found.extend(rules::architecture_paths(&files, |path| {
         root.join(path).exists()
     }));
+    found.extend(safety::unsafe_places(&files));
+    found.extend(safety::cited_invariants(&files));
     none(found, "the house rules")
 }
 

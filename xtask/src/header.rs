@@ -109,7 +109,7 @@ fn lists() -> String {
     text
 }
 
-/// The public types of a source, with their C names.
+/// The public types of a source that C sees, with their C names.
 fn types(source: &str) -> Vec<(&str, String)> {
     let declared = source.lines().filter_map(|line| {
         let rest = ["struct", "enum", "type"]
@@ -117,7 +117,8 @@ fn types(source: &str) -> Vec<(&str, String)> {
             .find_map(|kind| line.trim_start().strip_prefix(&format!("pub {kind} ")))?;
         rest.split(|c: char| !c.is_alphanumeric()).next()
     });
-    declared.map(|name| (name, snake_case(name))).collect()
+    let seen = declared.filter(|name| name.starts_with("Baton"));
+    seen.map(|name| (name, snake_case(name))).collect()
 }
 
 fn snake_case(name: &str) -> String {
@@ -160,7 +161,7 @@ mod tests {
     fn types_and_their_c_names() {
         let source =
             "/// Doc.\npub struct BatonCtx {\n    pub now: u64,\n}\npub type BatonToken = \
-            u64;\n#[repr(C)]\npub enum BatonFaultKind {";
+            u64;\npub enum Arg {\n}\n#[repr(C)]\npub enum BatonFaultKind {";
         let expected = [
             ("BatonCtx", "baton_ctx"),
             ("BatonToken", "baton_token"),

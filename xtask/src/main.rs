@@ -13,6 +13,7 @@ mod kernels;
 mod linked;
 mod pages;
 mod rules;
+mod safety;
 mod sizes;
 mod steps;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Hints: messages from the task on a CPU to its policy (hosts/kernel/hints.c).
+//! Hints: messages from the task on a CPU to its policy (hosts/kernel/channel.c).
 
 use crate::random::Random;
 use crate::world::World;

@@ -7,10 +7,10 @@ use crate::table::end;
 use crate::world::{world, World};
 use crate::Property;
 use baton_abi::{
-    BatonCtx, BatonFaultKind, BatonHint, BatonMethod as M, BatonTask, BATON_ABORTED,
+    Arg, BatonCtx, BatonFaultKind, BatonHint, BatonMethod as M, BatonTask, BATON_ABORTED,
     BATON_FAULT_NAMES, BATON_METHOD_NAMES, BATON_PICK_KEEP, BATON_PICK_NONE, BATON_SELECT_DIRECT,
 };
-use baton_core::{Arg, CpuState, Fault, Host, PolicyEntry, Slot, TaskState};
+use baton_core::{CpuState, Fault, Host, PolicyEntry, Slot, TaskState};
 use std::sync::atomic::Ordering::Acquire;
 
 pub struct Checker;

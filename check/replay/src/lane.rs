@@ -4,8 +4,7 @@
 use std::cell::{Cell, RefCell};
 use std::ptr;
 
-use baton_abi::{BatonCtx, BatonFaultKind, BatonMethod, BATON_ABORTED};
-use baton_core::Arg;
+use baton_abi::{Arg, BatonCtx, BatonFaultKind, BatonMethod, BATON_ABORTED};
 use baton_native::Instance;
 use baton_trace::{fault_name, method_name, About, Call, Carried, Event, Return};
 

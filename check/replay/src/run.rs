@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use baton_abi::BatonCpu;
 use baton_native::{Instance, Policy};
-use baton_trace::{Recording, Stream};
+use baton_trace::{Header, Recording, Stream};
 use generator::{Gn, LocalGenerator, Scope};
 
 use crate::ahead::Ahead;
@@ -120,17 +120,11 @@ impl Drop for Ender<'_> {
 fn make(recording: &Recording, policy: Policy, options: &Options) -> Result<Instance, String> {
     let header = &recording.header;
     if let Some((name, version, _)) = &header.state {
-        let ours = &policy.ops().state;
-        let our_name: String = ours
-            .name
-            .iter()
-            .take_while(|c| **c != 0)
-            .map(|c| char::from(*c as u8))
-            .collect();
-        if (&our_name, ours.version) != (name, *version) {
+        let (our_name, our_version, _) = Header::state_type(&policy.ops().state);
+        if (&our_name, our_version) != (name, *version) {
             let what = match our_name.as_str() {
                 "" => "has no state that can be saved".into(),
-                name => format!("has {name}, version {}", ours.version),
+                name => format!("has {name}, version {our_version}"),
             };
             return Err(format!(
                 "the recording begins with a state ({name}, version {version}), and {} {what}",

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use baton_abi::{
-    BatonGrant, BATON_GRANT_CGROUP, BATON_GRANT_GROUP, BATON_GRANT_USER, BATON_HINTS_MAX_ENTRIES,
-    BATON_HINTS_MIN_ENTRIES, BATON_MAX_GRANTS,
+    BatonGrant, BatonGrantAct, BATON_GRANT_CGROUP, BATON_GRANT_GROUP, BATON_GRANT_USER,
+    BATON_HINTS_MAX_ENTRIES, BATON_HINTS_MIN_ENTRIES, BATON_MAX_GRANTS,
 };
 use clap::{Args, Subcommand};
 use rustix::io::Errno;
@@ -102,7 +102,7 @@ pub fn command(command: &Hints) -> Result<ExitCode> {
         } => {
             let (entries, queues, any_thread) = (*entries, *queues, u32::from(*any_thread));
             set(BatonGrant {
-                set: 1,
+                set: BatonGrantAct::Grant as u32,
                 entries,
                 queues,
                 any_thread,
@@ -110,7 +110,7 @@ pub fn command(command: &Hints) -> Result<ExitCode> {
             })
         }
         Hints::Revoke { to } => set(BatonGrant {
-            set: 2,
+            set: BatonGrantAct::Revoke as u32,
             ..grant(to)?
         }),
         Hints::List { output } => list(*output),

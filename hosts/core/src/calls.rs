@@ -4,11 +4,11 @@
 //! with the task's own (pi_lock).
 
 use crate::{
-    order, Arg, Core, CpuState, Fault, Host, PolicyEntry, Slot, TaskState, Verdict, DEFAULT_SLICE,
+    order, Core, CpuState, Fault, Host, PolicyEntry, Slot, TaskState, Verdict, DEFAULT_SLICE,
     NO_SOLE,
 };
 use baton_abi::{
-    BatonCtx, BatonFaultKind, BatonMethod, BatonRefusal, BatonWake, BATON_ABORTED,
+    Arg, BatonCtx, BatonFaultKind, BatonMethod, BatonRefusal, BatonWake, BATON_ABORTED,
     BATON_EV_BLOCKED, BATON_EV_NO_SELECT, BATON_F_FORK, BATON_F_RESTORE, BATON_F_SYNC,
     BATON_F_WAKEUP, BATON_MAX_POLICIES, BATON_SELECT_DIRECT,
 };

@@ -4,11 +4,11 @@
 use crate::{
     order,
     tell::{view, Given},
-    Arg, Core, CpuState, Fault, Host, PolicyEntry, Slot, TaskState, Verdict, DEFAULT_SLICE,
+    Core, CpuState, Fault, Host, PolicyEntry, Slot, TaskState, Verdict, DEFAULT_SLICE,
     MAX_REFUSALS,
 };
 use baton_abi::{
-    BatonCtx, BatonFaultKind, BatonMethod, BatonRefusal, BATON_ABORTED, BATON_F_PREV_RUNNABLE,
+    Arg, BatonCtx, BatonFaultKind, BatonMethod, BatonRefusal, BATON_ABORTED, BATON_F_PREV_RUNNABLE,
     BATON_PICK_KEEP, BATON_PICK_NONE,
 };
 use core::sync::atomic::Ordering::Relaxed;

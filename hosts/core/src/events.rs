@@ -2,8 +2,8 @@
 //! The rarer events: creation, exit and attributes of tasks, ticks, and CPUs. The run-queue lock of
 //! the task is held and interrupts are off, unless documented otherwise.
 
-use crate::{Arg, Core, CpuState, Host, PolicyEntry, Slot, TaskState, Verdict, BALANCE_TICKS};
-use baton_abi::{BatonCtx, BatonMethod, BATON_EV_BALANCE, BATON_EV_IDLE, BATON_EV_TICK};
+use crate::{Core, CpuState, Host, PolicyEntry, Slot, TaskState, Verdict, BALANCE_TICKS};
+use baton_abi::{Arg, BatonCtx, BatonMethod, BATON_EV_BALANCE, BATON_EV_IDLE, BATON_EV_TICK};
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 /// Answer to [`Core::init_task`].
@@ -86,8 +86,7 @@ impl<'a, H: Host> Core<'a, H> {
         slot.vacate();
         self.host.with_slots_locked(|| {
             slot.next_free.store(self.free.load(Relaxed), Relaxed);
-            self.free
-                .store(self.index_of(slot).wrapping_add(1), Relaxed);
+            self.free.store(slot.index().wrapping_add(1), Relaxed);
             self.in_use.fetch_sub(1, Relaxed);
         });
     }

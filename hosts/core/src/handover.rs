@@ -2,8 +2,8 @@
 //! Hand-over of tasks while every other CPU is stopped: to another version of their policy, or to
 //! another policy.
 
-use crate::{plain_ctx, Arg, Core, CpuState, Host, PolicyEntry, Slot, TaskState};
-use baton_abi::{BatonCtx, BatonMethod};
+use crate::{plain_ctx, Core, CpuState, Host, PolicyEntry, Slot, TaskState};
+use baton_abi::{Arg, BatonCtx, BatonMethod};
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 impl<H: Host> Core<'_, H> {

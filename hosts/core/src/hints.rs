@@ -2,9 +2,9 @@
 //! Delivery of hints: from an application's ring to a call of its policy. Runs in any context with
 //! interrupts off, outside calls of policies.
 
-use crate::{Arg, Core, CpuState, Host, PolicyEntry, Slot};
+use crate::{Core, CpuState, Host, PolicyEntry, Slot};
 use baton_abi::{
-    BatonCtx, BatonHint, BatonHintAnswer, BatonMethod, BATON_ABORTED, BATON_HINTS_AT_ONCE,
+    Arg, BatonCtx, BatonHint, BatonHintAnswer, BatonMethod, BATON_ABORTED, BATON_HINTS_AT_ONCE,
 };
 use baton_message::ring::{self, Entry};
 

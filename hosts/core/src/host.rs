@@ -2,7 +2,7 @@
 //! The interface that the rules require of a host.
 
 use crate::{CpuState, PolicyEntry, Slot};
-use baton_abi::{BatonCtx, BatonFaultKind, BatonMethod};
+use baton_abi::{Arg, BatonCtx, BatonFaultKind, BatonMethod};
 
 /// The machine below the core.
 pub trait Host {
@@ -43,19 +43,6 @@ pub trait Host {
 
     /// Runs `f` with the list of free slots locked.
     fn with_slots_locked<R>(&self, f: impl FnOnce() -> R) -> R;
-}
-
-/// An argument of a policy's method.
-#[derive(Clone, Copy)]
-pub enum Arg<'t> {
-    /// A number or token.
-    Word(u64),
-    /// The task.
-    Task(&'t baton_abi::BatonTask),
-    /// The wakeup.
-    Wake(&'t baton_abi::BatonWake),
-    /// The hint.
-    Hint(&'t baton_abi::BatonHint),
 }
 
 /// A fault, as the core reports it.

@@ -39,7 +39,7 @@ pub use cpu::{CpuState, EVENTS_KEPT};
 pub use events::{Init, TaskFacts};
 pub use fallback::TURN_IS_VAIN;
 pub use hints::Drained;
-pub use host::{Arg, Fault, Host};
+pub use host::{Fault, Host};
 pub use partition::{Partition, FREE};
 pub use policy::{PolicyEntry, StartError};
 pub use resume::{Resumed, Whereabouts};
@@ -83,7 +83,7 @@ pub enum Verdict {
 pub const MAX_REFUSALS: u32 = 64;
 
 /// The slice if a policy gives none, ns (the kernel's SCX_SLICE_DFL).
-const DEFAULT_SLICE: u64 = 20_000_000;
+pub const DEFAULT_SLICE: u64 = 20_000_000;
 
 /// Value of `sole` when no policy is the only one.
 const NO_SOLE: u32 = u32::MAX;
@@ -225,11 +225,6 @@ impl<'a, H: Host> Core<'a, H> {
     #[inline]
     fn by_token(&self, token: u64) -> Option<&'a Slot> {
         self.slots.get((token as u32).wrapping_sub(1) as usize)
-    }
-
-    /// The number of a slot.
-    fn index_of(&self, slot: &Slot) -> u32 {
-        slot.index()
     }
 
     /// The number of slots in use.

@@ -12,8 +12,8 @@
 //! While there is a partition, every event takes the slow path: no slot's epoch is current, and no
 //! policy is the sole one.
 
-use crate::{plain_ctx, Arg, Core, CpuState, Host, PolicyEntry, Slot, TaskState};
-use baton_abi::{BatonCtx, BatonMethod};
+use crate::{plain_ctx, Core, CpuState, Host, PolicyEntry, Slot, TaskState};
+use baton_abi::{Arg, BatonCtx, BatonMethod};
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 /// The number that stands for no partition.

@@ -2,8 +2,8 @@
 //! One call into a policy: what the policy gets, and which parts of the context are restored
 //! afterwards.
 
-use crate::{Arg, Core, CpuState, Host, PolicyEntry, Slot};
-use baton_abi::{BatonCtx, BatonMethod, BatonTask, BATON_MAX_KICKS};
+use crate::{Core, CpuState, Host, PolicyEntry, Slot};
+use baton_abi::{Arg, BatonCtx, BatonMethod, BatonTask, BATON_MAX_KICKS};
 use core::sync::atomic::Ordering::Relaxed;
 
 /// The description of the task in `slot` that a policy gets.

@@ -13,10 +13,9 @@ use std::ffi::{c_char, CStr, CString};
 use std::path::Path;
 
 use baton_abi::{
-    BatonBytes, BatonCpu, BatonCtx, BatonEnv, BatonMethod, BatonOlder, BatonPolicy, BATON_ABI,
+    Arg, BatonBytes, BatonCpu, BatonCtx, BatonEnv, BatonMethod, BatonOlder, BatonPolicy, BATON_ABI,
     BATON_ABORTED, BATON_EV_NO_SELECT, BATON_MESSAGE_LEN,
 };
-use baton_core::Arg;
 
 pub use baton_native_glue::{module, NativePolicy};
 pub use baton_seam::host::{NativeHost, Panic, Table};
@@ -284,22 +283,12 @@ impl Instance {
     /// the call was abandoned.
     #[inline]
     pub fn call(&self, method: BatonMethod, ctx: &mut BatonCtx, a: Arg<'_>, b: Arg<'_>) -> u64 {
-        (self.policy.0.call)(method, self.this, ctx, word(a), word(b))
+        (self.policy.0.call)(method, self.this, ctx, a.word(), b.word())
     }
 }
 
 impl Drop for Instance {
     fn drop(&mut self) {
         self.policy.call(BatonMethod::Destroy, self.this, 0, 0);
-    }
-}
-
-#[inline]
-fn word(arg: Arg<'_>) -> u64 {
-    match arg {
-        Arg::Word(word) => word,
-        Arg::Task(task) => core::ptr::from_ref(task) as u64,
-        Arg::Wake(wake) => core::ptr::from_ref(wake) as u64,
-        Arg::Hint(hint) => core::ptr::from_ref(hint) as u64,
     }
 }

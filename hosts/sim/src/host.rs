@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::Arc;
 
 use baton_abi::{
-    BatonCtx, BatonFault, BatonFaultKind, BatonHint, BatonMethod, BatonReplyAnswer, BATON_ABORTED,
-    BATON_HINTS_MIN_ENTRIES, BATON_MAX_LOCKS,
+    Arg, BatonCtx, BatonFault, BatonFaultKind, BatonHint, BatonMethod, BatonReplyAnswer,
+    BATON_ABORTED, BATON_HINTS_MIN_ENTRIES, BATON_MAX_LOCKS,
 };
-use baton_core::{Arg, Core, CpuState, Fault, Host, PolicyEntry, Slot};
+use baton_core::{Core, CpuState, Fault, Host, PolicyEntry, Slot};
 use baton_native::{Crash, Instance, NativeHost, Panic, Policy, Table};
 
 use crate::fault::{self, LastWords};

@@ -6,14 +6,9 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 use std::sync::atomic::AtomicU32;
 
-use baton_abi::{
-    BatonCtx, BatonFaultKind, BatonHint, BatonMethod, BatonStateType, BatonTask, BATON_ABORTED,
-};
-use baton_core::Arg;
+use baton_abi::{Arg, BatonCtx, BatonFaultKind, BatonHint, BatonMethod};
 use baton_native::{NativeHost, Panic, Table};
-use baton_trace::{
-    About, Call, Carried, Event, FileWriter, Header, Question, Recorder, Return, BLOCK_SIZE,
-};
+use baton_trace::{About, Event, FileWriter, Header, Question, Recorder, BLOCK_SIZE};
 
 use crate::host::{address, with, Plain};
 use crate::{Config, PolicySpec};
@@ -65,7 +60,7 @@ impl Tape {
                 .collect(),
             max_tasks: config.max_tasks,
             stamp_hz: 0,
-            state: with_state.then(|| state_type(&spec.policy.ops().state)),
+            state: with_state.then(|| Header::state_type(&spec.policy.ops().state)),
         };
         Ok(Self {
             file: FileWriter::new(out, &header)?,
@@ -135,34 +130,15 @@ impl Tape {
         a: &Arg<'_>,
         b: &Arg<'_>,
     ) {
-        let call = Call {
-            stamp: self.stamp(),
-            method: method as u8,
-            now: ctx.now,
-            cpu: ctx.cpu,
-            flags: ctx.flags,
-            carried: Carried::of(ctx),
-            about: about(method, a, b),
-        };
-        self.put(cpu, &Event::Call(call));
+        let event = Event::call(self.stamp(), method, ctx, About::of(method, a, b));
+        self.put(cpu, &event);
         (self.in_call, self.fault, self.calling) = (true, 0, Some(cpu));
     }
 
     /// The call ends.
     pub fn end(&mut self, cpu: u32, answer: u64, ctx: &BatonCtx) {
         (self.in_call, self.calling) = (false, None);
-        let stamp = self.stamp();
-        let event = match answer {
-            BATON_ABORTED => Event::Abandoned {
-                stamp,
-                kind: self.fault,
-            },
-            answer => Event::Return(Return {
-                stamp,
-                answer,
-                carried: Carried::of(ctx),
-            }),
-        };
+        let event = Event::answer(self.stamp(), answer, self.fault, ctx);
         self.put(cpu, &event);
     }
 
@@ -215,38 +191,6 @@ impl Tape {
         }
         self.error.map_or(Ok(()), Err)?;
         self.file.get_mut().flush()
-    }
-}
-
-fn state_type(raw: &BatonStateType) -> (String, u32, u64) {
-    let name = raw
-        .name
-        .iter()
-        .take_while(|&&c| c != 0)
-        .map(|&c| char::from(c as u8));
-    (name.collect(), raw.version, raw.layout)
-}
-
-fn about(method: BatonMethod, a: &Arg<'_>, b: &Arg<'_>) -> About {
-    let task = |arg: &Arg<'_>| {
-        if let Arg::Task(task) = arg {
-            **task
-        } else {
-            BatonTask::default()
-        }
-    };
-    match (method, a, b) {
-        (BatonMethod::PickNextTask, Arg::Word(which), b) => {
-            About::Pick(*which as i32, matches!(b, Arg::Task(_)).then(|| task(b)))
-        }
-        (BatonMethod::PickRefused, Arg::Word(token), Arg::Word(why)) => {
-            About::Refused(*token, *why as u8)
-        }
-        (_, Arg::Word(which), _) => About::Cpu(*which as i32),
-        (_, _, Arg::Wake(wake)) => About::Waking(task(a), **wake),
-        (_, _, Arg::Hint(hint)) => About::Hint(task(a), **hint),
-        (_, _, Arg::Word(token)) if *token != 0 => About::Given(task(a), *token),
-        _ => About::Task(task(a)),
     }
 }
 

@@ -218,13 +218,23 @@ pub struct BatonPartition {
 /// Maximum number of cgroups that belong to policies.
 pub const BATON_MAX_RULES: usize = 64;
 
+/// What `BATON_IOC_RULE` does.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BatonRuleAct {
+    /// Reads the rule at `index`, below `BATON_MAX_RULES`; `cgroup` is 0 if there is none.
+    Read = 0,
+    /// Assigns `cgroup` to the policy `name`, or to none if the name is empty.
+    Assign = 1,
+    /// Checks all tasks again, as after the shim was attached.
+    Apply = 2,
+}
+
 /// `BATON_IOC_RULE`: cgroups (version 2) whose present and future tasks belong to a policy.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct BatonRule {
-    /// 0: reads the rule at `index`, below `BATON_MAX_RULES`; `cgroup` is 0 if there is none. 1:
-    /// assigns `cgroup` to the policy `name`, or to none if the name is empty. 2: checks all tasks
-    /// again, as after the shim was attached.
+    /// [`BatonRuleAct`].
     pub set: u32,
     pub index: u32,
     /// Id of the cgroup: the inode number of its directory.

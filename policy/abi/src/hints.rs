@@ -140,13 +140,23 @@ pub const BATON_GRANT_GROUP: u32 = 1 << 1;
 pub const BATON_GRANT_CGROUP: u32 = 1 << 2;
 pub const BATON_GRANT_ALL: u32 = 7;
 
+/// What `BATON_IOC_GRANT` does.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BatonGrantAct {
+    /// Reads the grant at `index`, below `BATON_MAX_GRANTS`; the name is empty if there is none.
+    Read = 0,
+    /// Grants.
+    Grant = 1,
+    /// Revokes the grant with the same conditions, and closes the queues that were opened by it.
+    Revoke = 2,
+}
+
 /// `BATON_IOC_GRANT`, of the control device: the threads that may open queues to a policy.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct BatonGrant {
-    /// 0: reads the grant at `index`, below `BATON_MAX_GRANTS`; the name is empty if there is none.
-    /// 1: grants. 2: revokes the grant with the same conditions, and closes the queues that were
-    /// opened by it.
+    /// [`BatonGrantAct`].
     pub set: u32,
     pub index: u32,
     /// Name of the policy, which need not be loaded.

@@ -3,17 +3,20 @@
 //! device. `policy/c/baton.h` is generated from this crate (`cargo xtask header`); a test fails
 //! when it is stale.
 //!
-//! Everything here is plain data of fixed size, little-endian, with no padding that is read. Times
-//! are nanoseconds of the kernel's scheduler clock. CPUs have the kernel's numbers.
+//! All types named `Baton...` are plain data of fixed size, little-endian, with no padding that is
+//! read. [`Arg`] is the only one that C does not see. Times are nanoseconds of the kernel's
+//! scheduler clock. CPUs have the kernel's numbers.
 #![no_std]
 #![forbid(unsafe_code)]
 
+mod arg;
 mod control;
 mod hints;
 mod methods;
 mod policy;
 mod requests;
 
+pub use arg::*;
 pub use control::*;
 pub use hints::*;
 pub use methods::*;

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The events of a recording.
 
-use baton_abi::{BatonCtx, BatonHint, BatonTask, BatonWake, BATON_MAX_KICKS};
+use baton_abi::{
+    Arg, BatonCtx, BatonHint, BatonMethod, BatonTask, BatonWake, BATON_ABORTED, BATON_MAX_KICKS,
+};
 
 /// One event of one CPU. Events that other CPUs must wait for have a stamp, a count of clock cycles
 /// of the machine. The stamps of all CPUs agree with the order that a lock enforces, which is what
@@ -133,6 +135,44 @@ pub enum About {
     Hint(BatonTask, BatonHint),
 }
 
+impl About {
+    /// The arguments that a host passes to a method.
+    #[inline(always)]
+    pub fn of(method: BatonMethod, a: &Arg<'_>, b: &Arg<'_>) -> Self {
+        use BatonMethod::{
+            PickNextTask, PickRefused, TaskNew, TaskPreempt, TaskRestored, TaskWakeup, TaskYield,
+        };
+        match (method, a, b) {
+            (PickNextTask, Arg::Word(which), b) => About::Pick(
+                *which as i32,
+                if let Arg::Task(prev) = b {
+                    Some(**prev)
+                } else {
+                    None
+                },
+            ),
+            (PickRefused, Arg::Word(token), Arg::Word(why)) => About::Refused(*token, *why as u8),
+            (_, Arg::Word(which), _) => About::Cpu(*which as i32),
+            (_, _, Arg::Wake(wake)) => About::Waking(task(a), **wake),
+            (_, _, Arg::Hint(hint)) => About::Hint(task(a), **hint),
+            (
+                TaskNew | TaskWakeup | TaskPreempt | TaskYield | TaskRestored,
+                _,
+                Arg::Word(token),
+            ) => About::Given(task(a), *token),
+            _ => About::Task(task(a)),
+        }
+    }
+}
+
+#[inline(always)]
+fn task(arg: &Arg<'_>) -> BatonTask {
+    match arg {
+        Arg::Task(task) => **task,
+        _ => BatonTask::default(),
+    }
+}
+
 /// The end of a call.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Return {
@@ -169,6 +209,33 @@ impl Carried {
 }
 
 impl Event {
+    /// A call that begins.
+    #[inline(always)]
+    pub fn call(stamp: u64, method: BatonMethod, ctx: &BatonCtx, about: About) -> Self {
+        Event::Call(Call {
+            stamp,
+            method: method as u8,
+            now: ctx.now,
+            cpu: ctx.cpu,
+            flags: ctx.flags,
+            carried: Carried::of(ctx),
+            about,
+        })
+    }
+
+    /// A call that ends with an answer, or was abandoned because of the fault `kind`.
+    #[inline(always)]
+    pub fn answer(stamp: u64, answer: u64, kind: u8, ctx: &BatonCtx) -> Self {
+        match answer {
+            BATON_ABORTED => Event::Abandoned { stamp, kind },
+            answer => Event::Return(Return {
+                stamp,
+                answer,
+                carried: Carried::of(ctx),
+            }),
+        }
+    }
+
     /// The stamp of an event that other CPUs must wait for.
     pub fn stamp(&self) -> Option<u64> {
         match *self {

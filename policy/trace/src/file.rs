@@ -13,6 +13,7 @@ extern crate std;
 
 use crate::{BlockHead, Codec, Event, Kind, BLOCK_SIZE, HEAD_SIZE};
 use alloc::{collections::BTreeMap, string::String, vec, vec::Vec};
+use baton_abi::BatonStateType;
 use core::ops::Range;
 use serde::{Deserialize, Serialize};
 use std::io::{self, Write};
@@ -46,6 +47,15 @@ pub struct Header {
     /// The type of the policy's state, if the recording begins with a state and not with a new
     /// instance.
     pub state: Option<(String, u32, u64)>,
+}
+
+impl Header {
+    /// The type of a state as a header has it: name, version and layout.
+    pub fn state_type(raw: &BatonStateType) -> (String, u32, u64) {
+        let name = raw.name.iter().take_while(|c| **c != 0);
+        let name = name.map(|c| char::from(*c as u8)).collect();
+        (name, raw.version, raw.layout)
+    }
 }
 
 /// Writes a file.

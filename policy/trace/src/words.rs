@@ -6,8 +6,8 @@ extern crate alloc;
 use crate::{About, Call, Carried, Event, Item, Question, Recording, Told};
 use alloc::{collections::BTreeMap, format, string::String, vec::Vec};
 use baton_abi::{
-    BatonHint, BatonTask, BATON_FAULT_NAMES, BATON_F_FORK, BATON_F_SYNC, BATON_KICK_PREEMPT,
-    BATON_METHOD_NAMES, BATON_PICK_KEEP, BATON_PICK_NONE, BATON_SELECT_DIRECT,
+    BatonHint, BatonMethod, BatonRefusal, BatonTask, BATON_FAULT_NAMES, BATON_F_FORK, BATON_F_SYNC,
+    BATON_KICK_PREEMPT, BATON_METHOD_NAMES, BATON_PICK_KEEP, BATON_PICK_NONE, BATON_SELECT_DIRECT,
 };
 
 /// The name of the method with this number.
@@ -216,11 +216,15 @@ impl Words {
             ),
             About::Cpu(cpu) => format!("{at} {name}: CPU {cpu}"),
             About::Refused(token, why) => {
-                let why = match why {
-                    1 => "its token is stale",
-                    2 => "it is another policy's",
-                    3 => "it may not run there",
-                    4 => "the CPU is offline",
+                const STALE: u8 = BatonRefusal::Stale as u8;
+                const FOREIGN: u8 = BatonRefusal::Foreign as u8;
+                const NOT_ALLOWED: u8 = BatonRefusal::NotAllowed as u8;
+                const CPU_OFFLINE: u8 = BatonRefusal::CpuOffline as u8;
+                let why = match *why {
+                    STALE => "its token is stale",
+                    FOREIGN => "it is another policy's",
+                    NOT_ALLOWED => "it may not run there",
+                    CPU_OFFLINE => "the CPU is offline",
                     _ => "there is nothing to keep",
                 };
                 format!("{at} {name}: {}: {why}", self.token(*token))
@@ -231,24 +235,27 @@ impl Words {
 
     /// Describes the answer of a method, and its further requests.
     pub fn answer(&self, method: u8, before: &Carried, answer: u64, after: &Carried) -> String {
-        let what = match method {
-            3 => {
+        use BatonMethod::{
+            Hint, NewlyIdle, PickNextTask, SelectTaskRq, TaskDeparted, TaskDequeued,
+        };
+        let what = match BatonMethod::of(method.into()) {
+            SelectTaskRq => {
                 let cpu = answer as u32 as i32;
                 match answer & BATON_SELECT_DIRECT {
                     0 => format!(": queue it on CPU {cpu}"),
                     _ => format!(": run it at once on CPU {cpu}, for {}", slice(after.slice)),
                 }
             }
-            9 | 10 => match answer {
+            of @ (PickNextTask | NewlyIdle) => match answer {
                 BATON_PICK_NONE => ": nothing".into(),
                 BATON_PICK_KEEP => format!(": it goes on, for {}", slice(after.slice)),
-                token if method == 9 => {
+                token if of == PickNextTask => {
                     format!(": {}, for {}", self.token(token), slice(after.slice))
                 }
                 token => format!(": {}", self.token(token)),
             },
-            25 if answer != 0 => ": that is no hint of its type".into(),
-            14 | 15 => match answer {
+            Hint if answer != 0 => ": that is no hint of its type".into(),
+            TaskDequeued | TaskDeparted => match answer {
                 0 => ": it had none".into(),
                 token => format!(": gives back {}", self.token(token)),
             },

@@ -2,10 +2,10 @@
 //! A host in user space: policies are closures, and a task's allowed CPUs are a mask.
 
 use baton_abi::{
-    BatonCtx, BatonFaultKind, BatonHint, BatonMethod, BatonRefusal, BatonTask, BatonWake,
+    Arg, BatonCtx, BatonFaultKind, BatonHint, BatonMethod, BatonRefusal, BatonTask, BatonWake,
     BATON_ABORTED, BATON_PICK_KEEP, BATON_PICK_NONE,
 };
-use baton_core::{Arg, Core, CpuState, Fault, Host, PolicyEntry, Slot, TaskFacts, TaskState};
+use baton_core::{Core, CpuState, Fault, Host, PolicyEntry, Slot, TaskFacts, TaskState};
 use std::sync::{
     atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst},
     Arc, Mutex, OnceLock, RwLock,

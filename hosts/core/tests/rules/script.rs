@@ -23,7 +23,7 @@ use baton_abi::{
     BATON_F_RESTORE, BATON_F_WAKEUP, BATON_METHOD_NAMES, BATON_PICK_KEEP, BATON_PICK_NONE,
     BATON_SELECT_DIRECT,
 };
-use baton_core::{Fault, PolicyEntry, Slot, Verdict, EVENTS_KEPT, TURN_IS_VAIN};
+use baton_core::{Fault, PolicyEntry, Slot, Verdict, DEFAULT_SLICE, EVENTS_KEPT, TURN_IS_VAIN};
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
     sync::{Arc, Mutex},
@@ -31,7 +31,6 @@ use std::{
 
 const SLOTS: usize = 4;
 const CPUS: i32 = 2;
-const DEFAULT_SLICE: u64 = 20_000_000;
 
 /// Runs a script and compares the results. Runs it again with policies that overwrite fields of the
 /// context that are not theirs, which must change nothing.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Hints: access to the rings of `../hints.c`. Interrupts are off and no call of a policy is in
+//! Hints: access to the rings of `../channel.c`. Interrupts are off and no call of a policy is in
 //! progress, except for replies and checks.
 
 use crate::{core, lent, Frame};
@@ -7,7 +7,7 @@ use baton_abi::{BatonCtx, BatonHint, BatonHintAnswer};
 use baton_core::{CpuState, PolicyEntry};
 use baton_message::ring::{self, Entry};
 
-/// `struct baton_rings` (`../hints.h`).
+/// `struct baton_rings` (`../channel.h`).
 #[repr(C)]
 pub struct Rings {
     hints: *const Entry,
@@ -114,7 +114,7 @@ pub unsafe extern "C" fn baton_core_hints_drain(
 /// See [`baton_core::Core::hint`]. Returns a `BatonHintAnswer`.
 ///
 /// # Safety
-/// As above; `hint` is valid.
+/// Shared-ring: as above; `hint` is valid.
 #[no_mangle]
 pub unsafe extern "C" fn baton_core_hint(
     rings: *const Rings,

@@ -2,8 +2,8 @@
 //! The kernel as host of the rules.
 
 use crate::record;
-use baton_abi::{BatonCtx, BatonFaultKind, BatonMethod, BatonPolicy, BATON_METHOD_NAMES};
-use baton_core::{Arg, CpuState, Fault, Host, PolicyEntry, Slot};
+use baton_abi::{Arg, BatonCtx, BatonFaultKind, BatonMethod, BatonPolicy, BATON_METHOD_NAMES};
+use baton_core::{CpuState, Fault, Host, PolicyEntry, Slot};
 use core::ffi::c_void;
 
 /// A CPU's `struct baton_frame` (`../core.h`).
@@ -36,7 +36,7 @@ extern "C" {
 
 pub struct Kernel;
 
-/// The head of `struct baton_version` (`../core.h`): all that a call needs of a version, behind one
+/// The head of `struct baton_version` (`../place.h`): all that a call needs of a version, behind one
 /// pointer.
 #[repr(C)]
 struct Version {
@@ -60,16 +60,6 @@ fn function(version: *const Version, method: BatonMethod) -> usize {
     unsafe { *version.byte_add(FIRST).cast::<usize>().add(place) }
 }
 
-#[inline(always)]
-pub(crate) fn word(arg: Arg<'_>) -> u64 {
-    match arg {
-        Arg::Word(word) => word,
-        Arg::Task(task) => core::ptr::from_ref(task) as u64,
-        Arg::Wake(wake) => core::ptr::from_ref(wake) as u64,
-        Arg::Hint(hint) => core::ptr::from_ref(hint) as u64,
-    }
-}
-
 impl Host for Kernel {
     type Frame = Frame;
 
@@ -85,7 +75,7 @@ impl Host for Kernel {
     ) -> u64 {
         use core::sync::atomic::Ordering::Relaxed;
         // Policy-alive: a version stays valid until another version replaces it or the policy is
-        // stopped, and all calls that began before have ended (`control.c`, `upgrade.c`). One load,
+        // stopped, and all calls that began before have ended (`place.c`, `upgrade.c`). One load,
         // so that the function and the state are of the same version.
         let version = policy.version.load(Relaxed) as *const Version;
         let func = function(version, method);
@@ -100,7 +90,7 @@ impl Host for Kernel {
             };
         }
         // SAFETY: Policy-alive; the arguments are those of the method (`baton_abi::BatonPolicy`).
-        unsafe { baton_guard((*version).this, ctx, word(a), word(b), func, frame) }
+        unsafe { baton_guard((*version).this, ctx, a.word(), b.word(), func, frame) }
     }
 
     #[inline(always)]

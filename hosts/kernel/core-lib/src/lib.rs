@@ -51,8 +51,8 @@ pub extern "C" fn baton_core_cpu_size() -> usize {
 /// module.
 ///
 /// # Safety
-/// Called once, before any other function here, with `nr_slots` slots and `nr_cpus` CPUs of the
-/// sizes above.
+/// Init-once: called before any other function here, with `nr_slots` slots and `nr_cpus` CPUs of
+/// the sizes above.
 #[no_mangle]
 pub unsafe extern "C" fn baton_core_init(
     slots: *const Slot,

@@ -5,10 +5,9 @@
 //! Context: in a call of a policy, on its CPU, interrupts off. A ring belongs to its CPU alone.
 //! Only the lists of its blocks are shared with the reader.
 
-use crate::kernel::{baton_guard, word, Frame};
-use baton_abi::{BatonCtx, BatonHint, BatonMethod, BatonTask, BATON_ABORTED};
-use baton_core::Arg;
-use baton_trace::{About, Call, Carried, Event, Question, Recorder, Return, BLOCK_SIZE};
+use crate::kernel::{baton_guard, Frame};
+use baton_abi::{Arg, BatonCtx, BatonHint, BatonMethod};
+use baton_trace::{About, Event, Question, Recorder, BLOCK_SIZE};
 use core::{arch::asm, ffi::c_void};
 
 /// The head of `struct baton_ring` (`../record.h`).
@@ -90,39 +89,6 @@ impl Ring {
     }
 }
 
-#[inline(always)]
-fn task(arg: &Arg<'_>) -> BatonTask {
-    match arg {
-        Arg::Task(task) => **task,
-        _ => BatonTask::default(),
-    }
-}
-
-#[inline(always)]
-fn about(method: BatonMethod, a: &Arg<'_>, b: &Arg<'_>) -> About {
-    use BatonMethod::{
-        PickNextTask, PickRefused, TaskNew, TaskPreempt, TaskRestored, TaskWakeup, TaskYield,
-    };
-    match (method, a, b) {
-        (PickNextTask, Arg::Word(which), b) => About::Pick(
-            *which as i32,
-            if let Arg::Task(prev) = b {
-                Some(**prev)
-            } else {
-                None
-            },
-        ),
-        (PickRefused, Arg::Word(token), Arg::Word(why)) => About::Refused(*token, *why as u8),
-        (_, Arg::Word(which), _) => About::Cpu(*which as i32),
-        (_, _, Arg::Wake(wake)) => About::Waking(task(a), **wake),
-        (_, _, Arg::Hint(hint)) => About::Hint(task(a), **hint),
-        (TaskNew | TaskWakeup | TaskPreempt | TaskYield | TaskRestored, _, Arg::Word(token)) => {
-            About::Given(task(a), *token)
-        }
-        _ => About::Task(task(a)),
-    }
-}
-
 /// Calls a policy and records the call.
 ///
 /// # Safety
@@ -146,29 +112,13 @@ pub unsafe fn call(
 ) -> u64 {
     // SAFETY: Own-ring. The recorder of a policy stays valid until calls that found it have ended.
     let ring = unsafe { &mut *baton_ring_enter(recorder, frame) };
-    let about = about(method, &a, &b);
-    ring.put(&Event::Call(Call {
-        stamp: stamp(),
-        method: method as u8,
-        now: ctx.now,
-        cpu: ctx.cpu,
-        flags: ctx.flags,
-        carried: Carried::of(ctx),
-        about,
-    }));
+    let about = About::of(method, &a, &b);
+    ring.put(&Event::call(stamp(), method, ctx, about));
     // SAFETY: Policy-alive. The caller's promise.
-    let answer = unsafe { baton_guard(this, ctx, word(a), word(b), func, frame) };
+    let answer = unsafe { baton_guard(this, ctx, a.word(), b.word(), func, frame) };
     // SAFETY: Own-ring. Entered above.
     let kind = unsafe { baton_ring_leave(frame) };
-    let stamp = stamp();
-    ring.put(&match answer {
-        BATON_ABORTED => Event::Abandoned { stamp, kind },
-        answer => Event::Return(Return {
-            stamp,
-            answer,
-            carried: Carried::of(ctx),
-        }),
-    });
+    ring.put(&Event::answer(stamp(), answer, kind, ctx));
     answer
 }
 
@@ -186,14 +136,6 @@ macro_rules! recorded {
     )*};
 }
 
-fn question(number: u32) -> Question {
-    match number {
-        0 => Question::Online,
-        1 => Question::Idle,
-        _ => Question::Claim,
-    }
-}
-
 recorded! {
     /// The call took the lock at this address.
     baton_core_record_lock(lock: *const c_void) Event::Lock { stamp: stamp(), id: lock_id(lock) };
@@ -207,8 +149,15 @@ recorded! {
     baton_core_record_read(value: u64) Event::Read(value);
     /// See [`Event::MayRun`].
     baton_core_record_may_run(slot: u32, cpu: i32, yes: bool) Event::MayRun { slot, cpu, yes };
-    /// A question about a CPU. 0: is it online? 1: is it idle? 2: a claim of an idle CPU.
-    baton_core_record_cpu(which: u32, cpu: i32, yes: bool) Event::Cpu { question: question(which), cpu, yes };
+    /// See [`Question::Online`].
+    baton_core_record_online(cpu: i32, yes: bool)
+        Event::Cpu { question: Question::Online, cpu, yes };
+    /// See [`Question::Idle`].
+    baton_core_record_idle(cpu: i32, yes: bool)
+        Event::Cpu { question: Question::Idle, cpu, yes };
+    /// See [`Question::Claim`].
+    baton_core_record_claim(cpu: i32, yes: bool)
+        Event::Cpu { question: Question::Claim, cpu, yes };
     /// See [`Event::AnyIdle`].
     baton_core_record_any_idle(yes: bool) Event::AnyIdle(yes);
     /// See [`Event::ArmTimer`].
@@ -218,7 +167,8 @@ recorded! {
     /// See [`Event::NoMemory`].
     baton_core_record_no_memory(after: u64) Event::NoMemory { after };
     /// See [`Event::Reply`]; `reply` is valid.
-    baton_core_record_reply(slot: u32, reply: *const BatonHint, answer: u32) Event::Reply { slot, reply: *reply, answer: answer as u8 };
+    baton_core_record_reply(slot: u32, reply: *const BatonHint, answer: u32)
+        Event::Reply { slot, reply: *reply, answer: answer as u8 };
     /// See [`Event::Dropped`].
     baton_core_record_dropped(token: u64) Event::Dropped(token);
 }

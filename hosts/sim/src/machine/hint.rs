@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Hints of tasks, and their policy's replies: hosts/kernel/hints.c, for hints that are sent by a
+//! Hints of tasks, and their policy's replies: hosts/kernel/channel.c, for hints that are sent by a
 //! call.
 
 use baton_abi::{BatonHint, BatonHintAnswer};

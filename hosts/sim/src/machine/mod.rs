@@ -36,9 +36,6 @@ use crate::trace::{Event, Sink};
 use crate::world::{Item, Program, Source, Spawn, TaskRef, Thing, World};
 use crate::Config;
 
-/// SCX_SLICE_DFL
-const DEFAULT_SLICE: u64 = 20_000_000;
-
 /// Where a task is, as the kernel sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {

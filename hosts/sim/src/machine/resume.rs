@@ -3,9 +3,9 @@
 
 use std::collections::VecDeque;
 
-use baton_core::{PolicyEntry, Resumed, Whereabouts};
+use baton_core::{PolicyEntry, Resumed, Whereabouts, DEFAULT_SLICE};
 
-use super::{Machine, Place, Task, DEFAULT_SLICE};
+use super::{Machine, Place, Task};
 use crate::queue::Next;
 use crate::rng::Rng;
 use crate::scene::There;

@@ -3,9 +3,9 @@
 //! passes while a task runs.
 
 use baton_abi::{BatonCtx, BATON_F_PREV_RUNNABLE};
-use baton_core::{Verdict, TURN_IS_VAIN};
+use baton_core::{Verdict, DEFAULT_SLICE, TURN_IS_VAIN};
 
-use super::{Machine, Place, DEFAULT_SLICE};
+use super::{Machine, Place};
 use crate::queue::Next;
 use crate::trace::{Event, Left};
 

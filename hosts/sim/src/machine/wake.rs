@@ -4,9 +4,9 @@
 use std::collections::VecDeque;
 
 use baton_abi::{BATON_F_FORK, BATON_F_SYNC, BATON_F_WAKEUP};
-use baton_core::{TaskFacts, Verdict};
+use baton_core::{TaskFacts, Verdict, DEFAULT_SLICE};
 
-use super::{Machine, Place, Task, DEFAULT_SLICE};
+use super::{Machine, Place, Task};
 use crate::rng::Rng;
 use crate::trace::Event;
 use crate::world::{Group, Spawn, TaskRef};
