@@ -261,7 +261,6 @@ impl Fault {
         let is_right = report.kind == self.kind
             && report.method == self.method
             && report.file.ends_with(file)
-            && report.file.is_empty() == file.is_empty()
             && (report.task != 0 || !about_a_task);
         if is_right {
             Ok(())
