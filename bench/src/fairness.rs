@@ -16,6 +16,7 @@ use rustix::process::setpriority_process;
 use rustix::thread::{sched_getcpu, sched_setaffinity, CpuSet};
 use rustix::time::{clock_gettime, ClockId};
 
+use super::judged::verdict;
 use super::report::{entries, Series};
 use super::subject::Subject;
 use super::table::{self, Measured, Table};
@@ -96,10 +97,10 @@ fn measure(search: &Search, args: &Arguments, cpus: u32) -> Result<Measured> {
             let judged = FAIR.contains(&subject.name().as_str());
             let broken = judged && !values.iter().all(|value| test.holds(*value));
             found.broken |= broken;
-            let verdict = match (judged, broken) {
-                (false, _) => "for comparison",
-                (true, false) => "holds",
-                (true, true) => "DOES NOT HOLD",
+            let verdict = if judged {
+                verdict(!broken)
+            } else {
+                "for comparison"
             };
             let shown: Vec<_> = values.iter().map(|v| format!("{v:.3}")).collect();
             eprintln!(

@@ -12,6 +12,7 @@ pub mod fairness;
 mod fidelity;
 pub mod guest;
 mod hackbench;
+mod judged;
 pub mod loads;
 mod locality;
 mod memcached;

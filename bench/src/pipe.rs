@@ -4,6 +4,7 @@
 
 use std::process::ExitCode;
 
+use super::judged;
 use super::report::{entries, Entry};
 use super::subject::Subject;
 use super::table::{self, compare, Measured, Run, Table};
@@ -99,7 +100,7 @@ fn judge(entry: &Entry) -> Option<Verdict> {
         MAX_RATIO
     };
     let holds = ratio <= most;
-    let verdict = if holds { "holds" } else { "DOES NOT HOLD" };
+    let verdict = judged::verdict(holds);
     let text = format!(
         "{}, {} CPUs: {ratio:.3} of EEVDF, bound {most:.2}: {verdict}",
         entry.subject, entry.cpus

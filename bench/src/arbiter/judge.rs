@@ -4,17 +4,11 @@
 use serde::Serialize;
 
 use super::{Cores, Found, Point, Way, LOADS};
+use crate::judged::{rounded, verdict, Bound};
 use baton_control::report::table;
 
 /// The load from which on `arbiter` is compared with kernel threads, per cent.
 pub const HIGH: u64 = 80;
-
-/// The bound of a value.
-#[derive(Clone, Copy, Debug)]
-enum Bound {
-    Least(f64),
-    Most(f64),
-}
 
 /// A bound on a value at each load from `from` on. A value that is missing breaks it.
 struct Rule {
@@ -130,16 +124,12 @@ pub fn verdicts(found: &Found) -> Vec<Verdict> {
     for &load in LOADS {
         for rule in RULES.iter().filter(|rule| rule.from <= load) {
             let value = (rule.value)(&View { found, load }).unwrap_or(f64::NAN);
-            let (bound, holds) = match rule.bound {
-                Bound::Least(least) => (format!("{least} or more"), value >= least),
-                Bound::Most(most) => (format!("{most} or less"), value <= most),
-            };
             verdicts.push(Verdict {
                 what: rule.what,
                 load,
-                value: (value * 1e3).round() / 1e3,
-                bound,
-                holds,
+                value: rounded(value),
+                bound: rule.bound.text(),
+                holds: rule.bound.holds(value),
             });
         }
     }
@@ -169,13 +159,12 @@ pub fn text(found: &Found, verdicts: &[Verdict]) -> String {
         own.into_iter().chain(times).chain(cores).collect()
     });
     let judged = verdicts.iter().map(|v| {
-        let holds = if v.holds { "holds" } else { "DOES NOT HOLD" };
         vec![
             v.what.into(),
             v.load.to_string(),
             format!("{:.3}", v.value),
             v.bound.clone(),
-            holds.into(),
+            verdict(v.holds).into(),
         ]
     });
     let titles = [

@@ -28,13 +28,14 @@ use rustix::process::{kill_process, Pid, Signal};
 use serde::{Deserialize, Serialize};
 
 use super::guest::{guest_with, report_of_guest};
+use super::judged;
 use super::subject::Subject;
 use super::{Arguments, Bench};
 use crate::threads::{now, Served, Step};
 use baton_control::error::{Error, Result};
 use baton_control::kernel;
 use baton_control::modules::Search;
-use baton_control::output::{print, print_json};
+use baton_control::output::print_json;
 
 /// The policy that is measured.
 pub const POLICY: &str = "arbiter";
@@ -156,15 +157,6 @@ pub struct Found {
     pub points: Vec<Point>,
 }
 
-/// The report that is printed.
-#[derive(Serialize, Debug)]
-struct Report<'a> {
-    bench: &'static str,
-    kernel: &'a str,
-    results: &'a [Point],
-    verdicts: &'a [judge::Verdict],
-}
-
 /// The subjects whose files the guest needs.
 fn subjects() -> Vec<Subject> {
     [Way::Arbiter, Way::Scx].map(Way::subject).into()
@@ -202,21 +194,15 @@ fn command(search: &Search, args: &Arguments) -> Result<ExitCode> {
     }
     let found: Found = report_of_guest(args, CPUS, guest_with(&args.subjects())?)?;
     let verdicts = judge::verdicts(&found);
-    let report = Report {
+    let report = judged::Report {
         bench: "arbiter",
         kernel: &found.kernel,
         results: &found.points,
         verdicts: &verdicts,
     };
-    match args.json {
-        true => print_json(&report)?,
-        false => print(judge::text(&found, &verdicts))?,
-    }
-    Ok(if verdicts.iter().all(|verdict| verdict.holds) {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    let text = judge::text(&found, &verdicts);
+    let all_hold = verdicts.iter().all(|verdict| verdict.holds);
+    judged::end(args, &report, text, String::new, all_hold)
 }
 
 /// Measures all ways on this machine.

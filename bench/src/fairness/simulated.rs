@@ -7,6 +7,7 @@ use baton_sim::world::{Cx, Op, Spawn, World};
 use baton_sim::{Config, PolicySpec};
 
 use super::{rate_of_mix, worst, Kind, BURST};
+use crate::judged::verdict;
 use crate::report::{entries, Series, BASELINE};
 use crate::simulate;
 use crate::subject::Subject;
@@ -147,10 +148,10 @@ pub fn measure_all(subjects: &[Subject], judged: &[&str]) -> Result<Measured> {
             let is_judged = judged.contains(&policy);
             let is_broken = is_judged && value.is_nan() | (value > bound.most);
             found.broken |= is_broken;
-            let verdict = match (is_judged, is_broken) {
-                (false, _) => "for comparison",
-                (true, false) => "holds",
-                (true, true) => "DOES NOT HOLD",
+            let verdict = if is_judged {
+                verdict(!is_broken)
+            } else {
+                "for comparison"
             };
             let Bound {
                 what, unit, most, ..

@@ -4,6 +4,7 @@
 use serde::Serialize;
 
 use super::{Found, Place, Row, LONG, SHORT};
+use crate::judged::{rounded, verdict};
 use baton_control::report::table;
 
 /// The subject that is judged.
@@ -142,7 +143,7 @@ pub fn verdicts(found: &Found, is_all: bool) -> Vec<Verdict> {
             idle_states,
             work,
             what,
-            value: (value * 1e3).round() / 1e3,
+            value: rounded(value),
             least,
             holds,
         })
@@ -152,19 +153,11 @@ pub fn verdicts(found: &Found, is_all: bool) -> Vec<Verdict> {
 
 /// The table for people.
 pub fn text(found: &Found, verdicts: &[Verdict]) -> String {
-    let place = |place| {
-        if place == Place::Kernel {
-            "kernel"
-        } else {
-            "simulator"
-        }
-        .to_string()
-    };
     let us = |us: f64| format!("{us:.1}");
     let rows = found.rows.iter().map(|row| {
         let numbers = [row.work, row.wakeups].map(|number| number.to_string());
         let words = [
-            place(row.place),
+            row.place.name(),
             row.idle_states.clone(),
             row.subject.clone(),
         ]
@@ -175,16 +168,15 @@ pub fn text(found: &Found, verdicts: &[Verdict]) -> String {
             .collect()
     });
     let judged = verdicts.iter().map(|v| {
-        let holds = if v.holds { "holds" } else { "DOES NOT HOLD" };
         let (value, bound) = (format!("{:.2}", v.value), format!("{} or more", v.least));
         vec![
-            place(v.place),
+            v.place.name(),
             v.idle_states.into(),
             v.work.to_string(),
             v.what.clone(),
             value,
             bound,
-            holds.into(),
+            verdict(v.holds).into(),
         ]
     });
     format!(

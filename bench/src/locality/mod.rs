@@ -13,19 +13,18 @@ mod judge;
 mod page;
 mod simulated;
 
-use std::fs;
 use std::process::ExitCode;
 
 use serde::{Deserialize, Serialize};
 
 use super::guest::{guest_with, report_of_guest};
+use super::judged::{self, refuse_runs, Place};
 use super::programs::{IDLE, PROGRAMS};
-use super::rocksdb::Place;
 use super::subject::Subject;
 use super::{Arguments, Bench};
-use baton_control::error::{Error, Result};
+use baton_control::error::Result;
 use baton_control::modules::Search;
-use baton_control::output::{print, print_json};
+use baton_control::output::print_json;
 
 /// The numbers of the paper.
 const MESSENGERS: u64 = 2;
@@ -79,15 +78,6 @@ pub struct Found {
     pub rows: Vec<Row>,
 }
 
-/// The report that is printed.
-#[derive(Serialize, Debug)]
-struct Report<'a> {
-    bench: &'static str,
-    kernel: &'a str,
-    results: &'a [Row],
-    verdicts: &'a [judge::Verdict],
-}
-
 fn subjects() -> Vec<Subject> {
     let scx = Subject::Scx {
         program: "scx_simple",
@@ -124,37 +114,29 @@ fn command(search: &Search, args: &Arguments) -> Result<ExitCode> {
     if args.here {
         return print_json(&guest::measure(search, args)?).map(|()| ExitCode::SUCCESS);
     }
-    if !args.cpus.is_empty() || args.runs.is_some() {
-        return Err(Error::user(
-            format!(
-                "bench locality has one run on simulated CPUs and one in a guest with {} CPUs",
-                guest::CPUS
-            ),
-            "leave --cpus and --runs out",
-        ));
-    }
+    let guest = format!(
+        "one run on simulated CPUs and one in a guest with {} CPUs",
+        guest::CPUS
+    );
+    refuse_runs(args, &guest)?;
     let mut found = in_guest(args)?;
     found.rows.splice(0..0, simulated::rows()?);
     let verdicts = judge::verdicts(&found, args.subjects.is_empty());
-    if let Some(path) = &args.page {
-        let page = page::page(&found, &verdicts);
-        fs::write(path, page)
-            .map_err(|e| Error::file(format!("writing {}", path.display()), &e))?;
-    }
-    match args.json {
-        true => print_json(&Report {
-            bench: "locality",
-            kernel: &found.kernel,
-            results: &found.rows,
-            verdicts: &verdicts,
-        })?,
-        false => print(judge::text(&found, &verdicts))?,
-    }
-    Ok(if verdicts.iter().all(|verdict| verdict.holds) {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    let report = judged::Report {
+        bench: "locality",
+        kernel: &found.kernel,
+        results: &found.rows,
+        verdicts: &verdicts,
+    };
+    let text = judge::text(&found, &verdicts);
+    let all_hold = verdicts.iter().all(|verdict| verdict.holds);
+    judged::end(
+        args,
+        &report,
+        text,
+        || page::page(&found, &verdicts),
+        all_hold,
+    )
 }
 
 fn in_guest(args: &Arguments) -> Result<Found> {

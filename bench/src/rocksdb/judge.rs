@@ -4,6 +4,7 @@
 use serde::Serialize;
 
 use super::{Found, Place, Point};
+use crate::judged::{rounded, verdict, Bound};
 use crate::slow::{FACTOR, SLICE};
 use baton_control::report::table;
 
@@ -14,13 +15,6 @@ const AT: &[u64] = &[50, 70, 80];
 /// The loads that its curve in the simulator must have, per cent. They end at 80, because it cannot
 /// answer more than 100.
 const CURVE: &[u64] = &[10, 20, 30, 40, 50, 60, 70, 75, 80];
-
-/// The bound of a value.
-#[derive(Clone, Copy, Debug)]
-enum Bound {
-    Least(f64),
-    Most(f64),
-}
 
 /// A bound on each value that `values` returns with its load.
 struct Rule {
@@ -188,18 +182,13 @@ pub fn verdicts(found: &Found, is_all: bool) -> Vec<Verdict> {
     for view in &views {
         for rule in RULES {
             for (load, value) in (rule.values)(view) {
-                let (bound, holds) = match rule.bound {
-                    Bound::Least(least) => (format!("{least} or more"), value >= least),
-                    Bound::Most(most) => (format!("{most} or less"), value <= most),
-                };
-                let value = (value * 1e3).round() / 1e3;
                 verdicts.push(Verdict {
                     place: view.place,
                     what: rule.what,
                     load,
-                    value,
-                    bound,
-                    holds,
+                    value: rounded(value),
+                    bound: rule.bound.text(),
+                    holds: rule.bound.holds(value),
                 });
             }
         }
@@ -209,14 +198,6 @@ pub fn verdicts(found: &Found, is_all: bool) -> Vec<Verdict> {
 
 /// The table for people.
 pub fn text(found: &Found, verdicts: &[Verdict]) -> String {
-    let place = |place| {
-        if place == Place::Kernel {
-            "kernel"
-        } else {
-            "simulator"
-        }
-        .to_string()
-    };
     let share = |share: Option<f64>| share.map_or("-".into(), |share| format!("{share:.1}"));
     let us = |us: f64| format!("{us:.1}");
     let points = found.points.iter().map(|p| {
@@ -224,7 +205,7 @@ pub fn text(found: &Found, verdicts: &[Verdict]) -> String {
         let rates = [p.offered, p.answered].map(|rate| format!("{rate:.0}"));
         let [offered, answered] = rates;
         let row = [
-            place(p.place),
+            p.place.name(),
             p.subject.clone(),
             beside,
             p.load.to_string(),
@@ -237,7 +218,7 @@ pub fn text(found: &Found, verdicts: &[Verdict]) -> String {
     });
     let saturations = found.saturations.iter().map(|s| {
         vec![
-            place(s.place),
+            s.place.name(),
             s.subject.clone(),
             format!("{:.0}", s.answered),
         ]
@@ -248,14 +229,13 @@ pub fn text(found: &Found, verdicts: &[Verdict]) -> String {
         } else {
             v.load.to_string()
         };
-        let holds = if v.holds { "holds" } else { "DOES NOT HOLD" };
         vec![
-            place(v.place),
+            v.place.name(),
             v.what.into(),
             load,
             format!("{:.2}", v.value),
             v.bound.clone(),
-            holds.into(),
+            verdict(v.holds).into(),
         ]
     });
     let titles = [

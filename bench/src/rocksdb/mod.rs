@@ -13,19 +13,19 @@ mod judge;
 mod page;
 mod simulated;
 
-use std::fs;
 use std::process::ExitCode;
 
 use serde::{Deserialize, Serialize};
 
 use super::guest::{guest_with, report_of_guest};
+use super::judged::{self, refuse_runs, Place};
 use super::programs::PROGRAMS;
 use super::slow::FACTOR;
 use super::subject::Subject;
 use super::{Arguments, Bench};
-use baton_control::error::{Error, Result};
+use baton_control::error::Result;
 use baton_control::modules::Search;
-use baton_control::output::{print, print_json};
+use baton_control::output::print_json;
 
 /// The times of GET and range query, ns.
 const SHORT: u64 = 4_000;
@@ -37,14 +37,6 @@ const OVERLOAD: f64 = 1.5;
 
 /// The policy of the batch program, unless the requests run under the kernel's own scheduler.
 const BATCH: &str = "wfq";
-
-/// Where something was measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Place {
-    Simulator,
-    Kernel,
-}
 
 /// One run. Times are those that are modelled; the guest's own are longer by the factor.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -90,13 +82,11 @@ pub struct Found {
 /// The report that is printed.
 #[derive(Serialize, Debug)]
 struct Report<'a> {
-    bench: &'static str,
-    kernel: &'a str,
+    #[serde(flatten)]
+    judged: judged::Report<'a, Point, judge::Verdict>,
     factor: u64,
     switch: u64,
     saturations: &'a [Saturation],
-    results: &'a [Point],
-    verdicts: &'a [judge::Verdict],
 }
 
 fn subjects() -> Vec<Subject> {
@@ -140,12 +130,10 @@ fn command(search: &Search, args: &Arguments) -> Result<ExitCode> {
     if args.here {
         return print_json(&guest::measure(search, args)?).map(|()| ExitCode::SUCCESS);
     }
-    if !args.cpus.is_empty() || args.runs.is_some() {
-        return Err(Error::user(
-            "bench rocksdb has one run on 5 simulated CPUs and one in a guest with one CPU",
-            "leave --cpus and --runs out",
-        ));
-    }
+    refuse_runs(
+        args,
+        "one run on 5 simulated CPUs and one in a guest with one CPU",
+    )?;
     let mut found = simulated::sweep()?;
     let booted = in_guest(args)?;
     found.kernel = booted.kernel;
@@ -153,29 +141,26 @@ fn command(search: &Search, args: &Arguments) -> Result<ExitCode> {
     found.saturations.extend(booted.saturations);
     found.points.extend(booted.points);
     let verdicts = judge::verdicts(&found, args.subjects.is_empty());
-    if let Some(path) = &args.page {
-        let page = page::page(&found, &verdicts);
-        fs::write(path, page)
-            .map_err(|e| Error::file(format!("writing {}", path.display()), &e))?;
-    }
     let report = Report {
-        bench: "rocksdb",
-        kernel: &found.kernel,
+        judged: judged::Report {
+            bench: "rocksdb",
+            kernel: &found.kernel,
+            results: &found.points,
+            verdicts: &verdicts,
+        },
         factor: FACTOR,
         switch: found.switch,
         saturations: &found.saturations,
-        results: &found.points,
-        verdicts: &verdicts,
     };
-    match args.json {
-        true => print_json(&report)?,
-        false => print(judge::text(&found, &verdicts))?,
-    }
-    Ok(if verdicts.iter().all(|verdict| verdict.holds) {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    let text = judge::text(&found, &verdicts);
+    let all_hold = verdicts.iter().all(|verdict| verdict.holds);
+    judged::end(
+        args,
+        &report,
+        text,
+        || page::page(&found, &verdicts),
+        all_hold,
+    )
 }
 
 fn in_guest(args: &Arguments) -> Result<Found> {
