@@ -15,27 +15,50 @@ use baton_control::error::{Error, Result};
 /// The guest's file for its report.
 pub const REPORT_IN_GUEST: &str = "/tmp/report.json";
 /// The timeout of one boot. The boot itself usually takes half a minute, more on a busy machine.
-pub const TIMEOUT: Duration = Duration::from_secs(1800);
+const TIMEOUT: Duration = Duration::from_secs(1800);
+
+/// What a guest is given besides its CPUs.
+#[derive(Clone, Default)]
+pub struct Needs {
+    /// Programs of this machine.
+    pub tools: &'static [&'static str],
+    pub files: Vec<FileIn>,
+    /// Memory, MiB; the default of guests if absent.
+    pub memory_mb: Option<u32>,
+}
+
+/// Boots one guest, in which the bench runs. Returns its report, and whether the bench succeeded
+/// there.
+pub fn boot<T: DeserializeOwned>(args: &Arguments, cpus: u32, needs: Needs) -> Result<(T, bool)> {
+    eprintln!("baton: booting a guest with {cpus} CPUs that counts instructions");
+    let usual = Vm::default();
+    let vm = Vm {
+        cpus,
+        icount: Some(0),
+        command: guest_command(args),
+        tools: needs.tools.iter().map(|tool| tool.to_string()).collect(),
+        files_in: needs.files,
+        memory_mb: needs.memory_mb.unwrap_or(usual.memory_mb),
+        files_out: vec![REPORT_IN_GUEST.into()],
+        timeout: TIMEOUT,
+        ..usual
+    };
+    let outcome = vm.run(&mut std::io::stderr()).map_err(vm_error)?;
+    let report = report_of(&outcome, args.what)?;
+    Ok((report, outcome.exit_code == 0))
+}
 
 /// Boots one guest for a bench with its own kind of report, and returns that report.
 pub fn report_of_guest<T: DeserializeOwned>(
     args: &Arguments,
     cpus: u32,
-    files_in: Vec<FileIn>,
+    files: Vec<FileIn>,
 ) -> Result<T> {
-    eprintln!("baton: booting a guest with {cpus} CPUs that counts instructions");
-    let vm = Vm {
-        cpus,
-        icount: Some(0),
-        command: guest_command(args),
-        tools: Vec::new(),
-        files_in,
-        files_out: vec![REPORT_IN_GUEST.into()],
-        timeout: TIMEOUT,
-        ..Default::default()
+    let needs = Needs {
+        files,
+        ..Needs::default()
     };
-    let outcome = vm.run(&mut std::io::stderr()).map_err(vm_error)?;
-    report_of(&outcome, args.what)
+    boot(args, cpus, needs).map(|(report, _)| report)
 }
 
 /// The report of a guest. If there is none, the fault is the one that the program in the guest
@@ -91,7 +114,7 @@ pub fn guest_with(subjects: &[Subject]) -> Result<Vec<FileIn>> {
 
 /// The command in the guest. Its report goes to a file, because standard error is the guest's
 /// console.
-pub fn guest_command(args: &Arguments) -> Vec<String> {
+fn guest_command(args: &Arguments) -> Vec<String> {
     let subjects: String = args
         .subjects()
         .iter()

@@ -5,11 +5,10 @@ use std::fs;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use baton_build::guest::vm_error;
-use baton_vm::{FileIn, Vm};
+use baton_vm::FileIn;
 
 use crate::arguments::Arguments;
-use crate::guest::{guest_command, guest_with, report_of, REPORT_IN_GUEST, TIMEOUT};
+use crate::guest::{self, guest_with, Needs};
 use crate::report::{self, median, Entry, Report, Series};
 use crate::subject::Subject;
 use crate::Bench;
@@ -44,8 +43,8 @@ pub trait Table: Bench {
     }
 
     /// Memory of a guest, MiB.
-    fn memory_mb(&self) -> u32 {
-        1024
+    fn memory_mb(&self) -> Option<u32> {
+        None
     }
 
     /// The additional files that a guest needs.
@@ -89,25 +88,17 @@ pub fn show(report: &Report, args: &Arguments) -> Result<()> {
 /// Boots a guest for each number of CPUs, and combines their reports.
 fn in_guests(bench: &dyn Table, args: &Arguments) -> Result<(Report, bool)> {
     let subjects = args.subjects();
-    let mut files_in = guest_with(&subjects)?;
-    files_in.extend(bench.files(&subjects)?);
+    let mut files = guest_with(&subjects)?;
+    files.extend(bench.files(&subjects)?);
+    let needs = Needs {
+        tools: bench.tools(),
+        files,
+        memory_mb: bench.memory_mb(),
+    };
     let (mut whole, mut broken) = (None::<Report>, false);
     for cpus in args.guests() {
-        eprintln!("baton: booting a guest with {cpus} CPUs that counts instructions");
-        let vm = Vm {
-            cpus,
-            icount: Some(0),
-            command: guest_command(args),
-            tools: bench.tools().iter().map(|t| t.to_string()).collect(),
-            files_in: files_in.clone(),
-            memory_mb: bench.memory_mb(),
-            files_out: vec![REPORT_IN_GUEST.into()],
-            timeout: TIMEOUT,
-            ..Default::default()
-        };
-        let outcome = vm.run(&mut std::io::stderr()).map_err(vm_error)?;
-        let report: Report = report_of(&outcome, args.what)?;
-        broken |= outcome.exit_code != 0;
+        let (report, holds) = guest::boot::<Report>(args, cpus, needs.clone())?;
+        broken |= !holds;
         match &mut whole {
             None => whole = Some(report),
             Some(whole) => whole.results.extend(report.results),

@@ -54,9 +54,9 @@ impl Table for Upgrade {
         &["hackbench"]
     }
 
-    fn memory_mb(&self) -> u32 {
+    fn memory_mb(&self) -> Option<u32> {
         // For the stacks of thousands of tasks.
-        4000
+        Some(4000)
     }
 
     fn measure(&self, search: &Search, args: &Arguments, cpus: u32) -> Result<Measured> {

@@ -13,6 +13,15 @@ pub struct File {
 }
 
 impl File {
+    /// A file of a test.
+    #[cfg(test)]
+    pub fn of(path: &str, text: &str) -> Self {
+        Self {
+            path: path.into(),
+            text: text.into(),
+        }
+    }
+
     /// The last component of the path.
     pub fn name(&self) -> &str {
         self.path.rsplit('/').next().unwrap_or(&self.path)

@@ -145,17 +145,10 @@ fn numbered(text: &str) -> impl Iterator<Item = (usize, &str)> {
 mod tests {
     use super::*;
 
-    fn file(path: &str, text: &str) -> File {
-        File {
-            path: path.into(),
-            text: text.into(),
-        }
-    }
-
     /// Checks one file against the rules for each file; `expected` has the path and line of each
     /// violation.
     fn check(path: &str, text: &str, expected: &[&str]) {
-        let found = of_file(&file(path, text));
+        let found = of_file(&File::of(path, text));
         let places: Vec<String> = found
             .iter()
             .map(|f| f.splitn(3, ':').take(2).collect::<Vec<_>>().join(":"))
@@ -205,11 +198,11 @@ mod tests {
         );
         let late = format!("fn f() {{}}\n{FORBID}\n");
         let files = [
-            file("policies/a/src/lib.rs", &good),
-            file("policies/b/src/lib.rs", &late),
-            file("policies/b/src/queue.rs", "unsafe fn f() {}"),
-            file("policy/seam/src/lib.rs", "unsafe fn f() {}"),
-            file("policy/api/src/lib.rs", ""),
+            File::of("policies/a/src/lib.rs", &good),
+            File::of("policies/b/src/lib.rs", &late),
+            File::of("policies/b/src/queue.rs", "unsafe fn f() {}"),
+            File::of("policy/seam/src/lib.rs", "unsafe fn f() {}"),
+            File::of("policy/api/src/lib.rs", ""),
         ];
         let found = policies_forbid_unsafe(&files);
         let starts = [
@@ -231,7 +224,7 @@ mod tests {
     fn paths_in_the_architecture() {
         let text = "`hosts/core` and `policies/*`\n`/dev/baton`, `cargo xtask`, `a::b/c`, \
             `hosts/gone.rs`\n";
-        let found = architecture_paths(&[file("ARCHITECTURE.md", text)], |path| {
+        let found = architecture_paths(&[File::of("ARCHITECTURE.md", text)], |path| {
             ["hosts/core", "policies"].contains(&path)
         });
         assert_eq!(found, ["ARCHITECTURE.md:2: `hosts/gone.rs` does not exist"]);

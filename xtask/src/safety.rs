@@ -151,13 +151,6 @@ fn citations(text: &str) -> Vec<(usize, &str)> {
 mod tests {
     use super::*;
 
-    fn file(path: &str, text: &str) -> File {
-        File {
-            path: path.into(),
-            text: text.into(),
-        }
-    }
-
     fn starts(found: &[String], expected: &[&str]) {
         assert_eq!(found.len(), expected.len(), "{found:?}");
         for (found, start) in found.iter().zip(expected) {
@@ -168,21 +161,21 @@ mod tests {
     #[test]
     fn the_places_with_unsafe_code_are_those_listed() {
         let files = [
-            file(
+            File::of(
                 PAGE,
                 "- Unsafe code is in `a`, `b/src/b.rs` (and its use in\n  `b/src/lib.rs`) and \
                 `gone` only. Others forbid it: `safe`.\n",
             ),
-            file("a/src/lib.rs", "unsafe impl Send for A {}\n"),
-            file("a-b/src/lib.rs", "\nlet a = f(unsafe { g() });\n"),
-            file("b/src/b.rs", "pub unsafe extern \"C\" fn f() {}\n"),
-            file("b/src/lib.rs", "unsafe fn f() {}\n"),
-            file("b/tests/b.rs", "unsafe { f() }\n"),
-            file(
+            File::of("a/src/lib.rs", "unsafe impl Send for A {}\n"),
+            File::of("a-b/src/lib.rs", "\nlet a = f(unsafe { g() });\n"),
+            File::of("b/src/b.rs", "pub unsafe extern \"C\" fn f() {}\n"),
+            File::of("b/src/lib.rs", "unsafe fn f() {}\n"),
+            File::of("b/tests/b.rs", "unsafe { f() }\n"),
+            File::of(
                 "safe/src/lib.rs",
                 "// unsafe { f() }\n#![forbid(unsafe_code)]\n",
             ),
-            file(
+            File::of(
                 "safe/src/a.rs",
                 "if allow_unsafe {}\nf(\"unsafe { g() }\");\n",
             ),
@@ -194,7 +187,7 @@ mod tests {
         );
         starts(&unsafe_places(&[]), &["ARCHITECTURE.md:1: does not exist"]);
         starts(
-            &unsafe_places(&[file(PAGE, "# Architecture\n")]),
+            &unsafe_places(&[File::of(PAGE, "# Architecture\n")]),
             &["ARCHITECTURE.md:1: must say"],
         );
     }
@@ -213,7 +206,7 @@ mod tests {
             "/// # Safety",
             "/// Called once.",
         ];
-        let found = cited_invariants(&[file(PAGE, page), file("a.rs", &code.join("\n"))]);
+        let found = cited_invariants(&[File::of(PAGE, page), File::of("a.rs", &code.join("\n"))]);
         let expected = [
             "a.rs:4: ",
             "a.rs:5: ",

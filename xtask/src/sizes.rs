@@ -141,17 +141,13 @@ mod tests {
 
     #[test]
     fn what_the_table_does_not_say() {
-        let file = |path: &str, text: &str| File {
-            path: path.into(),
-            text: text.into(),
-        };
         let check = |page: &str, lines: usize, expected: &[&str]| {
             let files = [
-                file(PAGE, page),
-                file("policies/locality/src/lib.rs", &"a;\n".repeat(lines)),
-                file("policies/locality/src/more.rs", "// a\nb;\n"),
-                file("policies/testing/faulty/src/lib.rs", "a;\n"),
-                file("policies/new/src/lib.rs", "a;\n"),
+                File::of(PAGE, page),
+                File::of("policies/locality/src/lib.rs", &"a;\n".repeat(lines)),
+                File::of("policies/locality/src/more.rs", "// a\nb;\n"),
+                File::of("policies/testing/faulty/src/lib.rs", "a;\n"),
+                File::of("policies/new/src/lib.rs", "a;\n"),
             ];
             let found = violations(&files);
             assert_eq!(found.len(), expected.len(), "{found:?}");

@@ -14,13 +14,11 @@ mod guest;
 use std::process::ExitCode;
 
 use baton_sim::world::World;
-use baton_vm::Vm;
 use serde::{Deserialize, Serialize};
 
-use super::guest::{guest_command, guest_with, REPORT_IN_GUEST, TIMEOUT};
+use super::guest::{guest_with, report_of_guest};
 use super::subject::Subject;
 use super::{Arguments, Bench};
-use baton_build::guest::vm_error;
 use baton_control::error::{Error, Result};
 use baton_control::kernel;
 use baton_control::modules::Search;
@@ -185,30 +183,7 @@ fn command(search: &Search, args: &Arguments) -> Result<ExitCode> {
     let files_in = guest_with(&needed)?;
     let (mut release, mut rows) = (String::new(), Vec::new());
     for cpus in args.guests() {
-        eprintln!("baton: booting a guest with {cpus} CPUs that counts instructions");
-        let vm = Vm {
-            cpus,
-            icount: Some(0),
-            command: guest_command(args),
-            tools: Vec::new(),
-            files_in: files_in.clone(),
-            files_out: vec![REPORT_IN_GUEST.into()],
-            timeout: TIMEOUT,
-            ..Default::default()
-        };
-        let outcome = vm.run(&mut std::io::stderr()).map_err(vm_error)?;
-        let file = outcome.files.get(REPORT_IN_GUEST);
-        let found = file
-            .and_then(|file| serde_json::from_slice::<Found>(file).ok())
-            .ok_or_else(|| {
-                Error::environment(
-                    format!(
-                        "the guest wrote no report (exit code {}); its messages are above",
-                        outcome.exit_code
-                    ),
-                    "follow them, or see more with: baton vm run -- baton bench fidelity --here",
-                )
-            })?;
+        let found: Found = report_of_guest(args, cpus, files_in.clone())?;
         release = found.kernel;
         for measured in &found.measured {
             rows.extend(compare::rows(measured)?);
