@@ -264,15 +264,26 @@ impl Shape {
     /// The form for the method with this number; `None` if the method is not recorded.
     #[inline(always)]
     pub(crate) fn of(method: u8) -> Option<Self> {
-        // The numbers are those of `BatonMethod`.
+        const SELECT_TASK_RQ: u8 = BatonMethod::SelectTaskRq as u8;
+        const TASK_NEW: u8 = BatonMethod::TaskNew as u8;
+        const TASK_RESTORED: u8 = BatonMethod::TaskRestored as u8;
+        const PICK_NEXT_TASK: u8 = BatonMethod::PickNextTask as u8;
+        const NEWLY_IDLE: u8 = BatonMethod::NewlyIdle as u8;
+        const PICK_REFUSED: u8 = BatonMethod::PickRefused as u8;
+        const BALANCE: u8 = BatonMethod::Balance as u8;
+        const TASK_BLOCKED: u8 = BatonMethod::TaskBlocked as u8;
+        const TASK_TICK: u8 = BatonMethod::TaskTick as u8;
+        const TIMER: u8 = BatonMethod::Timer as u8;
+        const EXIT_IDLE: u8 = BatonMethod::ExitIdle as u8;
+        const HINT: u8 = BatonMethod::Hint as u8;
         Some(match method {
-            3 => Shape::Waking,
-            4..=8 => Shape::Given,
-            9 => Shape::Pick,
-            11 => Shape::Refused,
-            10 | 12 | 20..=24 => Shape::Cpu,
-            13..=19 => Shape::Task,
-            25 => Shape::Hint,
+            SELECT_TASK_RQ => Shape::Waking,
+            TASK_NEW..=TASK_RESTORED => Shape::Given,
+            PICK_NEXT_TASK => Shape::Pick,
+            PICK_REFUSED => Shape::Refused,
+            NEWLY_IDLE | BALANCE | TIMER..=EXIT_IDLE => Shape::Cpu,
+            TASK_BLOCKED..=TASK_TICK => Shape::Task,
+            HINT => Shape::Hint,
             _ => return None,
         })
     }
