@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
 # Tries tomorrow's kernel and compilers: makes a root of Debian unstable in a cache of its own,
-# $BATON_CACHE-next, and runs the check and the demo in it. Remove that directory for newer packages.
+# $BATON_CACHE-next, and runs the check and the demo in it. Remove that directory for newer
+# packages.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd -P)
 . "$here/common.sh"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Loads the core and the policy, starts the policy, attaches the shim and sets the default, in this
-//! order. If the command is killed between two steps, the machine continues, and repeating the
+//! Loads the core and the policy, starts the policy, attaches the shim and sets the default, in
+//! this order. If the command is killed between two steps, the machine continues, and repeating the
 //! command completes the load:
 //!
 //! - core or policy loaded, nothing attached: the kernel's scheduler has all tasks;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Removes the tasks, stops the policy and unloads its module; with the last policy also the shim and
-//! the core. If the command is killed between two steps, repeating it does the rest.
+//! Removes the tasks, stops the policy and unloads its module; with the last policy also the shim
+//! and the core. If the command is killed between two steps, repeating it does the rest.
 
 use baton_abi::BatonPolicyInfo;
 use rustix::io::Errno;

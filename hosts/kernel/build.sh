@@ -117,7 +117,10 @@ build_core() {
 	rm -f "$dir/policy_module.c" "$dir"/*.bpf.c
 	cp "$here/Kbuild.core" "$dir/Kbuild"
 	local exports=()
-	mapfile -t exports < <(grep -ohE '\bbaton_core_[a-z_]+\(' "$here/core.h" "$here/record.h" "$here/channel.h" | tr -d '(' | sort -u)
+	mapfile -t exports < <(
+		grep -ohE '\bbaton_core_[a-z_]+\(' "$here/core.h" "$here/record.h" "$here/channel.h" |
+			tr -d '(' | sort -u
+	)
 	rust_object "$here/core-lib" baton_core_lib "$dir/core_lib.o_shipped" "${exports[@]}"
 	! nm "$dir/core_lib.o_shipped" | grep -q baton_core_must_not_panic ||
 		die "the rules (hosts/core) can panic: baton_core_must_not_panic is linked in (Baton's own fault)"
@@ -165,7 +168,8 @@ wrap() {
 		overflow-checks = true
 		rustflags = ["-Zinstrument-mcount"$forbid]
 	TOML
-	for crate in "baton-module-$package" baton baton-abi baton-bridge baton-glue baton-message baton-seam; do
+	for crate in "baton-module-$package" baton baton-abi baton-bridge baton-glue \
+		baton-message baton-seam; do
 		printf '[profile.release.package.%s]\noverflow-checks = true\n' "$crate"
 	done >>"$dir/Cargo.toml.new"
 	cmp -s "$dir/Cargo.toml.new" "$dir/Cargo.toml" && rm "$dir/Cargo.toml.new" || mv "$dir/Cargo.toml.new" "$dir/Cargo.toml"

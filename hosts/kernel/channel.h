@@ -32,7 +32,7 @@ struct baton_rings {
 struct baton_queue {
 	struct baton_rings rings;
 	struct task_struct *task;	/* the thread that opened it */
-	struct mm_struct *mm;		/* its memory when it opened the queue; only compared */
+	struct mm_struct *mm;		/* its memory at that time; only compared */
 	struct pid_namespace *ns;	/* its namespace when it opened the queue */
 	struct baton_hints_head *head;	/* the mapped memory; the host only writes the head */
 	size_t size;
@@ -43,7 +43,7 @@ struct baton_queue {
 	unsigned long busy;
 	raw_spinlock_t reply_lock;	/* no lock is taken under it */
 	bool any_thread;
-	bool is_closed;			/* the file is closed; guarded by baton_hints_mutex */
+	bool is_closed;			/* its file is; guarded by baton_hints_mutex */
 	kuid_t user;
 	u64 grant;			/* number of the grant that allowed it; 0 for none */
 	wait_queue_head_t wait;

@@ -25,7 +25,7 @@ int baton_save(struct baton_place *place, struct saved *to)
 	struct baton_bytes bytes = { .at = to->at, .length = to->room };
 
 	/* A fault may have stopped the policy first. */
-	if (baton_core_state(baton_place_index(place)) != BATON_POLICY_STATE_RUNNING)
+	if (baton_place_state(place) != BATON_POLICY_STATE_RUNNING)
 		return -ENODEV;
 	to->length = baton_make(place, version->ops.reregister_save, version->this, &bytes);
 	to->stamp = rdtsc_ordered();

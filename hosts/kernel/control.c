@@ -52,7 +52,7 @@ static int assign(const struct baton_assign *arg)
 			return -ENOENT;
 	}
 	if (!arg->pid) {
-		if (place && baton_core_state(baton_place_index(place)) != BATON_POLICY_STATE_RUNNING)
+		if (place && baton_place_state(place) != BATON_POLICY_STATE_RUNNING)
 			return -ENODEV;
 		baton_core_set_default(place ? (s32)baton_place_index(place) : -1);
 		return 0;
@@ -162,8 +162,8 @@ static int switch_policies(struct baton_switch *arg)
 		return -ENOENT;
 	if (from == to)
 		return -EINVAL;
-	if (baton_core_state(baton_place_index(from)) != BATON_POLICY_STATE_RUNNING ||
-	    baton_core_state(baton_place_index(to)) != BATON_POLICY_STATE_RUNNING)
+	if (baton_place_state(from) != BATON_POLICY_STATE_RUNNING ||
+	    baton_place_state(to) != BATON_POLICY_STATE_RUNNING)
 		return -ENODEV;
 	if (baton_core_partition_of_policy(baton_place_index(to)) &&
 	    baton_core_partition_of_policy(baton_place_index(to)) !=

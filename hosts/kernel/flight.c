@@ -24,7 +24,7 @@
 
 static bool is_running(const struct baton_place *place)
 {
-	return baton_core_state(baton_place_index(place)) == BATON_POLICY_STATE_RUNNING;
+	return baton_place_state(place) == BATON_POLICY_STATE_RUNNING;
 }
 
 /*
@@ -186,7 +186,7 @@ void baton_flight_go_on(void)
 static bool is_frozen(const struct baton_place *place)
 {
 	return place->recording && baton_is_flight(place->recording) &&
-	       baton_core_state(baton_place_index(place)) == BATON_POLICY_STATE_FAULTED;
+	       baton_place_state(place) == BATON_POLICY_STATE_FAULTED;
 }
 
 /* Is there a recording of the last fault? The kept recording may be of an earlier one. */

@@ -62,7 +62,7 @@ static int register_version(struct baton_version *version)
 	int err;
 
 	if (place) {
-		if (baton_core_state(baton_place_index(place)) != BATON_POLICY_STATE_RUNNING || place->next)
+		if (baton_place_state(place) != BATON_POLICY_STATE_RUNNING || place->next)
 			return -EEXIST;
 		place->next = version;
 		return 0;
@@ -90,9 +90,8 @@ int baton_register(const struct baton_policy *ops, struct module *module)
 	int err;
 
 	if (ops->abi != BATON_ABI) {
-		pr_notice(
-			"baton: a policy module was built for version %u of the interface, and this is version %u: build it again\n",
-			ops->abi, BATON_ABI);
+		pr_notice("baton: a policy module was built for version %u of the interface, not %u: build it again\n",
+			  ops->abi, BATON_ABI);
 		return -ENOEXEC;
 	}
 	if (!valid(ops))
@@ -155,7 +154,7 @@ EXPORT_SYMBOL_GPL(baton_unregister);
  */
 void baton_place_stop(struct baton_place *place, char *message)
 {
-	bool faulted = baton_core_state(baton_place_index(place)) == BATON_POLICY_STATE_FAULTED;
+	bool faulted = baton_place_state(place) == BATON_POLICY_STATE_FAULTED;
 
 	baton_hints_withdraw(place, BATON_HINTS_END_UNLOADED);
 	baton_record_end(place, BATON_RECORD_END_UNLOADED);
@@ -194,7 +193,7 @@ int baton_place_start(struct baton_start *arg)
 	place = baton_find(arg->name);
 	if (!place)
 		return -ENOENT;
-	if (baton_core_state(baton_place_index(place)) != BATON_POLICY_STATE_REGISTERED)
+	if (baton_place_state(place) != BATON_POLICY_STATE_REGISTERED)
 		return -EBUSY;
 	version = place->active;
 	if (!try_module_get(version->module))

@@ -39,7 +39,7 @@ struct baton_version {
 struct baton_place {
 	struct baton_version *active;	/* NULL if the entry is free */
 	struct baton_version *next;	/* loaded, for the next upgrade */
-	struct baton_version *before;	/* kept for a rollback, with a reference to its module */
+	struct baton_version *before;	/* kept for a rollback, with its module */
 	struct baton_timer __percpu *timers;
 	char name[BATON_NAME_LEN];
 	char options[BATON_OPTIONS_LEN];
@@ -72,6 +72,12 @@ extern struct baton_place baton_places[BATON_MAX_POLICIES];
 static inline u32 baton_place_index(const struct baton_place *place)
 {
 	return place - baton_places;
+}
+
+/* enum baton_policy_state of the policy in an entry. Any context. */
+static inline u32 baton_place_state(const struct baton_place *place)
+{
+	return baton_core_state(baton_place_index(place));
 }
 
 /* place.c */

@@ -320,7 +320,7 @@ void baton_record_end(struct baton_place *place, u32 why)
 	/* Calls run with interrupts off, which is a read-side section. */
 	synchronize_rcu();
 	/* The last of these calls may have had a fault. */
-	has_failed = baton_core_state(baton_place_index(place)) == BATON_POLICY_STATE_FAULTED;
+	has_failed = baton_place_state(place) == BATON_POLICY_STATE_FAULTED;
 	is_kept = baton_is_flight(recording) && has_failed;
 	place->recording = NULL;
 	recording->place = NULL;
@@ -352,7 +352,7 @@ int baton_record_begin(struct baton_place *place, struct baton_record *arg)
 	struct baton_recording *before = place->recording, *recording;
 	int err;
 
-	if (baton_core_state(baton_place_index(place)) != BATON_POLICY_STATE_RUNNING)
+	if (baton_place_state(place) != BATON_POLICY_STATE_RUNNING)
 		return -ENODEV;
 	/* Stamps of different CPUs must agree with the order that locks impose. */
 	if (!boot_cpu_has(X86_FEATURE_TSC) || check_tsc_unstable())

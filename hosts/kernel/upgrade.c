@@ -84,14 +84,15 @@ static void change_while_held(void *data)
 	}
 	if (!hold->result) {
 		baton_hints_replace(hold->place, hold->to);
-		baton_core_swap(baton_place_index(hold->place), hold->to, baton_events_of(hold->to));
+		baton_core_swap(baton_place_index(hold->place), hold->to,
+				baton_events_of(hold->to));
 	}
 	if (hold->begin)
 		hold->begin(hold->place, hold->data);
 	/* Either the version took nothing over, or its queues were only partly taken over. */
 	if (hold->result || !hold->older)
-		baton_core_hand_anew(baton_place_index(hold->place), !hold->older, baton_coarse_now(), frame,
-				     frame->cpu);
+		baton_core_hand_anew(baton_place_index(hold->place), !hold->older,
+				     baton_coarse_now(), frame, frame->cpu);
 	hold->in_callback = local_clock() - begin;
 }
 
@@ -254,7 +255,7 @@ int baton_upgrade(struct baton_place *place, struct baton_upgrade *arg)
 	int err;
 
 	arg->message[0] = 0;
-	if (baton_core_state(baton_place_index(place)) != BATON_POLICY_STATE_RUNNING)
+	if (baton_place_state(place) != BATON_POLICY_STATE_RUNNING)
 		return refuse(arg, -ENODEV, "the policy is not running");
 	if (!to)
 		return refuse(arg, -ENOENT,

@@ -63,7 +63,8 @@ static inline int baton_hints_open(struct baton_hints *queue, const char *policy
 		saved = errno;
 		if (saved == EACCES)
 			snprintf(queue->message, sizeof(queue->message),
-				 BATON_HINTS_PATH " cannot be opened: no grant permits that (baton hints grant)");
+				 BATON_HINTS_PATH
+				 " cannot be opened: no grant permits that (baton hints grant)");
 		else
 			snprintf(queue->message, sizeof(queue->message),
 				 BATON_HINTS_PATH " cannot be opened: %s; is a policy loaded (baton load)?", strerror(saved));

@@ -148,8 +148,8 @@ fn list(policies: &[Policy]) -> String {
         let next = policy.next.as_ref().unwrap_or(&policy.package);
         let _ = writeln!(
             text,
-            "    Linked {{\n        name: \"{}\",\n        sound: {},\n        excludes: &{:?},\n        \
-             replies: &{:?},\n        next: {},\n        policy: {},\n    }},",
+            "    Linked {{\n        name: \"{}\",\n        sound: {},\n        excludes: &{:?},\n\
+             \x20       replies: &{:?},\n        next: {},\n        policy: {},\n    }},",
             policy.name(),
             policy.sound,
             policy.excludes,

@@ -203,7 +203,8 @@ pub trait Upgrade: Scheduler {
     fn reregister_init(env: &Env<'_>, state: Self::State) -> Result<Self, Error>;
 
     /// Creates a state from that of another version, which keeps running meanwhile. Shares the
-    /// parts that both have, allocates the new parts, and copies values that do not change meanwhile.
+    /// parts that both have, allocates the new parts, and copies values that do not change
+    /// meanwhile.
     fn reregister_convert(env: &Env<'_>, older: &Self::Older) -> Result<Self::State, Error> {
         let _ = (env, older);
         Err("this version converts no state".into())

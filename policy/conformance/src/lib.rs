@@ -3,8 +3,8 @@
 //! receives for the actions of a task, and the faults that are reported for a faulty policy.
 //!
 //! The policy `policies/testing/witness` notes the calls, and `policies/testing/faulty` causes the
-//! faults. A host implements [`Host`] in its tests, and passes [`behaves`], [`fails`] and [`lives`]:
-//! the kernel (`tests/booted`), the simulator (`hosts/sim/tests`) and the checker
+//! faults. A host implements [`Host`] in its tests, and passes [`behaves`], [`fails`] and
+//! [`lives`]: the kernel (`tests/booted`), the simulator (`hosts/sim/tests`) and the checker
 //! (`check/interleave/tests`) do.
 #![no_std]
 #![forbid(unsafe_code)]

@@ -35,7 +35,8 @@ pub fn serve(socket: &Path, cpus: u32, until: impl FnOnce()) -> io::Result<()> {
     thread::spawn(move || {
         if let Err(why) = serve_by(&listener, &inside) {
             eprintln!(
-                "arbiter: no process can connect any more: {why}; end this server, and start it anew"
+                "arbiter: no process can connect any more: {why}; end this server, and start it \
+                 anew"
             );
         }
     });

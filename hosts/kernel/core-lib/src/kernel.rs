@@ -36,8 +36,8 @@ extern "C" {
 
 pub struct Kernel;
 
-/// The head of `struct baton_version` (`../place.h`): all that a call needs of a version, behind one
-/// pointer.
+/// The head of `struct baton_version` (`../place.h`): all that a call needs of a version, behind
+/// one pointer.
 #[repr(C)]
 struct Version {
     this: usize,

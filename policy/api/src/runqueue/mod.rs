@@ -36,8 +36,8 @@ pub use tree::Tree;
 
 /// The result of putting a [`Schedulable`](crate::Schedulable) into a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "the task may have been queued already, here or elsewhere: code that counts tasks must \
-    know"]
+#[must_use = "the task may have been queued already, here or elsewhere: code that counts tasks \
+    must know"]
 pub enum Queued {
     /// It was put into this queue.
     New,
