@@ -27,6 +27,39 @@
 // Maximum number of policies registered at once.
 #define BATON_MAX_POLICIES 16
 
+// Offset of the shared mapping in the file of an enclave, bytes. The status mapping is at 0.
+#define BATON_AGENT_SHARED 1099511627776
+
+// The task is in the enclave.
+#define BATON_AGENT_TASK_MEMBER (1 << 0)
+
+// The task is an agent of a CPU.
+#define BATON_AGENT_TASK_AGENT (1 << 1)
+
+// The task waits on its CPU while that CPU's agent decides whether it goes on.
+#define BATON_AGENT_TASK_HELD (1 << 2)
+
+// Entries of the standby ring.
+#define BATON_AGENT_STANDBY 256
+
+// Minimum, default and maximum number of messages that a CPU's ring holds.
+#define BATON_AGENT_MIN_ENTRIES 64
+
+#define BATON_AGENT_ENTRIES 1024
+
+#define BATON_AGENT_MAX_ENTRIES 65536
+
+// In a kick: the CPU's own agent runs next, as if there were a message for it.
+#define BATON_AGENT_KICK_AGENT 16384
+
+// In `baton_agent_commits`: either every CPU gets its transaction, or none does. Each of the CPUs
+// must run its own agent at that time, and takes its transaction when that gives way. So no task
+// of the group runs beside one that ran on the group's CPUs before.
+#define BATON_AGENT_TOGETHER (1 << 0)
+
+// Most CPUs that one request reaches.
+#define BATON_AGENT_CPUS_AT_ONCE 64
+
 // Longest name of a module, with the terminating NUL.
 #define BATON_MODULE_LEN 64
 
@@ -123,6 +156,51 @@
 
 // Added by the host: the policy has no `select_task_rq`, and tasks stay where they ran last.
 #define BATON_EV_NO_SELECT (1 << 4)
+
+// State of a transaction.
+//
+//   empty --agent--> ready --kernel--> claimed --kernel--> done --agent--> ready
+//                      |                                              or
+//                      +--agent--> empty
+// The kernel reads the other fields while it is claimed, and the agent writes them before it is
+// ready. Both leave "ready" by compare and swap.
+enum baton_transaction_state {
+	BATON_TRANSACTION_STATE_EMPTY = 0,
+	BATON_TRANSACTION_STATE_READY = 1,
+	BATON_TRANSACTION_STATE_CLAIMED = 2,
+	BATON_TRANSACTION_STATE_DONE = 3,
+};
+
+// The outcome of a transaction.
+enum baton_commit {
+	// The CPU runs the task next.
+	BATON_COMMIT_COMPLETE = 0,
+	// The token is not the task's newest, or the task is no longer queued.
+	BATON_COMMIT_STALE = 1,
+	// There is no such task in the enclave.
+	BATON_COMMIT_NOT_FOUND = 2,
+	// The task may not run on that CPU. `pick_refused` follows.
+	BATON_COMMIT_NOT_ALLOWED = 3,
+	// The CPU is offline, or does not belong to the enclave. `pick_refused` follows.
+	BATON_COMMIT_CPU_OFFLINE = 4,
+	// No task runs there that could go on.
+	BATON_COMMIT_NOTHING_TO_KEEP = 5,
+	// A transaction of that CPU is still waiting.
+	BATON_COMMIT_BUSY = 6,
+	// In a request that is all or nothing: that CPU does not run its own agent.
+	BATON_COMMIT_NO_AGENT = 7,
+	// In a request that is all or nothing: this one would have been accepted.
+	BATON_COMMIT_NOT_ALONE = 8,
+};
+
+// What `BATON_ENCLAVE_IOC_SET` does.
+enum baton_enclave_act {
+	// Reads the enclave at `index`; the name is empty if there is none.
+	BATON_ENCLAVE_ACT_READ = 0,
+	BATON_ENCLAVE_ACT_CREATE = 1,
+	// Ends its agent and removes it.
+	BATON_ENCLAVE_ACT_DESTROY = 2,
+};
 
 // State of a policy.
 //
@@ -312,6 +390,245 @@ enum baton_fault_kind {
 	BATON_FAULT_KIND_STALL = 7,
 	// The policy answered with refused tokens again and again.
 	BATON_FAULT_KIND_REFUSAL_LOOP = 8,
+	// The process that answers for the policy, the agent of an enclave, ended or was silent.
+	BATON_FAULT_KIND_AGENT_GONE = 9,
+};
+
+// The head of the status mapping, one cache line.
+struct baton_agent_head {
+	// Messages lost since the agent attached, as a ring was full. When this changes, the agent
+	// must read the tasks' words again.
+	uint64_t lost;
+	// Tasks whose token the enclave has, without the agents.
+	uint32_t queued;
+	// 1 when the enclave no longer asks this agent.
+	uint32_t ended;
+	// Position in the standby ring of the next entry that a CPU takes.
+	uint32_t standby_taken;
+	uint32_t reserved[11];
+};
+
+// A CPU as the enclave sees it, one cache line.
+struct baton_agent_cpu {
+	// Messages written to this CPU's ring. The entry of message `n` is `n` modulo the number of
+	// entries.
+	uint32_t posted;
+	// 1 from a pick that found no task until the next one that finds one.
+	uint32_t wants;
+	// Slot plus one of the enclave's task that was picked here last; 0 if the last pick found
+	// none.
+	uint32_t running;
+	// 1 while the CPU is online, and the enclave is asked on it.
+	uint32_t online;
+	// Slot plus one of the CPU's own agent; 0 if it has none.
+	uint32_t agent;
+	uint32_t reserved;
+	// Tasks picked here, without the agent.
+	uint64_t picks;
+	// Transactions of this CPU that did not name a queued task.
+	uint64_t stale;
+	uint64_t unused[3];
+};
+
+// The status word of a task, by slot; one cache line.
+struct baton_agent_task {
+	// The task's token while the enclave may place it; 0 while it sleeps or runs.
+	uint64_t token;
+	// CPU time at the last message, ns.
+	uint64_t runtime;
+	// Number of the last message about a task in this slot, also of one that was lost.
+	uint32_t sequence;
+	// `BATON_AGENT_TASK_*`.
+	uint32_t flags;
+	uint32_t pid;
+	int32_t cpu;
+	int32_t nice;
+	uint32_t reserved[7];
+};
+
+// A message: a call of the enclave's policy, one cache line.
+struct baton_message {
+	// Time, ns, in the resolution of the kernel's tick.
+	uint64_t now;
+	// The task's token, for a method that hands one over, or that refuses one.
+	uint64_t token;
+	// The task's CPU time, ns.
+	uint64_t runtime;
+	// `baton_method`.
+	uint16_t method;
+	// `BATON_F_*` of the task's `select_task_rq`; for `pick_refused`, the `baton_refusal`.
+	uint16_t flags;
+	// Number of this message among those of its task; 0 if it is about a CPU.
+	uint32_t sequence;
+	// The task; of a pick, the task that ran and can go on. `u32::MAX` if there is none.
+	uint32_t slot;
+	uint32_t pid;
+	int32_t nice;
+	// The task's CPU; of a message about a CPU, that CPU.
+	int32_t cpu;
+	// The waker's CPU.
+	int32_t waker;
+	uint32_t reserved[3];
+};
+
+// What a CPU is to run next, one cache line.
+struct baton_transaction {
+	// `baton_transaction_state`.
+	uint32_t state;
+	// `baton_commit`, when it is done.
+	uint32_t outcome;
+	// The task's token; `BATON_PICK_KEEP` if the task that runs goes on.
+	uint64_t token;
+	// How long it may run, ns; 0 for the default.
+	uint64_t slice;
+	// Number of this CPU's messages that the agent has read.
+	uint32_t read;
+	uint32_t reserved[9];
+};
+
+// The head of the standby ring, one cache line. The tokens follow. Idle CPUs take from it what no
+// transaction gives them.
+struct baton_standby {
+	// Entries written by the agent, which are never more than the ring's size ahead of
+	// `standby_taken`.
+	uint32_t offered;
+	uint32_t reserved[15];
+};
+
+// `BATON_ENCLAVE_IOC_SET`, of the device `/dev/baton-enclaves` (root only).
+struct baton_enclave {
+	// `baton_enclave_act`.
+	uint32_t act;
+	uint32_t index;
+	uint8_t name[BATON_NAME_LEN];
+	// Messages that each CPU's ring holds, a power of two; 0 for the default.
+	uint32_t entries;
+	// A task may be queued for this long while a CPU waits and the agent answers nothing, ms; 0
+	// for the default.
+	uint32_t limit;
+	// Out: process id of the agent, in the initial namespace; 0 if there is none.
+	uint32_t agent;
+	// Out: tasks queued.
+	uint32_t queued;
+	// Out: agents attached so far.
+	uint64_t attached;
+	// Out: messages posted and lost, tasks picked and stale transactions of the present agent.
+	uint64_t posted;
+	uint64_t lost;
+	uint64_t picks;
+	uint64_t stale;
+	// Out: why it was refused, NUL-terminated.
+	uint8_t message[BATON_MESSAGE_LEN];
+};
+
+// `BATON_AGENT_IOC_ATTACH`, of an enclave's device: the process becomes the enclave's agent, and
+// the enclave begins to schedule its tasks. Each is announced by `task_new`.
+struct baton_agent_attach {
+	// `BATON_ABI`.
+	uint32_t abi;
+	// `BATON_EV_*` that the agent wants messages about.
+	uint32_t events;
+	// Out: number of CPUs, slots, and entries of a ring.
+	uint32_t nr_cpus;
+	uint32_t nr_slots;
+	uint32_t entries;
+	uint32_t reserved;
+	// Out: offsets in the status mapping, and its size, bytes.
+	uint64_t cpus;
+	uint64_t tasks;
+	uint64_t masks;
+	uint64_t rings;
+	uint64_t status_size;
+	// Out: offset of the standby ring in the shared mapping, and the size of that mapping.
+	uint64_t standby;
+	uint64_t shared_size;
+	// Text that the status of the policy shows as its options, NUL-terminated.
+	uint8_t options[BATON_OPTIONS_LEN];
+	// Out: why it was refused, NUL-terminated.
+	uint8_t message[BATON_MESSAGE_LEN];
+};
+
+// The place of a CPU. Ids are dense and start at 0. CPUs with the same id share that unit.
+struct baton_cpu {
+	// Physical core: CPUs of one core are SMT siblings.
+	uint32_t core;
+	// Last-level cache.
+	uint32_t llc;
+	// NUMA node.
+	uint32_t node;
+	// 1 if the CPU was online when this was read.
+	uint32_t online;
+};
+
+// `BATON_AGENT_IOC_TOPOLOGY`: reads the place of a CPU in the machine.
+struct baton_agent_topology {
+	uint32_t cpu;
+	uint32_t reserved;
+	// Out.
+	struct baton_cpu place;
+};
+
+// `BATON_AGENT_IOC_KICK`: CPUs look at their transactions now. A CPU number with
+// `BATON_KICK_PREEMPT` preempts; without, a busy CPU is left alone. With
+// `BATON_AGENT_KICK_AGENT`, a message for the CPU's agent is announced.
+struct baton_agent_kick {
+	uint32_t count;
+	uint32_t reserved;
+	uint16_t cpus[BATON_AGENT_CPUS_AT_ONCE];
+};
+
+// A transaction of `baton_agent_commits`.
+struct baton_agent_commit {
+	uint64_t token;
+	// How long the task may run, ns; 0 for the default.
+	uint64_t slice;
+	// CPU number, with `BATON_KICK_PREEMPT` if the task that runs is to be preempted.
+	uint16_t cpu;
+	uint16_t reserved;
+	// Out: `baton_commit`. `BatonCommit::Complete` if the CPU will look at the transaction. Its
+	// answer is then in the transaction.
+	uint32_t outcome;
+};
+
+// `BATON_AGENT_IOC_COMMIT`: writes transactions, and makes their CPUs look at them. One call
+// reaches up to `BATON_AGENT_CPUS_AT_ONCE` CPUs.
+struct baton_agent_commits {
+	uint32_t count;
+	// `BATON_AGENT_TOGETHER`.
+	uint32_t flags;
+	// Address of an array of `baton_agent_commit`.
+	uint64_t commits;
+	// Out: how many were accepted.
+	uint32_t accepted;
+	uint32_t reserved;
+};
+
+// `BATON_AGENT_IOC_SERVE`: the calling thread becomes the agent of the CPU to which it is bound,
+// and then runs in the enclave whenever there are messages for that CPU.
+struct baton_agent_serve {
+	uint32_t cpu;
+	uint32_t reserved;
+};
+
+// `BATON_AGENT_IOC_WAIT`: the agent of a CPU gives way. Returns when there are messages again, or
+// after `after` ns if that is not 0.
+struct baton_agent_wait {
+	uint64_t after;
+};
+
+// `BATON_AGENT_IOC_FAIL`: the agent ends, and the policy stops with this report.
+struct baton_agent_fail {
+	// `baton_fault_kind`.
+	uint32_t kind;
+	// `baton_method` in which it failed.
+	uint32_t method;
+	// The task of the call; 0 if none.
+	uint32_t pid;
+	// Source line, 0 if not known, and file, NUL-terminated.
+	uint32_t line;
+	uint8_t file[96];
+	// NUL-terminated.
+	uint8_t message[BATON_MESSAGE_LEN];
 };
 
 // `BATON_IOC_CORE`: the core itself.
@@ -509,18 +826,6 @@ struct baton_record {
 	uint8_t options[BATON_OPTIONS_LEN];
 	// Out: why a new instance of the policy could not be created, NUL-terminated.
 	uint8_t message[BATON_MESSAGE_LEN];
-};
-
-// The place of a CPU. Ids are dense and start at 0. CPUs with the same id share that unit.
-struct baton_cpu {
-	// Physical core: CPUs of one core are SMT siblings.
-	uint32_t core;
-	// Last-level cache.
-	uint32_t llc;
-	// NUMA node.
-	uint32_t node;
-	// 1 if the CPU was online when this was read.
-	uint32_t online;
 };
 
 // `BATON_IOC_RECORD_TAKE`: returns the block that was taken last to its CPU, and takes the next
@@ -989,6 +1294,22 @@ struct baton_policy {
 
 
 
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
 // Requests (ioctls); a number holds the size of its structure.
 #define BATON_IOC_CORE 0xc028ba00U
 #define BATON_IOC_POLICY 0xc410ba01U
@@ -1009,8 +1330,16 @@ struct baton_policy {
 #define BATON_IOC_RECORD_STOP 0xc01cba10U
 #define BATON_IOC_RECORD_CHECKPOINT 0xc018ba11U
 #define BATON_IOC_GRANT 0xc050ba12U
+#define BATON_ENCLAVE_IOC_SET 0xc100ba18U
 #define BATON_HINTS_IOC_OPEN 0xc128ba20U
 #define BATON_HINTS_IOC_SEND 0xc040ba21U
+#define BATON_AGENT_IOC_ATTACH 0xc1f0ba30U
+#define BATON_AGENT_IOC_TOPOLOGY 0xc018ba31U
+#define BATON_AGENT_IOC_KICK 0xc088ba32U
+#define BATON_AGENT_IOC_SERVE 0xc008ba33U
+#define BATON_AGENT_IOC_WAIT 0xc008ba34U
+#define BATON_AGENT_IOC_FAIL 0xc110ba35U
+#define BATON_AGENT_IOC_COMMIT 0xc018ba36U
 
 #define BATON_METHOD_NAMES { \
 	"-", \
@@ -1058,6 +1387,7 @@ struct baton_policy {
 	"lost task", \
 	"stall", \
 	"refusal loop", \
+	"agent gone", \
 }
 
 #define BATON_NEEDED_METHODS(X) \
@@ -1072,5 +1402,32 @@ struct baton_policy {
 	X(pick_refused) \
 	X(task_dequeued) \
 	X(task_departed)
+
+// For each method that takes the context of a call: gives() if it answers, else does(),
+// with its number, its name, and its arguments from the words a and b.
+#define BATON_CALLS(gives, does, a, b) \
+	gives(SELECT_TASK_RQ, select_task_rq, (const struct baton_task *)(a), (const struct baton_wake *)(b)) \
+	does(TASK_NEW, task_new, (const struct baton_task *)(a), (baton_token)(b)) \
+	does(TASK_WAKEUP, task_wakeup, (const struct baton_task *)(a), (baton_token)(b)) \
+	does(TASK_PREEMPT, task_preempt, (const struct baton_task *)(a), (baton_token)(b)) \
+	does(TASK_YIELD, task_yield, (const struct baton_task *)(a), (baton_token)(b)) \
+	does(TASK_RESTORED, task_restored, (const struct baton_task *)(a), (baton_token)(b)) \
+	gives(PICK_NEXT_TASK, pick_next_task, (int32_t)(a), (const struct baton_task *)(b)) \
+	gives(NEWLY_IDLE, newly_idle, (int32_t)(a)) \
+	does(PICK_REFUSED, pick_refused, (baton_token)(a), (enum baton_refusal)(b)) \
+	does(BALANCE, balance, (int32_t)(a)) \
+	does(TASK_BLOCKED, task_blocked, (const struct baton_task *)(a)) \
+	gives(TASK_DEQUEUED, task_dequeued, (const struct baton_task *)(a)) \
+	gives(TASK_DEPARTED, task_departed, (const struct baton_task *)(a)) \
+	does(TASK_DEAD, task_dead, (const struct baton_task *)(a)) \
+	does(TASK_AFFINITY_CHANGED, task_affinity_changed, (const struct baton_task *)(a)) \
+	does(TASK_PRIO_CHANGED, task_prio_changed, (const struct baton_task *)(a)) \
+	does(TASK_TICK, task_tick, (const struct baton_task *)(a)) \
+	does(TIMER, timer, (int32_t)(a)) \
+	does(CPU_ONLINE, cpu_online, (int32_t)(a)) \
+	does(CPU_OFFLINE, cpu_offline, (int32_t)(a)) \
+	does(ENTER_IDLE, enter_idle, (int32_t)(a)) \
+	does(EXIT_IDLE, exit_idle, (int32_t)(a)) \
+	gives(HINT, hint, (const struct baton_task *)(a), (const struct baton_hint *)(b))
 
 #endif  /* BATON_H */

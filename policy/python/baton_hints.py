@@ -15,41 +15,11 @@ import mmap
 import os
 import select
 
+import baton_abi as abi
+
 PATH = "/dev/baton-hints"
-WORDS = 6
 ENDS = ("open", "unloaded", "replaced", "fault", "revoked", "gone")
-# Request numbers, from policy/abi/src/requests.rs.
-_OPEN = 0xc128ba20
-_SEND = 0xc040ba21
 ANSWERS = ("taken", "malformed", "thread", "not a member", "stopped")
-
-
-class _Type(ctypes.Structure):
-    _fields_ = [("name", ctypes.c_char * 32), ("version", ctypes.c_uint32), ("reserved", ctypes.c_uint32),
-                ("layout", ctypes.c_uint64)]
-
-
-class _Hint(ctypes.Structure):
-    _fields_ = [("tag", ctypes.c_uint32), ("thread", ctypes.c_uint32), ("words", ctypes.c_uint64 * WORDS)]
-
-
-class _Open(ctypes.Structure):
-    _fields_ = [("policy", ctypes.c_char * 32), ("hint", _Type), ("reply", _Type), ("entries", ctypes.c_uint32),
-                ("size", ctypes.c_uint32), ("message", ctypes.c_char * 160)]
-
-
-class _Send(ctypes.Structure):
-    _fields_ = [("hint", _Hint), ("answer", ctypes.c_uint32), ("reserved", ctypes.c_uint32)]
-
-
-class _Head(ctypes.Structure):
-    _fields_ = [("end", ctypes.c_uint32), ("entries", ctypes.c_uint32), ("refused", ctypes.c_uint32),
-                ("lost", ctypes.c_uint32), ("reserved", ctypes.c_uint32 * 12)]
-
-
-class _Entry(ctypes.Structure):
-    _fields_ = [("sequence", ctypes.c_uint32), ("tag", ctypes.c_uint32), ("thread", ctypes.c_uint32),
-                ("reserved", ctypes.c_uint32), ("words", ctypes.c_uint64 * WORDS)]
 
 
 def _name(text):
@@ -90,10 +60,15 @@ class Queue:
     """The calling thread's queue to a policy. Types are a name and a version; `entries` is a power of two from 16 on."""
 
     def __init__(self, policy, hint, reply, entries=16):
-        ask = _Open(_name(policy), _Type(_name(hint[0]), hint[1]), _Type(_name(reply[0]), reply[1]), entries)
+        ask = abi.HintsOpen(
+            _name(policy),
+            abi.StateType(_name(hint[0]), hint[1]),
+            abi.StateType(_name(reply[0]), reply[1]),
+            entries,
+        )
         self._fd = _device()
         try:
-            failed = _request(self._fd, _OPEN, ask)
+            failed = _request(self._fd, abi.HINTS_IOC_OPEN, ask)
             if failed:
                 raise OSError(failed, ask.message.decode() or os.strerror(failed), PATH)
             self._map = mmap.mmap(self._fd, ask.size)
@@ -101,10 +76,10 @@ class Queue:
             os.close(self._fd)
             raise
         self._entries = ask.entries
-        self._head = _Head.from_buffer(self._map)
-        ring = _Entry * self._entries
-        self._hints = ring.from_buffer(self._map, ctypes.sizeof(_Head))
-        self._replies = ring.from_buffer(self._map, ctypes.sizeof(_Head) + ctypes.sizeof(ring))
+        self._head = abi.HintsHead.from_buffer(self._map)
+        ring = abi.HintsEntry * self._entries
+        self._hints = ring.from_buffer(self._map, ctypes.sizeof(abi.HintsHead))
+        self._replies = ring.from_buffer(self._map, ctypes.sizeof(abi.HintsHead) + ctypes.sizeof(ring))
         self._next_hint = self._next_reply = 0
 
     def __enter__(self):
@@ -144,8 +119,8 @@ class Queue:
         """Gives the policy a hint; raises Full or Closed."""
         if self._head.end:
             raise Closed(self.end)
-        if len(words) > WORDS:
-            raise ValueError(f"a hint has {WORDS} words at most")
+        if len(words) > abi.HINT_WORDS:
+            raise ValueError(f"a hint has {abi.HINT_WORDS} words at most")
         place, sequence = self._at(self._next_hint)
         # No name for the entry here: an exception would keep it alive, and the mapping with it.
         if self._hints[place].sequence != sequence:
@@ -157,12 +132,12 @@ class Queue:
     @staticmethod
     def _write(entry, tag, thread, words):
         entry.tag, entry.thread = tag, thread
-        entry.words[:] = list(words) + [0] * (WORDS - len(words))
+        entry.words[:] = list(words) + [0] * (abi.HINT_WORDS - len(words))
 
     def send_now(self, tag, *words, thread=0):
         """Gives the policy a hint at once, by a system call: what became of it, of ANSWERS."""
-        ask = _Send(_Hint(tag, thread, (ctypes.c_uint64 * WORDS)(*words)))
-        failed = _request(self._fd, _SEND, ask)
+        ask = abi.HintsSend(abi.Hint(tag, thread, (ctypes.c_uint64 * abi.HINT_WORDS)(*words)))
+        failed = _request(self._fd, abi.HINTS_IOC_SEND, ask)
         if failed == errno.ESHUTDOWN:
             raise Closed(self.end)
         if failed:

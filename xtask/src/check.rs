@@ -2,7 +2,7 @@
 //! `cargo xtask check`: the gate.
 
 use crate::{
-    edges, figures,
+    clients, edges, figures,
     files::{self, File},
     header, linked, pages, rules, safety, sizes,
     steps::{cargo, run_all, Step},
@@ -14,7 +14,8 @@ use std::path::Path;
 const STEPS: &[Step] = &[
     ("house rules", house_rules),
     ("allowed dependencies", allowed_edges),
-    ("policy/c/baton.h", header::check),
+    ("generated headers", header::check),
+    ("examples in the docs", clients::check),
     ("list of policies for tests", linked::check),
     ("pages of policies", policy_pages),
     ("figures", figures::check),

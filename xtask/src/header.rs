@@ -1,40 +1,80 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Generates `policy/c/baton.h` from the crate `policy/abi`, so that Rust and C share one
-//! definition.
+//! Generates `policy/c/baton.h` and `policy/python/baton_abi.py` from the crate `policy/abi`, and
+//! `hosts/native/c/table.h` from `policy/seam`, so that all languages share one definition.
 
-use crate::{steps::cannot_run, Result};
-use baton_abi::{BatonMethod, BATON_FAULT_NAMES, BATON_METHOD_NAMES, REQUESTS};
+use crate::{python, steps::cannot_run, Result};
+use baton_abi::{baton_methods, BatonMethod, BATON_FAULT_NAMES, BATON_METHOD_NAMES, REQUESTS};
 use std::{fmt::Write, fs, path::Path, process::Command};
 
 const SOURCE: &str = "policy/abi/src/lib.rs";
 const CONFIGURATION: &str = "policy/abi/cbindgen.toml";
-const HEADER: &str = "policy/c/baton.h";
+const TABLE_SOURCE: &str = "policy/seam/src/host_native.rs";
+const TABLE_CONFIGURATION: &str = "policy/seam/cbindgen.toml";
+
+/// Writes the text of a file, given the root of the tree.
+type Generate = fn(&Path) -> Result<String>;
+
+/// The headers, and what makes the text of each.
+const HEADERS: &[(&str, Generate)] = &[
+    ("policy/c/baton.h", interface),
+    ("policy/python/baton_abi.py", |root| {
+        interface(root).map(|header| python::module(&header))
+    }),
+    ("hosts/native/c/table.h", table),
+];
 
 /// `cargo xtask header`.
 pub fn write(root: &Path) -> Result {
-    let text = generate(root)?;
-    fs::write(root.join(HEADER), text).map_err(|e| format!("cannot write {HEADER}: {e}"))?;
-    println!("{HEADER} written");
+    for (header, text) in HEADERS {
+        let text = text(root)?;
+        fs::write(root.join(header), text).map_err(|e| format!("cannot write {header}: {e}"))?;
+        println!("{header} written");
+    }
     Ok(())
 }
 
-/// Fails when the header in the tree differs from the generated one.
+/// Fails when a header in the tree differs from the generated one.
 pub fn check(root: &Path) -> Result {
-    match fs::read_to_string(root.join(HEADER)) {
-        Ok(text) if text == generate(root)? => Ok(()),
-        Ok(_) => Err(format!(
-            "{HEADER} is not what policy/abi makes: run `cargo xtask header`"
-        )),
-        Err(e) => Err(format!(
-            "cannot read {HEADER}: {e}; run `cargo xtask header`"
-        )),
+    for (header, text) in HEADERS {
+        let found = fs::read_to_string(root.join(header))
+            .map_err(|e| format!("cannot read {header}: {e}; run `cargo xtask header`"))?;
+        if found != text(root)? {
+            return Err(format!(
+                "{header} is not what its source makes: run `cargo xtask header`"
+            ));
+        }
     }
+    Ok(())
 }
 
-/// Generates the header's text.
-fn generate(root: &Path) -> Result<String> {
-    let mut config = cbindgen::Config::from_file(root.join(CONFIGURATION))
-        .map_err(|e| format!("cbindgen does not take {CONFIGURATION}: {e}"))?;
+/// The configuration of cbindgen in a file.
+fn configuration(root: &Path, file: &str) -> Result<cbindgen::Config> {
+    cbindgen::Config::from_file(root.join(file))
+        .map_err(|e| format!("cbindgen does not take {file}: {e}"))
+}
+
+/// The text of a header that cbindgen makes.
+fn bound(source: &str, config: cbindgen::Config, file: &Path) -> Result<String> {
+    let builder = cbindgen::Builder::new().with_config(config);
+    let bindings = builder
+        .with_src(file)
+        .generate()
+        .map_err(|e| format!("cbindgen does not take {source}: {e}"))?;
+    let mut header = Vec::new();
+    bindings.write(&mut header);
+    String::from_utf8(header).map_err(|e| format!("cbindgen wrote a header that is not UTF-8: {e}"))
+}
+
+/// The functions that a host in user space provides, as a structure in C.
+fn table(root: &Path) -> Result<String> {
+    let config = configuration(root, TABLE_CONFIGURATION)?;
+    let header = bound(TABLE_SOURCE, config, &root.join(TABLE_SOURCE))?;
+    Ok(in_c_terms(&header, &[]))
+}
+
+/// The interface of policies.
+fn interface(root: &Path) -> Result<String> {
+    let mut config = configuration(root, CONFIGURATION)?;
     let source = expanded(root)?;
     let names = types(&source);
     config.export.include = names.iter().map(|(rust, _)| (*rust).into()).collect();
@@ -45,16 +85,10 @@ fn generate(root: &Path) -> Result<String> {
     // cbindgen reads files only.
     let file = std::env::temp_dir().join(format!("baton-abi-{}.rs", std::process::id()));
     fs::write(&file, &source).map_err(|e| format!("cannot write {}: {e}", file.display()))?;
-    let builder = cbindgen::Builder::new().with_config(config);
-    let bindings = builder.with_src(&file).generate();
+    let header = bound(SOURCE, config, &file);
     // A file left in a temporary directory does no harm.
     let _ = fs::remove_file(&file);
-    let bindings = bindings.map_err(|e| format!("cbindgen does not take {SOURCE}: {e}"))?;
-    let mut header = Vec::new();
-    bindings.write(&mut header);
-    let header = String::from_utf8(header)
-        .map_err(|e| format!("cbindgen wrote a header that is not UTF-8: {e}"))?;
-    let header = in_c_terms(&header, &names);
+    let header = in_c_terms(&header?, &names);
     let (before, guard) = header
         .rsplit_once("#endif")
         .ok_or("cbindgen wrote a header without its guard")?;
@@ -82,8 +116,52 @@ fn expanded(root: &Path) -> Result<String> {
     String::from_utf8(output.stdout).map_err(|e| format!("{SOURCE}, expanded, is not UTF-8: {e}"))
 }
 
+/// The methods that take the context of a call: variant, name, types of the arguments, and whether
+/// there is an answer.
+fn calls() -> Vec<(&'static str, &'static str, Vec<&'static str>, bool)> {
+    macro_rules! row {
+        (call $variant:ident $name:ident ($($type:ty),*) $($answer:ty)?) => {
+            Some((
+                stringify!($variant),
+                stringify!($name),
+                vec![$(stringify!($type)),*],
+                !stringify!($($answer)?).is_empty(),
+            ))
+        };
+        ($form:ident $($rest:tt)*) => {
+            None
+        };
+    }
+    macro_rules! rows {
+        ($(
+            $(#[$doc:meta])*
+            $variant:ident $name:ident: $need:ident $context:ident
+                $form:ident($($argument:ident: $type:ty),*) $(-> $answer:ty)?;
+        )*) => {
+            [$(row!($form $variant $name ($($type),*) $($answer)?)),*]
+        };
+    }
+    baton_methods!(rows).into_iter().flatten().collect()
+}
+
+/// A type of an argument, in C.
+fn in_c(rust: &str) -> String {
+    match rust {
+        "u64" => "uint64_t".into(),
+        "i32" => "int32_t".into(),
+        "BatonToken" => "baton_token".into(),
+        "BatonRefusal" => "enum baton_refusal".into(),
+        _ => {
+            let name = rust.strip_prefix("* const ");
+            let name = name.unwrap_or_else(|| panic!("{rust} has no name in C"));
+            format!("const struct {} *", snake_case(name))
+        }
+    }
+}
+
 /// Tables of the crate that cbindgen cannot convert: the numbers of requests, names as initializers
-/// of arrays, and `X` for each method that a policy must have.
+/// of arrays, `X` for each method that a policy must have, and `gives` or `does` for each that
+/// takes the context of a call.
 fn lists() -> String {
     let mut text =
         String::from("// Requests (ioctls); a number holds the size of its structure.\n");
@@ -105,7 +183,27 @@ fn lists() -> String {
     let needed: String = needed
         .map(|method| format!(" \\\n\tX({})", method.name()))
         .collect();
-    writeln!(text, "#define BATON_NEEDED_METHODS(X){needed}").expect("a string takes all");
+    writeln!(text, "#define BATON_NEEDED_METHODS(X){needed}\n").expect("a string takes all");
+    let calls: String = calls()
+        .into_iter()
+        .map(|(variant, name, types, has_answer)| {
+            let row = if has_answer { "gives" } else { "does" };
+            let upper = snake_case(variant).to_uppercase();
+            let arguments: String = types
+                .iter()
+                .zip(["a", "b"])
+                .map(|(rust, word)| format!(", ({})({word})", in_c(rust)))
+                .collect();
+            format!(" \\\n\t{row}({upper}, {name}{arguments})")
+        })
+        .collect();
+    writeln!(
+        text,
+        "// For each method that takes the context of a call: gives() if it answers, else does(),\n\
+         // with its number, its name, and its arguments from the words a and b.\n\
+         #define BATON_CALLS(gives, does, a, b){calls}"
+    )
+    .expect("a string takes all");
     text
 }
 
@@ -181,18 +279,5 @@ mod tests {
             in_c_terms(rust, &names),
             "\t// See `BATON_ABI` and `baton_ctx`.\n"
         );
-    }
-
-    /// The Python client has no header from which to take them.
-    #[test]
-    fn python_has_the_same_requests() {
-        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../policy/python/baton_hints.py");
-        let client = fs::read_to_string(file).unwrap();
-        for (name, number) in REQUESTS {
-            if let Some(short) = name.strip_prefix("BATON_HINTS_IOC_") {
-                let expected = format!("\n_{short} = {number:#010x}\n");
-                assert!(client.contains(&expected), "no line{expected}");
-            }
-        }
     }
 }

@@ -12,6 +12,7 @@ mod header;
 mod kernels;
 mod linked;
 mod pages;
+mod python;
 mod rules;
 mod safety;
 mod sizes;

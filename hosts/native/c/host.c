@@ -17,31 +17,9 @@
 #include "words.h"
 #include "baton.h"
 #include "host.h"
+#include "table.h"
 
 extern const struct baton_policy BATON_POLICY_OPS;
-
-/* `Table` in policy/seam/src/host_native.rs. */
-struct table {
-	bool (*lock)(u32 *word);
-	bool (*try_lock)(u32 *word);
-	bool (*unlock)(u32 *word);
-	bool (*token_dropped)(u64 token);
-	void (*panicked)(const char *file, size_t file_len, u32 line, const char *message,
-			 size_t message_len);
-	u64 (*now)(void);
-	u64 (*random)(void);
-	void (*arm_timer)(u64 after_ns);
-	void (*cancel_timer)(void);
-	u64 (*read)(u64 value);
-	bool (*may_run)(u32 slot, s32 cpu);
-	bool (*cpu_online)(s32 cpu);
-	bool (*cpu_idle)(s32 cpu);
-	bool (*any_idle)(void);
-	bool (*claim_idle)(s32 cpu);
-	bool (*has_memory)(void);
-	u32 (*reply)(u32 slot, u32 tag, const u64 *words);
-	void (*atomic)(void);	/* or NULL */
-};
 
 struct block {
 	struct block *next, **link;
@@ -168,13 +146,13 @@ void baton_host_atomic(void)
 
 u32 baton_host_reply(u32 slot, u32 tag, const u64 *words)
 {
-	return ASK(table->reply(slot, tag, words));
+	return ASK(table->reply(slot, tag, (const u64 (*)[BATON_HINT_WORDS])words));
 }
 
 void __noreturn baton_host_panic(const char *file, size_t file_len, u32 line, const char *message,
 				 size_t message_len)
 {
-	table->panicked(file, file_len, line, message, message_len);
+	table->panicked((const u8 *)file, file_len, line, (const u8 *)message, message_len);
 	baton_abandon();
 }
 
@@ -246,69 +224,31 @@ static enum baton_refusal refusal(u64 number)
 }
 
 /* An absent function answers 0, and so does one without a result. */
-#define GIVES(function, ...) (ops->function ? (u64)ops->function(this, ##__VA_ARGS__) : 0)
-#define DOES(function, ...) ({ if (ops->function) ops->function(this, ##__VA_ARGS__); 0; })
+#define GIVES(NUMBER, function, ...) \
+	case BATON_METHOD_##NUMBER: \
+		return ops->function ? (u64)ops->function(this, ctx, __VA_ARGS__) : 0;
+#define DOES(NUMBER, function, ...) \
+	case BATON_METHOD_##NUMBER: \
+		if (ops->function) \
+			ops->function(this, ctx, __VA_ARGS__); \
+		return 0;
 
 static u64 dispatch(enum baton_method method, struct instance *instance, struct baton_ctx *ctx,
 		    u64 a, u64 b)
 {
 	const struct baton_policy *ops = &BATON_POLICY_OPS;
-	const struct baton_task *task = (const struct baton_task *)a;
 	void *this = instance->policy;
-	s32 cpu = (s32)a;
 
+	if (method == BATON_METHOD_PICK_REFUSED)
+		b = refusal(b);
 	switch (method) {
 	case BATON_METHOD_CREATE:
 		instance->policy = ops->create((const struct baton_env *)a);
 		return instance->policy ? (u64)instance : 0;
 	case BATON_METHOD_DESTROY:
-		return DOES(destroy);
-	case BATON_METHOD_SELECT_TASK_RQ:
-		return GIVES(select_task_rq, ctx, task, (const struct baton_wake *)b);
-	case BATON_METHOD_TASK_NEW:
-		return DOES(task_new, ctx, task, b);
-	case BATON_METHOD_TASK_WAKEUP:
-		return DOES(task_wakeup, ctx, task, b);
-	case BATON_METHOD_TASK_PREEMPT:
-		return DOES(task_preempt, ctx, task, b);
-	case BATON_METHOD_TASK_YIELD:
-		return DOES(task_yield, ctx, task, b);
-	case BATON_METHOD_TASK_RESTORED:
-		return DOES(task_restored, ctx, task, b);
-	case BATON_METHOD_PICK_NEXT_TASK:
-		return GIVES(pick_next_task, ctx, cpu, (const struct baton_task *)b);
-	case BATON_METHOD_NEWLY_IDLE:
-		return GIVES(newly_idle, ctx, cpu);
-	case BATON_METHOD_PICK_REFUSED:
-		return DOES(pick_refused, ctx, a, refusal(b));
-	case BATON_METHOD_BALANCE:
-		return DOES(balance, ctx, cpu);
-	case BATON_METHOD_TASK_BLOCKED:
-		return DOES(task_blocked, ctx, task);
-	case BATON_METHOD_TASK_DEQUEUED:
-		return GIVES(task_dequeued, ctx, task);
-	case BATON_METHOD_TASK_DEPARTED:
-		return GIVES(task_departed, ctx, task);
-	case BATON_METHOD_TASK_DEAD:
-		return DOES(task_dead, ctx, task);
-	case BATON_METHOD_TASK_AFFINITY_CHANGED:
-		return DOES(task_affinity_changed, ctx, task);
-	case BATON_METHOD_TASK_PRIO_CHANGED:
-		return DOES(task_prio_changed, ctx, task);
-	case BATON_METHOD_TASK_TICK:
-		return DOES(task_tick, ctx, task);
-	case BATON_METHOD_TIMER:
-		return DOES(timer, ctx, cpu);
-	case BATON_METHOD_CPU_ONLINE:
-		return DOES(cpu_online, ctx, cpu);
-	case BATON_METHOD_CPU_OFFLINE:
-		return DOES(cpu_offline, ctx, cpu);
-	case BATON_METHOD_ENTER_IDLE:
-		return DOES(enter_idle, ctx, cpu);
-	case BATON_METHOD_EXIT_IDLE:
-		return DOES(exit_idle, ctx, cpu);
-	case BATON_METHOD_HINT:
-		return GIVES(hint, ctx, task, (const struct baton_hint *)b);
+		ops->destroy(this);
+		return 0;
+	BATON_CALLS(GIVES, DOES, a, b)
 	default:
 		/*
 		 * Upgrades. baton_native::Policy::make_from refuses them, as memory belongs to one

@@ -9,6 +9,7 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+mod agent;
 mod arg;
 mod control;
 mod hints;
@@ -16,6 +17,7 @@ mod methods;
 mod policy;
 mod requests;
 
+pub use agent::*;
 pub use arg::*;
 pub use control::*;
 pub use hints::*;

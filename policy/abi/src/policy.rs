@@ -212,6 +212,8 @@ pub enum BatonFaultKind {
     Stall = 7,
     /// The policy answered with refused tokens again and again.
     RefusalLoop = 8,
+    /// The process that answers for the policy, the agent of an enclave, ended or was silent.
+    AgentGone = 9,
 }
 
 /// Names of [`BatonFaultKind`], by number.
@@ -225,4 +227,5 @@ pub const BATON_FAULT_NAMES: &[&str] = &[
     "lost task",
     "stall",
     "refusal loop",
+    "agent gone",
 ];

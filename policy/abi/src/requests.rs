@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The only table of requests (ioctls): those of the control device `/dev/baton`, and from 32 on
-//! those of `/dev/baton-hints`. A request number contains the size of its structure, so a request
-//! with a structure of another size is refused as unknown.
+//! The only table of requests (ioctls): those of the control device `/dev/baton`, number 24 of
+//! `/dev/baton-enclaves`, from 32 on those of `/dev/baton-hints`, and from 48 on those of an
+//! enclave. A request number contains the size of its structure, so a request with a structure of
+//! another size is refused as unknown.
 
 use crate::{
-    BatonAssign, BatonCoreInfo, BatonCpuInfo, BatonFault, BatonGrant, BatonHintsOpen,
-    BatonHintsSend, BatonOrder, BatonPartition, BatonPolicyInfo, BatonRecord, BatonRecordBlock,
-    BatonRecordCheckpoint, BatonRule, BatonShare, BatonStart, BatonStop, BatonSwitch,
-    BatonTaskInfo, BatonUpgrade,
+    BatonAgentAttach, BatonAgentCommits, BatonAgentFail, BatonAgentKick, BatonAgentServe,
+    BatonAgentTopology, BatonAgentWait, BatonAssign, BatonCoreInfo, BatonCpuInfo, BatonEnclave,
+    BatonFault, BatonGrant, BatonHintsOpen, BatonHintsSend, BatonOrder, BatonPartition,
+    BatonPolicyInfo, BatonRecord, BatonRecordBlock, BatonRecordCheckpoint, BatonRule, BatonShare,
+    BatonStart, BatonStop, BatonSwitch, BatonTaskInfo, BatonUpgrade,
 };
 
 /// `_IOWR` of the kernel (include/uapi/asm-generic/ioctl.h), with Baton's type of requests.
@@ -46,6 +48,14 @@ requests! {
     BATON_IOC_RECORD_STOP = 16, BatonRecordBlock;
     BATON_IOC_RECORD_CHECKPOINT = 17, BatonRecordCheckpoint;
     BATON_IOC_GRANT = 18, BatonGrant;
+    BATON_ENCLAVE_IOC_SET = 24, BatonEnclave;
     BATON_HINTS_IOC_OPEN = 32, BatonHintsOpen;
     BATON_HINTS_IOC_SEND = 33, BatonHintsSend;
+    BATON_AGENT_IOC_ATTACH = 48, BatonAgentAttach;
+    BATON_AGENT_IOC_TOPOLOGY = 49, BatonAgentTopology;
+    BATON_AGENT_IOC_KICK = 50, BatonAgentKick;
+    BATON_AGENT_IOC_SERVE = 51, BatonAgentServe;
+    BATON_AGENT_IOC_WAIT = 52, BatonAgentWait;
+    BATON_AGENT_IOC_FAIL = 53, BatonAgentFail;
+    BATON_AGENT_IOC_COMMIT = 54, BatonAgentCommits;
 }
