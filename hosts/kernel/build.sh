@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # Builds the kernel side of Baton for kernel $BATON_KERNEL, whose headers must be installed:
 #   build.sh core OUTDIR          builds baton.ko, shim.bpf.o and latency.bpf.o
+#   build.sh agent OUTDIR         builds baton_agent.ko: enclaves (hosts/agent/kernel)
 #   build.sh policy DIR OUTDIR    builds baton_NAME.ko of the policy in DIR (a Rust crate, or a
 #                                 folder with one C file)
 # CC=... selects another compiler than the headers name. Without it, gcc is used if that one is not
@@ -139,6 +140,15 @@ build_core() {
 	copy "$dir/baton.ko" "$dir/shim.bpf.o" "$dir/latency.bpf.o" "$out"
 }
 
+build_agent() {
+	local out=$1 core=$work/core dir=$work/agent
+	[ -e "$core/Module.symvers" ] || build_core "$out"
+	copy "$top"/hosts/agent/kernel/*.[ch] "$here/interrupt.h" "$here/register.h" "$top"/policy/c/*.h "$dir"
+	cp "$top/hosts/agent/kernel/Kbuild" "$dir/Kbuild"
+	module "$dir" KBUILD_EXTRA_SYMBOLS="$core/Module.symvers"
+	copy "$dir/baton_agent.ko" "$out"
+}
+
 # Generates the crate around a policy crate. The policy's functions check their stack. Those of the
 # glue do not, as they cannot recurse. Overflows are checked in both. The profile itself is that of
 # core-lib, so that Rust's core library is built once for all.
@@ -209,6 +219,7 @@ exec 9>"$cache/build/lock"
 flock 9
 case ${1-} in
 core) build_core "${2:?OUTDIR}" ;;
+agent) build_agent "${2:?OUTDIR}" ;;
 policy) build_policy "${2:?DIR}" "${3:?OUTDIR}" ;;
-*) die "usage: build.sh core OUTDIR | policy DIR OUTDIR (user)" ;;
+*) die "usage: build.sh core OUTDIR | agent OUTDIR | policy DIR OUTDIR (user)" ;;
 esac

@@ -21,12 +21,14 @@
 #include "core.h"
 #include "host.h"
 #include "record.h"
+#include "register.h"
 
 DEFINE_PER_CPU(struct baton_frame, baton_frame);
 static DEFINE_PER_CPU(struct baton_last_words, last_words);
 static struct baton_last_words creating_words;	/* guarded by baton_control_mutex */
 static DEFINE_PER_CPU(call_single_data_t, kick_data);
 static DEFINE_PER_CPU(unsigned long, kick_sent);	/* bit 0: kick_data is in flight */
+static DEFINE_PER_CPU(bool, kick_preempts);	/* it is to preempt, whatever runs */
 static DEFINE_PER_CPU(u64, random_state);
 static DEFINE_RAW_SPINLOCK(slot_lock);	/* guards the list of free slots in core-lib */
 
@@ -385,15 +387,20 @@ static void kicked(void *unused)
 {
 	/* kick_data may be reused once its callback runs */
 	clear_bit_unlock(0, this_cpu_ptr(&kick_sent));
-	kick_here(NULL);
+	/* A sender that finds the bit set has set this before. */
+	smp_mb__after_atomic();
+	if (this_cpu_xchg(kick_preempts, false) || is_idle_task(current))
+		kick_here(NULL);
 }
 
 /*
- * Sends a kick. smp_call_function_single_async() leaves it to its callers that two CPUs do not use
- * one kick_data at once.
+ * Sends a kick, which a busy CPU ignores unless it preempts. smp_call_function_single_async()
+ * leaves it to its callers that two CPUs do not use one kick_data at once.
  */
-static void kick(int cpu)
+static void kick(int cpu, bool preempt)
 {
+	if (preempt)
+		xchg(per_cpu_ptr(&kick_preempts, cpu), true);
 	if (test_and_set_bit_lock(0, per_cpu_ptr(&kick_sent, cpu)))
 		return;
 	if (smp_call_function_single_async(cpu, per_cpu_ptr(&kick_data, cpu)))
@@ -414,7 +421,7 @@ void baton_khost_kick_all(void)
 		if (cpu == smp_processor_id())
 			kick_here(NULL);
 		else
-			kick(cpu);
+			kick(cpu, true);
 	}
 	local_irq_restore(flags);
 }
@@ -432,9 +439,28 @@ void baton_khost_kick(const struct baton_ctx *ctx)
 		if (cpu == smp_processor_id())
 			kick_here(NULL);
 		else if (cpu < nr_cpu_ids && cpu_online(cpu))
-			kick(cpu);
+			kick(cpu, ctx->kicks[i] & BATON_KICK_PREEMPT);
 	}
 }
+
+/*
+ * Makes a CPU dispatch that is idle, or, with `preempt`, any CPU. A CPU that is about to go idle
+ * looks again, too: it takes the interrupt when it has. Any context except NMI.
+ */
+void baton_kick_cpu(u32 cpu, bool preempt)
+{
+	unsigned long flags;
+
+	local_irq_save(flags);
+	if (cpu == smp_processor_id()) {
+		if (preempt || is_idle_task(current))
+			kick_here(NULL);
+	} else if (cpu < nr_cpu_ids && cpu_online(cpu)) {
+		kick(cpu, preempt);
+	}
+	local_irq_restore(flags);
+}
+EXPORT_SYMBOL_GPL(baton_kick_cpu);
 
 /*
  * Carries out the preemption of the current CPU, which needs no interrupt, and leaves the other

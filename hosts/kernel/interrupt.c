@@ -7,6 +7,7 @@
  */
 #include <linux/cpuhotplug.h>
 #include <linux/cpumask.h>
+#include <linux/export.h>
 #include <linux/irqflags.h>
 
 #include "interrupt.h"
@@ -23,6 +24,7 @@ void baton_interrupt_here(void *info)
 	 */
 	xchg(&interrupt->is_elsewhere, false);
 }
+EXPORT_SYMBOL_GPL(baton_interrupt_here);
 
 /*
  * Schedules the work. It runs once, however often this is called before it begins. Any context
@@ -40,6 +42,7 @@ void baton_interrupt(struct baton_interrupt *interrupt)
 		 */
 		smp_call_function_single_async(cpumask_any(cpu_online_mask), &interrupt->elsewhere);
 }
+EXPORT_SYMBOL_GPL(baton_interrupt);
 
 /*
  * Waits until the work is done. The caller makes sure that it is not scheduled any more. Process
@@ -51,6 +54,7 @@ void baton_interrupt_sync(struct baton_interrupt *interrupt)
 		cpu_relax();
 	irq_work_sync(&interrupt->work);
 }
+EXPORT_SYMBOL_GPL(baton_interrupt_sync);
 
 /*
  * A CPU that went offline may have left irq_work of the kernel. While any is pending,

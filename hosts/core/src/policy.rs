@@ -144,6 +144,11 @@ impl<H: Host> Core<'_, H> {
         entry.id.store(0, Relaxed);
     }
 
+    /// Sets the events that a policy wants. Under the control mutex; the policy is not running.
+    pub fn set_events(&self, entry: &PolicyEntry, events: u32) {
+        entry.events.store(events, Relaxed);
+    }
+
     /// Starts a registered policy. Under the control mutex; `version` must be ready.
     pub fn start(&self, entry: &PolicyEntry, version: usize) -> Result<(), StartError> {
         match entry.state() {

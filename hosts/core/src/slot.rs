@@ -114,6 +114,9 @@ pub struct Slot {
     /// Distinguishes the tasks that use the slot in turn; part of the handle.
     serial: AtomicU32,
     index: AtomicU32,
+    /// 1 while the task's policy may keep its token for any time: the task is an agent, which runs
+    /// when there are messages for it.
+    pub(crate) in_custody: AtomicU32,
     /// Next free slot, plus one. Guarded by the host's slot lock.
     pub(crate) next_free: AtomicU32,
 }
@@ -324,8 +327,15 @@ impl Slot {
 
     /// Makes the task a member of this policy.
     pub(crate) fn join(&self, policy: &PolicyEntry) {
+        self.in_custody.store(0, Relaxed);
         self.call_of(policy);
         self.policy.store(policy.id(), Relaxed);
+    }
+
+    /// Its policy may keep its token for any time, until the task joins a policy again. In a call of
+    /// the policy about the task.
+    pub fn set_in_custody(&self) {
+        self.in_custody.store(1, Relaxed);
     }
 
     /// Attributes the calls about the task to this policy in fault reports.

@@ -73,6 +73,7 @@ impl<'a, H: Host> Core<'a, H> {
             .used()
             .iter()
             .filter(|slot| slot.state() == TaskState::Queued)
+            .filter(|slot| slot.in_custody.load(Relaxed) == 0)
         {
             let waited = now.saturating_sub(slot.queued_at.load(Relaxed));
             let interval = now.saturating_sub(since);

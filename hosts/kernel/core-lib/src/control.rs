@@ -5,10 +5,10 @@
 use crate::core;
 use ::core::sync::atomic::Ordering::{Relaxed, Release};
 use baton_abi::{
-    BatonCoreInfo, BatonCpuInfo, BatonCtx, BatonEvent, BatonFaultKind, BatonPolicyInfo,
-    BatonPolicyState, BatonTaskInfo,
+    BatonCoreInfo, BatonCpuInfo, BatonCtx, BatonEvent, BatonFaultKind, BatonMethod,
+    BatonPolicyInfo, BatonPolicyState, BatonTaskInfo,
 };
-use baton_core::{CpuState, PolicyEntry, TaskState};
+use baton_core::{CpuState, Fault, PolicyEntry, TaskState};
 
 fn place(index: u32) -> Option<&'static PolicyEntry> {
     core().policies().get(index as usize)
@@ -27,6 +27,41 @@ pub extern "C" fn baton_core_register(events: u32) -> i32 {
 pub extern "C" fn baton_core_unregister(index: u32) {
     if let Some(entry) = place(index) {
         core().unregister(entry);
+    }
+}
+
+/// See [`baton_core::Core::set_events`].
+#[no_mangle]
+pub extern "C" fn baton_core_set_events(index: u32, events: u32) {
+    if let Some(entry) = place(index) {
+        core().set_events(entry, events);
+    }
+}
+
+/// Stops a policy because of a fault that another module has found. False if it was not running.
+/// Any context in which the place cannot be freed.
+#[no_mangle]
+pub extern "C" fn baton_core_fault(
+    index: u32,
+    kind: BatonFaultKind,
+    method: u32,
+    pid: u32,
+    now: u64,
+) -> bool {
+    let fault = Fault {
+        kind,
+        method: BatonMethod::of(method),
+        pid,
+        now,
+    };
+    place(index).is_some_and(|entry| core().fault(entry, &fault, None))
+}
+
+/// See [`baton_core::Slot::set_in_custody`].
+#[no_mangle]
+pub extern "C" fn baton_core_set_in_custody(slot: u32) {
+    if let Some(slot) = core().slots().get(slot as usize) {
+        slot.set_in_custody();
     }
 }
 
