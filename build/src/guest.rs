@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::Path;
 
 use baton_control::error::{Error, Result};
-use baton_control::modules::{module_of, CORE, LATENCY, SHIM};
+use baton_control::modules::{library_of, module_of, AGENT, CORE, LATENCY, SHIM};
 use baton_vm::{kernel_log, FileIn, Kernel};
 
 use crate::{build_for, Policy, Target};
@@ -15,18 +15,23 @@ pub const BATON: &str = "/usr/bin/baton";
 
 /// The files for a guest with the kernel of the root, as [`files_for`].
 pub fn guest_files(policies: &[Policy]) -> Result<Vec<FileIn>> {
-    files_for(None, policies)
+    files_for(None, policies, &[])
 }
 
-/// The files that a guest with this kernel, or with that of the root, needs for these policies.
-/// They are built first if they are missing or stale. This program is always among them.
-pub fn files_for(kernel: Option<&Kernel>, policies: &[Policy]) -> Result<Vec<FileIn>> {
+/// The files that a guest with this kernel, or with that of the root, needs for these policies, and
+/// for `baton agent run` with the policies `agents`. They are built first if they are missing or
+/// stale. This program is always among them.
+pub fn files_for(
+    kernel: Option<&Kernel>,
+    policies: &[Policy],
+    agents: &[Policy],
+) -> Result<Vec<FileIn>> {
     let own = std::env::current_exe().map_err(|e| Error::file("looking for this program", &e))?;
     let mut files = vec![FileIn {
         host: own,
         guest: BATON.into(),
     }];
-    if policies.is_empty() {
+    if policies.is_empty() && agents.is_empty() {
         return Ok(files);
     }
     let kernel = kernel
@@ -46,6 +51,12 @@ pub fn files_for(kernel: Option<&Kernel>, policies: &[Policy]) -> Result<Vec<Fil
     take(&out, LATENCY);
     for policy in policies {
         take(&Target::Policy(policy).ensure()?, &module_of(&policy.name));
+    }
+    if !agents.is_empty() {
+        take(&Target::Agent.ensure()?, AGENT);
+    }
+    for policy in agents {
+        take(&Target::Native(policy).ensure()?, &library_of(&policy.name));
     }
     Ok(files)
 }

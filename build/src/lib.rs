@@ -14,13 +14,10 @@ use std::time::{Instant, SystemTime};
 use baton_vm::kernel::{version_key, Kernel};
 
 use baton_control::error::{Error, Result};
-use baton_control::modules::{cache, module_of, output_dir, CORE, LATENCY, SHIM};
+use baton_control::modules::{
+    cache, library_of, module_of, output_dir, AGENT, CORE, LATENCY, SHIM,
+};
 use baton_control::{kernel, names};
-
-/// Name of the library that has a policy for user space.
-fn library_of(policy: &str) -> String {
-    format!("baton_{policy}.so")
-}
 
 /// The root of Baton's source tree: $BATON_SOURCE if it is set. Otherwise the first source tree
 /// that contains the current directory, this program, or the directory in which this program was
@@ -199,6 +196,8 @@ pub fn headers_release() -> Result<String> {
 /// Something that can be built.
 pub enum Target<'a> {
     Core,
+    /// The module of enclaves.
+    Agent,
     Policy(&'a Policy),
     /// A policy's library, for the simulator and replays.
     Native(&'a Policy),
@@ -212,6 +211,7 @@ impl Target<'_> {
     fn title(&self) -> String {
         match self {
             Target::Core => "the core".into(),
+            Target::Agent => "the module of enclaves".into(),
             Target::Policy(policy) => format!("the policy {}", policy.name),
             Target::Native(policy) => format!("the policy {} for user space", policy.name),
             Target::Checked(policy) => format!("the policy {} for the checker", policy.name),
@@ -222,6 +222,7 @@ impl Target<'_> {
     fn files(&self) -> Vec<String> {
         match self {
             Target::Core => vec![CORE.into(), SHIM.into(), LATENCY.into()],
+            Target::Agent => vec![AGENT.into()],
             Target::Policy(policy) => vec![module_of(&policy.name)],
             Target::Native(policy) | Target::Checked(policy) | Target::Debuggable(policy) => {
                 vec![library_of(&policy.name)]
@@ -235,6 +236,7 @@ impl Target<'_> {
     fn stamp(&self) -> String {
         match self {
             Target::Core => ".core.built".into(),
+            Target::Agent => ".agent.built".into(),
             Target::Policy(policy)
             | Target::Native(policy)
             | Target::Checked(policy)
@@ -250,7 +252,7 @@ impl Target<'_> {
             Target::Native(_) => Ok((cache().join("native"), String::new())),
             Target::Checked(_) => Ok((cache().join("checked"), String::new())),
             Target::Debuggable(_) => Ok((cache().join("debuggable"), String::new())),
-            Target::Core | Target::Policy(_) => {
+            Target::Core | Target::Agent | Target::Policy(_) => {
                 let release = headers_release()?;
                 Ok((output_dir(&release), format!(" for kernel {release}")))
             }
@@ -267,10 +269,10 @@ impl Target<'_> {
         let (begun, start) = (SystemTime::now(), Instant::now());
         let host = match self {
             Target::Native(_) | Target::Checked(_) | Target::Debuggable(_) => "hosts/native",
-            Target::Core | Target::Policy(_) => "hosts/kernel",
+            Target::Core | Target::Agent | Target::Policy(_) => "hosts/kernel",
         };
         let mut command = Command::new(source.join(host).join("build.sh"));
-        if let Target::Core | Target::Policy(_) = self {
+        if let Target::Core | Target::Agent | Target::Policy(_) = self {
             command.env("BATON_KERNEL", headers_release()?);
         }
         if ALLOW_UNSAFE.get().is_some() {
@@ -278,6 +280,7 @@ impl Target<'_> {
         }
         match self {
             Target::Core => command.arg("core"),
+            Target::Agent => command.arg("agent"),
             Target::Policy(policy) => command.arg("policy").arg(&policy.dir),
             Target::Native(policy) => command.arg(&policy.dir),
             Target::Checked(policy) => command.arg(&policy.dir).env("BATON_CHECKED", "1"),
@@ -342,7 +345,7 @@ impl Target<'_> {
             Target::Native(_) | Target::Checked(_) | Target::Debuggable(_) => {
                 vec![tree.join("hosts/native"), tree.join("policy")]
             }
-            Target::Core | Target::Policy(_) => {
+            Target::Core | Target::Agent | Target::Policy(_) => {
                 vec![
                     tree.join("hosts/core"),
                     tree.join("hosts/kernel"),
@@ -356,6 +359,9 @@ impl Target<'_> {
         | Target::Debuggable(policy) = self
         {
             sources.push(policy.dir.clone());
+        }
+        if let Target::Agent = self {
+            sources.push(tree.join("hosts/agent/kernel"));
         }
         match built {
             Some(built) if complete && sources.iter().all(|dir| newest(dir) <= built) => Ok(out),

@@ -6,8 +6,10 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
+use crate::commands::agent::AgentCommand;
 use crate::commands::check::Check;
 use crate::commands::demo::Demo;
+use crate::commands::enclave::EnclaveCommand;
 use crate::commands::hints::Hints;
 use crate::commands::replay::Replay;
 use crate::commands::sim::Sim;
@@ -109,6 +111,16 @@ pub enum Command {
     Detach(Detach),
     /// Run a command, and all processes that it starts, under a policy.
     Run(Run),
+    /// Schedule tasks from a process in user space.
+    Agent {
+        #[command(subcommand)]
+        command: AgentCommand,
+    },
+    /// Make, remove and show enclaves: policies whose answers come from a process, the agent.
+    Enclave {
+        #[command(subcommand)]
+        command: EnclaveCommand,
+    },
     /// Run commands in a guest: the stock kernel in QEMU.
     Vm {
         #[command(subcommand)]
@@ -492,6 +504,9 @@ pub struct VmRun {
     /// Further policies to copy into the guest, for `baton load` there. May be repeated.
     #[arg(long = "with", value_name = "POLICY")]
     pub with: Vec<String>,
+    /// Policies to copy into the guest for `baton agent run` there. May be repeated.
+    #[arg(long = "agent", value_name = "POLICY")]
+    pub agents: Vec<String>,
     /// Number of CPUs.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=255))]
     pub cpus: u32,

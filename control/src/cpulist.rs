@@ -33,6 +33,11 @@ impl CpuList {
         words
     }
 
+    /// The CPUs, in ascending order.
+    pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
+        self.0.iter().copied()
+    }
+
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -54,6 +59,12 @@ impl CpuList {
     /// The first CPU that is in both sets.
     pub fn common(&self, other: &Self) -> Option<u32> {
         self.0.intersection(&other.0).next().copied()
+    }
+}
+
+impl FromIterator<u32> for CpuList {
+    fn from_iter<T: IntoIterator<Item = u32>>(cpus: T) -> Self {
+        Self(cpus.into_iter().collect())
     }
 }
 

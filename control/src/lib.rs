@@ -7,6 +7,7 @@
 pub mod cgroups;
 pub mod cpulist;
 pub mod device;
+pub mod enclaves;
 pub mod error;
 pub mod exchange;
 pub mod kernel;

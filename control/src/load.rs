@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use crate::device::{text, Device, Refused};
 use crate::error::{Error, Result};
 use crate::kernel::{self, Lock};
-use crate::modules::{module_of, Search, CORE, SHIM};
+use crate::modules::{module_of, Search, AGENT_MODULE, CORE, SHIM};
 use crate::{shim, tasks, unload};
 
 const STALL_PARAMETER: &str = "/sys/module/baton/parameters/stall_ms";
@@ -242,6 +242,12 @@ fn start(device: &Device, policy: &str, how: &Options) -> Result<()> {
                 format!("unload it first: baton unload {policy}"),
             )),
         };
+    }
+    if text(&info.modules[0]) == AGENT_MODULE {
+        return Err(Error::user(
+            format!("the enclave {policy} has no agent"),
+            format!("start one: baton agent run --enclave {policy} POLICY"),
+        ));
     }
     if info.state == BatonPolicyState::Faulted as u32 {
         eprintln!("baton: {policy} was stopped by a fault (see baton status) and is started anew");

@@ -7,12 +7,20 @@ use crate::error::{Error, Result};
 use crate::kernel;
 
 pub const CORE: &str = "baton.ko";
+pub const AGENT: &str = "baton_agent.ko";
+/// The name of [`AGENT`] in the kernel.
+pub const AGENT_MODULE: &str = "baton_agent";
 pub const SHIM: &str = "shim.bpf.o";
 pub const LATENCY: &str = "latency.bpf.o";
 
 /// The file of a policy's kernel module.
 pub fn module_of(policy: &str) -> String {
     format!("baton_{policy}.ko")
+}
+
+/// The file of a policy's library for user space.
+pub fn library_of(policy: &str) -> String {
+    format!("baton_{policy}.so")
 }
 
 /// Where everything is kept that can be made again.

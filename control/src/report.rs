@@ -336,6 +336,7 @@ fn cause(fault: &Fault) -> &'static str {
             "handle pick_refused: a refused Schedulable must not be returned unchanged for \
              the same CPU"
         }
+        "agent gone" => "start a new agent: baton agent run --enclave NAME POLICY",
         _ => "see the message",
     }
 }

@@ -6,8 +6,10 @@ use baton_abi::BatonPolicyInfo;
 use rustix::io::Errno;
 
 use crate::device::{text, Device};
+use crate::enclaves::Enclaves;
 use crate::error::{Error, Result};
 use crate::kernel::{self, Lock};
+use crate::modules::AGENT_MODULE;
 use crate::{shim, tasks};
 
 /// Removes a policy, or without a name all that Baton has in the kernel.
@@ -112,6 +114,9 @@ pub fn remove_named(device: &Device, policy: &str) -> Result<()> {
 /// that, and is returned.
 fn remove(device: &Device, info: &BatonPolicyInfo) -> Result<Option<Error>> {
     let policy = &text(&info.name);
+    if text(&info.modules[0]) == AGENT_MODULE {
+        return remove_enclave(policy).map(|()| None);
+    }
     let failure = match device.stop(policy) {
         Ok(message) => message.map(|message| failed_at_end(policy, &message)),
         Err(Errno::NOENT) => None,
@@ -137,6 +142,22 @@ fn remove(device: &Device, info: &BatonPolicyInfo) -> Result<Option<Error>> {
             format!("try again: baton unload {policy}"),
         )),
     }
+}
+
+/// Removes an enclave, and with the last one their module.
+fn remove_enclave(name: &str) -> Result<()> {
+    let Some(enclaves) = Enclaves::open_if_loaded()? else {
+        return Ok(());
+    };
+    if enclaves.find(name)?.is_some() {
+        enclaves.destroy(name)?;
+    }
+    if !enclaves.list()?.is_empty() {
+        return Ok(());
+    }
+    // The open device would keep the module loaded.
+    drop(enclaves);
+    kernel::unload_module(AGENT_MODULE)
 }
 
 /// The error of a policy that failed in its `Drop`.

@@ -25,6 +25,11 @@ struct Guest {
     part: &'static str,
 }
 
+/// The policies that tests run as agents.
+const AGENTS: [&str; 7] = [
+    "central", "faulty", "fifo", "locality", "shinjuku", "wfq", "witness",
+];
+
 /// The guests, the longest first. Each test is for one kind of machine. The tests for two CPUs, by
 /// far the most, are divided between two guests.
 const GUESTS: [Guest; 4] = [
@@ -197,6 +202,7 @@ impl<'a> Built<'a> {
                 .iter()
                 .flat_map(|policy| ["--with", policy.as_ref()]),
         );
+        tool.args(AGENTS.iter().flat_map(|policy| ["--agent", policy]));
         let program = self.target.join("baton-booted");
         tool.arg("--in")
             .arg(format!("{}:{PROGRAM}", program.display()));

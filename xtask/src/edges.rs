@@ -32,6 +32,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "baton-native",
         &["baton-abi", "baton-core", "baton-native-glue", "baton-seam"],
     ),
+    ("baton-agent", &["baton-abi", "baton-native"]),
     ("baton-hints", &["baton-abi", "baton-message", POLICY]),
     ("baton-runtime", &["baton-hints", POLICY]),
     ("baton-conformance", &[]),
@@ -96,6 +97,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     (
         "baton-booted",
         &[
+            "baton-abi",
+            "baton-agent",
             "baton-conformance",
             "baton-hints",
             "baton-linked",

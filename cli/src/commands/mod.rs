@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A module for each command. Its function carries the command out and returns the exit code.
 
+pub mod agent;
 mod apply;
 mod attach;
 mod build;
 pub mod check;
 pub mod demo;
 mod doctor;
+pub mod enclave;
 pub mod hints;
 mod load;
 mod new;
@@ -56,6 +58,8 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Attach(args) => attach::attach(&search, &args),
         Command::Detach(args) => attach::detach(&search, &args),
         Command::Run(args) => run::run(&search, &args),
+        Command::Agent { command } => agent::command(&search, &command),
+        Command::Enclave { command } => enclave::command(&search, &command),
         Command::Vm {
             command: VmCommand::Run(args),
         } => vm::run(&args),

@@ -28,7 +28,9 @@ pub fn run(args: &VmRun) -> Result<ExitCode> {
         .map(Kernel::find)
         .transpose()
         .map_err(vm_error)?;
-    let mut files_in = files_for(kernel.as_ref(), &policies)?;
+    let agents = args.agents.iter().map(|text| Policy::find(text));
+    let agents = agents.collect::<Result<Vec<_>>>()?;
+    let mut files_in = files_for(kernel.as_ref(), &policies, &agents)?;
     files_in.extend(args.files_in.iter().map(|f| FileIn {
         host: f.host.clone(),
         guest: f.guest.clone(),

@@ -2,7 +2,7 @@
 //! The tests that run inside a booted kernel, as root. They use the tool `baton` as a user does.
 //!
 //! `baton-booted [--repeat N] [--part I/N] [WORD]` runs all cases, those of the group WORD
-//! (containment, life, conformance, upgrade, record, hints, several, cores, configuration,
+//! (containment, life, conformance, upgrade, record, hints, agents, several, cores, configuration,
 //! systemd), or those whose name contains WORD, each N times in a row. Only the cases for a machine
 //! like this one are run. Every case begins and ends with nothing loaded. It fails if the machine
 //! does not go on scheduling, or anything is left behind. The program that boots the guest checks
@@ -20,6 +20,7 @@ macro_rules! case {
     };
 }
 
+mod agents;
 mod cases;
 mod closed;
 mod configuration;
@@ -123,6 +124,11 @@ fn main() -> ExitCode {
                 args.next().and_then(|n| n.parse().ok()).unwrap_or(1),
             ));
         }
+        if arg == "--agent" {
+            return end_with(agents::hostile_agent(
+                args.next().and_then(|n| n.parse().ok()).unwrap_or(1),
+            ));
+        }
         if arg == "--hints" {
             return hints::client(&args.collect::<Vec<_>>());
         }
@@ -173,6 +179,8 @@ fn main() -> ExitCode {
             record::cases().into_iter().chain(flight::cases()).collect(),
         ),
         ("hints", "2", of_hints.into_iter().flatten().collect()),
+        ("agents", "2", agents::cases()),
+        ("agents", "4", agents::of_four()),
         ("several", "4", several::cases()),
         ("cores", "4", cores::cases()),
         ("configuration", "4", configuration::cases()),

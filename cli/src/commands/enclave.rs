@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `baton enclave`: policies whose answers come from a process, the agent.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+
+use super::{print, print_json};
+use crate::cli::Output;
+use baton_abi::{BATON_AGENT_MAX_ENTRIES, BATON_AGENT_MIN_ENTRIES};
+use baton_control::cpulist::CpuList;
+use baton_control::device::Device;
+use baton_control::enclaves::{Enclave, Enclaves};
+use baton_control::error::{Error, Result};
+use baton_control::kernel::{self, Lock};
+use baton_control::modules::Search;
+use baton_control::{load, names};
+
+use super::partition::refused;
+
+#[derive(Subcommand, Debug)]
+pub enum EnclaveCommand {
+    /// Make an enclave. It schedules nothing until an agent attaches to it.
+    Create {
+        /// Its name, which is also that of its policy: see `baton attach`.
+        #[arg(value_parser = names::policy)]
+        name: String,
+        #[command(flatten)]
+        how: EnclaveOptions,
+    },
+    /// Remove an enclave. Its tasks go on under the default policy, or the fallback.
+    Destroy {
+        /// Its name.
+        #[arg(value_parser = names::policy)]
+        name: String,
+    },
+    /// List all enclaves.
+    List {
+        #[command(flatten)]
+        output: Output,
+    },
+}
+
+#[derive(Args, Debug, Clone)]
+pub struct EnclaveOptions {
+    /// CPUs that its tasks have for themselves, as a partition of the enclave's name: 2-5. Without
+    /// this, they use all CPUs with others.
+    #[arg(long, value_name = "LIST")]
+    pub cpus: Option<CpuList>,
+    /// The agent may leave a message unread for this long. Then the enclave gives it up. [default:
+    /// 1s]
+    #[arg(long, value_name = "TIME", value_parser = names::duration)]
+    pub limit: Option<Duration>,
+    /// Messages that the ring of each CPU holds, a power of two. [default: 1024]
+    #[arg(long, value_name = "N",
+          value_parser = clap::value_parser!(u32).range(i64::from(BATON_AGENT_MIN_ENTRIES)..=i64::from(BATON_AGENT_MAX_ENTRIES)))]
+    pub entries: Option<u32>,
+}
+
+pub fn command(search: &Search, command: &EnclaveCommand) -> Result<ExitCode> {
+    match command {
+        EnclaveCommand::Create { name, how } => {
+            kernel::require_root("making an enclave")?;
+            let _lock = Lock::take()?;
+            create(search, name, how)?;
+            eprintln!("baton: the enclave {name} waits for an agent: baton agent run --enclave {name} POLICY");
+        }
+        EnclaveCommand::Destroy { name } => {
+            kernel::require_root("removing an enclave")?;
+            let _lock = Lock::take()?;
+            destroy(name)?;
+        }
+        EnclaveCommand::List { output } => list(output.json)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Makes an enclave, and loads what it needs. The caller has the lock.
+pub fn create(search: &Search, name: &str, how: &EnclaveOptions) -> Result<Device> {
+    let options = load::Options::default();
+    load::require_sched_ext()?;
+    let device = load::core(search, &options)?;
+    load::attach(search, &device, false)?;
+    let limit = how.limit.map(|limit| limit.as_millis() as u32);
+    let enclaves = Enclaves::open(search)?;
+    enclaves.create(name, how.entries, limit)?;
+    if let Some(cpus) = &how.cpus {
+        let policies = [name.to_owned()];
+        if let Err(unset) = device.set_partition(name, cpus, &policies) {
+            enclaves.destroy(name)?;
+            return Err(refused(name, &unset));
+        }
+    }
+    Ok(device)
+}
+
+/// Is there an enclave of that name?
+pub fn is_there(name: &str) -> Result<bool> {
+    match Enclaves::open_if_loaded()? {
+        Some(enclaves) => Ok(enclaves.find(name)?.is_some()),
+        None => Ok(false),
+    }
+}
+
+/// Removes an enclave, with its partition. The caller has the lock.
+pub fn destroy(name: &str) -> Result<()> {
+    let absent = || {
+        Error::user(
+            format!("there is no enclave {name}"),
+            "see which there are: baton enclave list",
+        )
+    };
+    let enclaves = Enclaves::open_if_loaded()?.ok_or_else(absent)?;
+    enclaves.find(name)?.ok_or_else(absent)?;
+    let device = Device::open()?;
+    if let Some(policy) = device.policy(name)? {
+        baton_control::tasks::take_all(&device, Some(policy.id))?;
+    }
+    enclaves.destroy(name)?;
+    if device
+        .partitions()?
+        .iter()
+        .any(|partition| partition.name == name)
+    {
+        device
+            .set_partition(name, &CpuList::default(), &[])
+            .map_err(|unset| refused(name, &unset))?;
+    }
+    Ok(())
+}
+
+fn list(json: bool) -> Result<()> {
+    let enclaves =
+        Enclaves::open_if_loaded()?.map_or(Ok(Vec::new()), |enclaves| enclaves.list())?;
+    if json {
+        return print_json(&enclaves);
+    }
+    let mut text = format!(
+        "{:<16} {:>8} {:>7} {:>9} {:>10} {:>6} {:>10} {:>7}\n",
+        "ENCLAVE", "AGENT", "QUEUED", "ATTACHED", "MESSAGES", "LOST", "PICKS", "STALE"
+    );
+    for enclave in &enclaves {
+        text += &row(enclave);
+    }
+    print(&text)
+}
+
+fn row(enclave: &Enclave) -> String {
+    let agent = enclave.agent.map_or("-".into(), |pid| pid.to_string());
+    format!(
+        "{:<16} {agent:>8} {:>7} {:>9} {:>10} {:>6} {:>10} {:>7}\n",
+        enclave.name,
+        enclave.queued,
+        enclave.attached,
+        enclave.posted,
+        enclave.lost,
+        enclave.picks,
+        enclave.stale
+    )
+}

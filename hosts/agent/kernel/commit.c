@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * BATON_AGENT_IOC_COMMIT: transactions for several CPUs by one call. Process context.
+ *
+ * The agent may also write a transaction into the shared memory itself (calls.c has the states).
+ * Here the kernel does so, and says at once which transactions cannot hold. A CPU checks its
+ * transaction again when it takes it, as the task may have moved on by then.
+ */
+#include <linux/smp.h>
+#include <linux/uaccess.h>
+
+#include "enclave.h"
+#include "host.h"
+#include "register.h"
+
+static u32 cpu_of(const struct baton_agent_commit *commit)
+{
+	return commit->cpu & ~BATON_KICK_PREEMPT;
+}
+
+static bool is_allowed(const struct session *session, u32 slot, u32 cpu)
+{
+	u64 mask = READ_ONCE(session->masks[(size_t)slot * session->words + cpu / 64]);
+
+	return mask >> (cpu % 64) & 1;
+}
+
+/* Would the CPU run this task, as far as can be said now? */
+static enum baton_commit judge(const struct session *session, const struct baton_agent_commit *it)
+{
+	u32 slot = (u32)it->token - 1, cpu = cpu_of(it);
+	const struct baton_agent_task *word = &session->tasks[slot];
+
+	if (!READ_ONCE(session->cpus[cpu].online))
+		return BATON_COMMIT_CPU_OFFLINE;
+	if (it->token == BATON_PICK_KEEP)
+		return BATON_COMMIT_COMPLETE;
+	if (slot >= session->nr_slots ||
+	    (READ_ONCE(word->flags) & (BATON_AGENT_TASK_MEMBER | BATON_AGENT_TASK_AGENT)) !=
+		    BATON_AGENT_TASK_MEMBER)
+		return BATON_COMMIT_NOT_FOUND;
+	if (READ_ONCE(word->token) != it->token)
+		return BATON_COMMIT_STALE;
+	if (!is_allowed(session, slot, cpu))
+		return BATON_COMMIT_NOT_ALLOWED;
+	return BATON_COMMIT_COMPLETE;
+}
+
+/* Takes the CPU's transaction for this call. No CPU and no agent waits for a claimed one. */
+static bool claim(struct session *session, u32 cpu)
+{
+	u32 *state = &session->transactions[cpu].state;
+	u32 was = READ_ONCE(*state);
+
+	return (was == BATON_TRANSACTION_STATE_EMPTY || was == BATON_TRANSACTION_STATE_DONE) &&
+	       cmpxchg(state, was, BATON_TRANSACTION_STATE_CLAIMED) == was;
+}
+
+/* Ends the claim: the CPU may take the transaction, or there is none. */
+static void settle(struct session *session, u32 cpu, enum baton_transaction_state state)
+{
+	smp_store_release(&session->transactions[cpu].state, state);
+}
+
+/* Writes a transaction that is claimed. */
+static void write_order(struct session *session, const struct baton_agent_commit *it)
+{
+	struct baton_transaction *transaction = &session->transactions[cpu_of(it)];
+
+	WRITE_ONCE(transaction->token, it->token);
+	WRITE_ONCE(transaction->slice, it->slice);
+}
+
+static void look(const struct session *session, const struct baton_agent_commit *it)
+{
+	u32 cpu = cpu_of(it);
+	bool preempt = it->cpu & BATON_KICK_PREEMPT;
+
+	if (preempt || READ_ONCE(session->cpus[cpu].wants))
+		baton_kick_cpu(cpu, preempt);
+}
+
+static bool runs_its_agent(const struct session *session, u32 cpu)
+{
+	u32 agent = READ_ONCE(session->cpus[cpu].agent);
+
+	return agent && READ_ONCE(session->cpus[cpu].running) == agent;
+}
+
+/* Each for itself. */
+static u32 commit_each(struct session *session, struct baton_agent_commit *commits, u32 count)
+{
+	u32 i, accepted = 0;
+
+	for (i = 0; i < count; i++) {
+		struct baton_agent_commit *it = &commits[i];
+
+		it->outcome = BATON_COMMIT_BUSY;
+		if (!claim(session, cpu_of(it)))
+			continue;
+		it->outcome = judge(session, it);
+		if (it->outcome != BATON_COMMIT_COMPLETE) {
+			settle(session, cpu_of(it), BATON_TRANSACTION_STATE_EMPTY);
+			continue;
+		}
+		write_order(session, it);
+		settle(session, cpu_of(it), BATON_TRANSACTION_STATE_READY);
+		accepted++;
+	}
+	/* A CPU that found nothing before this has set `wants`. */
+	smp_mb();
+	for (i = 0; i < count; i++)
+		if (commits[i].outcome == BATON_COMMIT_COMPLETE)
+			look(session, &commits[i]);
+	return accepted;
+}
+
+/*
+ * All, or none. A CPU whose agent gives way clears `running` before it looks for a transaction. So
+ * one that shows its agent after all transactions were claimed has not looked yet, or finds the
+ * claimed one and runs nothing.
+ */
+static u32 commit_together(struct session *session, struct baton_agent_commit *commits, u32 count)
+{
+	enum baton_transaction_state state;
+	u32 i, good = 0, claimed;
+
+	for (claimed = 0; claimed < count; claimed++)
+		if (!claim(session, cpu_of(&commits[claimed])))
+			break;
+	for (i = 0; i < claimed; i++) {
+		commits[i].outcome = judge(session, &commits[i]);
+		write_order(session, &commits[i]);
+		good += commits[i].outcome == BATON_COMMIT_COMPLETE;
+	}
+	for (; i < count; i++)
+		commits[i].outcome = i == claimed ? BATON_COMMIT_BUSY : BATON_COMMIT_NOT_ALONE;
+	smp_mb();
+	for (i = 0; i < claimed; i++) {
+		if (runs_its_agent(session, cpu_of(&commits[i])) ||
+		    commits[i].outcome != BATON_COMMIT_COMPLETE)
+			continue;
+		commits[i].outcome = BATON_COMMIT_NO_AGENT;
+		good--;
+	}
+	state = good == count ? BATON_TRANSACTION_STATE_READY : BATON_TRANSACTION_STATE_EMPTY;
+	for (i = 0; i < claimed; i++)
+		settle(session, cpu_of(&commits[i]), state);
+	if (good == count) {
+		smp_mb();
+		for (i = 0; i < count; i++)
+			look(session, &commits[i]);
+		return count;
+	}
+	for (i = 0; i < claimed; i++)
+		if (commits[i].outcome == BATON_COMMIT_COMPLETE)
+			commits[i].outcome = BATON_COMMIT_NOT_ALONE;
+	return 0;
+}
+
+int baton_commit(struct session *session, struct baton_agent_commits *arg)
+{
+	struct baton_agent_commit commits[BATON_AGENT_CPUS_AT_ONCE];
+	void __user *user = u64_to_user_ptr(arg->commits);
+	u32 i;
+
+	if (arg->count > BATON_AGENT_CPUS_AT_ONCE || arg->flags & ~BATON_AGENT_TOGETHER)
+		return -EINVAL;
+	if (copy_from_user(commits, user, arg->count * sizeof(*commits)))
+		return -EFAULT;
+	for (i = 0; i < arg->count; i++)
+		if (cpu_of(&commits[i]) >= session->nr_cpus)
+			return -EINVAL;
+	arg->accepted = arg->flags & BATON_AGENT_TOGETHER ?
+				commit_together(session, commits, arg->count) :
+				commit_each(session, commits, arg->count);
+	if (copy_to_user(user, commits, arg->count * sizeof(*commits)))
+		return -EFAULT;
+	return 0;
+}

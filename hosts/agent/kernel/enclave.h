@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Enclaves: policies of Baton whose answers come from a process, the agent.
+ *
+ * An enclave is registered with baton.ko as a policy of its name. While an agent is attached, the
+ * policy runs, and there is a session: the memory that the two share, and what the enclave keeps of
+ * each CPU. Each call of the policy becomes a message (calls.c), and a pick is answered by a
+ * transaction that the agent wrote. The core checks the answer as that of any policy.
+ *
+ * Locks. baton_enclaves_mutex guards the list, and the session of each enclave. Lock order:
+ * baton_enclaves_mutex > baton.ko's control mutex. Calls of the policy take no lock: a CPU alone
+ * writes to its ring, and tokens and transactions change owners by compare and swap.
+ */
+#ifndef BATON_ENCLAVE_H
+#define BATON_ENCLAVE_H
+
+#include <linux/atomic.h>
+#include <linux/hrtimer.h>
+#include <linux/kref.h>
+#include <linux/list.h>
+#include <linux/miscdevice.h>
+#include <linux/mutex.h>
+#include <linux/types.h>
+#include <linux/workqueue.h>
+
+#include "baton.h"
+#include "interrupt.h"
+
+#define BATON_NO_SLOT (~0U)
+
+struct session;
+
+struct enclave {
+	struct list_head list;
+	struct kref ref;		/* the list, each open file, and each session */
+	struct baton_policy ops;	/* what is registered with baton.ko */
+	struct miscdevice device;
+	char node[BATON_NAME_LEN + 32];	/* name of the device's file */
+	u32 entries;			/* of each CPU's ring */
+	u32 limit;			/* ms */
+	struct session *session;	/* of the present agent, or NULL */
+	u64 attached;
+	bool is_gone;			/* destroyed; open files remain */
+};
+
+/* What the enclave keeps of a CPU. Written on that CPU with interrupts off, unless noted. */
+struct served {
+	u32 posted;			/* messages, as in the status mapping */
+	bool is_asked;			/* the agent has a message about a CPU without a task */
+	/*
+	 * The task that the CPU ran when it began to ask its own agent for another one, and the
+	 * call by which it left the CPU for that. If the agent answers that it goes on, the agent
+	 * never hears of that call.
+	 */
+	u32 held;
+	u32 left_by;			/* enum baton_method; NONE as long as it has not left */
+	/*
+	 * The CPU's own agent. `agent` is set once, under baton_enclaves_mutex; its slot is known
+	 * from its first event in the enclave on.
+	 */
+	struct task_struct *agent;
+	u32 slot;
+	bool is_waiting;		/* it has given way */
+	bool is_blocked;		/* it sleeps, and must be woken */
+	/* messages for this CPU's agent; any CPU */
+	u32 attention;
+	struct baton_interrupt wake;
+	struct hrtimer timer;
+	/* watch.c: the number of messages read when it last changed, and when that was */
+	u32 read;
+	unsigned long read_at;		/* jiffies */
+} ____cacheline_aligned;
+
+/* From the last select_task_rq of a task until its next message; by slot. */
+struct waking {
+	u16 flags;
+	s16 waker;
+};
+
+struct session {
+	struct enclave *enclave;
+	struct pid *process;		/* of the agent */
+	u32 nr_cpus, nr_slots, entries;
+	u32 words;			/* of a mask of CPUs */
+	u32 events;			/* BATON_EV_* that the agent wants messages about */
+	struct baton_cpu *topology;
+	struct served *served;
+	struct waking *waking;
+	u32 joining;			/* agents whose slot is not yet known */
+	/* the status mapping */
+	struct baton_agent_head *head;
+	struct baton_agent_cpu *cpus;
+	struct baton_agent_task *tasks;
+	u64 *masks;			/* `words` for each slot */
+	struct baton_message *rings;
+	size_t status_size;
+	/* the shared mapping */
+	struct baton_transaction *transactions;
+	struct baton_standby *standby;
+	u64 *tokens;
+	size_t shared_size;
+	struct delayed_work watch;
+	/* why the watch is to end the session, or NULL; set once, in any context */
+	const char *failure;
+};
+
+extern struct mutex baton_enclaves_mutex;
+
+/* enclave.c */
+int baton_enclave_set(struct baton_enclave *arg);
+struct enclave *baton_enclave_get(unsigned int minor);
+void baton_enclave_put(struct enclave *enclave);
+void baton_enclaves_destroy_all(void);
+
+/* session.c */
+extern const struct file_operations baton_session_fops;
+void baton_session_calls(struct baton_policy *ops);
+void baton_session_end(struct session *session, const struct baton_agent_fail *report);
+void baton_session_gone(struct session *session, const char *why);
+
+/* calls.c */
+extern const struct baton_policy baton_calls;	/* without create and destroy */
+
+/* commit.c */
+int baton_commit(struct session *session, struct baton_agent_commits *arg);
+
+/* serve.c: agents of CPUs */
+int baton_serve(struct session *session, struct baton_agent_serve *arg);
+int baton_serve_wait(struct session *session, const struct baton_agent_wait *arg);
+void baton_serve_alert(struct served *served, u32 cpu);
+void baton_serve_init(struct session *session);
+void baton_serve_end(struct session *session);
+void baton_serve_free(struct session *session);
+
+/* watch.c */
+void baton_watch_session(struct work_struct *work);
+
+#endif

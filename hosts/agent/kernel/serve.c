@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Agents of CPUs. The agent of a CPU is a thread that is bound to it and is a task of the enclave.
+ * The enclave keeps its token in custody, and runs it when there are messages for the CPU. So a
+ * message needs no wakeup, and an agent that gives way stays runnable.
+ *
+ * sched_ext keeps the only runnable task of a CPU running. An agent that gives way to nothing
+ * therefore sleeps, and must be woken. Messages come with a run-queue lock held, so that is done in
+ * an interrupt.
+ */
+#include <linux/cpumask.h>
+#include <linux/irqflags.h>
+#include <linux/jiffies.h>
+#include <linux/pid.h>
+#include <linux/sched.h>
+#include <linux/sched/signal.h>
+#include <linux/sched/task.h>
+#include <linux/smp.h>
+
+#include "enclave.h"
+#include "register.h"
+
+/* Wakes the agent. Hard interrupt. */
+static void wake(struct irq_work *work)
+{
+	struct served *served = container_of(work, struct served, wake.work);
+	struct task_struct *agent = smp_load_acquire(&served->agent);
+
+	if (agent)
+		wake_up_process(agent);
+}
+
+/* The time that the agent waits for has come. Hard interrupt on its CPU. */
+static enum hrtimer_restart expired(struct hrtimer *timer)
+{
+	struct served *served = container_of(timer, struct served, timer);
+
+	WRITE_ONCE(served->attention, 1);
+	if (READ_ONCE(served->is_blocked))
+		wake_up_process(served->agent);
+	else
+		baton_kick_cpu(smp_processor_id(), true);
+	return HRTIMER_NORESTART;
+}
+
+void baton_serve_init(struct session *session)
+{
+	u32 cpu;
+
+	for (cpu = 0; cpu < session->nr_cpus; cpu++) {
+		struct served *served = &session->served[cpu];
+
+		served->slot = BATON_NO_SLOT;
+		served->held = BATON_NO_SLOT;
+		served->read_at = jiffies;
+		served->wake = (struct baton_interrupt)BATON_INTERRUPT_INIT(served->wake, wake);
+		hrtimer_setup(&served->timer, expired, CLOCK_MONOTONIC,
+			      HRTIMER_MODE_REL_PINNED_HARD);
+	}
+}
+
+/* Lets the agents go: none waits any more. Any process context. */
+void baton_serve_end(struct session *session)
+{
+	u32 cpu;
+
+	for (cpu = 0; cpu < session->nr_cpus; cpu++) {
+		struct task_struct *agent = smp_load_acquire(&session->served[cpu].agent);
+
+		if (agent)
+			wake_up_process(agent);
+	}
+}
+
+/* No call and no agent uses the session any more. */
+void baton_serve_free(struct session *session)
+{
+	u32 cpu;
+
+	for (cpu = 0; cpu < session->nr_cpus; cpu++) {
+		struct served *served = &session->served[cpu];
+
+		hrtimer_cancel(&served->timer);
+		baton_interrupt_sync(&served->wake);
+		if (served->agent)
+			put_task_struct(served->agent);
+	}
+}
+
+/* Has a CPU's agent run. Process context. */
+void baton_serve_alert(struct served *served, u32 cpu)
+{
+	struct task_struct *agent = smp_load_acquire(&served->agent);
+
+	if (!agent || xchg(&served->attention, 1))
+		return;
+	if (READ_ONCE(served->is_blocked))
+		wake_up_process(agent);
+	else
+		baton_kick_cpu(cpu, false);
+}
+
+/* BATON_AGENT_IOC_SERVE */
+int baton_serve(struct session *session, struct baton_agent_serve *arg)
+{
+	struct served *served;
+	int err = 0;
+
+	if (arg->cpu >= session->nr_cpus)
+		return -EINVAL;
+	if (current->nr_cpus_allowed != 1 || !cpumask_test_cpu(arg->cpu, current->cpus_ptr))
+		return -EXDEV;
+	served = &session->served[arg->cpu];
+	mutex_lock(&baton_enclaves_mutex);
+	if (served->agent) {
+		err = -EBUSY;
+	} else {
+		WRITE_ONCE(session->joining, session->joining + 1);
+		/* its first event in the enclave finds it */
+		smp_store_release(&served->agent, get_task_struct(current));
+	}
+	mutex_unlock(&baton_enclaves_mutex);
+	return err ?: baton_join(&session->enclave->ops, current);
+}
+
+/* Gives way. Returns when the enclave has picked this thread, or at once if nothing else can run. */
+static void give_way(struct served *served)
+{
+	local_irq_disable();
+	current->scx.slice = 0;	/* so that it is enqueued, and the enclave has its token */
+	set_tsk_need_resched(current);
+	set_preempt_need_resched();
+	local_irq_enable();
+	schedule();
+}
+
+/* Sleeps until there is a message. */
+static void block(const struct session *session, struct served *served)
+{
+	set_current_state(TASK_INTERRUPTIBLE);
+	WRITE_ONCE(served->is_blocked, true);
+	/* A message from here on finds the thread blocked, and one from before is seen below. */
+	smp_mb();
+	if (!READ_ONCE(served->attention) && !READ_ONCE(session->head->ended) &&
+	    !signal_pending(current))
+		schedule();
+	__set_current_state(TASK_RUNNING);
+	WRITE_ONCE(served->is_blocked, false);
+}
+
+/* BATON_AGENT_IOC_WAIT */
+int baton_serve_wait(struct session *session, const struct baton_agent_wait *arg)
+{
+	struct served *served = &session->served[raw_smp_processor_id()];
+
+	if (served->agent != current)
+		return -EPERM;
+	if (arg->after)
+		hrtimer_start(&served->timer, ns_to_ktime(min_t(u64, arg->after, KTIME_MAX)),
+			      HRTIMER_MODE_REL_PINNED_HARD);
+	WRITE_ONCE(served->is_waiting, true);
+	/* A message that does not see this has set `attention` before. */
+	smp_mb();
+	if (!READ_ONCE(served->attention))
+		give_way(served);
+	while (READ_ONCE(served->is_waiting) && !READ_ONCE(served->attention) &&
+	       !READ_ONCE(session->head->ended) && !signal_pending(current))
+		block(session, served);
+	WRITE_ONCE(served->is_waiting, false);
+	xchg(&served->attention, 0);
+	if (arg->after)
+		hrtimer_cancel(&served->timer);
+	if (READ_ONCE(session->head->ended))
+		return -ESHUTDOWN;
+	return signal_pending(current) ? -EINTR : 0;
+}

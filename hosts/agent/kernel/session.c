@@ -1,0 +1,436 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * An agent's time in an enclave: the file of the enclave's device, the memory that is mapped
+ * through it, and how it begins and ends. Process context.
+ *
+ * A session begins by BATON_AGENT_IOC_ATTACH, which starts the enclave's policy. It ends when the
+ * agent says so, when its process closes the file or dies, when the watch gives it up, or when the
+ * policy is stopped by others. The memory stays until the last reference to the file is gone.
+ */
+#include <linux/fs.h>
+#include <linux/mm.h>
+#include <linux/module.h>
+#include <linux/pid.h>
+#include <linux/sched/signal.h>
+#include <linux/slab.h>
+#include <linux/uaccess.h>
+#include <linux/vmalloc.h>
+
+#include "enclave.h"
+#include "register.h"
+
+#define BYTES_MAX (1ULL << 32)
+
+/* An open file of an enclave. */
+struct opened {
+	struct enclave *enclave;
+	struct session *session;	/* set once, under baton_enclaves_mutex */
+};
+
+/* The session for which `create` is called, and its thread. Under baton_enclaves_mutex. */
+static struct session *beginning;
+static struct task_struct *beginner;
+
+static void free_session(struct session *session)
+{
+	vfree(session->head);
+	vfree(session->transactions);
+	kvfree(session->topology);
+	kvfree(session->waking);
+	vfree(session->served);
+	put_pid(session->process);
+	baton_enclave_put(session->enclave);
+	kfree(session);
+}
+
+static bool make_memory(struct session *session, const struct baton_env *env)
+{
+	u32 words = DIV_ROUND_UP(env->nr_cpus, 64);
+	u64 cpus = PAGE_SIZE;
+	u64 tasks = PAGE_ALIGN(cpus + (u64)env->nr_cpus * sizeof(*session->cpus));
+	u64 masks = PAGE_ALIGN(tasks + (u64)env->max_tasks * sizeof(*session->tasks));
+	u64 rings = PAGE_ALIGN(masks + (u64)env->max_tasks * words * sizeof(*session->masks));
+	u64 status = PAGE_ALIGN(rings + (u64)env->nr_cpus * session->entries *
+						sizeof(*session->rings));
+	u64 standby = PAGE_ALIGN((u64)env->nr_cpus * sizeof(*session->transactions));
+	u64 shared = PAGE_ALIGN(standby + sizeof(*session->standby) +
+				BATON_AGENT_STANDBY * sizeof(*session->tokens));
+
+	if (status > BYTES_MAX)
+		return false;
+	session->head = vmalloc_user(status);
+	session->transactions = vmalloc_user(shared);
+	session->topology = kvmemdup(env->cpus, env->nr_cpus * sizeof(*env->cpus), GFP_KERNEL);
+	session->waking = kvcalloc(env->max_tasks, sizeof(*session->waking), GFP_KERNEL);
+	session->served = vzalloc(array_size(env->nr_cpus, sizeof(*session->served)));
+	if (!session->head || !session->transactions || !session->topology || !session->waking ||
+	    !session->served)
+		return false;
+	session->cpus = (void *)session->head + cpus;
+	session->tasks = (void *)session->head + tasks;
+	session->words = words;
+	session->masks = (void *)session->head + masks;
+	session->rings = (void *)session->head + rings;
+	session->status_size = status;
+	session->standby = (void *)session->transactions + standby;
+	session->tokens = (void *)(session->standby + 1);
+	session->shared_size = shared;
+	return true;
+}
+
+/* The policy's `create`. */
+static void *agent_create(const struct baton_env *env)
+{
+	struct session *session = beginning;
+	u32 i;
+
+	if (beginner != current) {
+		strscpy(env->message, "an enclave is started by its agent: see baton agent run",
+			BATON_MESSAGE_LEN);
+		return NULL;
+	}
+	session->nr_cpus = env->nr_cpus;
+	session->nr_slots = env->max_tasks;
+	if (!make_memory(session, env)) {
+		strscpy(env->message, "there is no memory for the enclave's rings",
+			BATON_MESSAGE_LEN);
+		return NULL;
+	}
+	for (i = 0; i < env->nr_cpus; i++)
+		session->cpus[i].online = env->cpus[i].online;
+	for (i = 0; i < env->max_tasks; i++)
+		session->waking[i].waker = -1;
+	baton_serve_init(session);
+	return session;
+}
+
+/* The policy's `destroy`: it was stopped. Under baton.ko's control mutex. */
+static void agent_destroy(void *this)
+{
+	struct session *session = this;
+
+	WRITE_ONCE(session->head->ended, 1);
+	baton_serve_end(session);
+}
+
+static int begin(struct opened *opened, struct baton_agent_attach *arg)
+{
+	struct enclave *enclave = opened->enclave;
+	struct session *session;
+	int err;
+
+	if (enclave->is_gone)
+		return -ENODEV;
+	if (enclave->session || opened->session) {
+		snprintf((char *)arg->message, sizeof(arg->message),
+			 "the enclave has an agent already, process %d",
+			 enclave->session ? pid_vnr(enclave->session->process) : 0);
+		return -EBUSY;
+	}
+	session = kzalloc(sizeof(*session), GFP_KERNEL);
+	if (!session)
+		return -ENOMEM;
+	kref_get(&enclave->ref);
+	session->enclave = enclave;
+	session->process = get_pid(task_tgid(current));
+	session->entries = enclave->entries;
+	session->events = arg->events;
+	INIT_DELAYED_WORK(&session->watch, baton_watch_session);
+	beginning = session;
+	beginner = current;
+	/* Ticks are also needed for messages that can wait: see calls.c. */
+	err = baton_start(&enclave->ops, arg->events | BATON_EV_TICK, (const char *)arg->options,
+			  (char *)arg->message);
+	beginner = NULL;
+	if (err) {
+		free_session(session);
+		return err;
+	}
+	enclave->session = session;
+	enclave->attached++;
+	opened->session = session;
+	schedule_delayed_work(&session->watch, 1);
+	arg->nr_cpus = session->nr_cpus;
+	arg->nr_slots = session->nr_slots;
+	arg->entries = session->entries;
+	arg->cpus = (void *)session->cpus - (void *)session->head;
+	arg->tasks = (void *)session->tasks - (void *)session->head;
+	arg->masks = (void *)session->masks - (void *)session->head;
+	arg->rings = (void *)session->rings - (void *)session->head;
+	arg->status_size = session->status_size;
+	arg->standby = (void *)session->standby - (void *)session->transactions;
+	arg->shared_size = session->shared_size;
+	return 0;
+}
+
+static int attach(struct opened *opened, struct baton_agent_attach *arg)
+{
+	int err;
+
+	arg->message[0] = 0;
+	if (arg->abi != BATON_ABI) {
+		snprintf((char *)arg->message, sizeof(arg->message),
+			 "the agent was built for version %u of the interface, not %u", arg->abi,
+			 BATON_ABI);
+		return -ENOEXEC;
+	}
+	if (strnlen((const char *)arg->options, BATON_OPTIONS_LEN) == BATON_OPTIONS_LEN)
+		return -EINVAL;
+	mutex_lock(&baton_enclaves_mutex);
+	err = begin(opened, arg);
+	mutex_unlock(&baton_enclaves_mutex);
+	return err;
+}
+
+/*
+ * Ends a session: with a report as a fault of the policy, else in good order. Under
+ * baton_enclaves_mutex. When it returns, no call uses the session.
+ */
+void baton_session_end(struct session *session, const struct baton_agent_fail *report)
+{
+	if (session->enclave->session != session)
+		return;
+	session->enclave->session = NULL;
+	if (report)
+		baton_fail(&session->enclave->ops, session, report);
+	else
+		baton_stop(&session->enclave->ops);
+	WRITE_ONCE(session->head->ended, 1);
+	baton_serve_end(session);
+}
+
+/*
+ * Ends a session with a report. The policy is stopped before any lock is taken, as a task of the
+ * enclave may hold it.
+ */
+static void fail_session(struct session *session, const struct baton_agent_fail *report)
+{
+	baton_fail(&session->enclave->ops, session, report);
+	mutex_lock(&baton_enclaves_mutex);
+	baton_session_end(session, report);
+	mutex_unlock(&baton_enclaves_mutex);
+}
+
+/* Ends a session whose agent is gone, or does not answer. */
+void baton_session_gone(struct session *session, const char *why)
+{
+	struct baton_agent_fail report = { .kind = BATON_FAULT_KIND_AGENT_GONE };
+
+	report.pid = pid_nr(session->process);
+	strscpy((char *)report.message, why, sizeof(report.message));
+	fail_session(session, &report);
+}
+
+static int fail(struct session *session, struct baton_agent_fail *arg)
+{
+	if (arg->kind > BATON_FAULT_KIND_AGENT_GONE)
+		return -EINVAL;
+	arg->file[sizeof(arg->file) - 1] = 0;
+	arg->message[sizeof(arg->message) - 1] = 0;
+	if (arg->kind != BATON_FAULT_KIND_NONE) {
+		fail_session(session, arg);
+		return 0;
+	}
+	mutex_lock(&baton_enclaves_mutex);
+	baton_session_end(session, NULL);
+	mutex_unlock(&baton_enclaves_mutex);
+	return 0;
+}
+
+static int kick(struct session *session, const struct baton_agent_kick *arg)
+{
+	u32 i;
+
+	if (arg->count > BATON_AGENT_CPUS_AT_ONCE)
+		return -EINVAL;
+	for (i = 0; i < arg->count; i++) {
+		u32 cpu = arg->cpus[i] & ~(BATON_KICK_PREEMPT | BATON_AGENT_KICK_AGENT);
+
+		/* An agent may disturb only CPUs on which its enclave is asked. */
+		if (cpu >= session->nr_cpus || !READ_ONCE(session->cpus[cpu].online))
+			return -EINVAL;
+		if (arg->cpus[i] & BATON_AGENT_KICK_AGENT)
+			baton_serve_alert(&session->served[cpu], cpu);
+		else
+			baton_kick_cpu(cpu, arg->cpus[i] & BATON_KICK_PREEMPT);
+	}
+	return 0;
+}
+
+static int topology(const struct session *session, struct baton_agent_topology *arg)
+{
+	if (arg->cpu >= session->nr_cpus)
+		return -EINVAL;
+	arg->place = session->topology[arg->cpu];
+	return 0;
+}
+
+union request {
+	struct baton_agent_attach attach;
+	struct baton_agent_topology topology;
+	struct baton_agent_kick kick;
+	struct baton_agent_serve serve;
+	struct baton_agent_wait wait;
+	struct baton_agent_fail fail;
+	struct baton_agent_commits commits;
+};
+
+static int handle(struct opened *opened, unsigned int cmd, union request *request)
+{
+	struct session *session = smp_load_acquire(&opened->session);
+
+	if (cmd == BATON_AGENT_IOC_ATTACH)
+		return attach(opened, &request->attach);
+	if (!session)
+		return -ENODATA;
+	if (task_tgid(current) != session->process)
+		return -EPERM;
+	if (READ_ONCE(session->head->ended))
+		return -ESHUTDOWN;
+	switch (cmd) {
+	case BATON_AGENT_IOC_TOPOLOGY:
+		return topology(session, &request->topology);
+	case BATON_AGENT_IOC_KICK:
+		return kick(session, &request->kick);
+	case BATON_AGENT_IOC_SERVE:
+		return baton_serve(session, &request->serve);
+	case BATON_AGENT_IOC_WAIT:
+		return baton_serve_wait(session, &request->wait);
+	case BATON_AGENT_IOC_FAIL:
+		return fail(session, &request->fail);
+	case BATON_AGENT_IOC_COMMIT:
+		return baton_commit(session, &request->commits);
+	}
+	return -ENOTTY;
+}
+
+static bool is_known(unsigned int cmd)
+{
+	return cmd == BATON_AGENT_IOC_ATTACH || cmd == BATON_AGENT_IOC_TOPOLOGY ||
+	       cmd == BATON_AGENT_IOC_KICK || cmd == BATON_AGENT_IOC_SERVE ||
+	       cmd == BATON_AGENT_IOC_WAIT || cmd == BATON_AGENT_IOC_FAIL ||
+	       cmd == BATON_AGENT_IOC_COMMIT;
+}
+
+/* Does the request return something in its structure? */
+static bool answers(unsigned int cmd)
+{
+	return cmd == BATON_AGENT_IOC_ATTACH || cmd == BATON_AGENT_IOC_TOPOLOGY ||
+	       cmd == BATON_AGENT_IOC_COMMIT;
+}
+
+static long session_ioctl(struct file *file, unsigned int cmd, unsigned long at)
+{
+	struct opened *opened = file->private_data;
+	void __user *user = (void __user *)at;
+	union request request;
+	int err;
+
+	if (!is_known(cmd))
+		return -ENOTTY;
+	if (copy_from_user(&request, user, _IOC_SIZE(cmd)))
+		return -EFAULT;
+	err = handle(opened, cmd, &request);
+	/* A refused request returns with the reason. */
+	if (answers(cmd) && copy_to_user(user, &request, _IOC_SIZE(cmd)))
+		return -EFAULT;
+	return err;
+}
+
+static int session_mmap(struct file *file, struct vm_area_struct *vma)
+{
+	struct opened *opened = file->private_data;
+	struct session *session = smp_load_acquire(&opened->session);
+	unsigned long shared = BATON_AGENT_SHARED >> PAGE_SHIFT;
+	void *memory;
+	unsigned long page;
+
+	if (!session)
+		return -ENODATA;
+	if (task_tgid(current) != session->process || !(vma->vm_flags & VM_SHARED))
+		return -EPERM;
+	if (vma->vm_pgoff < shared) {
+		if (vma->vm_flags & VM_WRITE)
+			return -EPERM;
+		vm_flags_clear(vma, VM_MAYWRITE);
+		memory = session->head;
+		page = vma->vm_pgoff;
+	} else {
+		memory = session->transactions;
+		page = vma->vm_pgoff - shared;
+	}
+	vm_flags_set(vma, VM_DONTCOPY);
+	return remap_vmalloc_range(vma, memory, page);
+}
+
+static int session_open(struct inode *inode, struct file *file)
+{
+	struct opened *opened = kzalloc(sizeof(*opened), GFP_KERNEL);
+
+	file->private_data = opened;
+	if (!opened)
+		return -ENOMEM;
+	opened->enclave = baton_enclave_get(iminor(inode));
+	if (opened->enclave)
+		return 0;
+	kfree(opened);
+	return -ENODEV;
+}
+
+/*
+ * The session ends when the agent's process closes the file, also because it dies. A child that
+ * inherited the file does not keep the session.
+ */
+static int session_flush(struct file *file, fl_owner_t id)
+{
+	struct opened *opened = file->private_data;
+	struct session *session = smp_load_acquire(&opened->session);
+	char why[BATON_MESSAGE_LEN];
+	u32 signal = current->exit_code & 0x7f;
+
+	if (!session || task_tgid(current) != session->process)
+		return 0;
+	if (!(current->flags & PF_EXITING))
+		strscpy(why, "the agent closed the enclave", sizeof(why));
+	else if (signal)
+		snprintf(why, sizeof(why), "the agent's process was ended by signal %u", signal);
+	else
+		snprintf(why, sizeof(why), "the agent's process ended with status %d",
+			 current->exit_code >> 8 & 0xff);
+	baton_session_gone(session, why);
+	return 0;
+}
+
+/* The last reference to the file is gone. */
+static int session_release(struct inode *inode, struct file *file)
+{
+	struct opened *opened = file->private_data;
+	struct session *session = opened->session;
+
+	if (session) {
+		baton_session_gone(session, "the agent's process has ended");
+		cancel_delayed_work_sync(&session->watch);
+		baton_serve_free(session);
+		free_session(session);
+	}
+	baton_enclave_put(opened->enclave);
+	kfree(opened);
+	return 0;
+}
+
+const struct file_operations baton_session_fops = {
+	.owner = THIS_MODULE,
+	.open = session_open,
+	.flush = session_flush,
+	.release = session_release,
+	.unlocked_ioctl = session_ioctl,
+	.mmap = session_mmap,
+};
+
+/* The functions of an enclave's policy. */
+void baton_session_calls(struct baton_policy *ops)
+{
+	*ops = baton_calls;
+	ops->create = agent_create;
+	ops->destroy = agent_destroy;
+}

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The watch over an agent: it ends a session whose agent leaves messages unread for longer than the
+ * enclave's limit, as one does that is stopped, or in an endless loop. The core watches for tasks
+ * that an agent reads of and never picks (hosts/kernel/watch.c).
+ *
+ * A work item, in process context.
+ */
+#include <linux/jiffies.h>
+#include <linux/sched/signal.h>
+
+#include "enclave.h"
+#include "register.h"
+
+#define MAX_INTERVAL_MS 50
+
+/*
+ * Has the agent left messages of this CPU unread for longer than the limit? An agent of a CPU need
+ * not read messages that were not announced to it.
+ */
+static bool is_late(struct session *session, u32 cpu)
+{
+	struct served *served = &session->served[cpu];
+	u32 read = READ_ONCE(session->transactions[cpu].read);
+	bool has_work = READ_ONCE(session->joining) ? READ_ONCE(served->attention)
+						    : read != READ_ONCE(served->posted);
+
+	if (read != served->read || !has_work) {
+		served->read = read;
+		served->read_at = jiffies;
+		return false;
+	}
+	return time_after(jiffies,
+			  served->read_at + msecs_to_jiffies(session->enclave->limit));
+}
+
+/*
+ * An agent in custody is runnable and does not run, so that nobody tells the enclave of a signal
+ * for it.
+ */
+static void look_for_signal(struct session *session, u32 cpu)
+{
+	struct served *served = &session->served[cpu];
+	struct task_struct *agent = smp_load_acquire(&served->agent);
+
+	if (agent && READ_ONCE(served->is_waiting) && signal_pending(agent)) {
+		WRITE_ONCE(served->attention, 1);
+		baton_kick_cpu(cpu, true);
+	}
+}
+
+void baton_watch_session(struct work_struct *work)
+{
+	struct session *session = container_of(to_delayed_work(work), struct session, watch);
+	const char *failure = READ_ONCE(session->failure);
+	u32 cpu;
+
+	for (cpu = 0; cpu < session->nr_cpus; cpu++) {
+		look_for_signal(session, cpu);
+		if (is_late(session, cpu))
+			failure = "the agent left messages unread for longer than the enclave's limit";
+	}
+	if (failure)
+		baton_session_gone(session, failure);
+	if (!READ_ONCE(session->head->ended))
+		schedule_delayed_work(&session->watch,
+				      msecs_to_jiffies(min(session->enclave->limit / 4,
+							   MAX_INTERVAL_MS)));
+}

@@ -1,0 +1,425 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The connection of a process to an enclave.
+
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::mem::offset_of;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::{fence, AtomicU32};
+use std::time::Duration;
+
+use baton_abi::*;
+use rustix::io::Errno;
+use rustix::ioctl::{self, Opcode};
+use rustix::mm::ProtFlags;
+
+use crate::map::Map;
+
+/// A call of the enclave's policy.
+pub type Message = BatonMessage;
+
+/// Why a process could not become the agent of an enclave.
+#[derive(Debug)]
+pub enum AttachError {
+    /// The enclave's device cannot be opened.
+    Device(PathBuf, io::Error),
+    /// The kernel refused, with the reason.
+    Refused(Errno, String),
+}
+
+impl fmt::Display for AttachError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Device(path, why) => write!(
+                f,
+                "{} cannot be opened: {why}; is there an enclave of that name (baton enclave \
+                 list), and may this user open it?",
+                path.display()
+            ),
+            Self::Refused(errno, why) if why.is_empty() => {
+                write!(f, "the enclave refused the agent: {errno}")
+            }
+            Self::Refused(_, why) => write!(f, "the enclave refused the agent: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for AttachError {}
+
+/// Why an agent gives up: what the report of the enclave's fault says.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// The kind of fault.
+    pub kind: BatonFaultKind,
+    /// The method of the policy in which it happened.
+    pub method: BatonMethod,
+    /// Thread id of the task that the call was about; 0 if none.
+    pub pid: u32,
+    /// Source file and line; empty and 0 if not known.
+    pub file: String,
+    /// See `file`.
+    pub line: u32,
+    /// What happened.
+    pub message: String,
+}
+
+/// A process's place in an enclave, of which it is the agent until this value is dropped.
+///
+/// Messages are read from one ring for each CPU. A ring has one reader at a time: the caller sees
+/// to that. All other functions may be called by several threads at once.
+pub struct Agent {
+    file: File,
+    layout: BatonAgentAttach,
+    status: Map,
+    shared: Map,
+    topology: Vec<BatonCpu>,
+}
+
+fn field<const N: usize>(text: &str) -> [u8; N] {
+    let mut field = [0; N];
+    let length = text.len().min(N - 1);
+    field[..length].copy_from_slice(&text.as_bytes()[..length]);
+    field
+}
+
+fn text(field: &[u8]) -> String {
+    let end = field.iter().position(|byte| *byte == 0);
+    String::from_utf8_lossy(&field[..end.unwrap_or(field.len())]).into_owned()
+}
+
+/// `T` must be the structure that belongs to the request.
+fn request<const REQUEST: Opcode, T: Copy>(file: &File, value: &mut T) -> Result<(), Errno> {
+    // SAFETY: Sized-request. Each number below is paired with its structure, whose size is part of
+    // the number. The kernel writes no more than that, and the array of commits, which the caller
+    // borrows mutably. Every bit pattern is a value of these structures of integers.
+    unsafe { ioctl::ioctl(file, ioctl::Updater::<REQUEST, T>::new(value)) }
+}
+
+/// The device of an enclave.
+pub fn device_of(enclave: &str) -> PathBuf {
+    Path::new("/dev").join(format!("baton-enclave-{enclave}"))
+}
+
+impl Agent {
+    /// Makes this process the agent of an enclave, which begins to schedule its tasks. `events` are
+    /// those of `BATON_EV_*` that it wants messages about. `options` is what `baton list` shows.
+    pub fn attach(enclave: &str, events: u32, options: &str) -> Result<Self, AttachError> {
+        let path = device_of(enclave);
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(&path)
+            .map_err(|why| AttachError::Device(path, why))?;
+        let mut layout = BatonAgentAttach {
+            abi: BATON_ABI,
+            events,
+            nr_cpus: 0,
+            nr_slots: 0,
+            entries: 0,
+            reserved: 0,
+            cpus: 0,
+            tasks: 0,
+            masks: 0,
+            rings: 0,
+            status_size: 0,
+            standby: 0,
+            shared_size: 0,
+            options: field(options),
+            message: [0; BATON_MESSAGE_LEN],
+        };
+        let refused = |errno| AttachError::Refused(errno, String::new());
+        request::<BATON_AGENT_IOC_ATTACH, _>(&file, &mut layout)
+            .map_err(|errno| AttachError::Refused(errno, text(&layout.message)))?;
+        let status = Map::new(&file, 0, layout.status_size, ProtFlags::READ).map_err(refused)?;
+        let both = ProtFlags::READ | ProtFlags::WRITE;
+        let shared =
+            Map::new(&file, BATON_AGENT_SHARED, layout.shared_size, both).map_err(refused)?;
+        let topology = (0..layout.nr_cpus).map(|cpu| {
+            let mut topology = BatonAgentTopology {
+                cpu,
+                ..Default::default()
+            };
+            request::<BATON_AGENT_IOC_TOPOLOGY, _>(&file, &mut topology).map(|()| topology.place)
+        });
+        let topology = topology.collect::<Result<_, _>>().map_err(refused)?;
+        Ok(Self {
+            file,
+            layout,
+            status,
+            shared,
+            topology,
+        })
+    }
+
+    /// The place of each CPU in the machine. CPUs of other partitions count as offline.
+    pub fn topology(&self) -> &[BatonCpu] {
+        &self.topology
+    }
+
+    /// Number of CPUs of the machine.
+    pub fn nr_cpus(&self) -> usize {
+        self.layout.nr_cpus as usize
+    }
+
+    /// Number of task slots.
+    pub fn nr_slots(&self) -> u32 {
+        self.layout.nr_slots
+    }
+
+    fn cpu_word(&self, cpu: usize, field: usize) -> &AtomicU32 {
+        let at = cpu * size_of::<BatonAgentCpu>() + field;
+        self.status.word(self.layout.cpus + at as u64)
+    }
+
+    fn transaction_word(&self, cpu: usize, field: usize) -> &AtomicU32 {
+        let at = cpu * size_of::<BatonTransaction>() + field;
+        self.shared.word(at as u64)
+    }
+
+    /// Messages lost so far, as a ring was full.
+    pub fn lost(&self) -> u64 {
+        self.status.read::<BatonAgentHead>(0, 0).lost
+    }
+
+    /// Does the enclave still ask this agent?
+    pub fn has_ended(&self) -> bool {
+        let ended = self.status.word(offset_of!(BatonAgentHead, ended) as u64);
+        ended.load(Relaxed) != 0
+    }
+
+    /// The next message in the ring of a CPU. It stays there until [`Agent::advance`].
+    pub fn peek(&self, cpu: usize) -> Option<Message> {
+        let posted = self.cpu_word(cpu, offset_of!(BatonAgentCpu, posted));
+        let read = self.transaction_word(cpu, offset_of!(BatonTransaction, read));
+        let at = read.load(Relaxed);
+        if posted.load(Acquire) == at {
+            return None;
+        }
+        let entries = self.layout.entries as usize;
+        let index = cpu * entries + (at as usize & (entries - 1));
+        Some(self.status.read(self.layout.rings, index))
+    }
+
+    /// Removes the message that [`Agent::peek`] returned.
+    pub fn advance(&self, cpu: usize) {
+        let read = self.transaction_word(cpu, offset_of!(BatonTransaction, read));
+        read.store(read.load(Relaxed).wrapping_add(1), Release);
+    }
+
+    /// Removes all messages from the ring of a CPU.
+    pub fn skip(&self, cpu: usize) {
+        let posted = self.cpu_word(cpu, offset_of!(BatonAgentCpu, posted));
+        let read = self.transaction_word(cpu, offset_of!(BatonTransaction, read));
+        read.store(posted.load(Acquire), Release);
+    }
+
+    /// Has the last pick on this CPU found nothing to run?
+    pub fn wants(&self, cpu: usize) -> bool {
+        self.cpu_word(cpu, offset_of!(BatonAgentCpu, wants))
+            .load(Relaxed)
+            != 0
+    }
+
+    /// Is the CPU online, and is the enclave asked there?
+    pub fn is_online(&self, cpu: usize) -> bool {
+        self.cpu_word(cpu, offset_of!(BatonAgentCpu, online))
+            .load(Relaxed)
+            != 0
+    }
+
+    /// The task of the enclave that was picked on this CPU last, unless the CPU found none since.
+    pub fn running(&self, cpu: usize) -> Option<BatonTask> {
+        let running = self.cpu_word(cpu, offset_of!(BatonAgentCpu, running));
+        let slot = running.load(Relaxed).checked_sub(1)?;
+        if self.runs_agent(cpu) {
+            return None;
+        }
+        let word = self.task(slot);
+        Some(BatonTask {
+            slot,
+            pid: word.pid,
+            cpu: cpu as i32,
+            nice: word.nice,
+            runtime: word.runtime,
+        })
+    }
+
+    /// Did this CPU pick its own agent last?
+    pub fn runs_agent(&self, cpu: usize) -> bool {
+        let agent = self.cpu_word(cpu, offset_of!(BatonAgentCpu, agent));
+        let running = self.cpu_word(cpu, offset_of!(BatonAgentCpu, running));
+        let agent = agent.load(Relaxed);
+        agent != 0 && running.load(Relaxed) == agent
+    }
+
+    /// The status word of the task in a slot.
+    pub fn task(&self, slot: u32) -> BatonAgentTask {
+        self.status.read(self.layout.tasks, slot as usize)
+    }
+
+    /// The number of the last message about the task in a slot.
+    pub fn sequence(&self, slot: u32) -> u32 {
+        let at = slot as usize * size_of::<BatonAgentTask>() + offset_of!(BatonAgentTask, sequence);
+        self.status
+            .word(self.layout.tasks + at as u64)
+            .load(Acquire)
+    }
+
+    /// May the task in this slot use that CPU?
+    pub fn may_run(&self, slot: u32, cpu: usize) -> bool {
+        if cpu >= self.nr_cpus() || slot >= self.nr_slots() {
+            return false;
+        }
+        let words = self.nr_cpus().div_ceil(64);
+        let mask: u64 = self
+            .status
+            .read(self.layout.masks, slot as usize * words + cpu / 64);
+        mask & 1 << (cpu % 64) != 0 && self.is_online(cpu)
+    }
+
+    /// Is a transaction of this CPU waiting to be taken?
+    pub fn is_pending(&self, cpu: usize) -> bool {
+        let state = self.transaction_word(cpu, offset_of!(BatonTransaction, state));
+        let state = state.load(Acquire);
+        state == BatonTransactionState::Ready as u32
+            || state == BatonTransactionState::Claimed as u32
+    }
+
+    /// Has CPU `cpu` run the task of this token next, for `slice` ns (0 for the default). The CPU
+    /// sees it when it next looks for a task; [`Agent::kick`] makes it do so. False if a
+    /// transaction of that CPU is still waiting.
+    pub fn commit(&self, cpu: usize, token: BatonToken, slice: u64) -> bool {
+        if self.is_pending(cpu) {
+            return false;
+        }
+        let state = self.transaction_word(cpu, offset_of!(BatonTransaction, state));
+        let at = (cpu * size_of::<BatonTransaction>()) as u64;
+        let token_at = at + offset_of!(BatonTransaction, token) as u64;
+        self.shared.write(token_at, 0, token);
+        let slice_at = at + offset_of!(BatonTransaction, slice) as u64;
+        self.shared.write(slice_at, 0, slice);
+        state.store(BatonTransactionState::Ready as u32, Release);
+        // A CPU that found nothing before this has set `wants`, which the caller reads next.
+        fence(SeqCst);
+        true
+    }
+
+    /// Takes a waiting transaction back, and returns its token. `None` if a CPU was first, or if
+    /// there is none.
+    pub fn withdraw(&self, cpu: usize) -> Option<BatonToken> {
+        let state = self.transaction_word(cpu, offset_of!(BatonTransaction, state));
+        let (ready, empty) = (
+            BatonTransactionState::Ready as u32,
+            BatonTransactionState::Empty as u32,
+        );
+        state.compare_exchange(ready, empty, AcqRel, Relaxed).ok()?;
+        Some(self.shared.read::<BatonTransaction>(0, cpu).token)
+    }
+
+    /// Offers a token to whichever CPU finds nothing else. False if the standby ring is full.
+    pub fn offer(&self, token: BatonToken) -> bool {
+        let taken = offset_of!(BatonAgentHead, standby_taken) as u64;
+        let taken = self.status.word(taken).load(Acquire);
+        let offered = self.shared.word(self.layout.standby);
+        let at = offered.load(Relaxed);
+        if at.wrapping_sub(taken) >= BATON_AGENT_STANDBY {
+            return false;
+        }
+        let tokens = self.layout.standby + size_of::<BatonStandby>() as u64;
+        self.shared
+            .write(tokens, (at % BATON_AGENT_STANDBY) as usize, token);
+        offered.store(at.wrapping_add(1), Release);
+        fence(SeqCst);
+        true
+    }
+
+    /// Makes CPUs look at their transactions: CPU numbers, with `BATON_KICK_PREEMPT` if the task
+    /// that runs is to be preempted, or with `BATON_AGENT_KICK_AGENT` if the CPU's agent is to run.
+    pub fn kick(&self, cpus: &[u16]) -> Result<(), Errno> {
+        for part in cpus.chunks(BATON_AGENT_CPUS_AT_ONCE) {
+            let mut kick = BatonAgentKick {
+                count: part.len() as u32,
+                reserved: 0,
+                cpus: [0; BATON_AGENT_CPUS_AT_ONCE],
+            };
+            kick.cpus[..part.len()].copy_from_slice(part);
+            request::<BATON_AGENT_IOC_KICK, _>(&self.file, &mut kick)?;
+        }
+        Ok(())
+    }
+
+    /// Has several CPUs run tasks, by one call for each [`BATON_AGENT_CPUS_AT_ONCE`] of them. Each
+    /// commit's `outcome` says whether it was accepted. A CPU checks its transaction again when it
+    /// takes it.
+    pub fn commit_all(&self, commits: &mut [BatonAgentCommit]) -> Result<(), Errno> {
+        commits
+            .chunks_mut(BATON_AGENT_CPUS_AT_ONCE)
+            .try_for_each(|part| self.request_commits(part, 0).map(drop))
+    }
+
+    /// Has several CPUs run tasks together, or none of them: [`BATON_AGENT_TOGETHER`]. True if all
+    /// were accepted; else each commit's `outcome` says why not.
+    pub fn commit_together(&self, commits: &mut [BatonAgentCommit]) -> Result<bool, Errno> {
+        let count = commits.len();
+        let accepted = self.request_commits(commits, BATON_AGENT_TOGETHER)?;
+        Ok(accepted as usize == count)
+    }
+
+    fn request_commits(&self, commits: &mut [BatonAgentCommit], flags: u32) -> Result<u32, Errno> {
+        let mut ask = BatonAgentCommits {
+            count: commits.len() as u32,
+            flags,
+            commits: commits.as_mut_ptr() as u64,
+            accepted: 0,
+            reserved: 0,
+        };
+        if commits.is_empty() {
+            return Ok(0);
+        }
+        request::<BATON_AGENT_IOC_COMMIT, _>(&self.file, &mut ask)?;
+        Ok(ask.accepted)
+    }
+
+    /// Makes this thread the agent of the CPU to which it is bound.
+    pub fn serve(&self, cpu: usize) -> Result<(), Errno> {
+        let mut serve = BatonAgentServe {
+            cpu: cpu as u32,
+            reserved: 0,
+        };
+        request::<BATON_AGENT_IOC_SERVE, _>(&self.file, &mut serve)
+    }
+
+    /// For the agent of a CPU: gives way until there are messages for the CPU, or for that long.
+    /// `SHUTDOWN` when the enclave no longer asks this agent.
+    pub fn wait(&self, longest: Option<Duration>) -> Result<(), Errno> {
+        let after = longest.map_or(0, |time| time.as_nanos().max(1) as u64);
+        request::<BATON_AGENT_IOC_WAIT, _>(&self.file, &mut BatonAgentWait { after })
+    }
+
+    /// Ends the session in good order: the policy stops without a fault.
+    pub fn end(&self) -> Result<(), Errno> {
+        self.fail(&Failure {
+            kind: BatonFaultKind::None,
+            method: BatonMethod::None,
+            pid: 0,
+            file: String::new(),
+            line: 0,
+            message: String::new(),
+        })
+    }
+
+    /// Ends the session with a fault of the policy, which `baton status` shows.
+    pub fn fail(&self, failure: &Failure) -> Result<(), Errno> {
+        let mut fail = BatonAgentFail {
+            kind: failure.kind as u32,
+            method: failure.method as u32,
+            pid: failure.pid,
+            line: failure.line,
+            file: field(&failure.file),
+            message: field(&failure.message),
+        };
+        request::<BATON_AGENT_IOC_FAIL, _>(&self.file, &mut fail)
+    }
+}

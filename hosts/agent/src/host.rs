@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The functions that a policy in an agent calls.
+//!
+//! They answer from the enclave's memory, which the kernel keeps up to date. An answer may be
+//! outdated when the transaction arrives; the kernel then refuses it.
+
+use std::cell::{Cell, RefCell};
+use std::hint::spin_loop;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use Ordering::{Acquire, Relaxed, Release};
+
+use baton_abi::{BatonFaultKind, BatonReplyAnswer, BATON_MAX_LOCKS};
+use baton_native::{NativeHost, Panic, Table};
+use rustix::time::{clock_gettime, ClockId};
+
+use crate::agent::Agent;
+
+/// How long a call may wait for a lock. As in the kernel (kernel/bpf/rqspinlock.c).
+const LOCK_TIMEOUT: Duration = Duration::from_millis(250);
+
+/// Turns of a wait for a lock between two looks at the clock.
+const TURNS: u32 = 1000;
+
+/// What the functions need of the agent.
+pub(crate) struct Services {
+    pub agent: Agent,
+    /// The CPU on which a global agent polls. To the policy it is offline.
+    pub own: Option<usize>,
+    /// CPUs that the policy has claimed, and that have not looked for a task since.
+    pub claimed: Vec<AtomicBool>,
+    /// When each CPU's timer expires, ns of the monotonic clock; 0 if it is not armed.
+    pub timers: Vec<AtomicU64>,
+}
+
+impl Services {
+    pub fn new(agent: Agent, own: Option<usize>) -> Self {
+        let cpus = agent.nr_cpus();
+        Self {
+            agent,
+            own,
+            claimed: (0..cpus).map(|_| AtomicBool::new(false)).collect(),
+            timers: (0..cpus).map(|_| AtomicU64::new(0)).collect(),
+        }
+    }
+
+    pub fn is_online(&self, cpu: usize) -> bool {
+        cpu < self.agent.nr_cpus() && self.own != Some(cpu) && self.agent.is_online(cpu)
+    }
+
+    pub fn may_run(&self, slot: u32, cpu: usize) -> bool {
+        self.own != Some(cpu) && self.agent.may_run(slot, cpu)
+    }
+
+    pub fn is_idle(&self, cpu: usize) -> bool {
+        self.is_online(cpu)
+            && self.agent.wants(cpu)
+            && !self.claimed[cpu].load(Relaxed)
+            && !self.agent.is_pending(cpu)
+    }
+
+    fn claim(&self, cpu: usize) -> bool {
+        self.is_idle(cpu) && !self.claimed[cpu].swap(true, Relaxed)
+    }
+}
+
+/// The time of the monotonic clock, ns.
+pub(crate) fn now() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// A fault of the call under way on this thread.
+pub(crate) struct Fault {
+    pub kind: BatonFaultKind,
+    pub file: String,
+    pub line: u32,
+    pub message: String,
+}
+
+thread_local! {
+    static SERVICES: Cell<*const Services> = const { Cell::new(ptr::null()) };
+    /// The CPU on whose behalf the policy is called.
+    static CPU: Cell<usize> = const { Cell::new(0) };
+    /// The addresses of the locks that the call holds, in the order of taking them.
+    static HELD: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+    static FAULT: RefCell<Option<Fault>> = const { RefCell::new(None) };
+    static RANDOM: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Runs calls of a policy on this thread.
+pub(crate) fn enter<R>(services: &Services, cpu: usize, call: impl FnOnce() -> R) -> R {
+    let outer = SERVICES.replace(services);
+    CPU.set(cpu);
+    let result = call();
+    SERVICES.set(outer);
+    result
+}
+
+/// The fault of the call that was just abandoned on this thread. Releases its locks.
+pub(crate) fn take_fault() -> Option<Fault> {
+    release_all();
+    FAULT.take()
+}
+
+/// Does the call that has just returned still hold a lock? Releases it.
+pub(crate) fn forgot_a_lock() -> bool {
+    let held = HELD.with_borrow(|held| !held.is_empty());
+    if held {
+        release_all();
+    }
+    held
+}
+
+fn release_all() {
+    for address in HELD.take().into_iter().rev() {
+        // SAFETY: Mutual-exclusion. The lock was taken in the call that ends here, and the policy's
+        // locks exist for that call.
+        unsafe { &*(address as *const AtomicU32) }.store(0, Release);
+    }
+}
+
+fn fail(kind: BatonFaultKind, message: &str) -> bool {
+    FAULT.set(Some(Fault {
+        kind,
+        file: String::new(),
+        line: 0,
+        message: message.into(),
+    }));
+    false
+}
+
+fn with<R>(f: impl FnOnce(&Services) -> R) -> R {
+    // SAFETY: On-stack. Policies are called only inside `enter`, whose services outlive the call.
+    f(unsafe { SERVICES.get().as_ref() }.expect("a policy is called by a runner"))
+}
+
+struct AgentHost;
+
+impl NativeHost for AgentHost {
+    fn lock(word: &AtomicU32) -> bool {
+        let address = ptr::from_ref(word) as usize;
+        let (is_held, count) = HELD.with_borrow(|held| (held.contains(&address), held.len()));
+        if is_held {
+            return fail(
+                BatonFaultKind::Deadlock,
+                "the lock is held by this call already",
+            );
+        }
+        if count >= BATON_MAX_LOCKS {
+            return fail(BatonFaultKind::Deadlock, "a call may hold 31 locks at once");
+        }
+        let mut turns = 0_u32;
+        let mut begun = None;
+        while !Self::try_lock(word) {
+            spin_loop();
+            turns += 1;
+            if turns.is_multiple_of(TURNS)
+                && begun.get_or_insert_with(Instant::now).elapsed() > LOCK_TIMEOUT
+            {
+                return fail(
+                    BatonFaultKind::LockTimeout,
+                    "the lock was not released for 250 ms",
+                );
+            }
+        }
+        true
+    }
+
+    fn try_lock(word: &AtomicU32) -> bool {
+        let is_taken = word.compare_exchange(0, 1, Acquire, Relaxed).is_ok();
+        if is_taken {
+            HELD.with_borrow_mut(|held| held.push(ptr::from_ref(word) as usize));
+        }
+        is_taken
+    }
+
+    fn unlock(word: &AtomicU32) -> bool {
+        let address = ptr::from_ref(word) as usize;
+        let is_last = HELD.with_borrow_mut(|held| held.pop_if(|last| *last == address).is_some());
+        if !is_last {
+            return fail(
+                BatonFaultKind::Deadlock,
+                "locks must be released in the reverse order of taking them",
+            );
+        }
+        word.store(0, Release);
+        true
+    }
+
+    fn token_dropped(token: u64) -> bool {
+        let slot = (token as u32).wrapping_sub(1);
+        let is_lost = with(|services| {
+            slot < services.agent.nr_slots() && services.agent.task(slot).token == token
+        });
+        if is_lost {
+            fail(
+                BatonFaultKind::LostTask,
+                "a Schedulable was dropped: its task would never have run again",
+            );
+        }
+        !is_lost
+    }
+
+    fn panicked(panic: Panic) {
+        let kind = match panic.is_out_of_memory() {
+            true => BatonFaultKind::OutOfMemory,
+            false => BatonFaultKind::Panic,
+        };
+        FAULT.set(Some(Fault {
+            kind,
+            file: panic.file,
+            line: panic.line,
+            message: panic.message,
+        }));
+    }
+
+    fn now() -> u64 {
+        now()
+    }
+
+    fn random() -> u64 {
+        // xorshift64, as in hosts/kernel/host.c; never 0
+        let mut x = RANDOM.get();
+        if x == 0 {
+            x = now() | 1;
+        }
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        RANDOM.set(x);
+        x
+    }
+
+    fn arm_timer(after_ns: u64) {
+        let at = now().saturating_add(after_ns).max(1);
+        with(|services| services.timers[CPU.get()].store(at, Relaxed));
+    }
+
+    fn cancel_timer() {
+        with(|services| services.timers[CPU.get()].store(0, Relaxed));
+    }
+
+    fn may_run(slot: u32, cpu: i32) -> bool {
+        with(|services| usize::try_from(cpu).is_ok_and(|cpu| services.agent.may_run(slot, cpu)))
+    }
+
+    fn cpu_online(cpu: i32) -> bool {
+        with(|services| usize::try_from(cpu).is_ok_and(|cpu| services.is_online(cpu)))
+    }
+
+    fn cpu_idle(cpu: i32) -> bool {
+        with(|services| usize::try_from(cpu).is_ok_and(|cpu| services.is_idle(cpu)))
+    }
+
+    fn any_idle() -> bool {
+        with(|services| (0..services.agent.nr_cpus()).any(|cpu| services.is_idle(cpu)))
+    }
+
+    fn claim_idle(cpu: i32) -> bool {
+        with(|services| usize::try_from(cpu).is_ok_and(|cpu| services.claim(cpu)))
+    }
+
+    fn reply(_slot: u32, _tag: u32, _words: [u64; 6]) -> u32 {
+        BatonReplyAnswer::NoQueue as u32
+    }
+}
+
+/// The functions, as a policy gets them.
+pub(crate) static TABLE: Table = Table::of::<AgentHost>();

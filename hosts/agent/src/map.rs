@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A mapping of the memory that the kernel and the agent share.
+//!
+//! The kernel writes while this process reads. So every access is atomic or volatile, and no
+//! reference to the memory is made except to atomics.
+
+use std::fs::File;
+use std::ptr;
+use std::sync::atomic::AtomicU32;
+
+use rustix::io::Errno;
+use rustix::mm::{self, MapFlags, ProtFlags};
+
+/// A shared mapping of a file.
+pub(crate) struct Map {
+    at: *mut u8,
+    size: usize,
+}
+
+// SAFETY: Shared-memory. The mapping lives as long as this value, and all accesses are atomic or
+// volatile.
+unsafe impl Send for Map {}
+// SAFETY: Shared-memory. As above.
+unsafe impl Sync for Map {}
+
+impl Map {
+    pub fn new(file: &File, offset: u64, size: u64, protection: ProtFlags) -> Result<Self, Errno> {
+        let size = usize::try_from(size).map_err(|_| Errno::NOMEM)?;
+        // SAFETY: New-mapping. The kernel chooses the place of the new mapping.
+        let at = unsafe {
+            mm::mmap(
+                ptr::null_mut(),
+                size,
+                protection,
+                MapFlags::SHARED,
+                file,
+                offset,
+            )
+        }?;
+        Ok(Self {
+            at: at.cast(),
+            size,
+        })
+    }
+
+    /// The place of element `index` of an array at `offset`. Panics outside of the mapping.
+    fn place<T>(&self, offset: u64, index: usize) -> *mut T {
+        let offset = offset as usize + index * size_of::<T>();
+        assert!(
+            offset + size_of::<T>() <= self.size,
+            "{offset} is outside of the mapping"
+        );
+        // SAFETY: Shared-memory. It is inside, by the assertion.
+        unsafe { self.at.add(offset) }.cast()
+    }
+
+    /// Reads a structure that the kernel may be writing. The parts may be of different times.
+    pub fn read<T: Copy>(&self, offset: u64, index: usize) -> T {
+        // SAFETY: Shared-memory. Every bit pattern is a value of the structures of integers that
+        // are read here.
+        unsafe { self.place::<T>(offset, index).read_volatile() }
+    }
+
+    /// Writes a structure that the kernel may be reading.
+    pub fn write<T: Copy>(&self, offset: u64, index: usize, value: T) {
+        // SAFETY: Shared-memory. The mapping is writable where this is called.
+        unsafe { self.place::<T>(offset, index).write_volatile(value) }
+    }
+
+    /// A word, for atomic access. `offset` is a multiple of four.
+    pub fn word(&self, offset: u64) -> &AtomicU32 {
+        // SAFETY: Shared-memory. The mapping is aligned to a page and lives as long as `self`.
+        unsafe { AtomicU32::from_ptr(self.place(offset, 0)) }
+    }
+}
+
+impl Drop for Map {
+    fn drop(&mut self) {
+        // SAFETY: New-mapping. Nothing refers to it any more. It can fail only for a wrong address.
+        let _ = unsafe { mm::munmap(self.at.cast(), self.size) };
+    }
+}

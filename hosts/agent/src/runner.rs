@@ -1,0 +1,593 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Runs a policy as the agent of an enclave.
+//!
+//! Each message is one call of the policy, in the order of the task's events. A pick is asked for
+//! when a CPU has nothing to run, or when the policy kicks it, and the answer goes down as a
+//! transaction. So the policy decides as it would in the kernel, but a little later.
+
+use std::sync::atomic::Ordering::{AcqRel, Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::{Mutex, OnceLock};
+use std::thread;
+use std::time::Duration;
+use std::{fmt, io};
+
+use baton_abi::*;
+use baton_native::{Instance, Policy};
+use rustix::io::Errno;
+use rustix::thread::{sched_setaffinity, CpuSet};
+
+use crate::agent::{Agent, Failure, Message};
+use crate::host::{self, Services};
+
+/// Which threads decide.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// One thread decides for all CPUs. It polls for messages on this CPU, which the enclave's
+    /// tasks do not use.
+    Global(usize),
+    /// Each of these CPUs has an agent of its own, which runs there when there are messages for it.
+    PerCpu(Vec<usize>),
+}
+
+/// How a runner ended.
+#[derive(Debug)]
+pub enum Ended {
+    /// The enclave no longer asks this agent, or [`Runner::stop`] was called.
+    Stopped,
+    /// The policy failed, which was reported to the enclave.
+    Fault(Failure),
+    /// This many messages found no room, so the policy no longer knows its tasks. The session has
+    /// ended in good order; a new one begins with all tasks of the enclave.
+    Lost(u64),
+}
+
+/// Why a policy could not be run.
+#[derive(Debug)]
+pub enum RunError {
+    /// The policy could not be made: its own message.
+    Policy(String),
+    /// A thread could not be started, or bound to its CPU.
+    Thread(io::Error),
+}
+
+impl fmt::Display for RunError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Policy(why) => write!(f, "the policy cannot be created: {why}"),
+            Self::Thread(why) => write!(f, "an agent's thread cannot be bound to its CPU: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for RunError {}
+
+/// A policy, and the enclave whose tasks it schedules.
+pub struct Runner {
+    services: Services,
+    mode: Mode,
+    policy: Policy,
+    /// Always there, until the runner is dropped.
+    instance: Option<Instance>,
+    /// For each slot, the number of the last message that the policy has seen.
+    seen: Vec<AtomicU32>,
+    /// Whether a thread reads the CPU's ring.
+    rings: Vec<AtomicBool>,
+    stopping: AtomicBool,
+    failure: OnceLock<Failure>,
+    /// Whether the policy has a `newly_idle`.
+    steals: bool,
+}
+
+// SAFETY: Policy-alive. A policy is `Sync`: several CPUs call it at once in every host. The instance
+// is dropped with the runner.
+unsafe impl Sync for Runner {}
+
+/// CPUs to kick after some calls.
+#[derive(Default)]
+struct Kicks(Vec<u16>);
+
+/// The CPU of a kick.
+fn cpu_of(kick: u16) -> usize {
+    usize::from(kick & !(BATON_KICK_PREEMPT | BATON_AGENT_KICK_AGENT))
+}
+
+impl Kicks {
+    fn add(&mut self, cpu: usize, preempt: bool) {
+        self.0
+            .push(cpu as u16 | if preempt { BATON_KICK_PREEMPT } else { 0 });
+    }
+}
+
+impl Runner {
+    /// Makes an instance of a policy for an enclave. `options` as for `baton load`.
+    pub fn new(policy: Policy, options: &str, agent: Agent, mode: Mode) -> Result<Self, RunError> {
+        let slots = agent.nr_slots();
+        let cpus = agent.nr_cpus();
+        let own = match mode {
+            Mode::Global(cpu) => Some(cpu),
+            Mode::PerCpu(_) => None,
+        };
+        let mut topology = agent.topology().to_vec();
+        if let Some(place) = own.and_then(|own| topology.get_mut(own)) {
+            place.online = 0;
+        }
+        policy.install(Some(&host::TABLE));
+        let services = Services::new(agent, own);
+        let instance = host::enter(&services, 0, || policy.make(&topology, slots, options))
+            .map_err(RunError::Policy)?;
+        Ok(Self {
+            services,
+            mode,
+            policy,
+            instance: Some(instance),
+            seen: (0..slots).map(|_| AtomicU32::new(0)).collect(),
+            rings: (0..cpus).map(|_| AtomicBool::new(false)).collect(),
+            stopping: AtomicBool::new(false),
+            failure: OnceLock::new(),
+            steals: policy.ops().newly_idle.is_some(),
+        })
+    }
+
+    fn agent(&self) -> &Agent {
+        &self.services.agent
+    }
+
+    /// Ends the session, and so makes the runner return soon. Any thread.
+    pub fn stop(&self) {
+        self.stopping.store(true, Relaxed);
+        // Fails only if it has ended already.
+        let _ = self.agent().end();
+    }
+
+    /// Answers messages until the enclave or [`Runner::stop`] ends that.
+    pub fn run(&self) -> Result<Ended, RunError> {
+        match &self.mode {
+            Mode::Global(cpu) => {
+                bind(*cpu).map_err(|errno| RunError::Thread(errno.into()))?;
+                self.poll(*cpu);
+            }
+            Mode::PerCpu(cpus) => self.serve(cpus)?,
+        }
+        let is_stopping = self.stopping.load(Relaxed);
+        self.stop();
+        Ok(match (self.failure.get(), self.agent().lost()) {
+            (Some(failure), _) => Ended::Fault(failure.clone()),
+            (None, lost) if lost != 0 && !is_stopping => Ended::Lost(lost),
+            _ => Ended::Stopped,
+        })
+    }
+
+    fn is_over(&self) -> bool {
+        self.stopping.load(Relaxed)
+            || self.failure.get().is_some()
+            || self.agent().has_ended()
+            || self.agent().lost() != 0
+    }
+
+    /// The loop of a global agent.
+    fn poll(&self, own: usize) {
+        self.policy.install(Some(&host::TABLE));
+        let mut kicks = Kicks::default();
+        while !self.is_over() {
+            let had_work = self.round(own, &mut kicks);
+            self.flush(&mut kicks);
+            if !had_work {
+                std::hint::spin_loop();
+            }
+        }
+    }
+
+    /// Starts an agent on each CPU, and waits for their end.
+    fn serve(&self, cpus: &[usize]) -> Result<(), RunError> {
+        let first_error = Mutex::new(None);
+        thread::scope(|scope| {
+            for &cpu in cpus {
+                let first_error = &first_error;
+                scope.spawn(move || {
+                    if let Err(errno) = self.serve_cpu(cpu) {
+                        self.stop();
+                        *first_error.lock().expect("no thread panics here") = Some(errno);
+                    }
+                });
+            }
+        });
+        match first_error.into_inner().expect("no thread panics here") {
+            None => Ok(()),
+            Some(errno) => Err(RunError::Thread(Errno::into(errno))),
+        }
+    }
+
+    fn serve_cpu(&self, cpu: usize) -> Result<(), Errno> {
+        bind(cpu)?;
+        self.agent().serve(cpu)?;
+        self.policy.install(Some(&host::TABLE));
+        let mut kicks = Kicks::default();
+        while !self.is_over() {
+            while self.round(cpu, &mut kicks) {}
+            // The CPU is free for as long as this thread runs on it.
+            if !self.agent().is_pending(cpu) {
+                self.pick(cpu, None, &mut kicks);
+            }
+            // The agent gives its own CPU up in any case.
+            kicks.0.retain(|kick| cpu_of(*kick) != cpu);
+            self.flush(&mut kicks);
+            match self.agent().wait(self.time_left(cpu)) {
+                Ok(()) | Err(Errno::INTR) => {}
+                Err(Errno::SHUTDOWN) => break,
+                Err(errno) => return Err(errno),
+            }
+        }
+        Ok(())
+    }
+
+    /// The time until this CPU's timer expires.
+    fn time_left(&self, cpu: usize) -> Option<Duration> {
+        match self.services.timers[cpu].load(Relaxed) {
+            0 => None,
+            at => Some(Duration::from_nanos(at.saturating_sub(host::now()).max(1))),
+        }
+    }
+
+    fn flush(&self, kicks: &mut Kicks) {
+        if !kicks.0.is_empty() {
+            // An error means that a CPU went offline, or that the session has ended.
+            let _ = self.agent().kick(&kicks.0);
+            kicks.0.clear();
+        }
+    }
+
+    /// Reads the rings of all CPUs and calls due timers. False if there was nothing to do.
+    fn round(&self, own: usize, kicks: &mut Kicks) -> bool {
+        let mut had_work = false;
+        for cpu in 0..self.rings.len() {
+            while self.has_next(cpu) {
+                if self.rings[cpu].swap(true, SeqCst) {
+                    // Another agent reads this ring, and looks again when it has finished.
+                    break;
+                }
+                had_work |= self.read_ring(own, cpu, kicks);
+                self.rings[cpu].store(false, SeqCst);
+            }
+        }
+        had_work | self.call_timers(kicks)
+    }
+
+    /// Does the ring of a CPU begin with a message that can be answered?
+    fn has_next(&self, cpu: usize) -> bool {
+        self.failure.get().is_none()
+            && self
+                .agent()
+                .peek(cpu)
+                .is_some_and(|message| self.is_next(&message))
+    }
+
+    /// Answers the messages in the ring of a CPU, up to one that another agent must come before.
+    fn read_ring(&self, own: usize, cpu: usize, kicks: &mut Kicks) -> bool {
+        let mut had_work = false;
+        while let Some(message) = self.agent().peek(cpu) {
+            if self.failure.get().is_some() || !self.is_next(&message) {
+                break;
+            }
+            self.handle(own, &message, kicks);
+            if message.sequence != 0 {
+                // An agent that stopped before the next message of the task sees this when it looks
+                // again, or this one finds that message in its next round.
+                self.seen[message.slot as usize].store(message.sequence, SeqCst);
+            }
+            self.agent().advance(cpu);
+            had_work = true;
+        }
+        had_work
+    }
+
+    /// Has the policy seen all earlier messages of the task? One that it has not seen is in the
+    /// ring of another CPU.
+    fn is_next(&self, message: &Message) -> bool {
+        message.sequence == 0
+            || self.seen[message.slot as usize]
+                .load(SeqCst)
+                .wrapping_add(1)
+                == message.sequence
+    }
+
+    fn call_timers(&self, kicks: &mut Kicks) -> bool {
+        let mut had_work = false;
+        for cpu in 0..self.services.timers.len() {
+            let at = self.services.timers[cpu].load(Relaxed);
+            if at != 0
+                && at <= host::now()
+                && self.services.timers[cpu]
+                    .compare_exchange(at, 0, AcqRel, Relaxed)
+                    .is_ok()
+            {
+                self.tell_cpu(BatonMethod::Timer, cpu, kicks);
+                had_work = true;
+            }
+        }
+        had_work
+    }
+
+    /// Makes one call of the policy. `None` if it was abandoned: the session then ends.
+    fn call(
+        &self,
+        method: BatonMethod,
+        cpu: usize,
+        pid: u32,
+        ctx: &mut BatonCtx,
+        a: Arg<'_>,
+        b: Arg<'_>,
+    ) -> Option<u64> {
+        if self.failure.get().is_some() {
+            return None;
+        }
+        let instance = self.instance.as_ref()?;
+        let answer = host::enter(&self.services, cpu, || instance.call(method, ctx, a, b));
+        let fault = if answer == BATON_ABORTED {
+            host::take_fault()
+        } else if host::forgot_a_lock() {
+            Some(host::Fault {
+                kind: BatonFaultKind::Deadlock,
+                file: String::new(),
+                line: 0,
+                message: "the call returned with a lock held; was its guard forgotten?".into(),
+            })
+        } else {
+            return Some(answer);
+        };
+        let failure = Failure {
+            kind: fault
+                .as_ref()
+                .map_or(BatonFaultKind::Panic, |fault| fault.kind),
+            method,
+            pid,
+            file: fault
+                .as_ref()
+                .map_or(String::new(), |fault| fault.file.clone()),
+            line: fault.as_ref().map_or(0, |fault| fault.line),
+            message: fault.map_or(String::new(), |fault| fault.message),
+        };
+        // At once: the policy's tasks go on under the fallback.
+        let _ = self.agent().fail(&failure);
+        let _ = self.failure.set(failure);
+        None
+    }
+
+    /// A call about a CPU.
+    fn tell_cpu(&self, method: BatonMethod, cpu: usize, kicks: &mut Kicks) {
+        let mut ctx = BatonCtx::default();
+        let which = Arg::Word(cpu as u64);
+        if self
+            .call(method, cpu, 0, &mut ctx, which, Arg::Word(0))
+            .is_some()
+        {
+            self.carry_out(&ctx, kicks);
+        }
+    }
+
+    /// Carries out the kicks of a call.
+    fn carry_out(&self, ctx: &BatonCtx, kicks: &mut Kicks) {
+        for kick in ctx.kicks.iter().take(usize::from(ctx.nr_kicks)) {
+            let cpu = usize::from(kick & !BATON_KICK_PREEMPT);
+            if cpu < self.rings.len() {
+                self.look(cpu, kick & BATON_KICK_PREEMPT != 0, kicks);
+            }
+        }
+    }
+
+    /// The policy has something for a CPU, perhaps. `preempt`: also if it runs a task.
+    fn look(&self, cpu: usize, preempt: bool, kicks: &mut Kicks) {
+        if self.agent().is_pending(cpu) {
+            return;
+        }
+        if self.agent().wants(cpu) {
+            self.pick(cpu, None, kicks);
+        } else if self.agent().runs_agent(cpu) {
+            kicks.0.push(cpu as u16 | BATON_AGENT_KICK_AGENT);
+        } else if preempt {
+            if let Some(prev) = self.agent().running(cpu) {
+                self.pick(cpu, Some(&prev), kicks);
+            }
+        }
+    }
+
+    /// Asks the policy for a task for a CPU, and commits the answer. `prev` is the task that runs
+    /// there and can go on. Returns the slice of the answer.
+    fn pick(&self, cpu: usize, prev: Option<&BatonTask>, kicks: &mut Kicks) -> u64 {
+        let mut ctx = BatonCtx {
+            cpu: cpu as i32,
+            ..BatonCtx::default()
+        };
+        let method = BatonMethod::PickNextTask;
+        let which = Arg::Word(cpu as u64);
+        let before = prev.map_or(Arg::Word(0), Arg::Task);
+        self.services.claimed[cpu].store(false, Relaxed);
+        let mut answer = self.call(method, cpu, 0, &mut ctx, which, before);
+        if answer == Some(BATON_PICK_NONE) && prev.is_none() && self.steals {
+            let (method, none) = (BatonMethod::NewlyIdle, Arg::Word(0));
+            answer = self.call(method, cpu, 0, &mut ctx, which, none);
+        }
+        if let Some(token) = answer.filter(|answer| *answer > BATON_PICK_KEEP) {
+            self.commit(cpu, token, ctx.slice, prev.is_some(), kicks);
+        }
+        self.carry_out(&ctx, kicks);
+        ctx.slice
+    }
+
+    /// The task's slice has ended, or it yields, while others wait. It goes on unless the policy
+    /// has another one.
+    fn end_slice(&self, cpu: usize, task: &BatonTask, kicks: &mut Kicks) {
+        if self.agent().is_pending(cpu) {
+            return;
+        }
+        if self.agent().runs_agent(cpu) {
+            let slice = self.pick(cpu, Some(task), kicks);
+            // The CPU holds the task until its agent gives way.
+            self.agent().commit(cpu, BATON_PICK_KEEP, slice);
+        } else if self
+            .agent()
+            .running(cpu)
+            .is_some_and(|now| now.slot == task.slot)
+        {
+            self.pick(cpu, Some(task), kicks);
+        }
+    }
+
+    fn commit(&self, cpu: usize, token: u64, slice: u64, preempt: bool, kicks: &mut Kicks) {
+        if !self.agent().commit(cpu, token, slice) {
+            self.give_back(cpu, token, kicks);
+        } else if preempt || self.agent().wants(cpu) {
+            kicks.add(cpu, preempt);
+        }
+    }
+
+    /// A CPU has a transaction already: the policy gets the token again.
+    fn give_back(&self, cpu: usize, token: u64, kicks: &mut Kicks) {
+        let slot = (token as u32).wrapping_sub(1);
+        let word = self.agent().task(slot);
+        let task = BatonTask {
+            slot,
+            pid: word.pid,
+            cpu: cpu as i32,
+            nice: word.nice,
+            runtime: word.runtime,
+        };
+        self.hand_over(BatonMethod::TaskRestored, &task, token, kicks);
+    }
+
+    /// A call that hands a token over.
+    fn hand_over(&self, method: BatonMethod, task: &BatonTask, token: u64, kicks: &mut Kicks) {
+        let mut ctx = BatonCtx::default();
+        let mut task = *task;
+        // The kernel left the task where the agent polls.
+        if self.services.own == Some(task.cpu as usize) {
+            let others = 0..self.rings.len();
+            if let Some(cpu) = others
+                .into_iter()
+                .find(|cpu| self.services.may_run(task.slot, *cpu))
+            {
+                task.cpu = cpu as i32;
+            }
+        }
+        let task = &task;
+        let cpu = task.cpu as usize;
+        let (about, token) = (Arg::Task(task), Arg::Word(token));
+        if self
+            .call(method, cpu, task.pid, &mut ctx, about, token)
+            .is_some()
+        {
+            self.carry_out(&ctx, kicks);
+            self.look(cpu, false, kicks);
+        }
+    }
+
+    /// Answers a message.
+    fn handle(&self, own: usize, message: &Message, kicks: &mut Kicks) {
+        use BatonMethod as M;
+        let task = BatonTask {
+            slot: message.slot,
+            pid: message.pid,
+            cpu: message.cpu,
+            nice: message.nice,
+            runtime: message.runtime,
+        };
+        let Ok(cpu) = usize::try_from(message.cpu) else {
+            return;
+        };
+        match M::of(u32::from(message.method)) {
+            method @ (M::TaskNew | M::TaskWakeup) => self.arrive(method, message, task, kicks),
+            method @ (M::TaskPreempt | M::TaskYield | M::TaskRestored) => {
+                self.hand_over(method, &task, message.token, kicks);
+            }
+            M::PickNextTask if message.slot != u32::MAX => self.end_slice(cpu, &task, kicks),
+            M::PickNextTask => self.look(cpu, false, kicks),
+            method @ M::PickRefused => {
+                let mut ctx = BatonCtx::default();
+                let (token, why) = (
+                    Arg::Word(message.token),
+                    Arg::Word(u64::from(message.flags)),
+                );
+                if self
+                    .call(method, cpu, message.pid, &mut ctx, token, why)
+                    .is_some()
+                {
+                    self.carry_out(&ctx, kicks);
+                    self.look(cpu, false, kicks);
+                }
+            }
+            method @ (M::CpuOnline | M::CpuOffline) => {
+                if let Some(token) = self.agent().withdraw(cpu) {
+                    self.give_back(cpu, token, kicks);
+                }
+                self.tell_cpu(method, cpu, kicks);
+            }
+            method @ (M::Balance | M::EnterIdle | M::ExitIdle) => {
+                self.tell_cpu(method, cpu, kicks);
+            }
+            method => {
+                let mut ctx = BatonCtx::default();
+                let (about, none) = (Arg::Task(&task), Arg::Word(0));
+                let on = if method == M::TaskTick { cpu } else { own };
+                if self
+                    .call(method, on, message.pid, &mut ctx, about, none)
+                    .is_some()
+                {
+                    self.carry_out(&ctx, kicks);
+                }
+            }
+        }
+    }
+
+    /// A task is new, or woke up: the policy chooses its CPU, and receives it.
+    fn arrive(
+        &self,
+        method: BatonMethod,
+        message: &Message,
+        mut task: BatonTask,
+        kicks: &mut Kicks,
+    ) {
+        if message.waker >= 0 && self.policy.ops().select_task_rq.is_some() {
+            let wake = BatonWake {
+                prev_cpu: task.cpu,
+                waker_cpu: message.waker,
+                flags: message.flags & (BATON_F_SYNC | BATON_F_FORK),
+            };
+            let mut ctx = BatonCtx::default();
+            let waker = message.waker as usize;
+            let (about, wake) = (Arg::Task(&task), Arg::Wake(&wake));
+            let select = BatonMethod::SelectTaskRq;
+            let Some(answer) = self.call(select, waker, task.pid, &mut ctx, about, wake) else {
+                return;
+            };
+            let chosen = answer as u32 as i32;
+            let is_valid =
+                usize::try_from(chosen).is_ok_and(|cpu| self.services.may_run(task.slot, cpu));
+            if is_valid {
+                task.cpu = chosen;
+            }
+            self.carry_out(&ctx, kicks);
+            let is_direct = answer & BATON_SELECT_DIRECT != 0 && method == BatonMethod::TaskWakeup;
+            if is_valid && is_direct && !self.agent().is_pending(chosen as usize) {
+                self.services.claimed[chosen as usize].store(false, Relaxed);
+                self.commit(chosen as usize, message.token, ctx.slice, false, kicks);
+                return;
+            }
+        }
+        self.hand_over(method, &task, message.token, kicks);
+    }
+}
+
+impl Drop for Runner {
+    fn drop(&mut self) {
+        self.policy.install(Some(&host::TABLE));
+        let instance = self.instance.take();
+        host::enter(&self.services, 0, || drop(instance));
+    }
+}
+
+/// Binds this thread to a CPU.
+pub(crate) fn bind(cpu: usize) -> Result<(), Errno> {
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    sched_setaffinity(None, &set)
+}

@@ -1,0 +1,555 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Agents: policies in a process, for the tasks of an enclave.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    os::unix::{fs::FileExt, process::ExitStatusExt},
+    process::{Child, Command, Stdio},
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use baton_abi::{BatonAgentCommit, BatonCommit, BATON_PICK_KEEP};
+use baton_agent::Agent;
+use baton_conformance::{behaves, Host, Needs, Report, Step, BEHAVIOURS};
+use serde_json::Value;
+
+use crate::{
+    tool::{baton, check, hackbench, must, policy, run, status},
+    Case,
+};
+
+/// The policies that run as agents here: the paper's, and those that poll and balance.
+const POLICIES: [&str; 5] = ["fifo", "wfq", "central", "shinjuku", "locality"];
+
+/// The ways to run an agent.
+const MODES: [&str; 2] = ["--global", "--per-cpu"];
+
+pub fn cases() -> Vec<Case> {
+    let each = POLICIES.iter().flat_map(|policy| {
+        MODES.map(|mode| Case {
+            name: format!("agent: {policy} {}", mode.trim_start_matches('-')),
+            run: Box::new(move || schedules(policy, mode)),
+        })
+    });
+    let others = vec![
+        case!(
+            "agent: a task comes with the calls that it should",
+            behaves(&mut PerCpu)
+        ),
+        case!("agent: schedulers in Rust, C and Python", native()),
+        case!("agent: messages that find no room", overflow()),
+        case!("agent: a group of CPUs, all or none", together()),
+        case!("agent: a panic of its policy", panics()),
+        case!("agent: ended, stopped, and replaced", ends()),
+        case!("agent: one that writes anything", hostile(3)),
+        case!("agent: what is refused", refusals()),
+    ];
+    each.chain(others).collect()
+}
+
+/// Cases for four CPUs.
+pub fn of_four() -> Vec<Case> {
+    vec![case!(
+        "agent: two enclaves beside a policy in the kernel",
+        side_by_side()
+    )]
+}
+
+/// An agent that runs in the background.
+struct Running(Child);
+
+impl Running {
+    fn start(enclave: &str, args: &[&str]) -> Result<Self, String> {
+        let child = Command::new("baton")
+            .args(["agent", "run", "--enclave", enclave])
+            .args(args)
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(|e| e.to_string())?;
+        let running = Self(child);
+        running.wait_for(enclave, |enclave| !enclave["agent"].is_null())?;
+        Ok(running)
+    }
+
+    /// Waits until the enclave is as it should be.
+    fn wait_for(&self, name: &str, holds: impl Fn(&Value) -> bool) -> Result<(), String> {
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_secs(20) {
+            if enclave(name).is_ok_and(|enclave| holds(&enclave)) {
+                return Ok(());
+            }
+            sleep(Duration::from_millis(20));
+        }
+        Err(format!(
+            "the enclave is not as it should be: {:?}",
+            enclave(name)
+        ))
+    }
+
+    fn signal(&self, signal: &str) -> Result<(), String> {
+        must("kill", &[signal, &self.0.id().to_string()]).map(drop)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// An enclave, as the tool lists it.
+fn enclave(name: &str) -> Result<Value, String> {
+    let text = baton(&["enclave", "list", "--json"])?;
+    let list: Value = serde_json::from_str(&text).map_err(|e| format!("{e}: {text}"))?;
+    list.as_array()
+        .and_then(|list| list.iter().find(|enclave| enclave["name"] == name))
+        .cloned()
+        .ok_or(format!("there is no enclave {name}: {text}"))
+}
+
+/// Runs a policy as an agent, and a load under it.
+fn schedules(policy: &str, mode: &str) -> Result<(), String> {
+    let agent = Running::start(policy, &[mode, policy])?;
+    baton(&[
+        "run",
+        "-p",
+        policy,
+        "--",
+        "hackbench",
+        "-g",
+        "1",
+        "-l",
+        "50",
+    ])?;
+    let stress = ["stress-ng", "--switch", "1", "--cpu", "1", "--yield", "1"];
+    let short = ["--timeout", "1", "--quiet"];
+    baton(&[&["run", "-p", policy, "--"], &stress[..], &short].concat())?;
+    let enclave = enclave(policy)?;
+    check(
+        enclave["picks"].as_u64() > Some(200) && enclave["lost"] == 0,
+        || format!("too few picks, or messages were lost: {enclave}"),
+    )?;
+    crate::tool::is_well(policy)?;
+    agent.signal("-INT")?;
+    ended_well(agent)
+}
+
+/// An agent that is interrupted ends in good order, and removes what it made.
+fn ended_well(mut agent: Running) -> Result<(), String> {
+    let ended = agent.0.wait().map_err(|e| e.to_string())?;
+    check(ended.success(), || format!("the agent ended with {ended}"))?;
+    let left = baton(&["enclave", "list", "--json"])?;
+    check(left.trim() == "[]", || {
+        format!("an enclave is left: {left}")
+    })
+}
+
+/// Agents of CPUs, as a host to be tested.
+struct PerCpu;
+
+impl Host for PerCpu {
+    fn perform(&mut self, steps: &'static [Step]) -> Result<String, String> {
+        let number = BEHAVIOURS
+            .iter()
+            .position(|behaviour| behaviour.steps == steps)
+            .ok_or("the steps are not those of a behaviour")?;
+        let _agent = Running::start("witness", &["--per-cpu", "witness"])?;
+        // As for the kernel: the task that is looked at is alone on CPU 0.
+        let act = ["--", "baton-booted", "--act", &number.to_string()];
+        let alone = ["-c", "1", "baton", "run", "-p", "witness"];
+        run("taskset", &[&alone[..], &act[..]].concat())?;
+        let status = status()?;
+        let fault = &status["faults"][0];
+        check(fault["method"] == "task_prio_changed", || {
+            format!("the witness does not report: {fault}")
+        })?;
+        Ok(fault["message"].as_str().unwrap_or("").into())
+    }
+
+    fn provoke(&mut self, option: &'static str) -> Result<Option<Report>, String> {
+        Err(format!("{option}: the policy's faults are another case"))
+    }
+
+    fn live(&mut self, policy: &str) -> Result<(), String> {
+        schedules(policy, "--per-cpu")
+    }
+
+    fn has(&self, _capability: Needs) -> bool {
+        true
+    }
+}
+
+/// A panic ends the policy with its line; the tasks go on.
+fn panics() -> Result<(), String> {
+    for mode in MODES {
+        let options = ["--options", "fault=index,after=100"];
+        let load = ["--", "hackbench", "-g", "1", "-l", "50"];
+        let ran = run(
+            "baton",
+            &[&["agent", "run", "faulty", mode], &options[..], &load].concat(),
+        )?;
+        check(
+            ran.code == Some(4)
+                && ran.text.contains("faulty/src/wrong.rs:118")
+                && ran.text.contains("Time:"),
+            || format!("{mode} ended with {:?}: {}", ran.code, ran.text),
+        )?;
+    }
+    Ok(())
+}
+
+/// Agents end in all ways under load: the load goes on, and the next agent takes over.
+fn ends() -> Result<(), String> {
+    baton(&["enclave", "create", "worn", "--limit", "300ms"])?;
+    let ways = ["-KILL", "-ABRT", "-STOP", "-TERM"];
+    for (round, way) in ways.iter().chain(&ways).enumerate() {
+        let agent = Running::start("worn", &[MODES[round % 2], "wfq"])?;
+        let mut load = Command::new("baton")
+            .args([
+                "run",
+                "-p",
+                "worn",
+                "--",
+                "hackbench",
+                "-g",
+                "1",
+                "-l",
+                "400",
+            ])
+            .stdout(Stdio::null())
+            .spawn()
+            .map_err(|e| e.to_string())?;
+        agent.wait_for("worn", |enclave| enclave["picks"].as_u64() > Some(100))?;
+        agent.signal(way)?;
+        agent.wait_for("worn", |enclave| enclave["agent"].is_null())?;
+        let ended = load.wait().map_err(|e| e.to_string())?;
+        // 4: the command says that the policy failed. The load has come to its end.
+        let is_good = if *way == "-TERM" { 0 } else { 4 };
+        check(ended.code() == Some(is_good), || {
+            format!(
+                "{way}: the load ended with {ended:?}, signal {:?}",
+                ended.signal()
+            )
+        })?;
+    }
+    let kept = enclave("worn")?;
+    check(kept["attached"] == 8, || format!("not 8 agents: {kept}"))?;
+    baton(&["enclave", "destroy", "worn"]).map(drop)
+}
+
+/// The examples of docs/agents.md.
+const EXAMPLES: [&[&str]; 3] = [
+    &["/usr/bin/baton-agent-rust"],
+    &["/usr/bin/baton-agent-c"],
+    &["/usr/bin/python3", "-S", "/usr/lib/baton/fifo.py"],
+];
+
+/// Schedulers that are written for agents. The rings are small, so that some messages find no room.
+fn native() -> Result<(), String> {
+    for words in EXAMPLES {
+        let narrow = ["--cpus", "1", "--entries", "64", "--limit", "5s"];
+        baton(&[&["enclave", "create", "mine"], &narrow[..]].concat())?;
+        let child = Command::new(words[0])
+            .args(&words[1..])
+            .arg("mine")
+            .spawn()
+            .map_err(|e| format!("{words:?}: {e}"))?;
+        let agent = Running(child);
+        agent.wait_for("mine", |enclave| !enclave["agent"].is_null())?;
+        let load = [
+            "run",
+            "-p",
+            "mine",
+            "--",
+            "hackbench",
+            "-g",
+            "1",
+            "-l",
+            "20",
+        ];
+        baton(&load)?;
+        let found = enclave("mine")?;
+        check(found["picks"].as_u64() > Some(50), || {
+            format!("{words:?}: too few picks: {found}")
+        })?;
+        crate::tool::is_well("mine")?;
+        drop(agent);
+        baton(&["enclave", "destroy", "mine"])?;
+    }
+    Ok(())
+}
+
+/// A policy whose rings overflow begins a new session, and no task is lost.
+fn overflow() -> Result<(), String> {
+    baton(&["enclave", "create", "narrow", "--entries", "64"])?;
+    let agent = Running::start("narrow", &["--global", "fifo"])?;
+    let load = [
+        "run",
+        "-p",
+        "narrow",
+        "--",
+        "hackbench",
+        "-g",
+        "2",
+        "-l",
+        "100",
+    ];
+    // While the agent does not read, a ring of 64 messages is soon full.
+    for _ in 0..3 {
+        let mut load = Command::new("baton")
+            .args(load)
+            .stdout(Stdio::null())
+            .spawn()
+            .map_err(|e| e.to_string())?;
+        sleep(Duration::from_millis(300));
+        agent.signal("-STOP")?;
+        sleep(Duration::from_millis(400));
+        agent.signal("-CONT")?;
+        let ended = load.wait().map_err(|e| e.to_string())?;
+        check(ended.success(), || format!("the load ended with {ended}"))?;
+    }
+    let found = enclave("narrow")?;
+    check(found["attached"].as_u64() > Some(1), || {
+        format!("no message was lost: {found}")
+    })?;
+    crate::tool::is_well("narrow")?;
+    drop(agent);
+    baton(&["enclave", "destroy", "narrow"]).map(drop)
+}
+
+/// Transactions of a group: refused as one, and each with its reason.
+fn together() -> Result<(), String> {
+    baton(&["enclave", "create", "group"])?;
+    let agent = Agent::attach("group", 0, "").map_err(|e| e.to_string())?;
+    let commit = |cpu: u16, token: u64| BatonAgentCommit {
+        token,
+        cpu,
+        ..Default::default()
+    };
+    let outcomes = |commits: &[BatonAgentCommit]| -> Vec<u32> {
+        commits.iter().map(|commit| commit.outcome).collect()
+    };
+    let number = |outcome: BatonCommit| outcome as u32;
+    let mut commits = [commit(0, u64::MAX), commit(1, 1 << 32 | 1)];
+    agent.commit_all(&mut commits).map_err(|e| e.to_string())?;
+    let expected = [BatonCommit::NotFound, BatonCommit::NotFound].map(number);
+    check(outcomes(&commits) == expected, || format!("{commits:?}"))?;
+    // No CPU has an agent of its own.
+    let mut commits = [commit(0, BATON_PICK_KEEP), commit(1, BATON_PICK_KEEP)];
+    let accepted = agent.commit_together(&mut commits);
+    check(accepted == Ok(false), || format!("{accepted:?}"))?;
+    let expected = [BatonCommit::NoAgent, BatonCommit::NoAgent].map(number);
+    check(outcomes(&commits) == expected, || format!("{commits:?}"))?;
+    let mut commits = [commit(0, BATON_PICK_KEEP), commit(0, BATON_PICK_KEEP)];
+    let accepted = agent.commit_together(&mut commits);
+    check(accepted == Ok(false), || format!("{accepted:?}"))?;
+    let expected = [BatonCommit::NoAgent, BatonCommit::Busy].map(number);
+    check(outcomes(&commits) == expected, || format!("{commits:?}"))?;
+    let mut commits = [commit(99, 7)];
+    let refused = agent.commit_all(&mut commits);
+    check(refused.is_err(), || "CPU 99 was accepted".into())?;
+    drop(agent);
+    baton(&["enclave", "destroy", "group"]).map(drop)
+}
+
+/// A program that attaches and then does all that an agent must not do, for so many seconds.
+pub fn hostile_agent(seconds: u64) -> Result<(), String> {
+    let begun = Instant::now();
+    let mut random = begun.elapsed().as_nanos() as u64 | 1;
+    let mut next = move || {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        random
+    };
+    while begun.elapsed() < Duration::from_secs(seconds) {
+        // Busy while the kernel ends the session before.
+        let agent = match Agent::attach("prey", u32::MAX, "") {
+            Ok(agent) => agent,
+            Err(_) => {
+                sleep(Duration::from_millis(100));
+                continue;
+            }
+        };
+        let memory = Memory::of_agent()?;
+        let session = Instant::now();
+        while !agent.has_ended() && session.elapsed() < Duration::from_millis(400) {
+            let number = next();
+            let cpu = number as usize % agent.nr_cpus();
+            match number >> 32 & 7 {
+                0 | 1 => memory.write(next(), next()),
+                2 => drop(agent.commit(cpu, next(), next())),
+                3 => {
+                    let token = agent.task(next() as u32 % agent.nr_slots()).token;
+                    agent.commit(cpu, token, next());
+                }
+                4 => drop(agent.offer(next())),
+                // Any of these may be refused.
+                5 => drop(agent.kick(&[next() as u16, next() as u16])),
+                6 => drop(agent.serve(next() as usize)),
+                _ => {
+                    let _ = agent.wait(Some(Duration::from_nanos(next() % 1000)));
+                    // So that the session goes on.
+                    for _ in 0..100 {
+                        (0..agent.nr_cpus()).for_each(|cpu| agent.advance(cpu));
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The memory that this process shares with the kernel.
+struct Memory {
+    file: File,
+    begin: u64,
+    size: u64,
+}
+
+impl Memory {
+    fn of_agent() -> Result<Self, String> {
+        let maps = fs::read_to_string("/proc/self/maps").map_err(|e| e.to_string())?;
+        let line = maps
+            .lines()
+            .find(|line| line.contains("baton-enclave") && line.contains("rw-s"))
+            .ok_or(format!("no shared mapping: {maps}"))?;
+        let bound = |text: &str| u64::from_str_radix(text, 16).map_err(|e| e.to_string());
+        let (begin, rest) = line.split_once('-').ok_or("no range")?;
+        let (end, _) = rest.split_once(' ').ok_or("no range")?;
+        let begin = bound(begin)?;
+        Ok(Self {
+            file: OpenOptions::new()
+                .write(true)
+                .open("/proc/self/mem")
+                .map_err(|e| e.to_string())?,
+            begin,
+            size: bound(end)? - begin,
+        })
+    }
+
+    fn write(&self, at: u64, value: u64) {
+        let at = self.begin + at % (self.size - 8);
+        // Fails when the mapping is gone.
+        let _ = self.file.write_at(&value.to_le_bytes(), at);
+    }
+}
+
+/// Beside a hostile agent, its tasks and those of others go on.
+pub fn hostile(seconds: u64) -> Result<(), String> {
+    baton(&["enclave", "create", "prey", "--limit", "100ms"])?;
+    let mut agent = Command::new("baton-booted")
+        .args(["--agent", &seconds.to_string()])
+        .spawn()
+        .map_err(|e| e.to_string())?;
+    let begun = Instant::now();
+    let mut runs = 0;
+    while begun.elapsed() < Duration::from_secs(seconds) {
+        // The enclave may have no agent, or lose it: the command then says so, after its end.
+        let under = run(
+            "baton",
+            &[
+                "run",
+                "-p",
+                "prey",
+                "--",
+                "hackbench",
+                "-g",
+                "1",
+                "-l",
+                "20",
+            ],
+        )?;
+        runs += u32::from(under.text.contains("Time:"));
+        hackbench(1, 20)?;
+    }
+    let ended = agent.wait().map_err(|e| e.to_string())?;
+    check(ended.success() && runs > 0, || {
+        format!("{runs} runs; the agent ended with {ended}")
+    })?;
+    let attached = enclave("prey")?;
+    check(attached["attached"].as_u64() > Some(2), || {
+        format!("the agent hardly attached: {attached}")
+    })?;
+    baton(&["enclave", "destroy", "prey"]).map(drop)
+}
+
+fn refusals() -> Result<(), String> {
+    let fails = crate::tool::baton_fails;
+    fails(&["agent", "run", "nothing"], "there is no baton_nothing.so")?;
+    fails(
+        &["enclave", "destroy", "nothing"],
+        "there is no enclave nothing",
+    )?;
+    baton(&["enclave", "create", "one"])?;
+    fails(&["enclave", "create", "one"], "of that name")?;
+    fails(
+        &["enclave", "create", "two", "--entries", "100"],
+        "power of two",
+    )?;
+    fails(&["run", "-p", "one", "--", "true"], "has no agent")?;
+    fails(
+        &[
+            "agent",
+            "run",
+            "wfq",
+            "--enclave",
+            "one",
+            "--options",
+            "colour=red",
+        ],
+        "option",
+    )?;
+    let agent = Running::start("one", &["--per-cpu", "wfq"])?;
+    fails(
+        &["agent", "run", "wfq", "--enclave", "one"],
+        "has an agent already",
+    )?;
+    // The policy of an enclave is unloaded with the rest.
+    baton(&["unload", "--everything"])?;
+    drop(agent);
+    Ok(())
+}
+
+/// Two enclaves, one of them with CPUs of its own, beside a policy in the kernel.
+fn side_by_side() -> Result<(), String> {
+    baton(&["load", "wfq"])?;
+    let first = Running::start("first", &["--per-cpu", "--cpus", "2-3", "fifo"])?;
+    let second = Running::start("second", &["--per-cpu", "--cpus", "1", "shinjuku"])?;
+    let loads = ["wfq", "first", "second"].map(|policy| {
+        Command::new("baton")
+            .args([
+                "run",
+                "-p",
+                policy,
+                "--",
+                "hackbench",
+                "-g",
+                "1",
+                "-l",
+                "50",
+            ])
+            .stdout(Stdio::null())
+            .spawn()
+    });
+    for load in loads {
+        let ended = load
+            .and_then(|mut load| load.wait())
+            .map_err(|e| e.to_string())?;
+        check(ended.success(), || format!("a load ended with {ended}"))?;
+    }
+    let status = status()?;
+    for name in ["wfq", "first", "second"] {
+        let entry = policy(&status, name)?;
+        check(entry["state"] == "running" && entry["faults"] == 0, || {
+            format!("{name} is not well: {entry}")
+        })?;
+    }
+    drop((first, second));
+    // Their enclaves were made by agents that were killed.
+    baton(&["enclave", "destroy", "first"])?;
+    baton(&["enclave", "destroy", "second"]).map(drop)
+}
