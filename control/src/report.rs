@@ -230,11 +230,13 @@ pub fn fault(fault: &Fault) -> String {
         );
     }
     line(&mut text, "to do", cause(fault));
-    line(
-        &mut text,
-        "",
-        &format!("then: baton build {policy} && baton unload {policy} && baton load {policy}"),
-    );
+    let then = match fault.in_agent {
+        true => format!("then: baton agent run --enclave {policy} POLICY"),
+        false => {
+            format!("then: baton build {policy} && baton unload {policy} && baton load {policy}")
+        }
+    };
+    line(&mut text, "", &then);
     line(
         &mut text,
         "",
@@ -336,7 +338,7 @@ fn cause(fault: &Fault) -> &'static str {
             "handle pick_refused: a refused Schedulable must not be returned unchanged for \
              the same CPU"
         }
-        "agent gone" => "start a new agent: baton agent run --enclave NAME POLICY",
+        "agent gone" => "see why the agent ended, or was too slow (enclave create --limit)",
         _ => "see the message",
     }
 }
@@ -387,6 +389,7 @@ mod tests {
                 call(12_345_678_901, "pick_next_task", None),
             ],
             recorded: true,
+            in_agent: false,
         }
     }
 
@@ -468,6 +471,13 @@ mod tests {
             ..panicked()
         };
         check("fault-stall", &fault(&stall));
+        let gone = Fault {
+            kind: "agent gone",
+            in_agent: true,
+            message: "the agent's process was ended by signal 9".into(),
+            ..stall
+        };
+        check("fault-agent", &fault(&gone));
     }
 
     #[test]

@@ -9,6 +9,7 @@ use crate::cgroups;
 use crate::cpulist::CpuList;
 use crate::device::{text, Device, BLOCKS_PER_MIB};
 use crate::error::Result;
+use crate::modules::AGENT_MODULE;
 
 #[derive(Serialize, Debug, Clone, Default, PartialEq)]
 pub struct Status {
@@ -155,6 +156,8 @@ pub struct Fault {
     pub calls: Vec<Call>,
     /// Has a flight recorder kept the calls that led to the fault?
     pub recorded: bool,
+    /// Is the policy that of an enclave, so that it ran in the process of an agent?
+    pub in_agent: bool,
 }
 
 #[derive(Serialize, Debug, Clone, PartialEq)]
@@ -283,6 +286,7 @@ impl Fault {
                 })
                 .collect(),
             recorded: policy.is_some_and(|p| p.recorded != 0),
+            in_agent: policy.is_some_and(|p| text(&p.modules[0]) == AGENT_MODULE),
         }
     }
 }

@@ -3,7 +3,7 @@
  * What a module needs that makes policies while it is loaded: hosts/agent/kernel makes one for each
  * enclave. register.h describes the functions.
  *
- * Process context, and the functions take baton_control_mutex, unless noted.
+ * Process context. baton_start and baton_stop take baton_control_mutex.
  */
 #include <linux/bitmap.h>
 #include <linux/cpumask.h>
@@ -17,16 +17,24 @@
 #include "place.h"
 #include "register.h"
 
-/* The place of a policy that its module has registered. Under the control mutex. */
-static struct baton_place *place_of(const struct baton_policy *ops)
+/*
+ * The place of a policy that its module has registered, and in *version what it has registered.
+ * NULL if there is none. Under the control mutex, or with interrupts off: that is a read-side
+ * section, so the version is not freed, and the policy is not stopped and started again, which
+ * waits for a grace period.
+ */
+static struct baton_place *place_of(const struct baton_policy *ops,
+				    const struct baton_version **version)
 {
 	struct baton_place *place = baton_find(ops->name);
 
-	return place && place->active->registered == ops ? place : NULL;
+	*version = place ? READ_ONCE(place->active) : NULL;
+	return *version && (*version)->registered == ops ? place : NULL;
 }
 
 int baton_start(const struct baton_policy *ops, u32 events, const char *options, char *message)
 {
+	const struct baton_version *version;
 	struct baton_start start = {};
 	struct baton_place *place;
 	int err = -ENOENT;
@@ -34,7 +42,7 @@ int baton_start(const struct baton_policy *ops, u32 events, const char *options,
 	strscpy(start.name, ops->name, sizeof(start.name));
 	strscpy(start.options, options, sizeof(start.options));
 	mutex_lock(&baton_control_mutex);
-	place = place_of(ops);
+	place = place_of(ops, &version);
 	if (place) {
 		if (baton_place_state(place) == BATON_POLICY_STATE_FAULTED)
 			baton_place_stop(place, NULL);
@@ -51,10 +59,11 @@ EXPORT_SYMBOL_GPL(baton_start);
 
 void baton_stop(const struct baton_policy *ops)
 {
+	const struct baton_version *version;
 	struct baton_place *place;
 
 	mutex_lock(&baton_control_mutex);
-	place = place_of(ops);
+	place = place_of(ops, &version);
 	if (place)
 		baton_place_stop(place, NULL);
 	mutex_unlock(&baton_control_mutex);
@@ -73,14 +82,9 @@ void baton_fail(const struct baton_policy *ops, const void *this,
 	struct baton_place *place;
 	unsigned long flags;
 
-	/*
-	 * With interrupts off, which is a read-side section: the version is not freed, and the
-	 * policy is not stopped and started again, which waits for a grace period.
-	 */
 	local_irq_save(flags);
-	place = baton_find(ops->name);
-	version = place ? READ_ONCE(place->active) : NULL;
-	if (version && version->registered == ops && version->this == this) {
+	place = place_of(ops, &version);
+	if (place && version->this == this) {
 		words = baton_last_words();
 		words->line = report->line;
 		strscpy(words->file, report->file, sizeof(words->file));
@@ -94,19 +98,38 @@ void baton_fail(const struct baton_policy *ops, const void *this,
 }
 EXPORT_SYMBOL_GPL(baton_fail);
 
+/*
+ * Takes no lock, as a task of the policy that holds one may wait for this very agent. The caller
+ * keeps the policy's module loaded, and a place stays with the name of its policy.
+ */
 int baton_join(const struct baton_policy *ops, struct task_struct *task)
 {
+	const struct baton_version *version;
 	struct baton_place *place;
-	int err = -ESRCH;
+	bool is_assigned = false;
+	unsigned long flags;
 
-	mutex_lock(&baton_control_mutex);
-	place = place_of(ops);
-	if (place && baton_core_assign(task->pid, baton_place_index(place)))
-		err = baton_set_class(task, true);
-	mutex_unlock(&baton_control_mutex);
-	return err;
+	local_irq_save(flags);
+	place = place_of(ops, &version);
+	if (place)
+		is_assigned = baton_core_assign(task->pid, baton_place_index(place));
+	local_irq_restore(flags);
+	return is_assigned ? baton_set_class(task, true) : -ESRCH;
 }
 EXPORT_SYMBOL_GPL(baton_join);
+
+/* Takes no lock, as baton_join. */
+void baton_leave(struct task_struct *task)
+{
+	unsigned long flags;
+
+	local_irq_save(flags);
+	baton_core_assign(task->pid, -1);
+	local_irq_restore(flags);
+	/* Fails for a real-time task, which is not in class SCHED_EXT. */
+	baton_set_class(task, false);
+}
+EXPORT_SYMBOL_GPL(baton_leave);
 
 /* In a call of a policy. */
 void baton_keep_in_custody(u32 slot)

@@ -42,6 +42,9 @@ void baton_fail(const struct baton_policy *ops, const void *this,
 /* Assigns a thread to a policy, and moves it into class SCHED_EXT. */
 int baton_join(const struct baton_policy *ops, struct task_struct *task);
 
+/* Assigns a thread to no policy, and moves it out of class SCHED_EXT. */
+void baton_leave(struct task_struct *task);
+
 /*
  * The task in this slot is an agent: the policy may keep its token for any time. In a call of the
  * policy about the task.

@@ -204,7 +204,8 @@ static inline void baton_agent_serve(struct baton_agent *agent, uint32_t cpu, bo
 	};
 }
 
-static inline void baton_agent_handle(struct baton_agent *agent, const struct baton_message *message)
+static inline void baton_agent_handle(struct baton_agent *agent,
+				      const struct baton_message *message)
 {
 	uint64_t found = 0;
 

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""For scripts: gives hints to the scheduling policy that runs them, and reads its replies. See docs/hints.md.
+"""For scripts: gives hints to the scheduling policy that runs them, and reads its replies.
+
+See docs/hints.md.
 
     with Queue("echo", ("Hint", 1), ("Reply", 1)) as queue:
         queue.send(1, 7, 1)
         tag, words = queue.wait(1.0)
 
-A queue is its thread's own. Sending and receiving make no system call. Stores of Python are not ordered for other processors than
-x86's, so this is for x86-64 only, as Baton is.
+A queue is its thread's own. Sending and receiving make no system call. Stores of Python are not
+ordered for other processors than x86's, so this is for x86-64 only, as Baton is.
 """
 
 import ctypes
@@ -25,7 +27,10 @@ ANSWERS = ("taken", "malformed", "thread", "not a member", "stopped")
 def _name(text):
     name = text.encode()
     if len(name) > 31:
-        raise ValueError(f"names of policies and types have at most 31 letters, not as {text!r}: check it (baton status)")
+        raise ValueError(
+            f"names of policies and types have at most 31 letters, not as {text!r}: "
+            "check it (baton status)"
+        )
     return name
 
 
@@ -57,7 +62,10 @@ class Closed(Exception):
 
 
 class Queue:
-    """The calling thread's queue to a policy. Types are a name and a version; `entries` is a power of two from 16 on."""
+    """The calling thread's queue to a policy.
+
+    Types are a name and a version; `entries` is a power of two from 16 on.
+    """
 
     def __init__(self, policy, hint, reply, entries=16):
         ask = abi.HintsOpen(
@@ -79,7 +87,8 @@ class Queue:
         self._head = abi.HintsHead.from_buffer(self._map)
         ring = abi.HintsEntry * self._entries
         self._hints = ring.from_buffer(self._map, ctypes.sizeof(abi.HintsHead))
-        self._replies = ring.from_buffer(self._map, ctypes.sizeof(abi.HintsHead) + ctypes.sizeof(ring))
+        replies = ctypes.sizeof(abi.HintsHead) + ctypes.sizeof(ring)
+        self._replies = ring.from_buffer(self._map, replies)
         self._next_hint = self._next_reply = 0
 
     def __enter__(self):
@@ -156,7 +165,10 @@ class Queue:
         return reply
 
     def wait(self, seconds):
-        """The next reply; sleeps for so long until there is one. None when the time is over or the queue closed."""
+        """The next reply; sleeps for so long until there is one.
+
+        None when the time is over or the queue closed.
+        """
         reply = self.receive()
         if reply is None:
             poll = select.poll()

@@ -91,7 +91,19 @@ pub fn all(root: &Path) -> Result {
 /// `cargo xtask booted [REPEAT [WORD]]`: runs the tests whose name contains WORD, or that belong to
 /// that group, REPEAT times in a row.
 pub fn some(root: &Path, repeat: &str, word: &str) -> Result {
-    judged(&side_by_side(guests(&Built::new(root)?, repeat, word)))
+    let done = side_by_side(guests(&Built::new(root)?, repeat, word));
+    judged(&done)?;
+    if done.iter().all(|done| is_none(&done.end)) {
+        return Err(format!(
+            "no booted test and no group has '{word}' in its name"
+        ));
+    }
+    Ok(())
+}
+
+/// Did a guest have no test to run?
+fn is_none(end: &Result<String>) -> bool {
+    end.as_ref().is_ok_and(|line| line.starts_with("0 passed"))
 }
 
 fn guests<'a>(built: &'a Built<'_>, repeat: &'a str, word: &'a str) -> Vec<Job<'a>> {

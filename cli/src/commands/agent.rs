@@ -160,31 +160,51 @@ struct Sessions<'a> {
     policy: Policy,
     args: &'a AgentRun,
     mode: Mode,
-    current: Mutex<Arc<Runner>>,
+    /// None between two sessions.
+    current: Mutex<Option<Arc<Runner>>>,
     stopping: AtomicBool,
 }
 
 impl<'a> Sessions<'a> {
     fn begin(enclave: &'a str, policy: Policy, args: &'a AgentRun, mode: Mode) -> Result<Self> {
-        let first = begin(enclave, policy, args, &mode)?;
-        Ok(Self {
+        let sessions = Self {
             enclave,
             policy,
             args,
             mode,
-            current: Mutex::new(Arc::new(first)),
+            current: Mutex::new(None),
             stopping: AtomicBool::new(false),
-        })
+        };
+        sessions.next()?;
+        Ok(sessions)
     }
 
-    fn current(&self) -> Arc<Runner> {
-        Arc::clone(&self.current.lock().expect("no thread panics here"))
+    /// Begins a session, after the one before it has been closed: closing waits until all read-side
+    /// sections of RCU have ended, and tasks of the enclave that are preempted in one run only when
+    /// the new session's agents do.
+    fn next(&self) -> Result<Arc<Runner>> {
+        self.set(None);
+        let next = Arc::new(begin(self.enclave, self.policy, self.args, &self.mode)?);
+        self.set(Some(Arc::clone(&next)));
+        if self.stopping.load(SeqCst) {
+            next.stop();
+        }
+        Ok(next)
+    }
+
+    fn set(&self, runner: Option<Arc<Runner>>) {
+        *self.current.lock().expect("no thread panics here") = runner;
+    }
+
+    fn current(&self) -> Option<Arc<Runner>> {
+        self.current.lock().expect("no thread panics here").clone()
     }
 
     /// Answers until the end. After lost messages, a new session begins.
     fn run(&self) -> Result<Ended> {
+        let mut runner = self.current().ok_or(Error::baton("there is no session"))?;
         loop {
-            let ended = self.current().run().map_err(|why| {
+            let ended = runner.run().map_err(|why| {
                 Error::environment(
                     why.to_string(),
                     "see what else uses these CPUs: baton partition list",
@@ -197,9 +217,8 @@ impl<'a> Sessions<'a> {
                          anew. More room: --entries",
                         self.enclave
                     );
-                    let mut current = self.current.lock().expect("no thread panics here");
-                    let next = || begin(self.enclave, self.policy, self.args, &self.mode);
-                    *current = Arc::new(next()?);
+                    drop(runner);
+                    runner = self.next()?;
                 }
                 ended => return Ok(ended),
             }
@@ -208,7 +227,9 @@ impl<'a> Sessions<'a> {
 
     fn stop(&self) {
         self.stopping.store(true, SeqCst);
-        self.current().stop();
+        if let Some(runner) = self.current() {
+            runner.stop();
+        }
     }
 }
 
@@ -237,7 +258,10 @@ fn attached(name: &str, policy: Policy, args: &AgentRun, mode: Mode) -> Result<E
     let ended = ended.map_err(|_| Error::baton("the agent's thread panicked"))?;
     match ended? {
         Ended::Fault(_) => {
-            report(name)?;
+            // With a command, `baton run` has said so.
+            if args.command.is_empty() {
+                report(name)?;
+            }
             Err(Error::policy(
                 name,
                 format!("{name} was stopped by a fault"),

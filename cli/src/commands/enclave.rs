@@ -42,6 +42,10 @@ pub enum EnclaveCommand {
     },
 }
 
+/// How many messages a ring may hold.
+const ENTRIES: std::ops::RangeInclusive<i64> =
+    BATON_AGENT_MIN_ENTRIES as i64..=BATON_AGENT_MAX_ENTRIES as i64;
+
 #[derive(Args, Debug, Clone)]
 pub struct EnclaveOptions {
     /// CPUs that its tasks have for themselves, as a partition of the enclave's name: 2-5. Without
@@ -54,7 +58,7 @@ pub struct EnclaveOptions {
     pub limit: Option<Duration>,
     /// Messages that the ring of each CPU holds, a power of two. [default: 1024]
     #[arg(long, value_name = "N",
-          value_parser = clap::value_parser!(u32).range(i64::from(BATON_AGENT_MIN_ENTRIES)..=i64::from(BATON_AGENT_MAX_ENTRIES)))]
+          value_parser = clap::value_parser!(u32).range(ENTRIES))]
     pub entries: Option<u32>,
 }
 
@@ -64,7 +68,10 @@ pub fn command(search: &Search, command: &EnclaveCommand) -> Result<ExitCode> {
             kernel::require_root("making an enclave")?;
             let _lock = Lock::take()?;
             create(search, name, how)?;
-            eprintln!("baton: the enclave {name} waits for an agent: baton agent run --enclave {name} POLICY");
+            eprintln!(
+                "baton: the enclave {name} waits for an agent: \
+                 baton agent run --enclave {name} POLICY"
+            );
         }
         EnclaveCommand::Destroy { name } => {
             kernel::require_root("removing an enclave")?;

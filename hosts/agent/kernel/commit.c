@@ -2,7 +2,7 @@
 /*
  * BATON_AGENT_IOC_COMMIT: transactions for several CPUs by one call. Process context.
  *
- * The agent may also write a transaction into the shared memory itself (calls.c has the states).
+ * The agent may also write a transaction into the shared memory itself (pick.c has the states).
  * Here the kernel does so, and says at once which transactions cannot hold. A CPU checks its
  * transaction again when it takes it, as the task may have moved on by then.
  */
@@ -12,6 +12,7 @@
 #include "enclave.h"
 #include "host.h"
 #include "register.h"
+#include "token.h"
 
 static u32 cpu_of(const struct baton_agent_commit *commit)
 {
@@ -28,16 +29,14 @@ static bool is_allowed(const struct session *session, u32 slot, u32 cpu)
 /* Would the CPU run this task, as far as can be said now? */
 static enum baton_commit judge(const struct session *session, const struct baton_agent_commit *it)
 {
-	u32 slot = (u32)it->token - 1, cpu = cpu_of(it);
+	u32 slot = slot_of(it->token), cpu = cpu_of(it);
 	const struct baton_agent_task *word = &session->tasks[slot];
 
 	if (!READ_ONCE(session->cpus[cpu].online))
 		return BATON_COMMIT_CPU_OFFLINE;
 	if (it->token == BATON_PICK_KEEP)
 		return BATON_COMMIT_COMPLETE;
-	if (slot >= session->nr_slots ||
-	    (READ_ONCE(word->flags) & (BATON_AGENT_TASK_MEMBER | BATON_AGENT_TASK_AGENT)) !=
-		    BATON_AGENT_TASK_MEMBER)
+	if (!is_task(session, slot))
 		return BATON_COMMIT_NOT_FOUND;
 	if (READ_ONCE(word->token) != it->token)
 		return BATON_COMMIT_STALE;

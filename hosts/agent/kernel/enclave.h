@@ -5,7 +5,7 @@
  * An enclave is registered with baton.ko as a policy of its name. While an agent is attached, the
  * policy runs, and there is a session: the memory that the two share, and what the enclave keeps of
  * each CPU. Each call of the policy becomes a message (calls.c), and a pick is answered by a
- * transaction that the agent wrote. The core checks the answer as that of any policy.
+ * transaction that the agent wrote (pick.c). The core checks the answer as that of any policy.
  *
  * Locks. baton_enclaves_mutex guards the list, and the session of each enclave. Lock order:
  * baton_enclaves_mutex > baton.ko's control mutex. Calls of the policy take no lock: a CPU alone
@@ -55,13 +55,14 @@ struct served {
 	u32 held;
 	u32 left_by;			/* enum baton_method; NONE as long as it has not left */
 	/*
-	 * The CPU's own agent. `agent` is set once, under baton_enclaves_mutex; its slot is known
-	 * from its first event in the enclave on.
+	 * The CPU's own agent. `agent` is set once; its slot is known from its first event in the
+	 * enclave on.
 	 */
 	struct task_struct *agent;
 	u32 slot;
 	bool is_waiting;		/* it has given way */
 	bool is_blocked;		/* it sleeps, and must be woken */
+	bool has_left;			/* the enclave; written by the agent */
 	/* messages for this CPU's agent; any CPU */
 	u32 attention;
 	struct baton_interrupt wake;
@@ -86,7 +87,7 @@ struct session {
 	struct baton_cpu *topology;
 	struct served *served;
 	struct waking *waking;
-	u32 joining;			/* agents whose slot is not yet known */
+	bool is_per_cpu;		/* CPUs have agents of their own, or are about to */
 	/* the status mapping */
 	struct baton_agent_head *head;
 	struct baton_agent_cpu *cpus;
@@ -121,6 +122,18 @@ void baton_session_gone(struct session *session, const char *why);
 /* calls.c */
 extern const struct baton_policy baton_calls;	/* without create and destroy */
 
+/* message.c */
+void baton_post(struct session *session, const struct baton_message *message);
+void baton_tell_cpu(struct session *session, const struct baton_ctx *ctx, u32 cpu,
+		    const struct baton_task *task, enum baton_method method);
+void baton_alert(struct session *session, struct baton_ctx *ctx, u32 cpu, bool preempt);
+void baton_add_kick(struct baton_ctx *ctx, u32 cpu, bool preempt);
+
+/* pick.c: calls of the policy */
+u64 baton_agent_pick(void *this, struct baton_ctx *ctx, s32 cpu, const struct baton_task *prev);
+void baton_agent_refused(void *this, struct baton_ctx *ctx, baton_token token,
+			 enum baton_refusal why);
+
 /* commit.c */
 int baton_commit(struct session *session, struct baton_agent_commits *arg);
 
@@ -130,6 +143,7 @@ int baton_serve_wait(struct session *session, const struct baton_agent_wait *arg
 void baton_serve_alert(struct served *served, u32 cpu);
 void baton_serve_init(struct session *session);
 void baton_serve_end(struct session *session);
+void baton_serve_leave(struct session *session);
 void baton_serve_free(struct session *session);
 
 /* watch.c */

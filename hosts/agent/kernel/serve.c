@@ -104,26 +104,46 @@ void baton_serve_alert(struct served *served, u32 cpu)
 int baton_serve(struct session *session, struct baton_agent_serve *arg)
 {
 	struct served *served;
-	int err = 0;
 
 	if (arg->cpu >= session->nr_cpus)
 		return -EINVAL;
 	if (current->nr_cpus_allowed != 1 || !cpumask_test_cpu(arg->cpu, current->cpus_ptr))
 		return -EXDEV;
 	served = &session->served[arg->cpu];
-	mutex_lock(&baton_enclaves_mutex);
-	if (served->agent) {
-		err = -EBUSY;
-	} else {
-		WRITE_ONCE(session->joining, session->joining + 1);
-		/* its first event in the enclave finds it */
-		smp_store_release(&served->agent, get_task_struct(current));
+	/*
+	 * No lock that sleeps: a task of the enclave may hold it, and wait for this agent. The first
+	 * event of the thread in the enclave finds its CPU by this.
+	 */
+	get_task_struct(current);
+	if (cmpxchg(&served->agent, NULL, current)) {
+		put_task_struct(current);
+		return -EBUSY;
 	}
-	mutex_unlock(&baton_enclaves_mutex);
-	return err ?: baton_join(&session->enclave->ops, current);
+	WRITE_ONCE(session->is_per_cpu, true);
+	return baton_join(&session->enclave->ops, current);
 }
 
-/* Gives way. Returns when the enclave has picked this thread, or at once if nothing else can run. */
+/*
+ * The session has ended. Its agents leave the enclave: as tasks of it they could end only when the
+ * next agent runs them, and that may be a thread of the same process that waits for them.
+ */
+void baton_serve_leave(struct session *session)
+{
+	u32 cpu;
+
+	for (cpu = 0; cpu < session->nr_cpus; cpu++) {
+		struct served *served = &session->served[cpu];
+
+		if (smp_load_acquire(&served->agent) == current && !served->has_left) {
+			served->has_left = true;
+			baton_leave(current);
+		}
+	}
+}
+
+/*
+ * Gives way. Returns when the enclave has picked this thread, or at once if nothing else can run.
+ */
 static void give_way(struct served *served)
 {
 	local_irq_disable();

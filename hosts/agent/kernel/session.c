@@ -148,7 +148,8 @@ static int begin(struct opened *opened, struct baton_agent_attach *arg)
 	}
 	enclave->session = session;
 	enclave->attached++;
-	opened->session = session;
+	/* read without the mutex */
+	smp_store_release(&opened->session, session);
 	schedule_delayed_work(&session->watch, 1);
 	arg->nr_cpus = session->nr_cpus;
 	arg->nr_slots = session->nr_slots;
@@ -275,18 +276,8 @@ union request {
 	struct baton_agent_commits commits;
 };
 
-static int handle(struct opened *opened, unsigned int cmd, union request *request)
+static int perform(struct session *session, unsigned int cmd, union request *request)
 {
-	struct session *session = smp_load_acquire(&opened->session);
-
-	if (cmd == BATON_AGENT_IOC_ATTACH)
-		return attach(opened, &request->attach);
-	if (!session)
-		return -ENODATA;
-	if (task_tgid(current) != session->process)
-		return -EPERM;
-	if (READ_ONCE(session->head->ended))
-		return -ESHUTDOWN;
 	switch (cmd) {
 	case BATON_AGENT_IOC_TOPOLOGY:
 		return topology(session, &request->topology);
@@ -302,6 +293,24 @@ static int handle(struct opened *opened, unsigned int cmd, union request *reques
 		return baton_commit(session, &request->commits);
 	}
 	return -ENOTTY;
+}
+
+static int handle(struct opened *opened, unsigned int cmd, union request *request)
+{
+	struct session *session = smp_load_acquire(&opened->session);
+	int err = -ESHUTDOWN;
+
+	if (cmd == BATON_AGENT_IOC_ATTACH)
+		return attach(opened, &request->attach);
+	if (!session)
+		return -ENODATA;
+	if (task_tgid(current) != session->process)
+		return -EPERM;
+	if (!READ_ONCE(session->head->ended))
+		err = perform(session, cmd, request);
+	if (READ_ONCE(session->head->ended))
+		baton_serve_leave(session);
+	return err;
 }
 
 static bool is_known(unsigned int cmd)
@@ -388,7 +397,7 @@ static int session_flush(struct file *file, fl_owner_t id)
 	char why[BATON_MESSAGE_LEN];
 	u32 signal = current->exit_code & 0x7f;
 
-	if (!session || task_tgid(current) != session->process)
+	if (!session || task_tgid(current) != session->process || READ_ONCE(session->head->ended))
 		return 0;
 	if (!(current->flags & PF_EXITING))
 		strscpy(why, "the agent closed the enclave", sizeof(why));

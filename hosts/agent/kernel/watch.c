@@ -22,8 +22,12 @@ static bool is_late(struct session *session, u32 cpu)
 {
 	struct served *served = &session->served[cpu];
 	u32 read = READ_ONCE(session->transactions[cpu].read);
-	bool has_work = READ_ONCE(session->joining) ? READ_ONCE(served->attention)
-						    : read != READ_ONCE(served->posted);
+	bool has_work;
+
+	if (READ_ONCE(session->is_per_cpu))
+		has_work = READ_ONCE(served->agent) && READ_ONCE(served->attention);
+	else
+		has_work = read != READ_ONCE(served->posted);
 
 	if (read != served->read || !has_work) {
 		served->read = read;
@@ -58,7 +62,7 @@ void baton_watch_session(struct work_struct *work)
 	for (cpu = 0; cpu < session->nr_cpus; cpu++) {
 		look_for_signal(session, cpu);
 		if (is_late(session, cpu))
-			failure = "the agent left messages unread for longer than the enclave's limit";
+			failure = "the agent left messages unread for longer than the limit";
 	}
 	if (failure)
 		baton_session_gone(session, failure);

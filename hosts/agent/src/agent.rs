@@ -246,6 +246,12 @@ impl Agent {
         })
     }
 
+    /// Did this CPU pick a task of the enclave last, other than its own agent?
+    pub fn runs_task(&self, cpu: usize) -> bool {
+        let running = self.cpu_word(cpu, offset_of!(BatonAgentCpu, running));
+        running.load(Relaxed) != 0 && !self.runs_agent(cpu)
+    }
+
     /// Did this CPU pick its own agent last?
     pub fn runs_agent(&self, cpu: usize) -> bool {
         let agent = self.cpu_word(cpu, offset_of!(BatonAgentCpu, agent));

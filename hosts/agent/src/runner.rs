@@ -7,7 +7,7 @@
 
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU32};
-use std::sync::{Mutex, OnceLock};
+use std::sync::OnceLock;
 use std::thread;
 use std::time::Duration;
 use std::{fmt, io};
@@ -79,8 +79,8 @@ pub struct Runner {
     steals: bool,
 }
 
-// SAFETY: Policy-alive. A policy is `Sync`: several CPUs call it at once in every host. The instance
-// is dropped with the runner.
+// SAFETY: Policy-alive. A policy is `Sync`: several CPUs call it at once in every host. The
+// instance is dropped with the runner.
 unsafe impl Sync for Runner {}
 
 /// CPUs to kick after some calls.
@@ -180,27 +180,33 @@ impl Runner {
 
     /// Starts an agent on each CPU, and waits for their end.
     fn serve(&self, cpus: &[usize]) -> Result<(), RunError> {
-        let first_error = Mutex::new(None);
         thread::scope(|scope| {
-            for &cpu in cpus {
-                let first_error = &first_error;
-                scope.spawn(move || {
-                    if let Err(errno) = self.serve_cpu(cpu) {
-                        self.stop();
-                        *first_error.lock().expect("no thread panics here") = Some(errno);
-                    }
-                });
-            }
-        });
-        match first_error.into_inner().expect("no thread panics here") {
-            None => Ok(()),
-            Some(errno) => Err(RunError::Thread(Errno::into(errno))),
-        }
+            let serve = |cpu| {
+                let served = self.serve_cpu(cpu);
+                if served.is_err() {
+                    self.stop();
+                }
+                served
+            };
+            let agents: Vec<_> = cpus
+                .iter()
+                .map(|&cpu| scope.spawn(move || serve(cpu)))
+                .collect();
+            agents
+                .into_iter()
+                .map(|agent| agent.join().expect("no agent panics"))
+                .fold(Ok(()), Result::and)
+                .map_err(|errno: Errno| RunError::Thread(errno.into()))
+        })
     }
 
     fn serve_cpu(&self, cpu: usize) -> Result<(), Errno> {
         bind(cpu)?;
-        self.agent().serve(cpu)?;
+        match self.agent().serve(cpu) {
+            // The session has ended before it began here.
+            Err(Errno::SHUTDOWN) => return Ok(()),
+            served => served?,
+        }
         self.policy.install(Some(&host::TABLE));
         let mut kicks = Kicks::default();
         while !self.is_over() {
@@ -218,6 +224,9 @@ impl Runner {
                 Err(errno) => return Err(errno),
             }
         }
+        // In good order, before this thread ends: an enclave that loses the agent of a CPU takes
+        // that for a failure. An error means that the session has ended.
+        let _ = self.agent().end();
         Ok(())
     }
 
@@ -380,9 +389,11 @@ impl Runner {
         if self.agent().is_pending(cpu) {
             return;
         }
+        let is_served = matches!(self.mode, Mode::PerCpu(_));
         if self.agent().wants(cpu) {
             self.pick(cpu, None, kicks);
-        } else if self.agent().runs_agent(cpu) {
+        } else if is_served && !self.agent().runs_task(cpu) {
+            // Its agent runs, or gives way just now. It may not look again by itself.
             kicks.0.push(cpu as u16 | BATON_AGENT_KICK_AGENT);
         } else if preempt {
             if let Some(prev) = self.agent().running(cpu) {

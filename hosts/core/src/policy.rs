@@ -221,6 +221,7 @@ impl<H: Host> Core<'_, H> {
     }
 
     /// Assigns a task. It leaves its old policy and joins the new one when it is next enqueued.
+    /// Under the control mutex; the agent of a CPU joins its enclave without it.
     pub fn assign(&self, slot: &crate::Slot, entry: Option<&PolicyEntry>) {
         slot.by_rule.store(0, Relaxed);
         // A concurrent enqueue that reads both relies on this order.

@@ -38,7 +38,14 @@ pub fn cases() -> Vec<Case> {
             behaves(&mut PerCpu)
         ),
         case!("agent: schedulers in Rust, C and Python", native()),
-        case!("agent: messages that find no room", overflow()),
+        case!(
+            "agent: messages that find no room, global",
+            overflow("--global")
+        ),
+        case!(
+            "agent: messages that find no room, per-cpu",
+            overflow("--per-cpu")
+        ),
         case!("agent: a group of CPUs, all or none", together()),
         case!("agent: a panic of its policy", panics()),
         case!("agent: ended, stopped, and replaced", ends()),
@@ -100,6 +107,24 @@ impl Drop for Running {
     }
 }
 
+/// The arguments of `baton` that run hackbench under a policy, with so many groups and loops.
+fn load<'a>(policy: &'a str, [groups, loops]: [&'a str; 2]) -> [&'a str; 9] {
+    let program = "hackbench";
+    [
+        "run", "-p", policy, "--", program, "-g", groups, "-l", loops,
+    ]
+}
+
+/// Begins a load, whose errors its end has.
+fn begin(args: &[&str]) -> Result<Child, String> {
+    Command::new("baton")
+        .args(args)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|e| e.to_string())
+}
+
 /// An enclave, as the tool lists it.
 fn enclave(name: &str) -> Result<Value, String> {
     let text = baton(&["enclave", "list", "--json"])?;
@@ -113,17 +138,7 @@ fn enclave(name: &str) -> Result<Value, String> {
 /// Runs a policy as an agent, and a load under it.
 fn schedules(policy: &str, mode: &str) -> Result<(), String> {
     let agent = Running::start(policy, &[mode, policy])?;
-    baton(&[
-        "run",
-        "-p",
-        policy,
-        "--",
-        "hackbench",
-        "-g",
-        "1",
-        "-l",
-        "50",
-    ])?;
+    baton(&load(policy, ["1", "50"]))?;
     let stress = ["stress-ng", "--switch", "1", "--cpu", "1", "--yield", "1"];
     let short = ["--timeout", "1", "--quiet"];
     baton(&[&["run", "-p", policy, "--"], &stress[..], &short].concat())?;
@@ -207,21 +222,7 @@ fn ends() -> Result<(), String> {
     let ways = ["-KILL", "-ABRT", "-STOP", "-TERM"];
     for (round, way) in ways.iter().chain(&ways).enumerate() {
         let agent = Running::start("worn", &[MODES[round % 2], "wfq"])?;
-        let mut load = Command::new("baton")
-            .args([
-                "run",
-                "-p",
-                "worn",
-                "--",
-                "hackbench",
-                "-g",
-                "1",
-                "-l",
-                "400",
-            ])
-            .stdout(Stdio::null())
-            .spawn()
-            .map_err(|e| e.to_string())?;
+        let mut load = begin(&load("worn", ["1", "400"]))?;
         agent.wait_for("worn", |enclave| enclave["picks"].as_u64() > Some(100))?;
         agent.signal(way)?;
         agent.wait_for("worn", |enclave| enclave["agent"].is_null())?;
@@ -259,18 +260,7 @@ fn native() -> Result<(), String> {
             .map_err(|e| format!("{words:?}: {e}"))?;
         let agent = Running(child);
         agent.wait_for("mine", |enclave| !enclave["agent"].is_null())?;
-        let load = [
-            "run",
-            "-p",
-            "mine",
-            "--",
-            "hackbench",
-            "-g",
-            "1",
-            "-l",
-            "20",
-        ];
-        baton(&load)?;
+        baton(&load("mine", ["1", "20"]))?;
         let found = enclave("mine")?;
         check(found["picks"].as_u64() > Some(50), || {
             format!("{words:?}: too few picks: {found}")
@@ -283,33 +273,21 @@ fn native() -> Result<(), String> {
 }
 
 /// A policy whose rings overflow begins a new session, and no task is lost.
-fn overflow() -> Result<(), String> {
+fn overflow(mode: &str) -> Result<(), String> {
     baton(&["enclave", "create", "narrow", "--entries", "64"])?;
-    let agent = Running::start("narrow", &["--global", "fifo"])?;
-    let load = [
-        "run",
-        "-p",
-        "narrow",
-        "--",
-        "hackbench",
-        "-g",
-        "2",
-        "-l",
-        "100",
-    ];
+    let agent = Running::start("narrow", &[mode, "fifo"])?;
     // While the agent does not read, a ring of 64 messages is soon full.
     for _ in 0..3 {
-        let mut load = Command::new("baton")
-            .args(load)
-            .stdout(Stdio::null())
-            .spawn()
-            .map_err(|e| e.to_string())?;
+        let load = begin(&load("narrow", ["2", "100"]))?;
         sleep(Duration::from_millis(300));
         agent.signal("-STOP")?;
         sleep(Duration::from_millis(400));
         agent.signal("-CONT")?;
-        let ended = load.wait().map_err(|e| e.to_string())?;
-        check(ended.success(), || format!("the load ended with {ended}"))?;
+        let ended = load.wait_with_output().map_err(|e| e.to_string())?;
+        check(ended.status.success(), || {
+            let errors = String::from_utf8_lossy(&ended.stderr);
+            format!("the load ended with {}: {errors}", ended.status)
+        })?;
     }
     let found = enclave("narrow")?;
     check(found["attached"].as_u64() > Some(1), || {
@@ -449,20 +427,7 @@ pub fn hostile(seconds: u64) -> Result<(), String> {
     let mut runs = 0;
     while begun.elapsed() < Duration::from_secs(seconds) {
         // The enclave may have no agent, or lose it: the command then says so, after its end.
-        let under = run(
-            "baton",
-            &[
-                "run",
-                "-p",
-                "prey",
-                "--",
-                "hackbench",
-                "-g",
-                "1",
-                "-l",
-                "20",
-            ],
-        )?;
+        let under = run("baton", &load("prey", ["1", "20"]))?;
         runs += u32::from(under.text.contains("Time:"));
         hackbench(1, 20)?;
     }
@@ -519,26 +484,8 @@ fn side_by_side() -> Result<(), String> {
     baton(&["load", "wfq"])?;
     let first = Running::start("first", &["--per-cpu", "--cpus", "2-3", "fifo"])?;
     let second = Running::start("second", &["--per-cpu", "--cpus", "1", "shinjuku"])?;
-    let loads = ["wfq", "first", "second"].map(|policy| {
-        Command::new("baton")
-            .args([
-                "run",
-                "-p",
-                policy,
-                "--",
-                "hackbench",
-                "-g",
-                "1",
-                "-l",
-                "50",
-            ])
-            .stdout(Stdio::null())
-            .spawn()
-    });
-    for load in loads {
-        let ended = load
-            .and_then(|mut load| load.wait())
-            .map_err(|e| e.to_string())?;
+    for load in ["wfq", "first", "second"].map(|policy| begin(&load(policy, ["1", "50"]))) {
+        let ended = load?.wait().map_err(|e| e.to_string())?;
         check(ended.success(), || format!("a load ended with {ended}"))?;
     }
     let status = status()?;

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Messages of an enclave, and how an agent is made to read them. In calls of the policy: see
+ * calls.c.
+ */
+#include <linux/smp.h>
+
+#include "enclave.h"
+
+/*
+ * A place in this CPU's ring, or NULL if that is full. The position that the agent says it has read
+ * is used for this alone.
+ */
+static struct baton_message *next_place(struct session *session, struct served *here, u32 cpu)
+{
+	u32 unread = here->posted - READ_ONCE(session->transactions[cpu].read);
+
+	/* Few messages are announced to an agent, but none may be lost for that. */
+	if (unread == session->entries / 2 && here->slot != BATON_NO_SLOT) {
+		WRITE_ONCE(here->attention, 1);
+		if (READ_ONCE(here->is_blocked))
+			baton_interrupt(&here->wake);
+	}
+	if (unread >= session->entries) {
+		atomic64_inc((atomic64_t *)&session->head->lost);
+		return NULL;
+	}
+	return &session->rings[(size_t)cpu * session->entries +
+			       (here->posted & (session->entries - 1))];
+}
+
+/* Writes a message. */
+void baton_post(struct session *session, const struct baton_message *message)
+{
+	u32 cpu = smp_processor_id();
+	struct served *here = &session->served[cpu];
+	struct baton_message *place = next_place(session, here, cpu);
+
+	if (!place)
+		return;
+	*place = *message;
+	/* the agent reads the message after this number */
+	smp_store_release(&session->cpus[cpu].posted, ++here->posted);
+}
+
+/* Adds a kick to those of a call. */
+void baton_add_kick(struct baton_ctx *ctx, u32 cpu, bool preempt)
+{
+	if (ctx->nr_kicks < BATON_MAX_KICKS)
+		ctx->kicks[ctx->nr_kicks++] =
+			cpu | (preempt ? BATON_KICK_PREEMPT : BATON_KICK_IDLE);
+}
+
+/*
+ * There is work for the agent of a CPU. `preempt`: also if the CPU runs another task, which does
+ * not give way at once by itself.
+ */
+void baton_alert(struct session *session, struct baton_ctx *ctx, u32 cpu, bool preempt)
+{
+	struct served *served = &session->served[cpu];
+	bool is_idle;
+
+	/* Also before the agent's slot is known: it then does not wait. */
+	if ((xchg(&served->attention, 1) && !preempt) || served->slot == BATON_NO_SLOT)
+		return;
+	/* A CPU that is not idle here sees `attention` before it is. */
+	is_idle = READ_ONCE(session->cpus[cpu].wants);
+	if (READ_ONCE(served->is_blocked))
+		baton_interrupt(&served->wake);
+	else if ((preempt || is_idle) && READ_ONCE(served->is_waiting))
+		baton_add_kick(ctx, cpu, !is_idle);
+}
+
+/* A message about a CPU. */
+void baton_tell_cpu(struct session *session, const struct baton_ctx *ctx, u32 cpu,
+		    const struct baton_task *task, enum baton_method method)
+{
+	struct baton_message message = {
+		.now = ctx->now,
+		.method = method,
+		.slot = task ? task->slot : BATON_NO_SLOT,
+		.pid = task ? task->pid : 0,
+		.nice = task ? task->nice : 0,
+		.runtime = task ? task->runtime : 0,
+		.cpu = cpu,
+		.waker = -1,
+	};
+
+	baton_post(session, &message);
+}

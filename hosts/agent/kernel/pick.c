@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * What a CPU of an enclave runs next: its agent, the task that a transaction names, one from the
+ * standby ring, or the one that runs already. In calls of the policy: see calls.c.
+ */
+#include <linux/sched/signal.h>
+#include <linux/smp.h>
+
+#include "enclave.h"
+#include "host.h"
+#include "token.h"
+
+#define MIN_SLICE (10 * NSEC_PER_USEC)
+#define MAX_SLICE (10ULL * NSEC_PER_SEC)
+#define AGENT_SLICE (1ULL * NSEC_PER_SEC)
+#define STANDBY_TRIES 8
+
+/*
+ * Takes the token that an agent names out of its task's word. Returns 0 when it is there no more,
+ * or never was; *outcome says which.
+ */
+static baton_token judge(struct session *session, baton_token token, enum baton_commit *outcome)
+{
+	u32 slot = slot_of(token);
+
+	if (!is_task(session, slot)) {
+		*outcome = BATON_COMMIT_NOT_FOUND;
+		return 0;
+	}
+	if (!take(session, &session->tasks[slot], token)) {
+		*outcome = BATON_COMMIT_STALE;
+		return 0;
+	}
+	*outcome = BATON_COMMIT_COMPLETE;
+	return token;
+}
+
+/* The answer of a CPU's transaction, if there is one that holds. */
+static u64 transaction(struct session *session, struct baton_ctx *ctx, u32 cpu, bool may_keep)
+{
+	struct baton_transaction *shared = &session->transactions[cpu];
+	enum baton_commit outcome;
+	u64 token, slice, answer;
+
+	if (READ_ONCE(shared->state) != BATON_TRANSACTION_STATE_READY ||
+	    cmpxchg(&shared->state, BATON_TRANSACTION_STATE_READY,
+		    BATON_TRANSACTION_STATE_CLAIMED) != BATON_TRANSACTION_STATE_READY)
+		return BATON_PICK_NONE;
+	token = READ_ONCE(shared->token);
+	slice = READ_ONCE(shared->slice);
+	if (token == BATON_PICK_KEEP) {
+		answer = may_keep ? BATON_PICK_KEEP : BATON_PICK_NONE;
+		outcome = may_keep ? BATON_COMMIT_COMPLETE : BATON_COMMIT_NOTHING_TO_KEEP;
+	} else {
+		answer = judge(session, token, &outcome);
+	}
+	if (answer != BATON_PICK_NONE) {
+		ctx->slice = slice ? clamp(slice, MIN_SLICE, MAX_SLICE) : 0;
+	} else {
+		session->cpus[cpu].stale++;
+		/* The agent thinks that the CPU has a task, and must be asked again. */
+		session->served[cpu].is_asked = false;
+	}
+	WRITE_ONCE(shared->outcome, outcome);
+	smp_store_release(&shared->state, BATON_TRANSACTION_STATE_DONE);
+	return answer;
+}
+
+/* A token from the standby ring, or 0. */
+static u64 standby(struct session *session)
+{
+	u32 *taken = &session->head->standby_taken, tries;
+	enum baton_commit outcome;
+
+	for (tries = 0; tries < STANDBY_TRIES; tries++) {
+		u32 at = READ_ONCE(*taken);
+		u32 left = smp_load_acquire(&session->standby->offered) - at;
+		u64 token;
+
+		if (!left || left > BATON_AGENT_STANDBY)
+			return 0;
+		token = READ_ONCE(session->tokens[at % BATON_AGENT_STANDBY]);
+		if (cmpxchg(taken, at, at + 1) != at)
+			continue;
+		token = judge(session, token, &outcome);
+		if (token)
+			return token;
+	}
+	return 0;
+}
+
+/* The token of this CPU's agent, if it has something to do and is not running, else 0. */
+static baton_token agent_to_run(struct session *session, struct served *served)
+{
+	struct baton_agent_task *word;
+	baton_token token;
+
+	if (served->slot == BATON_NO_SLOT)
+		return 0;
+	word = &session->tasks[served->slot];
+	token = READ_ONCE(word->token);
+	if (!token || (served->is_waiting && !READ_ONCE(served->attention) &&
+		       !signal_pending(served->agent)))
+		return 0;
+	return take(session, word, token) ? token : 0;
+}
+
+static u64 run_agent(struct session *session, struct baton_ctx *ctx, u32 cpu, baton_token token)
+{
+	struct served *served = &session->served[cpu];
+
+	/*
+	 * `attention` stays: an agent that was preempted before it waits may not have read the
+	 * messages that are announced by it. The agent clears it when its wait ends.
+	 */
+	served->is_waiting = false;
+	WRITE_ONCE(session->cpus[cpu].wants, 0);
+	WRITE_ONCE(session->cpus[cpu].running, served->slot + 1);
+	ctx->slice = AGENT_SLICE;
+	return token;
+}
+
+static u64 run(struct session *session, u32 cpu, u64 answer)
+{
+	struct baton_agent_cpu *word = &session->cpus[cpu];
+
+	session->served[cpu].is_asked = false;
+	WRITE_ONCE(word->wants, 0);
+	if (answer != BATON_PICK_KEEP) {
+		WRITE_ONCE(word->running, slot_of(answer) + 1);
+		word->picks++;
+	}
+	return answer;
+}
+
+/*
+ * Has the agent run for a message that was just written, if this CPU has one of its own. `prev`, or
+ * NULL, leaves the CPU for that.
+ */
+static u64 ask(struct session *session, struct baton_ctx *ctx, u32 cpu,
+	       const struct baton_task *prev, u64 otherwise)
+{
+	struct served *served = &session->served[cpu];
+	baton_token token;
+
+	if (served->slot == BATON_NO_SLOT)
+		return otherwise;
+	WRITE_ONCE(served->attention, 1);
+	token = agent_to_run(session, served);
+	if (token) {
+		if (prev) {
+			served->held = prev->slot;
+			served->left_by = BATON_METHOD_NONE;
+		}
+		return run_agent(session, ctx, cpu, token);
+	}
+	if (READ_ONCE(served->is_blocked))
+		baton_interrupt(&served->wake);
+	return otherwise;
+}
+
+/* A message about a task of which only the status word is at hand. */
+static struct baton_message recall(const struct session *session, const struct baton_ctx *ctx,
+				   u32 slot, u32 cpu, enum baton_method method)
+{
+	const struct baton_agent_task *word = &session->tasks[slot];
+
+	return (struct baton_message){
+		.now = ctx->now,
+		.runtime = READ_ONCE(word->runtime),
+		.method = method,
+		.slot = slot,
+		.pid = READ_ONCE(word->pid),
+		.nice = READ_ONCE(word->nice),
+		.cpu = cpu,
+		.waker = -1,
+	};
+}
+
+/*
+ * The agent was asked whether a task goes on, and this is its answer. Returns the answer for the
+ * core. If another task runs, the agent hears how the task left the CPU.
+ */
+static u64 release(struct session *session, struct baton_ctx *ctx, u32 cpu, u64 answer)
+{
+	struct served *served = &session->served[cpu];
+	struct baton_agent_task *word = &session->tasks[served->held];
+	struct baton_message message;
+	u32 slot = served->held;
+	u64 token;
+
+	served->held = BATON_NO_SLOT;
+	if (!(READ_ONCE(word->flags) & BATON_AGENT_TASK_HELD))
+		return answer == BATON_PICK_KEEP ? BATON_PICK_NONE : answer;
+	token = READ_ONCE(word->token);
+	if (answer <= BATON_PICK_KEEP && token && take(session, word, token)) {
+		WRITE_ONCE(word->flags, word->flags & ~BATON_AGENT_TASK_HELD);
+		return token;
+	}
+	WRITE_ONCE(word->flags, word->flags & ~BATON_AGENT_TASK_HELD);
+	if (answer == BATON_PICK_KEEP)
+		answer = BATON_PICK_NONE;
+	token = READ_ONCE(word->token);
+	if (!token)
+		return answer;
+	count_queued(session, 1);
+	WRITE_ONCE(word->sequence, word->sequence + 1);
+	message = recall(session, ctx, slot, cpu, served->left_by);
+	message.token = token;
+	message.sequence = word->sequence;
+	baton_post(session, &message);
+	baton_alert(session, ctx, cpu, false);
+	return answer;
+}
+
+u64 baton_agent_pick(void *this, struct baton_ctx *ctx, s32 cpu,
+		     const struct baton_task *prev)
+{
+	struct session *session = this;
+	struct served *served = &session->served[cpu];
+	struct baton_agent_cpu *word = &session->cpus[cpu];
+	bool is_agent = prev && prev->slot == served->slot;
+	baton_token token = agent_to_run(session, served);
+	u64 answer;
+
+	if (token)
+		return run_agent(session, ctx, cpu, token);
+	if (is_agent && !served->is_waiting) {
+		ctx->slice = AGENT_SLICE;
+		return BATON_PICK_KEEP;
+	}
+	if (served->slot != BATON_NO_SLOT && word->running == served->slot + 1) {
+		/* see commit.c */
+		WRITE_ONCE(word->running, 0);
+		smp_mb();
+	}
+	answer = transaction(session, ctx, cpu,
+			     (prev && !is_agent) || served->held != BATON_NO_SLOT);
+	if (served->held != BATON_NO_SLOT)
+		answer = release(session, ctx, cpu, answer);
+	if (answer == BATON_PICK_NONE)
+		answer = standby(session);
+	if (answer != BATON_PICK_NONE)
+		return run(session, cpu, answer);
+	if (prev && !is_agent) {
+		if (!READ_ONCE(session->head->queued))
+			return BATON_PICK_KEEP;
+		/* The end of a slice: the task goes on until the agent has decided. */
+		baton_tell_cpu(session, ctx, cpu, prev, BATON_METHOD_PICK_NEXT_TASK);
+		return ask(session, ctx, cpu, prev, BATON_PICK_KEEP);
+	}
+	WRITE_ONCE(word->wants, 1);
+	WRITE_ONCE(word->running, 0);
+	/*
+	 * Whoever does not see this has written a transaction, a token's message or `attention`
+	 * before.
+	 */
+	smp_mb();
+	token = agent_to_run(session, served);
+	if (token)
+		return run_agent(session, ctx, cpu, token);
+	answer = transaction(session, ctx, cpu, false);
+	if (answer == BATON_PICK_NONE)
+		answer = standby(session);
+	if (answer != BATON_PICK_NONE)
+		return run(session, cpu, answer);
+	if (!READ_ONCE(session->head->queued) || served->is_asked)
+		return BATON_PICK_NONE;
+	served->is_asked = true;
+	baton_tell_cpu(session, ctx, cpu, NULL, BATON_METHOD_PICK_NEXT_TASK);
+	return ask(session, ctx, cpu, NULL, BATON_PICK_NONE);
+}
+
+static enum baton_commit commit_of(enum baton_refusal why)
+{
+	switch (why) {
+	case BATON_REFUSAL_NOT_ALLOWED:
+		return BATON_COMMIT_NOT_ALLOWED;
+	case BATON_REFUSAL_CPU_OFFLINE:
+		return BATON_COMMIT_CPU_OFFLINE;
+	case BATON_REFUSAL_NOTHING_TO_KEEP:
+		return BATON_COMMIT_NOTHING_TO_KEEP;
+	default:
+		return BATON_COMMIT_STALE;
+	}
+}
+
+/* Called on the CPU that picked. */
+void baton_agent_refused(void *this, struct baton_ctx *ctx, baton_token token,
+			 enum baton_refusal why)
+{
+	struct session *session = this;
+	u32 cpu = smp_processor_id(), slot = slot_of(token);
+	struct baton_agent_task *word;
+	struct baton_message message;
+
+	session->cpus[cpu].stale++;
+	session->served[cpu].is_asked = false;
+	WRITE_ONCE(session->transactions[cpu].outcome, commit_of(why));
+	/* Such a token is worthless. Events of the task say what became of it. */
+	if (why == BATON_REFUSAL_STALE || why == BATON_REFUSAL_FOREIGN || slot >= session->nr_slots)
+		return;
+	word = &session->tasks[slot];
+	/* The task may have been enqueued again, with a newer token. */
+	if (cmpxchg(&word->token, 0, token) || is_agent(word))
+		return;
+	count_queued(session, 1);
+	message = recall(session, ctx, slot, cpu, BATON_METHOD_PICK_REFUSED);
+	message.token = token;
+	message.flags = why;
+	baton_post(session, &message);
+	baton_alert(session, ctx, cpu, true);
+}
