@@ -30,9 +30,15 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     (
         "baton-native",
-        &["baton-abi", "baton-core", "baton-native-glue", "baton-seam"],
+        &[
+            "baton-abi",
+            "baton-core",
+            "baton-native-glue",
+            "baton-seam",
+            "baton-trace",
+        ],
     ),
-    ("baton-agent", &["baton-abi", "baton-native"]),
+    ("baton-agent", &["baton-abi", "baton-native", "baton-trace"]),
     ("baton-hints", &["baton-abi", "baton-message", POLICY]),
     ("baton-runtime", &["baton-hints", POLICY]),
     ("baton-conformance", &[]),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `baton agent`: runs a policy in this process, as the agent of an enclave.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -13,7 +13,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::enclave::{self, EnclaveOptions};
-use baton_agent::{Agent, AttachError, Ended, Mode, Runner};
+use baton_agent::{Agent, AttachError, Ended, Mode, RunError, Runner};
 use baton_control::cpulist::CpuList;
 use baton_control::device::Device;
 use baton_control::error::{Error, Result};
@@ -49,6 +49,9 @@ pub struct AgentRun {
     /// Each CPU has an agent of its own.
     #[arg(long, conflicts_with = "global")]
     pub per_cpu: bool,
+    /// Record the policy's calls into this file: see baton replay.
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
     #[command(flatten)]
     pub how: EnclaveOptions,
     /// A command to run in the enclave, and its arguments.
@@ -175,21 +178,28 @@ impl<'a> Sessions<'a> {
             current: Mutex::new(None),
             stopping: AtomicBool::new(false),
         };
-        sessions.next()?;
+        sessions.next(args.record.as_deref())?;
         Ok(sessions)
     }
 
     /// Begins a session, after the one before it has been closed: closing waits until all read-side
     /// sections of RCU have ended, and tasks of the enclave that are preempted in one run only when
     /// the new session's agents do.
-    fn next(&self) -> Result<Arc<Runner>> {
+    fn next(&self, record: Option<&Path>) -> Result<Arc<Runner>> {
         self.set(None);
-        let next = Arc::new(begin(self.enclave, self.policy, self.args, &self.mode)?);
+        let next = Arc::new(self.begin_session(record)?);
         self.set(Some(Arc::clone(&next)));
         if self.stopping.load(SeqCst) {
             next.stop();
         }
         Ok(next)
+    }
+
+    /// Attaches to the enclave, and makes the policy.
+    fn begin_session(&self, record: Option<&Path>) -> Result<Runner> {
+        let (policy, options) = (self.policy, &self.args.options);
+        let agent = Agent::attach(self.enclave, policy.events(), options).map_err(not_attached)?;
+        Runner::new(policy, options, agent, self.mode.clone(), record).map_err(not_run)
     }
 
     fn set(&self, runner: Option<Arc<Runner>>) {
@@ -204,12 +214,7 @@ impl<'a> Sessions<'a> {
     fn run(&self) -> Result<Ended> {
         let mut runner = self.current().ok_or(Error::baton("there is no session"))?;
         loop {
-            let ended = runner.run().map_err(|why| {
-                Error::environment(
-                    why.to_string(),
-                    "see what else uses these CPUs: baton partition list",
-                )
-            })?;
+            let ended = runner.run().map_err(not_run)?;
             match ended {
                 Ended::Lost(count) if !self.stopping.load(SeqCst) => {
                     eprintln!(
@@ -218,7 +223,10 @@ impl<'a> Sessions<'a> {
                         self.enclave
                     );
                     drop(runner);
-                    runner = self.next()?;
+                    if self.args.record.is_some() {
+                        eprintln!("baton: the recording ends here");
+                    }
+                    runner = self.next(None)?;
                 }
                 ended => return Ok(ended),
             }
@@ -231,17 +239,6 @@ impl<'a> Sessions<'a> {
             runner.stop();
         }
     }
-}
-
-/// Attaches to the enclave, and makes the policy.
-fn begin(enclave: &str, policy: Policy, args: &AgentRun, mode: &Mode) -> Result<Runner> {
-    let agent = Agent::attach(enclave, policy.events(), &args.options).map_err(not_attached)?;
-    Runner::new(policy, &args.options, agent, mode.clone()).map_err(|why| {
-        Error::user(
-            why.to_string(),
-            "check its --options; its source shows which it has",
-        )
-    })
 }
 
 fn attached(name: &str, policy: Policy, args: &AgentRun, mode: Mode) -> Result<ExitCode> {
@@ -269,6 +266,19 @@ fn attached(name: &str, policy: Policy, args: &AgentRun, mode: Mode) -> Result<E
             ))
         }
         Ended::Stopped | Ended::Lost(_) => code,
+    }
+}
+
+fn not_run(error: RunError) -> Error {
+    let text = error.to_string();
+    match error {
+        RunError::Policy(_) => {
+            Error::user(text, "check its --options; its source shows which it has")
+        }
+        RunError::Thread(_) => {
+            Error::environment(text, "see what else uses these CPUs: baton partition list")
+        }
+        RunError::Recording(_) => Error::environment(text, "name another file: --record FILE"),
     }
 }
 

@@ -18,6 +18,7 @@ use super::{print, print_json};
 use crate::cli::{FaultSave, Record};
 use baton_control::device::{text, Device};
 use baton_control::error::{Error, Result};
+use baton_control::modules::AGENT_MODULE;
 use baton_control::recording::{self, How, Session, Summary, REPLACED};
 use baton_control::report;
 use baton_control::status::Fault;
@@ -65,6 +66,12 @@ pub fn record(args: &Record) -> Result<ExitCode> {
         Some(policy) => policy.clone(),
         None => only_policy(&device)?,
     };
+    if is_enclave(&device, &policy)? {
+        return Err(Error::user(
+            format!("the policy of the enclave {policy} runs in its agent, not in the kernel"),
+            "record it there: baton agent run --record FILE",
+        ));
+    }
     if let Some(mib) = args.flight {
         recording::set_flight(&device, &policy, mib)?;
         return Ok(ExitCode::SUCCESS);
@@ -203,6 +210,11 @@ fn numbered(first: &Path, number: usize) -> PathBuf {
         name.push(extension);
     }
     first.with_file_name(name)
+}
+
+fn is_enclave(device: &Device, policy: &str) -> Result<bool> {
+    let info = device.policy(policy)?;
+    Ok(info.is_some_and(|info| text(&info.modules[0]) == AGENT_MODULE))
 }
 
 fn only_policy(device: &Device) -> Result<String> {

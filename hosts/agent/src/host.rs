@@ -12,10 +12,11 @@ use std::time::{Duration, Instant};
 use Ordering::{Acquire, Relaxed, Release};
 
 use baton_abi::{BatonFaultKind, BatonReplyAnswer, BATON_MAX_LOCKS};
-use baton_native::{NativeHost, Panic, Table};
+use baton_native::{NativeHost, Panic, Recording, Table};
 use rustix::time::{clock_gettime, ClockId};
 
 use crate::agent::Agent;
+use crate::record::{self, Tape};
 
 /// How long a call may wait for a lock. As in the kernel (kernel/bpf/rqspinlock.c).
 const LOCK_TIMEOUT: Duration = Duration::from_millis(250);
@@ -30,6 +31,8 @@ pub(crate) struct Services {
     pub own: Option<usize>,
     /// CPUs that the policy has claimed, and that have not looked for a task since.
     pub claimed: Vec<AtomicBool>,
+    /// The recording, if calls are recorded.
+    pub tape: Option<Tape>,
     /// When each CPU's timer expires, ns of the monotonic clock; 0 if it is not armed.
     pub timers: Vec<AtomicU64>,
 }
@@ -40,8 +43,17 @@ impl Services {
         Self {
             agent,
             own,
+            tape: None,
             claimed: (0..cpus).map(|_| AtomicBool::new(false)).collect(),
             timers: (0..cpus).map(|_| AtomicU64::new(0)).collect(),
+        }
+    }
+
+    /// The functions, as a policy gets them.
+    pub fn table(&self) -> &'static Table {
+        match self.tape {
+            Some(_) => &record::TABLE,
+            None => &TABLE,
         }
     }
 
@@ -121,22 +133,28 @@ fn release_all() {
     }
 }
 
-fn fail(kind: BatonFaultKind, message: &str) -> bool {
+fn set_fault(kind: BatonFaultKind, message: &str) {
     FAULT.set(Some(Fault {
         kind,
         file: String::new(),
         line: 0,
         message: message.into(),
     }));
+}
+
+/// The call under way is to be abandoned.
+fn fail(kind: BatonFaultKind, message: &str) -> bool {
+    set_fault(kind, message);
+    AgentHost::note_failure(kind);
     false
 }
 
-fn with<R>(f: impl FnOnce(&Services) -> R) -> R {
+pub(crate) fn with<R>(f: impl FnOnce(&Services) -> R) -> R {
     // SAFETY: On-stack. Policies are called only inside `enter`, whose services outlive the call.
     f(unsafe { SERVICES.get().as_ref() }.expect("a policy is called by a runner"))
 }
 
-struct AgentHost;
+pub(crate) struct AgentHost;
 
 impl NativeHost for AgentHost {
     fn lock(word: &AtomicU32) -> bool {
@@ -195,7 +213,8 @@ impl NativeHost for AgentHost {
             slot < services.agent.nr_slots() && services.agent.task(slot).token == token
         });
         if is_lost {
-            fail(
+            // A recording has the token before the failure.
+            set_fault(
                 BatonFaultKind::LostTask,
                 "a Schedulable was dropped: its task would never have run again",
             );
@@ -214,6 +233,7 @@ impl NativeHost for AgentHost {
             line: panic.line,
             message: panic.message,
         }));
+        Self::note_failure(kind);
     }
 
     fn now() -> u64 {
@@ -267,5 +287,5 @@ impl NativeHost for AgentHost {
     }
 }
 
-/// The functions, as a policy gets them.
-pub(crate) static TABLE: Table = Table::of::<AgentHost>();
+/// The functions for runs without a recording; `record::TABLE` adds the recording.
+static TABLE: Table = Table::of::<AgentHost>();

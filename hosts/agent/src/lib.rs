@@ -16,6 +16,7 @@
 mod agent;
 mod host;
 mod map;
+mod record;
 mod runner;
 mod scheduler;
 

@@ -5,6 +5,7 @@
 //! when a CPU has nothing to run, or when the policy kicks it, and the answer goes down as a
 //! transaction. So the policy decides as it would in the kernel, but a little later.
 
+use std::path::Path;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::OnceLock;
@@ -19,6 +20,7 @@ use rustix::thread::{sched_setaffinity, CpuSet};
 
 use crate::agent::{Agent, Failure, Message};
 use crate::host::{self, Services};
+use crate::record::{self, Tape};
 
 /// Which threads decide.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +51,8 @@ pub enum RunError {
     Policy(String),
     /// A thread could not be started, or bound to its CPU.
     Thread(io::Error),
+    /// The recording could not be written.
+    Recording(io::Error),
 }
 
 impl fmt::Display for RunError {
@@ -56,6 +60,7 @@ impl fmt::Display for RunError {
         match self {
             Self::Policy(why) => write!(f, "the policy cannot be created: {why}"),
             Self::Thread(why) => write!(f, "an agent's thread cannot be bound to its CPU: {why}"),
+            Self::Recording(why) => write!(f, "the recording cannot be written: {why}"),
         }
     }
 }
@@ -100,8 +105,15 @@ impl Kicks {
 }
 
 impl Runner {
-    /// Makes an instance of a policy for an enclave. `options` as for `baton load`.
-    pub fn new(policy: Policy, options: &str, agent: Agent, mode: Mode) -> Result<Self, RunError> {
+    /// Makes an instance of a policy for an enclave. `options` as for `baton load`. With `record`,
+    /// its calls are recorded into that file.
+    pub fn new(
+        policy: Policy,
+        options: &str,
+        agent: Agent,
+        mode: Mode,
+        record: Option<&Path>,
+    ) -> Result<Self, RunError> {
         let slots = agent.nr_slots();
         let cpus = agent.nr_cpus();
         let own = match mode {
@@ -112,8 +124,12 @@ impl Runner {
         if let Some(place) = own.and_then(|own| topology.get_mut(own)) {
             place.online = 0;
         }
-        policy.install(Some(&host::TABLE));
-        let services = Services::new(agent, own);
+        let mut services = Services::new(agent, own);
+        services.tape = record
+            .map(|path| Tape::create(path, policy, options, &topology, slots))
+            .transpose()
+            .map_err(RunError::Recording)?;
+        policy.install(Some(services.table()));
         let instance = host::enter(&services, 0, || policy.make(&topology, slots, options))
             .map_err(RunError::Policy)?;
         Ok(Self {
@@ -151,6 +167,9 @@ impl Runner {
         }
         let is_stopping = self.stopping.load(Relaxed);
         self.stop();
+        if let Some(tape) = &self.services.tape {
+            tape.finish().map_err(RunError::Recording)?;
+        }
         Ok(match (self.failure.get(), self.agent().lost()) {
             (Some(failure), _) => Ended::Fault(failure.clone()),
             (None, lost) if lost != 0 && !is_stopping => Ended::Lost(lost),
@@ -167,7 +186,8 @@ impl Runner {
 
     /// The loop of a global agent.
     fn poll(&self, own: usize) {
-        self.policy.install(Some(&host::TABLE));
+        self.policy.install(Some(self.services.table()));
+        record::use_lane(own);
         let mut kicks = Kicks::default();
         while !self.is_over() {
             let had_work = self.round(own, &mut kicks);
@@ -207,7 +227,8 @@ impl Runner {
             Err(Errno::SHUTDOWN) => return Ok(()),
             served => served?,
         }
-        self.policy.install(Some(&host::TABLE));
+        self.policy.install(Some(self.services.table()));
+        record::use_lane(cpu);
         let mut kicks = Kicks::default();
         while !self.is_over() {
             while self.round(cpu, &mut kicks) {}
@@ -331,10 +352,22 @@ impl Runner {
             return None;
         }
         let instance = self.instance.as_ref()?;
+        let tape = self.services.tape.as_ref();
+        if let Some(tape) = tape {
+            ctx.now = host::now();
+            tape.begin(method, ctx, &a, &b);
+        }
         let answer = host::enter(&self.services, cpu, || instance.call(method, ctx, a, b));
+        let is_kept = answer != BATON_ABORTED && host::forgot_a_lock();
+        if let Some(tape) = tape {
+            if is_kept {
+                tape.fail(BatonFaultKind::Deadlock);
+            }
+            tape.end(answer, ctx);
+        }
         let fault = if answer == BATON_ABORTED {
             host::take_fault()
-        } else if host::forgot_a_lock() {
+        } else if is_kept {
             Some(host::Fault {
                 kind: BatonFaultKind::Deadlock,
                 file: String::new(),
@@ -590,7 +623,7 @@ impl Runner {
 
 impl Drop for Runner {
     fn drop(&mut self) {
-        self.policy.install(Some(&host::TABLE));
+        self.policy.install(Some(self.services.table()));
         let instance = self.instance.take();
         host::enter(&self.services, 0, || drop(instance));
     }

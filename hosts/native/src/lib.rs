@@ -7,6 +7,7 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 #![warn(missing_docs)]
 
+mod recorded;
 mod trap;
 
 use std::ffi::{c_char, CStr, CString};
@@ -19,6 +20,7 @@ use baton_abi::{
 
 pub use baton_native_glue::{module, NativePolicy};
 pub use baton_seam::host::{NativeHost, Panic, Table};
+pub use recorded::{Lane, Recorded, Recording};
 pub use trap::{contained, cpu_time_of, end_endless, give_up, Crash};
 
 /// A policy of which instances can be made.

@@ -383,7 +383,7 @@ pub(crate) fn crashed(crash: Crash) {
 /// Ends the call under way with a fault.
 fn fail(kind: BatonFaultKind) {
     with(|core, host| {
-        host.record(|tape, _| tape.fail(kind as u8));
+        host.record(|tape, cpu| tape.fail(cpu, kind as u8));
         if host.calling.get().is_some() {
             let cpu = core
                 .cpu(host.here.get() as i32)

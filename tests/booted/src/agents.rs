@@ -12,6 +12,8 @@ use std::{
 use baton_abi::{BatonAgentCommit, BatonCommit, BATON_PICK_KEEP};
 use baton_agent::Agent;
 use baton_conformance::{behaves, Host, Needs, Report, Step, BEHAVIOURS};
+use baton_replay::{replay, End, Options};
+use baton_trace::Recording;
 use serde_json::Value;
 
 use crate::{
@@ -21,6 +23,9 @@ use crate::{
 
 /// The policies that run as agents here: the paper's, and those that poll and balance.
 const POLICIES: [&str; 5] = ["fifo", "wfq", "central", "shinjuku", "locality"];
+
+/// Where an agent's policy is recorded.
+const RECORDING: &str = "/tmp/agent.rec";
 
 /// The ways to run an agent.
 const MODES: [&str; 2] = ["--global", "--per-cpu"];
@@ -137,7 +142,7 @@ fn enclave(name: &str) -> Result<Value, String> {
 
 /// Runs a policy as an agent, and a load under it.
 fn schedules(policy: &str, mode: &str) -> Result<(), String> {
-    let agent = Running::start(policy, &[mode, policy])?;
+    let agent = Running::start(policy, &[mode, policy, "--record", RECORDING])?;
     baton(&load(policy, ["1", "50"]))?;
     let stress = ["stress-ng", "--switch", "1", "--cpu", "1", "--yield", "1"];
     let short = ["--timeout", "1", "--quiet"];
@@ -149,7 +154,30 @@ fn schedules(policy: &str, mode: &str) -> Result<(), String> {
     )?;
     crate::tool::is_well(policy)?;
     agent.signal("-INT")?;
-    ended_well(agent)
+    ended_well(agent)?;
+    replays(policy, 0)
+}
+
+/// Replays the recording of an agent that has ended, to its end and with so many faults.
+fn replays(policy: &str, faults: usize) -> Result<(), String> {
+    let bytes = fs::read(RECORDING).map_err(|e| format!("{RECORDING}: {e}"))?;
+    let recording = Recording::parse(&bytes).map_err(|e| format!("{RECORDING}: {e}"))?;
+    let policy = (baton_linked::find(policy).policy)();
+    for single in [true, false] {
+        let options = Options {
+            single,
+            ..Options::default()
+        };
+        let outcome = replay(&recording, policy, &options)?;
+        check(
+            outcome.end == End::Whole
+                && outcome.events == outcome.all
+                && outcome.events > 100
+                && outcome.faults.len() == faults,
+            || format!("{}, single {single}: {outcome:?}", policy.name()),
+        )?;
+    }
+    Ok(())
 }
 
 /// An agent that is interrupted ends in good order, and removes what it made.
@@ -200,7 +228,7 @@ impl Host for PerCpu {
 /// A panic ends the policy with its line; the tasks go on.
 fn panics() -> Result<(), String> {
     for mode in MODES {
-        let options = ["--options", "fault=index,after=100"];
+        let options = ["--options", "fault=index,after=100", "--record", RECORDING];
         let load = ["--", "hackbench", "-g", "1", "-l", "50"];
         let ran = run(
             "baton",
@@ -212,6 +240,7 @@ fn panics() -> Result<(), String> {
                 && ran.text.contains("Time:"),
             || format!("{mode} ended with {:?}: {}", ran.code, ran.text),
         )?;
+        replays("faulty", 1)?;
     }
     Ok(())
 }
@@ -456,6 +485,10 @@ fn refusals() -> Result<(), String> {
         "power of two",
     )?;
     fails(&["run", "-p", "one", "--", "true"], "has no agent")?;
+    fails(
+        &["record", "-p", "one", "-o", RECORDING],
+        "agent run --record",
+    )?;
     fails(
         &[
             "agent",

@@ -203,7 +203,7 @@ pub fn replays(recording: &Recording, from: Option<Mark>) -> Result<(), String> 
 }
 
 /// The same for any policy.
-fn replays_as(policy: Policy, recording: &Recording, from: Option<Mark>) -> Result<(), String> {
+pub fn replays_as(policy: Policy, recording: &Recording, from: Option<Mark>) -> Result<(), String> {
     let outcome = replay(
         recording,
         policy,
