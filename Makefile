@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # Each target makes on a fresh Debian 12 or 13 what it needs, as root or with sudo: see vm/root.sh.
 
-.PHONY: demo test check containment hostile kernels torture setup root-next clean
+.PHONY: demo test check containment hostile agents kernels torture setup root-next clean
 
 demo: ## A policy is simulated, checked, compared, upgraded, crashed and replayed: 3 minutes
 	@./baton demo
@@ -18,6 +18,9 @@ containment: ## Whatever a policy or the tool does wrong, 20 times in a row
 hostile: ## Ten minutes of hostile clients of hint queues in a booted kernel, and ten of a user's hogs
 	@vm/enter cargo xtask hostile 600
 	@vm/enter cargo xtask hogs 600
+
+agents: ## Ten minutes of a hostile agent in a booted kernel, and 200 agents that end under load
+	@vm/enter cargo xtask agents 600
 
 kernels: ## Every kernel of Debian's archive that has sched_ext, tried briefly: half an hour
 	@vm/enter cargo xtask kernels

@@ -8,7 +8,7 @@ use clap::ValueEnum;
 use crate::subject::Subject;
 use crate::Bench;
 use crate::{
-    arbiter::Arbiter, fairness::Fairness, fidelity::Fidelity, hackbench::Hackbench,
+    agent::Agent, arbiter::Arbiter, fairness::Fairness, fidelity::Fidelity, hackbench::Hackbench,
     locality::Locality, memcached::Memcached, pipe::Pipe, record::Record, rocksdb::Rocksdb,
     sim::Sim, upgrade::Upgrade,
 };
@@ -26,15 +26,15 @@ pub struct Arguments {
     #[arg(long, value_name = "N,N", value_delimiter = ',', conflicts_with = "here",
           value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub cpus: Vec<u32>,
-    /// Runs of each subject. [default: pipe 6, hackbench 4, fairness 2, upgrade 200, fidelity 3,
+    /// Runs of each subject. [default: pipe 6, hackbench 4, agent 4, fairness 2, upgrade 200, fidelity 3,
     /// memcached 3, record 10, sim 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub runs: Option<u32>,
     /// Give a first impression: a tenth of the runs, in at most two guests.
     #[arg(long, conflicts_with = "runs")]
     pub quick: bool,
-    /// Only this subject: eevdf, scx_simple, "scx_simple -f", scx_central, scx_userland, or a
-    /// policy. May be repeated.
+    /// Only this subject: eevdf, scx_simple, "scx_simple -f", scx_central, scx_userland, a policy,
+    /// or a policy in an agent as "wfq --per-cpu" or "wfq --global". May be repeated.
     #[arg(long = "subject", value_name = "NAME", value_parser = Subject::parse)]
     pub subjects: Vec<Subject>,
     /// rocksdb, locality: write a page with a figure to this file.
@@ -73,6 +73,9 @@ pub enum What {
     /// Two processes whose demand for cores changes, in a booted kernel with four CPUs. Exit code 1
     /// when arbiter breaks a bound.
     Arbiter,
+    /// Policies in agents, beside the same in the kernel: pipe and hackbench. Exit code 1 when the
+    /// agents of CPUs break a bound.
+    Agent,
     /// The cost of recording: pipe and hackbench under wfq, recorded, not recorded, and built
     /// without recording.
     Record,
@@ -91,6 +94,7 @@ impl What {
             What::Rocksdb => &Rocksdb,
             What::Memcached => &Memcached,
             What::Locality => &Locality,
+            What::Agent => &Agent,
             What::Arbiter => &Arbiter,
             What::Record => &Record,
             What::Sim => &Sim,

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use baton_build::guest::{guest_files, vm_error};
+use baton_build::guest::{files_for, vm_error};
 use baton_vm::{FileIn, Outcome, Vm};
 use serde::de::DeserializeOwned;
 
@@ -101,11 +101,11 @@ pub fn report_of<T: DeserializeOwned>(outcome: &Outcome, what: What) -> Result<T
 /// The files that a guest needs for these subjects. Those that are missing or stale are built
 /// first.
 pub fn guest_with(subjects: &[Subject]) -> Result<Vec<FileIn>> {
-    let policies = subjects
-        .iter()
-        .filter_map(Subject::policy)
-        .collect::<Result<Vec<_>>>()?;
-    let mut files = guest_files(&policies)?;
+    let policies = subjects.iter().filter_map(Subject::policy);
+    let policies = policies.collect::<Result<Vec<_>>>()?;
+    let agents = subjects.iter().filter_map(Subject::policy_of_agent);
+    let agents = agents.collect::<Result<Vec<_>>>()?;
+    let mut files = files_for(None, &policies, &agents)?;
     if subjects.iter().any(|s| matches!(s, Subject::Scx { .. })) {
         files.extend(EXAMPLES.for_guest(&["scx_simple", "scx_central", "scx_userland"])?);
     }

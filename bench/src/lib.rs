@@ -6,6 +6,7 @@
 //! ns of its clock is one instruction executed, and a difference of one per cent means something.
 //! This command boots that guest once for each number of CPUs and runs itself there with `--here`.
 
+mod agent;
 mod arbiter;
 mod arguments;
 pub mod fairness;

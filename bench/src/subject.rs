@@ -12,11 +12,11 @@ use super::programs::EXAMPLES;
 use super::report::BASELINE;
 use baton_build::Policy;
 use baton_control::device::Device;
+use baton_control::enclaves::Enclaves;
 use baton_control::error::{Error, Result};
 use baton_control::modules::Search;
 use baton_control::status::Fault;
-use baton_control::{kernel, names, report};
-use baton_control::{load, unload};
+use baton_control::{kernel, load, names, report, tasks, unload};
 
 /// The timeout for attaching or detaching a scheduler.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -33,7 +33,13 @@ pub enum Subject {
     },
     /// A policy of Baton, by name.
     Policy(String),
+    /// A policy in an agent, by name, and the option that says which threads decide. It is in
+    /// charge of the load alone.
+    Agent { policy: String, mode: &'static str },
 }
+
+/// The options of `baton agent run` for the threads that decide.
+const MODES: [&str; 2] = ["--per-cpu", "--global"];
 
 const SCX: &[Subject] = &[
     Subject::Scx {
@@ -72,7 +78,20 @@ impl Subject {
             .find(|s| s.name() == text);
         match known {
             Some(subject) => Ok(subject),
-            None => names::policy(text).map(Subject::Policy),
+            None => match MODES.iter().find_map(|mode| agent_of(text, mode)) {
+                Some((policy, mode)) => {
+                    names::policy(policy).map(|policy| Self::agent(&policy, mode))
+                }
+                None => names::policy(text).map(Subject::Policy),
+            },
+        }
+    }
+
+    /// A policy in an agent.
+    pub fn agent(policy: &str, mode: &'static str) -> Self {
+        Subject::Agent {
+            policy: policy.into(),
+            mode,
         }
     }
 
@@ -85,13 +104,22 @@ impl Subject {
                 .collect::<Vec<_>>()
                 .join(" "),
             Subject::Policy(name) => name.clone(),
+            Subject::Agent { policy, mode } => format!("{policy} {mode}"),
         }
     }
 
-    /// The source, if this is a policy.
+    /// The source, if this is a policy in the kernel.
     pub fn policy(&self) -> Option<Result<Policy>> {
         match self {
             Subject::Policy(name) => Some(Policy::find(name)),
+            _ => None,
+        }
+    }
+
+    /// The source, if this is a policy in an agent.
+    pub fn policy_of_agent(&self) -> Option<Result<Policy>> {
+        match self {
+            Subject::Agent { policy, .. } => Some(Policy::find(policy)),
             _ => None,
         }
     }
@@ -146,6 +174,70 @@ impl Subject {
                 unload::unload(None)?;
                 running.and(result)
             }
+            Subject::Agent { policy, mode } => {
+                let options = options.unwrap_or_default();
+                let agent = Agent::start(policy, mode, &options)?;
+                let device = Device::open()?;
+                let own = std::process::id();
+                tasks::give(&device, &device.core()?, own, policy)?;
+                let result = measure();
+                tasks::take(&device, own)?;
+                drop(device);
+                let running = check_policy(policy);
+                drop(agent);
+                unload::unload(None)?;
+                running.and(result)
+            }
+        }
+    }
+}
+
+/// The policy of a name as [`Subject::name`] gives it, if it is that of an agent of this mode.
+fn agent_of<'a>(text: &'a str, mode: &'static str) -> Option<(&'a str, &'static str)> {
+    let policy = text.strip_suffix(mode)?.strip_suffix(' ')?;
+    Some((policy, mode))
+}
+
+/// `baton agent run`, in the background. It ends when this value is dropped.
+struct Agent(Child);
+
+impl Agent {
+    fn start(policy: &str, mode: &str, options: &str) -> Result<Self> {
+        let own =
+            std::env::current_exe().map_err(|e| Error::file("looking for this program", &e))?;
+        let child = Command::new(own)
+            .args(["agent", "run", "--enclave", policy, policy, mode])
+            .args(["--options", options])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .map_err(|e| {
+                Error::environment(format!("the agent cannot be run: {e}"), "try again")
+            })?;
+        let agent = Self(child);
+        let runs = || {
+            let Some(enclaves) = Enclaves::open_if_loaded()? else {
+                return Ok(false);
+            };
+            Ok(enclaves
+                .find(policy)?
+                .is_some_and(|enclave| enclave.agent.is_some()))
+        };
+        match kernel::wait_until(PATIENCE, runs)? {
+            true => Ok(agent),
+            false => Err(Error::environment(
+                format!("the agent of {policy} has not begun"),
+                format!("see why: baton agent run {policy} {mode}"),
+            )),
+        }
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        if let (Ok(None), Some(pid)) = (self.0.try_wait(), Pid::from_raw(self.0.id() as i32)) {
+            let _ = kill_process(pid, Signal::TERM);
+            let _ = self.0.wait();
         }
     }
 }
@@ -300,6 +392,9 @@ mod tests {
         };
         check("scx_simple -f", Some(SCX[1].clone()));
         check("mine", Some(Subject::Policy("mine".into())));
+        check("mine --global", Some(Subject::agent("mine", "--global")));
+        check("mine --local", None);
+        check(" --global", None);
         check("not a name", None);
         check("", None);
     }

@@ -13,11 +13,6 @@ use crate::{build_for, Policy, Target};
 /// This program's place in a guest.
 pub const BATON: &str = "/usr/bin/baton";
 
-/// The files for a guest with the kernel of the root, as [`files_for`].
-pub fn guest_files(policies: &[Policy]) -> Result<Vec<FileIn>> {
-    files_for(None, policies, &[])
-}
-
 /// The files that a guest with this kernel, or with that of the root, needs for these policies, and
 /// for `baton agent run` with the policies `agents`. They are built first if they are missing or
 /// stale. This program is always among them.

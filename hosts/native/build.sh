@@ -37,6 +37,8 @@ write() {
 build_rust() {
 	local package name dir own=() all=("--remap-path-prefix=$top/=")
 	[ -n "${BATON_ALLOW_UNSAFE:-}" ] || own+=('"-Funsafe-code"')
+	# Descriptors make an access to a thread's variables in a library nearly as cheap as in a program.
+	all+=("-Cllvm-args=-enable-tlsdesc")
 	[ -z "$points" ] || own+=('"-Cpasses=tsan"') all+=("-Clink-arg=$points")
 	own=$(IFS=,; echo "${own[*]}")
 	package=$(sed -n 's/^name *= *"\(.*\)"/\1/p' "$policy/Cargo.toml" | head -n 1)

@@ -133,10 +133,16 @@ pub fn hogs(root: &Path, seconds: &str) -> Result {
     for_seconds(root, "--hogs", seconds)
 }
 
+/// `cargo xtask agents SECONDS`: runs a hostile agent under load for that long, by this machine's
+/// clock, and then 200 agents that end under load.
+pub fn agents(root: &Path, seconds: &str) -> Result {
+    for_seconds(root, "--agents", seconds)
+}
+
 fn for_seconds(root: &Path, what: &str, seconds: &str) -> Result {
     let timeout = seconds.parse::<u64>();
     let timeout =
-        timeout.map_err(|e| format!("{seconds}: {e}; it takes a number of seconds"))? + 600;
+        timeout.map_err(|e| format!("{seconds}: {e}; it takes a number of seconds"))? + 3000;
     let machine = ["--cpus", "2", "--timeout", &timeout.to_string()];
     let built = Built::new(root)?;
     let command = built.guest(&machine, &built.policies, &[PROGRAM, what, seconds]);

@@ -141,7 +141,7 @@ pub fn measure_all(subjects: &[Subject], judged: &[&str]) -> Result<Measured> {
         let policy = match subject {
             Subject::Eevdf => "eevdf_like",
             Subject::Policy(name) => name,
-            Subject::Scx { .. } => continue,
+            Subject::Scx { .. } | Subject::Agent { .. } => continue,
         };
         eprintln!("baton: simulating {policy} on {CPUS} CPUs");
         for (bound, value) in BOUNDS.iter().zip(measure(policy)?) {

@@ -52,8 +52,8 @@ pub struct EnclaveOptions {
     /// this, they use all CPUs with others.
     #[arg(long, value_name = "LIST")]
     pub cpus: Option<CpuList>,
-    /// The agent may leave a message unread for this long. Then the enclave gives it up. [default:
-    /// 1s]
+    /// No task waits longer than this for an agent that does not answer: the enclave gives it up
+    /// when it has left a message unread for three quarters of this. [default: 1s]
     #[arg(long, value_name = "TIME", value_parser = names::duration)]
     pub limit: Option<Duration>,
     /// Messages that the ring of each CPU holds, a power of two. [default: 1024]

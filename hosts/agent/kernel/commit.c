@@ -157,23 +157,30 @@ static u32 commit_together(struct session *session, struct baton_agent_commit *c
 	return 0;
 }
 
-int baton_commit(struct session *session, struct baton_agent_commits *arg)
+int baton_commit(struct session *session, struct baton_agent_commits __user *user)
 {
-	struct baton_agent_commit commits[BATON_AGENT_CPUS_AT_ONCE];
-	void __user *user = u64_to_user_ptr(arg->commits);
+	/* Not cleared by the compiler: only those that are copied are used. */
+	struct baton_agent_commit commits[BATON_AGENT_CPUS_AT_ONCE]
+		__attribute__((__uninitialized__));
+	struct baton_agent_commits arg;
+	void __user *those;
 	u32 i;
 
-	if (arg->count > BATON_AGENT_CPUS_AT_ONCE || arg->flags & ~BATON_AGENT_TOGETHER)
-		return -EINVAL;
-	if (copy_from_user(commits, user, arg->count * sizeof(*commits)))
+	if (copy_from_user(&arg, user, sizeof(arg)))
 		return -EFAULT;
-	for (i = 0; i < arg->count; i++)
+	if (arg.count > BATON_AGENT_CPUS_AT_ONCE || arg.flags & ~BATON_AGENT_TOGETHER)
+		return -EINVAL;
+	those = u64_to_user_ptr(arg.commits);
+	if (copy_from_user(commits, those, arg.count * sizeof(*commits)))
+		return -EFAULT;
+	for (i = 0; i < arg.count; i++)
 		if (cpu_of(&commits[i]) >= session->nr_cpus)
 			return -EINVAL;
-	arg->accepted = arg->flags & BATON_AGENT_TOGETHER ?
-				commit_together(session, commits, arg->count) :
-				commit_each(session, commits, arg->count);
-	if (copy_to_user(user, commits, arg->count * sizeof(*commits)))
+	arg.accepted = arg.flags & BATON_AGENT_TOGETHER ?
+			       commit_together(session, commits, arg.count) :
+			       commit_each(session, commits, arg.count);
+	if (copy_to_user(those, commits, arg.count * sizeof(*commits)) ||
+	    put_user(arg.accepted, &user->accepted))
 		return -EFAULT;
 	return 0;
 }

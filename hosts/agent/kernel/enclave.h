@@ -135,11 +135,11 @@ void baton_agent_refused(void *this, struct baton_ctx *ctx, baton_token token,
 			 enum baton_refusal why);
 
 /* commit.c */
-int baton_commit(struct session *session, struct baton_agent_commits *arg);
+int baton_commit(struct session *session, struct baton_agent_commits __user *user);
 
 /* serve.c: agents of CPUs */
-int baton_serve(struct session *session, struct baton_agent_serve *arg);
-int baton_serve_wait(struct session *session, const struct baton_agent_wait *arg);
+int baton_serve(struct session *session, const struct baton_agent_serve __user *user);
+int baton_serve_wait(struct session *session, const struct baton_agent_wait __user *user);
 void baton_serve_alert(struct served *served, u32 cpu);
 void baton_serve_init(struct session *session);
 void baton_serve_end(struct session *session);

@@ -16,6 +16,7 @@
 #include <linux/sched/signal.h>
 #include <linux/sched/task.h>
 #include <linux/smp.h>
+#include <linux/uaccess.h>
 
 #include "enclave.h"
 #include "register.h"
@@ -101,15 +102,18 @@ void baton_serve_alert(struct served *served, u32 cpu)
 }
 
 /* BATON_AGENT_IOC_SERVE */
-int baton_serve(struct session *session, struct baton_agent_serve *arg)
+int baton_serve(struct session *session, const struct baton_agent_serve __user *user)
 {
+	struct baton_agent_serve arg;
 	struct served *served;
 
-	if (arg->cpu >= session->nr_cpus)
+	if (copy_from_user(&arg, user, sizeof(arg)))
+		return -EFAULT;
+	if (arg.cpu >= session->nr_cpus)
 		return -EINVAL;
-	if (current->nr_cpus_allowed != 1 || !cpumask_test_cpu(arg->cpu, current->cpus_ptr))
+	if (current->nr_cpus_allowed != 1 || !cpumask_test_cpu(arg.cpu, current->cpus_ptr))
 		return -EXDEV;
-	served = &session->served[arg->cpu];
+	served = &session->served[arg.cpu];
 	/*
 	 * No lock that sleeps: a task of the enclave may hold it, and wait for this agent. The first
 	 * event of the thread in the enclave finds its CPU by this.
@@ -169,14 +173,17 @@ static void block(const struct session *session, struct served *served)
 }
 
 /* BATON_AGENT_IOC_WAIT */
-int baton_serve_wait(struct session *session, const struct baton_agent_wait *arg)
+int baton_serve_wait(struct session *session, const struct baton_agent_wait __user *user)
 {
 	struct served *served = &session->served[raw_smp_processor_id()];
+	struct baton_agent_wait arg;
 
+	if (copy_from_user(&arg, user, sizeof(arg)))
+		return -EFAULT;
 	if (served->agent != current)
 		return -EPERM;
-	if (arg->after)
-		hrtimer_start(&served->timer, ns_to_ktime(min_t(u64, arg->after, KTIME_MAX)),
+	if (arg.after)
+		hrtimer_start(&served->timer, ns_to_ktime(min_t(u64, arg.after, KTIME_MAX)),
 			      HRTIMER_MODE_REL_PINNED_HARD);
 	WRITE_ONCE(served->is_waiting, true);
 	/* A message that does not see this has set `attention` before. */
@@ -188,7 +195,7 @@ int baton_serve_wait(struct session *session, const struct baton_agent_wait *arg
 		block(session, served);
 	WRITE_ONCE(served->is_waiting, false);
 	xchg(&served->attention, 0);
-	if (arg->after)
+	if (arg.after)
 		hrtimer_cancel(&served->timer);
 	if (READ_ONCE(session->head->ended))
 		return -ESHUTDOWN;

@@ -164,7 +164,7 @@ static int begin(struct opened *opened, struct baton_agent_attach *arg)
 	return 0;
 }
 
-static int attach(struct opened *opened, struct baton_agent_attach *arg)
+static int try_attach(struct opened *opened, struct baton_agent_attach *arg)
 {
 	int err;
 
@@ -181,6 +181,18 @@ static int attach(struct opened *opened, struct baton_agent_attach *arg)
 	err = begin(opened, arg);
 	mutex_unlock(&baton_enclaves_mutex);
 	return err;
+}
+
+/* BATON_AGENT_IOC_ATTACH. A refused request returns with the reason. */
+static int attach(struct opened *opened, struct baton_agent_attach __user *user)
+{
+	struct baton_agent_attach arg;
+	int err;
+
+	if (copy_from_user(&arg, user, sizeof(arg)))
+		return -EFAULT;
+	err = try_attach(opened, &arg);
+	return copy_to_user(user, &arg, sizeof(arg)) ? -EFAULT : err;
 }
 
 /*
@@ -222,14 +234,19 @@ void baton_session_gone(struct session *session, const char *why)
 	fail_session(session, &report);
 }
 
-static int fail(struct session *session, struct baton_agent_fail *arg)
+/* BATON_AGENT_IOC_FAIL */
+static int fail(struct session *session, const struct baton_agent_fail __user *user)
 {
-	if (arg->kind > BATON_FAULT_KIND_AGENT_GONE)
+	struct baton_agent_fail arg;
+
+	if (copy_from_user(&arg, user, sizeof(arg)))
+		return -EFAULT;
+	if (arg.kind > BATON_FAULT_KIND_AGENT_GONE)
 		return -EINVAL;
-	arg->file[sizeof(arg->file) - 1] = 0;
-	arg->message[sizeof(arg->message) - 1] = 0;
-	if (arg->kind != BATON_FAULT_KIND_NONE) {
-		fail_session(session, arg);
+	arg.file[sizeof(arg.file) - 1] = 0;
+	arg.message[sizeof(arg.message) - 1] = 0;
+	if (arg.kind != BATON_FAULT_KIND_NONE) {
+		fail_session(session, &arg);
 		return 0;
 	}
 	mutex_lock(&baton_enclaves_mutex);
@@ -238,111 +255,83 @@ static int fail(struct session *session, struct baton_agent_fail *arg)
 	return 0;
 }
 
-static int kick(struct session *session, const struct baton_agent_kick *arg)
+/* BATON_AGENT_IOC_KICK */
+static int kick(struct session *session, const struct baton_agent_kick __user *user)
 {
+	struct baton_agent_kick arg;
 	u32 i;
 
-	if (arg->count > BATON_AGENT_CPUS_AT_ONCE)
+	if (copy_from_user(&arg, user, sizeof(arg)))
+		return -EFAULT;
+	if (arg.count > BATON_AGENT_CPUS_AT_ONCE)
 		return -EINVAL;
-	for (i = 0; i < arg->count; i++) {
-		u32 cpu = arg->cpus[i] & ~(BATON_KICK_PREEMPT | BATON_AGENT_KICK_AGENT);
+	for (i = 0; i < arg.count; i++) {
+		u32 cpu = arg.cpus[i] & ~(BATON_KICK_PREEMPT | BATON_AGENT_KICK_AGENT);
 
 		/* An agent may disturb only CPUs on which its enclave is asked. */
 		if (cpu >= session->nr_cpus || !READ_ONCE(session->cpus[cpu].online))
 			return -EINVAL;
-		if (arg->cpus[i] & BATON_AGENT_KICK_AGENT)
+		if (arg.cpus[i] & BATON_AGENT_KICK_AGENT)
 			baton_serve_alert(&session->served[cpu], cpu);
 		else
-			baton_kick_cpu(cpu, arg->cpus[i] & BATON_KICK_PREEMPT);
+			baton_kick_cpu(cpu, arg.cpus[i] & BATON_KICK_PREEMPT);
 	}
 	return 0;
 }
 
-static int topology(const struct session *session, struct baton_agent_topology *arg)
+/* BATON_AGENT_IOC_TOPOLOGY */
+static int topology(const struct session *session, struct baton_agent_topology __user *user)
 {
-	if (arg->cpu >= session->nr_cpus)
+	struct baton_agent_topology arg;
+
+	if (copy_from_user(&arg, user, sizeof(arg)))
+		return -EFAULT;
+	if (arg.cpu >= session->nr_cpus)
 		return -EINVAL;
-	arg->place = session->topology[arg->cpu];
-	return 0;
+	arg.place = session->topology[arg.cpu];
+	return copy_to_user(user, &arg, sizeof(arg)) ? -EFAULT : 0;
 }
 
-union request {
-	struct baton_agent_attach attach;
-	struct baton_agent_topology topology;
-	struct baton_agent_kick kick;
-	struct baton_agent_serve serve;
-	struct baton_agent_wait wait;
-	struct baton_agent_fail fail;
-	struct baton_agent_commits commits;
-};
-
-static int perform(struct session *session, unsigned int cmd, union request *request)
+/*
+ * A request for a session. Each has its own copy of its structure, as the kernel clears what is on
+ * the stack.
+ */
+static int perform(struct session *session, unsigned int cmd, void __user *user)
 {
 	switch (cmd) {
 	case BATON_AGENT_IOC_TOPOLOGY:
-		return topology(session, &request->topology);
+		return topology(session, user);
 	case BATON_AGENT_IOC_KICK:
-		return kick(session, &request->kick);
+		return kick(session, user);
 	case BATON_AGENT_IOC_SERVE:
-		return baton_serve(session, &request->serve);
+		return baton_serve(session, user);
 	case BATON_AGENT_IOC_WAIT:
-		return baton_serve_wait(session, &request->wait);
+		return baton_serve_wait(session, user);
 	case BATON_AGENT_IOC_FAIL:
-		return fail(session, &request->fail);
+		return fail(session, user);
 	case BATON_AGENT_IOC_COMMIT:
-		return baton_commit(session, &request->commits);
+		return baton_commit(session, user);
 	}
 	return -ENOTTY;
-}
-
-static int handle(struct opened *opened, unsigned int cmd, union request *request)
-{
-	struct session *session = smp_load_acquire(&opened->session);
-	int err = -ESHUTDOWN;
-
-	if (cmd == BATON_AGENT_IOC_ATTACH)
-		return attach(opened, &request->attach);
-	if (!session)
-		return -ENODATA;
-	if (task_tgid(current) != session->process)
-		return -EPERM;
-	if (!READ_ONCE(session->head->ended))
-		err = perform(session, cmd, request);
-	if (READ_ONCE(session->head->ended))
-		baton_serve_leave(session);
-	return err;
-}
-
-static bool is_known(unsigned int cmd)
-{
-	return cmd == BATON_AGENT_IOC_ATTACH || cmd == BATON_AGENT_IOC_TOPOLOGY ||
-	       cmd == BATON_AGENT_IOC_KICK || cmd == BATON_AGENT_IOC_SERVE ||
-	       cmd == BATON_AGENT_IOC_WAIT || cmd == BATON_AGENT_IOC_FAIL ||
-	       cmd == BATON_AGENT_IOC_COMMIT;
-}
-
-/* Does the request return something in its structure? */
-static bool answers(unsigned int cmd)
-{
-	return cmd == BATON_AGENT_IOC_ATTACH || cmd == BATON_AGENT_IOC_TOPOLOGY ||
-	       cmd == BATON_AGENT_IOC_COMMIT;
 }
 
 static long session_ioctl(struct file *file, unsigned int cmd, unsigned long at)
 {
 	struct opened *opened = file->private_data;
+	struct session *session = smp_load_acquire(&opened->session);
 	void __user *user = (void __user *)at;
-	union request request;
-	int err;
+	int err = -ESHUTDOWN;
 
-	if (!is_known(cmd))
-		return -ENOTTY;
-	if (copy_from_user(&request, user, _IOC_SIZE(cmd)))
-		return -EFAULT;
-	err = handle(opened, cmd, &request);
-	/* A refused request returns with the reason. */
-	if (answers(cmd) && copy_to_user(user, &request, _IOC_SIZE(cmd)))
-		return -EFAULT;
+	if (cmd == BATON_AGENT_IOC_ATTACH)
+		return attach(opened, user);
+	if (!session)
+		return -ENODATA;
+	if (task_tgid(current) != session->process)
+		return -EPERM;
+	if (!READ_ONCE(session->head->ended))
+		err = perform(session, cmd, user);
+	if (READ_ONCE(session->head->ended))
+		baton_serve_leave(session);
 	return err;
 }
 

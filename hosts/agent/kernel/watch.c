@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The watch over an agent: it ends a session whose agent leaves messages unread for longer than the
- * enclave's limit, as one does that is stopped, or in an endless loop. The core watches for tasks
+ * enclave's limit allows, as one does that is stopped, or in an endless loop. The core watches for tasks
  * that an agent reads of and never picks (hosts/kernel/watch.c).
  *
  * A work item, in process context.
@@ -14,9 +14,13 @@
 
 #define MAX_INTERVAL_MS 50
 
+/* The parts of the limit for which messages may be unread, and after which the watch looks again. */
+#define PATIENCE(limit) ((limit) / 4 * 3)
+#define INTERVAL(limit) min((limit) / 8, MAX_INTERVAL_MS)
+
 /*
- * Has the agent left messages of this CPU unread for longer than the limit? An agent of a CPU need
- * not read messages that were not announced to it.
+ * Has the agent left messages of this CPU unread for so long that the limit could pass before the
+ * watch looks again? An agent of a CPU need not read messages that were not announced to it.
  */
 static bool is_late(struct session *session, u32 cpu)
 {
@@ -34,8 +38,8 @@ static bool is_late(struct session *session, u32 cpu)
 		served->read_at = jiffies;
 		return false;
 	}
-	return time_after(jiffies,
-			  served->read_at + msecs_to_jiffies(session->enclave->limit));
+	return time_after(jiffies, served->read_at +
+					   msecs_to_jiffies(PATIENCE(session->enclave->limit)));
 }
 
 /*
@@ -68,6 +72,5 @@ void baton_watch_session(struct work_struct *work)
 		baton_session_gone(session, failure);
 	if (!READ_ONCE(session->head->ended))
 		schedule_delayed_work(&session->watch,
-				      msecs_to_jiffies(min(session->enclave->limit / 4,
-							   MAX_INTERVAL_MS)));
+				      msecs_to_jiffies(INTERVAL(session->enclave->limit)));
 }

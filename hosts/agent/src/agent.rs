@@ -189,14 +189,21 @@ impl Agent {
         ended.load(Relaxed) != 0
     }
 
-    /// The next message in the ring of a CPU. It stays there until [`Agent::advance`].
-    pub fn peek(&self, cpu: usize) -> Option<Message> {
+    /// Is there a message in the ring of a CPU?
+    #[inline]
+    pub fn has_message(&self, cpu: usize) -> bool {
         let posted = self.cpu_word(cpu, offset_of!(BatonAgentCpu, posted));
         let read = self.transaction_word(cpu, offset_of!(BatonTransaction, read));
-        let at = read.load(Relaxed);
-        if posted.load(Acquire) == at {
+        posted.load(Acquire) != read.load(Relaxed)
+    }
+
+    /// The next message in the ring of a CPU. It stays there until [`Agent::advance`].
+    pub fn peek(&self, cpu: usize) -> Option<Message> {
+        if !self.has_message(cpu) {
             return None;
         }
+        let read = self.transaction_word(cpu, offset_of!(BatonTransaction, read));
+        let at = read.load(Relaxed);
         let entries = self.layout.entries as usize;
         let index = cpu * entries + (at as usize & (entries - 1));
         Some(self.status.read(self.layout.rings, index))

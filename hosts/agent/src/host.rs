@@ -91,17 +91,56 @@ pub(crate) struct Fault {
     pub message: String,
 }
 
+/// The addresses of the locks that the call holds, in the order of taking them.
+struct Held {
+    count: Cell<usize>,
+    addresses: [Cell<usize>; BATON_MAX_LOCKS],
+}
+
+impl Held {
+    const fn new() -> Self {
+        Self {
+            count: Cell::new(0),
+            addresses: [const { Cell::new(0) }; BATON_MAX_LOCKS],
+        }
+    }
+
+    fn contains(&self, address: usize) -> bool {
+        let held = &self.addresses[..self.count.get()];
+        held.iter().any(|lock| lock.get() == address)
+    }
+
+    /// Adds a lock. There is room, as [`AgentHost::lock`] sees to it.
+    fn push(&self, address: usize) {
+        let count = self.count.get();
+        self.addresses[count].set(address);
+        self.count.set(count + 1);
+    }
+
+    fn last(&self) -> Option<usize> {
+        let last = self.count.get().checked_sub(1)?;
+        Some(self.addresses[last].get())
+    }
+
+    /// Removes the last lock, and returns it.
+    fn pop(&self) -> Option<usize> {
+        let last = self.last()?;
+        self.count.set(self.count.get() - 1);
+        Some(last)
+    }
+}
+
 thread_local! {
     static SERVICES: Cell<*const Services> = const { Cell::new(ptr::null()) };
     /// The CPU on whose behalf the policy is called.
     static CPU: Cell<usize> = const { Cell::new(0) };
-    /// The addresses of the locks that the call holds, in the order of taking them.
-    static HELD: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+    static HELD: Held = const { Held::new() };
     static FAULT: RefCell<Option<Fault>> = const { RefCell::new(None) };
     static RANDOM: Cell<u64> = const { Cell::new(0) };
 }
 
 /// Runs calls of a policy on this thread.
+#[inline]
 pub(crate) fn enter<R>(services: &Services, cpu: usize, call: impl FnOnce() -> R) -> R {
     let outer = SERVICES.replace(services);
     CPU.set(cpu);
@@ -117,8 +156,9 @@ pub(crate) fn take_fault() -> Option<Fault> {
 }
 
 /// Does the call that has just returned still hold a lock? Releases it.
+#[inline]
 pub(crate) fn forgot_a_lock() -> bool {
-    let held = HELD.with_borrow(|held| !held.is_empty());
+    let held = HELD.with(|held| held.count.get() != 0);
     if held {
         release_all();
     }
@@ -126,7 +166,7 @@ pub(crate) fn forgot_a_lock() -> bool {
 }
 
 fn release_all() {
-    for address in HELD.take().into_iter().rev() {
+    while let Some(address) = HELD.with(Held::pop) {
         // SAFETY: Mutual-exclusion. The lock was taken in the call that ends here, and the policy's
         // locks exist for that call.
         unsafe { &*(address as *const AtomicU32) }.store(0, Release);
@@ -159,7 +199,7 @@ pub(crate) struct AgentHost;
 impl NativeHost for AgentHost {
     fn lock(word: &AtomicU32) -> bool {
         let address = ptr::from_ref(word) as usize;
-        let (is_held, count) = HELD.with_borrow(|held| (held.contains(&address), held.len()));
+        let (is_held, count) = HELD.with(|held| (held.contains(address), held.count.get()));
         if is_held {
             return fail(
                 BatonFaultKind::Deadlock,
@@ -189,14 +229,14 @@ impl NativeHost for AgentHost {
     fn try_lock(word: &AtomicU32) -> bool {
         let is_taken = word.compare_exchange(0, 1, Acquire, Relaxed).is_ok();
         if is_taken {
-            HELD.with_borrow_mut(|held| held.push(ptr::from_ref(word) as usize));
+            HELD.with(|held| held.push(ptr::from_ref(word) as usize));
         }
         is_taken
     }
 
     fn unlock(word: &AtomicU32) -> bool {
         let address = ptr::from_ref(word) as usize;
-        let is_last = HELD.with_borrow_mut(|held| held.pop_if(|last| *last == address).is_some());
+        let is_last = HELD.with(|held| held.last() == Some(address) && held.pop().is_some());
         if !is_last {
             return fail(
                 BatonFaultKind::Deadlock,

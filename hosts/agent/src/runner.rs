@@ -190,11 +190,9 @@ impl Runner {
         record::use_lane(own);
         let mut kicks = Kicks::default();
         while !self.is_over() {
-            let had_work = self.round(own, &mut kicks);
+            self.round(own, &mut kicks);
             self.flush(&mut kicks);
-            if !had_work {
-                std::hint::spin_loop();
-            }
+            std::hint::spin_loop();
         }
     }
 
@@ -267,9 +265,10 @@ impl Runner {
         }
     }
 
-    /// Reads the rings of all CPUs and calls due timers. False if there was nothing to do.
+    /// Reads the rings of all CPUs and calls due timers. True if there was work and messages are
+    /// left: one of them may have waited for one that was read after it.
     fn round(&self, own: usize, kicks: &mut Kicks) -> bool {
-        let mut had_work = false;
+        let (mut had_work, mut is_left) = (false, false);
         for cpu in 0..self.rings.len() {
             while self.has_next(cpu) {
                 if self.rings[cpu].swap(true, SeqCst) {
@@ -279,8 +278,10 @@ impl Runner {
                 had_work |= self.read_ring(own, cpu, kicks);
                 self.rings[cpu].store(false, SeqCst);
             }
+            is_left |= self.agent().has_message(cpu);
         }
-        had_work | self.call_timers(kicks)
+        self.call_timers(kicks);
+        had_work && is_left
     }
 
     /// Does the ring of a CPU begin with a message that can be answered?
@@ -321,8 +322,7 @@ impl Runner {
                 == message.sequence
     }
 
-    fn call_timers(&self, kicks: &mut Kicks) -> bool {
-        let mut had_work = false;
+    fn call_timers(&self, kicks: &mut Kicks) {
         for cpu in 0..self.services.timers.len() {
             let at = self.services.timers[cpu].load(Relaxed);
             if at != 0
@@ -332,10 +332,8 @@ impl Runner {
                     .is_ok()
             {
                 self.tell_cpu(BatonMethod::Timer, cpu, kicks);
-                had_work = true;
             }
         }
-        had_work
     }
 
     /// Makes one call of the policy. `None` if it was abandoned: the session then ends.

@@ -26,12 +26,9 @@ impl<H: Host> Core<'_, H> {
             self.blocked(frame, cpu, ctx, slot);
         }
         // The call of every context switch: one policy is running, and its first answer is valid.
-        let Some(policy) = self.policies.get(self.sole.load(Relaxed) as usize) else {
+        let Some(policy) = self.only_one_to_ask() else {
             return self.dispatch_slow(frame, cpu, ctx, None);
         };
-        if self.to_rescue.load(Relaxed) | self.fallback.load(Relaxed) != 0 {
-            return self.dispatch_slow(frame, cpu, ctx, None);
-        }
         ctx.slice = 0;
         cpu.note(
             ctx.now,
@@ -51,6 +48,13 @@ impl<H: Host> Core<'_, H> {
             }
         }
         self.dispatch_on(frame, cpu, ctx, policy, answer)
+    }
+
+    /// The policy that is asked, if there is one, and no other task waits than its own.
+    #[inline(always)]
+    fn only_one_to_ask(&self) -> Option<&PolicyEntry> {
+        let policy = self.policies.get(self.sole.load(Relaxed) as usize)?;
+        (self.to_rescue.load(Relaxed) | self.fallback.load(Relaxed) == 0).then_some(policy)
     }
 
     #[inline(always)]
@@ -109,7 +113,17 @@ impl<H: Host> Core<'_, H> {
         if let Some(slot) = prev {
             slot.runtime.store(ctx.runtime, Relaxed);
         }
-        let verdict = self.dispatch_slow(frame, cpu, ctx, prev);
+        let verdict = match self.only_one_to_ask() {
+            // As when the agent of a CPU gives way.
+            Some(policy) => {
+                let prev = prev.filter(|slot| slot.policy() == policy.id());
+                match self.pick(frame, cpu, ctx, policy, prev, None) {
+                    Verdict::None => self.found_nothing(cpu, ctx),
+                    verdict => verdict,
+                }
+            }
+            None => self.dispatch_slow(frame, cpu, ctx, prev),
+        };
         if !stays && matches!(verdict, Verdict::Fallback | Verdict::Nothing) {
             self.host.evict(cpu.number());
         }

@@ -9,7 +9,8 @@
 //! the kernel's log (crate baton-vm). `--part 2/3` divides the cases between three guests, and runs
 //! those of the second.
 //!
-//! `baton-booted --hostile SECONDS` runs only the hostile clients of hint queues, for that long.
+//! `baton-booted --hostile SECONDS` runs only the hostile clients of hint queues, for that long;
+//! `--agents SECONDS` a hostile agent, and then 200 that end under load.
 
 macro_rules! case {
     ($name:literal, $run:expr) => {
@@ -128,6 +129,22 @@ fn main() -> ExitCode {
             return end_with(agents::hostile_agent(
                 args.next().and_then(|n| n.parse().ok()).unwrap_or(1),
             ));
+        }
+        if arg == "--late" {
+            return end_with(agents::late(
+                args.next().and_then(|n| n.parse().ok()).unwrap_or(1),
+            ));
+        }
+        if arg == "--agents" {
+            let Some(seconds) = args.next().and_then(|n| n.parse().ok()) else {
+                return end_with(Err("--agents SECONDS".into()));
+            };
+            let result = one(|| agents::hostile(seconds)).and_then(|()| one(|| agents::ends(200)));
+            println!(
+                "a hostile agent, {seconds} s, and 200 that end: {}",
+                if result.is_ok() { "ok" } else { "FAILED" }
+            );
+            return end_with(result);
         }
         if arg == "--hints" {
             return hints::client(&args.collect::<Vec<_>>());

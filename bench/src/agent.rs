@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Policies in agents, beside the same in the kernel: pipe and hackbench.
+//!
+//! The clock of a guest counts the instructions of all its CPUs, so those of a global agent that
+//! polls are in its numbers. Its bound is therefore not judged here.
+
+use std::process::ExitCode;
+
+use crate::arguments::Arguments;
+use crate::report::{entries, Entry, BASELINE};
+use crate::subject::Subject;
+use crate::table::{self, compare, Measured, Table};
+use crate::{hackbench, judged, loads, Bench};
+use baton_control::error::Result;
+use baton_control::modules::Search;
+
+/// Operations of a run of pipe.
+const LOOPS: u32 = 30_000;
+/// The largest cost of an operation of pipe under the agents of CPUs, relative to EEVDF.
+const MAX_RATIO: f64 = 1.60;
+/// The subject that is judged, and the kernel's example that it must be cheaper than.
+const JUDGED: &str = "fifo --per-cpu";
+const EXAMPLE: &str = "scx_userland";
+/// The metric that is judged.
+const METRIC: &str = "instructions_per_op";
+
+pub struct Agent;
+
+impl Bench for Agent {
+    fn runs(&self) -> u32 {
+        4
+    }
+
+    fn cpus(&self) -> &'static [u32] {
+        &[1, 2]
+    }
+
+    fn subjects(&self) -> Vec<Subject> {
+        let names = [
+            BASELINE,
+            "scx_simple",
+            EXAMPLE,
+            "fifo",
+            JUDGED,
+            "wfq",
+            "wfq --per-cpu",
+        ];
+        let subject = |name| Subject::parse(name).expect("the name is one");
+        names.into_iter().map(subject).collect()
+    }
+
+    fn run(&self, search: &Search, args: &Arguments) -> Result<ExitCode> {
+        table::run(self, search, args)
+    }
+}
+
+impl Table for Agent {
+    fn tools(&self) -> &'static [&'static str] {
+        &["perf", "hackbench"]
+    }
+
+    fn measure(&self, search: &Search, args: &Arguments, cpus: u32) -> Result<Measured> {
+        let pipe = compare(search, args, |_, run| loads::pipe(run.size(LOOPS)))?;
+        let (groups, loops) = hackbench::SIZE;
+        let hackbench = compare(search, args, |_, run| {
+            loads::hackbench(groups, run.size(loops))
+        })?;
+        let unit = "instructions";
+        let mut results = entries(cpus, METRIC, unit, &pipe, true);
+        let verdicts = judge(&results);
+        for verdict in &verdicts {
+            eprintln!("baton: {}", verdict.0);
+        }
+        results.extend(entries(cpus, unit, unit, &hackbench, true));
+        Ok(Measured {
+            entries: results,
+            broken: verdicts.iter().any(|verdict| !verdict.1),
+        })
+    }
+}
+
+/// Whether the agents of CPUs hold their bounds, as far as what they are compared with was measured
+/// in the same run.
+fn judge(pipe: &[Entry]) -> Vec<(String, bool)> {
+    let of = |subject: &str| pipe.iter().find(|entry| entry.subject == subject);
+    let Some(agent) = of(JUDGED) else {
+        return Vec::new();
+    };
+    let verdict = |against: &str, ratio: f64, bound: f64| {
+        let holds = ratio <= bound;
+        let verdict = judged::verdict(holds);
+        let text = format!(
+            "{JUDGED}, {} CPUs: {ratio:.3} of {against}, bound {bound:.2}: {verdict}",
+            agent.cpus
+        );
+        (text, holds)
+    };
+    let eevdf = agent
+        .ratio_to_eevdf
+        .map(|ratio| verdict("EEVDF", ratio, MAX_RATIO));
+    let example = of(EXAMPLE).map(|example| verdict(EXAMPLE, agent.median / example.median, 1.0));
+    eevdf.into_iter().chain(example).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::Series;
+
+    #[test]
+    fn an_agent_is_compared_with_eevdf_and_with_the_example() {
+        let check = |agent: f64, expected: &[bool]| {
+            let values = [(BASELINE, 1000.0), (EXAMPLE, 1500.0), (JUDGED, agent)];
+            let series = values.map(|(subject, value)| Series {
+                subject: subject.into(),
+                values: vec![value],
+            });
+            let verdicts = judge(&entries(1, METRIC, "", &series, true));
+            let holds: Vec<_> = verdicts.iter().map(|verdict| verdict.1).collect();
+            assert_eq!(holds, expected, "{verdicts:?}");
+        };
+        check(1400.0, &[true, true]);
+        check(1550.0, &[true, false]);
+        check(1700.0, &[false, false]);
+        assert!(judge(&[]).is_empty());
+    }
+}
