@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `baton agent`: runs a policy in this process, as the agent of an enclave.
 
+use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -13,7 +14,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::enclave::{self, EnclaveOptions};
-use baton_agent::{Agent, AttachError, Ended, Mode, RunError, Runner};
+use baton_agent::{device_of, Agent, AttachError, Ended, Failure, Mode, RunError, Runner};
 use baton_control::cpulist::CpuList;
 use baton_control::device::Device;
 use baton_control::error::{Error, Result};
@@ -83,13 +84,24 @@ fn library(search: &Search, text: &str) -> Result<Policy> {
 }
 
 fn run(search: &Search, args: &AgentRun) -> Result<ExitCode> {
-    kernel::require_root("running an agent")?;
     let policy = library(search, &args.policy)?;
     let name = args.enclave.clone().unwrap_or_else(|| policy.name());
     let online = online_cpus()?;
-    let mode = mode(args, &online)?;
-    let is_made = prepare(search, &name, args, &mode, &online)?;
-    let result = attached(&name, policy, args, mode);
+    let cpus = args.how.cpus.iter().flat_map(CpuList::iter);
+    let given: Vec<usize> = cpus.map(|cpu| cpu as usize).collect();
+    if let Some(cpu) = given.iter().find(|cpu| !online.contains(cpu)) {
+        return Err(Error::user(
+            format!("CPU {cpu} is not online"),
+            "name other --cpus",
+        ));
+    }
+    let cpus = Cpus { online, given };
+    if !kernel::is_root() {
+        allowed(&name, args)?;
+        return attached(&name, policy, args, &cpus);
+    }
+    let is_made = prepare(search, &name, args, &cpus)?;
+    let result = attached(&name, policy, args, &cpus);
     if is_made {
         let _lock = Lock::take()?;
         // Another command may have unloaded everything meanwhile.
@@ -98,6 +110,27 @@ fn run(search: &Search, args: &AgentRun) -> Result<ExitCode> {
         }
     }
     result
+}
+
+/// May this user, who is not root, run an agent of the enclave?
+fn allowed(name: &str, args: &AgentRun) -> Result<()> {
+    if !args.command.is_empty() {
+        return Err(Error::user(
+            "only root gives an enclave tasks",
+            "omit the command, and ask root for: baton attach or baton run",
+        ));
+    }
+    let node = device_of(name);
+    match OpenOptions::new().read(true).write(true).open(&node) {
+        Ok(_) => Ok(()),
+        Err(e) => Err(Error::environment(
+            format!(
+                "this user may not be the agent of {name}: {}: {e}",
+                node.display()
+            ),
+            format!("ask root for: baton enclave create {name} --user USER --cpus LIST"),
+        )),
+    }
 }
 
 fn online_cpus() -> Result<Vec<usize>> {
@@ -110,47 +143,55 @@ fn online_cpus() -> Result<Vec<usize>> {
     Ok(cpus.iter().map(|cpu| cpu as usize).collect())
 }
 
-fn mode(args: &AgentRun, online: &[usize]) -> Result<Mode> {
-    let cpus: Vec<usize> = match &args.how.cpus {
-        Some(list) => list.iter().map(|cpu| cpu as usize).collect(),
-        None => online.to_vec(),
-    };
-    if let Some(cpu) = cpus.iter().find(|cpu| !online.contains(cpu)) {
-        return Err(Error::user(
-            format!("CPU {cpu} is not online"),
-            "name other --cpus",
-        ));
+/// CPUs of this machine.
+struct Cpus {
+    online: Vec<usize>,
+    /// Those of --cpus; empty if it was not given.
+    given: Vec<usize>,
+}
+
+impl Cpus {
+    /// The CPU on which a global agent of a new enclave polls.
+    fn polled(&self) -> Option<usize> {
+        self.given.first().or(self.online.first()).copied()
     }
-    if args.per_cpu {
-        return Ok(Mode::PerCpu(cpus));
-    }
-    match cpus.as_slice() {
-        [own, _, ..] => Ok(Mode::Global(*own)),
-        _ => Err(Error::user(
-            "a global agent needs a CPU beside those of its tasks",
-            "name two or more --cpus, or take an agent for each CPU (--per-cpu)",
-        )),
+
+    /// Which threads decide. Unless --cpus says otherwise, the agents of CPUs are on those of the
+    /// enclave, and a global one polls on another CPU, if there is one.
+    fn mode(&self, args: &AgentRun, agent: &Agent) -> Result<Mode> {
+        let of_enclave = |cpu: &usize| agent.is_online(*cpu);
+        if args.per_cpu {
+            return Ok(Mode::PerCpu(match self.given.is_empty() {
+                true => self.online.iter().copied().filter(of_enclave).collect(),
+                false => self.given.clone(),
+            }));
+        }
+        let other = self.online.iter().copied().find(|cpu| !of_enclave(cpu));
+        let own = self.given.first().copied().or(other).or(self.polled());
+        let is_left = |own: usize| self.online.iter().any(|cpu| of_enclave(cpu) && *cpu != own);
+        own.filter(|own| is_left(*own))
+            .map(Mode::Global)
+            .ok_or_else(|| {
+                Error::user(
+                    "a global agent needs a CPU beside those of its tasks",
+                    "name two or more --cpus, or take an agent for each CPU (--per-cpu)",
+                )
+            })
     }
 }
 
 /// Makes the enclave if there is none. True if it did.
-fn prepare(
-    search: &Search,
-    name: &str,
-    args: &AgentRun,
-    mode: &Mode,
-    online: &[usize],
-) -> Result<bool> {
+fn prepare(search: &Search, name: &str, args: &AgentRun, cpus: &Cpus) -> Result<bool> {
     let _lock = Lock::take()?;
     if enclave::is_there(name)? {
         return Ok(false);
     }
     let mut how = args.how.clone();
-    if let Mode::Global(own) = mode {
+    if let Some(own) = cpus.polled().filter(|_| !args.per_cpu) {
         // The agent has its CPU for itself.
-        let all = || online.iter().map(|cpu| *cpu as u32).collect();
+        let all = || cpus.online.iter().map(|cpu| *cpu as u32).collect();
         let mut cpus: CpuList = how.cpus.unwrap_or_else(all);
-        cpus.remove(&CpuList::from_iter([*own as u32]));
+        cpus.remove(&CpuList::from_iter([own as u32]));
         how.cpus = Some(cpus);
     }
     enclave::create(search, name, &how)?;
@@ -162,19 +203,19 @@ struct Sessions<'a> {
     enclave: &'a str,
     policy: Policy,
     args: &'a AgentRun,
-    mode: Mode,
+    cpus: &'a Cpus,
     /// None between two sessions.
     current: Mutex<Option<Arc<Runner>>>,
     stopping: AtomicBool,
 }
 
 impl<'a> Sessions<'a> {
-    fn begin(enclave: &'a str, policy: Policy, args: &'a AgentRun, mode: Mode) -> Result<Self> {
+    fn begin(enclave: &'a str, policy: Policy, args: &'a AgentRun, cpus: &'a Cpus) -> Result<Self> {
         let sessions = Self {
             enclave,
             policy,
             args,
-            mode,
+            cpus,
             current: Mutex::new(None),
             stopping: AtomicBool::new(false),
         };
@@ -199,7 +240,8 @@ impl<'a> Sessions<'a> {
     fn begin_session(&self, record: Option<&Path>) -> Result<Runner> {
         let (policy, options) = (self.policy, &self.args.options);
         let agent = Agent::attach(self.enclave, policy.events(), options).map_err(not_attached)?;
-        Runner::new(policy, options, agent, self.mode.clone(), record).map_err(not_run)
+        let mode = self.cpus.mode(self.args, &agent)?;
+        Runner::new(policy, options, agent, mode, record).map_err(not_run)
     }
 
     fn set(&self, runner: Option<Arc<Runner>>) {
@@ -241,8 +283,8 @@ impl<'a> Sessions<'a> {
     }
 }
 
-fn attached(name: &str, policy: Policy, args: &AgentRun, mode: Mode) -> Result<ExitCode> {
-    let sessions = Sessions::begin(name, policy, args, mode)?;
+fn attached(name: &str, policy: Policy, args: &AgentRun, cpus: &Cpus) -> Result<ExitCode> {
+    let sessions = Sessions::begin(name, policy, args, cpus)?;
     let (code, ended) = thread::scope(|scope| {
         let answering = scope.spawn(|| sessions.run());
         let code = match args.command.is_empty() {
@@ -254,10 +296,10 @@ fn attached(name: &str, policy: Policy, args: &AgentRun, mode: Mode) -> Result<E
     });
     let ended = ended.map_err(|_| Error::baton("the agent's thread panicked"))?;
     match ended? {
-        Ended::Fault(_) => {
+        Ended::Fault(failure) => {
             // With a command, `baton run` has said so.
             if args.command.is_empty() {
-                report(name)?;
+                report(name, &failure)?;
             }
             Err(Error::policy(
                 name,
@@ -312,8 +354,13 @@ fn run_in(name: &str, command: &[String]) -> Result<ExitCode> {
     Ok(ExitCode::from(status.code().unwrap_or(1) as u8))
 }
 
-/// Prints the report of the enclave's fault.
-fn report(name: &str) -> Result<()> {
+/// Prints the report of the enclave's fault, or to a user who may not read it, what is known here.
+fn report(name: &str, failure: &Failure) -> Result<()> {
+    if !kernel::is_root() {
+        let (file, line, message) = (&failure.file, failure.line, &failure.message);
+        eprintln!("baton: {file}:{line}: {message}");
+        return Ok(());
+    }
     let device = Device::open()?;
     if let Some(info) = device.policy(name)? {
         if let Some(fault) = device.fault(info.index)? {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `baton enclave`: policies whose answers come from a process, the agent.
 
+use std::os::unix::fs::chown;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use clap::{Args, Subcommand};
 use super::{print, print_json};
 use crate::cli::Output;
 use baton_abi::{BATON_AGENT_MAX_ENTRIES, BATON_AGENT_MIN_ENTRIES};
+use baton_agent::device_of;
 use baton_control::cpulist::CpuList;
 use baton_control::device::Device;
 use baton_control::enclaves::{Enclave, Enclaves};
@@ -26,6 +28,10 @@ pub enum EnclaveCommand {
         /// Its name, which is also that of its policy: see `baton attach`.
         #[arg(value_parser = names::policy)]
         name: String,
+        /// The user whose processes may be its agents, beside root's: a name or a number. They
+        /// schedule only the tasks that root gives the enclave, and on its own --cpus only.
+        #[arg(long, value_name = "USER", requires = "cpus", value_parser = user)]
+        user: Option<u32>,
         #[command(flatten)]
         how: EnclaveOptions,
     },
@@ -64,10 +70,14 @@ pub struct EnclaveOptions {
 
 pub fn command(search: &Search, command: &EnclaveCommand) -> Result<ExitCode> {
     match command {
-        EnclaveCommand::Create { name, how } => {
+        EnclaveCommand::Create { name, user, how } => {
             kernel::require_root("making an enclave")?;
             let _lock = Lock::take()?;
             create(search, name, how)?;
+            if let Some(user) = *user {
+                let node = device_of(name);
+                chown(&node, Some(user), None).map_err(|e| Error::file(node.display(), &e))?;
+            }
             eprintln!(
                 "baton: the enclave {name} waits for an agent: \
                  baton agent run --enclave {name} POLICY"
@@ -81,6 +91,19 @@ pub fn command(search: &Search, command: &EnclaveCommand) -> Result<ExitCode> {
         EnclaveCommand::List { output } => list(output.json)?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Parses a user: a number, or a name of /etc/passwd.
+fn user(text: &str) -> std::result::Result<u32, String> {
+    if let Ok(number) = text.parse() {
+        return Ok(number);
+    }
+    let known = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let mut users = known.lines().map(|line| line.split(':'));
+    users
+        .find_map(|mut fields| (fields.next() == Some(text)).then(|| fields.nth(1)?.parse().ok()))
+        .flatten()
+        .ok_or(format!("there is no user {text} in /etc/passwd"))
 }
 
 /// Makes an enclave, and loads what it needs. The caller has the lock.

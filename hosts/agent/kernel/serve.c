@@ -109,7 +109,8 @@ int baton_serve(struct session *session, const struct baton_agent_serve __user *
 
 	if (copy_from_user(&arg, user, sizeof(arg)))
 		return -EFAULT;
-	if (arg.cpu >= session->nr_cpus)
+	/* The thread becomes a task of the enclave, on a CPU of the enclave. */
+	if (arg.cpu >= session->nr_cpus || !READ_ONCE(session->cpus[arg.cpu].online))
 		return -EINVAL;
 	if (current->nr_cpus_allowed != 1 || !cpumask_test_cpu(arg.cpu, current->cpus_ptr))
 		return -EXDEV;

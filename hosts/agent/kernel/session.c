@@ -7,6 +7,7 @@
  * agent says so, when its process closes the file or dies, when the watch gives it up, or when the
  * policy is stopped by others. The memory stays until the last reference to the file is gone.
  */
+#include <linux/ctype.h>
 #include <linux/fs.h>
 #include <linux/mm.h>
 #include <linux/module.h>
@@ -234,6 +235,17 @@ void baton_session_gone(struct session *session, const char *why)
 	fail_session(session, &report);
 }
 
+/* Text of an agent, for reports and for the kernel's log: one line that can be printed. */
+static void make_printable(u8 *text, size_t size)
+{
+	size_t i;
+
+	text[size - 1] = 0;
+	for (i = 0; text[i]; i++)
+		if (iscntrl(text[i]))
+			text[i] = '?';
+}
+
 /* BATON_AGENT_IOC_FAIL */
 static int fail(struct session *session, const struct baton_agent_fail __user *user)
 {
@@ -243,8 +255,8 @@ static int fail(struct session *session, const struct baton_agent_fail __user *u
 		return -EFAULT;
 	if (arg.kind > BATON_FAULT_KIND_AGENT_GONE)
 		return -EINVAL;
-	arg.file[sizeof(arg.file) - 1] = 0;
-	arg.message[sizeof(arg.message) - 1] = 0;
+	make_printable(arg.file, sizeof(arg.file));
+	make_printable(arg.message, sizeof(arg.message));
 	if (arg.kind != BATON_FAULT_KIND_NONE) {
 		fail_session(session, &arg);
 		return 0;

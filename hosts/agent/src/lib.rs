@@ -20,6 +20,6 @@ mod record;
 mod runner;
 mod scheduler;
 
-pub use agent::{Agent, AttachError, Failure, Message};
+pub use agent::{device_of, Agent, AttachError, Failure, Message};
 pub use runner::{Ended, Mode, RunError, Runner};
 pub use scheduler::{schedule, Choice, Scheduler};

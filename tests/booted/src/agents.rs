@@ -3,14 +3,15 @@
 
 use std::{
     fs::{self, File, OpenOptions},
-    os::unix::fs::FileExt,
+    io::ErrorKind,
+    os::unix::{fs::FileExt, process::CommandExt},
     process::{Child, Command, Stdio},
     thread::sleep,
     time::{Duration, Instant},
 };
 
-use baton_abi::{BatonAgentCommit, BatonCommit, BATON_PICK_KEEP};
-use baton_agent::Agent;
+use baton_abi::{BatonAgentCommit, BatonCommit, BatonFaultKind, BatonMethod, BATON_PICK_KEEP};
+use baton_agent::{Agent, Failure};
 use baton_conformance::{behaves, Host, Needs, Report, Step, BEHAVIOURS};
 use baton_replay::{replay, End, Options};
 use baton_trace::Recording;
@@ -56,6 +57,7 @@ pub fn cases() -> Vec<Case> {
         case!("agent: ended, stopped, and replaced", ends(8)),
         case!("agent: one that writes anything", hostile(3)),
         case!("agent: what is refused", refusals()),
+        case!("agent: one of a user's", delegated()),
     ];
     each.chain(others).collect()
 }
@@ -542,6 +544,116 @@ fn refusals() -> Result<(), String> {
     baton(&["unload", "--everything"])?;
     drop(agent);
     Ok(())
+}
+
+/// The user of the cases, who is nobody.
+const USER: u32 = 65534;
+
+/// A program, run as that user. Returns its exit code and output.
+fn as_user(program: &str, args: &[&str]) -> Result<(Option<i32>, String), String> {
+    let ran = Command::new(program)
+        .args(args)
+        .uid(USER)
+        .gid(USER)
+        .output()
+        .map_err(|e| format!("{program}: {e}"))?;
+    let text = [ran.stdout, ran.stderr].concat();
+    Ok((ran.status.code(), String::from_utf8_lossy(&text).into()))
+}
+
+/// A user's process schedules the tasks that root gives the user's enclave, and touches nothing
+/// else.
+fn delegated() -> Result<(), String> {
+    let user = USER.to_string();
+    baton(&[
+        "enclave", "create", "theirs", "--user", &user, "--cpus", "1",
+    ])?;
+    baton(&["enclave", "create", "ours"])?;
+    let child = Command::new("baton")
+        .args(["agent", "run", "--enclave", "theirs", "--per-cpu", "fifo"])
+        .uid(USER)
+        .gid(USER)
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(|e| e.to_string())?;
+    let agent = Running(child);
+    agent.wait_for("theirs", |enclave| !enclave["agent"].is_null())?;
+    baton(&load("theirs", ["1", "20"]))?;
+    let found = enclave("theirs")?;
+    check(found["picks"].as_u64() > Some(50), || {
+        format!("too few picks: {found}")
+    })?;
+    crate::tool::is_well("theirs")?;
+    for (args, expected) in [
+        (
+            &["agent", "run", "--enclave", "ours", "fifo"][..],
+            "may not be the agent of ours",
+        ),
+        (
+            &["agent", "run", "--enclave", "theirs", "fifo", "--", "true"],
+            "only root gives an enclave tasks",
+        ),
+        (
+            &["agent", "run", "--enclave", "theirs", "--per-cpu", "fifo"],
+            "has an agent already",
+        ),
+        (&["attach", "theirs", "--pid", "1"], "root"),
+        (&["enclave", "destroy", "theirs"], "root"),
+    ] {
+        let (code, text) = as_user("baton", args)?;
+        check(code != Some(0) && text.contains(expected), || {
+            format!("{args:?} ended with {code:?}: {text}")
+        })?;
+    }
+    drop(agent);
+    let (code, text) = as_user("baton-booted", &["--trespass"])?;
+    check(code == Some(0), || format!("trespassing: {text}"))?;
+    let status = status()?;
+    let message = &status["faults"][0]["message"];
+    check(message == "one line?two?[31m", || {
+        format!("the message is not as it should be: {message}")
+    })?;
+    baton(&["enclave", "destroy", "theirs"])?;
+    baton(&["enclave", "destroy", "ours"]).map(drop)
+}
+
+/// A program of that user, which is the agent of `theirs` and tries what it must not do.
+pub fn trespass() -> Result<(), String> {
+    for node in ["baton", "baton-enclaves", "baton-enclave-ours"] {
+        let node = format!("/dev/{node}");
+        let opened = File::open(&node).map(drop);
+        let kind = opened.map_err(|e| e.kind());
+        check(kind == Err(ErrorKind::PermissionDenied), || {
+            format!("{node}: {kind:?}")
+        })?;
+    }
+    let agent = Agent::attach("theirs", 0, "").map_err(|e| e.to_string())?;
+    crate::tool::bind(&[0])?;
+    let commit = BatonAgentCommit {
+        token: BATON_PICK_KEEP,
+        ..Default::default()
+    };
+    let mut commits = [commit];
+    agent.commit_all(&mut commits).map_err(|e| e.to_string())?;
+    let outcome = commits[0].outcome;
+    check(outcome == BatonCommit::CpuOffline as u32, || {
+        format!("a commit to CPU 0: {outcome}")
+    })?;
+    for (what, refused) in [
+        ("a kick of CPU 0", agent.kick(&[0]).is_err()),
+        ("an agent of CPU 0", agent.serve(0).is_err()),
+    ] {
+        check(refused, || format!("{what} was accepted"))?;
+    }
+    let failure = Failure {
+        kind: BatonFaultKind::Panic,
+        method: BatonMethod::None,
+        pid: 0,
+        file: "none".into(),
+        line: 0,
+        message: "one line\ntwo\x1b[31m".into(),
+    };
+    agent.fail(&failure).map_err(|e| e.to_string())
 }
 
 /// Two enclaves, one of them with CPUs of its own, beside a policy in the kernel.

@@ -146,6 +146,9 @@ fn main() -> ExitCode {
             );
             return end_with(result);
         }
+        if arg == "--trespass" {
+            return end_with(agents::trespass());
+        }
         if arg == "--hints" {
             return hints::client(&args.collect::<Vec<_>>());
         }
