@@ -92,6 +92,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "baton-bench",
         &[
             "baton-abi",
+            "baton-agent",
             "baton-build",
             "baton-control",
             "baton-native",

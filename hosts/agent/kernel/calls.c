@@ -262,6 +262,8 @@ static void agent_cpu_online(void *this, struct baton_ctx *ctx, s32 cpu)
 	struct session *session = this;
 
 	WRITE_ONCE(session->cpus[cpu].online, 1);
+	/* It says whether it idles: see session.c. */
+	baton_add_kick(ctx, cpu, false);
 	tell_and_alert(session, ctx, cpu, BATON_METHOD_CPU_ONLINE);
 }
 

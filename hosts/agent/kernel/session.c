@@ -118,6 +118,7 @@ static int begin(struct opened *opened, struct baton_agent_attach *arg)
 {
 	struct enclave *enclave = opened->enclave;
 	struct session *session;
+	u32 cpu;
 	int err;
 
 	if (enclave->is_gone)
@@ -152,6 +153,10 @@ static int begin(struct opened *opened, struct baton_agent_attach *arg)
 	/* read without the mutex */
 	smp_store_release(&opened->session, session);
 	schedule_delayed_work(&session->watch, 1);
+	/* So that those that idle say so: a transaction for one that does not is no reason to kick. */
+	for (cpu = 0; cpu < session->nr_cpus; cpu++)
+		if (READ_ONCE(session->cpus[cpu].online))
+			baton_kick_cpu(cpu, false);
 	arg->nr_cpus = session->nr_cpus;
 	arg->nr_slots = session->nr_slots;
 	arg->entries = session->entries;

@@ -365,6 +365,14 @@ fn overflow(mode: &str) -> Result<(), String> {
 fn together() -> Result<(), String> {
     baton(&["enclave", "create", "group"])?;
     let agent = Agent::attach("group", 0, "").map_err(|e| e.to_string())?;
+    // An idle CPU says so at once, and not only after it has run something: else no commit for it
+    // would be seen.
+    let begun = Instant::now();
+    while !agent.wants(1) {
+        check(begun.elapsed() < Duration::from_millis(200), || {
+            "CPU 1 does not say that it idles".into()
+        })?;
+    }
     let commit = |cpu: u16, token: u64| BatonAgentCommit {
         token,
         cpu,

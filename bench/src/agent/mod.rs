@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Policies in agents, beside the same in the kernel: pipe and hackbench.
+//! Policies in agents, beside the same in the kernel: pipe and hackbench. In a large guest, the
+//! cost of commits.
 //!
 //! The clock of a guest counts the instructions of all its CPUs, so those of a global agent that
 //! polls are in its numbers. Its bound is therefore not judged here.
+
+mod commits;
 
 use std::process::ExitCode;
 
@@ -32,7 +35,7 @@ impl Bench for Agent {
     }
 
     fn cpus(&self) -> &'static [u32] {
-        &[1, 2]
+        &[1, 2, commits::GROUP + 2]
     }
 
     fn subjects(&self) -> Vec<Subject> {
@@ -60,6 +63,9 @@ impl Table for Agent {
     }
 
     fn measure(&self, search: &Search, args: &Arguments, cpus: u32) -> Result<Measured> {
+        if cpus > commits::GROUP {
+            return commits::measure(cpus);
+        }
         let pipe = compare(search, args, |_, run| loads::pipe(run.size(LOOPS)))?;
         let (groups, loops) = hackbench::SIZE;
         let hackbench = compare(search, args, |_, run| {
