@@ -133,16 +133,21 @@ pub fn hogs(root: &Path, seconds: &str) -> Result {
     for_seconds(root, "--hogs", seconds)
 }
 
-/// `cargo xtask agents SECONDS`: runs a hostile agent under load for that long, by this machine's
-/// clock, and then 200 agents that end under load.
-pub fn agents(root: &Path, seconds: &str) -> Result {
-    for_seconds(root, "--agents", seconds)
+/// `cargo xtask agents SECONDS TIMES`: runs a hostile agent under load for that long, by this
+/// machine's clock, and then so many agents that end under load. For how long tasks wait meanwhile
+/// is told by a clock that counts instructions.
+pub fn agents(root: &Path, seconds: &str, times: &str) -> Result {
+    for_seconds(root, "--hostile-agent", seconds)?;
+    let machine = [ICOUNT, "--cpus", "2", "--timeout", "7200"];
+    let built = Built::new(root)?;
+    let command = built.guest(&machine, &built.policies, &[PROGRAM, "--kills", times]);
+    tested("--kills", command).map(drop)
 }
 
 fn for_seconds(root: &Path, what: &str, seconds: &str) -> Result {
     let timeout = seconds.parse::<u64>();
     let timeout =
-        timeout.map_err(|e| format!("{seconds}: {e}; it takes a number of seconds"))? + 3000;
+        timeout.map_err(|e| format!("{seconds}: {e}; it takes a number of seconds"))? + 600;
     let machine = ["--cpus", "2", "--timeout", &timeout.to_string()];
     let built = Built::new(root)?;
     let command = built.guest(&machine, &built.policies, &[PROGRAM, what, seconds]);

@@ -33,8 +33,8 @@ usage: cargo xtask COMMAND
            hostile clients of hint queues in a booted kernel, so long, with load beside them
   hogs SECONDS
            1500 hogs of a user's in a booted kernel, so long, beside a service under a policy
-  agents SECONDS
-           a hostile agent in a booted kernel, so long, with load beside it, and 200 agents that end
+  agents SECONDS TIMES
+           a hostile agent in a booted kernel, so long, with load beside it, and so many that end
   flavours
            the other flavours of the root's kernel, tried briefly
   kernels  fetches the kernels of Debian's archive, tries each, and writes the table of \
@@ -60,7 +60,9 @@ fn main() -> ExitCode {
             ["booted"] => Box::new(|root| booted::some(root, "1", "")),
             ["booted", times] => Box::new(move |root| booted::some(root, times, "")),
             ["booted", times, word] => Box::new(move |root| booted::some(root, times, word)),
-            ["agents", seconds] => Box::new(move |root| booted::agents(root, seconds)),
+            ["agents", seconds, times] => {
+                Box::new(move |root| booted::agents(root, seconds, times))
+            }
             ["hogs", seconds] => Box::new(move |root| booted::hogs(root, seconds)),
             ["hostile", seconds] => Box::new(move |root| booted::hostile(root, seconds)),
             ["help" | "--help" | "-h"] => {

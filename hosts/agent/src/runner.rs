@@ -89,18 +89,26 @@ pub struct Runner {
 unsafe impl Sync for Runner {}
 
 /// CPUs to kick after some calls.
-#[derive(Default)]
-struct Kicks(Vec<u16>);
-
-/// The CPU of a kick.
-fn cpu_of(kick: u16) -> usize {
-    usize::from(kick & !(BATON_KICK_PREEMPT | BATON_AGENT_KICK_AGENT))
+struct Kicks {
+    cpus: Vec<u16>,
+    /// The CPU whose agent this thread is. It looks for a task there when it has read all messages,
+    /// and gives the CPU up in any case.
+    served: Option<usize>,
 }
 
 impl Kicks {
-    fn add(&mut self, cpu: usize, preempt: bool) {
-        self.0
-            .push(cpu as u16 | if preempt { BATON_KICK_PREEMPT } else { 0 });
+    fn new(served: Option<usize>) -> Self {
+        Self {
+            cpus: Vec::new(),
+            served,
+        }
+    }
+
+    /// Adds a CPU, with flags of `BATON_AGENT_IOC_KICK`.
+    fn add(&mut self, cpu: usize, flags: u16) {
+        if self.served != Some(cpu) {
+            self.cpus.push(cpu as u16 | flags);
+        }
     }
 }
 
@@ -188,7 +196,7 @@ impl Runner {
     fn poll(&self, own: usize) {
         self.policy.install(Some(self.services.table()));
         record::use_lane(own);
-        let mut kicks = Kicks::default();
+        let mut kicks = Kicks::new(None);
         while !self.is_over() {
             self.round(own, &mut kicks);
             self.flush(&mut kicks);
@@ -227,15 +235,13 @@ impl Runner {
         }
         self.policy.install(Some(self.services.table()));
         record::use_lane(cpu);
-        let mut kicks = Kicks::default();
+        let mut kicks = Kicks::new(Some(cpu));
         while !self.is_over() {
             while self.round(cpu, &mut kicks) {}
             // The CPU is free for as long as this thread runs on it.
             if !self.agent().is_pending(cpu) {
                 self.pick(cpu, None, &mut kicks);
             }
-            // The agent gives its own CPU up in any case.
-            kicks.0.retain(|kick| cpu_of(*kick) != cpu);
             self.flush(&mut kicks);
             match self.agent().wait(self.time_left(cpu)) {
                 Ok(()) | Err(Errno::INTR) => {}
@@ -258,10 +264,10 @@ impl Runner {
     }
 
     fn flush(&self, kicks: &mut Kicks) {
-        if !kicks.0.is_empty() {
+        if !kicks.cpus.is_empty() {
             // An error means that a CPU went offline, or that the session has ended.
-            let _ = self.agent().kick(&kicks.0);
-            kicks.0.clear();
+            let _ = self.agent().kick(&kicks.cpus);
+            kicks.cpus.clear();
         }
     }
 
@@ -270,27 +276,23 @@ impl Runner {
     fn round(&self, own: usize, kicks: &mut Kicks) -> bool {
         let (mut had_work, mut is_left) = (false, false);
         for cpu in 0..self.rings.len() {
-            while self.has_next(cpu) {
+            while self.agent().has_message(cpu) {
                 if self.rings[cpu].swap(true, SeqCst) {
                     // Another agent reads this ring, and looks again when it has finished.
+                    is_left = true;
                     break;
                 }
-                had_work |= self.read_ring(own, cpu, kicks);
+                let has_read = self.read_ring(own, cpu, kicks);
                 self.rings[cpu].store(false, SeqCst);
+                had_work |= has_read;
+                if !has_read {
+                    is_left = true;
+                    break;
+                }
             }
-            is_left |= self.agent().has_message(cpu);
         }
         self.call_timers(kicks);
         had_work && is_left
-    }
-
-    /// Does the ring of a CPU begin with a message that can be answered?
-    fn has_next(&self, cpu: usize) -> bool {
-        self.failure.get().is_none()
-            && self
-                .agent()
-                .peek(cpu)
-                .is_some_and(|message| self.is_next(&message))
     }
 
     /// Answers the messages in the ring of a CPU, up to one that another agent must come before.
@@ -417,7 +419,7 @@ impl Runner {
 
     /// The policy has something for a CPU, perhaps. `preempt`: also if it runs a task.
     fn look(&self, cpu: usize, preempt: bool, kicks: &mut Kicks) {
-        if self.agent().is_pending(cpu) {
+        if kicks.served == Some(cpu) || self.agent().is_pending(cpu) {
             return;
         }
         let is_served = matches!(self.mode, Mode::PerCpu(_));
@@ -425,7 +427,7 @@ impl Runner {
             self.pick(cpu, None, kicks);
         } else if is_served && !self.agent().runs_task(cpu) {
             // Its agent runs, or gives way just now. It may not look again by itself.
-            kicks.0.push(cpu as u16 | BATON_AGENT_KICK_AGENT);
+            kicks.add(cpu, BATON_AGENT_KICK_AGENT);
         } else if preempt {
             if let Some(prev) = self.agent().running(cpu) {
                 self.pick(cpu, Some(&prev), kicks);
@@ -479,7 +481,7 @@ impl Runner {
         if !self.agent().commit(cpu, token, slice) {
             self.give_back(cpu, token, kicks);
         } else if preempt || self.agent().wants(cpu) {
-            kicks.add(cpu, preempt);
+            kicks.add(cpu, if preempt { BATON_KICK_PREEMPT } else { 0 });
         }
     }
 

@@ -10,7 +10,7 @@
 //! those of the second.
 //!
 //! `baton-booted --hostile SECONDS` runs only the hostile clients of hint queues, for that long;
-//! `--agents SECONDS` a hostile agent, and then 200 that end under load.
+//! `--hostile-agent SECONDS` a hostile agent; and `--kills TIMES` agents that end under load.
 
 macro_rules! case {
     ($name:literal, $run:expr) => {
@@ -135,13 +135,24 @@ fn main() -> ExitCode {
                 args.next().and_then(|n| n.parse().ok()).unwrap_or(1),
             ));
         }
-        if arg == "--agents" {
+        if arg == "--hostile-agent" {
             let Some(seconds) = args.next().and_then(|n| n.parse().ok()) else {
-                return end_with(Err("--agents SECONDS".into()));
+                return end_with(Err("--hostile-agent SECONDS".into()));
             };
-            let result = one(|| agents::hostile(seconds)).and_then(|()| one(|| agents::ends(200)));
+            let result = one(|| agents::hostile(seconds));
             println!(
-                "a hostile agent, {seconds} s, and 200 that end: {}",
+                "a hostile agent, {seconds} s: {}",
+                if result.is_ok() { "ok" } else { "FAILED" }
+            );
+            return end_with(result);
+        }
+        if arg == "--kills" {
+            let Some(times) = args.next().and_then(|n| n.parse().ok()) else {
+                return end_with(Err("--kills TIMES".into()));
+            };
+            let result = one(|| agents::ends(times));
+            println!(
+                "{times} agents that end: {}",
                 if result.is_ok() { "ok" } else { "FAILED" }
             );
             return end_with(result);
