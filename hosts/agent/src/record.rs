@@ -24,6 +24,10 @@ pub(crate) struct Tape {
     clock: AtomicU64,
     /// Numbers of locks, by address.
     locks: Mutex<HashMap<usize, u64>>,
+    /// Held for each call: a recorded agent makes one call at a time. An agent of a CPU can ask for
+    /// a task for another CPU while that CPU's own agent calls the policy about the same task.
+    /// Which of them stores first is not an event, so a replay could not repeat it.
+    turn: Mutex<()>,
     file: Mutex<Out>,
 }
 
@@ -77,6 +81,7 @@ impl Tape {
                 .collect(),
             clock: AtomicU64::new(0),
             locks: Mutex::new(HashMap::new()),
+            turn: Mutex::new(()),
             file: Mutex::new(Out { file, error: None }),
         })
     }
@@ -100,12 +105,20 @@ impl Tape {
         locked(&self.lanes[LANE.get()])
     }
 
-    /// A call begins on this thread.
-    pub fn begin(&self, method: BatonMethod, ctx: &BatonCtx, a: &Arg<'_>, b: &Arg<'_>) {
+    /// A call begins on this thread. It ends before what this returns is dropped.
+    pub fn begin(
+        &self,
+        method: BatonMethod,
+        ctx: &BatonCtx,
+        a: &Arg<'_>,
+        b: &Arg<'_>,
+    ) -> MutexGuard<'_, ()> {
+        let turn = locked(&self.turn);
         let lane = &mut *self.own();
         let event = Event::call(self.stamp(), method, ctx, About::of(method, a, b));
         self.put(lane, &event);
         lane.begin_call();
+        turn
     }
 
     /// The call ends.

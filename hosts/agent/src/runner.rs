@@ -353,10 +353,10 @@ impl Runner {
         }
         let instance = self.instance.as_ref()?;
         let tape = self.services.tape.as_ref();
-        if let Some(tape) = tape {
+        let turn = tape.map(|tape| {
             ctx.now = host::now();
-            tape.begin(method, ctx, &a, &b);
-        }
+            tape.begin(method, ctx, &a, &b)
+        });
         let answer = host::enter(&self.services, cpu, || instance.call(method, ctx, a, b));
         let is_kept = answer != BATON_ABORTED && host::forgot_a_lock();
         if let Some(tape) = tape {
@@ -365,6 +365,7 @@ impl Runner {
             }
             tape.end(answer, ctx);
         }
+        drop(turn);
         let fault = if answer == BATON_ABORTED {
             host::take_fault()
         } else if is_kept {
