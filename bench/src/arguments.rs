@@ -26,8 +26,8 @@ pub struct Arguments {
     #[arg(long, value_name = "N,N", value_delimiter = ',', conflicts_with = "here",
           value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub cpus: Vec<u32>,
-    /// Runs of each subject. [default: pipe 6, hackbench 4, agent 4, fairness 2, upgrade 200, fidelity 3,
-    /// memcached 3, record 10, sim 3]
+    /// Runs of each subject. [default: pipe 6, hackbench 4, agent 4, fairness 2, upgrade 200,
+    /// fidelity 3, memcached 3, record 10, sim 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub runs: Option<u32>,
     /// Give a first impression: a tenth of the runs, in at most two guests.

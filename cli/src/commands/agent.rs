@@ -112,7 +112,7 @@ fn run(search: &Search, args: &AgentRun) -> Result<ExitCode> {
     result
 }
 
-/// May this user, who is not root, run an agent of the enclave?
+/// Checks that this user, not being root, may run an agent of the enclave.
 fn allowed(name: &str, args: &AgentRun) -> Result<()> {
     if !args.command.is_empty() {
         return Err(Error::user(

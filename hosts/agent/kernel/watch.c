@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The watch over an agent: it ends a session whose agent leaves messages unread for longer than the
- * enclave's limit allows, as one does that is stopped, or in an endless loop. The core watches for tasks
- * that an agent reads of and never picks (hosts/kernel/watch.c).
+ * enclave's limit allows, as one does that is stopped, or in an endless loop. The core watches for
+ * tasks that an agent reads of and never picks (hosts/kernel/watch.c).
  *
  * A work item, in process context.
  */
@@ -14,7 +14,7 @@
 
 #define MAX_INTERVAL_MS 50
 
-/* The parts of the limit for which messages may be unread, and after which the watch looks again. */
+/* Parts of the limit: how long messages may be unread, and when the watch looks again. */
 #define PATIENCE(limit) ((limit) / 4 * 3)
 #define INTERVAL(limit) min((limit) / 8, MAX_INTERVAL_MS)
 

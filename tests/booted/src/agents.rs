@@ -554,7 +554,7 @@ fn refusals() -> Result<(), String> {
     Ok(())
 }
 
-/// The user of the cases, who is nobody.
+/// The user id of the cases: nobody.
 const USER: u32 = 65534;
 
 /// A program, run as that user. Returns its exit code and output.

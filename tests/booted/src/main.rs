@@ -82,6 +82,26 @@ fn each_policy(
     })
 }
 
+/// A form of a case that runs for so many seconds, or so many times.
+type LongForm = fn(u64) -> Result<(), String>;
+
+/// What is run alone: its option, what it is, and the function.
+const LONG_FORMS: [(&str, &str, LongForm); 4] = [
+    ("--hostile", "hostile clients, s", |seconds| {
+        one(|| hostile::hostile(seconds))
+    }),
+    ("--hogs", "a user's hogs, s", |seconds| {
+        // Longer than the limit of the kernel's watchdog.
+        one(|| crowd::hogs(seconds)).and_then(|()| one(|| crowd::fault(seconds.min(40))))
+    }),
+    ("--hostile-agent", "a hostile agent, s", |seconds| {
+        one(|| agents::hostile(seconds))
+    }),
+    ("--kills", "agents that end", |times| {
+        one(|| agents::ends(times as usize))
+    }),
+];
+
 fn main() -> ExitCode {
     let mut repeat = 1;
     let mut filter = String::new();
@@ -96,28 +116,13 @@ fn main() -> ExitCode {
                     .unwrap_or(usize::MAX),
             ));
         }
-        if arg == "--hostile" {
-            let Some(seconds) = args.next().and_then(|n| n.parse().ok()) else {
-                return end_with(Err("--hostile SECONDS".into()));
+        if let Some((_, what, run)) = LONG_FORMS.iter().find(|(option, ..)| *option == arg) {
+            let Some(number) = args.next().and_then(|n| n.parse().ok()) else {
+                return end_with(Err(format!("{arg} NUMBER")));
             };
-            let result = one(|| hostile::hostile(seconds));
-            println!(
-                "hostile clients, {seconds} s: {}",
-                if result.is_ok() { "ok" } else { "FAILED" }
-            );
-            return end_with(result);
-        }
-        if arg == "--hogs" {
-            let Some(seconds) = args.next().and_then(|n| n.parse().ok()) else {
-                return end_with(Err("--hogs SECONDS".into()));
-            };
-            // Longer than the limit of the kernel's watchdog.
-            let result =
-                one(|| crowd::hogs(seconds)).and_then(|()| one(|| crowd::fault(seconds.min(40))));
-            println!(
-                "a user's hogs, {seconds} s: {}",
-                if result.is_ok() { "ok" } else { "FAILED" }
-            );
+            let result = run(number);
+            let verdict = if result.is_ok() { "ok" } else { "FAILED" };
+            println!("{what}, {number}: {verdict}");
             return end_with(result);
         }
         if arg == "--service" {
@@ -134,28 +139,6 @@ fn main() -> ExitCode {
             return end_with(agents::late(
                 args.next().and_then(|n| n.parse().ok()).unwrap_or(1),
             ));
-        }
-        if arg == "--hostile-agent" {
-            let Some(seconds) = args.next().and_then(|n| n.parse().ok()) else {
-                return end_with(Err("--hostile-agent SECONDS".into()));
-            };
-            let result = one(|| agents::hostile(seconds));
-            println!(
-                "a hostile agent, {seconds} s: {}",
-                if result.is_ok() { "ok" } else { "FAILED" }
-            );
-            return end_with(result);
-        }
-        if arg == "--kills" {
-            let Some(times) = args.next().and_then(|n| n.parse().ok()) else {
-                return end_with(Err("--kills TIMES".into()));
-            };
-            let result = one(|| agents::ends(times));
-            println!(
-                "{times} agents that end: {}",
-                if result.is_ok() { "ok" } else { "FAILED" }
-            );
-            return end_with(result);
         }
         if arg == "--trespass" {
             return end_with(agents::trespass());
