@@ -49,7 +49,8 @@
 
 #define BATON_AGENT_MAX_ENTRIES 65536
 
-// In a kick: the CPU's own agent runs next, as if there were a message for it.
+// In a kick: the CPU's own agent runs next, as if there were a message for it. With
+// `BATON_KICK_PREEMPT` it runs at once, and is asked whether the task that it interrupts goes on.
 #define BATON_AGENT_KICK_AGENT 16384
 
 // In `baton_agent_commits`: either every CPU gets its transaction, or none does. Each of the CPUs
@@ -608,12 +609,6 @@ struct baton_agent_commits {
 struct baton_agent_serve {
 	uint32_t cpu;
 	uint32_t reserved;
-};
-
-// `BATON_AGENT_IOC_WAIT`: the agent of a CPU gives way. Returns when there are messages again, or
-// after `after` ns if that is not 0.
-struct baton_agent_wait {
-	uint64_t after;
 };
 
 // `BATON_AGENT_IOC_FAIL`: the agent ends, and the policy stops with this report.
@@ -1337,7 +1332,7 @@ struct baton_policy {
 #define BATON_AGENT_IOC_TOPOLOGY 0xc018ba31U
 #define BATON_AGENT_IOC_KICK 0xc088ba32U
 #define BATON_AGENT_IOC_SERVE 0xc008ba33U
-#define BATON_AGENT_IOC_WAIT 0xc008ba34U
+#define BATON_AGENT_IOC_WAIT 0xc000ba34U
 #define BATON_AGENT_IOC_FAIL 0xc110ba35U
 #define BATON_AGENT_IOC_COMMIT 0xc018ba36U
 

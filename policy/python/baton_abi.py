@@ -180,7 +180,7 @@ AGENT_IOC_ATTACH = 0xc1f0ba30
 AGENT_IOC_TOPOLOGY = 0xc018ba31
 AGENT_IOC_KICK = 0xc088ba32
 AGENT_IOC_SERVE = 0xc008ba33
-AGENT_IOC_WAIT = 0xc008ba34
+AGENT_IOC_WAIT = 0xc000ba34
 AGENT_IOC_FAIL = 0xc110ba35
 AGENT_IOC_COMMIT = 0xc018ba36
 
@@ -344,12 +344,6 @@ class AgentServe(ctypes.Structure):
     _fields_ = [
         ("cpu", ctypes.c_uint32),
         ("reserved", ctypes.c_uint32),
-    ]
-
-
-class AgentWait(ctypes.Structure):
-    _fields_ = [
-        ("after", ctypes.c_uint64),
     ]
 
 

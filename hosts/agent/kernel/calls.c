@@ -19,6 +19,7 @@
 #include <linux/smp.h>
 #include <linux/string.h>
 
+#include "about.h"
 #include "enclave.h"
 #include "host.h"
 #include "register.h"
@@ -29,41 +30,14 @@ static u64 *mask_of(struct session *session, const struct baton_task *task)
 	return &session->masks[(size_t)task->slot * session->words];
 }
 
-/* A message about a task, with what is known of it. */
-static struct baton_message about(struct session *session, const struct baton_ctx *ctx,
-				  const struct baton_task *task, enum baton_method method,
-				  baton_token token)
-{
-	struct baton_agent_task *word = &session->tasks[task->slot];
-
-	WRITE_ONCE(word->runtime, task->runtime);
-	WRITE_ONCE(word->cpu, task->cpu);
-	WRITE_ONCE(word->nice, task->nice);
-	WRITE_ONCE(word->sequence, word->sequence + 1);
-	return (struct baton_message){
-		.now = ctx->now,
-		.token = token,
-		.runtime = task->runtime,
-		.method = method,
-		.sequence = word->sequence,
-		.slot = task->slot,
-		.pid = task->pid,
-		.nice = task->nice,
-		.cpu = task->cpu,
-		.waker = -1,
-	};
-}
-
 /* A message about a task that hands no token over. */
 static void tell(struct session *session, const struct baton_ctx *ctx,
 		 const struct baton_task *task, enum baton_method method)
 {
-	struct baton_message message;
+	struct called called = { .method = method, .waker = -1 };
 
-	if (is_agent(&session->tasks[task->slot]))
-		return;
-	message = about(session, ctx, task, method, 0);
-	baton_post(session, &message);
+	if (!is_agent(&session->tasks[task->slot]))
+		tell_about(session, ctx, task, called);
 }
 
 /* The token of a task is handed over. */
@@ -73,11 +47,14 @@ static void receive(struct session *session, struct baton_ctx *ctx, const struct
 	struct baton_agent_task *word = &session->tasks[task->slot];
 	struct waking *waking = &session->waking[task->slot];
 	struct served *served = &session->served[smp_processor_id()];
-	struct baton_message message;
+	struct called called;
 	bool goes_on;
 
 	if (is_agent(word)) {
 		keep(session, word, token);
+		/* The agent was asleep when it was needed. */
+		if (READ_ONCE(session->served[task->cpu].is_urgent))
+			baton_add_kick(ctx, task->cpu, true);
 		return;
 	}
 	if (served->held == task->slot && served->left_by == BATON_METHOD_NONE &&
@@ -89,9 +66,8 @@ static void receive(struct session *session, struct baton_ctx *ctx, const struct
 	}
 	/* Before the number changes: an agent that reads the word again then misses no token. */
 	keep(session, word, token);
-	message = about(session, ctx, task, method, token);
-	message.flags = waking->flags;
-	message.waker = waking->waker;
+	called = (struct called){ .method = method, .flags = waking->flags,
+				  .waker = waking->waker, .token = token };
 	/*
 	 * A task that leaves its CPU leaves it to a pick. So does a waker that is about to sleep.
 	 * The kernel does not say whether it is when it wakes a task that is bound to one CPU: then
@@ -101,7 +77,7 @@ static void receive(struct session *session, struct baton_ctx *ctx, const struct
 		  method != BATON_METHOD_TASK_YIELD &&
 		  (waking->waker >= 0 || task->cpu != smp_processor_id());
 	*waking = (struct waking){ .waker = -1 };
-	baton_post(session, &message);
+	tell_about(session, ctx, task, called);
 	baton_alert(session, ctx, task->cpu, goes_on);
 }
 
@@ -248,7 +224,7 @@ static void agent_task_tick(void *this, struct baton_ctx *ctx, const struct bato
 static void tell_and_alert(struct session *session, struct baton_ctx *ctx, s32 cpu,
 			   enum baton_method method)
 {
-	baton_tell_cpu(session, ctx, cpu, NULL, method);
+	baton_tell_cpu(session, ctx, cpu, method);
 	baton_alert(session, ctx, cpu, true);
 }
 
@@ -278,12 +254,12 @@ static void agent_cpu_offline(void *this, struct baton_ctx *ctx, s32 cpu)
 
 static void agent_enter_idle(void *this, struct baton_ctx *ctx, s32 cpu)
 {
-	baton_tell_cpu(this, ctx, cpu, NULL, BATON_METHOD_ENTER_IDLE);
+	baton_tell_cpu(this, ctx, cpu, BATON_METHOD_ENTER_IDLE);
 }
 
 static void agent_exit_idle(void *this, struct baton_ctx *ctx, s32 cpu)
 {
-	baton_tell_cpu(this, ctx, cpu, NULL, BATON_METHOD_EXIT_IDLE);
+	baton_tell_cpu(this, ctx, cpu, BATON_METHOD_EXIT_IDLE);
 }
 
 /* session.c adds create and destroy, enclave.c the name. */

@@ -65,6 +65,10 @@ struct served {
 	bool has_left;			/* the enclave; written by the agent */
 	/* messages for this CPU's agent; any CPU */
 	u32 attention;
+	/* the CPU's task leaves the CPU for the agent, also if that must be woken first; any CPU */
+	bool is_urgent;
+	/* the agent is to be asked whether the task that it interrupts goes on; any CPU */
+	bool asks_for_prev;
 	struct baton_interrupt wake;
 	struct hrtimer timer;
 	/* watch.c: the number of messages read when it last changed, and when that was */
@@ -123,9 +127,11 @@ void baton_session_gone(struct session *session, const char *why);
 extern const struct baton_policy baton_calls;	/* without create and destroy */
 
 /* message.c */
+struct baton_message *baton_begin_message(struct session *session);
+void baton_end_message(struct session *session);
 void baton_post(struct session *session, const struct baton_message *message);
 void baton_tell_cpu(struct session *session, const struct baton_ctx *ctx, u32 cpu,
-		    const struct baton_task *task, enum baton_method method);
+		    enum baton_method method);
 void baton_alert(struct session *session, struct baton_ctx *ctx, u32 cpu, bool preempt);
 void baton_add_kick(struct baton_ctx *ctx, u32 cpu, bool preempt);
 
@@ -139,8 +145,8 @@ int baton_commit(struct session *session, struct baton_agent_commits __user *use
 
 /* serve.c: agents of CPUs */
 int baton_serve(struct session *session, const struct baton_agent_serve __user *user);
-int baton_serve_wait(struct session *session, const struct baton_agent_wait __user *user);
-void baton_serve_alert(struct served *served, u32 cpu);
+int baton_serve_wait(struct session *session, u64 after);
+void baton_serve_alert(struct served *served, u32 cpu, bool preempt);
 void baton_serve_init(struct session *session);
 void baton_serve_end(struct session *session);
 void baton_serve_leave(struct session *session);

@@ -8,11 +8,13 @@
 #include "enclave.h"
 
 /*
- * A place in this CPU's ring, or NULL if that is full. The position that the agent says it has read
- * is used for this alone.
+ * The place of this CPU's next message, or NULL if the ring is full. The position that the agent
+ * says it has read is used for this alone.
  */
-static struct baton_message *next_place(struct session *session, struct served *here, u32 cpu)
+struct baton_message *baton_begin_message(struct session *session)
 {
+	u32 cpu = smp_processor_id();
+	struct served *here = &session->served[cpu];
 	u32 unread = here->posted - READ_ONCE(session->transactions[cpu].read);
 
 	/* Few messages are announced to an agent, but none may be lost for that. */
@@ -29,18 +31,24 @@ static struct baton_message *next_place(struct session *session, struct served *
 			       (here->posted & (session->entries - 1))];
 }
 
+/* The message is written, and the agent may read it. */
+void baton_end_message(struct session *session)
+{
+	u32 cpu = smp_processor_id();
+
+	/* the agent reads the message after this number */
+	smp_store_release(&session->cpus[cpu].posted, ++session->served[cpu].posted);
+}
+
 /* Writes a message. */
 void baton_post(struct session *session, const struct baton_message *message)
 {
-	u32 cpu = smp_processor_id();
-	struct served *here = &session->served[cpu];
-	struct baton_message *place = next_place(session, here, cpu);
+	struct baton_message *place = baton_begin_message(session);
 
 	if (!place)
 		return;
 	*place = *message;
-	/* the agent reads the message after this number */
-	smp_store_release(&session->cpus[cpu].posted, ++here->posted);
+	baton_end_message(session);
 }
 
 /* Adds a kick to those of a call. */
@@ -60,6 +68,8 @@ void baton_alert(struct session *session, struct baton_ctx *ctx, u32 cpu, bool p
 	struct served *served = &session->served[cpu];
 	bool is_idle;
 
+	if (preempt)
+		WRITE_ONCE(served->is_urgent, true);
 	/* Also before the agent's slot is known: it then does not wait. */
 	if ((xchg(&served->attention, 1) && !preempt) || served->slot == BATON_NO_SLOT)
 		return;
@@ -73,15 +83,12 @@ void baton_alert(struct session *session, struct baton_ctx *ctx, u32 cpu, bool p
 
 /* A message about a CPU. */
 void baton_tell_cpu(struct session *session, const struct baton_ctx *ctx, u32 cpu,
-		    const struct baton_task *task, enum baton_method method)
+		    enum baton_method method)
 {
 	struct baton_message message = {
 		.now = ctx->now,
 		.method = method,
-		.slot = task ? task->slot : BATON_NO_SLOT,
-		.pid = task ? task->pid : 0,
-		.nice = task ? task->nice : 0,
-		.runtime = task ? task->runtime : 0,
+		.slot = BATON_NO_SLOT,
 		.cpu = cpu,
 		.waker = -1,
 	};

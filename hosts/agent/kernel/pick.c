@@ -6,6 +6,7 @@
 #include <linux/sched/signal.h>
 #include <linux/smp.h>
 
+#include "about.h"
 #include "enclave.h"
 #include "host.h"
 #include "token.h"
@@ -114,6 +115,8 @@ static u64 run_agent(struct session *session, struct baton_ctx *ctx, u32 cpu, ba
 	 * messages that are announced by it. The agent clears it when its wait ends.
 	 */
 	served->is_waiting = false;
+	WRITE_ONCE(served->is_urgent, false);
+	WRITE_ONCE(served->asks_for_prev, false);
 	WRITE_ONCE(session->cpus[cpu].wants, 0);
 	WRITE_ONCE(session->cpus[cpu].running, served->slot + 1);
 	ctx->slice = AGENT_SLICE;
@@ -133,6 +136,26 @@ static u64 run(struct session *session, u32 cpu, u64 answer)
 	return answer;
 }
 
+/* Asks the agent whether `prev` goes on. */
+static void ask_about(struct session *session, struct baton_ctx *ctx,
+		      const struct baton_task *prev)
+{
+	struct called called = { .method = BATON_METHOD_PICK_NEXT_TASK, .waker = -1 };
+
+	tell_about(session, ctx, prev, called);
+}
+
+/* Runs this CPU's agent, which answers before `prev` goes on. */
+static u64 run_agent_for(struct session *session, struct baton_ctx *ctx, u32 cpu,
+			 const struct baton_task *prev, baton_token token)
+{
+	struct served *served = &session->served[cpu];
+
+	served->held = prev->slot;
+	served->left_by = BATON_METHOD_NONE;
+	return run_agent(session, ctx, cpu, token);
+}
+
 /*
  * Has the agent run for a message that was just written, if this CPU has one of its own. `prev`, or
  * NULL, leaves the CPU for that.
@@ -147,13 +170,10 @@ static u64 ask(struct session *session, struct baton_ctx *ctx, u32 cpu,
 		return otherwise;
 	WRITE_ONCE(served->attention, 1);
 	token = agent_to_run(session, served);
-	if (token) {
-		if (prev) {
-			served->held = prev->slot;
-			served->left_by = BATON_METHOD_NONE;
-		}
+	if (token && prev)
+		return run_agent_for(session, ctx, cpu, prev, token);
+	if (token)
 		return run_agent(session, ctx, cpu, token);
-	}
 	if (READ_ONCE(served->is_blocked))
 		baton_interrupt(&served->wake);
 	return otherwise;
@@ -223,6 +243,10 @@ u64 baton_agent_pick(void *this, struct baton_ctx *ctx, s32 cpu,
 	baton_token token = agent_to_run(session, served);
 	u64 answer;
 
+	if (token && prev && !is_agent && READ_ONCE(served->asks_for_prev)) {
+		ask_about(session, ctx, prev);
+		return run_agent_for(session, ctx, cpu, prev, token);
+	}
 	if (token)
 		return run_agent(session, ctx, cpu, token);
 	if (is_agent && !served->is_waiting) {
@@ -246,7 +270,7 @@ u64 baton_agent_pick(void *this, struct baton_ctx *ctx, s32 cpu,
 		if (!READ_ONCE(session->head->queued))
 			return BATON_PICK_KEEP;
 		/* The end of a slice: the task goes on until the agent has decided. */
-		baton_tell_cpu(session, ctx, cpu, prev, BATON_METHOD_PICK_NEXT_TASK);
+		ask_about(session, ctx, prev);
 		return ask(session, ctx, cpu, prev, BATON_PICK_KEEP);
 	}
 	WRITE_ONCE(word->wants, 1);
@@ -267,7 +291,7 @@ u64 baton_agent_pick(void *this, struct baton_ctx *ctx, s32 cpu,
 	if (!READ_ONCE(session->head->queued) || served->is_asked)
 		return BATON_PICK_NONE;
 	served->is_asked = true;
-	baton_tell_cpu(session, ctx, cpu, NULL, BATON_METHOD_PICK_NEXT_TASK);
+	baton_tell_cpu(session, ctx, cpu, BATON_METHOD_PICK_NEXT_TASK);
 	return ask(session, ctx, cpu, NULL, BATON_PICK_NONE);
 }
 

@@ -88,17 +88,26 @@ void baton_serve_free(struct session *session)
 	}
 }
 
-/* Has a CPU's agent run. Process context. */
-void baton_serve_alert(struct served *served, u32 cpu)
+/*
+ * Has a CPU's agent run when the CPU next looks for a task. With `preempt`, at once: the policy has
+ * a task for the CPU that may precede the one that runs there. Process context.
+ */
+void baton_serve_alert(struct served *served, u32 cpu, bool preempt)
 {
 	struct task_struct *agent = smp_load_acquire(&served->agent);
 
-	if (!agent || xchg(&served->attention, 1))
+	if (!agent)
+		return;
+	if (preempt) {
+		WRITE_ONCE(served->is_urgent, true);
+		WRITE_ONCE(served->asks_for_prev, true);
+	}
+	if (xchg(&served->attention, 1) && !preempt)
 		return;
 	if (READ_ONCE(served->is_blocked))
 		wake_up_process(agent);
 	else
-		baton_kick_cpu(cpu, false);
+		baton_kick_cpu(cpu, preempt);
 }
 
 /* BATON_AGENT_IOC_SERVE */
@@ -173,18 +182,15 @@ static void block(const struct session *session, struct served *served)
 	WRITE_ONCE(served->is_blocked, false);
 }
 
-/* BATON_AGENT_IOC_WAIT */
-int baton_serve_wait(struct session *session, const struct baton_agent_wait __user *user)
+/* BATON_AGENT_IOC_WAIT, for at most `after` ns if that is not 0. */
+int baton_serve_wait(struct session *session, u64 after)
 {
 	struct served *served = &session->served[raw_smp_processor_id()];
-	struct baton_agent_wait arg;
 
-	if (copy_from_user(&arg, user, sizeof(arg)))
-		return -EFAULT;
 	if (served->agent != current)
 		return -EPERM;
-	if (arg.after)
-		hrtimer_start(&served->timer, ns_to_ktime(min_t(u64, arg.after, KTIME_MAX)),
+	if (after)
+		hrtimer_start(&served->timer, ns_to_ktime(min_t(u64, after, KTIME_MAX)),
 			      HRTIMER_MODE_REL_PINNED_HARD);
 	WRITE_ONCE(served->is_waiting, true);
 	/* A message that does not see this has set `attention` before. */
@@ -196,7 +202,7 @@ int baton_serve_wait(struct session *session, const struct baton_agent_wait __us
 		block(session, served);
 	WRITE_ONCE(served->is_waiting, false);
 	xchg(&served->attention, 0);
-	if (arg.after)
+	if (after)
 		hrtimer_cancel(&served->timer);
 	if (READ_ONCE(session->head->ended))
 		return -ESHUTDOWN;

@@ -289,7 +289,8 @@ static int kick(struct session *session, const struct baton_agent_kick __user *u
 		if (cpu >= session->nr_cpus || !READ_ONCE(session->cpus[cpu].online))
 			return -EINVAL;
 		if (arg.cpus[i] & BATON_AGENT_KICK_AGENT)
-			baton_serve_alert(&session->served[cpu], cpu);
+			baton_serve_alert(&session->served[cpu], cpu,
+					  arg.cpus[i] & BATON_KICK_PREEMPT);
 		else
 			baton_kick_cpu(cpu, arg.cpus[i] & BATON_KICK_PREEMPT);
 	}
@@ -323,7 +324,7 @@ static int perform(struct session *session, unsigned int cmd, void __user *user)
 	case BATON_AGENT_IOC_SERVE:
 		return baton_serve(session, user);
 	case BATON_AGENT_IOC_WAIT:
-		return baton_serve_wait(session, user);
+		return baton_serve_wait(session, (unsigned long)user);
 	case BATON_AGENT_IOC_FAIL:
 		return fail(session, user);
 	case BATON_AGENT_IOC_COMMIT:

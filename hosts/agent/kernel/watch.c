@@ -14,8 +14,11 @@
 
 #define MAX_INTERVAL_MS 50
 
-/* Parts of the limit: how long messages may be unread, and when the watch looks again. */
-#define PATIENCE(limit) ((limit) / 4 * 3)
+/*
+ * Parts of the limit: how long messages may be unread, and when the watch looks again. The rest of
+ * the limit is for the tasks that have waited meanwhile: the fallback runs them in turn.
+ */
+#define PATIENCE(limit) ((limit) / 2)
 #define INTERVAL(limit) min((limit) / 8, MAX_INTERVAL_MS)
 
 /*

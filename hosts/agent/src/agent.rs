@@ -199,11 +199,12 @@ impl Agent {
 
     /// The next message in the ring of a CPU. It stays there until [`Agent::advance`].
     pub fn peek(&self, cpu: usize) -> Option<Message> {
-        if !self.has_message(cpu) {
-            return None;
-        }
+        let posted = self.cpu_word(cpu, offset_of!(BatonAgentCpu, posted));
         let read = self.transaction_word(cpu, offset_of!(BatonTransaction, read));
         let at = read.load(Relaxed);
+        if posted.load(Acquire) == at {
+            return None;
+        }
         let entries = self.layout.entries as usize;
         let index = cpu * entries + (at as usize & (entries - 1));
         Some(self.status.read(self.layout.rings, index))
@@ -407,8 +408,12 @@ impl Agent {
     /// For the agent of a CPU: gives way until there are messages for the CPU, or for that long.
     /// `SHUTDOWN` when the enclave no longer asks this agent.
     pub fn wait(&self, longest: Option<Duration>) -> Result<(), Errno> {
-        let after = longest.map_or(0, |time| time.as_nanos().max(1) as u64);
-        request::<BATON_AGENT_IOC_WAIT, _>(&self.file, &mut BatonAgentWait { after })
+        let after = longest.map_or(0, |time| time.as_nanos().max(1) as usize);
+        // SAFETY: Sized-request. The request has a number for its argument, and no structure.
+        unsafe {
+            let wait = ioctl::IntegerSetter::<BATON_AGENT_IOC_WAIT>::new_usize(after);
+            ioctl::ioctl(&self.file, wait)
+        }
     }
 
     /// Ends the session in good order: the policy stops without a fault.

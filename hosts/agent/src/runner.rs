@@ -4,7 +4,14 @@
 //! Each message is one call of the policy, in the order of the task's events. A pick is asked for
 //! when a CPU has nothing to run, or when the policy kicks it, and the answer goes down as a
 //! transaction. So the policy decides as it would in the kernel, but a little later.
+//!
+//! Agents of CPUs read all rings, and so make calls for each other's CPUs. Three rules keep the
+//! policy's contract, which allows one call about a task and one pick for a CPU at a time:
+//! - A message waits until the policy has seen the task's earlier ones (`Runner::seen`).
+//! - `Gates` lets one agent at a time choose a task for a CPU.
+//! - Only the CPU's own agent asks whether the task that runs there goes on.
 
+use std::hint::spin_loop;
 use std::path::Path;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU32};
@@ -76,8 +83,10 @@ pub struct Runner {
     instance: Option<Instance>,
     /// For each slot, the number of the last message that the policy has seen.
     seen: Vec<AtomicU32>,
-    /// Whether a thread reads the CPU's ring.
-    rings: Vec<AtomicBool>,
+    /// Held while a thread reads a CPU's ring.
+    rings: Gates,
+    /// Held while a thread chooses a task for a CPU, until that is committed.
+    picks: Gates,
     stopping: AtomicBool,
     failure: OnceLock<Failure>,
     /// Whether the policy has a `newly_idle`.
@@ -94,6 +103,39 @@ struct Kicks {
     /// The CPU whose agent this thread is. It looks for a task there when it has read all messages,
     /// and gives the CPU up in any case.
     served: Option<usize>,
+}
+
+/// A lock for each CPU. The CPU's own agent waits for it. Any other leaves the work to that agent,
+/// or to the one that holds the lock.
+struct Gates(Vec<AtomicBool>);
+
+/// A gate that is held.
+struct Held<'a>(&'a AtomicBool);
+
+impl Gates {
+    fn new(cpus: usize) -> Self {
+        Self((0..cpus).map(|_| AtomicBool::new(false)).collect())
+    }
+
+    fn try_enter(&self, cpu: usize) -> Option<Held<'_>> {
+        let gate = &self.0[cpu];
+        (!gate.swap(true, SeqCst)).then(|| Held(gate))
+    }
+
+    fn enter(&self, cpu: usize) -> Held<'_> {
+        loop {
+            if let Some(held) = self.try_enter(cpu) {
+                return held;
+            }
+            spin_loop();
+        }
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, SeqCst);
+    }
 }
 
 impl Kicks {
@@ -146,7 +188,8 @@ impl Runner {
             policy,
             instance: Some(instance),
             seen: (0..slots).map(|_| AtomicU32::new(0)).collect(),
-            rings: (0..cpus).map(|_| AtomicBool::new(false)).collect(),
+            rings: Gates::new(cpus),
+            picks: Gates::new(cpus),
             stopping: AtomicBool::new(false),
             failure: OnceLock::new(),
             steals: policy.ops().newly_idle.is_some(),
@@ -200,7 +243,7 @@ impl Runner {
         while !self.is_over() {
             self.round(own, &mut kicks);
             self.flush(&mut kicks);
-            std::hint::spin_loop();
+            spin_loop();
         }
     }
 
@@ -239,9 +282,7 @@ impl Runner {
         while !self.is_over() {
             while self.round(cpu, &mut kicks) {}
             // The CPU is free for as long as this thread runs on it.
-            if !self.agent().is_pending(cpu) {
-                self.pick(cpu, None, &mut kicks);
-            }
+            self.choose(cpu, &mut kicks);
             self.flush(&mut kicks);
             match self.agent().wait(self.time_left(cpu)) {
                 Ok(()) | Err(Errno::INTR) => {}
@@ -275,15 +316,20 @@ impl Runner {
     /// left: one of them may have waited for one that was read after it.
     fn round(&self, own: usize, kicks: &mut Kicks) -> bool {
         let (mut had_work, mut is_left) = (false, false);
-        for cpu in 0..self.rings.len() {
+        for cpu in 0..self.agent().nr_cpus() {
             while self.agent().has_message(cpu) {
-                if self.rings[cpu].swap(true, SeqCst) {
+                let ring = if cpu == own {
+                    Some(self.rings.enter(cpu))
+                } else {
+                    self.rings.try_enter(cpu)
+                };
+                let Some(ring) = ring else {
                     // Another agent reads this ring, and looks again when it has finished.
                     is_left = true;
                     break;
-                }
+                };
                 let has_read = self.read_ring(own, cpu, kicks);
-                self.rings[cpu].store(false, SeqCst);
+                drop(ring);
                 had_work |= has_read;
                 if !has_read {
                     is_left = true;
@@ -299,7 +345,7 @@ impl Runner {
     fn read_ring(&self, own: usize, cpu: usize, kicks: &mut Kicks) -> bool {
         let mut had_work = false;
         while let Some(message) = self.agent().peek(cpu) {
-            if self.failure.get().is_some() || !self.is_next(&message) {
+            if !self.is_next(&message) || self.is_for_another(own, &message) {
                 break;
             }
             self.handle(own, &message, kicks);
@@ -322,6 +368,20 @@ impl Runner {
                 .load(SeqCst)
                 .wrapping_add(1)
                 == message.sequence
+    }
+
+    /// Does the message ask another agent whether the task of its CPU goes on?
+    fn is_for_another(&self, own: usize, message: &Message) -> bool {
+        let cpu = message.cpu as usize;
+        message.method == BatonMethod::PickNextTask as u16
+            && message.slot != u32::MAX
+            && cpu != own
+            && self.is_served(cpu)
+    }
+
+    /// Has the CPU an agent of its own?
+    fn is_served(&self, cpu: usize) -> bool {
+        matches!(&self.mode, Mode::PerCpu(cpus) if cpus.contains(&cpu))
     }
 
     fn call_timers(&self, kicks: &mut Kicks) {
@@ -412,7 +472,7 @@ impl Runner {
     fn carry_out(&self, ctx: &BatonCtx, kicks: &mut Kicks) {
         for kick in ctx.kicks.iter().take(usize::from(ctx.nr_kicks)) {
             let cpu = usize::from(kick & !BATON_KICK_PREEMPT);
-            if cpu < self.rings.len() {
+            if cpu < self.agent().nr_cpus() {
                 self.look(cpu, kick & BATON_KICK_PREEMPT != 0, kicks);
             }
         }
@@ -423,22 +483,29 @@ impl Runner {
         if kicks.served == Some(cpu) || self.agent().is_pending(cpu) {
             return;
         }
-        let is_served = matches!(self.mode, Mode::PerCpu(_));
+        let is_served = self.is_served(cpu);
         if self.agent().wants(cpu) {
-            self.pick(cpu, None, kicks);
+            match self.picks.try_enter(cpu) {
+                Some(gate) => self.pick(gate, cpu, None, kicks),
+                // A choice that is being made may have come too early.
+                None => kicks.add(cpu, BATON_AGENT_KICK_AGENT),
+            }
         } else if is_served && !self.agent().runs_task(cpu) {
             // Its agent runs, or gives way just now. It may not look again by itself.
             kicks.add(cpu, BATON_AGENT_KICK_AGENT);
+        } else if is_served && preempt {
+            // Its agent then asks whether the task goes on.
+            kicks.add(cpu, BATON_AGENT_KICK_AGENT | BATON_KICK_PREEMPT);
         } else if preempt {
             if let Some(prev) = self.agent().running(cpu) {
-                self.pick(cpu, Some(&prev), kicks);
+                self.pick(self.picks.enter(cpu), cpu, Some(&prev), kicks);
             }
         }
     }
 
     /// Asks the policy for a task for a CPU, and commits the answer. `prev` is the task that runs
-    /// there and can go on. Returns the slice of the answer.
-    fn pick(&self, cpu: usize, prev: Option<&BatonTask>, kicks: &mut Kicks) -> u64 {
+    /// there and can go on.
+    fn pick(&self, gate: Held<'_>, cpu: usize, prev: Option<&BatonTask>, kicks: &mut Kicks) {
         let mut ctx = BatonCtx {
             cpu: cpu as i32,
             ..BatonCtx::default()
@@ -454,30 +521,37 @@ impl Runner {
         }
         if let Some(token) = answer.filter(|answer| *answer > BATON_PICK_KEEP) {
             self.commit(cpu, token, ctx.slice, prev.is_some(), kicks);
-        }
-        self.carry_out(&ctx, kicks);
-        ctx.slice
-    }
-
-    /// The task's slice has ended, or it yields, while others wait. It goes on unless the policy
-    /// has another one.
-    fn end_slice(&self, cpu: usize, task: &BatonTask, kicks: &mut Kicks) {
-        if self.agent().is_pending(cpu) {
-            return;
-        }
-        if self.agent().runs_agent(cpu) {
-            let slice = self.pick(cpu, Some(task), kicks);
+        } else if prev.is_some() && self.agent().runs_agent(cpu) {
             // The CPU holds the task until its agent gives way.
-            self.agent().commit(cpu, BATON_PICK_KEEP, slice);
-        } else if self
-            .agent()
-            .running(cpu)
-            .is_some_and(|now| now.slot == task.slot)
-        {
-            self.pick(cpu, Some(task), kicks);
+            self.agent().commit(cpu, BATON_PICK_KEEP, ctx.slice);
+        }
+        // A kick may ask for this CPU again.
+        drop(gate);
+        self.carry_out(&ctx, kicks);
+    }
+
+    /// Asks for a task for this agent's own CPU.
+    fn choose(&self, cpu: usize, kicks: &mut Kicks) {
+        let gate = self.picks.enter(cpu);
+        if !self.agent().is_pending(cpu) {
+            self.pick(gate, cpu, None, kicks);
         }
     }
 
+    /// The task's slice has ended, or something interrupts it. It goes on unless the policy has
+    /// another one.
+    fn end_slice(&self, cpu: usize, task: &BatonTask, kicks: &mut Kicks) {
+        let gate = self.picks.enter(cpu);
+        let runs_it = || {
+            let running = self.agent().running(cpu);
+            running.is_some_and(|running| running.slot == task.slot)
+        };
+        if !self.agent().is_pending(cpu) && (self.agent().runs_agent(cpu) || runs_it()) {
+            self.pick(gate, cpu, Some(task), kicks);
+        }
+    }
+
+    /// Commits the policy's choice for a CPU whose gate is held.
     fn commit(&self, cpu: usize, token: u64, slice: u64, preempt: bool, kicks: &mut Kicks) {
         if !self.agent().commit(cpu, token, slice) {
             self.give_back(cpu, token, kicks);
@@ -506,7 +580,7 @@ impl Runner {
         let mut task = *task;
         // The kernel left the task where the agent polls.
         if self.services.own == Some(task.cpu as usize) {
-            let others = 0..self.rings.len();
+            let others = 0..self.agent().nr_cpus();
             if let Some(cpu) = others
                 .into_iter()
                 .find(|cpu| self.services.may_run(task.slot, *cpu))
@@ -612,13 +686,24 @@ impl Runner {
             }
             self.carry_out(&ctx, kicks);
             let is_direct = answer & BATON_SELECT_DIRECT != 0 && method == BatonMethod::TaskWakeup;
-            if is_valid && is_direct && !self.agent().is_pending(chosen as usize) {
-                self.services.claimed[chosen as usize].store(false, Relaxed);
-                self.commit(chosen as usize, message.token, ctx.slice, false, kicks);
+            if is_valid && is_direct && self.run_there(chosen as usize, message, ctx.slice, kicks) {
                 return;
             }
         }
         self.hand_over(method, &task, message.token, kicks);
+    }
+
+    /// Commits a task to the CPU that was chosen for it. False if the CPU may get another one.
+    fn run_there(&self, cpu: usize, message: &Message, slice: u64, kicks: &mut Kicks) -> bool {
+        let Some(_gate) = self.picks.try_enter(cpu) else {
+            return false;
+        };
+        if self.agent().is_pending(cpu) {
+            return false;
+        }
+        self.services.claimed[cpu].store(false, Relaxed);
+        self.commit(cpu, message.token, slice, false, kicks);
+        true
     }
 }
 

@@ -192,7 +192,8 @@ pub const BATON_AGENT_STANDBY: u32 = 256;
 pub const BATON_AGENT_MIN_ENTRIES: u32 = 64;
 pub const BATON_AGENT_ENTRIES: u32 = 1024;
 pub const BATON_AGENT_MAX_ENTRIES: u32 = 65536;
-/// In a kick: the CPU's own agent runs next, as if there were a message for it.
+/// In a kick: the CPU's own agent runs next, as if there were a message for it. With
+/// `BATON_KICK_PREEMPT` it runs at once, and is asked whether the task that it interrupts goes on.
 pub const BATON_AGENT_KICK_AGENT: u16 = 0x4000;
 /// In [`BatonAgentCommits`]: either every CPU gets its transaction, or none does. Each of the CPUs
 /// must run its own agent at that time, and takes its transaction when that gives way. So no task
@@ -327,14 +328,6 @@ pub struct BatonAgentCommits {
 pub struct BatonAgentServe {
     pub cpu: u32,
     pub reserved: u32,
-}
-
-/// `BATON_AGENT_IOC_WAIT`: the agent of a CPU gives way. Returns when there are messages again, or
-/// after `after` ns if that is not 0.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct BatonAgentWait {
-    pub after: u64,
 }
 
 /// `BATON_AGENT_IOC_FAIL`: the agent ends, and the policy stops with this report.

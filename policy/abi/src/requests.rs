@@ -6,10 +6,10 @@
 
 use crate::{
     BatonAgentAttach, BatonAgentCommits, BatonAgentFail, BatonAgentKick, BatonAgentServe,
-    BatonAgentTopology, BatonAgentWait, BatonAssign, BatonCoreInfo, BatonCpuInfo, BatonEnclave,
-    BatonFault, BatonGrant, BatonHintsOpen, BatonHintsSend, BatonOrder, BatonPartition,
-    BatonPolicyInfo, BatonRecord, BatonRecordBlock, BatonRecordCheckpoint, BatonRule, BatonShare,
-    BatonStart, BatonStop, BatonSwitch, BatonTaskInfo, BatonUpgrade,
+    BatonAgentTopology, BatonAssign, BatonCoreInfo, BatonCpuInfo, BatonEnclave, BatonFault,
+    BatonGrant, BatonHintsOpen, BatonHintsSend, BatonOrder, BatonPartition, BatonPolicyInfo,
+    BatonRecord, BatonRecordBlock, BatonRecordCheckpoint, BatonRule, BatonShare, BatonStart,
+    BatonStop, BatonSwitch, BatonTaskInfo, BatonUpgrade,
 };
 
 /// `_IOWR` of the kernel (include/uapi/asm-generic/ioctl.h), with Baton's type of requests.
@@ -20,7 +20,7 @@ const fn read_write<T>(number: u32) -> u32 {
 }
 
 macro_rules! requests {
-    ($($name:ident = $number:literal, $structure:ident;)*) => {
+    ($($name:ident = $number:literal, $structure:ty;)*) => {
         $(pub const $name: u32 = read_write::<$structure>($number);)*
 
         /// Names and numbers of all requests.
@@ -55,7 +55,9 @@ requests! {
     BATON_AGENT_IOC_TOPOLOGY = 49, BatonAgentTopology;
     BATON_AGENT_IOC_KICK = 50, BatonAgentKick;
     BATON_AGENT_IOC_SERVE = 51, BatonAgentServe;
-    BATON_AGENT_IOC_WAIT = 52, BatonAgentWait;
+    // The agent of a CPU gives way. Returns when there are messages again, or after so many ns if
+    // the argument, which is a number, is not 0.
+    BATON_AGENT_IOC_WAIT = 52, ();
     BATON_AGENT_IOC_FAIL = 53, BatonAgentFail;
     BATON_AGENT_IOC_COMMIT = 54, BatonAgentCommits;
 }

@@ -140,6 +140,11 @@ fn main() -> ExitCode {
                 args.next().and_then(|n| n.parse().ok()).unwrap_or(1),
             ));
         }
+        if arg == "--nap" {
+            return end_with(agents::nap(
+                args.next().and_then(|n| n.parse().ok()).unwrap_or(1),
+            ));
+        }
         if arg == "--trespass" {
             return end_with(agents::trespass());
         }
