@@ -41,7 +41,8 @@ pub struct Enclave {
     pub stale: u64,
     /// Messages that the ring of each CPU holds.
     pub entries: u32,
-    /// The agent may leave a message unread for this long, ms.
+    /// No task waits longer than this for an agent that does not answer, ms. The enclave gives the
+    /// agent up after half of it.
     pub limit_ms: u32,
 }
 

@@ -1305,6 +1305,8 @@ struct baton_policy {
 
 
 
+
+
 // Requests (ioctls); a number holds the size of its structure.
 #define BATON_IOC_CORE 0xc028ba00U
 #define BATON_IOC_POLICY 0xc410ba01U
@@ -1335,6 +1337,7 @@ struct baton_policy {
 #define BATON_AGENT_IOC_WAIT 0xc000ba34U
 #define BATON_AGENT_IOC_FAIL 0xc110ba35U
 #define BATON_AGENT_IOC_COMMIT 0xc018ba36U
+#define BATON_AGENT_IOC_LEAVE 0xc000ba37U
 
 #define BATON_METHOD_NAMES { \
 	"-", \

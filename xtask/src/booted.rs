@@ -32,7 +32,7 @@ const AGENTS: [&str; 7] = [
 
 /// The guests, the longest first. Each test is for one kind of machine. The tests for two CPUs, by
 /// far the most, are divided between two guests.
-const GUESTS: [Guest; 4] = [
+const GUESTS: [Guest; 5] = [
     Guest {
         name: "2 CPUs, first half",
         machine: &["--cpus", "2"],
@@ -46,6 +46,11 @@ const GUESTS: [Guest; 4] = [
     Guest {
         name: "4 CPUs",
         machine: &["--cpus", "4"],
+        part: "1/1",
+    },
+    Guest {
+        name: "8 CPUs",
+        machine: &["--topology", "1x4x2"],
         part: "1/1",
     },
     // A guest that runs systemd, and applies a configuration as it boots.

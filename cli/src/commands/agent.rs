@@ -156,15 +156,12 @@ impl Cpus {
         self.given.first().or(self.online.first()).copied()
     }
 
-    /// Which threads decide. Unless --cpus says otherwise, the agents of CPUs are on those of the
-    /// enclave, and a global one polls on another CPU, if there is one.
+    /// Which threads decide. Unless --cpus says otherwise, a global agent polls on a CPU that is not
+    /// the enclave's, if there is one.
     fn mode(&self, args: &AgentRun, agent: &Agent) -> Result<Mode> {
         let of_enclave = |cpu: &usize| agent.is_online(*cpu);
         if args.per_cpu {
-            return Ok(Mode::PerCpu(match self.given.is_empty() {
-                true => self.online.iter().copied().filter(of_enclave).collect(),
-                false => self.given.clone(),
-            }));
+            return Ok(Mode::PerCpu);
         }
         let other = self.online.iter().copied().find(|cpu| !of_enclave(cpu));
         let own = self.given.first().copied().or(other).or(self.polled());

@@ -40,6 +40,54 @@ static void tell(struct session *session, const struct baton_ctx *ctx,
 		tell_about(session, ctx, task, called);
 }
 
+/* The CPU's agent can no longer run there. It may run elsewhere, and leaves the enclave. */
+void baton_lose_cpu(struct session *session, u32 cpu)
+{
+	struct served *served = &session->served[cpu];
+
+	if (served->slot == BATON_NO_SLOT)
+		return;
+	WRITE_ONCE(served->lost, served->slot);
+	WRITE_ONCE(served->slot, BATON_NO_SLOT);
+	WRITE_ONCE(session->cpus[cpu].agent, 0);
+	WRITE_ONCE(session->has_lost, true);
+	WRITE_ONCE(served->attention, 1);
+	if (READ_ONCE(served->is_blocked))
+		baton_interrupt(&served->wake);
+}
+
+/* The CPU whose agent this task is, or nr_cpus. O(CPUs). */
+static u32 cpu_of_agent(const struct session *session, u32 slot)
+{
+	u32 cpu;
+
+	for (cpu = 0; cpu < session->nr_cpus; cpu++)
+		if (READ_ONCE(session->served[cpu].slot) == slot)
+			break;
+	return cpu;
+}
+
+/* The token of a CPU's agent is in custody, until the CPU picks it. */
+static void receive_agent(struct session *session, struct baton_ctx *ctx,
+			  const struct baton_task *task)
+{
+	struct served *served = &session->served[task->cpu];
+	u32 cpu;
+
+	if (served->slot == task->slot) {
+		/* It was asleep when it was needed. */
+		if (READ_ONCE(served->is_urgent))
+			baton_add_kick(ctx, task->cpu, true);
+		return;
+	}
+	/* The kernel moved it from a CPU that goes offline. */
+	cpu = cpu_of_agent(session, task->slot);
+	if (cpu < session->nr_cpus)
+		baton_lose_cpu(session, cpu);
+	WRITE_ONCE(session->has_lost, true);
+	baton_add_kick(ctx, task->cpu, true);
+}
+
 /* The token of a task is handed over. */
 static void receive(struct session *session, struct baton_ctx *ctx, const struct baton_task *task,
 		    enum baton_method method, baton_token token)
@@ -52,9 +100,7 @@ static void receive(struct session *session, struct baton_ctx *ctx, const struct
 
 	if (is_agent(word)) {
 		keep(session, word, token);
-		/* The agent was asleep when it was needed. */
-		if (READ_ONCE(session->served[task->cpu].is_urgent))
-			baton_add_kick(ctx, task->cpu, true);
+		receive_agent(session, ctx, task);
 		return;
 	}
 	if (served->held == task->slot && served->left_by == BATON_METHOD_NONE &&
@@ -150,6 +196,7 @@ static baton_token take_back(struct session *session, const struct baton_task *t
 
 	if (token && is_counted(word))
 		count_queued(session, -1);
+	WRITE_ONCE(word->flags, word->flags & ~BATON_AGENT_TASK_HELD);
 	return token;
 }
 
@@ -162,14 +209,29 @@ static baton_token agent_task_dequeued(void *this, struct baton_ctx *ctx,
 	return token;
 }
 
-/* The task leaves the enclave. If it is the agent of a CPU, the CPU's agent is gone. */
+/* The agent of a CPU leaves the enclave. That is no failure if it cannot run there. */
+static void lose_agent(struct session *session, u32 slot)
+{
+	u32 cpu = cpu_of_agent(session, slot);
+
+	if (cpu < session->nr_cpus) {
+		baton_lose_cpu(session, cpu);
+		if (!READ_ONCE(session->served[cpu].is_leaving))
+			WRITE_ONCE(session->failure,
+				   "the thread that answers for a CPU has ended or left the enclave");
+	}
+	for (cpu = 0; cpu < session->nr_cpus; cpu++)
+		if (session->served[cpu].lost == slot)
+			WRITE_ONCE(session->served[cpu].lost, BATON_NO_SLOT);
+}
+
+/* The task leaves the enclave. */
 static void leave(struct session *session, const struct baton_task *task)
 {
 	struct baton_agent_task *word = &session->tasks[task->slot];
 
 	if (is_agent(word))
-		WRITE_ONCE(session->failure,
-			   "the thread that answers for a CPU has ended or left the enclave");
+		lose_agent(session, task->slot);
 	WRITE_ONCE(word->flags, 0);
 }
 
@@ -194,9 +256,15 @@ static void agent_task_affinity_changed(void *this, struct baton_ctx *ctx,
 					const struct baton_task *task)
 {
 	struct session *session = this;
+	u32 cpu;
 
 	baton_copy_mask(task->slot, mask_of(session, task), session->words);
 	tell(session, ctx, task, BATON_METHOD_TASK_AFFINITY_CHANGED);
+	if (!is_agent(&session->tasks[task->slot]))
+		return;
+	cpu = cpu_of_agent(session, task->slot);
+	if (cpu < session->nr_cpus && !may_run(session, task->slot, cpu))
+		baton_lose_cpu(session, cpu);
 }
 
 static void agent_task_prio_changed(void *this, struct baton_ctx *ctx,
@@ -221,11 +289,22 @@ static void agent_task_tick(void *this, struct baton_ctx *ctx, const struct bato
 		baton_add_kick(ctx, task->cpu, true);
 }
 
+/* A message about a CPU, which may have no agent of its own: then any other one reads it. */
 static void tell_and_alert(struct session *session, struct baton_ctx *ctx, s32 cpu,
 			   enum baton_method method)
 {
+	u32 i;
+
 	baton_tell_cpu(session, ctx, cpu, method);
 	baton_alert(session, ctx, cpu, true);
+	if (session->served[cpu].slot != BATON_NO_SLOT || !READ_ONCE(session->is_per_cpu))
+		return;
+	for (i = 0; i < session->nr_cpus; i++) {
+		if (session->served[i].slot == BATON_NO_SLOT)
+			continue;
+		baton_alert(session, ctx, i, true);
+		return;
+	}
 }
 
 static void agent_balance(void *this, struct baton_ctx *ctx, s32 cpu)
@@ -249,6 +328,7 @@ static void agent_cpu_offline(void *this, struct baton_ctx *ctx, s32 cpu)
 
 	WRITE_ONCE(session->cpus[cpu].online, 0);
 	WRITE_ONCE(session->cpus[cpu].wants, 0);
+	baton_lose_cpu(session, cpu);
 	tell_and_alert(session, ctx, cpu, BATON_METHOD_CPU_OFFLINE);
 }
 

@@ -19,13 +19,6 @@ static u32 cpu_of(const struct baton_agent_commit *commit)
 	return commit->cpu & ~BATON_KICK_PREEMPT;
 }
 
-static bool is_allowed(const struct session *session, u32 slot, u32 cpu)
-{
-	u64 mask = READ_ONCE(session->masks[(size_t)slot * session->words + cpu / 64]);
-
-	return mask >> (cpu % 64) & 1;
-}
-
 /* Would the CPU run this task, as far as can be said now? */
 static enum baton_commit judge(const struct session *session, const struct baton_agent_commit *it)
 {
@@ -40,7 +33,7 @@ static enum baton_commit judge(const struct session *session, const struct baton
 		return BATON_COMMIT_NOT_FOUND;
 	if (READ_ONCE(word->token) != it->token)
 		return BATON_COMMIT_STALE;
-	if (!is_allowed(session, slot, cpu))
+	if (!may_run(session, slot, cpu))
 		return BATON_COMMIT_NOT_ALLOWED;
 	return BATON_COMMIT_COMPLETE;
 }

@@ -55,14 +55,21 @@ struct served {
 	u32 held;
 	u32 left_by;			/* enum baton_method; NONE as long as it has not left */
 	/*
-	 * The CPU's own agent. `agent` is set once; its slot is known from its first event in the
-	 * enclave on.
+	 * The CPU's own agent. `agent` is set and cleared by the agent, and read under RCU. Its
+	 * slot is known from its first event in the enclave until it leaves it.
 	 */
 	struct task_struct *agent;
+	struct server *server;		/* of the agent, which alone uses it */
 	u32 slot;
+	/*
+	 * The slot of an agent that can no longer run on this CPU, until it has left the enclave.
+	 * Written with the agent's run-queue lock, or while its CPU goes offline.
+	 */
+	u32 lost;
 	bool is_waiting;		/* it has given way */
 	bool is_blocked;		/* it sleeps, and must be woken */
-	bool has_left;			/* the enclave; written by the agent */
+	bool is_leaving;		/* the enclave, as it wants; written by the agent */
+	bool has_left;			/* the session has ended; written by the agent */
 	/* messages for this CPU's agent; any CPU */
 	u32 attention;
 	/* the CPU's task leaves the CPU for the agent, also if that must be woken first; any CPU */
@@ -92,6 +99,7 @@ struct session {
 	struct served *served;
 	struct waking *waking;
 	bool is_per_cpu;		/* CPUs have agents of their own, or are about to */
+	bool has_lost;			/* there may be agents that lost their CPU, and wait */
 	/* the status mapping */
 	struct baton_agent_head *head;
 	struct baton_agent_cpu *cpus;
@@ -125,6 +133,7 @@ void baton_session_gone(struct session *session, const char *why);
 
 /* calls.c */
 extern const struct baton_policy baton_calls;	/* without create and destroy */
+void baton_lose_cpu(struct session *session, u32 cpu);
 
 /* message.c */
 struct baton_message *baton_begin_message(struct session *session);
@@ -150,6 +159,7 @@ void baton_serve_alert(struct served *served, u32 cpu, bool preempt);
 void baton_serve_init(struct session *session);
 void baton_serve_end(struct session *session);
 void baton_serve_leave(struct session *session);
+int baton_serve_quit(struct session *session);
 void baton_serve_free(struct session *session);
 
 /* watch.c */

@@ -52,6 +52,8 @@ static void __exit agent_exit(void)
 {
 	misc_deregister(&enclaves_device);
 	baton_enclaves_destroy_all();
+	/* see serve.c */
+	rcu_barrier();
 }
 
 module_init(agent_init);

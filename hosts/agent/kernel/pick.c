@@ -93,17 +93,45 @@ static u64 standby(struct session *session)
 /* The token of this CPU's agent, if it has something to do and is not running, else 0. */
 static baton_token agent_to_run(struct session *session, struct served *served)
 {
+	u32 slot = READ_ONCE(served->slot);
 	struct baton_agent_task *word;
 	baton_token token;
 
-	if (served->slot == BATON_NO_SLOT)
+	if (slot == BATON_NO_SLOT)
 		return 0;
-	word = &session->tasks[served->slot];
+	word = &session->tasks[slot];
 	token = READ_ONCE(word->token);
 	if (!token || (served->is_waiting && !READ_ONCE(served->attention) &&
 		       !signal_pending(served->agent)))
 		return 0;
 	return take(session, word, token) ? token : 0;
+}
+
+/*
+ * The token of an agent that lost its CPU and may run on this one, else 0. It runs as the task that
+ * it is.
+ */
+static baton_token lost_agent(struct session *session, u32 cpu)
+{
+	bool has_more = false;
+	u32 i;
+
+	for (i = 0; i < session->nr_cpus; i++) {
+		u32 slot = READ_ONCE(session->served[i].lost);
+		struct baton_agent_task *word;
+		baton_token token;
+
+		if (slot == BATON_NO_SLOT)
+			continue;
+		has_more = true;
+		word = &session->tasks[slot];
+		token = READ_ONCE(word->token);
+		if (token && baton_host_may_run(slot, cpu) && take(session, word, token))
+			return token;
+	}
+	if (!has_more)
+		WRITE_ONCE(session->has_lost, false);
+	return 0;
 }
 
 static u64 run_agent(struct session *session, struct baton_ctx *ctx, u32 cpu, baton_token token)
@@ -118,7 +146,7 @@ static u64 run_agent(struct session *session, struct baton_ctx *ctx, u32 cpu, ba
 	WRITE_ONCE(served->is_urgent, false);
 	WRITE_ONCE(served->asks_for_prev, false);
 	WRITE_ONCE(session->cpus[cpu].wants, 0);
-	WRITE_ONCE(session->cpus[cpu].running, served->slot + 1);
+	WRITE_ONCE(session->cpus[cpu].running, slot_of(token) + 1);
 	ctx->slice = AGENT_SLICE;
 	return token;
 }
@@ -239,17 +267,24 @@ u64 baton_agent_pick(void *this, struct baton_ctx *ctx, s32 cpu,
 	struct session *session = this;
 	struct served *served = &session->served[cpu];
 	struct baton_agent_cpu *word = &session->cpus[cpu];
-	bool is_agent = prev && prev->slot == served->slot;
+	bool is_own = prev && prev->slot == served->slot;
 	baton_token token = agent_to_run(session, served);
 	u64 answer;
 
-	if (token && prev && !is_agent && READ_ONCE(served->asks_for_prev)) {
+	if (token && prev && !is_own && READ_ONCE(served->asks_for_prev)) {
 		ask_about(session, ctx, prev);
 		return run_agent_for(session, ctx, cpu, prev, token);
 	}
 	if (token)
 		return run_agent(session, ctx, cpu, token);
-	if (is_agent && !served->is_waiting) {
+	if (READ_ONCE(session->has_lost)) {
+		token = lost_agent(session, cpu);
+		if (token)
+			return token;
+		if (prev && !is_own && is_agent(&session->tasks[prev->slot]))
+			return BATON_PICK_KEEP;
+	}
+	if (is_own && !served->is_waiting) {
 		ctx->slice = AGENT_SLICE;
 		return BATON_PICK_KEEP;
 	}
@@ -259,14 +294,14 @@ u64 baton_agent_pick(void *this, struct baton_ctx *ctx, s32 cpu,
 		smp_mb();
 	}
 	answer = transaction(session, ctx, cpu,
-			     (prev && !is_agent) || served->held != BATON_NO_SLOT);
+			     (prev && !is_own) || served->held != BATON_NO_SLOT);
 	if (served->held != BATON_NO_SLOT)
 		answer = release(session, ctx, cpu, answer);
 	if (answer == BATON_PICK_NONE)
 		answer = standby(session);
 	if (answer != BATON_PICK_NONE)
 		return run(session, cpu, answer);
-	if (prev && !is_agent) {
+	if (prev && !is_own) {
 		if (!READ_ONCE(session->head->queued))
 			return BATON_PICK_KEEP;
 		/* The end of a slice: the task goes on until the agent has decided. */
@@ -325,6 +360,9 @@ void baton_agent_refused(void *this, struct baton_ctx *ctx, baton_token token,
 	if (why == BATON_REFUSAL_STALE || why == BATON_REFUSAL_FOREIGN || slot >= session->nr_slots)
 		return;
 	word = &session->tasks[slot];
+	/* The kernel moves this CPU's agent away. */
+	if (slot == session->served[cpu].slot)
+		baton_lose_cpu(session, cpu);
 	/* The task may have been enqueued again, with a newer token. */
 	if (cmpxchg(&word->token, 0, token) || is_agent(word))
 		return;

@@ -12,14 +12,30 @@
 #include <linux/irqflags.h>
 #include <linux/jiffies.h>
 #include <linux/pid.h>
+#include <linux/rcupdate.h>
 #include <linux/sched.h>
 #include <linux/sched/signal.h>
 #include <linux/sched/task.h>
+#include <linux/slab.h>
 #include <linux/smp.h>
 #include <linux/uaccess.h>
 
 #include "enclave.h"
 #include "register.h"
+
+/* What keeps an agent's task until no CPU looks at it any more. */
+struct server {
+	struct rcu_head rcu;
+	struct task_struct *task;
+};
+
+static void put_server(struct rcu_head *rcu)
+{
+	struct server *server = container_of(rcu, struct server, rcu);
+
+	put_task_struct(server->task);
+	kfree(server);
+}
 
 /* Wakes the agent. Hard interrupt. */
 static void wake(struct irq_work *work)
@@ -38,7 +54,7 @@ static enum hrtimer_restart expired(struct hrtimer *timer)
 
 	WRITE_ONCE(served->attention, 1);
 	if (READ_ONCE(served->is_blocked))
-		wake_up_process(served->agent);
+		wake_up_process(smp_load_acquire(&served->agent));
 	else
 		baton_kick_cpu(smp_processor_id(), true);
 	return HRTIMER_NORESTART;
@@ -52,6 +68,7 @@ void baton_serve_init(struct session *session)
 		struct served *served = &session->served[cpu];
 
 		served->slot = BATON_NO_SLOT;
+		served->lost = BATON_NO_SLOT;
 		served->held = BATON_NO_SLOT;
 		served->read_at = jiffies;
 		served->wake = (struct baton_interrupt)BATON_INTERRUPT_INIT(served->wake, wake);
@@ -65,12 +82,14 @@ void baton_serve_end(struct session *session)
 {
 	u32 cpu;
 
+	rcu_read_lock();
 	for (cpu = 0; cpu < session->nr_cpus; cpu++) {
 		struct task_struct *agent = smp_load_acquire(&session->served[cpu].agent);
 
 		if (agent)
 			wake_up_process(agent);
 	}
+	rcu_read_unlock();
 }
 
 /* No call and no agent uses the session any more. */
@@ -84,20 +103,12 @@ void baton_serve_free(struct session *session)
 		hrtimer_cancel(&served->timer);
 		baton_interrupt_sync(&served->wake);
 		if (served->agent)
-			put_task_struct(served->agent);
+			put_server(&served->server->rcu);
 	}
 }
 
-/*
- * Has a CPU's agent run when the CPU next looks for a task. With `preempt`, at once: the policy has
- * a task for the CPU that may precede the one that runs there. Process context.
- */
-void baton_serve_alert(struct served *served, u32 cpu, bool preempt)
+static void alert(struct served *served, struct task_struct *agent, u32 cpu, bool preempt)
 {
-	struct task_struct *agent = smp_load_acquire(&served->agent);
-
-	if (!agent)
-		return;
 	if (preempt) {
 		WRITE_ONCE(served->is_urgent, true);
 		WRITE_ONCE(served->asks_for_prev, true);
@@ -110,11 +121,27 @@ void baton_serve_alert(struct served *served, u32 cpu, bool preempt)
 		baton_kick_cpu(cpu, preempt);
 }
 
+/*
+ * Has a CPU's agent run when the CPU next looks for a task. With `preempt`, at once: the policy has
+ * a task for the CPU that may precede the one that runs there. Process context.
+ */
+void baton_serve_alert(struct served *served, u32 cpu, bool preempt)
+{
+	struct task_struct *agent;
+
+	rcu_read_lock();
+	agent = smp_load_acquire(&served->agent);
+	if (agent)
+		alert(served, agent, cpu, preempt);
+	rcu_read_unlock();
+}
+
 /* BATON_AGENT_IOC_SERVE */
 int baton_serve(struct session *session, const struct baton_agent_serve __user *user)
 {
 	struct baton_agent_serve arg;
 	struct served *served;
+	struct server *server;
 
 	if (copy_from_user(&arg, user, sizeof(arg)))
 		return -EFAULT;
@@ -128,11 +155,15 @@ int baton_serve(struct session *session, const struct baton_agent_serve __user *
 	 * No lock that sleeps: a task of the enclave may hold it, and wait for this agent. The first
 	 * event of the thread in the enclave finds its CPU by this.
 	 */
-	get_task_struct(current);
+	server = kmalloc(sizeof(*server), GFP_NOWAIT);
+	if (!server)
+		return -ENOMEM;
+	server->task = get_task_struct(current);
 	if (cmpxchg(&served->agent, NULL, current)) {
-		put_task_struct(current);
+		put_server(&server->rcu);
 		return -EBUSY;
 	}
+	served->server = server;
 	WRITE_ONCE(session->is_per_cpu, true);
 	return baton_join(&session->enclave->ops, current);
 }
@@ -153,6 +184,33 @@ void baton_serve_leave(struct session *session)
 			baton_leave(current);
 		}
 	}
+}
+
+/*
+ * BATON_AGENT_IOC_LEAVE: this thread is no longer the agent of a CPU. For a CPU that went offline, or
+ * that the enclave has lost.
+ */
+int baton_serve_quit(struct session *session)
+{
+	u32 cpu;
+
+	for (cpu = 0; cpu < session->nr_cpus; cpu++) {
+		struct served *served = &session->served[cpu];
+		struct server *server = served->server;
+
+		if (smp_load_acquire(&served->agent) != current)
+			continue;
+		hrtimer_cancel(&served->timer);
+		WRITE_ONCE(served->is_leaving, true);
+		/* The call by which it leaves clears its slot: see calls.c. */
+		baton_leave(current);
+		WRITE_ONCE(served->is_leaving, false);
+		/* From here on the CPU can have another agent. */
+		smp_store_release(&served->agent, NULL);
+		call_rcu(&server->rcu, put_server);
+		return 0;
+	}
+	return -ESRCH;
 }
 
 /*

@@ -323,6 +323,8 @@ static int perform(struct session *session, unsigned int cmd, void __user *user)
 		return kick(session, user);
 	case BATON_AGENT_IOC_SERVE:
 		return baton_serve(session, user);
+	case BATON_AGENT_IOC_LEAVE:
+		return baton_serve_quit(session);
 	case BATON_AGENT_IOC_WAIT:
 		return baton_serve_wait(session, (unsigned long)user);
 	case BATON_AGENT_IOC_FAIL:

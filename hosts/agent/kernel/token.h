@@ -26,6 +26,14 @@ static inline bool is_task(const struct session *session, u32 slot)
 		(BATON_AGENT_TASK_MEMBER | BATON_AGENT_TASK_AGENT)) == BATON_AGENT_TASK_MEMBER;
 }
 
+/* Does the affinity of the task in this slot allow the CPU? */
+static inline bool may_run(const struct session *session, u32 slot, u32 cpu)
+{
+	u64 mask = READ_ONCE(session->masks[(size_t)slot * session->words + cpu / 64]);
+
+	return mask >> (cpu % 64) & 1;
+}
+
 static inline void count_queued(struct session *session, int by)
 {
 	atomic_add(by, (atomic_t *)&session->head->queued);

@@ -7,6 +7,7 @@
  * A work item, in process context.
  */
 #include <linux/jiffies.h>
+#include <linux/rcupdate.h>
 #include <linux/sched/signal.h>
 
 #include "enclave.h"
@@ -52,12 +53,15 @@ static bool is_late(struct session *session, u32 cpu)
 static void look_for_signal(struct session *session, u32 cpu)
 {
 	struct served *served = &session->served[cpu];
-	struct task_struct *agent = smp_load_acquire(&served->agent);
+	struct task_struct *agent;
 
+	rcu_read_lock();
+	agent = smp_load_acquire(&served->agent);
 	if (agent && READ_ONCE(served->is_waiting) && signal_pending(agent)) {
 		WRITE_ONCE(served->attention, 1);
 		baton_kick_cpu(cpu, true);
 	}
+	rcu_read_unlock();
 }
 
 void baton_watch_session(struct work_struct *work)
@@ -68,6 +72,9 @@ void baton_watch_session(struct work_struct *work)
 
 	for (cpu = 0; cpu < session->nr_cpus; cpu++) {
 		look_for_signal(session, cpu);
+		/* So that it runs, should the kick have been too early. */
+		if (READ_ONCE(session->has_lost) && READ_ONCE(session->cpus[cpu].online))
+			baton_kick_cpu(cpu, false);
 		if (is_late(session, cpu))
 			failure = "the agent left messages unread for longer than the limit";
 	}

@@ -405,6 +405,13 @@ impl Agent {
         request::<BATON_AGENT_IOC_SERVE, _>(&self.file, &mut serve)
     }
 
+    /// Ends [`Agent::serve`], for a CPU that went offline or is no longer the enclave's. `SRCH` if
+    /// this thread is the agent of no CPU.
+    pub fn leave(&self) -> Result<(), Errno> {
+        // SAFETY: Sized-request. The request has no argument.
+        unsafe { ioctl::ioctl(&self.file, ioctl::NoArg::<BATON_AGENT_IOC_LEAVE>::new()) }
+    }
+
     /// For the agent of a CPU: gives way until there are messages for the CPU, or for that long.
     /// `SHUTDOWN` when the enclave no longer asks this agent.
     pub fn wait(&self, longest: Option<Duration>) -> Result<(), Errno> {

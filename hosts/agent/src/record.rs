@@ -105,20 +105,17 @@ impl Tape {
         locked(&self.lanes[LANE.get()])
     }
 
-    /// A call begins on this thread. It ends before what this returns is dropped.
-    pub fn begin(
-        &self,
-        method: BatonMethod,
-        ctx: &BatonCtx,
-        a: &Arg<'_>,
-        b: &Arg<'_>,
-    ) -> MutexGuard<'_, ()> {
-        let turn = locked(&self.turn);
+    /// Waits for this thread's turn. A call begins and ends before what this returns is dropped.
+    pub fn turn(&self) -> MutexGuard<'_, ()> {
+        locked(&self.turn)
+    }
+
+    /// A call begins on this thread, whose turn it is.
+    pub fn begin(&self, method: BatonMethod, ctx: &BatonCtx, a: &Arg<'_>, b: &Arg<'_>) {
         let lane = &mut *self.own();
         let event = Event::call(self.stamp(), method, ctx, About::of(method, a, b));
         self.put(lane, &event);
         lane.begin_call();
-        turn
     }
 
     /// The call ends.

@@ -16,8 +16,8 @@ use std::path::Path;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::OnceLock;
-use std::thread;
-use std::time::Duration;
+use std::thread::{self, ScopedJoinHandle, Thread};
+use std::time::{Duration, Instant};
 use std::{fmt, io};
 
 use baton_abi::*;
@@ -29,14 +29,18 @@ use crate::agent::{Agent, Failure, Message};
 use crate::host::{self, Services};
 use crate::record::{self, Tape};
 
+/// How often the CPUs of the enclave are looked at, should no agent hear of a new one.
+const LOOK: Duration = Duration::from_millis(100);
+
 /// Which threads decide.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// One thread decides for all CPUs. It polls for messages on this CPU, which the enclave's
     /// tasks do not use.
     Global(usize),
-    /// Each of these CPUs has an agent of its own, which runs there when there are messages for it.
-    PerCpu(Vec<usize>),
+    /// Each CPU of the enclave has an agent of its own, which runs there when there are messages
+    /// for it. Agents begin and end as the enclave gets and loses CPUs.
+    PerCpu,
 }
 
 /// How a runner ended.
@@ -89,6 +93,8 @@ pub struct Runner {
     picks: Gates,
     stopping: AtomicBool,
     failure: OnceLock<Failure>,
+    /// The enclave has got a CPU, which has no agent yet.
+    has_new_cpu: AtomicBool,
     /// Whether the policy has a `newly_idle`.
     steals: bool,
 }
@@ -168,7 +174,7 @@ impl Runner {
         let cpus = agent.nr_cpus();
         let own = match mode {
             Mode::Global(cpu) => Some(cpu),
-            Mode::PerCpu(_) => None,
+            Mode::PerCpu => None,
         };
         let mut topology = agent.topology().to_vec();
         if let Some(place) = own.and_then(|own| topology.get_mut(own)) {
@@ -192,6 +198,7 @@ impl Runner {
             picks: Gates::new(cpus),
             stopping: AtomicBool::new(false),
             failure: OnceLock::new(),
+            has_new_cpu: AtomicBool::new(false),
             steals: policy.ops().newly_idle.is_some(),
         })
     }
@@ -214,7 +221,7 @@ impl Runner {
                 bind(*cpu).map_err(|errno| RunError::Thread(errno.into()))?;
                 self.poll(*cpu);
             }
-            Mode::PerCpu(cpus) => self.serve(cpus)?,
+            Mode::PerCpu => self.serve()?,
         }
         let is_stopping = self.stopping.load(Relaxed);
         self.stop();
@@ -247,52 +254,103 @@ impl Runner {
         }
     }
 
-    /// Starts an agent on each CPU, and waits for their end.
-    fn serve(&self, cpus: &[usize]) -> Result<(), RunError> {
-        thread::scope(|scope| {
-            let serve = |cpu| {
-                let served = self.serve_cpu(cpu);
-                if served.is_err() {
-                    self.stop();
+    /// Has an agent on each CPU of the enclave, until the end.
+    fn serve(&self) -> Result<(), RunError> {
+        let cpus = self.agent().nr_cpus();
+        let manager = thread::current();
+        let serve = |cpu| {
+            let served = self.serve_cpu(cpu, &manager);
+            if served.is_err() {
+                self.stop();
+            }
+            manager.unpark();
+            served
+        };
+        let ended = thread::scope(|scope| {
+            let mut agents: Vec<Option<ScopedJoinHandle<'_, _>>> =
+                (0..cpus).map(|_| None).collect();
+            while !self.is_over() {
+                for (cpu, agent) in agents.iter_mut().enumerate() {
+                    // One that has left its CPU has had no error.
+                    agent.take_if(|agent| agent.is_finished());
+                    if agent.is_none() && self.agent().is_online(cpu) {
+                        *agent = Some(scope.spawn(move || serve(cpu)));
+                    }
                 }
-                served
-            };
-            let agents: Vec<_> = cpus
-                .iter()
-                .map(|&cpu| scope.spawn(move || serve(cpu)))
-                .collect();
+                thread::park_timeout(LOOK);
+            }
+            let agents = agents.into_iter().flatten();
             agents
-                .into_iter()
                 .map(|agent| agent.join().expect("no agent panics"))
                 .fold(Ok(()), Result::and)
-                .map_err(|errno: Errno| RunError::Thread(errno.into()))
-        })
+        });
+        ended.map_err(|errno: Errno| RunError::Thread(errno.into()))
     }
 
-    fn serve_cpu(&self, cpu: usize) -> Result<(), Errno> {
-        bind(cpu)?;
-        match self.agent().serve(cpu) {
-            // The session has ended before it began here.
+    /// The agent of a CPU, as long as the enclave has the CPU.
+    fn serve_cpu(&self, cpu: usize, manager: &Thread) -> Result<(), Errno> {
+        let begun = self.bind_to(cpu).and_then(|()| self.agent().serve(cpu));
+        match begun {
             Err(Errno::SHUTDOWN) => return Ok(()),
-            served => served?,
+            Err(_) if !self.agent().is_online(cpu) => return Ok(()),
+            begun => begun?,
         }
         self.policy.install(Some(self.services.table()));
         record::use_lane(cpu);
         let mut kicks = Kicks::new(Some(cpu));
         while !self.is_over() {
             while self.round(cpu, &mut kicks) {}
-            // The CPU is free for as long as this thread runs on it.
-            self.choose(cpu, &mut kicks);
+            if self.has_new_cpu.swap(false, Relaxed) {
+                manager.unpark();
+            }
+            if self.agent().is_online(cpu) {
+                self.choose(cpu, &mut kicks);
+            }
             self.flush(&mut kicks);
+            if !self.agent().is_online(cpu) {
+                return self.leave(cpu);
+            }
             match self.agent().wait(self.time_left(cpu)) {
                 Ok(()) | Err(Errno::INTR) => {}
                 Err(Errno::SHUTDOWN) => break,
+                // The CPU went offline, and the kernel moved this thread.
+                Err(Errno::PERM) => return self.leave(cpu),
                 Err(errno) => return Err(errno),
             }
         }
         // In good order, before this thread ends: an enclave that loses the agent of a CPU takes
-        // that for a failure. An error means that the session has ended.
-        let _ = self.agent().end();
+        // that for a failure. An error means that the session has ended. A failure of the policy is
+        // being reported by the agent that made the call.
+        if self.failure.get().is_none() {
+            let _ = self.agent().end();
+        }
+        Ok(())
+    }
+
+    /// Binds this thread to a CPU of the enclave. The kernel's cpusets hear of a CPU that comes
+    /// online later than the enclave does.
+    fn bind_to(&self, cpu: usize) -> Result<(), Errno> {
+        const LONGEST: Duration = Duration::from_secs(1);
+        let begun = Instant::now();
+        loop {
+            match bind(cpu) {
+                Err(Errno::INVAL) if self.agent().is_online(cpu) && begun.elapsed() < LONGEST => {
+                    thread::sleep(Duration::from_millis(5));
+                }
+                bound => return bound,
+            }
+        }
+    }
+
+    /// The enclave has lost this agent's CPU.
+    fn leave(&self, cpu: usize) -> Result<(), Errno> {
+        self.agent().leave()?;
+        // What was committed to the CPU meanwhile, if none of its last picks took it.
+        if let Some(token) = self.agent().withdraw(cpu) {
+            let mut kicks = Kicks::new(None);
+            self.give_back(cpu, token, &mut kicks);
+            self.flush(&mut kicks);
+        }
         Ok(())
     }
 
@@ -379,9 +437,9 @@ impl Runner {
             && self.is_served(cpu)
     }
 
-    /// Has the CPU an agent of its own?
+    /// Has the CPU an agent of its own, or will it have one soon?
     fn is_served(&self, cpu: usize) -> bool {
-        matches!(&self.mode, Mode::PerCpu(cpus) if cpus.contains(&cpu))
+        self.mode == Mode::PerCpu && self.agent().is_online(cpu)
     }
 
     fn call_timers(&self, kicks: &mut Kicks) {
@@ -408,15 +466,16 @@ impl Runner {
         a: Arg<'_>,
         b: Arg<'_>,
     ) -> Option<u64> {
+        let instance = self.instance.as_ref()?;
+        let tape = self.services.tape.as_ref();
+        let turn = tape.map(Tape::turn);
         if self.failure.get().is_some() {
             return None;
         }
-        let instance = self.instance.as_ref()?;
-        let tape = self.services.tape.as_ref();
-        let turn = tape.map(|tape| {
+        if let Some(tape) = tape {
             ctx.now = host::now();
-            tape.begin(method, ctx, &a, &b)
-        });
+            tape.begin(method, ctx, &a, &b);
+        }
         let answer = host::enter(&self.services, cpu, || instance.call(method, ctx, a, b));
         let is_kept = answer != BATON_ABORTED && host::forgot_a_lock();
         if let Some(tape) = tape {
@@ -425,7 +484,6 @@ impl Runner {
             }
             tape.end(answer, ctx);
         }
-        drop(turn);
         let fault = if answer == BATON_ABORTED {
             host::take_fault()
         } else if is_kept {
@@ -450,9 +508,14 @@ impl Runner {
             line: fault.as_ref().map_or(0, |fault| fault.line),
             message: fault.map_or(String::new(), |fault| fault.message),
         };
-        // At once: the policy's tasks go on under the fallback.
-        let _ = self.agent().fail(&failure);
-        let _ = self.failure.set(failure);
+        // The first failure is the one that counts, and nobody calls the policy after it.
+        let is_first = self.failure.set(failure.clone()).is_ok();
+        drop(turn);
+        if is_first {
+            // At once: the policy's tasks go on under the fallback. An error means that the session
+            // has ended.
+            let _ = self.agent().fail(&failure);
+        }
         None
     }
 
@@ -639,6 +702,7 @@ impl Runner {
                     self.give_back(cpu, token, kicks);
                 }
                 self.tell_cpu(method, cpu, kicks);
+                self.has_new_cpu.store(method == M::CpuOnline, Relaxed);
             }
             method @ (M::Balance | M::EnterIdle | M::ExitIdle) => {
                 self.tell_cpu(method, cpu, kicks);

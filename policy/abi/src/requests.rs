@@ -60,4 +60,6 @@ requests! {
     BATON_AGENT_IOC_WAIT = 52, ();
     BATON_AGENT_IOC_FAIL = 53, BatonAgentFail;
     BATON_AGENT_IOC_COMMIT = 54, BatonAgentCommits;
+    // This thread is no longer the agent of a CPU.
+    BATON_AGENT_IOC_LEAVE = 55, ();
 }

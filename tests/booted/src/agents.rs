@@ -3,22 +3,21 @@
 
 use std::{
     fs::{self, File, OpenOptions},
-    io::ErrorKind,
-    os::unix::{fs::FileExt, process::CommandExt},
+    os::unix::fs::FileExt,
     process::{Child, Command, Stdio},
     thread::{self, sleep},
     time::{Duration, Instant},
 };
 
-use baton_abi::{BatonAgentCommit, BatonCommit, BatonFaultKind, BatonMethod, BATON_PICK_KEEP};
-use baton_agent::{Agent, Failure};
+use baton_abi::{BatonAgentCommit, BatonCommit, BATON_PICK_KEEP};
+use baton_agent::Agent;
 use baton_conformance::{behaves, Host, Needs, Report, Step, BEHAVIOURS};
 use baton_replay::{replay, End, Options};
 use baton_trace::Recording;
 use serde_json::Value;
 
 use crate::{
-    tool::{baton, check, hackbench, must, policy, run, status},
+    tool::{baton, check, hackbench, must, run, status},
     Case,
 };
 
@@ -58,24 +57,15 @@ pub fn cases() -> Vec<Case> {
         case!("agent: ended, stopped, and replaced", ends(8)),
         case!("agent: one that writes anything", hostile(3)),
         case!("agent: what is refused", refusals()),
-        case!("agent: one of a user's", delegated()),
     ];
     each.chain(others).collect()
 }
 
-/// Cases for four CPUs.
-pub fn of_four() -> Vec<Case> {
-    vec![case!(
-        "agent: two enclaves beside a policy in the kernel",
-        side_by_side()
-    )]
-}
-
 /// An agent that runs in the background.
-struct Running(Child);
+pub struct Running(pub Child);
 
 impl Running {
-    fn start(enclave: &str, args: &[&str]) -> Result<Self, String> {
+    pub fn start(enclave: &str, args: &[&str]) -> Result<Self, String> {
         let child = Command::new("baton")
             .args(["agent", "run", "--enclave", enclave])
             .args(args)
@@ -88,7 +78,7 @@ impl Running {
     }
 
     /// Waits until the enclave is as it should be.
-    fn wait_for(&self, name: &str, holds: impl Fn(&Value) -> bool) -> Result<(), String> {
+    pub fn wait_for(&self, name: &str, holds: impl Fn(&Value) -> bool) -> Result<(), String> {
         let begun = Instant::now();
         while begun.elapsed() < Duration::from_secs(20) {
             if enclave(name).is_ok_and(|enclave| holds(&enclave)) {
@@ -102,7 +92,7 @@ impl Running {
         ))
     }
 
-    fn signal(&self, signal: &str) -> Result<(), String> {
+    pub fn signal(&self, signal: &str) -> Result<(), String> {
         must("kill", &[signal, &self.0.id().to_string()]).map(drop)
     }
 }
@@ -116,7 +106,7 @@ impl Drop for Running {
 }
 
 /// The arguments of `baton` that run hackbench under a policy, with so many groups and loops.
-fn load<'a>(policy: &'a str, [groups, loops]: [&'a str; 2]) -> [&'a str; 9] {
+pub fn load<'a>(policy: &'a str, [groups, loops]: [&'a str; 2]) -> [&'a str; 9] {
     let program = "hackbench";
     [
         "run", "-p", policy, "--", program, "-g", groups, "-l", loops,
@@ -124,7 +114,7 @@ fn load<'a>(policy: &'a str, [groups, loops]: [&'a str; 2]) -> [&'a str; 9] {
 }
 
 /// Begins a load, whose output its end has.
-fn begin(args: &[&str]) -> Result<Child, String> {
+pub fn begin(args: &[&str]) -> Result<Child, String> {
     Command::new("baton")
         .args(args)
         .stdout(Stdio::piped())
@@ -134,7 +124,7 @@ fn begin(args: &[&str]) -> Result<Child, String> {
 }
 
 /// An enclave, as the tool lists it.
-fn enclave(name: &str) -> Result<Value, String> {
+pub fn enclave(name: &str) -> Result<Value, String> {
     let text = baton(&["enclave", "list", "--json"])?;
     let list: Value = serde_json::from_str(&text).map_err(|e| format!("{e}: {text}"))?;
     list.as_array()
@@ -184,7 +174,7 @@ fn replays(policy: &str, faults: usize) -> Result<(), String> {
 }
 
 /// An agent that is interrupted ends in good order, and removes what it made.
-fn ended_well(mut agent: Running) -> Result<(), String> {
+pub fn ended_well(mut agent: Running) -> Result<(), String> {
     let ended = agent.0.wait().map_err(|e| e.to_string())?;
     check(ended.success(), || format!("the agent ended with {ended}"))?;
     let left = baton(&["enclave", "list", "--json"])?;
@@ -457,7 +447,7 @@ pub fn hostile_agent(seconds: u64) -> Result<(), String> {
         while !agent.has_ended() && session.elapsed() < Duration::from_millis(400) {
             let number = next();
             let cpu = number as usize % agent.nr_cpus();
-            match number >> 32 & 7 {
+            match number >> 32 & 15 {
                 0 | 1 => memory.write(next(), next()),
                 2 => drop(agent.commit(cpu, next(), next())),
                 3 => {
@@ -468,6 +458,9 @@ pub fn hostile_agent(seconds: u64) -> Result<(), String> {
                 // Any of these may be refused.
                 5 => drop(agent.kick(&[next() as u16, next() as u16])),
                 6 => drop(agent.serve(next() as usize)),
+                // It becomes a task of the enclave, on any CPU, and does the rest as that.
+                7 => drop(crate::tool::bind(&[cpu]).map(|()| agent.serve(cpu))),
+                8 => drop(agent.leave()),
                 _ => {
                     let _ = agent.wait(Some(Duration::from_nanos(next() % 1000)));
                     // So that the session goes on.
@@ -581,136 +574,4 @@ fn refusals() -> Result<(), String> {
     baton(&["unload", "--everything"])?;
     drop(agent);
     Ok(())
-}
-
-/// The user id of the cases: nobody.
-const USER: u32 = 65534;
-
-/// A program, run as that user. Returns its exit code and output.
-fn as_user(program: &str, args: &[&str]) -> Result<(Option<i32>, String), String> {
-    let ran = Command::new(program)
-        .args(args)
-        .uid(USER)
-        .gid(USER)
-        .output()
-        .map_err(|e| format!("{program}: {e}"))?;
-    let text = [ran.stdout, ran.stderr].concat();
-    Ok((ran.status.code(), String::from_utf8_lossy(&text).into()))
-}
-
-/// A user's process schedules the tasks that root gives the user's enclave, and touches nothing
-/// else.
-fn delegated() -> Result<(), String> {
-    let user = USER.to_string();
-    baton(&[
-        "enclave", "create", "theirs", "--user", &user, "--cpus", "1",
-    ])?;
-    baton(&["enclave", "create", "ours"])?;
-    let child = Command::new("baton")
-        .args(["agent", "run", "--enclave", "theirs", "--per-cpu", "fifo"])
-        .uid(USER)
-        .gid(USER)
-        .stderr(Stdio::null())
-        .spawn()
-        .map_err(|e| e.to_string())?;
-    let agent = Running(child);
-    agent.wait_for("theirs", |enclave| !enclave["agent"].is_null())?;
-    baton(&load("theirs", ["1", "20"]))?;
-    let found = enclave("theirs")?;
-    check(found["picks"].as_u64() > Some(50), || {
-        format!("too few picks: {found}")
-    })?;
-    crate::tool::is_well("theirs")?;
-    for (args, expected) in [
-        (
-            &["agent", "run", "--enclave", "ours", "fifo"][..],
-            "may not be the agent of ours",
-        ),
-        (
-            &["agent", "run", "--enclave", "theirs", "fifo", "--", "true"],
-            "only root gives an enclave tasks",
-        ),
-        (
-            &["agent", "run", "--enclave", "theirs", "--per-cpu", "fifo"],
-            "has an agent already",
-        ),
-        (&["attach", "theirs", "--pid", "1"], "root"),
-        (&["enclave", "destroy", "theirs"], "root"),
-    ] {
-        let (code, text) = as_user("baton", args)?;
-        check(code != Some(0) && text.contains(expected), || {
-            format!("{args:?} ended with {code:?}: {text}")
-        })?;
-    }
-    drop(agent);
-    let (code, text) = as_user("baton-booted", &["--trespass"])?;
-    check(code == Some(0), || format!("trespassing: {text}"))?;
-    let status = status()?;
-    let message = &status["faults"][0]["message"];
-    check(message == "one line?two?[31m", || {
-        format!("the message is not as it should be: {message}")
-    })?;
-    baton(&["enclave", "destroy", "theirs"])?;
-    baton(&["enclave", "destroy", "ours"]).map(drop)
-}
-
-/// A program of that user, which is the agent of `theirs` and tries what it must not do.
-pub fn trespass() -> Result<(), String> {
-    for node in ["baton", "baton-enclaves", "baton-enclave-ours"] {
-        let node = format!("/dev/{node}");
-        let opened = File::open(&node).map(drop);
-        let kind = opened.map_err(|e| e.kind());
-        check(kind == Err(ErrorKind::PermissionDenied), || {
-            format!("{node}: {kind:?}")
-        })?;
-    }
-    let agent = Agent::attach("theirs", 0, "").map_err(|e| e.to_string())?;
-    crate::tool::bind(&[0])?;
-    let commit = BatonAgentCommit {
-        token: BATON_PICK_KEEP,
-        ..Default::default()
-    };
-    let mut commits = [commit];
-    agent.commit_all(&mut commits).map_err(|e| e.to_string())?;
-    let outcome = commits[0].outcome;
-    check(outcome == BatonCommit::CpuOffline as u32, || {
-        format!("a commit to CPU 0: {outcome}")
-    })?;
-    for (what, refused) in [
-        ("a kick of CPU 0", agent.kick(&[0]).is_err()),
-        ("an agent of CPU 0", agent.serve(0).is_err()),
-    ] {
-        check(refused, || format!("{what} was accepted"))?;
-    }
-    let failure = Failure {
-        kind: BatonFaultKind::Panic,
-        method: BatonMethod::None,
-        pid: 0,
-        file: "none".into(),
-        line: 0,
-        message: "one line\ntwo\x1b[31m".into(),
-    };
-    agent.fail(&failure).map_err(|e| e.to_string())
-}
-
-/// Two enclaves, one of them with CPUs of its own, beside a policy in the kernel.
-fn side_by_side() -> Result<(), String> {
-    baton(&["load", "wfq"])?;
-    let first = Running::start("first", &["--per-cpu", "--cpus", "2-3", "fifo"])?;
-    let second = Running::start("second", &["--per-cpu", "--cpus", "1", "shinjuku"])?;
-    for load in ["wfq", "first", "second"].map(|policy| begin(&load(policy, ["1", "50"]))) {
-        let ended = load?.wait().map_err(|e| e.to_string())?;
-        check(ended.success(), || format!("a load ended with {ended}"))?;
-    }
-    let status = status()?;
-    for name in ["wfq", "first", "second"] {
-        let entry = policy(&status, name)?;
-        check(entry["state"] == "running" && entry["faults"] == 0, || {
-            format!("{name} is not well: {entry}")
-        })?;
-    }
-    drop((first, second));
-    // Their enclaves were made by agents that were killed.
-    baton(&["enclave", "destroy", "first"])?;
-    baton(&["enclave", "destroy", "second"]).map(drop)
 }

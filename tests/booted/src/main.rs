@@ -29,6 +29,7 @@ mod conformance;
 mod containment;
 mod cores;
 mod crowd;
+mod enclaves;
 mod flight;
 mod grants;
 mod held;
@@ -146,7 +147,7 @@ fn main() -> ExitCode {
             ));
         }
         if arg == "--trespass" {
-            return end_with(agents::trespass());
+            return end_with(enclaves::trespass());
         }
         if arg == "--hints" {
             return hints::client(&args.collect::<Vec<_>>());
@@ -199,7 +200,8 @@ fn main() -> ExitCode {
         ),
         ("hints", "2", of_hints.into_iter().flatten().collect()),
         ("agents", "2", agents::cases()),
-        ("agents", "4", agents::of_four()),
+        ("agents", "2", enclaves::cases()),
+        ("agents", "8", enclaves::of_eight()),
         ("several", "4", several::cases()),
         ("cores", "4", cores::cases()),
         ("configuration", "4", configuration::cases()),

@@ -239,7 +239,7 @@ fn by_cgroup() -> Result<(), String> {
 }
 
 /// Checks 20 times in a row that each hog is on one of these CPUs.
-fn stay(hogs: &[Hog], cpus: &[u32]) -> Result<(), String> {
+pub fn stay(hogs: &[Hog], cpus: &[u32]) -> Result<(), String> {
     for _ in 0..20 {
         for hog in hogs {
             let cpu = hog.cpu()?;
@@ -258,7 +258,7 @@ fn hogs(policy: &str, count: usize) -> Result<Vec<Hog>, String> {
 }
 
 /// Checks that all hogs run.
-fn run_all(hogs: &[Hog]) -> Result<(), String> {
+pub fn run_all(hogs: &[Hog]) -> Result<(), String> {
     let before: Vec<f64> = hogs.iter().map(Hog::ran).collect::<Result<_, _>>()?;
     sleep(Duration::from_secs(2));
     for (hog, before) in hogs.iter().zip(before) {
@@ -314,7 +314,7 @@ fn partitions() -> Result<(), String> {
     is_well("template")
 }
 
-fn set_online(cpu: u32, online: bool) -> Result<(), String> {
+pub fn set_online(cpu: u32, online: bool) -> Result<(), String> {
     write(
         &format!("/sys/devices/system/cpu/cpu{cpu}/online"),
         if online { "1" } else { "0" },

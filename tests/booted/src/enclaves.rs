@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Enclaves: whose they are, which CPUs they have, and what is beside them.
+
+use std::{
+    fs::File,
+    io::ErrorKind,
+    os::unix::process::CommandExt,
+    process::{Command, Stdio},
+    thread::sleep,
+    time::Duration,
+};
+
+use baton_abi::{BatonAgentCommit, BatonCommit, BatonFaultKind, BatonMethod, BATON_PICK_KEEP};
+use baton_agent::{Agent, Failure};
+
+use crate::{
+    agents::{begin, enclave, ended_well, load, Running},
+    several::{run_all, set_online, stay},
+    tool::{baton, check, is_well, policy, status, Hog},
+    Case,
+};
+
+/// Cases for two CPUs.
+pub fn cases() -> Vec<Case> {
+    vec![case!("enclave: one of a user's", delegated())]
+}
+
+/// Cases for eight CPUs.
+pub fn of_eight() -> Vec<Case> {
+    vec![
+        case!(
+            "enclave: two of them beside a policy in the kernel",
+            side_by_side()
+        ),
+        case!("enclave: resized under load", resized()),
+        case!("enclave: CPUs that go offline and online", hotplugged()),
+        case!("enclave: destroyed under load", destroyed()),
+    ]
+}
+
+/// The user id of the cases: nobody.
+const USER: u32 = 65534;
+
+/// A program, run as that user. Returns its exit code and output.
+fn as_user(program: &str, args: &[&str]) -> Result<(Option<i32>, String), String> {
+    let ran = Command::new(program)
+        .args(args)
+        .uid(USER)
+        .gid(USER)
+        .output()
+        .map_err(|e| format!("{program}: {e}"))?;
+    let text = [ran.stdout, ran.stderr].concat();
+    Ok((ran.status.code(), String::from_utf8_lossy(&text).into()))
+}
+
+/// A user's process schedules the tasks that root gives the user's enclave, and touches nothing
+/// else.
+fn delegated() -> Result<(), String> {
+    let user = USER.to_string();
+    baton(&[
+        "enclave", "create", "theirs", "--user", &user, "--cpus", "1",
+    ])?;
+    baton(&["enclave", "create", "ours"])?;
+    let child = Command::new("baton")
+        .args(["agent", "run", "--enclave", "theirs", "--per-cpu", "fifo"])
+        .uid(USER)
+        .gid(USER)
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(|e| e.to_string())?;
+    let agent = Running(child);
+    agent.wait_for("theirs", |enclave| !enclave["agent"].is_null())?;
+    baton(&load("theirs", ["1", "20"]))?;
+    let found = enclave("theirs")?;
+    check(found["picks"].as_u64() > Some(50), || {
+        format!("too few picks: {found}")
+    })?;
+    is_well("theirs")?;
+    for (args, expected) in [
+        (
+            &["agent", "run", "--enclave", "ours", "fifo"][..],
+            "may not be the agent of ours",
+        ),
+        (
+            &["agent", "run", "--enclave", "theirs", "fifo", "--", "true"],
+            "only root gives an enclave tasks",
+        ),
+        (
+            &["agent", "run", "--enclave", "theirs", "--per-cpu", "fifo"],
+            "has an agent already",
+        ),
+        (&["attach", "theirs", "--pid", "1"], "root"),
+        (&["enclave", "destroy", "theirs"], "root"),
+    ] {
+        let (code, text) = as_user("baton", args)?;
+        check(code != Some(0) && text.contains(expected), || {
+            format!("{args:?} ended with {code:?}: {text}")
+        })?;
+    }
+    drop(agent);
+    let (code, text) = as_user("baton-booted", &["--trespass"])?;
+    check(code == Some(0), || format!("trespassing: {text}"))?;
+    let status = status()?;
+    let message = &status["faults"][0]["message"];
+    check(message == "one line?two?[31m", || {
+        format!("the message is not as it should be: {message}")
+    })?;
+    baton(&["enclave", "destroy", "theirs"])?;
+    baton(&["enclave", "destroy", "ours"]).map(drop)
+}
+
+/// A program of that user, which is the agent of `theirs` and tries what it must not do.
+pub fn trespass() -> Result<(), String> {
+    for node in ["baton", "baton-enclaves", "baton-enclave-ours"] {
+        let node = format!("/dev/{node}");
+        let opened = File::open(&node).map(drop);
+        let kind = opened.map_err(|e| e.kind());
+        check(kind == Err(ErrorKind::PermissionDenied), || {
+            format!("{node}: {kind:?}")
+        })?;
+    }
+    let agent = Agent::attach("theirs", 0, "").map_err(|e| e.to_string())?;
+    crate::tool::bind(&[0])?;
+    let commit = BatonAgentCommit {
+        token: BATON_PICK_KEEP,
+        ..Default::default()
+    };
+    let mut commits = [commit];
+    agent.commit_all(&mut commits).map_err(|e| e.to_string())?;
+    let outcome = commits[0].outcome;
+    check(outcome == BatonCommit::CpuOffline as u32, || {
+        format!("a commit to CPU 0: {outcome}")
+    })?;
+    for (what, refused) in [
+        ("a kick of CPU 0", agent.kick(&[0]).is_err()),
+        ("an agent of CPU 0", agent.serve(0).is_err()),
+    ] {
+        check(refused, || format!("{what} was accepted"))?;
+    }
+    let failure = Failure {
+        kind: BatonFaultKind::Panic,
+        method: BatonMethod::None,
+        pid: 0,
+        file: "none".into(),
+        line: 0,
+        message: "one line\ntwo\x1b[31m".into(),
+    };
+    agent.fail(&failure).map_err(|e| e.to_string())
+}
+
+/// Two enclaves, each with CPUs of its own, beside a policy in the kernel.
+fn side_by_side() -> Result<(), String> {
+    baton(&["load", "wfq"])?;
+    let first = Running::start("first", &["--per-cpu", "--cpus", "2-4", "fifo"])?;
+    let second = Running::start("second", &["--global", "--cpus", "5-7", "shinjuku"])?;
+    let names = ["wfq", "first", "second"];
+    for load in names.map(|name| begin(&load(name, ["2", "100"]))) {
+        let ended = load?.wait().map_err(|e| e.to_string())?;
+        check(ended.success(), || format!("a load ended with {ended}"))?;
+    }
+    let status = status()?;
+    for name in names {
+        let entry = policy(&status, name)?;
+        check(entry["state"] == "running" && entry["faults"] == 0, || {
+            format!("{name} is not well: {entry}")
+        })?;
+    }
+    drop((first, second));
+    // Their enclaves were made by agents that were killed.
+    baton(&["enclave", "destroy", "first"])?;
+    baton(&["enclave", "destroy", "second"]).map(drop)
+}
+
+/// An enclave gets and loses CPUs: its agents follow, and its tasks are on its CPUs.
+fn resized() -> Result<(), String> {
+    let agent = Running::start("wide", &["--per-cpu", "--cpus", "1-2", "wfq"])?;
+    let hogs = (0..4).map(|_| Hog::of("wide", None));
+    let hogs: Vec<Hog> = hogs.collect::<Result<_, _>>()?;
+    let load = begin(&load("wide", ["1", "600"]))?;
+    for (list, cpus) in [
+        ("2-4", &[2, 3, 4][..]),
+        ("6-7", &[6, 7]),
+        ("1-6", &[1, 2, 3, 4, 5, 6]),
+        ("3,5", &[3, 5]),
+    ] {
+        baton(&["partition", "resize", "wide", "--cpus", list])?;
+        // A task that waits is on its old CPU until it runs.
+        run_all(&hogs)?;
+        stay(&hogs, cpus)?;
+    }
+    let ended = load.wait_with_output().map_err(|e| e.to_string())?;
+    check(ended.status.success(), || {
+        format!("the load ended with {}", ended.status)
+    })?;
+    drop(hogs);
+    is_well("wide")?;
+    let found = enclave("wide")?;
+    check(found["attached"] == 1, || format!("not one agent: {found}"))?;
+    agent.signal("-INT")?;
+    ended_well(agent)
+}
+
+/// Agents of CPUs that go offline leave them, and come back.
+fn hotplugged() -> Result<(), String> {
+    let agent = Running::start("whole", &["--per-cpu", "wfq"])?;
+    let load = begin(&load("whole", ["1", "600"]))?;
+    let result = [2, 5, 2].into_iter().try_for_each(|cpu| {
+        sleep(Duration::from_millis(200));
+        set_online(cpu, false)?;
+        sleep(Duration::from_millis(200));
+        set_online(cpu, true)
+    });
+    for cpu in [2, 5] {
+        set_online(cpu, true)?;
+    }
+    result?;
+    let ended = load.wait_with_output().map_err(|e| e.to_string())?;
+    check(ended.status.success(), || {
+        format!("the load ended with {}", ended.status)
+    })?;
+    // The agent of that CPU is there again.
+    let bound = Hog::of("whole", Some("2"))?;
+    run_all(&[bound])?;
+    is_well("whole")?;
+    let found = enclave("whole")?;
+    check(found["attached"] == 1, || format!("not one agent: {found}"))?;
+    agent.signal("-INT")?;
+    ended_well(agent)
+}
+
+/// The tasks of an enclave that is destroyed go on.
+fn destroyed() -> Result<(), String> {
+    for mode in ["--per-cpu", "--global"] {
+        baton(&["enclave", "create", "doomed", "--cpus", "2-7"])?;
+        let mut agent = Running::start("doomed", &[mode, "wfq"])?;
+        let load = begin(&load("doomed", ["1", "300"]))?;
+        agent.wait_for("doomed", |enclave| enclave["picks"].as_u64() > Some(100))?;
+        baton(&["enclave", "destroy", "doomed"])?;
+        let ended = agent.0.wait().map_err(|e| e.to_string())?;
+        check(ended.success(), || {
+            format!("{mode}: the agent ended with {ended}")
+        })?;
+        let ended = load.wait_with_output().map_err(|e| e.to_string())?;
+        let text = String::from_utf8_lossy(&ended.stdout);
+        check(text.contains("Time:"), || {
+            format!("{mode}: the load ended with {}: {text}", ended.status)
+        })?;
+    }
+    Ok(())
+}
