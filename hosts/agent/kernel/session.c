@@ -276,6 +276,7 @@ static int fail(struct session *session, const struct baton_agent_fail __user *u
 static int kick(struct session *session, const struct baton_agent_kick __user *user)
 {
 	struct baton_agent_kick arg;
+	int err = 0;
 	u32 i;
 
 	if (copy_from_user(&arg, user, sizeof(arg)))
@@ -285,16 +286,19 @@ static int kick(struct session *session, const struct baton_agent_kick __user *u
 	for (i = 0; i < arg.count; i++) {
 		u32 cpu = arg.cpus[i] & ~(BATON_KICK_PREEMPT | BATON_AGENT_KICK_AGENT);
 
-		/* An agent may disturb only CPUs on which its enclave is asked. */
+		/*
+		 * An agent may disturb only CPUs on which its enclave is asked. One that has just
+		 * gone offline does not keep the others from being kicked.
+		 */
 		if (cpu >= session->nr_cpus || !READ_ONCE(session->cpus[cpu].online))
-			return -EINVAL;
-		if (arg.cpus[i] & BATON_AGENT_KICK_AGENT)
+			err = -EINVAL;
+		else if (arg.cpus[i] & BATON_AGENT_KICK_AGENT)
 			baton_serve_alert(&session->served[cpu], cpu,
 					  arg.cpus[i] & BATON_KICK_PREEMPT);
 		else
 			baton_kick_cpu(cpu, arg.cpus[i] & BATON_KICK_PREEMPT);
 	}
-	return 0;
+	return err;
 }
 
 /* BATON_AGENT_IOC_TOPOLOGY */

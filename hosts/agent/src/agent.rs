@@ -351,17 +351,19 @@ impl Agent {
 
     /// Makes CPUs look at their transactions: CPU numbers, with `BATON_KICK_PREEMPT` if the task
     /// that runs is to be preempted, or with `BATON_AGENT_KICK_AGENT` if the CPU's agent is to run.
+    /// `INVAL` if a CPU is not the enclave's; all others are kicked.
     pub fn kick(&self, cpus: &[u16]) -> Result<(), Errno> {
-        for part in cpus.chunks(BATON_AGENT_CPUS_AT_ONCE) {
+        let kick = |part: &[u16]| {
             let mut kick = BatonAgentKick {
                 count: part.len() as u32,
                 reserved: 0,
                 cpus: [0; BATON_AGENT_CPUS_AT_ONCE],
             };
             kick.cpus[..part.len()].copy_from_slice(part);
-            request::<BATON_AGENT_IOC_KICK, _>(&self.file, &mut kick)?;
-        }
-        Ok(())
+            request::<BATON_AGENT_IOC_KICK, _>(&self.file, &mut kick)
+        };
+        let parts = cpus.chunks(BATON_AGENT_CPUS_AT_ONCE);
+        parts.map(kick).fold(Ok(()), Result::and)
     }
 
     /// Has several CPUs run tasks, by one call for each [`BATON_AGENT_CPUS_AT_ONCE`] of them. Each

@@ -14,11 +14,14 @@
 #![warn(missing_docs)]
 
 mod agent;
+mod answer;
+mod gates;
 mod host;
 mod map;
 mod record;
 mod runner;
 mod scheduler;
+mod serve;
 
 pub use agent::{device_of, Agent, AttachError, Failure, Message};
 pub use runner::{Ended, Mode, RunError, Runner};

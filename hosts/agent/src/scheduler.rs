@@ -11,7 +11,7 @@ use baton_abi::{
 use rustix::io::Errno;
 
 use crate::agent::{Agent, Message};
-use crate::runner::bind;
+use crate::serve::bind;
 
 /// What a CPU is to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

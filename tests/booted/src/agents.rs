@@ -273,6 +273,9 @@ pub fn ends(rounds: usize) -> Result<(), String> {
             format!("round {round}, {way}: a task waited for {late} ms")
         })?;
         latest = latest.max(late);
+        if (round + 1) % 20 == 0 {
+            println!("{} of {rounds} agents have ended", round + 1);
+        }
     }
     println!("{rounds} agents ended; the longest that a task waited: {latest} ms of {LIMIT_MS}");
     let kept = enclave("worn")?;
@@ -517,8 +520,13 @@ pub fn hostile(seconds: u64) -> Result<(), String> {
         .spawn()
         .map_err(|e| e.to_string())?;
     let begun = Instant::now();
-    let mut runs = 0;
+    let (mut runs, mut minutes) = (0, 0);
     while begun.elapsed() < Duration::from_secs(seconds) {
+        let passed = begun.elapsed().as_secs() / 60;
+        if passed > minutes {
+            minutes = passed;
+            println!("{minutes} min: {runs} runs under the hostile agent");
+        }
         // The enclave may have no agent, or lose it: the command then says so, after its end.
         let under = run("baton", &load("prey", ["1", "20"]))?;
         runs += u32::from(under.text.contains("Time:"));

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! How a runner answers messages: calls of the policy, and transactions.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use baton_abi::*;
+
+use crate::agent::Message;
+use crate::gates::Held;
+use crate::runner::{Kicks, Runner};
+
+impl Runner {
+    /// A call about a CPU.
+    pub(crate) fn tell_cpu(&self, method: BatonMethod, cpu: usize, kicks: &mut Kicks) {
+        let mut ctx = BatonCtx::default();
+        let which = Arg::Word(cpu as u64);
+        if self
+            .call(method, cpu, 0, &mut ctx, which, Arg::Word(0))
+            .is_some()
+        {
+            self.carry_out(&ctx, kicks);
+        }
+    }
+
+    /// Carries out the kicks of a call.
+    fn carry_out(&self, ctx: &BatonCtx, kicks: &mut Kicks) {
+        for kick in ctx.kicks.iter().take(usize::from(ctx.nr_kicks)) {
+            let cpu = usize::from(kick & !BATON_KICK_PREEMPT);
+            if cpu < self.agent().nr_cpus() {
+                self.look(cpu, kick & BATON_KICK_PREEMPT != 0, kicks);
+            }
+        }
+    }
+
+    /// The policy has something for a CPU, perhaps. `preempt`: also if it runs a task.
+    fn look(&self, cpu: usize, preempt: bool, kicks: &mut Kicks) {
+        if kicks.served == Some(cpu) || self.agent().is_pending(cpu) {
+            return;
+        }
+        let is_served = self.is_served(cpu);
+        if self.agent().wants(cpu) {
+            match self.picks.try_enter(cpu) {
+                Some(gate) => self.pick(gate, cpu, None, kicks),
+                // A choice that is being made may have come too early.
+                None => kicks.add(cpu, BATON_AGENT_KICK_AGENT),
+            }
+        } else if is_served && !self.agent().runs_task(cpu) {
+            // Its agent runs, or gives way just now. It may not look again by itself.
+            kicks.add(cpu, BATON_AGENT_KICK_AGENT);
+        } else if is_served && preempt {
+            // Its agent then asks whether the task goes on.
+            kicks.add(cpu, BATON_AGENT_KICK_AGENT | BATON_KICK_PREEMPT);
+        } else if preempt && self.agent().is_online(cpu) {
+            if let Some(prev) = self.agent().running(cpu) {
+                self.pick(self.picks.enter(cpu), cpu, Some(&prev), kicks);
+            }
+        }
+    }
+
+    /// Asks the policy for a task for a CPU, and commits the answer. `prev` is the task that runs
+    /// there and can go on.
+    fn pick(&self, gate: Held<'_>, cpu: usize, prev: Option<&BatonTask>, kicks: &mut Kicks) {
+        let mut ctx = BatonCtx {
+            cpu: cpu as i32,
+            ..BatonCtx::default()
+        };
+        let method = BatonMethod::PickNextTask;
+        let which = Arg::Word(cpu as u64);
+        let before = prev.map_or(Arg::Word(0), Arg::Task);
+        self.services.claimed[cpu].store(false, Relaxed);
+        let mut answer = self.call(method, cpu, 0, &mut ctx, which, before);
+        if answer == Some(BATON_PICK_NONE) && prev.is_none() && self.steals {
+            let (method, none) = (BatonMethod::NewlyIdle, Arg::Word(0));
+            answer = self.call(method, cpu, 0, &mut ctx, which, none);
+        }
+        if let Some(token) = answer.filter(|answer| *answer > BATON_PICK_KEEP) {
+            self.commit(cpu, token, ctx.slice, prev.is_some(), kicks);
+        } else if prev.is_some() && self.agent().runs_agent(cpu) {
+            // The CPU holds the task until its agent gives way.
+            self.agent().commit(cpu, BATON_PICK_KEEP, ctx.slice);
+        }
+        // A kick may ask for this CPU again.
+        drop(gate);
+        self.carry_out(&ctx, kicks);
+    }
+
+    /// Asks for a task for this agent's own CPU.
+    pub(crate) fn choose(&self, cpu: usize, kicks: &mut Kicks) {
+        let gate = self.picks.enter(cpu);
+        if !self.agent().is_pending(cpu) {
+            self.pick(gate, cpu, None, kicks);
+        }
+    }
+
+    /// The task's slice has ended, or something interrupts it. It goes on unless the policy has
+    /// another one.
+    fn end_slice(&self, cpu: usize, task: &BatonTask, kicks: &mut Kicks) {
+        let gate = self.picks.enter(cpu);
+        let runs_it = || {
+            let running = self.agent().running(cpu);
+            running.is_some_and(|running| running.slot == task.slot)
+        };
+        if !self.agent().is_pending(cpu) && (self.agent().runs_agent(cpu) || runs_it()) {
+            self.pick(gate, cpu, Some(task), kicks);
+        }
+    }
+
+    /// Commits the policy's choice for a CPU whose gate is held.
+    fn commit(&self, cpu: usize, token: u64, slice: u64, preempt: bool, kicks: &mut Kicks) {
+        if !self.agent().commit(cpu, token, slice) {
+            self.give_back(cpu, token, kicks);
+        } else if preempt || self.agent().wants(cpu) {
+            kicks.add(cpu, if preempt { BATON_KICK_PREEMPT } else { 0 });
+        }
+    }
+
+    /// A CPU has a transaction already: the policy gets the token again.
+    pub(crate) fn give_back(&self, cpu: usize, token: u64, kicks: &mut Kicks) {
+        let slot = (token as u32).wrapping_sub(1);
+        let word = self.agent().task(slot);
+        let task = BatonTask {
+            slot,
+            pid: word.pid,
+            cpu: cpu as i32,
+            nice: word.nice,
+            runtime: word.runtime,
+        };
+        self.hand_over(BatonMethod::TaskRestored, &task, token, kicks);
+    }
+
+    /// A call that hands a token over.
+    fn hand_over(&self, method: BatonMethod, task: &BatonTask, token: u64, kicks: &mut Kicks) {
+        let mut ctx = BatonCtx::default();
+        let mut task = *task;
+        // The kernel left the task where the agent polls.
+        if self.services.own == Some(task.cpu as usize) {
+            let others = 0..self.agent().nr_cpus();
+            if let Some(cpu) = others
+                .into_iter()
+                .find(|cpu| self.services.may_run(task.slot, *cpu))
+            {
+                task.cpu = cpu as i32;
+            }
+        }
+        let task = &task;
+        let cpu = task.cpu as usize;
+        let (about, token) = (Arg::Task(task), Arg::Word(token));
+        if self
+            .call(method, cpu, task.pid, &mut ctx, about, token)
+            .is_some()
+        {
+            self.carry_out(&ctx, kicks);
+            self.look(cpu, false, kicks);
+        }
+    }
+
+    /// Answers a message.
+    pub(crate) fn handle(&self, own: usize, message: &Message, kicks: &mut Kicks) {
+        use BatonMethod as M;
+        let task = BatonTask {
+            slot: message.slot,
+            pid: message.pid,
+            cpu: message.cpu,
+            nice: message.nice,
+            runtime: message.runtime,
+        };
+        let Ok(cpu) = usize::try_from(message.cpu) else {
+            return;
+        };
+        match M::of(u32::from(message.method)) {
+            method @ (M::TaskNew | M::TaskWakeup) => self.arrive(method, message, task, kicks),
+            method @ (M::TaskPreempt | M::TaskYield | M::TaskRestored) => {
+                self.hand_over(method, &task, message.token, kicks);
+            }
+            M::PickNextTask if message.slot != u32::MAX => self.end_slice(cpu, &task, kicks),
+            M::PickNextTask => self.look(cpu, false, kicks),
+            method @ M::PickRefused => {
+                let mut ctx = BatonCtx::default();
+                let (token, why) = (
+                    Arg::Word(message.token),
+                    Arg::Word(u64::from(message.flags)),
+                );
+                if self
+                    .call(method, cpu, message.pid, &mut ctx, token, why)
+                    .is_some()
+                {
+                    self.carry_out(&ctx, kicks);
+                    self.look(cpu, false, kicks);
+                }
+            }
+            method @ (M::CpuOnline | M::CpuOffline) => {
+                if let Some(token) = self.agent().withdraw(cpu) {
+                    self.give_back(cpu, token, kicks);
+                }
+                self.tell_cpu(method, cpu, kicks);
+                if method == M::CpuOnline {
+                    self.has_new_cpu.store(true, Relaxed);
+                }
+            }
+            method @ (M::Balance | M::EnterIdle | M::ExitIdle) => {
+                self.tell_cpu(method, cpu, kicks);
+            }
+            method => {
+                let mut ctx = BatonCtx::default();
+                let (about, none) = (Arg::Task(&task), Arg::Word(0));
+                let on = if method == M::TaskTick { cpu } else { own };
+                if self
+                    .call(method, on, message.pid, &mut ctx, about, none)
+                    .is_some()
+                {
+                    self.carry_out(&ctx, kicks);
+                }
+            }
+        }
+    }
+
+    /// A task is new, or woke up: the policy chooses its CPU, and receives it.
+    fn arrive(
+        &self,
+        method: BatonMethod,
+        message: &Message,
+        mut task: BatonTask,
+        kicks: &mut Kicks,
+    ) {
+        if message.waker >= 0 && self.policy.ops().select_task_rq.is_some() {
+            let wake = BatonWake {
+                prev_cpu: task.cpu,
+                waker_cpu: message.waker,
+                flags: message.flags & (BATON_F_SYNC | BATON_F_FORK),
+            };
+            let mut ctx = BatonCtx::default();
+            let waker = message.waker as usize;
+            let (about, wake) = (Arg::Task(&task), Arg::Wake(&wake));
+            let select = BatonMethod::SelectTaskRq;
+            let Some(answer) = self.call(select, waker, task.pid, &mut ctx, about, wake) else {
+                return;
+            };
+            let chosen = answer as u32 as i32;
+            let is_valid =
+                usize::try_from(chosen).is_ok_and(|cpu| self.services.may_run(task.slot, cpu));
+            if is_valid {
+                task.cpu = chosen;
+            }
+            self.carry_out(&ctx, kicks);
+            let is_direct = answer & BATON_SELECT_DIRECT != 0 && method == BatonMethod::TaskWakeup;
+            if is_valid && is_direct && self.run_there(chosen as usize, message, ctx.slice, kicks) {
+                return;
+            }
+        }
+        self.hand_over(method, &task, message.token, kicks);
+    }
+
+    /// Commits a task to the CPU that was chosen for it. False if the CPU may get another one.
+    fn run_there(&self, cpu: usize, message: &Message, slice: u64, kicks: &mut Kicks) -> bool {
+        let Some(_gate) = self.picks.try_enter(cpu) else {
+            return false;
+        };
+        if self.agent().is_pending(cpu) {
+            return false;
+        }
+        self.services.claimed[cpu].store(false, Relaxed);
+        self.commit(cpu, message.token, slice, false, kicks);
+        true
+    }
+}
