@@ -5,7 +5,18 @@
 #ifndef BATON_AGENT_ABOUT_H
 #define BATON_AGENT_ABOUT_H
 
+#include <linux/smp.h>
+
 #include "enclave.h"
+
+/* The message of baton_begin_message() is written, and the agent may read it. */
+static inline void end_message(struct session *session)
+{
+	u32 cpu = smp_processor_id();
+
+	/* the agent reads the message after this number */
+	smp_store_release(&session->cpus[cpu].posted, ++session->served[cpu].posted);
+}
 
 /* A call of the policy that becomes a message. */
 struct called {
@@ -46,7 +57,7 @@ static inline void tell_about(struct session *session, const struct baton_ctx *c
 		.cpu = task->cpu,
 		.waker = called.waker,
 	};
-	baton_end_message(session);
+	end_message(session);
 }
 
 #endif

@@ -137,7 +137,6 @@ void baton_lose_cpu(struct session *session, u32 cpu);
 
 /* message.c */
 struct baton_message *baton_begin_message(struct session *session);
-void baton_end_message(struct session *session);
 void baton_post(struct session *session, const struct baton_message *message);
 void baton_tell_cpu(struct session *session, const struct baton_ctx *ctx, u32 cpu,
 		    enum baton_method method);

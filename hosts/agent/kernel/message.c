@@ -5,6 +5,7 @@
  */
 #include <linux/smp.h>
 
+#include "about.h"
 #include "enclave.h"
 
 /*
@@ -31,15 +32,6 @@ struct baton_message *baton_begin_message(struct session *session)
 			       (here->posted & (session->entries - 1))];
 }
 
-/* The message is written, and the agent may read it. */
-void baton_end_message(struct session *session)
-{
-	u32 cpu = smp_processor_id();
-
-	/* the agent reads the message after this number */
-	smp_store_release(&session->cpus[cpu].posted, ++session->served[cpu].posted);
-}
-
 /* Writes a message. */
 void baton_post(struct session *session, const struct baton_message *message)
 {
@@ -48,7 +40,7 @@ void baton_post(struct session *session, const struct baton_message *message)
 	if (!place)
 		return;
 	*place = *message;
-	baton_end_message(session);
+	end_message(session);
 }
 
 /* Adds a kick to those of a call. */

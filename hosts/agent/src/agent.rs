@@ -180,7 +180,8 @@ impl Agent {
 
     /// Messages lost so far, as a ring was full.
     pub fn lost(&self) -> u64 {
-        self.status.read::<BatonAgentHead>(0, 0).lost
+        let at = offset_of!(BatonAgentHead, lost) as u64;
+        self.status.read::<u64>(at, 0)
     }
 
     /// Does the enclave still ask this agent?

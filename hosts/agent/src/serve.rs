@@ -61,18 +61,19 @@ impl Runner {
         self.policy.install(Some(self.services.table()));
         record::use_lane(cpu);
         let mut kicks = Kicks::new(Some(cpu));
-        while !self.is_over() {
+        // Whatever else ends the session ends a wait.
+        while self.agent().lost() == 0 {
             while self.round(cpu, &mut kicks) {}
-            if self.has_new_cpu.swap(false, Relaxed) {
+            if self.has_new_cpu.load(Relaxed) {
+                self.has_new_cpu.store(false, Relaxed);
                 manager.unpark();
             }
-            if self.agent().is_online(cpu) {
-                self.choose(cpu, &mut kicks);
-            }
-            self.flush(&mut kicks);
             if !self.agent().is_online(cpu) {
+                self.flush(&mut kicks);
                 return self.leave(cpu);
             }
+            self.choose(cpu, &mut kicks);
+            self.flush(&mut kicks);
             match self.agent().wait(self.time_left(cpu)) {
                 Ok(()) | Err(Errno::INTR) => {}
                 Err(Errno::SHUTDOWN) => break,
