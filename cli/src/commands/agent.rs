@@ -156,8 +156,8 @@ impl Cpus {
         self.given.first().or(self.online.first()).copied()
     }
 
-    /// Which threads decide. Unless --cpus says otherwise, a global agent polls on a CPU that is not
-    /// the enclave's, if there is one.
+    /// Which threads decide. Unless --cpus says otherwise, a global agent polls on a CPU that is
+    /// not the enclave's, if there is one.
     fn mode(&self, args: &AgentRun, agent: &Agent) -> Result<Mode> {
         let of_enclave = |cpu: &usize| agent.is_online(*cpu);
         if args.per_cpu {

@@ -157,8 +157,8 @@ int baton_serve_wait(struct session *session, u64 after);
 void baton_serve_alert(struct served *served, u32 cpu, bool preempt);
 void baton_serve_init(struct session *session);
 void baton_serve_end(struct session *session);
-void baton_serve_leave(struct session *session);
-int baton_serve_quit(struct session *session);
+void baton_serve_dismiss(struct session *session);
+int baton_serve_leave(struct session *session);
 void baton_serve_free(struct session *session);
 
 /* watch.c */

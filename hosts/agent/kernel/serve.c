@@ -172,7 +172,7 @@ int baton_serve(struct session *session, const struct baton_agent_serve __user *
  * The session has ended. Its agents leave the enclave: as tasks of it they could end only when the
  * next agent runs them, and that may be a thread of the same process that waits for them.
  */
-void baton_serve_leave(struct session *session)
+void baton_serve_dismiss(struct session *session)
 {
 	u32 cpu;
 
@@ -187,10 +187,10 @@ void baton_serve_leave(struct session *session)
 }
 
 /*
- * BATON_AGENT_IOC_LEAVE: this thread is no longer the agent of a CPU. For a CPU that went offline, or
- * that the enclave has lost.
+ * BATON_AGENT_IOC_LEAVE: this thread is no longer the agent of a CPU. For a CPU that went offline,
+ * or that the enclave has lost.
  */
-int baton_serve_quit(struct session *session)
+int baton_serve_leave(struct session *session)
 {
 	u32 cpu;
 

@@ -328,7 +328,7 @@ static int perform(struct session *session, unsigned int cmd, void __user *user)
 	case BATON_AGENT_IOC_SERVE:
 		return baton_serve(session, user);
 	case BATON_AGENT_IOC_LEAVE:
-		return baton_serve_quit(session);
+		return baton_serve_leave(session);
 	case BATON_AGENT_IOC_WAIT:
 		return baton_serve_wait(session, (unsigned long)user);
 	case BATON_AGENT_IOC_FAIL:
@@ -355,7 +355,7 @@ static long session_ioctl(struct file *file, unsigned int cmd, unsigned long at)
 	if (!READ_ONCE(session->head->ended))
 		err = perform(session, cmd, user);
 	if (READ_ONCE(session->head->ended))
-		baton_serve_leave(session);
+		baton_serve_dismiss(session);
 	return err;
 }
 

@@ -76,7 +76,7 @@ void baton_watch_session(struct work_struct *work)
 		if (READ_ONCE(session->has_lost) && READ_ONCE(session->cpus[cpu].online))
 			baton_kick_cpu(cpu, false);
 		if (is_late(session, cpu))
-			failure = "the agent left messages unread for longer than the limit";
+			failure = "the agent left messages unread for half of the limit";
 	}
 	if (failure)
 		baton_session_gone(session, failure);

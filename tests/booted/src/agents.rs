@@ -375,8 +375,8 @@ pub fn nap(ms: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// Transactions of a group: refused as one, and each with its reason. In a thread, which is bound to
-/// a CPU.
+/// Transactions of a group: refused as one, and each with its reason. In a thread, which is bound
+/// to a CPU.
 fn together() -> Result<(), String> {
     let done = thread::scope(|scope| scope.spawn(group).join());
     done.unwrap_or_else(|_| Err("the test panicked".into()))

@@ -5,7 +5,7 @@ use std::{
     fs::File,
     io::ErrorKind,
     os::unix::process::CommandExt,
-    process::{Command, Stdio},
+    process::{Child, Command, Stdio},
     thread::sleep,
     time::Duration,
 };
@@ -171,6 +171,23 @@ fn side_by_side() -> Result<(), String> {
     baton(&["enclave", "destroy", "second"]).map(drop)
 }
 
+/// The load of an enclave ends without an error.
+fn succeeds(load: Child) -> Result<(), String> {
+    let ended = load.wait_with_output().map_err(|e| e.to_string())?;
+    check(ended.status.success(), || {
+        format!("the load ended with {}", ended.status)
+    })
+}
+
+/// The enclave is well and has had this agent alone, which then ends in good order.
+fn ends_as_one(agent: Running, name: &str) -> Result<(), String> {
+    is_well(name)?;
+    let found = enclave(name)?;
+    check(found["attached"] == 1, || format!("not one agent: {found}"))?;
+    agent.signal("-INT")?;
+    ended_well(agent)
+}
+
 /// An enclave gets and loses CPUs: its agents follow, and its tasks are on its CPUs.
 fn resized() -> Result<(), String> {
     let agent = Running::start("wide", &["--per-cpu", "--cpus", "1-2", "wfq"])?;
@@ -188,16 +205,9 @@ fn resized() -> Result<(), String> {
         run_all(&hogs)?;
         stay(&hogs, cpus)?;
     }
-    let ended = load.wait_with_output().map_err(|e| e.to_string())?;
-    check(ended.status.success(), || {
-        format!("the load ended with {}", ended.status)
-    })?;
+    succeeds(load)?;
     drop(hogs);
-    is_well("wide")?;
-    let found = enclave("wide")?;
-    check(found["attached"] == 1, || format!("not one agent: {found}"))?;
-    agent.signal("-INT")?;
-    ended_well(agent)
+    ends_as_one(agent, "wide")
 }
 
 /// Agents of CPUs that go offline leave them, and come back.
@@ -214,18 +224,11 @@ fn hotplugged() -> Result<(), String> {
         set_online(cpu, true)?;
     }
     result?;
-    let ended = load.wait_with_output().map_err(|e| e.to_string())?;
-    check(ended.status.success(), || {
-        format!("the load ended with {}", ended.status)
-    })?;
+    succeeds(load)?;
     // The agent of that CPU is there again.
     let bound = Hog::of("whole", Some("2"))?;
     run_all(&[bound])?;
-    is_well("whole")?;
-    let found = enclave("whole")?;
-    check(found["attached"] == 1, || format!("not one agent: {found}"))?;
-    agent.signal("-INT")?;
-    ended_well(agent)
+    ends_as_one(agent, "whole")
 }
 
 /// The tasks of an enclave that is destroyed go on.
